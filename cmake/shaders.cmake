@@ -1,0 +1,47 @@
+# Compiles shaders/*.comp with glslangValidator and embeds the SPIR-V in one generated C++ file.
+#
+# A shader names its variants in its own head, one line each:
+#   //! variant NAME [-DMACRO=VALUE ...]
+# A shader without such a line is one variant, named like its file.
+
+function(echotrain_embed_shaders target)
+  find_program(GLSLANG NAMES glslangValidator glslang REQUIRED)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/shaders/*.comp)
+  file(GLOB includes CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/shaders/*.glsl)
+  set(out ${PROJECT_BINARY_DIR}/shaders)
+  file(MAKE_DIRECTORY ${out})
+  set(entries "")
+  set(modules "")
+  foreach(source ${sources})
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
+    file(STRINGS ${source} variants REGEX "^//! variant ")
+    file(STRINGS ${source} by_address REGEX "GL_EXT_buffer_reference")
+    if(NOT variants)
+      get_filename_component(stem ${source} NAME_WE)
+      set(variants "//! variant ${stem}")
+    endif()
+    foreach(variant ${variants})
+      string(REGEX REPLACE "^//! variant +" "" variant "${variant}")
+      separate_arguments(words UNIX_COMMAND "${variant}")
+      list(POP_FRONT words name)
+      add_custom_command(
+        OUTPUT ${out}/${name}.spv
+        COMMAND ${GLSLANG} -V --target-env vulkan1.1 --quiet -I${PROJECT_SOURCE_DIR}/shaders
+                ${words} -o ${out}/${name}.spv ${source}
+        DEPENDS ${source} ${includes}
+        COMMENT "Compiling shader ${name}"
+        VERBATIM)
+      list(APPEND modules ${out}/${name}.spv)
+      list(APPEND entries "${name}:$<IF:$<BOOL:${by_address}>,1,0>")
+    endforeach()
+  endforeach()
+  string(REPLACE ";" "," entries "${entries}")
+  add_custom_command(
+    OUTPUT ${out}/shader_table.cpp
+    COMMAND ${CMAKE_COMMAND} -DOUT=${out}/shader_table.cpp -DDIR=${out} "-DENTRIES=${entries}"
+            -P ${PROJECT_SOURCE_DIR}/cmake/write_shader_table.cmake
+    DEPENDS ${modules} ${PROJECT_SOURCE_DIR}/cmake/write_shader_table.cmake
+    COMMENT "Embedding shaders"
+    VERBATIM)
+  target_sources(${target} PRIVATE ${out}/shader_table.cpp)
+endfunction()

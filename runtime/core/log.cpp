@@ -1,0 +1,30 @@
+#include "core/log.h"
+
+#include <mutex>
+
+namespace etr {
+namespace {
+
+struct HookSlot {
+  std::mutex mutex;
+  LogHook hook;
+};
+
+HookSlot& slot() {
+  static auto* the_slot = new HookSlot;  // never destroyed: worker threads may log during exit
+  return *the_slot;
+}
+
+}  // namespace
+
+void set_log_hook(LogHook hook) {
+  std::scoped_lock lock(slot().mutex);
+  slot().hook = std::move(hook);
+}
+
+void log_line(LogLevel level, const std::string& message) {
+  std::scoped_lock lock(slot().mutex);
+  if (slot().hook) slot().hook(level, message.c_str());
+}
+
+}  // namespace etr

@@ -1,0 +1,180 @@
+#include "core/options.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/error.h"
+#include "core/json.h"
+
+namespace etr {
+namespace {
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 0; i < a.size(); ++i) {
+    size_t diagonal = row[0]++;
+    for (size_t j = 0; j < b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i] != b[j]);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+std::vector<std::string> split_choices(const char* choices) {
+  std::vector<std::string> out;
+  std::stringstream in(choices);
+  for (std::string word; std::getline(in, word, '|');) out.push_back(word);
+  return out;
+}
+
+bool has_type(const Json& value, OptionType type) {
+  const auto all = [&](auto predicate) {
+    return value.is_array() && std::all_of(value.begin(), value.end(), predicate);
+  };
+  switch (type) {
+    case OptionType::boolean: return value.is_boolean();
+    case OptionType::integer: return value.is_number_integer();
+    case OptionType::number: return value.is_number();
+    case OptionType::string: return value.is_string();
+    case OptionType::integers: return all([](const Json& v) { return v.is_number_integer(); });
+    case OptionType::numbers: return all([](const Json& v) { return v.is_number(); });
+  }
+  return false;
+}
+
+void check_range(const OptionSpec& spec, const Json& value, const std::string& where) {
+  const double v = value.get<double>();
+  if (std::isfinite(v) && v >= spec.min && v <= spec.max) return;
+  const char* unit_space = *spec.unit ? " " : "";
+  fail(Code::invalid_argument, where, " is ", value.dump(), unit_space, spec.unit,
+       "; it must lie in [", spec.min, ", ", spec.max, "]");
+}
+
+void check_value(const OptionSpec& spec, const Json& value, const std::string& owner) {
+  const std::string where = cat(owner, ": option '", spec.name, "'");
+  if (!has_type(value, spec.type))
+    fail(Code::invalid_argument, where, " must be of type ", option_type_name(spec.type), ", not ",
+         value.dump());
+  if (value.is_number()) check_range(spec, value, where);
+  if (value.is_array())
+    for (const Json& element : value) check_range(spec, element, where);
+  if (spec.type != OptionType::string || !*spec.choices) return;
+  const auto choices = split_choices(spec.choices);
+  const auto word = value.get<std::string>();
+  if (std::find(choices.begin(), choices.end(), word) == choices.end())
+    fail(Code::invalid_argument, where, " cannot be '", word, "'", suggestion(word, choices));
+}
+
+}  // namespace
+
+const char* option_type_name(OptionType type) {
+  switch (type) {
+    case OptionType::boolean: return "boolean";
+    case OptionType::integer: return "integer";
+    case OptionType::number: return "number";
+    case OptionType::string: return "string";
+    case OptionType::integers: return "list of integers";
+    case OptionType::numbers: return "list of numbers";
+  }
+  return "?";
+}
+
+Options::Options(Schema schema, const std::string& owner, const Json& given) {
+  std::vector<std::string> names;
+  for (const OptionSpec& spec : schema) names.emplace_back(spec.name);
+  check_keys(given, names, owner);
+  auto values = std::make_shared<Json>(Json::object());
+  for (const OptionSpec& spec : schema) {
+    if (given.is_object() && given.contains(spec.name)) {
+      check_value(spec, given[spec.name], owner);
+      (*values)[spec.name] = given[spec.name];
+    } else if (spec.default_json) {
+      (*values)[spec.name] = Json::parse(spec.default_json);
+    } else {
+      fail(Code::invalid_argument, owner, ": option '", spec.name, "' (",
+           option_type_name(spec.type), ") is required: ", spec.sentence);
+    }
+  }
+  values_ = std::move(values);
+}
+
+const Json& Options::at(std::string_view name) const {
+  const auto it = values_->find(std::string(name));
+  if (it == values_->end()) fail(Code::internal, "option '", name, "' is not in its schema");
+  return *it;
+}
+
+bool Options::boolean(std::string_view name) const { return at(name).get<bool>(); }
+int64_t Options::integer(std::string_view name) const { return at(name).get<int64_t>(); }
+double Options::number(std::string_view name) const { return at(name).get<double>(); }
+std::string Options::string(std::string_view name) const { return at(name).get<std::string>(); }
+std::vector<int64_t> Options::integers(std::string_view name) const {
+  return at(name).get<std::vector<int64_t>>();
+}
+std::vector<double> Options::numbers(std::string_view name) const {
+  return at(name).get<std::vector<double>>();
+}
+
+std::string nearest(std::string_view word, std::span<const std::string> candidates) {
+  std::string best;
+  size_t best_distance = std::max<size_t>(2, word.size() / 2) + 1;
+  for (const std::string& candidate : candidates) {
+    const size_t distance = edit_distance(word, candidate);
+    if (distance < best_distance) {
+      best = candidate;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+std::string suggestion(std::string_view word, std::span<const std::string> candidates) {
+  const std::string near = nearest(word, candidates);
+  if (!near.empty()) return cat(" (did you mean '", near, "'?)");
+  std::string all;
+  for (const std::string& candidate : candidates) all += (all.empty() ? "" : ", ") + candidate;
+  return all.empty() ? " (it takes none)" : cat(" (valid: ", all, ")");
+}
+
+Json schema_json(Schema schema) {
+  Json out = Json::array();
+  for (const OptionSpec& spec : schema) {
+    Json row;
+    row["name"] = spec.name;
+    row["type"] = option_type_name(spec.type);
+    row["required"] = spec.default_json == nullptr;
+    if (spec.default_json) row["default"] = Json::parse(spec.default_json);
+    if (std::isfinite(spec.min)) row["min"] = spec.min;
+    if (std::isfinite(spec.max)) row["max"] = spec.max;
+    if (*spec.unit) row["unit"] = spec.unit;
+    if (*spec.choices) row["choices"] = split_choices(spec.choices);
+    row["doc"] = spec.sentence;
+    out.push_back(std::move(row));
+  }
+  return out;
+}
+
+Json parse_json(std::string_view text, const std::string& origin) {
+  try {
+    return Json::parse(text, nullptr, /*allow_exceptions=*/true, /*ignore_comments=*/true);
+  } catch (const Json::parse_error& error) {
+    fail(Code::invalid_argument, origin, " is not valid JSON: ", error.what());
+  }
+}
+
+void check_keys(const Json& object, std::span<const std::string> allowed,
+                const std::string& owner) {
+  if (object.is_null()) return;
+  if (!object.is_object())
+    fail(Code::invalid_argument, owner, ": expected an object of options, not ", object.dump());
+  for (const auto& [key, value] : object.items())
+    if (std::find(allowed.begin(), allowed.end(), key) == allowed.end())
+      fail(Code::invalid_argument, owner, ": unknown option '", key, "'",
+           suggestion(key, allowed));
+}
+
+}  // namespace etr

@@ -1,0 +1,74 @@
+// Options with a declared schema.
+//
+// Every stage, layer, optimizer, schedule and job section lists its options once, as data. From that
+// list come validation, defaults, the C API's enumeration, the command line's help and the
+// documentation pages.
+#pragma once
+
+#include <limits>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/json_fwd.h"
+
+namespace etr {
+
+enum class OptionType { boolean, integer, number, string, integers, numbers };
+
+const char* option_type_name(OptionType type);
+
+struct OptionSpec {
+  const char* name;
+  OptionType type;
+  const char* default_json;  // the default as JSON text; nullptr: the option is required
+  const char* sentence;      // what it does, one sentence
+  double min = -std::numeric_limits<double>::infinity();  // of a number, or of each list element
+  double max = std::numeric_limits<double>::infinity();
+  const char* unit = "";
+  const char* choices = "";  // of a string: the allowed values, separated by '|'; "" allows any
+};
+
+using Schema = std::span<const OptionSpec>;
+
+// Validated options: every key of the schema has a value of its type and range.
+// Immutable and cheap to copy; safe to share between threads.
+class Options {
+ public:
+  // `owner` names whose options these are in errors: "stage 'echo' (3rd of the pipeline)".
+  // Throws Error(invalid_argument) that names the key, the nearest valid one, and the allowed values.
+  Options(Schema schema, const std::string& owner, const Json& given);
+
+  bool boolean(std::string_view name) const;
+  int64_t integer(std::string_view name) const;
+  double number(std::string_view name) const;
+  std::string string(std::string_view name) const;
+  std::vector<int64_t> integers(std::string_view name) const;
+  std::vector<double> numbers(std::string_view name) const;
+
+  const Json& json() const { return *values_; }
+
+ private:
+  const Json& at(std::string_view name) const;
+
+  std::shared_ptr<const Json> values_;
+};
+
+// The candidate with the smallest edit distance to `word`, or "" where none is close.
+std::string nearest(std::string_view word, std::span<const std::string> candidates);
+
+// " (did you mean 'x'?)", or the list of candidates where none is near.
+std::string suggestion(std::string_view word, std::span<const std::string> candidates);
+
+// The schema as JSON: [{"name", "type", "default", "min", "max", "unit", "choices", "doc"}, ...].
+Json schema_json(Schema schema);
+
+// Parses JSON text. `origin` names the text in errors ("job file x.json"). Comments are allowed.
+Json parse_json(std::string_view text, const std::string& origin);
+
+// Throws Error(invalid_argument) unless every key of `object` is in `allowed`.
+void check_keys(const Json& object, std::span<const std::string> allowed, const std::string& owner);
+
+}  // namespace etr

@@ -1,0 +1,148 @@
+#include "core/platform.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "core/error.h"
+
+namespace etr::platform {
+namespace {
+
+class File {
+ public:
+  File(const std::string& path, int flags, mode_t mode = 0)
+      : path_(path), fd_(::open(path.c_str(), flags | O_CLOEXEC, mode)) {
+    if (fd_ < 0)
+      fail(errno == ENOENT ? Code::not_found : Code::io, "cannot open '", path, "': ",
+           errno_text(errno));
+  }
+  ~File() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  size_t size() const {
+    struct stat info {};
+    if (::fstat(fd_, &info) != 0) throw_errno("cannot stat");
+    if (!S_ISREG(info.st_mode)) fail(Code::io, "'", path_, "' is not a regular file");
+    return static_cast<size_t>(info.st_size);
+  }
+
+  void write(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) throw_errno("cannot write");
+      bytes = bytes.subspan(static_cast<size_t>(n));
+    }
+  }
+
+  void sync() {
+    if (::fsync(fd_) != 0) throw_errno("cannot flush");
+  }
+
+  void close() {
+    if (::close(std::exchange(fd_, -1)) != 0) throw_errno("cannot close");
+  }
+
+  int fd() const { return fd_; }
+
+ private:
+  [[noreturn]] void throw_errno(const char* what) const {
+    fail(Code::io, what, " '", path_, "': ", errno_text(errno));
+  }
+
+  std::string path_;
+  int fd_;
+};
+
+}  // namespace
+
+Library::Library(std::span<const char* const> names) : handle_(nullptr) {
+  std::string reasons;
+  for (const char* name : names) {
+    handle_ = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (handle_) return;
+    reasons += cat("\n  ", name, ": ", ::dlerror());
+  }
+  fail(Code::not_found, "no library could be opened; tried:", reasons);
+}
+
+Library::~Library() { ::dlclose(handle_); }
+
+void* Library::symbol(const char* name) const { return ::dlsym(handle_, name); }
+
+std::shared_ptr<const std::byte> map_file(const std::string& path, size_t& size_bytes) {
+  const File file(path, O_RDONLY);
+  size_bytes = file.size();
+  if (size_bytes == 0) return std::make_shared<const std::byte>();
+  const size_t size = size_bytes;
+  void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd(), 0);
+  if (address == MAP_FAILED) fail(Code::io, "cannot map '", path, "': ", errno_text(errno));
+  return {static_cast<const std::byte*>(address),
+          [size](const std::byte* p) { ::munmap(const_cast<std::byte*>(p), size); }};
+}
+
+std::string read_file(const std::string& path) {
+  size_t size = 0;
+  const auto bytes = map_file(path, size);
+  return {reinterpret_cast<const char*>(bytes.get()), size};
+}
+
+void write_file_synced(const std::string& path, std::span<const std::byte> bytes) {
+  File file(path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+  file.write(bytes);
+  file.sync();
+  file.close();
+}
+
+void sync_directory(const std::string& path) {
+  File directory(path, O_RDONLY | O_DIRECTORY);
+  directory.sync();
+}
+
+void write_file_atomic(const std::string& path, std::span<const std::byte> bytes) {
+  const std::string temporary = cat(path, ".", process_id(), ".tmp");
+  write_file_synced(temporary, bytes);
+  std::error_code error;
+  std::filesystem::rename(temporary, path, error);
+  if (error) fail(Code::io, "cannot rename '", temporary, "' to '", path, "': ", error.message());
+  const auto parent = std::filesystem::path(path).parent_path();
+  sync_directory(parent.empty() ? "." : parent.string());
+}
+
+unsigned usable_threads() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
+    return static_cast<unsigned>(CPU_COUNT(&set));
+  return 1;
+}
+
+int64_t process_id() { return ::getpid(); }
+
+std::string cache_directory() {
+  if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg && *xdg)
+    return std::string(xdg) + "/echotrain";
+  if (const char* home = std::getenv("HOME"); home && *home)
+    return std::string(home) + "/.cache/echotrain";
+  return "";
+}
+
+std::string errno_text(int error_number) {
+  return std::generic_category().message(error_number);
+}
+
+}  // namespace etr::platform

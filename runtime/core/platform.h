@@ -1,0 +1,49 @@
+// The calls of one operating system, in one place.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace etr::platform {
+
+// A dynamic library, opened at run time and closed on destruction.
+class Library {
+ public:
+  // Tries each name in turn; throws Error(not_found) that lists every name and why it failed.
+  explicit Library(std::span<const char* const> names);
+  ~Library();
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  void* symbol(const char* name) const;  // nullptr where there is none
+
+ private:
+  void* handle_;
+};
+
+// A whole file mapped read-only. The bytes live as long as the returned pointer or any alias of it.
+std::shared_ptr<const std::byte> map_file(const std::string& path, size_t& size_bytes);
+
+std::string read_file(const std::string& path);  // Error(io) names the path and the reason
+
+// Writes beside `path`, flushes to the disk, renames over it: readers see the old or the new file.
+void write_file_atomic(const std::string& path, std::span<const std::byte> bytes);
+
+void write_file_synced(const std::string& path, std::span<const std::byte> bytes);
+void sync_directory(const std::string& path);
+
+// Threads that this process may use (CPU affinity respected), at least 1.
+unsigned usable_threads();
+
+int64_t process_id();
+
+// Where small caches belong ($XDG_CACHE_HOME/echotrain or ~/.cache/echotrain); "" where there is none.
+std::string cache_directory();
+
+std::string errno_text(int error_number);
+
+}  // namespace etr::platform

@@ -1,0 +1,172 @@
+#include "gpu/device.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cctype>
+#include <filesystem>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "gpu/vulkan_device.h"
+
+namespace etr::gpu {
+namespace {
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+std::string describe_all(const std::vector<PhysicalDevice>& devices) {
+  if (devices.empty()) return "there is no Vulkan device; install mesa-vulkan-drivers for lavapipe";
+  std::string out = "there are:";
+  for (const auto& device : devices)
+    out += cat("\n  ", device.info.index, ": ", device.info.name, " (",
+               device_kind_name(device.info.kind), ")");
+  return out;
+}
+
+PhysicalDevice select(const std::vector<PhysicalDevice>& devices, const std::string& selector) {
+  if (!devices.empty() && selector.empty()) return devices.front();
+  int index = -1;
+  const auto [end, error] =
+      std::from_chars(selector.data(), selector.data() + selector.size(), index);
+  const bool is_number = error == std::errc() && end == selector.data() + selector.size();
+  for (const PhysicalDevice& device : devices) {
+    if (is_number ? device.info.index == index
+                  : lower(device.info.name).find(lower(selector)) != std::string::npos &&
+                        !selector.empty())
+      return device;
+  }
+  fail(Code::no_device, "no Vulkan device matches '", selector, "'; ", describe_all(devices));
+}
+
+// The CPU kernels need subgroups of 8 lanes, broadcasts and plain pointers (see shaders/gemm_cpu.comp).
+bool can_run_cpu_family(const DeviceInfo& info) {
+  return info.subgroup_broadcast && info.buffer_addresses && info.subgroup_size == 8;
+}
+
+KernelFamily choose_family(const DeviceInfo& info, KernelFamily asked) {
+  if (asked == KernelFamily::cpu && !can_run_cpu_family(info))
+    fail(Code::unsupported, "device '", info.name,
+         "' cannot run the cpu kernels: they need buffer device addresses, subgroup broadcast and "
+         "8 lanes; use the tiled family");
+  if (asked != KernelFamily::automatic) return asked;
+  return info.kind == DeviceKind::cpu && can_run_cpu_family(info) ? KernelFamily::cpu
+                                                                  : KernelFamily::tiled;
+}
+
+}  // namespace
+
+VulkanDevice::VulkanDevice(const DeviceOptions& options)
+    : instance(options.validation),
+      physical(select(enumerate(instance), options.selector)),
+      api(instance.api) {
+  create_device();
+  api.load_device(handle);
+  api.GetDeviceQueue(handle, physical.queue_family, 0, &queue);
+  api.GetPhysicalDeviceMemoryProperties(physical.handle, &memory);
+  VkPhysicalDeviceProperties2 properties{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
+  api.GetPhysicalDeviceProperties2(physical.handle, &properties);
+  storage_alignment =
+      std::max<VkDeviceSize>(64, properties.properties.limits.minStorageBufferOffsetAlignment);
+  try {
+    load_pipeline_cache(options.cache_directory);
+  } catch (...) {
+    api.DestroyDevice(handle, nullptr);
+    throw;
+  }
+}
+
+void VulkanDevice::create_device() {
+  const float priority = 1.0f;
+  VkDeviceQueueCreateInfo queue_info{VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO};
+  queue_info.queueFamilyIndex = physical.queue_family;
+  queue_info.queueCount = 1;
+  queue_info.pQueuePriorities = &priority;
+
+  VkPhysicalDeviceBufferDeviceAddressFeatures addresses{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_BUFFER_DEVICE_ADDRESS_FEATURES};
+  addresses.bufferDeviceAddress = VK_TRUE;
+  VkPhysicalDeviceFeatures2 features{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2};
+  std::vector<const char*> extensions;
+  if (physical.info.buffer_addresses) {
+    features.pNext = &addresses;
+    features.features.shaderInt64 = VK_TRUE;
+    extensions.push_back(VK_KHR_BUFFER_DEVICE_ADDRESS_EXTENSION_NAME);
+  }
+  VkDeviceCreateInfo info{VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO};
+  info.pNext = &features;
+  info.queueCreateInfoCount = 1;
+  info.pQueueCreateInfos = &queue_info;
+  info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());
+  info.ppEnabledExtensionNames = extensions.data();
+  check(api.CreateDevice(physical.handle, &info, nullptr, &handle), "vkCreateDevice");
+}
+
+void VulkanDevice::load_pipeline_cache(const std::string& directory) {
+  std::string data;
+  if (!directory.empty()) {
+    std::error_code ignored;  // a cache that cannot be kept is only slower
+    std::filesystem::create_directories(directory, ignored);
+    std::string name = physical.info.name + "-" + physical.info.driver;
+    for (char& c : name)
+      if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+    pipeline_cache_file = directory + "/pipelines-" + name + ".bin";
+    if (std::filesystem::exists(pipeline_cache_file, ignored))
+      data = platform::read_file(pipeline_cache_file);
+  }
+  // The driver checks the header's vendor, device and version itself and ignores stale data.
+  VkPipelineCacheCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
+  info.initialDataSize = data.size();
+  info.pInitialData = data.data();
+  check(api.CreatePipelineCache(handle, &info, nullptr, &pipeline_cache), "vkCreatePipelineCache");
+}
+
+void VulkanDevice::save_pipeline_cache() noexcept {
+  if (pipeline_cache_file.empty()) return;
+  try {
+    size_t size = 0;
+    check(api.GetPipelineCacheData(handle, pipeline_cache, &size, nullptr), "pipeline cache size");
+    std::vector<std::byte> data(size);
+    check(api.GetPipelineCacheData(handle, pipeline_cache, &size, data.data()), "pipeline cache");
+    platform::write_file_atomic(pipeline_cache_file, {data.data(), size});
+  } catch (const std::exception& error) {
+    log_line(LogLevel::warning, cat("the pipeline cache was not saved: ", error.what()));
+  } catch (...) {
+    log_line(LogLevel::warning, "the pipeline cache was not saved");
+  }
+}
+
+VulkanDevice::~VulkanDevice() {
+  api.DeviceWaitIdle(handle);
+  save_pipeline_cache();
+  api.DestroyPipelineCache(handle, pipeline_cache, nullptr);
+  api.DestroyDevice(handle, nullptr);
+}
+
+uint32_t VulkanDevice::memory_type(uint32_t type_bits, VkMemoryPropertyFlags wanted) const {
+  for (uint32_t i = 0; i < memory.memoryTypeCount; ++i)
+    if ((type_bits >> i & 1) && (memory.memoryTypes[i].propertyFlags & wanted) == wanted) return i;
+  fail(Code::device, "device '", physical.info.name, "' has no memory type with flags ", wanted);
+}
+
+bool VulkanDevice::has_memory_type(VkMemoryPropertyFlags wanted) const {
+  for (uint32_t i = 0; i < memory.memoryTypeCount; ++i)
+    if ((memory.memoryTypes[i].propertyFlags & wanted) == wanted) return true;
+  return false;
+}
+
+Device::Device(const DeviceOptions& options)
+    : vk_(std::make_unique<VulkanDevice>(options)) {
+  info_ = vk_->physical.info;
+  family_ = choose_family(info_, options.family);
+}
+
+Device::~Device() = default;
+
+int Device::validation_messages() const { return vk_->instance.messages.load(); }
+bool Device::validating() const { return vk_->instance.validating; }
+
+}  // namespace etr::gpu

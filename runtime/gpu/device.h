@@ -1,0 +1,81 @@
+// A Vulkan device and its one compute queue.
+//
+// Handles of other Vulkan objects (buffers, kernels, recordings) keep their Device alive through a
+// shared_ptr, so they may be destroyed in any order. Submission is internally locked; everything
+// else of a Device is immutable after opening.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace etr::gpu {
+
+enum class DeviceKind { discrete, integrated, virtual_gpu, cpu, other };
+
+const char* device_kind_name(DeviceKind kind);
+
+struct DeviceInfo {
+  int index = 0;  // in the order of list_devices()
+  std::string name;
+  std::string driver;
+  DeviceKind kind = DeviceKind::other;
+  uint32_t api_major = 0, api_minor = 0;
+  uint64_t memory_bytes = 0;  // the largest device-local heap
+
+  // Limits and capabilities that the kernels choose by.
+  uint64_t max_storage_bytes = 0;  // of one bound buffer range
+  uint32_t max_shared_bytes = 0;
+  uint32_t max_workgroup = 0;  // invocations
+  uint32_t subgroup_size = 0;
+  bool subgroup_broadcast = false;
+  bool buffer_addresses = false;
+  double timestamp_period_ns = 0;  // 0: the queue has no timestamps
+};
+
+// Which kernels to use: `automatic` takes `cpu` on CPU devices that can run it, `tiled` elsewhere.
+enum class KernelFamily { automatic, cpu, tiled };
+
+struct DeviceOptions {
+  // "" opens the first device; a number opens that index; other text the first device whose name
+  // contains it (case ignored).
+  std::string selector;
+  bool validation = false;  // load the Khronos validation layer with synchronization validation
+  KernelFamily family = KernelFamily::automatic;
+  std::string cache_directory;  // where the pipeline cache lives; "" keeps none on disk
+};
+
+// All devices with a compute queue and Vulkan 1.1: discrete GPUs first, CPU devices last.
+// Throws Error(no_device) where the loader is missing.
+std::vector<DeviceInfo> list_devices();
+
+struct VulkanDevice;  // the Vulkan handles, for files of this room (gpu/vulkan_device.h)
+
+class Device {
+ public:
+  // Throws Error(no_device) that lists what there is when nothing matches.
+  explicit Device(const DeviceOptions& options);
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  const DeviceInfo& info() const { return info_; }
+  KernelFamily family() const { return family_; }  // cpu or tiled
+  VulkanDevice& vk() const { return *vk_; }
+
+  // Messages of the validation layer so far (0 where it is not loaded); `validating` tells whether
+  // the layer was found.
+  int validation_messages() const;
+  bool validating() const;
+
+ private:
+  DeviceInfo info_;
+  KernelFamily family_;
+  std::unique_ptr<VulkanDevice> vk_;
+};
+
+using DevicePtr = std::shared_ptr<Device>;
+
+}  // namespace etr::gpu

@@ -1,0 +1,217 @@
+// Instances and the enumeration of physical devices.
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "gpu/vulkan_device.h"
+
+namespace etr::gpu {
+namespace {
+
+constexpr const char* kValidationLayer = "VK_LAYER_KHRONOS_validation";
+
+VKAPI_ATTR VkBool32 VKAPI_CALL on_message(VkDebugUtilsMessageSeverityFlagBitsEXT,
+                                          VkDebugUtilsMessageTypeFlagsEXT,
+                                          const VkDebugUtilsMessengerCallbackDataEXT* data,
+                                          void* user_data) {
+  static_cast<VulkanInstance*>(user_data)->messages.fetch_add(1);
+  log_line(LogLevel::error, cat("validation: ", data->pMessage));
+  return VK_FALSE;
+}
+
+VkDebugUtilsMessengerCreateInfoEXT messenger_info(VulkanInstance* instance) {
+  VkDebugUtilsMessengerCreateInfoEXT info{VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT};
+  info.messageSeverity = VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT |
+                         VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT;
+  info.messageType = VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT;
+  info.pfnUserCallback = on_message;
+  info.pUserData = instance;
+  return info;
+}
+
+bool has_layer(const VulkanApi& api, const char* name) {
+  uint32_t count = 0;
+  api.EnumerateInstanceLayerProperties(&count, nullptr);
+  std::vector<VkLayerProperties> layers(count);
+  api.EnumerateInstanceLayerProperties(&count, layers.data());
+  return std::any_of(layers.begin(), layers.end(), [&](const VkLayerProperties& layer) {
+    return std::strcmp(layer.layerName, name) == 0;
+  });
+}
+
+bool has_instance_extension(const VulkanApi& api, std::string_view name) {
+  uint32_t count = 0;
+  api.EnumerateInstanceExtensionProperties(nullptr, &count, nullptr);
+  std::vector<VkExtensionProperties> extensions(count);
+  api.EnumerateInstanceExtensionProperties(nullptr, &count, extensions.data());
+  return std::any_of(extensions.begin(), extensions.end(),
+                     [&](const VkExtensionProperties& e) { return name == e.extensionName; });
+}
+
+DeviceKind kind_of(VkPhysicalDeviceType type) {
+  switch (type) {
+    case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: return DeviceKind::discrete;
+    case VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU: return DeviceKind::integrated;
+    case VK_PHYSICAL_DEVICE_TYPE_VIRTUAL_GPU: return DeviceKind::virtual_gpu;
+    case VK_PHYSICAL_DEVICE_TYPE_CPU: return DeviceKind::cpu;
+    default: return DeviceKind::other;
+  }
+}
+
+bool supports_buffer_addresses(const VulkanApi& api, VkPhysicalDevice device) {
+  uint32_t count = 0;
+  api.EnumerateDeviceExtensionProperties(device, nullptr, &count, nullptr);
+  std::vector<VkExtensionProperties> extensions(count);
+  api.EnumerateDeviceExtensionProperties(device, nullptr, &count, extensions.data());
+  const bool extension = std::any_of(extensions.begin(), extensions.end(), [](const auto& e) {
+    return std::string_view(e.extensionName) == VK_KHR_BUFFER_DEVICE_ADDRESS_EXTENSION_NAME;
+  });
+  if (!extension) return false;
+  VkPhysicalDeviceBufferDeviceAddressFeatures addresses{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_BUFFER_DEVICE_ADDRESS_FEATURES};
+  VkPhysicalDeviceFeatures2 features{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &addresses, {}};
+  api.GetPhysicalDeviceFeatures2(device, &features);
+  return addresses.bufferDeviceAddress && features.features.shaderInt64;
+}
+
+// Fills everything of a DeviceInfo but its index and the timestamp period.
+DeviceInfo describe(const VulkanApi& api, VkPhysicalDevice device) {
+  VkPhysicalDeviceDriverProperties driver{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES};
+  VkPhysicalDeviceSubgroupProperties subgroup{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES, &driver, 0, 0, 0, 0};
+  VkPhysicalDeviceProperties2 properties{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, &subgroup, {}};
+  api.GetPhysicalDeviceProperties2(device, &properties);
+  VkPhysicalDeviceMemoryProperties memory;
+  api.GetPhysicalDeviceMemoryProperties(device, &memory);
+
+  const VkPhysicalDeviceProperties& p = properties.properties;
+  DeviceInfo info;
+  info.name = p.deviceName;
+  info.driver = cat(driver.driverName, *driver.driverInfo ? " " : "", driver.driverInfo);
+  info.kind = kind_of(p.deviceType);
+  info.api_major = VK_API_VERSION_MAJOR(p.apiVersion);
+  info.api_minor = VK_API_VERSION_MINOR(p.apiVersion);
+  for (uint32_t i = 0; i < memory.memoryHeapCount; ++i)
+    if (memory.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT)
+      info.memory_bytes = std::max<uint64_t>(info.memory_bytes, memory.memoryHeaps[i].size);
+  info.max_storage_bytes = p.limits.maxStorageBufferRange;
+  info.max_shared_bytes = p.limits.maxComputeSharedMemorySize;
+  info.max_workgroup =
+      std::min(p.limits.maxComputeWorkGroupInvocations, p.limits.maxComputeWorkGroupSize[0]);
+  info.subgroup_size = subgroup.subgroupSize;
+  info.subgroup_broadcast = (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) &&
+                            (subgroup.supportedOperations & VK_SUBGROUP_FEATURE_BALLOT_BIT);
+  info.buffer_addresses = supports_buffer_addresses(api, device);
+  info.timestamp_period_ns = p.limits.timestampPeriod;
+  return info;
+}
+
+int rank(DeviceKind kind) { return static_cast<int>(kind); }
+
+}  // namespace
+
+VulkanInstance::VulkanInstance(bool validation) {
+  if (validation) {
+    validating = has_layer(api, kValidationLayer);
+    if (!validating)
+      fail(Code::not_found, "validation was asked for, but the layer ", kValidationLayer,
+           " is not installed (package vulkan-validationlayers)");
+  }
+  create(validating);
+  api.load_instance(handle);
+  if (!validating || !api.CreateDebugUtilsMessengerEXT) return;
+  const auto info = messenger_info(this);
+  api.CreateDebugUtilsMessengerEXT(handle, &info, nullptr, &messenger);
+}
+
+void VulkanInstance::create(bool debug_utils) {
+  VkApplicationInfo application{VK_STRUCTURE_TYPE_APPLICATION_INFO};
+  application.pEngineName = "EchoTrain";
+  application.apiVersion = VK_API_VERSION_1_3;
+  VkInstanceCreateInfo info{VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO};
+  info.pApplicationInfo = &application;
+
+  const VkValidationFeatureEnableEXT enabled[] = {
+      VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT};
+  VkValidationFeaturesEXT features{VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT};
+  features.enabledValidationFeatureCount = 1;
+  features.pEnabledValidationFeatures = enabled;
+  std::vector<const char*> extensions;
+  // MoltenVK and its like are listed only to those who ask for incomplete implementations.
+  if (has_instance_extension(api, "VK_KHR_portability_enumeration")) {
+    extensions.push_back("VK_KHR_portability_enumeration");
+    info.flags |= 0x1;  // VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR
+  }
+  if (debug_utils) {
+    extensions.push_back(VK_EXT_DEBUG_UTILS_EXTENSION_NAME);
+    info.enabledLayerCount = 1;
+    info.ppEnabledLayerNames = &kValidationLayer;
+    info.pNext = &features;
+  }
+  info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());
+  info.ppEnabledExtensionNames = extensions.data();
+  const VkResult result = api.CreateInstance(&info, nullptr, &handle);
+  if (result == VK_ERROR_INCOMPATIBLE_DRIVER)
+    fail(Code::no_device, "no Vulkan driver is installed; install one, for instance the package "
+                          "mesa-vulkan-drivers (its lavapipe runs on any CPU)");
+  check(result, "vkCreateInstance");
+}
+
+VulkanInstance::~VulkanInstance() {
+  if (messenger) api.DestroyDebugUtilsMessengerEXT(handle, messenger, nullptr);
+  if (handle) api.DestroyInstance(handle, nullptr);
+}
+
+std::vector<PhysicalDevice> enumerate(VulkanInstance& instance) {
+  const VulkanApi& api = instance.api;
+  uint32_t count = 0;
+  check(api.EnumeratePhysicalDevices(instance.handle, &count, nullptr),
+        "vkEnumeratePhysicalDevices");
+  std::vector<VkPhysicalDevice> handles(count);
+  check(api.EnumeratePhysicalDevices(instance.handle, &count, handles.data()),
+        "vkEnumeratePhysicalDevices");
+  std::vector<PhysicalDevice> found;
+  for (const VkPhysicalDevice handle : handles) {
+    PhysicalDevice device{handle, 0, describe(api, handle)};
+    if (device.info.api_major == 1 && device.info.api_minor < 1) continue;
+    uint32_t families = 0;
+    api.GetPhysicalDeviceQueueFamilyProperties(handle, &families, nullptr);
+    std::vector<VkQueueFamilyProperties> queues(families);
+    api.GetPhysicalDeviceQueueFamilyProperties(handle, &families, queues.data());
+    const auto compute = std::find_if(queues.begin(), queues.end(), [](const auto& family) {
+      return (family.queueFlags & VK_QUEUE_COMPUTE_BIT) != 0;
+    });
+    if (compute == queues.end()) continue;
+    device.queue_family = static_cast<uint32_t>(compute - queues.begin());
+    if (compute->timestampValidBits == 0) device.info.timestamp_period_ns = 0;
+    found.push_back(std::move(device));
+  }
+  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+    return rank(a.info.kind) < rank(b.info.kind);
+  });
+  for (size_t i = 0; i < found.size(); ++i) found[i].info.index = static_cast<int>(i);
+  return found;
+}
+
+std::vector<DeviceInfo> list_devices() {
+  VulkanInstance instance(/*validation=*/false);
+  std::vector<DeviceInfo> out;
+  for (PhysicalDevice& device : enumerate(instance)) out.push_back(std::move(device.info));
+  return out;
+}
+
+const char* device_kind_name(DeviceKind kind) {
+  switch (kind) {
+    case DeviceKind::discrete: return "discrete GPU";
+    case DeviceKind::integrated: return "integrated GPU";
+    case DeviceKind::virtual_gpu: return "virtual GPU";
+    case DeviceKind::cpu: return "CPU";
+    case DeviceKind::other: return "other";
+  }
+  return "?";
+}
+
+}  // namespace etr::gpu

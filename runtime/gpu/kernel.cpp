@@ -1,0 +1,102 @@
+#include "gpu/kernel.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "gpu/vulkan_kernel.h"
+
+namespace etr::gpu {
+
+Kernel::Kernel(VulkanDevice& device, const ShaderCode& code, const std::vector<uint32_t>& constants,
+               size_t binding_count, size_t push_size)
+    : vk(device),
+      name(code.name),
+      by_address(code.by_address),
+      bindings(binding_count),
+      push_bytes(push_size + (code.by_address ? binding_count * sizeof(uint64_t) : 0)) {
+  try {
+    create(code, constants);
+  } catch (...) {
+    release();
+    throw;
+  }
+}
+
+Kernel::~Kernel() { release(); }
+
+void Kernel::create_layout() {
+  if (!by_address) {
+    std::vector<VkDescriptorSetLayoutBinding> slots(bindings);
+    for (uint32_t i = 0; i < bindings; ++i)
+      slots[i] = {i, VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, 1, VK_SHADER_STAGE_COMPUTE_BIT, nullptr};
+    VkDescriptorSetLayoutCreateInfo info{VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO};
+    info.bindingCount = static_cast<uint32_t>(slots.size());
+    info.pBindings = slots.data();
+    check(vk.api.CreateDescriptorSetLayout(vk.handle, &info, nullptr, &set_layout),
+          "vkCreateDescriptorSetLayout");
+  }
+  const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0,
+                                  static_cast<uint32_t>(push_bytes)};
+  VkPipelineLayoutCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO};
+  info.setLayoutCount = set_layout ? 1 : 0;
+  info.pSetLayouts = &set_layout;
+  info.pushConstantRangeCount = push_bytes ? 1 : 0;
+  info.pPushConstantRanges = &range;
+  check(vk.api.CreatePipelineLayout(vk.handle, &info, nullptr, &layout), "vkCreatePipelineLayout");
+}
+
+void Kernel::create(const ShaderCode& code, const std::vector<uint32_t>& constants) {
+  create_layout();
+  VkShaderModuleCreateInfo module_info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO};
+  module_info.codeSize = code.words.size_bytes();
+  module_info.pCode = code.words.data();
+  VkShaderModule module = VK_NULL_HANDLE;
+  check(vk.api.CreateShaderModule(vk.handle, &module_info, nullptr, &module),
+        "vkCreateShaderModule");
+
+  std::vector<VkSpecializationMapEntry> entries;
+  for (uint32_t i = 0; i < constants.size(); ++i) entries.push_back({i, i * 4, 4});
+  const VkSpecializationInfo specialization{static_cast<uint32_t>(entries.size()), entries.data(),
+                                            constants.size() * 4, constants.data()};
+  VkComputePipelineCreateInfo info{VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO};
+  info.stage = {VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
+                nullptr,
+                0,
+                VK_SHADER_STAGE_COMPUTE_BIT,
+                module,
+                "main",
+                &specialization};
+  info.layout = layout;
+  const VkResult result =
+      vk.api.CreateComputePipelines(vk.handle, vk.pipeline_cache, 1, &info, nullptr, &pipeline);
+  vk.api.DestroyShaderModule(vk.handle, module, nullptr);
+  check(result, "vkCreateComputePipelines");
+}
+
+void Kernel::release() {
+  if (pipeline) vk.api.DestroyPipeline(vk.handle, pipeline, nullptr);
+  if (layout) vk.api.DestroyPipelineLayout(vk.handle, layout, nullptr);
+  if (set_layout) vk.api.DestroyDescriptorSetLayout(vk.handle, set_layout, nullptr);
+}
+
+Kernels::Kernels(DevicePtr device) : device_(std::move(device)) {}
+Kernels::~Kernels() = default;
+
+const Kernel& Kernels::get(const std::string& shader, const std::vector<uint32_t>& constants,
+                           size_t bindings, size_t push_bytes) {
+  std::scoped_lock lock(mutex_);
+  auto& slot = kernels_[{shader, constants}];
+  if (!slot) {
+    const auto table = shader_table();
+    const auto code = std::find_if(table.begin(), table.end(),
+                                   [&](const ShaderCode& row) { return row.name == shader; });
+    if (code == table.end()) fail(Code::internal, "there is no shader '", shader, "'");
+    slot = std::make_unique<Kernel>(device_->vk(), *code, constants, bindings, push_bytes);
+  }
+  if (slot->bindings != bindings)
+    fail(Code::internal, "shader '", shader, "' is dispatched with ", bindings,
+         " buffers here and with ", slot->bindings, " elsewhere");
+  return *slot;
+}
+
+}  // namespace etr::gpu

@@ -1,0 +1,80 @@
+// Compute kernels and the commands that run them.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include "gpu/memory.h"
+
+namespace etr::gpu {
+
+// What a command does with a buffer. Only the recorder places barriers, from these declarations.
+enum class Access { read, write, read_write };
+
+struct Binding {
+  Buffer buffer;
+  Access access;
+};
+
+// A compute pipeline: a shader variant with its specialization constants. Owned by Kernels.
+class Kernel;
+
+// The pipelines of one device, made on first use and kept. Thread safe.
+class Kernels {
+ public:
+  explicit Kernels(DevicePtr device);
+  ~Kernels();
+
+  // `constants` are the values of constant_id 0, 1, 2, ...; `bindings` and `push_bytes` describe the
+  // shader's interface. Throws Error(internal) for an unknown shader name.
+  const Kernel& get(const std::string& shader, const std::vector<uint32_t>& constants,
+                    size_t bindings, size_t push_bytes);
+
+  const DevicePtr& device() const { return device_; }
+
+ private:
+  DevicePtr device_;
+  std::mutex mutex_;
+  std::map<std::pair<std::string, std::vector<uint32_t>>, std::unique_ptr<Kernel>> kernels_;
+};
+
+struct Dispatch {
+  std::string label;  // the op it belongs to, for errors and profiles
+  const Kernel* kernel = nullptr;
+  std::vector<Binding> bindings;
+  std::vector<std::byte> push;  // the shader's push constants, without addresses
+  std::array<uint32_t, 3> groups{1, 1, 1};
+};
+
+struct Copy {
+  Buffer from, to;  // equal sizes
+};
+
+struct Fill {
+  Buffer to;
+  uint32_t word = 0;  // repeated
+};
+
+using Command = std::variant<Dispatch, Copy, Fill>;
+using CommandList = std::vector<Command>;
+
+template <typename T>
+std::vector<std::byte> push_bytes(const T& block) {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) % 4 == 0);
+  std::vector<std::byte> out(sizeof(T));
+  std::memcpy(out.data(), &block, sizeof(T));
+  return out;
+}
+
+constexpr uint32_t div_up(uint64_t n, uint64_t d) { return static_cast<uint32_t>((n + d - 1) / d); }
+
+}  // namespace etr::gpu

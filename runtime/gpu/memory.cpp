@@ -1,0 +1,119 @@
+#include "gpu/memory.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "gpu/vulkan_device.h"
+
+namespace etr::gpu {
+namespace {
+
+constexpr uint64_t kBlockBytes = uint64_t{16} << 20;
+
+VkMemoryPropertyFlags flags_for(const VulkanDevice& vk, MemoryUse use) {
+  constexpr VkMemoryPropertyFlags kMapped =
+      VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+  if (use == MemoryUse::device) return VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+  constexpr VkMemoryPropertyFlags kCached = kMapped | VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
+  return use == MemoryUse::readback && vk.has_memory_type(kCached) ? kCached : kMapped;
+}
+
+uint64_t align_up(uint64_t value, uint64_t alignment) {
+  return (value + alignment - 1) / alignment * alignment;
+}
+
+}  // namespace
+
+Buffer Buffer::slice(uint64_t begin, uint64_t bytes) const {
+  if (begin > size_bytes || bytes > size_bytes - begin)
+    fail(Code::internal, "slice [", begin, ", +", bytes, ") of a buffer of ", size_bytes, " bytes");
+  return {handle, offset + begin, bytes, address ? address + begin : 0,
+          host ? host + begin : nullptr};
+}
+
+// One VkBuffer with its own memory.
+struct Arena::Block {
+  Block(VulkanDevice& device, MemoryUse use, uint64_t bytes) : vk(device), size(bytes) {
+    try {
+      create(use);
+    } catch (...) {
+      release();
+      throw;
+    }
+  }
+  ~Block() { release(); }
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+
+  void create(MemoryUse use) {
+    const bool addresses = vk.physical.info.buffer_addresses;
+    VkBufferCreateInfo info{VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO};
+    info.size = size;
+    info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+                 VK_BUFFER_USAGE_TRANSFER_DST_BIT;
+    if (addresses) info.usage |= VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+    check(vk.api.CreateBuffer(vk.handle, &info, nullptr, &buffer), "vkCreateBuffer");
+
+    VkMemoryRequirements needs;
+    vk.api.GetBufferMemoryRequirements(vk.handle, buffer, &needs);
+    VkMemoryAllocateFlagsInfo flags{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO};
+    flags.flags = addresses ? VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT : 0;
+    VkMemoryAllocateInfo allocate{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &flags, needs.size,
+                                  vk.memory_type(needs.memoryTypeBits, flags_for(vk, use))};
+    if (vk.api.AllocateMemory(vk.handle, &allocate, nullptr, &memory) != VK_SUCCESS)
+      fail(Code::out_of_memory, "device '", vk.physical.info.name, "' cannot allocate ", size,
+           " bytes; use a smaller batch or model");
+    check(vk.api.BindBufferMemory(vk.handle, buffer, memory, 0), "vkBindBufferMemory");
+    if (use != MemoryUse::device) {
+      void* mapped = nullptr;
+      check(vk.api.MapMemory(vk.handle, memory, 0, VK_WHOLE_SIZE, 0, &mapped), "vkMapMemory");
+      host = static_cast<std::byte*>(mapped);
+    }
+    if (addresses) {
+      const VkBufferDeviceAddressInfo query{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr,
+                                            buffer};
+      address = vk.api.GetBufferDeviceAddress(vk.handle, &query);
+    }
+  }
+
+  void release() {
+    if (buffer) vk.api.DestroyBuffer(vk.handle, buffer, nullptr);
+    if (memory) vk.api.FreeMemory(vk.handle, memory, nullptr);
+  }
+
+  VulkanDevice& vk;
+  uint64_t size;
+  uint64_t used = 0;
+  VkBuffer buffer = VK_NULL_HANDLE;
+  VkDeviceMemory memory = VK_NULL_HANDLE;
+  std::byte* host = nullptr;
+  uint64_t address = 0;
+};
+
+Arena::Arena(DevicePtr device, MemoryUse use) : device_(std::move(device)), use_(use) {}
+Arena::~Arena() = default;
+Arena::Arena(Arena&&) noexcept = default;
+
+Buffer Arena::allocate(uint64_t size_bytes) {
+  VulkanDevice& vk = device_->vk();
+  if (size_bytes > device_->info().max_storage_bytes)
+    fail(Code::unsupported, "a tensor of ", size_bytes, " bytes is larger than device '",
+         device_->info().name, "' can bind (", device_->info().max_storage_bytes,
+         " bytes); use a smaller batch");
+  const uint64_t bytes = align_up(std::max<uint64_t>(size_bytes, 4), vk.storage_alignment);
+  if (blocks_.empty() || blocks_.back()->size - blocks_.back()->used < bytes)
+    blocks_.push_back(std::make_unique<Block>(vk, use_, std::max(bytes, kBlockBytes)));
+  Block& block = *blocks_.back();
+  const uint64_t offset = block.used;
+  block.used += bytes;
+  return {block.buffer, offset, align_up(std::max<uint64_t>(size_bytes, 4), 4),
+          block.address ? block.address + offset : 0, block.host ? block.host + offset : nullptr};
+}
+
+uint64_t Arena::reserved_bytes() const {
+  uint64_t total = 0;
+  for (const auto& block : blocks_) total += block->size;
+  return total;
+}
+
+}  // namespace etr::gpu

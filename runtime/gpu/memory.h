@@ -1,0 +1,58 @@
+// Device memory: arenas of suballocated buffers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "gpu/device.h"
+
+struct VkBuffer_T;  // the Vulkan handle; a pointer on every 64-bit platform
+
+namespace etr::gpu {
+
+// Where a buffer lives and who touches it.
+enum class MemoryUse {
+  device,    // kernels only
+  upload,    // written by the host, read by copies or kernels
+  readback,  // written by the device, read by the host
+};
+
+// A range of a larger Vulkan buffer. A plain view: the Arena that made it owns the memory.
+struct Buffer {
+  VkBuffer_T* handle = nullptr;
+  uint64_t offset = 0;      // bytes from the start of `handle`
+  uint64_t size_bytes = 0;
+  uint64_t address = 0;     // device address of the first byte; 0 where there are none
+  std::byte* host = nullptr;  // the host's mapping; nullptr for MemoryUse::device
+
+  explicit operator bool() const { return handle != nullptr; }
+  Buffer slice(uint64_t begin, uint64_t bytes) const;
+};
+
+// Grows by blocks and frees everything at once, when it is destroyed: a graph's buffers are planned
+// once and live as long as the graph. Not thread safe.
+class Arena {
+ public:
+  Arena(DevicePtr device, MemoryUse use);
+  ~Arena();
+  Arena(Arena&&) noexcept;
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  // Aligned for binding. Throws Error(out_of_memory), or Error(unsupported) beyond the device's
+  // largest bindable range.
+  Buffer allocate(uint64_t size_bytes);
+
+  uint64_t reserved_bytes() const;
+
+ private:
+  struct Block;
+
+  DevicePtr device_;
+  MemoryUse use_;
+  std::vector<std::unique_ptr<Block>> blocks_;
+};
+
+}  // namespace etr::gpu

@@ -1,0 +1,56 @@
+// A command list, recorded once and submitted many times.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "gpu/kernel.h"
+
+namespace etr::gpu {
+
+// Owns one command buffer with its descriptors, timestamps and fence. Used by one thread at a time.
+class Recording {
+ public:
+  // Places a barrier before each command that touches a range which an earlier command has written
+  // (or writes one that an earlier command reads), and nowhere else. Ends with a barrier to the
+  // host, so that read-back memory is visible once `wait` returns.
+  Recording(DevicePtr device, const CommandList& commands);
+  ~Recording();
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+  // Starts the commands. The previous submission of this recording must have been waited for.
+  void submit();
+
+  // Blocks until the last submission has ended; returns at once if there is none.
+  // Throws Error(device_lost) when the device dies.
+  void wait();
+
+  bool in_flight() const { return in_flight_; }
+  bool done();  // whether `wait` would return at once
+
+  // Device time of the last finished submission; 0 where the device has no timestamps.
+  double busy_seconds() const { return busy_seconds_; }
+
+  // Device clock at its begin and end, in seconds from an arbitrary start (0 without timestamps).
+  double begin_seconds() const { return begin_seconds_; }
+  double end_seconds() const { return begin_seconds_ + busy_seconds_; }
+
+  int barriers() const { return barriers_; }  // placed between commands
+
+ private:
+  struct Handles;
+
+  void read_timestamps();
+
+  DevicePtr device_;
+  std::unique_ptr<Handles> handles_;
+  bool in_flight_ = false;
+  double busy_seconds_ = 0, begin_seconds_ = 0;
+  int barriers_ = 0;
+};
+
+// Records, submits and waits: for set-up work and tests.
+void run_once(const DevicePtr& device, const CommandList& commands);
+
+}  // namespace etr::gpu

@@ -1,0 +1,65 @@
+// The Vulkan handles behind a Device. Only files of this room include this header.
+#pragma once
+
+#include <atomic>
+#include <mutex>
+#include <string>
+
+#include "gpu/device.h"
+#include "gpu/vulkan_api.h"
+
+namespace etr::gpu {
+
+// An instance with its (optional) validation messenger.
+struct VulkanInstance {
+  explicit VulkanInstance(bool validation);
+  ~VulkanInstance();
+  VulkanInstance(const VulkanInstance&) = delete;
+  VulkanInstance& operator=(const VulkanInstance&) = delete;
+
+  VulkanApi api;
+  VkInstance handle = VK_NULL_HANDLE;
+  VkDebugUtilsMessengerEXT messenger = VK_NULL_HANDLE;
+  bool validating = false;
+  std::atomic<int> messages{0};
+
+ private:
+  void create(bool debug_utils);
+};
+
+struct PhysicalDevice {
+  VkPhysicalDevice handle = VK_NULL_HANDLE;
+  uint32_t queue_family = 0;
+  DeviceInfo info;
+};
+
+// In the order that list_devices() documents.
+std::vector<PhysicalDevice> enumerate(VulkanInstance& instance);
+
+struct VulkanDevice {
+  VulkanDevice(const DeviceOptions& options);
+  ~VulkanDevice();
+
+  VulkanInstance instance;
+  PhysicalDevice physical;
+  VulkanApi& api;  // the instance's table, completed with this device's functions
+  VkDevice handle = VK_NULL_HANDLE;
+  VkQueue queue = VK_NULL_HANDLE;
+  std::mutex queue_mutex;
+  VkPhysicalDeviceMemoryProperties memory{};
+  VkDeviceSize storage_alignment = 256;
+
+  VkPipelineCache pipeline_cache = VK_NULL_HANDLE;
+  std::string pipeline_cache_file;  // "" keeps none
+
+  // The first memory type among `type_bits` with all flags of `wanted`; throws Error(device).
+  uint32_t memory_type(uint32_t type_bits, VkMemoryPropertyFlags wanted) const;
+  bool has_memory_type(VkMemoryPropertyFlags wanted) const;
+
+ private:
+  void create_device();
+  void load_pipeline_cache(const std::string& directory);
+  void save_pipeline_cache() noexcept;
+};
+
+}  // namespace etr::gpu

@@ -1,0 +1,52 @@
+#include "tensor/tensor.h"
+
+#include <new>
+
+#include "core/error.h"
+
+namespace etr {
+
+const char* dtype_name(DType dtype) {
+  switch (dtype) {
+    case DType::u8: return "u8";
+    case DType::i32: return "i32";
+    case DType::f32: return "f32";
+  }
+  return "?";
+}
+
+size_t dtype_size(DType dtype) { return dtype == DType::u8 ? 1 : 4; }
+
+std::string shape_text(const Shape& shape) {
+  std::string out = "[";
+  for (size_t i = 0; i < shape.size(); ++i) out += (i ? ", " : "") + std::to_string(shape[i]);
+  return out + "]";
+}
+
+int64_t element_count(const Shape& shape) {
+  int64_t n = 1;
+  for (const int64_t extent : shape) n *= extent;
+  return n;
+}
+
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+
+std::shared_ptr<const std::byte> allocate(size_t size_bytes) {
+  auto* p = static_cast<std::byte*>(::operator new(size_bytes + 1, kAlignment));
+  return {p, [](std::byte* q) { ::operator delete(q, kAlignment); }};
+}
+
+}  // namespace
+
+Tensor::Tensor(DType dtype, Shape shape) : dtype_(dtype), shape_(std::move(shape)) {
+  for (const int64_t extent : shape_)
+    if (extent < 0) fail(Code::invalid_argument, "negative extent in shape ", shape_text(shape_));
+  bytes_ = allocate(static_cast<size_t>(element_count(shape_)) * dtype_size(dtype_));
+}
+
+Tensor::Tensor(DType dtype, Shape shape, std::shared_ptr<const std::byte> bytes)
+    : dtype_(dtype), shape_(std::move(shape)), bytes_(std::move(bytes)) {}
+
+}  // namespace etr
