@@ -42,16 +42,17 @@ PhysicalDevice select(const std::vector<PhysicalDevice>& devices, const std::str
   fail(Code::no_device, "no Vulkan device matches '", selector, "'; ", describe_all(devices));
 }
 
-// The CPU kernels need subgroups of 8 lanes, broadcasts and plain pointers (see shaders/gemm_cpu.comp).
+// The CPU kernels need subgroups of 8 or 16 lanes, broadcasts and plain pointers (see shaders/gemm_cpu.comp).
 bool can_run_cpu_family(const DeviceInfo& info) {
-  return info.subgroup_broadcast && info.buffer_addresses && info.subgroup_size == 8;
+  return info.subgroup_broadcast && info.buffer_addresses &&
+         (info.subgroup_size == 8 || info.subgroup_size == 16);
 }
 
 KernelFamily choose_family(const DeviceInfo& info, KernelFamily asked) {
   if (asked == KernelFamily::cpu && !can_run_cpu_family(info))
     fail(Code::unsupported, "device '", info.name,
          "' cannot run the cpu kernels: they need buffer device addresses, subgroup broadcast and "
-         "8 lanes; use the tiled family");
+         "8 or 16 lanes; use the tiled family");
   if (asked != KernelFamily::automatic) return asked;
   return info.kind == DeviceKind::cpu && can_run_cpu_family(info) ? KernelFamily::cpu
                                                                   : KernelFamily::tiled;

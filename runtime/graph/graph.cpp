@@ -1,0 +1,53 @@
+#include "graph/graph.h"
+
+#include "core/error.h"
+#include "core/json.h"
+
+namespace etr::graph {
+
+ValueId Graph::add_value(Value value) {
+  if (!value.name.empty())
+    for (const Value& other : values_)
+      if (other.name == value.name)
+        fail(Code::invalid_argument, "two values of the model are called '", value.name, "'");
+  values_.push_back(std::move(value));
+  return static_cast<ValueId>(values_.size() - 1);
+}
+
+ValueId Graph::add_input(std::string name, Shape shape, DType dtype) {
+  return add_value({ValueKind::input, std::move(name), std::move(shape), dtype, false, {}});
+}
+
+ValueId Graph::add_parameter(std::string name, Shape shape, bool decay, Initializer initializer) {
+  return add_value({ValueKind::parameter, std::move(name), std::move(shape), DType::f32, decay,
+                    std::move(initializer)});
+}
+
+ValueId Graph::add_state(std::string name, Shape shape, Initializer initializer) {
+  return add_value({ValueKind::state, std::move(name), std::move(shape), DType::f32, false,
+                    std::move(initializer)});
+}
+
+ValueId Graph::add(const std::string& op_name, const Json& options, std::vector<ValueId> inputs,
+                   const std::string& label) {
+  const ops::OpSpec& op = ops::find_op(op_name);
+  size_t required = 0;
+  for (const ops::OpInput& input : op.inputs) required += !input.optional;
+  if (inputs.size() < required || inputs.size() > op.inputs.size())
+    fail(Code::invalid_argument, label, ": op '", op.name, "' takes ", required, " to ",
+         op.inputs.size(), " inputs, not ", inputs.size());
+  std::vector<Shape> shapes;
+  for (const ValueId id : inputs) shapes.push_back(shape(id));
+  Options checked(op.options, cat(label, " (op '", op.name, "')"), options);
+  ops::OpShapes out;
+  try {
+    out = op.shapes(checked, shapes);
+  } catch (const Error& error) {
+    fail(error.code(), label, ": ", error.what());
+  }
+  const ValueId output = add_value({ValueKind::result, "", out.output, DType::f32, false, {}});
+  nodes_.push_back({&op, std::move(checked), label, std::move(inputs), output, out.saved});
+  return output;
+}
+
+}  // namespace etr::graph

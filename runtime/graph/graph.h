@@ -1,0 +1,60 @@
+// A static graph of operations: what a model is before it meets a device.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/rng.h"
+#include "ops/op.h"
+
+namespace etr::graph {
+
+using ValueId = int;
+
+enum class ValueKind { input, parameter, state, result };
+
+// Fills a new parameter; the generator is keyed by (seed, the parameter's position).
+using Initializer = std::function<void(std::span<float> values, Rng& rng)>;
+
+struct Value {
+  ValueKind kind;
+  std::string name;  // unique among inputs, parameters and states
+  Shape shape;
+  DType dtype = DType::f32;
+  bool decay = false;       // parameters: whether weight decay applies
+  Initializer initializer;  // parameters and states
+};
+
+struct Node {
+  const ops::OpSpec* op;
+  Options options;
+  std::string label;  // the layer it belongs to
+  std::vector<ValueId> inputs;
+  ValueId output;
+  std::vector<Shape> saved;
+};
+
+// Built once by appending; immutable afterwards. Shapes are checked as nodes are added, so an error
+// names the layer at fault.
+class Graph {
+ public:
+  ValueId add_input(std::string name, Shape shape, DType dtype);
+  ValueId add_parameter(std::string name, Shape shape, bool decay, Initializer initializer);
+  ValueId add_state(std::string name, Shape shape, Initializer initializer);
+  ValueId add(const std::string& op, const Json& options, std::vector<ValueId> inputs,
+              const std::string& label);
+
+  const Value& value(ValueId id) const { return values_[static_cast<size_t>(id)]; }
+  const std::vector<Value>& values() const { return values_; }
+  const std::vector<Node>& nodes() const { return nodes_; }
+  const Shape& shape(ValueId id) const { return value(id).shape; }
+
+ private:
+  ValueId add_value(Value value);
+
+  std::vector<Value> values_;
+  std::vector<Node> nodes_;
+};
+
+}  // namespace etr::graph

@@ -1,0 +1,120 @@
+#include "graph/parameters.h"
+
+#include <cstring>
+
+#include "core/error.h"
+#include "gpu/recording.h"
+
+namespace etr::graph {
+namespace {
+
+// Parameters start at multiples of this many scalars, so that every one can be bound by itself.
+constexpr uint32_t kAlignment = 64;
+
+uint32_t aligned(int64_t count) {
+  return static_cast<uint32_t>((count + kAlignment - 1) / kAlignment * kAlignment);
+}
+
+uint64_t name_hash(const std::string& name) {  // FNV-1a: stable across platforms
+  uint64_t hash = 0xCBF29CE484222325ull;
+  for (const unsigned char c : name) hash = (hash ^ c) * 0x100000001B3ull;
+  return hash;
+}
+
+}  // namespace
+
+ParameterStore::ParameterStore(gpu::DevicePtr device, const Graph& graph, uint64_t seed)
+    : device_(device), arena_(std::move(device), gpu::MemoryUse::device) {
+  place(graph);
+  if (count_ > 0)  // the gaps between parameters take part in updates: keep them zero
+    gpu::run_once(device_, {gpu::Fill{weights_, 0}, gpu::Fill{gradients_, 0}});
+  for (const Value& value : graph.values()) {
+    if (value.kind != ValueKind::parameter && value.kind != ValueKind::state) continue;
+    Tensor host(DType::f32, value.shape);
+    Rng rng(seed, name_hash(value.name));
+    value.initializer(host.mutable_view<float>(), rng);
+    graph::upload(device_, host, tensor(value.name));
+  }
+}
+
+void ParameterStore::place(const Graph& graph) {
+  std::map<std::string, uint32_t> offsets;
+  for (const bool decayed : {true, false}) {
+    for (const Value& value : graph.values())
+      if (value.kind == ValueKind::parameter && value.decay == decayed) {
+        offsets[value.name] = count_;
+        count_ += aligned(element_count(value.shape));
+        trainable_ += element_count(value.shape);
+      }
+    if (decayed) decayed_ = count_;
+  }
+  weights_ = arena_.allocate(uint64_t{count_} * 4);
+  gradients_ = arena_.allocate(uint64_t{count_} * 4);
+  for (const Value& value : graph.values()) {
+    const uint64_t bytes = static_cast<uint64_t>(element_count(value.shape)) * 4;
+    if (value.kind == ValueKind::parameter) {
+      const uint64_t offset = uint64_t{offsets[value.name]} * 4;
+      tensors_[value.name] = {weights_.slice(offset, bytes), value.shape};
+      gradient_tensors_[value.name] = {gradients_.slice(offset, bytes), value.shape};
+    } else if (value.kind == ValueKind::state) {
+      tensors_[value.name] = {arena_.allocate(bytes), value.shape};
+    } else {
+      continue;
+    }
+    names_.push_back(value.name);
+  }
+}
+
+const ops::DeviceTensor& ParameterStore::tensor(const std::string& name) const {
+  const auto it = tensors_.find(name);
+  if (it == tensors_.end())
+    fail(Code::not_found, "the model has no parameter '", name, "'", suggestion(name, names_));
+  return it->second;
+}
+
+const ops::DeviceTensor& ParameterStore::gradient(const std::string& name) const {
+  const auto it = gradient_tensors_.find(name);
+  if (it == gradient_tensors_.end())
+    fail(Code::not_found, "'", name, "' is not a trainable parameter");
+  return it->second;
+}
+
+std::map<std::string, Tensor> ParameterStore::download() const {
+  std::map<std::string, Tensor> out;
+  for (const std::string& name : names_) out[name] = graph::download(device_, tensor(name));
+  return out;
+}
+
+void ParameterStore::upload(const std::map<std::string, Tensor>& tensors) {
+  for (const std::string& name : names_) {
+    const auto it = tensors.find(name);
+    if (it == tensors.end())
+      fail(Code::invalid_argument, "the weights lack '", name, "' of the model");
+    if (it->second.shape() != tensor(name).shape || it->second.dtype() != DType::f32)
+      fail(Code::invalid_argument, "weight '", name, "' is ", dtype_name(it->second.dtype()), " ",
+           shape_text(it->second.shape()), " in the file but f32 ", shape_text(tensor(name).shape),
+           " in the model");
+  }
+  for (const std::string& name : names_) graph::upload(device_, tensors.at(name), tensor(name));
+}
+
+Tensor download(const gpu::DevicePtr& device, const ops::DeviceTensor& from, DType dtype) {
+  Tensor out(dtype, from.shape);
+  if (out.count() == 0) return out;
+  gpu::Arena arena(device, gpu::MemoryUse::readback);
+  const gpu::Buffer source = from.buffer.slice(0, out.size_bytes());
+  const gpu::Buffer staging = arena.allocate(source.size_bytes);
+  gpu::run_once(device, {gpu::Copy{source, staging}});
+  std::memcpy(out.mutable_data(), staging.host, out.size_bytes());
+  return out;
+}
+
+void upload(const gpu::DevicePtr& device, const Tensor& from, const ops::DeviceTensor& to) {
+  if (from.count() == 0) return;
+  gpu::Arena arena(device, gpu::MemoryUse::upload);
+  const gpu::Buffer staging = arena.allocate(from.size_bytes());
+  std::memcpy(staging.host, from.data(), from.size_bytes());
+  gpu::run_once(device, {gpu::Copy{staging, to.buffer.slice(0, from.size_bytes())}});
+}
+
+}  // namespace etr::graph

@@ -1,0 +1,55 @@
+// The parameters and states of a model in device memory.
+//
+// All trainable parameters lie in one buffer, their gradients in another, so that one dispatch
+// updates them all. Parameters under weight decay come first. Training and evaluation plans of the
+// same model share one store.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace etr::graph {
+
+class ParameterStore {
+ public:
+  // Places and initialises every parameter and state of `graph` from `seed`.
+  ParameterStore(gpu::DevicePtr device, const Graph& graph, uint64_t seed);
+
+  const ops::DeviceTensor& tensor(const std::string& name) const;    // Error(not_found)
+  const ops::DeviceTensor& gradient(const std::string& name) const;  // parameters only
+
+  const gpu::Buffer& weights() const { return weights_; }
+  const gpu::Buffer& gradients() const { return gradients_; }
+  uint32_t count() const { return count_; }      // trainable scalars, with alignment gaps
+  uint32_t decayed() const { return decayed_; }  // leading ones under weight decay
+  int64_t trainable() const { return trainable_; }
+
+  // Copies between host and device; they wait for the device. Order of names: as in the graph.
+  std::map<std::string, Tensor> download() const;
+  // Every name must exist with the same shape: Error(invalid_argument) names the first that does not.
+  void upload(const std::map<std::string, Tensor>& tensors);
+
+  const std::vector<std::string>& names() const { return names_; }
+  const gpu::DevicePtr& device() const { return device_; }
+
+ private:
+  void place(const Graph& graph);
+
+  gpu::DevicePtr device_;
+  gpu::Arena arena_;
+  gpu::Buffer weights_, gradients_;
+  uint32_t count_ = 0, decayed_ = 0;
+  int64_t trainable_ = 0;
+  std::vector<std::string> names_;
+  std::map<std::string, ops::DeviceTensor> tensors_, gradient_tensors_;
+};
+
+// Host <-> device copies through staging memory, for set-up, checkpoints and tests.
+Tensor download(const gpu::DevicePtr& device, const ops::DeviceTensor& from,
+                DType dtype = DType::f32);
+void upload(const gpu::DevicePtr& device, const Tensor& from, const ops::DeviceTensor& to);
+
+}  // namespace etr::graph

@@ -1,0 +1,117 @@
+#include "graph/plan.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "core/error.h"
+
+namespace etr::graph {
+namespace {
+
+size_t index(ValueId id) { return static_cast<size_t>(id); }
+
+}  // namespace
+
+Plan::Plan(gpu::Kernels& kernels, const Graph& graph, const ParameterStore& parameters,
+           const PlanOptions& options)
+    : graph_(graph),
+      training_(options.training),
+      arena_(kernels.device(), gpu::MemoryUse::device),
+      step_(arena_.allocate(sizeof(ops::StepValues))),
+      tensors_(graph.values().size()),
+      gradients_(graph.values().size()),
+      saved_(graph.nodes().size()) {
+  ops::Emitter emit(kernels, arena_, commands_);
+  allocate(parameters);
+  forward(emit);
+  if (!options.training) return;
+  find_needed();
+  backward(emit, parameters, options.loss);
+}
+
+void Plan::allocate(const ParameterStore& parameters) {
+  const auto allocate_tensor = [&](const Shape& shape) -> ops::DeviceTensor {
+    return {arena_.allocate(static_cast<uint64_t>(element_count(shape)) * 4), shape};
+  };
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const Value& value = graph_.values()[i];
+    if (value.kind == ValueKind::parameter || value.kind == ValueKind::state)
+      tensors_[i] = parameters.tensor(value.name);
+    else if (value.kind == ValueKind::input)
+      tensors_[i] = allocate_tensor(value.shape);
+  }
+  for (size_t n = 0; n < graph_.nodes().size(); ++n) {
+    const Node& node = graph_.nodes()[n];
+    ops::DeviceTensor& out = tensors_[index(node.output)];
+    out = node.op->view ? ops::DeviceTensor{tensor(node.inputs[0]).buffer, graph_.shape(node.output)}
+                        : allocate_tensor(graph_.shape(node.output));
+    for (const Shape& shape : node.saved) saved_[n].push_back(allocate_tensor(shape));
+  }
+}
+
+ops::OpCall Plan::call_of(size_t n) const {
+  const Node& node = graph_.nodes()[n];
+  ops::OpCall call{node.options, static_cast<uint32_t>(n), training_, {}, tensor(node.output),
+                   saved_[n],    step_,                    {},        {}};
+  for (const ValueId id : node.inputs) call.inputs.push_back(tensor(id));
+  return call;
+}
+
+void Plan::forward(ops::Emitter& emit) {
+  for (size_t n = 0; n < graph_.nodes().size(); ++n) {
+    emit.set_label(graph_.nodes()[n].label);
+    graph_.nodes()[n].op->forward(call_of(n), emit);
+  }
+}
+
+void Plan::find_needed() {
+  needs_gradient_.assign(tensors_.size(), false);
+  for (size_t i = 0; i < tensors_.size(); ++i)
+    needs_gradient_[i] = graph_.values()[i].kind == ValueKind::parameter;
+  for (const Node& node : graph_.nodes())
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      if (node.op->inputs[i].role == ops::InputRole::differentiable &&
+          needs_gradient_[index(node.inputs[i])])
+        needs_gradient_[index(node.output)] = true;
+}
+
+void Plan::backward(ops::Emitter& emit, const ParameterStore& parameters, ValueId loss) {
+  gradients_[index(loss)] = emit.scratch(graph_.shape(loss));
+  emit.add(gpu::Fill{gradients_[index(loss)].buffer, std::bit_cast<uint32_t>(1.0f)});
+  for (size_t n = graph_.nodes().size(); n-- > 0;) {
+    const Node& node = graph_.nodes()[n];
+    const ops::DeviceTensor output_grad = gradients_[index(node.output)];
+    if (!output_grad || !needs_gradient_[index(node.output)]) continue;
+    if (!node.op->backward)
+      fail(Code::invalid_argument, node.label, ": op '", node.op->name, "' has no gradient");
+    emit.set_label(node.label + " (gradient)");
+    ops::OpCall call = call_of(n);
+    call.output_grad = output_grad;
+    std::vector<std::pair<ops::DeviceTensor, ops::DeviceTensor>> sums;  // from, into
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      ops::DeviceTensor target;
+      const Value& value = graph_.value(node.inputs[i]);
+      ops::DeviceTensor& gradient = gradients_[index(node.inputs[i])];
+      if (node.op->inputs[i].role == ops::InputRole::differentiable &&
+          needs_gradient_[index(node.inputs[i])]) {
+        if (node.op->view && !gradient) {
+          gradient = {output_grad.buffer, value.shape};
+        } else if (!gradient) {
+          gradient = value.kind == ValueKind::parameter ? parameters.gradient(value.name)
+                                                        : emit.scratch(value.shape);
+          target = gradient;
+        } else {  // a second user: into a temporary, then added
+          target = node.op->view ? ops::DeviceTensor{output_grad.buffer, value.shape}
+                                 : emit.scratch(value.shape);
+          sums.emplace_back(target, gradient);
+        }
+      }
+      call.input_grads.push_back(target);
+    }
+    if (!node.op->view) node.op->backward(call, emit);
+    for (const auto& [from, into] : sums)
+      emit.for_each("add", {ops::reads(from), ops::updates(into)}, from.count(), from.count());
+  }
+}
+
+}  // namespace etr::graph

@@ -1,0 +1,86 @@
+#include "graph/runner.h"
+
+#include <cstring>
+#include <utility>
+
+#include "core/error.h"
+
+namespace etr::graph {
+
+struct Runner::Slot {
+  std::vector<gpu::Buffer> inputs;
+  gpu::Buffer step, outputs;
+  std::unique_ptr<gpu::Recording> recording;
+  uint64_t tag = 0;
+};
+
+Runner::Runner(gpu::Kernels& kernels, const Plan& plan, std::vector<ValueId> inputs,
+               std::vector<ValueId> outputs, const gpu::CommandList& tail, int slots)
+    : device_(kernels.device()),
+      upload_(device_, gpu::MemoryUse::upload),
+      readback_(device_, gpu::MemoryUse::readback),
+      outputs_(outputs.size()) {
+  for (int s = 0; s < slots; ++s) {
+    auto slot = std::make_unique<Slot>();
+    gpu::CommandList commands;
+    slot->step = upload_.allocate(sizeof(ops::StepValues));
+    commands.push_back(gpu::Copy{slot->step, plan.step_values()});
+    for (const ValueId id : inputs) {
+      const gpu::Buffer& target = plan.tensor(id).buffer;
+      slot->inputs.push_back(upload_.allocate(target.size_bytes));
+      commands.push_back(gpu::Copy{slot->inputs.back(), target});
+    }
+    commands.insert(commands.end(), plan.commands().begin(), plan.commands().end());
+    commands.insert(commands.end(), tail.begin(), tail.end());
+    slot->outputs = readback_.allocate(outputs_ * 4);
+    for (size_t i = 0; i < outputs_; ++i)
+      commands.push_back(
+          gpu::Copy{plan.tensor(outputs[i]).buffer.slice(0, 4), slot->outputs.slice(i * 4, 4)});
+    slot->recording = std::make_unique<gpu::Recording>(device_, commands);
+    slots_.push_back(std::move(slot));
+  }
+}
+
+Runner::~Runner() = default;
+
+void Runner::harvest(Slot& slot) {
+  if (!slot.recording->in_flight()) return;
+  slot.recording->wait();
+  StepResult result{slot.tag, std::vector<float>(outputs_), slot.recording->busy_seconds()};
+  std::memcpy(result.outputs.data(), slot.outputs.host, outputs_ * 4);
+  results_.push_back(std::move(result));
+}
+
+Runner::Slot& Runner::free_slot() {
+  Slot& slot = *slots_[next_];
+  harvest(slot);
+  return slot;
+}
+
+std::byte* Runner::input(size_t i) { return free_slot().inputs[i].host; }
+
+void Runner::submit(const ops::StepValues& values, uint64_t tag) {
+  Slot& slot = free_slot();
+  std::memcpy(slot.step.host, &values, sizeof values);
+  slot.tag = tag;
+  slot.recording->submit();
+  next_ = (next_ + 1) % slots_.size();
+}
+
+std::vector<StepResult> Runner::take_results(bool wait_all) {
+  for (size_t i = 0; i < slots_.size(); ++i) {  // oldest first: next_ is the longest in flight
+    Slot& slot = *slots_[(next_ + i) % slots_.size()];
+    if (!slot.recording->in_flight()) continue;
+    if (!wait_all && !slot.recording->done()) break;
+    harvest(slot);
+  }
+  return std::exchange(results_, {});
+}
+
+int Runner::in_flight() const {
+  int count = 0;
+  for (const auto& slot : slots_) count += slot->recording->in_flight();
+  return count;
+}
+
+}  // namespace etr::graph

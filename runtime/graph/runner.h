@@ -1,0 +1,56 @@
+// Replays a plan step after step, several steps in flight.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "gpu/recording.h"
+#include "graph/plan.h"
+
+namespace etr::graph {
+
+struct StepResult {
+  uint64_t tag = 0;            // as given to submit()
+  std::vector<float> outputs;  // first element of each output, in the runner's order
+  double busy_seconds = 0;     // device time of this step; 0 where the device has no timestamps
+};
+
+// Owns a ring of slots. A slot has its own upload memory, read-back memory and recorded commands,
+// so the host fills one while the device works on others and nothing is recorded again.
+// Used by one thread at a time. Every submitted step yields exactly one result, in order.
+class Runner {
+ public:
+  // `inputs` and `outputs` are values of the plan's graph; `tail` runs after the plan's commands
+  // (the optimizer's update).
+  Runner(gpu::Kernels& kernels, const Plan& plan, std::vector<ValueId> inputs,
+         std::vector<ValueId> outputs, const gpu::CommandList& tail, int slots = 3);
+  ~Runner();
+
+  // Upload memory of the next step's input `i`, as long as the tensor. Waits while every slot is in
+  // flight; what that step computed is then in the results.
+  std::byte* input(size_t i);
+
+  // Starts the step whose inputs were filled.
+  void submit(const ops::StepValues& values, uint64_t tag);
+
+  // Finished steps so far, oldest first; `wait_all` first waits for everything in flight.
+  std::vector<StepResult> take_results(bool wait_all);
+
+  int in_flight() const;
+
+ private:
+  struct Slot;
+
+  Slot& free_slot();
+  void harvest(Slot& slot);
+
+  gpu::DevicePtr device_;
+  gpu::Arena upload_, readback_;
+  std::vector<std::unique_ptr<Slot>> slots_;
+  size_t next_ = 0;  // slot of the next step
+  size_t outputs_;
+  std::vector<StepResult> results_;
+};
+
+}  // namespace etr::graph

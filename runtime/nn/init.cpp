@@ -1,0 +1,31 @@
+#include "nn/init.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace etr::nn {
+
+graph::Initializer constant(float value) {
+  return [value](std::span<float> out, Rng&) { std::fill(out.begin(), out.end(), value); };
+}
+
+graph::Initializer he_normal(int64_t fan_in) {
+  const float std_dev = std::sqrt(2.0f / static_cast<float>(fan_in));
+  return [std_dev](std::span<float> out, Rng& rng) {
+    for (float& v : out) v = std_dev * rng.normal();
+  };
+}
+
+graph::Initializer glorot_uniform(int64_t fan_in, int64_t fan_out) {
+  const float limit = std::sqrt(6.0f / static_cast<float>(fan_in + fan_out));
+  return [limit](std::span<float> out, Rng& rng) {
+    for (float& v : out) v = rng.uniform(-limit, limit);
+  };
+}
+
+graph::Initializer weight_initializer(const std::string& kind, int64_t fan_in, int64_t fan_out) {
+  if (kind == "zeros") return constant(0);
+  return kind == "glorot" ? glorot_uniform(fan_in, fan_out) : he_normal(fan_in);
+}
+
+}  // namespace etr::nn

@@ -1,0 +1,19 @@
+// Initial values of parameters.
+#pragma once
+
+#include "graph/graph.h"
+
+namespace etr::nn {
+
+graph::Initializer constant(float value);
+
+// Normal with variance 2 / fan_in (He et al. 2015): keeps the variance through ReLU layers.
+graph::Initializer he_normal(int64_t fan_in);
+
+// Uniform in +-sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010).
+graph::Initializer glorot_uniform(int64_t fan_in, int64_t fan_out);
+
+// By the layers' option `init`: "he", "glorot" or "zeros".
+graph::Initializer weight_initializer(const std::string& kind, int64_t fan_in, int64_t fan_out);
+
+}  // namespace etr::nn

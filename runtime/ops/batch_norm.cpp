@@ -1,0 +1,95 @@
+// Batch normalisation over all axes but the last; see shaders/batch_norm.comp for the formulas.
+#include <algorithm>
+
+#include "core/error.h"
+#include "ops/gemm.h"
+
+namespace etr::ops {
+namespace {
+
+constexpr OpInput kInputs[] = {{"x"},
+                               {"gamma"},
+                               {"beta"},
+                               {"running_mean", InputRole::state},
+                               {"running_var", InputRole::state}};
+constexpr OptionSpec kOptions[] = {
+    {"epsilon", OptionType::number, "1e-5", "added to the variance", 1e-12, 1},
+    {"momentum", OptionType::number, "0.9", "share of the old running statistics kept each step", 0,
+     1},
+    {"relu", OptionType::boolean, "false", "apply ReLU to the result, fused"},
+};
+
+struct Push {
+  uint32_t rows, c, slices, relu;
+  float epsilon, momentum;
+};
+
+OpShapes shapes(const Options&, const std::vector<Shape>& in) {
+  if (in[0].size() < 2) fail(Code::invalid_argument, "batch_norm: x must have at least two axes");
+  const int64_t c = in[0].back();
+  for (size_t i = 1; i < in.size(); ++i)
+    if (in[i] != Shape{c})
+      fail(Code::invalid_argument, "batch_norm: ", kInputs[i].name, " is ", shape_text(in[i]),
+           " but x ", shape_text(in[0]), " has ", c, " channels");
+  return {in[0], {{2, c}}};  // mean and inverse standard deviation
+}
+
+Push push_of(const OpCall& call) {
+  const auto c = static_cast<uint32_t>(call.inputs[0].shape.back());
+  const uint32_t rows = call.inputs[0].count() / c;
+  return {rows,
+          c,
+          std::clamp(rows / 64, 1u, 64u),
+          call.options.boolean("relu"),
+          static_cast<float>(call.options.number("epsilon")),
+          static_cast<float>(call.options.number("momentum"))};
+}
+
+void forward(const OpCall& call, Emitter& emit) {
+  const DeviceTensor &x = call.inputs[0], &mean = call.inputs[3], &var = call.inputs[4];
+  const Push push = push_of(call);
+  if (call.training) {
+    const DeviceTensor partial = emit.scratch({push.slices, 2, push.c});
+    emit.dispatch("batch_norm_stats", {reads(x), writes(partial)}, push,
+                  {gpu::div_up(push.c, 16), push.slices, 1});
+    emit.for_each("batch_norm_merge",
+                  {reads(partial), writes(call.saved[0]), updates(mean), updates(var)}, push,
+                  push.c);
+  } else {
+    emit.for_each("batch_norm_fixed", {reads(mean), reads(var), writes(call.saved[0])}, push,
+                  push.c);
+  }
+  emit.for_each("batch_norm_apply",
+                {reads(x), reads(call.saved[0]), reads(call.inputs[1]), reads(call.inputs[2]),
+                 writes(call.output)},
+                push, x.count());
+}
+
+void backward(const OpCall& call, Emitter& emit) {
+  const DeviceTensor &x = call.inputs[0], &y = call.output, &dy = call.output_grad;
+  const Push push = push_of(call);
+  const DeviceTensor partial = emit.scratch({push.slices, 2, push.c});
+  const DeviceTensor sums = emit.scratch({2, push.c});  // dbeta, dgamma
+  emit.dispatch("batch_norm_grad_sums",
+                {reads(x), reads(y), reads(dy), reads(call.saved[0]), writes(partial)}, push,
+                {gpu::div_up(push.c, 16), push.slices, 1});
+  emit_sum_slices(emit, partial, sums, push.slices, 2 * push.c);
+  const uint64_t bytes = uint64_t{push.c} * 4;
+  if (call.input_grads[2])
+    emit.add(gpu::Copy{sums.buffer.slice(0, bytes), call.input_grads[2].buffer});
+  if (call.input_grads[1])
+    emit.add(gpu::Copy{sums.buffer.slice(bytes, bytes), call.input_grads[1].buffer});
+  if (call.input_grads[0])
+    emit.for_each("batch_norm_grad_x",
+                  {reads(x), reads(y), reads(dy), reads(call.saved[0]), reads(call.inputs[1]),
+                   reads(sums), writes(call.input_grads[0])},
+                  push, x.count());
+}
+
+}  // namespace
+
+extern const OpSpec batch_norm_op;
+const OpSpec batch_norm_op{"batch_norm", "batch normalisation with optional ReLU", kInputs,
+                           kOptions, shapes, forward, backward};
+
+}  // namespace etr::ops

@@ -1,0 +1,41 @@
+// y[..., c] = x[..., c] + b[c].
+#include "core/error.h"
+#include "ops/gemm.h"
+
+namespace etr::ops {
+namespace {
+
+constexpr OpInput kInputs[] = {{"x"}, {"b"}};
+
+OpShapes shapes(const Options&, const std::vector<Shape>& in) {
+  require_rank("bias", "b", in[1], 1, "[C]");
+  if (in[0].empty() || in[0].back() != in[1][0])
+    fail(Code::invalid_argument, "bias: b ", shape_text(in[1]), " does not fit the last axis of x ",
+         shape_text(in[0]));
+  return {in[0], {}};
+}
+
+void forward(const OpCall& call, Emitter& emit) {
+  const struct {
+    uint32_t count, columns;
+  } push{call.output.count(), call.inputs[1].count()};
+  emit.for_each("bias", {reads(call.inputs[0]), reads(call.inputs[1]), writes(call.output)}, push,
+                push.count);
+}
+
+void backward(const OpCall& call, Emitter& emit) {
+  if (call.input_grads[0])
+    emit.add(gpu::Copy{call.output_grad.buffer, call.input_grads[0].buffer});
+  const uint32_t columns = call.inputs[1].count();
+  if (call.input_grads[1])
+    emit_column_sum(emit, call.output_grad, call.input_grads[1], call.output.count() / columns,
+                    columns);
+}
+
+}  // namespace
+
+extern const OpSpec bias_op;
+const OpSpec bias_op{"bias", "adds a vector along the last axis", kInputs, {}, shapes, forward,
+                     backward};
+
+}  // namespace etr::ops

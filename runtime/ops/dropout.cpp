@@ -1,0 +1,39 @@
+// Inverted dropout: in training each element is kept with probability 1 - rate and scaled by
+// 1 / (1 - rate); in evaluation y = x.
+#include "ops/op.h"
+
+namespace etr::ops {
+namespace {
+
+constexpr OpInput kInputs[] = {{"x"}};
+constexpr OptionSpec kOptions[] = {
+    {"rate", OptionType::number, "0.5", "probability that an element is zeroed", 0, 0.99},
+};
+
+OpShapes shapes(const Options&, const std::vector<Shape>& in) { return {in[0], {}}; }
+
+void apply(const OpCall& call, Emitter& emit, const DeviceTensor& from, const DeviceTensor& to) {
+  if (!call.training) {
+    emit.add(gpu::Copy{from.buffer, to.buffer});
+    return;
+  }
+  const struct {
+    uint32_t count, layer;
+    float rate;
+  } push{to.count(), call.node, static_cast<float>(call.options.number("rate"))};
+  emit.for_each("dropout", {reads(from), writes(to), {call.step, gpu::Access::read}}, push,
+                (push.count + 3) / 4);
+}
+
+void forward(const OpCall& call, Emitter& emit) { apply(call, emit, call.inputs[0], call.output); }
+void backward(const OpCall& call, Emitter& emit) {
+  apply(call, emit, call.output_grad, call.input_grads[0]);
+}
+
+}  // namespace
+
+extern const OpSpec dropout_op;
+const OpSpec dropout_op{"dropout", "zeroes random elements in training", kInputs, kOptions, shapes,
+                        forward, backward};
+
+}  // namespace etr::ops

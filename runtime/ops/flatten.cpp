@@ -1,0 +1,23 @@
+// [N, ...] -> [N, product]: the same memory under another shape.
+#include "core/error.h"
+#include "ops/op.h"
+
+namespace etr::ops {
+namespace {
+
+constexpr OpInput kInputs[] = {{"x"}};
+
+OpShapes shapes(const Options&, const std::vector<Shape>& in) {
+  if (in[0].empty()) fail(Code::invalid_argument, "flatten: x has no batch axis");
+  return {{in[0][0], in[0][0] ? element_count(in[0]) / in[0][0] : 0}, {}};
+}
+
+void no_dispatch(const OpCall&, Emitter&) {}
+
+}  // namespace
+
+extern const OpSpec flatten_op;
+const OpSpec flatten_op{"flatten", "joins all axes but the first", kInputs, {}, shapes,
+                        no_dispatch, no_dispatch, /*view=*/true};
+
+}  // namespace etr::ops

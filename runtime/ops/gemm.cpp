@@ -1,0 +1,103 @@
+#include "ops/gemm.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace etr::ops {
+namespace {
+
+const char* mode_name(GemmMode mode) {
+  switch (mode) {
+    case GemmMode::nn: return "nn";
+    case GemmMode::tn: return "tn";
+    case GemmMode::conv: return "conv";
+    case GemmMode::conv_dx: return "conv_dx";
+    case GemmMode::conv_dw: return "conv_dw";
+  }
+  return "?";
+}
+
+// The extent along which the CPU kernel walks k in steps of four.
+uint32_t inner_extent(GemmMode mode, const GemmParams& p) {
+  if (mode == GemmMode::conv_dw) return p.ow;
+  return mode == GemmMode::nn || mode == GemmMode::tn ? p.k : p.kc;
+}
+
+struct Kernel {
+  std::string shader;
+  std::vector<uint32_t> constants;
+  uint32_t tile_rows, tile_columns;
+  uint32_t wanted_groups;  // enough to fill the device
+};
+
+Kernel choose(Emitter& emit, GemmMode mode, const GemmParams& p) {
+  const gpu::Device& device = *emit.device();
+  if (device.family() == gpu::KernelFamily::tiled)
+    return {cat("gemm_tiled_", mode_name(mode)), {}, 64, 64, 256};
+  const uint32_t lanes = device.info().subgroup_size;
+  const uint32_t inner = inner_extent(mode, p);
+  // Two steps of four an iteration halve the loop's bookkeeping where nothing is left over.
+  const uint32_t unroll = inner % 8 == 0 && mode != GemmMode::conv_dw ? 2 : 1;
+  return {cat("gemm_cpu_", mode_name(mode), "_", lanes), {inner % 4 != 0, unroll},
+          lanes == 8 ? 24u : 32u, 64, 16};
+}
+
+// Slices of k: only gradients by weights have a long k and a small result.
+uint32_t choose_slices(const Kernel& kernel, GemmMode mode, const GemmParams& p, uint32_t tiles) {
+  if (mode != GemmMode::tn && mode != GemmMode::conv_dw) return 1;
+  const uint32_t longest = mode == GemmMode::conv_dw && kernel.tile_rows != 64 ? p.batch * p.oh
+                                                                               : p.k / 64;
+  const uint32_t wanted = gpu::div_up(kernel.wanted_groups, tiles);
+  return std::clamp(wanted, 1u, std::max(longest, 1u));
+}
+
+}  // namespace
+
+void emit_gemm(Emitter& emit, GemmMode mode, GemmParams p, const DeviceTensor& a,
+               const DeviceTensor& b, const DeviceTensor& bias, const DeviceTensor& out) {
+  const Kernel kernel = choose(emit, mode, p);
+  const uint32_t x = gpu::div_up(p.m, kernel.tile_rows), y = gpu::div_up(p.n, kernel.tile_columns);
+  p.slices = choose_slices(kernel, mode, p, x * y);
+  p.bias = bias ? 1 : 0;
+  const DeviceTensor target = p.slices == 1 ? out : emit.scratch({p.slices, p.m, p.n});
+  emit.dispatch(kernel.shader, {reads(a), reads(b), reads(bias ? bias : b), writes(target)}, p,
+                {x, y, p.slices}, kernel.constants);
+  if (p.slices > 1) emit_sum_slices(emit, target, out, p.slices, p.m * p.n);
+}
+
+void emit_transpose(Emitter& emit, const DeviceTensor& in, const DeviceTensor& out, uint32_t batch,
+                    uint32_t rows, uint32_t columns) {
+  const struct {
+    uint32_t batch, rows, columns;
+  } push{batch, rows, columns};
+  emit.for_each("transpose", {reads(in), writes(out)}, push, in.count());
+}
+
+void emit_sum_slices(Emitter& emit, const DeviceTensor& in, const DeviceTensor& out,
+                     uint32_t slices, uint32_t count) {
+  const struct {
+    uint32_t slices, count;
+  } push{slices, count};
+  emit.for_each("sum_slices", {reads(in), writes(out)}, push, count);
+}
+
+void emit_column_sum(Emitter& emit, const DeviceTensor& x, const DeviceTensor& out, uint32_t rows,
+                     uint32_t columns) {
+  const uint32_t slices = std::clamp(rows / 64, 1u, 64u);
+  const struct {
+    uint32_t rows, columns, slices;
+  } push{rows, columns, slices};
+  const DeviceTensor partial = emit.scratch({slices, columns});
+  emit.dispatch("column_sum", {reads(x), writes(partial)}, push,
+                {gpu::div_up(columns, 16), slices, 1});
+  emit_sum_slices(emit, partial, out, slices, columns);
+}
+
+DeviceTensor emit_relu_grad(Emitter& emit, const DeviceTensor& y, const DeviceTensor& dy) {
+  DeviceTensor masked = emit.scratch(y.shape);
+  emit.for_each("relu_grad", {reads(y), reads(dy), writes(masked)}, masked.count(), masked.count());
+  return masked;
+}
+
+}  // namespace etr::ops

@@ -1,0 +1,41 @@
+// Matrix products, the shared engine of dense and conv2d. See shaders/gemm_params.glsl for the modes.
+#pragma once
+
+#include "ops/op.h"
+
+namespace etr::ops {
+
+enum class GemmMode { nn, tn, conv, conv_dx, conv_dw };
+
+// Mirrors GemmParams in shaders/gemm_params.glsl.
+struct GemmParams {
+  uint32_t m = 0, n = 0, k = 0;
+  uint32_t batch = 1, h = 1, w = 1, c = 1;
+  uint32_t oh = 1, ow = 1, kc = 1;
+  uint32_t kh = 1, kw = 1, stride = 1, pad = 0;
+  uint32_t slices = 1;
+  uint32_t relu = 0;
+  uint32_t bias = 0;
+};
+
+// Emits out[m, n] = A * B (+ bias) (ReLU) with the kernel family of the emitter's device, splitting
+// k where the tiles of C alone would not fill the device. `bias` may be empty.
+void emit_gemm(Emitter& emit, GemmMode mode, GemmParams params, const DeviceTensor& a,
+               const DeviceTensor& b, const DeviceTensor& bias, const DeviceTensor& out);
+
+// Emits out[b, j, i] = in[b, i, j].
+void emit_transpose(Emitter& emit, const DeviceTensor& in, const DeviceTensor& out, uint32_t batch,
+                    uint32_t rows, uint32_t columns);
+
+// Emits out[c] = sum over rows of x[rows, c].
+void emit_column_sum(Emitter& emit, const DeviceTensor& x, const DeviceTensor& out, uint32_t rows,
+                     uint32_t columns);
+
+// Emits out[i] = sum over z of in[z, i].
+void emit_sum_slices(Emitter& emit, const DeviceTensor& in, const DeviceTensor& out,
+                     uint32_t slices, uint32_t count);
+
+// dy where y > 0, else 0: the output gradient behind a fused ReLU.
+DeviceTensor emit_relu_grad(Emitter& emit, const DeviceTensor& y, const DeviceTensor& dy);
+
+}  // namespace etr::ops

@@ -1,0 +1,40 @@
+// Mean over all pixels: [N, H, W, C] -> [N, C].
+#include "ops/op.h"
+
+namespace etr::ops {
+namespace {
+
+constexpr OpInput kInputs[] = {{"x"}};
+
+struct Push {
+  uint32_t batch, pixels, c;
+};
+
+OpShapes shapes(const Options&, const std::vector<Shape>& in) {
+  require_rank("global_avg_pool", "x", in[0], 4, "[N, H, W, C]");
+  return {{in[0][0], in[0][3]}, {}};
+}
+
+Push push_of(const OpCall& call) {
+  const Shape& x = call.inputs[0].shape;
+  return {static_cast<uint32_t>(x[0]), static_cast<uint32_t>(x[1] * x[2]),
+          static_cast<uint32_t>(x[3])};
+}
+
+void forward(const OpCall& call, Emitter& emit) {
+  emit.for_each("global_avg_pool", {reads(call.inputs[0]), writes(call.output)}, push_of(call),
+                call.output.count());
+}
+
+void backward(const OpCall& call, Emitter& emit) {
+  emit.for_each("global_avg_pool_grad", {reads(call.output_grad), writes(call.input_grads[0])},
+                push_of(call), call.inputs[0].count());
+}
+
+}  // namespace
+
+extern const OpSpec global_avg_pool_op;
+const OpSpec global_avg_pool_op{"global_avg_pool", "mean over all pixels", kInputs, {}, shapes,
+                                forward, backward};
+
+}  // namespace etr::ops

@@ -1,0 +1,133 @@
+// What an operation is: a constant spec with options, a shape rule, and the dispatches of its forward
+// and backward pass.
+//
+// A new op is ops/NAME.cpp with `extern const OpSpec NAME_op`, shaders/NAME*.comp,
+// tests/ops/NAME_test.cpp, and one line in ops/op_list.inc.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/options.h"
+#include "gpu/kernel.h"
+#include "tensor/tensor.h"
+
+namespace etr::ops {
+
+// A tensor in device memory; 4-byte elements (f32, or i32 for labels).
+struct DeviceTensor {
+  gpu::Buffer buffer;
+  Shape shape;
+
+  explicit operator bool() const { return static_cast<bool>(buffer); }
+  uint32_t count() const { return static_cast<uint32_t>(element_count(shape)); }
+};
+
+// What changes from step to step; lives in a small device buffer (StepValues in shaders/common.glsl).
+struct StepValues {
+  uint32_t step = 0;
+  uint32_t valid_rows = 0;
+  uint32_t seed_lo = 0, seed_hi = 0;
+  float learning_rate = 0;
+  uint32_t reserved[3] = {};
+};
+static_assert(sizeof(StepValues) == 32);
+
+// Where an op's dispatches go while a plan is made.
+class Emitter {
+ public:
+  Emitter(gpu::Kernels& kernels, gpu::Arena& arena, gpu::CommandList& commands)
+      : kernels_(kernels), arena_(arena), commands_(commands) {}
+
+  // `label` (the op's place in the model) names the commands from here on.
+  void set_label(std::string label) { label_ = std::move(label); }
+
+  template <typename Push>
+  void dispatch(const std::string& shader, std::vector<gpu::Binding> bindings, const Push& push,
+                std::array<uint32_t, 3> groups, const std::vector<uint32_t>& constants = {}) {
+    const gpu::Kernel& kernel = kernels_.get(shader, constants, bindings.size(), sizeof(Push));
+    add(gpu::Dispatch{label_, &kernel, std::move(bindings), gpu::push_bytes(push), groups});
+  }
+
+  // A grid-stride kernel over `count` elements (FOR_EACH in shaders/common.glsl).
+  template <typename Push>
+  void for_each(const std::string& shader, std::vector<gpu::Binding> bindings, const Push& push,
+                uint64_t count) {
+    const uint32_t groups = std::clamp(gpu::div_up(count, 64), 1u, 4096u);
+    dispatch(shader, std::move(bindings), push, {groups, 1, 1});
+  }
+
+  void add(gpu::Command command) { commands_.push_back(std::move(command)); }
+
+  // Device memory that lives as long as the plan; contents undefined.
+  DeviceTensor scratch(const Shape& shape);
+
+  const gpu::DevicePtr& device() const { return kernels_.device(); }
+
+ private:
+  gpu::Kernels& kernels_;
+  gpu::Arena& arena_;
+  gpu::CommandList& commands_;
+  std::string label_;
+};
+
+// Everything one node of a graph hands to its op while the plan is made.
+struct OpCall {
+  const Options& options;
+  uint32_t node = 0;  // position in the graph; keys the op's random numbers
+  bool training = false;
+  std::vector<DeviceTensor> inputs;  // in the spec's order; optional trailing ones may be missing
+  DeviceTensor output;
+  std::vector<DeviceTensor> saved;   // what the shape rule asked to keep for the backward pass
+  gpu::Buffer step;                  // StepValues
+
+  // Backward only. Gradients to write; empty where nobody needs one.
+  DeviceTensor output_grad;
+  std::vector<DeviceTensor> input_grads;
+};
+
+struct OpShapes {
+  Shape output;
+  std::vector<Shape> saved;
+};
+
+// Whether an op's input takes a gradient, is data without one, or is state the op updates in training.
+enum class InputRole { differentiable, constant, state };
+
+struct OpInput {
+  const char* name;
+  InputRole role = InputRole::differentiable;
+  bool optional = false;  // only trailing inputs
+};
+
+struct OpSpec {
+  const char* name;
+  const char* doc;
+  std::span<const OpInput> inputs;
+  Schema options;
+  // Throws Error(invalid_argument) that names the shapes which do not fit.
+  OpShapes (*shapes)(const Options&, const std::vector<Shape>& inputs);
+  void (*forward)(const OpCall&, Emitter&);
+  void (*backward)(const OpCall&, Emitter&);  // nullptr: not differentiable
+  bool view = false;  // the output is the first input under another shape: no copy, no dispatch
+};
+
+// All ops, in the order of op_list.inc.
+std::span<const OpSpec* const> op_table();
+
+// Throws Error(not_found) that names the nearest op.
+const OpSpec& find_op(const std::string& name);
+
+// "conv2d: input must be [N, H, W, C], not [3, 4]" where the rank differs.
+void require_rank(const char* op, const char* input, const Shape& shape, size_t rank,
+                  const char* expected);
+
+inline gpu::Binding reads(const DeviceTensor& t) { return {t.buffer, gpu::Access::read}; }
+inline gpu::Binding writes(const DeviceTensor& t) { return {t.buffer, gpu::Access::write}; }
+inline gpu::Binding updates(const DeviceTensor& t) { return {t.buffer, gpu::Access::read_write}; }
+
+}  // namespace etr::ops

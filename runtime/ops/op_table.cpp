@@ -1,0 +1,39 @@
+#include "core/error.h"
+#include "ops/op.h"
+
+namespace etr::ops {
+
+#define ETR_OP(name) extern const OpSpec name##_op;
+#include "ops/op_list.inc"
+#undef ETR_OP
+
+std::span<const OpSpec* const> op_table() {
+  static constexpr const OpSpec* kTable[] = {
+#define ETR_OP(name) &name##_op,
+#include "ops/op_list.inc"
+#undef ETR_OP
+  };
+  return kTable;
+}
+
+const OpSpec& find_op(const std::string& name) {
+  std::vector<std::string> names;
+  for (const OpSpec* op : op_table()) {
+    if (op->name == name) return *op;
+    names.emplace_back(op->name);
+  }
+  fail(Code::not_found, "there is no op '", name, "'", suggestion(name, names));
+}
+
+void require_rank(const char* op, const char* input, const Shape& shape, size_t rank,
+                  const char* expected) {
+  if (shape.size() != rank)
+    fail(Code::invalid_argument, op, ": ", input, " must be ", expected, ", not ",
+         shape_text(shape));
+}
+
+DeviceTensor Emitter::scratch(const Shape& shape) {
+  return {arena_.allocate(static_cast<uint64_t>(element_count(shape)) * 4), shape};
+}
+
+}  // namespace etr::ops

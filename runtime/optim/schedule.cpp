@@ -1,0 +1,65 @@
+#include "optim/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "core/error.h"
+
+namespace etr::optim {
+namespace {
+
+constexpr OptionSpec kOptions[] = {
+    {"schedule", OptionType::string, "\"constant\"", "shape of the learning rate over steps", 0, 0,
+     "", "constant|step|linear|cosine"},
+    {"learning_rate", OptionType::number, nullptr, "rate after warm-up", 0, 1000},
+    {"warmup_steps", OptionType::integer, "0", "steps of linear warm-up", 0, 1e12, "steps"},
+    {"decay_steps", OptionType::integer, "0", "step at which linear and cosine end; 0 is the run's length",
+     0, 1e12, "steps"},
+    {"end_factor", OptionType::number, "0", "final rate as a share of learning_rate", 0, 1},
+    {"step_every", OptionType::integer, "1000", "schedule 'step': steps between drops", 1, 1e12,
+     "steps"},
+    {"gamma", OptionType::number, "0.1", "schedule 'step': factor of each drop", 0, 1},
+};
+
+}  // namespace
+
+Schema schedule_schema() { return kOptions; }
+
+Schedule::Schedule(const Options& options, int64_t total_steps)
+    : rate_(options.number("learning_rate")),
+      end_factor_(options.number("end_factor")),
+      gamma_(options.number("gamma")),
+      warmup_(options.integer("warmup_steps")),
+      decay_(options.integer("decay_steps")),
+      step_every_(options.integer("step_every")) {
+  const std::string kind = options.string("schedule");
+  kind_ = kind == "step"     ? Kind::step
+          : kind == "linear" ? Kind::linear
+          : kind == "cosine" ? Kind::cosine
+                             : Kind::constant;
+  if (decay_ == 0) decay_ = total_steps;
+  if ((kind_ == Kind::linear || kind_ == Kind::cosine) && decay_ <= warmup_)
+    fail(Code::invalid_argument, "schedule '", kind, "': decay_steps (", decay_,
+         ") must exceed warmup_steps (", warmup_, "); set decay_steps, or give the run a length");
+}
+
+float Schedule::rate(int64_t step) const {
+  if (step < warmup_)
+    return static_cast<float>(rate_ * static_cast<double>(step + 1) / static_cast<double>(warmup_));
+  const double p = std::clamp(
+      static_cast<double>(step - warmup_) / static_cast<double>(std::max<int64_t>(decay_ - warmup_, 1)),
+      0.0, 1.0);
+  double factor = 1;
+  switch (kind_) {
+    case Kind::constant: break;
+    case Kind::step: factor = std::pow(gamma_, static_cast<double>(step / step_every_)); break;
+    case Kind::linear: factor = 1 - (1 - end_factor_) * p; break;
+    case Kind::cosine:
+      factor = end_factor_ + (1 - end_factor_) * (1 + std::cos(std::numbers::pi * p)) / 2;
+      break;
+  }
+  return static_cast<float>(rate_ * factor);
+}
+
+}  // namespace etr::optim

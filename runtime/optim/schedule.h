@@ -1,0 +1,33 @@
+// Learning-rate schedules. Their clock is optimizer steps.
+#pragma once
+
+#include "core/options.h"
+
+namespace etr::optim {
+
+class Schedule {
+ public:
+  // `options` follow schedule_schema(); `total_steps` is the planned length of the run (for the
+  // decaying kinds whose decay_steps is 0).
+  Schedule(const Options& options, int64_t total_steps);
+
+  // The rate of step `step` (0-based). With W = warmup_steps, D = decay_steps, f = end_factor and
+  // p = clamp((step - W) / (D - W), 0, 1):
+  //   warm-up   rate * (step + 1) / W          while step < W
+  //   constant  rate
+  //   step      rate * gamma ^ floor(step / step_every)
+  //   linear    rate * (1 - (1 - f) p)
+  //   cosine    rate * (f + (1 - f) (1 + cos(pi p)) / 2)     (Loshchilov and Hutter 2017)
+  float rate(int64_t step) const;
+
+ private:
+  enum class Kind { constant, step, linear, cosine };
+
+  Kind kind_;
+  double rate_, end_factor_, gamma_;
+  int64_t warmup_, decay_, step_every_;
+};
+
+Schema schedule_schema();
+
+}  // namespace etr::optim

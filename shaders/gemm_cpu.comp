@@ -1,0 +1,217 @@
+#version 450
+// C[m, n] = A[m, k] * B[k, n] (+ bias[n]) (ReLU), for devices whose "GPU" is a CPU's vector unit.
+//
+// One workgroup is one subgroup: no barriers, no shared memory. It computes a tile of
+// LANES * BLOCKS rows by 64 columns in registers (the driver spills them to the L1 cache). A lane
+// owns 4 * VECS adjacent columns of B. One load of A covers LANES rows, one per lane, and is
+// broadcast row by row, so that each scalar of A costs one broadcast and each of B one load.
+//
+// Bindings (device addresses): a, b [k, n], bias [n], c [slices, m, n]. Modes: gemm_params.glsl.
+// Dispatch: x = ceil(m / (LANES * BLOCKS)), y = ceil(n / 64), z = slices. x runs fastest, so the
+// 64 columns of B in use stay in the cache.
+//
+//! variant gemm_cpu_nn_8 -DMODE=0 -DLANES=8
+//! variant gemm_cpu_tn_8 -DMODE=1 -DLANES=8
+//! variant gemm_cpu_conv_8 -DMODE=2 -DLANES=8
+//! variant gemm_cpu_conv_dx_8 -DMODE=3 -DLANES=8
+//! variant gemm_cpu_conv_dw_8 -DMODE=4 -DLANES=8
+//! variant gemm_cpu_nn_16 -DMODE=0 -DLANES=16
+//! variant gemm_cpu_tn_16 -DMODE=1 -DLANES=16
+//! variant gemm_cpu_conv_16 -DMODE=2 -DLANES=16
+//! variant gemm_cpu_conv_dx_16 -DMODE=3 -DLANES=16
+//! variant gemm_cpu_conv_dw_16 -DMODE=4 -DLANES=16
+#extension GL_EXT_buffer_reference : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_GOOGLE_include_directive : require
+#extension GL_KHR_shader_subgroup_ballot : require
+#extension GL_KHR_shader_subgroup_basic : require
+
+#include "gemm_params.glsl"
+
+#if LANES == 8
+#define BLOCKS 3
+#define VECS 2
+#else
+#define BLOCKS 2
+#define VECS 1
+#endif
+#define ROWS (LANES * BLOCKS)
+
+layout(local_size_x = LANES) in;
+layout(constant_id = 0) const uint kTail = 0;    // 1: the innermost extent of k is no multiple of 4
+layout(constant_id = 1) const uint kUnroll = 1;  // steps of 4 along k per loop iteration
+
+layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float v[]; };
+
+layout(push_constant) uniform Push {
+  Floats a, b, bias, c;
+  GemmParams p;
+};
+
+vec4 acc[ROWS][VECS];
+uint column[VECS];  // first of the four that this lane owns, in range
+
+// acc += A[:, 4 steps] * B[4 steps, :]; av holds the lane's row of each block, row_of_b the rows of B.
+#define ROW(r)                                                                     \
+  {                                                                                \
+    const vec4 s = subgroupBroadcast(av[blk], r);                                  \
+    [[unroll]] for (uint j = 0; j < VECS; ++j) {                                   \
+      vec4 t = acc[blk * LANES + r][j];                                            \
+      t += s.x * bv[0][j];                                                         \
+      t += s.y * bv[1][j];                                                         \
+      t += s.z * bv[2][j];                                                         \
+      t += s.w * bv[3][j];                                                         \
+      acc[blk * LANES + r][j] = t;                                                 \
+    }                                                                              \
+  }
+
+void multiply(vec4 av[BLOCKS], uvec4 row_of_b) {
+  vec4 bv[4][VECS];
+  [[unroll]] for (uint i = 0; i < 4; ++i)
+    [[unroll]] for (uint j = 0; j < VECS; ++j) {
+      const uint at = row_of_b[i] * p.n + column[j];
+      // Columns past the end repeat the last one; they are not stored.
+      const uint last = p.n - 1 - column[j];
+      bv[i][j] = vec4(b.v[at], b.v[at + min(1, last)], b.v[at + min(2, last)],
+                      b.v[at + min(3, last)]);
+    }
+  [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
+    ROW(0) ROW(1) ROW(2) ROW(3) ROW(4) ROW(5) ROW(6) ROW(7)
+#if LANES == 16
+    ROW(8) ROW(9) ROW(10) ROW(11) ROW(12) ROW(13) ROW(14) ROW(15)
+#endif
+  }
+}
+
+// Four consecutive k starting at `at`, of which `valid` exist; each lane reads A at base + its own k.
+// Beyond the end A counts as zero and B repeats a row that exists.
+void step4(uint base[BLOCKS], bool inside[BLOCKS], uint at, uint a_step, uint valid, uint b_row) {
+  vec4 av[BLOCKS];
+  const uvec4 i = kTail != 0 ? min(uvec4(0, 1, 2, 3), uvec4(valid - 1)) : uvec4(0, 1, 2, 3);
+  [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
+    const uint first = base[blk] + at * a_step;
+    vec4 x = vec4(a.v[first + i.x * a_step], a.v[first + i.y * a_step],
+                  a.v[first + i.z * a_step], a.v[first + i.w * a_step]);
+    if (kTail != 0) x = mix(vec4(0), x, lessThan(uvec4(0, 1, 2, 3), uvec4(valid)));
+#if MODE >= MODE_CONV
+    x = inside[blk] ? x : vec4(0);
+#endif
+    av[blk] = x;
+  }
+  multiply(av, uvec4(b_row) + i);
+}
+
+// All of [0, extent) along k, with A contiguous or strided by a_step and B's rows from b_row on.
+void run(uint base[BLOCKS], bool inside[BLOCKS], uint begin, uint end, uint a_step, uint b_row) {
+  for (uint at = begin; at < end; at += 4 * kUnroll)
+    [[unroll]] for (uint u = 0; u < kUnroll; ++u)
+      step4(base, inside, at + 4 * u, a_step, end - at - 4 * u, b_row + at + 4 * u);
+}
+
+#if MODE == MODE_CONV || MODE == MODE_CONV_DX
+// Where tap (ky, kx) of a lane's row reads A, and whether it exists.
+bool tap(uint image, ivec2 pixel, ivec2 k, out uint base) {
+#if MODE == MODE_CONV
+  const ivec2 at = pixel * int(p.stride) + k - int(p.pad);
+  const ivec2 size = ivec2(p.h, p.w);
+  const bool inside = all(greaterThanEqual(at, ivec2(0))) && all(lessThan(at, size));
+#else
+  const ivec2 scaled = pixel + int(p.pad) - k;
+  const ivec2 at = scaled / int(p.stride);
+  const ivec2 size = ivec2(p.oh, p.ow);
+  const bool inside = all(greaterThanEqual(scaled, ivec2(0))) && all(lessThan(at, size)) &&
+                      at * int(p.stride) == scaled;
+#endif
+  const uvec2 safe = uvec2(inside ? at : ivec2(0));
+  base = ((image * uint(size.x) + safe.x) * uint(size.y) + safe.y) * p.kc;
+  return inside;
+}
+#endif
+
+void accumulate(uint row0, uint lane) {
+  uint base[BLOCKS];
+  bool inside[BLOCKS];
+  uint row[BLOCKS];
+  [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
+    row[blk] = min(row0 + blk * LANES + lane, p.m - 1);
+    inside[blk] = true;
+  }
+#if MODE == MODE_NN || MODE == MODE_TN
+  const uint per_slice = (p.k + 4 * p.slices - 1) / (4 * p.slices) * 4;
+  const uint begin = gl_WorkGroupID.z * per_slice, end = min(begin + per_slice, p.k);
+  [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk)
+    base[blk] = MODE == MODE_NN ? row[blk] * p.k : row[blk];
+  run(base, inside, begin, end, MODE == MODE_NN ? 1 : p.m, 0);
+#elif MODE == MODE_CONV || MODE == MODE_CONV_DX
+  const uvec2 size = MODE == MODE_CONV ? uvec2(p.oh, p.ow) : uvec2(p.h, p.w);
+  uint image[BLOCKS];
+  ivec2 pixel[BLOCKS];
+  [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
+    const uint line = row[blk] / size.y;
+    pixel[blk] = ivec2(line % size.x, row[blk] % size.y);
+    image[blk] = line / size.x;
+  }
+  for (uint ky = 0; ky < p.kh; ++ky)
+    for (uint kx = 0; kx < p.kw; ++kx) {
+      [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk)
+        inside[blk] = tap(image[blk], pixel[blk], ivec2(ky, kx), base[blk]);
+      run(base, inside, 0, p.kc, 1, (ky * p.kw + kx) * p.kc);
+    }
+#else
+  // Along k the output pixels of one line (image, oy) at a time; a slice is a range of lines.
+  const uint lines = p.batch * p.oh;
+  const uint per_slice = (lines + p.slices - 1) / p.slices;
+  const uint first = gl_WorkGroupID.z * per_slice, last = min(first + per_slice, lines);
+  for (uint line = first; line < last; ++line) {
+    const uint n = line / p.oh, oy = line % p.oh;
+    int line_base[BLOCKS];
+    int x0[BLOCKS];
+    [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
+      const uint channel = row[blk] % p.c, t = row[blk] / p.c;
+      const int y = int(oy * p.stride + t / p.kw) - int(p.pad);
+      inside[blk] = y >= 0 && y < int(p.h);
+      x0[blk] = int(t % p.kw) - int(p.pad);
+      line_base[blk] = (int(n * p.h) + (inside[blk] ? y : 0)) * int(p.w * p.c) + int(channel);
+    }
+    for (uint ox = 0; ox < p.ow; ox += 4) {
+      vec4 av[BLOCKS];
+      const uvec4 o = min(uvec4(ox) + uvec4(0, 1, 2, 3), uvec4(p.ow - 1));
+      [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
+        const ivec4 x = x0[blk] + ivec4(o * p.stride);
+        const ivec4 at = line_base[blk] + clamp(x, 0, int(p.w) - 1) * int(p.c);
+        const bvec4 ok = lessThan(uvec4(x), uvec4(inside[blk] ? p.w : 0));  // x < 0 wraps: large
+        av[blk] = mix(vec4(0), vec4(a.v[at.x], a.v[at.y], a.v[at.z], a.v[at.w]), ok);
+        if (kTail != 0)
+          av[blk] = mix(vec4(0), av[blk], lessThan(uvec4(ox) + uvec4(0, 1, 2, 3), uvec4(p.ow)));
+      }
+      multiply(av, line * p.ow + o);
+    }
+  }
+#endif
+}
+
+void main() {
+  const uint lane = gl_SubgroupInvocationID;
+  const uint row0 = gl_WorkGroupID.x * ROWS;
+  [[unroll]] for (uint r = 0; r < ROWS; ++r)
+    [[unroll]] for (uint j = 0; j < VECS; ++j) acc[r][j] = vec4(0);
+  uint first_column[VECS];
+  [[unroll]] for (uint j = 0; j < VECS; ++j) {
+    first_column[j] = gl_WorkGroupID.y * 64 + (lane * VECS + j) * 4;
+    column[j] = min(first_column[j], p.n - 1);
+  }
+  accumulate(row0, lane);
+
+  const uint out0 = gl_WorkGroupID.z * p.m * p.n;
+  [[unroll]] for (uint j = 0; j < VECS; ++j)
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
+      const uint col = first_column[j] + i;
+      if (col >= p.n) continue;
+      const float shift = p.bias != 0 ? bias.v[col] : 0.0;
+      [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        if (row0 + r >= p.m) continue;
+        const float value = acc[r][j][i] + shift;
+        c.v[out0 + (row0 + r) * p.n + col] = p.relu != 0 ? max(value, 0.0) : value;
+      }
+    }
+}

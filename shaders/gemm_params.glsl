@@ -1,0 +1,27 @@
+// The push constants of every matrix product (ops/gemm.h mirrors them as GemmParams).
+//
+// A product C[m, n] = A[m, k] * B[k, n] reads A through one of these modes; B and C are row-major:
+//   nn       A is stored [m, k].
+//   tn       A is stored [k, m].
+//   conv     forward convolution. Row = output pixel (image, oy, ox); k = (ky, kx, channel);
+//            A = input [batch, h, w, c], zero outside.
+//   conv_dx  gradient by input. Row = input pixel (image, y, x); k = (ky, kx, output channel);
+//            A = output gradient [batch, oh, ow, kc], zero where no output pixel used the input.
+//   conv_dw  gradient by weights. Row = (ky, kx, channel); k = output pixel;
+//            A = input [batch, h, w, c], zero outside.
+
+#define MODE_NN 0
+#define MODE_TN 1
+#define MODE_CONV 2
+#define MODE_CONV_DX 3
+#define MODE_CONV_DW 4
+
+struct GemmParams {
+  uint m, n, k;        // of the product
+  uint batch, h, w, c; // input tensor of the convolution, NHWC
+  uint oh, ow, kc;     // output pixels; kc = channels of A along k (conv: c, conv_dx: output channels)
+  uint kh, kw, stride, pad;
+  uint slices;         // split of k over gl_WorkGroupID.z; slice z is written at C + z * m * n
+  uint relu;           // epilogue: C = max(C, 0)
+  uint bias;           // epilogue: C += bias[n]
+};

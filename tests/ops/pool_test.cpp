@@ -1,0 +1,60 @@
+// max_pool, global_avg_pool.
+#include "support/op_check.h"
+
+namespace etr::test {
+namespace {
+
+struct Pool {
+  int64_t batch, h, w, c, window, stride, pad;
+
+  Doubles reference(const Doubles& x) const {
+    const int64_t oh = (h + 2 * pad - window) / stride + 1;
+    const int64_t ow = (w + 2 * pad - window) / stride + 1;
+    Doubles y;
+    for (int64_t n = 0; n < batch; ++n)
+      for (int64_t oy = 0; oy < oh; ++oy)
+        for (int64_t ox = 0; ox < ow; ++ox)
+          for (int64_t ch = 0; ch < c; ++ch) y.push_back(largest(x, n, oy, ox, ch));
+    return y;
+  }
+
+  double largest(const Doubles& x, int64_t n, int64_t oy, int64_t ox, int64_t ch) const {
+    double best = -1e300;
+    for (int64_t ky = 0; ky < window; ++ky)
+      for (int64_t kx = 0; kx < window; ++kx) {
+        const int64_t py = oy * stride + ky - pad, px = ox * stride + kx - pad;
+        if (py < 0 || py >= h || px < 0 || px >= w) continue;
+        best = std::max(best, x[static_cast<size_t>(((n * h + py) * w + px) * c + ch)]);
+      }
+    return best;
+  }
+};
+
+class MaxPool : public testing::TestWithParam<Pool> {};
+
+TEST_P(MaxPool, MatchesTheReference) {
+  const Pool p = GetParam();
+  check_op({.op = "max_pool",
+            .options = "{\"window\": " + std::to_string(p.window) +
+                       ", \"stride\": " + std::to_string(p.stride) +
+                       ", \"pad\": " + std::to_string(p.pad) + "}",
+            .inputs = {{p.batch, p.h, p.w, p.c}},
+            .reference = [p](const auto& in) { return p.reference(in[0]); }});
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, MaxPool,
+                         testing::Values(Pool{2, 7, 5, 3, 2, 2, 0}, Pool{3, 6, 4, 5, 2, 2, 0},
+                                         Pool{1, 7, 9, 2, 3, 2, 1}, Pool{2, 5, 5, 3, 3, 1, 1},
+                                         Pool{2, 7, 7, 1, 3, 3, 0}, Pool{1, 8, 5, 3, 2, 3, 1}));
+
+TEST(GlobalAvgPool, MatchesTheReference) {
+  check_op({.op = "global_avg_pool", .inputs = {{3, 5, 7, 11}}, .reference = [](const auto& in) {
+              Doubles y(3 * 11);
+              for (size_t i = 0; i < in[0].size(); ++i)
+                y[i / (35 * 11) * 11 + i % 11] += in[0][i] / 35;
+              return y;
+            }});
+}
+
+}  // namespace
+}  // namespace etr::test

@@ -1,0 +1,70 @@
+#include "support/device.h"
+
+#include <cstdlib>
+#include <iostream>
+#include <map>
+
+#include "core/log.h"
+
+namespace etr::test {
+namespace {
+
+std::map<gpu::KernelFamily, std::unique_ptr<gpu::Kernels>>& cache() {
+  static std::map<gpu::KernelFamily, std::unique_ptr<gpu::Kernels>> the_cache;
+  return the_cache;
+}
+
+bool validation_asked() {
+  const char* flag = std::getenv("ECHOTRAIN_TEST_VALIDATION");
+  return flag && std::string(flag) == "1";
+}
+
+// Fails the program when the validation layers complained; closes the devices before exit handlers.
+class DeviceEnvironment final : public testing::Environment {
+ public:
+  void SetUp() override {
+    set_log_hook([](LogLevel level, const char* message) {
+      if (level >= LogLevel::warning) std::cerr << message << "\n";
+    });
+  }
+  void TearDown() override {
+    for (const auto& [family, kernels] : cache()) {
+      EXPECT_EQ(kernels->device()->validation_messages(), 0) << "the validation layers complained";
+      if (validation_asked()) {
+        EXPECT_TRUE(kernels->device()->validating());
+      }
+    }
+    cache().clear();
+  }
+};
+
+[[maybe_unused]] const auto* const kEnvironment =
+    testing::AddGlobalTestEnvironment(new DeviceEnvironment);
+
+}  // namespace
+
+gpu::Kernels& kernels(gpu::KernelFamily family) {
+  auto& slot = cache()[family];
+  if (!slot) {
+    gpu::DeviceOptions options;
+    if (const char* selector = std::getenv("ECHOTRAIN_TEST_DEVICE")) options.selector = selector;
+    options.validation = validation_asked();
+    options.family = family;
+    slot = std::make_unique<gpu::Kernels>(std::make_shared<gpu::Device>(options));
+  }
+  return *slot;
+}
+
+gpu::DevicePtr device(gpu::KernelFamily family) { return kernels(family).device(); }
+
+std::vector<gpu::KernelFamily> families() {
+  std::vector<gpu::KernelFamily> out{gpu::KernelFamily::tiled};
+  if (device()->family() == gpu::KernelFamily::cpu) out.push_back(gpu::KernelFamily::cpu);
+  return out;
+}
+
+std::string family_name(gpu::KernelFamily family) {
+  return family == gpu::KernelFamily::cpu ? "cpu" : "tiled";
+}
+
+}  // namespace etr::test

@@ -1,0 +1,43 @@
+// Compares an op's kernels with a reference in double precision.
+//
+// A test gives only the forward reference. The gradient reference is its central difference, in
+// double, of sum(output * upstream) with a random upstream gradient: the op is checked as it stands in
+// the middle of a graph.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/json.h"
+#include "ops/op.h"
+#include "support/device.h"
+
+namespace etr::test {
+
+using Doubles = std::vector<double>;
+
+struct OpCase {
+  std::string op;
+  std::string options = "{}";
+  std::vector<Shape> inputs;
+  // Values of all inputs -> the output's values.
+  std::function<Doubles(const std::vector<Doubles>&)> reference;
+  // Integer labels in [0, classes) for this input; -1: no labels.
+  int label_input = -1;
+  int classes = 0;
+  bool gradient = true;
+  double tolerance = 2e-5;           // of the forward pass, relative to the largest value
+  double gradient_tolerance = 2e-4;  // likewise
+  uint32_t valid_rows = 1u << 30;
+  uint64_t seed = 1;
+  bool training = true;
+};
+
+// Runs forward and backward on `family` and expects both to agree with the reference.
+void check_op(const OpCase& c, gpu::KernelFamily family);
+
+// check_op on every family of the device.
+void check_op(const OpCase& c);
+
+}  // namespace etr::test
