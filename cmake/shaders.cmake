@@ -2,7 +2,21 @@
 #
 # A shader names its variants in its own head, one line each:
 #   //! variant NAME [-DMACRO=VALUE ...]
-# A shader without such a line is one variant, named like its file.
+# A shader without such a line is one variant, named like its file. A shader that includes
+# interface.glsl is compiled a second time as NAME_address, taking its buffers by device address.
+
+# Adds the rule for one module; appends to `modules` and `entries` of the caller.
+macro(echotrain_compile_shader name source by_address)
+  add_custom_command(
+    OUTPUT ${out}/${name}.spv
+    COMMAND ${GLSLANG} -V --target-env vulkan1.1 --quiet -I${PROJECT_SOURCE_DIR}/shaders ${ARGN}
+            -o ${out}/${name}.spv ${source}
+    DEPENDS ${source} ${includes}
+    COMMENT "Compiling shader ${name}"
+    VERBATIM)
+  list(APPEND modules ${out}/${name}.spv)
+  list(APPEND entries "${name}:${by_address}")
+endmacro()
 
 function(echotrain_embed_shaders target)
   find_program(GLSLANG NAMES glslangValidator glslang REQUIRED)
@@ -16,6 +30,7 @@ function(echotrain_embed_shaders target)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
     file(STRINGS ${source} variants REGEX "^//! variant ")
     file(STRINGS ${source} by_address REGEX "GL_EXT_buffer_reference")
+    file(STRINGS ${source} both_ways REGEX "include \"interface.glsl\"")
     if(NOT variants)
       get_filename_component(stem ${source} NAME_WE)
       set(variants "//! variant ${stem}")
@@ -24,15 +39,14 @@ function(echotrain_embed_shaders target)
       string(REGEX REPLACE "^//! variant +" "" variant "${variant}")
       separate_arguments(words UNIX_COMMAND "${variant}")
       list(POP_FRONT words name)
-      add_custom_command(
-        OUTPUT ${out}/${name}.spv
-        COMMAND ${GLSLANG} -V --target-env vulkan1.1 --quiet -I${PROJECT_SOURCE_DIR}/shaders
-                ${words} -o ${out}/${name}.spv ${source}
-        DEPENDS ${source} ${includes}
-        COMMENT "Compiling shader ${name}"
-        VERBATIM)
-      list(APPEND modules ${out}/${name}.spv)
-      list(APPEND entries "${name}:$<IF:$<BOOL:${by_address}>,1,0>")
+      if(by_address)
+        echotrain_compile_shader(${name} ${source} 1 ${words})
+      else()
+        echotrain_compile_shader(${name} ${source} 0 ${words})
+      endif()
+      if(both_ways)
+        echotrain_compile_shader(${name}_address ${source} 1 ${words} -DBY_ADDRESS)
+      endif()
     endforeach()
   endforeach()
   string(REPLACE ";" "," entries "${entries}")

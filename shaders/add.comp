@@ -2,12 +2,11 @@
 // y += x: sums gradients where a value has several users.
 // Bindings: 0 x, 1 y. Dispatch: grid-stride over count.
 #extension GL_GOOGLE_include_directive : require
-#include "common.glsl"
 layout(local_size_x = 64) in;
-layout(binding = 0, std430) readonly buffer X { float x[]; };
-layout(binding = 1, std430) buffer Y { float y[]; };
-layout(push_constant) uniform Push { uint count; };
+#define BUFFERS(B) B(0, Floats, x) B(1, Floats, y)
+#define PARAMS uint count;
+#include "interface.glsl"
 
 void main() {
-  FOR_EACH(i, count) y[i] += x[i];
+  FOR_EACH(i, count) y.v[i] += x.v[i];
 }

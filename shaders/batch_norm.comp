@@ -8,130 +8,123 @@
 //
 // Stages, each a variant:
 //   stats     partial mean and sum of squared deviations of a slice of rows
-//             (0 x, 1 partial [slices, 2, c]); x over channels, y = slices
+//             (0 x, 1 partial [slices, 2, c])
 //   merge     the slices' moments joined pairwise (Chan et al. 1979), running values moved
 //             (0 partial, 1 moments [2, c]: mean, inv_std, 2 running mean, 3 running var)
 //   fixed     moments from the running values (0 running mean, 1 running var, 2 moments)
-//   apply     y (0 x, 1 moments, 2 gamma, 3 beta, 4 y); grid-stride over rows * c
+//   apply     y (0 x, 1 moments, 2 gamma, 3 beta, 4 y)
 //   grad_sums partial sums of g and g * h (0 x, 1 y, 2 dy, 3 moments, 4 partial [slices, 2, c])
 //   grad_x    dx (0 x, 1 y, 2 dy, 3 moments, 4 gamma, 5 sums [2, c], 6 dx)
+// Dispatch: channels by slices of rows; merge and fixed: grid-stride over c.
+//
 //! variant batch_norm_stats -DSTATS
 //! variant batch_norm_merge -DMERGE
 //! variant batch_norm_fixed -DFIXED
 //! variant batch_norm_apply -DAPPLY
 //! variant batch_norm_grad_sums -DGRAD_SUMS
 //! variant batch_norm_grad_x -DGRAD_X
-#extension GL_GOOGLE_include_directive : require
-#include "common.glsl"
-layout(push_constant) uniform Push {
-  uint rows, c, slices, relu;
-  float epsilon, momentum;
-};
 
-uint slice_rows() { return (rows + slices - 1) / slices; }
+#extension GL_GOOGLE_include_directive : require
+#define PARAMS uint rows, c, slices, relu; float epsilon, momentum;
 
 #if defined(STATS)
-layout(local_size_x = 16) in;
-layout(binding = 0, std430) readonly buffer X { float x[]; };
-layout(binding = 1, std430) writeonly buffer Partial { float partial[]; };
+layout(local_size_x_id = 0) in;
+#define BUFFERS(B) B(0, Floats, x) B(1, Floats, partial)
+#include "interface.glsl"
 void main() {
-  const uint ch = gl_GlobalInvocationID.x, z = gl_WorkGroupID.y;
+  const uint ch = CHANNEL, z = gl_WorkGroupID.y;
   if (ch >= c) return;
-  const uint begin = z * slice_rows(), end = min(begin + slice_rows(), rows);
-  float sum = 0.0, squares = 0.0;
-  for (uint r = begin; r < end; ++r) sum += x[r * c + ch];
-  const float mean = end > begin ? sum / float(end - begin) : 0.0;
-  for (uint r = begin; r < end; ++r) {
-    const float d = x[r * c + ch] - mean;
+  float sum = 0.0, squares = 0.0, count = 0.0;
+  FOR_ROWS(r, rows, slices) {
+    sum += x.v[r * c + ch];
+    count += 1.0;
+  }
+  const float mean = sum / max(count, 1.0);
+  FOR_ROWS(r, rows, slices) {
+    const float d = x.v[r * c + ch] - mean;
     squares += d * d;
   }
-  partial[(2 * z) * c + ch] = mean;
-  partial[(2 * z + 1) * c + ch] = squares;
+  partial.v[(2 * z) * c + ch] = mean;
+  partial.v[(2 * z + 1) * c + ch] = squares;
 }
 #elif defined(MERGE)
 layout(local_size_x = 64) in;
-layout(binding = 0, std430) readonly buffer Partial { float partial[]; };
-layout(binding = 1, std430) writeonly buffer Moments { float moments[]; };
-layout(binding = 2, std430) buffer Mean { float running_mean[]; };
-layout(binding = 3, std430) buffer Var { float running_var[]; };
+#define BUFFERS(B) B(0, Floats, partial) B(1, Floats, moments) B(2, Floats, running_mean) \
+    B(3, Floats, running_var)
+#include "interface.glsl"
+uint slice_rows() { return (rows + slices - 1) / slices; }
+
 void main() {
   FOR_EACH(ch, c) {
     float n = 0.0, mean = 0.0, squares = 0.0;
     for (uint z = 0; z * slice_rows() < rows; ++z) {
       const float nz = float(min(slice_rows(), rows - z * slice_rows()));
-      const float d = partial[2 * z * c + ch] - mean;
-      squares += partial[(2 * z + 1) * c + ch] + d * d * n * nz / (n + nz);
+      const float d = partial.v[2 * z * c + ch] - mean;
+      squares += partial.v[(2 * z + 1) * c + ch] + d * d * n * nz / (n + nz);
       mean += d * nz / (n + nz);
       n += nz;
     }
-    moments[ch] = mean;
-    moments[c + ch] = inversesqrt(squares / n + epsilon);
-    running_mean[ch] = momentum * running_mean[ch] + (1.0 - momentum) * mean;
-    running_var[ch] = momentum * running_var[ch] + (1.0 - momentum) * squares / max(n - 1.0, 1.0);
+    moments.v[ch] = mean;
+    moments.v[c + ch] = inversesqrt(squares / n + epsilon);
+    running_mean.v[ch] = momentum * running_mean.v[ch] + (1.0 - momentum) * mean;
+    running_var.v[ch] = momentum * running_var.v[ch] + (1.0 - momentum) * squares / max(n - 1.0, 1.0);
   }
 }
 #elif defined(FIXED)
 layout(local_size_x = 64) in;
-layout(binding = 0, std430) readonly buffer Mean { float running_mean[]; };
-layout(binding = 1, std430) readonly buffer Var { float running_var[]; };
-layout(binding = 2, std430) writeonly buffer Moments { float moments[]; };
+#define BUFFERS(B) B(0, Floats, running_mean) B(1, Floats, running_var) B(2, Floats, moments)
+#include "interface.glsl"
 void main() {
   FOR_EACH(ch, c) {
-    moments[ch] = running_mean[ch];
-    moments[c + ch] = inversesqrt(running_var[ch] + epsilon);
+    moments.v[ch] = running_mean.v[ch];
+    moments.v[c + ch] = inversesqrt(running_var.v[ch] + epsilon);
   }
 }
 #elif defined(APPLY)
-layout(local_size_x = 64) in;
-layout(binding = 0, std430) readonly buffer X { float x[]; };
-layout(binding = 1, std430) readonly buffer Moments { float moments[]; };
-layout(binding = 2, std430) readonly buffer Gamma { float gamma[]; };
-layout(binding = 3, std430) readonly buffer Beta { float beta[]; };
-layout(binding = 4, std430) writeonly buffer Y { float y[]; };
+layout(local_size_x_id = 0) in;
+#define BUFFERS(B) B(0, Floats, x) B(1, Floats, moments) B(2, Floats, gamma) B(3, Floats, beta) \
+    B(4, Floats, y)
+#include "interface.glsl"
 void main() {
-  FOR_EACH(i, rows * c) {
-    const uint ch = i % c;
-    const float value = gamma[ch] * (x[i] - moments[ch]) * moments[c + ch] + beta[ch];
-    y[i] = relu != 0 ? max(value, 0.0) : value;
-  }
+  const uint ch = CHANNEL;
+  if (ch >= c) return;
+  const float mean = moments.v[ch], scale = gamma.v[ch] * moments.v[c + ch], shift = beta.v[ch];
+  const float least = relu != 0 ? 0.0 : uintBitsToFloat(0xFF800000u);  // -infinity
+  FOR_ROWS(r, rows, slices) y.v[r * c + ch] = max((x.v[r * c + ch] - mean) * scale + shift, least);
 }
 #elif defined(GRAD_SUMS)
-layout(local_size_x = 16) in;
-layout(binding = 0, std430) readonly buffer X { float x[]; };
-layout(binding = 1, std430) readonly buffer Y { float y[]; };
-layout(binding = 2, std430) readonly buffer Dy { float dy[]; };
-layout(binding = 3, std430) readonly buffer Moments { float moments[]; };
-layout(binding = 4, std430) writeonly buffer Partial { float partial[]; };
+layout(local_size_x_id = 0) in;
+#define BUFFERS(B) B(0, Floats, x) B(1, Floats, y) B(2, Floats, dy) B(3, Floats, moments) \
+    B(4, Floats, partial)
+#include "interface.glsl"
 void main() {
-  const uint ch = gl_GlobalInvocationID.x, z = gl_WorkGroupID.y;
+  const uint ch = CHANNEL, z = gl_WorkGroupID.y;
   if (ch >= c) return;
-  const uint begin = z * slice_rows(), end = min(begin + slice_rows(), rows);
-  const float mean = moments[ch], inv_std = moments[c + ch];
+  const float mean = moments.v[ch], inv_std = moments.v[c + ch];
   float sum = 0.0, sum_h = 0.0;
-  for (uint r = begin; r < end; ++r) {
+  FOR_ROWS(r, rows, slices) {
     const uint i = r * c + ch;
-    const float g = relu == 0 || y[i] > 0.0 ? dy[i] : 0.0;
+    const float g = relu == 0 || y.v[i] > 0.0 ? dy.v[i] : 0.0;
     sum += g;
-    sum_h += g * (x[i] - mean) * inv_std;
+    sum_h += g * (x.v[i] - mean);
   }
-  partial[(2 * z) * c + ch] = sum;
-  partial[(2 * z + 1) * c + ch] = sum_h;
+  partial.v[(2 * z) * c + ch] = sum;
+  partial.v[(2 * z + 1) * c + ch] = sum_h * inv_std;
 }
 #else
-layout(local_size_x = 64) in;
-layout(binding = 0, std430) readonly buffer X { float x[]; };
-layout(binding = 1, std430) readonly buffer Y { float y[]; };
-layout(binding = 2, std430) readonly buffer Dy { float dy[]; };
-layout(binding = 3, std430) readonly buffer Moments { float moments[]; };
-layout(binding = 4, std430) readonly buffer Gamma { float gamma[]; };
-layout(binding = 5, std430) readonly buffer Sums { float sums[]; };
-layout(binding = 6, std430) writeonly buffer Dx { float dx[]; };
+layout(local_size_x_id = 0) in;
+#define BUFFERS(B) B(0, Floats, x) B(1, Floats, y) B(2, Floats, dy) B(3, Floats, moments) \
+    B(4, Floats, gamma) B(5, Floats, sums) B(6, Floats, dx)
+#include "interface.glsl"
 void main() {
-  FOR_EACH(i, rows * c) {
-    const uint ch = i % c;
-    const float inv_std = moments[c + ch], h = (x[i] - moments[ch]) * inv_std;
-    const float g = relu == 0 || y[i] > 0.0 ? dy[i] : 0.0;
-    dx[i] = gamma[ch] * inv_std * (g - (sums[ch] + h * sums[c + ch]) / float(rows));
+  const uint ch = CHANNEL;
+  if (ch >= c) return;
+  const float mean = moments.v[ch], inv_std = moments.v[c + ch], scale = gamma.v[ch] * inv_std;
+  const float shift = sums.v[ch] / float(rows), slope = inv_std * sums.v[c + ch] / float(rows);
+  FOR_ROWS(r, rows, slices) {
+    const uint i = r * c + ch;
+    const float g = relu == 0 || y.v[i] > 0.0 ? dy.v[i] : 0.0;
+    dx.v[i] = scale * (g - shift - (x.v[i] - mean) * slope);
   }
 }
 #endif

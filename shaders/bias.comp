@@ -1,14 +1,15 @@
 #version 450
 // y[r, c] = x[r, c] + b[c].
-// Bindings: 0 x, 1 b, 2 y. Dispatch: grid-stride over count = rows * columns.
+// Bindings: 0 x, 1 b, 2 y. Dispatch: channels by slices of rows.
 #extension GL_GOOGLE_include_directive : require
-#include "common.glsl"
-layout(local_size_x = 64) in;
-layout(binding = 0, std430) readonly buffer X { float x[]; };
-layout(binding = 1, std430) readonly buffer B { float b[]; };
-layout(binding = 2, std430) writeonly buffer Y { float y[]; };
-layout(push_constant) uniform Push { uint count, columns; };
+layout(local_size_x_id = 0) in;
+#define BUFFERS(B) B(0, Floats, x) B(1, Floats, b) B(2, Floats, y)
+#define PARAMS uint rows, columns, slices;
+#include "interface.glsl"
 
 void main() {
-  FOR_EACH(i, count) y[i] = x[i] + b[i % columns];
+  const uint ch = CHANNEL;
+  if (ch >= columns) return;
+  const float shift = b.v[ch];
+  FOR_ROWS(r, rows, slices) y.v[r * columns + ch] = x.v[r * columns + ch] + shift;
 }

@@ -4,6 +4,15 @@
   for (uint i = gl_GlobalInvocationID.x; i < (count);           \
        i += gl_NumWorkGroups.x * gl_WorkGroupSize.x)
 
+// For tensors [rows, c]: neighbouring invocations own neighbouring channels and walk down a slice of
+// rows, so that no index needs a division (a division costs a CPU device more than the arithmetic).
+// Dispatch: x = ceil(c / lanes), y = slices.
+#define CHANNEL gl_GlobalInvocationID.x
+#define FOR_ROWS(r, row_count, slice_count)                                                   \
+  for (uint rows_per_ = ((row_count) + (slice_count) - 1) / (slice_count),                    \
+            r = gl_WorkGroupID.y * rows_per_, end_ = min(r + rows_per_, (row_count));         \
+       r < end_; ++r)
+
 // What changes from step to step (ops/op.h mirrors it).
 struct StepValues {
   uint step;           // optimizer steps done before this one

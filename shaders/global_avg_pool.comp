@@ -1,24 +1,24 @@
 #version 450
 // y[n, c] = mean over pixels of x[n, p, c]; gradient dx[n, p, c] = dy[n, c] / pixels.
-// Bindings: 0 in, 1 out. Dispatch: grid-stride over batch * c (forward) or batch * pixels * c.
+// Bindings: 0 in, 1 out. Dispatch: x = ceil(c / lanes), y = batch.
 //! variant global_avg_pool
 //! variant global_avg_pool_grad -DGRAD
 #extension GL_GOOGLE_include_directive : require
-#include "common.glsl"
-layout(local_size_x = 64) in;
-layout(binding = 0, std430) readonly buffer In { float x[]; };
-layout(binding = 1, std430) writeonly buffer Out { float y[]; };
-layout(push_constant) uniform Push { uint batch, pixels, c; };
+layout(local_size_x_id = 0) in;
+#define BUFFERS(B) B(0, Floats, x) B(1, Floats, y)
+#define PARAMS uint pixels, c;
+#include "interface.glsl"
 
 void main() {
+  const uint ch = gl_GlobalInvocationID.x, n = gl_WorkGroupID.y;
+  if (ch >= c) return;
+  const uint base = n * pixels * c + ch;
 #ifdef GRAD
-  FOR_EACH(i, batch * pixels * c) y[i] = x[i / (pixels * c) * c + i % c] / float(pixels);
+  const float share = x.v[n * c + ch] / float(pixels);
+  for (uint p = 0; p < pixels; ++p) y.v[base + p * c] = share;
 #else
-  FOR_EACH(i, batch * c) {
-    const uint base = i / c * pixels * c + i % c;
-    float sum = 0.0;
-    for (uint p = 0; p < pixels; ++p) sum += x[base + p * c];
-    y[i] = sum / float(pixels);
-  }
+  float sum = 0.0;
+  for (uint p = 0; p < pixels; ++p) sum += x.v[base + p * c];
+  y.v[n * c + ch] = sum / float(pixels);
 #endif
 }

@@ -3,57 +3,62 @@
 // The forward pass keeps which tap won (the first of equals); the gradient gathers, for each input
 // pixel, the output pixels whose winner it is: no atomics, the same bits every run.
 // Bindings: forward 0 x, 1 y, 2 winner; gradient 0 winner, 1 dy, 2 dx.
-// Dispatch: grid-stride over the elements of y (forward) or x (gradient).
+// Dispatch: x = ceil(c / lanes), y = rows of y (forward) or of x (gradient), z = batch.
 //! variant max_pool
 //! variant max_pool_grad -DGRAD
 #extension GL_GOOGLE_include_directive : require
-#include "common.glsl"
-layout(local_size_x = 64) in;
-layout(push_constant) uniform Push { uint batch, h, w, c, oh, ow, window, stride, pad; };
+layout(local_size_x_id = 0) in;
+
 #ifdef GRAD
-layout(binding = 0, std430) readonly buffer Winner { uint winner[]; };
-layout(binding = 1, std430) readonly buffer Dy { float dy[]; };
-layout(binding = 2, std430) writeonly buffer Dx { float dx[]; };
+#define BUFFERS(B) B(0, Uints, winner) B(1, Floats, dy) B(2, Floats, dx)
+#define PARAMS uint h, w, c, oh, ow, window, stride, pad;
+#include "interface.glsl"
+
+// Output positions whose window holds p: o * stride <= p + pad < o * stride + window.
+uvec2 windows_over(uint p, uint extent) {
+  const uint at = p + pad;
+  return uvec2(at < window ? 0 : (at - window) / stride + 1, min(at / stride + 1, extent));
+}
 
 void main() {
-  FOR_EACH(i, batch * h * w * c) {
-    const uint ch = i % c, x = i / c % w, y = i / (c * w) % h, n = i / (c * w * h);
+  const uint ch = gl_GlobalInvocationID.x, y = gl_WorkGroupID.y, n = gl_WorkGroupID.z;
+  if (ch >= c) return;
+  const uvec2 rows = windows_over(y, oh);
+  for (uint x = 0; x < w; ++x) {
+    const uvec2 columns = windows_over(x, ow);
     float sum = 0.0;
-    // Output rows whose window holds y: oy * stride - pad <= y < oy * stride - pad + window.
-    const uint y_end = min((y + pad) / stride + 1, oh), x_end = min((x + pad) / stride + 1, ow);
-    const uint y_begin = y + pad < window ? 0 : (y + pad - window) / stride + 1;
-    const uint x_begin = x + pad < window ? 0 : (x + pad - window) / stride + 1;
-    for (uint oy = y_begin; oy < y_end; ++oy)
-      for (uint ox = x_begin; ox < x_end; ++ox) {
+    for (uint oy = rows.x; oy < rows.y; ++oy)
+      for (uint ox = columns.x; ox < columns.y; ++ox) {
         const uint o = ((n * oh + oy) * ow + ox) * c + ch;
         const uint tap = (y + pad - oy * stride) * window + (x + pad - ox * stride);
-        if (winner[o] == tap) sum += dy[o];
+        sum += winner.v[o] == tap ? dy.v[o] : 0.0;
       }
-    dx[i] = sum;
+    dx.v[((n * h + y) * w + x) * c + ch] = sum;
   }
 }
 #else
-layout(binding = 0, std430) readonly buffer X { float x[]; };
-layout(binding = 1, std430) writeonly buffer Y { float y[]; };
-layout(binding = 2, std430) writeonly buffer Winner { uint winner[]; };
+#define BUFFERS(B) B(0, Floats, x) B(1, Floats, y) B(2, Uints, winner)
+#define PARAMS uint h, w, c, oh, ow, window, stride, pad;
+#include "interface.glsl"
 
 void main() {
-  FOR_EACH(i, batch * oh * ow * c) {
-    const uint ch = i % c, ox = i / c % ow, oy = i / (c * ow) % oh, n = i / (c * ow * oh);
+  const uint ch = gl_GlobalInvocationID.x, oy = gl_WorkGroupID.y, n = gl_WorkGroupID.z;
+  if (ch >= c) return;
+  for (uint ox = 0; ox < ow; ++ox) {
     float best = 0.0;
     uint best_tap = ~0u;
     for (uint ky = 0; ky < window; ++ky)
       for (uint kx = 0; kx < window; ++kx) {
         const uint py = oy * stride + ky - pad, px = ox * stride + kx - pad;
         if (py >= h || px >= w) continue;  // above and left wrap: large
-        const float value = x[((n * h + py) * w + px) * c + ch];
-        if (best_tap == ~0u || value > best) {
-          best = value;
-          best_tap = ky * window + kx;
-        }
+        const float value = x.v[((n * h + py) * w + px) * c + ch];
+        const bool better = best_tap == ~0u || value > best;
+        best = better ? value : best;
+        best_tap = better ? ky * window + kx : best_tap;
       }
-    y[i] = best;
-    winner[i] = best_tap;
+    const uint o = ((n * oh + oy) * ow + ox) * c + ch;
+    y.v[o] = best;
+    winner.v[o] = best_tap;
   }
 }
 #endif

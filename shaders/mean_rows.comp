@@ -5,21 +5,19 @@
 //! variant mean_rows
 //! variant mean_rows_grad -DGRAD
 #extension GL_GOOGLE_include_directive : require
-#include "common.glsl"
 layout(local_size_x = 64) in;
-layout(binding = 0, std430) readonly buffer In { float x[]; };
-layout(binding = 1, std430) writeonly buffer Out { float y[]; };
-layout(binding = 2, std430) readonly buffer Step { StepValues now; };
-layout(push_constant) uniform Push { uint rows; };
+#define BUFFERS(B) B(0, Floats, x) B(1, Floats, y) B(2, Steps, now)
+#define PARAMS uint rows;
+#include "interface.glsl"
 
 void main() {
-  const uint valid = min(now.valid_rows, rows);
+  const uint valid = min(now.v[0].valid_rows, rows);
 #ifdef GRAD
-  FOR_EACH(r, rows) y[r] = r < valid ? x[0] / float(valid) : 0.0;
+  FOR_EACH(r, rows) y.v[r] = r < valid ? x.v[0] / float(valid) : 0.0;
 #else
   if (gl_GlobalInvocationID.x != 0) return;
   float sum = 0.0;
-  for (uint r = 0; r < valid; ++r) sum += x[r];
-  y[0] = sum / float(max(valid, 1));
+  for (uint r = 0; r < valid; ++r) sum += x.v[r];
+  y.v[0] = sum / float(max(valid, 1));
 #endif
 }

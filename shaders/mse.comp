@@ -5,28 +5,29 @@
 //! variant mse
 //! variant mse_grad -DGRAD
 #extension GL_GOOGLE_include_directive : require
-#include "common.glsl"
 layout(local_size_x = 64) in;
-layout(binding = 0, std430) readonly buffer X { float x[]; };
-layout(binding = 1, std430) readonly buffer T { float t[]; };
-layout(push_constant) uniform Push { uint rows, columns; };
 #ifdef GRAD
-layout(binding = 2, std430) readonly buffer Dloss { float dloss[]; };
-layout(binding = 3, std430) writeonly buffer Dx { float dx[]; };
+#define BUFFERS(B) B(0, Floats, x) B(1, Floats, t) B(2, Floats, dloss) B(3, Floats, dx)
+#else
+#define BUFFERS(B) B(0, Floats, x) B(1, Floats, t) B(2, Floats, loss)
+#endif
+#define PARAMS uint rows, columns;
+#include "interface.glsl"
+
+#ifdef GRAD
 void main() {
   FOR_EACH(i, rows * columns)
-    dx[i] = 2.0 * (x[i] - t[i]) / float(columns) * dloss[i / columns];
+    dx.v[i] = 2.0 * (x.v[i] - t.v[i]) / float(columns) * dloss.v[i / columns];
 }
 #else
-layout(binding = 2, std430) writeonly buffer Loss { float loss[]; };
 void main() {
   FOR_EACH(r, rows) {
     float sum = 0.0;
     for (uint k = 0; k < columns; ++k) {
-      const float d = x[r * columns + k] - t[r * columns + k];
+      const float d = x.v[r * columns + k] - t.v[r * columns + k];
       sum += d * d;
     }
-    loss[r] = sum / float(columns);
+    loss.v[r] = sum / float(columns);
   }
 }
 #endif

@@ -4,20 +4,19 @@
 //! variant relu
 //! variant relu_grad -DGRAD
 #extension GL_GOOGLE_include_directive : require
-#include "common.glsl"
 layout(local_size_x = 64) in;
-layout(push_constant) uniform Push { uint count; };
 #ifdef GRAD
-layout(binding = 0, std430) readonly buffer Y { float y[]; };
-layout(binding = 1, std430) readonly buffer Dy { float dy[]; };
-layout(binding = 2, std430) writeonly buffer Dx { float dx[]; };
+#define BUFFERS(B) B(0, Floats, y) B(1, Floats, dy) B(2, Floats, dx)
+#define PARAMS uint count;
+#include "interface.glsl"
 void main() {
-  FOR_EACH(i, count) dx[i] = y[i] > 0.0 ? dy[i] : 0.0;
+  FOR_EACH(i, count) dx.v[i] = y.v[i] > 0.0 ? dy.v[i] : 0.0;
 }
 #else
-layout(binding = 0, std430) readonly buffer X { float x[]; };
-layout(binding = 1, std430) writeonly buffer Y { float y[]; };
+#define BUFFERS(B) B(0, Floats, x) B(1, Floats, y)
+#define PARAMS uint count;
+#include "interface.glsl"
 void main() {
-  FOR_EACH(i, count) y[i] = max(x[i], 0.0);
+  FOR_EACH(i, count) y.v[i] = max(x.v[i], 0.0);
 }
 #endif

@@ -8,38 +8,36 @@
 //! variant softmax_cross_entropy
 //! variant softmax_cross_entropy_grad -DGRAD
 #extension GL_GOOGLE_include_directive : require
-#include "common.glsl"
 layout(local_size_x = 64) in;
-layout(binding = 0, std430) readonly buffer X { float x[]; };
-layout(binding = 1, std430) readonly buffer Labels { int labels[]; };
 #ifdef GRAD
-layout(binding = 2, std430) readonly buffer Dloss { float dloss[]; };
-layout(binding = 3, std430) writeonly buffer Dx { float dx[]; };
+#define BUFFERS(B) B(0, Floats, x) B(1, Ints, labels) B(2, Floats, dloss) B(3, Floats, dx)
 #else
-layout(binding = 2, std430) writeonly buffer Loss { float loss[]; };
+#define BUFFERS(B) B(0, Floats, x) B(1, Ints, labels) B(2, Floats, loss)
 #endif
-layout(push_constant) uniform Push { uint rows, classes; float smoothing; };
+#define PARAMS uint rows, classes; float smoothing;
+#include "interface.glsl"
 
 void main() {
   FOR_EACH(r, rows) {
     const uint base = r * classes;
-    float top = x[base];
-    for (uint k = 1; k < classes; ++k) top = max(top, x[base + k]);
+    float top = x.v[base];
+    for (uint k = 1; k < classes; ++k) top = max(top, x.v[base + k]);
     float sum = 0.0, total = 0.0;
     for (uint k = 0; k < classes; ++k) {
-      sum += exp(x[base + k] - top);
-      total += x[base + k];
+      sum += exp(x.v[base + k] - top);
+      total += x.v[base + k];
     }
-    const int t = labels[r];
+    const int t = labels.v[r];
 #ifdef GRAD
     for (uint k = 0; k < classes; ++k) {
       const float q = (int(k) == t ? 1.0 - smoothing : 0.0) + smoothing / float(classes);
-      dx[base + k] = (exp(x[base + k] - top) / sum - q) * dloss[r];
+      dx.v[base + k] = (exp(x.v[base + k] - top) / sum - q) * dloss.v[r];
     }
 #else
     const bool valid = t >= 0 && t < int(classes);
-    const float aimed = (1.0 - smoothing) * x[base + (valid ? t : 0)] + smoothing / float(classes) * total;
-    loss[r] = valid ? log(sum) + top - aimed : uintBitsToFloat(0x7FC00000u);
+    const float aimed = (1.0 - smoothing) * x.v[base + (valid ? t : 0)] +
+                        smoothing / float(classes) * total;
+    loss.v[r] = valid ? log(sum) + top - aimed : uintBitsToFloat(0x7FC00000u);
 #endif
   }
 }

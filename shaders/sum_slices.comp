@@ -3,16 +3,15 @@
 // that sums are bitwise the same from run to run.
 // Bindings: 0 in [slices, count], 1 out [count]. Dispatch: grid-stride over count.
 #extension GL_GOOGLE_include_directive : require
-#include "common.glsl"
 layout(local_size_x = 64) in;
-layout(binding = 0, std430) readonly buffer In { float x[]; };
-layout(binding = 1, std430) writeonly buffer Out { float y[]; };
-layout(push_constant) uniform Push { uint slices, count; };
+#define BUFFERS(B) B(0, Floats, x) B(1, Floats, y)
+#define PARAMS uint slices, count;
+#include "interface.glsl"
 
 void main() {
   FOR_EACH(i, count) {
     float sum = 0.0;
-    for (uint z = 0; z < slices; ++z) sum += x[z * count + i];
-    y[i] = sum;
+    for (uint z = 0; z < slices; ++z) sum += x.v[z * count + i];
+    y.v[i] = sum;
   }
 }

@@ -6,6 +6,16 @@
 #include "gpu/vulkan_kernel.h"
 
 namespace etr::gpu {
+namespace {
+
+const ShaderCode* find_shader(std::string_view name) {
+  const auto table = shader_table();
+  const auto row = std::find_if(table.begin(), table.end(),
+                                [&](const ShaderCode& code) { return code.name == name; });
+  return row == table.end() ? nullptr : &*row;
+}
+
+}  // namespace
 
 Kernel::Kernel(VulkanDevice& device, const ShaderCode& code, const std::vector<uint32_t>& constants,
                size_t binding_count, size_t push_size)
@@ -87,10 +97,10 @@ const Kernel& Kernels::get(const std::string& shader, const std::vector<uint32_t
   std::scoped_lock lock(mutex_);
   auto& slot = kernels_[{shader, constants}];
   if (!slot) {
-    const auto table = shader_table();
-    const auto code = std::find_if(table.begin(), table.end(),
-                                   [&](const ShaderCode& row) { return row.name == shader; });
-    if (code == table.end()) fail(Code::internal, "there is no shader '", shader, "'");
+    const ShaderCode* code = nullptr;
+    if (device_->family() == KernelFamily::cpu) code = find_shader(shader + "_address");
+    if (!code) code = find_shader(shader);
+    if (!code) fail(Code::internal, "there is no shader '", shader, "'");
     slot = std::make_unique<Kernel>(device_->vk(), *code, constants, bindings, push_bytes);
   }
   if (slot->bindings != bindings)

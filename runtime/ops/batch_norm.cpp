@@ -1,6 +1,4 @@
 // Batch normalisation over all axes but the last; see shaders/batch_norm.comp for the formulas.
-#include <algorithm>
-
 #include "core/error.h"
 #include "ops/gemm.h"
 
@@ -39,7 +37,7 @@ Push push_of(const OpCall& call) {
   const uint32_t rows = call.inputs[0].count() / c;
   return {rows,
           c,
-          std::clamp(rows / 64, 1u, 64u),
+          row_slices(rows),
           call.options.boolean("relu"),
           static_cast<float>(call.options.number("epsilon")),
           static_cast<float>(call.options.number("momentum"))};
@@ -50,8 +48,7 @@ void forward(const OpCall& call, Emitter& emit) {
   const Push push = push_of(call);
   if (call.training) {
     const DeviceTensor partial = emit.scratch({push.slices, 2, push.c});
-    emit.dispatch("batch_norm_stats", {reads(x), writes(partial)}, push,
-                  {gpu::div_up(push.c, 16), push.slices, 1});
+    emit.for_channels("batch_norm_stats", {reads(x), writes(partial)}, push, push.c, push.slices);
     emit.for_each("batch_norm_merge",
                   {reads(partial), writes(call.saved[0]), updates(mean), updates(var)}, push,
                   push.c);
@@ -59,10 +56,10 @@ void forward(const OpCall& call, Emitter& emit) {
     emit.for_each("batch_norm_fixed", {reads(mean), reads(var), writes(call.saved[0])}, push,
                   push.c);
   }
-  emit.for_each("batch_norm_apply",
-                {reads(x), reads(call.saved[0]), reads(call.inputs[1]), reads(call.inputs[2]),
-                 writes(call.output)},
-                push, x.count());
+  emit.for_channels("batch_norm_apply",
+                    {reads(x), reads(call.saved[0]), reads(call.inputs[1]), reads(call.inputs[2]),
+                     writes(call.output)},
+                    push, push.c, push.slices);
 }
 
 void backward(const OpCall& call, Emitter& emit) {
@@ -70,9 +67,9 @@ void backward(const OpCall& call, Emitter& emit) {
   const Push push = push_of(call);
   const DeviceTensor partial = emit.scratch({push.slices, 2, push.c});
   const DeviceTensor sums = emit.scratch({2, push.c});  // dbeta, dgamma
-  emit.dispatch("batch_norm_grad_sums",
-                {reads(x), reads(y), reads(dy), reads(call.saved[0]), writes(partial)}, push,
-                {gpu::div_up(push.c, 16), push.slices, 1});
+  emit.for_channels("batch_norm_grad_sums",
+                    {reads(x), reads(y), reads(dy), reads(call.saved[0]), writes(partial)}, push,
+                    push.c, push.slices);
   emit_sum_slices(emit, partial, sums, push.slices, 2 * push.c);
   const uint64_t bytes = uint64_t{push.c} * 4;
   if (call.input_grads[2])
@@ -80,10 +77,10 @@ void backward(const OpCall& call, Emitter& emit) {
   if (call.input_grads[1])
     emit.add(gpu::Copy{sums.buffer.slice(bytes, bytes), call.input_grads[1].buffer});
   if (call.input_grads[0])
-    emit.for_each("batch_norm_grad_x",
-                  {reads(x), reads(y), reads(dy), reads(call.saved[0]), reads(call.inputs[1]),
-                   reads(sums), writes(call.input_grads[0])},
-                  push, x.count());
+    emit.for_channels("batch_norm_grad_x",
+                      {reads(x), reads(y), reads(dy), reads(call.saved[0]), reads(call.inputs[1]),
+                       reads(sums), writes(call.input_grads[0])},
+                      push, push.c, push.slices);
 }
 
 }  // namespace

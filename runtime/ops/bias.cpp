@@ -16,11 +16,12 @@ OpShapes shapes(const Options&, const std::vector<Shape>& in) {
 }
 
 void forward(const OpCall& call, Emitter& emit) {
+  const uint32_t columns = call.inputs[1].count(), rows = call.output.count() / columns;
   const struct {
-    uint32_t count, columns;
-  } push{call.output.count(), call.inputs[1].count()};
-  emit.for_each("bias", {reads(call.inputs[0]), reads(call.inputs[1]), writes(call.output)}, push,
-                push.count);
+    uint32_t rows, columns, slices;
+  } push{rows, columns, row_slices(rows)};
+  emit.for_channels("bias", {reads(call.inputs[0]), reads(call.inputs[1]), writes(call.output)},
+                    push, columns, push.slices);
 }
 
 void backward(const OpCall& call, Emitter& emit) {

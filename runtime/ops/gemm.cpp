@@ -74,6 +74,8 @@ void emit_transpose(Emitter& emit, const DeviceTensor& in, const DeviceTensor& o
   emit.for_each("transpose", {reads(in), writes(out)}, push, in.count());
 }
 
+uint32_t row_slices(uint32_t rows) { return std::clamp(rows / 64, 1u, 64u); }
+
 void emit_sum_slices(Emitter& emit, const DeviceTensor& in, const DeviceTensor& out,
                      uint32_t slices, uint32_t count) {
   const struct {
@@ -84,13 +86,12 @@ void emit_sum_slices(Emitter& emit, const DeviceTensor& in, const DeviceTensor& 
 
 void emit_column_sum(Emitter& emit, const DeviceTensor& x, const DeviceTensor& out, uint32_t rows,
                      uint32_t columns) {
-  const uint32_t slices = std::clamp(rows / 64, 1u, 64u);
+  const uint32_t slices = row_slices(rows);
   const struct {
     uint32_t rows, columns, slices;
   } push{rows, columns, slices};
   const DeviceTensor partial = emit.scratch({slices, columns});
-  emit.dispatch("column_sum", {reads(x), writes(partial)}, push,
-                {gpu::div_up(columns, 16), slices, 1});
+  emit.for_channels("column_sum", {reads(x), writes(partial)}, push, columns, slices);
   emit_sum_slices(emit, partial, out, slices, columns);
 }
 

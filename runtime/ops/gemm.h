@@ -31,6 +31,9 @@ void emit_transpose(Emitter& emit, const DeviceTensor& in, const DeviceTensor& o
 void emit_column_sum(Emitter& emit, const DeviceTensor& x, const DeviceTensor& out, uint32_t rows,
                      uint32_t columns);
 
+// Slices into which a kernel over [rows, channels] splits its rows.
+uint32_t row_slices(uint32_t rows);
+
 // Emits out[i] = sum over z of in[z, i].
 void emit_sum_slices(Emitter& emit, const DeviceTensor& in, const DeviceTensor& out,
                      uint32_t slices, uint32_t count);

@@ -7,7 +7,7 @@ namespace {
 constexpr OpInput kInputs[] = {{"x"}};
 
 struct Push {
-  uint32_t batch, pixels, c;
+  uint32_t pixels, c;
 };
 
 OpShapes shapes(const Options&, const std::vector<Shape>& in) {
@@ -17,18 +17,19 @@ OpShapes shapes(const Options&, const std::vector<Shape>& in) {
 
 Push push_of(const OpCall& call) {
   const Shape& x = call.inputs[0].shape;
-  return {static_cast<uint32_t>(x[0]), static_cast<uint32_t>(x[1] * x[2]),
-          static_cast<uint32_t>(x[3])};
+  return {static_cast<uint32_t>(x[1] * x[2]), static_cast<uint32_t>(x[3])};
 }
 
 void forward(const OpCall& call, Emitter& emit) {
-  emit.for_each("global_avg_pool", {reads(call.inputs[0]), writes(call.output)}, push_of(call),
-                call.output.count());
+  const Push push = push_of(call);
+  emit.for_channels("global_avg_pool", {reads(call.inputs[0]), writes(call.output)}, push, push.c,
+                    static_cast<uint32_t>(call.output.shape[0]));
 }
 
 void backward(const OpCall& call, Emitter& emit) {
-  emit.for_each("global_avg_pool_grad", {reads(call.output_grad), writes(call.input_grads[0])},
-                push_of(call), call.inputs[0].count());
+  const Push push = push_of(call);
+  emit.for_channels("global_avg_pool_grad", {reads(call.output_grad), writes(call.input_grads[0])},
+                    push, push.c, static_cast<uint32_t>(call.output.shape[0]));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ constexpr OptionSpec kOptions[] = {
 };
 
 struct Push {
-  uint32_t batch, h, w, c, oh, ow, window, stride, pad;
+  uint32_t h, w, c, oh, ow, window, stride, pad;
 };
 
 OpShapes shapes(const Options& options, const std::vector<Shape>& in) {
@@ -34,19 +34,21 @@ OpShapes shapes(const Options& options, const std::vector<Shape>& in) {
 Push push_of(const OpCall& call) {
   const Shape &x = call.inputs[0].shape, &y = call.output.shape;
   const auto u = [](int64_t v) { return static_cast<uint32_t>(v); };
-  return {u(x[0]), u(x[1]), u(x[2]), u(x[3]), u(y[1]), u(y[2]), u(call.options.integer("window")),
+  return {u(x[1]), u(x[2]), u(x[3]), u(y[1]), u(y[2]), u(call.options.integer("window")),
           u(call.options.integer("stride")), u(call.options.integer("pad"))};
 }
 
 void forward(const OpCall& call, Emitter& emit) {
-  emit.for_each("max_pool", {reads(call.inputs[0]), writes(call.output), writes(call.saved[0])},
-                push_of(call), call.output.count());
+  const Push push = push_of(call);
+  emit.for_channels("max_pool", {reads(call.inputs[0]), writes(call.output), writes(call.saved[0])},
+                    push, push.c, push.oh, static_cast<uint32_t>(call.output.shape[0]));
 }
 
 void backward(const OpCall& call, Emitter& emit) {
-  emit.for_each("max_pool_grad",
-                {reads(call.saved[0]), reads(call.output_grad), writes(call.input_grads[0])},
-                push_of(call), call.inputs[0].count());
+  const Push push = push_of(call);
+  emit.for_channels("max_pool_grad",
+                    {reads(call.saved[0]), reads(call.output_grad), writes(call.input_grads[0])},
+                    push, push.c, push.h, static_cast<uint32_t>(call.output.shape[0]));
 }
 
 }  // namespace

@@ -61,6 +61,14 @@ class Emitter {
     dispatch(shader, std::move(bindings), push, {groups, 1, 1});
   }
 
+  // A kernel whose neighbouring invocations own neighbouring channels (CHANNEL in common.glsl), over
+  // y by z workgroups.
+  template <typename Push>
+  void for_channels(const std::string& shader, std::vector<gpu::Binding> bindings, const Push& push,
+                    uint32_t channels, uint32_t y, uint32_t z = 1) {
+    dispatch(shader, std::move(bindings), push, {gpu::div_up(channels, lanes()), y, z}, {lanes()});
+  }
+
   void add(gpu::Command command) { commands_.push_back(std::move(command)); }
 
   // Device memory that lives as long as the plan; contents undefined.
@@ -69,6 +77,8 @@ class Emitter {
   const gpu::DevicePtr& device() const { return kernels_.device(); }
 
  private:
+  uint32_t lanes() const;  // invocations of a workgroup over channels
+
   gpu::Kernels& kernels_;
   gpu::Arena& arena_;
   gpu::CommandList& commands_;

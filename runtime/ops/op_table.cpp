@@ -36,4 +36,9 @@ DeviceTensor Emitter::scratch(const Shape& shape) {
   return {arena_.allocate(static_cast<uint64_t>(element_count(shape)) * 4), shape};
 }
 
+uint32_t Emitter::lanes() const {
+  const gpu::Device& d = *device();
+  return d.family() == gpu::KernelFamily::cpu ? d.info().subgroup_size : 32;
+}
+
 }  // namespace etr::ops
