@@ -1,0 +1,35 @@
+// Sources of bytes: plain files and zstd-compressed ones.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+namespace etr::io {
+
+// A run of bytes that keeps its memory alive.
+struct Block {
+  std::shared_ptr<const std::byte> data;
+  size_t size = 0;
+
+  std::span<const std::byte> bytes() const { return {data.get(), size}; }
+};
+
+// Delivers a file front to back. Errors name the file. Used by one thread at a time.
+class ByteStream {
+ public:
+  virtual ~ByteStream() = default;
+
+  // Fills `out` as far as the stream goes; less than asked only at the end.
+  virtual size_t read(std::span<std::byte> out) = 0;
+
+  // The whole content where it is in memory already (a mapped file), else an empty block.
+  virtual Block mapped() { return {}; }
+};
+
+// Opens `path`; files ending in .zst are decompressed as they are read.
+// Throws Error(not_found / io); reading throws Error(corrupt_data) on a damaged or truncated frame.
+std::unique_ptr<ByteStream> open_stream(const std::string& path);
+
+}  // namespace etr::io

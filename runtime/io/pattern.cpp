@@ -1,0 +1,82 @@
+#include "io/pattern.h"
+
+#include <glob.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "core/error.h"
+
+namespace etr::io {
+namespace {
+
+constexpr size_t kMaxNames = 1'000'000;
+
+bool is_number(const std::string& text) {
+  return !text.empty() && text.size() <= 9 &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c); });
+}
+
+std::vector<std::string> numeric_range(const std::string& first, const std::string& last) {
+  const long a = std::stol(first), b = std::stol(last);
+  if (b < a || static_cast<size_t>(b - a) >= kMaxNames)
+    fail(Code::invalid_argument, "the range {", first, "..", last, "} is empty or too long");
+  std::vector<std::string> out;
+  for (long i = a; i <= b; ++i) {
+    std::string number = std::to_string(i);
+    if (number.size() < first.size()) number.insert(0, first.size() - number.size(), '0');
+    out.push_back(std::move(number));
+  }
+  return out;
+}
+
+std::vector<std::string> alternatives(const std::string& inside) {
+  const size_t dots = inside.find("..");
+  if (dots != std::string::npos && is_number(inside.substr(0, dots)) &&
+      is_number(inside.substr(dots + 2)))
+    return numeric_range(inside.substr(0, dots), inside.substr(dots + 2));
+  std::vector<std::string> out;
+  size_t begin = 0;
+  for (size_t comma; (comma = inside.find(',', begin)) != std::string::npos; begin = comma + 1)
+    out.push_back(inside.substr(begin, comma - begin));
+  out.push_back(inside.substr(begin));
+  return out;
+}
+
+std::vector<std::string> expand_braces(const std::string& pattern) {
+  const size_t open = pattern.find('{');
+  if (open == std::string::npos) {
+    if (pattern.find('}') != std::string::npos)
+      fail(Code::invalid_argument, "'", pattern, "' has a '}' without a '{'");
+    return {pattern};
+  }
+  const size_t close = pattern.find('}', open);
+  if (close == std::string::npos)
+    fail(Code::invalid_argument, "'", pattern, "' has a '{' without a '}'");
+  std::vector<std::string> out;
+  const auto tails = expand_braces(pattern.substr(close + 1));
+  for (const std::string& choice : alternatives(pattern.substr(open + 1, close - open - 1)))
+    for (const std::string& tail : tails) {
+      if (out.size() >= kMaxNames) fail(Code::invalid_argument, "'", pattern, "' is too many files");
+      out.push_back(pattern.substr(0, open) + choice + tail);
+    }
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> expand_pattern(const std::string& pattern) {
+  std::vector<std::string> out;
+  for (const std::string& name : expand_braces(pattern)) {
+    glob_t matches{};
+    const int result = ::glob(name.c_str(), GLOB_MARK, nullptr, &matches);
+    for (size_t i = 0; result == 0 && i < matches.gl_pathc; ++i) out.emplace_back(matches.gl_pathv[i]);
+    ::globfree(&matches);
+    if (result != 0)
+      fail(Code::not_found, "no file matches '", name, "'",
+           name == pattern ? "" : " (of the pattern '" + pattern + "')");
+  }
+  return out;
+}
+
+}  // namespace etr::io

@@ -1,0 +1,96 @@
+#include "io/tar_writer.h"
+
+#include <zstd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "core/error.h"
+#include "core/platform.h"
+
+namespace etr::io {
+
+struct TarWriter::State {
+  std::string path, temporary;
+  std::ofstream file;
+  std::unique_ptr<ZSTD_CCtx, size_t (*)(ZSTD_CCtx*)> zstd{nullptr, ZSTD_freeCCtx};
+  std::vector<char> out = std::vector<char>(1 << 16);
+  bool finished = false;
+
+  void check_file() const {
+    if (!file) fail(Code::io, "cannot write '", temporary, "'");
+  }
+
+  void write(std::span<const std::byte> bytes, ZSTD_EndDirective directive = ZSTD_e_continue) {
+    if (!zstd) {
+      file.write(reinterpret_cast<const char*>(bytes.data()),
+                 static_cast<std::streamsize>(bytes.size()));
+      return check_file();
+    }
+    ZSTD_inBuffer input{bytes.data(), bytes.size(), 0};
+    size_t left = 0;
+    do {
+      ZSTD_outBuffer output{out.data(), out.size(), 0};
+      left = ZSTD_compressStream2(zstd.get(), &output, &input, directive);
+      if (ZSTD_isError(left)) fail(Code::internal, "zstd: ", ZSTD_getErrorName(left));
+      file.write(out.data(), static_cast<std::streamsize>(output.pos));
+      check_file();
+    } while (input.pos < input.size || (directive == ZSTD_e_end && left != 0));
+  }
+};
+
+TarWriter::TarWriter(const std::string& path, int level) : state_(std::make_unique<State>()) {
+  state_->path = path;
+  state_->temporary = path + ".tmp";
+  state_->file.open(state_->temporary, std::ios::binary | std::ios::trunc);
+  if (!state_->file) fail(Code::io, "cannot create '", state_->temporary, "'");
+  if (path.ends_with(".zst")) {
+    state_->zstd.reset(ZSTD_createCCtx());
+    ZSTD_CCtx_setParameter(state_->zstd.get(), ZSTD_c_compressionLevel, level);
+  }
+}
+
+TarWriter::~TarWriter() {
+  if (state_->finished) return;
+  std::error_code ignored;
+  std::filesystem::remove(state_->temporary, ignored);
+}
+
+void TarWriter::add(const std::string& name, std::span<const std::byte> bytes) {
+  if (name.empty() || name.size() > 100)
+    fail(Code::invalid_argument, "'", name, "' cannot be a tar member: names have 1 to 100 bytes");
+  std::array<char, 512> header{};
+  std::memcpy(header.data(), name.data(), name.size());
+  std::snprintf(header.data() + 100, 8, "%07o", 0644u);
+  std::snprintf(header.data() + 108, 8, "%07o", 0u);
+  std::snprintf(header.data() + 116, 8, "%07o", 0u);
+  std::snprintf(header.data() + 124, 12, "%011llo", static_cast<unsigned long long>(bytes.size()));
+  std::snprintf(header.data() + 136, 12, "%011o", 0u);
+  std::memset(header.data() + 148, ' ', 8);
+  header[156] = '0';
+  std::memcpy(header.data() + 257, "ustar\00000", 8);
+  unsigned sum = 0;
+  for (const char c : header) sum += static_cast<unsigned char>(c);
+  std::snprintf(header.data() + 148, 8, "%06o", sum);
+  state_->write(std::as_bytes(std::span(header)));
+  state_->write(bytes);
+  static constexpr std::byte kZeros[512] = {};
+  state_->write({kZeros, (512 - bytes.size() % 512) % 512});
+}
+
+void TarWriter::finish() {
+  static constexpr std::byte kEnd[1024] = {};
+  state_->write(kEnd, ZSTD_e_end);
+  state_->file.close();
+  state_->check_file();
+  std::error_code error;
+  std::filesystem::rename(state_->temporary, state_->path, error);
+  if (error) fail(Code::io, "cannot rename to '", state_->path, "': ", error.message());
+  state_->finished = true;
+}
+
+}  // namespace etr::io

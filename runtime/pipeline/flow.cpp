@@ -1,0 +1,159 @@
+#include "pipeline/flow.h"
+
+#include <oneapi/tbb/flow_graph.h>
+#include <oneapi/tbb/global_control.h>
+#include <oneapi/tbb/task_arena.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "core/platform.h"
+
+namespace etr::pipeline {
+namespace {
+
+namespace tbb = oneapi::tbb;
+using Message = std::shared_ptr<Chunk>;  // the graph copies messages: keep that cheap
+
+// At most one pending message: pokes that arrive before the run starts are merged into it.
+class GraphTask final : public Task {
+ public:
+  GraphTask(tbb::flow::graph& graph, std::function<void()> run)
+      : run_(std::move(run)), node_(graph, tbb::flow::serial, [this](tbb::flow::continue_msg) {
+          pending_.store(false);
+          run_();
+          return tbb::flow::continue_msg();
+        }) {}
+
+  void poke() override {
+    if (!pending_.exchange(true)) node_.try_put(tbb::flow::continue_msg());
+  }
+
+ private:
+  std::function<void()> run_;
+  std::atomic<bool> pending_{false};
+  tbb::flow::function_node<tbb::flow::continue_msg> node_;
+};
+
+class GraphPath final : public Path {
+ public:
+  GraphPath(tbb::flow::graph& graph, std::function<void(Chunk&)> parallel,
+            std::function<void(Chunk&&)> in_order)
+      : parallel_(graph, tbb::flow::unlimited,
+                  [work = std::move(parallel)](Message message) {
+                    work(*message);
+                    return message;
+                  }),
+        sequencer_(graph, [](const Message& message) { return message->sequence; }),
+        in_order_(graph, tbb::flow::serial,
+                  [take = std::move(in_order)](Message message) {
+                    take(std::move(*message));
+                    return tbb::flow::continue_msg();
+                  }) {
+    tbb::flow::make_edge(parallel_, sequencer_);
+    tbb::flow::make_edge(sequencer_, in_order_);
+  }
+
+  void put(Chunk&& chunk) override {
+    parallel_.try_put(std::make_shared<Chunk>(std::move(chunk)));
+  }
+
+ private:
+  tbb::flow::function_node<Message, Message> parallel_;
+  tbb::flow::sequencer_node<Message> sequencer_;
+  tbb::flow::function_node<Message> in_order_;
+};
+
+class ThreadTask final : public Task {
+ public:
+  explicit ThreadTask(std::function<void()> run)
+      : run_(std::move(run)), thread_([this] { loop(); }) {}
+  ~ThreadTask() override { stop(); }
+
+  void stop() override {
+    {
+      std::scoped_lock lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_one();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  void poke() override {
+    {
+      std::scoped_lock lock(mutex_);
+      pending_ = true;
+    }
+    changed_.notify_one();
+  }
+
+ private:
+  void loop() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [this] { return pending_ || stop_; });
+      if (stop_) return;
+      pending_ = false;
+      lock.unlock();
+      run_();
+      lock.lock();
+    }
+  }
+
+  std::function<void()> run_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool pending_ = false, stop_ = false;
+  std::thread thread_;  // last: it uses the members above
+};
+
+}  // namespace
+
+struct FlowGraph::State {
+  // The runner occupies the arena's reserved slot, so that tasks run even where TBB has no worker to
+  // give (a machine with one core).
+  explicit State(int threads) : arena(threads, 1) {
+    if (threads > static_cast<int>(platform::usable_threads()))
+      control.emplace(tbb::global_control::max_allowed_parallelism, static_cast<size_t>(threads));
+    arena.execute([this] {
+      graph.emplace();
+      graph->reserve_wait();
+    });
+    runner = std::thread([this] { arena.execute([this] { graph->wait_for_all(); }); });
+  }
+  ~State() { finish(); }
+
+  void finish() {
+    if (!runner.joinable()) return;
+    graph->release_wait();
+    runner.join();  // wait_for_all returns when the last message is done
+  }
+
+  std::optional<tbb::global_control> control;
+  tbb::task_arena arena;
+  std::optional<tbb::flow::graph> graph;
+  std::thread runner;
+};
+
+FlowGraph::FlowGraph(int threads) : state_(std::make_unique<State>(threads)) {}
+FlowGraph::~FlowGraph() = default;
+
+std::unique_ptr<Task> FlowGraph::make_task(std::function<void()> run) {
+  return std::make_unique<GraphTask>(*state_->graph, std::move(run));
+}
+
+std::unique_ptr<Path> FlowGraph::make_path(std::function<void(Chunk&)> parallel,
+                                           std::function<void(Chunk&&)> in_order) {
+  return std::make_unique<GraphPath>(*state_->graph, std::move(parallel), std::move(in_order));
+}
+
+void FlowGraph::finish() { state_->finish(); }
+
+std::unique_ptr<Task> make_thread_task(std::function<void()> run) {
+  return std::make_unique<ThreadTask>(std::move(run));
+}
+
+}  // namespace etr::pipeline

@@ -1,0 +1,68 @@
+// What travels through a pipeline: samples, and batches of them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace etr::pipeline {
+
+// Where a sample came from; named in every error about it.
+struct Origin {
+  std::string shard;  // file or folder
+  std::string key;    // the sample's name in it
+};
+
+struct Field {
+  std::string name;
+  Tensor tensor;
+};
+
+// How a batch came about.
+struct BatchInfo {
+  int32_t size = 0;    // samples in it, padding not counted
+  int32_t fresh = 0;   // of which read from upstream for it
+  int32_t echoed = 0;  // of which repeated by an echo node
+};
+
+// Copying an Item shares its tensors; stages replace fields, they never write into them.
+struct Item {
+  // (pass << 40 | index): the sample's number in the epoch's source order. Keys its random numbers.
+  uint64_t ordinal = 0;
+  uint32_t replica = 0;  // 0: fresh; n: the n-th echo of it
+  // While a saved position is restored, samples that nobody needs again travel without payload.
+  bool ghost = false;
+  std::shared_ptr<const Origin> origin;
+  std::vector<Field> fields;
+  BatchInfo batch;               // batch.size == 0: a single sample
+  std::shared_ptr<void> token;   // restoring only: alive while a stage holds this sample
+
+  const Tensor* find(const std::string& name) const {
+    for (const Field& field : fields)
+      if (field.name == name) return &field.tensor;
+    return nullptr;
+  }
+  void set(const std::string& name, Tensor tensor) {
+    for (Field& field : fields)
+      if (field.name == name) {
+        field.tensor = std::move(tensor);
+        return;
+      }
+    fields.push_back({name, std::move(tensor)});
+  }
+  void remove(const std::string& name) {
+    std::erase_if(fields, [&](const Field& field) { return field.name == name; });
+  }
+  size_t size_bytes() const {
+    size_t total = 0;
+    for (const Field& field : fields) total += field.tensor.size_bytes();
+    return total;
+  }
+};
+
+constexpr unsigned kPassShift = 40;
+
+}  // namespace etr::pipeline

@@ -1,0 +1,333 @@
+#include "pipeline/pipeline.h"
+
+#include <algorithm>
+
+#include "core/clock.h"
+#include "core/json.h"
+#include "core/platform.h"
+#include "pipeline/replay.h"
+
+namespace etr::pipeline {
+namespace {
+
+constexpr OptionSpec kOptions[] = {
+    {"threads", OptionType::integer, "0", "worker threads; 0 takes one for each usable core", 0, 256},
+    {"seed", OptionType::integer, "0", "seed of everything random", 0, 9e15},
+    {"epochs", OptionType::integer, "0", "epochs until the pipeline ends; 0 never ends", 0, 1e9},
+    {"queue_items", OptionType::integer, "256", "samples that a queue between stages may hold", 1,
+     1e7, "samples"},
+    {"queue_bytes", OptionType::integer, "67108864", "bytes that a queue between stages may hold",
+     1, 1e13, "bytes"},
+    {"prefetch", OptionType::integer, "4", "finished batches that may wait for the consumer", 1, 1e4,
+     "batches"},
+    {"low_water", OptionType::integer, "2",
+     "finished batches below which an on-demand echo node repeats samples", 1, 1e4, "batches"},
+    {"on_error", OptionType::string, "\"fail\"",
+     "what a bad record does: end the run, be dropped, or be dropped and set aside", 0, 0, "",
+     "fail|skip|quarantine"},
+    {"max_bad_records", OptionType::integer, "1000",
+     "bad records tolerated by skip and quarantine before the run ends", 0, 1e12, "records"},
+    {"quarantine_dir", OptionType::string, "\"\"", "directory that receives quarantined records"},
+};
+
+constexpr size_t kChunk = 16;  // samples in one message
+
+ErrorPolicy policy_of(const std::string& name) {
+  if (name == "skip") return ErrorPolicy::skip;
+  return name == "quarantine" ? ErrorPolicy::quarantine : ErrorPolicy::fail;
+}
+
+}  // namespace
+
+Schema pipeline_schema() { return kOptions; }
+
+Pipeline::Pipeline(const Json& spec) {
+  parse(spec);
+  build();
+}
+
+void Pipeline::parse(const Json& spec) {
+  if (!spec.is_object() || !spec.contains("stages") || !spec["stages"].is_array() ||
+      spec["stages"].empty())
+    fail(Code::invalid_argument, "pipeline: 'stages' must be a list with at least one stage");
+  Json rest = spec;
+  rest.erase("stages");
+  options_ = std::make_unique<Options>(kOptions, "pipeline", rest);
+  canonical_ = {{"seed", options_->integer("seed")}, {"stages", Json::array()}};
+  for (Json stage : spec["stages"]) {
+    const std::string where = cat("pipeline stage ", entries_.size() + 1);
+    if (!stage.is_object() || !stage.contains("stage") || !stage["stage"].is_string())
+      fail(Code::invalid_argument, where, " needs a key 'stage' with a stage's name: ",
+           stage.dump());
+    const auto name = stage["stage"].get<std::string>();
+    stage.erase("stage");
+    const StageSpec& found = find_stage(name);
+    if ((found.kind == StageKind::source) != entries_.empty())
+      fail(Code::invalid_argument, where, " ('", name, "'): a pipeline has one source, its first stage");
+    entries_.push_back({&found, Options(found.options, cat(where, " ('", name, "')"), stage), name});
+    canonical_["stages"].push_back({{name, entries_.back().options.json()}});
+  }
+  bad_records_ = std::make_unique<BadRecords>(policy_of(options_->string("on_error")),
+                                              options_->integer("max_bad_records"),
+                                              options_->string("quarantine_dir"));
+}
+
+StageContext Pipeline::context_of(size_t position) {
+  return {static_cast<uint64_t>(options_->integer("seed")), position, &interrupt_};
+}
+
+int Pipeline::threads() const {
+  const auto asked = static_cast<int>(options_->integer("threads"));
+  return asked > 0 ? asked : static_cast<int>(platform::usable_threads());
+}
+
+QueueLimits Pipeline::limits_after(bool batches) const {
+  QueueLimits limits{options_->integer("prefetch"), options_->integer("queue_bytes"), 1,
+                     2 * threads()};
+  if (batches) return limits;
+  limits.items = options_->integer("queue_items");
+  limits.chunk = std::clamp<size_t>(static_cast<size_t>(limits.items / 4), 1, kChunk);
+  return limits;
+}
+
+void Pipeline::build() {
+  uint64_t passes = 1;
+  std::vector<std::unique_ptr<Stage>> stages;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    stages.push_back(entries_[i].spec->make(entries_[i].options, context_of(i)));
+    if (entries_[i].spec->kind == StageKind::serial)
+      passes *= static_cast<SerialStage&>(*stages.back()).passes();
+  }
+  bool batches = false;
+  SegmentHost& host = *this;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const StageEntry& entry = entries_[i];
+    if (entry.spec->kind == StageKind::map) {
+      MapEntry map{std::unique_ptr<MapStage>(static_cast<MapStage*>(stages[i].release())),
+                   std::make_unique<StageStats>()};
+      map.stats->name = entry.name;
+      map.stats->position = i;
+      segments_.back()->add_map(std::move(map));
+    } else if (entry.spec->kind == StageKind::source) {
+      auto source = std::make_unique<SourceSegment>(
+          host, entry.name, limits_after(false),
+          std::unique_ptr<Source>(static_cast<Source*>(stages[i].release())), passes,
+          static_cast<uint64_t>(options_->integer("epochs")));
+      source_ = source.get();
+      segments_.push_back(std::move(source));
+    } else {
+      std::unique_ptr<SerialStage> stage(static_cast<SerialStage*>(stages[i].release()));
+      batches = batches || stage->makes_batches();
+      QueueLimits limits = limits_after(batches);
+      if (stage->may_block()) limits.chunk = 1;  // what took long to get goes on at once
+      auto serial =
+          std::make_unique<SerialSegment>(host, entry.name, i, limits, std::move(stage));
+      serial_.push_back(serial.get());
+      serial_stages_.push_back(&serial->stage());
+      segments_.push_back(std::move(serial));
+    }
+  }
+  for (size_t i = 0; i < segments_.size(); ++i)
+    segments_[i]->connect(i > 0 ? segments_[i - 1].get() : nullptr,
+                          i + 1 < segments_.size() ? segments_[i + 1].get() : nullptr);
+  source_->set_demand([this](uint64_t epoch, uint64_t pass) {
+    return demand_of(serial_stages_, epoch, pass);
+  });
+}
+
+void Pipeline::start() {
+  started_ = true;
+  graph_ = std::make_unique<FlowGraph>(threads());
+  source_->start_at(restored_epoch_);
+  for (SerialSegment* segment : serial_) segment->start_at(restored_epoch_);
+  for (const auto& segment : segments_) segment->start(*graph_);
+  source_->trigger();
+}
+
+Pipeline::~Pipeline() {
+  cancel();
+  if (!graph_) return;
+  for (const auto& segment : segments_) segment->stop();
+  graph_->finish();
+}
+
+void Pipeline::cancel() {
+  interrupt_.stop();
+  std::scoped_lock lock(mutex_);
+  cancelled_ = true;
+  ready_changed_.notify_all();
+}
+
+bool Pipeline::consumer_starves() const {
+  std::scoped_lock lock(mutex_);
+  return ready_items_ < options_->integer("low_water");
+}
+
+bool Pipeline::was_dropped(uint64_t stage, uint64_t ordinal) const {
+  return replay_drops_.contains({stage, ordinal});
+}
+
+void Pipeline::deliver(Chunk&& chunk) {
+  std::scoped_lock lock(mutex_);
+  ready_items_ += static_cast<int64_t>(chunk.items.size());
+  ready_.push_back(std::move(chunk));
+  ready_changed_.notify_one();
+}
+
+Pipeline::Next Pipeline::next(Item& item) {
+  std::unique_lock lock(mutex_);
+  if (!started_) start();
+  while (true) {
+    if (cancelled_) fail(Code::cancelled, "the pipeline was cancelled");
+    if (failure_) throw Error(*failure_);
+    const uint64_t last_epoch = static_cast<uint64_t>(options_->integer("epochs"));
+    if (!has_current_) {
+      if (ready_.empty() && last_epoch != 0 && epoch_ >= last_epoch) return Next::end_of_epoch;
+      const int64_t begin = now_ns();
+      ready_changed_.wait(lock, [&] { return !ready_.empty() || cancelled_; });
+      wait_ns_ += now_ns() - begin;
+      if (cancelled_) continue;
+      current_ = std::move(ready_.front());
+      ready_.pop_front();
+      position_in_chunk_ = 0;
+      has_current_ = true;
+    }
+    if (position_in_chunk_ < current_.items.size()) {
+      item = std::move(current_.items[position_in_chunk_++]);
+      --ready_items_;
+      ++delivered_;
+      const bool deliver_it = skip_ == 0;
+      if (skip_ > 0) --skip_;
+      if (deliver_it) {
+        ++items_;
+        fresh_ += item.batch.size ? item.batch.fresh : item.replica == 0;
+        echoed_ += item.batch.size ? item.batch.echoed : item.replica != 0;
+      }
+      if (position_in_chunk_ == current_.items.size() && current_.end == End::none && !current_.failure) {
+        has_current_ = false;
+        const Chunk done = std::move(current_);
+        lock.unlock();
+        segments_.back()->release(done);
+        for (SerialSegment* segment : serial_)
+          if (segment->stage().echoes_on_demand()) segment->trigger();
+        lock.lock();
+      }
+      if (deliver_it) return Next::item;
+      continue;
+    }
+    has_current_ = false;
+    const Chunk done = std::move(current_);
+    if (done.failure) failure_ = done.failure;
+    if (done.end == End::epoch) {
+      ++epoch_;
+      delivered_ = 0;
+      bad_records_->forget_before(epoch_);
+      source_->forget_before(epoch_);
+      for (SerialStage* stage : serial_stages_) stage->forget_before(epoch_);
+    }
+    lock.unlock();
+    segments_.back()->release(done);
+    lock.lock();
+    if (done.end == End::epoch) return Next::end_of_epoch;
+  }
+}
+
+uint64_t Pipeline::epoch() const {
+  std::scoped_lock lock(mutex_);
+  return epoch_;
+}
+
+Json Pipeline::save() const {
+  std::scoped_lock lock(mutex_);
+  Json decisions = Json::object();
+  for (SerialSegment* segment : serial_)
+    if (Json made = segment->stage().save_decisions(epoch_); !made.is_null())
+      decisions[std::to_string(segment->head_stats().position)] = std::move(made);
+  Json drops = Json::array();
+  for (const auto& [stage, ordinal] : bad_records_->dropped(epoch_)) drops.push_back({stage, ordinal});
+  return {{"pipeline", canonical_},
+          {"epoch", epoch_},
+          {"delivered", delivered_},
+          {"pass_lengths", source_->pass_lengths(epoch_)},
+          {"drops", std::move(drops)},
+          {"decisions", std::move(decisions)}};
+}
+
+void Pipeline::restore(const Json& state) {
+  std::scoped_lock lock(mutex_);
+  if (started_) fail(Code::state, "a pipeline is restored before its first batch is read");
+  if (!state.is_object() || !state.contains("pipeline"))
+    fail(Code::invalid_argument, "this is not the saved state of a pipeline");
+  if (state["pipeline"] != canonical_)
+    fail(Code::invalid_argument, "the saved position belongs to a pipeline with other stages, options "
+         "or seed; restore it with the same spec");
+  try {
+    plan_restore(state);
+  } catch (const nlohmann::json::exception& error) {
+    fail(Code::corrupt_data, "the saved pipeline state is damaged: ", error.what());
+  }
+}
+
+void Pipeline::plan_restore(const Json& state) {
+  epoch_ = restored_epoch_ = state.at("epoch").get<uint64_t>();
+  skip_ = state.at("delivered").get<uint64_t>();
+  delivered_ = 0;  // counts up again as the skipped outputs pass
+  for (const Json& drop : state.at("drops"))
+    replay_drops_.emplace(drop.at(0).get<uint64_t>(), drop.at(1).get<uint64_t>());
+  ReplayInput input;
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    if (entries_[i].spec->kind == StageKind::map) input.map_positions.push_back(i);
+    if (entries_[i].spec->kind != StageKind::serial) continue;
+    auto stage = entries_[i].spec->make(entries_[i].options, context_of(i));
+    input.stages.emplace_back(
+        i, std::unique_ptr<SerialStage>(static_cast<SerialStage*>(stage.release())));
+  }
+  input.passes = 1;
+  for (auto& [position, stage] : input.stages) {
+    input.passes *= stage->passes();
+    const std::string key = std::to_string(position);
+    if (!state.at("decisions").contains(key)) continue;
+    stage->load_decisions(epoch_, state["decisions"][key]);
+    for (SerialSegment* segment : serial_)
+      if (segment->head_stats().position == position)
+        segment->stage().load_decisions(epoch_, state["decisions"][key]);
+  }
+  input.epoch = epoch_;
+  input.outputs = skip_;
+  input.pass_lengths = state.at("pass_lengths").get<std::vector<uint64_t>>();
+  input.drops = replay_drops_;
+  source_->set_replay(plan_ghosts(std::move(input)));
+}
+
+Json Pipeline::stats() const {
+  const auto row = [](const StageStats& s) {
+    return Json{{"name", s.name},
+                {"items_in", s.items_in.load()},
+                {"items_out", s.items_out.load()},
+                {"busy_s", static_cast<double>(s.busy_ns.load()) * 1e-9}};
+  };
+  Json stages = Json::array();
+  for (const auto& segment : segments_) {
+    Json head = row(segment->head_stats());
+    head["starved_s"] = segment->starved_seconds();
+    head["blocked_s"] = segment->blocked_seconds();
+    stages.push_back(std::move(head));
+    for (const MapEntry& map : segment->maps()) stages.push_back(row(*map.stats));
+    stages.back()["queue_items"] = segment->queued_items();
+    stages.back()["queue_bytes"] = segment->queued_bytes();
+    stages.back()["queue_limit_items"] = segment->limits().items;
+    stages.back()["queue_limit_bytes"] = segment->limits().bytes;
+  }
+  std::scoped_lock lock(mutex_);
+  return {{"stages", std::move(stages)},
+          {"consumer",
+           {{"items", items_},
+            {"fresh", fresh_},
+            {"echoed", echoed_},
+            {"waiting_s", static_cast<double>(wait_ns_) * 1e-9},
+            {"ready", ready_items_}}},
+          {"epoch", epoch_},
+          {"bad_records", bad_records_->count()}};
+}
+
+}  // namespace etr::pipeline

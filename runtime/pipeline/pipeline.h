@@ -1,0 +1,104 @@
+// A pipeline: stages from a spec, run by a flow graph, read batch by batch.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/json.h"
+#include "pipeline/segment.h"
+
+namespace etr::pipeline {
+
+// The options of a pipeline beside its stages.
+Schema pipeline_schema();
+
+// One consumer thread calls next(); the other calls may come from any thread.
+//
+//   {"stages": [{"stage": "webdataset", "pattern": "train-*.tar"}, {"stage": "decode"}, ...],
+//    "threads": 2, "seed": 7, ...}
+class Pipeline final : private SegmentHost {
+ public:
+  // Validates everything and opens nothing. Throws Error(invalid_argument) that names stage and key.
+  explicit Pipeline(const Json& spec);
+  ~Pipeline() override;  // cancels
+
+  enum class Next { item, end_of_epoch };
+
+  // The next item, in order; blocks until there is one. At the end of an epoch returns end_of_epoch
+  // once and goes on with the next epoch; after the last one it returns end_of_epoch for ever.
+  // Throws the Error that ended the run, Error(cancelled) after cancel(), and does so again if called
+  // again.
+  Next next(Item& item);
+
+  // Unblocks next() and stops all work; returns at once, the work ends within a second.
+  void cancel();
+
+  // Position and decisions: everything that a restored pipeline needs to continue with the same tail.
+  // Cheap; no payload.
+  Json save() const;
+  // Before the first next(). Throws Error(invalid_argument) where `state` is of another pipeline.
+  void restore(const Json& state);
+
+  uint64_t epoch() const;  // of the next item
+
+  // {"stages": [{"name", "items_in", "items_out", "busy_s", ...}], "consumer": {...},
+  //  "bad_records": N, ...}
+  Json stats() const;
+  Json bad_record_list() const { return bad_records_->list(); }
+
+ private:
+  struct StageEntry {
+    const StageSpec* spec;
+    Options options;
+    std::string name;
+  };
+
+  void parse(const Json& spec);
+  void build();
+  void start();
+  void plan_restore(const Json& state);
+  int threads() const;
+  QueueLimits limits_after(bool batches) const;
+  StageContext context_of(size_t position);
+
+  bool stopped() const override { return interrupt_.stopped(); }
+  bool consumer_starves() const override;
+  BadRecords& bad_records() override { return *bad_records_; }
+  bool was_dropped(uint64_t stage, uint64_t ordinal) const override;
+  void deliver(Chunk&& chunk) override;
+
+  Json canonical_;  // the stages as validated; a saved position belongs to it
+  std::vector<StageEntry> entries_;
+  std::unique_ptr<Options> options_;
+  Interrupt interrupt_;
+  std::unique_ptr<BadRecords> bad_records_;
+  std::unique_ptr<FlowGraph> graph_;
+  std::vector<std::unique_ptr<Segment>> segments_;
+  SourceSegment* source_ = nullptr;
+  std::vector<SerialSegment*> serial_;
+  std::vector<SerialStage*> serial_stages_;  // the heads of serial_
+
+  // Restoring.
+  std::set<Drop> replay_drops_;
+  uint64_t restored_epoch_ = 0;
+
+  mutable std::mutex mutex_;  // guards what follows
+  std::condition_variable ready_changed_;
+  std::deque<Chunk> ready_;
+  int64_t ready_items_ = 0;
+  Chunk current_;
+  size_t position_in_chunk_ = 0;
+  bool has_current_ = false;
+  bool started_ = false, cancelled_ = false;
+  std::shared_ptr<const Error> failure_;
+  uint64_t epoch_ = 0, delivered_ = 0;  // in the epoch
+  uint64_t skip_ = 0;                   // outputs that a restored run does not deliver again
+  int64_t wait_ns_ = 0, fresh_ = 0, echoed_ = 0, items_ = 0;
+};
+
+}  // namespace etr::pipeline

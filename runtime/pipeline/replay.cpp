@@ -1,0 +1,120 @@
+#include "pipeline/replay.h"
+
+#include <unordered_set>
+
+namespace etr::pipeline {
+namespace {
+
+class Replay {
+ public:
+  explicit Replay(ReplayInput input) : input_(std::move(input)) {
+    for (auto& [position, stage] : input_.stages) {
+      stage->start_epoch(input_.epoch);
+      stages_.push_back(stage.get());
+    }
+  }
+
+  // Feeds tokens until the outputs are reached; returns the ordinals fed and still alive then.
+  void run() {
+    bool epoch_ends = false;
+    for (uint64_t pass = 0; !done_ && !epoch_ends; ++pass) {
+      Demand demand = Demand::more;
+      const bool ended = pass < input_.pass_lengths.size();
+      for (uint64_t index = 0; !done_ && demand == Demand::more; ++index) {
+        if (ended && index >= input_.pass_lengths[pass]) break;
+        feed(pass << kPassShift | index);
+        demand = demand_of(stages_, input_.epoch, pass);
+      }
+      epoch_ends = demand == Demand::end_epoch || pass + 1 == input_.passes;
+      if (!done_) finish_pass(epoch_ends);
+    }
+  }
+
+  bool is_ghost(uint64_t ordinal) const {
+    return fed_.contains(ordinal) && !alive_.contains(ordinal);
+  }
+
+ private:
+  // Hands a stage's emissions to what follows it.
+  class Chain final : public Emitter {
+   public:
+    Chain(Replay& replay, size_t next) : replay_(replay), next_(next) {}
+    void emit(Item&& item) override { replay_.receive(next_, std::move(item)); }
+
+   private:
+    Replay& replay_;
+    size_t next_;
+  };
+
+  void feed(uint64_t ordinal) {
+    fed_.insert(ordinal);
+    if (input_.drops.contains({0, ordinal})) return;
+    Item item;
+    item.ordinal = ordinal;
+    item.ghost = true;
+    item.token = std::make_shared<char>();
+    tokens_.emplace_back(ordinal, item.token);
+    receive(0, std::move(item));
+  }
+
+  // An item between serial stages next - 1 and next: the maps there come first.
+  void receive(size_t next, Item&& item) {
+    if (done_) {  // past the position: the item is still needed
+      held_.push_back(std::move(item));
+      return;
+    }
+    const uint64_t from = next == 0 ? 0 : input_.stages[next - 1].first;
+    const uint64_t to = next < input_.stages.size() ? input_.stages[next].first : UINT64_MAX;
+    for (const uint64_t map : input_.map_positions)
+      if (map > from && map < to && input_.drops.contains({map, item.ordinal})) return;
+    if (next == input_.stages.size()) return output(std::move(item));
+    if (input_.drops.contains({to, item.ordinal})) return;
+    Chain chain(*this, next + 1);
+    input_.stages[next].second->process(std::move(item), chain);
+  }
+
+  void finish_pass(bool epoch_ends) {
+    for (size_t i = 0; i < stages_.size() && !done_; ++i) {
+      Chain chain(*this, i + 1);
+      stages_[i]->finish_pass(chain);
+      if (!stages_[i]->forwards_end(epoch_ends)) return;
+    }
+  }
+
+  void output(Item&&) {
+    if (++outputs_ < input_.outputs) return;
+    done_ = true;
+  }
+
+ public:
+  // After run(): what stages and `held_` still refer to.
+  void collect() {
+    for (const auto& [ordinal, token] : tokens_)
+      if (!token.expired()) alive_.insert(ordinal);
+    stages_.clear();
+    input_.stages.clear();
+    held_.clear();
+    tokens_.clear();
+  }
+
+ private:
+  ReplayInput input_;
+  std::vector<SerialStage*> stages_;
+  uint64_t outputs_ = 0;
+  bool done_ = false;
+  std::vector<std::pair<uint64_t, std::weak_ptr<void>>> tokens_;
+  std::vector<Item> held_;
+  std::unordered_set<uint64_t> fed_, alive_;
+};
+
+}  // namespace
+
+std::function<bool(uint64_t)> plan_ghosts(ReplayInput input) {
+  if (input.outputs == 0) return [](uint64_t) { return false; };
+  auto replay = std::make_shared<Replay>(std::move(input));
+  replay->run();
+  replay->collect();
+  return [replay](uint64_t ordinal) { return replay->is_ghost(ordinal); };
+}
+
+}  // namespace etr::pipeline

@@ -1,0 +1,350 @@
+#include "pipeline/segment.h"
+
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include "core/clock.h"
+#include "core/error.h"
+
+namespace etr::pipeline {
+namespace {
+
+int64_t bytes_of(const Chunk& chunk) {
+  size_t total = 0;
+  for (const Item& item : chunk.items) total += item.size_bytes();
+  return static_cast<int64_t>(total);
+}
+
+}  // namespace
+
+std::shared_ptr<const Error> current_error() {
+  try {
+    throw;
+  } catch (const Error& error) {
+    return std::make_shared<const Error>(error);
+  } catch (const std::bad_alloc&) {
+    return std::make_shared<const Error>(Code::out_of_memory, "out of memory in the pipeline");
+  } catch (const std::exception& error) {
+    return std::make_shared<const Error>(Code::internal, error.what());
+  } catch (...) {
+    return std::make_shared<const Error>(Code::internal, "an unknown exception in a stage");
+  }
+}
+
+Segment::Segment(SegmentHost& host, std::string head_name, uint64_t position, QueueLimits limits)
+    : host_(host), limits_(limits) {
+  stats_.name = std::move(head_name);
+  stats_.position = position;
+}
+
+void Segment::connect(Segment* previous, Segment* next) {
+  previous_ = previous;
+  next_ = next;
+}
+
+void Segment::start(FlowGraph& graph) {
+  path_ = graph.make_path([this](Chunk& chunk) { run_maps(chunk); },
+                          [this](Chunk&& chunk) { hand_over(std::move(chunk)); });
+  head_ = head_blocks() ? make_thread_task([this] { run_head(); })
+                        : graph.make_task([this] { run_head(); });
+}
+
+void Segment::trigger() { head_->poke(); }
+
+void Segment::run_head() noexcept {
+  if (host_.stopped()) return;
+  const int64_t now = now_ns();
+  if (idle_ == Idle::starved) starved_ns_ += now - idle_since_ns_;
+  if (idle_ == Idle::blocked) blocked_ns_ += now - idle_since_ns_;
+  idle_ = advance();
+  idle_since_ns_ = now_ns();
+}
+
+bool Segment::take_input(Chunk& chunk) {
+  std::scoped_lock lock(input_mutex_);
+  if (input_.empty()) return false;
+  chunk = std::move(input_.front());
+  input_.pop_front();
+  return true;
+}
+
+void Segment::send(Chunk&& chunk) {
+  chunk.sequence = next_sequence_++;
+  chunk.counted_items = static_cast<int64_t>(chunk.items.size());
+  chunk.counted_bytes = static_cast<int64_t>(static_cast<double>(bytes_of(chunk)) * growth_.load());
+  ++in_maps_;
+  out_items_ += chunk.counted_items;
+  out_bytes_ += chunk.counted_bytes;
+  stats_.items_out += chunk.counted_items;
+  path_->put(std::move(chunk));
+}
+
+void Segment::release(const Chunk& chunk) {
+  out_items_ -= chunk.counted_items;
+  out_bytes_ -= chunk.counted_bytes;
+  trigger();
+}
+
+// Runs one map on one item; false where the record is dropped.
+bool Segment::map_item(MapEntry& map, Item& item, uint64_t epoch) {
+  StageStats& stats = *map.stats;
+  if (item.ghost) return !host_.was_dropped(stats.position, item.ordinal);
+  try {
+    ++stats.items_in;
+    map.stage->process(item, epoch);
+    ++stats.items_out;
+    return true;
+  } catch (const Error& error) {
+    host_.bad_records().handle(stats.name, stats.position, item, error, epoch);
+    return false;
+  }
+}
+
+void Segment::run_maps(Chunk& chunk) noexcept {
+  if (maps_.empty() || chunk.items.empty() || host_.stopped()) return;
+  try {
+    std::vector<char> keep(chunk.items.size(), 1);
+    int64_t begin = now_ns();
+    // Stage by stage over the whole chunk: the code of one stage stays hot, and one clock reading
+    // serves all its items.
+    for (MapEntry& map : maps_) {
+      for (size_t i = 0; i < chunk.items.size(); ++i) {
+        if (!keep[i]) continue;
+        try {
+          keep[i] = map_item(map, chunk.items[i], chunk.epoch);
+        } catch (...) {  // ends the run: what came before is still delivered
+          chunk.failure = current_error();
+          chunk.items.resize(i);
+        }
+      }
+      const int64_t end = now_ns();
+      map.stats->busy_ns += end - begin;
+      begin = end;
+    }
+    size_t i = 0;
+    std::erase_if(chunk.items, [&](const Item&) { return !keep[i++]; });
+  } catch (...) {
+    chunk.failure = current_error();
+  }
+}
+
+void Segment::hand_over(Chunk&& chunk) noexcept {
+  // Maps change sizes: account what really lies in the queue.
+  const int64_t items = static_cast<int64_t>(chunk.items.size()), bytes = bytes_of(chunk);
+  out_items_ += items - chunk.counted_items;
+  out_bytes_ += bytes - chunk.counted_bytes;
+  if (chunk.counted_bytes > 0) {
+    const double grown = growth_.load() * static_cast<double>(bytes) /
+                         static_cast<double>(chunk.counted_bytes);
+    growth_.store(std::max(growth_.load(), grown));  // hand_over() runs one at a time
+  }
+  chunk.counted_items = items;
+  chunk.counted_bytes = bytes;
+  --in_maps_;
+  trigger();  // the head may have waited for the maps
+  if (!next_) return host_.deliver(std::move(chunk));
+  {
+    std::scoped_lock lock(next_->input_mutex_);
+    next_->input_.push_back(std::move(chunk));
+  }
+  next_->trigger();
+}
+
+// Sources ---------------------------------------------------------------------------------------
+
+SourceSegment::SourceSegment(SegmentHost& host, std::string name, QueueLimits limits,
+                             std::unique_ptr<Source> source, uint64_t passes, uint64_t epochs)
+    : Segment(host, std::move(name), 0, limits),
+      source_(std::move(source)),
+      passes_(passes),
+      epochs_(epochs) {}
+
+std::vector<uint64_t> SourceSegment::pass_lengths(uint64_t epoch) const {
+  std::scoped_lock lock(lengths_mutex_);
+  const auto it = lengths_.find(epoch);
+  return it == lengths_.end() ? std::vector<uint64_t>{} : it->second;
+}
+
+void SourceSegment::forget_before(uint64_t epoch) {
+  std::scoped_lock lock(lengths_mutex_);
+  lengths_.erase(lengths_.begin(), lengths_.lower_bound(epoch));
+}
+
+// Reads the next usable item; bad records are handled here. Sets `end` at the end of the pass.
+bool SourceSegment::next_item(Item& item, End& end) {
+  while (!host_.stopped()) {
+    const Demand demand = demand_(epoch_, pass_);
+    if (demand != Demand::more) {
+      end = demand == Demand::end_epoch ? End::epoch : End::pass;
+      return false;
+    }
+    item = {};
+    item.ordinal = pass_ << kPassShift | index_;
+    try {
+      if (!source_->next(item)) {
+        end = End::pass;
+        return false;
+      }
+      ++index_;
+      ++stats_.items_in;
+      item.ghost = ghost_ && ghost_(item.ordinal);
+      if (item.ghost) item.fields.clear();
+      return true;
+    } catch (const Error& error) {
+      ++index_;  // a bad record keeps its number, so that a restored run numbers the rest alike
+      host_.bad_records().handle(stats_.name, stats_.position, item, error, epoch_);
+    }
+  }
+  return false;
+}
+
+void SourceSegment::end_pass(Chunk& chunk, End end) {
+  in_pass_ = false;
+  {
+    std::scoped_lock lock(lengths_mutex_);
+    lengths_[epoch_].push_back(index_);
+  }
+  ++pass_;
+  chunk.end = end == End::epoch || pass_ == passes_ ? End::epoch : End::pass;
+  if (chunk.end == End::pass) return;
+  pass_ = 0;
+  ++epoch_;
+  ghost_ = nullptr;
+  done_ = epochs_ != 0 && epoch_ >= epochs_;
+}
+
+Segment::Idle SourceSegment::advance() {
+  constexpr int64_t kPatienceNs = 1'000'000;  // a slow source does not hold back a part-filled chunk
+  while (!host_.stopped() && !done_) {
+    if (!has_room()) return Idle::blocked;
+    Chunk chunk;
+    chunk.epoch = epoch_;
+    const int64_t begin = now_ns();
+    try {
+      if (!in_pass_) {
+        index_ = 0;
+        in_pass_ = true;
+        source_->start_pass(epoch_, pass_);
+      }
+      End end = End::none;
+      Item item;
+      while (chunk.items.size() < limits_.chunk && now_ns() - begin < kPatienceNs &&
+             next_item(item, end))
+        chunk.items.push_back(std::move(item));
+      if (end != End::none) end_pass(chunk, end);
+    } catch (...) {
+      chunk.failure = current_error();
+      done_ = true;
+    }
+    stats_.busy_ns += now_ns() - begin;
+    send(std::move(chunk));
+  }
+  return Idle::no;
+}
+
+// Serial stages ---------------------------------------------------------------------------------
+
+SerialSegment::SerialSegment(SegmentHost& host, std::string name, uint64_t position,
+                             QueueLimits limits, std::unique_ptr<SerialStage> stage)
+    : Segment(host, std::move(name), position, limits), stage_(std::move(stage)) {}
+
+void SerialSegment::start_at(uint64_t epoch) {
+  epoch_ = epoch;
+  stage_->start_epoch(epoch);
+}
+
+// Sends what the stage has emitted while there is room; false when something remains.
+bool SerialSegment::flush(bool everything) {
+  while (!pending_.empty() && (everything || pending_.size() >= limits_.chunk)) {
+    if (!has_room()) return false;
+    Chunk chunk;
+    chunk.epoch = epoch_;
+    const size_t n = std::min(pending_.size(), limits_.chunk);
+    for (size_t i = 0; i < n; ++i) {
+      chunk.items.push_back(std::move(pending_.front()));
+      pending_.pop_front();
+    }
+    send(std::move(chunk));
+  }
+  if (!pending_.empty() || !ending()) return true;
+  Chunk last;
+  last.epoch = epoch_;
+  last.end = std::exchange(pending_end_, End::none);
+  last.failure = std::exchange(pending_failure_, nullptr);
+  if (last.end == End::epoch) start_at(epoch_ + 1);
+  send(std::move(last));
+  return true;
+}
+
+// Feeds the stage from the current chunk until a message's worth of output has gathered.
+void SerialSegment::process_some() {
+  const int64_t begin = now_ns();
+  while (position_ < current_.items.size() && pending_.size() < limits_.chunk &&
+         !host_.stopped()) {
+    Item& item = current_.items[position_++];
+    ++stats_.items_in;
+    if (item.ghost && host_.was_dropped(stats_.position, item.ordinal)) continue;
+    Item named;  // for the error: the stage takes the item
+    named.ordinal = item.ordinal;
+    named.origin = item.origin;
+    try {
+      stage_->process(std::move(item), *this);
+    } catch (const Error& error) {
+      host_.bad_records().handle(stats_.name, stats_.position, named, error, epoch_);
+    }
+  }
+  if (position_ >= current_.items.size()) finish_input();
+  stats_.busy_ns += now_ns() - begin;
+}
+
+void SerialSegment::finish_input() {
+  has_current_ = false;
+  if (current_.end != End::none) {
+    stage_->finish_pass(*this);
+    if (stage_->forwards_end(current_.end == End::epoch)) pending_end_ = current_.end;
+  }
+  if (current_.failure) {
+    pending_failure_ = current_.failure;
+    failed_ = true;
+  }
+  release_upstream(current_);
+}
+
+// Echoes only while the consumer is about to wait, and never far ahead: a fresh sample that arrives
+// now should not queue behind a burst of old ones.
+bool SerialSegment::may_echo() const {
+  return stage_->echoes_on_demand() && host_.consumer_starves() &&
+         queued_items() < static_cast<int64_t>(2 * limits_.chunk);
+}
+
+Segment::Idle SerialSegment::advance() {
+  while (!host_.stopped()) {
+    const bool close = ending();  // before an end goes out, everything goes out
+    if (!flush(close)) return Idle::blocked;
+    if (close) continue;
+    if (failed_) return Idle::no;
+    try {
+      if (has_current_) {
+        process_some();
+        continue;
+      }
+      if (take_input(current_)) {
+        has_current_ = true;
+        position_ = 0;
+        continue;
+      }
+      if (!flush(/*everything=*/true)) return Idle::blocked;
+      if (may_echo() && stage_->echo_one(*this)) continue;
+      return Idle::starved;
+    } catch (...) {
+      pending_failure_ = current_error();
+      failed_ = true;
+      if (has_current_) release_upstream(current_);
+      has_current_ = false;
+    }
+  }
+  return Idle::no;
+}
+
+}  // namespace etr::pipeline

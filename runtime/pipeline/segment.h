@@ -1,0 +1,192 @@
+// A segment of a pipeline: a serial head (a source or a serial stage), then map stages that run in
+// parallel, then the order restored.
+//
+//   input queue -> head -> [ map, map, ... ] -> in order -> next segment's input queue
+//
+// The head runs only while the segment's output has room, in items and in bytes, so that nothing
+// upstream outruns the consumer. Heads that may block run on a thread of their own, the others as
+// tasks of the flow graph.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "pipeline/bad_records.h"
+#include "pipeline/flow.h"
+#include "pipeline/stage.h"
+
+namespace etr::pipeline {
+
+struct StageStats {
+  std::string name;
+  uint64_t position = 0;  // of the stage in the pipeline
+  std::atomic<int64_t> items_in{0}, items_out{0}, busy_ns{0};
+};
+
+// The bound of a segment's output queue. It takes one more message while it is below its items and
+// bytes; samples that maps are about to enlarge are counted with the growth seen so far.
+struct QueueLimits {
+  int64_t items = 0, bytes = 0;
+  size_t chunk = 1;       // items in one message, at most
+  int64_t messages = 4;   // in the maps at once, at most
+};
+
+// What the pipeline lends to its segments.
+class SegmentHost {
+ public:
+  virtual ~SegmentHost() = default;
+  virtual bool stopped() const = 0;
+  virtual bool consumer_starves() const = 0;  // fewer finished outputs than the low-water mark
+  virtual BadRecords& bad_records() = 0;
+  // Restoring: whether that stage dropped that sample in the run being repeated.
+  virtual bool was_dropped(uint64_t stage, uint64_t ordinal) const = 0;
+  virtual void deliver(Chunk&& chunk) = 0;    // of the last segment, in order
+};
+
+struct MapEntry {
+  std::unique_ptr<MapStage> stage;
+  std::unique_ptr<StageStats> stats;
+};
+
+class Segment {
+ public:
+  Segment(SegmentHost& host, std::string head_name, uint64_t position, QueueLimits limits);
+  virtual ~Segment() = default;
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+
+  void add_map(MapEntry map) { maps_.push_back(std::move(map)); }
+  void connect(Segment* previous, Segment* next);
+  void start(FlowGraph& graph);
+  void stop() { head_->stop(); }  // after the host has stopped: ends the head's thread, if any
+
+  void trigger();                    // something changed: the head may be able to go on
+  void release(const Chunk& chunk);  // the receiver took `chunk` out of this output queue
+
+  const StageStats& head_stats() const { return stats_; }
+  const std::vector<MapEntry>& maps() const { return maps_; }
+  const QueueLimits& limits() const { return limits_; }
+  int64_t queued_items() const { return out_items_.load(); }
+  int64_t queued_bytes() const { return out_bytes_.load(); }
+  double starved_seconds() const { return static_cast<double>(starved_ns_.load()) * 1e-9; }
+  double blocked_seconds() const { return static_cast<double>(blocked_ns_.load()) * 1e-9; }
+
+ protected:
+  enum class Idle { no, starved, blocked };
+
+  virtual bool head_blocks() const = 0;
+  virtual Idle advance() = 0;  // does what can be done now; says what it waits for
+
+  bool has_room() const {
+    return out_items_.load() < limits_.items && out_bytes_.load() < limits_.bytes &&
+           in_maps_.load() < limits_.messages;
+  }
+  bool take_input(Chunk& chunk);
+  void release_upstream(const Chunk& chunk) {
+    if (previous_) previous_->release(chunk);
+  }
+  void send(Chunk&& chunk);
+
+  SegmentHost& host_;
+  const QueueLimits limits_;
+  StageStats stats_;  // of the head
+
+ private:
+  void run_head() noexcept;
+  void run_maps(Chunk& chunk) noexcept;  // any thread
+  bool map_item(MapEntry& map, Item& item, uint64_t epoch);
+  void hand_over(Chunk&& chunk) noexcept;  // in order, one at a time
+
+  std::vector<MapEntry> maps_;
+  Segment *previous_ = nullptr, *next_ = nullptr;
+  std::mutex input_mutex_;
+  std::deque<Chunk> input_;
+  uint64_t next_sequence_ = 0;
+  std::atomic<int64_t> in_maps_{0};      // messages sent and not yet handed over
+  std::atomic<double> growth_{1};        // of a message's bytes in the maps, the largest seen
+  std::atomic<int64_t> out_items_{0}, out_bytes_{0}, starved_ns_{0}, blocked_ns_{0};
+  Idle idle_ = Idle::no;
+  int64_t idle_since_ns_ = 0;
+  std::unique_ptr<Path> path_;
+  std::unique_ptr<Task> head_;
+};
+
+// The exception being handled, as an Error to send downstream.
+std::shared_ptr<const Error> current_error();
+
+// The first segment: a source that walks epochs and passes.
+class SourceSegment final : public Segment {
+ public:
+  // `passes` a source pass is repeated in an epoch and `epochs` an epoch; 0 is without end.
+  SourceSegment(SegmentHost& host, std::string name, QueueLimits limits,
+                std::unique_ptr<Source> source, uint64_t passes, uint64_t epochs);
+
+  void start_at(uint64_t epoch) { epoch_ = epoch; }
+
+  // Restoring: items of the first epoch for which `ghost` says so travel without payload.
+  void set_replay(std::function<bool(uint64_t ordinal)> ghost) { ghost_ = std::move(ghost); }
+  void set_demand(std::function<Demand(uint64_t epoch, uint64_t pass)> demand) {
+    demand_ = std::move(demand);
+  }
+
+  // Samples in each finished pass of `epoch`, for saving a position.
+  std::vector<uint64_t> pass_lengths(uint64_t epoch) const;
+  void forget_before(uint64_t epoch);  // the consumer has left those epochs
+
+ protected:
+  bool head_blocks() const override { return true; }
+  Idle advance() override;
+
+ private:
+  bool next_item(Item& item, End& end);
+  void end_pass(Chunk& chunk, End end);
+
+  std::unique_ptr<Source> source_;
+  const uint64_t passes_, epochs_;  // 0: without end
+  uint64_t epoch_ = 0, pass_ = 0, index_ = 0;
+  bool in_pass_ = false, done_ = false;
+  std::function<bool(uint64_t)> ghost_;
+  std::function<Demand(uint64_t, uint64_t)> demand_;
+  mutable std::mutex lengths_mutex_;
+  std::map<uint64_t, std::vector<uint64_t>> lengths_;  // by epoch
+};
+
+// A segment headed by a serial stage.
+class SerialSegment final : public Segment, private Emitter {
+ public:
+  SerialSegment(SegmentHost& host, std::string name, uint64_t position, QueueLimits limits,
+                std::unique_ptr<SerialStage> stage);
+
+  void start_at(uint64_t epoch);
+  SerialStage& stage() { return *stage_; }
+
+ protected:
+  bool head_blocks() const override { return stage_->may_block(); }
+  Idle advance() override;
+
+ private:
+  void emit(Item&& item) override { pending_.push_back(std::move(item)); }
+  bool flush(bool everything);
+  bool may_echo() const;
+  bool ending() const { return pending_end_ != End::none || pending_failure_; }
+  void process_some();
+  void finish_input();
+
+  std::unique_ptr<SerialStage> stage_;
+  uint64_t epoch_ = 0;
+  Chunk current_;         // being processed
+  size_t position_ = 0;   // in current_
+  bool has_current_ = false;
+  std::deque<Item> pending_;  // emitted by the stage, not yet sent
+  End pending_end_ = End::none;
+  bool failed_ = false;
+  std::shared_ptr<const Error> pending_failure_;
+};
+
+}  // namespace etr::pipeline

@@ -1,0 +1,30 @@
+#include "pipeline/shuffle_buffer.h"
+
+#include "core/error.h"
+
+namespace etr::pipeline {
+
+void ShuffleBuffer::add(Item&& item, Emitter& out) {
+  const auto bytes = static_cast<int64_t>(item.size_bytes());
+  if (bytes_ + bytes > limit_bytes_)
+    fail(Code::out_of_memory, "the ", owner_, " buffer holds ", items_.size(), " samples of ", bytes_,
+         " bytes and may not exceed ", limit_bytes_, "; lower 'buffer' or raise 'buffer_bytes'");
+  bytes_ += bytes;
+  items_.push_back(std::move(item));
+  if (items_.size() >= capacity_) emit_one(out);
+}
+
+void ShuffleBuffer::emit_one(Emitter& out) {
+  const uint32_t pick = rng_.below(static_cast<uint32_t>(items_.size()));
+  std::swap(items_[pick], items_.back());
+  Item item = std::move(items_.back());
+  items_.pop_back();
+  bytes_ -= static_cast<int64_t>(item.size_bytes());
+  out.emit(std::move(item));
+}
+
+void ShuffleBuffer::drain(Emitter& out) {
+  while (!items_.empty()) emit_one(out);
+}
+
+}  // namespace etr::pipeline

@@ -1,0 +1,40 @@
+// A bounded buffer from which items leave in random order; the stages `shuffle` and `echo` share it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "pipeline/stage.h"
+
+namespace etr::pipeline {
+
+class ShuffleBuffer {
+ public:
+  // `owner` names the stage in errors. A capacity of 1 keeps the order.
+  ShuffleBuffer(size_t capacity, int64_t limit_bytes, std::string owner)
+      : capacity_(capacity), limit_bytes_(limit_bytes), owner_(std::move(owner)) {}
+
+  void reseed(const StageContext& context, uint64_t epoch) {
+    rng_ = Rng(context.seed, epoch, uint64_t{1} << 63, context.position);
+  }
+
+  // Holds `item`; when the buffer is full, emits a random one. Throws Error(out_of_memory) where the
+  // held items exceed the byte limit. Ghosts weigh nothing, so the limit cannot depend on a restore.
+  void add(Item&& item, Emitter& out);
+
+  void drain(Emitter& out);  // emits everything, in random order
+
+  size_t size() const { return items_.size(); }
+
+ private:
+  void emit_one(Emitter& out);
+
+  const size_t capacity_;
+  const int64_t limit_bytes_;
+  const std::string owner_;
+  std::vector<Item> items_;
+  int64_t bytes_ = 0;
+  Rng rng_{0};
+};
+
+}  // namespace etr::pipeline

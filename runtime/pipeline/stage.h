@@ -1,0 +1,145 @@
+// The stage contract.
+//
+// A stage is one of three kinds. Stages throw Error for a bad record; the pipeline adds the stage, the
+// shard and the key, and applies the error policy. A new stage is stages/NAME.cpp with
+// `extern const StageSpec NAME_stage`, a test, and one line in pipeline/stage_list.inc.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <condition_variable>
+#include <chrono>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/options.h"
+#include "core/rng.h"
+#include "pipeline/item.h"
+
+namespace etr::pipeline {
+
+// A stop signal that interrupts sleeps. Thread safe.
+class Interrupt {
+ public:
+  void stop() {
+    std::scoped_lock lock(mutex_);
+    stopped_ = true;
+    changed_.notify_all();
+  }
+  bool stopped() const {
+    std::scoped_lock lock(mutex_);
+    return stopped_;
+  }
+  // Sleeps until `due`; false when stopped before.
+  bool sleep_until(std::chrono::steady_clock::time_point due) {
+    std::unique_lock lock(mutex_);
+    return !changed_.wait_until(lock, due, [&] { return stopped_; });
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopped_ = false;
+};
+
+struct StageContext {
+  uint64_t seed = 0;
+  uint64_t position = 0;       // of the stage in the pipeline; names its random numbers
+  Interrupt* interrupt = nullptr;
+};
+
+class Stage {
+ public:
+  virtual ~Stage() = default;
+};
+
+// Produces samples on a thread of its own: it may block on files and networks.
+class Source : public Stage {
+ public:
+  // Begins pass `pass` of epoch `epoch` over the data.
+  virtual void start_pass(uint64_t epoch, uint64_t pass) = 0;
+
+  // Fills `item` (origin and fields); false at the end of the pass. After an Error the next call goes
+  // on with what can still be read; `item.origin` should name what was bad.
+  virtual bool next(Item& item) = 0;
+};
+
+// Transforms one item at a time; called from many threads at once, in any order. Everything random
+// comes from item_rng().
+class MapStage : public Stage {
+ public:
+  virtual void process(Item& item, uint64_t epoch) const = 0;
+};
+
+// Names pass `pass` of an epoch in one number above 0.
+constexpr uint64_t pass_id(uint64_t epoch, uint64_t pass) { return (epoch + 1) << 32 | pass; }
+
+class Emitter {
+ public:
+  virtual ~Emitter() = default;
+  virtual void emit(Item&& item) = 0;
+};
+
+// Sees all items in order, one call at a time; may hold, repeat, reorder or drop them.
+// Its emissions may depend only on the options, the seed and the sequence of items, never on time,
+// tensors or threads: restoring a position replays the sequence without payloads.
+class SerialStage : public Stage {
+ public:
+  virtual void start_epoch(uint64_t /*epoch*/) {}
+  virtual void process(Item&& item, Emitter& out) = 0;
+  virtual void finish_pass(Emitter& /*out*/) {}  // the source's pass has ended: emit what is held
+
+  // Whether the end of a pass goes on downstream; `repeat` swallows all but the last.
+  virtual bool forwards_end(bool /*epoch_ends*/) { return true; }
+  virtual uint64_t passes() const { return 1; }  // repeat: how often it wants the source; 0: forever
+  // take: pass_id() of the pass of which it needs no more; 0: none. Any thread.
+  virtual uint64_t satisfied_pass() const { return 0; }
+  virtual bool may_block() const { return false; }  // runs on a thread of its own
+  virtual bool makes_batches() const { return false; }  // its output is counted in batches
+
+  // Echo on demand: called when the consumer is about to wait and no input is there. Emits one item
+  // and returns true, or returns false where it has none to give.
+  virtual bool echoes_on_demand() const { return false; }
+  virtual bool echo_one(Emitter& /*out*/) { return false; }
+
+  // Decisions that depended on time, so that a restored run can repeat them.
+  virtual Json save_decisions(uint64_t epoch) const;
+  virtual void load_decisions(uint64_t /*epoch*/, const Json& /*decisions*/) {}
+  virtual void forget_before(uint64_t /*epoch*/) {}  // the consumer has left those epochs
+};
+
+enum class StageKind { source, map, serial };
+
+struct StageSpec {
+  const char* name;
+  const char* doc;
+  StageKind kind;
+  Schema options;
+  std::unique_ptr<Stage> (*make)(const Options&, const StageContext&);
+};
+
+std::span<const StageSpec* const> stage_table();
+const StageSpec& find_stage(const std::string& name);  // Error(not_found) names the nearest
+
+// How much of a pass the serial stages still want. `stages` in pipeline order.
+enum class Demand { more, end_pass, end_epoch };
+Demand demand_of(std::span<SerialStage* const> stages, uint64_t epoch, uint64_t pass);
+
+// The random numbers of one replica of one sample in one stage: the same on any thread.
+inline Rng item_rng(const StageContext& context, uint64_t epoch, const Item& item) {
+  return Rng(context.seed, epoch, item.ordinal, context.position << 32 | item.replica);
+}
+
+template <typename T>
+std::unique_ptr<Stage> make_stage(const Options& options, const StageContext& context) {
+  return std::make_unique<T>(options, context);
+}
+
+// The field, or Error(not_found) that lists the fields there are.
+const Tensor& require_field(const Item& item, const std::string& name);
+
+// An image is u8 or f32 [H, W, C]; Error(invalid_argument) otherwise.
+const Tensor& require_image(const Item& item, const std::string& name);
+
+}  // namespace etr::pipeline

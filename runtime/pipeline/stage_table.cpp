@@ -1,0 +1,58 @@
+#include "core/error.h"
+#include "core/json.h"
+#include "pipeline/stage.h"
+
+namespace etr::pipeline {
+
+#define ETR_STAGE(name) extern const StageSpec name##_stage;
+#include "pipeline/stage_list.inc"
+#undef ETR_STAGE
+
+std::span<const StageSpec* const> stage_table() {
+  static constexpr const StageSpec* kTable[] = {
+#define ETR_STAGE(name) &name##_stage,
+#include "pipeline/stage_list.inc"
+#undef ETR_STAGE
+  };
+  return kTable;
+}
+
+const StageSpec& find_stage(const std::string& name) {
+  std::vector<std::string> names;
+  for (const StageSpec* stage : stage_table()) {
+    if (stage->name == name) return *stage;
+    names.emplace_back(stage->name);
+  }
+  fail(Code::not_found, "there is no stage '", name, "'", suggestion(name, names));
+}
+
+Json SerialStage::save_decisions(uint64_t) const { return nullptr; }
+
+Demand demand_of(std::span<SerialStage* const> stages, uint64_t epoch, uint64_t pass) {
+  bool repeated = false;  // behind a `repeat`, being satisfied ends the epoch, not the pass
+  for (const SerialStage* stage : stages) {
+    const uint64_t satisfied = stage->satisfied_pass();
+    if (repeated && satisfied >> 32 == epoch + 1) return Demand::end_epoch;
+    if (!repeated && satisfied == pass_id(epoch, pass)) return Demand::end_pass;
+    repeated = repeated || stage->passes() != 1;
+  }
+  return Demand::more;
+}
+
+const Tensor& require_field(const Item& item, const std::string& name) {
+  if (const Tensor* tensor = item.find(name)) return *tensor;
+  std::string have;
+  for (const Field& field : item.fields) have += (have.empty() ? "" : ", ") + field.name;
+  fail(Code::not_found, "there is no field '", name, "' (the sample has: ",
+       have.empty() ? "none" : have, ")");
+}
+
+const Tensor& require_image(const Item& item, const std::string& name) {
+  const Tensor& image = require_field(item, name);
+  if (image.shape().size() != 3 || image.dtype() == DType::i32)
+    fail(Code::invalid_argument, "field '", name, "' is ", dtype_name(image.dtype()), " ",
+         shape_text(image.shape()), ", not an image [H, W, C] of u8 or f32; put decode before this stage");
+  return image;
+}
+
+}  // namespace etr::pipeline

@@ -1,0 +1,55 @@
+// Compressed image -> field "image", u8 [H, W, C].
+#include "core/error.h"
+#include "pipeline/stage.h"
+#include "stages/image_codec.h"
+
+namespace etr::stages {
+namespace {
+
+using namespace pipeline;
+
+constexpr OptionSpec kOptions[] = {
+    {"field", OptionType::string, "\"\"",
+     "field with the compressed image; empty takes png, jpg or jpeg, whichever is there"},
+    {"channels", OptionType::string, "\"as_stored\"", "convert to gray or RGB", 0, 0, "",
+     "as_stored|gray|rgb"},
+};
+
+class Decode final : public MapStage {
+ public:
+  Decode(const Options& options, const StageContext&) : field_(options.string("field")) {
+    const std::string channels = options.string("channels");
+    channels_ = channels == "gray"  ? Channels::gray
+                : channels == "rgb" ? Channels::rgb
+                                    : Channels::as_stored;
+  }
+
+  void process(Item& item, uint64_t) const override {
+    const std::string name = field_.empty() ? find_image(item) : field_;
+    Tensor image = decode_image(require_field(item, name).bytes(), channels_);
+    item.remove(name);
+    item.set("image", std::move(image));
+  }
+
+ private:
+  static std::string find_image(const Item& item) {
+    for (const char* name : {"png", "jpg", "jpeg"})
+      if (item.find(name)) return name;
+    require_field(item, "png, jpg or jpeg");  // throws, listing what there is
+    return "";
+  }
+
+  std::string field_;
+  Channels channels_;
+};
+
+}  // namespace
+}  // namespace etr::stages
+
+namespace etr::pipeline {
+
+extern const StageSpec decode_stage;
+const StageSpec decode_stage{"decode", "PNG or JPEG to an image [H, W, C] of u8", StageKind::map,
+                             stages::kOptions, make_stage<stages::Decode>};
+
+}  // namespace etr::pipeline

@@ -1,0 +1,67 @@
+// Class text ("7") -> field "label": i32 [], or f32 [classes] one-hot.
+#include <algorithm>
+#include <charconv>
+
+#include "core/error.h"
+#include "pipeline/stage.h"
+
+namespace etr::stages {
+namespace {
+
+using namespace pipeline;
+
+constexpr OptionSpec kOptions[] = {
+    {"field", OptionType::string, "\"cls\"", "field with the class number as text"},
+    {"classes", OptionType::integer, "0", "number of classes; 0 does not check (one_hot needs it)", 0,
+     1 << 24},
+    {"one_hot", OptionType::boolean, "false", "a vector with a 1 at the class, instead of its number"},
+};
+
+class Label final : public MapStage {
+ public:
+  Label(const Options& options, const StageContext&)
+      : field_(options.string("field")),
+        classes_(options.integer("classes")),
+        one_hot_(options.boolean("one_hot")) {
+    if (one_hot_ && classes_ == 0)
+      fail(Code::invalid_argument, "label: one_hot needs the number of 'classes'");
+  }
+
+  void process(Item& item, uint64_t) const override {
+    const Tensor* field = item.find(field_);
+    if (!field) fail(Code::not_found, "missing label: the sample has no member '.", field_, "'");
+    const auto text = field->view<char>();
+    int32_t value = -1;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool rest_is_space = std::all_of(end, text.data() + text.size(),
+                                           [](char c) { return c == '\n' || c == '\r' || c == ' '; });
+    if (error != std::errc() || !rest_is_space || value < 0 || (classes_ && value >= classes_))
+      fail(Code::corrupt_data, "bad label '", std::string(text.begin(), text.end()), "'; expected a "
+           "number from 0", classes_ ? cat(" to ", classes_ - 1) : "");
+    item.remove(field_);
+    item.set("label", one_hot_ ? one_hot(value) : Tensor::scalar(DType::i32, value));
+  }
+
+ private:
+  Tensor one_hot(int32_t value) const {
+    Tensor out(DType::f32, {classes_});
+    std::fill(out.mutable_view<float>().begin(), out.mutable_view<float>().end(), 0.0f);
+    out.mutable_view<float>()[static_cast<size_t>(value)] = 1;
+    return out;
+  }
+
+  const std::string field_;
+  const int64_t classes_;
+  const bool one_hot_;
+};
+
+}  // namespace
+}  // namespace etr::stages
+
+namespace etr::pipeline {
+
+extern const StageSpec label_stage;
+const StageSpec label_stage{"label", "class text to an integer or one-hot label", StageKind::map,
+                            stages::kOptions, make_stage<stages::Label>};
+
+}  // namespace etr::pipeline

@@ -1,0 +1,41 @@
+// Shuffles within a buffer: each item that leaves is drawn at random from the last `buffer` ones.
+#include "core/error.h"
+#include "pipeline/shuffle_buffer.h"
+
+namespace etr::stages {
+namespace {
+
+using namespace pipeline;
+
+constexpr OptionSpec kOptions[] = {
+    {"buffer", OptionType::integer, "1000", "samples held; more mixes better", 1, 1e8, "samples"},
+    {"buffer_bytes", OptionType::integer, "1073741824",
+     "bytes that the held samples may take; more is an error", 1, 1e13, "bytes"},
+};
+
+class Shuffle final : public SerialStage {
+ public:
+  Shuffle(const Options& options, const StageContext& context)
+      : buffer_(static_cast<size_t>(options.integer("buffer")), options.integer("buffer_bytes"),
+                "shuffle"),
+        context_(context) {}
+
+  void start_epoch(uint64_t epoch) override { buffer_.reseed(context_, epoch); }
+  void process(Item&& item, Emitter& out) override { buffer_.add(std::move(item), out); }
+  void finish_pass(Emitter& out) override { buffer_.drain(out); }
+
+ private:
+  ShuffleBuffer buffer_;
+  const StageContext context_;
+};
+
+}  // namespace
+}  // namespace etr::stages
+
+namespace etr::pipeline {
+
+extern const StageSpec shuffle_stage;
+const StageSpec shuffle_stage{"shuffle", "shuffles within a buffer of samples", StageKind::serial,
+                              stages::kOptions, make_stage<stages::Shuffle>};
+
+}  // namespace etr::pipeline

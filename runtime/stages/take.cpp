@@ -1,0 +1,55 @@
+// Lets the first `count` items of each pass through; the source then stops reading.
+#include <atomic>
+
+#include "pipeline/stage.h"
+
+namespace etr::stages {
+namespace {
+
+using namespace pipeline;
+
+constexpr OptionSpec kOptions[] = {
+    {"count", OptionType::integer, nullptr, "items that pass", 1, 1e15},
+};
+
+class Take final : public SerialStage {
+ public:
+  Take(const Options& options, const StageContext&)
+      : count_(static_cast<uint64_t>(options.integer("count"))) {}
+
+  void start_epoch(uint64_t epoch) override {
+    epoch_ = epoch;
+    pass_ = 0;
+    taken_ = 0;
+  }
+
+  void process(Item&& item, Emitter& out) override {
+    if (taken_ == count_) return;
+    ++taken_;
+    out.emit(std::move(item));
+    if (taken_ == count_) satisfied_.store(pass_id(epoch_, pass_));
+  }
+
+  void finish_pass(Emitter&) override {
+    ++pass_;
+    taken_ = 0;
+  }
+
+  uint64_t satisfied_pass() const override { return satisfied_.load(); }
+
+ private:
+  const uint64_t count_;
+  uint64_t epoch_ = 0, pass_ = 0, taken_ = 0;
+  std::atomic<uint64_t> satisfied_{0};
+};
+
+}  // namespace
+}  // namespace etr::stages
+
+namespace etr::pipeline {
+
+extern const StageSpec take_stage;
+const StageSpec take_stage{"take", "lets the first items of each pass through", StageKind::serial,
+                           stages::kOptions, make_stage<stages::Take>};
+
+}  // namespace etr::pipeline

@@ -1,0 +1,170 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.h"
+#include "core/platform.h"
+#include "io/tar_writer.h"
+#include "support/data.h"
+
+namespace etr::test {
+namespace {
+
+using pipeline::Item;
+using pipeline::Pipeline;
+
+Json spec_of(const std::string& pattern, const std::string& policy, const std::string& directory = "") {
+  return {{"on_error", policy},
+          {"quarantine_dir", directory},
+          {"epochs", 1},
+          {"stages",
+           {{{"stage", "webdataset"}, {"pattern", pattern}, {"shuffle_shards", false}},
+            {{"stage", "label"}},
+            {{"stage", "decode"}}}}};
+}
+
+void write_shard(const std::string& path, int samples, int bad_png, int without_label) {
+  io::TarWriter writer(path, 3);
+  for (int i = 0; i < samples; ++i) {
+    const auto add = [&](const std::string& ending, const std::string& bytes) {
+      writer.add("s" + std::to_string(i) + ending, std::as_bytes(std::span(bytes)));
+    };
+    std::string png = make_png(9, 7, 3, i);
+    if (i == bad_png) png.resize(png.size() / 2);
+    add(".png", png);
+    if (i != without_label) add(".cls", std::to_string(i % 10));
+  }
+  writer.finish();
+}
+
+void truncate_file(const std::string& path, double share) {
+  std::filesystem::resize_file(
+      path, static_cast<uintmax_t>(static_cast<double>(std::filesystem::file_size(path)) * share));
+}
+
+void flip_byte(const std::string& path, size_t at) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(at));
+  const char c = static_cast<char>(file.get() ^ 0x5A);
+  file.seekp(static_cast<std::streamoff>(at));
+  file.put(c);
+}
+
+// The message of the error that ends the run; what came before it is delivered and counted.
+std::string error_of(const Json& spec, int* delivered = nullptr) {
+  Pipeline p(spec);
+  Item item;
+  try {
+    while (p.next(item) == Pipeline::Next::item)
+      if (delivered) ++*delivered;
+  } catch (const Error& error) {
+    try {  // the error stays
+      p.next(item);
+      ADD_FAILURE() << "the pipeline went on after an error";
+    } catch (const Error& again) {
+      EXPECT_STREQ(again.what(), error.what());
+    }
+    return error.what();
+  }
+  return "";
+}
+
+void expect_names(const std::string& message, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts)
+    EXPECT_NE(message.find(part), std::string::npos) << "'" << part << "' is not in: " << message;
+}
+
+TEST(BadRecords, AnErrorNamesStageShardKeyAndReason) {
+  TempDir dir;
+  write_shard(dir.path("a.tar"), 20, 7, -1);
+  int delivered = 0;
+  expect_names(error_of(spec_of(dir.path("a.tar"), "fail"), &delivered),
+               {"stage 'decode'", "a.tar", "key 's7'", "bad PNG"});
+  EXPECT_EQ(delivered, 7);
+  write_shard(dir.path("b.tar"), 20, -1, 5);
+  expect_names(error_of(spec_of(dir.path("b.tar"), "fail")),
+               {"stage 'label'", "b.tar", "key 's5'", "missing label"});
+}
+
+TEST(BadRecords, TruncatedTarNamesShardAndMember) {
+  TempDir dir;
+  write_shard(dir.path("a.tar"), 20, -1, -1);
+  truncate_file(dir.path("a.tar"), 0.5);
+  expect_names(error_of(spec_of(dir.path("a.tar"), "fail")),
+               {"stage 'webdataset'", "a.tar", "truncated", "after member 's"});
+}
+
+TEST(BadRecords, TruncatedAndCorruptZstdNameTheShard) {
+  TempDir dir;
+  write_shard(dir.path("a.tar.zst"), 50, -1, -1);
+  truncate_file(dir.path("a.tar.zst"), 0.7);
+  expect_names(error_of(spec_of(dir.path("a.tar.zst"), "fail")), {"a.tar.zst", "truncated"});
+  write_shard(dir.path("b.tar.zst"), 50, -1, -1);
+  flip_byte(dir.path("b.tar.zst"), 2);  // in the frame's magic number
+  expect_names(error_of(spec_of(dir.path("b.tar.zst"), "fail")), {"b.tar.zst", "corrupt zstd"});
+}
+
+TEST(BadRecords, GarbageIsNotATar) {
+  TempDir dir;
+  const std::string garbage(5000, 'x');
+  platform::write_file_synced(dir.path("a.tar"), std::as_bytes(std::span(garbage)));
+  expect_names(error_of(spec_of(dir.path("a.tar"), "fail")), {"a.tar", "checksum"});
+}
+
+TEST(BadRecords, SkipCountsListsAndGoesOn) {
+  TempDir dir;
+  write_shard(dir.path("a.tar"), 20, 7, 3);
+  write_shard(dir.path("b.tar.zst"), 30, -1, -1);
+  truncate_file(dir.path("b.tar.zst"), 0.2);
+  write_shard(dir.path("c.tar"), 10, -1, -1);
+  Pipeline p(spec_of(dir.path("{a.tar,b.tar.zst,c.tar}"), "skip"));
+  const auto labels = labels_of_epoch(p);
+  EXPECT_GE(labels.size(), 28u);  // 18 of a, some of b, 10 of c
+  EXPECT_EQ(p.stats()["bad_records"], 3);
+  const Json list = p.bad_record_list();
+  ASSERT_EQ(list.size(), 3u);
+  std::set<std::string> keys, shards;
+  for (const Json& record : list) {
+    keys.insert(record["key"]);
+    shards.insert(std::filesystem::path(record["shard"].get<std::string>()).filename());
+    EXPECT_FALSE(record["reason"].get<std::string>().empty());
+  }
+  EXPECT_TRUE(keys.contains("s3") && keys.contains("s7"));
+  EXPECT_TRUE(shards.contains("b.tar.zst"));
+}
+
+TEST(BadRecords, QuarantineKeepsTheRecord) {
+  TempDir dir;
+  write_shard(dir.path("a.tar"), 12, 4, -1);
+  Pipeline p(spec_of(dir.path("a.tar"), "quarantine", dir.path("bad")));
+  EXPECT_EQ(labels_of_epoch(p).size(), 11u);
+  EXPECT_TRUE(std::filesystem::exists(dir.path("bad/a.tar-s4.png")));
+  const std::string list = platform::read_file(dir.path("bad/bad_records.jsonl"));
+  EXPECT_EQ(parse_json(list, "list")["key"], "s4");
+}
+
+TEST(BadRecords, TheLimitEndsTheRun) {
+  TempDir dir;
+  write_shard(dir.path("a.tar"), 20, 7, 3);
+  Json spec = spec_of(dir.path("a.tar"), "skip");
+  spec["max_bad_records"] = 1;
+  expect_names(error_of(spec), {"more than max_bad_records = 1"});
+}
+
+TEST(BadRecords, SamplesThatDoNotStackAreNamed) {
+  TempDir dir;
+  io::TarWriter writer(dir.path("a.tar"), 3);
+  for (int i = 0; i < 8; ++i) {
+    const std::string png = make_png(i == 5 ? 9 : 8, 8, 1, i);
+    writer.add("s" + std::to_string(i) + ".png", std::as_bytes(std::span(png)));
+    writer.add("s" + std::to_string(i) + ".cls", std::as_bytes(std::span("1", 1)));
+  }
+  writer.finish();
+  Json spec = spec_of(dir.path("a.tar"), "fail");
+  spec["stages"].push_back({{"stage", "batch"}, {"size", 8}});
+  expect_names(error_of(spec), {"stage 'batch'", "key 's5'", "[8, 9, 1]", "[8, 8, 1]"});
+}
+
+}  // namespace
+}  // namespace etr::test

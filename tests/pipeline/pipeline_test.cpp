@@ -1,0 +1,214 @@
+#include "pipeline/pipeline.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <numeric>
+#include <thread>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "support/data.h"
+
+namespace etr::test {
+namespace {
+
+using pipeline::Item;
+using pipeline::Pipeline;
+
+// A spec around the given inner stages: numbered samples in file order, labels as integers.
+Json spec_of(const std::string& pattern, const std::string& stages, const Json& options = {}) {
+  Json spec = options.is_null() ? Json::object() : options;
+  spec["stages"] = parse_json(
+      R"([{"stage": "webdataset", "pattern": ")" + pattern +
+          R"(", "shuffle_shards": false}, {"stage": "label", "field": "txt"})" + stages + "]",
+      "test");
+  return spec;
+}
+
+std::vector<int32_t> numbers(int32_t count) {
+  std::vector<int32_t> out(static_cast<size_t>(count));
+  std::iota(out.begin(), out.end(), 0);
+  return out;
+}
+
+TEST(Pipeline, DeliversEverySampleOnceAndInOrder) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 3, 101);
+  for (const int threads : {1, 2, 4}) {
+    Pipeline p(spec_of(pattern, "", {{"threads", threads}, {"epochs", 2}}));
+    EXPECT_EQ(labels_of_epoch(p), numbers(303));
+    EXPECT_EQ(labels_of_epoch(p), numbers(303));
+    EXPECT_EQ(labels_of_epoch(p), numbers(0));  // after the last epoch, the end for ever
+  }
+}
+
+TEST(Pipeline, ReadsPlainTarToo) {
+  TempDir dir;
+  Pipeline p(spec_of(make_shards(dir, 2, 17, 0, 10, ".tar"), ""));
+  EXPECT_EQ(labels_of_epoch(p), numbers(34));
+}
+
+TEST(Pipeline, RepeatRunsPassesWithoutASeam) {
+  TempDir dir;
+  Pipeline p(spec_of(make_shards(dir, 1, 10),
+                     R"(, {"stage": "repeat", "count": 3}, {"stage": "batch", "size": 7})"));
+  std::vector<int32_t> expected;
+  for (int i = 0; i < 28; ++i) expected.push_back(i % 10);  // 30 samples, the remainder dropped
+  EXPECT_EQ(labels_of_epoch(p), expected);
+}
+
+TEST(Pipeline, TakeEndsEachPassAndAnEndlessRepeat) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 2, 50);
+  Pipeline first(spec_of(pattern, R"(, {"stage": "take", "count": 5}, {"stage": "repeat", "count": 2})"));
+  EXPECT_EQ(labels_of_epoch(first), (std::vector<int32_t>{0, 1, 2, 3, 4, 0, 1, 2, 3, 4}));
+  EXPECT_EQ(labels_of_epoch(first), (std::vector<int32_t>{0, 1, 2, 3, 4, 0, 1, 2, 3, 4}));
+  Pipeline endless(spec_of(pattern, R"(, {"stage": "repeat"}, {"stage": "take", "count": 230})"));
+  EXPECT_EQ(labels_of_epoch(endless).size(), 230u);
+  EXPECT_EQ(labels_of_epoch(endless).size(), 230u);
+}
+
+TEST(Pipeline, ShuffleIsAPermutationThatTheSeedDecides) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 2, 150);
+  const auto run = [&](int seed, int threads) {
+    Pipeline p(spec_of(pattern, R"(, {"stage": "shuffle", "buffer": 64})",
+                       {{"seed", seed}, {"threads", threads}}));
+    return labels_of_epoch(p);
+  };
+  auto shuffled = run(1, 1);
+  EXPECT_EQ(shuffled, run(1, 4));
+  EXPECT_NE(shuffled, run(2, 1));
+  EXPECT_NE(shuffled, numbers(300));
+  std::sort(shuffled.begin(), shuffled.end());
+  EXPECT_EQ(shuffled, numbers(300));
+}
+
+TEST(Pipeline, SameBytesAtAnyThreadCount) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 2, 64, 12);
+  const std::string stages =
+      R"(, {"stage": "decode"}, {"stage": "echo", "factor": 2.5, "buffer": 50},
+          {"stage": "random_crop", "pad": 2}, {"stage": "flip"}, {"stage": "brightness_contrast"},
+          {"stage": "shuffle", "buffer": 40}, {"stage": "batch", "size": 16, "drop_remainder": false},
+          {"stage": "normalize"})";
+  std::vector<uint64_t> digests;
+  for (const int threads : {1, 2, 4, 8}) {
+    Pipeline p(spec_of(pattern, stages, {{"threads", threads}, {"seed", 3}}));
+    digests.push_back(digest_of_epoch(p));
+    EXPECT_NE(digest_of_epoch(p), digests.back()) << "the second epoch must differ";
+  }
+  for (const uint64_t digest : digests) EXPECT_EQ(digest, digests.front());
+}
+
+TEST(Pipeline, QueuesKeepTheirBounds) {
+  TempDir dir;
+  Pipeline p(spec_of(make_shards(dir, 1, 200, 16),
+                     R"(, {"stage": "decode"}, {"stage": "batch", "size": 4})",
+                     {{"queue_items", 8}, {"prefetch", 2}}));
+  Item item;
+  ASSERT_EQ(p.next(item), Pipeline::Next::item);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // let it run as far as it can
+  const Json stats = p.stats();
+  for (const Json& stage : stats["stages"]) {
+    if (!stage.contains("queue_items")) continue;
+    // A queue takes one more message while it is below its bound.
+    EXPECT_LT(stage["queue_items"].get<int>(), stage["queue_limit_items"].get<int>() + 2)
+        << stage.dump();
+  }
+  EXPECT_LE(stats["stages"][0]["items_out"].get<int>(), 4 + 8 + 3 * 4 + 8);
+}
+
+TEST(Pipeline, ByteBoundHoldsBackBigSamples) {
+  TempDir dir;
+  Pipeline p(spec_of(make_shards(dir, 1, 100, 64), R"(, {"stage": "decode"})",
+                     {{"queue_bytes", 50000}, {"queue_items", 1000}}));
+  Item item;
+  ASSERT_EQ(p.next(item), Pipeline::Next::item);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  EXPECT_LT(p.stats()["stages"][0]["items_out"].get<int>(), 100);
+}
+
+TEST(Pipeline, CancelUnblocksAConsumerWithinASecond) {
+  TempDir dir;
+  Pipeline p(spec_of(make_shards(dir, 1, 10), R"(, {"stage": "delay", "milliseconds": 60000})"));
+  std::thread canceller([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    p.cancel();
+  });
+  const int64_t begin = now_ns();
+  Item item;
+  try {
+    p.next(item);
+    ADD_FAILURE() << "next() returned";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::cancelled);
+  }
+  canceller.join();
+  EXPECT_LT(seconds_between(begin, now_ns()), 1.0);
+}
+
+TEST(Pipeline, DestroysHalfWayWithoutHanging) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 2, 200, 8);
+  for (int i = 0; i < 50; ++i) {
+    Pipeline p(spec_of(pattern,
+                       R"(, {"stage": "decode"}, {"stage": "echo", "factor": 3},
+                           {"stage": "batch", "size": 8})",
+                       {{"threads", 1 + i % 4}}));
+    Item item;
+    for (int n = 0; n < i % 7; ++n) p.next(item);
+  }
+}
+
+TEST(Pipeline, StatisticsAddUp) {
+  TempDir dir;
+  Pipeline p(spec_of(make_shards(dir, 1, 40), R"(, {"stage": "echo", "factor": 2, "buffer": 8},
+      {"stage": "batch", "size": 8})", {{"epochs", 1}}));
+  EXPECT_EQ(labels_of_epoch(p).size(), 80u);
+  const Json stats = p.stats();
+  EXPECT_EQ(stats["stages"][0]["items_out"], 40);
+  EXPECT_EQ(stats["stages"][2]["name"], "echo");
+  EXPECT_EQ(stats["stages"][2]["items_in"], 40);
+  EXPECT_EQ(stats["stages"][2]["items_out"], 80);
+  EXPECT_EQ(stats["consumer"]["items"], 10);
+  EXPECT_EQ(stats["consumer"]["fresh"], 40);
+  EXPECT_EQ(stats["consumer"]["echoed"], 40);
+}
+
+void expect_error(const Json& spec, const std::string& part) {
+  try {
+    Pipeline p(spec);
+    ADD_FAILURE() << "accepted: " << spec.dump();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+  }
+}
+
+TEST(PipelineSpec, NamesWhatIsWrong) {
+  expect_error({{"stages", Json::array()}}, "at least one stage");
+  expect_error(spec_of("x", R"(, {"stage": "ecko"})"), "did you mean 'echo'?");
+  expect_error(spec_of("x", R"(, {"stage": "echo", "facto": 2})"), "did you mean 'factor'?");
+  expect_error(spec_of("x", R"(, {"stage": "echo", "factor": 0.5})"), "must lie in [1,");
+  expect_error(spec_of("x", R"(, {"stage": "echo"})"), "'factor' (number) is required");
+  expect_error(spec_of("x", R"(, {"stage": "batch", "size": "8"})"), "must be of type integer");
+  expect_error(spec_of("x", R"(, {"stage": "folder", "root": "y"})"), "one source, its first stage");
+  expect_error(spec_of("x", R"(, {"stage": "echo", "factor": 2, "mode": "always"})"), "on_demand");
+  expect_error(spec_of("x", "", {{"thread", 2}}), "did you mean 'threads'?");
+}
+
+TEST(PipelineSpec, MissingFilesAreNamedWhenReadingStarts) {
+  Pipeline p(spec_of("/nonexistent/x-{0..3}.tar", ""));
+  Item item;
+  try {
+    p.next(item);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::not_found);
+    EXPECT_NE(std::string(error.what()).find("/nonexistent/x-0.tar"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace etr::test

@@ -1,0 +1,125 @@
+// Saving a position and continuing from it in a fresh pipeline.
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "support/data.h"
+
+namespace etr::test {
+namespace {
+
+using pipeline::Item;
+using pipeline::Pipeline;
+
+Json spec_of(const std::string& pattern, const std::string& stages, int threads = 2) {
+  return {{"seed", 5},
+          {"threads", threads},
+          {"on_error", "skip"},
+          {"stages", parse_json(R"([{"stage": "webdataset", "pattern": ")" + pattern + R"("},
+              {"stage": "label", "field": "txt"})" + stages + "]", "test")}};
+}
+
+// Reads `items` items over as many epochs as it takes, saves, and compares the tails of this run and
+// of a restored one, over two more epochs.
+void expect_same_tail(const Json& spec, int items) {
+  SCOPED_TRACE("after " + std::to_string(items) + " items of " + spec["stages"].dump());
+  Pipeline original(spec);
+  Item item;
+  for (int n = 0; n < items;)
+    n += original.next(item) == Pipeline::Next::item;
+  // Through text, as a checkpoint keeps it.
+  const Json state = parse_json(original.save().dump(), "state");
+  std::vector<uint64_t> tail;
+  for (int epoch = 0; epoch < 3; ++epoch) tail.push_back(digest_of_epoch(original));
+  Pipeline restored(spec);
+  restored.restore(state);
+  for (const uint64_t digest : tail) EXPECT_EQ(digest_of_epoch(restored), digest);
+}
+
+constexpr const char* kStages[] = {
+    "",
+    R"(, {"stage": "decode"}, {"stage": "flip"}, {"stage": "batch", "size": 8})",
+    R"(, {"stage": "shuffle", "buffer": 33}, {"stage": "decode"}, {"stage": "batch", "size": 8})",
+    R"(, {"stage": "decode"}, {"stage": "echo", "factor": 2.5, "buffer": 40},
+       {"stage": "random_crop", "pad": 2}, {"stage": "batch", "size": 8})",
+    R"(, {"stage": "take", "count": 37}, {"stage": "repeat", "count": 2},
+       {"stage": "shuffle", "buffer": 10}, {"stage": "decode"},
+       {"stage": "batch", "size": 8, "drop_remainder": false}, {"stage": "echo", "factor": 2})",
+};
+
+TEST(Restore, GivesTheSameTail) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 3, 40, 8);
+  for (const char* stages : kStages)
+    for (const int items : {0, 1, 5, 14}) expect_same_tail(spec_of(pattern, stages), items);
+}
+
+TEST(Restore, CrossesEpochs) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 2, 20, 8);
+  for (const char* stages : kStages) expect_same_tail(spec_of(pattern, stages), 23);
+}
+
+TEST(Restore, RepeatsWhatAnOnDemandNodeDid) {
+  TempDir dir;
+  const Json spec = spec_of(make_shards(dir, 1, 60, 8),
+                            R"(, {"stage": "delay", "milliseconds": 1}, {"stage": "decode"},
+                                {"stage": "echo", "mode": "on_demand", "factor": 4},
+                                {"stage": "random_crop", "pad": 2}, {"stage": "batch", "size": 4})");
+  Pipeline original(spec);
+  const uint64_t head = digest_of_epoch(original, 20);
+  const Json state = original.save();
+  EXPECT_GT(original.stats()["consumer"]["echoed"].get<int>(), 0);
+  // From the beginning with the same decisions: the same first batches.
+  Json from_start = state;
+  from_start["delivered"] = 0;
+  Pipeline repeated(spec);
+  repeated.restore(from_start);
+  EXPECT_EQ(digest_of_epoch(repeated, 20), head);
+  // From the position: the run goes on, with what was still held.
+  Pipeline restored(spec);
+  restored.restore(state);
+  Item item;
+  ASSERT_EQ(restored.next(item), Pipeline::Next::item);
+  EXPECT_FALSE(item.ghost);
+}
+
+TEST(Restore, NumbersSamplesAlikeAcrossBadRecords) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 2, 30);  // no images: every decode fails ...
+  Json spec = spec_of(pattern, R"(, {"stage": "shuffle", "buffer": 7}, {"stage": "batch", "size": 4})");
+  spec["stages"][1]["classes"] = 41;  // ... here instead: labels above 40 are bad
+  expect_same_tail(spec, 6);
+}
+
+TEST(Restore, DecodesOnlyWhatIsStillNeeded) {
+  TempDir dir;
+  Json spec = spec_of(make_shards(dir, 1, 200, 8),
+                      R"(, {"stage": "decode"}, {"stage": "batch", "size": 4})");
+  spec["epochs"] = 1;
+  Pipeline original(spec);
+  digest_of_epoch(original, 40);
+  Pipeline restored(spec);
+  restored.restore(original.save());
+  digest_of_epoch(restored);  // batches 40 to 49: 40 samples
+  const Json stats = restored.stats();
+  for (const Json& stage : stats["stages"]) {
+    if (stage["name"] != "decode") continue;
+    EXPECT_LE(stage["items_in"].get<int>(), 40);
+    EXPECT_EQ(stats["stages"][0]["items_in"], 200);
+  }
+  EXPECT_EQ(stats["consumer"]["items"], 10);
+}
+
+TEST(Restore, RefusesAnotherPipelinesState) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 1, 10);
+  Pipeline a(spec_of(pattern, "")), b(spec_of(pattern, R"(, {"stage": "batch", "size": 2})"));
+  EXPECT_THROW(b.restore(a.save()), Error);
+  EXPECT_THROW(b.restore(Json::object()), Error);
+  Item item;
+  a.next(item);
+  EXPECT_THROW(a.restore(a.save()), Error) << "after reading began";
+}
+
+}  // namespace
+}  // namespace etr::test

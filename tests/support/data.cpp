@@ -1,0 +1,81 @@
+#include "support/data.h"
+
+#include <png.h>
+
+#include <atomic>
+
+#include "core/crc32c.h"
+#include "core/error.h"
+#include "core/platform.h"
+#include "io/tar_writer.h"
+
+namespace etr::test {
+
+namespace fs = std::filesystem;
+
+TempDir::TempDir() {
+  static std::atomic<int> next{0};
+  dir_ = fs::temp_directory_path() / cat("echotrain-test-", platform::process_id(), "-", next++);
+  fs::create_directories(dir_);
+}
+
+TempDir::~TempDir() {
+  std::error_code ignored;
+  fs::remove_all(dir_, ignored);
+}
+
+std::string make_png(int width, int height, int channels, int tag) {
+  std::vector<uint8_t> pixels(static_cast<size_t>(width * height * channels));
+  for (size_t i = 0; i < pixels.size(); ++i)
+    pixels[i] = static_cast<uint8_t>(i * 7 + static_cast<size_t>(tag) * 31);
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = static_cast<png_uint_32>(width);
+  image.height = static_cast<png_uint_32>(height);
+  image.format = channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
+  png_alloc_size_t size = 0;
+  png_image_write_to_memory(&image, nullptr, &size, 0, pixels.data(), 0, nullptr);
+  std::string out(size, '\0');
+  png_image_write_to_memory(&image, out.data(), &size, 0, pixels.data(), 0, nullptr);
+  out.resize(size);
+  return out;
+}
+
+std::string make_shards(const TempDir& dir, int shards, int per_shard, int image_size, int classes,
+                        const std::string& extension) {
+  int number = 0;
+  for (int s = 0; s < shards; ++s) {
+    io::TarWriter writer(dir.path(cat("shard-", s, extension)), 3);
+    for (int i = 0; i < per_shard; ++i, ++number) {
+      const auto add = [&](const char* ending, const std::string& content) {
+        writer.add(cat("n", number, ending), std::as_bytes(std::span(content)));
+      };
+      if (image_size > 0) add(".png", make_png(image_size, image_size, 3, number));
+      add(".cls", std::to_string(number % classes));
+      add(".txt", std::to_string(number));
+    }
+    writer.finish();
+  }
+  return dir.path(cat("shard-{0..", shards - 1, "}", extension));
+}
+
+std::vector<int32_t> labels_of_epoch(pipeline::Pipeline& pipeline) {
+  std::vector<int32_t> out;
+  pipeline::Item item;
+  while (pipeline.next(item) == pipeline::Pipeline::Next::item) {
+    const auto labels = pipeline::require_field(item, "label").view<int32_t>();
+    out.insert(out.end(), labels.begin(), labels.end());
+  }
+  return out;
+}
+
+uint64_t digest_of_epoch(pipeline::Pipeline& pipeline, int64_t limit) {
+  uint64_t digest = 1;
+  pipeline::Item item;
+  while (limit-- != 0 && pipeline.next(item) == pipeline::Pipeline::Next::item)
+    for (const pipeline::Field& field : item.fields)
+      digest = mix64(digest ^ crc32c(field.tensor.bytes()) ^ crc32c(std::as_bytes(std::span(field.name))));
+  return digest;
+}
+
+}  // namespace etr::test

@@ -1,0 +1,38 @@
+// Small data sets for tests, made on the spot.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/json.h"
+#include "pipeline/pipeline.h"
+
+namespace etr::test {
+
+// A directory that is removed with the object.
+class TempDir {
+ public:
+  TempDir();
+  ~TempDir();
+  std::string path(const std::string& name = "") const { return (dir_ / name).string(); }
+
+ private:
+  std::filesystem::path dir_;
+};
+
+// A gray or RGB PNG of a solid gradient that depends on `tag`.
+std::string make_png(int width, int height, int channels, int tag);
+
+// Writes `shards` shards of `per_shard` samples: members NUMBER.cls (its number modulo `classes`,
+// as text), NUMBER.txt (its number) and, if `image_size` > 0, NUMBER.png. Returns the pattern.
+std::string make_shards(const TempDir& dir, int shards, int per_shard, int image_size = 0,
+                        int classes = 10, const std::string& extension = ".tar.zst");
+
+// The label of every item of the rest of the epoch, in order; batches are flattened.
+std::vector<int32_t> labels_of_epoch(pipeline::Pipeline& pipeline);
+
+// One number for the bytes of every field of every item of the rest of the epoch.
+uint64_t digest_of_epoch(pipeline::Pipeline& pipeline, int64_t limit = -1);
+
+}  // namespace etr::test
