@@ -141,6 +141,13 @@ std::string cache_directory() {
   return "";
 }
 
+void prefer_wide_cpu_vectors() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw"))
+    ::setenv("LP_NATIVE_VECTOR_WIDTH", "512", /*overwrite=*/0);
+#endif
+}
+
 std::string errno_text(int error_number) {
   return std::generic_category().message(error_number);
 }

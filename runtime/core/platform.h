@@ -44,6 +44,10 @@ int64_t process_id();
 // Where small caches belong ($XDG_CACHE_HOME/echotrain or ~/.cache/echotrain); "" where there is none.
 std::string cache_directory();
 
+// Sets LP_NATIVE_VECTOR_WIDTH=512, unless it is set, where the processor has AVX-512. Changes the
+// process's environment: call it before there are other threads.
+void prefer_wide_cpu_vectors();
+
 std::string errno_text(int error_number);
 
 }  // namespace etr::platform

@@ -1,17 +1,15 @@
 // Samples from a folder of class folders: root/CLASS/NAME.png. Classes are numbered in the order of
 // their names; the number is written to the field "cls" as text, as WebDataset shards hold it.
 #include <algorithm>
-#include <filesystem>
 
-#include "core/error.h"
 #include "core/platform.h"
 #include "pipeline/stage.h"
+#include "stages/class_folders.h"
 
 namespace etr::stages {
 namespace {
 
 using namespace pipeline;
-namespace fs = std::filesystem;
 
 constexpr OptionSpec kOptions[] = {
     {"root", OptionType::string, nullptr, "folder whose sub-folders are the classes"},
@@ -24,7 +22,7 @@ class Folder final : public Source {
       : root_(options.string("root")), shuffle_(options.boolean("shuffle")), context_(context) {}
 
   void start_pass(uint64_t epoch, uint64_t pass) override {
-    if (files_.empty()) list();
+    if (files_.empty()) files_ = list_class_folders(root_).files;
     order_.resize(files_.size());
     for (size_t i = 0; i < order_.size(); ++i) order_[i] = static_cast<uint32_t>(i);
     Rng rng(context_.seed, epoch, pass, context_.position);
@@ -35,55 +33,24 @@ class Folder final : public Source {
 
   bool next(Item& item) override {
     if (next_ >= order_.size()) return false;
-    const File& file = files_[order_[next_++]];
+    const ClassFile& file = files_[order_[next_++]];
     item.origin = std::make_shared<Origin>(root_, file.name);
     size_t size = 0;
     auto bytes = platform::map_file(root_ + "/" + file.name, size);
     item.fields.push_back(
         {file.extension, Tensor(DType::u8, {static_cast<int64_t>(size)}, std::move(bytes))});
-    Tensor label(DType::u8, {static_cast<int64_t>(file.label.size())});
-    std::copy(file.label.begin(), file.label.end(), label.mutable_view<char>().begin());
+    const std::string text = std::to_string(file.label);
+    Tensor label(DType::u8, {static_cast<int64_t>(text.size())});
+    std::copy(text.begin(), text.end(), label.mutable_view<char>().begin());
     item.fields.push_back({"cls", std::move(label)});
     return true;
   }
 
  private:
-  struct File {
-    std::string name;  // relative to the root
-    std::string extension, label;
-  };
-
-  static std::vector<fs::path> sorted_entries(const fs::path& directory) {
-    std::vector<fs::path> out;
-    std::error_code error;
-    for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error))
-      out.push_back(it->path());
-    if (error) fail(Code::io, "cannot list '", directory.string(), "': ", error.message());
-    std::sort(out.begin(), out.end());
-    return out;
-  }
-
-  void list() {
-    int label = 0;
-    for (const fs::path& folder : sorted_entries(root_)) {
-      if (!fs::is_directory(folder)) continue;
-      for (const fs::path& file : sorted_entries(folder)) {
-        if (!fs::is_regular_file(file)) continue;
-        std::string extension = file.extension().string();
-        extension.erase(0, 1);
-        files_.push_back({folder.filename().string() + "/" + file.filename().string(), extension,
-                          std::to_string(label)});
-      }
-      ++label;
-    }
-    if (files_.empty())
-      fail(Code::not_found, "'", root_, "' has no files in class folders (root/CLASS/NAME.png)");
-  }
-
   const std::string root_;
   const bool shuffle_;
   const StageContext context_;
-  std::vector<File> files_;
+  std::vector<ClassFile> files_;
   std::vector<uint32_t> order_;
   size_t next_ = 0;
 };

@@ -1,0 +1,341 @@
+/* EchoTrain: pipelines with echo nodes, and training on any Vulkan device.
+ *
+ * Conventions, true for every function below:
+ *
+ *  1. Functions return a status: ETR_OK (0), ETR_END (1, no more data), or a negative error. After an
+ *     error, etr_last_error() gives the calling thread a message that names the file, key, shape or
+ *     option at fault. Outputs come last and are written only on ETR_OK (unless said otherwise).
+ *  2. Handles are opaque. etr_X_destroy(NULL) does nothing. Handles may be destroyed in any order: one
+ *     that another still needs lives on inside.
+ *  3. Strings are UTF-8 and end with NUL. Strings that the library returns through `char**` belong to
+ *     the caller, who frees them with etr_string_free. Strings passed in are copied.
+ *  4. Different handles may be used from different threads at once. One handle is used by one thread
+ *     at a time; the exceptions say "any thread".
+ *  5. Structs begin with struct_size: set it to sizeof the struct before the call. They only grow at
+ *     the end, so a program built with an older header keeps working.
+ *  6. The library never prints, never exits, never throws across this boundary, and installs no
+ *     signal handler.
+ *  7. Sizes are in bytes, times in seconds, unless a name says otherwise. Images are [N, H, W, C].
+ *  8. Stages, layers and optimizers are made by name with options; etr_schema() lists both.
+ */
+#ifndef ECHOTRAIN_ECHOTRAIN_H_
+#define ECHOTRAIN_ECHOTRAIN_H_
+
+#include <stdint.h>
+
+#if defined(_WIN32)
+#define ETR_API __declspec(dllimport)
+#else
+#define ETR_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ETR_VERSION_MAJOR 0
+#define ETR_VERSION_MINOR 1
+#define ETR_VERSION_PATCH 0
+
+/* ---- status ------------------------------------------------------------------------------- */
+
+enum {
+  ETR_OK = 0,
+  ETR_END = 1,
+  ETR_INVALID_ARGUMENT = -1,
+  ETR_NOT_FOUND = -2,
+  ETR_IO = -3,
+  ETR_CORRUPT_DATA = -4,
+  ETR_OUT_OF_MEMORY = -5,
+  ETR_NO_DEVICE = -6,
+  ETR_DEVICE = -7,
+  ETR_DEVICE_LOST = -8,
+  ETR_CANCELLED = -9,
+  ETR_STATE = -10,
+  ETR_UNSUPPORTED = -11,
+  ETR_INTERNAL = -12
+};
+
+/* The library's version, "0.1.0". A constant. */
+ETR_API const char* etr_version(void);
+
+/* The message of this thread's last failed call; "" if none failed. Valid until its next failure. */
+ETR_API const char* etr_last_error(void);
+
+/* "invalid argument" and so on. A constant. */
+ETR_API const char* etr_status_name(int32_t status);
+
+ETR_API void etr_string_free(char* text);
+
+enum { ETR_LOG_DEBUG = 0, ETR_LOG_INFO = 1, ETR_LOG_WARNING = 2, ETR_LOG_ERROR = 3 };
+
+/* Called on whichever thread logs, one call at a time; must not call back into the library. */
+typedef void (*etr_log_function)(void* user_data, int32_t level, const char* message);
+
+/* Sends log lines to `function`; NULL drops them (the default). `destroy` (may be NULL) is called once
+ * with `user_data` when the hook is replaced. Any thread. */
+ETR_API int32_t etr_set_log_hook(etr_log_function function, void* user_data,
+                                 void (*destroy)(void* user_data));
+
+/* ---- what there is ------------------------------------------------------------------------- */
+
+/* A JSON array of {"name", "doc", "options": [{"name", "type", "default", "min", "max", "unit",
+ * "choices", "doc"}]} for kind "stages", "layers" or "optimizers"; an object of such option lists for
+ * kind "job". */
+ETR_API int32_t etr_schema(const char* kind, char** json);
+
+/* ---- options ------------------------------------------------------------------------------- */
+
+/* A set of named values, for stages, layers and optimizers. Checked where it is used. */
+typedef struct etr_options etr_options;
+
+ETR_API int32_t etr_options_create(etr_options** options);
+ETR_API void etr_options_destroy(etr_options* options);
+ETR_API int32_t etr_options_set_integer(etr_options* options, const char* name, int64_t value);
+ETR_API int32_t etr_options_set_number(etr_options* options, const char* name, double value);
+ETR_API int32_t etr_options_set_boolean(etr_options* options, const char* name, int32_t value);
+ETR_API int32_t etr_options_set_string(etr_options* options, const char* name, const char* value);
+ETR_API int32_t etr_options_set_numbers(etr_options* options, const char* name,
+                                        const double* values, int64_t count);
+
+/* ---- devices and the runtime ----------------------------------------------------------------- */
+
+enum {
+  ETR_DEVICE_DISCRETE = 0,
+  ETR_DEVICE_INTEGRATED = 1,
+  ETR_DEVICE_VIRTUAL = 2,
+  ETR_DEVICE_CPU = 3,
+  ETR_DEVICE_OTHER = 4
+};
+
+typedef struct etr_device_info {
+  uint32_t struct_size;
+  int32_t index; /* discrete GPUs first, CPU devices last */
+  int32_t kind;  /* ETR_DEVICE_* */
+  uint32_t api_major, api_minor;
+  uint32_t subgroup_size;
+  uint64_t memory_bytes;
+  char name[256];
+  char driver[256];
+} etr_device_info;
+
+/* The number of Vulkan devices. ETR_NO_DEVICE where the loader or every driver is missing. */
+ETR_API int32_t etr_device_count(int32_t* count);
+ETR_API int32_t etr_device_get(int32_t index, etr_device_info* info);
+
+/* An opened device with its kernels. Trainers of one runtime share it. */
+typedef struct etr_runtime etr_runtime;
+
+enum { ETR_KERNELS_AUTOMATIC = 0, ETR_KERNELS_CPU = 1, ETR_KERNELS_TILED = 2 };
+
+typedef struct etr_runtime_options {
+  uint32_t struct_size;
+  int32_t kernels;       /* ETR_KERNELS_*: automatic chooses by what the device reports */
+  const char* device;    /* NULL or "": the first; a number: that index; other text: part of a name */
+  const char* cache_dir; /* pipeline cache; NULL: the user's cache directory; "": none */
+  int32_t validation;    /* not 0: load the Vulkan validation layer; messages go to the log hook */
+  int32_t reserved;
+} etr_runtime_options;
+
+/* `options` may be NULL. */
+ETR_API int32_t etr_runtime_create(const etr_runtime_options* options, etr_runtime** runtime);
+ETR_API void etr_runtime_destroy(etr_runtime* runtime);
+ETR_API int32_t etr_runtime_device(etr_runtime* runtime, etr_device_info* info);
+
+/* For programs that train on a CPU device (Mesa lavapipe): asks its driver for 512-bit vectors where
+ * the processor has them, which speeds up training by about a third. It sets an environment variable
+ * of this process (LP_NATIVE_VECTOR_WIDTH, unless set already), so call it first thing in main(),
+ * before other threads and before any Vulkan call. The command line does. */
+ETR_API int32_t etr_prefer_wide_cpu_vectors(void);
+
+/* ---- pipelines ------------------------------------------------------------------------------- */
+
+typedef struct etr_pipeline etr_pipeline;
+typedef struct etr_batch etr_batch;
+
+enum { ETR_U8 = 0, ETR_I32 = 1, ETR_F32 = 2 };
+enum { ETR_MAX_RANK = 8 };
+
+/* A dense row-major array owned by somebody else. */
+typedef struct etr_tensor {
+  uint32_t struct_size;
+  int32_t dtype; /* ETR_U8, ETR_I32, ETR_F32 */
+  int32_t rank;
+  int32_t reserved;
+  int64_t shape[ETR_MAX_RANK];
+  const void* data;
+  uint64_t size_bytes;
+} etr_tensor;
+
+typedef struct etr_batch_info {
+  uint32_t struct_size;
+  int32_t samples; /* in the batch; 0 for a single sample of a pipeline without a batch stage */
+  int32_t fresh;   /* of which read from upstream for it */
+  int32_t echoed;  /* of which repeated by an echo node */
+  int32_t fields;
+  int32_t reserved;
+} etr_batch_info;
+
+/* An empty pipeline; `options` (may be NULL) are those of the job section "pipeline": threads, seed,
+ * epochs, queue_items, on_error and so on. */
+ETR_API int32_t etr_pipeline_create(const etr_options* options, etr_pipeline** pipeline);
+
+/* A whole pipeline from JSON: {"stages": [{"stage": "webdataset", "pattern": "..."}, ...], ...}. */
+ETR_API int32_t etr_pipeline_create_from_json(const char* json, etr_pipeline** pipeline);
+ETR_API void etr_pipeline_destroy(etr_pipeline* pipeline); /* cancels */
+
+/* Appends a stage; the first is a source. ETR_STATE once reading has begun. */
+ETR_API int32_t etr_pipeline_add(etr_pipeline* pipeline, const char* stage,
+                                 const etr_options* options);
+
+/* The next batch. Blocks until there is one. ETR_END at the end of an epoch; the next call goes on
+ * with the next epoch, if there is one. Errors of worker threads arrive here, after everything that
+ * came before them, and stay. */
+ETR_API int32_t etr_pipeline_next(etr_pipeline* pipeline, etr_batch** batch);
+
+/* Ends all work and lets a blocked etr_pipeline_next return ETR_CANCELLED. Any thread. */
+ETR_API int32_t etr_pipeline_cancel(etr_pipeline* pipeline);
+
+/* Statistics as JSON: for each stage items, busy, starved and blocked seconds, queue depth and bounds;
+ * fresh and echoed samples and waiting time of the consumer. Any thread. */
+ETR_API int32_t etr_pipeline_stats(etr_pipeline* pipeline, char** json);
+
+/* The records that were dropped: a JSON array of {"stage", "shard", "key", "reason"}. Any thread. */
+ETR_API int32_t etr_pipeline_bad_records(etr_pipeline* pipeline, char** json);
+
+/* The position after the last batch read, as JSON; small. A pipeline of the same spec that restores it
+ * before reading continues with the same batches. */
+ETR_API int32_t etr_pipeline_save(etr_pipeline* pipeline, char** json);
+ETR_API int32_t etr_pipeline_restore(etr_pipeline* pipeline, const char* json);
+
+ETR_API int32_t etr_batch_get_info(const etr_batch* batch, etr_batch_info* info);
+
+/* The field's data lives until the batch is destroyed. Fields of image pipelines: "image", "label". */
+ETR_API int32_t etr_batch_get(const etr_batch* batch, const char* field, etr_tensor* tensor);
+ETR_API int32_t etr_batch_field_name(const etr_batch* batch, int32_t index, const char** name);
+ETR_API void etr_batch_destroy(etr_batch* batch);
+
+/* Packs root/CLASS/NAME.png into PREFIX-000000.tar.zst and so on; `zstd_level` 0 writes plain .tar.
+ * `progress` (may be NULL) is called on this thread; returning 0 stops with ETR_CANCELLED.
+ * `json` receives {"samples", "bytes", "shards", "classes"}. */
+ETR_API int32_t etr_pack_folder(const char* root, const char* prefix, int64_t samples_per_shard,
+                                int32_t zstd_level, uint64_t seed,
+                                int32_t (*progress)(void* user_data, int64_t done, int64_t total),
+                                void* user_data, char** json);
+
+/* ---- models and optimizers --------------------------------------------------------------------- */
+
+typedef struct etr_model etr_model;
+typedef struct etr_optimizer etr_optimizer;
+
+ETR_API int32_t etr_model_create(etr_model** model);
+ETR_API void etr_model_destroy(etr_model* model);
+ETR_API int32_t etr_model_add(etr_model* model, const char* layer, const etr_options* options);
+
+/* "softmax_cross_entropy" (the default; integer labels) or "mse". */
+ETR_API int32_t etr_model_set_loss(etr_model* model, const char* loss, const etr_options* options);
+
+/* `schedule`: learning_rate and the other options of the job section "schedule". */
+ETR_API int32_t etr_optimizer_create(const char* name, const etr_options* options,
+                                     const etr_options* schedule, etr_optimizer** optimizer);
+ETR_API void etr_optimizer_destroy(etr_optimizer* optimizer);
+
+/* ---- training ---------------------------------------------------------------------------------- */
+
+typedef struct etr_trainer etr_trainer;
+
+typedef struct etr_step_result {
+  uint32_t struct_size;
+  int32_t samples;
+  uint64_t step; /* 1 is the first */
+  double loss, accuracy, learning_rate;
+} etr_step_result;
+
+typedef struct etr_eval_result {
+  uint32_t struct_size;
+  uint32_t reserved;
+  int64_t samples;
+  double loss, accuracy;
+} etr_eval_result;
+
+/* A trainer for a loop of one's own. `total_steps` is where decaying schedules end (0: unknown). */
+ETR_API int32_t etr_trainer_create(etr_runtime* runtime, const etr_model* model,
+                                   const etr_optimizer* optimizer, uint64_t seed,
+                                   int64_t total_steps, etr_trainer** trainer);
+ETR_API void etr_trainer_destroy(etr_trainer* trainer);
+
+/* Starts a step on `batch` (fields image: f32 [N, ...], label: i32 [N], or f32 for mse) and returns while
+ * the device works; up to three steps are in flight. The batch may be destroyed at once. */
+ETR_API int32_t etr_trainer_step(etr_trainer* trainer, const etr_batch* batch);
+
+/* The oldest finished step that was not asked for yet. `wait` 0: ETR_END where none has finished;
+ * otherwise waits for one and gives ETR_END when no step is in flight. */
+ETR_API int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_result* result);
+
+/* One epoch of `pipeline` in evaluation mode. For a job's trainer `pipeline` may be NULL: the job's. */
+ETR_API int32_t etr_trainer_evaluate(etr_trainer* trainer, etr_pipeline* pipeline,
+                                     etr_eval_result* result);
+
+/* Weights (safetensors), optimizer state and step count, in a new folder below `directory`; the two
+ * newest are kept. etr_trainer_load takes the newest whole one; call it before or after the first
+ * step. */
+ETR_API int32_t etr_trainer_save(etr_trainer* trainer, const char* directory);
+ETR_API int32_t etr_trainer_load(etr_trainer* trainer, const char* directory);
+
+/* ---- jobs -------------------------------------------------------------------------------------- */
+
+enum { ETR_EVENT_PROGRESS = 0, ETR_EVENT_EVALUATION = 1, ETR_EVENT_CHECKPOINT = 2, ETR_EVENT_END = 3 };
+
+/* What a run looks like at one moment. loss and accuracy are means over the steps since the last event. */
+typedef struct etr_event {
+  uint32_t struct_size;
+  int32_t kind; /* ETR_EVENT_* */
+  uint64_t step, epoch;
+  uint64_t total_steps; /* planned; 0: unknown */
+  double seconds;       /* of training; evaluation and checkpoints are not counted */
+  double loss, accuracy, learning_rate;
+  double examples_per_second;
+  double device_wait_share; /* of the training time so far: the device had nothing to do */
+  uint64_t examples, fresh, echoed;
+  int64_t bad_records;
+  double eval_loss, eval_accuracy; /* of the latest evaluation */
+  int32_t target_reached;
+  int32_t reserved;
+} etr_event;
+
+/* A job (pipeline, model, optimizer, schedule, evaluation, output) from a file or from text.
+ * `overrides`: `count` strings "key=value", as the command line's --set. */
+typedef struct etr_job etr_job;
+
+ETR_API int32_t etr_job_load(const char* path, const char* const* overrides, int32_t count,
+                             etr_job** job);
+ETR_API int32_t etr_job_parse(const char* json, const char* const* overrides, int32_t count,
+                              etr_job** job);
+ETR_API void etr_job_destroy(etr_job* job);
+ETR_API int32_t etr_job_json(const etr_job* job, char** json);
+
+/* A trainer that runs the job. `resume` not 0 continues from the newest checkpoint in output.dir. */
+ETR_API int32_t etr_trainer_create_from_job(etr_runtime* runtime, const etr_job* job,
+                                            int32_t resume, etr_trainer** trainer);
+
+/* Trains until there is something to tell. After ETR_EVENT_END it returns ETR_END. */
+ETR_API int32_t etr_trainer_next_event(etr_trainer* trainer, etr_event* event);
+
+/* Asks a job's trainer to end soon and in order. Any thread; safe in a signal handler. */
+ETR_API int32_t etr_trainer_stop(etr_trainer* trainer);
+
+/* The input pipeline's statistics (see etr_pipeline_stats). */
+ETR_API int32_t etr_trainer_pipeline_stats(etr_trainer* trainer, char** json);
+
+/* Writes one self-contained HTML file that compares runs by their metrics.jsonl: accuracy over time,
+ * over fresh examples, over steps, and the device's idle share. `names` and `metrics_paths` have
+ * `count` entries; `target_accuracy` 0 draws no target line. `json` (may be NULL) receives the table. */
+ETR_API int32_t etr_report_write(const char* title, const char* const* names,
+                                 const char* const* metrics_paths, int32_t count,
+                                 double target_accuracy, const char* html_path, char** json);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* ECHOTRAIN_ECHOTRAIN_H_ */

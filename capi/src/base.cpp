@@ -1,0 +1,179 @@
+// Status, log, schemas, options, devices, runtime.
+#include <cstdlib>
+
+#include "core/log.h"
+#include "core/platform.h"
+#include "handles.h"
+#include "nn/layer.h"
+#include "optim/optimizer.h"
+
+#define X(name, value, text) static_assert(static_cast<int>(etr::Code::name) == value);
+ETR_STATUS_LIST(X)
+#undef X
+
+namespace etr::capi {
+namespace {
+
+std::string& last_error() {
+  thread_local std::string message;
+  return message;
+}
+
+template <typename Table>
+Json table_json(const Table& table) {
+  Json out = Json::array();
+  for (const auto* row : table)
+    out.push_back({{"name", row->name}, {"doc", row->doc}, {"options", schema_json(row->options)}});
+  return out;
+}
+
+Json schema_of(const std::string& kind) {
+  if (kind == "stages") return table_json(pipeline::stage_table());
+  if (kind == "layers") return table_json(nn::layer_table());
+  if (kind == "optimizers") return table_json(optim::optimizer_table());
+  if (kind == "job") return train::job_schema();
+  const std::string kinds[] = {"stages", "layers", "optimizers", "job"};
+  fail(Code::invalid_argument, "there is no schema of kind '", kind, "'", suggestion(kind, kinds));
+}
+
+etr_device_info c_info(const gpu::DeviceInfo& info) {
+  etr_device_info out{};
+  out.index = info.index;
+  out.kind = static_cast<int32_t>(info.kind);
+  out.api_major = info.api_major;
+  out.api_minor = info.api_minor;
+  out.subgroup_size = info.subgroup_size;
+  out.memory_bytes = info.memory_bytes;
+  std::strncpy(out.name, info.name.c_str(), sizeof out.name - 1);
+  std::strncpy(out.driver, info.driver.c_str(), sizeof out.driver - 1);
+  return out;
+}
+
+template <typename T>
+int32_t set_option(etr_options* options, const char* name, T value) {
+  return guarded([&] { required(options, "options").values[&required(name, "name")] = value; });
+}
+
+gpu::DeviceOptions device_options(const etr_runtime_options* given) {
+  etr_runtime_options options{};
+  if (given) {
+    if (given->struct_size < sizeof(uint32_t))
+      fail(Code::invalid_argument, "struct_size of etr_runtime_options is not set");
+    std::memcpy(static_cast<void*>(&options), given,
+                std::min<size_t>(given->struct_size, sizeof options));
+  }
+  if (options.kernels < ETR_KERNELS_AUTOMATIC || options.kernels > ETR_KERNELS_TILED)
+    fail(Code::invalid_argument, "kernels is ", options.kernels, ", not one of ETR_KERNELS_*");
+  gpu::DeviceOptions out;
+  if (options.device) out.selector = options.device;
+  out.cache_directory = options.cache_dir ? options.cache_dir : platform::cache_directory();
+  out.validation = options.validation != 0;
+  out.family = static_cast<gpu::KernelFamily>(options.kernels);
+  return out;
+}
+
+}  // namespace
+
+void set_last_error(const char* message) noexcept {
+  try {
+    last_error() = message;
+  } catch (...) {  // no memory even for the message: keep the old one
+  }
+}
+
+char* copy_string(const std::string& text) {
+  auto* out = static_cast<char*>(std::malloc(text.size() + 1));
+  if (!out) throw std::bad_alloc();
+  std::memcpy(out, text.c_str(), text.size() + 1);
+  return out;
+}
+
+}  // namespace etr::capi
+
+using namespace etr;
+using namespace etr::capi;
+
+const char* etr_version(void) { return ECHOTRAIN_VERSION; }
+const char* etr_last_error(void) { return last_error().c_str(); }
+const char* etr_status_name(int32_t status) { return code_name(static_cast<Code>(status)); }
+void etr_string_free(char* text) { std::free(text); }
+
+int32_t etr_set_log_hook(etr_log_function function, void* user_data, void (*destroy)(void*)) {
+  return guarded([&] {
+    // The guard's deleter runs when the last copy of the hook goes: exactly once.
+    std::shared_ptr<void> guard(user_data, [destroy](void* p) {
+      if (destroy) destroy(p);
+    });
+    if (!function) return set_log_hook(nullptr);
+    set_log_hook([function, guard](LogLevel level, const char* message) {
+      function(guard.get(), static_cast<int32_t>(level), message);
+    });
+  });
+}
+
+int32_t etr_schema(const char* kind, char** json) {
+  return guarded([&] {
+    const std::string text = schema_of(&required(kind, "kind")).dump(1);
+    required(json, "json") = copy_string(text);
+  });
+}
+
+int32_t etr_options_create(etr_options** options) {
+  return guarded([&] { required(options, "options") = new etr_options; });
+}
+void etr_options_destroy(etr_options* options) { delete options; }
+int32_t etr_options_set_integer(etr_options* options, const char* name, int64_t value) {
+  return set_option(options, name, value);
+}
+int32_t etr_options_set_number(etr_options* options, const char* name, double value) {
+  return set_option(options, name, value);
+}
+int32_t etr_options_set_boolean(etr_options* options, const char* name, int32_t value) {
+  return set_option(options, name, value != 0);
+}
+int32_t etr_options_set_string(etr_options* options, const char* name, const char* value) {
+  if (!value) return guarded([&] { required(value, "value"); });
+  return set_option(options, name, std::string(value));
+}
+int32_t etr_options_set_numbers(etr_options* options, const char* name, const double* values,
+                                int64_t count) {
+  return guarded([&] {
+    if (count < 0 || (count > 0 && !values)) fail(Code::invalid_argument, "values is NULL");
+    required(options, "options").values[&required(name, "name")] =
+        std::vector<double>(values, values + count);
+  });
+}
+
+int32_t etr_device_count(int32_t* count) {
+  return guarded([&] {
+    required(count, "count") = static_cast<int32_t>(gpu::list_devices().size());
+  });
+}
+
+int32_t etr_device_get(int32_t index, etr_device_info* info) {
+  return guarded([&] {
+    const auto devices = gpu::list_devices();
+    if (index < 0 || static_cast<size_t>(index) >= devices.size())
+      fail(Code::not_found, "there is no device ", index, "; there are ", devices.size());
+    fill_struct(info, c_info(devices[static_cast<size_t>(index)]));
+  });
+}
+
+int32_t etr_runtime_create(const etr_runtime_options* options, etr_runtime** runtime) {
+  return guarded([&] {
+    auto device = std::make_shared<gpu::Device>(device_options(options));
+    required(runtime, "runtime") =
+        new etr_runtime{std::make_shared<gpu::Kernels>(std::move(device))};
+  });
+}
+void etr_runtime_destroy(etr_runtime* runtime) { delete runtime; }
+
+int32_t etr_runtime_device(etr_runtime* runtime, etr_device_info* info) {
+  return guarded([&] {
+    fill_struct(info, c_info(required(runtime, "runtime").kernels->device()->info()));
+  });
+}
+
+int32_t etr_prefer_wide_cpu_vectors(void) {
+  return guarded([] { platform::prefer_wide_cpu_vectors(); });
+}

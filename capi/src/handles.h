@@ -1,0 +1,112 @@
+// What the opaque handles hold, and the guard every function runs in.
+#pragma once
+
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "echotrain/echotrain.h"
+#include "gpu/kernel.h"
+#include "train/job.h"
+#include "train/trainer.h"
+
+struct etr_options {
+  etr::Json values = etr::Json::object();
+};
+
+struct etr_runtime {
+  std::shared_ptr<etr::gpu::Kernels> kernels;
+};
+
+struct etr_pipeline {
+  etr::Json spec;
+  std::shared_ptr<etr::pipeline::Pipeline> running;  // made when the spec is complete: at first use
+
+  etr::pipeline::Pipeline& get() {
+    if (!running) running = std::make_shared<etr::pipeline::Pipeline>(spec);
+    return *running;
+  }
+};
+
+struct etr_batch {
+  etr::pipeline::Item item;
+};
+
+struct etr_model {
+  etr::Json spec{{"layers", etr::Json::array()}};
+};
+
+struct etr_optimizer {
+  etr::Json optimizer, schedule;
+};
+
+struct etr_job {
+  etr::train::Job job;
+};
+
+struct etr_trainer {
+  std::unique_ptr<etr::train::Learner> own;   // a loop of the caller's
+  std::unique_ptr<etr::train::Trainer> job;   // or a job
+  std::deque<etr::train::StepMetrics> results;
+  bool ended = false;
+
+  etr::train::Learner& learner() { return job ? job->learner() : *own; }
+  etr::train::Trainer& job_or_fail() {
+    if (!job) etr::fail(etr::Code::state, "this trainer runs no job; make it with etr_trainer_create_from_job");
+    return *job;
+  }
+};
+
+namespace etr::capi {
+
+void set_last_error(const char* message) noexcept;
+
+// Runs `body`; turns what it throws into a status and this thread's message.
+template <typename Body>
+int32_t guarded(Body&& body) noexcept {
+  try {
+    if constexpr (std::is_void_v<decltype(body())>) {
+      body();
+      return ETR_OK;
+    } else {
+      return body();
+    }
+  } catch (const Error& error) {
+    set_last_error(error.what());
+    return static_cast<int32_t>(error.code());
+  } catch (const std::bad_alloc&) {
+    set_last_error("out of memory");
+    return ETR_OUT_OF_MEMORY;
+  } catch (const std::exception& error) {
+    set_last_error(error.what());
+    return ETR_INTERNAL;
+  } catch (...) {
+    set_last_error("unknown exception");
+    return ETR_INTERNAL;
+  }
+}
+
+template <typename T>
+T& required(T* pointer, const char* name) {
+  if (!pointer) fail(Code::invalid_argument, "argument '", name, "' is NULL");
+  return *pointer;
+}
+
+char* copy_string(const std::string& text);
+
+// Fills the caller's struct, as far as the caller's header knows it.
+template <typename T>
+void fill_struct(T* out, T value) {
+  const uint32_t size = required(out, "result struct").struct_size;
+  if (size < sizeof(uint32_t) || size > 1u << 16)
+    fail(Code::invalid_argument, "struct_size is ", size, "; set it to sizeof the struct");
+  value.struct_size = size;
+  std::memcpy(static_cast<void*>(out), &value, std::min<size_t>(size, sizeof value));
+}
+
+}  // namespace etr::capi

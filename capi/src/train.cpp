@@ -1,0 +1,225 @@
+// Models, optimizers, trainers, jobs, reports.
+#include "handles.h"
+#include "train/report.h"
+
+using namespace etr;
+using namespace etr::capi;
+
+namespace {
+
+std::vector<std::string> strings_of(const char* const* items, int32_t count, const char* name) {
+  std::vector<std::string> out;
+  for (int32_t i = 0; i < count; ++i) out.emplace_back(&required(required(&items, name)[i], name));
+  return out;
+}
+
+etr_event c_event(const train::Event& e) {
+  etr_event out{};
+  out.kind = static_cast<int32_t>(e.kind);
+  out.step = e.step;
+  out.epoch = e.epoch;
+  out.total_steps = e.total_steps;
+  out.seconds = e.seconds;
+  out.loss = e.loss;
+  out.accuracy = e.accuracy;
+  out.learning_rate = e.learning_rate;
+  out.examples_per_second = e.examples_per_second;
+  out.device_wait_share = e.device_wait_share;
+  out.examples = e.examples;
+  out.fresh = e.fresh;
+  out.echoed = e.echoed;
+  out.bad_records = e.bad_records;
+  out.eval_loss = e.eval_loss;
+  out.eval_accuracy = e.eval_accuracy;
+  out.target_reached = e.target_reached;
+  return out;
+}
+
+}  // namespace
+
+int32_t etr_model_create(etr_model** model) {
+  return guarded([&] { required(model, "model") = new etr_model; });
+}
+void etr_model_destroy(etr_model* model) { delete model; }
+
+int32_t etr_model_add(etr_model* model, const char* layer, const etr_options* options) {
+  return guarded([&] {
+    Json longer = required(model, "model").spec;
+    Json row{{"layer", &required(layer, "layer")}};
+    if (options) row.update(options->values);
+    longer["layers"].push_back(std::move(row));
+    nn::Model check(longer);
+    model->spec = std::move(longer);
+  });
+}
+
+int32_t etr_model_set_loss(etr_model* model, const char* loss, const etr_options* options) {
+  return guarded([&] {
+    Json row{{"loss", &required(loss, "loss")}};
+    if (options) row.update(options->values);
+    const Options check(nn::loss_schema(), "model loss", row);
+    required(model, "model").spec["loss"] = std::move(row);
+  });
+}
+
+int32_t etr_optimizer_create(const char* name, const etr_options* options,
+                             const etr_options* schedule, etr_optimizer** optimizer) {
+  return guarded([&] {
+    const optim::OptimizerSpec& spec = optim::find_optimizer(&required(name, "name"));
+    const Json given = options ? options->values : Json::object();
+    const Options check(spec.options, cat("optimizer '", name, "'"), given);
+    const Options check_schedule(optim::schedule_schema(), "schedule",
+                                 required(schedule, "schedule").values);
+    auto made = std::make_unique<etr_optimizer>();
+    made->optimizer = given;
+    made->optimizer["optimizer"] = name;
+    made->schedule = schedule->values;
+    required(optimizer, "optimizer") = made.release();
+  });
+}
+void etr_optimizer_destroy(etr_optimizer* optimizer) { delete optimizer; }
+
+int32_t etr_trainer_create(etr_runtime* runtime, const etr_model* model,
+                           const etr_optimizer* optimizer, uint64_t seed, int64_t total_steps,
+                           etr_trainer** trainer) {
+  return guarded([&] {
+    const train::LearnerSpec spec{required(model, "model").spec,
+                                  required(optimizer, "optimizer").optimizer, optimizer->schedule,
+                                  seed, total_steps};
+    auto made = std::make_unique<etr_trainer>();
+    made->own = std::make_unique<train::Learner>(required(runtime, "runtime").kernels, spec);
+    required(trainer, "trainer") = made.release();
+  });
+}
+
+int32_t etr_trainer_create_from_job(etr_runtime* runtime, const etr_job* job, int32_t resume,
+                                    etr_trainer** trainer) {
+  return guarded([&] {
+    auto made = std::make_unique<etr_trainer>();
+    made->job = std::make_unique<train::Trainer>(required(runtime, "runtime").kernels,
+                                                 required(job, "job").job, resume != 0);
+    required(trainer, "trainer") = made.release();
+  });
+}
+
+void etr_trainer_destroy(etr_trainer* trainer) { delete trainer; }
+
+int32_t etr_trainer_step(etr_trainer* trainer, const etr_batch* batch) {
+  return guarded([&] {
+    if (required(trainer, "trainer").job)
+      fail(Code::state, "a job's trainer steps by itself; pull its events");
+    trainer->own->step(required(batch, "batch").item);
+  });
+}
+
+int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_result* result) {
+  return guarded([&]() -> int32_t {
+    etr_trainer& t = required(trainer, "trainer");
+    const auto collect = [&](bool wait_all) {
+      for (const train::StepMetrics& m : t.learner().take_metrics(wait_all)) t.results.push_back(m);
+    };
+    collect(false);
+    if (t.results.empty() && wait) collect(true);
+    if (t.results.empty()) return ETR_END;
+    const train::StepMetrics& m = t.results.front();
+    etr_step_result out{};
+    out.samples = m.samples;
+    out.step = m.step;
+    out.loss = static_cast<double>(m.loss);
+    out.accuracy = static_cast<double>(m.accuracy);
+    out.learning_rate = static_cast<double>(m.learning_rate);
+    fill_struct(result, out);
+    t.results.pop_front();
+    return ETR_OK;
+  });
+}
+
+int32_t etr_trainer_evaluate(etr_trainer* trainer, etr_pipeline* pipeline, etr_eval_result* result) {
+  return guarded([&] {
+    etr_trainer& t = required(trainer, "trainer");
+    const train::EvalMetrics m =
+        pipeline ? t.learner().evaluate(pipeline->get()) : t.job_or_fail().evaluate();
+    etr_eval_result out{};
+    out.samples = m.samples;
+    out.loss = m.loss;
+    out.accuracy = m.accuracy;
+    fill_struct(result, out);
+  });
+}
+
+int32_t etr_trainer_save(etr_trainer* trainer, const char* directory) {
+  return guarded([&] {
+    train::Learner& learner = required(trainer, "trainer").learner();
+    checkpoint::Files files;
+    learner.save(files);
+    checkpoint::Store(&required(directory, "directory")).save(learner.steps(), files);
+  });
+}
+
+int32_t etr_trainer_load(etr_trainer* trainer, const char* directory) {
+  return guarded([&] {
+    const auto loaded = checkpoint::Store(&required(directory, "directory")).load_latest();
+    if (!loaded) fail(Code::not_found, "there is no checkpoint in '", directory, "'");
+    required(trainer, "trainer").learner().load(loaded->files);
+  });
+}
+
+int32_t etr_job_load(const char* path, const char* const* overrides, int32_t count, etr_job** job) {
+  return guarded([&] {
+    required(job, "job") = new etr_job{train::Job::load(
+        &required(path, "path"), strings_of(overrides, count, "overrides"))};
+  });
+}
+
+int32_t etr_job_parse(const char* json, const char* const* overrides, int32_t count, etr_job** job) {
+  return guarded([&] {
+    required(job, "job") = new etr_job{train::Job::parse(
+        &required(json, "json"), "the job's JSON", strings_of(overrides, count, "overrides"))};
+  });
+}
+
+void etr_job_destroy(etr_job* job) { delete job; }
+
+int32_t etr_job_json(const etr_job* job, char** json) {
+  return guarded([&] {
+    required(json, "json") = copy_string(required(job, "job").job.json().dump(2));
+  });
+}
+
+int32_t etr_trainer_next_event(etr_trainer* trainer, etr_event* event) {
+  return guarded([&]() -> int32_t {
+    etr_trainer& t = required(trainer, "trainer");
+    if (t.ended) return ETR_END;
+    const train::Event e = t.job_or_fail().next_event();
+    fill_struct(event, c_event(e));
+    t.ended = e.kind == train::EventKind::end;
+    return ETR_OK;
+  });
+}
+
+int32_t etr_trainer_stop(etr_trainer* trainer) {
+  if (!trainer || !trainer->job) return ETR_INVALID_ARGUMENT;  // no message: signal handlers call this
+  trainer->job->stop();
+  return ETR_OK;
+}
+
+int32_t etr_trainer_pipeline_stats(etr_trainer* trainer, char** json) {
+  return guarded([&] {
+    required(json, "json") =
+        copy_string(required(trainer, "trainer").job_or_fail().pipeline_stats().dump());
+  });
+}
+
+int32_t etr_report_write(const char* title, const char* const* names,
+                         const char* const* metrics_paths, int32_t count, double target_accuracy,
+                         const char* html_path, char** json) {
+  return guarded([&] {
+    const auto run_names = strings_of(names, count, "names");
+    const auto paths = strings_of(metrics_paths, count, "metrics_paths");
+    std::vector<train::ReportRun> runs;
+    for (size_t i = 0; i < paths.size(); ++i) runs.push_back({run_names[i], paths[i]});
+    const Json table = train::write_report(&required(title, "title"), runs, target_accuracy,
+                                           &required(html_path, "html_path"));
+    if (json) *json = copy_string(table.dump());
+  });
+}

@@ -1,0 +1,22 @@
+// Named tensors in the safetensors format: an 8-byte little-endian header length, a JSON header
+// {"name": {"dtype", "shape", "data_offsets"}, ...}, then the tensors' bytes. Other tools read it.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace etr::checkpoint {
+
+using NamedTensors = std::map<std::string, Tensor>;
+
+std::vector<std::byte> write_safetensors(const NamedTensors& tensors);
+
+// The result holds copies. Throws Error(corrupt_data) that names `origin` and what does not fit,
+// Error(unsupported) for element types other than F32, I32 and U8.
+NamedTensors read_safetensors(std::span<const std::byte> bytes, const std::string& origin);
+
+}  // namespace etr::checkpoint

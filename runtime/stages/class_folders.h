@@ -1,0 +1,23 @@
+// Lists a folder of class folders: root/CLASS/NAME.EXT.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace etr::stages {
+
+struct ClassFile {
+  std::string name;       // relative to the root: "cat/0001.png"
+  std::string extension;  // without the dot
+  int label = 0;
+};
+
+struct ClassFolders {
+  std::vector<std::string> classes;  // sorted; the position is the label
+  std::vector<ClassFile> files;      // sorted by class, then by name
+};
+
+// Throws Error(io) where the root cannot be listed, Error(not_found) where it holds no file.
+ClassFolders list_class_folders(const std::string& root);
+
+}  // namespace etr::stages

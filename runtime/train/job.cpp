@@ -1,0 +1,181 @@
+#include "train/job.h"
+
+#include <algorithm>
+#include <cctype>
+
+#include "core/error.h"
+#include "core/platform.h"
+#include "nn/model.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+#include "pipeline/pipeline.h"
+
+namespace etr::train {
+namespace {
+
+constexpr OptionSpec kTrain[] = {
+    {"epochs", OptionType::integer, "0", "epochs of the pipeline to train; 0: no limit", 0, 1e9,
+     "epochs"},
+    {"steps", OptionType::integer, "0", "optimizer steps to train; 0: no limit", 0, 1e12, "steps"},
+    {"seconds", OptionType::number, "0", "training time, evaluation not counted; 0: no limit", 0,
+     1e9, "s"},
+    {"planned_steps", OptionType::integer, "0",
+     "length that decaying schedules assume; 0 takes 'steps'", 0, 1e12, "steps"},
+    {"progress_every", OptionType::number, "0.2", "time between two progress events", 0.01, 3600,
+     "s"},
+};
+
+constexpr OptionSpec kEvaluation[] = {
+    {"every_epochs", OptionType::integer, "1", "epochs between evaluations; 0: none by epoch", 0, 1e9,
+     "epochs"},
+    {"every_steps", OptionType::integer, "0", "steps between evaluations; 0: none by step", 0, 1e12,
+     "steps"},
+    {"target_accuracy", OptionType::number, "0",
+     "training ends when an evaluation reaches it; 0: never", 0, 1},
+};
+
+constexpr OptionSpec kOutput[] = {
+    {"dir", OptionType::string, "\"\"",
+     "folder for metrics, event files and checkpoints; empty writes none"},
+    {"tensorboard", OptionType::boolean, "true", "write TensorBoard event files"},
+    {"checkpoint_every_epochs", OptionType::integer, "1", "epochs between checkpoints; 0: none by epoch",
+     0, 1e9, "epochs"},
+    {"checkpoint_every_steps", OptionType::integer, "0", "steps between checkpoints; 0: none by step",
+     0, 1e12, "steps"},
+};
+
+const std::vector<std::string> kSections = {"name",      "description", "vars",     "seed",
+                                            "device",    "pipeline",    "model",    "optimizer",
+                                            "schedule",  "train",       "evaluation", "output"};
+
+Json value_of(const std::string& text) {
+  Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return value.is_discarded() ? Json(text) : value;
+}
+
+// Walks `path` ("pipeline.stages.3.factor") and sets the last key.
+void set_path(Json& json, const std::string& path, const Json& value, const std::string& whole) {
+  const size_t dot = path.find('.');
+  const std::string key = path.substr(0, dot);
+  Json* next = nullptr;
+  if (json.is_array()) {
+    const bool number = !key.empty() && key.size() < 9 &&
+                        std::all_of(key.begin(), key.end(), [](unsigned char c) { return std::isdigit(c); });
+    if (!number || std::stoul(key) >= json.size())
+      fail(Code::invalid_argument, "--set ", whole, ": '", key, "' is no element of a list of ",
+           json.size());
+    next = &json[std::stoul(key)];
+  } else {
+    if (!json.is_object() && !json.is_null())
+      fail(Code::invalid_argument, "--set ", whole, ": '", key, "' lies inside a plain value");
+    next = &json[key];
+  }
+  if (dot == std::string::npos)
+    *next = value;
+  else
+    set_path(*next, path.substr(dot + 1), value, whole);
+}
+
+void apply_override(Json& job, const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0)
+    fail(Code::invalid_argument, "'", text, "' is not of the form key=value");
+  const std::string path = text.substr(0, equals);
+  const std::string head = path.substr(0, path.find('.'));
+  const bool section = std::find(kSections.begin(), kSections.end(), head) != kSections.end();
+  if (section) return set_path(job, path, value_of(text.substr(equals + 1)), text);
+  if (!job.contains("vars") || !job["vars"].contains(path)) {
+    std::vector<std::string> names = kSections;
+    if (job.contains("vars"))
+      for (const auto& [name, value] : job["vars"].items()) names.push_back(name);
+    fail(Code::invalid_argument, "'", path, "' is neither a section nor a variable of this job",
+         suggestion(path, names));
+  }
+  job["vars"][path] = text.substr(equals + 1);
+}
+
+std::string expand(const std::string& text, const Json& vars, const std::string& where) {
+  std::string out;
+  size_t at = 0;
+  for (size_t open; (open = text.find("${", at)) != std::string::npos;) {
+    const size_t close = text.find('}', open);
+    if (close == std::string::npos)
+      fail(Code::invalid_argument, where, ": '", text, "' has '${' without '}'");
+    const std::string name = text.substr(open + 2, close - open - 2);
+    std::vector<std::string> names;
+    for (const auto& [known, value] : vars.items()) names.push_back(known);
+    if (!vars.contains(name))
+      fail(Code::invalid_argument, where, ": there is no variable '", name, "'",
+           suggestion(name, names));
+    const Json& value = vars[name];
+    if (value.is_null())
+      fail(Code::invalid_argument, where, ": the variable '", name,
+           "' has no value yet; give it with --set ", name, "=VALUE");
+    out += text.substr(at, open - at) + (value.is_string() ? value.get<std::string>() : value.dump());
+    at = close + 1;
+  }
+  return out + text.substr(at);
+}
+
+void expand_all(Json& json, const Json& vars, const std::string& where) {
+  if (json.is_string()) {
+    json = expand(json.get<std::string>(), vars, where);
+  } else if (json.is_structured()) {
+    for (auto& [key, value] : json.items()) expand_all(value, vars, where + "." + key);
+  }
+}
+
+}  // namespace
+
+Json job_schema() {
+  return {{"pipeline", schema_json(pipeline::pipeline_schema())},
+          {"loss", schema_json(nn::loss_schema())},
+          {"schedule", schema_json(optim::schedule_schema())},
+          {"train", schema_json(kTrain)},
+          {"evaluation", schema_json(kEvaluation)},
+          {"output", schema_json(kOutput)}};
+}
+
+Job Job::load(const std::string& path, const std::vector<std::string>& overrides) {
+  return parse(platform::read_file(path), cat("job file '", path, "'"), overrides);
+}
+
+Job Job::parse(const std::string& text, const std::string& origin,
+               const std::vector<std::string>& overrides) {
+  Job job;
+  job.json_ = parse_json(text, origin);
+  check_keys(job.json_, kSections, origin);
+  for (const std::string& override_text : overrides) apply_override(job.json_, override_text);
+  const Json vars = job.json_.value("vars", Json::object());
+  for (auto& [key, value] : job.json_.items())
+    if (key != "vars") expand_all(value, vars, key);
+  job.validate();
+  return job;
+}
+
+void Job::validate() {
+  for (const char* section : {"pipeline", "model", "optimizer", "schedule"})
+    if (!json_.contains(section) || !json_[section].is_object())
+      fail(Code::invalid_argument, "job: the section '", section, "' is missing");
+  for (const char* text : {"name", "device"})
+    if (json_.contains(text) && !json_[text].is_string())
+      fail(Code::invalid_argument, "job: '", text, "' must be text, not ", json_[text].dump());
+  if (json_.contains("seed") && !json_["seed"].is_number_unsigned())
+    fail(Code::invalid_argument, "job: 'seed' must be a whole number from 0, not ",
+         json_["seed"].dump());
+  if (!json_["pipeline"].contains("seed")) json_["pipeline"]["seed"] = seed();
+  pipeline::Pipeline check_pipeline(pipeline());
+  nn::Model check_model(model());
+  train_.emplace(kTrain, "train", json_.value("train", Json::object()));
+  output_.emplace(kOutput, "output", json_.value("output", Json::object()));
+  if (!json_.contains("evaluation")) return;
+  Json evaluation = json_["evaluation"];
+  if (!evaluation.is_object() || !evaluation.contains("pipeline"))
+    fail(Code::invalid_argument, "evaluation: needs a 'pipeline' of its own");
+  evaluation.erase("pipeline");
+  evaluation_.emplace(kEvaluation, "evaluation", evaluation);
+  json_["evaluation"]["pipeline"]["epochs"] = 1;
+  pipeline::Pipeline check_evaluation(evaluation_pipeline());
+}
+
+}  // namespace etr::train

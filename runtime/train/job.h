@@ -1,0 +1,50 @@
+// A job: pipeline, model, optimizer, schedule, evaluation and outputs as one JSON document.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/json.h"
+#include "core/options.h"
+
+namespace etr::train {
+
+// The schemas of a job's sections, by section name ("train", "evaluation", "output"); for the other
+// sections see pipeline_schema(), the stage, layer and optimizer tables, and schedule_schema().
+Json job_schema();
+
+// Validated on construction. Immutable.
+class Job {
+ public:
+  // `overrides` are "key=value" or "section.key=value" (list elements by number:
+  // "pipeline.stages.3.factor=4"); values are JSON, or else text. A bare key that is no section sets
+  // a variable; "${name}" in any text of the job stands for the variable.
+  // Throws Error(invalid_argument) that names the key and the nearest valid one.
+  static Job parse(const std::string& text, const std::string& origin,
+                   const std::vector<std::string>& overrides = {});
+  static Job load(const std::string& path, const std::vector<std::string>& overrides = {});
+
+  const Json& json() const { return json_; }  // with overrides and variables applied
+
+  std::string name() const { return json_.value("name", std::string("job")); }
+  uint64_t seed() const { return json_.value("seed", uint64_t{0}); }
+  std::string device() const { return json_.value("device", std::string()); }
+  const Json& pipeline() const { return json_["pipeline"]; }
+  const Json& model() const { return json_["model"]; }
+  const Json& optimizer() const { return json_["optimizer"]; }
+  const Json& schedule() const { return json_["schedule"]; }
+  const Options& train() const { return *train_; }
+  const Options& output() const { return *output_; }
+  // Absent where the job has no evaluation.
+  const std::optional<Options>& evaluation() const { return evaluation_; }
+  const Json& evaluation_pipeline() const { return json_["evaluation"]["pipeline"]; }
+
+ private:
+  void validate();
+
+  Json json_;
+  std::optional<Options> train_, output_, evaluation_;
+};
+
+}  // namespace etr::train

@@ -1,0 +1,227 @@
+#include "train/learner.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "checkpoint/safetensors.h"
+#include "core/error.h"
+#include "core/json.h"
+
+namespace etr::train {
+namespace {
+
+constexpr const char* kWeights = "weights.safetensors";
+constexpr const char* kOptimizer = "optimizer.safetensors";
+constexpr const char* kState = "learner.json";
+
+std::string optimizer_name(const Json& spec) {
+  if (!spec.is_object() || !spec.contains("optimizer") || !spec["optimizer"].is_string())
+    fail(Code::invalid_argument, "optimizer: needs a key 'optimizer' with its name, for instance "
+                                 "{\"optimizer\": \"sgd\", \"momentum\": 0.9}");
+  return spec["optimizer"].get<std::string>();
+}
+
+const std::vector<std::byte>& file_of(const checkpoint::Files& files, const char* name) {
+  const auto it = files.find(name);
+  if (it == files.end()) fail(Code::corrupt_data, "the checkpoint has no file '", name, "'");
+  return it->second;
+}
+
+}  // namespace
+
+// Everything that depends on the batch's shape. Members in the order of their making: each may use
+// those before it.
+struct Learner::Planned {
+  Planned(gpu::Kernels& kernels, const nn::Model& model, int64_t batch_size, const Shape& sample_shape,
+          uint64_t seed)
+      : batch(batch_size),
+        sample(sample_shape),
+        net(model.build(batch_size, sample_shape)),
+        store(kernels.device(), net.graph, seed),
+        training(kernels, net.graph, store, {true, net.loss}),
+        tail_arena(kernels.device(), gpu::MemoryUse::device) {}
+
+  std::vector<graph::ValueId> outputs() const {
+    return net.accuracy >= 0 ? std::vector{net.loss, net.accuracy} : std::vector{net.loss};
+  }
+
+  int64_t batch;
+  Shape sample;
+  nn::ModelGraph net;
+  graph::ParameterStore store;
+  graph::Plan training;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  gpu::Arena tail_arena;
+  gpu::CommandList tail;
+  std::unique_ptr<graph::Runner> runner;
+  std::unique_ptr<graph::Plan> evaluation;  // made when first needed
+  std::unique_ptr<graph::Runner> evaluator;
+};
+
+Learner::Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec)
+    : kernels_(std::move(kernels)),
+      model_(spec.model),
+      optimizer_spec_(&optim::find_optimizer(optimizer_name(spec.optimizer))),
+      schedule_(Options(optim::schedule_schema(), "schedule", spec.schedule), spec.total_steps),
+      seed_(spec.seed) {
+  Json options = spec.optimizer;
+  options.erase("optimizer");
+  optimizer_options_ = std::make_unique<Options>(
+      optimizer_spec_->options, cat("optimizer '", optimizer_spec_->name, "'"), options);
+}
+
+Learner::~Learner() = default;
+
+int64_t Learner::trainable() const { return planned_ ? planned_->store.trainable() : 0; }
+int Learner::in_flight() const { return planned_ ? planned_->runner->in_flight() : 0; }
+
+uint64_t Learner::device_bytes() const {
+  if (!planned_) return 0;
+  return planned_->training.reserved_bytes() +
+         (planned_->evaluation ? planned_->evaluation->reserved_bytes() : 0);
+}
+
+void Learner::prepare(const pipeline::Item& batch) {
+  if (planned_) return check_batch(batch);
+  const Tensor& image = pipeline::require_field(batch, "image");
+  if (image.shape().size() < 2)
+    fail(Code::invalid_argument, "field 'image' is ", shape_text(image.shape()),
+         "; training takes batches [N, ...]: end the pipeline with a batch stage");
+  const Shape sample(image.shape().begin() + 1, image.shape().end());
+  auto planned = std::make_unique<Planned>(*kernels_, model_, image.shape()[0], sample, seed_);
+  planned->optimizer = optimizer_spec_->make(*optimizer_options_, planned->store);
+  ops::Emitter emit(*kernels_, planned->tail_arena, planned->tail);
+  planned->optimizer->emit(emit, planned->training.step_values());
+  planned->runner = std::make_unique<graph::Runner>(
+      *kernels_, planned->training, std::vector{planned->net.image, planned->net.label},
+      planned->outputs(), planned->tail);
+  planned_ = std::move(planned);
+  check_batch(batch);
+  if (loaded_) apply_loaded();
+}
+
+void Learner::check_batch(const pipeline::Item& batch) const {
+  const auto check = [&](const char* name, DType dtype, Shape shape, const char* hint) {
+    const Tensor& tensor = pipeline::require_field(batch, name);
+    const int64_t rows = tensor.shape().empty() ? 0 : tensor.shape()[0];
+    const bool fits = rows >= 1 && rows <= shape[0];
+    shape[0] = rows;
+    if (tensor.dtype() != dtype || !fits || tensor.shape() != shape) {
+      shape[0] = planned_->batch;
+      fail(Code::invalid_argument, "field '", name, "' is ", dtype_name(tensor.dtype()), " ",
+           shape_text(tensor.shape()), "; this model trains on ", dtype_name(dtype), " ",
+           shape_text(shape), hint);
+    }
+  };
+  const graph::Graph& g = planned_->net.graph;
+  check("image", DType::f32, g.shape(planned_->net.image), " (put a normalize stage in the pipeline)");
+  check("label", model_.label_dtype(), g.shape(planned_->net.label),
+        model_.classifies() ? "" : " (set one_hot in the label stage)");
+}
+
+// Rows beyond a smaller batch repeat it, so that batch statistics stay sane; the loss leaves them out.
+void Learner::fill(graph::Runner& runner, const pipeline::Item& batch) const {
+  const char* const names[] = {"image", "label"};
+  for (size_t i = 0; i < 2; ++i) {
+    const Tensor& tensor = *batch.find(names[i]);
+    const size_t row = tensor.size_bytes() / static_cast<size_t>(tensor.shape()[0]);
+    const size_t want = row * static_cast<size_t>(planned_->batch);
+    std::byte* to = runner.input(i);
+    for (size_t at = 0; at < want; at += tensor.size_bytes())
+      std::memcpy(to + at, tensor.data(), std::min(tensor.size_bytes(), want - at));
+  }
+}
+
+void Learner::step(const pipeline::Item& batch) {
+  prepare(batch);
+  ops::StepValues values;
+  values.step = static_cast<uint32_t>(step_);
+  values.valid_rows = static_cast<uint32_t>(batch.find("label")->shape()[0]);
+  values.seed_lo = static_cast<uint32_t>(seed_);
+  values.seed_hi = static_cast<uint32_t>(seed_ >> 32);
+  values.learning_rate = schedule_.rate(static_cast<int64_t>(step_));
+  fill(*planned_->runner, batch);
+  planned_->runner->submit(values, ++step_);
+  StepMetrics metrics;
+  metrics.step = step_;
+  metrics.learning_rate = values.learning_rate;
+  metrics.samples = static_cast<int32_t>(values.valid_rows);
+  metrics.fresh = batch.batch.size ? batch.batch.fresh : metrics.samples;
+  metrics.echoed = batch.batch.size ? batch.batch.echoed : 0;
+  // A batch that was echoed as a whole is not fresh, whatever its samples were.
+  if (batch.replica > 0) metrics.echoed = std::exchange(metrics.fresh, 0) + metrics.echoed;
+  started_.push_back(metrics);
+}
+
+std::vector<StepMetrics> Learner::take_metrics(bool wait_all) {
+  std::vector<StepMetrics> out;
+  if (!planned_) return out;
+  for (const graph::StepResult& result : planned_->runner->take_results(wait_all)) {
+    StepMetrics metrics = started_.front();
+    started_.erase(started_.begin());
+    metrics.loss = result.outputs[0];
+    if (result.outputs.size() > 1) metrics.accuracy = result.outputs[1];
+    metrics.busy_seconds = result.busy_seconds;
+    out.push_back(metrics);
+  }
+  return out;
+}
+
+EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline) {
+  EvalMetrics total;
+  const auto add = [&](const std::vector<graph::StepResult>& results) {
+    for (const graph::StepResult& result : results) {
+      const auto rows = static_cast<double>(result.tag);
+      total.samples += static_cast<int64_t>(result.tag);
+      total.loss += rows * static_cast<double>(result.outputs[0]);
+      if (result.outputs.size() > 1) total.accuracy += rows * static_cast<double>(result.outputs[1]);
+    }
+  };
+  pipeline::Item batch;
+  while (pipeline.next(batch) == pipeline::Pipeline::Next::item) {
+    prepare(batch);
+    if (!planned_->evaluator) {
+      planned_->evaluation = std::make_unique<graph::Plan>(*kernels_, planned_->net.graph,
+                                                           planned_->store, graph::PlanOptions{});
+      planned_->evaluator = std::make_unique<graph::Runner>(
+          *kernels_, *planned_->evaluation, std::vector{planned_->net.image, planned_->net.label},
+          planned_->outputs(), gpu::CommandList{});
+    }
+    ops::StepValues values;
+    values.valid_rows = static_cast<uint32_t>(batch.find("label")->shape()[0]);
+    fill(*planned_->evaluator, batch);
+    planned_->evaluator->submit(values, values.valid_rows);
+    add(planned_->evaluator->take_results(false));
+  }
+  if (planned_ && planned_->evaluator) add(planned_->evaluator->take_results(true));
+  if (total.samples == 0) fail(Code::invalid_argument, "the evaluation pipeline gave no samples");
+  total.loss /= static_cast<double>(total.samples);
+  total.accuracy /= static_cast<double>(total.samples);
+  return total;
+}
+
+void Learner::save(checkpoint::Files& files) {
+  if (!planned_) fail(Code::state, "there is nothing to save before the first batch");
+  files[kWeights] = checkpoint::write_safetensors(planned_->store.download());
+  files[kOptimizer] = checkpoint::write_safetensors(planned_->optimizer->download());
+  const std::string state = Json{{"step", step_}, {"seed", seed_}}.dump();
+  const auto bytes = std::as_bytes(std::span(state));
+  files[kState].assign(bytes.begin(), bytes.end());
+}
+
+void Learner::load(const checkpoint::Files& files) {
+  const auto& state = file_of(files, kState);
+  const Json json = parse_json({reinterpret_cast<const char*>(state.data()), state.size()}, kState);
+  step_ = json.value("step", uint64_t{0});
+  loaded_ = std::make_unique<checkpoint::Files>(files);
+  if (planned_) apply_loaded();
+}
+
+void Learner::apply_loaded() {
+  planned_->store.upload(checkpoint::read_safetensors(file_of(*loaded_, kWeights), kWeights));
+  planned_->optimizer->upload(
+      checkpoint::read_safetensors(file_of(*loaded_, kOptimizer), kOptimizer));
+  loaded_.reset();
+}
+
+}  // namespace etr::train

@@ -1,0 +1,89 @@
+// A model on a device with its optimizer: takes batches, gives losses.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "checkpoint/store.h"
+#include "graph/runner.h"
+#include "nn/model.h"
+#include "optim/optimizer.h"
+#include "optim/schedule.h"
+#include "pipeline/pipeline.h"
+
+namespace etr::train {
+
+struct LearnerSpec {
+  Json model, optimizer, schedule;  // as in a job
+  uint64_t seed = 0;
+  int64_t total_steps = 0;  // planned; what decaying schedules end at
+};
+
+struct StepMetrics {
+  uint64_t step = 0;      // 1 is the first
+  float loss = 0;         // mean over the batch's samples
+  float accuracy = 0;     // share of the batch; 0 for models that do not classify
+  float learning_rate = 0;
+  int32_t samples = 0, fresh = 0, echoed = 0;
+  double busy_seconds = 0;  // device time; 0 where the device has no timestamps
+};
+
+struct EvalMetrics {
+  int64_t samples = 0;
+  double loss = 0, accuracy = 0;
+};
+
+// Shapes come from the first batch; later batches may be smaller, not larger. Used by one thread.
+class Learner {
+ public:
+  // Validates the specs; plans at the first batch. Throws Error(invalid_argument).
+  Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec);
+  ~Learner();
+
+  // Plans for batches of this shape now (otherwise the first step does). Error(state) if planned for
+  // another.
+  void prepare(const pipeline::Item& batch);
+
+  // Starts one training step. Returns while the device works: up to three steps are in flight, and
+  // what they gave comes from take_metrics(), in order. Throws Error(invalid_argument) naming the
+  // field whose shape or type does not fit.
+  void step(const pipeline::Item& batch);
+
+  // Metrics of finished steps; `wait_all` waits for those in flight.
+  std::vector<StepMetrics> take_metrics(bool wait_all);
+
+  // One epoch of `pipeline` in evaluation mode. Waits for the steps in flight first.
+  EvalMetrics evaluate(pipeline::Pipeline& pipeline);
+
+  // Weights, optimizer state and step count. save() waits for the steps in flight.
+  void save(checkpoint::Files& files);
+  // Before or after prepare(); shapes are checked when both are there.
+  void load(const checkpoint::Files& files);
+
+  uint64_t steps() const { return step_; }
+  int64_t trainable() const;       // parameters; 0 before prepare()
+  uint64_t device_bytes() const;
+  int in_flight() const;
+  const gpu::DevicePtr& device() const { return kernels_->device(); }
+
+ private:
+  struct Planned;
+
+  void check_batch(const pipeline::Item& batch) const;
+  void fill(graph::Runner& runner, const pipeline::Item& batch) const;
+  void apply_loaded();
+
+  std::shared_ptr<gpu::Kernels> kernels_;
+  nn::Model model_;
+  const optim::OptimizerSpec* optimizer_spec_;
+  std::unique_ptr<Options> optimizer_options_;
+  optim::Schedule schedule_;
+  const uint64_t seed_;
+  uint64_t step_ = 0;
+  std::unique_ptr<Planned> planned_;
+  std::unique_ptr<checkpoint::Files> loaded_;  // waits for prepare()
+  std::vector<StepMetrics> started_;           // in flight, without their results
+};
+
+}  // namespace etr::train

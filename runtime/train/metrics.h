@@ -1,0 +1,39 @@
+// Where a run's numbers go: JSON lines and TensorBoard event files.
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/json_fwd.h"
+
+namespace etr::train {
+
+// One JSON object a line. Appends; every line is flushed, so that a killed run loses none.
+class JsonLines {
+ public:
+  explicit JsonLines(const std::string& path);  // Error(io)
+  void write(const Json& row);
+
+ private:
+  std::string path_;
+  std::ofstream file_;
+};
+
+// Scalars in TensorBoard's format: TFRecord frames (length, masked CRC-32C, data, masked CRC-32C)
+// around Event messages of protocol buffers.
+class EventFile {
+ public:
+  explicit EventFile(const std::string& directory);  // makes a new file there; Error(io)
+  void write(uint64_t step, const std::vector<std::pair<std::string, double>>& scalars);
+
+ private:
+  void write_record(const std::string& data);
+
+  std::string path_;
+  std::ofstream file_;
+};
+
+}  // namespace etr::train

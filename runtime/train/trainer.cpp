@@ -1,0 +1,261 @@
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "core/clock.h"
+#include "core/error.h"
+
+namespace etr::train {
+namespace {
+
+constexpr const char* kTrainerState = "trainer.json";
+constexpr const char* kPipelineState = "pipeline.json";
+
+int64_t planned_steps(const Job& job) {
+  const int64_t planned = job.train().integer("planned_steps");
+  return planned ? planned : job.train().integer("steps");
+}
+
+LearnerSpec learner_spec(const Job& job) {
+  return {job.model(), job.optimizer(), job.schedule(), job.seed(), planned_steps(job)};
+}
+
+void put_text(checkpoint::Files& files, const char* name, const std::string& text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  files[name].assign(bytes.begin(), bytes.end());
+}
+
+Json get_json(const checkpoint::Loaded& loaded, const char* name) {
+  const auto it = loaded.files.find(name);
+  if (it == loaded.files.end())
+    fail(Code::corrupt_data, "'", loaded.path, "' has no file '", name, "'");
+  return parse_json({reinterpret_cast<const char*>(it->second.data()), it->second.size()},
+                    loaded.path + "/" + name);
+}
+
+}  // namespace
+
+Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, bool resume)
+    : job_(job), learner_(std::move(kernels), learner_spec(job)), pipeline_(job.pipeline()) {
+  const Options& train = job_.train();
+  if (train.integer("epochs") == 0 && train.integer("steps") == 0 && train.number("seconds") == 0)
+    fail(Code::invalid_argument,
+         "train: set 'epochs', 'steps' or 'seconds', or the run would never end");
+  const std::string directory = job_.output().string("dir");
+  if (!directory.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(directory, error);
+    if (error) fail(Code::io, "cannot create '", directory, "': ", error.message());
+    store_ = std::make_unique<checkpoint::Store>(directory + "/checkpoints");
+    const std::string metrics = directory + "/metrics.jsonl";
+    if (!resume) std::filesystem::remove(metrics, error);  // a new run, a new curve
+    metrics_ = std::make_unique<JsonLines>(metrics);
+    if (job_.output().boolean("tensorboard")) event_file_ = std::make_unique<EventFile>(directory);
+  }
+  if (resume) load();
+}
+
+Trainer::~Trainer() = default;
+
+void Trainer::load() {
+  if (!store_) fail(Code::state, "resuming needs the job's output.dir");
+  const auto loaded = store_->load_latest();
+  if (!loaded)
+    fail(Code::not_found, "there is no checkpoint to resume from in '",
+         job_.output().string("dir"), "/checkpoints'");
+  const Json state = get_json(*loaded, kTrainerState);
+  try {
+    epoch_ = state.at("epoch").get<uint64_t>();
+    examples_ = state.at("examples").get<uint64_t>();
+    fresh_ = state.at("fresh").get<uint64_t>();
+    echoed_ = state.at("echoed").get<uint64_t>();
+    seconds_before_ = state.at("seconds").get<double>();
+    busy_seconds_ = state.at("busy_seconds").get<double>();
+  } catch (const nlohmann::json::exception& error) {
+    fail(Code::corrupt_data, "'", loaded->path, "/", kTrainerState, "' is damaged: ", error.what());
+  }
+  learner_.load(loaded->files);
+  pipeline_.restore(get_json(*loaded, kPipelineState));
+  saved_step_ = learner_.steps();
+}
+
+double Trainer::training_seconds() const {
+  return seconds_before_ + (clock_start_ns_ ? seconds_between(clock_start_ns_, now_ns()) : 0);
+}
+
+void Trainer::pause_clock() {
+  seconds_before_ = training_seconds();
+  clock_start_ns_ = 0;
+}
+
+void Trainer::resume_clock() {
+  if (clock_start_ns_ == 0) clock_start_ns_ = now_ns();
+}
+
+bool Trainer::finished() const {
+  const Options& train = job_.train();
+  const auto reached = [](int64_t limit, uint64_t now) {
+    return limit > 0 && now >= static_cast<uint64_t>(limit);
+  };
+  return stop_.load() || target_reached_ || reached(train.integer("epochs"), epoch_) ||
+         reached(train.integer("steps"), learner_.steps()) ||
+         (train.number("seconds") > 0 && training_seconds() >= train.number("seconds"));
+}
+
+void Trainer::train_one() {
+  pipeline::Item batch;
+  if (pipeline_.next(batch) == pipeline::Pipeline::Next::end_of_epoch) {
+    ++epoch_;
+    epoch_ended_ = true;
+    return;
+  }
+  learner_.step(batch);
+  take_metrics(/*wait_all=*/false);
+}
+
+void Trainer::take_metrics(bool wait_all) {
+  for (const StepMetrics& metrics : learner_.take_metrics(wait_all)) {
+    if (!std::isfinite(metrics.loss))
+      fail(Code::invalid_argument, "the loss of step ", metrics.step, " is ", metrics.loss,
+           ": training diverged, or a label lies outside the model's classes; lower the learning "
+           "rate, or check the labels");
+    examples_ += static_cast<uint64_t>(metrics.samples);
+    fresh_ += static_cast<uint64_t>(metrics.fresh);
+    echoed_ += static_cast<uint64_t>(metrics.echoed);
+    busy_seconds_ += metrics.busy_seconds;
+    loss_sum_ += static_cast<double>(metrics.loss);
+    accuracy_sum_ += static_cast<double>(metrics.accuracy);
+    examples_since_ += static_cast<uint64_t>(metrics.samples);
+    learning_rate_ = static_cast<double>(metrics.learning_rate);
+    ++steps_since_;
+    write_step(metrics);
+  }
+}
+
+void Trainer::write_step(const StepMetrics& m) {
+  const auto loss = static_cast<double>(m.loss), accuracy = static_cast<double>(m.accuracy);
+  if (metrics_)
+    metrics_->write({{"kind", "step"}, {"step", m.step}, {"loss", loss}, {"accuracy", accuracy},
+                     {"learning_rate", static_cast<double>(m.learning_rate)},
+                     {"seconds", training_seconds()}, {"examples", examples_}, {"fresh", fresh_},
+                     {"busy_seconds", busy_seconds_}});
+  if (event_file_)
+    event_file_->write(m.step, {{"train/loss", loss}, {"train/accuracy", accuracy},
+                                {"train/learning_rate", static_cast<double>(m.learning_rate)}});
+}
+
+bool Trainer::evaluation_due() const {
+  if (!job_.evaluation() || evaluated_step_ == learner_.steps() || learner_.steps() == 0) return false;
+  const auto by_epoch = static_cast<uint64_t>(job_.evaluation()->integer("every_epochs"));
+  const auto by_step = static_cast<uint64_t>(job_.evaluation()->integer("every_steps"));
+  return (epoch_ended_ && by_epoch && epoch_ % by_epoch == 0) ||
+         (by_step && learner_.steps() % by_step == 0) || finished();
+}
+
+bool Trainer::checkpoint_due() const {
+  if (!store_ || saved_step_ == learner_.steps() || learner_.steps() == 0) return false;
+  const auto by_epoch = static_cast<uint64_t>(job_.output().integer("checkpoint_every_epochs"));
+  const auto by_step = static_cast<uint64_t>(job_.output().integer("checkpoint_every_steps"));
+  if (!by_epoch && !by_step) return false;
+  return (epoch_ended_ && by_epoch && epoch_ % by_epoch == 0) ||
+         (by_step && learner_.steps() % by_step == 0) || finished();
+}
+
+Event Trainer::make_event(EventKind kind) {
+  Event event;
+  event.kind = kind;
+  event.step = learner_.steps();
+  event.epoch = epoch_;
+  event.total_steps = static_cast<uint64_t>(planned_steps(job_));
+  event.seconds = training_seconds();
+  const auto steps = static_cast<double>(std::max<uint64_t>(steps_since_, 1));
+  event.loss = loss_sum_ / steps;
+  event.accuracy = accuracy_sum_ / steps;
+  event.learning_rate = learning_rate_;
+  const double elapsed = event.seconds - event_seconds_;
+  event.examples_per_second = elapsed > 0 ? static_cast<double>(examples_since_) / elapsed : 0;
+  if (event.seconds > 0)
+    event.device_wait_share = std::clamp(1 - busy_seconds_ / event.seconds, 0.0, 1.0);
+  event.examples = examples_;
+  event.fresh = fresh_;
+  event.echoed = echoed_;
+  event.bad_records = pipeline_.stats()["bad_records"].get<int64_t>();
+  event.eval_loss = last_eval_.loss;
+  event.eval_accuracy = last_eval_.accuracy;
+  event.target_reached = target_reached_;
+  if (steps_since_ > 0) {
+    loss_sum_ = accuracy_sum_ = 0;
+    steps_since_ = examples_since_ = 0;
+    event_seconds_ = event.seconds;
+  }
+  return event;
+}
+
+EvalMetrics Trainer::evaluate() {
+  if (!job_.evaluation()) fail(Code::state, "this job has no evaluation section");
+  pipeline::Pipeline pipeline(job_.evaluation_pipeline());
+  return learner_.evaluate(pipeline);
+}
+
+Event Trainer::evaluation_event() {
+  last_eval_ = evaluate();
+  evaluated_step_ = learner_.steps();
+  const double target = job_.evaluation()->number("target_accuracy");
+  target_reached_ = target_reached_ || (target > 0 && last_eval_.accuracy >= target);
+  Event event = make_event(EventKind::evaluation);
+  if (metrics_)
+    metrics_->write({{"kind", "evaluation"}, {"step", event.step}, {"epoch", epoch_},
+                     {"eval_loss", last_eval_.loss}, {"eval_accuracy", last_eval_.accuracy},
+                     {"seconds", event.seconds}, {"examples", examples_}, {"fresh", fresh_},
+                     {"echoed", echoed_}, {"device_wait_share", event.device_wait_share}});
+  if (event_file_)
+    event_file_->write(event.step, {{"eval/loss", last_eval_.loss},
+                                    {"eval/accuracy", last_eval_.accuracy},
+                                    {"device/wait_share", event.device_wait_share}});
+  return event;
+}
+
+std::string Trainer::save() {
+  if (!store_) fail(Code::state, "saving needs the job's output.dir");
+  take_metrics(/*wait_all=*/true);
+  checkpoint::Files files;
+  learner_.save(files);
+  put_text(files, kPipelineState, pipeline_.save().dump());
+  put_text(files, kTrainerState,
+           Json{{"epoch", epoch_}, {"examples", examples_}, {"fresh", fresh_}, {"echoed", echoed_},
+                {"seconds", training_seconds()}, {"busy_seconds", busy_seconds_}}.dump());
+  put_text(files, "job.json", job_.json().dump(1));
+  saved_step_ = learner_.steps();
+  return store_->save(learner_.steps(), files);
+}
+
+Event Trainer::next_event() {
+  if (ended_) return make_event(EventKind::end);
+  resume_clock();
+  const double begin = training_seconds(), every = job_.train().number("progress_every");
+  while (true) {
+    if (!epoch_ended_ && !finished()) train_one();
+    const bool evaluates = evaluation_due(), saves = checkpoint_due();
+    if (evaluates || saves || finished()) {
+      take_metrics(/*wait_all=*/true);
+      pause_clock();
+    }
+    if (evaluates) return evaluation_event();
+    if (saves) {
+      const std::string path = save();
+      Event event = make_event(EventKind::checkpoint);
+      event.path = path;
+      return event;
+    }
+    epoch_ended_ = false;
+    if (finished()) {
+      ended_ = true;
+      return make_event(EventKind::end);
+    }
+    if (training_seconds() - begin >= every) return make_event(EventKind::progress);
+  }
+}
+
+}  // namespace etr::train

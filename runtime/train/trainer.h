@@ -1,0 +1,91 @@
+// Runs a job: epochs, evaluation, checkpoints, metrics. The caller pulls events.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "train/job.h"
+#include "train/learner.h"
+#include "train/metrics.h"
+
+namespace etr::train {
+
+enum class EventKind : int32_t { progress = 0, evaluation = 1, checkpoint = 2, end = 3 };
+
+// What a run looks like at one moment. Means are over the steps since the last event of any kind.
+struct Event {
+  EventKind kind = EventKind::progress;
+  uint64_t step = 0, epoch = 0;
+  uint64_t total_steps = 0;      // planned; 0: unknown
+  double seconds = 0;            // of training: evaluation and checkpoints stop this clock
+  double loss = 0, accuracy = 0;
+  double learning_rate = 0;
+  double examples_per_second = 0;
+  double device_wait_share = 0;  // of training time so far in which the device had nothing to do
+  uint64_t examples = 0, fresh = 0, echoed = 0;  // since the start
+  int64_t bad_records = 0;
+  double eval_loss = 0, eval_accuracy = 0;       // of the latest evaluation
+  bool target_reached = false;
+  std::string path;  // checkpoint: where it was written
+};
+
+// Used by one thread, but for stop().
+class Trainer {
+ public:
+  // Opens the device. `resume` continues from the newest checkpoint of the output directory;
+  // Error(not_found) where there is none.
+  Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, bool resume);
+  ~Trainer();
+
+  // Trains until there is something to tell. The last event is `end`; then it returns it again.
+  // Throws the Error that ended the run; what was written stays valid.
+  Event next_event();
+
+  // Asks for an early, orderly end, with a checkpoint if the job writes any. Any thread, any time,
+  // signal handlers too.
+  void stop() { stop_.store(true); }
+
+  EvalMetrics evaluate();       // Error(state) where the job has no evaluation
+  std::string save();           // a checkpoint now; Error(state) without an output directory
+  Learner& learner() { return learner_; }
+  Json pipeline_stats() const { return pipeline_.stats(); }
+
+ private:
+  bool finished() const;
+  void train_one();
+  void take_metrics(bool wait_all);
+  void write_step(const StepMetrics& metrics);
+  bool evaluation_due() const;
+  bool checkpoint_due() const;
+  Event make_event(EventKind kind);
+  Event evaluation_event();
+  void load();
+  double training_seconds() const;
+  void pause_clock();
+  void resume_clock();
+
+  const Job job_;
+  Learner learner_;
+  pipeline::Pipeline pipeline_;
+  std::unique_ptr<checkpoint::Store> store_;
+  std::unique_ptr<JsonLines> metrics_;
+  std::unique_ptr<EventFile> event_file_;
+  std::atomic<bool> stop_{false};
+
+  uint64_t epoch_ = 0;          // finished ones
+  bool epoch_ended_ = false;    // since the last event check
+  uint64_t evaluated_step_ = 0, saved_step_ = 0;
+  bool ended_ = false, target_reached_ = false;
+  uint64_t examples_ = 0, fresh_ = 0, echoed_ = 0;
+  double busy_seconds_ = 0, seconds_before_ = 0;
+  int64_t clock_start_ns_ = 0;  // 0: the clock stands still
+  EvalMetrics last_eval_;
+
+  // Since the last event.
+  double loss_sum_ = 0, accuracy_sum_ = 0;
+  uint64_t steps_since_ = 0, examples_since_ = 0;
+  double learning_rate_ = 0, event_seconds_ = 0;
+};
+
+}  // namespace etr::train
