@@ -170,12 +170,18 @@ Event Trainer::make_event(EventKind kind) {
   event.epoch = epoch_;
   event.total_steps = static_cast<uint64_t>(planned_steps(job_));
   event.seconds = training_seconds();
-  const auto steps = static_cast<double>(std::max<uint64_t>(steps_since_, 1));
-  event.loss = loss_sum_ / steps;
-  event.accuracy = accuracy_sum_ / steps;
+  if (steps_since_ > 0) {
+    const auto steps = static_cast<double>(steps_since_);
+    means_ = {loss_sum_ / steps, accuracy_sum_ / steps,
+              static_cast<double>(examples_since_) / std::max(event.seconds - event_seconds_, 1e-9)};
+    loss_sum_ = accuracy_sum_ = 0;
+    steps_since_ = examples_since_ = 0;
+    event_seconds_ = event.seconds;
+  }
+  event.loss = means_.loss;  // an event right after another repeats its means
+  event.accuracy = means_.accuracy;
+  event.examples_per_second = means_.examples_per_second;
   event.learning_rate = learning_rate_;
-  const double elapsed = event.seconds - event_seconds_;
-  event.examples_per_second = elapsed > 0 ? static_cast<double>(examples_since_) / elapsed : 0;
   if (event.seconds > 0)
     event.device_wait_share = std::clamp(1 - busy_seconds_ / event.seconds, 0.0, 1.0);
   event.examples = examples_;
@@ -185,11 +191,6 @@ Event Trainer::make_event(EventKind kind) {
   event.eval_loss = last_eval_.loss;
   event.eval_accuracy = last_eval_.accuracy;
   event.target_reached = target_reached_;
-  if (steps_since_ > 0) {
-    loss_sum_ = accuracy_sum_ = 0;
-    steps_since_ = examples_since_ = 0;
-    event_seconds_ = event.seconds;
-  }
   return event;
 }
 

@@ -86,6 +86,9 @@ class Trainer {
   double loss_sum_ = 0, accuracy_sum_ = 0;
   uint64_t steps_since_ = 0, examples_since_ = 0;
   double learning_rate_ = 0, event_seconds_ = 0;
+  struct {
+    double loss, accuracy, examples_per_second;
+  } means_{};  // of the latest event that had any step
 };
 
 }  // namespace etr::train

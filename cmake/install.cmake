@@ -1,0 +1,24 @@
+# A relocatable prefix: library, header, command, CMake package, pkg-config file.
+include(CMakePackageConfigHelpers)
+
+install(TARGETS echotrain EXPORT echotrainTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS echotrain_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/capi/include/echotrain
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/samples/jobs
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/echotrain)
+
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/echotrain)
+install(EXPORT echotrainTargets NAMESPACE echotrain:: DESTINATION ${package})
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/echotrainConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/echotrainConfig.cmake INSTALL_DESTINATION ${package})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/echotrainConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/echotrainConfig.cmake
+        ${PROJECT_BINARY_DIR}/echotrainConfigVersion.cmake DESTINATION ${package})
+
+# The .pc file finds the prefix from its own place, so that the prefix may be moved.
+file(RELATIVE_PATH ECHOTRAIN_PC_PREFIX /p/${CMAKE_INSTALL_LIBDIR}/pkgconfig /p)
+string(REGEX REPLACE "/$" "" ECHOTRAIN_PC_PREFIX "${ECHOTRAIN_PC_PREFIX}")
+configure_file(${PROJECT_SOURCE_DIR}/cmake/echotrain.pc.in ${PROJECT_BINARY_DIR}/echotrain.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/echotrain.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,0 +1,80 @@
+/* Trains a small classifier from C: a pipeline with an echo node, a model, a loop.
+ *
+ *   train FOLDER_OF_CLASS_FOLDERS          (FOLDER/CLASS/NAME.png, all images of one size)
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "echotrain/echotrain.h"
+
+static void check(int32_t status) {
+  if (status >= 0) return;
+  fprintf(stderr, "error: %s\n", etr_last_error());
+  exit(1);
+}
+
+/* Appends a layer with at most one whole-number option. */
+static void layer(etr_model* model, const char* name, const char* option, int64_t value) {
+  etr_options* options;
+  check(etr_options_create(&options));
+  if (option) check(etr_options_set_integer(options, option, value));
+  check(etr_model_add(model, name, options));
+  etr_options_destroy(options);
+}
+
+int main(int argc, char** argv) {
+  etr_options *sgd, *schedule;
+  etr_pipeline* pipeline;
+  etr_model* model;
+  etr_optimizer* optimizer;
+  etr_runtime* runtime;
+  etr_trainer* trainer;
+  etr_batch* batch;
+  etr_step_result result;
+  char spec[4096];
+  int32_t status;
+  if (argc != 2) return fprintf(stderr, "usage: train FOLDER\n"), 2;
+  result.struct_size = sizeof result;
+
+  /* Each image is used twice, augmented anew. */
+  snprintf(spec, sizeof spec,
+           "{\"stages\": [{\"stage\": \"folder\", \"root\": \"%s\"}, {\"stage\": \"label\"},"
+           " {\"stage\": \"decode\"}, {\"stage\": \"echo\", \"factor\": 2},"
+           " {\"stage\": \"random_crop\", \"pad\": 2}, {\"stage\": \"batch\", \"size\": 32},"
+           " {\"stage\": \"normalize\"}]}",
+           argv[1]);
+  check(etr_pipeline_create_from_json(spec, &pipeline));
+
+  check(etr_model_create(&model));
+  layer(model, "conv2d", "filters", 16);
+  layer(model, "relu", NULL, 0);
+  layer(model, "max_pool", NULL, 0);
+  layer(model, "flatten", NULL, 0);
+  layer(model, "dense", "units", 10);
+
+  check(etr_options_create(&sgd));
+  check(etr_options_set_number(sgd, "momentum", 0.9));
+  check(etr_options_create(&schedule));
+  check(etr_options_set_number(schedule, "learning_rate", 0.01));
+  check(etr_optimizer_create("sgd", sgd, schedule, &optimizer));
+
+  check(etr_runtime_create(NULL, &runtime));
+  check(etr_trainer_create(runtime, model, optimizer, 1, 0, &trainer));
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    while ((status = etr_pipeline_next(pipeline, &batch)) == ETR_OK) {
+      check(etr_trainer_step(trainer, batch)); /* returns while the device works */
+      etr_batch_destroy(batch);
+    }
+    check(status); /* ETR_END: the epoch is over */
+    while (etr_trainer_result(trainer, 1, &result) == ETR_OK) continue; /* keep the last */
+    printf("epoch %d step %llu loss %.4f\n", epoch + 1, (unsigned long long)result.step, result.loss);
+  }
+  etr_trainer_destroy(trainer); /* any order will do */
+  etr_runtime_destroy(runtime);
+  etr_optimizer_destroy(optimizer);
+  etr_model_destroy(model);
+  etr_pipeline_destroy(pipeline);
+  etr_options_destroy(schedule);
+  etr_options_destroy(sgd);
+  return 0;
+}

@@ -1,0 +1,139 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+#include <thread>
+
+#include "core/crc32c.h"
+#include "core/error.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "core/options.h"
+#include "core/platform.h"
+#include "core/rng.h"
+#include "support/data.h"
+
+namespace etr::test {
+namespace {
+
+// Known answers from the authors' reference (Random123's kat_vectors).
+TEST(Philox, KnownAnswers) {
+  EXPECT_EQ(philox4x32({0, 0, 0, 0}, {0, 0}),
+            (PhiloxBlock{0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u}));
+  EXPECT_EQ(philox4x32({~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}),
+            (PhiloxBlock{0x408f276du, 0x41c83b0eu, 0xa20bc7c6u, 0x6d5451fdu}));
+}
+
+TEST(Rng, StreamsAreIndependentAndRepeatable) {
+  std::set<uint32_t> firsts;
+  for (uint64_t a = 0; a < 10; ++a)
+    for (uint64_t b = 0; b < 10; ++b)
+      for (uint64_t c = 0; c < 10; ++c) firsts.insert(Rng(1, a, b, c).next_u32());
+  EXPECT_GT(firsts.size(), 998u);
+  EXPECT_EQ(Rng(5, 1, 2, 3).next_u32(), Rng(5, 1, 2, 3).next_u32());
+}
+
+TEST(Rng, MomentsAreRight) {
+  Rng rng(3);
+  double sum = 0, squares = 0, uniform = 0;
+  constexpr int kDraws = 200000;
+  for (int i = 0; i < kDraws; ++i) {
+    const double n = rng.normal();
+    sum += n;
+    squares += n * n;
+    const float u = rng.uniform();
+    ASSERT_TRUE(u >= 0 && u < 1);
+    uniform += u;
+    ASSERT_LT(rng.below(7), 7u);
+  }
+  EXPECT_NEAR(sum / kDraws, 0, 0.01);
+  EXPECT_NEAR(squares / kDraws, 1, 0.02);
+  EXPECT_NEAR(uniform / kDraws, 0.5, 0.005);
+}
+
+TEST(Crc32c, KnownAnswers) {  // RFC 3720, B.4
+  const std::vector<std::byte> zeros(32), ones(32, std::byte{0xFF});
+  EXPECT_EQ(crc32c(zeros), 0x8A9136AAu);
+  EXPECT_EQ(crc32c(ones), 0x62A8AB43u);
+  const std::string text = "123456789";
+  EXPECT_EQ(crc32c(std::as_bytes(std::span(text))), 0xE3069283u);
+  EXPECT_EQ(crc32c(std::as_bytes(std::span(text)).subspan(4),
+                   crc32c(std::as_bytes(std::span(text)).first(4))),
+            0xE3069283u);
+}
+
+constexpr OptionSpec kSchema[] = {
+    {"rate", OptionType::number, "0.5", "a share", 0, 1},
+    {"count", OptionType::integer, nullptr, "how many", 1, 10, "items"},
+    {"mode", OptionType::string, "\"fast\"", "which", 0, 0, "", "fast|slow"},
+    {"mean", OptionType::numbers, "[1]", "list", 0, 5},
+};
+
+std::string error_of(const char* json) {
+  try {
+    Options(kSchema, "thing", parse_json(json, "test"));
+    return "";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid_argument);
+    return error.what();
+  }
+}
+
+TEST(Options, DefaultsAndValues) {
+  const Options options(kSchema, "thing", parse_json(R"({"count": 3})", "test"));
+  EXPECT_EQ(options.number("rate"), 0.5);
+  EXPECT_EQ(options.integer("count"), 3);
+  EXPECT_EQ(options.string("mode"), "fast");
+  EXPECT_EQ(options.numbers("mean"), std::vector<double>{1});
+}
+
+TEST(Options, ErrorsNameTheKeyAndTheNearestOne) {
+  EXPECT_EQ(error_of("{}"), "thing: option 'count' (integer) is required: how many");
+  EXPECT_EQ(error_of(R"({"cuont": 1})"), "thing: unknown option 'cuont' (did you mean 'count'?)");
+  EXPECT_EQ(error_of(R"({"count": 1, "zzzzzzzz": 1})"),
+            "thing: unknown option 'zzzzzzzz' (valid: rate, count, mode, mean)");
+  EXPECT_EQ(error_of(R"({"count": 11})"),
+            "thing: option 'count' is 11 items; it must lie in [1, 10]");
+  EXPECT_EQ(error_of(R"({"count": 1.5})"), "thing: option 'count' must be of type integer, not 1.5");
+  EXPECT_EQ(error_of(R"({"count": 1, "mode": "slaw"})"),
+            "thing: option 'mode' cannot be 'slaw' (did you mean 'slow'?)");
+  EXPECT_EQ(error_of(R"({"count": 1, "mean": [1, 9]})"),
+            "thing: option 'mean' is 9; it must lie in [0, 5]");
+  EXPECT_NE(error_of("[1]").find("expected an object"), std::string::npos);
+}
+
+TEST(Json, ErrorsNameTheText) {
+  try {
+    parse_json("{\"a\": }", "job file 'x.json'");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("job file 'x.json' is not valid JSON"),
+              std::string::npos);
+  }
+}
+
+TEST(Platform, FilesAreReplacedWhole) {
+  TempDir dir;
+  const std::string path = dir.path("f"), first = "one", second = "number two";
+  platform::write_file_atomic(path, std::as_bytes(std::span(first)));
+  platform::write_file_atomic(path, std::as_bytes(std::span(second)));
+  EXPECT_EQ(platform::read_file(path), second);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir.path()), {}), 1);
+  EXPECT_THROW(platform::read_file(dir.path("none")), Error);
+  EXPECT_THROW(platform::read_file(dir.path()), Error) << "a folder is no file";
+}
+
+TEST(Platform, EveryLibraryThatWasTriedIsNamed) {
+  constexpr const char* kNames[] = {"libnone-a.so", "libnone-b.so"};
+  try {
+    platform::Library library(kNames);
+    FAIL();
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("libnone-a.so"), std::string::npos);
+    EXPECT_NE(text.find("libnone-b.so"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace etr::test

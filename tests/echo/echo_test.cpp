@@ -1,0 +1,223 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+#include <thread>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "echo/echo_policy.h"
+#include "support/data.h"
+
+namespace etr::test {
+namespace {
+
+using pipeline::Item;
+using pipeline::Pipeline;
+
+TEST(CopyCounter, NeverStraysByMoreThanOne) {
+  for (const double factor : {1.0, 1.1, 2.0, 2.5, 10.0 / 3, 7.77}) {
+    echo::CopyCounter counter(factor);
+    uint64_t sum = 0;
+    for (int n = 1; n <= 10000; ++n) {
+      const uint32_t copies = counter.next();
+      EXPECT_TRUE(copies == std::floor(factor) || copies == std::ceil(factor)) << factor;
+      sum += copies;
+      ASSERT_NEAR(static_cast<double>(sum), n * factor, 1.0) << factor;
+    }
+  }
+}
+
+Item item_with(uint64_t ordinal, size_t bytes = 0) {
+  Item item;
+  item.ordinal = ordinal;
+  if (bytes) item.set("x", Tensor(DType::u8, {static_cast<int64_t>(bytes)}));
+  return item;
+}
+
+TEST(ReuseBuffer, DrawsTheLeastUsedAndOfTheseTheOldest) {
+  echo::ReuseBuffer buffer(10, 1 << 20, 3);
+  for (uint64_t i = 0; i < 3; ++i) buffer.add(item_with(i));
+  Item item;
+  std::vector<std::pair<uint64_t, uint32_t>> drawn;
+  while (buffer.draw(item)) drawn.emplace_back(item.ordinal, item.replica);
+  EXPECT_EQ(drawn, (std::vector<std::pair<uint64_t, uint32_t>>{{0, 1}, {1, 1}, {2, 1}, {0, 2}, {1, 2}, {2, 2}}));
+  EXPECT_EQ(buffer.size(), 0u);
+}
+
+TEST(ReuseBuffer, KeepsItsBounds) {
+  echo::ReuseBuffer items(4, 1 << 20, 100);
+  for (uint64_t i = 0; i < 50; ++i) {
+    items.add(item_with(i));
+    EXPECT_LE(items.size(), 4u);
+  }
+  echo::ReuseBuffer bytes(100, 1000, 2);
+  EXPECT_THROW(for (uint64_t i = 0; i < 20; ++i) bytes.add(item_with(i, 100)), Error);
+}
+
+Json spec_of(const std::string& pattern, const std::string& echo, const std::string& behind = "",
+             double delay_ms = 0, int epochs = 1) {
+  std::string stages = R"([{"stage": "webdataset", "pattern": ")" + pattern + R"("}, {"stage": "label", "field": "txt"})";
+  if (delay_ms > 0) stages += R"(, {"stage": "delay", "milliseconds": )" + std::to_string(delay_ms) + "}";
+  return {{"seed", 2}, {"epochs", epochs}, {"stages", parse_json(stages + ", " + echo + behind + "]", "test")}};
+}
+
+TEST(Echo, OutputIsFactorTimesInput) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 2, 200);
+  for (const double factor : {1.0, 2.0, 2.5, 3.3})
+    for (const int buffer : {1, 64, 1000}) {
+      Pipeline p(spec_of(pattern, R"({"stage": "echo", "factor": )" + std::to_string(factor) +
+                                      R"(, "buffer": )" + std::to_string(buffer) + "}"));
+      std::map<int32_t, int> uses;
+      for (const int32_t n : labels_of_epoch(p)) ++uses[n];
+      EXPECT_EQ(uses.size(), 400u);
+      int total = 0;
+      for (const auto& [n, count] : uses) {
+        EXPECT_TRUE(count == std::floor(factor) || count == std::ceil(factor));
+        total += count;
+      }
+      EXPECT_NEAR(total, 400 * factor, 1);
+    }
+}
+
+TEST(Echo, WithFactorOneItChangesNothing) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 1, 50);
+  Pipeline with(spec_of(pattern, R"({"stage": "echo", "factor": 1, "buffer": 1})"));
+  Pipeline without(spec_of(pattern, R"({"stage": "take", "count": 1000})"));
+  EXPECT_EQ(labels_of_epoch(with), labels_of_epoch(without));
+}
+
+TEST(Echo, EveryReplicaIsAugmentedAnew) {
+  TempDir dir;
+  Pipeline p(spec_of(make_shards(dir, 1, 20, 24), R"({"stage": "decode"}, {"stage": "echo", "factor": 4, "buffer": 1})",
+                     R"(, {"stage": "random_crop", "pad": 12}, {"stage": "flip"})"));
+  std::map<uint64_t, std::set<std::string>> looks;
+  std::map<uint64_t, std::set<uint32_t>> replicas;
+  Item item;
+  while (p.next(item) == Pipeline::Next::item) {
+    const auto bytes = pipeline::require_field(item, "image").view<char>();
+    looks[item.ordinal].insert({bytes.begin(), bytes.end()});
+    replicas[item.ordinal].insert(item.replica);
+  }
+  ASSERT_EQ(looks.size(), 20u);
+  size_t distinct = 0;
+  for (const auto& [ordinal, set] : looks) distinct += set.size();
+  EXPECT_GE(distinct, 78u) << "of 80: with 1,250 possible crops a rare collision is luck";
+  for (const auto& [ordinal, set] : replicas) EXPECT_EQ(set.size(), 4u);
+}
+
+TEST(Echo, PayloadsAreSharedNotCopied) {
+  TempDir dir;
+  Pipeline p(spec_of(make_shards(dir, 1, 10, 16), R"({"stage": "decode"}, {"stage": "echo", "factor": 5, "buffer": 1})"));
+  std::map<uint64_t, const void*> data;
+  std::vector<Item> kept;
+  for (Item item; p.next(item) == Pipeline::Next::item;) {
+    const void* here = pipeline::require_field(item, "image").data();
+    EXPECT_EQ(data.try_emplace(item.ordinal, here).first->second, here);
+    kept.push_back(item);
+  }
+  EXPECT_EQ(kept.size(), 50u);
+}
+
+TEST(Echo, BatchesSayWhatIsFreshAndWhatEchoed) {
+  TempDir dir;
+  Pipeline p(spec_of(make_shards(dir, 1, 40), R"({"stage": "echo", "factor": 2, "buffer": 30})",
+                     R"(, {"stage": "batch", "size": 8})"));
+  int fresh = 0, echoed = 0;
+  for (Item item; p.next(item) == Pipeline::Next::item;) {
+    EXPECT_EQ(item.batch.fresh + item.batch.echoed, 8);
+    fresh += item.batch.fresh;
+    echoed += item.batch.echoed;
+  }
+  EXPECT_EQ(fresh, 40);
+  EXPECT_EQ(echoed, 40);
+}
+
+TEST(Echo, ShuffleBufferSpreadsTheCopies) {
+  TempDir dir;
+  Pipeline p(spec_of(make_shards(dir, 1, 400), R"({"stage": "echo", "factor": 2, "buffer": 200})"));
+  const auto labels = labels_of_epoch(p);
+  std::map<int32_t, size_t> first;
+  double distance = 0;
+  for (size_t i = 0; i < labels.size(); ++i)
+    if (const auto [it, fresh] = first.try_emplace(labels[i], i); !fresh) distance += static_cast<double>(i - it->second);
+  EXPECT_GT(distance / 400, 60) << "copies of a sample lie far apart on average";
+}
+
+// A consumer that takes `step_s` per batch; returns the share of its time that it waited.
+double waiting_share(Pipeline& p, double step_s, int batches) {
+  Item item;
+  for (int i = 0; i < 3; ++i) p.next(item);  // the queues fill
+  double waited = 0;
+  const int64_t begin = now_ns();
+  for (int i = 0; i < batches; ++i) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(step_s));
+    const int64_t before = now_ns();
+    if (p.next(item) != Pipeline::Next::item) --i;  // an epoch's end is no batch
+    waited += seconds_between(before, now_ns());
+  }
+  return waited / seconds_between(begin, now_ns());
+}
+
+// Upstream gives a batch of 8 every 16 ms; the consumer wants one every 5 ms.
+TEST(OnDemandEcho, TheConsumerDoesNotWait) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 4, 1000);
+  const std::string batch = R"(, {"stage": "batch", "size": 8})";
+  Pipeline plain(spec_of(pattern, R"({"stage": "echo", "factor": 1})", batch, 2));
+  EXPECT_GT(waiting_share(plain, 0.005, 60), 0.5);
+  Pipeline echoing(spec_of(pattern, R"({"stage": "echo", "mode": "on_demand", "factor": 8})", batch, 2));
+  EXPECT_LT(waiting_share(echoing, 0.005, 150), 0.05);
+  const Json consumer = echoing.stats()["consumer"];
+  EXPECT_GT(consumer["echoed"].get<int>(), consumer["fresh"].get<int>());
+}
+
+TEST(OnDemandEcho, AFastUpstreamIsNotEchoed) {
+  TempDir dir;
+  Pipeline p(spec_of(make_shards(dir, 4, 1000), R"({"stage": "echo", "mode": "on_demand", "factor": 8})",
+                     R"(, {"stage": "batch", "size": 8})"));
+  Item item;
+  ASSERT_EQ(p.next(item), Pipeline::Next::item);
+  waiting_share(p, 0.005, 40);
+  const Json consumer = p.stats()["consumer"];
+  EXPECT_LT(consumer["echoed"].get<int>(), consumer["fresh"].get<int>() / 10) << consumer.dump();
+}
+
+TEST(OnDemandEcho, TheCapHolds) {
+  TempDir dir;
+  Pipeline p(spec_of(make_shards(dir, 1, 60), R"({"stage": "echo", "mode": "on_demand", "factor": 3})", "", 2));
+  std::map<int32_t, int> uses;
+  for (const int32_t n : labels_of_epoch(p)) ++uses[n];
+  EXPECT_EQ(uses.size(), 60u);
+  for (const auto& [n, count] : uses) EXPECT_LE(count, 3) << n;
+}
+
+// Time per fresh example is max(t_upstream, e * t_downstream) (Choi et al. 2019).
+TEST(EchoTiming, FollowsTheModel) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 2, 1000);
+  constexpr double kUp = 0.003, kDown = 0.001;
+  for (const double factor : {1.0, 2.0, 3.0, 5.0}) {
+    Pipeline p(spec_of(pattern, R"({"stage": "echo", "factor": )" + std::to_string(factor) + R"(, "buffer": 20})", "", kUp * 1000));
+    Item item;
+    for (int i = 0; i < 40 * factor; ++i) p.next(item);  // past the filling of the queues
+    const double fresh_before = p.stats()["consumer"]["fresh"].get<double>();
+    const int64_t begin = now_ns();
+    auto due = std::chrono::steady_clock::now();
+    while (seconds_between(begin, now_ns()) < 1.0) {
+      due += std::chrono::microseconds(static_cast<int>(kDown * 1e6));
+      std::this_thread::sleep_until(due);
+      p.next(item);
+      due = std::max(due, std::chrono::steady_clock::now() - std::chrono::milliseconds(5));
+    }
+    const double fresh = p.stats()["consumer"]["fresh"].get<double>() - fresh_before;
+    const double expected = std::max(kUp, factor * kDown);
+    EXPECT_NEAR(seconds_between(begin, now_ns()) / fresh, expected, 0.1 * expected) << "factor " << factor;
+  }
+}
+
+}  // namespace
+}  // namespace etr::test

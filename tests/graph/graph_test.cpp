@@ -1,0 +1,137 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "graph/runner.h"
+#include "nn/init.h"
+#include "support/device.h"
+
+namespace etr::test {
+namespace {
+
+using namespace graph;
+
+Initializer ramp() {
+  return [](std::span<float> out, Rng&) {
+    for (size_t i = 0; i < out.size(); ++i) out[i] = 0.1f * static_cast<float>(i % 7) - 0.25f;
+  };
+}
+
+TEST(Graph, ErrorsNameTheLayerAndTheShapes) {
+  Graph g;
+  const ValueId x = g.add_input("x", {3, 5}, DType::f32);
+  const ValueId w = g.add_parameter("w", {4, 2}, true, ramp());
+  try {
+    g.add("dense", Json::object(), {x, w}, "layer 7");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "layer 7: dense: x [3, 5] does not fit w [4, 2]");
+  }
+  EXPECT_THROW(g.add("densee", Json::object(), {x, w}, "l"), Error);
+  EXPECT_THROW(g.add("dense", Json::object(), {x}, "l"), Error);
+  EXPECT_THROW(g.add_parameter("w", {1}, true, ramp()), Error) << "the name is taken";
+}
+
+// z = relu(x w) used twice: gradients of both uses must add up. loss = mean of rows of mse(z + z, 0),
+// written as mse(dense(z, identity * 2)): compare with the same value made another way.
+TEST(Plan, SumsTheGradientsOfAValueWithSeveralUsers) {
+  // Two heads read one parameter: d(loss)/dw of "head a + head b" is the sum of those of each alone.
+  const auto gradient_of = [](bool a, bool b) {
+    Graph g;
+    const ValueId x = g.add_input("x", {3, 2}, DType::f32);
+    const ValueId t = g.add_input("t", {3, 2}, DType::f32);
+    const ValueId w = g.add_parameter("w", {2, 2}, true, ramp());
+    const ValueId y = g.add("dense", Json::object(), {x, w}, "shared");
+    ValueId out = y;
+    if (a && b) out = g.add("dense", Json::object(), {y, w}, "again");  // w is used by two nodes
+    const ValueId rows = g.add("mse", Json::object(), {out, t}, "loss");
+    const ValueId loss = g.add("mean_rows", Json::object(), {rows}, "loss");
+    ParameterStore store(device(), g, 1);
+    Plan plan(kernels(), g, store, {true, loss});
+    Tensor values(DType::f32, {3, 2}), zeros(DType::f32, {3, 2}), step(DType::i32, {8});
+    for (size_t i = 0; i < 6; ++i) values.mutable_view<float>()[i] = static_cast<float>(i) - 2, zeros.mutable_view<float>()[i] = 0;
+    for (int32_t& v : step.mutable_view<int32_t>()) v = 3;  // valid_rows
+    upload(device(), values, plan.tensor(x));
+    upload(device(), zeros, plan.tensor(t));
+    upload(device(), step, {plan.step_values(), {8}});
+    gpu::run_once(device(), plan.commands());
+    return download(device(), store.gradient("w"));
+  };
+  const Tensor actual = gradient_of(true, true);
+  // By hand, in double: y = x w w, loss = mean over 6 elements of y^2.
+  const auto loss_of = [](const double* w) {
+    double sum = 0;
+    for (int r = 0; r < 3; ++r) {
+      const double x[2] = {2.0 * r - 2, 2.0 * r - 1};
+      double h[2], y[2];
+      for (int c = 0; c < 2; ++c) h[c] = x[0] * w[c] + x[1] * w[2 + c];
+      for (int c = 0; c < 2; ++c) y[c] = h[0] * w[c] + h[1] * w[2 + c];
+      sum += (y[0] * y[0] + y[1] * y[1]) / 6;
+    }
+    return sum;
+  };
+  double w[4];
+  for (int i = 0; i < 4; ++i) w[i] = 0.1 * i - 0.25;
+  for (size_t i = 0; i < 4; ++i) {
+    const double at = w[i];
+    w[i] = at + 1e-5;
+    const double above = loss_of(w);
+    w[i] = at - 1e-5;
+    const double below = loss_of(w);
+    w[i] = at;
+    EXPECT_NEAR(actual.view<float>()[i], (above - below) / 2e-5, 1e-5) << i;
+  }
+}
+
+TEST(ParameterStore, RoundTripAndMistakes) {
+  Graph g;
+  g.add_parameter("a", {3, 5}, true, nn::he_normal(3));
+  g.add_parameter("b", {7}, false, nn::constant(0.5f));
+  g.add_state("s", {2}, nn::constant(1));
+  ParameterStore store(device(), g, 9), other(device(), g, 10);
+  EXPECT_EQ(store.trainable(), 22);
+  EXPECT_LE(store.decayed(), store.count());
+  auto values = store.download();
+  EXPECT_EQ(values.at("b").view<float>()[6], 0.5f);
+  EXPECT_NE(values.at("a").view<float>()[0], other.download().at("a").view<float>()[0]) << "another seed";
+  other.upload(values);
+  EXPECT_EQ(values.at("a").view<float>()[14], other.download().at("a").view<float>()[14]);
+  values["b"] = Tensor(DType::f32, {6});
+  EXPECT_THROW(store.upload(values), Error);
+  values.erase("b");
+  EXPECT_THROW(store.upload(values), Error);
+}
+
+TEST(Runner, ResultsComeInOrderWithSeveralStepsInFlight) {
+  Graph g;
+  const ValueId x = g.add_input("x", {4}, DType::f32);
+  const ValueId mean = g.add("mean_rows", Json::object(), {x}, "mean");
+  ParameterStore store(device(), g, 1);
+  Plan plan(kernels(), g, store, {});
+  Runner runner(kernels(), plan, {x}, {mean}, {}, 3);
+  std::vector<StepResult> results;
+  int most_in_flight = 0;
+  for (uint64_t tag = 0; tag < 50; ++tag) {
+    auto* in = reinterpret_cast<float*>(runner.input(0));
+    for (int i = 0; i < 4; ++i) in[i] = static_cast<float>(tag);
+    ops::StepValues values;
+    values.valid_rows = 4;
+    runner.submit(values, tag);
+    most_in_flight = std::max(most_in_flight, runner.in_flight());
+    if (tag % 5 == 4)
+      for (StepResult& r : runner.take_results(false)) results.push_back(std::move(r));
+  }
+  for (StepResult& r : runner.take_results(true)) results.push_back(std::move(r));
+  ASSERT_EQ(results.size(), 50u);
+  for (uint64_t tag = 0; tag < 50; ++tag) {
+    EXPECT_EQ(results[tag].tag, tag);
+    EXPECT_EQ(results[tag].outputs[0], static_cast<float>(tag));
+  }
+  EXPECT_GE(most_in_flight, 2);
+}
+
+}  // namespace
+}  // namespace etr::test

@@ -1,0 +1,114 @@
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "core/error.h"
+#include "core/platform.h"
+#include "io/pattern.h"
+#include "io/tar_reader.h"
+#include "io/tar_writer.h"
+#include "support/data.h"
+
+namespace etr::test {
+namespace {
+
+std::vector<std::pair<std::string, std::string>> members_of(const std::string& path) {
+  io::TarReader reader(io::open_stream(path), path);
+  std::vector<std::pair<std::string, std::string>> out;
+  std::vector<io::TarMember> kept;  // members outlive the reader's position
+  for (io::TarMember member; reader.next(member);) kept.push_back(member);
+  for (const io::TarMember& m : kept)
+    out.emplace_back(m.name, std::string(reinterpret_cast<const char*>(m.data.data.get()), m.data.size));
+  return out;
+}
+
+TEST(Tar, RoundTripPlainAndCompressed) {
+  TempDir dir;
+  std::vector<std::pair<std::string, std::string>> expected;
+  for (int i = 0; i < 300; ++i)  // 300 * up to 20 kB: members straddle the blocks of a megabyte
+    expected.emplace_back("dir/member-" + std::to_string(i) + ".bin",
+                          std::string(static_cast<size_t>(i * 71 % 20011), static_cast<char>('a' + i % 26)));
+  for (const char* ending : {".tar", ".tar.zst"}) {
+    const std::string path = dir.path(std::string("x") + ending);
+    io::TarWriter writer(path, 3);
+    for (const auto& [name, content] : expected) writer.add(name, std::as_bytes(std::span(content)));
+    EXPECT_FALSE(std::filesystem::exists(path)) << "the shard appears when it is whole";
+    writer.finish();
+    EXPECT_EQ(members_of(path), expected) << ending;
+  }
+}
+
+TEST(Tar, PlainMembersShareTheMappedFile) {
+  TempDir dir;
+  make_shards(dir, 1, 3, 0, 10, ".tar");
+  const std::string path = dir.path("shard-0.tar");
+  io::TarReader reader(io::open_stream(path), path);
+  io::TarMember a, b;
+  ASSERT_TRUE(reader.next(a) && reader.next(b));
+  EXPECT_EQ(b.data.data.get() - a.data.data.get(), static_cast<ptrdiff_t>(b.offset - a.offset));
+}
+
+// Archives by GNU tar: long names in both of their notations, directories, links.
+TEST(Tar, ReadsWhatOthersWrite) {
+  TempDir dir;
+  // 160 bytes: a prefix in ustar, an extra header in the other two.
+  const std::string folder(80, 's'), longer = "in/" + folder + "/" + std::string(75, 'n') + ".txt";
+  std::filesystem::create_directories(dir.path("in/" + folder));
+  std::ofstream(dir.path(longer)) << "long";
+  std::ofstream(dir.path("in/short.txt")) << "short";
+  std::filesystem::create_symlink("short.txt", dir.path("in/link.txt"));
+  for (const std::string format : {"gnu", "pax", "ustar"}) {
+    const std::string path = dir.path(format + ".tar");
+    const std::string command = "tar --format=" + format + " --sort=name -C " + dir.path() + " -cf " + path + " in";
+    ASSERT_EQ(std::system(command.c_str()), 0);
+    const auto members = members_of(path);
+    ASSERT_EQ(members.size(), 2u) << format;
+    EXPECT_EQ(members[0], (std::pair<std::string, std::string>{"in/short.txt", "short"}));
+    EXPECT_EQ(members[1], (std::pair<std::string, std::string>{longer, "long"}));
+  }
+}
+
+TEST(Zstd, SeveralFramesAreOneStream) {
+  TempDir dir;
+  const std::string a(5000, 'a'), b(7000, 'b');
+  std::ofstream(dir.path("a")) << a;
+  std::ofstream(dir.path("b")) << b;
+  const std::string command = "cd " + dir.path() + " && zstd -q a && zstd -q b && cat a.zst b.zst > ab.zst";
+  if (std::system("which zstd > /dev/null") != 0) FAIL() << "the zstd command is missing";
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  auto stream = io::open_stream(dir.path("ab.zst"));
+  std::vector<std::byte> out(20000);
+  EXPECT_EQ(stream->read(out), 12000u);
+  EXPECT_EQ(static_cast<char>(out[4999]), 'a');
+  EXPECT_EQ(static_cast<char>(out[11999]), 'b');
+  EXPECT_EQ(stream->read(out), 0u);
+}
+
+TEST(TarWriter, RemovesAnUnfinishedFile) {
+  TempDir dir;
+  { io::TarWriter writer(dir.path("x.tar"), 3); }
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
+  io::TarWriter writer(dir.path("y.tar"), 3);
+  EXPECT_THROW(writer.add(std::string(101, 'n'), {}), Error);
+}
+
+TEST(Pattern, BracesGlobsAndBoth) {
+  TempDir dir;
+  for (const char* name : {"t-000.tar", "t-001.tar", "t-002.tar", "e-7.tar"}) std::ofstream(dir.path(name)) << "x";
+  const auto names = [&](const std::string& pattern) {
+    std::vector<std::string> out;
+    for (const std::string& path : io::expand_pattern(dir.path(pattern)))
+      out.push_back(std::filesystem::path(path).filename());
+    return out;
+  };
+  using List = std::vector<std::string>;
+  EXPECT_EQ(names("t-{000..002}.tar"), (List{"t-000.tar", "t-001.tar", "t-002.tar"}));
+  EXPECT_EQ(names("t-*.tar"), (List{"t-000.tar", "t-001.tar", "t-002.tar"}));
+  EXPECT_EQ(names("{e,t}-*.tar"), (List{"e-7.tar", "t-000.tar", "t-001.tar", "t-002.tar"}));
+  EXPECT_THROW(names("t-{000..009}.tar"), Error) << "t-003.tar is missing and must be named";
+  EXPECT_THROW(names("t-{000.tar"), Error);
+  EXPECT_THROW(names("nothing-*.tar"), Error);
+}
+
+}  // namespace
+}  // namespace etr::test

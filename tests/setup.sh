@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Installs what building, testing and the samples need, on Debian 12 and Ubuntu 24.04.
+#
+#   --backports   Debian 12: take Mesa from backports (version 25; about twice as fast as Debian's 22).
+#                 This adds a file to apt's sources, so it happens only on request.
+#   --tests       also what only tests and benchmarks need
+set -euo pipefail
+
+backports=0 tests=0
+for argument in "$@"; do
+  case "$argument" in
+    --backports) backports=1 ;;
+    --tests) tests=1 ;;
+    *) echo "setup.sh: unknown option $argument" >&2; exit 2 ;;
+  esac
+done
+
+packages=(build-essential cmake ninja-build pkg-config ccache libtbb-dev libzstd-dev libpng-dev
+          libturbojpeg0-dev nlohmann-json3-dev glslang-tools libvulkan-dev mesa-vulkan-drivers)
+if [ $tests = 1 ]; then
+  packages+=(libgtest-dev vulkan-validationlayers libopenblas-dev zstd)
+fi
+
+installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q '^install ok installed'; }
+
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+
+missing=()
+for package in "${packages[@]}"; do installed "$package" || missing+=("$package"); done
+
+codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+mesa=$(dpkg-query -W -f='${Version}' mesa-vulkan-drivers 2>/dev/null || echo 0)
+want_backports=0
+if [ $backports = 1 ] && [ "$codename" = bookworm ] && dpkg --compare-versions "$mesa" lt 24; then
+  want_backports=1
+fi
+
+export DEBIAN_FRONTEND=noninteractive
+if [ ${#missing[@]} -gt 0 ] || [ $want_backports = 1 ]; then
+  echo "setup: installing ${missing[*]:-}$([ $want_backports = 1 ] && echo ' mesa-vulkan-drivers (backports)')"
+  if [ $want_backports = 1 ]; then
+    # The backports live beside the archive that apt already uses: reuse its address.
+    uri=$(grep -rhoE '(https?|file)://[^ ]+' /etc/apt/sources.list /etc/apt/sources.list.d/*.{list,sources} \
+            2>/dev/null | grep -v -- '-security' | grep -E '/debian/?$' | head -n 1)
+    if [ -z "$uri" ]; then
+      echo "setup.sh: no Debian archive found in apt's sources to take backports from" >&2
+      exit 1
+    fi
+    echo "deb $uri bookworm-backports main" | as_root tee /etc/apt/sources.list.d/echotrain-backports.list >/dev/null
+  fi
+  as_root apt-get update -q
+  [ ${#missing[@]} -eq 0 ] || as_root apt-get install -y -q --no-install-recommends "${missing[@]}"
+  if [ $want_backports = 1 ]; then
+    as_root apt-get install -y -q --no-install-recommends -t bookworm-backports mesa-vulkan-drivers
+  fi
+fi

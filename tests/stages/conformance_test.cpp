@@ -1,0 +1,136 @@
+// One set of checks for every stage of the table: a stage that is added is covered as soon as it has a
+// row in kCases, and fails here until it has one.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "core/error.h"
+#include "support/data.h"
+
+namespace etr::test {
+namespace {
+
+using pipeline::Item;
+using pipeline::Pipeline;
+
+struct Case {
+  const char* stage;
+  const char* options;       // JSON of a typical use
+  const char* before;        // stages in front of it, as JSON with a trailing comma
+};
+
+constexpr const char* kDecode = R"({"stage": "decode"},)";
+
+const std::vector<Case> kCases = {
+    {"batch", R"("size": 4)", R"({"stage": "decode"}, {"stage": "label", "field": "txt"},)"},
+    {"brightness_contrast", R"("brightness": 0.3)", kDecode},
+    {"decode", R"("channels": "gray")", ""},
+    {"delay", R"("milliseconds": 0.1)", ""},
+    {"echo", R"("factor": 2.5, "buffer": 20)", ""},
+    {"flip", R"("probability": 0.5)", kDecode},
+    {"label", R"("classes": 10)", ""},
+    {"normalize", R"("mean": [0.5], "std": [0.5])", kDecode},
+    {"random_crop", R"("pad": 2)", kDecode},
+    {"repeat", R"("count": 2)", ""},
+    {"shuffle", R"("buffer": 16)", ""},
+    {"take", R"("count": 30)", ""},
+};
+
+class StageConformance : public testing::TestWithParam<Case> {
+ protected:
+  Json spec(int threads = 2, int seed = 1) {
+    const Case& c = GetParam();
+    const std::string pattern = make_shards(dir_, 2, 30, 8);
+    Json out{{"threads", threads}, {"seed", seed}, {"epochs", 3}};
+    out["stages"] = parse_json(R"([{"stage": "webdataset", "pattern": ")" + pattern + "\"}, " + c.before +
+                                   R"({"stage": ")" + c.stage + "\", " + c.options + "}]", "case");
+    return out;
+  }
+  TempDir dir_;
+};
+
+TEST_P(StageConformance, EndsEveryEpochAndTheRun) {
+  Pipeline p(spec());
+  Item item;
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    int items = 0;
+    while (p.next(item) == Pipeline::Next::item) ++items;
+    EXPECT_GT(items, 0);
+  }
+  EXPECT_EQ(p.next(item), Pipeline::Next::end_of_epoch);
+}
+
+TEST_P(StageConformance, SameSeedSameBytesAtAnyThreadCount) {
+  Pipeline one(spec(1)), four(spec(4));
+  for (int epoch = 0; epoch < 2; ++epoch) EXPECT_EQ(digest_of_epoch(one), digest_of_epoch(four));
+}
+
+TEST_P(StageConformance, RestoredMidEpochGivesTheSameTail) {
+  Pipeline original(spec());
+  digest_of_epoch(original, 5);
+  Pipeline restored(spec());
+  restored.restore(parse_json(original.save().dump(), "state"));
+  for (int epoch = 0; epoch < 3; ++epoch)
+    EXPECT_EQ(digest_of_epoch(original), digest_of_epoch(restored));
+}
+
+TEST_P(StageConformance, QueuesStayBounded) {
+  Json tight = spec();
+  tight["queue_items"] = 4;
+  tight["prefetch"] = 1;
+  Pipeline p(tight);
+  Item item;
+  p.next(item);
+  std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  for (const Json& stage : p.stats()["stages"])
+    if (stage.contains("queue_items")) {
+      EXPECT_LE(stage["queue_items"].get<int>(), 4 + 1);
+    }
+}
+
+TEST_P(StageConformance, UpstreamErrorsSurfaceInOrder) {
+  Json broken = spec();
+  const std::string shard = dir_.path("shard-1.tar.zst");
+  std::filesystem::resize_file(shard, std::filesystem::file_size(shard) / 3);
+  Pipeline p(broken);
+  Item item;
+  EXPECT_THROW(
+      for (int i = 0; i < 10000; ++i) p.next(item), Error);
+  EXPECT_THROW(p.next(item), Error) << "the error stays";
+}
+
+TEST_P(StageConformance, StopsHalfWay) {
+  for (int items = 0; items < 4; ++items) {
+    Pipeline p(spec());
+    Item item;
+    for (int i = 0; i < items; ++i) p.next(item);
+  }
+}
+
+TEST_P(StageConformance, UnknownOptionsAreRefused) {
+  Json wrong = spec();
+  wrong["stages"].back()["no_such_option"] = 1;
+  EXPECT_THROW(Pipeline{wrong}, Error);
+}
+
+std::string name_of(const testing::TestParamInfo<Case>& info) { return info.param.stage; }
+INSTANTIATE_TEST_SUITE_P(Stages, StageConformance, testing::ValuesIn(kCases), name_of);
+
+TEST(StageTable, EveryStageIsCoveredAndDocumented) {
+  for (const pipeline::StageSpec* stage : pipeline::stage_table()) {
+    EXPECT_GT(std::string(stage->doc).size(), 10u) << stage->name;
+    for (const OptionSpec& option : stage->options) {
+      EXPECT_GT(std::string(option.sentence).size(), 5u) << stage->name << "." << option.name;
+      if (option.default_json) parse_json(option.default_json, stage->name);
+    }
+    if (stage->kind == pipeline::StageKind::source) continue;  // every case has a source
+    const bool covered = std::any_of(kCases.begin(), kCases.end(), [&](const Case& c) {
+      return std::string(c.stage) == stage->name;
+    });
+    EXPECT_TRUE(covered) << "stage '" << stage->name << "' has no row in kCases";
+  }
+}
+
+}  // namespace
+}  // namespace etr::test
