@@ -1,6 +1,7 @@
 #include "train/report.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -144,7 +145,7 @@ std::string charts(const std::vector<Run>& runs, double target) {
     by_step.push_back(step);
     idle.push_back({run.name, run.color, run.idle});
   }
-  ChartOptions accuracy{"Test accuracy over time", "training time, seconds", std::max(0.0, lowest - 0.05), 1, target, false};
+  ChartOptions accuracy{"Test accuracy over time", "training time, seconds", std::max(0.0, std::floor(lowest * 20 - 0.5) / 20), 1, target, false};
   std::string out = "<div class='charts'>";
   const auto card = [&](const std::vector<Series>& s, const ChartOptions& o) {
     out += "<div class='card'>" + svg_chart(s, o) + "</div>";

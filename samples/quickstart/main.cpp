@@ -1,7 +1,5 @@
 // The quickstart: draws a data set, packs it, slows its reading down as a slow network would, and trains
 // the same small CNN without and with an echo node. Everything but the drawing goes through the C API.
-#include <png.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -12,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli.h"
-#include "glyphs.h"
+#include "dataset.h"
 
 namespace quickstart {
 namespace {
@@ -24,32 +22,16 @@ constexpr int kTrain = 8000, kTest = 2000, kBatch = 64;
 constexpr double kTarget = 0.97;
 constexpr double kUpstreamFactor = 4;  // how much slower reading is than training
 
-void write_png(const fs::path& path, const std::vector<uint8_t>& pixels) {
-  png_image image{};
-  image.version = PNG_IMAGE_VERSION;
-  image.width = image.height = kImageSize;
-  image.format = PNG_FORMAT_GRAY;
-  if (!png_image_write_to_file(&image, path.c_str(), 0, pixels.data(), 0, nullptr))
-    throw cli::Failure("cannot write " + path.string() + ": " + image.message);
-}
-
-void draw_split(const fs::path& folder, int count, uint32_t seed, const std::string& label) {
-  std::mt19937 random(seed);
-  for (int digit = 0; digit < 10; ++digit) fs::create_directories(folder / std::to_string(digit));
-  cli::ProgressLine line;
-  for (int i = 0; i < count; ++i) {
-    const int digit = i % 10;
-    write_png(folder / std::to_string(digit) / (std::to_string(i) + ".png"), draw_digit(digit, random));
-    if (i % 200 == 199)
-      line.show("drawing " + label + " " + cli::bar((i + 1.0) / count, 30) + " " + std::to_string(i + 1) + " images");
-  }
-}
-
 void make_data(const fs::path& data) {
   if (fs::exists(data / "ready")) return;  // an earlier quickstart made it
   for (const bool train : {true, false}) {
     const std::string name = train ? "train" : "test";
-    draw_split(data / "png" / name, train ? kTrain : kTest, train ? 1 : 2, name);
+    const int count = train ? kTrain : kTest;
+    cli::ProgressLine line;
+    draw_folder(data / "png" / name, count, train ? 1 : 2, [&](int done) {
+      line.show("drawing " + name + " " + cli::bar(static_cast<double>(done) / count, 30) + " " +
+                std::to_string(done) + " images");
+    });
     cli::check(etr_pack_folder((data / "png" / name).c_str(), (data / name).c_str(), 1000, 3, 0, nullptr,
                                nullptr, nullptr));
   }
@@ -65,8 +47,8 @@ etr_event run(const etr_runtime* runtime, const std::string& job_file, const std
   const std::vector<std::string> overrides = {
       "data=" + data,
       "out=" + options.out,
-      "pipeline.stages.1.milliseconds=" + std::to_string(options.delay_ms),
-      "pipeline.stages.4.factor=" + std::to_string(options.echo),
+      "pipeline.stages.2.milliseconds=" + std::to_string(options.delay_ms),
+      "pipeline.stages.5.factor=" + std::to_string(options.echo),
       "train.seconds=" + std::to_string(options.seconds)};
   std::vector<const char*> pointers;
   for (const std::string& text : overrides) pointers.push_back(text.c_str());

@@ -7,6 +7,7 @@
 #include "core/crc32c.h"
 #include "core/error.h"
 #include "core/platform.h"
+#include "core/rng.h"
 #include "io/tar_writer.h"
 
 namespace etr::test {
@@ -24,10 +25,9 @@ TempDir::~TempDir() {
   fs::remove_all(dir_, ignored);
 }
 
-std::string make_png(int width, int height, int channels, int tag) {
-  std::vector<uint8_t> pixels(static_cast<size_t>(width * height * channels));
-  for (size_t i = 0; i < pixels.size(); ++i)
-    pixels[i] = static_cast<uint8_t>(i * 7 + static_cast<size_t>(tag) * 31);
+namespace {
+
+std::string encode_png(int width, int height, int channels, const std::vector<uint8_t>& pixels) {
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
   image.width = static_cast<png_uint_32>(width);
@@ -39,6 +39,35 @@ std::string make_png(int width, int height, int channels, int tag) {
   png_image_write_to_memory(&image, out.data(), &size, 0, pixels.data(), 0, nullptr);
   out.resize(size);
   return out;
+}
+
+}  // namespace
+
+std::string make_png(int width, int height, int channels, int tag) {
+  std::vector<uint8_t> pixels(static_cast<size_t>(width * height * channels));
+  for (size_t i = 0; i < pixels.size(); ++i)
+    pixels[i] = static_cast<uint8_t>(i * 7 + static_cast<size_t>(tag) * 31);
+  return encode_png(width, height, channels, pixels);
+}
+
+std::string make_band_shard(const TempDir& dir, const std::string& name, int samples, int seed) {
+  constexpr int kSize = 12;
+  const std::string path = dir.path(name + ".tar");
+  io::TarWriter writer(path, 0);
+  Rng rng(static_cast<uint64_t>(seed));
+  for (int i = 0; i < samples; ++i) {
+    const int label = static_cast<int>(rng.below(4));
+    std::vector<uint8_t> pixels(kSize * kSize);
+    for (int at = 0; at < kSize * kSize; ++at) {
+      const bool band = at / kSize / 3 == label;
+      pixels[static_cast<size_t>(at)] = static_cast<uint8_t>(rng.below(160) + (band ? 90 : 0));
+    }
+    const std::string png = encode_png(kSize, kSize, 1, pixels), cls = std::to_string(label);
+    writer.add(cat("n", i, ".png"), std::as_bytes(std::span(png)));
+    writer.add(cat("n", i, ".cls"), std::as_bytes(std::span(cls)));
+  }
+  writer.finish();
+  return path;
 }
 
 std::string make_shards(const TempDir& dir, int shards, int per_shard, int image_size, int classes,

@@ -1,0 +1,20 @@
+// draw FOLDER COUNT: writes COUNT digit images into FOLDER/0 ... FOLDER/9.
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+
+#include "dataset.h"
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::fprintf(stderr, "usage: draw FOLDER COUNT\n");
+    return 2;
+  }
+  try {
+    quickstart::draw_folder(argv[1], std::atoi(argv[2]), 1, [](int) {});
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "draw: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,115 @@
+// Matrix products on the Vulkan device beside OpenBLAS on the same cores, and the three products of a
+// convolution.
+//
+//   gemm_bench [384 960 ...]
+//
+// OpenBLAS may not know the processor and fall back to old kernels: set OPENBLAS_CORETYPE (SkylakeX,
+// Haswell) to give it its best. The name of the kernels it uses is printed.
+#include <cblas.h>
+#include <cstdlib>
+#include <string>
+
+#include "bench.h"
+#include "core/error.h"
+#include "core/json.h"
+#include "core/platform.h"
+#include "core/rng.h"
+#include "gpu/recording.h"
+#include "ops/gemm.h"
+
+extern "C" char* openblas_get_corename(void);
+extern "C" int openblas_get_num_threads(void);
+
+namespace etr::bench {
+namespace {
+
+void fill(const gpu::Buffer& buffer, uint64_t seed) {
+  Rng rng(seed);
+  auto* values = reinterpret_cast<float*>(buffer.host);
+  for (uint64_t i = 0; i < buffer.size_bytes / 4; ++i) values[i] = rng.uniform(-1, 1);
+}
+
+void square(gpu::Kernels& kernels, uint32_t n) {
+  gpu::Arena arena(kernels.device(), gpu::MemoryUse::upload);
+  gpu::CommandList commands;
+  ops::Emitter emit(kernels, arena, commands);
+  const int64_t side = n;
+  const ops::DeviceTensor a = emit.scratch({side, side}), b = emit.scratch({side, side}), c = emit.scratch({side, side});
+  fill(a.buffer, 1);
+  fill(b.buffer, 2);
+  ops::GemmParams params;
+  params.m = params.n = params.k = n;
+  const int repeats = std::max(1, static_cast<int>(2e9 / (2.0 * n * n * n)));
+  for (int i = 0; i < repeats; ++i) ops::emit_gemm(emit, ops::GemmMode::nn, params, a, b, {}, c);
+  gpu::Recording recording(kernels.device(), commands);
+  std::vector<float> reference(static_cast<size_t>(n) * n);
+  const auto* ah = reinterpret_cast<const float*>(a.buffer.host);
+  const auto* bh = reinterpret_cast<const float*>(b.buffer.host);
+  const auto times = time_in_turn(
+      {[&] {
+         recording.submit();
+         recording.wait();
+       },
+       [&] {
+         for (int i = 0; i < repeats; ++i)
+           cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, static_cast<int>(n), static_cast<int>(n),
+                       static_cast<int>(n), 1, ah, static_cast<int>(n), bh, static_cast<int>(n), 0, reference.data(), static_cast<int>(n));
+       }}, 9);
+  const auto* ch = reinterpret_cast<const float*>(c.buffer.host);
+  double worst = 0;
+  for (size_t i = 0; i < reference.size(); ++i) worst = std::max(worst, std::abs(static_cast<double>(ch[i] - reference[i])));
+  const double flop = 2.0 * n * n * n * repeats * 1e-9;
+  std::printf("gemm %4u^3      device %7.1f GFLOP/s   OpenBLAS %7.1f GFLOP/s   ratio %5.1f %%   largest difference %.1e\n", n,
+              flop / times[0], flop / times[1], 100 * times[1] / times[0], worst);
+}
+
+void convolution(gpu::Kernels& kernels, int64_t batch, int64_t size, int64_t channels, int64_t filters) {
+  gpu::Arena arena(kernels.device(), gpu::MemoryUse::device);
+  gpu::CommandList set_up;
+  ops::Emitter emit(kernels, arena, set_up);
+  const ops::OpSpec& op = ops::find_op("conv2d");
+  const Options options(op.options, "conv2d", {{"pad", 1}});
+  ops::OpCall call{options, 0, true, {emit.scratch({batch, size, size, channels}), emit.scratch({3, 3, channels, filters})},
+                   emit.scratch({batch, size, size, filters}), {}, {}, emit.scratch({batch, size, size, filters}), {}};
+  const double flop = 2.0 * static_cast<double>(batch * size * size * channels * filters) * 9 * 1e-9;
+  const auto time_of = [&](const std::function<void(ops::Emitter&)>& build) {
+    gpu::CommandList commands;
+    ops::Emitter e(kernels, arena, commands);
+    build(e);
+    gpu::Recording recording(kernels.device(), commands);
+    return time_in_turn({[&] {
+                          recording.submit();
+                          recording.wait();
+                        }}, 7)[0];
+  };
+  const double forward = time_of([&](ops::Emitter& e) { op.forward(call, e); });
+  call.input_grads = {emit.scratch(call.inputs[0].shape), {}};
+  const double by_input = time_of([&](ops::Emitter& e) { op.backward(call, e); });
+  call.input_grads = {{}, emit.scratch(call.inputs[1].shape)};
+  const double by_weight = time_of([&](ops::Emitter& e) { op.backward(call, e); });
+  std::printf("conv 3x3 [%lld, %lld, %lld, %lld] -> %-4lld forward %6.1f   by input %6.1f   by weight %6.1f GFLOP/s\n",
+              static_cast<long long>(batch), static_cast<long long>(size), static_cast<long long>(size),
+              static_cast<long long>(channels), static_cast<long long>(filters), flop / forward, flop / by_input, flop / by_weight);
+}
+
+}  // namespace
+}  // namespace etr::bench
+
+int main(int argc, char** argv) {
+  using namespace etr;
+  platform::prefer_wide_cpu_vectors();
+  try {
+    gpu::Kernels kernels(std::make_shared<gpu::Device>(gpu::DeviceOptions{}));
+    std::printf("device %s; OpenBLAS kernels %s, %d threads\n", kernels.device()->info().name.c_str(), openblas_get_corename(), openblas_get_num_threads());
+    std::vector<uint32_t> sizes;
+    for (int i = 1; i < argc; ++i) sizes.push_back(static_cast<uint32_t>(std::atoi(argv[i])));
+    if (sizes.empty()) sizes = {384, 960};
+    for (const uint32_t n : sizes) bench::square(kernels, n);
+    bench::convolution(kernels, 128, 32, 3, 32);
+    bench::convolution(kernels, 128, 16, 32, 64);
+    bench::convolution(kernels, 128, 8, 64, 128);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "gemm_bench: %s\n", error.what());
+    return 1;
+  }
+}

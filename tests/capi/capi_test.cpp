@@ -1,0 +1,295 @@
+// The C API as its users see it: only the public header and the shared library.
+#include <gtest/gtest.h>
+#include <png.h>
+
+#include <cstdio>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "echotrain/echotrain.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder of class folders with small images.
+class Images {
+ public:
+  Images() : root_(fs::temp_directory_path() / ("echotrain-capi-" + std::to_string(std::rand()))) {
+    for (int i = 0; i < 64; ++i) {
+      const fs::path folder = root_ / std::to_string(i % 2);
+      fs::create_directories(folder);
+      std::vector<uint8_t> pixels(64, static_cast<uint8_t>(i % 2 ? 200 : 40));
+      for (size_t p = 0; p < 64; ++p) pixels[p] = static_cast<uint8_t>(pixels[p] + (p * 13 + static_cast<size_t>(i) * 7) % 40);
+      png_image image{};
+      image.version = PNG_IMAGE_VERSION;
+      image.width = image.height = 8;
+      image.format = PNG_FORMAT_GRAY;
+      png_image_write_to_file(&image, (folder / (std::to_string(i) + ".png")).c_str(), 0, pixels.data(), 0, nullptr);
+    }
+  }
+  ~Images() { fs::remove_all(root_); }
+  std::string path(const std::string& name = "") const { return (root_ / name).string(); }
+
+  std::string spec(const std::string& extra = "") const {
+    return R"({"seed": 1, "stages": [{"stage": "folder", "root": ")" + path() + R"("}, {"stage": "label"}, {"stage": "decode"},
+        {"stage": "echo", "factor": 2}, )" + extra + R"({"stage": "batch", "size": 16}, {"stage": "normalize"}]})";
+  }
+
+ private:
+  fs::path root_;
+};
+
+#define ASSERT_OK(call) ASSERT_EQ(call, ETR_OK) << etr_last_error()
+
+struct Net {
+  Net() {
+    etr_model_create(&model);
+    add("flatten");
+    etr_options* dense = nullptr;
+    etr_options_create(&dense);
+    etr_options_set_integer(dense, "units", 2);
+    EXPECT_EQ(etr_model_add(model, "dense", dense), ETR_OK) << etr_last_error();
+    etr_options_destroy(dense);
+    etr_options *sgd = nullptr, *schedule = nullptr;
+    etr_options_create(&sgd);
+    etr_options_set_number(sgd, "momentum", 0.9);
+    etr_options_create(&schedule);
+    etr_options_set_number(schedule, "learning_rate", 0.02);
+    EXPECT_EQ(etr_optimizer_create("sgd", sgd, schedule, &optimizer), ETR_OK) << etr_last_error();
+    etr_options_destroy(sgd);
+    etr_options_destroy(schedule);
+  }
+  ~Net() {
+    etr_model_destroy(model);
+    etr_optimizer_destroy(optimizer);
+  }
+  void add(const char* layer) { EXPECT_EQ(etr_model_add(model, layer, nullptr), ETR_OK) << etr_last_error(); }
+  etr_model* model = nullptr;
+  etr_optimizer* optimizer = nullptr;
+};
+
+TEST(CApi, VersionStatusAndSchemas) {
+  EXPECT_STREQ(etr_version(), "0.1.0");
+  EXPECT_STREQ(etr_status_name(ETR_NO_DEVICE), "no Vulkan device");
+  for (const char* kind : {"stages", "layers", "optimizers", "job"}) {
+    char* json = nullptr;
+    ASSERT_OK(etr_schema(kind, &json));
+    EXPECT_GT(std::string(json).size(), 200u);
+    etr_string_free(json);
+  }
+  char* json = nullptr;
+  EXPECT_EQ(etr_schema("stage", &json), ETR_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(etr_last_error()).find("did you mean 'stages'?"), std::string::npos);
+}
+
+TEST(CApi, NullAndMisuseAreErrorsNotCrashes) {
+  EXPECT_EQ(etr_pipeline_next(nullptr, nullptr), ETR_INVALID_ARGUMENT);
+  EXPECT_EQ(etr_options_create(nullptr), ETR_INVALID_ARGUMENT);
+  EXPECT_EQ(etr_model_add(nullptr, "dense", nullptr), ETR_INVALID_ARGUMENT);
+  EXPECT_EQ(etr_job_load(nullptr, nullptr, 0, nullptr), ETR_INVALID_ARGUMENT);
+  EXPECT_EQ(etr_job_load("/none.json", nullptr, 1, nullptr), ETR_INVALID_ARGUMENT);
+  EXPECT_EQ(etr_trainer_step(nullptr, nullptr), ETR_INVALID_ARGUMENT);
+  EXPECT_EQ(etr_trainer_stop(nullptr), ETR_INVALID_ARGUMENT);
+  etr_pipeline_destroy(nullptr);
+  etr_trainer_destroy(nullptr);
+  etr_batch_destroy(nullptr);
+  etr_string_free(nullptr);
+  etr_device_info info{};  // struct_size not set
+  EXPECT_EQ(etr_device_get(0, &info), ETR_INVALID_ARGUMENT);
+  etr_pipeline* pipeline = nullptr;
+  EXPECT_EQ(etr_pipeline_create_from_json("{\"stages\": [{\"stage\": \"fold\"}]}", &pipeline), ETR_NOT_FOUND);
+  EXPECT_EQ(pipeline, nullptr);
+  EXPECT_NE(std::string(etr_last_error()).find("did you mean 'folder'?"), std::string::npos);
+}
+
+TEST(CApi, ErrorsBelongToTheThread) {
+  etr_options_create(nullptr);
+  const std::string mine = etr_last_error();
+  std::thread([] { EXPECT_STREQ(etr_last_error(), ""); }).join();
+  EXPECT_EQ(etr_last_error(), mine);
+}
+
+TEST(CApi, StructsOfOlderHeadersAreFilledAsFarAsTheyGo) {
+  int32_t count = 0;
+  ASSERT_OK(etr_device_count(&count));
+  ASSERT_GE(count, 1);
+  etr_device_info info{};
+  info.struct_size = offsetof(etr_device_info, memory_bytes);
+  info.memory_bytes = 77;
+  ASSERT_OK(etr_device_get(0, &info));
+  EXPECT_EQ(info.memory_bytes, 77u) << "beyond the caller's struct";
+  EXPECT_GE(info.api_major, 1u);
+}
+
+TEST(CApi, PipelineGivesBatchesStatisticsAndItsPosition) {
+  Images images;
+  etr_pipeline *pipeline = nullptr, *again = nullptr;
+  ASSERT_OK(etr_pipeline_create_from_json(images.spec().c_str(), &pipeline));
+  etr_batch* batch = nullptr;
+  ASSERT_OK(etr_pipeline_next(pipeline, &batch));
+  etr_batch_info info{};
+  info.struct_size = sizeof info;
+  ASSERT_OK(etr_batch_get_info(batch, &info));
+  EXPECT_EQ(info.samples, 16);
+  EXPECT_EQ(info.fresh + info.echoed, 16);
+  etr_tensor image{}, label{};
+  image.struct_size = label.struct_size = sizeof(etr_tensor);
+  ASSERT_OK(etr_batch_get(batch, "image", &image));
+  ASSERT_OK(etr_batch_get(batch, "label", &label));
+  EXPECT_EQ(image.dtype, ETR_F32);
+  EXPECT_EQ(std::vector<int64_t>(image.shape, image.shape + image.rank), (std::vector<int64_t>{16, 8, 8, 1}));
+  EXPECT_EQ(label.dtype, ETR_I32);
+  EXPECT_EQ(etr_batch_get(batch, "imgae", &image), ETR_NOT_FOUND);
+  etr_batch_destroy(batch);
+  char* state = nullptr;
+  ASSERT_OK(etr_pipeline_save(pipeline, &state));
+  ASSERT_OK(etr_pipeline_create_from_json(images.spec().c_str(), &again));
+  ASSERT_OK(etr_pipeline_restore(again, state));
+  etr_string_free(state);
+  for (int i = 0; i < 7; ++i) {
+    etr_batch *a = nullptr, *b = nullptr;
+    ASSERT_OK(etr_pipeline_next(pipeline, &a));
+    ASSERT_OK(etr_pipeline_next(again, &b));
+    etr_tensor x{}, y{};
+    x.struct_size = y.struct_size = sizeof x;
+    etr_batch_get(a, "image", &x);
+    etr_batch_get(b, "image", &y);
+    EXPECT_EQ(std::memcmp(x.data, y.data, x.size_bytes), 0);
+    etr_batch_destroy(a);
+    etr_batch_destroy(b);
+  }
+  EXPECT_EQ(etr_pipeline_next(pipeline, &batch), ETR_END);
+  ASSERT_OK(etr_pipeline_next(pipeline, &batch)) << "the next epoch";
+  char* json = nullptr;
+  ASSERT_OK(etr_pipeline_stats(pipeline, &json));
+  EXPECT_NE(std::string(json).find("\"name\":\"echo\""), std::string::npos);
+  etr_string_free(json);
+  ASSERT_OK(etr_pipeline_bad_records(pipeline, &json));
+  EXPECT_STREQ(json, "[]");
+  etr_string_free(json);
+  ASSERT_OK(etr_pipeline_cancel(pipeline));
+  etr_batch* none = nullptr;
+  EXPECT_EQ(etr_pipeline_next(pipeline, &none), ETR_CANCELLED);
+  etr_pipeline_destroy(pipeline);
+  etr_pipeline_destroy(again);
+  etr_batch_get(batch, "image", &image);
+  EXPECT_NE(static_cast<const float*>(image.data)[100], 1e30f) << "batches outlive their pipeline";
+  etr_batch_destroy(batch);
+}
+
+TEST(CApi, TrainsEvaluatesSavesAndLoads) {
+  Images images;
+  Net net;
+  etr_runtime* runtime = nullptr;
+  ASSERT_OK(etr_runtime_create(nullptr, &runtime));
+  etr_trainer *trainer = nullptr, *second = nullptr;
+  ASSERT_OK(etr_trainer_create(runtime, net.model, net.optimizer, 1, 0, &trainer));
+  ASSERT_OK(etr_trainer_create(runtime, net.model, net.optimizer, 2, 0, &second));
+  etr_runtime_destroy(runtime);  // the trainers keep what they need
+  etr_pipeline* pipeline = nullptr;
+  ASSERT_OK(etr_pipeline_create_from_json(images.spec().c_str(), &pipeline));
+  etr_step_result result{};
+  result.struct_size = sizeof result;
+  uint64_t results = 0;
+  for (int epoch = 0; epoch < 4; ++epoch) {
+    etr_batch* batch = nullptr;
+    int32_t status;
+    while ((status = etr_pipeline_next(pipeline, &batch)) == ETR_OK) {
+      ASSERT_OK(etr_trainer_step(trainer, batch));
+      etr_batch_destroy(batch);
+      while (etr_trainer_result(trainer, 0, &result) == ETR_OK) EXPECT_EQ(result.step, ++results);
+    }
+    ASSERT_EQ(status, ETR_END) << etr_last_error();
+  }
+  while (etr_trainer_result(trainer, 1, &result) == ETR_OK) EXPECT_EQ(result.step, ++results);
+  EXPECT_EQ(results, 32u);
+  std::string once = images.spec();
+  once.replace(once.find("\"seed\""), 6, "\"epochs\": 1, \"seed\"");
+  etr_pipeline *first_eval = nullptr, *second_eval = nullptr;
+  ASSERT_OK(etr_pipeline_create_from_json(once.c_str(), &first_eval));
+  ASSERT_OK(etr_pipeline_create_from_json(once.c_str(), &second_eval));
+  etr_eval_result a{}, b{};
+  a.struct_size = b.struct_size = sizeof a;
+  ASSERT_OK(etr_trainer_evaluate(trainer, first_eval, &a));
+  EXPECT_GT(a.accuracy, 0.95);
+  ASSERT_OK(etr_trainer_save(trainer, images.path("ckpt").c_str()));
+  ASSERT_OK(etr_trainer_load(second, images.path("ckpt").c_str()));
+  ASSERT_OK(etr_trainer_evaluate(second, second_eval, &b));
+  EXPECT_EQ(a.loss, b.loss);
+  EXPECT_EQ(etr_trainer_load(second, "/none"), ETR_NOT_FOUND);
+  EXPECT_EQ(etr_trainer_evaluate(second, nullptr, &b), ETR_STATE) << "this trainer has no job";
+  for (etr_pipeline* p : {pipeline, first_eval, second_eval}) etr_pipeline_destroy(p);
+  etr_trainer_destroy(trainer);
+  etr_trainer_destroy(second);
+}
+
+TEST(CApi, TheBuilderChecksEachStageAsItIsAdded) {
+  Images images;
+  etr_pipeline* pipeline = nullptr;
+  ASSERT_OK(etr_pipeline_create(nullptr, &pipeline));
+  etr_options* options = nullptr;
+  ASSERT_OK(etr_options_create(&options));
+  EXPECT_EQ(etr_pipeline_add(pipeline, "folder", options), ETR_INVALID_ARGUMENT) << "root is required";
+  ASSERT_OK(etr_options_set_string(options, "root", images.path().c_str()));
+  ASSERT_OK(etr_pipeline_add(pipeline, "folder", options));
+  EXPECT_EQ(etr_pipeline_add(pipeline, "folder", options), ETR_INVALID_ARGUMENT) << "a second source";
+  ASSERT_OK(etr_pipeline_add(pipeline, "decode", nullptr));
+  etr_batch* batch = nullptr;
+  ASSERT_OK(etr_pipeline_next(pipeline, &batch));
+  etr_batch_destroy(batch);
+  EXPECT_EQ(etr_pipeline_add(pipeline, "flip", nullptr), ETR_STATE);
+  etr_options_destroy(options);
+  etr_pipeline_destroy(pipeline);
+}
+
+TEST(CApi, LogHookIsDestroyedOnce) {
+  static int destroyed = 0;
+  destroyed = 0;
+  ASSERT_OK(etr_set_log_hook([](void*, int32_t, const char*) {}, &destroyed, [](void* p) { ++*static_cast<int*>(p); }));
+  ASSERT_OK(etr_set_log_hook(nullptr, nullptr, nullptr));
+  EXPECT_EQ(destroyed, 1);
+}
+
+TEST(CApi, JobsRunToTheirEnd) {
+  Images images;
+  const std::string job = R"({"pipeline": )" + images.spec() + R"(, "model": {"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 2}]},
+      "optimizer": {"optimizer": "sgd"}, "schedule": {"learning_rate": 0.02}, "train": {"steps": 10}})";
+  const char* const overrides[] = {"train.steps=12"};
+  etr_job* handle = nullptr;
+  ASSERT_OK(etr_job_parse(job.c_str(), overrides, 1, &handle));
+  etr_runtime* runtime = nullptr;
+  ASSERT_OK(etr_runtime_create(nullptr, &runtime));
+  etr_trainer* trainer = nullptr;
+  ASSERT_OK(etr_trainer_create_from_job(runtime, handle, 0, &trainer));
+  etr_job_destroy(handle);
+  etr_runtime_destroy(runtime);
+  etr_event event{};
+  event.struct_size = sizeof event;
+  while (etr_trainer_next_event(trainer, &event) == ETR_OK) continue;
+  EXPECT_EQ(event.kind, ETR_EVENT_END);
+  EXPECT_EQ(event.step, 12u);
+  EXPECT_EQ(etr_trainer_next_event(trainer, &event), ETR_END);
+  etr_trainer_destroy(trainer);
+}
+
+TEST(CApi, ManyHandlesLeaveNothingBehind) {
+  Images images;
+  for (int i = 0; i < 100; ++i) {
+    etr_pipeline* pipeline = nullptr;
+    ASSERT_OK(etr_pipeline_create_from_json(images.spec().c_str(), &pipeline));
+    etr_batch* batch = nullptr;
+    if (i % 3 == 0) {
+      ASSERT_OK(etr_pipeline_next(pipeline, &batch));
+    }
+    etr_pipeline_destroy(pipeline);
+    etr_batch_destroy(batch);
+  }
+}
+
+}  // namespace

@@ -1,0 +1,40 @@
+# Installs into a prefix, moves it, and builds and runs the C sample against it twice: through the CMake
+# package and through pkg-config. Variables: BUILD, ROOT, WORK, CC, LIBDIR.
+file(REMOVE_RECURSE ${WORK})
+function(run)
+  execute_process(COMMAND ${ARGV} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE out)
+  if(NOT code EQUAL 0)
+    message(FATAL_ERROR "failed (${code}): ${ARGV}\n${out}")
+  endif()
+  set(last_output "${out}" PARENT_SCOPE)
+endfunction()
+
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/before)
+file(RENAME ${WORK}/before ${WORK}/moved)
+
+# The sample's data: two classes of tiny images, written by the quickstart's painter.
+run(${PAINTER} ${WORK}/data 64)
+
+run(${CMAKE_COMMAND} -S ${ROOT}/tests/consumer -B ${WORK}/cmake -DCMAKE_PREFIX_PATH=${WORK}/moved -DCMAKE_C_COMPILER=${CC})
+run(${CMAKE_COMMAND} --build ${WORK}/cmake)
+run(${WORK}/cmake/train ${WORK}/data)
+if(NOT last_output MATCHES "epoch 3 step [0-9]+ loss [0-9.]+")
+  message(FATAL_ERROR "unexpected output of the sample: ${last_output}")
+endif()
+
+set(ENV{PKG_CONFIG_PATH} ${WORK}/moved/${LIBDIR}/pkgconfig)
+run(sh -c "${CC} -std=c99 -Wall -Wextra -Werror -pedantic ${ROOT}/samples/c/train.c $(pkg-config --cflags --libs echotrain) -Wl,-rpath,${WORK}/moved/${LIBDIR} -o ${WORK}/train")
+run(${WORK}/train ${WORK}/data)
+run(${WORK}/moved/bin/echotrain version)
+
+# The header alone, as C99 and as C++17.
+file(WRITE ${WORK}/header.c "#include <echotrain/echotrain.h>\nint main(void) { return etr_version() == 0; }\n")
+run(${CC} -std=c99 -Wall -Wextra -Werror -pedantic -I${WORK}/moved/include -c ${WORK}/header.c -o ${WORK}/header.o)
+run(${CC} -x c++ -std=c++17 -Wall -Wextra -Werror -pedantic -I${WORK}/moved/include -c ${WORK}/header.c -o ${WORK}/header.o)
+
+# The library exports its C API and nothing else.
+run(sh -c "nm -D --defined-only ${WORK}/moved/${LIBDIR}/libechotrain.so | awk '{print $3}' | grep -v '^etr_' || true")
+string(STRIP "${last_output}" stray)
+if(stray)
+  message(FATAL_ERROR "exported beside the C API: ${stray}")
+endif()

@@ -1,0 +1,64 @@
+#include "train/job.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+
+namespace etr::test {
+namespace {
+
+using train::Job;
+
+constexpr const char* kJob = R"({
+  // comments are allowed
+  "name": "j", "vars": {"data": null, "n": 4}, "seed": 3,
+  "pipeline": {"stages": [{"stage": "webdataset", "pattern": "${data}/x-*.tar"}, {"stage": "batch", "size": 8}]},
+  "model": {"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 10}]},
+  "optimizer": {"optimizer": "sgd"},
+  "schedule": {"learning_rate": 0.1},
+  "train": {"steps": 5}
+})";
+
+std::string error_of(const std::vector<std::string>& overrides, const std::string& text = kJob) {
+  try {
+    Job::parse(text, "the job", overrides);
+    return "";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid_argument);
+    return error.what();
+  }
+}
+
+TEST(Job, OverridesAndVariables) {
+  const Job job = Job::parse(kJob, "the job", {"data=/d", "train.steps=7", "pipeline.stages.1.size=16",
+                                               "optimizer.momentum=0.9", "name=other"});
+  EXPECT_EQ(job.pipeline()["stages"][0]["pattern"], "/d/x-*.tar");
+  EXPECT_EQ(job.train().integer("steps"), 7);
+  EXPECT_EQ(job.pipeline()["stages"][1]["size"], 16);
+  EXPECT_EQ(job.optimizer()["momentum"], 0.9);
+  EXPECT_EQ(job.name(), "other");
+  EXPECT_EQ(job.pipeline()["seed"], 3) << "the job's seed is the pipeline's";
+}
+
+TEST(Job, ReadsBackWhatItWrites) {
+  const Job job = Job::parse(kJob, "the job", {"data=/d"});
+  EXPECT_EQ(Job::parse(job.json().dump(), "again").json(), job.json());
+}
+
+TEST(Job, ErrorsNameTheKeyAndTheNearest) {
+  const auto has = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  has(error_of({}), "the variable 'data' has no value yet; give it with --set data=VALUE");
+  has(error_of({"data=/d", "dat=1"}), "did you mean 'data'?");
+  has(error_of({"data=/d", "train.stepz=1"}), "did you mean 'steps'?");
+  has(error_of({"data=/d", "pipeline.stages.7.size=1"}), "no element of a list of 2");
+  has(error_of({"data=/d", "pipeline.stages.1.size=-1"}), "must lie in [1,");
+  has(error_of({"nothing"}), "not of the form key=value");
+  has(error_of({}, "{"), "not valid JSON");
+  has(error_of({}, R"({"pipelin": {}})"), "did you mean 'pipeline'?");
+  has(error_of({}, R"({"pipeline": {}})"), "is missing");
+}
+
+}  // namespace
+}  // namespace etr::test

@@ -1,0 +1,227 @@
+#include "train/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "core/error.h"
+#include "core/platform.h"
+#include "support/data.h"
+#include "support/device.h"
+
+namespace etr::test {
+namespace {
+
+using train::Event;
+using train::EventKind;
+using train::Job;
+using train::Trainer;
+
+std::shared_ptr<gpu::Kernels> shared_kernels() {
+  return {&kernels(), [](gpu::Kernels*) {}};  // the test program owns them
+}
+
+Json job_json(const TempDir& dir, const std::string& out = "") {
+  const Json normalize{{"stage", "normalize"}};
+  const auto stages = [&](const std::string& pattern, const Json& middle, bool drop) {
+    Json list = Json::array({{{"stage", "webdataset"}, {"pattern", pattern}}, {{"stage", "label"}, {"classes", 4}}, {{"stage", "decode"}}});
+    for (const Json& stage : middle) list.push_back(stage);
+    list.push_back({{"stage", "batch"}, {"size", 32}, {"drop_remainder", drop}});
+    list.push_back(normalize);
+    return list;
+  };
+  const Json middle = Json::array({{{"stage", "echo"}, {"factor", 1.5}, {"buffer", 64}}, {{"stage", "random_crop"}, {"pad", 1}}});
+  return {{"seed", 4},
+          {"pipeline", {{"stages", stages(make_band_shard(dir, "train", 400, 1), middle, true)}}},
+          {"model",
+           {{"layers",
+             {{{"layer", "conv2d"}, {"filters", 8}, {"bias", false}},
+              {{"layer", "batch_norm"}, {"activation", "relu"}},
+              {{"layer", "max_pool"}},
+              {{"layer", "dropout"}, {"rate", 0.1}},
+              {{"layer", "flatten"}},
+              {{"layer", "dense"}, {"units", 4}}}}}},
+          {"optimizer", {{"optimizer", "sgd"}, {"momentum", 0.9}, {"nesterov", true}}},
+          {"schedule", {{"schedule", "cosine"}, {"learning_rate", 0.05}}},
+          {"train", {{"steps", 30}}},
+          {"evaluation", {{"every_epochs", 1}, {"pipeline", {{"stages", stages(make_band_shard(dir, "test", 100, 2), Json::array(), false)}}}}},
+          {"output", {{"dir", out}, {"tensorboard", !out.empty()}}}};
+}
+
+Event run_to_end(Trainer& trainer) {
+  Event event;
+  do event = trainer.next_event();
+  while (event.kind != EventKind::end);
+  return event;
+}
+
+std::vector<std::string> step_lines(const std::string& out) {
+  std::vector<std::string> losses;
+  std::stringstream lines(platform::read_file(out + "/metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const Json row = parse_json(line, "metrics");
+    if (row["kind"] == "step") losses.push_back(cat(row["step"].dump(), " ", row["loss"].dump()));
+  }
+  return losses;
+}
+
+TEST(Trainer, LearnsAndReports) {
+  TempDir dir;
+  Json spec = job_json(dir, dir.path("out"));
+  spec["train"] = {{"epochs", 6}};
+  spec["schedule"]["decay_steps"] = 108;
+  Trainer trainer(shared_kernels(), Job::parse(spec.dump(), "job"), false);
+  int evaluations = 0, checkpoints = 0;
+  Event event;
+  do {
+    event = trainer.next_event();
+    evaluations += event.kind == EventKind::evaluation;
+    checkpoints += event.kind == EventKind::checkpoint;
+  } while (event.kind != EventKind::end);
+  EXPECT_GT(event.eval_accuracy, 0.9);
+  EXPECT_EQ(evaluations, 6);
+  EXPECT_EQ(checkpoints, 6);
+  EXPECT_EQ(event.epoch, 6u);
+  EXPECT_EQ(event.step, 6u * 18);  // 600 samples an epoch with echo, 32 in a batch
+  EXPECT_EQ(event.examples, event.fresh + event.echoed);
+  EXPECT_NEAR(static_cast<double>(event.echoed) / static_cast<double>(event.fresh), 0.5, 0.02);
+  EXPECT_EQ(step_lines(dir.path("out")).size(), 108u);
+  EXPECT_EQ(trainer.next_event().kind, EventKind::end) << "the end stays";
+}
+
+TEST(Trainer, TheLossCurveIsTheSameBitForBit) {
+  TempDir dir;
+  std::vector<std::vector<std::string>> curves;
+  for (const int threads : {1, 2, 4}) {
+    Json spec = job_json(dir, dir.path("t" + std::to_string(threads)));
+    spec["pipeline"]["threads"] = threads;
+    Trainer trainer(shared_kernels(), Job::parse(spec.dump(), "job"), false);
+    run_to_end(trainer);
+    curves.push_back(step_lines(dir.path("t" + std::to_string(threads))));
+  }
+  EXPECT_EQ(curves[0].size(), 30u);
+  EXPECT_EQ(curves[0], curves[1]);
+  EXPECT_EQ(curves[0], curves[2]);
+}
+
+TEST(Trainer, ResumingIsBitwiseTheUninterruptedRun) {
+  TempDir dir;
+  Json spec = job_json(dir, dir.path("whole"));
+  spec["output"]["checkpoint_every_steps"] = 7;  // in the middle of an epoch
+  Trainer whole(shared_kernels(), Job::parse(spec.dump(), "job"), false);
+  const Event whole_end = run_to_end(whole);
+  spec["output"]["dir"] = dir.path("parts");
+  for (const int until : {10, 21, 30}) {  // stopped twice
+    Json part = spec;
+    part["train"] = {{"steps", until}, {"planned_steps", 30}};
+    Trainer trainer(shared_kernels(), Job::parse(part.dump(), "job"), until > 10);
+    EXPECT_EQ(run_to_end(trainer).step, static_cast<uint64_t>(until));
+  }
+  EXPECT_EQ(step_lines(dir.path("whole")), step_lines(dir.path("parts")));
+  checkpoint::Files a, b;
+  Trainer last(shared_kernels(), Job::parse(spec.dump(), "job"), true);
+  const train::EvalMetrics metrics = last.evaluate();
+  EXPECT_EQ(metrics.accuracy, whole_end.eval_accuracy);
+  EXPECT_EQ(metrics.loss, whole_end.eval_loss);
+}
+
+TEST(Trainer, ResumeWithoutACheckpointSaysSo) {
+  TempDir dir;
+  const Job job = Job::parse(job_json(dir, dir.path("none")).dump(), "job");
+  EXPECT_THROW(Trainer(shared_kernels(), job, true), Error);
+}
+
+TEST(Trainer, StopEndsInOrder) {
+  TempDir dir;
+  Json spec = job_json(dir, dir.path("out"));
+  spec["train"] = {{"steps", 100000}, {"progress_every", 0.01}};
+  Trainer trainer(shared_kernels(), Job::parse(spec.dump(), "job"), false);
+  std::thread stopper([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    trainer.stop();
+  });
+  const Event end = run_to_end(trainer);
+  stopper.join();
+  EXPECT_LT(end.step, 100000u);
+  EXPECT_FALSE(std::filesystem::is_empty(dir.path("out/checkpoints"))) << "the work is kept";
+}
+
+TEST(Trainer, TheTargetEndsTheRun) {
+  TempDir dir;
+  Json spec = job_json(dir);
+  spec["train"] = {{"steps", 5000}, {"planned_steps", 200}};
+  spec["evaluation"]["target_accuracy"] = 0.6;
+  Trainer trainer(shared_kernels(), Job::parse(spec.dump(), "job"), false);
+  const Event end = run_to_end(trainer);
+  EXPECT_TRUE(end.target_reached);
+  EXPECT_LT(end.step, 1000u);
+}
+
+TEST(Trainer, ErrorsNameWhatDoesNotFit) {
+  TempDir dir;
+  const auto error_of = [&](const std::function<void(Json&)>& change) -> std::string {
+    Json spec = job_json(dir);
+    change(spec);
+    try {
+      Trainer trainer(shared_kernels(), Job::parse(spec.dump(), "job"), false);
+      run_to_end(trainer);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(error_of([](Json& s) { s["pipeline"]["stages"].erase(s["pipeline"]["stages"].size() - 1); }).find("normalize"), std::string::npos);
+  EXPECT_NE(error_of([](Json& s) {
+              s["schedule"] = {{"learning_rate", 1000}};
+              const Json dense{{"layer", "dense"}, {"units", 32}};
+              s["model"]["layers"] = {{{"layer", "flatten"}}, dense, dense, dense, {{"layer", "dense"}, {"units", 4}}};
+            }).find("diverged"), std::string::npos);
+  EXPECT_NE(error_of([](Json& s) {
+              s["schedule"] = {{"learning_rate", 0.1}};
+              s["train"] = Json::object();
+            }).find("never end"), std::string::npos);
+  EXPECT_NE(error_of([](Json& s) { s["model"]["layers"].back()["units"] = 2; }).find("label"), std::string::npos);
+}
+
+// A smaller last batch is padded, and its padding does not count.
+TEST(Learner, PartBatchesCountTheirOwnRowsOnly) {
+  TempDir dir;
+  Json spec = job_json(dir);
+  const auto accuracy_with = [&](int batch) {
+    spec["evaluation"]["pipeline"]["stages"][3]["size"] = batch;
+    spec["pipeline"]["stages"][5]["size"] = 50;
+    Trainer trainer(shared_kernels(), Job::parse(spec.dump(), "job"), false);
+    pipeline::Pipeline p(spec["pipeline"]);
+    pipeline::Item item;
+    p.next(item);
+    trainer.learner().prepare(item);
+    return trainer.evaluate();
+  };
+  const auto whole = accuracy_with(50), parts = accuracy_with(33);  // 100 = 33 + 33 + 33 + 1
+  EXPECT_EQ(whole.samples, 100);
+  EXPECT_EQ(parts.samples, 100);
+  EXPECT_NEAR(whole.loss, parts.loss, 1e-5);
+  EXPECT_NEAR(whole.accuracy, parts.accuracy, 1e-6);
+}
+
+// Real data, where it is: one shard of CIFAR-10 drives the whole path, and the loss falls.
+TEST(Trainer, LearnsFromCifar10) {
+  const char* folder = std::getenv("ECHOTRAIN_TEST_CIFAR10");
+  const std::string data = folder ? folder : ETR_SOURCE_DIR "/../shared/data/cifar10";
+  if (!std::filesystem::exists(data + "/cifar10-train-000000.tar.zst"))
+    GTEST_SKIP() << "no CIFAR-10 at " << data << "; set ECHOTRAIN_TEST_CIFAR10 to a folder with its shards";
+  Trainer trainer(shared_kernels(),
+                  Job::load(ETR_SOURCE_DIR "/samples/jobs/cifar10_cnn.json",
+                            {"data=" + data, "out=", "train.steps=40", "schedule.warmup_steps=10", "schedule.learning_rate=0.03",
+                             "pipeline.stages.0.pattern=" + data + "/cifar10-train-000000.tar.zst",
+                             "pipeline.stages.7.size=64", "evaluation.pipeline.stages.3.size=64", "pipeline.stages.6.buffer=1000",
+                             "evaluation.pipeline.stages.0.pattern=" + data + "/cifar10-test-000000.tar.zst"}),
+                  false);
+  EXPECT_GT(run_to_end(trainer).eval_accuracy, 0.25) << "chance is 0.1";
+}
+
+}  // namespace
+}  // namespace etr::test
