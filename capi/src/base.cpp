@@ -145,9 +145,8 @@ int32_t etr_options_set_numbers(etr_options* options, const char* name, const do
 }
 
 int32_t etr_device_count(int32_t* count) {
-  return guarded([&] {
-    required(count, "count") = static_cast<int32_t>(gpu::list_devices().size());
-  });
+  return guarded(
+      [&] { required(count, "count") = static_cast<int32_t>(gpu::list_devices().size()); });
 }
 
 int32_t etr_device_get(int32_t index, etr_device_info* info) {
@@ -169,9 +168,8 @@ int32_t etr_runtime_create(const etr_runtime_options* options, etr_runtime** run
 void etr_runtime_destroy(etr_runtime* runtime) { delete runtime; }
 
 int32_t etr_runtime_device(etr_runtime* runtime, etr_device_info* info) {
-  return guarded([&] {
-    fill_struct(info, c_info(required(runtime, "runtime").kernels->device()->info()));
-  });
+  return guarded(
+      [&] { fill_struct(info, c_info(required(runtime, "runtime").kernels->device()->info())); });
 }
 
 int32_t etr_prefer_wide_cpu_vectors(void) {

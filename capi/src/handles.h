@@ -50,14 +50,16 @@ struct etr_job {
 };
 
 struct etr_trainer {
-  std::unique_ptr<etr::train::Learner> own;   // a loop of the caller's
-  std::unique_ptr<etr::train::Trainer> job;   // or a job
+  std::unique_ptr<etr::train::Learner> own;  // a loop of the caller's
+  std::unique_ptr<etr::train::Trainer> job;  // or a job
   std::deque<etr::train::StepMetrics> results;
   bool ended = false;
 
   etr::train::Learner& learner() { return job ? job->learner() : *own; }
   etr::train::Trainer& job_or_fail() {
-    if (!job) etr::fail(etr::Code::state, "this trainer runs no job; make it with etr_trainer_create_from_job");
+    if (!job)
+      etr::fail(etr::Code::state,
+                "this trainer runs no job; make it with etr_trainer_create_from_job");
     return *job;
   }
 };

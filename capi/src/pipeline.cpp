@@ -77,8 +77,9 @@ int32_t etr_pipeline_save(etr_pipeline* pipeline, char** json) {
 
 int32_t etr_pipeline_restore(etr_pipeline* pipeline, const char* json) {
   return guarded([&] {
-    required(pipeline, "pipeline").get().restore(
-        parse_json(&required(json, "json"), "the pipeline's saved state"));
+    required(pipeline, "pipeline")
+        .get()
+        .restore(parse_json(&required(json, "json"), "the pipeline's saved state"));
   });
 }
 
@@ -123,7 +124,8 @@ void etr_batch_destroy(etr_batch* batch) { delete batch; }
 
 int32_t etr_pack_folder(const char* root, const char* prefix, int64_t samples_per_shard,
                         int32_t zstd_level, uint64_t seed,
-                        int32_t (*progress)(void*, int64_t, int64_t), void* user_data, char** json) {
+                        int32_t (*progress)(void*, int64_t, int64_t), void* user_data,
+                        char** json) {
   return guarded([&] {
     const stages::PackResult result = stages::pack_folder(
         {&required(root, "root"), &required(prefix, "prefix"), samples_per_shard, zstd_level, seed},
@@ -131,9 +133,11 @@ int32_t etr_pack_folder(const char* root, const char* prefix, int64_t samples_pe
           return !progress || progress(user_data, done, total) != 0;
         });
     if (json)
-      *json = copy_string(Json{{"samples", result.samples},
-                               {"bytes", result.bytes},
-                               {"shards", result.shards},
-                               {"classes", result.classes}}.dump());
+      *json = copy_string(Json{
+          {"samples", result.samples},
+          {"bytes", result.bytes},
+          {"shards", result.shards},
+          {"classes",
+           result.classes}}.dump());
   });
 }

@@ -136,7 +136,8 @@ int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_result* 
   });
 }
 
-int32_t etr_trainer_evaluate(etr_trainer* trainer, etr_pipeline* pipeline, etr_eval_result* result) {
+int32_t etr_trainer_evaluate(etr_trainer* trainer, etr_pipeline* pipeline,
+                             etr_eval_result* result) {
   return guarded([&] {
     etr_trainer& t = required(trainer, "trainer");
     const train::EvalMetrics m =
@@ -168,12 +169,13 @@ int32_t etr_trainer_load(etr_trainer* trainer, const char* directory) {
 
 int32_t etr_job_load(const char* path, const char* const* overrides, int32_t count, etr_job** job) {
   return guarded([&] {
-    required(job, "job") = new etr_job{train::Job::load(
-        &required(path, "path"), strings_of(overrides, count, "overrides"))};
+    required(job, "job") = new etr_job{
+        train::Job::load(&required(path, "path"), strings_of(overrides, count, "overrides"))};
   });
 }
 
-int32_t etr_job_parse(const char* json, const char* const* overrides, int32_t count, etr_job** job) {
+int32_t etr_job_parse(const char* json, const char* const* overrides, int32_t count,
+                      etr_job** job) {
   return guarded([&] {
     required(job, "job") = new etr_job{train::Job::parse(
         &required(json, "json"), "the job's JSON", strings_of(overrides, count, "overrides"))};
@@ -183,9 +185,8 @@ int32_t etr_job_parse(const char* json, const char* const* overrides, int32_t co
 void etr_job_destroy(etr_job* job) { delete job; }
 
 int32_t etr_job_json(const etr_job* job, char** json) {
-  return guarded([&] {
-    required(json, "json") = copy_string(required(job, "job").job.json().dump(2));
-  });
+  return guarded(
+      [&] { required(json, "json") = copy_string(required(job, "job").job.json().dump(2)); });
 }
 
 int32_t etr_trainer_next_event(etr_trainer* trainer, etr_event* event) {
@@ -200,7 +201,8 @@ int32_t etr_trainer_next_event(etr_trainer* trainer, etr_event* event) {
 }
 
 int32_t etr_trainer_stop(etr_trainer* trainer) {
-  if (!trainer || !trainer->job) return ETR_INVALID_ARGUMENT;  // no message: signal handlers call this
+  if (!trainer || !trainer->job)
+    return ETR_INVALID_ARGUMENT;  // no message: signal handlers call this
   trainer->job->stop();
   return ETR_OK;
 }

@@ -58,9 +58,8 @@ NamedTensors read_safetensors(std::span<const std::byte> bytes, const std::strin
   const auto data = bytes.subspan(8 + static_cast<size_t>(length));
   NamedTensors out;
   try {
-    const Json header =
-        Json::parse(reinterpret_cast<const char*>(bytes.data()) + 8,
-                    reinterpret_cast<const char*>(bytes.data()) + 8 + length);
+    const Json header = Json::parse(reinterpret_cast<const char*>(bytes.data()) + 8,
+                                    reinterpret_cast<const char*>(bytes.data()) + 8 + length);
     for (const auto& [name, row] : header.items()) {
       if (name == "__metadata__") continue;
       Tensor tensor(dtype_of(row.at("dtype").get<std::string>(), origin, name),
@@ -69,7 +68,8 @@ NamedTensors read_safetensors(std::span<const std::byte> bytes, const std::strin
       const auto end = row.at("data_offsets").at(1).get<uint64_t>();
       if (begin > end || end > data.size() || end - begin != tensor.size_bytes())
         fail(Code::corrupt_data, origin, ": the offsets of tensor '", name, "' do not fit");
-      if (begin != end) std::memcpy(tensor.mutable_data(), data.data() + begin, tensor.size_bytes());
+      if (begin != end)
+        std::memcpy(tensor.mutable_data(), data.data() + begin, tensor.size_bytes());
       out.emplace(name, std::move(tensor));
     }
   } catch (const nlohmann::json::exception& error) {

@@ -59,7 +59,8 @@ std::string Store::save(uint64_t step, const Files& files) const {
   if (error) fail(Code::io, "cannot rename to '", target.string(), "': ", error.message());
   platform::sync_directory(directory_);
   const auto all = list(directory_);
-  for (size_t i = 0; i + static_cast<size_t>(keep_) < all.size(); ++i) fs::remove_all(all[i], error);
+  for (size_t i = 0; i + static_cast<size_t>(keep_) < all.size(); ++i)
+    fs::remove_all(all[i], error);
   return target.string();
 }
 

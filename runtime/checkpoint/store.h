@@ -3,8 +3,8 @@
 //   DIR/step-000000001200/manifest.json     {"step", "files": {"NAME": {"bytes", "crc32c"}}}
 //                         NAME ...          weights.safetensors, optimizer.safetensors, state.json
 //
-// A checkpoint is written beside the others under a temporary name, flushed to the disk, then renamed:
-// it is there whole or not at all. The two newest are kept.
+// A checkpoint is written beside the others under a temporary name, flushed to the disk, then
+// renamed: it is there whole or not at all. The two newest are kept.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@ struct Loaded {
 
 class Store {
  public:
-  explicit Store(std::string directory, int keep = 2) : directory_(std::move(directory)), keep_(keep) {}
+  explicit Store(std::string directory, int keep = 2)
+      : directory_(std::move(directory)), keep_(keep) {}
 
   // Throws Error(io). Returns the checkpoint's path.
   std::string save(uint64_t step, const Files& files) const;

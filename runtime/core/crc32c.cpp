@@ -7,7 +7,8 @@ namespace {
 
 using Table = std::array<std::array<uint32_t, 256>, 8>;
 
-// Slicing-by-8 (Kounavis and Berry 2005): table[k][b] is the CRC of byte b followed by k zero bytes.
+// Slicing-by-8 (Kounavis and Berry 2005): table[k][b] is the CRC of byte b followed by k zero
+// bytes.
 constexpr Table make_table() {
   Table table{};
   for (uint32_t i = 0; i < 256; ++i) {

@@ -173,8 +173,7 @@ void check_keys(const Json& object, std::span<const std::string> allowed,
     fail(Code::invalid_argument, owner, ": expected an object of options, not ", object.dump());
   for (const auto& [key, value] : object.items())
     if (std::find(allowed.begin(), allowed.end(), key) == allowed.end())
-      fail(Code::invalid_argument, owner, ": unknown option '", key, "'",
-           suggestion(key, allowed));
+      fail(Code::invalid_argument, owner, ": unknown option '", key, "'", suggestion(key, allowed));
 }
 
 }  // namespace etr

@@ -1,7 +1,7 @@
 // Options with a declared schema.
 //
-// Every stage, layer, optimizer, schedule and job section lists its options once, as data. From that
-// list come validation, defaults, the C API's enumeration, the command line's help and the
+// Every stage, layer, optimizer, schedule and job section lists its options once, as data. From
+// that list come validation, defaults, the C API's enumeration, the command line's help and the
 // documentation pages.
 #pragma once
 
@@ -38,7 +38,8 @@ using Schema = std::span<const OptionSpec>;
 class Options {
  public:
   // `owner` names whose options these are in errors: "stage 'echo' (3rd of the pipeline)".
-  // Throws Error(invalid_argument) that names the key, the nearest valid one, and the allowed values.
+  // Throws Error(invalid_argument) that names the key, the nearest valid one, and the allowed
+  // values.
   Options(Schema schema, const std::string& owner, const Json& given);
 
   bool boolean(std::string_view name) const;

@@ -24,8 +24,8 @@ class File {
   File(const std::string& path, int flags, mode_t mode = 0)
       : path_(path), fd_(::open(path.c_str(), flags | O_CLOEXEC, mode)) {
     if (fd_ < 0)
-      fail(errno == ENOENT ? Code::not_found : Code::io, "cannot open '", path, "': ",
-           errno_text(errno));
+      fail(errno == ENOENT ? Code::not_found : Code::io, "cannot open '", path,
+           "': ", errno_text(errno));
   }
   ~File() {
     if (fd_ >= 0) ::close(fd_);
@@ -148,8 +148,6 @@ void prefer_wide_cpu_vectors() {
 #endif
 }
 
-std::string errno_text(int error_number) {
-  return std::generic_category().message(error_number);
-}
+std::string errno_text(int error_number) { return std::generic_category().message(error_number); }
 
 }  // namespace etr::platform

@@ -41,7 +41,8 @@ unsigned usable_threads();
 
 int64_t process_id();
 
-// Where small caches belong ($XDG_CACHE_HOME/echotrain or ~/.cache/echotrain); "" where there is none.
+// Where small caches belong ($XDG_CACHE_HOME/echotrain or ~/.cache/echotrain); "" where there is
+// none.
 std::string cache_directory();
 
 // Sets LP_NATIVE_VECTOR_WIDTH=512, unless it is set, where the processor has AVX-512. Changes the

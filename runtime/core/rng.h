@@ -2,7 +2,8 @@
 // 1, 2, 3", SC 2011).
 //
 // A draw is a pure function of (key, counter), so the same sample gets the same augmentation on any
-// thread, in any order. Streams are named by what they are for: seed, epoch, sample, stage, replica.
+// thread, in any order. Streams are named by what they are for: seed, epoch, sample, stage,
+// replica.
 #pragma once
 
 #include <array>
@@ -32,7 +33,8 @@ constexpr uint64_t mix64(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// A stream of draws for one purpose. Copyable, 32 bytes, no heap. Not thread safe: make one per use.
+// A stream of draws for one purpose. Copyable, 32 bytes, no heap. Not thread safe: make one per
+// use.
 class Rng {
  public:
   // `a`, `b` and `c` name the stream inside the seed (epoch, sample, stage and replica, say).

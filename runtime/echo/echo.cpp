@@ -4,8 +4,8 @@
 //   on_demand  every fresh item is emitted once; older ones are repeated, up to `factor` uses each,
 //              only while the consumer would otherwise wait.
 //
-// Copies share their tensors. Each is a replica with a number of its own, so that augmentation behind
-// this node draws anew for each.
+// Copies share their tensors. Each is a replica with a number of its own, so that augmentation
+// behind this node draws anew for each.
 #include <map>
 #include <mutex>
 
@@ -22,8 +22,8 @@ using namespace pipeline;
 constexpr OptionSpec kOptions[] = {
     {"factor", OptionType::number, nullptr,
      "times each item is used, a real number: 2.5 is 2 or 3; on_demand: at most", 1, 1e6},
-    {"mode", OptionType::string, "\"fixed\"",
-     "repeat always, or only when the consumer would wait", 0, 0, "", "fixed|on_demand"},
+    {"mode", OptionType::string, "\"fixed\"", "repeat always, or only when the consumer would wait",
+     0, 0, "", "fixed|on_demand"},
     {"buffer", OptionType::integer, "1000",
      "fixed: copies held for shuffling, 1 keeps the order; on_demand: samples that may be repeated",
      1, 1e8, "samples"},

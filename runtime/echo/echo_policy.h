@@ -10,8 +10,8 @@
 
 namespace etr::echo {
 
-// Copies of successive items for a real factor e >= 1, by error diffusion: floor(e) or ceil(e) each,
-// and after n items the sum is within 1 of n * e, for every n.
+// Copies of successive items for a real factor e >= 1, by error diffusion: floor(e) or ceil(e)
+// each, and after n items the sum is within 1 of n * e, for every n.
 class CopyCounter {
  public:
   explicit CopyCounter(double factor) : factor_(factor) {}
@@ -23,8 +23,8 @@ class CopyCounter {
   double owed_ = 0;
 };
 
-// The samples that may be echoed on demand: the `capacity` newest ones, each with a budget of copies.
-// Draws the least used, of these the oldest, so that use stays balanced.
+// The samples that may be echoed on demand: the `capacity` newest ones, each with a budget of
+// copies. Draws the least used, of these the oldest, so that use stays balanced.
 class ReuseBuffer {
  public:
   ReuseBuffer(size_t capacity, int64_t limit_bytes, double cap)

@@ -1,8 +1,8 @@
 #include "gpu/device.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cctype>
+#include <charconv>
 #include <filesystem>
 
 #include "core/error.h"
@@ -42,7 +42,8 @@ PhysicalDevice select(const std::vector<PhysicalDevice>& devices, const std::str
   fail(Code::no_device, "no Vulkan device matches '", selector, "'; ", describe_all(devices));
 }
 
-// The CPU kernels need subgroups of 8 or 16 lanes, broadcasts and plain pointers (see shaders/gemm_cpu.comp).
+// The CPU kernels need subgroups of 8 or 16 lanes, broadcasts and plain pointers (see
+// shaders/gemm_cpu.comp).
 bool can_run_cpu_family(const DeviceInfo& info) {
   return info.subgroup_broadcast && info.buffer_addresses &&
          (info.subgroup_size == 8 || info.subgroup_size == 16);
@@ -159,8 +160,7 @@ bool VulkanDevice::has_memory_type(VkMemoryPropertyFlags wanted) const {
   return false;
 }
 
-Device::Device(const DeviceOptions& options)
-    : vk_(std::make_unique<VulkanDevice>(options)) {
+Device::Device(const DeviceOptions& options) : vk_(std::make_unique<VulkanDevice>(options)) {
   info_ = vk_->physical.info;
   family_ = choose_family(info_, options.family);
 }

@@ -155,8 +155,9 @@ void VulkanInstance::create(bool debug_utils) {
   info.ppEnabledExtensionNames = extensions.data();
   const VkResult result = api.CreateInstance(&info, nullptr, &handle);
   if (result == VK_ERROR_INCOMPATIBLE_DRIVER)
-    fail(Code::no_device, "no Vulkan driver is installed; install one, for instance the package "
-                          "mesa-vulkan-drivers (its lavapipe runs on any CPU)");
+    fail(Code::no_device,
+         "no Vulkan driver is installed; install one, for instance the package "
+         "mesa-vulkan-drivers (its lavapipe runs on any CPU)");
   check(result, "vkCreateInstance");
 }
 

@@ -34,8 +34,8 @@ class Kernels {
   explicit Kernels(DevicePtr device);
   ~Kernels();
 
-  // `constants` are the values of constant_id 0, 1, 2, ...; `bindings` and `push_bytes` describe the
-  // shader's interface. CPU devices get the variant NAME_address where there is one. Throws
+  // `constants` are the values of constant_id 0, 1, 2, ...; `bindings` and `push_bytes` describe
+  // the shader's interface. CPU devices get the variant NAME_address where there is one. Throws
   // Error(internal) for an unknown shader name.
   const Kernel& get(const std::string& shader, const std::vector<uint32_t>& constants,
                     size_t bindings, size_t push_bytes);

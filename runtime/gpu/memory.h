@@ -22,9 +22,9 @@ enum class MemoryUse {
 // A range of a larger Vulkan buffer. A plain view: the Arena that made it owns the memory.
 struct Buffer {
   VkBuffer_T* handle = nullptr;
-  uint64_t offset = 0;      // bytes from the start of `handle`
+  uint64_t offset = 0;  // bytes from the start of `handle`
   uint64_t size_bytes = 0;
-  uint64_t address = 0;     // device address of the first byte; 0 where there are none
+  uint64_t address = 0;       // device address of the first byte; 0 where there are none
   std::byte* host = nullptr;  // the host's mapping; nullptr for MemoryUse::device
 
   explicit operator bool() const { return handle != nullptr; }

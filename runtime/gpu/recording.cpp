@@ -224,8 +224,7 @@ void Recording::submit() {
 void Recording::wait() {
   if (!in_flight_) return;
   VulkanDevice& vk = handles_->vk;
-  const VkResult result =
-      vk.api.WaitForFences(vk.handle, 1, &handles_->fence, VK_TRUE, UINT64_MAX);
+  const VkResult result = vk.api.WaitForFences(vk.handle, 1, &handles_->fence, VK_TRUE, UINT64_MAX);
   in_flight_ = false;
   check(result, "vkWaitForFences");
   read_timestamps();

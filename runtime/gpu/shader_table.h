@@ -8,7 +8,7 @@
 namespace etr::gpu {
 
 struct ShaderCode {
-  std::string_view name;           // the variant's name, "gemm_cpu_nn"
+  std::string_view name;  // the variant's name, "gemm_cpu_nn"
   std::span<const uint32_t> words;
   bool by_address;  // takes its buffers as device addresses at the head of the push constants
 };

@@ -18,8 +18,8 @@ class Kernel {
   VulkanDevice& vk;
   const std::string name;
   const bool by_address;
-  const size_t bindings;    // buffers, however they are passed
-  const size_t push_bytes;  // with addresses, where the shader takes them
+  const size_t bindings;                              // buffers, however they are passed
+  const size_t push_bytes;                            // with addresses, where the shader takes them
   VkDescriptorSetLayout set_layout = VK_NULL_HANDLE;  // null when by_address
   VkPipelineLayout layout = VK_NULL_HANDLE;
   VkPipeline pipeline = VK_NULL_HANDLE;

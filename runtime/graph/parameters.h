@@ -29,7 +29,8 @@ class ParameterStore {
 
   // Copies between host and device; they wait for the device. Order of names: as in the graph.
   std::map<std::string, Tensor> download() const;
-  // Every name must exist with the same shape: Error(invalid_argument) names the first that does not.
+  // Every name must exist with the same shape: Error(invalid_argument) names the first that does
+  // not.
   void upload(const std::map<std::string, Tensor>& tensors);
 
   const std::vector<std::string>& names() const { return names_; }

@@ -43,16 +43,24 @@ void Plan::allocate(const ParameterStore& parameters) {
   for (size_t n = 0; n < graph_.nodes().size(); ++n) {
     const Node& node = graph_.nodes()[n];
     ops::DeviceTensor& out = tensors_[index(node.output)];
-    out = node.op->view ? ops::DeviceTensor{tensor(node.inputs[0]).buffer, graph_.shape(node.output)}
-                        : allocate_tensor(graph_.shape(node.output));
+    out = node.op->view
+              ? ops::DeviceTensor{tensor(node.inputs[0]).buffer, graph_.shape(node.output)}
+              : allocate_tensor(graph_.shape(node.output));
     for (const Shape& shape : node.saved) saved_[n].push_back(allocate_tensor(shape));
   }
 }
 
 ops::OpCall Plan::call_of(size_t n) const {
   const Node& node = graph_.nodes()[n];
-  ops::OpCall call{node.options, static_cast<uint32_t>(n), training_, {}, tensor(node.output),
-                   saved_[n],    step_,                    {},        {}};
+  ops::OpCall call{node.options,
+                   static_cast<uint32_t>(n),
+                   training_,
+                   {},
+                   tensor(node.output),
+                   saved_[n],
+                   step_,
+                   {},
+                   {}};
   for (const ValueId id : node.inputs) call.inputs.push_back(tensor(id));
   return call;
 }

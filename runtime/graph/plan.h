@@ -23,9 +23,7 @@ class Plan {
   Plan(gpu::Kernels& kernels, const Graph& graph, const ParameterStore& parameters,
        const PlanOptions& options);
 
-  const ops::DeviceTensor& tensor(ValueId id) const {
-    return tensors_[static_cast<size_t>(id)];
-  }
+  const ops::DeviceTensor& tensor(ValueId id) const { return tensors_[static_cast<size_t>(id)]; }
   const ops::DeviceTensor& gradient(ValueId id) const {  // empty where none is computed
     return gradients_[static_cast<size_t>(id)];
   }

@@ -53,8 +53,10 @@ class ZstdStream final : public ByteStream {
       in_frame_ = left != 0;
     }
     if (output.pos < output.size && in_frame_)
-      fail(Code::corrupt_data, "'", path_, "': the zstd data ends inside a frame, after compressed "
-           "byte ", input_.pos, "; the file is truncated");
+      fail(Code::corrupt_data, "'", path_,
+           "': the zstd data ends inside a frame, after compressed "
+           "byte ",
+           input_.pos, "; the file is truncated");
     return output.pos;
   }
 

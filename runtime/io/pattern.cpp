@@ -57,7 +57,8 @@ std::vector<std::string> expand_braces(const std::string& pattern) {
   const auto tails = expand_braces(pattern.substr(close + 1));
   for (const std::string& choice : alternatives(pattern.substr(open + 1, close - open - 1)))
     for (const std::string& tail : tails) {
-      if (out.size() >= kMaxNames) fail(Code::invalid_argument, "'", pattern, "' is too many files");
+      if (out.size() >= kMaxNames)
+        fail(Code::invalid_argument, "'", pattern, "' is too many files");
       out.push_back(pattern.substr(0, open) + choice + tail);
     }
   return out;
@@ -70,7 +71,8 @@ std::vector<std::string> expand_pattern(const std::string& pattern) {
   for (const std::string& name : expand_braces(pattern)) {
     glob_t matches{};
     const int result = ::glob(name.c_str(), GLOB_MARK, nullptr, &matches);
-    for (size_t i = 0; result == 0 && i < matches.gl_pathc; ++i) out.emplace_back(matches.gl_pathv[i]);
+    for (size_t i = 0; result == 0 && i < matches.gl_pathc; ++i)
+      out.emplace_back(matches.gl_pathv[i]);
     ::globfree(&matches);
     if (result != 0)
       fail(Code::not_found, "no file matches '", name, "'",

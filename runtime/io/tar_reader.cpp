@@ -16,7 +16,8 @@ constexpr size_t kBlockBytes = 1 << 20;
 struct FieldAt {
   size_t offset, length;
 };
-constexpr FieldAt kName{0, 100}, kSize{124, 12}, kChecksum{148, 8}, kMagic{257, 5}, kPrefix{345, 155};
+constexpr FieldAt kName{0, 100}, kSize{124, 12}, kChecksum{148, 8}, kMagic{257, 5},
+    kPrefix{345, 155};
 constexpr size_t kType = 156;
 
 std::string text_field(const char* header, FieldAt f) {

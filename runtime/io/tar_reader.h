@@ -15,8 +15,8 @@ struct TarMember {
   uint64_t offset = 0;  // of the member's header in the (uncompressed) archive
 };
 
-// Zero-copy: a member's bytes lie in the mapped file, or in the block that decompression filled; only
-// a member that straddles two blocks is moved, once, to the head of the next.
+// Zero-copy: a member's bytes lie in the mapped file, or in the block that decompression filled;
+// only a member that straddles two blocks is moved, once, to the head of the next.
 class TarReader {
  public:
   // Takes over `stream`; `path` names the archive in errors.
@@ -41,8 +41,8 @@ class TarReader {
   std::string path_;
   std::string last_member_;
   Block block_;
-  bool whole_file_ = false;   // block_ is the entire archive
-  size_t position_ = 0;       // in block_
+  bool whole_file_ = false;    // block_ is the entire archive
+  size_t position_ = 0;        // in block_
   uint64_t block_offset_ = 0;  // of block_ in the archive
 };
 

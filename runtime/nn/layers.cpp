@@ -7,12 +7,14 @@
 namespace etr::nn {
 namespace {
 
-constexpr OptionSpec kInit{"init", OptionType::string, "\"he\"",
-                           "initial weights: He normal, Glorot uniform or zeros", 0, 0, "",
-                           "he|glorot|zeros"};
+constexpr OptionSpec kInit{"init",   OptionType::string,
+                           "\"he\"", "initial weights: He normal, Glorot uniform or zeros",
+                           0,        0,
+                           "",       "he|glorot|zeros"};
 constexpr OptionSpec kUseBias{"bias", OptionType::boolean, "true", "add a bias, fused"};
-constexpr OptionSpec kActivation{"activation", OptionType::string, "\"none\"",
-                                 "activation fused into the layer", 0, 0, "", "none|relu"};
+constexpr OptionSpec kActivation{
+    "activation", OptionType::string, "\"none\"", "activation fused into the layer", 0, 0,
+    "",           "none|relu"};
 
 bool fused_relu(const LayerCall& call) { return call.options.string("activation") == "relu"; }
 
@@ -40,9 +42,9 @@ graph::ValueId build_dense(const LayerCall& call) {
     fail(Code::invalid_argument, call.name, ": dense takes [N, features], not ", shape_text(x),
          "; put a flatten or global_avg_pool layer before it");
   const int64_t units = call.options.integer("units");
-  const auto weight = call.graph.add_parameter(
-      call.name + ".weight", {x[1], units}, /*decay=*/true,
-      weight_initializer(call.options.string("init"), x[1], units));
+  const auto weight =
+      call.graph.add_parameter(call.name + ".weight", {x[1], units}, /*decay=*/true,
+                               weight_initializer(call.options.string("init"), x[1], units));
   return call.graph.add("dense", {{"relu", fused_relu(call)}}, with_bias(call, weight, units),
                         call.name);
 }
@@ -69,9 +71,8 @@ graph::ValueId build_conv2d(const LayerCall& call) {
   const auto weight = call.graph.add_parameter(
       call.name + ".weight", {k, k, x[3], filters}, /*decay=*/true,
       weight_initializer(call.options.string("init"), k * k * x[3], k * k * filters));
-  const Json options{{"stride", call.options.integer("stride")},
-                     {"pad", pad},
-                     {"relu", fused_relu(call)}};
+  const Json options{
+      {"stride", call.options.integer("stride")}, {"pad", pad}, {"relu", fused_relu(call)}};
   return call.graph.add("conv2d", options, with_bias(call, weight, filters), call.name);
 }
 
@@ -88,8 +89,7 @@ graph::ValueId build_batch_norm(const LayerCall& call) {
   graph::Graph& g = call.graph;
   const int64_t c = g.shape(call.input).back();
   const std::vector<graph::ValueId> inputs{
-      call.input,
-      g.add_parameter(call.name + ".gamma", {c}, /*decay=*/false, constant(1)),
+      call.input, g.add_parameter(call.name + ".gamma", {c}, /*decay=*/false, constant(1)),
       g.add_parameter(call.name + ".beta", {c}, /*decay=*/false, constant(0)),
       g.add_state(call.name + ".running_mean", {c}, constant(0)),
       g.add_state(call.name + ".running_var", {c}, constant(1))};
@@ -143,10 +143,10 @@ const LayerSpec batch_norm_layer{"batch_norm", "batch normalisation of the last 
 const LayerSpec bias_layer{"bias", "adds a trainable vector along the last axis", {}, build_bias};
 const LayerSpec dropout_layer{"dropout", "zeroes random elements in training", kDropout,
                               build_plain<kDropoutOp>};
-const LayerSpec flatten_layer{"flatten", "joins all axes but the first", {},
-                              build_plain<kFlattenOp>};
-const LayerSpec global_avg_pool_layer{"global_avg_pool", "mean over all pixels: [N, C]", {},
-                                      build_plain<kGlobalAvgPoolOp>};
+const LayerSpec flatten_layer{
+    "flatten", "joins all axes but the first", {}, build_plain<kFlattenOp>};
+const LayerSpec global_avg_pool_layer{
+    "global_avg_pool", "mean over all pixels: [N, C]", {}, build_plain<kGlobalAvgPoolOp>};
 const LayerSpec max_pool_layer{"max_pool", "maximum over windows of [N, H, W, C]", kMaxPool,
                                build_plain<kMaxPoolOp>};
 const LayerSpec relu_layer{"relu", "max(x, 0)", {}, build_plain<kReluOp>};

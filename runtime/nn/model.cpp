@@ -27,8 +27,8 @@ Model::Model(const Json& spec) {
   for (Json options : spec["layers"]) {
     const std::string where = cat("model layer ", ++position);
     if (!options.is_object() || !options.contains("layer") || !options["layer"].is_string())
-      fail(Code::invalid_argument, where, " needs a key 'layer' with a layer's name: ",
-           options.dump());
+      fail(Code::invalid_argument, where,
+           " needs a key 'layer' with a layer's name: ", options.dump());
     const auto kind = options["layer"].get<std::string>();
     options.erase("layer");
     const LayerSpec& layer = find_layer(kind);
@@ -47,17 +47,16 @@ ModelGraph Model::build(int64_t batch, const Shape& sample) const {
   input.insert(input.end(), sample.begin(), sample.end());
   m.image = g.add_input("image", input, DType::f32);
   graph::ValueId x = m.image;
-  for (const Layer& layer : layers_)
-    x = layer.spec->build({g, layer.options, layer.name, x});
+  for (const Layer& layer : layers_) x = layer.spec->build({g, layer.options, layer.name, x});
   if (g.shape(x).size() != 2)
     fail(Code::invalid_argument, "the model ends with shape ", shape_text(g.shape(x)),
          "; the loss needs [N, outputs]: end with a dense layer");
   m.logits = x;
   const Shape label_shape = classifies() ? Shape{batch} : g.shape(x);
   m.label = g.add_input("label", label_shape, label_dtype());
-  const Json options =
-      classifies() ? Json{{"label_smoothing", label_smoothing_}} : Json::object();
-  m.loss = g.add("mean_rows", Json::object(), {g.add(loss_, options, {x, m.label}, "loss")}, "loss");
+  const Json options = classifies() ? Json{{"label_smoothing", label_smoothing_}} : Json::object();
+  m.loss =
+      g.add("mean_rows", Json::object(), {g.add(loss_, options, {x, m.label}, "loss")}, "loss");
   if (classifies())
     m.accuracy = g.add("mean_rows", Json::object(),
                        {g.add("accuracy", Json::object(), {x, m.label}, "accuracy")}, "accuracy");

@@ -12,9 +12,9 @@ namespace etr::nn {
 // A graph with the values that a trainer feeds and reads.
 struct ModelGraph {
   graph::Graph graph;
-  graph::ValueId image = -1;   // f32 [batch, ...]
-  graph::ValueId label = -1;   // i32 [batch], or f32 [batch, outputs] for mse
-  graph::ValueId logits = -1;  // f32 [batch, outputs]
+  graph::ValueId image = -1;     // f32 [batch, ...]
+  graph::ValueId label = -1;     // i32 [batch], or f32 [batch, outputs] for mse
+  graph::ValueId logits = -1;    // f32 [batch, outputs]
   graph::ValueId loss = -1;      // f32 [1], mean over the valid rows
   graph::ValueId accuracy = -1;  // f32 [1]; -1 for mse
 };

@@ -27,7 +27,7 @@ void forward(const OpCall& call, Emitter& emit) {
 }  // namespace
 
 extern const OpSpec accuracy_op;
-const OpSpec accuracy_op{"accuracy", "whether the largest logit is the label", kInputs, {}, shapes,
-                         forward, nullptr};
+const OpSpec accuracy_op{
+    "accuracy", "whether the largest logit is the label", kInputs, {}, shapes, forward, nullptr};
 
 }  // namespace etr::ops

@@ -86,7 +86,8 @@ void backward(const OpCall& call, Emitter& emit) {
 }  // namespace
 
 extern const OpSpec batch_norm_op;
-const OpSpec batch_norm_op{"batch_norm", "batch normalisation with optional ReLU", kInputs,
-                           kOptions, shapes, forward, backward};
+const OpSpec batch_norm_op{
+    "batch_norm", "batch normalisation with optional ReLU", kInputs, kOptions, shapes, forward,
+    backward};
 
 }  // namespace etr::ops

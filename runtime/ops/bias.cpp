@@ -17,16 +17,13 @@ OpShapes shapes(const Options&, const std::vector<Shape>& in) {
 
 void forward(const OpCall& call, Emitter& emit) {
   const uint32_t columns = call.inputs[1].count(), rows = call.output.count() / columns;
-  const struct {
-    uint32_t rows, columns, slices;
-  } push{rows, columns, row_slices(rows)};
+  const struct { uint32_t rows, columns, slices; } push{rows, columns, row_slices(rows)};
   emit.for_channels("bias", {reads(call.inputs[0]), reads(call.inputs[1]), writes(call.output)},
                     push, columns, push.slices);
 }
 
 void backward(const OpCall& call, Emitter& emit) {
-  if (call.input_grads[0])
-    emit.add(gpu::Copy{call.output_grad.buffer, call.input_grads[0].buffer});
+  if (call.input_grads[0]) emit.add(gpu::Copy{call.output_grad.buffer, call.input_grads[0].buffer});
   const uint32_t columns = call.inputs[1].count();
   if (call.input_grads[1])
     emit_column_sum(emit, call.output_grad, call.input_grads[1], call.output.count() / columns,
@@ -36,7 +33,7 @@ void backward(const OpCall& call, Emitter& emit) {
 }  // namespace
 
 extern const OpSpec bias_op;
-const OpSpec bias_op{"bias", "adds a vector along the last axis", kInputs, {}, shapes, forward,
+const OpSpec bias_op{"bias",  "adds a vector along the last axis", kInputs, {}, shapes, forward,
                      backward};
 
 }  // namespace etr::ops

@@ -75,7 +75,9 @@ void backward(const OpCall& call, Emitter& emit) {
 }  // namespace
 
 extern const OpSpec conv2d_op;
-const OpSpec conv2d_op{"conv2d", "2-D convolution, NHWC, with optional bias and ReLU", kInputs,
-                       kOptions, shapes, forward, backward};
+const OpSpec conv2d_op{"conv2d", "2-D convolution, NHWC, with optional bias and ReLU",
+                       kInputs,  kOptions,
+                       shapes,   forward,
+                       backward};
 
 }  // namespace etr::ops

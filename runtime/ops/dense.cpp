@@ -56,7 +56,8 @@ void backward(const OpCall& call, Emitter& emit) {
 }  // namespace
 
 extern const OpSpec dense_op;
-const OpSpec dense_op{"dense", "matrix product with optional bias and ReLU", kInputs, kOptions,
-                      shapes, forward, backward};
+const OpSpec dense_op{
+    "dense", "matrix product with optional bias and ReLU", kInputs, kOptions, shapes, forward,
+    backward};
 
 }  // namespace etr::ops

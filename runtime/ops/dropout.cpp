@@ -33,7 +33,7 @@ void backward(const OpCall& call, Emitter& emit) {
 }  // namespace
 
 extern const OpSpec dropout_op;
-const OpSpec dropout_op{"dropout", "zeroes random elements in training", kInputs, kOptions, shapes,
-                        forward, backward};
+const OpSpec dropout_op{
+    "dropout", "zeroes random elements in training", kInputs, kOptions, shapes, forward, backward};
 
 }  // namespace etr::ops

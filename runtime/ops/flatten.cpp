@@ -17,7 +17,8 @@ void no_dispatch(const OpCall&, Emitter&) {}
 }  // namespace
 
 extern const OpSpec flatten_op;
-const OpSpec flatten_op{"flatten", "joins all axes but the first", kInputs, {}, shapes,
-                        no_dispatch, no_dispatch, /*view=*/true};
+const OpSpec flatten_op{
+    "flatten",    "joins all axes but the first", kInputs, {}, shapes, no_dispatch, no_dispatch,
+    /*view=*/true};
 
 }  // namespace etr::ops

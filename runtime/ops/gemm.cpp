@@ -39,15 +39,18 @@ Kernel choose(Emitter& emit, GemmMode mode, const GemmParams& p) {
   const uint32_t inner = inner_extent(mode, p);
   // Two steps of four an iteration halve the loop's bookkeeping where nothing is left over.
   const uint32_t unroll = inner % 8 == 0 && mode != GemmMode::conv_dw ? 2 : 1;
-  return {cat("gemm_cpu_", mode_name(mode), "_", lanes), {inner % 4 != 0, unroll},
-          lanes == 8 ? 24u : 32u, 64, 16};
+  return {cat("gemm_cpu_", mode_name(mode), "_", lanes),
+          {inner % 4 != 0, unroll},
+          lanes == 8 ? 24u : 32u,
+          64,
+          16};
 }
 
 // Slices of k: only gradients by weights have a long k and a small result.
 uint32_t choose_slices(const Kernel& kernel, GemmMode mode, const GemmParams& p, uint32_t tiles) {
   if (mode != GemmMode::tn && mode != GemmMode::conv_dw) return 1;
-  const uint32_t longest = mode == GemmMode::conv_dw && kernel.tile_rows != 64 ? p.batch * p.oh
-                                                                               : p.k / 64;
+  const uint32_t longest =
+      mode == GemmMode::conv_dw && kernel.tile_rows != 64 ? p.batch * p.oh : p.k / 64;
   const uint32_t wanted = gpu::div_up(kernel.wanted_groups, tiles);
   return std::clamp(wanted, 1u, std::max(longest, 1u));
 }
@@ -68,9 +71,7 @@ void emit_gemm(Emitter& emit, GemmMode mode, GemmParams p, const DeviceTensor& a
 
 void emit_transpose(Emitter& emit, const DeviceTensor& in, const DeviceTensor& out, uint32_t batch,
                     uint32_t rows, uint32_t columns) {
-  const struct {
-    uint32_t batch, rows, columns;
-  } push{batch, rows, columns};
+  const struct { uint32_t batch, rows, columns; } push{batch, rows, columns};
   emit.for_each("transpose", {reads(in), writes(out)}, push, in.count());
 }
 
@@ -78,18 +79,14 @@ uint32_t row_slices(uint32_t rows) { return std::clamp(rows / 64, 1u, 64u); }
 
 void emit_sum_slices(Emitter& emit, const DeviceTensor& in, const DeviceTensor& out,
                      uint32_t slices, uint32_t count) {
-  const struct {
-    uint32_t slices, count;
-  } push{slices, count};
+  const struct { uint32_t slices, count; } push{slices, count};
   emit.for_each("sum_slices", {reads(in), writes(out)}, push, count);
 }
 
 void emit_column_sum(Emitter& emit, const DeviceTensor& x, const DeviceTensor& out, uint32_t rows,
                      uint32_t columns) {
   const uint32_t slices = row_slices(rows);
-  const struct {
-    uint32_t rows, columns, slices;
-  } push{rows, columns, slices};
+  const struct { uint32_t rows, columns, slices; } push{rows, columns, slices};
   const DeviceTensor partial = emit.scratch({slices, columns});
   emit.for_channels("column_sum", {reads(x), writes(partial)}, push, columns, slices);
   emit_sum_slices(emit, partial, out, slices, columns);

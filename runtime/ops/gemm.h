@@ -1,4 +1,5 @@
-// Matrix products, the shared engine of dense and conv2d. See shaders/gemm_params.glsl for the modes.
+// Matrix products, the shared engine of dense and conv2d. See shaders/gemm_params.glsl for the
+// modes.
 #pragma once
 
 #include "ops/op.h"

@@ -35,7 +35,7 @@ void backward(const OpCall& call, Emitter& emit) {
 }  // namespace
 
 extern const OpSpec global_avg_pool_op;
-const OpSpec global_avg_pool_op{"global_avg_pool", "mean over all pixels", kInputs, {}, shapes,
-                                forward, backward};
+const OpSpec global_avg_pool_op{
+    "global_avg_pool", "mean over all pixels", kInputs, {}, shapes, forward, backward};
 
 }  // namespace etr::ops

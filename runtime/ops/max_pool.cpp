@@ -34,8 +34,14 @@ OpShapes shapes(const Options& options, const std::vector<Shape>& in) {
 Push push_of(const OpCall& call) {
   const Shape &x = call.inputs[0].shape, &y = call.output.shape;
   const auto u = [](int64_t v) { return static_cast<uint32_t>(v); };
-  return {u(x[1]), u(x[2]), u(x[3]), u(y[1]), u(y[2]), u(call.options.integer("window")),
-          u(call.options.integer("stride")), u(call.options.integer("pad"))};
+  return {u(x[1]),
+          u(x[2]),
+          u(x[3]),
+          u(y[1]),
+          u(y[2]),
+          u(call.options.integer("window")),
+          u(call.options.integer("stride")),
+          u(call.options.integer("pad"))};
 }
 
 void forward(const OpCall& call, Emitter& emit) {

@@ -18,10 +18,10 @@ void forward(const OpCall& call, Emitter& emit) {
 }
 
 void backward(const OpCall& call, Emitter& emit) {
-  emit.for_each("mean_rows_grad",
-                {reads(call.output_grad), writes(call.input_grads[0]),
-                 {call.step, gpu::Access::read}},
-                call.inputs[0].count(), call.inputs[0].count());
+  emit.for_each(
+      "mean_rows_grad",
+      {reads(call.output_grad), writes(call.input_grads[0]), {call.step, gpu::Access::read}},
+      call.inputs[0].count(), call.inputs[0].count());
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What an operation is: a constant spec with options, a shape rule, and the dispatches of its forward
-// and backward pass.
+// What an operation is: a constant spec with options, a shape rule, and the dispatches of its
+// forward and backward pass.
 //
 // A new op is ops/NAME.cpp with `extern const OpSpec NAME_op`, shaders/NAME*.comp,
 // tests/ops/NAME_test.cpp, and one line in ops/op_list.inc.
@@ -27,7 +27,8 @@ struct DeviceTensor {
   uint32_t count() const { return static_cast<uint32_t>(element_count(shape)); }
 };
 
-// What changes from step to step; lives in a small device buffer (StepValues in shaders/common.glsl).
+// What changes from step to step; lives in a small device buffer (StepValues in
+// shaders/common.glsl).
 struct StepValues {
   uint32_t step = 0;
   uint32_t valid_rows = 0;
@@ -61,8 +62,8 @@ class Emitter {
     dispatch(shader, std::move(bindings), push, {groups, 1, 1});
   }
 
-  // A kernel whose neighbouring invocations own neighbouring channels (CHANNEL in common.glsl), over
-  // y by z workgroups.
+  // A kernel whose neighbouring invocations own neighbouring channels (CHANNEL in common.glsl),
+  // over y by z workgroups.
   template <typename Push>
   void for_channels(const std::string& shader, std::vector<gpu::Binding> bindings, const Push& push,
                     uint32_t channels, uint32_t y, uint32_t z = 1) {
@@ -92,8 +93,8 @@ struct OpCall {
   bool training = false;
   std::vector<DeviceTensor> inputs;  // in the spec's order; optional trailing ones may be missing
   DeviceTensor output;
-  std::vector<DeviceTensor> saved;   // what the shape rule asked to keep for the backward pass
-  gpu::Buffer step;                  // StepValues
+  std::vector<DeviceTensor> saved;  // what the shape rule asked to keep for the backward pass
+  gpu::Buffer step;                 // StepValues
 
   // Backward only. Gradients to write; empty where nobody needs one.
   DeviceTensor output_grad;
@@ -105,7 +106,8 @@ struct OpShapes {
   std::vector<Shape> saved;
 };
 
-// Whether an op's input takes a gradient, is data without one, or is state the op updates in training.
+// Whether an op's input takes a gradient, is data without one, or is state the op updates in
+// training.
 enum class InputRole { differentiable, constant, state };
 
 struct OpInput {

@@ -50,6 +50,10 @@ void backward(const OpCall& call, Emitter& emit) {
 extern const OpSpec softmax_cross_entropy_op;
 const OpSpec softmax_cross_entropy_op{"softmax_cross_entropy",
                                       "cross-entropy of softmax(logits) against integer labels",
-                                      kInputs, kOptions, shapes, forward, backward};
+                                      kInputs,
+                                      kOptions,
+                                      shapes,
+                                      forward,
+                                      backward};
 
 }  // namespace etr::ops

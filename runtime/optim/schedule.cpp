@@ -14,8 +14,8 @@ constexpr OptionSpec kOptions[] = {
      "", "constant|step|linear|cosine"},
     {"learning_rate", OptionType::number, nullptr, "rate after warm-up", 0, 1000},
     {"warmup_steps", OptionType::integer, "0", "steps of linear warm-up", 0, 1e12, "steps"},
-    {"decay_steps", OptionType::integer, "0", "step at which linear and cosine end; 0 is the run's length",
-     0, 1e12, "steps"},
+    {"decay_steps", OptionType::integer, "0",
+     "step at which linear and cosine end; 0 is the run's length", 0, 1e12, "steps"},
     {"end_factor", OptionType::number, "0", "final rate as a share of learning_rate", 0, 1},
     {"step_every", OptionType::integer, "1000", "schedule 'step': steps between drops", 1, 1e12,
      "steps"},
@@ -47,9 +47,9 @@ Schedule::Schedule(const Options& options, int64_t total_steps)
 float Schedule::rate(int64_t step) const {
   if (step < warmup_)
     return static_cast<float>(rate_ * static_cast<double>(step + 1) / static_cast<double>(warmup_));
-  const double p = std::clamp(
-      static_cast<double>(step - warmup_) / static_cast<double>(std::max<int64_t>(decay_ - warmup_, 1)),
-      0.0, 1.0);
+  const double p = std::clamp(static_cast<double>(step - warmup_) /
+                                  static_cast<double>(std::max<int64_t>(decay_ - warmup_, 1)),
+                              0.0, 1.0);
   double factor = 1;
   switch (kind_) {
     case Kind::constant: break;

@@ -27,16 +27,15 @@ std::string file_safe(std::string text) {
 
 BadRecords::BadRecords(ErrorPolicy policy, int64_t limit, std::string directory)
     : policy_(policy), limit_(limit), directory_(std::move(directory)) {
-  if (policy_ != ErrorPolicy::quarantine) return;
-  if (directory_.empty())
+  if (policy_ == ErrorPolicy::quarantine && directory_.empty())
     fail(Code::invalid_argument, "pipeline: on_error 'quarantine' needs 'quarantine_dir'");
-  std::error_code error;
-  std::filesystem::create_directories(directory_, error);
-  if (error) fail(Code::io, "cannot create '", directory_, "': ", error.message());
 }
 
 void BadRecords::quarantine(const Item& item, const BadRecord& record) const {
   const std::filesystem::path directory(directory_);
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) fail(Code::io, "cannot create '", directory_, "': ", error.message());
   const std::string stem =
       file_safe(std::filesystem::path(record.shard).filename().string() + "-" + record.key);
   for (const Field& field : item.fields) {
@@ -62,8 +61,8 @@ void BadRecords::handle(const std::string& stage, uint64_t position, const Item&
   if (records_.size() < kListed) records_.push_back(record);
   if (policy_ == ErrorPolicy::fail) throw Error(error.code(), where);
   if (count_ > limit_)
-    throw Error(error.code(), cat(where, " (more than max_bad_records = ", limit_,
-                                  " records are bad)"));
+    throw Error(error.code(),
+                cat(where, " (more than max_bad_records = ", limit_, " records are bad)"));
   log_line(LogLevel::warning, "bad record dropped: " + where);
   dropped_[epoch].emplace_back(position, item.ordinal);
   if (policy_ == ErrorPolicy::quarantine) quarantine(item, record);

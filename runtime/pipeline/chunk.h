@@ -12,14 +12,14 @@ namespace etr::pipeline {
 
 enum class End : uint8_t { none, pass, epoch };
 
-// Several small items share a message: the graph costs about 0.3 us each. Copies share everything, as
-// the graph copies its messages.
+// Several small items share a message: the graph costs about 0.3 us each. Copies share everything,
+// as the graph copies its messages.
 struct Chunk {
   uint64_t sequence = 0;  // within the segment
   uint64_t epoch = 0;
   std::vector<Item> items;
-  End end = End::none;                   // what ends after these items
-  std::shared_ptr<const Error> failure;  // the run ends after these items
+  End end = End::none;                           // what ends after these items
+  std::shared_ptr<const Error> failure;          // the run ends after these items
   int64_t counted_items = 0, counted_bytes = 0;  // as accounted in the sender's output queue
 };
 

@@ -48,18 +48,15 @@ class GraphPath final : public Path {
                     return message;
                   }),
         sequencer_(graph, [](const Message& message) { return message->sequence; }),
-        in_order_(graph, tbb::flow::serial,
-                  [take = std::move(in_order)](Message message) {
-                    take(std::move(*message));
-                    return tbb::flow::continue_msg();
-                  }) {
+        in_order_(graph, tbb::flow::serial, [take = std::move(in_order)](Message message) {
+          take(std::move(*message));
+          return tbb::flow::continue_msg();
+        }) {
     tbb::flow::make_edge(parallel_, sequencer_);
     tbb::flow::make_edge(sequencer_, in_order_);
   }
 
-  void put(Chunk&& chunk) override {
-    parallel_.try_put(std::make_shared<Chunk>(std::move(chunk)));
-  }
+  void put(Chunk&& chunk) override { parallel_.try_put(std::make_shared<Chunk>(std::move(chunk))); }
 
  private:
   tbb::flow::function_node<Message, Message> parallel_;
@@ -113,8 +110,8 @@ class ThreadTask final : public Task {
 }  // namespace
 
 struct FlowGraph::State {
-  // The runner occupies the arena's reserved slot, so that tasks run even where TBB has no worker to
-  // give (a machine with one core).
+  // The runner occupies the arena's reserved slot, so that tasks run even where TBB has no worker
+  // to give (a machine with one core).
   explicit State(int threads) : arena(threads, 1) {
     if (threads > static_cast<int>(platform::usable_threads()))
       control.emplace(tbb::global_control::max_allowed_parallelism, static_cast<size_t>(threads));

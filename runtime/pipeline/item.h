@@ -37,8 +37,8 @@ struct Item {
   bool ghost = false;
   std::shared_ptr<const Origin> origin;
   std::vector<Field> fields;
-  BatchInfo batch;               // batch.size == 0: a single sample
-  std::shared_ptr<void> token;   // restoring only: alive while a stage holds this sample
+  BatchInfo batch;              // batch.size == 0: a single sample
+  std::shared_ptr<void> token;  // restoring only: alive while a stage holds this sample
 
   const Tensor* find(const std::string& name) const {
     for (const Field& field : fields)

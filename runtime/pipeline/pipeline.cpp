@@ -11,15 +11,16 @@ namespace etr::pipeline {
 namespace {
 
 constexpr OptionSpec kOptions[] = {
-    {"threads", OptionType::integer, "0", "worker threads; 0 takes one for each usable core", 0, 256},
+    {"threads", OptionType::integer, "0", "worker threads; 0 takes one for each usable core", 0,
+     256},
     {"seed", OptionType::integer, "0", "seed of everything random", 0, 9e15},
     {"epochs", OptionType::integer, "0", "epochs until the pipeline ends; 0 never ends", 0, 1e9},
     {"queue_items", OptionType::integer, "256", "samples that a queue between stages may hold", 1,
      1e7, "samples"},
     {"queue_bytes", OptionType::integer, "67108864", "bytes that a queue between stages may hold",
      1, 1e13, "bytes"},
-    {"prefetch", OptionType::integer, "4", "finished batches that may wait for the consumer", 1, 1e4,
-     "batches"},
+    {"prefetch", OptionType::integer, "4", "finished batches that may wait for the consumer", 1,
+     1e4, "batches"},
     {"low_water", OptionType::integer, "2",
      "finished batches below which an on-demand echo node repeats samples", 1, 1e4, "batches"},
     {"on_error", OptionType::string, "\"fail\"",
@@ -57,14 +58,16 @@ void Pipeline::parse(const Json& spec) {
   for (Json stage : spec["stages"]) {
     const std::string where = cat("pipeline stage ", entries_.size() + 1);
     if (!stage.is_object() || !stage.contains("stage") || !stage["stage"].is_string())
-      fail(Code::invalid_argument, where, " needs a key 'stage' with a stage's name: ",
-           stage.dump());
+      fail(Code::invalid_argument, where,
+           " needs a key 'stage' with a stage's name: ", stage.dump());
     const auto name = stage["stage"].get<std::string>();
     stage.erase("stage");
     const StageSpec& found = find_stage(name);
     if ((found.kind == StageKind::source) != entries_.empty())
-      fail(Code::invalid_argument, where, " ('", name, "'): a pipeline has one source, its first stage");
-    entries_.push_back({&found, Options(found.options, cat(where, " ('", name, "')"), stage), name});
+      fail(Code::invalid_argument, where, " ('", name,
+           "'): a pipeline has one source, its first stage");
+    entries_.push_back(
+        {&found, Options(found.options, cat(where, " ('", name, "')"), stage), name});
     canonical_["stages"].push_back({{name, entries_.back().options.json()}});
   }
   bad_records_ = std::make_unique<BadRecords>(policy_of(options_->string("on_error")),
@@ -120,8 +123,7 @@ void Pipeline::build() {
       batches = batches || stage->makes_batches();
       QueueLimits limits = limits_after(batches);
       if (stage->may_block()) limits.chunk = 1;  // what took long to get goes on at once
-      auto serial =
-          std::make_unique<SerialSegment>(host, entry.name, i, limits, std::move(stage));
+      auto serial = std::make_unique<SerialSegment>(host, entry.name, i, limits, std::move(stage));
       serial_.push_back(serial.get());
       serial_stages_.push_back(&serial->stage());
       segments_.push_back(std::move(serial));
@@ -130,9 +132,8 @@ void Pipeline::build() {
   for (size_t i = 0; i < segments_.size(); ++i)
     segments_[i]->connect(i > 0 ? segments_[i - 1].get() : nullptr,
                           i + 1 < segments_.size() ? segments_[i + 1].get() : nullptr);
-  source_->set_demand([this](uint64_t epoch, uint64_t pass) {
-    return demand_of(serial_stages_, epoch, pass);
-  });
+  source_->set_demand(
+      [this](uint64_t epoch, uint64_t pass) { return demand_of(serial_stages_, epoch, pass); });
 }
 
 void Pipeline::start() {
@@ -203,7 +204,8 @@ Pipeline::Next Pipeline::next(Item& item) {
         fresh_ += item.batch.size ? item.batch.fresh : item.replica == 0;
         echoed_ += item.batch.size ? item.batch.echoed : item.replica != 0;
       }
-      if (position_in_chunk_ == current_.items.size() && current_.end == End::none && !current_.failure) {
+      if (position_in_chunk_ == current_.items.size() && current_.end == End::none &&
+          !current_.failure) {
         has_current_ = false;
         const Chunk done = std::move(current_);
         lock.unlock();
@@ -244,13 +246,11 @@ Json Pipeline::save() const {
     if (Json made = segment->stage().save_decisions(epoch_); !made.is_null())
       decisions[std::to_string(segment->head_stats().position)] = std::move(made);
   Json drops = Json::array();
-  for (const auto& [stage, ordinal] : bad_records_->dropped(epoch_)) drops.push_back({stage, ordinal});
-  return {{"pipeline", canonical_},
-          {"epoch", epoch_},
-          {"delivered", delivered_},
-          {"pass_lengths", source_->pass_lengths(epoch_)},
-          {"drops", std::move(drops)},
-          {"decisions", std::move(decisions)}};
+  for (const auto& [stage, ordinal] : bad_records_->dropped(epoch_))
+    drops.push_back({stage, ordinal});
+  return {{"pipeline", canonical_},    {"epoch", epoch_},
+          {"delivered", delivered_},   {"pass_lengths", source_->pass_lengths(epoch_)},
+          {"drops", std::move(drops)}, {"decisions", std::move(decisions)}};
 }
 
 void Pipeline::restore(const Json& state) {
@@ -259,7 +259,8 @@ void Pipeline::restore(const Json& state) {
   if (!state.is_object() || !state.contains("pipeline"))
     fail(Code::invalid_argument, "this is not the saved state of a pipeline");
   if (state["pipeline"] != canonical_)
-    fail(Code::invalid_argument, "the saved position belongs to a pipeline with other stages, options "
+    fail(Code::invalid_argument,
+         "the saved position belongs to a pipeline with other stages, options "
          "or seed; restore it with the same spec");
   try {
     plan_restore(state);

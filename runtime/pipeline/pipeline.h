@@ -23,7 +23,8 @@ Schema pipeline_schema();
 //    "threads": 2, "seed": 7, ...}
 class Pipeline final : private SegmentHost {
  public:
-  // Validates everything and opens nothing. Throws Error(invalid_argument) that names stage and key.
+  // Validates everything and opens nothing. Throws Error(invalid_argument) that names stage and
+  // key.
   explicit Pipeline(const Json& spec);
   ~Pipeline() override;  // cancels
 
@@ -31,15 +32,15 @@ class Pipeline final : private SegmentHost {
 
   // The next item, in order; blocks until there is one. At the end of an epoch returns end_of_epoch
   // once and goes on with the next epoch; after the last one it returns end_of_epoch for ever.
-  // Throws the Error that ended the run, Error(cancelled) after cancel(), and does so again if called
-  // again.
+  // Throws the Error that ended the run, Error(cancelled) after cancel(), and does so again if
+  // called again.
   Next next(Item& item);
 
   // Unblocks next() and stops all work; returns at once, the work ends within a second.
   void cancel();
 
-  // Position and decisions: everything that a restored pipeline needs to continue with the same tail.
-  // Cheap; no payload.
+  // Position and decisions: everything that a restored pipeline needs to continue with the same
+  // tail. Cheap; no payload.
   Json save() const;
   // Before the first next(). Throws Error(invalid_argument) where `state` is of another pipeline.
   void restore(const Json& state);

@@ -1,8 +1,8 @@
 // Restoring a position without redoing the work that led to it.
 //
-// Stages emit by the sequence of items alone, never by their content. So the way to a saved position
-// can be repeated on empty tokens in microseconds: it tells which samples are still held in shuffle
-// and echo buffers there. The restored run then reads again, but decodes only those.
+// Stages emit by the sequence of items alone, never by their content. So the way to a saved
+// position can be repeated on empty tokens in microseconds: it tells which samples are still held
+// in shuffle and echo buffers there. The restored run then reads again, but decodes only those.
 #pragma once
 
 #include <functional>
@@ -19,9 +19,9 @@ struct ReplayInput {
   std::vector<std::pair<uint64_t, std::unique_ptr<SerialStage>>> stages;  // with their positions
   std::vector<uint64_t> map_positions;                                    // of all map stages
   uint64_t epoch = 0;
-  uint64_t outputs = 0;                 // delivered in the epoch before the position
-  uint64_t passes = 1;                  // 0: without end
-  std::vector<uint64_t> pass_lengths;   // of the passes that ended
+  uint64_t outputs = 0;                // delivered in the epoch before the position
+  uint64_t passes = 1;                 // 0: without end
+  std::vector<uint64_t> pass_lengths;  // of the passes that ended
   std::set<Drop> drops;
 };
 

@@ -135,8 +135,8 @@ void Segment::hand_over(Chunk&& chunk) noexcept {
   out_items_ += items - chunk.counted_items;
   out_bytes_ += bytes - chunk.counted_bytes;
   if (chunk.counted_bytes > 0) {
-    const double grown = growth_.load() * static_cast<double>(bytes) /
-                         static_cast<double>(chunk.counted_bytes);
+    const double grown =
+        growth_.load() * static_cast<double>(bytes) / static_cast<double>(chunk.counted_bytes);
     growth_.store(std::max(growth_.load(), grown));  // hand_over() runs one at a time
   }
   chunk.counted_items = items;
@@ -215,7 +215,8 @@ void SourceSegment::end_pass(Chunk& chunk, End end) {
 }
 
 Segment::Idle SourceSegment::advance() {
-  constexpr int64_t kPatienceNs = 1'000'000;  // a slow source does not hold back a part-filled chunk
+  constexpr int64_t kPatienceNs =
+      1'000'000;  // a slow source does not hold back a part-filled chunk
   while (!host_.stopped() && !done_) {
     if (!has_room()) return Idle::blocked;
     Chunk chunk;
@@ -280,8 +281,7 @@ bool SerialSegment::flush(bool everything) {
 // Feeds the stage from the current chunk until a message's worth of output has gathered.
 void SerialSegment::process_some() {
   const int64_t begin = now_ns();
-  while (position_ < current_.items.size() && pending_.size() < limits_.chunk &&
-         !host_.stopped()) {
+  while (position_ < current_.items.size() && pending_.size() < limits_.chunk && !host_.stopped()) {
     Item& item = current_.items[position_++];
     ++stats_.items_in;
     if (item.ghost && host_.was_dropped(stats_.position, item.ordinal)) continue;

@@ -33,8 +33,8 @@ struct StageStats {
 // bytes; samples that maps are about to enlarge are counted with the growth seen so far.
 struct QueueLimits {
   int64_t items = 0, bytes = 0;
-  size_t chunk = 1;       // items in one message, at most
-  int64_t messages = 4;   // in the maps at once, at most
+  size_t chunk = 1;      // items in one message, at most
+  int64_t messages = 4;  // in the maps at once, at most
 };
 
 // What the pipeline lends to its segments.
@@ -46,7 +46,7 @@ class SegmentHost {
   virtual BadRecords& bad_records() = 0;
   // Restoring: whether that stage dropped that sample in the run being repeated.
   virtual bool was_dropped(uint64_t stage, uint64_t ordinal) const = 0;
-  virtual void deliver(Chunk&& chunk) = 0;    // of the last segment, in order
+  virtual void deliver(Chunk&& chunk) = 0;  // of the last segment, in order
 };
 
 struct MapEntry {
@@ -108,8 +108,8 @@ class Segment {
   std::mutex input_mutex_;
   std::deque<Chunk> input_;
   uint64_t next_sequence_ = 0;
-  std::atomic<int64_t> in_maps_{0};      // messages sent and not yet handed over
-  std::atomic<double> growth_{1};        // of a message's bytes in the maps, the largest seen
+  std::atomic<int64_t> in_maps_{0};  // messages sent and not yet handed over
+  std::atomic<double> growth_{1};    // of a message's bytes in the maps, the largest seen
   std::atomic<int64_t> out_items_{0}, out_bytes_{0}, starved_ns_{0}, blocked_ns_{0};
   Idle idle_ = Idle::no;
   int64_t idle_since_ns_ = 0;
@@ -180,8 +180,8 @@ class SerialSegment final : public Segment, private Emitter {
 
   std::unique_ptr<SerialStage> stage_;
   uint64_t epoch_ = 0;
-  Chunk current_;         // being processed
-  size_t position_ = 0;   // in current_
+  Chunk current_;        // being processed
+  size_t position_ = 0;  // in current_
   bool has_current_ = false;
   std::deque<Item> pending_;  // emitted by the stage, not yet sent
   End pending_end_ = End::none;

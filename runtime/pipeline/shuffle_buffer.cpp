@@ -7,8 +7,9 @@ namespace etr::pipeline {
 void ShuffleBuffer::add(Item&& item, Emitter& out) {
   const auto bytes = static_cast<int64_t>(item.size_bytes());
   if (bytes_ + bytes > limit_bytes_)
-    fail(Code::out_of_memory, "the ", owner_, " buffer holds ", items_.size(), " samples of ", bytes_,
-         " bytes and may not exceed ", limit_bytes_, "; lower 'buffer' or raise 'buffer_bytes'");
+    fail(Code::out_of_memory, "the ", owner_, " buffer holds ", items_.size(), " samples of ",
+         bytes_, " bytes and may not exceed ", limit_bytes_,
+         "; lower 'buffer' or raise 'buffer_bytes'");
   bytes_ += bytes;
   items_.push_back(std::move(item));
   if (items_.size() >= capacity_) emit_one(out);

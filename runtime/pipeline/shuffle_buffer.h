@@ -1,4 +1,5 @@
-// A bounded buffer from which items leave in random order; the stages `shuffle` and `echo` share it.
+// A bounded buffer from which items leave in random order; the stages `shuffle` and `echo` share
+// it.
 #pragma once
 
 #include <string>
@@ -18,8 +19,9 @@ class ShuffleBuffer {
     rng_ = Rng(context.seed, epoch, uint64_t{1} << 63, context.position);
   }
 
-  // Holds `item`; when the buffer is full, emits a random one. Throws Error(out_of_memory) where the
-  // held items exceed the byte limit. Ghosts weigh nothing, so the limit cannot depend on a restore.
+  // Holds `item`; when the buffer is full, emits a random one. Throws Error(out_of_memory) where
+  // the held items exceed the byte limit. Ghosts weigh nothing, so the limit cannot depend on a
+  // restore.
   void add(Item&& item, Emitter& out);
 
   void drain(Emitter& out);  // emits everything, in random order

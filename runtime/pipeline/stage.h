@@ -1,14 +1,14 @@
 // The stage contract.
 //
-// A stage is one of three kinds. Stages throw Error for a bad record; the pipeline adds the stage, the
-// shard and the key, and applies the error policy. A new stage is stages/NAME.cpp with
-// `extern const StageSpec NAME_stage`, a test, and one line in pipeline/stage_list.inc.
+// A stage is one of three kinds. Stages throw Error for a bad record; the pipeline adds the stage,
+// the shard and the key, and applies the error policy. A new stage is stages/NAME.cpp with `extern
+// const StageSpec NAME_stage`, a test, and one line in pipeline/stage_list.inc.
 #pragma once
 
+#include <chrono>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <condition_variable>
-#include <chrono>
 #include <span>
 #include <string>
 #include <vector>
@@ -45,7 +45,7 @@ class Interrupt {
 
 struct StageContext {
   uint64_t seed = 0;
-  uint64_t position = 0;       // of the stage in the pipeline; names its random numbers
+  uint64_t position = 0;  // of the stage in the pipeline; names its random numbers
   Interrupt* interrupt = nullptr;
 };
 
@@ -60,8 +60,8 @@ class Source : public Stage {
   // Begins pass `pass` of epoch `epoch` over the data.
   virtual void start_pass(uint64_t epoch, uint64_t pass) = 0;
 
-  // Fills `item` (origin and fields); false at the end of the pass. After an Error the next call goes
-  // on with what can still be read; `item.origin` should name what was bad.
+  // Fills `item` (origin and fields); false at the end of the pass. After an Error the next call
+  // goes on with what can still be read; `item.origin` should name what was bad.
   virtual bool next(Item& item) = 0;
 };
 
@@ -92,10 +92,12 @@ class SerialStage : public Stage {
 
   // Whether the end of a pass goes on downstream; `repeat` swallows all but the last.
   virtual bool forwards_end(bool /*epoch_ends*/) { return true; }
-  virtual uint64_t passes() const { return 1; }  // repeat: how often it wants the source; 0: forever
+  virtual uint64_t passes() const {
+    return 1;
+  }  // repeat: how often it wants the source; 0: forever
   // take: pass_id() of the pass of which it needs no more; 0: none. Any thread.
   virtual uint64_t satisfied_pass() const { return 0; }
-  virtual bool may_block() const { return false; }  // runs on a thread of its own
+  virtual bool may_block() const { return false; }      // runs on a thread of its own
   virtual bool makes_batches() const { return false; }  // its output is counted in batches
 
   // Echo on demand: called when the consumer is about to wait and no input is there. Emits one item

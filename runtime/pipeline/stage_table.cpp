@@ -43,15 +43,16 @@ const Tensor& require_field(const Item& item, const std::string& name) {
   if (const Tensor* tensor = item.find(name)) return *tensor;
   std::string have;
   for (const Field& field : item.fields) have += (have.empty() ? "" : ", ") + field.name;
-  fail(Code::not_found, "there is no field '", name, "' (the sample has: ",
-       have.empty() ? "none" : have, ")");
+  fail(Code::not_found, "there is no field '", name,
+       "' (the sample has: ", have.empty() ? "none" : have, ")");
 }
 
 const Tensor& require_image(const Item& item, const std::string& name) {
   const Tensor& image = require_field(item, name);
   if (image.shape().size() != 3 || image.dtype() == DType::i32)
     fail(Code::invalid_argument, "field '", name, "' is ", dtype_name(image.dtype()), " ",
-         shape_text(image.shape()), ", not an image [H, W, C] of u8 or f32; put decode before this stage");
+         shape_text(image.shape()),
+         ", not an image [H, W, C] of u8 or f32; put decode before this stage");
   return image;
 }
 

@@ -45,8 +45,8 @@ class Batch final : public SerialStage {
         fail(Code::invalid_argument, "cannot batch: the sample has no field '", field.name,
              "', as those before it have");
       if (other->shape() != field.tensor.shape() || other->dtype() != field.tensor.dtype())
-        fail(Code::invalid_argument, "cannot batch field '", field.name, "': ",
-             dtype_name(other->dtype()), " ", shape_text(other->shape()), " beside ",
+        fail(Code::invalid_argument, "cannot batch field '", field.name,
+             "': ", dtype_name(other->dtype()), " ", shape_text(other->shape()), " beside ",
              dtype_name(field.tensor.dtype()), " ", shape_text(field.tensor.shape()),
              "; crop or resize to one size, or remove the field");
     }

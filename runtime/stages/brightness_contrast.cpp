@@ -1,5 +1,6 @@
-// Random brightness and contrast: y = (x - mean(x)) * contrast + mean(x) + brightness * 255, clamped to
-// [0, 255], with contrast in [1 - c, 1 + c] and brightness in [-b, b]. Takes and gives u8.
+// Random brightness and contrast: y = (x - mean(x)) * contrast + mean(x) + brightness * 255,
+// clamped to [0, 255], with contrast in [1 - c, 1 + c] and brightness in [-b, b]. Takes and gives
+// u8.
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -24,9 +24,12 @@ class Flip final : public MapStage {
     const auto h = static_cast<size_t>(image.shape()[0]), w = static_cast<size_t>(image.shape()[1]);
     const size_t pixel = static_cast<size_t>(image.shape()[2]) * dtype_size(image.dtype());
     // A size known to the compiler turns each copy into a move of a register.
-    if (pixel == 1) mirror<1>(image, out, h, w, pixel);
-    else if (pixel == 3) mirror<3>(image, out, h, w, pixel);
-    else mirror<0>(image, out, h, w, pixel);
+    if (pixel == 1)
+      mirror<1>(image, out, h, w, pixel);
+    else if (pixel == 3)
+      mirror<3>(image, out, h, w, pixel);
+    else
+      mirror<0>(image, out, h, w, pixel);
     item.set("image", std::move(out));
   }
 

@@ -46,8 +46,8 @@ Tensor decode_jpeg(std::span<const std::byte> bytes, Channels channels) {
                           &colorspace) != 0)
     fail(Code::corrupt_data, "bad JPEG: ", tjGetErrorStr2(decoder.get()));
   check_size(width, height);
-  const bool rgb = channels == Channels::rgb ||
-                   (channels == Channels::as_stored && colorspace != TJCS_GRAY);
+  const bool rgb =
+      channels == Channels::rgb || (channels == Channels::as_stored && colorspace != TJCS_GRAY);
   Tensor out(DType::u8, {height, width, rgb ? 3 : 1});
   if (tjDecompress2(decoder.get(), data, bytes.size(),
                     static_cast<unsigned char*>(out.mutable_data()), width, 0, height,

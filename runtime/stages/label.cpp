@@ -12,9 +12,10 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"field", OptionType::string, "\"cls\"", "field with the class number as text"},
-    {"classes", OptionType::integer, "0", "number of classes; 0 does not check (one_hot needs it)", 0,
-     1 << 24},
-    {"one_hot", OptionType::boolean, "false", "a vector with a 1 at the class, instead of its number"},
+    {"classes", OptionType::integer, "0", "number of classes; 0 does not check (one_hot needs it)",
+     0, 1 << 24},
+    {"one_hot", OptionType::boolean, "false",
+     "a vector with a 1 at the class, instead of its number"},
 };
 
 class Label final : public MapStage {
@@ -33,11 +34,13 @@ class Label final : public MapStage {
     const auto text = field->view<char>();
     int32_t value = -1;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    const bool rest_is_space = std::all_of(end, text.data() + text.size(),
-                                           [](char c) { return c == '\n' || c == '\r' || c == ' '; });
+    const bool rest_is_space = std::all_of(
+        end, text.data() + text.size(), [](char c) { return c == '\n' || c == '\r' || c == ' '; });
     if (error != std::errc() || !rest_is_space || value < 0 || (classes_ && value >= classes_))
-      fail(Code::corrupt_data, "bad label '", std::string(text.begin(), text.end()), "'; expected a "
-           "number from 0", classes_ ? cat(" to ", classes_ - 1) : "");
+      fail(Code::corrupt_data, "bad label '", std::string(text.begin(), text.end()),
+           "'; expected a "
+           "number from 0",
+           classes_ ? cat(" to ", classes_ - 1) : "");
     item.remove(field_);
     item.set("label", one_hot_ ? one_hot(value) : Tensor::scalar(DType::i32, value));
   }

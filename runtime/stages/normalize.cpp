@@ -10,8 +10,8 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"mean", OptionType::numbers, "[0.5]", "mean of each channel, or one for all", 0, 1},
-    {"std", OptionType::numbers, "[0.5]", "standard deviation of each channel, or one for all", 1e-6,
-     1e6},
+    {"std", OptionType::numbers, "[0.5]", "standard deviation of each channel, or one for all",
+     1e-6, 1e6},
 };
 
 class Normalize final : public MapStage {
@@ -30,8 +30,8 @@ class Normalize final : public MapStage {
   void process(Item& item, uint64_t) const override {
     const Tensor& image = require_field(item, "image");
     if (image.dtype() != DType::u8 || image.shape().empty())
-      fail(Code::invalid_argument, "normalize takes u8 images, not ", dtype_name(image.dtype()), " ",
-           shape_text(image.shape()));
+      fail(Code::invalid_argument, "normalize takes u8 images, not ", dtype_name(image.dtype()),
+           " ", shape_text(image.shape()));
     const auto channels = static_cast<size_t>(image.shape().back());
     if (scale_.size() != 1 && scale_.size() != channels)
       fail(Code::invalid_argument, "normalize has ", scale_.size(), " means for images of ",
@@ -47,7 +47,8 @@ class Normalize final : public MapStage {
     constexpr size_t kBlock = 96;  // a multiple of 1, 2, 3 and 4 channels
     const size_t n = scale_.size();
     if (kBlock % n != 0) {
-      for (size_t i = 0; i < in.size(); ++i) out[i] = static_cast<float>(in[i]) * scale_[i % n] + shift_[i % n];
+      for (size_t i = 0; i < in.size(); ++i)
+        out[i] = static_cast<float>(in[i]) * scale_[i % n] + shift_[i % n];
       return;
     }
     float scale[kBlock], shift[kBlock];

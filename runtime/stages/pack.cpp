@@ -24,8 +24,9 @@ std::string numbered(const std::string& prefix, int64_t number, const char* endi
 PackResult pack_folder(const PackOptions& options,
                        const std::function<bool(int64_t, int64_t)>& progress) {
   if (options.samples_per_shard < 1 || options.zstd_level < 0 || options.zstd_level > 19)
-    fail(Code::invalid_argument, "pack: samples_per_shard must be at least 1 and zstd_level lie in "
-                                 "[0, 19]");
+    fail(Code::invalid_argument,
+         "pack: samples_per_shard must be at least 1 and zstd_level lie in "
+         "[0, 19]");
   ClassFolders folders = list_class_folders(options.root);
   Rng rng(options.seed);
   for (size_t i = folders.files.size(); i > 1; --i)

@@ -9,11 +9,11 @@
 namespace etr::stages {
 
 struct PackOptions {
-  std::string root;            // root/CLASS/NAME.png
-  std::string prefix;          // shards are PREFIX-000000.tar.zst, ...
+  std::string root;    // root/CLASS/NAME.png
+  std::string prefix;  // shards are PREFIX-000000.tar.zst, ...
   int64_t samples_per_shard = 1000;
-  int zstd_level = 3;          // 0 writes plain .tar
-  uint64_t seed = 0;           // samples are shuffled over all shards
+  int zstd_level = 3;  // 0 writes plain .tar
+  uint64_t seed = 0;   // samples are shuffled over all shards
 };
 
 struct PackResult {

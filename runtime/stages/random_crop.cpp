@@ -40,7 +40,8 @@ class RandomCrop final : public MapStage {
     Tensor out(image.dtype(), {out_h, out_w, c});
     const size_t pixel = static_cast<size_t>(c) * dtype_size(image.dtype());
     // Columns [begin, end) of the window lie inside the image.
-    const int64_t begin = std::clamp<int64_t>(-x0, 0, out_w), end = std::clamp(w - x0, begin, out_w);
+    const int64_t begin = std::clamp<int64_t>(-x0, 0, out_w),
+                  end = std::clamp(w - x0, begin, out_w);
     auto* to = static_cast<std::byte*>(out.mutable_data());
     const auto* from = static_cast<const std::byte*>(image.data());
     for (int64_t y = 0; y < out_h; ++y, to += static_cast<size_t>(out_w) * pixel) {

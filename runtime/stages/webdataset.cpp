@@ -1,6 +1,6 @@
-// Samples from WebDataset shards: tar archives in which neighbouring members that share a name up to
-// the first dot of the base name form one sample ("a/0017.jpg", "a/0017.cls"). Fields are named by
-// what follows that dot.
+// Samples from WebDataset shards: tar archives in which neighbouring members that share a name up
+// to the first dot of the base name form one sample ("a/0017.jpg", "a/0017.cls"). Fields are named
+// by what follows that dot.
 #include <algorithm>
 #include <numeric>
 
@@ -67,8 +67,8 @@ class WebDataset final : public Source {
     while (has_member_) {
       auto [next_key, field] = split(member_.name);
       if (next_key != key) break;
-      item.fields.push_back({std::move(field),
-                             Tensor(DType::u8, {static_cast<int64_t>(member_.data.size)},
+      item.fields.push_back(
+          {std::move(field), Tensor(DType::u8, {static_cast<int64_t>(member_.data.size)},
                                     std::move(member_.data.data))});
       has_member_ = tar_->next(member_);
     }
@@ -97,7 +97,7 @@ class WebDataset final : public Source {
   std::unique_ptr<io::TarReader> tar_;
   io::TarMember member_;  // read ahead
   bool has_member_ = false;
-  std::string key_;       // of the current sample
+  std::string key_;  // of the current sample
 };
 
 }  // namespace

@@ -26,8 +26,8 @@ constexpr OptionSpec kTrain[] = {
 };
 
 constexpr OptionSpec kEvaluation[] = {
-    {"every_epochs", OptionType::integer, "1", "epochs between evaluations; 0: none by epoch", 0, 1e9,
-     "epochs"},
+    {"every_epochs", OptionType::integer, "1", "epochs between evaluations; 0: none by epoch", 0,
+     1e9, "epochs"},
     {"every_steps", OptionType::integer, "0", "steps between evaluations; 0: none by step", 0, 1e12,
      "steps"},
     {"target_accuracy", OptionType::number, "0",
@@ -38,15 +38,15 @@ constexpr OptionSpec kOutput[] = {
     {"dir", OptionType::string, "\"\"",
      "folder for metrics, event files and checkpoints; empty writes none"},
     {"tensorboard", OptionType::boolean, "true", "write TensorBoard event files"},
-    {"checkpoint_every_epochs", OptionType::integer, "1", "epochs between checkpoints; 0: none by epoch",
-     0, 1e9, "epochs"},
-    {"checkpoint_every_steps", OptionType::integer, "0", "steps between checkpoints; 0: none by step",
-     0, 1e12, "steps"},
+    {"checkpoint_every_epochs", OptionType::integer, "1",
+     "epochs between checkpoints; 0: none by epoch", 0, 1e9, "epochs"},
+    {"checkpoint_every_steps", OptionType::integer, "0",
+     "steps between checkpoints; 0: none by step", 0, 1e12, "steps"},
 };
 
-const std::vector<std::string> kSections = {"name",      "description", "vars",     "seed",
-                                            "device",    "pipeline",    "model",    "optimizer",
-                                            "schedule",  "train",       "evaluation", "output"};
+const std::vector<std::string> kSections = {"name",     "description", "vars",       "seed",
+                                            "device",   "pipeline",    "model",      "optimizer",
+                                            "schedule", "train",       "evaluation", "output"};
 
 Json value_of(const std::string& text) {
   Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
@@ -59,8 +59,9 @@ void set_path(Json& json, const std::string& path, const Json& value, const std:
   const std::string key = path.substr(0, dot);
   Json* next = nullptr;
   if (json.is_array()) {
-    const bool number = !key.empty() && key.size() < 9 &&
-                        std::all_of(key.begin(), key.end(), [](unsigned char c) { return std::isdigit(c); });
+    const bool number =
+        !key.empty() && key.size() < 9 &&
+        std::all_of(key.begin(), key.end(), [](unsigned char c) { return std::isdigit(c); });
     if (!number || std::stoul(key) >= json.size())
       fail(Code::invalid_argument, "--set ", whole, ": '", key, "' is no element of a list of ",
            json.size());
@@ -111,7 +112,8 @@ std::string expand(const std::string& text, const Json& vars, const std::string&
     if (value.is_null())
       fail(Code::invalid_argument, where, ": the variable '", name,
            "' has no value yet; give it with --set ", name, "=VALUE");
-    out += text.substr(at, open - at) + (value.is_string() ? value.get<std::string>() : value.dump());
+    out +=
+        text.substr(at, open - at) + (value.is_string() ? value.get<std::string>() : value.dump());
     at = close + 1;
   }
   return out + text.substr(at);

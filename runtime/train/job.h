@@ -18,9 +18,9 @@ Json job_schema();
 class Job {
  public:
   // `overrides` are "key=value" or "section.key=value" (list elements by number:
-  // "pipeline.stages.3.factor=4"); values are JSON, or else text. A bare key that is no section sets
-  // a variable; "${name}" in any text of the job stands for the variable.
-  // Throws Error(invalid_argument) that names the key and the nearest valid one.
+  // "pipeline.stages.3.factor=4"); values are JSON, or else text. A bare key that is no section
+  // sets a variable; "${name}" in any text of the job stands for the variable. Throws
+  // Error(invalid_argument) that names the key and the nearest valid one.
   static Job parse(const std::string& text, const std::string& origin,
                    const std::vector<std::string>& overrides = {});
   static Job load(const std::string& path, const std::vector<std::string>& overrides = {});

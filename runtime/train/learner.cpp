@@ -16,8 +16,9 @@ constexpr const char* kState = "learner.json";
 
 std::string optimizer_name(const Json& spec) {
   if (!spec.is_object() || !spec.contains("optimizer") || !spec["optimizer"].is_string())
-    fail(Code::invalid_argument, "optimizer: needs a key 'optimizer' with its name, for instance "
-                                 "{\"optimizer\": \"sgd\", \"momentum\": 0.9}");
+    fail(Code::invalid_argument,
+         "optimizer: needs a key 'optimizer' with its name, for instance "
+         "{\"optimizer\": \"sgd\", \"momentum\": 0.9}");
   return spec["optimizer"].get<std::string>();
 }
 
@@ -32,8 +33,8 @@ const std::vector<std::byte>& file_of(const checkpoint::Files& files, const char
 // Everything that depends on the batch's shape. Members in the order of their making: each may use
 // those before it.
 struct Learner::Planned {
-  Planned(gpu::Kernels& kernels, const nn::Model& model, int64_t batch_size, const Shape& sample_shape,
-          uint64_t seed)
+  Planned(gpu::Kernels& kernels, const nn::Model& model, int64_t batch_size,
+          const Shape& sample_shape, uint64_t seed)
       : batch(batch_size),
         sample(sample_shape),
         net(model.build(batch_size, sample_shape)),
@@ -114,12 +115,14 @@ void Learner::check_batch(const pipeline::Item& batch) const {
     }
   };
   const graph::Graph& g = planned_->net.graph;
-  check("image", DType::f32, g.shape(planned_->net.image), " (put a normalize stage in the pipeline)");
+  check("image", DType::f32, g.shape(planned_->net.image),
+        " (put a normalize stage in the pipeline)");
   check("label", model_.label_dtype(), g.shape(planned_->net.label),
         model_.classifies() ? "" : " (set one_hot in the label stage)");
 }
 
-// Rows beyond a smaller batch repeat it, so that batch statistics stay sane; the loss leaves them out.
+// Rows beyond a smaller batch repeat it, so that batch statistics stay sane; the loss leaves them
+// out.
 void Learner::fill(graph::Runner& runner, const pipeline::Item& batch) const {
   const char* const names[] = {"image", "label"};
   for (size_t i = 0; i < 2; ++i) {
@@ -174,7 +177,8 @@ EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline) {
       const auto rows = static_cast<double>(result.tag);
       total.samples += static_cast<int64_t>(result.tag);
       total.loss += rows * static_cast<double>(result.outputs[0]);
-      if (result.outputs.size() > 1) total.accuracy += rows * static_cast<double>(result.outputs[1]);
+      if (result.outputs.size() > 1)
+        total.accuracy += rows * static_cast<double>(result.outputs[1]);
     }
   };
   pipeline::Item batch;

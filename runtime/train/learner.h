@@ -21,9 +21,9 @@ struct LearnerSpec {
 };
 
 struct StepMetrics {
-  uint64_t step = 0;      // 1 is the first
-  float loss = 0;         // mean over the batch's samples
-  float accuracy = 0;     // share of the batch; 0 for models that do not classify
+  uint64_t step = 0;   // 1 is the first
+  float loss = 0;      // mean over the batch's samples
+  float accuracy = 0;  // share of the batch; 0 for models that do not classify
   float learning_rate = 0;
   int32_t samples = 0, fresh = 0, echoed = 0;
   double busy_seconds = 0;  // device time; 0 where the device has no timestamps
@@ -41,8 +41,8 @@ class Learner {
   Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec);
   ~Learner();
 
-  // Plans for batches of this shape now (otherwise the first step does). Error(state) if planned for
-  // another.
+  // Plans for batches of this shape now (otherwise the first step does). Error(state) if planned
+  // for another.
   void prepare(const pipeline::Item& batch);
 
   // Starts one training step. Returns while the device works: up to three steps are in flight, and
@@ -62,7 +62,7 @@ class Learner {
   void load(const checkpoint::Files& files);
 
   uint64_t steps() const { return step_; }
-  int64_t trainable() const;       // parameters; 0 before prepare()
+  int64_t trainable() const;  // parameters; 0 before prepare()
   uint64_t device_bytes() const;
   int in_flight() const;
   const gpu::DevicePtr& device() const { return kernels_->device(); }

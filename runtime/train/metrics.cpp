@@ -32,8 +32,8 @@ void put_bytes(std::string& out, int field, const std::string& bytes) {
 
 // Event { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5; }
 std::string event_head(uint64_t step) {
-  const double now = std::chrono::duration<double>(
-                         std::chrono::system_clock::now().time_since_epoch()).count();
+  const double now =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   std::string out;
   put_varint(out, 1 << 3 | 1);
   put_fixed(out, std::bit_cast<uint64_t>(now));
@@ -64,7 +64,8 @@ void JsonLines::write(const Json& row) {
 
 EventFile::EventFile(const std::string& directory) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(
-                           std::chrono::system_clock::now().time_since_epoch()).count();
+                           std::chrono::system_clock::now().time_since_epoch())
+                           .count();
   path_ = cat(directory, "/events.out.tfevents.", seconds, ".", platform::process_id());
   file_.open(path_, std::ios::binary);
   check(file_, path_);

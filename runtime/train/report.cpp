@@ -58,7 +58,8 @@ Run load_run(const ReportRun& spec, const std::string& color) {
     run.busy = row.value("busy_seconds", run.busy);
     if (row.contains("busy_seconds")) busy.emplace_back(run.seconds, run.busy);
     if (row.value("kind", std::string()) == "evaluation")
-      run.evaluations.push_back({run.seconds, run.steps, run.fresh, row.value("eval_accuracy", 0.0)});
+      run.evaluations.push_back(
+          {run.seconds, run.steps, run.fresh, row.value("eval_accuracy", 0.0)});
   }
   if (run.evaluations.empty())
     fail(Code::invalid_argument, "'", spec.metrics_path, "' has no evaluations to draw");
@@ -89,7 +90,8 @@ Json table_of(const std::vector<Run>& runs, double target) {
     row["final_accuracy"] = run.evaluations.back().accuracy;
     row["best_accuracy"] = best;
     row["seconds"] = run.seconds;
-    row["device_wait_share"] = run.seconds > 0 ? std::clamp(1 - run.busy / run.seconds, 0.0, 1.0) : 0;
+    row["device_wait_share"] =
+        run.seconds > 0 ? std::clamp(1 - run.busy / run.seconds, 0.0, 1.0) : 0;
     row["speedup"] = base && hit ? Json(base->seconds / hit->seconds) : Json();
     table.push_back(std::move(row));
   }
@@ -103,9 +105,10 @@ std::string or_dash(const Json& value, int digits, const char* unit) {
 }
 
 std::string html_table(const Json& table, const std::vector<Run>& runs, double target) {
-  std::string out = cat("<table><thead><tr><th>Run</th><th>Time to ", percent(target),
-                        "</th><th>Speed-up</th><th>Fresh examples to ", percent(target),
-                        "</th><th>Steps</th><th>Final accuracy</th><th>Device idle</th></tr></thead><tbody>");
+  std::string out =
+      cat("<table><thead><tr><th>Run</th><th>Time to ", percent(target),
+          "</th><th>Speed-up</th><th>Fresh examples to ", percent(target),
+          "</th><th>Steps</th><th>Final accuracy</th><th>Device idle</th></tr></thead><tbody>");
   for (size_t i = 0; i < runs.size(); ++i) {
     const Json& row = table[i];
     out += cat("<tr><td><span class='dot' style='background:", runs[i].color, "'></span>",
@@ -124,9 +127,11 @@ std::string headline(const Json& table) {
   if (table.size() < 2) return "";
   const Json &base = table[0], &last = table[table.size() - 1];
   if (last["speedup"].is_null()) return "Not every run reached the target accuracy.";
-  const double saved = 1 - last["fresh_to_target"].get<double>() / base["fresh_to_target"].get<double>();
-  return cat("<b>", number_text(last["speedup"].get<double>(), 1), " ×</b> faster to the target, with <b>",
-             percent(saved), "</b> fewer examples read from upstream.");
+  const double saved =
+      1 - last["fresh_to_target"].get<double>() / base["fresh_to_target"].get<double>();
+  return cat("<b>", number_text(last["speedup"].get<double>(), 1),
+             " ×</b> faster to the target, with <b>", percent(saved),
+             "</b> fewer examples read from upstream.");
 }
 
 std::string charts(const std::vector<Run>& runs, double target) {
@@ -145,7 +150,12 @@ std::string charts(const std::vector<Run>& runs, double target) {
     by_step.push_back(step);
     idle.push_back({run.name, run.color, run.idle});
   }
-  ChartOptions accuracy{"Test accuracy over time", "training time, seconds", std::max(0.0, std::floor(lowest * 20 - 0.5) / 20), 1, target, false};
+  ChartOptions accuracy{"Test accuracy over time",
+                        "training time, seconds",
+                        std::max(0.0, std::floor(lowest * 20 - 0.5) / 20),
+                        1,
+                        target,
+                        false};
   std::string out = "<div class='charts'>";
   const auto card = [&](const std::vector<Series>& s, const ChartOptions& o) {
     out += "<div class='card'>" + svg_chart(s, o) + "</div>";
@@ -192,15 +202,15 @@ Json write_report(const std::string& title, const std::vector<ReportRun>& specs,
   for (const ReportRun& spec : specs)
     runs.push_back(load_run(spec, kColors[runs.size() % kColors.size()]));
   const Json table = table_of(runs, target_accuracy);
-  const std::string html =
-      cat("<!doctype html><html lang='en'><head><meta charset='utf-8'>"
-          "<meta name='viewport' content='width=device-width,initial-scale=1'><title>",
-          html_escape(title), "</title><style>", kStyle, "</style></head><body><main><h1>",
-          html_escape(title), "</h1><p class='lead'>", headline(table), "</p>",
-          html_table(table, runs, target_accuracy), charts(runs, target_accuracy),
-          "<footer>Times are training time: evaluation and checkpoints are not counted. Device idle is "
-          "the share of that time in which the device had no work. Written by EchoTrain.</footer>",
-          "</main></body></html>\n");
+  const std::string html = cat(
+      "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
+      "<meta name='viewport' content='width=device-width,initial-scale=1'><title>",
+      html_escape(title), "</title><style>", kStyle, "</style></head><body><main><h1>",
+      html_escape(title), "</h1><p class='lead'>", headline(table), "</p>",
+      html_table(table, runs, target_accuracy), charts(runs, target_accuracy),
+      "<footer>Times are training time: evaluation and checkpoints are not counted. Device idle is "
+      "the share of that time in which the device had no work. Written by EchoTrain.</footer>",
+      "</main></body></html>\n");
   platform::write_file_atomic(html_path, std::as_bytes(std::span(html)));
   return table;
 }

@@ -13,10 +13,10 @@ struct ReportRun {
   std::string metrics_path;  // metrics.jsonl of the run
 };
 
-// Writes `html_path` and returns the table: [{"name", "time_to_target_s", "fresh_to_target", "steps",
-// "examples", "fresh", "final_accuracy", "best_accuracy", "seconds", "device_wait_share", "speedup"}].
-// Speed-up is time to target of the first run over that of this one, null where one never got there.
-// Throws Error(invalid_argument) for a metrics file without evaluations.
+// Writes `html_path` and returns the table: [{"name", "time_to_target_s", "fresh_to_target",
+// "steps", "examples", "fresh", "final_accuracy", "best_accuracy", "seconds", "device_wait_share",
+// "speedup"}]. Speed-up is time to target of the first run over that of this one, null where one
+// never got there. Throws Error(invalid_argument) for a metrics file without evaluations.
 Json write_report(const std::string& title, const std::vector<ReportRun>& runs,
                   double target_accuracy, const std::string& html_path);
 

@@ -39,7 +39,8 @@ class Plot {
   std::string axes() const {
     std::string out;
     const double y_step = nice_step(options_.y_max - options_.y_min, 5);
-    for (double v = std::ceil(options_.y_min / y_step) * y_step; v <= options_.y_max + 1e-9; v += y_step) {
+    for (double v = std::ceil(options_.y_min / y_step) * y_step; v <= options_.y_max + 1e-9;
+         v += y_step) {
       out += cat("<line class='grid' x1='", kLeft, "' x2='", kWidth - kRight, "' y1='",
                  fixed(y(v), 1), "' y2='", fixed(y(v), 1), "'/>");
       out += cat("<text class='tick' text-anchor='end' x='", kLeft - 8, "' y='", fixed(y(v) + 4, 1),
@@ -60,8 +61,8 @@ class Plot {
     const double at = y(options_.target);
     return cat("<line class='target' x1='", kLeft, "' x2='", kWidth - kRight, "' y1='",
                fixed(at, 1), "' y2='", fixed(at, 1), "'/><text class='targettext' x='", kLeft + 6,
-               "' y='", fixed(at - 6, 1), "'>target ",
-               number_text(options_.target * 100, 1), " %</text>");
+               "' y='", fixed(at - 6, 1), "'>target ", number_text(options_.target * 100, 1),
+               " %</text>");
   }
 
   std::string line(const Series& s) const {
@@ -94,9 +95,9 @@ std::string svg_chart(const std::vector<Series>& series, const ChartOptions& opt
   for (const Series& s : series)
     for (const auto& [px, py] : s.points) x_max = std::max(x_max, px);
   const Plot plot(x_max > 0 ? x_max * 1.02 : 1, options);
-  std::string out = cat("<svg viewBox='0 0 ", kWidth, " ", kHeight, "' role='img'>",
-                        "<text class='title' x='", 12, "' y='22'>", html_escape(options.title),
-                        "</text>", plot.axes());
+  std::string out =
+      cat("<svg viewBox='0 0 ", kWidth, " ", kHeight, "' role='img'>", "<text class='title' x='",
+          12, "' y='22'>", html_escape(options.title), "</text>", plot.axes());
   if (options.target > 0) out += plot.target();
   for (const Series& s : series) out += plot.line(s);
   return out + "</svg>";

@@ -63,8 +63,8 @@ void Trainer::load() {
   if (!store_) fail(Code::state, "resuming needs the job's output.dir");
   const auto loaded = store_->load_latest();
   if (!loaded)
-    fail(Code::not_found, "there is no checkpoint to resume from in '",
-         job_.output().string("dir"), "/checkpoints'");
+    fail(Code::not_found, "there is no checkpoint to resume from in '", job_.output().string("dir"),
+         "/checkpoints'");
   const Json state = get_json(*loaded, kTrainerState);
   try {
     epoch_ = state.at("epoch").get<uint64_t>();
@@ -137,17 +137,24 @@ void Trainer::take_metrics(bool wait_all) {
 void Trainer::write_step(const StepMetrics& m) {
   const auto loss = static_cast<double>(m.loss), accuracy = static_cast<double>(m.accuracy);
   if (metrics_)
-    metrics_->write({{"kind", "step"}, {"step", m.step}, {"loss", loss}, {"accuracy", accuracy},
+    metrics_->write({{"kind", "step"},
+                     {"step", m.step},
+                     {"loss", loss},
+                     {"accuracy", accuracy},
                      {"learning_rate", static_cast<double>(m.learning_rate)},
-                     {"seconds", training_seconds()}, {"examples", examples_}, {"fresh", fresh_},
+                     {"seconds", training_seconds()},
+                     {"examples", examples_},
+                     {"fresh", fresh_},
                      {"busy_seconds", busy_seconds_}});
   if (event_file_)
-    event_file_->write(m.step, {{"train/loss", loss}, {"train/accuracy", accuracy},
+    event_file_->write(m.step, {{"train/loss", loss},
+                                {"train/accuracy", accuracy},
                                 {"train/learning_rate", static_cast<double>(m.learning_rate)}});
 }
 
 bool Trainer::evaluation_due() const {
-  if (!job_.evaluation() || evaluated_step_ == learner_.steps() || learner_.steps() == 0) return false;
+  if (!job_.evaluation() || evaluated_step_ == learner_.steps() || learner_.steps() == 0)
+    return false;
   const auto by_epoch = static_cast<uint64_t>(job_.evaluation()->integer("every_epochs"));
   const auto by_step = static_cast<uint64_t>(job_.evaluation()->integer("every_steps"));
   return (epoch_ended_ && by_epoch && epoch_ % by_epoch == 0) ||
@@ -172,8 +179,9 @@ Event Trainer::make_event(EventKind kind) {
   event.seconds = training_seconds();
   if (steps_since_ > 0) {
     const auto steps = static_cast<double>(steps_since_);
-    means_ = {loss_sum_ / steps, accuracy_sum_ / steps,
-              static_cast<double>(examples_since_) / std::max(event.seconds - event_seconds_, 1e-9)};
+    means_ = {
+        loss_sum_ / steps, accuracy_sum_ / steps,
+        static_cast<double>(examples_since_) / std::max(event.seconds - event_seconds_, 1e-9)};
     loss_sum_ = accuracy_sum_ = 0;
     steps_since_ = examples_since_ = 0;
     event_seconds_ = event.seconds;
@@ -207,10 +215,16 @@ Event Trainer::evaluation_event() {
   target_reached_ = target_reached_ || (target > 0 && last_eval_.accuracy >= target);
   Event event = make_event(EventKind::evaluation);
   if (metrics_)
-    metrics_->write({{"kind", "evaluation"}, {"step", event.step}, {"epoch", epoch_},
-                     {"eval_loss", last_eval_.loss}, {"eval_accuracy", last_eval_.accuracy},
-                     {"seconds", event.seconds}, {"examples", examples_}, {"fresh", fresh_},
-                     {"echoed", echoed_}, {"device_wait_share", event.device_wait_share}});
+    metrics_->write({{"kind", "evaluation"},
+                     {"step", event.step},
+                     {"epoch", epoch_},
+                     {"eval_loss", last_eval_.loss},
+                     {"eval_accuracy", last_eval_.accuracy},
+                     {"seconds", event.seconds},
+                     {"examples", examples_},
+                     {"fresh", fresh_},
+                     {"echoed", echoed_},
+                     {"device_wait_share", event.device_wait_share}});
   if (event_file_)
     event_file_->write(event.step, {{"eval/loss", last_eval_.loss},
                                     {"eval/accuracy", last_eval_.accuracy},
@@ -225,8 +239,13 @@ std::string Trainer::save() {
   learner_.save(files);
   put_text(files, kPipelineState, pipeline_.save().dump());
   put_text(files, kTrainerState,
-           Json{{"epoch", epoch_}, {"examples", examples_}, {"fresh", fresh_}, {"echoed", echoed_},
-                {"seconds", training_seconds()}, {"busy_seconds", busy_seconds_}}.dump());
+           Json{{"epoch", epoch_},
+                {"examples", examples_},
+                {"fresh", fresh_},
+                {"echoed", echoed_},
+                {"seconds", training_seconds()},
+                {"busy_seconds", busy_seconds_}}
+               .dump());
   put_text(files, "job.json", job_.json().dump(1));
   saved_step_ = learner_.steps();
   return store_->save(learner_.steps(), files);

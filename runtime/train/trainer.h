@@ -17,15 +17,15 @@ enum class EventKind : int32_t { progress = 0, evaluation = 1, checkpoint = 2, e
 struct Event {
   EventKind kind = EventKind::progress;
   uint64_t step = 0, epoch = 0;
-  uint64_t total_steps = 0;      // planned; 0: unknown
-  double seconds = 0;            // of training: evaluation and checkpoints stop this clock
+  uint64_t total_steps = 0;  // planned; 0: unknown
+  double seconds = 0;        // of training: evaluation and checkpoints stop this clock
   double loss = 0, accuracy = 0;
   double learning_rate = 0;
   double examples_per_second = 0;
   double device_wait_share = 0;  // of training time so far in which the device had nothing to do
   uint64_t examples = 0, fresh = 0, echoed = 0;  // since the start
   int64_t bad_records = 0;
-  double eval_loss = 0, eval_accuracy = 0;       // of the latest evaluation
+  double eval_loss = 0, eval_accuracy = 0;  // of the latest evaluation
   bool target_reached = false;
   std::string path;  // checkpoint: where it was written
 };
@@ -46,8 +46,8 @@ class Trainer {
   // signal handlers too.
   void stop() { stop_.store(true); }
 
-  EvalMetrics evaluate();       // Error(state) where the job has no evaluation
-  std::string save();           // a checkpoint now; Error(state) without an output directory
+  EvalMetrics evaluate();  // Error(state) where the job has no evaluation
+  std::string save();      // a checkpoint now; Error(state) without an output directory
   Learner& learner() { return learner_; }
   Json pipeline_stats() const { return pipeline_.stats(); }
 
@@ -73,8 +73,8 @@ class Trainer {
   std::unique_ptr<EventFile> event_file_;
   std::atomic<bool> stop_{false};
 
-  uint64_t epoch_ = 0;          // finished ones
-  bool epoch_ended_ = false;    // since the last event check
+  uint64_t epoch_ = 0;        // finished ones
+  bool epoch_ended_ = false;  // since the last event check
   uint64_t evaluated_step_ = 0, saved_step_ = 0;
   bool ended_ = false, target_reached_ = false;
   uint64_t examples_ = 0, fresh_ = 0, echoed_ = 0;

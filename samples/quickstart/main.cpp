@@ -1,5 +1,6 @@
-// The quickstart: draws a data set, packs it, slows its reading down as a slow network would, and trains
-// the same small CNN without and with an echo node. Everything but the drawing goes through the C API.
+// The quickstart: draws a data set, packs it, slows its reading down as a slow network would, and
+// trains the same small CNN without and with an echo node. Everything but the drawing goes through
+// the C API.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -32,8 +33,8 @@ void make_data(const fs::path& data) {
       line.show("drawing " + name + " " + cli::bar(static_cast<double>(done) / count, 30) + " " +
                 std::to_string(done) + " images");
     });
-    cli::check(etr_pack_folder((data / "png" / name).c_str(), (data / name).c_str(), 1000, 3, 0, nullptr,
-                               nullptr, nullptr));
+    cli::check(etr_pack_folder((data / "png" / name).c_str(), (data / name).c_str(), 1000, 3, 0,
+                               nullptr, nullptr, nullptr));
   }
   std::fclose(std::fopen((data / "ready").c_str(), "w"));
 }
@@ -43,19 +44,21 @@ struct RunOptions {
   double delay_ms = 0, echo = 1, seconds = 0;
 };
 
-etr_event run(const etr_runtime* runtime, const std::string& job_file, const std::string& data, const RunOptions& options) {
+etr_event run(const etr_runtime* runtime, const std::string& job_file, const std::string& data,
+              const RunOptions& options) {
   const std::vector<std::string> overrides = {
-      "data=" + data,
-      "out=" + options.out,
+      "data=" + data, "out=" + options.out,
       "pipeline.stages.2.milliseconds=" + std::to_string(options.delay_ms),
       "pipeline.stages.5.factor=" + std::to_string(options.echo),
       "train.seconds=" + std::to_string(options.seconds)};
   std::vector<const char*> pointers;
   for (const std::string& text : overrides) pointers.push_back(text.c_str());
   cli::Job job;
-  cli::check(etr_job_load(job_file.c_str(), pointers.data(), static_cast<int32_t>(pointers.size()), job.out()));
+  cli::check(etr_job_load(job_file.c_str(), pointers.data(), static_cast<int32_t>(pointers.size()),
+                          job.out()));
   cli::Trainer trainer;
-  cli::check(etr_trainer_create_from_job(const_cast<etr_runtime*>(runtime), job.get(), 0, trainer.out()));
+  cli::check(
+      etr_trainer_create_from_job(const_cast<etr_runtime*>(runtime), job.get(), 0, trainer.out()));
   return cli::run_with_progress(trainer.get(), options.name);
 }
 
@@ -67,13 +70,14 @@ std::string cell(const Json& value, const char* format) {
 }
 
 void print_table(const Json& table) {
-  std::printf("\n%-14s %14s %10s %16s %8s %16s %12s\n", "run", "time to 97 %", "speed-up", "fresh to 97 %",
-              "steps", "final accuracy", "device idle");
+  std::printf("\n%-14s %14s %10s %16s %8s %16s %12s\n", "run", "time to 97 %", "speed-up",
+              "fresh to 97 %", "steps", "final accuracy", "device idle");
   for (const Json& row : table)
-    std::printf("%-14s %14s %10s %16s %8s %14.1f %% %10.1f %%\n", row["name"].get<std::string>().c_str(),
-                cell(row["time_to_target_s"], "%.1f s").c_str(), cell(row["speedup"], "%.2f x").c_str(),
-                cell(row["fresh_to_target"], "%.0f").c_str(), cell(row["steps"], "%.0f").c_str(),
-                100 * row["final_accuracy"].get<double>(), 100 * row["device_wait_share"].get<double>());
+    std::printf(
+        "%-14s %14s %10s %16s %8s %14.1f %% %10.1f %%\n", row["name"].get<std::string>().c_str(),
+        cell(row["time_to_target_s"], "%.1f s").c_str(), cell(row["speedup"], "%.2f x").c_str(),
+        cell(row["fresh_to_target"], "%.0f").c_str(), cell(row["steps"], "%.0f").c_str(),
+        100 * row["final_accuracy"].get<double>(), 100 * row["device_wait_share"].get<double>());
 }
 
 int main_or_throw(const std::string& job_file, const fs::path& out) {
@@ -93,23 +97,30 @@ int main_or_throw(const std::string& job_file, const fs::path& out) {
   std::printf("device: %s\n", info.name);
 
   // How long does a step take when nothing holds it back? The delay follows from that.
-  const etr_event free_run = run(runtime.get(), job_file, data.string(), {"calibrating", "", 0, 4, 5});
-  const double step_ms = 1000 * free_run.seconds / static_cast<double>(std::max<uint64_t>(free_run.step, 1));
+  const etr_event free_run =
+      run(runtime.get(), job_file, data.string(), {"calibrating", "", 0, 4, 5});
+  const double step_ms =
+      1000 * free_run.seconds / static_cast<double>(std::max<uint64_t>(free_run.step, 1));
   const double delay_ms = kUpstreamFactor * step_ms / kBatch;
-  std::printf("a training step takes %.1f ms; reading one example is made to take %.2f ms, so that upstream is "
-              "%.0f times slower\n", step_ms, delay_ms, kUpstreamFactor);
+  std::printf(
+      "a training step takes %.1f ms; reading one example is made to take %.2f ms, so that "
+      "upstream is "
+      "%.0f times slower\n",
+      step_ms, delay_ms, kUpstreamFactor);
 
   const double seconds = 60;
   const std::string plain = (out / "without-echo").string(), echo = (out / "with-echo").string();
   run(runtime.get(), job_file, data.string(), {"without echo", plain, delay_ms, 1, seconds});
-  run(runtime.get(), job_file, data.string(), {"with echo   ", echo, delay_ms, kUpstreamFactor, seconds});
+  run(runtime.get(), job_file, data.string(),
+      {"with echo   ", echo, delay_ms, kUpstreamFactor, seconds});
 
   const std::string metrics[] = {plain + "/metrics.jsonl", echo + "/metrics.jsonl"};
   const char* const names[] = {"without echo", "with echo"};
   const char* const paths[] = {metrics[0].c_str(), metrics[1].c_str()};
   const std::string report = (out / "report.html").string();
   char* text = nullptr;
-  cli::check(etr_report_write("Data echoing on a slow upstream", names, paths, 2, kTarget, report.c_str(), &text));
+  cli::check(etr_report_write("Data echoing on a slow upstream", names, paths, 2, kTarget,
+                              report.c_str(), &text));
   print_table(Json::parse(cli::take_string(text)));
   std::printf("\nreport: %s\n", report.c_str());
   return 0;

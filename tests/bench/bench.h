@@ -1,5 +1,5 @@
-// Small helpers of the benchmarks: repeated, interleaved timing, so that both sides of a ratio see the
-// same moments of a noisy machine.
+// Small helpers of the benchmarks: repeated, interleaved timing, so that both sides of a ratio see
+// the same moments of a noisy machine.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,8 @@ inline double median(std::vector<double> values) {
 }
 
 // Median times of bodies run in turn, `rounds` times each, after one warm-up round.
-inline std::vector<double> time_in_turn(const std::vector<std::function<void()>>& bodies, int rounds) {
+inline std::vector<double> time_in_turn(const std::vector<std::function<void()>>& bodies,
+                                        int rounds) {
   std::vector<std::vector<double>> times(bodies.size());
   for (int round = -1; round < rounds; ++round)
     for (size_t i = 0; i < bodies.size(); ++i) {

@@ -1,10 +1,10 @@
-// Matrix products on the Vulkan device beside OpenBLAS on the same cores, and the three products of a
-// convolution.
+// Matrix products on the Vulkan device beside OpenBLAS on the same cores, and the three products of
+// a convolution.
 //
 //   gemm_bench [384 960 ...]
 //
-// OpenBLAS may not know the processor and fall back to old kernels: set OPENBLAS_CORETYPE (SkylakeX,
-// Haswell) to give it its best. The name of the kernels it uses is printed.
+// OpenBLAS may not know the processor and fall back to old kernels: set OPENBLAS_CORETYPE
+// (SkylakeX, Haswell) to give it its best. The name of the kernels it uses is printed.
 #include <cblas.h>
 #include <cstdlib>
 #include <string>
@@ -34,7 +34,8 @@ void square(gpu::Kernels& kernels, uint32_t n) {
   gpu::CommandList commands;
   ops::Emitter emit(kernels, arena, commands);
   const int64_t side = n;
-  const ops::DeviceTensor a = emit.scratch({side, side}), b = emit.scratch({side, side}), c = emit.scratch({side, side});
+  const ops::DeviceTensor a = emit.scratch({side, side}), b = emit.scratch({side, side}),
+                          c = emit.scratch({side, side});
   fill(a.buffer, 1);
   fill(b.buffer, 2);
   ops::GemmParams params;
@@ -52,26 +53,41 @@ void square(gpu::Kernels& kernels, uint32_t n) {
        },
        [&] {
          for (int i = 0; i < repeats; ++i)
-           cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, static_cast<int>(n), static_cast<int>(n),
-                       static_cast<int>(n), 1, ah, static_cast<int>(n), bh, static_cast<int>(n), 0, reference.data(), static_cast<int>(n));
-       }}, 9);
+           cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, static_cast<int>(n),
+                       static_cast<int>(n), static_cast<int>(n), 1, ah, static_cast<int>(n), bh,
+                       static_cast<int>(n), 0, reference.data(), static_cast<int>(n));
+       }},
+      9);
   const auto* ch = reinterpret_cast<const float*>(c.buffer.host);
   double worst = 0;
-  for (size_t i = 0; i < reference.size(); ++i) worst = std::max(worst, std::abs(static_cast<double>(ch[i] - reference[i])));
+  for (size_t i = 0; i < reference.size(); ++i)
+    worst = std::max(worst, std::abs(static_cast<double>(ch[i] - reference[i])));
   const double flop = 2.0 * n * n * n * repeats * 1e-9;
-  std::printf("gemm %4u^3      device %7.1f GFLOP/s   OpenBLAS %7.1f GFLOP/s   ratio %5.1f %%   largest difference %.1e\n", n,
-              flop / times[0], flop / times[1], 100 * times[1] / times[0], worst);
+  std::printf(
+      "gemm %4u^3      device %7.1f GFLOP/s   OpenBLAS %7.1f GFLOP/s   ratio %5.1f %%   largest "
+      "difference %.1e\n",
+      n, flop / times[0], flop / times[1], 100 * times[1] / times[0], worst);
 }
 
-void convolution(gpu::Kernels& kernels, int64_t batch, int64_t size, int64_t channels, int64_t filters) {
+void convolution(gpu::Kernels& kernels, int64_t batch, int64_t size, int64_t channels,
+                 int64_t filters) {
   gpu::Arena arena(kernels.device(), gpu::MemoryUse::device);
   gpu::CommandList set_up;
   ops::Emitter emit(kernels, arena, set_up);
   const ops::OpSpec& op = ops::find_op("conv2d");
   const Options options(op.options, "conv2d", {{"pad", 1}});
-  ops::OpCall call{options, 0, true, {emit.scratch({batch, size, size, channels}), emit.scratch({3, 3, channels, filters})},
-                   emit.scratch({batch, size, size, filters}), {}, {}, emit.scratch({batch, size, size, filters}), {}};
-  const double flop = 2.0 * static_cast<double>(batch * size * size * channels * filters) * 9 * 1e-9;
+  ops::OpCall call{
+      options,
+      0,
+      true,
+      {emit.scratch({batch, size, size, channels}), emit.scratch({3, 3, channels, filters})},
+      emit.scratch({batch, size, size, filters}),
+      {},
+      {},
+      emit.scratch({batch, size, size, filters}),
+      {}};
+  const double flop =
+      2.0 * static_cast<double>(batch * size * size * channels * filters) * 9 * 1e-9;
   const auto time_of = [&](const std::function<void(ops::Emitter&)>& build) {
     gpu::CommandList commands;
     ops::Emitter e(kernels, arena, commands);
@@ -80,16 +96,20 @@ void convolution(gpu::Kernels& kernels, int64_t batch, int64_t size, int64_t cha
     return time_in_turn({[&] {
                           recording.submit();
                           recording.wait();
-                        }}, 7)[0];
+                        }},
+                        7)[0];
   };
   const double forward = time_of([&](ops::Emitter& e) { op.forward(call, e); });
   call.input_grads = {emit.scratch(call.inputs[0].shape), {}};
   const double by_input = time_of([&](ops::Emitter& e) { op.backward(call, e); });
   call.input_grads = {{}, emit.scratch(call.inputs[1].shape)};
   const double by_weight = time_of([&](ops::Emitter& e) { op.backward(call, e); });
-  std::printf("conv 3x3 [%lld, %lld, %lld, %lld] -> %-4lld forward %6.1f   by input %6.1f   by weight %6.1f GFLOP/s\n",
-              static_cast<long long>(batch), static_cast<long long>(size), static_cast<long long>(size),
-              static_cast<long long>(channels), static_cast<long long>(filters), flop / forward, flop / by_input, flop / by_weight);
+  std::printf(
+      "conv 3x3 [%lld, %lld, %lld, %lld] -> %-4lld forward %6.1f   by input %6.1f   by weight "
+      "%6.1f GFLOP/s\n",
+      static_cast<long long>(batch), static_cast<long long>(size), static_cast<long long>(size),
+      static_cast<long long>(channels), static_cast<long long>(filters), flop / forward,
+      flop / by_input, flop / by_weight);
 }
 
 }  // namespace
@@ -100,7 +120,9 @@ int main(int argc, char** argv) {
   platform::prefer_wide_cpu_vectors();
   try {
     gpu::Kernels kernels(std::make_shared<gpu::Device>(gpu::DeviceOptions{}));
-    std::printf("device %s; OpenBLAS kernels %s, %d threads\n", kernels.device()->info().name.c_str(), openblas_get_corename(), openblas_get_num_threads());
+    std::printf("device %s; OpenBLAS kernels %s, %d threads\n",
+                kernels.device()->info().name.c_str(), openblas_get_corename(),
+                openblas_get_num_threads());
     std::vector<uint32_t> sizes;
     for (int i = 1; i < argc; ++i) sizes.push_back(static_cast<uint32_t>(std::atoi(argv[i])));
     if (sizes.empty()) sizes = {384, 960};

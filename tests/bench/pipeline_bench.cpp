@@ -1,5 +1,5 @@
-// What a pipeline costs: the flow graph per item, and the CIFAR-10 pipeline beside a bare decode loop on
-// the same number of threads.
+// What a pipeline costs: the flow graph per item, and the CIFAR-10 pipeline beside a bare decode
+// loop on the same number of threads.
 //
 //   pipeline_bench [FOLDER_WITH_CIFAR10_SHARDS]
 #include <sys/resource.h>
@@ -44,15 +44,29 @@ void overhead() {
     for (int i = 0; i < 20000; ++i) writer.add(cat("n", i, ".cls"), std::as_bytes(std::span(one)));
     writer.finish();
   }
-  const Json source{{"stage", "webdataset"}, {"pattern", shard.string()}}, repeat{{"stage", "repeat"}, {"count", 20}};
-  const Json label{{"stage", "label"}}, shuffle{{"stage", "shuffle"}, {"buffer", 100}}, batch{{"stage", "batch"}, {"size", 100}};
-  const auto spec = [](const Json& stages, int threads) { return Json{{"threads", threads}, {"epochs", 1}, {"stages", stages}}; };
+  const Json source{{"stage", "webdataset"}, {"pattern", shard.string()}},
+      repeat{{"stage", "repeat"}, {"count", 20}};
+  const Json label{{"stage", "label"}}, shuffle{{"stage", "shuffle"}, {"buffer", 100}},
+      batch{{"stage", "batch"}, {"size", 100}};
+  const auto spec = [](const Json& stages, int threads) {
+    return Json{{"threads", threads}, {"epochs", 1}, {"stages", stages}};
+  };
   for (const int threads : {1, 2}) {
-    const auto times = time_in_turn({[&] { drain(spec({source, repeat}, threads)); },
-                                     [&] { drain(spec({source, repeat, label}, threads)); },
-                                     [&] { drain(spec({source, repeat, label, shuffle, batch}, threads)); }}, 3);
-    std::printf("per sample, %d threads: tar + queues %4.0f ns, + label %4.0f ns, + shuffle + batch %4.0f ns\n", threads,
-                times[0] / 400000 * 1e9, times[1] / 400000 * 1e9, times[2] / 400000 * 1e9);
+    const auto times =
+        time_in_turn({[&] {
+                        drain(spec({source, repeat}, threads));
+                      },
+                      [&] {
+                        drain(spec({source, repeat, label}, threads));
+                      },
+                      [&] {
+                        drain(spec({source, repeat, label, shuffle, batch}, threads));
+                      }},
+                     3);
+    std::printf(
+        "per sample, %d threads: tar + queues %4.0f ns, + label %4.0f ns, + shuffle + batch %4.0f "
+        "ns\n",
+        threads, times[0] / 400000 * 1e9, times[1] / 400000 * 1e9, times[2] / 400000 * 1e9);
   }
   fs::remove(shard);
 }
@@ -80,14 +94,22 @@ int64_t bare_loop(const std::vector<std::string>& shards, int threads) {
 void cifar(const std::string& folder) {
   std::vector<std::string> shards;
   for (const auto& entry : fs::directory_iterator(folder))
-    if (entry.path().filename().string().starts_with("cifar10-train-")) shards.push_back(entry.path());
+    if (entry.path().filename().string().starts_with("cifar10-train-"))
+      shards.push_back(entry.path());
   for (const int threads : {1, 2}) {
-    const Json spec{{"threads", threads}, {"epochs", 1},
-                    {"stages", {{{"stage", "webdataset"}, {"pattern", folder + "/cifar10-train-*.tar.zst"}},
-                                {{"stage", "label"}, {"classes", 10}}, {{"stage", "decode"}, {"channels", "rgb"}},
-                                {{"stage", "random_crop"}, {"pad", 4}}, {{"stage", "flip"}},
-                                {{"stage", "shuffle"}, {"buffer", 2000}}, {{"stage", "batch"}, {"size", 128}},
-                                {{"stage", "normalize"}, {"mean", {0.4914, 0.4822, 0.4465}}, {"std", {0.247, 0.2435, 0.2616}}}}}};
+    const Json spec{{"threads", threads},
+                    {"epochs", 1},
+                    {"stages",
+                     {{{"stage", "webdataset"}, {"pattern", folder + "/cifar10-train-*.tar.zst"}},
+                      {{"stage", "label"}, {"classes", 10}},
+                      {{"stage", "decode"}, {"channels", "rgb"}},
+                      {{"stage", "random_crop"}, {"pad", 4}},
+                      {{"stage", "flip"}},
+                      {{"stage", "shuffle"}, {"buffer", 2000}},
+                      {{"stage", "batch"}, {"size", 128}},
+                      {{"stage", "normalize"},
+                       {"mean", {0.4914, 0.4822, 0.4465}},
+                       {"std", {0.247, 0.2435, 0.2616}}}}}};
     int64_t images = 0, bare = 0;
     double cpu = 0, bare_cpu = 0;
     int runs = 0;
@@ -101,11 +123,15 @@ void cifar(const std::string& folder) {
                                        const double before = cpu_seconds();
                                        bare = bare_loop(shards, threads);
                                        bare_cpu += cpu_seconds() - before;
-                                     }}, 5);
-    const double rate = static_cast<double>(images) / times[0], bare_rate = static_cast<double>(bare) / times[1];
-    std::printf("CIFAR-10, %d threads: pipeline %6.0f images/s, %.1f us of CPU per image; bare decode loop %6.0f images/s, %.1f us; ratio %.1f %%\n",
-                threads, rate, cpu / runs / static_cast<double>(images) * 1e6, bare_rate,
-                bare_cpu / runs / static_cast<double>(bare) * 1e6, 100 * rate / bare_rate);
+                                     }},
+                                    5);
+    const double rate = static_cast<double>(images) / times[0],
+                 bare_rate = static_cast<double>(bare) / times[1];
+    std::printf(
+        "CIFAR-10, %d threads: pipeline %6.0f images/s, %.1f us of CPU per image; bare decode loop "
+        "%6.0f images/s, %.1f us; ratio %.1f %%\n",
+        threads, rate, cpu / runs / static_cast<double>(images) * 1e6, bare_rate,
+        bare_cpu / runs / static_cast<double>(bare) * 1e6, 100 * rate / bare_rate);
   }
 }
 

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 #include <png.h>
 
-#include <cstdio>
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -25,20 +25,24 @@ class Images {
       const fs::path folder = root_ / std::to_string(i % 2);
       fs::create_directories(folder);
       std::vector<uint8_t> pixels(64, static_cast<uint8_t>(i % 2 ? 200 : 40));
-      for (size_t p = 0; p < 64; ++p) pixels[p] = static_cast<uint8_t>(pixels[p] + (p * 13 + static_cast<size_t>(i) * 7) % 40);
+      for (size_t p = 0; p < 64; ++p)
+        pixels[p] = static_cast<uint8_t>(pixels[p] + (p * 13 + static_cast<size_t>(i) * 7) % 40);
       png_image image{};
       image.version = PNG_IMAGE_VERSION;
       image.width = image.height = 8;
       image.format = PNG_FORMAT_GRAY;
-      png_image_write_to_file(&image, (folder / (std::to_string(i) + ".png")).c_str(), 0, pixels.data(), 0, nullptr);
+      png_image_write_to_file(&image, (folder / (std::to_string(i) + ".png")).c_str(), 0,
+                              pixels.data(), 0, nullptr);
     }
   }
   ~Images() { fs::remove_all(root_); }
   std::string path(const std::string& name = "") const { return (root_ / name).string(); }
 
   std::string spec(const std::string& extra = "") const {
-    return R"({"seed": 1, "stages": [{"stage": "folder", "root": ")" + path() + R"("}, {"stage": "label"}, {"stage": "decode"},
-        {"stage": "echo", "factor": 2}, )" + extra + R"({"stage": "batch", "size": 16}, {"stage": "normalize"}]})";
+    return R"({"seed": 1, "stages": [{"stage": "folder", "root": ")" + path() +
+           R"("}, {"stage": "label"}, {"stage": "decode"},
+        {"stage": "echo", "factor": 2}, )" +
+           extra + R"({"stage": "batch", "size": 16}, {"stage": "normalize"}]})";
   }
 
  private:
@@ -69,7 +73,9 @@ struct Net {
     etr_model_destroy(model);
     etr_optimizer_destroy(optimizer);
   }
-  void add(const char* layer) { EXPECT_EQ(etr_model_add(model, layer, nullptr), ETR_OK) << etr_last_error(); }
+  void add(const char* layer) {
+    EXPECT_EQ(etr_model_add(model, layer, nullptr), ETR_OK) << etr_last_error();
+  }
   etr_model* model = nullptr;
   etr_optimizer* optimizer = nullptr;
 };
@@ -103,7 +109,8 @@ TEST(CApi, NullAndMisuseAreErrorsNotCrashes) {
   etr_device_info info{};  // struct_size not set
   EXPECT_EQ(etr_device_get(0, &info), ETR_INVALID_ARGUMENT);
   etr_pipeline* pipeline = nullptr;
-  EXPECT_EQ(etr_pipeline_create_from_json("{\"stages\": [{\"stage\": \"fold\"}]}", &pipeline), ETR_NOT_FOUND);
+  EXPECT_EQ(etr_pipeline_create_from_json("{\"stages\": [{\"stage\": \"fold\"}]}", &pipeline),
+            ETR_NOT_FOUND);
   EXPECT_EQ(pipeline, nullptr);
   EXPECT_NE(std::string(etr_last_error()).find("did you mean 'folder'?"), std::string::npos);
 }
@@ -143,7 +150,8 @@ TEST(CApi, PipelineGivesBatchesStatisticsAndItsPosition) {
   ASSERT_OK(etr_batch_get(batch, "image", &image));
   ASSERT_OK(etr_batch_get(batch, "label", &label));
   EXPECT_EQ(image.dtype, ETR_F32);
-  EXPECT_EQ(std::vector<int64_t>(image.shape, image.shape + image.rank), (std::vector<int64_t>{16, 8, 8, 1}));
+  EXPECT_EQ(std::vector<int64_t>(image.shape, image.shape + image.rank),
+            (std::vector<int64_t>{16, 8, 8, 1}));
   EXPECT_EQ(label.dtype, ETR_I32);
   EXPECT_EQ(etr_batch_get(batch, "imgae", &image), ETR_NOT_FOUND);
   etr_batch_destroy(batch);
@@ -235,10 +243,12 @@ TEST(CApi, TheBuilderChecksEachStageAsItIsAdded) {
   ASSERT_OK(etr_pipeline_create(nullptr, &pipeline));
   etr_options* options = nullptr;
   ASSERT_OK(etr_options_create(&options));
-  EXPECT_EQ(etr_pipeline_add(pipeline, "folder", options), ETR_INVALID_ARGUMENT) << "root is required";
+  EXPECT_EQ(etr_pipeline_add(pipeline, "folder", options), ETR_INVALID_ARGUMENT)
+      << "root is required";
   ASSERT_OK(etr_options_set_string(options, "root", images.path().c_str()));
   ASSERT_OK(etr_pipeline_add(pipeline, "folder", options));
-  EXPECT_EQ(etr_pipeline_add(pipeline, "folder", options), ETR_INVALID_ARGUMENT) << "a second source";
+  EXPECT_EQ(etr_pipeline_add(pipeline, "folder", options), ETR_INVALID_ARGUMENT)
+      << "a second source";
   ASSERT_OK(etr_pipeline_add(pipeline, "decode", nullptr));
   etr_batch* batch = nullptr;
   ASSERT_OK(etr_pipeline_next(pipeline, &batch));
@@ -251,14 +261,17 @@ TEST(CApi, TheBuilderChecksEachStageAsItIsAdded) {
 TEST(CApi, LogHookIsDestroyedOnce) {
   static int destroyed = 0;
   destroyed = 0;
-  ASSERT_OK(etr_set_log_hook([](void*, int32_t, const char*) {}, &destroyed, [](void* p) { ++*static_cast<int*>(p); }));
+  ASSERT_OK(etr_set_log_hook([](void*, int32_t, const char*) {}, &destroyed,
+                             [](void* p) { ++*static_cast<int*>(p); }));
   ASSERT_OK(etr_set_log_hook(nullptr, nullptr, nullptr));
   EXPECT_EQ(destroyed, 1);
 }
 
 TEST(CApi, JobsRunToTheirEnd) {
   Images images;
-  const std::string job = R"({"pipeline": )" + images.spec() + R"(, "model": {"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 2}]},
+  const std::string job =
+      R"({"pipeline": )" + images.spec() +
+      R"(, "model": {"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 2}]},
       "optimizer": {"optimizer": "sgd"}, "schedule": {"learning_rate": 0.02}, "train": {"steps": 10}})";
   const char* const overrides[] = {"train.steps=12"};
   etr_job* handle = nullptr;

@@ -31,7 +31,8 @@ TEST(Safetensors, RoundTrip) {
 
 // Written by hand after the format's description, so that writer and reader cannot err alike.
 TEST(Safetensors, ReadsTheFormat) {
-  const std::string header = R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"__metadata__":{"by":"hand"}})";
+  const std::string header =
+      R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"__metadata__":{"by":"hand"}})";
   std::vector<std::byte> bytes(8 + header.size() + 8);
   const uint64_t length = header.size();
   const float values[] = {1.5f, -2};
@@ -58,7 +59,8 @@ TEST(Store, KeepsTwoGenerationsAndLoadsTheNewest) {
   TempDir dir;
   const checkpoint::Store store(dir.path("c"));
   EXPECT_FALSE(store.load_latest().has_value());
-  for (const uint64_t step : {5u, 10u, 100u}) store.save(step, files_with("step " + std::to_string(step)));
+  for (const uint64_t step : {5u, 10u, 100u})
+    store.save(step, files_with("step " + std::to_string(step)));
   EXPECT_EQ(std::distance(fs::directory_iterator(dir.path("c")), {}), 2);
   EXPECT_EQ(text_of(*store.load_latest()), "step 100");
   EXPECT_EQ(store.load_latest()->step, 100u);
@@ -77,7 +79,8 @@ TEST(Store, PassesOverADamagedCheckpoint) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::corrupt_data);
-    EXPECT_NE(std::string(error.what()).find("a.bin' does not match its checksum"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("a.bin' does not match its checksum"),
+              std::string::npos);
   }
 }
 

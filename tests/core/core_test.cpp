@@ -94,7 +94,8 @@ TEST(Options, ErrorsNameTheKeyAndTheNearestOne) {
             "thing: unknown option 'zzzzzzzz' (valid: rate, count, mode, mean)");
   EXPECT_EQ(error_of(R"({"count": 11})"),
             "thing: option 'count' is 11 items; it must lie in [1, 10]");
-  EXPECT_EQ(error_of(R"({"count": 1.5})"), "thing: option 'count' must be of type integer, not 1.5");
+  EXPECT_EQ(error_of(R"({"count": 1.5})"),
+            "thing: option 'count' must be of type integer, not 1.5");
   EXPECT_EQ(error_of(R"({"count": 1, "mode": "slaw"})"),
             "thing: option 'mode' cannot be 'slaw' (did you mean 'slow'?)");
   EXPECT_EQ(error_of(R"({"count": 1, "mean": [1, 9]})"),

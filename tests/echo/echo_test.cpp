@@ -42,7 +42,8 @@ TEST(ReuseBuffer, DrawsTheLeastUsedAndOfTheseTheOldest) {
   Item item;
   std::vector<std::pair<uint64_t, uint32_t>> drawn;
   while (buffer.draw(item)) drawn.emplace_back(item.ordinal, item.replica);
-  EXPECT_EQ(drawn, (std::vector<std::pair<uint64_t, uint32_t>>{{0, 1}, {1, 1}, {2, 1}, {0, 2}, {1, 2}, {2, 2}}));
+  EXPECT_EQ(drawn, (std::vector<std::pair<uint64_t, uint32_t>>{
+                       {0, 1}, {1, 1}, {2, 1}, {0, 2}, {1, 2}, {2, 2}}));
   EXPECT_EQ(buffer.size(), 0u);
 }
 
@@ -58,9 +59,13 @@ TEST(ReuseBuffer, KeepsItsBounds) {
 
 Json spec_of(const std::string& pattern, const std::string& echo, const std::string& behind = "",
              double delay_ms = 0, int epochs = 1) {
-  std::string stages = R"([{"stage": "webdataset", "pattern": ")" + pattern + R"("}, {"stage": "label", "field": "txt"})";
-  if (delay_ms > 0) stages += R"(, {"stage": "delay", "milliseconds": )" + std::to_string(delay_ms) + "}";
-  return {{"seed", 2}, {"epochs", epochs}, {"stages", parse_json(stages + ", " + echo + behind + "]", "test")}};
+  std::string stages = R"([{"stage": "webdataset", "pattern": ")" + pattern +
+                       R"("}, {"stage": "label", "field": "txt"})";
+  if (delay_ms > 0)
+    stages += R"(, {"stage": "delay", "milliseconds": )" + std::to_string(delay_ms) + "}";
+  return {{"seed", 2},
+          {"epochs", epochs},
+          {"stages", parse_json(stages + ", " + echo + behind + "]", "test")}};
 }
 
 TEST(Echo, OutputIsFactorTimesInput) {
@@ -92,7 +97,8 @@ TEST(Echo, WithFactorOneItChangesNothing) {
 
 TEST(Echo, EveryReplicaIsAugmentedAnew) {
   TempDir dir;
-  Pipeline p(spec_of(make_shards(dir, 1, 20, 24), R"({"stage": "decode"}, {"stage": "echo", "factor": 4, "buffer": 1})",
+  Pipeline p(spec_of(make_shards(dir, 1, 20, 24),
+                     R"({"stage": "decode"}, {"stage": "echo", "factor": 4, "buffer": 1})",
                      R"(, {"stage": "random_crop", "pad": 12}, {"stage": "flip"})"));
   std::map<uint64_t, std::set<std::string>> looks;
   std::map<uint64_t, std::set<uint32_t>> replicas;
@@ -111,7 +117,8 @@ TEST(Echo, EveryReplicaIsAugmentedAnew) {
 
 TEST(Echo, PayloadsAreSharedNotCopied) {
   TempDir dir;
-  Pipeline p(spec_of(make_shards(dir, 1, 10, 16), R"({"stage": "decode"}, {"stage": "echo", "factor": 5, "buffer": 1})"));
+  Pipeline p(spec_of(make_shards(dir, 1, 10, 16),
+                     R"({"stage": "decode"}, {"stage": "echo", "factor": 5, "buffer": 1})"));
   std::map<uint64_t, const void*> data;
   std::vector<Item> kept;
   for (Item item; p.next(item) == Pipeline::Next::item;) {
@@ -143,7 +150,8 @@ TEST(Echo, ShuffleBufferSpreadsTheCopies) {
   std::map<int32_t, size_t> first;
   double distance = 0;
   for (size_t i = 0; i < labels.size(); ++i)
-    if (const auto [it, fresh] = first.try_emplace(labels[i], i); !fresh) distance += static_cast<double>(i - it->second);
+    if (const auto [it, fresh] = first.try_emplace(labels[i], i); !fresh)
+      distance += static_cast<double>(i - it->second);
   EXPECT_GT(distance / 400, 60) << "copies of a sample lie far apart on average";
 }
 
@@ -169,7 +177,8 @@ TEST(OnDemandEcho, TheConsumerDoesNotWait) {
   const std::string batch = R"(, {"stage": "batch", "size": 8})";
   Pipeline plain(spec_of(pattern, R"({"stage": "echo", "factor": 1})", batch, 2));
   EXPECT_GT(waiting_share(plain, 0.005, 60), 0.5);
-  Pipeline echoing(spec_of(pattern, R"({"stage": "echo", "mode": "on_demand", "factor": 8})", batch, 2));
+  Pipeline echoing(
+      spec_of(pattern, R"({"stage": "echo", "mode": "on_demand", "factor": 8})", batch, 2));
   EXPECT_LT(waiting_share(echoing, 0.005, 150), 0.05);
   const Json consumer = echoing.stats()["consumer"];
   EXPECT_GT(consumer["echoed"].get<int>(), consumer["fresh"].get<int>());
@@ -177,7 +186,8 @@ TEST(OnDemandEcho, TheConsumerDoesNotWait) {
 
 TEST(OnDemandEcho, AFastUpstreamIsNotEchoed) {
   TempDir dir;
-  Pipeline p(spec_of(make_shards(dir, 4, 1000), R"({"stage": "echo", "mode": "on_demand", "factor": 8})",
+  Pipeline p(spec_of(make_shards(dir, 4, 1000),
+                     R"({"stage": "echo", "mode": "on_demand", "factor": 8})",
                      R"(, {"stage": "batch", "size": 8})"));
   Item item;
   ASSERT_EQ(p.next(item), Pipeline::Next::item);
@@ -188,7 +198,8 @@ TEST(OnDemandEcho, AFastUpstreamIsNotEchoed) {
 
 TEST(OnDemandEcho, TheCapHolds) {
   TempDir dir;
-  Pipeline p(spec_of(make_shards(dir, 1, 60), R"({"stage": "echo", "mode": "on_demand", "factor": 3})", "", 2));
+  Pipeline p(spec_of(make_shards(dir, 1, 60),
+                     R"({"stage": "echo", "mode": "on_demand", "factor": 3})", "", 2));
   std::map<int32_t, int> uses;
   for (const int32_t n : labels_of_epoch(p)) ++uses[n];
   EXPECT_EQ(uses.size(), 60u);
@@ -201,7 +212,9 @@ TEST(EchoTiming, FollowsTheModel) {
   const std::string pattern = make_shards(dir, 2, 1000);
   constexpr double kUp = 0.003, kDown = 0.001;
   for (const double factor : {1.0, 2.0, 3.0, 5.0}) {
-    Pipeline p(spec_of(pattern, R"({"stage": "echo", "factor": )" + std::to_string(factor) + R"(, "buffer": 20})", "", kUp * 1000));
+    Pipeline p(spec_of(
+        pattern, R"({"stage": "echo", "factor": )" + std::to_string(factor) + R"(, "buffer": 20})",
+        "", kUp * 1000));
     Item item;
     for (int i = 0; i < 40 * factor; ++i) p.next(item);  // past the filling of the queues
     const double fresh_before = p.stats()["consumer"]["fresh"].get<double>();
@@ -215,7 +228,8 @@ TEST(EchoTiming, FollowsTheModel) {
     }
     const double fresh = p.stats()["consumer"]["fresh"].get<double>() - fresh_before;
     const double expected = std::max(kUp, factor * kDown);
-    EXPECT_NEAR(seconds_between(begin, now_ns()) / fresh, expected, 0.1 * expected) << "factor " << factor;
+    EXPECT_NEAR(seconds_between(begin, now_ns()) / fresh, expected, 0.1 * expected)
+        << "factor " << factor;
   }
 }
 

@@ -19,7 +19,8 @@ TEST(Device, IsFoundByIndexAndByName) {
   const auto all = list_devices();
   ASSERT_FALSE(all.empty());
   for (size_t i = 1; i < all.size(); ++i)
-    EXPECT_LE(static_cast<int>(all[i - 1].kind), static_cast<int>(all[i].kind)) << "GPUs first, CPUs last";
+    EXPECT_LE(static_cast<int>(all[i - 1].kind), static_cast<int>(all[i].kind))
+        << "GPUs first, CPUs last";
   EXPECT_EQ(Device({.selector = ""}).info().name, all[0].name);
   EXPECT_EQ(Device({.selector = "0"}).info().name, all[0].name);
   std::string part = all[0].name.substr(0, 4);
@@ -42,38 +43,46 @@ TEST(Device, AnUnknownOneIsAnErrorThatListsThoseThereAre) {
 TEST(Device, KeepsAPipelineCacheOnDisk) {
   TempDir dir;
   {
-    Kernels k(std::make_shared<Device>(DeviceOptions{.selector = "", .cache_directory = dir.path("cache")}));
+    Kernels k(std::make_shared<Device>(
+        DeviceOptions{.selector = "", .cache_directory = dir.path("cache")}));
     k.get("relu", {}, 2, 4);
   }
   ASSERT_FALSE(std::filesystem::is_empty(dir.path("cache")));
-  Kernels again(std::make_shared<Device>(DeviceOptions{.selector = "", .cache_directory = dir.path("cache")}));
+  Kernels again(std::make_shared<Device>(
+      DeviceOptions{.selector = "", .cache_directory = dir.path("cache")}));
   again.get("relu", {}, 2, 4);  // from the file; a damaged one is only slower
 }
 
 TEST(Arena, BuffersAreAlignedAndDoNotOverlap) {
   Arena arena(device(), MemoryUse::upload);
   std::vector<Buffer> buffers;
-  for (const uint64_t bytes : {1u, 100u, 4096u, 20u << 20, 7u}) buffers.push_back(arena.allocate(bytes));
+  for (const uint64_t bytes : {1u, 100u, 4096u, 20u << 20, 7u})
+    buffers.push_back(arena.allocate(bytes));
   for (size_t i = 0; i < buffers.size(); ++i) {
     EXPECT_EQ(buffers[i].offset % 64, 0u);
     std::memset(buffers[i].host, static_cast<int>(i + 1), buffers[i].size_bytes);
   }
   for (size_t i = 0; i < buffers.size(); ++i)
-    EXPECT_EQ(buffers[i].host[buffers[i].size_bytes - 1], std::byte{static_cast<unsigned char>(i + 1)});
+    EXPECT_EQ(buffers[i].host[buffers[i].size_bytes - 1],
+              std::byte{static_cast<unsigned char>(i + 1)});
   EXPECT_THROW(arena.allocate(device()->info().max_storage_bytes + 1), Error);
 }
 
 TEST(Recording, BarriersComeFromReadsAndWrites) {
   Arena arena(device(), MemoryUse::upload);
-  const Buffer a = arena.allocate(256), b = arena.allocate(256), c = arena.allocate(256), d = arena.allocate(256);
-  const auto barriers = [&](const CommandList& commands) { return Recording(device(), commands).barriers(); };
+  const Buffer a = arena.allocate(256), b = arena.allocate(256), c = arena.allocate(256),
+               d = arena.allocate(256);
+  const auto barriers = [&](const CommandList& commands) {
+    return Recording(device(), commands).barriers();
+  };
   EXPECT_EQ(barriers({Copy{a, b}, Copy{a, c}}), 0) << "two reads";
   EXPECT_EQ(barriers({Copy{a, b}, Copy{c, d}}), 0) << "nothing in common";
   EXPECT_EQ(barriers({Copy{a, b}, Copy{b, c}}), 1) << "read after write";
   EXPECT_EQ(barriers({Copy{a, b}, Copy{c, b}}), 1) << "write after write";
   EXPECT_EQ(barriers({Copy{a, b}, Copy{c, a}}), 1) << "write after read";
   EXPECT_EQ(barriers({Copy{a, b}, Copy{b, c}, Copy{a, d}}), 1) << "the barrier has dealt with b";
-  EXPECT_EQ(barriers({Copy{a.slice(0, 64), b.slice(0, 64)}, Copy{b.slice(64, 64), c.slice(0, 64)}}), 0)
+  EXPECT_EQ(barriers({Copy{a.slice(0, 64), b.slice(0, 64)}, Copy{b.slice(64, 64), c.slice(0, 64)}}),
+            0)
       << "other ranges of one buffer";
 }
 
@@ -82,7 +91,11 @@ TEST(Recording, IsReplayed) {
   const Buffer x = arena.allocate(64 * 4), y = arena.allocate(64 * 4);
   const uint32_t count = 64;
   Kernels& k = kernels();
-  Dispatch add{"add", &k.get("add", {}, 2, 4), {{x, Access::read}, {y, Access::read_write}}, push_bytes(count), {1, 1, 1}};
+  Dispatch add{"add",
+               &k.get("add", {}, 2, 4),
+               {{x, Access::read}, {y, Access::read_write}},
+               push_bytes(count),
+               {1, 1, 1}};
   Recording recording(device(), {add, add});
   EXPECT_EQ(recording.barriers(), 1);
   auto* xs = reinterpret_cast<float*>(x.host);

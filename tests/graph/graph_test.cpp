@@ -35,10 +35,11 @@ TEST(Graph, ErrorsNameTheLayerAndTheShapes) {
   EXPECT_THROW(g.add_parameter("w", {1}, true, ramp()), Error) << "the name is taken";
 }
 
-// z = relu(x w) used twice: gradients of both uses must add up. loss = mean of rows of mse(z + z, 0),
-// written as mse(dense(z, identity * 2)): compare with the same value made another way.
+// z = relu(x w) used twice: gradients of both uses must add up. loss = mean of rows of mse(z + z,
+// 0), written as mse(dense(z, identity * 2)): compare with the same value made another way.
 TEST(Plan, SumsTheGradientsOfAValueWithSeveralUsers) {
-  // Two heads read one parameter: d(loss)/dw of "head a + head b" is the sum of those of each alone.
+  // Two heads read one parameter: d(loss)/dw of "head a + head b" is the sum of those of each
+  // alone.
   const auto gradient_of = [](bool a, bool b) {
     Graph g;
     const ValueId x = g.add_input("x", {3, 2}, DType::f32);
@@ -52,7 +53,9 @@ TEST(Plan, SumsTheGradientsOfAValueWithSeveralUsers) {
     ParameterStore store(device(), g, 1);
     Plan plan(kernels(), g, store, {true, loss});
     Tensor values(DType::f32, {3, 2}), zeros(DType::f32, {3, 2}), step(DType::i32, {8});
-    for (size_t i = 0; i < 6; ++i) values.mutable_view<float>()[i] = static_cast<float>(i) - 2, zeros.mutable_view<float>()[i] = 0;
+    for (size_t i = 0; i < 6; ++i)
+      values.mutable_view<float>()[i] = static_cast<float>(i) - 2,
+      zeros.mutable_view<float>()[i] = 0;
     for (int32_t& v : step.mutable_view<int32_t>()) v = 3;  // valid_rows
     upload(device(), values, plan.tensor(x));
     upload(device(), zeros, plan.tensor(t));
@@ -96,7 +99,8 @@ TEST(ParameterStore, RoundTripAndMistakes) {
   EXPECT_LE(store.decayed(), store.count());
   auto values = store.download();
   EXPECT_EQ(values.at("b").view<float>()[6], 0.5f);
-  EXPECT_NE(values.at("a").view<float>()[0], other.download().at("a").view<float>()[0]) << "another seed";
+  EXPECT_NE(values.at("a").view<float>()[0], other.download().at("a").view<float>()[0])
+      << "another seed";
   other.upload(values);
   EXPECT_EQ(values.at("a").view<float>()[14], other.download().at("a").view<float>()[14]);
   values["b"] = Tensor(DType::f32, {6});

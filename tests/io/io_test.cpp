@@ -18,7 +18,8 @@ std::vector<std::pair<std::string, std::string>> members_of(const std::string& p
   std::vector<io::TarMember> kept;  // members outlive the reader's position
   for (io::TarMember member; reader.next(member);) kept.push_back(member);
   for (const io::TarMember& m : kept)
-    out.emplace_back(m.name, std::string(reinterpret_cast<const char*>(m.data.data.get()), m.data.size));
+    out.emplace_back(m.name,
+                     std::string(reinterpret_cast<const char*>(m.data.data.get()), m.data.size));
   return out;
 }
 
@@ -26,12 +27,14 @@ TEST(Tar, RoundTripPlainAndCompressed) {
   TempDir dir;
   std::vector<std::pair<std::string, std::string>> expected;
   for (int i = 0; i < 300; ++i)  // 300 * up to 20 kB: members straddle the blocks of a megabyte
-    expected.emplace_back("dir/member-" + std::to_string(i) + ".bin",
-                          std::string(static_cast<size_t>(i * 71 % 20011), static_cast<char>('a' + i % 26)));
+    expected.emplace_back(
+        "dir/member-" + std::to_string(i) + ".bin",
+        std::string(static_cast<size_t>(i * 71 % 20011), static_cast<char>('a' + i % 26)));
   for (const char* ending : {".tar", ".tar.zst"}) {
     const std::string path = dir.path(std::string("x") + ending);
     io::TarWriter writer(path, 3);
-    for (const auto& [name, content] : expected) writer.add(name, std::as_bytes(std::span(content)));
+    for (const auto& [name, content] : expected)
+      writer.add(name, std::as_bytes(std::span(content)));
     EXPECT_FALSE(std::filesystem::exists(path)) << "the shard appears when it is whole";
     writer.finish();
     EXPECT_EQ(members_of(path), expected) << ending;
@@ -59,7 +62,8 @@ TEST(Tar, ReadsWhatOthersWrite) {
   std::filesystem::create_symlink("short.txt", dir.path("in/link.txt"));
   for (const std::string format : {"gnu", "pax", "ustar"}) {
     const std::string path = dir.path(format + ".tar");
-    const std::string command = "tar --format=" + format + " --sort=name -C " + dir.path() + " -cf " + path + " in";
+    const std::string command =
+        "tar --format=" + format + " --sort=name -C " + dir.path() + " -cf " + path + " in";
     ASSERT_EQ(std::system(command.c_str()), 0);
     const auto members = members_of(path);
     ASSERT_EQ(members.size(), 2u) << format;
@@ -73,7 +77,8 @@ TEST(Zstd, SeveralFramesAreOneStream) {
   const std::string a(5000, 'a'), b(7000, 'b');
   std::ofstream(dir.path("a")) << a;
   std::ofstream(dir.path("b")) << b;
-  const std::string command = "cd " + dir.path() + " && zstd -q a && zstd -q b && cat a.zst b.zst > ab.zst";
+  const std::string command =
+      "cd " + dir.path() + " && zstd -q a && zstd -q b && cat a.zst b.zst > ab.zst";
   if (std::system("which zstd > /dev/null") != 0) FAIL() << "the zstd command is missing";
   ASSERT_EQ(std::system(command.c_str()), 0);
   auto stream = io::open_stream(dir.path("ab.zst"));
@@ -94,7 +99,8 @@ TEST(TarWriter, RemovesAnUnfinishedFile) {
 
 TEST(Pattern, BracesGlobsAndBoth) {
   TempDir dir;
-  for (const char* name : {"t-000.tar", "t-001.tar", "t-002.tar", "e-7.tar"}) std::ofstream(dir.path(name)) << "x";
+  for (const char* name : {"t-000.tar", "t-001.tar", "t-002.tar", "e-7.tar"})
+    std::ofstream(dir.path(name)) << "x";
   const auto names = [&](const std::string& pattern) {
     std::vector<std::string> out;
     for (const std::string& path : io::expand_pattern(dir.path(pattern)))

@@ -50,20 +50,20 @@ TEST(BatchNorm, FusedRelu) {
 TEST(BatchNorm, EvaluatesWithTheRunningStatistics) {
   // An epsilon of 1 keeps the square root real: the generator draws variances from [-1, 1).
   const OpCase c{.op = "batch_norm",
-           .options = R"({"epsilon": 1.0})",
-           .inputs = {{11, 7}, {7}, {7}, {7}, {7}},
-           .reference =
-               [](const auto& in) {
-                 Doubles y(77);
-                 for (size_t i = 0; i < 77; ++i) {
-                   const size_t ch = i % 7;
-                   y[i] = in[1][ch] * (in[0][i] - in[3][ch]) / std::sqrt(in[4][ch] + 1.0) +
-                          in[2][ch];
-                 }
-                 return y;
-               },
-           .gradient = false,
-           .training = false};
+                 .options = R"({"epsilon": 1.0})",
+                 .inputs = {{11, 7}, {7}, {7}, {7}, {7}},
+                 .reference =
+                     [](const auto& in) {
+                       Doubles y(77);
+                       for (size_t i = 0; i < 77; ++i) {
+                         const size_t ch = i % 7;
+                         y[i] = in[1][ch] * (in[0][i] - in[3][ch]) / std::sqrt(in[4][ch] + 1.0) +
+                                in[2][ch];
+                       }
+                       return y;
+                     },
+                 .gradient = false,
+                 .training = false};
   check_op(c);
 }
 

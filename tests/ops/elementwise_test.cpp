@@ -54,8 +54,15 @@ TEST(Dropout, ZeroesTheRightShareAndKeepsTheMaskForTheGradient) {
   Tensor step_values(DType::i32, {8});
   for (int32_t& v : step_values.mutable_view<int32_t>()) v = 5;
   graph::upload(k.device(), step_values, step);
-  ops::OpCall call{options, 2,           true, {emit.scratch({kCount})}, emit.scratch({kCount}),
-                   {},      step.buffer, emit.scratch({kCount}), {emit.scratch({kCount})}};
+  ops::OpCall call{options,
+                   2,
+                   true,
+                   {emit.scratch({kCount})},
+                   emit.scratch({kCount}),
+                   {},
+                   step.buffer,
+                   emit.scratch({kCount}),
+                   {emit.scratch({kCount})}};
   graph::upload(k.device(), ones, call.inputs[0]);
   graph::upload(k.device(), ones, call.output_grad);
   op.forward(call, emit);

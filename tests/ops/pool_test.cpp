@@ -35,9 +35,8 @@ class MaxPool : public testing::TestWithParam<Pool> {};
 TEST_P(MaxPool, MatchesTheReference) {
   const Pool p = GetParam();
   check_op({.op = "max_pool",
-            .options = "{\"window\": " + std::to_string(p.window) +
-                       ", \"stride\": " + std::to_string(p.stride) +
-                       ", \"pad\": " + std::to_string(p.pad) + "}",
+            .options = "{\"window\": " + std::to_string(p.window) + ", \"stride\": " +
+                       std::to_string(p.stride) + ", \"pad\": " + std::to_string(p.pad) + "}",
             .inputs = {{p.batch, p.h, p.w, p.c}},
             .reference = [p](const auto& in) { return p.reference(in[0]); }});
 }

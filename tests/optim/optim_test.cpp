@@ -30,8 +30,10 @@ TEST_P(Sgd, MatchesTheFormulas) {
   g.add_parameter("b", {7}, false, nn::constant(-0.25f));
   graph::ParameterStore store(device(), g, 1);
   const auto& spec = optim::find_optimizer("sgd");
-  const auto optimizer = spec.make(
-      Options(spec.options, "sgd", {{"momentum", momentum}, {"nesterov", nesterov}, {"weight_decay", decay}}), store);
+  const auto optimizer =
+      spec.make(Options(spec.options, "sgd",
+                        {{"momentum", momentum}, {"nesterov", nesterov}, {"weight_decay", decay}}),
+                store);
   gpu::Arena arena(device(), gpu::MemoryUse::upload);
   const gpu::Buffer step = arena.allocate(sizeof(ops::StepValues));
   gpu::CommandList commands;
@@ -48,7 +50,8 @@ TEST_P(Sgd, MatchesTheFormulas) {
     s.w -= lr * (momentum == 0 ? gradient : nesterov ? gradient + momentum * s.v : s.v);
   };
   for (int i = 0; i < 4; ++i) {
-    const float gradient = 0.3f - 0.2f * static_cast<float>(i), lr = 0.1f / static_cast<float>(i + 1);
+    const float gradient = 0.3f - 0.2f * static_cast<float>(i),
+                lr = 0.1f / static_cast<float>(i + 1);
     for (const char* name : {"w", "b"}) {
       Tensor t(DType::f32, store.gradient(name).shape);
       for (float& v : t.mutable_view<float>()) v = gradient;
@@ -69,8 +72,10 @@ TEST_P(Sgd, MatchesTheFormulas) {
   EXPECT_THROW(optimizer->upload({{"velocity", Tensor(DType::f32, {2})}}), Error);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, Sgd, testing::Values(SgdCase{0, false, 0}, SgdCase{0, false, 0.1}, SgdCase{0.9, false, 0},
-                                                     SgdCase{0.9, true, 0}, SgdCase{0.8, true, 0.05}));
+INSTANTIATE_TEST_SUITE_P(Kinds, Sgd,
+                         testing::Values(SgdCase{0, false, 0}, SgdCase{0, false, 0.1},
+                                         SgdCase{0.9, false, 0}, SgdCase{0.9, true, 0},
+                                         SgdCase{0.8, true, 0.05}));
 
 TEST(SgdOptions, NesterovNeedsMomentum) {
   graph::Graph g;
@@ -82,7 +87,8 @@ TEST(SgdOptions, NesterovNeedsMomentum) {
 }
 
 optim::Schedule schedule_of(const std::string& json, int64_t total = 0) {
-  return optim::Schedule(Options(optim::schedule_schema(), "schedule", parse_json(json, "test")), total);
+  return optim::Schedule(Options(optim::schedule_schema(), "schedule", parse_json(json, "test")),
+                         total);
 }
 
 TEST(Schedule, Kinds) {
@@ -90,21 +96,25 @@ TEST(Schedule, Kinds) {
   EXPECT_FLOAT_EQ(constant.rate(0), 0.5f);
   EXPECT_FLOAT_EQ(constant.rate(3), 2);
   EXPECT_FLOAT_EQ(constant.rate(1000), 2);
-  const auto step = schedule_of(R"({"schedule": "step", "learning_rate": 1, "step_every": 10, "gamma": 0.5})");
+  const auto step =
+      schedule_of(R"({"schedule": "step", "learning_rate": 1, "step_every": 10, "gamma": 0.5})");
   EXPECT_FLOAT_EQ(step.rate(9), 1);
   EXPECT_FLOAT_EQ(step.rate(10), 0.5f);
   EXPECT_FLOAT_EQ(step.rate(35), 0.125f);
-  const auto linear = schedule_of(R"({"schedule": "linear", "learning_rate": 1, "end_factor": 0.2, "warmup_steps": 10})", 110);
+  const auto linear = schedule_of(
+      R"({"schedule": "linear", "learning_rate": 1, "end_factor": 0.2, "warmup_steps": 10})", 110);
   EXPECT_FLOAT_EQ(linear.rate(10), 1);
   EXPECT_FLOAT_EQ(linear.rate(60), 0.6f);
   EXPECT_FLOAT_EQ(linear.rate(110), 0.2f);
   EXPECT_FLOAT_EQ(linear.rate(500), 0.2f) << "stays at the end";
-  const auto cosine = schedule_of(R"({"schedule": "cosine", "learning_rate": 1, "decay_steps": 100})");
+  const auto cosine =
+      schedule_of(R"({"schedule": "cosine", "learning_rate": 1, "decay_steps": 100})");
   EXPECT_FLOAT_EQ(cosine.rate(0), 1);
   EXPECT_NEAR(cosine.rate(50), 0.5, 1e-6);
   EXPECT_NEAR(cosine.rate(25), (1 + std::sqrt(0.5)) / 2, 1e-6);
   EXPECT_NEAR(cosine.rate(100), 0, 1e-6);
-  EXPECT_THROW(schedule_of(R"({"schedule": "cosine", "learning_rate": 1})"), Error) << "it has no end";
+  EXPECT_THROW(schedule_of(R"({"schedule": "cosine", "learning_rate": 1})"), Error)
+      << "it has no end";
 }
 
 }  // namespace

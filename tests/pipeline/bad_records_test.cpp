@@ -14,7 +14,8 @@ namespace {
 using pipeline::Item;
 using pipeline::Pipeline;
 
-Json spec_of(const std::string& pattern, const std::string& policy, const std::string& directory = "") {
+Json spec_of(const std::string& pattern, const std::string& policy,
+             const std::string& directory = "") {
   return {{"on_error", policy},
           {"quarantine_dir", directory},
           {"epochs", 1},

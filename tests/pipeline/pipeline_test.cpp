@@ -61,7 +61,8 @@ TEST(Pipeline, RepeatRunsPassesWithoutASeam) {
 TEST(Pipeline, TakeEndsEachPassAndAnEndlessRepeat) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 2, 50);
-  Pipeline first(spec_of(pattern, R"(, {"stage": "take", "count": 5}, {"stage": "repeat", "count": 2})"));
+  Pipeline first(
+      spec_of(pattern, R"(, {"stage": "take", "count": 5}, {"stage": "repeat", "count": 2})"));
   EXPECT_EQ(labels_of_epoch(first), (std::vector<int32_t>{0, 1, 2, 3, 4, 0, 1, 2, 3, 4}));
   EXPECT_EQ(labels_of_epoch(first), (std::vector<int32_t>{0, 1, 2, 3, 4, 0, 1, 2, 3, 4}));
   Pipeline endless(spec_of(pattern, R"(, {"stage": "repeat"}, {"stage": "take", "count": 230})"));
@@ -165,7 +166,8 @@ TEST(Pipeline, DestroysHalfWayWithoutHanging) {
 TEST(Pipeline, StatisticsAddUp) {
   TempDir dir;
   Pipeline p(spec_of(make_shards(dir, 1, 40), R"(, {"stage": "echo", "factor": 2, "buffer": 8},
-      {"stage": "batch", "size": 8})", {{"epochs", 1}}));
+      {"stage": "batch", "size": 8})",
+                     {{"epochs", 1}}));
   EXPECT_EQ(labels_of_epoch(p).size(), 80u);
   const Json stats = p.stats();
   EXPECT_EQ(stats["stages"][0]["items_out"], 40);
@@ -193,7 +195,8 @@ TEST(PipelineSpec, NamesWhatIsWrong) {
   expect_error(spec_of("x", R"(, {"stage": "echo", "factor": 0.5})"), "must lie in [1,");
   expect_error(spec_of("x", R"(, {"stage": "echo"})"), "'factor' (number) is required");
   expect_error(spec_of("x", R"(, {"stage": "batch", "size": "8"})"), "must be of type integer");
-  expect_error(spec_of("x", R"(, {"stage": "folder", "root": "y"})"), "one source, its first stage");
+  expect_error(spec_of("x", R"(, {"stage": "folder", "root": "y"})"),
+               "one source, its first stage");
   expect_error(spec_of("x", R"(, {"stage": "echo", "factor": 2, "mode": "always"})"), "on_demand");
   expect_error(spec_of("x", "", {{"thread", 2}}), "did you mean 'threads'?");
 }

@@ -15,17 +15,18 @@ Json spec_of(const std::string& pattern, const std::string& stages, int threads 
           {"threads", threads},
           {"on_error", "skip"},
           {"stages", parse_json(R"([{"stage": "webdataset", "pattern": ")" + pattern + R"("},
-              {"stage": "label", "field": "txt"})" + stages + "]", "test")}};
+              {"stage": "label", "field": "txt"})" +
+                                    stages + "]",
+                                "test")}};
 }
 
-// Reads `items` items over as many epochs as it takes, saves, and compares the tails of this run and
-// of a restored one, over two more epochs.
+// Reads `items` items over as many epochs as it takes, saves, and compares the tails of this run
+// and of a restored one, over two more epochs.
 void expect_same_tail(const Json& spec, int items) {
   SCOPED_TRACE("after " + std::to_string(items) + " items of " + spec["stages"].dump());
   Pipeline original(spec);
   Item item;
-  for (int n = 0; n < items;)
-    n += original.next(item) == Pipeline::Next::item;
+  for (int n = 0; n < items;) n += original.next(item) == Pipeline::Next::item;
   // Through text, as a checkpoint keeps it.
   const Json state = parse_json(original.save().dump(), "state");
   std::vector<uint64_t> tail;
@@ -86,7 +87,8 @@ TEST(Restore, RepeatsWhatAnOnDemandNodeDid) {
 TEST(Restore, NumbersSamplesAlikeAcrossBadRecords) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 2, 30);  // no images: every decode fails ...
-  Json spec = spec_of(pattern, R"(, {"stage": "shuffle", "buffer": 7}, {"stage": "batch", "size": 4})");
+  Json spec =
+      spec_of(pattern, R"(, {"stage": "shuffle", "buffer": 7}, {"stage": "batch", "size": 4})");
   spec["stages"][1]["classes"] = 41;  // ... here instead: labels above 40 are bad
   expect_same_tail(spec, 6);
 }

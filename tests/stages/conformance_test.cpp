@@ -1,5 +1,5 @@
-// One set of checks for every stage of the table: a stage that is added is covered as soon as it has a
-// row in kCases, and fails here until it has one.
+// One set of checks for every stage of the table: a stage that is added is covered as soon as it
+// has a row in kCases, and fails here until it has one.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -16,8 +16,8 @@ using pipeline::Pipeline;
 
 struct Case {
   const char* stage;
-  const char* options;       // JSON of a typical use
-  const char* before;        // stages in front of it, as JSON with a trailing comma
+  const char* options;  // JSON of a typical use
+  const char* before;   // stages in front of it, as JSON with a trailing comma
 };
 
 constexpr const char* kDecode = R"({"stage": "decode"},)";
@@ -43,8 +43,10 @@ class StageConformance : public testing::TestWithParam<Case> {
     const Case& c = GetParam();
     const std::string pattern = make_shards(dir_, 2, 30, 8);
     Json out{{"threads", threads}, {"seed", seed}, {"epochs", 3}};
-    out["stages"] = parse_json(R"([{"stage": "webdataset", "pattern": ")" + pattern + "\"}, " + c.before +
-                                   R"({"stage": ")" + c.stage + "\", " + c.options + "}]", "case");
+    out["stages"] =
+        parse_json(R"([{"stage": "webdataset", "pattern": ")" + pattern + "\"}, " + c.before +
+                       R"({"stage": ")" + c.stage + "\", " + c.options + "}]",
+                   "case");
     return out;
   }
   TempDir dir_;
@@ -95,8 +97,7 @@ TEST_P(StageConformance, UpstreamErrorsSurfaceInOrder) {
   std::filesystem::resize_file(shard, std::filesystem::file_size(shard) / 3);
   Pipeline p(broken);
   Item item;
-  EXPECT_THROW(
-      for (int i = 0; i < 10000; ++i) p.next(item), Error);
+  EXPECT_THROW(for (int i = 0; i < 10000; ++i) p.next(item), Error);
   EXPECT_THROW(p.next(item), Error) << "the error stays";
 }
 

@@ -17,10 +17,13 @@ namespace {
 using pipeline::Item;
 using pipeline::Pipeline;
 
-std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
 
 std::string make_jpeg(int width, int height, int gray) {
-  std::vector<unsigned char> pixels(static_cast<size_t>(width * height * 3), static_cast<unsigned char>(gray));
+  std::vector<unsigned char> pixels(static_cast<size_t>(width * height * 3),
+                                    static_cast<unsigned char>(gray));
   unsigned char* out = nullptr;
   unsigned long size = 0;
   tjhandle handle = tjInitCompress();
@@ -32,17 +35,23 @@ std::string make_jpeg(int width, int height, int gray) {
 }
 
 TEST(DecodeImage, PngIsExact) {
-  const Tensor rgb = stages::decode_image(bytes_of(make_png(5, 3, 3, 2)), stages::Channels::as_stored);
+  const Tensor rgb =
+      stages::decode_image(bytes_of(make_png(5, 3, 3, 2)), stages::Channels::as_stored);
   ASSERT_EQ(rgb.shape(), (Shape{3, 5, 3}));
-  for (size_t i = 0; i < 45; ++i) EXPECT_EQ(rgb.view<uint8_t>()[i], static_cast<uint8_t>(i * 7 + 62));
-  const Tensor gray = stages::decode_image(bytes_of(make_png(5, 3, 1, 0)), stages::Channels::as_stored);
+  for (size_t i = 0; i < 45; ++i)
+    EXPECT_EQ(rgb.view<uint8_t>()[i], static_cast<uint8_t>(i * 7 + 62));
+  const Tensor gray =
+      stages::decode_image(bytes_of(make_png(5, 3, 1, 0)), stages::Channels::as_stored);
   EXPECT_EQ(gray.shape(), (Shape{3, 5, 1}));
-  EXPECT_EQ(stages::decode_image(bytes_of(make_png(5, 3, 1, 0)), stages::Channels::rgb).shape(), (Shape{3, 5, 3}));
-  EXPECT_EQ(stages::decode_image(bytes_of(make_png(5, 3, 3, 0)), stages::Channels::gray).shape(), (Shape{3, 5, 1}));
+  EXPECT_EQ(stages::decode_image(bytes_of(make_png(5, 3, 1, 0)), stages::Channels::rgb).shape(),
+            (Shape{3, 5, 3}));
+  EXPECT_EQ(stages::decode_image(bytes_of(make_png(5, 3, 3, 0)), stages::Channels::gray).shape(),
+            (Shape{3, 5, 1}));
 }
 
 TEST(DecodeImage, Jpeg) {
-  const Tensor image = stages::decode_image(bytes_of(make_jpeg(13, 7, 100)), stages::Channels::as_stored);
+  const Tensor image =
+      stages::decode_image(bytes_of(make_jpeg(13, 7, 100)), stages::Channels::as_stored);
   ASSERT_EQ(image.shape(), (Shape{7, 13, 3}));
   for (const uint8_t v : image.view<uint8_t>()) EXPECT_NEAR(v, 100, 2);
 }
@@ -51,7 +60,8 @@ TEST(DecodeImage, DamageIsAnError) {
   const std::string png = make_png(40, 40, 3, 1), jpeg = make_jpeg(40, 40, 9);
   for (const std::string& whole : {png, jpeg})
     for (const double share : {0.0, 0.02, 0.3, 0.7}) {
-      const std::string cut = whole.substr(0, static_cast<size_t>(static_cast<double>(whole.size()) * share));
+      const std::string cut =
+          whole.substr(0, static_cast<size_t>(static_cast<double>(whole.size()) * share));
       EXPECT_THROW(stages::decode_image(bytes_of(cut), stages::Channels::rgb), Error) << share;
     }
   std::string flipped = png;
@@ -65,11 +75,17 @@ class OneStage {
   explicit OneStage(int size = 8) : pattern_(make_shards(dir_, 1, 64, size, 10, ".tar")) {}
 
   std::vector<Tensor> images(const std::string& stages, int seed = 1) {
-    Pipeline p({{"seed", seed}, {"epochs", 1}, {"stages", parse_json(
-        R"([{"stage": "webdataset", "pattern": ")" + pattern_ + R"("}, {"stage": "label", "field": "txt"}, {"stage": "decode"})" + stages + "]", "test")}});
+    Pipeline p({{"seed", seed},
+                {"epochs", 1},
+                {"stages",
+                 parse_json(R"([{"stage": "webdataset", "pattern": ")" + pattern_ +
+                                R"("}, {"stage": "label", "field": "txt"}, {"stage": "decode"})" +
+                                stages + "]",
+                            "test")}});
     std::vector<Tensor> out;
     Item item;
-    while (p.next(item) == Pipeline::Next::item) out.push_back(pipeline::require_field(item, "image"));
+    while (p.next(item) == Pipeline::Next::item)
+      out.push_back(pipeline::require_field(item, "image"));
     return out;
   }
 
@@ -99,7 +115,8 @@ TEST(Flip, MirrorsAboutTheRightShare) {
 
 TEST(RandomCrop, IsAWindowOfThePaddedImage) {
   OneStage data;
-  const auto before = data.images(""), after = data.images(R"(, {"stage": "random_crop", "pad": 3, "height": 6})");
+  const auto before = data.images(""),
+             after = data.images(R"(, {"stage": "random_crop", "pad": 3, "height": 6})");
   std::set<std::pair<int, int>> offsets;
   for (size_t n = 0; n < before.size(); ++n) {
     ASSERT_EQ(after[n].shape(), (Shape{6, 8, 3}));
@@ -110,7 +127,8 @@ TEST(RandomCrop, IsAWindowOfThePaddedImage) {
         for (int i = 0; match && i < 6 * 8 * 3; ++i) {
           const int y = i / 24 + y0, x = i / 3 % 8 + x0, c = i % 3;
           const bool inside = y >= 0 && y < 8 && x >= 0 && x < 8;
-          const uint8_t expected = inside ? before[n].view<uint8_t>()[static_cast<size_t>((y * 8 + x) * 3 + c)] : 0;
+          const uint8_t expected =
+              inside ? before[n].view<uint8_t>()[static_cast<size_t>((y * 8 + x) * 3 + c)] : 0;
           match = after[n].view<uint8_t>()[static_cast<size_t>(i)] == expected;
         }
         if (match) offsets.insert({y0, x0}), ++matches;
@@ -123,13 +141,15 @@ TEST(RandomCrop, IsAWindowOfThePaddedImage) {
 TEST(Normalize, FormulaPerChannelAndWholeBatch) {
   OneStage data(5);
   const auto before = data.images("");
-  const std::string normalize = R"(, {"stage": "normalize", "mean": [0.1, 0.5, 0.9], "std": [0.5, 1, 2]})";
+  const std::string normalize =
+      R"(, {"stage": "normalize", "mean": [0.1, 0.5, 0.9], "std": [0.5, 1, 2]})";
   const auto after = data.images(normalize);
   const auto batched = data.images(R"(, {"stage": "batch", "size": 64})" + normalize);
   const double mean[] = {0.1, 0.5, 0.9}, deviation[] = {0.5, 1, 2};
   for (size_t n = 0; n < before.size(); ++n)
     for (size_t i = 0; i < 75; ++i) {
-      const double expected = (before[n].view<uint8_t>()[i] / 255.0 - mean[i % 3]) / deviation[i % 3];
+      const double expected =
+          (before[n].view<uint8_t>()[i] / 255.0 - mean[i % 3]) / deviation[i % 3];
       ASSERT_NEAR(after[n].view<float>()[i], expected, 1e-5);
       ASSERT_EQ(batched[0].view<float>()[n * 75 + i], after[n].view<float>()[i]);
     }
@@ -137,8 +157,11 @@ TEST(Normalize, FormulaPerChannelAndWholeBatch) {
 
 TEST(BrightnessContrast, StaysCloseAndVaries) {
   OneStage data;
-  const auto before = data.images(""), same = data.images(R"(, {"stage": "brightness_contrast", "brightness": 0, "contrast": 0})");
-  const auto after = data.images(R"(, {"stage": "brightness_contrast", "brightness": 0.1, "contrast": 0})");
+  const auto before = data.images(""),
+             same = data.images(
+                 R"(, {"stage": "brightness_contrast", "brightness": 0, "contrast": 0})");
+  const auto after =
+      data.images(R"(, {"stage": "brightness_contrast", "brightness": 0.1, "contrast": 0})");
   std::set<int> shifts;
   for (size_t n = 0; n < before.size(); ++n) {
     EXPECT_EQ(std::memcmp(before[n].data(), same[n].data(), 192), 0);
@@ -153,13 +176,16 @@ TEST(BrightnessContrast, StaysCloseAndVaries) {
 
 TEST(Label, OneHot) {
   TempDir dir;
-  Pipeline p({{"epochs", 1}, {"stages", {{{"stage", "webdataset"}, {"pattern", make_shards(dir, 1, 12)}},
-                                         {{"stage", "label"}, {"classes", 10}, {"one_hot", true}}}}});
+  Pipeline p({{"epochs", 1},
+              {"stages",
+               {{{"stage", "webdataset"}, {"pattern", make_shards(dir, 1, 12)}},
+                {{"stage", "label"}, {"classes", 10}, {"one_hot", true}}}}});
   Item item;
   for (int n = 0; p.next(item) == Pipeline::Next::item; ++n) {
     const Tensor& label = pipeline::require_field(item, "label");
     ASSERT_EQ(label.shape(), Shape{10});
-    for (int c = 0; c < 10; ++c) EXPECT_EQ(label.view<float>()[static_cast<size_t>(c)], c == n % 10 ? 1 : 0);
+    for (int c = 0; c < 10; ++c)
+      EXPECT_EQ(label.view<float>()[static_cast<size_t>(c)], c == n % 10 ? 1 : 0);
   }
 }
 
@@ -168,9 +194,11 @@ TEST(PackAndFolder, GiveTheSameSamples) {
   for (int i = 0; i < 50; ++i) {
     const std::string folder = dir.path("images/class-" + std::to_string(i % 5));
     std::filesystem::create_directories(folder);
-    std::ofstream(folder + "/" + std::to_string(i) + ".png", std::ios::binary) << make_png(6, 6, 1, i);
+    std::ofstream(folder + "/" + std::to_string(i) + ".png", std::ios::binary)
+        << make_png(6, 6, 1, i);
   }
-  const stages::PackResult packed = stages::pack_folder({dir.path("images"), dir.path("out"), 20, 3, 1}, nullptr);
+  const stages::PackResult packed =
+      stages::pack_folder({dir.path("images"), dir.path("out"), 20, 3, 1}, nullptr);
   EXPECT_EQ(packed.samples, 50);
   EXPECT_EQ(packed.shards.size(), 3u);
   EXPECT_EQ(packed.classes.front(), "class-0");
@@ -180,12 +208,14 @@ TEST(PackAndFolder, GiveTheSameSamples) {
     Item item;
     while (p.next(item) == Pipeline::Next::item) {
       const auto image = pipeline::require_field(item, "image").view<char>();
-      out.emplace(pipeline::require_field(item, "label").view<int32_t>()[0], std::string(image.begin(), image.end()));
+      out.emplace(pipeline::require_field(item, "label").view<int32_t>()[0],
+                  std::string(image.begin(), image.end()));
     }
     return out;
   };
   const auto from_folder = contents({{"stage", "folder"}, {"root", dir.path("images")}});
-  const auto from_shards = contents({{"stage", "webdataset"}, {"pattern", dir.path("out-*.tar.zst")}});
+  const auto from_shards =
+      contents({{"stage", "webdataset"}, {"pattern", dir.path("out-*.tar.zst")}});
   EXPECT_EQ(from_folder.size(), 50u);
   EXPECT_EQ(from_folder, from_shards);
 }

@@ -103,7 +103,8 @@ uint64_t digest_of_epoch(pipeline::Pipeline& pipeline, int64_t limit) {
   pipeline::Item item;
   while (limit-- != 0 && pipeline.next(item) == pipeline::Pipeline::Next::item)
     for (const pipeline::Field& field : item.fields)
-      digest = mix64(digest ^ crc32c(field.tensor.bytes()) ^ crc32c(std::as_bytes(std::span(field.name))));
+      digest = mix64(digest ^ crc32c(field.tensor.bytes()) ^
+                     crc32c(std::as_bytes(std::span(field.name))));
   return digest;
 }
 

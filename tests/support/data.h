@@ -29,8 +29,8 @@ std::string make_png(int width, int height, int channels, int tag);
 std::string make_shards(const TempDir& dir, int shards, int per_shard, int image_size = 0,
                         int classes = 10, const std::string& extension = ".tar.zst");
 
-// Writes NAME.tar with gray 12 x 12 PNGs of four classes: noise with a bright band whose place is the
-// class. Quick to learn, not trivial. Returns its path.
+// Writes NAME.tar with gray 12 x 12 PNGs of four classes: noise with a bright band whose place is
+// the class. Quick to learn, not trivial. Returns its path.
 std::string make_band_shard(const TempDir& dir, const std::string& name, int samples, int seed);
 
 // The label of every item of the rest of the epoch, in order; batches are flattened.

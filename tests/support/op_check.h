@@ -1,8 +1,8 @@
 // Compares an op's kernels with a reference in double precision.
 //
 // A test gives only the forward reference. The gradient reference is its central difference, in
-// double, of sum(output * upstream) with a random upstream gradient: the op is checked as it stands in
-// the middle of a graph.
+// double, of sum(output * upstream) with a random upstream gradient: the op is checked as it stands
+// in the middle of a graph.
 #pragma once
 
 #include <functional>

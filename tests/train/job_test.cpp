@@ -30,8 +30,9 @@ std::string error_of(const std::vector<std::string>& overrides, const std::strin
 }
 
 TEST(Job, OverridesAndVariables) {
-  const Job job = Job::parse(kJob, "the job", {"data=/d", "train.steps=7", "pipeline.stages.1.size=16",
-                                               "optimizer.momentum=0.9", "name=other"});
+  const Job job = Job::parse(kJob, "the job",
+                             {"data=/d", "train.steps=7", "pipeline.stages.1.size=16",
+                              "optimizer.momentum=0.9", "name=other"});
   EXPECT_EQ(job.pipeline()["stages"][0]["pattern"], "/d/x-*.tar");
   EXPECT_EQ(job.train().integer("steps"), 7);
   EXPECT_EQ(job.pipeline()["stages"][1]["size"], 16);

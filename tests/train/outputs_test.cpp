@@ -43,22 +43,33 @@ TEST(EventFile, FramesAreWhatTensorBoardReads) {
   EXPECT_NE(records[0].find("brain.Event:2"), std::string::npos);
   // step 300 = varint AC 02; summary { value { tag "loss" simple_value 0.25 } }
   EXPECT_NE(records[1].find("\x10\xAC\x02"), std::string::npos);
-  EXPECT_NE(records[1].find(std::string("\x0A\x04loss\x15\x00\x00\x80\x3E", 11)), std::string::npos);
+  EXPECT_NE(records[1].find(std::string("\x0A\x04loss\x15\x00\x00\x80\x3E", 11)),
+            std::string::npos);
 }
 
 std::string write_run(const TempDir& dir, const std::string& name, double scale) {
   const std::string path = dir.path(name);
   train::JsonLines lines(path);
   for (int i = 1; i <= 10; ++i) {
-    lines.write({{"kind", "step"}, {"step", i}, {"seconds", i * scale}, {"busy_seconds", 0.5 * i * scale}, {"examples", i * 8}, {"fresh", i * 8 * scale}});
-    lines.write({{"kind", "evaluation"}, {"step", i}, {"seconds", i * scale}, {"fresh", i * 8 * scale}, {"eval_accuracy", 0.5 + 0.05 * i}});
+    lines.write({{"kind", "step"},
+                 {"step", i},
+                 {"seconds", i * scale},
+                 {"busy_seconds", 0.5 * i * scale},
+                 {"examples", i * 8},
+                 {"fresh", i * 8 * scale}});
+    lines.write({{"kind", "evaluation"},
+                 {"step", i},
+                 {"seconds", i * scale},
+                 {"fresh", i * 8 * scale},
+                 {"eval_accuracy", 0.5 + 0.05 * i}});
   }
   return path;
 }
 
 TEST(Report, TableAndPage) {
   TempDir dir;
-  const std::vector<train::ReportRun> runs = {{"slow <b>", write_run(dir, "a", 4)}, {"fast", write_run(dir, "b", 1)}};
+  const std::vector<train::ReportRun> runs = {{"slow <b>", write_run(dir, "a", 4)},
+                                              {"fast", write_run(dir, "b", 1)}};
   const Json table = train::write_report("Title & co", runs, 0.8, dir.path("r.html"));
   EXPECT_EQ(table[0]["time_to_target_s"], 24);
   EXPECT_EQ(table[1]["time_to_target_s"], 6);
@@ -69,7 +80,8 @@ TEST(Report, TableAndPage) {
   EXPECT_NE(html.find("Title &amp; co"), std::string::npos);
   EXPECT_EQ(html.find("slow <b>"), std::string::npos) << "names are escaped";
   EXPECT_EQ(html.find("http"), std::string::npos) << "the page loads nothing";
-  for (size_t at = 0, charts = 0; (at = html.find("<svg", at)) != std::string::npos; ++at) EXPECT_LE(++charts, 4u);
+  for (size_t at = 0, charts = 0; (at = html.find("<svg", at)) != std::string::npos; ++at)
+    EXPECT_LE(++charts, 4u);
   EXPECT_THROW(train::write_report("t", {{"x", dir.path("none")}}, 0, dir.path("r")), Error);
 }
 

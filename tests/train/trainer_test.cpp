@@ -27,13 +27,16 @@ std::shared_ptr<gpu::Kernels> shared_kernels() {
 Json job_json(const TempDir& dir, const std::string& out = "") {
   const Json normalize{{"stage", "normalize"}};
   const auto stages = [&](const std::string& pattern, const Json& middle, bool drop) {
-    Json list = Json::array({{{"stage", "webdataset"}, {"pattern", pattern}}, {{"stage", "label"}, {"classes", 4}}, {{"stage", "decode"}}});
+    Json list = Json::array({{{"stage", "webdataset"}, {"pattern", pattern}},
+                             {{"stage", "label"}, {"classes", 4}},
+                             {{"stage", "decode"}}});
     for (const Json& stage : middle) list.push_back(stage);
     list.push_back({{"stage", "batch"}, {"size", 32}, {"drop_remainder", drop}});
     list.push_back(normalize);
     return list;
   };
-  const Json middle = Json::array({{{"stage", "echo"}, {"factor", 1.5}, {"buffer", 64}}, {{"stage", "random_crop"}, {"pad", 1}}});
+  const Json middle = Json::array({{{"stage", "echo"}, {"factor", 1.5}, {"buffer", 64}},
+                                   {{"stage", "random_crop"}, {"pad", 1}}});
   return {{"seed", 4},
           {"pipeline", {{"stages", stages(make_band_shard(dir, "train", 400, 1), middle, true)}}},
           {"model",
@@ -47,7 +50,10 @@ Json job_json(const TempDir& dir, const std::string& out = "") {
           {"optimizer", {{"optimizer", "sgd"}, {"momentum", 0.9}, {"nesterov", true}}},
           {"schedule", {{"schedule", "cosine"}, {"learning_rate", 0.05}}},
           {"train", {{"steps", 30}}},
-          {"evaluation", {{"every_epochs", 1}, {"pipeline", {{"stages", stages(make_band_shard(dir, "test", 100, 2), Json::array(), false)}}}}},
+          {"evaluation",
+           {{"every_epochs", 1},
+            {"pipeline",
+             {{"stages", stages(make_band_shard(dir, "test", 100, 2), Json::array(), false)}}}}},
           {"output", {{"dir", out}, {"tensorboard", !out.empty()}}}};
 }
 
@@ -173,17 +179,24 @@ TEST(Trainer, ErrorsNameWhatDoesNotFit) {
     }
     return "";
   };
-  EXPECT_NE(error_of([](Json& s) { s["pipeline"]["stages"].erase(s["pipeline"]["stages"].size() - 1); }).find("normalize"), std::string::npos);
+  EXPECT_NE(error_of([](Json& s) {
+              s["pipeline"]["stages"].erase(s["pipeline"]["stages"].size() - 1);
+            }).find("normalize"),
+            std::string::npos);
   EXPECT_NE(error_of([](Json& s) {
               s["schedule"] = {{"learning_rate", 1000}};
               const Json dense{{"layer", "dense"}, {"units", 32}};
-              s["model"]["layers"] = {{{"layer", "flatten"}}, dense, dense, dense, {{"layer", "dense"}, {"units", 4}}};
-            }).find("diverged"), std::string::npos);
+              s["model"]["layers"] = {
+                  {{"layer", "flatten"}}, dense, dense, dense, {{"layer", "dense"}, {"units", 4}}};
+            }).find("diverged"),
+            std::string::npos);
   EXPECT_NE(error_of([](Json& s) {
               s["schedule"] = {{"learning_rate", 0.1}};
               s["train"] = Json::object();
-            }).find("never end"), std::string::npos);
-  EXPECT_NE(error_of([](Json& s) { s["model"]["layers"].back()["units"] = 2; }).find("label"), std::string::npos);
+            }).find("never end"),
+            std::string::npos);
+  EXPECT_NE(error_of([](Json& s) { s["model"]["layers"].back()["units"] = 2; }).find("label"),
+            std::string::npos);
 }
 
 // A smaller last batch is padded, and its padding does not count.
@@ -212,14 +225,18 @@ TEST(Trainer, LearnsFromCifar10) {
   const char* folder = std::getenv("ECHOTRAIN_TEST_CIFAR10");
   const std::string data = folder ? folder : ETR_SOURCE_DIR "/../shared/data/cifar10";
   if (!std::filesystem::exists(data + "/cifar10-train-000000.tar.zst"))
-    GTEST_SKIP() << "no CIFAR-10 at " << data << "; set ECHOTRAIN_TEST_CIFAR10 to a folder with its shards";
-  Trainer trainer(shared_kernels(),
-                  Job::load(ETR_SOURCE_DIR "/samples/jobs/cifar10_cnn.json",
-                            {"data=" + data, "out=", "train.steps=40", "schedule.warmup_steps=10", "schedule.learning_rate=0.03",
-                             "pipeline.stages.0.pattern=" + data + "/cifar10-train-000000.tar.zst",
-                             "pipeline.stages.7.size=64", "evaluation.pipeline.stages.3.size=64", "pipeline.stages.6.buffer=1000",
-                             "evaluation.pipeline.stages.0.pattern=" + data + "/cifar10-test-000000.tar.zst"}),
-                  false);
+    GTEST_SKIP() << "no CIFAR-10 at " << data
+                 << "; set ECHOTRAIN_TEST_CIFAR10 to a folder with its shards";
+  Trainer trainer(
+      shared_kernels(),
+      Job::load(ETR_SOURCE_DIR "/samples/jobs/cifar10_cnn.json",
+                {"data=" + data, "out=", "train.steps=40", "schedule.warmup_steps=10",
+                 "schedule.learning_rate=0.03",
+                 "pipeline.stages.0.pattern=" + data + "/cifar10-train-000000.tar.zst",
+                 "pipeline.stages.7.size=64", "evaluation.pipeline.stages.3.size=64",
+                 "pipeline.stages.6.buffer=1000",
+                 "evaluation.pipeline.stages.0.pattern=" + data + "/cifar10-test-000000.tar.zst"}),
+      false);
   EXPECT_GT(run_to_end(trainer).eval_accuracy, 0.25) << "chance is 0.1";
 }
 

@@ -72,8 +72,8 @@ class ProgressLine {
 // "[#########.........]" for a share in [0, 1].
 std::string bar(double share, int width);
 
-// Runs a job's trainer to its end with a progress bar; Ctrl-C ends it in order. `label` leads the line.
-// Returns the last event.
+// Runs a job's trainer to its end with a progress bar; Ctrl-C ends it in order. `label` leads the
+// line. Returns the last event.
 etr_event run_with_progress(etr_trainer* trainer, const std::string& label);
 
 int command_devices(const std::vector<std::string>& words);

@@ -56,15 +56,18 @@ int command_devices(const std::vector<std::string>& words) {
   const Arguments arguments(words, {}, {});
   int32_t count = 0;
   check(etr_device_count(&count));
-  if (count == 0) throw Failure("there is no Vulkan device; install mesa-vulkan-drivers for lavapipe");
-  static const char* const kKinds[] = {"discrete GPU", "integrated GPU", "virtual GPU", "CPU", "other"};
+  if (count == 0)
+    throw Failure("there is no Vulkan device; install mesa-vulkan-drivers for lavapipe");
+  static const char* const kKinds[] = {"discrete GPU", "integrated GPU", "virtual GPU", "CPU",
+                                       "other"};
   for (int32_t i = 0; i < count; ++i) {
     etr_device_info info{};
     info.struct_size = sizeof info;
     check(etr_device_get(i, &info));
     std::printf("%d: %s\n   %s, Vulkan %u.%u, %.1f GiB, subgroups of %u, driver %s\n", info.index,
                 info.name, kKinds[info.kind], info.api_major, info.api_minor,
-                static_cast<double>(info.memory_bytes) / (1 << 30), info.subgroup_size, info.driver);
+                static_cast<double>(info.memory_bytes) / (1 << 30), info.subgroup_size,
+                info.driver);
   }
   return 0;
 }
@@ -76,12 +79,14 @@ int command_train(const std::vector<std::string>& words) {
   Runtime runtime;
   open_runtime(arguments, job, runtime);
   Trainer trainer;
-  check(etr_trainer_create_from_job(runtime.get(), job.get(), arguments.flag("resume"), trainer.out()));
+  check(etr_trainer_create_from_job(runtime.get(), job.get(), arguments.flag("resume"),
+                                    trainer.out()));
   const etr_event end = run_with_progress(trainer.get(), json_of(job).value("name", "job"));
-  std::printf("%llu steps, %llu examples (%llu fresh, %llu echoed) in %.1f s; device waited %.1f %%\n",
-              static_cast<unsigned long long>(end.step), static_cast<unsigned long long>(end.examples),
-              static_cast<unsigned long long>(end.fresh), static_cast<unsigned long long>(end.echoed),
-              end.seconds, 100 * end.device_wait_share);
+  std::printf(
+      "%llu steps, %llu examples (%llu fresh, %llu echoed) in %.1f s; device waited %.1f %%\n",
+      static_cast<unsigned long long>(end.step), static_cast<unsigned long long>(end.examples),
+      static_cast<unsigned long long>(end.fresh), static_cast<unsigned long long>(end.echoed),
+      end.seconds, 100 * end.device_wait_share);
   if (end.eval_accuracy > 0)
     std::printf("test accuracy %.2f %%, test loss %.4f\n", 100 * end.eval_accuracy, end.eval_loss);
   if (end.bad_records > 0)
@@ -166,7 +171,8 @@ int command_schema(const std::string& kind, const std::vector<std::string>& word
         for (const Json& choice : option["choices"])
           type += (type.empty() ? "" : "|") + choice.get<std::string>();
       }
-      std::printf("    %-22s %-18s %-12s %s\n", option["name"].get<std::string>().c_str(), type.c_str(),
+      std::printf("    %-22s %-18s %-12s %s\n", option["name"].get<std::string>().c_str(),
+                  type.c_str(),
                   option.contains("default") ? option["default"].dump().c_str() : "required",
                   option["doc"].get<std::string>().c_str());
     }

@@ -154,7 +154,8 @@ etr_event run_with_progress(etr_trainer* trainer, const std::string& label) {
   while (check(etr_trainer_next_event(trainer, &event)) == ETR_OK) {
     std::string head = label;
     if (event.total_steps > 0)
-      head += " " + bar(static_cast<double>(event.step) / static_cast<double>(event.total_steps), 20);
+      head +=
+          " " + bar(static_cast<double>(event.step) / static_cast<double>(event.total_steps), 20);
     char text[160];
     std::snprintf(text, sizeof text, " epoch %llu step %llu %5.0f s ",
                   static_cast<unsigned long long>(event.epoch),

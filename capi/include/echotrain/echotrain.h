@@ -2,17 +2,17 @@
  *
  * Conventions, true for every function below:
  *
- *  1. Functions return a status: ETR_OK (0), ETR_END (1, no more data), or a negative error. After an
- *     error, etr_last_error() gives the calling thread a message that names the file, key, shape or
+ *  1. Functions return a status: ETR_OK (0), ETR_END (1, no more data), or a negative error. After
+ * an error, etr_last_error() gives the calling thread a message that names the file, key, shape or
  *     option at fault. Outputs come last and are written only on ETR_OK (unless said otherwise).
- *  2. Handles are opaque. etr_X_destroy(NULL) does nothing. Handles may be destroyed in any order: one
- *     that another still needs lives on inside.
- *  3. Strings are UTF-8 and end with NUL. Strings that the library returns through `char**` belong to
- *     the caller, who frees them with etr_string_free. Strings passed in are copied.
- *  4. Different handles may be used from different threads at once. One handle is used by one thread
- *     at a time; the exceptions say "any thread".
- *  5. Structs begin with struct_size: set it to sizeof the struct before the call. They only grow at
- *     the end, so a program built with an older header keeps working.
+ *  2. Handles are opaque. etr_X_destroy(NULL) does nothing. Handles may be destroyed in any order:
+ * one that another still needs lives on inside.
+ *  3. Strings are UTF-8 and end with NUL. Strings that the library returns through `char**` belong
+ * to the caller, who frees them with etr_string_free. Strings passed in are copied.
+ *  4. Different handles may be used from different threads at once. One handle is used by one
+ * thread at a time; the exceptions say "any thread".
+ *  5. Structs begin with struct_size: set it to sizeof the struct before the call. They only grow
+ * at the end, so a program built with an older header keeps working.
  *  6. The library never prints, never exits, never throws across this boundary, and installs no
  *     signal handler.
  *  7. Sizes are in bytes, times in seconds, unless a name says otherwise. Images are [N, H, W, C].
@@ -59,7 +59,8 @@ enum {
 /* The library's version, "0.1.0". A constant. */
 ETR_API const char* etr_version(void);
 
-/* The message of this thread's last failed call; "" if none failed. Valid until its next failure. */
+/* The message of this thread's last failed call; "" if none failed. Valid until its next failure.
+ */
 ETR_API const char* etr_last_error(void);
 
 /* "invalid argument" and so on. A constant. */
@@ -72,16 +73,16 @@ enum { ETR_LOG_DEBUG = 0, ETR_LOG_INFO = 1, ETR_LOG_WARNING = 2, ETR_LOG_ERROR =
 /* Called on whichever thread logs, one call at a time; must not call back into the library. */
 typedef void (*etr_log_function)(void* user_data, int32_t level, const char* message);
 
-/* Sends log lines to `function`; NULL drops them (the default). `destroy` (may be NULL) is called once
- * with `user_data` when the hook is replaced. Any thread. */
+/* Sends log lines to `function`; NULL drops them (the default). `destroy` (may be NULL) is called
+ * once with `user_data` when the hook is replaced. Any thread. */
 ETR_API int32_t etr_set_log_hook(etr_log_function function, void* user_data,
                                  void (*destroy)(void* user_data));
 
 /* ---- what there is ------------------------------------------------------------------------- */
 
 /* A JSON array of {"name", "doc", "options": [{"name", "type", "default", "min", "max", "unit",
- * "choices", "doc"}]} for kind "stages", "layers" or "optimizers"; an object of such option lists for
- * kind "job". */
+ * "choices", "doc"}]} for kind "stages", "layers" or "optimizers"; an object of such option lists
+ * for kind "job". */
 ETR_API int32_t etr_schema(const char* kind, char** json);
 
 /* ---- options ------------------------------------------------------------------------------- */
@@ -130,8 +131,8 @@ enum { ETR_KERNELS_AUTOMATIC = 0, ETR_KERNELS_CPU = 1, ETR_KERNELS_TILED = 2 };
 
 typedef struct etr_runtime_options {
   uint32_t struct_size;
-  int32_t kernels;       /* ETR_KERNELS_*: automatic chooses by what the device reports */
-  const char* device;    /* NULL or "": the first; a number: that index; other text: part of a name */
+  int32_t kernels;    /* ETR_KERNELS_*: automatic chooses by what the device reports */
+  const char* device; /* NULL or "": the first; a number: that index; other text: part of a name */
   const char* cache_dir; /* pipeline cache; NULL: the user's cache directory; "": none */
   int32_t validation;    /* not 0: load the Vulkan validation layer; messages go to the log hook */
   int32_t reserved;
@@ -142,10 +143,10 @@ ETR_API int32_t etr_runtime_create(const etr_runtime_options* options, etr_runti
 ETR_API void etr_runtime_destroy(etr_runtime* runtime);
 ETR_API int32_t etr_runtime_device(etr_runtime* runtime, etr_device_info* info);
 
-/* For programs that train on a CPU device (Mesa lavapipe): asks its driver for 512-bit vectors where
- * the processor has them, which speeds up training by about a third. It sets an environment variable
- * of this process (LP_NATIVE_VECTOR_WIDTH, unless set already), so call it first thing in main(),
- * before other threads and before any Vulkan call. The command line does. */
+/* For programs that train on a CPU device (Mesa lavapipe): asks its driver for 512-bit vectors
+ * where the processor has them, which speeds up training by about a third. It sets an environment
+ * variable of this process (LP_NATIVE_VECTOR_WIDTH, unless set already), so call it first thing in
+ * main(), before other threads and before any Vulkan call. The command line does. */
 ETR_API int32_t etr_prefer_wide_cpu_vectors(void);
 
 /* ---- pipelines ------------------------------------------------------------------------------- */
@@ -176,8 +177,8 @@ typedef struct etr_batch_info {
   int32_t reserved;
 } etr_batch_info;
 
-/* An empty pipeline; `options` (may be NULL) are those of the job section "pipeline": threads, seed,
- * epochs, queue_items, on_error and so on. */
+/* An empty pipeline; `options` (may be NULL) are those of the job section "pipeline": threads,
+ * seed, epochs, queue_items, on_error and so on. */
 ETR_API int32_t etr_pipeline_create(const etr_options* options, etr_pipeline** pipeline);
 
 /* A whole pipeline from JSON: {"stages": [{"stage": "webdataset", "pattern": "..."}, ...], ...}. */
@@ -196,21 +197,23 @@ ETR_API int32_t etr_pipeline_next(etr_pipeline* pipeline, etr_batch** batch);
 /* Ends all work and lets a blocked etr_pipeline_next return ETR_CANCELLED. Any thread. */
 ETR_API int32_t etr_pipeline_cancel(etr_pipeline* pipeline);
 
-/* Statistics as JSON: for each stage items, busy, starved and blocked seconds, queue depth and bounds;
- * fresh and echoed samples and waiting time of the consumer. Any thread. */
+/* Statistics as JSON: for each stage items, busy, starved and blocked seconds, queue depth and
+ * bounds; fresh and echoed samples and waiting time of the consumer. Any thread. */
 ETR_API int32_t etr_pipeline_stats(etr_pipeline* pipeline, char** json);
 
-/* The records that were dropped: a JSON array of {"stage", "shard", "key", "reason"}. Any thread. */
+/* The records that were dropped: a JSON array of {"stage", "shard", "key", "reason"}. Any thread.
+ */
 ETR_API int32_t etr_pipeline_bad_records(etr_pipeline* pipeline, char** json);
 
-/* The position after the last batch read, as JSON; small. A pipeline of the same spec that restores it
- * before reading continues with the same batches. */
+/* The position after the last batch read, as JSON; small. A pipeline of the same spec that restores
+ * it before reading continues with the same batches. */
 ETR_API int32_t etr_pipeline_save(etr_pipeline* pipeline, char** json);
 ETR_API int32_t etr_pipeline_restore(etr_pipeline* pipeline, const char* json);
 
 ETR_API int32_t etr_batch_get_info(const etr_batch* batch, etr_batch_info* info);
 
-/* The field's data lives until the batch is destroyed. Fields of image pipelines: "image", "label". */
+/* The field's data lives until the batch is destroyed. Fields of image pipelines: "image", "label".
+ */
 ETR_API int32_t etr_batch_get(const etr_batch* batch, const char* field, etr_tensor* tensor);
 ETR_API int32_t etr_batch_field_name(const etr_batch* batch, int32_t index, const char** name);
 ETR_API void etr_batch_destroy(etr_batch* batch);
@@ -223,7 +226,8 @@ ETR_API int32_t etr_pack_folder(const char* root, const char* prefix, int64_t sa
                                 int32_t (*progress)(void* user_data, int64_t done, int64_t total),
                                 void* user_data, char** json);
 
-/* ---- models and optimizers --------------------------------------------------------------------- */
+/* ---- models and optimizers ---------------------------------------------------------------------
+ */
 
 typedef struct etr_model etr_model;
 typedef struct etr_optimizer etr_optimizer;
@@ -240,7 +244,8 @@ ETR_API int32_t etr_optimizer_create(const char* name, const etr_options* option
                                      const etr_options* schedule, etr_optimizer** optimizer);
 ETR_API void etr_optimizer_destroy(etr_optimizer* optimizer);
 
-/* ---- training ---------------------------------------------------------------------------------- */
+/* ---- training ----------------------------------------------------------------------------------
+ */
 
 typedef struct etr_trainer etr_trainer;
 
@@ -264,15 +269,16 @@ ETR_API int32_t etr_trainer_create(etr_runtime* runtime, const etr_model* model,
                                    int64_t total_steps, etr_trainer** trainer);
 ETR_API void etr_trainer_destroy(etr_trainer* trainer);
 
-/* Starts a step on `batch` (fields image: f32 [N, ...], label: i32 [N], or f32 for mse) and returns while
- * the device works; up to three steps are in flight. The batch may be destroyed at once. */
+/* Starts a step on `batch` (fields image: f32 [N, ...], label: i32 [N], or f32 for mse) and returns
+ * while the device works; up to three steps are in flight. The batch may be destroyed at once. */
 ETR_API int32_t etr_trainer_step(etr_trainer* trainer, const etr_batch* batch);
 
 /* The oldest finished step that was not asked for yet. `wait` 0: ETR_END where none has finished;
  * otherwise waits for one and gives ETR_END when no step is in flight. */
 ETR_API int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_result* result);
 
-/* One epoch of `pipeline` in evaluation mode. For a job's trainer `pipeline` may be NULL: the job's. */
+/* One epoch of `pipeline` in evaluation mode. For a job's trainer `pipeline` may be NULL: the
+ * job's. */
 ETR_API int32_t etr_trainer_evaluate(etr_trainer* trainer, etr_pipeline* pipeline,
                                      etr_eval_result* result);
 
@@ -282,11 +288,18 @@ ETR_API int32_t etr_trainer_evaluate(etr_trainer* trainer, etr_pipeline* pipelin
 ETR_API int32_t etr_trainer_save(etr_trainer* trainer, const char* directory);
 ETR_API int32_t etr_trainer_load(etr_trainer* trainer, const char* directory);
 
-/* ---- jobs -------------------------------------------------------------------------------------- */
+/* ---- jobs --------------------------------------------------------------------------------------
+ */
 
-enum { ETR_EVENT_PROGRESS = 0, ETR_EVENT_EVALUATION = 1, ETR_EVENT_CHECKPOINT = 2, ETR_EVENT_END = 3 };
+enum {
+  ETR_EVENT_PROGRESS = 0,
+  ETR_EVENT_EVALUATION = 1,
+  ETR_EVENT_CHECKPOINT = 2,
+  ETR_EVENT_END = 3
+};
 
-/* What a run looks like at one moment. loss and accuracy are means over the steps since the last event. */
+/* What a run looks like at one moment. loss and accuracy are means over the steps since the last
+ * event. */
 typedef struct etr_event {
   uint32_t struct_size;
   int32_t kind; /* ETR_EVENT_* */
@@ -314,7 +327,8 @@ ETR_API int32_t etr_job_parse(const char* json, const char* const* overrides, in
 ETR_API void etr_job_destroy(etr_job* job);
 ETR_API int32_t etr_job_json(const etr_job* job, char** json);
 
-/* A trainer that runs the job. `resume` not 0 continues from the newest checkpoint in output.dir. */
+/* A trainer that runs the job. `resume` not 0 continues from the newest checkpoint in output.dir.
+ */
 ETR_API int32_t etr_trainer_create_from_job(etr_runtime* runtime, const etr_job* job,
                                             int32_t resume, etr_trainer** trainer);
 
@@ -327,9 +341,10 @@ ETR_API int32_t etr_trainer_stop(etr_trainer* trainer);
 /* The input pipeline's statistics (see etr_pipeline_stats). */
 ETR_API int32_t etr_trainer_pipeline_stats(etr_trainer* trainer, char** json);
 
-/* Writes one self-contained HTML file that compares runs by their metrics.jsonl: accuracy over time,
- * over fresh examples, over steps, and the device's idle share. `names` and `metrics_paths` have
- * `count` entries; `target_accuracy` 0 draws no target line. `json` (may be NULL) receives the table. */
+/* Writes one self-contained HTML file that compares runs by their metrics.jsonl: accuracy over
+ * time, over fresh examples, over steps, and the device's idle share. `names` and `metrics_paths`
+ * have `count` entries; `target_accuracy` 0 draws no target line. `json` (may be NULL) receives the
+ * table. */
 ETR_API int32_t etr_report_write(const char* title, const char* const* names,
                                  const char* const* metrics_paths, int32_t count,
                                  double target_accuracy, const char* html_path, char** json);
