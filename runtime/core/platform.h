@@ -8,6 +8,13 @@
 #include <string>
 #include <vector>
 
+// Compiles a hot loop also for AVX2 and picks at run time, where the toolchain can.
+#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__)
+#define ETR_VECTOR_CLONES __attribute__((target_clones("avx2", "default")))
+#else
+#define ETR_VECTOR_CLONES
+#endif
+
 namespace etr::platform {
 
 // A dynamic library, opened at run time and closed on destruction.

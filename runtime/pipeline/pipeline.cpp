@@ -31,7 +31,7 @@ constexpr OptionSpec kOptions[] = {
     {"quarantine_dir", OptionType::string, "\"\"", "directory that receives quarantined records"},
 };
 
-constexpr size_t kChunk = 16;  // samples in one message
+constexpr size_t kChunk = 32;  // samples in one message
 
 ErrorPolicy policy_of(const std::string& name) {
   if (name == "skip") return ErrorPolicy::skip;

@@ -1,6 +1,7 @@
 // u8 -> f32: y[..., c] = (x / 255 - mean[c]) / std[c]. Works on an image and on a batch of images;
 // behind `batch` it touches four times fewer bytes on the way there.
 #include "core/error.h"
+#include "core/platform.h"
 #include "pipeline/stage.h"
 
 namespace etr::stages {
@@ -42,7 +43,7 @@ class Normalize final : public MapStage {
   }
 
  private:
-  void apply(std::span<const uint8_t> in, std::span<float> out) const {
+  ETR_VECTOR_CLONES void apply(std::span<const uint8_t> in, std::span<float> out) const {
     // The channels' factors repeated over one block: the inner loop is then free of indices.
     constexpr size_t kBlock = 96;  // a multiple of 1, 2, 3 and 4 channels
     const size_t n = scale_.size();

@@ -64,6 +64,7 @@ class WebDataset final : public Source {
     key_ = key;
     item.origin = std::make_shared<Origin>(path, key);
     item.fields.clear();
+    item.fields.reserve(4);
     while (has_member_) {
       auto [next_key, field] = split(member_.name);
       if (next_key != key) break;

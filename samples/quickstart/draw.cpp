@@ -1,4 +1,4 @@
-// draw FOLDER COUNT: writes COUNT digit images into FOLDER/0 ... FOLDER/9.
+// draw FOLDER COUNT [SEED]: writes COUNT digit images into FOLDER/0 ... FOLDER/9.
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -6,12 +6,13 @@
 #include "dataset.h"
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::fprintf(stderr, "usage: draw FOLDER COUNT\n");
+  if (argc < 3 || argc > 4) {
+    std::fprintf(stderr, "usage: draw FOLDER COUNT [SEED]\n");
     return 2;
   }
   try {
-    quickstart::draw_folder(argv[1], std::atoi(argv[2]), 1, [](int) {});
+    quickstart::draw_folder(argv[1], std::atoi(argv[2]),
+                            argc > 3 ? static_cast<uint32_t>(std::atoi(argv[3])) : 1, [](int) {});
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "draw: %s\n", error.what());

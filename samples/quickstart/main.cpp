@@ -59,7 +59,7 @@ etr_event run(const etr_runtime* runtime, const std::string& job_file, const std
   cli::Trainer trainer;
   cli::check(
       etr_trainer_create_from_job(const_cast<etr_runtime*>(runtime), job.get(), 0, trainer.out()));
-  return cli::run_with_progress(trainer.get(), options.name);
+  return cli::run_with_progress(trainer.get(), options.name, options.seconds);
 }
 
 std::string cell(const Json& value, const char* format) {

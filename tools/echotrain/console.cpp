@@ -146,22 +146,25 @@ std::string bar(double share, int width) {
          std::string(static_cast<size_t>(width - full), '.') + "]";
 }
 
-etr_event run_with_progress(etr_trainer* trainer, const std::string& label) {
+etr_event run_with_progress(etr_trainer* trainer, const std::string& label, double total_seconds) {
   const InterruptGuard guard(trainer);
   ProgressLine line;
   etr_event event{};
   event.struct_size = sizeof event;
   while (check(etr_trainer_next_event(trainer, &event)) == ETR_OK) {
-    std::string head = label;
+    double share = -1;
     if (event.total_steps > 0)
-      head +=
-          " " + bar(static_cast<double>(event.step) / static_cast<double>(event.total_steps), 20);
+      share = static_cast<double>(event.step) / static_cast<double>(event.total_steps);
+    else if (total_seconds > 0)
+      share = event.seconds / total_seconds;
     char text[160];
     std::snprintf(text, sizeof text, " epoch %llu step %llu %5.0f s ",
                   static_cast<unsigned long long>(event.epoch),
                   static_cast<unsigned long long>(event.step), event.seconds);
-    line.show(head + text + progress_text(event));
-    if (event.kind == ETR_EVENT_EVALUATION && event.total_steps == 0) line.finish();
+    if (event.step > 0)
+      line.show(label + (share >= 0 ? " " + bar(share, 20) : "") + text + progress_text(event));
+    // Without a known length there is no bar: keep each evaluation's line instead.
+    if (event.kind == ETR_EVENT_EVALUATION && share < 0) line.finish();
   }
   line.finish();
   return event;
