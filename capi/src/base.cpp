@@ -114,12 +114,12 @@ int32_t etr_set_log_hook(etr_log_function function, void* user_data, void (*dest
 int32_t etr_schema(const char* kind, char** json) {
   return guarded([&] {
     const std::string text = schema_of(&required(kind, "kind")).dump(1);
-    required(json, "json") = copy_string(text);
+    hand_out(json, text, "json");
   });
 }
 
 int32_t etr_options_create(etr_options** options) {
-  return guarded([&] { required(options, "options") = new etr_options; });
+  return guarded([&] { hand_out(options, std::make_unique<etr_options>(), "options"); });
 }
 void etr_options_destroy(etr_options* options) { delete options; }
 int32_t etr_options_set_integer(etr_options* options, const char* name, int64_t value) {
@@ -161,8 +161,10 @@ int32_t etr_device_get(int32_t index, etr_device_info* info) {
 int32_t etr_runtime_create(const etr_runtime_options* options, etr_runtime** runtime) {
   return guarded([&] {
     auto device = std::make_shared<gpu::Device>(device_options(options));
-    required(runtime, "runtime") =
-        new etr_runtime{std::make_shared<gpu::Kernels>(std::move(device))};
+    hand_out(runtime,
+             std::unique_ptr<etr_runtime>(
+                 new etr_runtime{std::make_shared<gpu::Kernels>(std::move(device))}),
+             "runtime");
   });
 }
 void etr_runtime_destroy(etr_runtime* runtime) { delete runtime; }

@@ -99,7 +99,19 @@ T& required(T* pointer, const char* name) {
   return *pointer;
 }
 
+// Gives `made` to the caller: the output is checked first, so that nothing leaks where it is NULL.
+template <typename T>
+void hand_out(T** out, std::unique_ptr<T> made, const char* name) {
+  T*& target = required(out, name);
+  target = made.release();
+}
+
 char* copy_string(const std::string& text);
+
+inline void hand_out(char** out, const std::string& text, const char* name) {
+  char*& target = required(out, name);
+  target = copy_string(text);
+}
 
 // Fills the caller's struct, as far as the caller's header knows it.
 template <typename T>

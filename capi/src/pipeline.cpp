@@ -10,7 +10,7 @@ int32_t etr_pipeline_create(const etr_options* options, etr_pipeline** pipeline)
     auto made = std::make_unique<etr_pipeline>();
     made->spec = options ? options->values : Json::object();
     made->spec["stages"] = Json::array();
-    required(pipeline, "pipeline") = made.release();
+    hand_out(pipeline, std::move(made), "pipeline");
   });
 }
 
@@ -19,7 +19,7 @@ int32_t etr_pipeline_create_from_json(const char* json, etr_pipeline** pipeline)
     auto made = std::make_unique<etr_pipeline>();
     made->spec = parse_json(&required(json, "json"), "the pipeline's JSON");
     made->get();  // checks it
-    required(pipeline, "pipeline") = made.release();
+    hand_out(pipeline, std::move(made), "pipeline");
   });
 }
 
@@ -57,22 +57,19 @@ int32_t etr_pipeline_cancel(etr_pipeline* pipeline) {
 }
 
 int32_t etr_pipeline_stats(etr_pipeline* pipeline, char** json) {
-  return guarded([&] {
-    required(json, "json") = copy_string(required(pipeline, "pipeline").get().stats().dump());
-  });
+  return guarded(
+      [&] { hand_out(json, required(pipeline, "pipeline").get().stats().dump(), "json"); });
 }
 
 int32_t etr_pipeline_bad_records(etr_pipeline* pipeline, char** json) {
   return guarded([&] {
-    required(json, "json") =
-        copy_string(required(pipeline, "pipeline").get().bad_record_list().dump());
+    hand_out(json, required(pipeline, "pipeline").get().bad_record_list().dump(), "json");
   });
 }
 
 int32_t etr_pipeline_save(etr_pipeline* pipeline, char** json) {
-  return guarded([&] {
-    required(json, "json") = copy_string(required(pipeline, "pipeline").get().save().dump());
-  });
+  return guarded(
+      [&] { hand_out(json, required(pipeline, "pipeline").get().save().dump(), "json"); });
 }
 
 int32_t etr_pipeline_restore(etr_pipeline* pipeline, const char* json) {

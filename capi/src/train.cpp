@@ -40,7 +40,7 @@ etr_event c_event(const train::Event& e) {
 }  // namespace
 
 int32_t etr_model_create(etr_model** model) {
-  return guarded([&] { required(model, "model") = new etr_model; });
+  return guarded([&] { hand_out(model, std::make_unique<etr_model>(), "model"); });
 }
 void etr_model_destroy(etr_model* model) { delete model; }
 
@@ -76,7 +76,7 @@ int32_t etr_optimizer_create(const char* name, const etr_options* options,
     made->optimizer = given;
     made->optimizer["optimizer"] = name;
     made->schedule = schedule->values;
-    required(optimizer, "optimizer") = made.release();
+    hand_out(optimizer, std::move(made), "optimizer");
   });
 }
 void etr_optimizer_destroy(etr_optimizer* optimizer) { delete optimizer; }
@@ -90,7 +90,7 @@ int32_t etr_trainer_create(etr_runtime* runtime, const etr_model* model,
                                   seed, total_steps};
     auto made = std::make_unique<etr_trainer>();
     made->own = std::make_unique<train::Learner>(required(runtime, "runtime").kernels, spec);
-    required(trainer, "trainer") = made.release();
+    hand_out(trainer, std::move(made), "trainer");
   });
 }
 
@@ -100,7 +100,7 @@ int32_t etr_trainer_create_from_job(etr_runtime* runtime, const etr_job* job, in
     auto made = std::make_unique<etr_trainer>();
     made->job = std::make_unique<train::Trainer>(required(runtime, "runtime").kernels,
                                                  required(job, "job").job, resume != 0);
-    required(trainer, "trainer") = made.release();
+    hand_out(trainer, std::move(made), "trainer");
   });
 }
 
@@ -169,24 +169,28 @@ int32_t etr_trainer_load(etr_trainer* trainer, const char* directory) {
 
 int32_t etr_job_load(const char* path, const char* const* overrides, int32_t count, etr_job** job) {
   return guarded([&] {
-    required(job, "job") = new etr_job{
-        train::Job::load(&required(path, "path"), strings_of(overrides, count, "overrides"))};
+    hand_out(job,
+             std::unique_ptr<etr_job>(new etr_job{train::Job::load(
+                 &required(path, "path"), strings_of(overrides, count, "overrides"))}),
+             "job");
   });
 }
 
 int32_t etr_job_parse(const char* json, const char* const* overrides, int32_t count,
                       etr_job** job) {
   return guarded([&] {
-    required(job, "job") = new etr_job{train::Job::parse(
-        &required(json, "json"), "the job's JSON", strings_of(overrides, count, "overrides"))};
+    hand_out(
+        job,
+        std::unique_ptr<etr_job>(new etr_job{train::Job::parse(
+            &required(json, "json"), "the job's JSON", strings_of(overrides, count, "overrides"))}),
+        "job");
   });
 }
 
 void etr_job_destroy(etr_job* job) { delete job; }
 
 int32_t etr_job_json(const etr_job* job, char** json) {
-  return guarded(
-      [&] { required(json, "json") = copy_string(required(job, "job").job.json().dump(2)); });
+  return guarded([&] { hand_out(json, required(job, "job").job.json().dump(2), "json"); });
 }
 
 int32_t etr_trainer_next_event(etr_trainer* trainer, etr_event* event) {
@@ -209,8 +213,7 @@ int32_t etr_trainer_stop(etr_trainer* trainer) {
 
 int32_t etr_trainer_pipeline_stats(etr_trainer* trainer, char** json) {
   return guarded([&] {
-    required(json, "json") =
-        copy_string(required(trainer, "trainer").job_or_fail().pipeline_stats().dump());
+    hand_out(json, required(trainer, "trainer").job_or_fail().pipeline_stats().dump(), "json");
   });
 }
 

@@ -18,7 +18,7 @@ struct Chunk {
   uint64_t sequence = 0;  // within the segment
   uint64_t epoch = 0;
   std::vector<Item> items;
-  End end = End::none;                           // what ends after these items
+  End end = End::none;                           // what ends after these items; none with a failure
   std::shared_ptr<const Error> failure;          // the run ends after these items
   int64_t counted_items = 0, counted_bytes = 0;  // as accounted in the sender's output queue
 };

@@ -115,6 +115,7 @@ void Segment::run_maps(Chunk& chunk) noexcept {
           keep[i] = map_item(map, chunk.items[i], chunk.epoch);
         } catch (...) {  // ends the run: what came before is still delivered
           chunk.failure = current_error();
+          chunk.end = End::none;
           chunk.items.resize(i);
         }
       }
@@ -126,6 +127,7 @@ void Segment::run_maps(Chunk& chunk) noexcept {
     std::erase_if(chunk.items, [&](const Item&) { return !keep[i++]; });
   } catch (...) {
     chunk.failure = current_error();
+    chunk.end = End::none;
   }
 }
 
@@ -142,6 +144,7 @@ void Segment::hand_over(Chunk&& chunk) noexcept {
   chunk.counted_items = items;
   chunk.counted_bytes = bytes;
   --in_maps_;
+  growth_known_.store(true);
   trigger();  // the head may have waited for the maps
   if (!next_) return host_.deliver(std::move(chunk));
   {
@@ -300,13 +303,12 @@ void SerialSegment::process_some() {
 
 void SerialSegment::finish_input() {
   has_current_ = false;
-  if (current_.end != End::none) {
-    stage_->finish_pass(*this);
-    if (stage_->forwards_end(current_.end == End::epoch)) pending_end_ = current_.end;
-  }
   if (current_.failure) {
     pending_failure_ = current_.failure;
     failed_ = true;
+  } else if (current_.end != End::none) {
+    stage_->finish_pass(*this);
+    if (stage_->forwards_end(current_.end == End::epoch)) pending_end_ = current_.end;
   }
   release_upstream(current_);
 }

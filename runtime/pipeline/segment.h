@@ -85,7 +85,7 @@ class Segment {
 
   bool has_room() const {
     return out_items_.load() < limits_.items && out_bytes_.load() < limits_.bytes &&
-           in_maps_.load() < limits_.messages;
+           in_maps_.load() < (growth_known_.load() ? limits_.messages : 1);
   }
   bool take_input(Chunk& chunk);
   void release_upstream(const Chunk& chunk) {
@@ -108,8 +108,9 @@ class Segment {
   std::mutex input_mutex_;
   std::deque<Chunk> input_;
   uint64_t next_sequence_ = 0;
-  std::atomic<int64_t> in_maps_{0};  // messages sent and not yet handed over
-  std::atomic<double> growth_{1};    // of a message's bytes in the maps, the largest seen
+  std::atomic<int64_t> in_maps_{0};        // messages sent and not yet handed over
+  std::atomic<bool> growth_known_{false};  // the first message goes alone
+  std::atomic<double> growth_{1};          // of a message's bytes in the maps, the largest seen
   std::atomic<int64_t> out_items_{0}, out_bytes_{0}, starved_ns_{0}, blocked_ns_{0};
   Idle idle_ = Idle::no;
   int64_t idle_since_ns_ = 0;

@@ -85,7 +85,8 @@ TEST_P(StageConformance, QueuesStayBounded) {
   Item item;
   p.next(item);
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
-  for (const Json& stage : p.stats()["stages"])
+  const Json stats = p.stats();
+  for (const Json& stage : stats["stages"])
     if (stage.contains("queue_items")) {
       EXPECT_LE(stage["queue_items"].get<int>(), 4 + 1);
     }
