@@ -4,6 +4,7 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <optional>
 #include <string>
@@ -25,9 +26,11 @@ struct etr_runtime {
 
 struct etr_pipeline {
   etr::Json spec;
+  std::mutex mutex;  // etr_pipeline_cancel and the statistics may come from any thread
   std::shared_ptr<etr::pipeline::Pipeline> running;  // made when the spec is complete: at first use
 
   etr::pipeline::Pipeline& get() {
+    std::scoped_lock lock(mutex);
     if (!running) running = std::make_shared<etr::pipeline::Pipeline>(spec);
     return *running;
   }

@@ -51,9 +51,7 @@ int32_t etr_pipeline_next(etr_pipeline* pipeline, etr_batch** batch) {
 }
 
 int32_t etr_pipeline_cancel(etr_pipeline* pipeline) {
-  return guarded([&] {
-    if (required(pipeline, "pipeline").running) pipeline->running->cancel();
-  });
+  return guarded([&] { required(pipeline, "pipeline").get().cancel(); });
 }
 
 int32_t etr_pipeline_stats(etr_pipeline* pipeline, char** json) {

@@ -1,4 +1,4 @@
-#include "core/error.h"
+#include "core/table.h"
 #include "nn/layer.h"
 
 namespace etr::nn {
@@ -17,12 +17,7 @@ std::span<const LayerSpec* const> layer_table() {
 }
 
 const LayerSpec& find_layer(const std::string& name) {
-  std::vector<std::string> names;
-  for (const LayerSpec* layer : layer_table()) {
-    if (layer->name == name) return *layer;
-    names.emplace_back(layer->name);
-  }
-  fail(Code::not_found, "there is no layer '", name, "'", suggestion(name, names));
+  return find_in_table(layer_table(), "layer", name);
 }
 
 }  // namespace etr::nn

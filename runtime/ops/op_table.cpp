@@ -1,4 +1,5 @@
 #include "core/error.h"
+#include "core/table.h"
 #include "ops/op.h"
 
 namespace etr::ops {
@@ -16,14 +17,7 @@ std::span<const OpSpec* const> op_table() {
   return kTable;
 }
 
-const OpSpec& find_op(const std::string& name) {
-  std::vector<std::string> names;
-  for (const OpSpec* op : op_table()) {
-    if (op->name == name) return *op;
-    names.emplace_back(op->name);
-  }
-  fail(Code::not_found, "there is no op '", name, "'", suggestion(name, names));
-}
+const OpSpec& find_op(const std::string& name) { return find_in_table(op_table(), "op", name); }
 
 void require_rank(const char* op, const char* input, const Shape& shape, size_t rank,
                   const char* expected) {

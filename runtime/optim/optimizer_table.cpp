@@ -1,4 +1,4 @@
-#include "core/error.h"
+#include "core/table.h"
 #include "optim/optimizer.h"
 
 namespace etr::optim {
@@ -17,12 +17,7 @@ std::span<const OptimizerSpec* const> optimizer_table() {
 }
 
 const OptimizerSpec& find_optimizer(const std::string& name) {
-  std::vector<std::string> names;
-  for (const OptimizerSpec* optimizer : optimizer_table()) {
-    if (optimizer->name == name) return *optimizer;
-    names.emplace_back(optimizer->name);
-  }
-  fail(Code::not_found, "there is no optimizer '", name, "'", suggestion(name, names));
+  return find_in_table(optimizer_table(), "optimizer", name);
 }
 
 }  // namespace etr::optim

@@ -1,5 +1,6 @@
 #include "core/error.h"
 #include "core/json.h"
+#include "core/table.h"
 #include "pipeline/stage.h"
 
 namespace etr::pipeline {
@@ -18,12 +19,7 @@ std::span<const StageSpec* const> stage_table() {
 }
 
 const StageSpec& find_stage(const std::string& name) {
-  std::vector<std::string> names;
-  for (const StageSpec* stage : stage_table()) {
-    if (stage->name == name) return *stage;
-    names.emplace_back(stage->name);
-  }
-  fail(Code::not_found, "there is no stage '", name, "'", suggestion(name, names));
+  return find_in_table(stage_table(), "stage", name);
 }
 
 Json SerialStage::save_decisions(uint64_t) const { return nullptr; }

@@ -1,13 +1,7 @@
 # Installs into a prefix, moves it, and builds and runs the C sample against it twice: through the CMake
 # package and through pkg-config. Variables: BUILD, ROOT, WORK, CC, LIBDIR.
 file(REMOVE_RECURSE ${WORK})
-function(run)
-  execute_process(COMMAND ${ARGV} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE out)
-  if(NOT code EQUAL 0)
-    message(FATAL_ERROR "failed (${code}): ${ARGV}\n${out}")
-  endif()
-  set(last_output "${out}" PARENT_SCOPE)
-endfunction()
+include(${CMAKE_CURRENT_LIST_DIR}/../support/run.cmake)
 
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/before)
 file(RENAME ${WORK}/before ${WORK}/moved)

@@ -1,13 +1,7 @@
 # Draws digits, packs them, and trains the quickstart's job through the command line until it classifies
 # 95 % of images it has not seen. Variables: PAINTER, ECHOTRAIN, ROOT, WORK.
 file(REMOVE_RECURSE ${WORK})
-function(run)
-  execute_process(COMMAND ${ARGV} RESULT_VARIABLE code OUTPUT_VARIABLE out ERROR_VARIABLE out)
-  if(NOT code EQUAL 0)
-    message(FATAL_ERROR "failed (${code}): ${ARGV}\n${out}")
-  endif()
-  set(last_output "${out}" PARENT_SCOPE)
-endfunction()
+include(${CMAKE_CURRENT_LIST_DIR}/../support/run.cmake)
 
 run(${PAINTER} ${WORK}/png/train 4000 1)
 run(${PAINTER} ${WORK}/png/test 800 2)
