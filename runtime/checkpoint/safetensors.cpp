@@ -31,7 +31,7 @@ std::vector<std::byte> write_safetensors(const NamedTensors& tensors) {
   size_t offset = 0;
   for (const auto& [name, tensor] : tensors) {
     header[name] = {{"dtype", format_name(tensor.dtype())},
-                    {"shape", tensor.shape()},
+                    {"shape", std::vector<int64_t>(tensor.shape().begin(), tensor.shape().end())},
                     {"data_offsets", {offset, offset + tensor.size_bytes()}}};
     offset += tensor.size_bytes();
   }
@@ -62,8 +62,9 @@ NamedTensors read_safetensors(std::span<const std::byte> bytes, const std::strin
                                     reinterpret_cast<const char*>(bytes.data()) + 8 + length);
     for (const auto& [name, row] : header.items()) {
       if (name == "__metadata__") continue;
-      Tensor tensor(dtype_of(row.at("dtype").get<std::string>(), origin, name),
-                    row.at("shape").get<Shape>());
+      const auto extents = row.at("shape").get<std::vector<int64_t>>();
+      const Shape shape(extents.begin(), extents.end());
+      Tensor tensor(dtype_of(row.at("dtype").get<std::string>(), origin, name), shape);
       const auto begin = row.at("data_offsets").at(0).get<uint64_t>();
       const auto end = row.at("data_offsets").at(1).get<uint64_t>();
       if (begin > end || end > data.size() || end - begin != tensor.size_bytes())

@@ -43,9 +43,7 @@ Model::Model(const Json& spec) {
 ModelGraph Model::build(int64_t batch, const Shape& sample) const {
   ModelGraph m;
   graph::Graph& g = m.graph;
-  Shape input{batch};
-  input.insert(input.end(), sample.begin(), sample.end());
-  m.image = g.add_input("image", input, DType::f32);
+  m.image = g.add_input("image", with_batch(batch, sample), DType::f32);
   graph::ValueId x = m.image;
   for (const Layer& layer : layers_) x = layer.spec->build({g, layer.options, layer.name, x});
   if (g.shape(x).size() != 2)

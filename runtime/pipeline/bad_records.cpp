@@ -52,7 +52,7 @@ void BadRecords::quarantine(const Item& item, const BadRecord& record) const {
 
 void BadRecords::handle(const std::string& stage, uint64_t position, const Item& item,
                         const Error& error, uint64_t epoch) {
-  const BadRecord record{stage, item.origin ? item.origin->shard : "",
+  const BadRecord record{stage, item.origin ? *item.origin->shard : "",
                          item.origin ? item.origin->key : "", error.what()};
   const std::string where = cat("stage '", stage, "', shard '", record.shard, "', key '",
                                 record.key, "': ", record.reason);

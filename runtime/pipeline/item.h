@@ -12,8 +12,8 @@ namespace etr::pipeline {
 
 // Where a sample came from; named in every error about it.
 struct Origin {
-  std::string shard;  // file or folder
-  std::string key;    // the sample's name in it
+  std::shared_ptr<const std::string> shard;  // file or folder; shared by its samples
+  std::string key;                           // the sample's name in it
 };
 
 struct Field {

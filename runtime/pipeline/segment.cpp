@@ -224,6 +224,7 @@ Segment::Idle SourceSegment::advance() {
     if (!has_room()) return Idle::blocked;
     Chunk chunk;
     chunk.epoch = epoch_;
+    chunk.items.reserve(limits_.chunk);
     const int64_t begin = now_ns();
     try {
       if (!in_pass_) {
@@ -260,18 +261,20 @@ void SerialSegment::start_at(uint64_t epoch) {
 
 // Sends what the stage has emitted while there is room; false when something remains.
 bool SerialSegment::flush(bool everything) {
-  while (!pending_.empty() && (everything || pending_.size() >= limits_.chunk)) {
+  while (waiting() > 0 && (everything || waiting() >= limits_.chunk)) {
     if (!has_room()) return false;
     Chunk chunk;
     chunk.epoch = epoch_;
-    const size_t n = std::min(pending_.size(), limits_.chunk);
-    for (size_t i = 0; i < n; ++i) {
-      chunk.items.push_back(std::move(pending_.front()));
-      pending_.pop_front();
+    const size_t end = sent_ + std::min(waiting(), limits_.chunk);
+    chunk.items.reserve(end - sent_);
+    for (; sent_ < end; ++sent_) chunk.items.push_back(std::move(pending_[sent_]));
+    if (2 * sent_ >= pending_.size()) {  // amortised: each item is moved up once on average
+      pending_.erase(pending_.begin(), pending_.begin() + static_cast<ptrdiff_t>(sent_));
+      sent_ = 0;
     }
     send(std::move(chunk));
   }
-  if (!pending_.empty() || !ending()) return true;
+  if (waiting() > 0 || !ending()) return true;
   Chunk last;
   last.epoch = epoch_;
   last.end = std::exchange(pending_end_, End::none);
@@ -284,7 +287,7 @@ bool SerialSegment::flush(bool everything) {
 // Feeds the stage from the current chunk until a message's worth of output has gathered.
 void SerialSegment::process_some() {
   const int64_t begin = now_ns();
-  while (position_ < current_.items.size() && pending_.size() < limits_.chunk && !host_.stopped()) {
+  while (position_ < current_.items.size() && waiting() < limits_.chunk && !host_.stopped()) {
     Item& item = current_.items[position_++];
     ++stats_.items_in;
     if (item.ghost && host_.was_dropped(stats_.position, item.ordinal)) continue;

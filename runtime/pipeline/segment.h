@@ -173,6 +173,7 @@ class SerialSegment final : public Segment, private Emitter {
 
  private:
   void emit(Item&& item) override { pending_.push_back(std::move(item)); }
+  size_t waiting() const { return pending_.size() - sent_; }
   bool flush(bool everything);
   bool may_echo() const;
   bool ending() const { return pending_end_ != End::none || pending_failure_; }
@@ -184,7 +185,8 @@ class SerialSegment final : public Segment, private Emitter {
   Chunk current_;        // being processed
   size_t position_ = 0;  // in current_
   bool has_current_ = false;
-  std::deque<Item> pending_;  // emitted by the stage, not yet sent
+  std::vector<Item> pending_;  // emitted by the stage; the first sent_ have gone
+  size_t sent_ = 0;
   End pending_end_ = End::none;
   bool failed_ = false;
   std::shared_ptr<const Error> pending_failure_;

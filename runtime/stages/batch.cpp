@@ -73,9 +73,8 @@ class Batch final : public SerialStage {
   }
 
   Tensor stack_field(const Field& first) const {
-    Shape shape{static_cast<int64_t>(items_.size())};
-    shape.insert(shape.end(), first.tensor.shape().begin(), first.tensor.shape().end());
-    Tensor out(first.tensor.dtype(), std::move(shape));
+    Tensor out(first.tensor.dtype(),
+               with_batch(static_cast<int64_t>(items_.size()), first.tensor.shape()));
     auto* to = static_cast<std::byte*>(out.mutable_data());
     const size_t bytes = first.tensor.size_bytes();
     for (const Item& item : items_) {

@@ -34,7 +34,7 @@ class Folder final : public Source {
   bool next(Item& item) override {
     if (next_ >= order_.size()) return false;
     const ClassFile& file = files_[order_[next_++]];
-    item.origin = std::make_shared<Origin>(root_, file.name);
+    item.origin = std::make_shared<Origin>(Origin{root_text_, file.name});
     size_t size = 0;
     auto bytes = platform::map_file(root_ + "/" + file.name, size);
     item.fields.push_back(
@@ -48,6 +48,7 @@ class Folder final : public Source {
 
  private:
   const std::string root_;
+  const std::shared_ptr<const std::string> root_text_ = std::make_shared<std::string>(root_);
   const bool shuffle_;
   const StageContext context_;
   std::vector<ClassFile> files_;

@@ -43,9 +43,9 @@ class WebDataset final : public Source {
       const std::string& path = paths_[order_[shard_]];
       try {
         if (!tar_) tar_ = std::make_unique<io::TarReader>(io::open_stream(path), path);
-        if (next_sample(item, path)) return true;
+        if (next_sample(item)) return true;
       } catch (const Error&) {  // the rest of this shard is lost; go on with the next
-        item.origin = std::make_shared<Origin>(path, key_);
+        item.origin = std::make_shared<Origin>(Origin{shard_path(), key_});
         ++shard_;
         close_shard();
         throw;
@@ -58,11 +58,11 @@ class WebDataset final : public Source {
 
  private:
   // Gathers members until the key changes.
-  bool next_sample(Item& item, const std::string& path) {
+  bool next_sample(Item& item) {
     if (!has_member_ && !(has_member_ = tar_->next(member_))) return false;
     auto [key, extension] = split(member_.name);
     key_ = key;
-    item.origin = std::make_shared<Origin>(path, key);
+    item.origin = std::make_shared<Origin>(Origin{shard_path(), key});
     item.fields.clear();
     item.fields.reserve(4);
     while (has_member_) {
@@ -83,8 +83,14 @@ class WebDataset final : public Source {
     return {name.substr(0, dot), name.substr(dot + 1)};
   }
 
+  const std::shared_ptr<const std::string>& shard_path() {
+    if (!shard_path_) shard_path_ = std::make_shared<std::string>(paths_[order_[shard_]]);
+    return shard_path_;
+  }
+
   void close_shard() {
     tar_.reset();
+    shard_path_.reset();
     has_member_ = false;
     key_.clear();
   }
@@ -96,7 +102,8 @@ class WebDataset final : public Source {
   std::vector<size_t> order_;
   size_t shard_ = 0;
   std::unique_ptr<io::TarReader> tar_;
-  io::TarMember member_;  // read ahead
+  std::shared_ptr<const std::string> shard_path_;  // of the open shard
+  io::TarMember member_;                           // read ahead
   bool has_member_ = false;
   std::string key_;  // of the current sample
 };

@@ -19,6 +19,18 @@ const char* dtype_name(DType dtype) {
 
 size_t dtype_size(DType dtype) { return dtype == DType::u8 ? 1 : 4; }
 
+void Shape::push_back(int64_t extent) {
+  if (rank_ == kMaxRank)
+    fail(Code::unsupported, "arrays have at most ", kMaxRank, " axes; this one has more");
+  extents_[rank_++] = extent;
+}
+
+Shape with_batch(int64_t batch, const Shape& sample) {
+  Shape out{batch};
+  for (const int64_t extent : sample) out.push_back(extent);
+  return out;
+}
+
 std::string shape_text(const Shape& shape) {
   std::string out = "[";
   for (size_t i = 0; i < shape.size(); ++i) out += (i ? ", " : "") + std::to_string(shape[i]);
@@ -35,9 +47,9 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 
-// Buffers are made on one thread and freed on another, tens of thousands a second, up to megabytes each.
-// oneTBB's allocator recycles them; glibc's returns large ones to the system and locks for the others,
-// which cost a fifth of an image pipeline's throughput.
+// Buffers are made on one thread and freed on another, tens of thousands a second, up to megabytes
+// each. oneTBB's allocator recycles them; glibc's returns large ones to the system and locks for
+// the others, which cost a fifth of an image pipeline's throughput.
 std::shared_ptr<const std::byte> allocate(size_t size_bytes) {
   // One allocation holds the reference count and, somewhere behind it, the aligned bytes.
   const auto block = std::allocate_shared_for_overwrite<std::byte[]>(

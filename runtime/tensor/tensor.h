@@ -1,8 +1,10 @@
 // Host arrays: a shape, an element type and shared, immutable-by-convention bytes.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,7 +17,40 @@ enum class DType : int32_t { u8 = 0, i32 = 1, f32 = 2 };
 const char* dtype_name(DType dtype);  // "u8", "i32", "f32"
 size_t dtype_size(DType dtype);       // bytes of one element
 
-using Shape = std::vector<int64_t>;
+// The extents of an array, outermost first. Up to kMaxRank of them, held inline: shapes are made
+// for every tensor of every sample.
+class Shape {
+ public:
+  static constexpr size_t kMaxRank = 6;
+
+  Shape() = default;
+  Shape(std::initializer_list<int64_t> extents) : Shape(extents.begin(), extents.end()) {}
+  template <typename Iterator>
+  Shape(Iterator begin, Iterator end) {
+    for (; begin != end; ++begin) push_back(*begin);
+  }
+
+  void push_back(int64_t extent);  // Error(unsupported) beyond kMaxRank
+
+  size_t size() const { return rank_; }
+  bool empty() const { return rank_ == 0; }
+  int64_t operator[](size_t i) const { return extents_[i]; }
+  int64_t& operator[](size_t i) { return extents_[i]; }
+  int64_t back() const { return extents_[rank_ - 1]; }
+  const int64_t* begin() const { return extents_; }
+  const int64_t* end() const { return extents_ + rank_; }
+
+  friend bool operator==(const Shape& a, const Shape& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end());
+  }
+
+ private:
+  size_t rank_ = 0;
+  int64_t extents_[kMaxRank] = {};
+};
+
+// The batch axis before a sample's shape: [N, H, W, C].
+Shape with_batch(int64_t batch, const Shape& sample);
 
 std::string shape_text(const Shape& shape);  // "[64, 28, 28, 1]"
 int64_t element_count(const Shape& shape);   // 1 for a scalar's empty shape
