@@ -5,7 +5,6 @@
 // else of a Device is immutable after opening.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>

@@ -1,7 +1,6 @@
 // Replays a plan step after step, several steps in flight.
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <vector>
 

@@ -218,8 +218,8 @@ void SourceSegment::end_pass(Chunk& chunk, End end) {
 }
 
 Segment::Idle SourceSegment::advance() {
-  constexpr int64_t kPatienceNs =
-      1'000'000;  // a slow source does not hold back a part-filled chunk
+  // A slow source does not hold back a part-filled chunk.
+  constexpr int64_t kPatienceNs = 1'000'000;
   while (!host_.stopped() && !done_) {
     if (!has_room()) return Idle::blocked;
     Chunk chunk;

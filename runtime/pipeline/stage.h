@@ -5,6 +5,7 @@
 // const StageSpec NAME_stage`, a test, and one line in pipeline/stage_list.inc.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
@@ -27,20 +28,17 @@ class Interrupt {
     stopped_ = true;
     changed_.notify_all();
   }
-  bool stopped() const {
-    std::scoped_lock lock(mutex_);
-    return stopped_;
-  }
+  bool stopped() const { return stopped_.load(); }  // asked for every sample: takes no lock
   // Sleeps until `due`; false when stopped before.
   bool sleep_until(std::chrono::steady_clock::time_point due) {
     std::unique_lock lock(mutex_);
-    return !changed_.wait_until(lock, due, [&] { return stopped_; });
+    return !changed_.wait_until(lock, due, [&] { return stopped_.load(); });
   }
 
  private:
-  mutable std::mutex mutex_;
+  std::mutex mutex_;  // orders stop() against a sleeper that is about to wait
   std::condition_variable changed_;
-  bool stopped_ = false;
+  std::atomic<bool> stopped_{false};
 };
 
 struct StageContext {
