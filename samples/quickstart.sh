@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds, and shows what an echo node does for a GPU that waits for its data.
-# Takes about three minutes after the build on two cores; writes build/quickstart/report.html.
+# Takes one to three minutes after the build on two cores; writes build/quickstart/report.html.
 #
 #   --backports   Debian 12: take a newer Mesa from backports (see tests/setup.sh)
 # ECHOTRAIN_DEVICE chooses the Vulkan device (a number or part of a name from 'echotrain devices').
@@ -9,4 +9,10 @@ cd "$(dirname "$0")/.."
 bash tests/setup.sh "$@"
 cmake --preset release
 cmake --build --preset release
+mesa=$(dpkg-query -W -f='${Version}' mesa-vulkan-drivers 2>/dev/null || echo 99)
+if dpkg --compare-versions "$mesa" lt 24; then
+  echo "note: on a CPU, Mesa $mesa trains about six times slower than Mesa 25;"
+  echo "      'bash samples/quickstart.sh --backports' installs that on Debian 12"
+  export LP_NATIVE_VECTOR_WIDTH=${LP_NATIVE_VECTOR_WIDTH:-256}  # its 512-bit vectors are slower still
+fi
 build/samples/quickstart samples/jobs/quickstart.json build/quickstart

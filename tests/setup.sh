@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what building, testing and the samples need, on Debian 12 and Ubuntu 24.04.
 #
-#   --backports   Debian 12: take Mesa from backports (version 25; about twice as fast as Debian's 22).
+#   --backports   Debian 12: take Mesa from backports (version 25, whose lavapipe is about six times as fast).
 #                 This adds a file to apt's sources, so it happens only on request.
 #   --tests       also what only tests and benchmarks need
 set -euo pipefail
@@ -40,8 +40,9 @@ if [ ${#missing[@]} -gt 0 ] || [ $want_backports = 1 ]; then
   echo "setup: installing ${missing[*]:-}$([ $want_backports = 1 ] && echo ' mesa-vulkan-drivers (backports)')"
   if [ $want_backports = 1 ]; then
     # The backports live beside the archive that apt already uses: reuse its address.
-    uri=$(grep -rhoE '(https?|file)://[^ ]+' /etc/apt/sources.list /etc/apt/sources.list.d/*.{list,sources} \
-            2>/dev/null | grep -v -- '-security' | grep -E '/debian/?$' | head -n 1)
+    uri=$({ cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources \
+              2>/dev/null || true; } | grep -v '^ *#' | grep -oE '(https?|file)://[^ ]+' |
+            grep -E '/debian/?$' | head -n 1 || true)
     if [ -z "$uri" ]; then
       echo "setup.sh: no Debian archive found in apt's sources to take backports from" >&2
       exit 1

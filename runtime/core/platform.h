@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-// Compiles a hot loop also for AVX2 and picks at run time, where the toolchain can.
+// Compiles a hot loop also for AVX2 and picks at run time, where the toolchain can. (AVX-512 gains
+// nothing: these loops wait for memory.)
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__)
 #define ETR_VECTOR_CLONES __attribute__((target_clones("avx2", "default")))
 #else

@@ -149,15 +149,15 @@ VulkanDevice::~VulkanDevice() {
 }
 
 uint32_t VulkanDevice::memory_type(uint32_t type_bits, VkMemoryPropertyFlags wanted) const {
-  for (uint32_t i = 0; i < memory.memoryTypeCount; ++i)
-    if ((type_bits >> i & 1) && (memory.memoryTypes[i].propertyFlags & wanted) == wanted) return i;
+  if (const auto found = find_memory_type(type_bits, wanted)) return *found;
   fail(Code::device, "device '", physical.info.name, "' has no memory type with flags ", wanted);
 }
 
-bool VulkanDevice::has_memory_type(VkMemoryPropertyFlags wanted) const {
+std::optional<uint32_t> VulkanDevice::find_memory_type(uint32_t type_bits,
+                                                       VkMemoryPropertyFlags wanted) const {
   for (uint32_t i = 0; i < memory.memoryTypeCount; ++i)
-    if ((memory.memoryTypes[i].propertyFlags & wanted) == wanted) return true;
-  return false;
+    if ((type_bits >> i & 1) && (memory.memoryTypes[i].propertyFlags & wanted) == wanted) return i;
+  return std::nullopt;
 }
 
 Device::Device(const DeviceOptions& options) : vk_(std::make_unique<VulkanDevice>(options)) {

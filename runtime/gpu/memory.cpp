@@ -15,7 +15,7 @@ VkMemoryPropertyFlags flags_for(const VulkanDevice& vk, MemoryUse use) {
       VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
   if (use == MemoryUse::device) return VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
   constexpr VkMemoryPropertyFlags kCached = kMapped | VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
-  return use == MemoryUse::readback && vk.has_memory_type(kCached) ? kCached : kMapped;
+  return use == MemoryUse::readback && vk.find_memory_type(~0u, kCached) ? kCached : kMapped;
 }
 
 uint64_t align_up(uint64_t value, uint64_t alignment) {

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "gpu/device.h"
@@ -54,7 +55,7 @@ struct VulkanDevice {
 
   // The first memory type among `type_bits` with all flags of `wanted`; throws Error(device).
   uint32_t memory_type(uint32_t type_bits, VkMemoryPropertyFlags wanted) const;
-  bool has_memory_type(VkMemoryPropertyFlags wanted) const;
+  std::optional<uint32_t> find_memory_type(uint32_t type_bits, VkMemoryPropertyFlags wanted) const;
 
  private:
   void create_device();

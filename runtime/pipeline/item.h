@@ -53,6 +53,13 @@ struct Item {
       }
     fields.push_back({name, std::move(tensor)});
   }
+  // Moves a field that is there out, to be changed and put back with set(); a copy where it is
+  // shared.
+  Tensor take_writable(const std::string& name) {
+    for (Field& field : fields)
+      if (field.name == name) return std::move(field.tensor).writable();
+    return {};
+  }
   void remove(const std::string& name) {
     std::erase_if(fields, [&](const Field& field) { return field.name == name; });
   }

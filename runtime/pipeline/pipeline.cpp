@@ -15,7 +15,7 @@ constexpr OptionSpec kOptions[] = {
      256},
     {"seed", OptionType::integer, "0", "seed of everything random", 0, 9e15},
     {"epochs", OptionType::integer, "0", "epochs until the pipeline ends; 0 never ends", 0, 1e9},
-    {"queue_items", OptionType::integer, "256", "samples that a queue between stages may hold", 1,
+    {"queue_items", OptionType::integer, "512", "samples that a queue between stages may hold", 1,
      1e7, "samples"},
     {"queue_bytes", OptionType::integer, "67108864", "bytes that a queue between stages may hold",
      1, 1e13, "bytes"},
@@ -31,7 +31,7 @@ constexpr OptionSpec kOptions[] = {
     {"quarantine_dir", OptionType::string, "\"\"", "directory that receives quarantined records"},
 };
 
-constexpr size_t kChunk = 32;  // samples in one message
+constexpr size_t kChunk = 64;  // samples in one message
 
 ErrorPolicy policy_of(const std::string& name) {
   if (name == "skip") return ErrorPolicy::skip;

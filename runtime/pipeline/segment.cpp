@@ -83,7 +83,7 @@ void Segment::send(Chunk&& chunk) {
 void Segment::release(const Chunk& chunk) {
   out_items_ -= chunk.counted_items;
   out_bytes_ -= chunk.counted_bytes;
-  trigger();
+  if (half_empty()) trigger();
 }
 
 // Runs one map on one item; false where the record is dropped.
@@ -145,7 +145,7 @@ void Segment::hand_over(Chunk&& chunk) noexcept {
   chunk.counted_bytes = bytes;
   --in_maps_;
   growth_known_.store(true);
-  trigger();  // the head may have waited for the maps
+  if (half_empty()) trigger();  // the head may have waited for the maps
   if (!next_) return host_.deliver(std::move(chunk));
   {
     std::scoped_lock lock(next_->input_mutex_);
@@ -320,7 +320,7 @@ void SerialSegment::finish_input() {
 // now should not queue behind a burst of old ones.
 bool SerialSegment::may_echo() const {
   return stage_->echoes_on_demand() && host_.consumer_starves() &&
-         queued_items() < static_cast<int64_t>(2 * limits_.chunk);
+         queued_items() < static_cast<int64_t>(limits_.chunk);
 }
 
 Segment::Idle SerialSegment::advance() {

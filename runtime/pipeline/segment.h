@@ -87,6 +87,12 @@ class Segment {
     return out_items_.load() < limits_.items && out_bytes_.load() < limits_.bytes &&
            in_maps_.load() < (growth_known_.load() ? limits_.messages : 1);
   }
+  // Half of every bound is free. A blocked head is woken only then: waking it for each message
+  // costs a thread switch each. What fills more than half is released, or handed over, later.
+  bool half_empty() const {
+    return out_items_.load() <= limits_.items / 2 && out_bytes_.load() <= limits_.bytes / 2 &&
+           in_maps_.load() <= limits_.messages / 2;
+  }
   bool take_input(Chunk& chunk);
   void release_upstream(const Chunk& chunk) {
     if (previous_) previous_->release(chunk);

@@ -11,16 +11,16 @@ void ShuffleBuffer::add(Item&& item, Emitter& out) {
          bytes_, " bytes and may not exceed ", limit_bytes_,
          "; lower 'buffer' or raise 'buffer_bytes'");
   bytes_ += bytes;
-  items_.push_back(std::move(item));
+  items_.push_back({std::move(item), bytes});
   if (items_.size() >= capacity_) emit_one(out);
 }
 
 void ShuffleBuffer::emit_one(Emitter& out) {
   const uint32_t pick = rng_.below(static_cast<uint32_t>(items_.size()));
-  std::swap(items_[pick], items_.back());
-  Item item = std::move(items_.back());
+  Item item = std::move(items_[pick].item);
+  bytes_ -= items_[pick].bytes;
+  if (pick + 1 != items_.size()) items_[pick] = std::move(items_.back());
   items_.pop_back();
-  bytes_ -= static_cast<int64_t>(item.size_bytes());
   out.emit(std::move(item));
 }
 

@@ -34,7 +34,11 @@ class ShuffleBuffer {
   const size_t capacity_;
   const int64_t limit_bytes_;
   const std::string owner_;
-  std::vector<Item> items_;
+  struct Held {
+    Item item;
+    int64_t bytes;  // kept beside it: asking a tensor that was put away long ago is a cache miss
+  };
+  std::vector<Held> items_;
   int64_t bytes_ = 0;
   Rng rng_{0};
 };

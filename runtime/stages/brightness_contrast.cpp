@@ -40,9 +40,8 @@ class BrightnessContrast final : public MapStage {
     for (size_t v = 0; v < 256; ++v)
       table[v] = static_cast<uint8_t>(std::clamp(
           std::lround((static_cast<float>(v) - mean) * factor + mean + shift), 0l, 255l));
-    Tensor out(DType::u8, image.shape());
-    std::transform(in.begin(), in.end(), out.mutable_view<uint8_t>().begin(),
-                   [&](uint8_t v) { return table[v]; });
+    Tensor out = item.take_writable("image");
+    for (uint8_t& v : out.mutable_view<uint8_t>()) v = table[v];
     item.set("image", std::move(out));
   }
 

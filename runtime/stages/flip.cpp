@@ -1,4 +1,5 @@
 // Mirrors images left to right with a given probability.
+#include <algorithm>
 #include <cstring>
 
 #include "pipeline/stage.h"
@@ -20,28 +21,37 @@ class Flip final : public MapStage {
   void process(Item& item, uint64_t epoch) const override {
     const Tensor& image = require_image(item, "image");
     if (item_rng(context_, epoch, item).uniform() >= probability_) return;
-    Tensor out(image.dtype(), image.shape());
     const auto h = static_cast<size_t>(image.shape()[0]), w = static_cast<size_t>(image.shape()[1]);
     const size_t pixel = static_cast<size_t>(image.shape()[2]) * dtype_size(image.dtype());
-    // A size known to the compiler turns each copy into a move of a register.
-    if (pixel == 1)
-      mirror<1>(image, out, h, w, pixel);
-    else if (pixel == 3)
-      mirror<3>(image, out, h, w, pixel);
-    else
-      mirror<0>(image, out, h, w, pixel);
+    Tensor out = item.take_writable("image");
+    auto* bytes = static_cast<std::byte*>(out.mutable_data());
+    // A size known to the compiler turns each swap into moves of registers.
+    for (size_t y = 0; y < h; ++y, bytes += w * pixel)
+      if (pixel == 1)
+        std::reverse(bytes, bytes + w);
+      else if (pixel == 3)
+        mirror<3>(bytes, w, pixel);
+      else
+        mirror<0>(bytes, w, pixel);
     item.set("image", std::move(out));
   }
 
  private:
   template <size_t kPixel>
-  static void mirror(const Tensor& from, Tensor& to, size_t h, size_t w, size_t pixel) {
+  static void mirror(std::byte* row, size_t w, size_t pixel) {
     const size_t n = kPixel ? kPixel : pixel;
-    const auto* source = static_cast<const std::byte*>(from.data());
-    auto* target = static_cast<std::byte*>(to.mutable_data());
-    for (size_t y = 0; y < h; ++y)
-      for (size_t x = 0; x < w; ++x)
-        std::memcpy(target + (y * w + x) * n, source + (y * w + (w - 1 - x)) * n, n);
+    std::byte* right = row + w * n;
+    for (std::byte* left = row; left + n < right; left += n) {
+      right -= n;
+      if constexpr (kPixel != 0) {
+        std::byte kept[kPixel];
+        std::memcpy(kept, left, n);
+        std::memcpy(left, right, n);
+        std::memcpy(right, kept, n);
+      } else {
+        std::swap_ranges(left, left + n, right);
+      }
+    }
   }
 
   const float probability_;

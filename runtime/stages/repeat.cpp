@@ -1,5 +1,6 @@
 // Runs what is upstream several times in one epoch, without a seam downstream: a shuffle behind it
 // mixes the end of one pass with the beginning of the next.
+#include "core/error.h"
 #include "pipeline/stage.h"
 
 namespace etr::stages {
@@ -16,9 +17,17 @@ class Repeat final : public SerialStage {
   Repeat(const Options& options, const StageContext&)
       : count_(static_cast<uint64_t>(options.integer("count"))) {}
 
-  void start_epoch(uint64_t) override { ended_ = 0; }
-  void process(Item&& item, Emitter& out) override { out.emit(std::move(item)); }
+  void start_epoch(uint64_t) override { ended_ = samples_ = 0; }
+  void process(Item&& item, Emitter& out) override {
+    ++samples_;
+    out.emit(std::move(item));
+  }
   bool forwards_end(bool epoch_ends) override {
+    if (!epoch_ends && count_ == 0 && samples_ == 0)
+      fail(Code::invalid_argument,
+           "repeat without end: a whole pass over the data gave no sample; either there is none, "
+           "or every record was bad");
+    samples_ = 0;
     ++ended_;
     return epoch_ends || (count_ != 0 && ended_ % count_ == 0);
   }
@@ -26,7 +35,7 @@ class Repeat final : public SerialStage {
 
  private:
   const uint64_t count_;
-  uint64_t ended_ = 0;
+  uint64_t ended_ = 0, samples_ = 0;  // passes in this epoch; samples in this pass
 };
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <oneapi/tbb/scalable_allocator.h>
 
+#include <atomic>
+#include <cstring>
 #include <new>
 
 #include "core/error.h"
@@ -61,7 +63,7 @@ std::shared_ptr<const std::byte> allocate(size_t size_bytes) {
 
 }  // namespace
 
-Tensor::Tensor(DType dtype, Shape shape) : dtype_(dtype), shape_(std::move(shape)) {
+Tensor::Tensor(DType dtype, Shape shape) : dtype_(dtype), own_(true), shape_(std::move(shape)) {
   for (const int64_t extent : shape_)
     if (extent < 0) fail(Code::invalid_argument, "negative extent in shape ", shape_text(shape_));
   bytes_ = allocate(static_cast<size_t>(element_count(shape_)) * dtype_size(dtype_));
@@ -69,5 +71,16 @@ Tensor::Tensor(DType dtype, Shape shape) : dtype_(dtype), shape_(std::move(shape
 
 Tensor::Tensor(DType dtype, Shape shape, std::shared_ptr<const std::byte> bytes)
     : dtype_(dtype), shape_(std::move(shape)), bytes_(std::move(bytes)) {}
+
+Tensor Tensor::writable() && {
+  if (own_ && bytes_.use_count() == 1) {
+    // Whoever let go of the bytes last has finished reading them.
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return std::move(*this);
+  }
+  Tensor copy(dtype_, shape_);
+  std::memcpy(copy.mutable_data(), data(), size_bytes());
+  return copy;
+}
 
 }  // namespace etr

@@ -74,6 +74,9 @@ class Tensor {
     return out;
   }
 
+  // The same values in memory that may be written: this tensor's own where nobody else holds it.
+  Tensor writable() &&;
+
   bool empty() const { return !bytes_; }
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
@@ -98,6 +101,7 @@ class Tensor {
 
  private:
   DType dtype_ = DType::u8;
+  bool own_ = false;  // the bytes are not a view of somebody's
   Shape shape_;
   std::shared_ptr<const std::byte> bytes_;
 };

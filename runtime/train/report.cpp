@@ -92,7 +92,9 @@ Json table_of(const std::vector<Run>& runs, double target) {
     row["seconds"] = run.seconds;
     row["device_wait_share"] =
         run.seconds > 0 ? std::clamp(1 - run.busy / run.seconds, 0.0, 1.0) : 0;
-    row["speedup"] = base && hit ? Json(base->seconds / hit->seconds) : Json();
+    row["speedup"] =
+        hit ? Json((base ? base->seconds : runs.front().seconds) / hit->seconds) : Json();
+    row["speedup_is_bound"] = base == nullptr;
     table.push_back(std::move(row));
   }
   return table;
@@ -104,6 +106,17 @@ std::string or_dash(const Json& value, int digits, const char* unit) {
   return value.is_null() ? "–" : number_text(value.get<double>(), digits) + unit;
 }
 
+std::string time_cell(const Json& row) {
+  return row["time_to_target_s"].is_null()
+             ? "&gt; " + number_text(row["seconds"].get<double>(), 0) + " s"
+             : or_dash(row["time_to_target_s"], 1, " s");
+}
+
+std::string speedup_cell(const Json& row, int digits) {
+  const bool bound = row["speedup_is_bound"].get<bool>() && !row["speedup"].is_null();
+  return (bound ? "&gt; " : "") + or_dash(row["speedup"], digits, " ×");
+}
+
 std::string html_table(const Json& table, const std::vector<Run>& runs, double target) {
   std::string out =
       cat("<table><thead><tr><th>Run</th><th>Time to ", percent(target),
@@ -112,10 +125,9 @@ std::string html_table(const Json& table, const std::vector<Run>& runs, double t
   for (size_t i = 0; i < runs.size(); ++i) {
     const Json& row = table[i];
     out += cat("<tr><td><span class='dot' style='background:", runs[i].color, "'></span>",
-               html_escape(runs[i].name), "</td><td>", or_dash(row["time_to_target_s"], 1, " s"),
-               "</td><td>", or_dash(row["speedup"], 2, " ×"), "</td><td>",
-               or_dash(row["fresh_to_target"], 0, ""), "</td><td>",
-               number_text(row["steps"].get<double>()), "</td><td>",
+               html_escape(runs[i].name), "</td><td>", time_cell(row), "</td><td>",
+               speedup_cell(row, 2), "</td><td>", or_dash(row["fresh_to_target"], 0, ""),
+               "</td><td>", number_text(row["steps"].get<double>()), "</td><td>",
                percent(row["final_accuracy"].get<double>()), "</td><td>",
                percent(row["device_wait_share"].get<double>()), "</td></tr>");
   }
@@ -123,15 +135,17 @@ std::string html_table(const Json& table, const std::vector<Run>& runs, double t
 }
 
 // The one sentence that a reader takes away.
-std::string headline(const Json& table) {
-  if (table.size() < 2) return "";
+std::string headline(const Json& table, double target) {
+  if (table.size() < 2 || target <= 0) return "";
   const Json &base = table[0], &last = table[table.size() - 1];
-  if (last["speedup"].is_null()) return "Not every run reached the target accuracy.";
+  if (last["speedup"].is_null()) return "No run reached the target accuracy.";
+  const std::string faster = cat("<b>", speedup_cell(last, 1), "</b> faster to the target");
+  if (base["fresh_to_target"].is_null())
+    return cat(faster, "; ", html_escape(base["name"].get<std::string>()), " did not get there in ",
+               number_text(base["seconds"].get<double>(), 0), " s.");
   const double saved =
       1 - last["fresh_to_target"].get<double>() / base["fresh_to_target"].get<double>();
-  return cat("<b>", number_text(last["speedup"].get<double>(), 1),
-             " ×</b> faster to the target, with <b>", percent(saved),
-             "</b> fewer examples read from upstream.");
+  return cat(faster, ", with <b>", percent(saved), "</b> fewer examples read from upstream.");
 }
 
 std::string charts(const std::vector<Run>& runs, double target) {
@@ -206,7 +220,7 @@ Json write_report(const std::string& title, const std::vector<ReportRun>& specs,
       "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
       "<meta name='viewport' content='width=device-width,initial-scale=1'><title>",
       html_escape(title), "</title><style>", kStyle, "</style></head><body><main><h1>",
-      html_escape(title), "</h1><p class='lead'>", headline(table), "</p>",
+      html_escape(title), "</h1><p class='lead'>", headline(table, target_accuracy), "</p>",
       html_table(table, runs, target_accuracy), charts(runs, target_accuracy),
       "<footer>Times are training time: evaluation and checkpoints are not counted. Device idle is "
       "the share of that time in which the device had no work. Written by EchoTrain.</footer>",

@@ -79,6 +79,7 @@ void Trainer::load() {
   learner_.load(loaded->files);
   pipeline_.restore(get_json(*loaded, kPipelineState));
   saved_step_ = learner_.steps();
+  epoch_gave_batch_ = true;  // perhaps before the interruption
 }
 
 double Trainer::training_seconds() const {
@@ -107,12 +108,23 @@ bool Trainer::finished() const {
 void Trainer::train_one() {
   pipeline::Item batch;
   if (pipeline_.next(batch) == pipeline::Pipeline::Next::end_of_epoch) {
+    if (!epoch_gave_batch_)
+      fail(Code::invalid_argument, "epoch ", epoch_ + 1,
+           " gave no batch: there are fewer samples than a batch holds, or none (set "
+           "drop_remainder to false in the batch stage to train on fewer)");
     ++epoch_;
     epoch_ended_ = true;
+    epoch_gave_batch_ = false;
     return;
   }
+  epoch_gave_batch_ = true;
+  // In the first step the driver compiles the kernels: many seconds on some, and nothing that a
+  // run's speed or its device's idle share should be judged by.
+  if (!warm_) pause_clock();
   learner_.step(batch);
-  take_metrics(/*wait_all=*/false);
+  take_metrics(/*wait_all=*/!warm_);
+  warm_ = true;
+  resume_clock();
 }
 
 void Trainer::take_metrics(bool wait_all) {
@@ -124,7 +136,7 @@ void Trainer::take_metrics(bool wait_all) {
     examples_ += static_cast<uint64_t>(metrics.samples);
     fresh_ += static_cast<uint64_t>(metrics.fresh);
     echoed_ += static_cast<uint64_t>(metrics.echoed);
-    busy_seconds_ += metrics.busy_seconds;
+    if (warm_) busy_seconds_ += metrics.busy_seconds;
     loss_sum_ += static_cast<double>(metrics.loss);
     accuracy_sum_ += static_cast<double>(metrics.accuracy);
     examples_since_ += static_cast<uint64_t>(metrics.samples);

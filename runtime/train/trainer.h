@@ -75,9 +75,11 @@ class Trainer {
 
   uint64_t epoch_ = 0;        // finished ones
   bool epoch_ended_ = false;  // since the last event check
+  bool epoch_gave_batch_ = false;
   uint64_t evaluated_step_ = 0, saved_step_ = 0;
   bool ended_ = false, target_reached_ = false;
   uint64_t examples_ = 0, fresh_ = 0, echoed_ = 0;
+  bool warm_ = false;  // the first step of this process, which compiles kernels, is done
   double busy_seconds_ = 0, seconds_before_ = 0;
   int64_t clock_start_ns_ = 0;  // 0: the clock stands still
   EvalMetrics last_eval_;

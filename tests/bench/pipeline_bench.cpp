@@ -1,10 +1,12 @@
-// What a pipeline costs: the flow graph per item, and the CIFAR-10 pipeline beside a bare decode
-// loop on the same number of threads.
+// What a pipeline costs: the flow graph per item, and the CIFAR-10 pipeline beside two loops on the
+// same number of threads: a bare one that only reads and decodes, and one that does all the
+// pipeline's work on samples (crop, flip, batch, normalise), without order, queues or statistics.
 //
 //   pipeline_bench [FOLDER_WITH_CIFAR10_SHARDS]
 #include <sys/resource.h>
 
 #include <atomic>
+#include <cstring>
 #include <filesystem>
 #include <thread>
 
@@ -13,6 +15,7 @@
 #include "io/tar_reader.h"
 #include "io/tar_writer.h"
 #include "pipeline/pipeline.h"
+#include "pipeline/stage.h"
 #include "stages/image_codec.h"
 
 namespace etr::bench {
@@ -71,18 +74,21 @@ void overhead() {
   fs::remove(shard);
 }
 
-// Decodes every image of the shards on `threads` threads, shards handed out one by one.
-int64_t bare_loop(const std::vector<std::string>& shards, int threads) {
+// Decodes every image of the shards on `threads` threads, shards handed out one by one. `use` gets
+// each image, on the thread that made it.
+template <typename MakeUse>
+int64_t loop(const std::vector<std::string>& shards, int threads, MakeUse make_use) {
   std::atomic<size_t> next{0};
   std::atomic<int64_t> images{0};
   std::vector<std::thread> workers;
   for (int t = 0; t < threads; ++t)
     workers.emplace_back([&] {
+      auto use = make_use();
       for (size_t s; (s = next++) < shards.size();) {
         io::TarReader reader(io::open_stream(shards[s]), shards[s]);
         for (io::TarMember member; reader.next(member);)
           if (member.name.ends_with(".jpg")) {
-            stages::decode_image(member.data.bytes(), stages::Channels::rgb);
+            use(stages::decode_image(member.data.bytes(), stages::Channels::rgb));
             ++images;
           }
       }
@@ -91,11 +97,59 @@ int64_t bare_loop(const std::vector<std::string>& shards, int threads) {
   return images;
 }
 
+int64_t bare_loop(const std::vector<std::string>& shards, int threads) {
+  return loop(shards, threads, [] { return [](const Tensor&) {}; });
+}
+
+// The pipeline's own stages, called by hand.
+class SameWork {
+ public:
+  SameWork(const Json& stages, size_t batch) : batch_(batch) {
+    for (const Json& row : stages) {
+      Json options = row;
+      const auto name = row["stage"].get<std::string>();
+      options.erase("stage");
+      const pipeline::StageSpec& spec = pipeline::find_stage(name);
+      auto stage = spec.make(Options(spec.options, name, options), {0, stages_.size(), nullptr});
+      stages_.emplace_back(static_cast<pipeline::MapStage*>(stage.release()));
+    }
+  }
+
+  void operator()(Tensor image) {
+    pipeline::Item item;
+    item.ordinal = ordinal_++;
+    item.set("image", std::move(image));
+    for (size_t i = 0; i + 1 < stages_.size(); ++i) stages_[i]->process(item, 0);
+    const Tensor& made = *item.find("image");
+    if (filled_ == 0)
+      images_ = Tensor(DType::u8, with_batch(static_cast<int64_t>(batch_), made.shape()));
+    std::memcpy(static_cast<std::byte*>(images_.mutable_data()) + filled_ * made.size_bytes(),
+                made.data(), made.size_bytes());
+    if (++filled_ < batch_) return;
+    pipeline::Item full;
+    full.set("image", std::move(images_));
+    stages_.back()->process(full, 0);  // normalize works on whole batches
+    filled_ = 0;
+  }
+
+ private:
+  const size_t batch_;
+  std::vector<std::unique_ptr<pipeline::MapStage>> stages_;
+  Tensor images_;
+  size_t filled_ = 0;
+  uint64_t ordinal_ = 0;
+};
+
 void cifar(const std::string& folder) {
   std::vector<std::string> shards;
   for (const auto& entry : fs::directory_iterator(folder))
     if (entry.path().filename().string().starts_with("cifar10-train-"))
       shards.push_back(entry.path());
+  const Json crop{{"stage", "random_crop"}, {"pad", 4}}, flip{{"stage", "flip"}},
+      normalize{{"stage", "normalize"},
+                {"mean", {0.4914, 0.4822, 0.4465}},
+                {"std", {0.247, 0.2435, 0.2616}}};
+  constexpr size_t kBatch = 128;
   for (const int threads : {1, 2}) {
     const Json spec{{"threads", threads},
                     {"epochs", 1},
@@ -103,35 +157,40 @@ void cifar(const std::string& folder) {
                      {{{"stage", "webdataset"}, {"pattern", folder + "/cifar10-train-*.tar.zst"}},
                       {{"stage", "label"}, {"classes", 10}},
                       {{"stage", "decode"}, {"channels", "rgb"}},
-                      {{"stage", "random_crop"}, {"pad", 4}},
-                      {{"stage", "flip"}},
+                      crop,
+                      flip,
                       {{"stage", "shuffle"}, {"buffer", 2000}},
-                      {{"stage", "batch"}, {"size", 128}},
-                      {{"stage", "normalize"},
-                       {"mean", {0.4914, 0.4822, 0.4465}},
-                       {"std", {0.247, 0.2435, 0.2616}}}}}};
-    int64_t images = 0, bare = 0;
-    double cpu = 0, bare_cpu = 0;
-    int runs = 0;
-    const auto times = time_in_turn({[&] {
-                                       const double before = cpu_seconds();
-                                       images = drain(spec);
-                                       cpu += cpu_seconds() - before;
-                                       ++runs;
-                                     },
-                                     [&] {
-                                       const double before = cpu_seconds();
-                                       bare = bare_loop(shards, threads);
-                                       bare_cpu += cpu_seconds() - before;
-                                     }},
-                                    5);
-    const double rate = static_cast<double>(images) / times[0],
-                 bare_rate = static_cast<double>(bare) / times[1];
+                      {{"stage", "batch"}, {"size", kBatch}},
+                      normalize}}};
+    struct Side {
+      std::function<int64_t()> run;
+      int64_t images = 0;  // of the last run
+      double cpu = 0;      // of all runs
+    };
+    Side sides[] = {
+        {[&] { return drain(spec); }}, {[&] { return bare_loop(shards, threads); }}, {[&] {
+          return loop(shards, threads, [&] { return SameWork({crop, flip, normalize}, kBatch); });
+        }}};
+    std::vector<std::function<void()>> bodies;
+    for (Side& side : sides)
+      bodies.push_back([&side] {
+        const double before = cpu_seconds();
+        side.images = side.run();
+        side.cpu += cpu_seconds() - before;
+      });
+    constexpr int kRounds = 7;
+    const auto times = time_in_turn(bodies, kRounds);
+    double rate[3], cpu_us[3];
+    for (size_t i = 0; i < 3; ++i) {
+      rate[i] = static_cast<double>(sides[i].images) / times[i];
+      cpu_us[i] = sides[i].cpu / (kRounds + 1) / static_cast<double>(sides[i].images) * 1e6;
+    }
     std::printf(
-        "CIFAR-10, %d threads: pipeline %6.0f images/s, %.1f us of CPU per image; bare decode loop "
-        "%6.0f images/s, %.1f us; ratio %.1f %%\n",
-        threads, rate, cpu / runs / static_cast<double>(images) * 1e6, bare_rate,
-        bare_cpu / runs / static_cast<double>(bare) * 1e6, 100 * rate / bare_rate);
+        "CIFAR-10, %d threads: pipeline %6.0f images/s, %.1f us of CPU per image\n"
+        "  bare decode loop %6.0f images/s, %.1f us; ratio %.1f %%\n"
+        "  loop of the same work %6.0f images/s, %.1f us; ratio %.1f %%\n",
+        threads, rate[0], cpu_us[0], rate[1], cpu_us[1], 100 * rate[0] / rate[1], rate[2],
+        cpu_us[2], 100 * rate[0] / rate[2]);
   }
 }
 

@@ -70,6 +70,19 @@ TEST(Pipeline, TakeEndsEachPassAndAnEndlessRepeat) {
   EXPECT_EQ(labels_of_epoch(endless).size(), 230u);
 }
 
+TEST(Pipeline, EndlessRepeatOfNothingIsAnError) {
+  TempDir dir;
+  Pipeline p(spec_of(make_shards(dir, 1, 0), R"(, {"stage": "repeat"})"));
+  Item item;
+  try {
+    p.next(item);
+    FAIL() << "an endless repeat of nothing gave an item";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid_argument);
+    EXPECT_NE(std::string(error.what()).find("gave no sample"), std::string::npos) << error.what();
+  }
+}
+
 TEST(Pipeline, ShuffleIsAPermutationThatTheSeedDecides) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 2, 150);

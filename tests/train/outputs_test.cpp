@@ -47,7 +47,8 @@ TEST(EventFile, FramesAreWhatTensorBoardReads) {
             std::string::npos);
 }
 
-std::string write_run(const TempDir& dir, const std::string& name, double scale) {
+std::string write_run(const TempDir& dir, const std::string& name, double scale,
+                      double slope = 0.05) {
   const std::string path = dir.path(name);
   train::JsonLines lines(path);
   for (int i = 1; i <= 10; ++i) {
@@ -61,7 +62,7 @@ std::string write_run(const TempDir& dir, const std::string& name, double scale)
                  {"step", i},
                  {"seconds", i * scale},
                  {"fresh", i * 8 * scale},
-                 {"eval_accuracy", 0.5 + 0.05 * i}});
+                 {"eval_accuracy", 0.5 + slope * i}});
   }
   return path;
 }
@@ -76,6 +77,12 @@ TEST(Report, TableAndPage) {
   EXPECT_EQ(table[1]["speedup"], 4);
   EXPECT_EQ(table[1]["fresh_to_target"], 48);
   EXPECT_EQ(table[1]["device_wait_share"], 0.5);
+  // A first run that never gets there gives a lower bound: its 40 s over the other's 6 s.
+  const Json bound = train::write_report("t", {{"never", write_run(dir, "c", 4, 0.02)}, runs[1]},
+                                         0.8, dir.path("bound.html"));
+  EXPECT_TRUE(bound[0]["speedup"].is_null());
+  EXPECT_TRUE(bound[1]["speedup_is_bound"].get<bool>());
+  EXPECT_NEAR(bound[1]["speedup"].get<double>(), 40.0 / 6, 1e-9);
   const std::string html = platform::read_file(dir.path("r.html"));
   EXPECT_NE(html.find("Title &amp; co"), std::string::npos);
   EXPECT_EQ(html.find("slow <b>"), std::string::npos) << "names are escaped";

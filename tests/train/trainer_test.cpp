@@ -74,6 +74,20 @@ std::vector<std::string> step_lines(const std::string& out) {
   return losses;
 }
 
+TEST(Trainer, AnEpochWithoutABatchIsAnError) {
+  TempDir dir;
+  Json job = job_json(dir);
+  for (Json& stage : job["pipeline"]["stages"])
+    if (stage["stage"] == "batch") stage["size"] = 4096;  // more than there are
+  Trainer trainer(shared_kernels(), Job::parse(job.dump(), "job"), /*resume=*/false);
+  try {
+    run_to_end(trainer);
+    FAIL() << "trained on nothing";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("gave no batch"), std::string::npos) << error.what();
+  }
+}
+
 TEST(Trainer, LearnsAndReports) {
   TempDir dir;
   Json spec = job_json(dir, dir.path("out"));

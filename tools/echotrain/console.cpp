@@ -151,6 +151,7 @@ etr_event run_with_progress(etr_trainer* trainer, const std::string& label, doub
   ProgressLine line;
   etr_event event{};
   event.struct_size = sizeof event;
+  line.show(label + " the driver compiles the kernels");
   while (check(etr_trainer_next_event(trainer, &event)) == ETR_OK) {
     double share = -1;
     if (event.total_steps > 0)

@@ -305,7 +305,7 @@ typedef struct etr_event {
   int32_t kind; /* ETR_EVENT_* */
   uint64_t step, epoch;
   uint64_t total_steps; /* planned; 0: unknown */
-  double seconds;       /* of training; evaluation and checkpoints are not counted */
+  double seconds; /* of training: without evaluation, checkpoints and the first step's compiling */
   double loss, accuracy, learning_rate;
   double examples_per_second;
   double device_wait_share; /* of the training time so far: the device had nothing to do */
