@@ -121,6 +121,15 @@ int32_t etr_schema(const char* kind, char** json) {
 int32_t etr_options_create(etr_options** options) {
   return guarded([&] { hand_out(options, std::make_unique<etr_options>(), "options"); });
 }
+int32_t etr_options_create_from_json(const char* json, etr_options** options) {
+  return guarded([&] {
+    auto made = std::make_unique<etr_options>();
+    made->values = parse_json(&required(json, "json"), "the options' JSON");
+    if (!made->values.is_object())
+      fail(Code::invalid_argument, "options are a JSON object, not ", made->values.dump());
+    hand_out(options, std::move(made), "options");
+  });
+}
 void etr_options_destroy(etr_options* options) { delete options; }
 int32_t etr_options_set_integer(etr_options* options, const char* name, int64_t value) {
   return set_option(options, name, value);

@@ -26,18 +26,21 @@ struct etr_runtime {
 
 struct etr_pipeline {
   etr::Json spec;
+  etr::pipeline::MapFunctions functions;
   std::mutex mutex;  // etr_pipeline_cancel and the statistics may come from any thread
   std::shared_ptr<etr::pipeline::Pipeline> running;  // made when the spec is complete: at first use
 
   etr::pipeline::Pipeline& get() {
     std::scoped_lock lock(mutex);
-    if (!running) running = std::make_shared<etr::pipeline::Pipeline>(spec);
+    if (!running) running = std::make_shared<etr::pipeline::Pipeline>(spec, functions);
     return *running;
   }
 };
 
 struct etr_batch {
   etr::pipeline::Item item;
+  uint64_t epoch = 0;   // in a map function
+  std::string failure;  // why the map function is about to fail
 };
 
 struct etr_model {

@@ -5,6 +5,60 @@
 using namespace etr;
 using namespace etr::capi;
 
+namespace {
+
+// Calls the program's function on an item that it sees as a batch.
+pipeline::MapFunction call_of(const std::string& name, etr_map_function function,
+                              std::shared_ptr<void> user_data) {
+  return [=](pipeline::Item& item, uint64_t epoch) {
+    etr_batch view;
+    view.item = std::move(item);
+    view.epoch = epoch;
+    const int32_t status = function(user_data.get(), &view);
+    item = std::move(view.item);
+    if (status != ETR_OK)
+      fail(Code::callback, "the function '", name, "' failed: ",
+           view.failure.empty() ? code_name(static_cast<Code>(status)) : view.failure);
+  };
+}
+
+// Adds a row to the spec; a bad one is reported now, not at the first batch.
+void append(etr_pipeline& p, Json row, const pipeline::MapFunctions& functions) {
+  if (p.running) fail(Code::state, "stages are added before the pipeline is used");
+  Json longer = p.spec;
+  longer["stages"].push_back(std::move(row));
+  pipeline::Pipeline check(longer, functions);
+  p.spec = std::move(longer);
+}
+
+// The struct as far as the caller's header knows it, and what it says checked.
+Tensor view_of(const etr_tensor* given, const char* field, std::shared_ptr<const std::byte> bytes) {
+  etr_tensor t{};
+  std::memcpy(static_cast<void*>(&t), given, std::min<size_t>(given->struct_size, sizeof t));
+  if (t.dtype < ETR_U8 || t.dtype > ETR_F32 || t.rank < 0 ||
+      t.rank > static_cast<int32_t>(Shape::kMaxRank))
+    fail(Code::invalid_argument, "field '", field, "': dtype ", t.dtype, " and rank ", t.rank,
+         "; expected ETR_U8, ETR_I32 or ETR_F32 and at most ", Shape::kMaxRank, " axes");
+  const Shape shape(t.shape, t.shape + t.rank);
+  for (const int64_t extent : shape)
+    if (extent < 0) fail(Code::invalid_argument, "field '", field, "': shape ", shape_text(shape));
+  const Tensor view(static_cast<DType>(t.dtype), shape, std::move(bytes));
+  if (!view.empty() && view.size_bytes() != t.size_bytes)
+    fail(Code::invalid_argument, "field '", field, "': size_bytes is ", t.size_bytes, ", but ",
+         dtype_name(view.dtype()), " ", shape_text(shape), " needs ", view.size_bytes());
+  return view;
+}
+
+const etr_tensor* checked(const etr_tensor* tensor, const char* field) {
+  const etr_tensor& t = required(tensor, "tensor");
+  if (t.struct_size < offsetof(etr_tensor, size_bytes) + sizeof t.size_bytes)
+    fail(Code::invalid_argument, "struct_size of etr_tensor is not set");
+  if (!t.data) fail(Code::invalid_argument, "field '", field, "': the tensor's data is NULL");
+  return tensor;
+}
+
+}  // namespace
+
 int32_t etr_pipeline_create(const etr_options* options, etr_pipeline** pipeline) {
   return guarded([&] {
     auto made = std::make_unique<etr_pipeline>();
@@ -18,7 +72,7 @@ int32_t etr_pipeline_create_from_json(const char* json, etr_pipeline** pipeline)
   return guarded([&] {
     auto made = std::make_unique<etr_pipeline>();
     made->spec = parse_json(&required(json, "json"), "the pipeline's JSON");
-    made->get();  // checks it
+    const pipeline::Pipeline check(made->spec);
     hand_out(pipeline, std::move(made), "pipeline");
   });
 }
@@ -28,13 +82,28 @@ void etr_pipeline_destroy(etr_pipeline* pipeline) { delete pipeline; }
 int32_t etr_pipeline_add(etr_pipeline* pipeline, const char* stage, const etr_options* options) {
   return guarded([&] {
     etr_pipeline& p = required(pipeline, "pipeline");
-    if (p.running) fail(Code::state, "stages are added before the pipeline is used");
     Json row{{"stage", &required(stage, "stage")}};
     if (options) row.update(options->values);
-    Json longer = p.spec;
-    longer["stages"].push_back(std::move(row));
-    pipeline::Pipeline check(longer);  // a bad stage is reported here, not at the first batch
-    p.spec = std::move(longer);
+    append(p, std::move(row), p.functions);
+  });
+}
+
+int32_t etr_pipeline_add_map(etr_pipeline* pipeline, const char* name, etr_map_function function,
+                             void* user_data, void (*destroy)(void*)) {
+  return guarded([&] {
+    // Its deleter runs with the last copy of the function, also when something below throws.
+    std::shared_ptr<void> guard(user_data, [destroy](void* p) {
+      if (destroy) destroy(p);
+    });
+    etr_pipeline& p = required(pipeline, "pipeline");
+    required(name, "name");
+    if (!function) fail(Code::invalid_argument, "argument 'function' is NULL");
+    if (p.functions.contains(name))
+      fail(Code::invalid_argument, "the pipeline has a function '", name, "' already");
+    pipeline::MapFunctions functions = p.functions;
+    functions[name] = call_of(name, function, std::move(guard));
+    append(p, {{"stage", "map"}, {"function", name}}, functions);
+    p.functions = std::move(functions);
   });
 }
 
@@ -86,6 +155,9 @@ int32_t etr_batch_get_info(const etr_batch* batch, etr_batch_info* info) {
     out.fresh = item.batch.fresh;
     out.echoed = item.batch.echoed;
     out.fields = static_cast<int32_t>(item.fields.size());
+    out.replica = item.replica;
+    out.ordinal = item.ordinal;
+    out.epoch = batch->epoch;
     fill_struct(info, out);
   });
 }
@@ -116,6 +188,46 @@ int32_t etr_batch_field_name(const etr_batch* batch, int32_t index, const char**
 }
 
 void etr_batch_destroy(etr_batch* batch) { delete batch; }
+
+int32_t etr_batch_create(etr_batch** batch) {
+  return guarded([&] { hand_out(batch, std::make_unique<etr_batch>(), "batch"); });
+}
+
+int32_t etr_batch_set(etr_batch* batch, const char* field, const etr_tensor* tensor) {
+  return guarded([&] {
+    required(field, "field");
+    pipeline::Item& item = required(batch, "batch").item;
+    checked(tensor, field);
+    const std::shared_ptr<const std::byte> bytes(std::shared_ptr<void>(),
+                                                 static_cast<const std::byte*>(tensor->data));
+    item.set(field, view_of(tensor, field, bytes).writable());  // a view of others' is copied
+  });
+}
+
+int32_t etr_batch_wrap(etr_batch* batch, const char* field, const etr_tensor* tensor,
+                       void (*release)(void*), void* user_data) {
+  return guarded([&] {
+    const std::shared_ptr<void> owner(user_data, [release](void* p) {
+      if (release) release(p);
+    });
+    required(field, "field");
+    pipeline::Item& item = required(batch, "batch").item;
+    checked(tensor, field);
+    item.set(field, view_of(tensor, field, {owner, static_cast<const std::byte*>(tensor->data)}));
+  });
+}
+
+int32_t etr_batch_remove(etr_batch* batch, const char* field) {
+  return guarded([&] {
+    pipeline::Item& item = required(batch, "batch").item;
+    pipeline::require_field(item, &required(field, "field"));
+    item.remove(field);
+  });
+}
+
+int32_t etr_batch_fail(etr_batch* item, const char* message) {
+  return guarded([&] { required(item, "item").failure = &required(message, "message"); });
+}
 
 int32_t etr_pack_folder(const char* root, const char* prefix, int64_t samples_per_shard,
                         int32_t zstd_level, uint64_t seed,

@@ -136,6 +136,16 @@ int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_result* 
   });
 }
 
+int32_t etr_trainer_predict(etr_trainer* trainer, const etr_batch* batch, etr_batch** outputs) {
+  return guarded([&] {
+    auto made = std::make_unique<etr_batch>();
+    const pipeline::Item& item = required(batch, "batch").item;
+    made->item.set("output", required(trainer, "trainer").learner().predict(item));
+    made->item.batch.size = static_cast<int32_t>(made->item.find("output")->shape()[0]);
+    hand_out(outputs, std::move(made), "outputs");
+  });
+}
+
 int32_t etr_trainer_evaluate(etr_trainer* trainer, etr_pipeline* pipeline,
                              etr_eval_result* result) {
   return guarded([&] {

@@ -27,7 +27,8 @@ namespace etr {
   X(cancelled, -9, "cancelled")               \
   X(state, -10, "wrong state")                \
   X(unsupported, -11, "unsupported")          \
-  X(internal, -12, "internal error")
+  X(internal, -12, "internal error")          \
+  X(callback, -13, "a function of the program failed")
 
 enum class Code : int {
 #define X(name, value, text) name = value,

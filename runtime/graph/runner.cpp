@@ -8,8 +8,8 @@
 namespace etr::graph {
 
 struct Runner::Slot {
-  std::vector<gpu::Buffer> inputs;
-  gpu::Buffer step, outputs;
+  std::vector<gpu::Buffer> inputs, outputs;
+  gpu::Buffer step;
   std::unique_ptr<gpu::Recording> recording;
   uint64_t tag = 0;
 };
@@ -18,8 +18,7 @@ Runner::Runner(gpu::Kernels& kernels, const Plan& plan, std::vector<ValueId> inp
                std::vector<ValueId> outputs, const gpu::CommandList& tail, int slots)
     : device_(kernels.device()),
       upload_(device_, gpu::MemoryUse::upload),
-      readback_(device_, gpu::MemoryUse::readback),
-      outputs_(outputs.size()) {
+      readback_(device_, gpu::MemoryUse::readback) {
   for (int s = 0; s < slots; ++s) {
     auto slot = std::make_unique<Slot>();
     gpu::CommandList commands;
@@ -32,10 +31,11 @@ Runner::Runner(gpu::Kernels& kernels, const Plan& plan, std::vector<ValueId> inp
     }
     commands.insert(commands.end(), plan.commands().begin(), plan.commands().end());
     commands.insert(commands.end(), tail.begin(), tail.end());
-    slot->outputs = readback_.allocate(outputs_ * 4);
-    for (size_t i = 0; i < outputs_; ++i)
-      commands.push_back(
-          gpu::Copy{plan.tensor(outputs[i]).buffer.slice(0, 4), slot->outputs.slice(i * 4, 4)});
+    for (const ValueId id : outputs) {
+      const gpu::Buffer& source = plan.tensor(id).buffer;
+      slot->outputs.push_back(readback_.allocate(source.size_bytes));
+      commands.push_back(gpu::Copy{source, slot->outputs.back()});
+    }
     slot->recording = std::make_unique<gpu::Recording>(device_, commands);
     slots_.push_back(std::move(slot));
   }
@@ -46,8 +46,11 @@ Runner::~Runner() = default;
 void Runner::harvest(Slot& slot) {
   if (!slot.recording->in_flight()) return;
   slot.recording->wait();
-  StepResult result{slot.tag, std::vector<float>(outputs_), slot.recording->busy_seconds()};
-  std::memcpy(result.outputs.data(), slot.outputs.host, outputs_ * 4);
+  StepResult result{slot.tag, {}, slot.recording->busy_seconds()};
+  for (const gpu::Buffer& output : slot.outputs) {
+    result.outputs.emplace_back(output.size_bytes / sizeof(float));
+    std::memcpy(result.outputs.back().data(), output.host, output.size_bytes);
+  }
   results_.push_back(std::move(result));
 }
 

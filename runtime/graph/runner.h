@@ -10,9 +10,9 @@
 namespace etr::graph {
 
 struct StepResult {
-  uint64_t tag = 0;            // as given to submit()
-  std::vector<float> outputs;  // first element of each output, in the runner's order
-  double busy_seconds = 0;     // device time of this step; 0 where the device has no timestamps
+  uint64_t tag = 0;                         // as given to submit()
+  std::vector<std::vector<float>> outputs;  // all elements of each output, in the runner's order
+  double busy_seconds = 0;  // device time of this step; 0 where the device has no timestamps
 };
 
 // Owns a ring of slots. A slot has its own upload memory, read-back memory and recorded commands,
@@ -48,7 +48,6 @@ class Runner {
   gpu::Arena upload_, readback_;
   std::vector<std::unique_ptr<Slot>> slots_;
   size_t next_ = 0;  // slot of the next step
-  size_t outputs_;
   std::vector<StepResult> results_;
 };
 

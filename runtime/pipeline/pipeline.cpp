@@ -42,7 +42,7 @@ ErrorPolicy policy_of(const std::string& name) {
 
 Schema pipeline_schema() { return kOptions; }
 
-Pipeline::Pipeline(const Json& spec) {
+Pipeline::Pipeline(const Json& spec, MapFunctions functions) : functions_(std::move(functions)) {
   parse(spec);
   build();
 }
@@ -76,7 +76,7 @@ void Pipeline::parse(const Json& spec) {
 }
 
 StageContext Pipeline::context_of(size_t position) {
-  return {static_cast<uint64_t>(options_->integer("seed")), position, &interrupt_};
+  return {static_cast<uint64_t>(options_->integer("seed")), position, &interrupt_, &functions_};
 }
 
 int Pipeline::threads() const {

@@ -25,7 +25,7 @@ class Pipeline final : private SegmentHost {
  public:
   // Validates everything and opens nothing. Throws Error(invalid_argument) that names stage and
   // key.
-  explicit Pipeline(const Json& spec);
+  explicit Pipeline(const Json& spec, MapFunctions functions = {});
   ~Pipeline() override;  // cancels
 
   enum class Next { item, end_of_epoch };
@@ -76,6 +76,7 @@ class Pipeline final : private SegmentHost {
   Json canonical_;  // the stages as validated; a saved position belongs to it
   std::vector<StageEntry> entries_;
   std::unique_ptr<Options> options_;
+  const MapFunctions functions_;
   Interrupt interrupt_;
   std::unique_ptr<BadRecords> bad_records_;
   std::unique_ptr<FlowGraph> graph_;

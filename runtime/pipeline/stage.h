@@ -8,6 +8,8 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -41,10 +43,15 @@ class Interrupt {
   std::atomic<bool> stopped_{false};
 };
 
+// Functions of the program, which the stage `map` calls by name: from many threads at once.
+using MapFunction = std::function<void(Item& item, uint64_t epoch)>;
+using MapFunctions = std::map<std::string, MapFunction>;
+
 struct StageContext {
   uint64_t seed = 0;
   uint64_t position = 0;  // of the stage in the pipeline; names its random numbers
   Interrupt* interrupt = nullptr;
+  const MapFunctions* functions = nullptr;
 };
 
 class Stage {

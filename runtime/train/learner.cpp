@@ -55,8 +55,14 @@ struct Learner::Planned {
   gpu::Arena tail_arena;
   gpu::CommandList tail;
   std::unique_ptr<graph::Runner> runner;
-  std::unique_ptr<graph::Plan> evaluation;  // made when first needed
-  std::unique_ptr<graph::Runner> evaluator;
+  std::unique_ptr<graph::Plan> evaluation;  // these are made when first needed
+  std::unique_ptr<graph::Runner> evaluator, predictor;
+
+  graph::Plan& evaluation_plan(gpu::Kernels& kernels) {
+    if (!evaluation)
+      evaluation = std::make_unique<graph::Plan>(kernels, net.graph, store, graph::PlanOptions{});
+    return *evaluation;
+  }
 };
 
 Learner::Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec)
@@ -83,7 +89,13 @@ uint64_t Learner::device_bytes() const {
 }
 
 void Learner::prepare(const pipeline::Item& batch) {
-  if (planned_) return check_batch(batch);
+  plan_for(batch);
+  check_image(batch);
+  check_label(batch);
+}
+
+void Learner::plan_for(const pipeline::Item& batch) {
+  if (planned_) return;
   const Tensor& image = pipeline::require_field(batch, "image");
   if (image.shape().size() < 2)
     fail(Code::invalid_argument, "field 'image' is ", shape_text(image.shape()),
@@ -97,42 +109,46 @@ void Learner::prepare(const pipeline::Item& batch) {
       *kernels_, planned->training, std::vector{planned->net.image, planned->net.label},
       planned->outputs(), planned->tail);
   planned_ = std::move(planned);
-  check_batch(batch);
   if (loaded_) apply_loaded();
 }
 
-void Learner::check_batch(const pipeline::Item& batch) const {
-  const auto check = [&](const char* name, DType dtype, Shape shape, const char* hint) {
-    const Tensor& tensor = pipeline::require_field(batch, name);
-    const int64_t rows = tensor.shape().empty() ? 0 : tensor.shape()[0];
-    const bool fits = rows >= 1 && rows <= shape[0];
-    shape[0] = rows;
-    if (tensor.dtype() != dtype || !fits || tensor.shape() != shape) {
-      shape[0] = planned_->batch;
-      fail(Code::invalid_argument, "field '", name, "' is ", dtype_name(tensor.dtype()), " ",
-           shape_text(tensor.shape()), "; this model trains on ", dtype_name(dtype), " ",
-           shape_text(shape), hint);
-    }
-  };
-  const graph::Graph& g = planned_->net.graph;
-  check("image", DType::f32, g.shape(planned_->net.image),
-        " (put a normalize stage in the pipeline)");
-  check("label", model_.label_dtype(), g.shape(planned_->net.label),
-        model_.classifies() ? "" : " (set one_hot in the label stage)");
+void Learner::check_field(const pipeline::Item& batch, const char* name, DType dtype,
+                          graph::ValueId value, const char* hint) const {
+  Shape shape = planned_->net.graph.shape(value);
+  const Tensor& tensor = pipeline::require_field(batch, name);
+  const int64_t rows = tensor.shape().empty() ? 0 : tensor.shape()[0];
+  const bool fits = rows >= 1 && rows <= shape[0];
+  shape[0] = rows;
+  if (tensor.dtype() == dtype && fits && tensor.shape() == shape) return;
+  shape[0] = planned_->batch;
+  fail(Code::invalid_argument, "field '", name, "' is ", dtype_name(tensor.dtype()), " ",
+       shape_text(tensor.shape()), "; this model works on ", dtype_name(dtype), " ",
+       shape_text(shape), " or fewer rows", hint);
+}
+
+void Learner::check_image(const pipeline::Item& batch) const {
+  check_field(batch, "image", DType::f32, planned_->net.image,
+              " (put a normalize stage in the pipeline)");
+}
+
+void Learner::check_label(const pipeline::Item& batch) const {
+  check_field(batch, "label", model_.label_dtype(), planned_->net.label,
+              model_.classifies() ? "" : " (set one_hot in the label stage)");
 }
 
 // Rows beyond a smaller batch repeat it, so that batch statistics stay sane; the loss leaves them
 // out.
+void Learner::fill(graph::Runner& runner, size_t input, const Tensor& tensor) const {
+  const size_t row = tensor.size_bytes() / static_cast<size_t>(tensor.shape()[0]);
+  const size_t want = row * static_cast<size_t>(planned_->batch);
+  std::byte* to = runner.input(input);
+  for (size_t at = 0; at < want; at += tensor.size_bytes())
+    std::memcpy(to + at, tensor.data(), std::min(tensor.size_bytes(), want - at));
+}
+
 void Learner::fill(graph::Runner& runner, const pipeline::Item& batch) const {
-  const char* const names[] = {"image", "label"};
-  for (size_t i = 0; i < 2; ++i) {
-    const Tensor& tensor = *batch.find(names[i]);
-    const size_t row = tensor.size_bytes() / static_cast<size_t>(tensor.shape()[0]);
-    const size_t want = row * static_cast<size_t>(planned_->batch);
-    std::byte* to = runner.input(i);
-    for (size_t at = 0; at < want; at += tensor.size_bytes())
-      std::memcpy(to + at, tensor.data(), std::min(tensor.size_bytes(), want - at));
-  }
+  fill(runner, 0, *batch.find("image"));
+  fill(runner, 1, *batch.find("label"));
 }
 
 void Learner::step(const pipeline::Item& batch) {
@@ -162,8 +178,8 @@ std::vector<StepMetrics> Learner::take_metrics(bool wait_all) {
   for (const graph::StepResult& result : planned_->runner->take_results(wait_all)) {
     StepMetrics metrics = started_.front();
     started_.erase(started_.begin());
-    metrics.loss = result.outputs[0];
-    if (result.outputs.size() > 1) metrics.accuracy = result.outputs[1];
+    metrics.loss = result.outputs[0][0];
+    if (result.outputs.size() > 1) metrics.accuracy = result.outputs[1][0];
     metrics.busy_seconds = result.busy_seconds;
     out.push_back(metrics);
   }
@@ -176,21 +192,19 @@ EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline) {
     for (const graph::StepResult& result : results) {
       const auto rows = static_cast<double>(result.tag);
       total.samples += static_cast<int64_t>(result.tag);
-      total.loss += rows * static_cast<double>(result.outputs[0]);
+      total.loss += rows * static_cast<double>(result.outputs[0][0]);
       if (result.outputs.size() > 1)
-        total.accuracy += rows * static_cast<double>(result.outputs[1]);
+        total.accuracy += rows * static_cast<double>(result.outputs[1][0]);
     }
   };
   pipeline::Item batch;
   while (pipeline.next(batch) == pipeline::Pipeline::Next::item) {
     prepare(batch);
-    if (!planned_->evaluator) {
-      planned_->evaluation = std::make_unique<graph::Plan>(*kernels_, planned_->net.graph,
-                                                           planned_->store, graph::PlanOptions{});
-      planned_->evaluator = std::make_unique<graph::Runner>(
-          *kernels_, *planned_->evaluation, std::vector{planned_->net.image, planned_->net.label},
-          planned_->outputs(), gpu::CommandList{});
-    }
+    if (!planned_->evaluator)
+      planned_->evaluator =
+          std::make_unique<graph::Runner>(*kernels_, planned_->evaluation_plan(*kernels_),
+                                          std::vector{planned_->net.image, planned_->net.label},
+                                          planned_->outputs(), gpu::CommandList{});
     ops::StepValues values;
     values.valid_rows = static_cast<uint32_t>(batch.find("label")->shape()[0]);
     fill(*planned_->evaluator, batch);
@@ -202,6 +216,27 @@ EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline) {
   total.loss /= static_cast<double>(total.samples);
   total.accuracy /= static_cast<double>(total.samples);
   return total;
+}
+
+Tensor Learner::predict(const pipeline::Item& batch) {
+  plan_for(batch);
+  check_image(batch);
+  Planned& p = *planned_;
+  if (!p.predictor)
+    p.predictor = std::make_unique<graph::Runner>(*kernels_, p.evaluation_plan(*kernels_),
+                                                  std::vector{p.net.image},
+                                                  std::vector{p.net.logits}, gpu::CommandList{}, 1);
+  const Tensor& image = *batch.find("image");
+  fill(*p.predictor, 0, image);
+  ops::StepValues step;
+  step.valid_rows = static_cast<uint32_t>(image.shape()[0]);
+  p.predictor->submit(step, 0);
+  const std::vector<float> values = p.predictor->take_results(true).front().outputs[0];
+  Shape shape = p.net.graph.shape(p.net.logits);
+  shape[0] = image.shape()[0];
+  Tensor out(DType::f32, shape);
+  std::copy_n(values.begin(), out.count(), out.mutable_view<float>().begin());
+  return out;
 }
 
 void Learner::save(checkpoint::Files& files) {

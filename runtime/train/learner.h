@@ -56,6 +56,10 @@ class Learner {
   // One epoch of `pipeline` in evaluation mode. Waits for the steps in flight first.
   EvalMetrics evaluate(pipeline::Pipeline& pipeline);
 
+  // The model's last layer for a batch's images, in evaluation mode: f32 [N, outputs] (for a
+  // classifier before the softmax). Waits for the steps in flight first.
+  Tensor predict(const pipeline::Item& batch);
+
   // Weights, optimizer state and step count. save() waits for the steps in flight.
   void save(checkpoint::Files& files);
   // Before or after prepare(); shapes are checked when both are there.
@@ -70,7 +74,12 @@ class Learner {
  private:
   struct Planned;
 
-  void check_batch(const pipeline::Item& batch) const;
+  void plan_for(const pipeline::Item& batch);
+  void check_field(const pipeline::Item& batch, const char* name, DType dtype, int value,
+                   const char* hint) const;
+  void check_image(const pipeline::Item& batch) const;
+  void check_label(const pipeline::Item& batch) const;
+  void fill(graph::Runner& runner, size_t input, const Tensor& tensor) const;
   void fill(graph::Runner& runner, const pipeline::Item& batch) const;
   void apply_loaded();
 

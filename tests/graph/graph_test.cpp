@@ -132,7 +132,7 @@ TEST(Runner, ResultsComeInOrderWithSeveralStepsInFlight) {
   ASSERT_EQ(results.size(), 50u);
   for (uint64_t tag = 0; tag < 50; ++tag) {
     EXPECT_EQ(results[tag].tag, tag);
-    EXPECT_EQ(results[tag].outputs[0], static_cast<float>(tag));
+    EXPECT_EQ(results[tag].outputs[0][0], static_cast<float>(tag));
   }
   EXPECT_GE(most_in_flight, 2);
 }

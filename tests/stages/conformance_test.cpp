@@ -30,12 +30,22 @@ const std::vector<Case> kCases = {
     {"echo", R"("factor": 2.5, "buffer": 20)", ""},
     {"flip", R"("probability": 0.5)", kDecode},
     {"label", R"("classes": 10)", ""},
+    {"map", R"("function": "invert")", kDecode},
     {"normalize", R"("mean": [0.5], "std": [0.5])", kDecode},
     {"random_crop", R"("pad": 2)", kDecode},
     {"repeat", R"("count": 2)", ""},
     {"shuffle", R"("buffer": 16)", ""},
     {"take", R"("count": 30)", ""},
 };
+
+// What a program might register.
+pipeline::MapFunctions functions() {
+  return {{"invert", [](Item& item, uint64_t) {
+             Tensor image = item.take_writable("image");
+             for (uint8_t& v : image.mutable_view<uint8_t>()) v = static_cast<uint8_t>(255 - v);
+             item.set("image", std::move(image));
+           }}};
+}
 
 class StageConformance : public testing::TestWithParam<Case> {
  protected:
@@ -53,7 +63,7 @@ class StageConformance : public testing::TestWithParam<Case> {
 };
 
 TEST_P(StageConformance, EndsEveryEpochAndTheRun) {
-  Pipeline p(spec());
+  Pipeline p(spec(), functions());
   Item item;
   for (int epoch = 0; epoch < 3; ++epoch) {
     int items = 0;
@@ -64,14 +74,14 @@ TEST_P(StageConformance, EndsEveryEpochAndTheRun) {
 }
 
 TEST_P(StageConformance, SameSeedSameBytesAtAnyThreadCount) {
-  Pipeline one(spec(1)), four(spec(4));
+  Pipeline one(spec(1), functions()), four(spec(4), functions());
   for (int epoch = 0; epoch < 2; ++epoch) EXPECT_EQ(digest_of_epoch(one), digest_of_epoch(four));
 }
 
 TEST_P(StageConformance, RestoredMidEpochGivesTheSameTail) {
-  Pipeline original(spec());
+  Pipeline original(spec(), functions());
   digest_of_epoch(original, 5);
-  Pipeline restored(spec());
+  Pipeline restored(spec(), functions());
   restored.restore(parse_json(original.save().dump(), "state"));
   for (int epoch = 0; epoch < 3; ++epoch)
     EXPECT_EQ(digest_of_epoch(original), digest_of_epoch(restored));
@@ -81,7 +91,7 @@ TEST_P(StageConformance, QueuesStayBounded) {
   Json tight = spec();
   tight["queue_items"] = 4;
   tight["prefetch"] = 1;
-  Pipeline p(tight);
+  Pipeline p(tight, functions());
   Item item;
   p.next(item);
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
@@ -96,7 +106,7 @@ TEST_P(StageConformance, UpstreamErrorsSurfaceInOrder) {
   Json broken = spec();
   const std::string shard = dir_.path("shard-1.tar.zst");
   std::filesystem::resize_file(shard, std::filesystem::file_size(shard) / 3);
-  Pipeline p(broken);
+  Pipeline p(broken, functions());
   Item item;
   EXPECT_THROW(for (int i = 0; i < 10000; ++i) p.next(item), Error);
   EXPECT_THROW(p.next(item), Error) << "the error stays";
@@ -104,7 +114,7 @@ TEST_P(StageConformance, UpstreamErrorsSurfaceInOrder) {
 
 TEST_P(StageConformance, StopsHalfWay) {
   for (int items = 0; items < 4; ++items) {
-    Pipeline p(spec());
+    Pipeline p(spec(), functions());
     Item item;
     for (int i = 0; i < items; ++i) p.next(item);
   }

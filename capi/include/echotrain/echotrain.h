@@ -53,7 +53,8 @@ enum {
   ETR_CANCELLED = -9,
   ETR_STATE = -10,
   ETR_UNSUPPORTED = -11,
-  ETR_INTERNAL = -12
+  ETR_INTERNAL = -12,
+  ETR_CALLBACK = -13 /* a function of yours failed; see etr_pipeline_add_map */
 };
 
 /* The library's version, "0.1.0". A constant. */
@@ -91,6 +92,8 @@ ETR_API int32_t etr_schema(const char* kind, char** json);
 typedef struct etr_options etr_options;
 
 ETR_API int32_t etr_options_create(etr_options** options);
+/* All values at once: a JSON object such as {"factor": 2.5, "mode": "fixed"}. */
+ETR_API int32_t etr_options_create_from_json(const char* json, etr_options** options);
 ETR_API void etr_options_destroy(etr_options* options);
 ETR_API int32_t etr_options_set_integer(etr_options* options, const char* name, int64_t value);
 ETR_API int32_t etr_options_set_number(etr_options* options, const char* name, double value);
@@ -174,7 +177,9 @@ typedef struct etr_batch_info {
   int32_t fresh;   /* of which read from upstream for it */
   int32_t echoed;  /* of which repeated by an echo node */
   int32_t fields;
-  int32_t reserved;
+  uint32_t replica; /* of a single sample: 0 is fresh, n the n-th echo of it */
+  uint64_t ordinal; /* of the first sample in its epoch's source order */
+  uint64_t epoch;   /* inside a map function only */
 } etr_batch_info;
 
 /* An empty pipeline; `options` (may be NULL) are those of the job section "pipeline": threads,
@@ -188,6 +193,22 @@ ETR_API void etr_pipeline_destroy(etr_pipeline* pipeline); /* cancels */
 /* Appends a stage; the first is a source. ETR_STATE once reading has begun. */
 ETR_API int32_t etr_pipeline_add(etr_pipeline* pipeline, const char* stage,
                                  const etr_options* options);
+
+/* A function of yours as a stage. It is called from worker threads, from several at once, with one
+ * item at a time: a sample [H, W, C], or behind `batch` a whole batch. It reads the item's fields
+ * and sets new ones; the item is valid during the call only. It returns ETR_OK or an error status:
+ * the record is then a bad one, as if a stage of the library had failed (ETR_CALLBACK under
+ * on_error "fail"); etr_batch_fail says why. For the same batches at any thread count let it depend
+ * on nothing but the item; draw random numbers from seed, epoch, ordinal and replica. It must not
+ * use the pipeline. */
+typedef int32_t (*etr_map_function)(void* user_data, etr_batch* item);
+
+/* Appends the stage `map` with this function; `name` (unique in the pipeline) stands for it in
+ * errors, statistics and saved positions. `destroy` (may be NULL) is called exactly once with
+ * `user_data`, on any thread, when nothing can call the function any more, also after an error. */
+ETR_API int32_t etr_pipeline_add_map(etr_pipeline* pipeline, const char* name,
+                                     etr_map_function function, void* user_data,
+                                     void (*destroy)(void* user_data));
 
 /* The next batch. Blocks until there is one. ETR_END at the end of an epoch; the next call goes on
  * with the next epoch, if there is one. Errors of worker threads arrive here, after everything that
@@ -217,6 +238,32 @@ ETR_API int32_t etr_batch_get_info(const etr_batch* batch, etr_batch_info* info)
 ETR_API int32_t etr_batch_get(const etr_batch* batch, const char* field, etr_tensor* tensor);
 ETR_API int32_t etr_batch_field_name(const etr_batch* batch, int32_t index, const char** name);
 ETR_API void etr_batch_destroy(etr_batch* batch);
+
+/* Batches of one's own, for trainers without a pipeline; fields may also be changed in a map
+ * function or in a batch that was read. */
+ETR_API int32_t etr_batch_create(etr_batch** batch);
+
+/* Sets a field to a copy of `tensor`. */
+ETR_API int32_t etr_batch_set(etr_batch* batch, const char* field, const etr_tensor* tensor);
+
+/* Sets a field to `tensor` without a copy. The memory must not change and must live until `release`
+ * (may be NULL) is called with `user_data`: exactly once, on any thread, also after an error. */
+ETR_API int32_t etr_batch_wrap(etr_batch* batch, const char* field, const etr_tensor* tensor,
+                               void (*release)(void* user_data), void* user_data);
+ETR_API int32_t etr_batch_remove(etr_batch* batch, const char* field);
+
+/* In a map function that is about to return an error: the reason, for the error's message. */
+ETR_API int32_t etr_batch_fail(etr_batch* item, const char* message);
+
+/* The field as a DLPack tensor (DLManagedTensor* of dlpack.h, CPU memory), without a copy. It keeps
+ * the memory alive by itself, beyond the batch; call its deleter when done. Other batches may share
+ * the memory with it (echoes): do not write to it. */
+ETR_API int32_t etr_batch_to_dlpack(const etr_batch* batch, const char* field, void** managed);
+
+/* Sets a field to a DLPack tensor (u8, i32 or f32, row-major, in CPU memory) without a copy, and
+ * takes it over: its deleter runs when nobody uses it any more, on any thread. On an error it still
+ * belongs to the caller. */
+ETR_API int32_t etr_batch_set_dlpack(etr_batch* batch, const char* field, void* managed);
 
 /* Packs root/CLASS/NAME.png into PREFIX-000000.tar.zst and so on; `zstd_level` 0 writes plain .tar.
  * `progress` (may be NULL) is called on this thread; returning 0 stops with ETR_CANCELLED.
@@ -281,6 +328,12 @@ ETR_API int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_
  * job's. */
 ETR_API int32_t etr_trainer_evaluate(etr_trainer* trainer, etr_pipeline* pipeline,
                                      etr_eval_result* result);
+
+/* The model's last layer for the field image of `batch` (of at most as many rows as the batches it
+ * trains on), in evaluation mode, as a new batch with the field "output": f32 [N, outputs]; for a
+ * classifier these are logits, before the softmax. Waits for the steps in flight. */
+ETR_API int32_t etr_trainer_predict(etr_trainer* trainer, const etr_batch* batch,
+                                    etr_batch** outputs);
 
 /* Weights (safetensors), optimizer state and step count, in a new folder below `directory`; the two
  * newest are kept. etr_trainer_load takes the newest whole one; call it before or after the first

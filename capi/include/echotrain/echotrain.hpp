@@ -1,0 +1,464 @@
+// EchoTrain for C++17 and later: echotrain.h with owned handles, exceptions and functions as
+// stages.
+//
+// Header-only; everything goes through the C API, so a program works with every later 0.x library.
+// Objects own their handle and are movable, not copyable. Failures are exceptions of type Error.
+// Threads, units, shapes and lifetimes are those of echotrain.h.
+#ifndef ECHOTRAIN_ECHOTRAIN_HPP_
+#define ECHOTRAIN_ECHOTRAIN_HPP_
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "echotrain/echotrain.h"
+
+namespace echotrain {
+
+// A failed call. `status` is one of ETR_*.
+class Error : public std::runtime_error {
+ public:
+  Error(int32_t status, const std::string& message)
+      : std::runtime_error(message), status_(status) {}
+  int32_t status() const { return status_; }
+
+ private:
+  int32_t status_;
+};
+
+// Throws Error for an error status; passes ETR_OK and ETR_END through.
+inline int32_t check(int32_t status) {
+  if (status < 0) throw Error(status, etr_last_error());
+  return status;
+}
+
+namespace detail {
+
+template <typename T, void (*destroy)(T*)>
+struct Destroyer {
+  void operator()(T* handle) const { destroy(handle); }
+};
+template <typename T, void (*destroy)(T*)>
+using Handle = std::unique_ptr<T, Destroyer<T, destroy>>;
+
+// Calls `make(..., &raw)` and owns what it made.
+template <typename Owned, typename Make>
+Owned made_by(Make&& make) {
+  typename Owned::pointer raw = nullptr;
+  check(make(&raw));
+  return Owned(raw);
+}
+
+template <typename Make>
+std::string text_by(Make&& make) {
+  char* raw = nullptr;
+  check(make(&raw));
+  const std::unique_ptr<char, void (*)(char*)> owned(raw, etr_string_free);
+  return owned.get();
+}
+
+}  // namespace detail
+
+inline std::string version() { return etr_version(); }
+
+// The options of "stages", "layers", "optimizers" or a "job", as JSON.
+inline std::string schema(const std::string& kind) {
+  return detail::text_by([&](char** out) { return etr_schema(kind.c_str(), out); });
+}
+
+// Named values: Options{{"factor", 2.5}, {"mode", "fixed"}}.
+class Options {
+ public:
+  struct Value {
+    Value(const char* key, int value) : name(key), kind('i'), integer(value) {}
+    Value(const char* key, int64_t value) : name(key), kind('i'), integer(value) {}
+    Value(const char* key, bool value) : name(key), kind('b'), integer(value) {}
+    Value(const char* key, double value) : name(key), kind('n'), number(value) {}
+    Value(const char* key, const char* value) : name(key), kind('s'), text(value) {}
+    Value(const char* key, std::string value) : name(key), kind('s'), text(std::move(value)) {}
+    Value(const char* key, std::vector<double> value)
+        : name(key), kind('v'), numbers(std::move(value)) {}
+
+    const char* name;
+    char kind;
+    int64_t integer = 0;
+    double number = 0;
+    std::string text;
+    std::vector<double> numbers;
+  };
+
+  Options() : handle_(detail::made_by<Owned>(etr_options_create)) {}
+  Options(std::initializer_list<Value> values) : Options() {
+    for (const Value& value : values) set(value);
+  }
+  static Options from_json(const std::string& json) {
+    return Options(detail::made_by<Owned>(
+        [&](etr_options** out) { return etr_options_create_from_json(json.c_str(), out); }));
+  }
+
+  Options& set(const Value& v) {
+    switch (v.kind) {
+      case 'i': check(etr_options_set_integer(get(), v.name, v.integer)); break;
+      case 'b': check(etr_options_set_boolean(get(), v.name, v.integer != 0)); break;
+      case 'n': check(etr_options_set_number(get(), v.name, v.number)); break;
+      case 's': check(etr_options_set_string(get(), v.name, v.text.c_str())); break;
+      default:
+        check(etr_options_set_numbers(get(), v.name, v.numbers.data(),
+                                      static_cast<int64_t>(v.numbers.size())));
+    }
+    return *this;
+  }
+  etr_options* get() const { return handle_.get(); }
+
+ private:
+  using Owned = detail::Handle<etr_options, etr_options_destroy>;
+  explicit Options(Owned handle) : handle_(std::move(handle)) {}
+  Owned handle_;
+};
+
+inline std::vector<etr_device_info> devices() {
+  int32_t count = 0;
+  check(etr_device_count(&count));
+  std::vector<etr_device_info> out(static_cast<size_t>(count));
+  for (int32_t i = 0; i < count; ++i) {
+    out[static_cast<size_t>(i)].struct_size = sizeof(etr_device_info);
+    check(etr_device_get(i, &out[static_cast<size_t>(i)]));
+  }
+  return out;
+}
+
+// An opened device. `device`: empty, an index, or part of a name.
+class Runtime {
+ public:
+  explicit Runtime(const std::string& device = "") {
+    etr_runtime_options options{};
+    options.struct_size = sizeof options;
+    options.device = device.c_str();
+    handle_ = detail::made_by<Owned>(
+        [&](etr_runtime** out) { return etr_runtime_create(&options, out); });
+  }
+  etr_device_info device() const {
+    etr_device_info info{};
+    info.struct_size = sizeof info;
+    check(etr_runtime_device(get(), &info));
+    return info;
+  }
+  etr_runtime* get() const { return handle_.get(); }
+
+ private:
+  using Owned = detail::Handle<etr_runtime, etr_runtime_destroy>;
+  Owned handle_;
+};
+
+// A field's data, which the batch owns.
+struct TensorView {
+  int32_t dtype = ETR_U8;
+  std::vector<int64_t> shape;
+  const void* data = nullptr;
+  uint64_t size_bytes = 0;
+
+  template <typename T>
+  const T* as() const {
+    return static_cast<const T*>(data);
+  }
+};
+
+// Named tensors: a batch, or in a map function a sample.
+class Batch {
+ public:
+  Batch() : owned_(detail::made_by<Owned>(etr_batch_create)), handle_(owned_.get()) {}
+  // Owns `handle`; with `borrowed` it does not.
+  explicit Batch(etr_batch* handle, bool borrowed = false)
+      : owned_(borrowed ? nullptr : handle), handle_(handle) {}
+
+  etr_batch_info info() const {
+    etr_batch_info out{};
+    out.struct_size = sizeof out;
+    check(etr_batch_get_info(handle_, &out));
+    return out;
+  }
+  std::vector<std::string> fields() const {
+    std::vector<std::string> out;
+    const int32_t count = info().fields;
+    for (int32_t i = 0; i < count; ++i) {
+      const char* name = nullptr;
+      check(etr_batch_field_name(handle_, i, &name));
+      out.emplace_back(name);
+    }
+    return out;
+  }
+  TensorView operator[](const std::string& field) const {
+    etr_tensor t{};
+    t.struct_size = sizeof t;
+    check(etr_batch_get(handle_, field.c_str(), &t));
+    return {t.dtype, {t.shape, t.shape + t.rank}, t.data, t.size_bytes};
+  }
+
+  // Sets a field to a copy of `count(shape)` values.
+  template <typename T>
+  void set(const std::string& field, const T* values, const std::vector<int64_t>& shape) {
+    const etr_tensor t = tensor(values, shape);
+    check(etr_batch_set(handle_, field.c_str(), &t));
+  }
+  // Sets a field without a copy; `owner` keeps the values alive.
+  template <typename T>
+  void wrap(const std::string& field, const T* values, const std::vector<int64_t>& shape,
+            std::shared_ptr<const void> owner) {
+    const etr_tensor t = tensor(values, shape);
+    auto kept = std::make_unique<std::shared_ptr<const void>>(std::move(owner));
+    check(etr_batch_wrap(
+        handle_, field.c_str(), &t,
+        [](void* p) { delete static_cast<std::shared_ptr<const void>*>(p); }, kept.release()));
+  }
+  void remove(const std::string& field) { check(etr_batch_remove(handle_, field.c_str())); }
+  etr_batch* get() const { return handle_; }
+
+ private:
+  template <typename T>
+  static etr_tensor tensor(const T* values, const std::vector<int64_t>& shape) {
+    static_assert(
+        std::is_same_v<T, uint8_t> || std::is_same_v<T, int32_t> || std::is_same_v<T, float>,
+        "fields hold uint8_t, int32_t or float");
+    if (shape.size() > ETR_MAX_RANK) throw Error(ETR_UNSUPPORTED, "too many axes");
+    etr_tensor t{};
+    t.struct_size = sizeof t;
+    t.dtype = std::is_same_v<T, uint8_t> ? ETR_U8 : std::is_same_v<T, int32_t> ? ETR_I32 : ETR_F32;
+    t.rank = static_cast<int32_t>(shape.size());
+    t.size_bytes = sizeof(T);
+    for (size_t i = 0; i < shape.size(); ++i) {
+      t.shape[i] = shape[i];
+      t.size_bytes *= static_cast<uint64_t>(shape[i]);
+    }
+    t.data = values;
+    return t;
+  }
+
+  using Owned = detail::Handle<etr_batch, etr_batch_destroy>;
+  Owned owned_;
+  etr_batch* handle_;
+};
+
+class Pipeline {
+ public:
+  // Options of the job section "pipeline": threads, seed, epochs, on_error, ...
+  explicit Pipeline(const Options& options = {})
+      : handle_(detail::made_by<Owned>(
+            [&](etr_pipeline** out) { return etr_pipeline_create(options.get(), out); })),
+        failure_(std::make_shared<Failure>()) {}
+  static Pipeline from_json(const std::string& json) {
+    return Pipeline(detail::made_by<Owned>(
+        [&](etr_pipeline** out) { return etr_pipeline_create_from_json(json.c_str(), out); }));
+  }
+
+  Pipeline& add(const std::string& stage, const Options& options = {}) {
+    check(etr_pipeline_add(get(), stage.c_str(), options.get()));
+    return *this;
+  }
+
+  // A function of yours as a stage; see etr_pipeline_add_map. What it throws ends the run, or drops
+  // the record, as `on_error` says; next() throws it again.
+  Pipeline& map(const std::string& name, std::function<void(Batch&)> function) {
+    auto call = std::make_unique<MapCall>(MapCall{std::move(function), failure_});
+    check(etr_pipeline_add_map(get(), name.c_str(), &Pipeline::call, call.release(),
+                               [](void* p) { delete static_cast<MapCall*>(p); }));
+    return *this;
+  }
+
+  // The next batch; none at the end of an epoch. The next call goes on with the next epoch.
+  std::optional<Batch> next() {
+    etr_batch* batch = nullptr;
+    const int32_t status = etr_pipeline_next(get(), &batch);
+    if (status == ETR_CALLBACK)
+      if (const std::exception_ptr thrown = failure_->take()) std::rethrow_exception(thrown);
+    if (check(status) == ETR_END) return std::nullopt;
+    return Batch(batch);
+  }
+
+  void cancel() { check(etr_pipeline_cancel(get())); }  // any thread
+  std::string stats() const {
+    return detail::text_by([&](char** out) { return etr_pipeline_stats(get(), out); });
+  }
+  std::string bad_records() const {
+    return detail::text_by([&](char** out) { return etr_pipeline_bad_records(get(), out); });
+  }
+  std::string save() const {
+    return detail::text_by([&](char** out) { return etr_pipeline_save(get(), out); });
+  }
+  void restore(const std::string& state) { check(etr_pipeline_restore(get(), state.c_str())); }
+  etr_pipeline* get() const { return handle_.get(); }
+
+ private:
+  using Owned = detail::Handle<etr_pipeline, etr_pipeline_destroy>;
+  // The first exception that left a map function; several workers may fail at once.
+  struct Failure {
+    void set(std::exception_ptr thrown) {
+      std::lock_guard<std::mutex> lock(mutex);
+      if (!exception) exception = std::move(thrown);
+    }
+    std::exception_ptr take() {
+      std::lock_guard<std::mutex> lock(mutex);
+      return exception;
+    }
+    std::mutex mutex;
+    std::exception_ptr exception;
+  };
+  struct MapCall {
+    std::function<void(Batch&)> function;
+    std::shared_ptr<Failure> failure;
+  };
+
+  explicit Pipeline(Owned handle)
+      : handle_(std::move(handle)), failure_(std::make_shared<Failure>()) {}
+
+  static int32_t call(void* user_data, etr_batch* item) {
+    auto* map = static_cast<MapCall*>(user_data);
+    const auto failed = [&](const char* why) {
+      etr_batch_fail(item, why);
+      return int32_t{ETR_CALLBACK};
+    };
+    try {
+      Batch view(item, /*borrowed=*/true);
+      map->function(view);
+      return ETR_OK;
+    } catch (const std::exception& error) {
+      map->failure->set(std::current_exception());
+      return failed(error.what());
+    } catch (...) {
+      map->failure->set(std::current_exception());
+      return failed("unknown exception");
+    }
+  }
+
+  Owned handle_;
+  std::shared_ptr<Failure> failure_;
+};
+
+class Model {
+ public:
+  Model() : handle_(detail::made_by<Owned>(etr_model_create)) {}
+  Model& add(const std::string& layer, const Options& options = {}) {
+    check(etr_model_add(get(), layer.c_str(), options.get()));
+    return *this;
+  }
+  Model& loss(const std::string& loss, const Options& options = {}) {
+    check(etr_model_set_loss(get(), loss.c_str(), options.get()));
+    return *this;
+  }
+  etr_model* get() const { return handle_.get(); }
+
+ private:
+  using Owned = detail::Handle<etr_model, etr_model_destroy>;
+  Owned handle_;
+};
+
+class Optimizer {
+ public:
+  Optimizer(const std::string& name, const Options& options, const Options& schedule)
+      : handle_(detail::made_by<Owned>([&](etr_optimizer** out) {
+          return etr_optimizer_create(name.c_str(), options.get(), schedule.get(), out);
+        })) {}
+  etr_optimizer* get() const { return handle_.get(); }
+
+ private:
+  using Owned = detail::Handle<etr_optimizer, etr_optimizer_destroy>;
+  Owned handle_;
+};
+
+// A job from a file or from text; `overrides` are "key=value".
+class Job {
+ public:
+  static Job load(const std::string& path, const std::vector<std::string>& overrides = {}) {
+    return Job(path, overrides, etr_job_load);
+  }
+  static Job parse(const std::string& json, const std::vector<std::string>& overrides = {}) {
+    return Job(json, overrides, etr_job_parse);
+  }
+  std::string json() const {
+    return detail::text_by([&](char** out) { return etr_job_json(get(), out); });
+  }
+  etr_job* get() const { return handle_.get(); }
+
+ private:
+  using Owned = detail::Handle<etr_job, etr_job_destroy>;
+  template <typename Make>
+  Job(const std::string& source, const std::vector<std::string>& overrides, Make make) {
+    std::vector<const char*> texts;
+    for (const std::string& text : overrides) texts.push_back(text.c_str());
+    handle_ = detail::made_by<Owned>([&](etr_job** out) {
+      return make(source.c_str(), texts.data(), static_cast<int32_t>(texts.size()), out);
+    });
+  }
+  Owned handle_;
+};
+
+class Trainer {
+ public:
+  // For a loop of one's own: step(), result(), evaluate(), predict().
+  Trainer(const Runtime& runtime, const Model& model, const Optimizer& optimizer, uint64_t seed = 0,
+          int64_t total_steps = 0)
+      : handle_(detail::made_by<Owned>([&](etr_trainer** out) {
+          return etr_trainer_create(runtime.get(), model.get(), optimizer.get(), seed, total_steps,
+                                    out);
+        })) {}
+  // Runs a job: next_event().
+  Trainer(const Runtime& runtime, const Job& job, bool resume = false)
+      : handle_(detail::made_by<Owned>([&](etr_trainer** out) {
+          return etr_trainer_create_from_job(runtime.get(), job.get(), resume, out);
+        })) {}
+
+  void step(const Batch& batch) { check(etr_trainer_step(get(), batch.get())); }
+
+  // The oldest finished step not asked for yet; with `wait`, waits for one in flight.
+  std::optional<etr_step_result> result(bool wait) {
+    etr_step_result out{};
+    out.struct_size = sizeof out;
+    if (check(etr_trainer_result(get(), wait, &out)) == ETR_END) return std::nullopt;
+    return out;
+  }
+  etr_eval_result evaluate(Pipeline& pipeline) { return evaluate(pipeline.get()); }
+  etr_eval_result evaluate() { return evaluate(static_cast<etr_pipeline*>(nullptr)); }
+  Batch predict(const Batch& batch) {
+    return Batch(
+        detail::made_by<detail::Handle<etr_batch, etr_batch_destroy>>([&](etr_batch** out) {
+          return etr_trainer_predict(get(), batch.get(), out);
+        }).release());
+  }
+  void save(const std::string& directory) { check(etr_trainer_save(get(), directory.c_str())); }
+  void load(const std::string& directory) { check(etr_trainer_load(get(), directory.c_str())); }
+
+  // None when the run is over.
+  std::optional<etr_event> next_event() {
+    etr_event out{};
+    out.struct_size = sizeof out;
+    if (check(etr_trainer_next_event(get(), &out)) == ETR_END) return std::nullopt;
+    return out;
+  }
+  void stop() { check(etr_trainer_stop(get())); }  // any thread
+  std::string pipeline_stats() const {
+    return detail::text_by([&](char** out) { return etr_trainer_pipeline_stats(get(), out); });
+  }
+  etr_trainer* get() const { return handle_.get(); }
+
+ private:
+  using Owned = detail::Handle<etr_trainer, etr_trainer_destroy>;
+  etr_eval_result evaluate(etr_pipeline* pipeline) {
+    etr_eval_result out{};
+    out.struct_size = sizeof out;
+    check(etr_trainer_evaluate(get(), pipeline, &out));
+    return out;
+  }
+  Owned handle_;
+};
+
+}  // namespace echotrain
+
+#endif  // ECHOTRAIN_ECHOTRAIN_HPP_

@@ -1,0 +1,41 @@
+// Calls a function of the program on each item: a sample, or behind `batch` a whole batch.
+#include "core/error.h"
+#include "pipeline/stage.h"
+
+namespace etr::stages {
+namespace {
+
+using namespace pipeline;
+
+constexpr OptionSpec kOptions[] = {
+    {"function", OptionType::string, nullptr,
+     "name under which the program registered the function with this pipeline"},
+};
+
+class Map final : public MapStage {
+ public:
+  Map(const Options& options, const StageContext& context) {
+    const std::string name = options.string("function");
+    const auto found = context.functions ? context.functions->find(name) : MapFunctions::iterator();
+    if (!context.functions || found == context.functions->end())
+      fail(Code::not_found, "map: this program registered no function '", name,
+           "' with the pipeline; a job file alone cannot bring one");
+    function_ = found->second;
+  }
+
+  void process(Item& item, uint64_t epoch) const override { function_(item, epoch); }
+
+ private:
+  MapFunction function_;
+};
+
+}  // namespace
+}  // namespace etr::stages
+
+namespace etr::pipeline {
+
+extern const StageSpec map_stage;
+const StageSpec map_stage{"map", "calls a function of the program on each item", StageKind::map,
+                          stages::kOptions, make_stage<stages::Map>};
+
+}  // namespace etr::pipeline

@@ -1,0 +1,224 @@
+// Functions of the program as stages, batches of its own, DLPack and prediction; through
+// echotrain.hpp and, where it hides what is tested, the C API.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <set>
+
+#include "echotrain/echotrain.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using echotrain::Batch;
+using echotrain::Options;
+using echotrain::Pipeline;
+
+// A folder of two classes of small PGM-free records: the stages under test read only labels.
+class Labels {
+ public:
+  Labels() : root_(fs::temp_directory_path() / ("echotrain-own-" + std::to_string(std::rand()))) {
+    for (int i = 0; i < 40; ++i) {
+      const fs::path folder = root_ / std::to_string(i % 2);
+      fs::create_directories(folder);
+      std::ofstream(folder / (std::to_string(i) + ".png")) << "not decoded here " << i;
+    }
+  }
+  ~Labels() { fs::remove_all(root_); }
+
+  Pipeline pipeline(int threads = 2, const char* on_error = "fail") const {
+    Pipeline p(Options{{"threads", threads}, {"epochs", 1}, {"on_error", on_error}});
+    p.add("folder", {{"root", root_.string()}}).add("label");
+    return p;
+  }
+
+ private:
+  fs::path root_;
+};
+
+std::vector<int32_t> labels_of(Pipeline& p) {
+  std::vector<int32_t> out;
+  while (auto batch = p.next()) out.push_back(*(*batch)["label"].as<int32_t>());
+  return out;
+}
+
+void set_label(Batch& item, int32_t value) { item.set("label", &value, {}); }
+
+TEST(OwnStage, ChangesSamplesInOrderAtAnyThreadCount) {
+  const Labels data;
+  for (const int threads : {1, 4}) {
+    Pipeline p = data.pipeline(threads);
+    p.map("ordinal",
+          [](Batch& item) { set_label(item, static_cast<int32_t>(item.info().ordinal)); });
+    const auto labels = labels_of(p);
+    std::vector<int32_t> expected(40);
+    std::iota(expected.begin(), expected.end(), 0);
+    EXPECT_EQ(labels, expected);
+  }
+}
+
+TEST(OwnStage, SeesWholeBatchesBehindBatch) {
+  const Labels data;
+  Pipeline p = data.pipeline();
+  p.map("drop_image", [](Batch& item) {
+    const auto names = item.fields();
+    for (const std::string& name : names)
+      if (name != "label") item.remove(name);
+  });
+  p.add("batch", {{"size", 8}});
+  p.map("sum", [](Batch& batch) {
+    const auto labels = batch["label"];
+    ASSERT_EQ(labels.shape, std::vector<int64_t>{8});
+    const float sum = std::accumulate(labels.as<int32_t>(), labels.as<int32_t>() + 8, 0.0f);
+    batch.set("sum", &sum, {1});
+  });
+  int batches = 0;
+  while (auto batch = p.next()) {
+    ++batches;
+    EXPECT_GE(*(*batch)["sum"].as<float>(), 0.0f);
+  }
+  EXPECT_EQ(batches, 5);
+}
+
+TEST(OwnStage, WhatItThrowsReachesTheConsumer) {
+  const Labels data;
+  Pipeline p = data.pipeline();
+  p.map("picky", [](Batch& item) {
+    if (item.info().ordinal == 17) throw std::domain_error("seventeen");
+  });
+  int delivered = 0;
+  try {
+    while (p.next()) ++delivered;
+    FAIL() << "no error";
+  } catch (const std::domain_error& error) {
+    EXPECT_STREQ(error.what(), "seventeen");
+  }
+  EXPECT_EQ(delivered, 17) << "everything before the error is delivered";
+}
+
+TEST(OwnStage, ItsFailuresObeyTheErrorPolicyAndNameIt) {
+  const Labels data;
+  Pipeline p = data.pipeline(2, "skip");
+  p.map("picky", [](Batch& item) {
+    if (item.info().ordinal % 10 == 0) throw std::runtime_error("too round");
+  });
+  EXPECT_EQ(labels_of(p).size(), 36u);
+  const std::string bad = p.bad_records();
+  EXPECT_NE(bad.find("picky"), std::string::npos) << bad;
+  EXPECT_NE(bad.find("too round"), std::string::npos) << bad;
+}
+
+TEST(OwnStage, DestroyRunsExactlyOnce) {
+  static std::atomic<int> destroyed;
+  destroyed = 0;
+  const auto destroy = [](void*) { ++destroyed; };
+  const auto identity = [](void*, etr_batch*) -> int32_t { return ETR_OK; };
+  {
+    const Labels data;
+    Pipeline p = data.pipeline();
+    ASSERT_EQ(etr_pipeline_add_map(p.get(), "a", identity, nullptr, destroy), ETR_OK);
+    EXPECT_EQ(etr_pipeline_add_map(p.get(), "a", identity, nullptr, destroy), ETR_INVALID_ARGUMENT);
+    EXPECT_EQ(destroyed, 1) << "the refused one";
+    EXPECT_EQ(etr_pipeline_add_map(p.get(), "b", nullptr, nullptr, destroy), ETR_INVALID_ARGUMENT);
+    EXPECT_EQ(destroyed, 2);
+    p.next();
+    EXPECT_EQ(destroyed, 2);
+  }
+  EXPECT_EQ(destroyed, 3);
+}
+
+TEST(OwnStage, AJobFileCannotBringAFunction) {
+  try {
+    Pipeline::from_json(R"({"stages": [{"stage": "folder", "root": "x"},
+                                       {"stage": "map", "function": "f"}]})");
+    FAIL() << "no error";
+  } catch (const echotrain::Error& error) {
+    EXPECT_EQ(error.status(), ETR_NOT_FOUND);
+    EXPECT_NE(std::string(error.what()).find("'f'"), std::string::npos) << error.what();
+  }
+}
+
+TEST(OwnBatch, CopiesOrWrapsAndChecksWhatItIsGiven) {
+  Batch batch;
+  std::vector<float> values{1, 2, 3, 4, 5, 6};
+  batch.set("copy", values.data(), {2, 3});
+  auto owner = std::make_shared<std::vector<float>>(values);
+  const std::weak_ptr<std::vector<float>> watch = owner;
+  batch.wrap("view", owner->data(), {6}, owner);
+  const float* address = owner->data();
+  owner.reset();
+  EXPECT_NE(batch["copy"].data, values.data());
+  EXPECT_EQ(batch["view"].data, address);
+  EXPECT_FALSE(watch.expired());
+  batch.remove("view");
+  EXPECT_TRUE(watch.expired()) << "released with its last user";
+
+  etr_tensor wrong{};
+  wrong.struct_size = sizeof wrong;
+  wrong.dtype = ETR_F32;
+  wrong.rank = 1;
+  wrong.shape[0] = 7;
+  wrong.data = values.data();
+  wrong.size_bytes = 24;
+  EXPECT_EQ(etr_batch_set(batch.get(), "w", &wrong), ETR_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(etr_last_error()).find("28"), std::string::npos) << etr_last_error();
+  wrong.dtype = 9;
+  EXPECT_EQ(etr_batch_set(batch.get(), "w", &wrong), ETR_INVALID_ARGUMENT);
+}
+
+TEST(OwnBatch, DlpackSharesMemoryBothWays) {
+  void* managed = nullptr;
+  const void* address = nullptr;
+  {
+    Batch source;
+    const std::vector<int32_t> values{1, 2, 3, 4};
+    source.set("x", values.data(), {2, 2});
+    address = source["x"].data;
+    echotrain::check(etr_batch_to_dlpack(source.get(), "x", &managed));
+  }  // the tensor outlives its batch
+  Batch target;
+  echotrain::check(etr_batch_set_dlpack(target.get(), "y", managed));
+  const auto y = target["y"];
+  EXPECT_EQ(y.data, address);
+  EXPECT_EQ(y.dtype, ETR_I32);
+  EXPECT_EQ(y.shape, (std::vector<int64_t>{2, 2}));
+  EXPECT_EQ(y.as<int32_t>()[3], 4);
+}
+
+TEST(Predict, GivesTheLogitsOfTheTrainedModel) {
+  const echotrain::Runtime runtime(
+      std::getenv("ECHOTRAIN_TEST_DEVICE") ? std::getenv("ECHOTRAIN_TEST_DEVICE") : "");
+  echotrain::Model model;
+  model.add("dense", {{"units", 2}});
+  const echotrain::Optimizer sgd("sgd", {}, {{"learning_rate", 0.5}});
+  echotrain::Trainer trainer(runtime, model, sgd, 3);
+  // Two classes told apart by the sign of the first value.
+  std::vector<float> images;
+  std::vector<int32_t> labels;
+  for (int i = 0; i < 32; ++i) {
+    const float sign = i % 2 ? 1.0f : -1.0f;
+    images.insert(images.end(), {sign, 0.3f * static_cast<float>(i % 5), -0.2f});
+    labels.push_back(i % 2);
+  }
+  Batch batch;
+  batch.set("image", images.data(), {32, 3});
+  batch.set("label", labels.data(), {32});
+  for (int i = 0; i < 60; ++i) trainer.step(batch);
+  Batch few;  // fewer rows than it trained on, and no labels
+  few.set("image", images.data(), {5, 3});
+  const Batch outputs = trainer.predict(few);
+  const auto logits = outputs["output"];
+  ASSERT_EQ(logits.shape, (std::vector<int64_t>{5, 2}));
+  for (int i = 0; i < 5; ++i)
+    EXPECT_EQ(logits.as<float>()[2 * i + 1] > logits.as<float>()[2 * i], i % 2 == 1) << i;
+  while (trainer.result(true)) {
+  }
+  Batch wide;
+  wide.set("image", images.data(), {8, 12});
+  EXPECT_THROW(trainer.predict(wide), echotrain::Error);
+}
+
+}  // namespace
