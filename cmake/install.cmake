@@ -2,7 +2,9 @@
 include(CMakePackageConfigHelpers)
 
 install(TARGETS echotrain EXPORT echotrainTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(TARGETS echotrain_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+if(ECHOTRAIN_TOOLS)
+  install(TARGETS echotrain_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/capi/include/echotrain
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/samples/jobs

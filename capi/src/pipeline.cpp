@@ -119,6 +119,14 @@ int32_t etr_pipeline_next(etr_pipeline* pipeline, etr_batch** batch) {
   });
 }
 
+int32_t etr_pipeline_wait(etr_pipeline* pipeline, double seconds) {
+  return guarded([&]() -> int32_t {
+    if (!(seconds >= 0 && seconds <= 1e6))
+      fail(Code::invalid_argument, "seconds is ", seconds, "; expected 0 to 1e6");
+    return required(pipeline, "pipeline").get().wait(seconds) ? ETR_OK : ETR_END;
+  });
+}
+
 int32_t etr_pipeline_cancel(etr_pipeline* pipeline) {
   return guarded([&] { required(pipeline, "pipeline").get().cancel(); });
 }

@@ -1,6 +1,7 @@
 #include "pipeline/pipeline.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "core/clock.h"
 #include "core/json.h"
@@ -232,6 +233,20 @@ Pipeline::Next Pipeline::next(Item& item) {
     lock.lock();
     if (done.end == End::epoch) return Next::end_of_epoch;
   }
+}
+
+bool Pipeline::wait(double seconds) {
+  std::unique_lock lock(mutex_);
+  if (!started_) start();
+  const uint64_t last_epoch = static_cast<uint64_t>(options_->integer("epochs"));
+  const auto answers = [&] {
+    return has_current_ || !ready_.empty() || cancelled_ || failure_ ||
+           (last_epoch != 0 && epoch_ >= last_epoch);
+  };
+  const int64_t begin = now_ns();
+  const bool ready = ready_changed_.wait_for(lock, std::chrono::duration<double>(seconds), answers);
+  wait_ns_ += now_ns() - begin;
+  return ready;
 }
 
 uint64_t Pipeline::epoch() const {

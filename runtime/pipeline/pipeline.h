@@ -36,6 +36,9 @@ class Pipeline final : private SegmentHost {
   // called again.
   Next next(Item& item);
 
+  // Waits until there is something for next(), at most `seconds`; false where there is nothing yet.
+  bool wait(double seconds);
+
   // Unblocks next() and stops all work; returns at once, the work ends within a second.
   void cancel();
 

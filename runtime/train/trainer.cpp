@@ -12,6 +12,7 @@ namespace {
 
 constexpr const char* kTrainerState = "trainer.json";
 constexpr const char* kPipelineState = "pipeline.json";
+constexpr double kPatience = 0.1;  // seconds
 
 int64_t planned_steps(const Job& job) {
   const int64_t planned = job.train().integer("planned_steps");
@@ -268,7 +269,8 @@ Event Trainer::next_event() {
   resume_clock();
   const double begin = training_seconds(), every = job_.train().number("progress_every");
   while (true) {
-    if (!epoch_ended_ && !finished()) train_one();
+    // A stalled source holds back neither progress events nor stop().
+    if (!epoch_ended_ && !finished() && pipeline_.wait(kPatience)) train_one();
     const bool evaluates = evaluation_due(), saves = checkpoint_due();
     if (evaluates || saves || finished()) {
       take_metrics(/*wait_all=*/true);

@@ -74,6 +74,19 @@ std::vector<std::string> step_lines(const std::string& out) {
   return losses;
 }
 
+TEST(Trainer, StopAndProgressDoNotWaitForAStalledSource) {
+  TempDir dir;
+  Json job = job_json(dir);
+  Json& stages = job["pipeline"]["stages"];
+  stages.insert(stages.begin() + 1, Json{{"stage", "delay"}, {"milliseconds", 60000}});
+  job["train"]["progress_every"] = 0.2;
+  job.erase("evaluation");
+  Trainer trainer(shared_kernels(), Job::parse(job.dump(), "job"), /*resume=*/false);
+  EXPECT_EQ(trainer.next_event().kind, EventKind::progress);
+  trainer.stop();
+  EXPECT_EQ(trainer.next_event().kind, EventKind::end);
+}
+
 TEST(Trainer, AnEpochWithoutABatchIsAnError) {
   TempDir dir;
   Json job = job_json(dir);

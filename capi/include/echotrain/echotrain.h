@@ -215,6 +215,10 @@ ETR_API int32_t etr_pipeline_add_map(etr_pipeline* pipeline, const char* name,
  * came before them, and stay. */
 ETR_API int32_t etr_pipeline_next(etr_pipeline* pipeline, etr_batch** batch);
 
+/* Waits until etr_pipeline_next would not block, at most `seconds`; ETR_END where it still would.
+ * For programs that must look after something else meanwhile, such as signals. */
+ETR_API int32_t etr_pipeline_wait(etr_pipeline* pipeline, double seconds);
+
 /* Ends all work and lets a blocked etr_pipeline_next return ETR_CANCELLED. Any thread. */
 ETR_API int32_t etr_pipeline_cancel(etr_pipeline* pipeline);
 

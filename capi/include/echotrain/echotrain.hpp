@@ -283,6 +283,9 @@ class Pipeline {
     return Batch(batch);
   }
 
+  // Waits until next() would not block, at most `seconds`; false where it still would.
+  bool wait(double seconds) { return check(etr_pipeline_wait(get(), seconds)) == ETR_OK; }
+
   void cancel() { check(etr_pipeline_cancel(get())); }  // any thread
   std::string stats() const {
     return detail::text_by([&](char** out) { return etr_pipeline_stats(get(), out); });

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""Writes what the bindings say about stages, layers and optimizers, from the library's own schemas.
+
+    generate.py --library libechotrain.so [--python DIR] [--java DIR] [--csharp DIR]
+
+Python gets type stubs (the functions themselves are made at import), Java and C# get sources. A stage
+that is added to the runtime appears in all of them with no further edit.
+"""
+
+import argparse
+import ctypes
+import json
+import pathlib
+import textwrap
+
+KINDS = ("stages", "layers", "optimizers")
+
+
+def load(library):
+    native = ctypes.CDLL(library)
+    schemas = {}
+    for kind in KINDS + ("job",):
+        text = ctypes.c_char_p()
+        if native.etr_schema(kind.encode(), ctypes.byref(text)) != 0:
+            native.etr_last_error.restype = ctypes.c_char_p
+            raise SystemExit(f"generate.py: {native.etr_last_error().decode()}")
+        schemas[kind] = json.loads(text.value)
+    # A program's own functions are not named by options; each language has its own way.
+    schemas["stages"] = [row for row in schemas["stages"] if row["name"] != "map"]
+    job = schemas.pop("job")
+    schemas["schedules"] = [{"name": "schedule", "options": job["schedule"],
+                             "doc": "the learning rate over the steps of a run"}]
+    return schemas
+
+
+def ordered(options):
+    return sorted(options, key=lambda option: not option["required"])
+
+
+def sentence(text):
+    return text[:1].upper() + text[1:] + "."
+
+
+def details(option):
+    """'number of copies (samples; default 1; one of a, b)'"""
+    notes = [option["unit"]] if "unit" in option else []
+    if "choices" in option:
+        notes.append("one of " + ", ".join(option["choices"]))
+    notes.append("required" if option["required"] else "default " + json.dumps(option["default"]))
+    return f"{option['doc']} ({'; '.join(notes)})"
+
+
+def camel(name, upper=False):
+    parts = name.split("_")
+    head = parts[0].capitalize() if upper else parts[0]
+    return head + "".join(part.capitalize() for part in parts[1:])
+
+
+# Python ------------------------------------------------------------------------------------------
+
+PYTHON_TYPES = {"integer": "int", "number": "float", "boolean": "bool", "string": "str",
+                "list of numbers": "Sequence[float]"}
+
+
+def python_stub(kind, rows):
+    lines = ['"""From the schemas of the library; see generate.py."""', "",
+             "from os import PathLike", "from typing import Literal, Sequence, Union", "",
+             "from ._schema import Spec", ""]
+    for row in rows:
+        parameters = []
+        for option in ordered(row["options"]):
+            if "choices" in option:
+                kind_of = "Literal[" + ", ".join(json.dumps(c) for c in option["choices"]) + "]"
+            else:
+                kind_of = PYTHON_TYPES[option["type"]]
+                if kind_of == "str":
+                    kind_of = "Union[str, PathLike[str]]"
+            default = "" if option["required"] else f" = {option['default']!r}"
+            parameters.append(f"{option['name']}: {kind_of}{default}")
+        lines += [f"def {row['name']}({', '.join(parameters)}) -> Spec:", f'    """{sentence(row["doc"])}']
+        if row["options"]:
+            lines += ["", "    Parameters", "    ----------"]
+        for option in ordered(row["options"]):
+            lines += textwrap.wrap(f"{option['name']} : {details(option)}", 100,
+                                   initial_indent="    ", subsequent_indent="        ")
+        lines += ['    """', "    ...", ""]
+    return "\n".join(lines)
+
+
+# Java --------------------------------------------------------------------------------------------
+
+JAVA_TYPES = {"integer": "long", "number": "double", "boolean": "boolean", "string": "String",
+              "list of numbers": "double..."}
+JAVA_RESERVED = {"repeat": "repeat", "float": "float_", "default": "default_"}
+
+
+def java_source(kind, rows):
+    outer = camel(kind, upper=True)
+    lines = ["package io.echotrain;", "",
+             "/** From the schemas of the library; see generate.py. */",
+             f"public final class {outer} {{", f"  private {outer}() {{}}"]
+    for row in rows:
+        required = [o for o in ordered(row["options"]) if o["required"]]
+        optional = [o for o in row["options"] if not o["required"]]
+        name, type_name = camel(row["name"]), camel(row["name"], upper=True)
+        parameters = ", ".join(f"{JAVA_TYPES[o['type']]} {camel(o['name'])}" for o in required)
+        lines += ["", f"  /** {sentence(row['doc'])}"]
+        lines += [f"   * @param {camel(o['name'])} {details(o)}" for o in required]
+        lines += ["   */", f"  public static {type_name} {name}({parameters}) {{",
+                  f"    {type_name} spec = new {type_name}();"]
+        lines += [f"    spec.set(\"{o['name']}\", {camel(o['name'])});" for o in required]
+        lines += ["    return spec;", "  }", "",
+                  f"  /** {sentence(row['doc'])} */",
+                  f"  public static final class {type_name} extends Spec {{",
+                  f"    private {type_name}() {{ super(\"{kind}\", \"{row['name']}\"); }}"]
+        for o in optional:
+            lines += ["", f"    /** {sentence(details(o))} */",
+                      f"    public {type_name} {camel(o['name'])}({JAVA_TYPES[o['type']]} value) {{",
+                      f"      set(\"{o['name']}\", value);", "      return this;", "    }"]
+        lines += ["  }"]
+    return "\n".join(lines + ["}", ""])
+
+
+# C# ----------------------------------------------------------------------------------------------
+
+CSHARP_TYPES = {"integer": "long", "number": "double", "boolean": "bool", "string": "string",
+                "list of numbers": "double[]"}
+
+
+def xml(text):
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def csharp_source(kind, rows):
+    lines = ["// From the schemas of the library; see generate.py.", "namespace EchoTrain", "{",
+             f"    /// <summary>The library's {kind}.</summary>",
+             f"    public static class {camel(kind, upper=True)}", "    {"]
+    for row in rows:
+        parameters, body = [], []
+        lines += [f"        /// <summary>{xml(sentence(row['doc']))}</summary>"]
+        for o in ordered(row["options"]):
+            name, kind_of = "@" + camel(o["name"]), CSHARP_TYPES[o["type"]]
+            lines += [f"        /// <param name=\"{camel(o['name'])}\">{xml(details(o))}</param>"]
+            if o["required"]:
+                parameters.append(f"{kind_of} {name}")
+                body.append(f"            spec.Set(\"{o['name']}\", {name});")
+            else:
+                nullable = "" if kind_of in ("string", "double[]") else "?"
+                parameters.append(f"{kind_of}{nullable} {name} = null")
+                value = f"{name}.Value" if nullable else name
+                body.append(f"            if ({name} != null) spec.Set(\"{o['name']}\", {value});")
+        lines += [f"        public static Spec {camel(row['name'], upper=True)}({', '.join(parameters)})",
+                  "        {", f"            var spec = new Spec(\"{kind}\", \"{row['name']}\");"]
+        lines += body + ["            return spec;", "        }", ""]
+    return "\n".join(lines + ["    }", "}", ""])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--library", required=True)
+    parser.add_argument("--python")
+    parser.add_argument("--java")
+    parser.add_argument("--csharp")
+    arguments = parser.parse_args()
+    for kind, rows in load(arguments.library).items():
+        if arguments.python and kind in KINDS:
+            write(arguments.python, f"{kind}.pyi", python_stub(kind, rows))
+        if arguments.java:
+            write(arguments.java, f"{camel(kind, upper=True)}.java", java_source(kind, rows))
+        if arguments.csharp:
+            write(arguments.csharp, f"{camel(kind, upper=True)}.cs", csharp_source(kind, rows))
+
+
+def write(folder, name, text):
+    path = pathlib.Path(folder) / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,40 @@
+"""EchoTrain: input pipelines with echo nodes, and training on any Vulkan device.
+
+    import echotrain as et
+
+    pipeline = et.Pipeline([
+        et.stages.webdataset("train-*.tar.zst"), et.stages.label(classes=10), et.stages.decode(),
+        et.stages.echo(2), et.stages.random_crop(pad=4), et.stages.flip(),
+        et.stages.batch(128), et.stages.normalize(),
+    ], seed=1)
+    model = et.Model([et.layers.conv2d(32, activation="relu"), et.layers.flatten(), et.layers.dense(10)])
+    trainer = et.Trainer(model, et.optimizers.sgd(momentum=0.9), learning_rate=0.05)
+    history = trainer.fit(pipeline, epochs=2)
+"""
+
+from . import _loader  # noqa: F401: first, for a clear error where the native library is missing
+from . import errors, native
+from .errors import EchoTrainError
+
+native.echotrain_set_error_factory(errors.make_error)
+
+from . import layers, optimizers, stages  # noqa: E402
+from .pipeline import Batch, Pipeline, SampleInfo, Tensor, map, pack_folder  # noqa: E402
+from .training import (Callback, Device, EarlyStopping, Event, History, Job, JobRun, Model,  # noqa: E402
+                       Runtime, SaveCheckpoint, StepResult, Trainer, devices, schedule)
+
+__version__ = native.version()
+
+
+def prefer_wide_cpu_vectors() -> None:
+    """For training on a CPU device (Mesa lavapipe): asks for 512-bit vectors where the processor has
+    them. Call it before the first device is opened."""
+    native.prefer_wide_cpu_vectors()
+
+
+__all__ = [
+    "Batch", "Callback", "Device", "EarlyStopping", "EchoTrainError", "Event", "History", "Job", "JobRun",
+    "Model", "Pipeline", "Runtime", "SampleInfo", "SaveCheckpoint", "StepResult", "Tensor", "Trainer",
+    "devices", "errors", "layers", "map", "optimizers", "pack_folder", "prefer_wide_cpu_vectors",
+    "schedule", "stages",
+]

@@ -1,0 +1,107 @@
+"""Functions with signatures and documentation, made from the library's schemas when it is loaded."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+from typing import Any, Dict, List
+
+from . import native
+
+_TYPES = {"integer": int, "number": float, "boolean": bool, "string": str, "list of numbers": List[float]}
+
+
+class Spec:
+    """A stage, layer, optimizer, schedule or loss with its options; checked where it is used."""
+
+    __slots__ = ("kind", "name", "options")
+
+    def __init__(self, kind: str, name: str, options: Dict[str, Any]):
+        self.kind, self.name, self.options = kind, name, options
+
+    def __repr__(self) -> str:
+        options = ", ".join(f"{key}={value!r}" for key, value in self.options.items())
+        return f"{self.kind}.{self.name}({options})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Spec) and repr(self) == repr(other)
+
+    __hash__ = None
+
+
+def plain(value: Any) -> Any:
+    """The value as JSON knows it: paths as text, NumPy scalars and arrays as numbers and lists."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value
+
+
+def to_json(options: Dict[str, Any]) -> str:
+    for key, value in options.items():
+        if not isinstance(plain(value), (bool, int, float, str, list)):
+            raise TypeError(f"option '{key}' is a {type(value).__name__}; "
+                            "options are numbers, text, booleans or lists of numbers")
+    return json.dumps({key: plain(value) for key, value in options.items()})
+
+
+def load(kind: str) -> Any:
+    return json.loads(native.schema(kind))
+
+
+def _document(doc: str, options: List[dict]) -> str:
+    lines = [doc[:1].upper() + doc[1:] + ".", ""]
+    if options:
+        lines += ["Parameters", "----------"]
+    for option in options:
+        default = "required" if option["required"] else f"default {option['default']!r}"
+        extras = [option["type"], default]
+        if "choices" in option:
+            extras.insert(1, "one of " + ", ".join(repr(c) for c in option["choices"]))
+        if "unit" in option:
+            extras.append("in " + option["unit"])
+        lines += [f"{option['name']} : {', '.join(extras)}", f"    {option['doc']}"]
+    return "\n".join(lines)
+
+
+def signature_of(options: List[dict]) -> inspect.Signature:
+    parameters = []
+    for option in sorted(options, key=lambda o: not o["required"]):
+        parameters.append(inspect.Parameter(
+            option["name"], inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=inspect.Parameter.empty if option["required"] else option["default"],
+            annotation=_TYPES[option["type"]]))
+    return inspect.Signature(parameters)
+
+
+def make_function(kind: str, name: str, doc: str, options: List[dict]):
+    signature = signature_of(options)
+
+    def function(*args, **kwargs):
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as error:
+            known = ", ".join(signature.parameters) or "none"
+            raise TypeError(f"{kind}.{name}(): {error} (options: {known})") from None
+        return Spec(kind, name, dict(bound.arguments))
+
+    function.__name__ = function.__qualname__ = name
+    function.__module__ = "echotrain." + kind
+    function.__doc__ = _document(doc, options)
+    function.__signature__ = signature.replace(return_annotation=Spec)
+    return function
+
+
+def fill(namespace: Dict[str, Any], kind: str, leave_out=()) -> None:
+    """Adds a function for each row of a schema to a module."""
+    names = []
+    for row in load(kind):
+        if row["name"] in leave_out:
+            continue
+        namespace[row["name"]] = make_function(kind, row["name"], row["doc"], row["options"])
+        names.append(row["name"])
+    namespace["__all__"] = names

@@ -1,0 +1,284 @@
+"""Input pipelines and their batches."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import weakref
+from collections.abc import Mapping
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Union
+
+import json
+
+import numpy as np
+
+from . import _schema, native
+from .errors import CallbackError, InvalidArgumentError, StateError
+from ._schema import Spec
+
+_DTYPES = (np.dtype(np.uint8), np.dtype(np.int32), np.dtype(np.float32))  # by ETR_*
+_POLL_SECONDS = 0.1  # how long a blocking call leaves Ctrl-C waiting
+
+_open_pipelines: "weakref.WeakSet[Pipeline]" = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    # Worker threads must not ask for the interpreter when it is gone.
+    for pipeline in list(_open_pipelines):
+        pipeline.close()
+
+
+class _NotPicklable:
+    def __reduce__(self):
+        raise TypeError(f"a {type(self).__name__} lives in this process's memory and cannot be pickled; "
+                        "build it in the process that uses it")
+
+
+class Tensor(_NotPicklable):
+    """A field of a batch in host memory. NumPy (``numpy.asarray``), PyTorch (``torch.from_dlpack``)
+    and everything else that knows DLPack read it without a copy; the memory lives as long as anybody
+    uses it. It may be shared with other batches (echoes): do not write to it."""
+
+    def __init__(self, batch: "native.BatchHandle", field: str):
+        self._batch, self._field = batch, field
+        self._native = batch.tensor(field)
+        self.shape = tuple(self._native.shape())
+        self.dtype = _DTYPES[self._native.dtype()]
+
+    @property
+    def __array_interface__(self) -> Dict[str, Any]:
+        return {"version": 3, "shape": self.shape, "typestr": self.dtype.str,
+                "data": (self._native.address(), True)}
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        if copy:
+            raise BufferError("a copy was asked for; use numpy.array(tensor)")
+        return native.echotrain_dlpack_capsule(self._batch, self._field)
+
+    def __dlpack_device__(self):
+        return (1, 0)  # CPU
+
+    def numpy(self) -> np.ndarray:
+        """A read-only array on the same memory."""
+        return np.asarray(self)
+
+    def __repr__(self) -> str:
+        return f"Tensor({self._field!r}, {self.dtype}, {list(self.shape)})"
+
+
+def _as_array(field: str, value: Any) -> np.ndarray:
+    array = np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else None
+    if array is None:
+        if hasattr(value, "__dlpack__"):
+            array = np.from_dlpack(value)
+        else:
+            raise TypeError(f"field '{field}' is a {type(value).__name__}; give a NumPy array, or "
+                            "a tensor that knows DLPack")
+    if array.dtype not in _DTYPES:
+        raise TypeError(f"field '{field}' is {array.dtype} {list(array.shape)}; fields hold uint8, "
+                        f"int32 or float32: use .astype(numpy.float32) or .astype(numpy.int32)")
+    return np.ascontiguousarray(array).reshape(array.shape)
+
+
+def _set_field(handle: "native.BatchHandle", field: str, value: Any) -> None:
+    array = _as_array(field, value)
+    native.echotrain_wrap_object(handle, field, _DTYPES.index(array.dtype), list(array.shape),
+                                 array.__array_interface__["data"][0], array)
+
+
+class Batch(_NotPicklable, Mapping):
+    """Named tensors. ``batch["image"]`` is a read-only NumPy array on the library's memory;
+    ``batch.tensor("image")`` is for other libraries.
+
+    ``Batch({"image": x, "label": y})`` makes one of arrays, which it shares: leave them unchanged.
+    """
+
+    def __init__(self, fields: Union[Mapping, "native.BatchHandle"]):
+        if isinstance(fields, native.BatchHandle):
+            self._handle = fields
+        else:
+            self._handle = native.BatchHandle()
+            for name, value in fields.items():
+                _set_field(self._handle, name, value)
+
+    def tensor(self, field: str) -> Tensor:
+        return Tensor(self._handle, field)
+
+    def __getitem__(self, field: str) -> np.ndarray:
+        try:
+            return self.tensor(field).numpy()
+        except LookupError as error:
+            raise KeyError(str(error)) from None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(tuple(self._handle.fields()))
+
+    def __len__(self) -> int:
+        return len(self._handle.fields())
+
+    @property
+    def samples(self) -> int:
+        """Samples in the batch; 0 for a single sample of a pipeline without a batch stage."""
+        return self._handle.samples()
+
+    @property
+    def fresh(self) -> int:
+        """Samples that were read from upstream for this batch."""
+        return self._handle.fresh()
+
+    @property
+    def echoed(self) -> int:
+        """Samples that an echo stage repeated."""
+        return self._handle.echoed()
+
+    def close(self) -> None:
+        """Lets go of the memory now; arrays made before keep theirs."""
+        self._handle.close()
+
+    def __enter__(self) -> "Batch":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self._handle.is_closed():
+            return "Batch(closed)"
+        return "Batch(" + ", ".join(repr(self.tensor(name)) for name in self) + ")"
+
+
+class SampleInfo(NamedTuple):
+    """What a map function may draw its random numbers from, to be the same at any thread count."""
+
+    epoch: int
+    ordinal: int  # of the (first) sample in its epoch's source order
+    replica: int  # 0: fresh; n: the n-th echo
+
+
+class _Function(native.MapFunction):
+    """Calls a Python function from the pipeline's threads."""
+
+    def __init__(self, function: Callable, with_info: bool, failures: List[BaseException]):
+        super().__init__()
+        self._function, self._with_info, self._failures = function, with_info, failures
+
+    def apply(self, item: "native.BatchHandle") -> str:
+        try:
+            before = {name: Tensor(item, name).numpy() for name in item.fields()}
+            info = (SampleInfo(item.epoch(), item.ordinal(), item.replica()),) if self._with_info else ()
+            after = self._function(dict(before), *info)
+            if not isinstance(after, Mapping):
+                raise TypeError(f"the map function returned {type(after).__name__}; "
+                                "it must return the fields, as a dict")
+            for name in before:
+                if name not in after:
+                    item.remove(name)
+            for name, value in after.items():
+                if value is not before.get(name):
+                    _set_field(item, name, value)
+            return ""
+        except BaseException as error:  # it must not leave the callback
+            self._failures.append(error)
+            return f"{type(error).__name__}: {error}"
+
+
+class map:  # noqa: A001: the field's own word
+    """A Python function as a stage: ``map(function, name=None, with_info=False)``.
+
+    The function gets a dict of read-only arrays, one sample's, or behind ``batch`` a whole batch's,
+    and returns the dict of fields that go on. It is called from several threads; with ``with_info`` it
+    also gets a `SampleInfo`. A bare function among a pipeline's stages is the same as ``map(function)``.
+    """
+
+    def __init__(self, function: Callable, name: Optional[str] = None, with_info: bool = False):
+        self.function, self.with_info = function, with_info
+        self.name = name or getattr(function, "__name__", type(function).__name__)
+
+
+class Pipeline(_NotPicklable):
+    """Stages from a source to batches: ``for batch in pipeline`` is one epoch.
+
+    ``stages`` are `echotrain.stages` and Python functions. The other options are those of a job's
+    "pipeline" section, for instance ``threads``, ``seed``, ``epochs``, ``on_error``.
+    Iterating again reads the next epoch. One thread reads; `cancel`, `stats` and `bad_records` may be
+    called from any.
+    """
+
+    def __init__(self, stages: Iterable[Union[Spec, map, Callable]], **options: Any):
+        self._failures: List[BaseException] = []
+        self._lock = threading.Lock()
+        self._handle = native.PipelineHandle(_schema.to_json(options))
+        _open_pipelines.add(self)
+        names: List[str] = []
+        for stage in stages:
+            if isinstance(stage, Spec):
+                if stage.kind != "stages":
+                    raise TypeError(f"{stage!r} is no stage of a pipeline")
+                self._handle.add(stage.name, _schema.to_json(stage.options))
+                continue
+            if not isinstance(stage, map):
+                if not callable(stage):
+                    raise TypeError(f"{stage!r} is neither a stage nor a function")
+                stage = map(stage)
+            name = stage.name
+            while name in names:
+                name += "_"
+            names.append(name)
+            # The pipeline owns the function from here on, and drops it on whichever thread is last.
+            function = _Function(stage.function, stage.with_info, self._failures)
+            self._handle.add_map(name, function.__disown__())
+
+    def _next(self) -> Optional[Batch]:
+        try:
+            while not self._handle.wait(_POLL_SECONDS):
+                pass  # Python looks after signals here
+            handle = self._handle.next()
+        except CallbackError as error:
+            for failure in self._failures:
+                if str(failure) in str(error):
+                    raise failure from error
+            raise
+        return Batch(handle) if handle is not None else None
+
+    def __iter__(self) -> Iterator[Batch]:
+        while True:
+            batch = self._next()
+            if batch is None:
+                return
+            yield batch
+
+    def cancel(self) -> None:
+        """Ends all work; a thread that waits for a batch gets a CancelledError."""
+        self._handle.cancel()
+
+    def stats(self) -> Dict[str, Any]:
+        """Items, busy and waiting time and queues of each stage; what the consumer got."""
+        return json.loads(self._handle.stats())
+
+    def bad_records(self) -> List[Dict[str, str]]:
+        """The records that on_error="skip" or "quarantine" dropped."""
+        return json.loads(self._handle.bad_records())
+
+    def save(self) -> Dict[str, Any]:
+        """The position after the last batch read; small, and made for json.dump."""
+        return json.loads(self._handle.save())
+
+    def restore(self, state: Dict[str, Any]) -> None:
+        """Before the first batch: continue where a pipeline of the same stages was saved."""
+        self._handle.restore(json.dumps(state))
+
+    def close(self) -> None:
+        self._handle.close()
+
+    def __enter__(self) -> "Pipeline":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+
+def pack_folder(root, prefix, samples_per_shard: int = 1000, zstd_level: int = 3,
+                seed: int = 0) -> Dict[str, Any]:
+    """Packs ``root/CLASS/NAME.png`` into ``PREFIX-000000.tar.zst`` and so on."""
+    return json.loads(native.pack_folder(str(root), str(prefix), samples_per_shard, zstd_level, seed))

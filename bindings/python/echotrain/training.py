@@ -1,0 +1,358 @@
+"""Models, trainers and jobs."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Union
+
+import numpy as np
+
+from . import _schema, native
+from ._schema import Spec
+from .errors import StateError
+from .pipeline import _POLL_SECONDS, Batch, Pipeline, _NotPicklable
+
+_job_schema = _schema.load("job")
+schedule = _schema.make_function("schedule", "schedule", "the learning rate over the steps of a run",
+                                 _job_schema["schedule"])
+
+
+class Device(NamedTuple):
+    index: int
+    name: str
+    driver: str
+    kind: str  # discrete, integrated, virtual, cpu or other
+    memory_bytes: int
+
+
+_KINDS = ("discrete", "integrated", "virtual", "cpu", "other")
+
+
+def _device(info) -> Device:
+    return Device(info.index, info.name, info.driver, _KINDS[info.kind], info.memory_bytes)
+
+
+def devices() -> List[Device]:
+    """The Vulkan devices, discrete GPUs first."""
+    return [_device(info) for info in native.devices()]
+
+
+class Runtime(_NotPicklable):
+    """An opened device: the first, the one with that index, or the one with that text in its name."""
+
+    def __init__(self, device: Union[None, int, str] = None):
+        self._handle = native.RuntimeHandle("" if device is None else str(device))
+
+    @property
+    def device(self) -> Device:
+        return _device(self._handle.device())
+
+
+_runtimes: Dict[str, Runtime] = {}
+
+
+def _runtime(device: Union[None, int, str, Runtime]) -> Runtime:
+    if isinstance(device, Runtime):
+        return device
+    key = "" if device is None else str(device)
+    if key not in _runtimes:
+        _runtimes[key] = Runtime(device)
+    return _runtimes[key]
+
+
+class Model:
+    """Layers in a row: ``Model([layers.conv2d(32), layers.flatten(), layers.dense(10)])``.
+
+    ``loss`` is "softmax_cross_entropy" (integer labels) or "mse"; further options go to the loss.
+    """
+
+    def __init__(self, layers: Iterable[Spec], loss: str = "softmax_cross_entropy", **loss_options):
+        self._handle = native.ModelHandle()
+        self.layers = list(layers)
+        for layer in self.layers:
+            if not isinstance(layer, Spec) or layer.kind != "layers":
+                raise TypeError(f"{layer!r} is no layer")
+            self._handle.add(layer.name, _schema.to_json(layer.options))
+        self._handle.loss(loss, _schema.to_json(loss_options))
+
+    def __repr__(self) -> str:
+        return f"Model({self.layers!r})"
+
+
+class StepResult(NamedTuple):
+    step: int
+    samples: int
+    loss: float
+    accuracy: float
+    learning_rate: float
+
+
+class Event(NamedTuple):
+    """One moment of a run. loss and accuracy are means since the event before."""
+
+    kind: str  # progress, evaluation, checkpoint or end
+    step: int
+    epoch: int
+    total_steps: int
+    seconds: float
+    loss: float
+    accuracy: float
+    learning_rate: float
+    examples_per_second: float
+    device_wait_share: float
+    examples: int
+    fresh: int
+    echoed: int
+    bad_records: int
+    eval_loss: float
+    eval_accuracy: float
+    target_reached: bool
+
+
+_EVENT_KINDS = ("progress", "evaluation", "checkpoint", "end")
+
+
+class Callback:
+    """Override what is needed. Set ``trainer.stop_training = True`` to end after this epoch."""
+
+    def on_train_begin(self, trainer: "Trainer") -> None: ...
+
+    def on_batch_end(self, trainer: "Trainer", result: StepResult) -> None: ...
+
+    def on_epoch_end(self, trainer: "Trainer", epoch: int, logs: Dict[str, float]) -> None: ...
+
+    def on_train_end(self, trainer: "Trainer", history: "History") -> None: ...
+
+
+class EarlyStopping(Callback):
+    """Ends the run when ``monitor`` has not improved for ``patience`` epochs."""
+
+    def __init__(self, monitor: str = "val_loss", patience: int = 3):
+        self.monitor, self.patience, self.best, self.wait = monitor, patience, None, 0
+
+    def on_epoch_end(self, trainer, epoch, logs):
+        if self.monitor not in logs:
+            raise ValueError(f"EarlyStopping watches '{self.monitor}'; there is {', '.join(logs)}")
+        value = logs[self.monitor] * (-1 if "accuracy" in self.monitor else 1)
+        if self.best is None or value < self.best:
+            self.best, self.wait = value, 0
+        else:
+            self.wait += 1
+            trainer.stop_training = trainer.stop_training or self.wait >= self.patience
+
+
+class SaveCheckpoint(Callback):
+    """Saves the trainer below ``directory`` after each epoch; the two newest are kept."""
+
+    def __init__(self, directory):
+        self.directory = directory
+
+    def on_epoch_end(self, trainer, epoch, logs):
+        trainer.save(self.directory)
+
+
+@dataclass
+class History:
+    """What `Trainer.fit` returns: ``history["loss"][epoch]`` and so on, with Keras' keys."""
+
+    epoch: List[int] = field(default_factory=list)
+    history: Dict[str, List[float]] = field(default_factory=dict)
+
+    def add(self, epoch: int, logs: Mapping[str, float]) -> None:
+        self.epoch.append(epoch)
+        for key, value in logs.items():
+            self.history.setdefault(key, []).append(value)
+
+
+def _bar(progress: Optional[bool], epoch: int, epochs: int):
+    if progress is False or (progress is None and not sys.stderr.isatty()):
+        return None
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        if progress:
+            raise ImportError("progress=True needs tqdm: pip install echotrain[progress]") from None
+        return None
+    return tqdm(desc=f"epoch {epoch + 1}/{epochs}", unit=" batches", leave=True)
+
+
+class Trainer(_NotPicklable):
+    """Trains a model on a Vulkan device.
+
+    ``learning_rate`` is a number, or a `schedule`. ``total_steps`` is where decaying schedules end.
+    """
+
+    def __init__(self, model: Model, optimizer: Spec, learning_rate: Union[float, Spec], *,
+                 device: Union[None, int, str, Runtime] = None, seed: int = 0, total_steps: int = 0):
+        if isinstance(learning_rate, Spec):
+            rate = learning_rate.options
+        else:
+            rate = {"learning_rate": float(learning_rate)}
+        if not isinstance(optimizer, Spec) or optimizer.kind != "optimizers":
+            raise TypeError(f"{optimizer!r} is no optimizer")
+        self.runtime = _runtime(device)
+        spec = native.OptimizerHandle(optimizer.name, _schema.to_json(optimizer.options),
+                                      _schema.to_json(rate))
+        self._handle = native.TrainerHandle(self.runtime._handle, model._handle, spec, seed, total_steps)
+        self.stop_training = False
+
+    def step(self, batch: Union[Batch, Mapping[str, Any]]) -> None:
+        """Starts a step on fields "image" and "label"; returns while the device works."""
+        self._handle.step((batch if isinstance(batch, Batch) else Batch(batch))._handle)
+
+    def result(self, wait: bool = True) -> Optional[StepResult]:
+        """The oldest finished step that was not asked for; None where there is none."""
+        r = self._handle.result(wait)
+        return StepResult(r.step, r.samples, r.loss, r.accuracy, r.learning_rate) if r.valid else None
+
+    def results(self, wait: bool = False) -> Iterator[StepResult]:
+        """Finished steps; with ``wait`` all that are in flight too."""
+        while (result := self.result(wait)) is not None:
+            yield result
+
+    def evaluate(self, pipeline: Pipeline) -> Dict[str, float]:
+        """Loss and accuracy over one epoch of a pipeline."""
+        r = _interruptible(lambda: self._handle.evaluate(pipeline._handle), pipeline.cancel)
+        return {"loss": r.loss, "accuracy": r.accuracy}
+
+    def predict(self, images: Union[Batch, np.ndarray]) -> np.ndarray:
+        """The last layer's outputs, [N, outputs]; for a classifier logits."""
+        batch = images if isinstance(images, Batch) else Batch({"image": images})
+        return Batch(self._handle.predict(batch._handle))["output"]
+
+    def save(self, directory) -> None:
+        """Weights (safetensors), optimizer state and step count, in a new folder below."""
+        self._handle.save(str(directory))
+
+    def load(self, directory) -> None:
+        """The newest whole checkpoint below ``directory``."""
+        self._handle.load(str(directory))
+
+    def fit(self, pipeline: Pipeline, epochs: int = 1, *, validation: Optional[Pipeline] = None,
+            callbacks: Iterable[Union[Callback, Callable[[int, Dict[str, float]], None]]] = (),
+            progress: Optional[bool] = None) -> History:
+        """Trains on ``epochs`` epochs of ``pipeline``. A callback is a `Callback`, or a function of
+        (epoch, logs). ``progress`` shows a bar by tqdm; None does so on a terminal."""
+        callbacks = [c if isinstance(c, Callback) else _function_callback(c) for c in callbacks]
+        history = History()
+        self.stop_training = False
+        for callback in callbacks:
+            callback.on_train_begin(self)
+        for epoch in range(epochs):
+            logs = self._fit_epoch(pipeline, epoch, epochs, callbacks, progress)
+            if validation is not None:
+                logs.update({"val_" + key: value for key, value in self.evaluate(validation).items()})
+            history.add(epoch, logs)
+            for callback in callbacks:
+                callback.on_epoch_end(self, epoch, logs)
+            if self.stop_training:
+                break
+        for callback in callbacks:
+            callback.on_train_end(self, history)
+        return history
+
+    def _fit_epoch(self, pipeline, epoch, epochs, callbacks, progress) -> Dict[str, float]:
+        bar = _bar(progress, epoch, epochs)
+        samples, loss, accuracy = 0, 0.0, 0.0
+
+        def take(wait: bool) -> None:
+            nonlocal samples, loss, accuracy
+            for r in self.results(wait):
+                samples += r.samples
+                loss += r.samples * r.loss
+                accuracy += r.samples * r.accuracy
+                for callback in callbacks:
+                    callback.on_batch_end(self, r)
+                if bar:
+                    bar.update()
+                    bar.set_postfix(loss=f"{loss / samples:.4f}", accuracy=f"{accuracy / samples:.4f}")
+
+        try:
+            for batch in pipeline:
+                self.step(batch)
+                batch.close()
+                take(wait=False)
+            take(wait=True)
+        finally:
+            if bar:
+                bar.close()
+        if samples == 0:
+            raise StateError(f"epoch {epoch + 1} gave no batch: there are fewer samples than a batch holds "
+                             "(see drop_remainder of the batch stage), or the pipeline's epochs are over")
+        return {"loss": loss / samples, "accuracy": accuracy / samples}
+
+
+def _function_callback(function: Callable[[int, Dict[str, float]], None]) -> Callback:
+    class FunctionCallback(Callback):
+        def on_epoch_end(self, trainer, epoch, logs):
+            function(epoch, logs)
+
+    return FunctionCallback()
+
+
+def _interruptible(call: Callable[[], Any], cancel: Callable[[], None]) -> Any:
+    """Runs a call that blocks on another thread, so that Ctrl-C can cancel it."""
+    outcome: List[Any] = []
+
+    def run() -> None:
+        try:
+            outcome.append((call(), None))
+        except BaseException as error:
+            outcome.append((None, error))
+
+    thread = threading.Thread(target=run, name="echotrain-call", daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(_POLL_SECONDS)
+    except BaseException:
+        cancel()
+        thread.join()
+        raise
+    value, error = outcome[0]
+    if error is not None:
+        raise error
+    return value
+
+
+class Job(_NotPicklable):
+    """A job file (or its text, or a dict) with overrides: ``Job("job.json", {"train.steps": 100})``."""
+
+    def __init__(self, job, overrides: Optional[Mapping[str, Any]] = None):
+        text = json.dumps(job) if isinstance(job, Mapping) else str(job)
+        is_json = isinstance(job, Mapping) or text.lstrip().startswith("{")
+        sets = [f"{key}={value if isinstance(value, str) else json.dumps(_schema.plain(value))}"
+                for key, value in (overrides or {}).items()]
+        self._handle = native.JobHandle(text, is_json, sets)
+
+    @property
+    def json(self) -> Dict[str, Any]:
+        return json.loads(self._handle.json())
+
+    def run(self, *, device: Union[None, int, str, Runtime] = None, resume: bool = False) -> "JobRun":
+        """Starts the job; iterate over the result."""
+        return JobRun(self, _runtime(device), resume)
+
+
+class JobRun(_NotPicklable):
+    """A running job: ``for event in job.run(): ...``. The last event's kind is "end"."""
+
+    def __init__(self, job: Job, runtime: Runtime, resume: bool):
+        self._handle = native.TrainerHandle(runtime._handle, job._handle, resume)
+
+    def __iter__(self) -> Iterator[Event]:
+        while True:
+            e = self._handle.next_event()
+            yield Event(_EVENT_KINDS[e.kind], *(getattr(e, name) for name in Event._fields[1:]))
+            if e.kind == 3:
+                return
+
+    def stop(self) -> None:
+        """Asks the run to end soon and in order. Any thread."""
+        self._handle.stop()
+
+    def stats(self) -> Dict[str, Any]:
+        return json.loads(self._handle.pipeline_stats())

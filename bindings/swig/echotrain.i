@@ -1,0 +1,46 @@
+// One interface for Python, Java and C#; what differs is in LANGUAGE.i.
+%module(directors="1") native
+
+%{
+#include "facade.h"
+%}
+
+%include <stdint.i>
+%include <std_string.i>
+%include <std_vector.i>
+
+#if defined(SWIGPYTHON)
+%include "python.i"
+#elif defined(SWIGJAVA)
+%include "java.i"
+#elif defined(SWIGCSHARP)
+%include "csharp.i"
+#endif
+
+%template(Strings) std::vector<std::string>;
+%template(Extents) std::vector<long long>;
+
+%feature("director") echotrain::facade::MapFunction;
+%newobject echotrain::facade::BatchHandle::tensor;
+%newobject echotrain::facade::PipelineHandle::next;
+%newobject echotrain::facade::TrainerHandle::predict;
+
+// For C++ only.
+%ignore echotrain::facade::closed;
+%ignore echotrain::facade::describe;
+%ignore echotrain::facade::Tensor::Tensor;
+%ignore echotrain::facade::Tensor::release;
+%ignore echotrain::facade::BatchHandle::BatchHandle(Batch&&);
+%ignore echotrain::facade::BatchHandle::describe;
+%ignore echotrain::facade::BatchHandle::get;
+%ignore echotrain::facade::BatchHandle::dlpack;
+%ignore echotrain::facade::BatchHandle::set_dlpack;
+%ignore echotrain::facade::PipelineHandle::get;
+%ignore echotrain::facade::ModelHandle::get;
+%ignore echotrain::facade::OptimizerHandle::get;
+%ignore echotrain::facade::RuntimeHandle::get;
+%ignore echotrain::facade::JobHandle::get;
+
+%include "facade.h"
+
+%template(Devices) std::vector<echotrain::facade::DeviceInfo>;

@@ -1,0 +1,343 @@
+// What SWIG wraps: the C++ wrapper echotrain.hpp, flattened to strings, numbers and addresses, which
+// every language has. The idiomatic layer of each language stands on this and on nothing else.
+//
+// Options travel as JSON objects. A tensor is named by dtype (ETR_*), shape and address. Every
+// failure is an echotrain::Error, which each language turns into its own exception. Objects that
+// were closed throw; they never crash.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "echotrain/echotrain.hpp"
+
+namespace echotrain::facade {
+
+using Shape = std::vector<long long>;  // SWIG knows one 64-bit integer, which int64_t is not everywhere
+
+[[noreturn]] inline void closed(const char* what) {
+  throw Error(ETR_STATE, std::string("the ") + what + " is closed");
+}
+
+// A field's memory, kept alive by itself: it may outlive its batch. Not to be written to.
+class Tensor {
+ public:
+  explicit Tensor(void* managed) : managed_(managed) { view_ = *static_cast<Layout*>(managed_); }
+  ~Tensor() {
+    if (managed_) release(managed_);
+  }
+  Tensor(const Tensor&) = delete;
+  Tensor& operator=(const Tensor&) = delete;
+
+  int dtype() const { return view_.code == 1 ? ETR_U8 : view_.code == 0 ? ETR_I32 : ETR_F32; }
+  Shape shape() const { return {view_.shape, view_.shape + view_.rank}; }
+  uint64_t address() const { return reinterpret_cast<uint64_t>(view_.data); }
+  int64_t size_bytes() const {
+    int64_t count = dtype() == ETR_U8 ? 1 : 4;
+    for (int32_t i = 0; i < view_.rank; ++i) count *= view_.shape[i];
+    return count;
+  }
+
+  static void release(void* managed) {
+    auto* layout = static_cast<Layout*>(managed);
+    if (layout->deleter) layout->deleter(managed);
+  }
+
+ private:
+  struct Layout {  // of DLPack's DLManagedTensor
+    void* data;
+    int32_t device_type, device_id;
+    int32_t rank;
+    uint8_t code, bits;
+    uint16_t lanes;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+    void* context;
+    void (*deleter)(void*);
+  };
+  void* managed_;
+  Layout view_;
+};
+
+class BatchHandle {
+ public:
+  BatchHandle() : batch_(std::make_unique<Batch>()) {}
+  explicit BatchHandle(Batch&& batch) : batch_(std::make_unique<Batch>(std::move(batch))) {}
+
+  std::vector<std::string> fields() const { return get().fields(); }
+  Tensor* tensor(const std::string& field) const {  // the caller owns it
+    return new Tensor(dlpack(field));
+  }
+  void* dlpack(const std::string& field) const {
+    void* managed = nullptr;
+    check(etr_batch_to_dlpack(get().get(), field.c_str(), &managed));
+    return managed;
+  }
+  void set_dlpack(const std::string& field, void* managed) {
+    check(etr_batch_set_dlpack(get().get(), field.c_str(), managed));
+  }
+  // A copy of the memory at `address`.
+  void set(const std::string& field, int dtype, const Shape& shape,
+           uint64_t address) {
+    const etr_tensor t = describe(dtype, shape, address);
+    check(etr_batch_set(get().get(), field.c_str(), &t));
+  }
+  void remove(const std::string& field) { get().remove(field); }
+
+  int samples() const { return get().info().samples; }
+  int fresh() const { return get().info().fresh; }
+  int echoed() const { return get().info().echoed; }
+  int replica() const { return static_cast<int>(get().info().replica); }
+  int64_t ordinal() const { return static_cast<int64_t>(get().info().ordinal); }
+  int64_t epoch() const { return static_cast<int64_t>(get().info().epoch); }
+
+  void close() { batch_.reset(); }
+  bool is_closed() const { return !batch_; }
+  Batch& get() const {
+    if (!batch_) closed("batch");
+    return *batch_;
+  }
+
+  static etr_tensor describe(int dtype, const Shape& shape, uint64_t address) {
+    if (shape.size() > ETR_MAX_RANK) throw Error(ETR_UNSUPPORTED, "a tensor of too many axes");
+    etr_tensor t{};
+    t.struct_size = sizeof t;
+    t.dtype = dtype;
+    t.rank = static_cast<int32_t>(shape.size());
+    std::copy(shape.begin(), shape.end(), t.shape);
+    t.size_bytes = dtype == ETR_U8 ? 1 : 4;
+    for (const int64_t extent : shape) t.size_bytes *= static_cast<uint64_t>(extent);
+    t.data = reinterpret_cast<const void*>(address);
+    return t;
+  }
+
+ private:
+  std::unique_ptr<Batch> batch_;
+};
+
+// A function of the program as a stage; subclassed in the language. Called from worker threads.
+class MapFunction {
+ public:
+  virtual ~MapFunction() = default;
+  // Changes `item`, which is valid during the call only. Returns "" or the reason of its failure;
+  // it must not throw.
+  virtual std::string apply(BatchHandle& item) = 0;
+};
+
+class PipelineHandle {
+ public:
+  explicit PipelineHandle(const std::string& options)
+      : pipeline_(std::make_shared<Pipeline>(Options::from_json(options))) {}
+
+  void add(const std::string& stage, const std::string& options) {
+    get()->add(stage, Options::from_json(options));
+  }
+  // Takes over `function`.
+  void add_map(const std::string& name, MapFunction* function) {
+    std::unique_ptr<MapFunction> owned(function);
+    etr_pipeline* pipeline = get()->get();
+    check(etr_pipeline_add_map(pipeline, name.c_str(), &call, owned.release(), [](void* p) {
+      delete static_cast<MapFunction*>(p);
+    }));
+  }
+  // The next batch, which the caller owns; NULL at the end of an epoch.
+  BatchHandle* next() {
+    auto batch = get()->next();
+    return batch ? new BatchHandle(std::move(*batch)) : nullptr;
+  }
+  bool wait(double seconds) { return get()->wait(seconds); }
+  void cancel() { get()->cancel(); }
+  std::string stats() const { return get()->stats(); }
+  std::string bad_records() const { return get()->bad_records(); }
+  std::string save() const { return get()->save(); }
+  void restore(const std::string& state) { get()->restore(state); }
+
+  // Cancels; a call that is blocked in next() returns with an error.
+  void close() {
+    std::shared_ptr<Pipeline> last;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      last = std::move(pipeline_);
+    }
+    if (last) last->cancel();
+  }
+  std::shared_ptr<Pipeline> get() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!pipeline_) closed("pipeline");
+    return pipeline_;  // whoever uses it keeps it alive
+  }
+
+ private:
+  static int32_t call(void* function, etr_batch* item) {
+    BatchHandle view(Batch(item, /*borrowed=*/true));
+    const std::string reason = static_cast<MapFunction*>(function)->apply(view);
+    view.close();  // a reference that the function kept must not reach the item later
+    if (reason.empty()) return ETR_OK;
+    etr_batch_fail(item, reason.c_str());
+    return ETR_CALLBACK;
+  }
+
+  mutable std::mutex mutex_;
+  std::shared_ptr<Pipeline> pipeline_;
+};
+
+class ModelHandle {
+ public:
+  void add(const std::string& layer, const std::string& options) {
+    model_.add(layer, Options::from_json(options));
+  }
+  void loss(const std::string& loss, const std::string& options) {
+    model_.loss(loss, Options::from_json(options));
+  }
+  const Model& get() const { return model_; }
+
+ private:
+  Model model_;
+};
+
+class OptimizerHandle {
+ public:
+  OptimizerHandle(const std::string& name, const std::string& options, const std::string& schedule)
+      : optimizer_(name, Options::from_json(options), Options::from_json(schedule)) {}
+  const Optimizer& get() const { return optimizer_; }
+
+ private:
+  Optimizer optimizer_;
+};
+
+struct DeviceInfo {
+  int index = 0, kind = 0, subgroup_size = 0;
+  int64_t memory_bytes = 0;
+  std::string name, driver;
+};
+
+inline DeviceInfo describe(const etr_device_info& info) {
+  return {info.index, info.kind, static_cast<int>(info.subgroup_size),
+          static_cast<int64_t>(info.memory_bytes), info.name, info.driver};
+}
+
+class RuntimeHandle {
+ public:
+  explicit RuntimeHandle(const std::string& device) : runtime_(device) {}
+  DeviceInfo device() const { return describe(runtime_.device()); }
+  const Runtime& get() const { return runtime_; }
+
+ private:
+  Runtime runtime_;
+};
+
+class JobHandle {
+ public:
+  // `text` is a path, or JSON where `is_json`.
+  JobHandle(const std::string& text, bool is_json, const std::vector<std::string>& overrides)
+      : job_(is_json ? Job::parse(text, overrides) : Job::load(text, overrides)) {}
+  std::string json() const { return job_.json(); }
+  const Job& get() const { return job_; }
+
+ private:
+  Job job_;
+};
+
+struct StepResult {
+  bool valid = false;  // false: there is none
+  int64_t step = 0;
+  int samples = 0;
+  double loss = 0, accuracy = 0, learning_rate = 0;
+};
+
+struct EvalResult {
+  int64_t samples = 0;
+  double loss = 0, accuracy = 0;
+};
+
+struct Event {
+  int kind = ETR_EVENT_END;
+  int64_t step = 0, epoch = 0, total_steps = 0, examples = 0, fresh = 0, echoed = 0;
+  int64_t bad_records = 0;
+  double seconds = 0, loss = 0, accuracy = 0, learning_rate = 0, examples_per_second = 0;
+  double device_wait_share = 0, eval_loss = 0, eval_accuracy = 0;
+  bool target_reached = false;
+};
+
+class TrainerHandle {
+ public:
+  TrainerHandle(const RuntimeHandle& runtime, const ModelHandle& model,
+                const OptimizerHandle& optimizer, int64_t seed, int64_t total_steps)
+      : trainer_(std::make_shared<Trainer>(runtime.get(), model.get(), optimizer.get(),
+                                           static_cast<uint64_t>(seed), total_steps)) {}
+  TrainerHandle(const RuntimeHandle& runtime, const JobHandle& job, bool resume)
+      : trainer_(std::make_shared<Trainer>(runtime.get(), job.get(), resume)) {}
+
+  void step(const BatchHandle& batch) { get()->step(batch.get()); }
+  StepResult result(bool wait) {
+    const auto r = get()->result(wait);
+    if (!r) return {};
+    return {true, static_cast<int64_t>(r->step), r->samples, r->loss, r->accuracy,
+            r->learning_rate};
+  }
+  EvalResult evaluate(PipelineHandle& pipeline) { return result_of(get()->evaluate(*pipeline.get())); }
+  EvalResult evaluate() { return result_of(get()->evaluate()); }
+  BatchHandle* predict(const BatchHandle& batch) {  // the caller owns it
+    return new BatchHandle(get()->predict(batch.get()));
+  }
+  void save(const std::string& directory) { get()->save(directory); }
+  void load(const std::string& directory) { get()->load(directory); }
+  // The next event; of kind ETR_EVENT_END when the run is over.
+  Event next_event() {
+    if (const auto e = get()->next_event()) {
+      last_ = {e->kind,
+               static_cast<int64_t>(e->step),
+               static_cast<int64_t>(e->epoch),
+               static_cast<int64_t>(e->total_steps),
+               static_cast<int64_t>(e->examples),
+               static_cast<int64_t>(e->fresh),
+               static_cast<int64_t>(e->echoed),
+               e->bad_records,
+               e->seconds,
+               e->loss,
+               e->accuracy,
+               e->learning_rate,
+               e->examples_per_second,
+               e->device_wait_share,
+               e->eval_loss,
+               e->eval_accuracy,
+               e->target_reached != 0};
+    }
+    return last_;
+  }
+  void stop() { get()->stop(); }
+  std::string pipeline_stats() const { return get()->pipeline_stats(); }
+  void close() { trainer_.reset(); }
+
+ private:
+  static EvalResult result_of(const etr_eval_result& r) { return {r.samples, r.loss, r.accuracy}; }
+  std::shared_ptr<Trainer> get() const {
+    if (!trainer_) closed("trainer");
+    return trainer_;
+  }
+  std::shared_ptr<Trainer> trainer_;
+  Event last_;
+};
+
+inline std::string version() { return etr_version(); }
+inline std::string schema(const std::string& kind) { return echotrain::schema(kind); }
+inline void prefer_wide_cpu_vectors() { check(etr_prefer_wide_cpu_vectors()); }
+inline std::vector<DeviceInfo> devices() {
+  std::vector<DeviceInfo> out;
+  for (const etr_device_info& info : echotrain::devices()) out.push_back(describe(info));
+  return out;
+}
+inline std::string pack_folder(const std::string& root, const std::string& prefix,
+                               int64_t samples_per_shard, int zstd_level, int64_t seed) {
+  char* json = nullptr;
+  check(etr_pack_folder(root.c_str(), prefix.c_str(), samples_per_shard, zstd_level,
+                        static_cast<uint64_t>(seed), nullptr, nullptr, &json));
+  const std::unique_ptr<char, void (*)(char*)> owned(json, etr_string_free);
+  return owned.get();
+}
+
+}  // namespace echotrain::facade
