@@ -8,6 +8,8 @@
 %include <stdint.i>
 %include <std_string.i>
 %include <std_vector.i>
+%template(Strings) std::vector<std::string>;
+%template(Extents) std::vector<long long>;
 
 #if defined(SWIGPYTHON)
 %include "python.i"
@@ -16,9 +18,6 @@
 #elif defined(SWIGCSHARP)
 %include "csharp.i"
 #endif
-
-%template(Strings) std::vector<std::string>;
-%template(Extents) std::vector<long long>;
 
 %feature("director") echotrain::facade::MapFunction;
 %newobject echotrain::facade::BatchHandle::tensor;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import json
 import os
@@ -82,11 +83,16 @@ def make_function(kind: str, name: str, doc: str, options: List[dict]):
     signature = signature_of(options)
 
     def function(*args, **kwargs):
+        for key in kwargs:
+            if key not in signature.parameters:
+                near = difflib.get_close_matches(key, signature.parameters, 1)
+                known = ", ".join(signature.parameters) or "none"
+                hint = f"did you mean '{near[0]}'?" if near else f"there are: {known}"
+                raise TypeError(f"{kind}.{name}() has no option '{key}'; {hint}")
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
-            known = ", ".join(signature.parameters) or "none"
-            raise TypeError(f"{kind}.{name}(): {error} (options: {known})") from None
+            raise TypeError(f"{kind}.{name}(): {error}") from None
         return Spec(kind, name, dict(bound.arguments))
 
     function.__name__ = function.__qualname__ = name

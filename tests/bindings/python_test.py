@@ -1,0 +1,331 @@
+"""Everyday use and misuse of the Python package: errors, lifetimes, threads, memory."""
+
+import gc
+import json
+import os
+import pathlib
+import pickle
+import random
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+import unittest
+import zlib
+
+import numpy as np
+
+import echotrain as et
+
+
+def png(pixels):
+    """An 8-bit gray PNG of a 2-D array."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = b"".join(b"\0" + row.tobytes() for row in pixels)
+    header = struct.pack(">IIBBBBB", pixels.shape[1], pixels.shape[0], 8, 0, 0, 0, 0)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) +
+            chunk(b"IEND", b""))
+
+
+class Case(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls._folder = tempfile.TemporaryDirectory()
+        cls.root = pathlib.Path(cls._folder.name)
+        for i in range(64):
+            folder = cls.root / str(i % 2)
+            folder.mkdir(exist_ok=True)
+            image = np.full((8, 8), 40 + 160 * (i % 2), np.uint8) + np.uint8(i % 30)
+            (folder / f"{i:03}.png").write_bytes(png(image))
+
+    @classmethod
+    def tearDownClass(cls):
+        cls._folder.cleanup()
+
+    def stages(self, *more):
+        return [et.stages.folder(self.root), et.stages.label(), et.stages.decode(), *more]
+
+    def pipeline(self, *more, **options):
+        return et.Pipeline(self.stages(*more), **options)
+
+    def batches(self, size=16, **options):
+        return self.pipeline(et.stages.batch(size), et.stages.normalize(), **options)
+
+    def trainer(self, **options):
+        model = et.Model([et.layers.flatten(), et.layers.dense(2)])
+        return et.Trainer(model, et.optimizers.sgd(momentum=0.9), 0.02,
+                          device=os.environ.get("ECHOTRAIN_TEST_DEVICE"), **options)
+
+
+class PipelineTest(Case):
+    def test_an_epoch_at_a_time(self):
+        with self.batches(epochs=2) as p:
+            self.assertEqual([b.samples for b in p], [16] * 4)
+            self.assertEqual(sum(b.fresh for b in p), 64)
+            self.assertEqual(list(p), [])  # the epochs are over
+            self.assertEqual(p.stats()["consumer"]["fresh"], 128)
+
+    def test_batches_are_mappings_of_read_only_arrays(self):
+        batch = next(iter(self.batches()))
+        self.assertEqual(set(batch), {"image", "label"})
+        image = batch["image"]
+        self.assertEqual((image.shape, image.dtype), ((16, 8, 8, 1), np.float32))
+        with self.assertRaises(ValueError):
+            image[0] = 0
+        with self.assertRaisesRegex(KeyError, "imag"):
+            batch["imag"]
+        address = batch.tensor("image").__array_interface__["data"][0]
+        self.assertEqual(image.__array_interface__["data"][0], address)  # no copy
+        np.testing.assert_array_equal(np.from_dlpack(batch.tensor("image")), image)
+
+    def test_arrays_outlive_their_batch_and_pipeline(self):
+        p = self.batches()
+        batch = next(iter(p))
+        image, copy = batch["image"], batch["image"].copy()
+        batch.close()
+        with self.assertRaisesRegex(et.errors.StateError, "closed"):
+            batch["image"]
+        self.assertEqual(repr(batch), "Batch(closed)")
+        p.close()
+        with self.assertRaises(et.errors.StateError):
+            next(iter(p))
+        del p, batch
+        gc.collect()
+        np.testing.assert_array_equal(image, copy)
+
+    def test_wrong_options_name_the_nearest(self):
+        with self.assertRaisesRegex(TypeError, "factr.*factor"):
+            et.stages.echo(factr=2)
+        with self.assertRaisesRegex(et.errors.InvalidArgumentError, "thread.*threads"):
+            self.batches(thread=2)
+        with self.assertRaisesRegex(ValueError, "factor"):
+            self.pipeline(et.stages.echo("two"))
+        with self.assertRaisesRegex(TypeError, "size.*dict"):
+            self.pipeline(et.stages.batch({}))
+        with self.assertRaisesRegex(TypeError, "neither a stage nor a function"):
+            self.pipeline("batch")
+        with self.assertRaisesRegex(TypeError, "no stage"):
+            self.pipeline(et.layers.flatten())
+
+    def test_functions_are_stages(self):
+        def invert(sample):
+            return {**sample, "image": 255 - sample["image"], "twice": sample["label"] * np.int32(2)}
+
+        plain = [b["image"].copy() for b in self.pipeline(seed=1)]
+        for threads in (1, 4):
+            got = list(self.pipeline(invert, seed=1, threads=threads))
+            self.assertEqual(len(got), 64)
+            for before, after in zip(plain, got):
+                np.testing.assert_array_equal(after["image"], 255 - before)
+                self.assertEqual(after["twice"], after["label"] * 2)
+                self.assertEqual(after["twice"].shape, ())
+
+    def test_functions_see_batches_and_draw_reproducible_numbers(self):
+        def noisy(batch, info):
+            rng = np.random.default_rng((info.epoch, info.ordinal))
+            return {"x": batch["image"] + rng.normal(size=batch["image"].shape).astype(np.float32)}
+
+        def digest(threads):
+            p = self.batches(threads=threads)
+            p2 = et.Pipeline(self.stages(et.stages.batch(16), et.stages.normalize(),
+                                         et.map(noisy, with_info=True)), threads=threads)
+            del p
+            return [b["x"].tobytes() for b in p2]
+
+        self.assertEqual(digest(1), digest(4))
+
+    def test_what_a_function_raises_is_raised_again(self):
+        class Picky(Exception):
+            pass
+
+        def picky(sample):
+            if sample["label"] == 1:
+                raise Picky("no ones")
+            return sample
+
+        with self.assertRaises(Picky) as caught:
+            list(self.pipeline(picky))
+        self.assertIn("picky", str(caught.exception.__cause__))
+        self.assertIn(".png", str(caught.exception.__cause__))
+        p = self.pipeline(picky, on_error="skip")
+        self.assertEqual(len(list(p)), 32)
+        self.assertEqual(len(p.bad_records()), 32)
+
+    def test_functions_that_return_nonsense(self):
+        with self.assertRaisesRegex(TypeError, "NoneType"):
+            list(self.pipeline(lambda sample: None))
+        with self.assertRaisesRegex(TypeError, "float64.*astype"):
+            list(self.pipeline(lambda sample: {"image": sample["image"] * 1.5}))
+
+    def test_position_is_saved_and_restored(self):
+        options = dict(seed=3, epochs=1)
+        stages = self.stages(et.stages.echo(2, buffer=20), et.stages.batch(8))
+        p = et.Pipeline(stages, **options)
+        it = iter(p)
+        for _ in range(5):
+            next(it)
+        state = json.loads(json.dumps(p.save()))
+        tail = [b["label"].tolist() for b in it]
+        again = et.Pipeline(stages, **options)
+        again.restore(state)
+        self.assertEqual([b["label"].tolist() for b in again], tail)
+        with self.assertRaisesRegex(et.errors.InvalidArgumentError, "other stages"):
+            self.batches().restore(state)
+
+    def test_cancel_from_another_thread(self):
+        p = self.pipeline(et.stages.delay(60000))
+        timer = threading.Timer(0.2, p.cancel)
+        timer.start()
+        begin = time.monotonic()
+        with self.assertRaises(et.errors.CancelledError):
+            next(iter(p))
+        self.assertLess(time.monotonic() - begin, 2)
+
+    def test_a_pipeline_is_not_pickled(self):
+        for thing in (self.batches(), next(iter(self.batches()))):
+            with self.assertRaisesRegex(TypeError, "cannot be pickled"):
+                pickle.dumps(thing)
+
+    def test_abandoned_and_repeated_pipelines_leave_no_memory_behind(self):
+        def resident():
+            return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+        def once():
+            p = self.pipeline(lambda s: s, et.stages.batch(8), threads=1)
+            next(iter(p))
+
+        for _ in range(200):
+            once()
+        before = resident()
+        for _ in range(1000):
+            once()
+        self.assertLess(resident() - before, 24 << 20)
+
+    def test_collected_in_any_order(self):
+        for _ in range(20):
+            p = self.batches()
+            batch = next(iter(p))
+            things = [p, batch, batch.tensor("image"), batch["image"], iter(p)]
+            del p, batch
+            random.shuffle(things)
+            while things:
+                things.pop()
+                gc.collect(0)
+
+
+class TrainerTest(Case):
+    def test_fit_learns_and_returns_keras_history(self):
+        seen = []
+        trainer = self.trainer()
+        history = trainer.fit(self.batches(), 8, validation=self.batches(),
+                              callbacks=[lambda epoch, logs: seen.append(epoch)])
+        self.assertEqual(set(history.history), {"loss", "accuracy", "val_loss", "val_accuracy"})
+        self.assertEqual(history.epoch, list(range(8)))
+        self.assertEqual(seen, list(range(8)))
+        self.assertLess(history.history["loss"][-1], history.history["loss"][0])
+        self.assertGreater(history.history["val_accuracy"][-1], 0.9)
+
+    def test_early_stopping(self):
+        history = self.trainer().fit(self.batches(), 50, callbacks=[et.EarlyStopping("loss", patience=-1)])
+        self.assertLess(len(history.epoch), 50)
+        with self.assertRaisesRegex(ValueError, "val_loss"):
+            self.trainer().fit(self.batches(), 2, callbacks=[et.EarlyStopping()])
+
+    def test_steps_on_arrays_and_prediction(self):
+        rng = np.random.default_rng(1)
+        x = rng.normal(size=(32, 3)).astype(np.float32)
+        y = (x[:, 0] > 0).astype(np.int32)
+        model = et.Model([et.layers.dense(2)])
+        t = et.Trainer(model, et.optimizers.sgd(), 0.5, device=os.environ.get("ECHOTRAIN_TEST_DEVICE"))
+        for _ in range(100):
+            t.step({"image": x, "label": y})
+        self.assertEqual(len(list(t.results(wait=True))), 100)
+        self.assertGreater(np.mean(t.predict(x).argmax(axis=1) == y), 0.9)
+        with self.assertRaisesRegex(et.errors.InvalidArgumentError, r"\[32, 3\]"):
+            t.step({"image": x[:, :2], "label": y})
+        with self.assertRaisesRegex(TypeError, "float64"):
+            t.step({"image": x.astype(np.float64), "label": y})
+        with self.assertRaisesRegex(et.errors.NotFoundError, "label"):
+            t.step({"image": x})
+
+    def test_an_epoch_without_a_batch(self):
+        with self.assertRaisesRegex(et.errors.StateError, "no batch"):
+            self.trainer().fit(self.batches(size=1000))
+
+    def test_jobs(self):
+        job = et.Job({"pipeline": {"stages": [
+            {"stage": "folder", "root": str(self.root)}, {"stage": "label"}, {"stage": "decode"},
+            {"stage": "batch", "size": 16}, {"stage": "normalize"}]},
+            "model": {"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 2}]},
+            "optimizer": {"optimizer": "sgd"}, "schedule": {"learning_rate": 0.01},
+            "train": {"steps": 50}, "output": {"dir": ""}}, {"train.steps": 12})
+        self.assertEqual(job.json["train"]["steps"], 12)
+        events = list(job.run(device=os.environ.get("ECHOTRAIN_TEST_DEVICE")))
+        self.assertEqual((events[-1].kind, events[-1].step), ("end", 12))
+        with self.assertRaisesRegex(et.errors.EchoTrainError, "step.*steps"):
+            et.Job(job.json, {"train.stepz": 1})
+
+
+class ProcessTest(Case):
+    def run_script(self, text, **kwargs):
+        script = f"import echotrain as et\nroot = {str(self.root)!r}\n" + textwrap.dedent(text)
+        return subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True, **kwargs)
+
+    def test_clean_exit_with_a_running_pipeline(self):
+        process = self.run_script("""
+            def slow(sample):
+                return dict(sample)
+            p = et.Pipeline([et.stages.folder(root), et.stages.repeat(), slow], threads=4)
+            it = iter(p)
+            for _ in range(100):
+                next(it)
+            print("done")
+        """)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, out, err), (0, "done\n", ""))
+
+    def test_ctrl_c_stops_within_a_second(self):
+        process = self.run_script("""
+            p = et.Pipeline([et.stages.folder(root), et.stages.delay(60000)])
+            print("ready", flush=True)
+            next(iter(p))
+        """)
+        self.assertEqual(process.stdout.readline(), "ready\n")
+        time.sleep(0.5)
+        begin = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+        self.assertLess(time.monotonic() - begin, 1)
+        self.assertIn("KeyboardInterrupt", err)
+
+
+class SchemaTest(unittest.TestCase):
+    def test_functions_have_signatures_and_documentation(self):
+        import inspect
+        signature = inspect.signature(et.stages.echo)
+        self.assertEqual(list(signature.parameters)[0], "factor")
+        self.assertEqual(signature.parameters["mode"].default, "fixed")
+        self.assertIn("on_demand", et.stages.echo.__doc__)
+
+    def test_stubs_name_every_function(self):
+        for module in (et.stages, et.layers, et.optimizers):
+            stub = pathlib.Path(module.__file__).with_suffix(".pyi").read_text()
+            compile(stub, "stub", "exec")
+            for name in module.__all__:
+                self.assertIn(f"def {name}(", stub)
+
+    def test_a_wrong_device_is_an_error_that_lists_those_there_are(self):
+        with self.assertRaises(et.errors.EchoTrainError):
+            et.Runtime("no such device")
+        self.assertGreaterEqual(len(et.devices()), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,38 @@
+# Builds a pipeline with echo, trains two epochs with a save and a resume in another process's objects,
+# evaluates and infers, in every language, and compares all printed bits.
+# Variables: PROGRAMS (language,command...|...), PAINTER, ECHOTRAIN, WORK, BINDINGS.
+# ECHOTRAIN_TEST_CIFAR10 names a folder of CIFAR-10 shards to use in place of drawn digits.
+file(REMOVE_RECURSE ${WORK})
+include(${CMAKE_CURRENT_LIST_DIR}/../support/run.cmake)
+
+if(DEFINED ENV{ECHOTRAIN_TEST_CIFAR10})
+  set(train "$ENV{ECHOTRAIN_TEST_CIFAR10}/cifar10-train-*.tar.zst")
+  set(test "$ENV{ECHOTRAIN_TEST_CIFAR10}/cifar10-test-*.tar.zst")
+else()
+  foreach(part train test)
+    run(${PAINTER} ${WORK}/png/${part} 1200 1)
+    run(${ECHOTRAIN} pack ${WORK}/png/${part} ${WORK}/${part})
+    set(${part} "${WORK}/${part}-*.tar.zst")
+  endforeach()
+endif()
+
+set(ENV{PYTHONPATH} ${BINDINGS}/python)
+string(REPLACE "|" ";" PROGRAMS "${PROGRAMS}")
+foreach(program ${PROGRAMS})
+  string(REPLACE "," ";" words "${program}")
+  list(POP_FRONT words language)
+  run(${words} ${train} ${test} ${WORK}/${language})
+  string(REGEX MATCHALL "loss [0-9a-f]+\n" losses "${last_output}")
+  list(LENGTH losses count)
+  if(count LESS 80)
+    message(FATAL_ERROR "${language} printed ${count} losses; expected two epochs of 40:\n${last_output}")
+  endif()
+  if(NOT DEFINED expected)
+    set(expected "${last_output}")
+  elseif(NOT last_output STREQUAL expected)
+    file(WRITE ${WORK}/expected.txt "${expected}")
+    file(WRITE ${WORK}/${language}.txt "${last_output}")
+    message(FATAL_ERROR "${language} differs from C: compare ${WORK}/expected.txt and ${WORK}/${language}.txt")
+  endif()
+  message(STATUS "${language}: ${count} losses, equal to the last bit")
+endforeach()
