@@ -26,6 +26,8 @@
 
 // For C++ only.
 %ignore echotrain::facade::closed;
+%ignore echotrain::facade::Hook;
+%ignore echotrain::facade::before_function;
 %ignore echotrain::facade::describe;
 %ignore echotrain::facade::Tensor::Tensor;
 %ignore echotrain::facade::Tensor::release;

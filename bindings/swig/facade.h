@@ -119,6 +119,13 @@ class BatchHandle {
   std::unique_ptr<Batch> batch_;
 };
 
+// What a language must do on a worker thread before a function of its own runs there.
+using Hook = void (*)();
+inline Hook& before_function() {
+  static Hook hook = nullptr;
+  return hook;
+}
+
 // A function of the program as a stage; subclassed in the language. Called from worker threads.
 class MapFunction {
  public:
@@ -173,6 +180,7 @@ class PipelineHandle {
 
  private:
   static int32_t call(void* function, etr_batch* item) {
+    if (before_function()) before_function()();
     BatchHandle view(Batch(item, /*borrowed=*/true));
     const std::string reason = static_cast<MapFunction*>(function)->apply(view);
     view.close();  // a reference that the function kept must not reach the item later

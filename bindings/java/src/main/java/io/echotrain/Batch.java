@@ -1,0 +1,160 @@
+package io.echotrain;
+
+import io.echotrain.internal.BatchHandle;
+import io.echotrain.internal.Extents;
+import io.echotrain.internal.Tensor;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.FloatBuffer;
+import java.nio.IntBuffer;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.atomic.AtomicLong;
+
+/**
+ * Named tensors: a batch, or in a {@link MapFunction} a sample. After {@link #close()} its methods
+ * throw; buffers taken before stay readable, they keep their memory themselves.
+ */
+public final class Batch implements AutoCloseable {
+  // Memory that only garbage collection gives back is invisible to the collector: beyond this much it
+  // is asked to run.
+  private static final long BUFFER_LIMIT = Long.getLong("echotrain.buffers.limit", 512L << 20);
+  private static final AtomicLong bufferBytes = new AtomicLong();
+
+  private BatchHandle handle;  // null when the call of a map function is over
+
+  /** An empty batch, for a trainer without a pipeline. */
+  public Batch() { this(new BatchHandle(), true); }
+
+  Batch(BatchHandle handle, boolean owned) {
+    this.handle = handle;
+    if (owned) Natives.free(this, handle::delete);
+  }
+
+  BatchHandle handle() {
+    if (handle == null) {
+      throw new EchoTrainException(EchoTrainException.Code.STATE,
+          "the item of a map function is valid during its call only", null);
+    }
+    return handle;
+  }
+
+  void expire() { handle = null; }
+
+  /** Names of the fields. */
+  public List<String> fields() { return new ArrayList<>(handle().fields()); }
+
+  /** Extents, outermost first: [N, H, W, C]. */
+  public long[] shape(String field) {
+    Tensor tensor = handle().tensor(field);
+    try {
+      return tensor.shape().stream().mapToLong(Long::longValue).toArray();
+    } finally {
+      tensor.delete();
+    }
+  }
+
+  public DType dtype(String field) {
+    Tensor tensor = handle().tensor(field);
+    try {
+      return DType.values()[tensor.dtype()];
+    } finally {
+      tensor.delete();
+    }
+  }
+
+  /** The field's bytes: direct, read-only, in native order, without a copy. */
+  public ByteBuffer buffer(String field) {
+    Tensor tensor = handle().tensor(field);
+    ByteBuffer memory = tensor.memory();
+    long bytes = memory.capacity();
+    if (bufferBytes.addAndGet(bytes) > BUFFER_LIMIT) System.gc();
+    Natives.free(memory, () -> {
+      tensor.delete();
+      bufferBytes.addAndGet(-bytes);
+    });
+    return memory.asReadOnlyBuffer().order(ByteOrder.nativeOrder());
+  }
+
+  /** A field of {@link DType#F32}. */
+  public FloatBuffer floats(String field) { return typed(field, DType.F32).asFloatBuffer(); }
+
+  /** A field of {@link DType#I32}. */
+  public IntBuffer ints(String field) { return typed(field, DType.I32).asIntBuffer(); }
+
+  private ByteBuffer typed(String field, DType wanted) {
+    DType found = dtype(field);
+    if (found != wanted) {
+      throw new IllegalArgumentException("field '" + field + "' is " + found + ", not " + wanted);
+    }
+    return buffer(field);
+  }
+
+  /** Sets a field to a copy of {@code values}, row-major. */
+  public Batch set(String field, float[] values, long... shape) {
+    ByteBuffer buffer = direct(field, 4L * values.length, DType.F32, shape);
+    buffer.asFloatBuffer().put(values);
+    return set(field, DType.F32, buffer, shape);
+  }
+
+  /** Sets a field to a copy of {@code values}, row-major. */
+  public Batch set(String field, int[] values, long... shape) {
+    ByteBuffer buffer = direct(field, 4L * values.length, DType.I32, shape);
+    buffer.asIntBuffer().put(values);
+    return set(field, DType.I32, buffer, shape);
+  }
+
+  /** Sets a field to a copy of {@code values}, row-major. */
+  public Batch set(String field, byte[] values, long... shape) {
+    ByteBuffer buffer = direct(field, values.length, DType.U8, shape);
+    buffer.duplicate().put(values);
+    return set(field, DType.U8, buffer, shape);
+  }
+
+  /** Sets a field to a copy of a direct buffer in native order. */
+  public Batch set(String field, DType dtype, ByteBuffer direct, long... shape) {
+    if (!direct.isDirect()) throw new IllegalArgumentException("field '" + field + "': not a direct buffer");
+    check(field, direct.remaining(), dtype, shape);
+    Extents extents = new Extents();
+    for (long extent : shape) extents.add(extent);
+    handle().set_direct(field, dtype.ordinal(), extents, direct.slice());
+    return this;
+  }
+
+  public void remove(String field) { handle().remove(field); }
+
+  /** Samples in the batch; 0 for a single sample of a pipeline without a batch stage. */
+  public int samples() { return handle().samples(); }
+
+  /** Samples that were read from upstream for this batch. */
+  public int fresh() { return handle().fresh(); }
+
+  /** Samples that an echo stage repeated. */
+  public int echoed() { return handle().echoed(); }
+
+  /** 0 for a fresh sample, n for its n-th echo. */
+  public int replica() { return handle().replica(); }
+
+  /** The (first) sample's number in its epoch's source order. */
+  public long ordinal() { return handle().ordinal(); }
+
+  /** In a {@link MapFunction}: the epoch. */
+  public long epoch() { return handle().epoch(); }
+
+  @Override
+  public void close() { if (handle != null) handle.close(); }
+
+  private static ByteBuffer direct(String field, long bytes, DType dtype, long[] shape) {
+    check(field, bytes, dtype, shape);
+    return ByteBuffer.allocateDirect(Math.toIntExact(Math.max(bytes, 1))).order(ByteOrder.nativeOrder());
+  }
+
+  private static void check(String field, long bytes, DType dtype, long[] shape) {
+    long wanted = dtype.bytes();
+    for (long extent : shape) wanted = Math.multiplyExact(wanted, extent);
+    if (wanted > bytes) {
+      throw new IllegalArgumentException("field '" + field + "': " + java.util.Arrays.toString(shape) + " of "
+          + dtype + " needs " + wanted + " bytes; there are " + bytes);
+    }
+  }
+}

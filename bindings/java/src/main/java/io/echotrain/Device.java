@@ -1,0 +1,42 @@
+package io.echotrain;
+
+import io.echotrain.internal.DeviceInfo;
+import io.echotrain.internal.RuntimeHandle;
+import io.echotrain.internal.Bindings;
+import java.util.ArrayList;
+import java.util.List;
+
+/** An opened Vulkan device with its kernels; trainers share it. */
+public final class Device {
+  final RuntimeHandle handle;
+
+  /** {@code selector}: empty for the first, an index, or part of a name. */
+  public Device(String selector) {
+    Natives.load();
+    handle = new RuntimeHandle(selector);
+    Natives.free(this, handle::delete);
+  }
+
+  public Device() { this(""); }
+
+  public String name() { return handle.device().getName(); }
+
+  public String driver() { return handle.device().getDriver(); }
+
+  /** Names of the Vulkan devices, discrete GPUs first. */
+  public static List<String> list() {
+    Natives.load();
+    List<String> names = new ArrayList<>();
+    for (DeviceInfo info : Bindings.devices()) names.add(info.getName());
+    return names;
+  }
+
+  /**
+   * For training on a CPU device: asks for 512-bit vectors where the processor has them. Call it
+   * before the first device is opened.
+   */
+  public static void preferWideCpuVectors() {
+    Natives.load();
+    Bindings.prefer_wide_cpu_vectors();
+  }
+}

@@ -1,0 +1,102 @@
+package io.echotrain;
+
+import io.echotrain.internal.JobHandle;
+import io.echotrain.internal.Strings;
+import io.echotrain.internal.TrainerHandle;
+import java.util.Iterator;
+import java.util.NoSuchElementException;
+
+/** A job file. {@code for (Job.Event event : job.run(device, false))} runs it. */
+public final class Job {
+  /** One moment of a run; loss and accuracy are means since the event before. */
+  public static final class Event {
+    /** What an event tells of. */
+    public enum Kind { PROGRESS, EVALUATION, CHECKPOINT, END }
+
+    public final Kind kind;
+    public final long step;
+    public final long epoch;
+    public final double seconds;
+    public final double loss;
+    public final double accuracy;
+    public final double learningRate;
+    public final double examplesPerSecond;
+    public final double deviceWaitShare;
+    public final long examples;
+    public final long fresh;
+    public final long echoed;
+    public final double evalLoss;
+    public final double evalAccuracy;
+
+    Event(io.echotrain.internal.Event e) {
+      kind = Kind.values()[e.getKind()];
+      step = e.getStep();
+      epoch = e.getEpoch();
+      seconds = e.getSeconds();
+      loss = e.getLoss();
+      accuracy = e.getAccuracy();
+      learningRate = e.getLearning_rate();
+      examplesPerSecond = e.getExamples_per_second();
+      deviceWaitShare = e.getDevice_wait_share();
+      examples = e.getExamples();
+      fresh = e.getFresh();
+      echoed = e.getEchoed();
+      evalLoss = e.getEval_loss();
+      evalAccuracy = e.getEval_accuracy();
+    }
+  }
+
+  /** A running job. {@link #stop} may come from any thread. */
+  public static final class Run implements Iterable<Event> {
+    private final TrainerHandle handle;
+
+    Run(TrainerHandle handle) {
+      this.handle = handle;
+      Natives.free(this, handle::delete);
+    }
+
+    @Override
+    public Iterator<Event> iterator() {
+      return new Iterator<Event>() {
+        private boolean ended;
+
+        @Override
+        public boolean hasNext() { return !ended; }
+
+        @Override
+        public Event next() {
+          if (ended) throw new NoSuchElementException("the run is over");
+          io.echotrain.internal.Event raw = handle.next_event();
+          Event event = new Event(raw);
+          raw.delete();
+          ended = event.kind == Event.Kind.END;
+          return event;
+        }
+      };
+    }
+
+    /** Asks the run to end soon and in order. */
+    public void stop() { handle.stop(); }
+  }
+
+  private final JobHandle handle;
+
+  private Job(String text, boolean isJson, String... overrides) {
+    Natives.load();
+    Strings strings = new Strings();
+    for (String override : overrides) strings.add(override);
+    handle = new JobHandle(text, isJson, strings);
+    Natives.free(this, handle::delete);
+  }
+
+  /** {@code overrides}: "key=value". */
+  public static Job load(String path, String... overrides) { return new Job(path, false, overrides); }
+
+  public static Job parse(String json, String... overrides) { return new Job(json, true, overrides); }
+
+  public String json() { return handle.json(); }
+
+  public Run run(Device device, boolean resume) {
+    return new Run(new TrainerHandle(device.handle, handle, resume));
+  }
+}

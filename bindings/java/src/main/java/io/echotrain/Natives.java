@@ -1,0 +1,119 @@
+package io.echotrain;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.lang.ref.Cleaner;
+import java.nio.file.AtomicMoveNotSupportedException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * Loads the native library, once, and frees what it made.
+ *
+ * <p>Order: the folder in the system property {@code echotrain.library.path}; {@code java.library.path};
+ * the natives jar, unpacked into {@code ~/.cache/echotrain/java/VERSION-DIGEST}
+ * ({@code echotrain.cache.dir} names another folder).
+ */
+final class Natives {
+  private static final String BINDING = "libechotrain_java.so";
+  private static final String LIBRARY = "libechotrain.so.0";
+  private static final Cleaner CLEANER = Cleaner.create();
+
+  static {
+    List<String> tried = new ArrayList<>();
+    if (!fromProperty(tried) && !fromLibraryPath(tried) && !fromJar(tried)) {
+      throw new UnsatisfiedLinkError("EchoTrain's native library did not load. Tried:\n  "
+          + String.join("\n  ", tried));
+    }
+  }
+
+  private Natives() {}
+
+  /** Makes sure that the library is there. */
+  static void load() {}
+
+  /** Runs {@code action} when {@code owner} is unreachable; it must not refer to it. */
+  static void free(Object owner, Runnable action) { CLEANER.register(owner, action); }
+
+  private static boolean fromProperty(List<String> tried) {
+    String folder = System.getProperty("echotrain.library.path");
+    if (folder == null) {
+      tried.add("system property echotrain.library.path: not set");
+      return false;
+    }
+    return load(Path.of(folder).toAbsolutePath().resolve(BINDING), tried);
+  }
+
+  private static boolean fromLibraryPath(List<String> tried) {
+    try {
+      System.loadLibrary("echotrain_java");
+      return true;
+    } catch (UnsatisfiedLinkError error) {
+      tried.add("java.library.path: " + error.getMessage());
+      return false;
+    }
+  }
+
+  private static boolean fromJar(List<String> tried) {
+    String place = "/natives/" + System.getProperty("os.name").toLowerCase() + "-" + architecture() + "/";
+    try (InputStream binding = Natives.class.getResourceAsStream(place + BINDING);
+        InputStream library = Natives.class.getResourceAsStream(place + LIBRARY)) {
+      if (binding == null || library == null) {
+        tried.add("class path: no natives jar with " + place + BINDING);
+        return false;
+      }
+      byte[] bindingBytes = binding.readAllBytes();
+      byte[] libraryBytes = library.readAllBytes();
+      Path folder = cache(bindingBytes, libraryBytes);
+      unpack(folder.resolve(LIBRARY), libraryBytes);
+      unpack(folder.resolve(BINDING), bindingBytes);
+      return load(folder.resolve(BINDING), tried);
+    } catch (IOException | NoSuchAlgorithmException error) {
+      tried.add("natives jar: " + error);
+      return false;
+    }
+  }
+
+  private static String architecture() {
+    String name = System.getProperty("os.arch");
+    return name.equals("amd64") ? "x86_64" : name;
+  }
+
+  private static Path cache(byte[]... contents) throws IOException, NoSuchAlgorithmException {
+    MessageDigest digest = MessageDigest.getInstance("SHA-256");
+    for (byte[] content : contents) digest.update(content);
+    StringBuilder name = new StringBuilder();
+    for (byte b : digest.digest()) name.append(String.format("%02x", b));
+    String set = System.getProperty("echotrain.cache.dir");
+    Path base = set != null ? Path.of(set)
+        : Path.of(System.getProperty("user.home"), ".cache", "echotrain", "java");
+    return Files.createDirectories(base.resolve(name.substring(0, 16)));
+  }
+
+  // Whole or not at all, also where two processes unpack at once.
+  private static void unpack(Path target, byte[] content) throws IOException {
+    if (Files.exists(target)) return;
+    Path part = Files.createTempFile(target.getParent(), target.getFileName().toString(), ".part");
+    Files.write(part, content);
+    try {
+      Files.move(part, target, StandardCopyOption.ATOMIC_MOVE);
+    } catch (AtomicMoveNotSupportedException error) {
+      Files.move(part, target, StandardCopyOption.REPLACE_EXISTING);
+    }
+  }
+
+  private static boolean load(Path path, List<String> tried) {
+    try {
+      System.load(path.toString());
+      return true;
+    } catch (UnsatisfiedLinkError error) {
+      tried.add(path + ": " + error.getMessage());
+      return false;
+    }
+  }
+}

@@ -1,0 +1,176 @@
+package io.echotrain;
+
+import io.echotrain.internal.BatchHandle;
+import io.echotrain.internal.PipelineHandle;
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.NoSuchElementException;
+import java.util.concurrent.ConcurrentLinkedQueue;
+
+/**
+ * Stages from a source to batches.
+ *
+ * <pre>{@code
+ * try (Pipeline pipeline = Pipeline.builder()
+ *     .add(Stages.webdataset("train-*.tar.zst"), Stages.label().classes(10), Stages.decode())
+ *     .add(Stages.echo(2), Stages.batch(128), Stages.normalize())
+ *     .option("seed", 1).build()) {
+ *   for (Batch batch : pipeline) { ... }   // one epoch
+ * }
+ * }</pre>
+ *
+ * One thread reads; {@link #cancel}, {@link #stats} and {@link #badRecords} may come from any.
+ */
+public final class Pipeline implements AutoCloseable, Iterable<Batch> {
+  final PipelineHandle handle;
+  private final ConcurrentLinkedQueue<Throwable> failures;
+
+  private Pipeline(PipelineHandle handle, ConcurrentLinkedQueue<Throwable> failures) {
+    this.handle = handle;
+    this.failures = failures;
+    Natives.free(this, handle::delete);
+  }
+
+  public static Builder builder() { return new Builder(); }
+
+  /** Collects stages and options; nothing is opened before {@link #build}. */
+  public static final class Builder {
+    private final Map<String, Object> options = new LinkedHashMap<>();
+    private final List<Object> stages = new ArrayList<>();
+
+    private static final class Function extends io.echotrain.internal.MapFunction {
+      private final MapFunction function;
+      private final ConcurrentLinkedQueue<Throwable> failures;
+
+      Function(MapFunction function, ConcurrentLinkedQueue<Throwable> failures) {
+        this.function = function;
+        this.failures = failures;
+      }
+
+      @Override
+      public String apply(BatchHandle item) {
+        Batch view = new Batch(item, /*owned=*/false);
+        try {
+          function.apply(view);
+          return "";
+        } catch (Throwable error) {  // nothing may leave the callback
+          failures.add(error);
+          return error.toString();
+        } finally {
+          view.expire();
+        }
+      }
+    }
+
+    private final List<String> names = new ArrayList<>();
+
+    private Builder() {}
+
+    /** An option of the job section "pipeline": threads, seed, epochs, on_error, ... */
+    public Builder option(String name, Object value) {
+      options.put(name, value);
+      return this;
+    }
+
+    public Builder add(Spec... specs) {
+      for (Spec spec : specs) {
+        if (!spec.kind().equals("stages")) {
+          throw new IllegalArgumentException(spec.name() + " is no stage, but one of the " + spec.kind());
+        }
+        stages.add(spec);
+      }
+      return this;
+    }
+
+    /** A function as a stage; {@code name} stands for it in errors and saved positions. */
+    public Builder map(String name, MapFunction function) {
+      stages.add(function);
+      names.add(name);
+      return this;
+    }
+
+    public Pipeline build() {
+      Natives.load();
+      ConcurrentLinkedQueue<Throwable> failures = new ConcurrentLinkedQueue<>();
+      PipelineHandle handle = new PipelineHandle(Json.write(options));
+      Pipeline pipeline = new Pipeline(handle, failures);
+      Iterator<String> name = names.iterator();
+      for (Object stage : stages) {
+        if (stage instanceof Spec) {
+          handle.add(((Spec) stage).name(), ((Spec) stage).json());
+        } else {
+          Function function = new Function((MapFunction) stage, failures);
+          function.swigReleaseOwnership();  // the pipeline owns it from here on
+          handle.add_map(name.next(), function);
+        }
+      }
+      return pipeline;
+    }
+  }
+
+  /** The next batch, which the caller closes; null at the end of an epoch. */
+  public Batch next() {
+    try {
+      BatchHandle batch = handle.next();
+      return batch == null ? null : new Batch(batch, true);
+    } catch (EchoTrainException error) {
+      if (error.code() != EchoTrainException.Code.CALLBACK) throw error;
+      for (Throwable failure : failures) {
+        if (error.getMessage().contains(failure.toString())) {
+          throw new EchoTrainException(error.code(), error.getMessage(), failure);
+        }
+      }
+      throw error;
+    }
+  }
+
+  /** The batches of one epoch. Each is closed when the next is asked for. */
+  @Override
+  public Iterator<Batch> iterator() {
+    return new Iterator<Batch>() {
+      private Batch current;
+      private Batch ahead;
+      private boolean ended;
+
+      @Override
+      public boolean hasNext() {
+        if (ahead != null) return true;
+        if (ended) return false;
+        if (current != null) current.close();
+        current = null;
+        ahead = Pipeline.this.next();
+        ended = ahead == null;
+        return !ended;
+      }
+
+      @Override
+      public Batch next() {
+        if (!hasNext()) throw new NoSuchElementException("the epoch is over");
+        current = ahead;
+        ahead = null;
+        return current;
+      }
+    };
+  }
+
+  /** Ends all work; a thread that waits for a batch gets an exception of code CANCELLED. */
+  public void cancel() { handle.cancel(); }
+
+  /** Statistics of the stages and the consumer, as JSON. */
+  public String stats() { return handle.stats(); }
+
+  /** The records that on_error "skip" or "quarantine" dropped, as JSON. */
+  public String badRecords() { return handle.bad_records(); }
+
+  /** The position after the last batch read, as JSON. */
+  public String save() { return handle.save(); }
+
+  /** Before the first batch: continue where a pipeline of the same stages was saved. */
+  public void restore(String state) { handle.restore(state); }
+
+  @Override
+  public void close() { handle.close(); }
+}

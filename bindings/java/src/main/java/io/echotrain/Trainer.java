@@ -1,0 +1,138 @@
+package io.echotrain;
+
+import io.echotrain.internal.EvalResult;
+import io.echotrain.internal.StepResult;
+import io.echotrain.internal.TrainerHandle;
+import java.util.ArrayList;
+import java.util.List;
+
+/** Trains a model on a Vulkan device. Used by one thread. */
+public final class Trainer implements AutoCloseable {
+  /** A finished step. */
+  public static final class Step {
+    public final long step;
+    public final int samples;
+    public final double loss;
+    public final double accuracy;
+    public final double learningRate;
+
+    Step(StepResult r) {
+      step = r.getStep();
+      samples = r.getSamples();
+      loss = r.getLoss();
+      accuracy = r.getAccuracy();
+      learningRate = r.getLearning_rate();
+    }
+  }
+
+  /** Means over an epoch. */
+  public static final class Scores {
+    public final double loss;
+    public final double accuracy;
+
+    Scores(double loss, double accuracy) {
+      this.loss = loss;
+      this.accuracy = accuracy;
+    }
+  }
+
+  /** Told of each epoch that {@link #fit} finished. */
+  @FunctionalInterface
+  public interface EpochListener {
+    /** {@code validation} is null where none was given. Returning false ends the run. */
+    boolean onEpochEnd(int epoch, Scores training, Scores validation);
+  }
+
+  private final TrainerHandle handle;
+  private final Device device;
+
+  /** {@code totalSteps} is where decaying schedules end; 0: unknown. */
+  public Trainer(Device device, Model model, Spec optimizer, Spec schedule, long seed, long totalSteps) {
+    this.device = device;
+    io.echotrain.internal.OptimizerHandle spec = new io.echotrain.internal.OptimizerHandle(
+        optimizer.name(), optimizer.json(), schedule.json());
+    try {
+      handle = new TrainerHandle(device.handle, model.handle, spec, seed, totalSteps);
+    } finally {
+      spec.delete();
+    }
+    Natives.free(this, handle::delete);
+  }
+
+  /** With a constant learning rate. */
+  public Trainer(Device device, Model model, Spec optimizer, double learningRate, long seed) {
+    this(device, model, optimizer, Schedules.schedule(learningRate), seed, 0);
+  }
+
+  public Device device() { return device; }
+
+  /** Starts a step on the fields "image" and "label"; returns while the device works. */
+  public void step(Batch batch) { handle.step(batch.handle()); }
+
+  /** The oldest finished step that was not asked for; null where there is none. */
+  public Step result(boolean wait) {
+    StepResult r = handle.result(wait);
+    try {
+      return r.getValid() ? new Step(r) : null;
+    } finally {
+      r.delete();
+    }
+  }
+
+  /** Loss and accuracy over one epoch of a pipeline. */
+  public Scores evaluate(Pipeline pipeline) {
+    EvalResult r = handle.evaluate(pipeline.handle);
+    try {
+      return new Scores(r.getLoss(), r.getAccuracy());
+    } finally {
+      r.delete();
+    }
+  }
+
+  /** The last layer's outputs for the field "image", as field "output": [N, outputs]. */
+  public Batch predict(Batch batch) { return new Batch(handle.predict(batch.handle()), true); }
+
+  /** Trains on {@code epochs} epochs; returns the scores of each. */
+  public List<Scores> fit(Pipeline pipeline, int epochs, Pipeline validation, EpochListener listener) {
+    List<Scores> history = new ArrayList<>();
+    for (int epoch = 0; epoch < epochs; ++epoch) {
+      Scores training = fitEpoch(pipeline, epoch);
+      history.add(training);
+      Scores scores = validation == null ? null : evaluate(validation);
+      if (listener != null && !listener.onEpochEnd(epoch, training, scores)) break;
+    }
+    return history;
+  }
+
+  private Scores fitEpoch(Pipeline pipeline, int epoch) {
+    double[] sums = new double[3];  // samples, loss, accuracy
+    for (Batch batch : pipeline) {
+      step(batch);
+      collect(sums, false);
+    }
+    collect(sums, true);
+    if (sums[0] == 0) {
+      throw new EchoTrainException(EchoTrainException.Code.STATE, "epoch " + (epoch + 1)
+          + " gave no batch: there are fewer samples than a batch holds, or the pipeline's epochs are over",
+          null);
+    }
+    return new Scores(sums[1] / sums[0], sums[2] / sums[0]);
+  }
+
+  private void collect(double[] sums, boolean wait) {
+    for (Step r = result(wait); r != null; r = result(wait)) {
+      sums[0] += r.samples;
+      sums[1] += r.samples * r.loss;
+      sums[2] += r.samples * r.accuracy;
+    }
+  }
+
+  /** Weights, optimizer state and step count, in a new folder below {@code directory}. */
+  public void save(String directory) { handle.save(directory); }
+
+  /** The newest whole checkpoint below {@code directory}. */
+  public void load(String directory) { handle.load(directory); }
+
+  @Override
+  public void close() { handle.close(); }
+}

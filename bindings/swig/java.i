@@ -1,0 +1,97 @@
+// Java: unchecked exceptions, direct buffers on the library's memory, worker threads as daemons.
+
+%{
+#include <jni.h>
+
+namespace {
+
+JavaVM* echotrain_jvm = nullptr;
+
+void echotrain_throw(JNIEnv* env, int status, const char* message) {
+  const jclass type = env->FindClass("io/echotrain/EchoTrainException");
+  if (!type) return;  // a NoClassDefFoundError is pending
+  const jmethodID make = env->GetMethodID(type, "<init>", "(ILjava/lang/String;)V");
+  const jstring text = env->NewStringUTF(message);
+  if (!make || !text) return;
+  const jobject error = env->NewObject(type, make, static_cast<jint>(status), text);
+  if (error) env->Throw(static_cast<jthrowable>(error));
+}
+
+// Worker threads stay attached, as daemons, until they end: attaching for each sample costs more than
+// the sample.
+void echotrain_attach() {
+  struct Attached {
+    ~Attached() {
+      if (mine) echotrain_jvm->DetachCurrentThread();
+    }
+    bool mine = false;
+  };
+  thread_local Attached attached;
+  void* env = nullptr;
+  if (attached.mine || echotrain_jvm->GetEnv(&env, JNI_VERSION_1_8) != JNI_EDETACHED) return;
+  attached.mine = echotrain_jvm->AttachCurrentThreadAsDaemon(&env, nullptr) == JNI_OK;
+}
+
+}  // namespace
+
+extern "C" JNIEXPORT jint JNICALL JNI_OnLoad(JavaVM* vm, void*) {
+  echotrain_jvm = vm;
+  echotrain::facade::before_function() = echotrain_attach;
+  return JNI_VERSION_1_8;
+}
+%}
+
+%exception {
+  try {
+    $action
+  } catch (const echotrain::Error& error) {
+    echotrain_throw(jenv, error.status(), error.what());
+    return $null;
+  } catch (const std::exception& error) {
+    echotrain_throw(jenv, ETR_INTERNAL, error.what());
+    return $null;
+  }
+}
+
+// The hand-written layer frees natives through a Cleaner.
+%typemap(javafinalize) SWIGTYPE ""
+
+// Java has no unsigned 64-bit integer; addresses travel as long.
+%apply long long { uint64_t };
+
+// A view of memory as a direct java.nio.ByteBuffer, both ways.
+%typemap(jni) echotrain::facade::Memory "jobject"
+%typemap(jtype) echotrain::facade::Memory "java.nio.ByteBuffer"
+%typemap(jstype) echotrain::facade::Memory "java.nio.ByteBuffer"
+%typemap(javaout) echotrain::facade::Memory { return $jnicall; }
+%typemap(out) echotrain::facade::Memory {
+  $result = jenv->NewDirectByteBuffer(const_cast<void*>($1.data), $1.size_bytes);
+}
+%typemap(jni) const void* direct "jobject"
+%typemap(jtype) const void* direct "java.nio.ByteBuffer"
+%typemap(jstype) const void* direct "java.nio.ByteBuffer"
+%typemap(javain) const void* direct "$javainput"
+%typemap(in) const void* direct { $1 = jenv->GetDirectBufferAddress($input); }
+
+%inline %{
+namespace echotrain::facade {
+struct Memory {
+  const void* data;
+  int64_t size_bytes;
+};
+}  // namespace echotrain::facade
+%}
+%ignore echotrain::facade::Memory;
+
+%extend echotrain::facade::Tensor {
+  echotrain::facade::Memory memory() const {
+    return {reinterpret_cast<const void*>($self->address()), $self->size_bytes()};
+  }
+}
+%extend echotrain::facade::BatchHandle {
+  // A copy of a direct buffer.
+  void set_direct(const std::string& field, int dtype, const std::vector<long long>& shape,
+                  const void* direct) {
+    $self->set(field, dtype, shape, reinterpret_cast<uint64_t>(direct));
+  }
+}

@@ -1,0 +1,249 @@
+import io.echotrain.Batch;
+import io.echotrain.DType;
+import io.echotrain.Device;
+import io.echotrain.EchoTrainException;
+import io.echotrain.EchoTrainException.Code;
+import io.echotrain.Job;
+import io.echotrain.Layers;
+import io.echotrain.Model;
+import io.echotrain.Optimizers;
+import io.echotrain.Pipeline;
+import io.echotrain.Stages;
+import io.echotrain.Trainer;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.FloatBuffer;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.Paths;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
+import java.util.List;
+import java.util.Random;
+import java.util.concurrent.atomic.AtomicReference;
+
+/** Everyday use and misuse of the Java binding. Argument: a folder of class folders with PNGs. */
+public final class Behaviour {
+  interface Check {
+    void run() throws Exception;
+  }
+
+  private static int passed;
+  private static int failed;
+  private static String root;
+
+  private static void test(String name, Check check) {
+    try {
+      check.run();
+      ++passed;
+    } catch (Throwable error) {
+      ++failed;
+      System.out.println("FAILED " + name);
+      error.printStackTrace(System.out);
+    }
+  }
+
+  private static void expect(boolean condition, Object detail) {
+    if (!condition) throw new AssertionError(String.valueOf(detail));
+  }
+
+  private static <T extends Throwable> T fails(Class<T> type, Check check) throws Exception {
+    try {
+      check.run();
+    } catch (Throwable error) {
+      if (type.isInstance(error)) return type.cast(error);
+      throw new AssertionError("expected " + type + ", got " + error, error);
+    }
+    throw new AssertionError("expected " + type);
+  }
+
+  private static void failsWith(Code code, String text, Check check) throws Exception {
+    EchoTrainException error = fails(EchoTrainException.class, check);
+    expect(error.code() == code, error.code() + ": " + error.getMessage());
+    expect(error.getMessage().contains(text), error.getMessage());
+  }
+
+  private static Pipeline.Builder images() {
+    return Pipeline.builder().option("threads", 2).option("epochs", 2)
+        .add(Stages.folder(root), Stages.label(), Stages.decode());
+  }
+
+  private static Pipeline.Builder batches() { return images().add(Stages.batch(16), Stages.normalize()); }
+
+  private static Trainer trainer() {
+    String selector = System.getenv("ECHOTRAIN_TEST_DEVICE");
+    return new Trainer(new Device(selector == null ? "" : selector),
+        new Model(Layers.flatten(), Layers.dense(10)), Optimizers.sgd(), 0.01, 1);
+  }
+
+  private static long resident() throws IOException {
+    return Long.parseLong(Files.readString(Paths.get("/proc/self/statm")).split(" ")[1]) * 4096;
+  }
+
+  public static void main(String[] arguments) throws Exception {
+    root = arguments[0];
+    test("an epoch at a time", () -> {
+      try (Pipeline pipeline = batches().build()) {
+        for (int epoch = 0; epoch < 2; ++epoch) {
+          int samples = 0;
+          for (Batch batch : pipeline) samples += batch.samples();
+          expect(samples == 64, samples);
+        }
+        expect(pipeline.next() == null, "the epochs are over");
+        expect(pipeline.stats().contains("\"fresh\":128"), pipeline.stats());
+      }
+    });
+    test("buffers are views, and outlive their batch", () -> {
+      FloatBuffer kept;
+      float first;
+      try (Pipeline pipeline = batches().build()) {
+        Batch batch = pipeline.next();
+        expect(batch.dtype("image") == DType.F32, batch.dtype("image"));
+        expect(batch.shape("image").length == 4, Arrays.toString(batch.shape("image")));
+        kept = batch.floats("image");
+        expect(kept.isDirect() && kept.isReadOnly(), kept);
+        first = kept.get(0);
+        fails(IllegalArgumentException.class, () -> batch.ints("image"));
+        failsWith(Code.NOT_FOUND, "imag", () -> batch.buffer("imag"));
+        batch.close();
+        batch.close();
+        failsWith(Code.STATE, "closed", () -> batch.floats("image"));
+      }
+      System.gc();
+      expect(kept.get(0) == first, kept.get(0));
+    });
+    test("wrong options name the nearest", () -> {
+      failsWith(Code.INVALID_ARGUMENT, "threads", () -> batches().option("thread", 2).build());
+      failsWith(Code.INVALID_ARGUMENT, "factor",
+          () -> images().add((io.echotrain.Spec) Stages.echo(2).set("factr", 3)).build());
+      fails(IllegalArgumentException.class, () -> images().add(Layers.flatten()));
+      fails(IllegalArgumentException.class, () -> batches().option("threads", new Object()).build());
+    });
+    test("functions are stages", () -> {
+      try (Pipeline pipeline = images().map("double", item -> {
+        item.set("twice", new int[] {2 * item.ints("label").get(0)});
+        item.remove("image");
+      }).build()) {
+        int count = 0;
+        for (Batch sample : pipeline) {
+          expect(sample.ints("twice").get(0) == 2 * sample.ints("label").get(0), sample.fields());
+          expect(!sample.fields().contains("image"), sample.fields());
+          ++count;
+        }
+        expect(count == 64, count);
+      }
+    });
+    test("what a function throws is the cause", () -> {
+      try (Pipeline pipeline = images().map("picky", item -> {
+        if (item.ordinal() == 20) throw new IOException("twenty");
+      }).build()) {
+        int before = 0;
+        EchoTrainException error = null;
+        try {
+          for (Batch sample : pipeline) ++before;
+        } catch (EchoTrainException caught) {
+          error = caught;
+        }
+        expect(before == 20, before);
+        expect(error != null && error.code() == Code.CALLBACK, error);
+        expect(error.getCause() instanceof IOException, error.getCause());
+        expect(error.getMessage().contains("picky") && error.getMessage().contains(".png"), error.getMessage());
+      }
+    });
+    test("an item is valid during its call only", () -> {
+      AtomicReference<Batch> leaked = new AtomicReference<>();
+      try (Pipeline pipeline = images().map("leak", leaked::set).build()) {
+        pipeline.next();
+        failsWith(Code.STATE, "during its call", () -> leaked.get().buffer("image"));
+        leaked.get().close();
+      }
+    });
+    test("use after close", () -> {
+      Pipeline pipeline = batches().build();
+      pipeline.close();
+      pipeline.close();
+      failsWith(Code.STATE, "closed", pipeline::next);
+      Trainer trainer = trainer();
+      trainer.close();
+      failsWith(Code.STATE, "closed", () -> trainer.step(new Batch()));
+    });
+    test("cancel from another thread", () -> {
+      try (Pipeline pipeline = images().add(Stages.delay(60000)).build()) {
+        Thread thread = new Thread(() -> {
+          try {
+            Thread.sleep(200);
+          } catch (InterruptedException error) {
+            throw new IllegalStateException(error);
+          }
+          pipeline.cancel();
+        });
+        thread.start();
+        long begin = System.nanoTime();
+        failsWith(Code.CANCELLED, "cancelled", pipeline::next);
+        expect(System.nanoTime() - begin < 2_000_000_000L, "took too long");
+        thread.join();
+      }
+    });
+    test("a thousand pipelines leave no memory behind", () -> {
+      Check once = () -> {
+        try (Pipeline pipeline = images().map("same", item -> {}).build()) {
+          pipeline.next().close();
+        }
+      };
+      for (int i = 0; i < 300; ++i) once.run();
+      System.gc();
+      Thread.sleep(200);
+      long before = resident();
+      for (int i = 0; i < 1000; ++i) once.run();
+      System.gc();
+      Thread.sleep(200);
+      expect(resident() - before < 64L << 20, (resident() - before) + " bytes more");
+    });
+    test("collected in any order", () -> {
+      Random random = new Random(1);
+      for (int i = 0; i < 20; ++i) {
+        Pipeline pipeline = batches().build();
+        Batch batch = pipeline.next();
+        List<Object> things = new ArrayList<>(List.of(pipeline, batch, batch.buffer("image")));
+        pipeline = null;
+        batch = null;
+        Collections.shuffle(things, random);
+        while (!things.isEmpty()) {
+          things.remove(things.size() - 1);
+          if (i % 5 == 0) System.gc();
+        }
+      }
+    });
+    test("training", () -> {
+      try (Trainer trainer = trainer(); Pipeline pipeline = batches().option("epochs", 0).build();
+          Pipeline validation = batches().option("epochs", 0).build()) {
+        List<Trainer.Scores> history =
+            trainer.fit(pipeline, 10, validation, (epoch, training, scores) -> epoch < 7);
+        expect(history.size() == 8, history.size());
+        expect(history.get(7).loss < history.get(0).loss, history.get(7).loss);
+        Batch wrong = new Batch().set("image", new float[6], 2, 3).set("label", new int[2], 2);
+        failsWith(Code.INVALID_ARGUMENT, "[2, 3]", () -> trainer.step(wrong));
+        fails(IllegalArgumentException.class, () -> new Batch().set("image", new float[5], 2, 3));
+      }
+    });
+    test("jobs", () -> {
+      String json = "{\"pipeline\": {\"stages\": [{\"stage\": \"folder\", \"root\": \"" + root + "\"},"
+          + "{\"stage\": \"label\"}, {\"stage\": \"decode\"}, {\"stage\": \"batch\", \"size\": 16},"
+          + "{\"stage\": \"normalize\"}]}, \"model\": {\"layers\": [{\"layer\": \"flatten\"},"
+          + "{\"layer\": \"dense\", \"units\": 10}]}, \"optimizer\": {\"optimizer\": \"sgd\"},"
+          + "\"schedule\": {\"learning_rate\": 0.01}, \"train\": {\"steps\": 50}}";
+      Job job = Job.parse(json, "train.steps=12");
+      Job.Event last = null;
+      for (Job.Event event : job.run(new Device(), false)) last = event;
+      expect(last.kind == Job.Event.Kind.END && last.step == 12, last.step);
+      failsWith(Code.INVALID_ARGUMENT, "steps", () -> Job.parse(json, "train.stepz=1"));
+    });
+    test("the wrong device is an error", () -> {
+      expect(!Device.list().isEmpty(), "no device");
+      fails(EchoTrainException.class, () -> new Device("no such device"));
+    });
+    System.out.println(passed + " passed, " + failed + " failed");
+    if (failed > 0) System.exit(1);
+  }
+}
