@@ -3,7 +3,7 @@
 #
 #   --backports   Debian 12: take Mesa from backports (version 25, whose lavapipe is about six times as fast).
 #                 This adds a file to apt's sources, so it happens only on request.
-#   --tests       also what only tests and benchmarks need
+#   --tests       also what only tests, benchmarks and the bindings need
 set -euo pipefail
 
 backports=0 tests=0
@@ -18,7 +18,8 @@ done
 packages=(build-essential cmake ninja-build pkg-config libtbb-dev libzstd-dev libpng-dev
           libturbojpeg0-dev nlohmann-json3-dev glslang-tools libvulkan-dev mesa-vulkan-drivers)
 if [ $tests = 1 ]; then
-  packages+=(libgtest-dev vulkan-validationlayers libopenblas-dev zstd)
+  packages+=(libgtest-dev vulkan-validationlayers libopenblas-dev zstd
+             swig python3-dev python3-numpy python3-venv default-jdk-headless mono-mcs mono-runtime)
 fi
 
 installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q '^install ok installed'; }

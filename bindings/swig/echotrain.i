@@ -19,15 +19,17 @@
 %include "csharp.i"
 #endif
 
+#if !defined(SWIGCSHARP)
 %feature("director") echotrain::facade::MapFunction;
+#endif
 %newobject echotrain::facade::BatchHandle::tensor;
 %newobject echotrain::facade::PipelineHandle::next;
 %newobject echotrain::facade::TrainerHandle::predict;
 
 // For C++ only.
 %ignore echotrain::facade::closed;
-%ignore echotrain::facade::Hook;
-%ignore echotrain::facade::before_function;
+%ignore echotrain::facade::Hooks;
+%ignore echotrain::facade::hooks;
 %ignore echotrain::facade::describe;
 %ignore echotrain::facade::Tensor::Tensor;
 %ignore echotrain::facade::Tensor::release;
@@ -45,3 +47,7 @@
 %include "facade.h"
 
 %template(Devices) std::vector<echotrain::facade::DeviceInfo>;
+
+#if defined(SWIGCSHARP)
+%include "csharp_calls.i"
+#endif

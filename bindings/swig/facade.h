@@ -119,11 +119,14 @@ class BatchHandle {
   std::unique_ptr<Batch> batch_;
 };
 
-// What a language must do on a worker thread before a function of its own runs there.
-using Hook = void (*)();
-inline Hook& before_function() {
-  static Hook hook = nullptr;
-  return hook;
+// What a language must do on a worker thread around a function of its own.
+struct Hooks {
+  void (*before)() = nullptr;
+  void (*after)() = nullptr;
+};
+inline Hooks& hooks() {
+  static Hooks set;
+  return set;
 }
 
 // A function of the program as a stage; subclassed in the language. Called from worker threads.
@@ -180,9 +183,10 @@ class PipelineHandle {
 
  private:
   static int32_t call(void* function, etr_batch* item) {
-    if (before_function()) before_function()();
     BatchHandle view(Batch(item, /*borrowed=*/true));
+    if (hooks().before) hooks().before();
     const std::string reason = static_cast<MapFunction*>(function)->apply(view);
+    if (hooks().after) hooks().after();
     view.close();  // a reference that the function kept must not reach the item later
     if (reason.empty()) return ETR_OK;
     etr_batch_fail(item, reason.c_str());

@@ -19,7 +19,7 @@ void echotrain_throw(JNIEnv* env, int status, const char* message) {
 
 // Worker threads stay attached, as daemons, until they end: attaching for each sample costs more than
 // the sample.
-void echotrain_attach() {
+void echotrain_enter() {
   struct Attached {
     ~Attached() {
       if (mine) echotrain_jvm->DetachCurrentThread();
@@ -28,15 +28,23 @@ void echotrain_attach() {
   };
   thread_local Attached attached;
   void* env = nullptr;
-  if (attached.mine || echotrain_jvm->GetEnv(&env, JNI_VERSION_1_8) != JNI_EDETACHED) return;
-  attached.mine = echotrain_jvm->AttachCurrentThreadAsDaemon(&env, nullptr) == JNI_OK;
+  if (echotrain_jvm->GetEnv(&env, JNI_VERSION_1_8) == JNI_EDETACHED)
+    attached.mine = echotrain_jvm->AttachCurrentThreadAsDaemon(&env, nullptr) == JNI_OK;
+  // On a thread that never returns to Java nobody else drops the call's local references.
+  if (env) static_cast<JNIEnv*>(env)->PushLocalFrame(16);
+}
+
+void echotrain_leave() {
+  void* env = nullptr;
+  if (echotrain_jvm->GetEnv(&env, JNI_VERSION_1_8) == JNI_OK)
+    static_cast<JNIEnv*>(env)->PopLocalFrame(nullptr);
 }
 
 }  // namespace
 
 extern "C" JNIEXPORT jint JNICALL JNI_OnLoad(JavaVM* vm, void*) {
   echotrain_jvm = vm;
-  echotrain::facade::before_function() = echotrain_attach;
+  echotrain::facade::hooks() = {echotrain_enter, echotrain_leave};
   return JNI_VERSION_1_8;
 }
 %}

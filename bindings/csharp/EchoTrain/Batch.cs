@@ -1,0 +1,116 @@
+using System;
+using System.Collections.Generic;
+using System.Linq;
+using System.Runtime.InteropServices;
+using EchoTrain.Native;
+
+namespace EchoTrain
+{
+    /// <summary>Element types of fields.</summary>
+    public enum DType { U8 = 0, I32 = 1, F32 = 2 }
+
+    /// <summary>Named tensors: a batch, or in a map function a sample. After <see cref="Dispose"/> its
+    /// members throw.</summary>
+    public sealed class Batch : IDisposable
+    {
+        private BatchHandle handle;  // null when the call of a map function is over
+
+        /// <summary>An empty batch, for a trainer without a pipeline.</summary>
+        public Batch()
+        {
+            Natives.Load();
+            handle = new BatchHandle();
+        }
+
+        internal Batch(BatchHandle handle) { this.handle = handle; }
+
+        internal BatchHandle Handle => handle ?? throw new EchoTrainException(ErrorCode.State,
+            "the item of a map function is valid during its call only", null);
+
+        internal void Expire() { handle = null; }
+
+        /// <summary>Names of the fields.</summary>
+        public IReadOnlyList<string> Fields => Handle.fields().ToList();
+
+        /// <summary>Extents, outermost first: [N, H, W, C].</summary>
+        public long[] Shape(string field)
+        {
+            using (Tensor tensor = Handle.tensor(field)) return tensor.shape().ToArray();
+        }
+
+        public DType DType(string field)
+        {
+            using (Tensor tensor = Handle.tensor(field)) return (DType)tensor.dtype();
+        }
+
+        /// <summary>The field's values on the library's memory, without a copy: byte, int or float. Valid
+        /// until the batch is disposed of; copy what must live longer.</summary>
+        public unsafe ReadOnlySpan<T> Span<T>(string field) where T : struct
+        {
+            using (Tensor tensor = Handle.tensor(field))
+            {
+                var dtype = (DType)tensor.dtype();
+                if (typeof(T) != TypeOf(dtype))
+                    throw new ArgumentException("field '" + field + "' is " + dtype + ", not " + typeof(T));
+                int count = checked((int)(tensor.size_bytes() / Marshal.SizeOf<T>()));
+                return new ReadOnlySpan<T>((void*)tensor.address(), count);
+            }
+        }
+
+        /// <summary>A copy of the field's values.</summary>
+        public T[] ToArray<T>(string field) where T : struct
+        {
+            T[] values = Span<T>(field).ToArray();
+            GC.KeepAlive(this);
+            return values;
+        }
+
+        /// <summary>Sets a field to a copy of byte, int or float values, row-major.</summary>
+        public unsafe Batch Set<T>(string field, ReadOnlySpan<T> values, params long[] shape) where T : struct
+        {
+            DType dtype = typeof(T) == typeof(byte) ? EchoTrain.DType.U8
+                : typeof(T) == typeof(int) ? EchoTrain.DType.I32
+                : typeof(T) == typeof(float) ? EchoTrain.DType.F32
+                : throw new ArgumentException("fields hold byte, int or float, not " + typeof(T));
+            long count = 1;
+            foreach (long extent in shape) count = checked(count * extent);
+            if (count != values.Length)
+                throw new ArgumentException("field '" + field + "': [" + string.Join(", ", shape) + "] needs " + count +
+                    " values; there are " + values.Length);
+            var extents = new Extents();
+            foreach (long extent in shape) extents.Add(extent);
+            byte none = 0;
+            fixed (byte* address = &MemoryMarshal.GetReference(MemoryMarshal.AsBytes(values)))
+                Handle.set(field, (int)dtype, extents, (ulong)(address != null ? address : &none));
+            return this;
+        }
+
+        public Batch Set<T>(string field, T[] values, params long[] shape) where T : struct =>
+            Set(field, new ReadOnlySpan<T>(values), shape);
+
+        public void Remove(string field) => Handle.remove(field);
+
+        /// <summary>Samples in the batch; 0 for a single sample of a pipeline without a batch stage.</summary>
+        public int Samples => Handle.samples();
+
+        /// <summary>Samples that were read from upstream for this batch.</summary>
+        public int Fresh => Handle.fresh();
+
+        /// <summary>Samples that an echo stage repeated.</summary>
+        public int Echoed => Handle.echoed();
+
+        /// <summary>0 for a fresh sample, n for its n-th echo.</summary>
+        public int Replica => Handle.replica();
+
+        /// <summary>The (first) sample's number in its epoch's source order.</summary>
+        public long Ordinal => Handle.ordinal();
+
+        /// <summary>In a map function: the epoch.</summary>
+        public long Epoch => Handle.epoch();
+
+        public void Dispose() => handle?.close();
+
+        private static Type TypeOf(DType dtype) =>
+            dtype == EchoTrain.DType.U8 ? typeof(byte) : dtype == EchoTrain.DType.I32 ? typeof(int) : typeof(float);
+    }
+}

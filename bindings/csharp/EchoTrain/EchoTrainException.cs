@@ -1,0 +1,28 @@
+using System;
+
+namespace EchoTrain
+{
+    /// <summary>The status codes of the C API.</summary>
+    public enum ErrorCode
+    {
+        InvalidArgument = -1, NotFound = -2, IO = -3, CorruptData = -4, OutOfMemory = -5, NoDevice = -6,
+        Device = -7, DeviceLost = -8, Cancelled = -9, State = -10, Unsupported = -11, Internal = -12,
+
+        /// <summary>A function of the program failed; what it threw is the inner exception.</summary>
+        Callback = -13
+    }
+
+    /// <summary>A failed call of the library.</summary>
+    public class EchoTrainException : Exception
+    {
+        /// <summary>Of what kind.</summary>
+        public ErrorCode Code { get; }
+
+        public EchoTrainException(int status, string message) : this((ErrorCode)status, message, null) { }
+
+        internal EchoTrainException(ErrorCode code, string message, Exception inner) : base(message, inner)
+        {
+            Code = code;
+        }
+    }
+}

@@ -1,0 +1,55 @@
+using System;
+using System.Collections.Generic;
+using System.IO;
+using System.Reflection;
+using System.Runtime.InteropServices;
+
+namespace EchoTrain
+{
+    /// <summary>Loads the native library, once: from the folder in ECHOTRAIN_LIBRARY_PATH, from beside the
+    /// assembly, from its runtimes/RID/native (as NuGet lays it out), and by the system's own search.
+    /// </summary>
+    internal static class Natives
+    {
+        private const string Binding = "libechotrain_csharp.so";
+        private const int Now = 2, Global = 0x100;
+
+        [DllImport("libdl.so.2", EntryPoint = "dlopen")]
+        private static extern IntPtr Open(string path, int flags);
+
+        [DllImport("libdl.so.2", EntryPoint = "dlerror")]
+        private static extern IntPtr Error();
+
+        private static readonly Lazy<bool> loaded = new Lazy<bool>(() =>
+        {
+            var tried = new List<string>();
+            foreach (string path in Candidates())
+            {
+                if (Open(path, Now | Global) != IntPtr.Zero)
+                {
+                    Native.BindingsPINVOKE.RegisterErrors();
+                    return true;
+                }
+                tried.Add(Marshal.PtrToStringAnsi(Error()));
+            }
+            throw new DllNotFoundException("EchoTrain's native library did not load. Tried:\n  " +
+                string.Join("\n  ", tried));
+        });
+
+        /// <summary>Makes sure that the library is there.</summary>
+        internal static void Load() => _ = loaded.Value;
+
+        private static IEnumerable<string> Candidates()
+        {
+            string set = Environment.GetEnvironmentVariable("ECHOTRAIN_LIBRARY_PATH");
+            if (!string.IsNullOrEmpty(set)) yield return Path.Combine(set, Binding);
+            string here = Path.GetDirectoryName(typeof(Natives).GetTypeInfo().Assembly.Location);
+            if (!string.IsNullOrEmpty(here))
+            {
+                yield return Path.Combine(here, Binding);
+                yield return Path.Combine(here, "runtimes", "linux-x64", "native", Binding);
+            }
+            yield return Binding;
+        }
+    }
+}

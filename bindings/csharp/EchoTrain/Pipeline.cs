@@ -1,0 +1,186 @@
+using System;
+using System.Collections;
+using System.Collections.Concurrent;
+using System.Collections.Generic;
+using System.Threading;
+using EchoTrain.Native;
+
+namespace EchoTrain
+{
+    /// <summary>Stages from a source to batches; enumerating it is one epoch.
+    /// <code>
+    /// using (var pipeline = new Pipeline(new { seed = 1 })
+    ///     .Add(Stages.Webdataset("train-*.tar.zst"), Stages.Label(classes: 10), Stages.Decode())
+    ///     .Add(Stages.Echo(2), Stages.Batch(128), Stages.Normalize()))
+    ///     foreach (Batch batch in pipeline) { ... }
+    /// </code>
+    /// One thread reads; <see cref="Cancel"/>, <see cref="Stats"/> and <see cref="BadRecords"/> may come
+    /// from any.</summary>
+    public sealed class Pipeline : IEnumerable<Batch>, IDisposable
+    {
+        private readonly ConcurrentQueue<Exception> failures = new ConcurrentQueue<Exception>();
+        private readonly Functions functions;
+
+        internal PipelineHandle Handle { get; }
+
+        /// <summary><paramref name="options"/>: an object or dictionary with options of the job section
+        /// "pipeline": threads, seed, epochs, on_error, ...</summary>
+        public Pipeline(object options = null)
+        {
+            Natives.Load();
+            functions = new Functions(failures);
+            Handle = new PipelineHandle(Spec.Write(OptionsOf(options)));
+        }
+
+        /// <summary>Appends stages.</summary>
+        public Pipeline Add(params Spec[] stages)
+        {
+            foreach (Spec stage in stages)
+            {
+                if (stage.Kind != "stages")
+                    throw new ArgumentException(stage.Name + " is no stage, but one of the " + stage.Kind);
+                Handle.add(stage.Name, stage.Json);
+            }
+            return this;
+        }
+
+        /// <summary>Appends a function as a stage. It is called from several threads with one item at a
+        /// time, a sample or behind batch a whole batch, valid during the call only. What it throws fails the record, as on_error says.
+        /// <paramref name="name"/> stands for it in errors and saved positions.</summary>
+        public Pipeline Map(string name, Action<Batch> function)
+        {
+            Handle.add_map(name, functions.Add(function));
+            return this;
+        }
+
+        /// <summary>The next batch, which the caller disposes of; null at the end of an epoch.</summary>
+        public Batch Next(CancellationToken cancellation = default(CancellationToken))
+        {
+            using (cancellation.Register(() => Handle.cancel()))
+            {
+                try
+                {
+                    functions.Start(this);
+                    BatchHandle batch = Handle.next();
+                    GC.KeepAlive(this);
+                    return batch == null ? null : new Batch(batch);
+                }
+                catch (EchoTrainException error) when (error.Code == ErrorCode.Cancelled &&
+                                                       cancellation.IsCancellationRequested)
+                {
+                    throw new OperationCanceledException(error.Message, error, cancellation);
+                }
+                catch (EchoTrainException error) when (error.Code == ErrorCode.Callback)
+                {
+                    foreach (Exception failure in failures)
+                        if (error.Message.Contains(Functions.Reason(failure)))
+                            throw new EchoTrainException(error.Code, error.Message, failure);
+                    throw;
+                }
+            }
+        }
+
+        /// <summary>The batches of one epoch. Each is disposed of when the next is asked for.</summary>
+        public IEnumerator<Batch> GetEnumerator()
+        {
+            for (Batch batch = Next(); batch != null; batch = Next())
+                using (batch) yield return batch;
+        }
+
+        IEnumerator IEnumerable.GetEnumerator() => GetEnumerator();
+
+        internal void StartFunctions() => functions.Start(this);
+
+        /// <summary>Ends all work; a thread that waits for a batch gets an exception.</summary>
+        public void Cancel() => Handle.cancel();
+
+        /// <summary>Statistics of the stages and the consumer, as JSON.</summary>
+        public string Stats => Handle.stats();
+
+        /// <summary>The records that on_error "skip" or "quarantine" dropped, as JSON.</summary>
+        public string BadRecords => Handle.bad_records();
+
+        /// <summary>The position after the last batch read, as JSON.</summary>
+        public string Save() => Handle.save();
+
+        /// <summary>Before the first batch: continue where a pipeline of the same stages was saved.</summary>
+        public void Restore(string state) => Handle.restore(state);
+
+        public void Dispose()
+        {
+            functions.Queue.close();
+            Handle.close();
+        }
+
+        internal static IEnumerable<KeyValuePair<string, object>> OptionsOf(object options)
+        {
+            if (options == null) return new KeyValuePair<string, object>[0];
+            if (options is IEnumerable<KeyValuePair<string, object>> given) return given;
+            var found = new List<KeyValuePair<string, object>>();
+            foreach (var property in options.GetType().GetProperties())
+                found.Add(new KeyValuePair<string, object>(property.Name, property.GetValue(options)));
+            return found;
+        }
+
+        /// Runs the pipeline's functions on threads of its own. The pipeline's workers hand them over: native
+        /// threads that call managed code are more than Mono stands.
+        private sealed class Functions
+        {
+            private const double PatienceSeconds = 0.1;  // how soon an unreachable pipeline is noticed
+            private readonly List<Action<Batch>> functions = new List<Action<Batch>>();
+            private readonly ConcurrentQueue<Exception> failures;
+            private bool started;
+
+            internal CallQueue Queue { get; } = new CallQueue();
+
+            internal Functions(ConcurrentQueue<Exception> failures) { this.failures = failures; }
+
+            internal MapFunction Add(Action<Batch> function)
+            {
+                functions.Add(function);
+                return Queue.make(functions.Count - 1);
+            }
+
+            internal void Start(Pipeline pipeline)
+            {
+                if (started || functions.Count == 0) return;
+                started = true;
+                var owner = new WeakReference<PipelineHandle>(pipeline.Handle);
+                for (int i = 0; i < Environment.ProcessorCount; ++i)
+                    new Thread(() => Serve(owner)) { IsBackground = true, Name = "EchoTrain functions" }.Start();
+            }
+
+            private void Serve(WeakReference<PipelineHandle> owner)
+            {
+                while (!Queue.is_closed())
+                {
+                    using (Call call = Queue.take(PatienceSeconds))
+                        if (call != null) call.finish(Run(call));
+                    // An unreachable pipeline's finalizer waits for workers, which wait for us.
+                    if (!owner.TryGetTarget(out PipelineHandle _)) Queue.close();
+                }
+            }
+
+            private string Run(Call call)
+            {
+                var view = new Batch(call.item());
+                try
+                {
+                    functions[call.function()](view);
+                    return "";
+                }
+                catch (Exception error)
+                {
+                    failures.Enqueue(error);
+                    return Reason(error);
+                }
+                finally
+                {
+                    view.Expire();
+                }
+            }
+
+            internal static string Reason(Exception error) => error.GetType().Name + ": " + error.Message;
+        }
+    }
+}

@@ -1,0 +1,73 @@
+using System;
+using System.Collections.Generic;
+using System.Globalization;
+using System.Text;
+
+namespace EchoTrain
+{
+    /// <summary>A stage, layer, optimizer or schedule with its options; made by <see cref="Stages"/>,
+    /// <see cref="Layers"/>, <see cref="Optimizers"/> and <see cref="Schedules"/>, checked where it is
+    /// used.</summary>
+    public sealed class Spec
+    {
+        private readonly Dictionary<string, object> options = new Dictionary<string, object>();
+
+        internal Spec(string kind, string name)
+        {
+            Kind = kind;
+            Name = name;
+        }
+
+        public string Kind { get; }
+        public string Name { get; }
+
+        /// <summary>Sets an option by its name in the schema.</summary>
+        public Spec Set(string option, object value)
+        {
+            options[option] = value;
+            return this;
+        }
+
+        internal string Json => Write(options);
+
+        public override string ToString() => Name + " " + Json;
+
+        internal static string Write(IEnumerable<KeyValuePair<string, object>> values)
+        {
+            var fields = new List<string>();
+            foreach (var entry in values) fields.Add(Text(entry.Key) + ": " + Value(entry.Key, entry.Value));
+            return "{" + string.Join(", ", fields) + "}";
+        }
+
+        private static string Value(string key, object value)
+        {
+            if (value is bool) return (bool)value ? "true" : "false";
+            if (value is int || value is long) return Convert.ToString(value, CultureInfo.InvariantCulture);
+            if (value is float || value is double) return Number(key, Convert.ToDouble(value));
+            if (value is string) return Text((string)value);
+            if (value is double[])
+                return "[" + string.Join(", ", Array.ConvertAll((double[])value, n => Number(key, n))) + "]";
+            throw new ArgumentException("option '" + key + "' is a " + (value?.GetType().ToString() ?? "null") +
+                "; options are numbers, text, booleans or arrays of double");
+        }
+
+        private static string Number(string key, double number)
+        {
+            if (double.IsNaN(number) || double.IsInfinity(number))
+                throw new ArgumentException("option '" + key + "' is " + number);
+            return number.ToString("R", CultureInfo.InvariantCulture);
+        }
+
+        private static string Text(string text)
+        {
+            var line = new StringBuilder("\"");
+            foreach (char c in text)
+            {
+                if (c == '"' || c == '\\') line.Append('\\').Append(c);
+                else if (c < 0x20) line.Append("\\u").Append(((int)c).ToString("x4"));
+                else line.Append(c);
+            }
+            return line.Append('"').ToString();
+        }
+    }
+}

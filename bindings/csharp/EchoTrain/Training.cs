@@ -1,0 +1,271 @@
+using System;
+using System.Collections.Generic;
+using System.Linq;
+using EchoTrain.Native;
+
+namespace EchoTrain
+{
+    /// <summary>Layers in a row; the loss is softmax cross-entropy unless set.</summary>
+    public sealed class Model
+    {
+        internal ModelHandle Handle { get; }
+
+        public Model(params Spec[] layers)
+        {
+            Natives.Load();
+            Handle = new ModelHandle();
+            foreach (Spec layer in layers)
+            {
+                if (layer.Kind != "layers") throw new ArgumentException(layer.Name + " is no layer");
+                Handle.add(layer.Name, layer.Json);
+            }
+        }
+
+        /// <summary>"softmax_cross_entropy" (integer labels) or "mse".</summary>
+        public Model Loss(string loss)
+        {
+            Handle.loss(loss, "{}");
+            return this;
+        }
+    }
+
+    /// <summary>An opened Vulkan device with its kernels; trainers share it.</summary>
+    public sealed class Device
+    {
+        internal RuntimeHandle Handle { get; }
+
+        /// <summary><paramref name="selector"/>: empty for the first, an index, or part of a name.</summary>
+        public Device(string selector = "")
+        {
+            Natives.Load();
+            Handle = new RuntimeHandle(selector);
+        }
+
+        public string Name => Handle.device().name;
+        public string Driver => Handle.device().driver;
+
+        /// <summary>Names of the Vulkan devices, discrete GPUs first.</summary>
+        public static IReadOnlyList<string> List()
+        {
+            Natives.Load();
+            return Bindings.devices().Select(info => info.name).ToList();
+        }
+
+        /// <summary>For training on a CPU device: asks for 512-bit vectors where the processor has them.
+        /// Call it before the first device is opened.</summary>
+        public static void PreferWideCpuVectors()
+        {
+            Natives.Load();
+            Bindings.prefer_wide_cpu_vectors();
+        }
+    }
+
+    /// <summary>A finished step.</summary>
+    public sealed class Step
+    {
+        internal Step(StepResult r)
+        {
+            Number = r.step;
+            Samples = r.samples;
+            Loss = r.loss;
+            Accuracy = r.accuracy;
+            LearningRate = r.learning_rate;
+        }
+
+        public long Number { get; }
+        public int Samples { get; }
+        public double Loss { get; }
+        public double Accuracy { get; }
+        public double LearningRate { get; }
+    }
+
+    /// <summary>Means over an epoch.</summary>
+    public sealed class Scores
+    {
+        internal Scores(double loss, double accuracy)
+        {
+            Loss = loss;
+            Accuracy = accuracy;
+        }
+
+        public double Loss { get; }
+        public double Accuracy { get; }
+    }
+
+    /// <summary>What <see cref="Trainer.EpochEnded"/> tells. Set <see cref="Stop"/> to end the run.</summary>
+    public sealed class EpochEndedEventArgs : EventArgs
+    {
+        public int Epoch { get; internal set; }
+        public Scores Training { get; internal set; }
+
+        /// <summary>null where no validation pipeline was given.</summary>
+        public Scores Validation { get; internal set; }
+
+        public bool Stop { get; set; }
+    }
+
+    /// <summary>Trains a model on a Vulkan device. Used by one thread.</summary>
+    public sealed class Trainer : IDisposable
+    {
+        private readonly TrainerHandle handle;
+
+        public Device Device { get; }
+
+        /// <summary>After each epoch of <see cref="Fit"/>.</summary>
+        public event EventHandler<EpochEndedEventArgs> EpochEnded;
+
+        /// <summary><paramref name="totalSteps"/> is where decaying schedules end; 0: unknown.</summary>
+        public Trainer(Device device, Model model, Spec optimizer, Spec schedule, long seed = 0, long totalSteps = 0)
+        {
+            Device = device;
+            using (var spec = new OptimizerHandle(optimizer.Name, optimizer.Json, schedule.Json))
+                handle = new TrainerHandle(device.Handle, model.Handle, spec, seed, totalSteps);
+        }
+
+        /// <summary>With a constant learning rate.</summary>
+        public Trainer(Device device, Model model, Spec optimizer, double learningRate, long seed = 0)
+            : this(device, model, optimizer, Schedules.Schedule(learningRate), seed) { }
+
+        /// <summary>Starts a step on the fields "image" and "label"; returns while the device works.</summary>
+        public void Step(Batch batch)
+        {
+            handle.step(batch.Handle);
+            GC.KeepAlive(batch);
+        }
+
+        /// <summary>The oldest finished step that was not asked for; null where there is none.</summary>
+        public Step Result(bool wait = true)
+        {
+            using (StepResult r = handle.result(wait)) return r.valid ? new Step(r) : null;
+        }
+
+        /// <summary>Loss and accuracy over one epoch of a pipeline.</summary>
+        public Scores Evaluate(Pipeline pipeline)
+        {
+            pipeline.StartFunctions();
+            using (EvalResult r = handle.evaluate(pipeline.Handle)) return new Scores(r.loss, r.accuracy);
+        }
+
+        /// <summary>The last layer's outputs for the field "image", as field "output": [N, outputs].</summary>
+        public Batch Predict(Batch batch) => new Batch(handle.predict(batch.Handle));
+
+        /// <summary>Trains on <paramref name="epochs"/> epochs; returns the scores of each.</summary>
+        public IReadOnlyList<Scores> Fit(Pipeline pipeline, int epochs, Pipeline validation = null)
+        {
+            var history = new List<Scores>();
+            for (int epoch = 0; epoch < epochs; ++epoch)
+            {
+                Scores training = FitEpoch(pipeline, epoch);
+                history.Add(training);
+                var told = new EpochEndedEventArgs
+                {
+                    Epoch = epoch, Training = training, Validation = validation == null ? null : Evaluate(validation)
+                };
+                EpochEnded?.Invoke(this, told);
+                if (told.Stop) break;
+            }
+            return history;
+        }
+
+        private Scores FitEpoch(Pipeline pipeline, int epoch)
+        {
+            double samples = 0, loss = 0, accuracy = 0;
+            Action<bool> collect = wait =>
+            {
+                for (Step r = Result(wait); r != null; r = Result(wait))
+                {
+                    samples += r.Samples;
+                    loss += r.Samples * r.Loss;
+                    accuracy += r.Samples * r.Accuracy;
+                }
+            };
+            foreach (Batch batch in pipeline)
+            {
+                Step(batch);
+                collect(false);
+            }
+            collect(true);
+            if (samples == 0)
+                throw new EchoTrainException(ErrorCode.State, "epoch " + (epoch + 1) + " gave no batch: there are fewer " +
+                    "samples than a batch holds, or the pipeline's epochs are over", null);
+            return new Scores(loss / samples, accuracy / samples);
+        }
+
+        /// <summary>Weights, optimizer state and step count, in a new folder below
+        /// <paramref name="directory"/>.</summary>
+        public void Save(string directory) => handle.save(directory);
+
+        /// <summary>The newest whole checkpoint below <paramref name="directory"/>.</summary>
+        public void Load(string directory) => handle.load(directory);
+
+        public void Dispose() => handle.close();
+    }
+
+    /// <summary>What an event of a job's run tells of.</summary>
+    public enum JobEventKind { Progress, Evaluation, Checkpoint, End }
+
+    /// <summary>One moment of a job's run; loss and accuracy are means since the event before.</summary>
+    public sealed class JobEvent
+    {
+        internal JobEvent(Event e)
+        {
+            Kind = (JobEventKind)e.kind;
+            Step = e.step;
+            Epoch = e.epoch;
+            Seconds = e.seconds;
+            Loss = e.loss;
+            Accuracy = e.accuracy;
+            ExamplesPerSecond = e.examples_per_second;
+            DeviceWaitShare = e.device_wait_share;
+            EvalLoss = e.eval_loss;
+            EvalAccuracy = e.eval_accuracy;
+        }
+
+        public JobEventKind Kind { get; }
+        public long Step { get; }
+        public long Epoch { get; }
+        public double Seconds { get; }
+        public double Loss { get; }
+        public double Accuracy { get; }
+        public double ExamplesPerSecond { get; }
+        public double DeviceWaitShare { get; }
+        public double EvalLoss { get; }
+        public double EvalAccuracy { get; }
+    }
+
+    /// <summary>A job file.</summary>
+    public sealed class Job
+    {
+        private readonly JobHandle handle;
+
+        private Job(string text, bool isJson, string[] overrides)
+        {
+            Natives.Load();
+            handle = new JobHandle(text, isJson, new Strings(overrides));
+        }
+
+        /// <summary><paramref name="overrides"/>: "key=value".</summary>
+        public static Job Load(string path, params string[] overrides) => new Job(path, false, overrides);
+
+        public static Job Parse(string json, params string[] overrides) => new Job(json, true, overrides);
+
+        public string Json => handle.json();
+
+        /// <summary>Runs the job, event by event; the last is of kind End.</summary>
+        public IEnumerable<JobEvent> Run(Device device, bool resume = false,
+            System.Threading.CancellationToken cancellation = default(System.Threading.CancellationToken))
+        {
+            var trainer = new TrainerHandle(device.Handle, handle, resume);
+            using (cancellation.Register(() => trainer.stop()))
+            {
+                JobEvent current;
+                do
+                {
+                    using (Event raw = trainer.next_event()) current = new JobEvent(raw);
+                    yield return current;
+                } while (current.Kind != JobEventKind.End);
+            }
+            GC.KeepAlive(device);
+        }
+    }
+}

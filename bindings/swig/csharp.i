@@ -1,0 +1,39 @@
+// C#: exceptions through a delegate that makes EchoTrainException, and functions that managed threads
+// fetch: Mono does not stand native threads that call managed code (it waits for them when the process
+// ends, and crashes now and then), so none does.
+
+%insert(runtime) %{
+#include <echotrain/echotrain.h>
+typedef void (SWIGSTDCALL* EchoTrainRaise)(int status, const char* message);
+static EchoTrainRaise echotrain_raise = 0;
+#ifdef __cplusplus
+extern "C"
+#endif
+SWIGEXPORT void SWIGSTDCALL EchoTrain_RegisterRaise(EchoTrainRaise raise) { echotrain_raise = raise; }
+// SWIG checks for a pending exception behind every call whose code names SWIG_CSharpSetPendingException.
+#define SWIG_CSharpSetPendingExceptionEchoTrain(status, message) echotrain_raise(status, message)
+%}
+
+%pragma(csharp) imclasscode=%{
+  internal delegate void RaiseDelegate(int status, string message);
+  [global::System.Runtime.InteropServices.DllImport("echotrain_csharp", EntryPoint = "EchoTrain_RegisterRaise")]
+  private static extern void RegisterRaise(RaiseDelegate raise);
+  // Kept for ever: native code calls it.
+  private static readonly RaiseDelegate raise = (status, message) =>
+    SWIGPendingException.Set(new global::EchoTrain.EchoTrainException(status, message));
+  internal static void RegisterErrors() { RegisterRaise(raise); }
+%}
+
+%exception {
+  try {
+    $action
+  } catch (const echotrain::Error& error) {
+    SWIG_CSharpSetPendingExceptionEchoTrain(error.status(), error.what());
+    return $null;
+  } catch (const std::exception& error) {
+    SWIG_CSharpSetPendingExceptionEchoTrain(ETR_INTERNAL, error.what());
+    return $null;
+  }
+}
+
+%ignore echotrain::facade::MapFunction::apply;

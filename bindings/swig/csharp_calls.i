@@ -1,0 +1,115 @@
+// How functions of C# programs are called; included behind facade.h.
+%newobject echotrain::facade::CallQueue::take;
+%ignore echotrain::facade::Call::Call;
+%ignore echotrain::facade::Call::State;
+
+%{
+#include <condition_variable>
+#include <deque>
+%}
+
+%inline %{
+namespace echotrain::facade {
+
+// One call of a function, which the worker that made it waits for.
+class Call {
+ public:
+  struct State {
+    BatchHandle* item;
+    int function;
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool done = false;
+    std::string reason;
+  };
+  explicit Call(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  ~Call() { finish("the call was abandoned"); }
+
+  int function() const { return state_->function; }
+  BatchHandle* item() const { return state_->item; }  // until finish()
+  void finish(const std::string& reason) {             // the first one counts
+    {
+      const std::lock_guard<std::mutex> lock(state_->mutex);
+      if (state_->done) return;
+      state_->reason = reason;
+      state_->done = true;
+    }
+    state_->changed.notify_one();
+  }
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+// Calls on their way from the pipeline's workers to the threads that take() them.
+class CallQueue {
+ public:
+  CallQueue() : state_(std::make_shared<State>()) {}
+
+  // The stage's side of function number `function`; give it to a pipeline.
+  MapFunction* make(int function) { return new Queued(state_, function); }
+
+  // The next call, which the caller owns; NULL where none came in time.
+  Call* take(double seconds) {
+    std::unique_lock<std::mutex> lock(state_->mutex);
+    state_->changed.wait_for(lock, std::chrono::duration<double>(seconds),
+                             [&] { return !state_->calls.empty() || state_->closed; });
+    if (state_->calls.empty()) return nullptr;
+    auto call = std::move(state_->calls.front());
+    state_->calls.pop_front();
+    return new Call(std::move(call));
+  }
+
+  // Nobody will take() any more: calls that wait fail, and so do later ones.
+  void close() {
+    std::deque<std::shared_ptr<Call::State>> left;
+    {
+      const std::lock_guard<std::mutex> lock(state_->mutex);
+      state_->closed = true;
+      left.swap(state_->calls);
+    }
+    state_->changed.notify_all();
+    for (auto& call : left) Call(call).finish("the pipeline is closed");
+  }
+  bool is_closed() const {
+    const std::lock_guard<std::mutex> lock(state_->mutex);
+    return state_->closed;
+  }
+
+ private:
+  struct State {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<std::shared_ptr<Call::State>> calls;
+    bool closed = false;
+  };
+
+  class Queued : public MapFunction {
+   public:
+    Queued(std::shared_ptr<State> queue, int function)
+        : queue_(std::move(queue)), function_(function) {}
+    std::string apply(BatchHandle& item) override {
+      auto call = std::make_shared<Call::State>();
+      call->item = &item;
+      call->function = function_;
+      {
+        const std::lock_guard<std::mutex> lock(queue_->mutex);
+        if (queue_->closed) return "the pipeline is closed";
+        queue_->calls.push_back(call);
+      }
+      queue_->changed.notify_one();
+      std::unique_lock<std::mutex> lock(call->mutex);
+      call->changed.wait(lock, [&] { return call->done; });
+      return call->reason;
+    }
+
+   private:
+    std::shared_ptr<State> queue_;
+    int function_;
+  };
+
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace echotrain::facade
+%}

@@ -1,0 +1,227 @@
+using System;
+using System.Diagnostics;
+using System.IO;
+using System.Linq;
+using System.Threading;
+using EchoTrain;
+
+/// Everyday use and misuse of the C# binding. Argument: a folder of class folders with PNGs.
+public static class Behaviour
+{
+    private static int passed, failed;
+    private static string root;
+
+    private static void Test(string name, Action check)
+    {
+        try
+        {
+            check();
+            ++passed;
+        }
+        catch (Exception error)
+        {
+            ++failed;
+            Console.WriteLine("FAILED " + name + "\n" + error);
+        }
+    }
+
+    private static void Expect(bool condition, object detail)
+    {
+        if (!condition) throw new Exception("not so: " + detail);
+    }
+
+    private static T Fails<T>(Action check) where T : Exception
+    {
+        try
+        {
+            check();
+        }
+        catch (T error)
+        {
+            return error;
+        }
+        throw new Exception("expected " + typeof(T));
+    }
+
+    private static void FailsWith(ErrorCode code, string text, Action check)
+    {
+        var error = Fails<EchoTrainException>(check);
+        Expect(error.Code == code && error.Message.Contains(text), error.Code + ": " + error.Message);
+    }
+
+    private static Pipeline Images(object options = null) =>
+        new Pipeline(options ?? new { threads = 2, epochs = 2 })
+            .Add(Stages.Folder(root), Stages.Label(), Stages.Decode());
+
+    private static Pipeline Batches(object options = null) => Images(options).Add(Stages.Batch(16), Stages.Normalize());
+
+    private static Trainer MakeTrainer() =>
+        new Trainer(new Device(Environment.GetEnvironmentVariable("ECHOTRAIN_TEST_DEVICE") ?? ""),
+                    new Model(Layers.Flatten(), Layers.Dense(10)), Optimizers.Sgd(), 0.01, seed: 1);
+
+    private static long Resident() => long.Parse(File.ReadAllText("/proc/self/statm").Split(' ')[1]) * 4096;
+
+    private static Batch leaked;
+
+    public static int Main(string[] arguments)
+    {
+        root = arguments[0];
+        Test("an epoch at a time", () =>
+        {
+            using (var pipeline = Batches())
+            {
+                for (int epoch = 0; epoch < 2; ++epoch)
+                    Expect(pipeline.Sum(batch => batch.Samples) == 64, epoch);
+                Expect(pipeline.Next() == null, "the epochs are over");
+                Expect(pipeline.Stats.Contains("\"fresh\":128"), pipeline.Stats);
+            }
+        });
+        Test("spans are views", () =>
+        {
+            using (var pipeline = Batches())
+            {
+                Batch batch = pipeline.Next();
+                Expect(batch.DType("image") == DType.F32 && batch.Shape("image").Length == 4, batch.DType("image"));
+                Expect(batch.Span<float>("image").Length == batch.Shape("image").Aggregate((a, b) => a * b), "length");
+                Expect(batch.Span<float>("image")[3] == batch.ToArray<float>("image")[3], "values");
+                Fails<ArgumentException>(() => batch.ToArray<int>("image"));
+                FailsWith(ErrorCode.NotFound, "imag", () => batch.Shape("imag"));
+                batch.Dispose();
+                batch.Dispose();
+                FailsWith(ErrorCode.State, "closed", () => batch.ToArray<float>("image"));
+            }
+        });
+        Test("wrong options name the nearest", () =>
+        {
+            FailsWith(ErrorCode.InvalidArgument, "threads", () => Batches(new { thread = 2 }));
+            FailsWith(ErrorCode.InvalidArgument, "factor", () => Images().Add(Stages.Echo(2).Set("factr", 3)));
+            Fails<ArgumentException>(() => Images().Add(Layers.Flatten()));
+            Fails<ArgumentException>(() => Batches(new { threads = new object() }));
+        });
+        Test("functions are stages", () =>
+        {
+            using (var pipeline = Images().Map("double", item =>
+            {
+                item.Set("twice", new[] { 2 * item.Span<int>("label")[0] });
+                item.Remove("image");
+            }))
+            {
+                int count = 0;
+                foreach (Batch sample in pipeline)
+                {
+                    Expect(sample.Span<int>("twice")[0] == 2 * sample.Span<int>("label")[0], count);
+                    Expect(!sample.Fields.Contains("image"), "image is gone");
+                    ++count;
+                }
+                Expect(count == 64, count);
+            }
+        });
+        Test("what a function throws is the inner exception", () =>
+        {
+            using (var pipeline = Images().Map("picky", item =>
+            {
+                if (item.Ordinal == 20) throw new InvalidDataException("twenty");
+            }))
+            {
+                int before = 0;
+                var error = Fails<EchoTrainException>(() => { foreach (Batch sample in pipeline) ++before; });
+                Expect(before == 20, before);
+                Expect(error.Code == ErrorCode.Callback && error.InnerException is InvalidDataException, error);
+                Expect(error.Message.Contains("picky") && error.Message.Contains(".png"), error.Message);
+            }
+        });
+        Test("an item is valid during its call only", () =>
+        {
+            using (var pipeline = Images().Map("leak", item => leaked = item))
+            {
+                pipeline.Next().Dispose();
+                FailsWith(ErrorCode.State, "during its call", () => leaked.Shape("image"));
+                leaked.Dispose();
+            }
+        });
+        Test("use after dispose", () =>
+        {
+            var pipeline = Batches();
+            pipeline.Dispose();
+            pipeline.Dispose();
+            FailsWith(ErrorCode.State, "closed", () => pipeline.Next());
+            var trainer = MakeTrainer();
+            trainer.Dispose();
+            FailsWith(ErrorCode.State, "closed", () => trainer.Step(new Batch()));
+        });
+        Test("cancellation", () =>
+        {
+            using (var pipeline = Images().Add(Stages.Delay(60000)))
+            using (var source = new CancellationTokenSource(200))
+            {
+                var watch = Stopwatch.StartNew();
+                Fails<OperationCanceledException>(() => pipeline.Next(source.Token));
+                Expect(watch.ElapsedMilliseconds < 2000, watch.ElapsedMilliseconds);
+            }
+        });
+        Test("a thousand pipelines leave no memory behind", () =>
+        {
+            Action once = () =>
+            {
+                using (var pipeline = Images().Map("same", item => { })) pipeline.Next().Dispose();
+            };
+            for (int i = 0; i < 300; ++i) once();
+            GC.Collect();
+            GC.WaitForPendingFinalizers();
+            long before = Resident();
+            for (int i = 0; i < 1000; ++i) once();
+            GC.Collect();
+            GC.WaitForPendingFinalizers();
+            Expect(Resident() - before < 64 << 20, (Resident() - before) + " bytes more");
+        });
+        Test("collected in any order", () =>
+        {
+            for (int i = 0; i < 50; ++i)
+            {
+                var pipeline = Images().Map("same", item => { });
+                Batch batch = pipeline.Next();
+                if (i % 2 == 0) pipeline = null;
+                else batch = null;
+                GC.Collect();
+                GC.KeepAlive(batch);
+            }
+            GC.Collect();
+            GC.WaitForPendingFinalizers();
+        });
+        Test("training", () =>
+        {
+            using (var trainer = MakeTrainer())
+            using (var pipeline = Batches(new { threads = 2 }))
+            using (var validation = Batches(new { threads = 2 }))
+            {
+                trainer.EpochEnded += (sender, told) => told.Stop = told.Epoch == 7 && told.Validation != null;
+                var history = trainer.Fit(pipeline, 10, validation);
+                Expect(history.Count == 8, history.Count);
+                Expect(history[7].Loss < history[0].Loss, history[7].Loss);
+                Batch wrong = new Batch().Set("image", new float[6], 2, 3).Set("label", new int[2], 2);
+                FailsWith(ErrorCode.InvalidArgument, "[2, 3]", () => trainer.Step(wrong));
+                Fails<ArgumentException>(() => new Batch().Set("image", new float[5], 2, 3));
+            }
+        });
+        Test("jobs", () =>
+        {
+            string json = "{'pipeline': {'stages': [{'stage': 'folder', 'root': '" + root + "'}, {'stage': 'label'}," +
+                "{'stage': 'decode'}, {'stage': 'batch', 'size': 16}, {'stage': 'normalize'}]}, 'model': {'layers':" +
+                "[{'layer': 'flatten'}, {'layer': 'dense', 'units': 10}]}, 'optimizer': {'optimizer': 'sgd'}," +
+                "'schedule': {'learning_rate': 0.01}, 'train': {'steps': 50}}";
+            json = json.Replace('\'', '"');
+            JobEvent last = Job.Parse(json, "train.steps=12").Run(new Device()).Last();
+            Expect(last.Kind == JobEventKind.End && last.Step == 12, last.Step);
+            FailsWith(ErrorCode.InvalidArgument, "steps", () => Job.Parse(json, "train.stepz=1"));
+        });
+        Test("the wrong device is an error", () =>
+        {
+            Expect(Device.List().Count > 0, "no device");
+            Fails<EchoTrainException>(() => new Device("no such device"));
+        });
+        Console.WriteLine(passed + " passed, " + failed + " failed");
+        // What still runs when the process ends must not hold it up.
+        Images(new { threads = 4 }).Add(Stages.Repeat()).Map("same", item => { }).Next();
+        return failed > 0 ? 1 : 0;
+    }
+}
