@@ -1,5 +1,6 @@
-// What SWIG wraps: the C++ wrapper echotrain.hpp, flattened to strings, numbers and addresses, which
-// every language has. The idiomatic layer of each language stands on this and on nothing else.
+// What SWIG wraps: the C++ wrapper echotrain.hpp, flattened to strings, numbers and addresses,
+// which every language has. The idiomatic layer of each language stands on this and on nothing
+// else.
 //
 // Options travel as JSON objects. A tensor is named by dtype (ETR_*), shape and address. Every
 // failure is an echotrain::Error, which each language turns into its own exception. Objects that
@@ -17,7 +18,8 @@
 
 namespace echotrain::facade {
 
-using Shape = std::vector<long long>;  // SWIG knows one 64-bit integer, which int64_t is not everywhere
+using Shape =
+    std::vector<long long>;  // SWIG knows one 64-bit integer, which int64_t is not everywhere
 
 [[noreturn]] inline void closed(const char* what) {
   throw Error(ETR_STATE, std::string("the ") + what + " is closed");
@@ -81,8 +83,7 @@ class BatchHandle {
     check(etr_batch_set_dlpack(get().get(), field.c_str(), managed));
   }
   // A copy of the memory at `address`.
-  void set(const std::string& field, int dtype, const Shape& shape,
-           uint64_t address) {
+  void set(const std::string& field, int dtype, const Shape& shape, uint64_t address) {
     const etr_tensor t = describe(dtype, shape, address);
     check(etr_batch_set(get().get(), field.c_str(), &t));
   }
@@ -150,9 +151,8 @@ class PipelineHandle {
   void add_map(const std::string& name, MapFunction* function) {
     std::unique_ptr<MapFunction> owned(function);
     etr_pipeline* pipeline = get()->get();
-    check(etr_pipeline_add_map(pipeline, name.c_str(), &call, owned.release(), [](void* p) {
-      delete static_cast<MapFunction*>(p);
-    }));
+    check(etr_pipeline_add_map(pipeline, name.c_str(), &call, owned.release(),
+                               [](void* p) { delete static_cast<MapFunction*>(p); }));
   }
   // The next batch, which the caller owns; NULL at the end of an epoch.
   BatchHandle* next() {
@@ -228,8 +228,12 @@ struct DeviceInfo {
 };
 
 inline DeviceInfo describe(const etr_device_info& info) {
-  return {info.index, info.kind, static_cast<int>(info.subgroup_size),
-          static_cast<int64_t>(info.memory_bytes), info.name, info.driver};
+  return {info.index,
+          info.kind,
+          static_cast<int>(info.subgroup_size),
+          static_cast<int64_t>(info.memory_bytes),
+          info.name,
+          info.driver};
 }
 
 class RuntimeHandle {
@@ -288,10 +292,12 @@ class TrainerHandle {
   StepResult result(bool wait) {
     const auto r = get()->result(wait);
     if (!r) return {};
-    return {true, static_cast<int64_t>(r->step), r->samples, r->loss, r->accuracy,
-            r->learning_rate};
+    return {
+        true, static_cast<int64_t>(r->step), r->samples, r->loss, r->accuracy, r->learning_rate};
   }
-  EvalResult evaluate(PipelineHandle& pipeline) { return result_of(get()->evaluate(*pipeline.get())); }
+  EvalResult evaluate(PipelineHandle& pipeline) {
+    return result_of(get()->evaluate(*pipeline.get()));
+  }
   EvalResult evaluate() { return result_of(get()->evaluate()); }
   BatchHandle* predict(const BatchHandle& batch) {  // the caller owns it
     return new BatchHandle(get()->predict(batch.get()));

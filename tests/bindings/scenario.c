@@ -1,4 +1,5 @@
-/* The scenario that every language runs: see scenario.cmake. Prints what must be the same in all. */
+/* The scenario that every language runs: see scenario.cmake. Prints what must be the same in all.
+ */
 #include <echotrain/echotrain.h>
 #include <inttypes.h>
 #include <stdio.h>

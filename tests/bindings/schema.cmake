@@ -1,5 +1,5 @@
-# Adds a stage to the schema (schema_shim.c) and looks for it, with its options and documentation, in
-# every language. Variables: SHIM, LIBRARY, PYTHON, GENERATE, BINDINGS, JAVAC, MCS, JAVA_SOURCES,
+# Adds a stage to the schema (schema_shim.c, a library in front of ours) and looks for it, with its options and documentation, in
+# every language. Variables: SHIM, PYTHON, GENERATE, BINDINGS, JAVAC, MCS, JAVA_SOURCES,
 # CSHARP_SOURCES, WORK.
 file(REMOVE_RECURSE ${WORK})
 include(${CMAKE_CURRENT_LIST_DIR}/../support/run.cmake)
@@ -14,7 +14,7 @@ function(expect file)
   endforeach()
 endfunction()
 
-run(${CMAKE_COMMAND} -E env LD_PRELOAD=${SHIM} ${PYTHON} ${GENERATE} --library ${LIBRARY}
+run(${PYTHON} ${GENERATE} --library ${SHIM}
     --python ${WORK}/python --java ${WORK}/java/io/echotrain --csharp ${WORK}/csharp)
 expect(${WORK}/python/stages.pyi "def probe(depth: int, ways: Sequence[float] = [0.5], tone: Literal" "A stage of the test.")
 expect(${WORK}/java/io/echotrain/Stages.java "public static Probe probe(long depth)" "How it sounds (one of low, high; default")

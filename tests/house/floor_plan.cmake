@@ -50,8 +50,9 @@ foreach(file ${files})
   endforeach()
 endforeach()
 
-# Tools and samples stand outside: they see the C API's header and nothing of the runtime.
-file(GLOB_RECURSE outside ${ROOT}/tools/*.cpp ${ROOT}/tools/*.h ${ROOT}/samples/*.cpp ${ROOT}/samples/*.c)
+# Tools, samples and bindings stand outside: they see the C API's header and nothing of the runtime.
+file(GLOB_RECURSE outside ${ROOT}/tools/*.cpp ${ROOT}/tools/*.h ${ROOT}/samples/*.cpp ${ROOT}/samples/*.c
+     ${ROOT}/bindings/swig/*.h)
 foreach(file ${outside})
   file(STRINGS ${file} includes REGEX "^#include \"")
   foreach(line ${includes})

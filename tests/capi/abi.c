@@ -1,0 +1,28 @@
+/* What programs that were compiled before rely on: sizes, offsets and numbers. A change here breaks
+ * them. */
+#include <echotrain/echotrain.h>
+#include <stddef.h>
+
+#define SAME(name, condition) typedef char name[(condition) ? 1 : -1]
+
+SAME(device_info, sizeof(etr_device_info) == 544 && offsetof(etr_device_info, name) == 32);
+SAME(runtime_options,
+     sizeof(etr_runtime_options) == 32 && offsetof(etr_runtime_options, device) == 8);
+SAME(tensor, sizeof(etr_tensor) == 96 && offsetof(etr_tensor, data) == 80);
+SAME(batch_info, sizeof(etr_batch_info) == 40 && offsetof(etr_batch_info, ordinal) == 24);
+SAME(step_result, sizeof(etr_step_result) == 40 && offsetof(etr_step_result, loss) == 16);
+SAME(eval_result, sizeof(etr_eval_result) == 32 && offsetof(etr_eval_result, loss) == 16);
+SAME(event, sizeof(etr_event) == 136 && offsetof(etr_event, loss) == 40);
+
+SAME(status, ETR_OK == 0 && ETR_END == 1 && ETR_INVALID_ARGUMENT == -1 && ETR_NOT_FOUND == -2 &&
+                 ETR_IO == -3 && ETR_CORRUPT_DATA == -4 && ETR_OUT_OF_MEMORY == -5 &&
+                 ETR_NO_DEVICE == -6 && ETR_DEVICE == -7 && ETR_DEVICE_LOST == -8 &&
+                 ETR_CANCELLED == -9 && ETR_STATE == -10 && ETR_UNSUPPORTED == -11 &&
+                 ETR_INTERNAL == -12 && ETR_CALLBACK == -13);
+SAME(dtypes, ETR_U8 == 0 && ETR_I32 == 1 && ETR_F32 == 2 && ETR_MAX_RANK == 8);
+SAME(kernels, ETR_KERNELS_AUTOMATIC == 0 && ETR_KERNELS_CPU == 1 && ETR_KERNELS_TILED == 2);
+SAME(events, ETR_EVENT_PROGRESS == 0 && ETR_EVENT_EVALUATION == 1 && ETR_EVENT_CHECKPOINT == 2 &&
+                 ETR_EVENT_END == 3);
+SAME(devices, ETR_DEVICE_DISCRETE == 0 && ETR_DEVICE_INTEGRATED == 1 && ETR_DEVICE_VIRTUAL == 2 &&
+                  ETR_DEVICE_CPU == 3 && ETR_DEVICE_OTHER == 4);
+SAME(levels, ETR_LOG_DEBUG == 0 && ETR_LOG_INFO == 1 && ETR_LOG_WARNING == 2 && ETR_LOG_ERROR == 3);
