@@ -3,6 +3,7 @@
 #   1. Release: everything, GPU tests on the first Vulkan device
 #   2. the same GPU tests under the Vulkan validation layers, with synchronization validation
 #   3. the unit tests in a build with address and undefined-behaviour sanitizers
+#   4. the packages: a wheel in an empty virtual environment, and Maven's jars
 #
 #   --backports   passed to setup.sh (Debian 12: a newer Mesa)
 #   --quick       only the first step
@@ -42,5 +43,12 @@ if [ $quick = 0 ]; then
   build sanitize
   # The driver's own allocations at exit are not ours to report.
   ASAN_OPTIONS=detect_leaks=1 LSAN_OPTIONS=suppressions="$PWD/tests/lsan.supp" run build-sanitize -LE slow
+fi
+if [ $quick = 0 ]; then
+  echo "== packages"
+  bash tests/bindings/wheel.sh build-test/wheel
+  mvn -q -B -f bindings/java package -Dechotrain.build="$PWD/build-test"
+  ls build-test/bindings/java/maven/echotrain-0.1.0.jar
+  total=$((total + 2))
 fi
 echo "$total passed, 0 failed"

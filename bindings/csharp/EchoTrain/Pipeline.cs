@@ -126,6 +126,7 @@ namespace EchoTrain
         /// threads that call managed code are more than Mono stands.
         private sealed class Functions
         {
+            private const int KeptFailures = 64;  // under on_error "skip" there may be many
             private const double PatienceSeconds = 0.1;  // how soon an unreachable pipeline is noticed
             private readonly List<Action<Batch>> functions = new List<Action<Batch>>();
             private readonly ConcurrentQueue<Exception> failures;
@@ -172,6 +173,7 @@ namespace EchoTrain
                 catch (Exception error)
                 {
                     failures.Enqueue(error);
+                    if (failures.Count > KeptFailures) failures.TryDequeue(out Exception _);
                     return Reason(error);
                 }
                 finally

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import atexit
-import threading
+import collections
+import json
 import weakref
 from collections.abc import Mapping
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Union
-
-import json
+from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, NamedTuple, Optional, Union
 
 import numpy as np
 
 from . import _schema, native
-from .errors import CallbackError, InvalidArgumentError, StateError
+from .errors import CallbackError
 from ._schema import Spec
 
 _DTYPES = (np.dtype(np.uint8), np.dtype(np.int32), np.dtype(np.float32))  # by ETR_*
@@ -159,7 +158,7 @@ class SampleInfo(NamedTuple):
 class _Function(native.MapFunction):
     """Calls a Python function from the pipeline's threads."""
 
-    def __init__(self, function: Callable, with_info: bool, failures: List[BaseException]):
+    def __init__(self, function: Callable, with_info: bool, failures: Deque[BaseException]):
         super().__init__()
         self._function, self._with_info, self._failures = function, with_info, failures
 
@@ -206,8 +205,8 @@ class Pipeline(_NotPicklable):
     """
 
     def __init__(self, stages: Iterable[Union[Spec, map, Callable]], **options: Any):
-        self._failures: List[BaseException] = []
-        self._lock = threading.Lock()
+        # The latest only: under on_error="skip" there may be many, and nobody asks for them.
+        self._failures: Deque[BaseException] = collections.deque(maxlen=64)
         self._handle = native.PipelineHandle(_schema.to_json(options))
         _open_pipelines.add(self)
         names: List[str] = []
@@ -235,7 +234,7 @@ class Pipeline(_NotPicklable):
                 pass  # Python looks after signals here
             handle = self._handle.next()
         except CallbackError as error:
-            for failure in self._failures:
+            for failure in tuple(self._failures):
                 if str(failure) in str(error):
                     raise failure from error
             raise

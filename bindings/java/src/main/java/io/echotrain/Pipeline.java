@@ -34,6 +34,9 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
     Natives.free(this, handle::delete);
   }
 
+  // Under on_error "skip" there may be many, and nobody asks for them.
+  private static final int KEPT_FAILURES = 64;
+
   public static Builder builder() { return new Builder(); }
 
   /** Collects stages and options; nothing is opened before {@link #build}. */
@@ -58,6 +61,7 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
           return "";
         } catch (Throwable error) {  // nothing may leave the callback
           failures.add(error);
+          if (failures.size() > KEPT_FAILURES) failures.poll();
           return error.toString();
         } finally {
           view.expire();

