@@ -23,5 +23,6 @@ case "$wheel" in *-cp39-abi3-*) ;; *) echo "not a stable-ABI wheel: $wheel"; exi
 python3 -m venv "$work/empty"
 "$work/empty/bin/pip" install -q "$wheel"
 cd "$work"  # not in the repository
+"$work/empty/bin/python" "$root/samples/python/quickstart.py" --target 0.9 --seconds 30 | tail -n 4
 "$work/empty/bin/python" "$root/tests/bindings/python_test.py" 2>&1 | tail -n 4
 "$work/empty/bin/pip" list 2>/dev/null | grep echotrain

@@ -1,0 +1,132 @@
+"""Trains a small CNN twice on a slow source, without and with an echo node, and compares.
+
+    pip install .                              # from the repository
+    python samples/python/quickstart.py
+
+Images of ten kinds of waves are drawn and packed; reading one is then made to take four times as long as
+training on it, as a slow network would.
+"""
+
+import argparse
+import pathlib
+import struct
+import tempfile
+import time
+import zlib
+
+import numpy as np
+
+import echotrain as et
+
+CLASSES, SIZE, BATCH, UPSTREAM_FACTOR = 10, 24, 64, 4
+
+
+def png(pixels):
+    """An 8-bit gray PNG."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = b"".join(b"\0" + row.tobytes() for row in pixels)
+    header = struct.pack(">IIBBBBB", pixels.shape[1], pixels.shape[0], 8, 0, 0, 0, 0)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) +
+            chunk(b"IEND", b""))
+
+
+def draw(folder, count, seed):
+    """count/CLASSES images a class: waves of the class's direction and length, anywhere, in noise."""
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[:SIZE, :SIZE]
+    for label in range(CLASSES):
+        (folder / str(label)).mkdir(parents=True)
+    for i in range(count):
+        label = i % CLASSES
+        angle = np.pi * (label % 5) / 5 + rng.normal(0, 0.08)
+        length = (4.5 if label < 5 else 8) * rng.uniform(0.9, 1.1)
+        phase = rng.uniform(0, 2 * np.pi)
+        wave = np.sin(2 * np.pi * (x * np.cos(angle) + y * np.sin(angle)) / length + phase)
+        image = 128 + 45 * wave + rng.normal(0, 45, wave.shape)
+        (folder / str(label) / f"{i:05}.png").write_bytes(png(image.clip(0, 255).astype(np.uint8)))
+
+
+def pipeline(shards, delay_ms=0.0, echo=1.0, training=True):
+    stages = [et.stages.webdataset(shards)]
+    if training:
+        stages += [et.stages.repeat(), et.stages.delay(delay_ms)]
+    stages += [et.stages.label(classes=CLASSES), et.stages.decode()]
+    if training:
+        stages += [et.stages.echo(echo, buffer=1000 if echo > 1 else 1), et.stages.random_crop(pad=2)]
+    stages += [et.stages.batch(BATCH, drop_remainder=training), et.stages.normalize(mean=[0.5], std=[0.25])]
+    return et.Pipeline(stages, seed=1, queue_items=64, prefetch=2)
+
+
+def trainer(device):
+    layers = et.layers
+    model = et.Model([
+        layers.conv2d(16, kernel=5, stride=2, bias=False), layers.batch_norm(activation="relu"),
+        layers.conv2d(32, bias=False), layers.batch_norm(activation="relu"), layers.max_pool(),
+        layers.flatten(), layers.dense(CLASSES)])
+    return et.Trainer(model, et.optimizers.sgd(momentum=0.9, nesterov=True), learning_rate=0.02, seed=7,
+                      device=device)
+
+
+def run(name, train, test, device, target, seconds):
+    """Trains until the target accuracy or the time is reached; returns (time, fresh examples, accuracy)."""
+    t = trainer(device)
+    fresh = steps = 0
+    clock, last = 0.0, 0.0
+    for batch in train:
+        t.step(batch)
+        if steps == 0:  # the driver compiles the kernels: not training time
+            list(t.results(wait=True))
+            last = time.perf_counter()
+        now = time.perf_counter()
+        clock, last = clock + now - last, now
+        steps, fresh = steps + 1, fresh + batch.fresh
+        if steps % 40 == 0 or clock > seconds:
+            accuracy = t.evaluate(test)["accuracy"]
+            print(f"  {name}: {clock:5.1f} s  step {steps:4}  fresh {fresh:6}  test {100 * accuracy:5.1f} %")
+            last = time.perf_counter()
+            if accuracy >= target or clock > seconds:
+                return clock, fresh, accuracy
+    raise AssertionError("an endless pipeline ended")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", help="number or part of a name; default: the first")
+    parser.add_argument("--seconds", type=float, default=60, help="limit of each run")
+    parser.add_argument("--target", type=float, default=0.95, help="test accuracy to reach")
+    arguments = parser.parse_args()
+    et.prefer_wide_cpu_vectors()
+    print("device:", et.Runtime(arguments.device).device.name)
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        for part, count, seed in (("train", 6000, 1), ("test", 1000, 2)):
+            draw(root / "png" / part, count, seed)
+            et.pack_folder(root / "png" / part, root / part)
+        train, test = str(root / "train-*.tar.zst"), pipeline(str(root / "test-*.tar.zst"), training=False)
+
+        t = trainer(arguments.device)  # how long does a step take when nothing holds it back?
+        steps = iter(pipeline(train))
+        t.step(next(steps))
+        list(t.results(wait=True))
+        begin = time.perf_counter()
+        for _ in range(20):
+            t.step(next(steps))
+        list(t.results(wait=True))
+        step_ms = 1000 * (time.perf_counter() - begin) / 20
+        delay = UPSTREAM_FACTOR * step_ms / BATCH
+        print(f"a step takes {step_ms:.1f} ms; reading one example is made to take {delay:.2f} ms")
+
+        rows = []
+        for name, echo in (("without echo", 1), ("with echo", UPSTREAM_FACTOR)):
+            with pipeline(train, delay, echo) as source:
+                rows.append((name, *run(name, source, test, arguments.device, arguments.target,
+                                        arguments.seconds)))
+    print(f"\n{'run':14} {'time':>9} {'fresh examples':>15} {'accuracy':>9}")
+    for name, clock, fresh, accuracy in rows:
+        print(f"{name:14} {clock:7.1f} s {fresh:15} {100 * accuracy:7.1f} %")
+
+
+if __name__ == "__main__":
+    main()
