@@ -18,7 +18,7 @@ done
 packages=(build-essential cmake ninja-build pkg-config libtbb-dev libzstd-dev libpng-dev
           libturbojpeg0-dev nlohmann-json3-dev glslang-tools libvulkan-dev mesa-vulkan-drivers)
 if [ $tests = 1 ]; then
-  packages+=(libgtest-dev vulkan-validationlayers libopenblas-dev zstd
+  packages+=(libgtest-dev abigail-tools vulkan-validationlayers libopenblas-dev zstd
              swig python3-dev python3-numpy python3-venv default-jdk-headless maven mono-mcs mono-runtime)
 fi
 
