@@ -24,6 +24,7 @@
 #endif
 %newobject echotrain::facade::BatchHandle::tensor;
 %newobject echotrain::facade::PipelineHandle::next;
+%newobject echotrain::facade::PipelineHandle::poll;
 %newobject echotrain::facade::TrainerHandle::predict;
 
 // For C++ only.

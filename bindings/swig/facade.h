@@ -159,7 +159,16 @@ class PipelineHandle {
     auto batch = get()->next();
     return batch ? new BatchHandle(std::move(*batch)) : nullptr;
   }
-  bool wait(double seconds) { return get()->wait(seconds); }
+  // next() for languages that must look after signals: NULL also where no batch came in time; ended()
+  // tells the two apart.
+  BatchHandle* poll(double seconds) {
+    ended_ = false;
+    if (!get()->wait(seconds)) return nullptr;
+    BatchHandle* batch = next();
+    ended_ = batch == nullptr;
+    return batch;
+  }
+  bool ended() const { return ended_; }
   void cancel() { get()->cancel(); }
   std::string stats() const { return get()->stats(); }
   std::string bad_records() const { return get()->bad_records(); }
@@ -195,6 +204,7 @@ class PipelineHandle {
 
   mutable std::mutex mutex_;
   std::shared_ptr<Pipeline> pipeline_;
+  bool ended_ = false;  // by the last poll(), for the thread that reads
 };
 
 class ModelHandle {

@@ -26,6 +26,9 @@ file(WRITE ${WORK}/header.c "#include <echotrain/echotrain.h>\nint main(void) { 
 run(${CC} -std=c99 -Wall -Wextra -Werror -pedantic -I${WORK}/moved/include -c ${WORK}/header.c -o ${WORK}/header.o)
 run(${CC} -x c++ -std=c++17 -Wall -Wextra -Werror -pedantic -I${WORK}/moved/include -c ${WORK}/header.c -o ${WORK}/header.o)
 
+# The C++ wrapper, as C++17.
+run(sh -c "c++ -std=c++17 -Wall -Wextra -Wshadow -Werror -pedantic ${ROOT}/tests/bindings/scenario.cpp $(pkg-config --cflags --libs echotrain) -Wl,-rpath,${WORK}/moved/${LIBDIR} -o ${WORK}/scenario")
+
 # What programs compiled earlier rely on: sizes and numbers, and exactly the symbols of the committed list.
 run(${CC} -std=c99 -Wall -Wextra -Werror -pedantic -I${WORK}/moved/include -c ${ROOT}/tests/capi/abi.c -o ${WORK}/abi.o)
 run(sh -c "nm -D --defined-only ${WORK}/moved/${LIBDIR}/libechotrain.so | awk '{print $3}' | LC_ALL=C sort | diff ${ROOT}/capi/symbols.txt - || true")

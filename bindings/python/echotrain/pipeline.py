@@ -41,14 +41,12 @@ class Tensor(_NotPicklable):
 
     def __init__(self, batch: "native.BatchHandle", field: str):
         self._batch, self._field = batch, field
-        self._native = batch.tensor(field)
-        self.shape = tuple(self._native.shape())
-        self.dtype = _DTYPES[self._native.dtype()]
-
-    @property
-    def __array_interface__(self) -> Dict[str, Any]:
-        return {"version": 3, "shape": self.shape, "typestr": self.dtype.str,
-                "data": (self._native.address(), True)}
+        self._native = native_tensor = batch.tensor(field)
+        self.shape = native_tensor.shape()
+        self.dtype = _DTYPES[native_tensor.dtype()]
+        # An attribute, not a property: NumPy asks for it, and this is the way of every batch.
+        self.__array_interface__ = {"version": 3, "shape": self.shape, "typestr": self.dtype.str,
+                                    "data": (native_tensor.address(), True)}
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         if copy:
@@ -230,9 +228,9 @@ class Pipeline(_NotPicklable):
 
     def _next(self) -> Optional[Batch]:
         try:
-            while not self._handle.wait(_POLL_SECONDS):
-                pass  # Python looks after signals here
-            handle = self._handle.next()
+            handle = self._handle.poll(_POLL_SECONDS)
+            while handle is None and not self._handle.ended():
+                handle = self._handle.poll(_POLL_SECONDS)  # in between, Python looks after signals
         except CallbackError as error:
             for failure in tuple(self._failures):
                 if str(failure) in str(error):
