@@ -159,8 +159,8 @@ class PipelineHandle {
     auto batch = get()->next();
     return batch ? new BatchHandle(std::move(*batch)) : nullptr;
   }
-  // next() for languages that must look after signals: NULL also where no batch came in time; ended()
-  // tells the two apart.
+  // next() for languages that must look after signals: NULL also where no batch came in time;
+  // ended() tells the two apart.
   BatchHandle* poll(double seconds) {
     ended_ = false;
     if (!get()->wait(seconds)) return nullptr;

@@ -1,5 +1,5 @@
-/* The C side of boundary_bench.py: reads epochs of batches from a folder of class folders with PNGs, touches each,
- * and prints "BATCHES SECONDS".
+/* The C side of boundary_bench.py: reads epochs of batches from a folder of class folders with
+ * PNGs, touches each, and prints "BATCHES SECONDS".
  *
  *   boundary_bench_c ROOT PASSES BATCH DECODE
  */
@@ -34,7 +34,8 @@ int main(int argc, char** argv) {
   if (argc != 5) return 2;
   decode = atoi(argv[4]);
   snprintf(spec, sizeof spec,
-           "{\"threads\": 2, \"epochs\": 1, \"stages\": [{\"stage\": \"folder\", \"root\": \"%s\"}, {\"stage\": "
+           "{\"threads\": 2, \"epochs\": 1, \"stages\": [{\"stage\": \"folder\", \"root\": "
+           "\"%s\"}, {\"stage\": "
            "\"repeat\", \"count\": %s}, %s{\"stage\": \"batch\", \"size\": %s}]}",
            argv[1], argv[2], decode ? "{\"stage\": \"decode\"}, " : "", argv[3]);
   check(etr_pipeline_create_from_json(spec, &pipeline));

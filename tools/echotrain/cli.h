@@ -72,9 +72,9 @@ class ProgressLine {
 // "[#########.........]" for a share in [0, 1].
 std::string bar(double share, int width);
 
-// Runs a job's trainer to its end with a progress bar; Ctrl-C ends it in order. `label` leads the line.
-// `total_seconds` is the length of a run that is limited by time (0: limited by steps or epochs).
-// Returns the last event.
+// Runs a job's trainer to its end with a progress bar; Ctrl-C ends it in order. `label` leads the
+// line. `total_seconds` is the length of a run that is limited by time (0: limited by steps or
+// epochs). Returns the last event.
 etr_event run_with_progress(etr_trainer* trainer, const std::string& label,
                             double total_seconds = 0);
 

@@ -44,9 +44,10 @@ namespace EchoTrain
             return this;
         }
 
-        /// <summary>Appends a function as a stage. It is called from several threads with one item at a
-        /// time, a sample or behind batch a whole batch, valid during the call only. What it throws fails the record, as on_error says.
-        /// <paramref name="name"/> stands for it in errors and saved positions.</summary>
+        /// <summary>Appends a function as a stage. It is called from several threads with one item at a time (a
+        /// sample, or behind batch a whole batch), which is valid during the call only. What it throws fails the
+        /// record, as on_error says. <paramref name="name"/> stands for it in errors and saved positions.
+        /// </summary>
         public Pipeline Map(string name, Action<Batch> function)
         {
             Handle.add_map(name, functions.Add(function));
