@@ -47,7 +47,7 @@ fi
 if [ $quick = 0 ]; then
   echo "== packages"
   bash tests/bindings/wheel.sh build-test/wheel
-  mvn -q -B -f bindings/java package -Dechotrain.build="$PWD/build-test"
+  mvn -q -B -f bindings/java package -Dechotrain.build="$PWD/build-test" -Dmaven.repo.local="$PWD/build-test/m2"
   ls build-test/bindings/java/maven/echotrain-0.1.0.jar
   total=$((total + 2))
 fi

@@ -2,6 +2,7 @@
 # Builds the wheel as `pip install .` does, makes it self-contained, installs it into an empty virtual environment and
 # trains with it. Argument: a folder to work in.
 set -euo pipefail
+export PIP_NO_CACHE_DIR=1  # nothing is left outside the tree
 root=$(cd "$(dirname "$0")/../.." && pwd)
 mkdir -p "$1"
 work=$(cd "$1" && pwd)
