@@ -3,20 +3,22 @@
  * Conventions, true for every function below:
  *
  *  1. Functions return a status: ETR_OK (0), ETR_END (1, no more data), or a negative error. After
- * an error, etr_last_error() gives the calling thread a message that names the file, key, shape or
- *     option at fault. Outputs come last and are written only on ETR_OK (unless said otherwise).
+ *     an error, etr_last_error() gives the calling thread a message that names the file, key, shape
+ *     or option at fault. Outputs come last and are written only on ETR_OK (unless said otherwise).
  *  2. Handles are opaque. etr_X_destroy(NULL) does nothing. Handles may be destroyed in any order:
- * one that another still needs lives on inside.
+ *     one that another still needs lives on inside.
  *  3. Strings are UTF-8 and end with NUL. Strings that the library returns through `char**` belong
- * to the caller, who frees them with etr_string_free. Strings passed in are copied.
+ *     to the caller, who frees them with etr_string_free. Strings passed in are copied.
  *  4. Different handles may be used from different threads at once. One handle is used by one
- * thread at a time; the exceptions say "any thread".
+ *     thread at a time; the exceptions say "any thread".
  *  5. Structs begin with struct_size: set it to sizeof the struct before the call. They only grow
- * at the end, so a program built with an older header keeps working.
+ *     at the end, so a program built with an older header keeps working.
  *  6. The library never prints, never exits, never throws across this boundary, and installs no
  *     signal handler.
  *  7. Sizes are in bytes, times in seconds, unless a name says otherwise. Images are [N, H, W, C].
  *  8. Stages, layers and optimizers are made by name with options; etr_schema() lists both.
+ *  9. Functions of yours (map functions, the log hook) have `user_data` and `destroy`, which is
+ *     called exactly once, also after an error.
  */
 #ifndef ECHOTRAIN_ECHOTRAIN_H_
 #define ECHOTRAIN_ECHOTRAIN_H_
@@ -37,7 +39,7 @@ extern "C" {
 #define ETR_VERSION_MINOR 1
 #define ETR_VERSION_PATCH 0
 
-/* ---- status ------------------------------------------------------------------------------- */
+/* ---- status ---------------------------------------------------------------------------------- */
 
 enum {
   ETR_OK = 0,
@@ -60,8 +62,7 @@ enum {
 /* The library's version, "0.1.0". A constant. */
 ETR_API const char* etr_version(void);
 
-/* The message of this thread's last failed call; "" if none failed. Valid until its next failure.
- */
+/* The message of this thread's last failed call; "" if none failed. Valid until the next. */
 ETR_API const char* etr_last_error(void);
 
 /* "invalid argument" and so on. A constant. */
@@ -79,14 +80,14 @@ typedef void (*etr_log_function)(void* user_data, int32_t level, const char* mes
 ETR_API int32_t etr_set_log_hook(etr_log_function function, void* user_data,
                                  void (*destroy)(void* user_data));
 
-/* ---- what there is ------------------------------------------------------------------------- */
+/* ---- what there is --------------------------------------------------------------------------- */
 
 /* A JSON array of {"name", "doc", "options": [{"name", "type", "default", "min", "max", "unit",
  * "choices", "doc"}]} for kind "stages", "layers" or "optimizers"; an object of such option lists
  * for kind "job". */
 ETR_API int32_t etr_schema(const char* kind, char** json);
 
-/* ---- options ------------------------------------------------------------------------------- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 /* A set of named values, for stages, layers and optimizers. Checked where it is used. */
 typedef struct etr_options etr_options;
@@ -226,8 +227,7 @@ ETR_API int32_t etr_pipeline_cancel(etr_pipeline* pipeline);
  * bounds; fresh and echoed samples and waiting time of the consumer. Any thread. */
 ETR_API int32_t etr_pipeline_stats(etr_pipeline* pipeline, char** json);
 
-/* The records that were dropped: a JSON array of {"stage", "shard", "key", "reason"}. Any thread.
- */
+/* The dropped records: a JSON array of {"stage", "shard", "key", "reason"}. Any thread. */
 ETR_API int32_t etr_pipeline_bad_records(etr_pipeline* pipeline, char** json);
 
 /* The position after the last batch read, as JSON; small. A pipeline of the same spec that restores
@@ -237,8 +237,7 @@ ETR_API int32_t etr_pipeline_restore(etr_pipeline* pipeline, const char* json);
 
 ETR_API int32_t etr_batch_get_info(const etr_batch* batch, etr_batch_info* info);
 
-/* The field's data lives until the batch is destroyed. Fields of image pipelines: "image", "label".
- */
+/* The field's data lives until the batch is destroyed. Image pipelines give "image" and "label". */
 ETR_API int32_t etr_batch_get(const etr_batch* batch, const char* field, etr_tensor* tensor);
 ETR_API int32_t etr_batch_field_name(const etr_batch* batch, int32_t index, const char** name);
 ETR_API void etr_batch_destroy(etr_batch* batch);
@@ -277,8 +276,7 @@ ETR_API int32_t etr_pack_folder(const char* root, const char* prefix, int64_t sa
                                 int32_t (*progress)(void* user_data, int64_t done, int64_t total),
                                 void* user_data, char** json);
 
-/* ---- models and optimizers ---------------------------------------------------------------------
- */
+/* ---- models and optimizers ------------------------------------------------------------------- */
 
 typedef struct etr_model etr_model;
 typedef struct etr_optimizer etr_optimizer;
@@ -295,8 +293,7 @@ ETR_API int32_t etr_optimizer_create(const char* name, const etr_options* option
                                      const etr_options* schedule, etr_optimizer** optimizer);
 ETR_API void etr_optimizer_destroy(etr_optimizer* optimizer);
 
-/* ---- training ----------------------------------------------------------------------------------
- */
+/* ---- training -------------------------------------------------------------------------------- */
 
 typedef struct etr_trainer etr_trainer;
 
@@ -345,8 +342,7 @@ ETR_API int32_t etr_trainer_predict(etr_trainer* trainer, const etr_batch* batch
 ETR_API int32_t etr_trainer_save(etr_trainer* trainer, const char* directory);
 ETR_API int32_t etr_trainer_load(etr_trainer* trainer, const char* directory);
 
-/* ---- jobs --------------------------------------------------------------------------------------
- */
+/* ---- jobs ------------------------------------------------------------------------------------ */
 
 enum {
   ETR_EVENT_PROGRESS = 0,
@@ -384,8 +380,7 @@ ETR_API int32_t etr_job_parse(const char* json, const char* const* overrides, in
 ETR_API void etr_job_destroy(etr_job* job);
 ETR_API int32_t etr_job_json(const etr_job* job, char** json);
 
-/* A trainer that runs the job. `resume` not 0 continues from the newest checkpoint in output.dir.
- */
+/* A trainer that runs the job. `resume` not 0 continues from output.dir's newest checkpoint. */
 ETR_API int32_t etr_trainer_create_from_job(etr_runtime* runtime, const etr_job* job,
                                             int32_t resume, etr_trainer** trainer);
 
