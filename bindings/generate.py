@@ -91,7 +91,6 @@ def python_stub(kind, rows):
 
 JAVA_TYPES = {"integer": "long", "number": "double", "boolean": "boolean", "string": "String",
               "list of numbers": "double..."}
-JAVA_RESERVED = {"repeat": "repeat", "float": "float_", "default": "default_"}
 
 
 def java_source(kind, rows):

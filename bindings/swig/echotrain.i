@@ -38,7 +38,6 @@
 %ignore echotrain::facade::BatchHandle::describe;
 %ignore echotrain::facade::BatchHandle::get;
 %ignore echotrain::facade::BatchHandle::dlpack;
-%ignore echotrain::facade::BatchHandle::set_dlpack;
 %ignore echotrain::facade::PipelineHandle::get;
 %ignore echotrain::facade::ModelHandle::get;
 %ignore echotrain::facade::OptimizerHandle::get;

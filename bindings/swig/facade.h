@@ -29,9 +29,7 @@ using Shape =
 class Tensor {
  public:
   explicit Tensor(void* managed) : managed_(managed) { view_ = *static_cast<Layout*>(managed_); }
-  ~Tensor() {
-    if (managed_) release(managed_);
-  }
+  ~Tensor() { release(managed_); }
   Tensor(const Tensor&) = delete;
   Tensor& operator=(const Tensor&) = delete;
 
@@ -78,9 +76,6 @@ class BatchHandle {
     void* managed = nullptr;
     check(etr_batch_to_dlpack(get().get(), field.c_str(), &managed));
     return managed;
-  }
-  void set_dlpack(const std::string& field, void* managed) {
-    check(etr_batch_set_dlpack(get().get(), field.c_str(), managed));
   }
   // A copy of the memory at `address`.
   void set(const std::string& field, int dtype, const Shape& shape, uint64_t address) {

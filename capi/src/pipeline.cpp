@@ -31,10 +31,12 @@ void append(etr_pipeline& p, Json row, const pipeline::MapFunctions& functions) 
   p.spec = std::move(longer);
 }
 
-// The struct as far as the caller's header knows it, and what it says checked.
-Tensor view_of(const etr_tensor* given, const char* field, std::shared_ptr<const std::byte> bytes) {
-  etr_tensor t{};
-  std::memcpy(static_cast<void*>(&t), given, std::min<size_t>(given->struct_size, sizeof t));
+// What the caller describes, checked, without a copy; `owner` keeps the memory alive.
+Tensor view_of(const etr_tensor* tensor, const char* field, const std::shared_ptr<void>& owner) {
+  const etr_tensor& t = required(tensor, "tensor");
+  if (t.struct_size < offsetof(etr_tensor, size_bytes) + sizeof t.size_bytes)
+    fail(Code::invalid_argument, "struct_size of etr_tensor is not set");
+  if (!t.data) fail(Code::invalid_argument, "field '", field, "': the tensor's data is NULL");
   if (t.dtype < ETR_U8 || t.dtype > ETR_F32 || t.rank < 0 ||
       t.rank > static_cast<int32_t>(Shape::kMaxRank))
     fail(Code::invalid_argument, "field '", field, "': dtype ", t.dtype, " and rank ", t.rank,
@@ -42,19 +44,12 @@ Tensor view_of(const etr_tensor* given, const char* field, std::shared_ptr<const
   const Shape shape(t.shape, t.shape + t.rank);
   for (const int64_t extent : shape)
     if (extent < 0) fail(Code::invalid_argument, "field '", field, "': shape ", shape_text(shape));
-  const Tensor view(static_cast<DType>(t.dtype), shape, std::move(bytes));
-  if (!view.empty() && view.size_bytes() != t.size_bytes)
+  const Tensor view(static_cast<DType>(t.dtype), shape,
+                    {owner, static_cast<const std::byte*>(t.data)});
+  if (view.size_bytes() != t.size_bytes)
     fail(Code::invalid_argument, "field '", field, "': size_bytes is ", t.size_bytes, ", but ",
          dtype_name(view.dtype()), " ", shape_text(shape), " needs ", view.size_bytes());
   return view;
-}
-
-const etr_tensor* checked(const etr_tensor* tensor, const char* field) {
-  const etr_tensor& t = required(tensor, "tensor");
-  if (t.struct_size < offsetof(etr_tensor, size_bytes) + sizeof t.size_bytes)
-    fail(Code::invalid_argument, "struct_size of etr_tensor is not set");
-  if (!t.data) fail(Code::invalid_argument, "field '", field, "': the tensor's data is NULL");
-  return tensor;
 }
 
 }  // namespace
@@ -205,10 +200,7 @@ int32_t etr_batch_set(etr_batch* batch, const char* field, const etr_tensor* ten
   return guarded([&] {
     required(field, "field");
     pipeline::Item& item = required(batch, "batch").item;
-    checked(tensor, field);
-    const std::shared_ptr<const std::byte> bytes(std::shared_ptr<void>(),
-                                                 static_cast<const std::byte*>(tensor->data));
-    item.set(field, view_of(tensor, field, bytes).writable());  // a view of others' is copied
+    item.set(field, view_of(tensor, field, nullptr).writable());  // a view of others' is copied
   });
 }
 
@@ -220,8 +212,7 @@ int32_t etr_batch_wrap(etr_batch* batch, const char* field, const etr_tensor* te
     });
     required(field, "field");
     pipeline::Item& item = required(batch, "batch").item;
-    checked(tensor, field);
-    item.set(field, view_of(tensor, field, {owner, static_cast<const std::byte*>(tensor->data)}));
+    item.set(field, view_of(tensor, field, owner));
   });
 }
 

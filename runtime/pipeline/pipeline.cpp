@@ -176,15 +176,19 @@ void Pipeline::deliver(Chunk&& chunk) {
   ready_changed_.notify_one();
 }
 
+bool Pipeline::epochs_over() const {
+  const auto epochs = static_cast<uint64_t>(options_->integer("epochs"));
+  return epochs != 0 && epoch_ >= epochs;
+}
+
 Pipeline::Next Pipeline::next(Item& item) {
   std::unique_lock lock(mutex_);
   if (!started_) start();
   while (true) {
     if (cancelled_) fail(Code::cancelled, "the pipeline was cancelled");
     if (failure_) throw Error(*failure_);
-    const uint64_t last_epoch = static_cast<uint64_t>(options_->integer("epochs"));
     if (!has_current_) {
-      if (ready_.empty() && last_epoch != 0 && epoch_ >= last_epoch) return Next::end_of_epoch;
+      if (ready_.empty() && epochs_over()) return Next::end_of_epoch;
       const int64_t begin = now_ns();
       ready_changed_.wait(lock, [&] { return !ready_.empty() || cancelled_; });
       wait_ns_ += now_ns() - begin;
@@ -238,10 +242,8 @@ Pipeline::Next Pipeline::next(Item& item) {
 bool Pipeline::wait(double seconds) {
   std::unique_lock lock(mutex_);
   if (!started_) start();
-  const uint64_t last_epoch = static_cast<uint64_t>(options_->integer("epochs"));
   const auto answers = [&] {
-    return has_current_ || !ready_.empty() || cancelled_ || failure_ ||
-           (last_epoch != 0 && epoch_ >= last_epoch);
+    return has_current_ || !ready_.empty() || cancelled_ || failure_ || epochs_over();
   };
   const int64_t begin = now_ns();
   const bool ready = ready_changed_.wait_for(lock, std::chrono::duration<double>(seconds), answers);

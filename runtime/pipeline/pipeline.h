@@ -69,6 +69,7 @@ class Pipeline final : private SegmentHost {
   int threads() const;
   QueueLimits limits_after(bool batches) const;
   StageContext context_of(size_t position);
+  bool epochs_over() const;  // under mutex_
 
   bool stopped() const override { return interrupt_.stopped(); }
   bool consumer_starves() const override;

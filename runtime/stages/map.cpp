@@ -16,11 +16,10 @@ class Map final : public MapStage {
  public:
   Map(const Options& options, const StageContext& context) {
     const std::string name = options.string("function");
-    const auto found = context.functions ? context.functions->find(name) : MapFunctions::iterator();
-    if (!context.functions || found == context.functions->end())
+    if (!context.functions || !context.functions->contains(name))
       fail(Code::not_found, "map: this program registered no function '", name,
            "' with the pipeline; a job file alone cannot bring one");
-    function_ = found->second;
+    function_ = context.functions->at(name);
   }
 
   void process(Item& item, uint64_t epoch) const override { function_(item, epoch); }

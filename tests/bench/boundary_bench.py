@@ -5,28 +5,19 @@
 
 import pathlib
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
 import time
-import zlib
 
 import numpy as np
 
 import echotrain as et
 
+sys.path.append(str(pathlib.Path(__file__).parent.parent / "bindings"))
+from png import png  # noqa: E402
+
 ROUNDS = 7
-
-
-def png(pixels):
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    rows = b"".join(b"\0" + row.tobytes() for row in pixels)
-    header = struct.pack(">IIBBBBB", pixels.shape[1], pixels.shape[0], 8, 2, 0, 0, 0)
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) +
-            chunk(b"IEND", b""))
 
 
 def make(root, count, size):

@@ -7,7 +7,6 @@ import pathlib
 import pickle
 import random
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
@@ -15,22 +14,11 @@ import textwrap
 import threading
 import time
 import unittest
-import zlib
 
 import numpy as np
 
 import echotrain as et
-
-
-def png(pixels):
-    """An 8-bit gray PNG of a 2-D array."""
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    rows = b"".join(b"\0" + row.tobytes() for row in pixels)
-    header = struct.pack(">IIBBBBB", pixels.shape[1], pixels.shape[0], 8, 0, 0, 0, 0)
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) +
-            chunk(b"IEND", b""))
+from png import png
 
 
 class Case(unittest.TestCase):

@@ -64,8 +64,10 @@ public final class Batch implements AutoCloseable {
   }
 
   /** The field's bytes: direct, read-only, in native order, without a copy. */
-  public ByteBuffer buffer(String field) {
-    Tensor tensor = handle().tensor(field);
+  public ByteBuffer buffer(String field) { return bufferOf(handle().tensor(field)); }
+
+  // Takes over the tensor: it lives as long as the buffer.
+  private static ByteBuffer bufferOf(Tensor tensor) {
     ByteBuffer memory = tensor.memory();
     long bytes = memory.capacity();
     if (bufferBytes.addAndGet(bytes) > BUFFER_LIMIT) System.gc();
@@ -83,11 +85,13 @@ public final class Batch implements AutoCloseable {
   public IntBuffer ints(String field) { return typed(field, DType.I32).asIntBuffer(); }
 
   private ByteBuffer typed(String field, DType wanted) {
-    DType found = dtype(field);
+    Tensor tensor = handle().tensor(field);
+    DType found = DType.values()[tensor.dtype()];
     if (found != wanted) {
+      tensor.delete();
       throw new IllegalArgumentException("field '" + field + "' is " + found + ", not " + wanted);
     }
-    return buffer(field);
+    return bufferOf(tensor);
   }
 
   /** Sets a field to a copy of {@code values}, row-major. */
