@@ -13,6 +13,8 @@
 
 #if defined(SWIGPYTHON)
 %include "python.i"
+%ignore echotrain::facade::Tensor;  // echotrain_field_of takes its place
+%ignore echotrain::facade::BatchHandle::tensor;
 #elif defined(SWIGJAVA)
 %include "java.i"
 #elif defined(SWIGCSHARP)
@@ -34,6 +36,8 @@
 %ignore echotrain::facade::describe;
 %ignore echotrain::facade::Tensor::Tensor;
 %ignore echotrain::facade::Tensor::release;
+%ignore echotrain::facade::Tensor::rank;
+%ignore echotrain::facade::Tensor::extents;
 %ignore echotrain::facade::BatchHandle::BatchHandle(Batch&&);
 %ignore echotrain::facade::BatchHandle::describe;
 %ignore echotrain::facade::BatchHandle::get;

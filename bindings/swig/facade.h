@@ -35,6 +35,8 @@ class Tensor {
 
   int dtype() const { return view_.code == 1 ? ETR_U8 : view_.code == 0 ? ETR_I32 : ETR_F32; }
   Shape shape() const { return {view_.shape, view_.shape + view_.rank}; }
+  int rank() const { return view_.rank; }
+  const int64_t* extents() const { return view_.shape; }
   uint64_t address() const { return reinterpret_cast<uint64_t>(view_.data); }
   int64_t size_bytes() const {
     int64_t count = dtype() == ETR_U8 ? 1 : 4;

@@ -1,5 +1,5 @@
-// Python: exceptions through a class that the package registers, DLPack capsules, and fields that
-// share a Python object's memory.
+// Python: exceptions through a class that the package registers, fields as NumPy and DLPack take
+// them, and fields that share a Python object's memory.
 
 %{
 // Makes the exception for (status, message); set once by the package.
@@ -26,6 +26,79 @@ static void echotrain_release_object(void* object) {
   PyGILState_Release(state);
 }
 
+// What NumPy's array interface asks of an object's __array_struct__, and the object: a field that
+// keeps its memory. By hand and not by SWIG's proxies, because every batch comes this way.
+struct echotrain_array_interface {
+  int two;  // a check
+  int rank;
+  char kind;
+  int item_bytes;
+  int flags;
+  Py_ssize_t *shape, *strides;
+  void* data;
+  PyObject* unused;
+};
+
+struct echotrain_field {
+  PyObject_HEAD
+  echotrain::facade::Tensor* tensor;
+  echotrain_array_interface interface;
+  Py_ssize_t shape[ETR_MAX_RANK], strides[ETR_MAX_RANK];
+};
+
+static void echotrain_field_free(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  delete ((echotrain_field*)self)->tensor;
+  ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+  Py_DECREF(type);
+}
+
+static void echotrain_field_capsule_destroyed(PyObject* capsule) {
+  Py_XDECREF((PyObject*)PyCapsule_GetContext(capsule));
+}
+
+static PyObject* echotrain_field_array_struct(PyObject* self, void*) {
+  PyObject* capsule = PyCapsule_New(&((echotrain_field*)self)->interface, NULL,
+                                    echotrain_field_capsule_destroyed);
+  if (capsule && PyCapsule_SetContext(capsule, self) == 0) Py_INCREF(self);
+  return capsule;
+}
+
+static PyObject* echotrain_field_shape(PyObject* self, void*) {
+  const echotrain_array_interface& it = ((echotrain_field*)self)->interface;
+  PyObject* shape = PyTuple_New(it.rank);
+  for (int i = 0; shape && i < it.rank; ++i)
+    PyTuple_SetItem(shape, i, PyLong_FromSsize_t(it.shape[i]));
+  return shape;
+}
+
+static PyObject* echotrain_field_dtype(PyObject* self, void*) {
+  return PyLong_FromLong(((echotrain_field*)self)->tensor->dtype());
+}
+
+static PyObject* echotrain_field_address(PyObject* self, void*) {
+  return PyLong_FromVoidPtr(((echotrain_field*)self)->interface.data);
+}
+
+static PyGetSetDef echotrain_field_attributes[] = {
+    {(char*)"__array_struct__", echotrain_field_array_struct, NULL, NULL, NULL},
+    {(char*)"shape", echotrain_field_shape, NULL, NULL, NULL},
+    {(char*)"dtype", echotrain_field_dtype, NULL, NULL, NULL},  // ETR_U8 and so on
+    {(char*)"address", echotrain_field_address, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL}};
+
+static PyType_Slot echotrain_field_slots[] = {{Py_tp_dealloc, (void*)echotrain_field_free},
+                                              {Py_tp_getset, echotrain_field_attributes},
+                                              {0, NULL}};
+
+static PyType_Spec echotrain_field_spec = {"echotrain.native.Field", sizeof(echotrain_field), 0,
+                                           Py_TPFLAGS_DEFAULT, echotrain_field_slots};
+
+static PyTypeObject* echotrain_field_type() {
+  static PyTypeObject* type = (PyTypeObject*)PyType_FromSpec(&echotrain_field_spec);
+  return type;
+}
+
 static void echotrain_capsule_destroyed(PyObject* capsule) {
   // A consumer that took the tensor has renamed its capsule.
   if (!PyCapsule_IsValid(capsule, "dltensor")) return;
@@ -50,6 +123,7 @@ static void echotrain_capsule_destroyed(PyObject* capsule) {
 }
 
 %nothread echotrain_set_error_factory;
+%nothread echotrain_field_of;
 %nothread echotrain_dlpack_capsule;
 %nothread echotrain_wrap_object;
 
@@ -58,6 +132,30 @@ static void echotrain_set_error_factory(PyObject* factory) {
   Py_INCREF(factory);
   Py_XDECREF(echotrain_error_factory);
   echotrain_error_factory = factory;
+}
+
+// The field as an object that NumPy takes; it keeps the field's memory.
+static PyObject* echotrain_field_of(const echotrain::facade::BatchHandle* batch,
+                                    const std::string& name) {
+  PyTypeObject* type = echotrain_field_type();
+  if (!type) return NULL;
+  std::unique_ptr<echotrain::facade::Tensor> tensor(batch->tensor(name));
+  auto* field = (echotrain_field*)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+  if (!field) return NULL;
+  const int dtype = tensor->dtype();
+  const int bytes = dtype == ETR_U8 ? 1 : 4;
+  const int readable = 0x1 | 0x100 | 0x200;  // C-contiguous, aligned, native byte order
+  const int rank = tensor->rank();
+  Py_ssize_t stride = bytes;
+  for (int i = rank - 1; i >= 0; --i) {
+    field->shape[i] = (Py_ssize_t)tensor->extents()[i];
+    field->strides[i] = stride;
+    stride *= field->shape[i];
+  }
+  field->interface = {2, rank, "uif"[dtype], bytes, readable, field->shape, field->strides,
+                      (void*)tensor->address(), NULL};
+  field->tensor = tensor.release();
+  return (PyObject*)field;
 }
 
 // A "dltensor" capsule of a field.

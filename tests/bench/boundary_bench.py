@@ -1,23 +1,26 @@
-"""What the way from C to Python costs: the same pipeline read by a C program and by Python, in turns.
+"""What the way from C to Python, Java and C# costs: the same pipelines read in each language, in turns.
 
-    PYTHONPATH=build-test/bindings/python python3 tests/bench/boundary_bench.py build-test/tests/bench/boundary_bench_c
+    python3 tests/bench/boundary_bench.py build-test
+
+Prints images/s over batches of 32 images of 224 x 224, and the time to take one small batch that is
+ready, look at a field of it, and give it back. A language that is not built is skipped, loudly.
 """
 
+import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 import numpy as np
 
-import echotrain as et
-
-sys.path.append(str(pathlib.Path(__file__).parent.parent / "bindings"))
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.append(str(HERE.parent / "bindings"))
 from png import png  # noqa: E402
 
-ROUNDS = 7
+TURNS = 7
 
 
 def make(root, count, size):
@@ -29,50 +32,52 @@ def make(root, count, size):
         (root / "0" / f"{i:04}.png").write_bytes(png(noisy.clip(0, 255).astype(np.uint8)))
 
 
-def in_python(root, passes, batch, decode):
-    stages = [et.stages.folder(root), et.stages.repeat(passes)]
-    stages += [et.stages.decode()] if decode else []
-    stages += [et.stages.batch(batch)]
-    batches, total, field = 0, 0, "image" if decode else "png"
-    with et.Pipeline(stages, threads=2, epochs=1) as p:
-        begin = time.perf_counter()
-        for b in p:
-            total += int(b[field].flat[0])
-            batches += 1
-        return batches, time.perf_counter() - begin
+def programs(build):
+    bench, bindings = build / "tests/bench", build / "bindings"
+    jars = f"{bindings}/java/echotrain.jar:{bindings}/java/echotrain-natives.jar"
+    everything = {
+        "C": (bench / "boundary_c", [bench / "boundary_c"]),
+        "Python": (bindings / "python", [sys.executable, HERE / "boundary/boundary.py"]),
+        "Java": (bindings / "java/echotrain.jar",
+                 ["java", f"-Dechotrain.cache.dir={bench}/java-cache", "-cp", jars, HERE / "boundary/Boundary.java"]),
+        "C#": (bench / "Boundary.exe", ["mono", bench / "Boundary.exe"]),
+    }
+    found = {}
+    for language, (needed, command) in everything.items():
+        if needed.exists() and shutil.which(str(command[0])):
+            found[language] = [str(word) for word in command]
+        else:
+            print(f"SKIPPED: {language}, for want of {needed} or {command[0]}")
+    return found
 
 
-def in_c(program, root, passes, batch, decode):
-    out = subprocess.run([program, root, str(passes), str(batch), str(int(decode))], check=True,
-                         capture_output=True, text=True).stdout.split()
-    return int(out[0]), float(out[1])
-
-
-def compare(program, root, passes, batch, decode):
-    seconds = {"c": [], "python": []}
-    for turn in range(ROUNDS + 1):
-        batches, c = in_c(program, root, passes, batch, decode)
-        same, python = in_python(root, passes, batch, decode)
-        assert same == batches
-        if turn > 0:  # the first warms the page cache
-            seconds["c"].append(c)
-            seconds["python"].append(python)
-    return batches, statistics.median(seconds["c"]), statistics.median(seconds["python"])
+def measure(commands, mode, root, environment):
+    values = {language: [] for language in commands}
+    for turn in range(TURNS + 1):
+        for language, command in commands.items():
+            out = subprocess.run(command + [mode, str(root)], check=True, env=environment,
+                                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+            if turn > 0:  # the first warms the page cache
+                values[language].append(float(out))
+    return {language: statistics.median(of) for language, of in values.items()}
 
 
 def main():
-    program = sys.argv[1]
+    build = pathlib.Path(sys.argv[1]).resolve()
+    bindings = build / "bindings"
+    environment = dict(os.environ, PYTHONPATH=str(bindings / "python"),
+                       ECHOTRAIN_LIBRARY_PATH=str(bindings / "csharp"), MONO_PATH=str(bindings / "csharp"))
+    commands = programs(build)
     with tempfile.TemporaryDirectory() as folder:
         images, tiny = pathlib.Path(folder) / "images", pathlib.Path(folder) / "tiny"
         make(images, 200, 224)
-        batches, c, python = compare(program, str(images), 10, 32, True)
-        rate = 32 * batches / c
-        print(f"224 x 224 x 3 u8, batches of 32: C {rate:.0f} images/s, Python {32 * batches / python:.0f} images/s, "
-              f"ratio {100 * c / python:.1f} %")
         make(tiny, 64, 8)
-        batches, c, python = compare(program, str(tiny), 500, 1, False)
-        print(f"batches of one record, not decoded: C {1e6 * c / batches:.2f} us, Python {1e6 * python / batches:.2f} us "
-              f"a batch: Python adds {1e6 * (python - c) / batches:.2f} us")
+        rates = measure(commands, "images", images, environment)
+        print("224 x 224 x 3 u8, batches of 32, images/s: " + ", ".join(
+            f"{language} {rate:.0f} ({100 * rate / rates['C']:.1f} % of C)" for language, rate in rates.items()))
+        us = measure(commands, "ready", tiny, environment)
+        print("a batch that is ready, us: " + ", ".join(
+            f"{language} {t:.2f} (adds {t - us['C']:.2f})" for language, t in us.items()))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import collections
 import json
 import weakref
 from collections.abc import Mapping
-from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, NamedTuple, Optional, Union
+from typing import Any, Callable, Deque, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from .errors import CallbackError
 from ._schema import Spec
 
 _DTYPES = (np.dtype(np.uint8), np.dtype(np.int32), np.dtype(np.float32))  # by ETR_*
+_asarray, _field_of = np.asarray, native.echotrain_field_of  # every batch comes this way
 _POLL_SECONDS = 0.1  # how long a blocking call leaves Ctrl-C waiting
 
 _open_pipelines: "weakref.WeakSet[Pipeline]" = weakref.WeakSet()
@@ -41,12 +42,24 @@ class Tensor(_NotPicklable):
 
     def __init__(self, batch: "native.BatchHandle", field: str):
         self._batch, self._field = batch, field
-        self._native = native_tensor = batch.tensor(field)
-        self.shape = native_tensor.shape()
-        self.dtype = _DTYPES[native_tensor.dtype()]
-        # An attribute, not a property: NumPy asks for it, and this is the way of every batch.
-        self.__array_interface__ = {"version": 3, "shape": self.shape, "typestr": self.dtype.str,
-                                    "data": (native_tensor.address(), True)}
+        self._memory = _field_of(batch, field)
+
+    @property
+    def shape(self) -> Tuple[int, ...]:
+        return self._memory.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return _DTYPES[self._memory.dtype]
+
+    @property
+    def __array_struct__(self):
+        return self._memory.__array_struct__
+
+    @property
+    def __array_interface__(self) -> Dict[str, Any]:
+        return {"version": 3, "shape": self.shape, "typestr": self.dtype.str,
+                "data": (self._memory.address, True)}
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
         if copy:
@@ -104,7 +117,7 @@ class Batch(_NotPicklable, Mapping):
 
     def __getitem__(self, field: str) -> np.ndarray:
         try:
-            return self.tensor(field).numpy()
+            return _asarray(_field_of(self._handle, field))
         except LookupError as error:
             raise KeyError(str(error)) from None
 
@@ -162,7 +175,7 @@ class _Function(native.MapFunction):
 
     def apply(self, item: "native.BatchHandle") -> str:
         try:
-            before = {name: Tensor(item, name).numpy() for name in item.fields()}
+            before = {name: _asarray(_field_of(item, name)) for name in item.fields()}
             info = (SampleInfo(item.epoch(), item.ordinal(), item.replica()),) if self._with_info else ()
             after = self._function(dict(before), *info)
             if not isinstance(after, Mapping):
