@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -67,8 +68,8 @@ class Tensor {
 
 class BatchHandle {
  public:
-  BatchHandle() : batch_(std::make_unique<Batch>()) {}
-  explicit BatchHandle(Batch&& batch) : batch_(std::make_unique<Batch>(std::move(batch))) {}
+  BatchHandle() : batch_(std::in_place) {}
+  explicit BatchHandle(Batch&& batch) : batch_(std::move(batch)) {}
 
   std::vector<std::string> fields() const { return get().fields(); }
   Tensor* tensor(const std::string& field) const {  // the caller owns it
@@ -95,7 +96,11 @@ class BatchHandle {
 
   void close() { batch_.reset(); }
   bool is_closed() const { return !batch_; }
-  Batch& get() const {
+  const Batch& get() const {
+    if (!batch_) closed("batch");
+    return *batch_;
+  }
+  Batch& get() {
     if (!batch_) closed("batch");
     return *batch_;
   }
@@ -114,7 +119,7 @@ class BatchHandle {
   }
 
  private:
-  std::unique_ptr<Batch> batch_;
+  std::optional<Batch> batch_;
 };
 
 // What a language must do on a worker thread around a function of its own.
@@ -152,16 +157,14 @@ class PipelineHandle {
                                [](void* p) { delete static_cast<MapFunction*>(p); }));
   }
   // The next batch, which the caller owns; NULL at the end of an epoch.
-  BatchHandle* next() {
-    auto batch = get()->next();
-    return batch ? new BatchHandle(std::move(*batch)) : nullptr;
-  }
+  BatchHandle* next() { return next(*get()); }
   // next() for languages that must look after signals: NULL also where no batch came in time;
   // ended() tells the two apart.
   BatchHandle* poll(double seconds) {
+    const std::shared_ptr<Pipeline> pipeline = get();
     ended_ = false;
-    if (!get()->wait(seconds)) return nullptr;
-    BatchHandle* batch = next();
+    if (!pipeline->wait(seconds)) return nullptr;
+    BatchHandle* batch = next(*pipeline);
     ended_ = batch == nullptr;
     return batch;
   }
@@ -188,6 +191,10 @@ class PipelineHandle {
   }
 
  private:
+  static BatchHandle* next(Pipeline& pipeline) {
+    auto batch = pipeline.next();
+    return batch ? new BatchHandle(std::move(*batch)) : nullptr;
+  }
   static int32_t call(void* function, etr_batch* item) {
     BatchHandle view(Batch(item, /*borrowed=*/true));
     if (hooks().before) hooks().before();

@@ -122,6 +122,9 @@ static void echotrain_capsule_destroyed(PyObject* capsule) {
   }
 }
 
+// The GIL is kept where nothing can block.
+%nothread echotrain::facade::BatchHandle::~BatchHandle;
+%nothread echotrain::facade::PipelineHandle::ended;
 %nothread echotrain_set_error_factory;
 %nothread echotrain_field_of;
 %nothread echotrain_dlpack_capsule;

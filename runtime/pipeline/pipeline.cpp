@@ -245,6 +245,7 @@ bool Pipeline::wait(double seconds) {
   const auto answers = [&] {
     return has_current_ || !ready_.empty() || cancelled_ || failure_ || epochs_over();
   };
+  if (answers()) return true;
   const int64_t begin = now_ns();
   const bool ready = ready_changed_.wait_for(lock, std::chrono::duration<double>(seconds), answers);
   wait_ns_ += now_ns() - begin;

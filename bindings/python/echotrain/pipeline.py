@@ -16,7 +16,8 @@ from .errors import CallbackError
 from ._schema import Spec
 
 _DTYPES = (np.dtype(np.uint8), np.dtype(np.int32), np.dtype(np.float32))  # by ETR_*
-_asarray, _field_of = np.asarray, native.echotrain_field_of  # every batch comes this way
+# Every batch comes this way.
+_asarray, _field_of, _BatchHandle = np.asarray, native.echotrain_field_of, native.BatchHandle
 _POLL_SECONDS = 0.1  # how long a blocking call leaves Ctrl-C waiting
 
 _open_pipelines: "weakref.WeakSet[Pipeline]" = weakref.WeakSet()
@@ -30,6 +31,8 @@ def _close_all() -> None:
 
 
 class _NotPicklable:
+    __slots__ = ()
+
     def __reduce__(self):
         raise TypeError(f"a {type(self).__name__} lives in this process's memory and cannot be pickled; "
                         "build it in the process that uses it")
@@ -104,8 +107,10 @@ class Batch(_NotPicklable, Mapping):
     ``Batch({"image": x, "label": y})`` makes one of arrays, which it shares: leave them unchanged.
     """
 
+    __slots__ = ("_handle", "__weakref__")
+
     def __init__(self, fields: Union[Mapping, "native.BatchHandle"]):
-        if isinstance(fields, native.BatchHandle):
+        if type(fields) is _BatchHandle:
             self._handle = fields
         else:
             self._handle = native.BatchHandle()

@@ -16,7 +16,7 @@ def images(root):
     with et.Pipeline(stages, threads=2, epochs=1) as pipeline:
         begin = time.perf_counter()
         for batch in pipeline:
-            total += batch["image"][0, 0, 0, 0]
+            total += batch["image"].item(0)
             batches += 1
         print(f"{32 * batches / (time.perf_counter() - begin):.1f}")
 
@@ -30,7 +30,7 @@ def ready(root):
             time.sleep(0.1)  # in which the pipeline fills its prefetch queue
             begin = time.perf_counter()
             for _ in range(TAKEN):
-                total += next(batches)["png"][0, 0]
+                total += next(batches)["png"].item(0)
             us.append(1e6 * (time.perf_counter() - begin) / TAKEN)
     print(f"{statistics.median(us[WARM_UP:]):.4f}")
 
