@@ -19,7 +19,8 @@ packages=(build-essential cmake ninja-build pkg-config libtbb-dev libzstd-dev li
           libturbojpeg0-dev nlohmann-json3-dev glslang-tools libvulkan-dev mesa-vulkan-drivers)
 if [ $tests = 1 ]; then
   packages+=(libgtest-dev abigail-tools vulkan-validationlayers libopenblas-dev zstd
-             swig python3-dev python3-numpy python3-venv default-jdk-headless maven mono-mcs mono-runtime)
+             swig python3-dev python3-numpy python3-venv default-jdk-headless maven mono-mcs mono-runtime libmono-cecil-private-cil
+             monodoc-base doxygen python3-torch jupyter-nbconvert python3-ipykernel)
 fi
 
 installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q '^install ok installed'; }

@@ -66,7 +66,7 @@ def main():
     build = pathlib.Path(sys.argv[1]).resolve()
     bindings = build / "bindings"
     environment = dict(os.environ, PYTHONPATH=str(bindings / "python"),
-                       ECHOTRAIN_LIBRARY_PATH=str(bindings / "csharp"), MONO_PATH=str(bindings / "csharp"))
+                       MONO_PATH=str(bindings / "csharp/mono"))
     commands = programs(build)
     with tempfile.TemporaryDirectory() as folder:
         images, tiny = pathlib.Path(folder) / "images", pathlib.Path(folder) / "tiny"

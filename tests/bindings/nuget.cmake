@@ -1,16 +1,17 @@
 # Unpacks the NuGet package as a client does, builds the C# sample against it and runs it.
-# Variables: PACKAGE, MCS, MONO, ROOT, PAINTER, WORK.
+# Variables: PACKAGE, MEMORY, MCS, MONO, ROOT, PAINTER, WORK.
 file(REMOVE_RECURSE ${WORK})
 include(${CMAKE_CURRENT_LIST_DIR}/../support/run.cmake)
 file(ARCHIVE_EXTRACT INPUT ${PACKAGE} DESTINATION ${WORK}/package)
-foreach(file EchoTrain.nuspec lib/netstandard2.0/EchoTrain.dll
+foreach(file EchoTrain.nuspec lib/netstandard2.0/EchoTrain.dll lib/netstandard2.0/EchoTrain.xml
         runtimes/linux-x64/native/libechotrain_csharp.so runtimes/linux-x64/native/libechotrain.so.0)
   if(NOT EXISTS ${WORK}/package/${file})
     message(FATAL_ERROR "the package has no ${file}")
   endif()
 endforeach()
 
-file(COPY ${WORK}/package/lib/netstandard2.0/EchoTrain.dll ${WORK}/package/runtimes DESTINATION ${WORK}/app)
+# MEMORY stands for the NuGet package System.Memory, a dependency.
+file(COPY ${MEMORY} ${WORK}/package/lib/netstandard2.0/EchoTrain.dll ${WORK}/package/runtimes DESTINATION ${WORK}/app)
 run(${MCS} -nologo -r:${WORK}/app/EchoTrain.dll -out:${WORK}/app/Train.exe ${ROOT}/samples/csharp/Train.cs)
 run(${PAINTER} ${WORK}/png 128 1)
 run(${MONO} ${WORK}/app/Train.exe ${WORK}/png)

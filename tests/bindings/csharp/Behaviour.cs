@@ -83,7 +83,7 @@ public static class Behaviour
                 Batch batch = pipeline.Next();
                 Expect(batch.DType("image") == DType.F32 && batch.Shape("image").Length == 4, batch.DType("image"));
                 Expect(batch.Span<float>("image").Length == batch.Shape("image").Aggregate((a, b) => a * b), "length");
-                Expect(batch.Span<float>("image")[3] == batch.ToArray<float>("image")[3], "values");
+                Expect(batch.Span<float>("image").Slice(3, 1).ToArray()[0] == batch.ToArray<float>("image")[3], "values");
                 Fails<ArgumentException>(() => batch.ToArray<int>("image"));
                 FailsWith(ErrorCode.NotFound, "imag", () => batch.Shape("imag"));
                 batch.Dispose();
@@ -102,14 +102,14 @@ public static class Behaviour
         {
             using (var pipeline = Images().Map("double", item =>
             {
-                item.Set("twice", new[] { 2 * item.Span<int>("label")[0] });
+                item.Set("twice", new[] { 2 * item.ToArray<int>("label")[0] });
                 item.Remove("image");
             }))
             {
                 int count = 0;
                 foreach (Batch sample in pipeline)
                 {
-                    Expect(sample.Span<int>("twice")[0] == 2 * sample.Span<int>("label")[0], count);
+                    Expect(sample.ToArray<int>("twice")[0] == 2 * sample.ToArray<int>("label")[0], count);
                     Expect(!sample.Fields.Contains("image"), "image is gone");
                     ++count;
                 }

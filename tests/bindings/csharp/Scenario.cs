@@ -1,4 +1,5 @@
 using System;
+using System.Linq;
 using EchoTrain;
 
 /// The scenario of scenario.c in C#.
@@ -60,7 +61,7 @@ public static class Scenario
             PrintBits("eval_accuracy", scores.Accuracy);
             using (Batch batch = test.Next())
             using (Batch outputs = trainer.Predict(batch))
-                for (int i = 0; i < 10; ++i) PrintBits("logit", outputs.Span<float>("output")[i]);
+                foreach (float logit in outputs.ToArray<float>("output").Take(10)) PrintBits("logit", logit);
         }
     }
 }

@@ -1,0 +1,36 @@
+using System;
+using Mono.Cecil;
+
+/// Makes what Mono's compiler wrote loadable everywhere: Mono has Span and its kin in mscorlib, .NET has
+/// them in System.Memory (part of .NET, a NuGet package for .NET Framework).
+///
+///   mono Retarget.exe IN.dll OUT.dll
+static class Retarget
+{
+    static int Main(string[] arguments)
+    {
+        using (AssemblyDefinition assembly = AssemblyDefinition.ReadAssembly(arguments[0]))
+        {
+            ModuleDefinition module = assembly.MainModule;
+            var memory = new AssemblyNameReference("System.Memory", new Version(4, 0, 1, 0))
+            {
+                PublicKeyToken = new byte[] { 0xcc, 0x7b, 0x13, 0xff, 0xcd, 0x2d, 0xdd, 0x51 }
+            };
+            int moved = 0;
+            foreach (TypeReference type in module.GetTypeReferences())
+                switch (type.FullName)
+                {
+                    case "System.Span`1":
+                    case "System.ReadOnlySpan`1":
+                    case "System.MemoryExtensions":
+                    case "System.Runtime.InteropServices.MemoryMarshal":
+                        type.Scope = memory;
+                        ++moved;
+                        break;
+                }
+            if (moved > 0) module.AssemblyReferences.Add(memory);
+            assembly.Write(arguments[1]);
+        }
+        return 0;
+    }
+}
