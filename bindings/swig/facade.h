@@ -169,6 +169,7 @@ class PipelineHandle {
     return batch;
   }
   bool ended() const { return ended_; }
+  int64_t length() const { return get()->length().value_or(-1); }
   void cancel() { get()->cancel(); }
   std::string stats() const { return get()->stats(); }
   std::string bad_records() const { return get()->bad_records(); }

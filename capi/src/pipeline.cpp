@@ -122,6 +122,13 @@ int32_t etr_pipeline_wait(etr_pipeline* pipeline, double seconds) {
   });
 }
 
+int32_t etr_pipeline_length(etr_pipeline* pipeline, int64_t* batches) {
+  return guarded([&] {
+    const auto length = required(pipeline, "pipeline").get().length();
+    required(batches, "batches") = length ? static_cast<int64_t>(*length) : -1;
+  });
+}
+
 int32_t etr_pipeline_cancel(etr_pipeline* pipeline) {
   return guarded([&] { required(pipeline, "pipeline").get().cancel(); });
 }

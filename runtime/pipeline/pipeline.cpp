@@ -76,7 +76,7 @@ void Pipeline::parse(const Json& spec) {
                                               options_->string("quarantine_dir"));
 }
 
-StageContext Pipeline::context_of(size_t position) {
+StageContext Pipeline::context_of(size_t position) const {
   return {static_cast<uint64_t>(options_->integer("seed")), position, &interrupt_, &functions_};
 }
 
@@ -287,23 +287,42 @@ void Pipeline::restore(const Json& state) {
   }
 }
 
-void Pipeline::plan_restore(const Json& state) {
-  epoch_ = restored_epoch_ = state.at("epoch").get<uint64_t>();
-  skip_ = state.at("delivered").get<uint64_t>();
-  delivered_ = 0;  // counts up again as the skipped outputs pass
-  for (const Json& drop : state.at("drops"))
-    replay_drops_.emplace(drop.at(0).get<uint64_t>(), drop.at(1).get<uint64_t>());
+// Fresh copies of the serial stages, at the beginning of the current epoch.
+ReplayInput Pipeline::replay_input() const {
   ReplayInput input;
+  input.epoch = epoch_;
   for (size_t i = 0; i < entries_.size(); ++i) {
     if (entries_[i].spec->kind == StageKind::map) input.map_positions.push_back(i);
     if (entries_[i].spec->kind != StageKind::serial) continue;
     auto stage = entries_[i].spec->make(entries_[i].options, context_of(i));
     input.stages.emplace_back(
         i, std::unique_ptr<SerialStage>(static_cast<SerialStage*>(stage.release())));
+    input.passes *= input.stages.back().second->passes();
   }
-  input.passes = 1;
+  return input;
+}
+
+std::optional<uint64_t> Pipeline::length() const {
+  for (const SerialStage* stage : serial_stages_)
+    if (stage->echoes_on_demand()) return std::nullopt;
+  std::optional<uint64_t> samples = source_->last_pass_length();
+  if (!samples) {  // a source of its own: the other one may be at work
+    const auto source = entries_[0].spec->make(entries_[0].options, context_of(0));
+    samples = static_cast<Source&>(*source).samples();
+  }
+  if (!samples) return std::nullopt;
+  std::scoped_lock lock(mutex_);
+  return count_outputs(replay_input(), *samples);
+}
+
+void Pipeline::plan_restore(const Json& state) {
+  epoch_ = restored_epoch_ = state.at("epoch").get<uint64_t>();
+  skip_ = state.at("delivered").get<uint64_t>();
+  delivered_ = 0;  // counts up again as the skipped outputs pass
+  for (const Json& drop : state.at("drops"))
+    replay_drops_.emplace(drop.at(0).get<uint64_t>(), drop.at(1).get<uint64_t>());
+  ReplayInput input = replay_input();
   for (auto& [position, stage] : input.stages) {
-    input.passes *= stage->passes();
     const std::string key = std::to_string(position);
     if (!state.at("decisions").contains(key)) continue;
     stage->load_decisions(epoch_, state["decisions"][key]);
@@ -311,7 +330,6 @@ void Pipeline::plan_restore(const Json& state) {
       if (segment->head_stats().position == position)
         segment->stage().load_decisions(epoch_, state["decisions"][key]);
   }
-  input.epoch = epoch_;
   input.outputs = skip_;
   input.pass_lengths = state.at("pass_lengths").get<std::vector<uint64_t>>();
   input.drops = replay_drops_;

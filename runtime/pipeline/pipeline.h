@@ -5,11 +5,13 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "core/json.h"
+#include "pipeline/replay.h"
 #include "pipeline/segment.h"
 
 namespace etr::pipeline {
@@ -39,6 +41,11 @@ class Pipeline final : private SegmentHost {
   // Waits until there is something for next(), at most `seconds`; false where there is nothing yet.
   bool wait(double seconds);
 
+  // Items in the epoch of the next item, if no record is dropped; none where that is not known: the
+  // source's length is not known before its first pass is over, an epoch may have no end, and echo
+  // on demand depends on time. Error(io) where the source cannot be listed.
+  std::optional<uint64_t> length() const;
+
   // Unblocks next() and stops all work; returns at once, the work ends within a second.
   void cancel();
 
@@ -66,9 +73,10 @@ class Pipeline final : private SegmentHost {
   void build();
   void start();
   void plan_restore(const Json& state);
+  ReplayInput replay_input() const;
   int threads() const;
   QueueLimits limits_after(bool batches) const;
-  StageContext context_of(size_t position);
+  StageContext context_of(size_t position) const;
   bool epochs_over() const;  // under mutex_
 
   bool stopped() const override { return interrupt_.stopped(); }
@@ -81,7 +89,7 @@ class Pipeline final : private SegmentHost {
   std::vector<StageEntry> entries_;
   std::unique_ptr<Options> options_;
   const MapFunctions functions_;
-  Interrupt interrupt_;
+  mutable Interrupt interrupt_;
   std::unique_ptr<BadRecords> bad_records_;
   std::unique_ptr<FlowGraph> graph_;
   std::vector<std::unique_ptr<Segment>> segments_;

@@ -30,6 +30,26 @@ class Replay {
     }
   }
 
+  // Feeds whole passes; returns the outputs, or nothing where there is no end in sight.
+  std::optional<uint64_t> count(uint64_t pass_length) {
+    uint64_t fed = 0;
+    input_.outputs = UINT64_MAX;
+    for (uint64_t pass = 0;; ++pass) {
+      Demand demand = demand_of(stages_, input_.epoch, pass);
+      for (uint64_t index = 0; index < pass_length && demand == Demand::more; ++index) {
+        if (++fed > kCountable) return std::nullopt;
+        Item item;
+        item.ordinal = pass << kPassShift | index;
+        item.ghost = true;
+        receive(0, std::move(item));
+        demand = demand_of(stages_, input_.epoch, pass);
+      }
+      const bool epoch_ends = demand == Demand::end_epoch || pass + 1 == input_.passes;
+      finish_pass(epoch_ends);
+      if (epoch_ends) return outputs_;
+    }
+  }
+
   bool is_ghost(uint64_t ordinal) const {
     return fed_.contains(ordinal) && !alive_.contains(ordinal);
   }
@@ -108,6 +128,11 @@ class Replay {
 };
 
 }  // namespace
+
+std::optional<uint64_t> count_outputs(ReplayInput input, uint64_t pass_length) {
+  if (pass_length == 0) return 0;
+  return Replay(std::move(input)).count(pass_length);
+}
 
 std::function<bool(uint64_t)> plan_ghosts(ReplayInput input) {
   if (input.outputs == 0) return [](uint64_t) { return false; };

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <vector>
 
@@ -24,6 +25,11 @@ struct ReplayInput {
   std::vector<uint64_t> pass_lengths;  // of the passes that ended
   std::set<Drop> drops;
 };
+
+// Items that an epoch of passes of `pass_length` samples gives; none where it has no end, or more
+// than kCountable samples.
+constexpr uint64_t kCountable = uint64_t{1} << 26;
+std::optional<uint64_t> count_outputs(ReplayInput input, uint64_t pass_length);
 
 // Ordinals that the run had read and no longer held at the position.
 std::function<bool(uint64_t ordinal)> plan_ghosts(ReplayInput input);

@@ -169,6 +169,11 @@ std::vector<uint64_t> SourceSegment::pass_lengths(uint64_t epoch) const {
   return it == lengths_.end() ? std::vector<uint64_t>{} : it->second;
 }
 
+std::optional<uint64_t> SourceSegment::last_pass_length() const {
+  std::scoped_lock lock(lengths_mutex_);
+  return last_length_;
+}
+
 void SourceSegment::forget_before(uint64_t epoch) {
   std::scoped_lock lock(lengths_mutex_);
   lengths_.erase(lengths_.begin(), lengths_.lower_bound(epoch));
@@ -186,6 +191,8 @@ bool SourceSegment::next_item(Item& item, End& end) {
     item.ordinal = pass_ << kPassShift | index_;
     try {
       if (!source_->next(item)) {
+        std::scoped_lock lock(lengths_mutex_);
+        last_length_ = index_;
         end = End::pass;
         return false;
       }

@@ -145,6 +145,8 @@ class SourceSegment final : public Segment {
   // Samples in each finished pass of `epoch`, for saving a position.
   std::vector<uint64_t> pass_lengths(uint64_t epoch) const;
   void forget_before(uint64_t epoch);  // the consumer has left those epochs
+  // Of the last pass that was read to its end; none before.
+  std::optional<uint64_t> last_pass_length() const;
 
  protected:
   bool head_blocks() const override { return true; }
@@ -162,6 +164,7 @@ class SourceSegment final : public Segment {
   std::function<Demand(uint64_t, uint64_t)> demand_;
   mutable std::mutex lengths_mutex_;
   std::map<uint64_t, std::vector<uint64_t>> lengths_;  // by epoch
+  std::optional<uint64_t> last_length_;
 };
 
 // A segment headed by a serial stage.

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -64,6 +65,9 @@ class Source : public Stage {
  public:
   // Begins pass `pass` of epoch `epoch` over the data.
   virtual void start_pass(uint64_t epoch, uint64_t pass) = 0;
+
+  // Samples in a pass, where that is known before it is read.
+  virtual std::optional<uint64_t> samples() { return std::nullopt; }
 
   // Fills `item` (origin and fields); false at the end of the pass. After an Error the next call
   // goes on with what can still be read; `item.origin` should name what was bad.

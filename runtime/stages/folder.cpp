@@ -22,13 +22,18 @@ class Folder final : public Source {
       : root_(options.string("root")), shuffle_(options.boolean("shuffle")), context_(context) {}
 
   void start_pass(uint64_t epoch, uint64_t pass) override {
-    if (files_.empty()) files_ = list_class_folders(root_).files;
+    list();
     order_.resize(files_.size());
     for (size_t i = 0; i < order_.size(); ++i) order_[i] = static_cast<uint32_t>(i);
     Rng rng(context_.seed, epoch, pass, context_.position);
     for (size_t i = order_.size(); shuffle_ && i > 1; --i)
       std::swap(order_[i - 1], order_[rng.below(static_cast<uint32_t>(i))]);
     next_ = 0;
+  }
+
+  std::optional<uint64_t> samples() override {
+    list();
+    return files_.size();
   }
 
   bool next(Item& item) override {
@@ -47,6 +52,10 @@ class Folder final : public Source {
   }
 
  private:
+  void list() {
+    if (files_.empty()) files_ = list_class_folders(root_).files;
+  }
+
   const std::string root_;
   const std::shared_ptr<const std::string> root_text_ = std::make_shared<std::string>(root_);
   const bool shuffle_;

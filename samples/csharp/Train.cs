@@ -24,6 +24,13 @@ public static class Train
                 Optimizers.Sgd(momentum: 0.9), learningRate: 0.02, seed: 1))
             {
                 Console.WriteLine("device: " + trainer.Device.Name);
+                long batches = pipeline.Length ?? 0;  // a folder's is known; that of shards after an epoch
+                trainer.StepEnded += (sender, told) =>
+                {
+                    if (told.Step.Number % 10 == 0)
+                        Console.Error.Write("\repoch {0}: step {1} of {2}, loss {3:F3} ", told.Epoch + 1,
+                            told.Step.Number - told.Epoch * batches, batches, told.Step.Loss);
+                };
                 trainer.EpochEnded += (sender, told) => Console.WriteLine(
                     "epoch {0}: loss {1:F3}, accuracy {2:P1}", told.Epoch + 1, told.Training.Loss, told.Training.Accuracy);
                 trainer.Fit(pipeline, epochs: 3);

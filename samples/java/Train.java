@@ -27,7 +27,13 @@ public final class Train {
             new Model(Layers.conv2d(8).activation("relu"), Layers.maxPool(), Layers.flatten(), Layers.dense(10)),
             Optimizers.sgd().momentum(0.9), 0.02, /*seed=*/1)) {
       System.out.println("device: " + trainer.device().name());
+      long batches = pipeline.length().orElse(0);  // a folder's is known; that of shards after an epoch
+      trainer.setStepListener((epoch, step) -> {
+        if (step.step % 10 == 0) System.err.printf("\repoch %d: step %d of %d, loss %.3f ", epoch + 1,
+            step.step - epoch * batches, batches, step.loss);
+      });
       trainer.fit(pipeline, 3, null, (epoch, training, validation) -> {
+        System.err.print("\r");
         System.out.printf("epoch %d: loss %.3f, accuracy %.1f %%%n", epoch + 1, training.loss,
             100 * training.accuracy);
         return true;  // go on

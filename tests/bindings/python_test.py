@@ -151,6 +151,27 @@ class PipelineTest(Case):
         with self.assertRaisesRegex(TypeError, "float64.*astype"):
             list(self.pipeline(lambda sample: {"image": sample["image"] * 1.5}))
 
+    def test_length_is_known_where_it_can_be(self):
+        with self.batches(size=10) as p:
+            self.assertEqual(len(p), 6)
+            self.assertEqual(len(list(p)), 6)
+        with self.pipeline(et.stages.repeat(2), et.stages.echo(1.5), et.stages.batch(10, drop_remainder=False)) as p:
+            self.assertEqual(len(p), 20)  # 64 samples, twice, half of them echoed: 192
+            self.assertEqual(sum(1 for _ in p), 20)
+        with self.pipeline(et.stages.repeat(0), et.stages.batch(8)) as endless:
+            self.assertTrue(endless)
+            with self.assertRaisesRegex(TypeError, "not known"):
+                len(endless)
+        prefix = self.root.parent / (self.root.name + "-length")
+        et.pack_folder(self.root, prefix, samples_per_shard=40)
+        with et.Pipeline([et.stages.webdataset(str(prefix) + "-*.tar.zst"), et.stages.batch(16)]) as shards:
+            with self.assertRaises(TypeError):
+                len(shards)
+            self.assertEqual(sum(1 for _ in shards), 4)
+            self.assertEqual(len(shards), 4)
+        for shard in prefix.parent.glob(prefix.name + "-*"):
+            shard.unlink()
+
     def test_position_is_saved_and_restored(self):
         options = dict(seed=3, epochs=1)
         stages = self.stages(et.stages.echo(2, buffer=20), et.stages.batch(8))
@@ -218,6 +239,19 @@ class TrainerTest(Case):
         self.assertEqual(seen, list(range(8)))
         self.assertLess(history.history["loss"][-1], history.history["loss"][0])
         self.assertGreater(history.history["val_accuracy"][-1], 0.9)
+
+    def test_run_yields_events(self):
+        trainer = self.trainer()
+        events = list(trainer.run(self.batches(), 3, validation=self.batches()))
+        self.assertEqual([e.kind for e in events], (["step"] * 4 + ["epoch"]) * 3 + ["end"])
+        self.assertEqual([e.step for e in events if e.kind == "step"], list(range(1, 13)))
+        self.assertEqual(events[-1].examples, 192)
+        self.assertGreater(events[-1].eval_accuracy, 0.5)
+        for event in trainer.run(self.batches(), 3):
+            break  # leaving in the middle leaves no result behind
+        self.assertIsNone(trainer.result(wait=True))
+        with self.assertRaisesRegex(ValueError, "epochs"):
+            next(trainer.run(self.batches(), 0))
 
     def test_early_stopping(self):
         history = self.trainer().fit(self.batches(), 50, callbacks=[et.EarlyStopping("loss", patience=-1)])

@@ -70,6 +70,28 @@ TEST(Pipeline, TakeEndsEachPassAndAnEndlessRepeat) {
   EXPECT_EQ(labels_of_epoch(endless).size(), 230u);
 }
 
+TEST(Pipeline, LengthIsThatOfTheNextEpoch) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 2, 50);
+  for (const char* stages :
+       {R"(, {"stage": "batch", "size": 7})",
+        R"(, {"stage": "shuffle", "buffer": 30}, {"stage": "batch", "size": 7, "drop_remainder": false})",
+        R"(, {"stage": "echo", "factor": 2.5}, {"stage": "repeat", "count": 3}, {"stage": "batch", "size": 8})",
+        R"(, {"stage": "repeat"}, {"stage": "take", "count": 230})"}) {
+    Pipeline p(spec_of(pattern, stages));
+    EXPECT_EQ(p.length(), std::nullopt);  // shards are not counted before they are read
+    labels_of_epoch(p);
+    const auto length = p.length();
+    ASSERT_TRUE(length) << stages;
+    size_t items = 0;
+    Item item;
+    while (p.next(item) == Pipeline::Next::item) ++items;
+    EXPECT_EQ(*length, items) << stages;
+  }
+  Pipeline on_demand(spec_of(pattern, R"(, {"stage": "echo", "mode": "on_demand", "factor": 4})"));
+  EXPECT_EQ(on_demand.length(), std::nullopt);
+}
+
 TEST(Pipeline, EndlessRepeatOfNothingIsAnError) {
   TempDir dir;
   Pipeline p(spec_of(make_shards(dir, 1, 0), R"(, {"stage": "repeat"})"));

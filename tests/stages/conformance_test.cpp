@@ -66,9 +66,12 @@ TEST_P(StageConformance, EndsEveryEpochAndTheRun) {
   Pipeline p(spec(), functions());
   Item item;
   for (int epoch = 0; epoch < 3; ++epoch) {
-    int items = 0;
+    const auto length = p.length();
+    EXPECT_EQ(length.has_value(), epoch > 0);  // shards are not counted before they are read
+    uint64_t items = 0;
     while (p.next(item) == Pipeline::Next::item) ++items;
-    EXPECT_GT(items, 0);
+    EXPECT_GT(items, 0u);
+    EXPECT_EQ(length.value_or(items), items);
   }
   EXPECT_EQ(p.next(item), Pipeline::Next::end_of_epoch);
 }

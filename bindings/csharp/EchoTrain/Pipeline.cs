@@ -92,6 +92,17 @@ namespace EchoTrain
 
         internal void StartFunctions() => functions.Start(this);
 
+        /// <summary>Batches in an epoch, if no record is dropped; null where that is not known: for shards
+        /// before their first pass is over, for epochs without end and for echo on demand.</summary>
+        public long? Length
+        {
+            get
+            {
+                long length = Handle.length();
+                return length < 0 ? (long?)null : length;
+            }
+        }
+
         /// <summary>Ends all work; a thread that waits for a batch gets an exception.</summary>
         public void Cancel() => Handle.cancel();
 
@@ -133,6 +144,19 @@ namespace EchoTrain
             private readonly ConcurrentQueue<Exception> failures;
             private bool started;
 
+            // Queues that threads serve. At the end of the process nobody does any more: calls that wait must
+            // fail then, or the finalizers of pipelines that were not disposed of wait for them.
+            private static readonly HashSet<CallQueue> served = new HashSet<CallQueue>();
+
+            static Functions()
+            {
+                AppDomain.CurrentDomain.ProcessExit += (sender, nothing) =>
+                {
+                    lock (served)
+                        foreach (CallQueue queue in served) queue.close();
+                };
+            }
+
             internal CallQueue Queue { get; } = new CallQueue();
 
             internal Functions(ConcurrentQueue<Exception> failures) { this.failures = failures; }
@@ -147,6 +171,7 @@ namespace EchoTrain
             {
                 if (started || functions.Count == 0) return;
                 started = true;
+                lock (served) served.Add(Queue);
                 var owner = new WeakReference<PipelineHandle>(pipeline.Handle);
                 for (int i = 0; i < Environment.ProcessorCount; ++i)
                     new Thread(() => Serve(owner)) { IsBackground = true, Name = "EchoTrain functions" }.Start();
@@ -161,6 +186,7 @@ namespace EchoTrain
                     // An unreachable pipeline's finalizer waits for workers, which wait for us.
                     if (!owner.TryGetTarget(out PipelineHandle _)) Queue.close();
                 }
+                lock (served) served.Remove(Queue);
             }
 
             private string Run(Call call)

@@ -92,6 +92,15 @@ namespace EchoTrain
         public double Accuracy { get; }
     }
 
+    /// <summary>What <see cref="Trainer.StepEnded"/> tells.</summary>
+    public sealed class StepEndedEventArgs : EventArgs
+    {
+        /// <summary>Counts from 0.</summary>
+        public int Epoch { get; internal set; }
+
+        public Step Step { get; internal set; }
+    }
+
     /// <summary>What <see cref="Trainer.EpochEnded"/> tells. Set <see cref="Stop"/> to end the run.</summary>
     public sealed class EpochEndedEventArgs : EventArgs
     {
@@ -113,6 +122,9 @@ namespace EchoTrain
 
         /// <summary>After each epoch of <see cref="Fit"/>.</summary>
         public event EventHandler<EpochEndedEventArgs> EpochEnded;
+
+        /// <summary>Raised by <see cref="Fit"/> for each finished step, for progress.</summary>
+        public event EventHandler<StepEndedEventArgs> StepEnded;
 
         /// <summary><paramref name="totalSteps"/> is where decaying schedules end; 0: unknown.</summary>
         public Trainer(Device device, Model model, Spec optimizer, Spec schedule, long seed = 0, long totalSteps = 0)
@@ -177,6 +189,7 @@ namespace EchoTrain
                     samples += r.Samples;
                     loss += r.Samples * r.Loss;
                     accuracy += r.Samples * r.Accuracy;
+                    StepEnded?.Invoke(this, new StepEndedEventArgs { Epoch = epoch, Step = r });
                 }
             };
             foreach (Batch batch in pipeline)

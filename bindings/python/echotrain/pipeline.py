@@ -256,6 +256,18 @@ class Pipeline(_NotPicklable):
             raise
         return Batch(handle) if handle is not None else None
 
+    def __len__(self) -> int:
+        """Batches in an epoch, if no record is dropped. TypeError where that is not known: for shards
+        before their first pass is over, for epochs without end and for echo on demand."""
+        length = self._handle.length()
+        if length < 0:
+            raise TypeError("this pipeline's length is not known: shards are counted in their first pass, "
+                            "and an epoch may have no end or echo on demand")
+        return length
+
+    def __bool__(self) -> bool:
+        return True
+
     def __iter__(self) -> Iterator[Batch]:
         while True:
             batch = self._next()

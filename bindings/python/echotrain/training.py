@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import json
 import sys
 import threading
+import time
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Union
 
@@ -91,25 +93,26 @@ class StepResult(NamedTuple):
 
 
 class Event(NamedTuple):
-    """One moment of a run. loss and accuracy are means since the event before."""
+    """One moment of a run. loss and accuracy are means since the event before, at "epoch" and "end"
+    over the epoch."""
 
-    kind: str  # progress, evaluation, checkpoint or end
+    kind: str  # of a job's run: progress, evaluation, checkpoint, end; of Trainer.run: step, epoch, end
     step: int
     epoch: int
-    total_steps: int
-    seconds: float
-    loss: float
-    accuracy: float
-    learning_rate: float
-    examples_per_second: float
-    device_wait_share: float
-    examples: int
-    fresh: int
-    echoed: int
-    bad_records: int
-    eval_loss: float
-    eval_accuracy: float
-    target_reached: bool
+    total_steps: int = 0  # 0: not known
+    seconds: float = 0.0  # since the run began
+    loss: float = float("nan")
+    accuracy: float = float("nan")
+    learning_rate: float = 0.0
+    examples_per_second: float = 0.0
+    device_wait_share: float = 0.0  # of a job's run
+    examples: int = 0
+    fresh: int = 0
+    echoed: int = 0
+    bad_records: int = 0
+    eval_loss: float = float("nan")
+    eval_accuracy: float = float("nan")
+    target_reached: bool = False
 
 
 _EVENT_KINDS = ("progress", "evaluation", "checkpoint", "end")
@@ -167,7 +170,7 @@ class History:
             self.history.setdefault(key, []).append(value)
 
 
-def _bar(progress: Optional[bool], epoch: int, epochs: int):
+def _bar(progress: Optional[bool], epoch: int, epochs: int, pipeline: Pipeline):
     if progress is False or (progress is None and not sys.stderr.isatty()):
         return None
     try:
@@ -176,7 +179,11 @@ def _bar(progress: Optional[bool], epoch: int, epochs: int):
         if progress:
             raise ImportError("progress=True needs tqdm: pip install echotrain[progress]") from None
         return None
-    return tqdm(desc=f"epoch {epoch + 1}/{epochs}", unit=" batches", leave=True)
+    try:
+        total = len(pipeline)
+    except TypeError:
+        total = None
+    return tqdm(desc=f"epoch {epoch + 1}/{epochs}", total=total, unit=" batches", leave=True)
 
 
 class Trainer(_NotPicklable):
@@ -221,7 +228,8 @@ class Trainer(_NotPicklable):
     def predict(self, images: Union[Batch, np.ndarray]) -> np.ndarray:
         """The last layer's outputs, [N, outputs]; for a classifier logits."""
         batch = images if isinstance(images, Batch) else Batch({"image": images})
-        return Batch(self._handle.predict(batch._handle))["output"]
+        # A batch takes no longer than a step; there is nothing to cancel, so Ctrl-C just leaves it.
+        return Batch(_interruptible(lambda: self._handle.predict(batch._handle)))["output"]
 
     def save(self, directory) -> None:
         """Weights (safetensors), optimizer state and step count, in a new folder below."""
@@ -254,35 +262,74 @@ class Trainer(_NotPicklable):
             callback.on_train_end(self, history)
         return history
 
-    def _fit_epoch(self, pipeline, epoch, epochs, callbacks, progress) -> Dict[str, float]:
-        bar = _bar(progress, epoch, epochs)
-        samples, loss, accuracy = 0, 0.0, 0.0
+    def run(self, pipeline: Pipeline, epochs: int = 1, *,
+            validation: Optional[Pipeline] = None) -> Iterator[Event]:
+        """Trains like `fit`, and yields an `Event` of kind "step" for each step, "epoch" for each epoch,
+        with the evaluation on ``validation``, and "end" at last. Leaving the loop ends the training."""
+        if epochs < 1:
+            raise ValueError(f"epochs is {epochs}; it must be at least 1")
+        began, examples = time.monotonic(), 0
 
-        def take(wait: bool) -> None:
-            nonlocal samples, loss, accuracy
-            for r in self.results(wait):
-                samples += r.samples
-                loss += r.samples * r.loss
-                accuracy += r.samples * r.accuracy
-                for callback in callbacks:
-                    callback.on_batch_end(self, r)
-                if bar:
-                    bar.update()
-                    bar.set_postfix(loss=f"{loss / samples:.4f}", accuracy=f"{accuracy / samples:.4f}")
+        def event(kind: str, result: StepResult, **more: Any) -> Event:
+            seconds = time.monotonic() - began
+            return Event(kind, result.step, epoch, seconds=seconds, learning_rate=result.learning_rate,
+                         examples=examples, examples_per_second=examples / max(seconds, 1e-9), **more)
 
+        for epoch in range(epochs):
+            means = _Means()
+            for result in self._steps(pipeline):
+                means.add(result)
+                examples += result.samples
+                yield event("step", result, loss=result.loss, accuracy=result.accuracy)
+            logs = means.logs(epoch)
+            if validation is not None:
+                logs.update({"eval_" + key: value for key, value in self.evaluate(validation).items()})
+            yield event("epoch", result, **logs)
+        yield event("end", result, **logs)
+
+    def _steps(self, pipeline: Pipeline) -> Iterator[StepResult]:
         try:
             for batch in pipeline:
                 self.step(batch)
                 batch.close()
-                take(wait=False)
-            take(wait=True)
+                yield from self.results(wait=False)
+            yield from self.results(wait=True)
+        finally:  # also when the loop was left: the next run's first result is its own
+            collections.deque(self.results(wait=True), maxlen=0)
+
+    def _fit_epoch(self, pipeline, epoch, epochs, callbacks, progress) -> Dict[str, float]:
+        bar = _bar(progress, epoch, epochs, pipeline)
+        means = _Means()
+        try:
+            for result in self._steps(pipeline):
+                means.add(result)
+                for callback in callbacks:
+                    callback.on_batch_end(self, result)
+                if bar:
+                    bar.update()
+                    bar.set_postfix({key: f"{value:.4f}" for key, value in means.logs(epoch).items()})
         finally:
             if bar:
                 bar.close()
-        if samples == 0:
+        return means.logs(epoch)
+
+
+class _Means:
+    """Loss and accuracy over the samples of an epoch."""
+
+    def __init__(self):
+        self.samples, self.loss, self.accuracy = 0, 0.0, 0.0
+
+    def add(self, result: StepResult) -> None:
+        self.samples += result.samples
+        self.loss += result.samples * result.loss
+        self.accuracy += result.samples * result.accuracy
+
+    def logs(self, epoch: int) -> Dict[str, float]:
+        if self.samples == 0:
             raise StateError(f"epoch {epoch + 1} gave no batch: there are fewer samples than a batch holds "
                              "(see drop_remainder of the batch stage), or the pipeline's epochs are over")
-        return {"loss": loss / samples, "accuracy": accuracy / samples}
+        return {"loss": self.loss / self.samples, "accuracy": self.accuracy / self.samples}
 
 
 def _function_callback(function: Callable[[int, Dict[str, float]], None]) -> Callback:
@@ -293,8 +340,9 @@ def _function_callback(function: Callable[[int, Dict[str, float]], None]) -> Cal
     return FunctionCallback()
 
 
-def _interruptible(call: Callable[[], Any], cancel: Callable[[], None]) -> Any:
-    """Runs a call that blocks on another thread, so that Ctrl-C can cancel it."""
+def _interruptible(call: Callable[[], Any], cancel: Optional[Callable[[], None]] = None) -> Any:
+    """Runs a call that blocks on another thread, so that Ctrl-C can cancel it, or without ``cancel``
+    leave it to end by itself."""
     outcome: List[Any] = []
 
     def run() -> None:
@@ -309,8 +357,9 @@ def _interruptible(call: Callable[[], Any], cancel: Callable[[], None]) -> Any:
         while thread.is_alive():
             thread.join(_POLL_SECONDS)
     except BaseException:
-        cancel()
-        thread.join()
+        if cancel is not None:
+            cancel()
+            thread.join()
         raise
     value, error = outcome[0]
     if error is not None:

@@ -220,6 +220,11 @@ ETR_API int32_t etr_pipeline_next(etr_pipeline* pipeline, etr_batch** batch);
  * For programs that must look after something else meanwhile, such as signals. */
 ETR_API int32_t etr_pipeline_wait(etr_pipeline* pipeline, double seconds);
 
+/* Batches in the epoch of the next batch, if no record is dropped; -1 where that is not known: the
+ * number of records of some sources is not known before a first pass over them is over, an epoch may
+ * have no end, and echo on demand depends on time. ETR_IO where the source cannot be listed. */
+ETR_API int32_t etr_pipeline_length(etr_pipeline* pipeline, int64_t* batches);
+
 /* Ends all work and lets a blocked etr_pipeline_next return ETR_CANCELLED. Any thread. */
 ETR_API int32_t etr_pipeline_cancel(etr_pipeline* pipeline);
 

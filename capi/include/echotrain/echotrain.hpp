@@ -286,6 +286,13 @@ class Pipeline {
   // Waits until next() would not block, at most `seconds`; false where it still would.
   bool wait(double seconds) { return check(etr_pipeline_wait(get(), seconds)) == ETR_OK; }
 
+  // Batches in the epoch of the next batch; none where that is not known.
+  std::optional<int64_t> length() const {
+    int64_t batches = 0;
+    check(etr_pipeline_length(get(), &batches));
+    return batches < 0 ? std::nullopt : std::optional<int64_t>(batches);
+  }
+
   void cancel() { check(etr_pipeline_cancel(get())); }  // any thread
   std::string stats() const {
     return detail::text_by([&](char** out) { return etr_pipeline_stats(get(), out); });

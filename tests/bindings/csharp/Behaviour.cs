@@ -195,7 +195,11 @@ public static class Behaviour
             using (var validation = Batches(new { threads = 2 }))
             {
                 trainer.EpochEnded += (sender, told) => told.Stop = told.Epoch == 7 && told.Validation != null;
+                Expect(pipeline.Length == 4, pipeline.Length);
+                int steps = 0;
+                trainer.StepEnded += (sender, told) => ++steps;
                 var history = trainer.Fit(pipeline, 10, validation);
+                Expect(steps == 32, steps);
                 Expect(history.Count == 8, history.Count);
                 Expect(history[7].Loss < history[0].Loss, history[7].Loss);
                 Batch wrong = new Batch().Set("image", new float[6], 2, 3).Set("label", new int[2], 2);

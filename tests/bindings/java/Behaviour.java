@@ -218,9 +218,13 @@ public final class Behaviour {
     test("training", () -> {
       try (Trainer trainer = trainer(); Pipeline pipeline = batches().option("epochs", 0).build();
           Pipeline validation = batches().option("epochs", 0).build()) {
+        expect(pipeline.length().getAsLong() == 4, pipeline.length());
+        int[] steps = new int[1];
+        trainer.setStepListener((epoch, step) -> ++steps[0]);
         List<Trainer.Scores> history =
             trainer.fit(pipeline, 10, validation, (epoch, training, scores) -> epoch < 7);
         expect(history.size() == 8, history.size());
+        expect(steps[0] == 32, steps[0]);
         expect(history.get(7).loss < history.get(0).loss, history.get(7).loss);
         Batch wrong = new Batch().set("image", new float[6], 2, 3).set("label", new int[2], 2);
         failsWith(Code.INVALID_ARGUMENT, "[2, 3]", () -> trainer.step(wrong));

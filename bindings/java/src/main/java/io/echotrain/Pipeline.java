@@ -8,6 +8,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.NoSuchElementException;
+import java.util.OptionalLong;
 import java.util.concurrent.ConcurrentLinkedQueue;
 
 /**
@@ -158,6 +159,15 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
         return current;
       }
     };
+  }
+
+  /**
+   * Batches in an epoch, if no record is dropped. Empty where that is not known: for shards before their
+   * first pass is over, for epochs without end and for echo on demand.
+   */
+  public OptionalLong length() {
+    long length = handle.length();
+    return length < 0 ? OptionalLong.empty() : OptionalLong.of(length);
   }
 
   /** Ends all work; a thread that waits for a batch gets an exception of code CANCELLED. */

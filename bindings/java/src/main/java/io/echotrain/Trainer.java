@@ -43,8 +43,16 @@ public final class Trainer implements AutoCloseable {
     boolean onEpochEnd(int epoch, Scores training, Scores validation);
   }
 
+  /** Told of each step that {@link #fit} finished, on its thread. */
+  @FunctionalInterface
+  public interface StepListener {
+    /** {@code epoch} counts from 0. */
+    void onStep(int epoch, Step step);
+  }
+
   private final TrainerHandle handle;
   private final Device device;
+  private StepListener stepListener;
 
   /** {@code totalSteps} is where decaying schedules end; 0: unknown. */
   public Trainer(Device device, Model model, Spec optimizer, Spec schedule, long seed, long totalSteps) {
@@ -92,6 +100,9 @@ public final class Trainer implements AutoCloseable {
   /** The last layer's outputs for the field "image", as field "output": [N, outputs]. */
   public Batch predict(Batch batch) { return new Batch(handle.predict(batch.handle()), true); }
 
+  /** Who is told of the steps of {@link #fit}, for progress; null for nobody. */
+  public void setStepListener(StepListener listener) { stepListener = listener; }
+
   /** Trains on {@code epochs} epochs; returns the scores of each. */
   public List<Scores> fit(Pipeline pipeline, int epochs, Pipeline validation, EpochListener listener) {
     List<Scores> history = new ArrayList<>();
@@ -108,9 +119,9 @@ public final class Trainer implements AutoCloseable {
     double[] sums = new double[3];  // samples, loss, accuracy
     for (Batch batch : pipeline) {
       step(batch);
-      collect(sums, false);
+      collect(sums, epoch, false);
     }
-    collect(sums, true);
+    collect(sums, epoch, true);
     if (sums[0] == 0) {
       throw new EchoTrainException(EchoTrainException.Code.STATE, "epoch " + (epoch + 1)
           + " gave no batch: there are fewer samples than a batch holds, or the pipeline's epochs are over",
@@ -119,11 +130,12 @@ public final class Trainer implements AutoCloseable {
     return new Scores(sums[1] / sums[0], sums[2] / sums[0]);
   }
 
-  private void collect(double[] sums, boolean wait) {
+  private void collect(double[] sums, int epoch, boolean wait) {
     for (Step r = result(wait); r != null; r = result(wait)) {
       sums[0] += r.samples;
       sums[1] += r.samples * r.loss;
       sums[2] += r.samples * r.accuracy;
+      if (stepListener != null) stepListener.onStep(epoch, r);
     }
   }
 
