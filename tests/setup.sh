@@ -20,7 +20,8 @@ packages=(build-essential cmake ninja-build pkg-config libtbb-dev libzstd-dev li
 if [ $tests = 1 ]; then
   packages+=(libgtest-dev abigail-tools vulkan-validationlayers libopenblas-dev zstd
              swig python3-dev python3-numpy python3-venv default-jdk-headless maven mono-mcs mono-runtime libmono-cecil-private-cil
-             monodoc-base doxygen python3-torch jupyter-nbconvert python3-ipykernel)
+             monodoc-base doxygen python3-torch python3-pil jupyter-nbconvert
+             python3-ipykernel python3-matplotlib python3-tqdm)
 fi
 
 installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q '^install ok installed'; }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import collections
+import html
 import json
 import weakref
 from collections.abc import Mapping
@@ -156,6 +157,17 @@ class Batch(_NotPicklable, Mapping):
 
     def __exit__(self, *_) -> None:
         self.close()
+
+    def _repr_html_(self) -> str:
+        """For Jupyter."""
+        if self._handle.is_closed():
+            return "<i>a batch that was closed</i>"
+        rows = "".join(f"<tr><td>{html.escape(name)}</td><td>{a.dtype}</td><td>{list(a.shape)}</td>"
+                       f"<td>{a.min():.4g} … {a.max():.4g}</td></tr>" if a.size else
+                       f"<tr><td>{html.escape(name)}</td><td>{a.dtype}</td><td>{list(a.shape)}</td><td></td></tr>"
+                       for name, a in self.items())
+        return (f"<p>{self.samples} samples: {self.fresh} fresh, {self.echoed} echoed</p><table>"
+                f"<tr><th>field</th><th>type</th><th>shape</th><th>values</th></tr>{rows}</table>")
 
     def __repr__(self) -> str:
         if self._handle.is_closed():

@@ -171,7 +171,8 @@ class History:
 
 
 def _bar(progress: Optional[bool], epoch: int, epochs: int, pipeline: Pipeline):
-    if progress is False or (progress is None and not sys.stderr.isatty()):
+    watched = sys.stderr.isatty() or "ipykernel" in sys.modules  # a terminal or Jupyter
+    if progress is False or (progress is None and not watched):
         return None
     try:
         from tqdm.auto import tqdm
@@ -243,7 +244,7 @@ class Trainer(_NotPicklable):
             callbacks: Iterable[Union[Callback, Callable[[int, Dict[str, float]], None]]] = (),
             progress: Optional[bool] = None) -> History:
         """Trains on ``epochs`` epochs of ``pipeline``. A callback is a `Callback`, or a function of
-        (epoch, logs). ``progress`` shows a bar by tqdm; None does so on a terminal."""
+        (epoch, logs). ``progress`` shows a bar by tqdm; None does so on a terminal and in Jupyter."""
         callbacks = [c if isinstance(c, Callback) else _function_callback(c) for c in callbacks]
         history = History()
         self.stop_training = False
