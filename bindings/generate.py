@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Writes what the bindings say about stages, layers and optimizers, from the library's own schemas.
 
-    generate.py --library libechotrain.so [--python DIR] [--java DIR] [--csharp DIR]
+    generate.py --library libechotrain.so [--python DIR] [--java DIR] [--csharp DIR] [--markdown DIR]
 
-Python gets type stubs (the functions themselves are made at import), Java and C# get sources. A stage
+Python gets type stubs (the functions themselves are made at import), Java and C# get sources; Markdown is
+the reference's page of all options. A stage
 that is added to the runtime appears in all of them with no further edit.
 """
 
@@ -14,6 +15,10 @@ import pathlib
 import textwrap
 
 KINDS = ("stages", "layers", "optimizers")
+TITLES = {"stages": "The stages of a pipeline, with their options.",
+          "layers": "The layers of a model, with their options.",
+          "optimizers": "The optimizers, with their options.",
+          "schedules": "How the learning rate changes over the steps of a run."}
 
 
 def load(library):
@@ -63,7 +68,7 @@ PYTHON_TYPES = {"integer": "int", "number": "float", "boolean": "bool", "string"
 
 
 def python_stub(kind, rows):
-    lines = ['"""From the schemas of the library; see generate.py."""', "",
+    lines = [f'"""{TITLES[kind]}"""', "# Written by generate.py from the library's schemas.", "",
              "from os import PathLike", "from typing import Literal, Sequence, Union", "",
              "from ._schema import Spec", ""]
     for row in rows:
@@ -81,8 +86,8 @@ def python_stub(kind, rows):
         if row["options"]:
             lines += ["", "    Parameters", "    ----------"]
         for option in ordered(row["options"]):
-            lines += textwrap.wrap(f"{option['name']} : {details(option)}", 100,
-                                   initial_indent="    ", subsequent_indent="        ")
+            lines.append(f"    {option['name']} : {PYTHON_TYPES[option['type']]}")
+            lines += textwrap.wrap(details(option), 100, initial_indent=" " * 8, subsequent_indent=" " * 8)
         lines += ['    """', "    ...", ""]
     return "\n".join(lines)
 
@@ -96,7 +101,7 @@ JAVA_TYPES = {"integer": "long", "number": "double", "boolean": "boolean", "stri
 def java_source(kind, rows):
     outer = camel(kind, upper=True)
     lines = ["package io.echotrain;", "",
-             "/** From the schemas of the library; see generate.py. */",
+             "// Written by generate.py from the library's schemas.", f"/** {TITLES[kind]} */",
              f"public final class {outer} {{", f"  private {outer}() {{}}"]
     for row in rows:
         required = [o for o in ordered(row["options"]) if o["required"]]
@@ -131,8 +136,8 @@ def xml(text):
 
 
 def csharp_source(kind, rows):
-    lines = ["// From the schemas of the library; see generate.py.", "namespace EchoTrain", "{",
-             f"    /// <summary>The library's {kind}.</summary>",
+    lines = ["// Written by generate.py from the library's schemas.", "namespace EchoTrain", "{",
+             f"    /// <summary>{TITLES[kind]}</summary>",
              f"    public static class {camel(kind, upper=True)}", "    {"]
     for row in rows:
         parameters, body = [], []
@@ -154,13 +159,39 @@ def csharp_source(kind, rows):
     return "\n".join(lines + ["    }", "}", ""])
 
 
+# Markdown ----------------------------------------------------------------------------------------
+
+
+def markdown_page(schemas):
+    lines = ["# Stages, layers and optimizers", "",
+             "With their options, as a job file and every language know them. From the library's schemas.", ""]
+    for kind, rows in schemas.items():
+        lines += [f"## {kind.capitalize()}", ""]
+        for row in rows:
+            lines += [f"### {row['name']}", "", sentence(row["doc"]), ""]
+            if not row["options"]:
+                continue
+            lines += ["| option | type | default | meaning |", "|---|---|---|---|"]
+            for o in ordered(row["options"]):
+                choices = ": " + ", ".join(f"`{c}`" for c in o["choices"]) if "choices" in o else ""
+                unit = f" ({o['unit']})" if "unit" in o else ""
+                default = "required" if o["required"] else f"`{json.dumps(o['default'])}`"
+                meaning = o["doc"].replace("|", "\\|")
+                lines.append(f"| `{o['name']}` | {o['type']}{choices} | {default} | {meaning}{unit} |")
+            lines.append("")
+    return "\n".join(lines)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--library", required=True)
     parser.add_argument("--python")
     parser.add_argument("--java")
     parser.add_argument("--csharp")
+    parser.add_argument("--markdown")
     arguments = parser.parse_args()
+    if arguments.markdown:
+        write(arguments.markdown, "options.md", markdown_page(load(arguments.library)))
     for kind, rows in load(arguments.library).items():
         if arguments.python and kind in KINDS:
             write(arguments.python, f"{kind}.pyi", python_stub(kind, rows))

@@ -3,7 +3,8 @@
 #   1. Release: everything, GPU tests on the first Vulkan device
 #   2. the same GPU tests under the Vulkan validation layers, with synchronization validation
 #   3. the unit tests in a build with address and undefined-behaviour sanitizers
-#   4. the packages: a wheel in an empty virtual environment, and Maven's jars
+#   4. the packages: a wheel in an empty virtual environment, Maven's in a project of its own, NuGet's on CoreCLR;
+#      the references of all languages
 #
 #   --backports   passed to setup.sh (Debian 12: a newer Mesa)
 #   --quick       only the first step
@@ -47,8 +48,10 @@ fi
 if [ $quick = 0 ]; then
   echo "== packages"
   bash tests/bindings/wheel.sh build-test/wheel
-  mvn -q -B -f bindings/java package -Dechotrain.build="$PWD/build-test" -Dmaven.repo.local="$PWD/build-test/m2"
-  ls build-test/bindings/java/maven/echotrain-0.1.0.jar
-  total=$((total + 2))
+  bash tests/bindings/maven.sh build-test
+  bash tests/bindings/coreclr.sh build-test
+  echo "== references"
+  bash docs/reference/build.sh build-test
+  total=$((total + 4))
 fi
 echo "$total passed, 0 failed"

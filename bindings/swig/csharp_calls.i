@@ -1,7 +1,6 @@
 // How functions of C# programs are called; included behind facade.h.
 %newobject echotrain::facade::CallQueue::take;
 %ignore echotrain::facade::Call::Call;
-%ignore echotrain::facade::Call::State;
 
 %{
 #include <condition_variable>
@@ -14,6 +13,7 @@ namespace echotrain::facade {
 // One call of a function, which the worker that made it waits for.
 class Call {
  public:
+#ifndef SWIG
   struct State {
     BatchHandle* item;
     int function;
@@ -22,6 +22,7 @@ class Call {
     bool done = false;
     std::string reason;
   };
+#endif
   explicit Call(std::shared_ptr<State> state) : state_(std::move(state)) {}
   ~Call() { finish("the call was abandoned"); }
 

@@ -8,6 +8,16 @@
 %include <stdint.i>
 %include <std_string.i>
 %include <std_vector.i>
+#if defined(SWIGCSHARP)
+// Nothing of this is the program's business.
+%typemap(csclassmodifiers) SWIGTYPE, SWIGTYPE *, SWIGTYPE &, SWIGTYPE [], SWIGTYPE (CLASS::*)
+  "internal class"
+%typemap(csclassmodifiers) std::vector<std::string>, std::vector<long long>,
+  std::vector<echotrain::facade::DeviceInfo> "internal class"
+%pragma(csharp) moduleclassmodifiers="internal class"
+%pragma(csharp) imclassclassmodifiers="internal class"
+#endif
+
 %template(Strings) std::vector<std::string>;
 %template(Extents) std::vector<long long>;
 

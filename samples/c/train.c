@@ -67,7 +67,8 @@ int main(int argc, char** argv) {
     }
     check(status); /* ETR_END: the epoch is over */
     while (etr_trainer_result(trainer, 1, &result) == ETR_OK) continue; /* keep the last */
-    printf("epoch %d step %llu loss %.4f\n", epoch + 1, (unsigned long long)result.step, result.loss);
+    printf("epoch %d step %llu loss %.4f\n", epoch + 1, (unsigned long long)result.step,
+           result.loss);
   }
   etr_trainer_destroy(trainer); /* any order will do */
   etr_runtime_destroy(runtime);

@@ -73,11 +73,12 @@ TEST(Pipeline, TakeEndsEachPassAndAnEndlessRepeat) {
 TEST(Pipeline, LengthIsThatOfTheNextEpoch) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 2, 50);
-  for (const char* stages :
-       {R"(, {"stage": "batch", "size": 7})",
-        R"(, {"stage": "shuffle", "buffer": 30}, {"stage": "batch", "size": 7, "drop_remainder": false})",
-        R"(, {"stage": "echo", "factor": 2.5}, {"stage": "repeat", "count": 3}, {"stage": "batch", "size": 8})",
-        R"(, {"stage": "repeat"}, {"stage": "take", "count": 230})"}) {
+  for (
+      const char* stages :
+      {R"(, {"stage": "batch", "size": 7})",
+       R"(, {"stage": "shuffle", "buffer": 30}, {"stage": "batch", "size": 7, "drop_remainder": false})",
+       R"(, {"stage": "echo", "factor": 2.5}, {"stage": "repeat", "count": 3}, {"stage": "batch", "size": 8})",
+       R"(, {"stage": "repeat"}, {"stage": "take", "count": 230})"}) {
     Pipeline p(spec_of(pattern, stages));
     EXPECT_EQ(p.length(), std::nullopt);  // shards are not counted before they are read
     labels_of_epoch(p);

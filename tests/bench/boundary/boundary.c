@@ -68,9 +68,9 @@ static int ascending(const void* a, const void* b) {
 }
 
 static void ready(const char* root) {
-  etr_pipeline* pipeline =
-      open_pipeline(root, "\"prefetch\": 1024,",
-                    "{\"stage\": \"repeat\", \"count\": 100000}, {\"stage\": \"batch\", \"size\": 1}");
+  etr_pipeline* pipeline = open_pipeline(
+      root, "\"prefetch\": 1024,",
+      "{\"stage\": \"repeat\", \"count\": 100000}, {\"stage\": \"batch\", \"size\": 1}");
   const struct timespec pause = {0, 100000000}; /* in which the pipeline fills its prefetch queue */
   double us[ROUNDS];
   for (int round = -WARM_UP; round < ROUNDS; ++round) {
