@@ -256,6 +256,132 @@ class Pipeline(_NotPicklable):
             function = _Function(stage.function, stage.with_info, self._failures)
             self._handle.add_map(name, function.__disown__())
 
+    def __len__(self) -> int:
+        return len(self._handle.fields())
+
+    @property
+    def samples(self) -> int:
+        """Samples in the batch; 0 for a single sample of a pipeline without a batch stage."""
+        return self._handle.samples()
+
+    @property
+    def fresh(self) -> int:
+        """Samples that were read from upstream for this batch."""
+        return self._handle.fresh()
+
+    @property
+    def echoed(self) -> int:
+        """Samples that an echo stage repeated."""
+        return self._handle.echoed()
+
+    def close(self) -> None:
+        """Lets go of the memory now; arrays made before keep theirs."""
+        self._handle.close()
+
+    def __enter__(self) -> "Batch":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def _repr_html_(self) -> str:
+        """For Jupyter."""
+        if self._handle.is_closed():
+            return "<i>a batch that was closed</i>"
+        rows = "".join(f"<tr><td>{html.escape(name)}</td><td>{a.dtype}</td><td>{list(a.shape)}</td>"
+                       f"<td>{a.min():.4g} … {a.max():.4g}</td></tr>" if a.size else
+                       f"<tr><td>{html.escape(name)}</td><td>{a.dtype}</td><td>{list(a.shape)}</td><td></td></tr>"
+                       for name, a in self.items())
+        return (f"<p>{self.samples} samples: {self.fresh} fresh, {self.echoed} echoed</p><table>"
+                f"<tr><th>field</th><th>type</th><th>shape</th><th>values</th></tr>{rows}</table>")
+
+    def __repr__(self) -> str:
+        if self._handle.is_closed():
+            return "Batch(closed)"
+        return "Batch(" + ", ".join(repr(self.tensor(name)) for name in self) + ")"
+
+
+class SampleInfo(NamedTuple):
+    """What a map function may draw its random numbers from, to be the same at any thread count."""
+
+    epoch: int
+    ordinal: int  # of the (first) sample in its epoch's source order
+    replica: int  # 0: fresh; n: the n-th echo
+
+
+class _Function(native.MapFunction):
+    """Calls a Python function from the pipeline's threads."""
+
+    def __init__(self, function: Callable, with_info: bool, failures: Deque[BaseException]):
+        super().__init__()
+        self._function, self._with_info, self._failures = function, with_info, failures
+
+    def apply(self, item: "native.BatchHandle") -> str:
+        try:
+            before = {name: _asarray(_field_of(item, name)) for name in item.fields()}
+            info = (SampleInfo(item.epoch(), item.ordinal(), item.replica()),) if self._with_info else ()
+            after = self._function(dict(before), *info)
+            if not isinstance(after, Mapping):
+                raise TypeError(f"the map function returned {type(after).__name__}; "
+                                "it must return the fields, as a dict")
+            for name in before:
+                if name not in after:
+                    item.remove(name)
+            for name, value in after.items():
+                if value is not before.get(name):
+                    _set_field(item, name, value)
+            return ""
+        except BaseException as error:  # it must not leave the callback
+            self._failures.append(error)
+            return f"{type(error).__name__}: {error}"
+
+
+class map:  # noqa: A001: the field's own word
+    """A Python function as a stage: ``map(function, name=None, with_info=False)``.
+
+    The function gets a dict of read-only arrays, one sample's, or behind ``batch`` a whole batch's,
+    and returns the dict of fields that go on. It is called from several threads; with ``with_info`` it
+    also gets a `SampleInfo`. A bare function among a pipeline's stages is the same as ``map(function)``.
+    """
+
+    def __init__(self, function: Callable, name: Optional[str] = None, with_info: bool = False):
+        self.function, self.with_info = function, with_info
+        self.name = name or getattr(function, "__name__", type(function).__name__)
+
+
+class Pipeline(_NotPicklable):
+    """Stages from a source to batches: ``for batch in pipeline`` is one epoch.
+
+    ``stages`` are `echotrain.stages` and Python functions. The other options are those of a job's
+    "pipeline" section, for instance ``threads``, ``seed``, ``epochs``, ``on_error``.
+    Iterating again reads the next epoch. One thread reads; `cancel`, `stats` and `bad_records` may be
+    called from any.
+    """
+
+    def __init__(self, stages: Iterable[Union[Spec, map, Callable]], **options: Any):
+        # The latest only: under on_error="skip" there may be many, and nobody asks for them.
+        self._failures: Deque[BaseException] = collections.deque(maxlen=64)
+        self._handle = native.PipelineHandle(_schema.to_json(options))
+        _open_pipelines.add(self)
+        names: List[str] = []
+        for stage in stages:
+            if isinstance(stage, Spec):
+                if stage.kind != "stages":
+                    raise TypeError(f"{stage!r} is no stage of a pipeline")
+                self._handle.add(stage.name, _schema.to_json(stage.options))
+                continue
+            if not isinstance(stage, map):
+                if not callable(stage):
+                    raise TypeError(f"{stage!r} is neither a stage nor a function")
+                stage = map(stage)
+            name = stage.name
+            while name in names:
+                name += "_"
+            names.append(name)
+            # The pipeline owns the function from here on, and drops it on whichever thread is last.
+            function = _Function(stage.function, stage.with_info, self._failures)
+            self._handle.add_map(name, function.__disown__())
+
     def _next(self) -> Optional[Batch]:
         try:
             handle = self._handle.poll(_POLL_SECONDS)
@@ -281,11 +407,24 @@ class Pipeline(_NotPicklable):
         return True
 
     def __iter__(self) -> Iterator[Batch]:
+        poll = self._handle.poll
         while True:
-            batch = self._next()
-            if batch is None:
+            try:
+                handle = poll(_POLL_SECONDS)  # between two, Python looks after signals
+            except CallbackError as error:
+                raise self._original(error)
+            if handle is not None:
+                yield Batch(handle)
+            elif self._handle.ended():
                 return
-            yield batch
+
+    def _original(self, error: CallbackError) -> BaseException:
+        """What a map function raised, or the error itself where that is not known any more."""
+        for failure in tuple(self._failures):
+            if str(failure) in str(error):
+                failure.__cause__ = error
+                return failure
+        return error
 
     def cancel(self) -> None:
         """Ends all work; a thread that waits for a batch gets a CancelledError."""
