@@ -67,7 +67,10 @@ TEST_P(StageConformance, EndsEveryEpochAndTheRun) {
   Item item;
   for (int epoch = 0; epoch < 3; ++epoch) {
     const auto length = p.length();
-    EXPECT_EQ(length.has_value(), epoch > 0);  // shards are not counted before they are read
+    // Shards are counted when they are read to the end, which take need not do.
+    if (epoch == 0 || GetParam().stage != std::string("take")) {
+      EXPECT_EQ(length.has_value(), epoch > 0);
+    }
     uint64_t items = 0;
     while (p.next(item) == Pipeline::Next::item) ++items;
     EXPECT_GT(items, 0u);
