@@ -1,4 +1,8 @@
 // Pipelines, batches, packing.
+#include <system_error>
+#include <thread>
+
+#include "core/log.h"
 #include "handles.h"
 #include "stages/pack.h"
 
@@ -7,6 +11,9 @@ using namespace etr::capi;
 
 namespace {
 
+// Whether this thread is in a function of the program that a pipeline called.
+thread_local int functions_entered = 0;
+
 // Calls the program's function on an item that it sees as a batch.
 pipeline::MapFunction call_of(const std::string& name, etr_map_function function,
                               std::shared_ptr<void> user_data) {
@@ -14,7 +21,9 @@ pipeline::MapFunction call_of(const std::string& name, etr_map_function function
     etr_batch view;
     view.item = std::move(item);
     view.epoch = epoch;
+    ++functions_entered;
     const int32_t status = function(user_data.get(), &view);
+    --functions_entered;
     item = std::move(view.item);
     if (status != ETR_OK)
       fail(Code::callback, "the function '", name, "' failed: ",
@@ -72,7 +81,20 @@ int32_t etr_pipeline_create_from_json(const char* json, etr_pipeline** pipeline)
   });
 }
 
-void etr_pipeline_destroy(etr_pipeline* pipeline) { delete pipeline; }
+void etr_pipeline_destroy(etr_pipeline* pipeline) {
+  // On a thread of a pipeline nobody may wait for that thread. Garbage collectors get here: they run
+  // wherever memory is asked for, in map functions too.
+  if (functions_entered > 0 && pipeline && pipeline->running) {
+    pipeline->running->cancel();
+    try {
+      std::thread([pipeline] { delete pipeline; }).detach();
+    } catch (const std::system_error&) {
+      log_line(LogLevel::error, "no thread to end a pipeline on; its memory is lost");
+    }
+    return;
+  }
+  delete pipeline;
+}
 
 int32_t etr_pipeline_add(etr_pipeline* pipeline, const char* stage, const etr_options* options) {
   return guarded([&] {

@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <set>
+#include <thread>
 
 #include "echotrain/echotrain.hpp"
 
@@ -29,6 +31,8 @@ class Labels {
   }
   ~Labels() { fs::remove_all(root_); }
 
+  std::string root() const { return root_.string(); }
+
   Pipeline pipeline(int threads = 2, const char* on_error = "fail") const {
     Pipeline p(Options{{"threads", threads}, {"epochs", 1}, {"on_error", on_error}});
     p.add("folder", {{"root", root_.string()}}).add("label");
@@ -46,6 +50,39 @@ std::vector<int32_t> labels_of(Pipeline& p) {
 }
 
 void set_label(Batch& item, int32_t value) { item.set("label", &value, {}); }
+
+// As a garbage collector does that runs in the function.
+TEST(OwnStage, MayDestroyItsOwnPipeline) {
+  const Labels data;
+  struct Shared {
+    std::atomic<etr_pipeline*> pipeline{nullptr};
+    std::atomic<bool> ended{false};
+  };
+  for (int round = 0; round < 20; ++round) {
+    Shared shared;
+    etr_pipeline* p = nullptr;
+    echotrain::check(etr_pipeline_create(nullptr, &p));
+    const Options folder{{"root", data.root()}};
+    echotrain::check(etr_pipeline_add(p, "folder", folder.get()));
+    const auto destroy_it = [](void* data_, etr_batch*) -> int32_t {
+      auto* s = static_cast<Shared*>(data_);
+      while (!s->pipeline.load()) std::this_thread::yield();
+      etr_pipeline* mine = s->pipeline.load();
+      if (s->pipeline.compare_exchange_strong(mine, reinterpret_cast<etr_pipeline*>(1)) &&
+          mine != reinterpret_cast<etr_pipeline*>(1))
+        etr_pipeline_destroy(mine);
+      return ETR_OK;
+    };
+    echotrain::check(etr_pipeline_add_map(p, "destroy", destroy_it, &shared, [](void* data_) {
+      static_cast<Shared*>(data_)->ended = true;
+    }));
+    etr_pipeline_wait(p, 0);  // starts it
+    shared.pipeline = p;
+    for (int i = 0; i < 5000 && !shared.ended; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ASSERT_TRUE(shared.ended) << "the function is dropped when the pipeline has ended";
+  }
+}
 
 TEST(OwnStage, ChangesSamplesInOrderAtAnyThreadCount) {
   const Labels data;

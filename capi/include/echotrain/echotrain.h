@@ -189,6 +189,8 @@ ETR_API int32_t etr_pipeline_create(const etr_options* options, etr_pipeline** p
 
 /* A whole pipeline from JSON: {"stages": [{"stage": "webdataset", "pattern": "..."}, ...], ...}. */
 ETR_API int32_t etr_pipeline_create_from_json(const char* json, etr_pipeline** pipeline);
+/* Cancels, and returns when all work has ended; at once inside a map function, of this pipeline or
+ * another: the work ends behind it then. */
 ETR_API void etr_pipeline_destroy(etr_pipeline* pipeline); /* cancels */
 
 /* Appends a stage; the first is a source. ETR_STATE once reading has begun. */
