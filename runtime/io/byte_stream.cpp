@@ -1,9 +1,11 @@
 #include "io/byte_stream.h"
 
+#include <zlib.h>
 #include <zstd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "core/error.h"
 #include "core/platform.h"
@@ -68,11 +70,94 @@ class ZstdStream final : public ByteStream {
   bool in_frame_ = false;
 };
 
+// Streaming decompression of one file with any number of gzip members.
+class GzipStream final : public ByteStream {
+ public:
+  explicit GzipStream(const std::string& path) : path_(path) {
+    block_.data = platform::map_file(path, block_.size);
+    constexpr int kGzipOnly = 16 + MAX_WBITS;
+    if (inflateInit2(&stream_, kGzipOnly) != Z_OK)
+      fail(Code::out_of_memory, "no memory for a gzip context");
+    ended_ = block_.size == 0;
+  }
+  ~GzipStream() override { inflateEnd(&stream_); }
+  GzipStream(const GzipStream&) = delete;
+  GzipStream& operator=(const GzipStream&) = delete;
+
+  size_t read(std::span<std::byte> out) override {
+    size_t done = 0;
+    while (done < out.size() && !ended_) {
+      feed();
+      const size_t room = std::min(out.size() - done, kMost);
+      stream_.next_out = reinterpret_cast<Bytef*>(out.data() + done);
+      stream_.avail_out = static_cast<uInt>(room);
+      const int status = inflate(&stream_, Z_NO_FLUSH);
+      done += room - stream_.avail_out;
+      if (status == Z_STREAM_END) {
+        end_member();
+      } else if (status == Z_BUF_ERROR) {
+        fail(Code::corrupt_data, "'", path_, "': the gzip data ends early, after ", taken_,
+             " compressed bytes; the file is truncated");
+      } else if (status != Z_OK) {
+        fail(Code::corrupt_data, "'", path_, "': corrupt gzip data near compressed byte ", taken_,
+             ": ", stream_.msg ? stream_.msg : "unknown");
+      }
+    }
+    return done;
+  }
+
+ private:
+  static constexpr size_t kMost = size_t{1} << 30;  // zlib counts in 32 bits
+
+  void feed() {
+    if (stream_.avail_in > 0) return;
+    const size_t n = std::min(block_.size - taken_, kMost);
+    stream_.next_in =
+        const_cast<Bytef*>(reinterpret_cast<const Bytef*>(block_.data.get() + taken_));
+    stream_.avail_in = static_cast<uInt>(n);
+    taken_ += n;
+  }
+
+  void end_member() {
+    if (stream_.avail_in == 0 && taken_ == block_.size)
+      ended_ = true;
+    else
+      inflateReset(&stream_);
+  }
+
+  const std::string path_;
+  Block block_;
+  size_t taken_ = 0;
+  z_stream stream_{};
+  bool ended_ = false;
+};
+
 }  // namespace
 
 std::unique_ptr<ByteStream> open_stream(const std::string& path) {
+  if (path.ends_with(".gz")) return std::make_unique<GzipStream>(path);
   if (path.ends_with(".zst")) return std::make_unique<ZstdStream>(path);
   return std::make_unique<MappedStream>(path);
+}
+
+Block read_whole(const std::string& path, size_t limit_bytes) {
+  const std::unique_ptr<ByteStream> stream = open_stream(path);
+  if (Block mapped = stream->mapped(); mapped.data) return mapped;
+  auto bytes = std::make_shared<std::vector<std::byte>>();
+  constexpr size_t kFirst = size_t{1} << 20;
+  size_t size = 0;
+  while (true) {
+    bytes->resize(std::max(kFirst, 2 * size));
+    const size_t asked = bytes->size() - size;
+    const size_t got = stream->read({bytes->data() + size, asked});
+    size += got;
+    if (size > limit_bytes)
+      fail(Code::unsupported, "'", path, "' decompresses to more than ", limit_bytes, " bytes");
+    if (got < asked) break;
+  }
+  bytes->resize(size);
+  bytes->shrink_to_fit();
+  return {std::shared_ptr<const std::byte>(bytes, bytes->data()), size};
 }
 
 }  // namespace etr::io

@@ -1,4 +1,4 @@
-// Sources of bytes: plain files and zstd-compressed ones.
+// Sources of bytes: plain files, and those compressed with gzip or zstd.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +28,13 @@ class ByteStream {
   virtual Block mapped() { return {}; }
 };
 
-// Opens `path`; files ending in .zst are decompressed as they are read.
+// Opens `path`; files ending in .zst or .gz are decompressed as they are read.
 // Throws Error(not_found / io); reading throws Error(corrupt_data) on a damaged or truncated frame.
 std::unique_ptr<ByteStream> open_stream(const std::string& path);
+
+// A whole file in memory, decompressed: the mapped file itself where it is plain. Throws Error(unsupported) beyond
+// `limit_bytes`, which a small file could otherwise decompress to.
+constexpr size_t kWholeFileLimit = size_t{1} << 34;
+Block read_whole(const std::string& path, size_t limit_bytes = kWholeFileLimit);
 
 }  // namespace etr::io

@@ -14,6 +14,11 @@ namespace {
 constexpr OptionSpec kOptions[] = {
     {"threads", OptionType::integer, "0", "worker threads; 0 takes one for each usable core", 0,
      256},
+    {"rank", OptionType::integer, "0",
+     "which of 'world' processes this is: it gets every world-th sample", 0, 1e6},
+    {"world", OptionType::integer, "1",
+     "processes that share the samples; all get as many, what is over is left out", 1, 1e6,
+     "processes"},
     {"seed", OptionType::integer, "0", "seed of everything random", 0, 9e15},
     {"epochs", OptionType::integer, "0", "epochs until the pipeline ends; 0 never ends", 0, 1e9},
     {"queue_items", OptionType::integer, "512", "samples that a queue between stages may hold", 1,
@@ -55,6 +60,9 @@ void Pipeline::parse(const Json& spec) {
   Json rest = spec;
   rest.erase("stages");
   options_ = std::make_unique<Options>(kOptions, "pipeline", rest);
+  if (options_->integer("rank") >= options_->integer("world"))
+    fail(Code::invalid_argument, "pipeline: rank ", options_->integer("rank"), " of a world of ",
+         options_->integer("world"), "; ranks count from 0");
   canonical_ = {{"seed", options_->integer("seed")}, {"stages", Json::array()}};
   for (Json stage : spec["stages"]) {
     const std::string where = cat("pipeline stage ", entries_.size() + 1);
@@ -117,6 +125,7 @@ void Pipeline::build() {
           host, entry.name, limits_after(false),
           std::unique_ptr<Source>(static_cast<Source*>(stages[i].release())), passes,
           static_cast<uint64_t>(options_->integer("epochs")));
+      source->set_shard(rank(), world());
       source_ = source.get();
       segments_.push_back(std::move(source));
     } else {
@@ -266,9 +275,14 @@ Json Pipeline::save() const {
   Json drops = Json::array();
   for (const auto& [stage, ordinal] : bad_records_->dropped(epoch_))
     drops.push_back({stage, ordinal});
-  return {{"pipeline", canonical_},    {"epoch", epoch_},
-          {"delivered", delivered_},   {"pass_lengths", source_->pass_lengths(epoch_)},
-          {"drops", std::move(drops)}, {"decisions", std::move(decisions)}};
+  return {{"pipeline", canonical_},
+          {"epoch", epoch_},
+          {"rank", rank()},
+          {"world", world()},
+          {"delivered", delivered_},
+          {"pass_lengths", source_->pass_lengths(epoch_)},
+          {"drops", std::move(drops)},
+          {"decisions", std::move(decisions)}};
 }
 
 void Pipeline::restore(const Json& state) {
@@ -281,6 +295,11 @@ void Pipeline::restore(const Json& state) {
          "the saved position belongs to a pipeline with other stages, options "
          "or seed; restore it with the same spec");
   try {
+    // Between epochs nothing is held: any number of processes may go on.
+    if (state.at("delivered") != 0 && (state.at("rank") != rank() || state.at("world") != world()))
+      fail(Code::invalid_argument, "the position was saved by rank ", state.at("rank").dump(),
+           " of a world of ", state.at("world").dump(), " within an epoch; this is rank ", rank(),
+           " of ", world(), ". Save at an epoch's end to go on with another number of processes");
     plan_restore(state);
   } catch (const nlohmann::json::exception& error) {
     fail(Code::corrupt_data, "the saved pipeline state is damaged: ", error.what());
@@ -291,6 +310,8 @@ void Pipeline::restore(const Json& state) {
 ReplayInput Pipeline::replay_input() const {
   ReplayInput input;
   input.epoch = epoch_;
+  input.rank = rank();
+  input.world = world();
   for (size_t i = 0; i < entries_.size(); ++i) {
     if (entries_[i].spec->kind == StageKind::map) input.map_positions.push_back(i);
     if (entries_[i].spec->kind != StageKind::serial) continue;
@@ -309,6 +330,7 @@ std::optional<uint64_t> Pipeline::length() const {
   if (!samples) {  // a source of its own: the other one may be at work
     const auto source = entries_[0].spec->make(entries_[0].options, context_of(0));
     samples = static_cast<Source&>(*source).samples();
+    if (samples) *samples /= world();
   }
   if (!samples) return std::nullopt;
   std::scoped_lock lock(mutex_);

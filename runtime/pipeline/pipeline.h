@@ -75,6 +75,8 @@ class Pipeline final : private SegmentHost {
   void plan_restore(const Json& state);
   ReplayInput replay_input() const;
   int threads() const;
+  uint64_t rank() const { return static_cast<uint64_t>(options_->integer("rank")); }
+  uint64_t world() const { return static_cast<uint64_t>(options_->integer("world")); }
   QueueLimits limits_after(bool batches) const;
   StageContext context_of(size_t position) const;
   bool epochs_over() const;  // under mutex_

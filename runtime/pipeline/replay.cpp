@@ -22,7 +22,7 @@ class Replay {
       const bool ended = pass < input_.pass_lengths.size();
       for (uint64_t index = 0; !done_ && demand == Demand::more; ++index) {
         if (ended && index >= input_.pass_lengths[pass]) break;
-        feed(pass << kPassShift | index);
+        feed(ordinal_of(pass, index));
         demand = demand_of(stages_, input_.epoch, pass);
       }
       epoch_ends = demand == Demand::end_epoch || pass + 1 == input_.passes;
@@ -39,7 +39,7 @@ class Replay {
       for (uint64_t index = 0; index < pass_length && demand == Demand::more; ++index) {
         if (++fed > kCountable) return std::nullopt;
         Item item;
-        item.ordinal = pass << kPassShift | index;
+        item.ordinal = ordinal_of(pass, index);
         item.ghost = true;
         receive(0, std::move(item));
         demand = demand_of(stages_, input_.epoch, pass);
@@ -65,6 +65,10 @@ class Replay {
     Replay& replay_;
     size_t next_;
   };
+
+  uint64_t ordinal_of(uint64_t pass, uint64_t index) const {
+    return pass << kPassShift | (index * input_.world + input_.rank);
+  }
 
   void feed(uint64_t ordinal) {
     fed_.insert(ordinal);

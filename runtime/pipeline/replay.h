@@ -21,12 +21,13 @@ struct ReplayInput {
   std::vector<uint64_t> map_positions;                                    // of all map stages
   uint64_t epoch = 0;
   uint64_t outputs = 0;                // delivered in the epoch before the position
+  uint64_t rank = 0, world = 1;        // which of the source's samples are fed
   uint64_t passes = 1;                 // 0: without end
   std::vector<uint64_t> pass_lengths;  // of the passes that ended
   std::set<Drop> drops;
 };
 
-// Items that an epoch of passes of `pass_length` samples gives; none where it has no end, or more
+// Items that an epoch of passes of `pass_length` own samples gives; none where it has no end, or more
 // than kCountable samples.
 constexpr uint64_t kCountable = uint64_t{1} << 26;
 std::optional<uint64_t> count_outputs(ReplayInput input, uint64_t pass_length);

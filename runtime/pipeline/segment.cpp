@@ -179,6 +179,35 @@ void SourceSegment::forget_before(uint64_t epoch) {
   lengths_.erase(lengths_.begin(), lengths_.lower_bound(epoch));
 }
 
+// Goes past samples of other ranks, bad ones too: their ranks see to them.
+void SourceSegment::pass_over(uint64_t samples) {
+  for (uint64_t i = 0; i < samples && !pass_ended_ && !host_.stopped(); ++i) {
+    try {
+      pass_ended_ = !source_->skip();
+    } catch (const Error&) {
+    }
+  }
+}
+
+// The next own sample of the pass, without payload where it is a ghost; false at the end of the pass.
+bool SourceSegment::read_own(Item& item) {
+  pass_over(rank_);
+  item = {};
+  item.ordinal = pass_ << kPassShift | (index_ * world_ + rank_);
+  item.ghost = ghost_ && ghost_(item.ordinal);
+  std::exception_ptr bad;
+  try {
+    if (!pass_ended_) pass_ended_ = !(item.ghost ? source_->skip() : source_->next(item));
+  } catch (const Error&) {
+    bad = std::current_exception();
+  }
+  pass_over(world_ - 1 - rank_);
+  if (pass_ended_) return false;  // also where the others of this round are missing
+  ++index_;  // a bad record keeps its number, so that a restored run numbers the rest alike
+  if (bad) std::rethrow_exception(bad);
+  return true;
+}
+
 // Reads the next usable item; bad records are handled here. Sets `end` at the end of the pass.
 bool SourceSegment::next_item(Item& item, End& end) {
   while (!host_.stopped()) {
@@ -187,22 +216,16 @@ bool SourceSegment::next_item(Item& item, End& end) {
       end = demand == Demand::end_epoch ? End::epoch : End::pass;
       return false;
     }
-    item = {};
-    item.ordinal = pass_ << kPassShift | index_;
     try {
-      if (!source_->next(item)) {
-        std::scoped_lock lock(lengths_mutex_);
-        last_length_ = index_;
-        end = End::pass;
-        return false;
+      if (read_own(item)) {
+        ++stats_.items_in;
+        return true;
       }
-      ++index_;
-      ++stats_.items_in;
-      item.ghost = ghost_ && ghost_(item.ordinal);
-      if (item.ghost) item.fields.clear();
-      return true;
+      std::scoped_lock lock(lengths_mutex_);
+      last_length_ = index_;
+      end = End::pass;
+      return false;
     } catch (const Error& error) {
-      ++index_;  // a bad record keeps its number, so that a restored run numbers the rest alike
       host_.bad_records().handle(stats_.name, stats_.position, item, error, epoch_);
     }
   }
@@ -236,6 +259,7 @@ Segment::Idle SourceSegment::advance() {
     try {
       if (!in_pass_) {
         index_ = 0;
+        pass_ended_ = false;
         in_pass_ = true;
         source_->start_pass(epoch_, pass_);
       }

@@ -135,6 +135,12 @@ class SourceSegment final : public Segment {
                 std::unique_ptr<Source> source, uint64_t passes, uint64_t epochs);
 
   void start_at(uint64_t epoch) { epoch_ = epoch; }
+  // Of every `world` samples the one at place `rank`; samples at the end that do not give one to each
+  // rank are left out.
+  void set_shard(uint64_t rank, uint64_t world) {
+    rank_ = rank;
+    world_ = world;
+  }
 
   // Restoring: items of the first epoch for which `ghost` says so travel without payload.
   void set_replay(std::function<bool(uint64_t ordinal)> ghost) { ghost_ = std::move(ghost); }
@@ -142,7 +148,7 @@ class SourceSegment final : public Segment {
     demand_ = std::move(demand);
   }
 
-  // Samples in each finished pass of `epoch`, for saving a position.
+  // Own samples in each finished pass of `epoch`, for saving a position.
   std::vector<uint64_t> pass_lengths(uint64_t epoch) const;
   void forget_before(uint64_t epoch);  // the consumer has left those epochs
   // Of the last pass that was read to its end; none before.
@@ -154,11 +160,15 @@ class SourceSegment final : public Segment {
 
  private:
   bool next_item(Item& item, End& end);
+  bool read_own(Item& item);
+  void pass_over(uint64_t samples);
   void end_pass(Chunk& chunk, End end);
 
   std::unique_ptr<Source> source_;
   const uint64_t passes_, epochs_;  // 0: without end
-  uint64_t epoch_ = 0, pass_ = 0, index_ = 0;
+  uint64_t rank_ = 0, world_ = 1;
+  uint64_t epoch_ = 0, pass_ = 0, index_ = 0;  // index_: of own samples in the pass
+  bool pass_ended_ = false;
   bool in_pass_ = false, done_ = false;
   std::function<bool(uint64_t)> ghost_;
   std::function<Demand(uint64_t, uint64_t)> demand_;

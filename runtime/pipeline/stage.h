@@ -72,6 +72,12 @@ class Source : public Stage {
   // Fills `item` (origin and fields); false at the end of the pass. After an Error the next call
   // goes on with what can still be read; `item.origin` should name what was bad.
   virtual bool next(Item& item) = 0;
+
+  // Goes past a sample that nobody needs; false at the end of the pass.
+  virtual bool skip() {
+    Item unused;
+    return next(unused);
+  }
 };
 
 // Transforms one item at a time; called from many threads at once, in any order. Everything random

@@ -72,6 +72,12 @@ Tensor::Tensor(DType dtype, Shape shape) : dtype_(dtype), own_(true), shape_(std
 Tensor::Tensor(DType dtype, Shape shape, std::shared_ptr<const std::byte> bytes)
     : dtype_(dtype), shape_(std::move(shape)), bytes_(std::move(bytes)) {}
 
+Tensor Tensor::text(std::string_view text) {
+  Tensor out(DType::u8, {static_cast<int64_t>(text.size())});
+  std::copy(text.begin(), text.end(), out.mutable_view<char>().begin());
+  return out;
+}
+
 Tensor Tensor::writable() && {
   if (own_ && bytes_.use_count() == 1) {
     // Whoever let go of the bytes last has finished reading them.

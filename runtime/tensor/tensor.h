@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace etr {
@@ -73,6 +74,8 @@ class Tensor {
     *static_cast<T*>(out.mutable_data()) = value;
     return out;
   }
+
+  static Tensor text(std::string_view text);  // its bytes, u8 [length]
 
   // The same values in memory that may be written: this tensor's own where nobody else holds it.
   Tensor writable() &&;

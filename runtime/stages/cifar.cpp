@@ -1,0 +1,89 @@
+// CIFAR's binary files, plain, .gz or .zst: records of one label byte (CIFAR-100: coarse and fine) and
+// 3072 bytes of planar RGB, 32 x 32. Format: https://www.cs.toronto.edu/~kriz/cifar.html
+#include <algorithm>
+
+#include "core/error.h"
+#include "io/byte_stream.h"
+#include "io/pattern.h"
+#include "pipeline/indexed_source.h"
+
+namespace etr::stages {
+namespace {
+
+using namespace pipeline;
+
+constexpr OptionSpec kOptions[] = {
+    {"pattern", OptionType::string, nullptr,
+     "the files: a path with globs and braces, 'data_batch_{1..5}.bin'"},
+    {"labels", OptionType::string, "\"cifar10\"", "the label bytes of a record", 0, 0, "",
+     "cifar10|cifar100|cifar100_coarse"},
+    kShuffleOption,
+};
+
+constexpr size_t kSide = 32, kPlane = kSide * kSide, kPixels = 3 * kPlane;
+
+class Cifar final : public IndexedSource {
+ public:
+  Cifar(const Options& options, const StageContext& context)
+      : IndexedSource(options, context),
+        pattern_(options.string("pattern")),
+        label_bytes_(options.string("labels") == "cifar10" ? 1 : 2),
+        label_at_(options.string("labels") == "cifar100" ? 1 : 0) {}
+
+ protected:
+  uint64_t count() override {
+    if (files_.empty())
+      for (const std::string& path : io::expand_pattern(pattern_)) open(path);
+    return files_.back().end;
+  }
+
+  void read(uint64_t index, Item& item) override {
+    const auto file = std::upper_bound(files_.begin(), files_.end(), index,
+                                       [](uint64_t i, const File& f) { return i < f.end; });
+    const uint64_t first = file == files_.begin() ? 0 : std::prev(file)->end;
+    item.origin = std::make_shared<Origin>(Origin{file->path, std::to_string(index - first)});
+    const std::byte* record = file->bytes.data.get() + (index - first) * record_bytes();
+    Tensor image(DType::u8, {kSide, kSide, 3});
+    const auto out = image.mutable_view<std::byte>();
+    for (size_t p = 0; p < kPlane; ++p)
+      for (size_t c = 0; c < 3; ++c) out[3 * p + c] = record[label_bytes_ + c * kPlane + p];
+    item.fields.push_back({"image", std::move(image)});
+    item.fields.push_back(
+        {"label", Tensor::scalar(DType::i32, std::to_integer<int32_t>(record[label_at_]))});
+  }
+
+ private:
+  struct File {
+    std::shared_ptr<const std::string> path;
+    io::Block bytes;
+    uint64_t end;  // records up to and with this file
+  };
+
+  size_t record_bytes() const { return label_bytes_ + kPixels; }
+
+  void open(const std::string& path) {
+    io::Block bytes = io::read_whole(path);
+    if (bytes.size == 0 || bytes.size % record_bytes() != 0)
+      fail(Code::corrupt_data, "'", path, "' has ", bytes.size,
+           " bytes, which is not a number of records of ", record_bytes(),
+           " bytes; is it another CIFAR (option 'labels')?");
+    const uint64_t before = files_.empty() ? 0 : files_.back().end;
+    const uint64_t records = bytes.size / record_bytes();
+    files_.push_back({std::make_shared<std::string>(path), std::move(bytes), before + records});
+  }
+
+  const std::string pattern_;
+  const size_t label_bytes_, label_at_;
+  std::vector<File> files_;
+};
+
+}  // namespace
+}  // namespace etr::stages
+
+namespace etr::pipeline {
+
+extern const StageSpec cifar_stage;
+const StageSpec cifar_stage{"cifar", "images and labels from CIFAR's binary files",
+                            StageKind::source, stages::kOptions, make_stage<stages::Cifar>};
+
+}  // namespace etr::pipeline

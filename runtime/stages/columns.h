@@ -1,0 +1,31 @@
+// Typed columns of tables, as the option 'columns' of csv and jsonl names them:
+//
+//   x:f32, label:i32=species, features:f32=a+b+c, name:text
+//
+// FIELD:TYPE takes the column FIELD; =COLUMN another one; several joined by + become a vector.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "pipeline/item.h"
+
+namespace etr::stages {
+
+enum class ColumnType { u8, i32, f32, text };
+
+struct Column {
+  std::string field;
+  ColumnType type = ColumnType::f32;
+  std::vector<std::string> from;
+};
+
+// Throws Error(invalid_argument) that shows the entry at fault.
+std::vector<Column> parse_columns(const std::string& text, const std::string& stage);
+
+// An uninitialised tensor of the column's type; not for text.
+Tensor column_tensor(const Column& column, Shape shape);
+// Sets one element of it. Error(corrupt_data) where the value does not fit.
+void set_element(Tensor& tensor, size_t index, double value, const std::string& what);
+
+}  // namespace etr::stages

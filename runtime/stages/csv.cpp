@@ -1,0 +1,156 @@
+// Rows of CSV files (RFC 4180), plain, .gz or .zst, as samples with typed fields.
+#include <algorithm>
+
+#include "core/error.h"
+#include "io/line_reader.h"
+#include "stages/columns.h"
+#include "stages/sharded_source.h"
+#include "stages/text.h"
+
+namespace etr::stages {
+namespace {
+
+using namespace pipeline;
+
+constexpr OptionSpec kOptions[] = {
+    {"pattern", OptionType::string, nullptr, "the files: a path with globs and braces"},
+    {"columns", OptionType::string, nullptr,
+     "fields with their types and columns: 'x:f32,label:i32=species,features:f32=a+b+c,name:text'"},
+    {"header", OptionType::boolean, "true",
+     "the first row names the columns; without it they are called 0, 1, 2, ..."},
+    {"delimiter", OptionType::string, "\",\"", "one character between columns; '\\t' for tabs"},
+    kShuffleShardsOption,
+};
+
+class Csv final : public ShardedSource {
+ public:
+  Csv(const Options& options, const StageContext& context)
+      : ShardedSource(options, context),
+        columns_(parse_columns(options.string("columns"), "csv")),
+        header_(options.boolean("header")) {
+    const std::string delimiter = options.string("delimiter");
+    if (delimiter != "\\t" && delimiter.size() != 1)
+      fail(Code::invalid_argument, "csv: 'delimiter' is '", delimiter,
+           "'; it must be one character");
+    delimiter_ = delimiter == "\\t" ? '\t' : delimiter[0];
+  }
+
+ protected:
+  void open(const std::string& path) override {
+    path_ = path;
+    lines_ = std::make_unique<io::LineReader>(io::open_stream(path), path);
+    names_.clear();
+    places_.clear();
+    if (!header_) return;
+    if (!read_row()) fail(Code::corrupt_data, "'", path, "' is empty; expected a row with names");
+    if (!cells_.empty() && cells_[0].starts_with("\xEF\xBB\xBF")) cells_[0].erase(0, 3);
+    for (const std::string& cell : cells_) names_.emplace_back(trim(cell));
+    find_places();
+  }
+
+  bool read(Item& item) override {
+    do
+      if (!read_row()) return false;
+    while (cells_.size() == 1 && trim(cells_[0]).empty());  // empty lines
+    if (names_.empty()) {
+      for (size_t i = 0; i < cells_.size(); ++i) names_.push_back(std::to_string(i));
+      find_places();
+    }
+    if (cells_.size() != names_.size())
+      fail(Code::corrupt_data, "the row has ", cells_.size(), " columns; the first has ",
+           names_.size());
+    item.fields.clear();
+    for (size_t i = 0; i < columns_.size(); ++i)
+      item.fields.push_back({columns_[i].field, value(columns_[i], places_[i])});
+    item.origin = origin(current_key());
+    return true;
+  }
+
+  void close() override { lines_.reset(); }
+  bool can_go_on() const override { return !places_.empty(); }
+  std::string current_key() const override { return lines_ ? cat("line ", row_begin_) : ""; }
+
+ private:
+  // Splits the next row into cells_; a quoted cell may hold delimiters, quotes ("") and line ends.
+  bool read_row() {
+    cells_.clear();
+    if (!lines_->next(line_)) return false;
+    row_begin_ = lines_->number();
+    std::string cell;
+    bool quoted = false;
+    for (size_t i = 0;; ++i) {
+      if (i == line_.size()) {
+        if (!quoted) break;
+        cell += '\n';
+        if (!lines_->next(line_))
+          fail(Code::corrupt_data, "a quote is opened in this row and never closed");
+        i = static_cast<size_t>(-1);
+        continue;
+      }
+      const char c = line_[i];
+      if (quoted) {
+        if (c != '"')
+          cell += c;
+        else if (i + 1 < line_.size() && line_[i + 1] == '"')
+          cell += line_[++i];
+        else
+          quoted = false;
+      } else if (c == '"' && cell.empty()) {
+        quoted = true;
+      } else if (c == delimiter_) {
+        cells_.push_back(std::move(cell));
+        cell.clear();
+      } else {
+        cell += c;
+      }
+    }
+    cells_.push_back(std::move(cell));
+    return true;
+  }
+
+  void find_places() {
+    for (const Column& column : columns_) {
+      std::vector<size_t> places;
+      for (const std::string& name : column.from) {
+        const auto found = std::find(names_.begin(), names_.end(), name);
+        if (found == names_.end())
+          fail(Code::not_found, "'", path_, "' has no column '", name, "'",
+               suggestion(name, names_));
+        places.push_back(static_cast<size_t>(found - names_.begin()));
+      }
+      places_.push_back(std::move(places));
+    }
+  }
+
+  Tensor value(const Column& column, const std::vector<size_t>& places) const {
+    if (column.type == ColumnType::text) return Tensor::text(cells_[places[0]]);
+    Tensor out = column_tensor(
+        column, places.size() == 1 ? Shape{} : Shape{static_cast<int64_t>(places.size())});
+    for (size_t i = 0; i < places.size(); ++i) {
+      const std::string what = "column '" + names_[places[i]] + "'";
+      set_element(out, i, parse_number<double>(trim(cells_[places[i]]), what, "a number"), what);
+    }
+    return out;
+  }
+
+  const std::vector<Column> columns_;
+  const bool header_;
+  char delimiter_ = ',';
+  std::string path_;
+  std::unique_ptr<io::LineReader> lines_;
+  std::string line_;
+  uint64_t row_begin_ = 0;
+  std::vector<std::string> cells_, names_;
+  std::vector<std::vector<size_t>> places_;  // of each column's cells
+};
+
+}  // namespace
+}  // namespace etr::stages
+
+namespace etr::pipeline {
+
+extern const StageSpec csv_stage;
+const StageSpec csv_stage{"csv", "rows of CSV files", StageKind::source, stages::kOptions,
+                          make_stage<stages::Csv>};
+
+}  // namespace etr::pipeline

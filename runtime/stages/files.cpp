@@ -1,0 +1,58 @@
+// One sample a file: its bytes in a field that is named by the extension, and the name of its folder as
+// text in "folder", its name in "name".
+#include "core/platform.h"
+#include "io/pattern.h"
+#include "pipeline/indexed_source.h"
+
+namespace etr::stages {
+namespace {
+
+using namespace pipeline;
+
+constexpr OptionSpec kOptions[] = {
+    {"pattern", OptionType::string, nullptr, "the files: a path with globs and braces"},
+    kShuffleOption,
+};
+
+class Files final : public IndexedSource {
+ public:
+  Files(const Options& options, const StageContext& context)
+      : IndexedSource(options, context), pattern_(options.string("pattern")) {}
+
+ protected:
+  uint64_t count() override {
+    if (paths_.empty()) paths_ = io::expand_pattern(pattern_);
+    return paths_.size();
+  }
+
+  void read(uint64_t index, Item& item) override {
+    const std::string& path = paths_[index];
+    item.origin = std::make_shared<Origin>(Origin{shard_, path});
+    const size_t slash = path.rfind('/');
+    const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
+    const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash);
+    const size_t dot = name.rfind('.');
+    size_t size = 0;
+    auto bytes = platform::map_file(path, size);
+    item.fields.push_back({dot == std::string::npos ? "bytes" : name.substr(dot + 1),
+                           Tensor(DType::u8, {static_cast<int64_t>(size)}, std::move(bytes))});
+    item.fields.push_back({"folder", Tensor::text(folder.substr(folder.rfind('/') + 1))});
+    item.fields.push_back({"name", Tensor::text(name)});
+  }
+
+ private:
+  const std::string pattern_;
+  const std::shared_ptr<const std::string> shard_ = std::make_shared<std::string>(pattern_);
+  std::vector<std::string> paths_;
+};
+
+}  // namespace
+}  // namespace etr::stages
+
+namespace etr::pipeline {
+
+extern const StageSpec files_stage;
+const StageSpec files_stage{"files", "one sample a file", StageKind::source, stages::kOptions,
+                            make_stage<stages::Files>};
+
+}  // namespace etr::pipeline

@@ -1,0 +1,119 @@
+// Lines of JSON, plain, .gz or .zst, as samples with typed fields.
+#include "core/error.h"
+#include "core/json.h"
+#include "io/line_reader.h"
+#include "stages/columns.h"
+#include "stages/sharded_source.h"
+#include "stages/text.h"
+
+namespace etr::stages {
+namespace {
+
+using namespace pipeline;
+
+constexpr OptionSpec kOptions[] = {
+    {"pattern", OptionType::string, nullptr, "the files: a path with globs and braces"},
+    {"columns", OptionType::string, nullptr,
+     "fields with their types and keys: 'x:f32,label:i32=meta.class,name:text'; lists become "
+     "tensors"},
+    kShuffleShardsOption,
+};
+
+class Jsonl final : public ShardedSource {
+ public:
+  Jsonl(const Options& options, const StageContext& context)
+      : ShardedSource(options, context),
+        columns_(parse_columns(options.string("columns"), "jsonl")) {}
+
+ protected:
+  void open(const std::string& path) override {
+    lines_ = std::make_unique<io::LineReader>(io::open_stream(path), path);
+  }
+
+  bool read(Item& item) override {
+    do
+      if (!lines_->next(line_)) return false;
+    while (trim(line_).empty());
+    const Json row = Json::parse(line_, nullptr, /*allow_exceptions=*/false);
+    if (!row.is_object()) fail(Code::corrupt_data, "the line is not a JSON object");
+    item.fields.clear();
+    for (const Column& column : columns_) item.fields.push_back({column.field, value(column, row)});
+    item.origin = origin(current_key());
+    return true;
+  }
+
+  void close() override { lines_.reset(); }
+  bool can_go_on() const override { return true; }
+  std::string current_key() const override { return lines_ ? cat("line ", lines_->number()) : ""; }
+
+ private:
+  // Follows "a.b.c" into objects.
+  static const Json& find(const Json& row, const std::string& key) {
+    const Json* at = &row;
+    for (const std::string_view part : split(key, '.')) {
+      const auto found = at->is_object() ? at->find(std::string(part)) : at->end();
+      if (!at->is_object() || found == at->end())
+        fail(Code::corrupt_data, "the object has no key '", key, "'");
+      at = &*found;
+    }
+    return *at;
+  }
+
+  static Tensor value(const Column& column, const Json& row) {
+    const std::string& key = column.from[0];
+    if (column.type == ColumnType::text) {
+      const Json& text = find(row, key);
+      return Tensor::text(text.is_string() ? text.get<std::string>() : text.dump());
+    }
+    if (column.from.size() == 1) {
+      const Json& found = find(row, key);
+      Shape shape;
+      for (const Json* at = &found; at->is_array(); at = &(*at)[0]) {
+        shape.push_back(static_cast<int64_t>(at->size()));
+        if (at->empty()) break;
+      }
+      Tensor out = column_tensor(column, shape);
+      size_t filled = 0;
+      fill(out, filled, found, 0, "key '" + key + "'");
+      return out;
+    }
+    Tensor out = column_tensor(column, {static_cast<int64_t>(column.from.size())});
+    for (size_t i = 0; i < column.from.size(); ++i)
+      set_element(out, i, number(find(row, column.from[i]), "key '" + column.from[i] + "'"),
+                  "key '" + column.from[i] + "'");
+    return out;
+  }
+
+  static double number(const Json& value, const std::string& what) {
+    if (value.is_boolean()) return value.get<bool>() ? 1 : 0;
+    if (!value.is_number()) fail(Code::corrupt_data, what, ": ", value.dump(), " is not a number");
+    return value.get<double>();
+  }
+
+  static void fill(Tensor& out, size_t& filled, const Json& value, size_t axis,
+                   const std::string& what) {
+    if (axis == out.shape().size()) {
+      set_element(out, filled++, number(value, what), what);
+      return;
+    }
+    if (!value.is_array() || static_cast<int64_t>(value.size()) != out.shape()[axis])
+      fail(Code::corrupt_data, what, " is a ragged list; its first elements give ",
+           shape_text(out.shape()));
+    for (const Json& element : value) fill(out, filled, element, axis + 1, what);
+  }
+
+  const std::vector<Column> columns_;
+  std::unique_ptr<io::LineReader> lines_;
+  std::string line_;
+};
+
+}  // namespace
+}  // namespace etr::stages
+
+namespace etr::pipeline {
+
+extern const StageSpec jsonl_stage;
+const StageSpec jsonl_stage{"jsonl", "lines of JSON", StageKind::source, stages::kOptions,
+                            make_stage<stages::Jsonl>};
+
+}  // namespace etr::pipeline

@@ -1,0 +1,44 @@
+// Small helpers for text formats.
+#pragma once
+
+#include <charconv>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+
+namespace etr::stages {
+
+inline std::vector<std::string_view> split(std::string_view text, char at) {
+  std::vector<std::string_view> out;
+  while (true) {
+    const size_t end = text.find(at);
+    out.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return out;
+    text.remove_prefix(end + 1);
+  }
+}
+std::vector<std::string_view> split(std::string&& text, char at) = delete;  // views of a temporary
+
+inline std::string_view trim(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
+}
+
+// The whole text as a number; Error(corrupt_data) that names `what` otherwise.
+template <typename T>
+T parse_number(std::string_view text, std::string_view what, const char* expected) {
+  T value{};
+  if (text.starts_with('+')) text.remove_prefix(1);
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size())
+    fail(Code::corrupt_data, what, ": '", text, "' is not ", expected);
+  return value;
+}
+inline int64_t parse_integer(std::string_view text, std::string_view what) {
+  return parse_number<int64_t>(text, what, "a whole number");
+}
+
+}  // namespace etr::stages

@@ -1,0 +1,55 @@
+// Lines of text files, plain, .gz or .zst, as the field "text": u8 [bytes].
+#include "io/line_reader.h"
+#include "stages/sharded_source.h"
+#include "stages/text.h"
+
+namespace etr::stages {
+namespace {
+
+using namespace pipeline;
+
+constexpr OptionSpec kOptions[] = {
+    {"pattern", OptionType::string, nullptr, "the files: a path with globs and braces"},
+    {"skip_empty", OptionType::boolean, "true", "leave out lines of nothing but spaces"},
+    kShuffleShardsOption,
+};
+
+class TextLines final : public ShardedSource {
+ public:
+  TextLines(const Options& options, const StageContext& context)
+      : ShardedSource(options, context), skip_empty_(options.boolean("skip_empty")) {}
+
+ protected:
+  void open(const std::string& path) override {
+    lines_ = std::make_unique<io::LineReader>(io::open_stream(path), path);
+  }
+
+  bool read(Item& item) override {
+    do
+      if (!lines_->next(line_)) return false;
+    while (skip_empty_ && trim(line_).empty());
+    item.fields.clear();
+    item.fields.push_back({"text", Tensor::text(line_)});
+    item.origin = origin(current_key());
+    return true;
+  }
+
+  void close() override { lines_.reset(); }
+  std::string current_key() const override { return lines_ ? cat("line ", lines_->number()) : ""; }
+
+ private:
+  const bool skip_empty_;
+  std::unique_ptr<io::LineReader> lines_;
+  std::string line_;
+};
+
+}  // namespace
+}  // namespace etr::stages
+
+namespace etr::pipeline {
+
+extern const StageSpec text_lines_stage;
+const StageSpec text_lines_stage{"text_lines", "lines of text files", StageKind::source,
+                                 stages::kOptions, make_stage<stages::TextLines>};
+
+}  // namespace etr::pipeline

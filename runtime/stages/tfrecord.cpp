@@ -1,0 +1,229 @@
+// TFRecord files, plain, .gz or .zst, with a tf.train.Example in each record: byte lists become u8,
+// int64 lists i32, float lists f32; one value is a scalar, several a vector.
+// Formats: https://www.tensorflow.org/tutorials/load_data/tfrecord, tensorflow/core/example/*.proto
+#include <cstring>
+#include <limits>
+
+#include "core/crc32c.h"
+#include "core/error.h"
+#include "io/byte_stream.h"
+#include "stages/sharded_source.h"
+
+namespace etr::stages {
+namespace {
+
+using namespace pipeline;
+
+constexpr OptionSpec kOptions[] = {
+    {"pattern", OptionType::string, nullptr, "the files: a path with globs and braces"},
+    {"check_data", OptionType::boolean, "true", "compare the checksum of each record's data"},
+    kShuffleShardsOption,
+};
+
+// Walks over the fields of a Protocol Buffers message.
+class Message {
+ public:
+  explicit Message(std::span<const std::byte> bytes) : rest_(bytes) {}
+
+  enum class Wire { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
+
+  // The next field; false at the end.
+  bool next() {
+    if (rest_.empty()) return false;
+    const uint64_t tag = varint();
+    number_ = tag >> 3;
+    wire_ = static_cast<Wire>(tag & 7);
+    if (wire_ == Wire::varint)
+      value_ = varint();
+    else if (wire_ == Wire::bytes)
+      bytes_ = take(varint());
+    else if (wire_ == Wire::fixed64 || wire_ == Wire::fixed32)
+      bytes_ = take(wire_ == Wire::fixed64 ? 8 : 4);
+    else
+      fail(Code::corrupt_data, "the tf.train.Example is damaged: wire type ", tag & 7);
+    return true;
+  }
+  bool is(uint64_t number, Wire wire) const { return number_ == number && wire_ == wire; }
+  std::span<const std::byte> bytes() const { return bytes_; }
+  uint64_t value() const { return value_; }
+
+  bool empty() const { return rest_.empty(); }
+  uint64_t varint() {
+    uint64_t out = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+      const auto byte = std::to_integer<uint64_t>(take(1)[0]);
+      out |= (byte & 0x7F) << shift;
+      if (byte < 0x80) return out;
+    }
+    fail(Code::corrupt_data, "the tf.train.Example is damaged: a number of more than 64 bits");
+  }
+
+ private:
+  std::span<const std::byte> take(uint64_t size) {
+    if (size > rest_.size()) fail(Code::corrupt_data, "the tf.train.Example ends early");
+    const auto out = rest_.first(static_cast<size_t>(size));
+    rest_ = rest_.subspan(static_cast<size_t>(size));
+    return out;
+  }
+
+  std::span<const std::byte> rest_, bytes_;
+  uint64_t number_ = 0, value_ = 0;
+  Wire wire_ = Wire::varint;
+};
+
+using Wire = Message::Wire;
+
+std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+template <typename T>
+Tensor tensor_of(DType dtype, const std::vector<T>& values) {
+  Tensor out(dtype, values.size() == 1 ? Shape{} : Shape{static_cast<int64_t>(values.size())});
+  std::copy(values.begin(), values.end(), out.mutable_view<T>().begin());
+  return out;
+}
+
+Tensor bytes_list(std::string_view name, std::span<const std::byte> list) {
+  Message message(list);
+  std::span<const std::byte> only;
+  int count = 0;
+  while (message.next())
+    if (message.is(1, Wire::bytes)) {
+      only = message.bytes();
+      ++count;
+    }
+  if (count > 1)
+    fail(Code::unsupported, "feature '", name, "' holds ", count, " byte strings; one is read");
+  return Tensor::text(text_of(only));
+}
+
+Tensor float_list(std::span<const std::byte> list) {
+  std::vector<float> values;
+  Message message(list);
+  while (message.next()) {
+    if (!message.is(1, Wire::bytes) && !message.is(1, Wire::fixed32)) continue;
+    const size_t before = values.size(), count = message.bytes().size() / sizeof(float);
+    values.resize(before + count);
+    if (count > 0)
+      std::memcpy(values.data() + before, message.bytes().data(), count * sizeof(float));
+  }
+  return tensor_of(DType::f32, values);
+}
+
+Tensor int64_list(std::string_view name, std::span<const std::byte> list) {
+  std::vector<int32_t> values;
+  const auto add = [&](uint64_t raw) {
+    const auto value = static_cast<int64_t>(raw);
+    if (value < std::numeric_limits<int32_t>::min() || value > std::numeric_limits<int32_t>::max())
+      fail(Code::unsupported, "feature '", name, "': ", value, " does not fit in 32 bits");
+    values.push_back(static_cast<int32_t>(value));
+  };
+  Message message(list);
+  while (message.next()) {
+    if (message.is(1, Wire::varint)) add(message.value());
+    if (!message.is(1, Wire::bytes)) continue;
+    Message packed(message.bytes());
+    while (!packed.empty()) add(packed.varint());
+  }
+  return tensor_of(DType::i32, values);
+}
+
+// An entry of the map of features: key and value.
+void add_feature(Item& item, std::span<const std::byte> entry) {
+  Message message(entry);
+  std::string name;
+  std::span<const std::byte> feature;
+  while (message.next()) {
+    if (message.is(1, Wire::bytes)) name = std::string(text_of(message.bytes()));
+    if (message.is(2, Wire::bytes)) feature = message.bytes();
+  }
+  Message value(feature);
+  while (value.next()) {
+    if (value.is(1, Wire::bytes)) item.set(name, bytes_list(name, value.bytes()));
+    if (value.is(2, Wire::bytes)) item.set(name, float_list(value.bytes()));
+    if (value.is(3, Wire::bytes)) item.set(name, int64_list(name, value.bytes()));
+  }
+}
+
+void parse_example(Item& item, std::span<const std::byte> record) {
+  Message example(record);
+  while (example.next()) {
+    if (!example.is(1, Wire::bytes)) continue;
+    Message features(example.bytes());
+    while (features.next())
+      if (features.is(1, Wire::bytes)) add_feature(item, features.bytes());
+  }
+  if (item.fields.empty())
+    fail(Code::corrupt_data, "the record holds no tf.train.Example with features");
+}
+
+class TfRecord final : public ShardedSource {
+ public:
+  TfRecord(const Options& options, const StageContext& context)
+      : ShardedSource(options, context), check_data_(options.boolean("check_data")) {}
+
+ protected:
+  void open(const std::string& path) override {
+    stream_ = io::open_stream(path);
+    number_ = 0;
+    intact_ = true;
+  }
+
+  bool read(Item& item) override {
+    intact_ = false;  // until the whole record is taken
+    std::byte head[12];
+    const size_t got = stream_->read(head);
+    if (got == 0) return false;
+    ++number_;
+    if (got < sizeof head) fail(Code::corrupt_data, "the file ends inside a record's head");
+    uint64_t length = 0;
+    std::memcpy(&length, head, sizeof length);
+    check(std::span(head).first(8), head + 8, "length");
+    if (length > kMostRecordBytes)
+      fail(Code::unsupported, "a record of ", length, " bytes; the limit is ", kMostRecordBytes);
+    record_.resize(static_cast<size_t>(length) + 4);
+    if (stream_->read(record_) < record_.size())
+      fail(Code::corrupt_data, "the file ends inside a record of ", length, " bytes");
+    intact_ = true;
+    const auto data = std::span<const std::byte>(record_).first(static_cast<size_t>(length));
+    if (check_data_) check(data, record_.data() + length, "data");
+    item.fields.clear();
+    parse_example(item, data);
+    item.origin = origin(current_key());
+    return true;
+  }
+
+  void close() override { stream_.reset(); }
+  bool can_go_on() const override { return intact_; }
+  std::string current_key() const override { return stream_ ? cat("record ", number_) : ""; }
+
+ private:
+  static constexpr uint64_t kMostRecordBytes = uint64_t{1} << 31;
+
+  static void check(std::span<const std::byte> bytes, const std::byte* stored, const char* what) {
+    const uint32_t crc = crc32c(bytes);
+    const uint32_t masked = ((crc >> 15) | (crc << 17)) + 0xA282EAD8u;  // the format's masking
+    uint32_t expected = 0;
+    std::memcpy(&expected, stored, sizeof expected);
+    if (masked != expected)
+      fail(Code::corrupt_data, "the checksum of the record's ", what, " does not match");
+  }
+
+  const bool check_data_;
+  std::unique_ptr<io::ByteStream> stream_;
+  std::vector<std::byte> record_;
+  uint64_t number_ = 0;  // of the current record, from 1
+  bool intact_ = false;
+};
+
+}  // namespace
+}  // namespace etr::stages
+
+namespace etr::pipeline {
+
+extern const StageSpec tfrecord_stage;
+const StageSpec tfrecord_stage{"tfrecord", "tf.train.Example records from TFRecord files",
+                               StageKind::source, stages::kOptions, make_stage<stages::TfRecord>};
+
+}  // namespace etr::pipeline
