@@ -64,7 +64,7 @@ def camel(name, upper=False):
 # Python ------------------------------------------------------------------------------------------
 
 PYTHON_TYPES = {"integer": "int", "number": "float", "boolean": "bool", "string": "str",
-                "list of numbers": "Sequence[float]"}
+                "list of numbers": "Sequence[float]", "list of integers": "Sequence[int]"}
 
 
 def python_stub(kind, rows):
@@ -95,7 +95,7 @@ def python_stub(kind, rows):
 # Java --------------------------------------------------------------------------------------------
 
 JAVA_TYPES = {"integer": "long", "number": "double", "boolean": "boolean", "string": "String",
-              "list of numbers": "double..."}
+              "list of numbers": "double...", "list of integers": "long..."}
 
 
 def java_source(kind, rows):
@@ -128,7 +128,7 @@ def java_source(kind, rows):
 # C# ----------------------------------------------------------------------------------------------
 
 CSHARP_TYPES = {"integer": "long", "number": "double", "boolean": "bool", "string": "string",
-                "list of numbers": "double[]"}
+                "list of numbers": "double[]", "list of integers": "long[]"}
 
 
 def xml(text):
@@ -149,7 +149,7 @@ def csharp_source(kind, rows):
                 parameters.append(f"{kind_of} {name}")
                 body.append(f"            spec.Set(\"{o['name']}\", {name});")
             else:
-                nullable = "" if kind_of in ("string", "double[]") else "?"
+                nullable = "" if kind_of in ("string", "double[]", "long[]") else "?"
                 parameters.append(f"{kind_of}{nullable} {name} = null")
                 value = f"{name}.Value" if nullable else name
                 body.append(f"            if ({name} != null) spec.Set(\"{o['name']}\", {value});")
@@ -176,7 +176,7 @@ def markdown_page(schemas):
                 choices = ": " + ", ".join(f"`{c}`" for c in o["choices"]) if "choices" in o else ""
                 unit = f" ({o['unit']})" if "unit" in o else ""
                 default = "required" if o["required"] else f"`{json.dumps(o['default'])}`"
-                meaning = o["doc"].replace("|", "\\|")
+                meaning = o["doc"].replace("\\", "\\\\").replace("|", "\\|")
                 lines.append(f"| `{o['name']}` | {o['type']}{choices} | {default} | {meaning}{unit} |")
             lines.append("")
     return "\n".join(lines)

@@ -4,7 +4,7 @@
 
 #include "core/log.h"
 #include "handles.h"
-#include "stages/pack.h"
+#include "sources/pack.h"
 
 using namespace etr;
 using namespace etr::capi;
@@ -262,7 +262,7 @@ int32_t etr_pack_folder(const char* root, const char* prefix, int64_t samples_pe
                         int32_t (*progress)(void*, int64_t, int64_t), void* user_data,
                         char** json) {
   return guarded([&] {
-    const stages::PackResult result = stages::pack_folder(
+    const sources::PackResult result = sources::pack_folder(
         {&required(root, "root"), &required(prefix, "prefix"), samples_per_shard, zstd_level, seed},
         [&](int64_t done, int64_t total) {
           return !progress || progress(user_data, done, total) != 0;

@@ -40,7 +40,10 @@ bool has_type(const Json& value, OptionType type) {
     case OptionType::integer: return value.is_number_integer();
     case OptionType::number: return value.is_number();
     case OptionType::string: return value.is_string();
-    case OptionType::integers: return all([](const Json& v) { return v.is_number_integer(); });
+    case OptionType::integers:  // also as 3.0: the C API sets lists of numbers only
+      return all([](const Json& v) {
+        return v.is_number() && v.get<double>() == std::floor(v.get<double>());
+      });
     case OptionType::numbers: return all([](const Json& v) { return v.is_number(); });
   }
   return false;

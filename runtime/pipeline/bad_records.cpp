@@ -68,6 +68,11 @@ void BadRecords::handle(const std::string& stage, uint64_t position, const Item&
   if (policy_ == ErrorPolicy::quarantine) quarantine(item, record);
 }
 
+void BadRecords::note_drop(uint64_t position, uint64_t ordinal, uint64_t epoch) {
+  std::scoped_lock lock(mutex_);
+  dropped_[epoch].emplace_back(position, ordinal);
+}
+
 int64_t BadRecords::count() const {
   std::scoped_lock lock(mutex_);
   return count_;

@@ -33,6 +33,9 @@ class BadRecords {
   void handle(const std::string& stage, uint64_t position, const Item& item, const Error& error,
               uint64_t epoch);
 
+  // A sample that is left out and is not bad; a restored run must know of it too.
+  void note_drop(uint64_t position, uint64_t ordinal, uint64_t epoch);
+
   int64_t count() const;
   Json list() const;  // the first 1,000: [{"stage", "shard", "key", "reason"}]
 

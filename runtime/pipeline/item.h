@@ -35,6 +35,7 @@ struct Item {
   uint32_t replica = 0;  // 0: fresh; n: the n-th echo of it
   // While a saved position is restored, samples that nobody needs again travel without payload.
   bool ghost = false;
+  bool dropped = false;  // set by a map stage: the sample goes no further
   std::shared_ptr<const Origin> origin;
   std::vector<Field> fields;
   BatchInfo batch;              // batch.size == 0: a single sample

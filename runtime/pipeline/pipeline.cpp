@@ -326,6 +326,9 @@ ReplayInput Pipeline::replay_input() const {
 std::optional<uint64_t> Pipeline::length() const {
   for (const SerialStage* stage : serial_stages_)
     if (stage->echoes_on_demand()) return std::nullopt;
+  for (const auto& segment : segments_)
+    for (const MapEntry& map : segment->maps())
+      if (map.stage->may_drop()) return std::nullopt;
   std::optional<uint64_t> samples = source_->last_pass_length();
   if (!samples) {  // a source of its own: the other one may be at work
     const auto source = entries_[0].spec->make(entries_[0].options, context_of(0));

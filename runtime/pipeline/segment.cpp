@@ -93,6 +93,10 @@ bool Segment::map_item(MapEntry& map, Item& item, uint64_t epoch) {
   try {
     ++stats.items_in;
     map.stage->process(item, epoch);
+    if (item.dropped) {
+      host_.bad_records().note_drop(stats.position, item.ordinal, epoch);
+      return false;
+    }
     ++stats.items_out;
     return true;
   } catch (const Error& error) {

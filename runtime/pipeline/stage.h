@@ -84,7 +84,9 @@ class Source : public Stage {
 // comes from item_rng().
 class MapStage : public Stage {
  public:
+  // Sets item.dropped where the sample shall go no further.
   virtual void process(Item& item, uint64_t epoch) const = 0;
+  virtual bool may_drop() const { return false; }  // by way of item.dropped
 };
 
 // Names pass `pass` of an epoch in one number above 0.

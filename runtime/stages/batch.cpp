@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "pipeline/stage.h"
+#include "stages/batching.h"
 
 namespace etr::stages {
 namespace {
@@ -48,24 +49,12 @@ class Batch final : public SerialStage {
         fail(Code::invalid_argument, "cannot batch field '", field.name,
              "': ", dtype_name(other->dtype()), " ", shape_text(other->shape()), " beside ",
              dtype_name(field.tensor.dtype()), " ", shape_text(field.tensor.shape()),
-             "; crop or resize to one size, or remove the field");
+             "; crop or resize to one size, drop the field with keep, or use padded_batch");
     }
   }
 
   void stack(Emitter& out) {
-    Item batch;
-    batch.ordinal = items_.front().ordinal;
-    batch.origin = items_.front().origin;
-    for (const Item& item : items_) {
-      batch.ghost = batch.ghost || item.ghost;
-      ++(item.replica == 0 ? batch.batch.fresh : batch.batch.echoed);
-    }
-    batch.batch.size = static_cast<int32_t>(items_.size());
-    if (items_.front().token) {  // restoring: a held batch holds its samples
-      auto tokens = std::make_shared<std::vector<std::shared_ptr<void>>>();
-      for (const Item& item : items_) tokens->push_back(item.token);
-      batch.token = std::move(tokens);
-    }
+    Item batch = head_of_batch(items_);
     if (!batch.ghost)
       for (const Field& field : items_.front().fields) batch.set(field.name, stack_field(field));
     items_.clear();

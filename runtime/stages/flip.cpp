@@ -1,4 +1,4 @@
-// Mirrors images left to right with a given probability.
+// Mirrors images left to right, or upside down, with a given probability.
 #include <algorithm>
 #include <cstring>
 
@@ -11,12 +11,16 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"probability", OptionType::number, "0.5", "share of images that are mirrored", 0, 1},
+    {"direction", OptionType::string, "\"horizontal\"",
+     "left and right, or top and bottom, change places", 0, 0, "", "horizontal|vertical"},
 };
 
 class Flip final : public MapStage {
  public:
   Flip(const Options& options, const StageContext& context)
-      : probability_(static_cast<float>(options.number("probability"))), context_(context) {}
+      : probability_(static_cast<float>(options.number("probability"))),
+        vertical_(options.string("direction") == "vertical"),
+        context_(context) {}
 
   void process(Item& item, uint64_t epoch) const override {
     const Tensor& image = require_image(item, "image");
@@ -25,6 +29,13 @@ class Flip final : public MapStage {
     const size_t pixel = static_cast<size_t>(image.shape()[2]) * dtype_size(image.dtype());
     Tensor out = item.take_writable("image");
     auto* bytes = static_cast<std::byte*>(out.mutable_data());
+    if (vertical_) {
+      for (size_t y = 0; y < h / 2; ++y)
+        std::swap_ranges(bytes + y * w * pixel, bytes + (y + 1) * w * pixel,
+                         bytes + (h - 1 - y) * w * pixel);
+      item.set("image", std::move(out));
+      return;
+    }
     // A size known to the compiler turns each swap into moves of registers.
     for (size_t y = 0; y < h; ++y, bytes += w * pixel)
       if (pixel == 1)
@@ -55,6 +66,7 @@ class Flip final : public MapStage {
   }
 
   const float probability_;
+  const bool vertical_;
   const StageContext context_;
 };
 
@@ -64,7 +76,7 @@ class Flip final : public MapStage {
 namespace etr::pipeline {
 
 extern const StageSpec flip_stage;
-const StageSpec flip_stage{"flip", "mirrors images left to right at random", StageKind::map,
-                           stages::kOptions, make_stage<stages::Flip>};
+const StageSpec flip_stage{"flip", "mirrors images at random", StageKind::map, stages::kOptions,
+                           make_stage<stages::Flip>};
 
 }  // namespace etr::pipeline

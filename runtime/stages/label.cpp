@@ -1,4 +1,4 @@
-// Class text ("7") -> field "label": i32 [], or f32 [classes] one-hot.
+// Class text ("7") or number -> field "label": i32 [], or f32 [classes] one-hot.
 #include <algorithm>
 #include <charconv>
 
@@ -11,7 +11,7 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"field", OptionType::string, "\"cls\"", "field with the class number as text"},
+    {"field", OptionType::string, "\"cls\"", "field with the class number, as text or i32"},
     {"classes", OptionType::integer, "0", "number of classes; 0 does not check (one_hot needs it)",
      0, 1 << 24},
     {"one_hot", OptionType::boolean, "false",
@@ -30,14 +30,26 @@ class Label final : public MapStage {
 
   void process(Item& item, uint64_t) const override {
     const Tensor* field = item.find(field_);
-    if (!field) fail(Code::not_found, "missing label: the sample has no member '.", field_, "'");
+    if (!field) field = item.find("label");  // sources of numbers call it so
+    if (field && field->dtype() == DType::i32 && field->count() == 1) {
+      const int32_t number = field->view<int32_t>()[0];
+      return set(item, number, std::to_string(number));
+    }
+    if (!field || field->dtype() != DType::u8)
+      fail(Code::not_found, "missing label: the sample has no member '.", field_, "'");
     const auto text = field->view<char>();
     int32_t value = -1;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     const bool rest_is_space = std::all_of(
         end, text.data() + text.size(), [](char c) { return c == '\n' || c == '\r' || c == ' '; });
-    if (error != std::errc() || !rest_is_space || value < 0 || (classes_ && value >= classes_))
-      fail(Code::corrupt_data, "bad label '", std::string(text.begin(), text.end()),
+    if (error != std::errc() || !rest_is_space) value = -1;
+    set(item, value, std::string(text.begin(), text.end()));
+  }
+
+ private:
+  void set(Item& item, int32_t value, const std::string& text) const {
+    if (value < 0 || (classes_ && value >= classes_))
+      fail(Code::corrupt_data, "bad label '", text,
            "'; expected a "
            "number from 0",
            classes_ ? cat(" to ", classes_ - 1) : "");
@@ -45,7 +57,6 @@ class Label final : public MapStage {
     item.set("label", one_hot_ ? one_hot(value) : Tensor::scalar(DType::i32, value));
   }
 
- private:
   Tensor one_hot(int32_t value) const {
     Tensor out(DType::f32, {classes_});
     std::fill(out.mutable_view<float>().begin(), out.mutable_view<float>().end(), 0.0f);

@@ -1,9 +1,7 @@
 // A random window of an image, after padding with zeros on each side.
-#include <algorithm>
-#include <cstring>
-
 #include "core/error.h"
 #include "pipeline/stage.h"
+#include "stages/image_ops.h"
 
 namespace etr::stages {
 namespace {
@@ -28,7 +26,7 @@ class RandomCrop final : public MapStage {
 
   void process(Item& item, uint64_t epoch) const override {
     const Tensor& image = require_image(item, "image");
-    const int64_t h = image.shape()[0], w = image.shape()[1], c = image.shape()[2];
+    const int64_t h = image.shape()[0], w = image.shape()[1];
     const int64_t out_h = height_ ? height_ : h, out_w = width_ ? width_ : w;
     const int64_t room_y = h + 2 * pad_ - out_h, room_x = w + 2 * pad_ - out_w;
     if (room_y < 0 || room_x < 0)
@@ -37,27 +35,7 @@ class RandomCrop final : public MapStage {
     Rng rng = item_rng(context_, epoch, item);
     const int64_t y0 = rng.below(static_cast<uint32_t>(room_y + 1)) - pad_;
     const int64_t x0 = rng.below(static_cast<uint32_t>(room_x + 1)) - pad_;
-    Tensor out(image.dtype(), {out_h, out_w, c});
-    const size_t pixel = static_cast<size_t>(c) * dtype_size(image.dtype());
-    // Columns [begin, end) of the window lie inside the image.
-    const int64_t begin = std::clamp<int64_t>(-x0, 0, out_w),
-                  end = std::clamp(w - x0, begin, out_w);
-    auto* to = static_cast<std::byte*>(out.mutable_data());
-    const auto* from = static_cast<const std::byte*>(image.data());
-    for (int64_t y = 0; y < out_h; ++y, to += static_cast<size_t>(out_w) * pixel) {
-      const int64_t sy = y + y0;
-      if (sy < 0 || sy >= h) {
-        std::memset(to, 0, static_cast<size_t>(out_w) * pixel);
-        continue;
-      }
-      std::memset(to, 0, static_cast<size_t>(begin) * pixel);
-      std::memcpy(to + static_cast<size_t>(begin) * pixel,
-                  from + static_cast<size_t>(sy * w + begin + x0) * pixel,
-                  static_cast<size_t>(end - begin) * pixel);
-      std::memset(to + static_cast<size_t>(end) * pixel, 0,
-                  static_cast<size_t>(out_w - end) * pixel);
-    }
-    item.set("image", std::move(out));
+    item.set("image", crop(image, y0, x0, out_h, out_w));
   }
 
  private:

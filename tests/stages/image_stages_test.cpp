@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "core/error.h"
+#include "sources/pack.h"
 #include "stages/image_codec.h"
-#include "stages/pack.h"
 #include "support/data.h"
 
 namespace etr::test {
@@ -197,8 +197,8 @@ TEST(PackAndFolder, GiveTheSameSamples) {
     std::ofstream(folder + "/" + std::to_string(i) + ".png", std::ios::binary)
         << make_png(6, 6, 1, i);
   }
-  const stages::PackResult packed =
-      stages::pack_folder({dir.path("images"), dir.path("out"), 20, 3, 1}, nullptr);
+  const sources::PackResult packed =
+      sources::pack_folder({dir.path("images"), dir.path("out"), 20, 3, 1}, nullptr);
   EXPECT_EQ(packed.samples, 50);
   EXPECT_EQ(packed.shards.size(), 3u);
   EXPECT_EQ(packed.classes.front(), "class-0");

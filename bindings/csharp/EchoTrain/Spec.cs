@@ -47,8 +47,9 @@ namespace EchoTrain
             if (value is string) return Text((string)value);
             if (value is double[])
                 return "[" + string.Join(", ", Array.ConvertAll((double[])value, n => Number(key, n))) + "]";
+            if (value is long[]) return "[" + string.Join(", ", (long[])value) + "]";
             throw new ArgumentException("option '" + key + "' is a " + (value?.GetType().ToString() ?? "null") +
-                "; options are numbers, text, booleans or arrays of double");
+                "; options are numbers, text, booleans or arrays of double or long");
         }
 
         private static string Number(string key, double number)

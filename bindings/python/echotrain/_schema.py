@@ -10,7 +10,8 @@ from typing import Any, Dict, List
 
 from . import native
 
-_TYPES = {"integer": int, "number": float, "boolean": bool, "string": str, "list of numbers": List[float]}
+_TYPES = {"integer": int, "number": float, "boolean": bool, "string": str, "list of numbers": List[float],
+          "list of integers": List[int]}
 
 
 class Spec:

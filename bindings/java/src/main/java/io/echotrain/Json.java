@@ -29,13 +29,15 @@ final class Json {
         comma = ", ";
       }
       out.append(comma.equals("[") ? "[]" : "]");
+    } else if (value instanceof long[]) {
+      out.append(java.util.Arrays.toString((long[]) value));
     } else if (value instanceof CharSequence || value instanceof java.nio.file.Path
         || value instanceof java.io.File) {
       text(out, value.toString());
     } else {
       throw new IllegalArgumentException("option '" + key + "' is a "
           + (value == null ? "null" : value.getClass().getName())
-          + "; options are numbers, text, booleans or arrays of double");
+          + "; options are numbers, text, booleans or arrays of double or long");
     }
   }
 

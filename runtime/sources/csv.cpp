@@ -2,12 +2,12 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "io/line_reader.h"
-#include "stages/columns.h"
-#include "stages/sharded_source.h"
-#include "stages/text.h"
+#include "sources/columns.h"
+#include "sources/sharded_source.h"
 
-namespace etr::stages {
+namespace etr::sources {
 namespace {
 
 using namespace pipeline;
@@ -145,12 +145,12 @@ class Csv final : public ShardedSource {
 };
 
 }  // namespace
-}  // namespace etr::stages
+}  // namespace etr::sources
 
 namespace etr::pipeline {
 
 extern const StageSpec csv_stage;
-const StageSpec csv_stage{"csv", "rows of CSV files", StageKind::source, stages::kOptions,
-                          make_stage<stages::Csv>};
+const StageSpec csv_stage{"csv", "rows of CSV files", StageKind::source, sources::kOptions,
+                          make_stage<sources::Csv>};
 
 }  // namespace etr::pipeline

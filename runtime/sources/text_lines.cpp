@@ -1,9 +1,9 @@
 // Lines of text files, plain, .gz or .zst, as the field "text": u8 [bytes].
+#include "core/text.h"
 #include "io/line_reader.h"
-#include "stages/sharded_source.h"
-#include "stages/text.h"
+#include "sources/sharded_source.h"
 
-namespace etr::stages {
+namespace etr::sources {
 namespace {
 
 using namespace pipeline;
@@ -44,12 +44,12 @@ class TextLines final : public ShardedSource {
 };
 
 }  // namespace
-}  // namespace etr::stages
+}  // namespace etr::sources
 
 namespace etr::pipeline {
 
 extern const StageSpec text_lines_stage;
 const StageSpec text_lines_stage{"text_lines", "lines of text files", StageKind::source,
-                                 stages::kOptions, make_stage<stages::TextLines>};
+                                 sources::kOptions, make_stage<sources::TextLines>};
 
 }  // namespace etr::pipeline

@@ -5,11 +5,11 @@
 #include <limits>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "io/byte_stream.h"
-#include "pipeline/indexed_source.h"
-#include "stages/text.h"
+#include "sources/indexed_source.h"
 
-namespace etr::stages {
+namespace etr::sources {
 namespace {
 
 using namespace pipeline;
@@ -164,12 +164,12 @@ class Npy final : public IndexedSource {
 };
 
 }  // namespace
-}  // namespace etr::stages
+}  // namespace etr::sources
 
 namespace etr::pipeline {
 
 extern const StageSpec npy_stage;
 const StageSpec npy_stage{"npy", "samples from NumPy's .npy arrays", StageKind::source,
-                          stages::kOptions, make_stage<stages::Npy>};
+                          sources::kOptions, make_stage<sources::Npy>};
 
 }  // namespace etr::pipeline

@@ -7,9 +7,9 @@
 #include "core/error.h"
 #include "io/byte_stream.h"
 #include "io/pattern.h"
-#include "pipeline/indexed_source.h"
+#include "sources/indexed_source.h"
 
-namespace etr::stages {
+namespace etr::sources {
 namespace {
 
 using namespace pipeline;
@@ -117,13 +117,13 @@ class TextWindows final : public IndexedSource {
 };
 
 }  // namespace
-}  // namespace etr::stages
+}  // namespace etr::sources
 
 namespace etr::pipeline {
 
 extern const StageSpec text_windows_stage;
 const StageSpec text_windows_stage{"text_windows", "windows of a text for language models",
-                                   StageKind::source, stages::kOptions,
-                                   make_stage<stages::TextWindows>};
+                                   StageKind::source, sources::kOptions,
+                                   make_stage<sources::TextWindows>};
 
 }  // namespace etr::pipeline

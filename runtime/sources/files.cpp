@@ -2,9 +2,9 @@
 // text in "folder", its name in "name".
 #include "core/platform.h"
 #include "io/pattern.h"
-#include "pipeline/indexed_source.h"
+#include "sources/indexed_source.h"
 
-namespace etr::stages {
+namespace etr::sources {
 namespace {
 
 using namespace pipeline;
@@ -47,12 +47,12 @@ class Files final : public IndexedSource {
 };
 
 }  // namespace
-}  // namespace etr::stages
+}  // namespace etr::sources
 
 namespace etr::pipeline {
 
 extern const StageSpec files_stage;
-const StageSpec files_stage{"files", "one sample a file", StageKind::source, stages::kOptions,
-                            make_stage<stages::Files>};
+const StageSpec files_stage{"files", "one sample a file", StageKind::source, sources::kOptions,
+                            make_stage<sources::Files>};
 
 }  // namespace etr::pipeline

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace etr::stages {
+namespace etr::sources {
 
 struct PackOptions {
   std::string root;    // root/CLASS/NAME.png
@@ -26,4 +26,4 @@ struct PackResult {
 PackResult pack_folder(const PackOptions& options,
                        const std::function<bool(int64_t done, int64_t total)>& progress);
 
-}  // namespace etr::stages
+}  // namespace etr::sources

@@ -1,12 +1,12 @@
 // Lines of JSON, plain, .gz or .zst, as samples with typed fields.
 #include "core/error.h"
 #include "core/json.h"
+#include "core/text.h"
 #include "io/line_reader.h"
-#include "stages/columns.h"
-#include "stages/sharded_source.h"
-#include "stages/text.h"
+#include "sources/columns.h"
+#include "sources/sharded_source.h"
 
-namespace etr::stages {
+namespace etr::sources {
 namespace {
 
 using namespace pipeline;
@@ -108,12 +108,12 @@ class Jsonl final : public ShardedSource {
 };
 
 }  // namespace
-}  // namespace etr::stages
+}  // namespace etr::sources
 
 namespace etr::pipeline {
 
 extern const StageSpec jsonl_stage;
-const StageSpec jsonl_stage{"jsonl", "lines of JSON", StageKind::source, stages::kOptions,
-                            make_stage<stages::Jsonl>};
+const StageSpec jsonl_stage{"jsonl", "lines of JSON", StageKind::source, sources::kOptions,
+                            make_stage<sources::Jsonl>};
 
 }  // namespace etr::pipeline

@@ -1,4 +1,4 @@
-#include "stages/pack.h"
+#include "sources/pack.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -8,9 +8,9 @@
 #include "core/platform.h"
 #include "core/rng.h"
 #include "io/tar_writer.h"
-#include "stages/class_folders.h"
+#include "sources/class_folders.h"
 
-namespace etr::stages {
+namespace etr::sources {
 namespace {
 
 std::string numbered(const std::string& prefix, int64_t number, const char* ending) {
@@ -57,4 +57,4 @@ PackResult pack_folder(const PackOptions& options,
   return result;
 }
 
-}  // namespace etr::stages
+}  // namespace etr::sources

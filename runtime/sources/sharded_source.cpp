@@ -1,11 +1,11 @@
-#include "stages/sharded_source.h"
+#include "sources/sharded_source.h"
 
 #include <numeric>
 
 #include "core/error.h"
 #include "io/pattern.h"
 
-namespace etr::stages {
+namespace etr::sources {
 
 using namespace pipeline;
 
@@ -54,4 +54,4 @@ void ShardedSource::leave(size_t shards) {
   close();
 }
 
-}  // namespace etr::stages
+}  // namespace etr::sources

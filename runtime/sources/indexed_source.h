@@ -5,12 +5,12 @@
 #include "pipeline/permutation.h"
 #include "pipeline/stage.h"
 
-namespace etr::pipeline {
+namespace etr::sources {
 
 // A stage derives, gives count() and read(), and has the option kShuffleOption among its own.
-class IndexedSource : public Source {
+class IndexedSource : public pipeline::Source {
  public:
-  IndexedSource(const Options& options, const StageContext& context)
+  IndexedSource(const Options& options, const pipeline::StageContext& context)
       : shuffle_(options.boolean("shuffle")), context_(context) {}
 
   std::optional<uint64_t> samples() final { return count(); }
@@ -19,11 +19,11 @@ class IndexedSource : public Source {
     const uint64_t n = count();
     Rng rng(context_.seed, epoch, pass, context_.position);
     const uint64_t key = uint64_t{rng.next_u32()} << 32 | rng.next_u32();
-    order_ = shuffle_ ? Permutation(n, key) : Permutation::identity(n);
+    order_ = shuffle_ ? pipeline::Permutation(n, key) : pipeline::Permutation::identity(n);
     next_ = 0;
   }
 
-  bool next(Item& item) final {
+  bool next(pipeline::Item& item) final {
     if (next_ >= order_.size()) return false;
     read(order_[next_++], item);
     return true;
@@ -35,16 +35,16 @@ class IndexedSource : public Source {
   // Records there are. Called again and again: opens what it needs at the first call.
   virtual uint64_t count() = 0;
   // Fills origin and fields with record `index`. Throws Error for a bad one.
-  virtual void read(uint64_t index, Item& item) = 0;
+  virtual void read(uint64_t index, pipeline::Item& item) = 0;
 
  private:
   const bool shuffle_;
-  const StageContext context_;
-  Permutation order_;
+  const pipeline::StageContext context_;
+  pipeline::Permutation order_;
   uint64_t next_ = 0;
 };
 
 constexpr OptionSpec kShuffleOption = {"shuffle", OptionType::boolean, "true",
                                        "read the records in a new random order each pass"};
 
-}  // namespace etr::pipeline
+}  // namespace etr::sources

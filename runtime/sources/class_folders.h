@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace etr::stages {
+namespace etr::sources {
 
 struct ClassFile {
   std::string name;       // relative to the root: "cat/0001.png"
@@ -20,4 +20,4 @@ struct ClassFolders {
 // Throws Error(io) where the root cannot be listed, Error(not_found) where it holds no file.
 ClassFolders list_class_folders(const std::string& root);
 
-}  // namespace etr::stages
+}  // namespace etr::sources

@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 
-namespace etr::stages {
+namespace etr {
 
 inline std::vector<std::string_view> split(std::string_view text, char at) {
   std::vector<std::string_view> out;
@@ -41,4 +41,4 @@ inline int64_t parse_integer(std::string_view text, std::string_view what) {
   return parse_number<int64_t>(text, what, "a whole number");
 }
 
-}  // namespace etr::stages
+}  // namespace etr

@@ -1,11 +1,10 @@
-#include "stages/columns.h"
+#include "sources/columns.h"
+#include "core/error.h"
+#include "core/text.h"
 
 #include <cmath>
 
-#include "core/error.h"
-#include "stages/text.h"
-
-namespace etr::stages {
+namespace etr::sources {
 namespace {
 
 ColumnType type_of(std::string_view name, std::string_view entry, const std::string& stage) {
@@ -68,4 +67,4 @@ void set_element(Tensor& tensor, size_t index, double value, const std::string& 
     tensor.mutable_view<int32_t>()[index] = static_cast<int32_t>(value);
 }
 
-}  // namespace etr::stages
+}  // namespace etr::sources

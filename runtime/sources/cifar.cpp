@@ -5,9 +5,9 @@
 #include "core/error.h"
 #include "io/byte_stream.h"
 #include "io/pattern.h"
-#include "pipeline/indexed_source.h"
+#include "sources/indexed_source.h"
 
-namespace etr::stages {
+namespace etr::sources {
 namespace {
 
 using namespace pipeline;
@@ -78,12 +78,12 @@ class Cifar final : public IndexedSource {
 };
 
 }  // namespace
-}  // namespace etr::stages
+}  // namespace etr::sources
 
 namespace etr::pipeline {
 
 extern const StageSpec cifar_stage;
 const StageSpec cifar_stage{"cifar", "images and labels from CIFAR's binary files",
-                            StageKind::source, stages::kOptions, make_stage<stages::Cifar>};
+                            StageKind::source, sources::kOptions, make_stage<sources::Cifar>};
 
 }  // namespace etr::pipeline

@@ -10,7 +10,7 @@
 
 #include "pipeline/item.h"
 
-namespace etr::stages {
+namespace etr::sources {
 
 enum class ColumnType { u8, i32, f32, text };
 
@@ -28,4 +28,4 @@ Tensor column_tensor(const Column& column, Shape shape);
 // Sets one element of it. Error(corrupt_data) where the value does not fit.
 void set_element(Tensor& tensor, size_t index, double value, const std::string& what);
 
-}  // namespace etr::stages
+}  // namespace etr::sources

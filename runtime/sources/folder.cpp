@@ -1,10 +1,10 @@
 // Samples from a folder of class folders: root/CLASS/NAME.png. Classes are numbered in the order of
 // their names; the number is written to the field "cls" as text, as WebDataset shards hold it.
 #include "core/platform.h"
-#include "pipeline/indexed_source.h"
-#include "stages/class_folders.h"
+#include "sources/class_folders.h"
+#include "sources/indexed_source.h"
 
-namespace etr::stages {
+namespace etr::sources {
 namespace {
 
 using namespace pipeline;
@@ -42,12 +42,12 @@ class Folder final : public IndexedSource {
 };
 
 }  // namespace
-}  // namespace etr::stages
+}  // namespace etr::sources
 
 namespace etr::pipeline {
 
 extern const StageSpec folder_stage;
 const StageSpec folder_stage{"folder", "samples from a folder of class folders", StageKind::source,
-                             stages::kOptions, make_stage<stages::Folder>};
+                             sources::kOptions, make_stage<sources::Folder>};
 
 }  // namespace etr::pipeline

@@ -7,9 +7,9 @@
 #include "core/crc32c.h"
 #include "core/error.h"
 #include "io/byte_stream.h"
-#include "stages/sharded_source.h"
+#include "sources/sharded_source.h"
 
-namespace etr::stages {
+namespace etr::sources {
 namespace {
 
 using namespace pipeline;
@@ -218,12 +218,12 @@ class TfRecord final : public ShardedSource {
 };
 
 }  // namespace
-}  // namespace etr::stages
+}  // namespace etr::sources
 
 namespace etr::pipeline {
 
 extern const StageSpec tfrecord_stage;
 const StageSpec tfrecord_stage{"tfrecord", "tf.train.Example records from TFRecord files",
-                               StageKind::source, stages::kOptions, make_stage<stages::TfRecord>};
+                               StageKind::source, sources::kOptions, make_stage<sources::TfRecord>};
 
 }  // namespace etr::pipeline

@@ -7,7 +7,7 @@
 
 #include "pipeline/stage.h"
 
-namespace etr::stages {
+namespace etr::sources {
 
 // A stage derives, has the options kPatternOption (its own sentence) and kShuffleShardsOption, and
 // gives open(), read() and close().
@@ -46,4 +46,4 @@ class ShardedSource : public pipeline::Source {
 constexpr OptionSpec kShuffleShardsOption = {"shuffle_shards", OptionType::boolean, "true",
                                              "read the files in a new order each pass"};
 
-}  // namespace etr::stages
+}  // namespace etr::sources

@@ -7,9 +7,9 @@
 #include "core/error.h"
 #include "io/pattern.h"
 #include "io/tar_reader.h"
-#include "stages/sharded_source.h"
+#include "sources/sharded_source.h"
 
-namespace etr::stages {
+namespace etr::sources {
 namespace {
 
 using namespace pipeline;
@@ -71,13 +71,13 @@ class WebDataset final : public ShardedSource {
 };
 
 }  // namespace
-}  // namespace etr::stages
+}  // namespace etr::sources
 
 namespace etr::pipeline {
 
 extern const StageSpec webdataset_stage;
 const StageSpec webdataset_stage{"webdataset", "samples from tar shards, plain, .zst or .gz",
-                                 StageKind::source, stages::kOptions,
-                                 make_stage<stages::WebDataset>};
+                                 StageKind::source, sources::kOptions,
+                                 make_stage<sources::WebDataset>};
 
 }  // namespace etr::pipeline

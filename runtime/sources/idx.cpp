@@ -4,9 +4,9 @@
 
 #include "core/error.h"
 #include "io/byte_stream.h"
-#include "pipeline/indexed_source.h"
+#include "sources/indexed_source.h"
 
-namespace etr::stages {
+namespace etr::sources {
 namespace {
 
 using namespace pipeline;
@@ -112,12 +112,12 @@ class Idx final : public IndexedSource {
 };
 
 }  // namespace
-}  // namespace etr::stages
+}  // namespace etr::sources
 
 namespace etr::pipeline {
 
 extern const StageSpec idx_stage;
 const StageSpec idx_stage{"idx", "images and labels from MNIST's IDX files", StageKind::source,
-                          stages::kOptions, make_stage<stages::Idx>};
+                          sources::kOptions, make_stage<sources::Idx>};
 
 }  // namespace etr::pipeline

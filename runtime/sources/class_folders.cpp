@@ -1,11 +1,11 @@
-#include "stages/class_folders.h"
+#include "sources/class_folders.h"
 
 #include <algorithm>
 #include <filesystem>
 
 #include "core/error.h"
 
-namespace etr::stages {
+namespace etr::sources {
 namespace {
 
 namespace fs = std::filesystem;
@@ -40,4 +40,4 @@ ClassFolders list_class_folders(const std::string& root) {
   return out;
 }
 
-}  // namespace etr::stages
+}  // namespace etr::sources

@@ -1,0 +1,77 @@
+#include "stages/batch_mix.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "core/error.h"
+
+namespace etr::stages {
+namespace {
+
+// Gamma(alpha, 1): Marsaglia and Tsang, "A simple method for generating gamma variables", 2000; below 1
+// by Gamma(alpha + 1) * U^(1 / alpha).
+double draw_gamma(Rng& rng, double alpha) {
+  const auto uniform = [&] { return static_cast<double>(rng.uniform()) + 0x1.0p-25; };  // never 0
+  if (alpha < 1) return draw_gamma(rng, alpha + 1) * std::pow(uniform(), 1 / alpha);
+  const double d = alpha - 1.0 / 3, c = 1 / std::sqrt(9 * d);
+  while (true) {
+    const double x = rng.normal(), v = std::pow(1 + c * x, 3);
+    if (v > 0 && std::log(uniform()) < 0.5 * x * x + d - d * v + d * std::log(v)) return d * v;
+  }
+}
+
+template <typename T>
+void blend_rows(const Tensor& x, const std::vector<size_t>& partner, float share, Tensor& out) {
+  const auto from = x.view<T>();
+  const auto to = out.mutable_view<T>();
+  const size_t row = from.size() / partner.size();
+  for (size_t i = 0; i < partner.size(); ++i)
+    for (size_t k = 0; k < row; ++k) {
+      const float value = share * static_cast<float>(from[i * row + k]) +
+                          (1 - share) * static_cast<float>(from[partner[i] * row + k]);
+      to[i * row + k] = static_cast<T>(std::is_same_v<T, uint8_t> ? value + 0.5f : value);
+    }
+}
+
+}  // namespace
+
+BatchMix::BatchMix(const Options& options, const pipeline::StageContext& context)
+    : alpha_(options.number("alpha")),
+      probability_(static_cast<float>(options.number("probability"))),
+      context_(context) {}
+
+void BatchMix::process(pipeline::Item& batch, uint64_t epoch) const {
+  if (batch.batch.size == 0)
+    fail(Code::invalid_argument, "this stage mixes the samples of batches; put it behind 'batch'");
+  const Tensor& label = pipeline::require_field(batch, "label");
+  if (label.dtype() != DType::f32 || label.shape().size() != 2)
+    fail(Code::invalid_argument, "labels must be f32 [N, classes] to be mixed; they are ",
+         dtype_name(label.dtype()), " ", shape_text(label.shape()),
+         ". Use the option one_hot of the stage 'label'");
+  Rng rng = pipeline::item_rng(context_, epoch, batch);
+  if (rng.uniform() >= probability_) return;
+  const double a = draw_gamma(rng, alpha_), b = draw_gamma(rng, alpha_);
+  const auto share = static_cast<float>(a + b > 0 ? a / (a + b) : 0.5);
+  std::vector<size_t> partner(static_cast<size_t>(label.shape()[0]));
+  std::iota(partner.begin(), partner.end(), size_t{0});
+  for (size_t i = partner.size(); i > 1; --i)
+    std::swap(partner[i - 1], partner[rng.below(static_cast<uint32_t>(i))]);
+  mix(batch, rng, share, partner);
+}
+
+Tensor BatchMix::blended(const Tensor& x, const std::vector<size_t>& partner, float share) {
+  if (x.shape().empty() || static_cast<size_t>(x.shape()[0]) != partner.size())
+    fail(Code::invalid_argument, "a field of shape ", shape_text(x.shape()), " in a batch of ",
+         partner.size(), " samples cannot be mixed");
+  Tensor out(x.dtype(), x.shape());
+  if (x.dtype() == DType::u8)
+    blend_rows<uint8_t>(x, partner, share, out);
+  else if (x.dtype() == DType::f32)
+    blend_rows<float>(x, partner, share, out);
+  else
+    fail(Code::invalid_argument, "fields of i32 cannot be mixed");
+  return out;
+}
+
+}  // namespace etr::stages

@@ -1,0 +1,31 @@
+// Stages behind batch that mix each sample with a partner in it.
+#pragma once
+
+#include <vector>
+
+#include "pipeline/stage.h"
+
+namespace etr::stages {
+
+// Has the options "alpha" and "probability".
+class BatchMix : public pipeline::MapStage {
+ public:
+  BatchMix(const Options& options, const pipeline::StageContext& context);
+
+  void process(pipeline::Item& batch, uint64_t epoch) const final;
+
+ protected:
+  // `share` is what each sample keeps of itself, in (0, 1); partner[i] is who gives it the rest.
+  virtual void mix(pipeline::Item& batch, Rng& rng, float share,
+                   const std::vector<size_t>& partner) const = 0;
+
+  // share * x[i] + (1 - share) * x[partner[i]] along the first axis; u8 is rounded.
+  static Tensor blended(const Tensor& x, const std::vector<size_t>& partner, float share);
+
+ private:
+  const double alpha_;
+  const float probability_;
+  const pipeline::StageContext context_;
+};
+
+}  // namespace etr::stages

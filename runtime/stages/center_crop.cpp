@@ -1,0 +1,44 @@
+// The middle of the image; where it is too small, the fill around it.
+#include "pipeline/stage.h"
+#include "stages/image_ops.h"
+
+namespace etr::stages {
+namespace {
+
+using namespace pipeline;
+
+constexpr OptionSpec kOptions[] = {
+    {"height", OptionType::integer, nullptr, "height of the result", 1, 1 << 16, "pixels"},
+    {"width", OptionType::integer, nullptr, "width of the result", 1, 1 << 16, "pixels"},
+    {"fill", OptionType::number, "0",
+     "value around an image that is too small, as a share of full scale", 0, 1},
+};
+
+class CenterCrop final : public MapStage {
+ public:
+  CenterCrop(const Options& options, const StageContext&)
+      : height_(options.integer("height")),
+        width_(options.integer("width")),
+        fill_(static_cast<float>(options.number("fill"))) {}
+
+  void process(Item& item, uint64_t) const override {
+    const Tensor& image = require_image(item, "image");
+    const int64_t y = (image.shape()[0] - height_) / 2, x = (image.shape()[1] - width_) / 2;
+    item.set("image", crop(image, y, x, height_, width_, fill_));
+  }
+
+ private:
+  const int64_t height_, width_;
+  const float fill_;
+};
+
+}  // namespace
+}  // namespace etr::stages
+
+namespace etr::pipeline {
+
+extern const StageSpec center_crop_stage;
+const StageSpec center_crop_stage{"center_crop", "the middle of the image", StageKind::map,
+                                  stages::kOptions, make_stage<stages::CenterCrop>};
+
+}  // namespace etr::pipeline

@@ -1,0 +1,307 @@
+#include "stages/image_ops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+
+#include "core/error.h"
+
+namespace etr::stages {
+namespace {
+
+float full_scale(const Tensor& image) { return image.dtype() == DType::u8 ? 255.0f : 1.0f; }
+
+uint8_t round_u8(float value) {
+  return static_cast<uint8_t>(std::clamp(value + 0.5f, 0.0f, 255.0f));
+}
+
+template <typename T>
+T as(float value) {
+  if constexpr (std::is_same_v<T, uint8_t>)
+    return round_u8(value);
+  else
+    return value;
+}
+
+// Calls f with a value of the image's element type.
+template <typename F>
+void with_type(const Tensor& image, F&& f) {
+  if (image.dtype() == DType::u8)
+    f(uint8_t{});
+  else
+    f(float{});
+}
+
+// The pixels that one result pixel is made of, along one axis.
+struct Taps {
+  struct Range {
+    int64_t first;
+    uint32_t at, count;  // in weights
+  };
+  std::vector<Range> ranges;
+  std::vector<float> weights;
+};
+
+Taps make_taps(double begin, double length, int64_t available, int64_t wanted, Filter filter) {
+  Taps out;
+  const double scale = length / static_cast<double>(wanted), stretch = std::max(scale, 1.0);
+  const double support = filter == Filter::bilinear ? stretch : 0.5 * stretch;
+  out.ranges.reserve(static_cast<size_t>(wanted));
+  for (int64_t i = 0; i < wanted; ++i) {
+    const double centre = begin + (static_cast<double>(i) + 0.5) * scale;
+    auto first = static_cast<int64_t>(std::floor(centre - support + 0.5));
+    auto end = static_cast<int64_t>(std::floor(centre + support + 0.5));
+    if (filter == Filter::nearest) {
+      first = static_cast<int64_t>(std::floor(centre));
+      end = first + 1;
+    }
+    first = std::clamp<int64_t>(first, 0, available - 1);
+    end = std::clamp<int64_t>(end, first + 1, available);
+    const auto at = static_cast<uint32_t>(out.weights.size());
+    double sum = 0;
+    for (int64_t k = first; k < end; ++k) {
+      const double distance = std::abs((static_cast<double>(k) + 0.5 - centre) / stretch);
+      const double weight = filter == Filter::bilinear ? std::max(0.0, 1 - distance) : 1.0;
+      out.weights.push_back(static_cast<float>(weight));
+      sum += weight;
+    }
+    if (sum <= 0) {  // beyond the edge: the edge's own pixel
+      std::fill(out.weights.begin() + at, out.weights.end(), 1.0f);
+      sum = static_cast<double>(end - first);
+    }
+    for (size_t k = at; k < out.weights.size(); ++k)
+      out.weights[k] = static_cast<float>(out.weights[k] / sum);
+    out.ranges.push_back({first, at, static_cast<uint32_t>(end - first)});
+  }
+  return out;
+}
+
+// One row of the result before its columns are: a weighted sum of rows, which the compiler vectorises.
+template <typename T>
+void add_rows(const Taps& taps, const Taps::Range& range, const T* image, size_t row, float* out) {
+  std::fill(out, out + row, 0.0f);
+  for (uint32_t k = 0; k < range.count; ++k) {
+    const float weight = taps.weights[range.at + k];
+    const T* from = image + static_cast<size_t>(range.first + k) * row;
+    for (size_t i = 0; i < row; ++i) out[i] += weight * static_cast<float>(from[i]);
+  }
+}
+
+template <typename T, int kChannels>
+void mix_columns(const Taps& taps, const float* row, size_t channels, T* out) {
+  const size_t n = kChannels ? kChannels : channels;
+  float sums[kChannels ? kChannels : 8];
+  for (const Taps::Range& range : taps.ranges) {
+    std::fill(sums, sums + n, 0.0f);
+    const float* from = row + static_cast<size_t>(range.first) * n;
+    const float* weights = taps.weights.data() + range.at;
+    for (uint32_t k = 0; k < range.count; ++k, from += n)
+      for (size_t c = 0; c < n; ++c) sums[c] += weights[k] * from[c];
+    for (size_t c = 0; c < n; ++c) *out++ = as<T>(sums[c]);
+  }
+}
+
+}  // namespace
+
+Filter filter_named(const std::string& name) {
+  return name == "nearest" ? Filter::nearest : name == "area" ? Filter::area : Filter::bilinear;
+}
+
+Tensor resample(const Tensor& image, const Box& box, int64_t height, int64_t width, Filter filter) {
+  const int64_t h = image.shape()[0], w = image.shape()[1], c = image.shape()[2];
+  const bool whole = box.y == 0 && box.x == 0 && box.height == static_cast<double>(h) &&
+                     box.width == static_cast<double>(w);
+  if (whole && h == height && w == width) return image;
+  if (c > 8) fail(Code::unsupported, "an image of ", c, " channels; at most 8 are resized");
+  const Taps rows = make_taps(box.y, box.height, h, height, filter);
+  const Taps columns = make_taps(box.x, box.width, w, width, filter);
+  Tensor out(image.dtype(), {height, width, c});
+  const auto row = static_cast<size_t>(w * c), channels = static_cast<size_t>(c);
+  std::vector<float> line(row);
+  with_type(image, [&](auto type) {
+    using T = decltype(type);
+    const T* from = static_cast<const T*>(image.data());
+    T* to = static_cast<T*>(out.mutable_data());
+    for (const Taps::Range& range : rows.ranges) {
+      add_rows(rows, range, from, row, line.data());
+      if (channels == 3)
+        mix_columns<T, 3>(columns, line.data(), channels, to);
+      else if (channels == 1)
+        mix_columns<T, 1>(columns, line.data(), channels, to);
+      else
+        mix_columns<T, 0>(columns, line.data(), channels, to);
+      to += static_cast<size_t>(width) * channels;
+    }
+  });
+  return out;
+}
+
+Tensor crop(const Tensor& image, int64_t y0, int64_t x0, int64_t height, int64_t width,
+            float fill) {
+  const int64_t h = image.shape()[0], w = image.shape()[1];
+  const auto channels = static_cast<size_t>(image.shape()[2]);
+  Tensor out(image.dtype(), {height, width, image.shape()[2]});
+  // Columns [begin, end) of the window lie inside the image.
+  const int64_t begin = std::clamp<int64_t>(-x0, 0, width), end = std::clamp(w - x0, begin, width);
+  with_type(image, [&](auto type) {
+    using T = decltype(type);
+    const T empty = as<T>(fill * full_scale(image));
+    const T* from = static_cast<const T*>(image.data());
+    T* to = static_cast<T*>(out.mutable_data());
+    for (int64_t y = 0; y < height; ++y, to += static_cast<size_t>(width) * channels) {
+      const int64_t sy = y + y0;
+      if (sy < 0 || sy >= h) {
+        std::fill(to, to + static_cast<size_t>(width) * channels, empty);
+        continue;
+      }
+      std::fill(to, to + static_cast<size_t>(begin) * channels, empty);
+      std::memcpy(to + static_cast<size_t>(begin) * channels,
+                  from + static_cast<size_t>(sy * w + begin + x0) * channels,
+                  static_cast<size_t>(end - begin) * channels * sizeof(T));
+      std::fill(to + static_cast<size_t>(end) * channels,
+                to + static_cast<size_t>(width) * channels, empty);
+    }
+  });
+  return out;
+}
+
+Tensor warp(const Tensor& image, const std::array<double, 6>& m, float fill) {
+  const int64_t h = image.shape()[0], w = image.shape()[1];
+  const auto channels = static_cast<size_t>(image.shape()[2]);
+  Tensor out(image.dtype(), image.shape());
+  with_type(image, [&](auto type) {
+    using T = decltype(type);
+    const float empty = fill * full_scale(image);
+    const T* from = static_cast<const T*>(image.data());
+    T* to = static_cast<T*>(out.mutable_data());
+    const auto pixel = [&](int64_t y, int64_t x, size_t c) {
+      return y < 0 || x < 0 || y >= h || x >= w
+                 ? empty
+                 : static_cast<float>(from[static_cast<size_t>(y * w + x) * channels + c]);
+    };
+    for (int64_t y = 0; y < h; ++y)
+      for (int64_t x = 0; x < w; ++x) {
+        const double px = static_cast<double>(x) + 0.5, py = static_cast<double>(y) + 0.5;
+        const double sx = m[0] * px + m[1] * py + m[2] - 0.5,
+                     sy = m[3] * px + m[4] * py + m[5] - 0.5;
+        // Far outside, where whole numbers would overflow, there is only the fill.
+        const double fx = std::clamp(std::floor(sx), -2.0, static_cast<double>(w) + 1);
+        const double fy = std::clamp(std::floor(sy), -2.0, static_cast<double>(h) + 1);
+        const auto ix = static_cast<int64_t>(fx), iy = static_cast<int64_t>(fy);
+        const auto ax = static_cast<float>(std::clamp(sx - fx, 0.0, 1.0));
+        const auto ay = static_cast<float>(std::clamp(sy - fy, 0.0, 1.0));
+        for (size_t c = 0; c < channels; ++c) {
+          const float top = pixel(iy, ix, c) * (1 - ax) + pixel(iy, ix + 1, c) * ax;
+          const float bottom = pixel(iy + 1, ix, c) * (1 - ax) + pixel(iy + 1, ix + 1, c) * ax;
+          *to++ = as<T>(top * (1 - ay) + bottom * ay);
+        }
+      }
+  });
+  return out;
+}
+
+std::array<double, 6> affine(int64_t height, int64_t width, double degrees, double scale,
+                             double shear, double move_y, double move_x) {
+  const double turn = degrees * std::numbers::pi / 180,
+               slant = std::tan(shear * std::numbers::pi / 180);
+  const double cx = 0.5 * static_cast<double>(width), cy = 0.5 * static_cast<double>(height);
+  // The inverse of move * turn * shear * scale, which maps the image to the result.
+  const double c = std::cos(turn) / scale, s = std::sin(turn) / scale;
+  const double xx = c - slant * s, xy = -s - slant * c, yx = s, yy = c;
+  const double tx = -(cx + move_x), ty = -(cy + move_y);
+  return {xx, xy, xx * tx + xy * ty + cx, yx, yy, yx * tx + yy * ty + cy};
+}
+
+Tensor per_value(Tensor image, const std::function<float(float)>& f) {
+  const float full = full_scale(image);
+  Tensor out = std::move(image).writable();
+  if (out.dtype() == DType::u8) {
+    std::array<uint8_t, 256> table;  // f once for each value there can be
+    for (size_t v = 0; v < 256; ++v) table[v] = round_u8(full * f(static_cast<float>(v) / full));
+    for (uint8_t& v : out.mutable_view<uint8_t>()) v = table[v];
+  } else {
+    for (float& v : out.mutable_view<float>()) v = std::clamp(f(v), 0.0f, 1.0f);
+  }
+  return out;
+}
+
+namespace {
+
+constexpr float kLuma[3] = {0.299f, 0.587f, 0.114f};
+
+// Calls f(pixel, luma) for each pixel, in the image's own scale.
+template <typename T, typename F>
+void each_luma(const Tensor& image, F&& f) {
+  const auto channels = static_cast<size_t>(image.shape()[2]);
+  const T* p = static_cast<const T*>(image.data());
+  const auto pixels = static_cast<size_t>(image.count()) / channels;
+  for (size_t i = 0; i < pixels; ++i, p += channels) {
+    float luma = static_cast<float>(p[0]);
+    if (channels >= 3)
+      luma = kLuma[0] * luma + kLuma[1] * static_cast<float>(p[1]) +
+             kLuma[2] * static_cast<float>(p[2]);
+    f(i, luma);
+  }
+}
+
+}  // namespace
+
+Tensor to_gray(const Tensor& image) {
+  Tensor out(image.dtype(), image.shape());
+  const auto channels = static_cast<size_t>(image.shape()[2]);
+  with_type(image, [&](auto type) {
+    using T = decltype(type);
+    T* to = static_cast<T*>(out.mutable_data());
+    each_luma<T>(image, [&](size_t i, float luma) {
+      std::fill(to + i * channels, to + (i + 1) * channels, as<T>(luma));
+    });
+  });
+  return out;
+}
+
+double mean_luma(const Tensor& image) {
+  double sum = 0;
+  with_type(image, [&](auto type) {
+    each_luma<decltype(type)>(image, [&](size_t, float luma) { sum += luma; });
+  });
+  const double pixels = static_cast<double>(image.count() / image.shape()[2]);
+  return pixels > 0 ? sum / pixels / full_scale(image) : 0;
+}
+
+Tensor blend(Tensor a, const Tensor& b, float weight) {
+  Tensor out = std::move(a).writable();
+  with_type(b, [&](auto type) {
+    using T = decltype(type);
+    const auto other = b.view<T>();
+    const auto values = out.mutable_view<T>();
+    const float full = full_scale(b);
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = as<T>(std::clamp(
+          weight * static_cast<float>(values[i]) + (1 - weight) * static_cast<float>(other[i]),
+          0.0f, full));
+  });
+  return out;
+}
+
+Tensor turn_hue(Tensor image, float turns) {
+  // A rotation about the gray axis: Rodrigues' formula, which keeps r + g + b.
+  const float angle = turns * 2 * std::numbers::pi_v<float>;
+  const float c = std::cos(angle), s = std::sin(angle) / std::sqrt(3.0f), t = (1 - c) / 3;
+  const float m[3][3] = {{c + t, t - s, t + s}, {t + s, c + t, t - s}, {t - s, t + s, c + t}};
+  Tensor out = std::move(image).writable();
+  with_type(out, [&](auto type) {
+    using T = decltype(type);
+    const float full = full_scale(out);
+    T* p = static_cast<T*>(out.mutable_data());
+    for (int64_t i = 0; i < out.count() / 3; ++i, p += 3) {
+      const float r = static_cast<float>(p[0]), g = static_cast<float>(p[1]),
+                  b = static_cast<float>(p[2]);
+      for (int k = 0; k < 3; ++k)
+        p[k] = as<T>(std::clamp(m[k][0] * r + m[k][1] * g + m[k][2] * b, 0.0f, full));
+    }
+  });
+  return out;
+}
+
+}  // namespace etr::stages

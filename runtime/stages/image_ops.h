@@ -1,0 +1,48 @@
+// Operations on images [H, W, C] of u8 or f32 that several stages share. Values of u8 are rounded and clamped;
+// "full scale" is 255 for u8 and 1 for f32.
+#pragma once
+
+#include <array>
+#include <functional>
+
+#include "tensor/tensor.h"
+
+namespace etr::stages {
+
+enum class Filter { nearest, bilinear, area };
+Filter filter_named(const std::string& name);  // "nearest", "bilinear", "area"
+
+// A rectangle of an image in pixels; may have fractions.
+struct Box {
+  double y = 0, x = 0, height = 0, width = 0;
+};
+
+// `box` of the image, scaled to `height` x `width`. Shrinking is antialiased: bilinear weights pixels by a triangle,
+// area by a box, both as wide as the pixels they stand for (the convention of Pillow). Two passes, rows first.
+Tensor resample(const Tensor& image, const Box& box, int64_t height, int64_t width, Filter filter);
+
+// A whole rectangle that may reach over the edges; outside is `fill` (of full scale).
+Tensor crop(const Tensor& image, int64_t y, int64_t x, int64_t height, int64_t width,
+            float fill = 0);
+
+// out(y, x) = image(m * (x, y, 1)), bilinear; outside is `fill` (of full scale). `m` maps pixel centres of the result to
+// those of the image, row-major: {xx, xy, x0, yx, yy, y0}.
+Tensor warp(const Tensor& image, const std::array<double, 6>& m, float fill);
+
+// The matrix for warp() that turns by `degrees` (anticlockwise), scales, shears (degrees along x) and moves (in
+// pixels) about the image's centre.
+std::array<double, 6> affine(int64_t height, int64_t width, double degrees, double scale,
+                             double shear, double move_y, double move_x);
+
+// Applies a function to each value, as a share of full scale, and clamps to it.
+Tensor per_value(Tensor image, const std::function<float(float)>& f);
+
+// What a gray picture of it looks like: ITU-R BT.601 luma, as many channels as before.
+Tensor to_gray(const Tensor& image);
+double mean_luma(const Tensor& image);  // of full scale
+// weight * a + (1 - weight) * b, clamped to full scale; `a` may be reused.
+Tensor blend(Tensor a, const Tensor& b, float weight);
+// Turns the hue by `turns` of the colour circle about the gray axis; for three channels.
+Tensor turn_hue(Tensor image, float turns);
+
+}  // namespace etr::stages

@@ -1,0 +1,137 @@
+// Stacks samples whose fields differ in size: each axis is as long as the longest in the batch, and filled up at its end.
+// A field that was padded is joined by FIELD_length, i32 [N]: the first axis of each sample.
+#include <algorithm>
+#include <cstring>
+
+#include "core/error.h"
+#include "pipeline/stage.h"
+#include "stages/batching.h"
+
+namespace etr::stages {
+namespace {
+
+using namespace pipeline;
+
+constexpr OptionSpec kOptions[] = {
+    {"size", OptionType::integer, nullptr, "samples in a batch", 1, 1 << 24, "samples"},
+    {"value", OptionType::number, "0", "what fills up", -1e9, 1e9},
+    {"drop_remainder", OptionType::boolean, "false",
+     "drop the samples at the end of an epoch that do not fill a batch"},
+};
+
+class PaddedBatch final : public SerialStage {
+ public:
+  PaddedBatch(const Options& options, const StageContext&)
+      : size_(static_cast<size_t>(options.integer("size"))),
+        value_(options.number("value")),
+        drop_remainder_(options.boolean("drop_remainder")) {}
+
+  void start_epoch(uint64_t) override { items_.clear(); }
+
+  void process(Item&& item, Emitter& out) override {
+    if (!items_.empty() && !item.ghost && !items_.front().ghost) check_fits(item);
+    items_.push_back(std::move(item));
+    if (items_.size() == size_) stack(out);
+  }
+
+  void finish_pass(Emitter& out) override {
+    if (!items_.empty() && !drop_remainder_) stack(out);
+    items_.clear();
+  }
+
+  bool makes_batches() const override { return true; }
+
+ private:
+  void check_fits(const Item& item) const {
+    for (const Field& field : items_.front().fields) {
+      const Tensor& other = require_field(item, field.name);
+      if (other.dtype() != field.tensor.dtype() ||
+          other.shape().size() != field.tensor.shape().size())
+        fail(Code::invalid_argument, "cannot batch field '", field.name,
+             "': ", dtype_name(other.dtype()), " ", shape_text(other.shape()), " beside ",
+             dtype_name(field.tensor.dtype()), " ", shape_text(field.tensor.shape()),
+             "; only lengths may differ");
+    }
+  }
+
+  void stack(Emitter& out) {
+    Item batch = head_of_batch(items_);
+    if (!batch.ghost)
+      for (const Field& field : items_.front().fields) add_field(batch, field.name);
+    items_.clear();
+    out.emit(std::move(batch));
+  }
+
+  void add_field(Item& batch, const std::string& name) const {
+    const Tensor& first = *items_.front().find(name);
+    Shape longest = first.shape();
+    bool differ = false;
+    for (const Item& item : items_)
+      for (size_t axis = 0; axis < longest.size(); ++axis) {
+        const int64_t extent = item.find(name)->shape()[axis];
+        differ = differ || extent != first.shape()[axis];
+        longest[axis] = std::max(longest[axis], extent);
+      }
+    const auto count = static_cast<int64_t>(items_.size());
+    Tensor stacked(first.dtype(), with_batch(count, longest));
+    if (differ) fill(stacked);
+    auto* to = static_cast<std::byte*>(stacked.mutable_data());
+    const size_t stride = stacked.size_bytes() / items_.size();
+    for (const Item& item : items_) {
+      const Tensor& from = *item.find(name);
+      copy(static_cast<const std::byte*>(from.data()), from.shape(), to, longest, 0,
+           dtype_size(first.dtype()));
+      to += stride;
+    }
+    batch.set(name, std::move(stacked));
+    if (!differ) return;
+    Tensor lengths(DType::i32, {count});
+    for (size_t i = 0; i < items_.size(); ++i)
+      lengths.mutable_view<int32_t>()[i] = static_cast<int32_t>(items_[i].find(name)->shape()[0]);
+    batch.set(name + "_length", std::move(lengths));
+  }
+
+  void fill(Tensor& t) const {
+    if (t.dtype() == DType::u8)
+      std::ranges::fill(t.mutable_view<uint8_t>(),
+                        static_cast<uint8_t>(std::clamp(value_, 0.0, 255.0)));
+    else if (t.dtype() == DType::i32)
+      std::ranges::fill(t.mutable_view<int32_t>(), static_cast<int32_t>(value_));
+    else
+      std::ranges::fill(t.mutable_view<float>(), static_cast<float>(value_));
+  }
+
+  // A block into the corner of a larger one, axis by axis.
+  static void copy(const std::byte* from, const Shape& small, std::byte* to, const Shape& large,
+                   size_t axis, size_t element) {
+    size_t small_stride = element, large_stride = element;
+    for (size_t a = axis + 1; a < small.size(); ++a) {
+      small_stride *= static_cast<size_t>(small[a]);
+      large_stride *= static_cast<size_t>(large[a]);
+    }
+    const auto n = small.empty() ? size_t{1} : static_cast<size_t>(small[axis]);
+    if (small_stride == large_stride) {
+      std::memcpy(to, from, n * small_stride);
+      return;
+    }
+    for (size_t i = 0; i < n; ++i)
+      copy(from + i * small_stride, small, to + i * large_stride, large, axis + 1, element);
+  }
+
+  const size_t size_;
+  const double value_;
+  const bool drop_remainder_;
+  std::vector<Item> items_;
+};
+
+}  // namespace
+}  // namespace etr::stages
+
+namespace etr::pipeline {
+
+extern const StageSpec padded_batch_stage;
+const StageSpec padded_batch_stage{
+    "padded_batch", "stacks samples of different sizes, padded at their ends", StageKind::serial,
+    stages::kOptions, make_stage<stages::PaddedBatch>};
+
+}  // namespace etr::pipeline

@@ -1,0 +1,151 @@
+// RandAugment (Cubuk et al. 2020): `picks` of fourteen distortions one after the other, all at one magnitude.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "pipeline/stage.h"
+#include "stages/image_ops.h"
+
+namespace etr::stages {
+namespace {
+
+using namespace pipeline;
+
+constexpr OptionSpec kOptions[] = {
+    {"picks", OptionType::integer, "2", "distortions of each image", 0, 14},
+    {"magnitude", OptionType::number, "9", "strength of the distortions, 0 to 10", 0, 10},
+    {"fill", OptionType::number, "0.5",
+     "value of what comes from outside, as a share of full scale", 0, 1},
+};
+
+class RandAugment final : public MapStage {
+ public:
+  RandAugment(const Options& options, const StageContext& context)
+      : picks_(options.integer("picks")),
+        strength_(static_cast<float>(options.number("magnitude") / 10)),
+        fill_(static_cast<float>(options.number("fill"))),
+        context_(context) {}
+
+  void process(Item& item, uint64_t epoch) const override {
+    require_image(item, "image");
+    Rng rng = item_rng(context_, epoch, item);
+    Tensor image = item.take_writable("image");
+    for (int64_t i = 0; i < picks_; ++i) {
+      const uint32_t kind = rng.below(14);
+      const float sign = rng.below(2) ? 1.0f : -1.0f;
+      image = distort(std::move(image), kind, sign);
+    }
+    item.set("image", std::move(image));
+  }
+
+ private:
+  // Ranges at full magnitude are those of the paper.
+  Tensor distort(Tensor image, uint32_t kind, float sign) const {
+    const float s = sign * strength_;
+    switch (kind) {
+      case 0: return image;
+      case 1: return moved(image, 30 * s, 0, 0, 0);
+      case 2: return moved(image, 0, 17 * s, 0, 0);
+      case 3: return transposed_shear(image, 17 * s);
+      case 4: return moved(image, 0, 0, 0.45f * s, 0);
+      case 5: return moved(image, 0, 0, 0, 0.45f * s);
+      case 6: return per_value(std::move(image), [&](float v) { return v * (1 + 0.9f * s); });
+      case 7: {
+        const auto mean = static_cast<float>(mean_luma(image));
+        return per_value(std::move(image),
+                         [&](float v) { return (v - mean) * (1 + 0.9f * s) + mean; });
+      }
+      case 8: {
+        const Tensor gray = to_gray(image);
+        return blend(std::move(image), gray, 1 + 0.9f * s);
+      }
+      case 9: return sharpened(std::move(image), 1 + 0.9f * s);
+      case 10: return stretched(std::move(image));
+      case 11: {
+        const float limit = 1 - strength_;
+        return per_value(std::move(image), [&](float v) { return v >= limit ? 1 - v : v; });
+      }
+      case 12: {
+        const float levels = std::exp2(8 - std::round(4 * strength_));
+        return per_value(std::move(image), [&](float v) {
+          return std::floor(v * (levels - 1) + 0.5f) / (levels - 1);
+        });
+      }
+      default: return equalized(std::move(image));
+    }
+  }
+
+  Tensor moved(const Tensor& image, float degrees, float shear, float y, float x) const {
+    const int64_t h = image.shape()[0], w = image.shape()[1];
+    return warp(
+        image,
+        affine(h, w, degrees, 1, shear, y * static_cast<float>(h), x * static_cast<float>(w)),
+        fill_);
+  }
+
+  // Shear along y: x and y change places in the matrix.
+  Tensor transposed_shear(const Tensor& image, float shear) const {
+    const auto m = affine(image.shape()[1], image.shape()[0], 0, 1, shear, 0, 0);
+    return warp(image, {m[4], m[3], m[5], m[1], m[0], m[2]}, fill_);
+  }
+
+  static Tensor sharpened(Tensor image, float factor) {
+    const auto h = static_cast<double>(image.shape()[0]), w = static_cast<double>(image.shape()[1]);
+    const auto half = [](int64_t n) { return std::max<int64_t>(n / 2, 1); };
+    const Tensor small =
+        resample(image, {0, 0, h, w}, half(image.shape()[0]), half(image.shape()[1]), Filter::area);
+    const Tensor soft = resample(
+        small, {0, 0, static_cast<double>(small.shape()[0]), static_cast<double>(small.shape()[1])},
+        image.shape()[0], image.shape()[1], Filter::bilinear);
+    return blend(std::move(image), soft, factor);
+  }
+
+  // Autocontrast: the darkest value becomes 0, the brightest full scale.
+  static Tensor stretched(Tensor image) {
+    float low = 1, high = 0;
+    each(image, [&](float v) {
+      low = std::min(low, v);
+      high = std::max(high, v);
+    });
+    if (high <= low) return image;
+    return per_value(std::move(image), [=](float v) { return (v - low) / (high - low); });
+  }
+
+  // Histogram equalisation over 256 levels, all channels together.
+  static Tensor equalized(Tensor image) {
+    std::array<float, 256> share{};
+    float total = 0;
+    const auto level = [](float v) { return static_cast<size_t>(std::clamp(v, 0.0f, 1.0f) * 255); };
+    each(image, [&](float v) {
+      ++share[level(v)];
+      ++total;
+    });
+    float sum = 0;
+    for (float& s : share) s = (sum += s) / std::max(total, 1.0f);
+    return per_value(std::move(image), [&](float v) { return share[level(v)]; });
+  }
+
+  template <typename F>
+  static void each(const Tensor& image, F&& f) {
+    if (image.dtype() == DType::u8)
+      for (const uint8_t v : image.view<uint8_t>()) f(static_cast<float>(v) / 255);
+    else
+      for (const float v : image.view<float>()) f(v);
+  }
+
+  const int64_t picks_;
+  const float strength_, fill_;
+  const StageContext context_;
+};
+
+}  // namespace
+}  // namespace etr::stages
+
+namespace etr::pipeline {
+
+extern const StageSpec rand_augment_stage;
+const StageSpec rand_augment_stage{"rand_augment", "some of fourteen distortions, drawn at random",
+                                   StageKind::map, stages::kOptions,
+                                   make_stage<stages::RandAugment>};
+
+}  // namespace etr::pipeline

@@ -1,0 +1,66 @@
+// Scales images to a height and a width, or to a length of the shorter side.
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "pipeline/stage.h"
+#include "stages/image_ops.h"
+
+namespace etr::stages {
+namespace {
+
+using namespace pipeline;
+
+constexpr OptionSpec kOptions[] = {
+    {"height", OptionType::integer, "0", "height of the result; 0 keeps the shape, by the width", 0,
+     1 << 16, "pixels"},
+    {"width", OptionType::integer, "0", "width of the result; 0 keeps the shape, by the height", 0,
+     1 << 16, "pixels"},
+    {"shorter", OptionType::integer, "0", "length of the shorter side, instead of height and width",
+     0, 1 << 16, "pixels"},
+    {"filter", OptionType::string, "\"bilinear\"",
+     "bilinear and area are antialiased when they shrink", 0, 0, "", "bilinear|area|nearest"},
+};
+
+class Resize final : public MapStage {
+ public:
+  Resize(const Options& options, const StageContext&)
+      : height_(options.integer("height")),
+        width_(options.integer("width")),
+        shorter_(options.integer("shorter")),
+        filter_(filter_named(options.string("filter"))) {
+    if ((shorter_ > 0) == (height_ > 0 || width_ > 0))
+      fail(Code::invalid_argument, "resize: give 'height', 'width' or both, or else 'shorter'");
+  }
+
+  void process(Item& item, uint64_t) const override {
+    const Tensor& image = require_image(item, "image");
+    const auto h = static_cast<double>(image.shape()[0]), w = static_cast<double>(image.shape()[1]);
+    if (h < 1 || w < 1) fail(Code::invalid_argument, "an image without pixels cannot be resized");
+    double out_h = static_cast<double>(height_), out_w = static_cast<double>(width_);
+    if (shorter_ > 0) {
+      const double scale = static_cast<double>(shorter_) / std::min(h, w);
+      out_h = h * scale;
+      out_w = w * scale;
+    }
+    if (out_h == 0) out_h = h * out_w / w;
+    if (out_w == 0) out_w = w * out_h / h;
+    item.set("image", resample(image, {0, 0, h, w}, std::max<int64_t>(std::llround(out_h), 1),
+                               std::max<int64_t>(std::llround(out_w), 1), filter_));
+  }
+
+ private:
+  const int64_t height_, width_, shorter_;
+  const Filter filter_;
+};
+
+}  // namespace
+}  // namespace etr::stages
+
+namespace etr::pipeline {
+
+extern const StageSpec resize_stage;
+const StageSpec resize_stage{"resize", "scales images", StageKind::map, stages::kOptions,
+                             make_stage<stages::Resize>};
+
+}  // namespace etr::pipeline
