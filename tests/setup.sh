@@ -15,7 +15,7 @@ for argument in "$@"; do
   esac
 done
 
-packages=(build-essential cmake ninja-build pkg-config libtbb-dev libzstd-dev libpng-dev zlib1g-dev
+packages=(build-essential cmake ninja-build pkg-config libtbb-dev libzstd-dev libpng-dev zlib1g-dev libdeflate-dev
           libturbojpeg0-dev nlohmann-json3-dev glslang-tools libvulkan-dev mesa-vulkan-drivers)
 if [ $tests = 1 ]; then
   packages+=(libgtest-dev abigail-tools vulkan-validationlayers libopenblas-dev zstd

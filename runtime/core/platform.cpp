@@ -49,6 +49,19 @@ class File {
     }
   }
 
+  // As much as there is, at most `out`.
+  size_t read(std::span<std::byte> out) {
+    size_t done = 0;
+    while (done < out.size()) {
+      const ssize_t n = ::read(fd_, out.data() + done, out.size() - done);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0) throw_errno("cannot read");
+      if (n == 0) break;  // it was shortened meanwhile
+      done += static_cast<size_t>(n);
+    }
+    return done;
+  }
+
   void sync() {
     if (::fsync(fd_) != 0) throw_errno("cannot flush");
   }
@@ -85,10 +98,17 @@ Library::~Library() { ::dlclose(handle_); }
 void* Library::symbol(const char* name) const { return ::dlsym(handle_, name); }
 
 std::shared_ptr<const std::byte> map_file(const std::string& path, size_t& size_bytes) {
-  const File file(path, O_RDONLY);
+  File file(path, O_RDONLY);
   size_bytes = file.size();
   if (size_bytes == 0) return std::make_shared<const std::byte>();
   const size_t size = size_bytes;
+  // Mapping a small file costs more than reading it: page faults, and taking the map out of every core.
+  constexpr size_t kSmall = size_t{1} << 16;
+  if (size <= kSmall) {
+    const auto bytes = std::make_shared_for_overwrite<std::byte[]>(size);
+    size_bytes = file.read({bytes.get(), size});
+    return {bytes, bytes.get()};
+  }
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd(), 0);
   if (address == MAP_FAILED) fail(Code::io, "cannot map '", path, "': ", errno_text(errno));
   return {static_cast<const std::byte*>(address),

@@ -1,8 +1,9 @@
 // The stage contract.
 //
 // A stage is one of three kinds. Stages throw Error for a bad record; the pipeline adds the stage,
-// the shard and the key, and applies the error policy. A new stage is stages/NAME.cpp, or sources/NAME.cpp, with `extern
-// const StageSpec NAME_stage`, a test, and one line in pipeline/stage_list.inc.
+// the shard and the key, and applies the error policy. A new stage is stages/NAME.cpp, or
+// sources/NAME.cpp, with `extern const StageSpec NAME_stage`, a test, and one line in
+// pipeline/stage_list.inc.
 #pragma once
 
 #include <atomic>

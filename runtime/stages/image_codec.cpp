@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "core/error.h"
+#include "stages/png_decoder.h"
 
 namespace etr::stages {
 namespace {
@@ -18,6 +19,9 @@ void check_size(int64_t width, int64_t height) {
 }
 
 Tensor decode_png(std::span<const std::byte> bytes, Channels channels) {
+  if (auto common = decode_common_png(bytes, channels == Channels::rgb, channels == Channels::gray,
+                                      kMaxPixels))
+    return *std::move(common);
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
   const std::unique_ptr<png_image, void (*)(png_image*)> cleanup(&image, png_image_free);

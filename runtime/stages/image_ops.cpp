@@ -79,12 +79,13 @@ Taps make_taps(double begin, double length, int64_t available, int64_t wanted, F
 
 // One row of the result before its columns are: a weighted sum of rows, which the compiler vectorises.
 template <typename T>
-void add_rows(const Taps& taps, const Taps::Range& range, const T* image, size_t row, float* out) {
-  std::fill(out, out + row, 0.0f);
+void add_rows(const Taps& taps, const Taps::Range& range, const T* image, size_t row, size_t used,
+              float* out) {
+  std::fill(out, out + used, 0.0f);
   for (uint32_t k = 0; k < range.count; ++k) {
     const float weight = taps.weights[range.at + k];
     const T* from = image + static_cast<size_t>(range.first + k) * row;
-    for (size_t i = 0; i < row; ++i) out[i] += weight * static_cast<float>(from[i]);
+    for (size_t i = 0; i < used; ++i) out[i] += weight * static_cast<float>(from[i]);
   }
 }
 
@@ -118,13 +119,17 @@ Tensor resample(const Tensor& image, const Box& box, int64_t height, int64_t wid
   const Taps columns = make_taps(box.x, box.width, w, width, filter);
   Tensor out(image.dtype(), {height, width, c});
   const auto row = static_cast<size_t>(w * c), channels = static_cast<size_t>(c);
+  // Columns that the result has a part of; rows are mixed over these alone.
+  const auto first = static_cast<size_t>(columns.ranges.front().first * c);
+  const auto used =
+      static_cast<size_t>((columns.ranges.back().first + columns.ranges.back().count) * c) - first;
   std::vector<float> line(row);
   with_type(image, [&](auto type) {
     using T = decltype(type);
     const T* from = static_cast<const T*>(image.data());
     T* to = static_cast<T*>(out.mutable_data());
     for (const Taps::Range& range : rows.ranges) {
-      add_rows(rows, range, from, row, line.data());
+      add_rows(rows, range, from + first, row, used, line.data() + first);
       if (channels == 3)
         mix_columns<T, 3>(columns, line.data(), channels, to);
       else if (channels == 1)

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "core/error.h"
+#include "tensor/large_blocks.h"
 
 namespace etr {
 
@@ -47,12 +48,13 @@ int64_t element_count(const Shape& shape) {
 
 namespace {
 
-constexpr size_t kAlignment = 64;
-
 // Buffers are made on one thread and freed on another, tens of thousands a second, up to megabytes
 // each. oneTBB's allocator recycles them; glibc's returns large ones to the system and locks for
 // the others, which cost a fifth of an image pipeline's throughput.
 std::shared_ptr<const std::byte> allocate(size_t size_bytes) {
+  constexpr size_t kLarge = size_t{1} << 20;
+  if (size_bytes >= kLarge) return allocate_large(size_bytes);
+  constexpr size_t kAlignment = 64;
   // One allocation holds the reference count and, somewhere behind it, the aligned bytes.
   const auto block = std::allocate_shared_for_overwrite<std::byte[]>(
       tbb::scalable_allocator<std::byte>(), size_bytes + kAlignment);

@@ -1,12 +1,15 @@
 // What the image stages compute.
 #include <gtest/gtest.h>
+#include <png.h>
 #include <turbojpeg.h>
+#include <zlib.h>
 
 #include <cmath>
 #include <cstring>
 #include <fstream>
 
 #include "core/error.h"
+#include "core/rng.h"
 #include "sources/pack.h"
 #include "stages/image_codec.h"
 #include "support/data.h"
@@ -54,6 +57,117 @@ TEST(DecodeImage, Jpeg) {
       stages::decode_image(bytes_of(make_jpeg(13, 7, 100)), stages::Channels::as_stored);
   ASSERT_EQ(image.shape(), (Shape{7, 13, 3}));
   for (const uint8_t v : image.view<uint8_t>()) EXPECT_NEAR(v, 100, 2);
+}
+
+struct PngKind {
+  int bits, colour, interlace, filters;
+};
+
+// Writes with libpng itself, in many small IDAT chunks; pixels are a mix of smooth and random.
+std::string write_png(const PngKind& kind, uint32_t width, uint32_t height, uint32_t seed) {
+  std::string out;
+  png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, nullptr, nullptr, nullptr);
+  png_infop info = png_create_info_struct(png);
+  png_set_write_fn(
+      png, &out,
+      [](png_structp p, png_bytep data, size_t size) {
+        static_cast<std::string*>(png_get_io_ptr(p))->append(reinterpret_cast<char*>(data), size);
+      },
+      nullptr);
+  png_set_IHDR(png, info, width, height, kind.bits, kind.colour, kind.interlace,
+               PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+  png_set_filter(png, 0, kind.filters);
+  png_set_compression_buffer_size(png, 100);
+  std::vector<png_color> palette(256);
+  for (size_t i = 0; i < 256; ++i)
+    palette[i] = {static_cast<png_byte>(i), static_cast<png_byte>(255 - i),
+                  static_cast<png_byte>(i * 7)};
+  if (kind.colour == PNG_COLOR_TYPE_PALETTE)
+    png_set_PLTE(png, info, palette.data(), 1 << kind.bits);
+  png_write_info(png, info);
+  const size_t row = png_get_rowbytes(png, info);
+  std::vector<std::vector<png_byte>> rows(height, std::vector<png_byte>(row));
+  std::vector<png_bytep> pointers;
+  Rng rng(seed);
+  for (uint32_t y = 0; y < height; ++y) {
+    for (size_t i = 0; i < row; ++i)
+      rows[y][i] =
+          static_cast<png_byte>(i + 3 * y + (rng.below(4) == 0 ? rng.below(256) : rng.below(5)));
+    pointers.push_back(rows[y].data());
+  }
+  png_write_image(png, pointers.data());
+  png_write_end(png, info);
+  png_destroy_write_struct(&png, &info);
+  return out;
+}
+
+// What libpng makes of it.
+Tensor reference_png(const std::string& bytes, bool rgb) {
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  EXPECT_TRUE(png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()));
+  image.format = rgb ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
+  Tensor out(DType::u8, {image.height, image.width, rgb ? 3 : 1});
+  const png_color black{0, 0, 0};
+  EXPECT_TRUE(png_image_finish_read(&image, &black, out.mutable_data(), 0, nullptr));
+  return out;
+}
+
+TEST(DecodeImage, EveryKindOfPngIsWhatLibpngMakesOfIt) {
+  uint32_t seed = 0;
+  for (const int colour : {PNG_COLOR_TYPE_GRAY, PNG_COLOR_TYPE_RGB, PNG_COLOR_TYPE_PALETTE,
+                           PNG_COLOR_TYPE_GRAY_ALPHA, PNG_COLOR_TYPE_RGB_ALPHA})
+    for (const int bits : {1, 2, 4, 8, 16}) {
+      if (bits < 8 && colour != PNG_COLOR_TYPE_GRAY && colour != PNG_COLOR_TYPE_PALETTE) continue;
+      if (bits == 16 && colour == PNG_COLOR_TYPE_PALETTE) continue;
+      for (const int interlace : {PNG_INTERLACE_NONE, PNG_INTERLACE_ADAM7})
+        for (const int filters : {PNG_FILTER_NONE, PNG_FILTER_SUB, PNG_FILTER_UP, PNG_FILTER_AVG,
+                                  PNG_FILTER_PAETH, PNG_ALL_FILTERS}) {
+          const std::string bytes =
+              write_png({bits, colour, interlace, filters}, 13 + seed % 5, 7 + seed % 3, seed);
+          ++seed;
+          for (const bool rgb : {true, false}) {
+            const Tensor decoded = stages::decode_image(
+                bytes_of(bytes), rgb ? stages::Channels::rgb : stages::Channels::gray);
+            const Tensor expected = reference_png(bytes, rgb);
+            ASSERT_EQ(decoded.shape(), expected.shape());
+            ASSERT_EQ(std::memcmp(decoded.data(), expected.data(), expected.size_bytes()), 0)
+                << "colour " << colour << ", " << bits << " bits, interlace " << interlace
+                << ", filters " << filters << (rgb ? ", as RGB" : ", as gray");
+          }
+        }
+    }
+  EXPECT_GT(seed, 150u);
+}
+
+// Every byte changed, with the chunk's checksum made right again: an error or pixels, never worse.
+TEST(DecodeImage, SurvivesDamagedPngsWithGoodChecksums) {
+  const std::string good = write_png({8, PNG_COLOR_TYPE_RGB, 0, PNG_ALL_FILTERS}, 9, 8, 1);
+  int errors = 0;
+  for (size_t i = 8; i < good.size(); ++i)
+    for (const int change : {1, 128, 255}) {
+      std::string bytes = good;
+      bytes[i] = static_cast<char>(bytes[i] ^ change);
+      for (size_t at = 8; at + 12 <= bytes.size();) {
+        uint32_t length = 0;
+        for (int k = 0; k < 4; ++k) length = length << 8 | static_cast<uint8_t>(bytes[at + k]);
+        if (length > bytes.size() - at - 12) break;
+        const auto* body = reinterpret_cast<const Bytef*>(bytes.data() + at + 4);
+        const auto crc = static_cast<uint32_t>(crc32(0, body, length + 4));
+        for (int k = 0; k < 4; ++k)
+          bytes[at + 8 + length + k] = static_cast<char>(crc >> (24 - 8 * k));
+        at += 12 + length;
+      }
+      try {
+        stages::decode_image(bytes_of(bytes), stages::Channels::as_stored);
+      } catch (const Error&) {
+        ++errors;
+      }
+    }
+  EXPECT_GT(errors, 300);
+  for (size_t size = 0; size < good.size(); ++size)
+    EXPECT_THROW(stages::decode_image(bytes_of(good.substr(0, size)), stages::Channels::as_stored),
+                 Error);
 }
 
 TEST(DecodeImage, DamageIsAnError) {

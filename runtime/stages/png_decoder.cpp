@@ -1,0 +1,184 @@
+#include "stages/png_decoder.h"
+
+#include <libdeflate.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "core/error.h"
+
+namespace etr::stages {
+namespace {
+
+constexpr size_t kSignature = 8, kChunkHead = 8, kChunkTail = 4;
+
+uint32_t big_endian(const std::byte* p) {
+  return std::to_integer<uint32_t>(p[0]) << 24 | std::to_integer<uint32_t>(p[1]) << 16 |
+         std::to_integer<uint32_t>(p[2]) << 8 | std::to_integer<uint32_t>(p[3]);
+}
+
+constexpr uint32_t type(const char (&name)[5]) {
+  return static_cast<uint32_t>(name[0]) << 24 | static_cast<uint32_t>(name[1]) << 16 |
+         static_cast<uint32_t>(name[2]) << 8 | static_cast<uint32_t>(name[3]);
+}
+
+enum Colour : int { kGray = 0, kRgb = 2, kPalette = 3 };
+
+struct Png {
+  int64_t width = 0, height = 0;
+  int colour = -1;
+  std::span<const std::byte> palette;
+  std::span<const std::byte> data;  // of the only IDAT chunk
+  std::vector<std::byte> joined;    // of several
+};
+
+[[noreturn]] void corrupt(const char* why) { fail(Code::corrupt_data, "bad PNG: ", why); }
+
+// Reads the chunks; false where the image is not one of the common ones.
+bool parse(std::span<const std::byte> bytes, Png& png) {
+  size_t at = kSignature;
+  for (bool ended = false; !ended;) {
+    if (bytes.size() - at < kChunkHead + kChunkTail) corrupt("the file ends early");
+    const uint32_t length = big_endian(bytes.data() + at), kind = big_endian(bytes.data() + at + 4);
+    if (length > bytes.size() - at - kChunkHead - kChunkTail)
+      corrupt("the file ends inside a chunk");
+    const auto body = bytes.subspan(at + kChunkHead, length);
+    const uint32_t stored = big_endian(body.data() + length);
+    if (libdeflate_crc32(0, bytes.data() + at + 4, length + 4) != stored)
+      corrupt("a chunk's checksum does not match");
+    at += kChunkHead + length + kChunkTail;
+    if (png.colour < 0 && kind != type("IHDR")) corrupt("its first chunk is not IHDR");
+    switch (kind) {
+      case type("IHDR"): {
+        if (length != 13 || png.colour >= 0) corrupt("its IHDR is damaged");
+        png.width = big_endian(body.data());
+        png.height = big_endian(body.data() + 4);
+        png.colour = std::to_integer<int>(body[9]);
+        const bool common = std::to_integer<int>(body[8]) == 8 &&
+                            std::to_integer<int>(body[12]) == 0 &&
+                            (png.colour == kGray || png.colour == kRgb || png.colour == kPalette);
+        if (!common) return false;
+        break;
+      }
+      case type("PLTE"): png.palette = body; break;
+      case type("IDAT"):
+        if (png.data.empty()) {
+          png.data = body;
+        } else {
+          if (png.joined.empty()) png.joined.assign(png.data.begin(), png.data.end());
+          png.joined.insert(png.joined.end(), body.begin(), body.end());
+        }
+        break;
+      case type("IEND"): ended = true; break;
+      case type("tRNS"):
+      case type("gAMA"):
+      case type("cHRM"):
+      case type("iCCP"):
+      case type("sBIT"): return false;
+      default:
+        if (!(kind >> 29 & 1)) corrupt("it has a critical chunk that is not known");
+    }
+  }
+  if (!png.joined.empty()) png.data = png.joined;
+  return true;
+}
+
+// Undoes a row's filter in place; `above` is the finished row before it (PNG specification, 9.2).
+template <size_t kPixel>
+void unfilter(uint8_t filter, uint8_t* row, const uint8_t* above, size_t size) {
+  switch (filter) {
+    case 0: return;
+    case 1:
+      for (size_t i = kPixel; i < size; ++i)
+        row[i] = static_cast<uint8_t>(row[i] + row[i - kPixel]);
+      return;
+    case 2:
+      for (size_t i = 0; i < size; ++i) row[i] = static_cast<uint8_t>(row[i] + above[i]);
+      return;
+    case 3:
+      for (size_t i = 0; i < kPixel; ++i) row[i] = static_cast<uint8_t>(row[i] + above[i] / 2);
+      for (size_t i = kPixel; i < size; ++i)
+        row[i] = static_cast<uint8_t>(row[i] + (row[i - kPixel] + above[i]) / 2);
+      return;
+    case 4: {
+      int left[kPixel] = {}, corner[kPixel] = {};
+      for (size_t i = 0; i < size; i += kPixel)
+        for (size_t c = 0; c < kPixel; ++c) {
+          const int up = above[i + c];
+          const int to_left = std::abs(up - corner[c]), to_up = std::abs(left[c] - corner[c]);
+          const int to_corner = std::abs(left[c] + up - 2 * corner[c]);
+          int best = to_up <= to_corner ? up : corner[c];
+          if (to_left <= to_up && to_left <= to_corner) best = left[c];
+          left[c] = (row[i + c] + best) & 0xFF;
+          corner[c] = up;
+          row[i + c] = static_cast<uint8_t>(left[c]);
+        }
+      return;
+    }
+    default: corrupt("a row has an unknown filter");
+  }
+}
+
+// One decompressor and one buffer a thread: making them costs more than a small image.
+struct Scratch {
+  std::unique_ptr<libdeflate_decompressor, void (*)(libdeflate_decompressor*)> inflater{
+      libdeflate_alloc_decompressor(), libdeflate_free_decompressor};
+  std::vector<uint8_t> rows;
+};
+
+void copy_row(const Png& png, const uint8_t* row, uint8_t* out, bool rgb) {
+  const auto width = static_cast<size_t>(png.width);
+  if (png.colour == kRgb) {
+    std::memcpy(out, row, 3 * width);
+  } else if (png.colour == kPalette) {
+    const auto* palette = reinterpret_cast<const uint8_t*>(png.palette.data());
+    for (size_t x = 0; x < width; ++x) {
+      if (3u * row[x] + 3 > png.palette.size()) corrupt("a pixel is not in its palette");
+      std::memcpy(out + 3 * x, palette + 3 * row[x], 3);
+    }
+  } else if (rgb) {
+    for (size_t x = 0; x < width; ++x) std::memset(out + 3 * x, row[x], 3);
+  } else {
+    std::memcpy(out, row, width);
+  }
+}
+
+}  // namespace
+
+std::optional<Tensor> decode_common_png(std::span<const std::byte> bytes, bool rgb, bool gray,
+                                        int64_t max_pixels) {
+  if (bytes.size() < kSignature) return std::nullopt;
+  Png png;
+  if (!parse(bytes, png) || (gray && png.colour != kGray)) return std::nullopt;
+  if (png.width <= 0 || png.height <= 0 || png.width > max_pixels / png.height)
+    fail(Code::unsupported, "an image of ", png.width, " x ", png.height, " pixels; the limit is ",
+         max_pixels, " pixels");
+  thread_local Scratch scratch;
+  if (!scratch.inflater) fail(Code::out_of_memory, "no memory for a PNG decoder");
+  const size_t pixel = png.colour == kRgb ? 3 : 1, row = static_cast<size_t>(png.width) * pixel;
+  const size_t size = (row + 1) * static_cast<size_t>(png.height);
+  if (scratch.rows.size() < size) scratch.rows.resize(size);
+  const libdeflate_result result = libdeflate_zlib_decompress(
+      scratch.inflater.get(), png.data.data(), png.data.size(), scratch.rows.data(), size, nullptr);
+  if (result != LIBDEFLATE_SUCCESS) corrupt("its compressed pixels are damaged or too few");
+  const bool three = png.colour != kGray || rgb;
+  Tensor out(DType::u8, {png.height, png.width, three ? 3 : 1});
+  const std::vector<uint8_t> zeros(row);
+  const uint8_t* above = zeros.data();
+  auto* to = static_cast<uint8_t*>(out.mutable_data());
+  for (int64_t y = 0; y < png.height; ++y) {
+    uint8_t* line = scratch.rows.data() + static_cast<size_t>(y) * (row + 1);
+    if (pixel == 3)
+      unfilter<3>(line[0], line + 1, above, row);
+    else
+      unfilter<1>(line[0], line + 1, above, row);
+    above = line + 1;
+    copy_row(png, above, to, three);
+    to += static_cast<size_t>(png.width) * (three ? 3 : 1);
+  }
+  return out;
+}
+
+}  // namespace etr::stages

@@ -1,0 +1,19 @@
+// The common PNGs, fast.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "tensor/tensor.h"
+
+namespace etr::stages {
+
+// Decodes 8-bit gray, RGB and palette images without interlacing, transparency or a colour space of their own into
+// u8 [H, W, C]; C is 3 where `rgb` is asked for and the image is gray. Nothing for every other PNG, and for RGB that
+// shall become gray: libpng decodes those. Throws Error(corrupt_data), Error(unsupported) beyond `max_pixels`.
+//
+// Inflating is libdeflate's, which takes half of zlib's time because it has the whole stream and the whole result.
+std::optional<Tensor> decode_common_png(std::span<const std::byte> bytes, bool rgb, bool gray,
+                                        int64_t max_pixels);
+
+}  // namespace etr::stages
