@@ -13,11 +13,14 @@ constexpr OptionSpec kOptions[] = {
      "field with the compressed image; empty takes png, jpg or jpeg, whichever is there"},
     {"channels", OptionType::string, "\"as_stored\"", "convert to gray or RGB", 0, 0, "",
      "as_stored|gray|rgb"},
+    {"max_pixels", OptionType::integer, "268435456", "larger images are an error", 1, 1 << 30,
+     "pixels"},
 };
 
 class Decode final : public MapStage {
  public:
-  Decode(const Options& options, const StageContext&) : field_(options.string("field")) {
+  Decode(const Options& options, const StageContext&)
+      : field_(options.string("field")), max_pixels_(options.integer("max_pixels")) {
     const std::string channels = options.string("channels");
     channels_ = channels == "gray"  ? Channels::gray
                 : channels == "rgb" ? Channels::rgb
@@ -26,7 +29,7 @@ class Decode final : public MapStage {
 
   void process(Item& item, uint64_t) const override {
     const std::string name = field_.empty() ? find_image(item) : field_;
-    Tensor image = decode_image(require_field(item, name).bytes(), channels_);
+    Tensor image = decode_image(require_field(item, name).bytes(), channels_, max_pixels_);
     item.remove(name);
     item.set("image", std::move(image));
   }
@@ -39,7 +42,8 @@ class Decode final : public MapStage {
     return "";
   }
 
-  std::string field_;
+  const std::string field_;
+  const int64_t max_pixels_;
   Channels channels_;
 };
 

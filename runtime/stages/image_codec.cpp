@@ -3,8 +3,10 @@
 #include <png.h>
 #include <turbojpeg.h>
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
+#include <vector>
 
 #include "core/error.h"
 #include "stages/png_decoder.h"
@@ -12,22 +14,22 @@
 namespace etr::stages {
 namespace {
 
-void check_size(int64_t width, int64_t height) {
-  if (width <= 0 || height <= 0 || width * height > kMaxPixels)
+void check_size(int64_t width, int64_t height, int64_t max_pixels) {
+  if (width <= 0 || height <= 0 || width > max_pixels / height)
     fail(Code::unsupported, "an image of ", width, " x ", height, " pixels; the limit is ",
-         kMaxPixels, " pixels");
+         max_pixels, " pixels");
 }
 
-Tensor decode_png(std::span<const std::byte> bytes, Channels channels) {
+Tensor decode_png(std::span<const std::byte> bytes, Channels channels, int64_t max_pixels) {
   if (auto common = decode_common_png(bytes, channels == Channels::rgb, channels == Channels::gray,
-                                      kMaxPixels))
+                                      max_pixels))
     return *std::move(common);
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
   const std::unique_ptr<png_image, void (*)(png_image*)> cleanup(&image, png_image_free);
   if (!png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()))
     fail(Code::corrupt_data, "bad PNG: ", image.message);
-  check_size(image.width, image.height);
+  check_size(image.width, image.height, max_pixels);
   const bool rgb = channels == Channels::rgb ||
                    (channels == Channels::as_stored && (image.format & PNG_FORMAT_FLAG_COLOR));
   image.format = rgb ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
@@ -40,7 +42,21 @@ Tensor decode_png(std::span<const std::byte> bytes, Channels channels) {
   return out;
 }
 
-Tensor decode_jpeg(std::span<const std::byte> bytes, Channels channels) {
+// Inks as Adobe's programs store them, 255 for none, to RGB.
+void cmyk_to_rgb(const std::vector<unsigned char>& cmyk, uint8_t* out, bool rgb) {
+  for (size_t i = 0; i + 3 < cmyk.size(); i += 4) {
+    uint8_t pixel[3];
+    for (size_t c = 0; c < 3; ++c)
+      pixel[c] = static_cast<uint8_t>((cmyk[i + c] * cmyk[i + 3] + 127) / 255);
+    if (rgb)
+      out = std::copy(pixel, pixel + 3, out);
+    else  // ITU-R BT.601 luma
+      *out++ =
+          static_cast<uint8_t>((299 * pixel[0] + 587 * pixel[1] + 114 * pixel[2] + 500) / 1000);
+  }
+}
+
+Tensor decode_jpeg(std::span<const std::byte> bytes, Channels channels, int64_t max_pixels) {
   // One decompressor a thread: making one costs more than decoding a small image.
   thread_local const std::unique_ptr<void, int (*)(void*)> decoder(tjInitDecompress(), tjDestroy);
   if (!decoder) fail(Code::out_of_memory, "no memory for a JPEG decoder");
@@ -49,28 +65,33 @@ Tensor decode_jpeg(std::span<const std::byte> bytes, Channels channels) {
   if (tjDecompressHeader3(decoder.get(), data, bytes.size(), &width, &height, &subsampling,
                           &colorspace) != 0)
     fail(Code::corrupt_data, "bad JPEG: ", tjGetErrorStr2(decoder.get()));
-  check_size(width, height);
+  check_size(width, height, max_pixels);
   const bool rgb =
       channels == Channels::rgb || (channels == Channels::as_stored && colorspace != TJCS_GRAY);
   Tensor out(DType::u8, {height, width, rgb ? 3 : 1});
-  if (tjDecompress2(decoder.get(), data, bytes.size(),
-                    static_cast<unsigned char*>(out.mutable_data()), width, 0, height,
-                    rgb ? TJPF_RGB : TJPF_GRAY, TJFLAG_ACCURATEDCT) != 0)
+  const bool inks = colorspace == TJCS_CMYK || colorspace == TJCS_YCCK;
+  std::vector<unsigned char> cmyk(
+      inks ? 4 * static_cast<size_t>(width) * static_cast<size_t>(height) : 0);
+  auto* pixels = static_cast<unsigned char*>(out.mutable_data());
+  const int format = inks ? TJPF_CMYK : rgb ? TJPF_RGB : TJPF_GRAY;
+  if (tjDecompress2(decoder.get(), data, bytes.size(), inks ? cmyk.data() : pixels, width, 0,
+                    height, format, TJFLAG_ACCURATEDCT) != 0)
     fail(Code::corrupt_data, "bad JPEG: ", tjGetErrorStr2(decoder.get()));
+  if (inks) cmyk_to_rgb(cmyk, pixels, rgb);
   return out;
 }
 
 }  // namespace
 
-Tensor decode_image(std::span<const std::byte> bytes, Channels channels) {
+Tensor decode_image(std::span<const std::byte> bytes, Channels channels, int64_t max_pixels) {
   constexpr unsigned char kPng[] = {0x89, 'P', 'N', 'G'};
   constexpr unsigned char kJpeg[] = {0xFF, 0xD8, 0xFF};
   const auto starts_with = [&](std::span<const unsigned char> magic) {
     return bytes.size() >= magic.size() &&
            std::memcmp(bytes.data(), magic.data(), magic.size()) == 0;
   };
-  if (starts_with(kPng)) return decode_png(bytes, channels);
-  if (starts_with(kJpeg)) return decode_jpeg(bytes, channels);
+  if (starts_with(kPng)) return decode_png(bytes, channels, max_pixels);
+  if (starts_with(kJpeg)) return decode_jpeg(bytes, channels, max_pixels);
   fail(Code::unsupported, "neither PNG nor JPEG (", bytes.size(), " bytes)");
 }
 

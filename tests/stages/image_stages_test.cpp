@@ -170,6 +170,42 @@ TEST(DecodeImage, SurvivesDamagedPngsWithGoodChecksums) {
                  Error);
 }
 
+TEST(DecodeImage, CmykJpegsBecomeRgbOrGray) {
+  constexpr int kSide = 16;
+  std::vector<unsigned char> inks;  // as Adobe's programs store them: 255 is no ink
+  for (int i = 0; i < kSide * kSide; ++i) inks.insert(inks.end(), {200, 100, 50, 128});
+  unsigned char* out = nullptr;
+  unsigned long size = 0;
+  tjhandle handle = tjInitCompress();
+  ASSERT_EQ(
+      tjCompress2(handle, inks.data(), kSide, 0, kSide, TJPF_CMYK, &out, &size, TJSAMP_444, 95, 0),
+      0);
+  const std::string bytes(reinterpret_cast<char*>(out), size);
+  tjFree(out);
+  tjDestroy(handle);
+  const Tensor rgb = stages::decode_image(bytes_of(bytes), stages::Channels::as_stored);
+  EXPECT_EQ(rgb.shape(), (Shape{kSide, kSide, 3}));
+  const double expected[3] = {200 * 128 / 255.0, 100 * 128 / 255.0, 50 * 128 / 255.0};
+  for (size_t c = 0; c < 3; ++c) EXPECT_NEAR(rgb.view<uint8_t>()[c], expected[c], 3);
+  const Tensor gray = stages::decode_image(bytes_of(bytes), stages::Channels::gray);
+  EXPECT_EQ(gray.shape(), (Shape{kSide, kSide, 1}));
+  EXPECT_NEAR(gray.view<uint8_t>()[5],
+              0.299 * expected[0] + 0.587 * expected[1] + 0.114 * expected[2], 3);
+}
+
+TEST(DecodeImage, LimitsPixelsBeforeItDecodesThem) {
+  for (const std::string& bytes : {make_png(40, 30, 3, 1), make_jpeg(40, 30, 7)}) {
+    EXPECT_NO_THROW(stages::decode_image(bytes_of(bytes), stages::Channels::rgb, 1200));
+    try {
+      stages::decode_image(bytes_of(bytes), stages::Channels::rgb, 1199);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::unsupported);
+      EXPECT_NE(std::string(error.what()).find("40 x 30"), std::string::npos);
+    }
+  }
+}
+
 TEST(DecodeImage, DamageIsAnError) {
   const std::string png = make_png(40, 40, 3, 1), jpeg = make_jpeg(40, 40, 9);
   for (const std::string& whole : {png, jpeg})
