@@ -31,7 +31,7 @@ def load(library):
             raise SystemExit(f"generate.py: {native.etr_last_error().decode()}")
         schemas[kind] = json.loads(text.value)
     # A program's own functions are not named by options; each language has its own way.
-    schemas["stages"] = [row for row in schemas["stages"] if row["name"] != "map"]
+    schemas["stages"] = [row for row in schemas["stages"] if row["name"] not in ("map", "source")]
     job = schemas.pop("job")
     schemas["schedules"] = [{"name": "schedule", "options": job["schedule"],
                              "doc": "the learning rate over the steps of a run"}]

@@ -156,6 +156,13 @@ class PipelineHandle {
     check(etr_pipeline_add_map(pipeline, name.c_str(), &call, owned.release(),
                                [](void* p) { delete static_cast<MapFunction*>(p); }));
   }
+  // The same as the source; it ends a pass by leaving the item without fields.
+  void add_source(const std::string& name, MapFunction* function) {
+    std::unique_ptr<MapFunction> owned(function);
+    etr_pipeline* pipeline = get()->get();
+    check(etr_pipeline_add_source(pipeline, name.c_str(), &call_source, owned.release(),
+                                  [](void* p) { delete static_cast<MapFunction*>(p); }));
+  }
   // The next batch, which the caller owns; NULL at the end of an epoch.
   BatchHandle* next() { return next(*get()); }
   // next() for languages that must look after signals: NULL also where no batch came in time;
@@ -195,6 +202,14 @@ class PipelineHandle {
   static BatchHandle* next(Pipeline& pipeline) {
     auto batch = pipeline.next();
     return batch ? new BatchHandle(std::move(*batch)) : nullptr;
+  }
+  static int32_t call_source(void* function, etr_batch* item) {
+    const int32_t status = call(function, item);
+    etr_batch_info info{};
+    info.struct_size = sizeof info;
+    if (status == ETR_OK && etr_batch_get_info(item, &info) == ETR_OK && info.fields == 0)
+      return ETR_END;
+    return status;
   }
   static int32_t call(void* function, etr_batch* item) {
     BatchHandle view(Batch(item, /*borrowed=*/true));

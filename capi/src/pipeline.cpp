@@ -16,7 +16,7 @@ thread_local int functions_entered = 0;
 
 // Calls the program's function on an item that it sees as a batch.
 pipeline::MapFunction call_of(const std::string& name, etr_map_function function,
-                              std::shared_ptr<void> user_data) {
+                              std::shared_ptr<void> user_data, bool may_end) {
   return [=](pipeline::Item& item, uint64_t epoch) {
     etr_batch view;
     view.item = std::move(item);
@@ -25,6 +25,10 @@ pipeline::MapFunction call_of(const std::string& name, etr_map_function function
     const int32_t status = function(user_data.get(), &view);
     --functions_entered;
     item = std::move(view.item);
+    if (status == ETR_END && may_end) {
+      item.fields.clear();
+      return;
+    }
     if (status != ETR_OK)
       fail(Code::callback, "the function '", name, "' failed: ",
            view.failure.empty() ? code_name(static_cast<Code>(status)) : view.failure);
@@ -38,6 +42,26 @@ void append(etr_pipeline& p, Json row, const pipeline::MapFunctions& functions) 
   longer["stages"].push_back(std::move(row));
   pipeline::Pipeline check(longer, functions);
   p.spec = std::move(longer);
+}
+
+// Appends `stage`, which is map or source, with a function of the program.
+int32_t add_function(etr_pipeline* pipeline, const char* stage, const char* name,
+                     etr_map_function function, void* user_data, void (*destroy)(void*)) {
+  return guarded([&] {
+    // Its deleter runs with the last copy of the function, also when something below throws.
+    std::shared_ptr<void> guard(user_data, [destroy](void* p) {
+      if (destroy) destroy(p);
+    });
+    etr_pipeline& p = required(pipeline, "pipeline");
+    required(name, "name");
+    if (!function) fail(Code::invalid_argument, "argument 'function' is NULL");
+    if (p.functions.contains(name))
+      fail(Code::invalid_argument, "the pipeline has a function '", name, "' already");
+    pipeline::MapFunctions functions = p.functions;
+    functions[name] = call_of(name, function, std::move(guard), stage == std::string("source"));
+    append(p, {{"stage", stage}, {"function", name}}, functions);
+    p.functions = std::move(functions);
+  });
 }
 
 // What the caller describes, checked, without a copy; `owner` keeps the memory alive.
@@ -107,21 +131,12 @@ int32_t etr_pipeline_add(etr_pipeline* pipeline, const char* stage, const etr_op
 
 int32_t etr_pipeline_add_map(etr_pipeline* pipeline, const char* name, etr_map_function function,
                              void* user_data, void (*destroy)(void*)) {
-  return guarded([&] {
-    // Its deleter runs with the last copy of the function, also when something below throws.
-    std::shared_ptr<void> guard(user_data, [destroy](void* p) {
-      if (destroy) destroy(p);
-    });
-    etr_pipeline& p = required(pipeline, "pipeline");
-    required(name, "name");
-    if (!function) fail(Code::invalid_argument, "argument 'function' is NULL");
-    if (p.functions.contains(name))
-      fail(Code::invalid_argument, "the pipeline has a function '", name, "' already");
-    pipeline::MapFunctions functions = p.functions;
-    functions[name] = call_of(name, function, std::move(guard));
-    append(p, {{"stage", "map"}, {"function", name}}, functions);
-    p.functions = std::move(functions);
-  });
+  return add_function(pipeline, "map", name, function, user_data, destroy);
+}
+
+int32_t etr_pipeline_add_source(etr_pipeline* pipeline, const char* name, etr_map_function function,
+                                void* user_data, void (*destroy)(void*)) {
+  return add_function(pipeline, "source", name, function, user_data, destroy);
 }
 
 int32_t etr_pipeline_next(etr_pipeline* pipeline, etr_batch** batch) {

@@ -45,7 +45,8 @@ class Interrupt {
   std::atomic<bool> stopped_{false};
 };
 
-// Functions of the program, which the stage `map` calls by name: from many threads at once.
+// Functions of the program, which the stages `map` and `source` call by name; map from many threads
+// at once.
 using MapFunction = std::function<void(Item& item, uint64_t epoch)>;
 using MapFunctions = std::map<std::string, MapFunction>;
 

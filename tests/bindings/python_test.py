@@ -172,6 +172,33 @@ class PipelineTest(Case):
         for shard in prefix.parent.glob(prefix.name + "-*"):
             shard.unlink()
 
+    def test_sources_of_ones_own(self):
+        samples = [{"x": np.full(3, i, np.float32), "label": np.int32(i)} for i in range(10)]
+        with et.Pipeline([et.source(samples), et.stages.batch(5)], epochs=2) as p:
+            batches = list(p)
+            np.testing.assert_array_equal(batches[1]["label"], range(5, 10))
+            self.assertEqual(batches[0]["x"].shape, (5, 3))
+            self.assertEqual(len(list(p)), 2)
+
+        def by_epoch(epoch):
+            for i in range(3):
+                yield {"label": np.int32(10 * epoch + i)}
+
+        with et.Pipeline([et.source(by_epoch), et.stages.repeat(2)], epochs=2) as p:
+            self.assertEqual([int(b["label"]) for b in p], [0, 1, 2, 0, 1, 2])
+            self.assertEqual([int(b["label"]) for b in p], [10, 11, 12, 10, 11, 12])
+        with self.assertRaisesRegex(TypeError, "once only"):
+            et.source(iter(samples))
+
+        def breaks(epoch):
+            yield samples[0]
+            raise KeyError("gone")
+
+        with self.assertRaisesRegex(KeyError, "gone"):
+            list(et.Pipeline([et.source(breaks)]))
+        with self.assertRaisesRegex(TypeError, "dict of arrays"):
+            list(et.Pipeline([et.source([1, 2])]))
+
     def test_position_is_saved_and_restored(self):
         options = dict(seed=3, epochs=1)
         stages = self.stages(et.stages.echo(2, buffer=20), et.stages.batch(8))

@@ -51,6 +51,60 @@ std::vector<int32_t> labels_of(Pipeline& p) {
 
 void set_label(Batch& item, int32_t value) { item.set("label", &value, {}); }
 
+// Numbers 0 to 9 in each pass; the epoch beside them.
+Pipeline counting(Options options) {
+  Pipeline p(std::move(options));
+  p.source("count", [](Batch& item) {
+    const auto info = item.info();
+    const auto number = static_cast<int32_t>(info.ordinal & 0xFFFFFFFFFF);
+    if (number >= 10) return false;
+    set_label(item, number + 100 * static_cast<int32_t>(info.epoch));
+    return true;
+  });
+  return p;
+}
+
+TEST(OwnSource, GivesSamplesUntilItsPassEnds) {
+  Pipeline p = counting({{"epochs", 2}});
+  std::vector<int32_t> expected(10);
+  std::iota(expected.begin(), expected.end(), 0);
+  EXPECT_FALSE(p.length());
+  EXPECT_EQ(labels_of(p), expected);
+  EXPECT_EQ(p.length(), 10);
+  std::iota(expected.begin(), expected.end(), 100);
+  EXPECT_EQ(labels_of(p), expected);
+  Pipeline shared = counting({{"epochs", 1}, {"rank", 1}, {"world", 3}});
+  EXPECT_EQ(labels_of(shared), (std::vector<int32_t>{1, 4, 7}));
+}
+
+TEST(OwnSource, IsRestoredAndRepeated) {
+  Pipeline original = counting({{"seed", 1}});
+  original.add("repeat", {{"count", 2}}).add("shuffle", {{"buffer", 4}});
+  for (int i = 0; i < 7; ++i) original.next();
+  Pipeline restored = counting({{"seed", 1}});
+  restored.add("repeat", {{"count", 2}}).add("shuffle", {{"buffer", 4}});
+  restored.restore(original.save());
+  EXPECT_EQ(labels_of(original), labels_of(restored));
+}
+
+TEST(OwnSource, ItsExceptionsAreThrownAgainOrSkipped) {
+  for (const char* on_error : {"fail", "skip"}) {
+    Pipeline p(Options{{"epochs", 1}, {"on_error", on_error}});
+    p.source("flaky", [](Batch& item) {
+      const auto number = static_cast<int32_t>(item.info().ordinal);
+      if (number == 3) throw std::out_of_range("three");
+      set_label(item, number);
+      return number < 5 ? true : false;
+    });
+    if (on_error == std::string("fail"))
+      EXPECT_THROW(labels_of(p), std::out_of_range);
+    else
+      EXPECT_EQ(labels_of(p), (std::vector<int32_t>{0, 1, 2, 4}));
+  }
+  Pipeline twice = counting({});
+  EXPECT_THROW(twice.source("again", [](Batch&) { return false; }), echotrain::Error);
+}
+
 // As a garbage collector does that runs in the function.
 TEST(OwnStage, MayDestroyItsOwnPipeline) {
   const Labels data;

@@ -524,7 +524,9 @@ TEST_P(EverySource, EndsWhenItHasNothingToRead) {
 std::vector<const char*> sources() {
   std::vector<const char*> out;
   for (const pipeline::StageSpec* stage : pipeline::stage_table())
-    if (stage->kind == pipeline::StageKind::source) out.push_back(stage->name);
+    // Functions of the program: tests/capi/own_stage_test.cpp.
+    if (stage->kind == pipeline::StageKind::source && stage->name != std::string("source"))
+      out.push_back(stage->name);
   return out;
 }
 INSTANTIATE_TEST_SUITE_P(Sources, EverySource, testing::ValuesIn(sources()),

@@ -54,6 +54,15 @@ namespace EchoTrain
             return this;
         }
 
+        /// <summary>A function as the source, before any other stage: it sets the fields of one sample, or none where
+        /// the pass has no more. <see cref="Batch.Ordinal"/> tells which: the pass in its upper bits, from 40 on, the
+        /// number below.</summary>
+        public Pipeline Source(string name, Action<Batch> function)
+        {
+            Handle.add_source(name, functions.Add(function));
+            return this;
+        }
+
         /// <summary>The next batch, which the caller disposes of; null at the end of an epoch.</summary>
         public Batch Next(CancellationToken cancellation = default(CancellationToken))
         {

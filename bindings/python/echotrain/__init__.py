@@ -21,7 +21,7 @@ from .errors import EchoTrainError
 native.echotrain_set_error_factory(errors.make_error)
 
 from . import layers, optimizers, stages  # noqa: E402
-from .pipeline import Batch, Pipeline, SampleInfo, Tensor, map, pack_folder  # noqa: E402
+from .pipeline import Batch, Pipeline, SampleInfo, Tensor, map, pack_folder, source  # noqa: E402
 from .training import (Callback, Device, EarlyStopping, Event, History, Job, JobRun, Model,  # noqa: E402
                        Runtime, SaveCheckpoint, StepResult, Trainer, devices, schedule)
 
@@ -38,5 +38,5 @@ __all__ = [
     "Batch", "Callback", "Device", "EarlyStopping", "EchoTrainError", "Event", "History", "Job", "JobRun",
     "Model", "Pipeline", "Runtime", "SampleInfo", "SaveCheckpoint", "StepResult", "Tensor", "Trainer",
     "devices", "errors", "layers", "map", "optimizers", "pack_folder", "prefer_wide_cpu_vectors",
-    "schedule", "stages",
+    "schedule", "source", "stages",
 ]

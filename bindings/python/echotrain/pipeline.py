@@ -19,6 +19,7 @@ from ._schema import Spec
 _DTYPES = (np.dtype(np.uint8), np.dtype(np.int32), np.dtype(np.float32))  # by ETR_*
 # Every batch comes this way.
 _asarray, _field_of, _BatchHandle = np.asarray, native.echotrain_field_of, native.BatchHandle
+_INDEX_IN_PASS = (1 << 40) - 1  # of a sample's ordinal
 _POLL_SECONDS = 0.1  # how long a blocking call leaves Ctrl-C waiting
 
 _open_pipelines: "weakref.WeakSet[Pipeline]" = weakref.WeakSet()
@@ -223,142 +224,57 @@ class map:  # noqa: A001: the field's own word
         self.name = name or getattr(function, "__name__", type(function).__name__)
 
 
-class Pipeline(_NotPicklable):
-    """Stages from a source to batches: ``for batch in pipeline`` is one epoch.
+class source:
+    """Samples of yours as a pipeline's source: ``source(samples, name=None)``.
 
-    ``stages`` are `echotrain.stages` and Python functions. The other options are those of a job's
-    "pipeline" section, for instance ``threads``, ``seed``, ``epochs``, ``on_error``.
-    Iterating again reads the next epoch. One thread reads; `cancel`, `stats` and `bad_records` may be
-    called from any.
+    ``samples`` is an iterable of dicts of arrays that can be walked again for each pass (a list, a dataset), or a
+    function of the epoch that returns one. It is walked on a thread of the pipeline's. A restored pipeline walks
+    it from the beginning of the epoch, and expects the same samples.
     """
 
-    def __init__(self, stages: Iterable[Union[Spec, map, Callable]], **options: Any):
-        # The latest only: under on_error="skip" there may be many, and nobody asks for them.
-        self._failures: Deque[BaseException] = collections.deque(maxlen=64)
-        self._handle = native.PipelineHandle(_schema.to_json(options))
-        _open_pipelines.add(self)
-        names: List[str] = []
-        for stage in stages:
-            if isinstance(stage, Spec):
-                if stage.kind != "stages":
-                    raise TypeError(f"{stage!r} is no stage of a pipeline")
-                self._handle.add(stage.name, _schema.to_json(stage.options))
-                continue
-            if not isinstance(stage, map):
-                if not callable(stage):
-                    raise TypeError(f"{stage!r} is neither a stage nor a function")
-                stage = map(stage)
-            name = stage.name
-            while name in names:
-                name += "_"
-            names.append(name)
-            # The pipeline owns the function from here on, and drops it on whichever thread is last.
-            function = _Function(stage.function, stage.with_info, self._failures)
-            self._handle.add_map(name, function.__disown__())
-
-    def __len__(self) -> int:
-        return len(self._handle.fields())
-
-    @property
-    def samples(self) -> int:
-        """Samples in the batch; 0 for a single sample of a pipeline without a batch stage."""
-        return self._handle.samples()
-
-    @property
-    def fresh(self) -> int:
-        """Samples that were read from upstream for this batch."""
-        return self._handle.fresh()
-
-    @property
-    def echoed(self) -> int:
-        """Samples that an echo stage repeated."""
-        return self._handle.echoed()
-
-    def close(self) -> None:
-        """Lets go of the memory now; arrays made before keep theirs."""
-        self._handle.close()
-
-    def __enter__(self) -> "Batch":
-        return self
-
-    def __exit__(self, *_) -> None:
-        self.close()
-
-    def _repr_html_(self) -> str:
-        """For Jupyter."""
-        if self._handle.is_closed():
-            return "<i>a batch that was closed</i>"
-        rows = "".join(f"<tr><td>{html.escape(name)}</td><td>{a.dtype}</td><td>{list(a.shape)}</td>"
-                       f"<td>{a.min():.4g} … {a.max():.4g}</td></tr>" if a.size else
-                       f"<tr><td>{html.escape(name)}</td><td>{a.dtype}</td><td>{list(a.shape)}</td><td></td></tr>"
-                       for name, a in self.items())
-        return (f"<p>{self.samples} samples: {self.fresh} fresh, {self.echoed} echoed</p><table>"
-                f"<tr><th>field</th><th>type</th><th>shape</th><th>values</th></tr>{rows}</table>")
-
-    def __repr__(self) -> str:
-        if self._handle.is_closed():
-            return "Batch(closed)"
-        return "Batch(" + ", ".join(repr(self.tensor(name)) for name in self) + ")"
+    def __init__(self, samples: Union[Iterable[Mapping], Callable[[int], Iterable[Mapping]]],
+                 name: Optional[str] = None):
+        if not callable(samples) and iter(samples) is samples:
+            raise TypeError("an iterator can be walked once only, and a pipeline needs its samples for each pass; "
+                            "give a list, or a function that returns an iterator")
+        self.samples = samples
+        self.name = name or getattr(samples, "__name__", type(samples).__name__)
 
 
-class SampleInfo(NamedTuple):
-    """What a map function may draw its random numbers from, to be the same at any thread count."""
+class _SourceFunction(native.MapFunction):
+    """Walks the samples of a `source`, one a call."""
 
-    epoch: int
-    ordinal: int  # of the (first) sample in its epoch's source order
-    replica: int  # 0: fresh; n: the n-th echo
-
-
-class _Function(native.MapFunction):
-    """Calls a Python function from the pipeline's threads."""
-
-    def __init__(self, function: Callable, with_info: bool, failures: Deque[BaseException]):
+    def __init__(self, samples: Any, failures: Deque[BaseException]):
         super().__init__()
-        self._function, self._with_info, self._failures = function, with_info, failures
+        self._samples, self._failures, self._walk = samples, failures, iter(())
 
     def apply(self, item: "native.BatchHandle") -> str:
         try:
-            before = {name: _asarray(_field_of(item, name)) for name in item.fields()}
-            info = (SampleInfo(item.epoch(), item.ordinal(), item.replica()),) if self._with_info else ()
-            after = self._function(dict(before), *info)
-            if not isinstance(after, Mapping):
-                raise TypeError(f"the map function returned {type(after).__name__}; "
-                                "it must return the fields, as a dict")
-            for name in before:
-                if name not in after:
-                    item.remove(name)
-            for name, value in after.items():
-                if value is not before.get(name):
-                    _set_field(item, name, value)
+            if item.ordinal() & _INDEX_IN_PASS == 0:
+                self._walk = iter(self._samples(item.epoch()) if callable(self._samples) else self._samples)
+            sample = next(self._walk, None)
+            if sample is None:
+                return ""  # without fields: the pass is over
+            if not isinstance(sample, Mapping) or not sample:
+                raise TypeError(f"the source gave {type(sample).__name__}; a sample is a dict of arrays, not empty")
+            for name, value in sample.items():
+                _set_field(item, name, value)
             return ""
         except BaseException as error:  # it must not leave the callback
             self._failures.append(error)
             return f"{type(error).__name__}: {error}"
 
 
-class map:  # noqa: A001: the field's own word
-    """A Python function as a stage: ``map(function, name=None, with_info=False)``.
-
-    The function gets a dict of read-only arrays, one sample's, or behind ``batch`` a whole batch's,
-    and returns the dict of fields that go on. It is called from several threads; with ``with_info`` it
-    also gets a `SampleInfo`. A bare function among a pipeline's stages is the same as ``map(function)``.
-    """
-
-    def __init__(self, function: Callable, name: Optional[str] = None, with_info: bool = False):
-        self.function, self.with_info = function, with_info
-        self.name = name or getattr(function, "__name__", type(function).__name__)
-
-
 class Pipeline(_NotPicklable):
     """Stages from a source to batches: ``for batch in pipeline`` is one epoch.
 
-    ``stages`` are `echotrain.stages` and Python functions. The other options are those of a job's
+    ``stages`` are `echotrain.stages`, a `source` of your own, and Python functions. The other options are those of a job's
     "pipeline" section, for instance ``threads``, ``seed``, ``epochs``, ``on_error``.
     Iterating again reads the next epoch. One thread reads; `cancel`, `stats` and `bad_records` may be
     called from any.
     """
 
-    def __init__(self, stages: Iterable[Union[Spec, map, Callable]], **options: Any):
+    def __init__(self, stages: Iterable[Union[Spec, source, map, Callable]], **options: Any):
         # The latest only: under on_error="skip" there may be many, and nobody asks for them.
         self._failures: Deque[BaseException] = collections.deque(maxlen=64)
         self._handle = native.PipelineHandle(_schema.to_json(options))
@@ -369,6 +285,11 @@ class Pipeline(_NotPicklable):
                 if stage.kind != "stages":
                     raise TypeError(f"{stage!r} is no stage of a pipeline")
                 self._handle.add(stage.name, _schema.to_json(stage.options))
+                continue
+            if isinstance(stage, source):
+                function = _SourceFunction(stage.samples, self._failures)
+                self._handle.add_source(stage.name, function.__disown__())
+                names.append(stage.name)
                 continue
             if not isinstance(stage, map):
                 if not callable(stage):
@@ -381,18 +302,6 @@ class Pipeline(_NotPicklable):
             # The pipeline owns the function from here on, and drops it on whichever thread is last.
             function = _Function(stage.function, stage.with_info, self._failures)
             self._handle.add_map(name, function.__disown__())
-
-    def _next(self) -> Optional[Batch]:
-        try:
-            handle = self._handle.poll(_POLL_SECONDS)
-            while handle is None and not self._handle.ended():
-                handle = self._handle.poll(_POLL_SECONDS)  # in between, Python looks after signals
-        except CallbackError as error:
-            for failure in tuple(self._failures):
-                if str(failure) in str(error):
-                    raise failure from error
-            raise
-        return Batch(handle) if handle is not None else None
 
     def __len__(self) -> int:
         """Batches in an epoch, if no record is dropped. TypeError where that is not known: for shards

@@ -2,4 +2,4 @@
 
 from . import _schema
 
-_schema.fill(globals(), "stages", leave_out=("map",))  # functions go into a pipeline as they are
+_schema.fill(globals(), "stages", leave_out=("map", "source"))  # functions go into a pipeline as they are

@@ -191,7 +191,7 @@ ETR_API int32_t etr_pipeline_create(const etr_options* options, etr_pipeline** p
 ETR_API int32_t etr_pipeline_create_from_json(const char* json, etr_pipeline** pipeline);
 /* Cancels, and returns when all work has ended; at once inside a map function, of this pipeline or
  * another: the work ends behind it then. */
-ETR_API void etr_pipeline_destroy(etr_pipeline* pipeline); /* cancels */
+ETR_API void etr_pipeline_destroy(etr_pipeline* pipeline);
 
 /* Appends a stage; the first is a source. ETR_STATE once reading has begun. */
 ETR_API int32_t etr_pipeline_add(etr_pipeline* pipeline, const char* stage,
@@ -212,6 +212,16 @@ typedef int32_t (*etr_map_function)(void* user_data, etr_batch* item);
 ETR_API int32_t etr_pipeline_add_map(etr_pipeline* pipeline, const char* name,
                                      etr_map_function function, void* user_data,
                                      void (*destroy)(void* user_data));
+
+/* A function of yours as the source, before any other stage. It is called on one thread at a time,
+ * not yours, and sets the fields of one sample: etr_batch_get_info tells the epoch, and in `ordinal`
+ * the pass (ordinal >> 40) and the sample's number in it (the rest). It returns ETR_OK, ETR_END where
+ * the pass has no more samples, or an error status: that record is a bad one then. Restored, it is
+ * called again from the beginning of the epoch, and should give the same samples. The rest is as for
+ * etr_pipeline_add_map. */
+ETR_API int32_t etr_pipeline_add_source(etr_pipeline* pipeline, const char* name,
+                                        etr_map_function function, void* user_data,
+                                        void (*destroy)(void* user_data));
 
 /* The next batch. Blocks until there is one. ETR_END at the end of an epoch; the next call goes on
  * with the next epoch, if there is one. Errors of worker threads arrive here, after everything that

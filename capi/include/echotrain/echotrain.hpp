@@ -267,9 +267,22 @@ class Pipeline {
   // A function of yours as a stage; see etr_pipeline_add_map. What it throws ends the run, or drops
   // the record, as `on_error` says; next() throws it again.
   Pipeline& map(const std::string& name, std::function<void(Batch&)> function) {
-    auto call = std::make_unique<MapCall>(MapCall{std::move(function), failure_});
+    auto goes_on = [f = std::move(function)](Batch& item) {
+      f(item);
+      return true;
+    };
+    auto call = std::make_unique<MapCall>(MapCall{std::move(goes_on), failure_});
     check(etr_pipeline_add_map(get(), name.c_str(), &Pipeline::call, call.release(),
                                [](void* p) { delete static_cast<MapCall*>(p); }));
+    return *this;
+  }
+
+  // A function of yours as the source; see etr_pipeline_add_source. It sets the fields of a sample, or
+  // returns false at the end of a pass.
+  Pipeline& source(const std::string& name, std::function<bool(Batch&)> function) {
+    auto call = std::make_unique<MapCall>(MapCall{std::move(function), failure_});
+    check(etr_pipeline_add_source(get(), name.c_str(), &Pipeline::call, call.release(),
+                                  [](void* p) { delete static_cast<MapCall*>(p); }));
     return *this;
   }
 
@@ -322,7 +335,7 @@ class Pipeline {
     std::exception_ptr exception;
   };
   struct MapCall {
-    std::function<void(Batch&)> function;
+    std::function<bool(Batch&)> function;  // false: a source's pass is over
     std::shared_ptr<Failure> failure;
   };
 
@@ -337,8 +350,7 @@ class Pipeline {
     };
     try {
       Batch view(item, /*borrowed=*/true);
-      map->function(view);
-      return ETR_OK;
+      return map->function(view) ? ETR_OK : ETR_END;
     } catch (const std::exception& error) {
       map->failure->set(std::current_exception());
       return failed(error.what());

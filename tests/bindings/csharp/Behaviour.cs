@@ -188,6 +188,23 @@ public static class Behaviour
             GC.Collect();
             GC.WaitForPendingFinalizers();
         });
+        Test("a source of one's own", () =>
+        {
+            using (var p = new Pipeline(new { epochs = 1 }).Source("count", item =>
+            {
+                int number = (int)(item.Ordinal & 0xFFFFFFFFFFL);
+                if (number < 10) item.Set("label", new[] { number });
+            }).Add(Stages.Batch(4, dropRemainder: false)))
+            {
+                int samples = 0;
+                foreach (Batch batch in p)
+                {
+                    Expect(batch.ToArray<int>("label")[0] == samples, samples);
+                    samples += batch.Samples;
+                }
+                Expect(samples == 10, samples);
+            }
+        });
         Test("training", () =>
         {
             using (var trainer = MakeTrainer())

@@ -215,6 +215,19 @@ public final class Behaviour {
         }
       }
     });
+    test("a source of one's own", () -> {
+      try (Pipeline p = Pipeline.builder().source("count", item -> {
+        int number = (int) (item.ordinal() & 0xFFFFFFFFFFL);
+        if (number < 10) item.set("label", new int[] {number});
+      }).add(Stages.batch(4).dropRemainder(false)).option("epochs", 1).build()) {
+        int samples = 0;
+        for (Batch batch : p) {
+          expect(batch.ints("label").get(0) == samples, samples);
+          samples += batch.samples();
+        }
+        expect(samples == 10, samples);
+      }
+    });
     test("training", () -> {
       try (Trainer trainer = trainer(); Pipeline pipeline = batches().option("epochs", 0).build();
           Pipeline validation = batches().option("epochs", 0).build()) {

@@ -71,6 +71,7 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
     }
 
     private final List<String> names = new ArrayList<>();
+    private boolean source;  // the first stage is a function
 
     private Builder() {}
 
@@ -97,6 +98,16 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
       return this;
     }
 
+    /**
+     * A function as the source, before any other stage: it sets the fields of one sample, or none where the pass
+     * has no more. {@link Batch#ordinal} tells which: the pass in its upper bits, from 40 on, the number below.
+     */
+    public Builder source(String name, MapFunction function) {
+      if (!stages.isEmpty()) throw new IllegalStateException("a source is the first stage");
+      source = true;
+      return map(name, function);
+    }
+
     public Pipeline build() {
       Natives.load();
       ConcurrentLinkedQueue<Throwable> failures = new ConcurrentLinkedQueue<>();
@@ -109,7 +120,8 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
         } else {
           Function function = new Function((MapFunction) stage, failures);
           function.swigReleaseOwnership();  // the pipeline owns it from here on
-          handle.add_map(name.next(), function);
+          if (source && stage == stages.get(0)) handle.add_source(name.next(), function);
+          else handle.add_map(name.next(), function);
         }
       }
       return pipeline;
