@@ -1,10 +1,10 @@
 #include "tensor/large_blocks.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <mutex>
 #include <new>
-#include <vector>
 
 namespace etr {
 namespace {
@@ -18,39 +18,40 @@ class KeptBlocks {
  public:
   std::byte* take(size_t size) {
     std::scoped_lock lock(mutex_);
-    const auto found = std::find_if(blocks_.rbegin(), blocks_.rend(),
-                                    [&](const Block& block) { return block.size == size; });
-    if (found == blocks_.rend()) return nullptr;
-    std::byte* memory = found->memory;
-    bytes_ -= size;
-    blocks_.erase(std::next(found).base());
-    return memory;
+    for (size_t i = count_; i-- > 0;) {  // the newest first: it may still be in a cache
+      if (blocks_[i].size != size) continue;
+      std::byte* memory = blocks_[i].memory;
+      std::copy(blocks_.begin() + i + 1, blocks_.begin() + count_, blocks_.begin() + i);
+      --count_;
+      bytes_ -= size;
+      return memory;
+    }
+    return nullptr;
   }
 
   // Keeps the block, and lets the oldest ones go where that makes too many.
   void give(Block block) noexcept {
-    std::vector<Block> too_many;
-    try {
+    Blocks old;
+    size_t drop = 0;
+    {
       std::scoped_lock lock(mutex_);
-      blocks_.push_back(block);
+      blocks_[count_++] = block;
       bytes_ += block.size;
-      size_t drop = 0;
-      while (blocks_.size() - drop > kKeptBlocks || bytes_ > kKeptBytes)
-        bytes_ -= blocks_[drop++].size;
-      const auto end = blocks_.begin() + static_cast<ptrdiff_t>(drop);
-      too_many.assign(blocks_.begin(), end);
-      blocks_.erase(blocks_.begin(), end);
-    } catch (const std::bad_alloc&) {  // before it was put on the list
-      too_many.clear();
-      std::free(block.memory);
+      for (; count_ - drop > kKeptBlocks || bytes_ > kKeptBytes; ++drop)
+        bytes_ -= blocks_[drop].size;
+      std::copy_n(blocks_.begin(), drop, old.begin());
+      std::copy(blocks_.begin() + drop, blocks_.begin() + count_, blocks_.begin());
+      count_ -= drop;
     }
-    for (const Block& old : too_many) std::free(old.memory);
+    for (size_t i = 0; i < drop; ++i) std::free(old[i].memory);  // slow, so not under the lock
   }
 
  private:
+  using Blocks = std::array<Block, kKeptBlocks + 1>;
+
   std::mutex mutex_;
-  std::vector<Block> blocks_;  // oldest first
-  size_t bytes_ = 0;
+  Blocks blocks_{};  // oldest first
+  size_t count_ = 0, bytes_ = 0;
 };
 
 // Never destroyed: blocks may be let go while the process ends.

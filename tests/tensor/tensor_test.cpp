@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+#include <vector>
+
 #include "core/error.h"
 
 namespace etr {
@@ -27,6 +30,38 @@ TEST(Tensor, ViewsKeepTheirOwnerAlive) {
   EXPECT_EQ(view.view<uint8_t>()[0], 9);
   view = Tensor();
   EXPECT_TRUE(watch.expired());
+}
+
+// Memory of batches is kept for the next of its size.
+TEST(Tensor, LargeBlocksAreUsedAgain) {
+  constexpr int64_t kSize = 3 << 20;
+  const void* first = nullptr;
+  {
+    Tensor a(DType::u8, {kSize});
+    first = a.data();
+    EXPECT_NE(Tensor(DType::u8, {kSize}).data(), first) << "it is in use";
+  }
+  EXPECT_EQ(Tensor(DType::u8, {kSize}).data(), first);
+  EXPECT_NE(Tensor(DType::u8, {2 * kSize}).data(), first);
+}
+
+TEST(Tensor, LargeBlocksStandManyThreadsAndSizes) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([t] {
+      std::vector<Tensor> held;
+      for (int i = 0; i < 300; ++i) {
+        Tensor tensor(DType::u8, {(1 << 20) + (i * 7 + t) % 13 * 4096});
+        const auto bytes = tensor.mutable_view<uint8_t>();
+        const auto mark = static_cast<uint8_t>(16 * t + i % 16);
+        bytes.front() = bytes.back() = mark;
+        held.push_back(std::move(tensor));
+        if (held.size() > 6) held.erase(held.begin() + i % 5);
+        EXPECT_EQ(held.back().view<uint8_t>().front(), mark);
+        EXPECT_EQ(held.back().view<uint8_t>().back(), mark);
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
 }
 
 TEST(Tensor, ScalarsAndEmptyShapes) {
