@@ -33,7 +33,8 @@ class Library {
   void* handle_;
 };
 
-// A whole file in memory: read where it is small, else mapped read-only. The bytes live as long as the returned pointer or any alias of it.
+// A whole file in memory: read where it is small, else mapped read-only. The bytes live as long as
+// the returned pointer or any alias of it.
 std::shared_ptr<const std::byte> map_file(const std::string& path, size_t& size_bytes);
 
 std::string read_file(const std::string& path);  // Error(io) names the path and the reason

@@ -1,8 +1,9 @@
 #include "sources/columns.h"
-#include "core/error.h"
-#include "core/text.h"
 
 #include <cmath>
+
+#include "core/error.h"
+#include "core/text.h"
 
 namespace etr::sources {
 namespace {

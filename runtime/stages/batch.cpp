@@ -2,7 +2,6 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "pipeline/stage.h"
 #include "stages/batching.h"
 
 namespace etr::stages {
@@ -16,31 +15,13 @@ constexpr OptionSpec kOptions[] = {
      "drop the samples at the end of an epoch that do not fill a batch"},
 };
 
-class Batch final : public SerialStage {
+class Batch final : public Batching {
  public:
-  Batch(const Options& options, const StageContext&)
-      : size_(static_cast<size_t>(options.integer("size"))),
-        drop_remainder_(options.boolean("drop_remainder")) {}
+  Batch(const Options& options, const StageContext&) : Batching(options) {}
 
-  void start_epoch(uint64_t) override { items_.clear(); }
-
-  void process(Item&& item, Emitter& out) override {
-    if (!items_.empty() && !item.ghost && !items_.front().ghost) check_fits(item);
-    items_.push_back(std::move(item));
-    if (items_.size() == size_) stack(out);
-  }
-
-  void finish_pass(Emitter& out) override {
-    if (!items_.empty() && !drop_remainder_) stack(out);
-    items_.clear();
-  }
-
-  bool makes_batches() const override { return true; }
-
- private:
-  // The sample at fault is the one that differs from the batch's first.
-  void check_fits(const Item& item) const {
-    for (const Field& field : items_.front().fields) {
+ protected:
+  void check_fits(const Item& first, const Item& item) const override {
+    for (const Field& field : first.fields) {
       const Tensor* other = item.find(field.name);
       if (!other)
         fail(Code::invalid_argument, "cannot batch: the sample has no field '", field.name,
@@ -53,29 +34,17 @@ class Batch final : public SerialStage {
     }
   }
 
-  void stack(Emitter& out) {
-    Item batch = head_of_batch(items_);
-    if (!batch.ghost)
-      for (const Field& field : items_.front().fields) batch.set(field.name, stack_field(field));
-    items_.clear();
-    out.emit(std::move(batch));
-  }
-
-  Tensor stack_field(const Field& first) const {
-    Tensor out(first.tensor.dtype(),
-               with_batch(static_cast<int64_t>(items_.size()), first.tensor.shape()));
+  void join(const std::string& name, const std::vector<Item>& items, Item& batch) const override {
+    const Tensor& first = *items.front().find(name);
+    Tensor out(first.dtype(), with_batch(static_cast<int64_t>(items.size()), first.shape()));
     auto* to = static_cast<std::byte*>(out.mutable_data());
-    const size_t bytes = first.tensor.size_bytes();
-    for (const Item& item : items_) {
-      std::memcpy(to, item.find(first.name)->data(), bytes);
+    const size_t bytes = first.size_bytes();
+    for (const Item& item : items) {
+      std::memcpy(to, item.find(name)->data(), bytes);
       to += bytes;
     }
-    return out;
+    batch.set(name, std::move(out));
   }
-
-  const size_t size_;
-  const bool drop_remainder_;
-  std::vector<Item> items_;
 };
 
 }  // namespace

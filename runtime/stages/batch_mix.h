@@ -7,7 +7,13 @@
 
 namespace etr::stages {
 
-// Has the options "alpha" and "probability".
+inline constexpr OptionSpec kBatchMixOptions[] = {
+    {"alpha", OptionType::number, "0.2",
+     "of the Beta distribution: small values leave most samples nearly whole", 0.001, 1000},
+    {"probability", OptionType::number, "1", "share of batches that are mixed", 0, 1},
+};
+
+// Has these options, and a stage that derives has no others.
 class BatchMix : public pipeline::MapStage {
  public:
   BatchMix(const Options& options, const pipeline::StageContext& context);

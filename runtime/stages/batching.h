@@ -1,29 +1,37 @@
 // What stages that make batches have in common.
 #pragma once
 
-#include <memory>
 #include <vector>
 
-#include "pipeline/item.h"
+#include "pipeline/stage.h"
 
 namespace etr::stages {
 
-// A batch of `items` without fields yet: number, origin and accounts.
-inline pipeline::Item head_of_batch(const std::vector<pipeline::Item>& items) {
-  pipeline::Item batch;
-  batch.ordinal = items.front().ordinal;
-  batch.origin = items.front().origin;
-  for (const pipeline::Item& item : items) {
-    batch.ghost = batch.ghost || item.ghost;
-    ++(item.replica == 0 ? batch.batch.fresh : batch.batch.echoed);
-  }
-  batch.batch.size = static_cast<int32_t>(items.size());
-  if (items.front().token) {  // restoring: a held batch holds its samples
-    auto tokens = std::make_shared<std::vector<std::shared_ptr<void>>>();
-    for (const pipeline::Item& item : items) tokens->push_back(item.token);
-    batch.token = std::move(tokens);
-  }
-  return batch;
-}
+// Gathers items, and emits them as one when there are `size`. Has the options "size" and
+// "drop_remainder"; a stage derives and says how fields are joined.
+class Batching : public pipeline::SerialStage {
+ public:
+  explicit Batching(const Options& options);
+
+  void start_epoch(uint64_t epoch) final;
+  void process(pipeline::Item&& item, pipeline::Emitter& out) final;
+  void finish_pass(pipeline::Emitter& out) final;
+  bool makes_batches() const final { return true; }
+
+ protected:
+  // Throws Error where `item` cannot stand in a batch beside `first`: the sample at fault is the one
+  // that differs from the batch's first.
+  virtual void check_fits(const pipeline::Item& first, const pipeline::Item& item) const = 0;
+  // Sets field `name`, and what goes with it, of a batch of `items`, which all have it.
+  virtual void join(const std::string& name, const std::vector<pipeline::Item>& items,
+                    pipeline::Item& batch) const = 0;
+
+ private:
+  void emit_batch(pipeline::Emitter& out);
+
+  const size_t size_;
+  const bool drop_remainder_;
+  std::vector<pipeline::Item> items_;
+};
 
 }  // namespace etr::stages

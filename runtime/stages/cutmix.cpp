@@ -5,19 +5,12 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "pipeline/stage.h"
 #include "stages/batch_mix.h"
 
 namespace etr::stages {
 namespace {
 
 using namespace pipeline;
-
-constexpr OptionSpec kOptions[] = {
-    {"alpha", OptionType::number, "0.2",
-     "of the Beta distribution: small values leave most samples nearly whole", 0.001, 1000},
-    {"probability", OptionType::number, "1", "share of batches that are mixed", 0, 1},
-};
 
 class Cutmix final : public BatchMix {
  public:
@@ -62,6 +55,6 @@ namespace etr::pipeline {
 extern const StageSpec cutmix_stage;
 const StageSpec cutmix_stage{"cutmix",
                              "puts a rectangle of another sample into each one of a batch",
-                             StageKind::map, stages::kOptions, make_stage<stages::Cutmix>};
+                             StageKind::map, stages::kBatchMixOptions, make_stage<stages::Cutmix>};
 
 }  // namespace etr::pipeline

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "pipeline/stage.h"
 #include "stages/batching.h"
 
 namespace etr::stages {
@@ -19,31 +18,14 @@ constexpr OptionSpec kOptions[] = {
      "drop the samples at the end of an epoch that do not fill a batch"},
 };
 
-class PaddedBatch final : public SerialStage {
+class PaddedBatch final : public Batching {
  public:
   PaddedBatch(const Options& options, const StageContext&)
-      : size_(static_cast<size_t>(options.integer("size"))),
-        value_(options.number("value")),
-        drop_remainder_(options.boolean("drop_remainder")) {}
+      : Batching(options), value_(options.number("value")) {}
 
-  void start_epoch(uint64_t) override { items_.clear(); }
-
-  void process(Item&& item, Emitter& out) override {
-    if (!items_.empty() && !item.ghost && !items_.front().ghost) check_fits(item);
-    items_.push_back(std::move(item));
-    if (items_.size() == size_) stack(out);
-  }
-
-  void finish_pass(Emitter& out) override {
-    if (!items_.empty() && !drop_remainder_) stack(out);
-    items_.clear();
-  }
-
-  bool makes_batches() const override { return true; }
-
- private:
-  void check_fits(const Item& item) const {
-    for (const Field& field : items_.front().fields) {
+ protected:
+  void check_fits(const Item& first, const Item& item) const override {
+    for (const Field& field : first.fields) {
       const Tensor& other = require_field(item, field.name);
       if (other.dtype() != field.tensor.dtype() ||
           other.shape().size() != field.tensor.shape().size())
@@ -54,30 +36,22 @@ class PaddedBatch final : public SerialStage {
     }
   }
 
-  void stack(Emitter& out) {
-    Item batch = head_of_batch(items_);
-    if (!batch.ghost)
-      for (const Field& field : items_.front().fields) add_field(batch, field.name);
-    items_.clear();
-    out.emit(std::move(batch));
-  }
-
-  void add_field(Item& batch, const std::string& name) const {
-    const Tensor& first = *items_.front().find(name);
+  void join(const std::string& name, const std::vector<Item>& items, Item& batch) const override {
+    const Tensor& first = *items.front().find(name);
     Shape longest = first.shape();
     bool differ = false;
-    for (const Item& item : items_)
+    for (const Item& item : items)
       for (size_t axis = 0; axis < longest.size(); ++axis) {
         const int64_t extent = item.find(name)->shape()[axis];
         differ = differ || extent != first.shape()[axis];
         longest[axis] = std::max(longest[axis], extent);
       }
-    const auto count = static_cast<int64_t>(items_.size());
+    const auto count = static_cast<int64_t>(items.size());
     Tensor stacked(first.dtype(), with_batch(count, longest));
     if (differ) fill(stacked);
     auto* to = static_cast<std::byte*>(stacked.mutable_data());
-    const size_t stride = stacked.size_bytes() / items_.size();
-    for (const Item& item : items_) {
+    const size_t stride = stacked.size_bytes() / items.size();
+    for (const Item& item : items) {
       const Tensor& from = *item.find(name);
       copy(static_cast<const std::byte*>(from.data()), from.shape(), to, longest, 0,
            dtype_size(first.dtype()));
@@ -86,11 +60,12 @@ class PaddedBatch final : public SerialStage {
     batch.set(name, std::move(stacked));
     if (!differ) return;
     Tensor lengths(DType::i32, {count});
-    for (size_t i = 0; i < items_.size(); ++i)
-      lengths.mutable_view<int32_t>()[i] = static_cast<int32_t>(items_[i].find(name)->shape()[0]);
+    for (size_t i = 0; i < items.size(); ++i)
+      lengths.mutable_view<int32_t>()[i] = static_cast<int32_t>(items[i].find(name)->shape()[0]);
     batch.set(name + "_length", std::move(lengths));
   }
 
+ private:
   void fill(Tensor& t) const {
     if (t.dtype() == DType::u8)
       std::ranges::fill(t.mutable_view<uint8_t>(),
@@ -118,10 +93,7 @@ class PaddedBatch final : public SerialStage {
       copy(from + i * small_stride, small, to + i * large_stride, large, axis + 1, element);
   }
 
-  const size_t size_;
   const double value_;
-  const bool drop_remainder_;
-  std::vector<Item> items_;
 };
 
 }  // namespace

@@ -1,0 +1,47 @@
+#include "stages/batching.h"
+
+#include <memory>
+
+namespace etr::stages {
+
+using namespace pipeline;
+
+Batching::Batching(const Options& options)
+    : size_(static_cast<size_t>(options.integer("size"))),
+      drop_remainder_(options.boolean("drop_remainder")) {}
+
+void Batching::start_epoch(uint64_t) { items_.clear(); }
+
+void Batching::process(Item&& item, Emitter& out) {
+  if (!items_.empty() && !item.ghost && !items_.front().ghost) check_fits(items_.front(), item);
+  items_.push_back(std::move(item));
+  if (items_.size() == size_) emit_batch(out);
+}
+
+void Batching::finish_pass(Emitter& out) {
+  if (!items_.empty() && !drop_remainder_) emit_batch(out);
+  items_.clear();
+}
+
+void Batching::emit_batch(Emitter& out) {
+  const Item& first = items_.front();
+  Item batch;
+  batch.ordinal = first.ordinal;
+  batch.origin = first.origin;
+  for (const Item& item : items_) {
+    batch.ghost = batch.ghost || item.ghost;
+    ++(item.replica == 0 ? batch.batch.fresh : batch.batch.echoed);
+  }
+  batch.batch.size = static_cast<int32_t>(items_.size());
+  if (first.token) {  // restoring: a held batch holds its samples
+    auto tokens = std::make_shared<std::vector<std::shared_ptr<void>>>();
+    for (const Item& item : items_) tokens->push_back(item.token);
+    batch.token = std::move(tokens);
+  }
+  if (!batch.ghost)
+    for (const Field& field : first.fields) join(field.name, items_, batch);
+  items_.clear();
+  out.emit(std::move(batch));
+}
+
+}  // namespace etr::stages
