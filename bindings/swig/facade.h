@@ -90,6 +90,8 @@ class BatchHandle {
   int samples() const { return get().info().samples; }
   int fresh() const { return get().info().fresh; }
   int echoed() const { return get().info().echoed; }
+  int unique() const { return get().info().unique; }
+  double mean_age() const { return get().info().mean_age; }
   int replica() const { return static_cast<int>(get().info().replica); }
   int64_t ordinal() const { return static_cast<int64_t>(get().info().ordinal); }
   int64_t epoch() const { return static_cast<int64_t>(get().info().epoch); }
@@ -179,6 +181,8 @@ class PipelineHandle {
   int64_t length() const { return get()->length().value_or(-1); }
   void cancel() { get()->cancel(); }
   std::string stats() const { return get()->stats(); }
+  std::string explain(const std::string& format) const { return get()->explain(format); }
+  std::string trace() const { return get()->trace(); }
   std::string bad_records() const { return get()->bad_records(); }
   std::string save() const { return get()->save(); }
   void restore(const std::string& state) { get()->restore(state); }

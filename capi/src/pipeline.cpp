@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "core/log.h"
+#include "explain/explain.h"
 #include "handles.h"
 #include "sources/pack.h"
 
@@ -83,6 +84,14 @@ Tensor view_of(const etr_tensor* tensor, const char* field, const std::shared_pt
     fail(Code::invalid_argument, "field '", field, "': size_bytes is ", t.size_bytes, ", but ",
          dtype_name(view.dtype()), " ", shape_text(shape), " needs ", view.size_bytes());
   return view;
+}
+
+std::string explained(const Json& stats, const std::string& format) {
+  const Json result = explain::explain(stats);
+  if (format == "json") return result.dump();
+  if (format == "text") return explain::to_text(result);
+  if (format == "svg") return explain::to_svg(result);
+  fail(Code::invalid_argument, "explain: format '", format, "' is none of text, svg and json");
 }
 
 }  // namespace
@@ -175,6 +184,29 @@ int32_t etr_pipeline_stats(etr_pipeline* pipeline, char** json) {
       [&] { hand_out(json, required(pipeline, "pipeline").get().stats().dump(), "json"); });
 }
 
+int32_t etr_pipeline_explain(etr_pipeline* pipeline, const char* format, char** text) {
+  return guarded([&] {
+    const Json stats = required(pipeline, "pipeline").get().stats();
+    hand_out(text, explained(stats, &required(format, "format")), "text");
+  });
+}
+
+int32_t etr_explain_stats(const char* stats, const char* format, char** text) {
+  return guarded([&] {
+    const Json parsed = parse_json(&required(stats, "stats"), "the statistics of a pipeline");
+    try {
+      hand_out(text, explained(parsed, &required(format, "format")), "text");
+    } catch (const nlohmann::json::exception& error) {
+      fail(Code::invalid_argument, "these are not the statistics of a pipeline: ", error.what());
+    }
+  });
+}
+
+int32_t etr_pipeline_trace(etr_pipeline* pipeline, char** json) {
+  return guarded(
+      [&] { hand_out(json, required(pipeline, "pipeline").get().trace_json().dump(), "json"); });
+}
+
 int32_t etr_pipeline_bad_records(etr_pipeline* pipeline, char** json) {
   return guarded([&] {
     hand_out(json, required(pipeline, "pipeline").get().bad_record_list().dump(), "json");
@@ -205,6 +237,10 @@ int32_t etr_batch_get_info(const etr_batch* batch, etr_batch_info* info) {
     out.replica = item.replica;
     out.ordinal = item.ordinal;
     out.epoch = batch->epoch;
+    out.unique = item.batch.unique;
+    // A batch that an echo node repeats as a whole ages with its samples.
+    const double samples_each = item.batch.size > 0 ? item.batch.size : 1;
+    out.mean_age = item.batch.mean_age + samples_each * static_cast<double>(item.age);
     fill_struct(info, out);
   });
 }

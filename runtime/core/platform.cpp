@@ -7,12 +7,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <optional>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
 
@@ -143,11 +148,43 @@ void write_file_atomic(const std::string& path, std::span<const std::byte> bytes
   sync_directory(parent.empty() ? "." : parent.string());
 }
 
+namespace {
+
+// The numbers in a control group's file; fewer where it is absent or says "max".
+std::vector<double> group_numbers(const std::string& name) {
+  std::ifstream in("/sys/fs/cgroup/" + name);
+  std::vector<double> numbers;
+  for (double n = 0; in >> n;) numbers.push_back(n);
+  return numbers;
+}
+
+// Cores' worth of time that the control group (version 2, or 1) grants.
+std::optional<double> granted_cores() {
+  const auto v2 = group_numbers("cpu.max");
+  if (v2.size() == 2) return v2[0] / v2[1];
+  const auto quota = group_numbers("cpu/cpu.cfs_quota_us");
+  const auto period = group_numbers("cpu/cpu.cfs_period_us");
+  if (quota.empty() || period.empty() || quota[0] <= 0) return std::nullopt;
+  return quota[0] / period[0];
+}
+
+}  // namespace
+
+int64_t memory_limit_bytes() {
+  const double pages = static_cast<double>(::sysconf(_SC_PHYS_PAGES));
+  const double machine = pages * static_cast<double>(::sysconf(_SC_PAGE_SIZE));
+  double limit = machine;
+  for (const char* name : {"memory.max", "memory/memory.limit_in_bytes"})
+    for (const double group : group_numbers(name)) limit = std::min(limit, group);
+  return static_cast<int64_t>(limit);
+}
+
 unsigned usable_threads() {
+  const double granted = std::ceil(granted_cores().value_or(1e9));
   cpu_set_t set;
   CPU_ZERO(&set);
   if (::sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 0)
-    return static_cast<unsigned>(CPU_COUNT(&set));
+    return static_cast<unsigned>(std::clamp<double>(granted, 1, CPU_COUNT(&set)));
   return 1;
 }
 

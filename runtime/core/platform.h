@@ -45,8 +45,10 @@ void write_file_atomic(const std::string& path, std::span<const std::byte> bytes
 void write_file_synced(const std::string& path, std::span<const std::byte> bytes);
 void sync_directory(const std::string& path);
 
-// Threads that this process may use (CPU affinity respected), at least 1.
+// Threads that this process may use (CPU affinity and control group respected), at least 1.
 unsigned usable_threads();
+// Memory that this process may use: the machine's, or the control group's share of it.
+int64_t memory_limit_bytes();
 
 int64_t process_id();
 

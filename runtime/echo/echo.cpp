@@ -1,18 +1,19 @@
 // The echo node: repeats what came from upstream (Choi et al. 2019, arXiv 1907.05550).
 //
-//   fixed      every item is emitted `factor` times, mixed through a shuffle buffer of copies.
-//   on_demand  every fresh item is emitted once; older ones are repeated, up to `factor` uses each,
+//   fixed      every item is emitted `factor` times, mixed through a buffer of copies.
+//   auto       the same, with a factor that follows the measured times up- and downstream.
+//   on_demand  every fresh item is emitted once; held ones are repeated, up to `factor` uses each,
 //              only while the consumer would otherwise wait.
 //
 // Copies share their tensors. Each is a replica with a number of its own, so that augmentation
 // behind this node draws anew for each.
-#include <map>
-#include <mutex>
+#include <cmath>
+#include <memory>
 
 #include "core/error.h"
 #include "core/json.h"
+#include "echo/decisions.h"
 #include "echo/echo_policy.h"
-#include "pipeline/shuffle_buffer.h"
 
 namespace etr::echo {
 namespace {
@@ -21,128 +22,207 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"factor", OptionType::number, nullptr,
-     "times each item is used, a real number: 2.5 is 2 or 3; on_demand: at most", 1, 1e6},
-    {"mode", OptionType::string, "\"fixed\"", "repeat always, or only when the consumer would wait",
-     0, 0, "", "fixed|on_demand"},
+     "times each item is used, a real number: 2.5 is 2 or 3; auto and on_demand: at most", 1, 1e6},
+    {"mode", OptionType::string, "\"fixed\"",
+     "repeat always, as often as measured times ask for, or only when the consumer would wait", 0,
+     0, "", "fixed|auto|on_demand"},
+    {"draw", OptionType::string, "\"default\"",
+     "which of the held samples comes next; default: on_demand least_used, else uniform", 0, 0, "",
+     "default|least_used|uniform|newest"},
     {"buffer", OptionType::integer, "1000",
-     "fixed: copies held for shuffling, 1 keeps the order; on_demand: samples that may be repeated",
+     "fixed and auto: copies held for shuffling, 1 keeps the order; on_demand: samples that may be "
+     "repeated",
      1, 1e8, "samples"},
     {"buffer_bytes", OptionType::integer, "1073741824",
      "bytes that the held samples may take; more is an error", 1, 1e13, "bytes"},
+    {"log", OptionType::string, "\"\"",
+     "auto and on_demand: file that receives a line of JSON for each decision"},
+    {"replay", OptionType::string, "\"\"",
+     "auto and on_demand: such a file; its decisions are repeated, which gives the same run"},
 };
 
-class FixedEcho final : public SerialStage {
+Draw draw_of(const Options& options, Draw by_default) {
+  const std::string name = options.string("draw");
+  if (name == "least_used") return Draw::least_used;
+  if (name == "uniform") return Draw::uniform;
+  return name == "newest" ? Draw::newest : by_default;
+}
+
+// What all modes share: the buffer, its randomness, and the age of what leaves.
+class Echo : public SerialStage {
  public:
-  FixedEcho(const Options& options, const StageContext& context)
-      : copies_(options.number("factor")),
-        buffer_(static_cast<size_t>(options.integer("buffer")), options.integer("buffer_bytes"),
-                "echo"),
+  Echo(const Options& options, const StageContext& context, Draw by_default)
+      : capacity_(static_cast<uint64_t>(options.integer("buffer"))),
+        buffer_(draw_of(options, by_default), options.integer("buffer_bytes")),
+        decisions_(options.string("log"), options.string("replay")),
         context_(context) {}
 
   void start_epoch(uint64_t epoch) override {
-    copies_.reset();
-    buffer_.reseed(context_, epoch);
-  }
-
-  void process(Item&& item, Emitter& out) override {
-    const uint32_t copies = copies_.next();
-    for (uint32_t i = 0; i < copies; ++i) {
-      Item copy = item;
-      // Echo nodes may follow each other: replicas of replicas keep distinct numbers.
-      copy.replica = item.replica * kReplicaStride + i;
-      buffer_.add(std::move(copy), out);
-    }
-  }
-
-  void finish_pass(Emitter& out) override { buffer_.drain(out); }
-
- private:
-  static constexpr uint32_t kReplicaStride = 1024;
-
-  CopyCounter copies_;
-  ShuffleBuffer buffer_;
-  const StageContext context_;
-};
-
-class OnDemandEcho final : public SerialStage {
- public:
-  OnDemandEcho(const Options& options, const StageContext&)
-      : buffer_(static_cast<size_t>(options.integer("buffer")), options.integer("buffer_bytes"),
-                options.number("factor")) {}
-
-  void start_epoch(uint64_t epoch) override {
-    std::scoped_lock lock(mutex_);
-    epoch_ = epoch;
+    decisions_.start_epoch(epoch);
     buffer_.clear();
-    logs_[epoch] = {};
+    rng_ = Rng(context_.seed, epoch, uint64_t{1} << 63, context_.position);
+    fresh_ = 0;
   }
 
-  void process(Item&& item, Emitter& out) override {
-    size_t to_repeat = 0;
-    {
-      std::scoped_lock lock(mutex_);
-      const size_t index = logs_[epoch_].echoes().size();
-      const auto replayed = replay_.find(epoch_);
-      if (replayed != replay_.end() && index < replayed->second.size())
-        to_repeat = replayed->second[index];
-      logs_[epoch_].add_fresh();
-      buffer_.add(item);
-    }
+  void forget_before(uint64_t epoch) final { decisions_.forget_before(epoch); }
+
+ protected:
+  // Ages count in fresh items of this node; while an item is held its age lacks those that came before it.
+  Item received(Item&& item) {
+    ++all_fresh_;
+    item.age -= static_cast<int64_t>(++fresh_);
+    return std::move(item);
+  }
+  void give(Item&& item, Emitter& out) {
+    ++all_given_;
+    item.age += static_cast<int64_t>(fresh_);
     out.emit(std::move(item));
-    while (to_repeat-- > 0)
-      if (!draw(out)) fail(Code::internal, "an echo of the saved run cannot be repeated");
   }
-
-  bool echoes_on_demand() const override { return true; }
-
-  bool echo_one(Emitter& out) override {
-    {
-      std::scoped_lock lock(mutex_);
-      const auto replayed = replay_.find(epoch_);
-      if (replayed != replay_.end() && logs_[epoch_].echoes().size() < replayed->second.size())
-        return false;  // the saved run's decisions come first
-    }
-    return draw(out);
-  }
-
-  Json save_decisions(uint64_t epoch) const override {
-    std::scoped_lock lock(mutex_);
-    const auto it = logs_.find(epoch);
-    return it == logs_.end() ? Json::array() : Json(it->second.echoes());
-  }
-
-  void forget_before(uint64_t epoch) override {
-    std::scoped_lock lock(mutex_);
-    logs_.erase(logs_.begin(), logs_.lower_bound(epoch));
-  }
-
-  void load_decisions(uint64_t epoch, const Json& decisions) override {
-    std::scoped_lock lock(mutex_);
-    replay_[epoch] = decisions.get<std::vector<uint32_t>>();
-  }
-
- private:
-  bool draw(Emitter& out) {
+  bool give_one(Emitter& out) {
     Item item;
-    {
-      std::scoped_lock lock(mutex_);
-      if (!logs_[epoch_].started() || !buffer_.draw(item)) return false;
-      logs_[epoch_].add_echo();
-    }
-    out.emit(std::move(item));
+    if (!buffer_.draw(item, rng_)) return false;
+    give(std::move(item), out);
     return true;
   }
 
-  mutable std::mutex mutex_;  // the log is read by save()
-  ReuseBuffer buffer_;
-  uint64_t epoch_ = 0;
-  std::map<uint64_t, DecisionLog> logs_;
-  std::map<uint64_t, std::vector<uint32_t>> replay_;  // by epoch: echoes after each fresh item
+  const uint64_t capacity_;
+  EchoBuffer buffer_;
+  Decisions decisions_;
+  const StageContext context_;
+  Rng rng_{0};
+  uint64_t fresh_ = 0;  // received in this epoch
+  uint64_t all_fresh_ = 0, all_given_ = 0;
+};
+
+class FixedEcho : public Echo {
+ public:
+  FixedEcho(const Options& options, const StageContext& context)
+      : Echo(options, context, Draw::uniform),
+        mixes_(draw_of(options, Draw::uniform) == Draw::uniform),
+        copies_(options.number("factor")) {}
+
+  void start_epoch(uint64_t epoch) override {
+    Echo::start_epoch(epoch);
+    copies_.reset();
+  }
+
+  void process(Item&& item, Emitter& out) override {
+    const Item held = received(std::move(item));
+    const uint32_t copies = copies_.next();
+    const auto bytes = static_cast<int64_t>(held.size_bytes());
+    // To mix copies, not samples, each is held by itself; they share the bytes.
+    const uint32_t together = mixes_ ? 1 : copies;
+    for (uint32_t used = 0; used < copies; used += together) {
+      buffer_.add(held, used + together, used, bytes * together / copies);
+      while (buffer_.copies() >= capacity_) give_one(out);
+    }
+  }
+
+  void finish_pass(Emitter& out) override {
+    while (give_one(out)) continue;
+    decisions_.end_epoch();
+  }
+
+ private:
+  const bool mixes_;
+
+ protected:
+  CopyCounter copies_;
+};
+
+// Factors are noted in thousandths.
+class AutoEcho final : public FixedEcho {
+ public:
+  AutoEcho(const Options& options, const StageContext& context)
+      : FixedEcho(options, context), controller_(options.number("factor")) {
+    copies_.set_factor(1);
+  }
+
+  void start_epoch(uint64_t epoch) override {
+    FixedEcho::start_epoch(epoch);
+    decisions_.note(0, thousandths(copies_.factor()), nullptr);
+  }
+
+  void process(Item&& item, Emitter& out) override {
+    if (const auto due = decisions_.due(fresh_)) decide(*due, nullptr);
+    FixedEcho::process(std::move(item), out);
+  }
+
+  bool adapts() const override { return true; }
+
+  void observe(const Pace& pace) override {
+    const auto decision = controller_.observe(pace, all_fresh_, all_given_, copies_.factor());
+    if (!decision || decisions_.replaying(fresh_)) return;
+    decide(thousandths(decision->factor), {{"factor", decision->factor},
+                                           {"t_up_s", decision->t_up_s},
+                                           {"t_down_s", decision->t_down_s}});
+  }
+
+  Json save_decisions(uint64_t epoch) const override { return decisions_.save(epoch); }
+  void load_decisions(uint64_t epoch, const Json& saved) override { decisions_.load(epoch, saved); }
+
+ private:
+  static uint64_t thousandths(double factor) {
+    return static_cast<uint64_t>(std::lround(factor * 1000));
+  }
+  void decide(uint64_t value, const Json& details) {
+    copies_.set_factor(static_cast<double>(value) / 1000);
+    decisions_.note(fresh_, value, details);
+  }
+
+  FactorController controller_;
+};
+
+class OnDemandEcho final : public Echo {
+ public:
+  OnDemandEcho(const Options& options, const StageContext& context)
+      : Echo(options, context, Draw::least_used), uses_(options.number("factor")) {}
+
+  void start_epoch(uint64_t epoch) override {
+    Echo::start_epoch(epoch);
+    uses_.reset();
+    repeated_ = 0;
+  }
+
+  void process(Item&& item, Emitter& out) override {
+    Item held = received(std::move(item));
+    repeated_ = 0;
+    if (buffer_.size() == capacity_) buffer_.evict(rng_);
+    // The fresh copy is the first use.
+    buffer_.add(held, uses_.next(), 1, static_cast<int64_t>(held.size_bytes()));
+    give(std::move(held), out);
+    for (uint64_t due = decisions_.due(fresh_).value_or(0); due > 0; --due)
+      if (!repeat_one(out)) fail(Code::internal, "an echo of the saved run cannot be repeated");
+  }
+
+  void finish_pass(Emitter&) override { decisions_.end_epoch(); }
+
+  bool echoes_on_demand() const override { return true; }
+  bool echo_one(Emitter& out) override {
+    return fresh_ > 0 && !decisions_.replaying(fresh_) && repeat_one(out);
+  }
+
+  Json save_decisions(uint64_t epoch) const override { return decisions_.save(epoch); }
+  void load_decisions(uint64_t epoch, const Json& saved) override { decisions_.load(epoch, saved); }
+
+ private:
+  bool repeat_one(Emitter& out) {
+    if (!give_one(out)) return false;
+    decisions_.note(fresh_, ++repeated_, nullptr);
+    return true;
+  }
+
+  CopyCounter uses_;
+  uint64_t repeated_ = 0;  // echoes since the newest fresh item
 };
 
 std::unique_ptr<Stage> make(const Options& options, const StageContext& context) {
-  if (options.string("mode") == "on_demand")
-    return std::make_unique<OnDemandEcho>(options, context);
+  const std::string mode = options.string("mode");
+  if (mode == "fixed" && !(options.string("log") + options.string("replay")).empty())
+    fail(Code::invalid_argument,
+         "echo: 'log' and 'replay' belong to the modes auto and on_demand; fixed decides nothing");
+  if (mode == "on_demand") return std::make_unique<OnDemandEcho>(options, context);
+  if (mode == "auto") return std::make_unique<AutoEcho>(options, context);
   return std::make_unique<FixedEcho>(options, context);
 }
 
@@ -152,7 +232,7 @@ std::unique_ptr<Stage> make(const Options& options, const StageContext& context)
 namespace etr::pipeline {
 
 extern const StageSpec echo_stage;
-const StageSpec echo_stage{"echo", "repeats items, always or when the consumer would wait",
+const StageSpec echo_stage{"echo", "repeats items, always or as far as the consumer would wait",
                            StageKind::serial, echo::kOptions, echo::make};
 
 }  // namespace etr::pipeline

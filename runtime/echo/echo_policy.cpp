@@ -1,10 +1,18 @@
 #include "echo/echo_policy.h"
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/error.h"
 
 namespace etr::echo {
+namespace {
+
+// Echo nodes may follow each other: replicas of replicas keep distinct numbers.
+constexpr uint32_t kReplicaStride = 1024;
+
+}  // namespace
 
 uint32_t CopyCounter::next() {
   owed_ += factor_;
@@ -14,49 +22,106 @@ uint32_t CopyCounter::next() {
   return static_cast<uint32_t>(copies);
 }
 
-void ReuseBuffer::add(const pipeline::Item& fresh) {
-  if (size_ == capacity_)  // make room: the most used go first
-    for (auto list = by_use_.rbegin(); list != by_use_.rend(); ++list)
-      if (!list->empty()) {
-        forget(list->front().item);
-        list->pop_front();
-        break;
-      }
-  const uint32_t budget = cap_.next();
-  if (budget <= 1) return;
-  const auto bytes = static_cast<int64_t>(fresh.size_bytes());
+void EchoBuffer::add(pipeline::Item item, uint32_t uses, uint32_t used, int64_t bytes) {
+  if (used >= uses) return;
   if (bytes_ + bytes > limit_bytes_)
-    fail(Code::out_of_memory, "the echo buffer holds ", size_, " samples of ", bytes_,
+    fail(Code::out_of_memory, "the echo buffer holds ", size(), " samples of ", bytes_,
          " bytes and may not exceed ", limit_bytes_, "; lower 'buffer' or raise 'buffer_bytes'");
-  if (by_use_.size() < 2) by_use_.resize(2);
-  by_use_[1].push_back({fresh, budget});
-  ++size_;
+  copies_ += uses - used;
   bytes_ += bytes;
+  Held held{std::move(item), uses, used, bytes};
+  if (draw_ == Draw::uniform) return mixed_.push_back(std::move(held));
+  const Key key = key_of(held);
+  ordered_.emplace(key, std::move(held));
 }
 
-bool ReuseBuffer::draw(pipeline::Item& echo) {
-  for (uint32_t used = 1; used < by_use_.size(); ++used) {
-    if (by_use_[used].empty()) continue;
-    Entry entry = std::move(by_use_[used].front());
-    by_use_[used].pop_front();
-    echo = entry.item;
-    echo.replica = used;
-    if (used + 1 >= entry.budget) {
-      forget(entry.item);
-      return true;
-    }
-    if (by_use_.size() < used + 2) by_use_.resize(used + 2);
-    by_use_[used + 1].push_back(std::move(entry));
+void EchoBuffer::use(Held& held, pipeline::Item& out) {
+  const uint32_t replica = held.item.replica * kReplicaStride + held.used;
+  --copies_;
+  if (++held.used == held.uses)
+    out = std::move(held.item);
+  else
+    out = held.item;
+  out.replica = replica;
+}
+
+bool EchoBuffer::draw(pipeline::Item& out, Rng& rng) {
+  if (size() == 0) return false;
+  if (draw_ == Draw::uniform) {
+    const size_t pick = rng.below(static_cast<uint32_t>(mixed_.size()));
+    use(mixed_[pick], out);
+    if (mixed_[pick].used == mixed_[pick].uses) forget_mixed(pick);
     return true;
   }
-  return false;
+  auto node = ordered_.extract(ordered_.begin());
+  use(node.mapped(), out);
+  if (node.mapped().used == node.mapped().uses) {
+    forget(node.mapped());
+    return true;
+  }
+  // The least used goes behind those that were used as often before it; the newest keeps its place.
+  if (draw_ == Draw::least_used) node.key() = key_of(node.mapped());
+  ordered_.insert(std::move(node));
+  return true;
 }
 
-void ReuseBuffer::clear() {
-  by_use_.clear();
-  size_ = 0;
+void EchoBuffer::evict(Rng& rng) {
+  if (size() == 0) return;
+  if (draw_ == Draw::uniform) return forget_mixed(rng.below(static_cast<uint32_t>(mixed_.size())));
+  auto it = std::prev(ordered_.end());
+  if (draw_ == Draw::least_used) it = ordered_.lower_bound({it->first.first, 0});
+  forget(it->second);
+  ordered_.erase(it);
+}
+
+void EchoBuffer::forget(const Held& held) {
+  bytes_ -= held.bytes;
+  copies_ -= held.uses - held.used;
+}
+
+void EchoBuffer::forget_mixed(size_t index) {
+  forget(mixed_[index]);
+  if (index + 1 != mixed_.size()) mixed_[index] = std::move(mixed_.back());
+  mixed_.pop_back();
+}
+
+void EchoBuffer::clear() {
+  ordered_.clear();
+  mixed_.clear();
+  added_ = copies_ = 0;
   bytes_ = 0;
-  cap_.reset();
+}
+
+std::optional<FactorController::Decision> FactorController::observe(const pipeline::Pace& pace,
+                                                                    uint64_t fresh, uint64_t given,
+                                                                    double factor) {
+  const auto begin_window = [&] {
+    begin_ = pace;
+    fresh_ = fresh;
+    given_ = given;
+  };
+  if (!std::exchange(started_, true)) {
+    begin_window();
+    return std::nullopt;
+  }
+  const double elapsed = pace.elapsed_s - begin_.elapsed_s;
+  if (elapsed < kWindowSeconds || fresh - fresh_ < kWindowItems) return std::nullopt;
+  const double held = std::min(pace.upstream_held_s - begin_.upstream_held_s, elapsed);
+  const double starved = std::min(pace.consumer_starved_s - begin_.consumer_starved_s, elapsed);
+  const bool downstream_is_slow = held > kHysteresis * elapsed;
+  const double t_up = (elapsed - held) / static_cast<double>(fresh - fresh_);
+  const double t_down = (downstream_is_slow ? elapsed : elapsed - starved) /
+                        static_cast<double>(std::max<uint64_t>(given - given_, 1));
+  const auto average = [](double& mean, double value) {
+    mean = mean == 0 ? value : kWeight * value + (1 - kWeight) * mean;
+  };
+  average(t_up_, t_up);
+  average(t_down_, t_down);
+  begin_window();
+  double wanted = std::clamp(t_up_ / std::max(t_down_, 1e-12), 1.0, cap_);
+  if (wanted < 1 + kHysteresis / 2) wanted = 1;
+  if (std::abs(wanted - factor) <= kHysteresis * factor) return std::nullopt;
+  return Decision{wanted, t_up_, t_down_};
 }
 
 }  // namespace etr::echo

@@ -23,9 +23,11 @@ struct Field {
 
 // How a batch came about.
 struct BatchInfo {
-  int32_t size = 0;    // samples in it, padding not counted
-  int32_t fresh = 0;   // of which read from upstream for it
-  int32_t echoed = 0;  // of which repeated by an echo node
+  int32_t size = 0;     // samples in it, padding not counted
+  int32_t fresh = 0;    // of which read from upstream for it
+  int32_t echoed = 0;   // of which repeated by an echo node
+  int32_t unique = 0;   // different samples among them
+  double mean_age = 0;  // of its samples, see Item::age
 };
 
 // Copying an Item shares its tensors; stages replace fields, they never write into them.
@@ -33,6 +35,7 @@ struct Item {
   // (pass << 40 | index): the sample's number in the epoch's source order. Keys its random numbers.
   uint64_t ordinal = 0;
   uint32_t replica = 0;  // 0: fresh; n: the n-th echo of it
+  int64_t age = 0;       // fresh samples that echo nodes have received since they received this one
   // While a saved position is restored, samples that nobody needs again travel without payload.
   bool ghost = false;
   bool dropped = false;  // set by a map stage: the sample goes no further

@@ -5,6 +5,7 @@
 
 #include "core/clock.h"
 #include "core/json.h"
+#include "core/packed.h"
 #include "core/platform.h"
 #include "pipeline/replay.h"
 
@@ -29,6 +30,8 @@ constexpr OptionSpec kOptions[] = {
      1e4, "batches"},
     {"low_water", OptionType::integer, "2",
      "finished batches below which an on-demand echo node repeats samples", 1, 1e4, "batches"},
+    {"trace_events", OptionType::integer, "0", "newest events that a trace keeps; 0: none", 0, 1e8,
+     "events"},
     {"on_error", OptionType::string, "\"fail\"",
      "what a bad record does: end the run, be dropped, or be dropped and set aside", 0, 0, "",
      "fail|skip|quarantine"},
@@ -42,6 +45,27 @@ constexpr size_t kChunk = 64;  // samples in one message
 ErrorPolicy policy_of(const std::string& name) {
   if (name == "skip") return ErrorPolicy::skip;
   return name == "quarantine" ? ErrorPolicy::quarantine : ErrorPolicy::fail;
+}
+
+// By stage, the ordinals as differences: a filter may drop a good part of a million samples.
+Json pack_drops(const std::vector<Drop>& sorted) {
+  std::map<uint64_t, std::vector<uint64_t>> by_stage;
+  std::map<uint64_t, uint64_t> last;
+  for (const auto& [stage, ordinal] : sorted)
+    by_stage[stage].push_back(ordinal - std::exchange(last[stage], ordinal));
+  Json out = Json::object();
+  for (const auto& [stage, steps] : by_stage) out[std::to_string(stage)] = pack_numbers(steps);
+  return out;
+}
+
+std::set<Drop> unpack_drops(const Json& packed) {
+  std::set<Drop> out;
+  for (const auto& [stage, text] : packed.items()) {
+    uint64_t ordinal = 0;
+    for (const uint64_t step : unpack_numbers(text.get<std::string>()))
+      out.emplace_hint(out.end(), std::stoull(stage), ordinal += step);
+  }
+  return out;
 }
 
 }  // namespace
@@ -82,6 +106,7 @@ void Pipeline::parse(const Json& spec) {
   bad_records_ = std::make_unique<BadRecords>(policy_of(options_->string("on_error")),
                                               options_->integer("max_bad_records"),
                                               options_->string("quarantine_dir"));
+  trace_ = std::make_unique<Trace>(static_cast<size_t>(options_->integer("trace_events")));
 }
 
 StageContext Pipeline::context_of(size_t position) const {
@@ -148,6 +173,15 @@ void Pipeline::build() {
 
 void Pipeline::start() {
   started_ = true;
+  started_ns_ = now_ns();
+  try {
+    run();
+  } catch (...) {  // a stage that cannot begin
+    failure_ = current_error();
+  }
+}
+
+void Pipeline::run() {
   graph_ = std::make_unique<FlowGraph>(threads());
   source_->start_at(restored_epoch_);
   for (SerialSegment* segment : serial_) segment->start_at(restored_epoch_);
@@ -174,6 +208,17 @@ bool Pipeline::consumer_starves() const {
   return ready_items_ < options_->integer("low_water");
 }
 
+double Pipeline::elapsed_seconds() const {
+  std::scoped_lock lock(mutex_);
+  return started_ ? seconds_between(started_ns_, now_ns()) : 0;
+}
+
+double Pipeline::consumer_starved_seconds() const {
+  std::scoped_lock lock(mutex_);
+  const int64_t now = waiting_since_ns_ ? now_ns() - waiting_since_ns_ : 0;
+  return static_cast<double>(wait_ns_ + now) * 1e-9;
+}
+
 bool Pipeline::was_dropped(uint64_t stage, uint64_t ordinal) const {
   return replay_drops_.contains({stage, ordinal});
 }
@@ -198,9 +243,12 @@ Pipeline::Next Pipeline::next(Item& item) {
     if (failure_) throw Error(*failure_);
     if (!has_current_) {
       if (ready_.empty() && epochs_over()) return Next::end_of_epoch;
-      const int64_t begin = now_ns();
+      waiting_since_ns_ = now_ns();
       ready_changed_.wait(lock, [&] { return !ready_.empty() || cancelled_; });
-      wait_ns_ += now_ns() - begin;
+      const int64_t waited_since = std::exchange(waiting_since_ns_, 0), now = now_ns();
+      wait_ns_ += now - waited_since;
+      static const std::string kWaiting = "the consumer waits";
+      trace_->add(kWaiting, waited_since, now, 0);
       if (cancelled_) continue;
       current_ = std::move(ready_.front());
       ready_.pop_front();
@@ -255,9 +303,9 @@ bool Pipeline::wait(double seconds) {
     return has_current_ || !ready_.empty() || cancelled_ || failure_ || epochs_over();
   };
   if (answers()) return true;
-  const int64_t begin = now_ns();
+  waiting_since_ns_ = now_ns();
   const bool ready = ready_changed_.wait_for(lock, std::chrono::duration<double>(seconds), answers);
-  wait_ns_ += now_ns() - begin;
+  wait_ns_ += now_ns() - std::exchange(waiting_since_ns_, 0);
   return ready;
 }
 
@@ -272,16 +320,13 @@ Json Pipeline::save() const {
   for (SerialSegment* segment : serial_)
     if (Json made = segment->stage().save_decisions(epoch_); !made.is_null())
       decisions[std::to_string(segment->head_stats().position)] = std::move(made);
-  Json drops = Json::array();
-  for (const auto& [stage, ordinal] : bad_records_->dropped(epoch_))
-    drops.push_back({stage, ordinal});
   return {{"pipeline", canonical_},
           {"epoch", epoch_},
           {"rank", rank()},
           {"world", world()},
           {"delivered", delivered_},
           {"pass_lengths", source_->pass_lengths(epoch_)},
-          {"drops", std::move(drops)},
+          {"drops", pack_drops(bad_records_->dropped(epoch_))},
           {"decisions", std::move(decisions)}};
 }
 
@@ -344,8 +389,7 @@ void Pipeline::plan_restore(const Json& state) {
   epoch_ = restored_epoch_ = state.at("epoch").get<uint64_t>();
   skip_ = state.at("delivered").get<uint64_t>();
   delivered_ = 0;  // counts up again as the skipped outputs pass
-  for (const Json& drop : state.at("drops"))
-    replay_drops_.emplace(drop.at(0).get<uint64_t>(), drop.at(1).get<uint64_t>());
+  replay_drops_ = unpack_drops(state.at("drops"));
   ReplayInput input = replay_input();
   for (auto& [position, stage] : input.stages) {
     const std::string key = std::to_string(position);
@@ -362,8 +406,12 @@ void Pipeline::plan_restore(const Json& state) {
 }
 
 Json Pipeline::stats() const {
-  const auto row = [](const StageStats& s) {
+  const auto row = [this](const StageStats& s) {
+    const StageSpec& spec = *entries_[s.position].spec;
+    const char* const kinds[] = {"source", "map", "serial"};
     return Json{{"name", s.name},
+                {"kind", kinds[static_cast<size_t>(spec.kind)]},
+                {"random", spec.random},
                 {"items_in", s.items_in.load()},
                 {"items_out", s.items_out.load()},
                 {"busy_s", static_cast<double>(s.busy_ns.load()) * 1e-9}};
@@ -371,8 +419,10 @@ Json Pipeline::stats() const {
   Json stages = Json::array();
   for (const auto& segment : segments_) {
     Json head = row(segment->head_stats());
-    head["starved_s"] = segment->starved_seconds();
-    head["blocked_s"] = segment->blocked_seconds();
+    head["own_thread"] = segment->head_blocks();
+    head["starved_s"] = segment->idle_seconds(Segment::Idle::starved);
+    head["blocked_s"] = segment->idle_seconds(Segment::Idle::blocked);
+    head["maps_s"] = segment->idle_seconds(Segment::Idle::maps);
     stages.push_back(std::move(head));
     for (const MapEntry& map : segment->maps()) stages.push_back(row(*map.stats));
     stages.back()["queue_items"] = segment->queued_items();
@@ -386,8 +436,12 @@ Json Pipeline::stats() const {
            {{"items", items_},
             {"fresh", fresh_},
             {"echoed", echoed_},
+            {"samples", fresh_ + echoed_},
             {"waiting_s", static_cast<double>(wait_ns_) * 1e-9},
             {"ready", ready_items_}}},
+          {"threads", threads()},
+          {"cores", platform::usable_threads()},
+          {"elapsed_s", started_ ? seconds_between(started_ns_, now_ns()) : 0},
           {"epoch", epoch_},
           {"bad_records", bad_records_->count()}};
 }

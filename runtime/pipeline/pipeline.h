@@ -61,6 +61,7 @@ class Pipeline final : private SegmentHost {
   //  "bad_records": N, ...}
   Json stats() const;
   Json bad_record_list() const { return bad_records_->list(); }
+  Json trace_json() const { return trace_->json(); }
 
  private:
   struct StageEntry {
@@ -72,6 +73,7 @@ class Pipeline final : private SegmentHost {
   void parse(const Json& spec);
   void build();
   void start();
+  void run();
   void plan_restore(const Json& state);
   ReplayInput replay_input() const;
   int threads() const;
@@ -83,7 +85,10 @@ class Pipeline final : private SegmentHost {
 
   bool stopped() const override { return interrupt_.stopped(); }
   bool consumer_starves() const override;
+  double elapsed_seconds() const override;
+  double consumer_starved_seconds() const override;
   BadRecords& bad_records() override { return *bad_records_; }
+  Trace& trace() override { return *trace_; }
   bool was_dropped(uint64_t stage, uint64_t ordinal) const override;
   void deliver(Chunk&& chunk) override;
 
@@ -93,6 +98,7 @@ class Pipeline final : private SegmentHost {
   const MapFunctions functions_;
   mutable Interrupt interrupt_;
   std::unique_ptr<BadRecords> bad_records_;
+  std::unique_ptr<Trace> trace_;
   std::unique_ptr<FlowGraph> graph_;
   std::vector<std::unique_ptr<Segment>> segments_;
   SourceSegment* source_ = nullptr;
@@ -114,7 +120,9 @@ class Pipeline final : private SegmentHost {
   std::shared_ptr<const Error> failure_;
   uint64_t epoch_ = 0, delivered_ = 0;  // in the epoch
   uint64_t skip_ = 0;                   // outputs that a restored run does not deliver again
-  int64_t wait_ns_ = 0, fresh_ = 0, echoed_ = 0, items_ = 0;
+  int64_t started_ns_ = 0;
+  int64_t wait_ns_ = 0, waiting_since_ns_ = 0;  // of the consumer; since: 0 where it does not wait
+  int64_t fresh_ = 0, echoed_ = 0, items_ = 0;
 };
 
 }  // namespace etr::pipeline

@@ -10,6 +10,8 @@
 namespace etr::pipeline {
 namespace {
 
+constexpr int64_t kPaceNs = 20'000'000;  // between two looks of an adapting stage at the pace
+
 int64_t bytes_of(const Chunk& chunk) {
   size_t total = 0;
   for (const Item& item : chunk.items) total += item.size_bytes();
@@ -55,10 +57,16 @@ void Segment::trigger() { head_->poke(); }
 void Segment::run_head() noexcept {
   if (host_.stopped()) return;
   const int64_t now = now_ns();
-  if (idle_ == Idle::starved) starved_ns_ += now - idle_since_ns_;
-  if (idle_ == Idle::blocked) blocked_ns_ += now - idle_since_ns_;
-  idle_ = advance();
+  idle_ns_[static_cast<size_t>(idle_.exchange(Idle::no))] += now - idle_since_ns_;
+  const Idle idle = advance();
   idle_since_ns_ = now_ns();
+  idle_ = idle;
+}
+
+double Segment::idle_seconds(Idle kind) const {
+  int64_t total = idle_ns_[static_cast<size_t>(kind)];
+  if (idle_ == kind) total += std::max<int64_t>(now_ns() - idle_since_ns_, 0);
+  return static_cast<double>(total) * 1e-9;
 }
 
 bool Segment::take_input(Chunk& chunk) {
@@ -125,6 +133,7 @@ void Segment::run_maps(Chunk& chunk) noexcept {
       }
       const int64_t end = now_ns();
       map.stats->busy_ns += end - begin;
+      host_.trace().add(map.stats->name, begin, end, chunk.items.size());
       begin = end;
     }
     size_t i = 0;
@@ -255,7 +264,7 @@ Segment::Idle SourceSegment::advance() {
   // A slow source does not hold back a part-filled chunk.
   constexpr int64_t kPatienceNs = 1'000'000;
   while (!host_.stopped() && !done_) {
-    if (!has_room()) return Idle::blocked;
+    if (!has_room()) return no_room();
     Chunk chunk;
     chunk.epoch = epoch_;
     chunk.items.reserve(limits_.chunk);
@@ -277,7 +286,9 @@ Segment::Idle SourceSegment::advance() {
       chunk.failure = current_error();
       done_ = true;
     }
-    stats_.busy_ns += now_ns() - begin;
+    const int64_t done = now_ns();
+    stats_.busy_ns += done - begin;
+    host_.trace().add(stats_.name, begin, done, chunk.items.size());
     send(std::move(chunk));
   }
   return Idle::no;
@@ -319,9 +330,17 @@ bool SerialSegment::flush(bool everything) {
   return true;
 }
 
+void SerialSegment::tell_pace() {
+  pace_told_ns_ = now_ns();
+  stage_->observe({host_.elapsed_seconds(), previous_->idle_seconds(Idle::blocked),
+                   host_.consumer_starved_seconds()});
+}
+
 // Feeds the stage from the current chunk until a message's worth of output has gathered.
 void SerialSegment::process_some() {
   const int64_t begin = now_ns();
+  const size_t first = position_;
+  if (stage_->adapts() && begin - pace_told_ns_ > kPaceNs) tell_pace();
   while (position_ < current_.items.size() && waiting() < limits_.chunk && !host_.stopped()) {
     Item& item = current_.items[position_++];
     ++stats_.items_in;
@@ -335,8 +354,11 @@ void SerialSegment::process_some() {
       host_.bad_records().handle(stats_.name, stats_.position, named, error, epoch_);
     }
   }
+  const size_t processed = position_ - first;
   if (position_ >= current_.items.size()) finish_input();
-  stats_.busy_ns += now_ns() - begin;
+  const int64_t end = now_ns();
+  stats_.busy_ns += end - begin;
+  host_.trace().add(stats_.name, begin, end, processed);
 }
 
 void SerialSegment::finish_input() {
@@ -358,25 +380,30 @@ bool SerialSegment::may_echo() const {
          queued_items() < static_cast<int64_t>(limits_.chunk);
 }
 
+// One step of the head; an Idle where it must wait.
+std::optional<Segment::Idle> SerialSegment::step() {
+  const bool close = ending();  // before an end goes out, everything goes out
+  if (!flush(close)) return no_room();
+  if (close) return std::nullopt;
+  if (failed_) return Idle::no;
+  if (has_current_) {
+    process_some();
+    return std::nullopt;
+  }
+  if (take_input(current_)) {
+    has_current_ = true;
+    position_ = 0;
+    return std::nullopt;
+  }
+  if (!flush(/*everything=*/true)) return no_room();
+  if (may_echo() && stage_->echo_one(*this)) return std::nullopt;
+  return Idle::starved;
+}
+
 Segment::Idle SerialSegment::advance() {
   while (!host_.stopped()) {
-    const bool close = ending();  // before an end goes out, everything goes out
-    if (!flush(close)) return Idle::blocked;
-    if (close) continue;
-    if (failed_) return Idle::no;
     try {
-      if (has_current_) {
-        process_some();
-        continue;
-      }
-      if (take_input(current_)) {
-        has_current_ = true;
-        position_ = 0;
-        continue;
-      }
-      if (!flush(/*everything=*/true)) return Idle::blocked;
-      if (may_echo() && stage_->echo_one(*this)) continue;
-      return Idle::starved;
+      if (const auto idle = step()) return *idle;
     } catch (...) {
       pending_failure_ = current_error();
       failed_ = true;

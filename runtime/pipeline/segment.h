@@ -8,6 +8,7 @@
 // tasks of the flow graph.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <deque>
 #include <functional>
@@ -20,6 +21,7 @@
 #include "pipeline/bad_records.h"
 #include "pipeline/flow.h"
 #include "pipeline/stage.h"
+#include "pipeline/trace.h"
 
 namespace etr::pipeline {
 
@@ -42,8 +44,11 @@ class SegmentHost {
  public:
   virtual ~SegmentHost() = default;
   virtual bool stopped() const = 0;
-  virtual bool consumer_starves() const = 0;  // fewer finished outputs than the low-water mark
+  virtual bool consumer_starves() const = 0;   // fewer finished outputs than the low-water mark
+  virtual double elapsed_seconds() const = 0;  // since the start
+  virtual double consumer_starved_seconds() const = 0;
   virtual BadRecords& bad_records() = 0;
+  virtual Trace& trace() = 0;
   // Restoring: whether that stage dropped that sample in the run being repeated.
   virtual bool was_dropped(uint64_t stage, uint64_t ordinal) const = 0;
   virtual void deliver(Chunk&& chunk) = 0;  // of the last segment, in order
@@ -64,7 +69,12 @@ class Segment {
   void add_map(MapEntry map) { maps_.push_back(std::move(map)); }
   void connect(Segment* previous, Segment* next);
   void start(FlowGraph& graph);
-  void stop() { head_->stop(); }  // after the host has stopped: ends the head's thread, if any
+  // After the host has stopped: ends the head's thread, if any.
+  void stop() {
+    if (head_) head_->stop();
+  }
+
+  virtual bool head_blocks() const = 0;  // it runs on a thread of its own
 
   void trigger();                    // something changed: the head may be able to go on
   void release(const Chunk& chunk);  // the receiver took `chunk` out of this output queue
@@ -74,13 +84,12 @@ class Segment {
   const QueueLimits& limits() const { return limits_; }
   int64_t queued_items() const { return out_items_.load(); }
   int64_t queued_bytes() const { return out_bytes_.load(); }
-  double starved_seconds() const { return static_cast<double>(starved_ns_.load()) * 1e-9; }
-  double blocked_seconds() const { return static_cast<double>(blocked_ns_.load()) * 1e-9; }
+
+  // What a head waits for: input, room in the output queue, or its own maps.
+  enum class Idle { no, starved, blocked, maps };
+  double idle_seconds(Idle kind) const;  // since the start, the present wait included
 
  protected:
-  enum class Idle { no, starved, blocked };
-
-  virtual bool head_blocks() const = 0;
   virtual Idle advance() = 0;  // does what can be done now; says what it waits for
 
   bool has_room() const {
@@ -93,6 +102,10 @@ class Segment {
     return out_items_.load() <= limits_.items / 2 && out_bytes_.load() <= limits_.bytes / 2 &&
            in_maps_.load() <= limits_.messages / 2;
   }
+  Idle no_room() const {
+    const bool full = out_items_.load() >= limits_.items || out_bytes_.load() >= limits_.bytes;
+    return full ? Idle::blocked : Idle::maps;
+  }
   bool take_input(Chunk& chunk);
   void release_upstream(const Chunk& chunk) {
     if (previous_) previous_->release(chunk);
@@ -102,6 +115,7 @@ class Segment {
   SegmentHost& host_;
   const QueueLimits limits_;
   StageStats stats_;  // of the head
+  Segment* previous_ = nullptr;
 
  private:
   void run_head() noexcept;
@@ -110,16 +124,17 @@ class Segment {
   void hand_over(Chunk&& chunk) noexcept;  // in order, one at a time
 
   std::vector<MapEntry> maps_;
-  Segment *previous_ = nullptr, *next_ = nullptr;
+  Segment* next_ = nullptr;
   std::mutex input_mutex_;
   std::deque<Chunk> input_;
   uint64_t next_sequence_ = 0;
   std::atomic<int64_t> in_maps_{0};        // messages sent and not yet handed over
   std::atomic<bool> growth_known_{false};  // the first message goes alone
   std::atomic<double> growth_{1};          // of a message's bytes in the maps, the largest seen
-  std::atomic<int64_t> out_items_{0}, out_bytes_{0}, starved_ns_{0}, blocked_ns_{0};
-  Idle idle_ = Idle::no;
-  int64_t idle_since_ns_ = 0;
+  std::atomic<int64_t> out_items_{0}, out_bytes_{0};
+  std::array<std::atomic<int64_t>, 4> idle_ns_{};  // by Idle
+  std::atomic<Idle> idle_{Idle::no};
+  std::atomic<int64_t> idle_since_ns_{0};
   std::unique_ptr<Path> path_;
   std::unique_ptr<Task> head_;
 };
@@ -134,6 +149,7 @@ class SourceSegment final : public Segment {
   SourceSegment(SegmentHost& host, std::string name, QueueLimits limits,
                 std::unique_ptr<Source> source, uint64_t passes, uint64_t epochs);
 
+  bool head_blocks() const override { return true; }
   void start_at(uint64_t epoch) { epoch_ = epoch; }
   // Of every `world` samples the one at place `rank`; samples at the end that do not give one to each
   // rank are left out.
@@ -155,7 +171,6 @@ class SourceSegment final : public Segment {
   std::optional<uint64_t> last_pass_length() const;
 
  protected:
-  bool head_blocks() const override { return true; }
   Idle advance() override;
 
  private:
@@ -186,15 +201,18 @@ class SerialSegment final : public Segment, private Emitter {
   void start_at(uint64_t epoch);
   SerialStage& stage() { return *stage_; }
 
- protected:
   bool head_blocks() const override { return stage_->may_block(); }
+
+ protected:
   Idle advance() override;
 
  private:
   void emit(Item&& item) override { pending_.push_back(std::move(item)); }
   size_t waiting() const { return pending_.size() - sent_; }
+  std::optional<Idle> step();
   bool flush(bool everything);
   bool may_echo() const;
+  void tell_pace();
   bool ending() const { return pending_end_ != End::none || pending_failure_; }
   void process_some();
   void finish_input();
@@ -209,6 +227,7 @@ class SerialSegment final : public Segment, private Emitter {
   End pending_end_ = End::none;
   bool failed_ = false;
   std::shared_ptr<const Error> pending_failure_;
+  int64_t pace_told_ns_ = 0;
 };
 
 }  // namespace etr::pipeline

@@ -91,6 +91,13 @@ class MapStage : public Stage {
   virtual bool may_drop() const { return false; }  // by way of item.dropped
 };
 
+// How the stages around a serial stage get on, in seconds since the pipeline's start.
+struct Pace {
+  double elapsed_s = 0;
+  double upstream_held_s = 0;     // the head before it waited because its output queue was full
+  double consumer_starved_s = 0;  // the pipeline's consumer waited for output
+};
+
 // Names pass `pass` of an epoch in one number above 0.
 constexpr uint64_t pass_id(uint64_t epoch, uint64_t pass) { return (epoch + 1) << 32 | pass; }
 
@@ -124,6 +131,11 @@ class SerialStage : public Stage {
   virtual bool echoes_on_demand() const { return false; }
   virtual bool echo_one(Emitter& /*out*/) { return false; }
 
+  // Stages that adapt to the pace are told it now and then, between items; not while a position is
+  // replayed.
+  virtual bool adapts() const { return false; }
+  virtual void observe(const Pace&) {}
+
   // Decisions that depended on time, so that a restored run can repeat them.
   virtual Json save_decisions(uint64_t epoch) const;
   virtual void load_decisions(uint64_t /*epoch*/, const Json& /*decisions*/) {}
@@ -138,6 +150,7 @@ struct StageSpec {
   StageKind kind;
   Schema options;
   std::unique_ptr<Stage> (*make)(const Options&, const StageContext&);
+  bool random = false;  // gives the same sample another look each time
 };
 
 std::span<const StageSpec* const> stage_table();

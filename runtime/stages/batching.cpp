@@ -1,6 +1,7 @@
 #include "stages/batching.h"
 
 #include <memory>
+#include <unordered_set>
 
 namespace etr::stages {
 
@@ -28,11 +29,17 @@ void Batching::emit_batch(Emitter& out) {
   Item batch;
   batch.ordinal = first.ordinal;
   batch.origin = first.origin;
+  std::unordered_set<uint64_t> samples;
+  int64_t age = 0;
   for (const Item& item : items_) {
     batch.ghost = batch.ghost || item.ghost;
+    age += item.age;
+    samples.insert(item.ordinal);
     ++(item.replica == 0 ? batch.batch.fresh : batch.batch.echoed);
   }
   batch.batch.size = static_cast<int32_t>(items_.size());
+  batch.batch.unique = static_cast<int32_t>(samples.size());
+  batch.batch.mean_age = static_cast<double>(age) / static_cast<double>(items_.size());
   if (first.token) {  // restoring: a held batch holds its samples
     auto tokens = std::make_shared<std::vector<std::shared_ptr<void>>>();
     for (const Item& item : items_) tokens->push_back(item.token);

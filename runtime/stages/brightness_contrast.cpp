@@ -56,8 +56,8 @@ class BrightnessContrast final : public MapStage {
 namespace etr::pipeline {
 
 extern const StageSpec brightness_contrast_stage;
-const StageSpec brightness_contrast_stage{"brightness_contrast", "random brightness and contrast",
-                                          StageKind::map, stages::kOptions,
-                                          make_stage<stages::BrightnessContrast>};
+const StageSpec brightness_contrast_stage{
+    "brightness_contrast", "random brightness and contrast",       StageKind::map,
+    stages::kOptions,      make_stage<stages::BrightnessContrast>, /*random=*/true};
 
 }  // namespace etr::pipeline

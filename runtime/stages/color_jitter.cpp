@@ -59,8 +59,11 @@ class ColorJitter final : public MapStage {
 namespace etr::pipeline {
 
 extern const StageSpec color_jitter_stage;
-const StageSpec color_jitter_stage{
-    "color_jitter", "random brightness, contrast, saturation and hue", StageKind::map,
-    stages::kOptions, make_stage<stages::ColorJitter>};
+const StageSpec color_jitter_stage{"color_jitter",
+                                   "random brightness, contrast, saturation and hue",
+                                   StageKind::map,
+                                   stages::kOptions,
+                                   make_stage<stages::ColorJitter>,
+                                   /*random=*/true};
 
 }  // namespace etr::pipeline

@@ -55,6 +55,9 @@ namespace etr::pipeline {
 extern const StageSpec cutmix_stage;
 const StageSpec cutmix_stage{"cutmix",
                              "puts a rectangle of another sample into each one of a batch",
-                             StageKind::map, stages::kBatchMixOptions, make_stage<stages::Cutmix>};
+                             StageKind::map,
+                             stages::kBatchMixOptions,
+                             make_stage<stages::Cutmix>,
+                             /*random=*/true};
 
 }  // namespace etr::pipeline

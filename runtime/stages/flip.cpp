@@ -76,7 +76,7 @@ class Flip final : public MapStage {
 namespace etr::pipeline {
 
 extern const StageSpec flip_stage;
-const StageSpec flip_stage{"flip", "mirrors images at random", StageKind::map, stages::kOptions,
-                           make_stage<stages::Flip>};
+const StageSpec flip_stage{"flip",           "mirrors images at random", StageKind::map,
+                           stages::kOptions, make_stage<stages::Flip>,   /*random=*/true};
 
 }  // namespace etr::pipeline

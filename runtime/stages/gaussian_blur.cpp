@@ -83,7 +83,8 @@ class GaussianBlur final : public MapStage {
 namespace etr::pipeline {
 
 extern const StageSpec gaussian_blur_stage;
-const StageSpec gaussian_blur_stage{"gaussian_blur", "blurs images at random", StageKind::map,
-                                    stages::kOptions, make_stage<stages::GaussianBlur>};
+const StageSpec gaussian_blur_stage{
+    "gaussian_blur",  "blurs images at random",         StageKind::map,
+    stages::kOptions, make_stage<stages::GaussianBlur>, /*random=*/true};
 
 }  // namespace etr::pipeline

@@ -24,7 +24,11 @@ class Mixup final : public BatchMix {
 namespace etr::pipeline {
 
 extern const StageSpec mixup_stage;
-const StageSpec mixup_stage{"mixup", "blends each sample of a batch with another", StageKind::map,
-                            stages::kBatchMixOptions, make_stage<stages::Mixup>};
+const StageSpec mixup_stage{"mixup",
+                            "blends each sample of a batch with another",
+                            StageKind::map,
+                            stages::kBatchMixOptions,
+                            make_stage<stages::Mixup>,
+                            /*random=*/true};
 
 }  // namespace etr::pipeline

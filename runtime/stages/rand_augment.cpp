@@ -144,8 +144,11 @@ class RandAugment final : public MapStage {
 namespace etr::pipeline {
 
 extern const StageSpec rand_augment_stage;
-const StageSpec rand_augment_stage{"rand_augment", "some of fourteen distortions, drawn at random",
-                                   StageKind::map, stages::kOptions,
-                                   make_stage<stages::RandAugment>};
+const StageSpec rand_augment_stage{"rand_augment",
+                                   "some of fourteen distortions, drawn at random",
+                                   StageKind::map,
+                                   stages::kOptions,
+                                   make_stage<stages::RandAugment>,
+                                   /*random=*/true};
 
 }  // namespace etr::pipeline

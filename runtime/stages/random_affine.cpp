@@ -61,8 +61,11 @@ class RandomAffine final : public MapStage {
 namespace etr::pipeline {
 
 extern const StageSpec random_affine_stage;
-const StageSpec random_affine_stage{
-    "random_affine", "turns, moves, scales and shears images at random", StageKind::map,
-    stages::kOptions, make_stage<stages::RandomAffine>};
+const StageSpec random_affine_stage{"random_affine",
+                                    "turns, moves, scales and shears images at random",
+                                    StageKind::map,
+                                    stages::kOptions,
+                                    make_stage<stages::RandomAffine>,
+                                    /*random=*/true};
 
 }  // namespace etr::pipeline

@@ -49,7 +49,8 @@ class RandomCrop final : public MapStage {
 namespace etr::pipeline {
 
 extern const StageSpec random_crop_stage;
-const StageSpec random_crop_stage{"random_crop", "a random window, after zero padding",
-                                  StageKind::map, stages::kOptions, make_stage<stages::RandomCrop>};
+const StageSpec random_crop_stage{
+    "random_crop",    "a random window, after zero padding", StageKind::map,
+    stages::kOptions, make_stage<stages::RandomCrop>,        /*random=*/true};
 
 }  // namespace etr::pipeline

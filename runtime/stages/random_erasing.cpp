@@ -72,8 +72,8 @@ class RandomErasing final : public MapStage {
 namespace etr::pipeline {
 
 extern const StageSpec random_erasing_stage;
-const StageSpec random_erasing_stage{"random_erasing", "erases a random rectangle of images",
-                                     StageKind::map, stages::kOptions,
-                                     make_stage<stages::RandomErasing>};
+const StageSpec random_erasing_stage{
+    "random_erasing", "erases a random rectangle of images", StageKind::map,
+    stages::kOptions, make_stage<stages::RandomErasing>,     /*random=*/true};
 
 }  // namespace etr::pipeline

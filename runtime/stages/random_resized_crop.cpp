@@ -53,8 +53,11 @@ class RandomResizedCrop final : public MapStage {
 namespace etr::pipeline {
 
 extern const StageSpec random_resized_crop_stage;
-const StageSpec random_resized_crop_stage{
-    "random_resized_crop", "a random part of the image, scaled to one size", StageKind::map,
-    stages::kOptions, make_stage<stages::RandomResizedCrop>};
+const StageSpec random_resized_crop_stage{"random_resized_crop",
+                                          "a random part of the image, scaled to one size",
+                                          StageKind::map,
+                                          stages::kOptions,
+                                          make_stage<stages::RandomResizedCrop>,
+                                          /*random=*/true};
 
 }  // namespace etr::pipeline

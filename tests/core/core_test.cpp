@@ -9,6 +9,7 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "core/options.h"
+#include "core/packed.h"
 #include "core/platform.h"
 #include "core/rng.h"
 #include "support/data.h"
@@ -134,6 +135,25 @@ TEST(Platform, EveryLibraryThatWasTriedIsNamed) {
     EXPECT_NE(text.find("libnone-a.so"), std::string::npos);
     EXPECT_NE(text.find("libnone-b.so"), std::string::npos);
   }
+}
+
+TEST(PackedNumbers, ComeBackAndAreShort) {
+  const std::vector<uint64_t> numbers = {0, 1, 127, 128, 300, uint64_t{1} << 40, UINT64_MAX};
+  EXPECT_EQ(unpack_numbers(pack_numbers(numbers)), numbers);
+  EXPECT_TRUE(unpack_numbers(pack_numbers({})).empty());
+  std::vector<uint64_t> many;
+  Rng rng(3);
+  for (int i = 0; i < 1'000'000; ++i) many.push_back(rng.below(4));
+  const std::string packed = pack_numbers(many);
+  EXPECT_LT(packed.size(), 500'000u);
+  EXPECT_EQ(unpack_numbers(packed), many);
+}
+
+TEST(PackedNumbers, DamageIsAnError) {
+  const std::string packed = pack_numbers(std::vector<uint64_t>{1, 2, 3});
+  EXPECT_THROW(unpack_numbers("?"), Error);
+  EXPECT_THROW(unpack_numbers(""), Error);
+  EXPECT_THROW(unpack_numbers(packed.substr(0, packed.size() - 3)), Error);
 }
 
 }  // namespace

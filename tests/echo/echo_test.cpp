@@ -1,9 +1,12 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <map>
 #include <set>
 #include <thread>
+#include <tuple>
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -36,25 +39,98 @@ Item item_with(uint64_t ordinal, size_t bytes = 0) {
   return item;
 }
 
-TEST(ReuseBuffer, DrawsTheLeastUsedAndOfTheseTheOldest) {
-  echo::ReuseBuffer buffer(10, 1 << 20, 3);
-  for (uint64_t i = 0; i < 3; ++i) buffer.add(item_with(i));
-  Item item;
+std::vector<std::pair<uint64_t, uint32_t>> drawn_from(echo::EchoBuffer& buffer) {
+  Rng rng(1);
   std::vector<std::pair<uint64_t, uint32_t>> drawn;
-  while (buffer.draw(item)) drawn.emplace_back(item.ordinal, item.replica);
-  EXPECT_EQ(drawn, (std::vector<std::pair<uint64_t, uint32_t>>{
-                       {0, 1}, {1, 1}, {2, 1}, {0, 2}, {1, 2}, {2, 2}}));
-  EXPECT_EQ(buffer.size(), 0u);
+  for (Item item; buffer.draw(item, rng);) drawn.emplace_back(item.ordinal, item.replica);
+  return drawn;
 }
 
-TEST(ReuseBuffer, KeepsItsBounds) {
-  echo::ReuseBuffer items(4, 1 << 20, 100);
-  for (uint64_t i = 0; i < 50; ++i) {
-    items.add(item_with(i));
-    EXPECT_LE(items.size(), 4u);
+TEST(EchoBuffer, LeastUsedComesFirstAndOfTheseTheOldest) {
+  echo::EchoBuffer buffer(echo::Draw::least_used, 1 << 20);
+  for (uint64_t i = 0; i < 3; ++i) buffer.add(item_with(i), 3, 1, 0);
+  EXPECT_EQ(drawn_from(buffer), (std::vector<std::pair<uint64_t, uint32_t>>{
+                                    {0, 1}, {1, 1}, {2, 1}, {0, 2}, {1, 2}, {2, 2}}));
+  EXPECT_EQ(buffer.size(), 0u);
+  EXPECT_EQ(buffer.copies(), 0u);
+}
+
+TEST(EchoBuffer, NewestComesFirst) {
+  echo::EchoBuffer buffer(echo::Draw::newest, 1 << 20);
+  for (uint64_t i = 0; i < 3; ++i) buffer.add(item_with(i), 3, 1, 0);
+  EXPECT_EQ(drawn_from(buffer), (std::vector<std::pair<uint64_t, uint32_t>>{
+                                    {2, 1}, {2, 2}, {1, 1}, {1, 2}, {0, 1}, {0, 2}}));
+}
+
+TEST(EchoBuffer, UniformDrawsAllAlikeAndUsesThemUp) {
+  std::map<uint64_t, int> first;
+  for (uint64_t seed = 0; seed < 3000; ++seed) {
+    echo::EchoBuffer buffer(echo::Draw::uniform, 1 << 20);
+    for (uint64_t i = 0; i < 3; ++i) buffer.add(item_with(i), 4, 1, 0);
+    Rng rng(seed);
+    Item item;
+    ASSERT_TRUE(buffer.draw(item, rng));
+    ++first[item.ordinal];
+    int left = 0;
+    while (buffer.draw(item, rng)) ++left;
+    EXPECT_EQ(left, 8);
   }
-  echo::ReuseBuffer bytes(100, 1000, 2);
-  EXPECT_THROW(for (uint64_t i = 0; i < 20; ++i) bytes.add(item_with(i, 100)), Error);
+  for (const auto& [ordinal, count] : first) EXPECT_NEAR(count, 1000, 150) << ordinal;
+}
+
+TEST(EchoBuffer, EvictsTheMostUsedAndKeepsItsBytes) {
+  Rng rng(1);
+  echo::EchoBuffer buffer(echo::Draw::least_used, 1000);
+  for (uint64_t i = 0; i < 3; ++i) buffer.add(item_with(i), 9, 1, 300);
+  EXPECT_THROW(buffer.add(item_with(3), 9, 1, 300), Error);
+  Item item;
+  buffer.draw(item, rng);  // 0 has been used once more than the others
+  buffer.evict(rng);
+  EXPECT_EQ(buffer.size(), 2u);
+  EXPECT_EQ(buffer.copies(), 16u);
+  buffer.add(item_with(3), 9, 1, 300);
+  for (int i = 0; i < 3; ++i) {
+    buffer.draw(item, rng);
+    EXPECT_NE(item.ordinal, 0u);
+  }
+}
+
+// A run with given times, in which nothing but the slower side waits, under an echo factor that follows
+// the controller. Returns the factors decided on.
+std::vector<double> decisions_in(double t_up, double t_down, double cap, double noise = 0) {
+  echo::FactorController controller(cap);
+  std::vector<double> factors{1};
+  pipeline::Pace pace;
+  double given = 0;
+  for (uint64_t fresh = 0; fresh < 20000; ++fresh) {
+    const double e = factors.back(), up = t_up * (1 + (fresh / 100 % 2 ? noise : -noise));
+    const double time = std::max(up, e * t_down);
+    pace.elapsed_s += time;
+    pace.upstream_held_s += time - up;
+    pace.consumer_starved_s += time - e * t_down;
+    given += e;
+    if (const auto decision =
+            controller.observe(pace, fresh + 1, static_cast<uint64_t>(given), e)) {
+      factors.push_back(decision->factor);
+      EXPECT_NEAR(decision->t_up_s, t_up, 0.2 * t_up);
+    }
+  }
+  return factors;
+}
+
+TEST(FactorController, FindsTheRatioOfTheTimes) {
+  EXPECT_NEAR(decisions_in(0.004, 0.001, 100).back(), 4, 0.4);
+  EXPECT_NEAR(decisions_in(0.0273, 0.0021, 100).back(), 13, 1.3);
+  EXPECT_EQ(decisions_in(0.004, 0.001, 2.5).back(), 2.5);
+}
+
+TEST(FactorController, LeavesAHealthyPipelineAlone) {
+  EXPECT_EQ(decisions_in(0.001, 0.001, 8).size(), 1u);
+  EXPECT_EQ(decisions_in(0.001, 0.004, 8).size(), 1u);
+}
+
+TEST(FactorController, NoiseDoesNotMoveIt) {
+  EXPECT_LE(decisions_in(0.004, 0.001, 100, 0.08).size(), 4u);
 }
 
 Json spec_of(const std::string& pattern, const std::string& echo, const std::string& behind = "",
@@ -214,6 +290,176 @@ TEST(OnDemandEcho, TheCapHolds) {
   for (const int32_t n : labels_of_epoch(p)) ++uses[n];
   EXPECT_EQ(uses.size(), 60u);
   for (const auto& [n, count] : uses) EXPECT_LE(count, 3) << n;
+}
+
+using Trace = std::vector<std::tuple<uint64_t, uint32_t, double>>;  // ordinal, replica, age
+
+// The rest of the epoch, with `step_s` spent on each item.
+Trace trace_of_epoch(Pipeline& p, double step_s = 0, size_t limit = SIZE_MAX) {
+  Trace trace;
+  for (Item item; trace.size() < limit && p.next(item) == Pipeline::Next::item;) {
+    trace.emplace_back(item.ordinal, item.replica, item.age);
+    if (step_s > 0) std::this_thread::sleep_for(std::chrono::duration<double>(step_s));
+  }
+  return trace;
+}
+
+std::vector<Json> lines_of(const std::string& path) {
+  std::vector<Json> rows;
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) rows.push_back(parse_json(line, path));
+  return rows;
+}
+
+TEST(AutoEcho, FollowsTheMeasuredTimes) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 2, 600);
+  double factor = 0;
+  for (int attempt = 0; attempt < 3 && std::abs(factor - 4) > 0.8; ++attempt) {
+    const std::string log = dir.path("log" + std::to_string(attempt));
+    Pipeline p(spec_of(
+        pattern,
+        R"({"stage": "echo", "mode": "auto", "factor": 20, "buffer": 20, "log": ")" + log + "\"}",
+        "", 4));
+    trace_of_epoch(p, 0.001);
+    const auto rows = lines_of(log);
+    ASSERT_GE(rows.size(), 2u) << "the start, and at least one change";
+    EXPECT_EQ(rows.front()["value"], 1000);
+    factor = rows.back()["factor"];
+    EXPECT_NEAR(rows.back()["t_up_s"].get<double>(), 0.004, 0.001);
+  }
+  EXPECT_NEAR(factor, 4, 0.8);
+}
+
+TEST(AutoEcho, KeepsToItsCap) {
+  TempDir dir;
+  Pipeline p(spec_of(make_shards(dir, 1, 500),
+                     R"({"stage": "echo", "mode": "auto", "factor": 2, "buffer": 1})", "", 3));
+  std::map<uint64_t, int> uses;
+  for (const auto& [ordinal, replica, age] : trace_of_epoch(p)) ++uses[ordinal];
+  EXPECT_EQ(uses.size(), 500u);
+  int repeated = 0;
+  for (const auto& [ordinal, count] : uses) {
+    EXPECT_LE(count, 2);
+    repeated += count == 2;
+  }
+  EXPECT_GT(repeated, 100);
+}
+
+// The log of a run, replayed at another speed, gives the same run; also from a position in its midst.
+TEST(EchoDecisions, AReplayIsTheSameRun) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 2, 400);
+  for (const std::string mode : {"auto", "on_demand"}) {
+    const std::string log = dir.path(mode + ".jsonl");
+    const std::string stage =
+        R"({"stage": "echo", "mode": ")" + mode + R"(", "factor": 6, "buffer": 40, )";
+    Pipeline first(spec_of(pattern, stage + "\"log\": \"" + log + "\"}", "", 2, 2));
+    const Trace epochs[] = {trace_of_epoch(first, 0.0004), trace_of_epoch(first, 0.0004)};
+    const auto echoes = [](const Trace& t) {
+      return std::count_if(t.begin(), t.end(),
+                           [](const auto& row) { return std::get<1>(row) > 0; });
+    };
+    EXPECT_GT(echoes(epochs[0]) + echoes(epochs[1]), 200) << mode;
+    const Json again = spec_of(pattern, stage + "\"replay\": \"" + log + "\"}", "", 0.01, 2);
+    Pipeline replayed(again);
+    EXPECT_EQ(trace_of_epoch(replayed), epochs[0]) << mode;
+    trace_of_epoch(replayed, 0, 100);
+    Pipeline restored(again);
+    restored.restore(parse_json(replayed.save().dump(), "state"));
+    const Trace tail(epochs[1].begin() + 100, epochs[1].end());
+    EXPECT_EQ(trace_of_epoch(replayed), tail) << mode;
+    EXPECT_EQ(trace_of_epoch(restored), tail) << mode;
+  }
+}
+
+TEST(EchoDecisions, AWrongLogIsNamed) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 1, 10);
+  const std::string log = dir.path("log.jsonl");
+  std::ofstream(log) << "{\"epoch\": 0, \"after\": 1, \"value\": 2}\nnonsense\n";
+  const auto error_of = [&](const std::string& options) -> std::string {
+    try {
+      Pipeline p(spec_of(pattern, R"({"stage": "echo", "factor": 2, )" + options + "}"));
+      trace_of_epoch(p);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(error_of(R"("mode": "auto", "replay": ")" + log + "\"").find("line 2"),
+            std::string::npos);
+  EXPECT_NE(error_of(R"("mode": "auto", "replay": "/no/such")").find("/no/such"),
+            std::string::npos);
+  EXPECT_NE(error_of(R"("log": ")" + log + "\"").find("fixed decides nothing"), std::string::npos);
+}
+
+TEST(Echo, NodesMayFollowEachOther) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 1, 60);
+  const std::string fixed = R"({"stage": "echo", "factor": 2, "buffer": 10})";
+  for (const std::string& second :
+       {fixed, std::string(R"({"stage": "echo", "mode": "on_demand", "factor": 3})"),
+        std::string(R"({"stage": "echo", "mode": "auto", "factor": 3, "draw": "newest"})")}) {
+    Pipeline p(spec_of(pattern, fixed, ", " + second, 0, 2));
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      std::map<uint64_t, std::set<uint32_t>> replicas;
+      size_t items = 0;
+      for (const auto& [ordinal, replica, age] : trace_of_epoch(p)) {
+        EXPECT_TRUE(replicas[ordinal].insert(replica).second) << "each replica has its own number";
+        ++items;
+      }
+      EXPECT_EQ(replicas.size(), 60u);
+      EXPECT_GE(items, 120u);
+      if (second == fixed) {
+        EXPECT_EQ(items, 240u);
+      }
+    }
+  }
+}
+
+TEST(Echo, EveryDrawUsesAllCopies) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 1, 200);
+  std::map<std::string, double> mean_age;
+  for (const std::string draw : {"least_used", "uniform", "newest"}) {
+    Pipeline p(spec_of(
+        pattern, R"({"stage": "echo", "factor": 3, "buffer": 120, "draw": ")" + draw + "\"}"));
+    std::map<uint64_t, int> uses;
+    double ages = 0;
+    for (const auto& [ordinal, replica, age] : trace_of_epoch(p)) {
+      ++uses[ordinal];
+      EXPECT_GE(age, 0);
+      ages += age;
+    }
+    EXPECT_EQ(uses.size(), 200u);
+    for (const auto& [ordinal, count] : uses) EXPECT_EQ(count, 3) << draw;
+    mean_age[draw] = ages / 600;
+  }
+  EXPECT_GT(mean_age["least_used"], 10);
+  EXPECT_GT(mean_age["uniform"], 10);
+  EXPECT_LT(mean_age["uniform"], 60) << "120 copies are 40 samples";
+}
+
+TEST(Echo, BatchesSayHowOldAndHowManyTheirSamplesAre) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 1, 40);
+  Pipeline side_by_side(spec_of(pattern, R"({"stage": "echo", "factor": 2, "buffer": 1})",
+                                R"(, {"stage": "batch", "size": 8})"));
+  for (Item item; side_by_side.next(item) == Pipeline::Next::item;) {
+    EXPECT_EQ(item.batch.unique, 4);
+    EXPECT_EQ(item.batch.mean_age, 0);
+  }
+  Pipeline mixed(spec_of(pattern, R"({"stage": "echo", "factor": 2, "buffer": 30})",
+                         R"(, {"stage": "batch", "size": 8})"));
+  double age = 0;
+  for (Item item; mixed.next(item) == Pipeline::Next::item;) {
+    EXPECT_GE(item.batch.unique, 4);
+    EXPECT_LE(item.batch.unique, 8);
+    age += item.batch.mean_age / 10;
+  }
+  EXPECT_GT(age, 4);
+  EXPECT_LT(age, 20);
 }
 
 // Seconds per fresh example when the consumer takes one every `down` seconds.

@@ -1,6 +1,7 @@
 // The command line's own small pieces.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -37,6 +38,8 @@ class Handle {
 
 using Runtime = Handle<etr_runtime, etr_runtime_destroy>;
 using Job = Handle<etr_job, etr_job_destroy>;
+using Pipeline = Handle<etr_pipeline, etr_pipeline_destroy>;
+using Batch = Handle<etr_batch, etr_batch_destroy>;
 using Trainer = Handle<etr_trainer, etr_trainer_destroy>;
 
 // Arguments of one command: "--name value", "--name=value", "--flag", and positional ones.
@@ -78,10 +81,15 @@ std::string bar(double share, int width);
 etr_event run_with_progress(etr_trainer* trainer, const std::string& label,
                             double total_seconds = 0);
 
+// The job of the first argument, with what --set says.
+void load_job(const Arguments& arguments, Job& job);
+nlohmann::ordered_json json_of(const Job& job);
+
 int command_devices(const std::vector<std::string>& words);
 int command_train(const std::vector<std::string>& words);
 int command_eval(const std::vector<std::string>& words);
 int command_pack(const std::vector<std::string>& words);
+int command_explain(const std::vector<std::string>& words);
 int command_report(const std::vector<std::string>& words);
 int command_schema(const std::string& kind, const std::vector<std::string>& words);
 

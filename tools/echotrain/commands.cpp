@@ -23,20 +23,6 @@ etr_runtime_options runtime_options(const Arguments& arguments, const std::strin
   return options;
 }
 
-void load_job(const Arguments& arguments, Job& job) {
-  const std::vector<std::string> overrides = arguments.values("set");
-  std::vector<const char*> pointers;
-  for (const std::string& text : overrides) pointers.push_back(text.c_str());
-  check(etr_job_load(arguments.required(0, "the job file").c_str(), pointers.data(),
-                     static_cast<int32_t>(pointers.size()), job.out()));
-}
-
-Json json_of(const Job& job) {
-  char* text = nullptr;
-  check(etr_job_json(job.get(), &text));
-  return Json::parse(take_string(text));
-}
-
 // Opens the device that --device or the job names, and says which it is.
 void open_runtime(const Arguments& arguments, const Job& job, Runtime& runtime) {
   const std::string device = arguments.value("device", json_of(job).value("device", ""));
@@ -51,6 +37,20 @@ void open_runtime(const Arguments& arguments, const Job& job, Runtime& runtime) 
 const std::vector<std::string> kJobOptions = {"set", "device", "kernels"};
 
 }  // namespace
+
+void load_job(const Arguments& arguments, Job& job) {
+  const std::vector<std::string> overrides = arguments.values("set");
+  std::vector<const char*> pointers;
+  for (const std::string& text : overrides) pointers.push_back(text.c_str());
+  check(etr_job_load(arguments.required(0, "the job file").c_str(), pointers.data(),
+                     static_cast<int32_t>(pointers.size()), job.out()));
+}
+
+Json json_of(const Job& job) {
+  char* text = nullptr;
+  check(etr_job_json(job.get(), &text));
+  return Json::parse(take_string(text));
+}
 
 int command_devices(const std::vector<std::string>& words) {
   const Arguments arguments(words, {}, {});

@@ -10,6 +10,8 @@ constexpr const char* kHelp = R"(echotrain: keeps accelerators busy while they t
 
   echotrain train JOB.json [--set key=value ...] [--resume] [--device D] [--kernels K]
   echotrain eval JOB.json [--set key=value ...]        evaluate the newest checkpoint
+  echotrain explain JOB.json [--set key=value ...] [--seconds S] [--step MS] [--svg FILE] [--trace FILE]
+                                                       runs the job's pipeline alone and says what limits it
   echotrain pack FOLDER PREFIX [--per-shard N] [--level L] [--seed S]
                                                        FOLDER/CLASS/*.png into PREFIX-000000.tar.zst
   echotrain report NAME=metrics.jsonl ... [--out FILE] [--title T] [--target ACCURACY]
@@ -26,6 +28,7 @@ int run(const std::string& command, const std::vector<std::string>& words) {
   if (command == "train") return cli::command_train(words);
   if (command == "eval") return cli::command_eval(words);
   if (command == "pack") return cli::command_pack(words);
+  if (command == "explain") return cli::command_explain(words);
   if (command == "report") return cli::command_report(words);
   if (command == "devices") return cli::command_devices(words);
   if (command == "stages" || command == "layers" || command == "optimizers" || command == "job")

@@ -99,6 +99,12 @@ namespace EchoTrain
         /// <summary>Samples that an echo stage repeated.</summary>
         public int Echoed => Handle.echoed();
 
+        /// <summary>Different samples in the batch.</summary>
+        public int Unique => Handle.unique();
+
+        /// <summary>How many fresh samples echo stages received since they received these, on average.</summary>
+        public double MeanAge => Handle.mean_age();
+
         /// <summary>0 for a fresh sample, n for its n-th echo.</summary>
         public int Replica => Handle.replica();
 

@@ -118,6 +118,13 @@ namespace EchoTrain
         /// <summary>Statistics of the stages and the consumer, as JSON.</summary>
         public string Stats => Handle.stats();
 
+        /// <summary>Why is it slow? Rates, loads and the bottleneck of a pipeline that has run for a while, and what more
+        /// threads, a cache or an echo stage would gain. Format: "text", "svg" (a drawing) or "json".</summary>
+        public string Explain(string format = "text") => Handle.explain(format);
+
+        /// <summary>What each thread did when, as a Chrome trace; needs the option "trace_events".</summary>
+        public string Trace() => Handle.trace();
+
         /// <summary>The records that on_error "skip" or "quarantine" dropped, as JSON.</summary>
         public string BadRecords => Handle.bad_records();
 

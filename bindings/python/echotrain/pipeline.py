@@ -149,6 +149,16 @@ class Batch(_NotPicklable, Mapping):
         """Samples that an echo stage repeated."""
         return self._handle.echoed()
 
+    @property
+    def unique(self) -> int:
+        """Different samples in the batch."""
+        return self._handle.unique()
+
+    @property
+    def mean_age(self) -> float:
+        """How many fresh samples echo stages received since they received these, on average."""
+        return self._handle.mean_age()
+
     def close(self) -> None:
         """Lets go of the memory now; arrays made before keep theirs."""
         self._handle.close()
@@ -167,7 +177,7 @@ class Batch(_NotPicklable, Mapping):
                        f"<td>{a.min():.4g} … {a.max():.4g}</td></tr>" if a.size else
                        f"<tr><td>{html.escape(name)}</td><td>{a.dtype}</td><td>{list(a.shape)}</td><td></td></tr>"
                        for name, a in self.items())
-        return (f"<p>{self.samples} samples: {self.fresh} fresh, {self.echoed} echoed</p><table>"
+        return (f"<p>{self.samples} samples: {self.fresh} fresh, {self.echoed} echoed, {self.unique} different</p><table>"
                 f"<tr><th>field</th><th>type</th><th>shape</th><th>values</th></tr>{rows}</table>")
 
     def __repr__(self) -> str:
@@ -342,6 +352,15 @@ class Pipeline(_NotPicklable):
     def stats(self) -> Dict[str, Any]:
         """Items, busy and waiting time and queues of each stage; what the consumer got."""
         return json.loads(self._handle.stats())
+
+    def explain(self, format: str = "text") -> str:
+        """Why is it slow? Rates, loads and the bottleneck of a pipeline that has run for a while, and what more
+        threads, a cache or an echo stage would gain. ``format``: "text", "svg" (a drawing) or "json"."""
+        return self._handle.explain(format)
+
+    def trace(self) -> str:
+        """What each thread did when, as a Chrome trace (JSON); needs ``trace_events=100000`` or so."""
+        return self._handle.trace()
 
     def bad_records(self) -> List[Dict[str, str]]:
         """The records that on_error="skip" or "quarantine" dropped."""

@@ -181,6 +181,10 @@ typedef struct etr_batch_info {
   uint32_t replica; /* of a single sample: 0 is fresh, n the n-th echo of it */
   uint64_t ordinal; /* of the first sample in its epoch's source order */
   uint64_t epoch;   /* inside a map function only */
+  int32_t unique;   /* different samples in the batch */
+  int32_t reserved;
+  double
+      mean_age; /* of its samples: fresh ones that echo nodes received since they received these */
 } etr_batch_info;
 
 /* An empty pipeline; `options` (may be NULL) are those of the job section "pipeline": threads,
@@ -243,6 +247,19 @@ ETR_API int32_t etr_pipeline_cancel(etr_pipeline* pipeline);
 /* Statistics as JSON: for each stage items, busy, starved and blocked seconds, queue depth and
  * bounds; fresh and echoed samples and waiting time of the consumer. Any thread. */
 ETR_API int32_t etr_pipeline_stats(etr_pipeline* pipeline, char** json);
+
+/* Why is it slow? What each stage of a pipeline that has run for a while could do, where the bottleneck
+ * is, and what more threads, a cache or an echo stage would gain, predicted from what was measured.
+ * `format`: "text" for people; "svg", a drawing coloured by load; "json" ({"samples_per_s", "bottleneck",
+ * "stages", "predictions", ...}). ETR_STATE before the first batch. Any thread. */
+ETR_API int32_t etr_pipeline_explain(etr_pipeline* pipeline, const char* format, char** text);
+
+/* The same from statistics alone: those of etr_pipeline_stats or etr_trainer_pipeline_stats. */
+ETR_API int32_t etr_explain_stats(const char* stats, const char* format, char** text);
+
+/* The pipeline's work, thread by thread, as a Chrome trace (chrome://tracing, Perfetto): the newest
+ * events, as many as the pipeline's option "trace_events" (0, the default, keeps none: ETR_STATE). */
+ETR_API int32_t etr_pipeline_trace(etr_pipeline* pipeline, char** json);
 
 /* The dropped records: a JSON array of {"stage", "shard", "key", "reason"}. Any thread. */
 ETR_API int32_t etr_pipeline_bad_records(etr_pipeline* pipeline, char** json);

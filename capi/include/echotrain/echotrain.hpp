@@ -310,6 +310,14 @@ class Pipeline {
   std::string stats() const {
     return detail::text_by([&](char** out) { return etr_pipeline_stats(get(), out); });
   }
+  // `format`: "text", "svg" or "json".
+  std::string explain(const std::string& format = "text") const {
+    return detail::text_by(
+        [&](char** out) { return etr_pipeline_explain(get(), format.c_str(), out); });
+  }
+  std::string trace() const {
+    return detail::text_by([&](char** out) { return etr_pipeline_trace(get(), out); });
+  }
   std::string bad_records() const {
     return detail::text_by([&](char** out) { return etr_pipeline_bad_records(get(), out); });
   }

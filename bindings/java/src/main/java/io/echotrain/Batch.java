@@ -136,6 +136,12 @@ public final class Batch implements AutoCloseable {
   /** Samples that an echo stage repeated. */
   public int echoed() { return handle().echoed(); }
 
+  /** Different samples in the batch. */
+  public int unique() { return handle().unique(); }
+
+  /** How many fresh samples echo stages received since they received these, on average. */
+  public double meanAge() { return handle().mean_age(); }
+
   /** 0 for a fresh sample, n for its n-th echo. */
   public int replica() { return handle().replica(); }
 

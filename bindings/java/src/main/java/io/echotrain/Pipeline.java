@@ -188,6 +188,17 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
   /** Statistics of the stages and the consumer, as JSON. */
   public String stats() { return handle.stats(); }
 
+  /**
+   * Why is it slow? Rates, loads and the bottleneck of a pipeline that has run for a while, and what more threads,
+   * a cache or an echo stage would gain.
+   *
+   * @param format "text", "svg" (a drawing) or "json"
+   */
+  public String explain(String format) { return handle.explain(format); }
+
+  /** What each thread did when, as a Chrome trace; needs the option "trace_events". */
+  public String trace() { return handle.trace(); }
+
   /** The records that on_error "skip" or "quarantine" dropped, as JSON. */
   public String badRecords() { return handle.bad_records(); }
 

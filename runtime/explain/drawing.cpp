@@ -1,0 +1,158 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "core/json.h"
+#include "explain/explain.h"
+
+namespace etr::explain {
+namespace {
+
+constexpr int kBoxWidth = 168, kBoxHeight = 74, kGap = 44, kRowGap = 40, kMargin = 24, kTop = 74;
+constexpr int kColumns = 5;
+
+std::string escape(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '&')
+      out += "&amp;";
+    else
+      out += c;
+  }
+  return out;
+}
+
+std::string rate_text(double rate) {
+  char text[32];
+  if (rate >= 1e9) return "no measurable work";
+  if (rate >= 1e6)
+    std::snprintf(text, sizeof text, "%.1f M/s alone", rate * 1e-6);
+  else if (rate >= 1e4)
+    std::snprintf(text, sizeof text, "%.0f k/s alone", rate * 1e-3);
+  else
+    std::snprintf(text, sizeof text, rate < 100 ? "%.1f/s alone" : "%.0f/s alone", rate);
+  return text;
+}
+
+// From a calm green over amber to red: hue 150 to 8.
+std::string color_of(double load) {
+  const double share = std::clamp(load, 0.0, 1.0);
+  char text[48];
+  std::snprintf(text, sizeof text, "hsl(%.0f, 62%%, %.0f%%)", 150 - 142 * share * share,
+                44.0 + 6 * share);
+  return text;
+}
+
+class Drawing {
+ public:
+  explicit Drawing(const Json& explained) : e_(explained) {}
+
+  std::string text() {
+    const size_t boxes = e_["stages"].size() + 1;
+    const int rows = static_cast<int>((boxes + kColumns - 1) / kColumns);
+    const int columns = static_cast<int>(std::min<size_t>(boxes, kColumns));
+    const int width = 2 * kMargin + columns * kBoxWidth + (columns - 1) * kGap;
+    const int height = kTop + rows * kBoxHeight + (rows - 1) * kRowGap + kMargin;
+    add("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d "
+        "%d\" "
+        "font-family=\"system-ui, sans-serif\">\n<rect width=\"100%%\" height=\"100%%\" "
+        "fill=\"#ffffff\"/>\n",
+        width, height, width, height);
+    heading();
+    for (size_t i = 0; i < boxes; ++i) {
+      if (i > 0) arrow(i - 1, i);
+      box(i);
+    }
+    return out_ + "</svg>\n";
+  }
+
+ private:
+  template <typename... T>
+  void add(const char* format, T... values) {
+    char line[1024];
+    std::snprintf(line, sizeof line, format, values...);
+    out_ += line;
+  }
+
+  static int x_of(size_t i) {
+    return kMargin + static_cast<int>(i % kColumns) * (kBoxWidth + kGap);
+  }
+  static int y_of(size_t i) {
+    return kTop + static_cast<int>(i / kColumns) * (kBoxHeight + kRowGap);
+  }
+
+  void heading() {
+    add("<text x=\"%d\" y=\"30\" font-size=\"17\" font-weight=\"600\" fill=\"#1d1d1f\">%.0f "
+        "samples/s; the consumer "
+        "waits %.0f %% of its time</text>\n",
+        kMargin, e_["samples_per_s"].get<double>(),
+        100 * e_["consumer"]["waiting_share"].get<double>());
+    add("<text x=\"%d\" y=\"52\" font-size=\"13\" fill=\"#55555a\">%s</text>\n", kMargin,
+        escape(e_["bottleneck"]["why"].get<std::string>()).c_str());
+  }
+
+  void box(size_t i) {
+    const bool consumer = i == e_["stages"].size();
+    const Json& row = consumer ? e_["consumer"] : e_["stages"][i];
+    const std::string name = consumer ? "consumer" : row["name"].get<std::string>();
+    const double alone = row["samples_per_s_alone"];
+    const double load =
+        consumer ? 1 - row["waiting_share"].get<double>() : row["load"].get<double>();
+    const bool slowest = e_["bottleneck"]["stage"] == name;
+    const int x = x_of(i), y = y_of(i);
+    const std::string color = color_of(load);
+    add("<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"8\" fill=\"#fafafa\" "
+        "stroke=\"%s\" stroke-width=\"%g\"/>\n",
+        x, y, kBoxWidth, kBoxHeight, slowest ? "#b3261e" : "#c9c9cf", slowest ? 2.5 : 1.0);
+    add("<text x=\"%d\" y=\"%d\" font-size=\"%g\" font-weight=\"600\" fill=\"#1d1d1f\">%s</text>\n",
+        x + 10, y + 22, name.size() > 18 ? 12.0 : 13.5, escape(name).c_str());
+    add("<text x=\"%d\" y=\"%d\" font-size=\"11.5\" fill=\"#55555a\">%s</text>\n", x + 10, y + 40,
+        rate_text(alone).c_str());
+    const int full = kBoxWidth - 62;
+    add("<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"8\" rx=\"4\" fill=\"#e6e6ea\"/>\n", x + 10,
+        y + 53, full);
+    add("<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"8\" rx=\"4\" fill=\"%s\"/>\n", x + 10,
+        y + 53, std::max(4.0, full * std::clamp(load, 0.0, 1.0)), color.c_str());
+    add("<text x=\"%d\" y=\"%d\" font-size=\"11\" text-anchor=\"end\" fill=\"#1d1d1f\">%.0f "
+        "%%</text>\n",
+        x + kBoxWidth - 10, y + 61, 100 * load);
+  }
+
+  // With the fill of the queue between two segments, where there is one.
+  void arrow(size_t from, size_t to) {
+    const int y = y_of(from) + kBoxHeight / 2;
+    const int x1 = x_of(from) + kBoxWidth + 4;
+    if (y_of(from) == y_of(to)) {
+      const int x2 = x_of(to) - 4;
+      add("<path d=\"M%d %d H%d m-6 -4 l6 4 l-6 4\" fill=\"none\" stroke=\"#8e8e93\" "
+          "stroke-width=\"1.5\"/>\n",
+          x1, y, x2);
+    } else {
+      const int turn = y_of(to) - kRowGap / 2, x2 = x_of(to) + kBoxWidth / 2;
+      add("<path d=\"M%d %d h12 V%d H%d V%d m-4 -6 l4 6 l4 -6\" fill=\"none\" stroke=\"#8e8e93\" "
+          "stroke-width=\"1.5\"/>\n",
+          x1, y, turn, x2, y_of(to) - 4);
+    }
+    const Json& row = e_["stages"][from];
+    if (!row.contains("queue_limit_items")) return;
+    const double fill = row["queue_items"].get<double>() / row["queue_limit_items"].get<double>();
+    add("<rect x=\"%d\" y=\"%d\" width=\"30\" height=\"6\" rx=\"3\" fill=\"#e6e6ea\"><title>queue: "
+        "%.0f %% full</title>"
+        "</rect>\n<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"6\" rx=\"3\" "
+        "fill=\"#6e6e73\"/>\n",
+        x1 + 2, y + 10, 100 * fill, x1 + 2, y + 10, 30 * std::clamp(fill, 0.0, 1.0));
+  }
+
+  const Json& e_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string to_svg(const Json& explained) { return Drawing(explained).text(); }
+
+}  // namespace etr::explain

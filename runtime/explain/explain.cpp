@@ -1,0 +1,232 @@
+#include "explain/explain.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "core/error.h"
+#include "core/json.h"
+
+namespace etr::explain {
+namespace {
+
+constexpr double kEndless = 1e15;    // samples/s of a stage without measurable work
+constexpr double kMaxFactor = 8;     // of an echo node that is suggested
+constexpr double kWorthwhile = 1.1;  // a gain that is worth a suggestion
+
+enum class Runs { own_thread, serial, parallel };
+
+struct Stage {
+  std::string name;
+  Runs runs;
+  bool random, echoes, upstream;  // upstream: the source, or a map in front of any serial stage
+  double work_s;                  // for one sample that reaches the consumer
+};
+
+struct Model {
+  std::vector<Stage> stages;
+  double threads = 1, consumer = kEndless;
+
+  static double alone(const Stage& s, double threads) {
+    if (s.work_s <= 0) return kEndless;
+    return std::min(kEndless, (s.runs == Runs::parallel ? threads : 1) / s.work_s);
+  }
+  // Samples/s of all threads together.
+  double pool() const {
+    double work = 0;
+    for (const Stage& s : stages)
+      if (s.runs != Runs::own_thread) work += s.work_s;
+    return work > 0 ? std::min(kEndless, threads / work) : kEndless;
+  }
+  double pipeline() const {
+    double rate = pool();
+    for (const Stage& s : stages) rate = std::min(rate, alone(s, threads));
+    return rate;
+  }
+  double whole() const { return std::min(pipeline(), consumer); }
+};
+
+Runs runs_of(const Json& row) {
+  if (row["kind"] == "map") return Runs::parallel;
+  return row.value("own_thread", false) ? Runs::own_thread : Runs::serial;
+}
+
+Model model_of(const Json& stats) {
+  Model model;
+  const Json& consumer = stats["consumer"];
+  const auto samples = consumer["samples"].get<double>();
+  if (samples <= 0)
+    fail(Code::state, "nothing can be explained yet: no sample has reached the consumer");
+  const Json& last = stats["stages"].back();
+  // What the pipeline has made, including what waits for the consumer.
+  const double made = last["items_out"].get<double>() * samples / consumer["items"].get<double>();
+  model.threads = stats["threads"];
+  const double busy = stats["elapsed_s"].get<double>() - consumer["waiting_s"].get<double>();
+  if (busy > 0) model.consumer = std::min(kEndless, samples / busy);
+  bool upstream = true;
+  for (const Json& row : stats["stages"]) {
+    upstream = upstream && row["kind"] != "serial";
+    model.stages.push_back({row["name"], runs_of(row), row["random"], row["name"] == "echo",
+                            upstream, row["busy_s"].get<double>() / made});
+  }
+  return model;
+}
+
+Json prediction(const Model& now, const Model& then, const char* change,
+                const std::string& detail) {
+  return {{"change", change},
+          {"detail", detail},
+          {"samples_per_s", then.whole()},
+          {"gain", then.whole() / now.whole()}};
+}
+
+// The last stage whose output is the same each time and can be kept: in front of everything random or
+// serial. 0, the source, where there is no better one.
+size_t last_cacheable(const Model& model) {
+  size_t last = 0;
+  for (size_t i = 0; i < model.stages.size(); ++i) {
+    if (!model.stages[i].upstream || model.stages[i].random) break;
+    last = i;
+  }
+  return last;
+}
+
+Model with_upstream_work(Model model, size_t last, double share) {
+  for (size_t i = 0; i <= last; ++i) model.stages[i].work_s *= share;
+  return model;
+}
+
+Json predict_echo(const Model& now, size_t last) {
+  Model best = now;
+  double factor = 1;
+  for (double e = 1; e <= kMaxFactor + 0.01; e += 0.25) {
+    const Model then = with_upstream_work(now, last, 1 / e);
+    if (then.whole() < 1.02 * best.whole()) continue;
+    best = then;
+    factor = e;
+  }
+  Json out = prediction(now, best, "echo",
+                        cat("an echo stage of factor ", factor, " behind '", now.stages[last].name,
+                            "': repeated samples, worth less than fresh ones"));
+  out["factor"] = factor;
+  return out;
+}
+
+Json predictions_of(const Model& now, double cores) {
+  Json out = Json::array();
+  const double more = std::min(2 * now.threads, std::max(cores, now.threads));
+  if (more > now.threads) {
+    Model then = now;
+    then.threads = more;
+    out.push_back(prediction(now, then, "threads", cat(more, " threads instead of ", now.threads)));
+    out.back()["threads"] = more;
+  }
+  const size_t last = last_cacheable(now);
+  out.push_back(
+      prediction(now, with_upstream_work(now, last, 0), "cache",
+                 cat("a cache behind '", now.stages[last].name, "', after the first epoch")));
+  const bool echoes =
+      std::any_of(now.stages.begin(), now.stages.end(), [](const Stage& s) { return s.echoes; });
+  if (!echoes) out.push_back(predict_echo(now, last));
+  return out;
+}
+
+Json bottleneck_of(const Model& model) {
+  const double whole = model.whole();
+  if (model.consumer <= whole)
+    return {{"stage", "consumer"},
+            {"why", "the consumer takes samples more slowly than the pipeline can give them"}};
+  const Stage* slowest = &model.stages[0];
+  for (const Stage& s : model.stages)
+    if (Model::alone(s, model.threads) < Model::alone(*slowest, model.threads)) slowest = &s;
+  const double alone = Model::alone(*slowest, model.threads);
+  if (model.pool() < 0.95 * alone) {
+    const Stage* most = nullptr;  // of those that share the threads
+    for (const Stage& s : model.stages)
+      if (s.runs != Runs::own_thread && (!most || s.work_s > most->work_s)) most = &s;
+    return {{"stage", most->name},
+            {"why", cat("all threads are busy, most of the time with '", most->name, "'")}};
+  }
+  return {
+      {"stage", slowest->name},
+      {"why", slowest->runs == Runs::parallel
+                  ? cat("'", slowest->name, "' takes all threads")
+                  : cat("'", slowest->name, "' does one item at a time, and has no more to give")}};
+}
+
+std::string rate_text(double rate) {
+  char text[32];
+  if (rate >= kEndless / 2) return "-";
+  std::snprintf(text, sizeof text, rate < 100 ? "%.1f" : "%.0f", rate);
+  return text;
+}
+
+}  // namespace
+
+Json explain(const Json& stats) {
+  const Model model = model_of(stats);
+  const double whole = model.whole(), cores = stats["cores"];
+  Json stages = Json::array();
+  for (size_t i = 0; i < model.stages.size(); ++i) {
+    const Stage& s = model.stages[i];
+    const double alone = Model::alone(s, model.threads);
+    Json row{{"name", s.name},
+             {"kind", stats["stages"][i]["kind"]},
+             {"us_per_sample", s.work_s * 1e6},
+             {"samples_per_s_alone", alone},
+             {"load", whole / alone},
+             {"headroom", alone / whole}};
+    for (const char* key : {"queue_items", "queue_limit_items"})
+      if (stats["stages"][i].contains(key)) row[key] = stats["stages"][i][key];
+    stages.push_back(std::move(row));
+  }
+  const Json& consumer = stats["consumer"];
+  const auto elapsed = stats["elapsed_s"].get<double>();
+  return {{"samples_per_s", consumer["samples"].get<double>() / elapsed},
+          {"possible_samples_per_s", model.pipeline()},
+          {"bottleneck", bottleneck_of(model)},
+          {"threads", model.threads},
+          {"cores", cores},
+          {"consumer",
+           {{"samples_per_s_alone", model.consumer},
+            {"waiting_share", consumer["waiting_s"].get<double>() / elapsed}}},
+          {"stages", std::move(stages)},
+          {"predictions", predictions_of(model, cores)}};
+}
+
+std::string to_text(const Json& e) {
+  std::string out;
+  char line[256];
+  const auto add = [&](const char* format, auto... values) {
+    std::snprintf(line, sizeof line, format, values...);
+    out += line;
+  };
+  add("%.0f samples/s reach the consumer, which waits %.0f %% of its time\n",
+      e["samples_per_s"].get<double>(), 100 * e["consumer"]["waiting_share"].get<double>());
+  add("bottleneck: %s\n\n", e["bottleneck"]["why"].get<std::string>().c_str());
+  add("%-22s %14s %18s %6s %9s\n", "stage", "us a sample", "samples/s alone", "load", "headroom");
+  for (const Json& s : e["stages"]) {
+    const double headroom = s["headroom"];
+    add("%-22s %14.1f %18s %4.0f %% %9s\n", s["name"].get<std::string>().c_str(),
+        s["us_per_sample"].get<double>(), rate_text(s["samples_per_s_alone"]).c_str(),
+        100 * s["load"].get<double>(),
+        headroom > 1000 ? "> 1000 x" : (rate_text(headroom) + " x").c_str());
+  }
+  add("%-22s %14s %18s\n\n", "consumer", "",
+      rate_text(e["consumer"]["samples_per_s_alone"]).c_str());
+  for (const Json& p : e["predictions"]) {
+    const double gain = p["gain"];
+    if (gain < kWorthwhile)
+      add("%s would change little\n", p["change"] == "threads"
+                                          ? "more threads"
+                                          : ("a " + p["change"].get<std::string>()).c_str());
+    else
+      add("%.2f x (%.0f samples/s) with %s\n", gain, p["samples_per_s"].get<double>(),
+          p["detail"].get<std::string>().c_str());
+  }
+  if (e["threads"].get<double>() >= e["cores"].get<double>())
+    add("every core of the %.0f has its thread\n", e["cores"].get<double>());
+  return out;
+}
+
+}  // namespace etr::explain

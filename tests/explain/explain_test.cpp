@@ -1,0 +1,145 @@
+#include "explain/explain.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "support/data.h"
+
+namespace etr::test {
+namespace {
+
+using pipeline::Item;
+using pipeline::Pipeline;
+
+Json stage(const char* name, const char* kind, double us_per_item, int items, bool own = false,
+           bool random = false) {
+  return {{"name", name},
+          {"kind", kind},
+          {"random", random},
+          {"own_thread", own},
+          {"items_in", items},
+          {"items_out", items},
+          {"busy_s", us_per_item * 1e-6 * items}};
+}
+
+// 10,000 samples through source (10 us), decode (300 us), flip (20 us) on two threads, to a consumer that
+// needs `consumer_us` for each.
+Json stats_of(double consumer_us, double elapsed_s, int threads = 2) {
+  const int n = 10000;
+  return {{"threads", threads},
+          {"cores", 8},
+          {"elapsed_s", elapsed_s},
+          {"stages",
+           {stage("folder", "source", 10, n, true), stage("decode", "map", 300, n),
+            stage("flip", "map", 20, n, false, true), stage("shuffle", "serial", 1, n)}},
+          {"consumer",
+           {{"items", n}, {"samples", n}, {"waiting_s", elapsed_s - consumer_us * 1e-6 * n}}}};
+}
+
+const Json& predicted(const Json& e, const std::string& change) {
+  for (const Json& p : e["predictions"])
+    if (p["change"] == change) return p;
+  ADD_FAILURE() << "no prediction for " << change;
+  return e["predictions"][0];
+}
+
+TEST(Explain, ASlowMapIsTheBottleneck) {
+  const Json e = explain::explain(stats_of(10, 1.61));
+  EXPECT_EQ(e["bottleneck"]["stage"], "decode");
+  EXPECT_NEAR(e["stages"][1]["samples_per_s_alone"].get<double>(), 2 / 300e-6, 1);
+  EXPECT_NEAR(e["stages"][0]["samples_per_s_alone"].get<double>(), 1 / 10e-6, 1)
+      << "a source works on one thread";
+  EXPECT_NEAR(e["possible_samples_per_s"].get<double>(), 2 / 321e-6, 1);
+  EXPECT_NEAR(predicted(e, "threads")["gain"].get<double>(), 2, 0.01);
+  EXPECT_NEAR(predicted(e, "cache")["samples_per_s"].get<double>(), 2 / 21e-6, 1)
+      << "decode and folder are gone, flip is random and stays";
+  const Json& echo = predicted(e, "echo");
+  EXPECT_EQ(echo["factor"], 8);
+  EXPECT_NEAR(echo["samples_per_s"].get<double>(), 2 / (300e-6 / 8 + 21e-6), 1);
+}
+
+TEST(Explain, ASlowConsumerIsTheBottleneck) {
+  const Json e = explain::explain(stats_of(1000, 10.0));
+  EXPECT_EQ(e["bottleneck"]["stage"], "consumer");
+  EXPECT_NEAR(e["stages"][1]["headroom"].get<double>(), 6.67, 0.01);
+  for (const Json& p : e["predictions"]) EXPECT_NEAR(p["gain"].get<double>(), 1, 0.02) << p.dump();
+}
+
+TEST(Explain, NothingYetIsAnError) {
+  Json stats = stats_of(10, 1);
+  stats["consumer"]["samples"] = 0;
+  EXPECT_THROW(explain::explain(stats), Error);
+}
+
+TEST(Explain, TextAndDrawingNameEveryStage) {
+  const Json e = explain::explain(stats_of(10, 1.61));
+  const std::string text = explain::to_text(e), svg = explain::to_svg(e);
+  for (const char* name : {"folder", "decode", "flip", "shuffle", "consumer"}) {
+    EXPECT_NE(text.find(name), std::string::npos) << text;
+    EXPECT_NE(svg.find(name), std::string::npos) << name;
+  }
+  EXPECT_NE(text.find("2.00 x"), std::string::npos) << text;
+  EXPECT_TRUE(svg.starts_with("<svg"));
+}
+
+// A source that gives a sample every 3 ms: named, and the gain of an echo as predicted. Other work on the
+// machine can only slow either run, so the best of three attempts counts.
+TEST(Explain, PredictsWhatAnEchoGains) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 1, 400);
+  const auto rate = [](Pipeline& p, int items) {
+    Item item;
+    for (int i = 0; i < items; ++i)
+      if (p.next(item) != Pipeline::Next::item) --i;
+    return explain::explain(p.stats());
+  };
+  const auto spec = [&](const Json& last) {
+    return Json{{"stages",
+                 {{{"stage", "webdataset"}, {"pattern", pattern}},
+                  {{"stage", "delay"}, {"milliseconds", 3}},
+                  last}}};
+  };
+  double off = 1;
+  for (int attempt = 0; attempt < 3 && off > 0.15; ++attempt) {
+    Pipeline plain(spec({{"stage", "label"}, {"field", "txt"}}));
+    const Json e = rate(plain, 150);
+    EXPECT_EQ(e["bottleneck"]["stage"], "delay");
+    EXPECT_NEAR(e["samples_per_s"].get<double>(), 333, 40);
+    const Json trace = Json::object();
+    Pipeline echoed(spec({{"stage", "echo"}, {"factor", 4}, {"buffer", 1}}));
+    const double measured = rate(echoed, 600)["samples_per_s"];
+    off = std::abs(measured / (4 * e["samples_per_s"].get<double>()) - 1);
+  }
+  EXPECT_LT(off, 0.15);
+}
+
+TEST(Trace, HasATrackForEachThreadAndKeepsTheNewest) {
+  TempDir dir;
+  const Json spec{{"trace_events", 50},
+                  {"epochs", 1},
+                  {"stages",
+                   {{{"stage", "webdataset"}, {"pattern", make_shards(dir, 2, 2000)}},
+                    {{"stage", "label"}},
+                    {{"stage", "shuffle"}, {"buffer", 100}}}}};
+  Pipeline p(spec);
+  digest_of_epoch(p);
+  const Json trace = p.trace_json();
+  int events = 0, tracks = 0;
+  double last = 0;
+  for (const Json& row : trace["traceEvents"]) {
+    tracks += row["ph"] == "M";
+    if (row["ph"] != "X") continue;
+    ++events;
+    EXPECT_GE(row["ts"].get<double>(), last);
+    EXPECT_GE(row["dur"].get<double>(), 0);
+    last = row["ts"];
+  }
+  EXPECT_EQ(events, 50);
+  EXPECT_GE(tracks, 2);
+  Pipeline without(Json{{"stages", spec["stages"]}});
+  EXPECT_THROW(without.trace_json(), Error);
+}
+
+}  // namespace
+}  // namespace etr::test

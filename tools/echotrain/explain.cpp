@@ -1,0 +1,90 @@
+// echotrain explain: runs a job's pipeline without training and says what limits it.
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "cli.h"
+
+namespace cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// The pipeline of a job file, or a file that holds a pipeline only.
+Json pipeline_of(const Arguments& arguments, bool trace) {
+  const std::string path = arguments.required(0, "the job file");
+  std::ifstream in(path);
+  const Json file = Json::parse(in, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
+  Json pipeline = file;
+  if (!file.is_object() || !file.contains("stages")) {
+    Job job;
+    load_job(arguments, job);
+    const Json whole = json_of(job);
+    pipeline = whole["pipeline"];
+    if (!pipeline.contains("seed") && whole.contains("seed")) pipeline["seed"] = whole["seed"];
+  }
+  if (trace && !pipeline.contains("trace_events")) pipeline["trace_events"] = 200000;
+  return pipeline;
+}
+
+// Reads batches for a while; `step_ms` stands for a training step. Batches are let go of at once.
+void consume(etr_pipeline* pipeline, double seconds, double step_ms) {
+  ProgressLine line;
+  const auto begin = Clock::now();
+  int ends = 0;  // in a row: a pipeline with a given number of epochs is over
+  while (seconds_since(begin) < seconds && ends < 2) {
+    line.show("running " + bar(std::min(1.0, seconds_since(begin) / seconds), 30));
+    const int32_t waited = check(etr_pipeline_wait(pipeline, seconds - seconds_since(begin)));
+    if (waited == ETR_END) break;
+    Batch batch;
+    if (check(etr_pipeline_next(pipeline, batch.out())) == ETR_END) {
+      ++ends;
+      continue;
+    }
+    ends = 0;
+    std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(step_ms));
+  }
+  line.finish();
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  if (!out.flush()) throw Failure("cannot write '" + path + "'");
+  std::printf("wrote %s\n", path.c_str());
+}
+
+std::string explained(etr_pipeline* pipeline, const char* format) {
+  char* text = nullptr;
+  check(etr_pipeline_explain(pipeline, format, &text));
+  return take_string(text);
+}
+
+}  // namespace
+
+int command_explain(const std::vector<std::string>& words) {
+  const Arguments arguments(words, {"set", "seconds", "step", "svg", "trace"}, {"json"});
+  const std::string trace_path = arguments.value("trace"), svg_path = arguments.value("svg");
+  Pipeline pipeline;
+  check(etr_pipeline_create_from_json(pipeline_of(arguments, !trace_path.empty()).dump().c_str(),
+                                      pipeline.out()));
+  consume(pipeline.get(), std::stod(arguments.value("seconds", "5")),
+          std::stod(arguments.value("step", "0")));
+  std::printf("%s\n", explained(pipeline.get(), arguments.flag("json") ? "json" : "text").c_str());
+  if (!svg_path.empty()) write_file(svg_path, explained(pipeline.get(), "svg"));
+  if (!trace_path.empty()) {
+    char* text = nullptr;
+    check(etr_pipeline_trace(pipeline.get(), &text));
+    write_file(trace_path, take_string(text));
+  }
+  return 0;
+}
+
+}  // namespace cli
