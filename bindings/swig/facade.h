@@ -384,10 +384,12 @@ inline std::vector<DeviceInfo> devices() {
   return out;
 }
 inline std::string pack_folder(const std::string& root, const std::string& prefix,
-                               int64_t samples_per_shard, int zstd_level, int64_t seed) {
+                               const std::string& options_json) {
+  etr_options* made = nullptr;
+  check(etr_options_create_from_json(options_json.c_str(), &made));
+  const std::unique_ptr<etr_options, void (*)(etr_options*)> options(made, etr_options_destroy);
   char* json = nullptr;
-  check(etr_pack_folder(root.c_str(), prefix.c_str(), samples_per_shard, zstd_level,
-                        static_cast<uint64_t>(seed), nullptr, nullptr, &json));
+  check(etr_pack(root.c_str(), prefix.c_str(), made, nullptr, nullptr, &json));
   const std::unique_ptr<char, void (*)(char*)> owned(json, etr_string_free);
   return owned.get();
 }

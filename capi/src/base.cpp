@@ -6,6 +6,7 @@
 #include "handles.h"
 #include "nn/layer.h"
 #include "optim/optimizer.h"
+#include "sources/pack.h"
 
 #define X(name, value, text) static_assert(static_cast<int>(etr::Code::name) == value);
 ETR_STATUS_LIST(X)
@@ -32,7 +33,8 @@ Json schema_of(const std::string& kind) {
   if (kind == "layers") return table_json(nn::layer_table());
   if (kind == "optimizers") return table_json(optim::optimizer_table());
   if (kind == "job") return train::job_schema();
-  const std::string kinds[] = {"stages", "layers", "optimizers", "job"};
+  if (kind == "pack") return schema_json(sources::pack_schema());
+  const std::string kinds[] = {"stages", "layers", "optimizers", "job", "pack"};
   fail(Code::invalid_argument, "there is no schema of kind '", kind, "'", suggestion(kind, kinds));
 }
 

@@ -308,22 +308,32 @@ int32_t etr_batch_fail(etr_batch* item, const char* message) {
   return guarded([&] { required(item, "item").failure = &required(message, "message"); });
 }
 
-int32_t etr_pack_folder(const char* root, const char* prefix, int64_t samples_per_shard,
-                        int32_t zstd_level, uint64_t seed,
-                        int32_t (*progress)(void*, int64_t, int64_t), void* user_data,
-                        char** json) {
+int32_t etr_pack(const char* root, const char* prefix, const etr_options* options,
+                 int32_t (*progress)(void*, int64_t, int64_t), void* user_data, char** json) {
   return guarded([&] {
-    const sources::PackResult result = sources::pack_folder(
-        {&required(root, "root"), &required(prefix, "prefix"), samples_per_shard, zstd_level, seed},
-        [&](int64_t done, int64_t total) {
-          return !progress || progress(user_data, done, total) != 0;
-        });
+    const Options packing(sources::pack_schema(), "pack",
+                          options ? options->values : Json::object());
+    const sources::PackResult result =
+        sources::pack_folder(&required(root, "root"), &required(prefix, "prefix"), packing,
+                             [&](int64_t done, int64_t total) {
+                               return !progress || progress(user_data, done, total) != 0;
+                             });
     if (json)
       *json = copy_string(Json{
           {"samples", result.samples},
           {"bytes", result.bytes},
+          {"packed_bytes", result.packed_bytes},
           {"shards", result.shards},
           {"classes",
            result.classes}}.dump());
   });
+}
+
+int32_t etr_pack_folder(const char* root, const char* prefix, int64_t samples_per_shard,
+                        int32_t zstd_level, uint64_t seed,
+                        int32_t (*progress)(void*, int64_t, int64_t), void* user_data,
+                        char** json) {
+  etr_options options;
+  options.values = {{"per_shard", samples_per_shard}, {"level", zstd_level}, {"seed", seed}};
+  return etr_pack(root, prefix, &options, progress, user_data, json);
 }

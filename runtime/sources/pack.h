@@ -1,4 +1,4 @@
-// Packs a folder of images into WebDataset shards.
+// Packs a folder of images into shards.
 #pragma once
 
 #include <cstdint>
@@ -6,24 +6,22 @@
 #include <string>
 #include <vector>
 
+#include "core/options.h"
+
 namespace etr::sources {
 
-struct PackOptions {
-  std::string root;    // root/CLASS/NAME.png
-  std::string prefix;  // shards are PREFIX-000000.tar.zst, ...
-  int64_t samples_per_shard = 1000;
-  int zstd_level = 3;  // 0 writes plain .tar
-  uint64_t seed = 0;   // samples are shuffled over all shards
-};
+Schema pack_schema();
 
 struct PackResult {
-  int64_t samples = 0, bytes = 0;
+  int64_t samples = 0, bytes = 0;  // bytes: of the images as they were
+  int64_t packed_bytes = 0;        // of the shards
   std::vector<std::string> shards;
   std::vector<std::string> classes;  // in the order of their numbers
 };
 
-// `progress(done, total)` is called now and then; returning false stops with Error(cancelled).
-PackResult pack_folder(const PackOptions& options,
+// root/CLASS/NAME.EXT into PREFIX-000000.tar.zst, .tar or .ets and so on; samples are shuffled over all
+// shards. `progress(done, total)` is called now and then; returning false stops with Error(cancelled).
+PackResult pack_folder(const std::string& root, const std::string& prefix, const Options& options,
                        const std::function<bool(int64_t done, int64_t total)>& progress);
 
 }  // namespace etr::sources

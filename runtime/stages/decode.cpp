@@ -1,16 +1,17 @@
 // Compressed image -> field "image", u8 [H, W, C].
+#include "codec/image_codec.h"
 #include "core/error.h"
 #include "pipeline/stage.h"
-#include "stages/image_codec.h"
 
 namespace etr::stages {
 namespace {
 
+using namespace codec;
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"field", OptionType::string, "\"\"",
-     "field with the compressed image; empty takes png, jpg or jpeg, whichever is there"},
+     "field with the compressed image; empty takes png, jpg, jpeg or eti, whichever is there"},
     {"channels", OptionType::string, "\"as_stored\"", "convert to gray or RGB", 0, 0, "",
      "as_stored|gray|rgb"},
     {"max_pixels", OptionType::integer, "268435456", "larger images are an error", 1, 1 << 30,
@@ -36,9 +37,9 @@ class Decode final : public MapStage {
 
  private:
   static std::string find_image(const Item& item) {
-    for (const char* name : {"png", "jpg", "jpeg"})
+    for (const char* name : {"png", "jpg", "jpeg", "eti"})
       if (item.find(name)) return name;
-    require_field(item, "png, jpg or jpeg");  // throws, listing what there is
+    require_field(item, "png, jpg, jpeg or eti");  // throws, listing what there is
     return "";
   }
 
@@ -53,7 +54,7 @@ class Decode final : public MapStage {
 namespace etr::pipeline {
 
 extern const StageSpec decode_stage;
-const StageSpec decode_stage{"decode", "PNG or JPEG to an image [H, W, C] of u8", StageKind::map,
-                             stages::kOptions, make_stage<stages::Decode>};
+const StageSpec decode_stage{"decode", "PNG, JPEG or a fast shard's image to [H, W, C] of u8",
+                             StageKind::map, stages::kOptions, make_stage<stages::Decode>};
 
 }  // namespace etr::pipeline

@@ -11,12 +11,12 @@
 #include <thread>
 
 #include "bench.h"
+#include "codec/image_codec.h"
 #include "core/error.h"
 #include "io/tar_reader.h"
 #include "io/tar_writer.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/stage.h"
-#include "stages/image_codec.h"
 
 namespace etr::bench {
 namespace {
@@ -88,7 +88,7 @@ int64_t loop(const std::vector<std::string>& shards, int threads, MakeUse make_u
         io::TarReader reader(io::open_stream(shards[s]), shards[s]);
         for (io::TarMember member; reader.next(member);)
           if (member.name.ends_with(".jpg")) {
-            use(stages::decode_image(member.data.bytes(), stages::Channels::rgb));
+            use(codec::decode_image(member.data.bytes(), codec::Channels::rgb));
             ++images;
           }
       }

@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
+#include <zstd.h>
 
 #include <fstream>
 
 #include "core/error.h"
 #include "core/platform.h"
+#include "io/fast_shard.h"
 #include "io/pattern.h"
 #include "io/tar_reader.h"
 #include "io/tar_writer.h"
@@ -11,6 +13,8 @@
 
 namespace etr::test {
 namespace {
+
+using namespace io;
 
 std::vector<std::pair<std::string, std::string>> members_of(const std::string& path) {
   io::TarReader reader(io::open_stream(path), path);
@@ -114,6 +118,73 @@ TEST(Pattern, BracesGlobsAndBoth) {
   EXPECT_THROW(names("t-{000..009}.tar"), Error) << "t-003.tar is missing and must be named";
   EXPECT_THROW(names("t-{000.tar"), Error);
   EXPECT_THROW(names("nothing-*.tar"), Error);
+}
+
+// Three records of two fields, one of them a frame.
+std::string make_fast_shard(const TempDir& dir) {
+  const std::string path = dir.path("a.ets");
+  FastShardWriter writer(path);
+  for (const std::string text : {"one", "", "three"}) {
+    const auto bytes = std::as_bytes(std::span(text));
+    const auto frame = zstd_frame(bytes, 3);
+    const FastShardWriter::Field fields[] = {{"small", bytes, 0},
+                                             {"large", frame, bytes.size() + 1}};
+    writer.add("key-" + text, fields);
+  }
+  writer.finish();
+  return path;
+}
+
+TEST(FastShard, GivesRecordsByNumber) {
+  TempDir dir;
+  const FastShard shard(make_fast_shard(dir));
+  ASSERT_EQ(shard.size(), 3u);
+  const FastShard::Record last = shard.record(2);
+  EXPECT_EQ(last.key, "key-three");
+  ASSERT_EQ(last.fields.size(), 2u);
+  EXPECT_EQ(last.fields[0].name, "small");
+  EXPECT_EQ(last.fields[0].value, "three");
+  EXPECT_EQ(last.fields[1].name, "large");
+  char out[16];
+  const Block& frame = last.fields[1].frame;
+  EXPECT_EQ(ZSTD_decompress(out, sizeof out, frame.data.get(), frame.size), 5u);
+  EXPECT_EQ(std::string(out, 5), "three");
+  EXPECT_EQ(shard.record(1).fields[0].value, "");
+  EXPECT_THROW(shard.record(3), Error);
+}
+
+TEST(FastShard, DamageIsAnErrorThatNamesTheFile) {
+  TempDir dir;
+  const std::string path = make_fast_shard(dir), cut = dir.path("cut.ets");
+  const std::string good = platform::read_file(path);
+  const auto error_of = [&](const std::string& bytes) -> std::string {
+    std::ofstream(cut, std::ios::binary | std::ios::trunc) << bytes;
+    try {
+      const FastShard shard(cut);
+      for (uint64_t i = 0; i < shard.size(); ++i) shard.record(i);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(error_of(good), "");
+  for (size_t size = 0; size < good.size(); ++size)
+    EXPECT_NE(error_of(good.substr(0, size)).find("cut.ets"), std::string::npos) << size;
+  for (size_t i = 0; i < good.size(); ++i) {
+    std::string damaged = good;
+    damaged[i] ^= 0x21;
+    error_of(damaged);  // an error or, in a frame, none: but nothing worse
+  }
+}
+
+// Any tool for zstd reads the frames: the rest is in frames that it skips.
+TEST(FastShard, IsAPlainZstdFile) {
+  TempDir dir;
+  const std::string bytes = platform::read_file(make_fast_shard(dir));
+  char out[64];
+  const size_t size = ZSTD_decompress(out, sizeof out, bytes.data(), bytes.size());
+  ASSERT_FALSE(ZSTD_isError(size));
+  EXPECT_EQ(std::string(out, size), "onethree");
 }
 
 }  // namespace

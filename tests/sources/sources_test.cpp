@@ -9,6 +9,7 @@
 
 #include "core/crc32c.h"
 #include "core/error.h"
+#include "io/fast_shard.h"
 #include "pipeline/permutation.h"
 #include "support/data.h"
 
@@ -397,6 +398,20 @@ class EverySource : public testing::TestWithParam<const char*> {
     if (stage == "webdataset") {
       options["pattern"] = dir_.path("shard-*.tar.zst");
       if (!std::filesystem::exists(dir_.path("shard-0.tar.zst"))) make_shards(dir_, 1, 37);
+    } else if (stage == "fast_shard") {
+      options["pattern"] = dir_.path("*.ets");
+      for (const int shard : {0, 1}) {
+        io::FastShardWriter writer(dir_.path(std::to_string(shard) + ".ets"));
+        for (int i = shard; i < 37; i += 2) {
+          const std::string text = std::to_string(i);
+          const auto bytes = std::as_bytes(std::span(text));
+          const auto frame = io::zstd_frame(bytes, 3);
+          const io::FastShardWriter::Field fields[] = {{"cls", bytes, 0},
+                                                       {"bin", frame, bytes.size()}};
+          writer.add(text, fields);
+        }
+        writer.finish();
+      }
     } else if (stage == "folder" || stage == "files") {
       for (int i = 0; i < 37; ++i) {
         std::filesystem::create_directories(dir_.path("root/" + std::to_string(i % 3)));

@@ -8,10 +8,11 @@
 #include <cstring>
 #include <fstream>
 
+#include "codec/image_codec.h"
+#include "codec/planar_image.h"
 #include "core/error.h"
 #include "core/rng.h"
 #include "sources/pack.h"
-#include "stages/image_codec.h"
 #include "support/data.h"
 
 namespace etr::test {
@@ -39,22 +40,22 @@ std::string make_jpeg(int width, int height, int gray) {
 
 TEST(DecodeImage, PngIsExact) {
   const Tensor rgb =
-      stages::decode_image(bytes_of(make_png(5, 3, 3, 2)), stages::Channels::as_stored);
+      codec::decode_image(bytes_of(make_png(5, 3, 3, 2)), codec::Channels::as_stored);
   ASSERT_EQ(rgb.shape(), (Shape{3, 5, 3}));
   for (size_t i = 0; i < 45; ++i)
     EXPECT_EQ(rgb.view<uint8_t>()[i], static_cast<uint8_t>(i * 7 + 62));
   const Tensor gray =
-      stages::decode_image(bytes_of(make_png(5, 3, 1, 0)), stages::Channels::as_stored);
+      codec::decode_image(bytes_of(make_png(5, 3, 1, 0)), codec::Channels::as_stored);
   EXPECT_EQ(gray.shape(), (Shape{3, 5, 1}));
-  EXPECT_EQ(stages::decode_image(bytes_of(make_png(5, 3, 1, 0)), stages::Channels::rgb).shape(),
+  EXPECT_EQ(codec::decode_image(bytes_of(make_png(5, 3, 1, 0)), codec::Channels::rgb).shape(),
             (Shape{3, 5, 3}));
-  EXPECT_EQ(stages::decode_image(bytes_of(make_png(5, 3, 3, 0)), stages::Channels::gray).shape(),
+  EXPECT_EQ(codec::decode_image(bytes_of(make_png(5, 3, 3, 0)), codec::Channels::gray).shape(),
             (Shape{3, 5, 1}));
 }
 
 TEST(DecodeImage, Jpeg) {
   const Tensor image =
-      stages::decode_image(bytes_of(make_jpeg(13, 7, 100)), stages::Channels::as_stored);
+      codec::decode_image(bytes_of(make_jpeg(13, 7, 100)), codec::Channels::as_stored);
   ASSERT_EQ(image.shape(), (Shape{7, 13, 3}));
   for (const uint8_t v : image.view<uint8_t>()) EXPECT_NEAR(v, 100, 2);
 }
@@ -127,8 +128,8 @@ TEST(DecodeImage, EveryKindOfPngIsWhatLibpngMakesOfIt) {
               write_png({bits, colour, interlace, filters}, 13 + seed % 5, 7 + seed % 3, seed);
           ++seed;
           for (const bool rgb : {true, false}) {
-            const Tensor decoded = stages::decode_image(
-                bytes_of(bytes), rgb ? stages::Channels::rgb : stages::Channels::gray);
+            const Tensor decoded = codec::decode_image(
+                bytes_of(bytes), rgb ? codec::Channels::rgb : codec::Channels::gray);
             const Tensor expected = reference_png(bytes, rgb);
             ASSERT_EQ(decoded.shape(), expected.shape());
             ASSERT_EQ(std::memcmp(decoded.data(), expected.data(), expected.size_bytes()), 0)
@@ -159,14 +160,14 @@ TEST(DecodeImage, SurvivesDamagedPngsWithGoodChecksums) {
         at += 12 + length;
       }
       try {
-        stages::decode_image(bytes_of(bytes), stages::Channels::as_stored);
+        codec::decode_image(bytes_of(bytes), codec::Channels::as_stored);
       } catch (const Error&) {
         ++errors;
       }
     }
   EXPECT_GT(errors, 300);
   for (size_t size = 0; size < good.size(); ++size)
-    EXPECT_THROW(stages::decode_image(bytes_of(good.substr(0, size)), stages::Channels::as_stored),
+    EXPECT_THROW(codec::decode_image(bytes_of(good.substr(0, size)), codec::Channels::as_stored),
                  Error);
 }
 
@@ -183,11 +184,11 @@ TEST(DecodeImage, CmykJpegsBecomeRgbOrGray) {
   const std::string bytes(reinterpret_cast<char*>(out), size);
   tjFree(out);
   tjDestroy(handle);
-  const Tensor rgb = stages::decode_image(bytes_of(bytes), stages::Channels::as_stored);
+  const Tensor rgb = codec::decode_image(bytes_of(bytes), codec::Channels::as_stored);
   EXPECT_EQ(rgb.shape(), (Shape{kSide, kSide, 3}));
   const double expected[3] = {200 * 128 / 255.0, 100 * 128 / 255.0, 50 * 128 / 255.0};
   for (size_t c = 0; c < 3; ++c) EXPECT_NEAR(rgb.view<uint8_t>()[c], expected[c], 3);
-  const Tensor gray = stages::decode_image(bytes_of(bytes), stages::Channels::gray);
+  const Tensor gray = codec::decode_image(bytes_of(bytes), codec::Channels::gray);
   EXPECT_EQ(gray.shape(), (Shape{kSide, kSide, 1}));
   EXPECT_NEAR(gray.view<uint8_t>()[5],
               0.299 * expected[0] + 0.587 * expected[1] + 0.114 * expected[2], 3);
@@ -195,9 +196,9 @@ TEST(DecodeImage, CmykJpegsBecomeRgbOrGray) {
 
 TEST(DecodeImage, LimitsPixelsBeforeItDecodesThem) {
   for (const std::string& bytes : {make_png(40, 30, 3, 1), make_jpeg(40, 30, 7)}) {
-    EXPECT_NO_THROW(stages::decode_image(bytes_of(bytes), stages::Channels::rgb, 1200));
+    EXPECT_NO_THROW(codec::decode_image(bytes_of(bytes), codec::Channels::rgb, 1200));
     try {
-      stages::decode_image(bytes_of(bytes), stages::Channels::rgb, 1199);
+      codec::decode_image(bytes_of(bytes), codec::Channels::rgb, 1199);
       FAIL();
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Code::unsupported);
@@ -212,11 +213,11 @@ TEST(DecodeImage, DamageIsAnError) {
     for (const double share : {0.0, 0.02, 0.3, 0.7}) {
       const std::string cut =
           whole.substr(0, static_cast<size_t>(static_cast<double>(whole.size()) * share));
-      EXPECT_THROW(stages::decode_image(bytes_of(cut), stages::Channels::rgb), Error) << share;
+      EXPECT_THROW(codec::decode_image(bytes_of(cut), codec::Channels::rgb), Error) << share;
     }
   std::string flipped = png;
   flipped[flipped.size() / 2] = static_cast<char>(flipped[flipped.size() / 2] ^ 0x40);
-  EXPECT_THROW(stages::decode_image(bytes_of(flipped), stages::Channels::rgb), Error);
+  EXPECT_THROW(codec::decode_image(bytes_of(flipped), codec::Channels::rgb), Error);
 }
 
 // Runs one stage on one decoded image and returns the result.
@@ -339,6 +340,8 @@ TEST(Label, OneHot) {
   }
 }
 
+Options packing(const Json& options) { return {sources::pack_schema(), "pack", options}; }
+
 TEST(PackAndFolder, GiveTheSameSamples) {
   TempDir dir;
   for (int i = 0; i < 50; ++i) {
@@ -347,8 +350,8 @@ TEST(PackAndFolder, GiveTheSameSamples) {
     std::ofstream(folder + "/" + std::to_string(i) + ".png", std::ios::binary)
         << make_png(6, 6, 1, i);
   }
-  const sources::PackResult packed =
-      sources::pack_folder({dir.path("images"), dir.path("out"), 20, 3, 1}, nullptr);
+  const sources::PackResult packed = sources::pack_folder(dir.path("images"), dir.path("out"),
+                                                          packing({{"per_shard", 20}}), nullptr);
   EXPECT_EQ(packed.samples, 50);
   EXPECT_EQ(packed.shards.size(), 3u);
   EXPECT_EQ(packed.classes.front(), "class-0");
@@ -368,6 +371,58 @@ TEST(PackAndFolder, GiveTheSameSamples) {
       contents({{"stage", "webdataset"}, {"pattern", dir.path("out-*.tar.zst")}});
   EXPECT_EQ(from_folder.size(), 50u);
   EXPECT_EQ(from_folder, from_shards);
+  sources::pack_folder(dir.path("images"), dir.path("out"),
+                       packing({{"per_shard", 20}, {"format", "fast"}}), nullptr);
+  EXPECT_EQ(from_folder, contents({{"stage", "fast_shard"}, {"pattern", dir.path("out-*.ets")}}));
+}
+
+TEST(PlanarImage, ComesBackBitByBit) {
+  Rng rng(5);
+  for (const int channels : {1, 3})
+    for (const auto& [height, width] : {std::pair(1, 1), {1, 17}, {19, 1}, {33, 47}, {64, 64}})
+      for (const int kind : {0, 1, 2, 3}) {  // noise, flat, smooth, smooth with equal planes
+        Tensor image(DType::u8, {height, width, channels});
+        auto pixels = image.mutable_view<uint8_t>();
+        for (size_t i = 0; i < pixels.size(); ++i) {
+          const size_t pixel = i / static_cast<size_t>(channels);
+          const size_t x = pixel % static_cast<size_t>(width),
+                       y = pixel / static_cast<size_t>(width);
+          const size_t c = kind == 3 ? 0 : i % static_cast<size_t>(channels);
+          pixels[i] = static_cast<uint8_t>(kind == 0   ? rng.below(256)
+                                           : kind == 1 ? 77
+                                                       : 3 * x + 5 * y + 40 * c + rng.below(3));
+        }
+        const auto packed = codec::encode_planar(image, 3);
+        const Tensor back = codec::decode_image(packed, codec::Channels::as_stored);
+        ASSERT_EQ(back.shape(), image.shape());
+        ASSERT_EQ(std::memcmp(back.data(), image.data(), image.size_bytes()), 0)
+            << channels << " " << height << " x " << width << " " << kind;
+        const Tensor rgb = codec::decode_image(packed, codec::Channels::rgb);
+        ASSERT_EQ(rgb.shape()[2], 3);
+        if (channels == 1) {
+          for (size_t i = 0; i < pixels.size(); ++i)
+            ASSERT_EQ(rgb.view<uint8_t>()[3 * i + i % 3], pixels[i]);
+        }
+        EXPECT_EQ(codec::decode_image(packed, codec::Channels::gray).shape()[2], 1);
+      }
+}
+
+TEST(PlanarImage, DamageIsAnErrorAndLimitsHold) {
+  Tensor image(DType::u8, {40, 30, 3});
+  std::memset(image.mutable_data(), 9, image.size_bytes());
+  const auto good = codec::encode_planar(image, 1);
+  EXPECT_NO_THROW(codec::decode_image(good, codec::Channels::rgb, 1200));
+  EXPECT_THROW(codec::decode_image(good, codec::Channels::rgb, 1199), Error);
+  for (size_t size = 4; size < good.size(); ++size)
+    EXPECT_THROW(codec::decode_image(std::span(good).first(size), codec::Channels::rgb), Error);
+  for (size_t i = 4; i < good.size(); ++i) {
+    auto damaged = good;
+    damaged[i] ^= std::byte{0x40};
+    try {
+      codec::decode_image(damaged, codec::Channels::rgb);
+    } catch (const Error&) {
+    }
+  }
 }
 
 }  // namespace

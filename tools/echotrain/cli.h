@@ -38,6 +38,7 @@ class Handle {
 
 using Runtime = Handle<etr_runtime, etr_runtime_destroy>;
 using Job = Handle<etr_job, etr_job_destroy>;
+using PackingOptions = Handle<etr_options, etr_options_destroy>;
 using Pipeline = Handle<etr_pipeline, etr_pipeline_destroy>;
 using Batch = Handle<etr_batch, etr_batch_destroy>;
 using Trainer = Handle<etr_trainer, etr_trainer_destroy>;

@@ -111,7 +111,7 @@ int command_eval(const std::vector<std::string>& words) {
 }
 
 int command_pack(const std::vector<std::string>& words) {
-  const Arguments arguments(words, {"per-shard", "level", "seed"}, {});
+  const Arguments arguments(words, {"format", "per-shard", "level", "seed"}, {});
   ProgressLine line;
   const auto progress = [](void* user_data, int64_t done, int64_t total) -> int32_t {
     static_cast<ProgressLine*>(user_data)->show(
@@ -119,16 +119,25 @@ int command_pack(const std::vector<std::string>& words) {
         std::to_string(done) + " of " + std::to_string(total));
     return 1;
   };
+  Json packing = Json::object();
+  if (const std::string format = arguments.value("format"); !format.empty())
+    packing["format"] = format;
+  const std::pair<const char*, const char*> numbers[] = {
+      {"per-shard", "per_shard"}, {"level", "level"}, {"seed", "seed"}};
+  for (const auto& [argument, option] : numbers)
+    if (const std::string value = arguments.value(argument); !value.empty())
+      packing[option] = std::stoll(value);
+  PackingOptions options;
+  check(etr_options_create_from_json(packing.dump().c_str(), options.out()));
   char* text = nullptr;
-  check(etr_pack_folder(arguments.required(0, "the folder of class folders").c_str(),
-                        arguments.required(1, "the prefix of the shards").c_str(),
-                        std::stoll(arguments.value("per-shard", "1000")),
-                        std::stoi(arguments.value("level", "3")),
-                        std::stoull(arguments.value("seed", "0")), progress, &line, &text));
+  check(etr_pack(arguments.required(0, "the folder of class folders").c_str(),
+                 arguments.required(1, "the prefix of the shards").c_str(), options.get(), progress,
+                 &line, &text));
   line.finish();
   const Json result = Json::parse(take_string(text));
-  std::printf("%lld samples of %zu classes in %zu shards\n", result["samples"].get<long long>(),
-              result["classes"].size(), result["shards"].size());
+  std::printf("%lld samples of %zu classes in %zu shards, %.1f MB of images as %.1f MB\n",
+              result["samples"].get<long long>(), result["classes"].size(), result["shards"].size(),
+              result["bytes"].get<double>() * 1e-6, result["packed_bytes"].get<double>() * 1e-6);
   return 0;
 }
 

@@ -12,8 +12,9 @@ constexpr const char* kHelp = R"(echotrain: keeps accelerators busy while they t
   echotrain eval JOB.json [--set key=value ...]        evaluate the newest checkpoint
   echotrain explain JOB.json [--set key=value ...] [--seconds S] [--step MS] [--svg FILE] [--trace FILE]
                                                        runs the job's pipeline alone and says what limits it
-  echotrain pack FOLDER PREFIX [--per-shard N] [--level L] [--seed S]
-                                                       FOLDER/CLASS/*.png into PREFIX-000000.tar.zst
+  echotrain pack FOLDER PREFIX [--format fast] [--per-shard N] [--level L] [--seed S]
+                                                       FOLDER/CLASS/*.png into PREFIX-000000.tar.zst, or
+                                                       into fast shards, PREFIX-000000.ets
   echotrain report NAME=metrics.jsonl ... [--out FILE] [--title T] [--target ACCURACY]
   echotrain devices                                    the Vulkan devices
   echotrain stages | layers | optimizers | job         what there is, with all options [--json]

@@ -385,6 +385,8 @@ class Pipeline(_NotPicklable):
 
 
 def pack_folder(root, prefix, samples_per_shard: int = 1000, zstd_level: int = 3,
-                seed: int = 0) -> Dict[str, Any]:
-    """Packs ``root/CLASS/NAME.png`` into ``PREFIX-000000.tar.zst`` and so on."""
-    return json.loads(native.pack_folder(str(root), str(prefix), samples_per_shard, zstd_level, seed))
+                seed: int = 0, format: str = "webdataset") -> Dict[str, Any]:
+    """Packs ``root/CLASS/NAME.png`` into ``PREFIX-000000.tar.zst`` and so on for `stages.webdataset`, or with
+    ``format="fast"`` into ``PREFIX-000000.ets`` for `stages.fast_shard`, whose images decode several times as fast."""
+    options = {"per_shard": samples_per_shard, "level": zstd_level, "seed": seed, "format": format}
+    return json.loads(native.pack_folder(str(root), str(prefix), _schema.to_json(options)))

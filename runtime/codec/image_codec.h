@@ -5,11 +5,11 @@
 
 #include "tensor/tensor.h"
 
-namespace etr::stages {
+namespace etr::codec {
 
 enum class Channels { as_stored, gray, rgb };
 
-// PNG and JPEG, told apart by their first bytes. Result: u8 [H, W, 1] or [H, W, 3]; what the file
+// PNG, JPEG and planar images (planar_image.h), told apart by their first bytes. Result: u8 [H, W, 1] or [H, W, 3]; what the file
 // has beyond 8-bit gray or RGB (palette, alpha, 16 bit, CMYK) is converted. Throws Error(corrupt_data)
 // for damaged or truncated data, Error(unsupported) for other formats and for images of more than
 // `max_pixels`, which a small file could otherwise decompress to.
@@ -17,4 +17,4 @@ constexpr int64_t kMaxPixels = int64_t{1} << 28;
 Tensor decode_image(std::span<const std::byte> bytes, Channels channels,
                     int64_t max_pixels = kMaxPixels);
 
-}  // namespace etr::stages
+}  // namespace etr::codec

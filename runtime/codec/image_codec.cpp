@@ -1,4 +1,4 @@
-#include "stages/image_codec.h"
+#include "codec/image_codec.h"
 
 #include <png.h>
 #include <turbojpeg.h>
@@ -8,10 +8,11 @@
 #include <memory>
 #include <vector>
 
+#include "codec/planar_image.h"
+#include "codec/png_decoder.h"
 #include "core/error.h"
-#include "stages/png_decoder.h"
 
-namespace etr::stages {
+namespace etr::codec {
 namespace {
 
 void check_size(int64_t width, int64_t height, int64_t max_pixels) {
@@ -42,6 +43,23 @@ Tensor decode_png(std::span<const std::byte> bytes, Channels channels, int64_t m
   return out;
 }
 
+// ITU-R BT.601
+uint8_t luma(const uint8_t* rgb) {
+  return static_cast<uint8_t>((299 * rgb[0] + 587 * rgb[1] + 114 * rgb[2] + 500) / 1000);
+}
+
+Tensor decode_planar_as(std::span<const std::byte> bytes, Channels channels, int64_t max_pixels) {
+  Tensor image = decode_planar(bytes, channels == Channels::rgb, max_pixels);
+  if (channels != Channels::gray || image.shape()[2] == 1) return image;
+  Tensor out(DType::u8, {image.shape()[0], image.shape()[1], 1});
+  const uint8_t* pixel = image.view<uint8_t>().data();
+  for (uint8_t& gray : out.mutable_view<uint8_t>()) {
+    gray = luma(pixel);
+    pixel += 3;
+  }
+  return out;
+}
+
 // Inks as Adobe's programs store them, 255 for none, to RGB.
 void cmyk_to_rgb(const std::vector<unsigned char>& cmyk, uint8_t* out, bool rgb) {
   for (size_t i = 0; i + 3 < cmyk.size(); i += 4) {
@@ -50,9 +68,8 @@ void cmyk_to_rgb(const std::vector<unsigned char>& cmyk, uint8_t* out, bool rgb)
       pixel[c] = static_cast<uint8_t>((cmyk[i + c] * cmyk[i + 3] + 127) / 255);
     if (rgb)
       out = std::copy(pixel, pixel + 3, out);
-    else  // ITU-R BT.601 luma
-      *out++ =
-          static_cast<uint8_t>((299 * pixel[0] + 587 * pixel[1] + 114 * pixel[2] + 500) / 1000);
+    else
+      *out++ = luma(pixel);
   }
 }
 
@@ -92,7 +109,8 @@ Tensor decode_image(std::span<const std::byte> bytes, Channels channels, int64_t
   };
   if (starts_with(kPng)) return decode_png(bytes, channels, max_pixels);
   if (starts_with(kJpeg)) return decode_jpeg(bytes, channels, max_pixels);
+  if (looks_planar(bytes)) return decode_planar_as(bytes, channels, max_pixels);
   fail(Code::unsupported, "neither PNG nor JPEG (", bytes.size(), " bytes)");
 }
 
-}  // namespace etr::stages
+}  // namespace etr::codec

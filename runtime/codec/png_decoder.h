@@ -6,7 +6,7 @@
 
 #include "tensor/tensor.h"
 
-namespace etr::stages {
+namespace etr::codec {
 
 // Decodes 8-bit gray, RGB and palette images without interlacing, transparency or a colour space of their own into
 // u8 [H, W, C]; C is 3 where `rgb` is asked for and the image is gray. Nothing for every other PNG, and for RGB that
@@ -16,4 +16,4 @@ namespace etr::stages {
 std::optional<Tensor> decode_common_png(std::span<const std::byte> bytes, bool rgb, bool gray,
                                         int64_t max_pixels);
 
-}  // namespace etr::stages
+}  // namespace etr::codec

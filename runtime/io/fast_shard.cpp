@@ -1,0 +1,275 @@
+#include "io/fast_shard.h"
+
+#include <zstd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.h"
+#include "core/platform.h"
+
+namespace etr::io {
+namespace {
+
+// zstd's skippable frames, and the footer of its seekable format
+// (github.com/facebook/zstd, contrib/seekable_format).
+constexpr uint32_t kIndexMagic = 0x184D2A50, kSeekTableMagic = 0x184D2A5E;
+constexpr uint32_t kSeekableFooter = 0x8F92EAB1;
+constexpr size_t kSkippableHeader = 8, kFooter = 9, kSeekEntry = 8;
+constexpr uint64_t kVersion = 1;
+constexpr uint64_t kMostIndexBytes = uint64_t{1} << 30;
+
+uint32_t u32_at(const std::byte* at) {
+  uint32_t value = 0;
+  for (int i = 0; i < 4; ++i) value |= std::to_integer<uint32_t>(at[i]) << (8 * i);
+  return value;
+}
+
+// Reads the index; `false` and empty results where it ends early.
+class Cursor {
+ public:
+  Cursor(std::span<const std::byte> bytes, size_t at) : bytes_(bytes), at_(at) {}
+
+  bool number(uint64_t& value) {
+    value = 0;
+    for (unsigned shift = 0; shift < 64 && at_ < bytes_.size(); shift += 7) {
+      const auto byte = std::to_integer<uint64_t>(bytes_[at_++]);
+      value |= (byte & 127) << shift;
+      if (!(byte & 128)) return true;
+    }
+    return false;
+  }
+  bool text(std::string_view& out) {
+    uint64_t size = 0;
+    if (!number(size) || size > bytes_.size() - at_) return false;
+    out = {reinterpret_cast<const char*>(bytes_.data()) + at_, static_cast<size_t>(size)};
+    at_ += static_cast<size_t>(size);
+    return true;
+  }
+  size_t at() const { return at_; }
+
+ private:
+  std::span<const std::byte> bytes_;
+  size_t at_;
+};
+
+}  // namespace
+
+FastShard::FastShard(const std::string& path) : path_(path) {
+  file_.data = platform::map_file(path, file_.size);
+  read_index(read_seek_table());
+}
+
+void FastShard::corrupt(const std::string& why) const {
+  fail(Code::corrupt_data, "'", path_, "' is no fast shard, or a damaged one: ", why);
+}
+
+// Fills frames_; returns where they end.
+uint64_t FastShard::read_seek_table() {
+  const std::byte* file = file_.data.get();
+  if (file_.size < kSkippableHeader + kFooter || u32_at(file + file_.size - 4) != kSeekableFooter)
+    corrupt("it does not end with a seek table; is it truncated?");
+  const uint64_t count = u32_at(file + file_.size - kFooter);
+  if (file[file_.size - 5] != std::byte{0})
+    corrupt("its seek table has checksums or reserved bits");
+  const uint64_t table = count * kSeekEntry + kFooter;
+  if (table + kSkippableHeader > file_.size) corrupt("its seek table is longer than the file");
+  const std::byte* at = file + file_.size - table - kSkippableHeader;
+  if (u32_at(at) != kSeekTableMagic || u32_at(at + 4) != table)
+    corrupt("its seek table has a wrong header");
+  frames_.reserve(count + 1);
+  frames_.push_back(0);
+  at += kSkippableHeader;
+  for (uint64_t i = 0; i < count; ++i, at += kSeekEntry)
+    frames_.push_back(frames_.back() + u32_at(at));
+  if (frames_.back() > file_.size - table - kSkippableHeader)
+    corrupt("its frames are longer than the file");
+  return frames_.back();
+}
+
+void FastShard::read_index(uint64_t begin) {
+  const std::byte* at = file_.data.get() + begin;
+  const uint64_t left = file_.size - begin;
+  if (left < kSkippableHeader || u32_at(at) != kIndexMagic ||
+      u32_at(at + 4) > left - kSkippableHeader)
+    corrupt("its index is missing");
+  const uint64_t packed = u32_at(at + 4);
+  at += kSkippableHeader;
+  const uint64_t size = ZSTD_getFrameContentSize(at, packed);
+  if (size > kMostIndexBytes) corrupt("its index has no size, or one beyond 1 GiB");
+  index_.resize(size);
+  if (ZSTD_decompress(index_.data(), size, at, packed) != size) corrupt("its index is damaged");
+  Cursor cursor(index_, 0);
+  uint64_t version = 0, names = 0, records = 0;
+  if (!cursor.number(version) || version != kVersion)
+    corrupt(cat("its index has version ", version, "; this library knows ", kVersion));
+  if (!cursor.number(names) || names > index_.size()) corrupt("its index is damaged");
+  names_.resize(names);
+  for (std::string_view& name : names_)
+    if (!cursor.text(name)) corrupt("its index is damaged");
+  if (!cursor.number(records) || records > index_.size()) corrupt("its index is damaged");
+  // Each record's place; a record is parsed when it is asked for.
+  uint64_t frame = 0;
+  records_.reserve(records);
+  for (uint64_t r = 0; r < records; ++r) {
+    records_.push_back({static_cast<uint32_t>(cursor.at()), static_cast<uint32_t>(frame)});
+    std::string_view skipped;
+    uint64_t fields = 0, tag = 0;
+    if (!cursor.text(skipped) || !cursor.number(fields)) corrupt("its index is damaged");
+    for (uint64_t f = 0; f < fields; ++f) {
+      if (!cursor.number(tag) || tag / 2 >= names_.size()) corrupt("its index is damaged");
+      if (tag % 2 == 0 && !cursor.text(skipped)) corrupt("its index is damaged");
+      frame += tag % 2;
+    }
+  }
+  if (frame + 1 != frames_.size())
+    corrupt(cat("its index has ", frame, " frames, its seek table ", frames_.size() - 1));
+}
+
+FastShard::Record FastShard::record(uint64_t number) const {
+  if (number >= records_.size()) fail(Code::internal, "record ", number, " of ", records_.size());
+  // The constructor has walked the whole index: here every step succeeds.
+  Cursor cursor(index_, records_[number].index_offset);
+  size_t frame = records_[number].first_frame;
+  Record record;
+  uint64_t fields = 0;
+  cursor.text(record.key);
+  cursor.number(fields);
+  record.fields.resize(fields);
+  for (Field& field : record.fields) {
+    uint64_t tag = 0;
+    cursor.number(tag);
+    field.name = names_[tag / 2];
+    if (tag % 2 == 0) {
+      cursor.text(field.value);
+      continue;
+    }
+    field.frame = {{file_.data, file_.data.get() + frames_[frame]},
+                   static_cast<size_t>(frames_[frame + 1] - frames_[frame])};
+    ++frame;
+  }
+  return record;
+}
+
+// Writing ---------------------------------------------------------------------------------------
+
+struct FastShardWriter::State {
+  std::string path, temporary;
+  std::ofstream file;
+  std::string index;  // of the records
+  std::vector<std::string> names;
+  std::vector<std::pair<uint32_t, uint32_t>> frames;  // compressed, content
+  uint64_t records = 0;
+  bool finished = false;
+
+  void write(const void* bytes, size_t size) {
+    file.write(static_cast<const char*>(bytes), static_cast<std::streamsize>(size));
+    if (!file) fail(Code::io, "cannot write '", temporary, "'");
+  }
+  void write_u32(uint32_t value) {
+    const unsigned char bytes[] = {
+        static_cast<unsigned char>(value), static_cast<unsigned char>(value >> 8),
+        static_cast<unsigned char>(value >> 16), static_cast<unsigned char>(value >> 24)};
+    write(bytes, sizeof bytes);
+  }
+  uint64_t number_of(const std::string& name) {
+    const auto it = std::find(names.begin(), names.end(), name);
+    if (it != names.end()) return static_cast<uint64_t>(it - names.begin());
+    names.push_back(name);
+    return names.size() - 1;
+  }
+};
+
+namespace {
+
+void put_number(std::string& to, uint64_t value) {
+  for (; value >= 128; value >>= 7) to += static_cast<char>(value | 128);
+  to += static_cast<char>(value);
+}
+void put_text(std::string& to, std::string_view text) {
+  put_number(to, text.size());
+  to += text;
+}
+
+}  // namespace
+
+std::vector<std::byte> zstd_frame(std::span<const std::byte> bytes, int level) {
+  const std::unique_ptr<ZSTD_CCtx, size_t (*)(ZSTD_CCtx*)> zstd(ZSTD_createCCtx(), ZSTD_freeCCtx);
+  ZSTD_CCtx_setParameter(zstd.get(), ZSTD_c_compressionLevel, level);
+  ZSTD_CCtx_setParameter(zstd.get(), ZSTD_c_checksumFlag, 1);
+  std::vector<std::byte> out(ZSTD_compressBound(bytes.size()));
+  const size_t size =
+      ZSTD_compress2(zstd.get(), out.data(), out.size(), bytes.data(), bytes.size());
+  if (ZSTD_isError(size)) fail(Code::internal, "zstd: ", ZSTD_getErrorName(size));
+  out.resize(size);
+  return out;
+}
+
+FastShardWriter::FastShardWriter(const std::string& path) : state_(std::make_unique<State>()) {
+  state_->path = path;
+  state_->temporary = path + ".tmp";
+  state_->file.open(state_->temporary, std::ios::binary | std::ios::trunc);
+  if (!state_->file) fail(Code::io, "cannot create '", state_->temporary, "'");
+}
+
+FastShardWriter::~FastShardWriter() {
+  if (state_->finished) return;
+  std::error_code ignored;
+  std::filesystem::remove(state_->temporary, ignored);
+}
+
+void FastShardWriter::add(std::string_view key, std::span<const Field> fields) {
+  State& s = *state_;
+  put_text(s.index, key);
+  put_number(s.index, fields.size());
+  for (const Field& field : fields) {
+    if (field.bytes.size() > UINT32_MAX || field.frame_size > UINT32_MAX)
+      fail(Code::unsupported, "pack: '", key, "' has a field of 4 GiB or more");
+    put_number(s.index, s.number_of(field.name) * 2 + (field.frame_size > 0));
+    if (field.frame_size == 0) {
+      put_text(s.index, {reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size()});
+      continue;
+    }
+    s.write(field.bytes.data(), field.bytes.size());
+    s.frames.emplace_back(field.bytes.size(), field.frame_size);
+  }
+  ++s.records;
+}
+
+void FastShardWriter::finish() {
+  State& s = *state_;
+  std::string index;
+  put_number(index, kVersion);
+  put_number(index, s.names.size());
+  for (const std::string& name : s.names) put_text(index, name);
+  put_number(index, s.records);
+  index += s.index;
+  if (index.size() > kMostIndexBytes)
+    fail(Code::unsupported, "'", s.path,
+         "': an index of more than 1 GiB; take fewer samples a shard");
+  std::string packed(ZSTD_compressBound(index.size()), '\0');
+  const size_t size = ZSTD_compress(packed.data(), packed.size(), index.data(), index.size(), 3);
+  if (ZSTD_isError(size)) fail(Code::internal, "zstd: ", ZSTD_getErrorName(size));
+  s.write_u32(kIndexMagic);
+  s.write_u32(static_cast<uint32_t>(size));
+  s.write(packed.data(), size);
+  s.write_u32(kSeekTableMagic);
+  s.write_u32(static_cast<uint32_t>(s.frames.size() * kSeekEntry + kFooter));
+  for (const auto& [compressed, content] : s.frames) {
+    s.write_u32(compressed);
+    s.write_u32(content);
+  }
+  s.write_u32(static_cast<uint32_t>(s.frames.size()));
+  s.write("", 1);  // descriptor: no checksums
+  s.write_u32(kSeekableFooter);
+  s.file.close();
+  if (!s.file) fail(Code::io, "cannot write '", s.temporary, "'");
+  std::error_code error;
+  std::filesystem::rename(s.temporary, s.path, error);
+  if (error) fail(Code::io, "cannot rename to '", s.path, "': ", error.message());
+  s.finished = true;
+}
+
+}  // namespace etr::io

@@ -1,0 +1,78 @@
+// Fast shards: samples as zstd frames with a seek table and an index, read by number (docs/formats.md).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/byte_stream.h"
+
+namespace etr::io {
+
+// Immutable once open; any thread.
+class FastShard {
+ public:
+  // Maps the file. Throws Error(corrupt_data) that names the file and what is wrong with it.
+  explicit FastShard(const std::string& path);
+
+  uint64_t size() const { return records_.size(); }
+
+  struct Field {
+    std::string_view name;   // lives as long as the shard
+    std::string_view value;  // a small field's bytes, out of the index
+    Block frame;             // or, where `data` is set, a zstd frame in the file
+  };
+  struct Record {
+    std::string_view key;
+    std::vector<Field> fields;
+  };
+  // Error(corrupt_data) where the index is damaged there.
+  Record record(uint64_t number) const;
+
+ private:
+  struct At {
+    uint32_t index_offset = 0, first_frame = 0;
+  };
+
+  [[noreturn]] void corrupt(const std::string& why) const;
+  uint64_t read_seek_table();
+  void read_index(uint64_t begin);
+
+  const std::string path_;
+  Block file_;
+  std::vector<uint64_t> frames_;  // begin of each, and the end of the last
+  std::vector<std::byte> index_;
+  std::vector<std::string_view> names_;
+  std::vector<At> records_;
+};
+
+// `bytes` as one zstd frame with a checksum.
+std::vector<std::byte> zstd_frame(std::span<const std::byte> bytes, int level);
+
+class FastShardWriter {
+ public:
+  struct Field {
+    std::string name;
+    std::span<const std::byte> bytes;
+    uint64_t frame_size =
+        0;  // not 0: `bytes` are a zstd frame of that much content; else a small value
+  };
+
+  // Throws Error(io).
+  explicit FastShardWriter(const std::string& path);
+  ~FastShardWriter();  // without finish(), the partial file is removed
+  FastShardWriter(const FastShardWriter&) = delete;
+  FastShardWriter& operator=(const FastShardWriter&) = delete;
+
+  void add(std::string_view key, std::span<const Field> fields);
+  void finish();  // writes index and seek table, flushes, renames into place
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace etr::io

@@ -1,0 +1,90 @@
+// Samples from fast shards, as `echotrain pack --format fast` writes them: shuffled over all shards, read by
+// number.
+#include <zstd.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "io/fast_shard.h"
+#include "io/pattern.h"
+#include "sources/indexed_source.h"
+
+namespace etr::sources {
+namespace {
+
+using namespace pipeline;
+
+constexpr OptionSpec kOptions[] = {
+    {"pattern", OptionType::string, nullptr, "shards: a path with globs and braces, 'train-*.ets'"},
+    kShuffleOption,
+};
+
+class FastShardSource final : public IndexedSource {
+ public:
+  FastShardSource(const Options& options, const StageContext& context)
+      : IndexedSource(options, context), pattern_(options.string("pattern")) {}
+
+ protected:
+  uint64_t count() override {
+    if (shards_.empty()) open();
+    return begins_.back();
+  }
+
+  void read(uint64_t index, Item& item) override {
+    const auto after = std::upper_bound(begins_.begin(), begins_.end(), index);
+    const auto shard = static_cast<size_t>(after - begins_.begin()) - 1;
+    const io::FastShard::Record record = shards_[shard]->record(index - begins_[shard]);
+    item.origin = std::make_shared<Origin>(Origin{paths_[shard], std::string(record.key)});
+    for (const auto& field : record.fields)
+      item.fields.push_back({std::string(field.name), tensor_of(field, shards_[shard])});
+  }
+
+ private:
+  void open() {
+    std::vector<uint64_t> begins{0};
+    for (const std::string& path : io::expand_pattern(pattern_)) {
+      shards_.push_back(std::make_shared<io::FastShard>(path));
+      paths_.push_back(std::make_shared<std::string>(path));
+      begins.push_back(begins.back() + shards_.back()->size());
+    }
+    begins_ = std::move(begins);
+  }
+
+  // Images stay compressed, and are unpacked by `decode` on all threads.
+  static Tensor tensor_of(const io::FastShard::Field& field,
+                          const std::shared_ptr<io::FastShard>& shard) {
+    if (!field.frame.data) {
+      const auto* bytes = reinterpret_cast<const std::byte*>(field.value.data());
+      return Tensor(DType::u8, {static_cast<int64_t>(field.value.size())},
+                    std::shared_ptr<const std::byte>(shard, bytes));
+    }
+    if (field.name == "eti")
+      return Tensor(DType::u8, {static_cast<int64_t>(field.frame.size)}, field.frame.data);
+    const uint64_t size = ZSTD_getFrameContentSize(field.frame.data.get(), field.frame.size);
+    if (size > kMostBytes)
+      fail(Code::corrupt_data, "field '", field.name, "' is no zstd frame below 2 GiB");
+    Tensor out(DType::u8, {static_cast<int64_t>(size)});
+    if (ZSTD_decompress(out.mutable_data(), size, field.frame.data.get(), field.frame.size) != size)
+      fail(Code::corrupt_data, "field '", field.name, "' is damaged");
+    return out;
+  }
+
+  static constexpr uint64_t kMostBytes = uint64_t{1} << 31;
+
+  const std::string pattern_;
+  std::vector<std::shared_ptr<io::FastShard>> shards_;
+  std::vector<std::shared_ptr<const std::string>> paths_;
+  std::vector<uint64_t> begins_{0};  // number of each shard's first record, and of all
+};
+
+}  // namespace
+}  // namespace etr::sources
+
+namespace etr::pipeline {
+
+extern const StageSpec fast_shard_stage;
+const StageSpec fast_shard_stage{"fast_shard", "samples from fast shards, by number",
+                                 StageKind::source, sources::kOptions,
+                                 make_stage<sources::FastShardSource>};
+
+}  // namespace etr::pipeline
