@@ -64,7 +64,8 @@ def camel(name, upper=False):
 # Python ------------------------------------------------------------------------------------------
 
 PYTHON_TYPES = {"integer": "int", "number": "float", "boolean": "bool", "string": "str",
-                "list of numbers": "Sequence[float]", "list of integers": "Sequence[int]"}
+                "list of numbers": "Sequence[float]", "list of integers": "Sequence[int]",
+                "list of stages": "Sequence[Union[Spec, Sequence[Spec]]]"}
 
 
 def python_stub(kind, rows):
@@ -95,7 +96,7 @@ def python_stub(kind, rows):
 # Java --------------------------------------------------------------------------------------------
 
 JAVA_TYPES = {"integer": "long", "number": "double", "boolean": "boolean", "string": "String",
-              "list of numbers": "double...", "list of integers": "long..."}
+              "list of numbers": "double...", "list of integers": "long...", "list of stages": "Spec..."}
 
 
 def java_source(kind, rows):
@@ -107,7 +108,9 @@ def java_source(kind, rows):
         required = [o for o in ordered(row["options"]) if o["required"]]
         optional = [o for o in row["options"] if not o["required"]]
         name, type_name = camel(row["name"]), camel(row["name"], upper=True)
-        parameters = ", ".join(f"{JAVA_TYPES[o['type']]} {camel(o['name'])}" for o in required)
+        types = [JAVA_TYPES[o["type"]] for o in required]
+        types = [t.replace("...", "[]") for t in types[:-1]] + types[-1:]
+        parameters = ", ".join(f"{t} {camel(o['name'])}" for t, o in zip(types, required))
         lines += ["", f"  /** {sentence(row['doc'])}"]
         lines += [f"   * @param {camel(o['name'])} {details(o)}" for o in required]
         lines += ["   */", f"  public static {type_name} {name}({parameters}) {{",
@@ -128,7 +131,7 @@ def java_source(kind, rows):
 # C# ----------------------------------------------------------------------------------------------
 
 CSHARP_TYPES = {"integer": "long", "number": "double", "boolean": "bool", "string": "string",
-                "list of numbers": "double[]", "list of integers": "long[]"}
+                "list of numbers": "double[]", "list of integers": "long[]", "list of stages": "Spec[]"}
 
 
 def xml(text):
@@ -149,7 +152,7 @@ def csharp_source(kind, rows):
                 parameters.append(f"{kind_of} {name}")
                 body.append(f"            spec.Set(\"{o['name']}\", {name});")
             else:
-                nullable = "" if kind_of in ("string", "double[]", "long[]") else "?"
+                nullable = "" if kind_of in ("string", "double[]", "long[]", "Spec[]") else "?"
                 parameters.append(f"{kind_of}{nullable} {name} = null")
                 value = f"{name}.Value" if nullable else name
                 body.append(f"            if ({name} != null) spec.Set(\"{o['name']}\", {value});")

@@ -45,6 +45,8 @@ bool has_type(const Json& value, OptionType type) {
         return v.is_number() && v.get<double>() == std::floor(v.get<double>());
       });
     case OptionType::numbers: return all([](const Json& v) { return v.is_number(); });
+    case OptionType::stages:
+      return all([](const Json& v) { return v.is_object() || v.is_array(); });
   }
   return false;
 }
@@ -63,7 +65,7 @@ void check_value(const OptionSpec& spec, const Json& value, const std::string& o
     fail(Code::invalid_argument, where, " must be of type ", option_type_name(spec.type), ", not ",
          value.dump());
   if (value.is_number()) check_range(spec, value, where);
-  if (value.is_array())
+  if (value.is_array() && spec.type != OptionType::stages)
     for (const Json& element : value) check_range(spec, element, where);
   if (spec.type != OptionType::string || !*spec.choices) return;
   const auto choices = split_choices(spec.choices);
@@ -82,6 +84,7 @@ const char* option_type_name(OptionType type) {
     case OptionType::string: return "string";
     case OptionType::integers: return "list of integers";
     case OptionType::numbers: return "list of numbers";
+    case OptionType::stages: return "list of stages";
   }
   return "?";
 }

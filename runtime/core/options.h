@@ -16,7 +16,7 @@
 
 namespace etr {
 
-enum class OptionType { boolean, integer, number, string, integers, numbers };
+enum class OptionType { boolean, integer, number, string, integers, numbers, stages };
 
 const char* option_type_name(OptionType type);
 

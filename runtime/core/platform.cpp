@@ -148,6 +148,40 @@ void write_file_atomic(const std::string& path, std::span<const std::byte> bytes
   sync_directory(parent.empty() ? "." : parent.string());
 }
 
+ScratchFile::ScratchFile(const std::string& directory) : directory_(directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  std::string name = directory + "/scratch-XXXXXX";
+  file_ = ::mkostemp(name.data(), O_CLOEXEC);
+  if (file_ < 0) fail(Code::io, "cannot make a file in '", directory, "': ", errno_text(errno));
+  ::unlink(name.c_str());
+}
+
+ScratchFile::~ScratchFile() { ::close(file_); }
+
+void ScratchFile::write(uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::pwrite(file_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0)
+      fail(Code::io, "cannot write to the scratch file in '", directory_, "': ", errno_text(errno));
+    bytes = bytes.subspan(static_cast<size_t>(n));
+    offset += static_cast<uint64_t>(n);
+  }
+}
+
+void ScratchFile::read(uint64_t offset, std::span<std::byte> bytes) const {
+  while (!bytes.empty()) {
+    const ssize_t n = ::pread(file_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0)
+      fail(Code::io, "cannot read the scratch file in '", directory_,
+           "': ", n < 0 ? errno_text(errno) : "it is shorter than expected");
+    bytes = bytes.subspan(static_cast<size_t>(n));
+    offset += static_cast<uint64_t>(n);
+  }
+}
+
 namespace {
 
 // The numbers in a control group's file; fewer where it is absent or says "max".

@@ -45,6 +45,22 @@ void write_file_atomic(const std::string& path, std::span<const std::byte> bytes
 void write_file_synced(const std::string& path, std::span<const std::byte> bytes);
 void sync_directory(const std::string& path);
 
+// A file without a name, which is gone when it is closed or the process ends. Thread safe.
+class ScratchFile {
+ public:
+  explicit ScratchFile(const std::string& directory);  // made if it is missing; Error(io)
+  ~ScratchFile();
+  ScratchFile(const ScratchFile&) = delete;
+  ScratchFile& operator=(const ScratchFile&) = delete;
+
+  void write(uint64_t offset, std::span<const std::byte> bytes);  // Error(io)
+  void read(uint64_t offset, std::span<std::byte> bytes) const;   // Error(io)
+
+ private:
+  const std::string directory_;
+  int file_;
+};
+
 // Threads that this process may use (CPU affinity and control group respected), at least 1.
 unsigned usable_threads();
 // Memory that this process may use: the machine's, or the control group's share of it.

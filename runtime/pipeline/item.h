@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,9 @@ struct Item {
   // While a saved position is restored, samples that nobody needs again travel without payload.
   bool ghost = false;
   bool dropped = false;  // set by a map stage: the sample goes no further
+  // The source's number of the record, the same in every epoch, where it has one.
+  std::optional<uint64_t> record;
+  bool cached = false;  // a cache further on has this sample: it travels there without payload
   std::shared_ptr<const Origin> origin;
   std::vector<Field> fields;
   BatchInfo batch;              // batch.size == 0: a single sample

@@ -127,6 +127,32 @@ QueueLimits Pipeline::limits_after(bool batches) const {
   return limits;
 }
 
+// A cache keeps what a record has become, so that must be the same each time, and still be one record.
+void Pipeline::check_cache(const std::vector<std::unique_ptr<Stage>>& stages) const {
+  size_t cache = 0;
+  for (size_t i = 1; i < stages.size(); ++i) {
+    if (entries_[i].spec->kind != StageKind::map ||
+        !static_cast<MapStage&>(*stages[i]).sample_cache())
+      continue;
+    if (cache != 0) fail(Code::invalid_argument, "a pipeline has one cache, not two");
+    cache = i;
+  }
+  for (size_t i = 0; i < cache; ++i) {
+    const std::string before = cat("the cache stands behind '", entries_[i].name, "', ");
+    if (entries_[i].spec->random)
+      fail(Code::invalid_argument, before,
+           "which is random: its first picture of a sample would be the only one; put the cache in "
+           "front");
+    if (i == 0 && !static_cast<Source&>(*stages[i]).numbers_records())
+      fail(Code::invalid_argument, before, "whose records have no numbers to find them by");
+    if (entries_[i].spec->kind != StageKind::serial) continue;
+    const auto& serial = static_cast<SerialStage&>(*stages[i]);
+    if (serial.makes_batches() || serial.depends_on_content())
+      fail(Code::invalid_argument, before,
+           "which puts samples together; put the cache in front of it");
+  }
+}
+
 void Pipeline::build() {
   uint64_t passes = 1;
   std::vector<std::unique_ptr<Stage>> stages;
@@ -135,6 +161,7 @@ void Pipeline::build() {
     if (entries_[i].spec->kind == StageKind::serial)
       passes *= static_cast<SerialStage&>(*stages.back()).passes();
   }
+  check_cache(stages);
   bool batches = false;
   SegmentHost& host = *this;
   for (size_t i = 0; i < entries_.size(); ++i) {
@@ -144,6 +171,7 @@ void Pipeline::build() {
                    std::make_unique<StageStats>()};
       map.stats->name = entry.name;
       map.stats->position = i;
+      if (auto cache = map.stage->sample_cache()) source_->set_cache(std::move(cache));
       segments_.back()->add_map(std::move(map));
     } else if (entry.spec->kind == StageKind::source) {
       auto source = std::make_unique<SourceSegment>(
@@ -157,6 +185,7 @@ void Pipeline::build() {
       std::unique_ptr<SerialStage> stage(static_cast<SerialStage*>(stages[i].release()));
       batches = batches || stage->makes_batches();
       QueueLimits limits = limits_after(batches);
+      if (const int64_t items = stage->queue_items(); items > 0) limits.items = items;
       if (stage->may_block()) limits.chunk = 1;  // what took long to get goes on at once
       auto serial = std::make_unique<SerialSegment>(host, entry.name, i, limits, std::move(stage));
       serial_.push_back(serial.get());
@@ -370,7 +399,8 @@ ReplayInput Pipeline::replay_input() const {
 
 std::optional<uint64_t> Pipeline::length() const {
   for (const SerialStage* stage : serial_stages_)
-    if (stage->echoes_on_demand()) return std::nullopt;
+    if (stage->echoes_on_demand() || stage->adapts() || stage->depends_on_content())
+      return std::nullopt;
   for (const auto& segment : segments_)
     for (const MapEntry& map : segment->maps())
       if (map.stage->may_drop()) return std::nullopt;
@@ -402,7 +432,10 @@ void Pipeline::plan_restore(const Json& state) {
   input.outputs = skip_;
   input.pass_lengths = state.at("pass_lengths").get<std::vector<uint64_t>>();
   input.drops = replay_drops_;
-  source_->set_replay(plan_ghosts(std::move(input)));
+  const bool by_content =
+      std::any_of(serial_stages_.begin(), serial_stages_.end(),
+                  [](const SerialStage* stage) { return stage->depends_on_content(); });
+  if (!by_content) source_->set_replay(plan_ghosts(std::move(input)));
 }
 
 Json Pipeline::stats() const {

@@ -98,6 +98,7 @@ void Segment::release(const Chunk& chunk) {
 bool Segment::map_item(MapEntry& map, Item& item, uint64_t epoch) {
   StageStats& stats = *map.stats;
   if (item.ghost) return !host_.was_dropped(stats.position, item.ordinal);
+  if (item.cached && !map.stage->sample_cache()) return true;
   try {
     ++stats.items_in;
     map.stage->process(item, epoch);
@@ -202,6 +203,19 @@ void SourceSegment::pass_over(uint64_t samples) {
   }
 }
 
+bool SourceSegment::read_or_recall(Item& item) {
+  if (!cache_) return source_->next(item);
+  const auto upcoming = source_->upcoming();
+  if (upcoming && cache_->has(*upcoming)) {
+    item.record = upcoming;
+    item.cached = true;
+    return source_->skip();
+  }
+  if (!source_->next(item)) return false;
+  item.record = source_->record();
+  return true;
+}
+
 // The next own sample of the pass, without payload where it is a ghost; false at the end of the pass.
 bool SourceSegment::read_own(Item& item) {
   pass_over(rank_);
@@ -210,7 +224,7 @@ bool SourceSegment::read_own(Item& item) {
   item.ghost = ghost_ && ghost_(item.ordinal);
   std::exception_ptr bad;
   try {
-    if (!pass_ended_) pass_ended_ = !(item.ghost ? source_->skip() : source_->next(item));
+    if (!pass_ended_) pass_ended_ = !(item.ghost ? source_->skip() : read_or_recall(item));
   } catch (const Error&) {
     bad = std::current_exception();
   }

@@ -20,6 +20,7 @@
 
 #include "pipeline/bad_records.h"
 #include "pipeline/flow.h"
+#include "pipeline/sample_cache.h"
 #include "pipeline/stage.h"
 #include "pipeline/trace.h"
 
@@ -158,6 +159,8 @@ class SourceSegment final : public Segment {
     world_ = world;
   }
 
+  // Samples that the cache has are not read.
+  void set_cache(std::shared_ptr<SampleCache> cache) { cache_ = std::move(cache); }
   // Restoring: items of the first epoch for which `ghost` says so travel without payload.
   void set_replay(std::function<bool(uint64_t ordinal)> ghost) { ghost_ = std::move(ghost); }
   void set_demand(std::function<Demand(uint64_t epoch, uint64_t pass)> demand) {
@@ -176,6 +179,7 @@ class SourceSegment final : public Segment {
  private:
   bool next_item(Item& item, End& end);
   bool read_own(Item& item);
+  bool read_or_recall(Item& item);
   void pass_over(uint64_t samples);
   void end_pass(Chunk& chunk, End end);
 
@@ -185,6 +189,7 @@ class SourceSegment final : public Segment {
   uint64_t epoch_ = 0, pass_ = 0, index_ = 0;  // index_: of own samples in the pass
   bool pass_ended_ = false;
   bool in_pass_ = false, done_ = false;
+  std::shared_ptr<SampleCache> cache_;
   std::function<bool(uint64_t)> ghost_;
   std::function<Demand(uint64_t, uint64_t)> demand_;
   mutable std::mutex lengths_mutex_;

@@ -55,7 +55,10 @@ struct StageContext {
   uint64_t position = 0;  // of the stage in the pipeline; names its random numbers
   Interrupt* interrupt = nullptr;
   const MapFunctions* functions = nullptr;
+  uint64_t part = 0, parts = 1;  // of a source: which of equal parts of its data it gives
 };
+
+class SampleCache;
 
 class Stage {
  public:
@@ -75,6 +78,12 @@ class Source : public Stage {
   // goes on with what can still be read; `item.origin` should name what was bad.
   virtual bool next(Item& item) = 0;
 
+  // Sources that number their records, each the same in every epoch: the number of the record that next()
+  // would give, if that is known, and of the one that it gave last.
+  virtual bool numbers_records() const { return false; }
+  virtual std::optional<uint64_t> upcoming() { return std::nullopt; }
+  virtual uint64_t record() const { return 0; }
+
   // Goes past a sample that nobody needs; false at the end of the pass.
   virtual bool skip() {
     Item unused;
@@ -89,6 +98,7 @@ class MapStage : public Stage {
   // Sets item.dropped where the sample shall go no further.
   virtual void process(Item& item, uint64_t epoch) const = 0;
   virtual bool may_drop() const { return false; }  // by way of item.dropped
+  virtual std::shared_ptr<SampleCache> sample_cache() const { return nullptr; }  // `cache`
 };
 
 // How the stages around a serial stage get on, in seconds since the pipeline's start.
@@ -109,7 +119,8 @@ class Emitter {
 
 // Sees all items in order, one call at a time; may hold, repeat, reorder or drop them.
 // Its emissions may depend only on the options, the seed and the sequence of items, never on time,
-// tensors or threads: restoring a position replays the sequence without payloads.
+// tensors or threads: restoring a position replays the sequence without payloads. A stage whose emissions
+// depend on tensors says so; restoring then reads and maps everything again.
 class SerialStage : public Stage {
  public:
   virtual void start_epoch(uint64_t /*epoch*/) {}
@@ -125,6 +136,10 @@ class SerialStage : public Stage {
   virtual uint64_t satisfied_pass() const { return 0; }
   virtual bool may_block() const { return false; }      // runs on a thread of its own
   virtual bool makes_batches() const { return false; }  // its output is counted in batches
+  virtual bool depends_on_content() const { return false; }
+  virtual int64_t queue_items() const {
+    return 0;
+  }  // prefetch: of the queue behind it; 0: as usual
 
   // Echo on demand: called when the consumer is about to wait and no input is there. Emits one item
   // and returns true, or returns false where it has none to give.

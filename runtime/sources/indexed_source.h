@@ -13,7 +13,7 @@ class IndexedSource : public pipeline::Source {
   IndexedSource(const Options& options, const pipeline::StageContext& context)
       : shuffle_(options.boolean("shuffle")), context_(context) {}
 
-  std::optional<uint64_t> samples() final { return count(); }
+  std::optional<uint64_t> samples() final { return of_part(count()); }
 
   void start_pass(uint64_t epoch, uint64_t pass) final {
     const uint64_t n = count();
@@ -21,15 +21,23 @@ class IndexedSource : public pipeline::Source {
     const uint64_t key = uint64_t{rng.next_u32()} << 32 | rng.next_u32();
     order_ = shuffle_ ? pipeline::Permutation(n, key) : pipeline::Permutation::identity(n);
     next_ = 0;
+    end_ = of_part(n);
   }
 
   bool next(pipeline::Item& item) final {
-    if (next_ >= order_.size()) return false;
-    read(order_[next_++], item);
+    if (next_ >= end_) return false;
+    record_ = place(next_++);
+    read(record_, item);
     return true;
   }
 
-  bool skip() final { return next_ < order_.size() && ++next_; }
+  bool skip() final { return next_ < end_ && ++next_; }
+
+  bool numbers_records() const final { return true; }
+  std::optional<uint64_t> upcoming() final {
+    return next_ < end_ ? std::optional(place(next_)) : std::nullopt;
+  }
+  uint64_t record() const final { return record_; }
 
  protected:
   // Records there are. Called again and again: opens what it needs at the first call.
@@ -38,10 +46,15 @@ class IndexedSource : public pipeline::Source {
   virtual void read(uint64_t index, pipeline::Item& item) = 0;
 
  private:
+  uint64_t of_part(uint64_t n) const {
+    return (n + context_.parts - 1 - context_.part) / context_.parts;
+  }
+  uint64_t place(uint64_t i) const { return order_[i * context_.parts + context_.part]; }
+
   const bool shuffle_;
   const pipeline::StageContext context_;
   pipeline::Permutation order_;
-  uint64_t next_ = 0;
+  uint64_t next_ = 0, end_ = 0, record_ = 0;
 };
 
 constexpr OptionSpec kShuffleOption = {"shuffle", OptionType::boolean, "true",

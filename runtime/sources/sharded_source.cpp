@@ -21,27 +21,75 @@ void ShardedSource::start_pass(uint64_t epoch, uint64_t pass) {
   Rng rng(context_.seed, epoch, pass, context_.position);
   for (size_t i = order_.size(); shuffle_ && i > 1; --i)
     std::swap(order_[i - 1], order_[rng.below(static_cast<uint32_t>(i))]);
+  if (context_.parts > 1) {
+    std::vector<size_t> part;
+    for (size_t i = context_.part; i < order_.size(); i += context_.parts)
+      part.push_back(order_[i]);
+    order_ = std::move(part);
+  }
   shard_ = 0;
   leave();
+}
+
+bool ShardedSource::past_known_end() const {
+  const auto length = lengths_.find(shard());
+  return length != lengths_.end() && place_ >= length->second;
+}
+
+// The record at place_, of the shard that is or will be opened; false at its end.
+bool ShardedSource::read_here(Item& item) {
+  if (!open_) {
+    shard_path_ = std::make_shared<std::string>(paths_[shard()]);
+    open(*shard_path_);
+    open_ = true;
+  }
+  while (true) {
+    const bool wanted = read_ == place_;
+    try {
+      if (!read(item)) return false;
+      ++read_;
+      if (wanted) break;
+      item.fields.clear();
+    } catch (const Error&) {
+      ++read_;
+      if (wanted || !can_go_on()) throw;  // what nobody wants may be bad
+    }
+  }
+  given_ = static_cast<uint64_t>(shard()) << 40 | place_++;
+  return true;
 }
 
 bool ShardedSource::next(Item& item) {
   while (shard_ < order_.size()) {
     try {
-      if (!open_) {
-        shard_path_ = std::make_shared<std::string>(paths_[order_[shard_]]);
-        open(*shard_path_);
-        open_ = true;
-      }
-      if (read(item)) return true;
+      if (!past_known_end() && read_here(item)) return true;
+      lengths_[shard()] = place_;
     } catch (const Error&) {
       item.origin = origin(current_key());
-      if (!open_ || !can_go_on()) leave(1);  // the rest of this one is lost
+      if (!open_ || !can_go_on())
+        leave(1);  // the rest of this one is lost
+      else
+        place_ = read_;
       throw;
     }
     leave(1);
   }
   return false;
+}
+
+bool ShardedSource::skip() {
+  while (shard_ < order_.size() && lengths_.contains(shard())) {
+    if (!past_known_end()) return ++place_;
+    leave(1);
+  }
+  Item unused;
+  return next(unused);
+}
+
+std::optional<uint64_t> ShardedSource::upcoming() {
+  while (shard_ < order_.size() && past_known_end()) leave(1);
+  if (shard_ == order_.size()) return std::nullopt;
+  return static_cast<uint64_t>(shard()) << 40 | place_;
 }
 
 std::shared_ptr<const Origin> ShardedSource::origin(std::string key) {
@@ -50,6 +98,7 @@ std::shared_ptr<const Origin> ShardedSource::origin(std::string key) {
 
 void ShardedSource::leave(size_t shards) {
   shard_ += shards;
+  place_ = read_ = 0;
   open_ = false;
   close();
 }

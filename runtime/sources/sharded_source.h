@@ -1,7 +1,9 @@
 // Sources that read files front to back, one after the other, in a new order each pass.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +19,10 @@ class ShardedSource : public pipeline::Source {
 
   void start_pass(uint64_t epoch, uint64_t pass) final;
   bool next(pipeline::Item& item) final;
+  bool skip() final;
+  bool numbers_records() const final { return true; }
+  std::optional<uint64_t> upcoming() final;
+  uint64_t record() const final { return given_; }
 
  protected:
   virtual void open(const std::string& path) = 0;
@@ -32,6 +38,9 @@ class ShardedSource : public pipeline::Source {
 
  private:
   void leave(size_t shards = 0);  // closes, and goes on by so many
+  size_t shard() const { return order_[shard_]; }
+  bool past_known_end() const;
+  bool read_here(pipeline::Item& item);
 
   const std::string pattern_;
   const bool shuffle_;
@@ -40,6 +49,11 @@ class ShardedSource : public pipeline::Source {
   std::vector<size_t> order_;
   size_t shard_ = 0;
   bool open_ = false;
+  // Records of the present shard: how many are behind us, and how many were really read. Those between are
+  // read when a record behind them is wanted, which need not happen.
+  uint64_t place_ = 0, read_ = 0;
+  uint64_t given_ = 0;                             // number of the record given last
+  std::map<size_t, uint64_t> lengths_;             // of shards that were read to their end
   std::shared_ptr<const std::string> shard_path_;  // of the open shard; shared by its samples
 };
 

@@ -80,6 +80,13 @@ Tensor Tensor::text(std::string_view text) {
   return out;
 }
 
+Tensor Tensor::compact() const {
+  if (own_ || empty()) return *this;
+  Tensor copy(dtype_, shape_);
+  std::memcpy(copy.mutable_data(), data(), size_bytes());
+  return copy;
+}
+
 Tensor Tensor::writable() && {
   if (own_ && bytes_.use_count() == 1) {
     // Whoever let go of the bytes last has finished reading them.

@@ -80,6 +80,9 @@ class Tensor {
   // The same values in memory that may be written: this tensor's own where nobody else holds it.
   Tensor writable() &&;
 
+  // The same values, sharing memory with no more than themselves.
+  Tensor compact() const;
+
   bool empty() const { return !bytes_; }
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }

@@ -172,6 +172,14 @@ class PipelineTest(Case):
         for shard in prefix.parent.glob(prefix.name + "-*"):
             shard.unlink()
 
+    def test_sources_within_sources(self):
+        a = et.stages.folder(self.root)
+        spec = et.stages.mix([a, [a, et.stages.label()]], weights=[2, 1])
+        with et.Pipeline([spec, et.stages.cache(), et.stages.decode(), et.stages.keep("image"), et.stages.batch(3)], epochs=1) as p:
+            self.assertGreater(len(list(p)), 0)
+        with self.assertRaisesRegex(et.EchoTrainError, "cannot stand there"):
+            list(et.Pipeline([et.stages.mix([et.stages.decode()])]))
+
     def test_sources_of_ones_own(self):
         samples = [{"x": np.full(3, i, np.float32), "label": np.int32(i)} for i in range(10)]
         with et.Pipeline([et.source(samples), et.stages.batch(5)], epochs=2) as p:

@@ -49,6 +49,10 @@ const std::vector<Case> kCases = {
     {"random_resized_crop", R"("height": 6, "width": 9)", kDecode},
     {"resize", R"("height": 5, "width": 12)", kDecode},
     {"skip", R"("count": 13)", ""},
+    {"bucket", R"("field": "png", "boundaries": [75, 80, 85], "size": 4)", ""},
+    {"cache", R"("bytes": 5000)", kDecode},
+    {"pack_sequences", R"("field": "txt", "length": 7, "open": 3)", ""},
+    {"prefetch", R"("items": 7)", ""},
     {"batch", R"("size": 4)", R"({"stage": "decode"}, {"stage": "label", "field": "txt"},)"},
     {"brightness_contrast", R"("brightness": 0.3)", kDecode},
     {"decode", R"("channels": "gray")", ""},
@@ -95,7 +99,7 @@ TEST_P(StageConformance, EndsEveryEpochAndTheRun) {
     const auto length = p.length();
     // Shards are counted when they are read to the end, which take need not do.
     const std::string stage = GetParam().stage;
-    if (stage == "filter") {
+    if (stage == "filter" || stage == "bucket" || stage == "pack_sequences") {
       EXPECT_FALSE(length);
     } else if (epoch == 0 || stage != "take") {
       EXPECT_EQ(length.has_value(), epoch > 0);
@@ -133,7 +137,8 @@ TEST_P(StageConformance, QueuesStayBounded) {
   const Json stats = p.stats();
   for (const Json& stage : stats["stages"])
     if (stage.contains("queue_items")) {
-      EXPECT_LE(stage["queue_items"].get<int>(), 4 + 1);
+      EXPECT_LE(stage["queue_items"].get<int>(), stage["queue_limit_items"].get<int>() + 1);
+      EXPECT_LE(stage["queue_limit_items"].get<int>(), 7) << "the largest is that of prefetch";
     }
 }
 

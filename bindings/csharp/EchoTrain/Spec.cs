@@ -11,6 +11,7 @@ namespace EchoTrain
     public sealed class Spec
     {
         private readonly Dictionary<string, object> options = new Dictionary<string, object>();
+        private readonly List<Spec> following = new List<Spec>();
 
         internal Spec(string kind, string name)
         {
@@ -26,6 +27,28 @@ namespace EchoTrain
         {
             options[option] = value;
             return this;
+        }
+
+        /// <summary>A stage behind this source, where the source stands in mix or zip: its samples are mapped before they
+        /// are put together.</summary>
+        public Spec Then(Spec stage)
+        {
+            following.Add(stage);
+            return this;
+        }
+
+        // As one of the stages in an option: an object, or a list of this source and what follows it.
+        private string BranchJson()
+        {
+            var stages = new List<string> { StageJson() };
+            foreach (Spec stage in following) stages.Add(stage.StageJson());
+            return following.Count == 0 ? stages[0] : "[" + string.Join(", ", stages) + "]";
+        }
+
+        private string StageJson()
+        {
+            var all = new Dictionary<string, object>(options) { ["stage"] = Name };
+            return Write(all);
         }
 
         internal string Json => Write(options);
@@ -47,9 +70,11 @@ namespace EchoTrain
             if (value is string) return Text((string)value);
             if (value is double[])
                 return "[" + string.Join(", ", Array.ConvertAll((double[])value, n => Number(key, n))) + "]";
+            if (value is Spec[])
+                return "[" + string.Join(", ", Array.ConvertAll((Spec[])value, s => s.BranchJson())) + "]";
             if (value is long[]) return "[" + string.Join(", ", (long[])value) + "]";
             throw new ArgumentException("option '" + key + "' is a " + (value?.GetType().ToString() ?? "null") +
-                "; options are numbers, text, booleans or arrays of double or long");
+                "; options are numbers, text, booleans or arrays of double, long or Spec");
         }
 
         private static string Number(string key, double number)

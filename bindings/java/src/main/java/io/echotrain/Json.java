@@ -29,6 +29,13 @@ final class Json {
         comma = ", ";
       }
       out.append(comma.equals("[") ? "[]" : "]");
+    } else if (value instanceof Spec[]) {
+      String comma = "[";
+      for (Spec spec : (Spec[]) value) {
+        out.append(comma).append(spec.branchJson());
+        comma = ", ";
+      }
+      out.append(comma.equals("[") ? "[]" : "]");
     } else if (value instanceof long[]) {
       out.append(java.util.Arrays.toString((long[]) value));
     } else if (value instanceof CharSequence || value instanceof java.nio.file.Path
@@ -37,7 +44,7 @@ final class Json {
     } else {
       throw new IllegalArgumentException("option '" + key + "' is a "
           + (value == null ? "null" : value.getClass().getName())
-          + "; options are numbers, text, booleans or arrays of double or long");
+          + "; options are numbers, text, booleans or arrays of double, long or Spec");
     }
   }
 

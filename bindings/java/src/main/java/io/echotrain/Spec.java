@@ -1,6 +1,8 @@
 package io.echotrain;
 
+import java.util.ArrayList;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 
 /**
@@ -11,6 +13,7 @@ public class Spec {
   private final String kind;
   private final String name;
   private final Map<String, Object> options = new LinkedHashMap<>();
+  private final List<Spec> following = new ArrayList<>();
 
   protected Spec(String kind, String name) {
     this.kind = kind;
@@ -21,6 +24,29 @@ public class Spec {
   public Spec set(String option, Object value) {
     options.put(option, value);
     return this;
+  }
+
+  /**
+   * A stage behind this source, where the source stands in {@code mix} or {@code zip}: its samples are mapped before
+   * they are put together.
+   */
+  public Spec then(Spec stage) {
+    following.add(stage);
+    return this;
+  }
+
+  /** As one of the stages in an option: an object, or a list of this source and what follows it. */
+  String branchJson() {
+    StringBuilder out = new StringBuilder(stageJson());
+    for (Spec stage : following) out.append(", ").append(stage.stageJson());
+    return following.isEmpty() ? out.toString() : "[" + out + "]";
+  }
+
+  private String stageJson() {
+    Map<String, Object> all = new LinkedHashMap<>();
+    all.put("stage", name);
+    all.putAll(options);
+    return Json.write(all);
   }
 
   public String kind() { return kind; }

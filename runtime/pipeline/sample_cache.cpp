@@ -1,0 +1,65 @@
+#include "pipeline/sample_cache.h"
+
+#include "core/error.h"
+
+namespace etr::pipeline {
+
+SampleCache::SampleCache(int64_t limit_bytes, const std::string& directory)
+    : left_bytes_(limit_bytes) {
+  if (!directory.empty()) file_ = std::make_unique<platform::ScratchFile>(directory);
+}
+
+bool SampleCache::has(uint64_t record) const {
+  std::scoped_lock lock(mutex_);
+  const auto it = held_.find(record);
+  return it != held_.end() && it->second != nullptr;
+}
+
+void SampleCache::keep(uint64_t record, const Item& item) {
+  auto held = std::make_shared<Held>();
+  held->origin = item.origin;
+  {
+    std::scoped_lock lock(mutex_);
+    const auto bytes = static_cast<int64_t>(item.size_bytes());
+    // An entry without content reserves the record's place while its file is written.
+    if (bytes > left_bytes_ || !held_.try_emplace(record, nullptr).second) return;
+    left_bytes_ -= bytes;
+    held->offset = file_end_;
+    file_end_ += static_cast<uint64_t>(bytes);
+  }
+  uint64_t at = held->offset;
+  for (const Field& field : item.fields) {
+    if (!file_) {
+      // A field that is a part of something larger, a mapped shard or a decompressed block, would hold all of
+      // that in memory.
+      held->fields.push_back({field.name, field.tensor.compact()});
+      continue;
+    }
+    file_->write(at, field.tensor.bytes());
+    at += field.tensor.size_bytes();
+    held->metas.push_back({field.name, field.tensor.dtype(), field.tensor.shape()});
+  }
+  std::scoped_lock lock(mutex_);
+  held_[record] = std::move(held);
+}
+
+void SampleCache::recall(uint64_t record, Item& item) const {
+  std::shared_ptr<const Held> held;
+  {
+    std::scoped_lock lock(mutex_);
+    const auto it = held_.find(record);
+    if (it == held_.end() || !it->second) fail(Code::internal, "a cached sample is gone");
+    held = it->second;
+  }
+  item.origin = held->origin;
+  item.fields = held->fields;
+  uint64_t at = held->offset;
+  for (const Meta& meta : held->metas) {
+    Tensor read(meta.dtype, meta.shape);
+    file_->read(at, {static_cast<std::byte*>(read.mutable_data()), read.size_bytes()});
+    at += read.size_bytes();
+    item.fields.push_back({meta.name, std::move(read)});
+  }
+}
+
+}  // namespace etr::pipeline

@@ -1,0 +1,43 @@
+// Sources within sources: what mix, zip and interleave are made of.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/json_fwd.h"
+#include "pipeline/stage.h"
+
+namespace etr::sources {
+
+// A source with map stages behind it, which run on the reading thread.
+class Branch {
+ public:
+  // `spec`: {"stage": "folder", ...}, or a list of such a source and map stages. `place`: of the branch in
+  // the stage `owner`. Throws Error(invalid_argument) that names both.
+  Branch(const Json& spec, const std::string& owner, size_t place,
+         const pipeline::StageContext& context);
+
+  void start_pass(uint64_t epoch, uint64_t pass);
+  bool next(pipeline::Item& item);
+  bool skip() { return source_->skip(); }
+  std::optional<uint64_t> samples() { return source_->samples(); }
+  bool numbers_records() const { return source_->numbers_records(); }
+  std::optional<uint64_t> upcoming() { return source_->upcoming(); }
+  uint64_t record() const { return source_->record(); }
+
+ private:
+  std::unique_ptr<pipeline::Source> source_;
+  std::vector<std::unique_ptr<pipeline::MapStage>> maps_;
+  uint64_t epoch_ = 0;
+};
+
+// The branches of the option "sources".
+std::vector<Branch> make_branches(const Options& options, const std::string& owner,
+                                  const pipeline::StageContext& context);
+
+constexpr OptionSpec kSourcesOption = {
+    "sources", OptionType::stages, nullptr,
+    "the sources; one may also be a list of a source and stages that map its samples"};
+
+}  // namespace etr::sources

@@ -1,0 +1,167 @@
+// Reads several files of a source at once, each on a thread of its own, and takes their samples in turn: so
+// decompression and slow disks or networks overlap, and neighbours in a file come apart.
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "sources/branch.h"
+
+namespace etr::sources {
+namespace {
+
+using namespace pipeline;
+
+constexpr OptionSpec kOptions[] = {
+    {"sources", OptionType::stages, nullptr, "one source of several files or records"},
+    {"ways", OptionType::integer, "4", "files read at once", 1, 200, "files"},
+    {"ahead", OptionType::integer, "16", "samples that each way reads ahead", 1, 1e6, "samples"},
+    {"ahead_bytes", OptionType::integer, "16777216", "bytes that each way reads ahead", 1, 1e12,
+     "bytes"},
+};
+
+// One way: a thread that reads its part of the source into a bounded queue.
+class Way {
+ public:
+  Way(std::unique_ptr<Branch> branch, size_t ahead, size_t ahead_bytes)
+      : branch_(std::move(branch)), ahead_(ahead), ahead_bytes_(ahead_bytes) {}
+  ~Way() { stop(); }
+
+  void start_pass(uint64_t epoch, uint64_t pass) {
+    stop();
+    read_.clear();
+    bytes_ = 0;
+    ended_ = stop_ = false;
+    thread_ = std::thread([this, epoch, pass] { run(epoch, pass); });
+  }
+
+  // Throws what reading threw; false at the end of the pass.
+  bool next(Item& item) {
+    Read read;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return !read_.empty() || ended_; });
+      if (read_.empty()) return false;
+      read = std::move(read_.front());
+      read_.pop_front();
+      bytes_ -= read.bytes;
+    }
+    changed_.notify_one();
+    item.origin = read.item.origin;
+    if (read.bad) std::rethrow_exception(read.bad);
+    item.fields = std::move(read.item.fields);
+    return true;
+  }
+
+ private:
+  struct Read {
+    Item item;
+    size_t bytes = 0;
+    std::exception_ptr bad;
+  };
+
+  void run(uint64_t epoch, uint64_t pass) {
+    bool more = true, began = false;
+    while (more) {
+      Read read;
+      try {
+        if (!began) branch_->start_pass(epoch, pass);
+        began = true;
+        more = branch_->next(read.item);
+      } catch (const Error&) {
+        read.bad = std::current_exception();
+        more = began;  // a source that cannot begin has nothing behind the error
+      } catch (...) {
+        read.bad = std::current_exception();
+        more = false;
+      }
+      read.bytes = read.item.size_bytes();
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] {
+        return stop_ || (read_.size() < ahead_ && (read_.empty() || bytes_ < ahead_bytes_));
+      });
+      if (stop_) return;
+      if (more || read.bad) {
+        bytes_ += read.bytes;
+        read_.push_back(std::move(read));
+      }
+      ended_ = !more;
+      changed_.notify_one();
+    }
+  }
+
+  void stop() {
+    {
+      std::scoped_lock lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  const std::unique_ptr<Branch> branch_;
+  const size_t ahead_, ahead_bytes_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Read> read_;
+  size_t bytes_ = 0;
+  bool ended_ = false, stop_ = false;
+  std::thread thread_;
+};
+
+class Interleave final : public Source {
+ public:
+  Interleave(const Options& options, const StageContext& context) {
+    const Json& given = options.json()["sources"];
+    if (given.size() != 1 || given[0].is_array())
+      fail(Code::invalid_argument,
+           "stage 'interleave' takes one source, without stages behind it; mix takes several");
+    const auto ways = static_cast<size_t>(options.integer("ways"));
+    for (size_t i = 0; i < ways; ++i) {
+      StageContext part = context;
+      part.part = i;
+      part.parts = ways;
+      // All ways are at the same place: they see one order of the files, and each takes its part of it.
+      ways_.push_back(
+          std::make_unique<Way>(std::make_unique<Branch>(given[0], "interleave", 0, part),
+                                static_cast<size_t>(options.integer("ahead")),
+                                static_cast<size_t>(options.integer("ahead_bytes"))));
+    }
+  }
+
+  void start_pass(uint64_t epoch, uint64_t pass) override {
+    ended_.assign(ways_.size(), false);
+    turn_ = 0;
+    for (const auto& way : ways_) way->start_pass(epoch, pass);
+  }
+
+  bool next(Item& item) override {
+    for (size_t tried = 0; tried < ways_.size(); ++tried) {
+      const size_t i = turn_++ % ways_.size();
+      if (ended_[i]) continue;
+      if (ways_[i]->next(item)) return true;
+      ended_[i] = true;
+    }
+    return false;
+  }
+
+ private:
+  std::vector<std::unique_ptr<Way>> ways_;
+  std::vector<char> ended_;
+  size_t turn_ = 0;
+};
+
+}  // namespace
+}  // namespace etr::sources
+
+namespace etr::pipeline {
+
+extern const StageSpec interleave_stage;
+const StageSpec interleave_stage{"interleave", "reads several files of a source at once, in turn",
+                                 StageKind::source, sources::kOptions,
+                                 make_stage<sources::Interleave>};
+
+}  // namespace etr::pipeline

@@ -1,0 +1,143 @@
+// Samples of several sources by weight: after any number of samples each source has had its share, to
+// within one sample for two sources, and to within one a source for more.
+#include <algorithm>
+
+#include "core/error.h"
+#include "sources/branch.h"
+
+namespace etr::sources {
+namespace {
+
+using namespace pipeline;
+
+constexpr OptionSpec kOptions[] = {
+    kSourcesOption,
+    {"weights", OptionType::numbers, "[]", "how many samples of each, in proportion; empty: equal",
+     1e-9, 1e9},
+    {"ends", OptionType::string, "\"all\"",
+     "the pass ends when all sources have; or with the first that ends; or when all have ended "
+     "once, "
+     "those that end sooner being read again",
+     0, 0, "", "all|first|again"},
+};
+
+class Mix final : public Source {
+ public:
+  Mix(const Options& options, const StageContext& context)
+      : branches_(make_branches(options, "mix", context)),
+        weights_(options.numbers("weights")),
+        ends_(options.string("ends")) {
+    if (weights_.empty()) weights_.assign(branches_.size(), 1);
+    if (weights_.size() != branches_.size())
+      fail(Code::invalid_argument, "stage 'mix': ", weights_.size(), " weights for ",
+           branches_.size(), " sources");
+  }
+
+  std::optional<uint64_t> samples() override {
+    if (ends_ != "all") return std::nullopt;
+    uint64_t total = 0;
+    for (Branch& branch : branches_) {
+      const auto n = branch.samples();
+      if (!n) return std::nullopt;
+      total += *n;
+    }
+    return total;
+  }
+
+  void start_pass(uint64_t epoch, uint64_t pass) override {
+    epoch_ = epoch;
+    states_.assign(branches_.size(), {});
+    for (Branch& branch : branches_) branch.start_pass(epoch, pass << 12);
+  }
+
+  bool next(Item& item) override {
+    return take([&](Branch& branch) { return branch.next(item); });
+  }
+  bool skip() override {
+    return take([&](Branch& branch) { return branch.skip(); });
+  }
+
+  bool numbers_records() const override {
+    return std::all_of(branches_.begin(), branches_.end(),
+                       [](const Branch& b) { return b.numbers_records(); });
+  }
+  std::optional<uint64_t> upcoming() override {
+    const size_t i = next_in_turn();
+    if (i == branches_.size()) return std::nullopt;
+    const auto record = branches_[i].upcoming();
+    return record ? std::optional(name(i, *record)) : std::nullopt;
+  }
+  uint64_t record() const override { return name(given_, branches_[given_].record()); }
+
+ private:
+  struct State {
+    double credit = 0;    // what it is owed, in samples
+    uint64_t again = 0;   // times it was begun anew
+    bool ended = false;   // once at least
+    bool closed = false;  // gives no more in this pass
+  };
+
+  static uint64_t name(size_t branch, uint64_t record) {
+    return static_cast<uint64_t>(branch) << 56 ^ record;
+  }
+
+  // The source whose turn it is: the one that is owed most. Smooth weighted round robin.
+  size_t next_in_turn() const {
+    size_t best = branches_.size();
+    for (size_t i = 0; i < branches_.size(); ++i)
+      if (!states_[i].closed && (best == branches_.size() || owed(i) > owed(best))) best = i;
+    return best;
+  }
+  double owed(size_t i) const { return states_[i].credit + weights_[i]; }
+
+  size_t choose() {
+    const size_t best = next_in_turn();
+    if (best == branches_.size()) return best;
+    for (size_t i = 0; i < branches_.size(); ++i) {
+      if (states_[i].closed) continue;
+      states_[i].credit += weights_[i];
+      states_[best].credit -= weights_[i];
+    }
+    return given_ = best;
+  }
+
+  template <typename Take>
+  bool take(Take&& from) {
+    while (true) {
+      const size_t i = choose();
+      if (i == branches_.size()) return false;
+      if (from(branches_[i])) return true;
+      State& state = states_[i];
+      state.ended = true;
+      if (ends_ == "first") return false;
+      const bool all_ended =
+          std::all_of(states_.begin(), states_.end(), [](const State& s) { return s.ended; });
+      if (ends_ == "again" && all_ended) return false;
+      if (ends_ == "all") {
+        state.closed = true;
+        continue;
+      }
+      branches_[i].start_pass(epoch_, ++state.again);
+      if (from(branches_[i])) return true;
+      state.closed = true;  // it is empty
+    }
+  }
+
+  std::vector<Branch> branches_;
+  std::vector<double> weights_;
+  const std::string ends_;
+  std::vector<State> states_;
+  size_t given_ = 0;  // the source of the last sample
+  uint64_t epoch_ = 0;
+};
+
+}  // namespace
+}  // namespace etr::sources
+
+namespace etr::pipeline {
+
+extern const StageSpec mix_stage;
+const StageSpec mix_stage{"mix", "samples of several sources, by weight", StageKind::source,
+                          sources::kOptions, make_stage<sources::Mix>};
+
+}  // namespace etr::pipeline

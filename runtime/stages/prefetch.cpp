@@ -1,0 +1,34 @@
+// A longer queue at this place: evens out what comes before it in bursts.
+#include "pipeline/stage.h"
+
+namespace etr::stages {
+namespace {
+
+using namespace pipeline;
+
+constexpr OptionSpec kOptions[] = {
+    {"items", OptionType::integer, nullptr, "samples, or behind batch batches, that may wait here",
+     1, 1e8, "items"},
+};
+
+class Prefetch final : public SerialStage {
+ public:
+  Prefetch(const Options& options, const StageContext&) : items_(options.integer("items")) {}
+
+  void process(Item&& item, Emitter& out) override { out.emit(std::move(item)); }
+  int64_t queue_items() const override { return items_; }
+
+ private:
+  const int64_t items_;
+};
+
+}  // namespace
+}  // namespace etr::stages
+
+namespace etr::pipeline {
+
+extern const StageSpec prefetch_stage;
+const StageSpec prefetch_stage{"prefetch", "a longer queue at this place", StageKind::serial,
+                               stages::kOptions, make_stage<stages::Prefetch>};
+
+}  // namespace etr::pipeline
