@@ -100,14 +100,18 @@ Tensor decode_jpeg(std::span<const std::byte> bytes, Channels channels, int64_t 
 
 }  // namespace
 
-Tensor decode_image(std::span<const std::byte> bytes, Channels channels, int64_t max_pixels) {
+Tensor decode_image(std::span<const std::byte> bytes, Channels channels, int64_t max_pixels,
+                    int64_t max_chunk_bytes) {
   constexpr unsigned char kPng[] = {0x89, 'P', 'N', 'G'};
   constexpr unsigned char kJpeg[] = {0xFF, 0xD8, 0xFF};
   const auto starts_with = [&](std::span<const unsigned char> magic) {
     return bytes.size() >= magic.size() &&
            std::memcmp(bytes.data(), magic.data(), magic.size()) == 0;
   };
-  if (starts_with(kPng)) return decode_png(bytes, channels, max_pixels);
+  if (starts_with(kPng)) {
+    check_png_chunks(bytes, static_cast<uint64_t>(max_chunk_bytes));
+    return decode_png(bytes, channels, max_pixels);
+  }
   if (starts_with(kJpeg)) return decode_jpeg(bytes, channels, max_pixels);
   if (looks_planar(bytes)) return decode_planar_as(bytes, channels, max_pixels);
   fail(Code::unsupported, "neither PNG nor JPEG (", bytes.size(), " bytes)");

@@ -14,7 +14,8 @@ enum class Channels { as_stored, gray, rgb };
 // for damaged or truncated data, Error(unsupported) for other formats and for images of more than
 // `max_pixels`, which a small file could otherwise decompress to.
 constexpr int64_t kMaxPixels = int64_t{1} << 28;
+constexpr int64_t kMaxChunkBytes = int64_t{1} << 31;  // of a PNG's chunk
 Tensor decode_image(std::span<const std::byte> bytes, Channels channels,
-                    int64_t max_pixels = kMaxPixels);
+                    int64_t max_pixels = kMaxPixels, int64_t max_chunk_bytes = kMaxChunkBytes);
 
 }  // namespace etr::codec

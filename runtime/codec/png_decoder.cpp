@@ -185,6 +185,16 @@ void copy_row(const Png& png, const uint8_t* row, uint8_t* out, bool rgb) {
 
 }  // namespace
 
+void check_png_chunks(std::span<const std::byte> bytes, uint64_t max_bytes) {
+  for (size_t at = kSignature; at + kChunkHead <= bytes.size();) {
+    const uint64_t length = big_endian(bytes.data() + at);
+    if (length > max_bytes)
+      fail(Code::unsupported, "a PNG with a chunk of ", length, " bytes; the limit is ", max_bytes,
+           " (max_chunk_bytes)");
+    at += kChunkHead + length + kChunkTail;
+  }
+}
+
 std::optional<Tensor> decode_common_png(std::span<const std::byte> bytes, bool rgb, bool gray,
                                         int64_t max_pixels) {
   if (bytes.size() < kSignature) return std::nullopt;

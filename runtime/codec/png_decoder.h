@@ -8,6 +8,9 @@
 
 namespace etr::codec {
 
+// Error(unsupported) where a chunk is longer than `max_bytes`: what a decoder reads in one piece.
+void check_png_chunks(std::span<const std::byte> bytes, uint64_t max_bytes);
+
 // Decodes 8-bit gray, RGB and palette images without interlacing, transparency or a colour space of their own into
 // u8 [H, W, C]; C is 3 where `rgb` is asked for and the image is gray. Nothing for every other PNG, and for RGB that
 // shall become gray: libpng decodes those. Throws Error(corrupt_data), Error(unsupported) beyond `max_pixels`.

@@ -33,11 +33,29 @@ class MappedStream final : public ByteStream {
   size_t position_ = 0;
 };
 
+// Guards against content that is out of all proportion to its file.
+class RatioLimit {
+ public:
+  explicit RatioLimit(double most) : most_(most) {}
+
+  void add(size_t produced, size_t consumed_so_far, const std::string& path) {
+    produced_ += static_cast<double>(produced);
+    if (produced_ > kFree + most_ * static_cast<double>(consumed_so_far))
+      fail(Code::unsupported, "'", path, "' decompresses to more than ", most_,
+           " times its size; if it is to be trusted, raise max_ratio");
+  }
+
+ private:
+  static constexpr double kFree = 1 << 20;
+  const double most_;
+  double produced_ = 0;
+};
+
 // Streaming decompression of one file with any number of zstd frames.
 class ZstdStream final : public ByteStream {
  public:
-  explicit ZstdStream(const std::string& path)
-      : path_(path), context_(ZSTD_createDStream(), ZSTD_freeDStream) {
+  ZstdStream(const std::string& path, double max_ratio)
+      : path_(path), limit_(max_ratio), context_(ZSTD_createDStream(), ZSTD_freeDStream) {
     if (!context_) fail(Code::out_of_memory, "no memory for a zstd context");
     block_.data = platform::map_file(path, block_.size);
     input_ = {block_.data.get(), block_.size, 0};
@@ -59,11 +77,13 @@ class ZstdStream final : public ByteStream {
            "': the zstd data ends inside a frame, after compressed "
            "byte ",
            input_.pos, "; the file is truncated");
+    limit_.add(output.pos, input_.pos, path_);
     return output.pos;
   }
 
  private:
   std::string path_;
+  RatioLimit limit_;
   std::unique_ptr<ZSTD_DStream, size_t (*)(ZSTD_DStream*)> context_;
   Block block_;
   ZSTD_inBuffer input_{};
@@ -73,7 +93,7 @@ class ZstdStream final : public ByteStream {
 // Streaming decompression of one file with any number of gzip members.
 class GzipStream final : public ByteStream {
  public:
-  explicit GzipStream(const std::string& path) : path_(path) {
+  GzipStream(const std::string& path, double max_ratio) : path_(path), limit_(max_ratio) {
     block_.data = platform::map_file(path, block_.size);
     constexpr int kGzipOnly = 16 + MAX_WBITS;
     if (inflateInit2(&stream_, kGzipOnly) != Z_OK)
@@ -103,6 +123,7 @@ class GzipStream final : public ByteStream {
              ": ", stream_.msg ? stream_.msg : "unknown");
       }
     }
+    limit_.add(done, taken_ - stream_.avail_in, path_);
     return done;
   }
 
@@ -126,6 +147,7 @@ class GzipStream final : public ByteStream {
   }
 
   const std::string path_;
+  RatioLimit limit_;
   Block block_;
   size_t taken_ = 0;
   z_stream stream_{};
@@ -134,9 +156,9 @@ class GzipStream final : public ByteStream {
 
 }  // namespace
 
-std::unique_ptr<ByteStream> open_stream(const std::string& path) {
-  if (path.ends_with(".gz")) return std::make_unique<GzipStream>(path);
-  if (path.ends_with(".zst")) return std::make_unique<ZstdStream>(path);
+std::unique_ptr<ByteStream> open_stream(const std::string& path, double max_ratio) {
+  if (path.ends_with(".gz")) return std::make_unique<GzipStream>(path, max_ratio);
+  if (path.ends_with(".zst")) return std::make_unique<ZstdStream>(path, max_ratio);
   return std::make_unique<MappedStream>(path);
 }
 

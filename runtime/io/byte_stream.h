@@ -28,9 +28,14 @@ class ByteStream {
   virtual Block mapped() { return {}; }
 };
 
+// How many times as large as the compressed file its content may be, beyond the first megabyte: a small file
+// could otherwise fill the memory.
+constexpr double kMaxRatio = 10000;
+
 // Opens `path`; files ending in .zst or .gz are decompressed as they are read.
-// Throws Error(not_found / io); reading throws Error(corrupt_data) on a damaged or truncated frame.
-std::unique_ptr<ByteStream> open_stream(const std::string& path);
+// Throws Error(not_found / io); reading throws Error(corrupt_data) on a damaged or truncated frame, and
+// Error(unsupported) beyond `max_ratio`.
+std::unique_ptr<ByteStream> open_stream(const std::string& path, double max_ratio = kMaxRatio);
 
 // A whole file in memory, decompressed: the mapped file itself where it is plain. Throws Error(unsupported) beyond
 // `limit_bytes`, which a small file could otherwise decompress to.

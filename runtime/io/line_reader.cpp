@@ -19,9 +19,9 @@ bool LineReader::next(std::string& line) {
     const char* begin = reinterpret_cast<const char*>(buffer_.data()) + position_;
     const auto* end = static_cast<const char*>(std::memchr(begin, '\n', size_ - position_));
     const size_t length = end ? static_cast<size_t>(end - begin) : size_ - position_;
-    if (line.size() + length > kMaxLineBytes)
+    if (line.size() + length > max_line_bytes_)
       fail(Code::unsupported, "'", path_, "': line ", number_ + 1, " is longer than ",
-           kMaxLineBytes, " bytes");
+           max_line_bytes_, " bytes (max_line_bytes)");
     line.append(begin, length);
     position_ += length + (end ? 1 : 0);
     if (end) break;

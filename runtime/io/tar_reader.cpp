@@ -58,14 +58,22 @@ uint64_t padded(uint64_t size) { return (size + kRecord - 1) / kRecord * kRecord
 
 }  // namespace
 
-TarReader::TarReader(std::unique_ptr<ByteStream> stream, std::string path)
-    : stream_(std::move(stream)), path_(std::move(path)), block_(stream_->mapped()) {
+TarReader::TarReader(std::unique_ptr<ByteStream> stream, std::string path, TarLimits limits)
+    : stream_(std::move(stream)),
+      path_(std::move(path)),
+      limits_(limits),
+      block_(stream_->mapped()) {
   whole_file_ = block_.data != nullptr;
 }
 
 void TarReader::corrupt(const std::string& why) const {
   fail(Code::corrupt_data, "'", path_, "': ", why, " at byte ", block_offset_ + position_,
        last_member_.empty() ? "" : " after member '" + last_member_ + "'");
+}
+
+void TarReader::beyond(const char* what, uint64_t found, uint64_t limit, const char* option) const {
+  fail(Code::unsupported, "'", path_, "': ", what, " of ", found, " at byte ",
+       block_offset_ + position_, "; the limit is ", limit, " (", option, ")");
 }
 
 bool TarReader::ensure(size_t size) {
@@ -93,8 +101,8 @@ void TarReader::skip(uint64_t size) {
 }
 
 std::string TarReader::read_text(uint64_t size) {
-  constexpr uint64_t kMaxText = 1 << 20;
-  if (size > kMaxText) corrupt("an extended header is unreasonably large");
+  const uint64_t most = limits_.name_bytes + (1 << 16);  // pax headers hold more than the name
+  if (size > most) beyond("an extended header", size, most, "max_name_bytes and some");
   if (!ensure(static_cast<size_t>(padded(size)))) corrupt("the archive is truncated");
   std::string text(here(), static_cast<size_t>(size));
   position_ += static_cast<size_t>(padded(size));
@@ -129,8 +137,9 @@ bool TarReader::next(TarMember& member) {
     if (std::all_of(header, header + kRecord, [](char c) { return c == 0; })) return false;
     uint64_t size = 0;
     if (!checksum_matches(header)) corrupt("a header with a wrong checksum (not a tar archive?)");
-    if (!number_field(header, kSize, size) || size > kMaxMemberBytes)
-      corrupt("a header with an unreadable or unreasonable size");
+    if (!number_field(header, kSize, size)) corrupt("a header with an unreadable size");
+    if (size > limits_.member_bytes)
+      beyond("a member", size, limits_.member_bytes, "max_member_bytes");
     std::string name = text_field(header, kName);
     if (std::memcmp(header + kMagic.offset, "ustar", 5) == 0) {
       const std::string prefix = text_field(header, kPrefix);
@@ -145,6 +154,10 @@ bool TarReader::next(TarMember& member) {
       long_name = pax_path(read_text(size));
     } else if (type == '0' || type == '\0') {
       member.name = long_name.empty() ? std::move(name) : std::move(long_name);
+      if (member.name.size() > limits_.name_bytes)
+        beyond("a name", member.name.size(), limits_.name_bytes, "max_name_bytes");
+      if (++members_ > limits_.members)
+        beyond("a member number", members_, limits_.members, "max_members");
       member.offset = offset;
       last_member_ = member.name;
       if (!ensure(static_cast<size_t>(size))) corrupt("the archive is truncated inside a member");

@@ -12,9 +12,18 @@ namespace etr::pipeline {
 namespace {
 
 constexpr size_t kListed = 1000;
+constexpr int64_t kShareFrom = 100;  // records: a share of fewer says nothing
 
 Json to_json(const BadRecord& r) {
-  return {{"stage", r.stage}, {"shard", r.shard}, {"key", r.key}, {"reason", r.reason}};
+  Json out{{"stage", r.stage}, {"shard", r.shard}, {"key", r.key}, {"reason", r.reason}};
+  if (r.offset >= 0) out["offset"] = r.offset;
+  return out;
+}
+
+void append(const std::filesystem::path& path, const BadRecord& record) {
+  std::ofstream list(path, std::ios::app);
+  list << to_json(record).dump() << "\n";
+  if (!list.flush()) fail(Code::io, "cannot write the list of bad records, '", path.string(), "'");
 }
 
 std::string file_safe(std::string text) {
@@ -25,17 +34,26 @@ std::string file_safe(std::string text) {
 
 }  // namespace
 
-BadRecords::BadRecords(ErrorPolicy policy, int64_t limit, std::string directory)
-    : policy_(policy), limit_(limit), directory_(std::move(directory)) {
-  if (policy_ == ErrorPolicy::quarantine && directory_.empty())
+BadRecords::BadRecords(ErrorRules rules) : rules_(std::move(rules)) {
+  const bool sets_aside =
+      rules_.policy == ErrorPolicy::quarantine ||
+      std::any_of(rules_.by_stage.begin(), rules_.by_stage.end(),
+                  [](auto& row) { return row.second == ErrorPolicy::quarantine; });
+  if (sets_aside && rules_.directory.empty())
     fail(Code::invalid_argument, "pipeline: on_error 'quarantine' needs 'quarantine_dir'");
 }
 
+bool BadRecords::substitutes() const {
+  return rules_.policy == ErrorPolicy::substitute ||
+         std::any_of(rules_.by_stage.begin(), rules_.by_stage.end(),
+                     [](auto& row) { return row.second == ErrorPolicy::substitute; });
+}
+
 void BadRecords::quarantine(const Item& item, const BadRecord& record) const {
-  const std::filesystem::path directory(directory_);
+  const std::filesystem::path directory(rules_.directory);
   std::error_code error;
   std::filesystem::create_directories(directory, error);
-  if (error) fail(Code::io, "cannot create '", directory_, "': ", error.message());
+  if (error) fail(Code::io, "cannot create '", rules_.directory, "': ", error.message());
   const std::string stem =
       file_safe(std::filesystem::path(record.shard).filename().string() + "-" + record.key);
   for (const Field& field : item.fields) {
@@ -43,29 +61,41 @@ void BadRecords::quarantine(const Item& item, const BadRecord& record) const {
     const auto bytes = field.tensor.bytes();
     out.write(reinterpret_cast<const char*>(bytes.data()),
               static_cast<std::streamsize>(bytes.size()));
-    if (!out) fail(Code::io, "cannot write to the quarantine directory '", directory_, "'");
+    if (!out) fail(Code::io, "cannot write to the quarantine directory '", rules_.directory, "'");
   }
-  std::ofstream list(directory / "bad_records.jsonl", std::ios::app);
-  list << to_json(record).dump() << "\n";
-  if (!list.flush()) fail(Code::io, "cannot write to the quarantine directory '", directory_, "'");
+  append(directory / "bad_records.jsonl", record);
 }
 
-void BadRecords::handle(const std::string& stage, uint64_t position, const Item& item,
+bool BadRecords::handle(const std::string& stage, uint64_t position, const Item& item,
                         const Error& error, uint64_t epoch) {
-  const BadRecord record{stage, item.origin ? *item.origin->shard : "",
-                         item.origin ? item.origin->key : "", error.what()};
+  BadRecord record{stage, "", "", error.what()};
+  if (item.origin) {
+    record.shard = *item.origin->shard;
+    record.key = item.origin->key;
+    record.offset = item.origin->offset;
+  }
   const std::string where = cat("stage '", stage, "', shard '", record.shard, "', key '",
                                 record.key, "': ", record.reason);
+  const auto rule = rules_.by_stage.find(position);
+  const ErrorPolicy policy = rule == rules_.by_stage.end() ? rules_.policy : rule->second;
   std::scoped_lock lock(mutex_);
   ++count_;
   if (records_.size() < kListed) records_.push_back(record);
-  if (policy_ == ErrorPolicy::fail) throw Error(error.code(), where);
-  if (count_ > limit_)
+  if (policy == ErrorPolicy::fail) throw Error(error.code(), where);
+  if (count_ > rules_.limit)
     throw Error(error.code(),
-                cat(where, " (more than max_bad_records = ", limit_, " records are bad)"));
+                cat(where, " (more than max_bad_records = ", rules_.limit, " records are bad)"));
+  const auto read = static_cast<double>(std::max(read_.load(), kShareFrom));
+  if (static_cast<double>(count_) > rules_.share * read)
+    throw Error(error.code(),
+                cat(where, " (", count_, " of ", read_.load(),
+                    " records are bad, more than max_bad_share = ", rules_.share, ")"));
   log_line(LogLevel::warning, "bad record dropped: " + where);
+  if (!rules_.list.empty()) append(rules_.list, record);
+  if (policy == ErrorPolicy::quarantine) quarantine(item, record);
+  if (policy == ErrorPolicy::substitute) return true;
   dropped_[epoch].emplace_back(position, item.ordinal);
-  if (policy_ == ErrorPolicy::quarantine) quarantine(item, record);
+  return false;
 }
 
 void BadRecords::note_drop(uint64_t position, uint64_t ordinal, uint64_t epoch) {

@@ -1,6 +1,7 @@
 // What happens to records that cannot be used.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <string>
@@ -13,10 +14,20 @@
 
 namespace etr::pipeline {
 
-enum class ErrorPolicy { fail, skip, quarantine };
+enum class ErrorPolicy { fail, skip, quarantine, substitute };
+
+struct ErrorRules {
+  ErrorPolicy policy = ErrorPolicy::fail;
+  std::map<uint64_t, ErrorPolicy> by_stage;  // by stage number, where it differs
+  int64_t limit = 0;                         // so many are tolerated, one more ends the run
+  double share = 1;       // of the records read so far that may be bad, from the hundredth on
+  std::string directory;  // receives quarantined records: their raw fields, bad_records.jsonl
+  std::string list;       // file that receives a line of JSON for each; "": none
+};
 
 struct BadRecord {
   std::string stage, shard, key, reason;
+  int64_t offset = -1;
 };
 
 using Drop = std::pair<uint64_t, uint64_t>;  // stage number, ordinal
@@ -24,20 +35,22 @@ using Drop = std::pair<uint64_t, uint64_t>;  // stage number, ordinal
 // Counts, lists and sets aside bad records. Thread safe.
 class BadRecords {
  public:
-  // `limit`: that many are tolerated, one more ends the run. `directory` receives quarantined
-  // records: their raw fields as files, and bad_records.jsonl with the reasons.
-  BadRecords(ErrorPolicy policy, int64_t limit, std::string directory);
+  explicit BadRecords(ErrorRules rules);
 
-  // Applies the policy to `error`, raised by stage number `position` on `item`: returns where the
-  // record is to be dropped, throws Error that names stage, shard and key where the run must end.
-  void handle(const std::string& stage, uint64_t position, const Item& item, const Error& error,
+  void count_read(int64_t records) { read_ += records; }  // by the source, good and bad
+
+  // Applies the rules to `error`, raised by stage number `position` on `item`; throws Error that names stage,
+  // shard and key where the run must end. Returns whether a good sample shall stand in for the record; else it
+  // is to be dropped.
+  bool handle(const std::string& stage, uint64_t position, const Item& item, const Error& error,
               uint64_t epoch);
+  bool substitutes() const;  // any stage
 
   // A sample that is left out and is not bad; a restored run must know of it too.
   void note_drop(uint64_t position, uint64_t ordinal, uint64_t epoch);
 
   int64_t count() const;
-  Json list() const;  // the first 1,000: [{"stage", "shard", "key", "reason"}]
+  Json list() const;  // the first 1,000: [{"stage", "shard", "key", "offset", "reason"}]
 
   // The samples dropped in an epoch: (stage number, ordinal), sorted.
   std::vector<Drop> dropped(uint64_t epoch) const;
@@ -46,9 +59,8 @@ class BadRecords {
  private:
   void quarantine(const Item& item, const BadRecord& record) const;
 
-  const ErrorPolicy policy_;
-  const int64_t limit_;
-  const std::string directory_;
+  const ErrorRules rules_;
+  std::atomic<int64_t> read_{0};
   mutable std::mutex mutex_;
   int64_t count_ = 0;
   std::vector<BadRecord> records_;

@@ -15,6 +15,7 @@ namespace etr::pipeline {
 struct Origin {
   std::shared_ptr<const std::string> shard;  // file or folder; shared by its samples
   std::string key;                           // the sample's name in it
+  int64_t offset = -1;                       // in bytes, of the (decompressed) shard; -1: not known
 };
 
 struct Field {
@@ -40,6 +41,7 @@ struct Item {
   // While a saved position is restored, samples that nobody needs again travel without payload.
   bool ghost = false;
   bool dropped = false;  // set by a map stage: the sample goes no further
+  bool missing = false;  // bad: the last good sample before it will stand in for it
   // The source's number of the record, the same in every epoch, where it has one.
   std::optional<uint64_t> record;
   bool cached = false;  // a cache further on has this sample: it travels there without payload

@@ -7,6 +7,7 @@
 #include "core/json.h"
 #include "core/packed.h"
 #include "core/platform.h"
+#include "core/text.h"
 #include "pipeline/replay.h"
 
 namespace etr::pipeline {
@@ -33,10 +34,18 @@ constexpr OptionSpec kOptions[] = {
     {"trace_events", OptionType::integer, "0", "newest events that a trace keeps; 0: none", 0, 1e8,
      "events"},
     {"on_error", OptionType::string, "\"fail\"",
-     "what a bad record does: end the run, be dropped, or be dropped and set aside", 0, 0, "",
-     "fail|skip|quarantine"},
-    {"max_bad_records", OptionType::integer, "1000",
-     "bad records tolerated by skip and quarantine before the run ends", 0, 1e12, "records"},
+     "what a bad record does: end the run, be dropped, be dropped and set aside, or be replaced by "
+     "the "
+     "good sample before it",
+     0, 0, "", "fail|skip|quarantine|substitute"},
+    {"on_error_in", OptionType::string, "\"\"",
+     "another 'on_error' for some stages: 'decode=skip, csv=fail'"},
+    {"max_bad_records", OptionType::integer, "1000", "bad records tolerated before the run ends", 0,
+     1e12, "records"},
+    {"max_bad_share", OptionType::number, "1",
+     "share of the records read that may be bad; of the first 100, as if 100 had been read", 0, 1},
+    {"bad_records_file", OptionType::string, "\"\"",
+     "file that receives a line of JSON for each bad record that is tolerated"},
     {"quarantine_dir", OptionType::string, "\"\"", "directory that receives quarantined records"},
 };
 
@@ -44,8 +53,11 @@ constexpr size_t kChunk = 64;  // samples in one message
 
 ErrorPolicy policy_of(const std::string& name) {
   if (name == "skip") return ErrorPolicy::skip;
+  if (name == "substitute") return ErrorPolicy::substitute;
   return name == "quarantine" ? ErrorPolicy::quarantine : ErrorPolicy::fail;
 }
+
+const std::string kPolicies[] = {"fail", "skip", "quarantine", "substitute"};
 
 // By stage, the ordinals as differences: a filter may drop a good part of a million samples.
 Json pack_drops(const std::vector<Drop>& sorted) {
@@ -103,10 +115,35 @@ void Pipeline::parse(const Json& spec) {
         {&found, Options(found.options, cat(where, " ('", name, "')"), stage), name});
     canonical_["stages"].push_back({{name, entries_.back().options.json()}});
   }
-  bad_records_ = std::make_unique<BadRecords>(policy_of(options_->string("on_error")),
-                                              options_->integer("max_bad_records"),
-                                              options_->string("quarantine_dir"));
+  bad_records_ = std::make_unique<BadRecords>(error_rules());
   trace_ = std::make_unique<Trace>(static_cast<size_t>(options_->integer("trace_events")));
+}
+
+ErrorRules Pipeline::error_rules() const {
+  ErrorRules rules;
+  rules.policy = policy_of(options_->string("on_error"));
+  rules.limit = options_->integer("max_bad_records");
+  rules.share = options_->number("max_bad_share");
+  rules.directory = options_->string("quarantine_dir");
+  rules.list = options_->string("bad_records_file");
+  const std::string by_stage = options_->string("on_error_in");
+  if (by_stage.empty()) return rules;
+  for (const std::string_view entry : split(by_stage, ',')) {
+    const auto parts = split(entry, '=');
+    const std::string stage(trim(parts[0])), policy(parts.size() == 2 ? trim(parts[1]) : "");
+    std::vector<std::string> names;
+    for (size_t i = 0; i < entries_.size(); ++i) {
+      names.push_back(entries_[i].name);
+      if (entries_[i].name == stage) rules.by_stage[i] = policy_of(policy);
+    }
+    if (std::find(names.begin(), names.end(), stage) == names.end())
+      fail(Code::invalid_argument, "pipeline: on_error_in names '", stage,
+           "', which is no stage of this pipeline", suggestion(stage, names));
+    if (std::find(std::begin(kPolicies), std::end(kPolicies), policy) == std::end(kPolicies))
+      fail(Code::invalid_argument, "pipeline: on_error_in: '", trim(entry), "' is not STAGE=POLICY",
+           suggestion(policy, kPolicies));
+  }
+  return rules;
 }
 
 StageContext Pipeline::context_of(size_t position) const {
@@ -433,6 +470,7 @@ void Pipeline::plan_restore(const Json& state) {
   input.pass_lengths = state.at("pass_lengths").get<std::vector<uint64_t>>();
   input.drops = replay_drops_;
   const bool by_content =
+      bad_records_->substitutes() ||
       std::any_of(serial_stages_.begin(), serial_stages_.end(),
                   [](const SerialStage* stage) { return stage->depends_on_content(); });
   if (!by_content) source_->set_replay(plan_ghosts(std::move(input)));

@@ -98,6 +98,7 @@ void Segment::release(const Chunk& chunk) {
 bool Segment::map_item(MapEntry& map, Item& item, uint64_t epoch) {
   StageStats& stats = *map.stats;
   if (item.ghost) return !host_.was_dropped(stats.position, item.ordinal);
+  if (item.missing) return true;
   if (item.cached && !map.stage->sample_cache()) return true;
   try {
     ++stats.items_in;
@@ -109,9 +110,28 @@ bool Segment::map_item(MapEntry& map, Item& item, uint64_t epoch) {
     ++stats.items_out;
     return true;
   } catch (const Error& error) {
-    host_.bad_records().handle(stats.name, stats.position, item, error, epoch);
-    return false;
+    item.missing = host_.bad_records().handle(stats.name, stats.position, item, error, epoch);
+    return item.missing;
   }
+}
+
+// In order: each missing item becomes a copy of the last good one. Without one before it, it is dropped.
+void Segment::substitute(Chunk& chunk) {
+  if (!host_.bad_records().substitutes()) return;
+  for (Item& item : chunk.items) {
+    if (!item.missing) {
+      last_good_ = item;
+      continue;
+    }
+    if (last_good_.fields.empty()) {
+      host_.bad_records().note_drop(stats_.position, item.ordinal, chunk.epoch);
+      continue;
+    }
+    item.fields = last_good_.fields;
+    item.origin = last_good_.origin;
+    item.missing = false;
+  }
+  std::erase_if(chunk.items, [](const Item& item) { return item.missing; });
 }
 
 void Segment::run_maps(Chunk& chunk) noexcept {
@@ -146,6 +166,7 @@ void Segment::run_maps(Chunk& chunk) noexcept {
 }
 
 void Segment::hand_over(Chunk&& chunk) noexcept {
+  substitute(chunk);
   // Maps change sizes: account what really lies in the queue.
   const int64_t items = static_cast<int64_t>(chunk.items.size()), bytes = bytes_of(chunk);
   out_items_ += items - chunk.counted_items;
@@ -246,6 +267,7 @@ bool SourceSegment::next_item(Item& item, End& end) {
     try {
       if (read_own(item)) {
         ++stats_.items_in;
+        host_.bad_records().count_read(1);
         return true;
       }
       std::scoped_lock lock(lengths_mutex_);
@@ -253,7 +275,9 @@ bool SourceSegment::next_item(Item& item, End& end) {
       end = End::pass;
       return false;
     } catch (const Error& error) {
-      host_.bad_records().handle(stats_.name, stats_.position, item, error, epoch_);
+      host_.bad_records().count_read(1);
+      item.missing = host_.bad_records().handle(stats_.name, stats_.position, item, error, epoch_);
+      if (item.missing) return true;
     }
   }
   return false;
@@ -365,7 +389,8 @@ void SerialSegment::process_some() {
     try {
       stage_->process(std::move(item), *this);
     } catch (const Error& error) {
-      host_.bad_records().handle(stats_.name, stats_.position, named, error, epoch_);
+      if (host_.bad_records().handle(stats_.name, stats_.position, named, error, epoch_))
+        host_.bad_records().note_drop(stats_.position, named.ordinal, epoch_);
     }
   }
   const size_t processed = position_ - first;

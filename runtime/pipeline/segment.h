@@ -123,8 +123,10 @@ class Segment {
   void run_maps(Chunk& chunk) noexcept;  // any thread
   bool map_item(MapEntry& map, Item& item, uint64_t epoch);
   void hand_over(Chunk&& chunk) noexcept;  // in order, one at a time
+  void substitute(Chunk& chunk);
 
   std::vector<MapEntry> maps_;
+  Item last_good_;  // in hand_over(): stands in for bad ones
   Segment* next_ = nullptr;
   std::mutex input_mutex_;
   std::deque<Chunk> input_;

@@ -3,9 +3,8 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "io/line_reader.h"
 #include "sources/columns.h"
-#include "sources/sharded_source.h"
+#include "sources/line_source.h"
 
 namespace etr::sources {
 namespace {
@@ -20,12 +19,14 @@ constexpr OptionSpec kOptions[] = {
      "the first row names the columns; without it they are called 0, 1, 2, ..."},
     {"delimiter", OptionType::string, "\",\"", "one character between columns; '\\t' for tabs"},
     kShuffleShardsOption,
+    kMaxRatioOption,
+    kMaxLineOption,
 };
 
-class Csv final : public ShardedSource {
+class Csv final : public LineSource {
  public:
   Csv(const Options& options, const StageContext& context)
-      : ShardedSource(options, context),
+      : LineSource(options, context),
         columns_(parse_columns(options.string("columns"), "csv")),
         header_(options.boolean("header")) {
     const std::string delimiter = options.string("delimiter");
@@ -38,7 +39,7 @@ class Csv final : public ShardedSource {
  protected:
   void open(const std::string& path) override {
     path_ = path;
-    lines_ = std::make_unique<io::LineReader>(io::open_stream(path), path);
+    LineSource::open(path);
     names_.clear();
     places_.clear();
     if (!header_) return;
@@ -66,23 +67,24 @@ class Csv final : public ShardedSource {
     return true;
   }
 
-  void close() override { lines_.reset(); }
   bool can_go_on() const override { return !places_.empty(); }
-  std::string current_key() const override { return lines_ ? cat("line ", row_begin_) : ""; }
+  std::string current_key() const override {
+    return row_begin_ > 0 ? cat("line ", row_begin_) : "";
+  }
 
  private:
   // Splits the next row into cells_; a quoted cell may hold delimiters, quotes ("") and line ends.
   bool read_row() {
     cells_.clear();
-    if (!lines_->next(line_)) return false;
-    row_begin_ = lines_->number();
+    if (!next_line(line_)) return false;
+    row_begin_ = line_number();
     std::string cell;
     bool quoted = false;
     for (size_t i = 0;; ++i) {
       if (i == line_.size()) {
         if (!quoted) break;
         cell += '\n';
-        if (!lines_->next(line_))
+        if (!next_line(line_))
           fail(Code::corrupt_data, "a quote is opened in this row and never closed");
         i = static_cast<size_t>(-1);
         continue;
@@ -137,7 +139,6 @@ class Csv final : public ShardedSource {
   const bool header_;
   char delimiter_ = ',';
   std::string path_;
-  std::unique_ptr<io::LineReader> lines_;
   std::string line_;
   uint64_t row_begin_ = 0;
   std::vector<std::string> cells_, names_;

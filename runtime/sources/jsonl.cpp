@@ -2,9 +2,8 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/text.h"
-#include "io/line_reader.h"
 #include "sources/columns.h"
-#include "sources/sharded_source.h"
+#include "sources/line_source.h"
 
 namespace etr::sources {
 namespace {
@@ -17,22 +16,19 @@ constexpr OptionSpec kOptions[] = {
      "fields with their types and keys: 'x:f32,label:i32=meta.class,name:text'; lists become "
      "tensors"},
     kShuffleShardsOption,
+    kMaxRatioOption,
+    kMaxLineOption,
 };
 
-class Jsonl final : public ShardedSource {
+class Jsonl final : public LineSource {
  public:
   Jsonl(const Options& options, const StageContext& context)
-      : ShardedSource(options, context),
-        columns_(parse_columns(options.string("columns"), "jsonl")) {}
+      : LineSource(options, context), columns_(parse_columns(options.string("columns"), "jsonl")) {}
 
  protected:
-  void open(const std::string& path) override {
-    lines_ = std::make_unique<io::LineReader>(io::open_stream(path), path);
-  }
-
   bool read(Item& item) override {
     do
-      if (!lines_->next(line_)) return false;
+      if (!next_line(line_)) return false;
     while (trim(line_).empty());
     const Json row = Json::parse(line_, nullptr, /*allow_exceptions=*/false);
     if (!row.is_object()) fail(Code::corrupt_data, "the line is not a JSON object");
@@ -41,10 +37,6 @@ class Jsonl final : public ShardedSource {
     item.origin = origin(current_key());
     return true;
   }
-
-  void close() override { lines_.reset(); }
-  bool can_go_on() const override { return true; }
-  std::string current_key() const override { return lines_ ? cat("line ", lines_->number()) : ""; }
 
  private:
   // Follows "a.b.c" into objects.
@@ -103,7 +95,6 @@ class Jsonl final : public ShardedSource {
   }
 
   const std::vector<Column> columns_;
-  std::unique_ptr<io::LineReader> lines_;
   std::string line_;
 };
 

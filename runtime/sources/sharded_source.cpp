@@ -12,6 +12,7 @@ using namespace pipeline;
 ShardedSource::ShardedSource(const Options& options, const StageContext& context)
     : pattern_(options.string("pattern")),
       shuffle_(options.boolean("shuffle_shards")),
+      max_ratio_(options.number("max_ratio")),
       context_(context) {}
 
 void ShardedSource::start_pass(uint64_t epoch, uint64_t pass) {
@@ -93,7 +94,11 @@ std::optional<uint64_t> ShardedSource::upcoming() {
 }
 
 std::shared_ptr<const Origin> ShardedSource::origin(std::string key) {
-  return std::make_shared<Origin>(Origin{shard_path_, std::move(key)});
+  return std::make_shared<Origin>(Origin{shard_path_, std::move(key), current_offset()});
+}
+
+std::unique_ptr<io::ByteStream> ShardedSource::stream_of(const std::string& path) const {
+  return io::open_stream(path, max_ratio_);
 }
 
 void ShardedSource::leave(size_t shards) {

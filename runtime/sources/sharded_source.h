@@ -7,11 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "io/byte_stream.h"
 #include "pipeline/stage.h"
 
 namespace etr::sources {
 
-// A stage derives, has the options kPatternOption (its own sentence) and kShuffleShardsOption, and
+// A stage derives, has the options "pattern", kShuffleShardsOption and kMaxRatioOption, and
 // gives open(), read() and close().
 class ShardedSource : public pipeline::Source {
  public:
@@ -31,10 +32,12 @@ class ShardedSource : public pipeline::Source {
   virtual void close() = 0;
   // After read() has thrown: whether the next call can go on behind the bad record.
   virtual bool can_go_on() const { return false; }
-  // What read() was at, for the error.
+  // What read() was at, for the error, and where that begins in the decompressed file; -1: not known.
   virtual std::string current_key() const { return ""; }
+  virtual int64_t current_offset() const { return -1; }
 
   std::shared_ptr<const pipeline::Origin> origin(std::string key);
+  std::unique_ptr<io::ByteStream> stream_of(const std::string& path) const;
 
  private:
   void leave(size_t shards = 0);  // closes, and goes on by so many
@@ -44,6 +47,7 @@ class ShardedSource : public pipeline::Source {
 
   const std::string pattern_;
   const bool shuffle_;
+  const double max_ratio_;
   const pipeline::StageContext context_;
   std::vector<std::string> paths_;
   std::vector<size_t> order_;
@@ -57,6 +61,13 @@ class ShardedSource : public pipeline::Source {
   std::shared_ptr<const std::string> shard_path_;  // of the open shard; shared by its samples
 };
 
+constexpr OptionSpec kMaxRatioOption = {
+    "max_ratio",
+    OptionType::number,
+    "10000",
+    "times a compressed file's size that its content may have, beyond the first megabyte",
+    1,
+    1e12};
 constexpr OptionSpec kShuffleShardsOption = {"shuffle_shards", OptionType::boolean, "true",
                                              "read the files in a new order each pass"};
 

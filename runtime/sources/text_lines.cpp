@@ -1,7 +1,6 @@
 // Lines of text files, plain, .gz or .zst, as the field "text": u8 [bytes].
 #include "core/text.h"
-#include "io/line_reader.h"
-#include "sources/sharded_source.h"
+#include "sources/line_source.h"
 
 namespace etr::sources {
 namespace {
@@ -12,21 +11,19 @@ constexpr OptionSpec kOptions[] = {
     {"pattern", OptionType::string, nullptr, "the files: a path with globs and braces"},
     {"skip_empty", OptionType::boolean, "true", "leave out lines of nothing but spaces"},
     kShuffleShardsOption,
+    kMaxRatioOption,
+    kMaxLineOption,
 };
 
-class TextLines final : public ShardedSource {
+class TextLines final : public LineSource {
  public:
   TextLines(const Options& options, const StageContext& context)
-      : ShardedSource(options, context), skip_empty_(options.boolean("skip_empty")) {}
+      : LineSource(options, context), skip_empty_(options.boolean("skip_empty")) {}
 
  protected:
-  void open(const std::string& path) override {
-    lines_ = std::make_unique<io::LineReader>(io::open_stream(path), path);
-  }
-
   bool read(Item& item) override {
     do
-      if (!lines_->next(line_)) return false;
+      if (!next_line(line_)) return false;
     while (skip_empty_ && trim(line_).empty());
     item.fields.clear();
     item.fields.push_back({"text", Tensor::text(line_)});
@@ -34,12 +31,8 @@ class TextLines final : public ShardedSource {
     return true;
   }
 
-  void close() override { lines_.reset(); }
-  std::string current_key() const override { return lines_ ? cat("line ", lines_->number()) : ""; }
-
  private:
   const bool skip_empty_;
-  std::unique_ptr<io::LineReader> lines_;
   std::string line_;
 };
 

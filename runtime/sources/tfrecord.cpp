@@ -18,6 +18,9 @@ constexpr OptionSpec kOptions[] = {
     {"pattern", OptionType::string, nullptr, "the files: a path with globs and braces"},
     {"check_data", OptionType::boolean, "true", "compare the checksum of each record's data"},
     kShuffleShardsOption,
+    kMaxRatioOption,
+    {"max_record_bytes", OptionType::integer, "2147483648", "larger records are an error", 1, 1e15,
+     "bytes"},
 };
 
 // Walks over the fields of a Protocol Buffers message.
@@ -161,12 +164,14 @@ void parse_example(Item& item, std::span<const std::byte> record) {
 class TfRecord final : public ShardedSource {
  public:
   TfRecord(const Options& options, const StageContext& context)
-      : ShardedSource(options, context), check_data_(options.boolean("check_data")) {}
+      : ShardedSource(options, context),
+        check_data_(options.boolean("check_data")),
+        max_record_bytes_(static_cast<uint64_t>(options.integer("max_record_bytes"))) {}
 
  protected:
   void open(const std::string& path) override {
-    stream_ = io::open_stream(path);
-    number_ = 0;
+    stream_ = stream_of(path);
+    number_ = end_ = 0;
     intact_ = true;
   }
 
@@ -176,16 +181,19 @@ class TfRecord final : public ShardedSource {
     const size_t got = stream_->read(head);
     if (got == 0) return false;
     ++number_;
+    begin_ = end_;
     if (got < sizeof head) fail(Code::corrupt_data, "the file ends inside a record's head");
     uint64_t length = 0;
     std::memcpy(&length, head, sizeof length);
     check(std::span(head).first(8), head + 8, "length");
-    if (length > kMostRecordBytes)
-      fail(Code::unsupported, "a record of ", length, " bytes; the limit is ", kMostRecordBytes);
+    if (length > max_record_bytes_)
+      fail(Code::unsupported, "a record of ", length, " bytes; the limit is ", max_record_bytes_,
+           " (max_record_bytes)");
     record_.resize(static_cast<size_t>(length) + 4);
     if (stream_->read(record_) < record_.size())
       fail(Code::corrupt_data, "the file ends inside a record of ", length, " bytes");
     intact_ = true;
+    end_ += sizeof head + record_.size();
     const auto data = std::span<const std::byte>(record_).first(static_cast<size_t>(length));
     if (check_data_) check(data, record_.data() + length, "data");
     item.fields.clear();
@@ -196,11 +204,10 @@ class TfRecord final : public ShardedSource {
 
   void close() override { stream_.reset(); }
   bool can_go_on() const override { return intact_; }
+  int64_t current_offset() const override { return static_cast<int64_t>(begin_); }
   std::string current_key() const override { return stream_ ? cat("record ", number_) : ""; }
 
  private:
-  static constexpr uint64_t kMostRecordBytes = uint64_t{1} << 31;
-
   static void check(std::span<const std::byte> bytes, const std::byte* stored, const char* what) {
     const uint32_t crc = crc32c(bytes);
     const uint32_t masked = ((crc >> 15) | (crc << 17)) + 0xA282EAD8u;  // the format's masking
@@ -211,9 +218,11 @@ class TfRecord final : public ShardedSource {
   }
 
   const bool check_data_;
+  const uint64_t max_record_bytes_;
   std::unique_ptr<io::ByteStream> stream_;
   std::vector<std::byte> record_;
-  uint64_t number_ = 0;  // of the current record, from 1
+  uint64_t number_ = 0;           // of the current record, from 1
+  uint64_t begin_ = 0, end_ = 0;  // of it, in the file
   bool intact_ = false;
 };
 

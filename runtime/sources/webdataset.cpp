@@ -18,15 +18,25 @@ constexpr OptionSpec kOptions[] = {
     {"pattern", OptionType::string, nullptr,
      "shards, .tar, .tar.zst or .tar.gz: a path with globs and braces, 'train-{000..009}.tar.zst'"},
     kShuffleShardsOption,
+    kMaxRatioOption,
+    {"max_member_bytes", OptionType::integer, "2147483648", "larger members are an error", 1, 1e15,
+     "bytes"},
+    {"max_name_bytes", OptionType::integer, "4096", "longer names are an error", 1, 1e6, "bytes"},
+    {"max_members", OptionType::integer, "100000000", "more members in a shard are an error", 1,
+     1e15, "members"},
 };
 
 class WebDataset final : public ShardedSource {
  public:
-  using ShardedSource::ShardedSource;
+  WebDataset(const Options& options, const StageContext& context)
+      : ShardedSource(options, context),
+        limits_{static_cast<uint64_t>(options.integer("max_member_bytes")),
+                static_cast<uint64_t>(options.integer("max_name_bytes")),
+                static_cast<uint64_t>(options.integer("max_members"))} {}
 
  protected:
   void open(const std::string& path) override {
-    tar_ = std::make_unique<io::TarReader>(io::open_stream(path), path);
+    tar_ = std::make_unique<io::TarReader>(stream_of(path), path, limits_);
   }
 
   // Gathers members until the key changes.
@@ -34,6 +44,7 @@ class WebDataset final : public ShardedSource {
     if (!has_member_ && !(has_member_ = tar_->next(member_))) return false;
     auto [key, extension] = split_name(member_.name);
     key_ = key;
+    offset_ = static_cast<int64_t>(member_.offset);
     item.origin = origin(key);
     item.fields.clear();
     item.fields.reserve(4);
@@ -52,9 +63,11 @@ class WebDataset final : public ShardedSource {
     tar_.reset();
     has_member_ = false;
     key_.clear();
+    offset_ = -1;
   }
 
   std::string current_key() const override { return key_; }
+  int64_t current_offset() const override { return offset_; }
 
  private:
   static std::pair<std::string, std::string> split_name(const std::string& name) {
@@ -64,10 +77,12 @@ class WebDataset final : public ShardedSource {
     return {name.substr(0, dot), name.substr(dot + 1)};
   }
 
+  const io::TarLimits limits_;
   std::unique_ptr<io::TarReader> tar_;
   io::TarMember member_;  // read ahead
   bool has_member_ = false;
   std::string key_;  // of the current sample
+  int64_t offset_ = -1;
 };
 
 }  // namespace

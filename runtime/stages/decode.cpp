@@ -16,12 +16,16 @@ constexpr OptionSpec kOptions[] = {
      "as_stored|gray|rgb"},
     {"max_pixels", OptionType::integer, "268435456", "larger images are an error", 1, 1 << 30,
      "pixels"},
+    {"max_chunk_bytes", OptionType::integer, "2147483648", "PNGs with a larger chunk are an error",
+     1, 2147483648.0, "bytes"},
 };
 
 class Decode final : public MapStage {
  public:
   Decode(const Options& options, const StageContext&)
-      : field_(options.string("field")), max_pixels_(options.integer("max_pixels")) {
+      : field_(options.string("field")),
+        max_pixels_(options.integer("max_pixels")),
+        max_chunk_bytes_(options.integer("max_chunk_bytes")) {
     const std::string channels = options.string("channels");
     channels_ = channels == "gray"  ? Channels::gray
                 : channels == "rgb" ? Channels::rgb
@@ -30,7 +34,8 @@ class Decode final : public MapStage {
 
   void process(Item& item, uint64_t) const override {
     const std::string name = field_.empty() ? find_image(item) : field_;
-    Tensor image = decode_image(require_field(item, name).bytes(), channels_, max_pixels_);
+    Tensor image =
+        decode_image(require_field(item, name).bytes(), channels_, max_pixels_, max_chunk_bytes_);
     item.remove(name);
     item.set("image", std::move(image));
   }
@@ -44,7 +49,7 @@ class Decode final : public MapStage {
   }
 
   const std::string field_;
-  const int64_t max_pixels_;
+  const int64_t max_pixels_, max_chunk_bytes_;
   Channels channels_;
 };
 

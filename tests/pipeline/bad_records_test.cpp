@@ -167,5 +167,82 @@ TEST(BadRecords, SamplesThatDoNotStackAreNamed) {
   expect_names(error_of(spec), {"stage 'batch'", "key 's5'", "[8, 9, 1]", "[8, 8, 1]"});
 }
 
+// 30 good samples but for the bad PNG 7 and the missing label 12, and another policy in places.
+TEST(BadRecords, StagesMayHaveTheirOwnPolicy) {
+  TempDir dir;
+  write_shard(dir.path("a.tar"), 30, 7, 12);
+  Json spec = spec_of(dir.path("a.tar"), "fail");
+  expect_names(error_of(spec), {"decode", "s7"});
+  spec["on_error_in"] = "decode = skip";
+  expect_names(error_of(spec), {"label", "s12"});
+  spec["on_error_in"] = "decode=skip, label=skip";
+  int delivered = 0;
+  EXPECT_EQ(error_of(spec, &delivered), "");
+  EXPECT_EQ(delivered, 28);
+  spec["on_error_in"] = "decod=skip";
+  EXPECT_THROW(Pipeline{spec}, Error);
+  spec["on_error_in"] = "decode=skipp";
+  EXPECT_THROW(Pipeline{spec}, Error);
+}
+
+TEST(BadRecords, SubstituteKeepsTheCount) {
+  TempDir dir;
+  write_shard(dir.path("a.tar"), 30, 7, 12);
+  for (const int threads : {1, 4}) {
+    Json spec = spec_of(dir.path("a.tar"), "substitute");
+    spec["threads"] = threads;
+    Pipeline p(spec);
+    std::vector<std::string> keys;
+    for (Item item; p.next(item) == Pipeline::Next::item;) {
+      keys.push_back(item.origin->key);
+      EXPECT_NE(item.find("image"), nullptr);
+    }
+    ASSERT_EQ(keys.size(), 30u);
+    EXPECT_EQ(keys[7], "s6");
+    EXPECT_EQ(keys[12], "s11");
+    EXPECT_EQ(p.bad_record_list().size(), 2u);
+  }
+}
+
+TEST(BadRecords, SubstituteIsRestoredAlike) {
+  TempDir dir;
+  write_shard(dir.path("a.tar"), 40, 20, 21);
+  const Json spec = spec_of(dir.path("a.tar"), "substitute");
+  for (const int at : {5, 20, 21, 30}) {
+    Pipeline original(spec);
+    digest_of_epoch(original, at);
+    Pipeline restored(spec);
+    restored.restore(original.save());
+    EXPECT_EQ(digest_of_epoch(original), digest_of_epoch(restored)) << at;
+  }
+}
+
+TEST(BadRecords, AShareMayBeBad) {
+  TempDir dir;
+  write_shard(dir.path("a.tar"), 30, 7, 12);
+  Json spec = spec_of(dir.path("a.tar"), "skip");
+  spec["max_bad_share"] = 0.02;  // of the first hundred: two
+  EXPECT_EQ(error_of(spec), "");
+  spec["max_bad_share"] = 0.01;
+  expect_names(error_of(spec), {"max_bad_share = 0.01", "2 of"});
+}
+
+TEST(BadRecords, AreListedInAFileWithTheirOffset) {
+  TempDir dir;
+  write_shard(dir.path("a.tar"), 30, 7, 12);
+  Json spec = spec_of(dir.path("a.tar"), "skip");
+  spec["bad_records_file"] = dir.path("bad.jsonl");
+  EXPECT_EQ(error_of(spec), "");
+  std::ifstream in(dir.path("bad.jsonl"));
+  std::vector<Json> rows;
+  for (std::string line; std::getline(in, line);) rows.push_back(parse_json(line, "bad.jsonl"));
+  ASSERT_EQ(rows.size(), 2u);
+  for (const Json& row : rows) {
+    const auto offset = row["offset"].get<size_t>();
+    const std::string tar = platform::read_file(dir.path("a.tar"));
+    EXPECT_EQ(tar.substr(offset, row["key"].get<std::string>().size()), row["key"]);
+  }
+}
+
 }  // namespace
 }  // namespace etr::test

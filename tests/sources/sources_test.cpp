@@ -1,4 +1,6 @@
 // What each source reads, and what it says of damaged files.
+#include <zstd.h>
+
 #include <algorithm>
 #include <set>
 
@@ -255,6 +257,49 @@ TEST(Webdataset, ReadsGzip) {
     return all.substr(0, all.size() / 2);
   }());
   EXPECT_HAS(failure(spec_of("webdataset", {{"pattern", dir.path("cut.tar.gz")}})), "truncated");
+}
+
+// Limits against files that are made to fill the memory -----------------------------------------------
+
+TEST(Limits, OfTarShards) {
+  TempDir dir;
+  const std::string shard = make_shards(dir, 1, 10, 8);
+  const auto with = [&](const char* option, int64_t value) {
+    return failure(spec_of("webdataset", {{"pattern", shard}, {option, value}}, {{"epochs", 1}}));
+  };
+  EXPECT_EQ(with("max_member_bytes", 1000), "no error");
+  EXPECT_HAS(with("max_member_bytes", 60), "the limit is 60 (max_member_bytes)");
+  EXPECT_EQ(with("max_members", 30), "no error");
+  EXPECT_HAS(with("max_members", 29), "the limit is 29 (max_members)");
+  EXPECT_HAS(with("max_name_bytes", 3), "the limit is 3 (max_name_bytes)");
+}
+
+TEST(Limits, OfDecompression) {
+  TempDir dir;
+  const std::string zeros(8 << 20, '\n');
+  write_gz(dir.path("zeros.gz"), zeros);
+  std::string zst(ZSTD_compressBound(zeros.size()), '\0');
+  zst.resize(ZSTD_compress(zst.data(), zst.size(), zeros.data(), zeros.size(), 3));
+  write(dir.path("zeros.zst"), zst);
+  for (const char* name : {"zeros.gz", "zeros.zst"}) {
+    const auto with = [&](double ratio) {
+      return failure(spec_of("text_lines", {{"pattern", dir.path(name)}, {"max_ratio", ratio}}));
+    };
+    EXPECT_HAS(with(100), "more than 100 times its size");
+    EXPECT_EQ(with(1e6), "no error");
+  }
+}
+
+TEST(Limits, OfLinesAndRecords) {
+  TempDir dir;
+  write(dir.path("t"), "short\n" + std::string(100, 'x') + "\n");
+  EXPECT_HAS(failure(spec_of("text_lines", {{"pattern", dir.path("t")}, {"max_line_bytes", 99}})),
+             "line 2 is longer than 99 bytes");
+  EXPECT_EQ(failure(spec_of("text_lines", {{"pattern", dir.path("t")}, {"max_line_bytes", 100}})),
+            "no error");
+  write(dir.path("r"), example(1));
+  EXPECT_HAS(failure(spec_of("tfrecord", {{"pattern", dir.path("r")}, {"max_record_bytes", 9}})),
+             "the limit is 9 (max_record_bytes)");
 }
 
 TEST(Permutation, IsOneForEverySizeAndKey) {

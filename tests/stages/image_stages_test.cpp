@@ -376,6 +376,12 @@ TEST(PackAndFolder, GiveTheSameSamples) {
   EXPECT_EQ(from_folder, contents({{"stage", "fast_shard"}, {"pattern", dir.path("out-*.ets")}}));
 }
 
+TEST(DecodeImage, LimitsPngChunks) {
+  const std::string png = make_png(20, 20, 3, 1);
+  EXPECT_NO_THROW(codec::decode_image(bytes_of(png), codec::Channels::rgb, 400, 100000));
+  EXPECT_THROW(codec::decode_image(bytes_of(png), codec::Channels::rgb, 400, 12), Error);
+}
+
 TEST(PlanarImage, ComesBackBitByBit) {
   Rng rng(5);
   for (const int channels : {1, 3})

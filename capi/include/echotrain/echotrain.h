@@ -261,7 +261,8 @@ ETR_API int32_t etr_explain_stats(const char* stats, const char* format, char** 
  * events, as many as the pipeline's option "trace_events" (0, the default, keeps none: ETR_STATE). */
 ETR_API int32_t etr_pipeline_trace(etr_pipeline* pipeline, char** json);
 
-/* The dropped records: a JSON array of {"stage", "shard", "key", "reason"}. Any thread. */
+/* The bad records that were tolerated, the first 1,000: a JSON array of {"stage", "shard", "key", "reason",
+ * "offset" (bytes into the decompressed shard, where known)}. Any thread. */
 ETR_API int32_t etr_pipeline_bad_records(etr_pipeline* pipeline, char** json);
 
 /* The position after the last batch read, as JSON; small. A pipeline of the same spec that restores

@@ -1,0 +1,40 @@
+// Sources that read files line by line.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "core/error.h"
+#include "io/line_reader.h"
+#include "sources/sharded_source.h"
+
+namespace etr::sources {
+
+// A stage derives, has the option kMaxLineOption beside those of ShardedSource, and gives read().
+class LineSource : public ShardedSource {
+ public:
+  LineSource(const Options& options, const pipeline::StageContext& context)
+      : ShardedSource(options, context),
+        max_line_bytes_(static_cast<size_t>(options.integer("max_line_bytes"))) {}
+
+ protected:
+  void open(const std::string& path) override {
+    lines_ = std::make_unique<io::LineReader>(stream_of(path), path, max_line_bytes_);
+  }
+  void close() override { lines_.reset(); }
+  bool can_go_on() const override { return true; }  // the next line is another record
+  std::string current_key() const override { return lines_ ? cat("line ", line_number()) : ""; }
+
+  bool next_line(std::string& line) { return lines_->next(line); }
+  uint64_t line_number() const { return lines_->number(); }  // of the line read last, from 1
+
+ private:
+  const size_t max_line_bytes_;
+  std::unique_ptr<io::LineReader> lines_;
+};
+
+constexpr OptionSpec kMaxLineOption = {
+    "max_line_bytes", OptionType::integer, "268435456", "longer lines are an error", 1, 1e12,
+    "bytes"};
+
+}  // namespace etr::sources
