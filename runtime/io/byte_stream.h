@@ -6,6 +6,8 @@
 #include <span>
 #include <string>
 
+#include "io/http.h"
+
 namespace etr::io {
 
 // A run of bytes that keeps its memory alive.
@@ -32,14 +34,16 @@ class ByteStream {
 // could otherwise fill the memory.
 constexpr double kMaxRatio = 10000;
 
-// Opens `path`; files ending in .zst or .gz are decompressed as they are read.
+// Opens a file, or an address (https://, s3://); those ending in .zst or .gz are decompressed as they are read.
 // Throws Error(not_found / io); reading throws Error(corrupt_data) on a damaged or truncated frame, and
 // Error(unsupported) beyond `max_ratio`.
-std::unique_ptr<ByteStream> open_stream(const std::string& path, double max_ratio = kMaxRatio);
+std::unique_ptr<ByteStream> open_stream(const std::string& path, double max_ratio = kMaxRatio,
+                                        const RemoteOptions& remote = {});
 
 // A whole file in memory, decompressed: the mapped file itself where it is plain. Throws Error(unsupported) beyond
 // `limit_bytes`, which a small file could otherwise decompress to.
 constexpr size_t kWholeFileLimit = size_t{1} << 34;
-Block read_whole(const std::string& path, size_t limit_bytes = kWholeFileLimit);
+Block read_whole(const std::string& path, size_t limit_bytes = kWholeFileLimit,
+                 const RemoteOptions& remote = {});
 
 }  // namespace etr::io

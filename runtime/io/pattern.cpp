@@ -6,6 +6,8 @@
 #include <cctype>
 
 #include "core/error.h"
+#include "io/remote_file.h"
+#include "io/s3.h"
 
 namespace etr::io {
 namespace {
@@ -66,9 +68,20 @@ std::vector<std::string> expand_braces(const std::string& pattern) {
 
 }  // namespace
 
-std::vector<std::string> expand_pattern(const std::string& pattern) {
+std::vector<std::string> expand_pattern(const std::string& pattern, const RemoteOptions& remote) {
   std::vector<std::string> out;
   for (const std::string& name : expand_braces(pattern)) {
+    if (is_remote(name)) {
+      const bool has_glob = name.find_first_of("*?[") != std::string::npos;
+      if (has_glob && name.starts_with("s3://"))
+        for (std::string& object : s3_list(name, remote)) out.push_back(std::move(object));
+      else if (name.find('*') != std::string::npos)
+        fail(Code::invalid_argument, "'", name,
+             "': web servers have no listings; name the files by braces, {000..009}");
+      else
+        out.push_back(name);
+      continue;
+    }
     glob_t matches{};
     const int result = ::glob(name.c_str(), GLOB_MARK, nullptr, &matches);
     for (size_t i = 0; result == 0 && i < matches.gl_pathc; ++i)

@@ -46,6 +46,22 @@ constexpr OptionSpec kOptions[] = {
      "share of the records read that may be bad; of the first 100, as if 100 had been read", 0, 1},
     {"bad_records_file", OptionType::string, "\"\"",
      "file that receives a line of JSON for each bad record that is tolerated"},
+    {"remote_connections", OptionType::integer, "4",
+     "requests in flight for each file that is read over the network", 1, 256},
+    {"remote_part_bytes", OptionType::integer, "4194304", "what one such request asks for", 1024,
+     1e10, "bytes"},
+    {"remote_retries", OptionType::integer, "5",
+     "times that a request is tried again after a broken connection, a time-out or an overloaded "
+     "server",
+     0, 1000},
+    {"remote_low_speed_s", OptionType::number, "30",
+     "a request below 1 KiB/s for so long has failed", 1, 1e6, "s"},
+    {"remote_timeout_s", OptionType::number, "0", "a request may take so long in all; 0: any time",
+     0, 1e6, "s"},
+    {"remote_cache_dir", OptionType::string, "\"\"",
+     "folder that keeps remote files, also for other processes and later runs"},
+    {"remote_cache_bytes", OptionType::integer, "10737418240",
+     "what that folder may hold; the least recently used files go first", 0, 1e15, "bytes"},
     {"quarantine_dir", OptionType::string, "\"\"", "directory that receives quarantined records"},
 };
 
@@ -147,7 +163,8 @@ ErrorRules Pipeline::error_rules() const {
 }
 
 StageContext Pipeline::context_of(size_t position) const {
-  return {static_cast<uint64_t>(options_->integer("seed")), position, &interrupt_, &functions_};
+  return {static_cast<uint64_t>(options_->integer("seed")), position, &interrupt_, &functions_,
+          options_.get()};
 }
 
 int Pipeline::threads() const {

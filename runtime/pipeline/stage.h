@@ -55,6 +55,8 @@ struct StageContext {
   uint64_t position = 0;  // of the stage in the pipeline; names its random numbers
   Interrupt* interrupt = nullptr;
   const MapFunctions* functions = nullptr;
+  const Options* pipeline =
+      nullptr;                   // the pipeline's own options; absent in tests of single stages
   uint64_t part = 0, parts = 1;  // of a source: which of equal parts of its data it gives
 };
 

@@ -33,7 +33,7 @@ class Cifar final : public IndexedSource {
  protected:
   uint64_t count() override {
     if (files_.empty())
-      for (const std::string& path : io::expand_pattern(pattern_)) open(path);
+      for (const std::string& path : io::expand_pattern(pattern_, remote())) open(path);
     return files_.back().end;
   }
 
@@ -62,7 +62,7 @@ class Cifar final : public IndexedSource {
   size_t record_bytes() const { return label_bytes_ + kPixels; }
 
   void open(const std::string& path) {
-    io::Block bytes = io::read_whole(path);
+    io::Block bytes = io::read_whole(path, io::kWholeFileLimit, remote());
     if (bytes.size == 0 || bytes.size % record_bytes() != 0)
       fail(Code::corrupt_data, "'", path, "' has ", bytes.size,
            " bytes, which is not a number of records of ", record_bytes(),

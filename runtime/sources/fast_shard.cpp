@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "io/fast_shard.h"
 #include "io/pattern.h"
+#include "io/remote_file.h"
 #include "sources/indexed_source.h"
 
 namespace etr::sources {
@@ -42,8 +43,9 @@ class FastShardSource final : public IndexedSource {
  private:
   void open() {
     std::vector<uint64_t> begins{0};
-    for (const std::string& path : io::expand_pattern(pattern_)) {
-      shards_.push_back(std::make_shared<io::FastShard>(path));
+    for (const std::string& path : io::expand_pattern(pattern_, remote())) {
+      shards_.push_back(std::make_shared<io::FastShard>(
+          io::is_remote(path) ? io::fetch_remote(path, remote()) : path));
       paths_.push_back(std::make_shared<std::string>(path));
       begins.push_back(begins.back() + shards_.back()->size());
     }

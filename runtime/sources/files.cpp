@@ -1,7 +1,9 @@
 // One sample a file: its bytes in a field that is named by the extension, and the name of its folder as
 // text in "folder", its name in "name".
+#include "core/error.h"
 #include "core/platform.h"
 #include "io/pattern.h"
+#include "io/remote_file.h"
 #include "sources/indexed_source.h"
 
 namespace etr::sources {
@@ -21,6 +23,9 @@ class Files final : public IndexedSource {
 
  protected:
   uint64_t count() override {
+    if (io::is_remote(pattern_))
+      fail(Code::unsupported, "'", pattern_,
+           "': files reads what lies on the disk; pack what lies elsewhere into shards");
     if (paths_.empty()) paths_ = io::expand_pattern(pattern_);
     return paths_.size();
   }

@@ -39,10 +39,10 @@ uint32_t big_endian(const std::byte* p) {
   return out;
 }
 
-IdxFile open_idx(const std::string& path) {
+IdxFile open_idx(const std::string& path, const io::RemoteOptions& remote) {
   constexpr int kU8 = 8;
   IdxFile out;
-  out.file = io::read_whole(path);
+  out.file = io::read_whole(path, io::kWholeFileLimit, remote);
   const auto bytes = out.file.bytes();
   const auto bad = [&](const auto&... why) { fail(Code::corrupt_data, "'", path, "': ", why...); };
   if (bytes.size() < 4 || bytes[0] != std::byte{0} || bytes[1] != std::byte{0})
@@ -92,12 +92,12 @@ class Idx final : public IndexedSource {
 
  private:
   void open() {
-    IdxFile images = open_idx(images_path_);
+    IdxFile images = open_idx(images_path_, remote());
     if (images.shape.size() < 3)
       fail(Code::invalid_argument, "'", images_path_, "' holds ", shape_text(images.shape),
            "; images are [N, H, W] or [N, H, W, C]. Are labels and images swapped?");
     if (!labels_path_.empty()) {
-      labels_ = open_idx(labels_path_);
+      labels_ = open_idx(labels_path_, remote());
       if (labels_.shape.size() != 1 || labels_.shape[0] != images.shape[0])
         fail(Code::invalid_argument, "'", labels_path_, "' holds ", shape_text(labels_.shape),
              "; the ", images.shape[0], " images of '", images_path_, "' need [", images.shape[0],

@@ -4,6 +4,7 @@
 
 #include "pipeline/permutation.h"
 #include "pipeline/stage.h"
+#include "sources/remote.h"
 
 namespace etr::sources {
 
@@ -42,6 +43,8 @@ class IndexedSource : public pipeline::Source {
  protected:
   // Records there are. Called again and again: opens what it needs at the first call.
   virtual uint64_t count() = 0;
+  // How files are read that lie elsewhere.
+  io::RemoteOptions remote() const { return remote_options(context_); }
   // Fills origin and fields with record `index`. Throws Error for a bad one.
   virtual void read(uint64_t index, pipeline::Item& item) = 0;
 

@@ -57,11 +57,12 @@ Elements elements_of(const Array& a, std::string_view descr) {
        "; save it as uint8, bool, int32, int64, float32 or float64");
 }
 
-Array open_array(const std::string& field, const std::string& path) {
+Array open_array(const std::string& field, const std::string& path,
+                 const io::RemoteOptions& remote) {
   Array a;
   a.field = field;
   a.path = path;
-  a.file = io::read_whole(path);
+  a.file = io::read_whole(path, io::kWholeFileLimit, remote);
   const char* bytes = reinterpret_cast<const char*>(a.file.data.get());
   if (a.file.size < 12 || std::memcmp(bytes, "\x93NUMPY", 6) != 0)
     fail(Code::corrupt_data, "'", path, "' is not a .npy file");
@@ -109,7 +110,7 @@ class Npy final : public IndexedSource {
   uint64_t count() override {
     if (arrays_.empty()) {
       std::vector<Array> opened;
-      for (const auto& [field, path] : files_) opened.push_back(open_array(field, path));
+      for (const auto& [field, path] : files_) opened.push_back(open_array(field, path, remote()));
       for (const Array& a : opened)
         if (a.shape[0] != opened[0].shape[0])
           fail(Code::invalid_argument, "'", a.path, "' holds ", a.shape[0], " samples, '",

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "io/pattern.h"
+#include "sources/remote.h"
 
 namespace etr::sources {
 
@@ -13,10 +14,11 @@ ShardedSource::ShardedSource(const Options& options, const StageContext& context
     : pattern_(options.string("pattern")),
       shuffle_(options.boolean("shuffle_shards")),
       max_ratio_(options.number("max_ratio")),
+      remote_(remote_options(context)),
       context_(context) {}
 
 void ShardedSource::start_pass(uint64_t epoch, uint64_t pass) {
-  if (paths_.empty()) paths_ = io::expand_pattern(pattern_);
+  if (paths_.empty()) paths_ = io::expand_pattern(pattern_, remote_);
   order_.resize(paths_.size());
   std::iota(order_.begin(), order_.end(), size_t{0});
   Rng rng(context_.seed, epoch, pass, context_.position);
@@ -98,7 +100,7 @@ std::shared_ptr<const Origin> ShardedSource::origin(std::string key) {
 }
 
 std::unique_ptr<io::ByteStream> ShardedSource::stream_of(const std::string& path) const {
-  return io::open_stream(path, max_ratio_);
+  return io::open_stream(path, max_ratio_, remote_);
 }
 
 void ShardedSource::leave(size_t shards) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "io/byte_stream.h"
+#include "io/http.h"
 #include "pipeline/stage.h"
 
 namespace etr::sources {
@@ -48,6 +49,7 @@ class ShardedSource : public pipeline::Source {
   const std::string pattern_;
   const bool shuffle_;
   const double max_ratio_;
+  const io::RemoteOptions remote_;
   const pipeline::StageContext context_;
   std::vector<std::string> paths_;
   std::vector<size_t> order_;

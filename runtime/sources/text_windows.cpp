@@ -73,8 +73,8 @@ class TextWindows final : public IndexedSource {
  private:
   void load() {
     std::string text;
-    for (const std::string& path : io::expand_pattern(pattern_)) {
-      const io::Block block = io::read_whole(path);
+    for (const std::string& path : io::expand_pattern(pattern_, remote())) {
+      const io::Block block = io::read_whole(path, io::kWholeFileLimit, remote());
       text.append(reinterpret_cast<const char*>(block.data.get()), block.size);
     }
     std::vector<int32_t> symbols;

@@ -9,7 +9,8 @@ SAME(device_info, sizeof(etr_device_info) == 544 && offsetof(etr_device_info, na
 SAME(runtime_options,
      sizeof(etr_runtime_options) == 32 && offsetof(etr_runtime_options, device) == 8);
 SAME(tensor, sizeof(etr_tensor) == 96 && offsetof(etr_tensor, data) == 80);
-SAME(batch_info, sizeof(etr_batch_info) == 40 && offsetof(etr_batch_info, ordinal) == 24);
+SAME(batch_info, sizeof(etr_batch_info) == 56 && offsetof(etr_batch_info, ordinal) == 24 &&
+                     offsetof(etr_batch_info, mean_age) == 48);
 SAME(step_result, sizeof(etr_step_result) == 40 && offsetof(etr_step_result, loss) == 16);
 SAME(eval_result, sizeof(etr_eval_result) == 32 && offsetof(etr_eval_result, loss) == 16);
 SAME(event, sizeof(etr_event) == 136 && offsetof(etr_event, loss) == 40);

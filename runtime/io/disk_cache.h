@@ -1,0 +1,46 @@
+// A folder of whole remote files, bounded in size, shared by processes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace etr::io {
+
+// Files are written under a name of their own and renamed when they are complete, so that no process sees a
+// part of one. The least recently used go first. Removing one that is being read is harmless: the reader's
+// mapping keeps it. Any thread.
+class DiskCache {
+ public:
+  DiskCache(std::string directory, uint64_t limit_bytes);  // makes the directory; Error(io)
+
+  // The file of this address and version (its entity tag), if it is there; it counts as used now.
+  std::optional<std::string> find(const std::string& address, const std::string& version) const;
+
+  // A file being written; removed unless it is kept.
+  class Entry {
+   public:
+    Entry(const DiskCache& cache, const std::string& address, const std::string& version);
+    ~Entry();
+    Entry(const Entry&) = delete;
+    Entry& operator=(const Entry&) = delete;
+
+    void write(std::span<const std::byte> bytes);  // Error(io)
+    std::string keep();                            // returns its path; makes room
+
+   private:
+    const DiskCache& cache_;
+    const std::string path_, temporary_;
+    int file_ = -1;
+  };
+
+ private:
+  std::string path_of(const std::string& address, const std::string& version) const;
+  void make_room() const;
+
+  const std::string directory_;
+  const uint64_t limit_bytes_;
+};
+
+}  // namespace etr::io

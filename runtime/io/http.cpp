@@ -1,0 +1,242 @@
+#include "io/http.h"
+
+// The macros that check arguments hide the functions' names.
+#define CURL_DISABLE_TYPECHECK
+#include <curl/curl.h>
+#undef curl_easy_setopt
+#undef curl_easy_getinfo
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdlib>
+#include <random>
+#include <thread>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "core/platform.h"
+
+namespace etr::io {
+namespace {
+
+constexpr double kConnectSeconds = 15, kFirstPause = 0.2, kLongestPause = 30;
+constexpr long kRedirects = 5, kLowSpeed = 1024;
+
+// libcurl, opened at the first address that is read: programs that read files need none.
+struct Curl {
+  static constexpr const char* kNames[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
+  platform::Library library{kNames};
+  decltype(&curl_global_init) global_init = get<decltype(&curl_global_init)>("curl_global_init");
+  decltype(&curl_easy_init) easy_init = get<decltype(&curl_easy_init)>("curl_easy_init");
+  decltype(&curl_easy_reset) easy_reset = get<decltype(&curl_easy_reset)>("curl_easy_reset");
+  decltype(&curl_easy_setopt) easy_setopt = get<decltype(&curl_easy_setopt)>("curl_easy_setopt");
+  decltype(&curl_easy_perform) easy_perform =
+      get<decltype(&curl_easy_perform)>("curl_easy_perform");
+  decltype(&curl_easy_getinfo) easy_getinfo =
+      get<decltype(&curl_easy_getinfo)>("curl_easy_getinfo");
+  decltype(&curl_easy_cleanup) easy_cleanup =
+      get<decltype(&curl_easy_cleanup)>("curl_easy_cleanup");
+  decltype(&curl_easy_strerror) easy_strerror =
+      get<decltype(&curl_easy_strerror)>("curl_easy_strerror");
+  decltype(&curl_slist_append) slist_append =
+      get<decltype(&curl_slist_append)>("curl_slist_append");
+  decltype(&curl_slist_free_all) slist_free_all =
+      get<decltype(&curl_slist_free_all)>("curl_slist_free_all");
+
+  Curl() { global_init(CURL_GLOBAL_DEFAULT); }
+
+  template <typename Function>
+  Function get(const char* name) const {
+    auto* found = reinterpret_cast<Function>(library.symbol(name));
+    if (!found) fail(Code::unsupported, "libcurl has no ", name, "; install version 7.85 or later");
+    return found;
+  }
+};
+
+const Curl& curl_library() {
+  // Never closed: its own threads and handlers may outlive us.
+  static const Curl& loaded = *[] {
+    try {
+      return new Curl();
+    } catch (const Error& error) {
+      fail(Code::unsupported,
+           "reading over the network needs libcurl (package libcurl4): ", error.what());
+    }
+  }();
+  return loaded;
+}
+
+// A request that may go better the next time.
+struct Temporary {
+  std::string why, retry_after;
+};
+
+struct Exchange {
+  HttpResponse response;
+  uint64_t max_body = 0;
+  bool too_long = false;
+  const std::function<bool()>* cancelled = nullptr;
+};
+
+size_t take_body(char* data, size_t, size_t size, void* user) {
+  auto& exchange = *static_cast<Exchange*>(user);
+  auto& body = exchange.response.body;
+  if (body.size() + size > exchange.max_body) {
+    exchange.too_long = true;
+    return 0;
+  }
+  const auto* bytes = reinterpret_cast<const std::byte*>(data);
+  body.insert(body.end(), bytes, bytes + size);
+  return size;
+}
+
+size_t take_header(char* data, size_t, size_t size, void* user) {
+  auto& response = static_cast<Exchange*>(user)->response;
+  std::string line(data, size);
+  if (line.starts_with("HTTP/")) {  // of the answer behind a redirect
+    response.headers.clear();
+    response.body.clear();
+  }
+  const size_t colon = line.find(':');
+  if (colon == std::string::npos) return size;
+  std::string name = line.substr(0, colon), value = line.substr(colon + 1);
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  value.erase(0, value.find_first_not_of(" \t"));
+  value.erase(value.find_last_not_of(" \t\r\n") + 1);
+  response.headers[name] = value;
+  return size;
+}
+
+int check_cancelled(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+  const auto& cancelled = *static_cast<Exchange*>(user)->cancelled;
+  return cancelled && cancelled() ? 1 : 0;
+}
+
+bool is_temporary(CURLcode code) {
+  switch (code) {
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_CONNECT:
+    case CURLE_OPERATION_TIMEDOUT:
+    case CURLE_GOT_NOTHING:
+    case CURLE_SEND_ERROR:
+    case CURLE_RECV_ERROR:
+    case CURLE_PARTIAL_FILE:
+    case CURLE_SSL_CONNECT_ERROR:
+    case CURLE_HTTP2:
+    case CURLE_HTTP2_STREAM: return true;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+std::string HttpResponse::header(const std::string& name) const {
+  const auto it = headers.find(name);
+  return it == headers.end() ? "" : it->second;
+}
+
+std::string HttpResponse::body_text() const {
+  constexpr size_t kShown = 300;
+  std::string text(reinterpret_cast<const char*>(body.data()), std::min(body.size(), kShown));
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c > 0x7E; }, ' ');
+  return text;
+}
+
+struct HttpConnection::State {
+  std::unique_ptr<CURL, void (*)(CURL*)> curl{curl_library().easy_init(),
+                                              curl_library().easy_cleanup};
+};
+
+HttpConnection::HttpConnection(const RemoteOptions& options)
+    : options_(options), state_(std::make_unique<State>()) {
+  if (!state_->curl) fail(Code::out_of_memory, "no memory for an HTTP connection");
+}
+
+HttpConnection::~HttpConnection() = default;
+
+HttpResponse HttpConnection::try_once(const HttpRequest& request, uint64_t max_body) {
+  const Curl& lib = curl_library();
+  CURL* curl = state_->curl.get();
+  lib.easy_reset(curl);  // connections stay open
+  Exchange exchange;
+  exchange.max_body = max_body;
+  exchange.cancelled = &options_.cancelled;
+  char reason[CURL_ERROR_SIZE] = {};
+  curl_slist* list = nullptr;
+  for (const std::string& header : request.headers) list = lib.slist_append(list, header.c_str());
+  const std::unique_ptr<curl_slist, void (*)(curl_slist*)> headers(list, lib.slist_free_all);
+  const auto set = [&](CURLoption option, auto value) { lib.easy_setopt(curl, option, value); };
+  set(CURLOPT_URL, request.url.c_str());
+  set(CURLOPT_HTTPHEADER, headers.get());
+  set(CURLOPT_NOSIGNAL, 1L);
+  set(CURLOPT_USERAGENT, "echotrain");
+  set(CURLOPT_PROTOCOLS_STR, "http,https");
+  set(CURLOPT_FOLLOWLOCATION, request.follow_redirects ? 1L : 0L);
+  set(CURLOPT_MAXREDIRS, kRedirects);
+  // What began encrypted does not go on in the open.
+  set(CURLOPT_REDIR_PROTOCOLS_STR, request.url.starts_with("https:") ? "https" : "http,https");
+  set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(kConnectSeconds * 1000));
+  set(CURLOPT_LOW_SPEED_LIMIT, kLowSpeed);
+  set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(std::ceil(options_.low_speed_s)));
+  set(CURLOPT_TIMEOUT_MS, static_cast<long>(options_.timeout_s * 1000));
+  set(CURLOPT_TCP_KEEPALIVE, 1L);
+  set(CURLOPT_ERRORBUFFER, reason);
+  set(CURLOPT_WRITEFUNCTION, take_body);
+  set(CURLOPT_WRITEDATA, &exchange);
+  set(CURLOPT_HEADERFUNCTION, take_header);
+  set(CURLOPT_HEADERDATA, &exchange);
+  set(CURLOPT_NOPROGRESS, 0L);
+  set(CURLOPT_XFERINFOFUNCTION, check_cancelled);
+  set(CURLOPT_XFERINFODATA, &exchange);
+  if (const char* bundle = std::getenv("SSL_CERT_FILE"); bundle && *bundle)
+    set(CURLOPT_CAINFO, bundle);
+
+  const CURLcode code = lib.easy_perform(curl);
+  if (code == CURLE_ABORTED_BY_CALLBACK)
+    fail(Code::cancelled, "reading '", request.url, "' was cancelled");
+  if (exchange.too_long)
+    fail(Code::unsupported, "'", request.url, "': an answer of more than ", max_body, " bytes");
+  const std::string why = *reason ? reason : lib.easy_strerror(code);
+  if (code != CURLE_OK && is_temporary(code)) throw Temporary{why, ""};
+  if (code != CURLE_OK) fail(Code::io, "cannot read '", request.url, "': ", why);
+  lib.easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &exchange.response.status);
+  const long status = exchange.response.status;
+  if (status == 408 || status == 429 || status >= 500)
+    throw Temporary{cat("the server answers ", status, " ", exchange.response.body_text()),
+                    exchange.response.header("retry-after")};
+  return std::move(exchange.response);
+}
+
+// Twice as long each time, and for each connection a bit different, so that many do not come back at once.
+void HttpConnection::pause(int tries, const std::string& retry_after) const {
+  thread_local std::minstd_rand random(std::random_device{}());
+  const double spread = std::uniform_real_distribution(0.5, 1.5)(random);
+  double seconds = std::min(kLongestPause, kFirstPause * std::exp2(tries)) * spread;
+  if (const double asked = std::atof(retry_after.c_str()); asked > 0)
+    seconds = std::min(asked, kLongestPause);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (std::chrono::steady_clock::now() < end) {
+    if (options_.cancelled && options_.cancelled()) fail(Code::cancelled, "reading was cancelled");
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+HttpResponse HttpConnection::get(const std::function<HttpRequest()>& make, uint64_t max_body) {
+  for (int tries = 0;; ++tries) {
+    const HttpRequest request = make();
+    try {
+      return try_once(request, max_body);
+    } catch (const Temporary& problem) {
+      if (tries >= options_.retries)
+        fail(Code::io, "cannot read '", request.url, "': ", problem.why, " (tried ", tries + 1,
+             " times)");
+      log_line(LogLevel::info, cat("'", request.url, "': ", problem.why, "; trying again"));
+      pause(tries, problem.retry_after);
+    }
+  }
+}
+
+}  // namespace etr::io

@@ -1,0 +1,244 @@
+#include "io/remote_file.h"
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <condition_variable>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "core/error.h"
+#include "core/platform.h"
+#include "io/disk_cache.h"
+#include "io/s3.h"
+
+namespace etr::io {
+namespace {
+
+constexpr uint64_t kMostInOnePiece = uint64_t{2} << 30;  // from servers that know no ranges
+
+Block block_of(std::vector<std::byte> bytes) {
+  auto owned = std::make_shared<std::vector<std::byte>>(std::move(bytes));
+  return {std::shared_ptr<const std::byte>(owned, owned->data()), owned->size()};
+}
+
+// One remote file: how to ask for a part of it.
+class Remote {
+ public:
+  explicit Remote(const std::string& address)
+      : address_(address), s3_(address.starts_with("s3://")) {
+    if (s3_) settings_ = S3Settings::find();
+  }
+
+  // Bytes [begin, begin + size), fewer at the end. Sets total_bytes and version at the first call; later an
+  // answer of another version is Error(io).
+  std::vector<std::byte> get(HttpConnection& connection, uint64_t begin, uint64_t size) {
+    HttpResponse answer = connection.get(
+        [&] {
+          HttpRequest request = s3_ ? s3_request(address_, settings_) : HttpRequest{address_, {}};
+          request.headers.push_back(cat("Range: bytes=", begin, "-", begin + size - 1));
+          return request;
+        },
+        begin == 0 ? kMostInOnePiece : size);
+    check(answer);
+    if (answer.status == 416) answer.body.clear();  // an empty file has no bytes to ask for
+    if (answer.status == 200 && begin > 0)
+      fail(Code::io, "'", address_, "': the server stopped answering by ranges");
+    if (answer.status == 206 && answer.body.size() != std::min(size, total_bytes_ - begin))
+      fail(Code::io, "'", address_, "': asked for bytes ", begin, " to ", begin + size - 1,
+           ", got ", answer.body.size(), " of them");
+    return std::move(answer.body);
+  }
+
+  uint64_t total_bytes() const { return total_bytes_; }
+  const std::string& version() const { return version_; }
+
+ private:
+  void check(const HttpResponse& answer) {
+    const long status = answer.status;
+    if (status == 404) fail(Code::not_found, "'", address_, "' does not exist (404)");
+    if (status == 401 || status == 403)
+      fail(Code::io, "'", address_, "': access denied (", status, "; ",
+           !s3_                           ? "the server wants other credentials"
+           : settings_.access_key.empty() ? "no credentials were found"
+                                          : "the credentials found are not accepted",
+           ") ", answer.body_text());
+    if (s3_ && (status == 301 || status == 307))
+      fail(Code::io, "'", address_, "' lies in another region than '", settings_.region,
+           "'; set AWS_REGION (", answer.header("x-amz-bucket-region"), ")");
+    if (status != 200 && status != 206 && status != 416)
+      fail(Code::io, "cannot read '", address_, "': the server answers ", status, " ",
+           answer.body_text());
+    const std::string version = answer.header("etag") + " " + answer.header("last-modified");
+    std::scoped_lock lock(mutex_);
+    if (known_ && version != version_)
+      fail(Code::io, "'", address_, "' was changed while it was read");
+    if (known_) return;
+    known_ = true;
+    total_bytes_ = total_of(answer);
+    version_ = version;
+  }
+
+  uint64_t total_of(const HttpResponse& answer) const {
+    if (answer.status == 200) return answer.body.size();
+    const std::string range = answer.header("content-range");  // "bytes 0-99/1234", "bytes */0"
+    uint64_t total = 0;
+    const size_t slash = range.find('/');
+    const char* end = range.data() + range.size();
+    if (slash == std::string::npos ||
+        std::from_chars(range.data() + slash + 1, end, total).ptr != end)
+      fail(Code::io, "'", address_, "': the server does not say how long it is ('", range, "')");
+    return total;
+  }
+
+  const std::string address_;
+  const bool s3_;
+  S3Settings settings_;
+  std::mutex mutex_;
+  bool known_ = false;
+  uint64_t total_bytes_ = 0;
+  std::string version_;
+};
+
+// Parts in order, fetched by several threads with a connection each; at most two parts a thread wait.
+class RemotePieces final : public Pieces {
+ public:
+  RemotePieces(const std::string& address, const RemoteOptions& options)
+      : address_(address), options_(options), remote_(address) {
+    options_.cancelled = [this, asked = options.cancelled] {
+      return stop_.load() || (asked && asked());
+    };
+    first_ = std::make_unique<HttpConnection>(options_);
+    if (!options_.cache_dir.empty()) {
+      cache_ = std::make_unique<DiskCache>(options_.cache_dir, options_.cache_bytes);
+      remote_.get(*first_, 0, 1);  // for its version
+      if (auto path = cache_->find(address, remote_.version())) {
+        open_cached(*path);
+        return;
+      }
+      entry_ = std::make_unique<DiskCache::Entry>(*cache_, address, remote_.version());
+    }
+    finished_[0] = {remote_.get(*first_, 0, options_.part_bytes), nullptr};
+    const uint64_t total = remote_.total_bytes();
+    parts_ = finished_[0].bytes.size() == total
+                 ? 1
+                 : (total + options_.part_bytes - 1) / options_.part_bytes;
+    const auto threads =
+        std::min<uint64_t>(static_cast<uint64_t>(options_.connections), parts_ - 1);
+    for (uint64_t i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
+  }
+
+  ~RemotePieces() override {
+    {
+      std::scoped_lock lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  Block next() override {
+    if (cached_.data) return std::exchange(cached_, {});
+    if (taken_ == parts_) return {};
+    Part part;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return finished_.contains(taken_); });
+      part = std::move(finished_[taken_]);
+      finished_.erase(taken_);
+      ++taken_;
+    }
+    changed_.notify_all();
+    if (part.bad) std::rethrow_exception(part.bad);
+    if (entry_) entry_->write(part.bytes);
+    if (entry_ && taken_ == parts_) {
+      path_ = entry_->keep();
+      entry_.reset();
+    }
+    return block_of(std::move(part.bytes));
+  }
+
+  // After the last piece, where there is a cache.
+  const std::string& path() const { return path_; }
+
+ private:
+  struct Part {
+    std::vector<std::byte> bytes;
+    std::exception_ptr bad;
+  };
+
+  void open_cached(const std::string& path) {
+    path_ = path;
+    cached_.data = platform::map_file(path, cached_.size);
+    parts_ = 0;
+    if (cached_.size == 0) cached_ = {};
+  }
+
+  void run() {
+    HttpConnection connection(options_);
+    while (true) {
+      uint64_t number = 0;
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] {
+          return stop_ || next_ >= parts_ ||
+                 next_ < taken_ + 2 * static_cast<uint64_t>(options_.connections);
+        });
+        if (stop_ || next_ >= parts_) return;
+        number = next_++;
+      }
+      Part part;
+      try {
+        part.bytes = remote_.get(connection, number * options_.part_bytes, options_.part_bytes);
+      } catch (...) {
+        part.bad = std::current_exception();
+      }
+      {
+        std::scoped_lock lock(mutex_);
+        finished_[number] = std::move(part);
+      }
+      changed_.notify_all();
+    }
+  }
+
+  const std::string address_;
+  RemoteOptions options_;
+  Remote remote_;
+  std::unique_ptr<HttpConnection> first_;
+  std::unique_ptr<DiskCache> cache_;
+  std::unique_ptr<DiskCache::Entry> entry_;
+  std::string path_;
+  Block cached_;
+  uint64_t parts_ = 0;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::atomic<bool> stop_{false};
+  uint64_t next_ = 1, taken_ = 0;  // part to fetch; parts handed out
+  std::map<uint64_t, Part> finished_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+bool is_remote(const std::string& path) {
+  return path.starts_with("http://") || path.starts_with("https://") || path.starts_with("s3://");
+}
+
+std::unique_ptr<Pieces> open_remote(const std::string& address, const RemoteOptions& options) {
+  return std::make_unique<RemotePieces>(address, options);
+}
+
+std::string fetch_remote(const std::string& address, const RemoteOptions& options) {
+  if (options.cache_dir.empty())
+    fail(Code::invalid_argument, "'", address,
+         "' is read by position, which needs it on the disk: set the pipeline's remote_cache_dir");
+  RemotePieces pieces(address, options);
+  while (pieces.next().data) continue;
+  return pieces.path();
+}
+
+}  // namespace etr::io

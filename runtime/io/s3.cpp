@@ -1,0 +1,214 @@
+#include "io/s3.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <map>
+#include <span>
+
+#include "core/error.h"
+#include "core/sha256.h"
+#include "core/text.h"
+
+namespace etr::io {
+namespace {
+
+// RFC 3986, as the signature wants it.
+std::string encode(std::string_view text, bool slashes) {
+  std::string out;
+  for (const char c : text) {
+    const bool plain = std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' ||
+                       c == '.' || c == '~' || (c == '/' && !slashes);
+    if (plain) {
+      out += c;
+      continue;
+    }
+    constexpr char kDigits[] = "0123456789ABCDEF";
+    out += {'%', kDigits[static_cast<unsigned char>(c) >> 4],
+            kDigits[static_cast<unsigned char>(c) & 15]};
+  }
+  return out;
+}
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+// The keys of one section of an INI file; none where there is no such file.
+std::map<std::string, std::string> ini_section(const std::string& path,
+                                               const std::vector<std::string>& names) {
+  std::map<std::string, std::string> out;
+  std::ifstream in(path);
+  bool inside = false;
+  for (std::string line; std::getline(in, line);) {
+    const std::string_view text = trim(line);
+    if (text.starts_with('[')) {
+      const std::string name(trim(text.substr(1, text.find(']') - 1)));
+      inside = std::find(names.begin(), names.end(), name) != names.end();
+    }
+    const size_t equals = text.find('=');
+    if (!inside || equals == std::string_view::npos || text.starts_with('#')) continue;
+    out[std::string(trim(text.substr(0, equals)))] = trim(text.substr(equals + 1));
+  }
+  return out;
+}
+
+struct Address {
+  std::string bucket, key;
+};
+
+Address parse(const std::string& address) {
+  const size_t slash = address.find('/', 5);
+  Address out{address.substr(5, slash == std::string::npos ? slash : slash - 5),
+              slash == std::string::npos ? "" : address.substr(slash + 1)};
+  if (out.bucket.empty())
+    fail(Code::invalid_argument, "'", address, "' is no address of the form s3://BUCKET/KEY");
+  return out;
+}
+
+// What stands between <name> and </name>, everywhere.
+std::vector<std::string> elements(const std::string& xml, const std::string& name) {
+  std::vector<std::string> out;
+  const std::string open = "<" + name + ">", close = "</" + name + ">";
+  for (size_t at = xml.find(open); at != std::string::npos; at = xml.find(open, at)) {
+    at += open.size();
+    const size_t end = xml.find(close, at);
+    if (end == std::string::npos) break;
+    std::string text = xml.substr(at, end - at);
+    constexpr std::pair<const char*, char> kEntities[] = {
+        {"&lt;", '<'}, {"&gt;", '>'}, {"&quot;", '"'}, {"&apos;", '\''}, {"&amp;", '&'}};
+    for (const auto& [entity, c] : kEntities)
+      for (size_t found = text.find(entity); found != std::string::npos;
+           found = text.find(entity, found + 1))
+        text.replace(found, std::char_traits<char>::length(entity), 1, c);
+    out.push_back(std::move(text));
+  }
+  return out;
+}
+
+}  // namespace
+
+S3Settings S3Settings::find() {
+  const auto first = [](std::initializer_list<std::string> candidates) {
+    for (const std::string& text : candidates)
+      if (!text.empty()) return text;
+    return std::string();
+  };
+  const std::string home = variable("HOME") + "/.aws/",
+                    profile = first({variable("AWS_PROFILE"), "default"});
+  auto credentials = ini_section(
+      first({variable("AWS_SHARED_CREDENTIALS_FILE"), home + "credentials"}), {profile});
+  auto config = ini_section(first({variable("AWS_CONFIG_FILE"), home + "config"}),
+                            {"profile " + profile, profile});
+  S3Settings out;
+  out.access_key = variable("AWS_ACCESS_KEY_ID");
+  if (!out.access_key.empty()) {  // keys of one origin belong together
+    out.secret_key = variable("AWS_SECRET_ACCESS_KEY");
+    out.session_token = variable("AWS_SESSION_TOKEN");
+  } else {
+    auto& from = credentials.contains("aws_access_key_id") ? credentials : config;
+    out.access_key = from["aws_access_key_id"];
+    out.secret_key = from["aws_secret_access_key"];
+    out.session_token = from["aws_session_token"];
+  }
+  out.region =
+      first({variable("AWS_REGION"), variable("AWS_DEFAULT_REGION"), config["region"], out.region});
+  out.endpoint = first(
+      {variable("AWS_ENDPOINT_URL_S3"), variable("AWS_ENDPOINT_URL"), config["endpoint_url"]});
+  while (out.endpoint.ends_with('/')) out.endpoint.pop_back();
+  return out;
+}
+
+std::vector<std::string> sign_v4(const std::string& url, const S3Settings& settings,
+                                 std::chrono::system_clock::time_point now) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+  std::tm utc{};
+  gmtime_r(&seconds, &utc);
+  char stamp[32];
+  std::strftime(stamp, sizeof stamp, "%Y%m%dT%H%M%SZ", &utc);
+  const std::string time = stamp, day = time.substr(0, 8);
+
+  const size_t host_at = url.find("://") + 3, path_at = url.find('/', host_at);
+  const size_t query_at = std::min(url.find('?'), url.size());
+  const std::string host = url.substr(host_at, path_at - host_at);
+  const std::string path = url.substr(path_at, query_at - path_at);
+  const std::string query = query_at < url.size() ? url.substr(query_at + 1) : "";
+  const std::string nothing = to_hex(sha256(""));
+  std::vector<std::pair<std::string, std::string>> headers = {
+      {"host", host}, {"x-amz-content-sha256", nothing}, {"x-amz-date", time}};
+  if (!settings.session_token.empty())
+    headers.emplace_back("x-amz-security-token", settings.session_token);
+  std::string listed, names;
+  for (const auto& [name, value] : headers) {
+    listed += name + ":" + value + "\n";
+    names += (names.empty() ? "" : ";") + name;
+  }
+  const std::string canonical =
+      "GET\n" + path + "\n" + query + "\n" + listed + "\n" + names + "\n" + nothing;
+  const std::string scope = day + "/" + settings.region + "/s3/aws4_request";
+  const std::string to_sign =
+      "AWS4-HMAC-SHA256\n" + time + "\n" + scope + "\n" + to_hex(sha256(canonical));
+  const std::string key = hmac_sha256(
+      hmac_sha256(hmac_sha256(hmac_sha256("AWS4" + settings.secret_key, day), settings.region),
+                  "s3"),
+      "aws4_request");
+  std::vector<std::string> out;
+  for (const auto& [name, value] : headers)
+    if (name != "host") out.push_back(name + ": " + value);
+  out.push_back("Authorization: AWS4-HMAC-SHA256 Credential=" + settings.access_key + "/" + scope +
+                ", SignedHeaders=" + names + ", Signature=" + to_hex(hmac_sha256(key, to_sign)));
+  return out;
+}
+
+HttpRequest s3_request(const std::string& address, const S3Settings& settings,
+                       const std::string& query) {
+  const Address at = parse(address);
+  HttpRequest request;
+  request.follow_redirects = false;
+  if (!settings.endpoint.empty())
+    request.url = settings.endpoint + "/" + at.bucket;
+  else if (at.bucket.find('.') != std::string::npos)  // certificates cover one level of names
+    request.url = "https://s3." + settings.region + ".amazonaws.com/" + at.bucket;
+  else
+    request.url = "https://" + at.bucket + ".s3." + settings.region + ".amazonaws.com";
+  request.url += "/" + encode(at.key, /*slashes=*/false);
+  if (!query.empty()) request.url += "?" + query;
+  if (!settings.access_key.empty())
+    request.headers = sign_v4(request.url, settings, std::chrono::system_clock::now());
+  return request;
+}
+
+std::vector<std::string> s3_list(const std::string& pattern, const RemoteOptions& options) {
+  const S3Settings settings = S3Settings::find();
+  const Address at = parse(pattern);
+  const std::string prefix = at.key.substr(0, at.key.find_first_of("*?["));
+  HttpConnection connection(options);
+  std::vector<std::string> found;
+  for (std::string token;;) {
+    std::string query;
+    if (!token.empty()) query = "continuation-token=" + encode(token, true) + "&";
+    query += "list-type=2&prefix=" + encode(prefix, true);
+    constexpr uint64_t kMostXml = 64 << 20;
+    const HttpResponse answer = connection.get(
+        [&] { return s3_request("s3://" + at.bucket + "/", settings, query); }, kMostXml);
+    if (answer.status != 200)
+      fail(answer.status == 404 ? Code::not_found : Code::io, "cannot list '", pattern,
+           "': the server answers ", answer.status, " ", answer.body_text());
+    const std::string xml(reinterpret_cast<const char*>(answer.body.data()), answer.body.size());
+    for (const std::string& key : elements(xml, "Key"))
+      if (::fnmatch(at.key.c_str(), key.c_str(), FNM_PATHNAME) == 0)
+        found.push_back("s3://" + at.bucket + "/" + key);
+    const auto next = elements(xml, "NextContinuationToken");
+    if (next.empty()) break;
+    token = next[0];
+  }
+  if (found.empty()) fail(Code::not_found, "no object matches '", pattern, "'");
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+}  // namespace etr::io

@@ -1,0 +1,25 @@
+// How sources read over the network, by the pipeline's options.
+#pragma once
+
+#include "io/http.h"
+#include "pipeline/stage.h"
+
+namespace etr::sources {
+
+inline io::RemoteOptions remote_options(const pipeline::StageContext& context) {
+  io::RemoteOptions remote;
+  if (context.interrupt)
+    remote.cancelled = [interrupt = context.interrupt] { return interrupt->stopped(); };
+  if (!context.pipeline) return remote;
+  const Options& options = *context.pipeline;
+  remote.connections = static_cast<int>(options.integer("remote_connections"));
+  remote.part_bytes = static_cast<uint64_t>(options.integer("remote_part_bytes"));
+  remote.retries = static_cast<int>(options.integer("remote_retries"));
+  remote.low_speed_s = options.number("remote_low_speed_s");
+  remote.timeout_s = options.number("remote_timeout_s");
+  remote.cache_dir = options.string("remote_cache_dir");
+  remote.cache_bytes = static_cast<uint64_t>(options.integer("remote_cache_bytes"));
+  return remote;
+}
+
+}  // namespace etr::sources

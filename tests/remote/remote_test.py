@@ -1,0 +1,381 @@
+"""Reading over the network, from real servers on the loopback: nginx with TLS, an S3 store that verifies signatures
+(s3_server.py), and one of our own that misbehaves on request. run.sh prepares what it needs and runs it.
+"""
+
+import http.server
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import numpy as np
+
+import echotrain as et
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "bindings"))
+from png import png  # noqa: E402
+
+LINES = [f"line {i} of a text that is long enough to need several parts".encode() for i in range(3000)]
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def wait_for(port, process):
+    for _ in range(300):
+        if process.poll() is not None:
+            raise RuntimeError(f"the server ended at once: {process.args}")
+        with socket.socket() as s:
+            if s.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise RuntimeError(f"the server does not listen: {process.args}")
+
+
+def lines_of(pattern, **options):
+    options = {"remote_part_bytes": 16384, "epochs": 1, **options}
+    with et.Pipeline([et.stages.text_lines(pattern, shuffle_shards=False)], **options) as p:
+        return [bytes(sample["text"]) for sample in p]
+
+
+class Content:
+    """A folder that all servers serve."""
+
+    def __init__(self):
+        self.root = pathlib.Path(tempfile.mkdtemp(prefix="echotrain-remote-"))
+        files = self.root / "files"
+        files.mkdir()
+        text = b"\n".join(LINES) + b"\n"
+        (files / "a.txt").write_bytes(text)
+        (files / "empty.txt").write_bytes(b"")
+        (files / "with space+plus ü.txt").write_bytes(text)
+        import gzip
+        (files / "a.txt.gz").write_bytes(gzip.compress(text))
+        for label in "01":
+            (self.root / "images" / label).mkdir(parents=True)
+        for i in range(40):
+            (self.root / "images" / str(i % 2) / f"{i}.png").write_bytes(png(np.full((8, 8, 3), i, np.uint8)))
+        et.pack_folder(self.root / "images", files / "train", samples_per_shard=10)
+        et.pack_folder(self.root / "images", files / "train", samples_per_shard=10, format="fast")
+        self.files = files
+
+    def remove(self):
+        shutil.rmtree(self.root)
+
+
+content = None
+
+
+def setUpModule():
+    global content
+    content = Content()
+
+
+def tearDownModule():
+    content.remove()
+
+
+def digest(source, **options):
+    with et.Pipeline([source, et.stages.label(), et.stages.decode(), et.stages.batch(8)], epochs=1, seed=3, **options) as p:
+        return [(b["image"].sum(), tuple(b["label"])) for b in p]
+
+
+class Nginx(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        root = cls.root = pathlib.Path(tempfile.mkdtemp(prefix="echotrain-nginx-"))
+        cls.port, cls.tls_port = free_port(), free_port()
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+                        "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", root / "key.pem",
+                        "-out", root / "cert.pem"], check=True, capture_output=True)
+        (root / "nginx.conf").write_text(f"""
+            daemon off; master_process off; pid {root}/pid; error_log {root}/error.log;
+            events {{}}
+            http {{
+              access_log {root}/access.log;
+              client_body_temp_path {root}/t1; proxy_temp_path {root}/t2; fastcgi_temp_path {root}/t3;
+              uwsgi_temp_path {root}/t4; scgi_temp_path {root}/t5;
+              server {{ listen 127.0.0.1:{cls.port}; root {content.files};
+                        location /moved/ {{ rewrite ^/moved/(.*)$ /$1 redirect; }} }}
+              server {{ listen 127.0.0.1:{cls.tls_port} ssl; root {content.files};
+                        ssl_certificate {root}/cert.pem; ssl_certificate_key {root}/key.pem;
+                        location /open/ {{ return 302 http://127.0.0.1:{cls.port}/a.txt; }} }}
+            }}""")
+        cls.process = subprocess.Popen([shutil.which("nginx") or "/usr/sbin/nginx", "-p", str(root), "-c", str(root / "nginx.conf")],
+                                       stderr=subprocess.DEVNULL)
+        wait_for(cls.tls_port, cls.process)
+        os.environ["SSL_CERT_FILE"] = str(root / "cert.pem")
+        cls.url = f"https://localhost:{cls.tls_port}"
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.process.terminate()
+        cls.process.wait()
+        os.environ.pop("SSL_CERT_FILE")
+        shutil.rmtree(cls.root)
+
+    def test_lines_plain_and_compressed(self):
+        self.assertEqual(lines_of(f"{self.url}/a.txt"), LINES)
+        self.assertEqual(lines_of(f"{self.url}/a.txt.gz"), LINES)
+        self.assertEqual(lines_of(f"{self.url}/{{a,empty}}.txt"), LINES)
+
+    def test_shards_are_those_of_the_disk(self):
+        local = digest(et.stages.webdataset(str(content.files / "train-{000000..000003}.tar.zst")))
+        self.assertEqual(len(local), 5)
+        self.assertEqual(digest(et.stages.webdataset(f"{self.url}/train-{{000000..000003}}.tar.zst")), local)
+        interleaved = et.stages.interleave([et.stages.webdataset(f"{self.url}/train-{{000000..000003}}.tar.zst")], ways=3)
+        self.assertEqual(sum(len(labels) for _, labels in digest(interleaved)), 40)
+
+    def test_fast_shards_need_the_cache(self):
+        pattern = f"{self.url}/train-{{000000..000003}}.ets"
+        local = digest(et.stages.fast_shard(str(content.files / "train-*.ets")))
+        with self.assertRaisesRegex(et.EchoTrainError, "remote_cache_dir"):
+            digest(et.stages.fast_shard(pattern))
+        with tempfile.TemporaryDirectory() as cache:
+            self.assertEqual(digest(et.stages.fast_shard(pattern), remote_cache_dir=cache), local)
+
+    def test_certificates_are_verified(self):
+        trusted = os.environ.pop("SSL_CERT_FILE")
+        try:
+            with self.assertRaisesRegex(et.EchoTrainError, "certificate"):
+                lines_of(f"{self.url}/a.txt", remote_retries=0)
+        finally:
+            os.environ["SSL_CERT_FILE"] = trusted
+        with self.assertRaisesRegex(et.EchoTrainError, "127.0.0.2|certificate|connect"):
+            lines_of(f"https://127.0.0.2:{self.tls_port}/a.txt", remote_retries=0)
+
+    def test_missing_files_are_named(self):
+        with self.assertRaisesRegex(et.errors.NotFoundError, "nothing.txt.*404"):
+            lines_of(f"{self.url}/nothing.txt")
+        with self.assertRaisesRegex(et.EchoTrainError, "no listings"):
+            lines_of(f"{self.url}/*.txt")
+
+    def test_redirects_are_followed_but_not_out_of_tls(self):
+        self.assertEqual(lines_of(f"http://127.0.0.1:{self.port}/moved/a.txt"), LINES)
+        with self.assertRaisesRegex(et.EchoTrainError, "rotocol"):
+            lines_of(f"{self.url}/open/")
+
+    def test_connections_are_kept(self):
+        (self.root / "access.log").write_text("")
+        lines_of(f"http://127.0.0.1:{self.port}/a.txt", remote_connections=2, remote_part_bytes=4096)
+        requests = len((self.root / "access.log").read_text().splitlines())
+        self.assertGreaterEqual(requests, 40)
+
+
+class Misbehaving(http.server.BaseHTTPRequestHandler):
+    """Serves LINES; the path says what goes wrong."""
+
+    protocol_version = "HTTP/1.1"
+    seen, connections = {}, set()
+    lock = threading.Lock()
+
+    def log_message(self, *_):
+        pass
+
+    def do_GET(self):
+        mode = self.path.split("/")[1]
+        wanted = self.headers.get("Range", "")
+        with self.lock:
+            tries = self.seen[mode, wanted] = self.seen.get((mode, wanted), 0) + 1
+            self.connections.add(self.client_address)
+        body = b"\n".join(LINES) + b"\n"
+        total, status, etag = len(body), 200, '"v1"'
+        begin = 0
+        if wanted and mode != "no-ranges":
+            begin, end = (int(n) for n in wanted.removeprefix("bytes=").split("-"))
+            body, status = body[begin:end + 1], 206
+        if mode == "hangs" and begin > 0:
+            time.sleep(30)
+            return
+        if mode == "overloaded" and tries <= 2:
+            self.send_response(503)
+            self.send_header("Retry-After", "0.01")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        if mode == "changes" and begin > 0:
+            etag = '"v2"'
+        self.send_response(status)
+        self.send_header("ETag", etag)
+        if status == 206:
+            self.send_header("Content-Range", f"bytes {begin}-{begin + len(body) - 1}/{total}")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if mode == "cuts" and tries == 1 and len(body) > 1000:
+            self.wfile.write(body[:500])
+            self.close_connection = True
+            return
+        self.wfile.write(body)
+
+
+class Quiet(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        pass  # a client that went away is what some tests are about
+
+
+class BadServers(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Quiet(("127.0.0.1", 0), Misbehaving)
+        threading.Thread(target=cls.server.serve_forever, daemon=True).start()
+        cls.url = f"http://127.0.0.1:{cls.server.server_port}"
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.shutdown()
+        cls.server.server_close()
+
+    def setUp(self):
+        Misbehaving.seen.clear()
+        Misbehaving.connections.clear()
+
+    def test_overloaded_servers_are_asked_again(self):
+        self.assertEqual(lines_of(f"{self.url}/overloaded/a"), LINES)
+        Misbehaving.seen.clear()
+        with self.assertRaisesRegex(et.EchoTrainError, r"503.*tried 1 times"):
+            lines_of(f"{self.url}/overloaded/a", remote_retries=0)
+
+    def test_broken_connections_are_made_again(self):
+        self.assertEqual(lines_of(f"{self.url}/cuts/a"), LINES)
+
+    def test_servers_without_ranges(self):
+        self.assertEqual(lines_of(f"{self.url}/no-ranges/a"), LINES)
+
+    def test_files_that_change_are_an_error(self):
+        with self.assertRaisesRegex(et.EchoTrainError, "was changed while it was read"):
+            lines_of(f"{self.url}/changes/a")
+
+    def test_a_server_that_hangs_is_an_error_in_time(self):
+        begin = time.monotonic()
+        with self.assertRaisesRegex(et.EchoTrainError, r"/hangs/a.*tried 2 times"):
+            lines_of(f"{self.url}/hangs/a", remote_timeout_s=0.4, remote_retries=1)
+        self.assertLess(time.monotonic() - begin, 10)
+
+    def test_cancel_ends_a_hanging_read(self):
+        pipeline = et.Pipeline([et.stages.text_lines(f"{self.url}/hangs/a"), et.stages.batch(3000, drop_remainder=False)],
+                               remote_part_bytes=16384)
+        threading.Timer(0.3, pipeline.cancel).start()
+        begin = time.monotonic()
+        with self.assertRaises(et.EchoTrainError):
+            next(iter(pipeline))
+        pipeline.close()
+        self.assertLess(time.monotonic() - begin, 5)
+
+    def test_connections_are_kept(self):
+        self.assertEqual(lines_of(f"{self.url}/fine/a", remote_connections=3, remote_part_bytes=4096), LINES)
+        self.assertGreater(len(Misbehaving.seen), 30)
+        self.assertLessEqual(len(Misbehaving.connections), 4)
+
+    def test_the_cache_spares_the_network(self):
+        with tempfile.TemporaryDirectory() as cache:
+            self.assertEqual(lines_of(f"{self.url}/fine/a", remote_cache_dir=cache), LINES)
+            Misbehaving.seen.clear()
+            self.assertEqual(lines_of(f"{self.url}/fine/a", remote_cache_dir=cache), LINES)
+            self.assertEqual(list(Misbehaving.seen), [("fine", "bytes=0-0")], "only the version is asked for")
+
+    def test_the_cache_keeps_to_its_size(self):
+        size = len(b"\n".join(LINES)) + 1
+        with tempfile.TemporaryDirectory() as cache:
+            for name in "abcd":
+                lines_of(f"{self.url}/fine/{name}", remote_cache_dir=cache, remote_cache_bytes=2 * size)
+                time.sleep(0.02)  # so that their times of use differ
+            kept = list(pathlib.Path(cache).glob("*.shard"))
+            self.assertEqual(len(kept), 2)
+            Misbehaving.seen.clear()
+            lines_of(f"{self.url}/fine/d", remote_cache_dir=cache, remote_cache_bytes=2 * size)
+            self.assertEqual(len(Misbehaving.seen), 1, "the newest are kept")
+
+    def test_the_cache_is_shared_by_processes(self):
+        code = ("import sys; sys.path.insert(0, sys.argv[1]); import remote_test as t\n"
+                "for name in 'abc': assert t.lines_of(f'{sys.argv[2]}/fine/{name}', remote_cache_dir=sys.argv[3], "
+                "remote_cache_bytes=400000) == t.LINES")
+        with tempfile.TemporaryDirectory() as cache:
+            processes = [subprocess.Popen([sys.executable, "-c", code, os.path.dirname(__file__), self.url, cache])
+                         for _ in range(4)]
+            self.assertEqual([p.wait() for p in processes], [0] * 4)
+            self.assertEqual(list(pathlib.Path(cache).glob("*.part*")), [])
+
+    def test_a_read_that_was_given_up_leaves_nothing(self):
+        with tempfile.TemporaryDirectory() as cache:
+            with et.Pipeline([et.stages.text_lines(f"{self.url}/fine/a")], remote_cache_dir=cache, queue_items=4,
+                             remote_part_bytes=4096) as p:
+                next(iter(p))
+            self.assertEqual([f for f in os.listdir(cache) if "lock" not in f and not f.endswith(".shard")], [])
+
+
+class S3(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        if "S3_PYTHON" not in os.environ:
+            raise RuntimeError("S3_PYTHON must name a Python that has moto[server,s3]; run.sh makes one")
+        cls.root = pathlib.Path(tempfile.mkdtemp(prefix="echotrain-s3-"))
+        cls.process = subprocess.Popen([os.environ["S3_PYTHON"], pathlib.Path(__file__).with_name("s3_server.py"), content.files],
+                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        server = cls.server = json.loads(cls.process.stdout.readline())
+        cls.before = {k: os.environ.pop(k) for k in list(os.environ) if k.startswith("AWS_")}
+        os.environ["HOME"], cls.home = str(cls.root), os.environ.get("HOME", "")
+        os.environ.update(AWS_ENDPOINT_URL=f"http://127.0.0.1:{server['port']}", AWS_ACCESS_KEY_ID=server["access_key"],
+                          AWS_SECRET_ACCESS_KEY=server["secret_key"], AWS_REGION="us-east-1")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.process.communicate("")
+        for key in [k for k in os.environ if k.startswith("AWS_")]:
+            os.environ.pop(key)
+        os.environ.update(cls.before)
+        os.environ["HOME"] = cls.home
+        shutil.rmtree(cls.root)
+
+    def test_signed_requests_are_accepted(self):
+        self.assertEqual(lines_of("s3://bucket/a.txt"), LINES)
+        self.assertEqual(lines_of("s3://bucket/with space+plus ü.txt"), LINES)
+
+    def test_globs_list_the_bucket(self):
+        local = digest(et.stages.webdataset(str(content.files / "train-*.tar.zst")))
+        self.assertEqual(digest(et.stages.webdataset("s3://bucket/train-*.tar.zst")), local)
+        with self.assertRaisesRegex(et.errors.NotFoundError, "no object matches"):
+            lines_of("s3://bucket/nothing-*")
+
+    def test_wrong_keys_are_refused(self):
+        os.environ["AWS_SECRET_ACCESS_KEY"] = "wrong"
+        try:
+            with self.assertRaisesRegex(et.EchoTrainError, "access denied.*SignatureDoesNotMatch"):
+                lines_of("s3://bucket/a.txt")
+        finally:
+            os.environ["AWS_SECRET_ACCESS_KEY"] = self.server["secret_key"]
+
+    def test_profiles_are_found(self):
+        keys = {k: os.environ.pop(k) for k in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")}
+        (self.root / ".aws").mkdir()
+        (self.root / ".aws/credentials").write_text(
+            "[default]\naws_access_key_id = nobody\naws_secret_access_key = x\n"
+            f"[work]\naws_access_key_id = {self.server['access_key']}\naws_secret_access_key = {self.server['secret_key']}\n")
+        os.environ["AWS_PROFILE"] = "work"
+        try:
+            self.assertEqual(lines_of("s3://bucket/a.txt"), LINES)
+            os.environ["AWS_PROFILE"] = "default"
+            with self.assertRaisesRegex(et.EchoTrainError, "access denied"):
+                lines_of("s3://bucket/a.txt")
+        finally:
+            os.environ.pop("AWS_PROFILE")
+            os.environ.update(keys)
+
+    def test_missing_objects_are_named(self):
+        with self.assertRaisesRegex(et.errors.NotFoundError, "s3://bucket/no.txt"):
+            lines_of("s3://bucket/no.txt")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
