@@ -3,7 +3,8 @@
 #   1. Release: everything, GPU tests on the first Vulkan device
 #   2. the same GPU tests under the Vulkan validation layers, with synchronization validation
 #   3. the unit tests in a build with address and undefined-behaviour sanitizers
-#   4. the packages: a wheel in an empty virtual environment, Maven's in a project of its own, NuGet's on CoreCLR;
+#   4. the fuzz targets, from their corpus
+#   5. the packages: a wheel in an empty virtual environment, Maven's in a project of its own, NuGet's on CoreCLR;
 #      the references of all languages
 #
 #   --backports   passed to setup.sh (Debian 12: a newer Mesa)
@@ -45,6 +46,11 @@ if [ $quick = 0 ]; then
   # The driver's own allocations at exit are not ours to report. The driver frees large aligned blocks in every step;
   # a quarantine of the usual 256 MB keeps 24 GB of them.
   ASAN_OPTIONS=detect_leaks=1:quarantine_size_mb=16 LSAN_OPTIONS=suppressions="$PWD/tests/lsan.supp" run build-sanitize -LE slow
+fi
+if [ $quick = 0 ]; then
+  echo "== fuzz targets, for a moment each"
+  build fuzz
+  run build-fuzz
 fi
 if [ $quick = 0 ]; then
   echo "== packages"

@@ -64,12 +64,18 @@ class Echo : public SerialStage {
     fresh_ = 0;
   }
 
+  // In samples: copies share their bytes.
+  double holds_bytes(double item_bytes) const override {
+    return item_bytes * static_cast<double>(capacity_);
+  }
+
   void forget_before(uint64_t epoch) final { decisions_.forget_before(epoch); }
 
  protected:
   // Ages count in fresh items of this node; while an item is held its age lacks those that came before it.
   Item received(Item&& item) {
     ++all_fresh_;
+    if (has_budget(context_)) item.compact();
     item.age -= static_cast<int64_t>(++fresh_);
     return std::move(item);
   }
@@ -121,6 +127,10 @@ class FixedEcho : public Echo {
   void finish_pass(Emitter& out) override {
     while (give_one(out)) continue;
     decisions_.end_epoch();
+  }
+
+  double holds_bytes(double item_bytes) const override {
+    return Echo::holds_bytes(item_bytes) / copies_.factor() + item_bytes;
   }
 
  private:

@@ -10,6 +10,7 @@
 #include <optional>
 #include <thread>
 
+#include "core/error.h"
 #include "core/platform.h"
 
 namespace etr::pipeline {
@@ -135,7 +136,19 @@ struct FlowGraph::State {
   std::thread runner;
 };
 
-FlowGraph::FlowGraph(int threads) : state_(std::make_unique<State>(threads)) {}
+FlowGraph::FlowGraph(int threads) {
+  // oneTBB's threads do not survive fork(), and it does not know.
+  static std::atomic<int64_t> first_process{0};
+  int64_t first = 0;
+  const int64_t here = platform::process_id();
+  if (!first_process.compare_exchange_strong(first, here) && first != here)
+    fail(Code::state,
+         "a pipeline ran in this process's parent before fork(), and the threads stayed there; run "
+         "the first "
+         "pipeline after fork(), or let new processes start afresh (Python: the start method "
+         "'spawn')");
+  state_ = std::make_unique<State>(threads);
+}
 FlowGraph::~FlowGraph() = default;
 
 std::unique_ptr<Task> FlowGraph::make_task(std::function<void()> run) {

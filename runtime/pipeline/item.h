@@ -73,6 +73,10 @@ struct Item {
   void remove(const std::string& name) {
     std::erase_if(fields, [&](const Field& field) { return field.name == name; });
   }
+  // Fields that are parts of something larger become memory of their own.
+  void compact() {
+    for (Field& field : fields) field.tensor = field.tensor.compact();
+  }
   size_t size_bytes() const {
     size_t total = 0;
     for (const Field& field : fields) total += field.tensor.size_bytes();

@@ -8,6 +8,7 @@
 #include "core/packed.h"
 #include "core/platform.h"
 #include "core/text.h"
+#include "pipeline/budget.h"
 #include "pipeline/replay.h"
 
 namespace etr::pipeline {
@@ -31,6 +32,11 @@ constexpr OptionSpec kOptions[] = {
      1e4, "batches"},
     {"low_water", OptionType::integer, "2",
      "finished batches below which an on-demand echo node repeats samples", 1, 1e4, "batches"},
+    {"budget_bytes", OptionType::integer, "0",
+     "memory for all queues, buffers and caches together; too little is an error at the first "
+     "batch, "
+     "when a few samples have been tried; 0: each keeps to its own limit",
+     0, 1e15, "bytes"},
     {"trace_events", OptionType::integer, "0", "newest events that a trace keeps; 0: none", 0, 1e8,
      "events"},
     {"on_error", OptionType::string, "\"fail\"",
@@ -257,6 +263,7 @@ void Pipeline::build() {
 void Pipeline::start() {
   started_ = true;
   started_ns_ = now_ns();
+  process_ = platform::process_id();
   try {
     run();
   } catch (...) {  // a stage that cannot begin
@@ -264,7 +271,23 @@ void Pipeline::start() {
   }
 }
 
+// Divides the budget, if there is one.
+void Pipeline::apply_budget() {
+  const int64_t budget = options_->integer("budget_bytes");
+  if (budget == 0) return;
+  BudgetRequest request;
+  request.bytes = budget;
+  request.prefetch = options_->integer("prefetch");
+  for (size_t i = 0; i < entries_.size(); ++i)
+    request.stages.push_back({entries_[i].name, entries_[i].spec->kind,
+                              entries_[i].spec->make(entries_[i].options, context_of(i))});
+  for (const auto& segment : segments_) request.limits.push_back(segment->limits());
+  const std::vector<QueueLimits> planned = plan_budget(std::move(request));
+  for (size_t i = 0; i < segments_.size(); ++i) segments_[i]->set_limits(planned[i]);
+}
+
 void Pipeline::run() {
+  apply_budget();
   graph_ = std::make_unique<FlowGraph>(threads());
   source_->start_at(restored_epoch_);
   for (SerialSegment* segment : serial_) segment->start_at(restored_epoch_);
@@ -272,7 +295,24 @@ void Pipeline::run() {
   source_->trigger();
 }
 
+// The threads of a pipeline do not come along into a process made by fork().
+bool Pipeline::forked() const { return started_ && process_ != platform::process_id(); }
+
+void Pipeline::check_process() const {
+  if (forked())
+    fail(Code::state,
+         "this pipeline was started before the process was forked, and its threads stayed in the "
+         "parent; make "
+         "pipelines after fork(), or let new processes start afresh (Python: the start method "
+         "'spawn')");
+}
+
 Pipeline::~Pipeline() {
+  if (forked()) {  // nobody is there to finish the work: what belongs to it is left alone
+    for (auto& segment : segments_) (void)segment.release();
+    (void)graph_.release();
+    return;
+  }
   cancel();
   if (!graph_) return;
   for (const auto& segment : segments_) segment->stop();
@@ -319,6 +359,7 @@ bool Pipeline::epochs_over() const {
 }
 
 Pipeline::Next Pipeline::next(Item& item) {
+  check_process();
   std::unique_lock lock(mutex_);
   if (!started_) start();
   while (true) {
@@ -380,6 +421,7 @@ Pipeline::Next Pipeline::next(Item& item) {
 }
 
 bool Pipeline::wait(double seconds) {
+  check_process();
   std::unique_lock lock(mutex_);
   if (!started_) start();
   const auto answers = [&] {

@@ -76,6 +76,7 @@ class Pipeline final : private SegmentHost {
   void build();
   void start();
   void run();
+  void apply_budget();
   void plan_restore(const Json& state);
   ReplayInput replay_input() const;
   int threads() const;
@@ -84,6 +85,8 @@ class Pipeline final : private SegmentHost {
   QueueLimits limits_after(bool batches) const;
   StageContext context_of(size_t position) const;
   bool epochs_over() const;  // under mutex_
+  bool forked() const;
+  void check_process() const;
 
   bool stopped() const override { return interrupt_.stopped(); }
   bool consumer_starves() const override;
@@ -122,7 +125,7 @@ class Pipeline final : private SegmentHost {
   std::shared_ptr<const Error> failure_;
   uint64_t epoch_ = 0, delivered_ = 0;  // in the epoch
   uint64_t skip_ = 0;                   // outputs that a restored run does not deliver again
-  int64_t started_ns_ = 0;
+  int64_t started_ns_ = 0, process_ = 0;
   int64_t wait_ns_ = 0, waiting_since_ns_ = 0;  // of the consumer; since: 0 where it does not wait
   int64_t fresh_ = 0, echoed_ = 0, items_ = 0;
 };

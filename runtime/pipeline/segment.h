@@ -83,6 +83,7 @@ class Segment {
   const StageStats& head_stats() const { return stats_; }
   const std::vector<MapEntry>& maps() const { return maps_; }
   const QueueLimits& limits() const { return limits_; }
+  void set_limits(QueueLimits limits) { limits_ = limits; }  // before start()
   int64_t queued_items() const { return out_items_.load(); }
   int64_t queued_bytes() const { return out_bytes_.load(); }
 
@@ -114,7 +115,7 @@ class Segment {
   void send(Chunk&& chunk);
 
   SegmentHost& host_;
-  const QueueLimits limits_;
+  QueueLimits limits_;
   StageStats stats_;  // of the head
   Segment* previous_ = nullptr;
 

@@ -11,6 +11,7 @@ void ShuffleBuffer::add(Item&& item, Emitter& out) {
          bytes_, " bytes and may not exceed ", limit_bytes_,
          "; lower 'buffer' or raise 'buffer_bytes'");
   bytes_ += bytes;
+  if (compacts_) item.compact();
   items_.push_back({std::move(item), bytes});
   if (items_.size() >= capacity_) emit_one(out);
 }

@@ -12,8 +12,14 @@ namespace etr::pipeline {
 class ShuffleBuffer {
  public:
   // `owner` names the stage in errors. A capacity of 1 keeps the order.
-  ShuffleBuffer(size_t capacity, int64_t limit_bytes, std::string owner)
-      : capacity_(capacity), limit_bytes_(limit_bytes), owner_(std::move(owner)) {}
+  // `compacts`: items are held without what their fields are parts of, a decompressed block say.
+  ShuffleBuffer(size_t capacity, int64_t limit_bytes, std::string owner, bool compacts)
+      : capacity_(capacity),
+        limit_bytes_(limit_bytes),
+        owner_(std::move(owner)),
+        compacts_(compacts) {}
+
+  size_t capacity() const { return capacity_; }
 
   void reseed(const StageContext& context, uint64_t epoch) {
     rng_ = Rng(context.seed, epoch, uint64_t{1} << 63, context.position);
@@ -34,6 +40,7 @@ class ShuffleBuffer {
   const size_t capacity_;
   const int64_t limit_bytes_;
   const std::string owner_;
+  const bool compacts_;
   struct Held {
     Item item;
     int64_t bytes;  // kept beside it: asking a tensor that was put away long ago is a cache miss

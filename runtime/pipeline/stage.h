@@ -62,6 +62,10 @@ struct StageContext {
 
 class SampleCache;
 
+inline bool has_budget(const StageContext& context) {
+  return context.pipeline && context.pipeline->integer("budget_bytes") > 0;
+}
+
 class Stage {
  public:
   virtual ~Stage() = default;
@@ -99,7 +103,8 @@ class MapStage : public Stage {
  public:
   // Sets item.dropped where the sample shall go no further.
   virtual void process(Item& item, uint64_t epoch) const = 0;
-  virtual bool may_drop() const { return false; }  // by way of item.dropped
+  virtual bool may_drop() const { return false; }   // by way of item.dropped
+  virtual double holds_bytes() const { return 0; }  // memory beside the items that pass
   virtual std::shared_ptr<SampleCache> sample_cache() const { return nullptr; }  // `cache`
 };
 
@@ -139,6 +144,8 @@ class SerialStage : public Stage {
   virtual bool may_block() const { return false; }      // runs on a thread of its own
   virtual bool makes_batches() const { return false; }  // its output is counted in batches
   virtual bool depends_on_content() const { return false; }
+  // What it will hold at most, where an item that comes in has `item_bytes`.
+  virtual double holds_bytes(double /*item_bytes*/) const { return 0; }
   virtual int64_t queue_items() const {
     return 0;
   }  // prefetch: of the queue behind it; 0: as usual

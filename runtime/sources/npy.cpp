@@ -47,7 +47,9 @@ std::string_view header_value(const Array& a, std::string_view header, std::stri
 }
 
 Elements elements_of(const Array& a, std::string_view descr) {
-  const auto is = [&](std::string_view name) { return descr.substr(1, name.size()) == name; };
+  const auto is = [&](std::string_view name) {
+    return descr.size() > name.size() && descr.substr(1, name.size()) == name;
+  };
   if (is("|u1'") || is("|b1'")) return Elements::u8;
   if (is("<i4'")) return Elements::i32;
   if (is("<f4'")) return Elements::f32;
@@ -77,7 +79,10 @@ Array open_array(const std::string& field, const std::string& path,
   if (header_value(a, header, "fortran_order").starts_with("True"))
     fail(Code::unsupported, "'", path, "' is in Fortran order; save numpy.ascontiguousarray(x)");
   std::string_view shape = header_value(a, header, "shape");
-  shape = shape.substr(1, shape.find(')') - 1);
+  const size_t end = shape.find(')');
+  if (!shape.starts_with('(') || end == std::string_view::npos)
+    fail(Code::corrupt_data, "'", path, "': the .npy header's shape is damaged");
+  shape = shape.substr(1, end - 1);
   for (const std::string_view extent : split(shape, ','))
     if (!trim(extent).empty())
       a.shape.push_back(parse_integer(trim(extent), "the shape of '" + path + "'"));
@@ -85,7 +90,10 @@ Array open_array(const std::string& field, const std::string& path,
     fail(Code::unsupported, "'", path, "' holds a single value, not an array of samples");
   double needed = static_cast<double>(a.data_at);
   double elements = 1;
-  for (const int64_t extent : a.shape) elements *= static_cast<double>(extent);
+  for (const int64_t extent : a.shape) {
+    if (extent < 0) fail(Code::corrupt_data, "'", path, "' has the shape ", shape_text(a.shape));
+    elements *= static_cast<double>(extent);
+  }
   needed += elements * static_cast<double>(element_bytes(a.elements));
   if (needed > static_cast<double>(a.file.size))
     fail(Code::corrupt_data, "'", path, "': ", shape_text(a.shape), " needs ", needed,

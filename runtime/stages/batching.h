@@ -17,6 +17,9 @@ class Batching : public pipeline::SerialStage {
   void process(pipeline::Item&& item, pipeline::Emitter& out) final;
   void finish_pass(pipeline::Emitter& out) final;
   bool makes_batches() const final { return true; }
+  double holds_bytes(double item_bytes) const final {
+    return 2 * item_bytes * static_cast<double>(size_);  // its samples, and what it makes of them
+  }
 
  protected:
   // Throws Error where `item` cannot stand in a batch beside `first`: the sample at fault is the one

@@ -31,6 +31,9 @@ class Bucket final : public SerialStage {
   }
 
   bool depends_on_content() const override { return true; }
+  double holds_bytes(double item_bytes) const override {
+    return item_bytes * static_cast<double>(size_ * buckets_.size());
+  }
 
   void start_epoch(uint64_t) override {
     for (auto& bucket : buckets_) bucket.clear();

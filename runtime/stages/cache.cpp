@@ -19,7 +19,9 @@ class Cache final : public MapStage {
  public:
   Cache(const Options& options, const StageContext&)
       : cache_(
-            std::make_shared<SampleCache>(options.integer("bytes"), options.string("directory"))) {}
+            std::make_shared<SampleCache>(options.integer("bytes"), options.string("directory"))),
+        memory_(options.string("directory").empty() ? static_cast<double>(options.integer("bytes"))
+                                                    : 0) {}
 
   void process(Item& item, uint64_t) const override {
     if (!item.record) return;
@@ -31,10 +33,12 @@ class Cache final : public MapStage {
     }
   }
 
+  double holds_bytes() const override { return memory_; }
   std::shared_ptr<SampleCache> sample_cache() const override { return cache_; }
 
  private:
   const std::shared_ptr<SampleCache> cache_;
+  const double memory_;
 };
 
 }  // namespace

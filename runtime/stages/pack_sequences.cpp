@@ -33,6 +33,9 @@ class PackSequences final : public SerialStage {
         too_long_(options.string("too_long")) {}
 
   bool depends_on_content() const override { return true; }
+  double holds_bytes(double) const override {
+    return 4.0 * static_cast<double>(length_) * static_cast<double>(open_);
+  }
 
   void start_epoch(uint64_t) override { rows_.clear(); }
 

@@ -17,12 +17,15 @@ class Shuffle final : public SerialStage {
  public:
   Shuffle(const Options& options, const StageContext& context)
       : buffer_(static_cast<size_t>(options.integer("buffer")), options.integer("buffer_bytes"),
-                "shuffle"),
+                "shuffle", has_budget(context)),
         context_(context) {}
 
   void start_epoch(uint64_t epoch) override { buffer_.reseed(context_, epoch); }
   void process(Item&& item, Emitter& out) override { buffer_.add(std::move(item), out); }
   void finish_pass(Emitter& out) override { buffer_.drain(out); }
+  double holds_bytes(double item_bytes) const override {
+    return item_bytes * static_cast<double>(buffer_.capacity());
+  }
 
  private:
   ShuffleBuffer buffer_;

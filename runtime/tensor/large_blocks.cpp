@@ -1,7 +1,11 @@
 #include "tensor/large_blocks.h"
 
+#include <oneapi/tbb/scalable_allocator.h>
+
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <mutex>
 #include <new>
@@ -37,7 +41,7 @@ class KeptBlocks {
       std::scoped_lock lock(mutex_);
       blocks_[count_++] = block;
       bytes_ += block.size;
-      for (; count_ - drop > kKeptBlocks || bytes_ > kKeptBytes; ++drop)
+      for (; count_ - drop > kKeptBlocks || bytes_ > most_bytes_; ++drop)
         bytes_ -= blocks_[drop].size;
       std::copy_n(blocks_.begin(), drop, old.begin());
       std::copy(blocks_.begin() + drop, blocks_.begin() + count_, blocks_.begin());
@@ -46,12 +50,17 @@ class KeptBlocks {
     for (size_t i = 0; i < drop; ++i) std::free(old[i].memory);  // slow, so not under the lock
   }
 
+  void keep(size_t most_bytes) {
+    std::scoped_lock lock(mutex_);
+    most_bytes_ = std::min(most_bytes_, most_bytes);
+  }
+
  private:
   using Blocks = std::array<Block, kKeptBlocks + 1>;
 
   std::mutex mutex_;
   Blocks blocks_{};  // oldest first
-  size_t count_ = 0, bytes_ = 0;
+  size_t count_ = 0, bytes_ = 0, most_bytes_ = kKeptBytes;
 };
 
 // Never destroyed: blocks may be let go while the process ends.
@@ -61,6 +70,14 @@ KeptBlocks& kept() {
 }
 
 }  // namespace
+
+void limit_kept_memory(size_t most_bytes, size_t heap_bytes) {
+  kept().keep(most_bytes);
+  static std::atomic<size_t> least{SIZE_MAX};
+  size_t before = least.load();
+  while (heap_bytes < before && !least.compare_exchange_weak(before, heap_bytes)) continue;
+  scalable_allocation_mode(TBBMALLOC_SET_SOFT_HEAP_LIMIT, static_cast<intptr_t>(least.load()));
+}
 
 std::shared_ptr<std::byte> allocate_large(size_t size_bytes) {
   constexpr size_t kPage = 4096;

@@ -13,4 +13,8 @@ constexpr size_t kKeptBlocks = 8;
 constexpr size_t kKeptBytes = size_t{256} << 20;
 std::shared_ptr<std::byte> allocate_large(size_t size_bytes);
 
+// From now on keeps at most so many bytes of large blocks, and lets the allocator of smaller ones give memory
+// back to the system beyond `heap_bytes`; where that is less than before.
+void limit_kept_memory(size_t most_bytes, size_t heap_bytes);
+
 }  // namespace etr

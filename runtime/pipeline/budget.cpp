@@ -1,0 +1,131 @@
+#include "pipeline/budget.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "tensor/large_blocks.h"
+
+namespace etr::pipeline {
+namespace {
+
+constexpr int kProbes = 8;
+constexpr int kMostFed = 100'000;    // copies of a sample to fill one batch
+constexpr double kPlanned = 0.75;    // of the budget
+constexpr double kKeptShare = 0.05;  // of it, for batch memory that is kept for reuse
+
+class Collector final : public Emitter {
+ public:
+  void emit(Item&& item) override { items.push_back(std::move(item)); }
+  std::vector<Item> items;
+};
+
+// The item as it leaves the stage; empty where nothing does.
+std::vector<Item> through(BudgetStage& at, Item item) {
+  if (at.kind == StageKind::map) {
+    static_cast<MapStage&>(*at.stage).process(item, 0);
+    return item.dropped ? std::vector<Item>() : std::vector<Item>{std::move(item)};
+  }
+  auto& serial = static_cast<SerialStage&>(*at.stage);
+  if (!serial.makes_batches() && !serial.depends_on_content()) return {std::move(item)};
+  serial.start_epoch(0);
+  Collector out;
+  for (int fed = 0; out.items.empty() && fed < kMostFed; ++fed) serial.process(Item(item), out);
+  if (out.items.size() > 1) out.items.resize(1);
+  return std::move(out.items);
+}
+
+// Bytes of an item as it leaves each stage: the largest of the samples tried.
+std::vector<double> sizes_of(std::vector<BudgetStage>& stages) {
+  std::vector<double> sizes(stages.size(), 0);
+  auto& source = static_cast<Source&>(*stages[0].stage);
+  source.start_pass(0, 0);
+  int good = 0;
+  for (int tried = 0; tried < 4 * kProbes && good < kProbes; ++tried) {
+    try {
+      Item first;
+      first.ordinal = static_cast<uint64_t>(tried);
+      if (!source.next(first)) break;
+      std::vector<Item> item{std::move(first)};
+      for (size_t i = 0; i < stages.size() && !item.empty(); ++i) {
+        if (i > 0) item = through(stages[i], std::move(item[0]));
+        if (!item.empty()) sizes[i] = std::max(sizes[i], static_cast<double>(item[0].size_bytes()));
+      }
+      good += !item.empty();
+    } catch (const Error&) {  // a bad record; the run will see to it
+    }
+  }
+  for (size_t i = 1; i < sizes.size(); ++i)
+    if (sizes[i] == 0) sizes[i] = sizes[i - 1];
+  return sizes;
+}
+
+std::string megabytes(double bytes) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f MB", bytes * 1e-6);
+  return text;
+}
+
+}  // namespace
+
+std::vector<QueueLimits> plan_budget(BudgetRequest request) {
+  const std::vector<double> sizes = sizes_of(request.stages);
+  double held = 0;
+  std::string holders;
+  std::vector<double> largest, leaving;  // bytes of an item within a segment, and behind it
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const BudgetStage& stage = request.stages[i];
+    if (stage.kind != StageKind::map) {
+      largest.push_back(0);
+      leaving.push_back(0);
+    }
+    largest.back() = std::max(largest.back(), std::max(sizes[i], 64.0));
+    leaving.back() = std::max(sizes[i], 64.0);
+    double holds = 0;
+    if (stage.kind == StageKind::serial)
+      holds = static_cast<SerialStage&>(*stage.stage).holds_bytes(sizes[i - 1]);
+    else if (stage.kind == StageKind::map)
+      holds = static_cast<MapStage&>(*stage.stage).holds_bytes();
+    if (holds <= 0) continue;
+    held += holds;
+    holders += cat(holders.empty() ? "" : ", ", "'", stage.name, "' holds ", megabytes(holds));
+  }
+  // The least: a message of one item in the maps, one in the queue; behind the last one the consumer's.
+  double least = 0, weights = 0;
+  const double waiting = leaving.back() * static_cast<double>(request.prefetch + 1);
+  for (size_t s = 0; s < largest.size(); ++s) {
+    least += 2 * largest[s];
+    weights += largest[s];
+  }
+  least += leaving.back() * 2;
+  const double budget = static_cast<double>(request.bytes);
+  const double usable = kPlanned * budget - kKeptShare * budget - held;
+  if (usable < least)
+    fail(Code::invalid_argument, "the budget of ", megabytes(budget),
+         " is too small: ", holders.empty() ? "" : holders + ", ", "queues need at least ",
+         megabytes(least), "; give at least ",
+         megabytes(std::ceil((held + least) / (kPlanned - kKeptShare) / 1e5) * 1e5),
+         holders.empty() ? "" : ", or make the buffers smaller");
+  limit_kept_memory(static_cast<size_t>(kKeptShare * budget),
+                    static_cast<size_t>(kPlanned * budget / 2));
+
+  const double for_consumer = std::min(waiting, std::max(2 * leaving.back(), usable / 3));
+  const double shared = std::max(usable - for_consumer, least - 2 * leaving.back());
+  for (size_t s = 0; s < largest.size(); ++s) {
+    QueueLimits& limits = request.limits[s];
+    const double share = shared * largest[s] / weights, item = largest[s];
+    limits.chunk =
+        static_cast<size_t>(std::clamp(share / 4 / item, 1.0, static_cast<double>(limits.chunk)));
+    const double message = static_cast<double>(limits.chunk) * item;
+    limits.messages = static_cast<int64_t>(
+        std::clamp(share / 2 / message, 1.0, static_cast<double>(limits.messages)));
+    limits.bytes = static_cast<int64_t>(
+        std::min(static_cast<double>(limits.bytes), std::max(share - message, 1.0)));
+  }
+  QueueLimits& last = request.limits.back();
+  last.items = std::max<int64_t>(
+      1, std::min(last.items, static_cast<int64_t>(for_consumer / leaving.back()) - 1));
+  return request.limits;
+}
+
+}  // namespace etr::pipeline

@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Writes the seeds of the fuzz targets: one or a few small, good files of each kind, from which fuzzing starts.
+
+    PYTHONPATH=build-test/bindings/python python3 tests/fuzz/make_corpus.py
+"""
+
+import gzip
+import io
+import json
+import pathlib
+import struct
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+import numpy as np
+from PIL import Image
+
+import echotrain as et
+
+HERE = pathlib.Path(__file__).parent
+
+
+def put(target, name, data):
+    folder = HERE / "corpus" / target
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(data)
+
+
+def tar(format):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=format) as archive:
+        for name in ("a/1.cls", "a/1.txt", "a/" + "long" * 40 + ".txt"):
+            info = tarfile.TarInfo(name)
+            info.size = 3
+            archive.addfile(info, io.BytesIO(b"abc"))
+    return out.getvalue()
+
+
+def image(mode, kind, **options):
+    out = io.BytesIO()
+    pixels = np.arange(7 * 9 * 4, dtype=np.uint8).reshape(7, 9, 4)
+    Image.fromarray(pixels, "RGBA").convert(mode).save(out, kind, **options)
+    return out.getvalue()
+
+
+def protobuf(field, data):
+    return bytes([field << 3 | 2, len(data)]) + data
+
+
+def tf_record():
+    def feature(name, kind, payload):
+        return protobuf(1, protobuf(1, name) + protobuf(2, protobuf(kind, payload)))
+    example = protobuf(1, feature(b"x", 2, protobuf(1, struct.pack("<f", 2.5))) +
+                       feature(b"n", 3, protobuf(1, b"\x07")) + feature(b"b", 1, protobuf(1, b"bytes")))
+    return example
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def main():
+    put("tar", "gnu", tar(tarfile.GNU_FORMAT))
+    put("tar", "pax", tar(tarfile.PAX_FORMAT))
+    text = b"some text, some text, some text\n" * 20
+    put("gzip", "two", gzip.compress(text, mtime=0) + gzip.compress(b"more", mtime=0))
+    put("zstd", "frame", subprocess.run(["zstd", "-q", "-c"], input=text, stdout=subprocess.PIPE, check=True).stdout)
+    for mode in ("L", "RGB", "RGBA", "P", "1"):
+        put("image", f"{mode}.png", image(mode, "PNG"))
+    put("image", "interlaced.png", image("RGB", "PNG", compress_level=9))
+    for mode in ("L", "RGB", "CMYK"):
+        put("image", f"{mode}.jpg", image(mode, "JPEG"))
+    length = struct.pack("<Q", len(tf_record()))
+    put("tfrecord", "example", length + crc32c(length) + tf_record() + crc32c(tf_record()))
+    put("idx", "images", struct.pack(">4B3I", 0, 0, 8, 3, 2, 3, 3) + bytes(range(18)))
+    for name, array in (("f32", np.zeros((3, 2), np.float32)), ("i64", np.arange(3))):
+        out = io.BytesIO()
+        np.save(out, array)
+        put("npy", name, out.getvalue())
+    put("csv", "rows", b'a,b,c\n1.5,2,"a ""quoted"" text"\n-3e2,4,plain\n')
+    put("jsonl", "rows", b'{"a": 1.5, "c": {"d": 2}, "t": "text"}\n{"a": [1, 2], "c": {"d": 3}, "t": ""}\n')
+    for path in (HERE.parents[1] / "samples/jobs").glob("*.json"):
+        put("job", path.name, path.read_bytes())
+    put("job", "nested.json", json.dumps({"pipeline": {"stages": [
+        {"stage": "mix", "weights": [1, 2], "sources": [{"stage": "text_lines", "pattern": "a"},
+                                                        [{"stage": "folder", "root": "b"}, {"stage": "label"}]]},
+        {"stage": "echo", "factor": 2}, {"stage": "batch", "size": 4}]},
+        "model": {"layers": [{"layer": "dense", "units": 2}]}, "optimizer": {"optimizer": "sgd"},
+        "schedule": {"schedule": "constant", "learning_rate": 0.1}}).encode())
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        (root / "images/0").mkdir(parents=True)
+        for i, mode in enumerate(("L", "RGB")):
+            (root / f"images/0/{i}.png").write_bytes(image(mode, "PNG"))
+        (root / "images/0/2.jpg").write_bytes(image("RGB", "JPEG"))
+        et.pack_folder(root / "images", root / "shard", format="fast")
+        shard = (root / "shard-000000.ets").read_bytes()
+        put("fast_shard", "three", shard)
+        # The first planar frame by itself.
+        magic = bytes.fromhex("28b52ffd")
+        second = shard.find(magic, 4)
+        put("image", "planar", shard[:second])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+// One byte budget for everything, and what happens after fork().
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.h"
+#include "support/data.h"
+
+namespace etr::test {
+namespace {
+
+using pipeline::Item;
+using pipeline::Pipeline;
+
+Json spec_of(const std::string& pattern, int64_t budget, int shuffle = 100) {
+  return {{"epochs", 1},
+          {"threads", 2},
+          {"seed", 4},
+          {"budget_bytes", budget},
+          {"stages",
+           {{{"stage", "webdataset"}, {"pattern", pattern}},
+            {{"stage", "label"}},
+            {{"stage", "decode"}, {"channels", "rgb"}},
+            {{"stage", "echo"}, {"factor", 2}, {"buffer", 100}},
+            {{"stage", "random_crop"}, {"pad", 4}},
+            {{"stage", "shuffle"}, {"buffer", shuffle}},
+            {{"stage", "keep"}, {"fields", "image,label"}},
+            {{"stage", "batch"}, {"size", 16}},
+            {{"stage", "normalize"}}}}};
+}
+
+std::string error_of(const Json& spec) {
+  try {
+    Pipeline p(spec);
+    digest_of_epoch(p);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid_argument);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Budget, ChangesNothingThatComesOut) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 2, 300, 32);
+  Pipeline with(spec_of(pattern, 6'000'000)), without(spec_of(pattern, 0));
+  EXPECT_EQ(digest_of_epoch(with), digest_of_epoch(without));
+}
+
+TEST(Budget, TooLittleIsAnErrorThatSaysWhatIsNeeded) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 2, 300, 32);  // 3 KB an image
+  const std::string message = error_of(spec_of(pattern, 1'000'000, 1000));
+  for (const char* part :
+       {"1.0 MB is too small", "'shuffle' holds 3.1 MB", "'echo' holds", "give at least"})
+    EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message;
+  // What it says is enough.
+  const size_t at = message.find("give at least ") + 14;
+  const auto enough = static_cast<int64_t>(std::stod(message.substr(at)) * 1e6);
+  EXPECT_EQ(error_of(spec_of(pattern, enough, 1000)), "");
+}
+
+// From just enough to plenty: never a deadlock.
+TEST(Budget, AnyThatIsEnoughWorks) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 1, 100, 32);
+  int ran = 0;
+  for (double budget = 200'000; budget < 1e8; budget *= 1.5)
+    ran += error_of(spec_of(pattern, static_cast<int64_t>(budget))).empty();
+  EXPECT_GE(ran, 10);
+}
+
+int64_t status_kb(const std::string& key) {
+  std::ifstream in("/proc/self/status");
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with(key)) return std::stoll(line.substr(line.find(':') + 1));
+  return 0;
+}
+
+// Runs in a process of its own; see below.
+TEST(Budget, DISABLED_Child) {
+  const char* pattern = std::getenv("ECHOTRAIN_BUDGET_PATTERN");
+  const char* bytes = std::getenv("ECHOTRAIN_BUDGET_BYTES");
+  ASSERT_TRUE(pattern && bytes);
+  const int64_t before = status_kb("VmRSS");
+  std::ofstream("/proc/self/clear_refs") << "5";  // the peak counts from here
+  Pipeline p(spec_of(pattern, std::stoll(bytes), 200));
+  Item item;
+  for (int i = 0; p.next(item) == Pipeline::Next::item; ++i)
+    if (i % 4 == 0) usleep(2000);  // now and then a slow consumer: everything fills up
+  const int64_t peak = (status_kb("VmHWM") - before) * 1024;
+  std::ofstream(std::getenv("ECHOTRAIN_BUDGET_OUT")) << peak;
+}
+
+// Images of 196 KB, batches of 3.1 MB and 12.6 MB as f32, in archives that are decompressed.
+TEST(Budget, HoldsForTheProcessesMemory) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "a sanitizer's own memory is far more than the pipeline's";
+#endif
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 2, 400, 256);
+  const int64_t budget = 200'000'000;
+  setenv("ECHOTRAIN_BUDGET_PATTERN", pattern.c_str(), 1);
+  setenv("ECHOTRAIN_BUDGET_BYTES", std::to_string(budget).c_str(), 1);
+  setenv("ECHOTRAIN_BUDGET_OUT", dir.path("peak").c_str(), 1);
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+  ASSERT_EQ(
+      std::system((self + " --gtest_also_run_disabled_tests --gtest_filter=Budget.DISABLED_Child "
+                          ">/dev/null 2>&1")
+                      .c_str()),
+      0);
+  double peak = 0;
+  std::ifstream(dir.path("peak")) >> peak;
+  EXPECT_GT(peak, 0.2 * static_cast<double>(budget)) << "the test would hold of itself";
+  EXPECT_LT(peak, 1.1 * static_cast<double>(budget));
+  RecordProperty("peak_mb", static_cast<int>(peak * 1e-6));
+}
+
+// What happens in a forked child, as its exit status; 99 where it hangs.
+template <typename Body>
+int in_child(Body&& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(20);
+    _exit(body());
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 99;
+}
+
+bool says_fork(const std::function<void()>& use) {
+  try {
+    use();
+  } catch (const Error& error) {
+    return error.code() == Code::state &&
+           std::string(error.what()).find("fork") != std::string::npos;
+  }
+  return false;
+}
+
+TEST(Fork, AnEarlierOneDoesNoHarmAndALaterOneIsNamed) {
+  TempDir dir;
+  const Json spec = spec_of(make_shards(dir, 1, 50, 8), 0, 10);
+  EXPECT_EQ(in_child([] { return 0; }), 0);
+  Pipeline p(spec);
+  Item item;
+  ASSERT_EQ(p.next(item), Pipeline::Next::item);
+  EXPECT_EQ(in_child([&] {
+              if (!says_fork([&] { p.next(item); })) return 1;
+              if (!says_fork([&] { p.wait(1); })) return 2;
+              if (!says_fork([&] {
+                    Pipeline another(spec);
+                    another.next(item);
+                  }))
+                return 3;
+              p.~Pipeline();  // ends without waiting for threads that are not there
+              return 0;
+            }),
+            0);
+  EXPECT_EQ(p.next(item), Pipeline::Next::item) << "the parent goes on";
+}
+
+}  // namespace
+}  // namespace etr::test
