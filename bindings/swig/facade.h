@@ -383,6 +383,12 @@ inline std::vector<DeviceInfo> devices() {
   for (const etr_device_info& info : echotrain::devices()) out.push_back(describe(info));
   return out;
 }
+inline std::string tune(const std::string& spec, double seconds, double step_ms) {
+  char* json = nullptr;
+  check(etr_pipeline_tune(spec.c_str(), seconds, step_ms, nullptr, nullptr, &json));
+  const std::unique_ptr<char, void (*)(char*)> owned(json, etr_string_free);
+  return owned.get();
+}
 inline std::string pack_folder(const std::string& root, const std::string& prefix,
                                const std::string& options_json) {
   etr_options* made = nullptr;

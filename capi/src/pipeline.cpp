@@ -5,6 +5,7 @@
 #include "core/log.h"
 #include "explain/explain.h"
 #include "handles.h"
+#include "pipeline/tune.h"
 #include "sources/pack.h"
 
 using namespace etr;
@@ -199,6 +200,19 @@ int32_t etr_explain_stats(const char* stats, const char* format, char** text) {
     } catch (const nlohmann::json::exception& error) {
       fail(Code::invalid_argument, "these are not the statistics of a pipeline: ", error.what());
     }
+  });
+}
+
+int32_t etr_pipeline_tune(const char* spec, double seconds, double step_ms,
+                          int32_t (*progress)(void*, const char*), void* user_data, char** json) {
+  return guarded([&] {
+    if (!(seconds > 0) || step_ms < 0)
+      fail(Code::invalid_argument, "tune: seconds must be above 0, step_ms not below");
+    const Json parsed = parse_json(&required(spec, "spec"), "the pipeline's JSON");
+    const auto tell = [&](const Json& trial) {
+      return !progress || progress(user_data, trial.dump().c_str()) != 0;
+    };
+    hand_out(json, pipeline::tune(parsed, {}, {seconds, step_ms, tell}).dump(1), "json");
   });
 }
 

@@ -10,6 +10,7 @@
 #include "core/text.h"
 #include "pipeline/budget.h"
 #include "pipeline/replay.h"
+#include "pipeline/tune.h"
 
 namespace etr::pipeline {
 namespace {
@@ -22,6 +23,8 @@ constexpr OptionSpec kOptions[] = {
     {"world", OptionType::integer, "1",
      "processes that share the samples; all get as many, what is over is left out", 1, 1e6,
      "processes"},
+    {"tuned", OptionType::string, "\"\"",
+     "file that 'echotrain tune' wrote: its settings count where the pipeline has none of its own"},
     {"seed", OptionType::integer, "0", "seed of everything random", 0, 9e15},
     {"epochs", OptionType::integer, "0", "epochs until the pipeline ends; 0 never ends", 0, 1e9},
     {"queue_items", OptionType::integer, "512", "samples that a queue between stages may hold", 1,
@@ -115,7 +118,7 @@ void Pipeline::parse(const Json& spec) {
   if (!spec.is_object() || !spec.contains("stages") || !spec["stages"].is_array() ||
       spec["stages"].empty())
     fail(Code::invalid_argument, "pipeline: 'stages' must be a list with at least one stage");
-  Json rest = spec;
+  Json rest = with_tuned(spec);
   rest.erase("stages");
   options_ = std::make_unique<Options>(kOptions, "pipeline", rest);
   if (options_->integer("rank") >= options_->integer("world"))

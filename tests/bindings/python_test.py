@@ -172,6 +172,26 @@ class PipelineTest(Case):
         for shard in prefix.parent.glob(prefix.name + "-*"):
             shard.unlink()
 
+    def test_tune_finds_settings_that_a_pipeline_takes(self):
+        stages = [et.stages.folder(self.root), et.stages.decode(), et.stages.keep("image"), et.stages.batch(8)]
+        found = et.tune(stages, seconds=0.05)
+        self.assertGreater(found["samples_per_s"], 0)
+        self.assertEqual({"threads", "prefetch"}, set(found["options"]))
+        with et.Pipeline(stages, epochs=1, **found["options"]) as p:
+            self.assertGreater(len(list(p)), 0)
+        with self.assertRaises(TypeError):
+            et.tune([et.stages.folder(self.root), lambda sample: sample])
+
+    def test_explain_names_the_bottleneck(self):
+        with et.Pipeline([et.source([{"x": np.zeros(2, np.float32)}] * 50), et.stages.delay(2), et.stages.batch(5)],
+                         epochs=1, trace_events=1000) as p:
+            with self.assertRaises(et.EchoTrainError):
+                p.explain()
+            list(p)
+            self.assertIn("delay", p.explain().splitlines()[1])
+            self.assertTrue(p.explain("svg").startswith("<svg"))
+            self.assertIn("traceEvents", p.trace())
+
     def test_sources_within_sources(self):
         a = et.stages.folder(self.root)
         spec = et.stages.mix([a, [a, et.stages.label()]], weights=[2, 1])

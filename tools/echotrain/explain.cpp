@@ -1,4 +1,4 @@
-// echotrain explain: runs a job's pipeline without training and says what limits it.
+// echotrain explain and tune: run a job's pipeline without training, say what limits it, find better settings.
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -84,6 +84,28 @@ int command_explain(const std::vector<std::string>& words) {
     check(etr_pipeline_trace(pipeline.get(), &text));
     write_file(trace_path, take_string(text));
   }
+  return 0;
+}
+
+int command_tune(const std::vector<std::string>& words) {
+  const Arguments arguments(words, {"set", "seconds", "step", "out"}, {});
+  const auto show = [](void*, const char* text) -> int32_t {
+    const Json trial = Json::parse(text);
+    for (const auto& [key, value] : trial.items())
+      if (key != "samples_per_s") std::printf("%s %-3d ", key.c_str(), value.get<int>());
+    std::printf(" %10.0f samples/s\n", trial["samples_per_s"].get<double>());
+    std::fflush(stdout);
+    return 1;
+  };
+  char* text = nullptr;
+  check(etr_pipeline_tune(pipeline_of(arguments, false).dump().c_str(),
+                          std::stod(arguments.value("seconds", "2")),
+                          std::stod(arguments.value("step", "0")), show, nullptr, &text));
+  const std::string result = take_string(text);
+  const std::string out = arguments.value("out", "tuned.json");
+  std::printf("best: %s\n", Json::parse(result)["options"].dump().c_str());
+  write_file(out, result);
+  std::printf("use it with --set pipeline.tuned=%s\n", out.c_str());
   return 0;
 }
 

@@ -21,7 +21,7 @@ from .errors import EchoTrainError
 native.echotrain_set_error_factory(errors.make_error)
 
 from . import layers, optimizers, stages  # noqa: E402
-from .pipeline import Batch, Pipeline, SampleInfo, Tensor, map, pack_folder, source  # noqa: E402
+from .pipeline import Batch, Pipeline, SampleInfo, Tensor, map, pack_folder, source, tune  # noqa: E402
 from .training import (Callback, Device, EarlyStopping, Event, History, Job, JobRun, Model,  # noqa: E402
                        Runtime, SaveCheckpoint, StepResult, Trainer, devices, schedule)
 

@@ -384,6 +384,16 @@ class Pipeline(_NotPicklable):
         self.close()
 
 
+def tune(stages: Iterable[Spec], seconds: float = 2, step_ms: float = 0, **options: Any) -> Dict[str, Any]:
+    """Finds threads, connections and prefetching for a pipeline of stages (not of Python functions) by trying them, each
+    for ``seconds``. ``Pipeline(stages, **tune(stages)["options"])`` uses what it found."""
+    rows = [_schema.plain(stage) for stage in stages]
+    if not all(isinstance(row, dict) for row in rows):
+        raise TypeError("tune takes stages of echotrain.stages; Python functions would time the interpreter")
+    spec = json.loads(_schema.to_json(options))
+    return json.loads(native.tune(json.dumps({"stages": rows, **spec}), seconds, step_ms))
+
+
 def pack_folder(root, prefix, samples_per_shard: int = 1000, zstd_level: int = 3,
                 seed: int = 0, format: str = "webdataset") -> Dict[str, Any]:
     """Packs ``root/CLASS/NAME.png`` into ``PREFIX-000000.tar.zst`` and so on for `stages.webdataset`, or with

@@ -257,6 +257,15 @@ ETR_API int32_t etr_pipeline_explain(etr_pipeline* pipeline, const char* format,
 /* The same from statistics alone: those of etr_pipeline_stats or etr_trainer_pipeline_stats. */
 ETR_API int32_t etr_explain_stats(const char* stats, const char* format, char** text);
 
+/* Finds good settings for a pipeline, as JSON as for etr_pipeline_create_from_json, by trying them: threads,
+ * requests in flight, batches ahead. Each trial runs for `seconds` with a consumer that takes `step_ms` for a
+ * batch. `progress` (may be NULL) is called behind each trial with its JSON; returning 0 stops with
+ * ETR_CANCELLED. `json` receives {"options", "samples_per_s", "trials"}; saved in a file, it serves as a
+ * pipeline's option "tuned". */
+ETR_API int32_t etr_pipeline_tune(const char* spec, double seconds, double step_ms,
+                                  int32_t (*progress)(void* user_data, const char* trial),
+                                  void* user_data, char** json);
+
 /* The pipeline's work, thread by thread, as a Chrome trace (chrome://tracing, Perfetto): the newest
  * events, as many as the pipeline's option "trace_events" (0, the default, keeps none: ETR_STATE). */
 ETR_API int32_t etr_pipeline_trace(etr_pipeline* pipeline, char** json);

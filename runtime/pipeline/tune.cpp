@@ -1,0 +1,104 @@
+#include "pipeline/tune.h"
+
+#include <algorithm>
+#include <thread>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/json.h"
+#include "core/options.h"
+#include "core/platform.h"
+#include "pipeline/pipeline.h"
+
+namespace etr::pipeline {
+namespace {
+
+constexpr double kAsGood = 0.97;  // of the best rate: then the smaller setting is taken
+
+// Samples per second of a run with these options.
+double rate_of(const Json& spec, const MapFunctions& functions, const TuneOptions& options) {
+  Pipeline trial(spec, functions);
+  Item item;
+  int64_t samples = 0, begin = 0, ends = 0;
+  while (begin == 0 || seconds_between(begin, now_ns()) < options.seconds) {
+    if (trial.next(item) != Pipeline::Next::item) {
+      if (++ends > 1000 || (samples == 0 && ends > 1))
+        fail(Code::invalid_argument, "tune: the pipeline gives no samples");
+      continue;
+    }
+    if (begin == 0) {  // what it takes to start is not what is tuned
+      begin = now_ns();
+      continue;
+    }
+    samples += std::max(item.batch.size, 1);
+    item = {};
+    if (options.step_ms > 0)
+      std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(options.step_ms));
+  }
+  return static_cast<double>(samples) / seconds_between(begin, now_ns());
+}
+
+bool reads_network(const Json& spec) {
+  const std::string text = spec["stages"].dump();
+  return text.find("https://") != std::string::npos || text.find("http://") != std::string::npos ||
+         text.find("s3://") != std::string::npos;
+}
+
+std::vector<int64_t> doublings(int64_t most) {
+  std::vector<int64_t> out;
+  for (int64_t n = 1; n < most; n *= 2) out.push_back(n);
+  out.push_back(most);
+  return out;
+}
+
+}  // namespace
+
+Json tune(const Json& spec, const MapFunctions& functions, const TuneOptions& options) {
+  if (!spec.is_object() || !spec.contains("stages"))
+    fail(Code::invalid_argument, "tune: the pipeline has no 'stages'");
+  Json trial_spec = spec;
+  trial_spec["epochs"] = 0;  // trials end by time
+  Json chosen = Json::object(), trials = Json::array();
+  double best_rate = 0;
+  const auto try_all = [&](const char* option, const std::vector<int64_t>& values) {
+    std::vector<double> rates;
+    for (const int64_t value : values) {
+      trial_spec[option] = value;
+      rates.push_back(rate_of(trial_spec, functions, options));
+      Json trial = chosen;
+      trial[option] = value;
+      trial["samples_per_s"] = rates.back();
+      trials.push_back(trial);
+      if (options.progress && !options.progress(trial)) fail(Code::cancelled, "tuning was stopped");
+    }
+    best_rate = *std::max_element(rates.begin(), rates.end());
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (rates[i] < kAsGood * best_rate) continue;
+      chosen[option] = trial_spec[option] = values[i];
+      best_rate = rates[i];
+      return;
+    }
+  };
+  try_all("threads", doublings(static_cast<int64_t>(platform::usable_threads())));
+  if (reads_network(spec)) try_all("remote_connections", {1, 2, 4, 8, 16});
+  try_all("prefetch", {1, 2, 4, 8});
+  return {{"options", std::move(chosen)},
+          {"samples_per_s", best_rate},
+          {"trials", std::move(trials)}};
+}
+
+Json with_tuned(const Json& spec) {
+  if (!spec.is_object() || !spec.contains("tuned") || !spec["tuned"].is_string()) return spec;
+  const auto path = spec["tuned"].get<std::string>();
+  if (path.empty()) return spec;
+  const Json file = parse_json(platform::read_file(path), "the tuned settings '" + path + "'");
+  if (!file.is_object() || !file.contains("options") || !file["options"].is_object())
+    fail(Code::invalid_argument, "'", path, "' holds no tuned settings; 'echotrain tune' writes them");
+  Json out = spec;
+  for (const auto& [key, value] : file["options"].items())
+    if (!out.contains(key)) out[key] = value;
+  return out;
+}
+
+}  // namespace etr::pipeline

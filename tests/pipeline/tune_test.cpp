@@ -1,0 +1,68 @@
+#include "pipeline/tune.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "core/error.h"
+#include "core/platform.h"
+#include "support/data.h"
+
+namespace etr::test {
+namespace {
+
+using pipeline::Pipeline;
+
+Json spec_of(const TempDir& dir) {
+  return {{"stages",
+           {{{"stage", "webdataset"}, {"pattern", make_shards(dir, 1, 100, 8)}},
+            {{"stage", "decode"}},
+            {{"stage", "keep"}, {"fields", "image"}},
+            {{"stage", "batch"}, {"size", 10}}}}};
+}
+
+TEST(Tune, TriesWithinTheMachineAndSaysWhatItFound) {
+  TempDir dir;
+  int trials = 0;
+  const Json found = pipeline::tune(spec_of(dir), {}, {0.02, 0, [&](const Json&) { return ++trials > 0; }});
+  EXPECT_EQ(trials, static_cast<int>(found["trials"].size()));
+  const auto cores = static_cast<int>(platform::usable_threads());
+  for (const Json& trial : found["trials"]) {
+    EXPECT_LE(trial["threads"].get<int>(), cores);
+    EXPECT_GT(trial["samples_per_s"].get<double>(), 0);
+  }
+  EXPECT_FALSE(found["options"].contains("remote_connections")) << "nothing is read over the network";
+}
+
+// A consumer that is the slow side: no setting is better, so the smallest is taken.
+TEST(Tune, TakesTheSmallestThatIsAsGood) {
+  TempDir dir;
+  const Json found = pipeline::tune(spec_of(dir), {}, {0.15, 5, {}});
+  EXPECT_EQ(found["options"]["threads"], 1);
+}
+
+TEST(Tune, WhatItFoundServesAPipeline) {
+  TempDir dir;
+  const std::string path = dir.path("tuned.json");
+  std::ofstream(path) << R"({"options": {"threads": 3, "prefetch": 7}})";
+  Json spec = spec_of(dir);
+  spec["tuned"] = path;
+  spec["prefetch"] = 2;
+  const Json merged = pipeline::with_tuned(spec);
+  EXPECT_EQ(merged["threads"], 3);
+  EXPECT_EQ(merged["prefetch"], 2) << "what the pipeline says itself counts";
+  Pipeline p(spec);
+  pipeline::Item item;
+  p.next(item);
+  EXPECT_EQ(p.stats()["threads"], 3);
+  std::ofstream(path) << "{}";
+  EXPECT_THROW(Pipeline{spec}, Error);
+}
+
+TEST(Tune, StopsWhenAsked) {
+  TempDir dir;
+  EXPECT_THROW(pipeline::tune(spec_of(dir), {}, {0.01, 0, [](const Json&) { return false; }}), Error);
+}
+
+}  // namespace
+}  // namespace etr::test
