@@ -1,7 +1,5 @@
 #include "pipeline/replay.h"
 
-#include <unordered_set>
-
 namespace etr::pipeline {
 namespace {
 
@@ -51,7 +49,10 @@ class Replay {
   }
 
   bool is_ghost(uint64_t ordinal) const {
-    return fed_.contains(ordinal) && !alive_.contains(ordinal);
+    const uint64_t pass = ordinal >> kPassShift;
+    if (pass >= fed_.size()) return false;
+    const uint64_t index = (ordinal & ((uint64_t{1} << kPassShift) - 1)) / input_.world;
+    return index < fed_[pass].count && !alive_[fed_[pass].begin + index];
   }
 
  private:
@@ -70,14 +71,28 @@ class Replay {
     return pass << kPassShift | (index * input_.world + input_.rank);
   }
 
+  // Says when nothing holds its sample any more.
+  struct Token {
+    Token(Replay& of, size_t its_number) : replay(of), number(its_number) {
+      replay.alive_.push_back(true);
+    }
+    ~Token() {
+      if (!replay.collected_) replay.alive_[number] = false;
+    }
+    Replay& replay;
+    const size_t number;  // of the sample, among all that were fed
+  };
+
   void feed(uint64_t ordinal) {
-    fed_.insert(ordinal);
+    if (const uint64_t pass = ordinal >> kPassShift; pass >= fed_.size())
+      fed_.resize(pass + 1, {alive_.size(), 0});
+    ++fed_.back().count;
+    const auto token = std::make_shared<Token>(*this, alive_.size());
     if (input_.drops.contains({0, ordinal})) return;
     Item item;
     item.ordinal = ordinal;
     item.ghost = true;
-    item.token = std::make_shared<char>();
-    tokens_.emplace_back(ordinal, item.token);
+    item.token = token;
     receive(0, std::move(item));
   }
 
@@ -111,14 +126,12 @@ class Replay {
   }
 
  public:
-  // After run(): what stages and `held_` still refer to.
+  // After run(): what stages and `held_` still refer to stays alive.
   void collect() {
-    for (const auto& [ordinal, token] : tokens_)
-      if (!token.expired()) alive_.insert(ordinal);
+    collected_ = true;
     stages_.clear();
     input_.stages.clear();
     held_.clear();
-    tokens_.clear();
   }
 
  private:
@@ -126,9 +139,13 @@ class Replay {
   std::vector<SerialStage*> stages_;
   uint64_t outputs_ = 0;
   bool done_ = false;
-  std::vector<std::pair<uint64_t, std::weak_ptr<void>>> tokens_;
   std::vector<Item> held_;
-  std::unordered_set<uint64_t> fed_, alive_;
+  struct Pass {
+    size_t begin, count;  // number of its first sample; its samples
+  };
+  std::vector<Pass> fed_;
+  std::vector<bool> alive_;  // by number
+  bool collected_ = false;
 };
 
 }  // namespace
