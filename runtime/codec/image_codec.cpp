@@ -73,7 +73,20 @@ void cmyk_to_rgb(const std::vector<unsigned char>& cmyk, uint8_t* out, bool rgb)
   }
 }
 
-Tensor decode_jpeg(std::span<const std::byte> bytes, Channels channels, int64_t max_pixels) {
+// The smallest size at which the decoder can stop and both sides keep `least` pixels.
+void shrink(int& width, int& height, int64_t least) {
+  const int full_width = width, full_height = height;
+  for (const int denominator : {2, 4, 8}) {
+    const tjscalingfactor factor{1, denominator};
+    const int w = TJSCALED(full_width, factor), h = TJSCALED(full_height, factor);
+    if (std::min(w, h) < least) return;
+    width = w;
+    height = h;
+  }
+}
+
+Tensor decode_jpeg(std::span<const std::byte> bytes, Channels channels, int64_t max_pixels,
+                   int64_t least_side) {
   // One decompressor a thread: making one costs more than decoding a small image.
   thread_local const std::unique_ptr<void, int (*)(void*)> decoder(tjInitDecompress(), tjDestroy);
   if (!decoder) fail(Code::out_of_memory, "no memory for a JPEG decoder");
@@ -83,6 +96,7 @@ Tensor decode_jpeg(std::span<const std::byte> bytes, Channels channels, int64_t 
                           &colorspace) != 0)
     fail(Code::corrupt_data, "bad JPEG: ", tjGetErrorStr2(decoder.get()));
   check_size(width, height, max_pixels);
+  if (least_side > 0) shrink(width, height, least_side);
   const bool rgb =
       channels == Channels::rgb || (channels == Channels::as_stored && colorspace != TJCS_GRAY);
   Tensor out(DType::u8, {height, width, rgb ? 3 : 1});
@@ -101,7 +115,7 @@ Tensor decode_jpeg(std::span<const std::byte> bytes, Channels channels, int64_t 
 }  // namespace
 
 Tensor decode_image(std::span<const std::byte> bytes, Channels channels, int64_t max_pixels,
-                    int64_t max_chunk_bytes) {
+                    int64_t max_chunk_bytes, int64_t least_side) {
   constexpr unsigned char kPng[] = {0x89, 'P', 'N', 'G'};
   constexpr unsigned char kJpeg[] = {0xFF, 0xD8, 0xFF};
   const auto starts_with = [&](std::span<const unsigned char> magic) {
@@ -112,7 +126,7 @@ Tensor decode_image(std::span<const std::byte> bytes, Channels channels, int64_t
     check_png_chunks(bytes, static_cast<uint64_t>(max_chunk_bytes));
     return decode_png(bytes, channels, max_pixels);
   }
-  if (starts_with(kJpeg)) return decode_jpeg(bytes, channels, max_pixels);
+  if (starts_with(kJpeg)) return decode_jpeg(bytes, channels, max_pixels, least_side);
   if (looks_planar(bytes)) return decode_planar_as(bytes, channels, max_pixels);
   fail(Code::unsupported, "neither PNG nor JPEG (", bytes.size(), " bytes)");
 }

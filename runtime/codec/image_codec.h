@@ -15,7 +15,11 @@ enum class Channels { as_stored, gray, rgb };
 // `max_pixels`, which a small file could otherwise decompress to.
 constexpr int64_t kMaxPixels = int64_t{1} << 28;
 constexpr int64_t kMaxChunkBytes = int64_t{1} << 31;  // of a PNG's chunk
+
+// `least_side`: JPEGs may come out at a half, a quarter or an eighth of their size, as long as the shorter side
+// keeps so many pixels, which is quicker where the next stage shrinks anyway; 0: in full.
 Tensor decode_image(std::span<const std::byte> bytes, Channels channels,
-                    int64_t max_pixels = kMaxPixels, int64_t max_chunk_bytes = kMaxChunkBytes);
+                    int64_t max_pixels = kMaxPixels, int64_t max_chunk_bytes = kMaxChunkBytes,
+                    int64_t least_side = 0);
 
 }  // namespace etr::codec

@@ -376,6 +376,29 @@ TEST(PackAndFolder, GiveTheSameSamples) {
   EXPECT_EQ(from_folder, contents({{"stage", "fast_shard"}, {"pattern", dir.path("out-*.ets")}}));
 }
 
+TEST(DecodeImage, JpegsMayBeDecodedSmaller) {
+  const std::string jpeg = make_jpeg(160, 96, 100);
+  const auto shape = [&](int64_t least_side) {
+    const Tensor image = codec::decode_image(bytes_of(jpeg), codec::Channels::rgb,
+                                             codec::kMaxPixels, codec::kMaxChunkBytes, least_side);
+    return std::pair(image.shape()[0], image.shape()[1]);
+  };
+  EXPECT_EQ(shape(0), std::pair<int64_t, int64_t>(96, 160));
+  EXPECT_EQ(shape(49), std::pair<int64_t, int64_t>(96, 160));
+  EXPECT_EQ(shape(48), std::pair<int64_t, int64_t>(48, 80));
+  EXPECT_EQ(shape(24), std::pair<int64_t, int64_t>(24, 40));
+  EXPECT_EQ(shape(1), std::pair<int64_t, int64_t>(12, 20));
+  // What comes out is the picture made smaller: the same mean.
+  const auto mean = [&](int64_t least_side) {
+    const Tensor image = codec::decode_image(bytes_of(jpeg), codec::Channels::rgb,
+                                             codec::kMaxPixels, codec::kMaxChunkBytes, least_side);
+    double sum = 0;
+    for (const uint8_t v : image.view<uint8_t>()) sum += v;
+    return sum / static_cast<double>(image.count());
+  };
+  EXPECT_NEAR(mean(0), mean(24), 2);
+}
+
 TEST(DecodeImage, LimitsPngChunks) {
   const std::string png = make_png(20, 20, 3, 1);
   EXPECT_NO_THROW(codec::decode_image(bytes_of(png), codec::Channels::rgb, 400, 100000));
