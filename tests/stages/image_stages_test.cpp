@@ -377,17 +377,18 @@ TEST(PackAndFolder, GiveTheSameSamples) {
 }
 
 TEST(DecodeImage, JpegsMayBeDecodedSmaller) {
+  using Size = std::pair<int64_t, int64_t>;
   const std::string jpeg = make_jpeg(160, 96, 100);
   const auto shape = [&](int64_t least_side) {
     const Tensor image = codec::decode_image(bytes_of(jpeg), codec::Channels::rgb,
                                              codec::kMaxPixels, codec::kMaxChunkBytes, least_side);
-    return std::pair(image.shape()[0], image.shape()[1]);
+    return Size(image.shape()[0], image.shape()[1]);
   };
-  EXPECT_EQ(shape(0), std::pair<int64_t, int64_t>(96, 160));
-  EXPECT_EQ(shape(49), std::pair<int64_t, int64_t>(96, 160));
-  EXPECT_EQ(shape(48), std::pair<int64_t, int64_t>(48, 80));
-  EXPECT_EQ(shape(24), std::pair<int64_t, int64_t>(24, 40));
-  EXPECT_EQ(shape(1), std::pair<int64_t, int64_t>(12, 20));
+  EXPECT_EQ(shape(0), Size(96, 160));
+  EXPECT_EQ(shape(49), Size(96, 160));
+  EXPECT_EQ(shape(48), Size(48, 80));
+  EXPECT_EQ(shape(24), Size(24, 40));
+  EXPECT_EQ(shape(1), Size(12, 20));
   // What comes out is the picture made smaller: the same mean.
   const auto mean = [&](int64_t least_side) {
     const Tensor image = codec::decode_image(bytes_of(jpeg), codec::Channels::rgb,
