@@ -38,5 +38,5 @@ __all__ = [
     "Batch", "Callback", "Device", "EarlyStopping", "EchoTrainError", "Event", "History", "Job", "JobRun",
     "Model", "Pipeline", "Runtime", "SampleInfo", "SaveCheckpoint", "StepResult", "Tensor", "Trainer",
     "devices", "errors", "layers", "map", "optimizers", "pack_folder", "prefer_wide_cpu_vectors",
-    "schedule", "source", "stages",
+    "schedule", "source", "stages", "tune",
 ]
