@@ -167,7 +167,7 @@ Json schema_json(Schema schema) {
 Json parse_json(std::string_view text, const std::string& origin) {
   try {
     return Json::parse(text, nullptr, /*allow_exceptions=*/true, /*ignore_comments=*/true);
-  } catch (const Json::parse_error& error) {
+  } catch (const Json::exception& error) {  // numbers out of range too
     fail(Code::invalid_argument, origin, " is not valid JSON: ", error.what());
   }
 }

@@ -13,6 +13,7 @@ namespace etr::pipeline {
 class Permutation {
  public:
   Permutation() = default;
+  // n is below 2^62.
   Permutation(uint64_t n, uint64_t key) : n_(n), key_(key), shuffles_(true) {
     while ((uint64_t{1} << (2 * half_bits_)) < n) ++half_bits_;
   }

@@ -2,6 +2,7 @@
 // without reading them.
 #pragma once
 
+#include "core/error.h"
 #include "pipeline/permutation.h"
 #include "pipeline/stage.h"
 #include "sources/remote.h"
@@ -18,6 +19,8 @@ class IndexedSource : public pipeline::Source {
 
   void start_pass(uint64_t epoch, uint64_t pass) final {
     const uint64_t n = count();
+    if (n >> pipeline::kPassShift != 0)
+      fail(Code::unsupported, "a source of ", n, " records; at most 2^", pipeline::kPassShift);
     Rng rng(context_.seed, epoch, pass, context_.position);
     const uint64_t key = uint64_t{rng.next_u32()} << 32 | rng.next_u32();
     order_ = shuffle_ ? pipeline::Permutation(n, key) : pipeline::Permutation::identity(n);

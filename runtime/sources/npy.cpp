@@ -71,7 +71,7 @@ Array open_array(const std::string& field, const std::string& path,
   const bool wide = bytes[6] >= 2;  // version 2 and later: a 4-byte length
   uint32_t length = 0;
   std::memcpy(&length, bytes + 8, wide ? 4 : 2);
-  a.data_at = (wide ? 12u : 10u) + length;
+  a.data_at = (wide ? size_t{12} : size_t{10}) + length;
   if (a.data_at > a.file.size)
     fail(Code::corrupt_data, "'", path, "': the file ends in its header");
   const std::string_view header(bytes + (wide ? 12 : 10), length);

@@ -146,9 +146,12 @@ Job Job::parse(const std::string& text, const std::string& origin,
                const std::vector<std::string>& overrides) {
   Job job;
   job.json_ = parse_json(text, origin);
+  if (!job.json_.is_object())
+    fail(Code::invalid_argument, origin, " holds no job: a job is a JSON object");
   check_keys(job.json_, kSections, origin);
   for (const std::string& override_text : overrides) apply_override(job.json_, override_text);
   const Json vars = job.json_.value("vars", Json::object());
+  if (!vars.is_object()) fail(Code::invalid_argument, origin, ": 'vars' must be an object");
   for (auto& [key, value] : job.json_.items())
     if (key != "vars") expand_all(value, vars, key);
   job.validate();

@@ -61,5 +61,11 @@ TEST(Job, ErrorsNameTheKeyAndTheNearest) {
   has(error_of({}, R"({"pipeline": {}})"), "is missing");
 }
 
+// Found by fuzzing.
+TEST(Job, WhatIsNoJobIsAnError) {
+  for (const char* text : {"null", "[]", "3", "{\"vars\": 1}", "{\"pipeline\": 1e999999}"})
+    EXPECT_THROW(train::Job::parse(text, "test"), Error) << text;
+}
+
 }  // namespace
 }  // namespace etr::test
