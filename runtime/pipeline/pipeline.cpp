@@ -2,112 +2,21 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "core/clock.h"
+#include "core/error.h"
 #include "core/json.h"
-#include "core/packed.h"
 #include "core/platform.h"
-#include "core/text.h"
 #include "pipeline/budget.h"
-#include "pipeline/replay.h"
 #include "pipeline/tune.h"
 
 namespace etr::pipeline {
 namespace {
 
-constexpr OptionSpec kOptions[] = {
-    {"threads", OptionType::integer, "0", "worker threads; 0 takes one for each usable core", 0,
-     256},
-    {"rank", OptionType::integer, "0",
-     "which of 'world' processes this is: it gets every world-th sample", 0, 1e6},
-    {"world", OptionType::integer, "1",
-     "processes that share the samples; all get as many, what is over is left out", 1, 1e6,
-     "processes"},
-    {"tuned", OptionType::string, "\"\"",
-     "file that 'echotrain tune' wrote: its settings count where the pipeline has none of its own"},
-    {"seed", OptionType::integer, "0", "seed of everything random", 0, 9e15},
-    {"epochs", OptionType::integer, "0", "epochs until the pipeline ends; 0 never ends", 0, 1e9},
-    {"queue_items", OptionType::integer, "512", "samples that a queue between stages may hold", 1,
-     1e7, "samples"},
-    {"queue_bytes", OptionType::integer, "67108864", "bytes that a queue between stages may hold",
-     1, 1e13, "bytes"},
-    {"prefetch", OptionType::integer, "4", "finished batches that may wait for the consumer", 1,
-     1e4, "batches"},
-    {"low_water", OptionType::integer, "2",
-     "finished batches below which an on-demand echo node repeats samples", 1, 1e4, "batches"},
-    {"budget_bytes", OptionType::integer, "0",
-     "memory for all queues, buffers and caches together; too little is an error at the first "
-     "batch, "
-     "when a few samples have been tried; 0: each keeps to its own limit",
-     0, 1e15, "bytes"},
-    {"trace_events", OptionType::integer, "0", "newest events that a trace keeps; 0: none", 0, 1e8,
-     "events"},
-    {"on_error", OptionType::string, "\"fail\"",
-     "what a bad record does: end the run, be dropped, be dropped and set aside, or be replaced by "
-     "the "
-     "good sample before it",
-     0, 0, "", "fail|skip|quarantine|substitute"},
-    {"on_error_in", OptionType::string, "\"\"",
-     "another 'on_error' for some stages: 'decode=skip, csv=fail'"},
-    {"max_bad_records", OptionType::integer, "1000", "bad records tolerated before the run ends", 0,
-     1e12, "records"},
-    {"max_bad_share", OptionType::number, "1",
-     "share of the records read that may be bad; of the first 100, as if 100 had been read", 0, 1},
-    {"bad_records_file", OptionType::string, "\"\"",
-     "file that receives a line of JSON for each bad record that is tolerated"},
-    {"remote_connections", OptionType::integer, "4",
-     "requests in flight for each file that is read over the network", 1, 256},
-    {"remote_part_bytes", OptionType::integer, "4194304", "what one such request asks for", 1024,
-     1e10, "bytes"},
-    {"remote_retries", OptionType::integer, "5",
-     "times that a request is tried again after a broken connection, a time-out or an overloaded "
-     "server",
-     0, 1000},
-    {"remote_low_speed_s", OptionType::number, "30",
-     "a request below 1 KiB/s for so long has failed", 1, 1e6, "s"},
-    {"remote_timeout_s", OptionType::number, "0", "a request may take so long in all; 0: any time",
-     0, 1e6, "s"},
-    {"remote_cache_dir", OptionType::string, "\"\"",
-     "folder that keeps remote files, also for other processes and later runs"},
-    {"remote_cache_bytes", OptionType::integer, "10737418240",
-     "what that folder may hold; the least recently used files go first", 0, 1e15, "bytes"},
-    {"quarantine_dir", OptionType::string, "\"\"", "directory that receives quarantined records"},
-};
-
 constexpr size_t kChunk = 64;  // samples in one message
 
-ErrorPolicy policy_of(const std::string& name) {
-  if (name == "skip") return ErrorPolicy::skip;
-  if (name == "substitute") return ErrorPolicy::substitute;
-  return name == "quarantine" ? ErrorPolicy::quarantine : ErrorPolicy::fail;
-}
-
-const std::string kPolicies[] = {"fail", "skip", "quarantine", "substitute"};
-
-// By stage, the ordinals as differences: a filter may drop a good part of a million samples.
-Json pack_drops(const std::vector<Drop>& sorted) {
-  std::map<uint64_t, std::vector<uint64_t>> by_stage;
-  std::map<uint64_t, uint64_t> last;
-  for (const auto& [stage, ordinal] : sorted)
-    by_stage[stage].push_back(ordinal - std::exchange(last[stage], ordinal));
-  Json out = Json::object();
-  for (const auto& [stage, steps] : by_stage) out[std::to_string(stage)] = pack_numbers(steps);
-  return out;
-}
-
-std::set<Drop> unpack_drops(const Json& packed) {
-  std::set<Drop> out;
-  for (const auto& [stage, text] : packed.items()) {
-    uint64_t ordinal = 0;
-    for (const uint64_t step : unpack_numbers(text.get<std::string>()))
-      out.emplace_hint(out.end(), std::stoull(stage), ordinal += step);
-  }
-  return out;
-}
-
 }  // namespace
-
-Schema pipeline_schema() { return kOptions; }
 
 Pipeline::Pipeline(const Json& spec, MapFunctions functions) : functions_(std::move(functions)) {
   parse(spec);
@@ -120,7 +29,7 @@ void Pipeline::parse(const Json& spec) {
     fail(Code::invalid_argument, "pipeline: 'stages' must be a list with at least one stage");
   Json rest = with_tuned(spec);
   rest.erase("stages");
-  options_ = std::make_unique<Options>(kOptions, "pipeline", rest);
+  options_ = std::make_unique<Options>(pipeline_schema(), "pipeline", rest);
   if (options_->integer("rank") >= options_->integer("world"))
     fail(Code::invalid_argument, "pipeline: rank ", options_->integer("rank"), " of a world of ",
          options_->integer("world"), "; ranks count from 0");
@@ -142,33 +51,6 @@ void Pipeline::parse(const Json& spec) {
   }
   bad_records_ = std::make_unique<BadRecords>(error_rules());
   trace_ = std::make_unique<Trace>(static_cast<size_t>(options_->integer("trace_events")));
-}
-
-ErrorRules Pipeline::error_rules() const {
-  ErrorRules rules;
-  rules.policy = policy_of(options_->string("on_error"));
-  rules.limit = options_->integer("max_bad_records");
-  rules.share = options_->number("max_bad_share");
-  rules.directory = options_->string("quarantine_dir");
-  rules.list = options_->string("bad_records_file");
-  const std::string by_stage = options_->string("on_error_in");
-  if (by_stage.empty()) return rules;
-  for (const std::string_view entry : split(by_stage, ',')) {
-    const auto parts = split(entry, '=');
-    const std::string stage(trim(parts[0])), policy(parts.size() == 2 ? trim(parts[1]) : "");
-    std::vector<std::string> names;
-    for (size_t i = 0; i < entries_.size(); ++i) {
-      names.push_back(entries_[i].name);
-      if (entries_[i].name == stage) rules.by_stage[i] = policy_of(policy);
-    }
-    if (std::find(names.begin(), names.end(), stage) == names.end())
-      fail(Code::invalid_argument, "pipeline: on_error_in names '", stage,
-           "', which is no stage of this pipeline", suggestion(stage, names));
-    if (std::find(std::begin(kPolicies), std::end(kPolicies), policy) == std::end(kPolicies))
-      fail(Code::invalid_argument, "pipeline: on_error_in: '", trim(entry), "' is not STAGE=POLICY",
-           suggestion(policy, kPolicies));
-  }
-  return rules;
 }
 
 StageContext Pipeline::context_of(size_t position) const {
@@ -440,102 +322,6 @@ bool Pipeline::wait(double seconds) {
 uint64_t Pipeline::epoch() const {
   std::scoped_lock lock(mutex_);
   return epoch_;
-}
-
-Json Pipeline::save() const {
-  std::scoped_lock lock(mutex_);
-  Json decisions = Json::object();
-  for (SerialSegment* segment : serial_)
-    if (Json made = segment->stage().save_decisions(epoch_); !made.is_null())
-      decisions[std::to_string(segment->head_stats().position)] = std::move(made);
-  return {{"pipeline", canonical_},
-          {"epoch", epoch_},
-          {"rank", rank()},
-          {"world", world()},
-          {"delivered", delivered_},
-          {"pass_lengths", source_->pass_lengths(epoch_)},
-          {"drops", pack_drops(bad_records_->dropped(epoch_))},
-          {"decisions", std::move(decisions)}};
-}
-
-void Pipeline::restore(const Json& state) {
-  std::scoped_lock lock(mutex_);
-  if (started_) fail(Code::state, "a pipeline is restored before its first batch is read");
-  if (!state.is_object() || !state.contains("pipeline"))
-    fail(Code::invalid_argument, "this is not the saved state of a pipeline");
-  if (state["pipeline"] != canonical_)
-    fail(Code::invalid_argument,
-         "the saved position belongs to a pipeline with other stages, options "
-         "or seed; restore it with the same spec");
-  try {
-    // Between epochs nothing is held: any number of processes may go on.
-    if (state.at("delivered") != 0 && (state.at("rank") != rank() || state.at("world") != world()))
-      fail(Code::invalid_argument, "the position was saved by rank ", state.at("rank").dump(),
-           " of a world of ", state.at("world").dump(), " within an epoch; this is rank ", rank(),
-           " of ", world(), ". Save at an epoch's end to go on with another number of processes");
-    plan_restore(state);
-  } catch (const nlohmann::json::exception& error) {
-    fail(Code::corrupt_data, "the saved pipeline state is damaged: ", error.what());
-  }
-}
-
-// Fresh copies of the serial stages, at the beginning of the current epoch.
-ReplayInput Pipeline::replay_input() const {
-  ReplayInput input;
-  input.epoch = epoch_;
-  input.rank = rank();
-  input.world = world();
-  for (size_t i = 0; i < entries_.size(); ++i) {
-    if (entries_[i].spec->kind == StageKind::map) input.map_positions.push_back(i);
-    if (entries_[i].spec->kind != StageKind::serial) continue;
-    auto stage = entries_[i].spec->make(entries_[i].options, context_of(i));
-    input.stages.emplace_back(
-        i, std::unique_ptr<SerialStage>(static_cast<SerialStage*>(stage.release())));
-    input.passes *= input.stages.back().second->passes();
-  }
-  return input;
-}
-
-std::optional<uint64_t> Pipeline::length() const {
-  for (const SerialStage* stage : serial_stages_)
-    if (stage->echoes_on_demand() || stage->adapts() || stage->depends_on_content())
-      return std::nullopt;
-  for (const auto& segment : segments_)
-    for (const MapEntry& map : segment->maps())
-      if (map.stage->may_drop()) return std::nullopt;
-  std::optional<uint64_t> samples = source_->last_pass_length();
-  if (!samples) {  // a source of its own: the other one may be at work
-    const auto source = entries_[0].spec->make(entries_[0].options, context_of(0));
-    samples = static_cast<Source&>(*source).samples();
-    if (samples) *samples /= world();
-  }
-  if (!samples) return std::nullopt;
-  std::scoped_lock lock(mutex_);
-  return count_outputs(replay_input(), *samples);
-}
-
-void Pipeline::plan_restore(const Json& state) {
-  epoch_ = restored_epoch_ = state.at("epoch").get<uint64_t>();
-  skip_ = state.at("delivered").get<uint64_t>();
-  delivered_ = 0;  // counts up again as the skipped outputs pass
-  replay_drops_ = unpack_drops(state.at("drops"));
-  ReplayInput input = replay_input();
-  for (auto& [position, stage] : input.stages) {
-    const std::string key = std::to_string(position);
-    if (!state.at("decisions").contains(key)) continue;
-    stage->load_decisions(epoch_, state["decisions"][key]);
-    for (SerialSegment* segment : serial_)
-      if (segment->head_stats().position == position)
-        segment->stage().load_decisions(epoch_, state["decisions"][key]);
-  }
-  input.outputs = skip_;
-  input.pass_lengths = state.at("pass_lengths").get<std::vector<uint64_t>>();
-  input.drops = replay_drops_;
-  const bool by_content =
-      bad_records_->substitutes() ||
-      std::any_of(serial_stages_.begin(), serial_stages_.end(),
-                  [](const SerialStage* stage) { return stage->depends_on_content(); });
-  if (!by_content) source_->set_replay(plan_ghosts(std::move(input)));
 }
 
 Json Pipeline::stats() const {
