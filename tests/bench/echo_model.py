@@ -66,7 +66,7 @@ def plot(measured, path):
     for axis, (t_up, t_down) in zip(axes, CASES):
         fine = np.linspace(1, 8, 200)
         axis.axhline(t_up, color="#999999", linewidth=1, linestyle=":")
-        axis.text(8.1, t_up, "t_up", color="#777777", va="center")
+        axis.text(1.4, t_up, "t_up", color="#777777", va="top" if t_up > t_down else "bottom")
         axis.plot(fine, np.maximum(t_up, fine * t_down), color="#2a6fbb", linewidth=2,
                   label="model: max(t_up, e × t_down)")
         axis.plot(FACTORS, [measured[t_up, t_down, e] for e in FACTORS], "o", color="#d1495b", label="measured")
