@@ -200,6 +200,7 @@ class OnDemandEcho final : public Echo {
     if (buffer_.size() == capacity_) buffer_.evict(rng_);
     // The fresh copy is the first use.
     buffer_.add(held, uses_.next(), 1, static_cast<int64_t>(held.size_bytes()));
+    held.replica = replica_of(held.replica, 0);
     give(std::move(held), out);
     for (uint64_t due = decisions_.due(fresh_).value_or(0); due > 0; --due)
       if (!repeat_one(out)) fail(Code::internal, "an echo of the saved run cannot be repeated");

@@ -7,13 +7,6 @@
 #include "core/error.h"
 
 namespace etr::echo {
-namespace {
-
-// Echo nodes may follow each other: replicas of replicas keep distinct numbers.
-constexpr uint32_t kReplicaStride = 1024;
-
-}  // namespace
-
 uint32_t CopyCounter::next() {
   owed_ += factor_;
   // A hair above .5 either way must not depend on how the sum was rounded.
@@ -36,7 +29,7 @@ void EchoBuffer::add(pipeline::Item item, uint32_t uses, uint32_t used, int64_t 
 }
 
 void EchoBuffer::use(Held& held, pipeline::Item& out) {
-  const uint32_t replica = held.item.replica * kReplicaStride + held.used;
+  const uint32_t replica = replica_of(held.item.replica, held.used);
   --copies_;
   if (++held.used == held.uses)
     out = std::move(held.item);
