@@ -204,15 +204,6 @@ std::optional<double> granted_cores() {
 
 }  // namespace
 
-int64_t memory_limit_bytes() {
-  const double pages = static_cast<double>(::sysconf(_SC_PHYS_PAGES));
-  const double machine = pages * static_cast<double>(::sysconf(_SC_PAGE_SIZE));
-  double limit = machine;
-  for (const char* name : {"memory.max", "memory/memory.limit_in_bytes"})
-    for (const double group : group_numbers(name)) limit = std::min(limit, group);
-  return static_cast<int64_t>(limit);
-}
-
 unsigned usable_threads() {
   const double granted = std::ceil(granted_cores().value_or(1e9));
   cpu_set_t set;

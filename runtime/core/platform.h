@@ -63,8 +63,6 @@ class ScratchFile {
 
 // Threads that this process may use (CPU affinity and control group respected), at least 1.
 unsigned usable_threads();
-// Memory that this process may use: the machine's, or the control group's share of it.
-int64_t memory_limit_bytes();
 
 int64_t process_id();
 

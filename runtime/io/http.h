@@ -1,7 +1,6 @@
 // Reading over HTTP(S): requests with limits, retries, and certificates verified. By libcurl.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <map>

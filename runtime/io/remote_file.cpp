@@ -108,7 +108,7 @@ class Remote {
 class RemotePieces final : public Pieces {
  public:
   RemotePieces(const std::string& address, const RemoteOptions& options)
-      : address_(address), options_(options), remote_(address) {
+      : options_(options), remote_(address) {
     options_.cancelled = [this, asked = options.cancelled] {
       return stop_.load() || (asked && asked());
     };
@@ -205,7 +205,6 @@ class RemotePieces final : public Pieces {
     }
   }
 
-  const std::string address_;
   RemoteOptions options_;
   Remote remote_;
   std::unique_ptr<HttpConnection> first_;

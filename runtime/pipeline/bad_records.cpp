@@ -35,18 +35,14 @@ std::string file_safe(std::string text) {
 }  // namespace
 
 BadRecords::BadRecords(ErrorRules rules) : rules_(std::move(rules)) {
-  const bool sets_aside =
-      rules_.policy == ErrorPolicy::quarantine ||
-      std::any_of(rules_.by_stage.begin(), rules_.by_stage.end(),
-                  [](auto& row) { return row.second == ErrorPolicy::quarantine; });
-  if (sets_aside && rules_.directory.empty())
+  if (uses(ErrorPolicy::quarantine) && rules_.directory.empty())
     fail(Code::invalid_argument, "pipeline: on_error 'quarantine' needs 'quarantine_dir'");
 }
 
-bool BadRecords::substitutes() const {
-  return rules_.policy == ErrorPolicy::substitute ||
+bool BadRecords::uses(ErrorPolicy policy) const {
+  return rules_.policy == policy ||
          std::any_of(rules_.by_stage.begin(), rules_.by_stage.end(),
-                     [](auto& row) { return row.second == ErrorPolicy::substitute; });
+                     [&](const auto& row) { return row.second == policy; });
 }
 
 void BadRecords::quarantine(const Item& item, const BadRecord& record) const {

@@ -44,7 +44,7 @@ class BadRecords {
   // is to be dropped.
   bool handle(const std::string& stage, uint64_t position, const Item& item, const Error& error,
               uint64_t epoch);
-  bool substitutes() const;  // any stage
+  bool uses(ErrorPolicy policy) const;  // in any stage
 
   // A sample that is left out and is not bad; a restored run must know of it too.
   void note_drop(uint64_t position, uint64_t ordinal, uint64_t epoch);

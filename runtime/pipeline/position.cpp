@@ -125,7 +125,7 @@ void Pipeline::plan_restore(const Json& state) {
   input.pass_lengths = state.at("pass_lengths").get<std::vector<uint64_t>>();
   input.drops = replay_drops_;
   const bool by_content =
-      bad_records_->substitutes() ||
+      bad_records_->uses(ErrorPolicy::substitute) ||
       std::any_of(serial_stages_.begin(), serial_stages_.end(),
                   [](const SerialStage* stage) { return stage->depends_on_content(); });
   if (!by_content) source_->set_replay(plan_ghosts(std::move(input)));

@@ -117,7 +117,7 @@ bool Segment::map_item(MapEntry& map, Item& item, uint64_t epoch) {
 
 // In order: each missing item becomes a copy of the last good one. Without one before it, it is dropped.
 void Segment::substitute(Chunk& chunk) {
-  if (!host_.bad_records().substitutes()) return;
+  if (!host_.bad_records().uses(ErrorPolicy::substitute)) return;
   for (Item& item : chunk.items) {
     if (!item.missing) {
       last_good_ = item;

@@ -106,7 +106,6 @@ TEST(Explain, PredictsWhatAnEchoGains) {
     const Json e = rate(plain, 150);
     EXPECT_EQ(e["bottleneck"]["stage"], "delay");
     EXPECT_NEAR(e["samples_per_s"].get<double>(), 333, 40);
-    const Json trace = Json::object();
     Pipeline echoed(spec({{"stage", "echo"}, {"factor", 4}, {"buffer", 1}}));
     const double measured = rate(echoed, 600)["samples_per_s"];
     off = std::abs(measured / (4 * e["samples_per_s"].get<double>()) - 1);

@@ -75,7 +75,7 @@ def main():
     put("zstd", "frame", subprocess.run(["zstd", "-q", "-c"], input=text, stdout=subprocess.PIPE, check=True).stdout)
     for mode in ("L", "RGB", "RGBA", "P", "1"):
         put("image", f"{mode}.png", image(mode, "PNG"))
-    put("image", "interlaced.png", image("RGB", "PNG", compress_level=9))
+    put("image", "compressed.png", image("RGB", "PNG", compress_level=9))
     for mode in ("L", "RGB", "CMYK"):
         put("image", f"{mode}.jpg", image(mode, "JPEG"))
     length = struct.pack("<Q", len(tf_record()))
