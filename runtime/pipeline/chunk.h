@@ -20,6 +20,7 @@ struct Chunk {
   std::vector<Item> items;
   End end = End::none;                           // what ends after these items; none with a failure
   std::shared_ptr<const Error> failure;          // the run ends after these items
+  int64_t sent_bytes = 0;                        // of the items as they went into the maps
   int64_t counted_items = 0, counted_bytes = 0;  // as accounted in the sender's output queue
 };
 

@@ -12,6 +12,9 @@ namespace {
 
 constexpr int64_t kPaceNs = 20'000'000;  // between two looks of an adapting stage at the pace
 
+// What goes through the maps of a segment together.
+constexpr size_t kBlockItems = 16, kBlockBytes = 4096;
+
 int64_t bytes_of(const Chunk& chunk) {
   size_t total = 0;
   for (const Item& item : chunk.items) total += item.size_bytes();
@@ -80,7 +83,9 @@ bool Segment::take_input(Chunk& chunk) {
 void Segment::send(Chunk&& chunk) {
   chunk.sequence = next_sequence_++;
   chunk.counted_items = static_cast<int64_t>(chunk.items.size());
-  chunk.counted_bytes = static_cast<int64_t>(static_cast<double>(bytes_of(chunk)) * growth_.load());
+  chunk.sent_bytes = bytes_of(chunk);
+  chunk.counted_bytes =
+      static_cast<int64_t>(static_cast<double>(chunk.sent_bytes) * growth_.load());
   ++in_maps_;
   out_items_ += chunk.counted_items;
   out_bytes_ += chunk.counted_bytes;
@@ -134,28 +139,38 @@ void Segment::substitute(Chunk& chunk) {
   std::erase_if(chunk.items, [](const Item& item) { return item.missing; });
 }
 
+// Stage by stage over a few items: enough for one clock reading to serve several, few enough for what
+// one stage leaves to be in the cache for the next.
+void Segment::run_block(Chunk& chunk, size_t first, size_t last, std::vector<char>& keep) {
+  int64_t begin = now_ns();
+  for (MapEntry& map : maps_) {
+    for (size_t i = first; i < std::min(last, chunk.items.size()); ++i) {
+      if (!keep[i]) continue;
+      try {
+        keep[i] = map_item(map, chunk.items[i], chunk.epoch);
+      } catch (...) {  // ends the run: what came before is still delivered
+        chunk.failure = current_error();
+        chunk.end = End::none;
+        chunk.items.resize(i);
+      }
+    }
+    const int64_t end = now_ns();
+    map.stats->busy_ns += end - begin;
+    host_.trace().add(map.stats->name, begin, end, last - first);
+    begin = end;
+  }
+}
+
 void Segment::run_maps(Chunk& chunk) noexcept {
   if (maps_.empty() || chunk.items.empty() || host_.stopped()) return;
   try {
     std::vector<char> keep(chunk.items.size(), 1);
-    int64_t begin = now_ns();
-    // Stage by stage over the whole chunk: the code of one stage stays hot, and one clock reading
-    // serves all its items.
-    for (MapEntry& map : maps_) {
-      for (size_t i = 0; i < chunk.items.size(); ++i) {
-        if (!keep[i]) continue;
-        try {
-          keep[i] = map_item(map, chunk.items[i], chunk.epoch);
-        } catch (...) {  // ends the run: what came before is still delivered
-          chunk.failure = current_error();
-          chunk.end = End::none;
-          chunk.items.resize(i);
-        }
-      }
-      const int64_t end = now_ns();
-      map.stats->busy_ns += end - begin;
-      host_.trace().add(map.stats->name, begin, end, chunk.items.size());
-      begin = end;
+    for (size_t first = 0; first < chunk.items.size();) {
+      size_t last = first, bytes = 0;
+      while (last < chunk.items.size() && last - first < kBlockItems && bytes < kBlockBytes)
+        bytes += chunk.items[last++].size_bytes();
+      run_block(chunk, first, last, keep);
+      first = last;
     }
     size_t i = 0;
     std::erase_if(chunk.items, [&](const Item&) { return !keep[i++]; });
@@ -171,9 +186,8 @@ void Segment::hand_over(Chunk&& chunk) noexcept {
   const int64_t items = static_cast<int64_t>(chunk.items.size()), bytes = bytes_of(chunk);
   out_items_ += items - chunk.counted_items;
   out_bytes_ += bytes - chunk.counted_bytes;
-  if (chunk.counted_bytes > 0) {
-    const double grown =
-        growth_.load() * static_cast<double>(bytes) / static_cast<double>(chunk.counted_bytes);
+  if (chunk.sent_bytes > 0) {
+    const double grown = static_cast<double>(bytes) / static_cast<double>(chunk.sent_bytes);
     growth_.store(std::max(growth_.load(), grown));  // hand_over() runs one at a time
   }
   chunk.counted_items = items;

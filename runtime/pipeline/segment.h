@@ -122,6 +122,7 @@ class Segment {
  private:
   void run_head() noexcept;
   void run_maps(Chunk& chunk) noexcept;  // any thread
+  void run_block(Chunk& chunk, size_t first, size_t last, std::vector<char>& keep);
   bool map_item(MapEntry& map, Item& item, uint64_t epoch);
   void hand_over(Chunk&& chunk) noexcept;  // in order, one at a time
   void substitute(Chunk& chunk);
