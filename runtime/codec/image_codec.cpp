@@ -21,18 +21,19 @@ void check_size(int64_t width, int64_t height, int64_t max_pixels) {
          max_pixels, " pixels");
 }
 
-Tensor decode_png(std::span<const std::byte> bytes, Channels channels, int64_t max_pixels) {
-  if (auto common = decode_common_png(bytes, channels == Channels::rgb, channels == Channels::gray,
-                                      max_pixels))
-    return *std::move(common);
+// Values as stored: decoders for training leave gamma and colour profiles alone, and so did whoever made the numbers
+// that a model is compared with.
+Tensor decode_png(std::span<const std::byte> bytes, bool rgb, int64_t max_pixels) {
+  if (auto common = decode_common_png(bytes, rgb, max_pixels)) return *std::move(common);
+  const std::vector<std::byte> plain = without_colour_space(bytes);
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
   const std::unique_ptr<png_image, void (*)(png_image*)> cleanup(&image, png_image_free);
-  if (!png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()))
+  if (!png_image_begin_read_from_memory(&image, plain.data(), plain.size()))
     fail(Code::corrupt_data, "bad PNG: ", image.message);
   check_size(image.width, image.height, max_pixels);
-  const bool rgb = channels == Channels::rgb ||
-                   (channels == Channels::as_stored && (image.format & PNG_FORMAT_FLAG_COLOR));
+  image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // 16 bits would be taken for linear light
+  rgb = rgb || (image.format & PNG_FORMAT_FLAG_COLOR);
   image.format = rgb ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
   Tensor out(DType::u8, {image.height, image.width, rgb ? 3 : 1});
   // Alpha is composed onto black.
@@ -48,8 +49,7 @@ uint8_t luma(const uint8_t* rgb) {
   return static_cast<uint8_t>((299 * rgb[0] + 587 * rgb[1] + 114 * rgb[2] + 500) / 1000);
 }
 
-Tensor decode_planar_as(std::span<const std::byte> bytes, Channels channels, int64_t max_pixels) {
-  Tensor image = decode_planar(bytes, channels == Channels::rgb, max_pixels);
+Tensor to_channels(Tensor image, Channels channels) {
   if (channels != Channels::gray || image.shape()[2] == 1) return image;
   Tensor out(DType::u8, {image.shape()[0], image.shape()[1], 1});
   const uint8_t* pixel = image.view<uint8_t>().data();
@@ -99,7 +99,7 @@ Tensor decode_jpeg(std::span<const std::byte> bytes, Channels channels, int64_t 
   if (least_side > 0) shrink(width, height, least_side);
   const bool rgb =
       channels == Channels::rgb || (channels == Channels::as_stored && colorspace != TJCS_GRAY);
-  Tensor out(DType::u8, {height, width, rgb ? 3 : 1});
+  Tensor out = Tensor::off_boundary(DType::u8, {height, width, rgb ? 3 : 1});
   const bool inks = colorspace == TJCS_CMYK || colorspace == TJCS_YCCK;
   std::vector<unsigned char> cmyk(
       inks ? 4 * static_cast<size_t>(width) * static_cast<size_t>(height) : 0);
@@ -124,10 +124,11 @@ Tensor decode_image(std::span<const std::byte> bytes, Channels channels, int64_t
   };
   if (starts_with(kPng)) {
     check_png_chunks(bytes, static_cast<uint64_t>(max_chunk_bytes));
-    return decode_png(bytes, channels, max_pixels);
+    return to_channels(decode_png(bytes, channels == Channels::rgb, max_pixels), channels);
   }
   if (starts_with(kJpeg)) return decode_jpeg(bytes, channels, max_pixels, least_side);
-  if (looks_planar(bytes)) return decode_planar_as(bytes, channels, max_pixels);
+  if (looks_planar(bytes))
+    return to_channels(decode_planar(bytes, channels == Channels::rgb, max_pixels), channels);
   fail(Code::unsupported, "neither PNG nor JPEG (", bytes.size(), " bytes)");
 }
 

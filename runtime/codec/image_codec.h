@@ -10,7 +10,8 @@ namespace etr::codec {
 enum class Channels { as_stored, gray, rgb };
 
 // PNG, JPEG and planar images (planar_image.h), told apart by their first bytes. Result: u8 [H, W, 1] or [H, W, 3]; what the file
-// has beyond 8-bit gray or RGB (palette, alpha, 16 bit, CMYK) is converted. Throws Error(corrupt_data)
+// has beyond 8-bit gray or RGB (palette, 16 bit, CMYK) is converted, alpha composed onto black, and colour becomes gray by ITU-R
+// BT.601. Values are as stored: gamma and colour profiles are not applied, as in Pillow and TensorFlow. Throws Error(corrupt_data)
 // for damaged or truncated data, Error(unsupported) for other formats and for images of more than
 // `max_pixels`, which a small file could otherwise decompress to.
 constexpr int64_t kMaxPixels = int64_t{1} << 28;

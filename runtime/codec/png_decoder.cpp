@@ -2,6 +2,7 @@
 
 #include <libdeflate.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -12,6 +13,7 @@
 #endif
 
 #include "core/error.h"
+#include "core/platform.h"
 
 namespace etr::codec {
 namespace {
@@ -76,11 +78,7 @@ bool parse(std::span<const std::byte> bytes, Png& png) {
         }
         break;
       case type("IEND"): ended = true; break;
-      case type("tRNS"):
-      case type("gAMA"):
-      case type("cHRM"):
-      case type("iCCP"):
-      case type("sBIT"): return false;
+      case type("tRNS"): return false;
       default:
         if (!(kind >> 29 & 1)) corrupt("it has a critical chunk that is not known");
     }
@@ -90,33 +88,51 @@ bool parse(std::span<const std::byte> bytes, Png& png) {
 }
 
 #if defined(__SSE2__)
-// The Paeth filter of RGB rows: the three channels side by side, without branches. Reads, but does not
-// write, one byte behind the rows.
-void unfilter_paeth_rgb(uint8_t* row, const uint8_t* above, size_t size) {
+// The Paeth filter of RGB rows. A pixel waits for the one before it, so that a row is a chain: two rows go at a time, the
+// second a pixel behind the first, in the two halves of one vector; the three channels side by side, without branches.
+// Reads, but does not write, one byte behind the rows. Without `second` the first is done alone.
+ETR_VECTOR_CLONES void unfilter_paeth_rgb(uint8_t* first, uint8_t* second, const uint8_t* above,
+                                          size_t size) {
   const __m128i zero = _mm_setzero_si128();
-  const auto load = [&](const uint8_t* at) {
+  const auto load = [](const uint8_t* at) {
     int32_t bytes;
     std::memcpy(&bytes, at, sizeof bytes);
-    return _mm_unpacklo_epi8(_mm_cvtsi32_si128(bytes), zero);
+    return _mm_cvtsi32_si128(bytes);
   };
   const auto absolute = [&](__m128i v) { return _mm_max_epi16(v, _mm_sub_epi16(zero, v)); };
   const auto choose = [](__m128i mask, __m128i yes, __m128i no) {
     return _mm_or_si128(_mm_and_si128(mask, yes), _mm_andnot_si128(mask, no));
   };
   __m128i left = zero, corner = zero;
-  for (size_t i = 0; i < size; i += 3) {
-    const __m128i up = load(above + i);
+  const auto step = [&](__m128i up_first, __m128i packed) {
+    const __m128i up = _mm_unpacklo_epi64(_mm_unpacklo_epi8(up_first, zero), left);
     const __m128i a = _mm_sub_epi16(up, corner), b = _mm_sub_epi16(left, corner);
     const __m128i to_left = absolute(a), to_up = absolute(b);
     const __m128i least =
         _mm_min_epi16(absolute(_mm_add_epi16(a, b)), _mm_min_epi16(to_left, to_up));
     const __m128i best = choose(_mm_cmpeq_epi16(least, to_left), left,
                                 choose(_mm_cmpeq_epi16(least, to_up), up, corner));
-    left = _mm_add_epi8(load(row + i), best);
+    left = _mm_add_epi8(_mm_unpacklo_epi8(packed, zero), best);
     corner = up;
-    const int32_t pixel = _mm_cvtsi128_si32(_mm_packus_epi16(left, left));
-    std::memcpy(row + i, &pixel, 3);
+    return _mm_packus_epi16(left, left);
+  };
+  const auto store = [](__m128i pixel, uint8_t* at) {
+    const int32_t bytes = _mm_cvtsi128_si32(pixel);
+    std::memcpy(at, &bytes, 3);
+  };
+  if (!second) {
+    for (size_t i = 0; i < size; i += 3) store(step(load(above + i), load(first + i)), first + i);
+    return;
   }
+  store(step(load(above), load(first)), first);
+  for (size_t i = 3; i < size; i += 3) {
+    const __m128i both =
+        step(load(above + i), _mm_unpacklo_epi32(load(first + i), load(second + i - 3)));
+    store(both, first + i);
+    store(_mm_srli_si128(both, 4), second + i - 3);
+  }
+  const __m128i last = step(zero, _mm_unpacklo_epi32(zero, load(second + size - 3)));
+  store(_mm_srli_si128(last, 4), second + size - 3);
 }
 #endif
 
@@ -139,7 +155,7 @@ void unfilter(uint8_t filter, uint8_t* row, const uint8_t* above, size_t size) {
       return;
     case 4: {
 #if defined(__SSE2__)
-      if constexpr (kPixel == 3) return unfilter_paeth_rgb(row, above, size);
+      if constexpr (kPixel == 3) return unfilter_paeth_rgb(row, nullptr, above, size);
 #endif
       int left[kPixel] = {}, corner[kPixel] = {};
       for (size_t i = 0; i < size; i += kPixel)
@@ -156,6 +172,26 @@ void unfilter(uint8_t filter, uint8_t* row, const uint8_t* above, size_t size) {
       return;
     }
     default: corrupt("a row has an unknown filter");
+  }
+}
+
+// Undoes the filters of rows of 1 + `row` bytes, each behind its filter's number.
+template <size_t kPixel>
+void unfilter_all(uint8_t* rows, size_t row, int64_t height) {
+  const std::vector<uint8_t> zeros(row + 1);
+  const uint8_t* above = zeros.data();
+  for (int64_t y = 0; y < height; ++y) {
+    uint8_t* line = rows + static_cast<size_t>(y) * (row + 1);
+#if defined(__SSE2__)
+    if (kPixel == 3 && y + 1 < height && line[0] == 4 && line[row + 1] == 4) {
+      unfilter_paeth_rgb(line + 1, line + row + 2, above, row);
+      above = line + row + 2;
+      ++y;
+      continue;
+    }
+#endif
+    unfilter<kPixel>(line[0], line + 1, above, row);
+    above = line + 1;
   }
 }
 
@@ -195,11 +231,27 @@ void check_png_chunks(std::span<const std::byte> bytes, uint64_t max_bytes) {
   }
 }
 
-std::optional<Tensor> decode_common_png(std::span<const std::byte> bytes, bool rgb, bool gray,
+std::vector<std::byte> without_colour_space(std::span<const std::byte> bytes) {
+  size_t at = std::min(kSignature, bytes.size());
+  std::vector<std::byte> out(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(at));
+  while (bytes.size() - at >= kChunkHead) {
+    const uint32_t kind = big_endian(bytes.data() + at + 4);
+    const size_t size = std::min<size_t>(
+        size_t{big_endian(bytes.data() + at)} + kChunkHead + kChunkTail, bytes.size() - at);
+    const bool colour_space = kind == type("gAMA") || kind == type("cHRM") ||
+                              kind == type("iCCP") || kind == type("sRGB") || kind == type("sBIT");
+    if (!colour_space) out.insert(out.end(), bytes.data() + at, bytes.data() + at + size);
+    at += size;
+  }
+  out.insert(out.end(), bytes.data() + at, bytes.data() + bytes.size());
+  return out;
+}
+
+std::optional<Tensor> decode_common_png(std::span<const std::byte> bytes, bool rgb,
                                         int64_t max_pixels) {
   if (bytes.size() < kSignature) return std::nullopt;
   Png png;
-  if (!parse(bytes, png) || (gray && png.colour != kGray)) return std::nullopt;
+  if (!parse(bytes, png)) return std::nullopt;
   if (png.width <= 0 || png.height <= 0 || png.width > max_pixels / png.height)
     fail(Code::unsupported, "an image of ", png.width, " x ", png.height, " pixels; the limit is ",
          max_pixels, " pixels");
@@ -213,19 +265,14 @@ std::optional<Tensor> decode_common_png(std::span<const std::byte> bytes, bool r
   if (result != LIBDEFLATE_SUCCESS) corrupt("its compressed pixels are damaged or too few");
   const bool three = png.colour != kGray || rgb;
   Tensor out(DType::u8, {png.height, png.width, three ? 3 : 1});
-  const std::vector<uint8_t> zeros(row + 1);
-  const uint8_t* above = zeros.data();
-  auto* to = static_cast<uint8_t*>(out.mutable_data());
-  for (int64_t y = 0; y < png.height; ++y) {
-    uint8_t* line = scratch.rows.data() + static_cast<size_t>(y) * (row + 1);
-    if (pixel == 3)
-      unfilter<3>(line[0], line + 1, above, row);
-    else
-      unfilter<1>(line[0], line + 1, above, row);
-    above = line + 1;
-    copy_row(png, above, to, three);
-    to += static_cast<size_t>(png.width) * (three ? 3 : 1);
-  }
+  if (pixel == 3)
+    unfilter_all<3>(scratch.rows.data(), row, png.height);
+  else
+    unfilter_all<1>(scratch.rows.data(), row, png.height);
+  const size_t out_row = static_cast<size_t>(png.width) * (three ? 3 : 1);
+  for (size_t y = 0; y < static_cast<size_t>(png.height); ++y)
+    copy_row(png, scratch.rows.data() + y * (row + 1) + 1,
+             static_cast<uint8_t*>(out.mutable_data()) + y * out_row, three);
   return out;
 }
 

@@ -119,11 +119,14 @@ void Pipeline::build() {
       if (auto cache = map.stage->sample_cache()) source_->set_cache(std::move(cache));
       segments_.back()->add_map(std::move(map));
     } else if (entry.spec->kind == StageKind::source) {
+      std::unique_ptr<Source> stage(static_cast<Source*>(stages[i].release()));
+      MapEntry reader{stage->reader(), std::make_unique<StageStats>()};
+      reader.stats->name = entry.name;
       auto source = std::make_unique<SourceSegment>(
-          host, entry.name, limits_after(false),
-          std::unique_ptr<Source>(static_cast<Source*>(stages[i].release())), passes,
+          host, entry.name, limits_after(false), std::move(stage), passes,
           static_cast<uint64_t>(options_->integer("epochs")));
       source->set_shard(rank(), world());
+      if (reader.stage) source->add_map(std::move(reader));
       source_ = source.get();
       segments_.push_back(std::move(source));
     } else {
@@ -325,11 +328,13 @@ uint64_t Pipeline::epoch() const {
 }
 
 Json Pipeline::stats() const {
-  const auto row = [this](const StageStats& s) {
+  const auto row = [this](const StageStats& s, bool head) {
     const StageSpec& spec = *entries_[s.position].spec;
-    const char* const kinds[] = {"source", "map", "serial"};
-    return Json{{"name", s.name},
-                {"kind", kinds[static_cast<size_t>(spec.kind)]},
+    const bool reader = !head && spec.kind == StageKind::source;
+    return Json{{"name", reader ? s.name + ", reading" : s.name},
+                {"kind", !head                            ? "map"
+                         : spec.kind == StageKind::source ? "source"
+                                                          : "serial"},
                 {"random", spec.random},
                 {"items_in", s.items_in.load()},
                 {"items_out", s.items_out.load()},
@@ -337,13 +342,13 @@ Json Pipeline::stats() const {
   };
   Json stages = Json::array();
   for (const auto& segment : segments_) {
-    Json head = row(segment->head_stats());
+    Json head = row(segment->head_stats(), true);
     head["own_thread"] = segment->head_blocks();
     head["starved_s"] = segment->idle_seconds(Segment::Idle::starved);
     head["blocked_s"] = segment->idle_seconds(Segment::Idle::blocked);
     head["maps_s"] = segment->idle_seconds(Segment::Idle::maps);
     stages.push_back(std::move(head));
-    for (const MapEntry& map : segment->maps()) stages.push_back(row(*map.stats));
+    for (const MapEntry& map : segment->maps()) stages.push_back(row(*map.stats, false));
     stages.back()["queue_items"] = segment->queued_items();
     stages.back()["queue_bytes"] = segment->queued_bytes();
     stages.back()["queue_limit_items"] = segment->limits().items;

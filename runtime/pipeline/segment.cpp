@@ -12,13 +12,19 @@ namespace {
 
 constexpr int64_t kPaceNs = 20'000'000;  // between two looks of an adapting stage at the pace
 
-// What goes through the maps of a segment together.
-constexpr size_t kBlockItems = 16, kBlockBytes = 4096;
+// What goes through the maps of a segment together; bytes as it leaves them.
+constexpr size_t kBlockItems = 16;
+constexpr double kBlockBytes = 16384;
+
+// An item counts for something even before a map reads what it names.
+int64_t bytes_of(const Item& item) {
+  return static_cast<int64_t>(std::max<size_t>(item.size_bytes(), 64));
+}
 
 int64_t bytes_of(const Chunk& chunk) {
-  size_t total = 0;
-  for (const Item& item : chunk.items) total += item.size_bytes();
-  return static_cast<int64_t>(total);
+  int64_t total = 0;
+  for (const Item& item : chunk.items) total += bytes_of(item);
+  return total;
 }
 
 }  // namespace
@@ -165,10 +171,12 @@ void Segment::run_maps(Chunk& chunk) noexcept {
   if (maps_.empty() || chunk.items.empty() || host_.stopped()) return;
   try {
     std::vector<char> keep(chunk.items.size(), 1);
+    const double growth = growth_.load();
     for (size_t first = 0; first < chunk.items.size();) {
-      size_t last = first, bytes = 0;
+      size_t last = first;
+      double bytes = 0;
       while (last < chunk.items.size() && last - first < kBlockItems && bytes < kBlockBytes)
-        bytes += chunk.items[last++].size_bytes();
+        bytes += growth * static_cast<double>(bytes_of(chunk.items[last++]));
       run_block(chunk, first, last, keep);
       first = last;
     }

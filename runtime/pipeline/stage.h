@@ -71,6 +71,8 @@ class Stage {
   virtual ~Stage() = default;
 };
 
+class MapStage;
+
 // Produces samples on a thread of its own: it may block on files and networks.
 class Source : public Stage {
  public:
@@ -83,6 +85,10 @@ class Source : public Stage {
   // Fills `item` (origin and fields); false at the end of the pass. After an Error the next call
   // goes on with what can still be read; `item.origin` should name what was bad.
   virtual bool next(Item& item) = 0;
+
+  // Where records can be read from many threads at once: the map that does. From then on next() only names
+  // the record. It refers to the source, and is asked for before the first pass.
+  virtual std::unique_ptr<MapStage> reader() { return nullptr; }
 
   // Sources that number their records, each the same in every epoch: the number of the record that next()
   // would give, if that is known, and of the one that it gave last.

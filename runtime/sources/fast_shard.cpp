@@ -40,6 +40,8 @@ class FastShardSource final : public IndexedSource {
       item.fields.push_back({std::string(field.name), tensor_of(field, shards_[shard])});
   }
 
+  bool reads_in_parallel() const override { return true; }
+
  private:
   void open() {
     std::vector<uint64_t> begins{0};

@@ -45,6 +45,8 @@ class Files final : public IndexedSource {
     item.fields.push_back({"name", Tensor::text(name)});
   }
 
+  bool reads_in_parallel() const override { return true; }
+
  private:
   const std::string pattern_;
   const std::shared_ptr<const std::string> shard_ = std::make_shared<std::string>(pattern_);

@@ -35,6 +35,8 @@ class Folder final : public IndexedSource {
     item.fields.push_back({"cls", Tensor::text(std::to_string(file.label))});
   }
 
+  bool reads_in_parallel() const override { return true; }
+
  private:
   const std::string root_;
   const std::shared_ptr<const std::string> root_text_ = std::make_shared<std::string>(root_);

@@ -31,8 +31,16 @@ class IndexedSource : public pipeline::Source {
   bool next(pipeline::Item& item) final {
     if (next_ >= end_) return false;
     record_ = place(next_++);
-    read(record_, item);
+    if (deferred_)
+      item.record = record_;
+    else
+      read(record_, item);
     return true;
+  }
+
+  std::unique_ptr<pipeline::MapStage> reader() final {
+    deferred_ = reads_in_parallel();
+    return deferred_ ? std::make_unique<Reader>(*this) : nullptr;
   }
 
   bool skip() final { return next_ < end_ && ++next_; }
@@ -50,8 +58,21 @@ class IndexedSource : public pipeline::Source {
   io::RemoteOptions remote() const { return remote_options(context_); }
   // Fills origin and fields with record `index`. Throws Error for a bad one.
   virtual void read(uint64_t index, pipeline::Item& item) = 0;
+  // read() may be called from many threads at once, and is work enough to gain by it.
+  virtual bool reads_in_parallel() const { return false; }
 
  private:
+  class Reader final : public pipeline::MapStage {
+   public:
+    explicit Reader(IndexedSource& source) : source_(source) {}
+    void process(pipeline::Item& item, uint64_t) const override {
+      source_.read(*item.record, item);
+    }
+
+   private:
+    IndexedSource& source_;
+  };
+
   uint64_t of_part(uint64_t n) const {
     return (n + context_.parts - 1 - context_.part) / context_.parts;
   }
@@ -61,6 +82,7 @@ class IndexedSource : public pipeline::Source {
   const pipeline::StageContext context_;
   pipeline::Permutation order_;
   uint64_t next_ = 0, end_ = 0, record_ = 0;
+  bool deferred_ = false;  // a reader reads
 };
 
 constexpr OptionSpec kShuffleOption = {"shuffle", OptionType::boolean, "true",

@@ -71,6 +71,15 @@ Tensor::Tensor(DType dtype, Shape shape) : dtype_(dtype), own_(true), shape_(std
   bytes_ = allocate(static_cast<size_t>(element_count(shape_)) * dtype_size(dtype_));
 }
 
+Tensor Tensor::off_boundary(DType dtype, Shape shape) {
+  constexpr size_t kOff = 16;
+  const size_t size = static_cast<size_t>(element_count(shape)) * dtype_size(dtype);
+  const auto bytes = allocate(size + kOff);
+  Tensor out(dtype, std::move(shape), {bytes, bytes.get() + kOff});
+  out.own_ = true;
+  return out;
+}
+
 Tensor::Tensor(DType dtype, Shape shape, std::shared_ptr<const std::byte> bytes)
     : dtype_(dtype), shape_(std::move(shape)), bytes_(std::move(bytes)) {}
 

@@ -65,6 +65,10 @@ class Tensor {
   // Uninitialised memory, 64-byte aligned.
   Tensor(DType dtype, Shape shape);
 
+  // Uninitialised memory that begins 16 bytes behind such a boundary: libraries that see aligned rows write
+  // them past the caches, which is slow where the next stage reads them.
+  static Tensor off_boundary(DType dtype, Shape shape);
+
   // A view: `bytes` is an aliasing pointer that keeps the memory alive.
   Tensor(DType dtype, Shape shape, std::shared_ptr<const std::byte> bytes);
 

@@ -102,16 +102,25 @@ std::string write_png(const PngKind& kind, uint32_t width, uint32_t height, uint
   return out;
 }
 
-// What libpng makes of it.
+// What libpng makes of it; gray by ITU-R BT.601.
 Tensor reference_png(const std::string& bytes, bool rgb) {
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
   EXPECT_TRUE(png_image_begin_read_from_memory(&image, bytes.data(), bytes.size()));
-  image.format = rgb ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
-  Tensor out(DType::u8, {image.height, image.width, rgb ? 3 : 1});
+  image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;
+  const bool colour = rgb || (image.format & PNG_FORMAT_FLAG_COLOR);
+  image.format = colour ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
+  Tensor out(DType::u8, {image.height, image.width, colour ? 3 : 1});
   const png_color black{0, 0, 0};
   EXPECT_TRUE(png_image_finish_read(&image, &black, out.mutable_data(), 0, nullptr));
-  return out;
+  if (rgb || !colour) return out;
+  Tensor gray(DType::u8, {image.height, image.width, 1});
+  for (size_t i = 0; i < gray.size_bytes(); ++i) {
+    const uint8_t* p = out.view<uint8_t>().data() + 3 * i;
+    gray.mutable_view<uint8_t>()[i] =
+        static_cast<uint8_t>(std::floor(0.299 * p[0] + 0.587 * p[1] + 0.114 * p[2] + 0.5 + 1e-9));
+  }
+  return gray;
 }
 
 TEST(DecodeImage, EveryKindOfPngIsWhatLibpngMakesOfIt) {
@@ -139,6 +148,37 @@ TEST(DecodeImage, EveryKindOfPngIsWhatLibpngMakesOfIt) {
         }
     }
   EXPECT_GT(seed, 150u);
+}
+
+// `bytes` with another chunk behind its IHDR.
+std::string with_chunk(const std::string& bytes, const std::string& type, const std::string& body) {
+  const auto number = [](uint32_t n) {
+    return std::string{static_cast<char>(n >> 24), static_cast<char>(n >> 16),
+                       static_cast<char>(n >> 8), static_cast<char>(n)};
+  };
+  const std::string named = type + body;
+  const auto crc =
+      crc32(0, reinterpret_cast<const Bytef*>(named.data()), static_cast<uInt>(named.size()));
+  const size_t at = 8 + 25;
+  return bytes.substr(0, at) + number(static_cast<uint32_t>(body.size())) + named +
+         number(static_cast<uint32_t>(crc)) + bytes.substr(at);
+}
+
+TEST(DecodeImage, ColourSpacesLeaveValuesAsStored) {
+  const std::string linear("\x00\x01\x86\xa0", 4);  // gamma 1.0
+  for (const int colour : {PNG_COLOR_TYPE_GRAY, PNG_COLOR_TYPE_RGB, PNG_COLOR_TYPE_RGB_ALPHA})
+    for (const int bits : {8, 16}) {
+      const std::string plain = write_png({bits, colour, 0, PNG_ALL_FILTERS}, 17, 9, 3);
+      const Tensor expected = codec::decode_image(bytes_of(plain), codec::Channels::as_stored);
+      for (const std::string& other :
+           {with_chunk(plain, "gAMA", linear), with_chunk(plain, "sRGB", std::string(1, '\0')),
+            with_chunk(with_chunk(plain, "gAMA", linear), "sBIT", std::string("\5\5\5\5", 4))}) {
+        const Tensor got = codec::decode_image(bytes_of(other), codec::Channels::as_stored);
+        ASSERT_EQ(got.shape(), expected.shape());
+        EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size_bytes()), 0)
+            << colour << " " << bits;
+      }
+    }
 }
 
 // Every byte changed, with the chunk's checksum made right again: an error or pixels, never worse.
