@@ -107,8 +107,9 @@ std::shared_ptr<const std::byte> map_file(const std::string& path, size_t& size_
   size_bytes = file.size();
   if (size_bytes == 0) return std::make_shared<const std::byte>();
   const size_t size = size_bytes;
-  // Mapping a small file costs more than reading it: page faults, and taking the map out of every core.
-  constexpr size_t kSmall = size_t{1} << 16;
+  // Mapping a file of an image's size costs more than reading it: page faults, and taking the map out of every
+  // core. What was read also stays when somebody shortens the file.
+  constexpr size_t kSmall = size_t{8} << 20;
   if (size <= kSmall) {
     const auto bytes = std::make_shared_for_overwrite<std::byte[]>(size);
     size_bytes = file.read({bytes.get(), size});
