@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/memory.h"
 
 namespace etr::platform {
 namespace {
@@ -102,6 +103,13 @@ Library::~Library() { ::dlclose(handle_); }
 
 void* Library::symbol(const char* name) const { return ::dlsym(handle_, name); }
 
+std::byte* map_memory(size_t size) {
+  void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
+}
+
+void unmap_memory(std::byte* memory, size_t size) { ::munmap(memory, size); }
+
 std::shared_ptr<const std::byte> map_file(const std::string& path, size_t& size_bytes) {
   File file(path, O_RDONLY);
   size_bytes = file.size();
@@ -111,9 +119,9 @@ std::shared_ptr<const std::byte> map_file(const std::string& path, size_t& size_
   // core. What was read also stays when somebody shortens the file.
   constexpr size_t kSmall = size_t{8} << 20;
   if (size <= kSmall) {
-    const auto bytes = std::make_shared_for_overwrite<std::byte[]>(size);
+    const auto bytes = allocate_bytes(size);
     size_bytes = file.read({bytes.get(), size});
-    return {bytes, bytes.get()};
+    return bytes;
   }
   void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd(), 0);
   if (address == MAP_FAILED) fail(Code::io, "cannot map '", path, "': ", errno_text(errno));

@@ -18,6 +18,10 @@
 
 namespace etr::platform {
 
+// Memory straight from the system, zeroed, aligned to a page; nullptr where there is none. `size` is a multiple of 4096.
+std::byte* map_memory(size_t size);
+void unmap_memory(std::byte* memory, size_t size);
+
 // A dynamic library, opened at run time and closed on destruction.
 class Library {
  public:

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "core/memory.h"
 
 namespace etr::io {
 namespace {
@@ -82,12 +83,12 @@ bool TarReader::ensure(size_t size) {
   // A new block that begins with what is left of the old one; members of the old one keep it alive.
   const size_t left = block_.size - position_;
   const size_t capacity = std::max(kBlockBytes, size);
-  std::shared_ptr<std::byte[]> fresh(new std::byte[capacity]);
+  const auto fresh = allocate_bytes(capacity);
   if (left > 0) std::memcpy(fresh.get(), block_.data.get() + position_, left);
   const size_t got = stream_->read({fresh.get() + left, capacity - left});
   block_offset_ += position_;
   position_ = 0;
-  block_ = {std::shared_ptr<const std::byte>(fresh, fresh.get()), left + got};
+  block_ = {fresh, left + got};
   return block_.size >= size;
 }
 

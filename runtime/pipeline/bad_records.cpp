@@ -120,6 +120,11 @@ std::vector<Drop> BadRecords::dropped(uint64_t epoch) const {
   return out;
 }
 
+void BadRecords::restore_dropped(uint64_t epoch, const std::vector<Drop>& drops) {
+  std::scoped_lock lock(mutex_);
+  dropped_[epoch] = drops;
+}
+
 void BadRecords::forget_before(uint64_t epoch) {
   std::scoped_lock lock(mutex_);
   dropped_.erase(dropped_.begin(), dropped_.lower_bound(epoch));

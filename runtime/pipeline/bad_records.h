@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/json_fwd.h"
+#include "pipeline/drop_set.h"
 #include "pipeline/item.h"
 
 namespace etr::pipeline {
@@ -29,8 +30,6 @@ struct BadRecord {
   std::string stage, shard, key, reason;
   int64_t offset = -1;
 };
-
-using Drop = std::pair<uint64_t, uint64_t>;  // stage number, ordinal
 
 // Counts, lists and sets aside bad records. Thread safe.
 class BadRecords {
@@ -54,6 +53,7 @@ class BadRecords {
 
   // The samples dropped in an epoch: (stage number, ordinal), sorted.
   std::vector<Drop> dropped(uint64_t epoch) const;
+  void restore_dropped(uint64_t epoch, const std::vector<Drop>& drops);  // of the run that goes on
   void forget_before(uint64_t epoch);
 
  private:

@@ -4,14 +4,14 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "tensor/large_blocks.h"
+#include "core/memory.h"
 
 namespace etr::pipeline {
 namespace {
 
 constexpr int kProbes = 8;
 constexpr int kMostFed = 100'000;    // copies of a sample to fill one batch
-constexpr double kPlanned = 0.75;    // of the budget
+constexpr double kPlanned = 0.85;    // of the budget
 constexpr double kKeptShare = 0.05;  // of it, for batch memory that is kept for reuse
 
 class Collector final : public Emitter {

@@ -21,6 +21,8 @@ constexpr size_t kChunk = 64;  // samples in one message
 Pipeline::Pipeline(const Json& spec, MapFunctions functions) : functions_(std::move(functions)) {
   parse(spec);
   build();
+  // Functions of the program are not called before it asks for something.
+  if (functions_.empty()) apply_budget();
 }
 
 void Pipeline::parse(const Json& spec) {
@@ -107,6 +109,9 @@ void Pipeline::build() {
       passes *= static_cast<SerialStage&>(*stages.back()).passes();
   }
   check_cache(stages);
+  for (size_t i = 1; i + 1 < entries_.size(); ++i)
+    if (entries_[i].spec->kind == StageKind::map && entries_[i + 1].spec->kind == StageKind::map)
+      static_cast<MapStage&>(*stages[i]).followed_by(static_cast<MapStage&>(*stages[i + 1]));
   bool batches = false;
   SegmentHost& host = *this;
   for (size_t i = 0; i < entries_.size(); ++i) {
@@ -162,7 +167,7 @@ void Pipeline::start() {
 // Divides the budget, if there is one.
 void Pipeline::apply_budget() {
   const int64_t budget = options_->integer("budget_bytes");
-  if (budget == 0) return;
+  if (budget == 0 || std::exchange(budget_applied_, true)) return;
   BudgetRequest request;
   request.bytes = budget;
   request.prefetch = options_->integer("prefetch");
@@ -178,7 +183,7 @@ void Pipeline::run() {
   apply_budget();
   graph_ = std::make_unique<FlowGraph>(threads());
   source_->start_at(restored_epoch_);
-  for (SerialSegment* segment : serial_) segment->start_at(restored_epoch_);
+  for (SerialSegment* segment : serial_) segment->start_at(restored_epoch_, walked_);
   for (const auto& segment : segments_) segment->start(*graph_);
   source_->trigger();
 }
@@ -231,7 +236,7 @@ double Pipeline::consumer_starved_seconds() const {
 }
 
 bool Pipeline::was_dropped(uint64_t stage, uint64_t ordinal) const {
-  return replay_drops_.contains({stage, ordinal});
+  return replay_drops_.contains(stage, ordinal);
 }
 
 void Pipeline::deliver(Chunk&& chunk) {

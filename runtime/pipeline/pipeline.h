@@ -6,7 +6,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -25,8 +24,9 @@ Schema pipeline_schema();
 //    "threads": 2, "seed": 7, ...}
 class Pipeline final : private SegmentHost {
  public:
-  // Validates everything and opens nothing. Throws Error(invalid_argument) that names stage and
-  // key.
+  // Validates everything and opens nothing, but where there is a budget: then a few samples are read, to divide it
+  // (where the program has functions among the stages, at the first next()). Throws Error(invalid_argument) that names
+  // stage and key, or says how much would be enough.
   explicit Pipeline(const Json& spec, MapFunctions functions = {});
   ~Pipeline() override;  // cancels
 
@@ -79,6 +79,7 @@ class Pipeline final : private SegmentHost {
   void apply_budget();
   void plan_restore(const Json& state);
   ReplayInput replay_input() const;
+  ReplayInput replay_input(std::vector<std::unique_ptr<Stage>>& copies) const;
   int threads() const;
   uint64_t rank() const { return static_cast<uint64_t>(options_->integer("rank")); }
   uint64_t world() const { return static_cast<uint64_t>(options_->integer("world")); }
@@ -111,8 +112,10 @@ class Pipeline final : private SegmentHost {
   std::vector<SerialStage*> serial_stages_;  // the heads of serial_
 
   // Restoring.
-  std::set<Drop> replay_drops_;
+  DropSet replay_drops_;
   uint64_t restored_epoch_ = 0;
+  bool budget_applied_ = false;
+  bool walked_ = false;  // the stages are on their way in that epoch
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable ready_changed_;

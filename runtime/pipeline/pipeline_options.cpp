@@ -31,9 +31,9 @@ constexpr OptionSpec kOptions[] = {
     {"low_water", OptionType::integer, "2",
      "finished batches below which an on-demand echo node repeats samples", 1, 1e4, "batches"},
     {"budget_bytes", OptionType::integer, "0",
-     "memory for all queues, buffers and caches together; too little is an error at the first "
-     "batch, "
-     "when a few samples have been tried; 0: each keeps to its own limit",
+     "memory for all queues, buffers and caches together; too little is an error when the pipeline "
+     "is made (with functions of the program in it: at the first batch); 0: each keeps to its own "
+     "limit",
      0, 1e15, "bytes"},
     {"trace_events", OptionType::integer, "0", "newest events that a trace keeps; 0: none", 0, 1e8,
      "events"},

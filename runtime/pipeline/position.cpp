@@ -23,12 +23,12 @@ Json pack_drops(const std::vector<Drop>& sorted) {
   return out;
 }
 
-std::set<Drop> unpack_drops(const Json& packed) {
-  std::set<Drop> out;
+std::vector<Drop> unpack_drops(const Json& packed) {
+  std::vector<Drop> out;
   for (const auto& [stage, text] : packed.items()) {
     uint64_t ordinal = 0;
     for (const uint64_t step : unpack_numbers(text.get<std::string>()))
-      out.emplace_hint(out.end(), std::stoull(stage), ordinal += step);
+      out.emplace_back(std::stoull(stage), ordinal += step);
   }
   return out;
 }
@@ -72,19 +72,28 @@ void Pipeline::restore(const Json& state) {
   }
 }
 
-// Fresh copies of the serial stages, at the beginning of the current epoch.
+// The way through this pipeline's own serial stages.
 ReplayInput Pipeline::replay_input() const {
   ReplayInput input;
   input.epoch = epoch_;
   input.rank = rank();
   input.world = world();
-  for (size_t i = 0; i < entries_.size(); ++i) {
+  for (size_t i = 0; i < entries_.size(); ++i)
     if (entries_[i].spec->kind == StageKind::map) input.map_positions.push_back(i);
-    if (entries_[i].spec->kind != StageKind::serial) continue;
-    auto stage = entries_[i].spec->make(entries_[i].options, context_of(i));
-    input.stages.emplace_back(
-        i, std::unique_ptr<SerialStage>(static_cast<SerialStage*>(stage.release())));
-    input.passes *= input.stages.back().second->passes();
+  for (SerialSegment* segment : serial_) {
+    input.stages.emplace_back(segment->head_stats().position, &segment->stage());
+    input.passes *= segment->stage().passes();
+  }
+  return input;
+}
+
+// The same through fresh copies of them, which are to live as long.
+ReplayInput Pipeline::replay_input(std::vector<std::unique_ptr<Stage>>& copies) const {
+  ReplayInput input = replay_input();
+  for (auto& [position, stage] : input.stages) {
+    copies.push_back(
+        entries_[position].spec->make(entries_[position].options, context_of(position)));
+    stage = static_cast<SerialStage*>(copies.back().get());
   }
   return input;
 }
@@ -104,31 +113,44 @@ std::optional<uint64_t> Pipeline::length() const {
   }
   if (!samples) return std::nullopt;
   std::scoped_lock lock(mutex_);
-  return count_outputs(replay_input(), *samples);
+  std::vector<std::unique_ptr<Stage>> copies;
+  const ReplayInput input = replay_input(copies);
+  for (const auto& [position, stage] : input.stages) stage->start_epoch(epoch_);
+  return count_outputs(input, *samples);
 }
 
 void Pipeline::plan_restore(const Json& state) {
   epoch_ = restored_epoch_ = state.at("epoch").get<uint64_t>();
   skip_ = state.at("delivered").get<uint64_t>();
   delivered_ = 0;  // counts up again as the skipped outputs pass
-  replay_drops_ = unpack_drops(state.at("drops"));
-  ReplayInput input = replay_input();
-  for (auto& [position, stage] : input.stages) {
-    const std::string key = std::to_string(position);
-    if (!state.at("decisions").contains(key)) continue;
-    stage->load_decisions(epoch_, state["decisions"][key]);
-    for (SerialSegment* segment : serial_)
-      if (segment->head_stats().position == position)
-        segment->stage().load_decisions(epoch_, state["decisions"][key]);
-  }
-  input.outputs = skip_;
-  input.pass_lengths = state.at("pass_lengths").get<std::vector<uint64_t>>();
-  input.drops = replay_drops_;
+  const std::vector<Drop> drops = unpack_drops(state.at("drops"));
+  for (const Drop& drop : drops) replay_drops_.insert(drop);
+  bad_records_->restore_dropped(epoch_, drops);
+  std::vector<std::unique_ptr<Stage>> copies;
+  ReplayInput copied = replay_input(copies), own = replay_input();
+  for (const ReplayInput* input : {&copied, &own})
+    for (const auto& [position, stage] : input->stages)
+      if (const std::string key = std::to_string(position); state.at("decisions").contains(key))
+        stage->load_decisions(epoch_, state["decisions"][key]);
   const bool by_content =
       bad_records_->uses(ErrorPolicy::substitute) ||
       std::any_of(serial_stages_.begin(), serial_stages_.end(),
                   [](const SerialStage* stage) { return stage->depends_on_content(); });
-  if (!by_content) source_->set_replay(plan_ghosts(std::move(input)));
+  if (by_content || skip_ == 0) return;
+  own.pass_lengths = copied.pass_lengths = state.at("pass_lengths").get<std::vector<uint64_t>>();
+  own.drops = copied.drops = &replay_drops_;
+  copied.outputs = skip_;
+  for (const auto& [position, stage] : copied.stages) stage->start_epoch(epoch_);
+  ReplayPlan plan = plan_replay(copied);
+  source_->set_replay(std::move(plan.ghost));
+  if (plan.unneeded == 0) return;
+  for (const auto& [position, stage] : own.stages) stage->start_epoch(epoch_);
+  const ReplayPlace place = walk(own, plan.unneeded);
+  bad_records_->count_read(static_cast<int64_t>(plan.unneeded));
+  source_->begin_at(epoch_, place.pass, place.index, own.pass_lengths);
+  skip_ -= place.outputs;
+  delivered_ = place.outputs;
+  walked_ = true;
 }
 
 }  // namespace etr::pipeline

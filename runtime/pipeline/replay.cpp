@@ -1,37 +1,40 @@
 #include "pipeline/replay.h"
 
+#include <algorithm>
+
+#include "core/error.h"
+
 namespace etr::pipeline {
 namespace {
 
 class Replay {
  public:
-  explicit Replay(ReplayInput input) : input_(std::move(input)) {
-    for (auto& [position, stage] : input_.stages) {
-      stage->start_epoch(input_.epoch);
-      stages_.push_back(stage.get());
-    }
+  // `tokens`: finds out what is still held in the end.
+  Replay(const ReplayInput& input, bool tokens) : input_(input), tokens_(tokens) {
+    for (const auto& [position, stage] : input_.stages) stages_.push_back(stage);
   }
 
-  // Feeds tokens until the outputs are reached; returns the ordinals fed and still alive then.
-  void run() {
+  // Feeds tokens until the outputs are reached, or `samples` are fed; returns whether it stopped for these.
+  bool run(uint64_t samples = UINT64_MAX) {
     bool epoch_ends = false;
-    for (uint64_t pass = 0; !done_ && !epoch_ends; ++pass) {
+    for (pass_ = 0; !done_ && !epoch_ends; ++pass_) {
       Demand demand = Demand::more;
-      const bool ended = pass < input_.pass_lengths.size();
-      for (uint64_t index = 0; !done_ && demand == Demand::more; ++index) {
-        if (ended && index >= input_.pass_lengths[pass]) break;
-        feed(ordinal_of(pass, index));
-        demand = demand_of(stages_, input_.epoch, pass);
+      const bool ended = pass_ < input_.pass_lengths.size();
+      for (index_ = 0; !done_ && demand == Demand::more; ++index_) {
+        if (ended && index_ >= input_.pass_lengths[pass_]) break;
+        if (fed_samples_ == samples) return true;
+        feed(ordinal_of(pass_, index_));
+        demand = demand_of(stages_, input_.epoch, pass_);
       }
-      epoch_ends = demand == Demand::end_epoch || pass + 1 == input_.passes;
+      epoch_ends = demand == Demand::end_epoch || pass_ + 1 == input_.passes;
       if (!done_) finish_pass(epoch_ends);
     }
+    return false;
   }
 
   // Feeds whole passes; returns the outputs, or nothing where there is no end in sight.
   std::optional<uint64_t> count(uint64_t pass_length) {
     uint64_t fed = 0;
-    input_.outputs = UINT64_MAX;
     for (uint64_t pass = 0;; ++pass) {
       Demand demand = demand_of(stages_, input_.epoch, pass);
       for (uint64_t index = 0; index < pass_length && demand == Demand::more; ++index) {
@@ -48,12 +51,31 @@ class Replay {
     }
   }
 
-  bool is_ghost(uint64_t ordinal) const {
-    const uint64_t pass = ordinal >> kPassShift;
-    if (pass >= fed_.size()) return false;
-    const uint64_t index = (ordinal & ((uint64_t{1} << kPassShift) - 1)) / input_.world;
-    return index < fed_[pass].count && !alive_[fed_[pass].begin + index];
-  }
+  ReplayPlace place() const { return {pass_, index_, outputs_}; }
+
+  // After run(): what stages and `held_` still refer to is alive. Nothing may be fed afterwards.
+  struct Alive {
+    struct Pass {
+      size_t begin, count;  // number of its first sample; its samples
+    };
+    std::vector<Pass> passes;
+    std::vector<bool> samples;  // by number
+    uint64_t world;
+
+    bool is_ghost(uint64_t ordinal) const {
+      const uint64_t pass = ordinal >> kPassShift;
+      if (pass >= passes.size()) return false;
+      const uint64_t index = (ordinal & ((uint64_t{1} << kPassShift) - 1)) / world;
+      return index < passes[pass].count && !samples[passes[pass].begin + index];
+    }
+    // Of the samples fed first, those before the first that is alive; not the last one, behind which a pass may end.
+    uint64_t unneeded() const {
+      const auto first = std::find(samples.begin(), samples.end(), true);
+      const auto before = static_cast<uint64_t>(first - samples.begin());
+      return samples.empty() ? 0 : std::min<uint64_t>(before, samples.size() - 1);
+    }
+  };
+  Alive alive() const { return {passes_, *alive_, input_.world}; }
 
  private:
   // Hands a stage's emissions to what follows it.
@@ -73,27 +95,30 @@ class Replay {
 
   // Says when nothing holds its sample any more.
   struct Token {
-    Token(Replay& of, size_t its_number) : replay(of), number(its_number) {
-      replay.alive_.push_back(true);
+    Token(std::shared_ptr<std::vector<bool>> of, size_t its_number)
+        : alive(std::move(of)), number(its_number) {
+      alive->push_back(true);
     }
-    ~Token() {
-      if (!replay.collected_) replay.alive_[number] = false;
-    }
-    Replay& replay;
+    ~Token() { (*alive)[number] = false; }
+    const std::shared_ptr<std::vector<bool>> alive;
     const size_t number;  // of the sample, among all that were fed
   };
 
   void feed(uint64_t ordinal) {
-    if (const uint64_t pass = ordinal >> kPassShift; pass >= fed_.size())
-      fed_.resize(pass + 1, {alive_.size(), 0});
-    ++fed_.back().count;
-    const auto token = std::make_shared<Token>(*this, alive_.size());
-    if (input_.drops.contains({0, ordinal})) return;
+    if (const uint64_t pass = ordinal >> kPassShift; pass >= passes_.size())
+      passes_.resize(pass + 1, {fed_samples_, 0});
+    ++passes_.back().count;
     Item item;
+    if (tokens_) item.token = std::make_shared<Token>(alive_, fed_samples_);
+    ++fed_samples_;
+    if (dropped(0, ordinal)) return;
     item.ordinal = ordinal;
     item.ghost = true;
-    item.token = token;
     receive(0, std::move(item));
+  }
+
+  bool dropped(uint64_t stage, uint64_t ordinal) const {
+    return input_.drops && input_.drops->contains(stage, ordinal);
   }
 
   // An item between serial stages next - 1 and next: the maps there come first.
@@ -105,11 +130,11 @@ class Replay {
     const uint64_t from = next == 0 ? 0 : input_.stages[next - 1].first;
     const uint64_t to = next < input_.stages.size() ? input_.stages[next].first : UINT64_MAX;
     for (const uint64_t map : input_.map_positions)
-      if (map > from && map < to && input_.drops.contains({map, item.ordinal})) return;
+      if (map > from && map < to && dropped(map, item.ordinal)) return;
     if (next == input_.stages.size()) return output(std::move(item));
-    if (input_.drops.contains({to, item.ordinal})) return;
+    if (dropped(to, item.ordinal)) return;
     Chain chain(*this, next + 1);
-    input_.stages[next].second->process(std::move(item), chain);
+    stages_[next]->process(std::move(item), chain);
   }
 
   void finish_pass(bool epoch_ends) {
@@ -120,47 +145,37 @@ class Replay {
     }
   }
 
-  void output(Item&&) {
-    if (++outputs_ < input_.outputs) return;
-    done_ = true;
-  }
+  void output(Item&&) { done_ = ++outputs_ == input_.outputs; }
 
- public:
-  // After run(): what stages and `held_` still refer to stays alive.
-  void collect() {
-    collected_ = true;
-    stages_.clear();
-    input_.stages.clear();
-    held_.clear();
-  }
-
- private:
-  ReplayInput input_;
+  const ReplayInput& input_;
+  const bool tokens_;
   std::vector<SerialStage*> stages_;
-  uint64_t outputs_ = 0;
+  uint64_t pass_ = 0, index_ = 0, fed_samples_ = 0, outputs_ = 0;
   bool done_ = false;
   std::vector<Item> held_;
-  struct Pass {
-    size_t begin, count;  // number of its first sample; its samples
-  };
-  std::vector<Pass> fed_;
-  std::vector<bool> alive_;  // by number
-  bool collected_ = false;
+  std::vector<Alive::Pass> passes_;
+  std::shared_ptr<std::vector<bool>> alive_ = std::make_shared<std::vector<bool>>();
 };
 
 }  // namespace
 
-std::optional<uint64_t> count_outputs(ReplayInput input, uint64_t pass_length) {
+std::optional<uint64_t> count_outputs(const ReplayInput& input, uint64_t pass_length) {
   if (pass_length == 0) return 0;
-  return Replay(std::move(input)).count(pass_length);
+  return Replay(input, /*tokens=*/false).count(pass_length);
 }
 
-std::function<bool(uint64_t)> plan_ghosts(ReplayInput input) {
-  if (input.outputs == 0) return [](uint64_t) { return false; };
-  auto replay = std::make_shared<Replay>(std::move(input));
-  replay->run();
-  replay->collect();
-  return [replay](uint64_t ordinal) { return replay->is_ghost(ordinal); };
+ReplayPlan plan_replay(const ReplayInput& input) {
+  if (input.outputs == 0) return {};
+  Replay replay(input, /*tokens=*/true);
+  replay.run();
+  auto alive = std::make_shared<Replay::Alive>(replay.alive());
+  return {[alive](uint64_t ordinal) { return alive->is_ghost(ordinal); }, alive->unneeded()};
+}
+
+ReplayPlace walk(const ReplayInput& input, uint64_t samples) {
+  Replay replay(input, /*tokens=*/false);
+  if (!replay.run(samples)) fail(Code::corrupt_data, "the saved position cannot be reached");
+  return replay.place();
 }
 
 }  // namespace etr::pipeline

@@ -14,7 +14,7 @@ constexpr int64_t kPaceNs = 20'000'000;  // between two looks of an adapting sta
 
 // What goes through the maps of a segment together; bytes as it leaves them.
 constexpr size_t kBlockItems = 16;
-constexpr double kBlockBytes = 16384;
+constexpr double kBlockBytes = 16384, kMessageBytes = 1 << 20;
 
 // An item counts for something even before a map reads what it names.
 int64_t bytes_of(const Item& item) {
@@ -47,6 +47,16 @@ Segment::Segment(SegmentHost& host, std::string head_name, uint64_t position, Qu
     : host_(host), limits_(limits) {
   stats_.name = std::move(head_name);
   stats_.position = position;
+}
+
+double Segment::expected_bytes(const Item& item) const {
+  return growth_.load() * static_cast<double>(bytes_of(item));
+}
+
+// Large items travel in small messages, so that the threads share even a first batch; the first message is one item, which
+// tells how large they become.
+bool Segment::fits(double bytes) const {
+  return bytes < (growth_known_.load() ? kMessageBytes : 1);
 }
 
 void Segment::connect(Segment* previous, Segment* next) {
@@ -171,12 +181,11 @@ void Segment::run_maps(Chunk& chunk) noexcept {
   if (maps_.empty() || chunk.items.empty() || host_.stopped()) return;
   try {
     std::vector<char> keep(chunk.items.size(), 1);
-    const double growth = growth_.load();
     for (size_t first = 0; first < chunk.items.size();) {
       size_t last = first;
       double bytes = 0;
       while (last < chunk.items.size() && last - first < kBlockItems && bytes < kBlockBytes)
-        bytes += growth * static_cast<double>(bytes_of(chunk.items[last++]));
+        bytes += expected_bytes(chunk.items[last++]);
       run_block(chunk, first, last, keep);
       first = last;
     }
@@ -229,6 +238,15 @@ std::vector<uint64_t> SourceSegment::pass_lengths(uint64_t epoch) const {
 std::optional<uint64_t> SourceSegment::last_pass_length() const {
   std::scoped_lock lock(lengths_mutex_);
   return last_length_;
+}
+
+void SourceSegment::begin_at(uint64_t epoch, uint64_t pass, uint64_t index,
+                             std::vector<uint64_t> lengths) {
+  std::scoped_lock lock(lengths_mutex_);
+  pass_ = pass;
+  first_index_ = index;
+  lengths.resize(pass);
+  lengths_[epoch] = std::move(lengths);
 }
 
 void SourceSegment::forget_before(uint64_t epoch) {
@@ -290,6 +308,7 @@ bool SourceSegment::next_item(Item& item, End& end) {
       if (read_own(item)) {
         ++stats_.items_in;
         host_.bad_records().count_read(1);
+        if (item.ghost && host_.was_dropped(stats_.position, item.ordinal)) continue;
         return true;
       }
       std::scoped_lock lock(lengths_mutex_);
@@ -331,16 +350,20 @@ Segment::Idle SourceSegment::advance() {
     const int64_t begin = now_ns();
     try {
       if (!in_pass_) {
-        index_ = 0;
         pass_ended_ = false;
         in_pass_ = true;
         source_->start_pass(epoch_, pass_);
+        index_ = std::exchange(first_index_, 0);
+        pass_over(index_ * world_);
       }
       End end = End::none;
       Item item;
-      while (chunk.items.size() < limits_.chunk && now_ns() - begin < kPatienceNs &&
-             next_item(item, end))
+      double bytes = 0;
+      while (chunk.items.size() < limits_.chunk && fits(bytes) && now_ns() - begin < kPatienceNs &&
+             next_item(item, end)) {
+        bytes += expected_bytes(item);
         chunk.items.push_back(std::move(item));
+      }
       if (end != End::none) end_pass(chunk, end);
     } catch (...) {
       chunk.failure = current_error();
@@ -360,9 +383,9 @@ SerialSegment::SerialSegment(SegmentHost& host, std::string name, uint64_t posit
                              QueueLimits limits, std::unique_ptr<SerialStage> stage)
     : Segment(host, std::move(name), position, limits), stage_(std::move(stage)) {}
 
-void SerialSegment::start_at(uint64_t epoch) {
+void SerialSegment::start_at(uint64_t epoch, bool under_way) {
   epoch_ = epoch;
-  stage_->start_epoch(epoch);
+  if (!under_way) stage_->start_epoch(epoch);
 }
 
 // Sends what the stage has emitted while there is room; false when something remains.
@@ -373,7 +396,10 @@ bool SerialSegment::flush(bool everything) {
     chunk.epoch = epoch_;
     const size_t end = sent_ + std::min(waiting(), limits_.chunk);
     chunk.items.reserve(end - sent_);
-    for (; sent_ < end; ++sent_) chunk.items.push_back(std::move(pending_[sent_]));
+    for (double bytes = 0; sent_ < end && fits(bytes); ++sent_) {
+      bytes += expected_bytes(pending_[sent_]);
+      chunk.items.push_back(std::move(pending_[sent_]));
+    }
     if (2 * sent_ >= pending_.size()) {  // amortised: each item is moved up once on average
       pending_.erase(pending_.begin(), pending_.begin() + static_cast<ptrdiff_t>(sent_));
       sent_ = 0;

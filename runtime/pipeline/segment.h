@@ -108,6 +108,8 @@ class Segment {
     const bool full = out_items_.load() >= limits_.items || out_bytes_.load() >= limits_.bytes;
     return full ? Idle::blocked : Idle::maps;
   }
+  double expected_bytes(const Item& item) const;  // as it leaves the maps
+  bool fits(double bytes) const;  // whether a message of so many takes one item more
   bool take_input(Chunk& chunk);
   void release_upstream(const Chunk& chunk) {
     if (previous_) previous_->release(chunk);
@@ -156,6 +158,8 @@ class SourceSegment final : public Segment {
 
   bool head_blocks() const override { return true; }
   void start_at(uint64_t epoch) { epoch_ = epoch; }
+  // Restoring: the first pass read is `pass`, from own sample `index`; the passes of the epoch before it had `lengths`.
+  void begin_at(uint64_t epoch, uint64_t pass, uint64_t index, std::vector<uint64_t> lengths);
   // Of every `world` samples the one at place `rank`; samples at the end that do not give one to each
   // rank are left out.
   void set_shard(uint64_t rank, uint64_t world) {
@@ -191,6 +195,7 @@ class SourceSegment final : public Segment {
   const uint64_t passes_, epochs_;  // 0: without end
   uint64_t rank_ = 0, world_ = 1;
   uint64_t epoch_ = 0, pass_ = 0, index_ = 0;  // index_: of own samples in the pass
+  uint64_t first_index_ = 0;                   // where the next pass begins
   bool pass_ended_ = false;
   bool in_pass_ = false, done_ = false;
   std::shared_ptr<SampleCache> cache_;
@@ -207,7 +212,7 @@ class SerialSegment final : public Segment, private Emitter {
   SerialSegment(SegmentHost& host, std::string name, uint64_t position, QueueLimits limits,
                 std::unique_ptr<SerialStage> stage);
 
-  void start_at(uint64_t epoch);
+  void start_at(uint64_t epoch, bool under_way = false);  // else the stage begins the epoch
   SerialStage& stage() { return *stage_; }
 
   bool head_blocks() const override { return stage_->may_block(); }

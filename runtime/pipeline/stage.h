@@ -112,6 +112,11 @@ class MapStage : public Stage {
   virtual bool may_drop() const { return false; }   // by way of item.dropped
   virtual double holds_bytes() const { return 0; }  // memory beside the items that pass
   virtual std::shared_ptr<SampleCache> sample_cache() const { return nullptr; }  // `cache`
+
+  // Pixels of an image's shorter side beyond which more are of no use here; none: all are.
+  virtual std::optional<int64_t> sufficient_side() const { return std::nullopt; }
+  // Which map stage comes next, if one does; told once, while the pipeline is built.
+  virtual void followed_by(const MapStage& /*next*/) {}
 };
 
 // How the stages around a serial stage get on, in seconds since the pipeline's start.

@@ -1,4 +1,6 @@
 // Compressed image -> field "image", u8 [H, W, C].
+#include <algorithm>
+
 #include "codec/image_codec.h"
 #include "core/error.h"
 #include "pipeline/stage.h"
@@ -14,11 +16,11 @@ constexpr OptionSpec kOptions[] = {
      "field with the compressed image; empty takes png, jpg, jpeg or eti, whichever is there"},
     {"channels", OptionType::string, "\"as_stored\"", "convert to gray or RGB", 0, 0, "",
      "as_stored|gray|rgb"},
-    {"least_side", OptionType::integer, "0",
+    {"least_side", OptionType::integer, "-1",
      "JPEGs may come out at 1/2, 1/4 or 1/8 of their size while the shorter side keeps so many "
-     "pixels, "
-     "which is quicker in front of a stage that shrinks; 0: in full",
-     0, 1e9, "pixels"},
+     "pixels, which is quicker in front of a stage that shrinks; 0: in full; -1: twice what a "
+     "'resize' or 'random_resized_crop' that comes next makes of it, else in full",
+     -1, 1e9, "pixels"},
     {"max_pixels", OptionType::integer, "268435456", "larger images are an error", 1, 1 << 30,
      "pixels"},
     {"max_chunk_bytes", OptionType::integer, "2147483648", "PNGs with a larger chunk are an error",
@@ -41,9 +43,13 @@ class Decode final : public MapStage {
   void process(Item& item, uint64_t) const override {
     const std::string name = field_.empty() ? find_image(item) : field_;
     Tensor image = decode_image(require_field(item, name).bytes(), channels_, max_pixels_,
-                                max_chunk_bytes_, least_side_);
+                                max_chunk_bytes_, std::max<int64_t>(least_side_, 0));
     item.remove(name);
     item.set("image", std::move(image));
+  }
+
+  void followed_by(const MapStage& next) override {
+    if (least_side_ < 0) least_side_ = next.sufficient_side().value_or(0);
   }
 
  private:
@@ -55,7 +61,8 @@ class Decode final : public MapStage {
   }
 
   const std::string field_;
-  const int64_t max_pixels_, max_chunk_bytes_, least_side_;
+  const int64_t max_pixels_, max_chunk_bytes_;
+  int64_t least_side_;
   Channels channels_;
 };
 

@@ -12,6 +12,9 @@ namespace etr::stages {
 enum class Filter { nearest, bilinear, area };
 Filter filter_named(const std::string& name);  // "nearest", "bilinear", "area"
 
+// An image that was shrunk in another way to so many times the size that is wanted, or more, makes the same result to the eye.
+constexpr int64_t kReducingGap = 2;
+
 // A rectangle of an image in pixels; may have fractions.
 struct Box {
   double y = 0, x = 0, height = 0, width = 0;

@@ -19,6 +19,8 @@ class RandomPart {
   std::optional<Box> draw(Rng& rng, int64_t height, int64_t width) const;
   // The largest centred one of an allowed shape.
   Box largest(int64_t height, int64_t width) const;
+  // The least side a part may have, as a share of the image's shorter side.
+  double least_side_share() const;
 
  private:
   const double area_min_, area_max_, log_min_, log_max_;

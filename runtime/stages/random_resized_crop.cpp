@@ -1,5 +1,8 @@
 // A random part of the image, of random area and shape, scaled to one size (the crop of Inception, Szegedy et al.
 // 2015): ten tries, then the largest centred part of an allowed shape.
+#include <algorithm>
+#include <cmath>
+
 #include "core/error.h"
 #include "pipeline/stage.h"
 #include "stages/random_part.h"
@@ -38,6 +41,14 @@ class RandomResizedCrop final : public MapStage {
     const int64_t h = image.shape()[0], w = image.shape()[1];
     const Box part = part_.draw(rng, h, w).value_or(part_.largest(h, w));
     item.set("image", resample(image, part, height_, width_, filter_));
+  }
+
+  // The smallest part, too, shall still shrink.
+  std::optional<int64_t> sufficient_side() const override {
+    const double share = part_.least_side_share();
+    if (filter_ == Filter::nearest || share < 1e-3) return std::nullopt;
+    return static_cast<int64_t>(
+        std::ceil(static_cast<double>(kReducingGap * std::max(height_, width_)) / share));
   }
 
  private:

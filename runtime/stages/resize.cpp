@@ -49,6 +49,11 @@ class Resize final : public MapStage {
                                std::max<int64_t>(std::llround(out_w), 1), filter_));
   }
 
+  std::optional<int64_t> sufficient_side() const override {
+    if (filter_ == Filter::nearest) return std::nullopt;
+    return kReducingGap * std::max({height_, width_, shorter_});
+  }
+
  private:
   const int64_t height_, width_, shorter_;
   const Filter filter_;

@@ -1,13 +1,10 @@
 #include "tensor/tensor.h"
 
-#include <oneapi/tbb/scalable_allocator.h>
-
 #include <atomic>
 #include <cstring>
-#include <new>
 
 #include "core/error.h"
-#include "tensor/large_blocks.h"
+#include "core/memory.h"
 
 namespace etr {
 
@@ -46,35 +43,16 @@ int64_t element_count(const Shape& shape) {
   return n;
 }
 
-namespace {
-
-// Buffers are made on one thread and freed on another, tens of thousands a second, up to megabytes
-// each. oneTBB's allocator recycles them; glibc's returns large ones to the system and locks for
-// the others, which cost a fifth of an image pipeline's throughput.
-std::shared_ptr<const std::byte> allocate(size_t size_bytes) {
-  constexpr size_t kLarge = size_t{1} << 20;
-  if (size_bytes >= kLarge) return allocate_large(size_bytes);
-  constexpr size_t kAlignment = 64;
-  // One allocation holds the reference count and, somewhere behind it, the aligned bytes.
-  const auto block = std::allocate_shared_for_overwrite<std::byte[]>(
-      tbb::scalable_allocator<std::byte>(), size_bytes + kAlignment);
-  const auto address = reinterpret_cast<uintptr_t>(block.get());
-  const size_t skip = (kAlignment - address % kAlignment) % kAlignment;
-  return {block, block.get() + skip};
-}
-
-}  // namespace
-
 Tensor::Tensor(DType dtype, Shape shape) : dtype_(dtype), own_(true), shape_(std::move(shape)) {
   for (const int64_t extent : shape_)
     if (extent < 0) fail(Code::invalid_argument, "negative extent in shape ", shape_text(shape_));
-  bytes_ = allocate(static_cast<size_t>(element_count(shape_)) * dtype_size(dtype_));
+  bytes_ = allocate_bytes(static_cast<size_t>(element_count(shape_)) * dtype_size(dtype_));
 }
 
 Tensor Tensor::off_boundary(DType dtype, Shape shape) {
   constexpr size_t kOff = 16;
   const size_t size = static_cast<size_t>(element_count(shape)) * dtype_size(dtype);
-  const auto bytes = allocate(size + kOff);
+  const auto bytes = allocate_bytes(size + kOff);
   Tensor out(dtype, std::move(shape), {bytes, bytes.get() + kOff});
   out.own_ = true;
   return out;

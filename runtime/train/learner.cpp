@@ -6,6 +6,7 @@
 #include "checkpoint/safetensors.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "tensor/normalize.h"
 
 namespace etr::train {
 namespace {
@@ -126,9 +127,23 @@ void Learner::check_field(const pipeline::Item& batch, const char* name, DType d
        shape_text(shape), " or fewer rows", hint);
 }
 
+// f32, or u8 with what makes floats of it (stage `normalize` with 'deferred').
 void Learner::check_image(const pipeline::Item& batch) const {
-  check_field(batch, "image", DType::f32, planned_->net.image,
+  const bool deferred = batch.find("image_scale") && batch.find("image_shift");
+  check_field(batch, "image", deferred ? DType::u8 : DType::f32, planned_->net.image,
               " (put a normalize stage in the pipeline)");
+  if (!deferred) return;
+  const int64_t channels = planned_->net.graph.shape(planned_->net.image).back();
+  for (const char* name : {"image_scale", "image_shift"}) {
+    const Tensor& of = *batch.find(name);
+    const bool fits = of.dtype() == DType::f32 && of.shape().size() == 1 &&
+                      (of.count() == 1 || of.count() == channels) &&
+                      of.count() == batch.find("image_scale")->count();
+    if (!fits)
+      fail(Code::invalid_argument, "field '", name, "' is ", dtype_name(of.dtype()), " ",
+           shape_text(of.shape()), "; images of ", channels, " channels take f32 [1] or f32 [",
+           channels, "]");
+  }
 }
 
 void Learner::check_label(const pipeline::Item& batch) const {
@@ -138,17 +153,22 @@ void Learner::check_label(const pipeline::Item& batch) const {
 
 // Rows beyond a smaller batch repeat it, so that batch statistics stay sane; the loss leaves them
 // out.
-void Learner::fill(graph::Runner& runner, size_t input, const Tensor& tensor) const {
-  const size_t row = tensor.size_bytes() / static_cast<size_t>(tensor.shape()[0]);
-  const size_t want = row * static_cast<size_t>(planned_->batch);
+void Learner::fill(graph::Runner& runner, size_t input, const pipeline::Item& batch,
+                   const char* name) const {
+  const Tensor& tensor = *batch.find(name);
+  const auto count = static_cast<size_t>(tensor.count());
+  const size_t want =
+      count / static_cast<size_t>(tensor.shape()[0]) * static_cast<size_t>(planned_->batch);
+  const size_t size = dtype_size(tensor.dtype());
   std::byte* to = runner.input(input);
-  for (size_t at = 0; at < want; at += tensor.size_bytes())
-    std::memcpy(to + at, tensor.data(), std::min(tensor.size_bytes(), want - at));
-}
-
-void Learner::fill(graph::Runner& runner, const pipeline::Item& batch) const {
-  fill(runner, 0, *batch.find("image"));
-  fill(runner, 1, *batch.find("label"));
+  for (size_t at = 0; at < want; at += count) {
+    const size_t n = std::min(count, want - at);
+    if (input == 0 && tensor.dtype() == DType::u8)
+      normalize_u8(tensor.view<uint8_t>().first(n), batch.find("image_scale")->view<float>(),
+                   batch.find("image_shift")->view<float>(), reinterpret_cast<float*>(to) + at);
+    else
+      std::memcpy(to + at * size, tensor.data(), n * size);
+  }
 }
 
 void Learner::step(const pipeline::Item& batch) {
@@ -159,7 +179,8 @@ void Learner::step(const pipeline::Item& batch) {
   values.seed_lo = static_cast<uint32_t>(seed_);
   values.seed_hi = static_cast<uint32_t>(seed_ >> 32);
   values.learning_rate = schedule_.rate(static_cast<int64_t>(step_));
-  fill(*planned_->runner, batch);
+  fill(*planned_->runner, 0, batch, "image");
+  fill(*planned_->runner, 1, batch, "label");
   planned_->runner->submit(values, ++step_);
   StepMetrics metrics;
   metrics.step = step_;
@@ -207,7 +228,8 @@ EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline) {
                                           planned_->outputs(), gpu::CommandList{});
     ops::StepValues values;
     values.valid_rows = static_cast<uint32_t>(batch.find("label")->shape()[0]);
-    fill(*planned_->evaluator, batch);
+    fill(*planned_->evaluator, 0, batch, "image");
+    fill(*planned_->evaluator, 1, batch, "label");
     planned_->evaluator->submit(values, values.valid_rows);
     add(planned_->evaluator->take_results(false));
   }
@@ -227,7 +249,7 @@ Tensor Learner::predict(const pipeline::Item& batch) {
                                                   std::vector{p.net.image},
                                                   std::vector{p.net.logits}, gpu::CommandList{}, 1);
   const Tensor& image = *batch.find("image");
-  fill(*p.predictor, 0, image);
+  fill(*p.predictor, 0, batch, "image");
   ops::StepValues step;
   step.valid_rows = static_cast<uint32_t>(image.shape()[0]);
   p.predictor->submit(step, 0);

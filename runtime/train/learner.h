@@ -79,8 +79,8 @@ class Learner {
                    const char* hint) const;
   void check_image(const pipeline::Item& batch) const;
   void check_label(const pipeline::Item& batch) const;
-  void fill(graph::Runner& runner, size_t input, const Tensor& tensor) const;
-  void fill(graph::Runner& runner, const pipeline::Item& batch) const;
+  void fill(graph::Runner& runner, size_t input, const pipeline::Item& batch,
+            const char* name) const;
   void apply_loaded();
 
   std::shared_ptr<gpu::Kernels> kernels_;

@@ -1,6 +1,6 @@
 /* Feeds a trainer that is not EchoTrain's: here softmax regression in thirty lines of plain C, which stands for
- * your own. It needs no GPU and no Vulkan. Images stay bytes to the end, a quarter of the memory of floats, and
- * the trainer normalises them while it reads them: where it does so on a device, the upload is a quarter too.
+ * your own. It needs no GPU and no Vulkan. Images stay bytes to the end, a quarter of the memory of floats, and come
+ * with what makes floats of them: the trainer does so while it reads them. On a device, the upload is a quarter too.
  *
  *   feed FOLDER_OF_CLASS_FOLDERS          (FOLDER/CLASS/NAME.png, all images of one size)
  */
@@ -18,10 +18,11 @@ static void check(int32_t status) {
   exit(1);
 }
 
-/* One step of gradient descent on `n` images of `pixels` bytes; returns the loss. `weights`: [CLASSES, pixels + 1],
- * the last one the bias. */
-static double step(float* weights, const uint8_t* images, const int32_t* labels, int64_t n, int64_t pixels) {
-  const float rate = 0.02f, mean = 0.5f, std = 0.25f;
+/* One step of gradient descent on `n` images of `pixels` bytes, each of which stands for byte * scale + shift; returns the
+ * loss. `weights`: [CLASSES, pixels + 1], the last one the bias. */
+static double step(float* weights, const uint8_t* images, float scale, float shift, const int32_t* labels, int64_t n,
+                   int64_t pixels) {
+  const float rate = 0.02f;
   double loss = 0;
   int64_t i, p;
   int c;
@@ -31,7 +32,7 @@ static double step(float* weights, const uint8_t* images, const int32_t* labels,
     for (c = 0; c < CLASSES; ++c) {
       const float* w = weights + c * (pixels + 1);
       score[c] = w[pixels];
-      for (p = 0; p < pixels; ++p) score[c] += w[p] * (image[p] / 255.0f - mean) / std;
+      for (p = 0; p < pixels; ++p) score[c] += w[p] * ((float)image[p] * scale + shift);
       if (score[c] > most) most = score[c];
     }
     for (c = 0; c < CLASSES; ++c) sum += score[c] = exp(score[c] - most);
@@ -40,7 +41,7 @@ static double step(float* weights, const uint8_t* images, const int32_t* labels,
       float* w = weights + c * (pixels + 1);
       const float gradient = (float)(score[c] / sum) - (c == labels[i]);
       const float by = rate * gradient / (float)n;
-      for (p = 0; p < pixels; ++p) w[p] -= by * (image[p] / 255.0f - mean) / std;
+      for (p = 0; p < pixels; ++p) w[p] -= by * ((float)image[p] * scale + shift);
       w[pixels] -= by;
     }
   }
@@ -50,7 +51,7 @@ static double step(float* weights, const uint8_t* images, const int32_t* labels,
 int main(int argc, char** argv) {
   etr_pipeline* pipeline;
   etr_batch* batch;
-  etr_tensor image, label;
+  etr_tensor image, label, scale, shift;
   char spec[4096], *why;
   float* weights = NULL;
   int64_t pixels = 0;
@@ -58,13 +59,14 @@ int main(int argc, char** argv) {
   int epoch, steps;
   double loss = 0;
   if (argc != 2) return fprintf(stderr, "usage: feed FOLDER\n"), 2;
-  image.struct_size = label.struct_size = sizeof image;
+  image.struct_size = label.struct_size = scale.struct_size = shift.struct_size = sizeof image;
 
-  /* No stage `normalize`: batches are u8 [N, H, W, C]. */
+  /* `deferred`: batches are u8 [N, H, W, C], with f32 [C] as image_scale and image_shift. */
   snprintf(spec, sizeof spec,
            "{\"seed\": 1, \"stages\": [{\"stage\": \"folder\", \"root\": \"%s\"}, {\"stage\": \"label\"},"
            " {\"stage\": \"decode\", \"channels\": \"gray\"}, {\"stage\": \"cache\"},"
-           " {\"stage\": \"random_crop\", \"pad\": 1}, {\"stage\": \"batch\", \"size\": 32}]}",
+           " {\"stage\": \"random_crop\", \"pad\": 1}, {\"stage\": \"batch\", \"size\": 32},"
+           " {\"stage\": \"normalize\", \"std\": [0.25], \"deferred\": true}]}",
            argv[1]);
   check(etr_pipeline_create_from_json(spec, &pipeline));
   for (epoch = 1; epoch <= 3; ++epoch) {
@@ -72,12 +74,15 @@ int main(int argc, char** argv) {
     for (steps = 0; (status = etr_pipeline_next(pipeline, &batch)) == ETR_OK; ++steps) {
       check(etr_batch_get(batch, "image", &image));
       check(etr_batch_get(batch, "label", &label));
+      check(etr_batch_get(batch, "image_scale", &scale));
+      check(etr_batch_get(batch, "image_shift", &shift));
       if (!weights) {
         pixels = image.shape[1] * image.shape[2] * image.shape[3];
         weights = calloc((size_t)(CLASSES * (pixels + 1)), sizeof *weights);
         if (!weights) return 1;
       }
-      loss = step(weights, image.data, label.data, image.shape[0], pixels);
+      loss = step(weights, image.data, *(const float*)scale.data, *(const float*)shift.data, label.data, image.shape[0],
+                  pixels);
       etr_batch_destroy(batch); /* `image.data` was valid until here */
     }
     check(status);

@@ -43,8 +43,9 @@ foreach(file ${files})
         string(APPEND problems "\n  ${file}: ${room} may not include ${target} (${line})")
       endif()
     endif()
-    # tensor takes oneTBB's memory allocator, nothing else of it.
-    if(line MATCHES "oneapi/|<tbb/" AND NOT room STREQUAL pipeline AND NOT line MATCHES "scalable_allocator")
+    # core takes oneTBB's memory allocator, nothing else of it.
+    if(line MATCHES "oneapi/|<tbb/" AND NOT room STREQUAL pipeline AND
+       NOT (room STREQUAL core AND line MATCHES "scalable_allocator"))
       string(APPEND problems "\n  ${file}: only pipeline may include oneTBB")
     endif()
     if(line MATCHES "<vulkan|vulkan_api\\.h|vulkan_device\\.h|vulkan_kernel\\.h" AND NOT room STREQUAL gpu)

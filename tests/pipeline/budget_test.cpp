@@ -1,5 +1,6 @@
 // One byte budget for everything, and what happens after fork().
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -55,6 +56,7 @@ TEST(Budget, TooLittleIsAnErrorThatSaysWhatIsNeeded) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 2, 300, 32);  // 3 KB an image
   const std::string message = error_of(spec_of(pattern, 1'000'000, 1000));
+  EXPECT_THROW(Pipeline(spec_of(pattern, 1'000'000, 1000)), Error) << "when it is made";
   for (const char* part :
        {"1.0 MB is too small", "'shuffle' holds 3.1 MB", "'echo' holds", "give at least"})
     EXPECT_NE(message.find(part), std::string::npos) << part << " is not in: " << message;
@@ -86,6 +88,11 @@ TEST(Budget, DISABLED_Child) {
   const char* pattern = std::getenv("ECHOTRAIN_BUDGET_PATTERN");
   const char* bytes = std::getenv("ECHOTRAIN_BUDGET_BYTES");
   ASSERT_TRUE(pattern && bytes);
+  // The system refuses what goes beyond, stacks of threads aside.
+  const auto most = static_cast<rlim_t>(status_kb("VmData") * 1024 + 11 * std::stoll(bytes) / 10 +
+                                        6 * (int64_t{4} << 20));
+  const rlimit limit{most, most};
+  ASSERT_EQ(setrlimit(RLIMIT_DATA, &limit), 0);
   const int64_t before = status_kb("VmRSS");
   std::ofstream("/proc/self/clear_refs") << "5";  // the peak counts from here
   Pipeline p(spec_of(pattern, std::stoll(bytes), 200));

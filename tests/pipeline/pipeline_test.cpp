@@ -167,6 +167,21 @@ TEST(Pipeline, ByteBoundHoldsBackBigSamples) {
   EXPECT_LT(p.stats()["stages"][0]["items_out"].get<int>(), 100);
 }
 
+// What maps make of samples is counted once, however many messages are in flight.
+TEST(Pipeline, CountsWhatIsInFlightForNoMoreThanItBecomes) {
+  TempDir dir;
+  Pipeline p(spec_of(make_shards(dir, 1, 400, 64), R"(, {"stage": "decode"})", {{"threads", 2}}));
+  Item item;
+  int64_t most = 0;
+  while (p.next(item) == Pipeline::Next::item) {
+    const Json stats = p.stats();
+    for (const Json& stage : stats["stages"])
+      most = std::max(most, stage.value("queue_bytes", int64_t{0}));
+  }
+  EXPECT_LT(most, 512 * 64 * 64 * 3 * 2);
+  EXPECT_GT(most, 64 * 64 * 3);
+}
+
 TEST(Pipeline, CancelUnblocksAConsumerWithinASecond) {
   TempDir dir;
   Pipeline p(spec_of(make_shards(dir, 1, 10), R"(, {"stage": "delay", "milliseconds": 60000})"));

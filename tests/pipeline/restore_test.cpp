@@ -56,6 +56,45 @@ TEST(Restore, GivesTheSameTail) {
     for (const int items : {0, 1, 5, 14}) expect_same_tail(spec_of(pattern, stages), items);
 }
 
+// A run that was restored is saved again, in the same epoch, after some samples were bad before the first save and some after.
+TEST(Restore, GoesOnFromARestoredRun) {
+  TempDir dir;
+  Json spec = spec_of(make_shards(dir, 2, 60),
+                      R"(, {"stage": "shuffle", "buffer": 7}, {"stage": "batch", "size": 4})");
+  spec["stages"][1]["classes"] = 41;  // labels above 40 are bad
+  std::vector<uint64_t> tails;
+  Item item;
+  Pipeline original(spec);
+  for (int n = 0; n < 15; ++n) original.next(item);
+  Pipeline second(spec);
+  second.restore(original.save());
+  for (int n = 0; n < 2; ++n) {
+    original.next(item);
+    second.next(item);
+  }
+  Pipeline third(spec);
+  third.restore(second.save());
+  const uint64_t tail = digest_of_epoch(original);
+  EXPECT_EQ(digest_of_epoch(second), tail);
+  EXPECT_EQ(digest_of_epoch(third), tail);
+}
+
+// The same where it is the source that finds records bad.
+TEST(Restore, PassesRecordsThatTheSourceFoundBad) {
+  TempDir dir;
+  std::string lines;
+  for (int i = 0; i < 200; ++i)
+    lines += i % 9 == 4 ? "{\n" : R"({"x": )" + std::to_string(i) + "}\n";
+  std::ofstream(dir.path("a.jsonl")) << lines;
+  const Json spec{{"seed", 5},
+                  {"on_error", "skip"},
+                  {"stages",
+                   {{{"stage", "jsonl"}, {"pattern", dir.path("a.jsonl")}, {"columns", "x:f32"}},
+                    {{"stage", "shuffle"}, {"buffer", 11}},
+                    {{"stage", "batch"}, {"size", 4}}}}};
+  for (const int items : {1, 3, 20, 40}) expect_same_tail(spec, items);
+}
+
 TEST(Restore, CrossesEpochs) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 2, 20, 8);
@@ -109,7 +148,7 @@ TEST(Restore, DecodesOnlyWhatIsStillNeeded) {
   for (const Json& stage : stats["stages"]) {
     if (stage["name"] != "decode") continue;
     EXPECT_LE(stage["items_in"].get<int>(), 40);
-    EXPECT_EQ(stats["stages"][0]["items_in"], 200);
+    EXPECT_LE(stats["stages"][0]["items_in"].get<int>(), 41) << "nor passes the others";
   }
   EXPECT_EQ(stats["consumer"]["items"], 10);
 }

@@ -346,6 +346,33 @@ TEST(Normalize, FormulaPerChannelAndWholeBatch) {
     }
 }
 
+TEST(Normalize, DeferredLeavesBytesAndSaysWhatToDo) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 1, 8, 5);
+  const std::string begin = R"({"stages": [{"stage": "webdataset", "pattern": ")" + pattern +
+                            R"("}, {"stage": "decode"}, )";
+  const std::string normalize =
+      R"({"stage": "normalize", "mean": [0.1, 0.5, 0.9], "std": [0.5, 1, 2])";
+  const auto first = [&](const std::string& stages) {
+    pipeline::Pipeline p(parse_json(begin + stages + "]}", "test"));
+    pipeline::Item item;
+    p.next(item);
+    return item;
+  };
+  const pipeline::Item now = first(R"({"stage": "batch", "size": 8}, )" + normalize + "}"),
+                       later = first(R"({"stage": "batch", "size": 8}, )" + normalize +
+                                     R"(, "deferred": true})");
+  ASSERT_EQ(later.find("image")->dtype(), DType::u8);
+  const auto bytes = later.find("image")->view<uint8_t>();
+  const auto scale = later.find("image_scale")->view<float>(),
+             shift = later.find("image_shift")->view<float>();
+  ASSERT_EQ(scale.size(), 3u);
+  for (size_t i = 0; i < bytes.size(); ++i)
+    ASSERT_EQ(static_cast<float>(bytes[i]) * scale[i % 3] + shift[i % 3],
+              now.find("image")->view<float>()[i]);
+  EXPECT_THROW(first(normalize + R"(, "deferred": true})"), Error) << "in front of batch";
+}
+
 TEST(BrightnessContrast, StaysCloseAndVaries) {
   OneStage data;
   const auto before = data.images(""),
@@ -438,6 +465,49 @@ TEST(DecodeImage, JpegsMayBeDecodedSmaller) {
     return sum / static_cast<double>(image.count());
   };
   EXPECT_NEAR(mean(0), mean(24), 2);
+}
+
+TEST(Decode, LeavesWhatTheNextStageShrinksToItsDecoder) {
+  TempDir dir;
+  std::filesystem::create_directories(dir.path("a/b"));
+  std::vector<unsigned char> waves;
+  for (int i = 0; i < 96 * 160; ++i)
+    waves.push_back(static_cast<unsigned char>(128 + 60 * std::sin(i % 160 * 0.5) +
+                                               60 * std::cos(i / 160 * 0.3)));
+  unsigned char* out = nullptr;
+  unsigned long size = 0;
+  tjhandle handle = tjInitCompress();
+  ASSERT_EQ(
+      tjCompress2(handle, waves.data(), 160, 0, 96, TJPF_GRAY, &out, &size, TJSAMP_GRAY, 95, 0), 0);
+  std::ofstream(dir.path("a/b/x.jpg"), std::ios::binary)
+      .write(reinterpret_cast<char*>(out), static_cast<std::streamsize>(size));
+  tjFree(out);
+  tjDestroy(handle);
+  const auto image = [&](const std::string& decode, const std::string& next) {
+    pipeline::Pipeline p(parse_json(R"({"stages": [{"stage": "folder", "root": ")" + dir.path("a") +
+                                        R"("}, {"stage": "decode")" + decode + "}" + next + "]}",
+                                    "test"));
+    pipeline::Item item;
+    p.next(item);
+    return *item.find("image");
+  };
+  const auto same = [](const Tensor& a, const Tensor& b) {
+    return a.shape() == b.shape() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
+  };
+  const std::string small = R"(, {"stage": "resize", "height": 12, "width": 12})";
+  EXPECT_TRUE(same(image("", small), image(R"(, "least_side": 24)", small)));
+  const Tensor shrunk = image("", small), full = image(R"(, "least_side": 0)", small);
+  EXPECT_FALSE(same(shrunk, full));
+  for (size_t i = 0; i < full.size_bytes(); ++i)
+    EXPECT_NEAR(shrunk.view<uint8_t>()[i], full.view<uint8_t>()[i], 8);
+  // Nothing to gain, or nobody who shrinks: in full.
+  for (const char* next : {"", R"(, {"stage": "flip"}, {"stage": "resize", "height": 12})",
+                           R"(, {"stage": "resize", "shorter": 50})",
+                           R"(, {"stage": "random_resized_crop", "height": 12, "width": 12})"})
+    EXPECT_TRUE(same(image("", next), image(R"(, "least_side": 0)", next))) << next;
+  const std::string crop =
+      R"(, {"stage": "random_resized_crop", "height": 6, "width": 6, "area_min": 0.5})";
+  EXPECT_TRUE(same(image("", crop), image(R"(, "least_side": 24)", crop)));
 }
 
 TEST(DecodeImage, LimitsPngChunks) {

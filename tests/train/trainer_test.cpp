@@ -125,6 +125,22 @@ TEST(Trainer, LearnsAndReports) {
   EXPECT_EQ(trainer.next_event().kind, EventKind::end) << "the end stays";
 }
 
+TEST(Trainer, NormalisesBatchesOfBytesAlike) {
+  TempDir dir;
+  std::vector<std::vector<std::string>> curves;
+  for (const bool deferred : {false, true}) {
+    const std::string out = dir.path(deferred ? "deferred" : "now");
+    Json spec = job_json(dir, out);
+    for (Json* pipeline : {&spec["pipeline"], &spec["evaluation"]["pipeline"]})
+      (*pipeline)["stages"].back()["deferred"] = deferred;
+    Trainer trainer(shared_kernels(), Job::parse(spec.dump(), "job"), false);
+    run_to_end(trainer);
+    curves.push_back(step_lines(out));
+  }
+  EXPECT_EQ(curves[0].size(), 30u);
+  EXPECT_EQ(curves[0], curves[1]);
+}
+
 TEST(Trainer, TheLossCurveIsTheSameBitForBit) {
   TempDir dir;
   std::vector<std::vector<std::string>> curves;

@@ -1,4 +1,4 @@
-#include "tensor/large_blocks.h"
+#include "core/memory.h"
 
 #include <oneapi/tbb/scalable_allocator.h>
 
@@ -6,9 +6,10 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <mutex>
 #include <new>
+
+#include "core/platform.h"
 
 namespace etr {
 namespace {
@@ -47,7 +48,8 @@ class KeptBlocks {
       std::copy(blocks_.begin() + drop, blocks_.begin() + count_, blocks_.begin());
       count_ -= drop;
     }
-    for (size_t i = 0; i < drop; ++i) std::free(old[i].memory);  // slow, so not under the lock
+    for (size_t i = 0; i < drop; ++i)  // slow, so not under the lock
+      platform::unmap_memory(old[i].memory, old[i].size);
   }
 
   void keep(size_t most_bytes) {
@@ -79,13 +81,28 @@ void limit_kept_memory(size_t most_bytes, size_t heap_bytes) {
   scalable_allocation_mode(TBBMALLOC_SET_SOFT_HEAP_LIMIT, static_cast<intptr_t>(least.load()));
 }
 
+namespace {
+
 std::shared_ptr<std::byte> allocate_large(size_t size_bytes) {
   constexpr size_t kPage = 4096;
   const size_t size = (size_bytes + kPage - 1) / kPage * kPage;
   std::byte* memory = kept().take(size);
-  if (!memory) memory = static_cast<std::byte*>(std::aligned_alloc(kPage, size));
+  if (!memory) memory = platform::map_memory(size);
   if (!memory) throw std::bad_alloc();
   return {memory, [size](std::byte* p) { kept().give({p, size}); }};
+}
+
+}  // namespace
+
+std::shared_ptr<std::byte> allocate_bytes(size_t size_bytes) {
+  if (size_bytes > kLargeBlock) return allocate_large(size_bytes);
+  constexpr size_t kAlignment = 64;
+  // One allocation holds the reference count and, somewhere behind it, the aligned bytes.
+  const auto block = std::allocate_shared_for_overwrite<std::byte[]>(
+      tbb::scalable_allocator<std::byte>(), size_bytes + kAlignment);
+  const auto address = reinterpret_cast<uintptr_t>(block.get());
+  const size_t skip = (kAlignment - address % kAlignment) % kAlignment;
+  return {block, block.get() + skip};
 }
 
 }  // namespace etr
