@@ -55,7 +55,8 @@ class Echo : public SerialStage {
       : capacity_(static_cast<uint64_t>(options.integer("buffer"))),
         buffer_(draw_of(options, by_default), options.integer("buffer_bytes")),
         decisions_(options.string("log"), options.string("replay")),
-        context_(context) {}
+        context_(context),
+        compacts_(has_budget(context)) {}
 
   void start_epoch(uint64_t epoch) override {
     decisions_.start_epoch(epoch);
@@ -75,7 +76,7 @@ class Echo : public SerialStage {
   // Ages count in fresh items of this node; while an item is held its age lacks those that came before it.
   Item received(Item&& item) {
     ++all_fresh_;
-    if (has_budget(context_)) item.compact();
+    if (compacts_) item.compact();
     item.age -= static_cast<int64_t>(++fresh_);
     return std::move(item);
   }
@@ -95,6 +96,7 @@ class Echo : public SerialStage {
   EchoBuffer buffer_;
   Decisions decisions_;
   const StageContext context_;
+  const bool compacts_;
   Rng rng_{0};
   uint64_t fresh_ = 0;  // received in this epoch
   uint64_t all_fresh_ = 0, all_given_ = 0;

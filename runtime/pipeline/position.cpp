@@ -141,7 +141,7 @@ void Pipeline::plan_restore(const Json& state) {
   own.drops = copied.drops = &replay_drops_;
   copied.outputs = skip_;
   for (const auto& [position, stage] : copied.stages) stage->start_epoch(epoch_);
-  ReplayPlan plan = plan_replay(copied);
+  ReplayPlan plan = plan_replay(copied, std::move(copies));
   source_->set_replay(std::move(plan.ghost));
   if (plan.unneeded == 0) return;
   for (const auto& [position, stage] : own.stages) stage->start_epoch(epoch_);

@@ -1,5 +1,7 @@
 #include "pipeline/replay.h"
 
+#include <oneapi/tbb/scalable_allocator.h>
+
 #include <algorithm>
 
 #include "core/error.h"
@@ -75,7 +77,7 @@ class Replay {
       return samples.empty() ? 0 : std::min<uint64_t>(before, samples.size() - 1);
     }
   };
-  Alive alive() const { return {passes_, *alive_, input_.world}; }
+  Alive alive() const { return {passes_, alive_, input_.world}; }
 
  private:
   // Hands a stage's emissions to what follows it.
@@ -95,12 +97,11 @@ class Replay {
 
   // Says when nothing holds its sample any more.
   struct Token {
-    Token(std::shared_ptr<std::vector<bool>> of, size_t its_number)
-        : alive(std::move(of)), number(its_number) {
-      alive->push_back(true);
+    Token(std::vector<bool>& of, size_t its_number) : alive(of), number(its_number) {
+      alive.push_back(true);
     }
-    ~Token() { (*alive)[number] = false; }
-    const std::shared_ptr<std::vector<bool>> alive;
+    ~Token() { alive[number] = false; }
+    std::vector<bool>& alive;
     const size_t number;  // of the sample, among all that were fed
   };
 
@@ -109,7 +110,9 @@ class Replay {
       passes_.resize(pass + 1, {fed_samples_, 0});
     ++passes_.back().count;
     Item item;
-    if (tokens_) item.token = std::make_shared<Token>(alive_, fed_samples_);
+    if (tokens_)
+      item.token =
+          std::allocate_shared<Token>(tbb::scalable_allocator<Token>(), alive_, fed_samples_);
     ++fed_samples_;
     if (dropped(0, ordinal)) return;
     item.ordinal = ordinal;
@@ -152,9 +155,9 @@ class Replay {
   std::vector<SerialStage*> stages_;
   uint64_t pass_ = 0, index_ = 0, fed_samples_ = 0, outputs_ = 0;
   bool done_ = false;
-  std::vector<Item> held_;
   std::vector<Alive::Pass> passes_;
-  std::shared_ptr<std::vector<bool>> alive_ = std::make_shared<std::vector<bool>>();
+  std::vector<bool> alive_;
+  std::vector<Item> held_;  // with tokens, so behind alive_
 };
 
 }  // namespace
@@ -164,11 +167,12 @@ std::optional<uint64_t> count_outputs(const ReplayInput& input, uint64_t pass_le
   return Replay(input, /*tokens=*/false).count(pass_length);
 }
 
-ReplayPlan plan_replay(const ReplayInput& input) {
+ReplayPlan plan_replay(const ReplayInput& input, std::vector<std::unique_ptr<Stage>> copies) {
   if (input.outputs == 0) return {};
   Replay replay(input, /*tokens=*/true);
   replay.run();
   auto alive = std::make_shared<Replay::Alive>(replay.alive());
+  copies.clear();  // with the tokens they hold
   return {[alive](uint64_t ordinal) { return alive->is_ghost(ordinal); }, alive->unneeded()};
 }
 

@@ -37,7 +37,8 @@ struct ReplayPlan {
   std::function<bool(uint64_t ordinal)> ghost = [](uint64_t) { return false; };
   uint64_t unneeded = 0;  // samples at the beginning of which none is needed again
 };
-ReplayPlan plan_replay(const ReplayInput& input);
+// `copies` are the stages that `input` refers to, at the beginning of the epoch; they end here.
+ReplayPlan plan_replay(const ReplayInput& input, std::vector<std::unique_ptr<Stage>> copies);
 
 // Where a source goes on, and the outputs before that.
 struct ReplayPlace {

@@ -1,7 +1,7 @@
 #include "stages/batching.h"
 
+#include <algorithm>
 #include <memory>
-#include <unordered_set>
 
 namespace etr::stages {
 
@@ -24,29 +24,36 @@ void Batching::finish_pass(Emitter& out) {
   items_.clear();
 }
 
+void Batching::count(BatchInfo& info) {
+  ordinals_.clear();
+  int64_t age = 0;
+  for (const Item& item : items_) {
+    age += item.age;
+    ordinals_.push_back(item.ordinal);
+    ++(item.replica == 0 ? info.fresh : info.echoed);
+  }
+  std::sort(ordinals_.begin(), ordinals_.end());
+  info.unique =
+      static_cast<int32_t>(std::unique(ordinals_.begin(), ordinals_.end()) - ordinals_.begin());
+  info.mean_age = static_cast<double>(age) / static_cast<double>(items_.size());
+}
+
 void Batching::emit_batch(Emitter& out) {
   const Item& first = items_.front();
   Item batch;
   batch.ordinal = first.ordinal;
   batch.origin = first.origin;
-  std::unordered_set<uint64_t> samples;
-  int64_t age = 0;
-  for (const Item& item : items_) {
-    batch.ghost = batch.ghost || item.ghost;
-    age += item.age;
-    samples.insert(item.ordinal);
-    ++(item.replica == 0 ? batch.batch.fresh : batch.batch.echoed);
-  }
   batch.batch.size = static_cast<int32_t>(items_.size());
-  batch.batch.unique = static_cast<int32_t>(samples.size());
-  batch.batch.mean_age = static_cast<double>(age) / static_cast<double>(items_.size());
-  if (first.token) {  // restoring: a held batch holds its samples
+  for (const Item& item : items_) batch.ghost = batch.ghost || item.ghost;
+  if (!batch.ghost) {
+    count(batch.batch);
+    for (const Field& field : first.fields) join(field.name, items_, batch);
+  } else if (first.token) {  // restoring: a held batch holds its samples
     auto tokens = std::make_shared<std::vector<std::shared_ptr<void>>>();
-    for (const Item& item : items_) tokens->push_back(item.token);
+    tokens->reserve(items_.size());
+    for (Item& item : items_) tokens->push_back(std::move(item.token));
     batch.token = std::move(tokens);
   }
-  if (!batch.ghost)
-    for (const Field& field : first.fields) join(field.name, items_, batch);
   items_.clear();
   out.emit(std::move(batch));
 }

@@ -31,10 +31,12 @@ class Batching : public pipeline::SerialStage {
 
  private:
   void emit_batch(pipeline::Emitter& out);
+  void count(pipeline::BatchInfo& info);
 
   const size_t size_;
   const bool drop_remainder_;
   std::vector<pipeline::Item> items_;
+  std::vector<uint64_t> ordinals_;  // in count()
 };
 
 }  // namespace etr::stages
