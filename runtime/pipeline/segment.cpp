@@ -210,7 +210,7 @@ void Segment::hand_over(Chunk&& chunk) noexcept {
   chunk.counted_items = items;
   chunk.counted_bytes = bytes;
   --in_maps_;
-  growth_known_.store(true);
+  if (items > 0) growth_known_.store(true);
   if (half_empty()) trigger();  // the head may have waited for the maps
   if (!next_) return host_.deliver(std::move(chunk));
   {
@@ -348,6 +348,7 @@ Segment::Idle SourceSegment::advance() {
     chunk.epoch = epoch_;
     chunk.items.reserve(limits_.chunk);
     const int64_t begin = now_ns();
+    int64_t reading_since = begin;
     try {
       if (!in_pass_) {
         pass_ended_ = false;
@@ -355,12 +356,13 @@ Segment::Idle SourceSegment::advance() {
         source_->start_pass(epoch_, pass_);
         index_ = std::exchange(first_index_, 0);
         pass_over(index_ * world_);
+        reading_since = now_ns();
       }
       End end = End::none;
       Item item;
       double bytes = 0;
-      while (chunk.items.size() < limits_.chunk && fits(bytes) && now_ns() - begin < kPatienceNs &&
-             next_item(item, end)) {
+      while (chunk.items.size() < limits_.chunk && fits(bytes) &&
+             now_ns() - reading_since < kPatienceNs && next_item(item, end)) {
         bytes += expected_bytes(item);
         chunk.items.push_back(std::move(item));
       }
