@@ -13,7 +13,9 @@ void ShuffleBuffer::add(Item&& item, Emitter& out) {
   bytes_ += bytes;
   if (compacts_) item.compact();
   items_.push_back({std::move(item), bytes});
-  if (items_.size() >= capacity_) emit_one(out);
+  const bool growing = items_.size() < capacity_;
+  if (growing && items_.size() >= initial_) second_ = !second_;
+  if (!growing || (items_.size() >= initial_ && second_)) emit_one(out);
 }
 
 void ShuffleBuffer::emit_one(Emitter& out) {

@@ -1,7 +1,7 @@
-// A bounded buffer from which items leave in random order; the stages `shuffle` and `echo` share
-// it.
+// A bounded buffer from which items leave in random order.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -11,10 +11,13 @@ namespace etr::pipeline {
 
 class ShuffleBuffer {
  public:
-  // `owner` names the stage in errors. A capacity of 1 keeps the order.
+  // `owner` names the stage in errors. A capacity of 1 keeps the order. With `initial` items the first one leaves, and one for
+  // every two that come, until the buffer is full.
   // `compacts`: items are held without what their fields are parts of, a decompressed block say.
-  ShuffleBuffer(size_t capacity, int64_t limit_bytes, std::string owner, bool compacts)
+  ShuffleBuffer(size_t capacity, size_t initial, int64_t limit_bytes, std::string owner,
+                bool compacts)
       : capacity_(capacity),
+        initial_(std::min(initial, capacity)),
         limit_bytes_(limit_bytes),
         owner_(std::move(owner)),
         compacts_(compacts) {}
@@ -23,9 +26,10 @@ class ShuffleBuffer {
 
   void reseed(const StageContext& context, uint64_t epoch) {
     rng_ = Rng(context.seed, epoch, uint64_t{1} << 63, context.position);
+    second_ = false;
   }
 
-  // Holds `item`; when the buffer is full, emits a random one. Throws Error(out_of_memory) where
+  // Holds `item`; when the buffer holds enough, emits a random one. Throws Error(out_of_memory) where
   // the held items exceed the byte limit. Ghosts weigh nothing, so the limit cannot depend on a
   // restore.
   void add(Item&& item, Emitter& out);
@@ -37,7 +41,7 @@ class ShuffleBuffer {
  private:
   void emit_one(Emitter& out);
 
-  const size_t capacity_;
+  const size_t capacity_, initial_;
   const int64_t limit_bytes_;
   const std::string owner_;
   const bool compacts_;
@@ -48,6 +52,7 @@ class ShuffleBuffer {
   std::vector<Held> items_;
   int64_t bytes_ = 0;
   Rng rng_{0};
+  bool second_ = false;  // of two items that come while the buffer grows
 };
 
 }  // namespace etr::pipeline

@@ -9,6 +9,10 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"buffer", OptionType::integer, "1000", "samples held; more mixes better", 1, 1e8, "samples"},
+    {"initial", OptionType::integer, "0",
+     "samples held before the first leaves; fewer begin sooner and mix the first ones less. 0: the "
+     "whole buffer",
+     0, 1e8, "samples"},
     {"buffer_bytes", OptionType::integer, "1073741824",
      "bytes that the held samples may take; more is an error", 1, 1e13, "bytes"},
 };
@@ -16,8 +20,8 @@ constexpr OptionSpec kOptions[] = {
 class Shuffle final : public SerialStage {
  public:
   Shuffle(const Options& options, const StageContext& context)
-      : buffer_(static_cast<size_t>(options.integer("buffer")), options.integer("buffer_bytes"),
-                "shuffle", has_budget(context)),
+      : buffer_(static_cast<size_t>(options.integer("buffer")), initial_of(options),
+                options.integer("buffer_bytes"), "shuffle", has_budget(context)),
         context_(context) {}
 
   void start_epoch(uint64_t epoch) override { buffer_.reseed(context_, epoch); }
@@ -28,6 +32,11 @@ class Shuffle final : public SerialStage {
   }
 
  private:
+  static size_t initial_of(const Options& options) {
+    const int64_t initial = options.integer("initial");
+    return static_cast<size_t>(initial > 0 ? initial : options.integer("buffer"));
+  }
+
   ShuffleBuffer buffer_;
   const StageContext context_;
 };

@@ -8,6 +8,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "pipeline/shuffle_buffer.h"
 #include "support/data.h"
 
 namespace etr::test {
@@ -120,6 +121,24 @@ TEST(Pipeline, ShuffleIsAPermutationThatTheSeedDecides) {
   EXPECT_NE(shuffled, numbers(300));
   std::sort(shuffled.begin(), shuffled.end());
   EXPECT_EQ(shuffled, numbers(300));
+}
+
+TEST(ShuffleBuffer, BeginsWithSomeItemsAndGrows) {
+  struct Counter final : pipeline::Emitter {
+    void emit(Item&&) override { ++emitted; }
+    size_t emitted = 0;
+  };
+  pipeline::ShuffleBuffer buffer(100, 10, 1 << 20, "test", false);
+  Counter out;
+  for (size_t n = 1; n <= 400; ++n) {
+    buffer.add({}, out);
+    const size_t expected = n < 10 ? 0 : n <= 190 ? (n - 10) / 2 + 1 : n - 99;
+    EXPECT_NEAR(static_cast<double>(out.emitted), static_cast<double>(expected), 1) << n;
+    EXPECT_LT(buffer.size(), 100u);
+  }
+  EXPECT_EQ(buffer.size(), 99u);
+  buffer.drain(out);
+  EXPECT_EQ(out.emitted, 400u);
 }
 
 TEST(Pipeline, SameBytesAtAnyThreadCount) {

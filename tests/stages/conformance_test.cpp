@@ -64,7 +64,7 @@ const std::vector<Case> kCases = {
     {"normalize", R"("mean": [0.5], "std": [0.5])", kDecode},
     {"random_crop", R"("pad": 2)", kDecode},
     {"repeat", R"("count": 2)", ""},
-    {"shuffle", R"("buffer": 16)", ""},
+    {"shuffle", R"("buffer": 16, "initial": 5)", ""},
     {"take", R"("count": 30)", ""},
 };
 

@@ -35,7 +35,7 @@ class Case(typing.NamedTuple):
 def echotrain(case):
     import echotrain as et
     s = et.stages
-    source = (s.webdataset(os.path.join(case.root, "shards", "*.tar")), s.shuffle(256)) if case.tar else (s.folder(case.folder),)
+    source = (s.webdataset(os.path.join(case.root, "shards", "*.tar")), s.shuffle(256, initial=100)) if case.tar else (s.folder(case.folder),)
     pipeline = et.Pipeline([*source, s.label(), s.decode(channels="rgb"),
                             s.random_resized_crop(height=case.size, width=case.size), s.flip(), s.batch(BATCH),
                             s.normalize(mean=MEAN, std=STD)], threads=THREADS)
