@@ -11,14 +11,16 @@
 
 #include "core/platform.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define ETR_ADDRESS_SANITIZER 1
-#elif defined(__has_feature)
-#define ETR_ADDRESS_SANITIZER __has_feature(address_sanitizer)
-#endif
-
 namespace etr {
 namespace {
+
+#if defined(__SANITIZE_ADDRESS__)  // GCC
+constexpr bool kAddressSanitizer = true;
+#elif defined(__has_feature)  // Clang
+constexpr bool kAddressSanitizer = __has_feature(address_sanitizer);
+#else
+constexpr bool kAddressSanitizer = false;
+#endif
 
 struct Block {
   std::byte* memory;
@@ -102,11 +104,11 @@ std::shared_ptr<std::byte> allocate_large(size_t size_bytes) {
 
 std::shared_ptr<std::byte> allocate_bytes(size_t size_bytes) {
   constexpr size_t kAlignment = 64;
-#if ETR_ADDRESS_SANITIZER  // which sees what is written beyond a block of its own only
-  constexpr std::align_val_t kAligned{kAlignment};
-  return {static_cast<std::byte*>(::operator new(size_bytes, kAligned)),
-          [](std::byte* p) { ::operator delete(p, kAligned); }};
-#endif
+  if constexpr (kAddressSanitizer) {  // it sees what is written beyond a block of its own only
+    constexpr std::align_val_t kAligned{kAlignment};
+    return {static_cast<std::byte*>(::operator new(size_bytes, kAligned)),
+            [](std::byte* p) { ::operator delete(p, kAligned); }};
+  }
   if (size_bytes > kLargeBlock) return allocate_large(size_bytes);
   // One allocation holds the reference count and, somewhere behind it, the aligned bytes.
   const auto block = std::allocate_shared_for_overwrite<std::byte[]>(
