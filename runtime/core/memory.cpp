@@ -14,14 +14,6 @@
 namespace etr {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__)  // GCC
-constexpr bool kAddressSanitizer = true;
-#elif defined(__has_feature)  // Clang
-constexpr bool kAddressSanitizer = __has_feature(address_sanitizer);
-#else
-constexpr bool kAddressSanitizer = false;
-#endif
-
 struct Block {
   std::byte* memory;
   size_t size;
@@ -104,7 +96,7 @@ std::shared_ptr<std::byte> allocate_large(size_t size_bytes) {
 
 std::shared_ptr<std::byte> allocate_bytes(size_t size_bytes) {
   constexpr size_t kAlignment = 64;
-  if constexpr (kAddressSanitizer) {  // it sees what is written beyond a block of its own only
+  if constexpr (!kMemoryIsReused) {
     constexpr std::align_val_t kAligned{kAlignment};
     return {static_cast<std::byte*>(::operator new(size_bytes, kAligned)),
             [](std::byte* p) { ::operator delete(p, kAligned); }};

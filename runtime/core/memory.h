@@ -9,11 +9,21 @@ namespace etr {
 // Uninitialised memory, 64-byte aligned. oneTBB's allocator recycles it; glibc's locks, and keeps heaps of threads that a few
 // small blocks hold together: an image pipeline was a fifth slower by it, and took twice the memory. Of what is larger than
 // kLargeBlock, megabytes of a few sizes, a block that is let go is kept for the next of its size: fresh memory costs a page
-// fault for every 4 KB, more than filling it does. At most kKeptBlocks and kKeptBytes are kept in the process. Throws
-// std::bad_alloc. Any thread.
+// fault for every 4 KB, more than filling it does. At most kKeptBlocks and kKeptBytes are kept in the process.
 constexpr size_t kLargeBlock = size_t{2} << 20;
 constexpr size_t kKeptBlocks = 8;
 constexpr size_t kKeptBytes = size_t{256} << 20;
+
+// AddressSanitizer sees only what is written beyond a block of its own: there nothing is used again.
+#if defined(__SANITIZE_ADDRESS__)  // GCC
+constexpr bool kMemoryIsReused = false;
+#elif defined(__has_feature)  // Clang
+constexpr bool kMemoryIsReused = !__has_feature(address_sanitizer);
+#else
+constexpr bool kMemoryIsReused = true;
+#endif
+
+// Throws std::bad_alloc. Any thread.
 std::shared_ptr<std::byte> allocate_bytes(size_t size_bytes);
 
 // From now on keeps at most so many bytes of large blocks, and lets the allocator of smaller ones give memory
