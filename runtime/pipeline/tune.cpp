@@ -14,8 +14,6 @@
 namespace etr::pipeline {
 namespace {
 
-constexpr double kAsGood = 0.97;  // of the best rate: then the smaller setting is taken
-
 // Samples per second of a run with these options.
 double rate_of(const Json& spec, const MapFunctions& functions, const TuneOptions& options) {
   Pipeline trial(spec, functions);
@@ -54,6 +52,13 @@ std::vector<int64_t> doublings(int64_t most) {
 
 }  // namespace
 
+size_t first_as_good(std::span<const double> rates) {
+  constexpr double kAsGood = 0.97;  // of the best rate
+  const double best = *std::max_element(rates.begin(), rates.end());
+  const auto good = [&](double rate) { return rate >= kAsGood * best; };
+  return static_cast<size_t>(std::find_if(rates.begin(), rates.end(), good) - rates.begin());
+}
+
 Json tune(const Json& spec, const MapFunctions& functions, const TuneOptions& options) {
   if (!spec.is_object() || !spec.contains("stages"))
     fail(Code::invalid_argument, "tune: the pipeline has no 'stages'");
@@ -72,13 +77,9 @@ Json tune(const Json& spec, const MapFunctions& functions, const TuneOptions& op
       trials.push_back(trial);
       if (options.progress && !options.progress(trial)) fail(Code::cancelled, "tuning was stopped");
     }
-    best_rate = *std::max_element(rates.begin(), rates.end());
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (rates[i] < kAsGood * best_rate) continue;
-      chosen[option] = trial_spec[option] = values[i];
-      best_rate = rates[i];
-      return;
-    }
+    const size_t best = first_as_good(rates);
+    chosen[option] = trial_spec[option] = values[best];
+    best_rate = rates[best];
   };
   try_all("threads", doublings(static_cast<int64_t>(platform::usable_threads())));
   if (reads_network(spec)) try_all("remote_connections", {1, 2, 4, 8, 16});

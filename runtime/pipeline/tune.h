@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 
 #include "core/json_fwd.h"
@@ -21,6 +22,9 @@ struct TuneOptions {
 // setting within 3 % of the best is taken. Keeps to the spec's budget_bytes. Returns
 // {"options": {"threads", "prefetch", ...}, "samples_per_s", "trials": [{"threads", ..., "samples_per_s"}]}.
 Json tune(const Json& spec, const MapFunctions& functions, const TuneOptions& options);
+
+// The first of the rates (of growing settings) within 3 % of the best.
+size_t first_as_good(std::span<const double> rates);
 
 // The spec with what the file of its option "tuned" says, for options it does not set itself. The file holds
 // what tune() returned. Throws Error(io), Error(invalid_argument).
