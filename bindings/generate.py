@@ -14,9 +14,10 @@ import json
 import pathlib
 import textwrap
 
-KINDS = ("stages", "layers", "optimizers")
+KINDS = ("stages", "layers", "models", "optimizers")
 TITLES = {"stages": "The stages of a pipeline, with their options.",
           "layers": "The layers of a model, with their options.",
+          "models": "The ready-made models, with their options.",
           "optimizers": "The optimizers, with their options.",
           "schedules": "How the learning rate changes over the steps of a run."}
 
@@ -65,6 +66,7 @@ def camel(name, upper=False):
 
 PYTHON_TYPES = {"integer": "int", "number": "float", "boolean": "bool", "string": "str",
                 "list of numbers": "Sequence[float]", "list of integers": "Sequence[int]",
+                "list of strings": "Sequence[str]", "list of layers": "Sequence[Spec]",
                 "list of stages": "Sequence[Union[Spec, Sequence[Spec]]]"}
 
 
@@ -96,7 +98,8 @@ def python_stub(kind, rows):
 # Java --------------------------------------------------------------------------------------------
 
 JAVA_TYPES = {"integer": "long", "number": "double", "boolean": "boolean", "string": "String",
-              "list of numbers": "double...", "list of integers": "long...", "list of stages": "Spec..."}
+              "list of numbers": "double...", "list of integers": "long...",
+              "list of strings": "String...", "list of layers": "Spec...", "list of stages": "Spec..."}
 
 
 def java_source(kind, rows):
@@ -131,7 +134,8 @@ def java_source(kind, rows):
 # C# ----------------------------------------------------------------------------------------------
 
 CSHARP_TYPES = {"integer": "long", "number": "double", "boolean": "bool", "string": "string",
-                "list of numbers": "double[]", "list of integers": "long[]", "list of stages": "Spec[]"}
+                "list of numbers": "double[]", "list of integers": "long[]",
+                "list of strings": "string[]", "list of layers": "Spec[]", "list of stages": "Spec[]"}
 
 
 def xml(text):
@@ -152,7 +156,7 @@ def csharp_source(kind, rows):
                 parameters.append(f"{kind_of} {name}")
                 body.append(f"            spec.Set(\"{o['name']}\", {name});")
             else:
-                nullable = "" if kind_of in ("string", "double[]", "long[]", "Spec[]") else "?"
+                nullable = "" if kind_of in ("string", "string[]", "double[]", "long[]", "Spec[]") else "?"
                 parameters.append(f"{kind_of}{nullable} {name} = null")
                 value = f"{name}.Value" if nullable else name
                 body.append(f"            if ({name} != null) spec.Set(\"{o['name']}\", {value});")
@@ -166,7 +170,7 @@ def csharp_source(kind, rows):
 
 
 def markdown_page(schemas):
-    lines = ["# Stages, layers and optimizers", "",
+    lines = ["# Stages, layers, models and optimizers", "",
              "With their options, as a job file and every language know them. From the library's schemas.", ""]
     for kind, rows in schemas.items():
         lines += [f"## {kind.capitalize()}", ""]

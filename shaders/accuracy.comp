@@ -1,17 +1,23 @@
 #version 450
-// hit[r] = 1 where the largest logit of row r is its label (the first of equals wins), else 0.
-// Bindings: 0 logits [rows, classes], 1 labels, 2 hit [rows]. Dispatch: grid-stride over rows.
+// hit[r] = weight where the largest logit of row r is its label (the first of equals wins), else 0.
+// Bindings: 0 logits [rows, classes], 1 labels, 2 weights [rows], 3 hit [rows]. Dispatch: rows.
 #extension GL_GOOGLE_include_directive : require
-layout(local_size_x = 64) in;
-#define BUFFERS(B) B(0, Floats, x) B(1, Ints, labels) B(2, Floats, hit)
-#define PARAMS uint rows, classes;
+#define BUFFERS(B) B(0, Floats, x) B(1, Ints, labels) B(2, Floats, weights) B(3, Floats, hit)
+#define PARAMS uint rows, classes, weighted;
 #include "interface.glsl"
+#include "row.glsl"
 
 void main() {
-  FOR_EACH(r, rows) {
-    uint best = 0;
-    for (uint k = 1; k < classes; ++k)
-      if (x.v[r * classes + k] > x.v[r * classes + best]) best = k;
-    hit.v[r] = int(best) == labels.v[r] ? 1.0 : 0.0;
+  FOR_GROUPS(r, rows) {
+    const uint base = r * classes;
+    float top = x.v[base];
+    FOR_LANES(k, classes) top = max(top, x.v[base + k]);
+    top = row_max(top);
+    // The first of equals: the largest of (classes - k).
+    float place = 0.0;
+    FOR_LANES(k, classes) if (x.v[base + k] == top) place = max(place, float(classes - k));
+    const int best = int(classes) - int(row_max(place));
+    if (LANE == 0)
+      hit.v[r] = best == labels.v[r] ? (weighted != 0 ? weights.v[r] : 1.0) : 0.0;
   }
 }

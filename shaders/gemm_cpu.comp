@@ -7,7 +7,7 @@
 // broadcast row by row, so that each scalar of A costs one broadcast and each of B one load.
 //
 // Bindings (device addresses): a, b [k, n], bias [n], c [slices, m, n]. Modes: gemm_params.glsl.
-// Dispatch: x = ceil(m / (LANES * BLOCKS)), y = ceil(n / 64), z = slices. x runs fastest, so the
+// Dispatch: x = ceil(m / (LANES * BLOCKS)), y = ceil(n / 64), z = groups * slices. x runs fastest, so the
 // 64 columns of B in use stay in the cache.
 //
 //! variant gemm_cpu_nn_8 -DMODE=0 -DLANES=8
@@ -69,7 +69,7 @@ void multiply(vec4 av[BLOCKS], uvec4 row_of_b) {
   vec4 bv[4][VECS];
   [[unroll]] for (uint i = 0; i < 4; ++i)
     [[unroll]] for (uint j = 0; j < VECS; ++j) {
-      const uint at = row_of_b[i] * p.n + column[j];
+      const uint at = (row_of_b[i] * p.groups + GROUP) * p.n + column[j];
       // Columns past the end repeat the last one; they are not stored.
       const uint last = p.n - 1 - column[j];
       bv[i][j] = vec4(b.v[at], b.v[at + min(1, last)], b.v[at + min(2, last)],
@@ -112,18 +112,18 @@ void run(uint base[BLOCKS], bool inside[BLOCKS], uint begin, uint end, uint a_st
 // Where tap (ky, kx) of a lane's row reads A, and whether it exists.
 bool tap(uint image, ivec2 pixel, ivec2 k, out uint base) {
 #if MODE == MODE_CONV
-  const ivec2 at = pixel * int(p.stride) + k - int(p.pad);
+  const ivec2 at = pixel * int(p.stride) + k * int(p.dilation) - ivec2(p.pad_y, p.pad_x);
   const ivec2 size = ivec2(p.h, p.w);
   const bool inside = all(greaterThanEqual(at, ivec2(0))) && all(lessThan(at, size));
 #else
-  const ivec2 scaled = pixel + int(p.pad) - k;
+  const ivec2 scaled = pixel + ivec2(p.pad_y, p.pad_x) - k * int(p.dilation);
   const ivec2 at = scaled / int(p.stride);
   const ivec2 size = ivec2(p.oh, p.ow);
   const bool inside = all(greaterThanEqual(scaled, ivec2(0))) && all(lessThan(at, size)) &&
                       at * int(p.stride) == scaled;
 #endif
   const uvec2 safe = uvec2(inside ? at : ivec2(0));
-  base = ((image * uint(size.x) + safe.x) * uint(size.y) + safe.y) * p.kc;
+  base = (((image * uint(size.x) + safe.x) * uint(size.y) + safe.y) * p.groups + GROUP) * p.kc;
   return inside;
 }
 #endif
@@ -138,7 +138,7 @@ void accumulate(uint row0, uint lane) {
   }
 #if MODE == MODE_NN || MODE == MODE_TN
   const uint per_slice = (p.k + 4 * p.slices - 1) / (4 * p.slices) * 4;
-  const uint begin = gl_WorkGroupID.z * per_slice, end = min(begin + per_slice, p.k);
+  const uint begin = SLICE * per_slice, end = min(begin + per_slice, p.k);
   [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk)
     base[blk] = MODE == MODE_NN ? row[blk] * p.k : row[blk];
   run(base, inside, begin, end, MODE == MODE_NN ? 1 : p.m, 0);
@@ -161,24 +161,26 @@ void accumulate(uint row0, uint lane) {
   // Along k the output pixels of one line (image, oy) at a time; a slice is a range of lines.
   const uint lines = p.batch * p.oh;
   const uint per_slice = (lines + p.slices - 1) / p.slices;
-  const uint first = gl_WorkGroupID.z * per_slice, last = min(first + per_slice, lines);
+  const uint channels = p.c * p.groups;
+  const uint first = SLICE * per_slice, last = min(first + per_slice, lines);
   for (uint line = first; line < last; ++line) {
     const uint n = line / p.oh, oy = line % p.oh;
     int line_base[BLOCKS];
     int x0[BLOCKS];
     [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
       const uint channel = row[blk] % p.c, t = row[blk] / p.c;
-      const int y = int(oy * p.stride + t / p.kw) - int(p.pad);
+      const int y = int(oy * p.stride + t / p.kw * p.dilation) - int(p.pad_y);
       inside[blk] = y >= 0 && y < int(p.h);
-      x0[blk] = int(t % p.kw) - int(p.pad);
-      line_base[blk] = (int(n * p.h) + (inside[blk] ? y : 0)) * int(p.w * p.c) + int(channel);
+      x0[blk] = int(t % p.kw * p.dilation) - int(p.pad_x);
+      line_base[blk] = (int(n * p.h) + (inside[blk] ? y : 0)) * int(p.w * channels) +
+                       int(GROUP * p.c + channel);
     }
     for (uint ox = 0; ox < p.ow; ox += 4) {
       vec4 av[BLOCKS];
       const uvec4 o = min(uvec4(ox) + uvec4(0, 1, 2, 3), uvec4(p.ow - 1));
       [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
         const ivec4 x = x0[blk] + ivec4(o * p.stride);
-        const ivec4 at = line_base[blk] + clamp(x, 0, int(p.w) - 1) * int(p.c);
+        const ivec4 at = line_base[blk] + clamp(x, 0, int(p.w) - 1) * int(channels);
         const bvec4 ok = lessThan(uvec4(x), uvec4(inside[blk] ? p.w : 0));  // x < 0 wraps: large
         av[blk] = mix(vec4(0), vec4(a.v[at.x], a.v[at.y], a.v[at.z], a.v[at.w]), ok);
         if (kTail != 0)
@@ -202,16 +204,16 @@ void main() {
   }
   accumulate(row0, lane);
 
-  const uint out0 = gl_WorkGroupID.z * p.m * p.n;
+  const uint ld = p.groups * p.n, out0 = SLICE * p.m * ld + GROUP * p.n;
   [[unroll]] for (uint j = 0; j < VECS; ++j)
     [[unroll]] for (uint i = 0; i < 4; ++i) {
       const uint col = first_column[j] + i;
       if (col >= p.n) continue;
-      const float shift = p.bias != 0 ? bias.v[col] : 0.0;
+      const float shift = p.bias != 0 ? bias.v[GROUP * p.n + col] : 0.0;
       [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         if (row0 + r >= p.m) continue;
         const float value = acc[r][j][i] + shift;
-        c.v[out0 + (row0 + r) * p.n + col] = p.relu != 0 ? max(value, 0.0) : value;
+        c.v[out0 + (row0 + r) * ld + col] = p.relu != 0 ? max(value, 0.0) : value;
       }
     }
 }

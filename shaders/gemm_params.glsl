@@ -10,6 +10,9 @@
 //   conv_dw  gradient by weights. Row = (ky, kx, channel); k = output pixel;
 //            A = input [batch, h, w, c], zero outside.
 
+#define SLICE (gl_WorkGroupID.z % p.slices)
+#define GROUP (gl_WorkGroupID.z / p.slices)
+
 #define MODE_NN 0
 #define MODE_TN 1
 #define MODE_CONV 2
@@ -18,10 +21,11 @@
 
 struct GemmParams {
   uint m, n, k;        // of the product
-  uint batch, h, w, c; // input tensor of the convolution, NHWC
-  uint oh, ow, kc;     // output pixels; kc = channels of A along k (conv: c, conv_dx: output channels)
-  uint kh, kw, stride, pad;
-  uint slices;         // split of k over gl_WorkGroupID.z; slice z is written at C + z * m * n
+  uint batch, h, w, c; // input tensor of the convolution, NHWC; c of a group
+  uint oh, ow, kc;     // output pixels; kc = channels of A along k (conv: c, conv_dx: output channels of a group)
+  uint kh, kw, stride, pad_y, pad_x, dilation;
+  uint groups;         // of channels: n columns of each lie side by side in B and C, as do A's channels
+  uint slices;         // split of k: workgroup z = group * slices + slice; a slice is written at C + slice * m * groups * n
   uint relu;           // epilogue: C = max(C, 0)
   uint bias;           // epilogue: C += bias[n]
 };

@@ -5,7 +5,7 @@
 // one so that neighbouring invocations hit different banks.
 //
 // Bindings: 0 a, 1 b [k, n], 2 bias [n], 3 c [slices, m, n]. Modes: gemm_params.glsl.
-// Dispatch: x = ceil(m / 64), y = ceil(n / 64), z = slices of k.
+// Dispatch: x = ceil(m / 64), y = ceil(n / 64), z = groups * slices of k.
 //
 //! variant gemm_tiled_nn -DMODE=0
 //! variant gemm_tiled_tn -DMODE=1
@@ -43,22 +43,23 @@ float element_of_a(uint row, uint k) {
   const uint t = k / p.kc, channel = k % p.kc, at = row;
   const uvec2 size = MODE == MODE_CONV ? uvec2(p.oh, p.ow) : uvec2(p.h, p.w);
 #endif
-  const ivec2 tap = ivec2(t / p.kw, t % p.kw);
+  const ivec2 tap = ivec2(t / p.kw, t % p.kw) * int(p.dilation);
+  const ivec2 pad = ivec2(p.pad_y, p.pad_x);
   const uint line = at / size.y;
   const ivec2 pixel = ivec2(line % size.x, at % size.y);
   const uint image = line / size.x;
 #if MODE == MODE_CONV_DX
-  const ivec2 scaled = pixel + int(p.pad) - tap;
+  const ivec2 scaled = pixel + pad - tap;
   const ivec2 q = scaled / int(p.stride);
   if (any(lessThan(scaled, ivec2(0))) || q * int(p.stride) != scaled) return 0.0;
   const uvec2 source = uvec2(p.oh, p.ow);
 #else
-  const ivec2 q = pixel * int(p.stride) + tap - int(p.pad);
+  const ivec2 q = pixel * int(p.stride) + tap - pad;
   const uvec2 source = uvec2(p.h, p.w);
 #endif
   if (any(greaterThanEqual(uvec2(q), source))) return 0.0;  // negative wraps: large
   const uint channels = MODE == MODE_CONV_DW ? p.c : p.kc;
-  return a[((image * source.x + q.x) * source.y + q.y) * channels + channel];
+  return a[(((image * source.x + q.x) * source.y + q.y) * p.groups + GROUP) * channels + channel];
 #endif
 }
 
@@ -71,7 +72,9 @@ void load_tiles(uint row0, uint col0, uint k0, uint end) {
     tile_a[d][r] = inside ? element_of_a(row0 + r, k0 + d) : 0.0;
     const uint bc = i % TILE, bd = i / TILE;
     tile_b[bd][bc] =
-        k0 + bd < end && col0 + bc < p.n ? b[(k0 + bd) * p.n + col0 + bc] : 0.0;
+        k0 + bd < end && col0 + bc < p.n
+            ? b[((k0 + bd) * p.groups + GROUP) * p.n + col0 + bc]
+            : 0.0;
   }
 }
 
@@ -79,7 +82,7 @@ void main() {
   const uint row0 = gl_WorkGroupID.x * TILE, col0 = gl_WorkGroupID.y * TILE;
   const uint tx = gl_LocalInvocationIndex % 16, ty = gl_LocalInvocationIndex / 16;
   const uint per_slice = (p.k + p.slices - 1) / p.slices;
-  const uint begin = gl_WorkGroupID.z * per_slice, end = min(begin + per_slice, p.k);
+  const uint begin = SLICE * per_slice, end = min(begin + per_slice, p.k);
   vec4 acc[4] = vec4[4](vec4(0), vec4(0), vec4(0), vec4(0));
   for (uint k0 = begin; k0 < end; k0 += DEPTH) {
     load_tiles(row0, col0, k0, end);
@@ -98,7 +101,7 @@ void main() {
     for (uint j = 0; j < 4; ++j) {
       const uint row = row0 + ty * 4 + i, col = col0 + tx + 16 * j;
       if (row >= p.m || col >= p.n) continue;
-      const float value = acc[i][j] + (p.bias != 0 ? bias[col] : 0.0);
-      c[(gl_WorkGroupID.z * p.m + row) * p.n + col] = p.relu != 0 ? max(value, 0.0) : value;
+      const float value = acc[i][j] + (p.bias != 0 ? bias[GROUP * p.n + col] : 0.0);
+      c[((SLICE * p.m + row) * p.groups + GROUP) * p.n + col] = p.relu != 0 ? max(value, 0.0) : value;
     }
 }

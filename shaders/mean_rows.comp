@@ -1,23 +1,37 @@
 #version 450
-// y = mean of x[r] over the valid rows of the batch; gradient dx[r] = dy / valid there, else 0.
-// Bindings: 0 x [rows], 1 y [1], 2 step values; the gradient reads dy at 0 and writes dx at 1.
-// Dispatch: one invocation (forward), grid-stride over rows (gradient).
+// y = sum of x over the valid rows / (sum of weights there, or how many there are); dx = dy / the same, 0 elsewhere.
+// A row is `inner` elements. Bindings: forward 0 x [rows, inner], 1 weights, 2 y [1], 3 total [1], 4 step values;
+// gradient 0 dy, 1 total, 2 dx, 3 step values. Dispatch: one row (forward), grid-stride (gradient).
 //! variant mean_rows
 //! variant mean_rows_grad -DGRAD
 #extension GL_GOOGLE_include_directive : require
-layout(local_size_x = 64) in;
-#define BUFFERS(B) B(0, Floats, x) B(1, Floats, y) B(2, Steps, now)
-#define PARAMS uint rows;
-#include "interface.glsl"
-
-void main() {
-  const uint valid = min(now.v[0].valid_rows, rows);
+#define PARAMS uint rows, inner, weighted;
 #ifdef GRAD
-  FOR_EACH(r, rows) y.v[r] = r < valid ? x.v[0] / float(valid) : 0.0;
-#else
-  if (gl_GlobalInvocationID.x != 0) return;
-  float sum = 0.0;
-  for (uint r = 0; r < valid; ++r) sum += x.v[r];
-  y.v[0] = sum / float(max(valid, 1));
-#endif
+layout(local_size_x = 64) in;
+#define BUFFERS(B) B(0, Floats, dy) B(1, Floats, total) B(2, Floats, dx) B(3, Steps, now)
+#include "interface.glsl"
+void main() {
+  const uint valid = min(now.v[0].valid_rows, rows) * inner;
+  FOR_EACH(i, rows * inner) dx.v[i] = i < valid ? dy.v[0] / total.v[0] : 0.0;
 }
+#else
+#define BUFFERS(B) B(0, Floats, x) B(1, Floats, weights) B(2, Floats, y) B(3, Floats, total) \
+    B(4, Steps, now)
+#include "interface.glsl"
+#include "row.glsl"
+void main() {
+  const uint valid = min(now.v[0].valid_rows, rows) * inner;
+  float sum = 0.0, weight = 0.0;
+  FOR_LANES(i, valid) {
+    sum += x.v[i];
+    if (weighted != 0) weight += weights.v[i];
+  }
+  sum = row_sum(sum);
+  weight = weighted != 0 ? row_sum(weight) : float(valid);
+  // Nothing to learn from (an empty batch, all labels ignored) is a mean of 0.
+  if (LANE == 0) {
+    total.v[0] = weight > 0.0 ? weight : 1.0;
+    y.v[0] = sum / (weight > 0.0 ? weight : 1.0);
+  }
+}
+#endif

@@ -1,43 +1,49 @@
 #version 450
-// Per row of logits [rows, classes] with integer label t and smoothing s (Szegedy et al. 2016):
-//   loss = log sum exp(x) - sum_k q_k x_k,  q_k = (1 - s) [k = t] + s / classes
-//   dx_k = (softmax(x)_k - q_k) * dloss
-// A label outside [0, classes) makes the row's loss NaN, so that it is seen.
-// Bindings: forward 0 logits, 1 labels, 2 loss [rows]; gradient 0 logits, 1 labels, 2 dloss, 3 dx.
-// Dispatch: grid-stride over rows.
+// Per row of logits [rows, classes] with integer label t, smoothing s (Szegedy et al. 2016) and weight w[row]:
+//   loss = w (log sum exp(x) - sum_k q_k x_k),  q_k = (1 - s) [k = t] + s / classes
+//   dx_k = w (softmax(x)_k - q_k) * dloss
+// A label outside [0, classes) makes the row's loss NaN, so that it is seen; a row of weight 0 is 0 whatever its
+// label. Bindings: forward 0 logits, 1 labels, 2 weights, 3 loss [rows]; gradient 3 dloss, 4 dx. Dispatch: rows.
 //! variant softmax_cross_entropy
 //! variant softmax_cross_entropy_grad -DGRAD
 #extension GL_GOOGLE_include_directive : require
-layout(local_size_x = 64) in;
 #ifdef GRAD
-#define BUFFERS(B) B(0, Floats, x) B(1, Ints, labels) B(2, Floats, dloss) B(3, Floats, dx)
+#define BUFFERS(B) B(0, Floats, x) B(1, Ints, labels) B(2, Floats, weights) B(3, Floats, dloss) \
+    B(4, Floats, dx)
 #else
-#define BUFFERS(B) B(0, Floats, x) B(1, Ints, labels) B(2, Floats, loss)
+#define BUFFERS(B) B(0, Floats, x) B(1, Ints, labels) B(2, Floats, weights) B(3, Floats, loss)
 #endif
-#define PARAMS uint rows, classes; float smoothing;
+#define PARAMS uint rows, classes; float smoothing; uint weighted;
 #include "interface.glsl"
+#include "row.glsl"
 
 void main() {
-  FOR_EACH(r, rows) {
+  FOR_GROUPS(r, rows) {
     const uint base = r * classes;
-    float top = x.v[base];
-    for (uint k = 1; k < classes; ++k) top = max(top, x.v[base + k]);
-    float sum = 0.0, total = 0.0;
-    for (uint k = 0; k < classes; ++k) {
-      sum += exp(x.v[base + k] - top);
-      total += x.v[base + k];
-    }
+    const float weight = weighted != 0 ? weights.v[r] : 1.0;
     const int t = labels.v[r];
+    float top = x.v[base], sum = 0.0;
+    FOR_LANES(k, classes) top = max(top, x.v[base + k]);
+    top = row_max(top);
+    FOR_LANES(k, classes) sum += exp(x.v[base + k] - top);
+    sum = row_sum(sum);
 #ifdef GRAD
-    for (uint k = 0; k < classes; ++k) {
+    const float slope = weight != 0.0 ? weight * dloss.v[r] : 0.0;
+    FOR_LANES(k, classes) {
       const float q = (int(k) == t ? 1.0 - smoothing : 0.0) + smoothing / float(classes);
-      dx.v[base + k] = (exp(x.v[base + k] - top) / sum - q) * dloss.v[r];
+      dx.v[base + k] = (exp(x.v[base + k] - top) / sum - q) * slope;
     }
 #else
+    float total = 0.0;
+    if (smoothing != 0.0) FOR_LANES(k, classes) total += x.v[base + k];
+    total = row_sum(total);
     const bool valid = t >= 0 && t < int(classes);
-    const float aimed = (1.0 - smoothing) * x.v[base + (valid ? t : 0)] +
-                        smoothing / float(classes) * total;
-    loss.v[r] = valid ? log(sum) + top - aimed : uintBitsToFloat(0x7FC00000u);
+    const float aimed =
+        (1.0 - smoothing) * x.v[base + (valid ? t : 0)] + smoothing / float(classes) * total;
+    if (LANE == 0)
+      loss.v[r] = weight == 0.0 ? 0.0
+                  : valid       ? weight * (log(sum) + top - aimed)
+                                : uintBitsToFloat(0x7FC00000u);
 #endif
   }
 }

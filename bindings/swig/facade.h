@@ -233,9 +233,7 @@ class PipelineHandle {
 
 class ModelHandle {
  public:
-  void add(const std::string& layer, const std::string& options) {
-    model_.add(layer, Options::from_json(options));
-  }
+  explicit ModelHandle(const std::string& json) : model_(json) {}
   void loss(const std::string& loss, const std::string& options) {
     model_.loss(loss, Options::from_json(options));
   }

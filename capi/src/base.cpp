@@ -5,6 +5,7 @@
 #include "core/platform.h"
 #include "handles.h"
 #include "nn/layer.h"
+#include "nn/models.h"
 #include "optim/optimizer.h"
 #include "sources/pack.h"
 
@@ -30,11 +31,18 @@ Json table_json(const Table& table) {
 
 Json schema_of(const std::string& kind) {
   if (kind == "stages") return table_json(pipeline::stage_table());
-  if (kind == "layers") return table_json(nn::layer_table());
+  if (kind == "layers") {
+    Json layers = table_json(nn::layer_table());
+    const Json common = schema_json(nn::layer_common_schema());
+    for (Json& row : layers)
+      row["options"].insert(row["options"].end(), common.begin(), common.end());
+    return layers;
+  }
+  if (kind == "models") return table_json(nn::model_table());
   if (kind == "optimizers") return table_json(optim::optimizer_table());
   if (kind == "job") return train::job_schema();
   if (kind == "pack") return schema_json(sources::pack_schema());
-  const std::string kinds[] = {"stages", "layers", "optimizers", "job", "pack"};
+  const std::string kinds[] = {"stages", "layers", "models", "optimizers", "job", "pack"};
   fail(Code::invalid_argument, "there is no schema of kind '", kind, "'", suggestion(kind, kinds));
 }
 

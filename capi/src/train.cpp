@@ -42,6 +42,15 @@ etr_event c_event(const train::Event& e) {
 int32_t etr_model_create(etr_model** model) {
   return guarded([&] { hand_out(model, std::make_unique<etr_model>(), "model"); });
 }
+
+int32_t etr_model_create_from_json(const char* spec, etr_model** model) {
+  return guarded([&] {
+    auto made = std::make_unique<etr_model>();
+    made->spec = parse_json(&required(spec, "spec"), "the model");
+    nn::Model check(made->spec);
+    hand_out(model, std::move(made), "model");
+  });
+}
 void etr_model_destroy(etr_model* model) { delete model; }
 
 int32_t etr_model_add(etr_model* model, const char* layer, const etr_options* options) {

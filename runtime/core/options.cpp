@@ -45,8 +45,10 @@ bool has_type(const Json& value, OptionType type) {
         return v.is_number() && v.get<double>() == std::floor(v.get<double>());
       });
     case OptionType::numbers: return all([](const Json& v) { return v.is_number(); });
+    case OptionType::strings: return all([](const Json& v) { return v.is_string(); });
     case OptionType::stages:
       return all([](const Json& v) { return v.is_object() || v.is_array(); });
+    case OptionType::layers: return all([](const Json& v) { return v.is_object(); });
   }
   return false;
 }
@@ -65,7 +67,7 @@ void check_value(const OptionSpec& spec, const Json& value, const std::string& o
     fail(Code::invalid_argument, where, " must be of type ", option_type_name(spec.type), ", not ",
          value.dump());
   if (value.is_number()) check_range(spec, value, where);
-  if (value.is_array() && spec.type != OptionType::stages)
+  if (spec.type == OptionType::integers || spec.type == OptionType::numbers)
     for (const Json& element : value) check_range(spec, element, where);
   if (spec.type != OptionType::string || !*spec.choices) return;
   const auto choices = split_choices(spec.choices);
@@ -84,7 +86,9 @@ const char* option_type_name(OptionType type) {
     case OptionType::string: return "string";
     case OptionType::integers: return "list of integers";
     case OptionType::numbers: return "list of numbers";
+    case OptionType::strings: return "list of strings";
     case OptionType::stages: return "list of stages";
+    case OptionType::layers: return "list of layers";
   }
   return "?";
 }
@@ -121,6 +125,10 @@ std::string Options::string(std::string_view name) const { return at(name).get<s
 std::vector<int64_t> Options::integers(std::string_view name) const {
   return at(name).get<std::vector<int64_t>>();
 }
+std::vector<std::string> Options::strings(std::string_view name) const {
+  return at(name).get<std::vector<std::string>>();
+}
+
 std::vector<double> Options::numbers(std::string_view name) const {
   return at(name).get<std::vector<double>>();
 }

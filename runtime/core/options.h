@@ -16,7 +16,17 @@
 
 namespace etr {
 
-enum class OptionType { boolean, integer, number, string, integers, numbers, stages };
+enum class OptionType {
+  boolean,
+  integer,
+  number,
+  string,
+  integers,
+  numbers,
+  strings,
+  stages,
+  layers
+};
 
 const char* option_type_name(OptionType type);
 
@@ -48,6 +58,7 @@ class Options {
   std::string string(std::string_view name) const;
   std::vector<int64_t> integers(std::string_view name) const;
   std::vector<double> numbers(std::string_view name) const;
+  std::vector<std::string> strings(std::string_view name) const;
 
   const Json& json() const { return *values_; }
 

@@ -28,6 +28,21 @@ ValueId Graph::add_state(std::string name, Shape shape, Initializer initializer)
                     std::move(initializer)});
 }
 
+ValueId Graph::add_constant(std::string name, Shape shape, Initializer initializer) {
+  return add_value({ValueKind::constant, std::move(name), std::move(shape), DType::f32, false,
+                    std::move(initializer)});
+}
+
+ValueId Graph::parameter(const std::string& name) const {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < values_.size(); ++i) {
+    if (values_[i].kind != ValueKind::parameter) continue;
+    if (values_[i].name == name) return static_cast<ValueId>(i);
+    names.push_back(values_[i].name);
+  }
+  fail(Code::not_found, "the model has no parameter '", name, "' so far", suggestion(name, names));
+}
+
 ValueId Graph::add(const std::string& op_name, const Json& options, std::vector<ValueId> inputs,
                    const std::string& label) {
   const ops::OpSpec& op = ops::find_op(op_name);
@@ -37,7 +52,13 @@ ValueId Graph::add(const std::string& op_name, const Json& options, std::vector<
     fail(Code::invalid_argument, label, ": op '", op.name, "' takes ", required, " to ",
          op.inputs.size(), " inputs, not ", inputs.size());
   std::vector<Shape> shapes;
-  for (const ValueId id : inputs) shapes.push_back(shape(id));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (value(inputs[i]).dtype != op.inputs[i].dtype)
+      fail(Code::invalid_argument, label, ": ", op.inputs[i].name, " of op '", op.name,
+           "' must be ", dtype_name(op.inputs[i].dtype), ", not ",
+           dtype_name(value(inputs[i]).dtype));
+    shapes.push_back(shape(inputs[i]));
+  }
   Options checked(op.options, cat(label, " (op '", op.name, "')"), options);
   ops::OpShapes out;
   try {

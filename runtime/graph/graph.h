@@ -12,7 +12,7 @@ namespace etr::graph {
 
 using ValueId = int;
 
-enum class ValueKind { input, parameter, state, result };
+enum class ValueKind { input, parameter, state, constant, result };
 
 // Fills a new parameter; the generator is keyed by (seed, the parameter's position).
 using Initializer = std::function<void(std::span<float> values, Rng& rng)>;
@@ -23,7 +23,7 @@ struct Value {
   Shape shape;
   DType dtype = DType::f32;
   bool decay = false;       // parameters: whether weight decay applies
-  Initializer initializer;  // parameters and states
+  Initializer initializer;  // parameters, states and constants
 };
 
 struct Node {
@@ -41,14 +41,21 @@ class Graph {
  public:
   ValueId add_input(std::string name, Shape shape, DType dtype);
   ValueId add_parameter(std::string name, Shape shape, bool decay, Initializer initializer);
+  // Changed by ops in training (running statistics); part of a checkpoint.
   ValueId add_state(std::string name, Shape shape, Initializer initializer);
+  // Never changed, made anew by the initializer: not part of a checkpoint.
+  ValueId add_constant(std::string name, Shape shape, Initializer initializer);
   ValueId add(const std::string& op, const Json& options, std::vector<ValueId> inputs,
               const std::string& label);
+
+  // The parameter of that name; Error(not_found) names the nearest. For layers that share one.
+  ValueId parameter(const std::string& name) const;
 
   const Value& value(ValueId id) const { return values_[static_cast<size_t>(id)]; }
   const std::vector<Value>& values() const { return values_; }
   const std::vector<Node>& nodes() const { return nodes_; }
-  const Shape& shape(ValueId id) const { return value(id).shape; }
+  // By value: references to values die when one is added.
+  Shape shape(ValueId id) const { return value(id).shape; }
 
  private:
   ValueId add_value(Value value);

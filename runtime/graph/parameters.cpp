@@ -29,7 +29,7 @@ ParameterStore::ParameterStore(gpu::DevicePtr device, const Graph& graph, uint64
   if (count_ > 0)  // the gaps between parameters take part in updates: keep them zero
     gpu::run_once(device_, {gpu::Fill{weights_, 0}, gpu::Fill{gradients_, 0}});
   for (const Value& value : graph.values()) {
-    if (value.kind != ValueKind::parameter && value.kind != ValueKind::state) continue;
+    if (!value.initializer) continue;
     Tensor host(DType::f32, value.shape);
     Rng rng(seed, name_hash(value.name));
     value.initializer(host.mutable_view<float>(), rng);
@@ -56,12 +56,11 @@ void ParameterStore::place(const Graph& graph) {
       const uint64_t offset = uint64_t{offsets[value.name]} * 4;
       tensors_[value.name] = {weights_.slice(offset, bytes), value.shape};
       gradient_tensors_[value.name] = {gradients_.slice(offset, bytes), value.shape};
-    } else if (value.kind == ValueKind::state) {
+    } else if (value.kind == ValueKind::state || value.kind == ValueKind::constant) {
       tensors_[value.name] = {arena_.allocate(bytes), value.shape};
-    } else {
-      continue;
     }
-    names_.push_back(value.name);
+    if (value.kind == ValueKind::parameter || value.kind == ValueKind::state)
+      names_.push_back(value.name);
   }
 }
 

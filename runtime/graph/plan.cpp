@@ -35,7 +35,8 @@ void Plan::allocate(const ParameterStore& parameters) {
   };
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const Value& value = graph_.values()[i];
-    if (value.kind == ValueKind::parameter || value.kind == ValueKind::state)
+    if (value.kind == ValueKind::parameter || value.kind == ValueKind::state ||
+        value.kind == ValueKind::constant)
       tensors_[i] = parameters.tensor(value.name);
     else if (value.kind == ValueKind::input)
       tensors_[i] = allocate_tensor(value.shape);

@@ -9,11 +9,14 @@ graph::Initializer constant(float value) {
   return [value](std::span<float> out, Rng&) { std::fill(out.begin(), out.end(), value); };
 }
 
-graph::Initializer he_normal(int64_t fan_in) {
-  const float std_dev = std::sqrt(2.0f / static_cast<float>(fan_in));
-  return [std_dev](std::span<float> out, Rng& rng) {
-    for (float& v : out) v = std_dev * rng.normal();
+graph::Initializer normal(float deviation) {
+  return [deviation](std::span<float> out, Rng& rng) {
+    for (float& v : out) v = deviation * rng.normal();
   };
+}
+
+graph::Initializer he_normal(int64_t fan_in) {
+  return normal(std::sqrt(2.0f / static_cast<float>(fan_in)));
 }
 
 graph::Initializer glorot_uniform(int64_t fan_in, int64_t fan_out) {
@@ -25,6 +28,7 @@ graph::Initializer glorot_uniform(int64_t fan_in, int64_t fan_out) {
 
 graph::Initializer weight_initializer(const std::string& kind, int64_t fan_in, int64_t fan_out) {
   if (kind == "zeros") return constant(0);
+  if (kind == "normal") return normal(0.02f);
   return kind == "glorot" ? glorot_uniform(fan_in, fan_out) : he_normal(fan_in);
 }
 

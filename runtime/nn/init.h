@@ -13,7 +13,10 @@ graph::Initializer he_normal(int64_t fan_in);
 // Uniform in +-sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio 2010).
 graph::Initializer glorot_uniform(int64_t fan_in, int64_t fan_out);
 
-// By the layers' option `init`: "he", "glorot" or "zeros".
+// Normal with mean 0.
+graph::Initializer normal(float deviation);
+
+// By the layers' option `init`: "he", "glorot", "normal" (deviation 0.02) or "zeros".
 graph::Initializer weight_initializer(const std::string& kind, int64_t fan_in, int64_t fan_out);
 
 }  // namespace etr::nn

@@ -1,11 +1,13 @@
 // Layers: named builders that append parameters and ops to a graph.
 //
-// A new layer is a LayerSpec and one line in layer_list.inc; the C API, the job file and the help
-// pick it up from its schema.
+// A new layer is a LayerSpec and one line in layer_list.inc; the C API, the job file, the bindings and the help pick it
+// up from its schema.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "graph/graph.h"
 
@@ -15,7 +17,14 @@ struct LayerCall {
   graph::Graph& graph;
   const Options& options;
   std::string name;  // "conv2d_3": prefixes the parameters' names
-  graph::ValueId input;
+  std::vector<graph::ValueId> inputs;
+  // Builds a list of layers (an option of type "list of layers") on `input`, named
+  // NAME.SCOPE.their_name (SCOPE may be empty), and gives the last one's value.
+  std::function<graph::ValueId(const char* option, graph::ValueId input, const std::string& scope)>
+      build;
+
+  graph::ValueId input() const { return inputs[0]; }
+  Shape shape() const { return graph.shape(inputs[0]); }  // of the first input
 };
 
 struct LayerSpec {
@@ -23,7 +32,11 @@ struct LayerSpec {
   const char* doc;
   Schema options;
   graph::ValueId (*build)(const LayerCall&);
+  size_t min_inputs = 1, max_inputs = 1;
 };
+
+// What every layer of a model takes beside its own options: "name" and "input".
+Schema layer_common_schema();
 
 std::span<const LayerSpec* const> layer_table();
 const LayerSpec& find_layer(const std::string& name);  // Error(not_found) names the nearest

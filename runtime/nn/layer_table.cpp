@@ -7,6 +7,16 @@ namespace etr::nn {
 #include "nn/layer_list.inc"
 #undef ETR_LAYER
 
+Schema layer_common_schema() {
+  static constexpr OptionSpec kCommon[] = {
+      {"name", OptionType::string, "\"\"",
+       "what others call it, and what its parameters begin with; empty: KIND_POSITION"},
+      {"input", OptionType::strings, "[]",
+       "layers or fields of the batch it reads; empty: the layer before"},
+  };
+  return kCommon;
+}
+
 std::span<const LayerSpec* const> layer_table() {
   static constexpr const LayerSpec* kTable[] = {
 #define ETR_LAYER(name) &name##_layer,

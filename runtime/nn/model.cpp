@@ -1,63 +1,167 @@
 #include "nn/model.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/json.h"
+#include "nn/models.h"
 
 namespace etr::nn {
 namespace {
 
-constexpr OptionSpec kLoss[] = {
-    {"loss", OptionType::string, "\"softmax_cross_entropy\"", "what training minimises", 0, 0, "",
-     "softmax_cross_entropy|mse"},
-    {"label_smoothing", OptionType::number, "0",
-     "probability spread evenly over all classes (cross-entropy only)", 0, 0.99},
+struct LayerText {
+  const LayerSpec* spec;
+  Options options;
+  std::string name;
+  std::vector<std::string> inputs;  // empty: the layer before
 };
+
+// One name may stand for a list of one.
+void as_list(Json& object, const char* key) {
+  if (object.contains(key) && object[key].is_string()) object[key] = Json::array({object[key]});
+}
+
+LayerText read_layer(Json json, size_t position, const std::string& scope) {
+  const std::string where = cat("model layer ", scope, position);
+  if (!json.is_object() || !json.contains("layer") || !json["layer"].is_string())
+    fail(Code::invalid_argument, where, " needs a key 'layer' with a layer's name: ", json.dump());
+  const auto kind = json["layer"].get<std::string>();
+  const std::string owner = cat(where, " ('", kind, "')");
+  const LayerSpec& spec = find_layer(kind);
+  json.erase("layer");
+  as_list(json, "input");
+  Json common = Json::object();
+  for (const OptionSpec& option : layer_common_schema())
+    if (json.contains(option.name)) {
+      common[option.name] = json[option.name];
+      json.erase(option.name);
+    }
+  const Options shared(layer_common_schema(), owner, common);
+  const std::string name = shared.string("name");
+  return {&spec, Options(spec.options, owner, json),
+          scope + (name.empty() ? cat(kind, "_", position) : name), shared.strings("input")};
+}
+
+// Reads all layers, nested ones too, so that a mistake is found before there is a batch.
+void check_layers(const Json& layers, const std::string& scope) {
+  if (!layers.is_array())
+    fail(Code::invalid_argument, "model: 'layers' must be a list, not ", layers.dump());
+  size_t position = 0;
+  for (const Json& json : layers) {
+    const LayerText layer = read_layer(json, ++position, scope);
+    for (const OptionSpec& option : layer.spec->options)
+      if (option.type == OptionType::layers)
+        check_layers(layer.options.json()[option.name], layer.name + ".");
+  }
+}
+
+class Builder {
+ public:
+  Builder(graph::Graph& graph, std::map<std::string, graph::ValueId> fields)
+      : graph_(graph), values_(std::move(fields)) {}
+
+  graph::ValueId build(const Json& layers, graph::ValueId input, const std::string& scope) {
+    size_t position = 0;
+    for (const Json& json : layers) {
+      const LayerText layer = read_layer(json, ++position, scope);
+      std::vector<graph::ValueId> inputs;
+      for (const std::string& name : layer.inputs) inputs.push_back(find(name, scope, layer.name));
+      if (inputs.empty()) inputs.push_back(input);
+      check_count(layer, inputs.size());
+      const auto nested = [&](const char* option, graph::ValueId from, const std::string& part) {
+        return build(layer.options.json()[option], from,
+                     layer.name + "." + (part.empty() ? "" : part + "."));
+      };
+      input = layer.spec->build({graph_, layer.options, layer.name, inputs, nested});
+      if (!values_.emplace(layer.name, input).second)
+        fail(Code::invalid_argument, "model: two layers or fields are called '", layer.name, "'");
+    }
+    return input;
+  }
+
+ private:
+  // The innermost scope that knows the name.
+  graph::ValueId find(const std::string& name, std::string scope, const std::string& reader) const {
+    while (true) {
+      const auto it = values_.find(scope + name);
+      if (it != values_.end()) return it->second;
+      if (scope.empty()) break;
+      scope.pop_back();  // the dot
+      scope.resize(scope.rfind('.') + 1);
+    }
+    std::vector<std::string> names;
+    for (const auto& [known, value] : values_) names.push_back(known);
+    fail(Code::invalid_argument, "model layer '", reader, "': there is no layer or field '", name,
+         "' before it", suggestion(name, names));
+  }
+
+  static void check_count(const LayerText& layer, size_t count) {
+    const auto [least, most] = std::pair(layer.spec->min_inputs, layer.spec->max_inputs);
+    if (count >= least && count <= most) return;
+    fail(Code::invalid_argument, "model layer '", layer.name, "' reads ", count, " value",
+         count == 1 ? "" : "s", "; a layer '", layer.spec->name, "' takes ", least,
+         most == least ? "" : cat(" to ", most), ": name them with 'input'");
+  }
+
+  graph::Graph& graph_;
+  std::map<std::string, graph::ValueId> values_;  // by the whole name
+};
+
+constexpr OptionSpec kInputs[] = {
+    {"inputs", OptionType::strings, "[\"image\"]", "fields of the batch that the layers read"}};
+
+std::vector<std::string> inputs_of(const Json& spec) {
+  Json given = Json::object();
+  if (spec.contains("inputs")) given["inputs"] = spec["inputs"];
+  as_list(given, "inputs");
+  const auto names = Options(kInputs, "model", given).strings("inputs");
+  if (names.empty()) fail(Code::invalid_argument, "model: 'inputs' is empty");
+  return names;
+}
+
+// The spec of a ready-made model is that of its layers; keys given beside it win.
+Json expanded(const Json& spec) {
+  if (!spec.is_object() || !spec.contains("model")) return spec;
+  if (!spec["model"].is_string())
+    fail(Code::invalid_argument, "model: 'model' must be a name, not ", spec["model"].dump());
+  Json options = spec;
+  Json kept = Json::object();
+  for (const char* key : {"loss", "inputs"})
+    if (spec.contains(key)) kept[key] = spec[key];
+  for (const char* key : {"model", "loss", "inputs"}) options.erase(key);
+  Json out = expand_model(spec["model"].get<std::string>(), options);
+  out.update(kept);
+  return out;
+}
 
 }  // namespace
 
-Schema loss_schema() { return kLoss; }
-
-Model::Model(const Json& spec) {
-  const std::string keys[] = {"layers", "loss"};
+Model::Model(const Json& given) : loss_(nullptr) {
+  const Json spec = expanded(given);
+  const std::string keys[] = {"layers", "inputs", "loss"};
   check_keys(spec, keys, "model");
   if (!spec.is_object() || !spec.contains("layers") || !spec["layers"].is_array() ||
       spec["layers"].empty())
     fail(Code::invalid_argument, "model: 'layers' must be a list with at least one layer");
-  size_t position = 0;
-  for (Json options : spec["layers"]) {
-    const std::string where = cat("model layer ", ++position);
-    if (!options.is_object() || !options.contains("layer") || !options["layer"].is_string())
-      fail(Code::invalid_argument, where,
-           " needs a key 'layer' with a layer's name: ", options.dump());
-    const auto kind = options["layer"].get<std::string>();
-    options.erase("layer");
-    const LayerSpec& layer = find_layer(kind);
-    layers_.push_back({&layer, Options(layer.options, cat(where, " ('", kind, "')"), options),
-                       cat(kind, "_", position)});
-  }
-  const Options loss(kLoss, "model loss", spec.value("loss", Json::object()));
-  loss_ = loss.string("loss");
-  label_smoothing_ = loss.number("label_smoothing");
+  layers_ = std::make_shared<const Json>(spec["layers"]);
+  inputs_ = inputs_of(spec);
+  loss_ = Loss(spec.value("loss", Json()));
+  check_layers(*layers_, "");
 }
 
-ModelGraph Model::build(int64_t batch, const Shape& sample) const {
+ModelGraph Model::build(int64_t batch, const Fields& fields) const {
   ModelGraph m;
-  graph::Graph& g = m.graph;
-  m.image = g.add_input("image", with_batch(batch, sample), DType::f32);
-  graph::ValueId x = m.image;
-  for (const Layer& layer : layers_) x = layer.spec->build({g, layer.options, layer.name, x});
-  if (g.shape(x).size() != 2)
-    fail(Code::invalid_argument, "the model ends with shape ", shape_text(g.shape(x)),
-         "; the loss needs [N, outputs]: end with a dense layer");
-  m.logits = x;
-  const Shape label_shape = classifies() ? Shape{batch} : g.shape(x);
-  m.label = g.add_input("label", label_shape, label_dtype());
-  const Json options = classifies() ? Json{{"label_smoothing", label_smoothing_}} : Json::object();
-  m.loss =
-      g.add("mean_rows", Json::object(), {g.add(loss_, options, {x, m.label}, "loss")}, "loss");
-  if (classifies())
-    m.accuracy = g.add("mean_rows", Json::object(),
-                       {g.add("accuracy", Json::object(), {x, m.label}, "accuracy")}, "accuracy");
+  std::map<std::string, graph::ValueId> values;
+  for (const std::string& name : inputs_) {
+    const Field& field = fields.at(name);
+    m.inputs.push_back(m.graph.add_input(name, with_batch(batch, field.sample), field.dtype));
+    values[name] = m.inputs.back();
+  }
+  m.output = Builder(m.graph, values).build(*layers_, m.inputs[0], "");
+  const Loss::Values loss = loss_.build(m.graph, m.output);
+  m.target = loss.target;
+  m.loss = loss.loss;
+  m.accuracy = loss.accuracy;
   return m;
 }
 

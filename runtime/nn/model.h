@@ -1,49 +1,57 @@
-// A sequential model: what a job's "model" section says.
+// A model as its user writes it: layers, what they read, and a loss.
 #pragma once
 
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "core/json_fwd.h"
 #include "nn/layer.h"
+#include "nn/loss.h"
 
 namespace etr::nn {
+
+// What a field of a batch looks like to a model: its type and one sample's shape.
+struct Field {
+  DType dtype = DType::f32;
+  Shape sample;
+};
+using Fields = std::map<std::string, Field>;
 
 // A graph with the values that a trainer feeds and reads.
 struct ModelGraph {
   graph::Graph graph;
-  graph::ValueId image = -1;     // f32 [batch, ...]
-  graph::ValueId label = -1;     // i32 [batch], or f32 [batch, outputs] for mse
-  graph::ValueId logits = -1;    // f32 [batch, outputs]
-  graph::ValueId loss = -1;      // f32 [1], mean over the valid rows
-  graph::ValueId accuracy = -1;  // f32 [1]; -1 for mse
+  std::vector<graph::ValueId> inputs;  // in the order of Model::inputs()
+  graph::ValueId target = -1;          // of the loss
+  graph::ValueId output = -1;          // the last layer's; before the softmax of a classifier
+  graph::ValueId loss = -1;            // f32 [1], mean over the valid rows
+  graph::ValueId accuracy = -1;        // f32 [1]; -1 where the loss has no classes
 };
 
 // Immutable after construction: validated options, no shapes yet.
 class Model {
  public:
-  // {"layers": [{"layer": "dense", "units": 10}, ...], "loss": {"loss": "softmax_cross_entropy"}}
-  // Throws Error(invalid_argument) that names the layer and the key.
+  // {"layers": [{"layer": "conv2d", "filters": 16, "name": "a"}, {"layer": "relu"},
+  //             {"layer": "add", "input": ["relu_2", "a"]}, ...],
+  //  "inputs": ["image"], "loss": {"loss": "softmax_cross_entropy", "target": "label"}}
+  // or {"model": "resnet8", "classes": 10, "loss": ...}: one of model_table() (nn/models.h).
+  // A layer reads the one before it, or what "input" names: layers by their "name" (KIND_POSITION
+  // where none is given) or fields of the batch. Throws Error(invalid_argument) that names the
+  // layer and the key.
   explicit Model(const Json& spec);
 
-  // The graph for one batch size. `sample` is the shape of one input ([28, 28, 1]).
-  ModelGraph build(int64_t batch, const Shape& sample) const;
+  // The graph for one batch size; `fields` holds at least inputs(). Throws Error(invalid_argument)
+  // that names the layer whose shapes do not fit.
+  ModelGraph build(int64_t batch, const Fields& fields) const;
 
-  DType label_dtype() const { return classifies() ? DType::i32 : DType::f32; }
-  bool classifies() const { return loss_ == "softmax_cross_entropy"; }
+  const std::vector<std::string>& inputs() const { return inputs_; }
+  const std::string& target() const { return loss_.target(); }
+  const Loss& loss() const { return loss_; }
 
  private:
-  struct Layer {
-    const LayerSpec* spec;
-    Options options;
-    std::string name;
-  };
-
-  std::vector<Layer> layers_;
-  std::string loss_;
-  double label_smoothing_ = 0;
+  std::vector<std::string> inputs_;
+  std::shared_ptr<const Json> layers_;
+  Loss loss_;
 };
-
-Schema loss_schema();
 
 }  // namespace etr::nn

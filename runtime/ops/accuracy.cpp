@@ -1,27 +1,29 @@
-// 1 for each row whose largest logit is its label. A metric: it has no gradient.
+// 1 (or the row's weight) for each row whose largest logit is its label. A metric: no gradient.
 #include "core/error.h"
 #include "ops/op.h"
 
 namespace etr::ops {
 namespace {
 
-constexpr OpInput kInputs[] = {{"logits", InputRole::constant}, {"labels", InputRole::constant}};
+constexpr OpInput kInputs[] = {{"logits", InputRole::constant},
+                               {"labels", InputRole::constant, false, DType::i32},
+                               {"weights", InputRole::constant, true}};
 
 OpShapes shapes(const Options&, const std::vector<Shape>& in) {
-  require_rank("accuracy", "logits", in[0], 2, "[N, classes]");
-  if (in[1] != Shape{in[0][0]})
-    fail(Code::invalid_argument, "accuracy: labels must be [", in[0][0], "], not ",
-         shape_text(in[1]));
-  return {{in[0][0]}, {}};
+  require_labels("accuracy", in);
+  return {in[1], {}};
 }
 
 void forward(const OpCall& call, Emitter& emit) {
-  const Shape& x = call.inputs[0].shape;
+  const bool weighted = call.inputs.size() > 2;
+  const auto classes = static_cast<uint32_t>(call.inputs[0].shape.back());
   const struct {
-    uint32_t rows, classes;
-  } push{static_cast<uint32_t>(x[0]), static_cast<uint32_t>(x[1])};
-  emit.for_each("accuracy", {reads(call.inputs[0]), reads(call.inputs[1]), writes(call.output)},
-                push, push.rows);
+    uint32_t rows, classes, weighted;
+  } push{call.output.count(), classes, weighted};
+  emit.for_rows("accuracy",
+                {reads(call.inputs[0]), reads(call.inputs[1]),
+                 reads(call.inputs[weighted ? 2 : 0]), writes(call.output)},
+                push, push.rows, classes);
 }
 
 }  // namespace

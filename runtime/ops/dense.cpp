@@ -1,4 +1,4 @@
-// y[n, units] = x[n, features] * w[features, units] (+ b) (ReLU).
+// y[..., units] = x[..., features] * w[features, units] (+ b) (ReLU); leading axes are rows.
 #include "core/error.h"
 #include "ops/gemm.h"
 
@@ -8,15 +8,24 @@ namespace {
 constexpr OpInput kInputs[] = {{"x"}, {"w"}, {"b", InputRole::differentiable, true}};
 constexpr OptionSpec kOptions[] = {
     {"relu", OptionType::boolean, "false", "apply ReLU to the result, fused into the product"},
+    {"transposed", OptionType::boolean, "false",
+     "w is [units, features], as the table of an embedding"},
 };
 
-OpShapes shapes(const Options&, const std::vector<Shape>& in) {
-  require_rank("dense", "x", in[0], 2, "[N, features]");
-  require_rank("dense", "w", in[1], 2, "[features, units]");
-  if (in[0][1] != in[1][0])
+OpShapes shapes(const Options& options, const std::vector<Shape>& in) {
+  const bool transposed = options.boolean("transposed");
+  if (in[0].size() < 2)
+    fail(Code::invalid_argument, "dense: x must be [N, ..., features], not ", shape_text(in[0]));
+  require_rank("dense", "w", in[1], 2, transposed ? "[units, features]" : "[features, units]");
+  const int64_t features = in[1][transposed ? 1 : 0], units = in[1][transposed ? 0 : 1];
+  if (in[0].back() != features)
     fail(Code::invalid_argument, "dense: x ", shape_text(in[0]), " does not fit w ",
          shape_text(in[1]));
-  return {{in[0][0], in[1][1]}, {}};
+  if (in.size() > 2 && in[2] != Shape{units})
+    fail(Code::invalid_argument, "dense: b must be [", units, "], not ", shape_text(in[2]));
+  Shape out = in[0];
+  out[out.size() - 1] = units;
+  return {out, {}};
 }
 
 GemmParams product(int64_t m, int64_t n, int64_t k) {
@@ -27,26 +36,47 @@ GemmParams product(int64_t m, int64_t n, int64_t k) {
   return p;
 }
 
+struct Geometry {
+  int64_t rows, features, units;
+};
+
+Geometry geometry(const OpCall& call) {
+  const int64_t features = call.inputs[0].shape.back(), units = call.output.shape.back();
+  return {element_count(call.output.shape) / units, features, units};
+}
+
+// [rows, columns] -> [columns, rows].
+DeviceTensor transposed(Emitter& emit, const DeviceTensor& w, int64_t rows, int64_t columns) {
+  const DeviceTensor out = emit.scratch({columns, rows});
+  emit_transpose(emit, w, out, 1, static_cast<uint32_t>(rows), static_cast<uint32_t>(columns));
+  return out;
+}
+
 void forward(const OpCall& call, Emitter& emit) {
-  const Shape &x = call.inputs[0].shape, &w = call.inputs[1].shape;
-  GemmParams p = product(x[0], w[1], x[1]);
+  const auto [rows, features, units] = geometry(call);
+  GemmParams p = product(rows, units, features);
   p.relu = call.options.boolean("relu");
+  const DeviceTensor& w = call.inputs[1];
   const DeviceTensor bias = call.inputs.size() > 2 ? call.inputs[2] : DeviceTensor{};
-  emit_gemm(emit, GemmMode::nn, p, call.inputs[0], call.inputs[1], bias, call.output);
+  emit_gemm(emit, GemmMode::nn, p, call.inputs[0],
+            call.options.boolean("transposed") ? transposed(emit, w, units, features) : w, bias,
+            call.output);
 }
 
 void backward(const OpCall& call, Emitter& emit) {
   const DeviceTensor &x = call.inputs[0], &w = call.inputs[1];
-  const int64_t rows = x.shape[0], features = w.shape[0], units = w.shape[1];
+  const auto [rows, features, units] = geometry(call);
+  const bool flipped = call.options.boolean("transposed");
   const DeviceTensor dy = call.options.boolean("relu")
                               ? emit_relu_grad(emit, call.output, call.output_grad)
                               : call.output_grad;
   if (call.input_grads[0]) {
-    const DeviceTensor wt = emit.scratch({units, features});
-    emit_transpose(emit, w, wt, 1, static_cast<uint32_t>(features), static_cast<uint32_t>(units));
+    const DeviceTensor wt = flipped ? w : transposed(emit, w, features, units);
     emit_gemm(emit, GemmMode::nn, product(rows, features, units), dy, wt, {}, call.input_grads[0]);
   }
-  if (call.input_grads[1])
+  if (call.input_grads[1] && flipped)
+    emit_gemm(emit, GemmMode::tn, product(units, features, rows), dy, x, {}, call.input_grads[1]);
+  else if (call.input_grads[1])
     emit_gemm(emit, GemmMode::tn, product(features, units, rows), x, dy, {}, call.input_grads[1]);
   if (call.input_grads.size() > 2 && call.input_grads[2])
     emit_column_sum(emit, dy, call.input_grads[2], static_cast<uint32_t>(rows),

@@ -61,12 +61,12 @@ void emit_gemm(Emitter& emit, GemmMode mode, GemmParams p, const DeviceTensor& a
                const DeviceTensor& b, const DeviceTensor& bias, const DeviceTensor& out) {
   const Kernel kernel = choose(emit, mode, p);
   const uint32_t x = gpu::div_up(p.m, kernel.tile_rows), y = gpu::div_up(p.n, kernel.tile_columns);
-  p.slices = choose_slices(kernel, mode, p, x * y);
+  p.slices = choose_slices(kernel, mode, p, x * y * p.groups);
   p.bias = bias ? 1 : 0;
-  const DeviceTensor target = p.slices == 1 ? out : emit.scratch({p.slices, p.m, p.n});
+  const DeviceTensor target = p.slices == 1 ? out : emit.scratch({p.slices, p.m, p.groups * p.n});
   emit.dispatch(kernel.shader, {reads(a), reads(b), reads(bias ? bias : b), writes(target)}, p,
-                {x, y, p.slices}, kernel.constants);
-  if (p.slices > 1) emit_sum_slices(emit, target, out, p.slices, p.m * p.n);
+                {x, y, p.groups * p.slices}, kernel.constants);
+  if (p.slices > 1) emit_sum_slices(emit, target, out, p.slices, p.m * p.groups * p.n);
 }
 
 void emit_transpose(Emitter& emit, const DeviceTensor& in, const DeviceTensor& out, uint32_t batch,

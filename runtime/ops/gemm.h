@@ -13,13 +13,14 @@ struct GemmParams {
   uint32_t m = 0, n = 0, k = 0;
   uint32_t batch = 1, h = 1, w = 1, c = 1;
   uint32_t oh = 1, ow = 1, kc = 1;
-  uint32_t kh = 1, kw = 1, stride = 1, pad = 0;
+  uint32_t kh = 1, kw = 1, stride = 1, pad_y = 0, pad_x = 0, dilation = 1;
+  uint32_t groups = 1;
   uint32_t slices = 1;
   uint32_t relu = 0;
   uint32_t bias = 0;
 };
 
-// Emits out[m, n] = A * B (+ bias) (ReLU) with the kernel family of the emitter's device, splitting
+// Emits out[m, groups * n] = A * B (+ bias) (ReLU) with the kernel family of the emitter's device, splitting
 // k where the tiles of C alone would not fill the device. `bias` may be empty.
 void emit_gemm(Emitter& emit, GemmMode mode, GemmParams params, const DeviceTensor& a,
                const DeviceTensor& b, const DeviceTensor& bias, const DeviceTensor& out);

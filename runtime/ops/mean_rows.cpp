@@ -1,27 +1,45 @@
-// Mean over the valid rows of a batch: [N] -> [1].
+// Mean over the valid rows of a batch, weighted where weights are given: [N, ...] -> [1].
+#include "core/error.h"
 #include "ops/op.h"
 
 namespace etr::ops {
 namespace {
 
-constexpr OpInput kInputs[] = {{"x"}};
+constexpr OpInput kInputs[] = {{"x"}, {"weights", InputRole::constant, true}};
+
+struct Push {
+  uint32_t rows, inner, weighted;
+};
 
 OpShapes shapes(const Options&, const std::vector<Shape>& in) {
-  require_rank("mean_rows", "x", in[0], 1, "[N]");
-  return {{1}, {}};
+  if (in[0].empty()) fail(Code::invalid_argument, "mean_rows: x has no batch axis");
+  if (in.size() > 1 && in[1] != in[0])
+    fail(Code::invalid_argument, "mean_rows: weights ", shape_text(in[1]), " do not fit x ",
+         shape_text(in[0]));
+  return {{1}, {{1}}};  // what the sum is divided by
 }
 
+Push push_of(const OpCall& call) {
+  const DeviceTensor& x = call.inputs[0];
+  const auto rows = static_cast<uint32_t>(x.shape[0]);
+  return {rows, x.count() / rows, call.inputs.size() > 1};
+}
+
+// The sum of weighted losses over the sum of weights: the losses come weighted already.
 void forward(const OpCall& call, Emitter& emit) {
-  emit.for_each("mean_rows",
-                {reads(call.inputs[0]), writes(call.output), {call.step, gpu::Access::read}},
-                call.inputs[0].count(), 1);
+  const Push push = push_of(call);
+  emit.for_rows("mean_rows",
+                {reads(call.inputs[0]), reads(call.inputs[push.weighted]), writes(call.output),
+                 writes(call.saved[0]), {call.step, gpu::Access::read}},
+                push, 1, push.rows * push.inner);
 }
 
 void backward(const OpCall& call, Emitter& emit) {
-  emit.for_each(
-      "mean_rows_grad",
-      {reads(call.output_grad), writes(call.input_grads[0]), {call.step, gpu::Access::read}},
-      call.inputs[0].count(), call.inputs[0].count());
+  const Push push = push_of(call);
+  emit.for_each("mean_rows_grad",
+                {reads(call.output_grad), reads(call.saved[0]), writes(call.input_grads[0]),
+                 {call.step, gpu::Access::read}},
+                push, push.rows * push.inner);
 }
 
 }  // namespace

@@ -57,17 +57,27 @@ class Emitter {
   // A grid-stride kernel over `count` elements (FOR_EACH in shaders/common.glsl).
   template <typename Push>
   void for_each(const std::string& shader, std::vector<gpu::Binding> bindings, const Push& push,
-                uint64_t count) {
+                uint64_t count, const std::vector<uint32_t>& constants = {}) {
     const uint32_t groups = std::clamp(gpu::div_up(count, 64), 1u, 4096u);
-    dispatch(shader, std::move(bindings), push, {groups, 1, 1});
+    dispatch(shader, std::move(bindings), push, {groups, 1, 1}, constants);
+  }
+
+  // A kernel with a workgroup for each of `rows` rows of `length` elements (shaders/row.glsl).
+  template <typename Push>
+  void for_rows(const std::string& shader, std::vector<gpu::Binding> bindings, const Push& push,
+                uint32_t rows, uint32_t length, std::vector<uint32_t> constants = {}) {
+    constants.insert(constants.begin(), row_lanes(length));
+    dispatch(shader, std::move(bindings), push, {std::clamp(rows, 1u, 65535u), 1, 1}, constants);
   }
 
   // A kernel whose neighbouring invocations own neighbouring channels (CHANNEL in common.glsl),
   // over y by z workgroups.
   template <typename Push>
   void for_channels(const std::string& shader, std::vector<gpu::Binding> bindings, const Push& push,
-                    uint32_t channels, uint32_t y, uint32_t z = 1) {
-    dispatch(shader, std::move(bindings), push, {gpu::div_up(channels, lanes()), y, z}, {lanes()});
+                    uint32_t channels, uint32_t y, uint32_t z = 1,
+                    std::vector<uint32_t> constants = {}) {
+    constants.insert(constants.begin(), lanes());
+    dispatch(shader, std::move(bindings), push, {gpu::div_up(channels, lanes()), y, z}, constants);
   }
 
   void add(gpu::Command command) { commands_.push_back(std::move(command)); }
@@ -79,6 +89,7 @@ class Emitter {
 
  private:
   uint32_t lanes() const;  // invocations of a workgroup over channels
+  uint32_t row_lanes(uint32_t length) const;  // of one that shares a row
 
   gpu::Kernels& kernels_;
   gpu::Arena& arena_;
@@ -114,6 +125,7 @@ struct OpInput {
   const char* name;
   InputRole role = InputRole::differentiable;
   bool optional = false;  // only trailing inputs
+  DType dtype = DType::f32;
 };
 
 struct OpSpec {
@@ -137,6 +149,9 @@ const OpSpec& find_op(const std::string& name);
 // "conv2d: input must be [N, H, W, C], not [3, 4]" where the rank differs.
 void require_rank(const char* op, const char* input, const Shape& shape, size_t rank,
                   const char* expected);
+
+// Throws unless in[0] is [..., classes] and in[1] (labels), with in[2] (weights) where given, [...].
+void require_labels(const char* op, const std::vector<Shape>& in);
 
 inline gpu::Binding reads(const DeviceTensor& t) { return {t.buffer, gpu::Access::read}; }
 inline gpu::Binding writes(const DeviceTensor& t) { return {t.buffer, gpu::Access::write}; }

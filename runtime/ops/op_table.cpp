@@ -1,3 +1,5 @@
+#include <bit>
+
 #include "core/error.h"
 #include "core/table.h"
 #include "ops/op.h"
@@ -26,6 +28,16 @@ void require_rank(const char* op, const char* input, const Shape& shape, size_t 
          shape_text(shape));
 }
 
+void require_labels(const char* op, const std::vector<Shape>& in) {
+  if (in[0].size() < 2)
+    fail(Code::invalid_argument, op, ": logits must be [N, ..., classes], not ", shape_text(in[0]));
+  const Shape rows(in[0].begin(), in[0].end() - 1);
+  for (size_t i = 1; i < in.size(); ++i)
+    if (in[i] != rows)
+      fail(Code::invalid_argument, op, ": ", i == 1 ? "labels" : "weights", " must be ",
+           shape_text(rows), ", not ", shape_text(in[i]));
+}
+
 DeviceTensor Emitter::scratch(const Shape& shape) {
   return {arena_.allocate(static_cast<uint64_t>(element_count(shape)) * 4), shape};
 }
@@ -33,6 +45,11 @@ DeviceTensor Emitter::scratch(const Shape& shape) {
 uint32_t Emitter::lanes() const {
   const gpu::Device& d = *device();
   return d.family() == gpu::KernelFamily::cpu ? d.info().subgroup_size : 32;
+}
+
+uint32_t Emitter::row_lanes(uint32_t length) const {
+  if (device()->family() == gpu::KernelFamily::cpu) return lanes();
+  return std::clamp(std::bit_ceil(length / 4 + 1), 32u, 128u);
 }
 
 }  // namespace etr::ops

@@ -1,11 +1,13 @@
-// Per-row softmax cross-entropy with integer labels and label smoothing.
+// Per-row softmax cross-entropy with integer labels, label smoothing and weights of rows.
 #include "core/error.h"
 #include "ops/op.h"
 
 namespace etr::ops {
 namespace {
 
-constexpr OpInput kInputs[] = {{"logits"}, {"labels", InputRole::constant}};
+constexpr OpInput kInputs[] = {{"logits"},
+                               {"labels", InputRole::constant, false, DType::i32},
+                               {"weights", InputRole::constant, true}};
 constexpr OptionSpec kOptions[] = {
     {"label_smoothing", OptionType::number, "0", "probability spread evenly over all classes", 0,
      0.99},
@@ -14,35 +16,38 @@ constexpr OptionSpec kOptions[] = {
 struct Push {
   uint32_t rows, classes;
   float smoothing;
+  uint32_t weighted;
 };
 
 OpShapes shapes(const Options&, const std::vector<Shape>& in) {
-  require_rank("softmax_cross_entropy", "logits", in[0], 2, "[N, classes]");
-  if (in[1] != Shape{in[0][0]})
-    fail(Code::invalid_argument, "softmax_cross_entropy: labels must be [", in[0][0], "], not ",
-         shape_text(in[1]));
-  return {{in[0][0]}, {}};
+  require_labels("softmax_cross_entropy", in);
+  return {in[1], {}};
 }
 
 Push push_of(const OpCall& call) {
-  const Shape& x = call.inputs[0].shape;
-  return {static_cast<uint32_t>(x[0]), static_cast<uint32_t>(x[1]),
-          static_cast<float>(call.options.number("label_smoothing"))};
+  const auto classes = static_cast<uint32_t>(call.inputs[0].shape.back());
+  return {call.inputs[1].count(), classes,
+          static_cast<float>(call.options.number("label_smoothing")), call.inputs.size() > 2};
+}
+
+const DeviceTensor& weights_of(const OpCall& call) {
+  return call.inputs[call.inputs.size() > 2 ? 2 : 0];
 }
 
 void forward(const OpCall& call, Emitter& emit) {
   const Push push = push_of(call);
-  emit.for_each("softmax_cross_entropy",
-                {reads(call.inputs[0]), reads(call.inputs[1]), writes(call.output)}, push,
-                push.rows);
+  emit.for_rows("softmax_cross_entropy",
+                {reads(call.inputs[0]), reads(call.inputs[1]), reads(weights_of(call)),
+                 writes(call.output)},
+                push, push.rows, push.classes);
 }
 
 void backward(const OpCall& call, Emitter& emit) {
   const Push push = push_of(call);
-  emit.for_each("softmax_cross_entropy_grad",
-                {reads(call.inputs[0]), reads(call.inputs[1]), reads(call.output_grad),
-                 writes(call.input_grads[0])},
-                push, push.rows);
+  emit.for_rows("softmax_cross_entropy_grad",
+                {reads(call.inputs[0]), reads(call.inputs[1]), reads(weights_of(call)),
+                 reads(call.output_grad), writes(call.input_grads[0])},
+                push, push.rows, push.classes);
 }
 
 }  // namespace

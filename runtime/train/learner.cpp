@@ -35,10 +35,9 @@ const std::vector<std::byte>& file_of(const checkpoint::Files& files, const char
 // those before it.
 struct Learner::Planned {
   Planned(gpu::Kernels& kernels, const nn::Model& model, int64_t batch_size,
-          const Shape& sample_shape, uint64_t seed)
+          const nn::Fields& fields, uint64_t seed)
       : batch(batch_size),
-        sample(sample_shape),
-        net(model.build(batch_size, sample_shape)),
+        net(model.build(batch_size, fields)),
         store(kernels.device(), net.graph, seed),
         training(kernels, net.graph, store, {true, net.loss}),
         tail_arena(kernels.device(), gpu::MemoryUse::device) {}
@@ -47,8 +46,14 @@ struct Learner::Planned {
     return net.accuracy >= 0 ? std::vector{net.loss, net.accuracy} : std::vector{net.loss};
   }
 
+  // What a training step is fed: the inputs, and the target where it is not one of them.
+  std::vector<graph::ValueId> fed() const {
+    std::vector<graph::ValueId> out = net.inputs;
+    if (std::find(out.begin(), out.end(), net.target) == out.end()) out.push_back(net.target);
+    return out;
+  }
+
   int64_t batch;
-  Shape sample;
   nn::ModelGraph net;
   graph::ParameterStore store;
   graph::Plan training;
@@ -91,81 +96,104 @@ uint64_t Learner::device_bytes() const {
 
 void Learner::prepare(const pipeline::Item& batch) {
   plan_for(batch);
-  check_image(batch);
-  check_label(batch);
+  for (const graph::ValueId id : planned_->fed()) check_field(batch, id);
 }
+
+namespace {
+
+bool is_deferred(const pipeline::Item& batch, const std::string& name) {
+  return batch.find(name + "_scale") && batch.find(name + "_shift");
+}
+
+// What the model sees of the batch's fields; u8 that is normalised on the way in is f32.
+nn::Fields fields_of(const pipeline::Item& batch, const std::vector<std::string>& names) {
+  nn::Fields fields;
+  for (const std::string& name : names) {
+    const Tensor& tensor = pipeline::require_field(batch, name);
+    if (tensor.shape().empty() || (tensor.dtype() == DType::f32 && tensor.shape().size() < 2))
+      fail(Code::invalid_argument, "field '", name, "' is ", shape_text(tensor.shape()),
+           "; training takes batches [N, ...]: end the pipeline with a batch stage");
+    const DType dtype = tensor.dtype() == DType::u8 ? DType::f32 : tensor.dtype();
+    fields[name] = {dtype, Shape(tensor.shape().begin() + 1, tensor.shape().end())};
+  }
+  return fields;
+}
+
+}  // namespace
 
 void Learner::plan_for(const pipeline::Item& batch) {
   if (planned_) return;
-  const Tensor& image = pipeline::require_field(batch, "image");
-  if (image.shape().size() < 2)
-    fail(Code::invalid_argument, "field 'image' is ", shape_text(image.shape()),
-         "; training takes batches [N, ...]: end the pipeline with a batch stage");
-  const Shape sample(image.shape().begin() + 1, image.shape().end());
-  auto planned = std::make_unique<Planned>(*kernels_, model_, image.shape()[0], sample, seed_);
+  const nn::Fields fields = fields_of(batch, model_.inputs());
+  const int64_t rows = batch.find(model_.inputs()[0])->shape()[0];
+  auto planned = std::make_unique<Planned>(*kernels_, model_, rows, fields, seed_);
   planned->optimizer = optimizer_spec_->make(*optimizer_options_, planned->store);
   ops::Emitter emit(*kernels_, planned->tail_arena, planned->tail);
   planned->optimizer->emit(emit, planned->training.step_values());
   planned->runner = std::make_unique<graph::Runner>(
-      *kernels_, planned->training, std::vector{planned->net.image, planned->net.label},
-      planned->outputs(), planned->tail);
+      *kernels_, planned->training, planned->fed(), planned->outputs(), planned->tail);
   planned_ = std::move(planned);
   if (loaded_) apply_loaded();
 }
 
-void Learner::check_field(const pipeline::Item& batch, const char* name, DType dtype,
-                          graph::ValueId value, const char* hint) const {
-  Shape shape = planned_->net.graph.shape(value);
-  const Tensor& tensor = pipeline::require_field(batch, name);
+// f32 and i32 as they are; u8 with what makes floats of it (stage `normalize` with 'deferred').
+void Learner::check_field(const pipeline::Item& batch, graph::ValueId id) const {
+  const graph::Value& value = planned_->net.graph.value(id);
+  const bool is_target = id == planned_->net.target;
+  const bool deferred = value.dtype == DType::f32 && is_deferred(batch, value.name);
+  const DType dtype = deferred ? DType::u8 : value.dtype;
+  const Tensor& tensor = pipeline::require_field(batch, value.name);
   const int64_t rows = tensor.shape().empty() ? 0 : tensor.shape()[0];
+  Shape shape = value.shape;
   const bool fits = rows >= 1 && rows <= shape[0];
   shape[0] = rows;
-  if (tensor.dtype() == dtype && fits && tensor.shape() == shape) return;
+  if (tensor.dtype() == dtype && fits && tensor.shape() == shape) {
+    if (deferred) check_deferred(batch, value.name, value.shape.back());
+    return;
+  }
   shape[0] = planned_->batch;
-  fail(Code::invalid_argument, "field '", name, "' is ", dtype_name(tensor.dtype()), " ",
+  const char* hint = "";
+  if (!is_target && tensor.dtype() == DType::u8)
+    hint = " (put a normalize stage in the pipeline)";
+  else if (is_target && !model_.loss().classifies())
+    hint = " (set one_hot in the label stage)";
+  fail(Code::invalid_argument, "field '", value.name, "' is ", dtype_name(tensor.dtype()), " ",
        shape_text(tensor.shape()), "; this model works on ", dtype_name(dtype), " ",
        shape_text(shape), " or fewer rows", hint);
 }
 
-// f32, or u8 with what makes floats of it (stage `normalize` with 'deferred').
-void Learner::check_image(const pipeline::Item& batch) const {
-  const bool deferred = batch.find("image_scale") && batch.find("image_shift");
-  check_field(batch, "image", deferred ? DType::u8 : DType::f32, planned_->net.image,
-              " (put a normalize stage in the pipeline)");
-  if (!deferred) return;
-  const int64_t channels = planned_->net.graph.shape(planned_->net.image).back();
-  for (const char* name : {"image_scale", "image_shift"}) {
-    const Tensor& of = *batch.find(name);
+void Learner::check_deferred(const pipeline::Item& batch, const std::string& name,
+                             int64_t channels) const {
+  for (const std::string& part : {name + "_scale", name + "_shift"}) {
+    const Tensor& of = *batch.find(part);
     const bool fits = of.dtype() == DType::f32 && of.shape().size() == 1 &&
                       (of.count() == 1 || of.count() == channels) &&
-                      of.count() == batch.find("image_scale")->count();
+                      of.count() == batch.find(name + "_scale")->count();
     if (!fits)
-      fail(Code::invalid_argument, "field '", name, "' is ", dtype_name(of.dtype()), " ",
+      fail(Code::invalid_argument, "field '", part, "' is ", dtype_name(of.dtype()), " ",
            shape_text(of.shape()), "; images of ", channels, " channels take f32 [1] or f32 [",
            channels, "]");
   }
 }
 
-void Learner::check_label(const pipeline::Item& batch) const {
-  check_field(batch, "label", model_.label_dtype(), planned_->net.label,
-              model_.classifies() ? "" : " (set one_hot in the label stage)");
-}
-
 // Rows beyond a smaller batch repeat it, so that batch statistics stay sane; the loss leaves them
 // out.
-void Learner::fill(graph::Runner& runner, size_t input, const pipeline::Item& batch,
-                   const char* name) const {
+void Learner::fill(graph::Runner& runner, const std::vector<graph::ValueId>& values,
+                   const pipeline::Item& batch) const {
+  for (size_t i = 0; i < values.size(); ++i)
+    fill(runner.input(i), batch, planned_->net.graph.value(values[i]).name);
+}
+
+void Learner::fill(std::byte* to, const pipeline::Item& batch, const std::string& name) const {
   const Tensor& tensor = *batch.find(name);
   const auto count = static_cast<size_t>(tensor.count());
   const size_t want =
       count / static_cast<size_t>(tensor.shape()[0]) * static_cast<size_t>(planned_->batch);
   const size_t size = dtype_size(tensor.dtype());
-  std::byte* to = runner.input(input);
   for (size_t at = 0; at < want; at += count) {
     const size_t n = std::min(count, want - at);
-    if (input == 0 && tensor.dtype() == DType::u8)
-      normalize_u8(tensor.view<uint8_t>().first(n), batch.find("image_scale")->view<float>(),
-                   batch.find("image_shift")->view<float>(), reinterpret_cast<float*>(to) + at);
+    if (tensor.dtype() == DType::u8)
+      normalize_u8(tensor.view<uint8_t>().first(n), batch.find(name + "_scale")->view<float>(),
+                   batch.find(name + "_shift")->view<float>(), reinterpret_cast<float*>(to) + at);
     else
       std::memcpy(to + at * size, tensor.data(), n * size);
   }
@@ -175,12 +203,11 @@ void Learner::step(const pipeline::Item& batch) {
   prepare(batch);
   ops::StepValues values;
   values.step = static_cast<uint32_t>(step_);
-  values.valid_rows = static_cast<uint32_t>(batch.find("label")->shape()[0]);
+  values.valid_rows = static_cast<uint32_t>(rows_of(batch));
   values.seed_lo = static_cast<uint32_t>(seed_);
   values.seed_hi = static_cast<uint32_t>(seed_ >> 32);
   values.learning_rate = schedule_.rate(static_cast<int64_t>(step_));
-  fill(*planned_->runner, 0, batch, "image");
-  fill(*planned_->runner, 1, batch, "label");
+  fill(*planned_->runner, planned_->fed(), batch);
   planned_->runner->submit(values, ++step_);
   StepMetrics metrics;
   metrics.step = step_;
@@ -224,12 +251,10 @@ EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline) {
     if (!planned_->evaluator)
       planned_->evaluator =
           std::make_unique<graph::Runner>(*kernels_, planned_->evaluation_plan(*kernels_),
-                                          std::vector{planned_->net.image, planned_->net.label},
-                                          planned_->outputs(), gpu::CommandList{});
+                                          planned_->fed(), planned_->outputs(), gpu::CommandList{});
     ops::StepValues values;
-    values.valid_rows = static_cast<uint32_t>(batch.find("label")->shape()[0]);
-    fill(*planned_->evaluator, 0, batch, "image");
-    fill(*planned_->evaluator, 1, batch, "label");
+    values.valid_rows = static_cast<uint32_t>(rows_of(batch));
+    fill(*planned_->evaluator, planned_->fed(), batch);
     planned_->evaluator->submit(values, values.valid_rows);
     add(planned_->evaluator->take_results(false));
   }
@@ -242,20 +267,19 @@ EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline) {
 
 Tensor Learner::predict(const pipeline::Item& batch) {
   plan_for(batch);
-  check_image(batch);
   Planned& p = *planned_;
+  for (const graph::ValueId id : p.net.inputs) check_field(batch, id);
   if (!p.predictor)
     p.predictor = std::make_unique<graph::Runner>(*kernels_, p.evaluation_plan(*kernels_),
-                                                  std::vector{p.net.image},
-                                                  std::vector{p.net.logits}, gpu::CommandList{}, 1);
-  const Tensor& image = *batch.find("image");
-  fill(*p.predictor, 0, batch, "image");
+                                                  p.net.inputs, std::vector{p.net.output},
+                                                  gpu::CommandList{}, 1);
+  fill(*p.predictor, p.net.inputs, batch);
   ops::StepValues step;
-  step.valid_rows = static_cast<uint32_t>(image.shape()[0]);
+  step.valid_rows = static_cast<uint32_t>(rows_of(batch));
   p.predictor->submit(step, 0);
   const std::vector<float> values = p.predictor->take_results(true).front().outputs[0];
-  Shape shape = p.net.graph.shape(p.net.logits);
-  shape[0] = image.shape()[0];
+  Shape shape = p.net.graph.shape(p.net.output);
+  shape[0] = rows_of(batch);
   Tensor out(DType::f32, shape);
   std::copy_n(values.begin(), out.count(), out.mutable_view<float>().begin());
   return out;

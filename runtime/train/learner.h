@@ -75,12 +75,14 @@ class Learner {
   struct Planned;
 
   void plan_for(const pipeline::Item& batch);
-  void check_field(const pipeline::Item& batch, const char* name, DType dtype, int value,
-                   const char* hint) const;
-  void check_image(const pipeline::Item& batch) const;
-  void check_label(const pipeline::Item& batch) const;
-  void fill(graph::Runner& runner, size_t input, const pipeline::Item& batch,
-            const char* name) const;
+  void check_field(const pipeline::Item& batch, graph::ValueId value) const;
+  void check_deferred(const pipeline::Item& batch, const std::string& name, int64_t channels) const;
+  int64_t rows_of(const pipeline::Item& batch) const {
+    return batch.find(model_.inputs()[0])->shape()[0];
+  }
+  void fill(graph::Runner& runner, const std::vector<graph::ValueId>& values,
+            const pipeline::Item& batch) const;
+  void fill(std::byte* to, const pipeline::Item& batch, const std::string& name) const;
   void apply_loaded();
 
   std::shared_ptr<gpu::Kernels> kernels_;

@@ -352,8 +352,10 @@ class TrainerTest(Case):
 class ProcessTest(Case):
     def run_script(self, text, **kwargs):
         script = f"import echotrain as et\nroot = {str(self.root)!r}\n" + textwrap.dedent(text)
+        # A process started in the background of a shell ignores the interrupt, and so do its children.
         return subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True, **kwargs)
+                                stderr=subprocess.PIPE, text=True,
+                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), **kwargs)
 
     def test_clean_exit_with_a_running_pipeline(self):
         process = self.run_script("""

@@ -35,8 +35,8 @@ TEST(Graph, ErrorsNameTheLayerAndTheShapes) {
   EXPECT_THROW(g.add_parameter("w", {1}, true, ramp()), Error) << "the name is taken";
 }
 
-// z = relu(x w) used twice: gradients of both uses must add up. loss = mean of rows of mse(z + z,
-// 0), written as mse(dense(z, identity * 2)): compare with the same value made another way.
+// z = relu(x w) used twice: gradients of both uses must add up. loss = mean of rows of squared_error(z + z,
+// 0), written as squared_error(dense(z, identity * 2)): compare with the same value made another way.
 TEST(Plan, SumsTheGradientsOfAValueWithSeveralUsers) {
   // Two heads read one parameter: d(loss)/dw of "head a + head b" is the sum of those of each
   // alone.
@@ -48,7 +48,7 @@ TEST(Plan, SumsTheGradientsOfAValueWithSeveralUsers) {
     const ValueId y = g.add("dense", Json::object(), {x, w}, "shared");
     ValueId out = y;
     if (a && b) out = g.add("dense", Json::object(), {y, w}, "again");  // w is used by two nodes
-    const ValueId rows = g.add("mse", Json::object(), {out, t}, "loss");
+    const ValueId rows = g.add("squared_error", Json::object(), {out, t}, "loss");
     const ValueId loss = g.add("mean_rows", Json::object(), {rows}, "loss");
     ParameterStore store(device(), g, 1);
     Plan plan(kernels(), g, store, {true, loss});

@@ -14,40 +14,175 @@ nn::Model model_of(const std::string& layers) {
   return nn::Model(parse_json("{\"layers\": [" + layers + "]}", "test"));
 }
 
-TEST(Model, ShapesOfEveryLayer) {
+nn::Fields image_of(const Shape& sample, DType dtype = DType::f32) {
+  return {{"image", {dtype, sample}}};
+}
+
+int64_t parameters_of(const nn::ModelGraph& m) {
+  int64_t count = 0;
+  for (const graph::Value& v : m.graph.values())
+    if (v.kind == graph::ValueKind::parameter) count += element_count(v.shape);
+  return count;
+}
+
+TEST(Model, CountsTheParametersOfEveryLayer) {
   const nn::Model model = model_of(
       R"({"layer": "conv2d", "filters": 8, "stride": 2}, {"layer": "batch_norm"}, {"layer": "relu"},
       {"layer": "max_pool"}, {"layer": "dropout"}, {"layer": "bias"}, {"layer": "flatten"}, {"layer": "dense", "units": 5})");
-  const nn::ModelGraph m = model.build(3, {13, 11, 2});
-  EXPECT_EQ(m.graph.shape(m.logits), (Shape{3, 5}));
+  const nn::ModelGraph m = model.build(3, image_of({13, 11, 2}));
+  EXPECT_EQ(m.graph.shape(m.output), (Shape{3, 5}));
   // conv 3*3*2*8 + 8, norm 8 + 8, bias 8, dense 3*3*8*5 + 5
+  EXPECT_EQ(parameters_of(m), 152 + 16 + 8 + 365);
+}
+
+struct LayerCase {
+  std::string layers;
+  Shape sample, output;  // output without the batch
   int64_t parameters = 0;
-  for (const graph::Value& v : m.graph.values())
-    if (v.kind == graph::ValueKind::parameter) parameters += element_count(v.shape);
-  EXPECT_EQ(parameters, 152 + 16 + 8 + 365);
+  DType dtype = DType::f32;
+};
+
+const std::map<std::string, LayerCase>& layer_cases() {
+  static const std::map<std::string, LayerCase> cases{
+      {"activation", {R"({"layer": "activation", "function": "gelu"})", {5}, {5}}},
+      {"adaptive_avg_pool",
+       {R"({"layer": "adaptive_avg_pool", "outputs": 2})", {7, 5, 3}, {2, 2, 3}}},
+      {"add",
+       {R"({"layer": "relu"}, {"layer": "add", "input": ["relu_1", "image", "image"]})", {5}, {5}}},
+      {"attention",
+       {R"({"layer": "attention", "heads": 2})", {7, 8}, {7, 8}, 8 * 24 + 24 + 8 * 8 + 8}},
+      {"avg_pool", {R"({"layer": "avg_pool", "window": 3})", {7, 5, 3}, {3, 2, 3}}},
+      {"batch_norm", {R"({"layer": "batch_norm", "activation": "silu"})", {4, 3}, {4, 3}, 6}},
+      {"bias", {R"({"layer": "bias"})", {4, 3}, {4, 3}, 3}},
+      {"concat",
+       {R"({"layer": "relu"}, {"layer": "concat", "input": ["image", "relu_1"]})", {5}, {10}}},
+      {"conv1d",
+       {R"({"layer": "conv1d", "filters": 4, "kernel": 5, "stride": 2, "dilation": 2})",
+        {11, 3},
+        {6, 4},
+        64}},
+      {"conv2d",
+       {R"({"layer": "conv2d", "filters": 6, "groups": 3, "activation": "gelu"})",
+        {7, 5, 3},
+        {7, 5, 6},
+        60}},
+      {"conv2d_transpose",
+       {R"({"layer": "conv2d_transpose", "filters": 4, "kernel": 4, "stride": 2})",
+        {7, 5, 3},
+        {14, 10, 4},
+        196}},
+      {"dense", {R"({"layer": "dense", "units": 4})", {7, 3}, {7, 4}, 16}},
+      {"divide",
+       {R"({"layer": "relu"}, {"layer": "divide", "input": ["image", "relu_1"]})", {5}, {5}}},
+      {"dropout", {R"({"layer": "dropout"})", {5}, {5}}},
+      {"embedding",
+       {R"({"layer": "embedding", "entries": 11, "width": 3})", {7}, {7, 3}, 33, DType::i32}},
+      {"flatten", {R"({"layer": "flatten"})", {7, 3}, {21}}},
+      {"global_avg_pool", {R"({"layer": "global_avg_pool"})", {7, 5, 3}, {3}}},
+      {"group_norm",
+       {R"({"layer": "group_norm", "groups": 2, "activation": "relu"})", {7, 6}, {7, 6}, 12}},
+      {"layer_norm", {R"({"layer": "layer_norm"})", {7, 6}, {7, 6}, 12}},
+      {"log_softmax", {R"({"layer": "log_softmax"})", {5}, {5}}},
+      {"max_pool", {R"({"layer": "max_pool"})", {7, 5, 3}, {3, 2, 3}}},
+      {"maximum",
+       {R"({"layer": "relu"}, {"layer": "maximum", "input": ["image", "relu_1"]})", {5}, {5}}},
+      {"minimum",
+       {R"({"layer": "relu"}, {"layer": "minimum", "input": ["image", "relu_1"]})", {5}, {5}}},
+      {"multiply",
+       {R"({"layer": "relu"}, {"layer": "multiply", "input": ["image", "relu_1"]})", {5}, {5}}},
+      {"permute", {R"({"layer": "permute", "axes": [0, 2, 1]})", {7, 3}, {3, 7}}},
+      {"position_embedding", {R"({"layer": "position_embedding"})", {7, 3}, {7, 3}, 21}},
+      {"reduce", {R"({"layer": "reduce", "axes": [1]})", {7, 3}, {3}}},
+      {"relu", {R"({"layer": "relu"})", {5}, {5}}},
+      {"repeat",
+       {R"({"layer": "repeat", "times": 3, "layers": [{"layer": "dense", "units": 5}]})",
+        {5},
+        {5},
+        90}},
+      {"reshape", {R"({"layer": "reshape", "shape": [3, -1]})", {6, 4}, {3, 8}}},
+      {"residual",
+       {R"({"layer": "residual", "layers": [{"layer": "dense", "units": 4}],
+                        "shortcut": [{"layer": "dense", "units": 4, "bias": false}], "activation": "relu"})",
+        {5},
+        {4},
+        44}},
+      {"rms_norm", {R"({"layer": "rms_norm"})", {7, 6}, {7, 6}, 6}},
+      {"slice", {R"({"layer": "slice", "begin": -2})", {7, 6}, {7, 2}}},
+      {"softmax", {R"({"layer": "softmax"})", {5}, {5}}},
+      {"subtract",
+       {R"({"layer": "relu"}, {"layer": "subtract", "input": ["image", "relu_1"]})", {5}, {5}}},
+  };
+  return cases;
 }
 
 TEST(Model, EveryLayerOfTheTableBuilds) {
   for (const nn::LayerSpec* layer : nn::layer_table()) {
-    std::string options;
-    if (std::string(layer->name) == "conv2d") options = R"(, "filters": 4)";
-    if (std::string(layer->name) == "dense") options = R"(, "units": 4)";
-    const std::string before =
-        std::string(layer->name) == "dense" ? R"({"layer": "flatten"}, )" : "";
-    const bool pools = std::string(layer->name) == "global_avg_pool";
-    const nn::Model model = model_of(before + "{\"layer\": \"" + layer->name + "\"" + options +
-                                     "}" + (pools ? "" : R"(, {"layer": "flatten"})") +
-                                     R"(, {"layer": "dense", "units": 3})");
-    const nn::ModelGraph m = model.build(2, {6, 6, 3});
-    EXPECT_EQ(m.graph.shape(m.logits), (Shape{2, 3})) << layer->name;
+    SCOPED_TRACE(layer->name);
+    ASSERT_TRUE(layer_cases().count(layer->name)) << "write a case for it";
+    const LayerCase& c = layer_cases().at(layer->name);
+    const nn::ModelGraph m = model_of(c.layers).build(2, image_of(c.sample, c.dtype));
+    EXPECT_EQ(m.graph.shape(m.output), with_batch(2, c.output));
+    EXPECT_EQ(parameters_of(m), c.parameters);
     EXPECT_GT(std::string(layer->doc).size(), 5u);
   }
+}
+
+nn::ModelGraph ready_made(const std::string& spec, const nn::Fields& fields) {
+  return nn::Model(parse_json(spec, "test")).build(2, fields);
+}
+
+// Parameters as the papers' and torchvision's models have them.
+TEST(ReadyMadeModels, HaveTheParametersOfTheirOriginals) {
+  const nn::Fields cifar = image_of({32, 32, 3}), imagenet = image_of({224, 224, 3});
+  EXPECT_EQ(parameters_of(ready_made(R"({"model": "resnet", "depth": 18})", imagenet)), 11689512);
+  EXPECT_EQ(parameters_of(ready_made(R"({"model": "resnet", "depth": 34})", imagenet)), 21797672);
+  EXPECT_EQ(parameters_of(ready_made(R"({"model": "resnet"})", imagenet)), 25557032);
+  // With projections where He et al. pad (269,722 without): 3 norms and 16 x 32 + 32 x 64 weights more.
+  EXPECT_EQ(parameters_of(ready_made(R"({"model": "cifar_resnet"})", cifar)), 272474);
+  EXPECT_EQ(parameters_of(ready_made(R"({"model": "simple_cnn"})", image_of({28, 28, 1}))),
+            3274634);
+  EXPECT_EQ(
+      parameters_of(ready_made(R"({"model": "mlp", "hidden": [100, 50]})", image_of({28, 28, 1}))),
+      84060);
+  // Symbols and positions once, 12 width^2 + 13 width a block, a last norm.
+  EXPECT_EQ(parameters_of(ready_made(
+                R"({"model": "transformer_decoder", "symbols": 65, "width": 64, "blocks": 2})",
+                {{"input", {DType::i32, {32}}}})),
+            (65 + 32) * 64 + 2 * (12 * 64 * 64 + 13 * 64) + 128);
+}
+
+TEST(ReadyMadeModels, TheEncoderDecoderReadsThreeFields) {
+  const nn::ModelGraph m =
+      ready_made(R"({"model": "transformer", "symbols": 11, "width": 8, "heads": 2, "blocks": 1})",
+                 {{"source", {DType::i32, {7}}},
+                  {"source_length", {DType::i32, {}}},
+                  {"input", {DType::i32, {5}}}});
+  EXPECT_EQ(m.graph.shape(m.output), (Shape{2, 5, 11}));
+  EXPECT_EQ(m.inputs.size(), 3u);
+  EXPECT_EQ(m.graph.value(m.target).name, "target");
+}
+
+TEST(ReadyMadeModels, MistakesAreNamed) {
+  const auto error = [](const std::string& spec) -> std::string {
+    try {
+      nn::Model model(parse_json(spec, "test"));
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_NE(error(R"({"model": "resnet20"})").find("there is no model 'resnet20'"),
+            std::string::npos);
+  EXPECT_NE(error(R"({"model": "cifar_resnet", "depth": 21})").find("6 n + 2"), std::string::npos);
+  EXPECT_NE(error(R"({"model": "resnet", "depths": 18})").find("did you mean 'depth'?"),
+            std::string::npos);
+  EXPECT_EQ(error(R"({"model": "mlp", "loss": {"loss": "huber"}})"), "");
 }
 
 std::string error_of(const std::string& layers, bool build = false) {
   try {
     const nn::Model model = model_of(layers);
-    if (build) model.build(2, {8, 8, 3});
+    if (build) model.build(2, image_of({8, 8, 3}));
   } catch (const Error& error) {
     return error.what();
   }
@@ -55,13 +190,28 @@ std::string error_of(const std::string& layers, bool build = false) {
 }
 
 TEST(Model, ErrorsNameLayerAndKey) {
-  EXPECT_NE(error_of(R"({"layer": "conv3d"})").find("did you mean 'conv2d'?"), std::string::npos);
+  EXPECT_NE(error_of(R"({"layer": "con2d"})").find("did you mean 'conv2d'?"), std::string::npos);
   EXPECT_NE(error_of(R"({"layer": "flatten"}, {"layer": "dense", "unit": 3})")
                 .find("model layer 2 ('dense'): unknown option 'unit' (did you mean 'units'?)"),
             std::string::npos);
-  EXPECT_NE(error_of(R"({"layer": "dense", "units": 3})", true).find("put a flatten"),
+  EXPECT_NE(
+      error_of(R"({"layer": "reduce", "axes": [1, 2, 3]})", true).find("end with a dense layer"),
+      std::string::npos);
+  EXPECT_NE(error_of(R"({"layer": "relu", "name": "a"}, {"layer": "relu", "input": "b"})", true)
+                .find("model layer 'relu_2': there is no layer or field 'b' before it"),
             std::string::npos);
-  EXPECT_NE(error_of(R"({"layer": "conv2d", "filters": 3})", true).find("end with a dense layer"),
+  EXPECT_NE(error_of(R"({"layer": "relu", "name": "a"}, {"layer": "bias", "name": "a"})", true)
+                .find("two layers"),
+            std::string::npos);
+  EXPECT_NE(
+      error_of(R"({"layer": "add"})", true).find("reads 1 value; a layer 'add' takes 2 to 16"),
+      std::string::npos);
+  EXPECT_NE(error_of(R"({"layer": "residual", "layers": [{"layer": "denes"}]})")
+                .find("did you mean 'dense'?"),
+            std::string::npos)
+      << "nested layers are read before there is a batch";
+  EXPECT_NE(error_of(R"({"layer": "embedding", "entries": 3, "width": 2})", true)
+                .find("must be i32, not f32"),
             std::string::npos);
   EXPECT_NE(error_of(R"({"layer": "conv2d", "filters": 3, "kernel": 11, "pad": 0})", true)
                 .find("conv2d_1"),

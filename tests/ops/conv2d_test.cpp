@@ -6,9 +6,11 @@ namespace {
 struct Conv {
   int64_t batch, h, w, c, kernel, filters, stride, pad;
   bool bias = true, relu = false;
+  int64_t dilation = 1, groups = 1;
 
-  int64_t oh() const { return (h + 2 * pad - kernel) / stride + 1; }
-  int64_t ow() const { return (w + 2 * pad - kernel) / stride + 1; }
+  int64_t reach() const { return (kernel - 1) * dilation + 1; }
+  int64_t oh() const { return (h + 2 * pad - reach()) / stride + 1; }
+  int64_t ow() const { return (w + 2 * pad - reach()) / stride + 1; }
 
   Doubles reference(const std::vector<Doubles>& in) const {
     Doubles y(static_cast<size_t>(batch * oh() * ow() * filters));
@@ -24,11 +26,13 @@ struct Conv {
     double sum = bias ? in[2][static_cast<size_t>(f)] : 0;
     for (int64_t ky = 0; ky < kernel; ++ky)
       for (int64_t kx = 0; kx < kernel; ++kx) {
-        const int64_t y = oy * stride + ky - pad, x = ox * stride + kx - pad;
+        const int64_t y = oy * stride + ky * dilation - pad;
+        const int64_t x = ox * stride + kx * dilation - pad;
         if (y < 0 || y >= h || x < 0 || x >= w) continue;
-        for (int64_t ch = 0; ch < c; ++ch)
-          sum += in[0][static_cast<size_t>(((n * h + y) * w + x) * c + ch)] *
-                 in[1][static_cast<size_t>(((ky * kernel + kx) * c + ch) * filters + f)];
+        const int64_t width = c / groups, first = f / (filters / groups) * width;
+        for (int64_t ch = 0; ch < width; ++ch)
+          sum += in[0][static_cast<size_t>(((n * h + y) * w + x) * c + first + ch)] *
+                 in[1][static_cast<size_t>(((ky * kernel + kx) * width + ch) * filters + f)];
       }
     return relu ? std::max(sum, 0.0) : sum;
   }
@@ -39,11 +43,13 @@ class Conv2d : public testing::TestWithParam<Conv> {};
 TEST_P(Conv2d, MatchesTheReferenceInAllDirections) {
   const Conv conv = GetParam();
   std::vector<Shape> inputs{{conv.batch, conv.h, conv.w, conv.c},
-                            {conv.kernel, conv.kernel, conv.c, conv.filters}};
+                            {conv.kernel, conv.kernel, conv.c / conv.groups, conv.filters}};
   if (conv.bias) inputs.push_back({conv.filters});
   check_op({.op = "conv2d",
             .options = "{\"stride\": " + std::to_string(conv.stride) +
                        ", \"pad\": " + std::to_string(conv.pad) +
+                       ", \"dilation\": " + std::to_string(conv.dilation) +
+                       ", \"groups\": " + std::to_string(conv.groups) +
                        ", \"relu\": " + (conv.relu ? "true" : "false") + "}",
             .inputs = inputs,
             .reference = [conv](const auto& in) { return conv.reference(in); }});
@@ -58,6 +64,71 @@ INSTANTIATE_TEST_SUITE_P(
                     Conv{2, 7, 11, 5, 3, 4, 3, 0}, Conv{5, 3, 3, 7, 1, 11, 1, 0},
                     Conv{1, 5, 5, 2, 3, 3, 2, 2}, Conv{2, 6, 5, 3, 2, 5, 2, 1, true, true},
                     Conv{7, 4, 9, 16, 3, 8, 1, 1, true, true}));
+
+// Dilation; groups with one and with several channels and filters; depthwise, with strides too.
+INSTANTIATE_TEST_SUITE_P(
+    GroupsAndDilation, Conv2d,
+    testing::Values(Conv{2, 9, 7, 3, 3, 5, 1, 2, true, false, 2}, Conv{1, 11, 11, 2, 3, 3, 2, 1, true, false, 3},
+                    Conv{2, 5, 7, 6, 3, 4, 1, 1, true, false, 1, 2}, Conv{2, 7, 5, 15, 3, 10, 2, 1, true, true, 1, 5},
+                    Conv{2, 5, 5, 4, 3, 8, 1, 1, false, false, 1, 4}, Conv{2, 7, 5, 11, 3, 11, 1, 1, true, true, 1, 11},
+                    Conv{3, 9, 8, 5, 3, 5, 2, 1, true, false, 1, 5}, Conv{1, 9, 9, 3, 3, 3, 1, 2, false, false, 2, 3}));
+
+// A row of pixels: what conv1d is.
+TEST(Conv2dOp, PadsHeightAndWidthApart) {
+  check_op({.op = "conv2d",
+            .options = R"({"pad": 2, "pad_height": 0, "stride": 2})",
+            .inputs = {{2, 1, 11, 3}, {1, 5, 3, 7}},
+            .reference = [](const auto& in) {
+              Doubles y(2 * 6 * 7);
+              for (size_t n = 0; n < 2; ++n)
+                for (size_t o = 0; o < 6; ++o)
+                  for (size_t f = 0; f < 7; ++f)
+                    for (size_t k = 0; k < 5; ++k)
+                      for (size_t c = 0; c < 3; ++c)
+                        if (2 * o + k >= 2 && 2 * o + k - 2 < 11)
+                          y[(n * 6 + o) * 7 + f] += in[0][(n * 11 + 2 * o + k - 2) * 3 + c] *
+                                                    in[1][(k * 3 + c) * 7 + f];
+              return y;
+            }});
+}
+
+struct Transposed {
+  int64_t h, w, c, kernel, filters, stride, pad;
+};
+
+class Conv2dTranspose : public testing::TestWithParam<Transposed> {};
+
+TEST_P(Conv2dTranspose, ScattersWhatAConvolutionGathers) {
+  const Transposed t = GetParam();
+  const int64_t oh = (t.h - 1) * t.stride - 2 * t.pad + t.kernel;
+  const int64_t ow = (t.w - 1) * t.stride - 2 * t.pad + t.kernel;
+  const auto reference = [=](const std::vector<Doubles>& in) {
+    Doubles y(static_cast<size_t>(2 * oh * ow * t.filters));
+    for (int64_t n = 0; n < 2; ++n)
+      for (int64_t iy = 0; iy < t.h; ++iy)
+        for (int64_t ix = 0; ix < t.w; ++ix)
+          for (int64_t ky = 0; ky < t.kernel; ++ky)
+            for (int64_t kx = 0; kx < t.kernel; ++kx) {
+              const int64_t oy = iy * t.stride + ky - t.pad, ox = ix * t.stride + kx - t.pad;
+              if (oy < 0 || oy >= oh || ox < 0 || ox >= ow) continue;
+              for (int64_t f = 0; f < t.filters; ++f)
+                for (int64_t c = 0; c < t.c; ++c)
+                  y[static_cast<size_t>(((n * oh + oy) * ow + ox) * t.filters + f)] +=
+                      in[0][static_cast<size_t>(((n * t.h + iy) * t.w + ix) * t.c + c)] *
+                      in[1][static_cast<size_t>(((ky * t.kernel + kx) * t.filters + f) * t.c + c)];
+            }
+    return y;
+  };
+  check_op({.op = "conv2d_transpose",
+            .options = "{\"stride\": " + std::to_string(t.stride) +
+                       ", \"pad\": " + std::to_string(t.pad) + "}",
+            .inputs = {{2, t.h, t.w, t.c}, {t.kernel, t.kernel, t.filters, t.c}},
+            .reference = reference});
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Conv2dTranspose,
+                         testing::Values(Transposed{3, 5, 3, 3, 4, 1, 1}, Transposed{5, 3, 4, 4, 5, 2, 1},
+                                         Transposed{3, 4, 2, 2, 3, 2, 0}, Transposed{4, 3, 3, 3, 2, 3, 0}));
 
 TEST(Conv2dOp, NamesAKernelThatIsTooLarge) {
   const ops::OpSpec& op = ops::find_op("conv2d");

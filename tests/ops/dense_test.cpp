@@ -40,6 +40,23 @@ TEST(DenseOp, WithoutBias) {
             }});
 }
 
+TEST(DenseOp, LeadingAxesAreRows) {
+  check_op({.op = "dense", .inputs = {{3, 5, 7}, {7, 11}, {11}}, .reference = [](const auto& in) {
+              return dense(in, 15, 7, 11, false);
+            }});
+}
+
+TEST(DenseOp, TakesTheWeightTransposed) {
+  check_op({.op = "dense",
+            .options = R"({"transposed": true})",
+            .inputs = {{13, 7}, {11, 7}, {11}},
+            .reference = [](const auto& in) {
+              std::vector<Doubles> flipped = in;
+              for (size_t i = 0; i < 77; ++i) flipped[1][i] = in[1][i % 11 * 7 + i / 11];
+              return dense(flipped, 13, 7, 11, false);
+            }});
+}
+
 TEST(DenseOp, FusedRelu) {
   check_op({.op = "dense",
             .options = R"({"relu": true})",

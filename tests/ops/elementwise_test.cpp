@@ -1,5 +1,7 @@
-// relu, bias, flatten, dropout.
+// unary, binary, bias, flatten, dropout.
 #include <cmath>
+
+#include "core/error.h"
 
 #include "gpu/recording.h"
 #include "graph/parameters.h"
@@ -8,12 +10,119 @@
 namespace etr::test {
 namespace {
 
-TEST(Relu, MatchesTheReference) {
-  check_op({.op = "relu", .inputs = {{13, 7}}, .reference = [](const auto& in) {
-              Doubles y = in[0];
-              for (double& v : y) v = std::max(v, 0.0);
-              return y;
-            }});
+// The element of a tensor of shape `from` that broadcasting puts at element i of shape `to`.
+size_t place(const Shape& from, const Shape& to, size_t i) {
+  size_t at = 0, stride = 1;
+  for (size_t axis = to.size(); axis-- > 0;) {
+    const auto extent = static_cast<size_t>(to[axis]);
+    const size_t missing = to.size() - from.size();
+    if (axis >= missing && from[axis - missing] != 1) {
+      at += i % extent * stride;
+      stride *= extent;
+    }
+    i /= extent;
+  }
+  return at;
+}
+
+struct Function {
+  const char* name;
+  std::function<double(double)> f;
+  double low = -3, high = 3;
+};
+
+class Unary : public testing::TestWithParam<Function> {};
+
+TEST_P(Unary, MatchesTheReference) {
+  const Function& p = GetParam();
+  check_op({.op = "unary",
+            .options = cat("{\"function\": \"", p.name, "\", \"alpha\": 0.25}"),
+            .inputs = {{13, 7}},
+            .reference =
+                [&](const auto& in) {
+                  Doubles y = in[0];
+                  for (double& v : y) v = p.f(v);
+                  return y;
+                },
+            .low = p.low,
+            .high = p.high});
+}
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+INSTANTIATE_TEST_SUITE_P(
+    Functions, Unary,
+    testing::Values(
+        Function{"relu", [](double x) { return std::max(x, 0.0); }},
+        Function{"leaky_relu", [](double x) { return x > 0 ? x : 0.25 * x; }},
+        Function{"elu", [](double x) { return x > 0 ? x : 0.25 * (std::exp(x) - 1); }},
+        Function{"gelu", [](double x) { return x * 0.5 * std::erfc(-x / std::sqrt(2.0)); }},
+        Function{"gelu_tanh",
+                 [](double x) {
+                   return 0.5 * x *
+                          (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+                 }},
+        Function{"silu", [](double x) { return x * sigmoid(x); }},
+        Function{"sigmoid", sigmoid, -30, 30}, Function{"tanh", [](double x) { return std::tanh(x); }},
+        Function{"softplus", [](double x) { return std::log1p(std::exp(x)); }},
+        Function{"exp", [](double x) { return std::exp(x); }},
+        Function{"log", [](double x) { return std::log(x); }, 0.1, 3},
+        Function{"sqrt", [](double x) { return std::sqrt(x); }, 0.1, 3},
+        Function{"square", [](double x) { return x * x; }},
+        Function{"abs", [](double x) { return std::abs(x); }},
+        Function{"negate", [](double x) { return -x; }}),
+    [](const auto& row) { return row.param.name; });
+
+struct Pair {
+  const char* name;
+  std::function<double(double, double)> f;
+};
+
+class Binary : public testing::TestWithParam<Pair> {};
+
+// Every pattern of broadcasting: the same shape, a row, a column, a scalar, from both sides, ranks
+// that differ, and more rows than a slice.
+TEST_P(Binary, BroadcastsLikeNumPy) {
+  const Pair& p = GetParam();
+  const std::vector<std::pair<Shape, Shape>> shapes{
+      {{13, 7}, {13, 7}}, {{3, 5, 7}, {7}},       {{3, 5, 7}, {5, 1}}, {{5, 7}, {1}},
+      {{3, 1, 7}, {5, 1}}, {{2, 3, 5, 7}, {2, 1, 5, 1}}, {{1, 7}, {5, 7}},    {{331}, {331}}};
+  for (const auto& [a, b] : shapes)
+    check_op({.op = "binary",
+              .options = cat("{\"function\": \"", p.name, "\"}"),
+              .inputs = {a, b},
+              .reference =
+                  [&, a = a, b = b](const auto& in) {
+                    const ops::OpSpec& op = ops::find_op("binary");
+                    const Options options(op.options, "binary", {{"function", p.name}});
+                    const Shape y = op.shapes(options, {a, b}).output;
+                    Doubles out(static_cast<size_t>(element_count(y)));
+                    for (size_t i = 0; i < out.size(); ++i)
+                      out[i] = p.f(in[0][place(a, y, i)], in[1][place(b, y, i)]);
+                    return out;
+                  },
+              .low = 0.5,
+              .high = 2});
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Functions, Binary,
+    testing::Values(Pair{"add", [](double a, double b) { return a + b; }},
+                    Pair{"subtract", [](double a, double b) { return a - b; }},
+                    Pair{"multiply", [](double a, double b) { return a * b; }},
+                    Pair{"divide", [](double a, double b) { return a / b; }},
+                    Pair{"maximum", [](double a, double b) { return std::max(a, b); }},
+                    Pair{"minimum", [](double a, double b) { return std::min(a, b); }}),
+    [](const auto& row) { return row.param.name; });
+
+TEST(BinaryOp, NamesTheShapesThatDoNotBroadcast) {
+  const ops::OpSpec& op = ops::find_op("binary");
+  try {
+    op.shapes(Options(op.options, "binary", {{"function", "add"}}), {{3, 4}, {3}});
+    FAIL();
+  } catch (const std::exception& error) {
+    EXPECT_STREQ(error.what(), "add: shapes [3, 4] and [3] do not broadcast: 4 against 3");
+  }
 }
 
 TEST(Bias, MatchesTheReference) {

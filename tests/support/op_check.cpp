@@ -22,9 +22,9 @@ Tensor to_tensor(const Doubles& values, const Shape& shape, bool labels) {
 }
 
 // Random values that are exact in float, so that host and device start from the same numbers.
-Doubles random_values(int64_t count, Rng& rng) {
+Doubles random_values(int64_t count, Rng& rng, double low = -1, double high = 1) {
   Doubles out(static_cast<size_t>(count));
-  for (double& v : out) v = rng.uniform(-1, 1);
+  for (double& v : out) v = rng.uniform(static_cast<float>(low), static_cast<float>(high));
   return out;
 }
 
@@ -40,7 +40,7 @@ void expect_near(const Tensor& actual, const Doubles& expected, double tolerance
 
 Doubles numeric_gradient(const OpCase& c, std::vector<Doubles> inputs, size_t which,
                          const Doubles& upstream) {
-  constexpr double kStep = 1e-4;
+  constexpr double kStep = 1e-6;
   const auto objective = [&] {
     const Doubles y = c.reference(inputs);
     double sum = 0;
@@ -78,7 +78,7 @@ void check_op(const OpCase& c, gpu::KernelFamily family) {
   std::vector<Doubles> inputs;
   for (size_t i = 0; i < c.inputs.size(); ++i) {
     const bool labels = static_cast<int>(i) == c.label_input;
-    Doubles values = random_values(element_count(c.inputs[i]), rng);
+    Doubles values = random_values(element_count(c.inputs[i]), rng, c.low, c.high);
     if (labels)
       for (double& v : values) v = rng.below(static_cast<uint32_t>(c.classes));
     call.inputs.push_back(emit.scratch(c.inputs[i]));

@@ -31,6 +31,7 @@ struct OpCase {
   double gradient_tolerance = 2e-4;  // likewise
   uint32_t valid_rows = 1u << 30;
   uint64_t seed = 1;
+  double low = -1, high = 1;  // of the inputs' values
   bool training = true;
 };
 

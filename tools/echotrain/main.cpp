@@ -19,7 +19,7 @@ constexpr const char* kHelp = R"(echotrain: keeps accelerators busy while they t
                                                        into fast shards, PREFIX-000000.ets
   echotrain report NAME=metrics.jsonl ... [--out FILE] [--title T] [--target ACCURACY]
   echotrain devices                                    the Vulkan devices
-  echotrain stages | layers | optimizers | job         what there is, with all options [--json]
+  echotrain stages | layers | models | optimizers | job  what there is, with all options [--json]
   echotrain version
 
 --device takes a number or part of a name from 'echotrain devices'; --kernels automatic, cpu or tiled.
@@ -35,7 +35,8 @@ int run(const std::string& command, const std::vector<std::string>& words) {
   if (command == "tune") return cli::command_tune(words);
   if (command == "report") return cli::command_report(words);
   if (command == "devices") return cli::command_devices(words);
-  if (command == "stages" || command == "layers" || command == "optimizers" || command == "job")
+  if (command == "stages" || command == "layers" || command == "models" ||
+      command == "optimizers" || command == "job")
     return cli::command_schema(command, words);
   if (command == "version" || command == "--version") {
     std::printf("echotrain %s\n", etr_version());

@@ -5,8 +5,8 @@ using System.Text;
 
 namespace EchoTrain
 {
-    /// <summary>A stage, layer, optimizer or schedule with its options; made by <see cref="Stages"/>,
-    /// <see cref="Layers"/>, <see cref="Optimizers"/> and <see cref="Schedules"/>, checked where it is
+    /// <summary>A stage, layer, model, optimizer or schedule with its options; made by <see cref="Stages"/>,
+    /// <see cref="Layers"/>, <see cref="Models"/>, <see cref="Optimizers"/> and <see cref="Schedules"/>, checked where it is
     /// used.</summary>
     public sealed class Spec
     {
@@ -37,8 +37,8 @@ namespace EchoTrain
             return this;
         }
 
-        // As one of the stages in an option: an object, or a list of this source and what follows it.
-        private string BranchJson()
+        // As one of the stages or layers in an option: an object, or a list of this source and what follows it.
+        internal string BranchJson()
         {
             var stages = new List<string> { StageJson() };
             foreach (Spec stage in following) stages.Add(stage.StageJson());
@@ -47,7 +47,7 @@ namespace EchoTrain
 
         private string StageJson()
         {
-            var all = new Dictionary<string, object>(options) { ["stage"] = Name };
+            var all = new Dictionary<string, object>(options) { [Kind.TrimEnd('s')] = Name };
             return Write(all);
         }
 
@@ -72,9 +72,11 @@ namespace EchoTrain
                 return "[" + string.Join(", ", Array.ConvertAll((double[])value, n => Number(key, n))) + "]";
             if (value is Spec[])
                 return "[" + string.Join(", ", Array.ConvertAll((Spec[])value, s => s.BranchJson())) + "]";
+            if (value is string[])
+                return "[" + string.Join(", ", Array.ConvertAll((string[])value, Text)) + "]";
             if (value is long[]) return "[" + string.Join(", ", (long[])value) + "]";
             throw new ArgumentException("option '" + key + "' is a " + (value?.GetType().ToString() ?? "null") +
-                "; options are numbers, text, booleans or arrays of double, long or Spec");
+                "; options are numbers, text, booleans or arrays of double, long, string or Spec");
         }
 
         private static string Number(string key, double number)

@@ -10,18 +10,27 @@ namespace EchoTrain
     {
         internal ModelHandle Handle { get; }
 
-        public Model(params Spec[] layers)
+        /// <summary>Layers in a row (one may read others by their names), or one of <see cref="Models"/>.</summary>
+        public Model(params Spec[] layers) : this(new string[0], layers) { }
+
+        /// <summary>Layers that read these fields of a batch; "image" where none is named.</summary>
+        public Model(string[] inputs, params Spec[] layers)
         {
             Natives.Load();
-            Handle = new ModelHandle();
-            foreach (Spec layer in layers)
-            {
-                if (layer.Kind != "layers") throw new ArgumentException(layer.Name + " is no layer");
-                Handle.add(layer.Name, layer.Json);
-            }
+            Handle = new ModelHandle(Json(inputs, layers));
         }
 
-        /// <summary>"softmax_cross_entropy" (integer labels) or "mse".</summary>
+        private static string Json(string[] inputs, Spec[] layers)
+        {
+            if (layers.Length == 1 && layers[0].Kind == "models") return layers[0].BranchJson();
+            foreach (Spec layer in layers)
+                if (layer.Kind != "layers") throw new ArgumentException(layer.Name + " is no layer");
+            var spec = new Dictionary<string, object> { ["layers"] = layers };
+            if (inputs.Length > 0) spec["inputs"] = inputs;
+            return Spec.Write(spec);
+        }
+
+        /// <summary>"softmax_cross_entropy" (integer labels), "binary_cross_entropy", "mse", "l1" or "huber".</summary>
         public Model Loss(string loss)
         {
             Handle.loss(loss, "{}");

@@ -20,7 +20,7 @@ from .errors import EchoTrainError
 
 native.echotrain_set_error_factory(errors.make_error)
 
-from . import layers, optimizers, stages  # noqa: E402
+from . import layers, models, optimizers, stages  # noqa: E402
 from .pipeline import Batch, Pipeline, SampleInfo, Tensor, map, pack_folder, source, tune  # noqa: E402
 from .training import (Callback, Device, EarlyStopping, Event, History, Job, JobRun, Model,  # noqa: E402
                        Runtime, SaveCheckpoint, StepResult, Trainer, devices, schedule)
@@ -37,6 +37,6 @@ def prefer_wide_cpu_vectors() -> None:
 __all__ = [
     "Batch", "Callback", "Device", "EarlyStopping", "EchoTrainError", "Event", "History", "Job", "JobRun",
     "Model", "Pipeline", "Runtime", "SampleInfo", "SaveCheckpoint", "StepResult", "Tensor", "Trainer",
-    "devices", "errors", "layers", "map", "optimizers", "pack_folder", "prefer_wide_cpu_vectors",
+    "devices", "errors", "layers", "map", "models", "optimizers", "pack_folder", "prefer_wide_cpu_vectors",
     "schedule", "source", "stages", "tune",
 ]

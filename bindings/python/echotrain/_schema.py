@@ -11,7 +11,8 @@ from typing import Any, Dict, List
 from . import native
 
 _TYPES = {"integer": int, "number": float, "boolean": bool, "string": str, "list of numbers": List[float],
-          "list of integers": List[int], "list of stages": List}
+          "list of integers": List[int], "list of strings": List[str], "list of stages": List,
+          "list of layers": List}
 
 
 class Spec:
@@ -36,8 +37,8 @@ def plain(value: Any) -> Any:
     """The value as JSON knows it: paths as text, NumPy scalars and arrays as numbers and lists."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    if isinstance(value, Spec):  # a source within mix, zip or interleave
-        return {"stage": value.name, **{key: plain(option) for key, option in value.options.items()}}
+    if isinstance(value, Spec):  # a source within mix, a layer within residual
+        return {value.kind[:-1]: value.name, **{key: plain(option) for key, option in value.options.items()}}
     if hasattr(value, "tolist"):
         return value.tolist()
     if isinstance(value, (list, tuple)):
@@ -49,7 +50,7 @@ def to_json(options: Dict[str, Any]) -> str:
     for key, value in options.items():
         if not isinstance(plain(value), (bool, int, float, str, list)):
             raise TypeError(f"option '{key}' is a {type(value).__name__}; "
-                            "options are numbers, text, booleans or lists of numbers or stages")
+                            "options are numbers, text, booleans or lists of numbers, text, stages or layers")
     return json.dumps({key: plain(value) for key, value in options.items()})
 
 

@@ -66,19 +66,29 @@ def _runtime(device: Union[None, int, str, Runtime]) -> Runtime:
 
 
 class Model:
-    """Layers in a row: ``Model([layers.conv2d(32), layers.flatten(), layers.dense(10)])``.
+    """Layers in a row: ``Model([layers.conv2d(32), layers.flatten(), layers.dense(10)])``, or a ready-made
+    model: ``Model(models.cifar_resnet(depth=20))``.
 
-    ``loss`` is "softmax_cross_entropy" (integer labels) or "mse"; further options go to the loss.
+    A layer may have a name and read others by it: ``layers.add(input=["a", "b"])``. ``inputs`` are the fields of
+    the batch that the layers read. ``loss`` is "softmax_cross_entropy" (integer labels), "binary_cross_entropy",
+    "mse", "l1" or "huber"; further options go to the loss.
     """
 
-    def __init__(self, layers: Iterable[Spec], loss: str = "softmax_cross_entropy", **loss_options):
-        self._handle = native.ModelHandle()
-        self.layers = list(layers)
-        for layer in self.layers:
-            if not isinstance(layer, Spec) or layer.kind != "layers":
-                raise TypeError(f"{layer!r} is no layer")
-            self._handle.add(layer.name, _schema.to_json(layer.options))
-        self._handle.loss(loss, _schema.to_json(loss_options))
+    def __init__(self, layers: Union[Spec, Iterable[Spec]], inputs: Iterable[str] = (),
+                 loss: Optional[str] = None, **loss_options):
+        self.layers = [layers] if isinstance(layers, Spec) else list(layers)
+        if len(self.layers) == 1 and getattr(self.layers[0], "kind", "") == "models":
+            spec = _schema.plain(self.layers[0])
+        else:
+            for layer in self.layers:
+                if not isinstance(layer, Spec) or layer.kind != "layers":
+                    raise TypeError(f"{layer!r} is no layer")
+            spec = {"layers": _schema.plain(self.layers)}
+        if inputs:
+            spec["inputs"] = [inputs] if isinstance(inputs, str) else list(inputs)
+        self._handle = native.ModelHandle(json.dumps(spec))
+        if loss is not None or loss_options:
+            self._handle.loss(loss or "softmax_cross_entropy", _schema.to_json(loss_options))
 
     def __repr__(self) -> str:
         return f"Model({self.layers!r})"

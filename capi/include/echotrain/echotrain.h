@@ -332,11 +332,18 @@ ETR_API int32_t etr_pack_folder(const char* root, const char* prefix, int64_t sa
 typedef struct etr_model etr_model;
 typedef struct etr_optimizer etr_optimizer;
 
+/* An empty model: layers are added to it. */
 ETR_API int32_t etr_model_create(etr_model** model);
+
+/* A model as a job has it: {"layers": [...]}, where a layer may have a "name" and read others by "input",
+ * or a ready-made one (etr_schema("models") lists them): {"model": "cifar_resnet", "depth": 8}. Both may say
+ * "inputs" (fields of the batch; "image" where it does not) and "loss". */
+ETR_API int32_t etr_model_create_from_json(const char* spec, etr_model** model);
 ETR_API void etr_model_destroy(etr_model* model);
 ETR_API int32_t etr_model_add(etr_model* model, const char* layer, const etr_options* options);
 
-/* "softmax_cross_entropy" (the default; integer labels) or "mse". */
+/* "softmax_cross_entropy" (the default; integer labels), "binary_cross_entropy", "mse", "l1" or "huber"; the options
+ * are those of etr_schema("job"), "loss". */
 ETR_API int32_t etr_model_set_loss(etr_model* model, const char* loss, const etr_options* options);
 
 /* `schedule`: learning_rate and the other options of the job section "schedule". */

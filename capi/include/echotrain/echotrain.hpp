@@ -375,6 +375,10 @@ class Pipeline {
 class Model {
  public:
   Model() : handle_(detail::made_by<Owned>(etr_model_create)) {}
+  // As a job has it; see etr_model_create_from_json.
+  explicit Model(const std::string& json)
+      : handle_(detail::made_by<Owned>(
+            [&](etr_model** out) { return etr_model_create_from_json(json.c_str(), out); })) {}
   Model& add(const std::string& layer, const Options& options = {}) {
     check(etr_model_add(get(), layer.c_str(), options.get()));
     return *this;

@@ -36,6 +36,13 @@ final class Json {
         comma = ", ";
       }
       out.append(comma.equals("[") ? "[]" : "]");
+    } else if (value instanceof String[]) {
+      String comma = "[";
+      for (String item : (String[]) value) {
+        text(out.append(comma), item);
+        comma = ", ";
+      }
+      out.append(comma.equals("[") ? "[]" : "]");
     } else if (value instanceof long[]) {
       out.append(java.util.Arrays.toString((long[]) value));
     } else if (value instanceof CharSequence || value instanceof java.nio.file.Path
@@ -44,7 +51,7 @@ final class Json {
     } else {
       throw new IllegalArgumentException("option '" + key + "' is a "
           + (value == null ? "null" : value.getClass().getName())
-          + "; options are numbers, text, booleans or arrays of double, long or Spec");
+          + "; options are numbers, text, booleans or arrays of double, long, String or Spec");
     }
   }
 

@@ -1,22 +1,37 @@
 package io.echotrain;
 
 import io.echotrain.internal.ModelHandle;
+import java.util.LinkedHashMap;
+import java.util.Map;
 
-/** Layers in a row; the loss is softmax cross-entropy unless set. */
+/** Layers, or a ready-made model of {@link Models}; the loss is softmax cross-entropy unless set. */
 public final class Model {
   final ModelHandle handle;
 
+  /** Layers in a row; one may read others by their names ({@code input("a", "b")}). */
   public Model(Spec... layers) {
-    Natives.load();
-    handle = new ModelHandle();
-    Natives.free(this, handle::delete);
-    for (Spec layer : layers) {
-      if (!layer.kind().equals("layers")) throw new IllegalArgumentException(layer.name() + " is no layer");
-      handle.add(layer.name(), layer.json());
-    }
+    this(new String[] {}, layers);
   }
 
-  /** "softmax_cross_entropy" (integer labels) or "mse". */
+  /** Layers that read these fields of a batch; "image" where none is named. */
+  public Model(String[] inputs, Spec... layers) {
+    Natives.load();
+    handle = new ModelHandle(json(inputs, layers));
+    Natives.free(this, handle::delete);
+  }
+
+  private static String json(String[] inputs, Spec[] layers) {
+    if (layers.length == 1 && layers[0].kind().equals("models")) return layers[0].branchJson();
+    for (Spec layer : layers) {
+      if (!layer.kind().equals("layers")) throw new IllegalArgumentException(layer.name() + " is no layer");
+    }
+    Map<String, Object> spec = new LinkedHashMap<>();
+    spec.put("layers", layers);
+    if (inputs.length > 0) spec.put("inputs", inputs);
+    return Json.write(spec);
+  }
+
+  /** "softmax_cross_entropy" (integer labels), "binary_cross_entropy", "mse", "l1" or "huber". */
   public Model loss(String loss) {
     handle.loss(loss, "{}");
     return this;

@@ -6,8 +6,8 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * A stage, layer, optimizer or schedule with its options. Made by {@link Stages}, {@link Layers},
- * {@link Optimizers} and {@link Schedules}; checked where it is used.
+ * A stage, layer, model, optimizer or schedule with its options. Made by {@link Stages}, {@link Layers},
+ * {@link Models}, {@link Optimizers} and {@link Schedules}; checked where it is used.
  */
 public class Spec {
   private final String kind;
@@ -35,7 +35,7 @@ public class Spec {
     return this;
   }
 
-  /** As one of the stages in an option: an object, or a list of this source and what follows it. */
+  /** As one of the stages or layers in an option: an object, or a list of this source and what follows it. */
   String branchJson() {
     StringBuilder out = new StringBuilder(stageJson());
     for (Spec stage : following) out.append(", ").append(stage.stageJson());
@@ -44,7 +44,7 @@ public class Spec {
 
   private String stageJson() {
     Map<String, Object> all = new LinkedHashMap<>();
-    all.put("stage", name);
+    all.put(kind.substring(0, kind.length() - 1), name);  // "stage", "layer"
     all.putAll(options);
     return Json.write(all);
   }

@@ -1,0 +1,5 @@
+"""Ready-made models: ``Model(models.cifar_resnet(depth=20))``. Made from the library's schema."""
+
+from . import _schema
+
+_schema.fill(globals(), "models")

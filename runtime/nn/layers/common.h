@@ -1,0 +1,42 @@
+// Options and steps that several layers share.
+#pragma once
+
+#include "core/json.h"
+#include "nn/init.h"
+#include "nn/layer.h"
+
+namespace etr::nn {
+
+inline constexpr OptionSpec kInit{"init",   OptionType::string,
+                                  "\"he\"", "initial weights: He normal, Glorot uniform, normal "
+                                            "with deviation 0.02, or zeros",
+                                  0,        0,
+                                  "",       "he|glorot|normal|zeros"};
+inline constexpr OptionSpec kUseBias{"bias", OptionType::boolean, "true", "add a bias, fused"};
+
+#define ETR_ACTIVATIONS \
+  "relu|leaky_relu|elu|gelu|gelu_tanh|silu|sigmoid|tanh|softplus|exp|log|sqrt|square|abs|negate"
+inline constexpr OptionSpec kActivation{
+    "activation", OptionType::string, "\"none\"",
+    "activation of the result; relu is fused into the layer's kernel", 0, 0,
+    "",           "none|" ETR_ACTIVATIONS};
+
+// Whether the layer's own op applies the activation; otherwise activate() does.
+inline bool fused_relu(const LayerCall& call) {
+  return call.options.string("activation") == "relu";
+}
+
+// `value` behind the activation that is not fused.
+graph::ValueId activate(const LayerCall& call, graph::ValueId value);
+
+// {input, weight} and, where the options ask for it, a new bias.
+std::vector<graph::ValueId> with_bias(const LayerCall& call, graph::ValueId input,
+                                      graph::ValueId weight, int64_t channels);
+
+// A layer that is one op with the layer's own options.
+template <const char* const& op>
+graph::ValueId build_plain(const LayerCall& call) {
+  return call.graph.add(op, call.options.json(), call.inputs, call.name);
+}
+
+}  // namespace etr::nn

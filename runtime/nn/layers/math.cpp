@@ -1,0 +1,144 @@
+// Functions of one or several values, and changes of shape.
+#include "core/error.h"
+#include "nn/layers/common.h"
+
+namespace etr::nn {
+namespace {
+
+constexpr OptionSpec kActivationOptions[] = {
+    {"function", OptionType::string, nullptr, "what is computed of each element", 0, 0, "",
+     ETR_ACTIVATIONS},
+    {"alpha", OptionType::number, "0.01", "slope of leaky_relu, scale of elu", 0, 100},
+};
+constexpr OptionSpec kReduce[] = {
+    {"function", OptionType::string, "\"mean\"", "what is made of the elements", 0, 0, "",
+     "sum|mean|max|min"},
+    {"axes", OptionType::integers, nullptr,
+     "axes to reduce, side by side; negative ones count from the end", -8, 7},
+    {"keep_axes", OptionType::boolean, "false", "keep the reduced axes, with length 1"},
+};
+constexpr OptionSpec kReshape[] = {
+    {"shape", OptionType::integers, nullptr,
+     "the new shape without the batch axis; one -1 takes what is left", -1, 1e9},
+};
+constexpr OptionSpec kPermute[] = {
+    {"axes", OptionType::integers, nullptr,
+     "for each axis of the result, the input's axis that becomes it; the batch (0) stays first", 0,
+     4},
+};
+constexpr OptionSpec kAxis{"axis", OptionType::integer, "-1",
+                           "the axis; negative ones count from the end", -8, 7};
+constexpr OptionSpec kConcat[] = {kAxis};
+constexpr OptionSpec kSlice[] = {
+    kAxis,
+    {"begin", OptionType::integer, "0", "first element; negative counts from the end", -1e9, 1e9},
+    {"length", OptionType::integer, "0", "elements; 0: all from 'begin' on", 0, 1e9},
+};
+constexpr OptionSpec kResidual[] = {
+    {"layers", OptionType::layers, nullptr, "what is added to the input"},
+    {"shortcut", OptionType::layers, "[]", "what the input goes through; empty: nothing"},
+    kActivation,
+};
+constexpr OptionSpec kRepeat[] = {
+    {"times", OptionType::integer, nullptr, "how often", 1, 1000},
+    {"layers", OptionType::layers, nullptr, "the layers, each time with parameters of their own"},
+};
+
+const char* const kUnary = "unary";
+const char* const kReduceOp = "reduce";
+const char* const kReshapeOp = "reshape";
+const char* const kPermuteOp = "permute";
+const char* const kSliceOp = "slice";
+const char* const kFlatten = "flatten";
+
+template <bool logarithm>
+graph::ValueId build_softmax(const LayerCall& call) {
+  return call.graph.add("softmax", {{"logarithm", logarithm}}, call.inputs, call.name);
+}
+
+graph::ValueId build_relu(const LayerCall& call) {
+  return call.graph.add("unary", {{"function", "relu"}}, call.inputs, call.name);
+}
+
+// a f b f c ..., from the left.
+graph::ValueId chain(const LayerCall& call, const char* op, const Json& options) {
+  graph::ValueId value = call.inputs[0];
+  for (size_t i = 1; i < call.inputs.size(); ++i)
+    value = call.graph.add(op, options, {value, call.inputs[i]}, call.name);
+  return value;
+}
+
+template <const char* const& function>
+graph::ValueId build_binary(const LayerCall& call) {
+  return chain(call, "binary", {{"function", function}});
+}
+
+const char* const kAdd = "add";
+const char* const kSubtract = "subtract";
+const char* const kMultiply = "multiply";
+const char* const kDivide = "divide";
+const char* const kMaximum = "maximum";
+const char* const kMinimum = "minimum";
+
+graph::ValueId build_concat(const LayerCall& call) {
+  return chain(call, "concat", call.options.json());
+}
+
+graph::ValueId build_residual(const LayerCall& call) {
+  const auto branch = call.build("layers", call.input(), "");
+  const auto shortcut = call.build("shortcut", call.input(), "shortcut");
+  const auto sum =
+      call.graph.add("binary", {{"function", "add"}}, {branch, shortcut}, call.name);
+  const std::string function = call.options.string("activation");
+  if (function == "none") return sum;
+  return call.graph.add("unary", {{"function", function}}, {sum}, call.name);
+}
+
+graph::ValueId build_repeat(const LayerCall& call) {
+  graph::ValueId value = call.input();
+  for (int64_t i = 1; i <= call.options.integer("times"); ++i)
+    value = call.build("layers", value, std::to_string(i));
+  return value;
+}
+
+}  // namespace
+
+#define ETR_LAYER(name) extern const LayerSpec name##_layer;
+#include "nn/layer_list.inc"
+#undef ETR_LAYER
+
+const LayerSpec activation_layer{"activation", "a function of each element", kActivationOptions,
+                                 build_plain<kUnary>};
+const LayerSpec relu_layer{"relu", "max(x, 0)", {}, build_relu};
+const LayerSpec softmax_layer{"softmax", "softmax over the last axis", {}, build_softmax<false>};
+const LayerSpec log_softmax_layer{
+    "log_softmax", "logarithm of the softmax over the last axis", {}, build_softmax<true>};
+const LayerSpec reduce_layer{"reduce", "sum, mean, maximum or minimum over axes", kReduce,
+                             build_plain<kReduceOp>};
+const LayerSpec reshape_layer{"reshape", "the same elements under another shape", kReshape,
+                              build_plain<kReshapeOp>};
+const LayerSpec permute_layer{"permute", "the axes in another order", kPermute,
+                              build_plain<kPermuteOp>};
+const LayerSpec slice_layer{"slice", "a range of one axis", kSlice, build_plain<kSliceOp>};
+const LayerSpec flatten_layer{
+    "flatten", "joins all axes but the first", {}, build_plain<kFlatten>};
+const LayerSpec add_layer{"add", "sum of the inputs, with broadcasting", {}, build_binary<kAdd>, 2,
+                          16};
+const LayerSpec subtract_layer{
+    "subtract", "the first input less the second", {}, build_binary<kSubtract>, 2, 2};
+const LayerSpec multiply_layer{
+    "multiply", "product of the inputs, with broadcasting", {}, build_binary<kMultiply>, 2, 16};
+const LayerSpec divide_layer{
+    "divide", "the first input by the second", {}, build_binary<kDivide>, 2, 2};
+const LayerSpec maximum_layer{
+    "maximum", "the largest of the inputs", {}, build_binary<kMaximum>, 2, 16};
+const LayerSpec minimum_layer{
+    "minimum", "the smallest of the inputs", {}, build_binary<kMinimum>, 2, 16};
+const LayerSpec concat_layer{"concat", "the inputs joined along an axis", kConcat, build_concat, 2,
+                             16};
+const LayerSpec residual_layer{"residual", "layers whose result is added to their input (He et al. 2016)",
+                               kResidual, build_residual};
+const LayerSpec repeat_layer{"repeat", "the same layers several times in a row", kRepeat,
+                             build_repeat};
+
+}  // namespace etr::nn

@@ -1,0 +1,92 @@
+// Normalisations, dropout, bias.
+#include "core/error.h"
+#include "nn/layers/common.h"
+
+namespace etr::nn {
+namespace {
+
+constexpr OptionSpec kEpsilon{"epsilon", OptionType::number, "1e-5", "added to the variance", 1e-12,
+                              1};
+constexpr OptionSpec kBatchNorm[] = {
+    kEpsilon,
+    {"momentum", OptionType::number, "0.9", "share of the old running statistics kept each step", 0,
+     1},
+    {"gamma", OptionType::number, "1", "initial scale; 0 lets a residual branch begin as nothing",
+     -10, 10},
+    kActivation,
+};
+constexpr OptionSpec kLayerNorm[] = {kEpsilon};
+constexpr OptionSpec kGroupNorm[] = {
+    {"groups", OptionType::integer, "32", "groups into which the channels are split", 1, 1 << 16},
+    kEpsilon,
+    kActivation,
+};
+
+graph::ValueId parameter(const LayerCall& call, const char* name, double value) {
+  return call.graph.add_parameter(cat(call.name, ".", name), {call.shape().back()},
+                                  /*decay=*/false, constant(static_cast<float>(value)));
+}
+
+graph::ValueId build_batch_norm(const LayerCall& call) {
+  graph::Graph& g = call.graph;
+  const int64_t c = call.shape().back();
+  const std::vector<graph::ValueId> inputs{
+      call.input(), parameter(call, "gamma", call.options.number("gamma")),
+      parameter(call, "beta", 0), g.add_state(call.name + ".running_mean", {c}, constant(0)),
+      g.add_state(call.name + ".running_var", {c}, constant(1))};
+  const Json options{{"epsilon", call.options.number("epsilon")},
+                     {"momentum", call.options.number("momentum")},
+                     {"relu", fused_relu(call)}};
+  return activate(call, g.add("batch_norm", options, inputs, call.name));
+}
+
+graph::ValueId build_layer_norm(const LayerCall& call) {
+  return call.graph.add("layer_norm", call.options.json(),
+                        {call.input(), parameter(call, "gamma", 1), parameter(call, "beta", 0)},
+                        call.name);
+}
+
+graph::ValueId build_rms_norm(const LayerCall& call) {
+  return call.graph.add("layer_norm", call.options.json(),
+                        {call.input(), parameter(call, "gamma", 1)}, call.name);
+}
+
+graph::ValueId build_group_norm(const LayerCall& call) {
+  const Json options{{"groups", call.options.integer("groups")},
+                     {"epsilon", call.options.number("epsilon")}};
+  const auto y =
+      call.graph.add("group_norm", options,
+                     {call.input(), parameter(call, "gamma", 1), parameter(call, "beta", 0)},
+                     call.name);
+  return fused_relu(call) ? call.graph.add("unary", {{"function", "relu"}}, {y}, call.name)
+                          : activate(call, y);
+}
+
+graph::ValueId build_bias(const LayerCall& call) {
+  return call.graph.add("bias", Json::object(), {call.input(), parameter(call, "bias", 0)},
+                        call.name);
+}
+
+constexpr OptionSpec kDropout[] = {
+    {"rate", OptionType::number, "0.5", "probability that an element is zeroed", 0, 0.99},
+};
+const char* const kDropoutOp = "dropout";
+
+}  // namespace
+
+extern const LayerSpec batch_norm_layer, layer_norm_layer, rms_norm_layer, group_norm_layer,
+    bias_layer, dropout_layer;
+const LayerSpec batch_norm_layer{"batch_norm", "batch normalisation of the last axis", kBatchNorm,
+                                 build_batch_norm};
+const LayerSpec layer_norm_layer{"layer_norm", "layer normalisation of the last axis", kLayerNorm,
+                                 build_layer_norm};
+const LayerSpec rms_norm_layer{"rms_norm", "normalisation of the last axis by its root mean square",
+                               kLayerNorm, build_rms_norm};
+const LayerSpec group_norm_layer{
+    "group_norm", "normalisation of each sample's groups of channels (last axis)", kGroupNorm,
+    build_group_norm};
+const LayerSpec bias_layer{"bias", "adds a trainable vector along the last axis", {}, build_bias};
+const LayerSpec dropout_layer{"dropout", "zeroes random elements in training", kDropout,
+                              build_plain<kDropoutOp>};
+
+}  // namespace etr::nn

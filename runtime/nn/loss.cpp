@@ -1,0 +1,91 @@
+#include "nn/loss.h"
+
+#include "core/error.h"
+#include "core/json.h"
+
+namespace etr::nn {
+namespace {
+
+constexpr OptionSpec kLoss[] = {
+    {"loss", OptionType::string, "\"softmax_cross_entropy\"", "what training minimises", 0, 0, "",
+     "softmax_cross_entropy|binary_cross_entropy|mse|l1|huber"},
+    {"target", OptionType::string, "\"label\"", "field of the batch that is compared with"},
+    {"label_smoothing", OptionType::number, "0",
+     "probability spread evenly over all classes (softmax_cross_entropy)", 0, 0.99},
+    {"ignored_label", OptionType::integer, "-1",
+     "label of rows that do not count (softmax_cross_entropy)", -2147483647, 2147483647},
+    {"class_weights", OptionType::numbers, "[]",
+     "what a row of each class counts; empty: all the same (softmax_cross_entropy)", 0, 1e9},
+    {"delta", OptionType::number, "1", "where the square becomes a line (huber)", 1e-6, 1e6},
+};
+
+const char* op_of(const std::string& kind) {
+  return kind == "mse" ? "squared_error" : kind == "l1" ? "absolute_error" : kind.c_str();
+}
+
+// The field as a value: that of the model's inputs where the model reads it too (an autoencoder).
+graph::ValueId field(graph::Graph& graph, const std::string& name, const Shape& shape, DType dtype) {
+  for (size_t i = 0; i < graph.values().size(); ++i) {
+    const graph::Value& value = graph.values()[i];
+    if (value.kind != graph::ValueKind::input || value.name != name) continue;
+    if (value.shape != shape || value.dtype != dtype)
+      fail(Code::invalid_argument, "model loss: the target '", name, "' is ",
+           dtype_name(value.dtype), " ", shape_text(value.shape), "; the model's result needs ",
+           dtype_name(dtype), " ", shape_text(shape));
+    return static_cast<graph::ValueId>(i);
+  }
+  return graph.add_input(name, shape, dtype);
+}
+
+}  // namespace
+
+Schema loss_schema() { return kLoss; }
+
+Loss::Loss(const Json& spec) {
+  const Options options(kLoss, "model loss", spec.is_null() ? Json::object() : spec);
+  kind_ = options.string("loss");
+  target_ = options.string("target");
+  label_smoothing_ = options.number("label_smoothing");
+  ignored_ = options.integer("ignored_label");
+  class_weights_ = options.numbers("class_weights");
+  delta_ = options.number("delta");
+}
+
+// What each label counts.
+graph::ValueId Loss::weights(graph::Graph& graph, graph::ValueId target) const {
+  std::vector<graph::ValueId> inputs{target};
+  if (!class_weights_.empty())
+    inputs.push_back(graph.add_constant(
+        "loss.class_weights", {static_cast<int64_t>(class_weights_.size())},
+        [weights = class_weights_](std::span<float> out, Rng&) {
+          for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(weights[i]);
+        }));
+  return graph.add("label_weights", {{"ignored", ignored_}}, inputs, "loss");
+}
+
+Loss::Values Loss::build(graph::Graph& graph, graph::ValueId output) const {
+  const Shape& shape = graph.shape(output);
+  if (shape.size() < 2)
+    fail(Code::invalid_argument, "the model ends with shape ", shape_text(shape),
+         "; the loss needs [N, outputs]: end with a dense layer");
+  if (!classifies()) {
+    const graph::ValueId target = field(graph, target_, shape, DType::f32);
+    const Json options = kind_ == "huber" ? Json{{"delta", delta_}} : Json::object();
+    const auto rows = graph.add(op_of(kind_), options, {output, target}, "loss");
+    return {target, graph.add("mean_rows", Json::object(), {rows}, "loss"), -1};
+  }
+  if (!class_weights_.empty() && static_cast<int64_t>(class_weights_.size()) != shape.back())
+    fail(Code::invalid_argument, "model loss: class_weights has ", class_weights_.size(),
+         " weights for ", shape.back(), " classes");
+  const auto target =
+      field(graph, target_, Shape(shape.begin(), shape.end() - 1), DType::i32);
+  const auto weight = weights(graph, target);
+  const auto mean = [&](const char* op, const Json& options) {
+    const auto rows = graph.add(op, options, {output, target, weight}, "loss");
+    return graph.add("mean_rows", Json::object(), {rows, weight}, "loss");
+  };
+  const auto loss = mean("softmax_cross_entropy", {{"label_smoothing", label_smoothing_}});
+  return {target, loss, mean("accuracy", Json::object())};
+}
+
+}  // namespace etr::nn

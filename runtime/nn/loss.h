@@ -1,0 +1,37 @@
+// What training minimises.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace etr::nn {
+
+// Validated options of a loss, no shapes yet.
+class Loss {
+ public:
+  explicit Loss(const Json& spec);  // {"loss": "huber", "delta": 2}; null is the default
+
+  bool classifies() const { return kind_ == "softmax_cross_entropy"; }
+  const std::string& target() const { return target_; }  // the field of the batch
+  DType target_dtype() const { return classifies() ? DType::i32 : DType::f32; }
+
+  struct Values {
+    graph::ValueId target, loss, accuracy;  // accuracy is -1 where there are no classes
+  };
+  // Appends the loss of `output` ([N, ..., classes] or [N, ..., columns]) and its target.
+  Values build(graph::Graph& graph, graph::ValueId output) const;
+
+ private:
+  graph::ValueId weights(graph::Graph& graph, graph::ValueId target) const;
+
+  std::string kind_, target_;
+  double label_smoothing_ = 0, delta_ = 1;
+  int64_t ignored_ = -1;
+  std::vector<double> class_weights_;
+};
+
+Schema loss_schema();
+
+}  // namespace etr::nn

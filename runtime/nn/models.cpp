@@ -1,0 +1,290 @@
+#include "nn/models.h"
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/table.h"
+
+namespace etr::nn {
+namespace {
+
+Json layer(const char* kind, Json options = Json::object()) {
+  options["layer"] = kind;
+  return options;
+}
+
+Json named(const std::string& name, Json layer) {
+  layer["name"] = name;
+  return layer;
+}
+
+constexpr OptionSpec kClasses{"classes", OptionType::integer, "10", "length of the output", 1,
+                              1 << 24};
+
+// mlp -----------------------------------------------------------------------------------------
+
+constexpr OptionSpec kMlp[] = {
+    {"hidden", OptionType::integers, "[128]", "units of each hidden layer", 1, 1 << 20},
+    kClasses,
+    {"activation", OptionType::string, "\"relu\"", "behind each hidden layer", 0, 0, "",
+     "relu|gelu|silu|tanh|sigmoid"},
+    {"dropout", OptionType::number, "0", "probability that a hidden element is zeroed", 0, 0.99},
+};
+
+Json expand_mlp(const Options& o) {
+  Json layers{layer("flatten")};
+  for (const int64_t units : o.integers("hidden")) {
+    layers.push_back(layer("dense", {{"units", units}, {"activation", o.string("activation")}}));
+    if (o.number("dropout") > 0) layers.push_back(layer("dropout", {{"rate", o.number("dropout")}}));
+  }
+  layers.push_back(layer("dense", {{"units", o.integer("classes")}, {"init", "glorot"}}));
+  return {{"layers", layers}};
+}
+
+// simple_cnn ----------------------------------------------------------------------------------
+
+constexpr OptionSpec kSimpleCnn[] = {kClasses};
+
+// Shallue et al. 2018: two convolutions of 5 x 5 with pooling, a hidden layer of 1024.
+Json expand_simple_cnn(const Options& o) {
+  return {{"layers",
+           {layer("conv2d", {{"filters", 32}, {"kernel", 5}, {"activation", "relu"}}),
+            layer("max_pool"),
+            layer("conv2d", {{"filters", 64}, {"kernel", 5}, {"activation", "relu"}}),
+            layer("max_pool"), layer("flatten"),
+            layer("dense", {{"units", 1024}, {"activation", "relu"}}),
+            layer("dense", {{"units", o.integer("classes")}, {"init", "glorot"}})}}};
+}
+
+// Residual networks ---------------------------------------------------------------------------
+
+Json conv(const std::string& name, int64_t filters, int64_t kernel, int64_t stride, bool norm) {
+  return named(name, layer("conv2d", {{"filters", filters}, {"kernel", kernel}, {"stride", stride},
+                                      {"bias", !norm}}));
+}
+
+Json batch_norm(const std::string& name, bool relu) {
+  return named(name, layer("batch_norm", {{"activation", relu ? "relu" : "none"}}));
+}
+
+// Names follow torchvision's (layer1.0.conv1, bn1, downsample), so that its weights find their place.
+Json block(const std::string& name, int64_t filters, int64_t stride, bool bottleneck, bool project,
+           bool norm) {
+  Json branch = Json::array(), shortcut = Json::array();
+  const auto add = [&](int index, int64_t width, int64_t kernel, int64_t step, bool relu) {
+    Json convolution = conv(cat("conv", index), width, kernel, step, norm);
+    if (!norm && relu) convolution["activation"] = "relu";
+    branch.push_back(std::move(convolution));
+    if (norm) branch.push_back(batch_norm(cat("bn", index), relu));
+  };
+  if (bottleneck) {  // the stride in the 3 x 3 convolution, as torchvision has it
+    add(1, filters, 1, 1, true);
+    add(2, filters, 3, stride, true);
+    add(3, 4 * filters, 1, 1, false);
+  } else {
+    add(1, filters, 3, stride, true);
+    add(2, filters, 3, 1, false);
+  }
+  if (project) {
+    shortcut.push_back(conv("conv", bottleneck ? 4 * filters : filters, 1, stride, norm));
+    if (norm) shortcut.push_back(batch_norm("bn", false));
+  }
+  return named(name, layer("residual", {{"layers", branch}, {"shortcut", shortcut},
+                                        {"activation", "relu"}}));
+}
+
+Json stages(const std::vector<int>& blocks, int64_t first_filters, bool bottleneck, bool norm) {
+  Json out = Json::array();
+  int64_t filters = first_filters;
+  for (size_t s = 0; s < blocks.size(); ++s, filters *= 2)
+    for (int b = 0; b < blocks[s]; ++b)
+      out.push_back(block(cat("layer", s + 1, ".", b), filters, s > 0 && b == 0 ? 2 : 1, bottleneck,
+                          b == 0 && (s > 0 || bottleneck), norm));
+  return out;
+}
+
+void append(Json& to, const Json& from) { to.insert(to.end(), from.begin(), from.end()); }
+
+constexpr OptionSpec kNorm{"norm", OptionType::string, "\"batch\"", "normalisation of each convolution",
+                           0, 0, "", "batch|none"};
+constexpr OptionSpec kCifarResnet[] = {
+    {"depth", OptionType::integer, "20", "6 n + 2: 8, 20, 32, 44, 56 or 110", 8, 1202}, kClasses, kNorm};
+
+// He et al. 2016, section 4.2: three stages of n blocks with 16, 32 and 64 filters.
+Json expand_cifar_resnet(const Options& o) {
+  const auto depth = static_cast<int>(o.integer("depth"));
+  if (depth % 6 != 2)
+    fail(Code::invalid_argument, "model 'cifar_resnet': a depth of ", depth, " is not 6 n + 2");
+  const bool norm = o.string("norm") == "batch";
+  const int n = depth / 6;
+  Json layers{conv("conv1", 16, 3, 1, norm)};
+  if (norm)
+    layers.push_back(batch_norm("bn1", true));
+  else
+    layers[0]["activation"] = "relu";
+  append(layers, stages({n, n, n}, 16, /*bottleneck=*/false, norm));
+  layers.push_back(layer("global_avg_pool"));
+  layers.push_back(named("fc", layer("dense", {{"units", o.integer("classes")}, {"init", "glorot"}})));
+  return {{"layers", layers}};
+}
+
+constexpr OptionSpec kResnet[] = {
+    {"depth", OptionType::integer, "50", "18, 34, 50, 101 or 152", 18, 152},
+    {"classes", OptionType::integer, "1000", "length of the output", 1, 1 << 24},
+};
+
+// He et al. 2016, table 1, for images of about 224 x 224.
+Json expand_resnet(const Options& o) {
+  const int64_t depth = o.integer("depth");
+  const std::vector<int> blocks = depth == 18    ? std::vector{2, 2, 2, 2}
+                                  : depth == 34  ? std::vector{3, 4, 6, 3}
+                                  : depth == 50  ? std::vector{3, 4, 6, 3}
+                                  : depth == 101 ? std::vector{3, 4, 23, 3}
+                                  : depth == 152 ? std::vector{3, 8, 36, 3}
+                                                 : std::vector<int>{};
+  if (blocks.empty())
+    fail(Code::invalid_argument, "model 'resnet': there is no depth ", depth,
+         "; there are 18, 34, 50, 101 and 152 (smaller ones for small images: 'cifar_resnet')");
+  Json layers{conv("conv1", 64, 7, 2, true), batch_norm("bn1", true),
+              layer("max_pool", {{"window", 3}, {"stride", 2}, {"pad", 1}})};
+  append(layers, stages(blocks, 64, /*bottleneck=*/depth >= 50, true));
+  layers.push_back(layer("global_avg_pool"));
+  layers.push_back(named("fc", layer("dense", {{"units", o.integer("classes")}, {"init", "glorot"}})));
+  return {{"layers", layers}};
+}
+
+// Transformers --------------------------------------------------------------------------------
+
+constexpr OptionSpec kWidth{"width", OptionType::integer, "128", "features of each position", 4, 1 << 16};
+constexpr OptionSpec kHeads{"heads", OptionType::integer, "4", "attention heads", 1, 1024};
+constexpr OptionSpec kDropoutRate{"dropout", OptionType::number, "0.1",
+                                  "probability that an element is zeroed behind each part", 0, 0.99};
+constexpr OptionSpec kDecoder[] = {
+    {"symbols", OptionType::integer, nullptr, "symbols of the alphabet", 1, 1 << 24},
+    {"blocks", OptionType::integer, "4", "blocks of attention and feed-forward layers", 1, 1000},
+    kWidth,
+    kHeads,
+    {"hidden", OptionType::integer, "0", "units of the feed-forward layers; 0: 4 width", 0, 1 << 18},
+    kDropoutRate,
+    {"tied", OptionType::boolean, "true", "the output's weight is the embedding's table"},
+};
+
+void add_dropout(Json& layers, double rate) {
+  if (rate > 0) layers.push_back(layer("dropout", {{"rate", rate}}));
+}
+
+int64_t hidden_of(const Options& o) {
+  return o.integer("hidden") ? o.integer("hidden") : 4 * o.integer("width");
+}
+
+Json attention(const Options& o, bool causal) {
+  return named("attention", layer("attention", {{"heads", o.integer("heads")}, {"causal", causal},
+                                                {"init", "glorot"}}));
+}
+
+// x + dropout(f(norm(x))): normalisation in front (Xiong et al. 2020).
+Json part(const std::string& name, Json inside, double dropout) {
+  Json layers{named("norm", layer("layer_norm"))};
+  append(layers, inside);
+  add_dropout(layers, dropout);
+  return named(name, layer("residual", {{"layers", layers}}));
+}
+
+Json feed_forward(const Options& o) {
+  return {named("up", layer("dense", {{"units", hidden_of(o)}, {"activation", "gelu"}, {"init", "glorot"}})),
+          named("down", layer("dense", {{"units", o.integer("width")}, {"init", "glorot"}}))};
+}
+
+Json embed(const Options& o, const char* name, int64_t symbols) {
+  Json layers{named(name, layer("embedding", {{"entries", symbols}, {"width", o.integer("width")}})),
+              named(std::string(name) + "_position", layer("position_embedding"))};
+  add_dropout(layers, o.number("dropout"));
+  return layers;
+}
+
+Json output(const Options& o, const char* tied_to, int64_t symbols) {
+  Json dense = layer("dense", {{"units", symbols}, {"bias", false}, {"init", "glorot"}});
+  if (o.boolean("tied")) dense["tied_to"] = tied_to;
+  return named("output", dense);
+}
+
+Json expand_decoder(const Options& o) {
+  const double rate = o.number("dropout");
+  Json layers = embed(o, "embedding", o.integer("symbols"));
+  for (int64_t b = 1; b <= o.integer("blocks"); ++b) {
+    layers.push_back(part(cat("block", b, ".attend"), Json::array({attention(o, true)}), rate));
+    layers.push_back(part(cat("block", b, ".feed"), feed_forward(o), rate));
+  }
+  layers.push_back(named("norm", layer("layer_norm")));
+  layers.push_back(output(o, "embedding", o.integer("symbols")));
+  return {{"layers", layers}, {"inputs", "input"}, {"loss", {{"target", "target"}}}};
+}
+
+constexpr OptionSpec kTransformer[] = {
+    {"symbols", OptionType::integer, nullptr, "symbols of the shared alphabet", 1, 1 << 24},
+    {"blocks", OptionType::integer, "6", "blocks of encoder and of decoder", 1, 1000},
+    {"width", OptionType::integer, "512", "features of each position", 4, 1 << 16},
+    {"heads", OptionType::integer, "8", "attention heads", 1, 1024},
+    {"hidden", OptionType::integer, "0", "units of the feed-forward layers; 0: 4 width", 0, 1 << 18},
+    kDropoutRate,
+    {"tied", OptionType::boolean, "true", "the output's weight is the decoder's table"},
+};
+
+// Vaswani et al. 2017, with normalisation in front. Reads "source" and "source_length"; the decoder
+// reads "input" (the target moved by one) and learns "target".
+Json expand_transformer(const Options& o) {
+  const double rate = o.number("dropout");
+  const auto read = [](Json layers, const char* field) {
+    layers[0]["input"] = field;
+    return layers;
+  };
+  Json layers = read(embed(o, "encoder_embedding", o.integer("symbols")), "source");
+  for (int64_t b = 1; b <= o.integer("blocks"); ++b) {
+    Json attend = attention(o, false);
+    attend["input"] = {"norm", "norm", "source_length"};
+    layers.push_back(part(cat("encoder", b, ".attend"), Json::array({attend}), rate));
+    layers.push_back(part(cat("encoder", b, ".feed"), feed_forward(o), rate));
+  }
+  layers.push_back(named("memory", layer("layer_norm")));
+  append(layers, read(embed(o, "embedding", o.integer("symbols")), "input"));
+  for (int64_t b = 1; b <= o.integer("blocks"); ++b) {
+    layers.push_back(part(cat("decoder", b, ".attend"), Json::array({attention(o, true)}), rate));
+    Json look = attention(o, false);
+    look["input"] = {"norm", "memory", "source_length"};
+    layers.push_back(part(cat("decoder", b, ".look"), Json::array({look}), rate));
+    layers.push_back(part(cat("decoder", b, ".feed"), feed_forward(o), rate));
+  }
+  layers.push_back(named("norm", layer("layer_norm")));
+  layers.push_back(output(o, "embedding", o.integer("symbols")));
+  return {{"layers", layers},
+          {"inputs", {"source", "source_length", "input"}},
+          {"loss", {{"target", "target"}}}};
+}
+
+constexpr ModelSpec kModels[] = {
+    {"mlp", "fully connected layers", kMlp, expand_mlp},
+    {"simple_cnn", "two convolutions and a hidden layer (Shallue et al. 2018)", kSimpleCnn,
+     expand_simple_cnn},
+    {"cifar_resnet", "residual network for images of about 32 x 32 (He et al. 2016)", kCifarResnet,
+     expand_cifar_resnet},
+    {"resnet", "residual network for images of about 224 x 224 (He et al. 2016)", kResnet,
+     expand_resnet},
+    {"transformer_decoder", "decoder-only Transformer: i32 [N, positions] to [N, positions, symbols]",
+     kDecoder, expand_decoder},
+    {"transformer", "encoder-decoder Transformer (Vaswani et al. 2017)", kTransformer,
+     expand_transformer},
+};
+
+}  // namespace
+
+std::span<const ModelSpec* const> model_table() {
+  static constexpr const ModelSpec* kTable[] = {&kModels[0], &kModels[1], &kModels[2],
+                                                &kModels[3], &kModels[4], &kModels[5]};
+  return kTable;
+}
+
+Json expand_model(const std::string& name, const Json& options) {
+  const ModelSpec& model = find_in_table(model_table(), "model", name);
+  return model.expand(Options(model.options, cat("model '", name, "'"), options));
+}
+
+}  // namespace etr::nn

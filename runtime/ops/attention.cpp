@@ -1,0 +1,129 @@
+// Fused multi-head attention; see shaders/attention.comp for formulas and layouts.
+#include <cmath>
+
+#include "core/error.h"
+#include "ops/op.h"
+
+namespace etr::ops {
+namespace {
+
+constexpr OpInput kInputs[] = {{"q"},
+                               {"k", InputRole::differentiable, true},
+                               {"v", InputRole::differentiable, true},
+                               {"lengths", InputRole::constant, true, DType::i32}};
+constexpr OptionSpec kOptions[] = {
+    {"heads", OptionType::integer, nullptr, "heads into which the width is split", 1, 1024},
+    {"causal", OptionType::boolean, "false", "a position sees itself and what lies before it"},
+};
+
+struct Push {
+  uint32_t tq, tk, heads, causal, masked;
+  float scale;
+  uint32_t q_stride, q_offset, k_stride, k_offset, v_stride, v_offset;
+};
+
+bool packed(size_t inputs) { return inputs == 1; }
+
+OpShapes shapes(const Options& options, const std::vector<Shape>& in) {
+  for (size_t i = 0; i < std::min<size_t>(in.size(), 3); ++i)
+    require_rank("attention", kInputs[i].name, in[i], 3, "[N, positions, width]");
+  const int64_t heads = options.integer("heads");
+  const int64_t parts = packed(in.size()) ? 3 : 1, width = in[0][2] / parts;
+  if (in.size() == 2) fail(Code::invalid_argument, "attention: takes q alone, or q, k and v");
+  if (in[0][2] % parts != 0 || width % heads != 0 || width / heads % 4 != 0)
+    fail(Code::invalid_argument, "attention: a width of ", in[0][2], parts == 3 ? " (q, k, v)" : "",
+         " does not split into ", heads, " heads of a multiple of 4");
+  if (width / heads > 256)
+    fail(Code::unsupported, "attention: a head of ", width / heads, " is wider than 256");
+  if (in.size() >= 3) {
+    const Shape expected{in[0][0], in[1][1], in[0][2]};
+    if (in[1] != expected || in[2] != expected)
+      fail(Code::invalid_argument, "attention: k ", shape_text(in[1]), " and v ",
+           shape_text(in[2]), " do not fit q ", shape_text(in[0]));
+    if (options.boolean("causal") && in[1][1] < in[0][1])
+      fail(Code::invalid_argument, "attention: causal with fewer keys (", in[1][1],
+           ") than queries (", in[0][1], ")");
+  }
+  if (in.size() == 4 && in[3] != Shape{in[0][0]})
+    fail(Code::invalid_argument, "attention: lengths must be [", in[0][0], "], not ",
+         shape_text(in[3]));
+  // log-sum-exp of each query
+  return {{in[0][0], in[0][1], width}, {{in[0][0], heads, in[0][1]}}};
+}
+
+Push push_of(const OpCall& call) {
+  const Shape& q = call.inputs[0].shape;
+  const auto width = static_cast<uint32_t>(call.output.shape[2]);
+  const auto heads = static_cast<uint32_t>(call.options.integer("heads"));
+  const bool one = packed(call.inputs.size());
+  const uint32_t stride = one ? 3 * width : width;
+  return {static_cast<uint32_t>(q[1]),
+          static_cast<uint32_t>(one ? q[1] : call.inputs[1].shape[1]),
+          heads,
+          call.options.boolean("causal"),
+          call.inputs.size() == 4,
+          1 / std::sqrt(static_cast<float>(width / heads)),
+          stride, 0,
+          stride, one ? width : 0,
+          stride, one ? 2 * width : 0};
+}
+
+struct Tensors {
+  const DeviceTensor &q, &k, &v, &lengths;
+};
+
+Tensors tensors_of(const OpCall& call) {
+  const bool one = packed(call.inputs.size());
+  const DeviceTensor& q = call.inputs[0];
+  return {q, one ? q : call.inputs[1], one ? q : call.inputs[2],
+          call.inputs.size() == 4 ? call.inputs[3] : q};
+}
+
+uint32_t head_of(const OpCall& call) {
+  return static_cast<uint32_t>(call.output.shape[2] / call.options.integer("heads"));
+}
+
+uint32_t samples_by_heads(const OpCall& call, const Push& push) {
+  return static_cast<uint32_t>(call.output.shape[0]) * push.heads;
+}
+
+void forward(const OpCall& call, Emitter& emit) {
+  const Push push = push_of(call);
+  const Tensors t = tensors_of(call);
+  emit.for_channels("attention",
+                    {reads(t.q), reads(t.k), reads(t.v), reads(t.lengths), writes(call.output),
+                     writes(call.saved[0])},
+                    push, push.tq, samples_by_heads(call, push), 1, {head_of(call)});
+}
+
+void backward(const OpCall& call, Emitter& emit) {
+  const Push push = push_of(call);
+  const Tensors t = tensors_of(call);
+  const DeviceTensor &lse = call.saved[0], &dy = call.output_grad;
+  const bool one = packed(call.inputs.size());
+  const auto target = [&](size_t i) {
+    const DeviceTensor& grad = call.input_grads[one ? 0 : i];
+    return grad ? grad : emit.scratch(call.inputs[one ? 0 : i].shape);
+  };
+  const DeviceTensor dq = target(0), dk = one ? dq : target(1), dv = one ? dq : target(2);
+  const DeviceTensor dots = emit.scratch(lse.shape);
+  const uint32_t rows = samples_by_heads(call, push), head = head_of(call);
+  emit.for_channels("attention_grad_q",
+                    {reads(t.q), reads(t.k), reads(t.v), reads(t.lengths), reads(call.output),
+                     reads(lse), reads(dy), writes(dots), writes(dq)},
+                    push, push.tq, rows, 1, {head});
+  emit.for_channels("attention_grad_kv",
+                    {reads(t.q), reads(t.k), reads(t.v), reads(t.lengths), reads(lse), reads(dy),
+                     reads(dots), writes(dk), writes(dv)},
+                    push, push.tk, rows, 1, {head});
+}
+
+}  // namespace
+
+extern const OpSpec attention_op;
+const OpSpec attention_op{"attention", "fused multi-head attention, of q, k, v or of all in one",
+                          kInputs,     kOptions,
+                          shapes,      forward,
+                          backward};
+
+}  // namespace etr::ops

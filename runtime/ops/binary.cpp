@@ -1,0 +1,123 @@
+// Arithmetic on two tensors with broadcasting by NumPy's rules.
+#include "core/error.h"
+#include "ops/gemm.h"
+#include "ops/reduction.h"
+
+namespace etr::ops {
+namespace {
+
+constexpr OpInput kInputs[] = {{"a"}, {"b"}};
+constexpr OptionSpec kOptions[] = {
+    {"function", OptionType::string, nullptr, "what is computed of each pair", 0, 0, "",
+     "add|subtract|multiply|divide|maximum|minimum"},
+};
+
+// In the order of the shader's constants.
+uint32_t kind_of(const OpCall& call) {
+  const std::string name = call.options.string("function");
+  return name == "add"        ? 0
+         : name == "subtract" ? 1
+         : name == "multiply" ? 2
+         : name == "divide"   ? 3
+         : name == "maximum"  ? 4
+                              : 5;
+}
+
+int64_t extent(const Shape& shape, size_t rank, size_t axis) {
+  const size_t missing = rank - shape.size();
+  return axis < missing ? 1 : shape[axis - missing];
+}
+
+OpShapes shapes(const Options& options, const std::vector<Shape>& in) {
+  const size_t rank = std::max(in[0].size(), in[1].size());
+  Shape out;
+  for (size_t i = 0; i < rank; ++i) {
+    const int64_t a = extent(in[0], rank, i), b = extent(in[1], rank, i);
+    if (a != b && a != 1 && b != 1)
+      fail(Code::invalid_argument, options.string("function"), ": shapes ", shape_text(in[0]),
+           " and ", shape_text(in[1]), " do not broadcast: ", a, " against ", b);
+    out.push_back(std::max(a, b));
+  }
+  return {out, {}};
+}
+
+struct Push {
+  uint32_t rows, d1, d2, d3, slices, count;
+  uint32_t a[4], b[4];
+};
+
+// Neighbouring axes that are broadcast alike are one axis; four are left.
+Push push_of(const OpCall& call) {
+  const Shape &a = call.inputs[0].shape, &b = call.inputs[1].shape, &y = call.output.shape;
+  struct Axis {
+    int64_t size;
+    bool in_a, in_b;
+  };
+  std::vector<Axis> axes;
+  for (size_t i = 0; i < y.size(); ++i) {
+    if (y[i] == 1) continue;
+    const Axis axis{y[i], extent(a, y.size(), i) != 1, extent(b, y.size(), i) != 1};
+    if (!axes.empty() && axes.back().in_a == axis.in_a && axes.back().in_b == axis.in_b)
+      axes.back().size *= axis.size;
+    else
+      axes.push_back(axis);
+  }
+  if (axes.size() > 4)
+    fail(Code::unsupported, "shapes ", shape_text(a), " and ", shape_text(b),
+         " broadcast along too many separate axes (", axes.size(), "; at most 4)");
+  // One long axis is cut into rows, to be split among workgroups; the last may be a part of one.
+  if (axes.size() == 1 && axes[0].in_a && axes[0].in_b)
+    axes = {{(axes[0].size + 63) / 64, true, true}, {64, true, true}};
+  while (axes.size() < 4) axes.insert(axes.begin(), {1, false, false});
+  Push push{};
+  uint32_t stride_a = 1, stride_b = 1;
+  for (size_t i = 4; i-- > 0;) {
+    push.a[i] = axes[i].in_a ? stride_a : 0;
+    push.b[i] = axes[i].in_b ? stride_b : 0;
+    if (axes[i].in_a) stride_a *= static_cast<uint32_t>(axes[i].size);
+    if (axes[i].in_b) stride_b *= static_cast<uint32_t>(axes[i].size);
+  }
+  push.d1 = static_cast<uint32_t>(axes[1].size);
+  push.d2 = static_cast<uint32_t>(axes[2].size);
+  push.d3 = static_cast<uint32_t>(axes[3].size);
+  push.rows = static_cast<uint32_t>(axes[0].size) * push.d1 * push.d2;
+  push.slices = row_slices(push.rows);
+  push.count = call.output.count();
+  return push;
+}
+
+void forward(const OpCall& call, Emitter& emit) {
+  const Push push = push_of(call);
+  emit.for_channels("binary", {reads(call.inputs[0]), reads(call.inputs[1]), writes(call.output)},
+                    push, push.d3, push.slices, 1, {kind_of(call)});
+}
+
+void backward(const OpCall& call, Emitter& emit) {
+  const Push push = push_of(call);
+  const uint32_t kind = kind_of(call);
+  const char* shaders[] = {"binary_grad_a", "binary_grad_b"};
+  for (size_t i = 0; i < 2; ++i) {
+    const DeviceTensor& target = call.input_grads[i];
+    if (!target) continue;
+    const bool passes_through = kind == 0 || (kind == 1 && i == 0);
+    if (passes_through) {
+      emit_sum_to(emit, call.output_grad, target);
+      continue;
+    }
+    const bool whole = target.shape == call.output.shape;
+    const DeviceTensor full = whole ? target : emit.scratch(call.output.shape);
+    emit.for_channels(shaders[i],
+                      {reads(call.inputs[0]), reads(call.inputs[1]), reads(call.output_grad),
+                       writes(full)},
+                      push, push.d3, push.slices, 1, {kind});
+    if (!whole) emit_sum_to(emit, full, target);
+  }
+}
+
+}  // namespace
+
+extern const OpSpec binary_op;
+const OpSpec binary_op{"binary", "arithmetic on two tensors", kInputs, kOptions, shapes,
+                       forward,  backward};
+
+}  // namespace etr::ops

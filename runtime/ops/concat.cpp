@@ -1,0 +1,47 @@
+// Two tensors joined along an axis.
+#include "core/error.h"
+#include "ops/parts.h"
+
+namespace etr::ops {
+namespace {
+
+constexpr OpInput kInputs[] = {{"a"}, {"b"}};
+constexpr OptionSpec kOptions[] = {
+    {"axis", OptionType::integer, "-1", "the axis; negative ones count from the end", -8, 7},
+};
+
+OpShapes shapes(const Options& options, const std::vector<Shape>& in) {
+  const size_t axis = axis_of("concat", options.integer("axis"), in[0]);
+  Shape out = in[0];
+  bool fits = in[1].size() == out.size();
+  for (size_t i = 0; fits && i < out.size(); ++i) fits = i == axis || in[1][i] == out[i];
+  if (!fits)
+    fail(Code::invalid_argument, "concat: ", shape_text(in[0]), " and ", shape_text(in[1]),
+         " differ beside axis ", axis);
+  out[axis] += in[1][axis];
+  return {out, {}};
+}
+
+Part part_of(const OpCall& call, size_t input) {
+  const Shape& a = call.inputs[0].shape;
+  const size_t axis = axis_of("concat", call.options.integer("axis"), a);
+  return {axis, input == 0 ? 0 : a[axis], call.inputs[input].shape[axis]};
+}
+
+void forward(const OpCall& call, Emitter& emit) {
+  for (size_t i = 0; i < 2; ++i) emit_put_part(emit, call.inputs[i], part_of(call, i), call.output);
+}
+
+void backward(const OpCall& call, Emitter& emit) {
+  for (size_t i = 0; i < 2; ++i)
+    if (call.input_grads[i])
+      emit_take_part(emit, call.output_grad, part_of(call, i), call.input_grads[i]);
+}
+
+}  // namespace
+
+extern const OpSpec concat_op;
+const OpSpec concat_op{"concat", "two tensors joined along an axis", kInputs, kOptions, shapes,
+                       forward,  backward};
+
+}  // namespace etr::ops

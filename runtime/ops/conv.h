@@ -1,0 +1,28 @@
+// The three products of a convolution, shared by conv2d and its transpose.
+#pragma once
+
+#include "ops/gemm.h"
+
+namespace etr::ops {
+
+// y [N, OH, OW, F] = x [N, H, W, C] convolved with w [KH, KW, C / groups, F].
+struct ConvGeometry {
+  uint32_t batch, h, w, c, oh, ow, filters;
+  uint32_t kh, kw, stride, pad_y, pad_x, dilation, groups;
+
+  bool depthwise() const { return groups > 1 && groups == c && groups == filters; }
+};
+
+// Emits y = x * w (+ bias) (ReLU); `bias` may be empty.
+void emit_conv(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x, const DeviceTensor& w,
+               const DeviceTensor& bias, bool relu, const DeviceTensor& y);
+
+// Emits dx, the gradient by x of a convolution whose result has the gradient dy.
+void emit_conv_dx(Emitter& emit, const ConvGeometry& g, const DeviceTensor& dy,
+                  const DeviceTensor& w, const DeviceTensor& dx);
+
+// Emits dw, the gradient by w.
+void emit_conv_dw(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
+                  const DeviceTensor& dy, const DeviceTensor& dw);
+
+}  // namespace etr::ops

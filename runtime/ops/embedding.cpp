@@ -1,0 +1,53 @@
+// Rows of a table by number: y[..., k] = w[ids[...], k].
+#include "core/error.h"
+#include "ops/op.h"
+
+namespace etr::ops {
+namespace {
+
+constexpr OpInput kInputs[] = {{"w"}, {"ids", InputRole::constant, false, DType::i32}};
+
+struct Push {
+  uint32_t rows, entries, c;
+};
+
+OpShapes shapes(const Options&, const std::vector<Shape>& in) {
+  require_rank("embedding", "w", in[0], 2, "[entries, width]");
+  Shape out = in[1];
+  out.push_back(in[0][1]);
+  return {out, {}};
+}
+
+Push push_of(const OpCall& call) {
+  const Shape& w = call.inputs[0].shape;
+  return {call.inputs[1].count(), static_cast<uint32_t>(w[0]), static_cast<uint32_t>(w[1])};
+}
+
+constexpr uint32_t kMostGroups = 65535;  // what every device takes along an axis
+
+void forward(const OpCall& call, Emitter& emit) {
+  const Push push = push_of(call);
+  emit.for_channels("embedding",
+                    {reads(call.inputs[0]), reads(call.inputs[1]), writes(call.output)}, push,
+                    push.c, std::min(push.rows, kMostGroups));
+}
+
+void backward(const OpCall& call, Emitter& emit) {
+  if (!call.input_grads[0]) return;
+  const Push push = push_of(call);
+  const DeviceTensor order = emit.scratch({push.rows}), begin = emit.scratch({push.entries + 1});
+  emit.for_each("embedding_order", {reads(call.inputs[1]), writes(order)}, push, push.rows);
+  emit.for_each("embedding_begin", {reads(call.inputs[1]), writes(begin)}, push, push.entries + 1);
+  emit.for_channels(
+      "embedding_grad",
+      {reads(call.output_grad), reads(order), reads(begin), writes(call.input_grads[0])}, push,
+      push.c, std::min(push.entries, kMostGroups));
+}
+
+}  // namespace
+
+extern const OpSpec embedding_op;
+const OpSpec embedding_op{
+    "embedding", "rows of a table by number", kInputs, {}, shapes, forward, backward};
+
+}  // namespace etr::ops

@@ -1,0 +1,80 @@
+// Group normalisation; see shaders/group_norm.comp for the formulas.
+#include "core/error.h"
+#include "ops/gemm.h"
+
+namespace etr::ops {
+namespace {
+
+constexpr OpInput kInputs[] = {{"x"}, {"gamma"}, {"beta"}};
+constexpr OptionSpec kOptions[] = {
+    {"groups", OptionType::integer, "32", "groups into which the channels are split", 1, 1 << 16},
+    {"epsilon", OptionType::number, "1e-5", "added to the variance", 1e-12, 1},
+};
+
+struct Push {
+  uint32_t n, pixels, c;
+  float epsilon;
+};
+
+OpShapes shapes(const Options& options, const std::vector<Shape>& in) {
+  if (in[0].size() < 2) fail(Code::invalid_argument, "group_norm: x must have at least two axes");
+  const int64_t c = in[0].back(), groups = options.integer("groups");
+  if (c % groups != 0)
+    fail(Code::invalid_argument, "group_norm: ", c, " channels do not split into ", groups,
+         " groups");
+  for (size_t i = 1; i < 3; ++i)
+    if (in[i] != Shape{c})
+      fail(Code::invalid_argument, "group_norm: ", kInputs[i].name, " is ", shape_text(in[i]),
+           " but x ", shape_text(in[0]), " has ", c, " channels");
+  return {in[0], {{in[0][0], groups, 2}}};
+}
+
+Push push_of(const OpCall& call) {
+  const Shape& x = call.output.shape;
+  const auto n = static_cast<uint32_t>(x[0]), c = static_cast<uint32_t>(x.back());
+  return {n, call.output.count() / (n * c), c, static_cast<float>(call.options.number("epsilon"))};
+}
+
+uint32_t width_of(const OpCall& call) {
+  return static_cast<uint32_t>(call.output.shape.back() / call.options.integer("groups"));
+}
+
+void forward(const OpCall& call, Emitter& emit) {
+  const Push push = push_of(call);
+  const uint32_t width = width_of(call);
+  emit.for_rows("group_norm",
+                {reads(call.inputs[0]), reads(call.inputs[1]), reads(call.inputs[2]),
+                 writes(call.output), writes(call.saved[0])},
+                push, push.n * push.c / width, push.pixels * width, {width});
+}
+
+void backward(const OpCall& call, Emitter& emit) {
+  const Push push = push_of(call);
+  const uint32_t width = width_of(call);
+  const DeviceTensor &x = call.inputs[0], &dy = call.output_grad, &moments = call.saved[0];
+  if (call.input_grads[0])
+    emit.for_rows("group_norm_grad_x",
+                  {reads(x), reads(call.inputs[1]), reads(dy), reads(moments),
+                   writes(call.input_grads[0])},
+                  push, push.n * push.c / width, push.pixels * width, {width});
+  if (!call.input_grads[1] && !call.input_grads[2]) return;
+  const DeviceTensor partial = emit.scratch({push.n, 2, push.c});
+  const DeviceTensor sums = emit.scratch({2, push.c});  // dgamma, dbeta
+  emit.for_channels("group_norm_grad_sums", {reads(x), reads(dy), reads(moments), writes(partial)},
+                    push, push.c, push.n, 1, {width});
+  emit_sum_slices(emit, partial, sums, push.n, 2 * push.c);
+  const uint64_t bytes = uint64_t{push.c} * 4;
+  for (size_t i = 1; i < 3; ++i)
+    if (call.input_grads[i])
+      emit.add(gpu::Copy{sums.buffer.slice((i - 1) * bytes, bytes), call.input_grads[i].buffer});
+}
+
+}  // namespace
+
+extern const OpSpec group_norm_op;
+const OpSpec group_norm_op{"group_norm", "normalisation of each sample's groups of channels",
+                           kInputs,      kOptions,
+                           shapes,       forward,
+                           backward};
+
+}  // namespace etr::ops

@@ -1,0 +1,48 @@
+// The same elements under another shape: no copy.
+#include <functional>
+#include <numeric>
+
+#include "core/error.h"
+#include "ops/op.h"
+
+namespace etr::ops {
+namespace {
+
+constexpr OpInput kInputs[] = {{"x"}};
+constexpr OptionSpec kOptions[] = {
+    {"shape", OptionType::integers, nullptr,
+     "the new shape without the batch axis; one -1 takes what is left", -1, 1e9},
+};
+
+OpShapes shapes(const Options& options, const std::vector<Shape>& in) {
+  const Shape& x = in[0];
+  if (x.empty()) fail(Code::invalid_argument, "reshape: x has no batch axis");
+  const int64_t elements =
+      std::accumulate(x.begin() + 1, x.end(), int64_t{1}, std::multiplies<>());
+  Shape out{x[0]};
+  int64_t known = 1;
+  size_t open = 0;
+  for (const int64_t size : options.integers("shape")) {
+    if (size < 0) open = open ? SIZE_MAX : out.size();
+    known *= size < 0 ? 1 : size;
+    out.push_back(size);
+  }
+  if (open == SIZE_MAX) fail(Code::invalid_argument, "reshape: 'shape' has more than one -1");
+  if (open && known > 0) out[open] = elements / known;
+  if (known == 0 || element_count(out) != element_count(x))
+    fail(Code::invalid_argument, "reshape: x ", shape_text(x), " has ", elements,
+         " elements a sample, which do not make ", shape_text(Shape(out.begin() + 1, out.end())));
+  return {out, {}};
+}
+
+void no_dispatch(const OpCall&, Emitter&) {}
+
+}  // namespace
+
+extern const OpSpec reshape_op;
+const OpSpec reshape_op{
+    "reshape",   "the same elements under another shape", kInputs, kOptions, shapes, no_dispatch,
+    no_dispatch,
+    /*view=*/true};
+
+}  // namespace etr::ops

@@ -1,0 +1,64 @@
+#version 450
+// y = f(a, b) with broadcasting, or the gradients by a and b before they are summed over the broadcast axes.
+// Tensors are seen as [d0, d1, d2, d3] with the last axis over the lanes; a stride of 0 repeats.
+//   `kind`: 0 add, 1 subtract, 2 multiply, 3 divide, 4 maximum, 5 minimum (ties go to a).
+// Bindings: forward 0 a, 1 b, 2 y; gradients 0 a, 1 b, 2 dy, 3 result. Dispatch: channels (d3) by slices of rows.
+//! variant binary
+//! variant binary_grad_a -DGRAD_A
+//! variant binary_grad_b -DGRAD_B
+#extension GL_GOOGLE_include_directive : require
+layout(local_size_x_id = 0) in;
+layout(constant_id = 1) const uint kind = 0;
+#if defined(GRAD_A) || defined(GRAD_B)
+#define BUFFERS(B) B(0, Floats, a) B(1, Floats, b) B(2, Floats, dy) B(3, Floats, y)
+#else
+#define BUFFERS(B) B(0, Floats, a) B(1, Floats, b) B(2, Floats, y)
+#endif
+#define PARAMS uint rows, d1, d2, d3, slices, count; uint a0, a1, a2, a3, b0, b1, b2, b3;
+#include "interface.glsl"
+
+float f(float u, float v) {
+#if defined(GRAD_A)
+  switch (kind) {
+    case 2: return v;
+    case 3: return 1.0 / v;
+    case 4: return u >= v ? 1.0 : 0.0;
+    case 5: return u <= v ? 1.0 : 0.0;
+    default: return 1.0;
+  }
+#elif defined(GRAD_B)
+  switch (kind) {
+    case 0: return 1.0;
+    case 1: return -1.0;
+    case 2: return u;
+    case 3: return -u / (v * v);
+    case 4: return u >= v ? 0.0 : 1.0;
+    default: return u <= v ? 0.0 : 1.0;
+  }
+#else
+  switch (kind) {
+    case 0: return u + v;
+    case 1: return u - v;
+    case 2: return u * v;
+    case 3: return u / v;
+    case 4: return max(u, v);
+    default: return min(u, v);
+  }
+#endif
+}
+
+void main() {
+  const uint ch = CHANNEL;
+  if (ch >= d3) return;
+  FOR_ROWS(r, rows, slices) {
+    if (r * d3 + ch >= count) return;  // the last row of tensors without axes
+    const uint i2 = r % d2, i1 = r / d2 % d1, i0 = r / (d2 * d1);
+    const float u = a.v[i0 * a0 + i1 * a1 + i2 * a2 + ch * a3];
+    const float v = b.v[i0 * b0 + i1 * b1 + i2 * b2 + ch * b3];
+#if defined(GRAD_A) || defined(GRAD_B)
+    y.v[r * d3 + ch] = f(u, v) * dy.v[r * d3 + ch];
+#else
+    y.v[r * d3 + ch] = f(u, v);
+#endif
+  }
+}

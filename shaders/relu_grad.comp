@@ -1,0 +1,12 @@
+#version 450
+// dx = dy where y > 0, else 0: the gradient behind a fused ReLU, from its result.
+// Bindings: 0 y, 1 dy, 2 dx. Dispatch: grid-stride over count.
+#extension GL_GOOGLE_include_directive : require
+layout(local_size_x = 64) in;
+#define BUFFERS(B) B(0, Floats, y) B(1, Floats, dy) B(2, Floats, dx)
+#define PARAMS uint count;
+#include "interface.glsl"
+
+void main() {
+  FOR_EACH(i, count) dx.v[i] = y.v[i] > 0.0 ? dy.v[i] : 0.0;
+}

@@ -1,0 +1,94 @@
+#include <cmath>
+
+#include "core/error.h"
+#include "support/op_check.h"
+
+namespace etr::test {
+namespace {
+
+struct Attention {
+  size_t batch, tq, tk, heads, head;
+  bool causal = false, lengths = false;
+  size_t width() const { return heads * head; }
+};
+
+// By the formula, with every score.
+Doubles attend(const Attention& a, const Doubles& q, const Doubles& k, const Doubles& v,
+               const Doubles& lengths) {
+  Doubles out(a.batch * a.tq * a.width());
+  for (size_t b = 0; b < a.batch; ++b)
+    for (size_t h = 0; h < a.heads; ++h)
+      for (size_t i = 0; i < a.tq; ++i) {
+        size_t keys = a.lengths ? static_cast<size_t>(lengths[b]) : a.tk;
+        if (a.causal) keys = std::min(keys, i + a.tk - a.tq + 1);
+        const auto at = [&](const Doubles& x, size_t t, size_t row, size_t d) {
+          return x[(b * t + row) * a.width() + h * a.head + d];
+        };
+        Doubles p(keys);
+        double sum = 0;
+        for (size_t j = 0; j < keys; ++j) {
+          double s = 0;
+          for (size_t d = 0; d < a.head; ++d) s += at(q, a.tq, i, d) * at(k, a.tk, j, d);
+          sum += p[j] = std::exp(s / std::sqrt(static_cast<double>(a.head)));
+        }
+        for (size_t j = 0; j < keys; ++j)
+          for (size_t d = 0; d < a.head; ++d)
+            out[(b * a.tq + i) * a.width() + h * a.head + d] += p[j] / sum * at(v, a.tk, j, d);
+      }
+  return out;
+}
+
+class AttentionOp : public testing::TestWithParam<Attention> {};
+
+TEST_P(AttentionOp, MatchesTheReference) {
+  const Attention a = GetParam();
+  const auto s = [](size_t v) { return static_cast<int64_t>(v); };
+  const Shape q{s(a.batch), s(a.tq), s(a.width())}, k{s(a.batch), s(a.tk), s(a.width())};
+  std::vector<Shape> inputs{q, k, k};
+  if (a.lengths) inputs.push_back({s(a.batch)});
+  check_op({.op = "attention",
+            .options = "{\"heads\": " + std::to_string(a.heads) +
+                       ", \"causal\": " + (a.causal ? "true" : "false") + "}",
+            .inputs = inputs,
+            .reference =
+                [&](const auto& in) {
+                  return attend(a, in[0], in[1], in[2], in.size() > 3 ? in[3] : Doubles{});
+                },
+            .label_input = a.lengths ? 3 : -1,
+            .classes = static_cast<int>(a.tk) + 1});
+}
+
+// More and fewer positions than lanes, one position, longer keys, samples of every length (0 too).
+INSTANTIATE_TEST_SUITE_P(Shapes, AttentionOp,
+                         testing::Values(Attention{2, 5, 7, 3, 4}, Attention{1, 37, 37, 1, 8},
+                                         Attention{2, 19, 19, 2, 4, true}, Attention{1, 1, 5, 2, 8, true},
+                                         Attention{1, 7, 35, 1, 4, true}, Attention{7, 3, 5, 1, 4, false, true},
+                                         Attention{5, 4, 4, 1, 8, true, true}));
+
+// q, k and v side by side in one tensor.
+TEST(PackedAttention, MatchesTheReference) {
+  const Attention a{2, 11, 11, 2, 4, true};
+  check_op({.op = "attention",
+            .options = R"({"heads": 2, "causal": true})",
+            .inputs = {{2, 11, 24}},
+            .reference = [&](const auto& in) {
+              std::vector<Doubles> parts(3);
+              for (size_t i = 0; i < in[0].size(); ++i) parts[i / 8 % 3].push_back(in[0][i]);
+              return attend(a, parts[0], parts[1], parts[2], {});
+            }});
+}
+
+TEST(AttentionShapes, ErrorsNameWhatDoesNotFit) {
+  const ops::OpSpec& op = ops::find_op("attention");
+  const auto shapes = [&](const Json& options, const std::vector<Shape>& in) {
+    return op.shapes(Options(op.options, "attention", options), in);
+  };
+  EXPECT_EQ(shapes({{"heads", 2}}, {{3, 5, 24}}).output, (Shape{3, 5, 8}));
+  EXPECT_THROW(shapes({{"heads", 5}}, {{3, 5, 24}}), Error);
+  EXPECT_THROW(shapes({{"heads", 1}}, {{3, 5, 8}, {3, 7, 8}}), Error);
+  EXPECT_THROW(shapes({{"heads", 1}}, {{3, 5, 8}, {3, 7, 8}, {3, 6, 8}}), Error);
+  EXPECT_THROW(shapes({{"heads", 1}, {"causal", true}}, {{3, 5, 8}, {3, 4, 8}, {3, 4, 8}}), Error);
+}
+
+}  // namespace
+}  // namespace etr::test
