@@ -19,5 +19,9 @@ struct StepValues {
   uint valid_rows;     // rows of the batch that are samples; the rest is padding
   uint seed_lo, seed_hi;
   float learning_rate;
-  uint reserved0, reserved1, reserved2;
+  uint update;         // number of the update that this step ends, from 1; 0: gradients are only accumulated
+  uint flags;          // FIRST_OF_UPDATE, FRESH_BATCH
+  uint reserved;
 };
+#define FIRST_OF_UPDATE 1
+#define FRESH_BATCH 2

@@ -6,7 +6,7 @@
 #include "handles.h"
 #include "nn/layer.h"
 #include "nn/models.h"
-#include "optim/optimizer.h"
+#include "optim/update.h"
 #include "sources/pack.h"
 
 #define X(name, value, text) static_assert(static_cast<int>(etr::Code::name) == value);
@@ -21,25 +21,24 @@ std::string& last_error() {
   return message;
 }
 
+// The rows of a table with their options, and those that all of them share.
 template <typename Table>
-Json table_json(const Table& table) {
+Json table_json(const Table& table, Schema shared = {}) {
   Json out = Json::array();
-  for (const auto* row : table)
-    out.push_back({{"name", row->name}, {"doc", row->doc}, {"options", schema_json(row->options)}});
+  const Json more = schema_json(shared);
+  for (const auto* row : table) {
+    Json options = schema_json(row->options);
+    options.insert(options.end(), more.begin(), more.end());
+    out.push_back({{"name", row->name}, {"doc", row->doc}, {"options", std::move(options)}});
+  }
   return out;
 }
 
 Json schema_of(const std::string& kind) {
   if (kind == "stages") return table_json(pipeline::stage_table());
-  if (kind == "layers") {
-    Json layers = table_json(nn::layer_table());
-    const Json common = schema_json(nn::layer_common_schema());
-    for (Json& row : layers)
-      row["options"].insert(row["options"].end(), common.begin(), common.end());
-    return layers;
-  }
+  if (kind == "layers") return table_json(nn::layer_table(), nn::layer_common_schema());
   if (kind == "models") return table_json(nn::model_table());
-  if (kind == "optimizers") return table_json(optim::optimizer_table());
+  if (kind == "optimizers") return table_json(optim::optimizer_table(), optim::update_schema());
   if (kind == "job") return train::job_schema();
   if (kind == "pack") return schema_json(sources::pack_schema());
   const std::string kinds[] = {"stages", "layers", "models", "optimizers", "job", "pack"};

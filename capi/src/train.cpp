@@ -76,14 +76,13 @@ int32_t etr_model_set_loss(etr_model* model, const char* loss, const etr_options
 int32_t etr_optimizer_create(const char* name, const etr_options* options,
                              const etr_options* schedule, etr_optimizer** optimizer) {
   return guarded([&] {
-    const optim::OptimizerSpec& spec = optim::find_optimizer(&required(name, "name"));
-    const Json given = options ? options->values : Json::object();
-    const Options check(spec.options, cat("optimizer '", name, "'"), given);
+    Json given = options ? options->values : Json::object();
+    given["optimizer"] = &required(name, "name");
+    const optim::UpdateSpec check(given);
     const Options check_schedule(optim::schedule_schema(), "schedule",
                                  required(schedule, "schedule").values);
     auto made = std::make_unique<etr_optimizer>();
-    made->optimizer = given;
-    made->optimizer["optimizer"] = name;
+    made->optimizer = std::move(given);
     made->schedule = schedule->values;
     hand_out(optimizer, std::move(made), "optimizer");
   });

@@ -27,8 +27,9 @@ uint64_t align_up(uint64_t value, uint64_t alignment) {
 Buffer Buffer::slice(uint64_t begin, uint64_t bytes) const {
   if (begin > size_bytes || bytes > size_bytes - begin)
     fail(Code::internal, "slice [", begin, ", +", bytes, ") of a buffer of ", size_bytes, " bytes");
-  return {handle, offset + begin, bytes, address ? address + begin : 0,
-          host ? host + begin : nullptr};
+  return {
+      handle, offset + begin, bytes, address ? address + begin : 0, host ? host + begin : nullptr,
+      planned};
 }
 
 // One VkBuffer with its own memory.
@@ -94,20 +95,32 @@ Arena::Arena(DevicePtr device, MemoryUse use) : device_(std::move(device)), use_
 Arena::~Arena() = default;
 Arena::Arena(Arena&&) noexcept = default;
 
-Buffer Arena::allocate(uint64_t size_bytes) {
-  VulkanDevice& vk = device_->vk();
-  if (size_bytes > device_->info().max_storage_bytes)
+void check_bindable(const Device& device, uint64_t size_bytes) {
+  if (size_bytes > device.info().max_storage_bytes)
     fail(Code::unsupported, "a tensor of ", size_bytes, " bytes is larger than device '",
-         device_->info().name, "' can bind (", device_->info().max_storage_bytes,
+         device.info().name, "' can bind (", device.info().max_storage_bytes,
          " bytes); use a smaller batch");
+}
+
+Buffer Arena::allocate(uint64_t size_bytes) {
+  check_bindable(*device_, size_bytes);
+  return allocate_whole(size_bytes);
+}
+
+Buffer Arena::allocate_whole(uint64_t size_bytes) {
+  VulkanDevice& vk = device_->vk();
   const uint64_t bytes = align_up(std::max<uint64_t>(size_bytes, 4), vk.storage_alignment);
   if (blocks_.empty() || blocks_.back()->size - blocks_.back()->used < bytes)
     blocks_.push_back(std::make_unique<Block>(vk, use_, std::max(bytes, kBlockBytes)));
   Block& block = *blocks_.back();
   const uint64_t offset = block.used;
   block.used += bytes;
-  return {block.buffer, offset, align_up(std::max<uint64_t>(size_bytes, 4), 4),
-          block.address ? block.address + offset : 0, block.host ? block.host + offset : nullptr};
+  return {block.buffer,
+          offset,
+          align_up(std::max<uint64_t>(size_bytes, 4), 4),
+          block.address ? block.address + offset : 0,
+          block.host ? block.host + offset : nullptr,
+          0};
 }
 
 uint64_t Arena::reserved_bytes() const {

@@ -26,24 +26,38 @@ struct Buffer {
   uint64_t size_bytes = 0;
   uint64_t address = 0;       // device address of the first byte; 0 where there are none
   std::byte* host = nullptr;  // the host's mapping; nullptr for MemoryUse::device
+  uint32_t planned = 0;       // above 0: its number in a plan that has yet to place it
 
-  explicit operator bool() const { return handle != nullptr; }
+  explicit operator bool() const { return handle != nullptr || planned != 0; }
   Buffer slice(uint64_t begin, uint64_t bytes) const;
 };
 
+// Gives out buffers.
+class Allocator {
+ public:
+  virtual ~Allocator() = default;
+  virtual Buffer allocate(uint64_t size_bytes) = 0;
+};
+
+// Throws Error(unsupported) beyond the device's largest bindable range.
+void check_bindable(const Device& device, uint64_t size_bytes);
+
 // Grows by blocks and frees everything at once, when it is destroyed: a graph's buffers are planned
 // once and live as long as the graph. Not thread safe.
-class Arena {
+class Arena final : public Allocator {
  public:
   Arena(DevicePtr device, MemoryUse use);
-  ~Arena();
+  ~Arena() override;
   Arena(Arena&&) noexcept;
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
   // Aligned for binding. Throws Error(out_of_memory), or Error(unsupported) beyond the device's
   // largest bindable range.
-  Buffer allocate(uint64_t size_bytes);
+  Buffer allocate(uint64_t size_bytes) override;
+
+  // As many bytes as asked, to be bound in parts.
+  Buffer allocate_whole(uint64_t size_bytes);
 
   uint64_t reserved_bytes() const;
 

@@ -43,6 +43,8 @@ void ParameterStore::place(const Graph& graph) {
     for (const Value& value : graph.values())
       if (value.kind == ValueKind::parameter && value.decay == decayed) {
         offsets[value.name] = count_;
+        parameters_.push_back(
+            {value.name, count_, static_cast<uint32_t>(element_count(value.shape)), decayed});
         count_ += aligned(element_count(value.shape));
         trainable_ += element_count(value.shape);
       }

@@ -21,6 +21,14 @@ class ParameterStore {
   const ops::DeviceTensor& tensor(const std::string& name) const;    // Error(not_found)
   const ops::DeviceTensor& gradient(const std::string& name) const;  // parameters only
 
+  // Where a parameter lies in weights() and gradients(), in scalars.
+  struct Parameter {
+    std::string name;
+    uint32_t begin, count;
+    bool decayed;
+  };
+  const std::vector<Parameter>& parameters() const { return parameters_; }  // ascending
+
   const gpu::Buffer& weights() const { return weights_; }
   const gpu::Buffer& gradients() const { return gradients_; }
   uint32_t count() const { return count_; }      // trainable scalars, with alignment gaps
@@ -45,6 +53,7 @@ class ParameterStore {
   uint32_t count_ = 0, decayed_ = 0;
   int64_t trainable_ = 0;
   std::vector<std::string> names_;
+  std::vector<Parameter> parameters_;
   std::map<std::string, ops::DeviceTensor> tensors_, gradient_tensors_;
 };
 

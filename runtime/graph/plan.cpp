@@ -17,21 +17,54 @@ Plan::Plan(gpu::Kernels& kernels, const Graph& graph, const ParameterStore& para
     : graph_(graph),
       training_(options.training),
       arena_(kernels.device(), gpu::MemoryUse::device),
+      memory_(kernels.device()),
       step_(arena_.allocate(sizeof(ops::StepValues))),
       tensors_(graph.values().size()),
       gradients_(graph.values().size()),
       saved_(graph.nodes().size()) {
-  ops::Emitter emit(kernels, arena_, commands_);
-  allocate(parameters);
+  ops::Emitter emit(kernels, memory_, commands_);
+  allocate(parameters, options.weights);
   forward(emit);
-  if (!options.training) return;
-  find_needed();
-  backward(emit, parameters, options.loss);
+  if (options.training) {
+    find_needed();
+    backward(emit, parameters, options.loss);
+  }
+  place(options.outputs);
 }
 
-void Plan::allocate(const ParameterStore& parameters) {
+void Plan::place(const std::vector<ValueId>& outputs) {
+  for (size_t i = 0; i < tensors_.size(); ++i)
+    if (graph_.values()[i].kind == ValueKind::input) memory_.written_before(tensors_[i].buffer);
+  for (const ValueId id : outputs) memory_.read_after(tensors_[index(id)].buffer);
+  memory_.place(commands_, arena_);
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const bool input = graph_.values()[i].kind == ValueKind::input;
+    const bool output =
+        std::find(outputs.begin(), outputs.end(), static_cast<ValueId>(i)) != outputs.end();
+    if (input || output)
+      tensors_[i].buffer = memory_.real(tensors_[i].buffer);
+    else if (tensors_[i].buffer.planned)
+      tensors_[i] = {};
+  }
+  // An input that no command reads is uploaded all the same.
+  for (size_t i = 0; i < tensors_.size(); ++i)
+    if (graph_.values()[i].kind == ValueKind::input && !tensors_[i])
+      tensors_[i] = {
+          arena_.allocate(static_cast<uint64_t>(element_count(graph_.values()[i].shape)) * 4),
+          graph_.values()[i].shape};
+  gradients_.clear();
+  saved_.clear();
+}
+
+const ops::DeviceTensor& Plan::tensor(ValueId id) const {
+  const ops::DeviceTensor& tensor = tensors_[index(id)];
+  if (!tensor) fail(Code::internal, "value ", id, " of the plan is no input and no output");
+  return tensor;
+}
+
+void Plan::allocate(const ParameterStore& parameters, const gpu::Buffer& weights) {
   const auto allocate_tensor = [&](const Shape& shape) -> ops::DeviceTensor {
-    return {arena_.allocate(static_cast<uint64_t>(element_count(shape)) * 4), shape};
+    return {memory_.allocate(static_cast<uint64_t>(element_count(shape)) * 4), shape};
   };
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const Value& value = graph_.values()[i];
@@ -40,12 +73,15 @@ void Plan::allocate(const ParameterStore& parameters) {
       tensors_[i] = parameters.tensor(value.name);
     else if (value.kind == ValueKind::input)
       tensors_[i] = allocate_tensor(value.shape);
+    if (value.kind == ValueKind::parameter && weights)
+      tensors_[i].buffer = weights.slice(tensors_[i].buffer.offset - parameters.weights().offset,
+                                         tensors_[i].buffer.size_bytes);
   }
   for (size_t n = 0; n < graph_.nodes().size(); ++n) {
     const Node& node = graph_.nodes()[n];
     ops::DeviceTensor& out = tensors_[index(node.output)];
     out = node.op->view
-              ? ops::DeviceTensor{tensor(node.inputs[0]).buffer, graph_.shape(node.output)}
+              ? ops::DeviceTensor{tensors_[index(node.inputs[0])].buffer, graph_.shape(node.output)}
               : allocate_tensor(graph_.shape(node.output));
     for (const Shape& shape : node.saved) saved_[n].push_back(allocate_tensor(shape));
   }
@@ -57,12 +93,12 @@ ops::OpCall Plan::call_of(size_t n) const {
                    static_cast<uint32_t>(n),
                    training_,
                    {},
-                   tensor(node.output),
+                   tensors_[index(node.output)],
                    saved_[n],
                    step_,
                    {},
                    {}};
-  for (const ValueId id : node.inputs) call.inputs.push_back(tensor(id));
+  for (const ValueId id : node.inputs) call.inputs.push_back(tensors_[index(id)]);
   return call;
 }
 

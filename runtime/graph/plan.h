@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "graph/memory_plan.h"
 #include "graph/parameters.h"
 
 namespace etr::graph {
@@ -14,33 +15,38 @@ namespace etr::graph {
 struct PlanOptions {
   bool training = false;
   ValueId loss = -1;  // differentiated with respect to every parameter when training
+  // Values that are read behind the commands; the memory of all others is used again.
+  std::vector<ValueId> outputs;
+  // Weights to compute with instead of the store's own (a running mean of them), laid out alike.
+  gpu::Buffer weights;
 };
 
-// The buffers live as long as the plan. Reverse-mode differentiation walks the nodes backwards; a
+// Its memory lives as long as the plan. Reverse-mode differentiation walks the nodes backwards; a
 // value that several nodes use sums its gradients in a fixed order.
 class Plan {
  public:
   Plan(gpu::Kernels& kernels, const Graph& graph, const ParameterStore& parameters,
        const PlanOptions& options);
 
-  const ops::DeviceTensor& tensor(ValueId id) const { return tensors_[static_cast<size_t>(id)]; }
-  const ops::DeviceTensor& gradient(ValueId id) const {  // empty where none is computed
-    return gradients_[static_cast<size_t>(id)];
-  }
+  // An input or output (Error(internal) for others: their memory is used again).
+  const ops::DeviceTensor& tensor(ValueId id) const;
   const gpu::Buffer& step_values() const { return step_; }
   const gpu::CommandList& commands() const { return commands_; }
   uint64_t reserved_bytes() const { return arena_.reserved_bytes(); }
+  uint64_t asked_bytes() const { return memory_.asked_bytes(); }  // had every tensor its own memory
 
  private:
-  void allocate(const ParameterStore& parameters);
+  void allocate(const ParameterStore& parameters, const gpu::Buffer& weights);
   void forward(ops::Emitter& emit);
   void backward(ops::Emitter& emit, const ParameterStore& parameters, ValueId loss);
   void find_needed();
+  void place(const std::vector<ValueId>& outputs);
   ops::OpCall call_of(size_t node) const;
 
   const Graph& graph_;
   bool training_;
   gpu::Arena arena_;
+  MemoryPlan memory_;
   gpu::Buffer step_;
   gpu::CommandList commands_;
   std::vector<ops::DeviceTensor> tensors_, gradients_;

@@ -34,15 +34,19 @@ struct StepValues {
   uint32_t valid_rows = 0;
   uint32_t seed_lo = 0, seed_hi = 0;
   float learning_rate = 0;
-  uint32_t reserved[3] = {};
+  uint32_t update = 1;  // number of the update that this step ends, from 1; 0: it only accumulates
+  uint32_t flags = kFirstOfUpdate | kFreshBatch;
+  uint32_t reserved = 0;
+
+  static constexpr uint32_t kFirstOfUpdate = 1, kFreshBatch = 2;
 };
 static_assert(sizeof(StepValues) == 32);
 
 // Where an op's dispatches go while a plan is made.
 class Emitter {
  public:
-  Emitter(gpu::Kernels& kernels, gpu::Arena& arena, gpu::CommandList& commands)
-      : kernels_(kernels), arena_(arena), commands_(commands) {}
+  Emitter(gpu::Kernels& kernels, gpu::Allocator& memory, gpu::CommandList& commands)
+      : kernels_(kernels), memory_(memory), commands_(commands) {}
 
   // `label` (the op's place in the model) names the commands from here on.
   void set_label(std::string label) { label_ = std::move(label); }
@@ -88,11 +92,11 @@ class Emitter {
   const gpu::DevicePtr& device() const { return kernels_.device(); }
 
  private:
-  uint32_t lanes() const;  // invocations of a workgroup over channels
+  uint32_t lanes() const;                     // invocations of a workgroup over channels
   uint32_t row_lanes(uint32_t length) const;  // of one that shares a row
 
   gpu::Kernels& kernels_;
-  gpu::Arena& arena_;
+  gpu::Allocator& memory_;
   gpu::CommandList& commands_;
   std::string label_;
 };

@@ -39,7 +39,7 @@ void require_labels(const char* op, const std::vector<Shape>& in) {
 }
 
 DeviceTensor Emitter::scratch(const Shape& shape) {
-  return {arena_.allocate(static_cast<uint64_t>(element_count(shape)) * 4), shape};
+  return {memory_.allocate(static_cast<uint64_t>(element_count(shape)) * 4), shape};
 }
 
 uint32_t Emitter::lanes() const {

@@ -1,4 +1,4 @@
-// Optimizers: how gradients change parameters, all of them in one dispatch.
+// Optimizers: how gradients change parameters.
 #pragma once
 
 #include <map>
@@ -15,13 +15,12 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // Appends the commands of one update. The learning rate comes from the step values, so the
-  // recorded commands serve every step.
+  // Appends the commands of one update of all parameters. The learning rate and the number of the
+  // update come from the step values, so the recorded commands serve every step.
   virtual void emit(ops::Emitter& emit, const gpu::Buffer& step_values) = 0;
 
-  // Named state for checkpoints; upload throws Error(invalid_argument) where shapes differ.
-  virtual std::map<std::string, Tensor> download() const = 0;
-  virtual void upload(const std::map<std::string, Tensor>& state) = 0;
+  // Tensors of state by name, as many scalars as the store has parameters; for checkpoints.
+  virtual std::map<std::string, ops::DeviceTensor> state() const = 0;
 };
 
 struct OptimizerSpec {

@@ -11,16 +11,25 @@ namespace {
 
 constexpr OptionSpec kOptions[] = {
     {"schedule", OptionType::string, "\"constant\"", "shape of the learning rate over steps", 0, 0,
-     "", "constant|step|linear|cosine"},
+     "", "constant|step|linear|cosine|polynomial|inverse_sqrt|one_cycle"},
     {"learning_rate", OptionType::number, nullptr, "rate after warm-up", 0, 1000},
     {"warmup_steps", OptionType::integer, "0", "steps of linear warm-up", 0, 1e12, "steps"},
     {"decay_steps", OptionType::integer, "0",
-     "step at which linear and cosine end; 0 is the run's length", 0, 1e12, "steps"},
-    {"end_factor", OptionType::number, "0", "final rate as a share of learning_rate", 0, 1},
+     "step at which linear, cosine, polynomial and one_cycle end; 0 is the run's length", 0, 1e12,
+     "steps"},
+    {"end_factor", OptionType::number, "0",
+     "final rate as a share of learning_rate (one_cycle: the first; the final is its square)", 0,
+     1},
     {"step_every", OptionType::integer, "1000", "schedule 'step': steps between drops", 1, 1e12,
      "steps"},
     {"gamma", OptionType::number, "0.1", "schedule 'step': factor of each drop", 0, 1},
+    {"power", OptionType::number, "1", "schedule 'polynomial': its exponent", 0, 100},
+    {"rise", OptionType::number, "0.3",
+     "schedule 'one_cycle': share of the steps in which the rate rises", 0.001, 0.999},
 };
+
+// Half a cosine from 1 to 0.
+double falling(double p) { return (1 + std::cos(std::numbers::pi * p)) / 2; }
 
 }  // namespace
 
@@ -30,16 +39,23 @@ Schedule::Schedule(const Options& options, int64_t total_steps)
     : rate_(options.number("learning_rate")),
       end_factor_(options.number("end_factor")),
       gamma_(options.number("gamma")),
+      power_(options.number("power")),
+      rise_(options.number("rise")),
       warmup_(options.integer("warmup_steps")),
       decay_(options.integer("decay_steps")),
       step_every_(options.integer("step_every")) {
   const std::string kind = options.string("schedule");
-  kind_ = kind == "step"     ? Kind::step
-          : kind == "linear" ? Kind::linear
-          : kind == "cosine" ? Kind::cosine
-                             : Kind::constant;
+  kind_ = kind == "step"           ? Kind::step
+          : kind == "linear"       ? Kind::linear
+          : kind == "cosine"       ? Kind::cosine
+          : kind == "polynomial"   ? Kind::polynomial
+          : kind == "inverse_sqrt" ? Kind::inverse_sqrt
+          : kind == "one_cycle"    ? Kind::one_cycle
+                                   : Kind::constant;
   if (decay_ == 0) decay_ = total_steps;
-  if ((kind_ == Kind::linear || kind_ == Kind::cosine) && decay_ <= warmup_)
+  if (kind_ == Kind::one_cycle) warmup_ = 0;
+  const bool ends = kind_ != Kind::constant && kind_ != Kind::step && kind_ != Kind::inverse_sqrt;
+  if (ends && decay_ <= warmup_)
     fail(Code::invalid_argument, "schedule '", kind, "': decay_steps (", decay_,
          ") must exceed warmup_steps (", warmup_, "); set decay_steps, or give the run a length");
 }
@@ -55,8 +71,19 @@ float Schedule::rate(int64_t step) const {
     case Kind::constant: break;
     case Kind::step: factor = std::pow(gamma_, static_cast<double>(step / step_every_)); break;
     case Kind::linear: factor = 1 - (1 - end_factor_) * p; break;
-    case Kind::cosine:
-      factor = end_factor_ + (1 - end_factor_) * (1 + std::cos(std::numbers::pi * p)) / 2;
+    case Kind::cosine: factor = end_factor_ + (1 - end_factor_) * falling(p); break;
+    case Kind::polynomial:
+      factor = end_factor_ + (1 - end_factor_) * std::pow(1 - p, power_);
+      break;
+    case Kind::inverse_sqrt: {
+      const auto warmup = static_cast<double>(std::max<int64_t>(warmup_, 1));
+      factor = std::sqrt(warmup / std::max(static_cast<double>(step), warmup));
+      break;
+    }
+    case Kind::one_cycle:
+      factor = p < rise_ ? end_factor_ + (1 - end_factor_) * (1 - falling(p / rise_))
+                         : end_factor_ * end_factor_ +
+                               (1 - end_factor_ * end_factor_) * falling((p - rise_) / (1 - rise_));
       break;
   }
   return static_cast<float>(rate_ * factor);

@@ -18,13 +18,17 @@ class Schedule {
   //   step      rate * gamma ^ floor(step / step_every)
   //   linear    rate * (1 - (1 - f) p)
   //   cosine    rate * (f + (1 - f) (1 + cos(pi p)) / 2)     (Loshchilov and Hutter 2017)
+  //   polynomial    rate * (f + (1 - f) (1 - p)^power)
+  //   inverse_sqrt  rate * sqrt(W / max(step, W)), W at least 1      (Vaswani et al. 2017)
+  //   one_cycle     up along a cosine from rate * f over the first `rise` of all steps, down along another to
+  //                 rate * f^2; there is no warm-up beside it         (Smith and Topin 2019)
   float rate(int64_t step) const;
 
  private:
-  enum class Kind { constant, step, linear, cosine };
+  enum class Kind { constant, step, linear, cosine, polynomial, inverse_sqrt, one_cycle };
 
   Kind kind_;
-  double rate_, end_factor_, gamma_;
+  double rate_, end_factor_, gamma_, power_, rise_;
   int64_t warmup_, decay_, step_every_;
 };
 

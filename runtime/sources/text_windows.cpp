@@ -25,6 +25,10 @@ constexpr OptionSpec kOptions[] = {
      "bytes|characters"},
     {"alphabet", OptionType::string, "\"\"",
      "the characters in order; empty: those of the text, sorted. Give validation the training's"},
+    {"from", OptionType::number, "0", "share of the text that is left out at its begin", 0, 1},
+    {"to", OptionType::number, "1",
+     "share of the text at which windows end: 0.9 leaves a tenth for validation ('from' 0.9)", 0,
+     1},
     kShuffleOption,
 };
 
@@ -51,7 +55,13 @@ class TextWindows final : public IndexedSource {
         stride_(options.integer("stride") ? static_cast<size_t>(options.integer("stride"))
                                           : length_),
         bytes_(options.string("symbols") == "bytes"),
-        alphabet_(options.string("alphabet")) {}
+        alphabet_(options.string("alphabet")),
+        from_(options.number("from")),
+        to_(options.number("to")) {
+    if (from_ >= to_)
+      fail(Code::invalid_argument, "text_windows: 'from' (", from_, ") must lie before 'to' (", to_,
+           ")");
+  }
 
  protected:
   uint64_t count() override {
@@ -60,7 +70,8 @@ class TextWindows final : public IndexedSource {
   }
 
   void read(uint64_t index, Item& item) override {
-    item.origin = std::make_shared<Origin>(Origin{shard_, cat("symbol ", index * stride_)});
+    item.origin =
+        std::make_shared<Origin>(Origin{shard_, cat("symbol ", begin_ + index * stride_)});
     const int32_t* from = symbols_.data() + index * stride_;
     for (const char* field : {"input", "target"}) {
       Tensor out(DType::i32, {static_cast<int64_t>(length_)});
@@ -82,10 +93,16 @@ class TextWindows final : public IndexedSource {
       for (const char c : text) symbols.push_back(static_cast<unsigned char>(c));
     else
       symbols = number(characters(text));
-    if (symbols.size() < length_ + 1)
-      fail(Code::invalid_argument, "'", pattern_, "' holds ", symbols.size(),
-           " symbols; a window of ", length_, " and its target need ", length_ + 1);
-    symbols_ = std::move(symbols);
+    // The alphabet is that of the whole text, so that all shares of it agree.
+    const auto place = [&](double share) {
+      return symbols.begin() + static_cast<ptrdiff_t>(share * static_cast<double>(symbols.size()));
+    };
+    begin_ = static_cast<size_t>(place(from_) - symbols.begin());
+    symbols_.assign(place(from_), place(to_));
+    if (symbols_.size() < length_ + 1)
+      fail(Code::invalid_argument, "'", pattern_, "' holds ", symbols_.size(), " symbols",
+           from_ > 0 || to_ < 1 ? " there" : "", "; a window of ", length_, " and its target need ",
+           length_ + 1);
   }
 
   std::vector<int32_t> number(const std::vector<std::string>& text) const {
@@ -113,6 +130,8 @@ class TextWindows final : public IndexedSource {
   const size_t length_, stride_;
   const bool bytes_;
   const std::string alphabet_;
+  const double from_, to_;
+  size_t begin_ = 0;  // of the share, in the text
   std::vector<int32_t> symbols_;
 };
 

@@ -6,8 +6,8 @@
 #include "core/error.h"
 #include "core/platform.h"
 #include "nn/model.h"
-#include "optim/optimizer.h"
 #include "optim/schedule.h"
+#include "optim/update.h"
 #include "pipeline/pipeline.h"
 
 namespace etr::train {
@@ -171,6 +171,7 @@ void Job::validate() {
   if (!json_["pipeline"].contains("seed")) json_["pipeline"]["seed"] = seed();
   pipeline::Pipeline check_pipeline(pipeline());
   nn::Model check_model(model());
+  optim::UpdateSpec check_optimizer(optimizer());
   train_.emplace(kTrain, "train", json_.value("train", Json::object()));
   output_.emplace(kOutput, "output", json_.value("output", Json::object()));
   if (!json_.contains("evaluation")) return;

@@ -15,14 +15,6 @@ constexpr const char* kWeights = "weights.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kState = "learner.json";
 
-std::string optimizer_name(const Json& spec) {
-  if (!spec.is_object() || !spec.contains("optimizer") || !spec["optimizer"].is_string())
-    fail(Code::invalid_argument,
-         "optimizer: needs a key 'optimizer' with its name, for instance "
-         "{\"optimizer\": \"sgd\", \"momentum\": 0.9}");
-  return spec["optimizer"].get<std::string>();
-}
-
 const std::vector<std::byte>& file_of(const checkpoint::Files& files, const char* name) {
   const auto it = files.find(name);
   if (it == files.end()) fail(Code::corrupt_data, "the checkpoint has no file '", name, "'");
@@ -39,8 +31,16 @@ struct Learner::Planned {
       : batch(batch_size),
         net(model.build(batch_size, fields)),
         store(kernels.device(), net.graph, seed),
-        training(kernels, net.graph, store, {true, net.loss}),
+        training(kernels, net.graph, store, {true, net.loss, outputs()}),
         tail_arena(kernels.device(), gpu::MemoryUse::device) {}
+
+  graph::PlanOptions evaluation_options() const {
+    graph::PlanOptions options;
+    options.weights = update->averages();
+    options.outputs = outputs();
+    options.outputs.push_back(net.output);
+    return options;
+  }
 
   std::vector<graph::ValueId> outputs() const {
     return net.accuracy >= 0 ? std::vector{net.loss, net.accuracy} : std::vector{net.loss};
@@ -57,7 +57,7 @@ struct Learner::Planned {
   nn::ModelGraph net;
   graph::ParameterStore store;
   graph::Plan training;
-  std::unique_ptr<optim::Optimizer> optimizer;
+  std::unique_ptr<optim::Update> update;
   gpu::Arena tail_arena;
   gpu::CommandList tail;
   std::unique_ptr<graph::Runner> runner;
@@ -66,7 +66,7 @@ struct Learner::Planned {
 
   graph::Plan& evaluation_plan(gpu::Kernels& kernels) {
     if (!evaluation)
-      evaluation = std::make_unique<graph::Plan>(kernels, net.graph, store, graph::PlanOptions{});
+      evaluation = std::make_unique<graph::Plan>(kernels, net.graph, store, evaluation_options());
     return *evaluation;
   }
 };
@@ -74,14 +74,10 @@ struct Learner::Planned {
 Learner::Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec)
     : kernels_(std::move(kernels)),
       model_(spec.model),
-      optimizer_spec_(&optim::find_optimizer(optimizer_name(spec.optimizer))),
-      schedule_(Options(optim::schedule_schema(), "schedule", spec.schedule), spec.total_steps),
-      seed_(spec.seed) {
-  Json options = spec.optimizer;
-  options.erase("optimizer");
-  optimizer_options_ = std::make_unique<Options>(
-      optimizer_spec_->options, cat("optimizer '", optimizer_spec_->name, "'"), options);
-}
+      update_(spec.optimizer),
+      schedule_(Options(optim::schedule_schema(), "schedule", spec.schedule),
+                spec.total_steps / update_.accumulate()),
+      seed_(spec.seed) {}
 
 Learner::~Learner() = default;
 
@@ -126,11 +122,11 @@ void Learner::plan_for(const pipeline::Item& batch) {
   const nn::Fields fields = fields_of(batch, model_.inputs());
   const int64_t rows = batch.find(model_.inputs()[0])->shape()[0];
   auto planned = std::make_unique<Planned>(*kernels_, model_, rows, fields, seed_);
-  planned->optimizer = optimizer_spec_->make(*optimizer_options_, planned->store);
+  planned->update = std::make_unique<optim::Update>(update_, planned->store);
   ops::Emitter emit(*kernels_, planned->tail_arena, planned->tail);
-  planned->optimizer->emit(emit, planned->training.step_values());
-  planned->runner = std::make_unique<graph::Runner>(
-      *kernels_, planned->training, planned->fed(), planned->outputs(), planned->tail);
+  planned->update->emit(emit, planned->training.step_values());
+  planned->runner = std::make_unique<graph::Runner>(*kernels_, planned->training, planned->fed(),
+                                                    planned->outputs(), planned->tail);
   planned_ = std::move(planned);
   if (loaded_) apply_loaded();
 }
@@ -206,7 +202,11 @@ void Learner::step(const pipeline::Item& batch) {
   values.valid_rows = static_cast<uint32_t>(rows_of(batch));
   values.seed_lo = static_cast<uint32_t>(seed_);
   values.seed_hi = static_cast<uint32_t>(seed_ >> 32);
-  values.learning_rate = schedule_.rate(static_cast<int64_t>(step_));
+  const auto k = static_cast<uint64_t>(update_.accumulate());
+  values.learning_rate = schedule_.rate(static_cast<int64_t>(step_ / k));
+  values.update = (step_ + 1) % k == 0 ? static_cast<uint32_t>((step_ + 1) / k) : 0;
+  values.flags = (step_ % k == 0 ? ops::StepValues::kFirstOfUpdate : 0) |
+                 (batch.replica == 0 ? ops::StepValues::kFreshBatch : 0);
   fill(*planned_->runner, planned_->fed(), batch);
   planned_->runner->submit(values, ++step_);
   StepMetrics metrics;
@@ -270,9 +270,9 @@ Tensor Learner::predict(const pipeline::Item& batch) {
   Planned& p = *planned_;
   for (const graph::ValueId id : p.net.inputs) check_field(batch, id);
   if (!p.predictor)
-    p.predictor = std::make_unique<graph::Runner>(*kernels_, p.evaluation_plan(*kernels_),
-                                                  p.net.inputs, std::vector{p.net.output},
-                                                  gpu::CommandList{}, 1);
+    p.predictor =
+        std::make_unique<graph::Runner>(*kernels_, p.evaluation_plan(*kernels_), p.net.inputs,
+                                        std::vector{p.net.output}, gpu::CommandList{}, 1);
   fill(*p.predictor, p.net.inputs, batch);
   ops::StepValues step;
   step.valid_rows = static_cast<uint32_t>(rows_of(batch));
@@ -288,7 +288,7 @@ Tensor Learner::predict(const pipeline::Item& batch) {
 void Learner::save(checkpoint::Files& files) {
   if (!planned_) fail(Code::state, "there is nothing to save before the first batch");
   files[kWeights] = checkpoint::write_safetensors(planned_->store.download());
-  files[kOptimizer] = checkpoint::write_safetensors(planned_->optimizer->download());
+  files[kOptimizer] = checkpoint::write_safetensors(planned_->update->download());
   const std::string state = Json{{"step", step_}, {"seed", seed_}}.dump();
   const auto bytes = std::as_bytes(std::span(state));
   files[kState].assign(bytes.begin(), bytes.end());
@@ -304,8 +304,7 @@ void Learner::load(const checkpoint::Files& files) {
 
 void Learner::apply_loaded() {
   planned_->store.upload(checkpoint::read_safetensors(file_of(*loaded_, kWeights), kWeights));
-  planned_->optimizer->upload(
-      checkpoint::read_safetensors(file_of(*loaded_, kOptimizer), kOptimizer));
+  planned_->update->upload(checkpoint::read_safetensors(file_of(*loaded_, kOptimizer), kOptimizer));
   loaded_.reset();
 }
 

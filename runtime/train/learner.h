@@ -8,8 +8,8 @@
 #include "checkpoint/store.h"
 #include "graph/runner.h"
 #include "nn/model.h"
-#include "optim/optimizer.h"
 #include "optim/schedule.h"
+#include "optim/update.h"
 #include "pipeline/pipeline.h"
 
 namespace etr::train {
@@ -87,8 +87,7 @@ class Learner {
 
   std::shared_ptr<gpu::Kernels> kernels_;
   nn::Model model_;
-  const optim::OptimizerSpec* optimizer_spec_;
-  std::unique_ptr<Options> optimizer_options_;
+  optim::UpdateSpec update_;
   optim::Schedule schedule_;
   const uint64_t seed_;
   uint64_t step_ = 0;

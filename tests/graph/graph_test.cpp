@@ -51,7 +51,7 @@ TEST(Plan, SumsTheGradientsOfAValueWithSeveralUsers) {
     const ValueId rows = g.add("squared_error", Json::object(), {out, t}, "loss");
     const ValueId loss = g.add("mean_rows", Json::object(), {rows}, "loss");
     ParameterStore store(device(), g, 1);
-    Plan plan(kernels(), g, store, {true, loss});
+    Plan plan(kernels(), g, store, {true, loss, {loss}});
     Tensor values(DType::f32, {3, 2}), zeros(DType::f32, {3, 2}), step(DType::i32, {8});
     for (size_t i = 0; i < 6; ++i)
       values.mutable_view<float>()[i] = static_cast<float>(i) - 2,
@@ -114,7 +114,7 @@ TEST(Runner, ResultsComeInOrderWithSeveralStepsInFlight) {
   const ValueId x = g.add_input("x", {4}, DType::f32);
   const ValueId mean = g.add("mean_rows", Json::object(), {x}, "mean");
   ParameterStore store(device(), g, 1);
-  Plan plan(kernels(), g, store, {});
+  Plan plan(kernels(), g, store, {false, -1, {mean}});
   Runner runner(kernels(), plan, {x}, {mean}, {}, 3);
   std::vector<StepResult> results;
   int most_in_flight = 0;

@@ -2,80 +2,299 @@
 
 #include <cmath>
 #include <cstring>
+#include <functional>
 
 #include "core/error.h"
 #include "core/json.h"
 #include "gpu/recording.h"
 #include "nn/init.h"
-#include "optim/optimizer.h"
 #include "optim/schedule.h"
+#include "optim/update.h"
 #include "support/device.h"
 
 namespace etr::test {
 namespace {
 
-struct SgdCase {
-  double momentum;
-  bool nesterov;
-  double decay;
+struct RuleCase {
+  std::string options;  // as a job has them
+  // Changes w by its gradient; m and v begin as 0. `decays`: whether weight decay applies.
+  struct State {
+    double w, m = 0, v = 0, other = 0;
+  };
+  std::function<void(State&, double g, double rate, int t, bool decays)> rule;
 };
 
-class Sgd : public testing::TestWithParam<SgdCase> {};
+// Runs `steps` steps of an update with gradients of its own for each element, and a rate that changes.
+class Rule : public testing::TestWithParam<RuleCase> {};
 
-// Four steps with changing gradients, against the formulas in double; `b` is exempt from decay.
-TEST_P(Sgd, MatchesTheFormulas) {
-  const auto [momentum, nesterov, decay] = GetParam();
-  graph::Graph g;
-  g.add_parameter("w", {3, 5}, true, nn::constant(0.5f));
-  g.add_parameter("b", {7}, false, nn::constant(-0.25f));
-  graph::ParameterStore store(device(), g, 1);
-  const auto& spec = optim::find_optimizer("sgd");
-  const auto optimizer =
-      spec.make(Options(spec.options, "sgd",
-                        {{"momentum", momentum}, {"nesterov", nesterov}, {"weight_decay", decay}}),
-                store);
-  gpu::Arena arena(device(), gpu::MemoryUse::upload);
-  const gpu::Buffer step = arena.allocate(sizeof(ops::StepValues));
-  gpu::CommandList commands;
-  ops::Emitter emit(kernels(), arena, commands);
-  optimizer->emit(emit, step);
-  ASSERT_EQ(commands.size(), 1u) << "one dispatch updates everything";
-  struct State {
-    double w, v;
-  };
-  State expected_w{0.5, 0}, expected_b{-0.25, 0};
-  const auto update = [&](State& s, double g0, double lr, double wd) {
-    const double gradient = g0 + wd * s.w;
-    s.v = momentum * s.v + gradient;
-    s.w -= lr * (momentum == 0 ? gradient : nesterov ? gradient + momentum * s.v : s.v);
-  };
-  for (int i = 0; i < 4; ++i) {
-    const float gradient = 0.3f - 0.2f * static_cast<float>(i),
-                lr = 0.1f / static_cast<float>(i + 1);
-    for (const char* name : {"w", "b"}) {
-      Tensor t(DType::f32, store.gradient(name).shape);
-      for (float& v : t.mutable_view<float>()) v = gradient;
-      graph::upload(device(), t, store.gradient(name));
-    }
-    ops::StepValues now;
-    now.learning_rate = lr;
-    std::memcpy(step.host, &now, sizeof now);
-    gpu::run_once(device(), commands);
-    update(expected_w, gradient, lr, decay);
-    update(expected_b, gradient, lr, 0);
-  }
-  const auto values = store.download();
-  for (const float v : values.at("w").view<float>()) EXPECT_NEAR(v, expected_w.w, 1e-6);
-  for (const float v : values.at("b").view<float>()) EXPECT_NEAR(v, expected_b.w, 1e-6);
-  const auto state = optimizer->download();
-  optimizer->upload(state);
-  EXPECT_THROW(optimizer->upload({{"velocity", Tensor(DType::f32, {2})}}), Error);
+float gradient_at(int step, size_t i) {
+  return 0.3f - 0.2f * static_cast<float>(step) + 0.01f * static_cast<float>(i);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, Sgd,
-                         testing::Values(SgdCase{0, false, 0}, SgdCase{0, false, 0.1},
-                                         SgdCase{0.9, false, 0}, SgdCase{0.9, true, 0},
-                                         SgdCase{0.8, true, 0.05}));
+struct Harness {
+  explicit Harness(const std::string& options)
+      : store(device(), graph_of(), 1),
+        update(optim::UpdateSpec(parse_json(options, "test")), store),
+        arena(device(), gpu::MemoryUse::upload),
+        step(arena.allocate(sizeof(ops::StepValues))) {
+    ops::Emitter emit(kernels(), arena, commands);
+    update.emit(emit, step);
+  }
+
+  static const graph::Graph& graph_of() {
+    static const graph::Graph g = [] {
+      graph::Graph made;
+      made.add_parameter("w", {3, 5}, true, nn::constant(0.5f));
+      made.add_parameter("b", {7}, false, nn::constant(-0.25f));
+      return made;
+    }();
+    return g;
+  }
+
+  void one(int i, ops::StepValues now) {
+    for (const char* name : {"w", "b"}) {
+      Tensor host(DType::f32, store.gradient(name).shape);
+      for (size_t k = 0; k < static_cast<size_t>(host.count()); ++k)
+        host.mutable_view<float>()[k] = gradient_at(i, k);
+      graph::upload(device(), host, store.gradient(name));
+    }
+    std::memcpy(step.host, &now, sizeof now);
+    gpu::run_once(device(), commands);
+  }
+
+  void plain(int i) {
+    ops::StepValues now;
+    now.learning_rate = 0.1f / static_cast<float>(i + 1);
+    now.update = static_cast<uint32_t>(i + 1);
+    one(i, now);
+  }
+
+  graph::ParameterStore store;
+  optim::Update update;
+  gpu::Arena arena;
+  gpu::Buffer step;
+  gpu::CommandList commands;
+};
+
+// Four steps against the formulas in double; `b` is exempt from decay.
+TEST_P(Rule, MatchesTheFormulas) {
+  Harness run(GetParam().options);
+  std::map<std::string, std::vector<RuleCase::State>> expected{
+      {"w", std::vector(15, RuleCase::State{0.5})}, {"b", std::vector(7, RuleCase::State{-0.25})}};
+  for (int i = 0; i < 4; ++i) {
+    run.plain(i);
+    for (auto& [name, states] : expected)
+      for (size_t k = 0; k < states.size(); ++k)
+        GetParam().rule(states[k], static_cast<double>(gradient_at(i, k)),
+                        static_cast<double>(0.1f) / (i + 1), i + 1, name == "w");
+  }
+  const auto values = run.store.download();
+  for (const auto& [name, states] : expected)
+    for (size_t k = 0; k < states.size(); ++k)
+      EXPECT_NEAR(values.at(name).view<float>()[k], states[k].w, 2e-6) << name << " " << k;
+  const auto state = run.update.download();
+  run.update.upload(state);
+  if (!state.empty()) {
+    EXPECT_THROW(run.update.upload({{state.begin()->first, Tensor(DType::f32, {2})}}), Error);
+  }
+}
+
+using State = RuleCase::State;
+
+RuleCase sgd(double momentum, bool nesterov, double decay) {
+  return {Json{{"optimizer", "sgd"},
+               {"momentum", momentum},
+               {"nesterov", nesterov},
+               {"weight_decay", decay}}
+              .dump(),
+          [=](State& s, double g, double rate, int, bool decays) {
+            g += decays ? decay * s.w : 0;
+            s.m = momentum * s.m + g;
+            s.w -= rate * (momentum == 0 ? g : nesterov ? g + momentum * s.m : s.m);
+          }};
+}
+
+RuleCase adam(bool decoupled, double decay) {
+  return {Json{{"optimizer", decoupled ? "adamw" : "adam"}, {"weight_decay", decay}}.dump(),
+          [=](State& s, double g, double rate, int step, bool decays) {
+            const double d = decays ? decay : 0;
+            if (!decoupled) g += d * s.w;
+            s.m = 0.9 * s.m + 0.1 * g;
+            s.v = 0.999 * s.v + 0.001 * g * g;
+            if (decoupled) s.w -= rate * d * s.w;
+            s.w -= rate * s.m / (1 - std::pow(0.9, step)) /
+                   (std::sqrt(s.v / (1 - std::pow(0.999, step))) + 1e-8);
+          }};
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Optimizers, Rule,
+    testing::Values(sgd(0, false, 0), sgd(0, false, 0.1), sgd(0.9, false, 0), sgd(0.9, true, 0),
+                    sgd(0.8, true, 0.05), adam(false, 0), adam(false, 0.1), adam(true, 0.3),
+                    RuleCase{R"({"optimizer": "adagrad", "initial": 0.1, "weight_decay": 0.1})",
+                             [](State& s, double g, double rate, int step, bool decays) {
+                               if (step == 1) s.v = 0.1;
+                               g += decays ? 0.1 * s.w : 0;
+                               s.v += g * g;
+                               s.w -= rate * g / std::sqrt(s.v);
+                             }},
+                    RuleCase{R"({"optimizer": "rmsprop", "decay": 0.9, "momentum": 0.5})",
+                             [](State& s, double g, double rate, int, bool) {
+                               s.v = 0.9 * s.v + 0.1 * g * g;
+                               s.m = 0.5 * s.m + g / (std::sqrt(s.v) + 1e-8);
+                               s.w -= rate * s.m;
+                             }},
+                    RuleCase{R"({"optimizer": "lion", "weight_decay": 0.2})",
+                             [](State& s, double g, double rate, int, bool decays) {
+                               const double c = 0.9 * s.m + 0.1 * g;
+                               s.w -= rate * ((c > 0) - (c < 0) + (decays ? 0.2 * s.w : 0));
+                               s.m = 0.99 * s.m + 0.01 * g;
+                             }},
+                    // What is done to gradients, on plain SGD.
+                    RuleCase{R"({"optimizer": "sgd", "clip_value": 0.15})",
+                             [](State& s, double g, double rate, int, bool) {
+                               s.w -= rate * std::clamp(g, -0.15, 0.15);
+                             }}));
+
+double norm_of(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double v : values) sum += v * v;
+  return std::sqrt(sum);
+}
+
+std::vector<double> gradients_of(int step, size_t count) {
+  std::vector<double> out;
+  for (size_t k = 0; k < count; ++k) out.push_back(static_cast<double>(gradient_at(step, k)));
+  return out;
+}
+
+std::vector<double> values_of(const Harness& run, const char* name) {
+  const auto tensors = run.store.download();
+  const auto view = tensors.at(name).view<float>();
+  return {view.begin(), view.end()};
+}
+
+// LARS and LAMB against the formulas; `b` takes plain steps.
+TEST(TrustRatio, MatchesTheFormulas) {
+  for (const bool lamb : {false, true}) {
+    Harness run(lamb ? R"({"optimizer": "lamb", "weight_decay": 0.1})"
+                     : R"({"optimizer": "lars", "weight_decay": 0.1, "trust": 0.02})");
+    struct Group {
+      std::vector<double> w, m, v;
+      bool decays;
+    };
+    std::map<std::string, Group> expected{
+        {"w",
+         {std::vector<double>(15, 0.5), std::vector<double>(15), std::vector<double>(15), true}},
+        {"b",
+         {std::vector<double>(7, -0.25), std::vector<double>(7), std::vector<double>(7), false}}};
+    for (int i = 0; i < 3; ++i) {
+      run.plain(i);
+      for (auto& [name, p] : expected) {
+        const double rate = static_cast<double>(0.1f) / (i + 1), d = p.decays ? 0.1 : 0;
+        const auto g = gradients_of(i, p.w.size());
+        std::vector<double> u(g);
+        for (size_t k = 0; k < u.size(); ++k) {
+          if (lamb) {
+            p.m[k] = 0.9 * p.m[k] + 0.1 * g[k];
+            p.v[k] = 0.999 * p.v[k] + 0.001 * g[k] * g[k];
+            u[k] = p.m[k] / (1 - std::pow(0.9, i + 1)) /
+                   (std::sqrt(p.v[k] / (1 - std::pow(0.999, i + 1))) + 1e-6);
+          }
+          u[k] += d * p.w[k];
+        }
+        const double size = norm_of(p.w);
+        const double q = !p.decays ? 1
+                         : lamb    ? size / norm_of(u)
+                                   : 0.02 * size / (norm_of(g) + 0.1 * size);
+        for (size_t k = 0; k < u.size(); ++k) {
+          if (!lamb) p.m[k] = 0.9 * p.m[k] + rate * q * u[k];
+          p.w[k] -= lamb ? rate * q * u[k] : p.m[k];
+        }
+      }
+    }
+    for (const auto& [name, p] : expected) {
+      const auto actual = values_of(run, name.c_str());
+      for (size_t k = 0; k < actual.size(); ++k)
+        EXPECT_NEAR(actual[k], p.w[k], 2e-6) << name << " " << k << lamb;
+    }
+  }
+}
+
+TEST(ClipNorm, ScalesAllGradientsTogether) {
+  Harness run(R"({"optimizer": "sgd", "clip_norm": 0.25})");
+  run.plain(0);
+  std::vector<double> all = gradients_of(0, 15), b = gradients_of(0, 7);
+  all.insert(all.end(), b.begin(), b.end());
+  const auto w = values_of(run, "w");
+  for (size_t k = 0; k < w.size(); ++k)
+    EXPECT_NEAR(w[k], 0.5 - static_cast<double>(0.1f) * all[k] * 0.25 / norm_of(all), 1e-6);
+}
+
+TEST(Accumulate, ThreeStepsMakeOneUpdate) {
+  Harness run(R"({"optimizer": "sgd", "accumulate": 3})");
+  for (int i = 0; i < 3; ++i) {
+    ops::StepValues now;
+    now.learning_rate = 0.5f;
+    now.update = i == 2;
+    now.flags = i == 0 ? ops::StepValues::kFirstOfUpdate : 0;
+    run.one(i, now);
+    if (i < 2) {
+      EXPECT_EQ(values_of(run, "w")[3], 0.5);
+    }
+  }
+  const auto w = values_of(run, "w");
+  for (size_t k = 0; k < w.size(); ++k) {
+    double mean = 0;
+    for (int i = 0; i < 3; ++i) mean += static_cast<double>(gradient_at(i, k)) / 3;
+    EXPECT_NEAR(w[k], 0.5 - 0.5 * mean, 1e-6);
+  }
+}
+
+// An echoed batch is pulled back to the weights from before it came.
+TEST(Proximal, PullsEchoedBatchesToTheirAnchor) {
+  Harness run(R"({"optimizer": "sgd", "proximal": 2})");
+  double w = 0.5, anchor = 0;
+  for (int i = 0; i < 4; ++i) {
+    ops::StepValues now;
+    now.learning_rate = 0.1f;
+    const bool fresh = i % 2 == 0;
+    now.flags = fresh ? ops::StepValues::kFreshBatch : 0;
+    run.one(i, now);
+    if (fresh) anchor = w;
+    w -= static_cast<double>(0.1f) * (static_cast<double>(gradient_at(i, 4)) + 2 * (w - anchor));
+  }
+  EXPECT_NEAR(values_of(run, "w")[4], w, 1e-6);
+}
+
+TEST(Average, FollowsTheWeights) {
+  Harness run(R"({"optimizer": "sgd", "average": 0.9})");
+  double mean = 0.5;
+  for (int i = 0; i < 4; ++i) {
+    run.plain(i);
+    mean = 0.9 * mean + 0.1 * values_of(run, "w")[2];
+  }
+  const auto state = run.update.download();
+  const auto& w = run.store.parameters().front();
+  EXPECT_NEAR(state.at("average").view<float>()[w.begin + 2], mean, 1e-6);
+}
+
+TEST(UpdateSpec, MistakesAreNamed) {
+  const auto error = [](const char* json) -> std::string {
+    try {
+      optim::UpdateSpec spec(parse_json(json, "test"));
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_NE(error(R"({"optimizer": "adma"})").find("did you mean 'adam'?"), std::string::npos);
+  EXPECT_NE(error(R"({"optimizer": "adam", "beta": 0.9})").find("did you mean 'beta1'?"),
+            std::string::npos);
+  EXPECT_NE(error(R"({"momentum": 0.9})").find("needs a key 'optimizer'"), std::string::npos);
+  EXPECT_NE(error(R"({"optimizer": "sgd", "clip_norm": -1})").find("clip_norm"), std::string::npos);
+  EXPECT_EQ(error(R"({"optimizer": "sgd", "clip_norm": 1, "momentum": 0.9})"), "");
+}
 
 TEST(SgdOptions, NesterovNeedsMomentum) {
   graph::Graph g;
@@ -115,6 +334,22 @@ TEST(Schedule, Kinds) {
   EXPECT_NEAR(cosine.rate(100), 0, 1e-6);
   EXPECT_THROW(schedule_of(R"({"schedule": "cosine", "learning_rate": 1})"), Error)
       << "it has no end";
+  const auto polynomial = schedule_of(
+      R"({"schedule": "polynomial", "learning_rate": 2, "power": 2, "end_factor": 0.1})", 10);
+  EXPECT_FLOAT_EQ(polynomial.rate(0), 2);
+  EXPECT_FLOAT_EQ(polynomial.rate(5), 2 * (0.1f + 0.9f / 4));
+  EXPECT_FLOAT_EQ(polynomial.rate(10), 0.2f);
+  const auto root =
+      schedule_of(R"({"schedule": "inverse_sqrt", "learning_rate": 1, "warmup_steps": 100})");
+  EXPECT_FLOAT_EQ(root.rate(49), 0.5f);
+  EXPECT_FLOAT_EQ(root.rate(100), 1);
+  EXPECT_FLOAT_EQ(root.rate(400), 0.5f);
+  const auto cycle = schedule_of(
+      R"({"schedule": "one_cycle", "learning_rate": 1, "rise": 0.25, "end_factor": 0.04})", 100);
+  EXPECT_FLOAT_EQ(cycle.rate(0), 0.04f);
+  EXPECT_FLOAT_EQ(cycle.rate(25), 1);
+  EXPECT_NEAR(cycle.rate(12), 0.04 + 0.96 * (1 - std::cos(M_PI * 0.48)) / 2, 1e-6);
+  EXPECT_NEAR(cycle.rate(100), 0.0016, 1e-6);
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ void check_op(const OpCase& c, gpu::KernelFamily family) {
   call.output_grad = emit.scratch(shapes.output);
   graph::upload(dev, to_tensor(upstream, shapes.output, false), call.output_grad);
   Tensor step(DType::i32, {8});
-  const ops::StepValues values{7, c.valid_rows, 11, 13, 0.5f, {}};
+  const ops::StepValues values{7, c.valid_rows, 11, 13, 0.5f};
   std::memcpy(step.mutable_data(), &values, sizeof values);
   const ops::DeviceTensor step_tensor = emit.scratch({8});
   graph::upload(dev, step, step_tensor);

@@ -1,0 +1,162 @@
+#include "graph/memory_plan.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/error.h"
+
+namespace etr::graph {
+namespace {
+
+constexpr uint64_t kAlignment = 256;                // enough for binding on every device
+constexpr uint64_t kHeapBytes = uint64_t{1} << 30;  // of one piece of memory, where tensors allow
+
+template <typename F>
+void for_each_buffer(gpu::Command& command, F&& f) {
+  if (auto* dispatch = std::get_if<gpu::Dispatch>(&command)) {
+    for (gpu::Binding& binding : dispatch->bindings) f(binding.buffer);
+  } else if (auto* copy = std::get_if<gpu::Copy>(&command)) {
+    f(copy->from);
+    f(copy->to);
+  } else {
+    f(std::get<gpu::Fill>(command).to);
+  }
+}
+
+// A place in one of the heaps.
+struct Placed {
+  uint64_t offset, size;
+  int64_t first, last;
+};
+
+// The lowest offset where `size` bytes are free from `first` to `last`. `heap` is sorted by offset.
+uint64_t lowest_free(const std::vector<Placed>& heap, uint64_t size, int64_t first, int64_t last) {
+  uint64_t offset = 0;
+  for (const Placed& other : heap) {
+    if (other.last < first || last < other.first) continue;
+    if (other.offset >= offset + size) break;
+    offset = std::max(offset, other.offset + other.size);
+  }
+  return offset;
+}
+
+}  // namespace
+
+gpu::Buffer MemoryPlan::allocate(uint64_t size_bytes) {
+  gpu::check_bindable(*device_, size_bytes);
+  const uint64_t size = (std::max<uint64_t>(size_bytes, 4) + 3) / 4 * 4;
+  blocks_.emplace_back().size = size;
+  gpu::Buffer buffer;
+  buffer.size_bytes = size;
+  buffer.planned = static_cast<uint32_t>(blocks_.size());
+  return buffer;
+}
+
+MemoryPlan::Block& MemoryPlan::block_of(uint32_t planned) {
+  while (blocks_[planned - 1].same_as) planned = blocks_[planned - 1].same_as;
+  return blocks_[planned - 1];
+}
+const MemoryPlan::Block& MemoryPlan::block_of(uint32_t planned) const {
+  return const_cast<MemoryPlan*>(this)->block_of(planned);
+}
+
+void MemoryPlan::written_before(const gpu::Buffer& buffer) {
+  if (buffer.planned) block_of(buffer.planned).kept_before = true;
+}
+void MemoryPlan::read_after(const gpu::Buffer& buffer) {
+  if (buffer.planned) block_of(buffer.planned).kept_after = true;
+}
+
+uint64_t MemoryPlan::asked_bytes() const {
+  uint64_t total = 0;
+  for (const Block& block : blocks_) total += block.size;
+  return total;
+}
+
+void MemoryPlan::find_lifetimes(const gpu::CommandList& commands) {
+  for (Block& block : blocks_) block.first = kNever, block.last = -1;
+  for (size_t i = 0; i < commands.size(); ++i) {
+    const auto now = static_cast<int64_t>(i);
+    gpu::Command command = commands[i];
+    for_each_buffer(command, [&](const gpu::Buffer& buffer) {
+      if (!buffer.planned) return;
+      Block& block = block_of(buffer.planned);
+      block.first = std::min(block.first, now);
+      block.last = std::max(block.last, now);
+    });
+  }
+  for (Block& block : blocks_) {
+    if (block.kept_before && block.last >= 0) block.first = -1;
+    if (block.kept_before && block.kept_after) block.first = -1;
+    if (block.kept_after) block.last = static_cast<int64_t>(commands.size());
+  }
+}
+
+// A copy of a whole buffer that nobody reads any more, into one that nobody wrote before, needs no
+// copy: both are one.
+void MemoryPlan::join_copies(gpu::CommandList& commands) {
+  std::vector<bool> dropped(commands.size());
+  for (size_t i = 0; i < commands.size(); ++i) {
+    const auto* copy = std::get_if<gpu::Copy>(&commands[i]);
+    if (!copy || !copy->from.planned || !copy->to.planned) continue;
+    Block &from = block_of(copy->from.planned), &to = block_of(copy->to.planned);
+    const auto now = static_cast<int64_t>(i);
+    const bool whole = copy->from.size_bytes == from.size && copy->to.size_bytes == to.size;
+    if (!whole || &from == &to || from.last != now || to.first != now || from.kept_before) continue;
+    from.last = to.last;
+    from.kept_after = to.kept_after;
+    to.same_as = static_cast<uint32_t>(&from - blocks_.data()) + 1;
+    dropped[i] = true;
+  }
+  gpu::CommandList kept;
+  for (size_t i = 0; i < commands.size(); ++i)
+    if (!dropped[i]) kept.push_back(std::move(commands[i]));
+  commands = std::move(kept);
+}
+
+void MemoryPlan::place(gpu::CommandList& commands, gpu::Arena& arena) {
+  find_lifetimes(commands);
+  join_copies(commands);
+  find_lifetimes(commands);
+  // The largest first: small ones find room between them.
+  std::vector<uint32_t> order;
+  for (uint32_t i = 0; i < blocks_.size(); ++i)
+    if (!blocks_[i].same_as && blocks_[i].first <= blocks_[i].last) order.push_back(i);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint32_t a, uint32_t b) { return blocks_[a].size > blocks_[b].size; });
+  std::vector<std::vector<Placed>> heaps;
+  std::vector<uint64_t> sizes;
+  std::vector<std::pair<size_t, uint64_t>> where(blocks_.size());  // heap and offset
+  for (const uint32_t i : order) {
+    const Block& block = blocks_[i];
+    const uint64_t size = (block.size + kAlignment - 1) / kAlignment * kAlignment;
+    size_t heap = 0;
+    uint64_t offset = 0;
+    for (; heap < heaps.size(); ++heap) {
+      offset = lowest_free(heaps[heap], size, block.first, block.last);
+      if (offset + size <= std::max(kHeapBytes, sizes[heap])) break;
+    }
+    if (heap == heaps.size()) heaps.emplace_back(), sizes.push_back(0), offset = 0;
+    const Placed placed{offset, size, block.first, block.last};
+    const auto at =
+        std::upper_bound(heaps[heap].begin(), heaps[heap].end(), placed,
+                         [](const Placed& a, const Placed& b) { return a.offset < b.offset; });
+    heaps[heap].insert(at, placed);
+    sizes[heap] = std::max(sizes[heap], offset + size);
+    where[i] = {heap, offset};
+  }
+  std::vector<gpu::Buffer> memory;
+  for (const uint64_t size : sizes) memory.push_back(arena.allocate_whole(size));
+  for (const uint32_t i : order)
+    blocks_[i].real = memory[where[i].first].slice(where[i].second, blocks_[i].size);
+  for (gpu::Command& command : commands)
+    for_each_buffer(command, [&](gpu::Buffer& buffer) { buffer = real(buffer); });
+}
+
+gpu::Buffer MemoryPlan::real(const gpu::Buffer& buffer) const {
+  if (!buffer.planned) return buffer;
+  const Block& block = block_of(buffer.planned);
+  return block.real ? block.real.slice(buffer.offset, buffer.size_bytes) : gpu::Buffer{};
+}
+
+}  // namespace etr::graph

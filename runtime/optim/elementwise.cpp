@@ -1,0 +1,203 @@
+// Optimizers that treat each parameter by itself; the formulas stand in shaders/optimizer.comp.
+#include "core/error.h"
+#include "gpu/recording.h"
+#include "optim/betas.h"
+#include "optim/optimizer.h"
+
+namespace etr::optim {
+namespace {
+
+// In the order of the shader's constants.
+enum Kind : uint32_t { kSgd, kAdam, kAdagrad, kRmsprop, kLion };
+
+struct Push {
+  uint32_t count, decayed, flag;
+  float a, b, epsilon, decay;
+  Betas betas{0, 0};
+};
+
+// What a kind keeps between updates, and what it begins with.
+struct State {
+  const char* name;  // nullptr: nothing
+  float initial = 0;
+};
+
+class Elementwise final : public Optimizer {
+ public:
+  Elementwise(const graph::ParameterStore& store, Kind kind, Push push, State first, State second)
+      : store_(store), arena_(store.device(), gpu::MemoryUse::device), kind_(kind), push_(push) {
+    push_.count = store.count();
+    push_.decayed = store.decayed();
+    m_ = make(first);
+    v_ = make(second);
+  }
+
+  void emit(ops::Emitter& emit, const gpu::Buffer& step_values) override {
+    emit.set_label("optimizer");
+    const auto binding = [&](const ops::DeviceTensor& state) {
+      return state ? ops::updates(state) : gpu::Binding{store_.gradients(), gpu::Access::read};
+    };
+    emit.for_each("optimizer",
+                  {{store_.weights(), gpu::Access::read_write},
+                   {store_.gradients(), gpu::Access::read},
+                   binding(m_),
+                   binding(v_),
+                   {step_values, gpu::Access::read}},
+                  push_, push_.count, {kind_});
+  }
+
+  std::map<std::string, ops::DeviceTensor> state() const override { return state_; }
+
+ private:
+  ops::DeviceTensor make(const State& state) {
+    if (!state.name) return {};
+    const ops::DeviceTensor tensor{arena_.allocate(uint64_t{store_.count()} * 4), {store_.count()}};
+    gpu::run_once(store_.device(),
+                  {gpu::Fill{tensor.buffer, std::bit_cast<uint32_t>(state.initial)}});
+    state_[state.name] = tensor;
+    return tensor;
+  }
+
+  const graph::ParameterStore& store_;
+  gpu::Arena arena_;
+  Kind kind_;
+  Push push_;
+  ops::DeviceTensor m_, v_;
+  std::map<std::string, ops::DeviceTensor> state_;
+};
+
+float number(const Options& options, const char* name) {
+  return static_cast<float>(options.number(name));
+}
+
+constexpr OptionSpec kWeightDecay{"weight_decay",
+                                  OptionType::number,
+                                  "0",
+                                  "L2 penalty on weights; biases and normalisation are exempt",
+                                  0,
+                                  10};
+
+// sgd -----------------------------------------------------------------------------------------
+
+constexpr OptionSpec kSgdOptions[] = {
+    {"momentum", OptionType::number, "0", "share of the velocity kept each step; 0 is plain SGD", 0,
+     0.99999},
+    {"nesterov", OptionType::boolean, "false", "look ahead along the velocity (needs momentum)"},
+    kWeightDecay,
+};
+
+std::unique_ptr<Optimizer> make_sgd(const Options& o, const graph::ParameterStore& store) {
+  const float momentum = number(o, "momentum");
+  if (o.boolean("nesterov") && momentum == 0)
+    fail(Code::invalid_argument, "optimizer 'sgd': nesterov needs a momentum above 0");
+  return std::make_unique<Elementwise>(
+      store, kSgd, Push{0, 0, o.boolean("nesterov"), momentum, 0, 0, number(o, "weight_decay")},
+      State{momentum != 0 ? "velocity" : nullptr}, State{});
+}
+
+// adam, adamw ---------------------------------------------------------------------------------
+
+constexpr OptionSpec kBeta1{
+    "beta1", OptionType::number, "0.9", "share of the mean gradient kept each step", 0, 0.999999};
+constexpr OptionSpec kBeta2{"beta2", OptionType::number,
+                            "0.999", "share of the mean squared gradient kept each step",
+                            0,       0.999999};
+constexpr OptionSpec kEpsilon{"epsilon", OptionType::number, "1e-8", "added to the root", 0, 1};
+
+constexpr OptionSpec kAdamOptions[] = {kBeta1, kBeta2, kEpsilon, kWeightDecay};
+constexpr OptionSpec kAdamwOptions[] = {
+    kBeta1,
+    kBeta2,
+    kEpsilon,
+    {"weight_decay", OptionType::number, "0.01",
+     "share of the learning rate by which weights shrink; biases and normalisation are exempt", 0,
+     10}};
+
+template <bool decoupled>
+std::unique_ptr<Optimizer> make_adam(const Options& o, const graph::ParameterStore& store) {
+  return std::make_unique<Elementwise>(store, kAdam,
+                                       Push{0,
+                                            0,
+                                            decoupled,
+                                            number(o, "beta1"),
+                                            number(o, "beta2"),
+                                            number(o, "epsilon"),
+                                            number(o, "weight_decay"),
+                                            {o.number("beta1"), o.number("beta2")}},
+                                       State{"mean"}, State{"square"});
+}
+
+// adagrad, rmsprop, lion ----------------------------------------------------------------------
+
+constexpr OptionSpec kAdagradOptions[] = {
+    {"initial", OptionType::number, "0", "what the sums of squares begin with", 0, 1e6},
+    {"epsilon", OptionType::number, "1e-10", "added to the root", 0, 1},
+    kWeightDecay,
+};
+
+std::unique_ptr<Optimizer> make_adagrad(const Options& o, const graph::ParameterStore& store) {
+  return std::make_unique<Elementwise>(
+      store, kAdagrad, Push{0, 0, 0, 0, 0, number(o, "epsilon"), number(o, "weight_decay")},
+      State{}, State{"square", number(o, "initial")});
+}
+
+constexpr OptionSpec kRmspropOptions[] = {
+    {"decay", OptionType::number, "0.99", "share of the mean squared gradient kept each step", 0,
+     0.999999},
+    {"momentum", OptionType::number, "0", "share of the velocity kept each step", 0, 0.99999},
+    kEpsilon,
+    kWeightDecay,
+};
+
+std::unique_ptr<Optimizer> make_rmsprop(const Options& o, const graph::ParameterStore& store) {
+  const float momentum = number(o, "momentum");
+  return std::make_unique<Elementwise>(store, kRmsprop,
+                                       Push{0,
+                                            0,
+                                            0,
+                                            momentum,
+                                            number(o, "decay"),
+                                            number(o, "epsilon"),
+                                            number(o, "weight_decay"),
+                                            {momentum, o.number("decay")}},
+                                       State{momentum != 0 ? "velocity" : nullptr},
+                                       State{"square"});
+}
+
+constexpr OptionSpec kLionOptions[] = {
+    {"beta1", OptionType::number, "0.9", "share of the mean in the direction", 0, 0.999999},
+    {"beta2", OptionType::number, "0.99", "share of the mean kept each step", 0, 0.999999},
+    kWeightDecay,
+};
+
+std::unique_ptr<Optimizer> make_lion(const Options& o, const graph::ParameterStore& store) {
+  return std::make_unique<Elementwise>(store, kLion,
+                                       Push{0,
+                                            0,
+                                            0,
+                                            number(o, "beta1"),
+                                            number(o, "beta2"),
+                                            0,
+                                            number(o, "weight_decay"),
+                                            {o.number("beta1"), o.number("beta2")}},
+                                       State{"mean"}, State{});
+}
+
+}  // namespace
+
+extern const OptimizerSpec sgd_optimizer, adam_optimizer, adamw_optimizer, adagrad_optimizer,
+    rmsprop_optimizer, lion_optimizer;
+const OptimizerSpec sgd_optimizer{"sgd", "stochastic gradient descent, momentum, Nesterov",
+                                  kSgdOptions, make_sgd};
+const OptimizerSpec adam_optimizer{"adam", "Adam (Kingma and Ba 2015)", kAdamOptions,
+                                   make_adam<false>};
+const OptimizerSpec adamw_optimizer{"adamw",
+                                    "Adam with decoupled weight decay (Loshchilov and Hutter 2019)",
+                                    kAdamwOptions, make_adam<true>};
+const OptimizerSpec adagrad_optimizer{"adagrad", "Adagrad (Duchi et al. 2011)", kAdagradOptions,
+                                      make_adagrad};
+const OptimizerSpec rmsprop_optimizer{"rmsprop", "RMSprop (Tieleman and Hinton 2012)",
+                                      kRmspropOptions, make_rmsprop};
+const OptimizerSpec lion_optimizer{"lion", "Lion (Chen et al. 2023)", kLionOptions, make_lion};
+
+}  // namespace etr::optim

@@ -1,0 +1,156 @@
+// LARS and LAMB, which scale each tensor's step; the formulas stand in shaders/trust.comp.
+#include "gpu/recording.h"
+#include "optim/betas.h"
+#include "optim/optimizer.h"
+
+namespace etr::optim {
+namespace {
+
+struct Push {
+  uint32_t count;
+  float a, b, epsilon, decay, trust;
+  Betas betas{0, 0};
+};
+
+constexpr uint32_t kSegment = 1 << 14;  // scalars that a workgroup takes
+
+class Trust final : public Optimizer {
+ public:
+  Trust(const graph::ParameterStore& store, bool lamb, Push push)
+      : store_(store), arena_(store.device(), gpu::MemoryUse::device), lamb_(lamb), push_(push) {
+    place_segments();
+    mean_ = zeros();
+    if (lamb) square_ = zeros();
+    direction_ = zeros();
+  }
+
+  void emit(ops::Emitter& emit, const gpu::Buffer& step_values) override {
+    using gpu::Access;
+    const gpu::Binding weights{store_.weights(), Access::read},
+        gradients{store_.gradients(), Access::read}, step{step_values, Access::read};
+    const std::vector<uint32_t> constants{lamb_};
+    emit.set_label("optimizer");
+    Push push = push_;
+    push.count = count_of(segments_);
+    emit.for_rows("trust_direction",
+                  {weights, gradients, ops::updates(mean_), ops::updates(lamb_ ? square_ : mean_),
+                   ops::writes(direction_), ops::reads(segments_), ops::reads(tensors_), step},
+                  push, push.count, kSegment, constants);
+    emit.for_rows("trust_norms",
+                  {weights, lamb_ ? ops::reads(direction_) : gradients, ops::reads(segments_),
+                   ops::writes(partial_)},
+                  push, push.count, kSegment, constants);
+    Push by_tensor = push_;
+    by_tensor.count = count_of(tensors_);
+    emit.for_each("trust_ratios",
+                  {ops::reads(partial_), ops::reads(tensors_), ops::writes(ratios_)}, by_tensor,
+                  by_tensor.count, {0, lamb_});
+    emit.for_rows("trust_apply",
+                  {{store_.weights(), Access::read_write},
+                   ops::updates(mean_),
+                   ops::reads(direction_),
+                   ops::reads(ratios_),
+                   ops::reads(segments_),
+                   step},
+                  push, push.count, kSegment, constants);
+  }
+
+  std::map<std::string, ops::DeviceTensor> state() const override {
+    if (lamb_) return {{"mean", mean_}, {"square", square_}};
+    return {{"velocity", mean_}};
+  }
+
+ private:
+  static uint32_t count_of(const ops::DeviceTensor& rows) {
+    return static_cast<uint32_t>(rows.shape[0]);
+  }
+
+  ops::DeviceTensor make(const Shape& shape) {
+    return {arena_.allocate(static_cast<uint64_t>(element_count(shape)) * 4), shape};
+  }
+
+  ops::DeviceTensor zeros() {
+    const ops::DeviceTensor tensor = make({store_.count()});
+    gpu::run_once(store_.device(), {gpu::Fill{tensor.buffer, 0}});
+    return tensor;
+  }
+
+  ops::DeviceTensor table(const std::vector<int32_t>& rows) {
+    Tensor host(DType::i32, {static_cast<int64_t>(rows.size() / 3), 3});
+    std::copy(rows.begin(), rows.end(), host.mutable_view<int32_t>().begin());
+    const ops::DeviceTensor tensor = make(host.shape());
+    graph::upload(store_.device(), host, tensor);
+    return tensor;
+  }
+
+  void place_segments() {
+    std::vector<int32_t> segments, tensors;
+    for (const auto& parameter : store_.parameters()) {
+      const auto first = static_cast<int32_t>(segments.size() / 3);
+      for (uint32_t at = 0; at < parameter.count; at += kSegment)
+        segments.insert(segments.end(),
+                        {static_cast<int32_t>(parameter.begin + at),
+                         static_cast<int32_t>(std::min(kSegment, parameter.count - at)),
+                         static_cast<int32_t>(tensors.size() / 3)});
+      tensors.insert(tensors.end(),
+                     {first, static_cast<int32_t>(segments.size() / 3) - first, parameter.decayed});
+    }
+    segments_ = table(segments);
+    tensors_ = table(tensors);
+    partial_ = make({segments_.shape[0], 2});
+    ratios_ = make({tensors_.shape[0]});
+  }
+
+  const graph::ParameterStore& store_;
+  gpu::Arena arena_;
+  bool lamb_;
+  Push push_;
+  ops::DeviceTensor segments_, tensors_, partial_, ratios_, mean_, square_, direction_;
+};
+
+float number(const Options& options, const char* name) {
+  return static_cast<float>(options.number(name));
+}
+
+constexpr OptionSpec kLars[] = {
+    {"momentum", OptionType::number, "0.9", "share of the velocity kept each step", 0, 0.99999},
+    {"trust", OptionType::number, "0.001", "size of a step relative to the tensor", 0, 10},
+    {"weight_decay", OptionType::number, "0.0001",
+     "L2 penalty on weights; biases and normalisation are exempt", 0, 10},
+};
+
+std::unique_ptr<Optimizer> make_lars(const Options& o, const graph::ParameterStore& store) {
+  return std::make_unique<Trust>(
+      store, false,
+      Push{0, number(o, "momentum"), 0.5f, 0, number(o, "weight_decay"), number(o, "trust")});
+}
+
+constexpr OptionSpec kLamb[] = {
+    {"beta1", OptionType::number, "0.9", "share of the mean gradient kept each step", 0, 0.999999},
+    {"beta2", OptionType::number, "0.999", "share of the mean squared gradient kept each step", 0,
+     0.999999},
+    {"epsilon", OptionType::number, "1e-6", "added to the root", 0, 1},
+    {"weight_decay", OptionType::number, "0.01",
+     "penalty on weights; biases and normalisation are exempt", 0, 10},
+};
+
+std::unique_ptr<Optimizer> make_lamb(const Options& o, const graph::ParameterStore& store) {
+  return std::make_unique<Trust>(store, true,
+                                 Push{0,
+                                      number(o, "beta1"),
+                                      number(o, "beta2"),
+                                      number(o, "epsilon"),
+                                      number(o, "weight_decay"),
+                                      1,
+                                      {o.number("beta1"), o.number("beta2")}});
+}
+
+}  // namespace
+
+extern const OptimizerSpec lars_optimizer, lamb_optimizer;
+const OptimizerSpec lars_optimizer{
+    "lars", "SGD with a trust ratio for each tensor (You et al. 2017)", kLars, make_lars};
+const OptimizerSpec lamb_optimizer{
+    "lamb", "Adam with a trust ratio for each tensor (You et al. 2020)", kLamb, make_lamb};
+
+}  // namespace etr::optim

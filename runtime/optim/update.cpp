@@ -1,0 +1,147 @@
+#include "optim/update.h"
+
+#include "core/error.h"
+#include "core/json.h"
+#include "gpu/recording.h"
+
+namespace etr::optim {
+namespace {
+
+constexpr OptionSpec kCommon[] = {
+    {"accumulate", OptionType::integer, "1", "steps whose gradients make one update", 1, 1 << 20,
+     "steps"},
+    {"clip_norm", OptionType::number, "0",
+     "largest norm of all gradients together; longer ones are scaled down; 0: no limit", 0, 1e9},
+    {"clip_value", OptionType::number, "0", "largest size of a gradient's element; 0: no limit", 0,
+     1e9},
+    {"proximal", OptionType::number, "0",
+     "pull towards the weights from before a batch that is echoed (Agarwal et al. 2020)", 0, 1e6},
+    {"average", OptionType::number, "0",
+     "share of the weights' running mean kept each update (0.999); evaluation takes the mean; 0: "
+     "none",
+     0, 0.9999999},
+};
+
+constexpr uint32_t kParts = 64;  // of the sum of squares
+
+std::string name_of(const Json& json) {
+  if (!json.is_object() || !json.contains("optimizer") || !json["optimizer"].is_string())
+    fail(Code::invalid_argument,
+         "optimizer: needs a key 'optimizer' with its name, for instance "
+         "{\"optimizer\": \"sgd\", \"momentum\": 0.9}");
+  return json["optimizer"].get<std::string>();
+}
+
+// The keys of `json` that are common options, or those that are not.
+Json keys(const Json& json, bool common) {
+  Json out = Json::object();
+  for (const auto& [key, value] : json.items()) {
+    bool known = false;
+    for (const OptionSpec& option : kCommon) known = known || key == option.name;
+    if (key != "optimizer" && known == common) out[key] = value;
+  }
+  return out;
+}
+
+struct Push {
+  uint32_t count, steps;
+  float most_norm, most, proximal, decay;
+};
+
+}  // namespace
+
+Schema update_schema() { return kCommon; }
+
+UpdateSpec::UpdateSpec(const Json& json)
+    : optimizer_(&find_optimizer(name_of(json))),
+      options_(optimizer_->options, cat("optimizer '", optimizer_->name, "'"), keys(json, false)),
+      common_(kCommon, cat("optimizer '", optimizer_->name, "'"), keys(json, true)) {}
+
+Update::Update(const UpdateSpec& spec, const graph::ParameterStore& store)
+    : store_(store),
+      options_(spec.common()),
+      arena_(store.device(), gpu::MemoryUse::device),
+      optimizer_(spec.optimizer().make(spec.options(), store)) {
+  if (options_.integer("accumulate") > 1) sum_ = make(store.count());
+  if (options_.number("clip_norm") > 0) partial_ = make(kParts);
+  norm_ = make(1);
+  if (options_.number("proximal") > 0) anchor_ = make(store.count());
+  if (options_.number("average") > 0) {
+    averages_ = make(store.count());
+    gpu::run_once(store.device(), {gpu::Copy{store.weights(), averages_.buffer}});
+  }
+}
+
+ops::DeviceTensor Update::make(int64_t count) {
+  const ops::DeviceTensor tensor{arena_.allocate(static_cast<uint64_t>(count) * 4), {count}};
+  gpu::run_once(store_.device(), {gpu::Fill{tensor.buffer, 0}});
+  return tensor;
+}
+
+void Update::emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values) {
+  using gpu::Access;
+  const gpu::Binding step{step_values, Access::read};
+  const gpu::Binding gradients{store_.gradients(), Access::read_write};
+  const Push push{store_.count(),
+                  static_cast<uint32_t>(options_.integer("accumulate")),
+                  static_cast<float>(options_.number("clip_norm")),
+                  static_cast<float>(options_.number("clip_value")),
+                  static_cast<float>(options_.number("proximal")),
+                  0};
+  if (sum_)
+    emit.for_each("gradient_accumulate", {gradients, ops::updates(sum_), step}, push, push.count);
+  if (partial_) {
+    emit.for_rows("gradient_squares", {{store_.gradients(), Access::read}, ops::writes(partial_)},
+                  push, kParts, push.count / kParts);
+    Push parts = push;
+    parts.count = kParts;
+    emit.for_rows("gradient_norm", {ops::reads(partial_), ops::writes(norm_)}, parts, 1, kParts);
+  }
+  if (push.most_norm > 0 || push.most > 0 || push.proximal > 0)
+    emit.for_each("gradient_adjust",
+                  {{store_.weights(), Access::read},
+                   gradients,
+                   ops::reads(norm_),
+                   anchor_ ? ops::updates(anchor_) : gpu::Binding{store_.weights(), Access::read},
+                   step},
+                  push, push.count);
+}
+
+void Update::emit(ops::Emitter& emit, const gpu::Buffer& step_values) {
+  emit.set_label("gradients");
+  emit_adjustments(emit, step_values);
+  optimizer_->emit(emit, step_values);
+  if (!averages_) return;
+  const Push push{store_.count(), 0, 0, 0, 0, static_cast<float>(options_.number("average"))};
+  emit.for_each("weights_average",
+                {{store_.weights(), gpu::Access::read},
+                 ops::updates(averages_),
+                 {step_values, gpu::Access::read}},
+                push, push.count);
+}
+
+std::map<std::string, ops::DeviceTensor> Update::state() const {
+  auto state = optimizer_->state();
+  if (sum_) state["accumulated"] = sum_;
+  if (anchor_) state["anchor"] = anchor_;
+  if (averages_) state["average"] = averages_;
+  return state;
+}
+
+std::map<std::string, Tensor> Update::download() const {
+  std::map<std::string, Tensor> out;
+  for (const auto& [name, tensor] : state()) out[name] = graph::download(store_.device(), tensor);
+  return out;
+}
+
+void Update::upload(const std::map<std::string, Tensor>& given) {
+  for (const auto& [name, tensor] : state()) {
+    const auto it = given.find(name);
+    if (it == given.end() || it->second.shape() != tensor.shape)
+      fail(Code::invalid_argument, "the optimizer's state '", name,
+           "' of the checkpoint does not fit this model and optimizer");
+  }
+  for (const auto& [name, tensor] : state()) graph::upload(store_.device(), given.at(name), tensor);
+}
+
+}  // namespace etr::optim

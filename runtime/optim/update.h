@@ -1,0 +1,56 @@
+// One update of a model's parameters: what is done to the gradients, the optimizer, and the mean of
+// the weights.
+#pragma once
+
+#include "optim/optimizer.h"
+
+namespace etr::optim {
+
+// What every optimizer takes beside its own options: accumulation, clipping, the proximal step, the
+// mean of the weights.
+Schema update_schema();
+
+// {"optimizer": "adamw", "weight_decay": 0.1, "clip_norm": 1}, validated.
+class UpdateSpec {
+ public:
+  explicit UpdateSpec(const Json& json);  // Error(invalid_argument, not_found) names the key
+
+  const OptimizerSpec& optimizer() const { return *optimizer_; }
+  const Options& options() const { return options_; }  // of the optimizer
+  const Options& common() const { return common_; }    // update_schema()
+  int64_t accumulate() const { return common_.integer("accumulate"); }
+
+ private:
+  const OptimizerSpec* optimizer_;
+  Options options_, common_;
+};
+
+class Update {
+ public:
+  Update(const UpdateSpec& spec, const graph::ParameterStore& store);
+
+  // Appends the commands of one step: where gradients are accumulated they change the parameters
+  // only in steps whose values say so (StepValues::update).
+  void emit(ops::Emitter& emit, const gpu::Buffer& step_values);
+
+  // The mean of the weights, as long as the store's; empty where none is kept.
+  const gpu::Buffer& averages() const { return averages_.buffer; }
+
+  // For checkpoints, by name. upload() throws Error(invalid_argument) where something is missing or
+  // does not fit.
+  std::map<std::string, Tensor> download() const;
+  void upload(const std::map<std::string, Tensor>& state);
+
+ private:
+  std::map<std::string, ops::DeviceTensor> state() const;
+  ops::DeviceTensor make(int64_t count);
+  void emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values);
+
+  const graph::ParameterStore& store_;
+  const Options options_;
+  gpu::Arena arena_;
+  std::unique_ptr<Optimizer> optimizer_;
+  ops::DeviceTensor sum_, partial_, norm_, anchor_, averages_;
+};
+
+}  // namespace etr::optim
