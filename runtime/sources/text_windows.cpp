@@ -25,9 +25,9 @@ constexpr OptionSpec kOptions[] = {
      "bytes|characters"},
     {"alphabet", OptionType::string, "\"\"",
      "the characters in order; empty: those of the text, sorted. Give validation the training's"},
-    {"from", OptionType::number, "0", "share of the text that is left out at its begin", 0, 1},
-    {"to", OptionType::number, "1",
-     "share of the text at which windows end: 0.9 leaves a tenth for validation ('from' 0.9)", 0,
+    {"begin", OptionType::number, "0", "share of the text that is left out at its begin", 0, 1},
+    {"end", OptionType::number, "1",
+     "share of the text at which windows end: 0.9 leaves a tenth for validation ('begin' 0.9)", 0,
      1},
     kShuffleOption,
 };
@@ -56,10 +56,10 @@ class TextWindows final : public IndexedSource {
                                           : length_),
         bytes_(options.string("symbols") == "bytes"),
         alphabet_(options.string("alphabet")),
-        from_(options.number("from")),
-        to_(options.number("to")) {
-    if (from_ >= to_)
-      fail(Code::invalid_argument, "text_windows: 'from' (", from_, ") must lie before 'to' (", to_,
+        begin_(options.number("begin")),
+        end_(options.number("end")) {
+    if (begin_ >= end_)
+      fail(Code::invalid_argument, "text_windows: 'begin' (", begin_, ") must lie before 'end' (", end_,
            ")");
   }
 
@@ -71,7 +71,7 @@ class TextWindows final : public IndexedSource {
 
   void read(uint64_t index, Item& item) override {
     item.origin =
-        std::make_shared<Origin>(Origin{shard_, cat("symbol ", begin_ + index * stride_)});
+        std::make_shared<Origin>(Origin{shard_, cat("symbol ", first_ + index * stride_)});
     const int32_t* from = symbols_.data() + index * stride_;
     for (const char* field : {"input", "target"}) {
       Tensor out(DType::i32, {static_cast<int64_t>(length_)});
@@ -97,11 +97,11 @@ class TextWindows final : public IndexedSource {
     const auto place = [&](double share) {
       return symbols.begin() + static_cast<ptrdiff_t>(share * static_cast<double>(symbols.size()));
     };
-    begin_ = static_cast<size_t>(place(from_) - symbols.begin());
-    symbols_.assign(place(from_), place(to_));
+    first_ = static_cast<size_t>(place(begin_) - symbols.begin());
+    symbols_.assign(place(begin_), place(end_));
     if (symbols_.size() < length_ + 1)
       fail(Code::invalid_argument, "'", pattern_, "' holds ", symbols_.size(), " symbols",
-           from_ > 0 || to_ < 1 ? " there" : "", "; a window of ", length_, " and its target need ",
+           begin_ > 0 || end_ < 1 ? " there" : "", "; a window of ", length_, " and its target need ",
            length_ + 1);
   }
 
@@ -130,8 +130,8 @@ class TextWindows final : public IndexedSource {
   const size_t length_, stride_;
   const bool bytes_;
   const std::string alphabet_;
-  const double from_, to_;
-  size_t begin_ = 0;  // of the share, in the text
+  const double begin_, end_;
+  size_t first_ = 0;  // of the share, in the text
   std::vector<int32_t> symbols_;
 };
 

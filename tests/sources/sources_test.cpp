@@ -226,10 +226,10 @@ TEST(Text, LinesAndWindows) {
   EXPECT_HAS(failure(spec({{"length", 10}})), "need 11");
   // The last half: its symbols are numbered by the alphabet of the whole.
   const auto half =
-      read_all(spec({{"length", 3}, {"stride", 1}, {"symbols", "characters"}, {"from", 0.5}}));
+      read_all(spec({{"length", 3}, {"stride", 1}, {"symbols", "characters"}, {"begin", 0.5}}));
   ASSERT_EQ(half.size(), 2u);
   EXPECT_EQ(values<int32_t>(half[0], "input"), (std::vector<int32_t>{0, 1, 2}));
-  EXPECT_HAS(failure(spec({{"length", 3}, {"from", 0.5}, {"to", 0.5}})), "must lie before");
+  EXPECT_HAS(failure(spec({{"length", 3}, {"begin", 0.5}, {"end", 0.5}})), "must lie before");
 }
 
 TEST(Files, AreSamples) {
