@@ -1,25 +1,45 @@
 #version 450
 // C[m, n] = A[m, k] * B[k, n] (+ bias[n]) (ReLU), for devices whose "GPU" is a CPU's vector unit.
 //
-// One workgroup is one subgroup: no barriers, no shared memory. It computes a tile of
-// LANES * BLOCKS rows by 64 columns in registers (the driver spills them to the L1 cache). A lane
-// owns 4 * VECS adjacent columns of B. One load of A covers LANES rows, one per lane, and is
-// broadcast row by row, so that each scalar of A costs one broadcast and each of B one load.
+// One workgroup is one subgroup: no barriers, no shared memory. It computes a tile of LANES * BLOCKS rows by COLUMNS
+// columns in registers (the driver spills them to the L1 cache). A lane owns WIDTH * VECS adjacent columns of B. One
+// load of A covers LANES rows, one per lane, and is broadcast row by row, so that each scalar of A costs one broadcast
+// and each of B one load. Narrow results take narrow tiles with more rows: columns past the end would be lost work.
 //
 // Bindings (device addresses): a, b [k, n], bias [n], c [slices, m, n]. Modes: gemm_params.glsl.
-// Dispatch: x = ceil(m / (LANES * BLOCKS)), y = ceil(n / 64), z = groups * slices. x runs fastest, so the
-// 64 columns of B in use stay in the cache.
+// Dispatch: x = ceil(m / (LANES * BLOCKS)), y = ceil(n / COLUMNS), z = groups * slices. x runs fastest, so the columns
+// of B in use stay in the cache. ops/gemm.cpp knows the tiles too.
 //
-//! variant gemm_cpu_nn_8 -DMODE=0 -DLANES=8
-//! variant gemm_cpu_tn_8 -DMODE=1 -DLANES=8
-//! variant gemm_cpu_conv_8 -DMODE=2 -DLANES=8
-//! variant gemm_cpu_conv_dx_8 -DMODE=3 -DLANES=8
-//! variant gemm_cpu_conv_dw_8 -DMODE=4 -DLANES=8
-//! variant gemm_cpu_nn_16 -DMODE=0 -DLANES=16
-//! variant gemm_cpu_tn_16 -DMODE=1 -DLANES=16
-//! variant gemm_cpu_conv_16 -DMODE=2 -DLANES=16
-//! variant gemm_cpu_conv_dx_16 -DMODE=3 -DLANES=16
-//! variant gemm_cpu_conv_dw_16 -DMODE=4 -DLANES=16
+//! variant gemm_cpu_nn_8_16 -DMODE=0 -DLANES=8 -DCOLUMNS=16
+//! variant gemm_cpu_tn_8_16 -DMODE=1 -DLANES=8 -DCOLUMNS=16
+//! variant gemm_cpu_conv_8_16 -DMODE=2 -DLANES=8 -DCOLUMNS=16
+//! variant gemm_cpu_conv_dx_8_16 -DMODE=3 -DLANES=8 -DCOLUMNS=16
+//! variant gemm_cpu_conv_dw_8_16 -DMODE=4 -DLANES=8 -DCOLUMNS=16
+//! variant gemm_cpu_nn_8_32 -DMODE=0 -DLANES=8 -DCOLUMNS=32
+//! variant gemm_cpu_tn_8_32 -DMODE=1 -DLANES=8 -DCOLUMNS=32
+//! variant gemm_cpu_conv_8_32 -DMODE=2 -DLANES=8 -DCOLUMNS=32
+//! variant gemm_cpu_conv_dx_8_32 -DMODE=3 -DLANES=8 -DCOLUMNS=32
+//! variant gemm_cpu_conv_dw_8_32 -DMODE=4 -DLANES=8 -DCOLUMNS=32
+//! variant gemm_cpu_nn_8_64 -DMODE=0 -DLANES=8 -DCOLUMNS=64
+//! variant gemm_cpu_tn_8_64 -DMODE=1 -DLANES=8 -DCOLUMNS=64
+//! variant gemm_cpu_conv_8_64 -DMODE=2 -DLANES=8 -DCOLUMNS=64
+//! variant gemm_cpu_conv_dx_8_64 -DMODE=3 -DLANES=8 -DCOLUMNS=64
+//! variant gemm_cpu_conv_dw_8_64 -DMODE=4 -DLANES=8 -DCOLUMNS=64
+//! variant gemm_cpu_nn_16_16 -DMODE=0 -DLANES=16 -DCOLUMNS=16
+//! variant gemm_cpu_tn_16_16 -DMODE=1 -DLANES=16 -DCOLUMNS=16
+//! variant gemm_cpu_conv_16_16 -DMODE=2 -DLANES=16 -DCOLUMNS=16
+//! variant gemm_cpu_conv_dx_16_16 -DMODE=3 -DLANES=16 -DCOLUMNS=16
+//! variant gemm_cpu_conv_dw_16_16 -DMODE=4 -DLANES=16 -DCOLUMNS=16
+//! variant gemm_cpu_nn_16_32 -DMODE=0 -DLANES=16 -DCOLUMNS=32
+//! variant gemm_cpu_tn_16_32 -DMODE=1 -DLANES=16 -DCOLUMNS=32
+//! variant gemm_cpu_conv_16_32 -DMODE=2 -DLANES=16 -DCOLUMNS=32
+//! variant gemm_cpu_conv_dx_16_32 -DMODE=3 -DLANES=16 -DCOLUMNS=32
+//! variant gemm_cpu_conv_dw_16_32 -DMODE=4 -DLANES=16 -DCOLUMNS=32
+//! variant gemm_cpu_nn_16_64 -DMODE=0 -DLANES=16 -DCOLUMNS=64
+//! variant gemm_cpu_tn_16_64 -DMODE=1 -DLANES=16 -DCOLUMNS=64
+//! variant gemm_cpu_conv_16_64 -DMODE=2 -DLANES=16 -DCOLUMNS=64
+//! variant gemm_cpu_conv_dx_16_64 -DMODE=3 -DLANES=16 -DCOLUMNS=64
+//! variant gemm_cpu_conv_dw_16_64 -DMODE=4 -DLANES=16 -DCOLUMNS=64
 #extension GL_EXT_buffer_reference : require
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_GOOGLE_include_directive : require
@@ -29,11 +49,37 @@
 #include "gemm_params.glsl"
 
 #if LANES == 8
+#if COLUMNS == 64
 #define BLOCKS 3
 #define VECS 2
-#else
-#define BLOCKS 2
+#define WIDTH 4
+#elif COLUMNS == 32
+#define BLOCKS 6
 #define VECS 1
+#define WIDTH 4
+#else
+#define BLOCKS 6
+#define VECS 1
+#define WIDTH 2
+#endif
+#else
+#define BLOCKS (128 / COLUMNS)
+#define VECS 1
+#define WIDTH (COLUMNS / 16)
+#endif
+
+#if COLUMNS == 64 || (LANES == 8 && COLUMNS == 32)
+#define VEC vec4
+#define LOAD_B(at, last) vec4(b.v[at], b.v[at + min(1, last)], b.v[at + min(2, last)], b.v[at + min(3, last)])
+#define PART(value, i) value[i]
+#elif COLUMNS == 32 || LANES == 8
+#define VEC vec2
+#define LOAD_B(at, last) vec2(b.v[at], b.v[at + min(1, last)])
+#define PART(value, i) value[i]
+#else
+#define VEC float
+#define LOAD_B(at, last) b.v[at]
+#define PART(value, i) value
 #endif
 #define ROWS (LANES * BLOCKS)
 
@@ -48,15 +94,15 @@ layout(push_constant) uniform Push {
   GemmParams p;
 };
 
-vec4 acc[ROWS][VECS];
-uint column[VECS];  // first of the four that this lane owns, in range
+VEC acc[ROWS][VECS];
+uint column[VECS];  // first of the WIDTH that this lane owns, in range
 
 // acc += A[:, 4 steps] * B[4 steps, :]; av holds the lane's row of each block, row_of_b the rows of B.
 #define ROW(r)                                                                     \
   {                                                                                \
     const vec4 s = subgroupBroadcast(av[blk], r);                                  \
     [[unroll]] for (uint j = 0; j < VECS; ++j) {                                   \
-      vec4 t = acc[blk * LANES + r][j];                                            \
+      VEC t = acc[blk * LANES + r][j];                                             \
       t += s.x * bv[0][j];                                                         \
       t += s.y * bv[1][j];                                                         \
       t += s.z * bv[2][j];                                                         \
@@ -66,14 +112,13 @@ uint column[VECS];  // first of the four that this lane owns, in range
   }
 
 void multiply(vec4 av[BLOCKS], uvec4 row_of_b) {
-  vec4 bv[4][VECS];
+  VEC bv[4][VECS];
   [[unroll]] for (uint i = 0; i < 4; ++i)
     [[unroll]] for (uint j = 0; j < VECS; ++j) {
       const uint at = (row_of_b[i] * p.groups + GROUP) * p.n + column[j];
       // Columns past the end repeat the last one; they are not stored.
       const uint last = p.n - 1 - column[j];
-      bv[i][j] = vec4(b.v[at], b.v[at + min(1, last)], b.v[at + min(2, last)],
-                      b.v[at + min(3, last)]);
+      bv[i][j] = LOAD_B(at, last);
     }
   [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
     ROW(0) ROW(1) ROW(2) ROW(3) ROW(4) ROW(5) ROW(6) ROW(7)
@@ -196,23 +241,23 @@ void main() {
   const uint lane = gl_SubgroupInvocationID;
   const uint row0 = gl_WorkGroupID.x * ROWS;
   [[unroll]] for (uint r = 0; r < ROWS; ++r)
-    [[unroll]] for (uint j = 0; j < VECS; ++j) acc[r][j] = vec4(0);
+    [[unroll]] for (uint j = 0; j < VECS; ++j) acc[r][j] = VEC(0);
   uint first_column[VECS];
   [[unroll]] for (uint j = 0; j < VECS; ++j) {
-    first_column[j] = gl_WorkGroupID.y * 64 + (lane * VECS + j) * 4;
+    first_column[j] = gl_WorkGroupID.y * COLUMNS + (lane * VECS + j) * WIDTH;
     column[j] = min(first_column[j], p.n - 1);
   }
   accumulate(row0, lane);
 
   const uint ld = p.groups * p.n, out0 = SLICE * p.m * ld + GROUP * p.n;
   [[unroll]] for (uint j = 0; j < VECS; ++j)
-    [[unroll]] for (uint i = 0; i < 4; ++i) {
+    [[unroll]] for (uint i = 0; i < WIDTH; ++i) {
       const uint col = first_column[j] + i;
       if (col >= p.n) continue;
       const float shift = p.bias != 0 ? bias.v[GROUP * p.n + col] : 0.0;
       [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         if (row0 + r >= p.m) continue;
-        const float value = acc[r][j][i] + shift;
+        const float value = PART(acc[r][j], i) + shift;
         c.v[out0 + (row0 + r) * ld + col] = p.relu != 0 ? max(value, 0.0) : value;
       }
     }

@@ -1,15 +1,36 @@
 #version 450
 // y[n, oy, ox, c] = max over the window of x [n, h, w, c]; pixels outside do not count.
 // The forward pass keeps which tap won (the first of equals); the gradient gathers, for each input
-// pixel, the output pixels whose winner it is: no atomics, the same bits every run.
-// Bindings: forward 0 x, 1 y, 2 winner; gradient 0 winner, 1 dy, 2 dx.
-// Dispatch: x = ceil(c / lanes), y = rows of y (forward) or of x (gradient), z = batch.
+// pixel, the output pixels whose winner it is: no atomics, the same bits every run. Where windows do not overlap each
+// output writes its own window instead (`apart`; pixels under no window are zeroed before).
+// Bindings: forward 0 x, 1 y, 2 winner; gradients 0 winner, 1 dy, 2 dx.
+// Dispatch: x = ceil(c / lanes), y = rows of y (forward, apart) or of x (gradient), z = batch.
 //! variant max_pool
 //! variant max_pool_grad -DGRAD
+//! variant max_pool_grad_apart -DAPART
 #extension GL_GOOGLE_include_directive : require
 layout(local_size_x_id = 0) in;
 
-#ifdef GRAD
+#ifdef APART
+#define BUFFERS(B) B(0, Uints, winner) B(1, Floats, dy) B(2, Floats, dx)
+#define PARAMS uint h, w, c, oh, ow, window, stride, pad;
+#include "interface.glsl"
+
+void main() {
+  const uint ch = gl_GlobalInvocationID.x, oy = gl_WorkGroupID.y, n = gl_WorkGroupID.z;
+  if (ch >= c) return;
+  for (uint ox = 0; ox < ow; ++ox) {
+    const uint o = ((n * oh + oy) * ow + ox) * c + ch, won = winner.v[o];
+    const float g = dy.v[o];
+    for (uint ky = 0; ky < window; ++ky)
+      for (uint kx = 0; kx < window; ++kx) {
+        const uint py = oy * stride + ky - pad, px = ox * stride + kx - pad;
+        if (py < h && px < w)  // above and left wrap: large
+          dx.v[((n * h + py) * w + px) * c + ch] = won == ky * window + kx ? g : 0.0;
+      }
+  }
+}
+#elif defined(GRAD)
 #define BUFFERS(B) B(0, Uints, winner) B(1, Floats, dy) B(2, Floats, dx)
 #define PARAMS uint h, w, c, oh, ow, window, stride, pad;
 #include "interface.glsl"

@@ -1,5 +1,6 @@
 // Models, optimizers, trainers, jobs, reports.
 #include "handles.h"
+#include "train/profile.h"
 #include "train/report.h"
 
 using namespace etr;
@@ -141,6 +142,27 @@ int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_result* 
     fill_struct(result, out);
     t.results.pop_front();
     return ETR_OK;
+  });
+}
+
+int32_t etr_trainer_profile(etr_trainer* trainer, const etr_batch* batch, int32_t steps,
+                            const char* format, char** text) {
+  return guarded([&] {
+    etr_trainer& t = required(trainer, "trainer");
+    const std::string kind = &required(format, "format");
+    const std::string kinds[] = {"text", "json", "trace"};
+    if (std::find(std::begin(kinds), std::end(kinds), kind) == std::end(kinds))
+      fail(Code::invalid_argument, "a profile has no format '", kind, "'", suggestion(kind, kinds));
+    if (steps < 1)
+      fail(Code::invalid_argument, "profile: steps is ", steps, "; it takes one or more");
+    Json profile =
+        t.job ? t.job->profile(steps) : t.own->profile(required(batch, "batch").item, steps);
+    if (kind == "trace") {
+      hand_out(text, Json{{"traceEvents", std::move(profile["traceEvents"])}}.dump(), "text");
+      return;
+    }
+    profile.erase("traceEvents");
+    hand_out(text, kind == "json" ? profile.dump() : train::profile_text(profile), "text");
   });
 }
 

@@ -89,6 +89,8 @@ void Kernel::release() {
   if (set_layout) vk.api.DestroyDescriptorSetLayout(vk.handle, set_layout, nullptr);
 }
 
+const std::string& kernel_name(const Kernel& kernel) { return kernel.name; }
+
 Kernels::Kernels(DevicePtr device) : device_(std::move(device)) {}
 Kernels::~Kernels() = default;
 

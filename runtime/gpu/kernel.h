@@ -28,6 +28,8 @@ struct Binding {
 // A compute pipeline: a shader variant with its specialization constants. Owned by Kernels.
 class Kernel;
 
+const std::string& kernel_name(const Kernel& kernel);  // its shader's
+
 // The pipelines of one device, made on first use and kept. Thread safe.
 class Kernels {
  public:
@@ -54,6 +56,7 @@ struct Dispatch {
   std::vector<Binding> bindings;
   std::vector<std::byte> push;  // the shader's push constants, without addresses
   std::array<uint32_t, 3> groups{1, 1, 1};
+  double flops = 0;  // multiplications and additions, for profiles; 0: not worth counting
 };
 
 struct Copy {

@@ -61,12 +61,15 @@ struct Recording::Handles {
     if (pool) vk.api.DestroyCommandPool(vk.handle, pool, nullptr);
   }
 
-  void create(const CommandList& commands);
+  void create(const CommandList& commands, bool timed);
   void create_descriptor_pool(const CommandList& commands);
   void barrier(VkPipelineStageFlags from, VkAccessFlags writes, VkPipelineStageFlags to,
                VkAccessFlags then) {
     const VkMemoryBarrier memory{VK_STRUCTURE_TYPE_MEMORY_BARRIER, nullptr, writes, then};
     vk.api.CmdPipelineBarrier(commands_buffer, from, to, 0, 1, &memory, 0, nullptr, 0, nullptr);
+  }
+  void timestamp(uint32_t query) {
+    vk.api.CmdWriteTimestamp(commands_buffer, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries, query);
   }
   void record(const Dispatch& dispatch);
   void record(const Copy& copy);
@@ -83,6 +86,7 @@ struct Recording::Handles {
   VkDescriptorPool descriptors = VK_NULL_HANDLE;
   VkQueryPool queries = VK_NULL_HANDLE;
   VkFence fence = VK_NULL_HANDLE;
+  uint32_t query_count = 0;
 };
 
 void Recording::Handles::create_descriptor_pool(const CommandList& commands) {
@@ -103,7 +107,7 @@ void Recording::Handles::create_descriptor_pool(const CommandList& commands) {
         "vkCreateDescriptorPool");
 }
 
-void Recording::Handles::create(const CommandList& commands) {
+void Recording::Handles::create(const CommandList& commands, bool timed) {
   VkCommandPoolCreateInfo pool_info{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
   pool_info.queueFamilyIndex = vk.physical.queue_family;
   check(vk.api.CreateCommandPool(vk.handle, &pool_info, nullptr, &pool), "vkCreateCommandPool");
@@ -116,7 +120,7 @@ void Recording::Handles::create(const CommandList& commands) {
   if (vk.physical.info.timestamp_period_ns > 0) {
     VkQueryPoolCreateInfo query_info{VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO};
     query_info.queryType = VK_QUERY_TYPE_TIMESTAMP;
-    query_info.queryCount = 2;
+    query_info.queryCount = query_count = timed ? static_cast<uint32_t>(commands.size()) + 2 : 2;
     check(vk.api.CreateQueryPool(vk.handle, &query_info, nullptr, &queries), "vkCreateQueryPool");
   }
   create_descriptor_pool(commands);
@@ -171,10 +175,10 @@ void Recording::Handles::record(const Copy& copy) {
   vk.api.CmdCopyBuffer(commands_buffer, copy.from.handle, copy.to.handle, 1, &region);
 }
 
-Recording::Recording(DevicePtr device, const CommandList& commands)
+Recording::Recording(DevicePtr device, const CommandList& commands, bool timed)
     : device_(std::move(device)), handles_(std::make_unique<Handles>(device_->vk())) {
   Handles& h = *handles_;
-  h.create(commands);
+  h.create(commands, timed);
   const VulkanApi& api = h.vk.api;
   const VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
   check(api.BeginCommandBuffer(h.commands_buffer, &begin), "vkBeginCommandBuffer");
@@ -182,8 +186,8 @@ Recording::Recording(DevicePtr device, const CommandList& commands)
   h.barrier(kWork | VK_PIPELINE_STAGE_HOST_BIT, kWorkWrites | VK_ACCESS_HOST_WRITE_BIT, kWork,
             kWorkAll);
   if (h.queries) {
-    api.CmdResetQueryPool(h.commands_buffer, h.queries, 0, 2);
-    api.CmdWriteTimestamp(h.commands_buffer, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, h.queries, 0);
+    api.CmdResetQueryPool(h.commands_buffer, h.queries, 0, h.query_count);
+    h.timestamp(0);
   }
   HazardTracker tracker;
   for (const Command& command : commands) {
@@ -195,9 +199,11 @@ Recording::Recording(DevicePtr device, const CommandList& commands)
     }
     tracker.add(uses);
     std::visit([&](const auto& c) { h.record(c); }, command);
+    if (!timed || !h.queries) continue;
+    h.barrier(kWork, kWorkWrites, kWork, kWorkAll);
+    h.timestamp(static_cast<uint32_t>(&command - commands.data()) + 1);
   }
-  if (h.queries)
-    api.CmdWriteTimestamp(h.commands_buffer, VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, h.queries, 1);
+  if (h.queries) h.timestamp(h.query_count - 1);
   h.barrier(kWork, kWorkWrites, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
   check(api.EndCommandBuffer(h.commands_buffer), "vkEndCommandBuffer");
 }
@@ -238,13 +244,17 @@ bool Recording::done() {
 void Recording::read_timestamps() {
   if (!handles_->queries) return;
   VulkanDevice& vk = handles_->vk;
-  uint64_t ticks[2] = {};
-  check(vk.api.GetQueryPoolResults(vk.handle, handles_->queries, 0, 2, sizeof ticks, ticks,
-                                   sizeof ticks[0], VK_QUERY_RESULT_64_BIT),
+  std::vector<uint64_t> ticks(handles_->query_count);
+  check(vk.api.GetQueryPoolResults(vk.handle, handles_->queries, 0, handles_->query_count,
+                                   ticks.size() * sizeof ticks[0], ticks.data(), sizeof ticks[0],
+                                   VK_QUERY_RESULT_64_BIT),
         "vkGetQueryPoolResults");
   const double period_s = vk.physical.info.timestamp_period_ns * 1e-9;
-  begin_seconds_ = static_cast<double>(ticks[0]) * period_s;
-  busy_seconds_ = static_cast<double>(ticks[1] - ticks[0]) * period_s;
+  begin_seconds_ = static_cast<double>(ticks.front()) * period_s;
+  busy_seconds_ = static_cast<double>(ticks.back() - ticks.front()) * period_s;
+  command_seconds_.clear();
+  for (size_t i = 1; i + 1 < ticks.size(); ++i)
+    command_seconds_.push_back(static_cast<double>(ticks[i] - ticks[i - 1]) * period_s);
 }
 
 void run_once(const DevicePtr& device, const CommandList& commands) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "gpu/kernel.h"
 
@@ -14,7 +15,8 @@ class Recording {
   // Places a barrier before each command that touches a range which an earlier command has written
   // (or writes one that an earlier command reads), and nowhere else. Ends with a barrier to the
   // host, so that read-back memory is visible once `wait` returns.
-  Recording(DevicePtr device, const CommandList& commands);
+  // `timed`: waits behind each command and takes its time, for profiles.
+  Recording(DevicePtr device, const CommandList& commands, bool timed = false);
   ~Recording();
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
@@ -38,6 +40,10 @@ class Recording {
 
   int barriers() const { return barriers_; }  // placed between commands
 
+  // Of each command of the last finished submission, where the recording is timed and the device has
+  // timestamps; else empty.
+  const std::vector<double>& command_seconds() const { return command_seconds_; }
+
  private:
   struct Handles;
 
@@ -48,6 +54,7 @@ class Recording {
   bool in_flight_ = false;
   double busy_seconds_ = 0, begin_seconds_ = 0;
   int barriers_ = 0;
+  std::vector<double> command_seconds_;
 };
 
 // Records, submits and waits: for set-up work and tests.

@@ -70,6 +70,10 @@ void Runner::submit(const ops::StepValues& values, uint64_t tag) {
   next_ = (next_ + 1) % slots_.size();
 }
 
+void Runner::wait() {
+  for (size_t i = 0; i < slots_.size(); ++i) harvest(*slots_[(next_ + i) % slots_.size()]);
+}
+
 std::vector<StepResult> Runner::take_results(bool wait_all) {
   for (size_t i = 0; i < slots_.size(); ++i) {  // oldest first: next_ is the longest in flight
     Slot& slot = *slots_[(next_ + i) % slots_.size()];

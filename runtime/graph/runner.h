@@ -36,6 +36,9 @@ class Runner {
   // Finished steps so far, oldest first; `wait_all` first waits for everything in flight.
   std::vector<StepResult> take_results(bool wait_all);
 
+  // Blocks until nothing is in flight; the results stay to be taken.
+  void wait();
+
   int in_flight() const;
 
  private:

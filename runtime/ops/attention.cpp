@@ -38,8 +38,8 @@ OpShapes shapes(const Options& options, const std::vector<Shape>& in) {
   if (in.size() >= 3) {
     const Shape expected{in[0][0], in[1][1], in[0][2]};
     if (in[1] != expected || in[2] != expected)
-      fail(Code::invalid_argument, "attention: k ", shape_text(in[1]), " and v ",
-           shape_text(in[2]), " do not fit q ", shape_text(in[0]));
+      fail(Code::invalid_argument, "attention: k ", shape_text(in[1]), " and v ", shape_text(in[2]),
+           " do not fit q ", shape_text(in[0]));
     if (options.boolean("causal") && in[1][1] < in[0][1])
       fail(Code::invalid_argument, "attention: causal with fewer keys (", in[1][1],
            ") than queries (", in[0][1], ")");
@@ -63,9 +63,12 @@ Push push_of(const OpCall& call) {
           call.options.boolean("causal"),
           call.inputs.size() == 4,
           1 / std::sqrt(static_cast<float>(width / heads)),
-          stride, 0,
-          stride, one ? width : 0,
-          stride, one ? 2 * width : 0};
+          stride,
+          0,
+          stride,
+          one ? width : 0,
+          stride,
+          one ? 2 * width : 0};
 }
 
 struct Tensors {
@@ -83,6 +86,12 @@ uint32_t head_of(const OpCall& call) {
   return static_cast<uint32_t>(call.output.shape[2] / call.options.integer("heads"));
 }
 
+// Of `products` scores or sums over the keys; half of them where what comes later is not seen.
+double flops_of(const OpCall& call, const Push& push, double products) {
+  const double pairs = static_cast<double>(push.tq) * push.tk * (push.causal ? 0.5 : 1);
+  return products * 2 * pairs * static_cast<double>(call.output.shape[0] * call.output.shape[2]);
+}
+
 uint32_t samples_by_heads(const OpCall& call, const Push& push) {
   return static_cast<uint32_t>(call.output.shape[0]) * push.heads;
 }
@@ -94,6 +103,7 @@ void forward(const OpCall& call, Emitter& emit) {
                     {reads(t.q), reads(t.k), reads(t.v), reads(t.lengths), writes(call.output),
                      writes(call.saved[0])},
                     push, push.tq, samples_by_heads(call, push), 1, {head_of(call)});
+  emit.count_flops(flops_of(call, push, 2));
 }
 
 void backward(const OpCall& call, Emitter& emit) {
@@ -112,10 +122,12 @@ void backward(const OpCall& call, Emitter& emit) {
                     {reads(t.q), reads(t.k), reads(t.v), reads(t.lengths), reads(call.output),
                      reads(lse), reads(dy), writes(dots), writes(dq)},
                     push, push.tq, rows, 1, {head});
+  emit.count_flops(flops_of(call, push, 3));
   emit.for_channels("attention_grad_kv",
                     {reads(t.q), reads(t.k), reads(t.v), reads(t.lengths), reads(lse), reads(dy),
                      reads(dots), writes(dk), writes(dv)},
                     push, push.tk, rows, 1, {head});
+  emit.count_flops(flops_of(call, push, 4));
 }
 
 }  // namespace

@@ -31,6 +31,22 @@ struct Kernel {
   uint32_t wanted_groups;  // enough to fill the device
 };
 
+// A tile of the CPU kernel (shaders/gemm_cpu.comp), and what a column of it costs beside one of the
+// widest: fewer columns share a broadcast of A.
+struct CpuTile {
+  uint32_t columns, rows8, rows16;
+  double cost;
+};
+constexpr CpuTile kCpuTiles[] = {{64, 24, 32, 1}, {32, 48, 64, 1.05}, {16, 48, 128, 1.45}};
+
+const CpuTile& tile_for(uint32_t n) {
+  const auto cost = [n](const CpuTile& tile) {
+    return tile.cost * tile.columns * gpu::div_up(n, tile.columns);
+  };
+  return *std::min_element(std::begin(kCpuTiles), std::end(kCpuTiles),
+                           [&](const CpuTile& a, const CpuTile& b) { return cost(a) < cost(b); });
+}
+
 Kernel choose(Emitter& emit, GemmMode mode, const GemmParams& p) {
   const gpu::Device& device = *emit.device();
   if (device.family() == gpu::KernelFamily::tiled)
@@ -39,18 +55,19 @@ Kernel choose(Emitter& emit, GemmMode mode, const GemmParams& p) {
   const uint32_t inner = inner_extent(mode, p);
   // Two steps of four an iteration halve the loop's bookkeeping where nothing is left over.
   const uint32_t unroll = inner % 8 == 0 && mode != GemmMode::conv_dw ? 2 : 1;
-  return {cat("gemm_cpu_", mode_name(mode), "_", lanes),
+  const CpuTile& tile = tile_for(p.n);
+  return {cat("gemm_cpu_", mode_name(mode), "_", lanes, "_", tile.columns),
           {inner % 4 != 0, unroll},
-          lanes == 8 ? 24u : 32u,
-          64,
+          lanes == 8 ? tile.rows8 : tile.rows16,
+          tile.columns,
           16};
 }
 
 // Slices of k: only gradients by weights have a long k and a small result.
 uint32_t choose_slices(const Kernel& kernel, GemmMode mode, const GemmParams& p, uint32_t tiles) {
   if (mode != GemmMode::tn && mode != GemmMode::conv_dw) return 1;
-  const uint32_t longest =
-      mode == GemmMode::conv_dw && kernel.tile_rows != 64 ? p.batch * p.oh : p.k / 64;
+  const bool by_lines = mode == GemmMode::conv_dw && kernel.shader.starts_with("gemm_cpu");
+  const uint32_t longest = by_lines ? p.batch * p.oh : p.k / 64;
   const uint32_t wanted = gpu::div_up(kernel.wanted_groups, tiles);
   return std::clamp(wanted, 1u, std::max(longest, 1u));
 }
@@ -66,6 +83,7 @@ void emit_gemm(Emitter& emit, GemmMode mode, GemmParams p, const DeviceTensor& a
   const DeviceTensor target = p.slices == 1 ? out : emit.scratch({p.slices, p.m, p.groups * p.n});
   emit.dispatch(kernel.shader, {reads(a), reads(b), reads(bias ? bias : b), writes(target)}, p,
                 {x, y, p.groups * p.slices}, kernel.constants);
+  emit.count_flops(2.0 * p.m * p.n * p.groups * p.k);
   if (p.slices > 1) emit_sum_slices(emit, target, out, p.slices, p.m * p.groups * p.n);
 }
 

@@ -52,9 +52,19 @@ void forward(const OpCall& call, Emitter& emit) {
 
 void backward(const OpCall& call, Emitter& emit) {
   const Push push = push_of(call);
-  emit.for_channels("max_pool_grad",
-                    {reads(call.saved[0]), reads(call.output_grad), writes(call.input_grads[0])},
-                    push, push.c, push.h, static_cast<uint32_t>(call.output.shape[0]));
+  const auto batch = static_cast<uint32_t>(call.output.shape[0]);
+  const std::vector<gpu::Binding> bindings{reads(call.saved[0]), reads(call.output_grad),
+                                           writes(call.input_grads[0])};
+  if (push.window > push.stride) {
+    emit.for_channels("max_pool_grad", bindings, push, push.c, push.h, batch);
+    return;
+  }
+  const auto covers = [&](uint32_t size, uint32_t outputs) {
+    return push.window == push.stride && outputs * push.stride >= size + push.pad;
+  };
+  if (!covers(push.h, push.oh) || !covers(push.w, push.ow))
+    emit.add(gpu::Fill{call.input_grads[0].buffer, 0});
+  emit.for_channels("max_pool_grad_apart", bindings, push, push.c, push.oh, batch);
 }
 
 }  // namespace

@@ -84,6 +84,9 @@ class Emitter {
     dispatch(shader, std::move(bindings), push, {gpu::div_up(channels, lanes()), y, z}, constants);
   }
 
+  // Operations of the dispatch that was emitted last, for profiles.
+  void count_flops(double flops) { std::get<gpu::Dispatch>(commands_.back()).flops = flops; }
+
   void add(gpu::Command command) { commands_.push_back(std::move(command)); }
 
   // Device memory that lives as long as the plan; contents undefined.

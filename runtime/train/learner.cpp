@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "tensor/normalize.h"
+#include "train/profile.h"
 
 namespace etr::train {
 namespace {
@@ -263,6 +264,14 @@ EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline) {
   total.loss /= static_cast<double>(total.samples);
   total.accuracy /= static_cast<double>(total.samples);
   return total;
+}
+
+Json Learner::profile(const pipeline::Item& batch, int steps) {
+  step(batch);  // fills the inputs and the step's values, which stay in device memory
+  planned_->runner->wait();
+  gpu::CommandList commands = planned_->training.commands();
+  commands.insert(commands.end(), planned_->tail.begin(), planned_->tail.end());
+  return profile_commands(*kernels_, commands, steps);
 }
 
 Tensor Learner::predict(const pipeline::Item& batch) {

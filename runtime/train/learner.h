@@ -56,6 +56,10 @@ class Learner {
   // One epoch of `pipeline` in evaluation mode. Waits for the steps in flight first.
   EvalMetrics evaluate(pipeline::Pipeline& pipeline);
 
+  // Runs `steps` training steps on `batch` (which train), each kernel by itself, and says where their
+  // time went: see profile_commands(). Waits for the steps in flight first.
+  Json profile(const pipeline::Item& batch, int steps);
+
   // The model's last layer for a batch's images, in evaluation mode: f32 [N, outputs] (for a
   // classifier before the softmax). Waits for the steps in flight first.
   Tensor predict(const pipeline::Item& batch);

@@ -106,6 +106,13 @@ bool Trainer::finished() const {
          (train.number("seconds") > 0 && training_seconds() >= train.number("seconds"));
 }
 
+Json Trainer::profile(int steps) {
+  pipeline::Item batch;
+  if (pipeline_.next(batch) != pipeline::Pipeline::Next::item)
+    fail(Code::state, "the job's pipeline gave no batch to profile with");
+  return learner_.profile(batch, steps);
+}
+
 void Trainer::train_one() {
   pipeline::Item batch;
   if (pipeline_.next(batch) == pipeline::Pipeline::Next::end_of_epoch) {

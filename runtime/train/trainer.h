@@ -49,6 +49,9 @@ class Trainer {
   EvalMetrics evaluate();  // Error(state) where the job has no evaluation
   std::string save();      // a checkpoint now; Error(state) without an output directory
   Learner& learner() { return learner_; }
+
+  // Profiles steps on the next batch of the job's pipeline; see Learner::profile.
+  Json profile(int steps);
   Json pipeline_stats() const { return pipeline_.stats(); }
 
  private:

@@ -87,9 +87,13 @@ void load_job(const Arguments& arguments, Job& job);
 nlohmann::ordered_json json_of(const Job& job);
 
 int command_devices(const std::vector<std::string>& words);
+// Writes a whole file and says so.
+void write_file(const std::string& path, const std::string& text);
+
 int command_train(const std::vector<std::string>& words);
 int command_eval(const std::vector<std::string>& words);
 int command_pack(const std::vector<std::string>& words);
+int command_profile(const std::vector<std::string>& words);
 int command_explain(const std::vector<std::string>& words);
 int command_tune(const std::vector<std::string>& words);
 int command_report(const std::vector<std::string>& words);

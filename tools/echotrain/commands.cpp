@@ -94,6 +94,27 @@ int command_train(const std::vector<std::string>& words) {
   return 0;
 }
 
+int command_profile(const std::vector<std::string>& words) {
+  const Arguments arguments(words, {"set", "device", "kernels", "steps", "trace"}, {"json"});
+  Job job;
+  load_job(arguments, job);
+  Runtime runtime;
+  open_runtime(arguments, job, runtime);
+  Trainer trainer;
+  check(etr_trainer_create_from_job(runtime.get(), job.get(), /*resume=*/0, trainer.out()));
+  const int steps = std::stoi(arguments.value("steps", "10"));
+  const auto profiled = [&](const char* format) {
+    char* text = nullptr;
+    check(etr_trainer_profile(trainer.get(), nullptr, steps, format, &text));
+    return take_string(text);
+  };
+  std::printf("%s\n", profiled(arguments.flag("json") ? "json" : "text").c_str());
+  const std::string path = arguments.value("trace");
+  if (path.empty()) return 0;
+  write_file(path, profiled("trace"));
+  return 0;
+}
+
 int command_eval(const std::vector<std::string>& words) {
   const Arguments arguments(words, kJobOptions, {"validation"});
   Job job;

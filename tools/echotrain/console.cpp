@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <fstream>
 
 #include "cli.h"
 
@@ -169,6 +170,13 @@ etr_event run_with_progress(etr_trainer* trainer, const std::string& label, doub
   }
   line.finish();
   return event;
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  if (!out.flush()) throw Failure("cannot write '" + path + "'");
+  std::printf("wrote %s\n", path.c_str());
 }
 
 }  // namespace cli

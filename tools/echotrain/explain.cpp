@@ -54,13 +54,6 @@ void consume(etr_pipeline* pipeline, double seconds, double step_ms) {
   line.finish();
 }
 
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream out(path, std::ios::binary);
-  out << text;
-  if (!out.flush()) throw Failure("cannot write '" + path + "'");
-  std::printf("wrote %s\n", path.c_str());
-}
-
 std::string explained(etr_pipeline* pipeline, const char* format) {
   char* text = nullptr;
   check(etr_pipeline_explain(pipeline, format, &text));

@@ -12,6 +12,8 @@ constexpr const char* kHelp = R"(echotrain: keeps accelerators busy while they t
   echotrain eval JOB.json [--set key=value ...]        evaluate the newest checkpoint
   echotrain explain JOB.json [--set key=value ...] [--seconds S] [--step MS] [--svg FILE] [--trace FILE]
                                                        runs the job's pipeline alone and says what limits it
+  echotrain profile JOB.json [--set key=value ...] [--steps N] [--trace FILE.json] [--json]
+                                                       where a training step's time goes on the device
   echotrain tune JOB.json [--set key=value ...] [--seconds S] [--step MS] [--out tuned.json]
                                                        finds threads, connections and prefetching by trying
   echotrain pack FOLDER PREFIX [--format fast] [--per-shard N] [--level L] [--seed S]
@@ -32,6 +34,7 @@ int run(const std::string& command, const std::vector<std::string>& words) {
   if (command == "eval") return cli::command_eval(words);
   if (command == "pack") return cli::command_pack(words);
   if (command == "explain") return cli::command_explain(words);
+  if (command == "profile") return cli::command_profile(words);
   if (command == "tune") return cli::command_tune(words);
   if (command == "report") return cli::command_report(words);
   if (command == "devices") return cli::command_devices(words);

@@ -388,6 +388,13 @@ ETR_API int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_
 ETR_API int32_t etr_trainer_evaluate(etr_trainer* trainer, etr_pipeline* pipeline,
                                      etr_eval_result* result);
 
+/* Where a training step's time goes: runs `steps` steps on `batch`, kernel by kernel (they train: this is for a trainer
+ * that is thrown away), and gives the median times. A job's trainer takes `batch` NULL and reads its own pipeline.
+ * `format`: "text" for people; "json" ({"seconds", "roof", "ops": [{"op", "kernel", "calls", "seconds", "flops_per_s",
+ * "bytes_per_s", "of_roof"}]}); "trace", a step as a Chrome trace. ETR_UNSUPPORTED where the device has no timestamps. */
+ETR_API int32_t etr_trainer_profile(etr_trainer* trainer, const etr_batch* batch, int32_t steps,
+                                    const char* format, char** text);
+
 /* The model's last layer for the field image of `batch` (of at most as many rows as the batches it
  * trains on), in evaluation mode, as a new batch with the field "output": f32 [N, outputs]; for a
  * classifier these are logits, before the softmax. Waits for the steps in flight. */

@@ -1,0 +1,188 @@
+// A learner fed by hand: sequences, several inputs, what surrounds the optimizer, profiles.
+#include "train/learner.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/error.h"
+#include "core/rng.h"
+#include "support/device.h"
+#include "train/profile.h"
+
+namespace etr::test {
+namespace {
+
+using train::Learner;
+
+std::shared_ptr<gpu::Kernels> shared_kernels() {
+  return {&kernels(), [](gpu::Kernels*) {}};  // the test program owns them
+}
+
+Learner make_learner(const std::string& model, const std::string& optimizer, double rate = 0.01) {
+  return Learner(shared_kernels(), {parse_json(model, "model"), parse_json(optimizer, "optimizer"),
+                                    Json{{"learning_rate", rate}}, 3, 1000});
+}
+
+Tensor symbols(int64_t rows, int64_t columns, const std::function<int(int64_t, int64_t)>& at) {
+  Tensor out(DType::i32, columns > 0 ? Shape{rows, columns} : Shape{rows});
+  for (int64_t i = 0; i < out.count(); ++i)
+    out.mutable_view<int32_t>()[static_cast<size_t>(i)] =
+        columns > 0 ? at(i / columns, i % columns) : at(i, 0);
+  return out;
+}
+
+pipeline::Item counting_batch(int seed) {
+  // Each row counts up from somewhere, modulo 7: the next symbol follows from the last.
+  pipeline::Item batch;
+  const auto at = [seed](int64_t r, int64_t c) { return static_cast<int>((r * 3 + seed + c) % 7); };
+  batch.set("input", symbols(8, 12, at));
+  batch.set("target", symbols(8, 12, [&](int64_t r, int64_t c) { return at(r, c + 1); }));
+  return batch;
+}
+
+constexpr const char* kDecoder =
+    R"({"model": "transformer_decoder", "symbols": 7, "blocks": 1, "width": 16, "heads": 2, "dropout": 0})";
+
+TEST(Learner, ADecoderLearnsToCount) {
+  Learner learner = make_learner(kDecoder, R"({"optimizer": "adamw", "clip_norm": 1})");
+  for (int i = 0; i < 60; ++i) learner.step(counting_batch(i));
+  const auto metrics = learner.take_metrics(true);
+  EXPECT_NEAR(metrics.front().loss, std::log(7), 0.4);
+  EXPECT_LT(metrics.back().loss, 0.1);
+  EXPECT_GT(metrics.back().accuracy, 0.98);
+  EXPECT_EQ(learner.predict(counting_batch(3)).shape(), (Shape{8, 12, 7}));
+}
+
+// The decoder copies the source; what lies behind a sample's length must not matter.
+TEST(Learner, AnEncoderDecoderReadsSourcesOfManyLengths) {
+  Learner learner = make_learner(
+      R"({"model": "transformer", "symbols": 9, "blocks": 1, "width": 16, "heads": 2, "dropout": 0})",
+      R"({"optimizer": "adam"})");
+  const auto batch_of = [](int seed, int garbage) {
+    const auto length = [](int64_t r) { return static_cast<int>(3 + r % 4); };
+    const auto word = [seed](int64_t r, int64_t c) {
+      return static_cast<int>(2 + (r * 5 + c * c + seed) % 7);
+    };
+    pipeline::Item batch;
+    batch.set("source", symbols(8, 6, [&](int64_t r, int64_t c) {
+                return c < length(r) ? word(r, c) : garbage;
+              }));
+    batch.set("source_length", symbols(8, 0, [&](int64_t r, int64_t) { return length(r); }));
+    batch.set("input", symbols(8, 6, [&](int64_t r, int64_t c) {
+                return c == 0 || c > length(r) ? 0 : word(r, c - 1);
+              }));
+    batch.set("target",
+              symbols(8, 6, [&](int64_t r, int64_t c) { return c < length(r) ? word(r, c) : -1; }));
+    return batch;
+  };
+  for (int i = 0; i < 80; ++i) learner.step(batch_of(i, 1));
+  const auto metrics = learner.take_metrics(true);
+  EXPECT_LT(metrics.back().loss, 0.7 * metrics.front().loss);
+  const Tensor a = learner.predict(batch_of(5, 1)), b = learner.predict(batch_of(5, 8));
+  for (int64_t i = 0; i < a.count(); ++i)
+    ASSERT_EQ(a.view<float>()[static_cast<size_t>(i)], b.view<float>()[static_cast<size_t>(i)]);
+}
+
+// With a mean that keeps nearly everything, evaluation sees the weights from before training.
+TEST(Learner, EvaluatesWithTheMeanOfTheWeights) {
+  Learner still = make_learner(kDecoder, R"({"optimizer": "sgd", "average": 0.9999999})", 0.5);
+  still.prepare(counting_batch(0));
+  const Tensor before = still.predict(counting_batch(0));
+  for (int i = 0; i < 10; ++i) still.step(counting_batch(i));
+  const Tensor after = still.predict(counting_batch(0));
+  for (size_t i = 0; i < 50; ++i)
+    EXPECT_NEAR(before.view<float>()[i], after.view<float>()[i], 1e-4);
+  Learner moving = make_learner(kDecoder, R"({"optimizer": "sgd"})", 0.5);
+  for (int i = 0; i < 10; ++i) moving.step(counting_batch(i));
+  const Tensor moved = moving.predict(counting_batch(0));
+  double difference = 0;
+  for (size_t i = 0; i < 50; ++i)
+    difference += std::abs(static_cast<double>(before.view<float>()[i] - moved.view<float>()[i]));
+  EXPECT_GT(difference, 0.1);
+}
+
+// Saved in the middle of an accumulation: the state of everything around the optimizer comes back.
+TEST(Learner, GoesOnBitForBit) {
+  const char* optimizer =
+      R"({"optimizer": "adamw", "accumulate": 3, "clip_norm": 0.5, "average": 0.9, "proximal": 0.1})";
+  Learner whole = make_learner(kDecoder, optimizer), first = make_learner(kDecoder, optimizer);
+  for (int i = 0; i < 10; ++i) whole.step(counting_batch(i));
+  for (int i = 0; i < 4; ++i) first.step(counting_batch(i));
+  checkpoint::Files files;
+  first.save(files);
+  Learner second = make_learner(kDecoder, optimizer);
+  second.load(files);
+  for (int i = 4; i < 10; ++i) second.step(counting_batch(i));
+  checkpoint::Files a, b;
+  whole.save(a);
+  second.save(b);
+  EXPECT_EQ(a.at("weights.safetensors"), b.at("weights.safetensors"));
+  EXPECT_EQ(a.at("optimizer.safetensors"), b.at("optimizer.safetensors"));
+}
+
+// Three batches of eight are one of twenty-four.
+TEST(Learner, AccumulatedBatchesAreALargeOne) {
+  const auto rows = [](int begin, int count) {
+    pipeline::Item batch;
+    Tensor x(DType::f32, {count, 5}), y(DType::i32, {count});
+    for (int r = 0; r < count; ++r) {
+      y.mutable_view<int32_t>()[static_cast<size_t>(r)] = (begin + r) % 3;
+      for (int k = 0; k < 5; ++k)
+        x.mutable_view<float>()[static_cast<size_t>(r * 5 + k)] =
+            std::sin(static_cast<float>((begin + r) * 5 + k));
+    }
+    batch.set("image", x);
+    batch.set("label", y);
+    return batch;
+  };
+  const char* model = R"({"layers": [{"layer": "dense", "units": 3}]})";
+  Learner parts = make_learner(model, R"({"optimizer": "sgd", "accumulate": 3})", 0.5);
+  Learner whole = make_learner(model, R"({"optimizer": "sgd"})", 0.5);
+  for (int i = 0; i < 3; ++i) parts.step(rows(8 * i, 8));
+  whole.step(rows(0, 24));
+  const Tensor a = parts.predict(rows(0, 8)), b = whole.predict(rows(0, 8));
+  for (size_t i = 0; i < 24; ++i) EXPECT_NEAR(a.view<float>()[i], b.view<float>()[i], 1e-6);
+}
+
+TEST(Learner, ErrorsNameTheFieldOfASequence) {
+  Learner learner = make_learner(kDecoder, R"({"optimizer": "sgd"})");
+  learner.prepare(counting_batch(0));
+  pipeline::Item batch = counting_batch(0);
+  batch.set("target", symbols(8, 11, [](int64_t, int64_t) { return 0; }));
+  try {
+    learner.step(batch);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "field 'target' is i32 [8, 11]; this model works on i32 [8, 12] or fewer rows");
+  }
+}
+
+TEST(Profile, SaysWhereTheTimeGoes) {
+  Learner learner = make_learner(kDecoder, R"({"optimizer": "sgd"})");
+  const Json profile = learner.profile(counting_batch(0), 3);
+  EXPECT_GT(profile["seconds"].get<double>(), 0);
+  EXPECT_GT(profile["roof"]["flops_per_s"].get<double>(), 1e8);
+  EXPECT_GT(profile["roof"]["bytes_per_s"].get<double>(), 1e8);
+  double sum = 0;
+  int calls = 0, products = 0;
+  for (const Json& row : profile["ops"]) {
+    sum += row["seconds"].get<double>();
+    calls += row["calls"].get<int>();
+    if (row["kernel"].get<std::string>().starts_with("gemm")) {
+      ++products;
+      EXPECT_GT(row["flops_per_s"].get<double>(), 0) << row.dump();
+    }
+  }
+  EXPECT_NEAR(sum, profile["seconds"].get<double>(), 1e-9);
+  EXPECT_EQ(calls, static_cast<int>(profile["traceEvents"].size()));
+  EXPECT_GE(products, 8);  // of qkv, output, up, down, symbols: forward and gradients
+  const std::string text = train::profile_text(profile);
+  EXPECT_NE(text.find("block1.attend.attention (gradient): attention_grad_q\n"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("optimizer"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace etr::test
