@@ -237,6 +237,7 @@ class ModelHandle {
   void loss(const std::string& loss, const std::string& options) {
     model_.loss(loss, Options::from_json(options));
   }
+  std::string json() const { return model_.json(); }
   const Model& get() const { return model_; }
 
  private:

@@ -65,6 +65,11 @@ int32_t etr_model_add(etr_model* model, const char* layer, const etr_options* op
   });
 }
 
+int32_t etr_model_json(const etr_model* model, char** json) {
+  return guarded(
+      [&] { hand_out(json, nn::Model(required(model, "model").spec).json().dump(), "json"); });
+}
+
 int32_t etr_model_set_loss(etr_model* model, const char* loss, const etr_options* options) {
   return guarded([&] {
     Json row{{"loss", &required(loss, "loss")}};

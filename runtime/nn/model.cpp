@@ -143,10 +143,10 @@ Model::Model(const Json& given) : loss_(nullptr) {
   if (!spec.is_object() || !spec.contains("layers") || !spec["layers"].is_array() ||
       spec["layers"].empty())
     fail(Code::invalid_argument, "model: 'layers' must be a list with at least one layer");
-  layers_ = std::make_shared<const Json>(spec["layers"]);
+  spec_ = std::make_shared<const Json>(spec);
   inputs_ = inputs_of(spec);
   loss_ = Loss(spec.value("loss", Json()));
-  check_layers(*layers_, "");
+  check_layers(spec["layers"], "");
 }
 
 ModelGraph Model::build(int64_t batch, const Fields& fields) const {
@@ -157,7 +157,7 @@ ModelGraph Model::build(int64_t batch, const Fields& fields) const {
     m.inputs.push_back(m.graph.add_input(name, with_batch(batch, field.sample), field.dtype));
     values[name] = m.inputs.back();
   }
-  m.output = Builder(m.graph, values).build(*layers_, m.inputs[0], "");
+  m.output = Builder(m.graph, values).build((*spec_)["layers"], m.inputs[0], "");
   const Loss::Values loss = loss_.build(m.graph, m.output);
   m.target = loss.target;
   m.loss = loss.loss;

@@ -44,13 +44,16 @@ class Model {
   // that names the layer whose shapes do not fit.
   ModelGraph build(int64_t batch, const Fields& fields) const;
 
+  // The whole spec: layers (of a ready-made model too), inputs and loss.
+  const Json& json() const { return *spec_; }
+
   const std::vector<std::string>& inputs() const { return inputs_; }
   const std::string& target() const { return loss_.target(); }
   const Loss& loss() const { return loss_; }
 
  private:
   std::vector<std::string> inputs_;
-  std::shared_ptr<const Json> layers_;
+  std::shared_ptr<const Json> spec_;
   Loss loss_;
 };
 

@@ -90,8 +90,21 @@ class Model:
         if loss is not None or loss_options:
             self._handle.loss(loss or "softmax_cross_entropy", _schema.to_json(loss_options))
 
+    @classmethod
+    def from_json(cls, spec: Union[str, Mapping]) -> "Model":
+        """A model as a job has it: layers, inputs and loss, or the name of a ready-made one with its options."""
+        model = cls.__new__(cls)
+        model.layers = []
+        model._handle = native.ModelHandle(spec if isinstance(spec, str) else json.dumps(spec))
+        return model
+
+    @property
+    def json(self) -> Dict[str, Any]:
+        """The model as a job has it: a ready-made one with all its layers."""
+        return json.loads(self._handle.json())
+
     def __repr__(self) -> str:
-        return f"Model({self.layers!r})"
+        return f"Model({self.layers!r})" if self.layers else f"Model.from_json({self.json!r})"
 
 
 class StepResult(NamedTuple):

@@ -342,6 +342,9 @@ ETR_API int32_t etr_model_create_from_json(const char* spec, etr_model** model);
 ETR_API void etr_model_destroy(etr_model* model);
 ETR_API int32_t etr_model_add(etr_model* model, const char* layer, const etr_options* options);
 
+/* The model as JSON: a ready-made one with all its layers. ETR_INVALID_ARGUMENT before there is a layer. */
+ETR_API int32_t etr_model_json(const etr_model* model, char** json);
+
 /* "softmax_cross_entropy" (the default; integer labels), "binary_cross_entropy", "mse", "l1" or "huber"; the options
  * are those of etr_schema("job"), "loss". */
 ETR_API int32_t etr_model_set_loss(etr_model* model, const char* loss, const etr_options* options);

@@ -387,6 +387,10 @@ class Model {
     check(etr_model_set_loss(get(), loss.c_str(), options.get()));
     return *this;
   }
+  // As JSON: a ready-made model with all its layers.
+  std::string json() const {
+    return detail::text_by([&](char** out) { return etr_model_json(get(), out); });
+  }
   etr_model* get() const { return handle_.get(); }
 
  private:

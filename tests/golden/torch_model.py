@@ -1,0 +1,256 @@
+"""A model's JSON, run by PyTorch: the other side of the golden comparisons.
+
+Parameters have EchoTrain's names and layouts, so that weights travel between both without a map: images are
+[N, H, W, C], a convolution's weight is [KH, KW, C / groups, filters], a dense one's [features, units].
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+
+ACTIVATIONS = {
+    "none": lambda x: x, "relu": torch.relu, "leaky_relu": lambda x: F.leaky_relu(x, 0.01),
+    "elu": lambda x: F.elu(x, 0.01), "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "silu": F.silu, "sigmoid": torch.sigmoid, "tanh": torch.tanh, "softplus": F.softplus, "exp": torch.exp,
+    "log": torch.log, "sqrt": torch.sqrt, "square": torch.square, "abs": torch.abs, "negate": torch.neg,
+}
+BINARY = {"add": torch.add, "subtract": torch.sub, "multiply": torch.mul, "divide": torch.div,
+          "maximum": torch.maximum, "minimum": torch.minimum}
+REDUCE = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax, "min": torch.amin}
+
+
+def image_op(x, op):
+    """An operation on [N, C, H, W] for an image [N, H, W, C]."""
+    return op(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+
+
+class TorchModel:
+    """The model `spec` ({"layers", "inputs", "loss"}) on `weights` (name -> array)."""
+
+    def __init__(self, spec, weights, dtype=torch.float32):
+        self.spec, self.dtype = spec, dtype
+        self.states = {name: torch.tensor(value, dtype=dtype) for name, value in weights.items() if ".running_" in name}
+        self.parameters = {name: torch.tensor(value, dtype=dtype, requires_grad=True)
+                           for name, value in weights.items() if ".running_" not in name}
+        self.decayed = set()  # filled by the forward pass: weights of products
+        self.training = True
+
+    def weights(self):
+        both = {**self.parameters, **self.states}
+        return {name: tensor.detach().numpy() for name, tensor in both.items()}
+
+    def __call__(self, fields):
+        values = {name: self._field(fields, name) for name in self.inputs()}
+        return self._run(self.spec["layers"], values[self.inputs()[0]], "", values)
+
+    def _field(self, fields, name):
+        tensor = torch.as_tensor(fields[name])
+        return tensor.to(self.dtype) if tensor.is_floating_point() else tensor
+
+    def inputs(self):
+        inputs = self.spec.get("inputs", ["image"])
+        return [inputs] if isinstance(inputs, str) else inputs
+
+    def loss(self, output, fields):
+        spec = self.spec.get("loss", {})
+        kind = spec.get("loss", "softmax_cross_entropy")
+        target = self._field(fields, spec.get("target", "label"))
+        if kind == "softmax_cross_entropy":
+            weight = spec.get("class_weights") or None
+            return F.cross_entropy(output.reshape(-1, output.shape[-1]), target.reshape(-1).long(),
+                                   label_smoothing=spec.get("label_smoothing", 0.0),
+                                   ignore_index=spec.get("ignored_label", -1),
+                                   weight=None if weight is None else torch.tensor(weight, dtype=self.dtype))
+        return {"mse": F.mse_loss, "l1": F.l1_loss, "binary_cross_entropy": F.binary_cross_entropy_with_logits,
+                "huber": lambda x, t: F.huber_loss(x, t, delta=spec.get("delta", 1.0))}[kind](output, target)
+
+    def _run(self, layers, x, scope, values):
+        for position, layer in enumerate(layers, 1):
+            options = dict(layer)
+            kind = options.pop("layer")
+            name = scope + (options.pop("name", "") or f"{kind}_{position}")
+            inputs = options.pop("input", [])
+            inputs = [inputs] if isinstance(inputs, str) else inputs
+            inputs = [self._find(values, scope, wanted) for wanted in inputs] or [x]
+            x = values[name] = getattr(self, "_" + kind)(name, options, inputs, values)
+        return x
+
+    @staticmethod
+    def _find(values, scope, name):
+        while scope + name not in values:
+            scope = scope[:-1].rpartition(".")[0] + "." if "." in scope[:-1] else ""
+        return values[scope + name]
+
+    def _weight(self, name):
+        self.decayed.add(name)
+        return self.parameters[name]
+
+    def _activate(self, options, x):
+        return ACTIVATIONS[options.get("activation", "none")](x)
+
+    # Products ---------------------------------------------------------------------------------
+
+    def _product(self, name, x):
+        x = x @ self._weight(name + ".weight")
+        return x + self.parameters[name + ".bias"] if name + ".bias" in self.parameters else x
+
+    def _dense(self, name, o, inputs, values):
+        if o.get("tied_to"):
+            x = inputs[0] @ self.parameters[o["tied_to"] + ".weight"].T
+            return self._activate(o, x + self.parameters[name + ".bias"] if name + ".bias" in self.parameters else x)
+        return self._activate(o, self._product(name, inputs[0]))
+
+    def _convolve(self, name, o, x, padding):
+        weight = self._weight(name + ".weight").permute(3, 2, 0, 1)
+        y = image_op(x, lambda image: F.conv2d(image, weight, self.parameters.get(name + ".bias"), o.get("stride", 1),
+                                               padding, o.get("dilation", 1), o.get("groups", 1)))
+        return self._activate(o, y)
+
+    def _conv2d(self, name, o, inputs, values):
+        pad = o.get("pad", -1)
+        same = (o.get("kernel", 3) - 1) * o.get("dilation", 1) // 2
+        return self._convolve(name, o, inputs[0], pad if pad >= 0 else same)
+
+    def _conv1d(self, name, o, inputs, values):
+        pad = o.get("pad", -1)
+        same = (o.get("kernel", 3) - 1) * o.get("dilation", 1) // 2
+        return self._convolve(name, o, inputs[0].unsqueeze(1), (0, pad if pad >= 0 else same)).squeeze(1)
+
+    def _conv2d_transpose(self, name, o, inputs, values):
+        weight = self._weight(name + ".weight").permute(3, 2, 0, 1)
+        pad = o.get("pad", -1)
+        pad = pad if pad >= 0 else (o.get("kernel", 3) - 1) // 2
+        y = image_op(inputs[0], lambda image: F.conv_transpose2d(
+            image, weight, self.parameters.get(name + ".bias"), o.get("stride", 1), pad))
+        return self._activate(o, y)
+
+    def _embedding(self, name, o, inputs, values):
+        return F.embedding(inputs[0].long(), self.parameters[name + ".weight"])
+
+    def _position_embedding(self, name, o, inputs, values):
+        return inputs[0] + self.parameters[name + ".weight"]
+
+    def _attention(self, name, o, inputs, values):
+        x, memory = inputs[0], inputs[1] if len(inputs) > 1 else inputs[0]
+        if len(inputs) == 1:
+            q, k, v = self._product(name + ".qkv", x).chunk(3, -1)
+        else:
+            q, k, v = (self._product(f"{name}.{part}", source)
+                       for part, source in (("query", x), ("key", memory), ("value", memory)))
+        heads = o["heads"]
+
+        def split(t):
+            return t.reshape(t.shape[0], t.shape[1], heads, -1).transpose(1, 2)
+
+        scores = split(q) @ split(k).transpose(-1, -2) / math.sqrt(q.shape[-1] // heads)
+        rows, columns = scores.shape[-2:]
+        if o.get("causal"):
+            scores = scores.masked_fill(torch.ones(rows, columns).triu(1 + columns - rows).bool(), -math.inf)
+        if len(inputs) == 3:
+            beyond = torch.arange(columns)[None, :] >= inputs[2].long()[:, None]
+            scores = scores.masked_fill(beyond[:, None, None, :], -math.inf)
+        y = (scores.softmax(-1) @ split(v)).transpose(1, 2).reshape(x.shape[0], rows, -1)
+        return self._product(name + ".output", y)
+
+    # Normalisation ----------------------------------------------------------------------------
+
+    def _scaled(self, name, h):
+        y = h * self.parameters[name + ".gamma"]
+        return y + self.parameters[name + ".beta"] if name + ".beta" in self.parameters else y
+
+    def _batch_norm(self, name, o, inputs, values):
+        x, epsilon = inputs[0], o.get("epsilon", 1e-5)
+        mean, var = self.states[name + ".running_mean"], self.states[name + ".running_var"]
+        y = F.batch_norm(x.reshape(-1, x.shape[-1]), mean, var, self.parameters[name + ".gamma"],
+                         self.parameters[name + ".beta"], self.training, 1 - o.get("momentum", 0.9), epsilon)
+        return self._activate(o, y.reshape(x.shape))
+
+    def _layer_norm(self, name, o, inputs, values):
+        return self._scaled(name, F.layer_norm(inputs[0], inputs[0].shape[-1:], eps=o.get("epsilon", 1e-5)))
+
+    def _rms_norm(self, name, o, inputs, values):
+        x = inputs[0]
+        return self._scaled(name, x * torch.rsqrt(x.square().mean(-1, keepdim=True) + o.get("epsilon", 1e-5)))
+
+    def _group_norm(self, name, o, inputs, values):
+        x = inputs[0]
+        y = F.group_norm(x.reshape(x.shape[0], -1, x.shape[-1]).transpose(1, 2), o.get("groups", 32),
+                         self.parameters[name + ".gamma"], self.parameters[name + ".beta"], o.get("epsilon", 1e-5))
+        return self._activate(o, y.transpose(1, 2).reshape(x.shape))
+
+    def _bias(self, name, o, inputs, values):
+        return inputs[0] + self.parameters[name + ".bias"]
+
+    # Functions and shapes ----------------------------------------------------------------------
+
+    def _activation(self, name, o, inputs, values):
+        return ACTIVATIONS[o["function"]](inputs[0])
+
+    def _relu(self, name, o, inputs, values):
+        return torch.relu(inputs[0])
+
+    def _softmax(self, name, o, inputs, values):
+        return inputs[0].softmax(-1)
+
+    def _log_softmax(self, name, o, inputs, values):
+        return inputs[0].log_softmax(-1)
+
+    def _reduce(self, name, o, inputs, values):
+        return REDUCE[o.get("function", "mean")](inputs[0], dim=tuple(o["axes"]), keepdim=o.get("keep_axes", False))
+
+    def _flatten(self, name, o, inputs, values):
+        return inputs[0].flatten(1)
+
+    def _reshape(self, name, o, inputs, values):
+        return inputs[0].reshape(inputs[0].shape[0], *o["shape"])
+
+    def _permute(self, name, o, inputs, values):
+        return inputs[0].permute(*o["axes"])
+
+    def _concat(self, name, o, inputs, values):
+        return torch.cat(inputs, o.get("axis", -1))
+
+    def _slice(self, name, o, inputs, values):
+        axis, x = o.get("axis", -1), inputs[0]
+        begin = o.get("begin", 0) % x.shape[axis]
+        return x.narrow(axis, begin, o.get("length", 0) or x.shape[axis] - begin)
+
+    def _max_pool(self, name, o, inputs, values):
+        return image_op(inputs[0], lambda x: F.max_pool2d(x, o.get("window", 2), o.get("stride", 2), o.get("pad", 0)))
+
+    def _avg_pool(self, name, o, inputs, values):
+        return image_op(inputs[0], lambda x: F.avg_pool2d(x, o.get("window", 2), o.get("stride", 2), o.get("pad", 0),
+                                                          count_include_pad=False))
+
+    def _adaptive_avg_pool(self, name, o, inputs, values):
+        return image_op(inputs[0], lambda x: F.adaptive_avg_pool2d(x, o["outputs"]))
+
+    def _global_avg_pool(self, name, o, inputs, values):
+        return inputs[0].mean((1, 2))
+
+    # Composition --------------------------------------------------------------------------------
+
+    def _residual(self, name, o, inputs, values):
+        branch = self._run(o["layers"], inputs[0], name + ".", values)
+        shortcut = self._run(o.get("shortcut", []), inputs[0], name + ".shortcut.", values)
+        return self._activate(o, branch + shortcut)
+
+    def _repeat(self, name, o, inputs, values):
+        x = inputs[0]
+        for i in range(1, o["times"] + 1):
+            x = self._run(o["layers"], x, f"{name}.{i}.", values)
+        return x
+
+
+def _binary(function):
+    def run(self, name, o, inputs, values):
+        x = inputs[0]
+        for other in inputs[1:]:
+            x = function(x, other)
+        return x
+    return run
+
+
+for _name, _function in BINARY.items():
+    setattr(TorchModel, "_" + _name, _binary(_function))
