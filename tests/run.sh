@@ -5,7 +5,7 @@
 #   3. the unit tests in a build with address and undefined-behaviour sanitizers
 #   4. the fuzz targets, from their corpus
 #   5. the packages: a wheel in an empty virtual environment, Maven's in a project of its own, NuGet's on CoreCLR;
-#      the references of all languages
+#      exported models in ONNX Runtime; the references of all languages
 #
 #   --backports   passed to setup.sh (Debian 12: a newer Mesa)
 #   --quick       only the first step
@@ -57,8 +57,9 @@ if [ $quick = 0 ]; then
   bash tests/bindings/wheel.sh build-test/wheel
   bash tests/bindings/maven.sh build-test
   bash tests/bindings/coreclr.sh build-test
+  bash tests/golden/onnx.sh build-test build-test/onnx
   echo "== references"
   bash docs/reference/build.sh build-test
-  total=$((total + 4))
+  total=$((total + 5))
 fi
 echo "$total passed, 0 failed"

@@ -336,6 +336,7 @@ class TrainerHandle {
     return new BatchHandle(get()->predict(batch.get()));
   }
   void save(const std::string& directory) { get()->save(directory); }
+  void export_onnx(const std::string& path) { get()->export_onnx(path); }
   void load(const std::string& directory) { get()->load(directory); }
   // The next event; of kind ETR_EVENT_END when the run is over.
   Event next_event() {

@@ -1,4 +1,5 @@
 // Models, optimizers, trainers, jobs, reports.
+#include "core/platform.h"
 #include "handles.h"
 #include "train/profile.h"
 #include "train/report.h"
@@ -147,6 +148,14 @@ int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_result* 
     fill_struct(result, out);
     t.results.pop_front();
     return ETR_OK;
+  });
+}
+
+int32_t etr_trainer_export_onnx(etr_trainer* trainer, const char* path) {
+  return guarded([&] {
+    etr_trainer& t = required(trainer, "trainer");
+    const std::string file = t.job ? t.job->onnx() : t.own->onnx();
+    platform::write_file_atomic(&required(path, "path"), std::as_bytes(std::span(file)));
   });
 }
 

@@ -73,6 +73,14 @@ const ops::DeviceTensor& ParameterStore::tensor(const std::string& name) const {
   return it->second;
 }
 
+ops::DeviceTensor ParameterStore::elsewhere(const std::string& name,
+                                            const gpu::Buffer& weights) const {
+  ops::DeviceTensor out = tensor(name);
+  if (gradient_tensors_.count(name))
+    out.buffer = weights.slice(out.buffer.offset - weights_.offset, out.buffer.size_bytes);
+  return out;
+}
+
 const ops::DeviceTensor& ParameterStore::gradient(const std::string& name) const {
   const auto it = gradient_tensors_.find(name);
   if (it == gradient_tensors_.end())

@@ -18,7 +18,9 @@ class ParameterStore {
   // Places and initialises every parameter and state of `graph` from `seed`.
   ParameterStore(gpu::DevicePtr device, const Graph& graph, uint64_t seed);
 
-  const ops::DeviceTensor& tensor(const std::string& name) const;    // Error(not_found)
+  const ops::DeviceTensor& tensor(const std::string& name) const;  // Error(not_found)
+  // A tensor in a buffer that is laid out like weights(); what is no parameter stays where it is.
+  ops::DeviceTensor elsewhere(const std::string& name, const gpu::Buffer& weights) const;
   const ops::DeviceTensor& gradient(const std::string& name) const;  // parameters only
 
   // Where a parameter lies in weights() and gradients(), in scalars.

@@ -74,8 +74,7 @@ void Plan::allocate(const ParameterStore& parameters, const gpu::Buffer& weights
     else if (value.kind == ValueKind::input)
       tensors_[i] = allocate_tensor(value.shape);
     if (value.kind == ValueKind::parameter && weights)
-      tensors_[i].buffer = weights.slice(tensors_[i].buffer.offset - parameters.weights().offset,
-                                         tensors_[i].buffer.size_bytes);
+      tensors_[i] = parameters.elsewhere(value.name, weights);
   }
   for (size_t n = 0; n < graph_.nodes().size(); ++n) {
     const Node& node = graph_.nodes()[n];

@@ -6,6 +6,7 @@
 #include "checkpoint/safetensors.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "nn/onnx.h"
 #include "tensor/normalize.h"
 #include "train/profile.h"
 
@@ -292,6 +293,17 @@ Tensor Learner::predict(const pipeline::Item& batch) {
   Tensor out(DType::f32, shape);
   std::copy_n(values.begin(), out.count(), out.mutable_view<float>().begin());
   return out;
+}
+
+std::string Learner::onnx() const {
+  if (!planned_) fail(Code::state, "there is nothing to export before the first batch");
+  planned_->runner->wait();
+  const gpu::Buffer averages = planned_->update->averages();
+  return nn::to_onnx(planned_->net, [&](const std::string& name) {
+    ops::DeviceTensor tensor = planned_->store.tensor(name);
+    if (averages) tensor = planned_->store.elsewhere(name, averages);
+    return graph::download(device(), tensor);
+  });
 }
 
 void Learner::save(checkpoint::Files& files) {

@@ -64,6 +64,10 @@ class Learner {
   // classifier before the softmax). Waits for the steps in flight first.
   Tensor predict(const pipeline::Item& batch);
 
+  // The model with its weights (their mean where one is kept) as an ONNX file; see nn/onnx.h. Throws
+  // Error(state) before prepare(), Error(unsupported) naming the layer that ONNX cannot express.
+  std::string onnx() const;
+
   // Weights, optimizer state and step count. save() waits for the steps in flight.
   void save(checkpoint::Files& files);
   // Before or after prepare(); shapes are checked when both are there.

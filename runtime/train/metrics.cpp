@@ -1,6 +1,5 @@
 #include "train/metrics.h"
 
-#include <bit>
 #include <chrono>
 #include <filesystem>
 #include <span>
@@ -9,37 +8,22 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/platform.h"
+#include "core/protobuf.h"
 
 namespace etr::train {
 namespace {
 
-// The little of protocol buffers that an Event needs.
-void put_varint(std::string& out, uint64_t value) {
-  for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(value | 0x80));
-  out.push_back(static_cast<char>(value));
-}
-
+// Little-endian, as records are framed.
 template <typename T>
 void put_fixed(std::string& out, T value) {
   for (size_t i = 0; i < sizeof(T); ++i) out.push_back(static_cast<char>(value >> (8 * i)));
 }
 
-void put_bytes(std::string& out, int field, const std::string& bytes) {
-  put_varint(out, static_cast<uint64_t>(field) << 3 | 2);
-  put_varint(out, bytes.size());
-  out += bytes;
-}
-
 // Event { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5; }
-std::string event_head(uint64_t step) {
+Message event_head(uint64_t step) {
   const double now =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  std::string out;
-  put_varint(out, 1 << 3 | 1);
-  put_fixed(out, std::bit_cast<uint64_t>(now));
-  put_varint(out, 2 << 3 | 0);
-  put_varint(out, step);
-  return out;
+  return Message().real(1, now).integer(2, step);
 }
 
 uint32_t masked_crc(const std::string& bytes) {
@@ -69,9 +53,7 @@ EventFile::EventFile(const std::string& directory) {
   path_ = cat(directory, "/events.out.tfevents.", seconds, ".", platform::process_id());
   file_.open(path_, std::ios::binary);
   check(file_, path_);
-  std::string event = event_head(0);
-  put_bytes(event, 3, "brain.Event:2");
-  write_record(event);
+  write_record(event_head(0).bytes(3, "brain.Event:2").data());
 }
 
 void EventFile::write_record(const std::string& data) {
@@ -87,17 +69,10 @@ void EventFile::write_record(const std::string& data) {
 
 void EventFile::write(uint64_t step, const std::vector<std::pair<std::string, double>>& scalars) {
   // Summary { repeated Value { string tag = 1; float simple_value = 2; } value = 1; }
-  std::string summary;
-  for (const auto& [tag, value] : scalars) {
-    std::string entry;
-    put_bytes(entry, 1, tag);
-    put_varint(entry, 2 << 3 | 5);
-    put_fixed(entry, std::bit_cast<uint32_t>(static_cast<float>(value)));
-    put_bytes(summary, 1, entry);
-  }
-  std::string event = event_head(step);
-  put_bytes(event, 5, summary);
-  write_record(event);
+  Message summary;
+  for (const auto& [tag, value] : scalars)
+    summary.message(1, Message().bytes(1, tag).real(2, static_cast<float>(value)));
+  write_record(event_head(step).message(5, summary).data());
 }
 
 }  // namespace etr::train

@@ -106,6 +106,17 @@ bool Trainer::finished() const {
          (train.number("seconds") > 0 && training_seconds() >= train.number("seconds"));
 }
 
+std::string Trainer::onnx() {
+  if (learner_.trainable() == 0) {
+    pipeline::Pipeline one(job_.pipeline());
+    pipeline::Item batch;
+    if (one.next(batch) != pipeline::Pipeline::Next::item)
+      fail(Code::state, "the job's pipeline gave no batch to take shapes from");
+    learner_.prepare(batch);
+  }
+  return learner_.onnx();
+}
+
 Json Trainer::profile(int steps) {
   pipeline::Item batch;
   if (pipeline_.next(batch) != pipeline::Pipeline::Next::item)

@@ -50,6 +50,9 @@ class Trainer {
   std::string save();      // a checkpoint now; Error(state) without an output directory
   Learner& learner() { return learner_; }
 
+  // The model as an ONNX file; before the first step its shapes come from a batch of the job's pipeline.
+  std::string onnx();
+
   // Profiles steps on the next batch of the job's pipeline; see Learner::profile.
   Json profile(int steps);
   Json pipeline_stats() const { return pipeline_.stats(); }

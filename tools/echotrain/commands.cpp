@@ -94,6 +94,20 @@ int command_train(const std::vector<std::string>& words) {
   return 0;
 }
 
+int command_export(const std::vector<std::string>& words) {
+  const Arguments arguments(words, kJobOptions, {});
+  const std::string path = arguments.required(1, "the file to write");
+  Job job;
+  load_job(arguments, job);
+  Runtime runtime;
+  open_runtime(arguments, job, runtime);
+  Trainer trainer;
+  check(etr_trainer_create_from_job(runtime.get(), job.get(), /*resume=*/1, trainer.out()));
+  check(etr_trainer_export_onnx(trainer.get(), path.c_str()));
+  std::printf("wrote %s\n", path.c_str());
+  return 0;
+}
+
 int command_profile(const std::vector<std::string>& words) {
   const Arguments arguments(words, {"set", "device", "kernels", "steps", "trace"}, {"json"});
   Job job;

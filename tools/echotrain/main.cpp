@@ -16,6 +16,8 @@ constexpr const char* kHelp = R"(echotrain: keeps accelerators busy while they t
                                                        where a training step's time goes on the device
   echotrain tune JOB.json [--set key=value ...] [--seconds S] [--step MS] [--out tuned.json]
                                                        finds threads, connections and prefetching by trying
+  echotrain export JOB.json FILE.onnx [--set key=value ...]
+                                                       the run's newest checkpoint as a model for other runtimes
   echotrain pack FOLDER PREFIX [--format fast] [--per-shard N] [--level L] [--seed S]
                                                        FOLDER/CLASS/*.png into PREFIX-000000.tar.zst, or
                                                        into fast shards, PREFIX-000000.ets
@@ -32,6 +34,7 @@ sets a variable of the job: --set data=/path/to/shards.
 int run(const std::string& command, const std::vector<std::string>& words) {
   if (command == "train") return cli::command_train(words);
   if (command == "eval") return cli::command_eval(words);
+  if (command == "export") return cli::command_export(words);
   if (command == "pack") return cli::command_pack(words);
   if (command == "explain") return cli::command_explain(words);
   if (command == "profile") return cli::command_profile(words);

@@ -217,6 +217,10 @@ namespace EchoTrain
         /// <paramref name="directory"/>.</summary>
         public void Save(string directory) => handle.save(directory);
 
+        /// <summary>Writes the model with its weights as an ONNX file, for other runtimes; images are [N, H, W, C] as
+        /// here.</summary>
+        public void ExportOnnx(string path) => handle.export_onnx(path);
+
         /// <summary>The newest whole checkpoint below <paramref name="directory"/>.</summary>
         public void Load(string directory) => handle.load(directory);
 

@@ -259,6 +259,11 @@ class Trainer(_NotPicklable):
         """Weights (safetensors), optimizer state and step count, in a new folder below."""
         self._handle.save(str(directory))
 
+    def export_onnx(self, path) -> None:
+        """Writes the model with its weights as an ONNX file, for other runtimes: inputs by the names of their fields,
+        images [N, H, W, C] as here, one output "output". Needs a step or a prediction before."""
+        self._handle.export_onnx(str(path))
+
     def load(self, directory) -> None:
         """The newest whole checkpoint below ``directory``."""
         self._handle.load(str(directory))

@@ -391,6 +391,11 @@ ETR_API int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_
 ETR_API int32_t etr_trainer_evaluate(etr_trainer* trainer, etr_pipeline* pipeline,
                                      etr_eval_result* result);
 
+/* Writes the model with its weights as an ONNX file (opset 17), for other runtimes: inputs by the names of their fields,
+ * images [N, H, W, C] as here, one output "output", any number of rows N; batch normalisation is folded. ETR_STATE before
+ * the first batch (a job's trainer reads one), ETR_UNSUPPORTED with the layer that ONNX cannot express, ETR_IO. Waits for the steps in flight. */
+ETR_API int32_t etr_trainer_export_onnx(etr_trainer* trainer, const char* path);
+
 /* Where a training step's time goes: runs `steps` steps on `batch`, kernel by kernel (they train: this is for a trainer
  * that is thrown away), and gives the median times. A job's trainer takes `batch` NULL and reads its own pipeline.
  * `format`: "text" for people; "json" ({"seconds", "roof", "ops": [{"op", "kernel", "calls", "seconds", "flops_per_s",

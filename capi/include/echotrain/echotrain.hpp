@@ -471,6 +471,13 @@ class Trainer {
         }).release());
   }
   void save(const std::string& directory) { check(etr_trainer_save(get(), directory.c_str())); }
+  void export_onnx(const std::string& path) { check(etr_trainer_export_onnx(get(), path.c_str())); }
+  // `batch` nullptr: a job's trainer reads its own pipeline.
+  std::string profile(const Batch* batch, int32_t steps, const std::string& format) {
+    return detail::text_by([&](char** out) {
+      return etr_trainer_profile(get(), batch ? batch->get() : nullptr, steps, format.c_str(), out);
+    });
+  }
   void load(const std::string& directory) { check(etr_trainer_load(get(), directory.c_str())); }
 
   // None when the run is over.

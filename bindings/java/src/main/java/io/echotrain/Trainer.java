@@ -142,6 +142,9 @@ public final class Trainer implements AutoCloseable {
   /** Weights, optimizer state and step count, in a new folder below {@code directory}. */
   public void save(String directory) { handle.save(directory); }
 
+  /** Writes the model with its weights as an ONNX file, for other runtimes; images are [N, H, W, C] as here. */
+  public void exportOnnx(String path) { handle.export_onnx(path); }
+
   /** The newest whole checkpoint below {@code directory}. */
   public void load(String directory) { handle.load(directory); }
 
