@@ -11,10 +11,11 @@ namespace {
 constexpr uint64_t kAlignment = 256;                // enough for binding on every device
 constexpr uint64_t kHeapBytes = uint64_t{1} << 30;  // of one piece of memory, where tensors allow
 
-template <typename F>
-void for_each_buffer(gpu::Command& command, F&& f) {
+// Of a command, or of a constant one.
+template <typename Command, typename F>
+void for_each_buffer(Command& command, F&& f) {
   if (auto* dispatch = std::get_if<gpu::Dispatch>(&command)) {
-    for (gpu::Binding& binding : dispatch->bindings) f(binding.buffer);
+    for (auto& binding : dispatch->bindings) f(binding.buffer);
   } else if (auto* copy = std::get_if<gpu::Copy>(&command)) {
     f(copy->from);
     f(copy->to);
@@ -77,8 +78,7 @@ void MemoryPlan::find_lifetimes(const gpu::CommandList& commands) {
   for (Block& block : blocks_) block.first = kNever, block.last = -1;
   for (size_t i = 0; i < commands.size(); ++i) {
     const auto now = static_cast<int64_t>(i);
-    gpu::Command command = commands[i];
-    for_each_buffer(command, [&](const gpu::Buffer& buffer) {
+    for_each_buffer(commands[i], [&](const gpu::Buffer& buffer) {
       if (!buffer.planned) return;
       Block& block = block_of(buffer.planned);
       block.first = std::min(block.first, now);

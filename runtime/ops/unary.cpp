@@ -1,4 +1,5 @@
 // Functions of one element: y = f(x). The formulas stand in shaders/unary.comp.
+#include "ops/unary.h"
 #include "core/error.h"
 #include "ops/op.h"
 
@@ -8,18 +9,18 @@ namespace {
 constexpr OpInput kInputs[] = {{"x"}};
 constexpr OptionSpec kOptions[] = {
     {"function", OptionType::string, nullptr, "what is computed of each element", 0, 0, "",
-     "relu|leaky_relu|elu|gelu|gelu_tanh|silu|sigmoid|tanh|softplus|exp|log|sqrt|square|abs|"
-     "negate"},
+     kUnaryFunctions},
     {"alpha", OptionType::number, "0.01", "slope of leaky_relu, scale of elu", 0, 100},
 };
 
-// In the order of the shader's constants.
 uint32_t kind_of(const OpCall& call) {
-  const std::string names = kOptions[0].choices, name = call.options.string("function");
-  uint32_t kind = 0;
-  for (size_t at = 0; names.substr(at, names.find('|', at) - at) != name; ++kind)
-    at = names.find('|', at) + 1;
-  return kind;
+  static constexpr const char* kNames[] = {
+#define ETR_UNARY(name) #name,
+#include "ops/unary_list.inc"
+#undef ETR_UNARY
+  };
+  const std::string name = call.options.string("function");
+  return static_cast<uint32_t>(std::find(std::begin(kNames), std::end(kNames), name) - kNames);
 }
 
 struct Push {
@@ -48,7 +49,7 @@ void backward(const OpCall& call, Emitter& emit) {
 }  // namespace
 
 extern const OpSpec unary_op;
-const OpSpec unary_op{"unary",  "a function of each element", kInputs, kOptions, shapes,
-                      forward, backward};
+const OpSpec unary_op{"unary", "a function of each element", kInputs, kOptions, shapes, forward,
+                      backward};
 
 }  // namespace etr::ops

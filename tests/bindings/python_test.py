@@ -331,6 +331,42 @@ class TrainerTest(Case):
         with self.assertRaisesRegex(et.errors.NotFoundError, "label"):
             t.step({"image": x})
 
+    def test_models_are_graphs(self):
+        layers = et.layers
+        graph = et.Model([
+            layers.dense(4, name="a"), layers.relu(), layers.add(input=["relu_2", "a"]),
+            layers.residual([layers.dense(4)], shortcut=[layers.dense(4, bias=False)], activation="gelu"),
+            layers.dense(2)], inputs="x", loss="huber", target="y", delta=0.5)
+        self.assertEqual(graph.json["inputs"], ["x"])
+        self.assertEqual(graph.json["layers"][3]["layers"], [{"layer": "dense", "units": 4}])
+        t = et.Trainer(graph, et.optimizers.adamw(clip_norm=1), 0.01, device=os.environ.get("ECHOTRAIN_TEST_DEVICE"))
+        x = np.linspace(-1, 1, 24, dtype=np.float32).reshape(8, 3)
+        for _ in range(50):
+            t.step({"x": x, "y": x[:, :2]})
+        losses = [result.loss for result in t.results(wait=True)]
+        self.assertLess(losses[-1], 0.5 * losses[0])
+        self.assertEqual(t.predict(et.Batch({"x": x})).shape, (8, 2))
+        with self.assertRaisesRegex(ValueError, "layer 'relu_1': there is no layer or field 'b'"):
+            t = et.Trainer(et.Model([layers.relu(input=["b"])]), et.optimizers.sgd(), 0.1,
+                           device=os.environ.get("ECHOTRAIN_TEST_DEVICE"))
+            t.step({"image": x, "label": np.zeros(8, np.int32)})
+        with self.assertRaisesRegex(TypeError, "no layer"):
+            et.Model([et.stages.decode()])
+
+    def test_ready_made_models(self):
+        model = et.Model(et.models.transformer_decoder(symbols=5, blocks=1, width=8, heads=2, dropout=0))
+        self.assertEqual(model.json["inputs"], "input")
+        self.assertEqual(et.Model.from_json(model.json).json, model.json)
+        t = et.Trainer(model, et.optimizers.adam(), 0.01, device=os.environ.get("ECHOTRAIN_TEST_DEVICE"))
+        text = np.arange(24, dtype=np.int32).reshape(4, 6) % 5
+        t.step({"input": text, "target": (text + 1) % 5})
+        self.assertEqual(t.predict(et.Batch({"input": text})).shape, (4, 6, 5))
+        with tempfile.TemporaryDirectory() as folder:
+            t.export_onnx(pathlib.Path(folder) / "model.onnx")
+            self.assertIn(b"embedding.weight", (pathlib.Path(folder) / "model.onnx").read_bytes())
+        with self.assertRaisesRegex(TypeError, "did you mean 'depth'"):
+            et.models.resnet(deep=18)
+
     def test_an_epoch_without_a_batch(self):
         with self.assertRaisesRegex(et.errors.StateError, "no batch"):
             self.trainer().fit(self.batches(size=1000))

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <numeric>
 #include <set>
 #include <thread>
@@ -310,6 +311,64 @@ TEST(Predict, GivesTheLogitsOfTheTrainedModel) {
   Batch wide;
   wide.set("image", images.data(), {8, 12});
   EXPECT_THROW(trainer.predict(wide), echotrain::Error);
+}
+
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const echotrain::Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Model, IsAGraphOrAReadyMadeOne) {
+  const echotrain::Model ready(R"({"model": "mlp", "hidden": [8], "classes": 3})");
+  EXPECT_NE(ready.json().find(R"("layer":"flatten")"), std::string::npos) << ready.json();
+  const echotrain::Model again(ready.json());
+  EXPECT_EQ(again.json(), ready.json()) << "what it gives it takes";
+  EXPECT_NE(message_of([] { echotrain::Model(R"({"model": "mpl"})"); }).find("did you mean 'mlp'?"),
+            std::string::npos);
+  EXPECT_NE(message_of([] { echotrain::Model("{"); }).find("the model"), std::string::npos);
+  EXPECT_NE(message_of([] { echotrain::Model().json(); }).find("at least one layer"),
+            std::string::npos);
+  char* text = nullptr;
+  ASSERT_EQ(etr_schema("models", &text), ETR_OK);
+  EXPECT_NE(std::string(text).find("cifar_resnet"), std::string::npos);
+  etr_string_free(text);
+}
+
+TEST(Trainer, ProfilesAndExports) {
+  const echotrain::Runtime runtime(
+      std::getenv("ECHOTRAIN_TEST_DEVICE") ? std::getenv("ECHOTRAIN_TEST_DEVICE") : "");
+  echotrain::Model model;
+  model.add("dense", {{"units", 4}, {"name", "first"}}).add("relu");
+  model.add("dense", {{"units", 2}});
+  const echotrain::Optimizer adam("adam", {{"clip_norm", 1.0}}, {{"learning_rate", 0.01}});
+  echotrain::Trainer trainer(runtime, model, adam, 3);
+  const fs::path path =
+      fs::temp_directory_path() / ("echotrain-" + std::to_string(std::rand()) + ".onnx");
+  EXPECT_NE(message_of([&] { trainer.export_onnx(path.string()); }).find("before the first batch"),
+            std::string::npos);
+  const std::vector<float> images(24, 0.5f);
+  const std::vector<int32_t> labels(8, 1);
+  Batch batch;
+  batch.set("image", images.data(), {8, 3});
+  batch.set("label", labels.data(), {8});
+  EXPECT_NE(trainer.profile(&batch, 2, "text").find("first: gemm"), std::string::npos);
+  EXPECT_EQ(trainer.profile(&batch, 2, "trace").find(R"({"traceEvents":[)"), 0u);
+  EXPECT_NE(message_of([&] { trainer.profile(&batch, 2, "txt"); }).find("did you mean 'text'?"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { trainer.profile(&batch, 0, "text"); }).find("steps is 0"),
+            std::string::npos);
+  trainer.export_onnx(path.string());
+  std::ifstream in(path, std::ios::binary);
+  const std::string file((std::istreambuf_iterator<char>(in)), {});
+  EXPECT_NE(file.find("first.weight"), std::string::npos);
+  EXPECT_NE(
+      message_of([&] { trainer.export_onnx("/no/such/folder/x.onnx"); }).find("/no/such/folder"),
+      std::string::npos);
+  fs::remove(path);
 }
 
 }  // namespace

@@ -4,22 +4,30 @@
 #include "core/json.h"
 #include "nn/init.h"
 #include "nn/layer.h"
+#include "ops/unary.h"
 
 namespace etr::nn {
 
-inline constexpr OptionSpec kInit{"init",   OptionType::string,
-                                  "\"he\"", "initial weights: He normal, Glorot uniform, normal "
-                                            "with deviation 0.02, or zeros",
-                                  0,        0,
-                                  "",       "he|glorot|normal|zeros"};
+inline constexpr OptionSpec kInit{"init",
+                                  OptionType::string,
+                                  "\"he\"",
+                                  "initial weights: He normal, Glorot uniform, normal "
+                                  "with deviation 0.02, or zeros",
+                                  0,
+                                  0,
+                                  "",
+                                  "he|glorot|normal|zeros"};
 inline constexpr OptionSpec kUseBias{"bias", OptionType::boolean, "true", "add a bias, fused"};
 
-#define ETR_ACTIVATIONS \
-  "relu|leaky_relu|elu|gelu|gelu_tanh|silu|sigmoid|tanh|softplus|exp|log|sqrt|square|abs|negate"
 inline constexpr OptionSpec kActivation{
-    "activation", OptionType::string, "\"none\"",
-    "activation of the result; relu is fused into the layer's kernel", 0, 0,
-    "",           "none|" ETR_ACTIVATIONS};
+    "activation",
+    OptionType::string,
+    "\"none\"",
+    "activation of the result; relu is fused into the layer's kernel",
+    0,
+    0,
+    "",
+    ops::kUnaryOrNone};
 
 // Whether the layer's own op applies the activation; otherwise activate() does.
 inline bool fused_relu(const LayerCall& call) {

@@ -7,7 +7,7 @@ namespace {
 
 constexpr OptionSpec kActivationOptions[] = {
     {"function", OptionType::string, nullptr, "what is computed of each element", 0, 0, "",
-     ETR_ACTIVATIONS},
+     ops::kUnaryFunctions},
     {"alpha", OptionType::number, "0.01", "slope of leaky_relu, scale of elu", 0, 100},
 };
 constexpr OptionSpec kReduce[] = {
@@ -26,8 +26,8 @@ constexpr OptionSpec kPermute[] = {
      "for each axis of the result, the input's axis that becomes it; the batch (0) stays first", 0,
      4},
 };
-constexpr OptionSpec kAxis{"axis", OptionType::integer, "-1",
-                           "the axis; negative ones count from the end", -8, 7};
+constexpr OptionSpec kAxis{
+    "axis", OptionType::integer, "-1", "the axis; negative ones count from the end", -8, 7};
 constexpr OptionSpec kConcat[] = {kAxis};
 constexpr OptionSpec kSlice[] = {
     kAxis,
@@ -87,8 +87,7 @@ graph::ValueId build_concat(const LayerCall& call) {
 graph::ValueId build_residual(const LayerCall& call) {
   const auto branch = call.build("layers", call.input(), "");
   const auto shortcut = call.build("shortcut", call.input(), "shortcut");
-  const auto sum =
-      call.graph.add("binary", {{"function", "add"}}, {branch, shortcut}, call.name);
+  const auto sum = call.graph.add("binary", {{"function", "add"}}, {branch, shortcut}, call.name);
   const std::string function = call.options.string("activation");
   if (function == "none") return sum;
   return call.graph.add("unary", {{"function", function}}, {sum}, call.name);
@@ -120,8 +119,7 @@ const LayerSpec reshape_layer{"reshape", "the same elements under another shape"
 const LayerSpec permute_layer{"permute", "the axes in another order", kPermute,
                               build_plain<kPermuteOp>};
 const LayerSpec slice_layer{"slice", "a range of one axis", kSlice, build_plain<kSliceOp>};
-const LayerSpec flatten_layer{
-    "flatten", "joins all axes but the first", {}, build_plain<kFlatten>};
+const LayerSpec flatten_layer{"flatten", "joins all axes but the first", {}, build_plain<kFlatten>};
 const LayerSpec add_layer{"add", "sum of the inputs, with broadcasting", {}, build_binary<kAdd>, 2,
                           16};
 const LayerSpec subtract_layer{
@@ -130,13 +128,14 @@ const LayerSpec multiply_layer{
     "multiply", "product of the inputs, with broadcasting", {}, build_binary<kMultiply>, 2, 16};
 const LayerSpec divide_layer{
     "divide", "the first input by the second", {}, build_binary<kDivide>, 2, 2};
-const LayerSpec maximum_layer{
-    "maximum", "the largest of the inputs", {}, build_binary<kMaximum>, 2, 16};
+const LayerSpec maximum_layer{"maximum", "the largest of the inputs", {}, build_binary<kMaximum>, 2,
+                              16};
 const LayerSpec minimum_layer{
     "minimum", "the smallest of the inputs", {}, build_binary<kMinimum>, 2, 16};
 const LayerSpec concat_layer{"concat", "the inputs joined along an axis", kConcat, build_concat, 2,
                              16};
-const LayerSpec residual_layer{"residual", "layers whose result is added to their input (He et al. 2016)",
+const LayerSpec residual_layer{"residual",
+                               "layers whose result is added to their input (He et al. 2016)",
                                kResidual, build_residual};
 const LayerSpec repeat_layer{"repeat", "the same layers several times in a row", kRepeat,
                              build_repeat};

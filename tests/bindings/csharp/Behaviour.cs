@@ -224,6 +224,26 @@ public static class Behaviour
                 Fails<ArgumentException>(() => new Batch().Set("image", new float[5], 2, 3));
             }
         });
+        Test("models are graphs", () =>
+        {
+            var graph = new Model(new[] { "x" }, Layers.Dense(4, name: "a"), Layers.Relu(),
+                Layers.Add(input: new[] { "relu_2", "a" }),
+                Layers.Residual(new[] { Layers.Dense(4) }, shortcut: new[] { Layers.Dense(4, bias: false) }, activation: "gelu"),
+                Layers.Dense(2)).Loss("mse");
+            var ready = new Model(Models.Mlp(hidden: new long[] { 8 }, classes: 3));
+            var device = new Device(Environment.GetEnvironmentVariable("ECHOTRAIN_TEST_DEVICE") ?? "");
+            using (var trainer = new Trainer(device, graph, Optimizers.Adamw(clipNorm: 1), 0.01, seed: 1))
+            using (var other = new Trainer(device, ready, Optimizers.Sgd(), 0.01, seed: 1))
+            {
+                trainer.Step(new Batch().Set("x", new float[6], 2, 3).Set("label", new float[4], 2, 2));
+                other.Step(new Batch().Set("image", new float[6], 2, 3).Set("label", new int[2], 2));
+                string path = System.IO.Path.GetTempFileName();
+                trainer.ExportOnnx(path);
+                Expect(new System.IO.FileInfo(path).Length > 500, path);
+                System.IO.File.Delete(path);
+            }
+            FailsWith(ErrorCode.InvalidArgument, "6 n + 2", () => new Model(Models.CifarResnet(depth: 21)));
+        });
         Test("jobs", () =>
         {
             string json = "{'pipeline': {'stages': [{'stage': 'folder', 'root': '" + root + "'}, {'stage': 'label'}," +

@@ -6,6 +6,7 @@ import io.echotrain.EchoTrainException.Code;
 import io.echotrain.Job;
 import io.echotrain.Layers;
 import io.echotrain.Model;
+import io.echotrain.Models;
 import io.echotrain.Optimizers;
 import io.echotrain.Pipeline;
 import io.echotrain.Stages;
@@ -243,6 +244,24 @@ public final class Behaviour {
         failsWith(Code.INVALID_ARGUMENT, "[2, 3]", () -> trainer.step(wrong));
         fails(IllegalArgumentException.class, () -> new Batch().set("image", new float[5], 2, 3));
       }
+    });
+    test("models are graphs", () -> {
+      Model graph = new Model(new String[] {"x"},
+          Layers.dense(4).name("a"), Layers.relu(), Layers.add().input("relu_2", "a"),
+          Layers.residual(Layers.dense(4)).shortcut(Layers.dense(4).bias(false)).activation("gelu"), Layers.dense(2));
+      graph.loss("mse");
+      Model ready = new Model(Models.mlp().hidden(8).classes(3));
+      Device device = new Device(System.getenv().getOrDefault("ECHOTRAIN_TEST_DEVICE", ""));
+      try (Trainer trainer = new Trainer(device, graph, Optimizers.adamw().clipNorm(1), 0.01, 1);
+          Trainer other = new Trainer(device, ready, Optimizers.sgd(), 0.01, 1)) {
+        trainer.step(new Batch().set("x", new float[6], 2, 3).set("label", new float[4], 2, 2));
+        other.step(new Batch().set("image", new float[6], 2, 3).set("label", new int[2], 2));
+        java.nio.file.Path path = java.nio.file.Files.createTempFile("echotrain", ".onnx");
+        trainer.exportOnnx(path.toString());
+        expect(java.nio.file.Files.size(path) > 500, java.nio.file.Files.size(path));
+        java.nio.file.Files.delete(path);
+      }
+      failsWith(Code.INVALID_ARGUMENT, "6 n + 2", () -> new Model(Models.cifarResnet().depth(21)));
     });
     test("jobs", () -> {
       String json = "{\"pipeline\": {\"stages\": [{\"stage\": \"folder\", \"root\": \"" + root + "\"},"

@@ -1,0 +1,16 @@
+// The functions of one element, by name.
+#pragma once
+
+namespace etr::ops {
+
+#define ETR_UNARY(name) "|" #name
+// "none|relu|leaky_relu|...": choices of an option that may take none.
+inline constexpr const char kUnaryOrNone[] = "none"
+#include "ops/unary_list.inc"
+    ;
+#undef ETR_UNARY
+
+// "relu|leaky_relu|...".
+inline constexpr const char* kUnaryFunctions = kUnaryOrNone + sizeof("none");
+
+}  // namespace etr::ops
