@@ -3,11 +3,17 @@
 // Tensors are seen as [d0, d1, d2, d3] with the last axis over the lanes; a stride of 0 repeats.
 //   `kind`: 0 add, 1 subtract, 2 multiply, 3 divide, 4 maximum, 5 minimum (ties go to a).
 // Bindings: forward 0 a, 1 b, 2 y; gradients 0 a, 1 b, 2 dy, 3 result. Dispatch: channels (d3) by slices of rows.
+// Equal shapes need no such view: `binary_same`, grid-stride over count.
 //! variant binary
+//! variant binary_same -DSAME
 //! variant binary_grad_a -DGRAD_A
 //! variant binary_grad_b -DGRAD_B
 #extension GL_GOOGLE_include_directive : require
+#ifdef SAME
+layout(local_size_x = 64) in;
+#else
 layout(local_size_x_id = 0) in;
+#endif
 layout(constant_id = 1) const uint kind = 0;
 #if defined(GRAD_A) || defined(GRAD_B)
 #define BUFFERS(B) B(0, Floats, a) B(1, Floats, b) B(2, Floats, dy) B(3, Floats, y)
@@ -47,6 +53,9 @@ float f(float u, float v) {
 #endif
 }
 
+#ifdef SAME
+void main() { FOR_EACH(i, count) y.v[i] = f(a.v[i], b.v[i]); }
+#else
 void main() {
   const uint ch = CHANNEL;
   if (ch >= d3) return;
@@ -62,3 +71,4 @@ void main() {
 #endif
   }
 }
+#endif

@@ -88,8 +88,13 @@ Push push_of(const OpCall& call) {
 
 void forward(const OpCall& call, Emitter& emit) {
   const Push push = push_of(call);
-  emit.for_channels("binary", {reads(call.inputs[0]), reads(call.inputs[1]), writes(call.output)},
-                    push, push.d3, push.slices, 1, {kind_of(call)});
+  if (call.inputs[0].shape == call.inputs[1].shape)
+    emit.for_each("binary_same",
+                  {reads(call.inputs[0]), reads(call.inputs[1]), writes(call.output)}, push,
+                  push.count, {0, kind_of(call)});
+  else
+    emit.for_channels("binary", {reads(call.inputs[0]), reads(call.inputs[1]), writes(call.output)},
+                      push, push.d3, push.slices, 1, {kind_of(call)});
 }
 
 void backward(const OpCall& call, Emitter& emit) {
@@ -106,10 +111,10 @@ void backward(const OpCall& call, Emitter& emit) {
     }
     const bool whole = target.shape == call.output.shape;
     const DeviceTensor full = whole ? target : emit.scratch(call.output.shape);
-    emit.for_channels(shaders[i],
-                      {reads(call.inputs[0]), reads(call.inputs[1]), reads(call.output_grad),
-                       writes(full)},
-                      push, push.d3, push.slices, 1, {kind});
+    emit.for_channels(
+        shaders[i],
+        {reads(call.inputs[0]), reads(call.inputs[1]), reads(call.output_grad), writes(full)}, push,
+        push.d3, push.slices, 1, {kind});
     if (!whole) emit_sum_to(emit, full, target);
   }
 }
@@ -117,7 +122,7 @@ void backward(const OpCall& call, Emitter& emit) {
 }  // namespace
 
 extern const OpSpec binary_op;
-const OpSpec binary_op{"binary", "arithmetic on two tensors", kInputs, kOptions, shapes,
-                       forward,  backward};
+const OpSpec binary_op{"binary", "arithmetic on two tensors", kInputs, kOptions, shapes, forward,
+                       backward};
 
 }  // namespace etr::ops

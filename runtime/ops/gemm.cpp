@@ -89,8 +89,8 @@ void emit_gemm(Emitter& emit, GemmMode mode, GemmParams p, const DeviceTensor& a
 
 void emit_transpose(Emitter& emit, const DeviceTensor& in, const DeviceTensor& out, uint32_t batch,
                     uint32_t rows, uint32_t columns) {
-  const struct { uint32_t batch, rows, columns; } push{batch, rows, columns};
-  emit.for_each("transpose", {reads(in), writes(out)}, push, in.count());
+  const struct { uint32_t rows, columns, slices; } push{rows, columns, row_slices(columns)};
+  emit.for_channels("transpose", {reads(in), writes(out)}, push, rows, push.slices, batch);
 }
 
 uint32_t row_slices(uint32_t rows) { return std::clamp(rows / 64, 1u, 64u); }
