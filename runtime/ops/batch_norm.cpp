@@ -71,11 +71,7 @@ void backward(const OpCall& call, Emitter& emit) {
                     {reads(x), reads(y), reads(dy), reads(call.saved[0]), writes(partial)}, push,
                     push.c, push.slices);
   emit_sum_slices(emit, partial, sums, push.slices, 2 * push.c);
-  const uint64_t bytes = uint64_t{push.c} * 4;
-  if (call.input_grads[2])
-    emit.add(gpu::Copy{sums.buffer.slice(0, bytes), call.input_grads[2].buffer});
-  if (call.input_grads[1])
-    emit.add(gpu::Copy{sums.buffer.slice(bytes, bytes), call.input_grads[1].buffer});
+  emit_halves(emit, sums, call.input_grads[2], call.input_grads[1]);
   if (call.input_grads[0])
     emit.for_channels("batch_norm_grad_x",
                       {reads(x), reads(y), reads(dy), reads(call.saved[0]), reads(call.inputs[1]),

@@ -2,6 +2,8 @@
 // kernels of their own.
 #include "ops/conv.h"
 
+#include "ops/permute.h"
+
 namespace etr::ops {
 namespace {
 
@@ -31,12 +33,7 @@ DeviceTensor flipped(Emitter& emit, const ConvGeometry& g, const DeviceTensor& w
     emit_transpose(emit, w, out, taps, c, f);
     return out;
   }
-  const struct {
-    uint32_t rows, d1, d2, d3, d4, slices;
-    uint32_t strides[5];
-  } push{taps * f * g.groups, taps, f, g.groups, c, row_slices(taps * f * g.groups),
-         {0, c * g.filters, 1, f, g.filters}};
-  emit.for_channels("permute", {reads(w), writes(out)}, push, c, push.slices);
+  emit_permute(emit, {w.buffer, {taps, c, g.groups, f}}, {0, 3, 2, 1}, out);
   return out;
 }
 

@@ -110,6 +110,13 @@ void emit_column_sum(Emitter& emit, const DeviceTensor& x, const DeviceTensor& o
   emit_sum_slices(emit, partial, out, slices, columns);
 }
 
+void emit_halves(Emitter& emit, const DeviceTensor& sums, const DeviceTensor& first,
+                 const DeviceTensor& second) {
+  const uint64_t bytes = sums.buffer.size_bytes / 2;
+  if (first) emit.add(gpu::Copy{sums.buffer.slice(0, bytes), first.buffer});
+  if (second) emit.add(gpu::Copy{sums.buffer.slice(bytes, bytes), second.buffer});
+}
+
 DeviceTensor emit_relu_grad(Emitter& emit, const DeviceTensor& y, const DeviceTensor& dy) {
   DeviceTensor masked = emit.scratch(y.shape);
   emit.for_each("relu_grad", {reads(y), reads(dy), writes(masked)}, masked.count(), masked.count());

@@ -40,6 +40,10 @@ uint32_t row_slices(uint32_t rows);
 void emit_sum_slices(Emitter& emit, const DeviceTensor& in, const DeviceTensor& out,
                      uint32_t slices, uint32_t count);
 
+// Emits first = sums[0] and second = sums[1] of sums [2, columns], where they are wanted.
+void emit_halves(Emitter& emit, const DeviceTensor& sums, const DeviceTensor& first,
+                 const DeviceTensor& second);
+
 // dy where y > 0, else 0: the output gradient behind a fused ReLU.
 DeviceTensor emit_relu_grad(Emitter& emit, const DeviceTensor& y, const DeviceTensor& dy);
 

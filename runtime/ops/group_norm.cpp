@@ -53,20 +53,17 @@ void backward(const OpCall& call, Emitter& emit) {
   const uint32_t width = width_of(call);
   const DeviceTensor &x = call.inputs[0], &dy = call.output_grad, &moments = call.saved[0];
   if (call.input_grads[0])
-    emit.for_rows("group_norm_grad_x",
-                  {reads(x), reads(call.inputs[1]), reads(dy), reads(moments),
-                   writes(call.input_grads[0])},
-                  push, push.n * push.c / width, push.pixels * width, {width});
+    emit.for_rows(
+        "group_norm_grad_x",
+        {reads(x), reads(call.inputs[1]), reads(dy), reads(moments), writes(call.input_grads[0])},
+        push, push.n * push.c / width, push.pixels * width, {width});
   if (!call.input_grads[1] && !call.input_grads[2]) return;
   const DeviceTensor partial = emit.scratch({push.n, 2, push.c});
   const DeviceTensor sums = emit.scratch({2, push.c});  // dgamma, dbeta
   emit.for_channels("group_norm_grad_sums", {reads(x), reads(dy), reads(moments), writes(partial)},
                     push, push.c, push.n, 1, {width});
   emit_sum_slices(emit, partial, sums, push.n, 2 * push.c);
-  const uint64_t bytes = uint64_t{push.c} * 4;
-  for (size_t i = 1; i < 3; ++i)
-    if (call.input_grads[i])
-      emit.add(gpu::Copy{sums.buffer.slice((i - 1) * bytes, bytes), call.input_grads[i].buffer});
+  emit_halves(emit, sums, call.input_grads[1], call.input_grads[2]);
 }
 
 }  // namespace

@@ -45,10 +45,10 @@ void backward(const OpCall& call, Emitter& emit) {
   const Push push = push_of(call);
   const DeviceTensor &x = call.inputs[0], &dy = call.output_grad, &moments = call.saved[0];
   if (call.input_grads[0])
-    emit.for_rows("layer_norm_grad_x",
-                  {reads(x), reads(call.inputs[1]), reads(dy), reads(moments),
-                   writes(call.input_grads[0])},
-                  push, push.rows, push.c);
+    emit.for_rows(
+        "layer_norm_grad_x",
+        {reads(x), reads(call.inputs[1]), reads(dy), reads(moments), writes(call.input_grads[0])},
+        push, push.rows, push.c);
   const bool beta_wanted = !push.rms && call.input_grads[2];
   if (!call.input_grads[1] && !beta_wanted) return;
   const DeviceTensor partial = emit.scratch({push.slices, 2, push.c});
@@ -56,22 +56,16 @@ void backward(const OpCall& call, Emitter& emit) {
   emit.for_channels("layer_norm_grad_sums", {reads(x), reads(dy), reads(moments), writes(partial)},
                     push, push.c, push.slices);
   emit_sum_slices(emit, partial, sums, push.slices, 2 * push.c);
-  const uint64_t bytes = uint64_t{push.c} * 4;
-  if (call.input_grads[1])
-    emit.add(gpu::Copy{sums.buffer.slice(0, bytes), call.input_grads[1].buffer});
-  if (beta_wanted)
-    emit.add(gpu::Copy{sums.buffer.slice(bytes, bytes), call.input_grads[2].buffer});
+  emit_halves(emit, sums, call.input_grads[1], beta_wanted ? call.input_grads[2] : DeviceTensor{});
 }
 
 }  // namespace
 
 extern const OpSpec layer_norm_op;
-const OpSpec layer_norm_op{"layer_norm",
-                           "layer normalisation; without beta that by the root mean square",
-                           kInputs,
-                           kOptions,
-                           shapes,
-                           forward,
-                           backward};
+const OpSpec layer_norm_op{
+    "layer_norm", "layer normalisation; without beta that by the root mean square",
+    kInputs,      kOptions,
+    shapes,       forward,
+    backward};
 
 }  // namespace etr::ops

@@ -1,4 +1,6 @@
 // The axes of a tensor in another order.
+#include "ops/permute.h"
+
 #include <algorithm>
 
 #include "core/error.h"
@@ -37,6 +39,19 @@ struct Push {
   uint32_t strides[5];
 };
 
+void forward(const OpCall& call, Emitter& emit) {
+  emit_permute(emit, call.inputs[0], axes_of(call.options, call.inputs[0].shape), call.output);
+}
+
+void backward(const OpCall& call, Emitter& emit) {
+  const auto axes = axes_of(call.options, call.inputs[0].shape);
+  std::vector<size_t> inverse(axes.size());
+  for (size_t i = 0; i < axes.size(); ++i) inverse[axes[i]] = i;
+  emit_permute(emit, call.output_grad, inverse, call.input_grads[0]);
+}
+
+}  // namespace
+
 void emit_permute(Emitter& emit, const DeviceTensor& x, const std::vector<size_t>& axes,
                   const DeviceTensor& y) {
   std::vector<uint32_t> strides(x.shape.size(), 1);
@@ -55,21 +70,8 @@ void emit_permute(Emitter& emit, const DeviceTensor& x, const std::vector<size_t
   emit.for_channels("permute", {reads(x), writes(y)}, push, push.d4, push.slices);
 }
 
-void forward(const OpCall& call, Emitter& emit) {
-  emit_permute(emit, call.inputs[0], axes_of(call.options, call.inputs[0].shape), call.output);
-}
-
-void backward(const OpCall& call, Emitter& emit) {
-  const auto axes = axes_of(call.options, call.inputs[0].shape);
-  std::vector<size_t> inverse(axes.size());
-  for (size_t i = 0; i < axes.size(); ++i) inverse[axes[i]] = i;
-  emit_permute(emit, call.output_grad, inverse, call.input_grads[0]);
-}
-
-}  // namespace
-
 extern const OpSpec permute_op;
-const OpSpec permute_op{"permute", "axes in another order", kInputs, kOptions, shapes,
-                        forward,   backward};
+const OpSpec permute_op{"permute", "axes in another order", kInputs, kOptions, shapes, forward,
+                        backward};
 
 }  // namespace etr::ops

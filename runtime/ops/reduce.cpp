@@ -49,15 +49,18 @@ OpShapes shapes(const Options& options, const std::vector<Shape>& in) {
   return {out, {}};
 }
 
+// In the order of the shader's constants.
+enum class Reduction : uint32_t { sum, maximum, minimum };
+
 struct Push {
   uint32_t outer, length, inner;
   float scale;
 };
 
 uint32_t product(const Shape& shape, size_t from, size_t to) {
-  return static_cast<uint32_t>(
-      std::accumulate(shape.begin() + static_cast<ptrdiff_t>(from),
-                      shape.begin() + static_cast<ptrdiff_t>(to), int64_t{1}, std::multiplies<>()));
+  return static_cast<uint32_t>(std::accumulate(shape.begin() + static_cast<ptrdiff_t>(from),
+                                               shape.begin() + static_cast<ptrdiff_t>(to),
+                                               int64_t{1}, std::multiplies<>()));
 }
 
 // The tensor seen as [outer, length, inner] around axes first to last.
@@ -70,7 +73,8 @@ void emit_pass(Emitter& emit, Reduction kind, const DeviceTensor& x, const Devic
                const Push& push) {
   const auto constant = static_cast<uint32_t>(kind);
   if (push.inner == 1)
-    emit.for_rows("reduce_rows", {reads(x), writes(out)}, push, push.outer, push.length, {constant});
+    emit.for_rows("reduce_rows", {reads(x), writes(out)}, push, push.outer, push.length,
+                  {constant});
   else if (push.outer == 1 && kind == Reduction::sum && push.scale == 1)
     emit_column_sum(emit, x, out, push.length, push.inner);  // splits a long column
   else
@@ -111,10 +115,10 @@ void backward(const OpCall& call, Emitter& emit) {
     emit.for_channels("reduce_grad", bindings, push, push.inner, push.outer, 1, {constant});
 }
 
-}  // namespace
-
-void emit_reduce(Emitter& emit, Reduction kind, const DeviceTensor& x, std::vector<size_t> axes,
-                 const DeviceTensor& out, float scale) {
+// out = the sum of x over `axes` (ascending); it holds as many elements as remain, whatever its
+// shape.
+void emit_sum(Emitter& emit, const DeviceTensor& x, std::vector<size_t> axes,
+              const DeviceTensor& out) {
   // The last run of neighbouring axes first: those before it keep their numbers.
   DeviceTensor from = x;
   while (!axes.empty()) {
@@ -125,12 +129,13 @@ void emit_reduce(Emitter& emit, Reduction kind, const DeviceTensor& x, std::vect
     Shape rest;
     for (size_t i = 0; i < from.shape.size(); ++i)
       if (i < first || i > last) rest.push_back(from.shape[i]);
-    const bool done = axes.empty();
-    const DeviceTensor to = done ? out : emit.scratch(rest);
-    emit_pass(emit, kind, from, to, around(from.shape, first, last, done ? scale : 1));
+    const DeviceTensor to = axes.empty() ? out : emit.scratch(rest);
+    emit_pass(emit, Reduction::sum, from, to, around(from.shape, first, last, 1));
     from = {to.buffer, rest};
   }
 }
+
+}  // namespace
 
 void emit_sum_to(Emitter& emit, const DeviceTensor& x, const DeviceTensor& out) {
   const size_t missing = x.shape.size() - out.shape.size();
@@ -140,11 +145,12 @@ void emit_sum_to(Emitter& emit, const DeviceTensor& x, const DeviceTensor& out) 
   if (axes.empty())
     emit.add(gpu::Copy{x.buffer, out.buffer});
   else
-    emit_reduce(emit, Reduction::sum, x, axes, out);
+    emit_sum(emit, x, axes, out);
 }
 
 extern const OpSpec reduce_op;
-const OpSpec reduce_op{"reduce", "sum, mean, maximum or minimum over axes", kInputs, kOptions,
-                       shapes,   forward, backward};
+const OpSpec reduce_op{
+    "reduce", "sum, mean, maximum or minimum over axes", kInputs, kOptions, shapes, forward,
+    backward};
 
 }  // namespace etr::ops

@@ -1,8 +1,7 @@
 // Optimizers that treat each parameter by itself; the formulas stand in shaders/optimizer.comp.
 #include "core/error.h"
-#include "gpu/recording.h"
-#include "optim/betas.h"
 #include "optim/optimizer.h"
+#include "optim/parts.h"
 
 namespace etr::optim {
 namespace {
@@ -51,9 +50,8 @@ class Elementwise final : public Optimizer {
  private:
   ops::DeviceTensor make(const State& state) {
     if (!state.name) return {};
-    const ops::DeviceTensor tensor{arena_.allocate(uint64_t{store_.count()} * 4), {store_.count()}};
-    gpu::run_once(store_.device(),
-                  {gpu::Fill{tensor.buffer, std::bit_cast<uint32_t>(state.initial)}});
+    const ops::DeviceTensor tensor =
+        make_state(store_.device(), arena_, store_.count(), state.initial);
     state_[state.name] = tensor;
     return tensor;
   }
@@ -65,10 +63,6 @@ class Elementwise final : public Optimizer {
   ops::DeviceTensor m_, v_;
   std::map<std::string, ops::DeviceTensor> state_;
 };
-
-float number(const Options& options, const char* name) {
-  return static_cast<float>(options.number(name));
-}
 
 constexpr OptionSpec kWeightDecay{"weight_decay",
                                   OptionType::number,

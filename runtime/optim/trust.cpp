@@ -1,7 +1,6 @@
 // LARS and LAMB, which scale each tensor's step; the formulas stand in shaders/trust.comp.
-#include "gpu/recording.h"
-#include "optim/betas.h"
 #include "optim/optimizer.h"
+#include "optim/parts.h"
 
 namespace etr::optim {
 namespace {
@@ -69,11 +68,7 @@ class Trust final : public Optimizer {
     return {arena_.allocate(static_cast<uint64_t>(element_count(shape)) * 4), shape};
   }
 
-  ops::DeviceTensor zeros() {
-    const ops::DeviceTensor tensor = make({store_.count()});
-    gpu::run_once(store_.device(), {gpu::Fill{tensor.buffer, 0}});
-    return tensor;
-  }
+  ops::DeviceTensor zeros() { return make_state(store_.device(), arena_, store_.count()); }
 
   ops::DeviceTensor table(const std::vector<int32_t>& rows) {
     Tensor host(DType::i32, {static_cast<int64_t>(rows.size() / 3), 3});
@@ -107,10 +102,6 @@ class Trust final : public Optimizer {
   Push push_;
   ops::DeviceTensor segments_, tensors_, partial_, ratios_, mean_, square_, direction_;
 };
-
-float number(const Options& options, const char* name) {
-  return static_cast<float>(options.number(name));
-}
 
 constexpr OptionSpec kLars[] = {
     {"momentum", OptionType::number, "0.9", "share of the velocity kept each step", 0, 0.99999},

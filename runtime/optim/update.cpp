@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
-#include "gpu/recording.h"
+#include "optim/parts.h"
 
 namespace etr::optim {
 namespace {
@@ -72,11 +72,7 @@ Update::Update(const UpdateSpec& spec, const graph::ParameterStore& store)
   }
 }
 
-ops::DeviceTensor Update::make(int64_t count) {
-  const ops::DeviceTensor tensor{arena_.allocate(static_cast<uint64_t>(count) * 4), {count}};
-  gpu::run_once(store_.device(), {gpu::Fill{tensor.buffer, 0}});
-  return tensor;
-}
+ops::DeviceTensor Update::make(int64_t count) { return make_state(store_.device(), arena_, count); }
 
 void Update::emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values) {
   using gpu::Access;

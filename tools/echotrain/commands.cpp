@@ -34,6 +34,18 @@ void open_runtime(const Arguments& arguments, const Job& job, Runtime& runtime) 
   std::printf("device: %s (%s)\n", info.name, info.driver);
 }
 
+// The job of the arguments with its device and trainer. A trainer goes before what it stands on.
+struct JobTrainer {
+  JobTrainer(const Arguments& arguments, bool resume) {
+    load_job(arguments, job);
+    open_runtime(arguments, job, runtime);
+    check(etr_trainer_create_from_job(runtime.get(), job.get(), resume, trainer.out()));
+  }
+  Job job;
+  Runtime runtime;
+  Trainer trainer;
+};
+
 const std::vector<std::string> kJobOptions = {"set", "device", "kernels"};
 
 }  // namespace
@@ -74,14 +86,8 @@ int command_devices(const std::vector<std::string>& words) {
 
 int command_train(const std::vector<std::string>& words) {
   const Arguments arguments(words, kJobOptions, {"resume", "validation"});
-  Job job;
-  load_job(arguments, job);
-  Runtime runtime;
-  open_runtime(arguments, job, runtime);
-  Trainer trainer;
-  check(etr_trainer_create_from_job(runtime.get(), job.get(), arguments.flag("resume"),
-                                    trainer.out()));
-  const etr_event end = run_with_progress(trainer.get(), json_of(job).value("name", "job"));
+  JobTrainer run(arguments, arguments.flag("resume"));
+  const etr_event end = run_with_progress(run.trainer.get(), json_of(run.job).value("name", "job"));
   std::printf(
       "%llu steps, %llu examples (%llu fresh, %llu echoed) in %.1f s; device waited %.1f %%\n",
       static_cast<unsigned long long>(end.step), static_cast<unsigned long long>(end.examples),
@@ -97,29 +103,19 @@ int command_train(const std::vector<std::string>& words) {
 int command_export(const std::vector<std::string>& words) {
   const Arguments arguments(words, kJobOptions, {});
   const std::string path = arguments.required(1, "the file to write");
-  Job job;
-  load_job(arguments, job);
-  Runtime runtime;
-  open_runtime(arguments, job, runtime);
-  Trainer trainer;
-  check(etr_trainer_create_from_job(runtime.get(), job.get(), /*resume=*/1, trainer.out()));
-  check(etr_trainer_export_onnx(trainer.get(), path.c_str()));
+  JobTrainer run(arguments, /*resume=*/true);
+  check(etr_trainer_export_onnx(run.trainer.get(), path.c_str()));
   std::printf("wrote %s\n", path.c_str());
   return 0;
 }
 
 int command_profile(const std::vector<std::string>& words) {
   const Arguments arguments(words, {"set", "device", "kernels", "steps", "trace"}, {"json"});
-  Job job;
-  load_job(arguments, job);
-  Runtime runtime;
-  open_runtime(arguments, job, runtime);
-  Trainer trainer;
-  check(etr_trainer_create_from_job(runtime.get(), job.get(), /*resume=*/0, trainer.out()));
+  JobTrainer run(arguments, /*resume=*/false);
   const int steps = std::stoi(arguments.value("steps", "10"));
   const auto profiled = [&](const char* format) {
     char* text = nullptr;
-    check(etr_trainer_profile(trainer.get(), nullptr, steps, format, &text));
+    check(etr_trainer_profile(run.trainer.get(), nullptr, steps, format, &text));
     return take_string(text);
   };
   std::printf("%s\n", profiled(arguments.flag("json") ? "json" : "text").c_str());
@@ -131,15 +127,10 @@ int command_profile(const std::vector<std::string>& words) {
 
 int command_eval(const std::vector<std::string>& words) {
   const Arguments arguments(words, kJobOptions, {"validation"});
-  Job job;
-  load_job(arguments, job);
-  Runtime runtime;
-  open_runtime(arguments, job, runtime);
-  Trainer trainer;
-  check(etr_trainer_create_from_job(runtime.get(), job.get(), /*resume=*/1, trainer.out()));
+  JobTrainer run(arguments, /*resume=*/true);
   etr_eval_result result{};
   result.struct_size = sizeof result;
-  check(etr_trainer_evaluate(trainer.get(), nullptr, &result));
+  check(etr_trainer_evaluate(run.trainer.get(), nullptr, &result));
   std::printf("%lld samples: accuracy %.2f %%, loss %.4f\n", static_cast<long long>(result.samples),
               100 * result.accuracy, result.loss);
   return 0;

@@ -36,6 +36,8 @@ inline bool fused_relu(const LayerCall& call) {
 
 // `value` behind the activation that is not fused.
 graph::ValueId activate(const LayerCall& call, graph::ValueId value);
+// `value` behind the activation, for layers whose op fuses none.
+graph::ValueId activate_unfused(const LayerCall& call, graph::ValueId value);
 
 // {input, weight} and, where the options ask for it, a new bias.
 std::vector<graph::ValueId> with_bias(const LayerCall& call, graph::ValueId input,

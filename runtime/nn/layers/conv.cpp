@@ -12,18 +12,21 @@ constexpr OptionSpec kKernel{"kernel", OptionType::integer, "3", "extent of the 
 constexpr OptionSpec kStride{"stride", OptionType::integer, "1", "step of the kernel", 1, 64,
                              "pixels"};
 constexpr OptionSpec kPad{
-    "pad", OptionType::integer, "-1",
-    "zeros on each side; -1 is half the (dilated) kernel ('same' for odd kernels)", -1, 64, "pixels"};
-constexpr OptionSpec kDilation{"dilation", OptionType::integer, "1",
-                               "pixels from one tap of the kernel to the next", 1, 64, "pixels"};
+    "pad",   OptionType::integer,
+    "-1",    "zeros on each side; -1 is half the (dilated) kernel ('same' for odd kernels)",
+    -1,      64,
+    "pixels"};
+constexpr OptionSpec kDilation{
+    "dilation", OptionType::integer, "1", "pixels from one tap of the kernel to the next", 1, 64,
+    "pixels"};
 constexpr OptionSpec kGroups{
-    "groups", OptionType::integer, "1",
-    "groups of channels that do not see each other; the number of channels is depthwise", 1,
-    1 << 16};
+    "groups", OptionType::integer,
+    "1",      "groups of channels that do not see each other; the number of channels is depthwise",
+    1,        1 << 16};
 
 constexpr OptionSpec kConv[] = {kFilters, kKernel,  kStride,     kPad, kDilation,
                                 kGroups,  kUseBias, kActivation, kInit};
-constexpr OptionSpec kTransposed[] = {kFilters, kKernel,  kStride,     kPad,
+constexpr OptionSpec kTransposed[] = {kFilters, kKernel,     kStride, kPad,
                                       kUseBias, kActivation, kInit};
 
 struct Geometry {
@@ -46,7 +49,8 @@ graph::ValueId convolve(const LayerCall& call, graph::ValueId x, const Geometry&
   const int64_t channels = call.graph.shape(x)[3] / g.groups, taps = kernel_height * g.kernel;
   const auto weight = call.graph.add_parameter(
       call.name + ".weight", {kernel_height, g.kernel, channels, g.filters}, /*decay=*/true,
-      weight_initializer(call.options.string("init"), taps * channels, taps * g.filters / g.groups));
+      weight_initializer(call.options.string("init"), taps * channels,
+                         taps * g.filters / g.groups));
   const Json options{{"stride", call.options.integer("stride")},
                      {"pad", g.pad},
                      {"pad_height", pad_height},
@@ -84,8 +88,7 @@ graph::ValueId build_conv2d_transpose(const LayerCall& call) {
     fail(Code::invalid_argument, call.name, ": conv2d_transpose takes [N, H, W, C], not ",
          shape_text(x));
   const int64_t k = call.options.integer("kernel"), filters = call.options.integer("filters");
-  const int64_t pad =
-      call.options.integer("pad") < 0 ? (k - 1) / 2 : call.options.integer("pad");
+  const int64_t pad = call.options.integer("pad") < 0 ? (k - 1) / 2 : call.options.integer("pad");
   const auto weight = call.graph.add_parameter(
       call.name + ".weight", {k, k, filters, x[3]}, /*decay=*/true,
       weight_initializer(call.options.string("init"), k * k * x[3], k * k * filters));
@@ -96,8 +99,7 @@ graph::ValueId build_conv2d_transpose(const LayerCall& call) {
         call.graph.add_parameter(call.name + ".bias", {filters}, /*decay=*/false, constant(0));
     y = call.graph.add("bias", Json::object(), {y, bias}, call.name);
   }
-  return fused_relu(call) ? call.graph.add("unary", {{"function", "relu"}}, {y}, call.name)
-                          : activate(call, y);
+  return activate_unfused(call, y);
 }
 
 // Pooling -------------------------------------------------------------------------------------
@@ -129,9 +131,9 @@ const LayerSpec max_pool_layer{"max_pool", "maximum over windows of [N, H, W, C]
                                build_plain<kMaxPool>};
 const LayerSpec avg_pool_layer{"avg_pool", "mean over windows of [N, H, W, C]", kPool,
                                build_plain<kAvgPool>};
-const LayerSpec adaptive_avg_pool_layer{
-    "adaptive_avg_pool", "mean over as many windows as the result has pixels", kAdaptive,
-    build_plain<kAvgPool>};
+const LayerSpec adaptive_avg_pool_layer{"adaptive_avg_pool",
+                                        "mean over as many windows as the result has pixels",
+                                        kAdaptive, build_plain<kAvgPool>};
 const LayerSpec global_avg_pool_layer{
     "global_avg_pool", "mean over all pixels: [N, C]", {}, build_plain<kGlobalAvgPool>};
 

@@ -7,8 +7,12 @@
 namespace etr::nn {
 
 graph::ValueId activate(const LayerCall& call, graph::ValueId value) {
+  return fused_relu(call) ? value : activate_unfused(call, value);
+}
+
+graph::ValueId activate_unfused(const LayerCall& call, graph::ValueId value) {
   const std::string function = call.options.string("activation");
-  if (function == "none" || function == "relu") return value;
+  if (function == "none") return value;
   return call.graph.add("unary", {{"function", function}}, {value}, call.name);
 }
 
@@ -95,8 +99,8 @@ graph::ValueId build_position(const LayerCall& call) {
   graph::Graph& g = call.graph;
   const Shape& x = call.shape();
   if (x.size() != 3)
-    fail(Code::invalid_argument, call.name, ": position_embedding takes [N, positions, width], not ",
-         shape_text(x));
+    fail(Code::invalid_argument, call.name,
+         ": position_embedding takes [N, positions, width], not ", shape_text(x));
   const Shape shape{x[1], x[2]};
   const auto table =
       call.options.string("kind") == "learned"
@@ -152,7 +156,8 @@ graph::ValueId build_attention(const LayerCall& call) {
 
 extern const LayerSpec dense_layer, embedding_layer, position_embedding_layer, attention_layer;
 const LayerSpec dense_layer{"dense", "fully connected layer on the last axis", kDense, build_dense};
-const LayerSpec embedding_layer{"embedding", "a trained row for each symbol: i32 [N, ...] to [N, ..., width]",
+const LayerSpec embedding_layer{"embedding",
+                                "a trained row for each symbol: i32 [N, ...] to [N, ..., width]",
                                 kEmbedding, build_embedding};
 const LayerSpec position_embedding_layer{"position_embedding",
                                          "adds a row for each position of [N, positions, width]",
@@ -161,6 +166,9 @@ const LayerSpec attention_layer{
     "attention",
     "multi-head attention with its projections, on itself or on a second input (memory); a third "
     "gives the memory's lengths, i32 [N]",
-    kAttention, build_attention, 1, 3};
+    kAttention,
+    build_attention,
+    1,
+    3};
 
 }  // namespace etr::nn

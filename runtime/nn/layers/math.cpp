@@ -88,9 +88,7 @@ graph::ValueId build_residual(const LayerCall& call) {
   const auto branch = call.build("layers", call.input(), "");
   const auto shortcut = call.build("shortcut", call.input(), "shortcut");
   const auto sum = call.graph.add("binary", {{"function", "add"}}, {branch, shortcut}, call.name);
-  const std::string function = call.options.string("activation");
-  if (function == "none") return sum;
-  return call.graph.add("unary", {{"function", function}}, {sum}, call.name);
+  return activate_unfused(call, sum);
 }
 
 graph::ValueId build_repeat(const LayerCall& call) {

@@ -54,12 +54,10 @@ graph::ValueId build_rms_norm(const LayerCall& call) {
 graph::ValueId build_group_norm(const LayerCall& call) {
   const Json options{{"groups", call.options.integer("groups")},
                      {"epsilon", call.options.number("epsilon")}};
-  const auto y =
-      call.graph.add("group_norm", options,
-                     {call.input(), parameter(call, "gamma", 1), parameter(call, "beta", 0)},
-                     call.name);
-  return fused_relu(call) ? call.graph.add("unary", {{"function", "relu"}}, {y}, call.name)
-                          : activate(call, y);
+  const auto y = call.graph.add(
+      "group_norm", options,
+      {call.input(), parameter(call, "gamma", 1), parameter(call, "beta", 0)}, call.name);
+  return activate_unfused(call, y);
 }
 
 graph::ValueId build_bias(const LayerCall& call) {
@@ -82,9 +80,9 @@ const LayerSpec layer_norm_layer{"layer_norm", "layer normalisation of the last 
                                  build_layer_norm};
 const LayerSpec rms_norm_layer{"rms_norm", "normalisation of the last axis by its root mean square",
                                kLayerNorm, build_rms_norm};
-const LayerSpec group_norm_layer{
-    "group_norm", "normalisation of each sample's groups of channels (last axis)", kGroupNorm,
-    build_group_norm};
+const LayerSpec group_norm_layer{"group_norm",
+                                 "normalisation of each sample's groups of channels (last axis)",
+                                 kGroupNorm, build_group_norm};
 const LayerSpec bias_layer{"bias", "adds a trainable vector along the last axis", {}, build_bias};
 const LayerSpec dropout_layer{"dropout", "zeroes random elements in training", kDropout,
                               build_plain<kDropoutOp>};

@@ -1,0 +1,24 @@
+// The geometry of windows over an image, shared by max_pool and avg_pool.
+#pragma once
+
+#include "ops/op.h"
+
+namespace etr::ops {
+
+inline constexpr OptionSpec kWindow{
+    "window", OptionType::integer, "2", "height and width of the window", 1, 64, "pixels"};
+inline constexpr OptionSpec kWindowStride{
+    "stride", OptionType::integer, "2", "step of the window in both directions", 1, 64, "pixels"};
+
+// The head of the push constants of both shaders.
+struct PoolGeometry {
+  uint32_t h, w, c, oh, ow, window, stride, pad;
+};
+
+// [N, OH, OW, C] for x [N, H, W, C] under the options window, stride and pad. Throws
+// Error(invalid_argument) that names `op`.
+Shape pooled_shape(const char* op, const Options& options, const Shape& x);
+
+PoolGeometry pool_geometry(const OpCall& call);
+
+}  // namespace etr::ops
