@@ -35,6 +35,10 @@ constexpr OptionSpec kOptions[] = {
      1, 1e8, "samples"},
     {"buffer_bytes", OptionType::integer, "1073741824",
      "bytes that the held samples may take; more is an error", 1, 1e13, "bytes"},
+    {"device", OptionType::boolean, "false",
+     "in training the held samples lie in the device's memory, and the stages behind this one run "
+     "there (random_crop, flip, brightness_contrast, normalize; beside shuffle and batch): an echo "
+     "then costs no copying, no augmenting and no upload; the batches are the same"},
     {"log", OptionType::string, "\"\"",
      "auto and on_demand: file that receives a line of JSON for each decision"},
     {"replay", OptionType::string, "\"\"",
@@ -56,7 +60,10 @@ class Echo : public SerialStage {
         buffer_(draw_of(options, by_default), options.integer("buffer_bytes")),
         decisions_(options.string("log"), options.string("replay")),
         context_(context),
-        compacts_(has_budget(context)) {}
+        compacts_(has_budget(context)),
+        device_(options.boolean("device")) {}
+
+  bool hands_to_device() const final { return device_; }
 
   void start_epoch(uint64_t epoch) override {
     decisions_.start_epoch(epoch);
@@ -77,6 +84,7 @@ class Echo : public SerialStage {
   Item received(Item&& item) {
     ++all_fresh_;
     if (compacts_) item.compact();
+    if (device_ && context_.defers && !item.ghost) to_view(item);
     item.age -= static_cast<int64_t>(++fresh_);
     return std::move(item);
   }
@@ -92,11 +100,20 @@ class Echo : public SerialStage {
     return true;
   }
 
+  static void to_view(Item& item) {
+    if (item.batch.size > 0)
+      fail(Code::invalid_argument,
+           "echo with 'device' repeats samples, not batches: put it in front of the batch stage");
+    Tensor image = require_field(item, "image");
+    item.remove("image");
+    item.views = std::make_shared<std::vector<ImageView>>(1, ImageView(std::move(image)));
+  }
+
   const uint64_t capacity_;
   EchoBuffer buffer_;
   Decisions decisions_;
   const StageContext context_;
-  const bool compacts_;
+  const bool compacts_, device_;
   Rng rng_{0};
   uint64_t fresh_ = 0;  // received in this epoch
   uint64_t all_fresh_ = 0, all_given_ = 0;

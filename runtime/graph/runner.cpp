@@ -8,13 +8,14 @@
 namespace etr::graph {
 
 struct Runner::Slot {
-  std::vector<gpu::Buffer> inputs, outputs;
+  std::vector<std::vector<gpu::Buffer>> inputs;  // each in parts
+  std::vector<gpu::Buffer> outputs;
   gpu::Buffer step;
   std::unique_ptr<gpu::Recording> recording;
   uint64_t tag = 0;
 };
 
-Runner::Runner(gpu::Kernels& kernels, const Plan& plan, std::vector<ValueId> inputs,
+Runner::Runner(gpu::Kernels& kernels, const Plan& plan, const std::vector<Feed>& feeds,
                std::vector<ValueId> outputs, const gpu::CommandList& tail, int slots)
     : device_(kernels.device()),
       upload_(device_, gpu::MemoryUse::upload),
@@ -24,10 +25,16 @@ Runner::Runner(gpu::Kernels& kernels, const Plan& plan, std::vector<ValueId> inp
     gpu::CommandList commands;
     slot->step = upload_.allocate(sizeof(ops::StepValues));
     commands.push_back(gpu::Copy{slot->step, plan.step_values()});
-    for (const ValueId id : inputs) {
-      const gpu::Buffer& target = plan.tensor(id).buffer;
-      slot->inputs.push_back(upload_.allocate(target.size_bytes));
-      commands.push_back(gpu::Copy{slot->inputs.back(), target});
+    for (const Feed& feed : feeds) {
+      const ops::DeviceTensor& tensor = plan.tensor(feed.value);
+      std::vector<gpu::Buffer> parts;
+      for (const uint64_t bytes : feed.upload_bytes) parts.push_back(upload_.allocate(bytes));
+      if (parts.empty()) parts.push_back(upload_.allocate(tensor.buffer.size_bytes));
+      if (feed.commands)
+        feed.commands(commands, parts, tensor);
+      else
+        commands.push_back(gpu::Copy{parts[0], tensor.buffer});
+      slot->inputs.push_back(std::move(parts));
     }
     commands.insert(commands.end(), plan.commands().begin(), plan.commands().end());
     commands.insert(commands.end(), tail.begin(), tail.end());
@@ -60,7 +67,7 @@ Runner::Slot& Runner::free_slot() {
   return slot;
 }
 
-std::byte* Runner::input(size_t i) { return free_slot().inputs[i].host; }
+std::byte* Runner::input(size_t i, size_t part) { return free_slot().inputs[i][part].host; }
 
 void Runner::submit(const ops::StepValues& values, uint64_t tag) {
   Slot& slot = free_slot();

@@ -1,6 +1,7 @@
 // Replays a plan step after step, several steps in flight.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -15,20 +16,33 @@ struct StepResult {
   double busy_seconds = 0;  // device time of this step; 0 where the device has no timestamps
 };
 
+// How a step's input gets into its tensor: the host fills upload memory, which is copied; or, where
+// `commands` is set, which those commands make a tensor of.
+struct Feed {
+  Feed(ValueId of) : value(of) {}  // NOLINT: a value is a feed that is copied
+  ValueId value;
+  std::vector<uint64_t> upload_bytes;  // of each part; empty: one, as long as the tensor
+  std::function<void(gpu::CommandList&, const std::vector<gpu::Buffer>& parts,
+                     const ops::DeviceTensor& tensor)>
+      commands;
+};
+
 // Owns a ring of slots. A slot has its own upload memory, read-back memory and recorded commands,
 // so the host fills one while the device works on others and nothing is recorded again.
 // Used by one thread at a time. Every submitted step yields exactly one result, in order.
 class Runner {
  public:
-  // `inputs` and `outputs` are values of the plan's graph; `tail` runs after the plan's commands
+  static constexpr int kSlots = 3;
+
+  // `feeds` are inputs of the plan's graph, `outputs` values of it; `tail` runs after the plan's commands
   // (the optimizer's update).
-  Runner(gpu::Kernels& kernels, const Plan& plan, std::vector<ValueId> inputs,
-         std::vector<ValueId> outputs, const gpu::CommandList& tail, int slots = 3);
+  Runner(gpu::Kernels& kernels, const Plan& plan, const std::vector<Feed>& feeds,
+         std::vector<ValueId> outputs, const gpu::CommandList& tail, int slots = kSlots);
   ~Runner();
 
-  // Upload memory of the next step's input `i`, as long as the tensor. Waits while every slot is in
+  // Upload memory of the next step's input `i`, or of part `part` of it. Waits while every slot is in
   // flight; what that step computed is then in the results.
-  std::byte* input(size_t i);
+  std::byte* input(size_t i, size_t part = 0);
 
   // Starts the step whose inputs were filled.
   void submit(const ops::StepValues& values, uint64_t tag);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "pipeline/image_view.h"
 #include "tensor/tensor.h"
 
 namespace etr::pipeline {
@@ -47,6 +48,9 @@ struct Item {
   bool cached = false;  // a cache further on has this sample: it travels there without payload
   std::shared_ptr<const Origin> origin;
   std::vector<Field> fields;
+  // Where a device takes the last steps of the images (echo with 'device'): what there is to do, for a
+  // sample one, for a batch one each. There is no field "image" then.
+  std::shared_ptr<const std::vector<ImageView>> views;
   BatchInfo batch;              // batch.size == 0: a single sample
   std::shared_ptr<void> token;  // restoring only: alive while a stage holds this sample
 
@@ -70,6 +74,13 @@ struct Item {
       if (field.name == name) return std::move(field.tensor).writable();
     return {};
   }
+  // The view of a single sample, to be changed: replicas share theirs until then.
+  template <typename Change>
+  void change_view(const Change& change) {
+    auto changed = std::make_shared<std::vector<ImageView>>(*views);
+    change(changed->front());
+    views = std::move(changed);
+  }
   void remove(const std::string& name) {
     std::erase_if(fields, [&](const Field& field) { return field.name == name; });
   }
@@ -80,6 +91,8 @@ struct Item {
   size_t size_bytes() const {
     size_t total = 0;
     for (const Field& field : fields) total += field.tensor.size_bytes();
+    if (views)
+      for (const ImageView& view : *views) total += view.image->size_bytes();
     return total;
   }
 };

@@ -18,7 +18,8 @@ constexpr size_t kChunk = 64;  // samples in one message
 
 }  // namespace
 
-Pipeline::Pipeline(const Json& spec, MapFunctions functions) : functions_(std::move(functions)) {
+Pipeline::Pipeline(const Json& spec, MapFunctions functions, bool defers)
+    : functions_(std::move(functions)), defers_(defers) {
   parse(spec);
   build();
   // Functions of the program are not called before it asks for something.
@@ -56,8 +57,10 @@ void Pipeline::parse(const Json& spec) {
 }
 
 StageContext Pipeline::context_of(size_t position) const {
-  return {static_cast<uint64_t>(options_->integer("seed")), position, &interrupt_, &functions_,
-          options_.get()};
+  StageContext context{static_cast<uint64_t>(options_->integer("seed")), position, &interrupt_,
+                       &functions_, options_.get()};
+  context.defers = defers_;
+  return context;
 }
 
 int Pipeline::threads() const {
@@ -100,6 +103,26 @@ void Pipeline::check_cache(const std::vector<std::unique_ptr<Stage>>& stages) co
   }
 }
 
+// Whether a device will take these steps or not, so that a spec is valid everywhere or nowhere.
+void Pipeline::check_device(const std::vector<std::unique_ptr<Stage>>& stages) const {
+  size_t echo = 0;
+  for (size_t i = 1; i < stages.size(); ++i) {
+    if (entries_[i].spec->kind == StageKind::map) {
+      if (echo == 0 || static_cast<MapStage&>(*stages[i]).runs_on_device()) continue;
+    } else {
+      const auto& stage = static_cast<SerialStage&>(*stages[i]);
+      if (echo == 0 && stage.hands_to_device()) {
+        echo = i;
+        continue;
+      }
+      if (echo == 0 || (stage.carries_views() && !stage.hands_to_device())) continue;
+    }
+    fail(Code::invalid_argument, "pipeline stage ", i + 1, " ('", entries_[i].name,
+         "') cannot stand behind an echo with 'device': put it in front, or set 'device' of stage ",
+         echo + 1, " to false");
+  }
+}
+
 void Pipeline::build() {
   uint64_t passes = 1;
   std::vector<std::unique_ptr<Stage>> stages;
@@ -109,6 +132,7 @@ void Pipeline::build() {
       passes *= static_cast<SerialStage&>(*stages.back()).passes();
   }
   check_cache(stages);
+  check_device(stages);
   for (size_t i = 1; i + 1 < entries_.size(); ++i)
     if (entries_[i].spec->kind == StageKind::map && entries_[i + 1].spec->kind == StageKind::map)
       static_cast<MapStage&>(*stages[i]).followed_by(static_cast<MapStage&>(*stages[i + 1]));
@@ -325,6 +349,21 @@ bool Pipeline::wait(double seconds) {
   const bool ready = ready_changed_.wait_for(lock, std::chrono::duration<double>(seconds), answers);
   wait_ns_ += now_ns() - std::exchange(waiting_since_ns_, 0);
   return ready;
+}
+
+uint64_t Pipeline::view_samples() const {
+  double samples = 0, in_item = 1;
+  bool behind = false;
+  for (SerialSegment* segment : serial_) {
+    const SerialStage& stage = segment->stage();
+    behind = behind || stage.hands_to_device();
+    if (!behind) continue;
+    const double held = stage.holds_bytes(1);
+    samples += held;
+    if (stage.makes_batches()) in_item = held / 2;  // Batching counts what it takes and what it makes
+    samples += in_item * static_cast<double>(segment->limits().items);
+  }
+  return static_cast<uint64_t>(samples);
 }
 
 uint64_t Pipeline::epoch() const {

@@ -27,7 +27,9 @@ class Pipeline final : private SegmentHost {
   // Validates everything and opens nothing, but where there is a budget: then a few samples are read, to divide it
   // (where the program has functions among the stages, at the first next()). Throws Error(invalid_argument) that names
   // stage and key, or says how much would be enough.
-  explicit Pipeline(const Json& spec, MapFunctions functions = {});
+  // `defers`: the consumer has a device, and takes Item::views behind an echo with 'device'; without it
+  // such stages work on the host.
+  explicit Pipeline(const Json& spec, MapFunctions functions = {}, bool defers = false);
   ~Pipeline() override;  // cancels
 
   enum class Next { item, end_of_epoch };
@@ -57,6 +59,9 @@ class Pipeline final : private SegmentHost {
 
   uint64_t epoch() const;  // of the next item
 
+  // Samples that may be held at once from an echo with 'device' on; 0 where there is none.
+  uint64_t view_samples() const;
+
   // {"stages": [{"name", "items_in", "items_out", "busy_s", ...}], "consumer": {...},
   //  "bad_records": N, ...}
   Json stats() const;
@@ -72,6 +77,7 @@ class Pipeline final : private SegmentHost {
 
   void parse(const Json& spec);
   ErrorRules error_rules() const;
+  void check_device(const std::vector<std::unique_ptr<Stage>>& stages) const;
   void check_cache(const std::vector<std::unique_ptr<Stage>>& stages) const;
   void build();
   void start();
@@ -102,6 +108,7 @@ class Pipeline final : private SegmentHost {
   std::vector<StageEntry> entries_;
   std::unique_ptr<Options> options_;
   const MapFunctions functions_;
+  const bool defers_;
   mutable Interrupt interrupt_;
   std::unique_ptr<BadRecords> bad_records_;
   std::unique_ptr<Trace> trace_;

@@ -58,6 +58,7 @@ struct StageContext {
   const Options* pipeline =
       nullptr;                   // the pipeline's own options; absent in tests of single stages
   uint64_t part = 0, parts = 1;  // of a source: which of equal parts of its data it gives
+  bool defers = false;           // the consumer has a device that takes the last steps of images
 };
 
 class SampleCache;
@@ -113,6 +114,9 @@ class MapStage : public Stage {
   virtual double holds_bytes() const { return 0; }  // memory beside the items that pass
   virtual std::shared_ptr<SampleCache> sample_cache() const { return nullptr; }  // `cache`
 
+  // Whether it can leave its work to a device, by changing Item::views instead of pixels.
+  virtual bool runs_on_device() const { return false; }
+
   // Pixels of an image's shorter side beyond which more are of no use here; none: all are.
   virtual std::optional<int64_t> sufficient_side() const { return std::nullopt; }
   // Which map stage comes next, if one does; told once, while the pipeline is built.
@@ -155,6 +159,10 @@ class SerialStage : public Stage {
   virtual bool may_block() const { return false; }      // runs on a thread of its own
   virtual bool makes_batches() const { return false; }  // its output is counted in batches
   virtual bool depends_on_content() const { return false; }
+  // Behind it images are left to a device, where the consumer has one: pixels become Item::views.
+  virtual bool hands_to_device() const { return false; }
+  // Whether it can stand behind such a stage.
+  virtual bool carries_views() const { return !makes_batches() && !depends_on_content(); }
   // What it will hold at most, where an item that comes in has `item_bytes`.
   virtual double holds_bytes(double /*item_bytes*/) const { return 0; }
   virtual int64_t queue_items() const {

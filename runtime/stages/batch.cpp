@@ -19,6 +19,8 @@ class Batch final : public Batching {
  public:
   Batch(const Options& options, const StageContext&) : Batching(options) {}
 
+  bool carries_views() const override { return true; }
+
  protected:
   void check_fits(const Item& first, const Item& item) const override {
     for (const Field& field : first.fields) {
@@ -32,6 +34,7 @@ class Batch final : public Batching {
              dtype_name(field.tensor.dtype()), " ", shape_text(field.tensor.shape()),
              "; crop or resize to one size, drop the field with keep, or use padded_batch");
     }
+    if (first.views) check_views(first.views->front(), item.views->front());
   }
 
   void join(const std::string& name, const std::vector<Item>& items, Item& batch) const override {
@@ -44,6 +47,16 @@ class Batch final : public Batching {
       to += bytes;
     }
     batch.set(name, std::move(out));
+  }
+
+ private:
+  static void check_views(const ImageView& first, const ImageView& view) {
+    if (view.image->shape() != first.image->shape() || view.height != first.height ||
+        view.width != first.width)
+      fail(Code::invalid_argument, "cannot batch an image ", shape_text(view.image->shape()),
+           " cropped to ", view.height, " x ", view.width, " beside one ",
+           shape_text(first.image->shape()), " cropped to ", first.height, " x ", first.width,
+           ": echo with 'device' keeps images of one size; resize in front of it");
   }
 };
 

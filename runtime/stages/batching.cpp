@@ -38,6 +38,14 @@ void Batching::count(BatchInfo& info) {
   info.mean_age = static_cast<double>(age) / static_cast<double>(items_.size());
 }
 
+// Pixels stay where they are, shared with whoever holds the samples.
+void Batching::join_views(Item& batch) const {
+  auto views = std::make_shared<std::vector<ImageView>>();
+  views->reserve(items_.size());
+  for (const Item& item : items_) views->push_back(item.views->front());
+  batch.views = std::move(views);
+}
+
 void Batching::emit_batch(Emitter& out) {
   const Item& first = items_.front();
   Item batch;
@@ -48,6 +56,7 @@ void Batching::emit_batch(Emitter& out) {
   if (!batch.ghost) {
     count(batch.batch);
     for (const Field& field : first.fields) join(field.name, items_, batch);
+    if (first.views) join_views(batch);
   } else if (first.token) {  // restoring: a held batch holds its samples
     auto tokens = std::make_shared<std::vector<std::shared_ptr<void>>>();
     tokens->reserve(items_.size());

@@ -32,6 +32,7 @@ class Batching : public pipeline::SerialStage {
  private:
   void emit_batch(pipeline::Emitter& out);
   void count(pipeline::BatchInfo& info);
+  void join_views(pipeline::Item& batch) const;
 
   const size_t size_;
   const bool drop_remainder_;

@@ -26,13 +26,16 @@ class BrightnessContrast final : public MapStage {
         contrast_(static_cast<float>(options.number("contrast"))),
         context_(context) {}
 
+  bool runs_on_device() const override { return true; }
+
   void process(Item& item, uint64_t epoch) const override {
-    const Tensor& image = require_image(item, "image");
-    if (image.dtype() != DType::u8)
-      fail(Code::invalid_argument, "brightness_contrast takes u8 images; put it before normalize");
     Rng rng = item_rng(context_, epoch, item);
     const float shift = 255 * rng.uniform(-brightness_, brightness_);
     const float factor = rng.uniform(1 - contrast_, 1 + contrast_);
+    if (item.views) return item.change_view([&](ImageView& view) { view.adjust(factor, shift); });
+    const Tensor& image = require_image(item, "image");
+    if (image.dtype() != DType::u8)
+      fail(Code::invalid_argument, "brightness_contrast takes u8 images; put it before normalize");
     const auto in = image.view<uint8_t>();
     const float mean = static_cast<float>(std::accumulate(in.begin(), in.end(), uint64_t{0})) /
                        static_cast<float>(std::max<size_t>(in.size(), 1));

@@ -22,9 +22,13 @@ class Flip final : public MapStage {
         vertical_(options.string("direction") == "vertical"),
         context_(context) {}
 
+  bool runs_on_device() const override { return true; }
+
   void process(Item& item, uint64_t epoch) const override {
-    const Tensor& image = require_image(item, "image");
+    if (!item.views) require_image(item, "image");
     if (item_rng(context_, epoch, item).uniform() >= probability_) return;
+    if (item.views) return item.change_view([&](ImageView& view) { view.flip(vertical_); });
+    const Tensor& image = *item.find("image");
     const auto h = static_cast<size_t>(image.shape()[0]), w = static_cast<size_t>(image.shape()[1]);
     const size_t pixel = static_cast<size_t>(image.shape()[2]) * dtype_size(image.dtype());
     Tensor out = item.take_writable("image");

@@ -36,23 +36,16 @@ class Normalize final : public MapStage {
     }
   }
 
+  bool runs_on_device() const override { return true; }
+
   void process(Item& item, uint64_t) const override {
+    if (item.views) return defer(item, item.views->front().image->shape().back());
     const Tensor& image = require_field(item, "image");
     if (image.dtype() != DType::u8 || image.shape().empty())
       fail(Code::invalid_argument, "normalize takes u8 images, not ", dtype_name(image.dtype()),
            " ", shape_text(image.shape()));
-    if (scale_.count() != 1 && scale_.count() != image.shape().back())
-      fail(Code::invalid_argument, "normalize has ", scale_.count(), " means for images of ",
-           image.shape().back(), " channels");
-    if (deferred_) {
-      if (item.batch.size == 0)
-        fail(Code::invalid_argument,
-             "normalize with 'deferred' says something about a batch: put it behind the batch "
-             "stage");
-      item.set("image_scale", scale_);
-      item.set("image_shift", shift_);
-      return;
-    }
+    if (deferred_) return defer(item, image.shape().back());
+    check_channels(image.shape().back());
     Tensor out(DType::f32, image.shape());
     normalize_u8(image.view<uint8_t>(), scale_.view<float>(), shift_.view<float>(),
                  static_cast<float*>(out.mutable_data()));
@@ -60,6 +53,21 @@ class Normalize final : public MapStage {
   }
 
  private:
+  void check_channels(int64_t channels) const {
+    if (scale_.count() != 1 && scale_.count() != channels)
+      fail(Code::invalid_argument, "normalize has ", scale_.count(), " means for images of ", channels,
+           " channels");
+  }
+  void defer(Item& item, int64_t channels) const {
+    check_channels(channels);
+    if (item.batch.size == 0)
+      fail(Code::invalid_argument,
+           "normalize that is left to the device ('deferred', or behind an echo with 'device') says "
+           "something about a batch: put it behind the batch stage");
+    item.set("image_scale", scale_);
+    item.set("image_shift", shift_);
+  }
+
   const bool deferred_;
   Tensor scale_, shift_;  // f32 [C]
 };

@@ -25,8 +25,23 @@ class RandomCrop final : public MapStage {
         context_(context) {}
 
   void process(Item& item, uint64_t epoch) const override {
+    if (item.views)
+      return item.change_view([&](ImageView& view) {
+        const auto [y, x, h, w] = draw(view.height, view.width, item, epoch);
+        view.crop(y, x, h, w);
+      });
     const Tensor& image = require_image(item, "image");
-    const int64_t h = image.shape()[0], w = image.shape()[1];
+    const auto [y, x, h, w] = draw(image.shape()[0], image.shape()[1], item, epoch);
+    item.set("image", crop(image, y, x, h, w));
+  }
+
+  bool runs_on_device() const override { return true; }
+
+ private:
+  struct Window {
+    int64_t y, x, height, width;
+  };
+  Window draw(int64_t h, int64_t w, const Item& item, uint64_t epoch) const {
     const int64_t out_h = height_ ? height_ : h, out_w = width_ ? width_ : w;
     const int64_t room_y = h + 2 * pad_ - out_h, room_x = w + 2 * pad_ - out_w;
     if (room_y < 0 || room_x < 0)
@@ -35,10 +50,9 @@ class RandomCrop final : public MapStage {
     Rng rng = item_rng(context_, epoch, item);
     const int64_t y0 = rng.below(static_cast<uint32_t>(room_y + 1)) - pad_;
     const int64_t x0 = rng.below(static_cast<uint32_t>(room_x + 1)) - pad_;
-    item.set("image", crop(image, y0, x0, out_h, out_w));
+    return {y0, x0, out_h, out_w};
   }
 
- private:
   const int64_t height_, width_, pad_;
   const StageContext context_;
 };

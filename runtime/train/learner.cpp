@@ -9,6 +9,7 @@
 #include "nn/onnx.h"
 #include "tensor/normalize.h"
 #include "train/profile.h"
+#include "train/reservoir.h"
 
 namespace etr::train {
 namespace {
@@ -49,6 +50,10 @@ struct Learner::Planned {
   }
 
   // What a training step is fed: the inputs, and the target where it is not one of them.
+  std::vector<graph::Feed> feeds(const std::vector<graph::ValueId>& values) const {
+    return {values.begin(), values.end()};
+  }
+
   std::vector<graph::ValueId> fed() const {
     std::vector<graph::ValueId> out = net.inputs;
     if (std::find(out.begin(), out.end(), net.target) == out.end()) out.push_back(net.target);
@@ -62,6 +67,7 @@ struct Learner::Planned {
   std::unique_ptr<optim::Update> update;
   gpu::Arena tail_arena;
   gpu::CommandList tail;
+  std::unique_ptr<Reservoir> reservoir;  // of the training runner, for device echo
   std::unique_ptr<graph::Runner> runner;
   std::unique_ptr<graph::Plan> evaluation;  // these are made when first needed
   std::unique_ptr<graph::Runner> evaluator, predictor;
@@ -86,6 +92,12 @@ Learner::~Learner() = default;
 int64_t Learner::trainable() const { return planned_ ? planned_->store.trainable() : 0; }
 int Learner::in_flight() const { return planned_ ? planned_->runner->in_flight() : 0; }
 
+ReservoirStats Learner::reservoir() const {
+  if (!planned_ || !planned_->reservoir) return {};
+  const Reservoir& of = *planned_->reservoir;
+  return {of.capacity(), of.uploaded(), of.reused()};
+}
+
 uint64_t Learner::device_bytes() const {
   if (!planned_) return 0;
   return planned_->training.reserved_bytes() +
@@ -99,6 +111,12 @@ void Learner::prepare(const pipeline::Item& batch) {
 
 namespace {
 
+constexpr const char* kImage = "image";  // the field that Item::views stand for
+
+bool is_viewed(const pipeline::Item& batch, const std::string& name) {
+  return batch.views && name == kImage;
+}
+
 bool is_deferred(const pipeline::Item& batch, const std::string& name) {
   return batch.find(name + "_scale") && batch.find(name + "_shift");
 }
@@ -107,6 +125,11 @@ bool is_deferred(const pipeline::Item& batch, const std::string& name) {
 nn::Fields fields_of(const pipeline::Item& batch, const std::vector<std::string>& names) {
   nn::Fields fields;
   for (const std::string& name : names) {
+    if (is_viewed(batch, name)) {
+      const pipeline::ImageView& view = batch.views->front();
+      fields[name] = {DType::f32, {view.height, view.width, view.image->shape()[2]}};
+      continue;
+    }
     const Tensor& tensor = pipeline::require_field(batch, name);
     if (tensor.shape().empty() || (tensor.dtype() == DType::f32 && tensor.shape().size() < 2))
       fail(Code::invalid_argument, "field '", name, "' is ", shape_text(tensor.shape()),
@@ -122,12 +145,21 @@ nn::Fields fields_of(const pipeline::Item& batch, const std::vector<std::string>
 void Learner::plan_for(const pipeline::Item& batch) {
   if (planned_) return;
   const nn::Fields fields = fields_of(batch, model_.inputs());
-  const int64_t rows = batch.find(model_.inputs()[0])->shape()[0];
+  const int64_t rows = rows_of(batch);
   auto planned = std::make_unique<Planned>(*kernels_, model_, rows, fields, seed_);
   planned->update = std::make_unique<optim::Update>(update_, planned->store);
   ops::Emitter emit(*kernels_, planned->tail_arena, planned->tail);
   planned->update->emit(emit, planned->training.step_values());
-  planned->runner = std::make_unique<graph::Runner>(*kernels_, planned->training, planned->fed(),
+  std::vector<graph::Feed> feeds = planned->feeds(planned->fed());
+  if (batch.views) {
+    planned->reservoir = std::make_unique<Reservoir>(
+        *kernels_, batch.views->front(), rows,
+        view_samples_ + static_cast<uint64_t>(rows * graph::Runner::kSlots));
+    for (graph::Feed& feed : feeds)
+      if (planned->net.graph.value(feed.value).name == kImage)
+        feed = planned->reservoir->feed(feed.value);
+  }
+  planned->runner = std::make_unique<graph::Runner>(*kernels_, planned->training, feeds,
                                                     planned->outputs(), planned->tail);
   planned_ = std::move(planned);
   if (loaded_) apply_loaded();
@@ -137,6 +169,7 @@ void Learner::plan_for(const pipeline::Item& batch) {
 void Learner::check_field(const pipeline::Item& batch, graph::ValueId id) const {
   const graph::Value& value = planned_->net.graph.value(id);
   const bool is_target = id == planned_->net.target;
+  if (is_viewed(batch, value.name)) return check_views(batch, value);
   const bool deferred = value.dtype == DType::f32 && is_deferred(batch, value.name);
   const DType dtype = deferred ? DType::u8 : value.dtype;
   const Tensor& tensor = pipeline::require_field(batch, value.name);
@@ -159,6 +192,25 @@ void Learner::check_field(const pipeline::Item& batch, graph::ValueId id) const 
        shape_text(shape), " or fewer rows", hint);
 }
 
+void Learner::check_views(const pipeline::Item& batch, const graph::Value& value) const {
+  const pipeline::ImageView& view = batch.views->front();
+  const Shape shape{value.shape[0], view.height, view.width, view.image->shape()[2]};
+  if (!is_deferred(batch, value.name))
+    fail(Code::invalid_argument,
+         "the images are bytes: put a normalize stage behind batch, for echo with 'device' too");
+  if (shape != value.shape || static_cast<int64_t>(batch.views->size()) > value.shape[0])
+    fail(Code::invalid_argument, "field '", value.name, "' is ", batch.views->size(), " images of ",
+         view.height, " x ", view.width, "; this model works on f32 ", shape_text(value.shape),
+         " or fewer rows");
+  check_deferred(batch, value.name, value.shape.back());
+}
+
+int64_t Learner::rows_of(const pipeline::Item& batch) const {
+  const std::string& name = model_.inputs()[0];
+  return is_viewed(batch, name) ? static_cast<int64_t>(batch.views->size())
+                                : batch.find(name)->shape()[0];
+}
+
 void Learner::check_deferred(const pipeline::Item& batch, const std::string& name,
                              int64_t channels) const {
   for (const std::string& part : {name + "_scale", name + "_shift"}) {
@@ -177,8 +229,13 @@ void Learner::check_deferred(const pipeline::Item& batch, const std::string& nam
 // out.
 void Learner::fill(graph::Runner& runner, const std::vector<graph::ValueId>& values,
                    const pipeline::Item& batch) const {
-  for (size_t i = 0; i < values.size(); ++i)
-    fill(runner.input(i), batch, planned_->net.graph.value(values[i]).name);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const std::string& name = planned_->net.graph.value(values[i]).name;
+    if (is_viewed(batch, name))
+      planned_->reservoir->fill({runner.input(i, 0), runner.input(i, 1), runner.input(i, 2)}, batch);
+    else
+      fill(runner.input(i), batch, name);
+  }
 }
 
 void Learner::fill(std::byte* to, const pipeline::Item& batch, const std::string& name) const {
@@ -199,6 +256,8 @@ void Learner::fill(std::byte* to, const pipeline::Item& batch, const std::string
 
 void Learner::step(const pipeline::Item& batch) {
   prepare(batch);
+  if (static_cast<bool>(batch.views) != static_cast<bool>(planned_->reservoir))
+    fail(Code::state, "a run works on batches of images or on batches of views, not on both in turn");
   ops::StepValues values;
   values.step = static_cast<uint32_t>(step_);
   values.valid_rows = static_cast<uint32_t>(rows_of(batch));
@@ -253,7 +312,7 @@ EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline) {
     if (!planned_->evaluator)
       planned_->evaluator =
           std::make_unique<graph::Runner>(*kernels_, planned_->evaluation_plan(*kernels_),
-                                          planned_->fed(), planned_->outputs(), gpu::CommandList{});
+                                          planned_->feeds(planned_->fed()), planned_->outputs(), gpu::CommandList{});
     ops::StepValues values;
     values.valid_rows = static_cast<uint32_t>(rows_of(batch));
     fill(*planned_->evaluator, planned_->fed(), batch);
@@ -281,7 +340,7 @@ Tensor Learner::predict(const pipeline::Item& batch) {
   for (const graph::ValueId id : p.net.inputs) check_field(batch, id);
   if (!p.predictor)
     p.predictor =
-        std::make_unique<graph::Runner>(*kernels_, p.evaluation_plan(*kernels_), p.net.inputs,
+        std::make_unique<graph::Runner>(*kernels_, p.evaluation_plan(*kernels_), p.feeds(p.net.inputs),
                                         std::vector{p.net.output}, gpu::CommandList{}, 1);
   fill(*p.predictor, p.net.inputs, batch);
   ops::StepValues step;

@@ -29,6 +29,11 @@ struct StepMetrics {
   double busy_seconds = 0;  // device time; 0 where the device has no timestamps
 };
 
+// What device echo kept from being uploaded; zeros where there is none.
+struct ReservoirStats {
+  uint64_t capacity = 0, uploaded = 0, reused = 0;  // in examples
+};
+
 struct EvalMetrics {
   int64_t samples = 0;
   double loss = 0, accuracy = 0;
@@ -44,6 +49,10 @@ class Learner {
   // Plans for batches of this shape now (otherwise the first step does). Error(state) if planned
   // for another.
   void prepare(const pipeline::Item& batch);
+
+  // How many samples a batch of views may come from; sizes the reservoir of device echo. Before the
+  // first batch.
+  void expect_views(uint64_t samples) { view_samples_ = samples; }
 
   // Starts one training step. Returns while the device works: up to three steps are in flight, and
   // what they gave comes from take_metrics(), in order. Throws Error(invalid_argument) naming the
@@ -77,6 +86,7 @@ class Learner {
   int64_t trainable() const;  // parameters; 0 before prepare()
   uint64_t device_bytes() const;
   int in_flight() const;
+  ReservoirStats reservoir() const;
   const gpu::DevicePtr& device() const { return kernels_->device(); }
 
  private:
@@ -84,10 +94,9 @@ class Learner {
 
   void plan_for(const pipeline::Item& batch);
   void check_field(const pipeline::Item& batch, graph::ValueId value) const;
+  void check_views(const pipeline::Item& batch, const graph::Value& value) const;
   void check_deferred(const pipeline::Item& batch, const std::string& name, int64_t channels) const;
-  int64_t rows_of(const pipeline::Item& batch) const {
-    return batch.find(model_.inputs()[0])->shape()[0];
-  }
+  int64_t rows_of(const pipeline::Item& batch) const;
   void fill(graph::Runner& runner, const std::vector<graph::ValueId>& values,
             const pipeline::Item& batch) const;
   void fill(std::byte* to, const pipeline::Item& batch, const std::string& name) const;
@@ -98,6 +107,7 @@ class Learner {
   optim::UpdateSpec update_;
   optim::Schedule schedule_;
   const uint64_t seed_;
+  uint64_t view_samples_ = 0;
   uint64_t step_ = 0;
   std::unique_ptr<Planned> planned_;
   std::unique_ptr<checkpoint::Files> loaded_;  // waits for prepare()

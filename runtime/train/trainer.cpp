@@ -39,7 +39,8 @@ Json get_json(const checkpoint::Loaded& loaded, const char* name) {
 }  // namespace
 
 Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, bool resume)
-    : job_(job), learner_(std::move(kernels), learner_spec(job)), pipeline_(job.pipeline()) {
+    : job_(job), learner_(std::move(kernels), learner_spec(job)), pipeline_(job.pipeline(), {}, /*defers=*/true) {
+  learner_.expect_views(pipeline_.view_samples());
   const Options& train = job_.train();
   if (train.integer("epochs") == 0 && train.integer("steps") == 0 && train.number("seconds") == 0)
     fail(Code::invalid_argument,
@@ -108,7 +109,7 @@ bool Trainer::finished() const {
 
 std::string Trainer::onnx() {
   if (learner_.trainable() == 0) {
-    pipeline::Pipeline one(job_.pipeline());
+    pipeline::Pipeline one(job_.pipeline(), {}, /*defers=*/true);
     pipeline::Item batch;
     if (one.next(batch) != pipeline::Pipeline::Next::item)
       fail(Code::state, "the job's pipeline gave no batch to take shapes from");

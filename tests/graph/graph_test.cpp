@@ -115,7 +115,7 @@ TEST(Runner, ResultsComeInOrderWithSeveralStepsInFlight) {
   const ValueId mean = g.add("mean_rows", Json::object(), {x}, "mean");
   ParameterStore store(device(), g, 1);
   Plan plan(kernels(), g, store, {false, -1, {mean}});
-  Runner runner(kernels(), plan, {x}, {mean}, {}, 3);
+  Runner runner(kernels(), plan, {graph::Feed(x)}, {mean}, {}, 3);
   std::vector<StepResult> results;
   int most_in_flight = 0;
   for (uint64_t tag = 0; tag < 50; ++tag) {

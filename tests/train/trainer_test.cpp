@@ -125,6 +125,54 @@ TEST(Trainer, LearnsAndReports) {
   EXPECT_EQ(trainer.next_event().kind, EventKind::end) << "the end stays";
 }
 
+// The same losses to the last bit: device echo changes where the work is done, never what is done.
+TEST(Trainer, EchoOnTheDeviceTrainsAlike) {
+  TempDir dir;
+  std::vector<std::vector<std::string>> curves;
+  for (const bool device : {false, true}) {
+    const std::string out = dir.path(device ? "device" : "host");
+    Json spec = job_json(dir, out);
+    Json& stages = spec["pipeline"]["stages"];
+    stages[3] = {{"stage", "echo"}, {"factor", 2.5}, {"buffer", 90}, {"device", device}};
+    stages[4] = {{"stage", "random_crop"}, {"pad", 2}, {"height", 11}, {"width", 12}};
+    stages.insert(stages.begin() + 5, Json{{"stage", "flip"}});
+    stages.insert(stages.begin() + 6, Json{{"stage", "flip"}, {"direction", "vertical"}});
+    stages.insert(stages.begin() + 7, Json{{"stage", "random_crop"}, {"height", 9}, {"width", 8}});
+    stages.insert(stages.begin() + 8, Json{{"stage", "brightness_contrast"}});
+    stages.insert(stages.begin() + 9, Json{{"stage", "shuffle"}, {"buffer", 50}});
+    for (Json& stage : stages)
+      if (stage["stage"] == "batch") stage["drop_remainder"] = false;
+    spec["evaluation"]["pipeline"]["stages"].insert(
+        spec["evaluation"]["pipeline"]["stages"].begin() + 3,
+        Json{{"stage", "center_crop"}, {"height", 9}, {"width", 8}});
+    Trainer trainer(shared_kernels(), Job::parse(spec.dump(), "job"), false);
+    run_to_end(trainer);
+    curves.push_back(step_lines(out));
+    const train::ReservoirStats stats = trainer.learner().reservoir();
+    EXPECT_EQ(stats.capacity > 0, device);
+    if (!device) continue;
+    EXPECT_LT(stats.uploaded, 30u * 32 / 2) << "echoes were uploaded again";
+    EXPECT_GE(stats.uploaded + stats.reused, 29u * 32);
+  }
+  EXPECT_EQ(curves[0].size(), 30u);
+  EXPECT_EQ(curves[0], curves[1]);
+}
+
+TEST(Trainer, EchoOnTheDeviceNamesWhatCannotStandBehindIt) {
+  TempDir dir;
+  Json spec = job_json(dir);
+  Json& stages = spec["pipeline"]["stages"];
+  stages[3]["device"] = true;
+  stages[4] = {{"stage", "random_erasing"}};
+  try {
+    Job::parse(spec.dump(), "job");
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("'random_erasing') cannot stand behind"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(Trainer, NormalisesBatchesOfBytesAlike) {
   TempDir dir;
   std::vector<std::vector<std::string>> curves;
