@@ -19,7 +19,7 @@ using Name = std::string;  // of a value in the ONNX graph
 
 // Numbers of onnx.proto.
 constexpr int kFloat = 1, kInt32 = 6, kInt64 = 7;
-constexpr int kAttributeFloat = 1, kAttributeInt = 2, kAttributeInts = 7;
+constexpr int kAttributeFloat = 1, kAttributeInt = 2, kAttributeString = 3, kAttributeInts = 7;
 constexpr int kIrVersion = 8, kOpset = 17;
 
 // Attributes of a node.
@@ -31,6 +31,9 @@ class Attributes {
   }
   Attributes& real(const char* name, double value) {
     return add(name, kAttributeFloat, [&](Message& m) { m.real(2, static_cast<float>(value)); });
+  }
+  Attributes& text(const char* name, const char* value) {
+    return add(name, kAttributeString, [&](Message& m) { m.bytes(4, value); });
   }
   Attributes& integers(const char* name, const std::vector<int64_t>& values) {
     return add(name, kAttributeInts, [&](Message& m) {
@@ -102,6 +105,7 @@ class Exporter {
   Name group_norm(const Node& node);
   Name layer_norm(const Node& node);
   Name pool(const Node& node, const char* op);
+  Name recurrent(const Node& node);
   Name reduce(const Node& node);
   Name slice(const Node& node);
   Name unary(const Node& node);
@@ -320,6 +324,39 @@ Name Exporter::pool(const Node& node, const char* op) {
   });
 }
 
+// ONNX has the gates of a weight as rows, in another order, and both biases in one tensor.
+Name Exporter::recurrent(const Node& node) {
+  const bool lstm = node.options.string("cell") == "lstm",
+             reverse = node.options.boolean("reverse");
+  const std::vector<size_t> order =
+      lstm ? std::vector<size_t>{0, 3, 1, 2} : std::vector<size_t>{1, 0, 2};
+  const int64_t width = shape_in(node, 3)[0], gates = width * static_cast<int64_t>(order.size());
+  // [rows, gates * width] -> [gates * width, rows] in ONNX's order of gates.
+  const auto arranged = [&](size_t input, int64_t rows) {
+    const std::vector<float> from = floats(node.inputs[input]);
+    std::vector<float> to;
+    for (const size_t gate : order)
+      for (size_t k = 0; k < static_cast<size_t>(width); ++k)
+        for (size_t r = 0; r < static_cast<size_t>(rows); ++r)
+          to.push_back(
+              from[r * static_cast<size_t>(gates) + gate * static_cast<size_t>(width) + k]);
+    return to;
+  };
+  const int64_t features = shape_in(node, 0)[2];
+  std::vector<float> biases = arranged(2, 1);
+  const std::vector<float> recurrent_biases = arranged(4, 1);
+  biases.insert(biases.end(), recurrent_biases.begin(), recurrent_biases.end());
+  Attributes attributes;
+  attributes.integer("hidden_size", width).text("direction", reverse ? "reverse" : "forward");
+  if (!lstm) attributes.integer("linear_before_reset", 1);
+  const Name y = emit(
+      lstm ? "LSTM" : "GRU",
+      {transpose(in(node, 0), {1, 0, 2}), constant({1, gates, features}, arranged(1, features)),
+       constant({1, gates, width}, arranged(3, width)), constant({1, 2 * gates}, biases)},
+      attributes);
+  return transpose(emit("Squeeze", {y, integers({1})}), {1, 0, 2});
+}
+
 Name Exporter::reduce(const Node& node) {
   const std::string f = node.options.string("function");
   const auto axes = node.options.integers("axes");
@@ -400,6 +437,11 @@ Name Exporter::convert(const Node& node) {
     return emit("Gather", {in(node, 0), in(node, 1)}, Attributes().integer("axis", 0));
   if (op == "flatten" || op == "reshape")
     return reshape(in(node, 0), free_batch(graph_.shape(node.output)));
+  if (op == "gather") {
+    const Name ids = emit("Cast", {in(node, 1)}, Attributes().integer("to", kInt64));
+    return emit("GatherND", {in(node, 0), emit("Unsqueeze", {ids, integers({-1})})},
+                Attributes().integer("batch_dims", 1));
+  }
   if (op == "global_avg_pool")
     return emit("ReduceMean", {in(node, 0)},
                 Attributes().integers("axes", {1, 2}).integer("keepdims", 0));
@@ -407,6 +449,7 @@ Name Exporter::convert(const Node& node) {
   if (op == "layer_norm") return layer_norm(node);
   if (op == "max_pool") return pool(node, "MaxPool");
   if (op == "permute") return transpose(in(node, 0), node.options.integers("axes"));
+  if (op == "recurrent") return recurrent(node);
   if (op == "reduce") return reduce(node);
   if (op == "slice") return slice(node);
   if (op == "softmax")
@@ -434,12 +477,13 @@ std::string Exporter::run() {
     if (!needed_.count(node.output)) continue;
     const std::string op = node.op->name;
     // Weights that are folded or laid out anew are not wanted as they are.
-    const bool folds = op == "batch_norm", rearranges = op.starts_with("conv2d");
+    const bool folds = op == "batch_norm",
+               rearranges = op.starts_with("conv2d") || op == "recurrent";
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const ValueKind kind = graph_.value(node.inputs[i]).kind;
       const bool held =
           kind == ValueKind::parameter || kind == ValueKind::state || kind == ValueKind::constant;
-      if (held && !folds && !(rearranges && i == 1)) weight(node.inputs[i]);
+      if (held && !folds && !(rearranges && (i == 1 || op == "recurrent"))) weight(node.inputs[i]);
     }
     names_[node.output] = convert(node);
   }

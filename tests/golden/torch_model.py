@@ -153,6 +153,24 @@ class TorchModel:
         y = (scores.softmax(-1) @ split(v)).transpose(1, 2).reshape(x.shape[0], rows, -1)
         return self._product(name + ".output", y)
 
+    def _recurrent(self, name, o, x, run, states):
+        flat = [self._weight(name + ".input.weight").T, self._weight(name + ".recurrent.weight").T,
+                self.parameters[name + ".input.bias"], self.parameters[name + ".recurrent.bias"]]
+        x = x.flip(1) if o.get("reverse") else x
+        y = run(x, states(x.new_zeros(1, x.shape[0], o["units"])), flat, True, 1, 0.0, self.training, False, True)[0]
+        y = y.flip(1) if o.get("reverse") else y
+        last = 0 if o.get("reverse") else -1
+        return y[:, last] if o.get("output") == "last" else y
+
+    def _lstm(self, name, o, inputs, values):
+        return self._recurrent(name, o, inputs[0], torch._VF.lstm, lambda zero: (zero, zero))
+
+    def _gru(self, name, o, inputs, values):
+        return self._recurrent(name, o, inputs[0], torch._VF.gru, lambda zero: zero)
+
+    def _gather(self, name, o, inputs, values):
+        return torch.stack([x[ids.long()] for x, ids in zip(inputs[0], inputs[1])])
+
     # Normalisation ----------------------------------------------------------------------------
 
     def _scaled(self, name, h):

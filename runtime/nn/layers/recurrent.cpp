@@ -1,0 +1,72 @@
+// Layers that walk along the positions, and those that pick some.
+#include <cmath>
+
+#include "core/error.h"
+#include "nn/layers/common.h"
+
+namespace etr::nn {
+namespace {
+
+constexpr OptionSpec kRecurrent[] = {
+    {"units", OptionType::integer, nullptr, "length of the state, and of the output", 1, 1 << 20},
+    {"output", OptionType::string, "\"sequence\"",
+     "the state behind every position, or only the last state", 0, 0, "", "sequence|last"},
+    {"reverse", OptionType::boolean, "false",
+     "from the last position to the first; the last state is then the first position's"},
+};
+
+// Uniform in +-1 / sqrt(units), all of them: the custom of cuDNN's frontends.
+graph::Initializer uniform(int64_t units) {
+  const auto bound = static_cast<float>(1 / std::sqrt(static_cast<double>(units)));
+  return [bound](std::span<float> out, Rng& rng) {
+    for (float& v : out) v = rng.uniform(-bound, bound);
+  };
+}
+
+graph::ValueId build_recurrent(const LayerCall& call, const char* cell, int64_t parts) {
+  graph::Graph& g = call.graph;
+  const Shape x = call.shape();
+  if (x.size() != 3)
+    fail(Code::invalid_argument, call.name, ": ", cell, " takes [N, positions, features], not ",
+         shape_text(x));
+  const int64_t units = call.options.integer("units"), gates = parts * units;
+  const bool reverse = call.options.boolean("reverse");
+  const auto parameter = [&](const char* name, const Shape& shape, bool decay) {
+    return g.add_parameter(cat(call.name, ".", name), shape, decay, uniform(units));
+  };
+  const auto states = g.add(
+      "recurrent", {{"cell", cell}, {"reverse", reverse}},
+      {call.input(), parameter("input.weight", {x[2], gates}, true),
+       parameter("input.bias", {gates}, false), parameter("recurrent.weight", {units, gates}, true),
+       parameter("recurrent.bias", {gates}, false)},
+      call.name);
+  if (call.options.string("output") == "sequence") return states;
+  const auto last = g.add("slice", {{"axis", 1}, {"begin", reverse ? 0 : -1}, {"length", 1}},
+                          {states}, call.name);
+  return g.add("reshape", {{"shape", Json::array({units})}}, {last}, call.name);
+}
+
+graph::ValueId build_lstm(const LayerCall& call) { return build_recurrent(call, "lstm", 4); }
+graph::ValueId build_gru(const LayerCall& call) { return build_recurrent(call, "gru", 3); }
+
+graph::ValueId build_gather(const LayerCall& call) {
+  return call.graph.add("gather", Json::object(), call.inputs, call.name);
+}
+
+}  // namespace
+
+extern const LayerSpec lstm_layer, gru_layer, gather_layer;
+const LayerSpec lstm_layer{
+    "lstm", "long short-term memory along the positions (Hochreiter and Schmidhuber 1997)",
+    kRecurrent, build_lstm};
+const LayerSpec gru_layer{"gru", "gated recurrent units along the positions (Cho et al. 2014)",
+                          kRecurrent, build_gru};
+const LayerSpec gather_layer{
+    "gather",
+    "rows of each sample, [N, rows, ...], by the numbers of a second input, i32 [N, picks]",
+    {},
+    build_gather,
+    2,
+    2};
+
+}  // namespace etr::nn
