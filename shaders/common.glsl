@@ -21,7 +21,7 @@ struct StepValues {
   float learning_rate;
   uint update;         // number of the update that this step ends, from 1; 0: gradients are only accumulated
   uint flags;          // FIRST_OF_UPDATE, FRESH_BATCH
-  uint reserved;
+  uint not_finite;     // set by the device where a gradient had no finite value
 };
 #define FIRST_OF_UPDATE 1
 #define FRESH_BATCH 2

@@ -1,17 +1,21 @@
 #version 450
 // What is done to gradients before, and with weights behind, an optimizer's update.
 //   accumulate  sum = (first of an update ? 0 : sum) + g;  on the last, g = sum / steps     (0 g, 1 sum, 2 step values)
+//               (where it is finite)
 //   squares     partial[z] = sum of g^2 of a part                                           (0 g, 1 partial [parts])
 //   norm        norm[0] = sqrt(sum of partial)                                               (0 partial, 1 norm)
 //   adjust      g = clamp(g min(1, most_norm / norm), -most, most) + proximal (w - anchor)
 //               anchor = w as it was when the batch came in fresh (Agarwal et al. 2020)
 //               (0 w, 1 g, 2 norm, 3 anchor, 4 step values); a limit of 0 is none
+//   finite      where an element is no finite number, the update is off: now.update = 0, now.not_finite = 1
+//               (0 g, 1 step values)
 //   average     mean = decay mean + (1 - decay) w                                            (0 w, 1 mean, 2 step values)
 // Dispatch: grid-stride over count; squares: rows = parts; norm: one row.
 //! variant gradient_accumulate -DACCUMULATE
 //! variant gradient_squares -DSQUARES
 //! variant gradient_norm -DNORM
 //! variant gradient_adjust -DADJUST
+//! variant gradient_finite -DFINITE
 //! variant weights_average -DAVERAGE
 #extension GL_GOOGLE_include_directive : require
 #define PARAMS uint count, steps; float most_norm, most, proximal, decay;
@@ -44,17 +48,27 @@ layout(local_size_x = 64) in;
 #define BUFFERS(B) B(0, Floats, g) B(1, Floats, sum) B(2, Steps, now)
 #elif defined(ADJUST)
 #define BUFFERS(B) B(0, Floats, w) B(1, Floats, g) B(2, Floats, norm) B(3, Floats, anchor) B(4, Steps, now)
+#elif defined(FINITE)
+#define BUFFERS(B) B(0, Uints, g) B(1, Steps, now)
 #else
 #define BUFFERS(B) B(0, Floats, w) B(1, Floats, mean) B(2, Steps, now)
 #endif
 #include "interface.glsl"
 void main() {
 #if defined(ACCUMULATE)
+  if (now.v[0].not_finite != 0) return;
   const bool first = (now.v[0].flags & FIRST_OF_UPDATE) != 0, last = now.v[0].update != 0;
   FOR_EACH(i, count) {
     const float total = first ? g.v[i] : sum.v[i] + g.v[i];
     sum.v[i] = total;
     if (last) g.v[i] = total / float(steps);
+  }
+#elif defined(FINITE)
+  bool finite = true;
+  FOR_EACH(i, count) finite = finite && (g.v[i] & 0x7F800000u) != 0x7F800000u;
+  if (!finite) {
+    now.v[0].update = 0;
+    now.v[0].not_finite = 1;
   }
 #elif defined(ADJUST)
   const float size = norm.v[0];

@@ -13,22 +13,23 @@ namespace etr {
 
 // One list of status codes: C++ (Code), C (ETR_*) and the printed names all come from it.
 // Values are part of the ABI: append only.
-#define ETR_STATUS_LIST(X)                    \
-  X(ok, 0, "ok")                              \
-  X(end, 1, "end of data")                    \
-  X(invalid_argument, -1, "invalid argument") \
-  X(not_found, -2, "not found")               \
-  X(io, -3, "input/output error")             \
-  X(corrupt_data, -4, "corrupt data")         \
-  X(out_of_memory, -5, "out of memory")       \
-  X(no_device, -6, "no Vulkan device")        \
-  X(device, -7, "device error")               \
-  X(device_lost, -8, "device lost")           \
-  X(cancelled, -9, "cancelled")               \
-  X(state, -10, "wrong state")                \
-  X(unsupported, -11, "unsupported")          \
-  X(internal, -12, "internal error")          \
-  X(callback, -13, "a function of the program failed")
+#define ETR_STATUS_LIST(X)                             \
+  X(ok, 0, "ok")                                       \
+  X(end, 1, "end of data")                             \
+  X(invalid_argument, -1, "invalid argument")          \
+  X(not_found, -2, "not found")                        \
+  X(io, -3, "input/output error")                      \
+  X(corrupt_data, -4, "corrupt data")                  \
+  X(out_of_memory, -5, "out of memory")                \
+  X(no_device, -6, "no Vulkan device")                 \
+  X(device, -7, "device error")                        \
+  X(device_lost, -8, "device lost")                    \
+  X(cancelled, -9, "cancelled")                        \
+  X(state, -10, "wrong state")                         \
+  X(unsupported, -11, "unsupported")                   \
+  X(internal, -12, "internal error")                   \
+  X(callback, -13, "a function of the program failed") \
+  X(not_finite, -14, "no finite number")
 
 enum class Code : int {
 #define X(name, value, text) name = value,

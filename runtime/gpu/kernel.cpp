@@ -15,12 +15,19 @@ const ShaderCode* find_shader(std::string_view name) {
   return row == table.end() ? nullptr : &*row;
 }
 
+// The shader's own name, without how this variant takes its buffers.
+std::string shader_of(std::string_view name) {
+  constexpr std::string_view kAddress = "_address";
+  return std::string(name.ends_with(kAddress) ? name.substr(0, name.size() - kAddress.size())
+                                              : name);
+}
+
 }  // namespace
 
 Kernel::Kernel(VulkanDevice& device, const ShaderCode& code, const std::vector<uint32_t>& constants,
                size_t binding_count, size_t push_size)
     : vk(device),
-      name(code.name),
+      name(shader_of(code.name)),
       by_address(code.by_address),
       bindings(binding_count),
       push_bytes(push_size + (code.by_address ? binding_count * sizeof(uint64_t) : 0)) {

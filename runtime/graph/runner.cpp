@@ -10,7 +10,8 @@ namespace etr::graph {
 struct Runner::Slot {
   std::vector<std::vector<gpu::Buffer>> inputs;  // each in parts
   std::vector<gpu::Buffer> outputs;
-  gpu::Buffer step;
+  gpu::Buffer step, step_after;  // the step's values, and what the device left of them
+  gpu::CommandList feeding;
   std::unique_ptr<gpu::Recording> recording;
   uint64_t tag = 0;
 };
@@ -36,6 +37,7 @@ Runner::Runner(gpu::Kernels& kernels, const Plan& plan, const std::vector<Feed>&
         commands.push_back(gpu::Copy{parts[0], tensor.buffer});
       slot->inputs.push_back(std::move(parts));
     }
+    slot->feeding = commands;
     commands.insert(commands.end(), plan.commands().begin(), plan.commands().end());
     commands.insert(commands.end(), tail.begin(), tail.end());
     for (const ValueId id : outputs) {
@@ -43,6 +45,8 @@ Runner::Runner(gpu::Kernels& kernels, const Plan& plan, const std::vector<Feed>&
       slot->outputs.push_back(readback_.allocate(source.size_bytes));
       commands.push_back(gpu::Copy{source, slot->outputs.back()});
     }
+    slot->step_after = readback_.allocate(sizeof(ops::StepValues));
+    commands.push_back(gpu::Copy{plan.step_values(), slot->step_after});
     slot->recording = std::make_unique<gpu::Recording>(device_, commands);
     slots_.push_back(std::move(slot));
   }
@@ -53,7 +57,9 @@ Runner::~Runner() = default;
 void Runner::harvest(Slot& slot) {
   if (!slot.recording->in_flight()) return;
   slot.recording->wait();
-  StepResult result{slot.tag, {}, slot.recording->busy_seconds()};
+  ops::StepValues after;
+  std::memcpy(&after, slot.step_after.host, sizeof after);
+  StepResult result{slot.tag, {}, after.not_finite == 0, slot.recording->busy_seconds()};
   for (const gpu::Buffer& output : slot.outputs) {
     result.outputs.emplace_back(output.size_bytes / sizeof(float));
     std::memcpy(result.outputs.back().data(), output.host, output.size_bytes);
@@ -75,6 +81,12 @@ void Runner::submit(const ops::StepValues& values, uint64_t tag) {
   slot.tag = tag;
   slot.recording->submit();
   next_ = (next_ + 1) % slots_.size();
+}
+
+gpu::CommandList Runner::feeding(const ops::StepValues& values) {
+  Slot& slot = free_slot();
+  std::memcpy(slot.step.host, &values, sizeof values);
+  return slot.feeding;
 }
 
 void Runner::wait() {

@@ -13,6 +13,7 @@ namespace etr::graph {
 struct StepResult {
   uint64_t tag = 0;                         // as given to submit()
   std::vector<std::vector<float>> outputs;  // all elements of each output, in the runner's order
+  bool finite = true;                       // the gradients, where the step had any
   double busy_seconds = 0;  // device time of this step; 0 where the device has no timestamps
 };
 
@@ -46,6 +47,9 @@ class Runner {
 
   // Starts the step whose inputs were filled.
   void submit(const ops::StepValues& values, uint64_t tag);
+
+  // The commands that bring in the inputs which were filled for the next step, to be run in its stead.
+  gpu::CommandList feeding(const ops::StepValues& values);
 
   // Finished steps so far, oldest first; `wait_all` first waits for everything in flight.
   std::vector<StepResult> take_results(bool wait_all);

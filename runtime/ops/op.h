@@ -36,7 +36,7 @@ struct StepValues {
   float learning_rate = 0;
   uint32_t update = 1;  // number of the update that this step ends, from 1; 0: it only accumulates
   uint32_t flags = kFirstOfUpdate | kFreshBatch;
-  uint32_t reserved = 0;
+  uint32_t not_finite = 0;  // set by the device where a gradient had no finite value
 
   static constexpr uint32_t kFirstOfUpdate = 1, kFreshBatch = 2;
 };

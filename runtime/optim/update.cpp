@@ -76,7 +76,7 @@ ops::DeviceTensor Update::make(int64_t count) { return make_state(store_.device(
 
 void Update::emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values) {
   using gpu::Access;
-  const gpu::Binding step{step_values, Access::read};
+  const gpu::Binding step{step_values, Access::read}, mark{step_values, Access::read_write};
   const gpu::Binding gradients{store_.gradients(), Access::read_write};
   const Push push{store_.count(),
                   static_cast<uint32_t>(options_.integer("accumulate")),
@@ -84,6 +84,8 @@ void Update::emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values
                   static_cast<float>(options_.number("clip_value")),
                   static_cast<float>(options_.number("proximal")),
                   0};
+  // Weights survive what has no finite gradient: every kernel behind this one sees that there is no update.
+  emit.for_each("gradient_finite", {{store_.gradients(), Access::read}, mark}, push, push.count);
   if (sum_)
     emit.for_each("gradient_accumulate", {gradients, ops::updates(sum_), step}, push, push.count);
   if (partial_) {

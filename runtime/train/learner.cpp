@@ -1,6 +1,7 @@
 #include "train/learner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "checkpoint/safetensors.h"
@@ -8,6 +9,7 @@
 #include "core/json.h"
 #include "nn/onnx.h"
 #include "tensor/normalize.h"
+#include "train/finite.h"
 #include "train/profile.h"
 #include "train/reservoir.h"
 
@@ -232,7 +234,8 @@ void Learner::fill(graph::Runner& runner, const std::vector<graph::ValueId>& val
   for (size_t i = 0; i < values.size(); ++i) {
     const std::string& name = planned_->net.graph.value(values[i]).name;
     if (is_viewed(batch, name))
-      planned_->reservoir->fill({runner.input(i, 0), runner.input(i, 1), runner.input(i, 2)}, batch);
+      planned_->reservoir->fill({runner.input(i, 0), runner.input(i, 1), runner.input(i, 2)},
+                                batch);
     else
       fill(runner.input(i), batch, name);
   }
@@ -257,7 +260,8 @@ void Learner::fill(std::byte* to, const pipeline::Item& batch, const std::string
 void Learner::step(const pipeline::Item& batch) {
   prepare(batch);
   if (static_cast<bool>(batch.views) != static_cast<bool>(planned_->reservoir))
-    fail(Code::state, "a run works on batches of images or on batches of views, not on both in turn");
+    fail(Code::state,
+         "a run works on batches of images or on batches of views, not on both in turn");
   ops::StepValues values;
   values.step = static_cast<uint32_t>(step_);
   values.valid_rows = static_cast<uint32_t>(rows_of(batch));
@@ -278,21 +282,50 @@ void Learner::step(const pipeline::Item& batch) {
   metrics.echoed = batch.batch.size ? batch.batch.echoed : 0;
   // A batch that was echoed as a whole is not fresh, whatever its samples were.
   if (batch.replica > 0) metrics.echoed = std::exchange(metrics.fresh, 0) + metrics.echoed;
-  started_.push_back(metrics);
+  started_.push_back({metrics, values, batch});
 }
 
 std::vector<StepMetrics> Learner::take_metrics(bool wait_all) {
   std::vector<StepMetrics> out;
   if (!planned_) return out;
   for (const graph::StepResult& result : planned_->runner->take_results(wait_all)) {
-    StepMetrics metrics = started_.front();
-    started_.erase(started_.begin());
+    const Started step = std::move(started_.front());
+    started_.pop_front();
+    StepMetrics metrics = step.metrics;
     metrics.loss = result.outputs[0][0];
+    if (!std::isfinite(metrics.loss) || !result.finite) fail_not_finite(step, metrics.loss);
     if (result.outputs.size() > 1) metrics.accuracy = result.outputs[1][0];
     metrics.busy_seconds = result.busy_seconds;
     out.push_back(metrics);
   }
   return out;
+}
+
+// Repeats the step, which the weights that it began with have survived, and looks at what each command gives.
+void Learner::fail_not_finite(const Started& step, float loss) {
+  Planned& p = *planned_;
+  p.runner->wait();
+  started_.clear();
+  p.runner->take_results(true);
+  fill(*p.runner, p.fed(), step.batch);
+  std::vector<Named> given;
+  for (const graph::ValueId id : p.fed())
+    if (p.net.graph.value(id).dtype == DType::f32)
+      given.push_back({cat("the batch's field '", p.net.graph.value(id).name, "'"),
+                       p.training.tensor(id).buffer});
+  for (const auto& parameter : p.store.parameters())
+    given.push_back(
+        {cat("the parameter '", parameter.name, "'"), p.store.tensor(parameter.name).buffer});
+  const std::string first =
+      first_not_finite(*kernels_, p.runner->feeding(step.values), given, p.training.commands());
+  const bool of_loss = !std::isfinite(loss);
+  fail(Code::not_finite, "step ", step.metrics.step, ": ",
+       of_loss ? cat("the loss is ", loss) : "a gradient is not finite", "; ",
+       first.empty() ? "it did not come again when the step was repeated"
+                     : cat("the first to be NaN or infinite: ", first),
+       ". The weights are as they were. Lower the learning rate or clip gradients (clip_norm) if "
+       "the "
+       "training diverged; check the data, and that labels lie within the model's classes");
 }
 
 EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline) {
@@ -310,9 +343,9 @@ EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline) {
   while (pipeline.next(batch) == pipeline::Pipeline::Next::item) {
     prepare(batch);
     if (!planned_->evaluator)
-      planned_->evaluator =
-          std::make_unique<graph::Runner>(*kernels_, planned_->evaluation_plan(*kernels_),
-                                          planned_->feeds(planned_->fed()), planned_->outputs(), gpu::CommandList{});
+      planned_->evaluator = std::make_unique<graph::Runner>(
+          *kernels_, planned_->evaluation_plan(*kernels_), planned_->feeds(planned_->fed()),
+          planned_->outputs(), gpu::CommandList{});
     ops::StepValues values;
     values.valid_rows = static_cast<uint32_t>(rows_of(batch));
     fill(*planned_->evaluator, planned_->fed(), batch);
@@ -339,9 +372,9 @@ Tensor Learner::predict(const pipeline::Item& batch) {
   Planned& p = *planned_;
   for (const graph::ValueId id : p.net.inputs) check_field(batch, id);
   if (!p.predictor)
-    p.predictor =
-        std::make_unique<graph::Runner>(*kernels_, p.evaluation_plan(*kernels_), p.feeds(p.net.inputs),
-                                        std::vector{p.net.output}, gpu::CommandList{}, 1);
+    p.predictor = std::make_unique<graph::Runner>(*kernels_, p.evaluation_plan(*kernels_),
+                                                  p.feeds(p.net.inputs), std::vector{p.net.output},
+                                                  gpu::CommandList{}, 1);
   fill(*p.predictor, p.net.inputs, batch);
   ops::StepValues step;
   step.valid_rows = static_cast<uint32_t>(rows_of(batch));

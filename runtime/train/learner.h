@@ -1,6 +1,7 @@
 // A model on a device with its optimizer: takes batches, gives losses.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -59,7 +60,8 @@ class Learner {
   // field whose shape or type does not fit.
   void step(const pipeline::Item& batch);
 
-  // Metrics of finished steps; `wait_all` waits for those in flight.
+  // Metrics of finished steps; `wait_all` waits for those in flight. Throws Error(not_finite) that names the step
+  // and the op where a loss or gradient was NaN or infinite; such a step has not changed the weights.
   std::vector<StepMetrics> take_metrics(bool wait_all);
 
   // One epoch of `pipeline` in evaluation mode. Waits for the steps in flight first.
@@ -111,7 +113,14 @@ class Learner {
   uint64_t step_ = 0;
   std::unique_ptr<Planned> planned_;
   std::unique_ptr<checkpoint::Files> loaded_;  // waits for prepare()
-  std::vector<StepMetrics> started_;           // in flight, without their results
+  struct Started {
+    StepMetrics metrics;  // without its results
+    ops::StepValues values;
+    pipeline::Item batch;  // shares its tensors
+  };
+  [[noreturn]] void fail_not_finite(const Started& step, float loss);
+
+  std::deque<Started> started_;  // in flight
 };
 
 }  // namespace etr::train

@@ -21,9 +21,7 @@ struct Row {
 // The label, kernel, operations and bytes of one command.
 Row row_of(const gpu::Command& command) {
   if (const auto* dispatch = std::get_if<gpu::Dispatch>(&command)) {
-    std::string kernel = gpu::kernel_name(*dispatch->kernel);
-    if (kernel.ends_with("_address")) kernel.resize(kernel.size() - 8);  // how it takes its buffers
-    Row row{dispatch->label, kernel, 1, 0, dispatch->flops, 0};
+    Row row{dispatch->label, gpu::kernel_name(*dispatch->kernel), 1, 0, dispatch->flops, 0};
     for (const gpu::Binding& binding : dispatch->bindings)
       row.bytes += static_cast<double>(binding.buffer.size_bytes) *
                    (binding.access == gpu::Access::read_write ? 2 : 1);

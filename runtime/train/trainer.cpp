@@ -1,7 +1,6 @@
 #include "train/trainer.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 
 #include "core/clock.h"
@@ -39,7 +38,9 @@ Json get_json(const checkpoint::Loaded& loaded, const char* name) {
 }  // namespace
 
 Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, bool resume)
-    : job_(job), learner_(std::move(kernels), learner_spec(job)), pipeline_(job.pipeline(), {}, /*defers=*/true) {
+    : job_(job),
+      learner_(std::move(kernels), learner_spec(job)),
+      pipeline_(job.pipeline(), {}, /*defers=*/true) {
   learner_.expect_views(pipeline_.view_samples());
   const Options& train = job_.train();
   if (train.integer("epochs") == 0 && train.integer("steps") == 0 && train.number("seconds") == 0)
@@ -149,10 +150,6 @@ void Trainer::train_one() {
 
 void Trainer::take_metrics(bool wait_all) {
   for (const StepMetrics& metrics : learner_.take_metrics(wait_all)) {
-    if (!std::isfinite(metrics.loss))
-      fail(Code::invalid_argument, "the loss of step ", metrics.step, " is ", metrics.loss,
-           ": training diverged, or a label lies outside the model's classes; lower the learning "
-           "rate, or check the labels");
     examples_ += static_cast<uint64_t>(metrics.samples);
     fresh_ += static_cast<uint64_t>(metrics.fresh);
     echoed_ += static_cast<uint64_t>(metrics.echoed);

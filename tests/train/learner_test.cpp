@@ -103,6 +103,121 @@ TEST(Learner, EvaluatesWithTheMeanOfTheWeights) {
   EXPECT_GT(difference, 0.1);
 }
 
+std::string not_finite(Learner& learner) {
+  try {
+    learner.take_metrics(true);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::not_finite);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Learner, NamesWhatMadeTheFirstNaN) {
+  const auto batch_of = [](float value, int label) {
+    pipeline::Item batch;
+    Tensor x(DType::f32, {4, 3});
+    for (float& v : x.mutable_view<float>()) v = value;
+    batch.set("image", x);
+    batch.set("label", symbols(4, 0, [&](int64_t, int64_t) { return label; }));
+    return batch;
+  };
+  const char* model =
+      R"({"layers": [{"layer": "dense", "units": 4, "name": "first"},
+                     {"layer": "activation", "function": "exp", "name": "grows"},
+                     {"layer": "dense", "units": 2, "init": "zeros"}]})";
+  const auto error_of = [&](const pipeline::Item& bad) {
+    Learner learner = make_learner(model, R"({"optimizer": "adam", "accumulate": 2})");
+    learner.step(batch_of(1, 1));
+    learner.step(batch_of(1, 0));
+    learner.take_metrics(true);
+    const Tensor before = learner.predict(batch_of(1, 1));
+    learner.step(bad);
+    learner.step(batch_of(1, 0));
+    const std::string message = not_finite(learner);
+    const Tensor after = learner.predict(batch_of(1, 1));
+    for (size_t i = 0; i < 8; ++i) EXPECT_TRUE(std::isfinite(after.view<float>()[i]));
+    EXPECT_EQ(before.shape(), after.shape());
+    return message;
+  };
+  EXPECT_NE(error_of(batch_of(NAN, 0))
+                .find("step 3: the loss is nan; the first to be NaN or "
+                      "infinite: the batch's field 'image'"),
+            std::string::npos);
+  EXPECT_NE(error_of(batch_of(1e9f, 0)).find("'grows', in its kernel unary"), std::string::npos);
+  EXPECT_NE(error_of(batch_of(1, 7)).find("in its kernel softmax_cross_entropy"),
+            std::string::npos);
+}
+
+// The loss is finite, the gradient of the square root at 0 is not.
+TEST(Learner, AGradientThatIsNotFiniteChangesNothing) {
+  Learner learner = make_learner(
+      R"({"layers": [{"layer": "dense", "units": 3, "init": "zeros", "bias": false},
+                     {"layer": "activation", "function": "sqrt", "name": "root"}],
+          "loss": {"loss": "mse"}})",
+      R"({"optimizer": "lamb"})");
+  pipeline::Item batch;
+  Tensor x(DType::f32, {2, 3}), target(DType::f32, {2, 3});
+  for (float& v : x.mutable_view<float>()) v = 1;
+  for (float& v : target.mutable_view<float>()) v = 2;
+  batch.set("image", x);
+  batch.set("label", target);
+  learner.step(batch);
+  const std::string message = not_finite(learner);
+  EXPECT_NE(
+      message.find("a gradient is not finite; the first to be NaN or infinite: 'root (gradient)'"),
+      std::string::npos)
+      << message;
+  const Tensor after = learner.predict(batch);
+  for (const float v : after.view<float>()) EXPECT_EQ(v, 0);
+}
+
+// More samples than the reservoir holds: those that went are uploaded again, and nothing else changes.
+TEST(Learner, ViewsOfMoreSamplesThanTheReservoirHoldsTrainAlike) {
+  Rng rng(5);
+  std::vector<std::shared_ptr<const Tensor>> images;
+  for (int i = 0; i < 40; ++i) {
+    Tensor image(DType::u8, {5, 7, 3});
+    for (uint8_t& v : image.mutable_view<uint8_t>()) v = static_cast<uint8_t>(rng.below(256));
+    images.push_back(std::make_shared<const Tensor>(std::move(image)));
+  }
+  const char* model = R"({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 10}]})";
+  Learner whole = make_learner(model, R"({"optimizer": "sgd"})");
+  Learner viewed = make_learner(model, R"({"optimizer": "sgd"})");
+  for (int step = 0; step < 30; ++step) {
+    pipeline::Item a, b;
+    Tensor pixels(DType::u8, {4, 5, 7, 3});
+    auto views = std::make_shared<std::vector<pipeline::ImageView>>();
+    for (size_t i = 0; i < 4; ++i) {
+      const auto& image = images[rng.below(40)];
+      pipeline::ImageView view(*image);
+      view.image = image;
+      views->push_back(view);
+      std::copy_n(image->view<uint8_t>().data(), 105,
+                  pixels.mutable_view<uint8_t>().data() + 105 * i);
+    }
+    for (pipeline::Item* item : {&a, &b}) {
+      for (const char* name : {"image_scale", "image_shift"}) {
+        Tensor value(DType::f32, {1});
+        value.mutable_view<float>()[0] = name[6] == 's' && name[7] == 'c' ? 1.0f / 255 : -0.5f;
+        item->set(name, value);
+      }
+      item->set("label",
+                symbols(4, 0, [&](int64_t r, int64_t) { return static_cast<int>(r) + step % 6; }));
+    }
+    a.set("image", pixels);
+    b.views = views;
+    whole.step(a);
+    viewed.step(b);
+  }
+  EXPECT_EQ(viewed.reservoir().capacity, 4u * 3);
+  EXPECT_GT(viewed.reservoir().uploaded, 40u);
+  EXPECT_GT(viewed.reservoir().reused, 10u);
+  const auto x = whole.take_metrics(true), y = viewed.take_metrics(true);
+  ASSERT_EQ(x.size(), y.size());
+  for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(x[i].loss, y[i].loss) << i;
+}
+
 // Saved in the middle of an accumulation: the state of everything around the optimizer comes back.
 TEST(Learner, GoesOnBitForBit) {
   const char* optimizer =

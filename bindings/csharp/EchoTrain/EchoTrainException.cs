@@ -9,7 +9,10 @@ namespace EchoTrain
         Device = -7, DeviceLost = -8, Cancelled = -9, State = -10, Unsupported = -11, Internal = -12,
 
         /// <summary>A function of the program failed; what it threw is the inner exception.</summary>
-        Callback = -13
+        Callback = -13,
+
+        /// <summary>A loss or gradient was NaN or infinite; the message names what made it.</summary>
+        NotFinite = -14
     }
 
     /// <summary>A failed call of the library.</summary>

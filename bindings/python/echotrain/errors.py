@@ -67,6 +67,12 @@ class CallbackError(EchoTrainError):
     status = -13
 
 
+class NotFiniteError(EchoTrainError, ArithmeticError):
+    """A loss or gradient was NaN or infinite; the message names what made it."""
+
+    status = -14
+
+
 def _subclasses(cls):
     for sub in cls.__subclasses__():
         yield sub

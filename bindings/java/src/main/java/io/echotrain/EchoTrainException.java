@@ -9,7 +9,9 @@ public class EchoTrainException extends RuntimeException {
     INVALID_ARGUMENT(-1), NOT_FOUND(-2), IO(-3), CORRUPT_DATA(-4), OUT_OF_MEMORY(-5), NO_DEVICE(-6),
     DEVICE(-7), DEVICE_LOST(-8), CANCELLED(-9), STATE(-10), UNSUPPORTED(-11), INTERNAL(-12),
     /** A {@link MapFunction} failed; what it threw is the cause. */
-    CALLBACK(-13);
+    CALLBACK(-13),
+    /** A loss or gradient was NaN or infinite; the message names what made it. */
+    NOT_FINITE(-14);
 
     private final int status;
 

@@ -1,0 +1,52 @@
+#include "train/finite.h"
+
+#include "core/text.h"
+#include "gpu/recording.h"
+#include "graph/parameters.h"
+
+namespace etr::train {
+namespace {
+
+struct Push {
+  uint32_t count, place;
+};
+
+}  // namespace
+
+std::string first_not_finite(gpu::Kernels& kernels, const gpu::CommandList& feeding,
+                             const std::vector<Named>& given, const gpu::CommandList& commands) {
+  gpu::Arena arena(kernels.device(), gpu::MemoryUse::device);
+  const auto places = static_cast<int64_t>(given.size() + commands.size());
+  const ops::DeviceTensor found{arena.allocate(static_cast<uint64_t>(places) * 4), {places}};
+  gpu::CommandList checked{gpu::Fill{found.buffer, 0}};
+  checked.insert(checked.end(), feeding.begin(), feeding.end());
+  ops::Emitter emit(kernels, arena, checked);
+  std::vector<std::string> names;
+  const auto look = [&](const gpu::Buffer& buffer) {
+    const auto count = static_cast<uint32_t>(buffer.size_bytes / 4);
+    const Push push{count, static_cast<uint32_t>(names.size() - 1)};
+    emit.for_each("find_not_finite", {{buffer, gpu::Access::read}, ops::updates(found)}, push,
+                  count);
+  };
+  for (const Named& one : given) {
+    names.push_back(one.name);
+    look(one.buffer);
+  }
+  for (const gpu::Command& command : commands) {
+    checked.push_back(command);
+    const auto* dispatch = std::get_if<gpu::Dispatch>(&command);
+    names.push_back(dispatch ? cat("'", dispatch->label, "', in its kernel ",
+                                   gpu::kernel_name(*dispatch->kernel))
+                             : "a copy");
+    if (!dispatch) continue;
+    for (const gpu::Binding& binding : dispatch->bindings)
+      if (binding.access != gpu::Access::read) look(binding.buffer);
+  }
+  gpu::run_once(kernels.device(), checked);
+  const Tensor flags = graph::download(kernels.device(), found);
+  for (size_t i = 0; i < names.size(); ++i)
+    if (flags.view<float>()[i] != 0) return names[i];
+  return "";
+}
+
+}  // namespace etr::train
