@@ -59,12 +59,23 @@ KernelFamily choose_family(const DeviceInfo& info, KernelFamily asked) {
                                                                   : KernelFamily::tiled;
 }
 
+void apply_lowered(const LoweredLimits& lowered, DeviceInfo& info) {
+  if (lowered.max_storage_bytes)
+    info.max_storage_bytes = std::min(info.max_storage_bytes, lowered.max_storage_bytes);
+  if (lowered.max_shared_bytes)
+    info.max_shared_bytes = std::min(info.max_shared_bytes, lowered.max_shared_bytes);
+  info.subgroup_broadcast = info.subgroup_broadcast && lowered.subgroups;
+  info.buffer_addresses = info.buffer_addresses && lowered.buffer_addresses;
+}
+
 }  // namespace
 
 VulkanDevice::VulkanDevice(const DeviceOptions& options)
     : instance(options.validation),
       physical(select(enumerate(instance), options.selector)),
       api(instance.api) {
+  apply_lowered(options.lowered, physical.info);
+  memory_limit = options.memory_limit_bytes;
   create_device();
   api.load_device(handle);
   api.GetDeviceQueue(handle, physical.queue_family, 0, &queue);
@@ -160,12 +171,20 @@ std::optional<uint32_t> VulkanDevice::find_memory_type(uint32_t type_bits,
   return std::nullopt;
 }
 
-Device::Device(const DeviceOptions& options) : vk_(std::make_unique<VulkanDevice>(options)) {
+Device::Device(const DeviceOptions& options)
+    : options_(options), vk_(std::make_unique<VulkanDevice>(options)) {
   info_ = vk_->physical.info;
   family_ = choose_family(info_, options.family);
 }
 
 Device::~Device() = default;
+
+uint64_t Device::allocated_bytes() const { return vk_->memory_taken.load(); }
+
+uint64_t Device::max_tensor_bytes() const {
+  constexpr uint64_t kMostElements = uint64_t{1} << 32;  // what shaders can count
+  return family_ == KernelFamily::cpu ? 4 * kMostElements : info_.max_storage_bytes;
+}
 
 int Device::validation_messages() const { return vk_->instance.messages.load(); }
 bool Device::validating() const { return vk_->instance.validating; }

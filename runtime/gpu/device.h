@@ -37,13 +37,25 @@ struct DeviceInfo {
 // Which kernels to use: `automatic` takes `cpu` on CPU devices that can run it, `tiled` elsewhere.
 enum class KernelFamily { automatic, cpu, tiled };
 
+// Limits below those of the device itself, to see on one device how another would fare; 0 and true: its own.
+struct LoweredLimits {
+  uint64_t max_storage_bytes = 0;
+  uint32_t max_shared_bytes = 0;
+  bool subgroups = true, buffer_addresses = true;
+};
+
 struct DeviceOptions {
   // "" opens the first device; a number opens that index; other text the first device whose name
   // contains it (case ignored).
   std::string selector;
   bool validation = false;  // load the Khronos validation layer with synchronization validation
   KernelFamily family = KernelFamily::automatic;
-  std::string cache_directory;  // where the pipeline cache lives; "" keeps none on disk
+  std::string cache_directory;      // where the pipeline cache lives; "" keeps none on disk
+  uint64_t memory_limit_bytes = 0;  // of all memory taken from the device; 0: what there is
+  // A submission that takes longer is cut into several: systems reset a GPU that is busy with one for too
+  // long. CPU devices have no such watchdog. 0: never cut.
+  double longest_submit_seconds = 0.25;
+  LoweredLimits lowered;
 };
 
 // All devices with a compute queue and Vulkan 1.1: discrete GPUs first, CPU devices last.
@@ -64,12 +76,19 @@ class Device {
   KernelFamily family() const { return family_; }  // cpu or tiled
   VulkanDevice& vk() const { return *vk_; }
 
+  const DeviceOptions& options() const { return options_; }
+  uint64_t allocated_bytes() const;  // memory taken from the device now
+
+  // The largest tensor that kernels can take: those that work by address are not bound to ranges.
+  uint64_t max_tensor_bytes() const;
+
   // Messages of the validation layer so far (0 where it is not loaded); `validating` tells whether
   // the layer was found.
   int validation_messages() const;
   bool validating() const;
 
  private:
+  DeviceOptions options_;
   DeviceInfo info_;
   KernelFamily family_;
   std::unique_ptr<VulkanDevice> vk_;

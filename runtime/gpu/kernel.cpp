@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "gpu/glsl.h"
 #include "gpu/vulkan_kernel.h"
 
 namespace etr::gpu {
@@ -115,6 +116,18 @@ const Kernel& Kernels::get(const std::string& shader, const std::vector<uint32_t
   if (slot->bindings != bindings)
     fail(Code::internal, "shader '", shader, "' is dispatched with ", bindings,
          " buffers here and with ", slot->bindings, " elsewhere");
+  return *slot;
+}
+
+const Kernel& Kernels::from_source(const std::string& source, const std::string& name,
+                                   size_t bindings) {
+  std::scoped_lock lock(mutex_);
+  auto& slot = from_source_[source];
+  if (!slot) {
+    const std::vector<uint32_t> words = compile_glsl(source, name);
+    const ShaderCode code{"glsl", words, /*by_address=*/false};
+    slot = std::make_unique<Kernel>(device_->vk(), code, std::vector<uint32_t>{}, bindings, 0);
+  }
   return *slot;
 }
 

@@ -42,11 +42,16 @@ class Kernels {
   const Kernel& get(const std::string& shader, const std::vector<uint32_t>& constants,
                     size_t bindings, size_t push_bytes);
 
+  // A kernel from GLSL: the same source is compiled once. Throws Error(invalid_argument) with the compiler's
+  // messages, in which the source is called `name`.
+  const Kernel& from_source(const std::string& source, const std::string& name, size_t bindings);
+
   const DevicePtr& device() const { return device_; }
 
  private:
   DevicePtr device_;
   std::mutex mutex_;
+  std::map<std::string, std::unique_ptr<Kernel>> from_source_;
   std::map<std::pair<std::string, std::vector<uint32_t>>, std::unique_ptr<Kernel>> kernels_;
 };
 

@@ -8,7 +8,8 @@
 namespace etr::gpu {
 namespace {
 
-constexpr uint64_t kBlockBytes = uint64_t{16} << 20;
+// Blocks grow with the arena: small models take little, large ones few allocations.
+constexpr uint64_t kSmallestBlock = uint64_t{64} << 10, kLargestBlock = uint64_t{16} << 20;
 
 VkMemoryPropertyFlags flags_for(const VulkanDevice& vk, MemoryUse use) {
   constexpr VkMemoryPropertyFlags kMapped =
@@ -61,9 +62,12 @@ struct Arena::Block {
     flags.flags = addresses ? VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT : 0;
     VkMemoryAllocateInfo allocate{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &flags, needs.size,
                                   vk.memory_type(needs.memoryTypeBits, flags_for(vk, use))};
-    if (vk.api.AllocateMemory(vk.handle, &allocate, nullptr, &memory) != VK_SUCCESS)
+    take_memory(needs.size);
+    const VkResult result = vk.api.AllocateMemory(vk.handle, &allocate, nullptr, &memory);
+    if (result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_OUT_OF_DEVICE_MEMORY)
       fail(Code::out_of_memory, "device '", vk.physical.info.name, "' cannot allocate ", size,
            " bytes; use a smaller batch or model");
+    check(result, "vkAllocateMemory");
     check(vk.api.BindBufferMemory(vk.handle, buffer, memory, 0), "vkBindBufferMemory");
     if (use != MemoryUse::device) {
       void* mapped = nullptr;
@@ -77,14 +81,25 @@ struct Arena::Block {
     }
   }
 
+  void take_memory(uint64_t bytes) {
+    const uint64_t before = vk.memory_taken.fetch_add(bytes);
+    taken = bytes;
+    if (vk.memory_limit && before + bytes > vk.memory_limit)
+      fail(Code::out_of_memory, "the memory limit of ", vk.memory_limit, " bytes on device '",
+           vk.physical.info.name, "' does not hold ", bytes, " bytes beside the ", before,
+           " in use; use a smaller batch or model, set 'recompute' in the model, or raise the "
+           "limit");
+  }
+
   void release() {
+    vk.memory_taken -= taken;
     if (buffer) vk.api.DestroyBuffer(vk.handle, buffer, nullptr);
     if (memory) vk.api.FreeMemory(vk.handle, memory, nullptr);
   }
 
   VulkanDevice& vk;
   uint64_t size;
-  uint64_t used = 0;
+  uint64_t used = 0, taken = 0;
   VkBuffer buffer = VK_NULL_HANDLE;
   VkDeviceMemory memory = VK_NULL_HANDLE;
   std::byte* host = nullptr;
@@ -96,9 +111,9 @@ Arena::~Arena() = default;
 Arena::Arena(Arena&&) noexcept = default;
 
 void check_bindable(const Device& device, uint64_t size_bytes) {
-  if (size_bytes > device.info().max_storage_bytes)
+  if (size_bytes > device.max_tensor_bytes())
     fail(Code::unsupported, "a tensor of ", size_bytes, " bytes is larger than device '",
-         device.info().name, "' can bind (", device.info().max_storage_bytes,
+         device.info().name, "' can bind (", device.max_tensor_bytes(),
          " bytes); use a smaller batch");
 }
 
@@ -111,7 +126,8 @@ Buffer Arena::allocate_whole(uint64_t size_bytes) {
   VulkanDevice& vk = device_->vk();
   const uint64_t bytes = align_up(std::max<uint64_t>(size_bytes, 4), vk.storage_alignment);
   if (blocks_.empty() || blocks_.back()->size - blocks_.back()->used < bytes)
-    blocks_.push_back(std::make_unique<Block>(vk, use_, std::max(bytes, kBlockBytes)));
+    blocks_.push_back(std::make_unique<Block>(
+        vk, use_, std::max(bytes, std::clamp(reserved_bytes(), kSmallestBlock, kLargestBlock))));
   Block& block = *blocks_.back();
   const uint64_t offset = block.used;
   block.used += bytes;

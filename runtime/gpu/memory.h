@@ -39,7 +39,7 @@ class Allocator {
   virtual Buffer allocate(uint64_t size_bytes) = 0;
 };
 
-// Throws Error(unsupported) beyond the device's largest bindable range.
+// Throws Error(unsupported) beyond the largest tensor of the device's kernels.
 void check_bindable(const Device& device, uint64_t size_bytes);
 
 // Grows by blocks and frees everything at once, when it is destroyed: a graph's buffers are planned

@@ -1,6 +1,7 @@
 #include "gpu/recording.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/error.h"
 #include "gpu/vulkan_kernel.h"
@@ -61,7 +62,8 @@ struct Recording::Handles {
     if (pool) vk.api.DestroyCommandPool(vk.handle, pool, nullptr);
   }
 
-  void create(const CommandList& commands, bool timed);
+  void create(const CommandList& commands, bool timed, int parts);
+  void next_part();
   void create_descriptor_pool(const CommandList& commands);
   void barrier(VkPipelineStageFlags from, VkAccessFlags writes, VkPipelineStageFlags to,
                VkAccessFlags then) {
@@ -82,7 +84,8 @@ struct Recording::Handles {
 
   VulkanDevice& vk;
   VkCommandPool pool = VK_NULL_HANDLE;
-  VkCommandBuffer commands_buffer = VK_NULL_HANDLE;
+  std::vector<VkCommandBuffer> parts;
+  VkCommandBuffer commands_buffer = VK_NULL_HANDLE;  // the one that is being recorded
   VkDescriptorPool descriptors = VK_NULL_HANDLE;
   VkQueryPool queries = VK_NULL_HANDLE;
   VkFence fence = VK_NULL_HANDLE;
@@ -107,13 +110,15 @@ void Recording::Handles::create_descriptor_pool(const CommandList& commands) {
         "vkCreateDescriptorPool");
 }
 
-void Recording::Handles::create(const CommandList& commands, bool timed) {
+void Recording::Handles::create(const CommandList& commands, bool timed, int part_count) {
   VkCommandPoolCreateInfo pool_info{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
   pool_info.queueFamilyIndex = vk.physical.queue_family;
   check(vk.api.CreateCommandPool(vk.handle, &pool_info, nullptr, &pool), "vkCreateCommandPool");
+  parts.resize(static_cast<size_t>(part_count));
   VkCommandBufferAllocateInfo buffer_info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO, nullptr,
-                                          pool, VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
-  check(vk.api.AllocateCommandBuffers(vk.handle, &buffer_info, &commands_buffer),
+                                          pool, VK_COMMAND_BUFFER_LEVEL_PRIMARY,
+                                          static_cast<uint32_t>(part_count)};
+  check(vk.api.AllocateCommandBuffers(vk.handle, &buffer_info, parts.data()),
         "vkAllocateCommandBuffers");
   const VkFenceCreateInfo fence_info{VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
   check(vk.api.CreateFence(vk.handle, &fence_info, nullptr, &fence), "vkCreateFence");
@@ -175,13 +180,49 @@ void Recording::Handles::record(const Copy& copy) {
   vk.api.CmdCopyBuffer(commands_buffer, copy.from.handle, copy.to.handle, 1, &region);
 }
 
-Recording::Recording(DevicePtr device, const CommandList& commands, bool timed)
+namespace {
+
+// What a command is likely to take, in bytes moved: a GPU does some ten operations in the time of one byte.
+double weight_of(const Command& command) {
+  double weight = 1e4;  // its launch
+  for (const Binding& use : uses_of(command)) weight += static_cast<double>(use.buffer.size_bytes);
+  if (const auto* dispatch = std::get_if<Dispatch>(&command)) weight += dispatch->flops / 10;
+  return weight;
+}
+
+double weight_of(const CommandList& commands) {
+  double total = 0;
+  for (const Command& command : commands) total += weight_of(command);
+  return total;
+}
+
+}  // namespace
+
+int parts_for(const Device& device, const CommandList& commands, double seconds) {
+  const double longest = device.options().longest_submit_seconds;
+  if (longest <= 0 || device.info().kind == DeviceKind::cpu) return 1;
+  constexpr double kSlowest = 2e10;  // bytes a second, of the slowest GPU that anyone trains on
+  if (seconds <= 0) seconds = weight_of(commands) / kSlowest;
+  const double parts = std::ceil(seconds / longest);
+  return static_cast<int>(
+      std::clamp(parts, 1.0, static_cast<double>(std::max<size_t>(commands.size(), 1))));
+}
+
+// Barriers reach over the ends of command buffers: a queue's submissions are one sequence.
+void Recording::Handles::next_part() {
+  if (commands_buffer) check(vk.api.EndCommandBuffer(commands_buffer), "vkEndCommandBuffer");
+  commands_buffer = commands_buffer ? *(std::find(parts.begin(), parts.end(), commands_buffer) + 1)
+                                    : parts.front();
+  const VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
+  check(vk.api.BeginCommandBuffer(commands_buffer, &begin), "vkBeginCommandBuffer");
+}
+
+Recording::Recording(DevicePtr device, const CommandList& commands, bool timed, int parts)
     : device_(std::move(device)), handles_(std::make_unique<Handles>(device_->vk())) {
   Handles& h = *handles_;
-  h.create(commands, timed);
+  h.create(commands, timed, parts);
   const VulkanApi& api = h.vk.api;
-  const VkCommandBufferBeginInfo begin{VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
-  check(api.BeginCommandBuffer(h.commands_buffer, &begin), "vkBeginCommandBuffer");
+  h.next_part();
   // What earlier submissions on the queue and the host have written is visible from here on.
   h.barrier(kWork | VK_PIPELINE_STAGE_HOST_BIT, kWorkWrites | VK_ACCESS_HOST_WRITE_BIT, kWork,
             kWorkAll);
@@ -190,7 +231,15 @@ Recording::Recording(DevicePtr device, const CommandList& commands, bool timed)
     h.timestamp(0);
   }
   HazardTracker tracker;
+  const double part_weight = parts > 1 ? weight_of(commands) / parts : 0;
+  double weight = 0;
+  int part = 1;
   for (const Command& command : commands) {
+    if (parts > 1 && part < parts && weight >= part * part_weight) {
+      h.next_part();
+      ++part;
+    }
+    weight += parts > 1 ? weight_of(command) : 0;
     const auto uses = uses_of(command);
     if (tracker.conflicts(uses)) {
       h.barrier(kWork, kWorkWrites, kWork, kWorkAll);
@@ -203,10 +252,13 @@ Recording::Recording(DevicePtr device, const CommandList& commands, bool timed)
     h.barrier(kWork, kWorkWrites, kWork, kWorkAll);
     h.timestamp(static_cast<uint32_t>(&command - commands.data()) + 1);
   }
+  h.parts.resize(static_cast<size_t>(part));  // fewer, where single commands outweigh a part
   if (h.queries) h.timestamp(h.query_count - 1);
   h.barrier(kWork, kWorkWrites, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
   check(api.EndCommandBuffer(h.commands_buffer), "vkEndCommandBuffer");
 }
+
+int Recording::parts() const { return static_cast<int>(handles_->parts.size()); }
 
 Recording::~Recording() {
   try {
@@ -219,11 +271,15 @@ void Recording::submit() {
   VulkanDevice& vk = handles_->vk;
   if (in_flight_) fail(Code::internal, "a recording was submitted while it was in flight");
   check(vk.api.ResetFences(vk.handle, 1, &handles_->fence), "vkResetFences");
-  VkSubmitInfo info{VK_STRUCTURE_TYPE_SUBMIT_INFO};
-  info.commandBufferCount = 1;
-  info.pCommandBuffers = &handles_->commands_buffer;
   std::scoped_lock lock(vk.queue_mutex);
-  check(vk.api.QueueSubmit(vk.queue, 1, &info, handles_->fence), "vkQueueSubmit");
+  for (const VkCommandBuffer& part : handles_->parts) {
+    VkSubmitInfo info{VK_STRUCTURE_TYPE_SUBMIT_INFO};
+    info.commandBufferCount = 1;
+    info.pCommandBuffers = &part;
+    const bool last = &part == &handles_->parts.back();
+    check(vk.api.QueueSubmit(vk.queue, 1, &info, last ? handles_->fence : VkFence{}),
+          "vkQueueSubmit");
+  }
   in_flight_ = true;
 }
 

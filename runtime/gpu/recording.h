@@ -15,8 +15,9 @@ class Recording {
   // Places a barrier before each command that touches a range which an earlier command has written
   // (or writes one that an earlier command reads), and nowhere else. Ends with a barrier to the
   // host, so that read-back memory is visible once `wait` returns.
-  // `timed`: waits behind each command and takes its time, for profiles.
-  Recording(DevicePtr device, const CommandList& commands, bool timed = false);
+  // `timed`: waits behind each command and takes its time, for profiles. `parts`: submissions that the
+  // commands are divided among, by their operations and bytes.
+  Recording(DevicePtr device, const CommandList& commands, bool timed = false, int parts = 1);
   ~Recording();
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
@@ -39,6 +40,7 @@ class Recording {
   double end_seconds() const { return begin_seconds_ + busy_seconds_; }
 
   int barriers() const { return barriers_; }  // placed between commands
+  int parts() const;
 
   // Of each command of the last finished submission, where the recording is timed and the device has
   // timestamps; else empty.
@@ -56,6 +58,10 @@ class Recording {
   int barriers_ = 0;
   std::vector<double> command_seconds_;
 };
+
+// Submissions into which commands that take `seconds` (0: not known yet, so their operations are counted)
+// should be divided on this device; see DeviceOptions::longest_submit_seconds.
+int parts_for(const Device& device, const CommandList& commands, double seconds);
 
 // Records, submits and waits: for set-up work and tests.
 void run_once(const DevicePtr& device, const CommandList& commands);

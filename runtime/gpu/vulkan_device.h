@@ -49,6 +49,8 @@ struct VulkanDevice {
   std::mutex queue_mutex;
   VkPhysicalDeviceMemoryProperties memory{};
   VkDeviceSize storage_alignment = 256;
+  uint64_t memory_limit = 0;              // 0: none
+  std::atomic<uint64_t> memory_taken{0};  // bytes
 
   VkPipelineCache pipeline_cache = VK_NULL_HANDLE;
   std::string pipeline_cache_file;  // "" keeps none

@@ -50,12 +50,13 @@ void ParameterStore::place(const Graph& graph) {
       }
     if (decayed) decayed_ = count_;
   }
-  weights_ = arena_.allocate(uint64_t{count_} * 4);
-  gradients_ = arena_.allocate(uint64_t{count_} * 4);
+  weights_ = arena_.allocate_whole(uint64_t{count_} * 4);
+  gradients_ = arena_.allocate_whole(uint64_t{count_} * 4);
   for (const Value& value : graph.values()) {
     const uint64_t bytes = static_cast<uint64_t>(element_count(value.shape)) * 4;
     if (value.kind == ValueKind::parameter) {
       const uint64_t offset = uint64_t{offsets[value.name]} * 4;
+      gpu::check_bindable(*device_, bytes);
       tensors_[value.name] = {weights_.slice(offset, bytes), value.shape};
       gradient_tensors_[value.name] = {gradients_.slice(offset, bytes), value.shape};
     } else if (value.kind == ValueKind::state || value.kind == ValueKind::constant) {
@@ -64,6 +65,20 @@ void ParameterStore::place(const Graph& graph) {
     if (value.kind == ValueKind::parameter || value.kind == ValueKind::state)
       names_.push_back(value.name);
   }
+}
+
+std::vector<ParameterStore::Range> ParameterStore::ranges() const {
+  constexpr uint64_t kAligned = 1024;  // scalars: any device's alignment of bindings
+  const uint64_t most =
+      std::max(device_->max_tensor_bytes() / 4 / kAligned, uint64_t{1}) * kAligned;
+  std::vector<Range> out;
+  for (uint64_t begin = 0; begin < count_; begin += most) {
+    const uint64_t count = std::min(most, count_ - begin);
+    const uint64_t decayed = decayed_ > begin ? std::min(count, decayed_ - begin) : 0;
+    out.push_back({static_cast<uint32_t>(begin), static_cast<uint32_t>(count),
+                   static_cast<uint32_t>(decayed)});
+  }
+  return out;
 }
 
 const ops::DeviceTensor& ParameterStore::tensor(const std::string& name) const {

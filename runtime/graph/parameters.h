@@ -31,6 +31,13 @@ class ParameterStore {
   };
   const std::vector<Parameter>& parameters() const { return parameters_; }  // ascending
 
+  // Parts of weights() and gradients() that the device can bind, in scalars.
+  struct Range {
+    uint32_t begin, count;
+    uint32_t decayed;  // leading ones under weight decay
+  };
+  std::vector<Range> ranges() const;
+
   const gpu::Buffer& weights() const { return weights_; }
   const gpu::Buffer& gradients() const { return gradients_; }
   uint32_t count() const { return count_; }      // trainable scalars, with alignment gaps
@@ -58,6 +65,11 @@ class ParameterStore {
   std::vector<Parameter> parameters_;
   std::map<std::string, ops::DeviceTensor> tensors_, gradient_tensors_;
 };
+
+// The part of a buffer of scalars that lies at `range`.
+inline gpu::Buffer part_of(const gpu::Buffer& buffer, const ParameterStore::Range& range) {
+  return buffer.slice(uint64_t{range.begin} * 4, uint64_t{range.count} * 4);
+}
 
 // Host <-> device copies through staging memory, for set-up, checkpoints and tests.
 Tensor download(const gpu::DevicePtr& device, const ops::DeviceTensor& from,

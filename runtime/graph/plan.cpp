@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "core/error.h"
 
@@ -16,6 +17,7 @@ Plan::Plan(gpu::Kernels& kernels, const Graph& graph, const ParameterStore& para
            const PlanOptions& options)
     : graph_(graph),
       training_(options.training),
+      recompute_(options.recompute),
       arena_(kernels.device(), gpu::MemoryUse::device),
       memory_(kernels.device()),
       step_(arena_.allocate(sizeof(ops::StepValues))),
@@ -27,7 +29,10 @@ Plan::Plan(gpu::Kernels& kernels, const Graph& graph, const ParameterStore& para
   forward(emit);
   if (options.training) {
     find_needed();
+    const auto first =
+        tensors_;  // of the forward pass; recomputed ones are for the backward pass alone
     backward(emit, parameters, options.loss);
+    tensors_ = first;
   }
   place(options.outputs);
 }
@@ -119,10 +124,65 @@ void Plan::find_needed() {
         needs_gradient_[index(node.output)] = true;
 }
 
+// Nodes at which parts begin whose insides are computed again: about as many as the root of all, where the
+// fewest bytes cross.
+std::vector<size_t> Plan::cuts() const {
+  const size_t n = graph_.nodes().size();
+  std::vector<double> crossing(n + 1);
+  for (size_t producer = 0; producer < n; ++producer) {
+    const ValueId value = graph_.nodes()[producer].output;
+    size_t last = producer;
+    for (size_t user = producer + 1; user < n; ++user)
+      for (const ValueId input : graph_.nodes()[user].inputs)
+        if (input == value) last = user;
+    for (size_t cut = producer + 1; cut <= last; ++cut)
+      crossing[cut] += static_cast<double>(element_count(graph_.shape(value)));
+  }
+  std::vector<size_t> out{0};
+  const auto parts = static_cast<size_t>(std::sqrt(static_cast<double>(n)));
+  for (size_t part = 1; part < parts; ++part) {
+    const size_t low = std::max(out.back() + 1, (2 * part - 1) * n / (2 * parts)),
+                 high = (2 * part + 1) * n / (2 * parts);
+    if (low >= high) continue;
+    out.push_back(
+        static_cast<size_t>(std::min_element(crossing.begin() + static_cast<ptrdiff_t>(low),
+                                             crossing.begin() + static_cast<ptrdiff_t>(high)) -
+                            crossing.begin()));
+  }
+  return out;
+}
+
+void Plan::forward_again(ops::Emitter& emit, size_t begin, size_t end) {
+  for (size_t n = begin; n < end; ++n) {
+    const Node& node = graph_.nodes()[n];
+    ops::DeviceTensor& out = tensors_[index(node.output)];
+    if (node.op->view) {
+      out.buffer = tensors_[index(node.inputs[0])].buffer;
+      continue;
+    }
+    out = emit.scratch(out.shape);
+    const bool stateful =
+        std::any_of(node.op->inputs.begin(), node.op->inputs.end(),
+                    [](const ops::OpInput& i) { return i.role == ops::InputRole::state; });
+    if (!stateful)
+      for (ops::DeviceTensor& saved : saved_[n]) saved = emit.scratch(saved.shape);
+    emit.set_label(node.label + " (again)");
+    ops::OpCall call = call_of(n);
+    call.recomputed = true;
+    node.op->forward(call, emit);
+  }
+}
+
 void Plan::backward(ops::Emitter& emit, const ParameterStore& parameters, ValueId loss) {
   gradients_[index(loss)] = emit.scratch(graph_.shape(loss));
   emit.add(gpu::Fill{gradients_[index(loss)].buffer, std::bit_cast<uint32_t>(1.0f)});
+  std::vector<size_t> parts = recompute_ ? cuts() : std::vector<size_t>{0};
   for (size_t n = graph_.nodes().size(); n-- > 0;) {
+    if (n < parts.back()) {  // a part of which only what crosses its end is still there
+      const size_t end = parts.back();
+      parts.pop_back();
+      forward_again(emit, parts.back(), end);
+    }
     const Node& node = graph_.nodes()[n];
     const ops::DeviceTensor output_grad = gradients_[index(node.output)];
     if (!output_grad || !needs_gradient_[index(node.output)]) continue;

@@ -19,6 +19,9 @@ struct PlanOptions {
   std::vector<ValueId> outputs;
   // Weights to compute with instead of the store's own (a running mean of them), laid out alike.
   gpu::Buffer weights;
+  // Keep only what crosses from one part of the graph to the next, and compute the rest again in the
+  // backward pass (Chen et al. 2016): for a third more work, memory falls towards the root of the depth.
+  bool recompute = false;
 };
 
 // Its memory lives as long as the plan. Reverse-mode differentiation walks the nodes backwards; a
@@ -40,11 +43,13 @@ class Plan {
   void forward(ops::Emitter& emit);
   void backward(ops::Emitter& emit, const ParameterStore& parameters, ValueId loss);
   void find_needed();
+  std::vector<size_t> cuts() const;
+  void forward_again(ops::Emitter& emit, size_t begin, size_t end);
   void place(const std::vector<ValueId>& outputs);
   ops::OpCall call_of(size_t node) const;
 
   const Graph& graph_;
-  bool training_;
+  bool training_, recompute_;
   gpu::Arena arena_;
   MemoryPlan memory_;
   gpu::Buffer step_;

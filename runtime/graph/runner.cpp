@@ -11,9 +11,10 @@ struct Runner::Slot {
   std::vector<std::vector<gpu::Buffer>> inputs;  // each in parts
   std::vector<gpu::Buffer> outputs;
   gpu::Buffer step, step_after;  // the step's values, and what the device left of them
-  gpu::CommandList feeding;
+  gpu::CommandList feeding, commands;
   std::unique_ptr<gpu::Recording> recording;
   uint64_t tag = 0;
+  bool measured = false;  // its first step, by which it was recorded anew if need be
 };
 
 Runner::Runner(gpu::Kernels& kernels, const Plan& plan, const std::vector<Feed>& feeds,
@@ -47,12 +48,21 @@ Runner::Runner(gpu::Kernels& kernels, const Plan& plan, const std::vector<Feed>&
     }
     slot->step_after = readback_.allocate(sizeof(ops::StepValues));
     commands.push_back(gpu::Copy{plan.step_values(), slot->step_after});
-    slot->recording = std::make_unique<gpu::Recording>(device_, commands);
+    slot->commands = std::move(commands);
+    record(*slot, 0);
     slots_.push_back(std::move(slot));
   }
 }
 
 Runner::~Runner() = default;
+
+// In submissions of bearable length, by the step's time where it is known.
+void Runner::record(Slot& slot, double seconds) {
+  const int parts = gpu::parts_for(*device_, slot.commands, seconds);
+  if (slot.recording && parts == slot.recording->parts()) return;
+  slot.recording.reset();
+  slot.recording = std::make_unique<gpu::Recording>(device_, slot.commands, /*timed=*/false, parts);
+}
 
 void Runner::harvest(Slot& slot) {
   if (!slot.recording->in_flight()) return;
@@ -64,6 +74,7 @@ void Runner::harvest(Slot& slot) {
     result.outputs.emplace_back(output.size_bytes / sizeof(float));
     std::memcpy(result.outputs.back().data(), output.host, output.size_bytes);
   }
+  if (std::exchange(slot.measured, true) == false) record(slot, result.busy_seconds);
   results_.push_back(std::move(result));
 }
 

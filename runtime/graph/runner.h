@@ -63,6 +63,7 @@ class Runner {
   struct Slot;
 
   Slot& free_slot();
+  void record(Slot& slot, double seconds);
   void harvest(Slot& slot);
 
   gpu::DevicePtr device_;

@@ -107,16 +107,20 @@ class Builder {
   std::map<std::string, graph::ValueId> values_;  // by the whole name
 };
 
-constexpr OptionSpec kInputs[] = {
-    {"inputs", OptionType::strings, "[\"image\"]", "fields of the batch that the layers read"}};
+// Beside the layers and the loss.
+constexpr OptionSpec kOptions[] = {
+    {"inputs", OptionType::strings, "[\"image\"]", "fields of the batch that the layers read"},
+    {"recompute", OptionType::boolean, "false",
+     "training keeps only what crosses between parts of the model, and computes the rest again for "
+     "the "
+     "gradients: less memory, more time"}};
 
-std::vector<std::string> inputs_of(const Json& spec) {
+Options options_of(const Json& spec) {
   Json given = Json::object();
-  if (spec.contains("inputs")) given["inputs"] = spec["inputs"];
+  for (const OptionSpec& option : kOptions)
+    if (spec.contains(option.name)) given[option.name] = spec[option.name];
   as_list(given, "inputs");
-  const auto names = Options(kInputs, "model", given).strings("inputs");
-  if (names.empty()) fail(Code::invalid_argument, "model: 'inputs' is empty");
-  return names;
+  return Options(kOptions, "model", given);
 }
 
 // The spec of a ready-made model is that of its layers; keys given beside it win.
@@ -126,9 +130,9 @@ Json expanded(const Json& spec) {
     fail(Code::invalid_argument, "model: 'model' must be a name, not ", spec["model"].dump());
   Json options = spec;
   Json kept = Json::object();
-  for (const char* key : {"loss", "inputs"})
+  for (const char* key : {"loss", "inputs", "recompute"})
     if (spec.contains(key)) kept[key] = spec[key];
-  for (const char* key : {"model", "loss", "inputs"}) options.erase(key);
+  for (const char* key : {"model", "loss", "inputs", "recompute"}) options.erase(key);
   Json out = expand_model(spec["model"].get<std::string>(), options);
   out.update(kept);
   return out;
@@ -138,13 +142,16 @@ Json expanded(const Json& spec) {
 
 Model::Model(const Json& given) : loss_(nullptr) {
   const Json spec = expanded(given);
-  const std::string keys[] = {"layers", "inputs", "loss"};
+  const std::string keys[] = {"layers", "inputs", "loss", "recompute"};
   check_keys(spec, keys, "model");
   if (!spec.is_object() || !spec.contains("layers") || !spec["layers"].is_array() ||
       spec["layers"].empty())
     fail(Code::invalid_argument, "model: 'layers' must be a list with at least one layer");
   spec_ = std::make_shared<const Json>(spec);
-  inputs_ = inputs_of(spec);
+  const Options options = options_of(spec);
+  inputs_ = options.strings("inputs");
+  if (inputs_.empty()) fail(Code::invalid_argument, "model: 'inputs' is empty");
+  recompute_ = options.boolean("recompute");
   loss_ = Loss(spec.value("loss", Json()));
   check_layers(spec["layers"], "");
 }
@@ -162,6 +169,7 @@ ModelGraph Model::build(int64_t batch, const Fields& fields) const {
   m.target = loss.target;
   m.loss = loss.loss;
   m.accuracy = loss.accuracy;
+  m.recompute = recompute_;
   return m;
 }
 

@@ -46,7 +46,8 @@ Push push_of(const OpCall& call) {
 void forward(const OpCall& call, Emitter& emit) {
   const DeviceTensor &x = call.inputs[0], &mean = call.inputs[3], &var = call.inputs[4];
   const Push push = push_of(call);
-  if (call.training) {
+  if (call.recomputed) {  // saved[0] is still there
+  } else if (call.training) {
     const DeviceTensor partial = emit.scratch({push.slices, 2, push.c});
     emit.for_channels("batch_norm_stats", {reads(x), writes(partial)}, push, push.c, push.slices);
     emit.for_each("batch_norm_merge",

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "core/options.h"
 #include "gpu/kernel.h"
 #include "tensor/tensor.h"
@@ -66,6 +67,15 @@ class Emitter {
     dispatch(shader, std::move(bindings), push, {groups, 1, 1}, constants);
   }
 
+  // The same with a kernel that is compiled here; it has no push constants.
+  void for_each_from_source(const std::string& source, std::vector<gpu::Binding> bindings,
+                            uint64_t count) {
+    const gpu::Kernel& kernel =
+        kernels_.from_source(source, cat("the source of '", label_, "'"), bindings.size());
+    const uint32_t groups = std::clamp(gpu::div_up(count, 64), 1u, 4096u);
+    add(gpu::Dispatch{label_, &kernel, std::move(bindings), {}, {groups, 1, 1}});
+  }
+
   // A kernel with a workgroup for each of `rows` rows of `length` elements (shaders/row.glsl).
   template <typename Push>
   void for_rows(const std::string& shader, std::vector<gpu::Binding> bindings, const Push& push,
@@ -117,6 +127,10 @@ struct OpCall {
   // Backward only. Gradients to write; empty where nobody needs one.
   DeviceTensor output_grad;
   std::vector<DeviceTensor> input_grads;
+
+  // The output was thrown away and is wanted again: `saved` of ops with state is still there, and their
+  // state must not change a second time.
+  bool recomputed = false;
 };
 
 struct OpShapes {

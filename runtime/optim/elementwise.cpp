@@ -25,24 +25,29 @@ class Elementwise final : public Optimizer {
  public:
   Elementwise(const graph::ParameterStore& store, Kind kind, Push push, State first, State second)
       : store_(store), arena_(store.device(), gpu::MemoryUse::device), kind_(kind), push_(push) {
-    push_.count = store.count();
-    push_.decayed = store.decayed();
     m_ = make(first);
     v_ = make(second);
   }
 
   void emit(ops::Emitter& emit, const gpu::Buffer& step_values) override {
     emit.set_label("optimizer");
-    const auto binding = [&](const ops::DeviceTensor& state) {
-      return state ? ops::updates(state) : gpu::Binding{store_.gradients(), gpu::Access::read};
-    };
-    emit.for_each("optimizer",
-                  {{store_.weights(), gpu::Access::read_write},
-                   {store_.gradients(), gpu::Access::read},
-                   binding(m_),
-                   binding(v_),
-                   {step_values, gpu::Access::read}},
-                  push_, push_.count, {kind_});
+    using gpu::Access;
+    for (const auto& range : store_.ranges()) {
+      const gpu::Binding gradients{part_of(store_.gradients(), range), Access::read};
+      const auto binding = [&](const ops::DeviceTensor& state) {
+        return state ? gpu::Binding{part_of(state.buffer, range), Access::read_write} : gradients;
+      };
+      Push push = push_;
+      push.count = range.count;
+      push.decayed = range.decayed;
+      emit.for_each("optimizer",
+                    {{part_of(store_.weights(), range), Access::read_write},
+                     gradients,
+                     binding(m_),
+                     binding(v_),
+                     {step_values, Access::read}},
+                    push, push.count, {kind_});
+    }
   }
 
   std::map<std::string, ops::DeviceTensor> state() const override { return state_; }

@@ -17,7 +17,7 @@ inline float number(const Options& options, const char* name) {
 // State of `count` scalars that begins as `value`.
 inline ops::DeviceTensor make_state(const gpu::DevicePtr& device, gpu::Arena& arena, int64_t count,
                                     float value = 0) {
-  const ops::DeviceTensor tensor{arena.allocate(static_cast<uint64_t>(count) * 4), {count}};
+  const ops::DeviceTensor tensor{arena.allocate_whole(static_cast<uint64_t>(count) * 4), {count}};
   gpu::run_once(device, {gpu::Fill{tensor.buffer, std::bit_cast<uint32_t>(value)}});
   return tensor;
 }

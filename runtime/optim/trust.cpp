@@ -1,4 +1,5 @@
 // LARS and LAMB, which scale each tensor's step; the formulas stand in shaders/trust.comp.
+#include "core/error.h"
 #include "optim/optimizer.h"
 #include "optim/parts.h"
 
@@ -17,6 +18,10 @@ class Trust final : public Optimizer {
  public:
   Trust(const graph::ParameterStore& store, bool lamb, Push push)
       : store_(store), arena_(store.device(), gpu::MemoryUse::device), lamb_(lamb), push_(push) {
+    if (store.ranges().size() > 1)
+      fail(Code::unsupported, lamb ? "lamb" : "lars", " on ", store.count(),
+           " parameters: device '", store.device()->info().name,
+           "' cannot bind them as one buffer; use sgd or adam");
     place_segments();
     mean_ = zeros();
     if (lamb) square_ = zeros();

@@ -63,7 +63,8 @@ Update::Update(const UpdateSpec& spec, const graph::ParameterStore& store)
       arena_(store.device(), gpu::MemoryUse::device),
       optimizer_(spec.optimizer().make(spec.options(), store)) {
   if (options_.integer("accumulate") > 1) sum_ = make(store.count());
-  if (options_.number("clip_norm") > 0) partial_ = make(kParts);
+  if (options_.number("clip_norm") > 0)
+    partial_ = make(kParts * static_cast<int64_t>(store.ranges().size()));
   norm_ = make(1);
   if (options_.number("proximal") > 0) anchor_ = make(store.count());
   if (options_.number("average") > 0) {
@@ -77,45 +78,66 @@ ops::DeviceTensor Update::make(int64_t count) { return make_state(store_.device(
 void Update::emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values) {
   using gpu::Access;
   const gpu::Binding step{step_values, Access::read}, mark{step_values, Access::read_write};
-  const gpu::Binding gradients{store_.gradients(), Access::read_write};
-  const Push push{store_.count(),
-                  static_cast<uint32_t>(options_.integer("accumulate")),
-                  static_cast<float>(options_.number("clip_norm")),
-                  static_cast<float>(options_.number("clip_value")),
-                  static_cast<float>(options_.number("proximal")),
-                  0};
+  const auto gradients = [&](const auto& range, Access access) {
+    return gpu::Binding{part_of(store_.gradients(), range), access};
+  };
+  const auto push_of = [&](uint32_t count) {
+    return Push{count,
+                static_cast<uint32_t>(options_.integer("accumulate")),
+                static_cast<float>(options_.number("clip_norm")),
+                static_cast<float>(options_.number("clip_value")),
+                static_cast<float>(options_.number("proximal")),
+                0};
+  };
+  const auto ranges = store_.ranges();
   // Weights survive what has no finite gradient: every kernel behind this one sees that there is no update.
-  emit.for_each("gradient_finite", {{store_.gradients(), Access::read}, mark}, push, push.count);
+  for (const auto& range : ranges)
+    emit.for_each("gradient_finite", {gradients(range, Access::read), mark}, push_of(range.count),
+                  range.count);
   if (sum_)
-    emit.for_each("gradient_accumulate", {gradients, ops::updates(sum_), step}, push, push.count);
+    for (const auto& range : ranges)
+      emit.for_each("gradient_accumulate",
+                    {gradients(range, Access::read_write),
+                     {part_of(sum_.buffer, range), Access::read_write},
+                     step},
+                    push_of(range.count), range.count);
   if (partial_) {
-    emit.for_rows("gradient_squares", {{store_.gradients(), Access::read}, ops::writes(partial_)},
-                  push, kParts, push.count / kParts);
-    Push parts = push;
-    parts.count = kParts;
-    emit.for_rows("gradient_norm", {ops::reads(partial_), ops::writes(norm_)}, parts, 1, kParts);
+    for (size_t i = 0; i < ranges.size(); ++i)
+      emit.for_rows("gradient_squares",
+                    {gradients(ranges[i], Access::read),
+                     {partial_.buffer.slice(i * kParts * 4, kParts * 4), Access::write}},
+                    push_of(ranges[i].count), kParts, ranges[i].count / kParts);
+    const Push parts = push_of(partial_.count());
+    emit.for_rows("gradient_norm", {ops::reads(partial_), ops::writes(norm_)}, parts, 1,
+                  parts.count);
   }
-  if (push.most_norm > 0 || push.most > 0 || push.proximal > 0)
-    emit.for_each("gradient_adjust",
-                  {{store_.weights(), Access::read},
-                   gradients,
-                   ops::reads(norm_),
-                   anchor_ ? ops::updates(anchor_) : gpu::Binding{store_.weights(), Access::read},
-                   step},
-                  push, push.count);
+  const Push push = push_of(0);
+  if (push.most_norm <= 0 && push.most <= 0 && push.proximal <= 0) return;
+  for (const auto& range : ranges) {
+    const gpu::Binding weights{part_of(store_.weights(), range), Access::read};
+    emit.for_each(
+        "gradient_adjust",
+        {weights, gradients(range, Access::read_write), ops::reads(norm_),
+         anchor_ ? gpu::Binding{part_of(anchor_.buffer, range), Access::read_write} : weights,
+         step},
+        push_of(range.count), range.count);
+  }
 }
 
 void Update::emit(ops::Emitter& emit, const gpu::Buffer& step_values) {
+  using gpu::Access;
   emit.set_label("gradients");
   emit_adjustments(emit, step_values);
   optimizer_->emit(emit, step_values);
   if (!averages_) return;
-  const Push push{store_.count(), 0, 0, 0, 0, static_cast<float>(options_.number("average"))};
-  emit.for_each("weights_average",
-                {{store_.weights(), gpu::Access::read},
-                 ops::updates(averages_),
-                 {step_values, gpu::Access::read}},
-                push, push.count);
+  for (const auto& range : store_.ranges()) {
+    const Push push{range.count, 0, 0, 0, 0, static_cast<float>(options_.number("average"))};
+    emit.for_each("weights_average",
+                  {{part_of(store_.weights(), range), Access::read},
+                   {part_of(averages_.buffer, range), Access::read_write},
+                   {step_values, Access::read}},
+                  push, push.count);
+  }
 }
 
 std::map<std::string, ops::DeviceTensor> Update::state() const {

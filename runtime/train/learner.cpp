@@ -36,8 +36,17 @@ struct Learner::Planned {
       : batch(batch_size),
         net(model.build(batch_size, fields)),
         store(kernels.device(), net.graph, seed),
-        training(kernels, net.graph, store, {true, net.loss, outputs()}),
+        training(kernels, net.graph, store, training_options()),
         tail_arena(kernels.device(), gpu::MemoryUse::device) {}
+
+  graph::PlanOptions training_options() const {
+    graph::PlanOptions options;
+    options.training = true;
+    options.loss = net.loss;
+    options.recompute = net.recompute;
+    options.outputs = outputs();
+    return options;
+  }
 
   graph::PlanOptions evaluation_options() const {
     graph::PlanOptions options;

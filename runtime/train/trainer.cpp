@@ -5,6 +5,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/log.h"
 
 namespace etr::train {
 namespace {
@@ -12,6 +13,8 @@ namespace {
 constexpr const char* kTrainerState = "trainer.json";
 constexpr const char* kPipelineState = "pipeline.json";
 constexpr double kPatience = 0.1;  // seconds
+constexpr int kMostRecoveries =
+    3;  // of a lost device in one run: what is lost each time will not heal
 
 int64_t planned_steps(const Job& job) {
   const int64_t planned = job.train().integer("planned_steps");
@@ -37,11 +40,8 @@ Json get_json(const checkpoint::Loaded& loaded, const char* name) {
 
 }  // namespace
 
-Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, bool resume)
-    : job_(job),
-      learner_(std::move(kernels), learner_spec(job)),
-      pipeline_(job.pipeline(), {}, /*defers=*/true) {
-  learner_.expect_views(pipeline_.view_samples());
+Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, bool resume) : job_(job) {
+  open(std::move(kernels));
   const Options& train = job_.train();
   if (train.integer("epochs") == 0 && train.integer("steps") == 0 && train.number("seconds") == 0)
     fail(Code::invalid_argument,
@@ -62,6 +62,44 @@ Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, bool res
 
 Trainer::~Trainer() = default;
 
+void Trainer::open(std::shared_ptr<gpu::Kernels> kernels) {
+  learner_.emplace(std::move(kernels), learner_spec(job_));
+  pipeline_.emplace(job_.pipeline(), pipeline::MapFunctions{}, /*defers=*/true);
+  learner_->expect_views(pipeline_->view_samples());
+}
+
+// Everything since the newest checkpoint is repeated, bit for bit.
+void Trainer::recover(const Error& lost) {
+  const auto loaded = store_ ? store_->load_latest() : std::nullopt;
+  if (!loaded || ++recoveries_ > kMostRecoveries)
+    fail(Code::device_lost, lost.what(),
+         loaded ? cat(" (for the ", recoveries_, "th time in this run)")
+                : std::string(" (the run has no checkpoint yet to go on from)"));
+  log_line(LogLevel::warning,
+           cat("step ", learner_->steps(), ": ", lost.what(),
+               "; the run opens the device again and goes on from '", loaded->path, "'"));
+  const gpu::DeviceOptions options = learner_->device()->options();
+  learner_.reset();
+  pipeline_.reset();
+  open(std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(options)));
+  load();
+  warm_ = epoch_ended_ = false;
+  evaluated_step_ = 0;
+  loss_sum_ = accuracy_sum_ = 0;
+  steps_since_ = examples_since_ = 0;
+  clock_start_ns_ = 0;
+  event_seconds_ = seconds_before_;
+}
+
+Json Trainer::pipeline_stats() const {
+  Json stats = pipeline_->stats();
+  const ReservoirStats of = learner_->reservoir();
+  if (of.capacity)
+    stats["device_echo"] = {
+        {"capacity", of.capacity}, {"uploaded", of.uploaded}, {"reused", of.reused}};
+  return stats;
+}
+
 void Trainer::load() {
   if (!store_) fail(Code::state, "resuming needs the job's output.dir");
   const auto loaded = store_->load_latest();
@@ -79,9 +117,9 @@ void Trainer::load() {
   } catch (const nlohmann::json::exception& error) {
     fail(Code::corrupt_data, "'", loaded->path, "/", kTrainerState, "' is damaged: ", error.what());
   }
-  learner_.load(loaded->files);
-  pipeline_.restore(get_json(*loaded, kPipelineState));
-  saved_step_ = learner_.steps();
+  learner_->load(loaded->files);
+  pipeline_->restore(get_json(*loaded, kPipelineState));
+  saved_step_ = learner_->steps();
   epoch_gave_batch_ = true;  // perhaps before the interruption
 }
 
@@ -104,31 +142,31 @@ bool Trainer::finished() const {
     return limit > 0 && now >= static_cast<uint64_t>(limit);
   };
   return stop_.load() || target_reached_ || reached(train.integer("epochs"), epoch_) ||
-         reached(train.integer("steps"), learner_.steps()) ||
+         reached(train.integer("steps"), learner_->steps()) ||
          (train.number("seconds") > 0 && training_seconds() >= train.number("seconds"));
 }
 
 std::string Trainer::onnx() {
-  if (learner_.trainable() == 0) {
+  if (learner_->trainable() == 0) {
     pipeline::Pipeline one(job_.pipeline(), {}, /*defers=*/true);
     pipeline::Item batch;
     if (one.next(batch) != pipeline::Pipeline::Next::item)
       fail(Code::state, "the job's pipeline gave no batch to take shapes from");
-    learner_.prepare(batch);
+    learner_->prepare(batch);
   }
-  return learner_.onnx();
+  return learner_->onnx();
 }
 
 Json Trainer::profile(int steps) {
   pipeline::Item batch;
-  if (pipeline_.next(batch) != pipeline::Pipeline::Next::item)
+  if (pipeline_->next(batch) != pipeline::Pipeline::Next::item)
     fail(Code::state, "the job's pipeline gave no batch to profile with");
-  return learner_.profile(batch, steps);
+  return learner_->profile(batch, steps);
 }
 
 void Trainer::train_one() {
   pipeline::Item batch;
-  if (pipeline_.next(batch) == pipeline::Pipeline::Next::end_of_epoch) {
+  if (pipeline_->next(batch) == pipeline::Pipeline::Next::end_of_epoch) {
     if (!epoch_gave_batch_)
       fail(Code::invalid_argument, "epoch ", epoch_ + 1,
            " gave no batch: there are fewer samples than a batch holds, or none (set "
@@ -142,14 +180,14 @@ void Trainer::train_one() {
   // In the first step the driver compiles the kernels: many seconds on some, and nothing that a
   // run's speed or its device's idle share should be judged by.
   if (!warm_) pause_clock();
-  learner_.step(batch);
+  learner_->step(batch);
   take_metrics(/*wait_all=*/!warm_);
   warm_ = true;
   resume_clock();
 }
 
 void Trainer::take_metrics(bool wait_all) {
-  for (const StepMetrics& metrics : learner_.take_metrics(wait_all)) {
+  for (const StepMetrics& metrics : learner_->take_metrics(wait_all)) {
     examples_ += static_cast<uint64_t>(metrics.samples);
     fresh_ += static_cast<uint64_t>(metrics.fresh);
     echoed_ += static_cast<uint64_t>(metrics.echoed);
@@ -182,27 +220,27 @@ void Trainer::write_step(const StepMetrics& m) {
 }
 
 bool Trainer::evaluation_due() const {
-  if (!job_.evaluation() || evaluated_step_ == learner_.steps() || learner_.steps() == 0)
+  if (!job_.evaluation() || evaluated_step_ == learner_->steps() || learner_->steps() == 0)
     return false;
   const auto by_epoch = static_cast<uint64_t>(job_.evaluation()->integer("every_epochs"));
   const auto by_step = static_cast<uint64_t>(job_.evaluation()->integer("every_steps"));
   return (epoch_ended_ && by_epoch && epoch_ % by_epoch == 0) ||
-         (by_step && learner_.steps() % by_step == 0) || finished();
+         (by_step && learner_->steps() % by_step == 0) || finished();
 }
 
 bool Trainer::checkpoint_due() const {
-  if (!store_ || saved_step_ == learner_.steps() || learner_.steps() == 0) return false;
+  if (!store_ || saved_step_ == learner_->steps() || learner_->steps() == 0) return false;
   const auto by_epoch = static_cast<uint64_t>(job_.output().integer("checkpoint_every_epochs"));
   const auto by_step = static_cast<uint64_t>(job_.output().integer("checkpoint_every_steps"));
   if (!by_epoch && !by_step) return false;
   return (epoch_ended_ && by_epoch && epoch_ % by_epoch == 0) ||
-         (by_step && learner_.steps() % by_step == 0) || finished();
+         (by_step && learner_->steps() % by_step == 0) || finished();
 }
 
 Event Trainer::make_event(EventKind kind) {
   Event event;
   event.kind = kind;
-  event.step = learner_.steps();
+  event.step = learner_->steps();
   event.epoch = epoch_;
   event.total_steps = static_cast<uint64_t>(planned_steps(job_));
   event.seconds = training_seconds();
@@ -224,7 +262,7 @@ Event Trainer::make_event(EventKind kind) {
   event.examples = examples_;
   event.fresh = fresh_;
   event.echoed = echoed_;
-  event.bad_records = pipeline_.stats()["bad_records"].get<int64_t>();
+  event.bad_records = pipeline_->stats()["bad_records"].get<int64_t>();
   event.eval_loss = last_eval_.loss;
   event.eval_accuracy = last_eval_.accuracy;
   event.target_reached = target_reached_;
@@ -234,12 +272,12 @@ Event Trainer::make_event(EventKind kind) {
 EvalMetrics Trainer::evaluate() {
   if (!job_.evaluation()) fail(Code::state, "this job has no evaluation section");
   pipeline::Pipeline pipeline(job_.evaluation_pipeline());
-  return learner_.evaluate(pipeline);
+  return learner_->evaluate(pipeline);
 }
 
 Event Trainer::evaluation_event() {
   last_eval_ = evaluate();
-  evaluated_step_ = learner_.steps();
+  evaluated_step_ = learner_->steps();
   const double target = job_.evaluation()->number("target_accuracy");
   target_reached_ = target_reached_ || (target > 0 && last_eval_.accuracy >= target);
   Event event = make_event(EventKind::evaluation);
@@ -265,8 +303,8 @@ std::string Trainer::save() {
   if (!store_) fail(Code::state, "saving needs the job's output.dir");
   take_metrics(/*wait_all=*/true);
   checkpoint::Files files;
-  learner_.save(files);
-  put_text(files, kPipelineState, pipeline_.save().dump());
+  learner_->save(files);
+  put_text(files, kPipelineState, pipeline_->save().dump());
   put_text(files, kTrainerState,
            Json{{"epoch", epoch_},
                 {"examples", examples_},
@@ -276,17 +314,26 @@ std::string Trainer::save() {
                 {"busy_seconds", busy_seconds_}}
                .dump());
   put_text(files, "job.json", job_.json().dump(1));
-  saved_step_ = learner_.steps();
-  return store_->save(learner_.steps(), files);
+  saved_step_ = learner_->steps();
+  return store_->save(learner_->steps(), files);
 }
 
 Event Trainer::next_event() {
   if (ended_) return make_event(EventKind::end);
+  while (true) try {
+      return advance();
+    } catch (const Error& error) {
+      if (error.code() != Code::device_lost) throw;
+      recover(error);
+    }
+}
+
+Event Trainer::advance() {
   resume_clock();
   const double begin = training_seconds(), every = job_.train().number("progress_every");
   while (true) {
     // A stalled source holds back neither progress events nor stop().
-    if (!epoch_ended_ && !finished() && pipeline_.wait(kPatience)) train_one();
+    if (!epoch_ended_ && !finished() && pipeline_->wait(kPatience)) train_one();
     const bool evaluates = evaluation_due(), saves = checkpoint_due();
     if (evaluates || saves || finished()) {
       take_metrics(/*wait_all=*/true);

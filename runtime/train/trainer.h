@@ -3,8 +3,10 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "core/error.h"
 #include "train/job.h"
 #include "train/learner.h"
 #include "train/metrics.h"
@@ -38,7 +40,8 @@ class Trainer {
   Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, bool resume);
   ~Trainer();
 
-  // Trains until there is something to tell. The last event is `end`; then it returns it again.
+  // Trains until there is something to tell. The last event is `end`; then it returns it again. Where the
+  // device is lost, it is opened again and the run goes on from its newest checkpoint.
   // Throws the Error that ended the run; what was written stays valid.
   Event next_event();
 
@@ -48,16 +51,20 @@ class Trainer {
 
   EvalMetrics evaluate();  // Error(state) where the job has no evaluation
   std::string save();      // a checkpoint now; Error(state) without an output directory
-  Learner& learner() { return learner_; }
+  Learner& learner() { return *learner_; }
 
   // The model as an ONNX file; before the first step its shapes come from a batch of the job's pipeline.
   std::string onnx();
 
   // Profiles steps on the next batch of the job's pipeline; see Learner::profile.
   Json profile(int steps);
-  Json pipeline_stats() const { return pipeline_.stats(); }
+  // Of the pipeline; with device echo also {"device_echo": {"capacity", "uploaded", "reused"}} in examples.
+  Json pipeline_stats() const;
 
  private:
+  void open(std::shared_ptr<gpu::Kernels> kernels);
+  void recover(const Error& lost);
+  Event advance();
   bool finished() const;
   void train_one();
   void take_metrics(bool wait_all);
@@ -72,8 +79,9 @@ class Trainer {
   void resume_clock();
 
   const Job job_;
-  Learner learner_;
-  pipeline::Pipeline pipeline_;
+  std::optional<Learner> learner_;  // made anew where the device was lost
+  std::optional<pipeline::Pipeline> pipeline_;
+  int recoveries_ = 0;
   std::unique_ptr<checkpoint::Store> store_;
   std::unique_ptr<JsonLines> metrics_;
   std::unique_ptr<EventFile> event_file_;

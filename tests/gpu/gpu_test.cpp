@@ -65,7 +65,7 @@ TEST(Arena, BuffersAreAlignedAndDoNotOverlap) {
   for (size_t i = 0; i < buffers.size(); ++i)
     EXPECT_EQ(buffers[i].host[buffers[i].size_bytes - 1],
               std::byte{static_cast<unsigned char>(i + 1)});
-  EXPECT_THROW(arena.allocate(device()->info().max_storage_bytes + 1), Error);
+  EXPECT_THROW(arena.allocate(device()->max_tensor_bytes() + 1), Error);
 }
 
 TEST(Recording, BarriersComeFromReadsAndWrites) {
@@ -110,6 +110,46 @@ TEST(Recording, IsReplayed) {
   if (device()->info().timestamp_period_ns > 0) {
     EXPECT_GT(recording.busy_seconds(), 0);
   }
+}
+
+// Chains of dependent commands, in any number of submissions: barriers reach over their ends.
+TEST(Recording, PartsGiveWhatTheWholeGives) {
+  Arena arena(device(), MemoryUse::upload);
+  const Buffer x = arena.allocate(64 * 4), y = arena.allocate(64 * 4);
+  const uint32_t count = 64;
+  const Kernel& kernel = kernels().get("add", {}, 2, 4);
+  const auto add = [&](const Buffer& from, const Buffer& to) {
+    return Dispatch{"add",
+                    &kernel,
+                    {{from, Access::read}, {to, Access::read_write}},
+                    push_bytes(count),
+                    {1, 1, 1}};
+  };
+  CommandList fibonacci;
+  for (int i = 0; i < 10; ++i) {
+    fibonacci.push_back(add(x, y));
+    fibonacci.push_back(add(y, x));
+  }
+  for (const int parts : {1, 3, 20, 50}) {
+    Recording recording(device(), fibonacci, /*timed=*/false, parts);
+    EXPECT_EQ(recording.parts(), std::min(parts, 20));
+    auto* xs = reinterpret_cast<float*>(x.host);
+    auto* ys = reinterpret_cast<float*>(y.host);
+    xs[7] = 0, ys[7] = 1;
+    recording.submit();
+    recording.wait();
+    EXPECT_EQ(xs[7], 6765) << parts << " parts";
+    EXPECT_EQ(ys[7], 4181) << parts << " parts";
+  }
+}
+
+// CPU devices have no watchdog; on others a step's first time decides.
+TEST(Recording, LongSubmissionsAreCut) {
+  const CommandList commands(10, Fill{});
+  const bool cpu = device()->info().kind == DeviceKind::cpu;
+  EXPECT_EQ(parts_for(*device(), commands, 0.1), 1);
+  EXPECT_EQ(parts_for(*device(), commands, 0.7), cpu ? 1 : 3);
+  EXPECT_EQ(parts_for(*device(), commands, 1e6), cpu ? 1 : 10);
 }
 
 TEST(Kernels, MistakesAreNamed) {

@@ -14,8 +14,8 @@ std::map<gpu::KernelFamily, std::unique_ptr<gpu::Kernels>>& cache() {
   return the_cache;
 }
 
-bool validation_asked() {
-  const char* flag = std::getenv("ECHOTRAIN_TEST_VALIDATION");
+bool asked(const char* variable) {
+  const char* flag = std::getenv(variable);
   return flag && std::string(flag) == "1";
 }
 
@@ -30,7 +30,7 @@ class DeviceEnvironment final : public testing::Environment {
   void TearDown() override {
     for (const auto& [family, kernels] : cache()) {
       EXPECT_EQ(kernels->device()->validation_messages(), 0) << "the validation layers complained";
-      if (validation_asked()) {
+      if (asked("ECHOTRAIN_TEST_VALIDATION")) {
         EXPECT_TRUE(kernels->device()->validating());
       }
     }
@@ -43,15 +43,23 @@ class DeviceEnvironment final : public testing::Environment {
 
 }  // namespace
 
+gpu::DeviceOptions device_options(gpu::KernelFamily family) {
+  gpu::DeviceOptions options;
+  if (const char* selector = std::getenv("ECHOTRAIN_TEST_DEVICE")) options.selector = selector;
+  options.validation = asked("ECHOTRAIN_TEST_VALIDATION");
+  options.family = family;
+  if (asked("ECHOTRAIN_TEST_LOW_LIMITS"))
+    options.lowered = {.max_storage_bytes = uint64_t{128} << 20,
+                       .max_shared_bytes = 16 << 10,
+                       .subgroups = false,
+                       .buffer_addresses = false};
+  return options;
+}
+
 gpu::Kernels& kernels(gpu::KernelFamily family) {
   auto& slot = cache()[family];
-  if (!slot) {
-    gpu::DeviceOptions options;
-    if (const char* selector = std::getenv("ECHOTRAIN_TEST_DEVICE")) options.selector = selector;
-    options.validation = validation_asked();
-    options.family = family;
-    slot = std::make_unique<gpu::Kernels>(std::make_shared<gpu::Device>(options));
-  }
+  if (!slot)
+    slot = std::make_unique<gpu::Kernels>(std::make_shared<gpu::Device>(device_options(family)));
   return *slot;
 }
 

@@ -218,6 +218,69 @@ TEST(Learner, ViewsOfMoreSamplesThanTheReservoirHoldsTrainAlike) {
   for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(x[i].loss, y[i].loss) << i;
 }
 
+// Parameters beyond what the device can bind at once are updated in parts.
+TEST(Learner, TrainsAlikeWhereTheDeviceBindsLittle) {
+  const auto losses_on = [](uint64_t max_storage_bytes) {
+    gpu::DeviceOptions options = device_options(gpu::KernelFamily::tiled);
+    options.lowered.max_storage_bytes = max_storage_bytes;
+    const auto kernels = std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(options));
+    Learner learner(
+        kernels,
+        {parse_json(R"({"layers": [{"layer": "dense", "units": 3000, "activation": "relu"},
+                                               {"layer": "dense", "units": 5}]})",
+                    "model"),
+         parse_json(R"({"optimizer": "adam", "clip_norm": 0.1, "average": 0.9, "accumulate": 2})",
+                    "optimizer"),
+         Json{{"learning_rate", 0.01}}, 3, 100});
+    Tensor x(DType::f32, {4, 6});
+    for (size_t i = 0; i < 24; ++i) x.mutable_view<float>()[i] = static_cast<float>(i % 7) / 7;
+    pipeline::Item batch;
+    batch.set("image", x);
+    batch.set("label", symbols(4, 0, [](int64_t r, int64_t) { return static_cast<int>(r); }));
+    for (int i = 0; i < 12; ++i) learner.step(batch);
+    std::vector<float> out;
+    for (const auto& metrics : learner.take_metrics(true)) out.push_back(metrics.loss);
+    return out;
+  };
+  const auto whole = losses_on(0), parts = losses_on(80 << 10);
+  ASSERT_EQ(whole.size(), parts.size());
+  // The norm is summed in parts too.
+  for (size_t i = 0; i < whole.size(); ++i) EXPECT_NEAR(whole[i], parts[i], 1e-5);
+  EXPECT_LT(whole.back(), 0.9f * whole.front());
+}
+
+// What was thrown away and computed again is what it was; statistics move once.
+TEST(Learner, RecomputingTrainsAlikeInLessMemory) {
+  const auto run = [](bool recompute, uint64_t& bytes) {
+    Json model = parse_json(R"({"layers": [
+        {"layer": "repeat", "times": 12, "layers": [
+          {"layer": "residual", "layers": [
+            {"layer": "conv2d", "filters": 16}, {"layer": "batch_norm", "activation": "relu"},
+            {"layer": "dropout", "rate": 0.2}]}]},
+        {"layer": "flatten"}, {"layer": "dense", "units": 4}]})",
+                            "model");
+    model["recompute"] = recompute;
+    Learner learner(shared_kernels(), {model, parse_json(R"({"optimizer": "sgd"})", "optimizer"),
+                                       Json{{"learning_rate", 0.01}}, 3, 100});
+    Tensor x(DType::f32, {8, 24, 24, 16});
+    Rng rng(1);
+    for (float& v : x.mutable_view<float>()) v = rng.uniform(-1, 1);
+    pipeline::Item batch;
+    batch.set("image", x);
+    batch.set("label", symbols(8, 0, [](int64_t r, int64_t) { return static_cast<int>(r) % 4; }));
+    for (int i = 0; i < 4; ++i) learner.step(batch);
+    std::vector<float> out;
+    for (const auto& metrics : learner.take_metrics(true)) out.push_back(metrics.loss);
+    bytes = learner.device_bytes();
+    const Tensor y = learner.predict(batch);  // by the running statistics
+    out.insert(out.end(), y.view<float>().begin(), y.view<float>().end());
+    return out;
+  };
+  uint64_t kept = 0, recomputed = 0;
+  EXPECT_EQ(run(false, kept), run(true, recomputed));
+  EXPECT_LT(static_cast<double>(recomputed), 0.7 * static_cast<double>(kept));
+}
+
 // Saved in the middle of an accumulation: the state of everything around the optimizer comes back.
 TEST(Learner, GoesOnBitForBit) {
   const char* optimizer =

@@ -1,0 +1,14 @@
+// GLSL to SPIR-V while the program runs, for operations that a user writes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace etr::gpu {
+
+// Compiles a compute shader for Vulkan 1.1. Throws Error(invalid_argument) with the compiler's messages, in which
+// `name` stands for the source. Any thread; calls wait for each other.
+std::vector<uint32_t> compile_glsl(const std::string& source, const std::string& name);
+
+}  // namespace etr::gpu
