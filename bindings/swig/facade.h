@@ -271,7 +271,8 @@ inline DeviceInfo describe(const etr_device_info& info) {
 
 class RuntimeHandle {
  public:
-  explicit RuntimeHandle(const std::string& device) : runtime_(device) {}
+  RuntimeHandle(const std::string& device, int64_t memory_limit_bytes)
+      : runtime_(device, static_cast<uint64_t>(memory_limit_bytes)) {}
   DeviceInfo device() const { return describe(runtime_.device()); }
   const Runtime& get() const { return runtime_; }
 
@@ -338,6 +339,9 @@ class TrainerHandle {
   void save(const std::string& directory) { get()->save(directory); }
   void export_onnx(const std::string& path) { get()->export_onnx(path); }
   void load(const std::string& directory) { get()->load(directory); }
+  void load_pytorch(const std::string& path, const std::string& names) {
+    get()->load_pytorch(path, names);
+  }
   // The next event; of kind ETR_EVENT_END when the run is over.
   Event next_event() {
     if (const auto e = get()->next_event()) {

@@ -78,6 +78,26 @@ gpu::DeviceOptions device_options(const etr_runtime_options* given) {
   out.cache_directory = options.cache_dir ? options.cache_dir : platform::cache_directory();
   out.validation = options.validation != 0;
   out.family = static_cast<gpu::KernelFamily>(options.kernels);
+  out.memory_limit_bytes = options.memory_limit_bytes;
+  return out;
+}
+
+gpu::HostDevice host_device(const etr_vulkan_device& given) {
+  etr_vulkan_device shared{};
+  std::memcpy(static_cast<void*>(&shared), &given,
+              std::min<size_t>(given.struct_size, sizeof shared));
+  if (given.struct_size < sizeof(uint32_t))
+    fail(Code::invalid_argument, "struct_size of etr_vulkan_device is not set");
+  gpu::HostDevice out;
+  out.get_instance_proc_addr = shared.get_instance_proc_addr;
+  out.instance = shared.instance;
+  out.physical_device = shared.physical_device;
+  out.device = shared.device;
+  out.queue = shared.queue;
+  out.queue_family = shared.queue_family;
+  out.buffer_addresses = shared.buffer_addresses != 0;
+  if (shared.lock) out.lock = [f = shared.lock, p = shared.user_data] { f(p); };
+  if (shared.unlock) out.unlock = [f = shared.unlock, p = shared.user_data] { f(p); };
   return out;
 }
 
@@ -183,6 +203,16 @@ int32_t etr_runtime_create(const etr_runtime_options* options, etr_runtime** run
              std::unique_ptr<etr_runtime>(
                  new etr_runtime{std::make_shared<gpu::Kernels>(std::move(device))}),
              "runtime");
+  });
+}
+int32_t etr_runtime_create_shared(const etr_vulkan_device* vulkan,
+                                  const etr_runtime_options* options, etr_runtime** runtime) {
+  return guarded([&] {
+    gpu::DeviceOptions with = device_options(options);
+    with.host = host_device(required(vulkan, "vulkan"));
+    auto made = std::make_unique<etr_runtime>();
+    made->kernels = std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(with));
+    hand_out(runtime, std::move(made), "runtime");
   });
 }
 void etr_runtime_destroy(etr_runtime* runtime) { delete runtime; }

@@ -221,6 +221,22 @@ int32_t etr_trainer_load(etr_trainer* trainer, const char* directory) {
   });
 }
 
+int32_t etr_trainer_load_pytorch(etr_trainer* trainer, const char* path, const char* names) {
+  return guarded([&] {
+    std::map<std::string, std::string> map;
+    const Json given = names ? parse_json(names, "the map of names") : Json::object();
+    if (!given.is_object())
+      fail(Code::invalid_argument, "the map of names is a JSON object, not ", given.dump());
+    for (const auto& [ours, theirs] : given.items()) {
+      if (!theirs.is_string())
+        fail(Code::invalid_argument, "the map of names: '", ours, "' is mapped to ", theirs.dump(),
+             ", not to text");
+      map[ours] = theirs.get<std::string>();
+    }
+    required(trainer, "trainer").learner().load_pytorch(&required(path, "path"), map);
+  });
+}
+
 int32_t etr_job_load(const char* path, const char* const* overrides, int32_t count, etr_job** job) {
   return guarded([&] {
     hand_out(job,

@@ -1,5 +1,8 @@
 #include "checkpoint/safetensors.h"
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "core/error.h"
@@ -17,11 +20,62 @@ const char* format_name(DType dtype) {
   return "?";
 }
 
-DType dtype_of(const std::string& name, const std::string& origin, const std::string& tensor) {
+// A half-precision number: 1 sign, 5 exponent and 10 fraction bits.
+float of_half(uint16_t bits) {
+  const uint32_t sign = uint32_t{bits} >> 15 << 31, exponent = bits >> 10 & 31,
+                 fraction = bits & 1023;
+  if (exponent == 31) return std::bit_cast<float>(sign | 0x7F800000u | fraction << 13);
+  const float size = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
+                                   : std::ldexp(static_cast<float>(1024 + fraction),
+                                                static_cast<int>(exponent) - 25);
+  return sign ? -size : size;
+}
+
+template <typename From, typename To, typename F>
+void convert(std::span<const std::byte> from, std::span<To> to, F&& f) {
+  for (size_t i = 0; i < to.size(); ++i) {
+    From value;
+    std::memcpy(&value, from.data() + i * sizeof value, sizeof value);
+    to[i] = f(value);
+  }
+}
+
+// Element types of files that are narrower or wider than those of arrays here.
+struct Foreign {
+  const char* name;
+  DType becomes;
+  size_t bytes;
+};
+constexpr Foreign kForeign[] = {{"F16", DType::f32, 2},
+                                {"BF16", DType::f32, 2},
+                                {"F64", DType::f32, 8},
+                                {"I64", DType::i32, 8}};
+
+// The type of the array that a tensor of type `name` becomes, and the size of its elements in the file.
+Foreign type_of(const std::string& name, const std::string& origin, const std::string& tensor) {
   for (const DType dtype : {DType::u8, DType::i32, DType::f32})
-    if (name == format_name(dtype)) return dtype;
+    if (name == format_name(dtype)) return {format_name(dtype), dtype, dtype_size(dtype)};
+  for (const Foreign& type : kForeign)
+    if (name == type.name) return type;
   fail(Code::unsupported, origin, ": tensor '", tensor, "' has element type ", name,
-       "; F32, I32 and U8 are supported");
+       "; F32, F16, BF16, F64, I32, I64 and U8 are supported");
+}
+
+void fill(Tensor& tensor, const std::string& type, std::span<const std::byte> from) {
+  if (type == "F16")
+    convert<uint16_t>(from, tensor.mutable_view<float>(), of_half);
+  else if (type == "BF16")
+    convert<uint16_t>(from, tensor.mutable_view<float>(),
+                      [](uint16_t v) { return std::bit_cast<float>(uint32_t{v} << 16); });
+  else if (type == "F64")
+    convert<double>(from, tensor.mutable_view<float>(),
+                    [](double v) { return static_cast<float>(v); });
+  else if (type == "I64")
+    convert<int64_t>(from, tensor.mutable_view<int32_t>(), [](int64_t v) {
+      return static_cast<int32_t>(std::clamp<int64_t>(v, INT32_MIN, INT32_MAX));
+    });
+  else if (!from.empty())
+    std::memcpy(tensor.mutable_data(), from.data(), from.size());
 }
 
 }  // namespace
@@ -64,13 +118,14 @@ NamedTensors read_safetensors(std::span<const std::byte> bytes, const std::strin
       if (name == "__metadata__") continue;
       const auto extents = row.at("shape").get<std::vector<int64_t>>();
       const Shape shape(extents.begin(), extents.end());
-      Tensor tensor(dtype_of(row.at("dtype").get<std::string>(), origin, name), shape);
+      const Foreign type = type_of(row.at("dtype").get<std::string>(), origin, name);
+      Tensor tensor(type.becomes, shape);
       const auto begin = row.at("data_offsets").at(0).get<uint64_t>();
       const auto end = row.at("data_offsets").at(1).get<uint64_t>();
-      if (begin > end || end > data.size() || end - begin != tensor.size_bytes())
+      if (begin > end || end > data.size() ||
+          end - begin != static_cast<uint64_t>(tensor.count()) * type.bytes)
         fail(Code::corrupt_data, origin, ": the offsets of tensor '", name, "' do not fit");
-      if (begin != end)
-        std::memcpy(tensor.mutable_data(), data.data() + begin, tensor.size_bytes());
+      fill(tensor, type.name, data.subspan(begin, end - begin));
       out.emplace(name, std::move(tensor));
     }
   } catch (const nlohmann::json::exception& error) {

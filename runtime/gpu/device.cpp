@@ -71,14 +71,14 @@ void apply_lowered(const LoweredLimits& lowered, DeviceInfo& info) {
 }  // namespace
 
 VulkanDevice::VulkanDevice(const DeviceOptions& options)
-    : instance(options.validation),
-      physical(select(enumerate(instance), options.selector)),
-      api(instance.api) {
+    : instance(options.host ? VulkanInstance(*options.host) : VulkanInstance(options.validation)),
+      physical(options.host ? physical_of(instance, *options.host)
+                            : select(enumerate(instance), options.selector)),
+      api(instance.api),
+      host(options.host),
+      memory_limit(options.memory_limit_bytes) {
   apply_lowered(options.lowered, physical.info);
-  memory_limit = options.memory_limit_bytes;
-  create_device();
-  api.load_device(handle);
-  api.GetDeviceQueue(handle, physical.queue_family, 0, &queue);
+  open();
   api.GetPhysicalDeviceMemoryProperties(physical.handle, &memory);
   VkPhysicalDeviceProperties2 properties{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
   api.GetPhysicalDeviceProperties2(physical.handle, &properties);
@@ -87,9 +87,21 @@ VulkanDevice::VulkanDevice(const DeviceOptions& options)
   try {
     load_pipeline_cache(options.cache_directory);
   } catch (...) {
-    api.DestroyDevice(handle, nullptr);
+    if (!host) api.DestroyDevice(handle, nullptr);
     throw;
   }
+}
+
+void VulkanDevice::open() {
+  if (host) {
+    handle = static_cast<VkDevice>(host->device);
+    queue = static_cast<VkQueue>(host->queue);
+    api.load_device(handle);
+    return;
+  }
+  create_device();
+  api.load_device(handle);
+  api.GetDeviceQueue(handle, physical.queue_family, 0, &queue);
 }
 
 void VulkanDevice::create_device() {
@@ -153,10 +165,10 @@ void VulkanDevice::save_pipeline_cache() noexcept {
 }
 
 VulkanDevice::~VulkanDevice() {
-  api.DeviceWaitIdle(handle);
+  if (!host) api.DeviceWaitIdle(handle);  // a shared queue may be busy with the program's own work
   save_pipeline_cache();
   api.DestroyPipelineCache(handle, pipeline_cache, nullptr);
-  api.DestroyDevice(handle, nullptr);
+  if (!host) api.DestroyDevice(handle, nullptr);
 }
 
 uint32_t VulkanDevice::memory_type(uint32_t type_bits, VkMemoryPropertyFlags wanted) const {

@@ -6,7 +6,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +46,17 @@ struct LoweredLimits {
   bool subgroups = true, buffer_addresses = true;
 };
 
+// A Vulkan device that the program made itself and shares. It outlives everything made with it. Handles are Vulkan's.
+struct HostDevice {
+  void* get_instance_proc_addr =
+      nullptr;  // PFN_vkGetInstanceProcAddr; nullptr: that of the system's loader
+  void *instance = nullptr, *physical_device = nullptr, *device = nullptr, *queue = nullptr;
+  uint32_t queue_family = 0;      // with compute
+  bool buffer_addresses = false;  // made with the features bufferDeviceAddress and shaderInt64
+  // Called around each submission to the queue, where the program submits to it too.
+  std::function<void()> lock, unlock;
+};
+
 struct DeviceOptions {
   // "" opens the first device; a number opens that index; other text the first device whose name
   // contains it (case ignored).
@@ -56,6 +69,7 @@ struct DeviceOptions {
   // long. CPU devices have no such watchdog. 0: never cut.
   double longest_submit_seconds = 0.25;
   LoweredLimits lowered;
+  std::optional<HostDevice> host;  // this one, instead of one by `selector`
 };
 
 // All devices with a compute queue and Vulkan 1.1: discrete GPUs first, CPU devices last.

@@ -127,6 +127,16 @@ VulkanInstance::VulkanInstance(bool validation) {
   api.CreateDebugUtilsMessengerEXT(handle, &info, nullptr, &messenger);
 }
 
+VulkanInstance::VulkanInstance(const HostDevice& host)
+    : api(reinterpret_cast<PFN_vkGetInstanceProcAddr>(host.get_instance_proc_addr)),
+      handle(static_cast<VkInstance>(host.instance)),
+      owned(false) {
+  if (!host.instance || !host.physical_device || !host.device || !host.queue)
+    fail(Code::invalid_argument,
+         "a shared Vulkan device needs its instance, physical device, device and queue");
+  api.load_instance(handle);
+}
+
 void VulkanInstance::create(bool debug_utils) {
   VkApplicationInfo application{VK_STRUCTURE_TYPE_APPLICATION_INFO};
   application.pEngineName = "EchoTrain";
@@ -163,8 +173,21 @@ void VulkanInstance::create(bool debug_utils) {
 
 VulkanInstance::~VulkanInstance() {
   if (messenger) api.DestroyDebugUtilsMessengerEXT(handle, messenger, nullptr);
-  if (handle) api.DestroyInstance(handle, nullptr);
+  if (handle && owned) api.DestroyInstance(handle, nullptr);
 }
+
+namespace {
+
+// The properties of the device's queue families.
+std::vector<VkQueueFamilyProperties> families_of(const VulkanApi& api, VkPhysicalDevice device) {
+  uint32_t count = 0;
+  api.GetPhysicalDeviceQueueFamilyProperties(device, &count, nullptr);
+  std::vector<VkQueueFamilyProperties> families(count);
+  api.GetPhysicalDeviceQueueFamilyProperties(device, &count, families.data());
+  return families;
+}
+
+}  // namespace
 
 std::vector<PhysicalDevice> enumerate(VulkanInstance& instance) {
   const VulkanApi& api = instance.api;
@@ -178,15 +201,12 @@ std::vector<PhysicalDevice> enumerate(VulkanInstance& instance) {
   for (const VkPhysicalDevice handle : handles) {
     PhysicalDevice device{handle, 0, describe(api, handle)};
     if (device.info.api_major == 1 && device.info.api_minor < 1) continue;
-    uint32_t families = 0;
-    api.GetPhysicalDeviceQueueFamilyProperties(handle, &families, nullptr);
-    std::vector<VkQueueFamilyProperties> queues(families);
-    api.GetPhysicalDeviceQueueFamilyProperties(handle, &families, queues.data());
-    const auto compute = std::find_if(queues.begin(), queues.end(), [](const auto& family) {
+    const auto families = families_of(api, handle);
+    const auto compute = std::find_if(families.begin(), families.end(), [](const auto& family) {
       return (family.queueFlags & VK_QUEUE_COMPUTE_BIT) != 0;
     });
-    if (compute == queues.end()) continue;
-    device.queue_family = static_cast<uint32_t>(compute - queues.begin());
+    if (compute == families.end()) continue;
+    device.queue_family = static_cast<uint32_t>(compute - families.begin());
     if (compute->timestampValidBits == 0) device.info.timestamp_period_ns = 0;
     found.push_back(std::move(device));
   }
@@ -195,6 +215,19 @@ std::vector<PhysicalDevice> enumerate(VulkanInstance& instance) {
   });
   for (size_t i = 0; i < found.size(); ++i) found[i].info.index = static_cast<int>(i);
   return found;
+}
+
+PhysicalDevice physical_of(VulkanInstance& instance, const HostDevice& host) {
+  const auto handle = static_cast<VkPhysicalDevice>(host.physical_device);
+  PhysicalDevice device{handle, host.queue_family, describe(instance.api, handle)};
+  const auto families = families_of(instance.api, handle);
+  if (host.queue_family >= families.size() ||
+      !(families[host.queue_family].queueFlags & VK_QUEUE_COMPUTE_BIT))
+    fail(Code::invalid_argument, "queue family ", host.queue_family, " of device '",
+         device.info.name, "' has no compute");
+  if (families[host.queue_family].timestampValidBits == 0) device.info.timestamp_period_ns = 0;
+  device.info.buffer_addresses = device.info.buffer_addresses && host.buffer_addresses;
+  return device;
 }
 
 std::vector<DeviceInfo> list_devices() {

@@ -267,11 +267,32 @@ Recording::~Recording() {
   }
 }
 
+namespace {
+
+// Keeps the program that shares its queue from submitting at the same time.
+class HostLock {
+ public:
+  explicit HostLock(const VulkanDevice& vk) : vk_(vk) {
+    if (vk_.host && vk_.host->lock) vk_.host->lock();
+  }
+  ~HostLock() {
+    if (vk_.host && vk_.host->unlock) vk_.host->unlock();
+  }
+  HostLock(const HostLock&) = delete;
+  HostLock& operator=(const HostLock&) = delete;
+
+ private:
+  const VulkanDevice& vk_;
+};
+
+}  // namespace
+
 void Recording::submit() {
   VulkanDevice& vk = handles_->vk;
   if (in_flight_) fail(Code::internal, "a recording was submitted while it was in flight");
   check(vk.api.ResetFences(vk.handle, 1, &handles_->fence), "vkResetFences");
   std::scoped_lock lock(vk.queue_mutex);
+  const HostLock shared(vk);
   for (const VkCommandBuffer& part : handles_->parts) {
     VkSubmitInfo info{VK_STRUCTURE_TYPE_SUBMIT_INFO};
     info.commandBufferCount = 1;

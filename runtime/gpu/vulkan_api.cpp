@@ -18,9 +18,12 @@ std::unique_ptr<platform::Library> open_loader() {
 
 }  // namespace
 
-VulkanApi::VulkanApi() : library_(open_loader()) {
-  GetInstanceProcAddr =
-      reinterpret_cast<PFN_vkGetInstanceProcAddr>(library_->symbol("vkGetInstanceProcAddr"));
+VulkanApi::VulkanApi(PFN_vkGetInstanceProcAddr entry) : GetInstanceProcAddr(entry) {
+  if (!entry) {
+    library_ = open_loader();
+    GetInstanceProcAddr =
+        reinterpret_cast<PFN_vkGetInstanceProcAddr>(library_->symbol("vkGetInstanceProcAddr"));
+  }
   if (!GetInstanceProcAddr) fail(Code::no_device, "libvulkan lacks vkGetInstanceProcAddr");
 #define X(name) name = reinterpret_cast<PFN_vk##name>(GetInstanceProcAddr(nullptr, "vk" #name));
   ETR_VK_GLOBAL(X)

@@ -14,6 +14,7 @@ namespace etr::gpu {
 // An instance with its (optional) validation messenger.
 struct VulkanInstance {
   explicit VulkanInstance(bool validation);
+  explicit VulkanInstance(const HostDevice& host);  // the program's own
   ~VulkanInstance();
   VulkanInstance(const VulkanInstance&) = delete;
   VulkanInstance& operator=(const VulkanInstance&) = delete;
@@ -21,7 +22,7 @@ struct VulkanInstance {
   VulkanApi api;
   VkInstance handle = VK_NULL_HANDLE;
   VkDebugUtilsMessengerEXT messenger = VK_NULL_HANDLE;
-  bool validating = false;
+  bool validating = false, owned = true;
   std::atomic<int> messages{0};
 
  private:
@@ -37,6 +38,9 @@ struct PhysicalDevice {
 // In the order that list_devices() documents.
 std::vector<PhysicalDevice> enumerate(VulkanInstance& instance);
 
+// That of a program that shares its device.
+PhysicalDevice physical_of(VulkanInstance& instance, const HostDevice& host);
+
 struct VulkanDevice {
   VulkanDevice(const DeviceOptions& options);
   ~VulkanDevice();
@@ -47,6 +51,7 @@ struct VulkanDevice {
   VkDevice handle = VK_NULL_HANDLE;
   VkQueue queue = VK_NULL_HANDLE;
   std::mutex queue_mutex;
+  std::optional<HostDevice> host;  // whose device and queue these are, where they are shared
   VkPhysicalDeviceMemoryProperties memory{};
   VkDeviceSize storage_alignment = 256;
   uint64_t memory_limit = 0;              // 0: none
@@ -60,6 +65,7 @@ struct VulkanDevice {
   std::optional<uint32_t> find_memory_type(uint32_t type_bits, VkMemoryPropertyFlags wanted) const;
 
  private:
+  void open();
   void create_device();
   void load_pipeline_cache(const std::string& directory);
   void save_pipeline_cache() noexcept;

@@ -4,10 +4,11 @@
 #include <cmath>
 #include <cstring>
 
-#include "checkpoint/safetensors.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/platform.h"
 #include "nn/onnx.h"
+#include "nn/weights.h"
 #include "tensor/normalize.h"
 #include "train/finite.h"
 #include "train/profile.h"
@@ -158,6 +159,14 @@ void Learner::plan_for(const pipeline::Item& batch) {
   const nn::Fields fields = fields_of(batch, model_.inputs());
   const int64_t rows = rows_of(batch);
   auto planned = std::make_unique<Planned>(*kernels_, model_, rows, fields, seed_);
+  if (imported_) {
+    auto tensors = planned->store.download();
+    for (auto& [name, tensor] : nn::weights_of_pytorch(planned->net, imported_->tensors,
+                                                       imported_->names, imported_->path))
+      tensors[name] = std::move(tensor);
+    planned->store.upload(tensors);
+    imported_.reset();
+  }
   planned->update = std::make_unique<optim::Update>(update_, planned->store);
   ops::Emitter emit(*kernels_, planned->tail_arena, planned->tail);
   planned->update->emit(emit, planned->training.step_values());
@@ -405,6 +414,17 @@ std::string Learner::onnx() const {
     if (averages) tensor = planned_->store.elsewhere(name, averages);
     return graph::download(device(), tensor);
   });
+}
+
+void Learner::load_pytorch(const std::string& path,
+                           const std::map<std::string, std::string>& names) {
+  if (planned_)
+    fail(Code::state,
+         "weights of PyTorch are loaded before the first batch; this trainer has had one");
+  const std::string bytes = platform::read_file(path);
+  const std::string origin = cat("'", path, "'");
+  imported_ = std::make_unique<Imported>(Imported{
+      origin, checkpoint::read_safetensors(std::as_bytes(std::span(bytes)), origin), names});
 }
 
 void Learner::save(checkpoint::Files& files) {

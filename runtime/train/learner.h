@@ -2,10 +2,12 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "checkpoint/safetensors.h"
 #include "checkpoint/store.h"
 #include "graph/runner.h"
 #include "nn/model.h"
@@ -84,6 +86,10 @@ class Learner {
   // Before or after prepare(); shapes are checked when both are there.
   void load(const checkpoint::Files& files);
 
+  // Weights of PyTorch, a safetensors file of a state_dict, to begin with; see nn/weights.h for `names`. Before
+  // the first batch: Error(state) later. Names and shapes are checked when the shapes are known.
+  void load_pytorch(const std::string& path, const std::map<std::string, std::string>& names);
+
   uint64_t steps() const { return step_; }
   int64_t trainable() const;  // parameters; 0 before prepare()
   uint64_t device_bytes() const;
@@ -112,6 +118,12 @@ class Learner {
   uint64_t view_samples_ = 0;
   uint64_t step_ = 0;
   std::unique_ptr<Planned> planned_;
+  struct Imported {
+    std::string path;
+    checkpoint::NamedTensors tensors;
+    std::map<std::string, std::string> names;
+  };
+  std::unique_ptr<Imported> imported_;         // waits for prepare()
   std::unique_ptr<checkpoint::Files> loaded_;  // waits for prepare()
   struct Started {
     StepMetrics metrics;  // without its results

@@ -70,6 +70,9 @@ void Trainer::open(std::shared_ptr<gpu::Kernels> kernels) {
 
 // Everything since the newest checkpoint is repeated, bit for bit.
 void Trainer::recover(const Error& lost) {
+  if (learner_->device()->options().host)
+    fail(Code::device_lost, lost.what(),
+         " (the program's own device: only the program can open it again)");
   const auto loaded = store_ ? store_->load_latest() : std::nullopt;
   if (!loaded || ++recoveries_ > kMostRecoveries)
     fail(Code::device_lost, lost.what(),

@@ -7,7 +7,10 @@
 
 SAME(device_info, sizeof(etr_device_info) == 544 && offsetof(etr_device_info, name) == 32);
 SAME(runtime_options,
-     sizeof(etr_runtime_options) == 32 && offsetof(etr_runtime_options, device) == 8);
+     sizeof(etr_runtime_options) == 40 && offsetof(etr_runtime_options, device) == 8 &&
+         offsetof(etr_runtime_options, memory_limit_bytes) == 32);
+SAME(vulkan_device, sizeof(etr_vulkan_device) == 80 && offsetof(etr_vulkan_device, instance) == 16 &&
+                        offsetof(etr_vulkan_device, lock) == 56);
 SAME(tensor, sizeof(etr_tensor) == 96 && offsetof(etr_tensor, data) == 80);
 SAME(batch_info, sizeof(etr_batch_info) == 56 && offsetof(etr_batch_info, ordinal) == 24 &&
                      offsetof(etr_batch_info, mean_age) == 48);
@@ -19,7 +22,7 @@ SAME(status, ETR_OK == 0 && ETR_END == 1 && ETR_INVALID_ARGUMENT == -1 && ETR_NO
                  ETR_IO == -3 && ETR_CORRUPT_DATA == -4 && ETR_OUT_OF_MEMORY == -5 &&
                  ETR_NO_DEVICE == -6 && ETR_DEVICE == -7 && ETR_DEVICE_LOST == -8 &&
                  ETR_CANCELLED == -9 && ETR_STATE == -10 && ETR_UNSUPPORTED == -11 &&
-                 ETR_INTERNAL == -12 && ETR_CALLBACK == -13);
+                 ETR_INTERNAL == -12 && ETR_CALLBACK == -13 && ETR_NOT_FINITE == -14);
 SAME(dtypes, ETR_U8 == 0 && ETR_I32 == 1 && ETR_F32 == 2 && ETR_MAX_RANK == 8);
 SAME(kernels, ETR_KERNELS_AUTOMATIC == 0 && ETR_KERNELS_CPU == 1 && ETR_KERNELS_TILED == 2);
 SAME(events, ETR_EVENT_PROGRESS == 0 && ETR_EVENT_EVALUATION == 1 && ETR_EVENT_CHECKPOINT == 2 &&

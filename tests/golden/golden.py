@@ -21,13 +21,18 @@ import echotrain as et
 import numpy as np
 import torch
 
-from torch_model import TorchModel
+from torch_model import PRELU, TorchModel
 
 LAYERS, MODELS = et.layers, et.models
 RNG = np.random.default_rng(7)
 
 
 # Cases --------------------------------------------------------------------------------------------
+
+
+def reseed(seed):
+    global RNG
+    RNG = np.random.default_rng(seed)
 
 
 def floats(*shape):
@@ -49,6 +54,7 @@ def L(kind, **options):
 
 
 def layer_cases():
+    reseed(7)
     image, sequence, row = (9, 7, 6), (11, 8), (13,)
     two = [L("dense", units=13, name="a")]
     cases = {
@@ -72,6 +78,7 @@ def layer_cases():
         "gru": layer_case([L("gru", units=5), L("gru", units=4)], sequence),
         "gru, reverse, last": layer_case([L("gru", units=5, reverse=True, output="last")], sequence),
         "gather": layer_case([L("embedding", entries=7, width=5, name="e"), L("gather", input=["e", "image"])], (7,), "i32", 7),
+        "glsl": layer_case([L("dense", units=13, name="a"), L("glsl", source=PRELU, weight=[13])], row),
         "batch_norm": layer_case([L("batch_norm", activation="relu")], image),
         "layer_norm": layer_case([L("layer_norm")], sequence),
         "rms_norm": layer_case([L("rms_norm")], sequence),
@@ -118,6 +125,8 @@ def layer_cases():
 
 
 def model_cases():
+    reseed(8)  # of their own: a new layer changes nothing for them
+
     def case(model, fields, **beside):
         spec = et.Model(model).json
         return {"spec": {**spec, **beside}, "fields": fields}

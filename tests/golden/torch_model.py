@@ -17,6 +17,16 @@ ACTIVATIONS = {
 }
 BINARY = {"add": torch.add, "subtract": torch.sub, "multiply": torch.mul, "divide": torch.div,
           "maximum": torch.maximum, "minimum": torch.minimum}
+# The source of the one operation in GLSL that has a counterpart here.
+PRELU = """
+float forward(uint i) { return x0[i] < 0.0 ? x1[i % WIDTH] * x0[i] : x0[i]; }
+float gradient0(uint i) { return x0[i] < 0.0 ? x1[i % WIDTH] * dy[i] : dy[i]; }
+float gradient1(uint c) {
+  float sum = 0.0;
+  for (uint i = c; i < COUNT_x0; i += WIDTH) sum += x0[i] < 0.0 ? x0[i] * dy[i] : 0.0;
+  return sum;
+}
+"""
 REDUCE = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax, "min": torch.amin}
 
 
@@ -199,6 +209,10 @@ class TorchModel:
 
     def _bias(self, name, o, inputs, values):
         return inputs[0] + self.parameters[name + ".bias"]
+
+    def _glsl(self, name, o, inputs, values):
+        assert o["source"] == PRELU
+        return torch.where(inputs[0] < 0, self._weight(name + ".weight") * inputs[0], inputs[0])
 
     # Functions and shapes ----------------------------------------------------------------------
 

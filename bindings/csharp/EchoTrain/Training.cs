@@ -43,11 +43,12 @@ namespace EchoTrain
     {
         internal RuntimeHandle Handle { get; }
 
-        /// <summary><paramref name="selector"/>: empty for the first, an index, or part of a name.</summary>
-        public Device(string selector = "")
+        /// <summary><paramref name="selector"/>: empty for the first, an index, or part of a name. At most
+        /// <paramref name="memoryLimitBytes"/> of device memory are taken; 0: what there is.</summary>
+        public Device(string selector = "", long memoryLimitBytes = 0)
         {
             Natives.Load();
-            Handle = new RuntimeHandle(selector);
+            Handle = new RuntimeHandle(selector, memoryLimitBytes);
         }
 
         public string Name => Handle.device().name;
@@ -223,6 +224,11 @@ namespace EchoTrain
 
         /// <summary>The newest whole checkpoint below <paramref name="directory"/>.</summary>
         public void Load(string directory) => handle.load(directory);
+
+        /// <summary>Weights that PyTorch trained, to begin with: a safetensors file of a state_dict, before the
+        /// first batch. <paramref name="names"/> is a JSON object that replaces beginnings of the model's
+        /// names.</summary>
+        public void LoadPytorch(string path, string names = "{}") => handle.load_pytorch(path, names);
 
         public void Dispose() => handle.close();
     }

@@ -43,10 +43,11 @@ def devices() -> List[Device]:
 
 
 class Runtime(_NotPicklable):
-    """An opened device: the first, the one with that index, or the one with that text in its name."""
+    """An opened device: the first, the one with that index, or the one with that text in its name. At most
+    ``memory_limit_bytes`` of its memory are taken; 0: what there is."""
 
-    def __init__(self, device: Union[None, int, str] = None):
-        self._handle = native.RuntimeHandle("" if device is None else str(device))
+    def __init__(self, device: Union[None, int, str] = None, memory_limit_bytes: int = 0):
+        self._handle = native.RuntimeHandle("" if device is None else str(device), memory_limit_bytes)
 
     @property
     def device(self) -> Device:
@@ -71,11 +72,12 @@ class Model:
 
     A layer may have a name and read others by it: ``layers.add(input=["a", "b"])``. ``inputs`` are the fields of
     the batch that the layers read. ``loss`` is "softmax_cross_entropy" (integer labels), "binary_cross_entropy",
-    "mse", "l1" or "huber"; further options go to the loss.
+    "mse", "l1" or "huber"; further options go to the loss. With ``recompute`` training keeps only what crosses
+    between parts of the model, and computes the rest again for the gradients: less memory, more time.
     """
 
     def __init__(self, layers: Union[Spec, Iterable[Spec]], inputs: Iterable[str] = (),
-                 loss: Optional[str] = None, **loss_options):
+                 loss: Optional[str] = None, recompute: bool = False, **loss_options):
         self.layers = [layers] if isinstance(layers, Spec) else list(layers)
         if len(self.layers) == 1 and getattr(self.layers[0], "kind", "") == "models":
             spec = _schema.plain(self.layers[0])
@@ -86,6 +88,8 @@ class Model:
             spec = {"layers": _schema.plain(self.layers)}
         if inputs:
             spec["inputs"] = [inputs] if isinstance(inputs, str) else list(inputs)
+        if recompute:
+            spec["recompute"] = True
         self._handle = native.ModelHandle(json.dumps(spec))
         if loss is not None or loss_options:
             self._handle.loss(loss or "softmax_cross_entropy", _schema.to_json(loss_options))
@@ -267,6 +271,14 @@ class Trainer(_NotPicklable):
     def load(self, directory) -> None:
         """The newest whole checkpoint below ``directory``."""
         self._handle.load(str(directory))
+
+    def load_pytorch(self, path, names: Optional[Mapping[str, str]] = None) -> None:
+        """Weights that PyTorch trained, to begin with: a safetensors file of a ``state_dict``, before the first batch.
+
+        Tensors are found by the model's names with PyTorch's words for their last part, and laid out anew. ``names``
+        replaces beginnings of the model's names: ``{"backbone.": "model.encoder.", "head": ""}``, where ``""`` leaves
+        tensors as they are."""
+        self._handle.load_pytorch(str(path), _schema.to_json(dict(names or {})))
 
     def fit(self, pipeline: Pipeline, epochs: int = 1, *, validation: Optional[Pipeline] = None,
             callbacks: Iterable[Union[Callback, Callable[[int, Dict[str, float]], None]]] = (),

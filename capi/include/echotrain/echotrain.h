@@ -141,10 +141,37 @@ typedef struct etr_runtime_options {
   const char* cache_dir; /* pipeline cache; NULL: the user's cache directory; "": none */
   int32_t validation;    /* not 0: load the Vulkan validation layer; messages go to the log hook */
   int32_t reserved;
+  uint64_t
+      memory_limit_bytes; /* of device memory; beyond it calls give ETR_OUT_OF_MEMORY; 0: what there is */
 } etr_runtime_options;
 
 /* `options` may be NULL. */
 ETR_API int32_t etr_runtime_create(const etr_runtime_options* options, etr_runtime** runtime);
+
+/* A Vulkan device of your own, to train on beside what else it does. The handles are Vulkan's (VkInstance, ...), of an
+ * instance of version 1.1 or later; they stay yours and must outlive the runtime and all that was made with it. */
+typedef struct etr_vulkan_device {
+  uint32_t struct_size;
+  uint32_t queue_family;        /* of `queue`, with VK_QUEUE_COMPUTE_BIT */
+  void* get_instance_proc_addr; /* PFN_vkGetInstanceProcAddr; NULL: the system's loader */
+  void* instance;
+  void* physical_device;
+  void* device;
+  void* queue;
+  int32_t
+      buffer_addresses; /* not 0: made with the features bufferDeviceAddress and shaderInt64 (CPU kernels need them) */
+  int32_t reserved;
+  /* Called before and after each vkQueueSubmit, on the thread that trains, so that no two threads use the queue at once.
+   * May be NULL where you do not use it while a trainer works. */
+  void (*lock)(void* user_data);
+  void (*unlock)(void* user_data);
+  void* user_data;
+} etr_vulkan_device;
+
+/* `options` may be NULL; its device and validation are not looked at. */
+ETR_API int32_t etr_runtime_create_shared(const etr_vulkan_device* vulkan,
+                                          const etr_runtime_options* options,
+                                          etr_runtime** runtime);
 ETR_API void etr_runtime_destroy(etr_runtime* runtime);
 ETR_API int32_t etr_runtime_device(etr_runtime* runtime, etr_device_info* info);
 
@@ -415,6 +442,13 @@ ETR_API int32_t etr_trainer_predict(etr_trainer* trainer, const etr_batch* batch
  * step. */
 ETR_API int32_t etr_trainer_save(etr_trainer* trainer, const char* directory);
 ETR_API int32_t etr_trainer_load(etr_trainer* trainer, const char* directory);
+
+/* Weights that PyTorch trained, to begin with: a safetensors file of a state_dict, before the first batch. A tensor is looked
+ * for under the model's name, with PyTorch's words for its last part (weight, bias, running_mean, weight_ih_l0, ...); layouts are
+ * converted, F16 and BF16 become f32. `names` (JSON, or NULL) replaces beginnings of the model's names:
+ * {"backbone.": "model.encoder.", "head": ""}, where "" leaves tensors as they are. What is missing or does not fit
+ * is an error of the call that brings the first batch. */
+ETR_API int32_t etr_trainer_load_pytorch(etr_trainer* trainer, const char* path, const char* names);
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
 

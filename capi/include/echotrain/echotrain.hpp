@@ -139,10 +139,12 @@ inline std::vector<etr_device_info> devices() {
 // An opened device. `device`: empty, an index, or part of a name.
 class Runtime {
  public:
-  explicit Runtime(const std::string& device = "") {
+  // `memory_limit_bytes` of device memory; 0: what there is.
+  explicit Runtime(const std::string& device = "", uint64_t memory_limit_bytes = 0) {
     etr_runtime_options options{};
     options.struct_size = sizeof options;
     options.device = device.c_str();
+    options.memory_limit_bytes = memory_limit_bytes;
     handle_ = detail::made_by<Owned>(
         [&](etr_runtime** out) { return etr_runtime_create(&options, out); });
   }
@@ -479,6 +481,10 @@ class Trainer {
     });
   }
   void load(const std::string& directory) { check(etr_trainer_load(get(), directory.c_str())); }
+  // `names`: a JSON object, see etr_trainer_load_pytorch.
+  void load_pytorch(const std::string& path, const std::string& names = "{}") {
+    check(etr_trainer_load_pytorch(get(), path.c_str(), names.c_str()));
+  }
 
   // None when the run is over.
   std::optional<etr_event> next_event() {

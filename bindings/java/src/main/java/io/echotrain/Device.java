@@ -11,9 +11,12 @@ public final class Device {
   final RuntimeHandle handle;
 
   /** {@code selector}: empty for the first, an index, or part of a name. */
-  public Device(String selector) {
+  public Device(String selector) { this(selector, 0); }
+
+  /** {@code memoryLimitBytes} of device memory may be taken; 0: what there is. */
+  public Device(String selector, long memoryLimitBytes) {
     Natives.load();
-    handle = new RuntimeHandle(selector);
+    handle = new RuntimeHandle(selector, memoryLimitBytes);
     Natives.free(this, handle::delete);
   }
 

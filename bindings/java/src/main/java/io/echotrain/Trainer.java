@@ -148,6 +148,12 @@ public final class Trainer implements AutoCloseable {
   /** The newest whole checkpoint below {@code directory}. */
   public void load(String directory) { handle.load(directory); }
 
+  /**
+   * Weights that PyTorch trained, to begin with: a safetensors file of a state_dict, before the first
+   * batch. {@code names} is a JSON object that replaces beginnings of the model's names, "{}" for none.
+   */
+  public void loadPytorch(String path, String names) { handle.load_pytorch(path, names); }
+
   @Override
   public void close() { handle.close(); }
 }

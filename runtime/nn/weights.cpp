@@ -1,0 +1,131 @@
+#include "nn/weights.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "core/error.h"
+
+namespace etr::nn {
+namespace {
+
+// How PyTorch lays a tensor out.
+enum class Layout { same, transposed, convolution };
+
+// By the op that reads it.
+Layout layout_of(const graph::Graph& graph, graph::ValueId id) {
+  for (const graph::Node& node : graph.nodes())
+    for (size_t i = 1; i < node.inputs.size(); ++i) {
+      if (node.inputs[i] != id) continue;
+      const std::string op = node.op->name;
+      if (op == "dense" && i == 1 && !node.options.boolean("transposed")) return Layout::transposed;
+      if (op == "recurrent" && (i == 1 || i == 3)) return Layout::transposed;
+      if ((op == "conv2d" || op == "conv2d_transpose") && i == 1) return Layout::convolution;
+    }
+  return Layout::same;
+}
+
+// from[c, r] -> out[r, c].
+Tensor transposed(const Tensor& from, const Shape& shape) {
+  Tensor out(DType::f32, shape);
+  const auto rows = static_cast<size_t>(shape[0]), columns = static_cast<size_t>(shape[1]);
+  for (size_t r = 0; r < rows; ++r)
+    for (size_t c = 0; c < columns; ++c)
+      out.mutable_view<float>()[r * columns + c] = from.view<float>()[c * rows + r];
+  return out;
+}
+
+// from[f, c, taps] -> out[taps, c, f]; of a transposed convolution the letters change places in both.
+Tensor unrolled(const Tensor& from, const Shape& shape) {
+  Tensor out(DType::f32, shape);
+  const auto taps = static_cast<size_t>(shape[0] * shape[1]), c = static_cast<size_t>(shape[2]),
+             f = static_cast<size_t>(shape[3]);
+  for (size_t t = 0; t < taps; ++t)
+    for (size_t i = 0; i < c; ++i)
+      for (size_t k = 0; k < f; ++k)
+        out.mutable_view<float>()[(t * c + i) * f + k] = from.view<float>()[(k * c + i) * taps + t];
+  return out;
+}
+
+// The shape that PyTorch gives a tensor of ours.
+Shape theirs(Layout layout, const Shape& ours) {
+  if (layout == Layout::transposed) return {ours[1], ours[0]};
+  if (layout == Layout::convolution) return {ours[3], ours[2], ours[0], ours[1]};
+  return ours;
+}
+
+Tensor converted(Layout layout, const Tensor& from, const Shape& shape) {
+  if (layout == Layout::transposed) return transposed(from, shape);
+  return layout == Layout::convolution ? unrolled(from, shape) : from;
+}
+
+void replace(std::string& text, const std::string& from, const std::string& to) {
+  if (const size_t at = text.find(from); at != std::string::npos) text.replace(at, from.size(), to);
+}
+
+// Our words for parts of names, and theirs.
+constexpr std::pair<const char*, const char*> kWords[] = {
+    {".shortcut.conv.", ".downsample.0."},
+    {".shortcut.bn.", ".downsample.1."},
+    {".gamma", ".weight"},
+    {".beta", ".bias"},
+    {".input.weight", ".weight_ih_l0"},
+    {".input.bias", ".bias_ih_l0"},
+    {".recurrent.weight", ".weight_hh_l0"},
+    {".recurrent.bias", ".bias_hh_l0"},
+    {".qkv.weight", ".in_proj_weight"},
+    {".qkv.bias", ".in_proj_bias"},
+    {".output.weight", ".out_proj.weight"},
+    {".output.bias", ".out_proj.bias"},
+};
+
+}  // namespace
+
+std::map<std::string, Tensor> weights_of_pytorch(const ModelGraph& model,
+                                                 const checkpoint::NamedTensors& file,
+                                                 const std::map<std::string, std::string>& names,
+                                                 const std::string& origin) {
+  std::map<std::string, Tensor> out;
+  const auto& values = model.graph.values();
+  for (size_t id = 0; id < values.size(); ++id) {
+    const graph::Value& value = values[id];
+    if (value.kind != graph::ValueKind::parameter && value.kind != graph::ValueKind::state)
+      continue;
+    std::string name = value.name;
+    bool left_out = false;
+    const std::pair<const std::string, std::string>* longest = nullptr;
+    for (const auto& entry : names)
+      if (name.starts_with(entry.first) && (!longest || entry.first.size() > longest->first.size()))
+        longest = &entry;
+    if (longest) {
+      left_out = longest->second.empty();
+      name = longest->second + name.substr(longest->first.size());
+    }
+    if (left_out) continue;
+    auto found = file.find(name);
+    if (found == file.end()) {
+      for (const auto& [ours, theirs] : kWords) replace(name, ours, theirs);
+      found = file.find(name);
+    }
+    if (found == file.end()) {
+      std::vector<std::string> there;
+      for (const auto& [known, tensor] : file) there.push_back(known);
+      fail(Code::not_found, origin, " has no tensor '", name, "' for the model's '", value.name,
+           "'", suggestion(name, there),
+           " (map other names, or leave tensors out by mapping them to \"\")");
+    }
+    const Layout layout = layout_of(model.graph, static_cast<graph::ValueId>(id));
+    const Shape wanted = theirs(layout, value.shape);
+    Shape shape = found->second.shape();
+    // A convolution along one axis has no kernel height there.
+    if (layout == Layout::convolution && shape.size() == 3)
+      shape = {shape[0], shape[1], 1, shape[2]};
+    if (shape != wanted || found->second.dtype() != DType::f32)
+      fail(Code::invalid_argument, origin, ": tensor '", name, "' is ",
+           dtype_name(found->second.dtype()), " ", shape_text(found->second.shape()),
+           ", but the model's '", value.name, "' needs f32 ", shape_text(wanted));
+    out[value.name] = converted(layout, found->second, value.shape);
+  }
+  return out;
+}
+
+}  // namespace etr::nn
