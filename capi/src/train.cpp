@@ -263,15 +263,20 @@ int32_t etr_job_json(const etr_job* job, char** json) {
   return guarded([&] { hand_out(json, required(job, "job").job.json().dump(2), "json"); });
 }
 
-int32_t etr_trainer_next_event(etr_trainer* trainer, etr_event* event) {
+int32_t etr_trainer_next_event_within(etr_trainer* trainer, double seconds, etr_event* event) {
   return guarded([&]() -> int32_t {
     etr_trainer& t = required(trainer, "trainer");
+    if (!(seconds >= 0)) fail(Code::invalid_argument, "argument 'seconds' is ", seconds);
     if (t.ended) return ETR_END;
-    const train::Event e = t.job_or_fail().next_event();
+    const train::Event e = t.job_or_fail().next_event(seconds);
     fill_struct(event, c_event(e));
     t.ended = e.kind == train::EventKind::end;
     return ETR_OK;
   });
+}
+
+int32_t etr_trainer_next_event(etr_trainer* trainer, etr_event* event) {
+  return etr_trainer_next_event_within(trainer, 0, event);
 }
 
 int32_t etr_trainer_stop(etr_trainer* trainer) {

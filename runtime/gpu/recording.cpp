@@ -318,6 +318,13 @@ bool Recording::done() {
   return !in_flight_ || vk.api.GetFenceStatus(vk.handle, handles_->fence) != VK_NOT_READY;
 }
 
+bool Recording::done_within(double seconds) {
+  if (done()) return true;
+  VulkanDevice& vk = handles_->vk;
+  const auto ns = static_cast<uint64_t>(std::max(seconds, 0.0) * 1e9);
+  return vk.api.WaitForFences(vk.handle, 1, &handles_->fence, VK_TRUE, ns) != VK_TIMEOUT;
+}
+
 void Recording::read_timestamps() {
   if (!handles_->queries) return;
   VulkanDevice& vk = handles_->vk;

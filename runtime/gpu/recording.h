@@ -30,7 +30,8 @@ class Recording {
   void wait();
 
   bool in_flight() const { return in_flight_; }
-  bool done();  // whether `wait` would return at once
+  bool done();                       // whether `wait` would return at once
+  bool done_within(double seconds);  // whether it would after at most that long
 
   // Device time of the last finished submission; 0 where the device has no timestamps.
   double busy_seconds() const { return busy_seconds_; }

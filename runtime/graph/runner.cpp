@@ -84,6 +84,8 @@ Runner::Slot& Runner::free_slot() {
   return slot;
 }
 
+bool Runner::ready_within(double seconds) { return slots_[next_]->recording->done_within(seconds); }
+
 std::byte* Runner::input(size_t i, size_t part) { return free_slot().inputs[i][part].host; }
 
 void Runner::submit(const ops::StepValues& values, uint64_t tag) {

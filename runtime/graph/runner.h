@@ -45,6 +45,9 @@ class Runner {
   // flight; what that step computed is then in the results.
   std::byte* input(size_t i, size_t part = 0);
 
+  // Whether the next step's input() needs no waiting, after at most `seconds`.
+  bool ready_within(double seconds);
+
   // Starts the step whose inputs were filled.
   void submit(const ops::StepValues& values, uint64_t tag);
 

@@ -275,6 +275,10 @@ void Learner::fill(std::byte* to, const pipeline::Item& batch, const std::string
   }
 }
 
+bool Learner::ready_within(double seconds) {
+  return !planned_ || planned_->runner->ready_within(seconds);
+}
+
 void Learner::step(const pipeline::Item& batch) {
   prepare(batch);
   if (static_cast<bool>(batch.views) != static_cast<bool>(planned_->reservoir))

@@ -62,6 +62,9 @@ class Learner {
   // field whose shape or type does not fit.
   void step(const pipeline::Item& batch);
 
+  // Whether step() needs not wait for the device, after at most `seconds`.
+  bool ready_within(double seconds);
+
   // Metrics of finished steps; `wait_all` waits for those in flight. Throws Error(not_finite) that names the step
   // and the op where a loss or gradient was NaN or infinite; such a step has not changed the weights.
   std::vector<StepMetrics> take_metrics(bool wait_all);

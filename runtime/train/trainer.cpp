@@ -321,22 +321,27 @@ std::string Trainer::save() {
   return store_->save(learner_->steps(), files);
 }
 
-Event Trainer::next_event() {
+Event Trainer::next_event(double seconds) {
   if (ended_) return make_event(EventKind::end);
   while (true) try {
-      return advance();
+      return advance(seconds);
     } catch (const Error& error) {
       if (error.code() != Code::device_lost) throw;
       recover(error);
     }
 }
 
-Event Trainer::advance() {
+Event Trainer::advance(double seconds) {
   resume_clock();
-  const double begin = training_seconds(), every = job_.train().number("progress_every");
+  const int64_t called_ns = now_ns();
+  if (seconds <= 0) seconds = job_.train().number("progress_every");
+  const auto left = [&] { return seconds - seconds_between(called_ns, now_ns()); };
+  const auto patience = [&] { return std::clamp(left(), 0.0, kPatience); };
   while (true) {
-    // A stalled source holds back neither progress events nor stop().
-    if (!epoch_ended_ && !finished() && pipeline_->wait(kPatience)) train_one();
+    // A stalled source or a long step holds back neither progress events nor stop().
+    if (!epoch_ended_ && !finished() && pipeline_->wait(patience()) &&
+        learner_->ready_within(patience()))
+      train_one();
     const bool evaluates = evaluation_due(), saves = checkpoint_due();
     if (evaluates || saves || finished()) {
       take_metrics(/*wait_all=*/true);
@@ -354,7 +359,7 @@ Event Trainer::advance() {
       ended_ = true;
       return make_event(EventKind::end);
     }
-    if (training_seconds() - begin >= every) return make_event(EventKind::progress);
+    if (left() <= 0) return make_event(EventKind::progress);
   }
 }
 

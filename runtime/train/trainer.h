@@ -43,7 +43,9 @@ class Trainer {
   // Trains until there is something to tell. The last event is `end`; then it returns it again. Where the
   // device is lost, it is opened again and the run goes on from its newest checkpoint.
   // Throws the Error that ended the run; what was written stays valid.
-  Event next_event();
+  // `seconds` is the call's budget: it returns a progress event by then, but for the first step (which compiles kernels), an
+  // evaluation and a checkpoint, which are not divided; 0 takes the job's progress_every.
+  Event next_event(double seconds = 0);
 
   // Asks for an early, orderly end, with a checkpoint if the job writes any. Any thread, any time,
   // signal handlers too.
@@ -64,7 +66,7 @@ class Trainer {
  private:
   void open(std::shared_ptr<gpu::Kernels> kernels);
   void recover(const Error& lost);
-  Event advance();
+  Event advance(double seconds);
   bool finished() const;
   void train_one();
   void take_metrics(bool wait_all);

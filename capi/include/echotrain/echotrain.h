@@ -495,6 +495,12 @@ ETR_API int32_t etr_trainer_create_from_job(etr_runtime* runtime, const etr_job*
 /* Trains until there is something to tell. After ETR_EVENT_END it returns ETR_END. */
 ETR_API int32_t etr_trainer_next_event(etr_trainer* trainer, etr_event* event);
 
+/* The same for programs that have something else to do, a frame to draw say: returns ETR_EVENT_PROGRESS after `seconds` (above
+ * 0) at the latest. Not divided are the first step, for which the driver compiles kernels, evaluations and checkpoints. The device works
+ * on between calls: up to three steps are in flight. */
+ETR_API int32_t etr_trainer_next_event_within(etr_trainer* trainer, double seconds,
+                                              etr_event* event);
+
 /* Asks a job's trainer to end soon and in order. Any thread; safe in a signal handler. */
 ETR_API int32_t etr_trainer_stop(etr_trainer* trainer);
 

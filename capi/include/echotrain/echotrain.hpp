@@ -486,11 +486,11 @@ class Trainer {
     check(etr_trainer_load_pytorch(get(), path.c_str(), names.c_str()));
   }
 
-  // None when the run is over.
-  std::optional<etr_event> next_event() {
+  // None when the run is over. `seconds` is the call's budget, see etr_trainer_next_event_within; 0: the job's.
+  std::optional<etr_event> next_event(double seconds = 0) {
     etr_event out{};
     out.struct_size = sizeof out;
-    if (check(etr_trainer_next_event(get(), &out)) == ETR_END) return std::nullopt;
+    if (check(etr_trainer_next_event_within(get(), seconds, &out)) == ETR_END) return std::nullopt;
     return out;
   }
   void stop() { check(etr_trainer_stop(get())); }  // any thread
