@@ -46,8 +46,10 @@ Runner::Runner(gpu::Kernels& kernels, const Plan& plan, const std::vector<Feed>&
       slot->outputs.push_back(readback_.allocate(source.size_bytes));
       commands.push_back(gpu::Copy{source, slot->outputs.back()});
     }
-    slot->step_after = readback_.allocate(sizeof(ops::StepValues));
-    commands.push_back(gpu::Copy{plan.step_values(), slot->step_after});
+    if (!tail.empty()) {  // an update, which looks at the gradients
+      slot->step_after = readback_.allocate(sizeof(ops::StepValues));
+      commands.push_back(gpu::Copy{plan.step_values(), slot->step_after});
+    }
     slot->commands = std::move(commands);
     record(*slot, 0);
     slots_.push_back(std::move(slot));
@@ -68,7 +70,7 @@ void Runner::harvest(Slot& slot) {
   if (!slot.recording->in_flight()) return;
   slot.recording->wait();
   ops::StepValues after;
-  std::memcpy(&after, slot.step_after.host, sizeof after);
+  if (slot.step_after) std::memcpy(&after, slot.step_after.host, sizeof after);
   StepResult result{slot.tag, {}, after.not_finite == 0, slot.recording->busy_seconds()};
   for (const gpu::Buffer& output : slot.outputs) {
     result.outputs.emplace_back(output.size_bytes / sizeof(float));

@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
-#include "core/protobuf.h"
+#include "nn/onnx_file.h"
 
 namespace etr::nn {
 namespace {
@@ -15,56 +15,8 @@ namespace {
 using graph::Node;
 using graph::ValueId;
 using graph::ValueKind;
-using Name = std::string;  // of a value in the ONNX graph
 
-// Numbers of onnx.proto.
-constexpr int kFloat = 1, kInt32 = 6, kInt64 = 7;
-constexpr int kAttributeFloat = 1, kAttributeInt = 2, kAttributeString = 3, kAttributeInts = 7;
-constexpr int kIrVersion = 8, kOpset = 17;
-
-// Attributes of a node.
-class Attributes {
- public:
-  Attributes& integer(const char* name, int64_t value) {
-    return add(name, kAttributeInt,
-               [&](Message& m) { m.integer(3, static_cast<uint64_t>(value)); });
-  }
-  Attributes& real(const char* name, double value) {
-    return add(name, kAttributeFloat, [&](Message& m) { m.real(2, static_cast<float>(value)); });
-  }
-  Attributes& text(const char* name, const char* value) {
-    return add(name, kAttributeString, [&](Message& m) { m.bytes(4, value); });
-  }
-  Attributes& integers(const char* name, const std::vector<int64_t>& values) {
-    return add(name, kAttributeInts, [&](Message& m) {
-      for (const int64_t value : values) m.integer(8, static_cast<uint64_t>(value));
-    });
-  }
-  const std::vector<Message>& list() const { return list_; }
-
- private:
-  template <typename F>
-  Attributes& add(const char* name, int type, F&& fill) {
-    Message m;
-    m.bytes(1, name);
-    fill(m);
-    list_.push_back(m.integer(20, static_cast<uint64_t>(type)));
-    return *this;
-  }
-
-  std::vector<Message> list_;
-};
-
-template <typename T>
-Message tensor_message(const Name& name, const std::vector<int64_t>& dims, int type, const T* data,
-                       size_t count) {
-  Message m;
-  for (const int64_t dim : dims) m.integer(1, static_cast<uint64_t>(dim));
-  m.integer(2, static_cast<uint64_t>(type)).bytes(8, name);
-  return m.bytes(9, {reinterpret_cast<const char*>(data), count * sizeof(T)});
-}
-
-class Exporter {
+class Exporter : private OnnxFile {
  public:
   Exporter(const ModelGraph& model, const std::function<Tensor(const std::string&)>& value_of)
       : model_(model), graph_(model.graph), value_of_(value_of) {}
@@ -72,18 +24,6 @@ class Exporter {
   std::string run();
 
  private:
-  // Building blocks.
-  Name emit(const char* op, const std::vector<Name>& inputs, const Attributes& attributes = {},
-            int outputs = 1);
-  Name constant(const std::vector<int64_t>& dims, const std::vector<float>& values);
-  Name number(double value) { return constant({}, {static_cast<float>(value)}); }
-  Name integers(const std::vector<int64_t>& values);
-  Name reshape(const Name& x, const std::vector<int64_t>& shape) {
-    return emit("Reshape", {x, integers(shape)});
-  }
-  Name transpose(const Name& x, const std::vector<int64_t>& axes) {
-    return emit("Transpose", {x}, Attributes().integers("perm", axes));
-  }
   Name relu_where(const Node& node, const Name& x) {
     return node.options.boolean("relu") ? emit("Relu", {x}) : x;
   }
@@ -122,35 +62,7 @@ class Exporter {
   const std::function<Tensor(const std::string&)>& value_of_;
   std::set<ValueId> needed_;
   std::map<ValueId, Name> names_;
-  Message body_;  // of the graph: nodes and initializers
-  int count_ = 0;
 };
-
-Name Exporter::emit(const char* op, const std::vector<Name>& inputs, const Attributes& attributes,
-                    int outputs) {
-  Message m;
-  for (const Name& input : inputs) m.bytes(1, input);
-  const Name name = cat(op, "_", ++count_);
-  m.bytes(2, name);
-  for (int i = 1; i < outputs; ++i) m.bytes(2, cat(name, ".", i));
-  m.bytes(3, name).bytes(4, op);
-  for (const Message& attribute : attributes.list()) m.message(5, attribute);
-  body_.message(1, m);
-  return name;
-}
-
-Name Exporter::constant(const std::vector<int64_t>& dims, const std::vector<float>& values) {
-  const Name name = cat("constant_", ++count_);
-  body_.message(5, tensor_message(name, dims, kFloat, values.data(), values.size()));
-  return name;
-}
-
-Name Exporter::integers(const std::vector<int64_t>& values) {
-  const Name name = cat("constant_", ++count_);
-  body_.message(5, tensor_message(name, {static_cast<int64_t>(values.size())}, kInt64,
-                                  values.data(), values.size()));
-  return name;
-}
 
 std::vector<float> Exporter::floats(ValueId id) {
   const Tensor tensor = value_of_(graph_.value(id).name);
@@ -158,13 +70,11 @@ std::vector<float> Exporter::floats(ValueId id) {
   return {view.begin(), view.end()};
 }
 
-Name Exporter::weight(ValueId id) {
+OnnxFile::Name Exporter::weight(ValueId id) {
   if (const auto it = names_.find(id); it != names_.end()) return it->second;
-  const Tensor tensor = value_of_(graph_.value(id).name);
-  const std::vector<int64_t> dims(tensor.shape().begin(), tensor.shape().end());
-  body_.message(5, tensor_message(graph_.value(id).name, dims, kFloat, tensor.view<float>().data(),
-                                  static_cast<size_t>(tensor.count())));
-  return names_[id] = graph_.value(id).name;
+  const Name name = graph_.value(id).name;
+  parameter(name, value_of_(name));
+  return names_[id] = name;
 }
 
 // A shape for Reshape whose first axis stays what it is.
@@ -183,7 +93,7 @@ void Exporter::find_needed() {
   }
 }
 
-Name Exporter::unary(const Node& node) {
+OnnxFile::Name Exporter::unary(const Node& node) {
   const std::string f = node.options.string("function");
   const Name x = in(node, 0);
   const double alpha = node.options.number("alpha");
@@ -192,8 +102,8 @@ Name Exporter::unary(const Node& node) {
       {"softplus", "Softplus"}, {"exp", "Exp"},         {"log", "Log"},
       {"sqrt", "Sqrt"},         {"abs", "Abs"},         {"negate", "Neg"}};
   if (const auto it = plain.find(f); it != plain.end()) return emit(it->second, {x});
-  if (f == "leaky_relu") return emit("LeakyRelu", {x}, Attributes().real("alpha", alpha));
-  if (f == "elu") return emit("Elu", {x}, Attributes().real("alpha", alpha));
+  if (f == "leaky_relu") return emit("LeakyRelu", {x}, OnnxAttributes().real("alpha", alpha));
+  if (f == "elu") return emit("Elu", {x}, OnnxAttributes().real("alpha", alpha));
   if (f == "square") return emit("Mul", {x, x});
   if (f == "silu") return emit("Mul", {x, emit("Sigmoid", {x})});
   // x times something between 0 and 1.
@@ -207,7 +117,7 @@ Name Exporter::unary(const Node& node) {
   return emit("Mul", {emit("Mul", {x, number(0.5)}), emit("Add", {inner, number(1)})});
 }
 
-Name Exporter::binary(const Node& node) {
+OnnxFile::Name Exporter::binary(const Node& node) {
   const std::string f = node.options.string("function");
   const char* op = f == "add"        ? "Add"
                    : f == "subtract" ? "Sub"
@@ -218,7 +128,7 @@ Name Exporter::binary(const Node& node) {
   return emit(op, {in(node, 0), in(node, 1)});
 }
 
-Name Exporter::dense(const Node& node) {
+OnnxFile::Name Exporter::dense(const Node& node) {
   Name w = in(node, 1);
   if (node.options.boolean("transposed")) w = transpose(w, {1, 0});
   Name y = emit("MatMul", {in(node, 0), w});
@@ -226,12 +136,12 @@ Name Exporter::dense(const Node& node) {
   return relu_where(node, y);
 }
 
-Name Exporter::conv2d(const Node& node, bool transposed) {
+OnnxFile::Name Exporter::conv2d(const Node& node, bool transposed) {
   const Shape w = shape_in(node, 1);
   const Options& o = node.options;
   const int64_t pad = o.integer("pad");
   int64_t pad_y = pad;
-  Attributes attributes;
+  OnnxAttributes attributes;
   if (!transposed) {
     pad_y = o.integer("pad_height") < 0 ? pad : o.integer("pad_height");
     attributes.integers("dilations", {o.integer("dilation"), o.integer("dilation")})
@@ -258,7 +168,7 @@ Name Exporter::conv2d(const Node& node, bool transposed) {
 }
 
 // Folded: y = x scale + shift with the running moments.
-Name Exporter::batch_norm(const Node& node) {
+OnnxFile::Name Exporter::batch_norm(const Node& node) {
   const auto gamma = floats(node.inputs[1]), beta = floats(node.inputs[2]);
   const auto mean = floats(node.inputs[3]), var = floats(node.inputs[4]);
   std::vector<float> scale(gamma.size()), shift(gamma.size());
@@ -274,25 +184,26 @@ Name Exporter::batch_norm(const Node& node) {
   return relu_where(node, y);
 }
 
-Name Exporter::layer_norm(const Node& node) {
+OnnxFile::Name Exporter::layer_norm(const Node& node) {
   const double epsilon = node.options.number("epsilon");
   if (node.inputs.size() > 2)
     return emit("LayerNormalization", {in(node, 0), in(node, 1), in(node, 2)},
-                Attributes().integer("axis", -1).real("epsilon", epsilon));
+                OnnxAttributes().integer("axis", -1).real("epsilon", epsilon));
   const Name x = in(node, 0);
   const Name square = emit("ReduceMean", {emit("Mul", {x, x})},
-                           Attributes().integers("axes", {-1}).integer("keepdims", 1));
+                           OnnxAttributes().integers("axes", {-1}).integer("keepdims", 1));
   return emit("Mul", {emit("Div", {x, emit("Sqrt", {emit("Add", {square, number(epsilon)})})}),
                       in(node, 1)});
 }
 
-Name Exporter::group_norm(const Node& node) {
+OnnxFile::Name Exporter::group_norm(const Node& node) {
   const Shape x = shape_in(node, 0);
   const int64_t groups = node.options.integer("groups"), c = x.back(),
                 pixels = element_count(x) / (x[0] * c);
   const Name split = reshape(in(node, 0), {0, pixels, groups, c / groups});
   const auto mean_of = [&](const Name& v) {
-    return emit("ReduceMean", {v}, Attributes().integers("axes", {1, 3}).integer("keepdims", 1));
+    return emit("ReduceMean", {v},
+                OnnxAttributes().integers("axes", {1, 3}).integer("keepdims", 1));
   };
   const Name centred = emit("Sub", {split, mean_of(split)});
   const Name variance = emit(
@@ -301,7 +212,7 @@ Name Exporter::group_norm(const Node& node) {
   return emit("Add", {emit("Mul", {h, in(node, 1)}), in(node, 2)});
 }
 
-Name Exporter::pool(const Node& node, const char* op) {
+OnnxFile::Name Exporter::pool(const Node& node, const char* op) {
   const Options& o = node.options;
   const Shape x = shape_in(node, 0);
   std::vector<int64_t> window{o.integer("window"), o.integer("window")},
@@ -317,7 +228,7 @@ Name Exporter::pool(const Node& node, const char* op) {
   }
   return on_image(in(node, 0), [&](const Name& image) {
     return emit(op, {image},
-                Attributes()
+                OnnxAttributes()
                     .integers("kernel_shape", window)
                     .integers("pads", {pad, pad, pad, pad})
                     .integers("strides", stride));
@@ -325,7 +236,7 @@ Name Exporter::pool(const Node& node, const char* op) {
 }
 
 // ONNX has the gates of a weight as rows, in another order, and both biases in one tensor.
-Name Exporter::recurrent(const Node& node) {
+OnnxFile::Name Exporter::recurrent(const Node& node) {
   const bool lstm = node.options.string("cell") == "lstm",
              reverse = node.options.boolean("reverse");
   const std::vector<size_t> order =
@@ -346,7 +257,7 @@ Name Exporter::recurrent(const Node& node) {
   std::vector<float> biases = arranged(2, 1);
   const std::vector<float> recurrent_biases = arranged(4, 1);
   biases.insert(biases.end(), recurrent_biases.begin(), recurrent_biases.end());
-  Attributes attributes;
+  OnnxAttributes attributes;
   attributes.integer("hidden_size", width).text("direction", reverse ? "reverse" : "forward");
   if (!lstm) attributes.integer("linear_before_reset", 1);
   const Name y = emit(
@@ -357,17 +268,18 @@ Name Exporter::recurrent(const Node& node) {
   return transpose(emit("Squeeze", {y, integers({1})}), {1, 0, 2});
 }
 
-Name Exporter::reduce(const Node& node) {
+OnnxFile::Name Exporter::reduce(const Node& node) {
   const std::string f = node.options.string("function");
   const auto axes = node.options.integers("axes");
   const int64_t keep = node.options.boolean("keep_axes");
   if (f == "sum")
-    return emit("ReduceSum", {in(node, 0), integers(axes)}, Attributes().integer("keepdims", keep));
+    return emit("ReduceSum", {in(node, 0), integers(axes)},
+                OnnxAttributes().integer("keepdims", keep));
   const char* op = f == "mean" ? "ReduceMean" : f == "max" ? "ReduceMax" : "ReduceMin";
-  return emit(op, {in(node, 0)}, Attributes().integers("axes", axes).integer("keepdims", keep));
+  return emit(op, {in(node, 0)}, OnnxAttributes().integers("axes", axes).integer("keepdims", keep));
 }
 
-Name Exporter::slice(const Node& node) {
+OnnxFile::Name Exporter::slice(const Node& node) {
   const auto rank = static_cast<int64_t>(shape_in(node, 0).size());
   int64_t axis = node.options.integer("axis");
   if (axis < 0) axis += rank;
@@ -378,7 +290,7 @@ Name Exporter::slice(const Node& node) {
               {in(node, 0), integers({begin}), integers({begin + length}), integers({axis})});
 }
 
-Name Exporter::attention(const Node& node) {
+OnnxFile::Name Exporter::attention(const Node& node) {
   const Shape y = graph_.shape(node.output);
   const int64_t heads = node.options.integer("heads"), head = y[2] / heads;
   const bool one = node.inputs.size() == 1;
@@ -386,7 +298,7 @@ Name Exporter::attention(const Node& node) {
   std::vector<Name> parts;
   if (one) {
     const Name first = emit("Split", {in(node, 0), integers({y[2], y[2], y[2]})},
-                            Attributes().integer("axis", -1), 3);
+                            OnnxAttributes().integer("axis", -1), 3);
     parts = {first, first + ".1", first + ".2"};
   } else {
     parts = {in(node, 0), in(node, 1), in(node, 2)};
@@ -408,21 +320,22 @@ Name Exporter::attention(const Node& node) {
   if (node.inputs.size() == 4) {
     std::vector<float> places;
     for (int64_t j = 0; j < keys; ++j) places.push_back(static_cast<float>(j));
-    const Name lengths =
-        reshape(emit("Cast", {in(node, 3)}, Attributes().integer("to", kFloat)), {0, 1, 1, 1});
+    const Name lengths = reshape(
+        emit("Cast", {in(node, 3)}, OnnxAttributes().integer("to", kOnnxFloat)), {0, 1, 1, 1});
     seen = emit("Less", {constant({keys}, places), lengths});
     scores = emit("Where", {seen, scores, number(static_cast<double>(kNever))});
   }
-  Name p = emit("Softmax", {scores}, Attributes().integer("axis", -1));
+  Name p = emit("Softmax", {scores}, OnnxAttributes().integer("axis", -1));
   // A sample without keys attends to nothing.
-  if (!seen.empty()) p = emit("Mul", {p, emit("Cast", {seen}, Attributes().integer("to", kFloat))});
+  if (!seen.empty())
+    p = emit("Mul", {p, emit("Cast", {seen}, OnnxAttributes().integer("to", kOnnxFloat))});
   const Name mixed = emit("MatMul", {p, by_head(parts[2], {0, 2, 1, 3})});
   return reshape(transpose(mixed, {0, 2, 1, 3}), {0, y[1], y[2]});
 }
 
-Name Exporter::convert(const Node& node) {
+OnnxFile::Name Exporter::convert(const Node& node) {
   const std::string op = node.op->name;
-  const auto axis = [&] { return Attributes().integer("axis", node.options.integer("axis")); };
+  const auto axis = [&] { return OnnxAttributes().integer("axis", node.options.integer("axis")); };
   if (op == "attention") return attention(node);
   if (op == "avg_pool") return pool(node, "AveragePool");
   if (op == "batch_norm") return batch_norm(node);
@@ -434,17 +347,17 @@ Name Exporter::convert(const Node& node) {
   if (op == "dense") return dense(node);
   if (op == "dropout") return in(node, 0);
   if (op == "embedding")
-    return emit("Gather", {in(node, 0), in(node, 1)}, Attributes().integer("axis", 0));
+    return emit("Gather", {in(node, 0), in(node, 1)}, OnnxAttributes().integer("axis", 0));
   if (op == "flatten" || op == "reshape")
     return reshape(in(node, 0), free_batch(graph_.shape(node.output)));
   if (op == "gather") {
-    const Name ids = emit("Cast", {in(node, 1)}, Attributes().integer("to", kInt64));
+    const Name ids = emit("Cast", {in(node, 1)}, OnnxAttributes().integer("to", kOnnxInt64));
     return emit("GatherND", {in(node, 0), emit("Unsqueeze", {ids, integers({-1})})},
-                Attributes().integer("batch_dims", 1));
+                OnnxAttributes().integer("batch_dims", 1));
   }
   if (op == "global_avg_pool")
     return emit("ReduceMean", {in(node, 0)},
-                Attributes().integers("axes", {1, 2}).integer("keepdims", 0));
+                OnnxAttributes().integers("axes", {1, 2}).integer("keepdims", 0));
   if (op == "group_norm") return group_norm(node);
   if (op == "layer_norm") return layer_norm(node);
   if (op == "max_pool") return pool(node, "MaxPool");
@@ -454,20 +367,9 @@ Name Exporter::convert(const Node& node) {
   if (op == "slice") return slice(node);
   if (op == "softmax")
     return emit(node.options.boolean("logarithm") ? "LogSoftmax" : "Softmax", {in(node, 0)},
-                Attributes().integer("axis", -1));
+                OnnxAttributes().integer("axis", -1));
   if (op == "unary") return unary(node);
   lacks(node, cat("its op '", op, "' has no counterpart there"));
-}
-
-// name, element type, and shape with a free batch axis
-Message value_info(const Name& name, DType dtype, const Shape& shape) {
-  Message dims;
-  for (size_t i = 0; i < shape.size(); ++i)
-    dims.message(1, i == 0 ? Message().bytes(2, "N")
-                           : Message().integer(1, static_cast<uint64_t>(shape[i])));
-  const Message tensor =
-      Message().integer(1, dtype == DType::i32 ? kInt32 : kFloat).message(2, dims);
-  return Message().bytes(1, name).message(2, Message().message(1, tensor));
 }
 
 std::string Exporter::run() {
@@ -487,19 +389,10 @@ std::string Exporter::run() {
     }
     names_[node.output] = convert(node);
   }
-  Message output;
-  output.bytes(1, names_.at(model_.output))
-      .bytes(2, "output")
-      .bytes(3, "output")
-      .bytes(4, "Identity");
-  body_.message(1, output);
-  body_.bytes(2, "echotrain");
   for (const ValueId id : model_.inputs)
-    body_.message(11, value_info(graph_.value(id).name, graph_.value(id).dtype, graph_.shape(id)));
-  body_.message(12, value_info("output", DType::f32, graph_.shape(model_.output)));
-  Message file;
-  file.integer(1, kIrVersion).bytes(2, "EchoTrain").message(7, body_);
-  return file.message(8, Message().bytes(1, "").integer(2, kOpset)).data();
+    input(graph_.value(id).name, graph_.value(id).dtype, graph_.shape(id));
+  output(names_.at(model_.output), graph_.shape(model_.output));
+  return data();
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Training steps beside PyTorch on the same processor's cores, in turns in one run.
+"""Training steps beside PyTorch on the same processor's cores, in turns in one run; or single predictions.
 
-    PYTHONPATH=build/bindings/python python3 tests/bench/train_bench.py [NAME ...]
+    PYTHONPATH=build/bindings/python python3 tests/bench/train_bench.py [--predict] [NAME ...]
 
 The same networks, batch sizes and optimizer on random data that lies ready; both sides in single precision on all cores
 that this process may use, PyTorch in the memory format that is faster for it. Medians of nine rounds. Needs PyTorch (Debian's
@@ -96,7 +96,7 @@ CASES = {
 }
 
 
-def torch_side(make, fields, channels_last):
+def torch_side(make, fields, channels_last, predict=False):
     torch.manual_seed(1)
     model = make()
     sequence = "input" in fields
@@ -105,6 +105,15 @@ def torch_side(make, fields, channels_last):
     if channels_last and not sequence:
         model, x = model.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
     optimizer = torch.optim.SGD(model.parameters(), 0.01, **SGD)
+
+    def predictions(count):
+        with torch.inference_mode():
+            for _ in range(count):
+                model(x)
+
+    if predict:
+        model.eval()
+        return predictions
 
     def steps(count):
         for _ in range(count):
@@ -117,9 +126,16 @@ def torch_side(make, fields, channels_last):
     return steps
 
 
-def our_side(spec, fields):
+def our_side(spec, fields, predict=False):
     trainer = et.Trainer(et.Model(spec), et.optimizers.sgd(**SGD), 0.01, seed=1)
     batch = et.Batch(fields)
+
+    def predictions(count):
+        for _ in range(count):
+            trainer.predict(batch)
+
+    if predict:
+        return trainer, predictions
 
     def steps(count):
         for _ in range(count):
@@ -136,6 +152,7 @@ def timed(steps, count):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--predict", action="store_true", help="the time of one prediction, one sample at a time")
     parser.add_argument("names", nargs="*", help="cases, by a part of their names")
     arguments = parser.parse_args()
     et.prefer_wide_cpu_vectors()
@@ -145,10 +162,12 @@ def main():
     for name, (spec, make, fields) in CASES.items():
         if arguments.names and not any(part in name for part in arguments.names):
             continue
-        trainer, ours = our_side(spec, fields)
-        sides = {"EchoTrain": ours, "PyTorch": torch_side(make, fields, False)}
+        if arguments.predict:
+            fields, name = {field: values[:1] for field, values in fields.items()}, name.split(",")[0]
+        trainer, ours = our_side(spec, fields, arguments.predict)
+        sides = {"EchoTrain": ours, "PyTorch": torch_side(make, fields, False, arguments.predict)}
         if "image" in fields and fields["image"].ndim == 4:
-            sides["PyTorch, channels last"] = torch_side(make, fields, True)
+            sides["PyTorch, channels last"] = torch_side(make, fields, True, arguments.predict)
         rows = len(next(iter(fields.values())))
         count = 1
         for steps in sides.values():
@@ -160,6 +179,10 @@ def main():
                 times[side].append(timed(steps, count))
         medians = {side: statistics.median(values) for side, values in times.items()}
         best = min(medians[side] for side in sides if side != "EchoTrain")
+        if arguments.predict:
+            rates = ", ".join(f"{side} {1e3 * seconds:.2f} ms" for side, seconds in medians.items())
+            print(f"{name}: {rates}; PyTorch / EchoTrain = {100 * best / medians['EchoTrain']:.1f} %", flush=True)
+            continue
         rates = ", ".join(f"{side} {rows / seconds:.0f}" for side, seconds in medians.items())
         print(f"{name}: examples/s: {rates}; EchoTrain / PyTorch = {100 * best / medians['EchoTrain']:.1f} %", flush=True)
 
