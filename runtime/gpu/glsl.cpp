@@ -1,12 +1,13 @@
 #include "gpu/glsl.h"
 
-#include <glslang/Include/glslang_c_interface.h>
-#include <glslang/Public/ResourceLimits.h>
-
 #include <memory>
 #include <mutex>
 
 #include "core/error.h"
+
+#if ETR_HAS_GLSL
+#include <glslang/Include/glslang_c_interface.h>
+#include <glslang/Public/ResourceLimits.h>
 
 namespace etr::gpu {
 namespace {
@@ -61,3 +62,16 @@ std::vector<uint32_t> compile_glsl(const std::string& source, const std::string&
 }
 
 }  // namespace etr::gpu
+
+#else
+
+namespace etr::gpu {
+
+std::vector<uint32_t> compile_glsl(const std::string&, const std::string& name) {
+  fail(Code::unsupported, name,
+       " cannot be compiled: this EchoTrain was built with ECHOTRAIN_GLSL=OFF");
+}
+
+}  // namespace etr::gpu
+
+#endif
