@@ -49,13 +49,15 @@ def main():
         right.plot([row["step"] for row in tests], values, color=colour, marker="o", markersize=3, label=name)
         unit = " %" if arguments.accuracy else ""
         right.annotate(f"{values[-1]:.{1 if arguments.accuracy else 3}f}{unit}", (tests[-1]["step"], values[-1]),
-                       textcoords="offset points", xytext=(0, 7), ha="right", color=colour)
+                       textcoords="offset points", xytext=(0, -14), ha="right", color=colour)
     left.set(xlabel="step", ylabel="training loss", title="training")
     right.set(xlabel="step", ylabel="test error, %" if arguments.accuracy else "evaluation loss", title="evaluation")
     for axes in (left, right):
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.set_ylim(bottom=0 if arguments.accuracy and axes is right else None)
+        axes.margins(y=0.15)
+    if arguments.accuracy:
+        right.set_ylim(bottom=0)
     if len(arguments.run) > 1:
         left.legend(frameon=False)
     figure.savefig(arguments.out, dpi=130)

@@ -411,7 +411,8 @@ ETR_API void etr_trainer_destroy(etr_trainer* trainer);
 ETR_API int32_t etr_trainer_step(etr_trainer* trainer, const etr_batch* batch);
 
 /* The oldest finished step that was not asked for yet. `wait` 0: ETR_END where none has finished;
- * otherwise waits for one and gives ETR_END when no step is in flight. */
+ * otherwise waits for one and gives ETR_END when no step is in flight. ETR_NOT_FINITE where its loss or a gradient was NaN
+ * or infinite: the message names what made it, that step has not changed the weights, and the trainer may go on. */
 ETR_API int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_result* result);
 
 /* One epoch of `pipeline` in evaluation mode. For a job's trainer `pipeline` may be NULL: the
