@@ -23,5 +23,8 @@ struct StepValues {
   uint flags;          // FIRST_OF_UPDATE, FRESH_BATCH
   uint not_finite;     // set by the device where a gradient had no finite value
 };
+// Of a float's bits: neither infinite nor NaN. Compilers may take the float itself for finite.
+#define IS_FINITE(bits) (((bits) & 0x7F800000u) != 0x7F800000u)
+
 #define FIRST_OF_UPDATE 1
 #define FRESH_BATCH 2

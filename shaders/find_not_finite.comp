@@ -8,6 +8,6 @@ layout(local_size_x = 64) in;
 
 void main() {
   bool finite = true;
-  FOR_EACH(i, count) finite = finite && (x.v[i] & 0x7F800000u) != 0x7F800000u;
+  FOR_EACH(i, count) finite = finite && IS_FINITE(x.v[i]);
   if (!finite) found.v[place] = 1.0;
 }

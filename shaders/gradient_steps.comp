@@ -65,7 +65,7 @@ void main() {
   }
 #elif defined(FINITE)
   bool finite = true;
-  FOR_EACH(i, count) finite = finite && (g.v[i] & 0x7F800000u) != 0x7F800000u;
+  FOR_EACH(i, count) finite = finite && IS_FINITE(g.v[i]);
   if (!finite) {
     now.v[0].update = 0;
     now.v[0].not_finite = 1;

@@ -64,13 +64,8 @@ int32_t set_option(etr_options* options, const char* name, T value) {
 }
 
 gpu::DeviceOptions device_options(const etr_runtime_options* given) {
-  etr_runtime_options options{};
-  if (given) {
-    if (given->struct_size < sizeof(uint32_t))
-      fail(Code::invalid_argument, "struct_size of etr_runtime_options is not set");
-    std::memcpy(static_cast<void*>(&options), given,
-                std::min<size_t>(given->struct_size, sizeof options));
-  }
+  const etr_runtime_options options =
+      given ? read_struct(*given, "etr_runtime_options") : etr_runtime_options{};
   if (options.kernels < ETR_KERNELS_AUTOMATIC || options.kernels > ETR_KERNELS_TILED)
     fail(Code::invalid_argument, "kernels is ", options.kernels, ", not one of ETR_KERNELS_*");
   gpu::DeviceOptions out;
@@ -82,12 +77,14 @@ gpu::DeviceOptions device_options(const etr_runtime_options* given) {
   return out;
 }
 
+std::unique_ptr<etr_runtime> runtime_on(const gpu::DeviceOptions& options) {
+  auto made = std::make_unique<etr_runtime>();
+  made->kernels = std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(options));
+  return made;
+}
+
 gpu::HostDevice host_device(const etr_vulkan_device& given) {
-  etr_vulkan_device shared{};
-  std::memcpy(static_cast<void*>(&shared), &given,
-              std::min<size_t>(given.struct_size, sizeof shared));
-  if (given.struct_size < sizeof(uint32_t))
-    fail(Code::invalid_argument, "struct_size of etr_vulkan_device is not set");
+  const etr_vulkan_device shared = read_struct(given, "etr_vulkan_device");
   gpu::HostDevice out;
   out.get_instance_proc_addr = shared.get_instance_proc_addr;
   out.instance = shared.instance;
@@ -197,22 +194,14 @@ int32_t etr_device_get(int32_t index, etr_device_info* info) {
 }
 
 int32_t etr_runtime_create(const etr_runtime_options* options, etr_runtime** runtime) {
-  return guarded([&] {
-    auto device = std::make_shared<gpu::Device>(device_options(options));
-    hand_out(runtime,
-             std::unique_ptr<etr_runtime>(
-                 new etr_runtime{std::make_shared<gpu::Kernels>(std::move(device))}),
-             "runtime");
-  });
+  return guarded([&] { hand_out(runtime, runtime_on(device_options(options)), "runtime"); });
 }
 int32_t etr_runtime_create_shared(const etr_vulkan_device* vulkan,
                                   const etr_runtime_options* options, etr_runtime** runtime) {
   return guarded([&] {
     gpu::DeviceOptions with = device_options(options);
     with.host = host_device(required(vulkan, "vulkan"));
-    auto made = std::make_unique<etr_runtime>();
-    made->kernels = std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(with));
-    hand_out(runtime, std::move(made), "runtime");
+    hand_out(runtime, runtime_on(with), "runtime");
   });
 }
 void etr_runtime_destroy(etr_runtime* runtime) { delete runtime; }

@@ -129,4 +129,14 @@ void fill_struct(T* out, T value) {
   std::memcpy(static_cast<void*>(out), &value, std::min<size_t>(size, sizeof value));
 }
 
+// The other way: a struct of the caller's, with zeros where it is older and shorter. `name` is its type's.
+template <typename T>
+T read_struct(const T& given, const char* name) {
+  if (given.struct_size < sizeof(uint32_t))
+    fail(Code::invalid_argument, "struct_size of ", name, " is not set");
+  T out{};
+  std::memcpy(static_cast<void*>(&out), &given, std::min<size_t>(given.struct_size, sizeof out));
+  return out;
+}
+
 }  // namespace etr::capi

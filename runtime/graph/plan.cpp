@@ -128,14 +128,13 @@ void Plan::find_needed() {
 // fewest bytes cross.
 std::vector<size_t> Plan::cuts() const {
   const size_t n = graph_.nodes().size();
+  std::vector<size_t> last_user(graph_.values().size());
+  for (size_t user = 0; user < n; ++user)
+    for (const ValueId input : graph_.nodes()[user].inputs) last_user[index(input)] = user;
   std::vector<double> crossing(n + 1);
   for (size_t producer = 0; producer < n; ++producer) {
     const ValueId value = graph_.nodes()[producer].output;
-    size_t last = producer;
-    for (size_t user = producer + 1; user < n; ++user)
-      for (const ValueId input : graph_.nodes()[user].inputs)
-        if (input == value) last = user;
-    for (size_t cut = producer + 1; cut <= last; ++cut)
+    for (size_t cut = producer + 1; cut <= last_user[index(value)]; ++cut)
       crossing[cut] += static_cast<double>(element_count(graph_.shape(value)));
   }
   std::vector<size_t> out{0};

@@ -11,7 +11,8 @@ struct Runner::Slot {
   std::vector<std::vector<gpu::Buffer>> inputs;  // each in parts
   std::vector<gpu::Buffer> outputs;
   gpu::Buffer step, step_after;  // the step's values, and what the device left of them
-  gpu::CommandList feeding, commands;
+  gpu::CommandList commands;
+  size_t feeding = 0;  // how many of them, the first, bring in the inputs
   std::unique_ptr<gpu::Recording> recording;
   uint64_t tag = 0;
   bool measured = false;  // its first step, by which it was recorded anew if need be
@@ -38,7 +39,7 @@ Runner::Runner(gpu::Kernels& kernels, const Plan& plan, const std::vector<Feed>&
         commands.push_back(gpu::Copy{parts[0], tensor.buffer});
       slot->inputs.push_back(std::move(parts));
     }
-    slot->feeding = commands;
+    slot->feeding = commands.size();
     commands.insert(commands.end(), plan.commands().begin(), plan.commands().end());
     commands.insert(commands.end(), tail.begin(), tail.end());
     for (const ValueId id : outputs) {
@@ -101,7 +102,7 @@ void Runner::submit(const ops::StepValues& values, uint64_t tag) {
 gpu::CommandList Runner::feeding(const ops::StepValues& values) {
   Slot& slot = free_slot();
   std::memcpy(slot.step.host, &values, sizeof values);
-  return slot.feeding;
+  return {slot.commands.begin(), slot.commands.begin() + static_cast<ptrdiff_t>(slot.feeding)};
 }
 
 void Runner::wait() {

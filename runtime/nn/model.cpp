@@ -130,9 +130,11 @@ Json expanded(const Json& spec) {
     fail(Code::invalid_argument, "model: 'model' must be a name, not ", spec["model"].dump());
   Json options = spec;
   Json kept = Json::object();
-  for (const char* key : {"loss", "inputs", "recompute"})
+  options.erase("model");
+  for (const char* key : {"loss", "inputs", "recompute"}) {
     if (spec.contains(key)) kept[key] = spec[key];
-  for (const char* key : {"model", "loss", "inputs", "recompute"}) options.erase(key);
+    options.erase(key);
+  }
   Json out = expand_model(spec["model"].get<std::string>(), options);
   out.update(kept);
   return out;

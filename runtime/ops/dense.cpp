@@ -28,14 +28,6 @@ OpShapes shapes(const Options& options, const std::vector<Shape>& in) {
   return {out, {}};
 }
 
-GemmParams product(int64_t m, int64_t n, int64_t k) {
-  GemmParams p;
-  p.m = static_cast<uint32_t>(m);
-  p.n = static_cast<uint32_t>(n);
-  p.k = static_cast<uint32_t>(k);
-  return p;
-}
-
 struct Geometry {
   int64_t rows, features, units;
 };

@@ -23,8 +23,6 @@ Push push_of(const OpCall& call) {
   return {call.inputs[1].count(), static_cast<uint32_t>(w[0]), static_cast<uint32_t>(w[1])};
 }
 
-constexpr uint32_t kMostGroups = 65535;  // what every device takes along an axis
-
 void forward(const OpCall& call, Emitter& emit) {
   const Push push = push_of(call);
   emit.for_channels("embedding",
@@ -47,7 +45,7 @@ void backward(const OpCall& call, Emitter& emit) {
 }  // namespace
 
 extern const OpSpec embedding_op;
-const OpSpec embedding_op{
-    "embedding", "rows of a table by number", kInputs, {}, shapes, forward, backward};
+const OpSpec embedding_op{"embedding", "rows of a table by number", kInputs, {}, shapes, forward,
+                          backward};
 
 }  // namespace etr::ops

@@ -29,8 +29,6 @@ Push push_of(const OpCall& call) {
   return {u(x[0]), u(x[1]), u(ids[1]), u(element_count(x) / (x[0] * x[1]))};
 }
 
-constexpr uint32_t kMostGroups = 65535;  // what every device takes along an axis
-
 void forward(const OpCall& call, Emitter& emit) {
   const Push push = push_of(call);
   emit.for_channels("gather", {reads(call.inputs[0]), reads(call.inputs[1]), writes(call.output)},

@@ -20,6 +20,15 @@ struct GemmParams {
   uint32_t bias = 0;
 };
 
+// Of a plain product: [m, k] by [k, n].
+inline GemmParams product(int64_t m, int64_t n, int64_t k) {
+  GemmParams p;
+  p.m = static_cast<uint32_t>(m);
+  p.n = static_cast<uint32_t>(n);
+  p.k = static_cast<uint32_t>(k);
+  return p;
+}
+
 // Emits out[m, groups * n] = A * B (+ bias) (ReLU) with the kernel family of the emitter's device, splitting
 // k where the tiles of C alone would not fill the device. `bias` may be empty.
 void emit_gemm(Emitter& emit, GemmMode mode, GemmParams params, const DeviceTensor& a,

@@ -4,10 +4,7 @@
 //   float gradient0(uint i) { return dy[i] * x1[i % WIDTH]; }      dloss / dx0[i]
 //
 // Each becomes a kernel with one invocation an element, so results are the same from run to run.
-#include <array>
-
 #include "core/error.h"
-#include "gpu/glsl.h"
 #include "ops/op.h"
 
 namespace etr::ops {
@@ -33,29 +30,40 @@ OpShapes shapes(const Options& options, const std::vector<Shape>& in) {
   return {shape.empty() ? in[0] : out, {}};
 }
 
-// The shader around the user's functions. Which of them is called, and what it reads: x0 .. and y for all,
-// dy for gradients; the last buffer is written.
-std::string shader_of(const OpCall& call, const std::string& function, const Shape& written) {
+struct Named {
+  std::string name;
+  DeviceTensor tensor;
+};
+
+// What a function reads, in the order of its bindings: the inputs, and for a gradient y and dy too.
+std::vector<Named> read_by(const OpCall& call, bool is_gradient) {
+  std::vector<Named> out;
+  for (size_t i = 0; i < call.inputs.size(); ++i) out.push_back({cat("x", i), call.inputs[i]});
+  if (is_gradient) {
+    out.push_back({"y", call.output});
+    out.push_back({"dy", call.output_grad});
+  }
+  return out;
+}
+
+// The shader around the user's functions, of which `function` is called; the last buffer is written.
+std::string shader_of(const OpCall& call, const std::string& function,
+                      const std::vector<Named>& read, bool is_gradient, const Shape& written) {
   std::string text = "#version 450\nlayout(local_size_x = 64) in;\n";
   const auto constant = [&](const std::string& name, int64_t value) {
     text += cat("const uint ", name, " = ", value, "u;\n");
   };
-  int binding = 0;
-  const auto buffer = [&](const std::string& name, const char* access, const DeviceTensor& of) {
-    text += cat("layout(std430, binding = ", binding++, ") ", access, " buffer ", name,
-                "_block_ { float ", name, "[]; };\n");
-    constant("COUNT_" + name, of.count());
-  };
-  for (size_t i = 0; i < call.inputs.size(); ++i) buffer(cat("x", i), "readonly", call.inputs[i]);
-  if (function != "forward") {
-    buffer("y", "readonly", call.output);
-    buffer("dy", "readonly", call.output_grad);
-  } else {  // what gradients read has to be there when they are not called
+  for (size_t i = 0; i < read.size(); ++i) {
+    text += cat("layout(std430, binding = ", i, ") readonly buffer ", read[i].name,
+                "_block_ { float ", read[i].name, "[]; };\n");
+    constant("COUNT_" + read[i].name, read[i].tensor.count());
+  }
+  if (!is_gradient) {  // what gradients read has to be there when they are not called
     text += "float y[1], dy[1];\n";
     constant("COUNT_y", call.output.count());
     constant("COUNT_dy", call.output.count());
   }
-  text += cat("layout(std430, binding = ", binding,
+  text += cat("layout(std430, binding = ", read.size(),
               ") writeonly buffer out_block_ { float out_[]; };\n");
   constant("BATCH", call.inputs[0].shape[0]);
   constant("WIDTH", call.inputs[0].shape.back());
@@ -68,17 +76,14 @@ std::string shader_of(const OpCall& call, const std::string& function, const Sha
   return text;
 }
 
-void emit_function(Emitter& emit, const OpCall& call, const std::string& function,
+void emit_function(Emitter& emit, const OpCall& call, const std::string& function, bool is_gradient,
                    const DeviceTensor& target) {
+  const std::vector<Named> read = read_by(call, is_gradient);
   std::vector<gpu::Binding> bindings;
-  for (const DeviceTensor& input : call.inputs) bindings.push_back(reads(input));
-  if (function != "forward") {
-    bindings.push_back(reads(call.output));
-    bindings.push_back(reads(call.output_grad));
-  }
+  for (const Named& one : read) bindings.push_back(reads(one.tensor));
   bindings.push_back(writes(target));
-  emit.for_each_from_source(shader_of(call, function, target.shape), std::move(bindings),
-                            target.count());
+  emit.for_each_from_source(shader_of(call, function, read, is_gradient, target.shape),
+                            std::move(bindings), target.count());
 }
 
 // Whether the source defines a function of that name; a mention in a comment only makes the compiler say so.
@@ -87,7 +92,7 @@ bool defines(const OpCall& call, const std::string& function) {
 }
 
 void forward(const OpCall& call, Emitter& emit) {
-  emit_function(emit, call, "forward", call.output);
+  emit_function(emit, call, "forward", /*is_gradient=*/false, call.output);
 }
 
 void backward(const OpCall& call, Emitter& emit) {
@@ -97,7 +102,7 @@ void backward(const OpCall& call, Emitter& emit) {
     if (!defines(call, function))
       fail(Code::invalid_argument, "glsl: the source has no 'float ", function,
            "(uint i)', and what stands before this layer is trained");
-    emit_function(emit, call, function, call.input_grads[i]);
+    emit_function(emit, call, function, /*is_gradient=*/true, call.input_grads[i]);
   }
 }
 

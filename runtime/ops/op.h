@@ -43,6 +43,8 @@ struct StepValues {
 };
 static_assert(sizeof(StepValues) == 32);
 
+constexpr uint32_t kMostGroups = 65535;  // what every device takes along an axis
+
 // Where an op's dispatches go while a plan is made.
 class Emitter {
  public:
@@ -63,8 +65,7 @@ class Emitter {
   template <typename Push>
   void for_each(const std::string& shader, std::vector<gpu::Binding> bindings, const Push& push,
                 uint64_t count, const std::vector<uint32_t>& constants = {}) {
-    const uint32_t groups = std::clamp(gpu::div_up(count, 64), 1u, 4096u);
-    dispatch(shader, std::move(bindings), push, {groups, 1, 1}, constants);
+    dispatch(shader, std::move(bindings), push, {groups_over(count), 1, 1}, constants);
   }
 
   // The same with a kernel that is compiled here; it has no push constants.
@@ -72,8 +73,7 @@ class Emitter {
                             uint64_t count) {
     const gpu::Kernel& kernel =
         kernels_.from_source(source, cat("the source of '", label_, "'"), bindings.size());
-    const uint32_t groups = std::clamp(gpu::div_up(count, 64), 1u, 4096u);
-    add(gpu::Dispatch{label_, &kernel, std::move(bindings), {}, {groups, 1, 1}});
+    add(gpu::Dispatch{label_, &kernel, std::move(bindings), {}, {groups_over(count), 1, 1}});
   }
 
   // A kernel with a workgroup for each of `rows` rows of `length` elements (shaders/row.glsl).
@@ -81,7 +81,8 @@ class Emitter {
   void for_rows(const std::string& shader, std::vector<gpu::Binding> bindings, const Push& push,
                 uint32_t rows, uint32_t length, std::vector<uint32_t> constants = {}) {
     constants.insert(constants.begin(), row_lanes(length));
-    dispatch(shader, std::move(bindings), push, {std::clamp(rows, 1u, 65535u), 1, 1}, constants);
+    dispatch(shader, std::move(bindings), push, {std::clamp(rows, 1u, kMostGroups), 1, 1},
+             constants);
   }
 
   // A kernel whose neighbouring invocations own neighbouring channels (CHANNEL in common.glsl),
@@ -105,6 +106,10 @@ class Emitter {
   const gpu::DevicePtr& device() const { return kernels_.device(); }
 
  private:
+  // Workgroups of a grid-stride kernel.
+  static uint32_t groups_over(uint64_t count) {
+    return std::clamp(gpu::div_up(count, 64), 1u, 4096u);
+  }
   uint32_t lanes() const;                     // invocations of a workgroup over channels
   uint32_t row_lanes(uint32_t length) const;  // of one that shares a row
 

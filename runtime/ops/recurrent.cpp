@@ -53,12 +53,6 @@ Push push_of(const Sizes& s, bool reverse, uint32_t place) {
           position(place + 1)};
 }
 
-GemmParams product(uint32_t m, uint32_t n, uint32_t k) {
-  GemmParams p;
-  p.m = m, p.n = n, p.k = k;
-  return p;
-}
-
 void forward(const OpCall& call, Emitter& emit) {
   const auto& in = call.inputs;
   const Sizes s = sizes_of(call.options, {in[0].shape, {}, {}, in[3].shape});

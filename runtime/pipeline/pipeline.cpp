@@ -107,16 +107,15 @@ void Pipeline::check_cache(const std::vector<std::unique_ptr<Stage>>& stages) co
 void Pipeline::check_device(const std::vector<std::unique_ptr<Stage>>& stages) const {
   size_t echo = 0;
   for (size_t i = 1; i < stages.size(); ++i) {
-    if (entries_[i].spec->kind == StageKind::map) {
-      if (echo == 0 || static_cast<MapStage&>(*stages[i]).runs_on_device()) continue;
-    } else {
-      const auto& stage = static_cast<SerialStage&>(*stages[i]);
-      if (echo == 0 && stage.hands_to_device()) {
-        echo = i;
-        continue;
-      }
-      if (echo == 0 || (stage.carries_views() && !stage.hands_to_device())) continue;
+    const bool is_map = entries_[i].spec->kind == StageKind::map;
+    const bool hands = !is_map && static_cast<SerialStage&>(*stages[i]).hands_to_device();
+    if (echo == 0) {
+      if (hands) echo = i;
+      continue;
     }
+    const bool fits = is_map ? static_cast<MapStage&>(*stages[i]).runs_on_device()
+                             : static_cast<SerialStage&>(*stages[i]).carries_views() && !hands;
+    if (fits) continue;
     fail(Code::invalid_argument, "pipeline stage ", i + 1, " ('", entries_[i].name,
          "') cannot stand behind an echo with 'device': put it in front, or set 'device' of stage ",
          echo + 1, " to false");
@@ -360,7 +359,8 @@ uint64_t Pipeline::view_samples() const {
     if (!behind) continue;
     const double held = stage.holds_bytes(1);
     samples += held;
-    if (stage.makes_batches()) in_item = held / 2;  // Batching counts what it takes and what it makes
+    if (stage.makes_batches())
+      in_item = held / 2;  // Batching counts what it takes and what it makes
     samples += in_item * static_cast<double>(segment->limits().items);
   }
   return static_cast<uint64_t>(samples);

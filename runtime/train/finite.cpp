@@ -1,6 +1,6 @@
 #include "train/finite.h"
 
-#include "core/text.h"
+#include "core/error.h"
 #include "gpu/recording.h"
 #include "graph/parameters.h"
 
