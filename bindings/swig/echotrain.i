@@ -38,6 +38,7 @@
 %newobject echotrain::facade::PipelineHandle::next;
 %newobject echotrain::facade::PipelineHandle::poll;
 %newobject echotrain::facade::TrainerHandle::predict;
+%newobject echotrain::facade::TrainerHandle::detections;
 
 // For C++ only.
 %ignore echotrain::facade::closed;

@@ -194,7 +194,8 @@ class PipelineHandle {
       const std::lock_guard<std::mutex> lock(mutex_);
       last = std::move(pipeline_);
     }
-    if (last) last->cancel();
+    // One whose settings were wrong has nothing to end, and has said so already.
+    if (last) etr_pipeline_cancel(last->get());
   }
   std::shared_ptr<Pipeline> get() const {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -335,6 +336,11 @@ class TrainerHandle {
   EvalResult evaluate() { return result_of(get()->evaluate()); }
   BatchHandle* predict(const BatchHandle& batch) {  // the caller owns it
     return new BatchHandle(get()->predict(batch.get()));
+  }
+  // The caller owns it.
+  static BatchHandle* detections(const BatchHandle& outputs, double least_score,
+                                 double most_overlap, int most) {
+    return new BatchHandle(Trainer::detections(outputs.get(), least_score, most_overlap, most));
   }
   void save(const std::string& directory) { get()->save(directory); }
   void export_onnx(const std::string& path) { get()->export_onnx(path); }

@@ -1,6 +1,7 @@
 // Models, optimizers, trainers, jobs, reports.
 #include "core/platform.h"
 #include "handles.h"
+#include "nn/detections.h"
 #include "train/profile.h"
 #include "train/report.h"
 
@@ -187,6 +188,19 @@ int32_t etr_trainer_predict(etr_trainer* trainer, const etr_batch* batch, etr_ba
     made->item.set("output", required(trainer, "trainer").learner().predict(item));
     made->item.batch.size = static_cast<int32_t>(made->item.find("output")->shape()[0]);
     hand_out(outputs, std::move(made), "outputs");
+  });
+}
+
+int32_t etr_detections(const etr_batch* outputs, double least_score, double most_overlap,
+                       int32_t most, etr_batch** boxes) {
+  return guarded([&] {
+    auto made = std::make_unique<etr_batch>();
+    const pipeline::Item& item = required(outputs, "outputs").item;
+    const nn::DetectionOptions options{static_cast<float>(least_score),
+                                       static_cast<float>(most_overlap), most};
+    made->item.set("boxes", nn::detections(pipeline::require_field(item, "output"), options));
+    made->item.batch.size = item.batch.size;
+    hand_out(boxes, std::move(made), "boxes");
   });
 }
 

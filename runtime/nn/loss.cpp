@@ -2,14 +2,16 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "nn/init.h"
 
 namespace etr::nn {
 namespace {
 
 constexpr OptionSpec kLoss[] = {
     {"loss", OptionType::string, "\"softmax_cross_entropy\"", "what training minimises", 0, 0, "",
-     "softmax_cross_entropy|binary_cross_entropy|mse|l1|huber"},
-    {"target", OptionType::string, "\"label\"", "field of the batch that is compared with"},
+     "softmax_cross_entropy|binary_cross_entropy|mse|l1|huber|multibox"},
+    {"target", OptionType::string, "\"label\"",
+     "field of the batch that is compared with; for multibox \"boxes\" where none is given"},
     {"label_smoothing", OptionType::number, "0",
      "probability spread evenly over all classes (softmax_cross_entropy)", 0, 0.99},
     {"ignored_label", OptionType::integer, "-1",
@@ -17,6 +19,13 @@ constexpr OptionSpec kLoss[] = {
     {"class_weights", OptionType::numbers, "[]",
      "what a row of each class counts; empty: all the same (softmax_cross_entropy)", 0, 1e9},
     {"delta", OptionType::number, "1", "where the square becomes a line (huber)", 1e-6, 1e6},
+    {"most_boxes", OptionType::integer, "32",
+     "boxes of an image, as the stage 'boxes' filled them up (multibox)", 1, 1 << 16},
+    {"overlap", OptionType::number, "0.5",
+     "intersection over union from which an anchor is to find a box (multibox)", 0, 1},
+    {"negatives", OptionType::number, "3",
+     "anchors of background that count, for each that finds a box: the hardest ones (multibox)", 0,
+     1e6},
 };
 
 const char* op_of(const std::string& kind) {
@@ -24,7 +33,8 @@ const char* op_of(const std::string& kind) {
 }
 
 // The field as a value: that of the model's inputs where the model reads it too (an autoencoder).
-graph::ValueId field(graph::Graph& graph, const std::string& name, const Shape& shape, DType dtype) {
+graph::ValueId field(graph::Graph& graph, const std::string& name, const Shape& shape,
+                     DType dtype) {
   for (size_t i = 0; i < graph.values().size(); ++i) {
     const graph::Value& value = graph.values()[i];
     if (value.kind != graph::ValueKind::input || value.name != name) continue;
@@ -45,6 +55,10 @@ Loss::Loss(const Json& spec) {
   const Options options(kLoss, "model loss", spec.is_null() ? Json::object() : spec);
   kind_ = options.string("loss");
   target_ = options.string("target");
+  if (kind_ == "multibox" && !(spec.is_object() && spec.contains("target"))) target_ = "boxes";
+  most_boxes_ = options.integer("most_boxes");
+  overlap_ = options.number("overlap");
+  negatives_ = options.number("negatives");
   label_smoothing_ = options.number("label_smoothing");
   ignored_ = options.integer("ignored_label");
   class_weights_ = options.numbers("class_weights");
@@ -55,15 +69,35 @@ Loss::Loss(const Json& spec) {
 graph::ValueId Loss::weights(graph::Graph& graph, graph::ValueId target) const {
   std::vector<graph::ValueId> inputs{target};
   if (!class_weights_.empty())
-    inputs.push_back(graph.add_constant(
-        "loss.class_weights", {static_cast<int64_t>(class_weights_.size())},
-        [weights = class_weights_](std::span<float> out, Rng&) {
-          for (size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(weights[i]);
-        }));
+    inputs.push_back(graph.add_constant("loss.class_weights",
+                                        {static_cast<int64_t>(class_weights_.size())},
+                                        [weights = class_weights_](std::span<float> out, Rng&) {
+                                          for (size_t i = 0; i < out.size(); ++i)
+                                            out[i] = static_cast<float>(weights[i]);
+                                        }));
   return graph.add("label_weights", {{"ignored", ignored_}}, inputs, "loss");
 }
 
+// The sum over a batch's anchors, over those that are to find a box (Liu et al. 2016, equation 1).
+Loss::Values Loss::build_multibox(graph::Graph& graph, graph::ValueId output) const {
+  const Shape& shape = graph.shape(output);
+  if (shape.size() != 3 || shape[2] < 10)
+    fail(Code::invalid_argument, "the model ends with shape ", shape_text(shape),
+         "; the loss 'multibox' needs [N, anchors, 1 + classes + 8]: end with layers 'box_head', "
+         "joined "
+         "by 'concat' along axis 1");
+  const auto boxes = field(graph, target_, {shape[0], most_boxes_, 5}, DType::f32);
+  const auto match = graph.add("box_match", {{"overlap", overlap_}}, {output, boxes}, "loss");
+  const auto one = graph.add_constant("loss.one", {1}, constant(1));
+  const auto finds =
+      graph.add("binary", {{"function", "minimum"}}, {match, one}, "loss");  // 0 or 1
+  const auto rows =
+      graph.add("multibox_loss", {{"negatives", negatives_}}, {output, boxes, match}, "loss");
+  return {boxes, graph.add("mean_rows", Json::object(), {rows, finds}, "loss"), -1};
+}
+
 Loss::Values Loss::build(graph::Graph& graph, graph::ValueId output) const {
+  if (kind_ == "multibox") return build_multibox(graph, output);
   const Shape& shape = graph.shape(output);
   if (shape.size() < 2)
     fail(Code::invalid_argument, "the model ends with shape ", shape_text(shape),
@@ -77,8 +111,7 @@ Loss::Values Loss::build(graph::Graph& graph, graph::ValueId output) const {
   if (!class_weights_.empty() && static_cast<int64_t>(class_weights_.size()) != shape.back())
     fail(Code::invalid_argument, "model loss: class_weights has ", class_weights_.size(),
          " weights for ", shape.back(), " classes");
-  const auto target =
-      field(graph, target_, Shape(shape.begin(), shape.end() - 1), DType::i32);
+  const auto target = field(graph, target_, Shape(shape.begin(), shape.end() - 1), DType::i32);
   const auto weight = weights(graph, target);
   const auto mean = [&](const char* op, const Json& options) {
     const auto rows = graph.add(op, options, {output, target, weight}, "loss");

@@ -20,15 +20,17 @@ class Loss {
   struct Values {
     graph::ValueId target, loss, accuracy;  // accuracy is -1 where there are no classes
   };
-  // Appends the loss of `output` ([N, ..., classes] or [N, ..., columns]) and its target.
+  // Appends the loss of `output` ([N, ..., classes], [N, ..., columns], for "multibox" [N, anchors, 1 +
+  // classes + 8]) and its target.
   Values build(graph::Graph& graph, graph::ValueId output) const;
 
  private:
   graph::ValueId weights(graph::Graph& graph, graph::ValueId target) const;
+  Values build_multibox(graph::Graph& graph, graph::ValueId output) const;
 
   std::string kind_, target_;
-  double label_smoothing_ = 0, delta_ = 1;
-  int64_t ignored_ = -1;
+  double label_smoothing_ = 0, delta_ = 1, overlap_ = 0.5, negatives_ = 3;
+  int64_t ignored_ = -1, most_boxes_ = 32;
   std::vector<double> class_weights_;
 };
 

@@ -136,6 +136,12 @@ Json expanded(const Json& spec) {
     options.erase(key);
   }
   Json out = expand_model(spec["model"].get<std::string>(), options);
+  // Of a loss those keys that are given: label smoothing does not take the model's target away.
+  if (kept.contains("loss") && kept["loss"].is_object() && !kept["loss"].contains("loss")) {
+    Json loss = out.value("loss", Json::object());
+    loss.update(kept["loss"]);
+    kept["loss"] = loss;
+  }
   out.update(kept);
   return out;
 }

@@ -1,5 +1,7 @@
 #include "nn/models.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "core/json.h"
 #include "core/table.h"
@@ -34,7 +36,8 @@ Json expand_mlp(const Options& o) {
   Json layers{layer("flatten")};
   for (const int64_t units : o.integers("hidden")) {
     layers.push_back(layer("dense", {{"units", units}, {"activation", o.string("activation")}}));
-    if (o.number("dropout") > 0) layers.push_back(layer("dropout", {{"rate", o.number("dropout")}}));
+    if (o.number("dropout") > 0)
+      layers.push_back(layer("dropout", {{"rate", o.number("dropout")}}));
   }
   layers.push_back(layer("dense", {{"units", o.integer("classes")}, {"init", "glorot"}}));
   return {{"layers", layers}};
@@ -58,8 +61,9 @@ Json expand_simple_cnn(const Options& o) {
 // Residual networks ---------------------------------------------------------------------------
 
 Json conv(const std::string& name, int64_t filters, int64_t kernel, int64_t stride, bool norm) {
-  return named(name, layer("conv2d", {{"filters", filters}, {"kernel", kernel}, {"stride", stride},
-                                      {"bias", !norm}}));
+  return named(
+      name, layer("conv2d",
+                  {{"filters", filters}, {"kernel", kernel}, {"stride", stride}, {"bias", !norm}}));
 }
 
 Json batch_norm(const std::string& name, bool relu) {
@@ -88,8 +92,8 @@ Json block(const std::string& name, int64_t filters, int64_t stride, bool bottle
     shortcut.push_back(conv("conv", bottleneck ? 4 * filters : filters, 1, stride, norm));
     if (norm) shortcut.push_back(batch_norm("bn", false));
   }
-  return named(name, layer("residual", {{"layers", branch}, {"shortcut", shortcut},
-                                        {"activation", "relu"}}));
+  return named(name, layer("residual",
+                           {{"layers", branch}, {"shortcut", shortcut}, {"activation", "relu"}}));
 }
 
 Json stages(const std::vector<int>& blocks, int64_t first_filters, bool bottleneck, bool norm) {
@@ -104,10 +108,13 @@ Json stages(const std::vector<int>& blocks, int64_t first_filters, bool bottlene
 
 void append(Json& to, const Json& from) { to.insert(to.end(), from.begin(), from.end()); }
 
-constexpr OptionSpec kNorm{"norm", OptionType::string, "\"batch\"", "normalisation of each convolution",
-                           0, 0, "", "batch|none"};
+constexpr OptionSpec kNorm{
+    "norm", OptionType::string, "\"batch\"", "normalisation of each convolution", 0, 0,
+    "",     "batch|none"};
 constexpr OptionSpec kCifarResnet[] = {
-    {"depth", OptionType::integer, "20", "6 n + 2: 8, 20, 32, 44, 56 or 110", 8, 1202}, kClasses, kNorm};
+    {"depth", OptionType::integer, "20", "6 n + 2: 8, 20, 32, 44, 56 or 110", 8, 1202},
+    kClasses,
+    kNorm};
 
 // He et al. 2016, section 4.2: three stages of n blocks with 16, 32 and 64 filters.
 Json expand_cifar_resnet(const Options& o) {
@@ -123,7 +130,8 @@ Json expand_cifar_resnet(const Options& o) {
     layers[0]["activation"] = "relu";
   append(layers, stages({n, n, n}, 16, /*bottleneck=*/false, norm));
   layers.push_back(layer("global_avg_pool"));
-  layers.push_back(named("fc", layer("dense", {{"units", o.integer("classes")}, {"init", "glorot"}})));
+  layers.push_back(
+      named("fc", layer("dense", {{"units", o.integer("classes")}, {"init", "glorot"}})));
   return {{"layers", layers}};
 }
 
@@ -148,22 +156,27 @@ Json expand_resnet(const Options& o) {
               layer("max_pool", {{"window", 3}, {"stride", 2}, {"pad", 1}})};
   append(layers, stages(blocks, 64, /*bottleneck=*/depth >= 50, true));
   layers.push_back(layer("global_avg_pool"));
-  layers.push_back(named("fc", layer("dense", {{"units", o.integer("classes")}, {"init", "glorot"}})));
+  layers.push_back(
+      named("fc", layer("dense", {{"units", o.integer("classes")}, {"init", "glorot"}})));
   return {{"layers", layers}};
 }
 
 // Transformers --------------------------------------------------------------------------------
 
-constexpr OptionSpec kWidth{"width", OptionType::integer, "128", "features of each position", 4, 1 << 16};
+constexpr OptionSpec kWidth{"width", OptionType::integer, "128", "features of each position", 4,
+                            1 << 16};
 constexpr OptionSpec kHeads{"heads", OptionType::integer, "4", "attention heads", 1, 1024};
-constexpr OptionSpec kDropoutRate{"dropout", OptionType::number, "0.1",
-                                  "probability that an element is zeroed behind each part", 0, 0.99};
+constexpr OptionSpec kDropoutRate{
+    "dropout", OptionType::number,
+    "0.1",     "probability that an element is zeroed behind each part",
+    0,         0.99};
 constexpr OptionSpec kDecoder[] = {
     {"symbols", OptionType::integer, nullptr, "symbols of the alphabet", 1, 1 << 24},
     {"blocks", OptionType::integer, "4", "blocks of attention and feed-forward layers", 1, 1000},
     kWidth,
     kHeads,
-    {"hidden", OptionType::integer, "0", "units of the feed-forward layers; 0: 4 width", 0, 1 << 18},
+    {"hidden", OptionType::integer, "0", "units of the feed-forward layers; 0: 4 width", 0,
+     1 << 18},
     kDropoutRate,
     {"tied", OptionType::boolean, "true", "the output's weight is the embedding's table"},
 };
@@ -177,8 +190,9 @@ int64_t hidden_of(const Options& o) {
 }
 
 Json attention(const Options& o, bool causal) {
-  return named("attention", layer("attention", {{"heads", o.integer("heads")}, {"causal", causal},
-                                                {"init", "glorot"}}));
+  return named(
+      "attention",
+      layer("attention", {{"heads", o.integer("heads")}, {"causal", causal}, {"init", "glorot"}}));
 }
 
 // x + dropout(f(norm(x))): normalisation in front (Xiong et al. 2020).
@@ -190,13 +204,15 @@ Json part(const std::string& name, Json inside, double dropout) {
 }
 
 Json feed_forward(const Options& o) {
-  return {named("up", layer("dense", {{"units", hidden_of(o)}, {"activation", "gelu"}, {"init", "glorot"}})),
+  return {named("up", layer("dense",
+                            {{"units", hidden_of(o)}, {"activation", "gelu"}, {"init", "glorot"}})),
           named("down", layer("dense", {{"units", o.integer("width")}, {"init", "glorot"}}))};
 }
 
 Json embed(const Options& o, const char* name, int64_t symbols) {
-  Json layers{named(name, layer("embedding", {{"entries", symbols}, {"width", o.integer("width")}})),
-              named(std::string(name) + "_position", layer("position_embedding"))};
+  Json layers{
+      named(name, layer("embedding", {{"entries", symbols}, {"width", o.integer("width")}})),
+      named(std::string(name) + "_position", layer("position_embedding"))};
   add_dropout(layers, o.number("dropout"));
   return layers;
 }
@@ -224,7 +240,8 @@ constexpr OptionSpec kTransformer[] = {
     {"blocks", OptionType::integer, "6", "blocks of encoder and of decoder", 1, 1000},
     {"width", OptionType::integer, "512", "features of each position", 4, 1 << 16},
     {"heads", OptionType::integer, "8", "attention heads", 1, 1024},
-    {"hidden", OptionType::integer, "0", "units of the feed-forward layers; 0: 4 width", 0, 1 << 18},
+    {"hidden", OptionType::integer, "0", "units of the feed-forward layers; 0: 4 width", 0,
+     1 << 18},
     kDropoutRate,
     {"tied", OptionType::boolean, "true", "the output's weight is the decoder's table"},
 };
@@ -260,6 +277,61 @@ Json expand_transformer(const Options& o) {
           {"loss", {{"target", "target"}}}};
 }
 
+// Detector ------------------------------------------------------------------------------------
+
+constexpr OptionSpec kSsd[] = {
+    {"classes", OptionType::integer, nullptr, "kinds of things to find, background not counted", 1,
+     1 << 16},
+    {"width", OptionType::integer, "32",
+     "filters of the first level; each next one has twice as many", 1, 1 << 12},
+    {"most_width", OptionType::integer, "256", "filters of a level at most", 1, 1 << 14},
+    {"levels", OptionType::integer, "6", "how often the image is halved", 1, 12},
+    {"first_head", OptionType::integer, "3", "first level that finds boxes; all behind it do too",
+     1, 12},
+    {"smallest", OptionType::number, "0.2",
+     "side of the first level's anchors, as a share of the image", 0.001, 1},
+    {"largest", OptionType::number, "0.9", "side of the last level's anchors", 0.001, 2},
+    {"ratios", OptionType::numbers, "[1, 2, 0.5]", "width by height of the anchors", 0.01, 100},
+};
+
+// Liu et al. 2016: anchors of one more size on each coarser map. The trunk is a residual network with a block
+// a level, made for learning from nothing.
+Json expand_ssd(const Options& o) {
+  const int64_t levels = o.integer("levels"), first = o.integer("first_head");
+  if (first > levels)
+    fail(Code::invalid_argument, "model 'ssd': 'first_head' is ", first, ", but there are ", levels,
+         " levels");
+  const auto filters = [&](int64_t level) {
+    return std::min(o.integer("width") << (level - 1), o.integer("most_width"));
+  };
+  const auto scale = [&](int64_t level) {
+    const double step = levels > first ? (o.number("largest") - o.number("smallest")) /
+                                             static_cast<double>(levels - first)
+                                       : 0;
+    return o.number("smallest") + step * static_cast<double>(level - first);
+  };
+  Json layers{conv("conv1", filters(1), 3, 1, true), batch_norm("bn1", true)};
+  for (int64_t level = 1; level <= levels; ++level)
+    layers.push_back(block(cat("level", level), filters(level), 2, /*bottleneck=*/false,
+                           /*project=*/true, /*norm=*/true));
+  Json heads = Json::array();
+  for (int64_t level = first; level <= levels; ++level) {
+    Json head = named(cat("head", level), layer("box_head", {{"classes", o.integer("classes")},
+                                                             {"scale", scale(level)},
+                                                             {"next_scale", scale(level + 1)},
+                                                             {"ratios", o.numbers("ratios")}}));
+    heads.push_back(head["name"]);
+    head["input"] = cat("level", level);
+    layers.push_back(head);
+  }
+  if (heads.size() > 1) {
+    Json joined = named("output", layer("concat", {{"axis", 1}}));
+    joined["input"] = heads;
+    layers.push_back(joined);
+  }
+  return {{"layers", layers}, {"loss", {{"loss", "multibox"}}}};
+}
+
 constexpr ModelSpec kModels[] = {
     {"mlp", "fully connected layers", kMlp, expand_mlp},
     {"simple_cnn", "two convolutions and a hidden layer (Shallue et al. 2018)", kSimpleCnn,
@@ -268,17 +340,20 @@ constexpr ModelSpec kModels[] = {
      expand_cifar_resnet},
     {"resnet", "residual network for images of about 224 x 224 (He et al. 2016)", kResnet,
      expand_resnet},
-    {"transformer_decoder", "decoder-only Transformer: i32 [N, positions] to [N, positions, symbols]",
-     kDecoder, expand_decoder},
+    {"transformer_decoder",
+     "decoder-only Transformer: i32 [N, positions] to [N, positions, symbols]", kDecoder,
+     expand_decoder},
     {"transformer", "encoder-decoder Transformer (Vaswani et al. 2017)", kTransformer,
      expand_transformer},
+    {"ssd", "single-shot detector of boxes (Liu et al. 2016); its loss is 'multibox'", kSsd,
+     expand_ssd},
 };
 
 }  // namespace
 
 std::span<const ModelSpec* const> model_table() {
-  static constexpr const ModelSpec* kTable[] = {&kModels[0], &kModels[1], &kModels[2],
-                                                &kModels[3], &kModels[4], &kModels[5]};
+  static constexpr const ModelSpec* kTable[] = {&kModels[0], &kModels[1], &kModels[2], &kModels[3],
+                                                &kModels[4], &kModels[5], &kModels[6]};
   return kTable;
 }
 

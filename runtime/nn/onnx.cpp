@@ -43,6 +43,7 @@ class Exporter : private OnnxFile {
   Name conv2d(const Node& node, bool transposed);
   Name dense(const Node& node);
   Name group_norm(const Node& node);
+  Name each_sample(const Node& node, size_t i);
   Name layer_norm(const Node& node);
   Name pool(const Node& node, const char* op);
   Name recurrent(const Node& node);
@@ -182,6 +183,17 @@ OnnxFile::Name Exporter::batch_norm(const Node& node) {
   const Name y =
       emit("Add", {emit("Mul", {in(node, 0), constant(dims, scale)}), constant(dims, shift)});
   return relu_where(node, y);
+}
+
+// The input, repeated where it is one sample for all.
+OnnxFile::Name Exporter::each_sample(const Node& node, size_t i) {
+  const Shape shape = shape_in(node, i);
+  if (shape[0] == graph_.shape(node.output)[0]) return in(node, i);
+  const Name count = emit("Gather", {emit("Shape", {in(node, 1 - i)}), integers({0})},
+                          OnnxAttributes().integer("axis", 0));
+  const Name whole = emit("Concat", {count, integers({shape.begin() + 1, shape.end()})},
+                          OnnxAttributes().integer("axis", 0));
+  return emit("Expand", {in(node, i), whole});
 }
 
 OnnxFile::Name Exporter::layer_norm(const Node& node) {
@@ -341,7 +353,7 @@ OnnxFile::Name Exporter::convert(const Node& node) {
   if (op == "batch_norm") return batch_norm(node);
   if (op == "bias") return emit("Add", {in(node, 0), in(node, 1)});
   if (op == "binary") return binary(node);
-  if (op == "concat") return emit("Concat", {in(node, 0), in(node, 1)}, axis());
+  if (op == "concat") return emit("Concat", {each_sample(node, 0), each_sample(node, 1)}, axis());
   if (op == "conv2d") return conv2d(node, false);
   if (op == "conv2d_transpose") return conv2d(node, true);
   if (op == "dense") return dense(node);

@@ -1,5 +1,6 @@
-// Two tensors joined along an axis.
+// Two tensors joined along an axis. One of a single sample is joined to every sample of the other.
 #include "core/error.h"
+#include "ops/gemm.h"
 #include "ops/parts.h"
 
 namespace etr::ops {
@@ -13,11 +14,13 @@ constexpr OptionSpec kOptions[] = {
 OpShapes shapes(const Options& options, const std::vector<Shape>& in) {
   const size_t axis = axis_of("concat", options.integer("axis"), in[0]);
   Shape out = in[0];
-  bool fits = in[1].size() == out.size();
-  for (size_t i = 0; fits && i < out.size(); ++i) fits = i == axis || in[1][i] == out[i];
+  bool fits =
+      in[1].size() == out.size() && (in[0][0] == in[1][0] || in[0][0] == 1 || in[1][0] == 1);
+  for (size_t i = 1; fits && i < out.size(); ++i) fits = i == axis || in[1][i] == out[i];
   if (!fits)
     fail(Code::invalid_argument, "concat: ", shape_text(in[0]), " and ", shape_text(in[1]),
          " differ beside axis ", axis);
+  out[0] = std::max(in[0][0], in[1][0]);
   out[axis] += in[1][axis];
   return {out, {}};
 }
@@ -33,15 +36,26 @@ void forward(const OpCall& call, Emitter& emit) {
 }
 
 void backward(const OpCall& call, Emitter& emit) {
-  for (size_t i = 0; i < 2; ++i)
-    if (call.input_grads[i])
-      emit_take_part(emit, call.output_grad, part_of(call, i), call.input_grads[i]);
+  for (size_t i = 0; i < 2; ++i) {
+    const DeviceTensor& grad = call.input_grads[i];
+    if (!grad) continue;
+    const int64_t samples = call.output_grad.shape[0];
+    if (grad.shape[0] == samples) {
+      emit_take_part(emit, call.output_grad, part_of(call, i), grad);
+      continue;
+    }
+    Shape whole = grad.shape;  // of every sample, to be summed
+    whole[0] = samples;
+    const DeviceTensor parts = emit.scratch(whole);
+    emit_take_part(emit, call.output_grad, part_of(call, i), parts);
+    emit_sum_slices(emit, parts, grad, static_cast<uint32_t>(samples), grad.count());
+  }
 }
 
 }  // namespace
 
 extern const OpSpec concat_op;
-const OpSpec concat_op{"concat", "two tensors joined along an axis", kInputs, kOptions, shapes,
-                       forward,  backward};
+const OpSpec concat_op{
+    "concat", "two tensors joined along an axis", kInputs, kOptions, shapes, forward, backward};
 
 }  // namespace etr::ops

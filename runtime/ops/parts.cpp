@@ -10,7 +10,7 @@ namespace etr::ops {
 namespace {
 
 struct Push {
-  uint32_t rows, count, slices;
+  uint32_t rows, count, slices, x_rows;
   uint32_t x_stride, x_offset, y_stride, y_offset;
 };
 
@@ -29,7 +29,8 @@ Rows rows_of(const Shape& large, const Part& part) {
 
 void emit_copy(Emitter& emit, const DeviceTensor& from, const DeviceTensor& to, Push push) {
   push.slices = row_slices(push.rows);
-  emit.for_channels("copy_part", {reads(from), writes(to)}, push, push.count, push.slices);
+  emit.for_channels("copy_part", {reads(from), writes(to)}, push, push.count, push.slices, 1,
+                    {push.x_rows < push.rows});
 }
 
 }  // namespace
@@ -37,13 +38,14 @@ void emit_copy(Emitter& emit, const DeviceTensor& from, const DeviceTensor& to, 
 void emit_take_part(Emitter& emit, const DeviceTensor& large, const Part& part,
                     const DeviceTensor& small) {
   const Rows r = rows_of(large.shape, part);
-  emit_copy(emit, large, small, {r.rows, r.count, 1, r.stride, r.offset, r.count, 0});
+  emit_copy(emit, large, small, {r.rows, r.count, 1, r.rows, r.stride, r.offset, r.count, 0});
 }
 
 void emit_put_part(Emitter& emit, const DeviceTensor& small, const Part& part,
                    const DeviceTensor& large) {
   const Rows r = rows_of(large.shape, part);
-  emit_copy(emit, small, large, {r.rows, r.count, 1, r.count, 0, r.stride, r.offset});
+  emit_copy(emit, small, large,
+            {r.rows, r.count, 1, small.count() / r.count, r.count, 0, r.stride, r.offset});
 }
 
 size_t axis_of(const char* op, int64_t axis, const Shape& x) {

@@ -14,6 +14,7 @@ struct Part {
 // Emits small = that part of large, or that part of large = small.
 void emit_take_part(Emitter& emit, const DeviceTensor& large, const Part& part,
                     const DeviceTensor& small);
+// A `small` with one sample is repeated for every sample of `large`.
 void emit_put_part(Emitter& emit, const DeviceTensor& small, const Part& part,
                    const DeviceTensor& large);
 

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "stages/box_ops.h"
 
 namespace etr::stages {
 namespace {
@@ -49,6 +50,7 @@ void BatchMix::process(pipeline::Item& batch, uint64_t epoch) const {
     fail(Code::invalid_argument, "labels must be f32 [N, classes] to be mixed; they are ",
          dtype_name(label.dtype()), " ", shape_text(label.shape()),
          ". Use the option one_hot of the stage 'label'");
+  refuse_boxes(batch);
   Rng rng = pipeline::item_rng(context_, epoch, batch);
   if (rng.uniform() >= probability_) return;
   const double a = draw_gamma(rng, alpha_), b = draw_gamma(rng, alpha_);

@@ -1,6 +1,5 @@
 // The middle of the image; where it is too small, the fill around it.
-#include "pipeline/stage.h"
-#include "stages/image_ops.h"
+#include "stages/box_ops.h"
 
 namespace etr::stages {
 namespace {
@@ -23,8 +22,10 @@ class CenterCrop final : public MapStage {
 
   void process(Item& item, uint64_t) const override {
     const Tensor& image = require_image(item, "image");
-    const int64_t y = (image.shape()[0] - height_) / 2, x = (image.shape()[1] - width_) / 2;
+    const int64_t h = image.shape()[0], w = image.shape()[1];
+    const int64_t y = (h - height_) / 2, x = (w - width_) / 2;
     item.set("image", crop(image, y, x, height_, width_, fill_));
+    crop_boxes(item, h, w, box_of(y, x, height_, width_));
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "pipeline/stage.h"
+#include "stages/box_ops.h"
 
 namespace etr::stages {
 namespace {
@@ -27,6 +28,7 @@ class Flip final : public MapStage {
   void process(Item& item, uint64_t epoch) const override {
     if (!item.views) require_image(item, "image");
     if (item_rng(context_, epoch, item).uniform() >= probability_) return;
+    flip_boxes(item, vertical_);
     if (item.views) return item.change_view([&](ImageView& view) { view.flip(vertical_); });
     const Tensor& image = *item.find("image");
     const auto h = static_cast<size_t>(image.shape()[0]), w = static_cast<size_t>(image.shape()[1]);

@@ -20,6 +20,11 @@ struct Box {
   double y = 0, x = 0, height = 0, width = 0;
 };
 
+inline Box box_of(int64_t y, int64_t x, int64_t height, int64_t width) {
+  return {static_cast<double>(y), static_cast<double>(x), static_cast<double>(height),
+          static_cast<double>(width)};
+}
+
 // `box` of the image, scaled to `height` x `width`. Shrinking is antialiased: bilinear weights pixels by a triangle,
 // area by a box, both as wide as the pixels they stand for (the convention of Pillow). Two passes, rows first.
 Tensor resample(const Tensor& image, const Box& box, int64_t height, int64_t width, Filter filter);

@@ -1,7 +1,6 @@
 // Puts a border around images.
 #include "core/error.h"
-#include "pipeline/stage.h"
-#include "stages/image_ops.h"
+#include "stages/box_ops.h"
 
 namespace etr::stages {
 namespace {
@@ -27,8 +26,10 @@ class Pad final : public MapStage {
 
   void process(Item& item, uint64_t) const override {
     const Tensor& image = require_image(item, "image");
-    item.set("image", crop(image, -sides_[0], -sides_[1], image.shape()[0] + sides_[0] + sides_[2],
-                           image.shape()[1] + sides_[1] + sides_[3], fill_));
+    const int64_t h = image.shape()[0], w = image.shape()[1];
+    const int64_t out_h = h + sides_[0] + sides_[2], out_w = w + sides_[1] + sides_[3];
+    item.set("image", crop(image, -sides_[0], -sides_[1], out_h, out_w, fill_));
+    crop_boxes(item, h, w, box_of(-sides_[0], -sides_[1], out_h, out_w));
   }
 
  private:

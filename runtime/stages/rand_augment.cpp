@@ -3,8 +3,7 @@
 #include <array>
 #include <cmath>
 
-#include "pipeline/stage.h"
-#include "stages/image_ops.h"
+#include "stages/box_ops.h"
 
 namespace etr::stages {
 namespace {
@@ -27,6 +26,7 @@ class RandAugment final : public MapStage {
         context_(context) {}
 
   void process(Item& item, uint64_t epoch) const override {
+    refuse_boxes(item);
     require_image(item, "image");
     Rng rng = item_rng(context_, epoch, item);
     Tensor image = item.take_writable("image");

@@ -1,7 +1,6 @@
 // Turns, moves, scales and shears images about their centre, at random.
 #include "core/error.h"
-#include "pipeline/stage.h"
-#include "stages/image_ops.h"
+#include "stages/box_ops.h"
 
 namespace etr::stages {
 namespace {
@@ -35,6 +34,7 @@ class RandomAffine final : public MapStage {
   }
 
   void process(Item& item, uint64_t epoch) const override {
+    refuse_boxes(item);
     const Tensor& image = require_image(item, "image");
     const int64_t h = image.shape()[0], w = image.shape()[1];
     Rng rng = item_rng(context_, epoch, item);

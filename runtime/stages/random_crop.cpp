@@ -1,7 +1,6 @@
 // A random window of an image, after padding with zeros on each side.
 #include "core/error.h"
-#include "pipeline/stage.h"
-#include "stages/image_ops.h"
+#include "stages/box_ops.h"
 
 namespace etr::stages {
 namespace {
@@ -25,14 +24,15 @@ class RandomCrop final : public MapStage {
         context_(context) {}
 
   void process(Item& item, uint64_t epoch) const override {
-    if (item.views)
-      return item.change_view([&](ImageView& view) {
-        const auto [y, x, h, w] = draw(view.height, view.width, item, epoch);
-        view.crop(y, x, h, w);
-      });
-    const Tensor& image = require_image(item, "image");
-    const auto [y, x, h, w] = draw(image.shape()[0], image.shape()[1], item, epoch);
-    item.set("image", crop(image, y, x, h, w));
+    const Tensor* image = item.views ? nullptr : &require_image(item, "image");
+    const int64_t height = image ? image->shape()[0] : item.views->front().height;
+    const int64_t width = image ? image->shape()[1] : item.views->front().width;
+    const auto [y, x, h, w] = draw(height, width, item, epoch);
+    if (image)
+      item.set("image", crop(*image, y, x, h, w));
+    else
+      item.change_view([&](ImageView& view) { view.crop(y, x, h, w); });
+    crop_boxes(item, height, width, box_of(y, x, h, w));
   }
 
   bool runs_on_device() const override { return true; }

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "pipeline/stage.h"
+#include "stages/box_ops.h"
 #include "stages/random_part.h"
 
 namespace etr::stages {
@@ -41,6 +41,7 @@ class RandomResizedCrop final : public MapStage {
     const int64_t h = image.shape()[0], w = image.shape()[1];
     const Box part = part_.draw(rng, h, w).value_or(part_.largest(h, w));
     item.set("image", resample(image, part, height_, width_, filter_));
+    crop_boxes(item, h, w, part);
   }
 
   // The smallest part, too, shall still shrink.

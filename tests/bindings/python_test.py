@@ -331,6 +331,22 @@ class TrainerTest(Case):
         with self.assertRaisesRegex(et.errors.NotFoundError, "label"):
             t.step({"image": x})
 
+    def test_what_a_detector_found(self):
+        # One anchor in the middle, far more likely class 0 than background or class 1; nothing in the second image.
+        output = np.zeros((2, 1, 11), np.float32)
+        output[:, 0, 7:] = 0.5, 0.5, 0.25, 0.5
+        output[0, 0, 1] = 9
+        first, second = et.Trainer.detections(output)
+        np.testing.assert_allclose(first, [[0, 0.375, 0.25, 0.625, 0.75, 1]], atol=1e-3)
+        self.assertEqual(second.shape, (0, 6))
+        with self.assertRaisesRegex(et.errors.InvalidArgumentError, "anchors"):
+            et.Trainer.detections(output[0])
+
+    def test_a_pipeline_that_was_never_right_closes(self):
+        with self.assertRaises(et.errors.InvalidArgumentError):
+            et.Pipeline([et.stages.webdataset("x.tar")], thread=1)
+        et.pipeline._close_all()  # as at the interpreter's end; nothing but the error above is said
+
     def test_models_are_graphs(self):
         layers = et.layers
         graph = et.Model([

@@ -322,6 +322,19 @@ std::string message_of(const std::function<void()>& call) {
   return "";
 }
 
+TEST(Predict, SaysWhatADetectorFound) {
+  const float row[] = {0, 9, 0, 0, 0, 0, 0, 0.5f, 0.5f, 0.25f, 0.5f};
+  echotrain::Batch output;
+  output.set("output", row, {1, 1, 11});
+  const echotrain::Batch found = echotrain::Trainer::detections(output, 0.5, 0.45, 2);
+  const float* boxes = found["boxes"].as<float>();
+  EXPECT_EQ(boxes[0], 0);
+  EXPECT_EQ(boxes[1], 0.375f);
+  EXPECT_GT(boxes[5], 0.99f);
+  EXPECT_EQ(boxes[6], -1);
+  EXPECT_THROW(echotrain::Trainer::detections(output, 0.5, 0.45, 0), std::exception);
+}
+
 TEST(Model, IsAGraphOrAReadyMadeOne) {
   const echotrain::Model ready(R"({"model": "mlp", "hidden": [8], "classes": 3})");
   EXPECT_NE(ready.json().find(R"("layer":"flatten")"), std::string::npos) << ready.json();

@@ -49,6 +49,14 @@ def layer_case(layers, sample, dtype="f32", high=0):
     return {"spec": {"layers": layers, "loss": {"loss": "mse"}}, "fields": {"image": image}}
 
 
+def boxes(samples, most, classes):
+    """Boxes [samples, most, 5]; as many of a sample as its number, then the label -1."""
+    corner, size = RNG.uniform(0, 0.6, (samples, most, 2)), RNG.uniform(0.15, 0.4, (samples, most, 2))
+    label = RNG.integers(0, classes, (samples, most, 1))
+    label[np.arange(most) >= np.arange(samples)[:, None]] = -1
+    return np.concatenate([label, corner, corner + size], -1).astype(np.float32)
+
+
 def L(kind, **options):
     return {"layer": kind, **options}
 
@@ -84,6 +92,7 @@ def layer_cases():
         "rms_norm": layer_case([L("rms_norm")], sequence),
         "group_norm": layer_case([L("group_norm", groups=3)], image),
         "bias": layer_case([L("bias")], row),
+        "box_head": layer_case([L("box_head", classes=3, scale=0.3, next_scale=0.5)], image),
         "max_pool": layer_case([L("conv2d", filters=3), L("max_pool", window=3, stride=2, pad=1)], image),
         "avg_pool": layer_case([L("conv2d", filters=3), L("avg_pool", window=3, stride=2, pad=1)], image),
         "adaptive_avg_pool": layer_case([L("conv2d", filters=3), L("adaptive_avg_pool", outputs=4)], image),
@@ -121,6 +130,11 @@ def layer_cases():
         case["fields"]["label"] = integers(13, 4)
         cases["loss, " + name] = case
     cases["loss, ignored labels"]["fields"]["label"] = np.array([2, 5, 2, 1], np.int32)
+    reseed(9)
+    case = layer_case([L("box_head", classes=3, scale=0.3, next_scale=0.5)], image)
+    case["spec"]["loss"] = {"loss": "multibox", "most_boxes": 4, "overlap": 0.3}
+    case["fields"]["boxes"] = boxes(4, 4, 3)
+    cases["loss, multibox"] = case
     return cases
 
 
@@ -143,6 +157,8 @@ def model_cases():
         "cifar_resnet, depth 20": case(MODELS.cifar_resnet(depth=20), {"image": images, "label": labels}),
         "resnet, depth 18": case(MODELS.resnet(depth=18, classes=10), {"image": floats(4, 64, 64, 3), "label": integers(10, 4)}),
         "resnet, depth 50": case(MODELS.resnet(depth=50, classes=10), {"image": floats(8, 96, 96, 3), "label": integers(10, 8)}),
+        "ssd": case(MODELS.ssd(classes=3, width=8, levels=3, first_head=2),
+                    {"image": floats(4, 32, 32, 3), "boxes": boxes(4, 32, 3)}),
         "transformer_decoder": case(MODELS.transformer_decoder(symbols=17, blocks=2, width=32, dropout=0), text),
         "transformer": case(MODELS.transformer(symbols=17, blocks=1, width=32, heads=4, dropout=0), pairs),
     }

@@ -35,6 +35,34 @@ def image_op(x, op):
     return op(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
 
 
+def multibox_loss(output, boxes, spec):
+    """Of rows [classes with background; offsets; anchor] and boxes [N, most, 5] (Liu et al. 2016)."""
+    total, positives = 0, 0
+    for rows, wanted in zip(output, boxes):
+        wanted = wanted[wanted[:, 0] >= 0]
+        logits, offsets, anchors = rows[:, :-8], rows[:, -8:-4], rows[:, -4:]
+        corners = torch.cat([anchors[:, :2] - anchors[:, 2:] / 2, anchors[:, :2] + anchors[:, 2:] / 2], 1)
+        target = torch.zeros(len(rows), dtype=torch.long)
+        if len(wanted) == 0:
+            continue
+        low = torch.maximum(corners[:, None, :2], wanted[:, 1:3])
+        high = torch.minimum(corners[:, None, 2:], wanted[:, 3:5])
+        both = (high - low).clamp(min=0).prod(-1)
+        overlap = both / (anchors[:, None, 2:].prod(-1) + (wanted[:, 3:5] - wanted[:, 1:3]).prod(-1) - both)
+        found = torch.where(overlap.amax(1) >= spec.get("overlap", 0.5), overlap.argmax(1), -1)
+        for box, anchor in enumerate(overlap.argmax(0)):
+            found[anchor] = box
+        target[found >= 0] = wanted[found[found >= 0], 0].long() + 1
+        entropy = F.cross_entropy(logits, target, reduction="none")
+        hardest = entropy[found < 0].sort(descending=True)[0][:int(spec.get("negatives", 3) * int((found >= 0).sum()))]
+        box, anchor = wanted[found[found >= 0]], anchors[found >= 0]
+        aim = torch.cat([((box[:, 1:3] + box[:, 3:5]) / 2 - anchor[:, :2]) / (0.1 * anchor[:, 2:]),
+                         torch.log((box[:, 3:5] - box[:, 1:3]) / anchor[:, 2:]) / 0.2], 1)
+        total = total + entropy[found >= 0].sum() + hardest.sum() + F.smooth_l1_loss(offsets[found >= 0], aim, reduction="sum")
+        positives += len(box)
+    return total / max(positives, 1)
+
+
 class TorchModel:
     """The model `spec` ({"layers", "inputs", "loss"}) on `weights` (name -> array)."""
 
@@ -65,6 +93,8 @@ class TorchModel:
     def loss(self, output, fields):
         spec = self.spec.get("loss", {})
         kind = spec.get("loss", "softmax_cross_entropy")
+        if kind == "multibox":
+            return multibox_loss(output, self._field(fields, spec.get("target", "boxes")), spec)
         target = self._field(fields, spec.get("target", "label"))
         if kind == "softmax_cross_entropy":
             weight = spec.get("class_weights") or None
@@ -218,6 +248,20 @@ class TorchModel:
 
     def _activation(self, name, o, inputs, values):
         return ACTIVATIONS[o["function"]](inputs[0])
+
+    def _box_head(self, name, o, inputs, values):
+        kernel, scale, columns = o.get("kernel", 3), o["scale"], 1 + o["classes"] + 4
+        weight, bias = self._weight(name + ".weight"), self.parameters[name + ".bias"]
+        x = image_op(inputs[0], lambda x: F.conv2d(x, weight.permute(3, 2, 0, 1), bias, padding=(kernel - 1) // 2))
+        sizes = [(scale * math.sqrt(r), scale / math.sqrt(r)) for r in o.get("ratios", [1, 2, 0.5])]
+        if o.get("next_scale"):
+            sizes.append((math.sqrt(scale * o["next_scale"]),) * 2)
+        n, h, w, _ = x.shape
+        anchors = torch.empty(h, w, len(sizes), 4, dtype=self.dtype)
+        anchors[..., 0] = ((torch.arange(w) + 0.5) / w)[None, :, None]
+        anchors[..., 1] = ((torch.arange(h) + 0.5) / h)[:, None, None]
+        anchors[..., 2:] = torch.tensor(sizes)
+        return torch.cat([x.reshape(n, -1, columns), anchors.reshape(1, -1, 4).expand(n, -1, -1)], -1)
 
     def _relu(self, name, o, inputs, values):
         return torch.relu(inputs[0])

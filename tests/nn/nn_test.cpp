@@ -54,6 +54,11 @@ const std::map<std::string, LayerCase>& layer_cases() {
       {"avg_pool", {R"({"layer": "avg_pool", "window": 3})", {7, 5, 3}, {3, 2, 3}}},
       {"batch_norm", {R"({"layer": "batch_norm", "activation": "silu"})", {4, 3}, {4, 3}, 6}},
       {"bias", {R"({"layer": "bias"})", {4, 3}, {4, 3}, 3}},
+      {"box_head",  // 4 anchors a pixel
+       {R"({"layer": "box_head", "classes": 2, "scale": 0.3, "next_scale": 0.5})",
+        {4, 3, 5},
+        {4 * 3 * 4, 11},
+        9 * 5 * 28 + 28}},
       {"concat",
        {R"({"layer": "relu"}, {"layer": "concat", "input": ["image", "relu_1"]})", {5}, {10}}},
       {"conv1d",
@@ -163,6 +168,20 @@ TEST(ReadyMadeModels, HaveTheParametersOfTheirOriginals) {
                 R"({"model": "transformer_decoder", "symbols": 65, "width": 64, "blocks": 2})",
                 {{"input", {DType::i32, {32}}}})),
             (65 + 32) * 64 + 2 * (12 * 64 * 64 + 13 * 64) + 128);
+}
+
+TEST(ReadyMadeModels, KeepTheirLossWhereOnlyItsOptionsAreGiven) {
+  const nn::Model smoothed(parse_json(
+      R"({"model": "transformer_decoder", "symbols": 5, "loss": {"label_smoothing": 0.1}})",
+      "test"));
+  EXPECT_EQ(smoothed.target(), "target");
+  EXPECT_EQ(smoothed.json()["loss"]["label_smoothing"], 0.1);
+  const nn::Model other(
+      parse_json(R"({"model": "mlp", "loss": {"loss": "mse", "target": "y"}})", "test"));
+  EXPECT_EQ(other.target(), "y");
+  const nn::Model detector(
+      parse_json(R"({"model": "ssd", "classes": 2, "loss": {"most_boxes": 8}})", "test"));
+  EXPECT_EQ(detector.target(), "boxes");
 }
 
 TEST(ReadyMadeModels, TheEncoderDecoderReadsThreeFields) {

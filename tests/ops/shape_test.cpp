@@ -19,20 +19,21 @@ class ReduceOp : public testing::TestWithParam<Reduce> {};
 TEST_P(ReduceOp, MatchesTheReference) {
   const Reduce& p = GetParam();
   for (const std::string function : {"sum", "mean", "max", "min"})
-    check_op({.op = "reduce",
-              .options = "{\"function\": \"" + function + "\", \"axes\": " + p.axes + "}",
-              .inputs = {p.x},
-              .reference = [&](const auto& in) {
-                Doubles y(p.outer * p.inner, function == "max" ? -1e9 : function == "min" ? 1e9 : 0);
-                for (size_t i = 0; i < in[0].size(); ++i) {
-                  double& at = y[i / (p.length * p.inner) * p.inner + i % p.inner];
-                  if (function == "max") at = std::max(at, in[0][i]);
-                  if (function == "min") at = std::min(at, in[0][i]);
-                  if (function == "sum") at += in[0][i];
-                  if (function == "mean") at += in[0][i] / static_cast<double>(p.length);
-                }
-                return y;
-              }});
+    check_op(
+        {.op = "reduce",
+         .options = "{\"function\": \"" + function + "\", \"axes\": " + p.axes + "}",
+         .inputs = {p.x},
+         .reference = [&](const auto& in) {
+           Doubles y(p.outer * p.inner, function == "max" ? -1e9 : function == "min" ? 1e9 : 0);
+           for (size_t i = 0; i < in[0].size(); ++i) {
+             double& at = y[i / (p.length * p.inner) * p.inner + i % p.inner];
+             if (function == "max") at = std::max(at, in[0][i]);
+             if (function == "min") at = std::min(at, in[0][i]);
+             if (function == "sum") at += in[0][i];
+             if (function == "mean") at += in[0][i] / static_cast<double>(p.length);
+           }
+           return y;
+         }});
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, ReduceOp,
@@ -74,7 +75,26 @@ TEST(Permute, MatchesTheReference) {
               return y;
             }});
   const ops::OpSpec& op = ops::find_op("permute");
-  EXPECT_THROW(op.shapes(Options(op.options, "permute", {{"axes", {0, 1, 1}}}), {{2, 3, 4}}), Error);
+  EXPECT_THROW(op.shapes(Options(op.options, "permute", {{"axes", {0, 1, 1}}}), {{2, 3, 4}}),
+               Error);
+}
+
+TEST(Concat, JoinsOneSampleToAll) {
+  const auto joined = [](const Doubles& a, size_t a_samples, const Doubles& b, size_t b_samples) {
+    Doubles out;  // [3, 5, 2] with [3, 5, 4]
+    for (size_t n = 0; n < 3; ++n)
+      for (size_t r = 0; r < 5; ++r) {
+        for (size_t i = 0; i < 2; ++i) out.push_back(a[((n % a_samples) * 5 + r) * 2 + i]);
+        for (size_t i = 0; i < 4; ++i) out.push_back(b[((n % b_samples) * 5 + r) * 4 + i]);
+      }
+    return out;
+  };
+  check_op({.op = "concat", .inputs = {{3, 5, 2}, {1, 5, 4}}, .reference = [&](const auto& in) {
+              return joined(in[0], 3, in[1], 1);
+            }});
+  check_op({.op = "concat", .inputs = {{1, 5, 2}, {3, 5, 4}}, .reference = [&](const auto& in) {
+              return joined(in[0], 1, in[1], 3);
+            }});
 }
 
 TEST(Concat, JoinsAlongAnAxis) {
@@ -116,7 +136,8 @@ TEST(Embedding, GathersRowsAndSumsTheirGradients) {
                 [](const auto& in) {
                   Doubles y;
                   for (const double id : in[1])
-                    for (size_t k = 0; k < 19; ++k) y.push_back(in[0][static_cast<size_t>(id) * 19 + k]);
+                    for (size_t k = 0; k < 19; ++k)
+                      y.push_back(in[0][static_cast<size_t>(id) * 19 + k]);
                   return y;
                 },
             .label_input = 1,

@@ -28,6 +28,7 @@ constexpr const char* kBatch =
        {"stage": "keep", "fields": "image,label"}, {"stage": "batch", "size": 4},)";
 
 const std::vector<Case> kCases = {
+    {"boxes", R"("field": "xywh")", R"({"stage": "map", "function": "box"},)"},
     {"cast", R"("to": "f32", "scale": true)", kDecode},
     {"center_crop", R"("height": 5, "width": 11)", kDecode},
     {"color_jitter", R"("brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1)",
@@ -70,10 +71,17 @@ const std::vector<Case> kCases = {
 
 // What a program might register.
 pipeline::MapFunctions functions() {
-  return {{"invert", [](Item& item, uint64_t) {
+  return {{"invert",
+           [](Item& item, uint64_t) {
              Tensor image = item.take_writable("image");
              for (uint8_t& v : image.mutable_view<uint8_t>()) v = static_cast<uint8_t>(255 - v);
              item.set("image", std::move(image));
+           }},
+          {"box", [](Item& item, uint64_t) {
+             Tensor box(DType::f32, {1, 5});
+             const float values[] = {static_cast<float>(item.ordinal % 7), 0.25f, 0, 1, 0.5f};
+             std::copy(std::begin(values), std::end(values), box.mutable_view<float>().begin());
+             item.set("xywh", std::move(box));
            }}};
 }
 

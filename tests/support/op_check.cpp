@@ -81,9 +81,14 @@ void check_op(const OpCase& c, gpu::KernelFamily family) {
     Doubles values = random_values(element_count(c.inputs[i]), rng, c.low, c.high);
     if (labels)
       for (double& v : values) v = rng.below(static_cast<uint32_t>(c.classes));
-    call.inputs.push_back(emit.scratch(c.inputs[i]));
-    graph::upload(dev, to_tensor(values, c.inputs[i], labels), call.inputs.back());
     inputs.push_back(std::move(values));
+  }
+  if (c.adjust) c.adjust(inputs);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    for (double& v : inputs[i]) v = static_cast<double>(static_cast<float>(v));
+    call.inputs.push_back(emit.scratch(c.inputs[i]));
+    graph::upload(dev, to_tensor(inputs[i], c.inputs[i], static_cast<int>(i) == c.label_input),
+                  call.inputs.back());
   }
   for (const Shape& shape : shapes.saved) call.saved.push_back(emit.scratch(shape));
   const Doubles upstream = random_values(element_count(shapes.output), rng);

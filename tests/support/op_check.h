@@ -33,6 +33,8 @@ struct OpCase {
   uint64_t seed = 1;
   double low = -1, high = 1;  // of the inputs' values
   bool training = true;
+  // Makes sensible values of the random ones; they are rounded to float afterwards.
+  std::function<void(std::vector<Doubles>&)> adjust;
 };
 
 // Runs forward and backward on `family` and expects both to agree with the reference.

@@ -171,6 +171,13 @@ namespace EchoTrain
         /// <summary>The last layer's outputs for the field "image", as field "output": [N, outputs].</summary>
         public Batch Predict(Batch batch) => new Batch(handle.predict(batch.Handle));
 
+        /// <summary>What a detector found, of the outputs of <see cref="Predict"/>: field "boxes", [N, most, 6] with
+        /// label, left, top, right, bottom (shares of the image) and score, the best first; the label is -1 in rows
+        /// beyond those found.</summary>
+        public static Batch Detections(Batch outputs, double leastScore = 0.5, double mostOverlap = 0.45,
+                                       int most = 100) =>
+            new Batch(TrainerHandle.detections(outputs.Handle, leastScore, mostOverlap, most));
+
         /// <summary>Trains on <paramref name="epochs"/> epochs; returns the scores of each.</summary>
         public IReadOnlyList<Scores> Fit(Pipeline pipeline, int epochs, Pipeline validation = null)
         {

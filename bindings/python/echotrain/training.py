@@ -72,7 +72,8 @@ class Model:
 
     A layer may have a name and read others by it: ``layers.add(input=["a", "b"])``. ``inputs`` are the fields of
     the batch that the layers read. ``loss`` is "softmax_cross_entropy" (integer labels), "binary_cross_entropy",
-    "mse", "l1" or "huber"; further options go to the loss. With ``recompute`` training keeps only what crosses
+    "mse", "l1", "huber" or "multibox" (detectors), where the ready-made model has not chosen already; further options go
+    to the loss. With ``recompute`` training keeps only what crosses
     between parts of the model, and computes the rest again for the gradients: less memory, more time.
     """
 
@@ -90,9 +91,11 @@ class Model:
             spec["inputs"] = [inputs] if isinstance(inputs, str) else list(inputs)
         if recompute:
             spec["recompute"] = True
+        if loss_options and loss is None:
+            spec["loss"] = json.loads(_schema.to_json(loss_options))
         self._handle = native.ModelHandle(json.dumps(spec))
-        if loss is not None or loss_options:
-            self._handle.loss(loss or "softmax_cross_entropy", _schema.to_json(loss_options))
+        if loss is not None:
+            self._handle.loss(loss, _schema.to_json(loss_options))
 
     @classmethod
     def from_json(cls, spec: Union[str, Mapping]) -> "Model":
@@ -258,6 +261,17 @@ class Trainer(_NotPicklable):
         batch = images if isinstance(images, Batch) else Batch({"image": images})
         # A batch takes no longer than a step; there is nothing to cancel, so Ctrl-C just leaves it.
         return Batch(_interruptible(lambda: self._handle.predict(batch._handle)))["output"]
+
+    @staticmethod
+    def detections(outputs: np.ndarray, least_score: float = 0.5, most_overlap: float = 0.45,
+                   most: int = 100) -> List[np.ndarray]:
+        """What a detector (``models.ssd``) found, of the outputs of ``predict``: for each image an array
+        [boxes, 6] of label, left, top, right, bottom (shares of the image) and score, the best first.
+
+        Boxes count from ``least_score`` on, the probability of their class; of two of a class whose intersection over
+        union is above ``most_overlap`` the better one stays."""
+        handle = native.TrainerHandle.detections(Batch({"output": outputs})._handle, least_score, most_overlap, most)
+        return [rows[rows[:, 0] >= 0] for rows in Batch(handle)["boxes"]]
 
     def save(self, directory) -> None:
         """Weights (safetensors), optimizer state and step count, in a new folder below."""

@@ -438,6 +438,13 @@ ETR_API int32_t etr_trainer_profile(etr_trainer* trainer, const etr_batch* batch
 ETR_API int32_t etr_trainer_predict(etr_trainer* trainer, const etr_batch* batch,
                                     etr_batch** outputs);
 
+/* What a detector (model ssd, layers box_head) has found: of a batch that etr_trainer_predict made, a new batch with the
+ * field "boxes", f32 [N, most, 6]: label, left, top, right, bottom (shares of the image), score. The best come first; rows
+ * beyond those found have the label -1. Boxes count from `least_score` (0.5) on, the probability of their class; of two of
+ * a class whose intersection over union is above `most_overlap` (0.45) the better one stays. Any thread. */
+ETR_API int32_t etr_detections(const etr_batch* outputs, double least_score, double most_overlap,
+                               int32_t most, etr_batch** boxes);
+
 /* Weights (safetensors), optimizer state and step count, in a new folder below `directory`; the two
  * newest are kept. etr_trainer_load takes the newest whole one; call it before or after the first
  * step. */

@@ -472,6 +472,14 @@ class Trainer {
           return etr_trainer_predict(get(), batch.get(), out);
         }).release());
   }
+  // What a detector found, of outputs that predict() made: see etr_detections.
+  static Batch detections(const Batch& outputs, double least_score = 0.5,
+                          double most_overlap = 0.45, int32_t most = 100) {
+    return Batch(
+        detail::made_by<detail::Handle<etr_batch, etr_batch_destroy>>([&](etr_batch** out) {
+          return etr_detections(outputs.get(), least_score, most_overlap, most, out);
+        }).release());
+  }
   void save(const std::string& directory) { check(etr_trainer_save(get(), directory.c_str())); }
   void export_onnx(const std::string& path) { check(etr_trainer_export_onnx(get(), path.c_str())); }
   // `batch` nullptr: a job's trainer reads its own pipeline.

@@ -224,6 +224,20 @@ public static class Behaviour
                 Fails<ArgumentException>(() => new Batch().Set("image", new float[5], 2, 3));
             }
         });
+        Test("what a detector found", () =>
+        {
+            // One anchor in the middle, far more likely class 0 than background or class 1.
+            float[] row = { 0, 9, 0, 0, 0, 0, 0, 0.5f, 0.5f, 0.25f, 0.5f };
+            using (Batch found = Trainer.Detections(new Batch().Set("output", row, 1, 1, 11), most: 2))
+            {
+                float[] boxes = found.ToArray<float>("boxes");
+                Expect(boxes.Length == 12, boxes.Length);
+                Expect(boxes[0] == 0 && boxes[1] == 0.375f && boxes[4] == 0.75f, boxes[1]);
+                Expect(boxes[5] > 0.99f && boxes[6] == -1, boxes[5]);
+            }
+            FailsWith(ErrorCode.InvalidArgument, "anchors",
+                      () => Trainer.Detections(new Batch().Set("output", new float[4], 2, 2)));
+        });
         Test("models are graphs", () =>
         {
             var graph = new Model(new[] { "x" }, Layers.Dense(4, name: "a"), Layers.Relu(),

@@ -245,6 +245,17 @@ public final class Behaviour {
         fails(IllegalArgumentException.class, () -> new Batch().set("image", new float[5], 2, 3));
       }
     });
+    test("what a detector found", () -> {
+      // One anchor in the middle, far more likely class 0 than background or class 1.
+      float[] row = {0, 9, 0, 0, 0, 0, 0, 0.5f, 0.5f, 0.25f, 0.5f};
+      try (Batch found = Trainer.detections(new Batch().set("output", row, 1, 1, 11), 0.5, 0.45, 2)) {
+        java.nio.FloatBuffer boxes = found.floats("boxes");
+        expect(boxes.remaining() == 12, boxes.remaining());
+        expect(boxes.get(0) == 0 && boxes.get(1) == 0.375f && boxes.get(4) == 0.75f, boxes.get(1));
+        expect(boxes.get(5) > 0.99f && boxes.get(6) == -1, boxes.get(5));
+      }
+      failsWith(Code.INVALID_ARGUMENT, "anchors", () -> Trainer.detections(new Batch().set("output", new float[4], 2, 2)));
+    });
     test("models are graphs", () -> {
       Model graph = new Model(new String[] {"x"},
           Layers.dense(4).name("a"), Layers.relu(), Layers.add().input("relu_2", "a"),

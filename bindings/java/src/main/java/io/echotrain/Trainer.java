@@ -100,6 +100,17 @@ public final class Trainer implements AutoCloseable {
   /** The last layer's outputs for the field "image", as field "output": [N, outputs]. */
   public Batch predict(Batch batch) { return new Batch(handle.predict(batch.handle()), true); }
 
+  /**
+   * What a detector found, of the outputs of {@link #predict}: field "boxes", [N, most, 6] with label, left, top, right,
+   * bottom (shares of the image) and score, the best first; the label is -1 in rows beyond those found.
+   */
+  public static Batch detections(Batch outputs, double leastScore, double mostOverlap, int most) {
+    return new Batch(TrainerHandle.detections(outputs.handle(), leastScore, mostOverlap, most), true);
+  }
+
+  /** {@link #detections(Batch, double, double, int)} with scores from 0.5, overlaps to 0.45, 100 boxes at most. */
+  public static Batch detections(Batch outputs) { return detections(outputs, 0.5, 0.45, 100); }
+
   /** Who is told of the steps of {@link #fit}, for progress; null for nobody. */
   public void setStepListener(StepListener listener) { stepListener = listener; }
 

@@ -1,0 +1,102 @@
+// The losses of a detector: which box each anchor is to find, and how far it is from it (Liu et al. 2016). The
+// formulas stand in shaders/box_match.comp and shaders/multibox_loss.comp.
+#include "core/error.h"
+#include "ops/op.h"
+
+namespace etr::ops {
+namespace {
+
+constexpr OpInput kMatchInputs[] = {{"x", InputRole::constant}, {"boxes", InputRole::constant}};
+constexpr OptionSpec kMatch[] = {
+    {"overlap", OptionType::number, "0.5",
+     "intersection over union from which an anchor is to find a box", 0, 1},
+};
+constexpr OpInput kLossInputs[] = {
+    {"x"}, {"boxes", InputRole::constant}, {"match", InputRole::constant}};
+constexpr OptionSpec kLoss[] = {
+    {"negatives", OptionType::number, "3",
+     "anchors of background that count, for each that finds a box: the hardest ones", 0, 1e6},
+};
+
+struct Push {
+  uint32_t samples, anchors, columns, most;
+  float option;
+};
+
+void require_boxes(const char* op, const std::vector<Shape>& in) {
+  require_rank(op, "x", in[0], 3, "[N, anchors, 1 + classes + 8] (layer 'box_head')");
+  require_rank(op, "boxes", in[1], 3, "[N, boxes, 5]");
+  if (in[0][0] != in[1][0] || in[1][2] != 5 || in[0][2] < 10)
+    fail(Code::invalid_argument, op, ": x ", shape_text(in[0]), " and boxes ", shape_text(in[1]),
+         " must be [N, anchors, 1 + classes + 8] and [N, boxes, 5]");
+  if (in[0][1] >= 1 << 24)
+    fail(Code::invalid_argument, op, ": ", in[0][1], " anchors; there may be ", (1 << 24) - 1);
+}
+
+Push push_of(const OpCall& call, const char* option) {
+  const auto u = [](int64_t v) { return static_cast<uint32_t>(v); };
+  const Shape& x = call.inputs[0].shape;
+  return {u(x[0]), u(x[1]), u(x[2]), u(call.inputs[1].shape[1]),
+          static_cast<float>(call.options.number(option))};
+}
+
+OpShapes match_shapes(const Options&, const std::vector<Shape>& in) {
+  require_boxes("box_match", in);
+  return {{in[0][0], in[0][1]}, {}};
+}
+
+void match(const OpCall& call, Emitter& emit) {
+  const Push push = push_of(call, "overlap");
+  const DeviceTensor best = emit.scratch({push.samples, push.most});
+  emit.for_rows("box_best", {reads(call.inputs[0]), reads(call.inputs[1]), writes(best)}, push,
+                push.samples * push.most, push.anchors);
+  emit.for_each("box_match",
+                {reads(call.inputs[0]), reads(call.inputs[1]), reads(best), writes(call.output)},
+                push, call.output.count());
+}
+
+OpShapes loss_shapes(const Options&, const std::vector<Shape>& in) {
+  require_boxes("multibox_loss", in);
+  const Shape rows{in[0][0], in[0][1]};
+  if (in[2] != rows)
+    fail(Code::invalid_argument, "multibox_loss: match is ", shape_text(in[2]), ", not ",
+         shape_text(rows));
+  return {rows, {rows, {rows[0], 2}}};  // cross-entropies, and which of background count
+}
+
+void loss(const OpCall& call, Emitter& emit) {
+  const Push push = push_of(call, "negatives");
+  const DeviceTensor &x = call.inputs[0], &boxes = call.inputs[1], &found = call.inputs[2];
+  const DeviceTensor &entropy = call.saved[0], &picked = call.saved[1];
+  const uint32_t rows = call.output.count();
+  emit.for_each("multibox_entropy", {reads(x), reads(boxes), reads(found), writes(entropy)}, push,
+                rows);
+  emit.for_rows("multibox_pick", {reads(found), reads(entropy), writes(picked)}, push, push.samples,
+                push.anchors);
+  emit.for_each(
+      "multibox_loss",
+      {reads(x), reads(boxes), reads(found), reads(entropy), reads(picked), writes(call.output)},
+      push, rows);
+}
+
+void loss_grad(const OpCall& call, Emitter& emit) {
+  emit.for_each(
+      "multibox_loss_grad",
+      {reads(call.inputs[0]), reads(call.inputs[1]), reads(call.inputs[2]), reads(call.saved[0]),
+       reads(call.saved[1]), reads(call.output_grad), writes(call.input_grads[0])},
+      push_of(call, "negatives"), call.output_grad.count());
+}
+
+}  // namespace
+
+extern const OpSpec box_match_op, multibox_loss_op;
+const OpSpec box_match_op{
+    "box_match", "the box that each anchor is to find", kMatchInputs, kMatch, match_shapes, match,
+    nullptr};
+const OpSpec multibox_loss_op{
+    "multibox_loss", "loss of classes and boxes, for each anchor (Liu et al. 2016)",
+    kLossInputs,     kLoss,
+    loss_shapes,     loss,
+    loss_grad};
+
+}  // namespace etr::ops
