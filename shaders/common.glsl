@@ -26,5 +26,6 @@ struct StepValues {
 // Of a float's bits: neither infinite nor NaN. Compilers may take the float itself for finite.
 #define IS_FINITE(bits) (((bits) & 0x7F800000u) != 0x7F800000u)
 
+#define HOPELESS 2  // not_finite at the least loss scale
 #define FIRST_OF_UPDATE 1
 #define FRESH_BATCH 2

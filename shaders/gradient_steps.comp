@@ -1,7 +1,7 @@
 #version 450
 // What is done to gradients before, and with weights behind, an optimizer's update.
 //   accumulate  sum = (first of an update ? 0 : sum) + g;  on the last, g = sum / steps     (0 g, 1 sum, 2 step values)
-//               (where it is finite)
+//               (g is 0 where it is not finite)
 //   squares     partial[z] = sum of g^2 of a part                                           (0 g, 1 partial [parts])
 //   norm        norm[0] = sqrt(sum of partial)                                               (0 partial, 1 norm)
 //   adjust      g = clamp(g min(1, most_norm / norm), -most, most) + proximal (w - anchor)
@@ -56,10 +56,10 @@ layout(local_size_x = 64) in;
 #include "interface.glsl"
 void main() {
 #if defined(ACCUMULATE)
-  if (now.v[0].not_finite != 0) return;
   const bool first = (now.v[0].flags & FIRST_OF_UPDATE) != 0, last = now.v[0].update != 0;
+  const bool counts = now.v[0].not_finite == 0;
   FOR_EACH(i, count) {
-    const float total = first ? g.v[i] : sum.v[i] + g.v[i];
+    const float total = (first ? 0.0 : sum.v[i]) + (counts ? g.v[i] : 0.0);
     sum.v[i] = total;
     if (last) g.v[i] = total / float(steps);
   }

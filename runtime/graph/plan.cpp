@@ -25,13 +25,14 @@ Plan::Plan(gpu::Kernels& kernels, const Graph& graph, const ParameterStore& para
       gradients_(graph.values().size()),
       saved_(graph.nodes().size()) {
   ops::Emitter emit(kernels, memory_, commands_);
+  emit.set_precision(options.precision);
   allocate(parameters, options.weights);
   forward(emit);
   if (options.training) {
     find_needed();
     const auto first =
         tensors_;  // of the forward pass; recomputed ones are for the backward pass alone
-    backward(emit, parameters, options.loss);
+    backward(emit, parameters, options);
     tensors_ = first;
   }
   place(options.outputs);
@@ -172,9 +173,14 @@ void Plan::forward_again(ops::Emitter& emit, size_t begin, size_t end) {
   }
 }
 
-void Plan::backward(ops::Emitter& emit, const ParameterStore& parameters, ValueId loss) {
-  gradients_[index(loss)] = emit.scratch(graph_.shape(loss));
-  emit.add(gpu::Fill{gradients_[index(loss)].buffer, std::bit_cast<uint32_t>(1.0f)});
+void Plan::backward(ops::Emitter& emit, const ParameterStore& parameters,
+                    const PlanOptions& options) {
+  ops::DeviceTensor& first = gradients_[index(options.loss)];
+  first = emit.scratch(graph_.shape(options.loss));
+  if (options.loss_scale)
+    emit.add(gpu::Copy{options.loss_scale, first.buffer});
+  else
+    emit.add(gpu::Fill{first.buffer, std::bit_cast<uint32_t>(1.0f)});
   std::vector<size_t> parts = recompute_ ? cuts() : std::vector<size_t>{0};
   for (size_t n = graph_.nodes().size(); n-- > 0;) {
     if (n < parts.back()) {  // a part of which only what crosses its end is still there

@@ -22,6 +22,9 @@ struct PlanOptions {
   // Keep only what crosses from one part of the graph to the next, and compute the rest again in the
   // backward pass (Chen et al. 2016): for a third more work, memory falls towards the root of the depth.
   bool recompute = false;
+  ops::Precision precision = ops::Precision::fp32;  // of products
+  // f32 [1], what the gradients are multiplied by on their way (see optim::LossScale); empty: 1.
+  gpu::Buffer loss_scale;
 };
 
 // Its memory lives as long as the plan. Reverse-mode differentiation walks the nodes backwards; a
@@ -41,7 +44,7 @@ class Plan {
  private:
   void allocate(const ParameterStore& parameters, const gpu::Buffer& weights);
   void forward(ops::Emitter& emit);
-  void backward(ops::Emitter& emit, const ParameterStore& parameters, ValueId loss);
+  void backward(ops::Emitter& emit, const ParameterStore& parameters, const PlanOptions& options);
   void find_needed();
   std::vector<size_t> cuts() const;
   void forward_again(ops::Emitter& emit, size_t begin, size_t end);

@@ -72,7 +72,7 @@ void Runner::harvest(Slot& slot) {
   slot.recording->wait();
   ops::StepValues after;
   if (slot.step_after) std::memcpy(&after, slot.step_after.host, sizeof after);
-  StepResult result{slot.tag, {}, after.not_finite == 0, slot.recording->busy_seconds()};
+  StepResult result{slot.tag, {}, after.not_finite, slot.recording->busy_seconds()};
   for (const gpu::Buffer& output : slot.outputs) {
     result.outputs.emplace_back(output.size_bytes / sizeof(float));
     std::memcpy(result.outputs.back().data(), output.host, output.size_bytes);

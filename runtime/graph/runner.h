@@ -13,7 +13,7 @@ namespace etr::graph {
 struct StepResult {
   uint64_t tag = 0;                         // as given to submit()
   std::vector<std::vector<float>> outputs;  // all elements of each output, in the runner's order
-  bool finite = true;                       // the gradients, where the step had any
+  uint32_t not_finite = 0;                  // what the device left of StepValues::not_finite
   double busy_seconds = 0;  // device time of this step; 0 where the device has no timestamps
 };
 

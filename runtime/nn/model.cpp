@@ -113,7 +113,12 @@ constexpr OptionSpec kOptions[] = {
     {"recompute", OptionType::boolean, "false",
      "training keeps only what crosses between parts of the model, and computes the rest again for "
      "the "
-     "gradients: less memory, more time"}};
+     "gradients: less memory, more time"},
+    {"precision", OptionType::string, "\"fp32\"",
+     "what matrix products and convolutions round their operands to; sums, weights and all else "
+     "stay "
+     "fp32. fp16 takes gradients with a loss scale",
+     0, 0, "", "fp32|bf16|fp16"}};
 
 Options options_of(const Json& spec) {
   Json given = Json::object();
@@ -121,6 +126,18 @@ Options options_of(const Json& spec) {
     if (spec.contains(option.name)) given[option.name] = spec[option.name];
   as_list(given, "inputs");
   return Options(kOptions, "model", given);
+}
+
+std::vector<std::string> beside_layers() {
+  std::vector<std::string> keys{"loss"};
+  for (const OptionSpec& option : kOptions) keys.push_back(option.name);
+  return keys;
+}
+
+ops::Precision precision_named(const std::string& name) {
+  return name == "bf16"   ? ops::Precision::bf16
+         : name == "fp16" ? ops::Precision::fp16
+                          : ops::Precision::fp32;
 }
 
 // The spec of a ready-made model is that of its layers; keys given beside it win.
@@ -131,7 +148,7 @@ Json expanded(const Json& spec) {
   Json options = spec;
   Json kept = Json::object();
   options.erase("model");
-  for (const char* key : {"loss", "inputs", "recompute"}) {
+  for (const std::string& key : beside_layers()) {
     if (spec.contains(key)) kept[key] = spec[key];
     options.erase(key);
   }
@@ -150,7 +167,8 @@ Json expanded(const Json& spec) {
 
 Model::Model(const Json& given) : loss_(nullptr) {
   const Json spec = expanded(given);
-  const std::string keys[] = {"layers", "inputs", "loss", "recompute"};
+  std::vector<std::string> keys = beside_layers();
+  keys.push_back("layers");
   check_keys(spec, keys, "model");
   if (!spec.is_object() || !spec.contains("layers") || !spec["layers"].is_array() ||
       spec["layers"].empty())
@@ -160,6 +178,7 @@ Model::Model(const Json& given) : loss_(nullptr) {
   inputs_ = options.strings("inputs");
   if (inputs_.empty()) fail(Code::invalid_argument, "model: 'inputs' is empty");
   recompute_ = options.boolean("recompute");
+  precision_ = precision_named(options.string("precision"));
   loss_ = Loss(spec.value("loss", Json()));
   check_layers(spec["layers"], "");
 }
@@ -178,6 +197,7 @@ ModelGraph Model::build(int64_t batch, const Fields& fields) const {
   m.loss = loss.loss;
   m.accuracy = loss.accuracy;
   m.recompute = recompute_;
+  m.precision = precision_;
   return m;
 }
 

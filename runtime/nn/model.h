@@ -27,6 +27,7 @@ struct ModelGraph {
   graph::ValueId loss = -1;            // f32 [1], mean over the valid rows
   graph::ValueId accuracy = -1;        // f32 [1]; -1 where the loss has no classes
   bool recompute = false;              // see graph::PlanOptions
+  ops::Precision precision = ops::Precision::fp32;
 };
 
 // Immutable after construction: validated options, no shapes yet.
@@ -34,7 +35,7 @@ class Model {
  public:
   // {"layers": [{"layer": "conv2d", "filters": 16, "name": "a"}, {"layer": "relu"},
   //             {"layer": "add", "input": ["relu_2", "a"]}, ...],
-  //  "inputs": ["image"], "loss": {"loss": "softmax_cross_entropy", "target": "label"}, "recompute": false}
+  //  "inputs": ["image"], "loss": {"loss": "softmax_cross_entropy", "target": "label"}, "recompute": false, "precision": "bf16"}
   // or {"model": "resnet8", "classes": 10, "loss": ...}: one of model_table() (nn/models.h).
   // A layer reads the one before it, or what "input" names: layers by their "name" (KIND_POSITION
   // where none is given) or fields of the batch. Throws Error(invalid_argument) that names the
@@ -55,6 +56,7 @@ class Model {
  private:
   std::vector<std::string> inputs_;
   bool recompute_ = false;
+  ops::Precision precision_ = ops::Precision::fp32;
   std::shared_ptr<const Json> spec_;
   Loss loss_;
 };

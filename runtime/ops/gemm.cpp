@@ -72,10 +72,19 @@ uint32_t choose_slices(const Kernel& kernel, GemmMode mode, const GemmParams& p,
   return std::clamp(wanted, 1u, std::max(longest, 1u));
 }
 
+DeviceTensor rounded(Emitter& emit, const DeviceTensor& x) {
+  if (emit.precision() == Precision::fp32) return x;
+  const DeviceTensor y = emit.scratch(x.shape);
+  emit.for_each("round_to", {reads(x), writes(y)}, x.count(), x.count(),
+                {static_cast<uint32_t>(emit.precision())});
+  return y;
+}
+
 }  // namespace
 
-void emit_gemm(Emitter& emit, GemmMode mode, GemmParams p, const DeviceTensor& a,
-               const DeviceTensor& b, const DeviceTensor& bias, const DeviceTensor& out) {
+void emit_gemm(Emitter& emit, GemmMode mode, GemmParams p, const DeviceTensor& wide_a,
+               const DeviceTensor& wide_b, const DeviceTensor& bias, const DeviceTensor& out) {
+  const DeviceTensor a = rounded(emit, wide_a), b = rounded(emit, wide_b);
   const Kernel kernel = choose(emit, mode, p);
   const uint32_t x = gpu::div_up(p.m, kernel.tile_rows), y = gpu::div_up(p.n, kernel.tile_columns);
   p.slices = choose_slices(kernel, mode, p, x * y * p.groups);

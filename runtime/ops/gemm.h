@@ -30,7 +30,8 @@ inline GemmParams product(int64_t m, int64_t n, int64_t k) {
 }
 
 // Emits out[m, groups * n] = A * B (+ bias) (ReLU) with the kernel family of the emitter's device, splitting
-// k where the tiles of C alone would not fill the device. `bias` may be empty.
+// k where the tiles of C alone would not fill the device. A and B are rounded to the emitter's precision. `bias` may be
+// empty.
 void emit_gemm(Emitter& emit, GemmMode mode, GemmParams params, const DeviceTensor& a,
                const DeviceTensor& b, const DeviceTensor& bias, const DeviceTensor& out);
 

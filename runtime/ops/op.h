@@ -37,11 +37,16 @@ struct StepValues {
   float learning_rate = 0;
   uint32_t update = 1;  // number of the update that this step ends, from 1; 0: it only accumulates
   uint32_t flags = kFirstOfUpdate | kFreshBatch;
-  uint32_t not_finite = 0;  // set by the device where a gradient had no finite value
+  uint32_t not_finite = 0;  // set by the device where a gradient had no finite value; kHopeless
 
   static constexpr uint32_t kFirstOfUpdate = 1, kFreshBatch = 2;
+  static constexpr uint32_t kHopeless = 2;  // at the least loss scale, too
 };
 static_assert(sizeof(StepValues) == 32);
+
+// What matrix products and convolutions take: operands rounded to bfloat16 or float16, summed in fp32. All else,
+// weights and results among it, is fp32 (Micikevicius et al. 2018). Values are those of shaders/round_to.comp.
+enum class Precision : uint32_t { fp32, bf16, fp16 };
 
 constexpr uint32_t kMostGroups = 65535;  // what every device takes along an axis
 
@@ -53,6 +58,10 @@ class Emitter {
 
   // `label` (the op's place in the model) names the commands from here on.
   void set_label(std::string label) { label_ = std::move(label); }
+
+  // Of the products from here on.
+  void set_precision(Precision precision) { precision_ = precision; }
+  Precision precision() const { return precision_; }
 
   template <typename Push>
   void dispatch(const std::string& shader, std::vector<gpu::Binding> bindings, const Push& push,
@@ -117,6 +126,7 @@ class Emitter {
   gpu::Allocator& memory_;
   gpu::CommandList& commands_;
   std::string label_;
+  Precision precision_ = Precision::fp32;
 };
 
 // Everything one node of a graph hands to its op while the plan is made.

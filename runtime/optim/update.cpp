@@ -57,8 +57,10 @@ UpdateSpec::UpdateSpec(const Json& json)
       options_(optimizer_->options, cat("optimizer '", optimizer_->name, "'"), keys(json, false)),
       common_(kCommon, cat("optimizer '", optimizer_->name, "'"), keys(json, true)) {}
 
-Update::Update(const UpdateSpec& spec, const graph::ParameterStore& store)
+Update::Update(const UpdateSpec& spec, const graph::ParameterStore& store,
+               const LossScale* loss_scale)
     : store_(store),
+      loss_scale_(loss_scale),
       options_(spec.common()),
       arena_(store.device(), gpu::MemoryUse::device),
       optimizer_(spec.optimizer().make(spec.options(), store)) {
@@ -94,6 +96,9 @@ void Update::emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values
   for (const auto& range : ranges)
     emit.for_each("gradient_finite", {gradients(range, Access::read), mark}, push_of(range.count),
                   range.count);
+  if (loss_scale_)
+    for (const auto& range : ranges)
+      loss_scale_->emit_unscale(emit, part_of(store_.gradients(), range), range.count);
   if (sum_)
     for (const auto& range : ranges)
       emit.for_each("gradient_accumulate",
@@ -129,6 +134,7 @@ void Update::emit(ops::Emitter& emit, const gpu::Buffer& step_values) {
   emit.set_label("gradients");
   emit_adjustments(emit, step_values);
   optimizer_->emit(emit, step_values);
+  if (loss_scale_) loss_scale_->emit_next(emit, step_values);
   if (!averages_) return;
   for (const auto& range : store_.ranges()) {
     const Push push{range.count, 0, 0, 0, 0, static_cast<float>(options_.number("average"))};
@@ -145,6 +151,7 @@ std::map<std::string, ops::DeviceTensor> Update::state() const {
   if (sum_) state["accumulated"] = sum_;
   if (anchor_) state["anchor"] = anchor_;
   if (averages_) state["average"] = averages_;
+  if (loss_scale_) state["loss_scale"] = loss_scale_->state();
   return state;
 }
 

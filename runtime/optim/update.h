@@ -2,6 +2,7 @@
 // the weights.
 #pragma once
 
+#include "optim/loss_scale.h"
 #include "optim/optimizer.h"
 
 namespace etr::optim {
@@ -27,7 +28,9 @@ class UpdateSpec {
 
 class Update {
  public:
-  Update(const UpdateSpec& spec, const graph::ParameterStore& store);
+  // `loss_scale` where the gradients come scaled; may be nullptr, outlives the update.
+  Update(const UpdateSpec& spec, const graph::ParameterStore& store,
+         const LossScale* loss_scale = nullptr);
 
   // Appends the commands of one step: where gradients are accumulated they change the parameters
   // only in steps whose values say so (StepValues::update).
@@ -47,6 +50,7 @@ class Update {
   void emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values);
 
   const graph::ParameterStore& store_;
+  const LossScale* loss_scale_;
   const Options options_;
   gpu::Arena arena_;
   std::unique_ptr<Optimizer> optimizer_;

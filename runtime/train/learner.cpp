@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/log.h"
 #include "core/platform.h"
 #include "nn/onnx.h"
 #include "nn/weights.h"
@@ -37,6 +38,9 @@ struct Learner::Planned {
       : batch(batch_size),
         net(model.build(batch_size, fields)),
         store(kernels.device(), net.graph, seed),
+        loss_scale(net.precision == ops::Precision::fp16
+                       ? std::make_unique<optim::LossScale>(kernels.device())
+                       : nullptr),
         training(kernels, net.graph, store, training_options()),
         tail_arena(kernels.device(), gpu::MemoryUse::device) {}
 
@@ -45,6 +49,8 @@ struct Learner::Planned {
     options.training = true;
     options.loss = net.loss;
     options.recompute = net.recompute;
+    options.precision = net.precision;
+    if (loss_scale) options.loss_scale = loss_scale->scale();
     options.outputs = outputs();
     return options;
   }
@@ -52,6 +58,7 @@ struct Learner::Planned {
   graph::PlanOptions evaluation_options() const {
     graph::PlanOptions options;
     options.weights = update->averages();
+    options.precision = net.precision;
     options.outputs = outputs();
     options.outputs.push_back(net.output);
     return options;
@@ -75,6 +82,7 @@ struct Learner::Planned {
   int64_t batch;
   nn::ModelGraph net;
   graph::ParameterStore store;
+  std::unique_ptr<optim::LossScale> loss_scale;  // of float16
   graph::Plan training;
   std::unique_ptr<optim::Update> update;
   gpu::Arena tail_arena;
@@ -167,7 +175,8 @@ void Learner::plan_for(const pipeline::Item& batch) {
     planned->store.upload(tensors);
     imported_.reset();
   }
-  planned->update = std::make_unique<optim::Update>(update_, planned->store);
+  planned->update =
+      std::make_unique<optim::Update>(update_, planned->store, planned->loss_scale.get());
   ops::Emitter emit(*kernels_, planned->tail_arena, planned->tail);
   planned->update->emit(emit, planned->training.step_values());
   std::vector<graph::Feed> feeds = planned->feeds(planned->fed());
@@ -315,7 +324,15 @@ std::vector<StepMetrics> Learner::take_metrics(bool wait_all) {
     started_.pop_front();
     StepMetrics metrics = step.metrics;
     metrics.loss = result.outputs[0][0];
-    if (!std::isfinite(metrics.loss) || !result.finite) fail_not_finite(step, metrics.loss);
+    // A loss scale that was too large is halved already; at its least, the numbers themselves are at fault.
+    const bool gradients_failed =
+        planned_->loss_scale ? result.not_finite == ops::StepValues::kHopeless : result.not_finite;
+    if (!std::isfinite(metrics.loss) || gradients_failed) fail_not_finite(step, metrics.loss);
+    metrics.skipped = result.not_finite != 0;
+    if (metrics.skipped)
+      log_line(LogLevel::info, cat("step ", metrics.step,
+                                   ": a gradient was too large for fp16; there was no update, and "
+                                   "the loss scale is halved"));
     if (result.outputs.size() > 1) metrics.accuracy = result.outputs[1][0];
     metrics.busy_seconds = result.busy_seconds;
     out.push_back(metrics);

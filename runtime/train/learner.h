@@ -30,6 +30,7 @@ struct StepMetrics {
   float learning_rate = 0;
   int32_t samples = 0, fresh = 0, echoed = 0;
   double busy_seconds = 0;  // device time; 0 where the device has no timestamps
+  bool skipped = false;  // a gradient was too large for float16: no update, and half the loss scale
 };
 
 // What device echo kept from being uploaded; zeros where there is none.

@@ -206,16 +206,19 @@ void Trainer::take_metrics(bool wait_all) {
 
 void Trainer::write_step(const StepMetrics& m) {
   const auto loss = static_cast<double>(m.loss), accuracy = static_cast<double>(m.accuracy);
-  if (metrics_)
-    metrics_->write({{"kind", "step"},
-                     {"step", m.step},
-                     {"loss", loss},
-                     {"accuracy", accuracy},
-                     {"learning_rate", static_cast<double>(m.learning_rate)},
-                     {"seconds", training_seconds()},
-                     {"examples", examples_},
-                     {"fresh", fresh_},
-                     {"busy_seconds", busy_seconds_}});
+  if (metrics_) {
+    Json row{{"kind", "step"},
+             {"step", m.step},
+             {"loss", loss},
+             {"accuracy", accuracy},
+             {"learning_rate", static_cast<double>(m.learning_rate)},
+             {"seconds", training_seconds()},
+             {"examples", examples_},
+             {"fresh", fresh_},
+             {"busy_seconds", busy_seconds_}};
+    if (m.skipped) row["skipped"] = true;
+    metrics_->write(row);
+  }
   if (event_file_)
     event_file_->write(m.step, {{"train/loss", loss},
                                 {"train/accuracy", accuracy},

@@ -33,9 +33,14 @@ struct OpCase {
   uint64_t seed = 1;
   double low = -1, high = 1;  // of the inputs' values
   bool training = true;
+  // Operands are rounded to it before the reference sees them; for ops that are one product.
+  ops::Precision precision = ops::Precision::fp32;
   // Makes sensible values of the random ones; they are rounded to float afterwards.
   std::function<void(std::vector<Doubles>&)> adjust;
 };
+
+// x rounded to a shorter format, to the nearest and of two the even one.
+double round_to(ops::Precision precision, double x);
 
 // Runs forward and backward on `family` and expects both to agree with the reference.
 void check_op(const OpCase& c, gpu::KernelFamily family);

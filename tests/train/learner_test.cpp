@@ -300,6 +300,84 @@ TEST(Learner, GoesOnBitForBit) {
   EXPECT_EQ(a.at("optimizer.safetensors"), b.at("optimizer.safetensors"));
 }
 
+std::string with_precision(const std::string& model, const char* precision) {
+  Json json = parse_json(model, "model");
+  json["precision"] = precision;
+  return json.dump();
+}
+
+TEST(Learner, MixedPrecisionLearnsAlike) {
+  const auto last_loss = [](const char* precision) {
+    Learner learner = make_learner(with_precision(kDecoder, precision),
+                                   R"({"optimizer": "adamw", "clip_norm": 1})");
+    for (int i = 0; i < 60; ++i) learner.step(counting_batch(i));
+    const auto metrics = learner.take_metrics(true);
+    EXPECT_EQ(metrics.size(), 60u);
+    EXPECT_LT(metrics.back().loss, 0.5f * metrics.front().loss);
+    return metrics.back().loss;
+  };
+  const float full = last_loss("fp32");
+  for (const char* precision : {"bf16", "fp16"}) {
+    const float loss = last_loss(precision);
+    EXPECT_NE(loss, full) << "operands were rounded";
+    EXPECT_NEAR(loss, full, 0.15 * static_cast<double>(full)) << precision;
+  }
+}
+
+// Gradients that are infinite under the first loss scale change nothing; it falls until they fit, and is kept.
+TEST(Learner, TheLossScaleFallsUntilGradientsFit) {
+  const std::string model = with_precision(
+      R"({"layers": [{"layer": "dense", "units": 8, "name": "a"}, {"layer": "dense", "units": 2}],
+          "loss": {"loss": "mse"}})",
+      "fp16");
+  pipeline::Item batch;
+  Tensor x(DType::f32, {4, 3}), target(DType::f32, {4, 2});
+  for (float& v : x.mutable_view<float>()) v = 1;
+  for (float& v : target.mutable_view<float>()) v = 4000;  // dloss = 1000: 6.5e7 when scaled
+  batch.set("image", x);
+  batch.set("label", target);
+  for (const char* optimizer :
+       {R"({"optimizer": "adam"})", R"({"optimizer": "adam", "accumulate": 3})"}) {
+    Learner learner = make_learner(model, optimizer);
+    for (int i = 0; i < 24; ++i) learner.step(batch);
+    const auto steps = learner.take_metrics(true);
+    size_t skipped = 0;
+    while (skipped < steps.size() && steps[skipped].skipped) ++skipped;
+    EXPECT_GE(skipped, 9u);
+    EXPECT_LE(skipped, 12u);
+    for (size_t i = 0; i < skipped; ++i) EXPECT_EQ(steps[i].loss, steps[0].loss) << i;
+    for (size_t i = skipped; i < steps.size(); ++i) EXPECT_FALSE(steps[i].skipped) << i;
+    EXPECT_LT(steps.back().loss, steps[0].loss);
+    // A trainer that goes on from here has the scale already.
+    checkpoint::Files files;
+    learner.save(files);
+    Learner next = make_learner(model, optimizer);
+    next.load(files);
+    next.step(batch);
+    learner.step(batch);
+    const auto a = next.take_metrics(true), b = learner.take_metrics(true);
+    EXPECT_FALSE(a[0].skipped);
+    EXPECT_EQ(a[0].loss, b[0].loss);
+  }
+}
+
+// Where no scale helps, the numbers themselves are at fault, and are named.
+TEST(Learner, TheLossScaleDoesNotFallForever) {
+  Learner learner = make_learner(
+      with_precision(R"({"layers": [{"layer": "dense", "units": 3, "init": "zeros", "bias": false},
+                                    {"layer": "activation", "function": "sqrt", "name": "root"}],
+                         "loss": {"loss": "mse"}})",
+                     "fp16"),
+      R"({"optimizer": "sgd"})");
+  pipeline::Item batch;
+  Tensor x(DType::f32, {2, 3});
+  for (float& v : x.mutable_view<float>()) v = 1;
+  batch.set("image", x);
+  batch.set("label", x);
+  for (int i = 0; i < 40; ++i) learner.step(batch);
+  EXPECT_NE(not_finite(learner).find("'root (gradient)'"), std::string::npos);
+}
+
 // Three batches of eight are one of twenty-four.
 TEST(Learner, AccumulatedBatchesAreALargeOne) {
   const auto rows = [](int begin, int count) {

@@ -75,10 +75,11 @@ class Model:
     "mse", "l1", "huber" or "multibox" (detectors), where the ready-made model has not chosen already; further options go
     to the loss. With ``recompute`` training keeps only what crosses
     between parts of the model, and computes the rest again for the gradients: less memory, more time.
+    ``precision`` is what matrix products and convolutions round their operands to: "fp32", "bf16" or "fp16".
     """
 
     def __init__(self, layers: Union[Spec, Iterable[Spec]], inputs: Iterable[str] = (),
-                 loss: Optional[str] = None, recompute: bool = False, **loss_options):
+                 loss: Optional[str] = None, recompute: bool = False, precision: str = "fp32", **loss_options):
         self.layers = [layers] if isinstance(layers, Spec) else list(layers)
         if len(self.layers) == 1 and getattr(self.layers[0], "kind", "") == "models":
             spec = _schema.plain(self.layers[0])
@@ -91,6 +92,8 @@ class Model:
             spec["inputs"] = [inputs] if isinstance(inputs, str) else list(inputs)
         if recompute:
             spec["recompute"] = True
+        if precision != "fp32":
+            spec["precision"] = precision
         if loss_options and loss is None:
             spec["loss"] = json.loads(_schema.to_json(loss_options))
         self._handle = native.ModelHandle(json.dumps(spec))

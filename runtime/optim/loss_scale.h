@@ -1,0 +1,34 @@
+// The scale of gradients that pass through float16 (Micikevicius et al. 2018): large enough that small ones do not
+// vanish, halved where one has become infinite, and doubled again when none has for a while.
+#pragma once
+
+#include "graph/parameters.h"
+
+namespace etr::optim {
+
+class LossScale {
+ public:
+  static constexpr float kFirst = 65536, kMost = 16777216, kLeast = 1.0f / 1024;
+  static constexpr uint32_t kPatience = 2000;  // steps until it is doubled
+
+  explicit LossScale(gpu::DevicePtr device, float first = kFirst);
+
+  // f32 [1], what the backward pass begins with.
+  gpu::Buffer scale() const { return state_.buffer.slice(0, 4); }
+
+  // Emits gradients / scale, over a range of them.
+  void emit_unscale(ops::Emitter& emit, const gpu::Buffer& gradients, uint32_t count) const;
+
+  // Emits the scale of the next step, by whether this one's gradients were finite; at the end of a step. At the least
+  // scale StepValues::not_finite becomes StepValues::kHopeless.
+  void emit_next(ops::Emitter& emit, const gpu::Buffer& step_values) const;
+
+  // Scale and steps since it changed: f32 [2], for checkpoints.
+  const ops::DeviceTensor& state() const { return state_; }
+
+ private:
+  gpu::Arena arena_;
+  ops::DeviceTensor state_;
+};
+
+}  // namespace etr::optim

@@ -1,0 +1,39 @@
+#version 450
+// The scale of gradients that pass through float16 (optim/loss_scale.h).
+//   loss_unscale     g /= scale                                                     (0 g, 1 scale)
+//   loss_scale_next  scale halved where a gradient was not finite, doubled after `patience` steps without one; where it
+//                    would fall below `least`, not_finite becomes HOPELESS          (0 scale and steps, 1 step values)
+// Dispatch: grid-stride over count; next: one workgroup.
+//! variant loss_unscale
+//! variant loss_scale_next -DNEXT
+#extension GL_GOOGLE_include_directive : require
+layout(local_size_x = 64) in;
+#ifdef NEXT
+#define BUFFERS(B) B(0, Floats, state) B(1, Steps, now)
+#define PARAMS float patience, least, most;
+#else
+#define BUFFERS(B) B(0, Floats, g) B(1, Floats, scale)
+#define PARAMS uint count;
+#endif
+#include "interface.glsl"
+
+void main() {
+#ifdef NEXT
+  if (gl_GlobalInvocationID.x != 0) return;
+  const float scale = state.v[0], steps = state.v[1] + 1.0;
+  if (now.v[0].not_finite != 0) {
+    if (0.5 * scale < least) now.v[0].not_finite = HOPELESS;
+    state.v[0] = max(0.5 * scale, least);
+    state.v[1] = 0.0;
+  } else if (steps >= patience) {
+    state.v[0] = min(2.0 * scale, most);
+    state.v[1] = 0.0;
+  } else {
+    state.v[1] = steps;
+  }
+#else
+  // Powers of two: dividing loses nothing.
+  const float by = 1.0 / scale.v[0];
+  FOR_EACH(i, count) g.v[i] *= by;
+#endif
+}
