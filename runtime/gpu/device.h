@@ -44,6 +44,7 @@ struct LoweredLimits {
   uint64_t max_storage_bytes = 0;
   uint32_t max_shared_bytes = 0;
   bool subgroups = true, buffer_addresses = true;
+  std::string wrong_kernels;  // kernels whose names begin so fail their check
 };
 
 // A Vulkan device that the program made itself and shares. It outlives everything made with it. Handles are Vulkan's.

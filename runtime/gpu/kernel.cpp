@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "gpu/glsl.h"
 #include "gpu/vulkan_kernel.h"
 
@@ -117,6 +118,21 @@ const Kernel& Kernels::get(const std::string& shader, const std::vector<uint32_t
     fail(Code::internal, "shader '", shader, "' is dispatched with ", bindings,
          " buffers here and with ", slot->bindings, " elsewhere");
   return *slot;
+}
+
+bool Kernels::trusts(const std::string& shader, const std::vector<uint32_t>& constants,
+                     const std::function<bool()>& check) {
+  std::scoped_lock lock(checks_mutex_);
+  const Key key{shader, constants};
+  const auto known = trusted_.find(key);
+  if (known != trusted_.end()) return known->second;
+  const std::string& wrong = device_->options().lowered.wrong_kernels;
+  const bool right = check() && (wrong.empty() || !shader.starts_with(wrong));
+  if (!right)
+    log_line(LogLevel::warning, cat("the driver of '", device_->info().name, "' (",
+                                    device_->info().driver, ") computes the kernel '", shader,
+                                    "' wrongly; a slower one takes its place where there is one"));
+  return trusted_[key] = right;
 }
 
 const Kernel& Kernels::from_source(const std::string& source, const std::string& name,

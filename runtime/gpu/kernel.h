@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -46,13 +47,21 @@ class Kernels {
   // messages, in which the source is called `name`.
   const Kernel& from_source(const std::string& source, const std::string& name, size_t bindings);
 
+  // Whether the device computes this kernel as it should: what `check` says, which is called once. Logs a warning
+  // where it does not.
+  bool trusts(const std::string& shader, const std::vector<uint32_t>& constants,
+              const std::function<bool()>& check);
+
   const DevicePtr& device() const { return device_; }
 
  private:
   DevicePtr device_;
   std::mutex mutex_;
   std::map<std::string, std::unique_ptr<Kernel>> from_source_;
-  std::map<std::pair<std::string, std::vector<uint32_t>>, std::unique_ptr<Kernel>> kernels_;
+  using Key = std::pair<std::string, std::vector<uint32_t>>;  // shader and constants
+  std::map<Key, std::unique_ptr<Kernel>> kernels_;
+  std::mutex checks_mutex_;  // held while a check runs: another thread waits for its verdict
+  std::map<Key, bool> trusted_;
 };
 
 struct Dispatch {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "ops/gemm_check.h"
 
 namespace etr::ops {
 namespace {
@@ -24,13 +25,6 @@ uint32_t inner_extent(GemmMode mode, const GemmParams& p) {
   return mode == GemmMode::nn || mode == GemmMode::tn ? p.k : p.kc;
 }
 
-struct Kernel {
-  std::string shader;
-  std::vector<uint32_t> constants;
-  uint32_t tile_rows, tile_columns;
-  uint32_t wanted_groups;  // enough to fill the device
-};
-
 // A tile of the CPU kernel (shaders/gemm_cpu.comp), and what a column of it costs beside one of the
 // widest: fewer columns share a broadcast of A.
 struct CpuTile {
@@ -47,10 +41,10 @@ const CpuTile& tile_for(uint32_t n) {
                            [&](const CpuTile& a, const CpuTile& b) { return cost(a) < cost(b); });
 }
 
-Kernel choose(Emitter& emit, GemmMode mode, const GemmParams& p) {
-  const gpu::Device& device = *emit.device();
-  if (device.family() == gpu::KernelFamily::tiled)
-    return {cat("gemm_tiled_", mode_name(mode)), {}, 64, 64, 256};
+GemmKernel tiled(GemmMode mode) { return {cat("gemm_tiled_", mode_name(mode)), {}, 64, 64, 256}; }
+
+GemmKernel fastest(const gpu::Device& device, GemmMode mode, const GemmParams& p) {
+  if (device.family() == gpu::KernelFamily::tiled) return tiled(mode);
   const uint32_t lanes = device.info().subgroup_size;
   const uint32_t inner = inner_extent(mode, p);
   // Two steps of four an iteration halve the loop's bookkeeping where nothing is left over.
@@ -63,8 +57,25 @@ Kernel choose(Emitter& emit, GemmMode mode, const GemmParams& p) {
           16};
 }
 
+bool trusted(Emitter& emit, const GemmKernel& kernel, GemmMode mode) {
+  return emit.kernels().trusts(kernel.shader, kernel.constants,
+                               [&] { return computes_rightly(emit.kernels(), kernel, mode); });
+}
+
+// The fastest kernel that this driver computes as the host does.
+GemmKernel choose(Emitter& emit, GemmMode mode, const GemmParams& p) {
+  GemmKernel kernel = fastest(*emit.device(), mode, p);
+  if (trusted(emit, kernel, mode)) return kernel;
+  kernel = tiled(mode);
+  if (trusted(emit, kernel, mode)) return kernel;
+  const gpu::DeviceInfo& info = emit.device()->info();
+  fail(Code::device, "the driver of '", info.name, "' (", info.driver, ") computes the kernel '",
+       kernel.shader, "' wrongly, and there is no other: update it, or choose another device");
+}
+
 // Slices of k: only gradients by weights have a long k and a small result.
-uint32_t choose_slices(const Kernel& kernel, GemmMode mode, const GemmParams& p, uint32_t tiles) {
+uint32_t choose_slices(const GemmKernel& kernel, GemmMode mode, const GemmParams& p,
+                       uint32_t tiles) {
   if (mode != GemmMode::tn && mode != GemmMode::conv_dw) return 1;
   const bool by_lines = mode == GemmMode::conv_dw && kernel.shader.starts_with("gemm_cpu");
   const uint32_t longest = by_lines ? p.batch * p.oh : p.k / 64;
@@ -85,7 +96,7 @@ DeviceTensor rounded(Emitter& emit, const DeviceTensor& x) {
 void emit_gemm(Emitter& emit, GemmMode mode, GemmParams p, const DeviceTensor& wide_a,
                const DeviceTensor& wide_b, const DeviceTensor& bias, const DeviceTensor& out) {
   const DeviceTensor a = rounded(emit, wide_a), b = rounded(emit, wide_b);
-  const Kernel kernel = choose(emit, mode, p);
+  const GemmKernel kernel = choose(emit, mode, p);
   const uint32_t x = gpu::div_up(p.m, kernel.tile_rows), y = gpu::div_up(p.n, kernel.tile_columns);
   p.slices = choose_slices(kernel, mode, p, x * y * p.groups);
   p.bias = bias ? 1 : 0;

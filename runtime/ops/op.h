@@ -112,6 +112,7 @@ class Emitter {
   // Device memory that lives as long as the plan; contents undefined.
   DeviceTensor scratch(const Shape& shape);
 
+  gpu::Kernels& kernels() const { return kernels_; }
   const gpu::DevicePtr& device() const { return kernels_.device(); }
 
  private:

@@ -1,0 +1,121 @@
+#include "ops/gemm_check.h"
+
+#include <algorithm>
+
+#include "gpu/recording.h"
+
+namespace etr::ops {
+namespace {
+
+// As many steps along k as the kernel's constants (of the CPU kernel: tail, unrolling) stand for.
+uint32_t inner_for(const GemmKernel& kernel) {
+  if (kernel.constants.empty() || kernel.constants[0] != 0) return 7;
+  return kernel.constants[1] == 2 ? 8 : 12;
+}
+
+GemmParams problem_for(const GemmKernel& kernel, GemmMode mode) {
+  const uint32_t inner = inner_for(kernel), n = kernel.tile_columns + 1;
+  GemmParams p;
+  if (mode == GemmMode::nn || mode == GemmMode::tn) {
+    p = product(kernel.tile_rows + 3, n, 3 * inner);
+  } else {
+    p.n = n;
+    p.kh = p.kw = 3;
+    p.pad_y = p.pad_x = 1;
+    p.h = p.oh = 5;
+    p.w = p.ow = mode == GemmMode::conv_dw ? inner : 6;
+    p.c = mode == GemmMode::conv_dw ? kernel.tile_rows / 9 + 1 : inner;
+    p.kc = p.c;
+    p.batch = mode == GemmMode::conv_dw ? 2 : kernel.tile_rows / 30 + 1;
+    const uint32_t pixels = p.batch * p.h * p.w, taps = p.kh * p.kw * p.c;
+    p.m = mode == GemmMode::conv_dw ? taps : pixels;
+    p.k = mode == GemmMode::conv_dw ? pixels : taps;
+  }
+  p.slices = mode == GemmMode::tn || mode == GemmMode::conv_dw ? 2 : 1;
+  p.bias = p.relu = p.slices == 1;
+  return p;
+}
+
+// Where A's element (row, k) lies; -1 where it is a zero outside the image. Stride and dilation are 1.
+int64_t place_of_a(GemmMode mode, const GemmParams& p, uint32_t row, uint32_t k) {
+  if (mode == GemmMode::nn) return int64_t{row} * p.k + k;
+  if (mode == GemmMode::tn) return int64_t{k} * p.m + row;
+  const bool by_row = mode == GemmMode::conv_dw;
+  const uint32_t tap = (by_row ? row : k) / p.c, channel = (by_row ? row : k) % p.c;
+  const uint32_t pixel = by_row ? k : row;
+  const int64_t y = pixel / p.w % p.h, x = pixel % p.w, image = pixel / p.w / p.h;
+  const int64_t dy = int64_t{tap / p.kw} - p.pad_y, dx = int64_t{tap % p.kw} - p.pad_x;
+  const int64_t at_y = mode == GemmMode::conv_dx ? y - dy : y + dy;
+  const int64_t at_x = mode == GemmMode::conv_dx ? x - dx : x + dx;
+  if (at_y < 0 || at_y >= p.h || at_x < 0 || at_x >= p.w) return -1;
+  return ((image * p.h + at_y) * p.w + at_x) * p.c + channel;
+}
+
+std::vector<float> small_integers(uint64_t count, uint32_t seed) {
+  std::vector<float> out(count);
+  for (uint64_t i = 0; i < count; ++i) out[i] = static_cast<float>((i * 7 + i / 5 + seed) % 5) - 2;
+  return out;
+}
+
+uint64_t elements_of_a(GemmMode mode, const GemmParams& p) {
+  if (mode == GemmMode::nn || mode == GemmMode::tn) return uint64_t{p.m} * p.k;
+  return uint64_t{p.batch} * p.h * p.w * p.c;
+}
+
+std::vector<float> expected(GemmMode mode, const GemmParams& p, const std::vector<float>& a,
+                            const std::vector<float>& b, const std::vector<float>& bias) {
+  std::vector<float> c(size_t{p.m} * p.n);
+  for (uint32_t row = 0; row < p.m; ++row) {
+    float* to = &c[size_t{row} * p.n];
+    if (p.bias) std::copy_n(bias.begin(), p.n, to);
+    for (uint32_t k = 0; k < p.k; ++k) {
+      const int64_t place = place_of_a(mode, p, row, k);
+      if (place < 0) continue;
+      for (uint32_t i = 0; i < p.n; ++i)
+        to[i] += a[static_cast<size_t>(place)] * b[size_t{k} * p.n + i];
+    }
+    if (p.relu)
+      for (uint32_t i = 0; i < p.n; ++i) to[i] = std::max(to[i], 0.0f);
+  }
+  return c;
+}
+
+}  // namespace
+
+bool computes_rightly(gpu::Kernels& kernels, const GemmKernel& kernel, GemmMode mode) {
+  const GemmParams p = problem_for(kernel, mode);
+  const auto a = small_integers(elements_of_a(mode, p), 1),
+             b = small_integers(uint64_t{p.k} * p.n, 2), bias = small_integers(p.n, 3);
+  const uint64_t of_slice = uint64_t{p.m} * p.n;
+
+  gpu::Arena host(kernels.device(), gpu::MemoryUse::upload),
+      back(kernels.device(), gpu::MemoryUse::readback),
+      memory(kernels.device(), gpu::MemoryUse::device);
+  gpu::CommandList commands;
+  Emitter emit(kernels, memory, commands);
+  const auto put = [&](const std::vector<float>& values) {
+    const gpu::Buffer from = host.allocate(values.size() * 4);
+    std::copy(values.begin(), values.end(), reinterpret_cast<float*>(from.host));
+    const DeviceTensor to = emit.scratch({static_cast<int64_t>(values.size())});
+    emit.add(gpu::Copy{from, to.buffer});
+    return to;
+  };
+  const DeviceTensor on_a = put(a), on_b = put(b), on_bias = put(bias);
+  const DeviceTensor on_c = emit.scratch({p.slices, p.m, p.n});
+  emit.set_label("check of a product");
+  emit.dispatch(
+      kernel.shader, {reads(on_a), reads(on_b), reads(on_bias), writes(on_c)}, p,
+      {gpu::div_up(p.m, kernel.tile_rows), gpu::div_up(p.n, kernel.tile_columns), p.slices},
+      kernel.constants);
+  const gpu::Buffer result = back.allocate(on_c.buffer.size_bytes);
+  emit.add(gpu::Copy{on_c.buffer, result});
+  gpu::run_once(kernels.device(), commands);
+
+  std::vector<float> got(reinterpret_cast<const float*>(result.host),
+                         reinterpret_cast<const float*>(result.host) + of_slice * p.slices);
+  for (size_t i = 0; p.slices == 2 && i < of_slice; ++i) got[i] += got[of_slice + i];
+  got.resize(of_slice);
+  return got == expected(mode, p, a, b, bias);
+}
+
+}  // namespace etr::ops
