@@ -2,6 +2,7 @@
 #include <cstdlib>
 
 #include "core/log.h"
+#include "core/memory.h"
 #include "core/platform.h"
 #include "handles.h"
 #include "nn/layer.h"
@@ -134,6 +135,23 @@ int32_t etr_set_log_hook(etr_log_function function, void* user_data, void (*dest
     set_log_hook([function, guard](LogLevel level, const char* message) {
       function(guard.get(), static_cast<int32_t>(level), message);
     });
+  });
+}
+
+int32_t etr_set_allocator(etr_allocate_function allocate, etr_release_function release,
+                          void* user_data, void (*destroy)(void*)) {
+  return guarded([&] {
+    std::shared_ptr<void> guard(user_data, [destroy](void* p) {
+      if (destroy) destroy(p);
+    });
+    if (!allocate && !release) return set_allocator(nullptr);
+    if (!allocate || !release)
+      fail(Code::invalid_argument, "an allocator needs both functions, allocate and release");
+    set_allocator(std::make_shared<const Allocator>(Allocator{
+        [allocate, guard](size_t size, size_t alignment) {
+          return allocate(guard.get(), size, alignment);
+        },
+        [release, guard](void* memory, size_t size) { release(guard.get(), memory, size); }}));
   });
 }
 

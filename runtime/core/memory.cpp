@@ -9,6 +9,7 @@
 #include <mutex>
 #include <new>
 
+#include "core/error.h"
 #include "core/platform.h"
 
 namespace etr {
@@ -92,10 +93,39 @@ std::shared_ptr<std::byte> allocate_large(size_t size_bytes) {
   return {memory, [size](std::byte* p) { kept().give({p, size}); }};
 }
 
+constexpr size_t kAlignment = 64;
+
+std::atomic<bool> has_allocator{false};  // the usual case shall take no lock
+std::mutex allocator_mutex;
+std::shared_ptr<const Allocator> given_allocator;
+
+std::shared_ptr<std::byte> allocate_by(std::shared_ptr<const Allocator> allocator, size_t size) {
+  void* memory = allocator->allocate(size, kAlignment);
+  if (!memory) throw std::bad_alloc();
+  if (reinterpret_cast<uintptr_t>(memory) % kAlignment) {
+    allocator->release(memory, size);
+    fail(Code::callback, "the allocator of the program gave memory that is not aligned to ",
+         kAlignment, " bytes");
+  }
+  return {static_cast<std::byte*>(memory),
+          [by = std::move(allocator), size](std::byte* p) { by->release(p, size); }};
+}
+
 }  // namespace
 
+void set_allocator(std::shared_ptr<const Allocator> allocator) {
+  std::scoped_lock lock(allocator_mutex);
+  has_allocator = allocator != nullptr;
+  given_allocator.swap(allocator);
+}
+
 std::shared_ptr<std::byte> allocate_bytes(size_t size_bytes) {
-  constexpr size_t kAlignment = 64;
+  if (has_allocator) {
+    std::unique_lock lock(allocator_mutex);
+    auto allocator = given_allocator;
+    lock.unlock();
+    if (allocator) return allocate_by(std::move(allocator), size_bytes);
+  }
   if constexpr (!kMemoryIsReused) {
     constexpr std::align_val_t kAligned{kAlignment};
     return {static_cast<std::byte*>(::operator new(size_bytes, kAligned)),

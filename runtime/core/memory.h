@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 
 namespace etr {
@@ -25,6 +26,15 @@ constexpr bool kMemoryIsReused = true;
 
 // Throws std::bad_alloc. Any thread.
 std::shared_ptr<std::byte> allocate_bytes(size_t size_bytes);
+
+// Where the memory comes from instead, 64-byte aligned; nullptr from `allocate` is std::bad_alloc. Any thread calls them.
+struct Allocator {
+  std::function<void*(size_t size_bytes, size_t alignment)> allocate;
+  std::function<void(void* memory, size_t size_bytes)> release;
+};
+
+// From now on; nullptr: as above. A block goes back where it came from, and keeps its allocator until then. Process-wide.
+void set_allocator(std::shared_ptr<const Allocator> allocator);
 
 // From now on keeps at most so many bytes of large blocks, and lets the allocator of smaller ones give memory
 // back to the system beyond `heap_bytes`; where that is less than before.

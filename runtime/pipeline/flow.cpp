@@ -120,7 +120,12 @@ struct FlowGraph::State {
       graph.emplace();
       graph->reserve_wait();
     });
-    runner = std::thread([this] { arena.execute([this] { graph->wait_for_all(); }); });
+    try {
+      runner = std::thread([this] { arena.execute([this] { graph->wait_for_all(); }); });
+    } catch (...) {  // without a runner the graph's destructor would wait for ever
+      graph->release_wait();
+      throw;
+    }
   }
   ~State() { finish(); }
 

@@ -181,6 +181,7 @@ void Pipeline::start() {
   started_ns_ = now_ns();
   process_ = platform::process_id();
   try {
+    keep_no_memory_error();
     run();
   } catch (...) {  // a stage that cannot begin
     failure_ = current_error();
@@ -269,6 +270,13 @@ void Pipeline::deliver(Chunk&& chunk) {
   ready_changed_.notify_one();
 }
 
+void Pipeline::abandon(std::shared_ptr<const Error> error) noexcept {
+  interrupt_.stop();
+  std::scoped_lock lock(mutex_);
+  if (!failure_) failure_ = std::move(error);
+  ready_changed_.notify_all();
+}
+
 bool Pipeline::epochs_over() const {
   const auto epochs = static_cast<uint64_t>(options_->integer("epochs"));
   return epochs != 0 && epoch_ >= epochs;
@@ -284,12 +292,12 @@ Pipeline::Next Pipeline::next(Item& item) {
     if (!has_current_) {
       if (ready_.empty() && epochs_over()) return Next::end_of_epoch;
       waiting_since_ns_ = now_ns();
-      ready_changed_.wait(lock, [&] { return !ready_.empty() || cancelled_; });
+      ready_changed_.wait(lock, [&] { return !ready_.empty() || cancelled_ || failure_; });
       const int64_t waited_since = std::exchange(waiting_since_ns_, 0), now = now_ns();
       wait_ns_ += now - waited_since;
       static const std::string kWaiting = "the consumer waits";
       trace_->add(kWaiting, waited_since, now, 0);
-      if (cancelled_) continue;
+      if (cancelled_ || failure_) continue;
       current_ = std::move(ready_.front());
       ready_.pop_front();
       position_in_chunk_ = 0;

@@ -103,6 +103,7 @@ class Pipeline final : private SegmentHost {
   Trace& trace() override { return *trace_; }
   bool was_dropped(uint64_t stage, uint64_t ordinal) const override;
   void deliver(Chunk&& chunk) override;
+  void abandon(std::shared_ptr<const Error> error) noexcept override;
 
   Json canonical_;  // the stages as validated; a saved position belongs to it
   std::vector<StageEntry> entries_;

@@ -27,19 +27,35 @@ int64_t bytes_of(const Chunk& chunk) {
   return total;
 }
 
-}  // namespace
+const std::shared_ptr<const Error>& no_memory_error() {
+  static const auto error =
+      std::make_shared<const Error>(Code::out_of_memory, "out of memory in the pipeline");
+  return error;
+}
 
-std::shared_ptr<const Error> current_error() {
+std::shared_ptr<const Error> error_of_exception() {
   try {
     throw;
   } catch (const Error& error) {
     return std::make_shared<const Error>(error);
   } catch (const std::bad_alloc&) {
-    return std::make_shared<const Error>(Code::out_of_memory, "out of memory in the pipeline");
+    return no_memory_error();
   } catch (const std::exception& error) {
     return std::make_shared<const Error>(Code::internal, error.what());
   } catch (...) {
     return std::make_shared<const Error>(Code::internal, "an unknown exception in a stage");
+  }
+}
+
+}  // namespace
+
+void keep_no_memory_error() { no_memory_error(); }
+
+std::shared_ptr<const Error> current_error() noexcept {
+  try {
+    return error_of_exception();
+  } catch (...) {
+    return no_memory_error();
   }
 }
 
@@ -77,7 +93,12 @@ void Segment::run_head() noexcept {
   if (host_.stopped()) return;
   const int64_t now = now_ns();
   idle_ns_[static_cast<size_t>(idle_.exchange(Idle::no))] += now - idle_since_ns_;
-  const Idle idle = advance();
+  Idle idle = Idle::no;
+  try {
+    idle = advance();
+  } catch (...) {
+    host_.abandon(current_error());
+  }
   idle_since_ns_ = now_ns();
   idle_ = idle;
 }
@@ -106,7 +127,11 @@ void Segment::send(Chunk&& chunk) {
   out_items_ += chunk.counted_items;
   out_bytes_ += chunk.counted_bytes;
   stats_.items_out += chunk.counted_items;
-  path_->put(std::move(chunk));
+  try {
+    path_->put(std::move(chunk));
+  } catch (...) {  // its number is missing now: nothing behind it could go on
+    host_.abandon(current_error());
+  }
 }
 
 void Segment::release(const Chunk& chunk) {
@@ -194,10 +219,19 @@ void Segment::run_maps(Chunk& chunk) noexcept {
   } catch (...) {
     chunk.failure = current_error();
     chunk.end = End::none;
+    chunk.items.clear();  // some have not been through the maps
   }
 }
 
 void Segment::hand_over(Chunk&& chunk) noexcept {
+  try {
+    pass_on(std::move(chunk));
+  } catch (...) {
+    host_.abandon(current_error());
+  }
+}
+
+void Segment::pass_on(Chunk&& chunk) {
   substitute(chunk);
   // Maps change sizes: account what really lies in the queue.
   const int64_t items = static_cast<int64_t>(chunk.items.size()), bytes = bytes_of(chunk);
@@ -494,8 +528,8 @@ Segment::Idle SerialSegment::advance() {
     try {
       if (const auto idle = step()) return *idle;
     } catch (...) {
+      if (std::exchange(failed_, true)) throw;  // the failure itself cannot be sent
       pending_failure_ = current_error();
-      failed_ = true;
       if (has_current_) release_upstream(current_);
       has_current_ = false;
     }

@@ -53,6 +53,8 @@ class SegmentHost {
   // Restoring: whether that stage dropped that sample in the run being repeated.
   virtual bool was_dropped(uint64_t stage, uint64_t ordinal) const = 0;
   virtual void deliver(Chunk&& chunk) = 0;  // of the last segment, in order
+  // Ends the run at once, out of turn: for what cannot even send a failure downstream.
+  virtual void abandon(std::shared_ptr<const Error> error) noexcept = 0;
 };
 
 struct MapEntry {
@@ -127,6 +129,7 @@ class Segment {
   void run_block(Chunk& chunk, size_t first, size_t last, std::vector<char>& keep);
   bool map_item(MapEntry& map, Item& item, uint64_t epoch);
   void hand_over(Chunk&& chunk) noexcept;  // in order, one at a time
+  void pass_on(Chunk&& chunk);
   void substitute(Chunk& chunk);
 
   std::vector<MapEntry> maps_;
@@ -146,8 +149,10 @@ class Segment {
   std::unique_ptr<Task> head_;
 };
 
-// The exception being handled, as an Error to send downstream.
-std::shared_ptr<const Error> current_error();
+// The exception being handled, as an Error to send downstream. Where there is no memory for one, the one that
+// keep_no_memory_error() has made beforehand.
+std::shared_ptr<const Error> current_error() noexcept;
+void keep_no_memory_error();
 
 // The first segment: a source that walks epochs and passes.
 class SourceSegment final : public Segment {

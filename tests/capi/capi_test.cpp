@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <png.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
@@ -265,6 +266,73 @@ TEST(CApi, LogHookIsDestroyedOnce) {
                              [](void* p) { ++*static_cast<int*>(p); }));
   ASSERT_OK(etr_set_log_hook(nullptr, nullptr, nullptr));
   EXPECT_EQ(destroyed, 1);
+}
+
+struct Counted {
+  std::atomic<int64_t> blocks{0}, bytes{0}, taken{0}, destroyed{0}, most{1 << 30};
+};
+
+int32_t use_allocator(Counted& counted) {
+  return etr_set_allocator(
+      [](void* p, uint64_t size, uint64_t alignment) -> void* {
+        auto& c = *static_cast<Counted*>(p);
+        if (c.taken.fetch_add(1) >= c.most) return nullptr;
+        ++c.blocks, c.bytes += static_cast<int64_t>(size);
+        return std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+      },
+      [](void* p, void* memory, uint64_t size) {
+        auto& c = *static_cast<Counted*>(p);
+        --c.blocks, c.bytes -= static_cast<int64_t>(size);
+        std::free(memory);
+      },
+      &counted, [](void* p) { ++static_cast<Counted*>(p)->destroyed; });
+}
+
+TEST(CApi, BatchesComeFromTheProgramsAllocator) {
+  Images images;
+  Counted counted;
+  ASSERT_OK(use_allocator(counted));
+  etr_pipeline* pipeline = nullptr;
+  ASSERT_OK(etr_pipeline_create_from_json(images.spec().c_str(), &pipeline));
+  etr_batch* batch = nullptr;
+  ASSERT_OK(etr_pipeline_next(pipeline, &batch));
+  EXPECT_GT(counted.bytes, 16 * 64 * 4);
+  etr_tensor image{};
+  image.struct_size = sizeof image;
+  ASSERT_OK(etr_batch_get(batch, "image", &image));
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(image.data) % 64, 0u);
+  ASSERT_OK(etr_set_allocator(nullptr, nullptr, nullptr, nullptr));
+  etr_pipeline_destroy(pipeline);
+  EXPECT_GT(counted.blocks, 0) << "the batch is still there";
+  EXPECT_EQ(counted.destroyed, 0);
+  etr_batch_destroy(batch);
+  EXPECT_EQ(counted.blocks, 0);
+  EXPECT_EQ(counted.bytes, 0);
+  EXPECT_EQ(counted.destroyed, 1);
+  EXPECT_EQ(etr_set_allocator([](void*, uint64_t, uint64_t) -> void* { return nullptr; }, nullptr,
+                              nullptr, nullptr),
+            ETR_INVALID_ARGUMENT);
+}
+
+TEST(CApi, AnAllocatorMayHaveNothingLeft) {
+  Images images;
+  for (const int64_t most : {0, 1, 5, 40, 70}) {
+    Counted counted;
+    counted.most = most;
+    ASSERT_OK(use_allocator(counted));
+    etr_pipeline* pipeline = nullptr;
+    int32_t status = etr_pipeline_create_from_json(images.spec().c_str(), &pipeline);
+    for (int i = 0; i < 9 && status == ETR_OK; ++i) {
+      etr_batch* batch = nullptr;
+      status = etr_pipeline_next(pipeline, &batch);
+      etr_batch_destroy(batch);
+    }
+    EXPECT_EQ(status, ETR_OUT_OF_MEMORY) << most << " " << etr_last_error();
+    etr_pipeline_destroy(pipeline);
+    ASSERT_OK(etr_set_allocator(nullptr, nullptr, nullptr, nullptr));
+    EXPECT_EQ(counted.blocks, 0);
+    EXPECT_EQ(counted.destroyed, 1);
+  }
 }
 
 TEST(CApi, JobsRunToTheirEnd) {

@@ -81,6 +81,17 @@ typedef void (*etr_log_function)(void* user_data, int32_t level, const char* mes
 ETR_API int32_t etr_set_log_hook(etr_log_function function, void* user_data,
                                  void (*destroy)(void* user_data));
 
+/* Memory for samples and batches. `allocate` gives `size_bytes` aligned to `alignment` (64), or NULL where there is none: the
+ * call or pipeline that needed it ends with ETR_OUT_OF_MEMORY. Any thread calls them, several at once. */
+typedef void* (*etr_allocate_function)(void* user_data, uint64_t size_bytes, uint64_t alignment);
+typedef void (*etr_release_function)(void* user_data, void* memory, uint64_t size_bytes);
+
+/* Takes the memory of samples and batches, nearly all that a pipeline takes, from functions of yours from now on; NULL for
+ * both: from the library's own pools again. Memory goes back where it came from. `destroy` (may be NULL) is called once with
+ * `user_data` when another allocator is set and the last block is back. Any thread. */
+ETR_API int32_t etr_set_allocator(etr_allocate_function allocate, etr_release_function release,
+                                  void* user_data, void (*destroy)(void* user_data));
+
 /* ---- what there is --------------------------------------------------------------------------- */
 
 /* A JSON array of {"name", "doc", "options": [{"name", "type", "default", "min", "max", "unit",
