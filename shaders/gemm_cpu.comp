@@ -182,7 +182,8 @@ void accumulate(uint row0, uint lane) {
     inside[blk] = true;
   }
 #if MODE == MODE_NN || MODE == MODE_TN
-  const uint per_slice = (p.k + 4 * p.slices - 1) / (4 * p.slices) * 4;
+  const uint step = 4 * kUnroll;  // no slice may end within one: what lies behind it is another's
+  const uint per_slice = (p.k + step * p.slices - 1) / (step * p.slices) * step;
   const uint begin = SLICE * per_slice, end = min(begin + per_slice, p.k);
   [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk)
     base[blk] = MODE == MODE_NN ? row[blk] * p.k : row[blk];

@@ -29,10 +29,11 @@ TEST_P(Dense, MatchesTheReference) {
 }
 
 // Primes, one-row and one-column cases, exact tiles, and one beyond a tile in each direction.
-INSTANTIATE_TEST_SUITE_P(Shapes, Dense,
-                         testing::Values(Size{1, 1, 1}, Size{7, 5, 3}, Size{13, 29, 10},
-                                         Size{24, 16, 64}, Size{33, 11, 67}, Size{53, 3, 131},
-                                         Size{64, 32, 4}, Size{131, 17, 5}));
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, Dense,
+    testing::Values(Size{1, 1, 1}, Size{7, 5, 3}, Size{13, 29, 10}, Size{24, 16, 64},
+                    Size{33, 11, 67}, Size{53, 3, 131}, Size{64, 32, 4}, Size{131, 17, 5},
+                    Size{328, 3, 5}));  // slices of k that unrolling does not divide
 
 TEST(DenseOp, WithoutBias) {
   check_op({.op = "dense", .inputs = {{7, 13}, {13, 5}}, .reference = [](const auto& in) {

@@ -29,6 +29,30 @@ TEST(GemmCheck, TellsRightFromWrong) {
           << other_name << " for " << name;
 }
 
+// All tiles and unrollings, also those that no model in the tests happens to use.
+TEST(GemmCheck, EveryKernelOfTheCpuFamilyIsRight) {
+  gpu::Kernels& k = kernels();
+  if (k.device()->family() != gpu::KernelFamily::cpu) return;  // it cannot run them
+  const uint32_t lanes = k.device()->info().subgroup_size;
+  const struct {
+    uint32_t columns, rows8, rows16;
+  } tiles[] = {{64, 24, 32}, {32, 48, 64}, {16, 48, 128}};
+  const std::pair<GemmMode, const char*> modes[] = {{GemmMode::nn, "nn"},
+                                                    {GemmMode::tn, "tn"},
+                                                    {GemmMode::conv, "conv"},
+                                                    {GemmMode::conv_dx, "conv_dx"},
+                                                    {GemmMode::conv_dw, "conv_dw"}};
+  for (const auto& [mode, name] : modes)
+    for (const auto& tile : tiles)
+      for (const auto& constants : std::vector<std::vector<uint32_t>>{{0, 1}, {0, 2}, {1, 1}}) {
+        if (mode == GemmMode::conv_dw && constants[1] == 2) continue;  // it walks by fours
+        const GemmKernel kernel{cat("gemm_cpu_", name, "_", lanes, "_", tile.columns), constants,
+                                lanes == 8 ? tile.rows8 : tile.rows16, tile.columns, 16};
+        EXPECT_TRUE(ops::computes_rightly(k, kernel, mode))
+            << kernel.shader << " " << constants[0] << constants[1];
+      }
+}
+
 // [70, 9] by [9, 5] of ones.
 std::vector<float> product_on(gpu::Kernels& k) {
   gpu::Arena arena(k.device(), gpu::MemoryUse::device);
