@@ -86,6 +86,7 @@
 layout(local_size_x = LANES) in;
 layout(constant_id = 0) const uint kTail = 0;    // 1: the innermost extent of k is no multiple of 4
 layout(constant_id = 1) const uint kUnroll = 1;  // steps of 4 along k per loop iteration
+layout(constant_id = 2) const uint kSpread = 0;  // 1: lines of C are not one behind the other
 
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float v[]; };
 
@@ -157,7 +158,7 @@ void run(uint base[BLOCKS], bool inside[BLOCKS], uint begin, uint end, uint a_st
 // Where tap (ky, kx) of a lane's row reads A, and whether it exists.
 bool tap(uint image, ivec2 pixel, ivec2 k, out uint base) {
 #if MODE == MODE_CONV
-  const ivec2 at = pixel * int(p.stride) + k * int(p.dilation) - ivec2(p.pad_y, p.pad_x);
+  const ivec2 at = pixel * ivec2(p.stride, p.stride_x) + k * int(p.dilation) - ivec2(p.pad_y, p.pad_x);
   const ivec2 size = ivec2(p.h, p.w);
   const bool inside = all(greaterThanEqual(at, ivec2(0))) && all(lessThan(at, size));
 #else
@@ -225,7 +226,7 @@ void accumulate(uint row0, uint lane) {
       vec4 av[BLOCKS];
       const uvec4 o = min(uvec4(ox) + uvec4(0, 1, 2, 3), uvec4(p.ow - 1));
       [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
-        const ivec4 x = x0[blk] + ivec4(o * p.stride);
+        const ivec4 x = x0[blk] + ivec4(o * p.stride_x);
         const ivec4 at = line_base[blk] + clamp(x, 0, int(p.w) - 1) * int(channels);
         const bvec4 ok = lessThan(uvec4(x), uvec4(inside[blk] ? p.w : 0));  // x < 0 wraps: large
         av[blk] = mix(vec4(0), vec4(a.v[at.x], a.v[at.y], a.v[at.z], a.v[at.w]), ok);
@@ -259,7 +260,8 @@ void main() {
       [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         if (row0 + r >= p.m) continue;
         const float value = PART(acc[r][j], i) + shift;
-        c.v[out0 + (row0 + r) * ld + col] = p.relu != 0 ? max(value, 0.0) : value;
+        const uint row = kSpread != 0 ? ((row0 + r) / p.ow * p.line_step + p.line_offset) * p.ow + (row0 + r) % p.ow : row0 + r;
+        c.v[out0 + row * ld + col] = p.relu != 0 ? max(value, 0.0) : value;
       }
     }
 }

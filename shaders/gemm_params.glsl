@@ -28,4 +28,6 @@ struct GemmParams {
   uint slices;         // split of k: workgroup z = group * slices + slice; a slice is written at C + slice * m * groups * n
   uint relu;           // epilogue: C = max(C, 0)
   uint bias;           // epilogue: C += bias[n]
+  uint stride_x;       // conv, conv_dw: along x, where it differs from `stride`
+  uint line_step, line_offset;  // conv, SPREAD: line l of the output is line l * line_step + line_offset of C
 };

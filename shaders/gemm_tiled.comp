@@ -24,6 +24,7 @@ layout(binding = 1, std430) readonly buffer B { float b[]; };
 layout(binding = 2, std430) readonly buffer Bias { float bias[]; };
 layout(binding = 3, std430) writeonly buffer C { float c[]; };
 layout(push_constant) uniform Push { GemmParams p; };
+layout(constant_id = 0) const uint kSpread = 0;  // 1: lines of C are not one behind the other
 
 shared float tile_a[DEPTH][TILE + 1];
 shared float tile_b[DEPTH][TILE];
@@ -54,7 +55,7 @@ float element_of_a(uint row, uint k) {
   if (any(lessThan(scaled, ivec2(0))) || q * int(p.stride) != scaled) return 0.0;
   const uvec2 source = uvec2(p.oh, p.ow);
 #else
-  const ivec2 q = pixel * int(p.stride) + tap - pad;
+  const ivec2 q = pixel * ivec2(p.stride, p.stride_x) + tap - pad;
   const uvec2 source = uvec2(p.h, p.w);
 #endif
   if (any(greaterThanEqual(uvec2(q), source))) return 0.0;  // negative wraps: large
@@ -102,6 +103,7 @@ void main() {
       const uint row = row0 + ty * 4 + i, col = col0 + tx + 16 * j;
       if (row >= p.m || col >= p.n) continue;
       const float value = acc[i][j] + (p.bias != 0 ? bias[GROUP * p.n + col] : 0.0);
-      c[((SLICE * p.m + row) * p.groups + GROUP) * p.n + col] = p.relu != 0 ? max(value, 0.0) : value;
+      const uint to = kSpread != 0 ? (row / p.ow * p.line_step + p.line_offset) * p.ow + row % p.ow : row;
+      c[((SLICE * p.m + to) * p.groups + GROUP) * p.n + col] = p.relu != 0 ? max(value, 0.0) : value;
     }
 }

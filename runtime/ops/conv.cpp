@@ -2,16 +2,60 @@
 // kernels of their own.
 #include "ops/conv.h"
 
+#include <algorithm>
+#include <cstdint>
+
 #include "ops/permute.h"
 
 namespace etr::ops {
 namespace {
 
+// Narrow results are slow on a CPU device: with as many columns as lanes every number of A is broadcast for a single
+// vector of B. Two pixels of a line are one row of twice the columns, without a copy, if the kernel is as much wider as
+// the pixels lie apart; of the work a part is zeros, but the wide product is faster by more.
+bool pays_in_pairs(const Emitter& emit, uint32_t columns, uint32_t width, uint32_t kernel_width) {
+  const gpu::Device& device = *emit.device();
+  return device.family() == gpu::KernelFamily::cpu && device.info().subgroup_size == 16 &&
+         columns <= 16 && width % 2 == 0 && kernel_width >= 3;
+}
+
+// Taps (ky, kx) = (ay ty + cy, ax tx + bx p + cx) of pixel p of a pair; mirrors shaders/conv_wide.comp.
+struct WidePush {
+  uint32_t rows, slices, taps_x, channels, n, kh, kw;
+  int32_t ay, cy, ax, bx, cx;
+  uint32_t flipped;
+};
+
+// The product for pairs of pixels [N, oh, ow, n]; `p` has the source (h, w, c = kc), oh, taps (kh, kw), pads and strides.
+void emit_pairs(Emitter& emit, GemmParams p, WidePush wide, uint32_t ow, const DeviceTensor& source,
+                const DeviceTensor& w, const DeviceTensor& bias, const DeviceTensor& out,
+                double flops) {
+  p.ow = ow / 2;
+  p.kc = p.c;
+  p.m = p.batch * p.oh * p.ow, p.n = 2 * wide.n, p.k = p.kh * p.kw * p.c;
+  wide.rows = p.k, wide.slices = row_slices(p.k), wide.taps_x = p.kw, wide.channels = p.c;
+  const DeviceTensor both = emit.scratch({p.kh, p.kw, p.c, p.n});
+  emit.for_channels("conv_wide", {reads(w), writes(both)}, wide, p.n, wide.slices);
+  DeviceTensor shifts;
+  if (bias) {
+    shifts = emit.scratch({2, wide.n});
+    const uint64_t bytes = uint64_t{wide.n} * 4;
+    for (uint64_t i = 0; i < 2; ++i)
+      emit.add(gpu::Copy{bias.buffer, shifts.buffer.slice(i * bytes, bytes)});
+  }
+  emit_gemm(emit, GemmMode::conv, p, source, both, shifts, out, flops);
+}
+
+// Of a convolution with so many taps.
+double flops_of(const ConvGeometry& g, double taps) {
+  return 2.0 * g.batch * g.oh * g.ow * g.c * g.filters / g.groups * taps;
+}
+
 GemmParams params_of(const ConvGeometry& g) {
   GemmParams p;
   p.batch = g.batch, p.h = g.h, p.w = g.w, p.c = g.c / g.groups;
   p.oh = g.oh, p.ow = g.ow, p.kh = g.kh, p.kw = g.kw;
-  p.stride = g.stride, p.pad_y = g.pad_y, p.pad_x = g.pad_x;
+  p.stride = p.stride_x = g.stride, p.pad_y = g.pad_y, p.pad_x = g.pad_x;
   p.dilation = g.dilation, p.groups = g.groups;
   return p;
 }
@@ -37,6 +81,53 @@ DeviceTensor flipped(Emitter& emit, const ConvGeometry& g, const DeviceTensor& w
   return out;
 }
 
+// Of dx's lines y = 2 i + phase, or pixels: the outputs o = i + offset that a tap k adds to it by, 2 o = y + pad - k.
+struct Offsets {
+  int32_t first = 0, count = 0;
+};
+
+Offsets offsets_of(uint32_t taps, uint32_t pad, std::initializer_list<int32_t> phases) {
+  int32_t low = INT32_MAX, high = INT32_MIN;
+  for (const int32_t phase : phases)
+    for (int32_t k = 0; k < static_cast<int32_t>(taps); ++k) {
+      const int32_t twice = phase + static_cast<int32_t>(pad) - k;
+      if (twice % 2) continue;
+      low = std::min(low, twice / 2), high = std::max(high, twice / 2);
+    }
+  return low > high ? Offsets{} : Offsets{low, high - low + 1};
+}
+
+// dx of a convolution with stride 2: even and odd lines and pixels see different taps, a quarter of all each. Lines go by
+// themselves, pixels in pairs.
+void emit_conv_dx_by_two(Emitter& emit, const ConvGeometry& g, const DeviceTensor& dy,
+                         const DeviceTensor& w, const DeviceTensor& dx) {
+  const auto pad_y = static_cast<int32_t>(g.pad_y), pad_x = static_cast<int32_t>(g.pad_x);
+  const Offsets across = offsets_of(g.kw, g.pad_x, {0, 1});
+  const Offsets down[] = {offsets_of(g.kh, g.pad_y, {0}), offsets_of(g.kh, g.pad_y, {1})};
+  if (down[0].count == 0 || down[1].count == 0) emit.add(gpu::Fill{dx.buffer, 0});
+  for (int32_t phase = 0; phase < 2; ++phase) {
+    if (down[phase].count == 0) continue;
+    GemmParams p;
+    p.batch = g.batch, p.h = g.oh, p.w = g.ow, p.c = g.filters;
+    p.oh = g.h / 2;
+    p.kh = static_cast<uint32_t>(down[phase].count), p.kw = static_cast<uint32_t>(across.count);
+    p.pad_y = static_cast<uint32_t>(-down[phase].first);
+    p.pad_x = static_cast<uint32_t>(-across.first);
+    p.line_step = 2, p.line_offset = static_cast<uint32_t>(phase);
+    emit_pairs(emit, p,
+               {.n = g.c,
+                .kh = g.kh,
+                .kw = g.kw,
+                .ay = -2,
+                .cy = phase + pad_y - 2 * down[phase].first,
+                .ax = -2,
+                .bx = 1,
+                .cx = pad_x - 2 * across.first,
+                .flipped = 1},
+               g.w, dy, w, {}, dx, flops_of(g, static_cast<double>(p.kh) * g.kw));
+  }
+}
+
 }  // namespace
 
 void emit_conv(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x, const DeviceTensor& w,
@@ -49,8 +140,14 @@ void emit_conv(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x, cons
     return;
   }
   GemmParams p = params_of(g);
-  p.m = p.batch * p.oh * p.ow, p.n = g.filters / g.groups, p.kc = p.c, p.k = p.kh * p.kw * p.c;
   p.relu = relu;
+  const bool plain = g.groups == 1 && g.dilation == 1;
+  if (plain && g.stride == 1 && pays_in_pairs(emit, g.filters, g.ow, g.kw)) {
+    p.kw = g.kw + 1, p.stride_x = 2;
+    const WidePush wide{.n = g.filters, .kh = g.kh, .kw = g.kw, .ay = 1, .ax = 1, .bx = -1};
+    return emit_pairs(emit, p, wide, g.ow, x, w, bias, y, flops_of(g, g.kh * g.kw));
+  }
+  p.m = p.batch * p.oh * p.ow, p.n = g.filters / g.groups, p.kc = p.c, p.k = p.kh * p.kw * p.c;
   emit_gemm(emit, GemmMode::conv, p, x, w, bias, y);
 }
 
@@ -61,7 +158,27 @@ void emit_conv_dx(Emitter& emit, const ConvGeometry& g, const DeviceTensor& dy,
                       g.batch);
     return;
   }
+  const bool plain = g.groups == 1 && g.dilation == 1;
+  if (plain && g.stride == 2 && g.h % 2 == 0 && g.w % 2 == 0)
+    return emit_conv_dx_by_two(emit, g, dy, w, dx);
   GemmParams p = params_of(g);
+  if (plain && g.stride == 1 &&
+      pays_in_pairs(emit, g.c, g.w, g.kw)) {  // a convolution with the kernel turned
+    p.h = g.oh, p.w = g.ow, p.c = g.filters, p.oh = g.h;
+    p.kw = g.kw + 1, p.stride_x = 2;
+    p.pad_y = g.kh - 1 - g.pad_y, p.pad_x = g.kw - 1 - g.pad_x;  // may be below 0: wraps, and back
+    const auto last = [](uint32_t taps) { return static_cast<int32_t>(taps) - 1; };
+    const WidePush wide{.n = g.c,
+                        .kh = g.kh,
+                        .kw = g.kw,
+                        .ay = -1,
+                        .cy = last(g.kh),
+                        .ax = -1,
+                        .bx = 1,
+                        .cx = last(g.kw),
+                        .flipped = 1};
+    return emit_pairs(emit, p, wide, g.w, dy, w, {}, dx, flops_of(g, g.kh * g.kw));
+  }
   p.m = p.batch * p.h * p.w, p.n = p.c, p.kc = g.filters / g.groups, p.k = p.kh * p.kw * p.kc;
   emit_gemm(emit, GemmMode::conv_dx, p, dy, flipped(emit, g, w), {}, dx);
 }
@@ -79,7 +196,20 @@ void emit_conv_dw(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
     return;
   }
   GemmParams p = params_of(g);
-  p.m = p.kh * p.kw * p.c, p.n = g.filters / g.groups, p.k = p.batch * p.oh * p.ow, p.kc = p.c;
+  p.kc = p.c;
+  const bool plain = g.groups == 1 && g.dilation == 1;
+  if (plain && g.stride == 1 && pays_in_pairs(emit, g.filters, g.ow, g.kw)) {
+    p.kw = g.kw + 1, p.ow = g.ow / 2, p.stride_x = 2;
+    p.m = p.kh * p.kw * p.c, p.n = 2 * g.filters, p.k = p.batch * p.oh * p.ow;
+    const DeviceTensor both = emit.scratch({p.kh, p.kw, p.c, p.n});
+    emit_gemm(emit, GemmMode::conv_dw, p, x, dy, {}, both, flops_of(g, g.kh * g.kw));
+    const uint32_t rows = g.kh * g.kw * p.c;
+    const WidePush fold{
+        .rows = rows, .slices = row_slices(rows), .channels = p.c, .n = g.filters, .kw = g.kw};
+    emit.for_channels("conv_fold", {reads(both), writes(dw)}, fold, g.filters, fold.slices);
+    return;
+  }
+  p.m = p.kh * p.kw * p.c, p.n = g.filters / g.groups, p.k = p.batch * p.oh * p.ow;
   emit_gemm(emit, GemmMode::conv_dw, p, x, dy, {}, dw);
 }
 

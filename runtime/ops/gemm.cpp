@@ -41,17 +41,21 @@ const CpuTile& tile_for(uint32_t n) {
                            [&](const CpuTile& a, const CpuTile& b) { return cost(a) < cost(b); });
 }
 
-GemmKernel tiled(GemmMode mode) { return {cat("gemm_tiled_", mode_name(mode)), {}, 64, 64, 256}; }
+uint32_t spread(const GemmParams& p) { return p.line_step != 1 || p.line_offset != 0; }
+
+GemmKernel tiled(GemmMode mode, const GemmParams& p) {
+  return {cat("gemm_tiled_", mode_name(mode)), {spread(p)}, 64, 64, 256};
+}
 
 GemmKernel fastest(const gpu::Device& device, GemmMode mode, const GemmParams& p) {
-  if (device.family() == gpu::KernelFamily::tiled) return tiled(mode);
+  if (device.family() == gpu::KernelFamily::tiled) return tiled(mode, p);
   const uint32_t lanes = device.info().subgroup_size;
   const uint32_t inner = inner_extent(mode, p);
   // Two steps of four an iteration halve the loop's bookkeeping where nothing is left over.
   const uint32_t unroll = inner % 8 == 0 && mode != GemmMode::conv_dw ? 2 : 1;
   const CpuTile& tile = tile_for(p.n);
   return {cat("gemm_cpu_", mode_name(mode), "_", lanes, "_", tile.columns),
-          {inner % 4 != 0, unroll},
+          {inner % 4 != 0, unroll, spread(p)},
           lanes == 8 ? tile.rows8 : tile.rows16,
           tile.columns,
           16};
@@ -66,7 +70,7 @@ bool trusted(Emitter& emit, const GemmKernel& kernel, GemmMode mode) {
 GemmKernel choose(Emitter& emit, GemmMode mode, const GemmParams& p) {
   GemmKernel kernel = fastest(*emit.device(), mode, p);
   if (trusted(emit, kernel, mode)) return kernel;
-  kernel = tiled(mode);
+  kernel = tiled(mode, p);
   if (trusted(emit, kernel, mode)) return kernel;
   const gpu::DeviceInfo& info = emit.device()->info();
   fail(Code::device, "the driver of '", info.name, "' (", info.driver, ") computes the kernel '",
@@ -94,7 +98,8 @@ DeviceTensor rounded(Emitter& emit, const DeviceTensor& x) {
 }  // namespace
 
 void emit_gemm(Emitter& emit, GemmMode mode, GemmParams p, const DeviceTensor& wide_a,
-               const DeviceTensor& wide_b, const DeviceTensor& bias, const DeviceTensor& out) {
+               const DeviceTensor& wide_b, const DeviceTensor& bias, const DeviceTensor& out,
+               double flops) {
   const DeviceTensor a = rounded(emit, wide_a), b = rounded(emit, wide_b);
   const GemmKernel kernel = choose(emit, mode, p);
   const uint32_t x = gpu::div_up(p.m, kernel.tile_rows), y = gpu::div_up(p.n, kernel.tile_columns);
@@ -103,7 +108,7 @@ void emit_gemm(Emitter& emit, GemmMode mode, GemmParams p, const DeviceTensor& w
   const DeviceTensor target = p.slices == 1 ? out : emit.scratch({p.slices, p.m, p.groups * p.n});
   emit.dispatch(kernel.shader, {reads(a), reads(b), reads(bias ? bias : b), writes(target)}, p,
                 {x, y, p.groups * p.slices}, kernel.constants);
-  emit.count_flops(2.0 * p.m * p.n * p.groups * p.k);
+  emit.count_flops(flops > 0 ? flops : 2.0 * p.m * p.n * p.groups * p.k);
   if (p.slices > 1) emit_sum_slices(emit, target, out, p.slices, p.m * p.groups * p.n);
 }
 

@@ -18,6 +18,8 @@ struct GemmParams {
   uint32_t slices = 1;
   uint32_t relu = 0;
   uint32_t bias = 0;
+  uint32_t stride_x = 1;
+  uint32_t line_step = 1, line_offset = 0;
 };
 
 // Of a plain product: [m, k] by [k, n].
@@ -31,9 +33,10 @@ inline GemmParams product(int64_t m, int64_t n, int64_t k) {
 
 // Emits out[m, groups * n] = A * B (+ bias) (ReLU) with the kernel family of the emitter's device, splitting
 // k where the tiles of C alone would not fill the device. A and B are rounded to the emitter's precision. `bias` may be
-// empty.
+// empty. Profiles count `flops`, where a part of the product is zeros; 0: all of it.
 void emit_gemm(Emitter& emit, GemmMode mode, GemmParams params, const DeviceTensor& a,
-               const DeviceTensor& b, const DeviceTensor& bias, const DeviceTensor& out);
+               const DeviceTensor& b, const DeviceTensor& bias, const DeviceTensor& out,
+               double flops = 0);
 
 // Emits out[b, j, i] = in[b, i, j].
 void emit_transpose(Emitter& emit, const DeviceTensor& in, const DeviceTensor& out, uint32_t batch,

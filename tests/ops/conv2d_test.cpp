@@ -65,13 +65,28 @@ INSTANTIATE_TEST_SUITE_P(
                     Conv{1, 5, 5, 2, 3, 3, 2, 2}, Conv{2, 6, 5, 3, 2, 5, 2, 1, true, true},
                     Conv{7, 4, 9, 16, 3, 8, 1, 1, true, true}));
 
-// Dilation; groups with one and with several channels and filters; depthwise, with strides too.
+// Few channels and filters on even sizes, where two pixels are one row of a product; strides of two, whose gradient by x
+// goes by even and odd lines; kernels that give some of these lines nothing.
 INSTANTIATE_TEST_SUITE_P(
-    GroupsAndDilation, Conv2d,
-    testing::Values(Conv{2, 9, 7, 3, 3, 5, 1, 2, true, false, 2}, Conv{1, 11, 11, 2, 3, 3, 2, 1, true, false, 3},
-                    Conv{2, 5, 7, 6, 3, 4, 1, 1, true, false, 1, 2}, Conv{2, 7, 5, 15, 3, 10, 2, 1, true, true, 1, 5},
-                    Conv{2, 5, 5, 4, 3, 8, 1, 1, false, false, 1, 4}, Conv{2, 7, 5, 11, 3, 11, 1, 1, true, true, 1, 11},
-                    Conv{3, 9, 8, 5, 3, 5, 2, 1, true, false, 1, 5}, Conv{1, 9, 9, 3, 3, 3, 1, 2, false, false, 2, 3}));
+    PairsOfPixels, Conv2d,
+    testing::Values(Conv{2, 5, 6, 3, 3, 5, 1, 1}, Conv{1, 7, 8, 16, 3, 16, 1, 1, true, true},
+                    Conv{2, 3, 10, 7, 5, 4, 1, 2}, Conv{1, 5, 6, 2, 3, 3, 1, 0},
+                    Conv{2, 4, 4, 3, 3, 2, 1, 3, false}, Conv{2, 6, 8, 5, 3, 7, 2, 1},
+                    Conv{1, 8, 6, 4, 1, 5, 2, 0}, Conv{2, 4, 6, 3, 2, 4, 2, 0, false},
+                    Conv{1, 6, 6, 3, 2, 5, 2, 1}, Conv{1, 8, 8, 5, 5, 3, 2, 2, true, true},
+                    Conv{2, 6, 4, 2, 7, 3, 2, 3}, Conv{1, 6, 6, 3, 1, 4, 2, 1},
+                    Conv{1, 6, 8, 20, 4, 19, 2, 1}));
+
+// Dilation; groups with one and with several channels and filters; depthwise, with strides too.
+INSTANTIATE_TEST_SUITE_P(GroupsAndDilation, Conv2d,
+                         testing::Values(Conv{2, 9, 7, 3, 3, 5, 1, 2, true, false, 2},
+                                         Conv{1, 11, 11, 2, 3, 3, 2, 1, true, false, 3},
+                                         Conv{2, 5, 7, 6, 3, 4, 1, 1, true, false, 1, 2},
+                                         Conv{2, 7, 5, 15, 3, 10, 2, 1, true, true, 1, 5},
+                                         Conv{2, 5, 5, 4, 3, 8, 1, 1, false, false, 1, 4},
+                                         Conv{2, 7, 5, 11, 3, 11, 1, 1, true, true, 1, 11},
+                                         Conv{3, 9, 8, 5, 3, 5, 2, 1, true, false, 1, 5},
+                                         Conv{1, 9, 9, 3, 3, 3, 1, 2, false, false, 2, 3}));
 
 // A row of pixels: what conv1d is.
 TEST(Conv2dOp, PadsHeightAndWidthApart) {
@@ -86,8 +101,8 @@ TEST(Conv2dOp, PadsHeightAndWidthApart) {
                     for (size_t k = 0; k < 5; ++k)
                       for (size_t c = 0; c < 3; ++c)
                         if (2 * o + k >= 2 && 2 * o + k - 2 < 11)
-                          y[(n * 6 + o) * 7 + f] += in[0][(n * 11 + 2 * o + k - 2) * 3 + c] *
-                                                    in[1][(k * 3 + c) * 7 + f];
+                          y[(n * 6 + o) * 7 + f] +=
+                              in[0][(n * 11 + 2 * o + k - 2) * 3 + c] * in[1][(k * 3 + c) * 7 + f];
               return y;
             }});
 }
@@ -127,8 +142,10 @@ TEST_P(Conv2dTranspose, ScattersWhatAConvolutionGathers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Conv2dTranspose,
-                         testing::Values(Transposed{3, 5, 3, 3, 4, 1, 1}, Transposed{5, 3, 4, 4, 5, 2, 1},
-                                         Transposed{3, 4, 2, 2, 3, 2, 0}, Transposed{4, 3, 3, 3, 2, 3, 0}));
+                         testing::Values(Transposed{3, 5, 3, 3, 4, 1, 1},
+                                         Transposed{5, 3, 4, 4, 5, 2, 1},
+                                         Transposed{3, 4, 2, 2, 3, 2, 0},
+                                         Transposed{4, 3, 3, 3, 2, 3, 0}));
 
 TEST(Conv2dOp, NamesAKernelThatIsTooLarge) {
   const ops::OpSpec& op = ops::find_op("conv2d");
