@@ -112,6 +112,20 @@ std::byte* map_memory(size_t size) {
 
 void unmap_memory(std::byte* memory, size_t size) { ::munmap(memory, size); }
 
+std::byte* map_huge_memory(size_t size) {
+  const size_t whole = size + kHugePage;  // somewhere in it an aligned part begins
+  void* memory = ::mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  auto* begin = static_cast<std::byte*>(memory);
+  const size_t before = (kHugePage - reinterpret_cast<uintptr_t>(begin) % kHugePage) % kHugePage;
+  if (before) ::munmap(begin, before);
+  ::munmap(begin + before + size, whole - before - size);
+#ifdef MADV_HUGEPAGE
+  ::madvise(begin + before, size, MADV_HUGEPAGE);  // a wish: small pages do as well
+#endif
+  return begin + before;
+}
+
 std::shared_ptr<const std::byte> map_file(const std::string& path, size_t& size_bytes) {
   File file(path, O_RDONLY);
   size_bytes = file.size();

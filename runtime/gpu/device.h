@@ -33,6 +33,7 @@ struct DeviceInfo {
   uint32_t subgroup_size = 0;
   bool subgroup_broadcast = false;
   bool buffer_addresses = false;
+  bool imports_memory = false;     // takes memory of the host's as its own
   double timestamp_period_ns = 0;  // 0: the queue has no timestamps
 };
 

@@ -60,15 +60,17 @@ DeviceKind kind_of(VkPhysicalDeviceType type) {
   }
 }
 
-bool supports_buffer_addresses(const VulkanApi& api, VkPhysicalDevice device) {
+bool has_device_extension(const VulkanApi& api, VkPhysicalDevice device, std::string_view name) {
   uint32_t count = 0;
   api.EnumerateDeviceExtensionProperties(device, nullptr, &count, nullptr);
   std::vector<VkExtensionProperties> extensions(count);
   api.EnumerateDeviceExtensionProperties(device, nullptr, &count, extensions.data());
-  const bool extension = std::any_of(extensions.begin(), extensions.end(), [](const auto& e) {
-    return std::string_view(e.extensionName) == VK_KHR_BUFFER_DEVICE_ADDRESS_EXTENSION_NAME;
-  });
-  if (!extension) return false;
+  return std::any_of(extensions.begin(), extensions.end(),
+                     [&](const VkExtensionProperties& e) { return name == e.extensionName; });
+}
+
+bool supports_buffer_addresses(const VulkanApi& api, VkPhysicalDevice device) {
+  if (!has_device_extension(api, device, VK_KHR_BUFFER_DEVICE_ADDRESS_EXTENSION_NAME)) return false;
   VkPhysicalDeviceBufferDeviceAddressFeatures addresses{
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_BUFFER_DEVICE_ADDRESS_FEATURES};
   VkPhysicalDeviceFeatures2 features{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &addresses, {}};
@@ -105,6 +107,8 @@ DeviceInfo describe(const VulkanApi& api, VkPhysicalDevice device) {
   info.subgroup_broadcast = (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) &&
                             (subgroup.supportedOperations & VK_SUBGROUP_FEATURE_BALLOT_BIT);
   info.buffer_addresses = supports_buffer_addresses(api, device);
+  info.imports_memory =
+      has_device_extension(api, device, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
   info.timestamp_period_ns = p.limits.timestampPeriod;
   return info;
 }
@@ -227,6 +231,7 @@ PhysicalDevice physical_of(VulkanInstance& instance, const HostDevice& host) {
          device.info.name, "' has no compute");
   if (families[host.queue_family].timestampValidBits == 0) device.info.timestamp_period_ns = 0;
   device.info.buffer_addresses = device.info.buffer_addresses && host.buffer_addresses;
+  device.info.imports_memory = false;  // the program did not enable the extension
   return device;
 }
 

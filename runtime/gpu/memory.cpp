@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/platform.h"
 #include "gpu/vulkan_device.h"
 
 namespace etr::gpu {
@@ -18,6 +19,9 @@ VkMemoryPropertyFlags flags_for(const VulkanDevice& vk, MemoryUse use) {
   constexpr VkMemoryPropertyFlags kCached = kMapped | VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
   return use == MemoryUse::readback && vk.find_memory_type(~0u, kCached) ? kCached : kMapped;
 }
+
+constexpr VkExternalMemoryHandleTypeFlagBits kHostMemory =
+    VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT;
 
 uint64_t align_up(uint64_t value, uint64_t alignment) {
   return (value + alignment - 1) / alignment * alignment;
@@ -54,6 +58,10 @@ struct Arena::Block {
     info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                  VK_BUFFER_USAGE_TRANSFER_DST_BIT;
     if (addresses) info.usage |= VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+    const bool own_pages = wants_own_pages();
+    const VkExternalMemoryBufferCreateInfo external{
+        VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO, nullptr, kHostMemory};
+    if (own_pages) info.pNext = &external;
     check(vk.api.CreateBuffer(vk.handle, &info, nullptr, &buffer), "vkCreateBuffer");
 
     VkMemoryRequirements needs;
@@ -62,7 +70,10 @@ struct Arena::Block {
     flags.flags = addresses ? VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT : 0;
     VkMemoryAllocateInfo allocate{VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, &flags, needs.size,
                                   vk.memory_type(needs.memoryTypeBits, flags_for(vk, use))};
-    take_memory(needs.size);
+    VkImportMemoryHostPointerInfoEXT import{VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT,
+                                            nullptr, kHostMemory, nullptr};
+    if (own_pages && import_pages(needs, import, allocate)) flags.pNext = &import;
+    take_memory(allocate.allocationSize);
     const VkResult result = vk.api.AllocateMemory(vk.handle, &allocate, nullptr, &memory);
     if (result == VK_ERROR_OUT_OF_HOST_MEMORY || result == VK_ERROR_OUT_OF_DEVICE_MEMORY)
       fail(Code::out_of_memory, "device '", vk.physical.info.name, "' cannot allocate ", size,
@@ -81,6 +92,29 @@ struct Arena::Block {
     }
   }
 
+  // A CPU's driver takes its memory in small pages, as a file's. A step walks through tens of megabytes, and misses
+  // the translation of addresses all the time.
+  bool wants_own_pages() const {
+    const DeviceInfo& device = vk.physical.info;
+    return device.kind == DeviceKind::cpu && device.imports_memory && size >= platform::kHugePage;
+  }
+
+  bool import_pages(const VkMemoryRequirements& needs, VkImportMemoryHostPointerInfoEXT& import,
+                    VkMemoryAllocateInfo& allocate) {
+    pages_bytes = align_up(needs.size, platform::kHugePage);
+    pages = platform::map_huge_memory(pages_bytes);
+    if (!pages) return false;
+    VkMemoryHostPointerPropertiesEXT fit{VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT};
+    check(vk.api.GetMemoryHostPointerPropertiesEXT(vk.handle, kHostMemory, pages, &fit),
+          "vkGetMemoryHostPointerPropertiesEXT");
+    const auto type = vk.find_memory_type(needs.memoryTypeBits & fit.memoryTypeBits, 0);
+    if (!type) return false;
+    import.pHostPointer = pages;
+    allocate.memoryTypeIndex = *type;
+    allocate.allocationSize = pages_bytes;
+    return true;
+  }
+
   void take_memory(uint64_t bytes) {
     const uint64_t before = vk.memory_taken.fetch_add(bytes);
     taken = bytes;
@@ -95,6 +129,7 @@ struct Arena::Block {
     vk.memory_taken -= taken;
     if (buffer) vk.api.DestroyBuffer(vk.handle, buffer, nullptr);
     if (memory) vk.api.FreeMemory(vk.handle, memory, nullptr);
+    if (pages) platform::unmap_memory(pages, pages_bytes);
   }
 
   VulkanDevice& vk;
@@ -103,6 +138,8 @@ struct Arena::Block {
   VkBuffer buffer = VK_NULL_HANDLE;
   VkDeviceMemory memory = VK_NULL_HANDLE;
   std::byte* host = nullptr;
+  std::byte* pages = nullptr;  // of our own, where the driver works on them
+  uint64_t pages_bytes = 0;
   uint64_t address = 0;
 };
 

@@ -44,6 +44,7 @@ void VulkanApi::load_device(VkDevice device) {
 #define X(name) name = reinterpret_cast<PFN_vk##name>(GetDeviceProcAddr(device, "vk" #name));
   ETR_VK_DEVICE(X)
   X(GetBufferDeviceAddress)
+  X(GetMemoryHostPointerPropertiesEXT)
 #undef X
   if (!GetBufferDeviceAddress)
     GetBufferDeviceAddress = reinterpret_cast<PFN_vkGetBufferDeviceAddress>(

@@ -44,6 +44,7 @@ struct VulkanApi {
 #undef X
   // Optional, fetched by hand: absent on a driver without the feature.
   PFN_vkGetBufferDeviceAddress GetBufferDeviceAddress = nullptr;
+  PFN_vkGetMemoryHostPointerPropertiesEXT GetMemoryHostPointerPropertiesEXT = nullptr;
   PFN_vkCreateDebugUtilsMessengerEXT CreateDebugUtilsMessengerEXT = nullptr;
   PFN_vkDestroyDebugUtilsMessengerEXT DestroyDebugUtilsMessengerEXT = nullptr;
   PFN_vkGetInstanceProcAddr GetInstanceProcAddr = nullptr;

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "core/platform.h"
 #include "gpu/recording.h"
 #include "gpu/shader_table.h"
 #include "support/data.h"
@@ -66,6 +67,22 @@ TEST(Arena, BuffersAreAlignedAndDoNotOverlap) {
     EXPECT_EQ(buffers[i].host[buffers[i].size_bytes - 1],
               std::byte{static_cast<unsigned char>(i + 1)});
   EXPECT_THROW(arena.allocate(device()->max_tensor_bytes() + 1), Error);
+}
+
+// What a CPU's driver works on in large pieces lies in pages of the library's own, and is counted and given back.
+TEST(Arena, LargeBlocksOfACpuLieInHugePages) {
+  const DeviceInfo& info = device()->info();
+  if (info.kind != DeviceKind::cpu || !info.imports_memory) return;  // memory of its own
+  const uint64_t before = device()->allocated_bytes();
+  {
+    Arena arena(device(), MemoryUse::readback);
+    const Buffer buffer = arena.allocate((5u << 20) + 100);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer.host) % platform::kHugePage, 0u);
+    EXPECT_GE(device()->allocated_bytes(), before + (6u << 20));
+    run_once(device(), {Fill{buffer, 0x01020304}});
+    EXPECT_EQ(buffer.host[buffer.size_bytes - 1], std::byte{1});
+  }
+  EXPECT_EQ(device()->allocated_bytes(), before);
 }
 
 TEST(Recording, BarriersComeFromReadsAndWrites) {
