@@ -35,8 +35,8 @@ std::atomic<int64_t> counted{0};
 uintptr_t json_begin = 0, json_end = 0;  // of its function that destroys
 
 bool destroys_json() {
-  void* frames[6];
-  const int count = backtrace(frames, 6);
+  void* frames[16];
+  const int count = backtrace(frames, 16);
   for (int i = 0; i < count; ++i) {
     const auto address = reinterpret_cast<uintptr_t>(frames[i]);
     if (address >= json_begin && address < json_end) return true;
@@ -72,25 +72,28 @@ void* allocate_or_throw(size_t size, size_t alignment, const void* caller) {
 
 #define CALLER __builtin_return_address(0)
 #define ALIGNMENT static_cast<size_t>(alignment)
-// NOLINTBEGIN
-void* operator new(size_t n) { return allocate_or_throw(n, 0, CALLER); }
-void* operator new[](size_t n) { return allocate_or_throw(n, 0, CALLER); }
-void* operator new(size_t n, std::align_val_t alignment) {
+// Not inlined: the compiler would see new without its delete. NOLINTBEGIN
+#define OPERATOR [[gnu::noinline]] void
+OPERATOR* operator new(size_t n) { return allocate_or_throw(n, 0, CALLER); }
+OPERATOR* operator new[](size_t n) { return allocate_or_throw(n, 0, CALLER); }
+OPERATOR* operator new(size_t n, std::align_val_t alignment) {
   return allocate_or_throw(n, ALIGNMENT, CALLER);
 }
-void* operator new[](size_t n, std::align_val_t alignment) {
+OPERATOR* operator new[](size_t n, std::align_val_t alignment) {
   return allocate_or_throw(n, ALIGNMENT, CALLER);
 }
-void* operator new(size_t n, const std::nothrow_t&) noexcept { return allocate(n, 0, CALLER); }
-void* operator new[](size_t n, const std::nothrow_t&) noexcept { return allocate(n, 0, CALLER); }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete[](void* p) noexcept { std::free(p); }
-void operator delete(void* p, size_t) noexcept { std::free(p); }
-void operator delete[](void* p, size_t) noexcept { std::free(p); }
-void operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
-void operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p); }
-void operator delete[](void* p, size_t, std::align_val_t) noexcept { std::free(p); }
+OPERATOR* operator new(size_t n, const std::nothrow_t&) noexcept { return allocate(n, 0, CALLER); }
+OPERATOR* operator new[](size_t n, const std::nothrow_t&) noexcept {
+  return allocate(n, 0, CALLER);
+}
+OPERATOR operator delete(void* p) noexcept { std::free(p); }
+OPERATOR operator delete[](void* p) noexcept { std::free(p); }
+OPERATOR operator delete(void* p, size_t) noexcept { std::free(p); }
+OPERATOR operator delete[](void* p, size_t) noexcept { std::free(p); }
+OPERATOR operator delete(void* p, std::align_val_t) noexcept { std::free(p); }
+OPERATOR operator delete[](void* p, std::align_val_t) noexcept { std::free(p); }
+OPERATOR operator delete(void* p, size_t, std::align_val_t) noexcept { std::free(p); }
+OPERATOR operator delete[](void* p, size_t, std::align_val_t) noexcept { std::free(p); }
 // NOLINTEND
 
 namespace {
@@ -246,6 +249,15 @@ TEST_F(Allocation, MayFailAnywhereInAPipelineOfImages) {
   check("images", 1000, [&] { return read_epochs(spec, 8); });
 }
 
+struct Runtime : Handle<etr_runtime, etr_runtime_destroy> {
+  Runtime() {
+    etr_runtime_options options{};
+    options.struct_size = sizeof options;
+    options.device = std::getenv("ECHOTRAIN_TEST_DEVICE");
+    etr_runtime_create(&options, &p);
+  }
+};
+
 // A trainer for a loop of one's own, on a runtime that stays.
 int32_t train(etr_runtime* runtime, const std::string& folder) {
   Handle<etr_model, etr_model_destroy> model;
@@ -293,21 +305,15 @@ int32_t train(etr_runtime* runtime, const std::string& folder) {
 }
 
 TEST_F(Allocation, MayFailAnywhereInTraining) {
-  Handle<etr_runtime, etr_runtime_destroy> runtime;
-  etr_runtime_options options{};
-  options.struct_size = sizeof options;
-  options.device = std::getenv("ECHOTRAIN_TEST_DEVICE");
-  ASSERT_EQ(etr_runtime_create(&options, &runtime.p), ETR_OK) << etr_last_error();
+  const Runtime runtime;
+  ASSERT_NE(runtime.p, nullptr) << etr_last_error();
   check("training", 400, [&] { return train(runtime.p, (root_ / "run").string()); });
 }
 
 // A whole job: its own pipeline, metrics, checkpoints, an evaluation.
 TEST_F(Allocation, MayFailAnywhereInAJob) {
-  Handle<etr_runtime, etr_runtime_destroy> runtime;
-  etr_runtime_options options{};
-  options.struct_size = sizeof options;
-  options.device = std::getenv("ECHOTRAIN_TEST_DEVICE");
-  ASSERT_EQ(etr_runtime_create(&options, &runtime.p), ETR_OK) << etr_last_error();
+  const Runtime runtime;
+  ASSERT_NE(runtime.p, nullptr) << etr_last_error();
   const std::string pipeline = R"({"threads": 2, "stages": )" + stages("") + "}";
   const std::string json =
       R"({"seed": 1, "pipeline": )" + pipeline + R"(, "evaluation": {"pipeline": )" + pipeline +

@@ -14,17 +14,18 @@ namespace {
 using ops::GemmKernel;
 using ops::GemmMode;
 
+constexpr std::pair<GemmMode, const char*> kModes[] = {{GemmMode::nn, "nn"},
+                                                       {GemmMode::tn, "tn"},
+                                                       {GemmMode::conv, "conv"},
+                                                       {GemmMode::conv_dx, "conv_dx"},
+                                                       {GemmMode::conv_dw, "conv_dw"}};
+
 GemmKernel tiled(const char* mode) { return {cat("gemm_tiled_", mode), {}, 64, 64, 1}; }
 
 TEST(GemmCheck, TellsRightFromWrong) {
   gpu::Kernels& k = kernels(gpu::KernelFamily::tiled);
-  const std::pair<GemmMode, const char*> modes[] = {{GemmMode::nn, "nn"},
-                                                    {GemmMode::tn, "tn"},
-                                                    {GemmMode::conv, "conv"},
-                                                    {GemmMode::conv_dx, "conv_dx"},
-                                                    {GemmMode::conv_dw, "conv_dw"}};
-  for (const auto& [mode, name] : modes)
-    for (const auto& [other, other_name] : modes)
+  for (const auto& [mode, name] : kModes)
+    for (const auto& [other, other_name] : kModes)
       EXPECT_EQ(ops::computes_rightly(k, tiled(other_name), mode), mode == other)
           << other_name << " for " << name;
 }
@@ -37,12 +38,7 @@ TEST(GemmCheck, EveryKernelOfTheCpuFamilyIsRight) {
   const struct {
     uint32_t columns, rows8, rows16;
   } tiles[] = {{64, 24, 32}, {32, 48, 64}, {16, 48, 128}};
-  const std::pair<GemmMode, const char*> modes[] = {{GemmMode::nn, "nn"},
-                                                    {GemmMode::tn, "tn"},
-                                                    {GemmMode::conv, "conv"},
-                                                    {GemmMode::conv_dx, "conv_dx"},
-                                                    {GemmMode::conv_dw, "conv_dw"}};
-  for (const auto& [mode, name] : modes)
+  for (const auto& [mode, name] : kModes)
     for (const auto& tile : tiles)
       for (const auto& constants : std::vector<std::vector<uint32_t>>{{0, 1}, {0, 2}, {1, 1}}) {
         if (mode == GemmMode::conv_dw && constants[1] == 2) continue;  // it walks by fours
