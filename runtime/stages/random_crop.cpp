@@ -27,12 +27,12 @@ class RandomCrop final : public MapStage {
     const Tensor* image = item.views ? nullptr : &require_image(item, "image");
     const int64_t height = image ? image->shape()[0] : item.views->front().height;
     const int64_t width = image ? image->shape()[1] : item.views->front().width;
-    const auto [y, x, h, w] = draw(height, width, item, epoch);
+    const Window to = draw(height, width, item, epoch);
     if (image)
-      item.set("image", crop(*image, y, x, h, w));
+      item.set("image", crop(*image, to.y, to.x, to.height, to.width));
     else
-      item.change_view([&](ImageView& view) { view.crop(y, x, h, w); });
-    crop_boxes(item, height, width, box_of(y, x, h, w));
+      item.change_view([&](ImageView& view) { view.crop(to.y, to.x, to.height, to.width); });
+    crop_boxes(item, height, width, box_of(to.y, to.x, to.height, to.width));
   }
 
   bool runs_on_device() const override { return true; }
