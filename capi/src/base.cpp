@@ -127,10 +127,7 @@ void etr_string_free(char* text) { std::free(text); }
 
 int32_t etr_set_log_hook(etr_log_function function, void* user_data, void (*destroy)(void*)) {
   return guarded([&] {
-    // The guard's deleter runs when the last copy of the hook goes: exactly once.
-    std::shared_ptr<void> guard(user_data, [destroy](void* p) {
-      if (destroy) destroy(p);
-    });
+    const std::shared_ptr<void> guard = owned(user_data, destroy);
     if (!function) return set_log_hook(nullptr);
     set_log_hook([function, guard](LogLevel level, const char* message) {
       function(guard.get(), static_cast<int32_t>(level), message);
@@ -141,9 +138,7 @@ int32_t etr_set_log_hook(etr_log_function function, void* user_data, void (*dest
 int32_t etr_set_allocator(etr_allocate_function allocate, etr_release_function release,
                           void* user_data, void (*destroy)(void*)) {
   return guarded([&] {
-    std::shared_ptr<void> guard(user_data, [destroy](void* p) {
-      if (destroy) destroy(p);
-    });
+    const std::shared_ptr<void> guard = owned(user_data, destroy);
     if (!allocate && !release) return set_allocator(nullptr);
     if (!allocate || !release)
       fail(Code::invalid_argument, "an allocator needs both functions, allocate and release");

@@ -74,6 +74,13 @@ namespace etr::capi {
 
 void set_last_error(const char* message) noexcept;
 
+// A caller's user data: `destroy` (may be nullptr) is called when the last copy goes, exactly once.
+inline std::shared_ptr<void> owned(void* user_data, void (*destroy)(void*)) {
+  return {user_data, [destroy](void* p) {
+            if (destroy) destroy(p);
+          }};
+}
+
 // Runs `body`; turns what it throws into a status and this thread's message.
 template <typename Body>
 int32_t guarded(Body&& body) noexcept {

@@ -51,9 +51,7 @@ int32_t add_function(etr_pipeline* pipeline, const char* stage, const char* name
                      etr_map_function function, void* user_data, void (*destroy)(void*)) {
   return guarded([&] {
     // Its deleter runs with the last copy of the function, also when something below throws.
-    std::shared_ptr<void> guard(user_data, [destroy](void* p) {
-      if (destroy) destroy(p);
-    });
+    const std::shared_ptr<void> guard = owned(user_data, destroy);
     etr_pipeline& p = required(pipeline, "pipeline");
     required(name, "name");
     if (!function) fail(Code::invalid_argument, "argument 'function' is NULL");
@@ -301,9 +299,7 @@ int32_t etr_batch_set(etr_batch* batch, const char* field, const etr_tensor* ten
 int32_t etr_batch_wrap(etr_batch* batch, const char* field, const etr_tensor* tensor,
                        void (*release)(void*), void* user_data) {
   return guarded([&] {
-    const std::shared_ptr<void> owner(user_data, [release](void* p) {
-      if (release) release(p);
-    });
+    const std::shared_ptr<void> owner = owned(user_data, release);
     required(field, "field");
     pipeline::Item& item = required(batch, "batch").item;
     item.set(field, view_of(tensor, field, owner));

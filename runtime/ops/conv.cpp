@@ -13,10 +13,10 @@ namespace {
 // Narrow results are slow on a CPU device: with as many columns as lanes every number of A is broadcast for a single
 // vector of B. Two pixels of a line are one row of twice the columns, without a copy, if the kernel is as much wider as
 // the pixels lie apart; of the work a part is zeros, but the wide product is faster by more.
-bool pays_in_pairs(const Emitter& emit, uint32_t columns, uint32_t width, uint32_t kernel_width) {
+bool pays_in_pairs(const Emitter& emit, const ConvGeometry& g, uint32_t columns, uint32_t width) {
   const gpu::Device& device = *emit.device();
   return device.family() == gpu::KernelFamily::cpu && device.info().subgroup_size == 16 &&
-         columns <= 16 && width % 2 == 0 && kernel_width >= 3;
+         g.plain() && g.stride == 1 && g.kw >= 3 && columns <= 16 && width % 2 == 0;
 }
 
 // Taps (ky, kx) = (ay ty + cy, ax tx + bx p + cx) of pixel p of a pair; mirrors shaders/conv_wide.comp.
@@ -141,8 +141,7 @@ void emit_conv(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x, cons
   }
   GemmParams p = params_of(g);
   p.relu = relu;
-  const bool plain = g.groups == 1 && g.dilation == 1;
-  if (plain && g.stride == 1 && pays_in_pairs(emit, g.filters, g.ow, g.kw)) {
+  if (pays_in_pairs(emit, g, g.filters, g.ow)) {
     p.kw = g.kw + 1, p.stride_x = 2;
     const WidePush wide{.n = g.filters, .kh = g.kh, .kw = g.kw, .ay = 1, .ax = 1, .bx = -1};
     return emit_pairs(emit, p, wide, g.ow, x, w, bias, y, flops_of(g, g.kh * g.kw));
@@ -158,12 +157,10 @@ void emit_conv_dx(Emitter& emit, const ConvGeometry& g, const DeviceTensor& dy,
                       g.batch);
     return;
   }
-  const bool plain = g.groups == 1 && g.dilation == 1;
-  if (plain && g.stride == 2 && g.h % 2 == 0 && g.w % 2 == 0)
+  if (g.plain() && g.stride == 2 && g.h % 2 == 0 && g.w % 2 == 0)
     return emit_conv_dx_by_two(emit, g, dy, w, dx);
   GemmParams p = params_of(g);
-  if (plain && g.stride == 1 &&
-      pays_in_pairs(emit, g.c, g.w, g.kw)) {  // a convolution with the kernel turned
+  if (pays_in_pairs(emit, g, g.c, g.w)) {  // a convolution with the kernel turned
     p.h = g.oh, p.w = g.ow, p.c = g.filters, p.oh = g.h;
     p.kw = g.kw + 1, p.stride_x = 2;
     p.pad_y = g.kh - 1 - g.pad_y, p.pad_x = g.kw - 1 - g.pad_x;  // may be below 0: wraps, and back
@@ -197,8 +194,7 @@ void emit_conv_dw(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
   }
   GemmParams p = params_of(g);
   p.kc = p.c;
-  const bool plain = g.groups == 1 && g.dilation == 1;
-  if (plain && g.stride == 1 && pays_in_pairs(emit, g.filters, g.ow, g.kw)) {
+  if (pays_in_pairs(emit, g, g.filters, g.ow)) {
     p.kw = g.kw + 1, p.ow = g.ow / 2, p.stride_x = 2;
     p.m = p.kh * p.kw * p.c, p.n = 2 * g.filters, p.k = p.batch * p.oh * p.ow;
     const DeviceTensor both = emit.scratch({p.kh, p.kw, p.c, p.n});

@@ -11,6 +11,7 @@ struct ConvGeometry {
   uint32_t kh, kw, stride, pad_y, pad_x, dilation, groups;
 
   bool depthwise() const { return groups > 1 && groups == c && groups == filters; }
+  bool plain() const { return groups == 1 && dilation == 1; }
 };
 
 // Emits y = x * w (+ bias) (ReLU); `bias` may be empty.
