@@ -70,13 +70,7 @@ Tensor view_of(const etr_tensor* tensor, const char* field, const std::shared_pt
   if (t.struct_size < offsetof(etr_tensor, size_bytes) + sizeof t.size_bytes)
     fail(Code::invalid_argument, "struct_size of etr_tensor is not set");
   if (!t.data) fail(Code::invalid_argument, "field '", field, "': the tensor's data is NULL");
-  if (t.dtype < ETR_U8 || t.dtype > ETR_F32 || t.rank < 0 ||
-      t.rank > static_cast<int32_t>(Shape::kMaxRank))
-    fail(Code::invalid_argument, "field '", field, "': dtype ", t.dtype, " and rank ", t.rank,
-         "; expected ETR_U8, ETR_I32 or ETR_F32 and at most ", Shape::kMaxRank, " axes");
-  const Shape shape(t.shape, t.shape + t.rank);
-  for (const int64_t extent : shape)
-    if (extent < 0) fail(Code::invalid_argument, "field '", field, "': shape ", shape_text(shape));
+  const Shape shape = shape_of(t, field);
   const Tensor view(static_cast<DType>(t.dtype), shape,
                     {owner, static_cast<const std::byte*>(t.data)});
   if (view.size_bytes() != t.size_bytes)
@@ -306,10 +300,22 @@ int32_t etr_batch_wrap(etr_batch* batch, const char* field, const etr_tensor* te
   });
 }
 
+int32_t etr_batch_wrap_vulkan(etr_batch* batch, const char* field, const etr_vulkan_buffer* buffer,
+                              void (*release)(void*), void* user_data) {
+  return guarded([&] {
+    const std::shared_ptr<void> owner = owned(user_data, release);
+    pipeline::DeviceField made =
+        device_field(required(buffer, "buffer"), &required(field, "field"));
+    made.keep = owner;
+    required(batch, "batch").item.set(std::move(made));
+  });
+}
+
 int32_t etr_batch_remove(etr_batch* batch, const char* field) {
   return guarded([&] {
     pipeline::Item& item = required(batch, "batch").item;
-    pipeline::require_field(item, &required(field, "field"));
+    required(field, "field");
+    if (!item.find_on_device(field)) pipeline::require_field(item, field);
     item.remove(field);
   });
 }

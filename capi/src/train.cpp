@@ -191,6 +191,14 @@ int32_t etr_trainer_predict(etr_trainer* trainer, const etr_batch* batch, etr_ba
   });
 }
 
+int32_t etr_trainer_predict_vulkan(etr_trainer* trainer, const etr_batch* batch,
+                                   const etr_vulkan_buffer* output) {
+  return guarded([&] {
+    const pipeline::DeviceField to = device_field(required(output, "output"), "output");
+    required(trainer, "trainer").learner().predict(required(batch, "batch").item, to);
+  });
+}
+
 int32_t etr_detections(const etr_batch* outputs, double least_score, double most_overlap,
                        int32_t most, etr_batch** boxes) {
   return guarded([&] {

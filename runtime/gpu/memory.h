@@ -29,6 +29,7 @@ struct Buffer {
   uint32_t planned = 0;       // above 0: its number in a plan that has yet to place it
 
   explicit operator bool() const { return handle != nullptr || planned != 0; }
+  bool operator==(const Buffer&) const = default;
   Buffer slice(uint64_t begin, uint64_t bytes) const;
 };
 

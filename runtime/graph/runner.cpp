@@ -1,5 +1,6 @@
 #include "graph/runner.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -14,6 +15,9 @@ struct Runner::Slot {
   gpu::CommandList commands;
   size_t feeding = 0;  // how many of them, the first, bring in the inputs
   std::unique_ptr<gpu::Recording> recording;
+  std::vector<gpu::Buffer> sources;   // of the inputs that are on the device
+  std::vector<gpu::Buffer> recorded;  // those of `bringing`, which serves again for the same
+  std::unique_ptr<gpu::Recording> bringing;
   uint64_t tag = 0;
   bool measured = false;  // its first step, by which it was recorded anew if need be
 };
@@ -31,6 +35,11 @@ Runner::Runner(gpu::Kernels& kernels, const Plan& plan, const std::vector<Feed>&
     for (const Feed& feed : feeds) {
       const ops::DeviceTensor& tensor = plan.tensor(feed.value);
       std::vector<gpu::Buffer> parts;
+      if (s == 0) tensors_.push_back(tensor.buffer);
+      if (feed.on_device) {
+        slot->inputs.emplace_back();
+        continue;
+      }
       for (const uint64_t bytes : feed.upload_bytes) parts.push_back(upload_.allocate(bytes));
       if (parts.empty()) parts.push_back(upload_.allocate(tensor.buffer.size_bytes));
       if (feed.commands)
@@ -39,6 +48,7 @@ Runner::Runner(gpu::Kernels& kernels, const Plan& plan, const std::vector<Feed>&
         commands.push_back(gpu::Copy{parts[0], tensor.buffer});
       slot->inputs.push_back(std::move(parts));
     }
+    slot->sources.resize(feeds.size());
     slot->feeding = commands.size();
     commands.insert(commands.end(), plan.commands().begin(), plan.commands().end());
     commands.insert(commands.end(), tail.begin(), tail.end());
@@ -70,6 +80,7 @@ void Runner::record(Slot& slot, double seconds) {
 void Runner::harvest(Slot& slot) {
   if (!slot.recording->in_flight()) return;
   slot.recording->wait();
+  if (slot.bringing) slot.bringing->wait();
   ops::StepValues after;
   if (slot.step_after) std::memcpy(&after, slot.step_after.host, sizeof after);
   StepResult result{slot.tag, {}, after.not_finite, slot.recording->busy_seconds()};
@@ -91,10 +102,39 @@ bool Runner::ready_within(double seconds) { return slots_[next_]->recording->don
 
 std::byte* Runner::input(size_t i, size_t part) { return free_slot().inputs[i][part].host; }
 
+void Runner::bring(size_t i, const gpu::Buffer& from) { free_slot().sources[i] = from; }
+
+bool Runner::on_device(size_t i) const { return slots_.front()->inputs[i].empty(); }
+
+// Of the step's inputs that lie elsewhere.
+gpu::CommandList Runner::bringing(const Slot& slot) const {
+  gpu::CommandList out;
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const gpu::Buffer &from = slot.sources[i], &to = tensors_[i];
+    for (uint64_t at = 0; from && at < to.size_bytes; at += from.size_bytes) {
+      const uint64_t bytes = std::min(from.size_bytes, to.size_bytes - at);
+      out.push_back(gpu::Copy{from.slice(0, bytes), to.slice(at, bytes)});
+    }
+  }
+  return out;
+}
+
+// In a submission of its own, before the slot's, which stays as it was recorded.
+void Runner::bring_in(Slot& slot) {
+  if (!slot.bringing || slot.recorded != slot.sources) {
+    const gpu::CommandList commands = bringing(slot);
+    if (commands.empty()) return;
+    slot.bringing = std::make_unique<gpu::Recording>(device_, commands);
+    slot.recorded = slot.sources;
+  }
+  slot.bringing->submit();
+}
+
 void Runner::submit(const ops::StepValues& values, uint64_t tag) {
   Slot& slot = free_slot();
   std::memcpy(slot.step.host, &values, sizeof values);
   slot.tag = tag;
+  bring_in(slot);
   slot.recording->submit();
   next_ = (next_ + 1) % slots_.size();
 }
@@ -102,7 +142,10 @@ void Runner::submit(const ops::StepValues& values, uint64_t tag) {
 gpu::CommandList Runner::feeding(const ops::StepValues& values) {
   Slot& slot = free_slot();
   std::memcpy(slot.step.host, &values, sizeof values);
-  return {slot.commands.begin(), slot.commands.begin() + static_cast<ptrdiff_t>(slot.feeding)};
+  gpu::CommandList out = bringing(slot);
+  out.insert(out.end(), slot.commands.begin(),
+             slot.commands.begin() + static_cast<ptrdiff_t>(slot.feeding));
+  return out;
 }
 
 void Runner::wait() {

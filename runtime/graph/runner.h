@@ -22,6 +22,7 @@ struct StepResult {
 struct Feed {
   Feed(ValueId of) : value(of) {}  // NOLINT: a value is a feed that is copied
   ValueId value;
+  bool on_device = false;              // neither: Runner::bring() says where it lies
   std::vector<uint64_t> upload_bytes;  // of each part; empty: one, as long as the tensor
   std::function<void(gpu::CommandList&, const std::vector<gpu::Buffer>& parts,
                      const ops::DeviceTensor& tensor)>
@@ -44,6 +45,11 @@ class Runner {
   // Upload memory of the next step's input `i`, or of part `part` of it. Waits while every slot is in
   // flight; what that step computed is then in the results.
   std::byte* input(size_t i, size_t part = 0);
+
+  // Has the next step's input `i`, one that is `on_device`, copied from `from`, several times where that is shorter.
+  // Its contents must stay until the step is over.
+  void bring(size_t i, const gpu::Buffer& from);
+  bool on_device(size_t i) const;  // whether input `i` is such a one
 
   // Whether the next step's input() needs no waiting, after at most `seconds`.
   bool ready_within(double seconds);
@@ -68,11 +74,14 @@ class Runner {
   Slot& free_slot();
   void record(Slot& slot, double seconds);
   void harvest(Slot& slot);
+  gpu::CommandList bringing(const Slot& slot) const;
+  void bring_in(Slot& slot);
 
   gpu::DevicePtr device_;
   gpu::Arena upload_, readback_;
   std::vector<std::unique_ptr<Slot>> slots_;
-  size_t next_ = 0;  // slot of the next step
+  std::vector<gpu::Buffer> tensors_;  // the inputs
+  size_t next_ = 0;                   // slot of the next step
   std::vector<StepResult> results_;
 };
 

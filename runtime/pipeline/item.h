@@ -24,6 +24,20 @@ struct Field {
   Tensor tensor;
 };
 
+// A field of a batch that lies in a VkBuffer of the host program's, on the device that it shares with the trainer.
+struct DeviceField {
+  std::string name;
+  DType dtype = DType::f32;
+  Shape shape;
+  void* buffer = nullptr;      // VkBuffer
+  uint64_t offset = 0;         // bytes
+  std::shared_ptr<void> keep;  // released when nobody needs the contents any more
+
+  uint64_t size_bytes() const {
+    return static_cast<uint64_t>(element_count(shape)) * dtype_size(dtype);
+  }
+};
+
 // How a batch came about.
 struct BatchInfo {
   int32_t size = 0;     // samples in it, padding not counted
@@ -51,7 +65,9 @@ struct Item {
   // Where a device takes the last steps of the images (echo with 'device'): what there is to do, for a
   // sample one, for a batch one each. There is no field "image" then.
   std::shared_ptr<const std::vector<ImageView>> views;
-  BatchInfo batch;              // batch.size == 0: a single sample
+  std::vector<DeviceField>
+      on_device;    // beside `fields`, by other names; only in batches that a program made
+  BatchInfo batch;  // batch.size == 0: a single sample
   std::shared_ptr<void> token;  // restoring only: alive while a stage holds this sample
 
   const Tensor* find(const std::string& name) const {
@@ -59,7 +75,17 @@ struct Item {
       if (field.name == name) return &field.tensor;
     return nullptr;
   }
+  const DeviceField* find_on_device(const std::string& name) const {
+    for (const DeviceField& field : on_device)
+      if (field.name == name) return &field;
+    return nullptr;
+  }
+  void set(DeviceField field) {
+    remove(field.name);
+    on_device.push_back(std::move(field));
+  }
   void set(const std::string& name, Tensor tensor) {
+    if (!on_device.empty()) remove(name);
     for (Field& field : fields)
       if (field.name == name) {
         field.tensor = std::move(tensor);
@@ -83,6 +109,7 @@ struct Item {
   }
   void remove(const std::string& name) {
     std::erase_if(fields, [&](const Field& field) { return field.name == name; });
+    std::erase_if(on_device, [&](const DeviceField& field) { return field.name == name; });
   }
   // Fields that are parts of something larger become memory of their own.
   void compact() {

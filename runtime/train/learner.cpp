@@ -11,6 +11,7 @@
 #include "nn/onnx.h"
 #include "nn/weights.h"
 #include "tensor/normalize.h"
+#include "train/batch_fields.h"
 #include "train/finite.h"
 #include "train/profile.h"
 #include "train/reservoir.h"
@@ -68,11 +69,16 @@ struct Learner::Planned {
     return net.accuracy >= 0 ? std::vector{net.loss, net.accuracy} : std::vector{net.loss};
   }
 
-  // What a training step is fed: the inputs, and the target where it is not one of them.
-  std::vector<graph::Feed> feeds(const std::vector<graph::ValueId>& values) const {
-    return {values.begin(), values.end()};
+  // From where `batch` has them; later batches have them there too.
+  std::vector<graph::Feed> feeds(const std::vector<graph::ValueId>& values,
+                                 const pipeline::Item& first) const {
+    std::vector<graph::Feed> out(values.begin(), values.end());
+    for (graph::Feed& feed : out)
+      feed.on_device = first.find_on_device(net.graph.value(feed.value).name);
+    return out;
   }
 
+  // What a training step is fed: the inputs, and the target where it is not one of them.
   std::vector<graph::ValueId> fed() const {
     std::vector<graph::ValueId> out = net.inputs;
     if (std::find(out.begin(), out.end(), net.target) == out.end()) out.push_back(net.target);
@@ -126,41 +132,22 @@ uint64_t Learner::device_bytes() const {
 
 void Learner::prepare(const pipeline::Item& batch) {
   plan_for(batch);
-  for (const graph::ValueId id : planned_->fed()) check_field(batch, id);
+  for (const graph::ValueId id : planned_->fed()) check(batch, id);
 }
 
-namespace {
-
-constexpr const char* kImage = "image";  // the field that Item::views stand for
-
-bool is_viewed(const pipeline::Item& batch, const std::string& name) {
-  return batch.views && name == kImage;
+void Learner::check(const pipeline::Item& batch, graph::ValueId id) const {
+  const graph::Value& value = planned_->net.graph.value(id);
+  check_field(batch, value, planned_->net, model_.loss().classifies());
+  if (batch.find_on_device(value.name) && !device()->options().host)
+    fail(
+        Code::state, "field '", value.name,
+        "' lies in a Vulkan buffer, but the trainer has a device of its own: make its runtime with "
+        "etr_runtime_create_shared");
 }
 
-bool is_deferred(const pipeline::Item& batch, const std::string& name) {
-  return batch.find(name + "_scale") && batch.find(name + "_shift");
+int64_t Learner::rows_of(const pipeline::Item& batch) const {
+  return train::rows_of(batch, model_.inputs()[0]);
 }
-
-// What the model sees of the batch's fields; u8 that is normalised on the way in is f32.
-nn::Fields fields_of(const pipeline::Item& batch, const std::vector<std::string>& names) {
-  nn::Fields fields;
-  for (const std::string& name : names) {
-    if (is_viewed(batch, name)) {
-      const pipeline::ImageView& view = batch.views->front();
-      fields[name] = {DType::f32, {view.height, view.width, view.image->shape()[2]}};
-      continue;
-    }
-    const Tensor& tensor = pipeline::require_field(batch, name);
-    if (tensor.shape().empty() || (tensor.dtype() == DType::f32 && tensor.shape().size() < 2))
-      fail(Code::invalid_argument, "field '", name, "' is ", shape_text(tensor.shape()),
-           "; training takes batches [N, ...]: end the pipeline with a batch stage");
-    const DType dtype = tensor.dtype() == DType::u8 ? DType::f32 : tensor.dtype();
-    fields[name] = {dtype, Shape(tensor.shape().begin() + 1, tensor.shape().end())};
-  }
-  return fields;
-}
-
-}  // namespace
 
 void Learner::plan_for(const pipeline::Item& batch) {
   if (planned_) return;
@@ -179,7 +166,7 @@ void Learner::plan_for(const pipeline::Item& batch) {
       std::make_unique<optim::Update>(update_, planned->store, planned->loss_scale.get());
   ops::Emitter emit(*kernels_, planned->tail_arena, planned->tail);
   planned->update->emit(emit, planned->training.step_values());
-  std::vector<graph::Feed> feeds = planned->feeds(planned->fed());
+  std::vector<graph::Feed> feeds = planned->feeds(planned->fed(), batch);
   if (batch.views) {
     planned->reservoir = std::make_unique<Reservoir>(
         *kernels_, batch.views->front(), rows,
@@ -194,65 +181,17 @@ void Learner::plan_for(const pipeline::Item& batch) {
   if (loaded_) apply_loaded();
 }
 
-// f32 and i32 as they are; u8 with what makes floats of it (stage `normalize` with 'deferred').
-void Learner::check_field(const pipeline::Item& batch, graph::ValueId id) const {
-  const graph::Value& value = planned_->net.graph.value(id);
-  const bool is_target = id == planned_->net.target;
-  if (is_viewed(batch, value.name)) return check_views(batch, value);
-  const bool deferred = value.dtype == DType::f32 && is_deferred(batch, value.name);
-  const DType dtype = deferred ? DType::u8 : value.dtype;
-  const Tensor& tensor = pipeline::require_field(batch, value.name);
-  const int64_t rows = tensor.shape().empty() ? 0 : tensor.shape()[0];
-  Shape shape = value.shape;
-  const bool fits = rows >= 1 && rows <= shape[0];
-  shape[0] = rows;
-  if (tensor.dtype() == dtype && fits && tensor.shape() == shape) {
-    if (deferred) check_deferred(batch, value.name, value.shape.back());
-    return;
-  }
-  shape[0] = planned_->batch;
-  const char* hint = "";
-  if (!is_target && tensor.dtype() == DType::u8)
-    hint = " (put a normalize stage in the pipeline)";
-  else if (is_target && !model_.loss().classifies())
-    hint = " (set one_hot in the label stage)";
-  fail(Code::invalid_argument, "field '", value.name, "' is ", dtype_name(tensor.dtype()), " ",
-       shape_text(tensor.shape()), "; this model works on ", dtype_name(dtype), " ",
-       shape_text(shape), " or fewer rows", hint);
+namespace {
+
+gpu::Buffer buffer_of(const pipeline::DeviceField& field) {
+  gpu::Buffer out;
+  out.handle = static_cast<VkBuffer_T*>(field.buffer);
+  out.offset = field.offset;
+  out.size_bytes = field.size_bytes();
+  return out;
 }
 
-void Learner::check_views(const pipeline::Item& batch, const graph::Value& value) const {
-  const pipeline::ImageView& view = batch.views->front();
-  const Shape shape{value.shape[0], view.height, view.width, view.image->shape()[2]};
-  if (!is_deferred(batch, value.name))
-    fail(Code::invalid_argument,
-         "the images are bytes: put a normalize stage behind batch, for echo with 'device' too");
-  if (shape != value.shape || static_cast<int64_t>(batch.views->size()) > value.shape[0])
-    fail(Code::invalid_argument, "field '", value.name, "' is ", batch.views->size(), " images of ",
-         view.height, " x ", view.width, "; this model works on f32 ", shape_text(value.shape),
-         " or fewer rows");
-  check_deferred(batch, value.name, value.shape.back());
-}
-
-int64_t Learner::rows_of(const pipeline::Item& batch) const {
-  const std::string& name = model_.inputs()[0];
-  return is_viewed(batch, name) ? static_cast<int64_t>(batch.views->size())
-                                : batch.find(name)->shape()[0];
-}
-
-void Learner::check_deferred(const pipeline::Item& batch, const std::string& name,
-                             int64_t channels) const {
-  for (const std::string& part : {name + "_scale", name + "_shift"}) {
-    const Tensor& of = *batch.find(part);
-    const bool fits = of.dtype() == DType::f32 && of.shape().size() == 1 &&
-                      (of.count() == 1 || of.count() == channels) &&
-                      of.count() == batch.find(name + "_scale")->count();
-    if (!fits)
-      fail(Code::invalid_argument, "field '", part, "' is ", dtype_name(of.dtype()), " ",
-           shape_text(of.shape()), "; images of ", channels, " channels take f32 [1] or f32 [",
-           channels, "]");
-  }
-}
+}  // namespace
 
 // Rows beyond a smaller batch repeat it, so that batch statistics stay sane; the loss leaves them
 // out.
@@ -260,9 +199,17 @@ void Learner::fill(graph::Runner& runner, const std::vector<graph::ValueId>& val
                    const pipeline::Item& batch) const {
   for (size_t i = 0; i < values.size(); ++i) {
     const std::string& name = planned_->net.graph.value(values[i]).name;
+    const pipeline::DeviceField* in_buffer = batch.find_on_device(name);
+    if (runner.on_device(i) != (in_buffer != nullptr))
+      fail(Code::state, "field '", name, "' ",
+           in_buffer ? "lies in a Vulkan buffer and did not"
+                     : "does not lie in a Vulkan buffer and did",
+           " in the first batch: a trainer takes a field from one place");
     if (is_viewed(batch, name))
       planned_->reservoir->fill({runner.input(i, 0), runner.input(i, 1), runner.input(i, 2)},
                                 batch);
+    else if (in_buffer)
+      runner.bring(i, buffer_of(*in_buffer));
     else
       fill(runner.input(i), batch, name);
   }
@@ -383,7 +330,7 @@ EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline) {
     prepare(batch);
     if (!planned_->evaluator)
       planned_->evaluator = std::make_unique<graph::Runner>(
-          *kernels_, planned_->evaluation_plan(*kernels_), planned_->feeds(planned_->fed()),
+          *kernels_, planned_->evaluation_plan(*kernels_), planned_->feeds(planned_->fed(), batch),
           planned_->outputs(), gpu::CommandList{});
     ops::StepValues values;
     values.valid_rows = static_cast<uint32_t>(rows_of(batch));
@@ -406,24 +353,51 @@ Json Learner::profile(const pipeline::Item& batch, int steps) {
   return profile_commands(*kernels_, commands, steps);
 }
 
-Tensor Learner::predict(const pipeline::Item& batch) {
+std::vector<float> Learner::infer(const pipeline::Item& batch) {
   plan_for(batch);
   Planned& p = *planned_;
-  for (const graph::ValueId id : p.net.inputs) check_field(batch, id);
-  if (!p.predictor)
-    p.predictor = std::make_unique<graph::Runner>(*kernels_, p.evaluation_plan(*kernels_),
-                                                  p.feeds(p.net.inputs), std::vector{p.net.output},
-                                                  gpu::CommandList{}, 1);
+  for (const graph::ValueId id : p.net.inputs) check(batch, id);
+  const std::vector<graph::Feed> feeds = p.feeds(p.net.inputs, batch);
+  bool fits = p.predictor != nullptr;
+  for (size_t i = 0; fits && i < feeds.size(); ++i)
+    fits = p.predictor->on_device(i) == feeds[i].on_device;
+  if (!fits)
+    p.predictor = std::make_unique<graph::Runner>(*kernels_, p.evaluation_plan(*kernels_), feeds,
+                                                  std::vector{p.net.output}, gpu::CommandList{}, 1);
   fill(*p.predictor, p.net.inputs, batch);
   ops::StepValues step;
   step.valid_rows = static_cast<uint32_t>(rows_of(batch));
   p.predictor->submit(step, 0);
-  const std::vector<float> values = p.predictor->take_results(true).front().outputs[0];
-  Shape shape = p.net.graph.shape(p.net.output);
+  return p.predictor->take_results(true).front().outputs[0];
+}
+
+Shape Learner::output_shape(const pipeline::Item& batch) const {
+  Shape shape = planned_->net.graph.shape(planned_->net.output);
   shape[0] = rows_of(batch);
-  Tensor out(DType::f32, shape);
+  return shape;
+}
+
+Tensor Learner::predict(const pipeline::Item& batch) {
+  const std::vector<float> values = infer(batch);
+  Tensor out(DType::f32, output_shape(batch));
   std::copy_n(values.begin(), out.count(), out.mutable_view<float>().begin());
   return out;
+}
+
+void Learner::predict(const pipeline::Item& batch, const pipeline::DeviceField& to) {
+  plan_for(batch);
+  const Shape shape = output_shape(batch);
+  if (!device()->options().host)
+    fail(Code::state,
+         "the trainer has a device of its own and cannot write to a buffer of yours: "
+         "make its runtime with etr_runtime_create_shared");
+  if (to.dtype != DType::f32 || to.shape != shape)
+    fail(Code::invalid_argument, "the output is f32 ", shape_text(shape), ", not ",
+         dtype_name(to.dtype), " ", shape_text(to.shape));
+  infer(batch);
+  const gpu::Buffer target = buffer_of(to);
+  const gpu::Buffer& output = planned_->evaluation->tensor(planned_->net.output).buffer;
+  gpu::run_once(device(), {gpu::Copy{output.slice(0, target.size_bytes), target}});
 }
 
 std::string Learner::onnx() const {

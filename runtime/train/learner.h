@@ -81,6 +81,9 @@ class Learner {
   // classifier before the softmax). Waits for the steps in flight first.
   Tensor predict(const pipeline::Item& batch);
 
+  // The same into a buffer of the host program's, which must have the output's type and shape.
+  void predict(const pipeline::Item& batch, const pipeline::DeviceField& to);
+
   // The model with its weights (their mean where one is kept) as an ONNX file; see nn/onnx.h. Throws
   // Error(state) before prepare(), Error(unsupported) naming the layer that ONNX cannot express.
   std::string onnx() const;
@@ -105,9 +108,9 @@ class Learner {
   struct Planned;
 
   void plan_for(const pipeline::Item& batch);
-  void check_field(const pipeline::Item& batch, graph::ValueId value) const;
-  void check_views(const pipeline::Item& batch, const graph::Value& value) const;
-  void check_deferred(const pipeline::Item& batch, const std::string& name, int64_t channels) const;
+  void check(const pipeline::Item& batch, graph::ValueId value) const;
+  std::vector<float> infer(const pipeline::Item& batch);
+  Shape output_shape(const pipeline::Item& batch) const;
   int64_t rows_of(const pipeline::Item& batch) const;
   void fill(graph::Runner& runner, const std::vector<graph::ValueId>& values,
             const pipeline::Item& batch) const;

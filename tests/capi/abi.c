@@ -6,12 +6,14 @@
 #define SAME(name, condition) typedef char name[(condition) ? 1 : -1]
 
 SAME(device_info, sizeof(etr_device_info) == 544 && offsetof(etr_device_info, name) == 32);
-SAME(runtime_options,
-     sizeof(etr_runtime_options) == 40 && offsetof(etr_runtime_options, device) == 8 &&
-         offsetof(etr_runtime_options, memory_limit_bytes) == 32);
-SAME(vulkan_device, sizeof(etr_vulkan_device) == 80 && offsetof(etr_vulkan_device, instance) == 16 &&
+SAME(runtime_options, sizeof(etr_runtime_options) == 40 &&
+                          offsetof(etr_runtime_options, device) == 8 &&
+                          offsetof(etr_runtime_options, memory_limit_bytes) == 32);
+SAME(vulkan_device, sizeof(etr_vulkan_device) == 80 &&
+                        offsetof(etr_vulkan_device, instance) == 16 &&
                         offsetof(etr_vulkan_device, lock) == 56);
 SAME(tensor, sizeof(etr_tensor) == 96 && offsetof(etr_tensor, data) == 80);
+SAME(vulkan_buffer, sizeof(etr_vulkan_buffer) == 96 && offsetof(etr_vulkan_buffer, buffer) == 80);
 SAME(batch_info, sizeof(etr_batch_info) == 56 && offsetof(etr_batch_info, ordinal) == 24 &&
                      offsetof(etr_batch_info, mean_age) == 48);
 SAME(step_result, sizeof(etr_step_result) == 40 && offsetof(etr_step_result, loss) == 16);

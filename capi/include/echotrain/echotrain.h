@@ -338,6 +338,27 @@ ETR_API int32_t etr_batch_wrap(etr_batch* batch, const char* field, const etr_te
                                void (*release)(void* user_data), void* user_data);
 ETR_API int32_t etr_batch_remove(etr_batch* batch, const char* field);
 
+/* A range of a VkBuffer of yours, on the device of etr_runtime_create_shared: an array in row-major order. */
+typedef struct etr_vulkan_buffer {
+  uint32_t struct_size;
+  int32_t dtype; /* ETR_I32 or ETR_F32 */
+  int32_t rank;
+  int32_t reserved;
+  int64_t shape[ETR_MAX_RANK];
+  void* buffer;    /* VkBuffer; the queue's family owns it, or several share it */
+  uint64_t offset; /* in bytes */
+} etr_vulkan_buffer;
+
+/* Sets a field to the contents of a VkBuffer (made with VK_BUFFER_USAGE_TRANSFER_SRC_BIT), for trainers of the runtime that shares
+ * its device. A step copies it on the device, in the order of the queue: submit what fills the buffer before
+ * etr_trainer_step, and end that with a barrier to VK_ACCESS_TRANSFER_READ_BIT. The contents must stay until `release` (may
+ * be NULL) is called with `user_data`: exactly once, on any thread, also after an error, when the batch is destroyed and its
+ * step is over (which etr_trainer_result finds out); or until the step has been started, if what overwrites them is submitted
+ * to the same queue behind a barrier from VK_PIPELINE_STAGE_TRANSFER_BIT. etr_batch_get gives ETR_STATE for such a field. */
+ETR_API int32_t etr_batch_wrap_vulkan(etr_batch* batch, const char* field,
+                                      const etr_vulkan_buffer* buffer,
+                                      void (*release)(void* user_data), void* user_data);
+
 /* In a map function that is about to return an error: the reason, for the error's message. */
 ETR_API int32_t etr_batch_fail(etr_batch* item, const char* message);
 
@@ -448,6 +469,11 @@ ETR_API int32_t etr_trainer_profile(etr_trainer* trainer, const etr_batch* batch
  * classifier these are logits, before the softmax. Waits for the steps in flight. */
 ETR_API int32_t etr_trainer_predict(etr_trainer* trainer, const etr_batch* batch,
                                     etr_batch** outputs);
+
+/* The same into a VkBuffer of yours (made with VK_BUFFER_USAGE_TRANSFER_DST_BIT), f32 [N, outputs] as etr_batch_wrap_vulkan
+ * says; returns when it is written. What read the buffer before must have been submitted. */
+ETR_API int32_t etr_trainer_predict_vulkan(etr_trainer* trainer, const etr_batch* batch,
+                                           const etr_vulkan_buffer* output);
 
 /* What a detector (model ssd, layers box_head) has found: of a batch that etr_trainer_predict made, a new batch with the
  * field "boxes", f32 [N, most, 6]: label, left, top, right, bottom (shares of the image), score. The best come first; rows

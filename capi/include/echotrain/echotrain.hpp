@@ -148,6 +148,10 @@ class Runtime {
     handle_ = detail::made_by<Owned>(
         [&](etr_runtime** out) { return etr_runtime_create(&options, out); });
   }
+  // On a Vulkan device of the program's own: see etr_runtime_create_shared.
+  explicit Runtime(const etr_vulkan_device& shared)
+      : handle_(detail::made_by<Owned>(
+            [&](etr_runtime** out) { return etr_runtime_create_shared(&shared, nullptr, out); })) {}
   etr_device_info device() const {
     etr_device_info info{};
     info.struct_size = sizeof info;
@@ -217,14 +221,21 @@ class Batch {
             std::shared_ptr<const void> owner) {
     const etr_tensor t = tensor(values, shape);
     auto kept = std::make_unique<std::shared_ptr<const void>>(std::move(owner));
-    check(etr_batch_wrap(
-        handle_, field.c_str(), &t,
-        [](void* p) { delete static_cast<std::shared_ptr<const void>*>(p); }, kept.release()));
+    check(etr_batch_wrap(handle_, field.c_str(), &t, release_owner, kept.release()));
+  }
+  // Sets a field to what lies in a VkBuffer; `owner` is kept until nobody reads it any more.
+  void wrap(const std::string& field, const etr_vulkan_buffer& buffer,
+            std::shared_ptr<const void> owner) {
+    auto kept = std::make_unique<std::shared_ptr<const void>>(std::move(owner));
+    check(etr_batch_wrap_vulkan(handle_, field.c_str(), &buffer, release_owner, kept.release()));
   }
   void remove(const std::string& field) { check(etr_batch_remove(handle_, field.c_str())); }
   etr_batch* get() const { return handle_; }
 
  private:
+  static void release_owner(void* owner) {
+    delete static_cast<std::shared_ptr<const void>*>(owner);
+  }
   template <typename T>
   static etr_tensor tensor(const T* values, const std::vector<int64_t>& shape) {
     static_assert(
@@ -471,6 +482,10 @@ class Trainer {
         detail::made_by<detail::Handle<etr_batch, etr_batch_destroy>>([&](etr_batch** out) {
           return etr_trainer_predict(get(), batch.get(), out);
         }).release());
+  }
+  // The same into a VkBuffer: see etr_trainer_predict_vulkan.
+  void predict(const Batch& batch, const etr_vulkan_buffer& output) {
+    check(etr_trainer_predict_vulkan(get(), batch.get(), &output));
   }
   // What a detector found, of outputs that predict() made: see etr_detections.
   static Batch detections(const Batch& outputs, double least_score = 0.5,

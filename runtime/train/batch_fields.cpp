@@ -1,0 +1,106 @@
+#include "train/batch_fields.h"
+
+#include "core/error.h"
+#include "pipeline/stage.h"
+
+namespace etr::train {
+namespace {
+
+bool is_deferred(const pipeline::Item& batch, const std::string& name) {
+  return batch.find(name + "_scale") && batch.find(name + "_shift");
+}
+
+void check_deferred(const pipeline::Item& batch, const std::string& name, int64_t channels) {
+  for (const std::string& part : {name + "_scale", name + "_shift"}) {
+    const Tensor& of = *batch.find(part);
+    const bool fits = of.dtype() == DType::f32 && of.shape().size() == 1 &&
+                      (of.count() == 1 || of.count() == channels) &&
+                      of.count() == batch.find(name + "_scale")->count();
+    if (!fits)
+      fail(Code::invalid_argument, "field '", part, "' is ", dtype_name(of.dtype()), " ",
+           shape_text(of.shape()), "; images of ", channels, " channels take f32 [1] or f32 [",
+           channels, "]");
+  }
+}
+
+void check_views(const pipeline::Item& batch, const graph::Value& value) {
+  const pipeline::ImageView& view = batch.views->front();
+  const Shape shape{value.shape[0], view.height, view.width, view.image->shape()[2]};
+  if (!is_deferred(batch, value.name))
+    fail(Code::invalid_argument,
+         "the images are bytes: put a normalize stage behind batch, for echo with 'device' too");
+  if (shape != value.shape || static_cast<int64_t>(batch.views->size()) > value.shape[0])
+    fail(Code::invalid_argument, "field '", value.name, "' is ", batch.views->size(), " images of ",
+         view.height, " x ", view.width, "; this model works on f32 ", shape_text(value.shape),
+         " or fewer rows");
+  check_deferred(batch, value.name, value.shape.back());
+}
+
+// A field's type and shape, wherever it lies.
+struct Kind {
+  DType dtype;
+  Shape shape;
+};
+
+Kind kind_of(const pipeline::Item& batch, const std::string& name) {
+  if (const pipeline::DeviceField* field = batch.find_on_device(name))
+    return {field->dtype, field->shape};
+  const Tensor& tensor = pipeline::require_field(batch, name);
+  return {tensor.dtype(), tensor.shape()};
+}
+
+}  // namespace
+
+bool is_viewed(const pipeline::Item& batch, const std::string& name) {
+  return batch.views && name == kImage;
+}
+
+nn::Fields fields_of(const pipeline::Item& batch, const std::vector<std::string>& names) {
+  nn::Fields fields;
+  for (const std::string& name : names) {
+    if (is_viewed(batch, name)) {
+      const pipeline::ImageView& view = batch.views->front();
+      fields[name] = {DType::f32, {view.height, view.width, view.image->shape()[2]}};
+      continue;
+    }
+    const auto [dtype, shape] = kind_of(batch, name);
+    if (shape.empty() || (dtype == DType::f32 && shape.size() < 2))
+      fail(Code::invalid_argument, "field '", name, "' is ", shape_text(shape),
+           "; training takes batches [N, ...]: end the pipeline with a batch stage");
+    fields[name] = {dtype == DType::u8 ? DType::f32 : dtype, Shape(shape.begin() + 1, shape.end())};
+  }
+  return fields;
+}
+
+int64_t rows_of(const pipeline::Item& batch, const std::string& name) {
+  return is_viewed(batch, name) ? static_cast<int64_t>(batch.views->size())
+                                : kind_of(batch, name).shape[0];
+}
+
+void check_field(const pipeline::Item& batch, const graph::Value& value, const nn::ModelGraph& net,
+                 bool classifies) {
+  if (is_viewed(batch, value.name)) return check_views(batch, value);
+  const bool in_buffer = batch.find_on_device(value.name);
+  const bool deferred = value.dtype == DType::f32 && !in_buffer && is_deferred(batch, value.name);
+  const DType wanted = deferred ? DType::u8 : value.dtype;
+  const auto [dtype, given] = kind_of(batch, value.name);
+  const int64_t rows = given.empty() ? 0 : given[0];
+  Shape shape = value.shape;
+  const bool fits = rows >= 1 && rows <= shape[0];
+  shape[0] = rows;
+  if (dtype == wanted && fits && given == shape) {
+    if (deferred) check_deferred(batch, value.name, value.shape.back());
+    return;
+  }
+  const bool is_target = net.target >= 0 && value.name == net.graph.value(net.target).name;
+  const char* hint = "";
+  if (!is_target && dtype == DType::u8)
+    hint = in_buffer ? " (make floats of it before)" : " (put a normalize stage in the pipeline)";
+  else if (is_target && !classifies)
+    hint = " (set one_hot in the label stage)";
+  fail(Code::invalid_argument, "field '", value.name, "' is ", dtype_name(dtype), " ",
+       shape_text(given), "; this model works on ", dtype_name(wanted), " ",
+       shape_text(value.shape), " or fewer rows", hint);
+}
+
+}  // namespace etr::train
