@@ -29,40 +29,7 @@ layout(constant_id = 0) const uint kSpread = 0;  // 1: lines of C are not one be
 shared float tile_a[DEPTH][TILE + 1];
 shared float tile_b[DEPTH][TILE];
 
-// Element (row, k) of A in this mode; row < m and k < end are the caller's.
-float element_of_a(uint row, uint k) {
-#if MODE == MODE_NN
-  return a[row * p.k + k];
-#elif MODE == MODE_TN
-  return a[k * p.m + row];
-#else
-  // conv and conv_dx split k into (tap, channel) and the row into a pixel; conv_dw the other way.
-#if MODE == MODE_CONV_DW
-  const uint t = row / p.c, channel = row % p.c, at = k;
-  const uvec2 size = uvec2(p.oh, p.ow);
-#else
-  const uint t = k / p.kc, channel = k % p.kc, at = row;
-  const uvec2 size = MODE == MODE_CONV ? uvec2(p.oh, p.ow) : uvec2(p.h, p.w);
-#endif
-  const ivec2 tap = ivec2(t / p.kw, t % p.kw) * int(p.dilation);
-  const ivec2 pad = ivec2(p.pad_y, p.pad_x);
-  const uint line = at / size.y;
-  const ivec2 pixel = ivec2(line % size.x, at % size.y);
-  const uint image = line / size.x;
-#if MODE == MODE_CONV_DX
-  const ivec2 scaled = pixel + pad - tap;
-  const ivec2 q = scaled / int(p.stride);
-  if (any(lessThan(scaled, ivec2(0))) || q * int(p.stride) != scaled) return 0.0;
-  const uvec2 source = uvec2(p.oh, p.ow);
-#else
-  const ivec2 q = pixel * ivec2(p.stride, p.stride_x) + tap - pad;
-  const uvec2 source = uvec2(p.h, p.w);
-#endif
-  if (any(greaterThanEqual(uvec2(q), source))) return 0.0;  // negative wraps: large
-  const uint channels = MODE == MODE_CONV_DW ? p.c : p.kc;
-  return a[(((image * source.x + q.x) * source.y + q.y) * p.groups + GROUP) * channels + channel];
-#endif
-}
+#include "gemm_operand.glsl"
 
 void load_tiles(uint row0, uint col0, uint k0, uint end) {
   for (uint i = gl_LocalInvocationIndex; i < TILE * DEPTH; i += 256) {
@@ -103,7 +70,6 @@ void main() {
       const uint row = row0 + ty * 4 + i, col = col0 + tx + 16 * j;
       if (row >= p.m || col >= p.n) continue;
       const float value = acc[i][j] + (p.bias != 0 ? bias[GROUP * p.n + col] : 0.0);
-      const uint to = kSpread != 0 ? (row / p.ow * p.line_step + p.line_offset) * p.ow + row % p.ow : row;
-      c[((SLICE * p.m + to) * p.groups + GROUP) * p.n + col] = p.relu != 0 ? max(value, 0.0) : value;
+      c[place_in_c(row, col, kSpread)] = p.relu != 0 ? max(value, 0.0) : value;
     }
 }

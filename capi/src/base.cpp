@@ -1,5 +1,6 @@
 // Status, log, schemas, options, devices, runtime.
 #include <cstdlib>
+#include <filesystem>
 
 #include "core/log.h"
 #include "core/memory.h"
@@ -67,7 +68,7 @@ int32_t set_option(etr_options* options, const char* name, T value) {
 gpu::DeviceOptions device_options(const etr_runtime_options* given) {
   const etr_runtime_options options =
       given ? read_struct(*given, "etr_runtime_options") : etr_runtime_options{};
-  if (options.kernels < ETR_KERNELS_AUTOMATIC || options.kernels > ETR_KERNELS_TILED)
+  if (options.kernels < ETR_KERNELS_AUTOMATIC || options.kernels > ETR_KERNELS_MATRIX)
     fail(Code::invalid_argument, "kernels is ", options.kernels, ", not one of ETR_KERNELS_*");
   gpu::DeviceOptions out;
   if (options.device) out.selector = options.device;
@@ -78,9 +79,31 @@ gpu::DeviceOptions device_options(const etr_runtime_options* given) {
   return out;
 }
 
-std::unique_ptr<etr_runtime> runtime_on(const gpu::DeviceOptions& options) {
+constexpr const char* kTuningFile = "/tuning.json";
+
+// A file that was asked for has to be right; one that lies in the cache is only made use of.
+void read_tuning(gpu::Kernels& kernels, const char* path, const std::string& cache_directory) {
+  const std::string& device = kernels.device()->info().name;
+  if (path && !*path) return;
+  if (path) {
+    if (!std::filesystem::exists(path))
+      fail(Code::not_found, "there is no tuning file '", path, "'");
+    return kernels.tuning().read(path, device);
+  }
+  if (cache_directory.empty()) return;
+  try {
+    kernels.tuning().read(cache_directory + kTuningFile, device);
+  } catch (const Error& error) {
+    log_line(LogLevel::warning, cat("kernels are not tuned: ", error.what()));
+  }
+}
+
+std::unique_ptr<etr_runtime> runtime_on(const gpu::DeviceOptions& options,
+                                        const etr_runtime_options* given) {
   auto made = std::make_unique<etr_runtime>();
   made->kernels = std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(options));
+  read_tuning(*made->kernels, given ? read_struct(*given, "etr_runtime_options").tuning : nullptr,
+              options.cache_directory);
   return made;
 }
 
@@ -94,6 +117,7 @@ gpu::HostDevice host_device(const etr_vulkan_device& given) {
   out.queue = shared.queue;
   out.queue_family = shared.queue_family;
   out.buffer_addresses = shared.buffer_addresses != 0;
+  out.matrix_units = shared.matrix_units != 0;
   if (shared.lock) out.lock = [f = shared.lock, p = shared.user_data] { f(p); };
   if (shared.unlock) out.unlock = [f = shared.unlock, p = shared.user_data] { f(p); };
   return out;
@@ -207,17 +231,42 @@ int32_t etr_device_get(int32_t index, etr_device_info* info) {
 }
 
 int32_t etr_runtime_create(const etr_runtime_options* options, etr_runtime** runtime) {
-  return guarded([&] { hand_out(runtime, runtime_on(device_options(options)), "runtime"); });
+  return guarded(
+      [&] { hand_out(runtime, runtime_on(device_options(options), options), "runtime"); });
 }
 int32_t etr_runtime_create_shared(const etr_vulkan_device* vulkan,
                                   const etr_runtime_options* options, etr_runtime** runtime) {
   return guarded([&] {
     gpu::DeviceOptions with = device_options(options);
     with.host = host_device(required(vulkan, "vulkan"));
-    hand_out(runtime, runtime_on(with), "runtime");
+    hand_out(runtime, runtime_on(with, options), "runtime");
   });
 }
 void etr_runtime_destroy(etr_runtime* runtime) { delete runtime; }
+
+int32_t etr_runtime_tune(etr_runtime* runtime, const char* path,
+                         int32_t (*progress)(void*, int64_t, int64_t, const char*, const char*),
+                         void* user_data) {
+  return guarded([&] {
+    gpu::Kernels& kernels = *required(runtime, "runtime").kernels;
+    std::string target = path ? path : platform::cache_directory();
+    if (!path) {
+      if (target.empty())
+        fail(Code::invalid_argument,
+             "there is no cache directory to keep the tuning file in: give a path");
+      std::filesystem::create_directories(target);
+      target += kTuningFile;
+    }
+    const std::string& device = kernels.device()->info().name;
+    kernels.tuning().read(target, device);  // also finds out now whether it can be written beside
+    kernels.tuning().measure_wanted(kernels, [&](const gpu::Tuning::Progress& at) {
+      return !progress ||
+             progress(user_data, static_cast<int64_t>(at.done), static_cast<int64_t>(at.total),
+                      at.problem.c_str(), at.choice.c_str()) != 0;
+    });
+    kernels.tuning().write(target, device);
+  });
+}
 
 int32_t etr_runtime_device(etr_runtime* runtime, etr_device_info* info) {
   return guarded(

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "gpu/vulkan_device.h"
+#include "gpu/vulkan_matrix.h"
 
 namespace etr::gpu {
 namespace {
@@ -54,9 +55,13 @@ KernelFamily choose_family(const DeviceInfo& info, KernelFamily asked) {
     fail(Code::unsupported, "device '", info.name,
          "' cannot run the cpu kernels: they need buffer device addresses, subgroup broadcast and "
          "8 or 16 lanes; use the tiled family");
+  if (asked == KernelFamily::matrix && info.matrix_units.empty())
+    fail(Code::unsupported, "device '", info.name,
+         "' has no matrix units for 16-bit floats (VK_KHR_cooperative_matrix); use the tiled "
+         "family");
   if (asked != KernelFamily::automatic) return asked;
-  return info.kind == DeviceKind::cpu && can_run_cpu_family(info) ? KernelFamily::cpu
-                                                                  : KernelFamily::tiled;
+  if (info.kind == DeviceKind::cpu && can_run_cpu_family(info)) return KernelFamily::cpu;
+  return info.matrix_units.empty() ? KernelFamily::tiled : KernelFamily::matrix;
 }
 
 void apply_lowered(const LoweredLimits& lowered, DeviceInfo& info) {
@@ -66,6 +71,7 @@ void apply_lowered(const LoweredLimits& lowered, DeviceInfo& info) {
     info.max_shared_bytes = std::min(info.max_shared_bytes, lowered.max_shared_bytes);
   info.subgroup_broadcast = info.subgroup_broadcast && lowered.subgroups;
   info.buffer_addresses = info.buffer_addresses && lowered.buffer_addresses;
+  if (!lowered.matrix_units) info.matrix_units.clear();
 }
 
 }  // namespace
@@ -116,10 +122,35 @@ void VulkanDevice::create_device() {
   addresses.bufferDeviceAddress = VK_TRUE;
   VkPhysicalDeviceFeatures2 features{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2};
   std::vector<const char*> extensions;
+  const auto add = [&](auto& feature, const char* extension) {
+    feature.pNext = features.pNext;
+    features.pNext = &feature;
+    extensions.push_back(extension);
+  };
   if (physical.info.buffer_addresses) {
-    features.pNext = &addresses;
     features.features.shaderInt64 = VK_TRUE;
-    extensions.push_back(VK_KHR_BUFFER_DEVICE_ADDRESS_EXTENSION_NAME);
+    add(addresses, VK_KHR_BUFFER_DEVICE_ADDRESS_EXTENSION_NAME);
+  }
+  MatrixFeatures matrices;
+  Bfloat16Features bfloat16;
+  VkPhysicalDeviceVulkanMemoryModelFeatures memory_model{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES};
+  VkPhysicalDeviceShaderFloat16Int8Features float16{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES};
+  if (!physical.info.matrix_units.empty()) {
+    matrices.cooperativeMatrix = VK_TRUE;
+    memory_model.vulkanMemoryModel = VK_TRUE;
+    add(matrices, kMatrixExtension);
+    add(memory_model, VK_KHR_VULKAN_MEMORY_MODEL_EXTENSION_NAME);
+    const auto& units = physical.info.matrix_units;
+    const auto has = [&](bool bf16) {
+      return std::any_of(units.begin(), units.end(),
+                         [&](const MatrixUnit& unit) { return unit.bfloat16 == bf16; });
+    };
+    float16.shaderFloat16 = VK_TRUE;
+    if (has(false)) add(float16, VK_KHR_SHADER_FLOAT16_INT8_EXTENSION_NAME);
+    bfloat16.shaderBFloat16Type = bfloat16.shaderBFloat16CooperativeMatrix = VK_TRUE;
+    if (has(true)) add(bfloat16, kBfloat16Extension);
   }
   if (physical.info.imports_memory)
     extensions.push_back(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);

@@ -18,6 +18,12 @@ enum class DeviceKind { discrete, integrated, virtual_gpu, cpu, other };
 
 const char* device_kind_name(DeviceKind kind);
 
+// What the device's matrix units multiply for a subgroup: [m, k] by [k, n], elements of 16 bits with sums of 32.
+struct MatrixUnit {
+  bool bfloat16;  // otherwise float16
+  uint32_t m, n, k;
+};
+
 struct DeviceInfo {
   int index = 0;  // in the order of list_devices()
   std::string name;
@@ -33,18 +39,20 @@ struct DeviceInfo {
   uint32_t subgroup_size = 0;
   bool subgroup_broadcast = false;
   bool buffer_addresses = false;
-  bool imports_memory = false;     // takes memory of the host's as its own
-  double timestamp_period_ns = 0;  // 0: the queue has no timestamps
+  bool imports_memory = false;           // takes memory of the host's as its own
+  std::vector<MatrixUnit> matrix_units;  // VK_KHR_cooperative_matrix; empty: none
+  double timestamp_period_ns = 0;        // 0: the queue has no timestamps
 };
 
-// Which kernels to use: `automatic` takes `cpu` on CPU devices that can run it, `tiled` elsewhere.
-enum class KernelFamily { automatic, cpu, tiled };
+// Which kernels to use: `automatic` takes `cpu` on CPU devices that can run it, `matrix` where there are matrix units,
+// `tiled` elsewhere. `matrix` is `tiled` but for products that matrix units can do.
+enum class KernelFamily { automatic, cpu, tiled, matrix };
 
 // Limits below those of the device itself, to see on one device how another would fare; 0 and true: its own.
 struct LoweredLimits {
   uint64_t max_storage_bytes = 0;
   uint32_t max_shared_bytes = 0;
-  bool subgroups = true, buffer_addresses = true;
+  bool subgroups = true, buffer_addresses = true, matrix_units = true;
   std::string wrong_kernels;  // kernels whose names begin so fail their check
 };
 
@@ -55,6 +63,8 @@ struct HostDevice {
   void *instance = nullptr, *physical_device = nullptr, *device = nullptr, *queue = nullptr;
   uint32_t queue_family = 0;      // with compute
   bool buffer_addresses = false;  // made with the features bufferDeviceAddress and shaderInt64
+  // Made with cooperativeMatrix, vulkanMemoryModel, and shaderFloat16 or shaderBFloat16CooperativeMatrix, as there are.
+  bool matrix_units = false;
   // Called around each submission to the queue, where the program submits to it too.
   std::function<void()> lock, unlock;
 };
@@ -89,7 +99,7 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   const DeviceInfo& info() const { return info_; }
-  KernelFamily family() const { return family_; }  // cpu or tiled
+  KernelFamily family() const { return family_; }  // not `automatic`
   VulkanDevice& vk() const { return *vk_; }
 
   const DeviceOptions& options() const { return options_; }

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "gpu/vulkan_device.h"
+#include "gpu/vulkan_matrix.h"
 
 namespace etr::gpu {
 namespace {
@@ -60,17 +61,27 @@ DeviceKind kind_of(VkPhysicalDeviceType type) {
   }
 }
 
-bool has_device_extension(const VulkanApi& api, VkPhysicalDevice device, std::string_view name) {
-  uint32_t count = 0;
-  api.EnumerateDeviceExtensionProperties(device, nullptr, &count, nullptr);
-  std::vector<VkExtensionProperties> extensions(count);
-  api.EnumerateDeviceExtensionProperties(device, nullptr, &count, extensions.data());
-  return std::any_of(extensions.begin(), extensions.end(),
-                     [&](const VkExtensionProperties& e) { return name == e.extensionName; });
-}
+// The names of the device's extensions.
+class Extensions {
+ public:
+  Extensions(const VulkanApi& api, VkPhysicalDevice device) {
+    uint32_t count = 0;
+    api.EnumerateDeviceExtensionProperties(device, nullptr, &count, nullptr);
+    list_.resize(count);
+    api.EnumerateDeviceExtensionProperties(device, nullptr, &count, list_.data());
+  }
+  bool has(std::string_view name) const {
+    return std::any_of(list_.begin(), list_.end(),
+                       [&](const VkExtensionProperties& e) { return name == e.extensionName; });
+  }
 
-bool supports_buffer_addresses(const VulkanApi& api, VkPhysicalDevice device) {
-  if (!has_device_extension(api, device, VK_KHR_BUFFER_DEVICE_ADDRESS_EXTENSION_NAME)) return false;
+ private:
+  std::vector<VkExtensionProperties> list_;
+};
+
+bool supports_buffer_addresses(const VulkanApi& api, VkPhysicalDevice device,
+                               const Extensions& extensions) {
+  if (!extensions.has(VK_KHR_BUFFER_DEVICE_ADDRESS_EXTENSION_NAME)) return false;
   VkPhysicalDeviceBufferDeviceAddressFeatures addresses{
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_BUFFER_DEVICE_ADDRESS_FEATURES};
   VkPhysicalDeviceFeatures2 features{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &addresses, {}};
@@ -78,8 +89,46 @@ bool supports_buffer_addresses(const VulkanApi& api, VkPhysicalDevice device) {
   return addresses.bufferDeviceAddress && features.features.shaderInt64;
 }
 
+std::vector<MatrixUnit> matrix_units_of(const VulkanInstance& instance, VkPhysicalDevice device,
+                                        const Extensions& extensions) {
+  const VulkanApi& api = instance.api;
+  const auto query = reinterpret_cast<GetMatrixProperties>(api.GetInstanceProcAddr(
+      instance.handle, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR"));
+  if (!extensions.has(kMatrixExtension) || !query) return {};
+  Bfloat16Features bfloat16;
+  MatrixFeatures matrices;
+  VkPhysicalDeviceShaderFloat16Int8Features float16{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES, &matrices, 0, 0};
+  VkPhysicalDeviceVulkanMemoryModelFeatures memory_model{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES, &float16, 0, 0, 0};
+  VkPhysicalDeviceFeatures2 features{
+      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &memory_model, {}};
+  if (extensions.has(kBfloat16Extension)) matrices.pNext = &bfloat16;
+  api.GetPhysicalDeviceFeatures2(device, &features);
+  if (!matrices.cooperativeMatrix || !memory_model.vulkanMemoryModel) return {};
+
+  uint32_t count = 0;
+  query(device, &count, nullptr);
+  std::vector<MatrixProperties> rows(count);
+  query(device, &count, rows.data());
+  std::vector<MatrixUnit> out;
+  for (const MatrixProperties& row : rows) {
+    constexpr int32_t kSubgroup = 3;
+    const bool bf16 = row.AType == MatrixElement::bfloat16;
+    if (bf16 ? !bfloat16.shaderBFloat16CooperativeMatrix
+             : row.AType != MatrixElement::float16 || !float16.shaderFloat16)
+      continue;
+    if (row.BType == row.AType && row.CType == MatrixElement::float32 &&
+        row.ResultType == MatrixElement::float32 && row.scope == kSubgroup)
+      out.push_back({bf16, row.MSize, row.NSize, row.KSize});
+  }
+  return out;
+}
+
 // Fills everything of a DeviceInfo but its index and the timestamp period.
-DeviceInfo describe(const VulkanApi& api, VkPhysicalDevice device) {
+DeviceInfo describe(const VulkanInstance& instance, VkPhysicalDevice device) {
+  const VulkanApi& api = instance.api;
+  const Extensions extensions(api, device);
   VkPhysicalDeviceDriverProperties driver{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES};
   VkPhysicalDeviceSubgroupProperties subgroup{
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES, &driver, 0, 0, 0, 0};
@@ -106,9 +155,9 @@ DeviceInfo describe(const VulkanApi& api, VkPhysicalDevice device) {
   info.subgroup_size = subgroup.subgroupSize;
   info.subgroup_broadcast = (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) &&
                             (subgroup.supportedOperations & VK_SUBGROUP_FEATURE_BALLOT_BIT);
-  info.buffer_addresses = supports_buffer_addresses(api, device);
-  info.imports_memory =
-      has_device_extension(api, device, VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
+  info.buffer_addresses = supports_buffer_addresses(api, device, extensions);
+  info.imports_memory = extensions.has(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
+  info.matrix_units = matrix_units_of(instance, device, extensions);
   info.timestamp_period_ns = p.limits.timestampPeriod;
   return info;
 }
@@ -203,7 +252,7 @@ std::vector<PhysicalDevice> enumerate(VulkanInstance& instance) {
         "vkEnumeratePhysicalDevices");
   std::vector<PhysicalDevice> found;
   for (const VkPhysicalDevice handle : handles) {
-    PhysicalDevice device{handle, 0, describe(api, handle)};
+    PhysicalDevice device{handle, 0, describe(instance, handle)};
     if (device.info.api_major == 1 && device.info.api_minor < 1) continue;
     const auto families = families_of(api, handle);
     const auto compute = std::find_if(families.begin(), families.end(), [](const auto& family) {
@@ -223,7 +272,7 @@ std::vector<PhysicalDevice> enumerate(VulkanInstance& instance) {
 
 PhysicalDevice physical_of(VulkanInstance& instance, const HostDevice& host) {
   const auto handle = static_cast<VkPhysicalDevice>(host.physical_device);
-  PhysicalDevice device{handle, host.queue_family, describe(instance.api, handle)};
+  PhysicalDevice device{handle, host.queue_family, describe(instance, handle)};
   const auto families = families_of(instance.api, handle);
   if (host.queue_family >= families.size() ||
       !(families[host.queue_family].queueFlags & VK_QUEUE_COMPUTE_BIT))
@@ -232,6 +281,7 @@ PhysicalDevice physical_of(VulkanInstance& instance, const HostDevice& host) {
   if (families[host.queue_family].timestampValidBits == 0) device.info.timestamp_period_ns = 0;
   device.info.buffer_addresses = device.info.buffer_addresses && host.buffer_addresses;
   device.info.imports_memory = false;  // the program did not enable the extension
+  if (!host.matrix_units) device.info.matrix_units.clear();
   return device;
 }
 

@@ -120,6 +120,21 @@ const Kernel& Kernels::get(const std::string& shader, const std::vector<uint32_t
   return *slot;
 }
 
+namespace {
+
+// A driver that refuses a kernel does not compute it either.
+bool compiles_and(const std::function<bool()>& check) {
+  try {
+    return check();
+  } catch (const Error& error) {
+    if (error.code() != Code::device) throw;
+    log_line(LogLevel::warning, error.what());
+    return false;
+  }
+}
+
+}  // namespace
+
 bool Kernels::trusts(const std::string& shader, const std::vector<uint32_t>& constants,
                      const std::function<bool()>& check) {
   std::scoped_lock lock(checks_mutex_);
@@ -127,7 +142,7 @@ bool Kernels::trusts(const std::string& shader, const std::vector<uint32_t>& con
   const auto known = trusted_.find(key);
   if (known != trusted_.end()) return known->second;
   const std::string& wrong = device_->options().lowered.wrong_kernels;
-  const bool right = check() && (wrong.empty() || !shader.starts_with(wrong));
+  const bool right = compiles_and(check) && (wrong.empty() || !shader.starts_with(wrong));
   if (!right)
     log_line(LogLevel::warning, cat("the driver of '", device_->info().name, "' (",
                                     device_->info().driver, ") computes the kernel '", shader,

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "gpu/memory.h"
+#include "gpu/tuning.h"
 
 namespace etr::gpu {
 
@@ -53,9 +54,11 @@ class Kernels {
               const std::function<bool()>& check);
 
   const DevicePtr& device() const { return device_; }
+  Tuning& tuning() { return tuning_; }  // of this device
 
  private:
   DevicePtr device_;
+  Tuning tuning_;
   std::mutex mutex_;
   std::map<std::string, std::unique_ptr<Kernel>> from_source_;
   using Key = std::pair<std::string, std::vector<uint32_t>>;  // shader and constants

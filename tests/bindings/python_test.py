@@ -452,6 +452,19 @@ class SchemaTest(unittest.TestCase):
             for name in module.__all__:
                 self.assertIn(f"def {name}(", stub)
 
+    def test_kernels_are_tuned_into_a_file(self):
+        path = os.path.join(tempfile.mkdtemp(), "kernels.json")
+        runtime = et.Runtime(os.environ.get("ECHOTRAIN_TEST_DEVICE"))
+        trainer = et.Trainer(et.Model([et.layers.dense(2)]), et.optimizers.sgd(), 0.1, device=runtime)
+        batch = et.Batch({"image": np.ones((4, 3), np.float32), "label": np.zeros(4, np.int32)})
+        trainer.step(batch)
+        runtime.tune(path)
+        with open(path) as file:
+            self.assertIn("nn 4x2x3 fp32", json.load(file)["devices"][runtime.device.name])
+        et.Runtime(os.environ.get("ECHOTRAIN_TEST_DEVICE"), tuning=path)
+        with self.assertRaises(et.errors.EchoTrainError):
+            et.Runtime(tuning=path + ".none")
+
     def test_a_wrong_device_is_an_error_that_lists_those_there_are(self):
         with self.assertRaises(et.errors.EchoTrainError):
             et.Runtime("no such device")

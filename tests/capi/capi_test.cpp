@@ -238,6 +238,64 @@ TEST(CApi, TrainsEvaluatesSavesAndLoads) {
   etr_trainer_destroy(second);
 }
 
+// One step on `rows` samples of ones.
+void step_on_ones(etr_trainer* trainer, int32_t rows) {
+  const std::vector<float> ones(static_cast<size_t>(rows) * 6, 1.0f);
+  const std::vector<int32_t> labels(static_cast<size_t>(rows), 1);
+  etr_tensor image{sizeof image, ETR_F32, 2, 0, {rows, 6}, ones.data(), ones.size() * 4};
+  etr_tensor label{sizeof label, ETR_I32, 1, 0, {rows}, labels.data(), labels.size() * 4};
+  etr_batch* batch = nullptr;
+  ASSERT_OK(etr_batch_create(&batch));
+  ASSERT_OK(etr_batch_set(batch, "image", &image));
+  ASSERT_OK(etr_batch_set(batch, "label", &label));
+  ASSERT_OK(etr_trainer_step(trainer, batch));
+  etr_batch_destroy(batch);
+}
+
+TEST(CApi, KernelsAreTunedIntoAFile) {
+  Images images;  // for its folder
+  Net net;
+  const std::string path = images.path("kernels.json");
+  etr_runtime_options options{};
+  options.struct_size = sizeof options;
+  options.tuning = "";
+  etr_runtime *runtime = nullptr, *tuned = nullptr;
+  etr_trainer *trainer = nullptr, *second = nullptr;
+  ASSERT_OK(etr_runtime_create(&options, &runtime));
+  ASSERT_OK(etr_trainer_create(runtime, net.model, net.optimizer, 1, 0, &trainer));
+  step_on_ones(trainer, 4);
+  std::vector<std::string> products;
+  const auto note = [](void* user_data, int64_t done, int64_t total, const char* product,
+                       const char* kernel) -> int32_t {
+    auto& seen = *static_cast<std::vector<std::string>*>(user_data);
+    seen.emplace_back(product);
+    EXPECT_EQ(done, static_cast<int64_t>(seen.size()));
+    EXPECT_EQ(total, 2);
+    EXPECT_NE(std::string(kernel).find("gemm_"), std::string::npos);
+    return 1;
+  };
+  ASSERT_OK(etr_runtime_tune(runtime, path.c_str(), note, &products));
+  EXPECT_EQ(products, (std::vector<std::string>{"nn 4x2x6 fp32", "tn 6x2x4 fp32"}));
+  ASSERT_OK(etr_runtime_tune(runtime, path.c_str(), note, &products));
+  EXPECT_EQ(products.size(), 2u) << "what is known is not measured again";
+
+  options.tuning = path.c_str();
+  ASSERT_OK(etr_runtime_create(&options, &tuned));
+  ASSERT_OK(etr_trainer_create(tuned, net.model, net.optimizer, 1, 0, &second));
+  step_on_ones(second, 4);
+  const auto none = [](void*, int64_t, int64_t, const char*, const char*) -> int32_t {
+    ADD_FAILURE() << "the file had everything";
+    return 1;
+  };
+  ASSERT_OK(etr_runtime_tune(tuned, path.c_str(), none, nullptr));
+  for (etr_trainer* t : {trainer, second}) etr_trainer_destroy(t);
+  for (etr_runtime* r : {runtime, tuned}) etr_runtime_destroy(r);
+
+  options.tuning = "/no/such/file";
+  EXPECT_EQ(etr_runtime_create(&options, &runtime), ETR_NOT_FOUND);
+  EXPECT_NE(std::string(etr_last_error()).find("'/no/such/file'"), std::string::npos);
+}
+
 TEST(CApi, TheBuilderChecksEachStageAsItIsAdded) {
   Images images;
   etr_pipeline* pipeline = nullptr;

@@ -1,11 +1,15 @@
 // Kernels are compared with the host before they are used, and replaced where they are wrong.
-#include <mutex>
+#include <algorithm>
+#include <filesystem>
+#include <set>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/log.h"
+#include "core/platform.h"
 #include "gpu/recording.h"
 #include "graph/parameters.h"
-#include "ops/gemm_check.h"
+#include "ops/gemm_kernels.h"
 #include "support/device.h"
 
 namespace etr::test {
@@ -30,23 +34,34 @@ TEST(GemmCheck, TellsRightFromWrong) {
           << other_name << " for " << name;
 }
 
+// A product whose extent along k is no multiple of 4, one of 4, or one of 8, as kernels walk it.
+ops::GemmParams product_of(GemmMode mode, uint32_t inner) {
+  ops::GemmParams p = ops::product(64, 64, inner);
+  if (mode == GemmMode::conv_dw) p.ow = inner;
+  p.kc = inner;
+  return p;
+}
+
 // All tiles and unrollings, also those that no model in the tests happens to use.
-TEST(GemmCheck, EveryKernelOfTheCpuFamilyIsRight) {
-  gpu::Kernels& k = kernels();
-  if (k.device()->family() != gpu::KernelFamily::cpu) return;  // it cannot run them
-  const uint32_t lanes = k.device()->info().subgroup_size;
-  const struct {
-    uint32_t columns, rows8, rows16;
-  } tiles[] = {{64, 24, 32}, {32, 48, 64}, {16, 48, 128}};
-  for (const auto& [mode, name] : kModes)
-    for (const auto& tile : tiles)
-      for (const auto& constants : std::vector<std::vector<uint32_t>>{{0, 1}, {0, 2}, {1, 1}}) {
-        if (mode == GemmMode::conv_dw && constants[1] == 2) continue;  // it walks by fours
-        const GemmKernel kernel{cat("gemm_cpu_", name, "_", lanes, "_", tile.columns), constants,
-                                lanes == 8 ? tile.rows8 : tile.rows16, tile.columns, 16};
-        EXPECT_TRUE(ops::computes_rightly(k, kernel, mode))
-            << kernel.shader << " " << constants[0] << constants[1];
-      }
+TEST(GemmCheck, EveryKernelIsRight) {
+  std::set<std::string> seen;
+  for (const gpu::KernelFamily family : families())
+    for (const auto& [mode, name] : kModes)
+      for (const auto precision :
+           {ops::Precision::fp32, ops::Precision::bf16, ops::Precision::fp16})
+        for (const uint32_t inner : {7, 12, 16}) {
+          gpu::Kernels& k = kernels(family);
+          const auto all = ops::kernels_for(*k.device(), mode, product_of(mode, inner), precision);
+          EXPECT_TRUE(std::any_of(all.begin(), all.end(), [](const GemmKernel& kernel) {
+            return kernel.shader.starts_with("gemm_tiled");
+          }));
+          for (const GemmKernel& kernel : all)
+            if (seen.insert(family_name(family) + kernel.name()).second) {
+              EXPECT_TRUE(ops::computes_rightly(k, kernel, mode)) << name << ": " << kernel.name();
+            }
+        }
+  const bool on_cpu = device()->family() == gpu::KernelFamily::cpu;
+  EXPECT_GE(seen.size(), on_cpu ? 5u + 5 + 3 * (4 * 3 + 2) : 5u);
 }
 
 // [70, 9] by [9, 5] of ones.
@@ -77,7 +92,7 @@ TEST(GemmCheck, AnotherKernelTakesThePlaceOfAWrongOne) {
   gpu::Kernels some(std::make_shared<gpu::Device>(options));
   for (int i = 0; i < 2; ++i) EXPECT_EQ(product_on(some), std::vector<float>(350, 9.0f));
   if (some.device()->family() == gpu::KernelFamily::cpu) {
-    ASSERT_EQ(lines.size(), 1u);
+    ASSERT_EQ(lines.size(), 3u);  // its tiles, one after the other
     EXPECT_NE(lines[0].find("'gemm_cpu_nn_"), std::string::npos) << lines[0];
     EXPECT_NE(lines[0].find("wrongly; a slower one takes its place"), std::string::npos);
   } else {
@@ -94,6 +109,79 @@ TEST(GemmCheck, AnotherKernelTakesThePlaceOfAWrongOne) {
     EXPECT_EQ(error.code(), Code::device);
     EXPECT_NE(std::string(error.what()).find("'gemm_tiled_nn' wrongly"), std::string::npos);
   }
+}
+
+// [70, 33] by [33, 9] in each precision, tuned and not.
+TEST(GemmTuning, FindsAKernelAndKeepsIt) {
+  const std::string path = testing::TempDir() + "tuning_test.json";
+  std::filesystem::remove(path);
+  const gpu::KernelFamily family = families().back();
+  const std::string name = device(family)->info().name;
+  gpu::Kernels fresh(std::make_shared<gpu::Device>(device_options(family)));
+  const std::vector<float> before = product_on(fresh);
+  std::vector<std::string> problems, choices;
+  fresh.tuning().measure_wanted(fresh, [&](const gpu::Tuning::Progress& progress) {
+    problems.push_back(progress.problem);
+    choices.push_back(progress.choice);
+    return true;
+  });
+  ASSERT_EQ(problems, std::vector<std::string>{"nn 70x5x9 fp32"});
+  EXPECT_EQ(product_on(fresh), before);
+  fresh.tuning().write(path, name);
+
+  gpu::Tuning read;
+  read.read(path, "another device");
+  EXPECT_EQ(read.size(), 0u);
+  read.read(path, name);
+  EXPECT_EQ(read.choice(problems[0], nullptr), choices[0]);
+  read.write(path, "another device");  // beside the first
+  gpu::Tuning both;
+  both.read(path, name);
+  EXPECT_EQ(both.size(), 1u);
+}
+
+TEST(GemmTuning, TakesTheChoiceAndNoOther) {
+  const gpu::KernelFamily family = families().back();
+  gpu::Kernels& k = kernels(family);
+  const ops::GemmParams p = ops::product(70, 5, 9);
+  const auto all = ops::kernels_for(*k.device(), GemmMode::nn, p, ops::Precision::fp32);
+  for (const std::string& choice :
+       {all.back().name() + " / 1", std::string("gemm_of_the_future 1 2")}) {
+    const std::string path = testing::TempDir() + "choice_test.json";
+    const std::string text =
+        Json{{"format", "echotrain kernels 1"}, {"devices", {{"d", {{"nn 70x5x9 fp32", choice}}}}}}
+            .dump();
+    platform::write_file_atomic(path, std::as_bytes(std::span(text)));
+    gpu::Kernels fresh(std::make_shared<gpu::Device>(device_options(family)));
+    fresh.tuning().read(path, "d");
+    gpu::Arena arena(fresh.device(), gpu::MemoryUse::device);
+    gpu::CommandList commands;
+    ops::Emitter emit(fresh, arena, commands);
+    const ops::DeviceTensor a = emit.scratch({70, 9}), b = emit.scratch({9, 5}),
+                            c = emit.scratch({70, 5});
+    emit_gemm(emit, GemmMode::nn, p, a, b, {}, c);
+    const bool known = choice.starts_with(all.back().shader);
+    EXPECT_EQ(gpu::kernel_name(*std::get<gpu::Dispatch>(commands.back()).kernel),
+              known ? all.back().shader : all.front().shader);
+  }
+}
+
+TEST(GemmTuning, SaysWhatIsWrongWithAFile) {
+  const std::string path = testing::TempDir() + "wrong_tuning.json";
+  const auto message = [&](const std::string& text) {
+    platform::write_file_atomic(path, std::as_bytes(std::span(text)));
+    try {
+      gpu::Tuning().read(path, "d");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_NE(message("{").find("wrong_tuning.json"), std::string::npos);
+  EXPECT_NE(message(R"({"format": "x"})").find("is none of this release"), std::string::npos);
+  EXPECT_NE(message(R"({"format": "echotrain kernels 1", "devices": {"d": {"nn": 3}}})")
+                .find("the choice of 'd' for 'nn' is no text"),
+            std::string::npos);
 }
 
 }  // namespace

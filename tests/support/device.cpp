@@ -52,7 +52,8 @@ gpu::DeviceOptions device_options(gpu::KernelFamily family) {
     options.lowered = {.max_storage_bytes = uint64_t{128} << 20,
                        .max_shared_bytes = 16 << 10,
                        .subgroups = false,
-                       .buffer_addresses = false};
+                       .buffer_addresses = false,
+                       .matrix_units = false};
   return options;
 }
 
@@ -68,11 +69,13 @@ gpu::DevicePtr device(gpu::KernelFamily family) { return kernels(family).device(
 std::vector<gpu::KernelFamily> families() {
   std::vector<gpu::KernelFamily> out{gpu::KernelFamily::tiled};
   if (device()->family() == gpu::KernelFamily::cpu) out.push_back(gpu::KernelFamily::cpu);
+  if (!device()->info().matrix_units.empty()) out.push_back(gpu::KernelFamily::matrix);
   return out;
 }
 
 std::string family_name(gpu::KernelFamily family) {
-  return family == gpu::KernelFamily::cpu ? "cpu" : "tiled";
+  const char* const names[] = {"automatic", "cpu", "tiled", "matrix"};
+  return names[static_cast<int>(family)];
 }
 
 }  // namespace etr::test

@@ -94,6 +94,7 @@ int command_train(const std::vector<std::string>& words);
 int command_eval(const std::vector<std::string>& words);
 int command_pack(const std::vector<std::string>& words);
 int command_profile(const std::vector<std::string>& words);
+int command_tune_kernels(const std::vector<std::string>& words);
 int command_export(const std::vector<std::string>& words);
 int command_explain(const std::vector<std::string>& words);
 int command_tune(const std::vector<std::string>& words);

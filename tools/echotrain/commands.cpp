@@ -15,18 +15,20 @@ etr_runtime_options runtime_options(const Arguments& arguments, const std::strin
   options.device = device.c_str();
   options.validation = arguments.flag("validation");
   const std::string kernels = arguments.value("kernels", "automatic");
-  options.kernels = kernels == "cpu"     ? ETR_KERNELS_CPU
-                    : kernels == "tiled" ? ETR_KERNELS_TILED
-                                         : ETR_KERNELS_AUTOMATIC;
-  if (kernels != "cpu" && kernels != "tiled" && kernels != "automatic")
-    throw Failure("--kernels must be automatic, cpu or tiled, not " + kernels);
+  const std::vector<std::string> names = {"automatic", "cpu", "tiled", "matrix"};
+  const auto name = std::find(names.begin(), names.end(), kernels);
+  if (name == names.end())
+    throw Failure("--kernels must be automatic, cpu, tiled or matrix, not " + kernels);
+  options.kernels = static_cast<int32_t>(name - names.begin());
   return options;
 }
 
 // Opens the device that --device or the job names, and says which it is.
 void open_runtime(const Arguments& arguments, const Job& job, Runtime& runtime) {
   const std::string device = arguments.value("device", json_of(job).value("device", ""));
-  const etr_runtime_options options = runtime_options(arguments, device);
+  etr_runtime_options options = runtime_options(arguments, device);
+  const std::string tuning = arguments.value("tuning");
+  if (!tuning.empty()) options.tuning = tuning.c_str();
   check(etr_runtime_create(&options, runtime.out()));
   etr_device_info info{};
   info.struct_size = sizeof info;
@@ -46,7 +48,7 @@ struct JobTrainer {
   Trainer trainer;
 };
 
-const std::vector<std::string> kJobOptions = {"set", "device", "kernels"};
+const std::vector<std::string> kJobOptions = {"set", "device", "kernels", "tuning"};
 
 }  // namespace
 
@@ -110,7 +112,8 @@ int command_export(const std::vector<std::string>& words) {
 }
 
 int command_profile(const std::vector<std::string>& words) {
-  const Arguments arguments(words, {"set", "device", "kernels", "steps", "trace"}, {"json"});
+  const Arguments arguments(words, {"set", "device", "kernels", "tuning", "steps", "trace"},
+                            {"json"});
   JobTrainer run(arguments, /*resume=*/false);
   const int steps = std::stoi(arguments.value("steps", "10"));
   const auto profiled = [&](const char* format) {
@@ -122,6 +125,42 @@ int command_profile(const std::vector<std::string>& words) {
   const std::string path = arguments.value("trace");
   if (path.empty()) return 0;
   write_file(path, profiled("trace"));
+  return 0;
+}
+
+namespace {
+
+// Device time of a training step, in milliseconds.
+double step_ms(const Trainer& trainer) {
+  char* text = nullptr;
+  check(etr_trainer_profile(trainer.get(), nullptr, 5, "json", &text));
+  return 1e3 * Json::parse(take_string(text))["seconds"].get<double>();
+}
+
+}  // namespace
+
+int command_tune_kernels(const std::vector<std::string>& words) {
+  const Arguments arguments(words, {"set", "device", "kernels", "tuning", "out"}, {});
+  JobTrainer run(arguments, /*resume=*/false);
+  double old_ms = step_ms(run.trainer);  // its plan has asked for kernels
+  ProgressLine line;
+  const auto progress = [](void* user_data, int64_t done, int64_t total, const char* product,
+                           const char* kernel) -> int32_t {
+    static_cast<ProgressLine*>(user_data)->show(
+        bar(static_cast<double>(done) / static_cast<double>(total), 20) + " " +
+        std::to_string(done) + " of " + std::to_string(total) + "  " + product + ": " + kernel);
+    return 1;
+  };
+  const std::string out = arguments.value("out");
+  check(etr_runtime_tune(run.runtime.get(), out.empty() ? nullptr : out.c_str(), progress, &line));
+  line.finish();
+  Trainer tuned;
+  check(etr_trainer_create_from_job(run.runtime.get(), run.job.get(), 0, tuned.out()));
+  double new_ms = step_ms(tuned);
+  old_ms = std::min(old_ms, step_ms(run.trainer));
+  new_ms = std::min(new_ms, step_ms(tuned));
+  std::printf("a training step takes the device %.2f ms, and took %.2f ms\n", new_ms, old_ms);
+  if (!out.empty()) std::printf("use it with --tuning %s\n", out.c_str());
   return 0;
 }
 

@@ -8,7 +8,7 @@ namespace {
 
 constexpr const char* kHelp = R"(echotrain: keeps accelerators busy while they train
 
-  echotrain train JOB.json [--set key=value ...] [--resume] [--device D] [--kernels K]
+  echotrain train JOB.json [--set key=value ...] [--resume] [--device D] [--kernels K] [--tuning FILE]
   echotrain eval JOB.json [--set key=value ...]        evaluate the newest checkpoint
   echotrain explain JOB.json [--set key=value ...] [--seconds S] [--step MS] [--svg FILE] [--trace FILE]
                                                        runs the job's pipeline alone and says what limits it
@@ -16,6 +16,9 @@ constexpr const char* kHelp = R"(echotrain: keeps accelerators busy while they t
                                                        where a training step's time goes on the device
   echotrain tune JOB.json [--set key=value ...] [--seconds S] [--step MS] [--out tuned.json]
                                                        finds threads, connections and prefetching by trying
+  echotrain tune-kernels JOB.json [--set key=value ...] [--out FILE.json]
+                                                       finds the fastest kernels for the job's model on the device by
+                                                       trying; kept for all later runs, or in FILE for --tuning FILE
   echotrain export JOB.json FILE.onnx [--set key=value ...]
                                                        the run's newest checkpoint as a model for other runtimes
   echotrain pack FOLDER PREFIX [--format fast] [--per-shard N] [--level L] [--seed S]
@@ -26,7 +29,7 @@ constexpr const char* kHelp = R"(echotrain: keeps accelerators busy while they t
   echotrain stages | layers | models | optimizers | job  what there is, with all options [--json]
   echotrain version
 
---device takes a number or part of a name from 'echotrain devices'; --kernels automatic, cpu or tiled.
+--device takes a number or part of a name from 'echotrain devices'; --kernels automatic, cpu, tiled or matrix.
 --set changes any key of the job: --set train.epochs=3, --set pipeline.stages.4.factor=2; a bare key
 sets a variable of the job: --set data=/path/to/shards.
 )";
@@ -39,6 +42,7 @@ int run(const std::string& command, const std::vector<std::string>& words) {
   if (command == "explain") return cli::command_explain(words);
   if (command == "profile") return cli::command_profile(words);
   if (command == "tune") return cli::command_tune(words);
+  if (command == "tune-kernels") return cli::command_tune_kernels(words);
   if (command == "report") return cli::command_report(words);
   if (command == "devices") return cli::command_devices(words);
   if (command == "stages" || command == "layers" || command == "models" ||

@@ -44,12 +44,18 @@ namespace EchoTrain
         internal RuntimeHandle Handle { get; }
 
         /// <summary><paramref name="selector"/>: empty for the first, an index, or part of a name. At most
-        /// <paramref name="memoryLimitBytes"/> of device memory are taken; 0: what there is.</summary>
-        public Device(string selector = "", long memoryLimitBytes = 0)
+        /// <paramref name="memoryLimitBytes"/> of device memory are taken; 0: what there is. <paramref name="tuning"/>: a
+        /// file of <see cref="Tune"/>; empty: the user's, if there is one.</summary>
+        public Device(string selector = "", long memoryLimitBytes = 0, string tuning = "")
         {
             Natives.Load();
-            Handle = new RuntimeHandle(selector, memoryLimitBytes);
+            Handle = new RuntimeHandle(selector, memoryLimitBytes, tuning);
         }
+
+        /// <summary>Finds the fastest kernels on this device for the models whose trainers have had their first batch, by
+        /// trying, and keeps them in <paramref name="path"/> (empty: for all later runs of this user). Trainers made later
+        /// use them.</summary>
+        public void Tune(string path = "") => Handle.tune(path);
 
         public string Name => Handle.device().name;
         public string Driver => Handle.device().driver;

@@ -44,10 +44,18 @@ def devices() -> List[Device]:
 
 class Runtime(_NotPicklable):
     """An opened device: the first, the one with that index, or the one with that text in its name. At most
-    ``memory_limit_bytes`` of its memory are taken; 0: what there is."""
+    ``memory_limit_bytes`` of its memory are taken; 0: what there is. ``tuning`` is a file of :meth:`tune`;
+    None: the user's, if there is one."""
 
-    def __init__(self, device: Union[None, int, str] = None, memory_limit_bytes: int = 0):
-        self._handle = native.RuntimeHandle("" if device is None else str(device), memory_limit_bytes)
+    def __init__(self, device: Union[None, int, str] = None, memory_limit_bytes: int = 0,
+                 tuning: Optional[str] = None):
+        self._handle = native.RuntimeHandle("" if device is None else str(device), memory_limit_bytes,
+                                            "" if tuning is None else str(tuning))
+
+    def tune(self, path: Optional[str] = None) -> None:
+        """Finds the fastest kernels on this device for the models whose trainers have had their first batch, by
+        trying, and keeps them in ``path`` (None: for all later runs of this user). Trainers made later use them."""
+        self._handle.tune("" if path is None else str(path))
 
     @property
     def device(self) -> Device:

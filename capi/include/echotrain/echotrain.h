@@ -143,7 +143,12 @@ ETR_API int32_t etr_device_get(int32_t index, etr_device_info* info);
 /* An opened device with its kernels. Trainers of one runtime share it. */
 typedef struct etr_runtime etr_runtime;
 
-enum { ETR_KERNELS_AUTOMATIC = 0, ETR_KERNELS_CPU = 1, ETR_KERNELS_TILED = 2 };
+enum {
+  ETR_KERNELS_AUTOMATIC = 0,
+  ETR_KERNELS_CPU = 1,
+  ETR_KERNELS_TILED = 2,
+  ETR_KERNELS_MATRIX = 3
+};
 
 typedef struct etr_runtime_options {
   uint32_t struct_size;
@@ -154,6 +159,8 @@ typedef struct etr_runtime_options {
   int32_t reserved;
   uint64_t
       memory_limit_bytes; /* of device memory; beyond it calls give ETR_OUT_OF_MEMORY; 0: what there is */
+  const char*
+      tuning; /* a file of etr_runtime_tune; NULL: tuning.json in the cache directory, if it is there; "": none */
 } etr_runtime_options;
 
 /* `options` may be NULL. */
@@ -171,7 +178,8 @@ typedef struct etr_vulkan_device {
   void* queue;
   int32_t
       buffer_addresses; /* not 0: made with the features bufferDeviceAddress and shaderInt64 (CPU kernels need them) */
-  int32_t reserved;
+  int32_t
+      matrix_units; /* not 0: made with cooperativeMatrix, vulkanMemoryModel, and shaderFloat16 and shaderBFloat16CooperativeMatrix as the device has them */
   /* Called before and after each vkQueueSubmit, on the thread that trains, so that no two threads use the queue at once.
    * May be NULL where you do not use it while a trainer works. */
   void (*lock)(void* user_data);
@@ -184,6 +192,16 @@ ETR_API int32_t etr_runtime_create_shared(const etr_vulkan_device* vulkan,
                                           const etr_runtime_options* options,
                                           etr_runtime** runtime);
 ETR_API void etr_runtime_destroy(etr_runtime* runtime);
+/* Tries, on the runtime's device, every kernel for each product and convolution that its trainers have planned so far (with
+ * their first batch) and that the tuning file did not know, which takes some tenths of a second each, and writes what was fastest
+ * into the file `path` (NULL: tuning.json in the user's cache directory), beside what it has of other devices. Trainers that are made
+ * later use it, in this runtime and in those that read the file: ship it with the program. `progress` (may be NULL) is called
+ * on this thread with the product and the kernel; returning 0 ends early, and what was measured is written. Leave the device alone
+ * meanwhile. */
+ETR_API int32_t etr_runtime_tune(etr_runtime* runtime, const char* path,
+                                 int32_t (*progress)(void* user_data, int64_t done, int64_t total,
+                                                     const char* product, const char* kernel),
+                                 void* user_data);
 ETR_API int32_t etr_runtime_device(etr_runtime* runtime, etr_device_info* info);
 
 /* For programs that train on a CPU device (Mesa lavapipe): asks its driver for 512-bit vectors

@@ -139,12 +139,14 @@ inline std::vector<etr_device_info> devices() {
 // An opened device. `device`: empty, an index, or part of a name.
 class Runtime {
  public:
-  // `memory_limit_bytes` of device memory; 0: what there is.
-  explicit Runtime(const std::string& device = "", uint64_t memory_limit_bytes = 0) {
+  // `memory_limit_bytes` of device memory; 0: what there is. `tuning`: a file of tune(); "": the user's, if there is one.
+  explicit Runtime(const std::string& device = "", uint64_t memory_limit_bytes = 0,
+                   const std::string& tuning = "") {
     etr_runtime_options options{};
     options.struct_size = sizeof options;
     options.device = device.c_str();
     options.memory_limit_bytes = memory_limit_bytes;
+    options.tuning = tuning.empty() ? nullptr : tuning.c_str();
     handle_ = detail::made_by<Owned>(
         [&](etr_runtime** out) { return etr_runtime_create(&options, out); });
   }
@@ -157,6 +159,10 @@ class Runtime {
     info.struct_size = sizeof info;
     check(etr_runtime_device(get(), &info));
     return info;
+  }
+  // Finds the fastest kernels for what its trainers have planned: see etr_runtime_tune. "": the user's file.
+  void tune(const std::string& path = "") {
+    check(etr_runtime_tune(get(), path.empty() ? nullptr : path.c_str(), nullptr, nullptr));
   }
   etr_runtime* get() const { return handle_.get(); }
 

@@ -255,6 +255,10 @@ public static class Behaviour
                 trainer.ExportOnnx(path);
                 Expect(new System.IO.FileInfo(path).Length > 500, path);
                 System.IO.File.Delete(path);
+                device.Tune(path);
+                Expect(System.IO.File.ReadAllText(path).Contains("nn 2x2x4 fp32"), path);
+                new Device("", 0, path);
+                System.IO.File.Delete(path);
             }
             FailsWith(ErrorCode.InvalidArgument, "6 n + 2", () => new Model(Models.CifarResnet(depth: 21)));
         });

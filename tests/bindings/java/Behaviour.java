@@ -271,6 +271,10 @@ public final class Behaviour {
         trainer.exportOnnx(path.toString());
         expect(java.nio.file.Files.size(path) > 500, java.nio.file.Files.size(path));
         java.nio.file.Files.delete(path);
+        device.tune(path.toString());
+        expect(java.nio.file.Files.readString(path).contains("nn 2x2x4 fp32"), path);
+        new Device("", 0, path.toString());
+        java.nio.file.Files.delete(path);
       }
       failsWith(Code.INVALID_ARGUMENT, "6 n + 2", () -> new Model(Models.cifarResnet().depth(21)));
     });

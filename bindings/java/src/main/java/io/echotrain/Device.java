@@ -14,11 +14,20 @@ public final class Device {
   public Device(String selector) { this(selector, 0); }
 
   /** {@code memoryLimitBytes} of device memory may be taken; 0: what there is. */
-  public Device(String selector, long memoryLimitBytes) {
+  public Device(String selector, long memoryLimitBytes) { this(selector, memoryLimitBytes, ""); }
+
+  /** {@code tuning}: a file of {@link #tune}; empty: the user's, if there is one. */
+  public Device(String selector, long memoryLimitBytes, String tuning) {
     Natives.load();
-    handle = new RuntimeHandle(selector, memoryLimitBytes);
+    handle = new RuntimeHandle(selector, memoryLimitBytes, tuning);
     Natives.free(this, handle::delete);
   }
+
+  /**
+   * Finds the fastest kernels on this device for the models whose trainers have had their first batch, by trying, and
+   * keeps them in the file {@code path} (empty: for all later runs of this user). Trainers made later use them.
+   */
+  public void tune(String path) { handle.tune(path); }
 
   public Device() { this(""); }
 

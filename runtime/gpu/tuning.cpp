@@ -1,0 +1,93 @@
+#include "gpu/tuning.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/options.h"
+#include "core/platform.h"
+
+namespace etr::gpu {
+namespace {
+
+constexpr const char* kFormat = "echotrain kernels 1";
+
+// {"format", "devices": {NAME: {PROBLEM: CHOICE}}}
+Json parse(const std::string& path) {
+  const std::string origin = cat("the tuning file '", path, "'");
+  Json file = parse_json(platform::read_file(path), origin);
+  const bool right = file.is_object() && file.value("format", "") == kFormat &&
+                     file.contains("devices") && file["devices"].is_object();
+  if (!right)
+    fail(Code::corrupt_data, origin, " is none of this release ('", kFormat,
+         "'): remove it, or write it anew with 'echotrain tune-kernels'");
+  for (const auto& [device, choices] : file["devices"].items())
+    for (const auto& [problem, choice] : choices.items())
+      if (!choice.is_string())
+        fail(Code::corrupt_data, origin, ": the choice of '", device, "' for '", problem,
+             "' is no text");
+  return file;
+}
+
+}  // namespace
+
+std::string Tuning::choice(const std::string& problem, const Measure& measure) {
+  std::scoped_lock lock(mutex_);
+  const auto known = choices_.find(problem);
+  if (known != choices_.end()) return known->second;
+  const bool asked = std::any_of(wanted_.begin(), wanted_.end(),
+                                 [&](const auto& wanted) { return wanted.first == problem; });
+  if (!asked) wanted_.emplace_back(problem, measure);
+  return "";
+}
+
+void Tuning::measure_wanted(Kernels& kernels,
+                            const std::function<bool(const Progress&)>& progress) {
+  std::vector<std::pair<std::string, Measure>> wanted;
+  {
+    std::scoped_lock lock(mutex_);
+    wanted = wanted_;
+  }
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const auto& [problem, measure] = wanted[i];
+    const std::string choice = measure(kernels);
+    {
+      std::scoped_lock lock(mutex_);
+      choices_[problem] = choice;
+      const std::string& done = problem;
+      std::erase_if(wanted_, [&](const auto& other) { return other.first == done; });
+    }
+    if (!progress({i + 1, wanted.size(), problem, choice})) return;
+  }
+}
+
+void Tuning::read(const std::string& path, const std::string& device) {
+  std::error_code none;
+  if (!std::filesystem::exists(path, none)) return;
+  const Json file = parse(path);
+  if (!file["devices"].contains(device)) return;
+  std::scoped_lock lock(mutex_);
+  for (const auto& [problem, choice] : file["devices"][device].items())
+    choices_[problem] = choice.get<std::string>();
+}
+
+void Tuning::write(const std::string& path, const std::string& device) const {
+  std::error_code none;
+  Json file = std::filesystem::exists(path, none)
+                  ? parse(path)
+                  : Json{{"format", kFormat}, {"devices", Json::object()}};
+  {
+    std::scoped_lock lock(mutex_);
+    file["devices"][device] = choices_;
+  }
+  const std::string text = file.dump(1) + "\n";
+  platform::write_file_atomic(path, std::as_bytes(std::span(text)));
+}
+
+size_t Tuning::size() const {
+  std::scoped_lock lock(mutex_);
+  return choices_.size();
+}
+
+}  // namespace etr::gpu

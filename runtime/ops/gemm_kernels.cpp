@@ -1,0 +1,186 @@
+#include "ops/gemm_kernels.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+namespace etr::ops {
+namespace {
+
+const char* mode_name(GemmMode mode) {
+  switch (mode) {
+    case GemmMode::nn: return "nn";
+    case GemmMode::tn: return "tn";
+    case GemmMode::conv: return "conv";
+    case GemmMode::conv_dx: return "conv_dx";
+    case GemmMode::conv_dw: return "conv_dw";
+  }
+  return "?";
+}
+
+uint32_t spread(const GemmParams& p) { return p.line_step != 1 || p.line_offset != 0; }
+
+GemmKernel tiled(GemmMode mode, const GemmParams& p) {
+  return {cat("gemm_tiled_", mode_name(mode)), {spread(p)}, 64, 64, 256};
+}
+
+// The extent along which the CPU kernel walks k in steps of four.
+uint32_t inner_extent(GemmMode mode, const GemmParams& p) {
+  if (mode == GemmMode::conv_dw) return p.ow;
+  return mode == GemmMode::nn || mode == GemmMode::tn ? p.k : p.kc;
+}
+
+// A tile of the CPU kernel (shaders/gemm_cpu.comp), and what a column of it costs beside one of the
+// widest: fewer columns share a broadcast of A.
+struct CpuTile {
+  uint32_t columns, rows8, rows16;
+  double cost;
+};
+constexpr CpuTile kCpuTiles[] = {{64, 24, 32, 1}, {32, 48, 64, 1.05}, {16, 48, 128, 1.45}};
+
+// The likely fastest tile first.
+std::vector<GemmKernel> on_cpu(const gpu::Device& device, GemmMode mode, const GemmParams& p) {
+  std::vector<CpuTile> tiles(std::begin(kCpuTiles), std::end(kCpuTiles));
+  const auto cost = [&](const CpuTile& tile) {
+    return tile.cost * tile.columns * gpu::div_up(p.n, tile.columns);
+  };
+  std::stable_sort(tiles.begin(), tiles.end(),
+                   [&](const CpuTile& a, const CpuTile& b) { return cost(a) < cost(b); });
+  const uint32_t lanes = device.info().subgroup_size, inner = inner_extent(mode, p);
+  // Two steps of four an iteration halve the loop's bookkeeping where nothing is left over. Convolutions have short loops, and
+  // more to keep in registers.
+  const bool by_eight = inner % 8 == 0 && mode != GemmMode::conv_dw;
+  std::vector<GemmKernel> out;
+  const bool product = mode == GemmMode::nn || mode == GemmMode::tn;
+  for (const uint32_t unroll : product ? std::array{2u, 1u} : std::array{1u, 2u})
+    for (const CpuTile& tile : tiles)
+      if (unroll == 1 || by_eight)
+        out.push_back({cat("gemm_cpu_", mode_name(mode), "_", lanes, "_", tile.columns),
+                       {inner % 4 != 0, unroll, spread(p)},
+                       lanes == 8 ? tile.rows8 : tile.rows16,
+                       tile.columns,
+                       16});
+  return out;
+}
+
+constexpr uint32_t kMatrixDepth = 32;  // DEPTH in shaders/matrix/gemm_matrix.comp
+
+// The unit that does most at once.
+const gpu::MatrixUnit* matrix_unit(const gpu::Device& device, bool bfloat16) {
+  const gpu::MatrixUnit* best = nullptr;
+  for (const gpu::MatrixUnit& unit : device.info().matrix_units) {
+    const bool fits = unit.bfloat16 == bfloat16 && unit.m <= 16 && unit.n <= 16 &&
+                      kMatrixDepth % unit.k == 0 && unit.n % 2 == 0;
+    if (fits && (!best || unit.m * unit.n * unit.k > best->m * best->n * best->k)) best = &unit;
+  }
+  return best;
+}
+
+// `parts` of a float: 1 or 3, see the shader. The likely fastest tile first.
+std::vector<GemmKernel> on_matrices(const gpu::Device& device, GemmMode mode, const GemmParams& p,
+                                    bool bfloat16, uint32_t parts) {
+  const gpu::MatrixUnit* unit = matrix_unit(device, bfloat16);
+  const uint32_t lanes = 4 * device.info().subgroup_size;
+  if (!unit || lanes > device.info().max_workgroup) return {};
+  struct Costed {
+    double cost;
+    GemmKernel kernel;
+  };
+  std::vector<Costed> found;
+  // Matrices in a subgroup, along rows and along columns; fewer reuse less of what they load.
+  for (const auto& [matrices, of_element] : {std::pair{4u, 1.0}, {2u, 1.3}, {1u, 2.0}}) {
+    const uint32_t rows = 2 * unit->m * matrices, columns = 2 * unit->n * matrices;
+    const uint32_t words_of_a = rows * (kMatrixDepth / 2 + 4),
+                   words_of_b = kMatrixDepth * (columns / 2 + 4);
+    const uint32_t shared = 4 * (parts * (words_of_a + words_of_b) + 4 * unit->m * unit->n);
+    if (shared > device.info().max_shared_bytes) continue;
+    GemmKernel kernel{cat("gemm_matrix_", bfloat16 ? "bf16" : "fp16", parts == 3 ? "x3" : ""),
+                      {static_cast<uint32_t>(mode), spread(p), unit->m, unit->n, unit->k, matrices,
+                       matrices, lanes},
+                      rows,
+                      columns,
+                      256};
+    if (parts == 1) kernel.rounds = bfloat16 ? Precision::bf16 : Precision::fp16;
+    kernel.exact = parts == 1;
+    const double elements =
+        static_cast<double>(gpu::div_up(p.m, rows)) * rows * gpu::div_up(p.n, columns) * columns;
+    found.push_back({of_element * elements, std::move(kernel)});
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const Costed& a, const Costed& b) { return a.cost < b.cost; });
+  std::vector<GemmKernel> out;
+  for (Costed& row : found) out.push_back(std::move(row.kernel));
+  return out;
+}
+
+void append(std::vector<GemmKernel>& to, std::vector<GemmKernel> more) {
+  to.insert(to.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
+}
+
+// Only gradients by weights have a long k and a small result.
+bool is_split(GemmMode mode) { return mode == GemmMode::tn || mode == GemmMode::conv_dw; }
+
+uint32_t most_slices(const GemmKernel& kernel, GemmMode mode, const GemmParams& p) {
+  const bool by_lines = mode == GemmMode::conv_dw && kernel.shader.starts_with("gemm_cpu");
+  return std::max(by_lines ? p.batch * p.oh : p.k / 64, 1u);
+}
+
+uint32_t default_slices(const GemmKernel& kernel, GemmMode mode, const GemmParams& p) {
+  if (!is_split(mode)) return 1;
+  const uint32_t tiles =
+      gpu::div_up(p.m, kernel.tile_rows) * gpu::div_up(p.n, kernel.tile_columns) * p.groups;
+  return std::clamp(gpu::div_up(kernel.wanted_groups, tiles), 1u, most_slices(kernel, mode, p));
+}
+
+}  // namespace
+
+std::string GemmKernel::name() const {
+  std::string out = shader;
+  for (const uint32_t constant : constants) out += cat(" ", constant);
+  if (slices) out += cat(" / ", slices);
+  return out;
+}
+
+std::vector<GemmKernel> kernels_for(const gpu::Device& device, GemmMode mode, const GemmParams& p,
+                                    Precision precision) {
+  std::vector<GemmKernel> out;
+  const bool matrices = device.family() == gpu::KernelFamily::matrix;
+  if (matrices && precision != Precision::fp32)
+    append(out, on_matrices(device, mode, p, precision == Precision::bf16, 1));
+  if (device.family() == gpu::KernelFamily::cpu) append(out, on_cpu(device, mode, p));
+  // Floats as three bfloat16 are for a measurement to choose: which is faster depends on the device.
+  out.push_back(tiled(mode, p));
+  if (matrices && precision == Precision::fp32) append(out, on_matrices(device, mode, p, true, 3));
+  return out;
+}
+
+std::vector<uint32_t> slices_for(const GemmKernel& kernel, GemmMode mode, const GemmParams& p) {
+  const uint32_t usual = default_slices(kernel, mode, p);
+  std::vector<uint32_t> out{usual};
+  if (!is_split(mode)) return out;
+  for (const uint32_t other : {usual / 4, usual / 2, usual * 2, usual * 4})
+    if (other >= 1 && other <= most_slices(kernel, mode, p) &&
+        std::find(out.begin(), out.end(), other) == out.end())
+      out.push_back(other);
+  return out;
+}
+
+std::string problem_name(GemmMode mode, const GemmParams& p, Precision precision) {
+  const char* const precisions[] = {"fp32", "bf16", "fp16"};
+  std::string out = cat(mode_name(mode), " ", p.m, "x", p.n, "x", p.k, " ",
+                        precisions[static_cast<size_t>(precision)]);
+  if (mode == GemmMode::nn || mode == GemmMode::tn) return out;
+  out += cat(" image ", p.h, "x", p.w, "x", p.c, " kernel ", p.kh, "x", p.kw, " stride ", p.stride,
+             "x", p.stride_x);
+  if (p.dilation != 1) out += cat(" dilation ", p.dilation);
+  if (p.groups != 1) out += cat(" groups ", p.groups);
+  if (spread(p)) out += cat(" lines ", p.line_step, "+", p.line_offset);
+  return out;
+}
+
+bool trusted(gpu::Kernels& kernels, const GemmKernel& kernel, GemmMode mode) {
+  return kernels.trusts(kernel.shader, kernel.constants,
+                        [&] { return computes_rightly(kernels, kernel, mode); });
+}
+
+}  // namespace etr::ops

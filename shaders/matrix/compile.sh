@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# Compiles the kernels for matrix units into prebuilt/. Needs glslang 15.3 or later (GL_KHR_cooperative_matrix,
+# GL_EXT_bfloat16) and spirv-opt; distributions of the day have older ones, which is why the result is kept with the sources.
+# Run it after a change of gemm_matrix.comp or of what that includes, and commit both; the build says so if it was forgotten.
+set -euo pipefail
+cd "$(dirname "$0")"
+GLSLANG=${GLSLANG:-glslangValidator}
+mkdir -p prebuilt
+grep '^//! variant ' gemm_matrix.comp | while read -r _ _ name defines; do
+  # shellcheck disable=SC2086  # several words
+  "$GLSLANG" -V --target-env vulkan1.1 --quiet -I.. $defines -o "prebuilt/$name.spv" gemm_matrix.comp
+  spirv-opt --strip-debug "prebuilt/$name.spv" -o "prebuilt/$name.spv"
+  spirv-val --target-env vulkan1.3 "prebuilt/$name.spv"
+done
+cat gemm_matrix.comp ../common.glsl ../gemm_params.glsl ../rounding.glsl ../gemm_operand.glsl | sha256sum | cut -d' ' -f1 > prebuilt/sources.sha256
