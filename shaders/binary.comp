@@ -15,6 +15,7 @@ layout(local_size_x = 64) in;
 layout(local_size_x_id = 0) in;
 #endif
 layout(constant_id = 1) const uint kind = 0;
+layout(constant_id = 2) const uint relu = 0;  // forward: of the result
 #if defined(GRAD_A) || defined(GRAD_B)
 #define BUFFERS(B) B(0, Floats, a) B(1, Floats, b) B(2, Floats, dy) B(3, Floats, y)
 #else
@@ -53,8 +54,10 @@ float f(float u, float v) {
 #endif
 }
 
+float forward(float u, float v) { return relu != 0 ? max(f(u, v), 0.0) : f(u, v); }
+
 #ifdef SAME
-void main() { FOR_EACH(i, count) y.v[i] = f(a.v[i], b.v[i]); }
+void main() { FOR_EACH(i, count) y.v[i] = forward(a.v[i], b.v[i]); }
 #else
 void main() {
   const uint ch = CHANNEL;
@@ -67,7 +70,7 @@ void main() {
 #if defined(GRAD_A) || defined(GRAD_B)
     y.v[r * d3 + ch] = f(u, v) * dy.v[r * d3 + ch];
 #else
-    y.v[r * d3 + ch] = f(u, v);
+    y.v[r * d3 + ch] = forward(u, v);
 #endif
   }
 }

@@ -1,4 +1,5 @@
 // Shared by the simple kernels: a grid-stride loop, the step's dynamic values, random numbers.
+#include "finite.glsl"
 
 #define FOR_EACH(i, count)                                      \
   for (uint i = gl_GlobalInvocationID.x; i < (count);           \
@@ -8,10 +9,12 @@
 // rows, so that no index needs a division (a division costs a CPU device more than the arithmetic).
 // Dispatch: x = ceil(c / lanes), y = slices.
 #define CHANNEL gl_GlobalInvocationID.x
+// (Why r stays below the end: see FOR_GROUPS in row.glsl.)
 #define FOR_ROWS(r, row_count, slice_count)                                                   \
   for (uint rows_per_ = ((row_count) + (slice_count) - 1) / (slice_count),                    \
-            r = gl_WorkGroupID.y * rows_per_, end_ = min(r + rows_per_, (row_count));         \
-       r < end_; ++r)
+            r##_ = gl_WorkGroupID.y * rows_per_, r = r##_,                                    \
+            end_ = min(r##_ + rows_per_, (row_count));                                        \
+       r##_ < end_; ++r##_, r = min(r##_, end_ - 1))
 
 // What changes from step to step (ops/op.h mirrors it).
 struct StepValues {
@@ -23,8 +26,6 @@ struct StepValues {
   uint flags;          // FIRST_OF_UPDATE, FRESH_BATCH
   uint not_finite;     // set by the device where a gradient had no finite value
 };
-// Of a float's bits: neither infinite nor NaN. Compilers may take the float itself for finite.
-#define IS_FINITE(bits) (((bits) & 0x7F800000u) != 0x7F800000u)
 
 #define HOPELESS 2  // not_finite at the least loss scale
 #define FIRST_OF_UPDATE 1

@@ -5,8 +5,11 @@
 layout(local_size_x_id = 0) in;
 
 #define LANE gl_LocalInvocationID.x
-#define FOR_GROUPS(r, count) \
-  for (uint r = gl_WorkGroupID.x; r < (count); r += gl_NumWorkGroups.x)
+// Rows behind the last are never looked at, not even by lanes that do nothing: lavapipe (Mesa 26) runs a loop's body once more
+// with all lanes off, and loads from addresses that all of them share then too. An index read there may point anywhere.
+#define FOR_GROUPS(r, count)                                           \
+  for (uint r##_ = gl_WorkGroupID.x, r = r##_; r##_ < (count);         \
+       r##_ += gl_NumWorkGroups.x, r = min(r##_, (count) - 1))
 #define FOR_LANES(k, count) for (uint k = LANE; k < (count); k += gl_WorkGroupSize.x)
 
 #ifdef BY_ADDRESS

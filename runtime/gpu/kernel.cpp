@@ -89,6 +89,10 @@ void Kernel::create(const ShaderCode& code, const std::vector<uint32_t>& constan
   const VkResult result =
       vk.api.CreateComputePipelines(vk.handle, vk.pipeline_cache, 1, &info, nullptr, &pipeline);
   vk.api.DestroyShaderModule(vk.handle, module, nullptr);
+  if (result == VK_ERROR_UNKNOWN || result == VK_ERROR_INVALID_SHADER_NV ||
+      result == VK_ERROR_FEATURE_NOT_PRESENT)
+    fail(Code::unsupported, "the driver does not compile the kernel '", name, "' (VkResult ",
+         static_cast<int>(result), ")");
   check(result, "vkCreateComputePipelines");
 }
 
@@ -127,7 +131,7 @@ bool compiles_and(const std::function<bool()>& check) {
   try {
     return check();
   } catch (const Error& error) {
-    if (error.code() != Code::device) throw;
+    if (error.code() != Code::unsupported) throw;
     log_line(LogLevel::warning, error.what());
     return false;
   }

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <string_view>
 
 #include "core/error.h"
+#include "core/json.h"
+#include "ops/gemm.h"
 
 namespace etr::graph {
 namespace {
@@ -27,6 +30,10 @@ Plan::Plan(gpu::Kernels& kernels, const Graph& graph, const ParameterStore& para
   ops::Emitter emit(kernels, memory_, commands_);
   emit.set_precision(options.precision);
   allocate(parameters, options.weights);
+  if (options.fold_norms && !options.training) {
+    ops::Emitter prepare(kernels, arena_, preparation_);
+    find_folds(prepare, options);
+  }
   forward(emit);
   if (options.training) {
     find_needed();
@@ -107,8 +114,66 @@ ops::OpCall Plan::call_of(size_t n) const {
   return call;
 }
 
+// A normalisation whose input is a product that nobody else reads, with weights of its own.
+void Plan::find_folds(ops::Emitter& emit, const PlanOptions& options) {
+  const auto& nodes = graph_.nodes();
+  folded_away_.assign(nodes.size(), false);
+  std::vector<size_t> producer(tensors_.size(), nodes.size()), users(tensors_.size(), 0);
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    producer[index(nodes[n].output)] = n;
+    for (const ValueId id : nodes[n].inputs) ++users[index(id)];
+  }
+  for (const ValueId id : options.outputs) ++users[index(id)];
+  for (size_t n = 0; n < nodes.size(); ++n) {
+    const Node& norm = nodes[n];
+    if (std::string_view(norm.op->name) != "batch_norm") continue;
+    const size_t p = producer[index(norm.inputs[0])];
+    if (p == nodes.size() || users[index(norm.inputs[0])] != 1) continue;
+    const Node& product = nodes[p];
+    const std::string_view op = product.op->name;
+    const bool plain = op == "conv2d" || (op == "dense" && !product.options.boolean("transposed"));
+    if (!plain || product.options.boolean("relu") ||
+        graph_.value(product.inputs[1]).kind != ValueKind::parameter)
+      continue;
+    const ops::OpCall call = call_of(p), after = call_of(n);
+    Fold fold{p, emit.scratch(call.inputs[1].shape), emit.scratch(after.inputs[1].shape)};
+    emit.set_label(norm.label + " (folded)");
+    ops::emit_fold_norm(emit, call.inputs[1],
+                        call.inputs.size() > 2 ? call.inputs[2] : ops::DeviceTensor{},
+                        std::span(after.inputs).subspan(1),
+                        static_cast<float>(norm.options.number("epsilon")), fold.w, fold.b);
+    folds_[n] = std::move(fold);
+    folded_away_[p] = true;
+  }
+}
+
+void Plan::forward_folded(ops::Emitter& emit, size_t norm) {
+  const Fold& fold = folds_.at(norm);
+  const Node& product = graph_.nodes()[fold.product];
+  Json json = product.options.json();
+  json["relu"] = graph_.nodes()[norm].options.boolean("relu");
+  const Options options(product.op->options, product.label, json);
+  const ops::OpCall of_product = call_of(fold.product), of_norm = call_of(norm);
+  const ops::OpCall call{options,
+                         of_product.node,
+                         /*training=*/false,
+                         {of_product.inputs[0], fold.w, fold.b},
+                         of_norm.output,
+                         of_product.saved,
+                         step_,
+                         {},
+                         {}};
+  emit.set_label(product.label);
+  product.op->forward(call, emit);
+}
+
 void Plan::forward(ops::Emitter& emit) {
   for (size_t n = 0; n < graph_.nodes().size(); ++n) {
+    if (!folded_away_.empty() && folded_away_[n]) continue;
+    if (folds_.count(n)) {
+      forward_folded(emit, n);
+      continue;
+    }
     emit.set_label(graph_.nodes()[n].label);
     graph_.nodes()[n].op->forward(call_of(n), emit);
   }

@@ -23,6 +23,9 @@ struct PlanOptions {
   // backward pass (Chen et al. 2016): for a third more work, memory falls towards the root of the depth.
   bool recompute = false;
   ops::Precision precision = ops::Precision::fp32;  // of products
+  // Evaluation only: batch normalisation becomes part of the weights before it, which preparation() makes of the
+  // parameters as they are when it runs.
+  bool fold_norms = false;
   // f32 [1], what the gradients are multiplied by on their way (see optim::LossScale); empty: 1.
   gpu::Buffer loss_scale;
 };
@@ -38,12 +41,16 @@ class Plan {
   const ops::DeviceTensor& tensor(ValueId id) const;
   const gpu::Buffer& step_values() const { return step_; }
   const gpu::CommandList& commands() const { return commands_; }
+  // To be run before the first commands(), and again when parameters have changed; may be empty.
+  const gpu::CommandList& preparation() const { return preparation_; }
   uint64_t reserved_bytes() const { return arena_.reserved_bytes(); }
   uint64_t asked_bytes() const { return memory_.asked_bytes(); }  // had every tensor its own memory
 
  private:
   void allocate(const ParameterStore& parameters, const gpu::Buffer& weights);
   void forward(ops::Emitter& emit);
+  void find_folds(ops::Emitter& emit, const PlanOptions& options);
+  void forward_folded(ops::Emitter& emit, size_t norm);
   void backward(ops::Emitter& emit, const ParameterStore& parameters, const PlanOptions& options);
   void find_needed();
   std::vector<size_t> cuts() const;
@@ -56,10 +63,17 @@ class Plan {
   gpu::Arena arena_;
   MemoryPlan memory_;
   gpu::Buffer step_;
-  gpu::CommandList commands_;
+  gpu::CommandList commands_, preparation_;
   std::vector<ops::DeviceTensor> tensors_, gradients_;
   std::vector<std::vector<ops::DeviceTensor>> saved_;  // by node
-  std::vector<bool> needs_gradient_;                   // by value: leads to a parameter
+  // Products with a normalisation folded in: the product's node and its new weights, by the normalisation's node.
+  struct Fold {
+    size_t product;
+    ops::DeviceTensor w, b;
+  };
+  std::map<size_t, Fold> folds_;
+  std::vector<bool> folded_away_;     // nodes that are such products
+  std::vector<bool> needs_gradient_;  // by value: leads to a parameter
 };
 
 }  // namespace etr::graph

@@ -126,7 +126,7 @@ OnnxFile::Name Exporter::binary(const Node& node) {
                    : f == "divide"   ? "Div"
                    : f == "maximum"  ? "Max"
                                      : "Min";
-  return emit(op, {in(node, 0), in(node, 1)});
+  return relu_where(node, emit(op, {in(node, 0), in(node, 1)}));
 }
 
 OnnxFile::Name Exporter::dense(const Node& node) {

@@ -10,6 +10,7 @@ constexpr OpInput kInputs[] = {{"a"}, {"b"}};
 constexpr OptionSpec kOptions[] = {
     {"function", OptionType::string, nullptr, "what is computed of each pair", 0, 0, "",
      "add|subtract|multiply|divide|maximum|minimum"},
+    {"relu", OptionType::boolean, "false", "apply ReLU to the result, fused"},
 };
 
 // In the order of the shader's constants.
@@ -88,33 +89,36 @@ Push push_of(const OpCall& call) {
 
 void forward(const OpCall& call, Emitter& emit) {
   const Push push = push_of(call);
+  const uint32_t relu = call.options.boolean("relu");
   if (call.inputs[0].shape == call.inputs[1].shape)
     emit.for_each("binary_same",
                   {reads(call.inputs[0]), reads(call.inputs[1]), writes(call.output)}, push,
-                  push.count, {0, kind_of(call)});
+                  push.count, {0, kind_of(call), relu});
   else
     emit.for_channels("binary", {reads(call.inputs[0]), reads(call.inputs[1]), writes(call.output)},
-                      push, push.d3, push.slices, 1, {kind_of(call)});
+                      push, push.d3, push.slices, 1, {kind_of(call), relu});
 }
 
 void backward(const OpCall& call, Emitter& emit) {
   const Push push = push_of(call);
   const uint32_t kind = kind_of(call);
   const char* shaders[] = {"binary_grad_a", "binary_grad_b"};
+  const DeviceTensor dy = call.options.boolean("relu")
+                              ? emit_relu_grad(emit, call.output, call.output_grad)
+                              : call.output_grad;
   for (size_t i = 0; i < 2; ++i) {
     const DeviceTensor& target = call.input_grads[i];
     if (!target) continue;
     const bool passes_through = kind == 0 || (kind == 1 && i == 0);
     if (passes_through) {
-      emit_sum_to(emit, call.output_grad, target);
+      emit_sum_to(emit, dy, target);
       continue;
     }
     const bool whole = target.shape == call.output.shape;
     const DeviceTensor full = whole ? target : emit.scratch(call.output.shape);
-    emit.for_channels(
-        shaders[i],
-        {reads(call.inputs[0]), reads(call.inputs[1]), reads(call.output_grad), writes(full)}, push,
-        push.d3, push.slices, 1, {kind});
+    emit.for_channels(shaders[i],
+                      {reads(call.inputs[0]), reads(call.inputs[1]), reads(dy), writes(full)}, push,
+                      push.d3, push.slices, 1, {kind});
     if (!whole) emit_sum_to(emit, full, target);
   }
 }

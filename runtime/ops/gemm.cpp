@@ -84,6 +84,20 @@ void emit_column_sum(Emitter& emit, const DeviceTensor& x, const DeviceTensor& o
   emit_sum_slices(emit, partial, out, slices, columns);
 }
 
+void emit_fold_norm(Emitter& emit, const DeviceTensor& w, const DeviceTensor& bias,
+                    std::span<const DeviceTensor> norm, float epsilon, const DeviceTensor& folded_w,
+                    const DeviceTensor& folded_b) {
+  const uint32_t c = folded_b.count(), rows = w.count() / c;
+  const struct {
+    uint32_t rows, c, slices, bias;
+    float epsilon;
+  } push{rows, c, row_slices(rows), bias ? 1u : 0u, epsilon};
+  emit.for_channels("fold_norm",
+                    {reads(w), reads(bias ? bias : w), reads(norm[0]), reads(norm[1]),
+                     reads(norm[2]), reads(norm[3]), writes(folded_w), writes(folded_b)},
+                    push, c, push.slices);
+}
+
 void emit_halves(Emitter& emit, const DeviceTensor& sums, const DeviceTensor& first,
                  const DeviceTensor& second) {
   const uint64_t bytes = sums.buffer.size_bytes / 2;

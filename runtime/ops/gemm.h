@@ -46,6 +46,11 @@ void emit_transpose(Emitter& emit, const DeviceTensor& in, const DeviceTensor& o
 void emit_column_sum(Emitter& emit, const DeviceTensor& x, const DeviceTensor& out, uint32_t rows,
                      uint32_t columns);
 
+// Emits w' and b' of a product with a normalisation of its results folded in: shaders/fold_norm.comp. `bias` may be empty.
+void emit_fold_norm(Emitter& emit, const DeviceTensor& w, const DeviceTensor& bias,
+                    std::span<const DeviceTensor> norm, float epsilon, const DeviceTensor& folded_w,
+                    const DeviceTensor& folded_b);
+
 // Slices into which a kernel over [rows, channels] splits its rows.
 uint32_t row_slices(uint32_t rows);
 

@@ -62,6 +62,7 @@ struct Learner::Planned {
     options.precision = net.precision;
     options.outputs = outputs();
     options.outputs.push_back(net.output);
+    options.fold_norms = true;
     return options;
   }
 
@@ -98,11 +99,17 @@ struct Learner::Planned {
   std::unique_ptr<graph::Plan> evaluation;  // these are made when first needed
   std::unique_ptr<graph::Runner> evaluator, predictor;
 
-  graph::Plan& evaluation_plan(gpu::Kernels& kernels) {
-    if (!evaluation)
+  // `weights_age`: how often the weights have changed. Waits for the device where they have.
+  graph::Plan& evaluation_plan(gpu::Kernels& kernels, uint64_t weights_age) {
+    const bool fresh = !evaluation;
+    if (fresh)
       evaluation = std::make_unique<graph::Plan>(kernels, net.graph, store, evaluation_options());
+    if ((fresh || prepared_for != weights_age) && !evaluation->preparation().empty())
+      gpu::run_once(kernels.device(), evaluation->preparation());
+    prepared_for = weights_age;
     return *evaluation;
   }
+  uint64_t prepared_for = 0;
 };
 
 Learner::Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec)
@@ -252,6 +259,7 @@ void Learner::step(const pipeline::Item& batch) {
                  (batch.replica == 0 ? ops::StepValues::kFreshBatch : 0);
   fill(*planned_->runner, planned_->fed(), batch);
   planned_->runner->submit(values, ++step_);
+  ++weights_age_;
   StepMetrics metrics;
   metrics.step = step_;
   metrics.learning_rate = values.learning_rate;
@@ -328,10 +336,11 @@ EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline) {
   pipeline::Item batch;
   while (pipeline.next(batch) == pipeline::Pipeline::Next::item) {
     prepare(batch);
+    const graph::Plan& plan = planned_->evaluation_plan(*kernels_, weights_age_);
     if (!planned_->evaluator)
-      planned_->evaluator = std::make_unique<graph::Runner>(
-          *kernels_, planned_->evaluation_plan(*kernels_), planned_->feeds(planned_->fed(), batch),
-          planned_->outputs(), gpu::CommandList{});
+      planned_->evaluator =
+          std::make_unique<graph::Runner>(*kernels_, plan, planned_->feeds(planned_->fed(), batch),
+                                          planned_->outputs(), gpu::CommandList{});
     ops::StepValues values;
     values.valid_rows = static_cast<uint32_t>(rows_of(batch));
     fill(*planned_->evaluator, planned_->fed(), batch);
@@ -357,13 +366,14 @@ std::vector<float> Learner::infer(const pipeline::Item& batch) {
   plan_for(batch);
   Planned& p = *planned_;
   for (const graph::ValueId id : p.net.inputs) check(batch, id);
+  const graph::Plan& plan = p.evaluation_plan(*kernels_, weights_age_);
   const std::vector<graph::Feed> feeds = p.feeds(p.net.inputs, batch);
   bool fits = p.predictor != nullptr;
   for (size_t i = 0; fits && i < feeds.size(); ++i)
     fits = p.predictor->on_device(i) == feeds[i].on_device;
   if (!fits)
-    p.predictor = std::make_unique<graph::Runner>(*kernels_, p.evaluation_plan(*kernels_), feeds,
-                                                  std::vector{p.net.output}, gpu::CommandList{}, 1);
+    p.predictor = std::make_unique<graph::Runner>(*kernels_, plan, feeds, std::vector{p.net.output},
+                                                  gpu::CommandList{}, 1);
   fill(*p.predictor, p.net.inputs, batch);
   ops::StepValues step;
   step.valid_rows = static_cast<uint32_t>(rows_of(batch));
@@ -443,6 +453,7 @@ void Learner::apply_loaded() {
   planned_->store.upload(checkpoint::read_safetensors(file_of(*loaded_, kWeights), kWeights));
   planned_->update->upload(checkpoint::read_safetensors(file_of(*loaded_, kOptimizer), kOptimizer));
   loaded_.reset();
+  ++weights_age_;
 }
 
 }  // namespace etr::train

@@ -124,6 +124,7 @@ class Learner {
   const uint64_t seed_;
   uint64_t view_samples_ = 0;
   uint64_t step_ = 0;
+  uint64_t weights_age_ = 0;  // grows when the weights change
   std::unique_ptr<Planned> planned_;
   struct Imported {
     std::string path;

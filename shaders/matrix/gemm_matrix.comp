@@ -26,7 +26,7 @@
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #define ELEMENT float16_t
 #endif
-#include "../common.glsl"
+#include "../finite.glsl"
 #include "../gemm_params.glsl"
 #include "../rounding.glsl"
 

@@ -89,6 +89,87 @@ TEST(Plan, SumsTheGradientsOfAValueWithSeveralUsers) {
   }
 }
 
+int dispatches_of(const gpu::CommandList& commands, const std::string& shader) {
+  int count = 0;
+  for (const gpu::Command& command : commands)
+    if (const auto* dispatch = std::get_if<gpu::Dispatch>(&command))
+      count += gpu::kernel_name(*dispatch->kernel) == shader;
+  return count;
+}
+
+// Products with a normalisation behind them: with bias and without, grouped, dense; and one whose result is read twice.
+struct NormedGraph {
+  ValueId norm(ValueId of, const std::string& name, bool relu) {
+    const Shape c{g.shape(of).back()};
+    const auto positive = [](std::span<float> out, Rng&) {
+      for (size_t i = 0; i < out.size(); ++i) out[i] = 0.5f + 0.2f * static_cast<float>(i % 3);
+    };
+    return g.add("batch_norm", {{"relu", relu}},
+                 {of, g.add_parameter(name + ".gamma", c, false, positive),
+                  g.add_parameter(name + ".beta", c, false, ramp()),
+                  g.add_state(name + ".mean", c, ramp()), g.add_state(name + ".var", c, positive)},
+                 name);
+  }
+  ValueId weight(const std::string& name, Shape shape) {
+    return g.add_parameter(name, shape, true, ramp());
+  }
+  NormedGraph() {
+    x = g.add_input("x", {2, 5, 5, 4}, DType::f32);
+    const ValueId a = norm(
+        g.add("conv2d", {{"pad", 1}}, {x, weight("w1", {3, 3, 4, 8}), weight("b1", {8})}, "c1"),
+        "n1", true);
+    const ValueId b =
+        norm(g.add("conv2d", {{"groups", 2}}, {a, weight("w2", {3, 3, 4, 8})}, "c2"), "n2", false);
+    const ValueId twice = g.add("conv2d", Json::object(), {b, weight("w3", {1, 1, 8, 8})}, "c3");
+    const ValueId sum = g.add("binary", {{"function", "add"}, {"relu", true}},
+                              {norm(twice, "n3", false), twice}, "sum");
+    const ValueId flat = g.add("flatten", Json::object(), {sum}, "flat");
+    y = norm(g.add("dense", Json::object(), {flat, weight("w4", {72, 6})}, "d"), "n4", false);
+  }
+  Graph g;
+  ValueId x, y;
+};
+
+TEST(Plan, NormalisationIsFoldedIntoTheWeightsBeforeIt) {
+  for (const gpu::KernelFamily family : families()) {
+    NormedGraph net;
+    ParameterStore store(device(family), net.g, 1);
+    PlanOptions options;
+    options.outputs = {net.y};
+    const Plan plain(kernels(family), net.g, store, options);
+    options.fold_norms = true;
+    const Plan folded(kernels(family), net.g, store, options);
+    EXPECT_EQ(dispatches_of(plain.commands(), "batch_norm_apply"), 4);
+    EXPECT_EQ(dispatches_of(folded.commands(), "batch_norm_apply"), 1)
+        << "the result that is read twice";
+    EXPECT_EQ(dispatches_of(folded.preparation(), "fold_norm"), 3);
+    const auto output_of = [&](const Plan& plan) {
+      Tensor x(DType::f32, {2, 5, 5, 4});
+      for (size_t i = 0; i < 200; ++i)
+        x.mutable_view<float>()[i] = static_cast<float>(i % 11) * 0.2f - 1;
+      upload(device(family), x, plan.tensor(net.x));
+      if (!plan.preparation().empty()) gpu::run_once(device(family), plan.preparation());
+      gpu::run_once(device(family), plan.commands());
+      return download(device(family), plan.tensor(net.y));
+    };
+    for (int round = 0; round < 2; ++round) {
+      const Tensor wanted = output_of(plain), got = output_of(folded);
+      float largest = 0;
+      for (const float v : wanted.view<float>()) largest = std::max(largest, std::abs(v));
+      ASSERT_GT(largest, 0.1f);
+      for (int64_t i = 0; i < wanted.count(); ++i)
+        EXPECT_NEAR(got.view<float>()[static_cast<size_t>(i)],
+                    wanted.view<float>()[static_cast<size_t>(i)], 1e-5f * largest);
+      auto tensors = store.download();  // other weights: the preparation makes use of them
+      for (auto& [name, tensor] : tensors) {
+        tensor = std::move(tensor).writable();
+        for (float& v : tensor.mutable_view<float>()) v *= 1.25f;
+      }
+      store.upload(tensors);
+    }
+  }
+}
+
 TEST(ParameterStore, RoundTripAndMistakes) {
   Graph g;
   g.add_parameter("a", {3, 5}, true, nn::he_normal(3));

@@ -113,6 +113,40 @@ std::string not_finite(Learner& learner) {
   return "";
 }
 
+// Normalisation is folded into weights for predictions: into those of now.
+TEST(Learner, PredictionsFollowTheWeights) {
+  const auto make = [] {
+    return train::Learner(
+        {&kernels(), [](gpu::Kernels*) {}},
+        {parse_json(R"({"layers": [{"layer": "conv2d", "filters": 4}, {"layer": "batch_norm"},
+                                          {"layer": "flatten"}, {"layer": "dense", "units": 3}]})",
+                    "model"),
+         Json{{"optimizer", "sgd"}}, Json{{"learning_rate", 0.1}}, 3, 10});
+  };
+  const auto output_of = [](train::Learner& learner, const pipeline::Item& batch) {
+    const Tensor y = learner.predict(batch);
+    return std::vector<float>(y.view<float>().begin(), y.view<float>().end());
+  };
+  Tensor image(DType::f32, {4, 6, 6, 2}), label(DType::i32, {4});
+  for (size_t i = 0; i < 288; ++i) image.mutable_view<float>()[i] = static_cast<float>(i % 7);
+  for (size_t i = 0; i < 4; ++i) label.mutable_view<int32_t>()[i] = static_cast<int32_t>(i % 3);
+  pipeline::Item batch;
+  batch.set("image", image);
+  batch.set("label", label);
+  train::Learner learner = make();
+  const auto first = output_of(learner, batch);
+  EXPECT_EQ(output_of(learner, batch), first);
+  learner.step(batch);
+  const auto second = output_of(learner, batch);
+  EXPECT_NE(second, first);
+  checkpoint::Files files;
+  learner.save(files);
+  train::Learner other = make();
+  EXPECT_EQ(output_of(other, batch), first);
+  other.load(files);
+  EXPECT_EQ(output_of(other, batch), second);
+}
+
 TEST(Learner, NamesWhatMadeTheFirstNaN) {
   const auto batch_of = [](float value, int label) {
     pipeline::Item batch;

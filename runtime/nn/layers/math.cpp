@@ -87,8 +87,9 @@ graph::ValueId build_concat(const LayerCall& call) {
 graph::ValueId build_residual(const LayerCall& call) {
   const auto branch = call.build("layers", call.input(), "");
   const auto shortcut = call.build("shortcut", call.input(), "shortcut");
-  const auto sum = call.graph.add("binary", {{"function", "add"}}, {branch, shortcut}, call.name);
-  return activate_unfused(call, sum);
+  const auto sum = call.graph.add("binary", {{"function", "add"}, {"relu", fused_relu(call)}},
+                                  {branch, shortcut}, call.name);
+  return activate(call, sum);
 }
 
 graph::ValueId build_repeat(const LayerCall& call) {
