@@ -87,6 +87,7 @@ layout(local_size_x = LANES) in;
 layout(constant_id = 0) const uint kTail = 0;    // 1: the innermost extent of k is no multiple of 4
 layout(constant_id = 1) const uint kUnroll = 1;  // steps of 4 along k per loop iteration
 layout(constant_id = 2) const uint kSpread = 0;  // 1: lines of C are not one behind the other
+layout(constant_id = 3) const uint kPad = 0;  // nn, one group: rows of A and B lie so many elements further apart
 
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float v[]; };
 
@@ -116,7 +117,7 @@ void multiply(vec4 av[BLOCKS], uvec4 row_of_b) {
   VEC bv[4][VECS];
   [[unroll]] for (uint i = 0; i < 4; ++i)
     [[unroll]] for (uint j = 0; j < VECS; ++j) {
-      const uint at = (row_of_b[i] * p.groups + GROUP) * p.n + column[j];
+      const uint at = (row_of_b[i] * p.groups + GROUP) * p.n + row_of_b[i] * kPad + column[j];
       // Columns past the end repeat the last one; they are not stored.
       const uint last = p.n - 1 - column[j];
       bv[i][j] = LOAD_B(at, last);
@@ -187,7 +188,7 @@ void accumulate(uint row0, uint lane) {
   const uint per_slice = (p.k + step * p.slices - 1) / (step * p.slices) * step;
   const uint begin = SLICE * per_slice, end = min(begin + per_slice, p.k);
   [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk)
-    base[blk] = MODE == MODE_NN ? row[blk] * p.k : row[blk];
+    base[blk] = MODE == MODE_NN ? row[blk] * (p.k + kPad) : row[blk];
   run(base, inside, begin, end, MODE == MODE_NN ? 1 : p.m, 0);
 #elif MODE == MODE_CONV || MODE == MODE_CONV_DX
   const uvec2 size = MODE == MODE_CONV ? uvec2(p.oh, p.ow) : uvec2(p.h, p.w);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "gpu/recording.h"
+#include "ops/measure.h"
 #include "ops/permute.h"
 
 namespace etr::ops {
@@ -128,10 +130,21 @@ void emit_conv_dx_by_two(Emitter& emit, const ConvGeometry& g, const DeviceTenso
   }
 }
 
+// The convolution of dy with the taps turned about that gives dx, for a stride of 1.
+ConvGeometry turned(const ConvGeometry& g) {
+  ConvGeometry out = g;
+  out.h = g.oh, out.w = g.ow, out.c = g.filters;
+  out.oh = g.h, out.ow = g.w, out.filters = g.c;
+  out.pad_y = g.kh - 1 - g.pad_y,
+  out.pad_x = g.kw - 1 - g.pad_x;  // may be below 0: wraps, and back
+  return out;
+}
+
 }  // namespace
 
-void emit_conv(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x, const DeviceTensor& w,
-               const DeviceTensor& bias, bool relu, const DeviceTensor& y) {
+void emit_conv_directly(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
+                        const DeviceTensor& w, const DeviceTensor& bias, bool relu,
+                        const DeviceTensor& y) {
   if (g.depthwise()) {
     DepthwisePush push = depthwise_of(g);
     push.relu = relu, push.bias = bias ? 1 : 0;
@@ -150,8 +163,10 @@ void emit_conv(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x, cons
   emit_gemm(emit, GemmMode::conv, p, x, w, bias, y);
 }
 
-void emit_conv_dx(Emitter& emit, const ConvGeometry& g, const DeviceTensor& dy,
-                  const DeviceTensor& w, const DeviceTensor& dx) {
+namespace {
+
+void emit_conv_dx_directly(Emitter& emit, const ConvGeometry& g, const DeviceTensor& dy,
+                           const DeviceTensor& w, const DeviceTensor& dx) {
   if (g.depthwise()) {
     emit.for_channels("depthwise_dx", {reads(dy), reads(w), writes(dx)}, depthwise_of(g), g.c, g.h,
                       g.batch);
@@ -178,6 +193,67 @@ void emit_conv_dx(Emitter& emit, const ConvGeometry& g, const DeviceTensor& dy,
   }
   p.m = p.batch * p.h * p.w, p.n = p.c, p.kc = g.filters / g.groups, p.k = p.kh * p.kw * p.kc;
   emit_gemm(emit, GemmMode::conv_dx, p, dy, flipped(emit, g, w), {}, dx);
+}
+
+// Winograd's way has fewer products and more memory to move: the more channels, the better it does.
+constexpr uint32_t kWinogradChannels = 128;
+
+bool wins_by_winograd(Emitter& emit, const ConvGeometry& g, bool gradient) {
+  if (!winograd_fits(g) || emit.precision() != Precision::fp32) return false;
+  const auto measure = [g, gradient](gpu::Kernels& kernels) {
+    gpu::Arena memory(kernels.device(), gpu::MemoryUse::device);
+    std::vector<Way> ways{{"direct", {}}, {"winograd", {}}};
+    gpu::CommandList fills;
+    Emitter fill(kernels, memory, fills);
+    const auto ones = [&](const Shape& shape) {
+      const DeviceTensor out = fill.scratch(shape);
+      fill.add(gpu::Fill{out.buffer, 0x3F800000});
+      return out;
+    };
+    const DeviceTensor x = ones({g.batch, g.h, g.w, g.c}),
+                       y = ones({g.batch, g.oh, g.ow, g.filters}),
+                       w = ones({g.kh, g.kw, g.c, g.filters});
+    gpu::run_once(kernels.device(), fills);
+    for (Way& way : ways) {
+      Emitter one(kernels, memory, way.commands);
+      one.set_label("tuning");
+      const bool winograd = way.name == "winograd";
+      if (!gradient && winograd)
+        emit_winograd(one, g, x, w, false, {}, false, y);
+      else if (!gradient)
+        emit_conv_directly(one, g, x, w, {}, false, y);
+      else if (winograd)
+        emit_winograd(one, turned(g), y, flipped(one, g, w), true, {}, false, x);
+      else
+        emit_conv_dx_directly(one, g, y, w, x);
+    }
+    return fastest_of(kernels, ways);
+  };
+  const std::string choice = emit.kernels().tuning().choice(
+      cat(gradient ? "convolution_dx " : "convolution ", g.batch, "x", g.h, "x", g.w, "x", g.c,
+          " to ", g.filters, " pad ", g.pad_y, "x", g.pad_x),
+      measure);
+  if (!choice.empty()) return choice == "winograd";
+  return emit.device()->family() == gpu::KernelFamily::cpu &&
+         std::min(g.c, g.filters) >= kWinogradChannels;
+}
+
+}  // namespace
+
+void emit_conv(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x, const DeviceTensor& w,
+               const DeviceTensor& bias, bool relu, const DeviceTensor& y) {
+  if (wins_by_winograd(emit, g, /*gradient=*/false))
+    emit_winograd(emit, g, x, w, /*flipped=*/false, bias, relu, y);
+  else
+    emit_conv_directly(emit, g, x, w, bias, relu, y);
+}
+
+void emit_conv_dx(Emitter& emit, const ConvGeometry& g, const DeviceTensor& dy,
+                  const DeviceTensor& w, const DeviceTensor& dx) {
+  if (wins_by_winograd(emit, g, /*gradient=*/true))
+    emit_winograd(emit, turned(g), dy, flipped(emit, g, w), /*flipped=*/true, {}, false, dx);
+  else
+    emit_conv_dx_directly(emit, g, dy, w, dx);
 }
 
 void emit_conv_dw(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,

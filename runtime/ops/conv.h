@@ -14,9 +14,20 @@ struct ConvGeometry {
   bool plain() const { return groups == 1 && dilation == 1; }
 };
 
-// Emits y = x * w (+ bias) (ReLU); `bias` may be empty.
+// Emits y = x * w (+ bias) (ReLU), by products of its own pixels; `bias` may be empty.
+void emit_conv_directly(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
+                        const DeviceTensor& w, const DeviceTensor& bias, bool relu,
+                        const DeviceTensor& y);
+
+// The same the faster way: directly, or by Winograd's.
 void emit_conv(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x, const DeviceTensor& w,
                const DeviceTensor& bias, bool relu, const DeviceTensor& y);
+
+// By Winograd's F(2 x 2, 3 x 3), where winograd_fits(); `flipped`: with the taps of w turned about.
+void emit_winograd(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
+                   const DeviceTensor& w, bool flipped, const DeviceTensor& bias, bool relu,
+                   const DeviceTensor& y);
+bool winograd_fits(const ConvGeometry& g);
 
 // Emits dx, the gradient by x of a convolution whose result has the gradient dy.
 void emit_conv_dx(Emitter& emit, const ConvGeometry& g, const DeviceTensor& dy,

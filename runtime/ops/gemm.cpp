@@ -15,6 +15,15 @@ DeviceTensor rounded(Emitter& emit, const DeviceTensor& x) {
   return y;
 }
 
+// x [rows, columns] with rows that are `pad` longer.
+DeviceTensor padded(Emitter& emit, const DeviceTensor& x, uint32_t rows, uint32_t pad) {
+  const uint32_t columns = x.count() / rows, slices = row_slices(rows);
+  const struct { uint32_t rows, columns, slices, pad; } push{rows, columns, slices, pad};
+  const DeviceTensor y = emit.scratch({rows, columns + pad});
+  emit.for_channels("pad_rows", {reads(x), writes(y)}, push, columns, slices);
+  return y;
+}
+
 // What a measurement has found best, or else is likely to be; of those that this driver computes as the host does.
 GemmKernel choose(Emitter& emit, GemmMode mode, const GemmParams& p) {
   const Precision precision = emit.precision();
@@ -43,8 +52,11 @@ void emit_with(Emitter& emit, const GemmKernel& kernel, GemmMode mode, GemmParam
                const DeviceTensor& wide_a, const DeviceTensor& wide_b, const DeviceTensor& bias,
                const DeviceTensor& out, double flops) {
   const bool round = kernel.rounds != emit.precision();
-  const DeviceTensor a = round ? rounded(emit, wide_a) : wide_a;
-  const DeviceTensor b = round ? rounded(emit, wide_b) : wide_b;
+  const auto prepared = [&](const DeviceTensor& wide, uint32_t rows) {
+    const DeviceTensor x = round ? rounded(emit, wide) : wide;
+    return kernel.pad ? padded(emit, x, rows, kernel.pad) : x;
+  };
+  const DeviceTensor a = prepared(wide_a, p.m), b = prepared(wide_b, p.k);
   const uint32_t x = gpu::div_up(p.m, kernel.tile_rows), y = gpu::div_up(p.n, kernel.tile_columns);
   p.slices = kernel.slices ? kernel.slices : slices_for(kernel, mode, p).front();
   p.bias = bias ? 1 : 0;

@@ -89,6 +89,16 @@ std::vector<float> expected(GemmMode mode, const GemmParams& p, const std::vecto
   return c;
 }
 
+// Rows of so many columns, further apart by `pad`.
+std::vector<float> with_pad(const std::vector<float>& values, uint32_t columns, uint32_t pad) {
+  if (pad == 0) return values;
+  std::vector<float> out(values.size() / columns * (columns + pad), -7.0f);
+  for (size_t row = 0; row * columns < values.size(); ++row)
+    std::copy_n(values.begin() + static_cast<ptrdiff_t>(row * columns), columns,
+                out.begin() + static_cast<ptrdiff_t>(row * (columns + pad)));
+  return out;
+}
+
 // Whether the products of `values` agree to float32's accuracy: each is a sum of k terms of at most 1.
 bool close(const std::vector<float>& got, const std::vector<float>& wanted, uint32_t k) {
   const float most = 4e-7f * std::sqrt(static_cast<float>(k));
@@ -118,7 +128,8 @@ bool computes_rightly(gpu::Kernels& kernels, const GemmKernel& kernel, GemmMode 
     emit.add(gpu::Copy{from, to.buffer});
     return to;
   };
-  const DeviceTensor on_a = put(a), on_b = put(b), on_bias = put(bias);
+  const DeviceTensor on_a = put(with_pad(a, p.k, kernel.pad)),
+                     on_b = put(with_pad(b, p.n, kernel.pad)), on_bias = put(bias);
   const DeviceTensor on_c = emit.scratch({p.slices, p.m, p.n});
   emit.set_label("check of a product");
   emit.dispatch(

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
+
+#include "gpu/recording.h"
+#include "ops/measure.h"
 
 namespace etr::ops {
 namespace {
@@ -38,6 +40,15 @@ struct CpuTile {
 };
 constexpr CpuTile kCpuTiles[] = {{64, 24, 32, 1}, {32, 48, 64, 1.05}, {16, 48, 128, 1.45}};
 
+// Rows that are a multiple of a page apart fall on the same lines of a cache. A copy of the operands with longer rows costs
+// less, if the product is large.
+std::vector<uint32_t> pads_for(GemmMode mode, const GemmParams& p) {
+  constexpr uint32_t kPage = 1024, kPad = 16;  // in floats
+  const bool collides = p.k % kPage == 0 || p.n % kPage == 0;
+  if (mode != GemmMode::nn || p.groups != 1 || !collides || p.m < 256 || p.n < 256) return {0};
+  return {kPad, 0};
+}
+
 // The likely fastest tile first.
 std::vector<GemmKernel> on_cpu(const gpu::Device& device, GemmMode mode, const GemmParams& p) {
   std::vector<CpuTile> tiles(std::begin(kCpuTiles), std::end(kCpuTiles));
@@ -50,16 +61,19 @@ std::vector<GemmKernel> on_cpu(const gpu::Device& device, GemmMode mode, const G
   // Two steps of four an iteration halve the loop's bookkeeping where nothing is left over. Convolutions have short loops, and
   // more to keep in registers.
   const bool by_eight = inner % 8 == 0 && mode != GemmMode::conv_dw;
-  std::vector<GemmKernel> out;
   const bool product = mode == GemmMode::nn || mode == GemmMode::tn;
-  for (const uint32_t unroll : product ? std::array{2u, 1u} : std::array{1u, 2u})
-    for (const CpuTile& tile : tiles)
-      if (unroll == 1 || by_eight)
-        out.push_back({cat("gemm_cpu_", mode_name(mode), "_", lanes, "_", tile.columns),
-                       {inner % 4 != 0, unroll, spread(p)},
-                       lanes == 8 ? tile.rows8 : tile.rows16,
-                       tile.columns,
-                       16});
+  std::vector<GemmKernel> out;
+  for (const uint32_t pad : pads_for(mode, p))
+    for (const uint32_t unroll : product ? std::array{2u, 1u} : std::array{1u, 2u})
+      for (const CpuTile& tile : tiles)
+        if (unroll == 1 || by_eight) {
+          out.push_back({cat("gemm_cpu_", mode_name(mode), "_", lanes, "_", tile.columns),
+                         {inner % 4 != 0, unroll, spread(p), pad},
+                         lanes == 8 ? tile.rows8 : tile.rows16,
+                         tile.columns,
+                         16});
+          out.back().pad = pad;
+        }
   return out;
 }
 
@@ -132,6 +146,12 @@ uint32_t default_slices(const GemmKernel& kernel, GemmMode mode, const GemmParam
   return std::clamp(gpu::div_up(kernel.wanted_groups, tiles), 1u, most_slices(kernel, mode, p));
 }
 
+int64_t elements_of_a(GemmMode mode, const GemmParams& p) {
+  if (mode == GemmMode::nn || mode == GemmMode::tn) return int64_t{p.m} * p.k;
+  if (mode == GemmMode::conv_dx) return int64_t{p.batch} * p.oh * p.ow * p.groups * p.kc;
+  return int64_t{p.batch} * p.h * p.w * p.groups * p.c;
+}
+
 }  // namespace
 
 std::string GemmKernel::name() const {
@@ -181,6 +201,32 @@ std::string problem_name(GemmMode mode, const GemmParams& p, Precision precision
 bool trusted(gpu::Kernels& kernels, const GemmKernel& kernel, GemmMode mode) {
   return kernels.trusts(kernel.shader, kernel.constants,
                         [&] { return computes_rightly(kernels, kernel, mode); });
+}
+
+std::string measure_kernels(gpu::Kernels& kernels, GemmMode mode, const GemmParams& p,
+                            Precision precision) {
+  gpu::Arena memory(kernels.device(), gpu::MemoryUse::device);
+  gpu::CommandList commands;
+  Emitter emit(kernels, memory, commands);
+  emit.set_label("tuning");
+  emit.set_precision(precision);
+  const DeviceTensor a = emit.scratch({elements_of_a(mode, p)});
+  const DeviceTensor b = emit.scratch({p.k, p.groups * p.n});
+  const DeviceTensor c = emit.scratch({p.line_step, p.m, p.groups * p.n});
+  for (const DeviceTensor& operand : {a, b}) emit.add(gpu::Fill{operand.buffer, 0x3F800000});
+  gpu::run_once(kernels.device(), commands);
+
+  std::vector<Way> ways;
+  for (GemmKernel& kernel : kernels_for(*kernels.device(), mode, p, precision)) {
+    if (!trusted(kernels, kernel, mode)) continue;
+    for (const uint32_t slices : slices_for(kernel, mode, p)) {
+      kernel.slices = slices;
+      commands.clear();
+      emit_with(emit, kernel, mode, p, a, b, {}, c, 0);
+      ways.push_back({kernel.name(), commands});
+    }
+  }
+  return ways.size() < 2 ? "" : fastest_of(kernels, ways);
 }
 
 }  // namespace etr::ops

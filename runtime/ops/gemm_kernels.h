@@ -16,6 +16,7 @@ struct GemmKernel {
   Precision rounds = Precision::fp32;  // its operands, to this by itself
   bool exact = true;                   // computes products of small integers without rounding
   uint32_t slices = 0;                 // of k; 0: so many that the device is filled
+  uint32_t pad = 0;  // elements that rows of A and B lie further apart than they are long
 
   // As in tuning files: "gemm_cpu_tn_8_32 0 2 0", with " / 4" behind it for four slices.
   std::string name() const;

@@ -1,5 +1,5 @@
-// Matrix products on the Vulkan device beside OpenBLAS on the same cores, and the three products of
-// a convolution.
+// Matrix products on the Vulkan device beside OpenBLAS on the same cores, the three products of
+// a convolution, and convolutions directly and by Winograd's way.
 //
 //   gemm_bench [384 960 ...]
 //
@@ -15,7 +15,7 @@
 #include "core/platform.h"
 #include "core/rng.h"
 #include "gpu/recording.h"
-#include "ops/gemm.h"
+#include "ops/conv.h"
 
 extern "C" char* openblas_get_corename(void);
 extern "C" int openblas_get_num_threads(void);
@@ -112,6 +112,32 @@ void convolution(gpu::Kernels& kernels, int64_t batch, int64_t size, int64_t cha
       flop / by_input, flop / by_weight);
 }
 
+// A 3 x 3 convolution directly and by Winograd's way, in turns.
+void winograd(gpu::Kernels& kernels, uint32_t batch, uint32_t size, uint32_t channels) {
+  gpu::Arena arena(kernels.device(), gpu::MemoryUse::device);
+  gpu::CommandList commands[2];
+  const ops::ConvGeometry g{batch, size, size, channels, size, size, channels, 3, 3, 1, 1, 1, 1, 1};
+  ops::Emitter directly(kernels, arena, commands[0]), by_winograd(kernels, arena, commands[1]);
+  const int64_t n = batch, side = size, c = channels;
+  const ops::DeviceTensor x = directly.scratch({n, side, side, c}),
+                          y = directly.scratch({n, side, side, c}),
+                          w = directly.scratch({3, 3, c, c});
+  emit_conv_directly(directly, g, x, w, {}, false, y);
+  emit_winograd(by_winograd, g, x, w, false, {}, false, y);
+  gpu::Recording first(kernels.device(), commands[0]), second(kernels.device(), commands[1]);
+  const auto run = [](gpu::Recording& recording) {
+    return [&] {
+      recording.submit();
+      recording.wait();
+    };
+  };
+  const auto times = time_in_turn({run(first), run(second)}, 9);
+  const double flop = 18e-9 * static_cast<double>(n * side * side * c * c);
+  std::printf(
+      "conv 3x3 [%u, %u, %u, %u] -> %-4u directly %6.1f GFLOP/s   Winograd %6.1f   %.2f x\n", batch,
+      size, size, channels, channels, flop / times[0], flop / times[1], times[0] / times[1]);
+}
+
 }  // namespace
 }  // namespace etr::bench
 
@@ -130,6 +156,11 @@ int main(int argc, char** argv) {
     bench::convolution(kernels, 128, 32, 3, 32);
     bench::convolution(kernels, 128, 16, 32, 64);
     bench::convolution(kernels, 128, 8, 64, 128);
+    bench::winograd(kernels, 64, 32, 32);
+    bench::winograd(kernels, 64, 16, 64);
+    bench::winograd(kernels, 32, 28, 128);
+    bench::winograd(kernels, 32, 14, 256);
+    bench::winograd(kernels, 32, 7, 512);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "gemm_bench: %s\n", error.what());
     return 1;

@@ -1,3 +1,7 @@
+#include "core/rng.h"
+#include "gpu/recording.h"
+#include "graph/parameters.h"
+#include "ops/conv.h"
 #include "support/op_check.h"
 
 namespace etr::test {
@@ -151,6 +155,47 @@ TEST(Conv2dOp, NamesAKernelThatIsTooLarge) {
   const ops::OpSpec& op = ops::find_op("conv2d");
   const Options options(op.options, "conv2d", nullptr);
   EXPECT_THROW(op.shapes(options, {{1, 3, 3, 2}, {5, 5, 2, 4}}), std::exception);
+}
+
+// Odd and even sizes, paddings of all kinds, several parts of a batch, channels off the grid.
+TEST(Winograd, MatchesTheReferenceInBothDirections) {
+  const Conv cases[] = {{2, 7, 6, 5, 3, 9, 1, 1, true, true},
+                        {1, 4, 9, 8, 3, 3, 1, 0, true},
+                        {3, 5, 5, 4, 3, 16, 1, 2, false},
+                        {2, 6, 6, 3, 3, 4, 1, 3, false},
+                        {5, 64, 64, 24, 3, 40, 1, 1, true}};
+  for (const gpu::KernelFamily family : families())
+    for (const Conv& conv : cases) {
+      gpu::Kernels& k = kernels(family);
+      gpu::Arena arena(k.device(), gpu::MemoryUse::device);
+      gpu::CommandList commands;
+      ops::Emitter emit(k, arena, commands);
+      Rng rng(5);
+      std::vector<Doubles> host;
+      const auto tensor = [&](const Shape& shape) {
+        Tensor values(DType::f32, shape);
+        for (float& v : values.mutable_view<float>()) v = rng.uniform() - 0.5f;
+        host.emplace_back(values.view<float>().begin(), values.view<float>().end());
+        const ops::DeviceTensor out = emit.scratch(shape);
+        graph::upload(k.device(), values, out);
+        return out;
+      };
+      const auto u = [](int64_t v) { return static_cast<uint32_t>(v); };
+      const ops::ConvGeometry g{u(conv.batch), u(conv.h),       u(conv.w), u(conv.c), u(conv.oh()),
+                                u(conv.ow()),  u(conv.filters), 3,         3,         1,
+                                u(conv.pad),   u(conv.pad),     1,         1};
+      const ops::DeviceTensor x = tensor({conv.batch, conv.h, conv.w, conv.c}),
+                              w = tensor({3, 3, conv.c, conv.filters}), b = tensor({conv.filters});
+      const ops::DeviceTensor y = emit.scratch({conv.batch, conv.oh(), conv.ow(), conv.filters});
+      emit_winograd(emit, g, x, w, false, conv.bias ? b : ops::DeviceTensor{}, conv.relu, y);
+      gpu::run_once(k.device(), commands);
+      const Doubles wanted = conv.reference(host);
+      const Tensor got = graph::download(k.device(), y);
+      for (size_t i = 0; i < wanted.size(); ++i)
+        ASSERT_NEAR(static_cast<double>(got.view<float>()[i]), wanted[i], 2e-5)
+            << family_name(family) << i;
+      EXPECT_TRUE(ops::winograd_fits(g));
+    }
 }
 
 }  // namespace

@@ -1,0 +1,61 @@
+// 3 x 3 convolutions by Winograd's F(2 x 2, 3 x 3); the formulas stand in shaders/winograd.comp.
+#include <algorithm>
+
+#include "ops/conv.h"
+
+namespace etr::ops {
+namespace {
+
+struct Push {
+  uint32_t rows, channels, slices, h, w, tiles_y, tiles_x;
+  int32_t pad_y, pad_x;
+  uint32_t first_image, relu, bias, flipped;
+};
+
+// Images that are transformed at a time: what lies between the transforms should stay in a cache, and must not take
+// several times the memory of the tensors.
+constexpr uint64_t kChunkBytes = 8 << 20;
+
+}  // namespace
+
+bool winograd_fits(const ConvGeometry& g) {
+  return g.plain() && g.kh == 3 && g.kw == 3 && g.stride == 1;
+}
+
+void emit_winograd(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
+                   const DeviceTensor& w, bool flipped, const DeviceTensor& bias, bool relu,
+                   const DeviceTensor& y) {
+  Push push{};
+  push.tiles_y = gpu::div_up(g.oh, 2), push.tiles_x = gpu::div_up(g.ow, 2);
+  push.pad_y = static_cast<int32_t>(g.pad_y), push.pad_x = static_cast<int32_t>(g.pad_x);
+  push.relu = relu, push.bias = bias ? 1 : 0, push.flipped = flipped;
+
+  const auto transform = [&](const char* shader, std::vector<gpu::Binding> bindings, uint32_t rows,
+                             uint32_t channels, uint32_t h, uint32_t width) {
+    push.rows = rows, push.channels = channels, push.h = h, push.w = width;
+    push.slices = row_slices(rows);
+    emit.for_channels(shader, std::move(bindings), push, channels, push.slices);
+  };
+  const DeviceTensor u = emit.scratch({g.c, 16, g.filters});
+  transform("winograd_filter", {reads(w), writes(u)}, g.c, g.filters, 0, 0);
+
+  const uint32_t of_image = push.tiles_y * push.tiles_x;
+  const uint64_t bytes = uint64_t{of_image} * 16 * std::max(g.c, g.filters) * 4;
+  const auto most = static_cast<uint32_t>(std::clamp<uint64_t>(kChunkBytes / bytes, 1, g.batch));
+  const DeviceTensor v = emit.scratch({most * of_image, 16, g.c});
+  const DeviceTensor m = emit.scratch({most * of_image, 16, g.filters});
+  for (uint32_t first = 0; first < g.batch; first += most) {
+    const uint32_t images = std::min(most, g.batch - first), tiles = images * of_image;
+    push.first_image = first;
+    transform("winograd_input", {reads(x), writes(v)}, tiles, g.c, g.h, g.w);
+    GemmParams p;  // sixteen products, as the groups of a convolution of 1 x 1
+    p.w = p.ow = tiles, p.c = p.kc = p.k = g.c, p.groups = 16;
+    p.m = tiles, p.n = g.filters;
+    emit_gemm(emit, GemmMode::conv, p, v, u, {}, m,
+              18.0 * images * g.oh * g.ow * g.c * g.filters);  // what it stands for
+    transform("winograd_output", {reads(m), writes(y), reads(bias ? bias : u)}, tiles, g.filters,
+              g.oh, g.ow);
+  }
+}
+
+}  // namespace etr::ops
