@@ -13,9 +13,12 @@
 //             (0 partial, 1 moments [2, c]: mean, inv_std, 2 running mean, 3 running var)
 //   fixed     moments from the running values (0 running mean, 1 running var, 2 moments)
 //   apply     y (0 x, 1 moments, 2 gamma, 3 beta, 4 y)
-//   grad_sums partial sums of g and g * h (0 x, 1 y, 2 dy, 3 moments, 4 partial [slices, 2, c])
-//   grad_x    dx (0 x, 1 y, 2 dy, 3 moments, 4 gamma, 5 sums [2, c], 6 dx)
+//   grad_sums partial sums of g and g * h (0 x, 1 dy, 2 moments, 3 gamma, 4 beta, 5 partial [slices, 2, c])
+//   grad_x    dx (0 x, 1 dy, 2 moments, 3 gamma, 4 beta, 5 sums [2, c], 6 dx)
 // Dispatch: channels by slices of rows; merge and fixed: grid-stride over c.
+//
+// Each pass over x is bound by memory, so none looks at it twice, and whether y > 0 is found from x. Four rows an iteration
+// hide the loop's own cost.
 //
 //! variant batch_norm_stats -DSTATS
 //! variant batch_norm_merge -DMERGE
@@ -24,8 +27,17 @@
 //! variant batch_norm_grad_sums -DGRAD_SUMS
 //! variant batch_norm_grad_x -DGRAD_X
 
+#extension GL_EXT_control_flow_attributes : require
 #extension GL_GOOGLE_include_directive : require
 #define PARAMS uint rows, c, slices, relu; float epsilon, momentum;
+
+// Rows of this workgroup's slice by fours: r is the first of them. ROW(i) is the i-th, or the slice's last in its stead,
+// where HAS(i) is false.
+#define FOR_FOUR_ROWS(r)                                                                                   \
+  for (uint per_ = (rows + slices - 1) / slices, r = gl_WorkGroupID.y * per_, end_ = min(r + per_, rows); \
+       r < end_; r += 4)
+#define ROW(i) min(r + i, end_ - 1)
+#define HAS(i) (r + i < end_)
 
 #if defined(STATS)
 layout(local_size_x_id = 0) in;
@@ -34,15 +46,21 @@ layout(local_size_x_id = 0) in;
 void main() {
   const uint ch = CHANNEL, z = gl_WorkGroupID.y;
   if (ch >= c) return;
-  float sum = 0.0, squares = 0.0, count = 0.0;
-  FOR_ROWS(r, rows, slices) {
-    sum += x.v[r * c + ch];
-    count += 1.0;
-  }
-  const float mean = sum / max(count, 1.0);
-  FOR_ROWS(r, rows, slices) {
-    const float d = x.v[r * c + ch] - mean;
-    squares += d * d;
+  float mean = 0.0, squares = 0.0, count = 0.0;
+  FOR_FOUR_ROWS(r) {  // the moments of four rows, joined with those so far (Chan et al. 1979)
+    float x_[4], some = 0.0, sum = 0.0, deviations = 0.0;
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
+      x_[i] = x.v[ROW(i) * c + ch];
+      some += HAS(i) ? 1.0 : 0.0;
+      sum += HAS(i) ? x_[i] : 0.0;
+    }
+    const float middle = sum / some;
+    [[unroll]] for (uint i = 0; i < 4; ++i)
+      deviations += HAS(i) ? (x_[i] - middle) * (x_[i] - middle) : 0.0;
+    const float total = count + some, d = middle - mean;
+    squares += deviations + d * d * (count * some / total);
+    mean += d * (some / total);
+    count = total;
   }
   partial.v[(2 * z) * c + ch] = mean;
   partial.v[(2 * z + 1) * c + ch] = squares;
@@ -90,41 +108,49 @@ void main() {
   if (ch >= c) return;
   const float mean = moments.v[ch], scale = gamma.v[ch] * moments.v[c + ch], shift = beta.v[ch];
   const float least = relu != 0 ? 0.0 : uintBitsToFloat(0xFF800000u);  // -infinity
-  FOR_ROWS(r, rows, slices) y.v[r * c + ch] = max((x.v[r * c + ch] - mean) * scale + shift, least);
+  FOR_FOUR_ROWS(r)
+    [[unroll]] for (uint i = 0; i < 4; ++i)
+      y.v[ROW(i) * c + ch] = max((x.v[ROW(i) * c + ch] - mean) * scale + shift, least);
 }
 #elif defined(GRAD_SUMS)
 layout(local_size_x_id = 0) in;
-#define BUFFERS(B) B(0, Floats, x) B(1, Floats, y) B(2, Floats, dy) B(3, Floats, moments) \
-    B(4, Floats, partial)
+#define BUFFERS(B) B(0, Floats, x) B(1, Floats, dy) B(2, Floats, moments) B(3, Floats, gamma) \
+    B(4, Floats, beta) B(5, Floats, partial)
 #include "interface.glsl"
 void main() {
   const uint ch = CHANNEL, z = gl_WorkGroupID.y;
   if (ch >= c) return;
   const float mean = moments.v[ch], inv_std = moments.v[c + ch];
+  const float scale = gamma.v[ch] * inv_std, shift = beta.v[ch];
   float sum = 0.0, sum_h = 0.0;
-  FOR_ROWS(r, rows, slices) {
-    const uint i = r * c + ch;
-    const float g = relu == 0 || y.v[i] > 0.0 ? dy.v[i] : 0.0;
-    sum += g;
-    sum_h += g * (x.v[i] - mean);
-  }
+  FOR_FOUR_ROWS(r)
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
+      const uint at = ROW(i) * c + ch;
+      const float h = x.v[at] - mean;
+      const float g = HAS(i) && (relu == 0 || h * scale + shift > 0.0) ? dy.v[at] : 0.0;
+      sum += g;
+      sum_h += g * h;
+    }
   partial.v[(2 * z) * c + ch] = sum;
   partial.v[(2 * z + 1) * c + ch] = sum_h * inv_std;
 }
 #else
 layout(local_size_x_id = 0) in;
-#define BUFFERS(B) B(0, Floats, x) B(1, Floats, y) B(2, Floats, dy) B(3, Floats, moments) \
-    B(4, Floats, gamma) B(5, Floats, sums) B(6, Floats, dx)
+#define BUFFERS(B) B(0, Floats, x) B(1, Floats, dy) B(2, Floats, moments) B(3, Floats, gamma) \
+    B(4, Floats, beta) B(5, Floats, sums) B(6, Floats, dx)
 #include "interface.glsl"
 void main() {
   const uint ch = CHANNEL;
   if (ch >= c) return;
-  const float mean = moments.v[ch], inv_std = moments.v[c + ch], scale = gamma.v[ch] * inv_std;
+  const float mean = moments.v[ch], inv_std = moments.v[c + ch];
+  const float scale = gamma.v[ch] * inv_std, offset = beta.v[ch];
   const float shift = sums.v[ch] / float(rows), slope = inv_std * sums.v[c + ch] / float(rows);
-  FOR_ROWS(r, rows, slices) {
-    const uint i = r * c + ch;
-    const float g = relu == 0 || y.v[i] > 0.0 ? dy.v[i] : 0.0;
-    dx.v[i] = scale * (g - shift - (x.v[i] - mean) * slope);
-  }
+  FOR_FOUR_ROWS(r)
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
+      const uint at = ROW(i) * c + ch;
+      const float h = x.v[at] - mean;
+      const float g = relu == 0 || h * scale + offset > 0.0 ? dy.v[at] : 0.0;
+      dx.v[at] = scale * (g - shift - h * slope);
+    }
 }
 #endif

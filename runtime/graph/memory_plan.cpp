@@ -92,9 +92,37 @@ void MemoryPlan::find_lifetimes(const gpu::CommandList& commands) {
   }
 }
 
-// A copy of a whole buffer that nobody reads any more, into one that nobody wrote before, needs no
-// copy: both are one.
+namespace {
+
+template <typename F>
+void for_each_written(const gpu::Command& command, F&& f) {
+  if (const auto* dispatch = std::get_if<gpu::Dispatch>(&command)) {
+    for (const auto& binding : dispatch->bindings)
+      if (binding.access != gpu::Access::read) f(binding.buffer);
+  } else if (const auto* copy = std::get_if<gpu::Copy>(&command)) {
+    f(copy->to);
+  } else {
+    f(std::get<gpu::Fill>(command).to);
+  }
+}
+
+}  // namespace
+
+// A copy of a whole buffer into one that nobody wrote before is no copy but the same memory, if neither is written while
+// the other is still read.
 void MemoryPlan::join_copies(gpu::CommandList& commands) {
+  std::vector<std::vector<int64_t>> writes(blocks_.size());  // by block, in order
+  for (size_t i = 0; i < commands.size(); ++i)
+    for_each_written(commands[i], [&](const gpu::Buffer& buffer) {
+      if (buffer.planned) writes[buffer.planned - 1].push_back(static_cast<int64_t>(i));
+    });
+  const auto of = [&](const Block& block) -> std::vector<int64_t>& {
+    return writes[static_cast<size_t>(&block - blocks_.data())];
+  };
+  const auto first_write_after = [&](const Block& block, int64_t now) {
+    const auto at = std::upper_bound(of(block).begin(), of(block).end(), now);
+    return at == of(block).end() ? kNever : *at;
+  };
   std::vector<bool> dropped(commands.size());
   for (size_t i = 0; i < commands.size(); ++i) {
     const auto* copy = std::get_if<gpu::Copy>(&commands[i]);
@@ -102,9 +130,15 @@ void MemoryPlan::join_copies(gpu::CommandList& commands) {
     Block &from = block_of(copy->from.planned), &to = block_of(copy->to.planned);
     const auto now = static_cast<int64_t>(i);
     const bool whole = copy->from.size_bytes == from.size && copy->to.size_bytes == to.size;
-    if (!whole || &from == &to || from.last != now || to.first != now || from.kept_before) continue;
-    from.last = to.last;
-    from.kept_after = to.kept_after;
+    const bool apart =
+        first_write_after(from, now) > to.last && first_write_after(to, now) > from.last;
+    if (!whole || &from == &to || !apart || to.first != now || from.kept_before) continue;
+    from.last = std::max(from.last, to.last);
+    from.kept_after = from.kept_after || to.kept_after;
+    std::vector<int64_t> both;
+    std::merge(of(from).begin(), of(from).end(), of(to).begin(), of(to).end(),
+               std::back_inserter(both));
+    of(from) = std::move(both);
     to.same_as = static_cast<uint32_t>(&from - blocks_.data()) + 1;
     dropped[i] = true;
   }

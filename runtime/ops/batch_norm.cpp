@@ -64,18 +64,20 @@ void forward(const OpCall& call, Emitter& emit) {
 }
 
 void backward(const OpCall& call, Emitter& emit) {
-  const DeviceTensor &x = call.inputs[0], &y = call.output, &dy = call.output_grad;
+  const DeviceTensor &x = call.inputs[0], &gamma = call.inputs[1], &beta = call.inputs[2];
+  const DeviceTensor& dy = call.output_grad;
   const Push push = push_of(call);
   const DeviceTensor partial = emit.scratch({push.slices, 2, push.c});
   const DeviceTensor sums = emit.scratch({2, push.c});  // dbeta, dgamma
-  emit.for_channels("batch_norm_grad_sums",
-                    {reads(x), reads(y), reads(dy), reads(call.saved[0]), writes(partial)}, push,
-                    push.c, push.slices);
+  emit.for_channels(
+      "batch_norm_grad_sums",
+      {reads(x), reads(dy), reads(call.saved[0]), reads(gamma), reads(beta), writes(partial)}, push,
+      push.c, push.slices);
   emit_sum_slices(emit, partial, sums, push.slices, 2 * push.c);
   emit_halves(emit, sums, call.input_grads[2], call.input_grads[1]);
   if (call.input_grads[0])
     emit.for_channels("batch_norm_grad_x",
-                      {reads(x), reads(y), reads(dy), reads(call.saved[0]), reads(call.inputs[1]),
+                      {reads(x), reads(dy), reads(call.saved[0]), reads(gamma), reads(beta),
                        reads(sums), writes(call.input_grads[0])},
                       push, push.c, push.slices);
 }

@@ -56,17 +56,35 @@ TEST(MemoryPlan, WhatIsReadBehindOrWrittenBeforeKeepsItsMemory) {
   EXPECT_TRUE(overlap(p.plan.real(last), p.plan.real(in)));
 }
 
-TEST(MemoryPlan, ACopyOfWhatNobodyNeedsAnyMoreIsNoCopy) {
+TEST(MemoryPlan, ACopyIsNoCopyWhereNeitherChangesUnderTheOther) {
+  Planning p;
+  const gpu::Buffer a = p.plan.allocate(256), b = p.plan.allocate(256), c = p.plan.allocate(256),
+                    d = p.plan.allocate(256);
+  p.fill(a);
+  p.copy(a, b);  // both are only read from here on: one
+  p.copy(a, c);  // c changes while b is read: this stays
+  p.copy(b.slice(0, 4), c.slice(0, 4));
+  p.copy(c, d);  // nobody needs c any more: one
+  p.fill(d.slice(0, 4));
+  p.place();
+  ASSERT_EQ(p.commands.size(), 4u);
+  EXPECT_EQ(p.plan.real(a).offset, p.plan.real(b).offset);
+  EXPECT_FALSE(overlap(p.plan.real(b), p.plan.real(c)));
+  EXPECT_EQ(p.plan.real(c).offset, p.plan.real(d).offset);
+}
+
+TEST(MemoryPlan, ACopyOfWhatChangesLaterStays) {
   Planning p;
   const gpu::Buffer a = p.plan.allocate(256), b = p.plan.allocate(256), c = p.plan.allocate(256);
   p.fill(a);
-  p.copy(a, b);  // a is needed once more: this stays
-  p.copy(a, c);
-  p.copy(b.slice(0, 4), c.slice(0, 4));
+  p.copy(a, b);
+  p.fill(a.slice(0, 4));
+  p.copy(b, c);  // b as it was
+  p.plan.read_after(a);
+  p.plan.read_after(c);
   p.place();
-  ASSERT_EQ(p.commands.size(), 3u);
-  EXPECT_EQ(p.plan.real(a).offset, p.plan.real(c).offset);
-  EXPECT_FALSE(overlap(p.plan.real(b), p.plan.real(c)));
+  EXPECT_FALSE(overlap(p.plan.real(a), p.plan.real(b)));
+  EXPECT_FALSE(overlap(p.plan.real(a), p.plan.real(c)));
 }
 
 TEST(MemoryPlan, AnUnusedBufferHasNone) {
