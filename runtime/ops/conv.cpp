@@ -199,7 +199,7 @@ void emit_conv_dx_directly(Emitter& emit, const ConvGeometry& g, const DeviceTen
 constexpr uint32_t kWinogradChannels = 128;
 
 bool wins_by_winograd(Emitter& emit, const ConvGeometry& g, bool gradient) {
-  if (!winograd_fits(g) || emit.precision() != Precision::fp32) return false;
+  if (!winograd_fits(*emit.device(), g) || emit.precision() != Precision::fp32) return false;
   const auto measure = [g, gradient](gpu::Kernels& kernels) {
     gpu::Arena memory(kernels.device(), gpu::MemoryUse::device);
     std::vector<Way> ways{{"direct", {}}, {"winograd", {}}};

@@ -27,7 +27,7 @@ void emit_conv(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x, cons
 void emit_winograd(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
                    const DeviceTensor& w, bool flipped, const DeviceTensor& bias, bool relu,
                    const DeviceTensor& y);
-bool winograd_fits(const ConvGeometry& g);
+bool winograd_fits(const gpu::Device& device, const ConvGeometry& g);
 
 // Emits dx, the gradient by x of a convolution whose result has the gradient dy.
 void emit_conv_dx(Emitter& emit, const ConvGeometry& g, const DeviceTensor& dy,

@@ -22,7 +22,7 @@ struct GemmKernel {
   std::string name() const;
 };
 
-// Those that the device can run, the first the one that is likely to be fastest, the last one that runs everywhere.
+// Those that the device can run, the first the one that is likely to be fastest; one of them runs everywhere.
 std::vector<GemmKernel> kernels_for(const gpu::Device& device, GemmMode mode, const GemmParams& p,
                                     Precision precision);
 

@@ -16,10 +16,20 @@ struct Push {
 // several times the memory of the tensors.
 constexpr uint64_t kChunkBytes = 8 << 20;
 
+uint32_t tiles_of_image(const ConvGeometry& g) {
+  return gpu::div_up(g.oh, 2) * gpu::div_up(g.ow, 2);
+}
+
+// Of the larger of an image's transforms.
+uint64_t image_bytes(const ConvGeometry& g) {
+  return uint64_t{tiles_of_image(g)} * 16 * std::max(g.c, g.filters) * 4;
+}
+
 }  // namespace
 
-bool winograd_fits(const ConvGeometry& g) {
-  return g.plain() && g.kh == 3 && g.kw == 3 && g.stride == 1;
+bool winograd_fits(const gpu::Device& device, const ConvGeometry& g) {
+  return g.plain() && g.kh == 3 && g.kw == 3 && g.stride == 1 &&
+         image_bytes(g) <= device.max_tensor_bytes();
 }
 
 void emit_winograd(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
@@ -39,9 +49,9 @@ void emit_winograd(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
   const DeviceTensor u = emit.scratch({g.c, 16, g.filters});
   transform("winograd_filter", {reads(w), writes(u)}, g.c, g.filters, 0, 0);
 
-  const uint32_t of_image = push.tiles_y * push.tiles_x;
-  const uint64_t bytes = uint64_t{of_image} * 16 * std::max(g.c, g.filters) * 4;
-  const auto most = static_cast<uint32_t>(std::clamp<uint64_t>(kChunkBytes / bytes, 1, g.batch));
+  const uint32_t of_image = tiles_of_image(g);
+  const auto most =
+      static_cast<uint32_t>(std::clamp<uint64_t>(kChunkBytes / image_bytes(g), 1, g.batch));
   const DeviceTensor v = emit.scratch({most * of_image, 16, g.c});
   const DeviceTensor m = emit.scratch({most * of_image, 16, g.filters});
   for (uint32_t first = 0; first < g.batch; first += most) {

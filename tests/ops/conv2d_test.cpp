@@ -194,7 +194,7 @@ TEST(Winograd, MatchesTheReferenceInBothDirections) {
       for (size_t i = 0; i < wanted.size(); ++i)
         ASSERT_NEAR(static_cast<double>(got.view<float>()[i]), wanted[i], 2e-5)
             << family_name(family) << i;
-      EXPECT_TRUE(ops::winograd_fits(g));
+      EXPECT_TRUE(ops::winograd_fits(*k.device(), g));
     }
 }
 
