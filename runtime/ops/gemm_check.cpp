@@ -9,6 +9,7 @@ namespace {
 
 // As many steps along k as the kernel's constants (of the CPU kernel: tail, unrolling) stand for.
 uint32_t inner_for(const GemmKernel& kernel) {
+  if (kernel.shader.starts_with("gemm_cpu_row")) return 7;
   if (kernel.shader.starts_with("gemm_matrix")) return 13;  // more than one tile along k
   if (!kernel.shader.starts_with("gemm_cpu") || kernel.constants[0] != 0) return 7;
   return kernel.constants[1] == 2 ? 8 : 12;

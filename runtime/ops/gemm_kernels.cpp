@@ -63,6 +63,9 @@ std::vector<GemmKernel> on_cpu(const gpu::Device& device, GemmMode mode, const G
   const bool by_eight = inner % 8 == 0 && mode != GemmMode::conv_dw;
   const bool product = mode == GemmMode::nn || mode == GemmMode::tn;
   std::vector<GemmKernel> out;
+  constexpr uint32_t kFewRows = 4;  // of shaders/gemm_cpu_row.comp
+  if (mode == GemmMode::nn && p.m <= kFewRows && p.groups == 1)
+    out.push_back({cat("gemm_cpu_row_", lanes), {}, kFewRows, 4 * lanes, 16});
   for (const uint32_t pad : pads_for(mode, p))
     for (const uint32_t unroll : product ? std::array{2u, 1u} : std::array{1u, 2u})
       for (const CpuTile& tile : tiles)
