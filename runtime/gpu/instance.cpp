@@ -115,7 +115,7 @@ std::vector<MatrixUnit> matrix_units_of(const VulkanInstance& instance, VkPhysic
   for (const MatrixProperties& row : rows) {
     constexpr int32_t kSubgroup = 3;
     const bool bf16 = row.AType == MatrixElement::bfloat16;
-    if (bf16 ? !bfloat16.shaderBFloat16CooperativeMatrix
+    if (bf16 ? !bfloat16.shaderBFloat16Type || !bfloat16.shaderBFloat16CooperativeMatrix
              : row.AType != MatrixElement::float16 || !float16.shaderFloat16)
       continue;
     if (row.BType == row.AType && row.CType == MatrixElement::float32 &&

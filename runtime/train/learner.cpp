@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -101,15 +102,14 @@ struct Learner::Planned {
 
   // `weights_age`: how often the weights have changed. Waits for the device where they have.
   graph::Plan& evaluation_plan(gpu::Kernels& kernels, uint64_t weights_age) {
-    const bool fresh = !evaluation;
-    if (fresh)
+    if (!evaluation)
       evaluation = std::make_unique<graph::Plan>(kernels, net.graph, store, evaluation_options());
-    if ((fresh || prepared_for != weights_age) && !evaluation->preparation().empty())
+    if (prepared_for != weights_age && !evaluation->preparation().empty())
       gpu::run_once(kernels.device(), evaluation->preparation());
     prepared_for = weights_age;
     return *evaluation;
   }
-  uint64_t prepared_for = 0;
+  std::optional<uint64_t> prepared_for;
 };
 
 Learner::Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec)
