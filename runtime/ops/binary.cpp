@@ -103,9 +103,7 @@ void backward(const OpCall& call, Emitter& emit) {
   const Push push = push_of(call);
   const uint32_t kind = kind_of(call);
   const char* shaders[] = {"binary_grad_a", "binary_grad_b"};
-  const DeviceTensor dy = call.options.boolean("relu")
-                              ? emit_relu_grad(emit, call.output, call.output_grad)
-                              : call.output_grad;
+  const DeviceTensor dy = emit_linear_grad(emit, call);
   for (size_t i = 0; i < 2; ++i) {
     const DeviceTensor& target = call.input_grads[i];
     if (!target) continue;

@@ -174,11 +174,9 @@ void emit_conv_dx_directly(Emitter& emit, const ConvGeometry& g, const DeviceTen
   }
   if (g.plain() && g.stride == 2 && g.h % 2 == 0 && g.w % 2 == 0)
     return emit_conv_dx_by_two(emit, g, dy, w, dx);
-  GemmParams p = params_of(g);
-  if (pays_in_pairs(emit, g, g.c, g.w)) {  // a convolution with the kernel turned
-    p.h = g.oh, p.w = g.ow, p.c = g.filters, p.oh = g.h;
+  if (pays_in_pairs(emit, g, g.c, g.w)) {
+    GemmParams p = params_of(turned(g));
     p.kw = g.kw + 1, p.stride_x = 2;
-    p.pad_y = g.kh - 1 - g.pad_y, p.pad_x = g.kw - 1 - g.pad_x;  // may be below 0: wraps, and back
     const auto last = [](uint32_t taps) { return static_cast<int32_t>(taps) - 1; };
     const WidePush wide{.n = g.c,
                         .kh = g.kh,
@@ -191,6 +189,7 @@ void emit_conv_dx_directly(Emitter& emit, const ConvGeometry& g, const DeviceTen
                         .flipped = 1};
     return emit_pairs(emit, p, wide, g.w, dy, w, {}, dx, flops_of(g, g.kh * g.kw));
   }
+  GemmParams p = params_of(g);
   p.m = p.batch * p.h * p.w, p.n = p.c, p.kc = g.filters / g.groups, p.k = p.kh * p.kw * p.kc;
   emit_gemm(emit, GemmMode::conv_dx, p, dy, flipped(emit, g, w), {}, dx);
 }

@@ -63,9 +63,7 @@ void forward(const OpCall& call, Emitter& emit) {
 void backward(const OpCall& call, Emitter& emit) {
   const DeviceTensor &x = call.inputs[0], &w = call.inputs[1];
   const ConvGeometry g = geometry(call);
-  const DeviceTensor dy = call.options.boolean("relu")
-                              ? emit_relu_grad(emit, call.output, call.output_grad)
-                              : call.output_grad;
+  const DeviceTensor dy = emit_linear_grad(emit, call);
   if (call.input_grads[0]) emit_conv_dx(emit, g, dy, w, call.input_grads[0]);
   if (call.input_grads[1]) emit_conv_dw(emit, g, x, dy, call.input_grads[1]);
   if (call.input_grads.size() > 2 && call.input_grads[2])

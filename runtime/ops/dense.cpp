@@ -59,9 +59,7 @@ void backward(const OpCall& call, Emitter& emit) {
   const DeviceTensor &x = call.inputs[0], &w = call.inputs[1];
   const auto [rows, features, units] = geometry(call);
   const bool flipped = call.options.boolean("transposed");
-  const DeviceTensor dy = call.options.boolean("relu")
-                              ? emit_relu_grad(emit, call.output, call.output_grad)
-                              : call.output_grad;
+  const DeviceTensor dy = emit_linear_grad(emit, call);
   if (call.input_grads[0]) {
     const DeviceTensor wt = flipped ? w : transposed(emit, w, features, units);
     emit_gemm(emit, GemmMode::nn, product(rows, features, units), dy, wt, {}, call.input_grads[0]);

@@ -48,9 +48,9 @@ GemmKernel choose(Emitter& emit, GemmMode mode, const GemmParams& p) {
 
 }  // namespace
 
-void emit_with(Emitter& emit, const GemmKernel& kernel, GemmMode mode, GemmParams p,
-               const DeviceTensor& wide_a, const DeviceTensor& wide_b, const DeviceTensor& bias,
-               const DeviceTensor& out, double flops) {
+void emit_with(Emitter& emit, const GemmKernel& kernel, GemmParams p, const DeviceTensor& wide_a,
+               const DeviceTensor& wide_b, const DeviceTensor& bias, const DeviceTensor& out,
+               double flops) {
   const bool round = kernel.rounds != emit.precision();
   const auto prepared = [&](const DeviceTensor& wide, uint32_t rows) {
     const DeviceTensor x = round ? rounded(emit, wide) : wide;
@@ -58,7 +58,7 @@ void emit_with(Emitter& emit, const GemmKernel& kernel, GemmMode mode, GemmParam
   };
   const DeviceTensor a = prepared(wide_a, p.m), b = prepared(wide_b, p.k);
   const uint32_t x = gpu::div_up(p.m, kernel.tile_rows), y = gpu::div_up(p.n, kernel.tile_columns);
-  p.slices = kernel.slices ? kernel.slices : slices_for(kernel, mode, p).front();
+  p.slices = kernel.slices;
   p.bias = bias ? 1 : 0;
   const DeviceTensor target = p.slices == 1 ? out : emit.scratch({p.slices, p.m, p.groups * p.n});
   emit.dispatch(kernel.shader, {reads(a), reads(b), reads(bias ? bias : b), writes(target)}, p,
@@ -70,7 +70,7 @@ void emit_with(Emitter& emit, const GemmKernel& kernel, GemmMode mode, GemmParam
 void emit_gemm(Emitter& emit, GemmMode mode, GemmParams p, const DeviceTensor& a,
                const DeviceTensor& b, const DeviceTensor& bias, const DeviceTensor& out,
                double flops) {
-  emit_with(emit, choose(emit, mode, p), mode, p, a, b, bias, out, flops);
+  emit_with(emit, choose(emit, mode, p), p, a, b, bias, out, flops);
 }
 
 void emit_transpose(Emitter& emit, const DeviceTensor& in, const DeviceTensor& out, uint32_t batch,
@@ -117,9 +117,11 @@ void emit_halves(Emitter& emit, const DeviceTensor& sums, const DeviceTensor& fi
   if (second) emit.add(gpu::Copy{sums.buffer.slice(bytes, bytes), second.buffer});
 }
 
-DeviceTensor emit_relu_grad(Emitter& emit, const DeviceTensor& y, const DeviceTensor& dy) {
-  DeviceTensor masked = emit.scratch(y.shape);
-  emit.for_each("relu_grad", {reads(y), reads(dy), writes(masked)}, masked.count(), masked.count());
+DeviceTensor emit_linear_grad(Emitter& emit, const OpCall& call) {
+  if (!call.options.boolean("relu")) return call.output_grad;
+  DeviceTensor masked = emit.scratch(call.output.shape);
+  emit.for_each("relu_grad", {reads(call.output), reads(call.output_grad), writes(masked)},
+                masked.count(), masked.count());
   return masked;
 }
 

@@ -62,7 +62,7 @@ void emit_sum_slices(Emitter& emit, const DeviceTensor& in, const DeviceTensor& 
 void emit_halves(Emitter& emit, const DeviceTensor& sums, const DeviceTensor& first,
                  const DeviceTensor& second);
 
-// dy where y > 0, else 0: the output gradient behind a fused ReLU.
-DeviceTensor emit_relu_grad(Emitter& emit, const DeviceTensor& y, const DeviceTensor& dy);
+// The gradient by what the op computes before its option "relu": dy where y > 0, else 0; without the option dy itself.
+DeviceTensor emit_linear_grad(Emitter& emit, const OpCall& call);
 
 }  // namespace etr::ops

@@ -67,11 +67,6 @@ std::vector<float> small_integers(uint64_t count, uint32_t seed) {
   return out;
 }
 
-uint64_t elements_of_a(GemmMode mode, const GemmParams& p) {
-  if (mode == GemmMode::nn || mode == GemmMode::tn) return uint64_t{p.m} * p.k;
-  return uint64_t{p.batch} * p.h * p.w * p.c;
-}
-
 std::vector<float> expected(GemmMode mode, const GemmParams& p, const std::vector<float>& a,
                             const std::vector<float>& b, const std::vector<float>& bias) {
   std::vector<float> c(size_t{p.m} * p.n);
@@ -113,8 +108,8 @@ bool close(const std::vector<float>& got, const std::vector<float>& wanted, uint
 bool computes_rightly(gpu::Kernels& kernels, const GemmKernel& kernel, GemmMode mode) {
   const GemmParams p = problem_for(kernel, mode);
   const auto numbers = kernel.exact ? small_integers : fractions;
-  const auto a = numbers(elements_of_a(mode, p), 1), b = numbers(uint64_t{p.k} * p.n, 2),
-             bias = numbers(p.n, 3);
+  const auto a = numbers(static_cast<uint64_t>(elements_of_a(mode, p)), 1),
+             b = numbers(uint64_t{p.k} * p.n, 2), bias = numbers(p.n, 3);
   const uint64_t of_slice = uint64_t{p.m} * p.n;
 
   gpu::Arena host(kernels.device(), gpu::MemoryUse::upload),

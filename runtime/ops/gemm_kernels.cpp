@@ -149,12 +149,6 @@ uint32_t default_slices(const GemmKernel& kernel, GemmMode mode, const GemmParam
   return std::clamp(gpu::div_up(kernel.wanted_groups, tiles), 1u, most_slices(kernel, mode, p));
 }
 
-int64_t elements_of_a(GemmMode mode, const GemmParams& p) {
-  if (mode == GemmMode::nn || mode == GemmMode::tn) return int64_t{p.m} * p.k;
-  if (mode == GemmMode::conv_dx) return int64_t{p.batch} * p.oh * p.ow * p.groups * p.kc;
-  return int64_t{p.batch} * p.h * p.w * p.groups * p.c;
-}
-
 }  // namespace
 
 std::string GemmKernel::name() const {
@@ -201,6 +195,12 @@ std::string problem_name(GemmMode mode, const GemmParams& p, Precision precision
   return out;
 }
 
+int64_t elements_of_a(GemmMode mode, const GemmParams& p) {
+  if (mode == GemmMode::nn || mode == GemmMode::tn) return int64_t{p.m} * p.k;
+  if (mode == GemmMode::conv_dx) return int64_t{p.batch} * p.oh * p.ow * p.groups * p.kc;
+  return int64_t{p.batch} * p.h * p.w * p.groups * p.c;
+}
+
 bool trusted(gpu::Kernels& kernels, const GemmKernel& kernel, GemmMode mode) {
   return kernels.trusts(kernel.shader, kernel.constants,
                         [&] { return computes_rightly(kernels, kernel, mode); });
@@ -225,7 +225,7 @@ std::string measure_kernels(gpu::Kernels& kernels, GemmMode mode, const GemmPara
     for (const uint32_t slices : slices_for(kernel, mode, p)) {
       kernel.slices = slices;
       commands.clear();
-      emit_with(emit, kernel, mode, p, a, b, {}, c, 0);
+      emit_with(emit, kernel, p, a, b, {}, c, 0);
       ways.push_back({kernel.name(), commands});
     }
   }
