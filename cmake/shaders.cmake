@@ -78,4 +78,9 @@ function(echotrain_embed_shaders target)
     COMMENT "Embedding shaders"
     VERBATIM)
   target_sources(${target} PRIVATE ${out}/shader_table.cpp)
+  # Formulas that kernels made while the program runs share with the compiled ones.
+  file(READ ${PROJECT_SOURCE_DIR}/shaders/elementwise.glsl ELEMENTWISE_GLSL)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/shaders/elementwise.glsl)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/shader_text.cpp.in ${out}/shader_text.cpp @ONLY)
+  target_sources(${target} PRIVATE ${out}/shader_text.cpp)
 endfunction()

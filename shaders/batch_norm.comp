@@ -9,8 +9,9 @@
 // Stages, each a variant:
 //   stats     partial mean and sum of squared deviations of a slice of rows
 //             (0 x, 1 partial [slices, 2, c])
-//   merge     the slices' moments joined pairwise (Chan et al. 1979), running values moved
-//             (0 partial, 1 moments [2, c]: mean, inv_std, 2 running mean, 3 running var)
+//   merge     the slices' moments joined pairwise (Chan et al. 1979), running values moved; a product that computes
+//             x may have found them on its way, for each of several parts of the rows
+//             (0 partial [slices, 2, parts, c], 1 moments [2, c]: mean, inv_std, 2 running mean, 3 running var)
 //   fixed     moments from the running values (0 running mean, 1 running var, 2 moments)
 //   apply     y (0 x, 1 moments, 2 gamma, 3 beta, 4 y)
 //   grad_sums partial sums of g and g * h (0 x, 1 dy, 2 moments, 3 gamma, 4 beta, 5 partial [slices, 2, c])
@@ -29,7 +30,7 @@
 
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_GOOGLE_include_directive : require
-#define PARAMS uint rows, c, slices, relu; float epsilon, momentum;
+#define PARAMS uint rows, c, slices, relu; float epsilon, momentum; uint slice_rows, parts;
 
 // Rows of this workgroup's slice by fours: r is the first of them. ROW(i) is the i-th, or the slice's last in its stead,
 // where HAS(i) is false.
@@ -70,18 +71,17 @@ layout(local_size_x = 64) in;
 #define BUFFERS(B) B(0, Floats, partial) B(1, Floats, moments) B(2, Floats, running_mean) \
     B(3, Floats, running_var)
 #include "interface.glsl"
-uint slice_rows() { return (rows + slices - 1) / slices; }
-
 void main() {
   FOR_EACH(ch, c) {
     float n = 0.0, mean = 0.0, squares = 0.0;
-    for (uint z = 0; z * slice_rows() < rows; ++z) {
-      const float nz = float(min(slice_rows(), rows - z * slice_rows()));
-      const float d = partial.v[2 * z * c + ch] - mean;
-      squares += partial.v[(2 * z + 1) * c + ch] + d * d * n * nz / (n + nz);
-      mean += d * nz / (n + nz);
-      n += nz;
-    }
+    for (uint z = 0; z * slice_rows < rows; ++z)
+      for (uint part = 0; part < parts; ++part) {
+        const float nz = float(min(slice_rows, rows - z * slice_rows));
+        const float d = partial.v[(2 * z * parts + part) * c + ch] - mean;
+        squares += partial.v[((2 * z + 1) * parts + part) * c + ch] + d * d * n * nz / (n + nz);
+        mean += d * nz / (n + nz);
+        n += nz;
+      }
     moments.v[ch] = mean;
     moments.v[c + ch] = inversesqrt(squares / n + epsilon);
     running_mean.v[ch] = momentum * running_mean.v[ch] + (1.0 - momentum) * mean;
@@ -103,14 +103,16 @@ layout(local_size_x_id = 0) in;
 #define BUFFERS(B) B(0, Floats, x) B(1, Floats, moments) B(2, Floats, gamma) B(3, Floats, beta) \
     B(4, Floats, y)
 #include "interface.glsl"
+#include "elementwise.glsl"
 void main() {
   const uint ch = CHANNEL;
   if (ch >= c) return;
-  const float mean = moments.v[ch], scale = gamma.v[ch] * moments.v[c + ch], shift = beta.v[ch];
+  const float mean = moments.v[ch], inv_std = moments.v[c + ch];
+  const float scale = gamma.v[ch], shift = beta.v[ch];
   const float least = relu != 0 ? 0.0 : uintBitsToFloat(0xFF800000u);  // -infinity
   FOR_FOUR_ROWS(r)
     [[unroll]] for (uint i = 0; i < 4; ++i)
-      y.v[ROW(i) * c + ch] = max((x.v[ROW(i) * c + ch] - mean) * scale + shift, least);
+      y.v[ROW(i) * c + ch] = max(batch_norm(x.v[ROW(i) * c + ch], mean, inv_std, scale, shift), least);
 }
 #elif defined(GRAD_SUMS)
 layout(local_size_x_id = 0) in;
@@ -139,18 +141,19 @@ layout(local_size_x_id = 0) in;
 #define BUFFERS(B) B(0, Floats, x) B(1, Floats, dy) B(2, Floats, moments) B(3, Floats, gamma) \
     B(4, Floats, beta) B(5, Floats, sums) B(6, Floats, dx)
 #include "interface.glsl"
+#include "elementwise.glsl"
 void main() {
   const uint ch = CHANNEL;
   if (ch >= c) return;
   const float mean = moments.v[ch], inv_std = moments.v[c + ch];
-  const float scale = gamma.v[ch] * inv_std, offset = beta.v[ch];
-  const float shift = sums.v[ch] / float(rows), slope = inv_std * sums.v[c + ch] / float(rows);
+  const float scale = gamma.v[ch], shift = beta.v[ch];
+  const float sum_g = sums.v[ch], sum_gh = sums.v[c + ch];
   FOR_FOUR_ROWS(r)
     [[unroll]] for (uint i = 0; i < 4; ++i) {
       const uint at = ROW(i) * c + ch;
-      const float h = x.v[at] - mean;
-      const float g = relu == 0 || h * scale + offset > 0.0 ? dy.v[at] : 0.0;
-      dx.v[at] = scale * (g - shift - h * slope);
+      const float y = batch_norm(x.v[at], mean, inv_std, scale, shift);
+      const float g = relu == 0 || y > 0.0 ? dy.v[at] : 0.0;
+      dx.v[at] = batch_norm_dx(x.v[at], g, mean, inv_std, scale, sum_g, sum_gh, float(rows));
     }
 }
 #endif

@@ -1,7 +1,7 @@
 #version 450
 // y = f(a, b) with broadcasting, or the gradients by a and b before they are summed over the broadcast axes.
 // Tensors are seen as [d0, d1, d2, d3] with the last axis over the lanes; a stride of 0 repeats.
-//   `kind`: 0 add, 1 subtract, 2 multiply, 3 divide, 4 maximum, 5 minimum (ties go to a).
+//   `kind` chooses f: elementwise.glsl.
 // Bindings: forward 0 a, 1 b, 2 y; gradients 0 a, 1 b, 2 dy, 3 result. Dispatch: channels (d3) by slices of rows.
 // Equal shapes need no such view: `binary_same`, grid-stride over count.
 //! variant binary
@@ -24,37 +24,12 @@ layout(constant_id = 2) const uint relu = 0;  // forward: of the result
 #define PARAMS uint rows, d1, d2, d3, slices, count; uint a0, a1, a2, a3, b0, b1, b2, b3;
 #include "interface.glsl"
 
-float f(float u, float v) {
-#if defined(GRAD_A)
-  switch (kind) {
-    case 2: return v;
-    case 3: return 1.0 / v;
-    case 4: return u >= v ? 1.0 : 0.0;
-    case 5: return u <= v ? 1.0 : 0.0;
-    default: return 1.0;
-  }
-#elif defined(GRAD_B)
-  switch (kind) {
-    case 0: return 1.0;
-    case 1: return -1.0;
-    case 2: return u;
-    case 3: return -u / (v * v);
-    case 4: return u >= v ? 0.0 : 1.0;
-    default: return u <= v ? 0.0 : 1.0;
-  }
-#else
-  switch (kind) {
-    case 0: return u + v;
-    case 1: return u - v;
-    case 2: return u * v;
-    case 3: return u / v;
-    case 4: return max(u, v);
-    default: return min(u, v);
-  }
-#endif
-}
+#include "elementwise.glsl"
 
-float forward(float u, float v) { return relu != 0 ? max(f(u, v), 0.0) : f(u, v); }
+float forward(float u, float v) {
+  const float y = binary(kind, u, v);
+  return relu != 0 ? max(y, 0.0) : y;
+}
 
 #ifdef SAME
 void main() { FOR_EACH(i, count) y.v[i] = forward(a.v[i], b.v[i]); }
@@ -67,8 +42,10 @@ void main() {
     const uint i2 = r % d2, i1 = r / d2 % d1, i0 = r / (d2 * d1);
     const float u = a.v[i0 * a0 + i1 * a1 + i2 * a2 + ch * a3];
     const float v = b.v[i0 * b0 + i1 * b1 + i2 * b2 + ch * b3];
-#if defined(GRAD_A) || defined(GRAD_B)
-    y.v[r * d3 + ch] = f(u, v) * dy.v[r * d3 + ch];
+#if defined(GRAD_A)
+    y.v[r * d3 + ch] = binary_slope_a(kind, u, v) * dy.v[r * d3 + ch];
+#elif defined(GRAD_B)
+    y.v[r * d3 + ch] = binary_slope_b(kind, u, v) * dy.v[r * d3 + ch];
 #else
     y.v[r * d3 + ch] = forward(u, v);
 #endif

@@ -6,7 +6,7 @@
 // load of A covers LANES rows, one per lane, and is broadcast row by row, so that each scalar of A costs one broadcast
 // and each of B one load. Narrow results take narrow tiles with more rows: columns past the end would be lost work.
 //
-// Bindings (device addresses): a, b [k, n], bias [n], c [slices, m, n]. Modes: gemm_params.glsl.
+// Bindings (device addresses): a, b [k, n], side, residual, c [slices, m, n]. Modes and epilogue: gemm_params.glsl.
 // Dispatch: x = ceil(m / (LANES * BLOCKS)), y = ceil(n / COLUMNS), z = groups * slices. x runs fastest, so the columns
 // of B in use stay in the cache. ops/gemm.cpp knows the tiles too.
 //
@@ -88,11 +88,12 @@ layout(constant_id = 0) const uint kTail = 0;    // 1: the innermost extent of k
 layout(constant_id = 1) const uint kUnroll = 1;  // steps of 4 along k per loop iteration
 layout(constant_id = 2) const uint kSpread = 0;  // 1: lines of C are not one behind the other
 layout(constant_id = 3) const uint kPad = 0;  // nn, one group: rows of A and B lie so many elements further apart
+layout(constant_id = 4) const uint kJoins = 0;  // RESIDUAL, KEEP, MOMENTS
 
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float v[]; };
 
 layout(push_constant) uniform Push {
-  Floats a, b, bias, c;
+  Floats a, b, side, residual, c;
   GemmParams p;
 };
 
@@ -257,12 +258,27 @@ void main() {
     [[unroll]] for (uint i = 0; i < WIDTH; ++i) {
       const uint col = first_column[j] + i;
       if (col >= p.n) continue;
-      const float shift = p.bias != 0 ? bias.v[GROUP * p.n + col] : 0.0;
+      const float shift = (p.epilogue & BIAS) != 0 ? side.v[GROUP * p.n + col] : 0.0;
+      if ((kJoins & MOMENTS) != 0) {
+        float sum = 0.0, squares = 0.0;
+        [[unroll]] for (uint r = 0; r < ROWS; ++r) sum += row0 + r < p.m ? PART(acc[r][j], i) : 0.0;
+        const float mean = sum / float(min(ROWS, p.m - row0));
+        [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+          const float d = row0 + r < p.m ? PART(acc[r][j], i) - mean : 0.0;
+          squares += d * d;
+        }
+        residual.v[2 * gl_WorkGroupID.x * ld + GROUP * p.n + col] = mean + shift;
+        residual.v[(2 * gl_WorkGroupID.x + 1) * ld + GROUP * p.n + col] = squares;
+      }
       [[unroll]] for (uint r = 0; r < ROWS; ++r) {
         if (row0 + r >= p.m) continue;
-        const float value = PART(acc[r][j], i) + shift;
         const uint row = kSpread != 0 ? ((row0 + r) / p.ow * p.line_step + p.line_offset) * p.ow + (row0 + r) % p.ow : row0 + r;
-        c.v[out0 + row * ld + col] = p.relu != 0 ? max(value, 0.0) : value;
+        const uint at = out0 + row * ld + col;
+        float value = PART(acc[r][j], i) + shift;
+        if ((kJoins & RESIDUAL) != 0) value += residual.v[at];
+        value = (p.epilogue & RELU) != 0 ? max(value, 0.0) : value;
+        if ((kJoins & KEEP) != 0) value = side.v[at] > 0.0 ? value : 0.0;
+        c.v[at] = value;
       }
     }
 }

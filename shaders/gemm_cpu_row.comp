@@ -5,7 +5,8 @@
 // One workgroup is one subgroup and computes ROWS by 4 * LANES of C. A lane has a number of A for each row, and these go round
 // by broadcasts; neighbouring lanes read neighbouring columns of B.
 //
-// Bindings (device addresses): a, b [k, n], bias [n], c [m, n]. Mode nn of gemm_params.glsl, one group, one slice.
+// Bindings (device addresses): a, b [k, n], side, residual (not read), c [m, n]. Mode nn of gemm_params.glsl, one group, one
+// slice; of its epilogue BIAS and RELU.
 // Dispatch: x = ceil(m / ROWS), y = ceil(n / (4 * LANES)).
 //
 //! variant gemm_cpu_row_8 -DLANES=8
@@ -21,7 +22,7 @@
 layout(local_size_x = LANES) in;
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float v[]; };
 layout(push_constant) uniform Push {
-  Floats a, b, bias, c;
+  Floats a, b, side, residual, c;
   GemmParams p;
 };
 
@@ -56,11 +57,11 @@ void main() {
   }
   [[unroll]] for (uint j = 0; j < 4; ++j) {
     if (!inside[j]) continue;
-    const float shift = p.bias != 0 ? bias.v[column[j]] : 0.0;
+    const float shift = (p.epilogue & BIAS) != 0 ? side.v[column[j]] : 0.0;
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
       if (row0 + r >= p.m) continue;
       const float value = acc[r][j] + shift;
-      c.v[(row0 + r) * p.n + column[j]] = p.relu != 0 ? max(value, 0.0) : value;
+      c.v[(row0 + r) * p.n + column[j]] = (p.epilogue & RELU) != 0 ? max(value, 0.0) : value;
     }
   }
 }

@@ -1,5 +1,5 @@
 // Element (row, k) of a product's A, for kernels that bring tiles into shared memory. MODE is a macro or a constant; the
-// shader has declared p and a[]. row < m and k < the slice's end are the caller's.
+// shader has declared p, kJoins, a[], side[] and residual[]. row < m and k < the slice's end are the caller's.
 float element_of_a(uint row, uint k) {
   if (MODE == MODE_NN) return a[row * p.k + k];
   if (MODE == MODE_TN) return a[k * p.m + row];
@@ -27,6 +27,16 @@ float element_of_a(uint row, uint k) {
   }
   if (any(greaterThanEqual(uvec2(q), source))) return 0.0;  // negative wraps: large
   return a[(((image * source.x + q.x) * source.y + q.y) * p.groups + GROUP) * channels + channel];
+}
+
+// What is written as C's element at `at`, in this column.
+float finished(float sum, uint column, uint at) {
+  float value = sum;
+  if ((p.epilogue & BIAS) != 0) value += side[GROUP * p.n + column];
+  if ((kJoins & RESIDUAL) != 0) value += residual[at];
+  if ((p.epilogue & RELU) != 0) value = max(value, 0.0);
+  if ((kJoins & KEEP) != 0) value = side[at] > 0.0 ? value : 0.0;
+  return value;
 }
 
 // Where C's element (row, column) of this slice and group lies.

@@ -19,6 +19,14 @@
 #define MODE_CONV_DX 3
 #define MODE_CONV_DW 4
 
+// What a kernel does with C before it writes it, in this order (p.epilogue has the first and the third, the constant kJoins of
+// the kernel the others):
+#define BIAS 1      // + side[n]
+#define RESIDUAL 1  // + residual[m, n], which lies as C does
+#define RELU 2
+#define KEEP 2      // C where side[m, n] is above 0, else 0: the gradient behind a ReLU whose result is `side`
+#define MOMENTS 4   // the kernel writes residual[tiles, 2, n] too: mean and sum of squared deviations of a tile's rows
+
 struct GemmParams {
   uint m, n, k;        // of the product
   uint batch, h, w, c; // input tensor of the convolution, NHWC; c of a group
@@ -26,8 +34,7 @@ struct GemmParams {
   uint kh, kw, stride, pad_y, pad_x, dilation;
   uint groups;         // of channels: n columns of each lie side by side in B and C, as do A's channels
   uint slices;         // split of k: workgroup z = group * slices + slice; a slice is written at C + slice * m * groups * n
-  uint relu;           // epilogue: C = max(C, 0)
-  uint bias;           // epilogue: C += bias[n]
+  uint epilogue;       // BIAS, RELU
   uint stride_x;       // conv, conv_dw: along x, where it differs from `stride`
   uint line_step, line_offset;  // conv, SPREAD: line l of the output is line l * line_step + line_offset of C
 };

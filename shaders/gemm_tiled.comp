@@ -4,7 +4,7 @@
 // 256 invocations; each computes 4 x 4 elements of C. Tiles of A are stored transposed and padded by
 // one so that neighbouring invocations hit different banks.
 //
-// Bindings: 0 a, 1 b [k, n], 2 bias [n], 3 c [slices, m, n]. Modes: gemm_params.glsl.
+// Bindings: 0 a, 1 b [k, n], 2 side, 3 residual, 4 c [slices, m, n]. Modes and epilogue: gemm_params.glsl.
 // Dispatch: x = ceil(m / 64), y = ceil(n / 64), z = groups * slices of k.
 //
 //! variant gemm_tiled_nn -DMODE=0
@@ -21,10 +21,12 @@
 layout(local_size_x = 256) in;
 layout(binding = 0, std430) readonly buffer A { float a[]; };
 layout(binding = 1, std430) readonly buffer B { float b[]; };
-layout(binding = 2, std430) readonly buffer Bias { float bias[]; };
-layout(binding = 3, std430) writeonly buffer C { float c[]; };
+layout(binding = 2, std430) readonly buffer Side { float side[]; };
+layout(binding = 3, std430) readonly buffer Residual { float residual[]; };
+layout(binding = 4, std430) writeonly buffer C { float c[]; };
 layout(push_constant) uniform Push { GemmParams p; };
 layout(constant_id = 0) const uint kSpread = 0;  // 1: lines of C are not one behind the other
+layout(constant_id = 1) const uint kJoins = 0;   // RESIDUAL, KEEP
 
 shared float tile_a[DEPTH][TILE + 1];
 shared float tile_b[DEPTH][TILE];
@@ -69,7 +71,7 @@ void main() {
     for (uint j = 0; j < 4; ++j) {
       const uint row = row0 + ty * 4 + i, col = col0 + tx + 16 * j;
       if (row >= p.m || col >= p.n) continue;
-      const float value = acc[i][j] + (p.bias != 0 ? bias[GROUP * p.n + col] : 0.0);
-      c[place_in_c(row, col, kSpread)] = p.relu != 0 ? max(value, 0.0) : value;
+      const uint at = place_in_c(row, col, kSpread);
+      c[at] = finished(acc[i][j], col, at);
     }
 }

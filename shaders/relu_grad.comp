@@ -6,7 +6,8 @@ layout(local_size_x = 64) in;
 #define BUFFERS(B) B(0, Floats, y) B(1, Floats, dy) B(2, Floats, dx)
 #define PARAMS uint count;
 #include "interface.glsl"
+#include "elementwise.glsl"
 
 void main() {
-  FOR_EACH(i, count) dx.v[i] = y.v[i] > 0.0 ? dy.v[i] : 0.0;
+  FOR_EACH(i, count) dx.v[i] = relu_grad(y.v[i], dy.v[i]);
 }

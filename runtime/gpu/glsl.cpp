@@ -61,6 +61,8 @@ std::vector<uint32_t> compile_glsl(const std::string& source, const std::string&
   return words;
 }
 
+bool can_compile_glsl() { return true; }
+
 }  // namespace etr::gpu
 
 #else
@@ -71,6 +73,8 @@ std::vector<uint32_t> compile_glsl(const std::string&, const std::string& name) 
   fail(Code::unsupported, name,
        " cannot be compiled: this EchoTrain was built with ECHOTRAIN_GLSL=OFF");
 }
+
+bool can_compile_glsl() { return false; }
 
 }  // namespace etr::gpu
 

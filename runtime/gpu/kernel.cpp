@@ -155,13 +155,14 @@ bool Kernels::trusts(const std::string& shader, const std::vector<uint32_t>& con
 }
 
 const Kernel& Kernels::from_source(const std::string& source, const std::string& name,
-                                   size_t bindings) {
+                                   size_t bindings, size_t push_bytes, bool by_address) {
   std::scoped_lock lock(mutex_);
   auto& slot = from_source_[source];
   if (!slot) {
     const std::vector<uint32_t> words = compile_glsl(source, name);
-    const ShaderCode code{"glsl", words, /*by_address=*/false};
-    slot = std::make_unique<Kernel>(device_->vk(), code, std::vector<uint32_t>{}, bindings, 0);
+    const ShaderCode code{name, words, by_address};
+    slot = std::make_unique<Kernel>(device_->vk(), code, std::vector<uint32_t>{}, bindings,
+                                    push_bytes);
   }
   return *slot;
 }

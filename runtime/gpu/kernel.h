@@ -44,9 +44,11 @@ class Kernels {
   const Kernel& get(const std::string& shader, const std::vector<uint32_t>& constants,
                     size_t bindings, size_t push_bytes);
 
-  // A kernel from GLSL: the same source is compiled once. Throws Error(invalid_argument) with the compiler's
-  // messages, in which the source is called `name`.
-  const Kernel& from_source(const std::string& source, const std::string& name, size_t bindings);
+  // A kernel from GLSL: the same source is compiled once. It takes its buffers as descriptors or, `by_address`, at
+  // the head of its push constants. Throws Error(invalid_argument) with the compiler's messages, in which the source
+  // is called `name`, or Error(unsupported) in a build without a compiler.
+  const Kernel& from_source(const std::string& source, const std::string& name, size_t bindings,
+                            size_t push_bytes = 0, bool by_address = false);
 
   // Whether the device computes this kernel as it should: what `check` says, which is called once. Logs a warning
   // where it does not.
@@ -67,6 +69,11 @@ class Kernels {
   std::map<Key, bool> trusted_;
 };
 
+// What whoever emitted a dispatch tells of it, so that others may become one with it; see graph/fusion.h.
+struct Fusible {
+  virtual ~Fusible() = default;
+};
+
 struct Dispatch {
   std::string label;  // the op it belongs to, for errors and profiles
   const Kernel* kernel = nullptr;
@@ -74,6 +81,7 @@ struct Dispatch {
   std::vector<std::byte> push;  // the shader's push constants, without addresses
   std::array<uint32_t, 3> groups{1, 1, 1};
   double flops = 0;  // multiplications and additions, for profiles; 0: not worth counting
+  std::shared_ptr<const Fusible> fusible;  // empty: runs as it is
 };
 
 struct Copy {

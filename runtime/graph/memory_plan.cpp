@@ -74,6 +74,15 @@ uint64_t MemoryPlan::asked_bytes() const {
   return total;
 }
 
+bool MemoryPlan::is_whole(const gpu::Buffer& buffer) const {
+  return buffer.offset == 0 && buffer.size_bytes == block_of(buffer.planned).size;
+}
+
+bool MemoryPlan::is_kept(const gpu::Buffer& buffer) const {
+  const Block& block = block_of(buffer.planned);
+  return block.kept_before || block.kept_after;
+}
+
 void MemoryPlan::find_lifetimes(const gpu::CommandList& commands) {
   for (Block& block : blocks_) block.first = kNever, block.last = -1;
   for (size_t i = 0; i < commands.size(); ++i) {
@@ -111,6 +120,7 @@ void for_each_written(const gpu::Command& command, F&& f) {
 // A copy of a whole buffer into one that nobody wrote before is no copy but the same memory, if neither is written while
 // the other is still read.
 void MemoryPlan::join_copies(gpu::CommandList& commands) {
+  find_lifetimes(commands);
   std::vector<std::vector<int64_t>> writes(blocks_.size());  // by block, in order
   for (size_t i = 0; i < commands.size(); ++i)
     for_each_written(commands[i], [&](const gpu::Buffer& buffer) {
@@ -146,10 +156,14 @@ void MemoryPlan::join_copies(gpu::CommandList& commands) {
   for (size_t i = 0; i < commands.size(); ++i)
     if (!dropped[i]) kept.push_back(std::move(commands[i]));
   commands = std::move(kept);
+  for (gpu::Command& command : commands)
+    for_each_buffer(command, [&](gpu::Buffer& buffer) {
+      if (buffer.planned)
+        buffer.planned = static_cast<uint32_t>(&block_of(buffer.planned) - blocks_.data()) + 1;
+    });
 }
 
 void MemoryPlan::place(gpu::CommandList& commands, gpu::Arena& arena) {
-  find_lifetimes(commands);
   join_copies(commands);
   find_lifetimes(commands);
   // The largest first: small ones find room between them.

@@ -20,6 +20,13 @@ class MemoryPlan final : public gpu::Allocator {
   void written_before(const gpu::Buffer& buffer);
   void read_after(const gpu::Buffer& buffer);
 
+  // Whether all of what was handed out is meant, and whether somebody looks at it who is not in the list of commands.
+  bool is_whole(const gpu::Buffer& buffer) const;
+  bool is_kept(const gpu::Buffer& buffer) const;
+
+  // Drops copies between buffers that can be one; place() does it too.
+  void join_copies(gpu::CommandList& commands);
+
   // Drops copies between buffers that can be one; places the rest in `arena`. Throws
   // Error(out_of_memory).
   void place(gpu::CommandList& commands, gpu::Arena& arena);
@@ -43,7 +50,6 @@ class MemoryPlan final : public gpu::Allocator {
   Block& block_of(uint32_t planned);
   const Block& block_of(uint32_t planned) const;
   void find_lifetimes(const gpu::CommandList& commands);
-  void join_copies(gpu::CommandList& commands);
 
   gpu::DevicePtr device_;
   std::vector<Block> blocks_;

@@ -7,7 +7,9 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "graph/fusion.h"
 #include "ops/gemm.h"
+#include "ops/pointwise.h"
 
 namespace etr::graph {
 namespace {
@@ -42,13 +44,16 @@ Plan::Plan(gpu::Kernels& kernels, const Graph& graph, const ParameterStore& para
     backward(emit, parameters, options);
     tensors_ = first;
   }
-  place(options.outputs);
+  place(kernels, options);
 }
 
-void Plan::place(const std::vector<ValueId>& outputs) {
+void Plan::place(gpu::Kernels& kernels, const PlanOptions& options) {
+  const std::vector<ValueId>& outputs = options.outputs;
   for (size_t i = 0; i < tensors_.size(); ++i)
     if (graph_.values()[i].kind == ValueKind::input) memory_.written_before(tensors_[i].buffer);
   for (const ValueId id : outputs) memory_.read_after(tensors_[index(id)].buffer);
+  memory_.join_copies(commands_);
+  if (options.fuse) fuse(commands_, memory_, kernels);
   memory_.place(commands_, arena_);
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const bool input = graph_.values()[i].kind == ValueKind::input;
@@ -283,8 +288,11 @@ void Plan::backward(ops::Emitter& emit, const ParameterStore& parameters,
       call.input_grads.push_back(target);
     }
     if (!node.op->view) node.op->backward(call, emit);
-    for (const auto& [from, into] : sums)
+    for (const auto& [from, into] : sums) {
       emit.for_each("add", {ops::reads(from), ops::updates(into)}, from.count(), from.count());
+      emit.tell(ops::pointwise("add", from.count(), 2, "$r = $0 + $1;",
+                               ops::Pointwise::Form::add));
+    }
   }
 }
 

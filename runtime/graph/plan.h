@@ -26,6 +26,7 @@ struct PlanOptions {
   // Evaluation only: batch normalisation becomes part of the weights before it, which preparation() makes of the
   // parameters as they are when it runs.
   bool fold_norms = false;
+  bool fuse = true;  // chains of element-wise operations, and what products can do besides; see graph/fusion.h
   // f32 [1], what the gradients are multiplied by on their way (see optim::LossScale); empty: 1.
   gpu::Buffer loss_scale;
 };
@@ -55,7 +56,7 @@ class Plan {
   void find_needed();
   std::vector<size_t> cuts() const;
   void forward_again(ops::Emitter& emit, size_t begin, size_t end);
-  void place(const std::vector<ValueId>& outputs);
+  void place(gpu::Kernels& kernels, const PlanOptions& options);
   ops::OpCall call_of(size_t node) const;
 
   const Graph& graph_;

@@ -1,6 +1,7 @@
 // Batch normalisation over all axes but the last; see shaders/batch_norm.comp for the formulas.
 #include "core/error.h"
 #include "ops/gemm.h"
+#include "ops/pointwise.h"
 
 namespace etr::ops {
 namespace {
@@ -20,6 +21,7 @@ constexpr OptionSpec kOptions[] = {
 struct Push {
   uint32_t rows, c, slices, relu;
   float epsilon, momentum;
+  uint32_t slice_rows, parts;  // of the partial moments that are merged
 };
 
 OpShapes shapes(const Options&, const std::vector<Shape>& in) {
@@ -40,18 +42,40 @@ Push push_of(const OpCall& call) {
           row_slices(rows),
           call.options.boolean("relu"),
           static_cast<float>(call.options.number("epsilon")),
-          static_cast<float>(call.options.number("momentum"))};
+          static_cast<float>(call.options.number("momentum")),
+          gpu::div_up(rows, row_slices(rows)),
+          1};
 }
+
+// Tells what the last dispatch computes: of so many tensors like x, and of rows of the bindings behind them.
+void tell(Emitter& emit, const OpCall& call, const char* name, uint32_t tensors,
+          std::initializer_list<Pointwise::Operand> rows, std::string body) {
+  auto note = std::make_shared<Pointwise>(
+      *pointwise(name, call.inputs[0].count(), tensors, std::move(body)));
+  note->operands.insert(note->operands.end(), rows);
+  note->columns = call.inputs[1].count();
+  emit.tell(note);
+}
+
+constexpr auto kColumns = Pointwise::Along::columns;
 
 void forward(const OpCall& call, Emitter& emit) {
   const DeviceTensor &x = call.inputs[0], &mean = call.inputs[3], &var = call.inputs[4];
   const Push push = push_of(call);
   if (call.recomputed) {  // saved[0] is still there
   } else if (call.training) {
-    const DeviceTensor partial = emit.scratch({push.slices, 2, push.c});
-    emit.for_channels("batch_norm_stats", {reads(x), writes(partial)}, push, push.c, push.slices);
+    Push merge = push;
+    DeviceTensor partial;
+    if (const auto moments = emit_moments(emit, x)) {
+      partial = moments->partial;
+      merge.rows = moments->rows, merge.slice_rows = moments->tile_rows;
+      merge.parts = moments->parts;
+    } else {
+      partial = emit.scratch({push.slices, 2, push.c});
+      emit.for_channels("batch_norm_stats", {reads(x), writes(partial)}, push, push.c, push.slices);
+    }
     emit.for_each("batch_norm_merge",
-                  {reads(partial), writes(call.saved[0]), updates(mean), updates(var)}, push,
+                  {reads(partial), writes(call.saved[0]), updates(mean), updates(var)}, merge,
                   push.c);
   } else {
     emit.for_each("batch_norm_fixed", {reads(mean), reads(var), writes(call.saved[0])}, push,
@@ -61,6 +85,10 @@ void forward(const OpCall& call, Emitter& emit) {
                     {reads(x), reads(call.saved[0]), reads(call.inputs[1]), reads(call.inputs[2]),
                      writes(call.output)},
                     push, push.c, push.slices);
+  const char* result = "batch_norm($0, $1, $2, $3, $4)";
+  tell(emit, call, "batch_norm", 1,
+       {{1, kColumns, 0}, {1, kColumns, 1}, {2, kColumns}, {3, kColumns}},
+       push.relu ? cat("$r = max(", result, ", 0.0);") : cat("$r = ", result, ";"));
 }
 
 void backward(const OpCall& call, Emitter& emit) {
@@ -75,11 +103,18 @@ void backward(const OpCall& call, Emitter& emit) {
       push.c, push.slices);
   emit_sum_slices(emit, partial, sums, push.slices, 2 * push.c);
   emit_halves(emit, sums, call.input_grads[2], call.input_grads[1]);
-  if (call.input_grads[0])
-    emit.for_channels("batch_norm_grad_x",
-                      {reads(x), reads(dy), reads(call.saved[0]), reads(gamma), reads(beta),
-                       reads(sums), writes(call.input_grads[0])},
-                      push, push.c, push.slices);
+  if (!call.input_grads[0]) return;
+  emit.for_channels("batch_norm_grad_x",
+                    {reads(x), reads(dy), reads(call.saved[0]), reads(gamma), reads(beta),
+                     reads(sums), writes(call.input_grads[0])},
+                    push, push.c, push.slices);
+  // Operands: x, dy, mean, inv_std, gamma, beta, the sums of g and of g * h.
+  const char* g = push.relu ? "batch_norm($0, $2, $3, $4, $5) > 0.0 ? $1 : 0.0" : "$1";
+  tell(emit, call, "batch_norm_grad_x", 2,
+       {{2, kColumns, 0}, {2, kColumns, 1}, {3, kColumns}, {4, kColumns}, {5, kColumns, 0},
+        {5, kColumns, 1}},
+       cat("$r = batch_norm_dx($0, ", g, ", $2, $3, $4, $6, $7, ",
+           glsl(static_cast<float>(push.rows)), ");"));
 }
 
 }  // namespace

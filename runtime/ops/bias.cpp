@@ -1,6 +1,7 @@
 // y[..., c] = x[..., c] + b[c].
 #include "core/error.h"
 #include "ops/gemm.h"
+#include "ops/pointwise.h"
 
 namespace etr::ops {
 namespace {
@@ -20,6 +21,11 @@ void forward(const OpCall& call, Emitter& emit) {
   const struct { uint32_t rows, columns, slices; } push{rows, columns, row_slices(rows)};
   emit.for_channels("bias", {reads(call.inputs[0]), reads(call.inputs[1]), writes(call.output)},
                     push, columns, push.slices);
+  auto note = std::make_shared<Pointwise>(
+      *pointwise("bias", call.output.count(), 2, "$r = $0 + $1;"));
+  note->operands[1].along = Pointwise::Along::columns;
+  note->columns = columns;
+  emit.tell(note);
 }
 
 void backward(const OpCall& call, Emitter& emit) {

@@ -1,6 +1,7 @@
 // Arithmetic on two tensors with broadcasting by NumPy's rules.
 #include "core/error.h"
 #include "ops/gemm.h"
+#include "ops/pointwise.h"
 #include "ops/reduction.h"
 
 namespace etr::ops {
@@ -87,6 +88,29 @@ Push push_of(const OpCall& call) {
   return push;
 }
 
+// How an input lies beside the result, where it is repeated along whole rows or not at all.
+std::optional<Pointwise::Along> along(const DeviceTensor& input, const uint32_t (&strides)[4],
+                                      const Push& push) {
+  if (input.count() == push.count) return Pointwise::Along::elements;
+  if (input.count() == 1) return Pointwise::Along::nothing;
+  if (input.count() == push.d3 && strides[3] == 1) return Pointwise::Along::columns;
+  return std::nullopt;
+}
+
+// Tells what the last dispatch computes of a, b and, in a gradient, dy.
+void tell(Emitter& emit, const OpCall& call, const Push& push, const char* name, uint32_t operands,
+          std::string body, Pointwise::Form form = Pointwise::Form::other) {
+  const auto a = along(call.inputs[0], push.a, push), b = along(call.inputs[1], push.b, push);
+  if (!a || !b) return;
+  const bool columns = *a == Pointwise::Along::columns || *b == Pointwise::Along::columns;
+  auto note = std::make_shared<Pointwise>(
+      *pointwise(name, push.count, operands, std::move(body), form));
+  note->operands[0].along = *a, note->operands[1].along = *b;
+  note->columns = columns ? push.d3 : 0;
+  if (columns || call.inputs[0].shape != call.inputs[1].shape) note->form = Pointwise::Form::other;
+  emit.tell(note);
+}
+
 void forward(const OpCall& call, Emitter& emit) {
   const Push push = push_of(call);
   const uint32_t relu = call.options.boolean("relu");
@@ -97,6 +121,13 @@ void forward(const OpCall& call, Emitter& emit) {
   else
     emit.for_channels("binary", {reads(call.inputs[0]), reads(call.inputs[1]), writes(call.output)},
                       push, push.d3, push.slices, 1, {kind_of(call), relu});
+  const bool sum = kind_of(call) == 0;
+  if (relu)
+    tell(emit, call, push, "binary", 2, cat("$r = max(binary(", kind_of(call), "u, $0, $1), 0.0);"),
+         sum ? Pointwise::Form::add_relu : Pointwise::Form::other);
+  else
+    tell(emit, call, push, "binary", 2, cat("$r = binary(", kind_of(call), "u, $0, $1);"),
+         sum ? Pointwise::Form::add : Pointwise::Form::other);
 }
 
 void backward(const OpCall& call, Emitter& emit) {
@@ -117,6 +148,8 @@ void backward(const OpCall& call, Emitter& emit) {
     emit.for_channels(shaders[i],
                       {reads(call.inputs[0]), reads(call.inputs[1]), reads(dy), writes(full)}, push,
                       push.d3, push.slices, 1, {kind});
+    tell(emit, call, push, shaders[i], 3,
+         cat("$r = binary_slope_", i == 0 ? "a" : "b", "(", kind, "u, $0, $1) * $2;"));
     if (!whole) emit_sum_to(emit, full, target);
   }
 }

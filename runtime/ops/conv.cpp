@@ -153,7 +153,7 @@ void emit_conv_directly(Emitter& emit, const ConvGeometry& g, const DeviceTensor
     return;
   }
   GemmParams p = params_of(g);
-  p.relu = relu;
+  if (relu) p.epilogue |= GemmParams::kRelu;
   if (pays_in_pairs(emit, g, g.filters, g.ow)) {
     p.kw = g.kw + 1, p.stride_x = 2;
     const WidePush wide{.n = g.filters, .kh = g.kh, .kw = g.kw, .ay = 1, .ax = 1, .bx = -1};

@@ -47,7 +47,7 @@ DeviceTensor transposed(Emitter& emit, const DeviceTensor& w, int64_t rows, int6
 void forward(const OpCall& call, Emitter& emit) {
   const auto [rows, features, units] = geometry(call);
   GemmParams p = product(rows, units, features);
-  p.relu = call.options.boolean("relu");
+  if (call.options.boolean("relu")) p.epilogue |= GemmParams::kRelu;
   const DeviceTensor& w = call.inputs[1];
   const DeviceTensor bias = call.inputs.size() > 2 ? call.inputs[2] : DeviceTensor{};
   emit_gemm(emit, GemmMode::nn, p, call.inputs[0],

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "ops/gemm_kernels.h"
+#include "ops/pointwise.h"
 
 namespace etr::ops {
 namespace {
@@ -48,7 +49,7 @@ GemmKernel choose(Emitter& emit, GemmMode mode, const GemmParams& p) {
 
 }  // namespace
 
-void emit_with(Emitter& emit, const GemmKernel& kernel, GemmParams p, const DeviceTensor& wide_a,
+void emit_with(Emitter& emit, const GemmKernel& kernel, GemmMode mode, GemmParams p, const DeviceTensor& wide_a,
                const DeviceTensor& wide_b, const DeviceTensor& bias, const DeviceTensor& out,
                double flops) {
   const bool round = kernel.rounds != emit.precision();
@@ -59,18 +60,47 @@ void emit_with(Emitter& emit, const GemmKernel& kernel, GemmParams p, const Devi
   const DeviceTensor a = prepared(wide_a, p.m), b = prepared(wide_b, p.k);
   const uint32_t x = gpu::div_up(p.m, kernel.tile_rows), y = gpu::div_up(p.n, kernel.tile_columns);
   p.slices = kernel.slices;
-  p.bias = bias ? 1 : 0;
+  if (bias) p.epilogue |= GemmParams::kBias;
   const DeviceTensor target = p.slices == 1 ? out : emit.scratch({p.slices, p.m, p.groups * p.n});
-  emit.dispatch(kernel.shader, {reads(a), reads(b), reads(bias ? bias : b), writes(target)}, p,
+  emit.dispatch(kernel.shader,
+                {reads(a), reads(b), reads(bias ? bias : b), reads(b), writes(target)}, p,
                 {x, y, p.groups * p.slices}, kernel.constants);
   emit.count_flops(flops > 0 ? flops : 2.0 * p.m * p.n * p.groups * p.k);
-  if (p.slices > 1) emit_sum_slices(emit, target, out, p.slices, p.m * p.groups * p.n);
+  if (p.slices > 1) {
+    emit_sum_slices(emit, target, out, p.slices, p.m * p.groups * p.n);
+  } else if (kernel.can_join) {
+    auto note = std::make_shared<Product>();
+    note->kernel = kernel, note->mode = mode, note->params = p;
+    emit.tell(std::move(note));
+  }
 }
 
 void emit_gemm(Emitter& emit, GemmMode mode, GemmParams p, const DeviceTensor& a,
                const DeviceTensor& b, const DeviceTensor& bias, const DeviceTensor& out,
                double flops) {
-  emit_with(emit, choose(emit, mode, p), p, a, b, bias, out, flops);
+  emit_with(emit, choose(emit, mode, p), mode, p, a, b, bias, out, flops);
+}
+
+std::optional<Moments> emit_moments(Emitter& emit, const DeviceTensor& x) {
+  auto writer = emit.commands().rbegin();
+  const auto writes_x = [&](const gpu::Command& command) {
+    const auto* dispatch = std::get_if<gpu::Dispatch>(&command);
+    return dispatch && dispatch->bindings.back().buffer == x.buffer;
+  };
+  writer = std::find_if(writer, emit.commands().rend(), writes_x);
+  if (writer == emit.commands().rend()) return std::nullopt;
+  auto& dispatch = std::get<gpu::Dispatch>(*writer);
+  const auto* product = dynamic_cast<const Product*>(dispatch.fusible.get());
+  if (!product || (product->params.epilogue & GemmParams::kRelu)) return std::nullopt;
+  gpu::Dispatch with = with_joins(emit.kernels(), dispatch, GemmKernel::kMoments, false);
+  if (!with.kernel) return std::nullopt;
+  const GemmParams& p = product->params;
+  const uint32_t columns = p.groups * p.n, tile_rows = product->kernel.tile_rows;
+  const Moments out{emit.scratch({gpu::div_up(p.m, tile_rows), 2, columns}), p.m, tile_rows,
+                    columns / static_cast<uint32_t>(x.shape.back())};
+  with.bindings[3] = writes(out.partial);
+  dispatch = std::move(with);
+  return out;
 }
 
 void emit_transpose(Emitter& emit, const DeviceTensor& in, const DeviceTensor& out, uint32_t batch,
@@ -122,6 +152,8 @@ DeviceTensor emit_linear_grad(Emitter& emit, const OpCall& call) {
   DeviceTensor masked = emit.scratch(call.output.shape);
   emit.for_each("relu_grad", {reads(call.output), reads(call.output_grad), writes(masked)},
                 masked.count(), masked.count());
+  emit.tell(pointwise("relu_grad", masked.count(), 2, "$r = relu_grad($0, $1);",
+                      Pointwise::Form::relu_grad));
   return masked;
 }
 

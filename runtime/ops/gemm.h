@@ -2,6 +2,8 @@
 // modes.
 #pragma once
 
+#include <optional>
+
 #include "ops/op.h"
 
 namespace etr::ops {
@@ -10,14 +12,15 @@ enum class GemmMode { nn, tn, conv, conv_dx, conv_dw };
 
 // Mirrors GemmParams in shaders/gemm_params.glsl.
 struct GemmParams {
+  static constexpr uint32_t kBias = 1, kRelu = 2;
+
   uint32_t m = 0, n = 0, k = 0;
   uint32_t batch = 1, h = 1, w = 1, c = 1;
   uint32_t oh = 1, ow = 1, kc = 1;
   uint32_t kh = 1, kw = 1, stride = 1, pad_y = 0, pad_x = 0, dilation = 1;
   uint32_t groups = 1;
   uint32_t slices = 1;
-  uint32_t relu = 0;
-  uint32_t bias = 0;
+  uint32_t epilogue = 0;  // kBias, kRelu
   uint32_t stride_x = 1;
   uint32_t line_step = 1, line_offset = 0;
 };
@@ -37,6 +40,17 @@ inline GemmParams product(int64_t m, int64_t n, int64_t k) {
 void emit_gemm(Emitter& emit, GemmMode mode, GemmParams params, const DeviceTensor& a,
                const DeviceTensor& b, const DeviceTensor& bias, const DeviceTensor& out,
                double flops = 0);
+
+// Partial moments of the columns of a product's result: mean and sum of squared deviations of every `tile_rows` rows.
+struct Moments {
+  DeviceTensor partial;  // [tiles, 2, parts * columns]
+  uint32_t rows;         // of a part
+  uint32_t tile_rows;
+  uint32_t parts;  // of the result's rows, side by side: pixels that a convolution computes in pairs
+};
+
+// Has the product that wrote x [..., columns] last find them on the way; empty where no product did, or it cannot.
+std::optional<Moments> emit_moments(Emitter& emit, const DeviceTensor& x);
 
 // Emits out[b, j, i] = in[b, i, j].
 void emit_transpose(Emitter& emit, const DeviceTensor& in, const DeviceTensor& out, uint32_t batch,

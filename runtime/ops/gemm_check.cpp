@@ -15,7 +15,7 @@ uint32_t inner_for(const GemmKernel& kernel) {
   return kernel.constants[1] == 2 ? 8 : 12;
 }
 
-GemmParams problem_for(const GemmKernel& kernel, GemmMode mode) {
+GemmParams problem_for(const GemmKernel& kernel, GemmMode mode, uint32_t joins) {
   const uint32_t inner = inner_for(kernel), n = kernel.tile_columns + 1;
   GemmParams p;
   if (mode == GemmMode::nn || mode == GemmMode::tn) {
@@ -33,8 +33,10 @@ GemmParams problem_for(const GemmKernel& kernel, GemmMode mode) {
     p.m = mode == GemmMode::conv_dw ? taps : pixels;
     p.k = mode == GemmMode::conv_dw ? pixels : taps;
   }
-  p.slices = mode == GemmMode::tn || mode == GemmMode::conv_dw ? 2 : 1;
-  p.bias = p.relu = p.slices == 1;
+  const bool split = mode == GemmMode::tn || mode == GemmMode::conv_dw;
+  p.slices = split && joins == 0 ? 2 : 1;
+  if (p.slices == 1 && !(joins & GemmKernel::kKeep)) p.epilogue |= GemmParams::kBias;
+  if (p.slices == 1 && !(joins & GemmKernel::kMoments)) p.epilogue |= GemmParams::kRelu;
   return p;
 }
 
@@ -67,22 +69,46 @@ std::vector<float> small_integers(uint64_t count, uint32_t seed) {
   return out;
 }
 
-std::vector<float> expected(GemmMode mode, const GemmParams& p, const std::vector<float>& a,
-                            const std::vector<float>& b, const std::vector<float>& bias) {
+std::vector<float> expected(GemmMode mode, const GemmParams& p, uint32_t joins,
+                            const std::vector<float>& a, const std::vector<float>& b,
+                            const std::vector<float>& side, const std::vector<float>& residual) {
   std::vector<float> c(size_t{p.m} * p.n);
   for (uint32_t row = 0; row < p.m; ++row) {
     float* to = &c[size_t{row} * p.n];
-    if (p.bias) std::copy_n(bias.begin(), p.n, to);
+    if (p.epilogue & GemmParams::kBias) std::copy_n(side.begin(), p.n, to);
     for (uint32_t k = 0; k < p.k; ++k) {
       const int64_t place = place_of_a(mode, p, row, k);
       if (place < 0) continue;
       for (uint32_t i = 0; i < p.n; ++i)
         to[i] += a[static_cast<size_t>(place)] * b[size_t{k} * p.n + i];
     }
-    if (p.relu)
-      for (uint32_t i = 0; i < p.n; ++i) to[i] = std::max(to[i], 0.0f);
+    const size_t at = size_t{row} * p.n;
+    for (uint32_t i = 0; i < p.n; ++i) {
+      if (joins & GemmKernel::kResidual) to[i] += residual[at + i];
+      if (p.epilogue & GemmParams::kRelu) to[i] = std::max(to[i], 0.0f);
+      if ((joins & GemmKernel::kKeep) && !(side[at + i] > 0)) to[i] = 0;
+    }
   }
   return c;
+}
+
+// Whether `moments` [tiles, 2, n] are those of the rows of c, tile by tile.
+bool are_moments(const float* moments, const std::vector<float>& c, const GemmParams& p,
+                 uint32_t tile_rows) {
+  for (uint32_t tile = 0; tile * tile_rows < p.m; ++tile)
+    for (uint32_t i = 0; i < p.n; ++i) {
+      const uint32_t first = tile * tile_rows, last = std::min(first + tile_rows, p.m);
+      double sum = 0, squares = 0;
+      for (uint32_t row = first; row < last; ++row) sum += c[size_t{row} * p.n + i];
+      const double mean = sum / (last - first);
+      for (uint32_t row = first; row < last; ++row)
+        squares += std::pow(c[size_t{row} * p.n + i] - mean, 2);
+      const float* of_tile = moments + 2 * size_t{tile} * p.n + i;
+      if (!(std::abs(of_tile[0] - mean) <= 1e-5 * (1 + std::abs(mean))) ||
+          !(std::abs(of_tile[p.n] - squares) <= 1e-5 * (1 + squares)))
+        return false;
+    }
+  return true;
 }
 
 // Rows of so many columns, further apart by `pad`.
@@ -105,12 +131,14 @@ bool close(const std::vector<float>& got, const std::vector<float>& wanted, uint
 
 }  // namespace
 
-bool computes_rightly(gpu::Kernels& kernels, const GemmKernel& kernel, GemmMode mode) {
-  const GemmParams p = problem_for(kernel, mode);
+bool computes_rightly(gpu::Kernels& kernels, const GemmKernel& kernel, GemmMode mode,
+                      uint32_t joins) {
+  const GemmParams p = problem_for(kernel, mode, joins);
   const auto numbers = kernel.exact ? small_integers : fractions;
   const auto a = numbers(static_cast<uint64_t>(elements_of_a(mode, p)), 1),
-             b = numbers(uint64_t{p.k} * p.n, 2), bias = numbers(p.n, 3);
+             b = numbers(uint64_t{p.k} * p.n, 2);
   const uint64_t of_slice = uint64_t{p.m} * p.n;
+  const auto side = numbers(of_slice, 3), residual = numbers(of_slice, 4);
 
   gpu::Arena host(kernels.device(), gpu::MemoryUse::upload),
       back(kernels.device(), gpu::MemoryUse::readback),
@@ -125,22 +153,29 @@ bool computes_rightly(gpu::Kernels& kernels, const GemmKernel& kernel, GemmMode 
     return to;
   };
   const DeviceTensor on_a = put(with_pad(a, p.k, kernel.pad)),
-                     on_b = put(with_pad(b, p.n, kernel.pad)), on_bias = put(bias);
+                     on_b = put(with_pad(b, p.n, kernel.pad)), on_side = put(side),
+                     on_residual = put(residual);
   const DeviceTensor on_c = emit.scratch({p.slices, p.m, p.n});
   emit.set_label("check of a product");
   emit.dispatch(
-      kernel.shader, {reads(on_a), reads(on_b), reads(on_bias), writes(on_c)}, p,
+      kernel.shader,
+      {reads(on_a), reads(on_b), reads(on_side), updates(on_residual), writes(on_c)}, p,
       {gpu::div_up(p.m, kernel.tile_rows), gpu::div_up(p.n, kernel.tile_columns), p.slices},
-      kernel.constants);
-  const gpu::Buffer result = back.allocate(on_c.buffer.size_bytes);
-  emit.add(gpu::Copy{on_c.buffer, result});
+      kernel.constants_with(joins));
+  const auto read_back = [&](const DeviceTensor& tensor) {
+    const gpu::Buffer to = back.allocate(tensor.buffer.size_bytes);
+    emit.add(gpu::Copy{tensor.buffer, to});
+    return reinterpret_cast<const float*>(to.host);
+  };
+  const float *result = read_back(on_c), *moments = read_back(on_residual);
   gpu::run_once(kernels.device(), commands);
 
-  std::vector<float> got(reinterpret_cast<const float*>(result.host),
-                         reinterpret_cast<const float*>(result.host) + of_slice * p.slices);
+  std::vector<float> got(result, result + of_slice * p.slices);
   for (size_t i = 0; p.slices == 2 && i < of_slice; ++i) got[i] += got[of_slice + i];
   got.resize(of_slice);
-  const std::vector<float> wanted = expected(mode, p, a, b, bias);
+  const std::vector<float> wanted = expected(mode, p, joins, a, b, side, residual);
+  if ((joins & GemmKernel::kMoments) && !are_moments(moments, wanted, p, kernel.tile_rows))
+    return false;
   return kernel.exact ? got == wanted : close(got, wanted, p.k);
 }
 

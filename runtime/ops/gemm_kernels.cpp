@@ -23,7 +23,9 @@ const char* mode_name(GemmMode mode) {
 uint32_t spread(const GemmParams& p) { return p.line_step != 1 || p.line_offset != 0; }
 
 GemmKernel tiled(GemmMode mode, const GemmParams& p) {
-  return {cat("gemm_tiled_", mode_name(mode)), {spread(p)}, 64, 64, 256};
+  GemmKernel out{cat("gemm_tiled_", mode_name(mode)), {spread(p)}, 64, 64, 256};
+  out.can_join = GemmKernel::kResidual | GemmKernel::kKeep;
+  return out;
 }
 
 // The extent along which the CPU kernel walks k in steps of four.
@@ -76,6 +78,8 @@ std::vector<GemmKernel> on_cpu(const gpu::Device& device, GemmMode mode, const G
                          tile.columns,
                          16});
           out.back().pad = pad;
+          out.back().can_join = GemmKernel::kResidual | GemmKernel::kKeep;
+          if (!spread(p)) out.back().can_join |= GemmKernel::kMoments;
         }
   return out;
 }
@@ -119,6 +123,7 @@ std::vector<GemmKernel> on_matrices(const gpu::Device& device, GemmMode mode, co
                       256};
     if (parts == 1) kernel.rounds = bfloat16 ? Precision::bf16 : Precision::fp16;
     kernel.exact = parts == 1;
+    kernel.can_join = GemmKernel::kResidual | GemmKernel::kKeep;
     const double elements =
         static_cast<double>(gpu::div_up(p.m, rows)) * rows * gpu::div_up(p.n, columns) * columns;
     found.push_back({of_element * elements, std::move(kernel)});
@@ -150,6 +155,12 @@ uint32_t default_slices(const GemmKernel& kernel, GemmMode mode, const GemmParam
 }
 
 }  // namespace
+
+std::vector<uint32_t> GemmKernel::constants_with(uint32_t joins) const {
+  std::vector<uint32_t> out = constants;
+  if (joins) out.push_back(joins);
+  return out;
+}
 
 std::string GemmKernel::name() const {
   std::string out = shader;
@@ -201,9 +212,27 @@ int64_t elements_of_a(GemmMode mode, const GemmParams& p) {
   return int64_t{p.batch} * p.h * p.w * p.groups * p.c;
 }
 
-bool trusted(gpu::Kernels& kernels, const GemmKernel& kernel, GemmMode mode) {
-  return kernels.trusts(kernel.shader, kernel.constants,
-                        [&] { return computes_rightly(kernels, kernel, mode); });
+bool trusted(gpu::Kernels& kernels, const GemmKernel& kernel, GemmMode mode, uint32_t joins) {
+  return kernels.trusts(kernel.shader, kernel.constants_with(joins),
+                        [&] { return computes_rightly(kernels, kernel, mode, joins); });
+}
+
+gpu::Dispatch with_joins(gpu::Kernels& kernels, const gpu::Dispatch& product, uint32_t joins,
+                         bool relu) {
+  const auto& now = dynamic_cast<const Product&>(*product.fusible);
+  auto next = std::make_shared<Product>(now);
+  next->joins |= joins;
+  if (relu) next->params.epilogue |= GemmParams::kRelu;
+  constexpr uint32_t kOneBuffer = GemmKernel::kResidual | GemmKernel::kMoments;
+  const bool can = (joins & ~now.kernel.can_join) == 0 && (joins & now.joins) == 0 &&
+                   (next->joins & kOneBuffer) != kOneBuffer;
+  if (!can || !trusted(kernels, now.kernel, now.mode, next->joins)) return {};
+  gpu::Dispatch out = product;
+  out.kernel = &kernels.get(now.kernel.shader, now.kernel.constants_with(next->joins),
+                            out.bindings.size(), sizeof(GemmParams));
+  out.push = gpu::push_bytes(next->params);
+  out.fusible = std::move(next);
+  return out;
 }
 
 std::string measure_kernels(gpu::Kernels& kernels, GemmMode mode, const GemmParams& p,
@@ -225,7 +254,7 @@ std::string measure_kernels(gpu::Kernels& kernels, GemmMode mode, const GemmPara
     for (const uint32_t slices : slices_for(kernel, mode, p)) {
       kernel.slices = slices;
       commands.clear();
-      emit_with(emit, kernel, p, a, b, {}, c, 0);
+      emit_with(emit, kernel, mode, p, a, b, {}, c, 0);
       ways.push_back({kernel.name(), commands});
     }
   }

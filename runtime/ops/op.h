@@ -50,6 +50,9 @@ enum class Precision : uint32_t { fp32, bf16, fp16 };
 
 constexpr uint32_t kMostGroups = 65535;  // what every device takes along an axis
 
+// Invocations of a workgroup over channels.
+uint32_t channel_lanes(const gpu::Device& device);
+
 // Where an op's dispatches go while a plan is made.
 class Emitter {
  public:
@@ -104,10 +107,17 @@ class Emitter {
     dispatch(shader, std::move(bindings), push, {gpu::div_up(channels, lanes()), y, z}, constants);
   }
 
+  // Of the dispatch that was emitted last: what it may become one with.
+  void tell(std::shared_ptr<const gpu::Fusible> what) {
+    std::get<gpu::Dispatch>(commands_.back()).fusible = std::move(what);
+  }
+
   // Operations of the dispatch that was emitted last, for profiles.
   void count_flops(double flops) { std::get<gpu::Dispatch>(commands_.back()).flops = flops; }
 
   void add(gpu::Command command) { commands_.push_back(std::move(command)); }
+
+  gpu::CommandList& commands() const { return commands_; }  // so far
 
   // Device memory that lives as long as the plan; contents undefined.
   DeviceTensor scratch(const Shape& shape);
@@ -120,8 +130,8 @@ class Emitter {
   static uint32_t groups_over(uint64_t count) {
     return std::clamp(gpu::div_up(count, 64), 1u, 4096u);
   }
-  uint32_t lanes() const;                     // invocations of a workgroup over channels
-  uint32_t row_lanes(uint32_t length) const;  // of one that shares a row
+  uint32_t lanes() const { return channel_lanes(*device()); }
+  uint32_t row_lanes(uint32_t length) const;  // of a workgroup that shares a row
 
   gpu::Kernels& kernels_;
   gpu::Allocator& memory_;

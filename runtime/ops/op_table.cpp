@@ -42,9 +42,8 @@ DeviceTensor Emitter::scratch(const Shape& shape) {
   return {memory_.allocate(static_cast<uint64_t>(element_count(shape)) * 4), shape};
 }
 
-uint32_t Emitter::lanes() const {
-  const gpu::Device& d = *device();
-  return d.family() == gpu::KernelFamily::cpu ? d.info().subgroup_size : 32;
+uint32_t channel_lanes(const gpu::Device& device) {
+  return device.family() == gpu::KernelFamily::cpu ? device.info().subgroup_size : 32;
 }
 
 uint32_t Emitter::row_lanes(uint32_t length) const {

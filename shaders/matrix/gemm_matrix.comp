@@ -8,7 +8,7 @@
 // PARTS 1: A and B are rounded: products of mixed precision. PARTS 3: each float is the sum of three bfloat16 with all
 // of its 24 bits; six of the nine products of parts give C to the accuracy of float32 (the three left out are below it).
 //
-// Bindings: 0 a, 1 b [k, n], 2 bias [n], 3 c [slices, m, n]. Modes: gemm_params.glsl.
+// Bindings: 0 a, 1 b [k, n], 2 side, 3 residual, 4 c [slices, m, n]. Modes and epilogue: gemm_params.glsl.
 // Dispatch: x = ceil(m / tile rows), y = ceil(n / tile columns), z = groups * slices of k.
 //
 //! variant gemm_matrix_bf16 -DFORMAT=1 -DPARTS=1
@@ -38,6 +38,7 @@ layout(constant_id = 4) const uint K = 16;
 layout(constant_id = 5) const uint kRows = 4;     // matrices of C in a subgroup
 layout(constant_id = 6) const uint kColumns = 4;
 layout(constant_id = 7) const uint kLanes = 128;  // of the workgroup: four subgroups
+layout(constant_id = 8) const uint kJoins = 0;    // RESIDUAL, KEEP
 layout(local_size_x_id = 7) in;
 
 #define MODE kMode
@@ -52,8 +53,9 @@ layout(local_size_x_id = 7) in;
 
 layout(binding = 0, std430) readonly buffer A { float a[]; };
 layout(binding = 1, std430) readonly buffer B { float b[]; };
-layout(binding = 2, std430) readonly buffer Bias { float bias[]; };
-layout(binding = 3, std430) writeonly buffer C { float c[]; };
+layout(binding = 2, std430) readonly buffer Side { float side[]; };
+layout(binding = 3, std430) readonly buffer Residual { float residual[]; };
+layout(binding = 4, std430) writeonly buffer C { float c[]; };
 layout(push_constant) uniform Push { GemmParams p; };
 #include "../gemm_operand.glsl"
 
@@ -166,8 +168,8 @@ void main() {
     for (uint e = gl_SubgroupInvocationID; e < M * N; e += gl_SubgroupSize) {
       const uint r = first_row + e / N, col = first_column + e % N;
       if (r >= p.m || col >= p.n) continue;
-      const float value = tile_c[gl_SubgroupID * M * N + e] + (p.bias != 0 ? bias[GROUP * p.n + col] : 0.0);
-      c[place_in_c(r, col, kSpread)] = p.relu != 0 ? max(value, 0.0) : value;
+      const uint at = place_in_c(r, col, kSpread);
+      c[at] = finished(tile_c[gl_SubgroupID * M * N + e], col, at);
     }
     barrier();
   }

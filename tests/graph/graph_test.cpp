@@ -136,6 +136,7 @@ TEST(Plan, NormalisationIsFoldedIntoTheWeightsBeforeIt) {
     ParameterStore store(device(family), net.g, 1);
     PlanOptions options;
     options.outputs = {net.y};
+    options.fuse = false;  // to count kernels
     const Plan plain(kernels(family), net.g, store, options);
     options.fold_norms = true;
     const Plan folded(kernels(family), net.g, store, options);

@@ -1,0 +1,228 @@
+#include "ops/pointwise.h"
+
+#include <algorithm>
+#include <bit>
+#include <cctype>
+#include <set>
+
+#include "gpu/shader_table.h"
+
+namespace etr::ops {
+namespace {
+
+using Along = Pointwise::Along;
+
+// `body` with each $NAME replaced by what `of` says of NAME.
+template <typename F>
+std::string replaced(const std::string& body, F&& of) {
+  std::string out;
+  for (size_t i = 0; i < body.size();) {
+    if (body[i] != '$') {
+      out += body[i++];
+      continue;
+    }
+    size_t end = i + 1;
+    while (end < body.size() && std::isalnum(static_cast<unsigned char>(body[end]))) ++end;
+    out += of(body.substr(i + 1, end - i - 1));
+    i = end;
+  }
+  return out;
+}
+
+uint32_t number(const std::string& digits) { return static_cast<uint32_t>(std::stoul(digits)); }
+
+bool is_operand(const std::string& name) {
+  return std::isdigit(static_cast<unsigned char>(name[0])) != 0;
+}
+
+// The operand of `note` that is element by element the result of `producer`, or -1 where it is read in other ways.
+int64_t operand_of(const Pointwise& note, const gpu::Dispatch& consumer,
+                   const gpu::Buffer& result) {
+  int64_t found = -1;
+  for (size_t i = 0; i < note.operands.size(); ++i) {
+    if (consumer.bindings[note.operands[i].binding].buffer != result) continue;
+    if (note.operands[i].along != Along::elements || found >= 0) return -1;
+    found = static_cast<int64_t>(i);
+  }
+  return found;
+}
+
+// Operands and their buffers put together anew, each once.
+class Bindings {
+ public:
+  uint32_t operand(const gpu::Buffer& buffer, Pointwise::Operand operand) {
+    const auto at = std::find(buffers_.begin(), buffers_.end(), buffer);
+    operand.binding = static_cast<uint32_t>(at - buffers_.begin());
+    if (at == buffers_.end()) buffers_.push_back(buffer);
+    const auto same = std::find(operands_.begin(), operands_.end(), operand);
+    if (same == operands_.end()) operands_.push_back(operand);
+    return static_cast<uint32_t>(std::find(operands_.begin(), operands_.end(), operand) -
+                                 operands_.begin());
+  }
+
+  std::vector<Pointwise::Operand> operands() const { return operands_; }
+
+  std::vector<gpu::Binding> with_result(const gpu::Buffer& result) const {
+    std::vector<gpu::Binding> out;
+    for (const gpu::Buffer& buffer : buffers_) out.push_back({buffer, gpu::Access::read});
+    out.push_back({result, gpu::Access::write});
+    return out;
+  }
+
+ private:
+  std::vector<gpu::Buffer> buffers_;
+  std::vector<Pointwise::Operand> operands_;
+};
+
+// The body of a note with its operands as they are numbered in `into`.
+std::string moved(const gpu::Dispatch& dispatch, const Pointwise& note, Bindings& into,
+                  uint32_t first_temporary, const std::string& result, int64_t replaced_operand,
+                  const std::string& replacement) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < note.operands.size(); ++i) {
+    const Pointwise::Operand& operand = note.operands[i];
+    if (static_cast<int64_t>(i) == replaced_operand)
+      names.push_back(replacement);
+    else
+      names.push_back(
+          cat("$", into.operand(dispatch.bindings[operand.binding].buffer, operand)));
+  }
+  return replaced(note.body, [&](const std::string& name) -> std::string {
+    if (is_operand(name)) return names[number(name)];
+    return name[0] == 't' ? cat("$t", first_temporary + number(name.substr(1))) : result;
+  });
+}
+
+// Both labels, where they differ.
+std::string both(const std::string& a, const std::string& b) {
+  return a == b || a.ends_with(" + " + b) ? a : a + " + " + b;
+}
+
+// The kernel of a note: four rows an iteration hide the loop's own cost, as in batch_norm.comp. All are read before any is
+// written, so that the result may take the place of an operand.
+std::string source_of(const Pointwise& note, size_t bindings, uint32_t lanes, bool by_address,
+                      bool has_tail) {
+  std::string text = "#version 450\n#extension GL_EXT_control_flow_attributes : require\n";
+  std::string addresses;
+  if (by_address) {
+    text +=
+        "#extension GL_EXT_buffer_reference : require\n"
+        "layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float v[]; };\n";
+    for (size_t i = 0; i < bindings; ++i) addresses += cat("Floats b", i, "; ");
+  } else {
+    for (size_t i = 0; i < bindings; ++i)
+      text += cat("layout(binding = ", i, ", std430) buffer Block", i, " { float v[]; } b", i, ";\n");
+  }
+  text += cat("layout(local_size_x = ", lanes, ") in;\n", "layout(push_constant) uniform Push { ",
+              addresses, "uint count, columns, rows, slices; };\n", gpu::elementwise_glsl());
+  text +=
+      "void main() {\n"
+      "  const uint column = gl_GlobalInvocationID.x;\n"
+      "  if (column >= columns) return;\n"
+      "  const uint per = (rows + slices - 1) / slices, begin = gl_WorkGroupID.y * per, end = min(begin + per, rows);\n";
+  std::string loads, arrays;
+  for (size_t i = 0; i < note.operands.size(); ++i) {
+    const Pointwise::Operand& operand = note.operands[i];
+    if (operand.along == Along::elements) {
+      arrays += cat("    float x", i, "[4];\n");
+      loads += cat("      x", i, "[i] = b", operand.binding, ".v[at];\n");
+    } else {
+      text += cat("  const float x", i, " = b", operand.binding, ".v[",
+                  operand.along == Along::nothing ? "0"
+                                                  : cat(operand.row, "u * columns + column"),
+                  "];\n");
+    }
+  }
+  const std::string body = replaced(note.body, [&](const std::string& name) -> std::string {
+    if (name[0] == 't') return name;
+    if (!is_operand(name)) return "result";
+    return cat("x", name, note.operands[number(name)].along == Along::elements ? "[i]" : "");
+  });
+  std::string temporaries;
+  for (uint32_t i = 0; i < note.temporaries; ++i) temporaries += cat(", t", i);
+  const std::string place = "min(r + i, end - 1) * columns + column";
+  text += cat(
+      "  for (uint r = begin; r < end; r += 4) {\n", arrays,
+      "    [[unroll]] for (uint i = 0; i < 4; ++i) {\n", "      const uint at = ",
+      has_tail ? cat("min(", place, ", count - 1)") : place, ";\n", loads, "    }\n",
+      "    [[unroll]] for (uint i = 0; i < 4; ++i) {\n", "      float result", temporaries, ";\n",
+      "      ", body, "\n", "      const uint at = ", place, ";\n",
+      has_tail ? "      if (at < count) " : "      ", "b", bindings - 1, ".v[at] = result;\n",
+      "    }\n  }\n}\n");
+  return text;
+}
+
+}  // namespace
+
+PointwisePtr pointwise(std::string name, uint32_t count, uint32_t operands, std::string body,
+                       Pointwise::Form form) {
+  auto note = std::make_shared<Pointwise>();
+  note->name = std::move(name);
+  note->count = count;
+  note->body = std::move(body);
+  note->form = form;
+  for (uint32_t i = 0; i < operands; ++i) note->operands.push_back({i});
+  return note;
+}
+
+std::string glsl(float value) {
+  return cat("uintBitsToFloat(", std::bit_cast<uint32_t>(value), "u)");
+}
+
+const Pointwise* pointwise_of(const gpu::Dispatch& dispatch) {
+  return dynamic_cast<const Pointwise*>(dispatch.fusible.get());
+}
+
+uint32_t tensors_read(const gpu::Dispatch& dispatch) {
+  std::set<uint32_t> bindings;
+  for (const Pointwise::Operand& operand : pointwise_of(dispatch)->operands)
+    if (operand.along == Along::elements) bindings.insert(operand.binding);
+  return static_cast<uint32_t>(bindings.size());
+}
+
+gpu::Dispatch joined(const gpu::Dispatch& producer, const gpu::Dispatch& consumer,
+                     uint32_t most_bindings) {
+  const Pointwise &first = *pointwise_of(producer), &second = *pointwise_of(consumer);
+  const int64_t at = operand_of(second, consumer, producer.bindings.back().buffer);
+  const bool fits = first.count == second.count &&
+                    (!first.columns || !second.columns || first.columns == second.columns);
+  if (at < 0 || !fits) return {};
+  auto note = std::make_shared<Pointwise>();
+  Bindings bindings;
+  const std::string between = cat("$t", second.temporaries);
+  const std::string after =
+      moved(consumer, second, bindings, 0, "$r", at, between);
+  note->body = moved(producer, first, bindings, second.temporaries + 1, between, -1, "") +
+               "\n      " + after;
+  note->name = first.name + " + " + second.name;
+  note->count = first.count;
+  note->columns = std::max(first.columns, second.columns);
+  note->temporaries = first.temporaries + second.temporaries + 1;
+  note->cheap = first.cheap && second.cheap;
+  note->operands = bindings.operands();
+  gpu::Dispatch out;
+  out.bindings = bindings.with_result(consumer.bindings.back().buffer);
+  if (out.bindings.size() > most_bindings) return {};
+  out.label = both(producer.label, consumer.label);
+  out.fusible = note;
+  return out;
+}
+
+void compile(gpu::Kernels& kernels, gpu::Dispatch& dispatch) {
+  const Pointwise& note = *pointwise_of(dispatch);
+  const gpu::Device& device = *kernels.device();
+  const bool by_address = device.family() == gpu::KernelFamily::cpu;
+  const uint32_t lanes = channel_lanes(device) * (note.columns || by_address ? 1 : 4);
+  // Without an operand along columns any width will do: one that a workgroup walks through memory in order.
+  const uint32_t columns = note.columns ? note.columns : lanes;
+  const uint32_t rows = gpu::div_up(note.count, columns);
+  const struct { uint32_t count, columns, rows, slices; } push{
+      note.count, columns, rows, std::clamp(rows / 64, 1u, note.columns ? 64u : 4096u)};
+  dispatch.kernel = &kernels.from_source(
+      source_of(note, dispatch.bindings.size(), lanes, by_address, note.count % columns != 0),
+      note.name, dispatch.bindings.size(), sizeof(push), by_address);
+  dispatch.push = gpu::push_bytes(push);
+  dispatch.groups = {gpu::div_up(columns, lanes), push.slices, 1};
+}
+
+}  // namespace etr::ops
