@@ -212,17 +212,20 @@ void accumulate(uint row0, uint lane) {
   const uint per_slice = (lines + p.slices - 1) / p.slices;
   const uint channels = p.c * p.groups;
   const uint first = SLICE * per_slice, last = min(first + per_slice, lines);
-  for (uint line = first; line < last; ++line) {
-    const uint n = line / p.oh, oy = line % p.oh;
+  int y0[BLOCKS], x0[BLOCKS], of_channel[BLOCKS];
+  [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
+    const uint t = row[blk] / p.c;
+    y0[blk] = int(t / p.kw * p.dilation) - int(p.pad_y);
+    x0[blk] = int(t % p.kw * p.dilation) - int(p.pad_x);
+    of_channel[blk] = int(GROUP * p.c + row[blk] % p.c);
+  }
+  uint n = first / p.oh, oy = first % p.oh;
+  for (uint line = first; line < last; ++line) {  // without divisions, which go lane by lane
     int line_base[BLOCKS];
-    int x0[BLOCKS];
     [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
-      const uint channel = row[blk] % p.c, t = row[blk] / p.c;
-      const int y = int(oy * p.stride + t / p.kw * p.dilation) - int(p.pad_y);
+      const int y = int(oy * p.stride) + y0[blk];
       inside[blk] = y >= 0 && y < int(p.h);
-      x0[blk] = int(t % p.kw * p.dilation) - int(p.pad_x);
-      line_base[blk] = (int(n * p.h) + (inside[blk] ? y : 0)) * int(p.w * channels) +
-                       int(GROUP * p.c + channel);
+      line_base[blk] = (int(n * p.h) + (inside[blk] ? y : 0)) * int(p.w * channels) + of_channel[blk];
     }
     for (uint ox = 0; ox < p.ow; ox += 4) {
       vec4 av[BLOCKS];
@@ -237,6 +240,8 @@ void accumulate(uint row0, uint lane) {
       }
       multiply(av, line * p.ow + o);
     }
+    oy = oy + 1 == p.oh ? 0 : oy + 1;
+    n += oy == 0 ? 1 : 0;
   }
 #endif
 }

@@ -194,8 +194,7 @@ class Fusion {
     std::vector<Dispatch> with;
     for (const size_t writer : writers) {
       const Product& now = *product(writer);
-      const bool fits =
-          uint64_t{now.params.m} * now.params.n * now.params.groups * writers.size() == note.count;
+      const bool fits = ops::elements_of_c(now.mode, now.params) == note.count;
       // The order within a product is fixed: a sum, its ReLU, the gradient behind another.
       const bool done = (now.params.epilogue & ops::GemmParams::kRelu) != 0 ||
                         (now.joins & GemmKernel::kKeep) != 0 ||

@@ -194,69 +194,29 @@ void emit_conv_dx_directly(Emitter& emit, const ConvGeometry& g, const DeviceTen
   emit_gemm(emit, GemmMode::conv_dx, p, dy, flipped(emit, g, w), {}, dx);
 }
 
-// Winograd's way has fewer products and more memory to move: the more channels, the better it does.
+// Winograd's way through memory has the fewest products and the most to move: the more channels, the better it does.
 constexpr uint32_t kWinogradChannels = 128;
 
-bool wins_by_winograd(Emitter& emit, const ConvGeometry& g, bool gradient) {
-  if (!winograd_fits(*emit.device(), g) || emit.precision() != Precision::fp32) return false;
-  const auto measure = [g, gradient](gpu::Kernels& kernels) {
-    gpu::Arena memory(kernels.device(), gpu::MemoryUse::device);
-    std::vector<Way> ways{{"direct", {}}, {"winograd", {}}};
-    gpu::CommandList fills;
-    Emitter fill(kernels, memory, fills);
-    const auto ones = [&](const Shape& shape) {
-      const DeviceTensor out = fill.scratch(shape);
-      fill.add(gpu::Fill{out.buffer, 0x3F800000});
-      return out;
-    };
-    const DeviceTensor x = ones({g.batch, g.h, g.w, g.c}),
-                       y = ones({g.batch, g.oh, g.ow, g.filters}),
-                       w = ones({g.kh, g.kw, g.c, g.filters});
-    gpu::run_once(kernels.device(), fills);
-    for (Way& way : ways) {
-      Emitter one(kernels, memory, way.commands);
-      one.set_label("tuning");
-      const bool winograd = way.name == "winograd";
-      if (!gradient && winograd)
-        emit_winograd(one, g, x, w, false, {}, false, y);
-      else if (!gradient)
-        emit_conv_directly(one, g, x, w, {}, false, y);
-      else if (winograd)
-        emit_winograd(one, turned(g), y, flipped(one, g, w), true, {}, false, x);
-      else
-        emit_conv_dx_directly(one, g, y, w, x);
-    }
-    return fastest_of(kernels, ways);
-  };
-  const std::string choice = emit.kernels().tuning().choice(
-      cat(gradient ? "convolution_dx " : "convolution ", g.batch, "x", g.h, "x", g.w, "x", g.c,
-          " to ", g.filters, " pad ", g.pad_y, "x", g.pad_x),
-      measure);
-  if (!choice.empty()) return choice == "winograd";
-  return emit.device()->family() == gpu::KernelFamily::cpu &&
-         std::min(g.c, g.filters) >= kWinogradChannels;
+void emit_forward(Emitter& emit, const std::string& way, const ConvGeometry& g,
+                  const DeviceTensor& x, const DeviceTensor& w, const DeviceTensor& bias, bool relu,
+                  const DeviceTensor& y) {
+  if (way == "lines") return emit_lines(emit, g, x, w, /*flipped=*/false, bias, relu, y);
+  if (way == "winograd") return emit_winograd(emit, g, x, w, /*flipped=*/false, bias, relu, y);
+  emit_conv_directly(emit, g, x, w, bias, relu, y);
 }
 
-}  // namespace
-
-void emit_conv(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x, const DeviceTensor& w,
-               const DeviceTensor& bias, bool relu, const DeviceTensor& y) {
-  if (wins_by_winograd(emit, g, /*gradient=*/false))
-    emit_winograd(emit, g, x, w, /*flipped=*/false, bias, relu, y);
+void emit_dx(Emitter& emit, const std::string& way, const ConvGeometry& g, const DeviceTensor& dy,
+             const DeviceTensor& w, const DeviceTensor& dx) {
+  if (way == "direct") return emit_conv_dx_directly(emit, g, dy, w, dx);
+  const DeviceTensor turned_w = flipped(emit, g, w);
+  if (way == "lines")
+    emit_lines(emit, turned(g), dy, turned_w, /*flipped=*/true, {}, false, dx);
   else
-    emit_conv_directly(emit, g, x, w, bias, relu, y);
+    emit_winograd(emit, turned(g), dy, turned_w, /*flipped=*/true, {}, false, dx);
 }
 
-void emit_conv_dx(Emitter& emit, const ConvGeometry& g, const DeviceTensor& dy,
-                  const DeviceTensor& w, const DeviceTensor& dx) {
-  if (wins_by_winograd(emit, g, /*gradient=*/true))
-    emit_winograd(emit, turned(g), dy, flipped(emit, g, w), /*flipped=*/true, {}, false, dx);
-  else
-    emit_conv_dx_directly(emit, g, dy, w, dx);
-}
-
-void emit_conv_dw(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
-                  const DeviceTensor& dy, const DeviceTensor& dw) {
+void emit_conv_dw_directly(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
+                           const DeviceTensor& dy, const DeviceTensor& dw) {
   if (g.depthwise()) {
     DepthwisePush push = depthwise_of(g);
     push.slices = row_slices(g.batch * g.oh);
@@ -282,6 +242,85 @@ void emit_conv_dw(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
   }
   p.m = p.kh * p.kw * p.c, p.n = g.filters / g.groups, p.k = p.batch * p.oh * p.ow;
   emit_gemm(emit, GemmMode::conv_dw, p, x, dy, {}, dw);
+}
+
+// What is computed of a convolution: x, w and y of it, or their gradients.
+enum class Pass { forward, dx, dw };
+
+void emit_pass(Emitter& emit, Pass pass, const std::string& way, const ConvGeometry& g,
+               const DeviceTensor& x, const DeviceTensor& w, const DeviceTensor& y) {
+  if (pass == Pass::forward) return emit_forward(emit, way, g, x, w, {}, false, y);
+  if (pass == Pass::dx) return emit_dx(emit, way, g, y, w, x);
+  if (way == "lines") return emit_lines_dw(emit, g, x, y, w);
+  emit_conv_dw_directly(emit, g, x, y, w);
+}
+
+// Those that can be taken, the one that has been fastest for most first.
+std::vector<std::string> ways_for(const gpu::Device& device, const ConvGeometry& g, Pass pass,
+                                  Precision precision) {
+  if (precision != Precision::fp32) return {"direct"};
+  std::vector<std::string> out{"direct"};
+  // By the weights, few rows leave most of a tile of lines empty, and wide rows reuse enough as they are.
+  constexpr uint32_t kFewRows = 32, kWide = 16;
+  const bool by_lines = pass != Pass::dw || (g.kh * g.c >= kFewRows && g.filters <= kWide);
+  if (lines_fit(device, g) && by_lines) out.insert(out.begin(), "lines");
+  if (pass == Pass::dw || !winograd_fits(device, g)) return out;
+  const bool wide = std::min(g.c, g.filters) >= kWinogradChannels;
+  const bool wins = device.family() == gpu::KernelFamily::cpu && wide;
+  out.insert(wins ? out.begin() : out.end(), "winograd");
+  return out;
+}
+
+// By measurement, where there is one.
+std::string way_of(Emitter& emit, const ConvGeometry& g, Pass pass) {
+  const std::vector<std::string> names = ways_for(*emit.device(), g, pass, emit.precision());
+  if (names.size() == 1) return names[0];
+  const auto measure = [g, pass, names](gpu::Kernels& kernels) {
+    gpu::Arena memory(kernels.device(), gpu::MemoryUse::device);
+    gpu::CommandList fills;
+    Emitter fill(kernels, memory, fills);
+    const auto ones = [&](const Shape& shape) {
+      const DeviceTensor out = fill.scratch(shape);
+      fill.add(gpu::Fill{out.buffer, 0x3F800000});
+      return out;
+    };
+    const DeviceTensor x = ones({g.batch, g.h, g.w, g.c}),
+                       y = ones({g.batch, g.oh, g.ow, g.filters}),
+                       w = ones({g.kh, g.kw, g.c, g.filters});
+    gpu::run_once(kernels.device(), fills);
+    std::vector<Way> ways;
+    for (const std::string& name : names) {
+      ways.push_back({name, {}});
+      Emitter one(kernels, memory, ways.back().commands);
+      one.set_label("tuning");
+      emit_pass(one, pass, name, g, x, w, y);
+    }
+    return fastest_of(kernels, ways);
+  };
+  const char* const passes[] = {"convolution ", "convolution_dx ", "convolution_dw "};
+  const std::string choice = emit.kernels().tuning().choice(
+      cat(passes[static_cast<size_t>(pass)], g.batch, "x", g.h, "x", g.w, "x", g.c, " to ",
+          g.filters, " pad ", g.pad_y, "x", g.pad_x),
+      measure);
+  const bool known = std::find(names.begin(), names.end(), choice) != names.end();
+  return known ? choice : names[0];
+}
+
+}  // namespace
+
+void emit_conv(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x, const DeviceTensor& w,
+               const DeviceTensor& bias, bool relu, const DeviceTensor& y) {
+  emit_forward(emit, way_of(emit, g, Pass::forward), g, x, w, bias, relu, y);
+}
+
+void emit_conv_dx(Emitter& emit, const ConvGeometry& g, const DeviceTensor& dy,
+                  const DeviceTensor& w, const DeviceTensor& dx) {
+  emit_dx(emit, way_of(emit, g, Pass::dx), g, dy, w, dx);
+}
+
+void emit_conv_dw(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
+                  const DeviceTensor& dy, const DeviceTensor& dw) {
+  emit_pass(emit, Pass::dw, way_of(emit, g, Pass::dw), g, x, dw, dy);
 }
 
 }  // namespace etr::ops

@@ -29,6 +29,13 @@ void emit_winograd(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
                    const DeviceTensor& y);
 bool winograd_fits(const gpu::Device& device, const ConvGeometry& g);
 
+// By Winograd's F(2, 3) along lines, where lines_fit(); `flipped` as above.
+void emit_lines(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x, const DeviceTensor& w,
+                bool flipped, const DeviceTensor& bias, bool relu, const DeviceTensor& y);
+void emit_lines_dw(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
+                   const DeviceTensor& dy, const DeviceTensor& dw);
+bool lines_fit(const gpu::Device& device, const ConvGeometry& g);
+
 // Emits dx, the gradient by x of a convolution whose result has the gradient dy.
 void emit_conv_dx(Emitter& emit, const ConvGeometry& g, const DeviceTensor& dy,
                   const DeviceTensor& w, const DeviceTensor& dx);

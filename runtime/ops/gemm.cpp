@@ -58,16 +58,18 @@ void emit_with(Emitter& emit, const GemmKernel& kernel, GemmMode mode, GemmParam
     return kernel.pad ? padded(emit, x, rows, kernel.pad) : x;
   };
   const DeviceTensor a = prepared(wide_a, p.m), b = prepared(wide_b, p.k);
+  if (mode == GemmMode::line) p.m = rows_of_lines(kernel, p);
   const uint32_t x = gpu::div_up(p.m, kernel.tile_rows), y = gpu::div_up(p.n, kernel.tile_columns);
   p.slices = kernel.slices;
   if (bias) p.epilogue |= GemmParams::kBias;
-  const DeviceTensor target = p.slices == 1 ? out : emit.scratch({p.slices, p.m, p.groups * p.n});
+  const int64_t elements = elements_of_c(mode, p);
+  const DeviceTensor target = p.slices == 1 ? out : emit.scratch({p.slices, elements});
   emit.dispatch(kernel.shader,
                 {reads(a), reads(b), reads(bias ? bias : b), reads(b), writes(target)}, p,
                 {x, y, p.groups * p.slices}, kernel.constants);
   emit.count_flops(flops > 0 ? flops : 2.0 * p.m * p.n * p.groups * p.k);
   if (p.slices > 1) {
-    emit_sum_slices(emit, target, out, p.slices, p.m * p.groups * p.n);
+    emit_sum_slices(emit, target, out, p.slices, static_cast<uint32_t>(elements));
   } else if (kernel.can_join) {
     auto note = std::make_shared<Product>();
     note->kernel = kernel, note->mode = mode, note->params = p;
@@ -96,8 +98,9 @@ std::optional<Moments> emit_moments(Emitter& emit, const DeviceTensor& x) {
   if (!with.kernel) return std::nullopt;
   const GemmParams& p = product->params;
   const uint32_t columns = p.groups * p.n, tile_rows = product->kernel.tile_rows;
-  const Moments out{emit.scratch({gpu::div_up(p.m, tile_rows), 2, columns}), p.m, tile_rows,
-                    columns / static_cast<uint32_t>(x.shape.back())};
+  const uint32_t pixels = product->mode == GemmMode::line ? 2 : 1;  // of a row
+  const Moments out{emit.scratch({gpu::div_up(p.m, tile_rows), 2, columns}), pixels * p.m,
+                    pixels * tile_rows, columns / static_cast<uint32_t>(x.shape.back())};
   with.bindings[3] = writes(out.partial);
   dispatch = std::move(with);
   return out;

@@ -8,7 +8,9 @@
 
 namespace etr::ops {
 
-enum class GemmMode { nn, tn, conv, conv_dx, conv_dw };
+// Those of shaders/gemm_params.glsl, and those of shaders/conv_line.comp, of CPU devices: a convolution with three taps a line,
+// and its gradient by the weights.
+enum class GemmMode { nn, tn, conv, conv_dx, conv_dw, line, line_dw };
 
 // Mirrors GemmParams in shaders/gemm_params.glsl.
 struct GemmParams {

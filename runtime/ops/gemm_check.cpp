@@ -9,16 +9,38 @@ namespace {
 
 // As many steps along k as the kernel's constants (of the CPU kernel: tail, unrolling) stand for.
 uint32_t inner_for(const GemmKernel& kernel) {
+  if (kernel.shader.starts_with("conv_line")) return 0;  // see lines_for()
   if (kernel.shader.starts_with("gemm_cpu_row")) return 7;
   if (kernel.shader.starts_with("gemm_matrix")) return 13;  // more than one tile along k
   if (!kernel.shader.starts_with("gemm_cpu") || kernel.constants[0] != 0) return 7;
   return kernel.constants[1] == 2 ? 8 : 12;
 }
 
+bool is_line(GemmMode mode) { return mode == GemmMode::line || mode == GemmMode::line_dw; }
+
+// Of a kernel of shaders/conv_line.comp.
+GemmParams lines_for(const GemmKernel& kernel, GemmMode mode) {
+  const bool dw = mode == GemmMode::line_dw;
+  GemmParams p;
+  p.n = kernel.tile_columns + 1;
+  p.kh = p.kw = 3;
+  p.pad_y = p.pad_x = 1;
+  p.h = p.oh = 5;
+  // Its constants: what is left over of channels or pixels, and whether lines end within a run.
+  p.w = p.ow = dw ? (kernel.constants[0] ? 11 : 16) : 2 * kernel.run + (kernel.constants[1] ? 1 : 0);
+  p.c = p.kc = dw ? kernel.tile_rows / 3 + 1 : kernel.constants[0] ? 7 : 8;
+  p.batch = dw ? 2 : kernel.tile_rows / 5 + 1;
+  p.m = dw ? p.kh * p.c : rows_of_lines(kernel, p);
+  p.k = dw ? p.batch * p.oh * p.ow : p.kh * p.c * 4;
+  return p;
+}
+
 GemmParams problem_for(const GemmKernel& kernel, GemmMode mode, uint32_t joins) {
   const uint32_t inner = inner_for(kernel), n = kernel.tile_columns + 1;
   GemmParams p;
-  if (mode == GemmMode::nn || mode == GemmMode::tn) {
+  if (is_line(mode)) {
+    p = lines_for(kernel, mode);
+  } else if (mode == GemmMode::nn || mode == GemmMode::tn) {
     p = product(kernel.tile_rows + 3, n, 3 * inner);
   } else {
     p.n = n;
@@ -33,7 +55,8 @@ GemmParams problem_for(const GemmKernel& kernel, GemmMode mode, uint32_t joins) 
     p.m = mode == GemmMode::conv_dw ? taps : pixels;
     p.k = mode == GemmMode::conv_dw ? pixels : taps;
   }
-  const bool split = mode == GemmMode::tn || mode == GemmMode::conv_dw;
+  const bool split =
+      mode == GemmMode::tn || mode == GemmMode::conv_dw || mode == GemmMode::line_dw;
   p.slices = split && joins == 0 ? 2 : 1;
   if (p.slices == 1 && !(joins & GemmKernel::kKeep)) p.epilogue |= GemmParams::kBias;
   if (p.slices == 1 && !(joins & GemmKernel::kMoments)) p.epilogue |= GemmParams::kRelu;
@@ -69,43 +92,84 @@ std::vector<float> small_integers(uint64_t count, uint32_t seed) {
   return out;
 }
 
+// The results of shaders/conv_line.comp: B of the forward pass are transformed weights, of the gradient by weights pixels.
+std::vector<float> line_products(GemmMode mode, const GemmParams& p, const std::vector<float>& a,
+                                 const std::vector<float>& b) {
+  const bool dw = mode == GemmMode::line_dw;
+  std::vector<float> c(static_cast<size_t>(elements_of_c(mode, p)));
+  const auto pixel = [&](uint32_t image, int64_t y, int64_t x, uint32_t channel) -> float {
+    if (y < 0 || y >= p.h || x < 0 || x >= p.w) return 0;
+    return a[static_cast<size_t>(((image * p.h + y) * p.w + x) * p.c + channel)];
+  };
+  const size_t n = p.n, channels = p.c;
+  for (uint32_t line = 0; line < p.batch * p.oh; ++line)
+    for (uint32_t x = 0; x < p.ow; x += 2)
+      for (uint32_t ky = 0; ky < p.kh; ++ky)
+        for (uint32_t channel = 0; channel < p.c; ++channel) {
+          const int64_t y = int64_t{line % p.oh} + ky - p.pad_y;
+          float d[4];
+          for (uint32_t i = 0; i < 4; ++i)
+            d[i] = pixel(line / p.oh, y, int64_t{x} + i - p.pad_x, channel);
+          const size_t first = (size_t{line} * p.ow + x) * n, k = ky * channels + channel;
+          const bool second = x + 1 < p.ow;
+          for (size_t i = 0; i < n; ++i) {
+            if (dw) {
+              const float e0 = b[first + i], e1 = second ? b[first + n + i] : 0;
+              for (uint32_t tap = 0; tap < 3; ++tap)
+                c[((ky * 3 + tap) * channels + channel) * n + i] += d[tap] * e0 + d[tap + 1] * e1;
+              continue;
+            }
+            const float* u = &b[k * 4 * n + i];
+            const float m[] = {(d[0] - d[2]) * u[0], (d[1] + d[2]) * u[n], (d[2] - d[1]) * u[2 * n],
+                               (d[1] - d[3]) * u[3 * n]};
+            c[first + i] += m[0] + m[1] + m[2];
+            if (second) c[first + n + i] += m[1] - m[2] - m[3];
+          }
+        }
+  return c;
+}
+
+void finish(std::vector<float>& c, const GemmParams& p, uint32_t joins,
+            const std::vector<float>& side, const std::vector<float>& residual) {
+  for (size_t at = 0; at < c.size(); ++at) {
+    if (p.epilogue & GemmParams::kBias) c[at] += side[at % p.n];
+    if (joins & GemmKernel::kResidual) c[at] += residual[at];
+    if (p.epilogue & GemmParams::kRelu) c[at] = std::max(c[at], 0.0f);
+    if ((joins & GemmKernel::kKeep) && !(side[at] > 0)) c[at] = 0;
+  }
+}
+
 std::vector<float> expected(GemmMode mode, const GemmParams& p, uint32_t joins,
                             const std::vector<float>& a, const std::vector<float>& b,
                             const std::vector<float>& side, const std::vector<float>& residual) {
-  std::vector<float> c(size_t{p.m} * p.n);
-  for (uint32_t row = 0; row < p.m; ++row) {
+  std::vector<float> c(static_cast<size_t>(elements_of_c(mode, p)));
+  if (is_line(mode)) c = line_products(mode, p, a, b);
+  for (uint32_t row = 0; row < p.m && !is_line(mode); ++row) {
     float* to = &c[size_t{row} * p.n];
-    if (p.epilogue & GemmParams::kBias) std::copy_n(side.begin(), p.n, to);
     for (uint32_t k = 0; k < p.k; ++k) {
       const int64_t place = place_of_a(mode, p, row, k);
       if (place < 0) continue;
       for (uint32_t i = 0; i < p.n; ++i)
         to[i] += a[static_cast<size_t>(place)] * b[size_t{k} * p.n + i];
     }
-    const size_t at = size_t{row} * p.n;
-    for (uint32_t i = 0; i < p.n; ++i) {
-      if (joins & GemmKernel::kResidual) to[i] += residual[at + i];
-      if (p.epilogue & GemmParams::kRelu) to[i] = std::max(to[i], 0.0f);
-      if ((joins & GemmKernel::kKeep) && !(side[at + i] > 0)) to[i] = 0;
-    }
   }
+  finish(c, p, joins, side, residual);
   return c;
 }
 
-// Whether `moments` [tiles, 2, n] are those of the rows of c, tile by tile.
-bool are_moments(const float* moments, const std::vector<float>& c, const GemmParams& p,
-                 uint32_t tile_rows) {
-  for (uint32_t tile = 0; tile * tile_rows < p.m; ++tile)
-    for (uint32_t i = 0; i < p.n; ++i) {
-      const uint32_t first = tile * tile_rows, last = std::min(first + tile_rows, p.m);
+// Whether `moments` [tiles, 2, n] are those of the rows of c [rows, n], tile by tile.
+bool are_moments(const float* moments, const std::vector<float>& c, size_t n, size_t tile_rows) {
+  const size_t rows = c.size() / n;
+  for (size_t tile = 0; tile * tile_rows < rows; ++tile)
+    for (size_t i = 0; i < n; ++i) {
+      const size_t first = tile * tile_rows, last = std::min(first + tile_rows, rows);
       double sum = 0, squares = 0;
-      for (uint32_t row = first; row < last; ++row) sum += c[size_t{row} * p.n + i];
-      const double mean = sum / (last - first);
-      for (uint32_t row = first; row < last; ++row)
-        squares += std::pow(c[size_t{row} * p.n + i] - mean, 2);
-      const float* of_tile = moments + 2 * size_t{tile} * p.n + i;
+      for (size_t row = first; row < last; ++row) sum += c[row * n + i];
+      const double mean = sum / static_cast<double>(last - first);
+      for (size_t row = first; row < last; ++row) squares += std::pow(c[row * n + i] - mean, 2);
+      const float* of_tile = moments + 2 * tile * n + i;
       if (!(std::abs(of_tile[0] - mean) <= 1e-5 * (1 + std::abs(mean))) ||
-          !(std::abs(of_tile[p.n] - squares) <= 1e-5 * (1 + squares)))
+          !(std::abs(of_tile[n] - squares) <= 1e-5 * (1 + squares)))
         return false;
     }
   return true;
@@ -137,7 +201,7 @@ bool computes_rightly(gpu::Kernels& kernels, const GemmKernel& kernel, GemmMode 
   const auto numbers = kernel.exact ? small_integers : fractions;
   const auto a = numbers(static_cast<uint64_t>(elements_of_a(mode, p)), 1),
              b = numbers(uint64_t{p.k} * p.n, 2);
-  const uint64_t of_slice = uint64_t{p.m} * p.n;
+  const auto of_slice = static_cast<uint64_t>(elements_of_c(mode, p));
   const auto side = numbers(of_slice, 3), residual = numbers(of_slice, 4);
 
   gpu::Arena host(kernels.device(), gpu::MemoryUse::upload),
@@ -155,7 +219,7 @@ bool computes_rightly(gpu::Kernels& kernels, const GemmKernel& kernel, GemmMode 
   const DeviceTensor on_a = put(with_pad(a, p.k, kernel.pad)),
                      on_b = put(with_pad(b, p.n, kernel.pad)), on_side = put(side),
                      on_residual = put(residual);
-  const DeviceTensor on_c = emit.scratch({p.slices, p.m, p.n});
+  const DeviceTensor on_c = emit.scratch({p.slices, elements_of_c(mode, p)});
   emit.set_label("check of a product");
   emit.dispatch(
       kernel.shader,
@@ -174,7 +238,8 @@ bool computes_rightly(gpu::Kernels& kernels, const GemmKernel& kernel, GemmMode 
   for (size_t i = 0; p.slices == 2 && i < of_slice; ++i) got[i] += got[of_slice + i];
   got.resize(of_slice);
   const std::vector<float> wanted = expected(mode, p, joins, a, b, side, residual);
-  if ((joins & GemmKernel::kMoments) && !are_moments(moments, wanted, p, kernel.tile_rows))
+  const uint32_t tile_rows = (mode == GemmMode::line ? 2 : 1) * kernel.tile_rows;
+  if ((joins & GemmKernel::kMoments) && !are_moments(moments, wanted, p.n, tile_rows))
     return false;
   return kernel.exact ? got == wanted : close(got, wanted, p.k);
 }

@@ -16,6 +16,8 @@ const char* mode_name(GemmMode mode) {
     case GemmMode::conv: return "conv";
     case GemmMode::conv_dx: return "conv_dx";
     case GemmMode::conv_dw: return "conv_dw";
+    case GemmMode::line: return "line";
+    case GemmMode::line_dw: return "line_dw";
   }
   return "?";
 }
@@ -84,6 +86,40 @@ std::vector<GemmKernel> on_cpu(const gpu::Device& device, GemmMode mode, const G
   return out;
 }
 
+// Tiles of shaders/conv_line.comp: columns, and rows for each lane; the likely faster first. Their sums are four times as many
+// as columns and rows, and have to stay in the first cache.
+struct LineTile {
+  uint32_t lanes, columns, blocks;
+};
+constexpr LineTile kLineTiles[] = {{16, 32, 1}, {16, 16, 2}, {8, 32, 1}, {8, 16, 2}};
+constexpr LineTile kLineTilesDw[] = {{16, 16, 1}, {8, 16, 2}};
+
+std::vector<GemmKernel> on_lines(const gpu::Device& device, GemmMode mode, const GemmParams& p) {
+  const bool dw = mode == GemmMode::line_dw;
+  const uint32_t lanes = device.info().subgroup_size;
+  const uint32_t tail = dw ? p.ow % 8 != 0 : p.c % 4 != 0;
+  std::vector<GemmKernel> out;
+  for (const LineTile& tile :
+       dw ? std::span<const LineTile>(kLineTilesDw) : std::span<const LineTile>(kLineTiles)) {
+    if (tile.lanes != lanes) continue;
+    const uint32_t loose = !dw && p.ow % (2 * tile.blocks) != 0;
+    GemmKernel kernel{cat("conv_", mode_name(mode), "_", lanes, "_", tile.columns, "x", tile.blocks),
+                      {tail, loose}, lanes * tile.blocks, tile.columns, 16};
+    if (!dw) kernel.run = tile.blocks;
+    if (!dw) kernel.can_join = GemmKernel::kResidual | GemmKernel::kKeep;
+    if (!dw && !loose) kernel.can_join |= GemmKernel::kMoments;
+    out.push_back(std::move(kernel));
+  }
+  // The one that leaves the fewest columns empty.
+  const auto columns = [&](const GemmKernel& kernel) {
+    return gpu::div_up(p.n, kernel.tile_columns) * kernel.tile_columns;
+  };
+  std::stable_sort(out.begin(), out.end(), [&](const GemmKernel& a, const GemmKernel& b) {
+    return columns(a) < columns(b);
+  });
+  return out;
+}
+
 constexpr uint32_t kMatrixDepth = 32;  // DEPTH in shaders/matrix/gemm_matrix.comp
 
 // The unit that does most at once.
@@ -140,10 +176,13 @@ void append(std::vector<GemmKernel>& to, std::vector<GemmKernel> more) {
 }
 
 // Only gradients by weights have a long k and a small result.
-bool is_split(GemmMode mode) { return mode == GemmMode::tn || mode == GemmMode::conv_dw; }
+bool is_split(GemmMode mode) {
+  return mode == GemmMode::tn || mode == GemmMode::conv_dw || mode == GemmMode::line_dw;
+}
 
 uint32_t most_slices(const GemmKernel& kernel, GemmMode mode, const GemmParams& p) {
-  const bool by_lines = mode == GemmMode::conv_dw && kernel.shader.starts_with("gemm_cpu");
+  const bool by_lines = mode == GemmMode::line_dw ||
+                        (mode == GemmMode::conv_dw && kernel.shader.starts_with("gemm_cpu"));
   return std::max(by_lines ? p.batch * p.oh : p.k / 64, 1u);
 }
 
@@ -171,6 +210,7 @@ std::string GemmKernel::name() const {
 
 std::vector<GemmKernel> kernels_for(const gpu::Device& device, GemmMode mode, const GemmParams& p,
                                     Precision precision) {
+  if (mode == GemmMode::line || mode == GemmMode::line_dw) return on_lines(device, mode, p);
   std::vector<GemmKernel> out;
   const bool matrices = device.family() == gpu::KernelFamily::matrix;
   if (matrices && precision != Precision::fp32)
@@ -212,6 +252,16 @@ int64_t elements_of_a(GemmMode mode, const GemmParams& p) {
   return int64_t{p.batch} * p.h * p.w * p.groups * p.c;
 }
 
+uint32_t rows_of_lines(const GemmKernel& kernel, const GemmParams& p) {
+  return p.batch * p.oh * gpu::div_up(p.ow, 2 * kernel.run) * kernel.run;
+}
+
+int64_t elements_of_c(GemmMode mode, const GemmParams& p) {
+  if (mode == GemmMode::line) return int64_t{p.batch} * p.oh * p.ow * p.n;
+  if (mode == GemmMode::line_dw) return int64_t{p.m} * 3 * p.n;
+  return int64_t{p.line_step} * p.m * p.groups * p.n;
+}
+
 bool trusted(gpu::Kernels& kernels, const GemmKernel& kernel, GemmMode mode, uint32_t joins) {
   return kernels.trusts(kernel.shader, kernel.constants_with(joins),
                         [&] { return computes_rightly(kernels, kernel, mode, joins); });
@@ -244,7 +294,7 @@ std::string measure_kernels(gpu::Kernels& kernels, GemmMode mode, const GemmPara
   emit.set_precision(precision);
   const DeviceTensor a = emit.scratch({elements_of_a(mode, p)});
   const DeviceTensor b = emit.scratch({p.k, p.groups * p.n});
-  const DeviceTensor c = emit.scratch({p.line_step, p.m, p.groups * p.n});
+  const DeviceTensor c = emit.scratch({elements_of_c(mode, p)});
   for (const DeviceTensor& operand : {a, b}) emit.add(gpu::Fill{operand.buffer, 0x3F800000});
   gpu::run_once(kernels.device(), commands);
 

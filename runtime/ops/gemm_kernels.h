@@ -17,6 +17,7 @@ struct GemmKernel {
   bool exact = true;                   // computes products of small integers without rounding
   uint32_t slices = 0;                 // of k; 0: not chosen yet
   uint32_t pad = 0;  // elements that rows of A and B lie further apart than they are long
+  uint32_t run = 1;  // rows that belong together: m is a multiple for each line
   uint32_t can_join = 0;  // of kResidual, ...: what it can do with C besides (shaders/gemm_params.glsl)
 
   static constexpr uint32_t kResidual = 1, kKeep = 2, kMoments = 4;
@@ -35,8 +36,12 @@ std::vector<GemmKernel> kernels_for(const gpu::Device& device, GemmMode mode, co
 // Splits of k that are worth trying, for a kernel of kernels_for().
 std::vector<uint32_t> slices_for(const GemmKernel& kernel, GemmMode mode, const GemmParams& p);
 
-// Of the tensor that A is read from.
+// m of GemmMode::line: pairs of pixels, as many to a line as whole runs of the kernel need.
+uint32_t rows_of_lines(const GemmKernel& kernel, const GemmParams& p);
+
+// Of the tensor that A is read from, and of that which C is written to (a slice of it).
 int64_t elements_of_a(GemmMode mode, const GemmParams& p);
+int64_t elements_of_c(GemmMode mode, const GemmParams& p);
 
 // Runs the kernel on a small problem with tiles that are not full, and compares it with the host: all numbers are
 // small integers, so that every order of summation gives the same bits. A kernel that is not exact gets other numbers and is

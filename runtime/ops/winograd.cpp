@@ -1,4 +1,5 @@
-// 3 x 3 convolutions by Winograd's F(2 x 2, 3 x 3); the formulas stand in shaders/winograd.comp.
+// Convolutions by Winograd's ways: F(2 x 2, 3 x 3) through memory (shaders/winograd.comp has the formulas), and F(2, 3) along
+// lines within registers (shaders/conv_line.comp).
 #include <algorithm>
 
 #include "ops/conv.h"
@@ -66,6 +67,49 @@ void emit_winograd(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
     transform("winograd_output", {reads(m), writes(y), reads(bias ? bias : u)}, tiles, g.filters,
               g.oh, g.ow);
   }
+}
+
+bool lines_fit(const gpu::Device& device, const ConvGeometry& g) {
+  const uint32_t lanes = device.info().subgroup_size;
+  return device.family() == gpu::KernelFamily::cpu && (lanes == 8 || lanes == 16) && g.plain() &&
+         g.kw == 3 && g.stride == 1;
+}
+
+namespace {
+
+GemmParams lines_of(const ConvGeometry& g) {
+  GemmParams p;
+  p.batch = g.batch, p.h = g.h, p.w = g.w, p.c = p.kc = g.c;
+  p.oh = g.oh, p.ow = g.ow, p.kh = g.kh, p.kw = g.kw;
+  p.pad_y = g.pad_y, p.pad_x = g.pad_x;
+  p.n = g.filters;
+  return p;
+}
+
+double flops_of(const ConvGeometry& g) {
+  return 2.0 * g.batch * g.oh * g.ow * g.c * g.filters * g.kh * g.kw;
+}
+
+}  // namespace
+
+void emit_lines(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x, const DeviceTensor& w,
+                bool flipped, const DeviceTensor& bias, bool relu, const DeviceTensor& y) {
+  const uint32_t rows = g.kh * g.c;
+  const DeviceTensor u = emit.scratch({rows, 4, g.filters});
+  const struct { uint32_t rows, slices, kh, c, n, flipped; } push{
+      rows, row_slices(rows), g.kh, g.c, g.filters, flipped};
+  emit.for_channels("line_filter", {reads(w), writes(u)}, push, g.filters, push.slices);
+  GemmParams p = lines_of(g);
+  p.m = g.batch * g.oh * gpu::div_up(g.ow, 2), p.k = 4 * rows;  // before runs are filled up
+  if (relu) p.epilogue |= GemmParams::kRelu;
+  emit_gemm(emit, GemmMode::line, p, x, u, bias, y, flops_of(g));
+}
+
+void emit_lines_dw(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
+                   const DeviceTensor& dy, const DeviceTensor& dw) {
+  GemmParams p = lines_of(g);
+  p.m = g.kh * g.c, p.k = g.batch * g.oh * g.ow;
+  emit_gemm(emit, GemmMode::line_dw, p, x, dy, {}, dw, flops_of(g));
 }
 
 }  // namespace etr::ops

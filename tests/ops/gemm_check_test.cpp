@@ -71,6 +71,23 @@ TEST(GemmCheck, EveryKernelIsRight) {
       if (seen.insert(family_name(family) + kernel.name()).second) {
         EXPECT_TRUE(ops::computes_rightly(kernels(family), kernel, GemmMode::nn)) << kernel.name();
       }
+  for (const gpu::KernelFamily family : families())  // and those of three taps a line
+    for (const GemmMode mode : {GemmMode::line, GemmMode::line_dw})
+      for (const uint32_t c : {7, 8})
+        for (const uint32_t width : {16, 10, 11}) {
+          ops::GemmParams p = ops::product(64, 70, 96);
+          p.c = c, p.ow = width;
+          for (const GemmKernel& kernel :
+               ops::kernels_for(*device(family), mode, p, ops::Precision::fp32)) {
+            if (!seen.insert(family_name(family) + kernel.name()).second) continue;
+            for (const uint32_t joins : {0u, GemmKernel::kResidual | GemmKernel::kKeep,
+                                         uint32_t{GemmKernel::kMoments}})
+              if (!(joins & ~kernel.can_join)) {
+                EXPECT_TRUE(ops::computes_rightly(kernels(family), kernel, mode, joins))
+                    << kernel.name() << " with " << joins;
+              }
+          }
+        }
   const bool on_cpu = device()->family() == gpu::KernelFamily::cpu;
   EXPECT_GE(seen.size(), on_cpu ? 2u * 5 + 15 + 3 * 9 + 6 + 1 : 5u);
 }

@@ -1,0 +1,257 @@
+#version 450
+// Convolutions with three taps a line and a stride of 1 by Winograd's F(2, 3) along the lines (Lavin and Gray 2016), for devices
+// whose "GPU" is a CPU's vector unit: four products for two pixels instead of six, transformed on their way into registers, so
+// that no memory is moved for it.
+//   pixels d0..d3 of a line, taps g0..g2, for two outputs:   d = (d0 - d2, d1 + d2, d2 - d1, d1 - d3)
+//   y0 = m0 + m1 + m2, y1 = m1 - m2 - m3,  m = d * u         u = (g0, (g0 + g1 + g2) / 2, (g0 - g1 + g2) / 2, g2)
+// and for the gradient by the three taps, of two pixels with the gradients e0, e1:
+//   g0 = m0 + m1 + m2, g1 = m1 - m2, g2 = m1 + m2 + m3,      m = (.., .., .., d3 - d1) * (e0, (e0 + e1) / 2, (e0 - e1) / 2, e1)
+//
+// One workgroup is one subgroup and computes ROWS rows by COLUMNS columns, as gemm_cpu.comp does; each element is four sums.
+//   forward  Row = pair of output pixels (image, oy, pair), with as many pairs to a line as runs of BLOCKS of them need;
+//            k = (ky, channel), in steps of four channels; A = input [batch, h, w, c]; B = u [kh, c, 4, n], of line_filter.comp;
+//            C [batch, oh, ow, n].
+//   DW       Row = (ky, channel); k = pair of output pixels, four at a time; A = input, B = output gradient [batch, oh, ow, n];
+//            C [slices, kh, 3, c, n]. A slice is a range of lines.
+// Bindings (device addresses): a, b, side, residual, c. Parameters and epilogue: gemm_params.glsl, with m in rows as above.
+// Dispatch: x = ceil(m / ROWS), y = ceil(n / COLUMNS), z = slices.
+//
+//! variant conv_line_8_16x2 -DLANES=8 -DCOLUMNS=16 -DBLOCKS=2
+//! variant conv_line_8_32x1 -DLANES=8 -DCOLUMNS=32 -DBLOCKS=1
+//! variant conv_line_16_16x2 -DLANES=16 -DCOLUMNS=16 -DBLOCKS=2
+//! variant conv_line_16_32x1 -DLANES=16 -DCOLUMNS=32 -DBLOCKS=1
+//! variant conv_line_dw_8_16x2 -DDW -DLANES=8 -DCOLUMNS=16 -DBLOCKS=2
+//! variant conv_line_dw_16_16x1 -DDW -DLANES=16 -DCOLUMNS=16 -DBLOCKS=1
+#extension GL_EXT_buffer_reference : require
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_GOOGLE_include_directive : require
+#extension GL_KHR_shader_subgroup_ballot : require
+#extension GL_KHR_shader_subgroup_basic : require
+
+#include "gemm_params.glsl"
+
+#define WIDTH (COLUMNS / LANES)
+#if WIDTH == 4
+#define VEC vec4
+#define LOAD_B(at, last) vec4(b.v[at], b.v[at + min(1, last)], b.v[at + min(2, last)], b.v[at + min(3, last)])
+#define PART(value, i) value[i]
+#elif WIDTH == 2
+#define VEC vec2
+#define LOAD_B(at, last) vec2(b.v[at], b.v[at + min(1, last)])
+#define PART(value, i) value[i]
+#else
+#define VEC float
+#define LOAD_B(at, last) b.v[at]
+#define PART(value, i) value
+#endif
+#define PIXELS (2 * BLOCKS + 2)
+#define RUNS ((p.ow + 2 * BLOCKS - 1) / (2 * BLOCKS))  // of a line: BLOCKS pairs each
+#define ROWS (LANES * BLOCKS)
+
+layout(local_size_x = LANES) in;
+layout(constant_id = 0) const uint kTail = 0;  // 1: channels (DW: pixels of a line) are no multiple of 4 (8)
+layout(constant_id = 1) const uint kLoose = 0;  // 1: a line of the output ends within a run
+layout(constant_id = 2) const uint kJoins = 0;  // RESIDUAL, KEEP, MOMENTS
+
+layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float v[]; };
+
+layout(push_constant) uniform Push {
+  Floats a, b, side, residual, c;
+  GemmParams p;
+};
+
+VEC acc[ROWS][4];
+uint column;  // first of the WIDTH that this lane owns, in range
+
+// d of the pixels around; `last`: the sign of its last part.
+void transform(vec4 d[4], out vec4 t[4], float last) {
+  t[0] = d[0] - d[2];
+  t[1] = d[1] + d[2];
+  t[2] = d[2] - d[1];
+  t[3] = last * (d[1] - d[3]);
+}
+
+// acc[r][j] += the four steps of t[..][j] (of the lane's row in each block) * bv[step][j].
+#define ROW(r)                                                                            \
+  [[unroll]] for (uint j = 0; j < 4; ++j) {                                               \
+    const vec4 s = subgroupBroadcast(t[blk][j], r);                                       \
+    VEC sum = acc[blk * LANES + r][j];                                                    \
+    sum += s.x * bv[0][j];                                                                \
+    sum += s.y * bv[1][j];                                                                \
+    sum += s.z * bv[2][j];                                                                \
+    sum += s.w * bv[3][j];                                                                \
+    acc[blk * LANES + r][j] = sum;                                                        \
+  }
+
+void multiply(vec4 t[BLOCKS][4], VEC bv[4][4]) {
+  [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
+    ROW(0) ROW(1) ROW(2) ROW(3) ROW(4) ROW(5) ROW(6) ROW(7)
+#if LANES == 16
+    ROW(8) ROW(9) ROW(10) ROW(11) ROW(12) ROW(13) ROW(14) ROW(15)
+#endif
+  }
+}
+
+#ifndef DW
+// A lane's rows are BLOCKS pairs side by side: what they read overlaps.
+void accumulate(uint row0, uint lane) {
+  const uint last = p.n - 1 - column;
+  const uint run = min(row0 / BLOCKS + lane, p.m / BLOCKS - 1), runs = RUNS, line = run / runs;
+  const int x0 = int(2 * BLOCKS * (run % runs)) - int(p.pad_x), y0 = int(line % p.oh) - int(p.pad_y);
+  const uint image = line / p.oh;
+  uint offset[PIXELS];  // in a line
+  bool within[PIXELS];
+  [[unroll]] for (uint i = 0; i < PIXELS; ++i) {
+    const int x = x0 + int(i);
+    within[i] = x >= 0 && x < int(p.w);
+    offset[i] = uint(clamp(x, 0, int(p.w) - 1)) * p.c;
+  }
+  for (uint ky = 0; ky < p.kh; ++ky) {
+    const int y = y0 + int(ky);
+    const bool inside = y >= 0 && y < int(p.h);
+    const uint base = (image * p.h + uint(inside ? y : 0)) * p.w * p.c;
+    for (uint ch = 0; ch < p.c; ch += 4) {
+      const uvec4 i = kTail != 0 ? min(uvec4(0, 1, 2, 3), uvec4(p.c - 1 - ch)) : uvec4(0, 1, 2, 3);
+      vec4 pixels[PIXELS];
+      [[unroll]] for (uint pixel = 0; pixel < PIXELS; ++pixel) {
+        const uint at = base + offset[pixel] + ch;
+        vec4 x = vec4(a.v[at + i.x], a.v[at + i.y], a.v[at + i.z], a.v[at + i.w]);
+        if (kTail != 0) x = mix(vec4(0), x, lessThan(uvec4(ch) + uvec4(0, 1, 2, 3), uvec4(p.c)));
+        pixels[pixel] = inside && within[pixel] ? x : vec4(0);
+      }
+      vec4 t[BLOCKS][4];
+      [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
+        const vec4 d[4] = vec4[4](pixels[2 * blk], pixels[2 * blk + 1], pixels[2 * blk + 2], pixels[2 * blk + 3]);
+        transform(d, t[blk], 1.0);
+      }
+      VEC bv[4][4];
+      [[unroll]] for (uint step = 0; step < 4; ++step)
+        [[unroll]] for (uint j = 0; j < 4; ++j)
+          bv[step][j] = LOAD_B((((ky * p.c + ch + i[step]) * 4 + j) * p.n + column), last);
+      multiply(t, bv);
+    }
+  }
+}
+#else
+void accumulate(uint row0, uint lane) {
+  const uint last = p.n - 1 - column, lines = p.batch * p.oh;
+  const uint per_slice = (lines + p.slices - 1) / p.slices;
+  const uint first = gl_WorkGroupID.z * per_slice, end = min(first + per_slice, lines);
+  int ky[BLOCKS];
+  uint channel[BLOCKS];
+  [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
+    const uint row = min(row0 + blk * LANES + lane, p.m - 1);
+    ky[blk] = int(row / p.c) - int(p.pad_y);
+    channel[blk] = row % p.c;
+  }
+  uint image = first / p.oh, oy = first % p.oh;
+  for (uint line = first; line < end; ++line) {  // without divisions, which go lane by lane
+    uint base[BLOCKS];
+    bool inside[BLOCKS];
+    [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
+      const int y = int(oy) + ky[blk];
+      inside[blk] = y >= 0 && y < int(p.h);
+      base[blk] = (image * p.h + (inside[blk] ? uint(y) : 0)) * p.w * p.c + channel[blk];
+    }
+    for (uint ox = 0; ox < p.ow; ox += 8) {  // four pairs of pixels
+      vec4 t[BLOCKS][4];
+      [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
+        float x[10];
+        [[unroll]] for (uint i = 0; i < 10; ++i) {
+          const int at = int(ox + i) - int(p.pad_x);
+          const float value = a.v[base[blk] + uint(clamp(at, 0, int(p.w) - 1)) * p.c];
+          x[i] = inside[blk] && at >= 0 && at < int(p.w) ? value : 0.0;
+        }
+        vec4 d[4];
+        [[unroll]] for (uint i = 0; i < 4; ++i) d[i] = vec4(x[i], x[i + 2], x[i + 4], x[i + 6]);
+        transform(d, t[blk], -1.0);
+      }
+      VEC bv[4][4];
+      [[unroll]] for (uint step = 0; step < 4; ++step) {
+        VEC e[2];
+        [[unroll]] for (uint i = 0; i < 2; ++i) {
+          const uint at = ox + 2 * step + i;
+          const uint row = line * p.ow + (kTail != 0 ? min(at, p.ow - 1) : at);
+          e[i] = LOAD_B((row * p.n + column), last);
+          if (kTail != 0) e[i] = at < p.ow ? e[i] : VEC(0);
+        }
+        bv[step][0] = e[0];
+        bv[step][1] = 0.5 * (e[0] + e[1]);
+        bv[step][2] = 0.5 * (e[0] - e[1]);
+        bv[step][3] = e[1];
+      }
+      multiply(t, bv);
+    }
+    oy = oy + 1 == p.oh ? 0 : oy + 1;
+    image += oy == 0 ? 1 : 0;
+  }
+}
+#endif
+
+void main() {
+  const uint lane = gl_SubgroupInvocationID;
+  const uint row0 = gl_WorkGroupID.x * ROWS;
+  [[unroll]] for (uint r = 0; r < ROWS; ++r)
+    [[unroll]] for (uint j = 0; j < 4; ++j) acc[r][j] = VEC(0);
+  const uint first_column = gl_WorkGroupID.y * COLUMNS + lane * WIDTH;
+  column = min(first_column, p.n - 1);
+  accumulate(row0, lane);
+
+#ifdef DW
+  const uint out0 = gl_WorkGroupID.z * p.m * 3 * p.n;
+  [[unroll]] for (uint i = 0; i < WIDTH; ++i) {
+    const uint col = first_column + i;
+    if (col >= p.n) continue;
+    uint ky = row0 / p.c, channel = row0 % p.c;
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+      const uint to = ky * 3 * p.c + channel;
+      channel = channel + 1 == p.c ? 0 : channel + 1;
+      ky += channel == 0 ? 1 : 0;
+      if (row0 + r >= p.m) continue;
+      const vec4 m = vec4(PART(acc[r][0], i), PART(acc[r][1], i), PART(acc[r][2], i), PART(acc[r][3], i));
+      const uint at = out0 + to * p.n + col, tap = p.c * p.n;
+      c.v[at] = m.x + m.y + m.z;
+      c.v[at + tap] = m.y - m.z;
+      c.v[at + 2 * tap] = m.y + m.z + m.w;
+    }
+  }
+#else
+  [[unroll]] for (uint i = 0; i < WIDTH; ++i) {
+    const uint col = first_column + i;
+    if (col >= p.n) continue;
+    const float shift = (p.epilogue & BIAS) != 0 ? side.v[col] : 0.0;
+    vec2 y[ROWS];  // by row: acc has them block by block
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+      const uint at = r % BLOCKS * LANES + r / BLOCKS;
+      const vec4 m = vec4(PART(acc[at][0], i), PART(acc[at][1], i), PART(acc[at][2], i), PART(acc[at][3], i));
+      y[r] = vec2(m.x + m.y + m.z, m.y - m.z - m.w) + shift;
+    }
+    if ((kJoins & MOMENTS) != 0) {  // where every pair is whole
+      float sum = 0.0, squares = 0.0;
+      [[unroll]] for (uint r = 0; r < ROWS; ++r) sum += row0 + r < p.m ? y[r].x + y[r].y : 0.0;
+      const float mean = sum / float(2 * min(ROWS, p.m - row0));
+      [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        const vec2 d = row0 + r < p.m ? y[r] - mean : vec2(0);
+        squares += dot(d, d);
+      }
+      residual.v[2 * gl_WorkGroupID.x * p.n + col] = mean;
+      residual.v[(2 * gl_WorkGroupID.x + 1) * p.n + col] = squares;
+    }
+    [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+      const uint row = row0 + r;
+      if (row >= p.m) continue;
+      const uint x = kLoose != 0 ? 2 * (row % (RUNS * BLOCKS)) : 0;
+      const uint first = kLoose != 0 ? row / (RUNS * BLOCKS) * p.ow + x : 2 * row;
+      [[unroll]] for (uint pixel = 0; pixel < 2; ++pixel) {
+        if (kLoose != 0 && x + pixel >= p.ow) continue;
+        const uint at = (first + pixel) * p.n + col;
+        float value = y[r][pixel];
+        if ((kJoins & RESIDUAL) != 0) value += residual.v[at];
+        value = (p.epilogue & RELU) != 0 ? max(value, 0.0) : value;
+        if ((kJoins & KEEP) != 0) value = side.v[at] > 0.0 ? value : 0.0;
+        c.v[at] = value;
+      }
+    }
+  }
+#endif
+}

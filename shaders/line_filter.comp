@@ -1,0 +1,26 @@
+#version 450
+// The weights of a convolution with three taps a line as conv_line.comp takes them:
+//   u = (g0, (g0 + g1 + g2) / 2, (g0 - g1 + g2) / 2, g2)   w [kh, 3, c, n] -> u [kh, c, 4, n]
+// `flipped`: with the taps of w turned about, along lines and across them.
+// Bindings: 0 w, 1 u. Dispatch: channels (n) by slices of rows (ky, c).
+#extension GL_EXT_control_flow_attributes : require
+#extension GL_GOOGLE_include_directive : require
+layout(local_size_x_id = 0) in;
+#define BUFFERS(B) B(0, Floats, w) B(1, Floats, u)
+#define PARAMS uint rows, slices, kh, c, n, flipped;
+#include "interface.glsl"
+
+void main() {
+  const uint column = CHANNEL;
+  if (column >= n) return;
+  FOR_ROWS(r, rows, slices) {
+    const uint ky = flipped != 0 ? kh - 1 - r / c : r / c;
+    vec3 g;
+    [[unroll]] for (uint kx = 0; kx < 3; ++kx)
+      g[kx] = w.v[((ky * 3 + (flipped != 0 ? 2 - kx : kx)) * c + r % c) * n + column];
+    u.v[r * 4 * n + column] = g.x;
+    u.v[(r * 4 + 1) * n + column] = 0.5 * (g.x + g.y + g.z);
+    u.v[(r * 4 + 2) * n + column] = 0.5 * (g.x - g.y + g.z);
+    u.v[(r * 4 + 3) * n + column] = g.z;
+  }
+}
