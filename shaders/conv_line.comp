@@ -29,6 +29,7 @@
 #extension GL_KHR_shader_subgroup_basic : require
 
 #include "gemm_params.glsl"
+#include "quotient.glsl"
 
 #define WIDTH (COLUMNS / LANES)
 #if WIDTH == 4
@@ -96,9 +97,10 @@ void multiply(vec4 t[BLOCKS][4], VEC bv[4][4]) {
 // A lane's rows are BLOCKS pairs side by side: what they read overlaps.
 void accumulate(uint row0, uint lane) {
   const uint last = p.n - 1 - column;
-  const uint run = min(row0 / BLOCKS + lane, p.m / BLOCKS - 1), runs = RUNS, line = run / runs;
-  const int x0 = int(2 * BLOCKS * (run % runs)) - int(p.pad_x), y0 = int(line % p.oh) - int(p.pad_y);
-  const uint image = line / p.oh;
+  const uint run = min(row0 / BLOCKS + lane, p.m / BLOCKS - 1), runs = RUNS;
+  const uint line = quotient(run, runs), image = quotient(line, p.oh);
+  const int x0 = int(2 * BLOCKS * (run - line * runs)) - int(p.pad_x);
+  const int y0 = int(line - image * p.oh) - int(p.pad_y);
   uint offset[PIXELS];  // in a line
   bool within[PIXELS];
   [[unroll]] for (uint i = 0; i < PIXELS; ++i) {
@@ -141,8 +143,9 @@ void accumulate(uint row0, uint lane) {
   uint channel[BLOCKS];
   [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
     const uint row = min(row0 + blk * LANES + lane, p.m - 1);
-    ky[blk] = int(row / p.c) - int(p.pad_y);
-    channel[blk] = row % p.c;
+    const uint of_line = quotient(row, p.c);
+    ky[blk] = int(of_line) - int(p.pad_y);
+    channel[blk] = row - of_line * p.c;
   }
   uint image = first / p.oh, oy = first % p.oh;
   for (uint line = first; line < end; ++line) {  // without divisions, which go lane by lane

@@ -47,6 +47,7 @@
 #extension GL_KHR_shader_subgroup_basic : require
 
 #include "gemm_params.glsl"
+#include "quotient.glsl"
 
 #if LANES == 8
 #if COLUMNS == 64
@@ -196,9 +197,9 @@ void accumulate(uint row0, uint lane) {
   uint image[BLOCKS];
   ivec2 pixel[BLOCKS];
   [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk) {
-    const uint line = row[blk] / size.y;
-    pixel[blk] = ivec2(line % size.x, row[blk] % size.y);
-    image[blk] = line / size.x;
+    const uint line = quotient(row[blk], size.y);
+    image[blk] = quotient(line, size.x);
+    pixel[blk] = ivec2(line - image[blk] * size.x, row[blk] - line * size.y);
   }
   for (uint ky = 0; ky < p.kh; ++ky)
     for (uint kx = 0; kx < p.kw; ++kx) {
@@ -275,9 +276,12 @@ void main() {
         residual.v[2 * gl_WorkGroupID.x * ld + GROUP * p.n + col] = mean + shift;
         residual.v[(2 * gl_WorkGroupID.x + 1) * ld + GROUP * p.n + col] = squares;
       }
+      uint line = quotient(row0, p.ow), x = row0 - line * p.ow;
       [[unroll]] for (uint r = 0; r < ROWS; ++r) {
+        const uint row = kSpread != 0 ? (line * p.line_step + p.line_offset) * p.ow + x : row0 + r;
+        x = x + 1 == p.ow ? 0 : x + 1;
+        line += x == 0 ? 1 : 0;
         if (row0 + r >= p.m) continue;
-        const uint row = kSpread != 0 ? ((row0 + r) / p.ow * p.line_step + p.line_offset) * p.ow + (row0 + r) % p.ow : row0 + r;
         const uint at = out0 + row * ld + col;
         float value = PART(acc[r][j], i) + shift;
         if ((kJoins & RESIDUAL) != 0) value += residual.v[at];

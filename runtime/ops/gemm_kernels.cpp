@@ -99,6 +99,7 @@ std::vector<GemmKernel> on_lines(const gpu::Device& device, GemmMode mode, const
   const uint32_t lanes = device.info().subgroup_size;
   const uint32_t tail = dw ? p.ow % 8 != 0 : p.c % 4 != 0;
   std::vector<GemmKernel> out;
+  if (device.family() != gpu::KernelFamily::cpu) return out;
   for (const LineTile& tile :
        dw ? std::span<const LineTile>(kLineTilesDw) : std::span<const LineTile>(kLineTiles)) {
     if (tile.lanes != lanes) continue;
