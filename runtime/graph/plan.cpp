@@ -290,8 +290,7 @@ void Plan::backward(ops::Emitter& emit, const ParameterStore& parameters,
     if (!node.op->view) node.op->backward(call, emit);
     for (const auto& [from, into] : sums) {
       emit.for_each("add", {ops::reads(from), ops::updates(into)}, from.count(), from.count());
-      emit.tell(ops::pointwise("add", from.count(), 2, "$r = $0 + $1;",
-                               ops::Pointwise::Form::add));
+      emit.tell(ops::pointwise("add", from.count(), 2, "$r = $0 + $1;", ops::Pointwise::Form::add));
     }
   }
 }

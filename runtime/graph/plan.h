@@ -26,7 +26,8 @@ struct PlanOptions {
   // Evaluation only: batch normalisation becomes part of the weights before it, which preparation() makes of the
   // parameters as they are when it runs.
   bool fold_norms = false;
-  bool fuse = true;  // chains of element-wise operations, and what products can do besides; see graph/fusion.h
+  bool fuse =
+      true;  // chains of element-wise operations, and what products can do besides; see graph/fusion.h
   // f32 [1], what the gradients are multiplied by on their way (see optim::LossScale); empty: 1.
   gpu::Buffer loss_scale;
 };

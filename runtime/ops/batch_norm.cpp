@@ -111,7 +111,11 @@ void backward(const OpCall& call, Emitter& emit) {
   // Operands: x, dy, mean, inv_std, gamma, beta, the sums of g and of g * h.
   const char* g = push.relu ? "batch_norm($0, $2, $3, $4, $5) > 0.0 ? $1 : 0.0" : "$1";
   tell(emit, call, "batch_norm_grad_x", 2,
-       {{2, kColumns, 0}, {2, kColumns, 1}, {3, kColumns}, {4, kColumns}, {5, kColumns, 0},
+       {{2, kColumns, 0},
+        {2, kColumns, 1},
+        {3, kColumns},
+        {4, kColumns},
+        {5, kColumns, 0},
         {5, kColumns, 1}},
        cat("$r = batch_norm_dx($0, ", g, ", $2, $3, $4, $6, $7, ",
            glsl(static_cast<float>(push.rows)), ");"));

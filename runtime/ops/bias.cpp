@@ -21,8 +21,8 @@ void forward(const OpCall& call, Emitter& emit) {
   const struct { uint32_t rows, columns, slices; } push{rows, columns, row_slices(rows)};
   emit.for_channels("bias", {reads(call.inputs[0]), reads(call.inputs[1]), writes(call.output)},
                     push, columns, push.slices);
-  auto note = std::make_shared<Pointwise>(
-      *pointwise("bias", call.output.count(), 2, "$r = $0 + $1;"));
+  auto note =
+      std::make_shared<Pointwise>(*pointwise("bias", call.output.count(), 2, "$r = $0 + $1;"));
   note->operands[1].along = Pointwise::Along::columns;
   note->columns = columns;
   emit.tell(note);

@@ -103,8 +103,8 @@ void tell(Emitter& emit, const OpCall& call, const Push& push, const char* name,
   const auto a = along(call.inputs[0], push.a, push), b = along(call.inputs[1], push.b, push);
   if (!a || !b) return;
   const bool columns = *a == Pointwise::Along::columns || *b == Pointwise::Along::columns;
-  auto note = std::make_shared<Pointwise>(
-      *pointwise(name, push.count, operands, std::move(body), form));
+  auto note =
+      std::make_shared<Pointwise>(*pointwise(name, push.count, operands, std::move(body), form));
   note->operands[0].along = *a, note->operands[1].along = *b;
   note->columns = columns ? push.d3 : 0;
   if (columns || call.inputs[0].shape != call.inputs[1].shape) note->form = Pointwise::Form::other;

@@ -256,14 +256,17 @@ void emit_pass(Emitter& emit, Pass pass, const std::string& way, const ConvGeome
 }
 
 // Those that can be taken, the one that has been fastest for most first.
-std::vector<std::string> ways_for(const gpu::Device& device, const ConvGeometry& g, Pass pass,
+std::vector<std::string> ways_for(gpu::Kernels& kernels, const ConvGeometry& g, Pass pass,
                                   Precision precision) {
   if (precision != Precision::fp32) return {"direct"};
+  const gpu::Device& device = *kernels.device();
   std::vector<std::string> out{"direct"};
   // By the weights, few rows leave most of a tile of lines empty, and wide rows reuse enough as they are.
   constexpr uint32_t kFewRows = 32, kWide = 16;
   const bool by_lines = pass != Pass::dw || (g.kh * g.c >= kFewRows && g.filters <= kWide);
-  if (lines_fit(device, g) && by_lines) out.insert(out.begin(), "lines");
+  const bool dx = pass == Pass::dx;
+  if (by_lines && lines_fit(kernels, dx ? turned(g) : g, pass == Pass::dw))
+    out.insert(out.begin(), "lines");
   if (pass == Pass::dw || !winograd_fits(device, g)) return out;
   const bool wide = std::min(g.c, g.filters) >= kWinogradChannels;
   const bool wins = device.family() == gpu::KernelFamily::cpu && wide;
@@ -273,7 +276,7 @@ std::vector<std::string> ways_for(const gpu::Device& device, const ConvGeometry&
 
 // By measurement, where there is one.
 std::string way_of(Emitter& emit, const ConvGeometry& g, Pass pass) {
-  const std::vector<std::string> names = ways_for(*emit.device(), g, pass, emit.precision());
+  const std::vector<std::string> names = ways_for(emit.kernels(), g, pass, emit.precision());
   if (names.size() == 1) return names[0];
   const auto measure = [g, pass, names](gpu::Kernels& kernels) {
     gpu::Arena memory(kernels.device(), gpu::MemoryUse::device);

@@ -29,12 +29,13 @@ void emit_winograd(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
                    const DeviceTensor& y);
 bool winograd_fits(const gpu::Device& device, const ConvGeometry& g);
 
-// By Winograd's F(2, 3) along lines, where lines_fit(); `flipped` as above.
+// By Winograd's F(2, 3) along lines, and F(3, 2) for the gradient by w, where lines_fit(); `flipped` as above.
 void emit_lines(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x, const DeviceTensor& w,
                 bool flipped, const DeviceTensor& bias, bool relu, const DeviceTensor& y);
 void emit_lines_dw(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
                    const DeviceTensor& dy, const DeviceTensor& dw);
-bool lines_fit(const gpu::Device& device, const ConvGeometry& g);
+// Whether the device has kernels for that, and computes them as the host does.
+bool lines_fit(gpu::Kernels& kernels, const ConvGeometry& g, bool dw);
 
 // Emits dx, the gradient by x of a convolution whose result has the gradient dy.
 void emit_conv_dx(Emitter& emit, const ConvGeometry& g, const DeviceTensor& dy,

@@ -49,9 +49,9 @@ GemmKernel choose(Emitter& emit, GemmMode mode, const GemmParams& p) {
 
 }  // namespace
 
-void emit_with(Emitter& emit, const GemmKernel& kernel, GemmMode mode, GemmParams p, const DeviceTensor& wide_a,
-               const DeviceTensor& wide_b, const DeviceTensor& bias, const DeviceTensor& out,
-               double flops) {
+void emit_with(Emitter& emit, const GemmKernel& kernel, GemmMode mode, GemmParams p,
+               const DeviceTensor& wide_a, const DeviceTensor& wide_b, const DeviceTensor& bias,
+               const DeviceTensor& out, double flops) {
   const bool round = kernel.rounds != emit.precision();
   const auto prepared = [&](const DeviceTensor& wide, uint32_t rows) {
     const DeviceTensor x = round ? rounded(emit, wide) : wide;

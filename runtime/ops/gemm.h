@@ -48,7 +48,8 @@ struct Moments {
   DeviceTensor partial;  // [tiles, 2, parts * columns]
   uint32_t rows;         // of a part
   uint32_t tile_rows;
-  uint32_t parts;  // of the result's rows, side by side: pixels that a convolution computes in pairs
+  uint32_t
+      parts;  // of the result's rows, side by side: pixels that a convolution computes in pairs
 };
 
 // Has the product that wrote x [..., columns] last find them on the way; empty where no product did, or it cannot.

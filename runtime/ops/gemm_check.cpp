@@ -27,7 +27,8 @@ GemmParams lines_for(const GemmKernel& kernel, GemmMode mode) {
   p.pad_y = p.pad_x = 1;
   p.h = p.oh = 5;
   // Its constants: what is left over of channels or pixels, and whether lines end within a run.
-  p.w = p.ow = dw ? (kernel.constants[0] ? 11 : 16) : 2 * kernel.run + (kernel.constants[1] ? 1 : 0);
+  p.w = p.ow =
+      dw ? (kernel.constants[0] ? 11 : 16) : 2 * kernel.run + (kernel.constants[1] ? 1 : 0);
   p.c = p.kc = dw ? kernel.tile_rows / 3 + 1 : kernel.constants[0] ? 7 : 8;
   p.batch = dw ? 2 : kernel.tile_rows / 5 + 1;
   p.m = dw ? p.kh * p.c : rows_of_lines(kernel, p);
@@ -55,8 +56,7 @@ GemmParams problem_for(const GemmKernel& kernel, GemmMode mode, uint32_t joins) 
     p.m = mode == GemmMode::conv_dw ? taps : pixels;
     p.k = mode == GemmMode::conv_dw ? pixels : taps;
   }
-  const bool split =
-      mode == GemmMode::tn || mode == GemmMode::conv_dw || mode == GemmMode::line_dw;
+  const bool split = mode == GemmMode::tn || mode == GemmMode::conv_dw || mode == GemmMode::line_dw;
   p.slices = split && joins == 0 ? 2 : 1;
   if (p.slices == 1 && !(joins & GemmKernel::kKeep)) p.epilogue |= GemmParams::kBias;
   if (p.slices == 1 && !(joins & GemmKernel::kMoments)) p.epilogue |= GemmParams::kRelu;
@@ -222,9 +222,8 @@ bool computes_rightly(gpu::Kernels& kernels, const GemmKernel& kernel, GemmMode 
   const DeviceTensor on_c = emit.scratch({p.slices, elements_of_c(mode, p)});
   emit.set_label("check of a product");
   emit.dispatch(
-      kernel.shader,
-      {reads(on_a), reads(on_b), reads(on_side), updates(on_residual), writes(on_c)}, p,
-      {gpu::div_up(p.m, kernel.tile_rows), gpu::div_up(p.n, kernel.tile_columns), p.slices},
+      kernel.shader, {reads(on_a), reads(on_b), reads(on_side), updates(on_residual), writes(on_c)},
+      p, {gpu::div_up(p.m, kernel.tile_rows), gpu::div_up(p.n, kernel.tile_columns), p.slices},
       kernel.constants_with(joins));
   const auto read_back = [&](const DeviceTensor& tensor) {
     const gpu::Buffer to = back.allocate(tensor.buffer.size_bytes);
@@ -239,8 +238,7 @@ bool computes_rightly(gpu::Kernels& kernels, const GemmKernel& kernel, GemmMode 
   got.resize(of_slice);
   const std::vector<float> wanted = expected(mode, p, joins, a, b, side, residual);
   const uint32_t tile_rows = (mode == GemmMode::line ? 2 : 1) * kernel.tile_rows;
-  if ((joins & GemmKernel::kMoments) && !are_moments(moments, wanted, p.n, tile_rows))
-    return false;
+  if ((joins & GemmKernel::kMoments) && !are_moments(moments, wanted, p.n, tile_rows)) return false;
   return kernel.exact ? got == wanted : close(got, wanted, p.k);
 }
 

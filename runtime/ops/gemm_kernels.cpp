@@ -104,8 +104,12 @@ std::vector<GemmKernel> on_lines(const gpu::Device& device, GemmMode mode, const
        dw ? std::span<const LineTile>(kLineTilesDw) : std::span<const LineTile>(kLineTiles)) {
     if (tile.lanes != lanes) continue;
     const uint32_t loose = !dw && p.ow % (2 * tile.blocks) != 0;
-    GemmKernel kernel{cat("conv_", mode_name(mode), "_", lanes, "_", tile.columns, "x", tile.blocks),
-                      {tail, loose}, lanes * tile.blocks, tile.columns, 16};
+    GemmKernel kernel{
+        cat("conv_", mode_name(mode), "_", lanes, "_", tile.columns, "x", tile.blocks),
+        {tail, loose},
+        lanes * tile.blocks,
+        tile.columns,
+        16};
     if (!dw) kernel.run = tile.blocks;
     if (!dw) kernel.can_join = GemmKernel::kResidual | GemmKernel::kKeep;
     if (!dw && !loose) kernel.can_join |= GemmKernel::kMoments;

@@ -18,7 +18,8 @@ struct GemmKernel {
   uint32_t slices = 0;                 // of k; 0: not chosen yet
   uint32_t pad = 0;  // elements that rows of A and B lie further apart than they are long
   uint32_t run = 1;  // rows that belong together: m is a multiple for each line
-  uint32_t can_join = 0;  // of kResidual, ...: what it can do with C besides (shaders/gemm_params.glsl)
+  uint32_t can_join =
+      0;  // of kResidual, ...: what it can do with C besides (shaders/gemm_params.glsl)
 
   static constexpr uint32_t kResidual = 1, kKeep = 2, kMoments = 4;
 
@@ -62,7 +63,8 @@ struct Product final : gpu::Fusible {
 
 // The dispatch of a product with more of `joins`, and of RELU if `relu`; empty where its kernel cannot do that, or not as the
 // host does.
-gpu::Dispatch with_joins(gpu::Kernels& kernels, const gpu::Dispatch& product, uint32_t joins, bool relu);
+gpu::Dispatch with_joins(gpu::Kernels& kernels, const gpu::Dispatch& product, uint32_t joins,
+                         bool relu);
 
 // Emits the product with this kernel, whose slices are chosen; see emit_gemm().
 void emit_with(Emitter& emit, const GemmKernel& kernel, GemmMode mode, GemmParams p,

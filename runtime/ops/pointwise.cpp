@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cctype>
+#include <map>
 #include <set>
 
 #include "gpu/shader_table.h"
@@ -84,8 +85,7 @@ std::string moved(const gpu::Dispatch& dispatch, const Pointwise& note, Bindings
     if (static_cast<int64_t>(i) == replaced_operand)
       names.push_back(replacement);
     else
-      names.push_back(
-          cat("$", into.operand(dispatch.bindings[operand.binding].buffer, operand)));
+      names.push_back(cat("$", into.operand(dispatch.bindings[operand.binding].buffer, operand)));
   }
   return replaced(note.body, [&](const std::string& name) -> std::string {
     if (is_operand(name)) return names[number(name)];
@@ -98,58 +98,70 @@ std::string both(const std::string& a, const std::string& b) {
   return a == b || a.ends_with(" + " + b) ? a : a + " + " + b;
 }
 
-// The kernel of a note: four rows an iteration hide the loop's own cost, as in batch_norm.comp. All are read before any is
+// The kernel of a note. Four rows an iteration hide the loop's own cost, as in batch_norm.comp; all are read before any is
 // written, so that the result may take the place of an operand.
-std::string source_of(const Pointwise& note, size_t bindings, uint32_t lanes, bool by_address,
-                      bool has_tail) {
-  std::string text = "#version 450\n#extension GL_EXT_control_flow_attributes : require\n";
-  std::string addresses;
-  if (by_address) {
-    text +=
-        "#extension GL_EXT_buffer_reference : require\n"
-        "layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float v[]; };\n";
-    for (size_t i = 0; i < bindings; ++i) addresses += cat("Floats b", i, "; ");
-  } else {
-    for (size_t i = 0; i < bindings; ++i)
-      text += cat("layout(binding = ", i, ", std430) buffer Block", i, " { float v[]; } b", i, ";\n");
-  }
-  text += cat("layout(local_size_x = ", lanes, ") in;\n", "layout(push_constant) uniform Push { ",
-              addresses, "uint count, columns, rows, slices; };\n", gpu::elementwise_glsl());
-  text +=
-      "void main() {\n"
-      "  const uint column = gl_GlobalInvocationID.x;\n"
-      "  if (column >= columns) return;\n"
-      "  const uint per = (rows + slices - 1) / slices, begin = gl_WorkGroupID.y * per, end = min(begin + per, rows);\n";
-  std::string loads, arrays;
-  for (size_t i = 0; i < note.operands.size(); ++i) {
-    const Pointwise::Operand& operand = note.operands[i];
-    if (operand.along == Along::elements) {
-      arrays += cat("    float x", i, "[4];\n");
-      loads += cat("      x", i, "[i] = b", operand.binding, ".v[at];\n");
-    } else {
-      text += cat("  const float x", i, " = b", operand.binding, ".v[",
-                  operand.along == Along::nothing ? "0"
-                                                  : cat(operand.row, "u * columns + column"),
-                  "];\n");
+constexpr const char* kKernel = R"(#version 450
+#extension GL_EXT_control_flow_attributes : require
+$buffers
+layout(local_size_x = $lanes) in;
+layout(push_constant) uniform Push { $addresses uint count, columns, rows, slices; };
+$functions
+void main() {
+  const uint column = gl_GlobalInvocationID.x;
+  if (column >= columns) return;
+  $once
+  const uint per = (rows + slices - 1) / slices, begin = gl_WorkGroupID.y * per, end = min(begin + per, rows);
+  for (uint r = begin; r < end; r += 4) {
+    $arrays
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
+      uint at = min(r + i, end - 1) * columns + column;
+      if ($tail) at = min(at, count - 1);
+      $loads
+    }
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
+      float result $temporaries;
+      $body
+      const uint at = min(r + i, end - 1) * columns + column;
+      if (!$tail || at < count) $result.v[at] = result;
     }
   }
-  const std::string body = replaced(note.body, [&](const std::string& name) -> std::string {
+}
+)";
+
+std::string source_of(const Pointwise& note, size_t bindings, uint32_t lanes, bool by_address,
+                      bool has_tail) {
+  std::map<std::string, std::string> parts{{"lanes", cat(lanes)},
+                                           {"functions", std::string(gpu::elementwise_glsl())},
+                                           {"result", cat("b", bindings - 1)},
+                                           {"tail", has_tail ? "true" : "false"}};
+  if (by_address)
+    parts["buffers"] =
+        "#extension GL_EXT_buffer_reference : require\n"
+        "layout(buffer_reference, std430, buffer_reference_align = 4) buffer Floats { float v[]; "
+        "};";
+  for (size_t i = 0; i < bindings; ++i)
+    if (by_address)
+      parts["addresses"] += cat("Floats b", i, ";");
+    else
+      parts["buffers"] +=
+          cat("layout(binding = ", i, ", std430) buffer B", i, " { float v[]; } b", i, ";\n");
+  for (size_t i = 0; i < note.operands.size(); ++i) {
+    const auto& [binding, along, row] = note.operands[i];
+    if (along == Along::elements) {
+      parts["arrays"] += cat("float x", i, "[4];");
+      parts["loads"] += cat("x", i, "[i] = b", binding, ".v[at];");
+    } else {
+      const std::string at = along == Along::nothing ? "0" : cat(row, "u * columns + column");
+      parts["once"] += cat("const float x", i, " = b", binding, ".v[", at, "];");
+    }
+  }
+  for (uint32_t i = 0; i < note.temporaries; ++i) parts["temporaries"] += cat(", t", i);
+  parts["body"] = replaced(note.body, [&](const std::string& name) -> std::string {
     if (name[0] == 't') return name;
     if (!is_operand(name)) return "result";
     return cat("x", name, note.operands[number(name)].along == Along::elements ? "[i]" : "");
   });
-  std::string temporaries;
-  for (uint32_t i = 0; i < note.temporaries; ++i) temporaries += cat(", t", i);
-  const std::string place = "min(r + i, end - 1) * columns + column";
-  text += cat(
-      "  for (uint r = begin; r < end; r += 4) {\n", arrays,
-      "    [[unroll]] for (uint i = 0; i < 4; ++i) {\n", "      const uint at = ",
-      has_tail ? cat("min(", place, ", count - 1)") : place, ";\n", loads, "    }\n",
-      "    [[unroll]] for (uint i = 0; i < 4; ++i) {\n", "      float result", temporaries, ";\n",
-      "      ", body, "\n", "      const uint at = ", place, ";\n",
-      has_tail ? "      if (at < count) " : "      ", "b", bindings - 1, ".v[at] = result;\n",
-      "    }\n  }\n}\n");
-  return text;
+  return replaced(kKernel, [&](const std::string& name) { return parts[name]; });
 }
 
 }  // namespace
@@ -190,8 +202,7 @@ gpu::Dispatch joined(const gpu::Dispatch& producer, const gpu::Dispatch& consume
   auto note = std::make_shared<Pointwise>();
   Bindings bindings;
   const std::string between = cat("$t", second.temporaries);
-  const std::string after =
-      moved(consumer, second, bindings, 0, "$r", at, between);
+  const std::string after = moved(consumer, second, bindings, 0, "$r", at, between);
   note->body = moved(producer, first, bindings, second.temporaries + 1, between, -1, "") +
                "\n      " + after;
   note->name = first.name + " + " + second.name;
@@ -216,8 +227,9 @@ void compile(gpu::Kernels& kernels, gpu::Dispatch& dispatch) {
   // Without an operand along columns any width will do: one that a workgroup walks through memory in order.
   const uint32_t columns = note.columns ? note.columns : lanes;
   const uint32_t rows = gpu::div_up(note.count, columns);
-  const struct { uint32_t count, columns, rows, slices; } push{
-      note.count, columns, rows, std::clamp(rows / 64, 1u, note.columns ? 64u : 4096u)};
+  const struct {
+    uint32_t count, columns, rows, slices;
+  } push{note.count, columns, rows, std::clamp(rows / 64, 1u, note.columns ? 64u : 4096u)};
   dispatch.kernel = &kernels.from_source(
       source_of(note, dispatch.bindings.size(), lanes, by_address, note.count % columns != 0),
       note.name, dispatch.bindings.size(), sizeof(push), by_address);

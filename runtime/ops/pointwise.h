@@ -30,7 +30,8 @@ struct Pointwise final : gpu::Fusible {
   uint32_t count = 0;    // elements
   uint32_t columns = 0;  // of the last axis, where an operand lies along it; 0: none does
   std::vector<Operand> operands;
-  std::string body;          // statements: "$r = max($0, $1);", of operands by number, with temporaries $t0, $t1, ...
+  std::string
+      body;  // statements: "$r = max($0, $1);", of operands by number, with temporaries $t0, $t1, ...
   uint32_t temporaries = 0;  // as many of these
   bool cheap = true;         // to be computed twice rather than be written and read
   Form form = Form::other;   // of the two operands $0 and $1: sum, ReLU of the sum, $1 where $0 > 0

@@ -17,8 +17,8 @@ constexpr OptionSpec kOptions[] = {
 void tell(Emitter& emit, const OpCall& call, const char* name, uint32_t operands,
           std::string body) {
   const std::string function = call.options.string("function");
-  auto note = std::make_shared<Pointwise>(
-      *pointwise(name, call.output.count(), operands, std::move(body)));
+  auto note =
+      std::make_shared<Pointwise>(*pointwise(name, call.output.count(), operands, std::move(body)));
   note->cheap = function == "relu" || function == "leaky_relu" || function == "square" ||
                 function == "abs" || function == "negate";
   emit.tell(note);
@@ -57,8 +57,9 @@ void backward(const OpCall& call, Emitter& emit) {
                 {reads(call.inputs[0]), reads(call.output), reads(call.output_grad),
                  writes(call.input_grads[0])},
                 push_of(call), call.output.count(), {kind_of(call)});
-  tell(emit, call, "unary_grad", 3,
-       cat("$r = unary_slope(", kind_of(call), "u, ", glsl(push_of(call).alpha), ", $0, $1) * $2;"));
+  tell(
+      emit, call, "unary_grad", 3,
+      cat("$r = unary_slope(", kind_of(call), "u, ", glsl(push_of(call).alpha), ", $0, $1) * $2;"));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ops/conv.h"
+#include "ops/gemm_kernels.h"
 
 namespace etr::ops {
 namespace {
@@ -69,12 +70,6 @@ void emit_winograd(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
   }
 }
 
-bool lines_fit(const gpu::Device& device, const ConvGeometry& g) {
-  const uint32_t lanes = device.info().subgroup_size;
-  return device.family() == gpu::KernelFamily::cpu && (lanes == 8 || lanes == 16) && g.plain() &&
-         g.kw == 3 && g.stride == 1;
-}
-
 namespace {
 
 GemmParams lines_of(const ConvGeometry& g) {
@@ -86,30 +81,50 @@ GemmParams lines_of(const ConvGeometry& g) {
   return p;
 }
 
+// In rows of pairs of pixels, before runs of them are filled up.
+GemmParams forward_of(const ConvGeometry& g) {
+  GemmParams p = lines_of(g);
+  p.m = g.batch * g.oh * gpu::div_up(g.ow, 2), p.k = 4 * g.kh * g.c;
+  return p;
+}
+
+GemmParams dw_of(const ConvGeometry& g) {
+  GemmParams p = lines_of(g);
+  p.m = g.kh * g.c, p.k = g.batch * g.oh * g.ow;
+  return p;
+}
+
 double flops_of(const ConvGeometry& g) {
   return 2.0 * g.batch * g.oh * g.ow * g.c * g.filters * g.kh * g.kw;
 }
 
 }  // namespace
 
+bool lines_fit(gpu::Kernels& kernels, const ConvGeometry& g, bool dw) {
+  if (!g.plain() || g.kw != 3 || g.stride != 1) return false;
+  const GemmMode mode = dw ? GemmMode::line_dw : GemmMode::line;
+  const auto some =
+      kernels_for(*kernels.device(), mode, dw ? dw_of(g) : forward_of(g), Precision::fp32);
+  return std::any_of(some.begin(), some.end(),
+                     [&](const GemmKernel& kernel) { return trusted(kernels, kernel, mode); });
+}
+
 void emit_lines(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x, const DeviceTensor& w,
                 bool flipped, const DeviceTensor& bias, bool relu, const DeviceTensor& y) {
   const uint32_t rows = g.kh * g.c;
   const DeviceTensor u = emit.scratch({rows, 4, g.filters});
-  const struct { uint32_t rows, slices, kh, c, n, flipped; } push{
-      rows, row_slices(rows), g.kh, g.c, g.filters, flipped};
+  const struct {
+    uint32_t rows, slices, kh, c, n, flipped;
+  } push{rows, row_slices(rows), g.kh, g.c, g.filters, flipped};
   emit.for_channels("line_filter", {reads(w), writes(u)}, push, g.filters, push.slices);
-  GemmParams p = lines_of(g);
-  p.m = g.batch * g.oh * gpu::div_up(g.ow, 2), p.k = 4 * rows;  // before runs are filled up
+  GemmParams p = forward_of(g);
   if (relu) p.epilogue |= GemmParams::kRelu;
   emit_gemm(emit, GemmMode::line, p, x, u, bias, y, flops_of(g));
 }
 
 void emit_lines_dw(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
                    const DeviceTensor& dy, const DeviceTensor& dw) {
-  GemmParams p = lines_of(g);
-  p.m = g.kh * g.c, p.k = g.batch * g.oh * g.ow;
-  emit_gemm(emit, GemmMode::line_dw, p, x, dy, {}, dw, flops_of(g));
+  emit_gemm(emit, GemmMode::line_dw, dw_of(g), x, dy, {}, dw, flops_of(g));
 }
 
 }  // namespace etr::ops

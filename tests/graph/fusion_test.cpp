@@ -102,8 +102,7 @@ Results run(const Net& net, gpu::KernelFamily family, const PlanOptions& options
   upload(d, step, {plan.step_values(), {8}});
   gpu::run_once(d, plan.commands());
   Results out{{}, plan.commands().size()};
-  for (const ValueId id : options.outputs)
-    out.tensors.push_back(download(d, plan.tensor(id)));
+  for (const ValueId id : options.outputs) out.tensors.push_back(download(d, plan.tensor(id)));
   for (const Value& value : net.g.values()) {
     if (value.kind == ValueKind::parameter && options.training)
       out.tensors.push_back(download(d, store.gradient(value.name)));
@@ -150,8 +149,7 @@ TEST(Fusion, AChainIsOneKernel) {
     options.outputs = {v};
     ParameterStore store(device(family), net.g, 1);
     const Plan plan(kernels(family), net.g, store, options);
-    EXPECT_EQ(kernels_of(plan),
-              std::vector<std::string>{"binary + unary + binary + binary"});
+    EXPECT_EQ(kernels_of(plan), std::vector<std::string>{"binary + unary + binary + binary"});
     const Results fused = run(net, family, options);
     options.fuse = false;
     const Results apart = run(net, family, options);

@@ -9,6 +9,7 @@
 #include "core/platform.h"
 #include "gpu/recording.h"
 #include "graph/parameters.h"
+#include "ops/conv.h"
 #include "ops/gemm_kernels.h"
 #include "support/device.h"
 
@@ -80,8 +81,8 @@ TEST(GemmCheck, EveryKernelIsRight) {
           for (const GemmKernel& kernel :
                ops::kernels_for(*device(family), mode, p, ops::Precision::fp32)) {
             if (!seen.insert(family_name(family) + kernel.name()).second) continue;
-            for (const uint32_t joins : {0u, GemmKernel::kResidual | GemmKernel::kKeep,
-                                         uint32_t{GemmKernel::kMoments}})
+            for (const uint32_t joins :
+                 {0u, GemmKernel::kResidual | GemmKernel::kKeep, uint32_t{GemmKernel::kMoments}})
               if (!(joins & ~kernel.can_join)) {
                 EXPECT_TRUE(ops::computes_rightly(kernels(family), kernel, mode, joins))
                     << kernel.name() << " with " << joins;
@@ -136,6 +137,52 @@ TEST(GemmCheck, AnotherKernelTakesThePlaceOfAWrongOne) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::device);
     EXPECT_NE(std::string(error.what()).find("'gemm_tiled_nn' wrongly"), std::string::npos);
+  }
+}
+
+// Kernels along lines have others behind them, too.
+TEST(GemmCheck, AConvolutionGoesAnotherWayWhereItsKernelsAreWrong) {
+  gpu::DeviceOptions options = device_options();
+  for (const char* wrong : {"", "conv_line"}) {
+    options.lowered.wrong_kernels = wrong;
+    gpu::Kernels some(std::make_shared<gpu::Device>(options));
+    gpu::Arena arena(some.device(), gpu::MemoryUse::device);
+    gpu::CommandList commands;
+    ops::Emitter emit(some, arena, commands);
+    const auto ones = [&](const Shape& shape) {
+      const ops::DeviceTensor tensor = emit.scratch(shape);
+      emit.add(gpu::Fill{tensor.buffer, 0x3F800000});
+      return tensor;
+    };
+    ops::ConvGeometry g{.batch = 2,
+                        .h = 5,
+                        .w = 8,
+                        .c = 16,
+                        .oh = 3,
+                        .ow = 6,
+                        .filters = 16,
+                        .kh = 3,
+                        .kw = 3,
+                        .stride = 1,
+                        .pad_y = 0,
+                        .pad_x = 0,
+                        .dilation = 1,
+                        .groups = 1};
+    const ops::DeviceTensor x = ones({2, 5, 8, 16}), w = ones({3, 3, 16, 16}),
+                            y = emit.scratch({2, 3, 6, 16}), dw = emit.scratch({3, 3, 16, 16});
+    emit_conv(emit, g, x, w, {}, false, y);
+    emit_conv_dw(emit, g, x, y, dw);
+    gpu::run_once(some.device(), commands);
+    const Tensor result = graph::download(some.device(), y),
+                 gradient = graph::download(some.device(), dw);
+    for (const float value : result.view<float>()) ASSERT_EQ(value, 144.0f);
+    for (const float value : gradient.view<float>()) ASSERT_EQ(value, 36 * 144.0f);
+    int by_lines = 0;
+    for (const gpu::Command& command : commands)
+      if (const auto* dispatch = std::get_if<gpu::Dispatch>(&command))
+        by_lines += gpu::kernel_name(*dispatch->kernel).starts_with("conv_line");
+    const bool can = some.device()->family() == gpu::KernelFamily::cpu && !*wrong;
+    EXPECT_EQ(by_lines, can ? 2 : 0);
   }
 }
 
