@@ -261,13 +261,13 @@ std::vector<std::string> ways_for(gpu::Kernels& kernels, const ConvGeometry& g, 
   if (precision != Precision::fp32) return {"direct"};
   const gpu::Device& device = *kernels.device();
   std::vector<std::string> out{"direct"};
-  // By the weights, few rows leave most of a tile of lines empty, and wide rows reuse enough as they are.
-  constexpr uint32_t kFewRows = 32, kWide = 16;
-  const bool by_lines = pass != Pass::dw || (g.kh * g.c >= kFewRows && g.filters <= kWide);
-  const bool dx = pass == Pass::dx;
-  if (by_lines && lines_fit(kernels, dx ? turned(g) : g, pass == Pass::dw))
-    out.insert(out.begin(), "lines");
-  if (pass == Pass::dw || !winograd_fits(device, g)) return out;
+  // Along lines narrow results win; by the weights, few rows leave most of a tile empty.
+  const bool dx = pass == Pass::dx, dw = pass == Pass::dw;
+  const bool narrow = (dx ? g.c : g.filters) <= (dw ? 16 : 32);
+  const bool enough = !dw || g.kh * g.c >= 32;
+  if (lines_fit(kernels, dx ? turned(g) : g, dw))
+    out.insert(narrow && enough ? out.begin() : out.end(), "lines");
+  if (dw || !winograd_fits(device, g)) return out;
   const bool wide = std::min(g.c, g.filters) >= kWinogradChannels;
   const bool wins = device.family() == gpu::KernelFamily::cpu && wide;
   out.insert(wins ? out.begin() : out.end(), "winograd");

@@ -1,5 +1,5 @@
 // Matrix products on the Vulkan device beside OpenBLAS on the same cores, the three products of
-// a convolution, and convolutions directly and by Winograd's way.
+// a convolution, and convolutions directly and by Winograd's ways (tiles through memory, lines within registers).
 //
 //   gemm_bench [384 960 ...]
 //
@@ -112,30 +112,39 @@ void convolution(gpu::Kernels& kernels, int64_t batch, int64_t size, int64_t cha
       flop / by_input, flop / by_weight);
 }
 
-// A 3 x 3 convolution directly and by Winograd's way, in turns.
+// A 3 x 3 convolution directly and by Winograd's ways, in turns.
 void winograd(gpu::Kernels& kernels, uint32_t batch, uint32_t size, uint32_t channels) {
   gpu::Arena arena(kernels.device(), gpu::MemoryUse::device);
-  gpu::CommandList commands[2];
   const ops::ConvGeometry g{batch, size, size, channels, size, size, channels, 3, 3, 1, 1, 1, 1, 1};
-  ops::Emitter directly(kernels, arena, commands[0]), by_winograd(kernels, arena, commands[1]);
+  const bool lines = lines_fit(kernels, g, /*dw=*/false);
+  std::vector<gpu::CommandList> commands(lines ? 3 : 2);
+  ops::Emitter directly(kernels, arena, commands[0]), tiles(kernels, arena, commands[1]);
   const int64_t n = batch, side = size, c = channels;
   const ops::DeviceTensor x = directly.scratch({n, side, side, c}),
                           y = directly.scratch({n, side, side, c}),
                           w = directly.scratch({3, 3, c, c});
   emit_conv_directly(directly, g, x, w, {}, false, y);
-  emit_winograd(by_winograd, g, x, w, false, {}, false, y);
-  gpu::Recording first(kernels.device(), commands[0]), second(kernels.device(), commands[1]);
-  const auto run = [](gpu::Recording& recording) {
-    return [&] {
+  emit_winograd(tiles, g, x, w, false, {}, false, y);
+  if (lines) {
+    ops::Emitter by_lines(kernels, arena, commands[2]);
+    emit_lines(by_lines, g, x, w, false, {}, false, y);
+  }
+  std::vector<std::unique_ptr<gpu::Recording>> recordings;
+  std::vector<std::function<void()>> runs;
+  for (const gpu::CommandList& list : commands) {
+    recordings.push_back(std::make_unique<gpu::Recording>(kernels.device(), list));
+    runs.emplace_back([&recording = *recordings.back()] {
       recording.submit();
       recording.wait();
-    };
-  };
-  const auto times = time_in_turn({run(first), run(second)}, 9);
+    });
+  }
+  const auto times = time_in_turn(runs, 9);
   const double flop = 18e-9 * static_cast<double>(n * side * side * c * c);
-  std::printf(
-      "conv 3x3 [%u, %u, %u, %u] -> %-4u directly %6.1f GFLOP/s   Winograd %6.1f   %.2f x\n", batch,
-      size, size, channels, channels, flop / times[0], flop / times[1], times[0] / times[1]);
+  std::printf("conv 3x3 [%u, %u, %u, %u] -> %-4u directly %6.1f GFLOP/s   tiles %6.1f   %.2f x",
+              batch, size, size, channels, channels, flop / times[0], flop / times[1],
+              times[0] / times[1]);
+  if (lines) std::printf("   lines %6.1f   %.2f x", flop / times[2], times[0] / times[2]);
+  std::printf("\n");
 }
 
 }  // namespace
@@ -156,6 +165,7 @@ int main(int argc, char** argv) {
     bench::convolution(kernels, 128, 32, 3, 32);
     bench::convolution(kernels, 128, 16, 32, 64);
     bench::convolution(kernels, 128, 8, 64, 128);
+    bench::winograd(kernels, 64, 32, 16);
     bench::winograd(kernels, 64, 32, 32);
     bench::winograd(kernels, 64, 16, 64);
     bench::winograd(kernels, 32, 28, 128);
