@@ -67,6 +67,8 @@ KernelFamily choose_family(const DeviceInfo& info, KernelFamily asked) {
 void apply_lowered(const LoweredLimits& lowered, DeviceInfo& info) {
   if (lowered.max_storage_bytes)
     info.max_storage_bytes = std::min(info.max_storage_bytes, lowered.max_storage_bytes);
+  if (lowered.max_storage_buffers)
+    info.max_storage_buffers = std::min(info.max_storage_buffers, lowered.max_storage_buffers);
   if (lowered.max_shared_bytes)
     info.max_shared_bytes = std::min(info.max_shared_bytes, lowered.max_shared_bytes);
   info.subgroup_broadcast = info.subgroup_broadcast && lowered.subgroups;

@@ -34,6 +34,7 @@ struct DeviceInfo {
 
   // Limits and capabilities that the kernels choose by.
   uint64_t max_storage_bytes = 0;  // of one bound buffer range
+  uint32_t max_storage_buffers = 0;  // bound to a kernel
   uint32_t max_shared_bytes = 0;
   uint32_t max_workgroup = 0;  // invocations
   uint32_t subgroup_size = 0;
@@ -51,6 +52,7 @@ enum class KernelFamily { automatic, cpu, tiled, matrix };
 // Limits below those of the device itself, to see on one device how another would fare; 0 and true: its own.
 struct LoweredLimits {
   uint64_t max_storage_bytes = 0;
+  uint32_t max_storage_buffers = 0;
   uint32_t max_shared_bytes = 0;
   bool subgroups = true, buffer_addresses = true, matrix_units = true;
   std::string wrong_kernels;  // kernels whose names begin so fail their check

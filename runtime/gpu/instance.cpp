@@ -149,6 +149,7 @@ DeviceInfo describe(const VulkanInstance& instance, VkPhysicalDevice device) {
     if (memory.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT)
       info.memory_bytes = std::max<uint64_t>(info.memory_bytes, memory.memoryHeaps[i].size);
   info.max_storage_bytes = p.limits.maxStorageBufferRange;
+  info.max_storage_buffers = p.limits.maxPerStageDescriptorStorageBuffers;
   info.max_shared_bytes = p.limits.maxComputeSharedMemorySize;
   info.max_workgroup =
       std::min(p.limits.maxComputeWorkGroupInvocations, p.limits.maxComputeWorkGroupSize[0]);

@@ -18,7 +18,12 @@ using ops::GemmKernel;
 using ops::Pointwise;
 using ops::Product;
 
-constexpr uint32_t kMostBindings = 12;
+// Buffers that a chain's kernel takes: as addresses they have to fit into 128 bytes of push constants.
+uint32_t most_bindings(const gpu::Device& device) {
+  constexpr uint32_t kMost = 12;
+  const bool by_address = device.family() == gpu::KernelFamily::cpu;
+  return by_address ? kMost : std::min(kMost, device.info().max_storage_buffers);
+}
 
 // Who touches a block of memory, in order.
 struct Touch {
@@ -42,7 +47,10 @@ void for_each_touch(const gpu::Command& command, F&& f) {
 class Fusion {
  public:
   Fusion(gpu::CommandList& commands, const MemoryPlan& memory, gpu::Kernels& kernels)
-      : commands_(commands), memory_(memory), kernels_(kernels) {
+      : commands_(commands),
+        memory_(memory),
+        kernels_(kernels),
+        most_bindings_(most_bindings(*kernels.device())) {
     look();
   }
 
@@ -146,7 +154,7 @@ class Fusion {
     uint32_t before = ops::tensors_read(producer) + 1, after = 0;
     for (const size_t reader : *all) {
       if (!pointwise(reader)) return;
-      with.push_back(ops::joined(producer, *dispatch(reader), kMostBindings));
+      with.push_back(ops::joined(producer, *dispatch(reader), most_bindings_));
       if (!with.back().fusible) return;
       before += ops::tensors_read(*dispatch(reader));
       after += ops::tensors_read(with.back());
@@ -266,6 +274,7 @@ class Fusion {
   gpu::CommandList& commands_;
   const MemoryPlan& memory_;
   gpu::Kernels& kernels_;
+  uint32_t most_bindings_;
   std::map<Block, std::vector<Touch>> touches_;
 };
 

@@ -256,17 +256,15 @@ void emit_pass(Emitter& emit, Pass pass, const std::string& way, const ConvGeome
 }
 
 // Those that can be taken, the one that has been fastest for most first.
-std::vector<std::string> ways_for(gpu::Kernels& kernels, const ConvGeometry& g, Pass pass,
+std::vector<std::string> ways_for(const gpu::Device& device, const ConvGeometry& g, Pass pass,
                                   Precision precision) {
-  if (precision != Precision::fp32) return {"direct"};
-  const gpu::Device& device = *kernels.device();
   std::vector<std::string> out{"direct"};
-  // Along lines narrow results win; by the weights, few rows leave most of a tile empty.
+  if (precision != Precision::fp32) return out;
   const bool dx = pass == Pass::dx, dw = pass == Pass::dw;
+  // Along lines narrow results win; by the weights, few rows leave most of a tile empty.
   const bool narrow = (dx ? g.c : g.filters) <= (dw ? 16 : 32);
   const bool enough = !dw || g.kh * g.c >= 32;
-  if (lines_fit(kernels, dx ? turned(g) : g, dw))
-    out.insert(narrow && enough ? out.begin() : out.end(), "lines");
+  if (lines_fit(device, g)) out.insert(narrow && enough ? out.begin() : out.end(), "lines");
   if (dw || !winograd_fits(device, g)) return out;
   const bool wide = std::min(g.c, g.filters) >= kWinogradChannels;
   const bool wins = device.family() == gpu::KernelFamily::cpu && wide;
@@ -274,9 +272,15 @@ std::vector<std::string> ways_for(gpu::Kernels& kernels, const ConvGeometry& g, 
   return out;
 }
 
+// The other ways are made of kernels that have others behind them.
+bool can_go(gpu::Kernels& kernels, const std::string& way, const ConvGeometry& g, Pass pass) {
+  const bool dx = pass == Pass::dx, dw = pass == Pass::dw;
+  return way != "lines" || lines_are_trusted(kernels, dx ? turned(g) : g, dw);
+}
+
 // By measurement, where there is one.
 std::string way_of(Emitter& emit, const ConvGeometry& g, Pass pass) {
-  const std::vector<std::string> names = ways_for(emit.kernels(), g, pass, emit.precision());
+  const std::vector<std::string> names = ways_for(*emit.device(), g, pass, emit.precision());
   if (names.size() == 1) return names[0];
   const auto measure = [g, pass, names](gpu::Kernels& kernels) {
     gpu::Arena memory(kernels.device(), gpu::MemoryUse::device);
@@ -293,6 +297,7 @@ std::string way_of(Emitter& emit, const ConvGeometry& g, Pass pass) {
     gpu::run_once(kernels.device(), fills);
     std::vector<Way> ways;
     for (const std::string& name : names) {
+      if (!can_go(kernels, name, g, pass)) continue;
       ways.push_back({name, {}});
       Emitter one(kernels, memory, ways.back().commands);
       one.set_label("tuning");
@@ -305,8 +310,9 @@ std::string way_of(Emitter& emit, const ConvGeometry& g, Pass pass) {
       cat(passes[static_cast<size_t>(pass)], g.batch, "x", g.h, "x", g.w, "x", g.c, " to ",
           g.filters, " pad ", g.pad_y, "x", g.pad_x),
       measure);
+  const auto can = [&](const std::string& name) { return can_go(emit.kernels(), name, g, pass); };
   const bool known = std::find(names.begin(), names.end(), choice) != names.end();
-  return known ? choice : names[0];
+  return known && can(choice) ? choice : *std::find_if(names.begin(), names.end(), can);
 }
 
 }  // namespace

@@ -34,8 +34,9 @@ void emit_lines(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x, con
                 bool flipped, const DeviceTensor& bias, bool relu, const DeviceTensor& y);
 void emit_lines_dw(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
                    const DeviceTensor& dy, const DeviceTensor& dw);
-// Whether the device has kernels for that, and computes them as the host does.
-bool lines_fit(gpu::Kernels& kernels, const ConvGeometry& g, bool dw);
+bool lines_fit(const gpu::Device& device, const ConvGeometry& g);
+// Whether the device computes them as the host does.
+bool lines_are_trusted(gpu::Kernels& kernels, const ConvGeometry& g, bool dw);
 
 // Emits dx, the gradient by x of a convolution whose result has the gradient dy.
 void emit_conv_dx(Emitter& emit, const ConvGeometry& g, const DeviceTensor& dy,

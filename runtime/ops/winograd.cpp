@@ -100,8 +100,11 @@ double flops_of(const ConvGeometry& g) {
 
 }  // namespace
 
-bool lines_fit(gpu::Kernels& kernels, const ConvGeometry& g, bool dw) {
-  if (!g.plain() || g.kw != 3 || g.stride != 1) return false;
+bool lines_fit(const gpu::Device& device, const ConvGeometry& g) {
+  return device.family() == gpu::KernelFamily::cpu && g.plain() && g.kw == 3 && g.stride == 1;
+}
+
+bool lines_are_trusted(gpu::Kernels& kernels, const ConvGeometry& g, bool dw) {
   const GemmMode mode = dw ? GemmMode::line_dw : GemmMode::line;
   const auto some =
       kernels_for(*kernels.device(), mode, dw ? dw_of(g) : forward_of(g), Precision::fp32);

@@ -116,7 +116,7 @@ void convolution(gpu::Kernels& kernels, int64_t batch, int64_t size, int64_t cha
 void winograd(gpu::Kernels& kernels, uint32_t batch, uint32_t size, uint32_t channels) {
   gpu::Arena arena(kernels.device(), gpu::MemoryUse::device);
   const ops::ConvGeometry g{batch, size, size, channels, size, size, channels, 3, 3, 1, 1, 1, 1, 1};
-  const bool lines = lines_fit(kernels, g, /*dw=*/false);
+  const bool lines = lines_fit(*kernels.device(), g);
   std::vector<gpu::CommandList> commands(lines ? 3 : 2);
   ops::Emitter directly(kernels, arena, commands[0]), tiles(kernels, arena, commands[1]);
   const int64_t n = batch, side = size, c = channels;

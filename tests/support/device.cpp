@@ -50,6 +50,7 @@ gpu::DeviceOptions device_options(gpu::KernelFamily family) {
   options.family = family;
   if (asked("ECHOTRAIN_TEST_LOW_LIMITS"))
     options.lowered = {.max_storage_bytes = uint64_t{128} << 20,
+                       .max_storage_buffers = 8,
                        .max_shared_bytes = 16 << 10,
                        .subgroups = false,
                        .buffer_addresses = false,

@@ -1,0 +1,139 @@
+// The segment of a serial stage: what it emits goes out while there is room.
+#include "pipeline/segment.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/clock.h"
+#include "core/error.h"
+
+namespace etr::pipeline {
+namespace {
+
+constexpr int64_t kPaceNs = 20'000'000;  // between two looks of an adapting stage at the pace
+
+}  // namespace
+
+SerialSegment::SerialSegment(SegmentHost& host, std::string name, uint64_t position,
+                             QueueLimits limits, std::unique_ptr<SerialStage> stage)
+    : Segment(host, std::move(name), position, limits), stage_(std::move(stage)) {}
+
+void SerialSegment::start_at(uint64_t epoch, bool under_way) {
+  epoch_ = epoch;
+  if (!under_way) stage_->start_epoch(epoch);
+}
+
+// Sends what the stage has emitted while there is room; false when something remains.
+bool SerialSegment::flush(bool everything) {
+  while (waiting() > 0 && (everything || waiting() >= limits_.chunk)) {
+    if (!has_room()) return false;
+    Chunk chunk;
+    chunk.epoch = epoch_;
+    const size_t end = sent_ + std::min(waiting(), limits_.chunk);
+    chunk.items.reserve(end - sent_);
+    for (double bytes = 0; sent_ < end && fits(bytes); ++sent_) {
+      bytes += expected_bytes(pending_[sent_]);
+      chunk.items.push_back(std::move(pending_[sent_]));
+    }
+    if (2 * sent_ >= pending_.size()) {  // amortised: each item is moved up once on average
+      pending_.erase(pending_.begin(), pending_.begin() + static_cast<ptrdiff_t>(sent_));
+      sent_ = 0;
+    }
+    send(std::move(chunk));
+  }
+  if (waiting() > 0 || !ending()) return true;
+  Chunk last;
+  last.epoch = epoch_;
+  last.end = std::exchange(pending_end_, End::none);
+  last.failure = std::exchange(pending_failure_, nullptr);
+  if (last.end == End::epoch) start_at(epoch_ + 1);
+  send(std::move(last));
+  return true;
+}
+
+void SerialSegment::tell_pace() {
+  pace_told_ns_ = now_ns();
+  stage_->observe({host_.elapsed_seconds(), previous_->idle_seconds(Idle::blocked),
+                   host_.consumer_starved_seconds()});
+}
+
+// Feeds the stage from the current chunk until a message's worth of output has gathered.
+void SerialSegment::process_some() {
+  const int64_t begin = now_ns();
+  const size_t first = position_;
+  if (stage_->adapts() && begin - pace_told_ns_ > kPaceNs) tell_pace();
+  while (position_ < current_.items.size() && waiting() < limits_.chunk && !host_.stopped()) {
+    Item& item = current_.items[position_++];
+    ++stats_.items_in;
+    if (item.ghost && host_.was_dropped(stats_.position, item.ordinal)) continue;
+    Item named;  // for the error: the stage takes the item
+    named.ordinal = item.ordinal;
+    named.origin = item.origin;
+    try {
+      stage_->process(std::move(item), *this);
+    } catch (const Error& error) {
+      if (host_.bad_records().handle(stats_.name, stats_.position, named, error, epoch_))
+        host_.bad_records().note_drop(stats_.position, named.ordinal, epoch_);
+    }
+  }
+  const size_t processed = position_ - first;
+  if (position_ >= current_.items.size()) finish_input();
+  const int64_t end = now_ns();
+  stats_.busy_ns += end - begin;
+  host_.trace().add(stats_.name, begin, end, processed);
+}
+
+void SerialSegment::finish_input() {
+  has_current_ = false;
+  if (current_.failure) {
+    pending_failure_ = current_.failure;
+    failed_ = true;
+  } else if (current_.end != End::none) {
+    stage_->finish_pass(*this);
+    if (stage_->forwards_end(current_.end == End::epoch)) pending_end_ = current_.end;
+  }
+  release_upstream(current_);
+}
+
+// Echoes only while the consumer is about to wait, and never far ahead: a fresh sample that arrives
+// now should not queue behind a burst of old ones.
+bool SerialSegment::may_echo() const {
+  return stage_->echoes_on_demand() && host_.consumer_starves() &&
+         queued_items() < static_cast<int64_t>(limits_.chunk);
+}
+
+// One step of the head; an Idle where it must wait.
+std::optional<Segment::Idle> SerialSegment::step() {
+  const bool close = ending();  // before an end goes out, everything goes out
+  if (!flush(close)) return no_room();
+  if (close) return std::nullopt;
+  if (failed_) return Idle::no;
+  if (has_current_) {
+    process_some();
+    return std::nullopt;
+  }
+  if (take_input(current_)) {
+    has_current_ = true;
+    position_ = 0;
+    return std::nullopt;
+  }
+  if (!flush(/*everything=*/true)) return no_room();
+  if (may_echo() && stage_->echo_one(*this)) return std::nullopt;
+  return Idle::starved;
+}
+
+Segment::Idle SerialSegment::advance() {
+  while (!host_.stopped()) {
+    try {
+      if (const auto idle = step()) return *idle;
+    } catch (...) {
+      if (std::exchange(failed_, true)) throw;  // the failure itself cannot be sent
+      pending_failure_ = current_error();
+      if (has_current_) release_upstream(current_);
+      has_current_ = false;
+    }
+  }
+  return Idle::no;
+}
+
+}  // namespace etr::pipeline

@@ -1,0 +1,168 @@
+// The segment of a source: passes and epochs, records of one rank, and what is recalled from a cache.
+#include "pipeline/segment.h"
+
+#include <utility>
+
+#include "core/clock.h"
+#include "core/error.h"
+
+namespace etr::pipeline {
+
+SourceSegment::SourceSegment(SegmentHost& host, std::string name, QueueLimits limits,
+                             std::unique_ptr<Source> source, uint64_t passes, uint64_t epochs)
+    : Segment(host, std::move(name), 0, limits),
+      source_(std::move(source)),
+      passes_(passes),
+      epochs_(epochs) {}
+
+std::vector<uint64_t> SourceSegment::pass_lengths(uint64_t epoch) const {
+  std::scoped_lock lock(lengths_mutex_);
+  const auto it = lengths_.find(epoch);
+  return it == lengths_.end() ? std::vector<uint64_t>{} : it->second;
+}
+
+std::optional<uint64_t> SourceSegment::last_pass_length() const {
+  std::scoped_lock lock(lengths_mutex_);
+  return last_length_;
+}
+
+void SourceSegment::begin_at(uint64_t epoch, uint64_t pass, uint64_t index,
+                             std::vector<uint64_t> lengths) {
+  std::scoped_lock lock(lengths_mutex_);
+  pass_ = pass;
+  first_index_ = index;
+  lengths.resize(pass);
+  lengths_[epoch] = std::move(lengths);
+}
+
+void SourceSegment::forget_before(uint64_t epoch) {
+  std::scoped_lock lock(lengths_mutex_);
+  lengths_.erase(lengths_.begin(), lengths_.lower_bound(epoch));
+}
+
+// Goes past samples of other ranks, bad ones too: their ranks see to them.
+void SourceSegment::pass_over(uint64_t samples) {
+  for (uint64_t i = 0; i < samples && !pass_ended_ && !host_.stopped(); ++i) {
+    try {
+      pass_ended_ = !source_->skip();
+    } catch (const Error&) {
+    }
+  }
+}
+
+bool SourceSegment::read_or_recall(Item& item) {
+  if (!cache_) return source_->next(item);
+  const auto upcoming = source_->upcoming();
+  if (upcoming && cache_->has(*upcoming)) {
+    item.record = upcoming;
+    item.cached = true;
+    return source_->skip();
+  }
+  if (!source_->next(item)) return false;
+  item.record = source_->record();
+  return true;
+}
+
+// The next own sample of the pass, without payload where it is a ghost; false at the end of the pass.
+bool SourceSegment::read_own(Item& item) {
+  pass_over(rank_);
+  item = {};
+  item.ordinal = pass_ << kPassShift | (index_ * world_ + rank_);
+  item.ghost = ghost_ && ghost_(item.ordinal);
+  std::exception_ptr bad;
+  try {
+    if (!pass_ended_) pass_ended_ = !(item.ghost ? source_->skip() : read_or_recall(item));
+  } catch (const Error&) {
+    bad = std::current_exception();
+  }
+  pass_over(world_ - 1 - rank_);
+  if (pass_ended_) return false;  // also where the others of this round are missing
+  ++index_;  // a bad record keeps its number, so that a restored run numbers the rest alike
+  if (bad) std::rethrow_exception(bad);
+  return true;
+}
+
+// Reads the next usable item; bad records are handled here. Sets `end` at the end of the pass.
+bool SourceSegment::next_item(Item& item, End& end) {
+  while (!host_.stopped()) {
+    const Demand demand = demand_(epoch_, pass_);
+    if (demand != Demand::more) {
+      end = demand == Demand::end_epoch ? End::epoch : End::pass;
+      return false;
+    }
+    try {
+      if (read_own(item)) {
+        ++stats_.items_in;
+        host_.bad_records().count_read(1);
+        if (item.ghost && host_.was_dropped(stats_.position, item.ordinal)) continue;
+        return true;
+      }
+      std::scoped_lock lock(lengths_mutex_);
+      last_length_ = index_;
+      end = End::pass;
+      return false;
+    } catch (const Error& error) {
+      host_.bad_records().count_read(1);
+      item.missing = host_.bad_records().handle(stats_.name, stats_.position, item, error, epoch_);
+      if (item.missing) return true;
+    }
+  }
+  return false;
+}
+
+void SourceSegment::end_pass(Chunk& chunk, End end) {
+  in_pass_ = false;
+  {
+    std::scoped_lock lock(lengths_mutex_);
+    lengths_[epoch_].push_back(index_);
+  }
+  ++pass_;
+  chunk.end = end == End::epoch || pass_ == passes_ ? End::epoch : End::pass;
+  if (chunk.end == End::pass) return;
+  pass_ = 0;
+  ++epoch_;
+  ghost_ = nullptr;
+  done_ = epochs_ != 0 && epoch_ >= epochs_;
+}
+
+Segment::Idle SourceSegment::advance() {
+  // A slow source does not hold back a part-filled chunk.
+  constexpr int64_t kPatienceNs = 1'000'000;
+  while (!host_.stopped() && !done_) {
+    if (!has_room()) return no_room();
+    Chunk chunk;
+    chunk.epoch = epoch_;
+    chunk.items.reserve(limits_.chunk);
+    const int64_t begin = now_ns();
+    int64_t reading_since = begin;
+    try {
+      if (!in_pass_) {
+        pass_ended_ = false;
+        in_pass_ = true;
+        source_->start_pass(epoch_, pass_);
+        index_ = std::exchange(first_index_, 0);
+        pass_over(index_ * world_);
+        reading_since = now_ns();
+      }
+      End end = End::none;
+      Item item;
+      double bytes = 0;
+      while (chunk.items.size() < limits_.chunk && fits(bytes) &&
+             now_ns() - reading_since < kPatienceNs && next_item(item, end)) {
+        bytes += expected_bytes(item);
+        chunk.items.push_back(std::move(item));
+      }
+      if (end != End::none) end_pass(chunk, end);
+    } catch (...) {
+      chunk.failure = current_error();
+      done_ = true;
+    }
+    const int64_t done = now_ns();
+    stats_.busy_ns += done - begin;
+    host_.trace().add(stats_.name, begin, done, chunk.items.size());
+    send(std::move(chunk));
+  }
+  return Idle::no;
+}
+
+}  // namespace etr::pipeline
