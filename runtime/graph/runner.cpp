@@ -100,7 +100,11 @@ Runner::Slot& Runner::free_slot() {
 
 bool Runner::ready_within(double seconds) { return slots_[next_]->recording->done_within(seconds); }
 
-std::byte* Runner::input(size_t i, size_t part) { return free_slot().inputs[i][part].host; }
+std::vector<std::byte*> Runner::parts(size_t i) {
+  std::vector<std::byte*> out;
+  for (const gpu::Buffer& part : free_slot().inputs[i]) out.push_back(part.host);
+  return out;
+}
 
 void Runner::bring(size_t i, const gpu::Buffer& from) { free_slot().sources[i] = from; }
 

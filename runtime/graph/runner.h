@@ -42,9 +42,10 @@ class Runner {
          std::vector<ValueId> outputs, const gpu::CommandList& tail, int slots = kSlots);
   ~Runner();
 
-  // Upload memory of the next step's input `i`, or of part `part` of it. Waits while every slot is in
-  // flight; what that step computed is then in the results.
-  std::byte* input(size_t i, size_t part = 0);
+  // Upload memory of the next step's input `i`, or of its parts. Waits while every slot is in flight; what that step
+  // computed is then in the results.
+  std::byte* input(size_t i) { return parts(i).front(); }
+  std::vector<std::byte*> parts(size_t i);
 
   // Has the next step's input `i`, one that is `on_device`, copied from `from`, several times where that is shorter.
   // Its contents must stay until the step is over.

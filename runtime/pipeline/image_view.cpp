@@ -29,11 +29,13 @@ void crop_axis(int64_t& origin, int64_t step, int64_t& low, int64_t& high, int64
 
 }  // namespace
 
+void ImageView::resample(std::shared_ptr<const Resampling> by) {
+  height = bottom = static_cast<int64_t>(by->rows.first.size());
+  width = right = static_cast<int64_t>(by->columns.first.size());
+  resampling = std::move(by);
+}
+
 void ImageView::crop(int64_t y, int64_t x, int64_t window_height, int64_t window_width) {
-  if (adjusts)
-    fail(Code::unsupported,
-         "on the device images are cropped before their brightness changes: put random_crop in front "
-         "of brightness_contrast");
   crop_axis(origin_y, step_y, top, bottom, height, y);
   crop_axis(origin_x, step_x, left, right, width, x);
   height = window_height;
@@ -51,11 +53,14 @@ void ImageView::flip(bool vertical) {
 }
 
 void ImageView::adjust(float by_contrast, float by_brightness) {
-  if (adjusts)
-    fail(Code::unsupported, "on the device brightness and contrast of an image change once, not twice");
   adjusts = true;
   contrast = by_contrast;
   brightness = by_brightness;
+}
+
+void ImageView::change_colours(const Jitter& by) {
+  jitters = true;
+  jitter = by;
 }
 
 }  // namespace etr::pipeline

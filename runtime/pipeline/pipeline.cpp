@@ -105,7 +105,8 @@ void Pipeline::check_cache(const std::vector<std::unique_ptr<Stage>>& stages) co
 
 // Whether a device will take these steps or not, so that a spec is valid everywhere or nowhere.
 void Pipeline::check_device(const std::vector<std::unique_ptr<Stage>>& stages) const {
-  size_t echo = 0;
+  size_t echo = 0, last = 0;
+  DeviceStep done = DeviceStep::any;
   for (size_t i = 1; i < stages.size(); ++i) {
     const bool is_map = entries_[i].spec->kind == StageKind::map;
     const bool hands = !is_map && static_cast<SerialStage&>(*stages[i]).hands_to_device();
@@ -113,12 +114,25 @@ void Pipeline::check_device(const std::vector<std::unique_ptr<Stage>>& stages) c
       if (hands) echo = i;
       continue;
     }
-    const bool fits = is_map ? static_cast<MapStage&>(*stages[i]).runs_on_device()
-                             : static_cast<SerialStage&>(*stages[i]).carries_views() && !hands;
-    if (fits) continue;
-    fail(Code::invalid_argument, "pipeline stage ", i + 1, " ('", entries_[i].name,
-         "') cannot stand behind an echo with 'device': put it in front, or set 'device' of stage ",
-         echo + 1, " to false");
+    const DeviceStep step = is_map ? static_cast<MapStage&>(*stages[i]).device_step()
+                            : static_cast<SerialStage&>(*stages[i]).carries_views() && !hands
+                                ? DeviceStep::any
+                                : DeviceStep::none;
+    if (step == DeviceStep::none)
+      fail(Code::invalid_argument, "pipeline stage ", i + 1, " ('", entries_[i].name,
+           "') cannot stand behind an echo with 'device': put it in front, or set 'device' of "
+           "stage ",
+           echo + 1, " to false");
+    if (step == DeviceStep::any) continue;
+    if (step < done || (step == done && step != DeviceStep::place))
+      fail(Code::invalid_argument, "pipeline stage ", i + 1, " ('", entries_[i].name,
+           "') cannot come behind stage ", last + 1, " ('", entries_[last].name,
+           "') on a device, which takes random_resized_crop, random_crop and flip, "
+           "brightness_contrast, "
+           "color_jitter in this order: reorder them, or set 'device' of stage ",
+           echo + 1, " to false");
+    done = step;
+    last = i;
   }
 }
 

@@ -104,6 +104,9 @@ class Source : public Stage {
   }
 };
 
+// What a device can do to an image, in the order in which it does; all but `place` once. `any` stands anywhere.
+enum class DeviceStep { none, any, scale, place, adjust, jitter };
+
 // Transforms one item at a time; called from many threads at once, in any order. Everything random
 // comes from item_rng().
 class MapStage : public Stage {
@@ -114,8 +117,8 @@ class MapStage : public Stage {
   virtual double holds_bytes() const { return 0; }  // memory beside the items that pass
   virtual std::shared_ptr<SampleCache> sample_cache() const { return nullptr; }  // `cache`
 
-  // Whether it can leave its work to a device, by changing Item::views instead of pixels.
-  virtual bool runs_on_device() const { return false; }
+  // What it can leave to a device, by changing Item::views instead of pixels.
+  virtual DeviceStep device_step() const { return DeviceStep::none; }
 
   // Pixels of an image's shorter side beyond which more are of no use here; none: all are.
   virtual std::optional<int64_t> sufficient_side() const { return std::nullopt; }

@@ -26,7 +26,7 @@ class BrightnessContrast final : public MapStage {
         contrast_(static_cast<float>(options.number("contrast"))),
         context_(context) {}
 
-  bool runs_on_device() const override { return true; }
+  DeviceStep device_step() const override { return DeviceStep::adjust; }
 
   void process(Item& item, uint64_t epoch) const override {
     Rng rng = item_rng(context_, epoch, item);
@@ -37,8 +37,9 @@ class BrightnessContrast final : public MapStage {
     if (image.dtype() != DType::u8)
       fail(Code::invalid_argument, "brightness_contrast takes u8 images; put it before normalize");
     const auto in = image.view<uint8_t>();
-    const float mean = static_cast<float>(std::accumulate(in.begin(), in.end(), uint64_t{0})) /
-                       static_cast<float>(std::max<size_t>(in.size(), 1));
+    // By a reciprocal: quotients are not the same to the last bit on every device.
+    const float mean = static_cast<float>(std::accumulate(in.begin(), in.end(), uint64_t{0})) *
+                       (1.0f / static_cast<float>(std::max<size_t>(in.size(), 1)));
     std::array<uint8_t, 256> table;  // 256 possible inputs
     for (size_t v = 0; v < 256; ++v)
       table[v] = static_cast<uint8_t>(std::clamp(

@@ -1,5 +1,5 @@
 // Random brightness, contrast, saturation and hue, in this order. Brightness scales the values, contrast moves them
-// away from the mean luma, saturation away from their own; hue turns about the gray axis.
+// away from the mean luma, saturation away from their own; hue turns about the gray axis. Each step rounds bytes.
 #include "pipeline/stage.h"
 #include "stages/image_ops.h"
 
@@ -25,19 +25,24 @@ class ColorJitter final : public MapStage {
         hue_(static_cast<float>(options.number("hue"))),
         context_(context) {}
 
+  DeviceStep device_step() const override { return DeviceStep::jitter; }
+
   void process(Item& item, uint64_t epoch) const override {
-    require_image(item, "image");
+    if (!item.views) require_image(item, "image");
     Rng rng = item_rng(context_, epoch, item);
     const float brightness = rng.uniform(1 - brightness_, 1 + brightness_);
     const float contrast = rng.uniform(1 - contrast_, 1 + contrast_);
     const float saturation = rng.uniform(1 - saturation_, 1 + saturation_);
     const float turns = rng.uniform(-hue_, hue_);
+    if (item.views) {
+      const Jitter jitter{brightness, contrast, saturation, hue_matrix(turns)};
+      return item.change_view([&](ImageView& view) { view.change_colours(jitter); });
+    }
     Tensor image = item.take_writable("image");
-    if (brightness_ > 0)
-      image = per_value(std::move(image), [&](float v) { return v * brightness; });
+    if (brightness_ > 0) image = stretch(std::move(image), brightness, 0);
     if (contrast_ > 0) {
-      const auto mean = static_cast<float>(mean_luma(image));
-      image = per_value(std::move(image), [&](float v) { return (v - mean) * contrast + mean; });
+      const float mean = mean_luma(image);
+      image = stretch(std::move(image), contrast, mean);
     }
     const bool colour = image.shape()[2] == 3;
     if (saturation_ > 0 && colour) {

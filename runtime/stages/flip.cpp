@@ -23,7 +23,7 @@ class Flip final : public MapStage {
         vertical_(options.string("direction") == "vertical"),
         context_(context) {}
 
-  bool runs_on_device() const override { return true; }
+  DeviceStep device_step() const override { return DeviceStep::place; }
 
   void process(Item& item, uint64_t epoch) const override {
     if (!item.views) require_image(item, "image");

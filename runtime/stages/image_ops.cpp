@@ -111,12 +111,15 @@ std::array<double, 6> affine(int64_t height, int64_t width, double degrees, doub
   return {xx, xy, xx * tx + xy * ty + cx, yx, yy, yx * tx + yy * ty + cy};
 }
 
-Tensor per_value(Tensor image, const std::function<float(float)>& f) {
-  const float full = full_scale(image);
+namespace {
+
+// f of each value, in the image's own scale, clamped to it.
+template <typename F>
+Tensor each_value(Tensor image, F&& f) {
   Tensor out = std::move(image).writable();
   if (out.dtype() == DType::u8) {
     std::array<uint8_t, 256> table;  // f once for each value there can be
-    for (size_t v = 0; v < 256; ++v) table[v] = round_u8(full * f(static_cast<float>(v) / full));
+    for (size_t v = 0; v < 256; ++v) table[v] = round_u8(f(static_cast<float>(v)));
     for (uint8_t& v : out.mutable_view<uint8_t>()) v = table[v];
   } else {
     for (float& v : out.mutable_view<float>()) v = std::clamp(f(v), 0.0f, 1.0f);
@@ -124,9 +127,24 @@ Tensor per_value(Tensor image, const std::function<float(float)>& f) {
   return out;
 }
 
+}  // namespace
+
+Tensor per_value(Tensor image, const std::function<float(float)>& f) {
+  const float full = full_scale(image);
+  return each_value(std::move(image), [&](float v) { return full * f(v / full); });
+}
+
+Tensor stretch(Tensor image, float factor, float about) {
+  return each_value(std::move(image), [&](float v) { return (v - about) * factor + about; });
+}
+
 namespace {
 
-constexpr float kLuma[3] = {0.299f, 0.587f, 0.114f};
+float luma_of(const float* p) { return 0.299f * p[0] + 0.587f * p[1] + 0.114f * p[2]; }
+// Of 65536 parts (shaders/reservoir.comp has the same).
+uint8_t luma_of(const uint8_t* p) {
+  return static_cast<uint8_t>((19595u * p[0] + 38470u * p[1] + 7471u * p[2] + 32768u) >> 16);
+}
 
 // Calls f(pixel, luma) for each pixel, in the image's own scale.
 template <typename T, typename F>
@@ -134,13 +152,7 @@ void each_luma(const Tensor& image, F&& f) {
   const auto channels = static_cast<size_t>(image.shape()[2]);
   const T* p = static_cast<const T*>(image.data());
   const auto pixels = static_cast<size_t>(image.count()) / channels;
-  for (size_t i = 0; i < pixels; ++i, p += channels) {
-    float luma = static_cast<float>(p[0]);
-    if (channels >= 3)
-      luma = kLuma[0] * luma + kLuma[1] * static_cast<float>(p[1]) +
-             kLuma[2] * static_cast<float>(p[2]);
-    f(i, luma);
-  }
+  for (size_t i = 0; i < pixels; ++i, p += channels) f(i, channels >= 3 ? luma_of(p) : p[0]);
 }
 
 }  // namespace
@@ -151,20 +163,24 @@ Tensor to_gray(const Tensor& image) {
   with_type(image, [&](auto type) {
     using T = decltype(type);
     T* to = static_cast<T*>(out.mutable_data());
-    each_luma<T>(image, [&](size_t i, float luma) {
-      std::fill(to + i * channels, to + (i + 1) * channels, as<T>(luma));
+    each_luma<T>(image, [&](size_t i, T luma) {
+      std::fill(to + i * channels, to + (i + 1) * channels, luma);
     });
   });
   return out;
 }
 
-double mean_luma(const Tensor& image) {
+float mean_luma(const Tensor& image) {
+  if (image.count() == 0) return 0;
+  const float share = 1.0f / static_cast<float>(image.count() / image.shape()[2]);
+  if (image.dtype() == DType::u8) {
+    uint64_t sum = 0;
+    each_luma<uint8_t>(image, [&](size_t, uint8_t luma) { sum += luma; });
+    return static_cast<float>(sum) * share;
+  }
   double sum = 0;
-  with_type(image, [&](auto type) {
-    each_luma<decltype(type)>(image, [&](size_t, float luma) { sum += luma; });
-  });
-  const double pixels = static_cast<double>(image.count() / image.shape()[2]);
-  return pixels > 0 ? sum / pixels / full_scale(image) : 0;
+  each_luma<float>(image, [&](size_t, float luma) { sum += luma; });
+  return static_cast<float>(sum * share);
 }
 
 Tensor blend(Tensor a, const Tensor& b, float weight) {
@@ -182,11 +198,15 @@ Tensor blend(Tensor a, const Tensor& b, float weight) {
   return out;
 }
 
-Tensor turn_hue(Tensor image, float turns) {
+std::array<float, 9> hue_matrix(float turns) {
   // A rotation about the gray axis: Rodrigues' formula, which keeps r + g + b.
   const float angle = turns * 2 * std::numbers::pi_v<float>;
   const float c = std::cos(angle), s = std::sin(angle) / std::sqrt(3.0f), t = (1 - c) / 3;
-  const float m[3][3] = {{c + t, t - s, t + s}, {t + s, c + t, t - s}, {t - s, t + s, c + t}};
+  return {c + t, t - s, t + s, t + s, c + t, t - s, t - s, t + s, c + t};
+}
+
+Tensor turn_hue(Tensor image, float turns) {
+  const std::array<float, 9> m = hue_matrix(turns);
   Tensor out = std::move(image).writable();
   with_type(out, [&](auto type) {
     using T = decltype(type);
@@ -195,8 +215,8 @@ Tensor turn_hue(Tensor image, float turns) {
     for (int64_t i = 0; i < out.count() / 3; ++i, p += 3) {
       const float r = static_cast<float>(p[0]), g = static_cast<float>(p[1]),
                   b = static_cast<float>(p[2]);
-      for (int k = 0; k < 3; ++k)
-        p[k] = as<T>(std::clamp(m[k][0] * r + m[k][1] * g + m[k][2] * b, 0.0f, full));
+      for (size_t k = 0; k < 3; ++k)
+        p[k] = as<T>(std::clamp(m[3 * k] * r + m[3 * k + 1] * g + m[3 * k + 2] * b, 0.0f, full));
     }
   });
   return out;

@@ -5,6 +5,7 @@
 #include <array>
 #include <functional>
 
+#include "pipeline/image_view.h"
 #include "tensor/tensor.h"
 
 namespace etr::stages {
@@ -28,6 +29,9 @@ inline Box box_of(int64_t y, int64_t x, int64_t height, int64_t width) {
 // `box` of the image, scaled to `height` x `width`. Shrinking is antialiased: bilinear weights pixels by a triangle,
 // area by a box, both as wide as the pixels they stand for (the convention of Pillow). Two passes, rows first.
 Tensor resample(const Tensor& image, const Box& box, int64_t height, int64_t width, Filter filter);
+// The same as weights, of images [image_height, image_width, C].
+pipeline::Resampling resampling(const Box& box, int64_t image_height, int64_t image_width,
+                                int64_t height, int64_t width, Filter filter);
 
 // A whole rectangle that may reach over the edges; outside is `fill` (of full scale).
 Tensor crop(const Tensor& image, int64_t y, int64_t x, int64_t height, int64_t width,
@@ -45,12 +49,17 @@ std::array<double, 6> affine(int64_t height, int64_t width, double degrees, doub
 // Applies a function to each value, as a share of full scale, and clamps to it.
 Tensor per_value(Tensor image, const std::function<float(float)>& f);
 
-// What a gray picture of it looks like: ITU-R BT.601 luma, as many channels as before.
+// (v - about) * factor + about for each value, in the image's own scale.
+Tensor stretch(Tensor image, float factor, float about);
+
+// What a gray picture of it looks like: ITU-R BT.601 luma, as many channels as before. Of bytes it is a byte, by whole numbers
+// alone, so that a device finds the same.
 Tensor to_gray(const Tensor& image);
-double mean_luma(const Tensor& image);  // of full scale
+float mean_luma(const Tensor& image);  // in the image's own scale
 // weight * a + (1 - weight) * b, clamped to full scale; `a` may be reused.
 Tensor blend(Tensor a, const Tensor& b, float weight);
 // Turns the hue by `turns` of the colour circle about the gray axis; for three channels.
 Tensor turn_hue(Tensor image, float turns);
+std::array<float, 9> hue_matrix(float turns);
 
 }  // namespace etr::stages

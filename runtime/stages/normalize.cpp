@@ -36,7 +36,7 @@ class Normalize final : public MapStage {
     }
   }
 
-  bool runs_on_device() const override { return true; }
+  DeviceStep device_step() const override { return DeviceStep::any; }
 
   void process(Item& item, uint64_t) const override {
     if (item.views) return defer(item, item.views->front().image->shape().back());

@@ -49,11 +49,10 @@ class RandAugment final : public MapStage {
       case 3: return transposed_shear(image, 17 * s);
       case 4: return moved(image, 0, 0, 0.45f * s, 0);
       case 5: return moved(image, 0, 0, 0, 0.45f * s);
-      case 6: return per_value(std::move(image), [&](float v) { return v * (1 + 0.9f * s); });
+      case 6: return stretch(std::move(image), 1 + 0.9f * s, 0);
       case 7: {
-        const auto mean = static_cast<float>(mean_luma(image));
-        return per_value(std::move(image),
-                         [&](float v) { return (v - mean) * (1 + 0.9f * s) + mean; });
+        const float mean = mean_luma(image);
+        return stretch(std::move(image), 1 + 0.9f * s, mean);
       }
       case 8: {
         const Tensor gray = to_gray(image);

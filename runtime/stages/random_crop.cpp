@@ -35,7 +35,7 @@ class RandomCrop final : public MapStage {
     crop_boxes(item, height, width, box_of(to.y, to.x, to.height, to.width));
   }
 
-  bool runs_on_device() const override { return true; }
+  DeviceStep device_step() const override { return DeviceStep::place; }
 
  private:
   struct Window {

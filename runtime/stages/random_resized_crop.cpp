@@ -33,14 +33,22 @@ class RandomResizedCrop final : public MapStage {
         filter_(filter_named(options.string("filter"))),
         context_(context) {}
 
+  DeviceStep device_step() const override { return DeviceStep::scale; }
+
   void process(Item& item, uint64_t epoch) const override {
-    const Tensor& image = require_image(item, "image");
+    const Tensor& image = item.views ? *item.views->front().image : require_image(item, "image");
     if (image.count() == 0)
       fail(Code::invalid_argument, "an image without pixels cannot be resized");
     Rng rng = item_rng(context_, epoch, item);
     const int64_t h = image.shape()[0], w = image.shape()[1];
     const Box part = part_.draw(rng, h, w).value_or(part_.largest(h, w));
-    item.set("image", resample(image, part, height_, width_, filter_));
+    if (item.views) {
+      const auto by =
+          std::make_shared<const Resampling>(resampling(part, h, w, height_, width_, filter_));
+      item.change_view([&](ImageView& view) { view.resample(by); });
+    } else {
+      item.set("image", resample(image, part, height_, width_, filter_));
+    }
     crop_boxes(item, h, w, part);
   }
 

@@ -15,20 +15,26 @@
 namespace etr::stages {
 namespace {
 
-// The pixels that each result pixel is made of, along one axis: `count` from first[i], with weights[i * count].
-struct Taps {
-  uint32_t count = 0;
-  std::vector<uint32_t> first;
-  std::vector<float> weights;
-};
+using pipeline::Resampling;
+using pipeline::Taps;
+
+// How far along the image, in pixels of it, a result pixel reaches to either side.
+double support_of(double scale, Filter filter) {
+  return (filter == Filter::bilinear ? 1 : 0.5) * std::max(scale, 1.0);
+}
+
+uint32_t tap_count(double length, int64_t available, int64_t wanted, Filter filter) {
+  const double reach = 2 * support_of(length / static_cast<double>(wanted), filter);
+  const double most = filter == Filter::nearest ? 1 : std::ceil(reach);
+  return static_cast<uint32_t>(std::min(most, static_cast<double>(available)));
+}
 
 Taps make_taps(double begin, double length, int64_t available, int64_t wanted, Filter filter) {
   const double scale = length / static_cast<double>(wanted), stretch = std::max(scale, 1.0);
-  const double support = filter == Filter::bilinear ? stretch : 0.5 * stretch;
+  const double support = support_of(scale, filter);
   Taps out;
   // One count for all, so that loops over taps do not vary; what is too many weighs nothing.
-  const double most = filter == Filter::nearest ? 1 : std::ceil(2 * support);
-  out.count = static_cast<uint32_t>(std::min(most, static_cast<double>(available)));
+  out.count = tap_count(length, available, wanted, filter);
   out.first.resize(static_cast<size_t>(wanted));
   out.weights.resize(out.first.size() * out.count);
   for (size_t i = 0; i < out.first.size(); ++i) {
@@ -150,7 +156,8 @@ void mix_columns(size_t channels, const Taps& taps, const float* row, float* out
 }
 
 template <typename T>
-void resample_as(const Tensor& image, const Taps& rows, const Taps& columns, Tensor& out) {
+void resample_as(const Tensor& image, const Resampling& by, Tensor& out) {
+  const Taps &rows = by.rows, &columns = by.columns;
   const auto channels = static_cast<size_t>(image.shape()[2]);
   const size_t row = static_cast<size_t>(image.shape()[1]) * channels;
   const size_t width = columns.first.size() * channels;
@@ -160,10 +167,7 @@ void resample_as(const Tensor& image, const Taps& rows, const Taps& columns, Ten
   Taps near = columns;
   for (uint32_t& first : near.first) first -= columns.first.front();
 
-  // Mixing a pixel's columns costs several times what mixing rows does: where the result has more rows than the image,
-  // columns go first.
-  const size_t source_rows = rows.first.back() + rows.count - rows.first.front();
-  const bool columns_first = source_rows < rows.first.size();
+  const bool columns_first = by.columns_first;
   const size_t length = (columns_first ? width : used) + kSlack;
 
   // A ring of the image's rows, as far as they are needed at a time.
@@ -193,18 +197,34 @@ Filter filter_named(const std::string& name) {
   return name == "nearest" ? Filter::nearest : name == "area" ? Filter::area : Filter::bilinear;
 }
 
+Resampling resampling(const Box& box, int64_t image_height, int64_t image_width, int64_t height,
+                      int64_t width, Filter filter) {
+  Resampling out;
+  out.rows = make_taps(box.y, box.height, image_height, height, filter);
+  out.columns = make_taps(box.x, box.width, image_width, width, filter);
+  // Mixing a pixel's columns costs several times what mixing rows does: where the result has more rows than the image,
+  // columns go first.
+  const Taps& rows = out.rows;
+  out.columns_first = rows.first.back() + rows.count - rows.first.front() < rows.first.size();
+  const auto most = [&](int64_t available, int64_t wanted) {
+    return tap_count(static_cast<double>(available), available, wanted, filter);
+  };
+  out.most_row_taps = most(image_height, height);
+  out.most_column_taps = most(image_width, width);
+  return out;
+}
+
 Tensor resample(const Tensor& image, const Box& box, int64_t height, int64_t width, Filter filter) {
   const int64_t h = image.shape()[0], w = image.shape()[1], c = image.shape()[2];
   const bool whole = box.y == 0 && box.x == 0 && box.height == static_cast<double>(h) &&
                      box.width == static_cast<double>(w);
   if (whole && h == height && w == width) return image;
-  const Taps rows = make_taps(box.y, box.height, h, height, filter);
-  const Taps columns = make_taps(box.x, box.width, w, width, filter);
+  const Resampling by = resampling(box, h, w, height, width, filter);
   Tensor out(image.dtype(), {height, width, c});
   if (image.dtype() == DType::u8)
-    resample_as<uint8_t>(image, rows, columns, out);
+    resample_as<uint8_t>(image, by, out);
   else
-    resample_as<float>(image, rows, columns, out);
+    resample_as<float>(image, by, out);
   return out;
 }
 

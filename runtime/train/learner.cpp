@@ -213,8 +213,7 @@ void Learner::fill(graph::Runner& runner, const std::vector<graph::ValueId>& val
                      : "does not lie in a Vulkan buffer and did",
            " in the first batch: a trainer takes a field from one place");
     if (is_viewed(batch, name))
-      planned_->reservoir->fill({runner.input(i, 0), runner.input(i, 1), runner.input(i, 2)},
-                                batch);
+      planned_->reservoir->fill(runner.parts(i), batch);
     else if (in_buffer)
       runner.bring(i, buffer_of(*in_buffer));
     else

@@ -12,31 +12,50 @@ namespace {
 struct Record {
   uint32_t slot, is_new;
   int32_t origin_y, origin_x, step_y, step_x, top, bottom, left, right;
+  uint32_t adjusts;
   float contrast, brightness;
-  uint32_t adjusts, spare[3];
+  uint32_t jitters;
+  pipeline::Jitter jitter;
+  uint32_t columns_first, row_taps, column_taps, spare[3];
 };
-static_assert(sizeof(Record) == 64);
-
-struct Push {
-  uint32_t samples, words, width, channels, view_height, view_width;
-};
+static_assert(sizeof(Record) == 128);
 
 Record record_of(const pipeline::ImageView& view, uint32_t slot, bool is_new) {
   const auto number = [](int64_t v) { return static_cast<int32_t>(v); };
-  return {slot,
-          is_new,
-          number(view.origin_y),
-          number(view.origin_x),
-          number(view.step_y),
-          number(view.step_x),
-          number(view.top),
-          number(view.bottom),
-          number(view.left),
-          number(view.right),
-          view.contrast,
-          view.brightness,
-          view.adjusts,
-          {}};
+  Record out{};
+  out.slot = slot;
+  out.is_new = is_new;
+  out.origin_y = number(view.origin_y);
+  out.origin_x = number(view.origin_x);
+  out.step_y = number(view.step_y);
+  out.step_x = number(view.step_x);
+  out.top = number(view.top);
+  out.bottom = number(view.bottom);
+  out.left = number(view.left);
+  out.right = number(view.right);
+  out.adjusts = view.adjusts;
+  out.contrast = view.contrast;
+  out.brightness = view.brightness;
+  out.jitters = view.jitters;
+  out.jitter = view.jitter;
+  if (view.resampling) {
+    out.columns_first = view.resampling->columns_first;
+    out.row_taps = view.resampling->rows.count;
+    out.column_taps = view.resampling->columns.count;
+  }
+  return out;
+}
+
+pipeline::ImageView without_pixels(pipeline::ImageView view) {
+  view.image.reset();
+  return view;
+}
+
+int64_t scaled_height(const pipeline::Resampling& by) {
+  return static_cast<int64_t>(by.rows.first.size());
+}
+int64_t scaled_width(const pipeline::Resampling& by) {
+  return static_cast<int64_t>(by.columns.first.size());
 }
 
 }  // namespace
@@ -45,9 +64,8 @@ Reservoir::Reservoir(gpu::Kernels& kernels, const pipeline::ImageView& like, int
                      uint64_t samples)
     : kernels_(kernels),
       example_(like.image->shape()),
+      like_(without_pixels(like)),
       batch_(batch),
-      view_height_(like.height),
-      view_width_(like.width),
       words_(gpu::div_up(static_cast<uint64_t>(like.image->count()), 4)),
       arena_(kernels.device(), gpu::MemoryUse::device) {
   const uint64_t example_bytes = uint64_t{words_} * 4;
@@ -55,7 +73,15 @@ Reservoir::Reservoir(gpu::Kernels& kernels, const pipeline::ImageView& like, int
   const uint64_t most = std::min(info.max_storage_bytes, info.memory_bytes / 4) / example_bytes;
   capacity_ = std::max(std::min(samples, most), 2 * static_cast<uint64_t>(batch));
   examples_ = arena_.allocate(capacity_ * example_bytes);
-  means_ = {arena_.allocate(static_cast<uint64_t>(batch) * 4), {batch}};
+  means_ = {arena_.allocate(static_cast<uint64_t>(batch) * 8), {batch, 2}};
+  if (const pipeline::Resampling* by = like.resampling.get()) {
+    row_taps_ = 1 + by->most_row_taps;
+    column_taps_ = 1 + by->most_column_taps;
+    const int64_t row_words =
+        gpu::div_up(static_cast<uint64_t>(scaled_width(*by) * example_[2]), 4);
+    const Shape shape{batch, scaled_height(*by), row_words};
+    scaled_ = {arena_.allocate(static_cast<uint64_t>(element_count(shape)) * 4), shape};
+  }
   for (uint64_t slot = capacity_; slot-- > 0;) free_.push_back(static_cast<uint32_t>(slot));
 }
 
@@ -64,31 +90,66 @@ graph::Feed Reservoir::feed(graph::ValueId value) {
   const auto batch = static_cast<uint64_t>(batch_);
   const auto channels = static_cast<uint32_t>(example_[2]);
   feed.upload_bytes = {batch * sizeof(Record), uint64_t{8} * channels, batch * words_ * 4};
-  feed.commands = [this, batch, channels](gpu::CommandList& commands,
-                                          const std::vector<gpu::Buffer>& parts,
-                                          const ops::DeviceTensor& output) {
-    const auto rows = static_cast<uint32_t>(batch);
-    const Push push{rows,
-                    words_,
-                    static_cast<uint32_t>(example_[1]),
-                    channels,
-                    static_cast<uint32_t>(view_height_),
-                    static_cast<uint32_t>(view_width_)};
-    using gpu::Access;
+  if (like_.resampling) feed.upload_bytes.push_back(batch * taps_words() * 4);
+  feed.commands = [this](gpu::CommandList& commands, const std::vector<gpu::Buffer>& parts,
+                         const ops::DeviceTensor& output) {
     ops::Emitter emit(kernels_, arena_, commands);
     emit.set_label("device echo");
-    const gpu::Binding records{parts[0], Access::read}, examples{examples_, Access::read};
-    emit.for_channels("reservoir_put",
-                      {records, {parts[2], Access::read}, {examples_, Access::read_write}}, push,
-                      words_, rows);
-    emit.for_rows("reservoir_mean", {records, examples, ops::writes(means_)}, push, rows,
-                  push.view_width * channels);
-    emit.for_channels("reservoir_view",
-                      {records, examples, ops::reads(means_), {parts[1], Access::read},
-                       ops::writes(output)},
-                      push, push.view_width * channels, rows);
+    emit_batch(emit, parts, output);
   };
   return feed;
+}
+
+uint64_t Reservoir::taps_words() const {
+  const pipeline::Resampling& by = *like_.resampling;
+  return static_cast<uint64_t>(scaled_height(by) * row_taps_ + scaled_width(by) * column_taps_);
+}
+
+void Reservoir::emit_batch(ops::Emitter& emit, const std::vector<gpu::Buffer>& parts,
+                           const ops::DeviceTensor& output) {
+  using gpu::Access;
+  const auto number = [](int64_t v) { return static_cast<uint32_t>(v); };
+  const uint32_t rows = number(batch_), width = number(example_[1]), channels = number(example_[2]);
+  const gpu::Binding records{parts[0], Access::read}, examples{examples_, Access::read};
+  emit.for_channels("reservoir_put",
+                    {records, {parts[2], Access::read}, {examples_, Access::read_write}}, words_,
+                    words_, rows);
+  gpu::Binding images = examples;
+  uint32_t image_words = words_, row_bytes = width * channels;
+  if (const pipeline::Resampling* by = like_.resampling.get()) {
+    const struct {
+      uint32_t words, width, channels, scaled_height, scaled_width, row_taps, column_taps;
+    } push{words_,    width,       channels, number(scaled_height(*by)), number(scaled_width(*by)),
+           row_taps_, column_taps_};
+    const uint32_t row_words = number(scaled_.shape[2]);
+    emit.for_channels("reservoir_scale",
+                      {records, examples, {parts[3], Access::read}, ops::writes(scaled_)}, push,
+                      row_words, push.scaled_height, rows);
+    images = ops::reads(scaled_);
+    row_bytes = 4 * row_words;
+    image_words = push.scaled_height * row_words;
+  }
+  struct {
+    uint32_t samples, words, row_bytes, channels, view_height, view_width, by_sample;
+    float share;
+  } push{rows,
+         image_words,
+         row_bytes,
+         channels,
+         number(like_.height),
+         number(like_.width),
+         like_.resampling != nullptr,
+         0};
+  const auto mean = [&](const char* shader, uint32_t row_length) {
+    push.share = 1.0f / static_cast<float>(push.view_height * row_length);
+    emit.for_rows(shader, {records, images, ops::updates(means_)}, push, rows, row_length);
+  };
+  if (like_.adjusts) mean("reservoir_mean", push.view_width * channels);
+  if (like_.jitters) mean("reservoir_luma", push.view_width);
+  emit.for_channels(
+      "reservoir_view",
+      {records, images, ops::reads(means_), {parts[1], Access::read}, ops::writes(output)}, push,
+      push.view_width * channels, rows);
 }
 
 void Reservoir::forget(const Tensor* image) {
@@ -126,8 +187,34 @@ uint32_t Reservoir::slot_of(const pipeline::ImageView& view, bool& is_new) {
   return slot;
 }
 
+// What is recorded serves views of one kind.
+void Reservoir::check_like(const pipeline::ImageView& view) const {
+  const pipeline::Resampling *a = like_.resampling.get(), *b = view.resampling.get();
+  const bool alike =
+      view.adjusts == like_.adjusts && view.jitters == like_.jitters && !a == !b &&
+      view.image->shape() == example_ && view.height == like_.height && view.width == like_.width &&
+      (!a || (scaled_height(*a) == scaled_height(*b) && scaled_width(*a) == scaled_width(*b)));
+  if (!alike)
+    fail(Code::unsupported,
+         "the images of a run have to be of one size, and to go through the same stages behind an "
+         "echo "
+         "with 'device'");
+}
+
+void Reservoir::fill_taps(const pipeline::Resampling& by, uint32_t* to) const {
+  const auto put = [&](const pipeline::Taps& taps, uint32_t stride) {
+    for (size_t i = 0; i < taps.first.size(); ++i, to += stride) {
+      to[0] = taps.first[i];
+      std::memcpy(to + 1, taps.weights.data() + i * taps.count, taps.count * sizeof(float));
+    }
+  };
+  put(by.rows, row_taps_);
+  put(by.columns, column_taps_);
+}
+
 void Reservoir::fill(const std::vector<std::byte*>& parts, const pipeline::Item& batch) {
   const auto& views = *batch.views;
+  for (const pipeline::ImageView& view : views) check_like(view);
   const auto channels = static_cast<size_t>(example_[2]);
   auto* records = reinterpret_cast<Record*>(parts[0]);
   for (size_t s = 0; s < static_cast<size_t>(batch_); ++s) {
@@ -135,6 +222,8 @@ void Reservoir::fill(const std::vector<std::byte*>& parts, const pipeline::Item&
     bool is_new = false;
     const uint32_t slot = slot_of(view, is_new);
     records[s] = record_of(view, slot, is_new);
+    if (view.resampling)
+      fill_taps(*view.resampling, reinterpret_cast<uint32_t*>(parts[3]) + s * taps_words());
     if (is_new)
       std::memcpy(parts[2] + s * words_ * 4, view.image->data(), view.image->size_bytes());
   }

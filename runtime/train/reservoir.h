@@ -26,7 +26,8 @@ class Reservoir {
   graph::Feed feed(graph::ValueId value);
 
   // Fills the upload memory of a step (as many parts as feed() asked for) for a batch with fields
-  // image_scale and image_shift. Rows beyond a smaller batch repeat it.
+  // image_scale and image_shift. Rows beyond a smaller batch repeat it. Throws Error(unsupported) for views that differ from
+  // the first ones in what is done to them.
   void fill(const std::vector<std::byte*>& parts, const pipeline::Item& batch);
 
   uint64_t capacity() const { return capacity_; }  // examples
@@ -40,18 +41,26 @@ class Reservoir {
     std::list<const Tensor*>::iterator order;
   };
 
+  uint64_t taps_words() const;  // of a sample
+  void emit_batch(ops::Emitter& emit, const std::vector<gpu::Buffer>& parts,
+                  const ops::DeviceTensor& output);
+  void check_like(const pipeline::ImageView& view) const;
+  void fill_taps(const pipeline::Resampling& by, uint32_t* to) const;
   uint32_t slot_of(const pipeline::ImageView& view, bool& is_new);
   uint32_t free_slot();
   void forget(const Tensor* image);
 
   gpu::Kernels& kernels_;
   const Shape example_;
-  const int64_t batch_, view_height_, view_width_;
+  const pipeline::ImageView like_;  // without its pixels
+  const int64_t batch_;
   const uint32_t words_;  // of an example
+  uint32_t row_taps_ = 0,
+           column_taps_ = 0;  // words that those of a row, a column of a scaled image take
   uint64_t capacity_;
   gpu::Arena arena_;
   gpu::Buffer examples_;
-  ops::DeviceTensor means_;
+  ops::DeviceTensor means_, scaled_;
   std::unordered_map<const Tensor*, Held> held_;
   std::list<const Tensor*> order_;  // the least recently used first
   std::vector<uint32_t> free_;

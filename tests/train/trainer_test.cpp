@@ -149,7 +149,9 @@ TEST(Trainer, LearnsAndReports) {
 }
 
 // The same losses to the last bit: device echo changes where the work is done, never what is done.
-TEST(Trainer, EchoOnTheDeviceTrainsAlike) {
+class EchoOnTheDevice : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(EchoOnTheDevice, TrainsAlike) {
   TempDir dir;
   std::vector<std::vector<std::string>> curves;
   for (const bool device : {false, true}) {
@@ -157,12 +159,9 @@ TEST(Trainer, EchoOnTheDeviceTrainsAlike) {
     Json spec = job_json(dir, out);
     Json& stages = spec["pipeline"]["stages"];
     stages[3] = {{"stage", "echo"}, {"factor", 2.5}, {"buffer", 90}, {"device", device}};
-    stages[4] = {{"stage", "random_crop"}, {"pad", 2}, {"height", 11}, {"width", 12}};
-    stages.insert(stages.begin() + 5, Json{{"stage", "flip"}});
-    stages.insert(stages.begin() + 6, Json{{"stage", "flip"}, {"direction", "vertical"}});
-    stages.insert(stages.begin() + 7, Json{{"stage", "random_crop"}, {"height", 9}, {"width", 8}});
-    stages.insert(stages.begin() + 8, Json{{"stage", "brightness_contrast"}});
-    stages.insert(stages.begin() + 9, Json{{"stage", "shuffle"}, {"buffer", 50}});
+    stages.erase(4);
+    const Json behind = Json::parse(GetParam());
+    stages.insert(stages.begin() + 4, behind.begin(), behind.end());
     for (Json& stage : stages)
       if (stage["stage"] == "batch") stage["drop_remainder"] = false;
     spec["evaluation"]["pipeline"]["stages"].insert(
@@ -181,19 +180,50 @@ TEST(Trainer, EchoOnTheDeviceTrainsAlike) {
   EXPECT_EQ(curves[0], curves[1]);
 }
 
-TEST(Trainer, EchoOnTheDeviceNamesWhatCannotStandBehindIt) {
-  TempDir dir;
-  Json spec = job_json(dir);
-  Json& stages = spec["pipeline"]["stages"];
-  stages[3]["device"] = true;
-  stages[4] = {{"stage", "random_erasing"}};
-  try {
-    Job::parse(spec.dump(), "job");
-    FAIL() << "accepted";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("'random_erasing') cannot stand behind"),
-              std::string::npos)
-        << error.what();
+INSTANTIATE_TEST_SUITE_P(
+    Stages, EchoOnTheDevice,
+    ::testing::Values(
+        R"([{"stage": "random_crop", "pad": 2, "height": 11, "width": 12}, {"stage": "flip"},
+            {"stage": "flip", "direction": "vertical"},
+            {"stage": "random_crop", "height": 9, "width": 8}, {"stage": "brightness_contrast"},
+            {"stage": "shuffle", "buffer": 50}])",
+        // Shrunk and enlarged parts, rows and columns first.
+        R"([{"stage": "shuffle", "buffer": 50},
+            {"stage": "random_resized_crop", "height": 9, "width": 8, "ratio_min": 0.4, "ratio_max": 2.5},
+            {"stage": "flip"}, {"stage": "brightness_contrast"},
+            {"stage": "color_jitter", "brightness": 0.4, "contrast": 0.4, "saturation": 0.4, "hue": 0.1}])",
+        R"([{"stage": "random_resized_crop", "height": 5, "width": 6, "area_min": 0.7, "filter": "area"},
+            {"stage": "random_crop", "pad": 3, "height": 9, "width": 8},
+            {"stage": "color_jitter", "contrast": 0.9}])",
+        R"([{"stage": "random_resized_crop", "height": 9, "width": 8, "filter": "nearest"},
+            {"stage": "color_jitter", "saturation": 0.9, "hue": 0.5}])"));
+
+TEST(Trainer, EchoOnTheDeviceNamesWhatItDoesNotTake) {
+  const struct {
+    const char *behind, *message;
+  } cases[] = {
+      {R"([{"stage": "random_erasing"}])", "'random_erasing') cannot stand behind"},
+      {R"([{"stage": "flip"}, {"stage": "random_resized_crop", "height": 9, "width": 8}])",
+       "stage 6 ('random_resized_crop') cannot come behind stage 5 ('flip')"},
+      {R"([{"stage": "color_jitter"}, {"stage": "shuffle", "buffer": 9}, {"stage": "random_crop"}])",
+       "stage 7 ('random_crop') cannot come behind stage 5 ('color_jitter')"},
+      {R"([{"stage": "color_jitter"}, {"stage": "color_jitter"}])",
+       "stage 6 ('color_jitter') cannot come behind stage 5 ('color_jitter')"},
+  };
+  for (const auto& [behind, message] : cases) {
+    TempDir dir;
+    Json spec = job_json(dir);
+    Json& stages = spec["pipeline"]["stages"];
+    stages[3]["device"] = true;
+    stages.erase(4);
+    const Json more = Json::parse(behind);
+    stages.insert(stages.begin() + 4, more.begin(), more.end());
+    try {
+      Job::parse(spec.dump(), "job");
+      FAIL() << "accepted " << behind;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(message), std::string::npos) << error.what();
+    }
   }
 }
 
