@@ -86,7 +86,7 @@ VulkanDevice::VulkanDevice(const DeviceOptions& options)
       host(options.host),
       memory_limit(options.memory_limit_bytes) {
   apply_lowered(options.lowered, physical.info);
-  open();
+  open(options.lowered.uploads_apart);
   api.GetPhysicalDeviceMemoryProperties(physical.handle, &memory);
   VkPhysicalDeviceProperties2 properties{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2};
   api.GetPhysicalDeviceProperties2(physical.handle, &properties);
@@ -100,7 +100,7 @@ VulkanDevice::VulkanDevice(const DeviceOptions& options)
   }
 }
 
-void VulkanDevice::open() {
+void VulkanDevice::open(bool uploads_apart) {
   if (host) {
     handle = static_cast<VkDevice>(host->device);
     queue = static_cast<VkQueue>(host->queue);
@@ -110,14 +110,25 @@ void VulkanDevice::open() {
   create_device();
   api.load_device(handle);
   api.GetDeviceQueue(handle, physical.queue_family, 0, &queue);
+  upload_family = physical.upload_family.value_or(physical.queue_family);
+  if (physical.upload_family)
+    api.GetDeviceQueue(handle, upload_family, 0, &upload_queue);
+  else if (uploads_apart)
+    upload_queue = queue;
 }
 
 void VulkanDevice::create_device() {
   const float priority = 1.0f;
-  VkDeviceQueueCreateInfo queue_info{VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO};
-  queue_info.queueFamilyIndex = physical.queue_family;
-  queue_info.queueCount = 1;
-  queue_info.pQueuePriorities = &priority;
+  std::vector<VkDeviceQueueCreateInfo> queues;
+  const auto add_queue = [&](uint32_t family) {
+    VkDeviceQueueCreateInfo queue_info{VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO};
+    queue_info.queueFamilyIndex = family;
+    queue_info.queueCount = 1;
+    queue_info.pQueuePriorities = &priority;
+    queues.push_back(queue_info);
+  };
+  add_queue(physical.queue_family);
+  if (physical.upload_family) add_queue(*physical.upload_family);
 
   VkPhysicalDeviceBufferDeviceAddressFeatures addresses{
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_BUFFER_DEVICE_ADDRESS_FEATURES};
@@ -156,10 +167,11 @@ void VulkanDevice::create_device() {
   }
   if (physical.info.imports_memory)
     extensions.push_back(VK_EXT_EXTERNAL_MEMORY_HOST_EXTENSION_NAME);
+  if (physical.is_incomplete) extensions.push_back(kPortabilitySubset);
   VkDeviceCreateInfo info{VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO};
   info.pNext = &features;
-  info.queueCreateInfoCount = 1;
-  info.pQueueCreateInfos = &queue_info;
+  info.queueCreateInfoCount = static_cast<uint32_t>(queues.size());
+  info.pQueueCreateInfos = queues.data();
   info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());
   info.ppEnabledExtensionNames = extensions.data();
   check(api.CreateDevice(physical.handle, &info, nullptr, &handle), "vkCreateDevice");

@@ -1,10 +1,11 @@
-// A Vulkan device and its one compute queue.
+// A Vulkan device with a compute queue, and one for uploads where it has such.
 //
 // Handles of other Vulkan objects (buffers, kernels, recordings) keep their Device alive through a
 // shared_ptr, so they may be destroyed in any order. Submission is internally locked; everything
 // else of a Device is immutable after opening.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -35,6 +36,7 @@ struct DeviceInfo {
   // Limits and capabilities that the kernels choose by.
   uint64_t max_storage_bytes = 0;  // of one bound buffer range
   uint32_t max_storage_buffers = 0;  // bound to a kernel
+  std::array<uint32_t, 3> max_groups{};  // workgroups of a dispatch, along each axis
   uint32_t max_shared_bytes = 0;
   uint32_t max_workgroup = 0;  // invocations
   uint32_t subgroup_size = 0;
@@ -43,6 +45,7 @@ struct DeviceInfo {
   bool imports_memory = false;           // takes memory of the host's as its own
   std::vector<MatrixUnit> matrix_units;  // VK_KHR_cooperative_matrix; empty: none
   double timestamp_period_ns = 0;        // 0: the queue has no timestamps
+  uint32_t timestamp_bits = 64;          // after which they begin again at 0
 };
 
 // Which kernels to use: `automatic` takes `cpu` on CPU devices that can run it, `matrix` where there are matrix units,
@@ -55,7 +58,8 @@ struct LoweredLimits {
   uint32_t max_storage_buffers = 0;
   uint32_t max_shared_bytes = 0;
   bool subgroups = true, buffer_addresses = true, matrix_units = true;
-  std::string wrong_kernels;  // kernels whose names begin so fail their check
+  bool uploads_apart = false;  // all that can, also where there is but one queue
+  std::string wrong_kernels;   // kernels whose names begin so fail their check
 };
 
 // A Vulkan device that the program made itself and shares. It outlives everything made with it. Handles are Vulkan's.

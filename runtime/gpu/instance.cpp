@@ -125,7 +125,12 @@ std::vector<MatrixUnit> matrix_units_of(const VulkanInstance& instance, VkPhysic
   return out;
 }
 
-// Fills everything of a DeviceInfo but its index and the timestamp period.
+void set_timestamps(DeviceInfo& info, const VkQueueFamilyProperties& family) {
+  info.timestamp_bits = family.timestampValidBits;
+  if (info.timestamp_bits == 0) info.timestamp_period_ns = 0;
+}
+
+// Fills everything of a DeviceInfo but its index and whether the queue has timestamps.
 DeviceInfo describe(const VulkanInstance& instance, VkPhysicalDevice device) {
   const VulkanApi& api = instance.api;
   const Extensions extensions(api, device);
@@ -150,6 +155,7 @@ DeviceInfo describe(const VulkanInstance& instance, VkPhysicalDevice device) {
       info.memory_bytes = std::max<uint64_t>(info.memory_bytes, memory.memoryHeaps[i].size);
   info.max_storage_bytes = p.limits.maxStorageBufferRange;
   info.max_storage_buffers = p.limits.maxPerStageDescriptorStorageBuffers;
+  std::copy_n(p.limits.maxComputeWorkGroupCount, 3, info.max_groups.begin());
   info.max_shared_bytes = p.limits.maxComputeSharedMemorySize;
   info.max_workgroup =
       std::min(p.limits.maxComputeWorkGroupInvocations, p.limits.maxComputeWorkGroupSize[0]);
@@ -241,6 +247,15 @@ std::vector<VkQueueFamilyProperties> families_of(const VulkanApi& api, VkPhysica
   return families;
 }
 
+std::optional<uint32_t> family_for_uploads(const std::vector<VkQueueFamilyProperties>& families) {
+  constexpr VkQueueFlags kElse = VK_QUEUE_GRAPHICS_BIT | VK_QUEUE_COMPUTE_BIT |
+                                 0x160;  // decodes or encodes video, finds optical flow
+  for (uint32_t i = 0; i < families.size(); ++i)
+    if ((families[i].queueFlags & VK_QUEUE_TRANSFER_BIT) && !(families[i].queueFlags & kElse))
+      return i;
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::vector<PhysicalDevice> enumerate(VulkanInstance& instance) {
@@ -261,7 +276,9 @@ std::vector<PhysicalDevice> enumerate(VulkanInstance& instance) {
     });
     if (compute == families.end()) continue;
     device.queue_family = static_cast<uint32_t>(compute - families.begin());
-    if (compute->timestampValidBits == 0) device.info.timestamp_period_ns = 0;
+    device.upload_family = family_for_uploads(families);
+    set_timestamps(device.info, *compute);
+    device.is_incomplete = Extensions(api, handle).has(kPortabilitySubset);
     found.push_back(std::move(device));
   }
   std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
@@ -279,7 +296,7 @@ PhysicalDevice physical_of(VulkanInstance& instance, const HostDevice& host) {
       !(families[host.queue_family].queueFlags & VK_QUEUE_COMPUTE_BIT))
     fail(Code::invalid_argument, "queue family ", host.queue_family, " of device '",
          device.info.name, "' has no compute");
-  if (families[host.queue_family].timestampValidBits == 0) device.info.timestamp_period_ns = 0;
+  set_timestamps(device.info, families[host.queue_family]);
   device.info.buffer_addresses = device.info.buffer_addresses && host.buffer_addresses;
   device.info.imports_memory = false;  // the program did not enable the extension
   if (!host.matrix_units) device.info.matrix_units.clear();

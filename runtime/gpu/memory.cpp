@@ -12,10 +12,12 @@ namespace {
 // Blocks grow with the arena: small models take little, large ones few allocations.
 constexpr uint64_t kSmallestBlock = uint64_t{64} << 10, kLargestBlock = uint64_t{16} << 20;
 
+bool is_on_device(MemoryUse use) { return use == MemoryUse::device || use == MemoryUse::landing; }
+
 VkMemoryPropertyFlags flags_for(const VulkanDevice& vk, MemoryUse use) {
   constexpr VkMemoryPropertyFlags kMapped =
       VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
-  if (use == MemoryUse::device) return VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
+  if (is_on_device(use)) return VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
   constexpr VkMemoryPropertyFlags kCached = kMapped | VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
   return use == MemoryUse::readback && vk.find_memory_type(~0u, kCached) ? kCached : kMapped;
 }
@@ -58,6 +60,14 @@ struct Arena::Block {
     info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
                  VK_BUFFER_USAGE_TRANSFER_DST_BIT;
     if (addresses) info.usage |= VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
+    // Where a copy on another queue family reads or writes.
+    const uint32_t families[] = {vk.physical.queue_family, vk.upload_family};
+    if ((use == MemoryUse::upload || use == MemoryUse::landing) && vk.upload_queue &&
+        families[0] != families[1]) {
+      info.sharingMode = VK_SHARING_MODE_CONCURRENT;
+      info.queueFamilyIndexCount = 2;
+      info.pQueueFamilyIndices = families;
+    }
     const bool own_pages = wants_own_pages();
     const VkExternalMemoryBufferCreateInfo external{
         VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO, nullptr, kHostMemory};
@@ -80,7 +90,7 @@ struct Arena::Block {
            " bytes; use a smaller batch or model");
     check(result, "vkAllocateMemory");
     check(vk.api.BindBufferMemory(vk.handle, buffer, memory, 0), "vkBindBufferMemory");
-    if (use != MemoryUse::device) {
+    if (!is_on_device(use)) {
       void* mapped = nullptr;
       check(vk.api.MapMemory(vk.handle, memory, 0, VK_WHOLE_SIZE, 0, &mapped), "vkMapMemory");
       host = static_cast<std::byte*>(mapped);

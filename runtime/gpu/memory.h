@@ -16,6 +16,7 @@ namespace etr::gpu {
 enum class MemoryUse {
   device,    // kernels only
   upload,    // written by the host, read by copies or kernels
+  landing,   // on the device, where an Upload copies to
   readback,  // written by the device, read by the host
 };
 

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "gpu/vulkan_kernel.h"
+#include "gpu/vulkan_upload.h"
 
 namespace etr::gpu {
 namespace {
@@ -166,6 +167,12 @@ void Recording::Handles::push_constants(const Dispatch& dispatch) {
 }
 
 void Recording::Handles::record(const Dispatch& dispatch) {
+  const DeviceInfo& info = vk.physical.info;
+  for (size_t axis = 0; axis < 3; ++axis)
+    if (dispatch.groups[axis] > info.max_groups[axis])
+      fail(Code::unsupported, dispatch.label, ": kernel '", dispatch.kernel->name, "' needs ",
+           dispatch.groups[axis], " workgroups along an axis, and device '", info.name, "' takes ",
+           info.max_groups[axis], "; use a smaller batch");
   vk.api.CmdBindPipeline(commands_buffer, VK_PIPELINE_BIND_POINT_COMPUTE,
                          dispatch.kernel->pipeline);
   if (!dispatch.kernel->by_address) bind_descriptors(dispatch);
@@ -287,7 +294,7 @@ class HostLock {
 
 }  // namespace
 
-void Recording::submit() {
+void Recording::submit(Upload* after) {
   VulkanDevice& vk = handles_->vk;
   if (in_flight_) fail(Code::internal, "a recording was submitted while it was in flight");
   check(vk.api.ResetFences(vk.handle, 1, &handles_->fence), "vkResetFences");
@@ -297,9 +304,18 @@ void Recording::submit() {
     VkSubmitInfo info{VK_STRUCTURE_TYPE_SUBMIT_INFO};
     info.commandBufferCount = 1;
     info.pCommandBuffers = &part;
+    // The step's clock, too, begins behind the copies.
+    const VkPipelineStageFlags waits = VK_PIPELINE_STAGE_ALL_COMMANDS_BIT;
+    const bool first = &part == &handles_->parts.front();
+    if (first && after) {
+      info.waitSemaphoreCount = 1;
+      info.pWaitSemaphores = &after->handles_->done;
+      info.pWaitDstStageMask = &waits;
+    }
     const bool last = &part == &handles_->parts.back();
     check(vk.api.QueueSubmit(vk.queue, 1, &info, last ? handles_->fence : VkFence{}),
           "vkQueueSubmit");
+    if (first && after) after->handles_->awaited = true;
   }
   in_flight_ = true;
 }
@@ -333,12 +349,16 @@ void Recording::read_timestamps() {
                                    ticks.size() * sizeof ticks[0], ticks.data(), sizeof ticks[0],
                                    VK_QUERY_RESULT_64_BIT),
         "vkGetQueryPoolResults");
-  const double period_s = vk.physical.info.timestamp_period_ns * 1e-9;
+  const DeviceInfo& info = vk.physical.info;
+  const double period_s = info.timestamp_period_ns * 1e-9;
+  const auto seconds = [&](uint64_t from, uint64_t to) {
+    return static_cast<double>(ticks_between(from, to, info.timestamp_bits)) * period_s;
+  };
   begin_seconds_ = static_cast<double>(ticks.front()) * period_s;
-  busy_seconds_ = static_cast<double>(ticks.back() - ticks.front()) * period_s;
+  busy_seconds_ = seconds(ticks.front(), ticks.back());
   command_seconds_.clear();
   for (size_t i = 1; i + 1 < ticks.size(); ++i)
-    command_seconds_.push_back(static_cast<double>(ticks[i] - ticks[i - 1]) * period_s);
+    command_seconds_.push_back(seconds(ticks[i - 1], ticks[i]));
 }
 
 void run_once(const DevicePtr& device, const CommandList& commands) {

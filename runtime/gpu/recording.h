@@ -6,8 +6,14 @@
 #include <vector>
 
 #include "gpu/kernel.h"
+#include "gpu/upload.h"
 
 namespace etr::gpu {
+
+// Ticks from one timestamp of so many bits to a later one: few of them, and the clock passes 0 within hours.
+constexpr uint64_t ticks_between(uint64_t from, uint64_t to, uint32_t bits) {
+  return (to - from) & (~uint64_t{0} >> (64 - bits));
+}
 
 // Owns one command buffer with its descriptors, timestamps and fence. Used by one thread at a time.
 class Recording {
@@ -22,8 +28,9 @@ class Recording {
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
-  // Starts the commands. The previous submission of this recording must have been waited for.
-  void submit();
+  // Starts the commands, behind what `after` has submitted. The previous submission of this recording must have been waited
+  // for.
+  void submit(Upload* after = nullptr);
 
   // Blocks until the last submission has ended; returns at once if there is none.
   // Throws Error(device_lost) when the device dies.
@@ -36,7 +43,7 @@ class Recording {
   // Device time of the last finished submission; 0 where the device has no timestamps.
   double busy_seconds() const { return busy_seconds_; }
 
-  // Device clock at its begin and end, in seconds from an arbitrary start (0 without timestamps).
+  // Device clock at its begin and end, in seconds from an arbitrary start, which may change (0 without timestamps).
   double begin_seconds() const { return begin_seconds_; }
   double end_seconds() const { return begin_seconds_ + busy_seconds_; }
 

@@ -29,10 +29,15 @@ struct VulkanInstance {
   void create(bool debug_utils);
 };
 
+constexpr const char* kPortabilitySubset = "VK_KHR_portability_subset";
+
 struct PhysicalDevice {
   VkPhysicalDevice handle = VK_NULL_HANDLE;
   uint32_t queue_family = 0;
   DeviceInfo info;
+  std::optional<uint32_t> upload_family;  // of queues that only copy, where there are such
+  bool is_incomplete =
+      false;  // VK_KHR_portability_subset, which has to be enabled where it is there
 };
 
 // In the order that list_devices() documents.
@@ -49,7 +54,9 @@ struct VulkanDevice {
   PhysicalDevice physical;
   VulkanApi& api;  // the instance's table, completed with this device's functions
   VkDevice handle = VK_NULL_HANDLE;
-  VkQueue queue = VK_NULL_HANDLE;
+  VkQueue queue = VK_NULL_HANDLE,
+          upload_queue = VK_NULL_HANDLE;  // the latter where uploads can go apart
+  uint32_t upload_family = 0;             // of that
   std::mutex queue_mutex;
   std::optional<HostDevice> host;  // whose device and queue these are, where they are shared
   VkPhysicalDeviceMemoryProperties memory{};
@@ -65,7 +72,7 @@ struct VulkanDevice {
   std::optional<uint32_t> find_memory_type(uint32_t type_bits, VkMemoryPropertyFlags wanted) const;
 
  private:
-  void open();
+  void open(bool uploads_apart);
   void create_device();
   void load_pipeline_cache(const std::string& directory);
   void save_pipeline_cache() noexcept;

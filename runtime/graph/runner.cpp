@@ -10,6 +10,8 @@ namespace etr::graph {
 
 struct Runner::Slot {
   std::vector<std::vector<gpu::Buffer>> inputs;  // each in parts
+  std::vector<gpu::Copy> uploads;                // of these, where another queue makes them
+  std::unique_ptr<gpu::Upload> upload;
   std::vector<gpu::Buffer> outputs;
   gpu::Buffer step, step_after;  // the step's values, and what the device left of them
   gpu::CommandList commands;
@@ -26,7 +28,16 @@ Runner::Runner(gpu::Kernels& kernels, const Plan& plan, const std::vector<Feed>&
                std::vector<ValueId> outputs, const gpu::CommandList& tail, int slots)
     : device_(kernels.device()),
       upload_(device_, gpu::MemoryUse::upload),
+      landing_(device_, gpu::MemoryUse::landing),
       readback_(device_, gpu::MemoryUse::readback) {
+  const auto part_bytes = [&](const Feed& feed) {
+    return feed.upload_bytes.empty() ? std::vector{plan.tensor(feed.value).buffer.size_bytes}
+                                     : feed.upload_bytes;
+  };
+  uint64_t bytes = 0;  // that a step brings in
+  for (const Feed& feed : feeds)
+    for (const uint64_t part : part_bytes(feed)) bytes += feed.on_device ? 0 : part;
+  const bool apart = gpu::uploads_apart(*device_, bytes);
   for (int s = 0; s < slots; ++s) {
     auto slot = std::make_unique<Slot>();
     gpu::CommandList commands;
@@ -34,18 +45,21 @@ Runner::Runner(gpu::Kernels& kernels, const Plan& plan, const std::vector<Feed>&
     commands.push_back(gpu::Copy{slot->step, plan.step_values()});
     for (const Feed& feed : feeds) {
       const ops::DeviceTensor& tensor = plan.tensor(feed.value);
-      std::vector<gpu::Buffer> parts;
+      std::vector<gpu::Buffer> parts, arrived;
       if (s == 0) tensors_.push_back(tensor.buffer);
       if (feed.on_device) {
         slot->inputs.emplace_back();
         continue;
       }
-      for (const uint64_t bytes : feed.upload_bytes) parts.push_back(upload_.allocate(bytes));
-      if (parts.empty()) parts.push_back(upload_.allocate(tensor.buffer.size_bytes));
+      for (const uint64_t part : part_bytes(feed)) {
+        parts.push_back(upload_.allocate(part));
+        arrived.push_back(apart ? landing_.allocate(part) : parts.back());
+        if (apart) slot->uploads.push_back({parts.back(), arrived.back()});
+      }
       if (feed.commands)
-        feed.commands(commands, parts, tensor);
+        feed.commands(commands, arrived, tensor);
       else
-        commands.push_back(gpu::Copy{parts[0], tensor.buffer});
+        commands.push_back(gpu::Copy{arrived[0], tensor.buffer});
       slot->inputs.push_back(std::move(parts));
     }
     slot->sources.resize(feeds.size());
@@ -62,6 +76,8 @@ Runner::Runner(gpu::Kernels& kernels, const Plan& plan, const std::vector<Feed>&
       commands.push_back(gpu::Copy{plan.step_values(), slot->step_after});
     }
     slot->commands = std::move(commands);
+    if (!slot->uploads.empty())
+      slot->upload = std::make_unique<gpu::Upload>(device_, slot->uploads);
     record(*slot, 0);
     slots_.push_back(std::move(slot));
   }
@@ -80,15 +96,22 @@ void Runner::record(Slot& slot, double seconds) {
 void Runner::harvest(Slot& slot) {
   if (!slot.recording->in_flight()) return;
   slot.recording->wait();
+  if (slot.upload) slot.upload->wait();
   if (slot.bringing) slot.bringing->wait();
   ops::StepValues after;
   if (slot.step_after) std::memcpy(&after, slot.step_after.host, sizeof after);
-  StepResult result{slot.tag, {}, after.not_finite, slot.recording->busy_seconds()};
+  // Not counting what the step before, which may still have been at work, was counted for.
+  const gpu::Recording& done = *slot.recording;
+  if (done.begin_seconds() < busy_from_) busy_until_ = 0;  // the device's clock has begun anew
+  busy_from_ = done.begin_seconds();
+  const double busy = done.end_seconds() - std::max(busy_from_, busy_until_);
+  busy_until_ = std::max(busy_until_, done.end_seconds());
+  StepResult result{slot.tag, {}, after.not_finite, std::max(busy, 0.0)};
   for (const gpu::Buffer& output : slot.outputs) {
     result.outputs.emplace_back(output.size_bytes / sizeof(float));
     std::memcpy(result.outputs.back().data(), output.host, output.size_bytes);
   }
-  if (std::exchange(slot.measured, true) == false) record(slot, result.busy_seconds);
+  if (std::exchange(slot.measured, true) == false) record(slot, done.busy_seconds());
   results_.push_back(std::move(result));
 }
 
@@ -141,7 +164,8 @@ void Runner::submit(const ops::StepValues& values, uint64_t tag) {
   std::memcpy(slot.step.host, &values, sizeof values);
   slot.tag = tag;
   bring_in(slot);
-  slot.recording->submit();
+  if (slot.upload) slot.upload->submit();
+  slot.recording->submit(slot.upload.get());
   next_ = (next_ + 1) % slots_.size();
 }
 
@@ -149,6 +173,7 @@ gpu::CommandList Runner::feeding(const ops::StepValues& values) {
   Slot& slot = free_slot();
   std::memcpy(slot.step.host, &values, sizeof values);
   gpu::CommandList out = bringing(slot);
+  out.insert(out.end(), slot.uploads.begin(), slot.uploads.end());
   out.insert(out.end(), slot.commands.begin(),
              slot.commands.begin() + static_cast<ptrdiff_t>(slot.feeding));
   return out;

@@ -14,7 +14,8 @@ struct StepResult {
   uint64_t tag = 0;                         // as given to submit()
   std::vector<std::vector<float>> outputs;  // all elements of each output, in the runner's order
   uint32_t not_finite = 0;                  // what the device left of StepValues::not_finite
-  double busy_seconds = 0;  // device time of this step; 0 where the device has no timestamps
+  // Device time of this step, without what overlaps the one before; 0 where the device has no timestamps.
+  double busy_seconds = 0;
 };
 
 // How a step's input gets into its tensor: the host fills upload memory, which is copied; or, where
@@ -30,7 +31,8 @@ struct Feed {
 };
 
 // Owns a ring of slots. A slot has its own upload memory, read-back memory and recorded commands,
-// so the host fills one while the device works on others and nothing is recorded again.
+// so the host fills one while the device works on others and nothing is recorded again. Large inputs are copied by a queue of
+// their own, where the device has one, while the step before computes.
 // Used by one thread at a time. Every submitted step yields exactly one result, in order.
 class Runner {
  public:
@@ -79,10 +81,12 @@ class Runner {
   void bring_in(Slot& slot);
 
   gpu::DevicePtr device_;
-  gpu::Arena upload_, readback_;
+  gpu::Arena upload_, landing_, readback_;
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<gpu::Buffer> tensors_;  // the inputs
   size_t next_ = 0;                   // slot of the next step
+  double busy_from_ = 0,
+         busy_until_ = 0;  // by the device's clock: the last step's begin, all steps' end
   std::vector<StepResult> results_;
 };
 

@@ -110,7 +110,14 @@ void Reservoir::emit_batch(ops::Emitter& emit, const std::vector<gpu::Buffer>& p
   using gpu::Access;
   const auto number = [](int64_t v) { return static_cast<uint32_t>(v); };
   const uint32_t rows = number(batch_), width = number(example_[1]), channels = number(example_[2]);
-  const gpu::Binding records{parts[0], Access::read}, examples{examples_, Access::read};
+  // What every pixel asks for had better lie in the device's memory; new pixels are read once, from where they are.
+  const auto brought = [&](const gpu::Buffer& part) -> gpu::Binding {
+    const gpu::Buffer here = arena_.allocate(part.size_bytes);
+    emit.add(gpu::Copy{part, here});
+    return {here, Access::read};
+  };
+  const gpu::Binding records = brought(parts[0]), affine = brought(parts[1]);
+  const gpu::Binding examples{examples_, Access::read};
   emit.for_channels("reservoir_put",
                     {records, {parts[2], Access::read}, {examples_, Access::read_write}}, words_,
                     words_, rows);
@@ -123,8 +130,8 @@ void Reservoir::emit_batch(ops::Emitter& emit, const std::vector<gpu::Buffer>& p
            row_taps_, column_taps_};
     const uint32_t row_words = number(scaled_.shape[2]);
     emit.for_channels("reservoir_scale",
-                      {records, examples, {parts[3], Access::read}, ops::writes(scaled_)}, push,
-                      row_words, push.scaled_height, rows);
+                      {records, examples, brought(parts[3]), ops::writes(scaled_)}, push, row_words,
+                      push.scaled_height, rows);
     images = ops::reads(scaled_);
     row_bytes = 4 * row_words;
     image_words = push.scaled_height * row_words;
@@ -146,10 +153,9 @@ void Reservoir::emit_batch(ops::Emitter& emit, const std::vector<gpu::Buffer>& p
   };
   if (like_.adjusts) mean("reservoir_mean", push.view_width * channels);
   if (like_.jitters) mean("reservoir_luma", push.view_width);
-  emit.for_channels(
-      "reservoir_view",
-      {records, images, ops::reads(means_), {parts[1], Access::read}, ops::writes(output)}, push,
-      push.view_width * channels, rows);
+  emit.for_channels("reservoir_view",
+                    {records, images, ops::reads(means_), affine, ops::writes(output)}, push,
+                    push.view_width * channels, rows);
 }
 
 void Reservoir::forget(const Tensor* image) {

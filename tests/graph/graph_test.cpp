@@ -191,13 +191,18 @@ TEST(ParameterStore, RoundTripAndMistakes) {
   EXPECT_THROW(store.upload(values), Error);
 }
 
-TEST(Runner, ResultsComeInOrderWithSeveralStepsInFlight) {
+class RunnerWith : public ::testing::TestWithParam<bool> {};
+
+TEST_P(RunnerWith, ResultsComeInOrderWithSeveralStepsInFlight) {
+  gpu::DeviceOptions options = device_options();
+  options.lowered.uploads_apart = GetParam();
+  gpu::Kernels on(std::make_shared<gpu::Device>(options));
   Graph g;
   const ValueId x = g.add_input("x", {4}, DType::f32);
   const ValueId mean = g.add("mean_rows", Json::object(), {x}, "mean");
-  ParameterStore store(device(), g, 1);
-  Plan plan(kernels(), g, store, {false, -1, {mean}});
-  Runner runner(kernels(), plan, {graph::Feed(x)}, {mean}, {}, 3);
+  ParameterStore store(on.device(), g, 1);
+  Plan plan(on, g, store, {false, -1, {mean}});
+  Runner runner(on, plan, {graph::Feed(x)}, {mean}, {}, 3);
   std::vector<StepResult> results;
   int most_in_flight = 0;
   for (uint64_t tag = 0; tag < 50; ++tag) {
@@ -217,7 +222,10 @@ TEST(Runner, ResultsComeInOrderWithSeveralStepsInFlight) {
     EXPECT_EQ(results[tag].outputs[0][0], static_cast<float>(tag));
   }
   EXPECT_GE(most_in_flight, 2);
+  EXPECT_EQ(on.device()->validation_messages(), 0);
 }
+
+INSTANTIATE_TEST_SUITE_P(UploadsApart, RunnerWith, ::testing::Bool());
 
 }  // namespace
 }  // namespace etr::test

@@ -54,7 +54,8 @@ gpu::DeviceOptions device_options(gpu::KernelFamily family) {
                        .max_shared_bytes = 16 << 10,
                        .subgroups = false,
                        .buffer_addresses = false,
-                       .matrix_units = false};
+                       .matrix_units = false,
+                       .uploads_apart = true};
   return options;
 }
 

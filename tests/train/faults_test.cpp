@@ -53,8 +53,12 @@ std::vector<float> scenario(const std::shared_ptr<gpu::Kernels>& kernels) {
 }
 
 // A typed error, nothing hangs, and the device goes on as if nothing had been.
-TEST(Faults, EveryCallOfTheDriverMayFail) {
-  const auto kernels = new_kernels();
+class FaultsWith : public ::testing::TestWithParam<bool> {};
+
+TEST_P(FaultsWith, EveryCallOfTheDriverMayFail) {
+  gpu::DeviceOptions options = device_options();
+  options.lowered.uploads_apart = GetParam();
+  const auto kernels = new_kernels(options);
   const std::vector<float> whole = scenario(kernels);
   Faults faults(*kernels->device());
   scenario(std::make_shared<gpu::Kernels>(kernels->device()));
@@ -78,6 +82,8 @@ TEST(Faults, EveryCallOfTheDriverMayFail) {
   faults.off();
   EXPECT_EQ(scenario(std::make_shared<gpu::Kernels>(kernels->device())), whole);
 }
+
+INSTANTIATE_TEST_SUITE_P(UploadsApart, FaultsWith, ::testing::Bool());
 
 TEST(Faults, ALostDeviceEndsEveryCallWithItsError) {
   const auto kernels = new_kernels();
