@@ -54,8 +54,10 @@ def run(tool, folder, way, delay_ms, seconds, size, scaled):
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     rows = [json.loads(line) for line in pathlib.Path(folder, "out", "metrics.jsonl").read_text().splitlines()]
     rows = [row for row in rows if row["kind"] == "step"]
-    # A row is written up to three steps behind its own, but those of the last steps at once.
-    first, last = rows[len(rows) // 2], rows[-4]
+    # Rows are written when their steps are found done, some at once: those that others were not written with stand for the time.
+    rows = [row for before, row in zip(rows, rows[1:-4])
+            if row["seconds"] - before["seconds"] > (row["busy_seconds"] - before["busy_seconds"]) / 2]
+    first, last = rows[len(rows) // 2], rows[-1]
     time = last["seconds"] - first["seconds"]
     busy = (last["busy_seconds"] - first["busy_seconds"]) / time
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
