@@ -53,6 +53,8 @@ class Runner {
   // Its contents must stay until the step is over.
   void bring(size_t i, const gpu::Buffer& from);
   bool on_device(size_t i) const;  // whether input `i` is such a one
+  bool is_fed_in_parts(size_t i) const { return parts_of(i) > 1; }
+  bool is_fed_as(size_t i, const Feed& feed) const;  // in as many parts, or from the same place
 
   // Whether the next step's input() needs no waiting, after at most `seconds`.
   bool ready_within(double seconds);
@@ -75,6 +77,7 @@ class Runner {
   struct Slot;
 
   Slot& free_slot();
+  size_t parts_of(size_t i) const;
   void record(Slot& slot, double seconds);
   void harvest(Slot& slot);
   gpu::CommandList bringing(const Slot& slot) const;

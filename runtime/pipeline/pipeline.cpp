@@ -60,6 +60,7 @@ StageContext Pipeline::context_of(size_t position) const {
   StageContext context{static_cast<uint64_t>(options_->integer("seed")), position, &interrupt_,
                        &functions_, options_.get()};
   context.defers = defers_;
+  context.is_last = position + 1 == entries_.size();
   return context;
 }
 

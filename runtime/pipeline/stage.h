@@ -59,6 +59,7 @@ struct StageContext {
       nullptr;                   // the pipeline's own options; absent in tests of single stages
   uint64_t part = 0, parts = 1;  // of a source: which of equal parts of its data it gives
   bool defers = false;           // the consumer has a device that takes the last steps of images
+  bool is_last = false;          // what the stage gives goes to the consumer
 };
 
 class SampleCache;

@@ -16,13 +16,13 @@ constexpr OptionSpec kOptions[] = {
      1e-6, 1e6},
     {"deferred", OptionType::boolean, "false",
      "leave the batch's images u8, and say in the fields image_scale and image_shift what is to be "
-     "done on the device: "
-     "image * scale + shift"},
+     "done on the device: image * scale + shift (jobs do so anyway where this is the last stage)"},
 };
 
 class Normalize final : public MapStage {
  public:
-  Normalize(const Options& options, const StageContext&) : deferred_(options.boolean("deferred")) {
+  Normalize(const Options& options, const StageContext& context)
+      : deferred_(options.boolean("deferred")), may_defer_(context.defers && context.is_last) {
     const std::vector<double> mean = options.numbers("mean"), std = options.numbers("std");
     if (mean.empty() || mean.size() != std.size())
       fail(Code::invalid_argument, "normalize: 'mean' has ", mean.size(), " values, 'std' ",
@@ -44,7 +44,7 @@ class Normalize final : public MapStage {
     if (image.dtype() != DType::u8 || image.shape().empty())
       fail(Code::invalid_argument, "normalize takes u8 images, not ", dtype_name(image.dtype()),
            " ", shape_text(image.shape()));
-    if (deferred_) return defer(item, image.shape().back());
+    if (deferred_ || (may_defer_ && item.batch.size > 0)) return defer(item, image.shape().back());
     check_channels(image.shape().back());
     Tensor out(DType::f32, image.shape());
     normalize_u8(image.view<uint8_t>(), scale_.view<float>(), shift_.view<float>(),
@@ -68,7 +68,7 @@ class Normalize final : public MapStage {
     item.set("image_shift", shift_);
   }
 
-  const bool deferred_;
+  const bool deferred_, may_defer_;
   Tensor scale_, shift_;  // f32 [C]
 };
 

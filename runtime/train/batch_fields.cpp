@@ -2,13 +2,10 @@
 
 #include "core/error.h"
 #include "pipeline/stage.h"
+#include "train/byte_feed.h"
 
 namespace etr::train {
 namespace {
-
-bool is_deferred(const pipeline::Item& batch, const std::string& name) {
-  return batch.find(name + "_scale") && batch.find(name + "_shift");
-}
 
 void check_deferred(const pipeline::Item& batch, const std::string& name, int64_t channels) {
   for (const std::string& part : {name + "_scale", name + "_shift"}) {

@@ -13,6 +13,7 @@
 #include "nn/weights.h"
 #include "tensor/normalize.h"
 #include "train/batch_fields.h"
+#include "train/byte_feed.h"
 #include "train/finite.h"
 #include "train/profile.h"
 #include "train/reservoir.h"
@@ -23,6 +24,11 @@ namespace {
 constexpr const char* kWeights = "weights.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kState = "learner.json";
+
+bool is_bytes(const pipeline::Item& batch, const std::string& name) {
+  const Tensor* field = batch.find(name);
+  return field && field->dtype() == DType::u8 && is_deferred(batch, name);
+}
 
 const std::vector<std::byte>& file_of(const checkpoint::Files& files, const char* name) {
   const auto it = files.find(name);
@@ -44,7 +50,8 @@ struct Learner::Planned {
                        ? std::make_unique<optim::LossScale>(kernels.device())
                        : nullptr),
         training(kernels, net.graph, store, training_options()),
-        tail_arena(kernels.device(), gpu::MemoryUse::device) {}
+        tail_arena(kernels.device(), gpu::MemoryUse::device),
+        feed_arena(kernels.device(), gpu::MemoryUse::device) {}
 
   graph::PlanOptions training_options() const {
     graph::PlanOptions options;
@@ -72,11 +79,14 @@ struct Learner::Planned {
   }
 
   // From where `batch` has them; later batches have them there too.
-  std::vector<graph::Feed> feeds(const std::vector<graph::ValueId>& values,
-                                 const pipeline::Item& first) const {
+  std::vector<graph::Feed> feeds(gpu::Kernels& kernels, const std::vector<graph::ValueId>& values,
+                                 const pipeline::Item& first) {
     std::vector<graph::Feed> out(values.begin(), values.end());
-    for (graph::Feed& feed : out)
-      feed.on_device = first.find_on_device(net.graph.value(feed.value).name);
+    for (graph::Feed& feed : out) {
+      const graph::Value& value = net.graph.value(feed.value);
+      feed.on_device = first.find_on_device(value.name);
+      if (is_bytes(first, value.name)) feed = byte_feed(kernels, feed_arena, value, feed.value);
+    }
     return out;
   }
 
@@ -93,7 +103,7 @@ struct Learner::Planned {
   std::unique_ptr<optim::LossScale> loss_scale;  // of float16
   graph::Plan training;
   std::unique_ptr<optim::Update> update;
-  gpu::Arena tail_arena;
+  gpu::Arena tail_arena, feed_arena;
   gpu::CommandList tail;
   std::unique_ptr<Reservoir> reservoir;  // of the training runner, for device echo
   std::unique_ptr<graph::Runner> runner;
@@ -173,7 +183,7 @@ void Learner::plan_for(const pipeline::Item& batch) {
       std::make_unique<optim::Update>(update_, planned->store, planned->loss_scale.get());
   ops::Emitter emit(*kernels_, planned->tail_arena, planned->tail);
   planned->update->emit(emit, planned->training.step_values());
-  std::vector<graph::Feed> feeds = planned->feeds(planned->fed(), batch);
+  std::vector<graph::Feed> feeds = planned->feeds(*kernels_, planned->fed(), batch);
   if (batch.views) {
     planned->reservoir = std::make_unique<Reservoir>(
         *kernels_, batch.views->front(), rows,
@@ -216,6 +226,12 @@ void Learner::fill(graph::Runner& runner, const std::vector<graph::ValueId>& val
       planned_->reservoir->fill(runner.parts(i), batch);
     else if (in_buffer)
       runner.bring(i, buffer_of(*in_buffer));
+    else if (is_bytes(batch, name) && runner.is_fed_in_parts(i))
+      fill_bytes(runner.parts(i), batch, name, planned_->net.graph.shape(values[i]));
+    else if (runner.is_fed_in_parts(i))
+      fail(Code::state, "field '", name,
+           "' is f32 and was u8, left to the device, in the first "
+           "batch: leave 'deferred' of normalize as it is");
     else
       fill(runner.input(i), batch, name);
   }
@@ -337,9 +353,9 @@ EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline) {
     prepare(batch);
     const graph::Plan& plan = planned_->evaluation_plan(*kernels_, weights_age_);
     if (!planned_->evaluator)
-      planned_->evaluator =
-          std::make_unique<graph::Runner>(*kernels_, plan, planned_->feeds(planned_->fed(), batch),
-                                          planned_->outputs(), gpu::CommandList{});
+      planned_->evaluator = std::make_unique<graph::Runner>(
+          *kernels_, plan, planned_->feeds(*kernels_, planned_->fed(), batch), planned_->outputs(),
+          gpu::CommandList{});
     ops::StepValues values;
     values.valid_rows = static_cast<uint32_t>(rows_of(batch));
     fill(*planned_->evaluator, planned_->fed(), batch);
@@ -366,10 +382,9 @@ std::vector<float> Learner::infer(const pipeline::Item& batch) {
   Planned& p = *planned_;
   for (const graph::ValueId id : p.net.inputs) check(batch, id);
   const graph::Plan& plan = p.evaluation_plan(*kernels_, weights_age_);
-  const std::vector<graph::Feed> feeds = p.feeds(p.net.inputs, batch);
+  const std::vector<graph::Feed> feeds = p.feeds(*kernels_, p.net.inputs, batch);
   bool fits = p.predictor != nullptr;
-  for (size_t i = 0; fits && i < feeds.size(); ++i)
-    fits = p.predictor->on_device(i) == feeds[i].on_device;
+  for (size_t i = 0; fits && i < feeds.size(); ++i) fits = p.predictor->is_fed_as(i, feeds[i]);
   if (!fits)
     p.predictor = std::make_unique<graph::Runner>(*kernels_, plan, feeds, std::vector{p.net.output},
                                                   gpu::CommandList{}, 1);

@@ -4,6 +4,8 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "train/batch_fields.h"
+#include "train/byte_feed.h"
 
 namespace etr::train {
 namespace {
@@ -221,7 +223,6 @@ void Reservoir::fill_taps(const pipeline::Resampling& by, uint32_t* to) const {
 void Reservoir::fill(const std::vector<std::byte*>& parts, const pipeline::Item& batch) {
   const auto& views = *batch.views;
   for (const pipeline::ImageView& view : views) check_like(view);
-  const auto channels = static_cast<size_t>(example_[2]);
   auto* records = reinterpret_cast<Record*>(parts[0]);
   for (size_t s = 0; s < static_cast<size_t>(batch_); ++s) {
     const pipeline::ImageView& view = views[s % views.size()];
@@ -233,11 +234,7 @@ void Reservoir::fill(const std::vector<std::byte*>& parts, const pipeline::Item&
     if (is_new)
       std::memcpy(parts[2] + s * words_ * 4, view.image->data(), view.image->size_bytes());
   }
-  auto* affine = reinterpret_cast<float*>(parts[1]);
-  for (const char* name : {"image_scale", "image_shift"}) {
-    const auto values = batch.find(name)->view<float>();
-    for (size_t c = 0; c < channels; ++c) *affine++ = values[values.size() == 1 ? 0 : c];
-  }
+  put_affine(batch, kImage, static_cast<size_t>(example_[2]), reinterpret_cast<float*>(parts[1]));
 }
 
 }  // namespace etr::train
