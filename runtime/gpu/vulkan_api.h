@@ -24,26 +24,20 @@ namespace etr::gpu {
   X(GetPhysicalDeviceQueueFamilyProperties) X(EnumerateDeviceExtensionProperties) \
   X(CreateDevice) X(GetDeviceProcAddr)
 
-#define ETR_VK_DEVICE(X)                                                                           \
-  X(DestroyDevice)                                                                                 \
-  X(GetDeviceQueue) X(DeviceWaitIdle) X(CreateBuffer) X(DestroyBuffer)                             \
-      X(GetBufferMemoryRequirements) X(AllocateMemory) X(FreeMemory) X(BindBufferMemory)           \
-          X(MapMemory) X(CreateShaderModule) X(DestroyShaderModule) X(CreateDescriptorSetLayout)   \
-              X(DestroyDescriptorSetLayout) X(CreatePipelineLayout) X(DestroyPipelineLayout)       \
-                  X(CreateComputePipelines) X(DestroyPipeline) X(CreatePipelineCache)              \
-                      X(GetPipelineCacheData) X(DestroyPipelineCache) X(CreateDescriptorPool) X(   \
-                          DestroyDescriptorPool) X(AllocateDescriptorSets) X(UpdateDescriptorSets) \
-                          X(CreateCommandPool) X(DestroyCommandPool) X(AllocateCommandBuffers)     \
-                              X(BeginCommandBuffer) X(EndCommandBuffer) X(CmdBindPipeline)         \
-                                  X(CmdBindDescriptorSets) X(CmdPushConstants) X(CmdDispatch)      \
-                                      X(CmdPipelineBarrier) X(CmdCopyBuffer) X(CmdFillBuffer)      \
-                                          X(CreateQueryPool) X(DestroyQueryPool)                   \
-                                              X(CmdResetQueryPool) X(CmdWriteTimestamp)            \
-                                                  X(GetQueryPoolResults) X(CreateFence)            \
-                                                      X(DestroyFence) X(ResetFences)               \
-                                                          X(WaitForFences) X(GetFenceStatus)       \
-                                                              X(QueueSubmit) X(CreateSemaphore)    \
-                                                                  X(DestroySemaphore)
+#define ETR_VK_DEVICE(X) \
+  X(DestroyDevice) X(GetDeviceQueue) X(DeviceWaitIdle) X(CreateBuffer) X(DestroyBuffer) \
+  X(GetBufferMemoryRequirements) X(AllocateMemory) X(FreeMemory) X(BindBufferMemory) \
+  X(MapMemory) X(CreateShaderModule) X(DestroyShaderModule) X(CreateDescriptorSetLayout) \
+  X(DestroyDescriptorSetLayout) X(CreatePipelineLayout) X(DestroyPipelineLayout) \
+  X(CreateComputePipelines) X(DestroyPipeline) X(CreatePipelineCache) X(GetPipelineCacheData) \
+  X(DestroyPipelineCache) X(CreateDescriptorPool) X(DestroyDescriptorPool) \
+  X(AllocateDescriptorSets) X(UpdateDescriptorSets) X(CreateCommandPool) X(DestroyCommandPool) \
+  X(AllocateCommandBuffers) X(BeginCommandBuffer) X(EndCommandBuffer) X(CmdBindPipeline) \
+  X(CmdBindDescriptorSets) X(CmdPushConstants) X(CmdDispatch) X(CmdPipelineBarrier) \
+  X(CmdCopyBuffer) X(CmdFillBuffer) X(CreateQueryPool) X(DestroyQueryPool) \
+  X(CmdResetQueryPool) X(CmdWriteTimestamp) X(GetQueryPoolResults) X(CreateFence) \
+  X(DestroyFence) X(ResetFences) X(WaitForFences) X(GetFenceStatus) X(QueueSubmit) \
+  X(CreateSemaphore) X(DestroySemaphore)
 
 struct VulkanApi {
 #define X(name) PFN_vk##name name = nullptr;

@@ -29,6 +29,7 @@ struct VulkanInstance {
   void create(bool debug_utils);
 };
 
+// Has to be enabled where it is there.
 constexpr const char* kPortabilitySubset = "VK_KHR_portability_subset";
 
 struct PhysicalDevice {
@@ -36,8 +37,7 @@ struct PhysicalDevice {
   uint32_t queue_family = 0;
   DeviceInfo info;
   std::optional<uint32_t> upload_family;  // of queues that only copy, where there are such
-  bool is_incomplete =
-      false;  // VK_KHR_portability_subset, which has to be enabled where it is there
+  bool is_incomplete = false;             // has the extension kPortabilitySubset
 };
 
 // In the order that list_devices() documents.
@@ -54,8 +54,8 @@ struct VulkanDevice {
   PhysicalDevice physical;
   VulkanApi& api;  // the instance's table, completed with this device's functions
   VkDevice handle = VK_NULL_HANDLE;
-  VkQueue queue = VK_NULL_HANDLE,
-          upload_queue = VK_NULL_HANDLE;  // the latter where uploads can go apart
+  VkQueue queue = VK_NULL_HANDLE;
+  VkQueue upload_queue = VK_NULL_HANDLE;  // where uploads can go apart
   uint32_t upload_family = 0;             // of that
   std::mutex queue_mutex;
   std::optional<HostDevice> host;  // whose device and queue these are, where they are shared

@@ -36,8 +36,8 @@ Runner::Runner(gpu::Kernels& kernels, const Plan& plan, const std::vector<Feed>&
   };
   uint64_t bytes = 0;  // that a step brings in
   for (const Feed& feed : feeds)
-    for (const uint64_t part : part_bytes(feed)) bytes += feed.on_device ? 0 : part;
-  const bool apart = gpu::uploads_apart(*device_, bytes);
+    for (const uint64_t part : part_bytes(feed)) bytes += feed.on_device || feed.in_place ? 0 : part;
+  const bool uploads_apart = gpu::uploads_apart(*device_, bytes);
   for (int s = 0; s < slots; ++s) {
     auto slot = std::make_unique<Slot>();
     gpu::CommandList commands;
@@ -46,6 +46,7 @@ Runner::Runner(gpu::Kernels& kernels, const Plan& plan, const std::vector<Feed>&
     for (const Feed& feed : feeds) {
       const ops::DeviceTensor& tensor = plan.tensor(feed.value);
       std::vector<gpu::Buffer> parts, arrived;
+      const bool apart = uploads_apart && !feed.in_place;
       if (s == 0) tensors_.push_back(tensor.buffer);
       if (feed.on_device) {
         slot->inputs.emplace_back();

@@ -121,16 +121,14 @@ void Pipeline::check_device(const std::vector<std::unique_ptr<Stage>>& stages) c
                                 : DeviceStep::none;
     if (step == DeviceStep::none)
       fail(Code::invalid_argument, "pipeline stage ", i + 1, " ('", entries_[i].name,
-           "') cannot stand behind an echo with 'device': put it in front, or set 'device' of "
-           "stage ",
+           "') cannot stand behind an echo with 'device': put it in front, or set 'device' of stage ",
            echo + 1, " to false");
     if (step == DeviceStep::any) continue;
     if (step < done || (step == done && step != DeviceStep::place))
       fail(Code::invalid_argument, "pipeline stage ", i + 1, " ('", entries_[i].name,
            "') cannot come behind stage ", last + 1, " ('", entries_[last].name,
            "') on a device, which takes random_resized_crop, random_crop and flip, "
-           "brightness_contrast, "
-           "color_jitter in this order: reorder them, or set 'device' of stage ",
+           "brightness_contrast, color_jitter in this order: reorder them, or set 'device' of stage ",
            echo + 1, " to false");
     done = step;
     last = i;

@@ -1,5 +1,6 @@
 #include "train/byte_feed.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "ops/gemm.h"

@@ -230,8 +230,8 @@ void Learner::fill(graph::Runner& runner, const std::vector<graph::ValueId>& val
       fill_bytes(runner.parts(i), batch, name, planned_->net.graph.shape(values[i]));
     else if (runner.is_fed_in_parts(i))
       fail(Code::state, "field '", name,
-           "' is f32 and was u8, left to the device, in the first "
-           "batch: leave 'deferred' of normalize as it is");
+           "' is f32, and came as u8 for the device to normalise in the first batch: a trainer takes "
+           "a field in one form");
     else
       fill(runner.input(i), batch, name);
   }

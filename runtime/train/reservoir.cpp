@@ -93,6 +93,7 @@ graph::Feed Reservoir::feed(graph::ValueId value) {
   const auto channels = static_cast<uint32_t>(example_[2]);
   feed.upload_bytes = {batch * sizeof(Record), uint64_t{8} * channels, batch * words_ * 4};
   if (like_.resampling) feed.upload_bytes.push_back(batch * taps_words() * 4);
+  feed.in_place = true;  // most samples are there already
   feed.commands = [this](gpu::CommandList& commands, const std::vector<gpu::Buffer>& parts,
                          const ops::DeviceTensor& output) {
     ops::Emitter emit(kernels_, arena_, commands);
@@ -204,9 +205,8 @@ void Reservoir::check_like(const pipeline::ImageView& view) const {
       (!a || (scaled_height(*a) == scaled_height(*b) && scaled_width(*a) == scaled_width(*b)));
   if (!alike)
     fail(Code::unsupported,
-         "the images of a run have to be of one size, and to go through the same stages behind an "
-         "echo "
-         "with 'device'");
+         "behind an echo with 'device' the images of a run have to be of one size, and to go "
+         "through the same stages");
 }
 
 void Reservoir::fill_taps(const pipeline::Resampling& by, uint32_t* to) const {

@@ -3,9 +3,10 @@
 
     python3 tests/bench/device_echo.py [--echotrain build/tools/echotrain/echotrain] [--seconds S] [--size PIXELS] [--scaled]
 
-A CNN trains on random images with crops, flips and changes of brightness (--scaled: parts of any size and shape, flips and
-changes of all colours, as for ImageNet); a delay makes reading a sample take eight times as long as training on it. Prints for each way the examples a second, the share of the time in which the device
-had nothing to do, and what the host spent. Needs NumPy and the command line tool.
+A CNN trains on random images with crops, flips and changes of brightness (--scaled: parts of any size and shape,
+flips and changes of all colours, as for ImageNet); a delay makes reading a sample take eight times as long as
+training on it. Prints for each way the examples a second, the share of the time in which the device had nothing to
+do, and what the host spent. Needs NumPy and the command line tool.
 """
 
 import argparse

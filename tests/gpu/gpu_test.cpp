@@ -160,6 +160,31 @@ TEST(Recording, PartsGiveWhatTheWholeGives) {
   }
 }
 
+TEST(Recording, ClocksOfFewBitsBeginAgain) {
+  EXPECT_EQ(ticks_between(5, 12, 64), 7u);
+  EXPECT_EQ(ticks_between((uint64_t{1} << 36) - 3, 4, 36), 7u);
+}
+
+TEST(Recording, MoreWorkgroupsThanTheDeviceTakesAreRefused) {
+  Arena arena(device(), MemoryUse::upload);
+  const Buffer x = arena.allocate(64), y = arena.allocate(64);
+  const uint32_t count = 16;
+  Dispatch add{"layer 3",
+               &kernels().get("add", {}, 2, 4),
+               {{x, Access::read}, {y, Access::read_write}},
+               push_bytes(count),
+               {1, device()->info().max_groups[1], 1}};
+  Recording most(device(), {add});
+  if (++add.groups[1] == 0) GTEST_SKIP() << "the device takes as many as can be counted";
+  try {
+    Recording more(device(), {add});
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::unsupported);
+    EXPECT_NE(std::string(error.what()).find("layer 3"), std::string::npos) << error.what();
+  }
+}
+
 // CPU devices have no watchdog; on others a step's first time decides.
 TEST(Recording, LongSubmissionsAreCut) {
   const CommandList commands(10, Fill{});
