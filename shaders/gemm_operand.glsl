@@ -1,32 +1,51 @@
-// Element (row, k) of a product's A, for kernels that bring tiles into shared memory. MODE is a macro or a constant; the
-// shader has declared p, kJoins, a[], side[] and residual[]. row < m and k < the slice's end are the caller's.
-float element_of_a(uint row, uint k) {
-  if (MODE == MODE_NN) return a[row * p.k + k];
-  if (MODE == MODE_TN) return a[k * p.m + row];
-  // conv and conv_dx split k into (tap, channel) and the row into a pixel; conv_dw the other way.
-  const bool by_row = MODE == MODE_CONV_DW;
-  const uint channels = by_row ? p.c : p.kc;
-  const uint t = (by_row ? row : k) / channels, channel = (by_row ? row : k) % channels;
-  const uint at = by_row ? k : row;
-  const uvec2 size = MODE == MODE_CONV_DX ? uvec2(p.h, p.w) : uvec2(p.oh, p.ow);
-  const ivec2 tap = ivec2(t / p.kw, t % p.kw) * int(p.dilation);
-  const ivec2 pad = ivec2(p.pad_y, p.pad_x);
-  const uint line = at / size.y;
-  const ivec2 pixel = ivec2(line % size.x, at % size.y);
-  const uint image = line / size.x;
-  ivec2 q;
-  uvec2 source;
+// Elements of a product's A, for kernels that bring tiles into shared memory. MODE is a macro or a constant; the shader has
+// declared p, kJoins, a[], side[] and residual[].
+//
+// Of a convolution's A, what a row says of an element's place and what k says of it are found apart, because they take
+// divisions: invocations keep the former from tile to tile, and share the latter among their loads. Both are (y, x, image or
+// channel); the last is -1 where there is no such row or k. Else they are (row or k, 0, 0).
+ivec3 part_of_pixel(uint at, uvec2 size, uint count) {  // pixels of images of `size`, `count` in all
+  const uint line = at / size.y, image = line / size.x;
+  return ivec3(line - image * size.x, at - line * size.y, at < count ? int(image) : -1);
+}
+
+ivec3 part_of_tap(uint at, uint channels, uint count) {
+  const uint t = at / channels, ky = t / p.kw;
+  return ivec3(ivec2(ky, t - ky * p.kw) * int(p.dilation), at < count ? int(at - t * channels) : -1);
+}
+
+ivec3 part_of_row(uint row) {
+  const ivec3 pad = ivec3(p.pad_y, p.pad_x, 0), stride = ivec3(p.stride, p.stride_x, 1);
+  if (MODE == MODE_CONV) return part_of_pixel(row, uvec2(p.oh, p.ow), p.m) * stride - pad;
+  if (MODE == MODE_CONV_DX) return part_of_pixel(row, uvec2(p.h, p.w), p.m) + pad;
+  if (MODE == MODE_CONV_DW) return part_of_tap(row, p.c, p.m) - pad;
+  return ivec3(row, 0, row < p.m ? 0 : -1);
+}
+
+ivec3 part_of_k(uint k, uint end) {
+  if (MODE == MODE_CONV || MODE == MODE_CONV_DX) return part_of_tap(k, p.kc, end);
+  if (MODE == MODE_CONV_DW)
+    return part_of_pixel(k, uvec2(p.oh, p.ow), end) * ivec3(p.stride, p.stride_x, 1);
+  return ivec3(k, 0, k < end ? 0 : -1);
+}
+
+float element_of_a(ivec3 row, ivec3 k) {
+  if (row.z < 0 || k.z < 0) return 0.0;
+  if (MODE == MODE_NN) return a[uint(row.x) * p.k + uint(k.x)];
+  if (MODE == MODE_TN) return a[uint(k.x) * p.m + uint(row.x)];
+  uvec2 size = uvec2(p.h, p.w);
+  ivec2 at = row.xy + k.xy;
   if (MODE == MODE_CONV_DX) {
-    const ivec2 scaled = pixel + pad - tap;
-    q = scaled / int(p.stride);
-    if (any(lessThan(scaled, ivec2(0))) || q * int(p.stride) != scaled) return 0.0;
-    source = uvec2(p.oh, p.ow);
-  } else {
-    q = pixel * ivec2(p.stride, p.stride_x) + tap - pad;
-    source = uvec2(p.h, p.w);
+    const ivec2 scaled = row.xy - k.xy;
+    at = p.stride == 1 ? scaled : scaled / int(p.stride);
+    if (any(lessThan(scaled, ivec2(0))) || at * int(p.stride) != scaled) return 0.0;
+    size = uvec2(p.oh, p.ow);
   }
-  if (any(greaterThanEqual(uvec2(q), source))) return 0.0;  // negative wraps: large
-  return a[(((image * source.x + q.x) * source.y + q.y) * p.groups + GROUP) * channels + channel];
+  if (any(greaterThanEqual(uvec2(at), size))) return 0.0;  // negative wraps: large
+  const bool image_by_k = MODE == MODE_CONV_DW;
+  const uint image = image_by_k ? k.z : row.z, channel = image_by_k ? row.z : k.z;
+  const uint channels = image_by_k ? p.c : p.kc;
+  return a[(((image * size.x + at.x) * size.y + at.y) * p.groups + GROUP) * channels + channel];
 }
 
 // What is written as C's element at `at`, in this column.

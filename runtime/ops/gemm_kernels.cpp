@@ -24,9 +24,48 @@ const char* mode_name(GemmMode mode) {
 
 uint32_t spread(const GemmParams& p) { return p.line_step != 1 || p.line_offset != 0; }
 
-GemmKernel tiled(GemmMode mode, const GemmParams& p) {
-  GemmKernel out{cat("gemm_tiled_", mode_name(mode)), {spread(p)}, 64, 64, 256};
+// Only gradients by weights have a long k and a small result.
+bool is_split(GemmMode mode) {
+  return mode == GemmMode::tn || mode == GemmMode::conv_dw || mode == GemmMode::line_dw;
+}
+
+// A tile of shaders/gemm_tiled.comp, and what an element of it costs beside one of the widest, which reuses most of what it
+// loads. (Reckoned, not measured: a tuner knows better.)
+struct Tile {
+  uint32_t rows, columns, depth;
+  double cost;
+  uint32_t shared_bytes() const { return 16 * depth * (rows / 4 + 1) + 4 * depth * columns; }
+  std::string name() const { return cat(rows, "x", columns); }
+};
+constexpr Tile kTiles[] = {
+    {64, 64, 16, 1.5}, {128, 128, 16, 1}, {128, 32, 16, 1.6}, {256, 16, 8, 1.9}};
+
+GemmKernel tiled(const Tile& tile, GemmMode mode, const GemmParams& p) {
+  GemmKernel out{cat("gemm_tiled_", mode_name(mode), "_", tile.name()),
+                 {spread(p)},
+                 tile.rows,
+                 tile.columns,
+                 256};
   out.can_join = GemmKernel::kResidual | GemmKernel::kKeep;
+  return out;
+}
+
+// The likely fastest first: least work on the busiest of the device's units, of which large GPUs have some hundred.
+std::vector<GemmKernel> on_tiles(const gpu::Device& device, GemmMode mode, const GemmParams& p) {
+  constexpr uint32_t kUnits = 128;
+  const auto cost = [&](const Tile& tile) {
+    const uint32_t tiles = gpu::div_up(p.m, tile.rows) * gpu::div_up(p.n, tile.columns) * p.groups;
+    const double each = is_split(mode) ? static_cast<double>(tiles) / kUnits
+                                       : static_cast<double>(gpu::div_up(tiles, kUnits));
+    return tile.cost * tile.rows * tile.columns * each;
+  };
+  std::vector<Tile> tiles;
+  for (const Tile& tile : kTiles)
+    if (tile.shared_bytes() <= device.info().max_shared_bytes) tiles.push_back(tile);
+  std::stable_sort(tiles.begin(), tiles.end(),
+                   [&](const Tile& a, const Tile& b) { return cost(a) < cost(b); });
+  std::vector<GemmKernel> out;
+  for (const Tile& tile : tiles) out.push_back(tiled(tile, mode, p));
   return out;
 }
 
@@ -180,11 +219,6 @@ void append(std::vector<GemmKernel>& to, std::vector<GemmKernel> more) {
   to.insert(to.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
 
-// Only gradients by weights have a long k and a small result.
-bool is_split(GemmMode mode) {
-  return mode == GemmMode::tn || mode == GemmMode::conv_dw || mode == GemmMode::line_dw;
-}
-
 uint32_t most_slices(const GemmKernel& kernel, GemmMode mode, const GemmParams& p) {
   const bool by_lines = mode == GemmMode::line_dw ||
                         (mode == GemmMode::conv_dw && kernel.shader.starts_with("gemm_cpu"));
@@ -220,9 +254,13 @@ std::vector<GemmKernel> kernels_for(const gpu::Device& device, GemmMode mode, co
   const bool matrices = device.family() == gpu::KernelFamily::matrix;
   if (matrices && precision != Precision::fp32)
     append(out, on_matrices(device, mode, p, precision == Precision::bf16, 1));
-  if (device.family() == gpu::KernelFamily::cpu) append(out, on_cpu(device, mode, p));
+  if (device.family() == gpu::KernelFamily::cpu) {
+    append(out, on_cpu(device, mode, p));
+    out.push_back(tiled(kTiles[0], mode, p));
+  } else {
+    append(out, on_tiles(device, mode, p));
+  }
   // Floats as three bfloat16 are for a measurement to choose: which is faster depends on the device.
-  out.push_back(tiled(mode, p));
   if (matrices && precision == Precision::fp32) append(out, on_matrices(device, mode, p, true, 3));
   return out;
 }

@@ -65,20 +65,29 @@ shared float tile_c[4 * M * N];
 
 vec2 next_a[A_WORDS], next_b[B_WORDS];
 
-// Word i of a tile of A: its row, and the first of the two k. Neighbours read neighbouring addresses.
-uvec2 word_of_a(uint i) {
-  const bool along_k = MODE == MODE_NN || MODE == MODE_CONV || MODE == MODE_CONV_DX;
-  return along_k ? uvec2(i / (DEPTH / 2), i % (DEPTH / 2) * 2)
+#define ALONG_K (MODE == MODE_NN || MODE == MODE_CONV || MODE == MODE_CONV_DX)
+// An invocation's words of A lie at one k.
+#define SAME_K (ALONG_K && kLanes % (DEPTH / 2) == 0)
+
+// Of an invocation's word w of a tile of A its row, and the first of the two k. Neighbours read neighbouring addresses.
+uvec2 word_of_a(uint w) {
+  const uint i = w * kLanes + gl_LocalInvocationIndex;
+  return ALONG_K ? uvec2(i / (DEPTH / 2), (SAME_K ? gl_LocalInvocationIndex : i) % (DEPTH / 2) * 2)
                  : uvec2(i % TILE_ROWS, i / TILE_ROWS * 2);
 }
 
-void fetch(uint row0, uint column0, uint k0, uint end) {
-  [[unroll]] for (uint w = 0; w < A_WORDS; ++w) {
-    const uvec2 at = word_of_a(w * kLanes + gl_LocalInvocationIndex);
-    [[unroll]] for (uint i = 0; i < 2; ++i) {
-      const uint row = row0 + at.x, k = k0 + at.y + i;
-      next_a[w][i] = row < p.m && k < end ? element_of_a(row, k) : 0.0;
-    }
+ivec3 kept[A_WORDS];  // part_of_row() of their rows
+
+void keep_rows(uint row0) {
+  [[unroll]] for (uint w = 0; w < A_WORDS; ++w) kept[w] = part_of_row(row0 + word_of_a(w).x);
+}
+
+void fetch(uint column0, uint k0, uint end) {
+  [[unroll]] for (uint i = 0; i < 2; ++i) {
+    const ivec3 first = part_of_k(k0 + word_of_a(0).y + i, end);
+    [[unroll]] for (uint w = 0; w < A_WORDS; ++w)
+      next_a[w][i] =
+          element_of_a(kept[w], SAME_K ? first : part_of_k(k0 + word_of_a(w).y + i, end));
   }
   [[unroll]] for (uint w = 0; w < B_WORDS; ++w) {
     const uint word = w * kLanes + gl_LocalInvocationIndex;
@@ -105,7 +114,7 @@ uint take_word(inout vec2 rest) {
 
 void place() {
   [[unroll]] for (uint w = 0; w < A_WORDS; ++w) {
-    const uvec2 at = word_of_a(w * kLanes + gl_LocalInvocationIndex);
+    const uvec2 at = word_of_a(w);
     [[unroll]] for (uint part = 0; part < PARTS; ++part)
       tile_a[(part * TILE_ROWS + at.x) * A_STRIDE + at.y / 2] = take_word(next_a[w]);
   }
@@ -146,11 +155,12 @@ void main() {
   const uint per_slice = (p.k + p.slices - 1) / p.slices;
   const uint begin = SLICE * per_slice, end = min(begin + per_slice, p.k);
   [[unroll]] for (uint i = 0; i < kRows * kColumns; ++i) acc[i] = MATRIX_C(0.0);
-  fetch(row0, column0, begin, end);
+  keep_rows(row0);
+  fetch(column0, begin, end);
   for (uint k0 = begin; k0 < end; k0 += DEPTH) {
     place();
     barrier();
-    if (k0 + DEPTH < end) fetch(row0, column0, k0 + DEPTH, end);
+    if (k0 + DEPTH < end) fetch(column0, k0 + DEPTH, end);
 #if PARTS == 3  // the smallest first
     multiply(0, 2, row, column);
     multiply(1, 1, row, column);
