@@ -123,10 +123,12 @@ void backward(const OpCall& call, Emitter& emit) {
                      reads(lse), reads(dy), writes(dots), writes(dq)},
                     push, push.tq, rows, 1, {head});
   emit.count_flops(flops_of(call, push, 3));
+  // On GPUs the two gradients of wide heads each by workgroups of their own, which have fewer registers to fill.
+  const bool apart = emit.device()->family() != gpu::KernelFamily::cpu && head >= 64;
   emit.for_channels("attention_grad_kv",
                     {reads(t.q), reads(t.k), reads(t.v), reads(t.lengths), reads(lse), reads(dy),
                      reads(dots), writes(dk), writes(dv)},
-                    push, push.tk, rows, 1, {head});
+                    push, push.tk, rows, apart ? 2 : 1, {head, apart});
   emit.count_flops(flops_of(call, push, 4));
 }
 

@@ -44,12 +44,16 @@ void compile_products(gpu::Kernels& kernels) {
                   sizeof(ops::GemmParams));
 }
 
-// With more bindings and push constants than any has, and workgroups of 64.
+// With more bindings and push constants than any has, and workgroups of 64. Attention also for the heads of usual
+// Transformers; those of 128 do spill.
 void compile_others(gpu::Kernels& kernels) {
   for (const gpu::ShaderCode& code : gpu::shader_table()) {
     const std::string name(code.name);
-    if (!code.by_address && !name.starts_with("gemm_") && !name.starts_with("conv_line"))
-      compile(kernels, name, name, {64}, 14, 100);
+    if (code.by_address || name.starts_with("gemm_") || name.starts_with("conv_line")) continue;
+    compile(kernels, name, name, {64}, 14, 100);
+    for (const uint32_t head : {32, 64})
+      if (name.starts_with("attention"))
+        compile(kernels, cat(name, " ", head), name, {64, head, head >= 64}, 14, 100);
   }
 }
 

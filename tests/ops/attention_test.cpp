@@ -58,12 +58,14 @@ TEST_P(AttentionOp, MatchesTheReference) {
             .classes = static_cast<int>(a.tk) + 1});
 }
 
-// More and fewer positions than lanes, one position, longer keys, samples of every length (0 too).
-INSTANTIATE_TEST_SUITE_P(Shapes, AttentionOp,
-                         testing::Values(Attention{2, 5, 7, 3, 4}, Attention{1, 37, 37, 1, 8},
-                                         Attention{2, 19, 19, 2, 4, true}, Attention{1, 1, 5, 2, 8, true},
-                                         Attention{1, 7, 35, 1, 4, true}, Attention{7, 3, 5, 1, 4, false, true},
-                                         Attention{5, 4, 4, 1, 8, true, true}));
+// More and fewer positions than lanes, one position, longer keys, samples of every length (0 too); wide heads, whose gradients
+// GPUs find apart.
+INSTANTIATE_TEST_SUITE_P(
+    Shapes, AttentionOp,
+    testing::Values(Attention{2, 5, 7, 3, 4}, Attention{1, 37, 37, 1, 8},
+                    Attention{2, 19, 19, 2, 4, true}, Attention{1, 1, 5, 2, 8, true},
+                    Attention{1, 7, 35, 1, 4, true}, Attention{7, 3, 5, 1, 4, false, true},
+                    Attention{5, 4, 4, 1, 8, true, true}, Attention{2, 5, 6, 1, 64, true, true}));
 
 // q, k and v side by side in one tensor.
 TEST(PackedAttention, MatchesTheReference) {
