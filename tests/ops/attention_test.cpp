@@ -40,32 +40,37 @@ Doubles attend(const Attention& a, const Doubles& q, const Doubles& k, const Dou
 
 class AttentionOp : public testing::TestWithParam<Attention> {};
 
-TEST_P(AttentionOp, MatchesTheReference) {
-  const Attention a = GetParam();
+OpCase case_of(const Attention& a) {
   const auto s = [](size_t v) { return static_cast<int64_t>(v); };
   const Shape q{s(a.batch), s(a.tq), s(a.width())}, k{s(a.batch), s(a.tk), s(a.width())};
   std::vector<Shape> inputs{q, k, k};
   if (a.lengths) inputs.push_back({s(a.batch)});
-  check_op({.op = "attention",
-            .options = "{\"heads\": " + std::to_string(a.heads) +
-                       ", \"causal\": " + (a.causal ? "true" : "false") + "}",
-            .inputs = inputs,
-            .reference =
-                [&](const auto& in) {
-                  return attend(a, in[0], in[1], in[2], in.size() > 3 ? in[3] : Doubles{});
-                },
-            .label_input = a.lengths ? 3 : -1,
-            .classes = static_cast<int>(a.tk) + 1});
+  return {.op = "attention",
+          .options = "{\"heads\": " + std::to_string(a.heads) +
+                     ", \"causal\": " + (a.causal ? "true" : "false") + "}",
+          .inputs = inputs,
+          .reference =
+              [a](const auto& in) {
+                return attend(a, in[0], in[1], in[2], in.size() > 3 ? in[3] : Doubles{});
+              },
+          .label_input = a.lengths ? 3 : -1,
+          .classes = static_cast<int>(a.tk) + 1};
 }
 
-// More and fewer positions than lanes, one position, longer keys, samples of every length (0 too); wide heads, whose gradients
-// GPUs find apart.
+TEST_P(AttentionOp, MatchesTheReference) { check_op(case_of(GetParam())); }
+
+// On GPUs the gradients of wide heads are found apart. (A CPU device's driver takes half a minute to compile them as one.)
+TEST(WideAttention, MatchesTheReference) {
+  check_op(case_of({2, 5, 6, 1, 64, true, true}), gpu::KernelFamily::tiled);
+}
+
+// More and fewer positions than lanes, one position, longer keys, samples of every length (0 too).
 INSTANTIATE_TEST_SUITE_P(
     Shapes, AttentionOp,
     testing::Values(Attention{2, 5, 7, 3, 4}, Attention{1, 37, 37, 1, 8},
                     Attention{2, 19, 19, 2, 4, true}, Attention{1, 1, 5, 2, 8, true},
                     Attention{1, 7, 35, 1, 4, true}, Attention{7, 3, 5, 1, 4, false, true},
-                    Attention{5, 4, 4, 1, 8, true, true}, Attention{2, 5, 6, 1, 64, true, true}));
+                    Attention{5, 4, 4, 1, 8, true, true}));
 
 // q, k and v side by side in one tensor.
 TEST(PackedAttention, MatchesTheReference) {
