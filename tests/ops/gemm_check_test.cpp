@@ -136,7 +136,7 @@ TEST(GemmCheck, AnotherKernelTakesThePlaceOfAWrongOne) {
     FAIL() << "there was no right kernel";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::device);
-    EXPECT_NE(std::string(error.what()).find("'gemm_tiled_nn_64x64' wrongly"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("'gemm_tiled_nn_"), std::string::npos);
   }
 }
 
