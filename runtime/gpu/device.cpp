@@ -110,9 +110,8 @@ void VulkanDevice::open(bool uploads_apart) {
   create_device();
   api.load_device(handle);
   api.GetDeviceQueue(handle, physical.queue_family, 0, &queue);
-  upload_family = physical.upload_family.value_or(physical.queue_family);
   if (physical.upload_family)
-    api.GetDeviceQueue(handle, upload_family, 0, &upload_queue);
+    api.GetDeviceQueue(handle, upload_family(), 0, &upload_queue);
   else if (uploads_apart)
     upload_queue = queue;
 }

@@ -131,9 +131,9 @@ void set_timestamps(DeviceInfo& info, const VkQueueFamilyProperties& family) {
 }
 
 // Fills everything of a DeviceInfo but its index and whether the queue has timestamps.
-DeviceInfo describe(const VulkanInstance& instance, VkPhysicalDevice device) {
+DeviceInfo describe(const VulkanInstance& instance, VkPhysicalDevice device,
+                    const Extensions& extensions) {
   const VulkanApi& api = instance.api;
-  const Extensions extensions(api, device);
   VkPhysicalDeviceDriverProperties driver{VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES};
   VkPhysicalDeviceSubgroupProperties subgroup{
       VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES, &driver, 0, 0, 0, 0};
@@ -268,7 +268,8 @@ std::vector<PhysicalDevice> enumerate(VulkanInstance& instance) {
         "vkEnumeratePhysicalDevices");
   std::vector<PhysicalDevice> found;
   for (const VkPhysicalDevice handle : handles) {
-    PhysicalDevice device{handle, 0, describe(instance, handle)};
+    const Extensions extensions(api, handle);
+    PhysicalDevice device{handle, 0, describe(instance, handle, extensions)};
     if (device.info.api_major == 1 && device.info.api_minor < 1) continue;
     const auto families = families_of(api, handle);
     const auto compute = std::find_if(families.begin(), families.end(), [](const auto& family) {
@@ -278,7 +279,7 @@ std::vector<PhysicalDevice> enumerate(VulkanInstance& instance) {
     device.queue_family = static_cast<uint32_t>(compute - families.begin());
     device.upload_family = family_for_uploads(families);
     set_timestamps(device.info, *compute);
-    device.is_incomplete = Extensions(api, handle).has(kPortabilitySubset);
+    device.is_incomplete = extensions.has(kPortabilitySubset);
     found.push_back(std::move(device));
   }
   std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
@@ -290,7 +291,8 @@ std::vector<PhysicalDevice> enumerate(VulkanInstance& instance) {
 
 PhysicalDevice physical_of(VulkanInstance& instance, const HostDevice& host) {
   const auto handle = static_cast<VkPhysicalDevice>(host.physical_device);
-  PhysicalDevice device{handle, host.queue_family, describe(instance, handle)};
+  PhysicalDevice device{handle, host.queue_family,
+                        describe(instance, handle, Extensions(instance.api, handle))};
   const auto families = families_of(instance.api, handle);
   if (host.queue_family >= families.size() ||
       !(families[host.queue_family].queueFlags & VK_QUEUE_COMPUTE_BIT))

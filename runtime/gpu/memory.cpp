@@ -61,7 +61,7 @@ struct Arena::Block {
                  VK_BUFFER_USAGE_TRANSFER_DST_BIT;
     if (addresses) info.usage |= VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
     // Where a copy on another queue family reads or writes.
-    const uint32_t families[] = {vk.physical.queue_family, vk.upload_family};
+    const uint32_t families[] = {vk.physical.queue_family, vk.upload_family()};
     if ((use == MemoryUse::upload || use == MemoryUse::landing) && vk.upload_queue &&
         families[0] != families[1]) {
       info.sharingMode = VK_SHARING_MODE_CONCURRENT;

@@ -19,7 +19,7 @@ Upload::Handles::~Handles() {
 
 void Upload::Handles::create(const std::vector<Copy>& copies) {
   VkCommandPoolCreateInfo pool_info{VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO};
-  pool_info.queueFamilyIndex = vk.upload_family;
+  pool_info.queueFamilyIndex = vk.upload_family();
   check(vk.api.CreateCommandPool(vk.handle, &pool_info, nullptr, &pool), "vkCreateCommandPool");
   const VkCommandBufferAllocateInfo buffer_info{VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
                                                 nullptr, pool, VK_COMMAND_BUFFER_LEVEL_PRIMARY, 1};
@@ -27,9 +27,13 @@ void Upload::Handles::create(const std::vector<Copy>& copies) {
         "vkAllocateCommandBuffers");
   const VkFenceCreateInfo fence_info{VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
   check(vk.api.CreateFence(vk.handle, &fence_info, nullptr, &fence), "vkCreateFence");
-  const VkSemaphoreCreateInfo semaphore_info{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO};
-  check(vk.api.CreateSemaphore(vk.handle, &semaphore_info, nullptr, &done), "vkCreateSemaphore");
+  create_semaphore();
   record(copies);
+}
+
+void Upload::Handles::create_semaphore() {
+  const VkSemaphoreCreateInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO};
+  check(vk.api.CreateSemaphore(vk.handle, &info, nullptr, &done), "vkCreateSemaphore");
 }
 
 // No barriers: a submission sees what the host has written, and the semaphore shows what it has written itself.
@@ -64,8 +68,7 @@ void Upload::submit() {
   h.wait();
   if (!h.awaited) {  // the step behind it could not be submitted: a semaphore is signalled once
     h.vk.api.DestroySemaphore(h.vk.handle, std::exchange(h.done, {}), nullptr);
-    const VkSemaphoreCreateInfo info{VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO};
-    check(h.vk.api.CreateSemaphore(h.vk.handle, &info, nullptr, &h.done), "vkCreateSemaphore");
+    h.create_semaphore();
     h.awaited = true;
   }
   check(h.vk.api.ResetFences(h.vk.handle, 1, &h.fence), "vkResetFences");

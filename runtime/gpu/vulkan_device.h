@@ -56,7 +56,6 @@ struct VulkanDevice {
   VkDevice handle = VK_NULL_HANDLE;
   VkQueue queue = VK_NULL_HANDLE;
   VkQueue upload_queue = VK_NULL_HANDLE;  // where uploads can go apart
-  uint32_t upload_family = 0;             // of that
   std::mutex queue_mutex;
   std::optional<HostDevice> host;  // whose device and queue these are, where they are shared
   VkPhysicalDeviceMemoryProperties memory{};
@@ -66,6 +65,8 @@ struct VulkanDevice {
 
   VkPipelineCache pipeline_cache = VK_NULL_HANDLE;
   std::string pipeline_cache_file;  // "" keeps none
+
+  uint32_t upload_family() const { return physical.upload_family.value_or(physical.queue_family); }
 
   // The first memory type among `type_bits` with all flags of `wanted`; throws Error(device).
   uint32_t memory_type(uint32_t type_bits, VkMemoryPropertyFlags wanted) const;

@@ -11,6 +11,7 @@ struct Upload::Handles {
   ~Handles();
 
   void create(const std::vector<Copy>& copies);
+  void create_semaphore();
   void record(const std::vector<Copy>& copies);
   void wait();
 

@@ -25,11 +25,6 @@ constexpr const char* kWeights = "weights.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kState = "learner.json";
 
-bool is_bytes(const pipeline::Item& batch, const std::string& name) {
-  const Tensor* field = batch.find(name);
-  return field && field->dtype() == DType::u8 && is_deferred(batch, name);
-}
-
 const std::vector<std::byte>& file_of(const checkpoint::Files& files, const char* name) {
   const auto it = files.find(name);
   if (it == files.end()) fail(Code::corrupt_data, "the checkpoint has no file '", name, "'");
@@ -226,14 +221,15 @@ void Learner::fill(graph::Runner& runner, const std::vector<graph::ValueId>& val
       planned_->reservoir->fill(runner.parts(i), batch);
     else if (in_buffer)
       runner.bring(i, buffer_of(*in_buffer));
-    else if (is_bytes(batch, name) && runner.is_fed_in_parts(i))
-      fill_bytes(runner.parts(i), batch, name, planned_->net.graph.shape(values[i]));
-    else if (runner.is_fed_in_parts(i))
-      fail(Code::state, "field '", name,
-           "' is f32, and came as u8 for the device to normalise in the first batch: a trainer takes "
-           "a field in one form");
-    else
+    else if (!runner.is_fed_in_parts(i))
       fill(runner.input(i), batch, name);
+    else if (is_bytes(batch, name))
+      fill_bytes(runner.parts(i), batch, name, planned_->net.graph.shape(values[i]));
+    else
+      fail(Code::state, "field '", name,
+           "' is f32, and came as u8 for the device to normalise in the first batch: a trainer "
+           "takes "
+           "a field in one form");
   }
 }
 

@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "core/platform.h"
 #include "support/data.h"
-#include "support/device.h"
+#include "train/small_learner.h"
 
 namespace etr::test {
 namespace {
@@ -19,10 +19,6 @@ using train::Event;
 using train::EventKind;
 using train::Job;
 using train::Trainer;
-
-std::shared_ptr<gpu::Kernels> shared_kernels() {
-  return {&kernels(), [](gpu::Kernels*) {}};  // the test program owns them
-}
 
 Json job_json(const TempDir& dir, const std::string& out = "") {
   const Json normalize{{"stage", "normalize"}};

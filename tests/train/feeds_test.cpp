@@ -1,0 +1,106 @@
+// How batches get to the device: bytes that become floats there, views of samples that it keeps.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/rng.h"
+#include "train/small_learner.h"
+
+namespace etr::test {
+namespace {
+
+using train::Learner;
+
+// [6, 3, 5, 3], rows of 15 bytes: words hold parts of two.
+pipeline::Item image_batch(int64_t samples, bool bytes) {
+  pipeline::Item batch;
+  Tensor pixels(DType::u8, {samples, 3, 5, 3}), floats(DType::f32, pixels.shape());
+  Tensor scale(DType::f32, {3}), shift(DType::f32, {3});
+  for (size_t c = 0; c < 3; ++c)
+    scale.mutable_view<float>()[c] = 1.0f / (255 * (0.2f + 0.1f * static_cast<float>(c)));
+  std::ranges::fill(shift.mutable_view<float>(), -1.7f);
+  for (size_t i = 0; i < pixels.size_bytes(); ++i) {
+    const auto v = static_cast<uint8_t>(i * 37 % 256);
+    pixels.mutable_view<uint8_t>()[i] = v;
+    floats.mutable_view<float>()[i] = static_cast<float>(v) * scale.view<float>()[i % 3] - 1.7f;
+  }
+  batch.set("image", bytes ? pixels : floats);
+  if (bytes) batch.set("image_scale", scale);
+  if (bytes) batch.set("image_shift", shift);
+  batch.set("label", symbols(samples, 0, [](int64_t r, int64_t) { return static_cast<int>(r); }));
+  return batch;
+}
+
+TEST(Learner, BytesBecomeFloatsOnTheDevice) {
+  const char* model = R"({"layers": [{"layer": "conv2d", "filters": 4}, {"layer": "flatten"},
+                                     {"layer": "dense", "units": 10}]})";
+  const auto losses = [&](bool bytes, bool mixed) {
+    Learner learner = make_learner(model, R"({"optimizer": "sgd"})");
+    for (const int64_t samples : {6, 6, 5, 4})
+      learner.step(image_batch(samples, bytes || (mixed && samples == 5)));
+    std::vector<float> out;
+    for (const auto& metrics : learner.take_metrics(true)) out.push_back(metrics.loss);
+    for (const bool as_bytes : {bytes, !bytes}) {  // a prediction takes them as they come
+      const Tensor y = learner.predict(image_batch(3, as_bytes));
+      out.insert(out.end(), y.view<float>().begin(), y.view<float>().begin() + 30);
+    }
+    return out;
+  };
+  const std::vector<float> whole = losses(false, false);
+  EXPECT_EQ(whole.size(), 64u);
+  EXPECT_EQ(losses(true, false), whole);
+  EXPECT_EQ(losses(false, true), whole) << "bytes become floats on the host where those came first";
+  Learner learner = make_learner(model, R"({"optimizer": "sgd"})");
+  learner.step(image_batch(6, true));
+  EXPECT_THROW(learner.step(image_batch(6, false)), Error);
+}
+
+// More samples than the reservoir holds: those that went are uploaded again, and nothing else changes.
+TEST(Learner, ViewsOfMoreSamplesThanTheReservoirHoldsTrainAlike) {
+  Rng rng(5);
+  std::vector<std::shared_ptr<const Tensor>> images;
+  for (int i = 0; i < 40; ++i) {
+    Tensor image(DType::u8, {5, 7, 3});
+    for (uint8_t& v : image.mutable_view<uint8_t>()) v = static_cast<uint8_t>(rng.below(256));
+    images.push_back(std::make_shared<const Tensor>(std::move(image)));
+  }
+  const char* model = R"({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 10}]})";
+  Learner whole = make_learner(model, R"({"optimizer": "sgd"})");
+  Learner viewed = make_learner(model, R"({"optimizer": "sgd"})");
+  for (int step = 0; step < 30; ++step) {
+    pipeline::Item a, b;
+    Tensor pixels(DType::u8, {4, 5, 7, 3});
+    auto views = std::make_shared<std::vector<pipeline::ImageView>>();
+    for (size_t i = 0; i < 4; ++i) {
+      const auto& image = images[rng.below(40)];
+      pipeline::ImageView view(*image);
+      view.image = image;
+      views->push_back(view);
+      std::copy_n(image->view<uint8_t>().data(), 105,
+                  pixels.mutable_view<uint8_t>().data() + 105 * i);
+    }
+    for (pipeline::Item* item : {&a, &b}) {
+      for (const char* name : {"image_scale", "image_shift"}) {
+        Tensor value(DType::f32, {1});
+        value.mutable_view<float>()[0] = name[6] == 's' && name[7] == 'c' ? 1.0f / 255 : -0.5f;
+        item->set(name, value);
+      }
+      item->set("label",
+                symbols(4, 0, [&](int64_t r, int64_t) { return static_cast<int>(r) + step % 6; }));
+    }
+    a.set("image", pixels);
+    b.views = views;
+    whole.step(a);
+    viewed.step(b);
+  }
+  EXPECT_EQ(viewed.reservoir().capacity, 4u * 3);
+  EXPECT_GT(viewed.reservoir().uploaded, 40u);
+  EXPECT_GT(viewed.reservoir().reused, 10u);
+  const auto x = whole.take_metrics(true), y = viewed.take_metrics(true);
+  ASSERT_EQ(x.size(), y.size());
+  for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(x[i].loss, y[i].loss) << i;
+}
+
+}  // namespace
+}  // namespace etr::test
