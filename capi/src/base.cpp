@@ -74,6 +74,7 @@ gpu::DeviceOptions device_options(const etr_runtime_options* given) {
   if (options.device) out.selector = options.device;
   out.cache_directory = options.cache_dir ? options.cache_dir : platform::cache_directory();
   out.validation = options.validation != 0;
+  if (!options.trust_driver) out.compare = gpu::Compare::kernels;
   out.family = static_cast<gpu::KernelFamily>(options.kernels);
   out.memory_limit_bytes = options.memory_limit_bytes;
   return out;

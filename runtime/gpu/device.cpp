@@ -94,6 +94,7 @@ VulkanDevice::VulkanDevice(const DeviceOptions& options)
       std::max<VkDeviceSize>(64, properties.properties.limits.minStorageBufferOffsetAlignment);
   try {
     load_pipeline_cache(options.cache_directory);
+    verdicts = std::make_unique<Verdicts>(cache_file(options.cache_directory, "kernels", ".json"));
   } catch (...) {
     if (!host) api.DestroyDevice(handle, nullptr);
     throw;
@@ -176,18 +177,22 @@ void VulkanDevice::create_device() {
   check(api.CreateDevice(physical.handle, &info, nullptr, &handle), "vkCreateDevice");
 }
 
+std::string VulkanDevice::cache_file(const std::string& directory, const char* what,
+                                     const char* suffix) const {
+  if (directory.empty()) return "";
+  std::string name = physical.info.name + "-" + physical.info.driver;
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return directory + "/" + what + "-" + name + suffix;
+}
+
 void VulkanDevice::load_pipeline_cache(const std::string& directory) {
   std::string data;
-  if (!directory.empty()) {
-    std::error_code ignored;  // a cache that cannot be kept is only slower
-    std::filesystem::create_directories(directory, ignored);
-    std::string name = physical.info.name + "-" + physical.info.driver;
-    for (char& c : name)
-      if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-    pipeline_cache_file = directory + "/pipelines-" + name + ".bin";
-    if (std::filesystem::exists(pipeline_cache_file, ignored))
-      data = platform::read_file(pipeline_cache_file);
-  }
+  std::error_code ignored;  // a cache that cannot be kept is only slower
+  if (!directory.empty()) std::filesystem::create_directories(directory, ignored);
+  pipeline_cache_file = cache_file(directory, "pipelines", ".bin");
+  if (!directory.empty() && std::filesystem::exists(pipeline_cache_file, ignored))
+    data = platform::read_file(pipeline_cache_file);
   // The driver checks the header's vendor, device and version itself and ignores stale data.
   VkPipelineCacheCreateInfo info{VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
   info.initialDataSize = data.size();
@@ -213,6 +218,7 @@ void VulkanDevice::save_pipeline_cache() noexcept {
 VulkanDevice::~VulkanDevice() {
   if (!host) api.DeviceWaitIdle(handle);  // a shared queue may be busy with the program's own work
   save_pipeline_cache();
+  verdicts->save();
   api.DestroyPipelineCache(handle, pipeline_cache, nullptr);
   if (!host) api.DestroyDevice(handle, nullptr);
 }

@@ -32,9 +32,12 @@ Kernel::Kernel(VulkanDevice& device, const ShaderCode& code, const std::vector<u
       name(shader_of(code.name)),
       by_address(code.by_address),
       bindings(binding_count),
-      push_bytes(push_size + (code.by_address ? binding_count * sizeof(uint64_t) : 0)) {
+      push_bytes(push_size + (code.by_address ? binding_count * sizeof(uint64_t) : 0)),
+      words_(code.words.begin(), code.words.end()),
+      constants_(constants) {
   try {
-    create(code, constants);
+    create_layout();
+    pipeline = compile(vk.verdicts->of(key()) == Verdict::right_plainly);
   } catch (...) {
     release();
     throw;
@@ -64,20 +67,39 @@ void Kernel::create_layout() {
   check(vk.api.CreatePipelineLayout(vk.handle, &info, nullptr, &layout), "vkCreatePipelineLayout");
 }
 
-void Kernel::create(const ShaderCode& code, const std::vector<uint32_t>& constants) {
-  create_layout();
+std::string Kernel::key() const {
+  std::string out = cat(name, by_address ? " by address" : "");
+  for (const uint32_t constant : constants_) out += cat(" ", constant);
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const uint32_t word : words_) hash = (hash ^ word) * 0x100000001b3;
+  return cat(out, " ", std::hex, hash);
+}
+
+const spirv::Module& Kernel::module() const {
+  if (!module_) module_ = std::make_unique<spirv::Module>(words_, constants_);
+  return *module_;
+}
+
+void Kernel::compile_plainly() const {
+  if (replaced_) return;
+  const VkPipeline plain = compile(/*plainly=*/true);
+  replaced_ = pipeline.exchange(plain);
+}
+
+VkPipeline Kernel::compile(bool plainly) const {
   VkShaderModuleCreateInfo module_info{VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO};
-  module_info.codeSize = code.words.size_bytes();
-  module_info.pCode = code.words.data();
+  module_info.codeSize = words_.size() * sizeof words_[0];
+  module_info.pCode = words_.data();
   VkShaderModule module = VK_NULL_HANDLE;
   check(vk.api.CreateShaderModule(vk.handle, &module_info, nullptr, &module),
         "vkCreateShaderModule");
 
   std::vector<VkSpecializationMapEntry> entries;
-  for (uint32_t i = 0; i < constants.size(); ++i) entries.push_back({i, i * 4, 4});
+  for (uint32_t i = 0; i < constants_.size(); ++i) entries.push_back({i, i * 4, 4});
   const VkSpecializationInfo specialization{static_cast<uint32_t>(entries.size()), entries.data(),
-                                            constants.size() * 4, constants.data()};
+                                            constants_.size() * 4, constants_.data()};
   VkComputePipelineCreateInfo info{VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO};
+  if (plainly) info.flags = VK_PIPELINE_CREATE_DISABLE_OPTIMIZATION_BIT;
   info.stage = {VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
                 nullptr,
                 0,
@@ -86,18 +108,21 @@ void Kernel::create(const ShaderCode& code, const std::vector<uint32_t>& constan
                 "main",
                 &specialization};
   info.layout = layout;
+  VkPipeline made = VK_NULL_HANDLE;
   const VkResult result =
-      vk.api.CreateComputePipelines(vk.handle, vk.pipeline_cache, 1, &info, nullptr, &pipeline);
+      vk.api.CreateComputePipelines(vk.handle, vk.pipeline_cache, 1, &info, nullptr, &made);
   vk.api.DestroyShaderModule(vk.handle, module, nullptr);
   if (result == VK_ERROR_UNKNOWN || result == VK_ERROR_INVALID_SHADER_NV ||
       result == VK_ERROR_FEATURE_NOT_PRESENT)
     fail(Code::unsupported, "the driver does not compile the kernel '", name, "' (VkResult ",
          static_cast<int>(result), ")");
   check(result, "vkCreateComputePipelines");
+  return made;
 }
 
 void Kernel::release() {
   if (pipeline) vk.api.DestroyPipeline(vk.handle, pipeline, nullptr);
+  if (replaced_) vk.api.DestroyPipeline(vk.handle, replaced_, nullptr);
   if (layout) vk.api.DestroyPipelineLayout(vk.handle, layout, nullptr);
   if (set_layout) vk.api.DestroyDescriptorSetLayout(vk.handle, set_layout, nullptr);
 }

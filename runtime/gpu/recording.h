@@ -32,11 +32,15 @@ class Recording {
   // for.
   void submit(Upload* after = nullptr);
 
+  // As submit(), where the commands were run otherwise: gpu/comparison.h. It has no device time.
+  void submit_nothing();
+
   // Blocks until the last submission has ended; returns at once if there is none.
   // Throws Error(device_lost) when the device dies.
   void wait();
 
   bool in_flight() const { return in_flight_; }
+  bool has_run() const { return has_run_; }  // the last submission was no submit_nothing()
   bool done();                       // whether `wait` would return at once
   bool done_within(double seconds);  // whether it would after at most that long
 
@@ -61,7 +65,7 @@ class Recording {
 
   DevicePtr device_;
   std::unique_ptr<Handles> handles_;
-  bool in_flight_ = false;
+  bool in_flight_ = false, has_run_ = false;
   double busy_seconds_ = 0, begin_seconds_ = 0;
   int barriers_ = 0;
   std::vector<double> command_seconds_;
@@ -71,7 +75,7 @@ class Recording {
 // should be divided on this device; see DeviceOptions::longest_submit_seconds.
 int parts_for(const Device& device, const CommandList& commands, double seconds);
 
-// Records, submits and waits: for set-up work and tests.
+// Records, submits and waits: for set-up work and tests. Compares what has to be compared.
 void run_once(const DevicePtr& device, const CommandList& commands);
 
 }  // namespace etr::gpu

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "gpu/device.h"
+#include "gpu/verdicts.h"
 #include "gpu/vulkan_api.h"
 
 namespace etr::gpu {
@@ -65,6 +66,8 @@ struct VulkanDevice {
 
   VkPipelineCache pipeline_cache = VK_NULL_HANDLE;
   std::string pipeline_cache_file;  // "" keeps none
+  std::unique_ptr<Verdicts> verdicts;
+  std::mutex comparison_mutex;  // held while a kernel is compared
 
   uint32_t upload_family() const { return physical.upload_family.value_or(physical.queue_family); }
 
@@ -75,6 +78,8 @@ struct VulkanDevice {
  private:
   void open(bool uploads_apart);
   void create_device();
+  // A file of this device and its driver in the cache; "" where there is no cache.
+  std::string cache_file(const std::string& directory, const char* what, const char* suffix) const;
   void load_pipeline_cache(const std::string& directory);
   void save_pipeline_cache() noexcept;
 };

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "gpu/comparison.h"
 
 namespace etr::graph {
 
@@ -112,7 +113,8 @@ void Runner::harvest(Slot& slot) {
     result.outputs.emplace_back(output.size_bytes / sizeof(float));
     std::memcpy(result.outputs.back().data(), output.host, output.size_bytes);
   }
-  if (std::exchange(slot.measured, true) == false) record(slot, done.busy_seconds());
+  if (done.has_run() && std::exchange(slot.measured, true) == false)
+    record(slot, done.busy_seconds());
   results_.push_back(std::move(result));
 }
 
@@ -166,13 +168,29 @@ void Runner::bring_in(Slot& slot) {
   slot.bringing->submit();
 }
 
+void Runner::start(Slot& slot) {
+  if (!std::exchange(compared_, true) && gpu::wants_comparison(*device_, slot.commands)) {
+    if (slot.bringing) slot.bringing->wait();
+    gpu::CommandList commands(slot.uploads.begin(), slot.uploads.end());
+    commands.insert(commands.end(), slot.commands.begin(), slot.commands.end());
+    if (gpu::run_compared(device_, commands))
+      for (const auto& other : slots_) {  // none has been submitted yet
+        other->recording.reset();
+        record(*other, 0);
+      }
+    slot.recording->submit_nothing();
+    return;
+  }
+  if (slot.upload) slot.upload->submit();
+  slot.recording->submit(slot.upload.get());
+}
+
 void Runner::submit(const ops::StepValues& values, uint64_t tag) {
   Slot& slot = free_slot();
   std::memcpy(slot.step.host, &values, sizeof values);
   slot.tag = tag;
   bring_in(slot);
-  if (slot.upload) slot.upload->submit();
-  slot.recording->submit(slot.upload.get());
+  start(slot);
   next_ = (next_ + 1) % slots_.size();
 }
 

@@ -80,6 +80,7 @@ class Runner {
   Slot& free_slot();
   size_t parts_of(size_t i) const;
   void record(Slot& slot, double seconds);
+  void start(Slot& slot);
   void harvest(Slot& slot);
   gpu::CommandList bringing(const Slot& slot) const;
   void bring_in(Slot& slot);
@@ -89,6 +90,7 @@ class Runner {
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<gpu::Buffer> tensors_;  // the inputs
   size_t next_ = 0;                   // slot of the next step
+  bool compared_ = false;             // the first step, and with it the kernels
   double busy_from_ = 0, busy_until_ = 0;  // by its clock: the last step's begin, all steps' end
   std::vector<StepResult> results_;
 };

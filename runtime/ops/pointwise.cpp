@@ -114,9 +114,8 @@ void main() {
   for (uint r = begin; r < end; r += 4) {
     $arrays
     [[unroll]] for (uint i = 0; i < 4; ++i) {
-      uint at = min(r + i, end - 1) * columns + column;
-      if ($tail) at = min(at, count - 1);
-      $loads
+      const uint at = min(r + i, end - 1) * columns + column;
+      if (!$tail || at < count) { $loads }
     }
     [[unroll]] for (uint i = 0; i < 4; ++i) {
       float result $temporaries;

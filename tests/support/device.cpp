@@ -48,6 +48,7 @@ gpu::DeviceOptions device_options(gpu::KernelFamily family) {
   if (const char* selector = std::getenv("ECHOTRAIN_TEST_DEVICE")) options.selector = selector;
   options.validation = asked("ECHOTRAIN_TEST_VALIDATION");
   options.family = family;
+  if (asked("ECHOTRAIN_TEST_COMPARE")) options.compare = gpu::Compare::dispatches;
   if (asked("ECHOTRAIN_TEST_LOW_LIMITS"))
     options.lowered = {.max_storage_bytes = uint64_t{128} << 20,
                        .max_storage_buffers = 8,

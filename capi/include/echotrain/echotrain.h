@@ -156,7 +156,9 @@ typedef struct etr_runtime_options {
   const char* device; /* NULL or "": the first; a number: that index; other text: part of a name */
   const char* cache_dir; /* pipeline cache; NULL: the user's cache directory; "": none */
   int32_t validation;    /* not 0: load the Vulkan validation layer; messages go to the log hook */
-  int32_t reserved;
+  /* 0: in the first step that uses a kernel, its results are compared with the host's, once for a driver's version (kept in the
+   * cache), and a kernel that the driver computes wrongly is compiled without the driver's optimizer. Not 0: never. */
+  int32_t trust_driver;
   uint64_t
       memory_limit_bytes; /* of device memory; beyond it calls give ETR_OUT_OF_MEMORY; 0: what there is */
   const char*

@@ -1,0 +1,85 @@
+// A compute shader's SPIR-V, read for running it on the host: see machine.h.
+//
+// What EchoTrain's shaders need: integers and floats of 32 bits and vectors, arrays and structures of them;
+// buffers as descriptors of set 0 or by address; shared memory; barriers; sums, maxima and broadcasts of a
+// subgroup. No matrices, images, atomics, and no other widths.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <spirv/unified1/spirv.hpp11>
+
+namespace etr::spirv {
+
+struct Type {
+  enum class Kind { none, boolean, integer, floating, vector, array, structure, pointer };
+  Kind kind = Kind::none;
+  bool is_signed = false;
+  uint32_t element = 0;           // of a vector, an array, a pointer: a type's id
+  uint32_t count = 0;             // of its elements; 0: known when it runs only
+  uint32_t words = 0;             // of a value, in registers
+  uint32_t bytes = 0;             // in memory
+  uint32_t stride = 0;            // between elements there
+  std::vector<uint32_t> members;  // types' ids
+  std::vector<uint32_t> offsets;  // of the members, in memory
+  std::vector<uint32_t> layout;   // of a value's words, in memory
+  spv::StorageClass storage{};    // of what a pointer points to
+};
+
+// Pointers in registers: a device address, or a space with an offset in bytes.
+enum class Space : uint64_t { address, input, push, shared, own, first_binding };
+constexpr int kSpaceShift = 56;
+constexpr uint64_t pointer(Space space, uint64_t offset) {
+  return static_cast<uint64_t>(space) << kSpaceShift | offset;
+}
+
+// Operands are registers, unless the operation says otherwise (decode() in module.cpp).
+struct Instruction {
+  spv::Op op{};
+  uint16_t n = 1;        // words of the result
+  uint32_t to = 0;       // its register
+  uint32_t a = 0, b = 0, c = 0;
+  uint32_t extra = 0, extra_count = 0;  // more operands: where they begin in Module::extra
+};
+
+struct Step {  // of an access chain, for an index that only the run knows
+  uint32_t index;  // its register
+  uint32_t stride, count;
+  bool is_signed;
+};
+
+class Module {
+ public:
+  // `constants` are the values of constant_id 0, 1, 2, ... Throws Error(unsupported) that names what this reader does not
+  // know, and Error(corrupt_data) for words that are no SPIR-V.
+  Module(std::span<const uint32_t> words, std::span<const uint32_t> constants);
+
+  std::vector<Instruction> code;
+  std::vector<uint32_t> extra;
+  std::vector<Step> steps;
+  std::vector<uint32_t> registers;     // at the start of an invocation: constants and variables' pointers
+  uint32_t entry = 0;                  // where the code begins
+  uint32_t own_bytes = 0;              // of an invocation's variables
+  uint32_t shared_bytes = 0;
+  std::array<uint32_t, 3> workgroup{1, 1, 1};
+  struct Builtin {
+    spv::BuiltIn what;
+    uint32_t offset;  // in Space::input
+  };
+  std::vector<Builtin> builtins;
+  uint32_t input_bytes = 0;
+  std::vector<std::vector<uint32_t>> layouts;  // of what is loaded and stored, where its words are not in one piece
+
+  uint32_t invocations() const { return workgroup[0] * workgroup[1] * workgroup[2]; }
+};
+
+// Carries out an instruction that needs nothing but registers; false where it is none.
+bool evaluate(const Instruction& instruction, const Module& module, uint32_t* registers);
+
+}  // namespace etr::spirv
