@@ -18,7 +18,7 @@ namespace {
 
 using spirv::Storage;
 
-constexpr uint64_t kSampleInstructions = 2'000'000, kAllInstructions = 60'000'000;
+constexpr uint64_t kSampleInstructions = 2'000'000, kAllInstructions = 8'000'000;
 
 void execute(const DevicePtr& device, const CommandList& commands) {
   Recording recording(device, commands);
@@ -174,6 +174,16 @@ std::string told(const Device& device, const std::string& kernel) {
              ") computes the kernel '", kernel, "' wrongly");
 }
 
+// Whether a dispatch is like none that was compared on this device before.
+bool is_new(const Device& device, const Dispatch& dispatch) {
+  std::string seen = dispatch.kernel->key();
+  for (const uint32_t groups : dispatch.groups) seen += cat(" ", groups);
+  for (const Binding& binding : dispatch.bindings) seen += cat(" ", binding.buffer.size_bytes);
+  seen.append(reinterpret_cast<const char*>(dispatch.push.data()), dispatch.push.size());
+  std::scoped_lock lock(device.vk().comparison_mutex);
+  return device.vk().compared_dispatches.insert(seen).second;
+}
+
 bool is_settled(const Device& device, const Kernel& kernel) {
   return kernel.beyond_host || device.vk().verdicts->of(kernel.key()) != Verdict::unknown;
 }
@@ -258,7 +268,7 @@ bool run_compared(const DevicePtr& device, const CommandList& commands) {
   CommandList waiting;
   for (const Command& command : commands) {
     const auto* dispatch = std::get_if<Dispatch>(&command);
-    if (dispatch && (all || !is_settled(*device, *dispatch->kernel))) {
+    if (dispatch && (all ? is_new(*device, *dispatch) : !is_settled(*device, *dispatch->kernel))) {
       execute(device, std::exchange(waiting, {}));
       replaced |= settle(device, *dispatch, all ? Scope::all : Scope::samples);
       ++compared;

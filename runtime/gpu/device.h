@@ -77,7 +77,7 @@ struct HostDevice {
 };
 
 // What of the device's work is compared with the host's (gpu/comparison.h): nothing; each kernel once per driver; or, for
-// tests, every dispatch, and a fault of a kernel's own is an error.
+// tests, each kernel for each size of its problem, and a fault of its own is an error.
 enum class Compare { nothing, kernels, dispatches };
 
 struct DeviceOptions {
