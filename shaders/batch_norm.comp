@@ -9,14 +9,14 @@
 // Stages, each a variant:
 //   stats     partial mean and sum of squared deviations of a slice of rows
 //             (0 x, 1 partial [slices, 2, c])
-//   merge     the slices' moments joined pairwise (Chan et al. 1979), running values moved; a product that computes
+//   merge     the slices' moments joined (Chan et al. 1979), running values moved; a product that computes
 //             x may have found them on its way, for each of several parts of the rows
 //             (0 partial [slices, 2, parts, c], 1 moments [2, c]: mean, inv_std, 2 running mean, 3 running var)
 //   fixed     moments from the running values (0 running mean, 1 running var, 2 moments)
 //   apply     y (0 x, 1 moments, 2 gamma, 3 beta, 4 y)
 //   grad_sums partial sums of g and g * h (0 x, 1 dy, 2 moments, 3 gamma, 4 beta, 5 partial [slices, 2, c])
 //   grad_x    dx (0 x, 1 dy, 2 moments, 3 gamma, 4 beta, 5 sums [2, c], 6 dx)
-// Dispatch: channels by slices of rows; merge and fixed: grid-stride over c.
+// Dispatch: channels by slices of rows; merge: a row for each channel; fixed: grid-stride over c.
 //
 // Each pass over x is bound by memory, so none looks at it twice, and whether y > 0 is found from x. Four rows an iteration
 // hide the loop's own cost.
@@ -67,25 +67,31 @@ void main() {
   partial.v[(2 * z + 1) * c + ch] = squares;
 }
 #elif defined(MERGE)
-layout(local_size_x = 64) in;
 #define BUFFERS(B) B(0, Floats, partial) B(1, Floats, moments) B(2, Floats, running_mean) \
     B(3, Floats, running_var)
 #include "interface.glsl"
+#include "row.glsl"
+// Of piece k: where its mean lies, and of how many rows that is. Its squares follow `parts` rows of c behind.
+#define PLACE(k) ((k) / parts * 2 * parts + (k) % parts) * c
+#define ROWS(k) float(min(slice_rows, rows - (k) / parts * slice_rows))
 void main() {
-  FOR_EACH(ch, c) {
-    float n = 0.0, mean = 0.0, squares = 0.0;
-    for (uint z = 0; z * slice_rows < rows; ++z)
-      for (uint part = 0; part < parts; ++part) {
-        const float nz = float(min(slice_rows, rows - z * slice_rows));
-        const float d = partial.v[(2 * z * parts + part) * c + ch] - mean;
-        squares += partial.v[((2 * z + 1) * parts + part) * c + ch] + d * d * n * nz / (n + nz);
-        mean += d * nz / (n + nz);
-        n += nz;
-      }
-    moments.v[ch] = mean;
-    moments.v[c + ch] = inversesqrt(squares / n + epsilon);
-    running_mean.v[ch] = momentum * running_mean.v[ch] + (1.0 - momentum) * mean;
-    running_var.v[ch] = momentum * running_var.v[ch] + (1.0 - momentum) * squares / max(n - 1.0, 1.0);
+  const uint pieces = (rows + slice_rows - 1) / slice_rows * parts;
+  const float n = float(rows) * float(parts);
+  FOR_GROUPS(ch, c) {
+    float sum = 0.0, squares = 0.0;
+    FOR_LANES(k, pieces) sum += ROWS(k) * partial.v[PLACE(k) + ch];
+    const float mean = row_sum(sum) / n;
+    FOR_LANES(k, pieces) {
+      const float d = partial.v[PLACE(k) + ch] - mean;
+      squares += partial.v[PLACE(k) + parts * c + ch] + ROWS(k) * (d * d);
+    }
+    squares = row_sum(squares);
+    if (LANE == 0) {
+      moments.v[ch] = mean;
+      moments.v[c + ch] = inversesqrt(squares / n + epsilon);
+      running_mean.v[ch] = momentum * running_mean.v[ch] + (1.0 - momentum) * mean;
+      running_var.v[ch] = momentum * running_var.v[ch] + (1.0 - momentum) * squares / max(n - 1.0, 1.0);
+    }
   }
 }
 #elif defined(FIXED)

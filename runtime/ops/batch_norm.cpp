@@ -34,17 +34,24 @@ OpShapes shapes(const Options&, const std::vector<Shape>& in) {
   return {in[0], {{2, c}}};  // mean and inverse standard deviation
 }
 
-Push push_of(const OpCall& call) {
+Push push_of(const OpCall& call, const Emitter& emit) {
   const auto c = static_cast<uint32_t>(call.inputs[0].shape.back());
   const uint32_t rows = call.inputs[0].count() / c;
   return {rows,
           c,
-          row_slices(rows),
+          row_slices(*emit.device(), rows, c),
           call.options.boolean("relu"),
           static_cast<float>(call.options.number("epsilon")),
           static_cast<float>(call.options.number("momentum")),
-          gpu::div_up(rows, row_slices(rows)),
+          0,
           1};
+}
+
+// Of partial moments, or of partial sums.
+Push partial_push(Push push, const Emitter& emit) {
+  push.slices = sum_slices(*emit.device(), push.rows, push.c);
+  push.slice_rows = gpu::div_up(push.rows, push.slices);
+  return push;
 }
 
 // Tells what the last dispatch computes: of so many tensors like x, and of rows of the bindings behind them.
@@ -61,22 +68,23 @@ constexpr auto kColumns = Pointwise::Along::columns;
 
 void forward(const OpCall& call, Emitter& emit) {
   const DeviceTensor &x = call.inputs[0], &mean = call.inputs[3], &var = call.inputs[4];
-  const Push push = push_of(call);
+  const Push push = push_of(call, emit);
   if (call.recomputed) {  // saved[0] is still there
   } else if (call.training) {
-    Push merge = push;
+    Push merge = partial_push(push, emit);
     DeviceTensor partial;
     if (const auto moments = emit_moments(emit, x)) {
       partial = moments->partial;
       merge.rows = moments->rows, merge.slice_rows = moments->tile_rows;
       merge.parts = moments->parts;
     } else {
-      partial = emit.scratch({push.slices, 2, push.c});
-      emit.for_channels("batch_norm_stats", {reads(x), writes(partial)}, push, push.c, push.slices);
+      partial = emit.scratch({merge.slices, 2, push.c});
+      emit.for_channels("batch_norm_stats", {reads(x), writes(partial)}, merge, push.c,
+                        merge.slices);
     }
-    emit.for_each("batch_norm_merge",
+    emit.for_rows("batch_norm_merge",
                   {reads(partial), writes(call.saved[0]), updates(mean), updates(var)}, merge,
-                  push.c);
+                  push.c, gpu::div_up(merge.rows, merge.slice_rows) * merge.parts);
   } else {
     emit.for_each("batch_norm_fixed", {reads(mean), reads(var), writes(call.saved[0])}, push,
                   push.c);
@@ -94,14 +102,14 @@ void forward(const OpCall& call, Emitter& emit) {
 void backward(const OpCall& call, Emitter& emit) {
   const DeviceTensor &x = call.inputs[0], &gamma = call.inputs[1], &beta = call.inputs[2];
   const DeviceTensor& dy = call.output_grad;
-  const Push push = push_of(call);
-  const DeviceTensor partial = emit.scratch({push.slices, 2, push.c});
+  const Push push = push_of(call, emit), in_parts = partial_push(push, emit);
+  const DeviceTensor partial = emit.scratch({in_parts.slices, 2, push.c});
   const DeviceTensor sums = emit.scratch({2, push.c});  // dbeta, dgamma
   emit.for_channels(
       "batch_norm_grad_sums",
-      {reads(x), reads(dy), reads(call.saved[0]), reads(gamma), reads(beta), writes(partial)}, push,
-      push.c, push.slices);
-  emit_sum_slices(emit, partial, sums, push.slices, 2 * push.c);
+      {reads(x), reads(dy), reads(call.saved[0]), reads(gamma), reads(beta), writes(partial)},
+      in_parts, push.c, in_parts.slices);
+  emit_sum_slices(emit, partial, sums, in_parts.slices, 2 * push.c);
   emit_halves(emit, sums, call.input_grads[2], call.input_grads[1]);
   if (!call.input_grads[0]) return;
   emit.for_channels("batch_norm_grad_x",

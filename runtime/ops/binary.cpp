@@ -49,7 +49,7 @@ struct Push {
 };
 
 // Neighbouring axes that are broadcast alike are one axis; four are left.
-Push push_of(const OpCall& call) {
+Push push_of(const OpCall& call, const Emitter& emit) {
   const Shape &a = call.inputs[0].shape, &b = call.inputs[1].shape, &y = call.output.shape;
   struct Axis {
     int64_t size;
@@ -83,7 +83,7 @@ Push push_of(const OpCall& call) {
   push.d2 = static_cast<uint32_t>(axes[2].size);
   push.d3 = static_cast<uint32_t>(axes[3].size);
   push.rows = static_cast<uint32_t>(axes[0].size) * push.d1 * push.d2;
-  push.slices = row_slices(push.rows);
+  push.slices = row_slices(*emit.device(), push.rows, push.d3);
   push.count = call.output.count();
   return push;
 }
@@ -112,7 +112,7 @@ void tell(Emitter& emit, const OpCall& call, const Push& push, const char* name,
 }
 
 void forward(const OpCall& call, Emitter& emit) {
-  const Push push = push_of(call);
+  const Push push = push_of(call, emit);
   const uint32_t relu = call.options.boolean("relu");
   if (call.inputs[0].shape == call.inputs[1].shape)
     emit.for_each("binary_same",
@@ -131,7 +131,7 @@ void forward(const OpCall& call, Emitter& emit) {
 }
 
 void backward(const OpCall& call, Emitter& emit) {
-  const Push push = push_of(call);
+  const Push push = push_of(call, emit);
   const uint32_t kind = kind_of(call);
   const char* shaders[] = {"binary_grad_a", "binary_grad_b"};
   const DeviceTensor dy = emit_linear_grad(emit, call);

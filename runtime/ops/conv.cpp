@@ -35,7 +35,7 @@ void emit_pairs(Emitter& emit, GemmParams p, WidePush wide, uint32_t ow, const D
   p.ow = ow / 2;
   p.kc = p.c;
   p.m = p.batch * p.oh * p.ow, p.n = 2 * wide.n, p.k = p.kh * p.kw * p.c;
-  wide.rows = p.k, wide.slices = row_slices(p.k), wide.taps_x = p.kw, wide.channels = p.c;
+  wide.rows = p.k, wide.slices = row_slices(*emit.device(), p.k, p.n), wide.taps_x = p.kw, wide.channels = p.c;
   const DeviceTensor both = emit.scratch({p.kh, p.kw, p.c, p.n});
   emit.for_channels("conv_wide", {reads(w), writes(both)}, wide, p.n, wide.slices);
   DeviceTensor shifts;
@@ -219,7 +219,7 @@ void emit_conv_dw_directly(Emitter& emit, const ConvGeometry& g, const DeviceTen
                            const DeviceTensor& dy, const DeviceTensor& dw) {
   if (g.depthwise()) {
     DepthwisePush push = depthwise_of(g);
-    push.slices = row_slices(g.batch * g.oh);
+    push.slices = sum_slices(*emit.device(), g.batch * g.oh, g.c);
     const uint32_t count = g.kh * g.kw * g.c;
     const DeviceTensor partial = emit.scratch({push.slices, count});
     emit.for_channels("depthwise_dw", {reads(x), reads(dy), writes(partial)}, push, g.c,
@@ -235,8 +235,11 @@ void emit_conv_dw_directly(Emitter& emit, const ConvGeometry& g, const DeviceTen
     const DeviceTensor both = emit.scratch({p.kh, p.kw, p.c, p.n});
     emit_gemm(emit, GemmMode::conv_dw, p, x, dy, {}, both, flops_of(g, g.kh * g.kw));
     const uint32_t rows = g.kh * g.kw * p.c;
-    const WidePush fold{
-        .rows = rows, .slices = row_slices(rows), .channels = p.c, .n = g.filters, .kw = g.kw};
+    const WidePush fold{.rows = rows,
+                        .slices = row_slices(*emit.device(), rows, g.filters),
+                        .channels = p.c,
+                        .n = g.filters,
+                        .kw = g.kw};
     emit.for_channels("conv_fold", {reads(both), writes(dw)}, fold, g.filters, fold.slices);
     return;
   }

@@ -18,7 +18,8 @@ DeviceTensor rounded(Emitter& emit, const DeviceTensor& x) {
 
 // x [rows, columns] with rows that are `pad` longer.
 DeviceTensor padded(Emitter& emit, const DeviceTensor& x, uint32_t rows, uint32_t pad) {
-  const uint32_t columns = x.count() / rows, slices = row_slices(rows);
+  const uint32_t columns = x.count() / rows,
+                 slices = row_slices(*emit.device(), rows, columns);
   const struct { uint32_t rows, columns, slices, pad; } push{rows, columns, slices, pad};
   const DeviceTensor y = emit.scratch({rows, columns + pad});
   emit.for_channels("pad_rows", {reads(x), writes(y)}, push, columns, slices);
@@ -108,21 +109,28 @@ std::optional<Moments> emit_moments(Emitter& emit, const DeviceTensor& x) {
 
 void emit_transpose(Emitter& emit, const DeviceTensor& in, const DeviceTensor& out, uint32_t batch,
                     uint32_t rows, uint32_t columns) {
-  const struct { uint32_t rows, columns, slices; } push{rows, columns, row_slices(columns)};
+  const struct { uint32_t rows, columns, slices; } push{
+      rows, columns, row_slices(*emit.device(), columns, rows)};
   emit.for_channels("transpose", {reads(in), writes(out)}, push, rows, push.slices, batch);
 }
 
-uint32_t row_slices(uint32_t rows) { return std::clamp(rows / 64, 1u, 64u); }
-
 void emit_sum_slices(Emitter& emit, const DeviceTensor& in, const DeviceTensor& out,
                      uint32_t slices, uint32_t count) {
+  constexpr uint32_t kInTurn = 64;  // that an invocation of a GPU adds
+  if (slices > kInTurn && emit.device()->family() != gpu::KernelFamily::cpu) {
+    const uint32_t fewer = gpu::div_up(slices, kInTurn);
+    const struct { uint32_t rows, columns, slices; } push{slices, count, fewer};
+    const DeviceTensor partial = emit.scratch({fewer, count});
+    emit.for_channels("column_sum", {reads(in), writes(partial)}, push, count, fewer);
+    return emit_sum_slices(emit, partial, out, fewer, count);
+  }
   const struct { uint32_t slices, count; } push{slices, count};
   emit.for_each("sum_slices", {reads(in), writes(out)}, push, count);
 }
 
 void emit_column_sum(Emitter& emit, const DeviceTensor& x, const DeviceTensor& out, uint32_t rows,
                      uint32_t columns) {
-  const uint32_t slices = row_slices(rows);
+  const uint32_t slices = sum_slices(*emit.device(), rows, columns);
   const struct { uint32_t rows, columns, slices; } push{rows, columns, slices};
   const DeviceTensor partial = emit.scratch({slices, columns});
   emit.for_channels("column_sum", {reads(x), writes(partial)}, push, columns, slices);
@@ -136,7 +144,7 @@ void emit_fold_norm(Emitter& emit, const DeviceTensor& w, const DeviceTensor& bi
   const struct {
     uint32_t rows, c, slices, bias;
     float epsilon;
-  } push{rows, c, row_slices(rows), bias ? 1u : 0u, epsilon};
+  } push{rows, c, row_slices(*emit.device(), rows, c), bias ? 1u : 0u, epsilon};
   emit.for_channels("fold_norm",
                     {reads(w), reads(bias ? bias : w), reads(norm[0]), reads(norm[1]),
                      reads(norm[2]), reads(norm[3]), writes(folded_w), writes(folded_b)},

@@ -68,9 +68,6 @@ void emit_fold_norm(Emitter& emit, const DeviceTensor& w, const DeviceTensor& bi
                     std::span<const DeviceTensor> norm, float epsilon, const DeviceTensor& folded_w,
                     const DeviceTensor& folded_b);
 
-// Slices into which a kernel over [rows, channels] splits its rows.
-uint32_t row_slices(uint32_t rows);
-
 // Emits out[i] = sum over z of in[z, i].
 void emit_sum_slices(Emitter& emit, const DeviceTensor& in, const DeviceTensor& out,
                      uint32_t slices, uint32_t count);

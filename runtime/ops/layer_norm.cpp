@@ -25,15 +25,15 @@ OpShapes shapes(const Options&, const std::vector<Shape>& in) {
   return {in[0], {{element_count(in[0]) / c, 2}}};  // mean and inverse deviation of each row
 }
 
-Push push_of(const OpCall& call) {
+Push push_of(const OpCall& call, const Emitter& emit) {
   const auto c = static_cast<uint32_t>(call.output.shape.back());
   const uint32_t rows = call.output.count() / c;
-  return {rows, c, row_slices(rows), call.inputs.size() < 3,
+  return {rows, c, sum_slices(*emit.device(), rows, c), call.inputs.size() < 3,
           static_cast<float>(call.options.number("epsilon"))};
 }
 
 void forward(const OpCall& call, Emitter& emit) {
-  const Push push = push_of(call);
+  const Push push = push_of(call, emit);
   const DeviceTensor &gamma = call.inputs[1], &beta = push.rms ? gamma : call.inputs[2];
   emit.for_rows("layer_norm",
                 {reads(call.inputs[0]), reads(gamma), reads(beta), writes(call.output),
@@ -42,7 +42,7 @@ void forward(const OpCall& call, Emitter& emit) {
 }
 
 void backward(const OpCall& call, Emitter& emit) {
-  const Push push = push_of(call);
+  const Push push = push_of(call, emit);
   const DeviceTensor &x = call.inputs[0], &dy = call.output_grad, &moments = call.saved[0];
   if (call.input_grads[0])
     emit.for_rows(

@@ -53,6 +53,12 @@ constexpr uint32_t kMostGroups = 65535;  // what every device takes along an axi
 // Invocations of a workgroup over channels.
 uint32_t channel_lanes(const gpu::Device& device);
 
+// Slices into which a kernel over [rows, channels] splits its rows: an invocation walks down one slice of one channel.
+uint32_t row_slices(const gpu::Device& device, uint32_t rows, uint32_t channels);
+
+// Of a kernel whose slices each leave a sum, which emit_sum_slices() has yet to add.
+uint32_t sum_slices(const gpu::Device& device, uint32_t rows, uint32_t channels);
+
 // Where an op's dispatches go while a plan is made.
 class Emitter {
  public:

@@ -46,6 +46,19 @@ uint32_t channel_lanes(const gpu::Device& device) {
   return device.family() == gpu::KernelFamily::cpu ? device.info().subgroup_size : 32;
 }
 
+// A CPU's cores like long walks; a GPU hides the time that memory takes behind a hundred thousand invocations.
+uint32_t row_slices(const gpu::Device& device, uint32_t rows, uint32_t channels) {
+  if (device.family() == gpu::KernelFamily::cpu) return std::clamp(rows / 64, 1u, 64u);
+  constexpr uint32_t kGroups = 8192;  // in all
+  const uint32_t most = std::max(kGroups / gpu::div_up(channels, channel_lanes(device)), 1u);
+  return std::clamp(rows / 8, 1u, most);
+}
+
+uint32_t sum_slices(const gpu::Device& device, uint32_t rows, uint32_t channels) {
+  const uint32_t slices = row_slices(device, rows, channels);
+  return device.family() == gpu::KernelFamily::cpu ? slices : gpu::div_up(slices, 4);
+}
+
 uint32_t Emitter::row_lanes(uint32_t length) const {
   if (device()->family() == gpu::KernelFamily::cpu) return lanes();
   return std::clamp(std::bit_ceil(length / 4 + 1), 32u, 128u);

@@ -28,7 +28,7 @@ Rows rows_of(const Shape& large, const Part& part) {
 }
 
 void emit_copy(Emitter& emit, const DeviceTensor& from, const DeviceTensor& to, Push push) {
-  push.slices = row_slices(push.rows);
+  push.slices = row_slices(*emit.device(), push.rows, push.count);
   emit.for_channels("copy_part", {reads(from), writes(to)}, push, push.count, push.slices, 1,
                     {push.x_rows < push.rows});
 }

@@ -66,7 +66,7 @@ void emit_permute(Emitter& emit, const DeviceTensor& x, const std::vector<size_t
   }
   push.d1 = sizes[1], push.d2 = sizes[2], push.d3 = sizes[3], push.d4 = sizes[4];
   push.rows = x.count() / push.d4;
-  push.slices = row_slices(push.rows);
+  push.slices = row_slices(*emit.device(), push.rows, push.d4);
   emit.for_channels("permute", {reads(x), writes(y)}, push, push.d4, push.slices);
 }
 

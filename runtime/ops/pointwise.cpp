@@ -226,9 +226,11 @@ void compile(gpu::Kernels& kernels, gpu::Dispatch& dispatch) {
   // Without an operand along columns any width will do: one that a workgroup walks through memory in order.
   const uint32_t columns = note.columns ? note.columns : lanes;
   const uint32_t rows = gpu::div_up(note.count, columns);
+  const uint32_t slices = note.columns || !by_address ? row_slices(device, rows, columns)
+                                                      : std::clamp(rows / 64, 1u, 4096u);
   const struct {
     uint32_t count, columns, rows, slices;
-  } push{note.count, columns, rows, std::clamp(rows / 64, 1u, note.columns ? 64u : 4096u)};
+  } push{note.count, columns, rows, slices};
   dispatch.kernel = &kernels.from_source(
       source_of(note, dispatch.bindings.size(), lanes, by_address, note.count % columns != 0),
       note.name, dispatch.bindings.size(), sizeof(push), by_address);

@@ -45,7 +45,7 @@ void emit_winograd(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x,
   const auto transform = [&](const char* shader, std::vector<gpu::Binding> bindings, uint32_t rows,
                              uint32_t channels, uint32_t h, uint32_t width) {
     push.rows = rows, push.channels = channels, push.h = h, push.w = width;
-    push.slices = row_slices(rows);
+    push.slices = row_slices(*emit.device(), rows, channels);
     emit.for_channels(shader, std::move(bindings), push, channels, push.slices);
   };
   const DeviceTensor u = emit.scratch({g.c, 16, g.filters});
@@ -118,7 +118,7 @@ void emit_lines(Emitter& emit, const ConvGeometry& g, const DeviceTensor& x, con
   const DeviceTensor u = emit.scratch({rows, 4, g.filters});
   const struct {
     uint32_t rows, slices, kh, c, n, flipped;
-  } push{rows, row_slices(rows), g.kh, g.c, g.filters, flipped};
+  } push{rows, row_slices(*emit.device(), rows, g.filters), g.kh, g.c, g.filters, flipped};
   emit.for_channels("line_filter", {reads(w), writes(u)}, push, g.filters, push.slices);
   GemmParams p = forward_of(g);
   if (relu) p.epilogue |= GemmParams::kRelu;

@@ -37,6 +37,15 @@ TEST(BatchNorm, TrainsOnTheBatchStatistics) {
             .gradient_tolerance = 1e-3});
 }
 
+// So many that a GPU sums them in three passes.
+TEST(BatchNorm, HasManyRows) {
+  check_op({.op = "batch_norm",
+            .inputs = {{2600, 1}, {1}, {1}, {1}, {1}},
+            .reference = [](const auto& in) { return normalise(in, 2600, 1, false); },
+            .tolerance = 1e-4,
+            .gradient_tolerance = 1e-3});
+}
+
 TEST(BatchNorm, FusedRelu) {
   check_op({.op = "batch_norm",
             .options = R"({"relu": true})",
