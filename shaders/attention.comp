@@ -13,7 +13,7 @@
 // Bindings: forward 0 q, 1 k, 2 v, 3 lengths, 4 o, 5 lse
 //           grad_q  0 q, 1 k, 2 v, 3 lengths, 4 o, 5 lse, 6 do, 7 D, 8 dq
 //           grad_kv 0 q, 1 k, 2 v, 3 lengths, 4 lse, 5 do, 6 D, 7 dk, 8 dv   (dk, dv strided like k, v)
-// Dispatch: x = queries (or keys) over lanes, y = batch * heads, z = 1; grad_kv with APART: 2.
+// Dispatch: x = queries (or keys) over lanes, y = batch * heads. For CPUs; GPUs have attention_tiled.comp.
 //! variant attention
 //! variant attention_grad_q -DGRAD_Q
 //! variant attention_grad_kv -DGRAD_KV
@@ -22,8 +22,6 @@
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint HEAD = 4;  // a multiple of 4
 #define QUADS (HEAD / 4)
-// Four vectors of a wide head are more than the registers of a GPU hold: dk (z = 0) and dv (z = 1) are workgroups' of their own.
-layout(constant_id = 2) const bool APART = false;
 
 #if defined(GRAD_Q)
 #define BUFFERS(B) B(0, Floats, q) B(1, Floats, k) B(2, Floats, v) B(3, Ints, lengths) \
@@ -120,22 +118,11 @@ void main() {
   const uint mine = j >= keys ? tq : causal != 0 && j + tq > tk ? j + tq - tk : 0;
   vec4 kj[QUADS], sum[QUADS];
   FOR_QUADS(d) kj[d] = LOAD4(k, k0 + j * k_stride + 4 * d) * scale;
-  if (APART && gl_WorkGroupID.z == 1) {
-    FOR_QUADS(d) sum[d] = vec4(0);
-    for (uint i = begin; i < tq; ++i) {
-      vec4 s4 = vec4(0);
-      FOR_QUADS(d) s4 += kj[d] * LOAD4(q, q0 + i * q_stride + 4 * d);
-      const float p = i >= mine ? exp(s4.x + s4.y + s4.z + s4.w - lse.v[row0 + i]) : 0.0;
-      FOR_QUADS(d) sum[d] += p * LOAD4(go, o0 + i * width + 4 * d);
-    }
-    if (lane < tk) FOR_QUADS(d) STORE4(dv, v0 + j * v_stride + 4 * d, sum[d])
-    return;
-  }
   vec4 vj[QUADS], sum_v[QUADS];
   FOR_QUADS(d) {
     vj[d] = LOAD4(v, v0 + j * v_stride + 4 * d);
     sum[d] = vec4(0);
-    if (!APART) sum_v[d] = vec4(0);
+    sum_v[d] = vec4(0);
   }
   for (uint i = begin; i < tq; ++i) {
     vec4 s4 = vec4(0), p4 = vec4(0);
@@ -147,13 +134,13 @@ void main() {
     const float ds = p * (p4.x + p4.y + p4.z + p4.w - dots.v[row0 + i]) * scale;
     FOR_QUADS(d) {
       sum[d] += ds * LOAD4(q, q0 + i * q_stride + 4 * d);
-      if (!APART) sum_v[d] += p * LOAD4(go, o0 + i * width + 4 * d);
+      sum_v[d] += p * LOAD4(go, o0 + i * width + 4 * d);
     }
   }
   if (lane >= tk) return;
   FOR_QUADS(d) {
     STORE4(dk, k0 + j * k_stride + 4 * d, sum[d])
-    if (!APART) STORE4(dv, v0 + j * v_stride + 4 * d, sum_v[d])
+    STORE4(dv, v0 + j * v_stride + 4 * d, sum_v[d])
   }
 #endif
 }

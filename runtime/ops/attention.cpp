@@ -96,13 +96,29 @@ uint32_t samples_by_heads(const OpCall& call, const Push& push) {
   return static_cast<uint32_t>(call.output.shape[0]) * push.heads;
 }
 
+// A CPU's lanes own a query or a key each; a GPU's workgroups tiles of both.
+bool is_tiled(const Emitter& emit) { return emit.device()->family() != gpu::KernelFamily::cpu; }
+
+void emit_attention(Emitter& emit, const std::string& variant, std::vector<gpu::Binding> bindings,
+                    const Push& push, uint32_t rows, uint32_t samples_by_heads, uint32_t head,
+                    bool apart = false) {
+  constexpr uint32_t kTileRows = 32;  // shaders/attention_tiled.comp
+  if (is_tiled(emit))
+    emit.dispatch("attention_tiled" + variant, std::move(bindings), push,
+                  {gpu::div_up(rows, kTileRows), samples_by_heads, apart ? 2u : 1u},
+                  {head, apart ? 1u : 0u});
+  else
+    emit.for_channels("attention" + variant, std::move(bindings), push, rows, samples_by_heads, 1,
+                      {head});
+}
+
 void forward(const OpCall& call, Emitter& emit) {
   const Push push = push_of(call);
   const Tensors t = tensors_of(call);
-  emit.for_channels("attention",
-                    {reads(t.q), reads(t.k), reads(t.v), reads(t.lengths), writes(call.output),
-                     writes(call.saved[0])},
-                    push, push.tq, samples_by_heads(call, push), 1, {head_of(call)});
+  emit_attention(emit, "",
+                 {reads(t.q), reads(t.k), reads(t.v), reads(t.lengths), writes(call.output),
+                  writes(call.saved[0])},
+                 push, push.tq, samples_by_heads(call, push), head_of(call));
   emit.count_flops(flops_of(call, push, 2));
 }
 
@@ -118,17 +134,16 @@ void backward(const OpCall& call, Emitter& emit) {
   const DeviceTensor dq = target(0), dk = one ? dq : target(1), dv = one ? dq : target(2);
   const DeviceTensor dots = emit.scratch(lse.shape);
   const uint32_t rows = samples_by_heads(call, push), head = head_of(call);
-  emit.for_channels("attention_grad_q",
-                    {reads(t.q), reads(t.k), reads(t.v), reads(t.lengths), reads(call.output),
-                     reads(lse), reads(dy), writes(dots), writes(dq)},
-                    push, push.tq, rows, 1, {head});
+  emit_attention(emit, "_grad_q",
+                 {reads(t.q), reads(t.k), reads(t.v), reads(t.lengths), reads(call.output),
+                  reads(lse), reads(dy), writes(dots), writes(dq)},
+                 push, push.tq, rows, head);
   emit.count_flops(flops_of(call, push, 3));
-  // On GPUs the two gradients of wide heads each by workgroups of their own, which have fewer registers to fill.
-  const bool apart = emit.device()->family() != gpu::KernelFamily::cpu && head >= 64;
-  emit.for_channels("attention_grad_kv",
-                    {reads(t.q), reads(t.k), reads(t.v), reads(t.lengths), reads(lse), reads(dy),
-                     reads(dots), writes(dk), writes(dv)},
-                    push, push.tk, rows, apart ? 2 : 1, {head, apart});
+  const bool apart = head > 64;  // more than a GPU's registers hold at once
+  emit_attention(emit, "_grad_kv",
+                 {reads(t.q), reads(t.k), reads(t.v), reads(t.lengths), reads(lse), reads(dy),
+                  reads(dots), writes(dk), writes(dv)},
+                 push, push.tk, rows, head, apart);
   emit.count_flops(flops_of(call, push, 4));
 }
 

@@ -45,15 +45,16 @@ void compile_products(gpu::Kernels& kernels) {
 }
 
 // With more bindings and push constants than any has, and workgroups of 64. Attention also for the heads of usual
-// Transformers; those of 128 do spill.
+// Transformers.
 void compile_others(gpu::Kernels& kernels) {
   for (const gpu::ShaderCode& code : gpu::shader_table()) {
     const std::string name(code.name);
-    if (code.by_address || name.starts_with("gemm_") || name.starts_with("conv_line")) continue;
-    compile(kernels, name, name, {64}, 14, 100);
-    for (const uint32_t head : {32, 64})
-      if (name.starts_with("attention"))
-        compile(kernels, cat(name, " ", head), name, {64, head, head >= 64}, 14, 100);
+    const bool tiled = name.starts_with("attention_tiled");
+    const bool for_cpus = name.starts_with("conv_line") || (name.starts_with("attention") && !tiled);
+    if (code.by_address || name.starts_with("gemm_") || for_cpus) continue;
+    if (!tiled) compile(kernels, name, name, {64}, 14, 100);
+    for (const uint32_t head : {32, 64, 128})
+      if (tiled) compile(kernels, cat(name, " ", head), name, {head, head > 64}, 14, 100);
   }
 }
 
