@@ -93,6 +93,7 @@ const Region& region_of(const std::vector<Region>& regions, const Buffer& buffer
 std::vector<std::array<uint32_t, 3>> groups_of(const Dispatch& dispatch, Scope scope) {
   const auto& [x, y, z] = dispatch.groups;
   const uint64_t count = uint64_t{x} * y * z;
+  if (count == 0) return {};
   std::vector<uint64_t> numbers{0, count - 1, count / 2};
   if (scope == Scope::all)
     for (uint64_t i = 1; i < std::min<uint64_t>(count - 1, 1 << 16); ++i) numbers.push_back(i);
@@ -176,7 +177,7 @@ std::string told(const Device& device, const std::string& kernel) {
 
 // Whether a dispatch is like none that was compared on this device before.
 bool is_new(const Device& device, const Dispatch& dispatch) {
-  std::string seen = dispatch.kernel->key();
+  std::string seen = dispatch.kernel->key;
   for (const uint32_t groups : dispatch.groups) seen += cat(" ", groups);
   for (const Binding& binding : dispatch.bindings) seen += cat(" ", binding.buffer.size_bytes);
   seen.append(reinterpret_cast<const char*>(dispatch.push.data()), dispatch.push.size());
@@ -185,29 +186,31 @@ bool is_new(const Device& device, const Dispatch& dispatch) {
 }
 
 bool is_settled(const Device& device, const Kernel& kernel) {
-  return kernel.beyond_host || device.vk().verdicts->of(kernel.key()) != Verdict::unknown;
+  return kernel.beyond_host || device.vk().verdicts->of(kernel.key) != Verdict::unknown;
 }
 
-// Compares a kernel's dispatch; true where the kernel was replaced.
-bool settle(const DevicePtr& device, const Dispatch& dispatch, Scope scope) {
+// Compares a kernel's dispatch, and replaces the kernel where it is wrong.
+void settle(const DevicePtr& device, const Dispatch& dispatch, Scope scope) {
   const Kernel& kernel = *dispatch.kernel;
   std::scoped_lock lock(device->vk().comparison_mutex);
-  if (scope == Scope::samples && is_settled(*device, kernel)) return false;  // by another thread
+  if (scope == Scope::samples && is_settled(*device, kernel)) return;  // by another thread
   const LoweredLimits& lowered = device->options().lowered;
   const auto is_one_of = [&](const std::string& names) {
     return !names.empty() && kernel.name.starts_with(names);
   };
   Comparison seen = compare(device, dispatch, scope);
-  if (is_one_of(lowered.wrong_kernels)) seen = {Comparison::Result::different, "(so a test has it)"};
+  if (is_one_of(lowered.wrong_kernels))
+    seen = {Comparison::Result::different, "(so a test has it)"};
   if (seen.result == Comparison::Result::equal)
-    device->vk().verdicts->set(kernel.key(), Verdict::right);
+    device->vk().verdicts->set(kernel.key, Verdict::right);
   if (seen.result == Comparison::Result::unknown) {
     kernel.beyond_host = true;
-    log_line(LogLevel::debug, cat("kernel '", kernel.name, "' was not compared: ", seen.why));
+    log_line(LogLevel::info, cat("kernel '", kernel.name, "' was not compared: ", seen.why));
   }
-  if (seen.result != Comparison::Result::different) return false;
+  if (seen.result != Comparison::Result::different) return;
   const std::string first = seen.why;
   kernel.compile_plainly();
+  ++device->vk().kernels_replaced;
   seen = compare(device, dispatch, scope);
   if (seen.result == Comparison::Result::different || is_one_of(lowered.hopeless_kernels))
     fail(Code::device, dispatch.label, ": ", told(*device, kernel.name),
@@ -215,8 +218,7 @@ bool settle(const DevicePtr& device, const Dispatch& dispatch, Scope scope) {
          "; install another version of the driver, or choose another device");
   log_line(LogLevel::warning, cat(told(*device, kernel.name), ": ", first,
                                   "; from now on without the driver's optimizer, more slowly"));
-  device->vk().verdicts->set(kernel.key(), Verdict::right_plainly);
-  return true;
+  device->vk().verdicts->set(kernel.key, Verdict::right_plainly);
 }
 
 }  // namespace
@@ -260,17 +262,18 @@ bool wants_comparison(const Device& device, const CommandList& commands) {
   });
 }
 
-bool run_compared(const DevicePtr& device, const CommandList& commands) {
+uint32_t kernels_replaced(const Device& device) { return device.vk().kernels_replaced; }
+
+void run_compared(const DevicePtr& device, const CommandList& commands) {
   const bool all = device->options().compare == Compare::dispatches;
   const auto begin = std::chrono::steady_clock::now();
-  bool replaced = false;
   int compared = 0;
   CommandList waiting;
   for (const Command& command : commands) {
     const auto* dispatch = std::get_if<Dispatch>(&command);
     if (dispatch && (all ? is_new(*device, *dispatch) : !is_settled(*device, *dispatch->kernel))) {
       execute(device, std::exchange(waiting, {}));
-      replaced |= settle(device, *dispatch, all ? Scope::all : Scope::samples);
+      settle(device, *dispatch, all ? Scope::all : Scope::samples);
       ++compared;
     }
     waiting.push_back(command);
@@ -279,7 +282,6 @@ bool run_compared(const DevicePtr& device, const CommandList& commands) {
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   log_line(LogLevel::info, cat("compared ", compared, " dispatches of '", device->info().name,
                                "' with the host's results in ", seconds.count(), " s"));
-  return replaced;
 }
 
 }  // namespace etr::gpu

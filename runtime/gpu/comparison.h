@@ -20,8 +20,11 @@ Comparison compare(const DevicePtr& device, const Dispatch& dispatch, Scope scop
 bool wants_comparison(const Device& device, const CommandList& commands);
 
 // Runs commands as a Recording does, once, and compares their kernels on the way. A kernel that the driver computes wrongly is
-// compiled again without the driver's optimizer, with a line in the log. Recordings that have the first one keep it: the result is
-// whether there were such. Throws Error(device) that names the kernel, the driver and a value where that does not help.
-bool run_compared(const DevicePtr& device, const CommandList& commands);
+// compiled again without the driver's optimizer, with a line in the log; recordings that have the first one keep it. Throws
+// Error(device) that names the kernel, the driver and a value where that does not help.
+void run_compared(const DevicePtr& device, const CommandList& commands);
+
+// Of this device's, since it was opened: recordings made at another count may have a wrong one.
+uint32_t kernels_replaced(const Device& device);
 
 }  // namespace etr::gpu

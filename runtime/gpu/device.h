@@ -59,7 +59,7 @@ struct LoweredLimits {
   uint32_t max_shared_bytes = 0;
   bool subgroups = true, buffer_addresses = true, matrix_units = true;
   bool uploads_apart = false;  // all that can, also where there is but one queue
-  std::string wrong_kernels;     // kernels whose names begin so fail their check
+  std::string wrong_kernels;   // kernels whose names begin so fail their check
   std::string hopeless_kernels;  // and also when they are compiled without the driver's optimizer
 };
 
@@ -86,7 +86,8 @@ struct DeviceOptions {
   std::string selector;
   bool validation = false;  // load the Khronos validation layer with synchronization validation
   KernelFamily family = KernelFamily::automatic;
-  std::string cache_directory;  // of compiled pipelines and of what was compared; "" keeps none on disk
+  std::string
+      cache_directory;  // of compiled pipelines and of what was compared; "" keeps none on disk
   Compare compare = Compare::nothing;
   uint64_t memory_limit_bytes = 0;  // of all memory taken from the device; 0: what there is
   // A submission that takes longer is cut into several: systems reset a GPU that is busy with one for too

@@ -24,6 +24,14 @@ std::string shader_of(std::string_view name) {
                                               : name);
 }
 
+std::string key_of(const ShaderCode& code, const std::vector<uint32_t>& constants) {
+  std::string out(code.name);
+  for (const uint32_t constant : constants) out += cat(" ", constant);
+  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+  for (const uint32_t word : code.words) hash = (hash ^ word) * 0x100000001b3;
+  return cat(out, " ", std::hex, hash);
+}
+
 }  // namespace
 
 Kernel::Kernel(VulkanDevice& device, const ShaderCode& code, const std::vector<uint32_t>& constants,
@@ -33,11 +41,12 @@ Kernel::Kernel(VulkanDevice& device, const ShaderCode& code, const std::vector<u
       by_address(code.by_address),
       bindings(binding_count),
       push_bytes(push_size + (code.by_address ? binding_count * sizeof(uint64_t) : 0)),
+      key(key_of(code, constants)),
       words_(code.words.begin(), code.words.end()),
       constants_(constants) {
   try {
     create_layout();
-    pipeline = compile(vk.verdicts->of(key()) == Verdict::right_plainly);
+    pipeline = compile(vk.verdicts->of(key) == Verdict::right_plainly);
   } catch (...) {
     release();
     throw;
@@ -65,14 +74,6 @@ void Kernel::create_layout() {
   info.pushConstantRangeCount = push_bytes ? 1 : 0;
   info.pPushConstantRanges = &range;
   check(vk.api.CreatePipelineLayout(vk.handle, &info, nullptr, &layout), "vkCreatePipelineLayout");
-}
-
-std::string Kernel::key() const {
-  std::string out = cat(name, by_address ? " by address" : "");
-  for (const uint32_t constant : constants_) out += cat(" ", constant);
-  uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-  for (const uint32_t word : words_) hash = (hash ^ word) * 0x100000001b3;
-  return cat(out, " ", std::hex, hash);
 }
 
 const spirv::Module& Kernel::module() const {

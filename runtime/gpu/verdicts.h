@@ -8,7 +8,7 @@
 namespace etr::gpu {
 
 enum class Verdict {
-  unknown,        // not compared yet
+  unknown,  // not compared yet
   right,
   right_plainly,  // only without the driver's optimizer
 };

@@ -68,7 +68,8 @@ struct VulkanDevice {
   VkPipelineCache pipeline_cache = VK_NULL_HANDLE;
   std::string pipeline_cache_file;  // "" keeps none
   std::unique_ptr<Verdicts> verdicts;
-  std::mutex comparison_mutex;               // held while a kernel is compared
+  std::mutex comparison_mutex;  // held while a kernel is compared
+  std::atomic<uint32_t> kernels_replaced{0};
   std::set<std::string> compared_dispatches;  // of Compare::dispatches
 
   uint32_t upload_family() const { return physical.upload_family.value_or(physical.queue_family); }

@@ -24,15 +24,16 @@ class Kernel {
   const bool by_address;
   const size_t bindings;                              // buffers, however they are passed
   const size_t push_bytes;                            // with addresses, where the shader takes them
+  const std::string key;  // tells it from all other kernels, also those of other releases
   VkDescriptorSetLayout set_layout = VK_NULL_HANDLE;  // null when by_address
   VkPipelineLayout layout = VK_NULL_HANDLE;
   // Of the next recording: compile_plainly() puts another into its place.
   mutable std::atomic<VkPipeline> pipeline = VK_NULL_HANDLE;
 
   // For gpu/comparison.h, one thread at a time.
-  std::string key() const;              // tells it from all other kernels, also those of other releases
-  const spirv::Module& module() const;  // throws Error(unsupported) for one that the host does not run
-  void compile_plainly() const;         // again, without the driver's optimizer
+  const spirv::Module& module()
+      const;                     // throws Error(unsupported) for one that the host does not run
+  void compile_plainly() const;  // again, without the driver's optimizer
   mutable std::atomic<bool> beyond_host = false;  // it was tried in vain to run it there
 
  private:

@@ -18,6 +18,7 @@ struct Runner::Slot {
   gpu::CommandList commands;
   size_t feeding = 0;  // how many of them, the first, bring in the inputs
   std::unique_ptr<gpu::Recording> recording;
+  uint32_t kernels_replaced = 0;      // on the device when it was recorded
   std::vector<gpu::Buffer> sources;   // of the inputs that are on the device
   std::vector<gpu::Buffer> recorded;  // those of `bringing`, which serves again for the same
   std::unique_ptr<gpu::Recording> bringing;
@@ -92,6 +93,11 @@ void Runner::record(Slot& slot, double seconds) {
   const int parts = gpu::parts_for(*device_, slot.commands, seconds);
   if (slot.recording && parts == slot.recording->parts()) return;
   slot.recording.reset();
+  record_in(slot, parts);
+}
+
+void Runner::record_in(Slot& slot, int parts) {
+  slot.kernels_replaced = gpu::kernels_replaced(*device_);
   slot.recording = std::make_unique<gpu::Recording>(device_, slot.commands, /*timed=*/false, parts);
 }
 
@@ -173,13 +179,14 @@ void Runner::start(Slot& slot) {
     if (slot.bringing) slot.bringing->wait();
     gpu::CommandList commands(slot.uploads.begin(), slot.uploads.end());
     commands.insert(commands.end(), slot.commands.begin(), slot.commands.end());
-    if (gpu::run_compared(device_, commands))
-      for (const auto& other : slots_) {  // none has been submitted yet
-        other->recording.reset();
-        record(*other, 0);
-      }
+    gpu::run_compared(device_, commands);
     slot.recording->submit_nothing();
     return;
+  }
+  if (slot.kernels_replaced != gpu::kernels_replaced(*device_)) {
+    const int parts = slot.recording->parts();
+    slot.recording.reset();
+    record_in(slot, parts);
   }
   if (slot.upload) slot.upload->submit();
   slot.recording->submit(slot.upload.get());

@@ -80,6 +80,7 @@ class Runner {
   Slot& free_slot();
   size_t parts_of(size_t i) const;
   void record(Slot& slot, double seconds);
+  void record_in(Slot& slot, int parts);
   void start(Slot& slot);
   void harvest(Slot& slot);
   gpu::CommandList bringing(const Slot& slot) const;

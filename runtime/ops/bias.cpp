@@ -18,8 +18,9 @@ OpShapes shapes(const Options&, const std::vector<Shape>& in) {
 
 void forward(const OpCall& call, Emitter& emit) {
   const uint32_t columns = call.inputs[1].count(), rows = call.output.count() / columns;
-  const struct { uint32_t rows, columns, slices; } push{
-      rows, columns, row_slices(*emit.device(), rows, columns)};
+  const struct {
+    uint32_t rows, columns, slices;
+  } push{rows, columns, row_slices(*emit.device(), rows, columns)};
   emit.for_channels("bias", {reads(call.inputs[0]), reads(call.inputs[1]), writes(call.output)},
                     push, columns, push.slices);
   auto note =

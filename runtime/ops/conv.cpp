@@ -35,7 +35,8 @@ void emit_pairs(Emitter& emit, GemmParams p, WidePush wide, uint32_t ow, const D
   p.ow = ow / 2;
   p.kc = p.c;
   p.m = p.batch * p.oh * p.ow, p.n = 2 * wide.n, p.k = p.kh * p.kw * p.c;
-  wide.rows = p.k, wide.slices = row_slices(*emit.device(), p.k, p.n), wide.taps_x = p.kw, wide.channels = p.c;
+  wide.rows = p.k, wide.slices = row_slices(*emit.device(), p.k, p.n), wide.taps_x = p.kw,
+  wide.channels = p.c;
   const DeviceTensor both = emit.scratch({p.kh, p.kw, p.c, p.n});
   emit.for_channels("conv_wide", {reads(w), writes(both)}, wide, p.n, wide.slices);
   DeviceTensor shifts;

@@ -18,8 +18,7 @@ DeviceTensor rounded(Emitter& emit, const DeviceTensor& x) {
 
 // x [rows, columns] with rows that are `pad` longer.
 DeviceTensor padded(Emitter& emit, const DeviceTensor& x, uint32_t rows, uint32_t pad) {
-  const uint32_t columns = x.count() / rows,
-                 slices = row_slices(*emit.device(), rows, columns);
+  const uint32_t columns = x.count() / rows, slices = row_slices(*emit.device(), rows, columns);
   const struct { uint32_t rows, columns, slices, pad; } push{rows, columns, slices, pad};
   const DeviceTensor y = emit.scratch({rows, columns + pad});
   emit.for_channels("pad_rows", {reads(x), writes(y)}, push, columns, slices);
@@ -109,8 +108,9 @@ std::optional<Moments> emit_moments(Emitter& emit, const DeviceTensor& x) {
 
 void emit_transpose(Emitter& emit, const DeviceTensor& in, const DeviceTensor& out, uint32_t batch,
                     uint32_t rows, uint32_t columns) {
-  const struct { uint32_t rows, columns, slices; } push{
-      rows, columns, row_slices(*emit.device(), columns, rows)};
+  const struct {
+    uint32_t rows, columns, slices;
+  } push{rows, columns, row_slices(*emit.device(), columns, rows)};
   emit.for_channels("transpose", {reads(in), writes(out)}, push, rows, push.slices, batch);
 }
 

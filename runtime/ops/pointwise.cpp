@@ -228,9 +228,7 @@ void compile(gpu::Kernels& kernels, gpu::Dispatch& dispatch) {
   const uint32_t rows = gpu::div_up(note.count, columns);
   const uint32_t slices = note.columns || !by_address ? row_slices(device, rows, columns)
                                                       : std::clamp(rows / 64, 1u, 4096u);
-  const struct {
-    uint32_t count, columns, rows, slices;
-  } push{note.count, columns, rows, slices};
+  const struct { uint32_t count, columns, rows, slices; } push{note.count, columns, rows, slices};
   dispatch.kernel = &kernels.from_source(
       source_of(note, dispatch.bindings.size(), lanes, by_address, note.count % columns != 0),
       note.name, dispatch.bindings.size(), sizeof(push), by_address);

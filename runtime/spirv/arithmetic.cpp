@@ -30,13 +30,15 @@ uint32_t shift(uint32_t word) {
 template <typename To>
 uint32_t truncated(float value) {
   const double whole_part = std::trunc(static_cast<double>(value));
-  if (!(whole_part >= std::numeric_limits<To>::min() && whole_part <= std::numeric_limits<To>::max()))
+  if (!(whole_part >= std::numeric_limits<To>::min() &&
+        whole_part <= std::numeric_limits<To>::max()))
     fail(Code::internal, "makes an integer of ", value, ", which it cannot hold");
   return static_cast<uint32_t>(static_cast<To>(whole_part));
 }
 
 float half_to_float(uint32_t half) {
-  const uint32_t sign = (half & 0x8000u) << 16, exponent = half >> 10 & 31, fraction = half & 0x3ffu;
+  const uint32_t sign = (half & 0x8000u) << 16, exponent = half >> 10 & 31,
+                 fraction = half & 0x3ffu;
   if (exponent == 31) return real(sign | 0x7f800000u | fraction << 13);
   const float size = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
                                    : std::ldexp(static_cast<float>(fraction | 0x400u),
@@ -91,9 +93,8 @@ bool evaluate_extended(const Instruction& i, uint32_t* r) {
     });
   };
   const auto of_signed = [&](auto f) {
-    return of_words(i, r, [&](uint32_t a, uint32_t b) {
-      return static_cast<uint32_t>(f(whole(a), whole(b)));
-    });
+    return of_words(
+        i, r, [&](uint32_t a, uint32_t b) { return static_cast<uint32_t>(f(whole(a), whole(b))); });
   };
   switch (static_cast<GLSLstd450>(i.extra)) {
     case GLSLstd450Round:
@@ -101,7 +102,8 @@ bool evaluate_extended(const Instruction& i, uint32_t* r) {
     case GLSLstd450Trunc: return of_one_float(i, r, [](float a) { return std::trunc(a); });
     case GLSLstd450FAbs: return of_one_float(i, r, [](float a) { return std::abs(a); });
     case GLSLstd450SAbs:
-      return each(i, r, [&](uint32_t k) { return whole(r[i.a + k]) < 0 ? 0 - r[i.a + k] : r[i.a + k]; });
+      return each(i, r,
+                  [&](uint32_t k) { return whole(r[i.a + k]) < 0 ? 0 - r[i.a + k] : r[i.a + k]; });
     case GLSLstd450FSign:
       return of_one_float(i, r, [](float a) { return a > 0 ? 1.0f : a < 0 ? -1.0f : 0.0f; });
     case GLSLstd450SSign:
@@ -133,8 +135,10 @@ bool evaluate_extended(const Instruction& i, uint32_t* r) {
     case GLSLstd450NMin: return of_floats(i, r, [](float a, float b) { return std::fmin(a, b); });
     case GLSLstd450FMax:
     case GLSLstd450NMax: return of_floats(i, r, [](float a, float b) { return std::fmax(a, b); });
-    case GLSLstd450UMin: return of_words(i, r, [](uint32_t a, uint32_t b) { return a < b ? a : b; });
-    case GLSLstd450UMax: return of_words(i, r, [](uint32_t a, uint32_t b) { return a > b ? a : b; });
+    case GLSLstd450UMin:
+      return of_words(i, r, [](uint32_t a, uint32_t b) { return a < b ? a : b; });
+    case GLSLstd450UMax:
+      return of_words(i, r, [](uint32_t a, uint32_t b) { return a > b ? a : b; });
     case GLSLstd450SMin: return of_signed([](int32_t a, int32_t b) { return a < b ? a : b; });
     case GLSLstd450SMax: return of_signed([](int32_t a, int32_t b) { return a > b ? a : b; });
     case GLSLstd450FClamp:
@@ -142,9 +146,8 @@ bool evaluate_extended(const Instruction& i, uint32_t* r) {
       return three_floats(
           [](float x, float low, float high) { return std::fmin(std::fmax(x, low), high); });
     case GLSLstd450UClamp:
-      return each(i, r, [&](uint32_t k) {
-        return std::min(std::max(r[i.a + k], r[i.b + k]), r[i.c + k]);
-      });
+      return each(
+          i, r, [&](uint32_t k) { return std::min(std::max(r[i.a + k], r[i.b + k]), r[i.c + k]); });
     case GLSLstd450SClamp:
       return each(i, r, [&](uint32_t k) {
         const int32_t low = std::max(whole(r[i.a + k]), whole(r[i.b + k]));
@@ -183,13 +186,11 @@ bool evaluate_integer(const Instruction& i, uint32_t* r) {
     case Op::OpUDiv: return of_words(i, r, [](U a, U b) { return a / divisor(b); });
     case Op::OpUMod: return of_words(i, r, [](U a, U b) { return a % divisor(b); });
     case Op::OpSDiv:
-      return of_words(i, r, [](U a, U b) {
-        return static_cast<U>(int64_t{whole(a)} / whole(divisor(b)));
-      });
+      return of_words(
+          i, r, [](U a, U b) { return static_cast<U>(int64_t{whole(a)} / whole(divisor(b))); });
     case Op::OpSRem:
-      return of_words(i, r, [](U a, U b) {
-        return static_cast<U>(int64_t{whole(a)} % whole(divisor(b)));
-      });
+      return of_words(
+          i, r, [](U a, U b) { return static_cast<U>(int64_t{whole(a)} % whole(divisor(b))); });
     case Op::OpSMod:
       return of_words(i, r, [](U a, U b) {
         const int64_t by = whole(divisor(b)), rest = int64_t{whole(a)} % by;
@@ -257,19 +258,29 @@ bool evaluate_float(const Instruction& i, uint32_t* r) {
     case Op::OpIsInf:
       return each(i, r, [&](uint32_t k) -> uint32_t { return std::isinf(real(r[i.a + k])); });
     case Op::OpFOrdEqual: return compare_floats(i, r, [](float a, float b) { return a == b; });
-    case Op::OpFUnordEqual: return compare_floats(i, r, [](float a, float b) { return !(a < b || a > b); });
-    case Op::OpFOrdNotEqual: return compare_floats(i, r, [](float a, float b) { return a < b || a > b; });
+    case Op::OpFUnordEqual:
+      return compare_floats(i, r, [](float a, float b) { return !(a < b || a > b); });
+    case Op::OpFOrdNotEqual:
+      return compare_floats(i, r, [](float a, float b) { return a < b || a > b; });
     case Op::OpFUnordNotEqual: return compare_floats(i, r, [](float a, float b) { return a != b; });
     case Op::OpFOrdLessThan: return compare_floats(i, r, [](float a, float b) { return a < b; });
-    case Op::OpFUnordLessThan: return compare_floats(i, r, [](float a, float b) { return !(a >= b); });
+    case Op::OpFUnordLessThan:
+      return compare_floats(i, r, [](float a, float b) { return !(a >= b); });
     case Op::OpFOrdGreaterThan: return compare_floats(i, r, [](float a, float b) { return a > b; });
-    case Op::OpFUnordGreaterThan: return compare_floats(i, r, [](float a, float b) { return !(a <= b); });
-    case Op::OpFOrdLessThanEqual: return compare_floats(i, r, [](float a, float b) { return a <= b; });
-    case Op::OpFUnordLessThanEqual: return compare_floats(i, r, [](float a, float b) { return !(a > b); });
-    case Op::OpFOrdGreaterThanEqual: return compare_floats(i, r, [](float a, float b) { return a >= b; });
-    case Op::OpFUnordGreaterThanEqual: return compare_floats(i, r, [](float a, float b) { return !(a < b); });
-    case Op::OpConvertFToU: return each(i, r, [&](uint32_t k) { return truncated<uint32_t>(real(r[i.a + k])); });
-    case Op::OpConvertFToS: return each(i, r, [&](uint32_t k) { return truncated<int32_t>(real(r[i.a + k])); });
+    case Op::OpFUnordGreaterThan:
+      return compare_floats(i, r, [](float a, float b) { return !(a <= b); });
+    case Op::OpFOrdLessThanEqual:
+      return compare_floats(i, r, [](float a, float b) { return a <= b; });
+    case Op::OpFUnordLessThanEqual:
+      return compare_floats(i, r, [](float a, float b) { return !(a > b); });
+    case Op::OpFOrdGreaterThanEqual:
+      return compare_floats(i, r, [](float a, float b) { return a >= b; });
+    case Op::OpFUnordGreaterThanEqual:
+      return compare_floats(i, r, [](float a, float b) { return !(a < b); });
+    case Op::OpConvertFToU:
+      return each(i, r, [&](uint32_t k) { return truncated<uint32_t>(real(r[i.a + k])); });
+    case Op::OpConvertFToS:
+      return each(i, r, [&](uint32_t k) { return truncated<int32_t>(real(r[i.a + k])); });
     case Op::OpConvertSToF:
       return each(i, r, [&](uint32_t k) { return bits(static_cast<float>(whole(r[i.a + k]))); });
     case Op::OpConvertUToF:

@@ -95,10 +95,10 @@ void Machine::begin(uint32_t lane, std::array<uint32_t, 3> group) {
       case spv::BuiltIn::SubgroupSize: *to = grid_.subgroup_size; break;
       case spv::BuiltIn::SubgroupId: *to = lane / grid_.subgroup_size; break;
       case spv::BuiltIn::NumSubgroups:
-        *to = (static_cast<uint32_t>(lanes_.size()) + grid_.subgroup_size - 1) / grid_.subgroup_size;
+        *to =
+            (static_cast<uint32_t>(lanes_.size()) + grid_.subgroup_size - 1) / grid_.subgroup_size;
         break;
-      default:
-        fail(Code::unsupported, "SPIR-V's built-in variable ", static_cast<uint32_t>(what));
+      default: fail(Code::unsupported, "SPIR-V's built-in variable ", static_cast<uint32_t>(what));
     }
   }
 }
@@ -194,7 +194,8 @@ void Machine::address(Lane& lane, const Instruction& i) {
 
 Machine::Place Machine::find_in_buffer(size_t buffer, uint64_t offset, Use use) {
   const char* does = use == Use::load ? "reads" : "writes";
-  if (buffer >= buffers_.size()) fail(Code::internal, does, " buffer ", buffer, ", which there is not");
+  if (buffer >= buffers_.size())
+    fail(Code::internal, does, " buffer ", buffer, ", which there is not");
   const Argument& in = buffers_[buffer];
   if (offset % 4 || offset >= in.size_bytes)
     fail(Code::internal, does, " byte ", static_cast<int64_t>(offset << 8) >> 8, " of buffer ",
@@ -271,8 +272,7 @@ void Machine::note_load(const Place& place) {
          ", which another invocation writes, with no barrier between them");
   const uint32_t self = first_invocation_ + lane_, now = stretch(place.is_shared());
   if (trace.reader != 0 && trace.reader < first_invocation_) trace.others_read = true;
-  trace.many_read =
-      trace.reader_stretch == now && (trace.many_read || trace.reader != self);
+  trace.many_read = trace.reader_stretch == now && (trace.many_read || trace.reader != self);
   trace.reader = self;
   trace.reader_stretch = now;
 }
@@ -285,8 +285,8 @@ void Machine::note_store(const Place& place, uint32_t value) {
       (trace.many_read && trace.reader_stretch == stretch(place.is_shared()));
   if (changes &&
       (read_by_others || !in_order(trace.writer, trace.writer_stretch, place.is_shared())))
-    fail(Code::internal, "writes ", name_of(place), ", which another invocation ", read_by_others ? "reads" : "writes otherwise",
-         ", with no barrier between them");
+    fail(Code::internal, "writes ", name_of(place), ", which another invocation ",
+         read_by_others ? "reads" : "writes otherwise", ", with no barrier between them");
   trace.writer = first_invocation_ + lane_;
   trace.writer_stretch = stretch(place.is_shared());
 }
@@ -323,9 +323,10 @@ void Machine::meet() {
   bool any = false;
   for (size_t first = 0; first < lanes_.size(); first += grid_.subgroup_size) {
     const size_t last = std::min(first + grid_.subgroup_size, lanes_.size());
-    const bool waits = std::any_of(
-        lanes_.begin() + static_cast<ptrdiff_t>(first), lanes_.begin() + static_cast<ptrdiff_t>(last),
-        [](const Lane& lane) { return lane.state == State::at_subgroup; });
+    const bool waits =
+        std::any_of(lanes_.begin() + static_cast<ptrdiff_t>(first),
+                    lanes_.begin() + static_cast<ptrdiff_t>(last),
+                    [](const Lane& lane) { return lane.state == State::at_subgroup; });
     if (waits) join_subgroup(first, last);
     any = any || waits;
   }
@@ -339,9 +340,9 @@ void Machine::meet() {
       fail(Code::internal, waits(lanes_[lane_]) ? "waits at another barrier" : "has ended",
            " where others of its workgroup wait at a barrier");
   const uint32_t semantics = module_.code[at].a;
-  const bool orders_buffers =
-      has(semantics, spv::MemorySemanticsMask::UniformMemory) ||
-      std::all_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.orders_buffers; });
+  const bool orders_buffers = has(semantics, spv::MemorySemanticsMask::UniformMemory) ||
+                              std::all_of(lanes_.begin(), lanes_.end(),
+                                          [](const Lane& lane) { return lane.orders_buffers; });
   if (has(semantics, spv::MemorySemanticsMask::WorkgroupMemory)) ++shared_stretch_;
   if (orders_buffers) ++buffer_stretch_;
   for (Lane& lane : lanes_) {

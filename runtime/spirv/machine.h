@@ -67,7 +67,7 @@ class Machine {
   void load(Lane& lane, const Instruction& i);
   void store(Lane& lane, const Instruction& i);
   uint32_t length(const Lane& lane, const Instruction& i);
-  void meet();              // all wait: at a barrier, or lanes of a subgroup for each other
+  void meet();  // all wait: at a barrier, or lanes of a subgroup for each other
   void join_subgroup(size_t first, size_t last);
 
   struct Place {

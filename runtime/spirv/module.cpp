@@ -507,7 +507,8 @@ bool Reader::decode_flow(Op op, std::span<const uint32_t> w) {
             .to = reg(w[1]),
             .extra = static_cast<uint32_t>(m_.extra.size()),
             .extra_count = static_cast<uint32_t>(w.size() - 2)});
-      for (size_t k = 2; k < w.size(); k += 2) m_.extra.insert(m_.extra.end(), {reg(w[k]), w[k + 1]});
+      for (size_t k = 2; k < w.size(); k += 2)
+        m_.extra.insert(m_.extra.end(), {reg(w[k]), w[k + 1]});
       return true;
     case Op::OpReturn:
     case Op::OpUnreachable: emit({.op = op}); return true;

@@ -42,13 +42,13 @@ constexpr uint64_t pointer(Space space, uint64_t offset) {
 // Operands are registers, unless the operation says otherwise (decode() in module.cpp).
 struct Instruction {
   spv::Op op{};
-  uint16_t n = 1;        // words of the result
-  uint32_t to = 0;       // its register
+  uint16_t n = 1;   // words of the result
+  uint32_t to = 0;  // its register
   uint32_t a = 0, b = 0, c = 0;
   uint32_t extra = 0, extra_count = 0;  // more operands: where they begin in Module::extra
 };
 
-struct Step {  // of an access chain, for an index that only the run knows
+struct Step {      // of an access chain, for an index that only the run knows
   uint32_t index;  // its register
   uint32_t stride, count;
   bool is_signed;
@@ -63,9 +63,10 @@ class Module {
   std::vector<Instruction> code;
   std::vector<uint32_t> extra;
   std::vector<Step> steps;
-  std::vector<uint32_t> registers;     // at the start of an invocation: constants and variables' pointers
-  uint32_t entry = 0;                  // where the code begins
-  uint32_t own_bytes = 0;              // of an invocation's variables
+  std::vector<uint32_t>
+      registers;           // at the start of an invocation: constants and variables' pointers
+  uint32_t entry = 0;      // where the code begins
+  uint32_t own_bytes = 0;  // of an invocation's variables
   uint32_t shared_bytes = 0;
   std::array<uint32_t, 3> workgroup{1, 1, 1};
   struct Builtin {
@@ -74,7 +75,8 @@ class Module {
   };
   std::vector<Builtin> builtins;
   uint32_t input_bytes = 0;
-  std::vector<std::vector<uint32_t>> layouts;  // of what is loaded and stored, where its words are not in one piece
+  std::vector<std::vector<uint32_t>>
+      layouts;  // of what is loaded and stored, where its words are not in one piece
 
   uint32_t invocations() const { return workgroup[0] * workgroup[1] * workgroup[2]; }
 };

@@ -14,7 +14,7 @@ namespace etr::spirv {
 struct Trace {
   uint32_t writer = 0, writer_stretch = 0;  // 0: nobody
   uint32_t reader = 0, reader_stretch = 0;
-  bool many_read = false;   // others, too, in that stretch
+  bool many_read = false;    // others, too, in that stretch
   bool others_read = false;  // invocations of another workgroup
 };
 

@@ -31,7 +31,9 @@ graph::Feed byte_feed(gpu::Kernels& kernels, gpu::Arena& memory, const graph::Va
                                                          const ops::DeviceTensor& output) {
     const uint32_t rows = output.count() / columns,
                    slices = ops::row_slices(*kernels.device(), rows, columns);
-    const struct { uint32_t rows, columns, channels, slices; } push{rows, columns, channels, slices};
+    const struct {
+      uint32_t rows, columns, channels, slices;
+    } push{rows, columns, channels, slices};
     const gpu::Buffer affine = memory.allocate(parts[1].size_bytes);
     ops::Emitter emit(kernels, memory, commands);
     emit.set_label("normalize");

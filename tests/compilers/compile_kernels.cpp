@@ -50,7 +50,8 @@ void compile_others(gpu::Kernels& kernels) {
   for (const gpu::ShaderCode& code : gpu::shader_table()) {
     const std::string name(code.name);
     const bool tiled = name.starts_with("attention_tiled");
-    const bool for_cpus = name.starts_with("conv_line") || (name.starts_with("attention") && !tiled);
+    const bool for_cpus =
+        name.starts_with("conv_line") || (name.starts_with("attention") && !tiled);
     if (code.by_address || name.starts_with("gemm_") || for_cpus) continue;
     if (!tiled) compile(kernels, name, name, {64}, 14, 100);
     for (const uint32_t head : {32, 64, 128})

@@ -88,8 +88,11 @@ float sum_on(const DeviceOptions& options, uint32_t value = 0x3F800000) {
   Arena arena(k.device(), MemoryUse::device), back(k.device(), MemoryUse::readback);
   const Buffer x = arena.allocate(400), y = arena.allocate(400), out = back.allocate(400);
   const uint32_t count = 100;
-  const Dispatch add{"sum", &k.get("add", {}, 2, 4), {{x, Access::read}, {y, Access::read_write}},
-                     push_bytes(count), {2, 1, 1}};
+  const Dispatch add{"sum",
+                     &k.get("add", {}, 2, 4),
+                     {{x, Access::read}, {y, Access::read_write}},
+                     push_bytes(count),
+                     {2, 1, 1}};
   const CommandList commands{Fill{x, value}, Fill{y, value}, add, add, Copy{y, out}};
   run_once(k.device(), commands);
   EXPECT_EQ(wants_comparison(*k.device(), commands),
@@ -164,8 +167,11 @@ TEST(Comparison, AFaultOfTheKernelsOwnIsNotTheDrivers) {
   Arena arena(k.device(), MemoryUse::device);
   const Buffer x = arena.allocate(400), y = arena.allocate(400);
   const uint32_t count = 100;
-  Dispatch add{"sum", &k.get("add", {}, 2, 4), {{x, Access::read}, {y, Access::write}},
-               push_bytes(count), {2, 1, 1}};
+  Dispatch add{"sum",
+               &k.get("add", {}, 2, 4),
+               {{x, Access::read}, {y, Access::write}},
+               push_bytes(count),
+               {2, 1, 1}};
   const Comparison told = compare(k.device(), add, Scope::samples);
   EXPECT_EQ(told.result, Result::unknown);
   EXPECT_NE(told.why.find("reads byte 0 of buffer 1 before it has written it"), std::string::npos);
@@ -187,9 +193,11 @@ TEST(Comparison, BuffersMayOverlap) {
   run_once(k.device(), {Fill{all, 0x40000000}});
   const uint32_t count = 64;
   for (const Buffer& x : {all.slice(0, 256), all.slice(512, 256)}) {
-    const Dispatch add{"sum", &k.get("add", {}, 2, 4),
+    const Dispatch add{"sum",
+                       &k.get("add", {}, 2, 4),
                        {{x, Access::read}, {all.slice(0, 256), Access::read_write}},
-                       push_bytes(count), {1, 1, 1}};
+                       push_bytes(count),
+                       {1, 1, 1}};
     EXPECT_EQ(compare(k.device(), add, Scope::all).result, Result::equal);
   }
   Arena back(k.device(), MemoryUse::readback);

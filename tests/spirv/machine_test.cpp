@@ -29,10 +29,12 @@ layout(binding = 0, std430) buffer A { float a[]; };
 layout(binding = 1, std430) buffer B { uint b[]; };
 layout(push_constant) uniform Push { uint count; float scale; };
 shared float s[8];
-)" + functions + R"(
+)" + functions +
+         R"(
 void main() {
   const uint i = gl_LocalInvocationID.x, g = gl_GlobalInvocationID.x;
-)" + body + "\n}\n";
+)" + body +
+         "\n}\n";
 }
 
 struct Trial {
@@ -180,13 +182,16 @@ TEST(Machine, JoinsInvocations) {
 
 TEST(Machine, TellsFaults) {
   const auto expect = [](const char* body, const char* told, const Trial& run = {}) {
-    EXPECT_NE(fault_of(body, run).find(told), std::string::npos)
-        << body << "\n" << fault_of(body, run);
+    EXPECT_NE(fault_of(body, run).find(told), std::string::npos) << body << "\n"
+                                                                 << fault_of(body, run);
   };
-  expect("a[i + 1] = 0.0;", "invocation 7 of workgroup 0, 0, 0: writes byte 32 of buffer 0, which has 32");
-  expect("b[i] = b[i - 1];", "invocation 0 of workgroup 0, 0, 0: reads byte 17179869180 of buffer 1");
+  expect("a[i + 1] = 0.0;",
+         "invocation 7 of workgroup 0, 0, 0: writes byte 32 of buffer 0, which has 32");
+  expect("b[i] = b[i - 1];",
+         "invocation 0 of workgroup 0, 0, 0: reads byte 17179869180 of buffer 1");
   expect("float t[3]; t[i] = 1.0; b[i] = uint(t[i]);", "takes element 3 of an array of 3");
-  expect("s[i] = 1.0; b[i] = uint(s[7 - i]);", "reads byte 28 of shared memory, which nobody has written");
+  expect("s[i] = 1.0; b[i] = uint(s[7 - i]);",
+         "reads byte 28 of shared memory, which nobody has written");
   expect("s[i] = float(i); barrier(); b[i] = uint(s[7 - i]); s[i] = 9.0;",
          "invocation 4 of workgroup 0, 0, 0: reads byte 12 of shared memory, which another");
   expect("s[i] = float(i); barrier(); b[i] = uint(s[i & 3]); if (i == 7) s[1] = 9.0;",
@@ -204,7 +209,9 @@ TEST(Machine, TellsFaults) {
   expect("b[i] = uint(a[i] - 2.0);", "makes an integer of -1");
   Trial two;
   two.groups = 2;
-  expect("b[i] = g;", "workgroup 1, 0, 0: writes byte 0 of buffer 1, which another invocation writes otherwise", two);
+  expect("b[i] = g;",
+         "workgroup 1, 0, 0: writes byte 0 of buffer 1, which another invocation writes otherwise",
+         two);
   expect("if (g == 0) b[0] = 7; b[16 + g] = b[0];", "which another invocation", two);
   expect("if (g == 8) b[0] = 7; else b[16 + g] = b[0];", "which another invocation reads", two);
   Trial read_only, write_only;
@@ -220,7 +227,8 @@ TEST(Machine, SeesNoFaultWhereThereIsNone) {
   write_only.a_reads = false;
   for (const char* body :
        {"b[0] = 7;", "b[g] = b[g] + b[31];",
-        "s[i] = float(i); barrier(); const float x = s[7 - i]; barrier(); s[i] = x; b[g] = uint(x);",
+        "s[i] = float(i); barrier(); const float x = s[7 - i]; barrier(); s[i] = x; b[g] = "
+        "uint(x);",
         "b[g] = g; memoryBarrierBuffer(); barrier(); b[g + 16] = g < 8 ? b[7 - i] : 0;"})
     EXPECT_EQ(fault_of(body, two), "") << body;
   EXPECT_EQ(fault_of("a[i] = 1.0; a[i] += 1.0;", write_only), "");

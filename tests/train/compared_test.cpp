@@ -12,8 +12,7 @@ std::vector<float> losses_on(const gpu::DeviceOptions& options) {
       {"layer": "activation", "function": "relu"}, {"layer": "flatten"},
       {"layer": "dense", "units": 10}]})";
   train::Learner learner(std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(options)),
-                         {parse_json(model, "model"),
-                          Json{{"optimizer", "sgd"}, {"momentum", 0.9}},
+                         {parse_json(model, "model"), Json{{"optimizer", "sgd"}, {"momentum", 0.9}},
                           Json{{"learning_rate", 0.1}}, 3, 1000});
   pipeline::Item batch;
   Tensor image(DType::f32, {6, 5, 7, 3});
