@@ -203,9 +203,11 @@ void settle(const DevicePtr& device, const Dispatch& dispatch, Scope scope) {
     seen = {Comparison::Result::different, "(so a test has it)"};
   if (seen.result == Comparison::Result::equal)
     device->vk().verdicts->set(kernel.key, Verdict::right);
-  if (seen.result == Comparison::Result::unknown) {
+  if (seen.result == Comparison::Result::faulty || seen.result == Comparison::Result::unknown) {
     kernel.beyond_host = true;
-    log_line(LogLevel::info, cat("kernel '", kernel.name, "' was not compared: ", seen.why));
+    log_line(seen.result == Comparison::Result::faulty ? LogLevel::warning : LogLevel::info,
+             cat(dispatch.label, ": kernel '", kernel.name,
+                 "' was not compared with the host: ", seen.why));
   }
   if (seen.result != Comparison::Result::different) return;
   const std::string first = seen.why;
@@ -242,14 +244,14 @@ Comparison compare(const DevicePtr& device, const Dispatch& dispatch, Scope scop
     run_on_device(device, dispatch, regions);
     return judge(courier, regions);
   } catch (const Error& error) {
-    // A fault of the kernel is for tests to report; memory for the copies is not worth an end.
-    const bool ours = scope == Scope::samples &&
-                      (error.code() == Code::unsupported || error.code() == Code::internal ||
-                       error.code() == Code::out_of_memory);
-    if (!ours)
+    // Neither a fault that has been there before nor memory for the copies is worth the end of a run.
+    const bool is_fault = error.code() == Code::internal;
+    const bool bearable =
+        is_fault || error.code() == Code::unsupported || error.code() == Code::out_of_memory;
+    if (scope == Scope::all || !bearable)
       throw Error(error.code(),
                   cat(dispatch.label, ": kernel '", dispatch.kernel->name, "': ", error.what()));
-    return {Comparison::Result::unknown, error.what()};
+    return {is_fault ? Comparison::Result::faulty : Comparison::Result::unknown, error.what()};
   }
 }
 

@@ -15,10 +15,11 @@ struct Comparison {
     equal,
     different,
     empty,    // both wrote nothing but zeros, which says little
+    faulty,   // the kernel does what none may, whatever the driver
     unknown,  // the host could not run it
   };
   Result result = Result::unknown;
-  std::string why;  // of `different` and `unknown`
+  std::string why;  // of `different`, `faulty` and `unknown`
 };
 
 // Floats agree to a thousandth of themselves or of the mean square's root, as drivers may contract and approximate.

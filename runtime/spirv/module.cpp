@@ -2,6 +2,8 @@
 #include "spirv/module.h"
 
 #include <algorithm>
+#include <optional>
+#include <unordered_map>
 
 #include "core/error.h"
 
@@ -9,6 +11,21 @@ namespace etr::spirv {
 namespace {
 
 using spv::Op;
+
+struct Type {
+  enum class Kind { none, boolean, integer, floating, vector, array, structure, pointer };
+  Kind kind = Kind::none;
+  bool is_signed = false;
+  uint32_t element = 0;           // of a vector, an array, a pointer: a type's id
+  uint32_t count = 0;             // of its elements; 0: known when it runs only
+  uint32_t words = 0;             // of a value, in registers
+  uint32_t bytes = 0;             // in memory
+  uint32_t stride = 0;            // between elements there
+  std::vector<uint32_t> members;  // types' ids
+  std::vector<uint32_t> offsets;  // of the members, in memory
+  std::vector<uint32_t> layout;   // of a value's words, in memory
+  spv::StorageClass storage{};    // of what a pointer points to
+};
 
 struct Id {
   const Type* type = nullptr;  // of the value

@@ -7,30 +7,12 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <span>
-#include <string>
-#include <unordered_map>
 #include <vector>
 
 #include <spirv/unified1/spirv.hpp11>
 
 namespace etr::spirv {
-
-struct Type {
-  enum class Kind { none, boolean, integer, floating, vector, array, structure, pointer };
-  Kind kind = Kind::none;
-  bool is_signed = false;
-  uint32_t element = 0;           // of a vector, an array, a pointer: a type's id
-  uint32_t count = 0;             // of its elements; 0: known when it runs only
-  uint32_t words = 0;             // of a value, in registers
-  uint32_t bytes = 0;             // in memory
-  uint32_t stride = 0;            // between elements there
-  std::vector<uint32_t> members;  // types' ids
-  std::vector<uint32_t> offsets;  // of the members, in memory
-  std::vector<uint32_t> layout;   // of a value's words, in memory
-  spv::StorageClass storage{};    // of what a pointer points to
-};
 
 // Pointers in registers: a device address, or a space with an offset in bytes.
 enum class Space : uint64_t { address, input, push, shared, own, first_binding };

@@ -173,7 +173,7 @@ TEST(Comparison, AFaultOfTheKernelsOwnIsNotTheDrivers) {
                push_bytes(count),
                {2, 1, 1}};
   const Comparison told = compare(k.device(), add, Scope::samples);
-  EXPECT_EQ(told.result, Result::unknown);
+  EXPECT_EQ(told.result, Result::faulty);
   EXPECT_NE(told.why.find("reads byte 0 of buffer 1 before it has written it"), std::string::npos);
   try {
     compare(k.device(), add, Scope::all);

@@ -7,10 +7,11 @@
 namespace etr::test {
 namespace {
 
-std::vector<float> losses_on(const gpu::DeviceOptions& options) {
-  const char* model = R"({"layers": [{"layer": "conv2d", "filters": 4}, {"layer": "batch_norm"},
-      {"layer": "activation", "function": "relu"}, {"layer": "flatten"},
-      {"layer": "dense", "units": 10}]})";
+constexpr const char* kModel = R"({"layers": [{"layer": "conv2d", "filters": 4},
+    {"layer": "batch_norm"}, {"layer": "activation", "function": "relu"}, {"layer": "flatten"},
+    {"layer": "dense", "units": 10}]})";
+
+std::vector<float> losses_on(const gpu::DeviceOptions& options, const char* model = kModel) {
   train::Learner learner(std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(options)),
                          {parse_json(model, "model"), Json{{"optimizer", "sgd"}, {"momentum", 0.9}},
                           Json{{"learning_rate", 0.1}}, 3, 1000});
@@ -53,6 +54,24 @@ TEST(Compared, TheFirstStepIsAStep) {
       EXPECT_EQ(warnings() > 0, *wrong != 0) << wrong;
     }
   set_log_hook(nullptr);
+}
+
+// An operation of the user's own that reads behind its input's end: every device may read something else there.
+TEST(Compared, AFaultyOperationIsWarnedOf) {
+  static std::vector<std::string> lines;
+  lines.clear();
+  gpu::DeviceOptions options = device_options();
+  options.compare = gpu::Compare::kernels;
+  set_log_hook([](LogLevel level, const char* message) {
+    if (level >= LogLevel::warning) lines.emplace_back(message);
+  });
+  losses_on(options, R"({"layers": [{"layer": "flatten"}, {"layer": "glsl", "name": "next",
+      "source": "float forward(uint i) { return x0[i + 1]; } float gradient0(uint i) { return dy[i]; }"},
+      {"layer": "dense", "units": 10}]})");
+  set_log_hook(nullptr);
+  ASSERT_FALSE(lines.empty());
+  EXPECT_NE(lines[0].find("next: kernel"), std::string::npos) << lines[0];
+  EXPECT_NE(lines[0].find("of buffer 0, which has 2520"), std::string::npos) << lines[0];
 }
 
 }  // namespace
