@@ -23,7 +23,7 @@ bool has(uint32_t semantics, spv::MemorySemanticsMask what) {
 Machine::Machine(const Module& module, std::vector<Argument> buffers,
                  std::span<const std::byte> push, const Grid& grid)
     : module_(module), buffers_(std::move(buffers)), push_(push.size() / 4), grid_(grid) {
-  std::memcpy(push_.data(), push.data(), push_.size() * 4);
+  if (!push_.empty()) std::memcpy(push_.data(), push.data(), push_.size() * 4);
   lanes_.resize(module.invocations());
   shared_.resize(module.shared_bytes / 4);
   shared_traces_.resize(shared_.size());
