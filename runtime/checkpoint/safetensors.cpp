@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "core/half.h"
 #include "core/json.h"
 
 namespace etr::checkpoint {
@@ -18,17 +19,6 @@ const char* format_name(DType dtype) {
     case DType::f32: return "F32";
   }
   return "?";
-}
-
-// A half-precision number: 1 sign, 5 exponent and 10 fraction bits.
-float of_half(uint16_t bits) {
-  const uint32_t sign = uint32_t{bits} >> 15 << 31, exponent = bits >> 10 & 31,
-                 fraction = bits & 1023;
-  if (exponent == 31) return std::bit_cast<float>(sign | 0x7F800000u | fraction << 13);
-  const float size = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
-                                   : std::ldexp(static_cast<float>(1024 + fraction),
-                                                static_cast<int>(exponent) - 25);
-  return sign ? -size : size;
 }
 
 template <typename From, typename To, typename F>
@@ -63,7 +53,7 @@ Foreign type_of(const std::string& name, const std::string& origin, const std::s
 
 void fill(Tensor& tensor, const std::string& type, std::span<const std::byte> from) {
   if (type == "F16")
-    convert<uint16_t>(from, tensor.mutable_view<float>(), of_half);
+    convert<uint16_t>(from, tensor.mutable_view<float>(), half_to_float);
   else if (type == "BF16")
     convert<uint16_t>(from, tensor.mutable_view<float>(),
                       [](uint16_t v) { return std::bit_cast<float>(uint32_t{v} << 16); });

@@ -20,12 +20,6 @@ using spirv::Storage;
 
 constexpr uint64_t kSampleInstructions = 2'000'000, kAllInstructions = 8'000'000;
 
-void execute(const DevicePtr& device, const CommandList& commands) {
-  Recording recording(device, commands);
-  recording.submit();
-  recording.wait();
-}
-
 // Device memory to the host, a piece at a time.
 class Courier {
  public:
@@ -39,7 +33,7 @@ class Courier {
     }
     if (!staging_) staging_ = memory_.allocate(Storage::kPageWords * 4);
     const Buffer to = staging_.slice(0, words.size_bytes());
-    execute(device_, {Copy{from.slice(offset, words.size_bytes()), to}});
+    run_uncompared(device_, {Copy{from.slice(offset, words.size_bytes()), to}});
     std::memcpy(words.data(), to.host, words.size_bytes());
   }
 
@@ -56,11 +50,6 @@ struct Region {
   Buffer copy;  // of `buffer`, where it is written
   std::unique_ptr<Storage> storage;
 };
-
-bool overlap(const Buffer& a, const Buffer& b) {
-  return a.handle == b.handle && a.offset < b.offset + b.size_bytes &&
-         b.offset < a.offset + a.size_bytes;
-}
 
 std::vector<Region> regions_of(const Dispatch& dispatch) {
   std::vector<Region> out;
@@ -149,7 +138,7 @@ void run_on_device(const DevicePtr& device, const Dispatch& dispatch,
                                          binding.buffer.size_bytes);
   }
   commands.push_back(std::move(moved));
-  execute(device, commands);
+  run_uncompared(device, commands);
 }
 
 Comparison judge(Courier& courier, const std::vector<Region>& regions) {
@@ -274,13 +263,13 @@ void run_compared(const DevicePtr& device, const CommandList& commands) {
   for (const Command& command : commands) {
     const auto* dispatch = std::get_if<Dispatch>(&command);
     if (dispatch && (all ? is_new(*device, *dispatch) : !is_settled(*device, *dispatch->kernel))) {
-      execute(device, std::exchange(waiting, {}));
+      run_uncompared(device, std::exchange(waiting, {}));
       settle(device, *dispatch, all ? Scope::all : Scope::samples);
       ++compared;
     }
     waiting.push_back(command);
   }
-  execute(device, waiting);
+  run_uncompared(device, waiting);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   log_line(LogLevel::info, cat("compared ", compared, " dispatches of '", device->info().name,
                                "' with the host's results in ", seconds.count(), " s"));

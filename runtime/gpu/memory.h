@@ -34,6 +34,12 @@ struct Buffer {
   Buffer slice(uint64_t begin, uint64_t bytes) const;
 };
 
+// Whether two that have their place share bytes.
+constexpr bool overlap(const Buffer& a, const Buffer& b) {
+  return a.handle == b.handle && a.offset < b.offset + b.size_bytes &&
+         b.offset < a.offset + a.size_bytes;
+}
+
 // Gives out buffers.
 class Allocator {
  public:

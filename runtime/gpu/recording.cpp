@@ -32,10 +32,8 @@ class HazardTracker {
 
  private:
   static bool overlaps(const std::vector<Buffer>& ranges, const Buffer& b) {
-    return std::any_of(ranges.begin(), ranges.end(), [&](const Buffer& a) {
-      return a.handle == b.handle && a.offset < b.offset + b.size_bytes &&
-             b.offset < a.offset + a.size_bytes;
-    });
+    return std::any_of(ranges.begin(), ranges.end(),
+                       [&](const Buffer& a) { return overlap(a, b); });
   }
   std::vector<Buffer> reads_, writes_;
 };
@@ -374,14 +372,17 @@ void Recording::read_timestamps() {
     command_seconds_.push_back(seconds(ticks[i - 1], ticks[i]));
 }
 
-void run_once(const DevicePtr& device, const CommandList& commands) {
-  if (wants_comparison(*device, commands)) {
-    run_compared(device, commands);
-    return;
-  }
+void run_uncompared(const DevicePtr& device, const CommandList& commands) {
   Recording recording(device, commands);
   recording.submit();
   recording.wait();
+}
+
+void run_once(const DevicePtr& device, const CommandList& commands) {
+  if (wants_comparison(*device, commands))
+    run_compared(device, commands);
+  else
+    run_uncompared(device, commands);
 }
 
 }  // namespace etr::gpu

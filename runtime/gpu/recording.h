@@ -77,5 +77,6 @@ int parts_for(const Device& device, const CommandList& commands, double seconds)
 
 // Records, submits and waits: for set-up work and tests. Compares what has to be compared.
 void run_once(const DevicePtr& device, const CommandList& commands);
+void run_uncompared(const DevicePtr& device, const CommandList& commands);  // and compares nothing
 
 }  // namespace etr::gpu

@@ -5,6 +5,7 @@
 #include <spirv/unified1/GLSL.std.450.h>
 
 #include "core/error.h"
+#include "core/half.h"
 #include "spirv/module.h"
 
 namespace etr::spirv {
@@ -34,16 +35,6 @@ uint32_t truncated(float value) {
         whole_part <= std::numeric_limits<To>::max()))
     fail(Code::internal, "makes an integer of ", value, ", which it cannot hold");
   return static_cast<uint32_t>(static_cast<To>(whole_part));
-}
-
-float half_to_float(uint32_t half) {
-  const uint32_t sign = (half & 0x8000u) << 16, exponent = half >> 10 & 31,
-                 fraction = half & 0x3ffu;
-  if (exponent == 31) return real(sign | 0x7f800000u | fraction << 13);
-  const float size = exponent == 0 ? std::ldexp(static_cast<float>(fraction), -24)
-                                   : std::ldexp(static_cast<float>(fraction | 0x400u),
-                                                static_cast<int>(exponent) - 25);
-  return real(sign | bits(size));
 }
 
 // To the nearest, ties to even.
@@ -169,8 +160,8 @@ bool evaluate_extended(const Instruction& i, uint32_t* r) {
       return true;
     case GLSLstd450UnpackHalf2x16: {
       const uint32_t packed = r[i.a];
-      r[i.to] = bits(half_to_float(packed & 0xffff));
-      r[i.to + 1] = bits(half_to_float(packed >> 16));
+      r[i.to] = bits(half_to_float(static_cast<uint16_t>(packed)));
+      r[i.to + 1] = bits(half_to_float(static_cast<uint16_t>(packed >> 16)));
       return true;
     }
     default: return false;

@@ -22,11 +22,6 @@ struct Planning {
   void place() { plan.place(commands, arena); }
 };
 
-bool overlap(const gpu::Buffer& a, const gpu::Buffer& b) {
-  return a.handle == b.handle && a.offset < b.offset + b.size_bytes &&
-         b.offset < a.offset + a.size_bytes;
-}
-
 TEST(MemoryPlan, WhatIsNeverInUseTogetherSharesMemory) {
   Planning p;
   const gpu::Buffer a = p.plan.allocate(4096), b = p.plan.allocate(4096), c = p.plan.allocate(4096);
