@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# Unpacks another Vulkan driver into a folder, on Debian, without installing anything, and prints the variables that choose it,
+# or runs a command with them:
+#
+#   tests/drivers.sh mesa build-test/drivers COMMAND ...         # runs COMMAND on it
+#   variables=$(tests/drivers.sh mesa build-test/drivers) && eval "$variables"   # this shell, from now on
+#
+#   mesa          lavapipe of the release's backports, with the libraries that it needs (Debian 12: Mesa 25, 60 MB to download)
+#   swiftshader   Google's driver for CPUs out of the package chromium-common (60 MB): Vulkan 1.3, subgroups of 4, neither int64
+#                 nor fp16
+#
+# The driver lies in DIRECTORY/NAME, DIRECTORY/NAME/icd.json is what the Vulkan loader reads, and what is there stays. Needs no
+# root: packages come from the archive in apt's sources, through lists and a cache of their own.
+set -euo pipefail
+
+die() { echo "drivers.sh: $*" >&2; exit 1; }
+
+[ $# -ge 2 ] || die "usage: drivers.sh mesa|swiftshader DIRECTORY [COMMAND ...]"
+driver=$1
+case "$driver" in
+  mesa) library=libvulkan_lvp.so manifest='lvp_icd*.json' ;;
+  swiftshader) library=libvk_swiftshader.so manifest=vk_swiftshader_icd.json ;;
+  *) die "unknown driver $driver: mesa or swiftshader" ;;
+esac
+mkdir -p "$2"
+folder=$(realpath "$2")/$driver
+shift 2
+
+# Writes the sources: the archive that apt uses, security updates, and backports for Mesa.
+write_sources() { # file
+  local codename archive suite uri keys=/usr/share/keyrings/debian-archive-keyring.gpg
+  codename=$(. /etc/os-release && [ "$ID" = debian ] && echo "${VERSION_CODENAME:-}") || true
+  [ -n "$codename" ] || die "$driver comes from Debian's packages, and this is not Debian"
+  [ -e "$keys" ] || die "$keys is missing: install the package debian-archive-keyring"
+  archive=$(apt-get indextargets --format '$(RELEASE) $(COMPONENT) $(REPO_URI)' 'Created-By: Packages' | sort -u |
+            awk -v name="$codename" '$2 == "main" && ($1 == name || index($1, name "-") == 1) {print $1, $3}')
+  uri=$(awk -v name="$codename" '$1 == name {print $2; exit}' <<<"$archive")
+  [ -n "$uri" ] || die "apt's sources have no archive with the suite $codename and the component main"
+  [ "$driver" != mesa ] || archive+=$'\n'"$codename-backports $uri"
+  sort -u <<<"$archive" | while read -r suite uri; do echo "deb [signed-by=$keys] $uri $suite main"; done > "$1"
+  release=$codename-backports
+}
+
+# apt-get with the lists, the cache and the sources of a folder of its own. What is installed is the system's.
+private_apt() {
+  apt-get -q -o Dir::State="$work/state" -o Dir::State::status=/var/lib/dpkg/status -o Dir::Cache="$work/cache" \
+    -o Dir::Etc::SourceList="$work/sources.list" -o Dir::Etc::SourceParts=/dev/null -o Dir::Etc::PreferencesParts=/dev/null \
+    -o APT::Sandbox::User="$(id -un)" -o Debug::NoLocking=1 "$@"
+}
+
+# The packages to unpack, as NAME=VERSION: for Mesa everything that apt would install or upgrade for it on this system.
+packages() {
+  if [ "$driver" = swiftshader ]; then
+    echo chromium-common
+    return
+  fi
+  echo "mesa-vulkan-drivers/$release"
+  private_apt -s install --no-install-recommends -t "$release" mesa-vulkan-drivers |
+    sed -nE 's/^Inst ([^ ]+) (\[[^]]*\] )?\(([^ ]+) .*/\1=\3/p' | grep -v '^mesa-vulkan-drivers=' || true
+}
+
+unpack() {
+  local package needed
+  for tool in apt-get dpkg-deb; do command -v $tool >/dev/null || die "$tool is missing"; done
+  work=$(mktemp -d "$folder.XXXXXX")
+  trap 'rm -rf "$work"' EXIT
+  mkdir -p "$work"/{state/lists/partial,cache/archives/partial,packages,root,driver}
+  write_sources "$work/sources.list"
+  private_apt update -o APT::Update::Error-Mode=any >"$work/log" 2>&1 ||
+    die "apt-get update failed: $(cat "$work/log")"
+  needed=$(packages) || die "apt finds no way to install Mesa of $release"
+  (cd "$work/packages" && private_apt download $needed) >"$work/log" 2>&1 ||
+    die "apt-get download failed for $needed: $(cat "$work/log")"
+  for package in "$work"/packages/*.deb; do dpkg-deb -x "$package" "$work/root"; done
+  collect
+  mv "$work/driver" "$folder"
+  echo "drivers.sh: unpacked into $folder: $(paste -sd " " "$folder/packages")" >&2
+}
+
+# Keeps the driver and those of the unpacked libraries that it needs, and the driver's manifest.
+collect() {
+  local found json
+  found=$(find "$work/root" -name "$library" -print -quit)
+  json=$(find "$work/root" -name "$manifest" -print -quit)
+  [ -n "$found" ] && [ -n "$json" ] || die "no $library with $manifest in $(cd "$work/packages" && echo *.deb)"
+  LD_LIBRARY_PATH=$(find "$work/root" -name '*.so*' -printf '%h\n' | sort -u | paste -sd :) ldd "$found" >"$work/log"
+  ! grep 'not found' "$work/log" >&2 || die "$library needs the libraries above"
+  mkdir "$work/driver/lib"
+  awk -v root="$work/root/" 'index($3, root) == 1 {print $3}' "$work/log" | xargs -r cp -L -t "$work/driver/lib"
+  cp "$found" "$work/driver/lib/"
+  cp "$json" "$work/driver/icd.json"
+  (cd "$work/packages" && ls -- *.deb) >"$work/driver/packages"
+}
+
+[ -e "$folder/icd.json" ] || unpack
+# The folder may have been moved or copied since.
+grep -qF "\"$folder/lib/$library\"" "$folder/icd.json" ||
+  sed -i -E "s|(\"library_path\": *)\"[^\"]*\"|\1\"$folder/lib/$library\"|" "$folder/icd.json"
+if [ $# -gt 0 ]; then
+  exec env VK_DRIVER_FILES="$folder/icd.json" VK_ICD_FILENAMES="$folder/icd.json" \
+    LD_LIBRARY_PATH="$folder/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$@"
+fi
+printf 'export %s=%q\n' VK_DRIVER_FILES "$folder/icd.json" VK_ICD_FILENAMES "$folder/icd.json" \
+  LD_LIBRARY_PATH "$folder/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
