@@ -104,7 +104,9 @@ void main() {
   const uint count = min(tq - first, 32);
   // Keys that the tile's last query sees, and query i.
   const uint end = causal != 0 ? min(keys, first + count + tk - tq) : keys;
-#define SEES(i) (causal != 0 ? min(keys, (i) + tk - tq + 1) : keys)
+  // Without a branch: SwiftShader's compiler takes twice the memory for each that stands among the scores.
+  const uint ahead = causal != 0 ? tk - tq + 1 : keys;
+#define SEES(i) min(keys, (i) + ahead)
   const uint q_at = q0 + first * q_stride, o_at = o0 + first * width;
   vec4 sums[CHUNKS][4];
   CLEAR(sums)
