@@ -5,7 +5,8 @@
 #   tests/drivers.sh mesa build-test/drivers COMMAND ...         # runs COMMAND on it
 #   variables=$(tests/drivers.sh mesa build-test/drivers) && eval "$variables"   # this shell, from now on
 #
-#   mesa          lavapipe of the release's backports, with the libraries that it needs (Debian 12: Mesa 25, 60 MB to download)
+#   mesa          lavapipe of the release's backports, with the libraries that it needs (Debian 12: Mesa 25, up to 60 MB to
+#                 download), and beside it RADV, whose compiler tests/compilers asks
 #   swiftshader   Google's driver for CPUs out of the package chromium-common (60 MB): Vulkan 1.3, subgroups of 4, neither int64
 #                 nor fp16
 #
@@ -18,8 +19,7 @@ die() { echo "drivers.sh: $*" >&2; exit 1; }
 [ $# -ge 2 ] || die "usage: drivers.sh mesa|swiftshader DIRECTORY [COMMAND ...]"
 driver=$1
 case "$driver" in
-  mesa) library=libvulkan_lvp.so manifest='lvp_icd*.json' ;;
-  swiftshader) library=libvk_swiftshader.so manifest=vk_swiftshader_icd.json ;;
+  mesa | swiftshader) ;;
   *) die "unknown driver $driver: mesa or swiftshader" ;;
 esac
 mkdir -p "$2"
@@ -56,7 +56,7 @@ packages() {
   fi
   echo "mesa-vulkan-drivers/$release"
   private_apt -s install --no-install-recommends -t "$release" mesa-vulkan-drivers |
-    sed -nE 's/^Inst ([^ ]+) (\[[^]]*\] )?\(([^ ]+) .*/\1=\3/p' | grep -v '^mesa-vulkan-drivers=' || true
+    sed -nE 's/^Inst ([^ :]+) (\[[^]]*\] )?\(([^ ]+) .*/\1=\3/p' | grep -v '^mesa-vulkan-drivers=' || true
 }
 
 unpack() {
@@ -66,7 +66,7 @@ unpack() {
   trap 'rm -rf "$work"' EXIT
   mkdir -p "$work"/{state/lists/partial,cache/archives/partial,packages,root,driver}
   write_sources "$work/sources.list"
-  private_apt update -o APT::Update::Error-Mode=any >"$work/log" 2>&1 ||
+  private_apt update -qq -o APT::Update::Error-Mode=any >"$work/log" 2>&1 ||
     die "apt-get update failed: $(cat "$work/log")"
   needed=$(packages) || die "apt finds no way to install Mesa of $release"
   (cd "$work/packages" && private_apt download $needed) >"$work/log" 2>&1 ||
@@ -74,28 +74,39 @@ unpack() {
   for package in "$work"/packages/*.deb; do dpkg-deb -x "$package" "$work/root"; done
   collect
   mv "$work/driver" "$folder"
+  rm -rf "$work"
+  trap - EXIT
   echo "drivers.sh: unpacked into $folder: $(paste -sd " " "$folder/packages")" >&2
 }
 
-# Keeps the driver and those of the unpacked libraries that it needs, and the driver's manifest.
-collect() {
+# Keeps a driver, those of the unpacked libraries that it needs, and its manifest.
+keep() { # library, manifest, the manifest's new name
   local found json
-  found=$(find "$work/root" -name "$library" -print -quit)
-  json=$(find "$work/root" -name "$manifest" -print -quit)
-  [ -n "$found" ] && [ -n "$json" ] || die "no $library with $manifest in $(cd "$work/packages" && echo *.deb)"
+  found=$(find "$work/root" -name "$1" -print -quit)
+  json=$(find "$work/root" -name "$2" -print -quit)
+  [ -n "$found" ] && [ -n "$json" ] || die "no $1 with $2 in $(cd "$work/packages" && echo *.deb)"
   LD_LIBRARY_PATH=$(find "$work/root" -name '*.so*' -printf '%h\n' | sort -u | paste -sd :) ldd "$found" >"$work/log"
-  ! grep 'not found' "$work/log" >&2 || die "$library needs the libraries above"
-  mkdir "$work/driver/lib"
+  ! grep 'not found' "$work/log" >&2 || die "$1 needs the libraries above"
   awk -v root="$work/root/" 'index($3, root) == 1 {print $3}' "$work/log" | xargs -r cp -L -t "$work/driver/lib"
   cp "$found" "$work/driver/lib/"
-  cp "$json" "$work/driver/icd.json"
+  cp "$json" "$work/driver/$3"
+}
+
+collect() {
+  mkdir "$work/driver/lib"
+  if [ "$driver" = swiftshader ]; then
+    keep libvk_swiftshader.so vk_swiftshader_icd.json icd.json
+  else
+    keep libvulkan_lvp.so 'lvp_icd*.json' icd.json
+    keep libvulkan_radeon.so 'radeon_icd*.json' radeon_icd.json
+  fi
   (cd "$work/packages" && ls -- *.deb) >"$work/driver/packages"
 }
 
 [ -e "$folder/icd.json" ] || unpack
 # The folder may have been moved or copied since.
-grep -qF "\"$folder/lib/$library\"" "$folder/icd.json" ||
-  sed -i -E "s|(\"library_path\": *)\"[^\"]*\"|\1\"$folder/lib/$library\"|" "$folder/icd.json"
+grep -qF "\"$folder/lib/" "$folder/icd.json" ||
+  sed -i -E "s|(\"library_path\": *)\"([^\"]*/)?|\1\"$folder/lib/|" "$folder"/*.json
 if [ $# -gt 0 ]; then
   exec env VK_DRIVER_FILES="$folder/icd.json" VK_ICD_FILENAMES="$folder/icd.json" \
     LD_LIBRARY_PATH="$folder/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" "$@"
