@@ -13,6 +13,5 @@ mesa=$(dpkg-query -W -f='${Version}' mesa-vulkan-drivers 2>/dev/null || echo 99)
 if dpkg --compare-versions "$mesa" lt 24; then
   echo "note: on a CPU, Mesa $mesa trains about six times slower than Mesa 25;"
   echo "      'bash samples/quickstart.sh --backports' installs that on Debian 12"
-  export LP_NATIVE_VECTOR_WIDTH=${LP_NATIVE_VECTOR_WIDTH:-256}  # its 512-bit vectors are slower still
 fi
 build/samples/quickstart samples/jobs/quickstart.json build/quickstart

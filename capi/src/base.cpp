@@ -5,6 +5,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/platform.h"
+#include "gpu/wide_vectors.h"
 #include "handles.h"
 #include "nn/layer.h"
 #include "nn/models.h"
@@ -275,5 +276,5 @@ int32_t etr_runtime_device(etr_runtime* runtime, etr_device_info* info) {
 }
 
 int32_t etr_prefer_wide_cpu_vectors(void) {
-  return guarded([] { platform::prefer_wide_cpu_vectors(); });
+  return guarded([] { gpu::prefer_wide_cpu_vectors(); });
 }

@@ -248,12 +248,20 @@ std::string cache_directory() {
   return "";
 }
 
-void prefer_wide_cpu_vectors() {
+namespace {
+constexpr const char* kLavapipeVectors = "LP_NATIVE_VECTOR_WIDTH";
+}
+
+bool may_widen_cpu_vectors() {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw"))
-    ::setenv("LP_NATIVE_VECTOR_WIDTH", "512", /*overwrite=*/0);
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         !std::getenv(kLavapipeVectors);
+#else
+  return false;
 #endif
 }
+
+void widen_cpu_vectors() { ::setenv(kLavapipeVectors, "512", /*overwrite=*/1); }
 
 std::string errno_text(int error_number) { return std::generic_category().message(error_number); }
 

@@ -79,9 +79,10 @@ int64_t process_id();
 // none.
 std::string cache_directory();
 
-// Sets LP_NATIVE_VECTOR_WIDTH=512, unless it is set, where the processor has AVX-512. Changes the
-// process's environment: call it before there are other threads.
-void prefer_wide_cpu_vectors();
+// Whether the processor has 512-bit vectors (AVX-512) and nobody has set LP_NATIVE_VECTOR_WIDTH, by which lavapipe chooses its own.
+bool may_widen_cpu_vectors();
+// Sets LP_NATIVE_VECTOR_WIDTH=512. Changes the process's environment: call it before there are other threads.
+void widen_cpu_vectors();
 
 std::string errno_text(int error_number);
 

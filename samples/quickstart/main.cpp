@@ -150,8 +150,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: quickstart JOB.json OUTPUT_FOLDER\n");
     return 2;
   }
-  etr_prefer_wide_cpu_vectors();
   try {
+    cli::check(etr_prefer_wide_cpu_vectors());
     return quickstart::main_or_throw(argv[1], argv[2]);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "quickstart: %s\n", error.what());

@@ -12,9 +12,9 @@
 #include "bench.h"
 #include "core/error.h"
 #include "core/json.h"
-#include "core/platform.h"
 #include "core/rng.h"
 #include "gpu/recording.h"
+#include "gpu/wide_vectors.h"
 #include "ops/conv.h"
 
 extern "C" char* openblas_get_corename(void);
@@ -152,7 +152,7 @@ void winograd(gpu::Kernels& kernels, uint32_t batch, uint32_t size, uint32_t cha
 
 int main(int argc, char** argv) {
   using namespace etr;
-  platform::prefer_wide_cpu_vectors();
+  gpu::prefer_wide_cpu_vectors();
   try {
     gpu::Kernels kernels(std::make_shared<gpu::Device>(gpu::DeviceOptions{}));
     std::printf("device %s; OpenBLAS kernels %s, %d threads\n",

@@ -6,14 +6,14 @@
 
 #include "bench.h"
 #include "core/error.h"
-#include "core/platform.h"
 #include "core/rng.h"
+#include "gpu/wide_vectors.h"
 #include "train/job.h"
 #include "train/learner.h"
 
 int main(int argc, char** argv) {
   using namespace etr;
-  platform::prefer_wide_cpu_vectors();
+  gpu::prefer_wide_cpu_vectors();
   if (argc < 6) {
     std::fprintf(stderr, "usage: step_bench JOB.json BATCH H W C [key=value ...]\n");
     return 2;

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <set>
@@ -8,6 +10,7 @@
 #include "core/platform.h"
 #include "gpu/recording.h"
 #include "gpu/shader_table.h"
+#include "gpu/wide_vectors.h"
 #include "support/data.h"
 #include "support/device.h"
 
@@ -52,6 +55,46 @@ TEST(Device, KeepsAPipelineCacheOnDisk) {
   Kernels again(std::make_shared<Device>(
       DeviceOptions{.selector = "", .cache_directory = dir.path("cache")}));
   again.get("add", {}, 2, 4);  // from the file; a damaged one is only slower
+}
+
+TEST(WideVectors, AreForDriversThatGainByThem) {
+  const auto gains = [](const char* driver) {
+    DeviceInfo device;
+    device.driver = driver;
+    return gains_by_wide_vectors(device);
+  };
+  EXPECT_TRUE(gains("llvmpipe Mesa 25.0.7-2~bpo12+1 (LLVM 15.0.6)"));
+  EXPECT_TRUE(gains("llvmpipe Mesa 24.0.9-0ubuntu0.1 (LLVM 17.0.6)"));
+  EXPECT_FALSE(gains("llvmpipe Mesa 22.3.6 (LLVM 15.0.6)"));
+  EXPECT_FALSE(gains("llvmpipe"));
+  EXPECT_FALSE(gains("SwiftShader driver"));
+  EXPECT_FALSE(gains("radv Mesa 25.0.7"));
+}
+
+// In a process of its own: the environment must not change under devices that are open.
+TEST(WideVectors, TheEnvironmentFollowsTheDriver) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto asked = [] {
+    const char* width = std::getenv("LP_NATIVE_VECTOR_WIDTH");
+    return width && std::string(width) == "512";
+  };
+  EXPECT_EXIT(
+      {
+        ::unsetenv("LP_NATIVE_VECTOR_WIDTH");
+        const auto devices = list_devices();
+        const bool expected = platform::may_widen_cpu_vectors() &&
+                              std::any_of(devices.begin(), devices.end(), gains_by_wide_vectors);
+        prefer_wide_cpu_vectors();
+        std::_Exit(asked() == expected ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(
+      {
+        ::setenv("LP_NATIVE_VECTOR_WIDTH", "128", 1);
+        prefer_wide_cpu_vectors();
+        std::_Exit(asked() ? 1 : 0);  // what the user has chosen stays
+      },
+      testing::ExitedWithCode(0), "");
 }
 
 TEST(Arena, BuffersAreAlignedAndDoNotOverlap) {

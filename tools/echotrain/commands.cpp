@@ -29,6 +29,7 @@ void open_runtime(const Arguments& arguments, const Job& job, Runtime& runtime) 
   etr_runtime_options options = runtime_options(arguments, device);
   const std::string tuning = arguments.value("tuning");
   if (!tuning.empty()) options.tuning = tuning.c_str();
+  check(etr_prefer_wide_cpu_vectors());
   check(etr_runtime_create(&options, runtime.out()));
   etr_device_info info{};
   info.struct_size = sizeof info;
@@ -68,6 +69,7 @@ Json json_of(const Job& job) {
 
 int command_devices(const std::vector<std::string>& words) {
   const Arguments arguments(words, {}, {});
+  check(etr_prefer_wide_cpu_vectors());
   int32_t count = 0;
   check(etr_device_count(&count));
   if (count == 0)

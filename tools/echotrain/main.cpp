@@ -66,7 +66,6 @@ void print_log(void*, int32_t level, const char* message) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  etr_prefer_wide_cpu_vectors();
   etr_set_log_hook(print_log, nullptr, nullptr);
   if (argc < 2) {
     std::fputs(kHelp, stderr);

@@ -67,8 +67,8 @@ namespace EchoTrain
             return Bindings.devices().Select(info => info.name).ToList();
         }
 
-        /// <summary>For training on a CPU device: asks for 512-bit vectors where the processor has them.
-        /// Call it before the first device is opened.</summary>
+        /// <summary>For training on a CPU device: asks for 512-bit vectors where the processor has them and the driver
+        /// gains by them (Mesa 24 and later). Call it before the first device is opened.</summary>
         public static void PreferWideCpuVectors()
         {
             Natives.Load();

@@ -207,9 +207,11 @@ ETR_API int32_t etr_runtime_tune(etr_runtime* runtime, const char* path,
 ETR_API int32_t etr_runtime_device(etr_runtime* runtime, etr_device_info* info);
 
 /* For programs that train on a CPU device (Mesa lavapipe): asks its driver for 512-bit vectors
- * where the processor has them, which speeds up training by about a third. It sets an environment
+ * where the processor has them and the driver gains by them (Mesa 24 and later), which speeds up training by about a third.
+ * It lists the devices to find out, which takes some tens of milliseconds, and sets an environment
  * variable of this process (LP_NATIVE_VECTOR_WIDTH, unless set already), so call it first thing in
- * main(), before other threads and before any Vulkan call. The command line does. */
+ * main(), before other threads and before any Vulkan call. The command line does. Errors: those of etr_device_count, but for
+ * ETR_NO_DEVICE. */
 ETR_API int32_t etr_prefer_wide_cpu_vectors(void);
 
 /* ---- pipelines ------------------------------------------------------------------------------- */

@@ -44,8 +44,8 @@ public final class Device {
   }
 
   /**
-   * For training on a CPU device: asks for 512-bit vectors where the processor has them. Call it
-   * before the first device is opened.
+   * For training on a CPU device: asks for 512-bit vectors where the processor has them and the driver gains by
+   * them (Mesa 24 and later). Call it before the first device is opened.
    */
   public static void preferWideCpuVectors() {
     Natives.load();
