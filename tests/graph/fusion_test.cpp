@@ -128,8 +128,7 @@ void expect_same(const Results& a, const Results& b) {
   ASSERT_EQ(a.tensors.size(), b.tensors.size());
   float largest_gradient = 0;
   for (size_t i = 0; i < a.tensors.size(); ++i)
-    if (a.is_gradient[i])
-      largest_gradient = std::max(largest_gradient, largest_of(a.tensors[i]));
+    if (a.is_gradient[i]) largest_gradient = std::max(largest_gradient, largest_of(a.tensors[i]));
   for (size_t i = 0; i < a.tensors.size(); ++i) {
     const auto u = a.tensors[i].view<float>(), v = b.tensors[i].view<float>();
     const float terms = a.is_gradient[i] ? largest_gradient : 0;
