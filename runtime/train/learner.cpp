@@ -324,8 +324,9 @@ void Learner::fail_not_finite(const Started& step, float loss) {
   const std::string first =
       first_not_finite(*kernels_, p.runner->feeding(step.values), given, p.training.commands());
   const bool of_loss = !std::isfinite(loss);
+  const float shown = std::isnan(loss) ? std::abs(loss) : loss;  // a NaN's sign is the driver's
   fail(Code::not_finite, "step ", step.metrics.step, ": ",
-       of_loss ? cat("the loss is ", loss) : "a gradient is not finite", "; ",
+       of_loss ? cat("the loss is ", shown) : "a gradient is not finite", "; ",
        first.empty() ? "it did not come again when the step was repeated"
                      : cat("the first to be NaN or infinite: ", first),
        ". The weights are as they were. Lower the learning rate or clip gradients (clip_norm) if "
