@@ -61,10 +61,10 @@ gpu::DeviceOptions device_options(gpu::KernelFamily family) {
 }
 
 gpu::Kernels& kernels(gpu::KernelFamily family) {
-  auto& slot = cache()[family];
-  if (!slot)
-    slot = std::make_unique<gpu::Kernels>(std::make_shared<gpu::Device>(device_options(family)));
-  return *slot;
+  if (const auto found = cache().find(family); found != cache().end()) return *found->second;
+  auto opened =
+      std::make_unique<gpu::Kernels>(std::make_shared<gpu::Device>(device_options(family)));
+  return *cache().emplace(family, std::move(opened)).first->second;
 }
 
 gpu::DevicePtr device(gpu::KernelFamily family) { return kernels(family).device(); }
