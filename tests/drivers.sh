@@ -48,15 +48,16 @@ private_apt() {
     -o APT::Sandbox::User="$(id -un)" -o Debug::NoLocking=1 "$@"
 }
 
-# The packages to unpack, as NAME=VERSION: for Mesa everything that apt would install or upgrade for it on this system.
+# The packages to unpack: for Mesa everything that apt would install or upgrade for it on this system, as NAME=VERSION.
 packages() {
+  local plan
   if [ "$driver" = swiftshader ]; then
     echo chromium-common
     return
   fi
+  plan=$(private_apt -s install --no-install-recommends -t "$release" mesa-vulkan-drivers) || return 1
   echo "mesa-vulkan-drivers/$release"
-  private_apt -s install --no-install-recommends -t "$release" mesa-vulkan-drivers |
-    sed -nE 's/^Inst ([^ :]+) (\[[^]]*\] )?\(([^ ]+) .*/\1=\3/p' | grep -v '^mesa-vulkan-drivers=' || true
+  sed -nE '/^Inst mesa-vulkan-drivers /d; s/^Inst ([^ :]+) (\[[^]]*\] )?\(([^ ]+) .*/\1=\3/p' <<<"$plan"
 }
 
 unpack() {
