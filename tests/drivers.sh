@@ -14,7 +14,7 @@
 # root: packages come from the archive in apt's sources, through lists and a cache of their own.
 set -euo pipefail
 
-die() { echo "drivers.sh: $*" >&2; exit 1; }
+. "$(dirname "$0")/support/apt.sh"
 
 [ $# -ge 2 ] || die "usage: drivers.sh mesa|swiftshader DIRECTORY [COMMAND ...]"
 driver=$1
@@ -25,28 +25,6 @@ esac
 mkdir -p "$2"
 folder=$(realpath "$2")/$driver
 shift 2
-
-# Writes the sources: the archive that apt uses, security updates, and backports for Mesa.
-write_sources() { # file
-  local codename archive suite uri keys=/usr/share/keyrings/debian-archive-keyring.gpg
-  codename=$(. /etc/os-release && [ "$ID" = debian ] && echo "${VERSION_CODENAME:-}") || true
-  [ -n "$codename" ] || die "$driver comes from Debian's packages, and this is not Debian"
-  [ -e "$keys" ] || die "$keys is missing: install the package debian-archive-keyring"
-  archive=$(apt-get indextargets --format '$(RELEASE) $(COMPONENT) $(REPO_URI)' 'Created-By: Packages' | sort -u |
-            awk -v name="$codename" '$2 == "main" && ($1 == name || index($1, name "-") == 1) {print $1, $3}')
-  uri=$(awk -v name="$codename" '$1 == name {print $2; exit}' <<<"$archive")
-  [ -n "$uri" ] || die "apt's sources have no archive with the suite $codename and the component main"
-  [ "$driver" != mesa ] || archive+=$'\n'"$codename-backports $uri"
-  sort -u <<<"$archive" | while read -r suite uri; do echo "deb [signed-by=$keys] $uri $suite main"; done > "$1"
-  release=$codename-backports
-}
-
-# apt-get with the lists, the cache and the sources of a folder of its own. What is installed is the system's.
-private_apt() {
-  apt-get -q -o Dir::State="$work/state" -o Dir::State::status=/var/lib/dpkg/status -o Dir::Cache="$work/cache" \
-    -o Dir::Etc::SourceList="$work/sources.list" -o Dir::Etc::SourceParts=/dev/null -o Dir::Etc::PreferencesParts=/dev/null \
-    -o APT::Sandbox::User="$(id -un)" -o Debug::NoLocking=1 "$@"
-}
 
 # The packages to unpack: for Mesa everything that apt would install or upgrade for it on this system, as NAME=VERSION.
 packages() {
@@ -65,10 +43,11 @@ unpack() {
   for tool in apt-get dpkg-deb; do command -v $tool >/dev/null || die "$tool is missing"; done
   work=$(mktemp -d "$folder.XXXXXX")
   trap 'rm -rf "$work"' EXIT
-  mkdir -p "$work"/{state/lists/partial,cache/archives/partial,packages,root,driver}
-  write_sources "$work/sources.list"
-  private_apt update -qq -o APT::Update::Error-Mode=any >"$work/log" 2>&1 ||
-    die "apt-get update failed: $(cat "$work/log")"
+  mkdir -p "$work"/{packages,root,driver}
+  archive_of_release
+  release=$codename-backports
+  [ "$driver" != mesa ] || archive+=$'\n'"$release $(awk -v name="$codename" '$1 == name {print $2; exit}' <<<"$archive")"
+  private_sources deb <<<"$archive"
   needed=$(packages) || die "apt finds no way to install Mesa of $release"
   (cd "$work/packages" && private_apt download $needed) >"$work/log" 2>&1 ||
     die "apt-get download failed for $needed: $(cat "$work/log")"

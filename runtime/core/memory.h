@@ -15,11 +15,12 @@ constexpr size_t kLargeBlock = size_t{2} << 20;
 constexpr size_t kKeptBlocks = 8;
 constexpr size_t kKeptBytes = size_t{256} << 20;
 
-// AddressSanitizer sees only what is written beyond a block of its own: there nothing is used again.
-#if defined(__SANITIZE_ADDRESS__)  // GCC
+// AddressSanitizer sees only what is written beyond a block of its own, and ThreadSanitizer takes two uses of the same memory for
+// one: there nothing is used again.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)  // GCC
 constexpr bool kMemoryIsReused = false;
 #elif defined(__has_feature)  // Clang
-constexpr bool kMemoryIsReused = !__has_feature(address_sanitizer);
+constexpr bool kMemoryIsReused = !__has_feature(address_sanitizer) && !__has_feature(thread_sanitizer);
 #else
 constexpr bool kMemoryIsReused = true;
 #endif

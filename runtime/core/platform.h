@@ -9,8 +9,9 @@
 #include <vector>
 
 // Compiles a hot loop also for AVX2 and picks at run time, where the toolchain can. (AVX-512 gains
-// nothing: these loops wait for memory.)
-#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__)
+// nothing: these loops wait for memory. Sanitizers do not bear the choice, which is made before they are up.)
+#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
 #define ETR_VECTOR_CLONES __attribute__((target_clones("avx2", "default")))
 #else
 #define ETR_VECTOR_CLONES
