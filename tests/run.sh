@@ -1,65 +1,95 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds with warnings as errors, and runs every test through ctest:
-#   1. Release: everything, GPU tests on the first Vulkan device
-#   2. the same GPU tests under the Vulkan validation layers, with synchronization validation
-#   3. the unit tests in a build with address and undefined-behaviour sanitizers
-#   4. the fuzz targets, from their corpus
-#   5. the packages: a wheel in an empty virtual environment, Maven's in a project of its own, NuGet's on CoreCLR;
-#      exported models in ONNX Runtime; the references of all languages
+# Installs what is missing, builds with warnings as errors, and runs the tests through ctest.
 #
-#   --backports   passed to setup.sh (Debian 12: a newer Mesa)
-#   --quick       only the first step
+#   bash tests/run.sh           every room, the C API, all bindings, the command and the samples, on the first Vulkan device:
+#                               at most 20 minutes on two cores
+#   bash tests/run.sh --all     that, and then
+#     1. what takes longer: devices with low limits, another maker's driver (SwiftShader), every kernel against the host, failing
+#        allocations, remote files, PyTorch
+#     2. the GPU tests under the Vulkan validation layers, with synchronization validation
+#     3. the unit tests under address and undefined-behaviour sanitizers, those of the host under the thread sanitizer
+#     4. the fuzz targets, from their corpus
+#     5. the packages: a wheel in an empty virtual environment, Maven's in a project of its own, NuGet's on CoreCLR; exported
+#        models in ONNX Runtime; the references of all languages
+#
+#   --mesa        on a newer Mesa's lavapipe, unpacked beside the build (Debian 12; see tests/drivers.sh)
+#   --backports   passed to setup.sh: installs that Mesa
+#
+# Prints how many entries passed and which tests were skipped. With CI=true in the environment a skipped test is a failure.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-setup=(--tests) quick=0
+setup=(--tests) all=0 mesa=0
 for argument in "$@"; do
   case "$argument" in
+    --all) all=1 ;;
+    --mesa) mesa=1 ;;
     --backports) setup+=(--backports) ;;
-    --quick) quick=1 ;;
-    *) echo "run.sh: unknown option $argument" >&2; exit 2 ;;
+    *) echo "run.sh: unknown option $argument (--all, --mesa, --backports)" >&2; exit 2 ;;
   esac
 done
-bash tests/setup.sh "${setup[@]}"
+began=$SECONDS
+part() { printf '== %s (after %d min)\n' "$1" $(((SECONDS - began) / 60)); }
 
-build() { # preset
-  cmake --preset "$1"
+bash tests/setup.sh "${setup[@]}"
+if [ $mesa = 1 ]; then
+  variables=$(bash tests/drivers.sh mesa build-drivers)
+  eval "$variables"
+fi
+
+passed=0 skipped=
+note_skips() { # file: what gtest, unittest, ctest and CMake say of tests that did not run
+  skipped+=$(grep -aoE '^\[  SKIPPED \] [^ ]+ \(|skipped=[0-9]+|Test +#[0-9]+: .*\*\*\*Skipped|[a-z_]+ is SKIPPED: .*' "$1" |
+             sed 's/^/  /; s/ ($//')
+}
+build() { # preset, further arguments of cmake
+  local log=build-$1.log
+  cmake --preset "$@" | tee "$log"
+  note_skips "$log"
+  rm "$log"
   cmake --build --preset "$1"
 }
-
-total=0
-run() { # build folder, ctest arguments
+run() { # build folder, arguments of ctest
   local folder=$1; shift
-  (cd "$folder" && ctest --output-on-failure --no-tests=error "$@") | tee "$folder/ctest.log"
-  local passed
-  passed=$(grep -oE 'out of [0-9]+' "$folder/ctest.log" | grep -oE '[0-9]+' | tail -n 1)
-  total=$((total + passed))
+  (cd "$folder" && ctest --output-on-failure --no-tests=error -j "$(nproc)" "$@") | tee "$folder/ctest.log"
+  passed=$((passed + $(sed -nE 's/.*tests passed.* out of ([0-9]+)/\1/p' "$folder/ctest.log" | tail -n 1)))
+  note_skips "$folder/Testing/Temporary/LastTest.log"
 }
 
-build test
-run build-test
-if [ $quick = 0 ]; then
-  echo "== under the Vulkan validation layers"
+if [ $all = 0 ]; then
+  build test
+  run build-test -LE 'more|swiftshader'
+else
+  build test -DECHOTRAIN_TEST_DRIVERS=build-drivers
+  run build-test
+  part "under the Vulkan validation layers"
   ECHOTRAIN_TEST_VALIDATION=1 run build-test -L gpu
-  echo "== under address and undefined-behaviour sanitizers"
+  part "address and undefined-behaviour sanitizers"
   build sanitize
   # The driver's own allocations at exit are not ours to report. The driver frees large aligned blocks in every step;
   # a quarantine of the usual 256 MB keeps 24 GB of them.
   ASAN_OPTIONS=detect_leaks=1:quarantine_size_mb=16 LSAN_OPTIONS=suppressions="$PWD/tests/lsan.supp" run build-sanitize -LE slow
-fi
-if [ $quick = 0 ]; then
-  echo "== fuzz targets, for a moment each"
+  part "thread sanitizer"
+  bash tests/thread_sanitizer.sh build-thread
+  build thread
+  run build-thread -L host
+  part "fuzz targets, for a moment each"
   build fuzz
   run build-fuzz
-fi
-if [ $quick = 0 ]; then
-  echo "== packages"
+  part "packages"
   bash tests/bindings/wheel.sh build-test/wheel
   bash tests/bindings/maven.sh build-test
   bash tests/bindings/coreclr.sh build-test
   bash tests/golden/onnx.sh build-test build-test/onnx
-  echo "== references"
+  part "references"
   bash docs/reference/build.sh build-test
-  total=$((total + 5))
+  passed=$((passed + 5))
 fi
-echo "$total passed, 0 failed"
+skips=$(grep -c . <<<"$skipped" || true)
+[ "$skips" = 0 ] || printf 'skipped:\n%s\n' "$skipped"
+part done
+if [ "$skips" != 0 ] && [ "${CI:-}" = true ]; then
+  echo "run.sh: nothing may be skipped in CI" >&2
+  exit 1
+fi
+echo "$passed passed, 0 failed, $skips skipped"

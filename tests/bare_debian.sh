@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Runs the README's two commands as a newcomer would: in a Debian of the running release with nothing installed, on a copy of what is
+# committed here.
+#
+#   tests/bare_debian.sh DIRECTORY [COMMAND]     DIRECTORY receives the system (removed first where a run left one), 4 GB
+#
+# As root, with debootstrap. COMMAND runs there instead of the two, in the copy.
+set -euo pipefail
+[ $# -ge 1 ] || { echo "usage: bare_debian.sh DIRECTORY [COMMAND]" >&2; exit 2; }
+mkdir -p "$1"
+system=$(realpath "$1")/system
+source=$(cd "$(dirname "$0")/.." && pwd)
+command=${2:-"bash samples/quickstart.sh && bash tests/run.sh"}
+. "$source/tests/support/apt.sh"
+
+archive_of_release
+unmount() { ! mountpoint -q "$system/proc" || umount "$system/proc"; }
+trap unmount EXIT
+unmount
+rm -rf "$system"
+debootstrap --variant=minbase "$codename" "$system" "$(awk -v name="$codename" '$1 == name {print $2; exit}' <<<"$archive")" \
+  >"$system.log" || die "debootstrap failed: $(tail -n 5 "$system.log")"
+# The same archive, with its security updates, and the machine's way to it.
+while read -r suite uri; do echo "deb $uri $suite main"; done <<<"$archive" >"$system/etc/apt/sources.list"
+cp -r /etc/apt/apt.conf.d "$system/etc/apt/"
+cp /etc/resolv.conf /etc/hosts "$system/etc/" 2>/dev/null || true
+mkdir "$system/echotrain"
+git -C "$source" archive HEAD | tar -x -C "$system/echotrain"
+mount -t proc proc "$system/proc"
+for device in null zero random urandom; do
+  [ -e "$system/dev/$device" ] || cp -a "/dev/$device" "$system/dev/"
+done
+chroot "$system" env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 TERM=dumb \
+  bash -c "cd /echotrain && $command"
