@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
+#include <span>
+#include <tuple>
 
+#include "checkpoint/manifest.h"
 #include "core/crc32c.h"
 #include "core/error.h"
 #include "core/json.h"
 #include "core/log.h"
-#include "core/options.h"
 #include "core/platform.h"
 
 namespace etr::checkpoint {
@@ -23,83 +24,147 @@ std::string name_of(uint64_t step) {
   return name;
 }
 
-// Checkpoints in `directory`, oldest first.
-std::vector<fs::path> list(const std::string& directory) {
+// "step-000000001200" and "step-000000001200-2", which is what save() calls them.
+bool is_checkpoint_name(const std::string& name) {
+  constexpr const char* kDigits = "0123456789";
+  if (!name.starts_with("step-")) return false;
+  const size_t dash = name.find_first_not_of(kDigits, 5);
+  if (dash == std::string::npos) return name.size() > 5;
+  return dash > 5 && name[dash] == '-' && dash + 1 < name.size() &&
+         name.find_first_not_of(kDigits, dash + 1) == std::string::npos;
+}
+
+std::vector<fs::path> folders(const std::string& directory, bool (*is)(const std::string& name)) {
   std::vector<fs::path> out;
-  std::error_code error;
+  std::error_code error, unknown;
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error))
-    if (it->path().filename().string().starts_with("step-") && it->path().extension() != ".tmp")
-      out.push_back(it->path());
+    if (is(it->path().filename().string()) && it->is_directory(unknown)) out.push_back(it->path());
   std::sort(out.begin(), out.end());
   return out;
 }
 
-std::span<const std::byte> bytes_of(const std::string& text) {
-  return std::as_bytes(std::span(text));
+struct Listing {
+  std::vector<Manifest> manifests;    // the newest first
+  std::vector<std::string> problems;  // why the other folders are no checkpoints
+};
+
+Listing list(const std::string& directory) {
+  Listing out;
+  for (const fs::path& folder : folders(directory, is_checkpoint_name)) try {
+      out.manifests.push_back(read_manifest(folder.string()));
+    } catch (const Error& error) {
+      out.problems.emplace_back(error.what());
+    }
+  std::sort(out.manifests.begin(), out.manifests.end(), [](const Manifest& a, const Manifest& b) {
+    return std::tie(a.generation, a.step, a.folder) > std::tie(b.generation, b.step, b.folder);
+  });
+  return out;
+}
+
+// The manifest goes first, so that no part of a checkpoint looks like a whole one.
+void remove(const Manifest& manifest) {
+  const fs::path folder = manifest.folder;
+  std::error_code error;
+  if (fs::is_symlink(folder, error)) {
+    fs::remove(folder, error);
+    return;
+  }
+  fs::remove(folder / kManifestName, error);
+  for (const ManifestFile& file : manifest.files) fs::remove(folder / file.name, error);
+  if (!fs::remove(folder, error))
+    log_line(LogLevel::warning, cat("the old checkpoint '", manifest.folder,
+                                    "' is removed, but not its folder: ", error.message()));
+}
+
+fs::path free_name(const std::string& directory, uint64_t step) {
+  const fs::path plain = fs::path(directory) / name_of(step);
+  fs::path name = plain;
+  std::error_code error;
+  for (int i = 2; fs::symlink_status(name, error).type() != fs::file_type::not_found; ++i)
+    name = cat(plain.string(), "-", i);
+  return name;
 }
 
 }  // namespace
 
 std::string Store::save(uint64_t step, const Files& files) const {
-  const fs::path target = fs::path(directory_) / name_of(step);
-  const fs::path temporary = target.string() + ".tmp";
+  const fs::path temporary = fs::path(directory_) / (name_of(step) + ".tmp");
   std::error_code error;
   fs::remove_all(temporary, error);
   fs::create_directories(temporary, error);
   if (error) fail(Code::io, "cannot create '", temporary.string(), "': ", error.message());
-  Json manifest{{"step", step}, {"files", Json::object()}};
+  std::vector<Manifest> old = list(directory_).manifests;
+  Manifest manifest{temporary.string(), step, old.empty() ? 1 : old.front().generation + 1, {}};
   for (const auto& [name, bytes] : files) {
     platform::write_file_synced((temporary / name).string(), bytes);
-    manifest["files"][name] = {{"bytes", bytes.size()}, {"crc32c", crc32c(bytes)}};
+    manifest.files.push_back({name, bytes.size(), crc32c(bytes)});
   }
-  platform::write_file_synced((temporary / "manifest.json").string(), bytes_of(manifest.dump(1)));
+  const std::string text = manifest_json(manifest).dump(1);
+  platform::write_file_synced((temporary / kManifestName).string(), std::as_bytes(std::span(text)));
   platform::sync_directory(temporary.string());
-  fs::remove_all(target, error);  // the same step saved again
+  const fs::path target = free_name(directory_, step);
   fs::rename(temporary, target, error);
   if (error) fail(Code::io, "cannot rename to '", target.string(), "': ", error.message());
   platform::sync_directory(directory_);
-  const auto all = list(directory_);
-  for (size_t i = 0; i + static_cast<size_t>(keep_) < all.size(); ++i)
-    fs::remove_all(all[i], error);
+  std::erase_if(old, [](const Manifest& m) { return !missing_of(m).empty(); });
+  for (size_t i = static_cast<size_t>(keep_) - 1; i < old.size(); ++i) remove(old[i]);
   return target.string();
 }
 
 Loaded load_checkpoint(const std::string& path) {
-  const std::string manifest_path = (fs::path(path) / "manifest.json").string();
-  const Json manifest = parse_json(platform::read_file(manifest_path), manifest_path);
-  Loaded out;
-  out.path = path;
-  try {
-    out.step = manifest.at("step").get<uint64_t>();
-    for (const auto& [name, row] : manifest.at("files").items()) {
-      const std::string file = (fs::path(path) / name).string();
-      const std::string text = platform::read_file(file);
-      if (text.size() != row.at("bytes").get<size_t>() ||
-          crc32c(bytes_of(text)) != row.at("crc32c").get<uint32_t>())
-        fail(Code::corrupt_data, "'", file, "' does not match its checksum");
-      const auto bytes = bytes_of(text);
-      out.files[name].assign(bytes.begin(), bytes.end());
-    }
-  } catch (const nlohmann::json::exception& error) {
-    fail(Code::corrupt_data, "'", manifest_path, "' is damaged: ", error.what());
+  const Manifest manifest = read_manifest(path);
+  if (const std::string missing = missing_of(manifest); !missing.empty())
+    fail(Code::corrupt_data, missing);
+  Loaded out{manifest.step, {}, path};
+  for (const ManifestFile& entry : manifest.files) {
+    const std::string file = (fs::path(path) / entry.name).string();
+    const std::string text = platform::read_file(file);
+    const auto bytes = std::as_bytes(std::span(text));
+    if (crc32c(bytes) != entry.crc32c)
+      fail(Code::corrupt_data, "'", file, "' does not match its checksum");
+    out.files[entry.name].assign(bytes.begin(), bytes.end());
   }
   return out;
 }
 
 std::optional<Loaded> Store::load_latest() const {
-  const auto all = list(directory_);
-  std::string problems;
-  for (auto it = all.rbegin(); it != all.rend(); ++it) {
+  const Listing all = list(directory_);
+  std::vector<std::string> problems = all.problems;
+  const auto warn = [](const std::string& problem) {
+    log_line(LogLevel::warning, "checkpoint passed over: " + problem);
+  };
+  for (const std::string& problem : problems) warn(problem);
+  for (const Manifest& manifest : all.manifests) {
     try {
-      return load_checkpoint(it->string());
+      return load_checkpoint(manifest.folder);
     } catch (const Error& error) {
-      log_line(LogLevel::warning, cat("checkpoint passed over: ", error.what()));
-      problems += cat("\n  ", error.what());
+      warn(problems.emplace_back(error.what()));
     }
   }
-  if (!problems.empty())
-    fail(Code::corrupt_data, "every checkpoint in '", directory_, "' is damaged:", problems);
+  if (problems.empty()) return std::nullopt;
+  std::string text;
+  for (const std::string& problem : problems) text += "\n  " + problem;
+  fail(Code::corrupt_data, "every checkpoint in '", directory_, "' is damaged:", text);
+}
+
+std::optional<uint64_t> Store::newest_step() const {
+  for (const Manifest& manifest : list(directory_).manifests)
+    if (missing_of(manifest).empty()) return manifest.step;
   return std::nullopt;
+}
+
+void Store::clear() const {
+  const Listing all = list(directory_);
+  for (const Manifest& manifest : all.manifests) remove(manifest);
+  for (const std::string& problem : all.problems)
+    log_line(LogLevel::warning,
+             cat("what is no checkpoint stays in '", directory_, "': ", problem));
+  const auto unfinished = [](const std::string& name) {
+    return name.ends_with(".tmp") && is_checkpoint_name(name.substr(0, name.size() - 4));
+  };
+  std::error_code error;
+  for (const fs::path& folder : folders(directory_, unfinished)) fs::remove_all(folder, error);
+  fs::remove(directory_, error);  // where nothing is left in it
 }
 
 }  // namespace etr::checkpoint

@@ -1,10 +1,13 @@
 // A directory of checkpoints.
 //
-//   DIR/step-000000001200/manifest.json     {"step", "files": {"NAME": {"bytes", "crc32c"}}}
+//   DIR/step-000000001200/manifest.json     {"step", "generation", "files": {"NAME": {"bytes", "crc32c"}}}
 //                         NAME ...          weights.safetensors, optimizer.safetensors, state.json
 //
 // A checkpoint is written beside the others under a temporary name, flushed to the disk, then
-// renamed: it is there whole or not at all. The two newest are kept.
+// renamed: it is there whole or not at all. Its generation is one more than the highest in the directory,
+// so the newest is the one that was written last, whatever its step; checkpoints of versions that wrote no
+// generation come before all others, in the order of their steps. The two newest are kept. What else lies
+// in the directory, damaged checkpoints too, counts for nothing and is not touched.
 #pragma once
 
 #include <cstdint>
@@ -28,12 +31,18 @@ class Store {
   explicit Store(std::string directory, int keep = 2)
       : directory_(std::move(directory)), keep_(keep) {}
 
-  // Throws Error(io). Returns the checkpoint's path.
+  // Throws Error(io). Returns the checkpoint's path; where its step is there already, the name gets a number: "-2".
   std::string save(uint64_t step, const Files& files) const;
 
   // The newest checkpoint whose checksums match; damaged ones are passed over with a log line.
   // Nothing where there is no checkpoint; Error(corrupt_data) where all are damaged.
   std::optional<Loaded> load_latest() const;
+
+  // The step of the newest checkpoint that is whole, as far as the lengths of its files tell.
+  std::optional<uint64_t> newest_step() const;
+
+  // Removes the files that manifests name, the manifests, and unfinished writes. What remains is in a log line.
+  void clear() const;
 
  private:
   std::string directory_;

@@ -14,14 +14,15 @@ import numpy as np
 
 def load(run):
     """The trained model of a job's run, and how many positions it reads."""
-    (newest,) = sorted(pathlib.Path(run).glob("**/step-*/job.json"))[-1:] or [None]
-    if newest is None:
+    checkpoints = [path.parent for path in pathlib.Path(run).glob("**/step-*/manifest.json")]
+    if not checkpoints:
         raise SystemExit(f"there is no checkpoint below '{run}'; train first")
-    job = json.loads(newest.read_text())
+    newest = max(checkpoints, key=lambda c: json.loads((c / "manifest.json").read_text()).get("generation", 0))
+    job = json.loads((newest / "job.json").read_text())
     optimizer = dict(job["optimizer"])
     make = getattr(et.optimizers, optimizer.pop("optimizer"))
     trainer = et.Trainer(et.Model.from_json(job["model"]), make(**optimizer), 0.0)
-    trainer.load(newest.parent.parent)
+    trainer.load(newest.parent)
     windows = next(stage for stage in job["pipeline"]["stages"] if stage["stage"] == "text_windows")
     return trainer, windows["length"]
 
