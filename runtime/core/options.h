@@ -37,7 +37,8 @@ struct OptionSpec {
   const char* sentence;      // what it does, one sentence
   double min = -std::numeric_limits<double>::infinity();  // of a number, or of each list element
   double max = std::numeric_limits<double>::infinity();
-  const char* unit = "";
+  const char* unit =
+      "";  // "path": says where data lies, not what it is; saved positions do not depend on it
   const char* choices = "";  // of a string: the allowed values, separated by '|'; "" allows any
 };
 

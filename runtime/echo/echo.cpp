@@ -40,7 +40,7 @@ constexpr OptionSpec kOptions[] = {
      "there (random_crop, flip, brightness_contrast, normalize; beside shuffle and batch): an echo "
      "then costs no copying, no augmenting and no upload; the batches are the same"},
     {"log", OptionType::string, "\"\"",
-     "auto and on_demand: file that receives a line of JSON for each decision"},
+     "auto and on_demand: file that receives a line of JSON for each decision", 0, 0, "path"},
     {"replay", OptionType::string, "\"\"",
      "auto and on_demand: such a file; its decisions are repeated, which gives the same run"},
 };

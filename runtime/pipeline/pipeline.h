@@ -54,7 +54,8 @@ class Pipeline final : private SegmentHost {
   // Position and decisions: everything that a restored pipeline needs to continue with the same
   // tail. Cheap; no payload.
   Json save() const;
-  // Before the first next(). Throws Error(invalid_argument) where `state` is of another pipeline.
+  // Before the first next(). Throws Error(invalid_argument) that says what differs where `state` is of another pipeline, or of
+  // other data; the data may lie elsewhere.
   void restore(const Json& state);
 
   uint64_t epoch() const;  // of the next item
@@ -83,6 +84,7 @@ class Pipeline final : private SegmentHost {
   void start();
   void run();
   void apply_budget();
+  Json data() const;
   void plan_restore(const Json& state);
   ReplayInput replay_input() const;
   ReplayInput replay_input(std::vector<std::unique_ptr<Stage>>& copies) const;

@@ -7,6 +7,7 @@
 #include "core/json.h"
 #include "core/packed.h"
 #include "pipeline/pipeline.h"
+#include "pipeline/position_match.h"
 #include "pipeline/replay.h"
 
 namespace etr::pipeline {
@@ -35,13 +36,22 @@ std::vector<Drop> unpack_drops(const Json& packed) {
 
 }  // namespace
 
+// Of the running source, or before it has begun of another one like it.
+Json Pipeline::data() const {
+  if (const auto known = source_->data()) return *known;
+  const auto source = entries_[0].spec->make(entries_[0].options, context_of(0));
+  return static_cast<Source&>(*source).data();
+}
+
 Json Pipeline::save() const {
+  Json what = data();
   std::scoped_lock lock(mutex_);
   Json decisions = Json::object();
   for (SerialSegment* segment : serial_)
     if (Json made = segment->stage().save_decisions(epoch_); !made.is_null())
       decisions[std::to_string(segment->head_stats().position)] = std::move(made);
   return {{"pipeline", canonical_},
+          {"data", std::move(what)},
           {"epoch", epoch_},
           {"rank", rank()},
           {"world", world()},
@@ -52,15 +62,21 @@ Json Pipeline::save() const {
 }
 
 void Pipeline::restore(const Json& state) {
+  const auto check_not_started = [this] {
+    if (started_) fail(Code::state, "a pipeline is restored before its first batch is read");
+  };
+  {
+    std::scoped_lock lock(mutex_);
+    check_not_started();
+  }
+  const Json what =
+      source_->source().data();  // may take its time, and cancel() does not wait for it
   std::scoped_lock lock(mutex_);
-  if (started_) fail(Code::state, "a pipeline is restored before its first batch is read");
+  check_not_started();
   if (!state.is_object() || !state.contains("pipeline"))
     fail(Code::invalid_argument, "this is not the saved state of a pipeline");
-  if (state["pipeline"] != canonical_)
-    fail(Code::invalid_argument,
-         "the saved position belongs to a pipeline with other stages, options "
-         "or seed; restore it with the same spec");
   try {
+    check_position(state, {{"pipeline", canonical_}, {"data", what}});
     // Between epochs nothing is held: any number of processes may go on.
     if (state.at("delivered") != 0 && (state.at("rank") != rank() || state.at("world") != world()))
       fail(Code::invalid_argument, "the position was saved by rank ", state.at("rank").dump(),

@@ -180,6 +180,11 @@ class SourceSegment final : public Segment {
     demand_ = std::move(demand);
   }
 
+  // What the source reads, as listed when its first pass began; nullptr before.
+  std::shared_ptr<const Json> data() const;
+  // Before the start only.
+  Source& source() { return *source_; }
+
   // Own samples in each finished pass of `epoch`, for saving a position.
   std::vector<uint64_t> pass_lengths(uint64_t epoch) const;
   void forget_before(uint64_t epoch);  // the consumer has left those epochs
@@ -195,6 +200,7 @@ class SourceSegment final : public Segment {
   bool read_or_recall(Item& item);
   void pass_over(uint64_t samples);
   void end_pass(Chunk& chunk, End end);
+  void note_data();
 
   std::unique_ptr<Source> source_;
   const uint64_t passes_, epochs_;  // 0: without end
@@ -209,6 +215,7 @@ class SourceSegment final : public Segment {
   mutable std::mutex lengths_mutex_;
   std::map<uint64_t, std::vector<uint64_t>> lengths_;  // by epoch
   std::optional<uint64_t> last_length_;
+  std::shared_ptr<const Json> data_;
 };
 
 // A segment headed by a serial stage.

@@ -5,6 +5,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/json.h"
 
 namespace etr::pipeline {
 
@@ -19,6 +20,19 @@ std::vector<uint64_t> SourceSegment::pass_lengths(uint64_t epoch) const {
   std::scoped_lock lock(lengths_mutex_);
   const auto it = lengths_.find(epoch);
   return it == lengths_.end() ? std::vector<uint64_t>{} : it->second;
+}
+
+std::shared_ptr<const Json> SourceSegment::data() const {
+  std::scoped_lock lock(lengths_mutex_);
+  return data_;
+}
+
+// The source's own listing, which stays the same for all of the run, whatever the folder becomes.
+void SourceSegment::note_data() {
+  if (data_) return;
+  auto data = std::make_shared<const Json>(source_->data());
+  std::scoped_lock lock(lengths_mutex_);
+  data_ = std::move(data);
 }
 
 std::optional<uint64_t> SourceSegment::last_pass_length() const {
@@ -140,6 +154,7 @@ Segment::Idle SourceSegment::advance() {
         pass_ended_ = false;
         in_pass_ = true;
         source_->start_pass(epoch_, pass_);
+        note_data();
         index_ = std::exchange(first_index_, 0);
         pass_over(index_ * world_);
         reading_since = now_ns();

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "core/json_fwd.h"
 #include "core/options.h"
 #include "core/rng.h"
 #include "pipeline/item.h"
@@ -80,6 +81,11 @@ class Source : public Stage {
  public:
   // Begins pass `pass` of epoch `epoch` over the data.
   virtual void start_pass(uint64_t epoch, uint64_t pass) = 0;
+
+  // What data it reads, wherever that lies: lists the data where start_pass() has not yet. Saved positions belong to it.
+  // {"count": files, "bytes", "digest"} and where they are few {"files": [[NAME, BYTES], ...]}, {"records"} where that is
+  // known; a list of such where there are sources within; null for a program's own functions.
+  virtual Json data() = 0;
 
   // Samples in a pass, where that is known before it is read.
   virtual std::optional<uint64_t> samples() { return std::nullopt; }

@@ -57,6 +57,14 @@ bool Branch::next(Item& item) {
   return true;
 }
 
+Json Branch::data() { return source_->data(); }
+
+Json data_of(std::vector<Branch>& branches) {
+  Json out = Json::array();
+  for (Branch& branch : branches) out.push_back(branch.data());
+  return out;
+}
+
 std::vector<Branch> make_branches(const Options& options, const std::string& owner,
                                   const StageContext& context) {
   std::vector<Branch> branches;

@@ -20,6 +20,7 @@ class Branch {
 
   void start_pass(uint64_t epoch, uint64_t pass);
   bool next(pipeline::Item& item);
+  Json data();
   bool skip() { return source_->skip(); }
   std::optional<uint64_t> samples() { return source_->samples(); }
   bool numbers_records() const { return source_->numbers_records(); }
@@ -31,6 +32,9 @@ class Branch {
   std::vector<std::unique_ptr<pipeline::MapStage>> maps_;
   uint64_t epoch_ = 0;
 };
+
+// What their sources read, one after the other.
+Json data_of(std::vector<Branch>& branches);
 
 // The branches of the option "sources".
 std::vector<Branch> make_branches(const Options& options, const std::string& owner,

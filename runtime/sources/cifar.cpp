@@ -14,7 +14,7 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"pattern", OptionType::string, nullptr,
-     "the files: a path with globs and braces, 'data_batch_{1..5}.bin'"},
+     "the files: a path with globs and braces, 'data_batch_{1..5}.bin'", 0, 0, "path"},
     {"labels", OptionType::string, "\"cifar10\"", "the label bytes of a record", 0, 0, "",
      "cifar10|cifar100|cifar100_coarse"},
     kShuffleOption,
@@ -35,6 +35,12 @@ class Cifar final : public IndexedSource {
     if (files_.empty())
       for (const std::string& path : io::expand_pattern(pattern_, remote())) open(path);
     return files_.back().end;
+  }
+
+  std::vector<std::string> paths() const override {
+    std::vector<std::string> out;
+    for (const File& file : files_) out.push_back(*file.path);
+    return out;
   }
 
   void read(uint64_t index, Item& item) override {

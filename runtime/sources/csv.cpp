@@ -12,7 +12,8 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"pattern", OptionType::string, nullptr, "the files: a path with globs and braces"},
+    {"pattern", OptionType::string, nullptr, "the files: a path with globs and braces", 0, 0,
+     "path"},
     {"columns", OptionType::string, nullptr,
      "fields with their types and columns: 'x:f32,label:i32=species,features:f32=a+b+c,name:text'"},
     {"header", OptionType::boolean, "true",

@@ -16,7 +16,8 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"pattern", OptionType::string, nullptr, "shards: a path with globs and braces, 'train-*.ets'"},
+    {"pattern", OptionType::string, nullptr, "shards: a path with globs and braces, 'train-*.ets'",
+     0, 0, "path"},
     kShuffleOption,
 };
 
@@ -29,6 +30,12 @@ class FastShardSource final : public IndexedSource {
   uint64_t count() override {
     if (shards_.empty()) open();
     return begins_.back();
+  }
+
+  std::vector<std::string> paths() const override {
+    std::vector<std::string> out;
+    for (const auto& path : paths_) out.push_back(*path);
+    return out;
   }
 
   void read(uint64_t index, Item& item) override {

@@ -12,7 +12,8 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"pattern", OptionType::string, nullptr, "the files: a path with globs and braces"},
+    {"pattern", OptionType::string, nullptr, "the files: a path with globs and braces", 0, 0,
+     "path"},
     kShuffleOption,
 };
 
@@ -29,6 +30,9 @@ class Files final : public IndexedSource {
     if (paths_.empty()) paths_ = io::expand_pattern(pattern_);
     return paths_.size();
   }
+
+  std::vector<std::string> paths() const override { return paths_; }
+  bool file_a_record() const override { return true; }
 
   void read(uint64_t index, Item& item) override {
     const std::string& path = paths_[index];

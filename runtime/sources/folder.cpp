@@ -10,7 +10,7 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"root", OptionType::string, nullptr, "folder whose sub-folders are the classes"},
+    {"root", OptionType::string, nullptr, "folder whose sub-folders are the classes", 0, 0, "path"},
     kShuffleOption,
 };
 
@@ -24,6 +24,13 @@ class Folder final : public IndexedSource {
     if (files_.empty()) files_ = list_class_folders(root_).files;
     return files_.size();
   }
+
+  std::vector<std::string> paths() const override {
+    std::vector<std::string> out;
+    for (const ClassFile& file : files_) out.push_back(file.name);
+    return out;
+  }
+  bool file_a_record() const override { return true; }
 
   void read(uint64_t index, Item& item) override {
     const ClassFile& file = files_[index];

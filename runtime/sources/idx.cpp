@@ -13,8 +13,9 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"images", OptionType::string, nullptr,
-     "IDX file with the images: u8 [N, H, W] or [N, H, W, C]"},
-    {"labels", OptionType::string, "\"\"", "IDX file with the labels: u8 [N]; empty for none"},
+     "IDX file with the images: u8 [N, H, W] or [N, H, W, C]", 0, 0, "path"},
+    {"labels", OptionType::string, "\"\"", "IDX file with the labels: u8 [N]; empty for none", 0, 0,
+     "path"},
     kShuffleOption,
 };
 
@@ -78,6 +79,11 @@ class Idx final : public IndexedSource {
   uint64_t count() override {
     if (!images_.file.data) open();
     return static_cast<uint64_t>(images_.shape[0]);
+  }
+
+  std::vector<std::string> paths() const override {
+    if (labels_path_.empty()) return {images_path_};
+    return {images_path_, labels_path_};
   }
 
   void read(uint64_t index, Item& item) override {

@@ -9,11 +9,13 @@
 
 namespace etr::sources {
 
-// A stage derives, gives count() and read(), and has the option kShuffleOption among its own.
+// A stage derives, gives count(), paths() and read(), and has the option kShuffleOption among its own.
 class IndexedSource : public pipeline::Source {
  public:
   IndexedSource(const Options& options, const pipeline::StageContext& context)
       : shuffle_(options.boolean("shuffle")), context_(context) {}
+
+  Json data() final;
 
   std::optional<uint64_t> samples() final { return of_part(count()); }
 
@@ -54,6 +56,9 @@ class IndexedSource : public pipeline::Source {
  protected:
   // Records there are. Called again and again: opens what it needs at the first call.
   virtual uint64_t count() = 0;
+  // The files that they lie in, after count(), and whether each is one record.
+  virtual std::vector<std::string> paths() const = 0;
+  virtual bool file_a_record() const { return false; }
   // How files are read that lie elsewhere.
   io::RemoteOptions remote() const { return remote_options(context_); }
   // Fills origin and fields with record `index`. Throws Error for a bad one.

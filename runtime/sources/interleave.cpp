@@ -114,11 +114,12 @@ class Way {
 
 class Interleave final : public Source {
  public:
-  Interleave(const Options& options, const StageContext& context) {
+  Interleave(const Options& options, const StageContext& context) : context_(context) {
     const Json& given = options.json()["sources"];
     if (given.size() != 1 || given[0].is_array())
       fail(Code::invalid_argument,
            "stage 'interleave' takes one source, without stages behind it; mix takes several");
+    source_ = given[0];
     const auto ways = static_cast<size_t>(options.integer("ways"));
     for (size_t i = 0; i < ways; ++i) {
       StageContext part = context;
@@ -131,6 +132,9 @@ class Interleave final : public Source {
                                 static_cast<size_t>(options.integer("ahead_bytes"))));
     }
   }
+
+  // The ways list the files on threads of their own.
+  Json data() override { return Json::array({Branch(source_, "interleave", 0, context_).data()}); }
 
   void start_pass(uint64_t epoch, uint64_t pass) override {
     ended_.assign(ways_.size(), false);
@@ -149,6 +153,8 @@ class Interleave final : public Source {
   }
 
  private:
+  const StageContext context_;
+  Json source_;
   std::vector<std::unique_ptr<Way>> ways_;
   std::vector<char> ended_;
   size_t turn_ = 0;

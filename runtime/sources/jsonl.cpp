@@ -11,7 +11,8 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"pattern", OptionType::string, nullptr, "the files: a path with globs and braces"},
+    {"pattern", OptionType::string, nullptr, "the files: a path with globs and braces", 0, 0,
+     "path"},
     {"columns", OptionType::string, nullptr,
      "fields with their types and keys: 'x:f32,label:i32=meta.class,name:text'; lists become "
      "tensors"},

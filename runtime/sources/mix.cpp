@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "sources/branch.h"
 
 namespace etr::sources {
@@ -32,6 +33,8 @@ class Mix final : public Source {
       fail(Code::invalid_argument, "stage 'mix': ", weights_.size(), " weights for ",
            branches_.size(), " sources");
   }
+
+  Json data() override { return data_of(branches_); }
 
   std::optional<uint64_t> samples() override {
     if (ends_ != "all") return std::nullopt;

@@ -17,7 +17,8 @@ using namespace pipeline;
 constexpr OptionSpec kOptions[] = {
     {"arrays", OptionType::string, nullptr,
      "fields and their files, 'image=x.npy,label=y.npy'; the first axis of each counts the "
-     "samples"},
+     "samples",
+     0, 0, "path"},
     kShuffleOption,
 };
 
@@ -127,6 +128,12 @@ class Npy final : public IndexedSource {
       shard_ = std::make_shared<std::string>(arrays_[0].path);
     }
     return static_cast<uint64_t>(arrays_[0].shape[0]);
+  }
+
+  std::vector<std::string> paths() const override {
+    std::vector<std::string> out;
+    for (const Array& a : arrays_) out.push_back(a.path);
+    return out;
   }
 
   void read(uint64_t index, Item& item) override {

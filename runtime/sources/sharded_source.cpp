@@ -3,7 +3,9 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "io/pattern.h"
+#include "sources/data_files.h"
 #include "sources/remote.h"
 
 namespace etr::sources {
@@ -17,8 +19,17 @@ ShardedSource::ShardedSource(const Options& options, const StageContext& context
       remote_(remote_options(context)),
       context_(context) {}
 
-void ShardedSource::start_pass(uint64_t epoch, uint64_t pass) {
+void ShardedSource::list() {
   if (paths_.empty()) paths_ = io::expand_pattern(pattern_, remote_);
+}
+
+Json ShardedSource::data() {
+  list();
+  return describe_files(paths_);
+}
+
+void ShardedSource::start_pass(uint64_t epoch, uint64_t pass) {
+  list();
   order_.resize(paths_.size());
   std::iota(order_.begin(), order_.end(), size_t{0});
   Rng rng(context_.seed, epoch, pass, context_.position);

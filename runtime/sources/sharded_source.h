@@ -19,6 +19,7 @@ class ShardedSource : public pipeline::Source {
  public:
   ShardedSource(const Options& options, const pipeline::StageContext& context);
 
+  Json data() final;
   void start_pass(uint64_t epoch, uint64_t pass) final;
   bool next(pipeline::Item& item) final;
   bool skip() final;
@@ -41,6 +42,7 @@ class ShardedSource : public pipeline::Source {
   std::unique_ptr<io::ByteStream> stream_of(const std::string& path) const;
 
  private:
+  void list();
   void leave(size_t shards = 0);  // closes, and goes on by so many
   size_t shard() const { return order_[shard_]; }
   bool past_known_end() const;

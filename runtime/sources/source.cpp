@@ -1,5 +1,6 @@
 // Calls a function of the program for each sample.
 #include "core/error.h"
+#include "core/json.h"
 #include "pipeline/stage.h"
 
 namespace etr::sources {
@@ -24,6 +25,8 @@ class FunctionSource final : public Source {
     function_ = context.functions->at(name);
     shard_ = std::make_shared<std::string>(name);
   }
+
+  Json data() override { return nullptr; }
 
   void start_pass(uint64_t epoch, uint64_t pass) override {
     epoch_ = epoch;

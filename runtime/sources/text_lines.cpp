@@ -8,7 +8,8 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"pattern", OptionType::string, nullptr, "the files: a path with globs and braces"},
+    {"pattern", OptionType::string, nullptr, "the files: a path with globs and braces", 0, 0,
+     "path"},
     {"skip_empty", OptionType::boolean, "true", "leave out lines of nothing but spaces"},
     kShuffleShardsOption,
     kMaxRatioOption,

@@ -16,7 +16,7 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"pattern", OptionType::string, nullptr,
-     "the files, joined in order: a path with globs and braces"},
+     "the files, joined in order: a path with globs and braces", 0, 0, "path"},
     {"length", OptionType::integer, nullptr, "symbols in a window", 1, 1 << 24, "symbols"},
     {"stride", OptionType::integer, "0",
      "symbols between the beginnings of two windows; 0: the length", 0, 1 << 24, "symbols"},
@@ -59,8 +59,8 @@ class TextWindows final : public IndexedSource {
         begin_(options.number("begin")),
         end_(options.number("end")) {
     if (begin_ >= end_)
-      fail(Code::invalid_argument, "text_windows: 'begin' (", begin_, ") must lie before 'end' (", end_,
-           ")");
+      fail(Code::invalid_argument, "text_windows: 'begin' (", begin_, ") must lie before 'end' (",
+           end_, ")");
   }
 
  protected:
@@ -68,6 +68,8 @@ class TextWindows final : public IndexedSource {
     if (symbols_.empty()) load();
     return (symbols_.size() - length_ - 1) / stride_ + 1;
   }
+
+  std::vector<std::string> paths() const override { return paths_; }
 
   void read(uint64_t index, Item& item) override {
     item.origin =
@@ -84,7 +86,8 @@ class TextWindows final : public IndexedSource {
  private:
   void load() {
     std::string text;
-    for (const std::string& path : io::expand_pattern(pattern_, remote())) {
+    paths_ = io::expand_pattern(pattern_, remote());
+    for (const std::string& path : paths_) {
       const io::Block block = io::read_whole(path, io::kWholeFileLimit, remote());
       text.append(reinterpret_cast<const char*>(block.data.get()), block.size);
     }
@@ -101,8 +104,8 @@ class TextWindows final : public IndexedSource {
     symbols_.assign(place(begin_), place(end_));
     if (symbols_.size() < length_ + 1)
       fail(Code::invalid_argument, "'", pattern_, "' holds ", symbols_.size(), " symbols",
-           begin_ > 0 || end_ < 1 ? " there" : "", "; a window of ", length_, " and its target need ",
-           length_ + 1);
+           begin_ > 0 || end_ < 1 ? " there" : "", "; a window of ", length_,
+           " and its target need ", length_ + 1);
   }
 
   std::vector<int32_t> number(const std::vector<std::string>& text) const {
@@ -131,6 +134,7 @@ class TextWindows final : public IndexedSource {
   const bool bytes_;
   const std::string alphabet_;
   const double begin_, end_;
+  std::vector<std::string> paths_;
   size_t first_ = 0;  // of the share, in the text
   std::vector<int32_t> symbols_;
 };

@@ -15,7 +15,8 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"pattern", OptionType::string, nullptr, "the files: a path with globs and braces"},
+    {"pattern", OptionType::string, nullptr, "the files: a path with globs and braces", 0, 0,
+     "path"},
     {"check_data", OptionType::boolean, "true", "compare the checksum of each record's data"},
     kShuffleShardsOption,
     kMaxRatioOption,

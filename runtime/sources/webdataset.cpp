@@ -16,7 +16,8 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"pattern", OptionType::string, nullptr,
-     "shards, .tar, .tar.zst or .tar.gz: a path with globs and braces, 'train-{000..009}.tar.zst'"},
+     "shards, .tar, .tar.zst or .tar.gz: a path with globs and braces, 'train-{000..009}.tar.zst'",
+     0, 0, "path"},
     kShuffleShardsOption,
     kMaxRatioOption,
     {"max_member_bytes", OptionType::integer, "2147483648", "larger members are an error", 1, 1e15,

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/text.h"
 #include "sources/branch.h"
 
@@ -30,6 +31,8 @@ class Zip final : public Source {
       fail(Code::invalid_argument, "stage 'zip': ", prefixes_.size(), " prefixes for ",
            branches_.size(), " sources");
   }
+
+  Json data() override { return data_of(branches_); }
 
   std::optional<uint64_t> samples() override {
     uint64_t least = UINT64_MAX;

@@ -12,7 +12,7 @@ constexpr OptionSpec kOptions[] = {
     {"bytes", OptionType::integer, "1073741824", "what it may hold; further samples are read again",
      1, 1e15, "bytes"},
     {"directory", OptionType::string, "\"\"",
-     "keep the samples in a file there, for this run, instead of in memory"},
+     "keep the samples in a file there, for this run, instead of in memory", 0, 0, "path"},
 };
 
 class Cache final : public MapStage {

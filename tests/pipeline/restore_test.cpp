@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <functional>
 
 #include "core/error.h"
 #include "support/data.h"
@@ -151,6 +152,100 @@ TEST(Restore, DecodesOnlyWhatIsStillNeeded) {
     EXPECT_LE(stats["stages"][0]["items_in"].get<int>(), 41) << "nor passes the others";
   }
   EXPECT_EQ(stats["consumer"]["items"], 10);
+}
+
+std::string refusal(const Json& spec, const Json& state) {
+  try {
+    Pipeline(spec).restore(state);
+    return "accepted";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+// What differs is in the message.
+TEST(Restore, SaysInWhatPipelinesDiffer) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 2, 10, 8);
+  const Json spec = spec_of(pattern, kStages[1]);
+  const Json state = Pipeline(spec).save();
+  const auto changed = [&](const std::function<void(Json&)>& change) {
+    Json other = spec;
+    change(other);
+    return refusal(other, state);
+  };
+  const std::pair<std::string, std::function<void(Json&)>> cases[] = {
+      {"accepted", [](Json&) {}},
+      {"accepted", [](Json& s) { s["threads"] = 1; }},
+      {"the seed was 5 and is 6", [](Json& s) { s["seed"] = 6; }},
+      {"it had 5 stages and has 4", [](Json& s) { s["stages"].erase(4); }},
+      {"stage 4 was 'flip' and is 'grayscale'",
+       [](Json& s) {
+         s["stages"][3] = {{"stage", "grayscale"}};
+       }},
+      {"stage 5 ('batch'): 'size' was 8 and is 9", [](Json& s) { s["stages"][4]["size"] = 9; }},
+      {"stage 1 ('webdataset'): 'shuffle_shards' was true and is false",
+       [](Json& s) { s["stages"][0]["shuffle_shards"] = false; }},
+  };
+  for (const auto& [message, change] : cases)
+    EXPECT_NE(changed(change).find(message), std::string::npos) << changed(change);
+}
+
+// An option that came later has its default in positions of before.
+TEST(Restore, PositionsOfVersionsWithFewerOptionsLoad) {
+  TempDir dir;
+  const Json spec = spec_of(make_shards(dir, 2, 10, 8), kStages[1]);
+  Json state = Pipeline(spec).save();
+  state["pipeline"]["stages"][4]["batch"].erase("drop_remainder");
+  EXPECT_EQ(refusal(spec, state), "accepted");
+  Json other = spec;
+  other["stages"][4]["drop_remainder"] = false;
+  EXPECT_NE(refusal(other, state).find("'drop_remainder' was true and is false"),
+            std::string::npos);
+}
+
+TEST(Restore, RefusesShardsThatCameGoOrChangedPlaces) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 2, 10);
+  const Json spec = spec_of(pattern, "");
+  const Json state = Pipeline(spec).save();
+  const auto with_data = [&](const std::function<void(Json&)>& change) {
+    Json other = state;
+    change(other["data"]);
+    return refusal(spec, other);
+  };
+  const auto has = [](const std::string& text, const char* part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  has(with_data([](Json& d) { d["files"].push_back({"more.tar", 3}); }), "'more.tar' is missing");
+  has(with_data([](Json& d) { d["files"].erase(1); }), "' is new");
+  has(with_data([](Json& d) { std::swap(d["files"][0], d["files"][1]); }), "file 1 was '");
+  has(with_data([](Json& d) { d["files"][0][1] = 7; }), "had 7 bytes and has ");
+  // Of many files only their number, bytes and names' digest are kept.
+  has(with_data([](Json& d) { d.erase("files"), d["count"] = 3; }), "it had 3 files and has 2");
+  has(with_data([](Json& d) { d.erase("files"), d["bytes"] = 3; }), "it had 3 bytes and has ");
+  has(with_data([](Json& d) { d.erase("files"), d["digest"] = 3; }), "other names or sizes");
+}
+
+// Whatever a position says, it is an error and no more.
+TEST(Restore, DamagedPositionsAreErrors) {
+  TempDir dir;
+  const Json spec = spec_of(make_shards(dir, 1, 10, 8), kStages[1]);
+  const Json state = Pipeline(spec).save().flatten();
+  for (const auto& [path, unused] : state.items())
+    for (const Json& value :
+         {Json(nullptr), Json(-1), Json("x"), Json::array({1}), Json{{"x", 1}}}) {
+      Json damaged = state;
+      damaged[path] = "here";
+      damaged = damaged.unflatten();
+      damaged[Json::json_pointer(path)] = value;
+      if (damaged != state.unflatten()) refusal(spec, damaged);  // no exception but Error, no crash
+    }
+  for (const char* stages : {"3", "[3]", "[[]]", "[{}]", "{}", R"([{"webdataset": 3}])"}) {
+    Json damaged = state.unflatten();
+    damaged["pipeline"]["stages"] = Json::parse(stages);
+    EXPECT_NE(refusal(spec, damaged), "accepted") << stages;
+  }
 }
 
 TEST(Restore, RefusesAnotherPipelinesState) {

@@ -150,6 +150,88 @@ TEST_P(EverySource, IsRestoredInTheMiddle) {
   }
 }
 
+// A position, the tail behind it, and a copy of the data elsewhere. Bytes are the same; no copy has the times of its original.
+struct Moved {
+  Json state, spec;
+  std::vector<std::string> tail;
+};
+
+class EverySourceMoved : public EverySource {
+ protected:
+  Moved move() {
+    Moved out;
+    const Json here = spec();
+    Pipeline original(here);
+    Item item;
+    for (int i = 0; i < 7; ++i) original.next(item);
+    out.state = original.save();
+    out.tail = contents(original);
+    std::filesystem::copy(dir_.path(), there_.path("deeper"),
+                          std::filesystem::copy_options::recursive);
+    std::string text = here.dump();
+    const std::string from = dir_.path(), to = there_.path("deeper/");
+    for (size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+      text.replace(at, from.size(), to);
+    out.spec = parse_json(text, "test");
+    return out;
+  }
+  static std::string refusal(const Json& spec, const Json& state) {
+    try {
+      Pipeline(spec).restore(state);
+      return "accepted";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  }
+  // The files of the copy, sorted.
+  std::vector<std::filesystem::path> files() const {
+    std::vector<std::filesystem::path> out;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(there_.path("deeper")))
+      if (entry.is_regular_file()) out.push_back(entry.path());
+    std::sort(out.begin(), out.end());
+    return out;
+  }
+  TempDir there_;
+};
+
+TEST_P(EverySourceMoved, IsRestoredWhereItsDataLiesNow) {
+  const Moved moved = move();
+  Pipeline restored(moved.spec);
+  restored.restore(parse_json(moved.state.dump(), "state"));
+  EXPECT_EQ(contents(restored), moved.tail);
+}
+
+TEST_P(EverySourceMoved, RefusesChangedDataByName) {
+  const Moved moved = move();
+  const bool file_a_record =
+      GetParam() == std::string("folder") || GetParam() == std::string("files");
+  for (const std::filesystem::path& file : files()) {
+    const auto size = std::filesystem::file_size(file);
+    const std::filesystem::path away = there_.path("away");
+    if (file_a_record)  // whose sizes nobody asks for
+      std::filesystem::rename(file, away);
+    else
+      std::ofstream(file, std::ios::app) << '\n';
+    const std::string message = refusal(moved.spec, moved.state);
+    EXPECT_HAS(message, file.filename().string());
+    if (file_a_record)
+      std::filesystem::rename(away, file);
+    else
+      std::filesystem::resize_file(file, size);
+  }
+  EXPECT_EQ(refusal(moved.spec, moved.state), "accepted") << "everything is as it was";
+}
+
+// Versions before noted the paths, and nothing of the data.
+TEST_P(EverySourceMoved, PositionsOfEarlierVersionsBelongToThePlace) {
+  Moved moved = move();
+  moved.state.erase("data");
+  Pipeline restored(spec());
+  restored.restore(moved.state);
+  EXPECT_EQ(contents(restored), moved.tail);
+  EXPECT_HAS(refusal(moved.spec, moved.state), "earlier version");
+}
+
 TEST_P(EverySource, GoesOnWithAnotherNumberOfRanksBetweenEpochs) {
   Pipeline original(spec({{"world", 2}}));
   contents(original);
@@ -184,6 +266,8 @@ std::vector<const char*> sources() {
   return out;
 }
 INSTANTIATE_TEST_SUITE_P(Sources, EverySource, testing::ValuesIn(sources()),
+                         [](const auto& source) { return std::string(source.param); });
+INSTANTIATE_TEST_SUITE_P(Sources, EverySourceMoved, testing::ValuesIn(sources()),
                          [](const auto& source) { return std::string(source.param); });
 
 }  // namespace

@@ -1,0 +1,163 @@
+#include "pipeline/position_match.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "pipeline/stage.h"
+
+namespace etr::pipeline {
+namespace {
+
+bool is_path(const OptionSpec& option) { return std::string_view(option.unit) == "path"; }
+
+bool schema_has(const std::string& stage, const std::string& key) {
+  const Schema schema = find_stage(stage).options;
+  return std::any_of(schema.begin(), schema.end(),
+                     [&](const OptionSpec& option) { return option.name == key; });
+}
+
+Json without_paths(const std::string& stage, const Json& options);
+
+// Sources within sources: {"stage": NAME, options...}, or lists of such.
+Json nested_without_paths(Json spec) {
+  if (spec.is_array()) {
+    for (Json& part : spec) part = nested_without_paths(std::move(part));
+  } else if (spec.is_object() && spec.contains("stage") && spec["stage"].is_string()) {
+    const auto name = spec["stage"].get<std::string>();
+    spec.erase("stage");
+    return {{name, without_paths(name, spec)}};
+  }
+  return spec;
+}
+
+// The stage's options in the schema's order, all that it has, but for those that say where data lies.
+Json without_paths(const std::string& stage, const Json& options) {
+  Json out = Json::object();
+  for (const OptionSpec& option : find_stage(stage).options) {
+    if (is_path(option)) continue;
+    Json& value = out[option.name];
+    if (options.contains(option.name))
+      value = option.type == OptionType::stages ? nested_without_paths(options[option.name])
+                                                : options[option.name];
+    else if (option.default_json)
+      value = Json::parse(option.default_json);
+  }
+  for (const auto& [key, value] : options.items())
+    if (!schema_has(stage, key)) out[key] = value;  // of a later version
+  return out;
+}
+
+std::string text_of(const Json& value) { return value.is_null() ? "not set" : value.dump(); }
+
+// What differs between two objects of options; "" where nothing does.
+std::string difference(const Json& saved, const Json& now) {
+  Json keys = now;
+  keys.update(saved);
+  for (const auto& [key, unused] : keys.items()) {
+    const Json before = saved.value(key, Json()), after = now.value(key, Json());
+    if (before != after)
+      return cat("'", key, "' was ", text_of(before), " and is ", text_of(after));
+  }
+  return "";
+}
+
+// For positions of versions that noted where the data lay, and not what it was.
+std::string place_difference(const std::string& stage, const Json& was, const Json& is) {
+  for (const OptionSpec& option : find_stage(stage).options) {
+    if (!is_path(option) && option.type != OptionType::stages) continue;
+    const Json before = was.value(option.name, Json()), after = is.value(option.name, Json());
+    if (before != after)
+      return cat("'", option.name, "' was ", text_of(before), " and is ", text_of(after),
+                 "; the position is of an earlier version, which noted no more of the data than "
+                 "where it lay, "
+                 "so it must lie there (a link will do)");
+  }
+  return "";
+}
+
+std::string stage_difference(const Json& saved, const Json& now, bool with_places) {
+  if (!saved.is_object() || saved.size() != 1)
+    fail(Code::corrupt_data, "the saved pipeline state is damaged: ", saved.dump(), " is no stage");
+  const std::string before = saved.begin().key(), after = now.begin().key();
+  if (before != after) return cat("was '", before, "' and is '", after, "'");
+  const Json &was = saved.begin().value(), &is = now.begin().value();
+  std::string what = difference(without_paths(before, was), without_paths(after, is));
+  if (what.empty() && with_places) what = place_difference(after, was, is);
+  return what.empty() ? "" : cat("('", after, "'): ", what);
+}
+
+void check_stages(const Json& saved, const Json& now, bool with_places) {
+  const auto other = [](const auto&... what) {
+    fail(Code::invalid_argument,
+         "the saved position belongs to a pipeline with other stages, options or seed: ", what...);
+  };
+  if (saved.at("seed") != now["seed"])
+    other("the seed was ", saved["seed"].dump(), " and is ", now["seed"].dump());
+  const Json &before = saved.at("stages"), &after = now["stages"];
+  for (size_t i = 0; i < std::min(before.size(), after.size()); ++i)
+    if (const std::string what = stage_difference(before[i], after[i], with_places); !what.empty())
+      other("stage ", i + 1, " ", what);
+  if (before.size() != after.size())
+    other("it had ", before.size(), " stages and has ", after.size());
+}
+
+std::string name_of(const Json& file) { return file.at(0).get<std::string>(); }
+
+// Of two lists of files [NAME, BYTES or null], in the order in which they are read.
+std::string file_difference(const Json& saved, const Json& now) {
+  const auto has = [](const Json& list, const Json& file) {
+    return std::any_of(list.begin(), list.end(),
+                       [&](const Json& other) { return other.at(0) == file.at(0); });
+  };
+  for (const Json& file : saved)
+    if (!has(now, file)) return cat("'", name_of(file), "' is missing");
+  for (const Json& file : now)
+    if (!has(saved, file)) return cat("'", name_of(file), "' is new");
+  for (size_t i = 0; i < saved.size(); ++i) {
+    if (saved[i].at(0) != now[i].at(0))
+      return cat("file ", i + 1, " was '", name_of(saved[i]), "' and is '", name_of(now[i]), "'");
+    if (saved[i] != now[i])
+      return cat("'", name_of(now[i]), "' had ", text_of(saved[i].at(1)), " bytes and has ",
+                 text_of(now[i].at(1)));
+  }
+  return "";
+}
+
+std::string words_for(const std::string& key) { return key == "count" ? "files" : key; }
+
+// See Source::data().
+std::string data_difference(const Json& saved, const Json& now) {
+  if (saved.is_array() && now.is_array() &&
+      saved.size() == now.size()) {  // sources within a source
+    for (size_t i = 0; i < saved.size(); ++i)
+      if (const std::string what = data_difference(saved[i], now[i]); !what.empty())
+        return cat("source ", i + 1, ": ", what);
+    return "";
+  }
+  if (!saved.is_object() || !now.is_object())
+    return saved == now ? "" : cat("it was ", saved.dump(), " and is ", now.dump());
+  if (saved.contains("files") && now.contains("files"))
+    if (const std::string what = file_difference(saved["files"], now["files"]); !what.empty())
+      return what;
+  for (const char* key : {"count", "records", "bytes"})
+    if (saved.value(key, Json()) != now.value(key, Json()))
+      return cat("it had ", text_of(saved.value(key, Json())), " ", words_for(key), " and has ",
+                 text_of(now.value(key, Json())));
+  return saved.value("digest", Json()) == now.value("digest", Json())
+             ? ""
+             : "its files have other names or sizes";
+}
+
+}  // namespace
+
+void check_position(const Json& saved, const Json& now) {
+  const bool knows_data = saved.contains("data");
+  check_stages(saved.at("pipeline"), now.at("pipeline"), /*with_places=*/!knows_data);
+  if (!knows_data) return;
+  if (const std::string what = data_difference(saved["data"], now.at("data")); !what.empty())
+    fail(Code::invalid_argument, "the saved position belongs to another data set: ", what,
+         ". Go on with the data of then, or begin a new run");
+}
+
+}  // namespace etr::pipeline

@@ -1,0 +1,15 @@
+// What the data of a source is, wherever it lies: see pipeline::Source::data().
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "core/json_fwd.h"
+
+namespace etr::sources {
+
+// Files by their names below the folder that they have in common, in the order in which they are read. `sizes`: with the bytes
+// of those that lie on a disk; without, where there is a file for each sample and asking for all would take its time.
+Json describe_files(std::span<const std::string> paths, bool sizes = true);
+
+}  // namespace etr::sources

@@ -1,0 +1,15 @@
+#include "sources/indexed_source.h"
+
+#include "core/json.h"
+#include "sources/data_files.h"
+
+namespace etr::sources {
+
+Json IndexedSource::data() {
+  const uint64_t records = count();
+  Json out = describe_files(paths(), !file_a_record());
+  out["records"] = records;
+  return out;
+}
+
+}  // namespace etr::sources
