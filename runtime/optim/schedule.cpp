@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <utility>
 
 #include "core/error.h"
+#include "core/log.h"
 
 namespace etr::optim {
 namespace {
@@ -13,7 +15,13 @@ constexpr OptionSpec kOptions[] = {
     {"schedule", OptionType::string, "\"constant\"", "shape of the learning rate over steps", 0, 0,
      "", "constant|step|linear|cosine|polynomial|inverse_sqrt|one_cycle"},
     {"learning_rate", OptionType::number, nullptr, "rate after warm-up", 0, 1000},
-    {"warmup_steps", OptionType::integer, "0", "steps of linear warm-up", 0, 1e12, "steps"},
+    {"warmup_steps", OptionType::integer, "0",
+     "steps of linear warm-up; half of decay_steps where those follow the run's length and it is "
+     "no longer than that",
+     0, 1e12, "steps"},
+    {"warmup_share", OptionType::number, "0",
+     "the same as a share of decay_steps, so that a run of another length keeps its shape", 0,
+     0.99},
     {"decay_steps", OptionType::integer, "0",
      "step at which linear, cosine, polynomial and one_cycle end; 0 is the run's length", 0, 1e12,
      "steps"},
@@ -53,11 +61,30 @@ Schedule::Schedule(const Options& options, int64_t total_steps)
           : kind == "one_cycle"    ? Kind::one_cycle
                                    : Kind::constant;
   if (decay_ == 0) decay_ = total_steps;
-  if (kind_ == Kind::one_cycle) warmup_ = 0;
   const bool ends = kind_ != Kind::constant && kind_ != Kind::step && kind_ != Kind::inverse_sqrt;
-  if (ends && decay_ <= warmup_)
+  const double share = options.number("warmup_share");
+  if (decay_ == 0 && (ends || share > 0))
+    fail(Code::invalid_argument, "schedule '", kind, "' needs ",
+         ends ? "a step at which it ends" : "a length that warmup_share is a share of",
+         ": set decay_steps, or the run's length in steps (train.steps or train.planned_steps of a "
+         "job)");
+  if (share > 0 && warmup_ > 0)
+    fail(Code::invalid_argument, "schedule '", kind, "': warmup_steps (", warmup_,
+         ") and warmup_share (", share, ") say the same thing; set one");
+  if (share > 0) warmup_ = std::llround(share * static_cast<double>(decay_));
+  if (kind_ == Kind::one_cycle) warmup_ = 0;
+  if (ends && decay_ <= warmup_) shorten_warmup(options.integer("decay_steps") > 0, kind);
+}
+
+void Schedule::shorten_warmup(bool decay_is_given, const std::string& kind) {
+  if (decay_is_given)
     fail(Code::invalid_argument, "schedule '", kind, "': decay_steps (", decay_,
-         ") must exceed warmup_steps (", warmup_, "); set decay_steps, or give the run a length");
+         ") must exceed warmup_steps (", warmup_, ")");
+  const int64_t given = std::exchange(warmup_, decay_ / 2);
+  log_line(
+      LogLevel::warning,
+      cat("schedule '", kind, "': the run's ", decay_, " steps are no more than warmup_steps (",
+          given, "); it warms up for ", warmup_, ". warmup_share follows the run's length"));
 }
 
 float Schedule::rate(int64_t step) const {

@@ -1,6 +1,9 @@
 // Learning-rate schedules. Their clock is optimizer steps.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 #include "core/options.h"
 
 namespace etr::optim {
@@ -8,7 +11,8 @@ namespace etr::optim {
 class Schedule {
  public:
   // `options` follow schedule_schema(); `total_steps` is the planned length of the run (for the
-  // decaying kinds whose decay_steps is 0).
+  // decaying kinds whose decay_steps is 0). A run that was made shorter than its warm-up warms up for half of its steps, with a
+  // log line. Throws Error(invalid_argument) where decay_steps contradicts warmup_steps, or a length is missing.
   Schedule(const Options& options, int64_t total_steps);
 
   // The rate of step `step` (0-based). With W = warmup_steps, D = decay_steps, f = end_factor and
@@ -25,6 +29,8 @@ class Schedule {
   float rate(int64_t step) const;
 
  private:
+  void shorten_warmup(bool decay_is_given, const std::string& kind);
+
   enum class Kind { constant, step, linear, cosine, polynomial, inverse_sqrt, one_cycle };
 
   Kind kind_;

@@ -310,6 +310,64 @@ optim::Schedule schedule_of(const std::string& json, int64_t total = 0) {
                          total);
 }
 
+// A run that is made shorter by one key, the number of its steps, still has a schedule.
+TEST(Schedule, ShortRunsHaveSchedulesToo) {
+  for (const char* kind : {"linear", "cosine", "polynomial"})
+    for (const int64_t steps : {1, 2, 3, 100, 200}) {
+      const auto schedule = schedule_of(
+          cat(R"({"learning_rate": 1, "warmup_steps": 200, "schedule": ")", kind, "\"}"), steps);
+      const int64_t warmup = steps / 2;
+      EXPECT_FLOAT_EQ(schedule.rate(warmup), 1) << kind << " over " << steps;
+      if (warmup > 0) {
+        EXPECT_FLOAT_EQ(schedule.rate(0), 1 / static_cast<float>(warmup))
+            << kind << " over " << steps;
+      }
+      EXPECT_FLOAT_EQ(schedule.rate(steps), 0) << kind << " over " << steps;
+    }
+  const auto untouched =
+      schedule_of(R"({"learning_rate": 1, "warmup_steps": 99, "schedule": "linear"})", 100);
+  EXPECT_FLOAT_EQ(untouched.rate(0), 1.0f / 99) << "a warm-up that ends within the run is kept";
+}
+
+TEST(Schedule, AWarmupShareFollowsTheLength) {
+  for (const int64_t steps : {2340, 100, 10, 1}) {
+    const auto schedule =
+        schedule_of(R"({"learning_rate": 1, "warmup_share": 0.0855, "schedule": "linear"})", steps);
+    const auto same =
+        schedule_of(cat(R"({"learning_rate": 1, "schedule": "linear", "warmup_steps": )",
+                        std::llround(0.0855 * static_cast<double>(steps)), "}"),
+                    steps);
+    for (int64_t step = 0; step <= steps; ++step) ASSERT_EQ(schedule.rate(step), same.rate(step));
+  }
+}
+
+// What cannot be meant is an error that names both keys.
+TEST(Schedule, ContradictionsAreErrors) {
+  const auto error_of = [](const char* json, int64_t total) -> std::string {
+    try {
+      schedule_of(json, total);
+      return "none";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  const auto has = [](const std::string& text, const char* part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  has(error_of(
+          R"({"schedule": "linear", "learning_rate": 1, "warmup_steps": 200, "decay_steps": 200})",
+          1000),
+      "decay_steps (200) must exceed warmup_steps (200)");
+  has(error_of(
+          R"({"schedule": "linear", "learning_rate": 1, "warmup_steps": 2, "warmup_share": 0.1})",
+          1000),
+      "warmup_steps (2) and warmup_share (0.1)");
+  has(error_of(R"({"schedule": "cosine", "learning_rate": 1})", 0),
+      "decay_steps, or the run's length");
+  has(error_of(R"({"schedule": "constant", "learning_rate": 1, "warmup_share": 0.1})", 0),
+      "warmup_share");
+}
+
 TEST(Schedule, Kinds) {
   const auto constant = schedule_of(R"({"learning_rate": 2, "warmup_steps": 4})");
   EXPECT_FLOAT_EQ(constant.rate(0), 0.5f);
