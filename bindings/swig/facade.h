@@ -288,6 +288,8 @@ class JobHandle {
   JobHandle(const std::string& text, bool is_json, const std::vector<std::string>& overrides)
       : job_(is_json ? Job::parse(text, overrides) : Job::load(text, overrides)) {}
   std::string json() const { return job_.json(); }
+  // Whether the job leaves open where a run writes: it then writes nothing, which the program should be told.
+  bool forgets_output() const { return !job_.output_dir(); }
   const Job& get() const { return job_; }
 
  private:
@@ -321,8 +323,8 @@ class TrainerHandle {
                 const OptimizerHandle& optimizer, int64_t seed, int64_t total_steps)
       : trainer_(std::make_shared<Trainer>(runtime.get(), model.get(), optimizer.get(),
                                            static_cast<uint64_t>(seed), total_steps)) {}
-  TrainerHandle(const RuntimeHandle& runtime, const JobHandle& job, bool resume)
-      : trainer_(std::make_shared<Trainer>(runtime.get(), job.get(), resume)) {}
+  TrainerHandle(const RuntimeHandle& runtime, const JobHandle& job, int start)  // ETR_START_*
+      : trainer_(std::make_shared<Trainer>(runtime.get(), job.get(), static_cast<Start>(start))) {}
 
   void step(const BatchHandle& batch) { get()->step(batch.get()); }
   StepResult result(bool wait) {

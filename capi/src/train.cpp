@@ -110,14 +110,23 @@ int32_t etr_trainer_create(etr_runtime* runtime, const etr_model* model,
   });
 }
 
-int32_t etr_trainer_create_from_job(etr_runtime* runtime, const etr_job* job, int32_t resume,
-                                    etr_trainer** trainer) {
+int32_t etr_trainer_start_job(etr_runtime* runtime, const etr_job* job, int32_t start,
+                              etr_trainer** trainer) {
   return guarded([&] {
+    if (start < ETR_START_NEW || start > ETR_START_TRIAL)
+      fail(Code::invalid_argument, "argument 'start' is ", start, "; it takes ETR_START_NEW (",
+           ETR_START_NEW, ") to ETR_START_TRIAL (", ETR_START_TRIAL, ")");
     auto made = std::make_unique<etr_trainer>();
     made->job = std::make_unique<train::Trainer>(required(runtime, "runtime").kernels,
-                                                 required(job, "job").job, resume != 0);
+                                                 required(job, "job").job,
+                                                 static_cast<train::Start>(start));
     hand_out(trainer, std::move(made), "trainer");
   });
+}
+
+int32_t etr_trainer_create_from_job(etr_runtime* runtime, const etr_job* job, int32_t resume,
+                                    etr_trainer** trainer) {
+  return etr_trainer_start_job(runtime, job, resume ? ETR_START_RESUME : ETR_START_NEW, trainer);
 }
 
 void etr_trainer_destroy(etr_trainer* trainer) { delete trainer; }
@@ -283,6 +292,13 @@ void etr_job_destroy(etr_job* job) { delete job; }
 
 int32_t etr_job_json(const etr_job* job, char** json) {
   return guarded([&] { hand_out(json, required(job, "job").job.json().dump(2), "json"); });
+}
+
+int32_t etr_job_output_dir(const etr_job* job, char** directory) {
+  return guarded([&] {
+    const auto named = required(job, "job").job.output_dir();
+    required(directory, "directory") = named ? copy_string(*named) : nullptr;
+  });
 }
 
 int32_t etr_trainer_next_event_within(etr_trainer* trainer, double seconds, etr_event* event) {

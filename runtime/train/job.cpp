@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 
 #include "core/error.h"
 #include "core/platform.h"
@@ -36,7 +37,9 @@ constexpr OptionSpec kEvaluation[] = {
 
 constexpr OptionSpec kOutput[] = {
     {"dir", OptionType::string, "\"\"",
-     "folder for metrics, event files and checkpoints; empty writes none"},
+     "folder for metrics, event files and checkpoints, which holds one run; \"\" writes none; a "
+     "job file that says nothing "
+     "writes into runs/STEM, after its own name"},
     {"tensorboard", OptionType::boolean, "true", "write TensorBoard event files"},
     {"checkpoint_every_epochs", OptionType::integer, "1",
      "epochs between checkpoints; 0: none by epoch", 0, 1e9, "epochs"},
@@ -139,11 +142,17 @@ Json job_schema() {
 }
 
 Job Job::load(const std::string& path, const std::vector<std::string>& overrides) {
-  return parse(platform::read_file(path), cat("job file '", path, "'"), overrides);
+  const std::string stem = std::filesystem::path(path).stem().string();
+  return parse(platform::read_file(path), cat("job file '", path, "'"), overrides, "runs/" + stem);
 }
 
 Job Job::parse(const std::string& text, const std::string& origin,
                const std::vector<std::string>& overrides) {
+  return parse(text, origin, overrides, "");
+}
+
+Job Job::parse(const std::string& text, const std::string& origin,
+               const std::vector<std::string>& overrides, const std::string& default_dir) {
   Job job;
   job.json_ = parse_json(text, origin);
   if (!job.json_.is_object())
@@ -154,8 +163,17 @@ Job Job::parse(const std::string& text, const std::string& origin,
   if (!vars.is_object()) fail(Code::invalid_argument, origin, ": 'vars' must be an object");
   for (auto& [key, value] : job.json_.items())
     if (key != "vars") expand_all(value, vars, key);
+  Json& output = job.json_["output"];
+  if (output.is_null()) output = Json::object();
+  if (!default_dir.empty() && output.is_object() && !output.contains("dir"))
+    output["dir"] = default_dir;
   job.validate();
   return job;
+}
+
+std::optional<std::string> Job::output_dir() const {
+  if (!json_["output"].contains("dir")) return std::nullopt;
+  return output().string("dir");
 }
 
 void Job::validate() {

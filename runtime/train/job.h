@@ -23,6 +23,7 @@ class Job {
   // Error(invalid_argument) that names the key and the nearest valid one.
   static Job parse(const std::string& text, const std::string& origin,
                    const std::vector<std::string>& overrides = {});
+  // Of a file. Where it names no output.dir, that is "runs/" and the stem of the file's name.
   static Job load(const std::string& path, const std::vector<std::string>& overrides = {});
 
   const Json& json() const { return json_; }  // with overrides and variables applied
@@ -36,11 +37,15 @@ class Job {
   const Json& schedule() const { return json_["schedule"]; }
   const Options& train() const { return *train_; }
   const Options& output() const { return *output_; }
+  // Where a run writes; "" writes nothing, none: the job does not say, and a run writes nothing.
+  std::optional<std::string> output_dir() const;
   // Absent where the job has no evaluation.
   const std::optional<Options>& evaluation() const { return evaluation_; }
   const Json& evaluation_pipeline() const { return json_["evaluation"]["pipeline"]; }
 
  private:
+  static Job parse(const std::string& text, const std::string& origin,
+                   const std::vector<std::string>& overrides, const std::string& default_dir);
   void validate();
 
   Json json_;

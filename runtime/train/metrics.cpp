@@ -1,5 +1,7 @@
 #include "train/metrics.h"
 
+#include <algorithm>
+#include <cctype>
 #include <chrono>
 #include <filesystem>
 #include <span>
@@ -9,6 +11,7 @@
 #include "core/json.h"
 #include "core/platform.h"
 #include "core/protobuf.h"
+#include "core/text.h"
 
 namespace etr::train {
 namespace {
@@ -35,9 +38,29 @@ void check(const std::ofstream& file, const std::string& path) {
   if (!file) fail(Code::io, "cannot write '", path, "'");
 }
 
+constexpr char kEventFile[] = "events.out.tfevents.";
+
+// Whole lines of `path` in bytes; lines are short beside the piece that is looked at.
+uint64_t whole_lines(const std::string& path, uint64_t size) {
+  constexpr uint64_t kPiece = 1 << 16;
+  std::string end(static_cast<size_t>(std::min(size, kPiece)), 0);
+  std::ifstream in(path, std::ios::binary);
+  in.seekg(static_cast<std::streamoff>(size - end.size()));
+  in.read(end.data(), static_cast<std::streamsize>(end.size()));
+  const size_t newline = end.rfind('\n');
+  if (newline != std::string::npos) return size - end.size() + newline + 1;
+  return end.size() == size ? 0 : size;
+}
+
 }  // namespace
 
-JsonLines::JsonLines(const std::string& path) : path_(path), file_(path, std::ios::app) {
+JsonLines::JsonLines(const std::string& path) : path_(path) {
+  std::error_code error;
+  const uint64_t size = std::filesystem::file_size(path, error);
+  if (!error && size > 0)
+    if (const uint64_t whole = whole_lines(path, size); whole < size)
+      std::filesystem::resize_file(path, whole, error);
+  file_.open(path, std::ios::app);
   check(file_, path_);
 }
 
@@ -50,10 +73,22 @@ EventFile::EventFile(const std::string& directory) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(
                            std::chrono::system_clock::now().time_since_epoch())
                            .count();
-  path_ = cat(directory, "/events.out.tfevents.", seconds, ".", platform::process_id());
+  const std::string first = cat(directory, "/", kEventFile, seconds, ".", platform::process_id());
+  path_ = first;
+  for (int i = 2; std::filesystem::exists(path_); ++i) path_ = cat(first, ".", i);
   file_.open(path_, std::ios::binary);
   check(file_, path_);
   write_record(event_head(0).bytes(3, "brain.Event:2").data());
+}
+
+bool EventFile::is_name(const std::string& name) {
+  if (!name.starts_with(kEventFile)) return false;
+  const auto numbers = split(std::string_view(name).substr(sizeof kEventFile - 1), '.');
+  return (numbers.size() == 2 || numbers.size() == 3) &&
+         std::all_of(numbers.begin(), numbers.end(), [](std::string_view number) {
+           return !number.empty() && std::all_of(number.begin(), number.end(),
+                                                 [](unsigned char c) { return std::isdigit(c); });
+         });
 }
 
 void EventFile::write_record(const std::string& data) {

@@ -11,7 +11,8 @@
 
 namespace etr::train {
 
-// One JSON object a line. Appends; every line is flushed, so that a killed run loses none.
+// One JSON object a line. Appends; every line is flushed, so that a killed run loses none. A line that a killed run left
+// unfinished is cut off.
 class JsonLines {
  public:
   explicit JsonLines(const std::string& path);  // Error(io)
@@ -27,6 +28,7 @@ class JsonLines {
 class EventFile {
  public:
   explicit EventFile(const std::string& directory);  // makes a new file there; Error(io)
+  static bool is_name(const std::string& name);      // whether it is one that this class gives
   void write(uint64_t step, const std::vector<std::pair<std::string, double>>& scalars);
 
  private:

@@ -1,7 +1,6 @@
 #include "train/trainer.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -40,24 +39,22 @@ Json get_json(const checkpoint::Loaded& loaded, const char* name) {
 
 }  // namespace
 
-Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, bool resume) : job_(job) {
+Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start start)
+    : job_(job), start_(start) {
   open(std::move(kernels));
   const Options& train = job_.train();
   if (train.integer("epochs") == 0 && train.integer("steps") == 0 && train.number("seconds") == 0)
     fail(Code::invalid_argument,
          "train: set 'epochs', 'steps' or 'seconds', or the run would never end");
-  const std::string directory = job_.output().string("dir");
-  if (!directory.empty()) {
-    std::error_code error;
-    std::filesystem::create_directories(directory, error);
-    if (error) fail(Code::io, "cannot create '", directory, "': ", error.message());
-    store_ = std::make_unique<checkpoint::Store>(directory + "/checkpoints");
-    const std::string metrics = directory + "/metrics.jsonl";
-    if (!resume) std::filesystem::remove(metrics, error);  // a new run, a new curve
-    metrics_ = std::make_unique<JsonLines>(metrics);
-    if (job_.output().boolean("tensorboard")) event_file_ = std::make_unique<EventFile>(directory);
-  }
-  if (resume) load();
+  const auto directory = job_.output_dir();
+  if (!directory && start_ == Start::fresh)
+    log_line(LogLevel::warning,
+             "this run saves nothing, no checkpoint and no metrics: the job has no output.dir "
+             "(\"\" says that this is meant)");
+  if (directory.value_or("") != "" && start_ != Start::trial)
+    folder_ = std::make_unique<RunFolder>(*directory, start_, job_.output().boolean("tensorboard"));
+  if (start_ == Start::resume) load();
+  if (start_ == Start::evaluate) learner_->load(newest_checkpoint().files);
 }
 
 Trainer::~Trainer() = default;
@@ -73,7 +70,7 @@ void Trainer::recover(const Error& lost) {
   if (learner_->device()->options().host)
     fail(Code::device_lost, lost.what(),
          " (the program's own device: only the program can open it again)");
-  const auto loaded = store_ ? store_->load_latest() : std::nullopt;
+  const auto loaded = folder_ ? folder_->newest() : std::nullopt;
   if (!loaded || ++recoveries_ > kMostRecoveries)
     fail(Code::device_lost, lost.what(),
          loaded ? cat(" (for the ", recoveries_, "th time in this run)")
@@ -103,13 +100,18 @@ Json Trainer::pipeline_stats() const {
   return stats;
 }
 
-void Trainer::load() {
-  if (!store_) fail(Code::state, "resuming needs the job's output.dir");
-  const auto loaded = store_->load_latest();
+checkpoint::Loaded Trainer::newest_checkpoint() const {
+  if (!folder_) fail(Code::state, "there is no checkpoint: this job's output.dir is empty");
+  auto loaded = folder_->newest();
   if (!loaded)
-    fail(Code::not_found, "there is no checkpoint to resume from in '", job_.output().string("dir"),
-         "/checkpoints'");
-  const Json state = get_json(*loaded, kTrainerState);
+    fail(Code::not_found, "there is no checkpoint in '", *job_.output_dir(),
+         "/checkpoints' yet; train first, or let output.dir name the folder of another run");
+  return *std::move(loaded);
+}
+
+void Trainer::load() {
+  const checkpoint::Loaded loaded = newest_checkpoint();
+  const Json state = get_json(loaded, kTrainerState);
   try {
     epoch_ = state.at("epoch").get<uint64_t>();
     examples_ = state.at("examples").get<uint64_t>();
@@ -118,10 +120,10 @@ void Trainer::load() {
     seconds_before_ = state.at("seconds").get<double>();
     busy_seconds_ = state.at("busy_seconds").get<double>();
   } catch (const nlohmann::json::exception& error) {
-    fail(Code::corrupt_data, "'", loaded->path, "/", kTrainerState, "' is damaged: ", error.what());
+    fail(Code::corrupt_data, "'", loaded.path, "/", kTrainerState, "' is damaged: ", error.what());
   }
-  learner_->load(loaded->files);
-  pipeline_->restore(get_json(*loaded, kPipelineState));
+  learner_->load(loaded.files);
+  pipeline_->restore(get_json(loaded, kPipelineState));
   saved_step_ = learner_->steps();
   epoch_gave_batch_ = true;  // perhaps before the interruption
 }
@@ -206,7 +208,7 @@ void Trainer::take_metrics(bool wait_all) {
 
 void Trainer::write_step(const StepMetrics& m) {
   const auto loss = static_cast<double>(m.loss), accuracy = static_cast<double>(m.accuracy);
-  if (metrics_) {
+  if (folder_) {
     Json row{{"kind", "step"},
              {"step", m.step},
              {"loss", loss},
@@ -217,12 +219,11 @@ void Trainer::write_step(const StepMetrics& m) {
              {"fresh", fresh_},
              {"busy_seconds", busy_seconds_}};
     if (m.skipped) row["skipped"] = true;
-    metrics_->write(row);
+    folder_->write_row(row);
+    folder_->write_scalars(m.step, {{"train/loss", loss},
+                                    {"train/accuracy", accuracy},
+                                    {"train/learning_rate", static_cast<double>(m.learning_rate)}});
   }
-  if (event_file_)
-    event_file_->write(m.step, {{"train/loss", loss},
-                                {"train/accuracy", accuracy},
-                                {"train/learning_rate", static_cast<double>(m.learning_rate)}});
 }
 
 bool Trainer::evaluation_due() const {
@@ -235,7 +236,7 @@ bool Trainer::evaluation_due() const {
 }
 
 bool Trainer::checkpoint_due() const {
-  if (!store_ || saved_step_ == learner_->steps() || learner_->steps() == 0) return false;
+  if (!folder_ || saved_step_ == learner_->steps() || learner_->steps() == 0) return false;
   const auto by_epoch = static_cast<uint64_t>(job_.output().integer("checkpoint_every_epochs"));
   const auto by_step = static_cast<uint64_t>(job_.output().integer("checkpoint_every_steps"));
   if (!by_epoch && !by_step) return false;
@@ -287,26 +288,28 @@ Event Trainer::evaluation_event() {
   const double target = job_.evaluation()->number("target_accuracy");
   target_reached_ = target_reached_ || (target > 0 && last_eval_.accuracy >= target);
   Event event = make_event(EventKind::evaluation);
-  if (metrics_)
-    metrics_->write({{"kind", "evaluation"},
-                     {"step", event.step},
-                     {"epoch", epoch_},
-                     {"eval_loss", last_eval_.loss},
-                     {"eval_accuracy", last_eval_.accuracy},
-                     {"seconds", event.seconds},
-                     {"examples", examples_},
-                     {"fresh", fresh_},
-                     {"echoed", echoed_},
-                     {"device_wait_share", event.device_wait_share}});
-  if (event_file_)
-    event_file_->write(event.step, {{"eval/loss", last_eval_.loss},
-                                    {"eval/accuracy", last_eval_.accuracy},
-                                    {"device/wait_share", event.device_wait_share}});
+  if (!folder_) return event;
+  folder_->write_row({{"kind", "evaluation"},
+                      {"step", event.step},
+                      {"epoch", epoch_},
+                      {"eval_loss", last_eval_.loss},
+                      {"eval_accuracy", last_eval_.accuracy},
+                      {"seconds", event.seconds},
+                      {"examples", examples_},
+                      {"fresh", fresh_},
+                      {"echoed", echoed_},
+                      {"device_wait_share", event.device_wait_share}});
+  folder_->write_scalars(event.step, {{"eval/loss", last_eval_.loss},
+                                      {"eval/accuracy", last_eval_.accuracy},
+                                      {"device/wait_share", event.device_wait_share}});
   return event;
 }
 
 std::string Trainer::save() {
-  if (!store_) fail(Code::state, "saving needs the job's output.dir");
+  if (!folder_ || start_ == Start::evaluate)
+    fail(Code::state, "this trainer writes no checkpoints: ",
+         folder_ ? "it was made to evaluate one"
+                 : "the job's output.dir is empty, or this is a trial");
   take_metrics(/*wait_all=*/true);
   checkpoint::Files files;
   learner_->save(files);
@@ -321,10 +324,12 @@ std::string Trainer::save() {
                .dump());
   put_text(files, "job.json", job_.json().dump(1));
   saved_step_ = learner_->steps();
-  return store_->save(learner_->steps(), files);
+  return folder_->write_checkpoint(learner_->steps(), files);
 }
 
 Event Trainer::next_event(double seconds) {
+  if (start_ == Start::evaluate)
+    fail(Code::state, "this trainer was made to evaluate a checkpoint; resume the run to train on");
   if (ended_) return make_event(EventKind::end);
   while (true) try {
       return advance(seconds);

@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "train/job.h"
 #include "train/learner.h"
-#include "train/metrics.h"
+#include "train/run_folder.h"
 
 namespace etr::train {
 
@@ -35,14 +35,16 @@ struct Event {
 // Used by one thread, but for stop().
 class Trainer {
  public:
-  // Opens the device. `resume` continues from the newest checkpoint of the output directory;
-  // Error(not_found) where there is none.
-  Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, bool resume);
+  // Opens the device. Throws Error(not_found) where there is no checkpoint to resume from or to evaluate, Error(state) where
+  // a fresh run's folder holds an earlier run.
+  Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start start);
+  Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, bool resume)
+      : Trainer(std::move(kernels), job, resume ? Start::resume : Start::fresh) {}
   ~Trainer();
 
   // Trains until there is something to tell. The last event is `end`; then it returns it again. Where the
   // device is lost, it is opened again and the run goes on from its newest checkpoint.
-  // Throws the Error that ended the run; what was written stays valid.
+  // Throws the Error that ended the run; what was written stays valid. Error(state) for Start::evaluate.
   // `seconds` is the call's budget: it returns a progress event by then, but for the first step (which compiles kernels), an
   // evaluation and a checkpoint, which are not divided; 0 takes the job's progress_every.
   Event next_event(double seconds = 0);
@@ -52,7 +54,7 @@ class Trainer {
   void stop() { stop_.store(true); }
 
   EvalMetrics evaluate();  // Error(state) where the job has no evaluation
-  std::string save();      // a checkpoint now; Error(state) without an output directory
+  std::string save();      // a checkpoint now; Error(state) for a trainer that writes nothing
   Learner& learner() { return *learner_; }
 
   // The model as an ONNX file; before the first step its shapes come from a batch of the job's pipeline.
@@ -75,6 +77,7 @@ class Trainer {
   bool checkpoint_due() const;
   Event make_event(EventKind kind);
   Event evaluation_event();
+  checkpoint::Loaded newest_checkpoint() const;
   void load();
   double training_seconds() const;
   void pause_clock();
@@ -84,9 +87,8 @@ class Trainer {
   std::optional<Learner> learner_;  // made anew where the device was lost
   std::optional<pipeline::Pipeline> pipeline_;
   int recoveries_ = 0;
-  std::unique_ptr<checkpoint::Store> store_;
-  std::unique_ptr<JsonLines> metrics_;
-  std::unique_ptr<EventFile> event_file_;
+  const Start start_;
+  std::unique_ptr<RunFolder> folder_;  // none where nothing is written
   std::atomic<bool> stop_{false};
 
   uint64_t epoch_ = 0;        // finished ones

@@ -62,8 +62,8 @@ etr_event run(const etr_runtime* runtime, const std::string& job_file, const std
   cli::check(etr_job_load(job_file.c_str(), pointers.data(), static_cast<int32_t>(pointers.size()),
                           job.out()));
   cli::Trainer trainer;
-  cli::check(
-      etr_trainer_create_from_job(const_cast<etr_runtime*>(runtime), job.get(), 0, trainer.out()));
+  cli::check(etr_trainer_start_job(const_cast<etr_runtime*>(runtime), job.get(),
+                                   ETR_START_OVERWRITE, trainer.out()));
   return cli::run_with_progress(trainer.get(), options.name, options.seconds);
 }
 

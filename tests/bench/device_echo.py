@@ -51,7 +51,7 @@ def run(tool, folder, way, delay_ms, seconds, size, scaled):
     path = pathlib.Path(folder, "job.json")
     path.write_text(json.dumps(job(folder, way, delay_ms, seconds, size, scaled)))
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([tool, "train", str(path)], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([tool, "train", str(path), "--overwrite"], check=True, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     rows = [json.loads(line) for line in pathlib.Path(folder, "out", "metrics.jsonl").read_text().splitlines()]
     rows = [row for row in rows if row["kind"] == "step"]

@@ -387,18 +387,40 @@ class TrainerTest(Case):
         with self.assertRaisesRegex(et.errors.StateError, "no batch"):
             self.trainer().fit(self.batches(size=1000))
 
-    def test_jobs(self):
-        job = et.Job({"pipeline": {"stages": [
+    def job(self):
+        return et.Job({"pipeline": {"stages": [
             {"stage": "folder", "root": str(self.root)}, {"stage": "label"}, {"stage": "decode"},
             {"stage": "batch", "size": 16}, {"stage": "normalize"}]},
             "model": {"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 2}]},
             "optimizer": {"optimizer": "sgd"}, "schedule": {"learning_rate": 0.01},
             "train": {"steps": 50}, "output": {"dir": ""}}, {"train.steps": 12})
+
+    def test_jobs(self):
+        job = self.job()
         self.assertEqual(job.json["train"]["steps"], 12)
         events = list(job.run(device=os.environ.get("ECHOTRAIN_TEST_DEVICE")))
         self.assertEqual((events[-1].kind, events[-1].step), ("end", 12))
         with self.assertRaisesRegex(et.errors.EchoTrainError, "step.*steps"):
             et.Job(job.json, {"train.stepz": 1})
+
+    def test_a_folder_holds_one_run(self):
+        device = os.environ.get("ECHOTRAIN_TEST_DEVICE")
+        spec = self.job().json
+        with tempfile.TemporaryDirectory() as folder:
+            job = et.Job(spec, {"output.dir": folder})
+            list(job.run(device=device))
+            rows = (pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines()
+            with self.assertRaisesRegex(et.errors.StateError, "step 12.*resume.*overwrite.*output.dir"):
+                job.run(device=device)
+            with self.assertRaisesRegex(ValueError, "one"):
+                job.run(device=device, resume=True, overwrite=True)
+            list(et.Job(spec, {"output.dir": folder, "train.steps": 14}).run(device=device, resume=True))
+            self.assertEqual((pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines()[:12], rows)
+            list(et.Job(spec, {"output.dir": folder, "train.steps": 3}).run(device=device, overwrite=True))
+            self.assertEqual(len((pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines()), 3)
+        del spec["output"]
+        with self.assertWarnsRegex(UserWarning, "saves nothing.*output.dir"):
+            et.Job(spec).run(device=device)
 
 
 class ProcessTest(Case):

@@ -39,15 +39,22 @@ void open_runtime(const Arguments& arguments, const Job& job, Runtime& runtime) 
 
 // The job of the arguments with its device and trainer. A trainer goes before what it stands on.
 struct JobTrainer {
-  JobTrainer(const Arguments& arguments, bool resume) {
+  JobTrainer(const Arguments& arguments, int32_t start) {
     load_job(arguments, job);
     open_runtime(arguments, job, runtime);
-    check(etr_trainer_create_from_job(runtime.get(), job.get(), resume, trainer.out()));
+    check(etr_trainer_start_job(runtime.get(), job.get(), start, trainer.out()));
   }
   Job job;
   Runtime runtime;
   Trainer trainer;
 };
+
+void print_output(const Job& job) {
+  char* directory = nullptr;
+  check(etr_job_output_dir(job.get(), &directory));
+  const std::string to = directory ? take_string(directory) : "";
+  std::printf("output: %s\n", to.empty() ? "nothing is saved (output.dir is empty)" : to.c_str());
+}
 
 const std::vector<std::string> kJobOptions = {"set", "device", "kernels", "tuning"};
 
@@ -89,8 +96,13 @@ int command_devices(const std::vector<std::string>& words) {
 }
 
 int command_train(const std::vector<std::string>& words) {
-  const Arguments arguments(words, kJobOptions, {"resume", "validation"});
-  JobTrainer run(arguments, arguments.flag("resume"));
+  const Arguments arguments(words, kJobOptions, {"resume", "overwrite", "validation"});
+  if (arguments.flag("resume") && arguments.flag("overwrite"))
+    throw Failure("--resume goes on with the earlier run and --overwrite removes it; give one");
+  JobTrainer run(arguments, arguments.flag("resume")      ? ETR_START_RESUME
+                            : arguments.flag("overwrite") ? ETR_START_OVERWRITE
+                                                          : ETR_START_NEW);
+  print_output(run.job);
   const etr_event end = run_with_progress(run.trainer.get(), json_of(run.job).value("name", "job"));
   std::printf(
       "%llu steps, %llu examples (%llu fresh, %llu echoed) in %.1f s; device waited %.1f %%\n",
@@ -107,7 +119,7 @@ int command_train(const std::vector<std::string>& words) {
 int command_export(const std::vector<std::string>& words) {
   const Arguments arguments(words, kJobOptions, {});
   const std::string path = arguments.required(1, "the file to write");
-  JobTrainer run(arguments, /*resume=*/true);
+  JobTrainer run(arguments, ETR_START_EVALUATE);
   check(etr_trainer_export_onnx(run.trainer.get(), path.c_str()));
   std::printf("wrote %s\n", path.c_str());
   return 0;
@@ -116,7 +128,7 @@ int command_export(const std::vector<std::string>& words) {
 int command_profile(const std::vector<std::string>& words) {
   const Arguments arguments(words, {"set", "device", "kernels", "tuning", "steps", "trace"},
                             {"json"});
-  JobTrainer run(arguments, /*resume=*/false);
+  JobTrainer run(arguments, ETR_START_TRIAL);
   const int steps = std::stoi(arguments.value("steps", "10"));
   const auto profiled = [&](const char* format) {
     char* text = nullptr;
@@ -143,7 +155,7 @@ double step_ms(const Trainer& trainer) {
 
 int command_tune_kernels(const std::vector<std::string>& words) {
   const Arguments arguments(words, {"set", "device", "kernels", "tuning", "out"}, {});
-  JobTrainer run(arguments, /*resume=*/false);
+  JobTrainer run(arguments, ETR_START_TRIAL);
   double old_ms = step_ms(run.trainer);  // its plan has asked for kernels
   ProgressLine line;
   const auto progress = [](void* user_data, int64_t done, int64_t total, const char* product,
@@ -157,7 +169,7 @@ int command_tune_kernels(const std::vector<std::string>& words) {
   check(etr_runtime_tune(run.runtime.get(), out.empty() ? nullptr : out.c_str(), progress, &line));
   line.finish();
   Trainer tuned;
-  check(etr_trainer_create_from_job(run.runtime.get(), run.job.get(), 0, tuned.out()));
+  check(etr_trainer_start_job(run.runtime.get(), run.job.get(), ETR_START_TRIAL, tuned.out()));
   double new_ms = step_ms(tuned);
   old_ms = std::min(old_ms, step_ms(run.trainer));
   new_ms = std::min(new_ms, step_ms(tuned));
@@ -168,7 +180,7 @@ int command_tune_kernels(const std::vector<std::string>& words) {
 
 int command_eval(const std::vector<std::string>& words) {
   const Arguments arguments(words, kJobOptions, {"validation"});
-  JobTrainer run(arguments, /*resume=*/true);
+  JobTrainer run(arguments, ETR_START_EVALUATE);
   etr_eval_result result{};
   result.struct_size = sizeof result;
   check(etr_trainer_evaluate(run.trainer.get(), nullptr, &result));

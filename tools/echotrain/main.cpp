@@ -8,7 +8,9 @@ namespace {
 
 constexpr const char* kHelp = R"(echotrain: keeps accelerators busy while they train
 
-  echotrain train JOB.json [--set key=value ...] [--resume] [--device D] [--kernels K] [--tuning FILE]
+  echotrain train JOB.json [--set key=value ...] [--resume | --overwrite] [--device D] [--kernels K] [--tuning FILE]
+                                                       a folder (output.dir) holds one run: --resume goes on
+                                                       with it, --overwrite begins anew in its place
   echotrain eval JOB.json [--set key=value ...]        evaluate the newest checkpoint
   echotrain explain JOB.json [--set key=value ...] [--seconds S] [--step MS] [--svg FILE] [--trace FILE]
                                                        runs the job's pipeline alone and says what limits it

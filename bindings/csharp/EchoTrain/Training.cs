@@ -278,6 +278,18 @@ namespace EchoTrain
         public double EvalAccuracy { get; }
     }
 
+    /// <summary>How a job's run begins.</summary>
+    public enum JobStart
+    {
+        /// <summary>From the beginning; a folder that holds an earlier run is an error (ErrorCode.State).</summary>
+        New,
+        /// <summary>From the newest checkpoint.</summary>
+        Resume,
+        /// <summary>From the beginning, in place of an earlier run, whose files are removed when the first step is
+        /// done.</summary>
+        Overwrite
+    }
+
     /// <summary>A job file.</summary>
     public sealed class Job
     {
@@ -299,8 +311,17 @@ namespace EchoTrain
         /// <summary>Runs the job, event by event; the last is of kind End.</summary>
         public IEnumerable<JobEvent> Run(Device device, bool resume = false,
             System.Threading.CancellationToken cancellation = default(System.Threading.CancellationToken))
+            => Run(device, resume ? JobStart.Resume : JobStart.New, cancellation);
+
+        /// <summary>The same, beginning as <paramref name="start"/> says. The folder output.dir holds one run; a job file
+        /// that names none has runs/ and the stem of its own name.</summary>
+        public IEnumerable<JobEvent> Run(Device device, JobStart start,
+            System.Threading.CancellationToken cancellation = default(System.Threading.CancellationToken))
         {
-            var trainer = new TrainerHandle(device.Handle, handle, resume);
+            if (start != JobStart.Resume && handle.forgets_output())
+                System.Diagnostics.Trace.TraceWarning("this run saves nothing, no checkpoint and no metrics: the job " +
+                    "has no output.dir (\"\" says that this is meant)");
+            var trainer = new TrainerHandle(device.Handle, handle, (int)start);
             using (cancellation.Register(() => trainer.stop()))
             {
                 JobEvent current;

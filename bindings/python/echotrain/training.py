@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 import time
+import warnings
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Union
 
@@ -156,6 +157,7 @@ class Event(NamedTuple):
     target_reached: bool = False
 
 
+_STARTS = ("new", "resume", "overwrite")  # ETR_START_*
 _EVENT_KINDS = ("progress", "evaluation", "checkpoint", "end")
 
 
@@ -434,7 +436,8 @@ def _interruptible(call: Callable[[], Any], cancel: Optional[Callable[[], None]]
 
 
 class Job(_NotPicklable):
-    """A job file (or its text, or a dict) with overrides: ``Job("job.json", {"train.steps": 100})``."""
+    """A job file (or its text, or a dict) with overrides: ``Job("job.json", {"train.steps": 100})``. A file without
+    ``output.dir`` gets one, ``runs/`` and the stem of its name."""
 
     def __init__(self, job, overrides: Optional[Mapping[str, Any]] = None):
         text = json.dumps(job) if isinstance(job, Mapping) else str(job)
@@ -447,16 +450,24 @@ class Job(_NotPicklable):
     def json(self) -> Dict[str, Any]:
         return json.loads(self._handle.json())
 
-    def run(self, *, device: Union[None, int, str, Runtime] = None, resume: bool = False) -> "JobRun":
-        """Starts the job; iterate over the result."""
-        return JobRun(self, _runtime(device), resume)
+    def run(self, *, device: Union[None, int, str, Runtime] = None, resume: bool = False,
+            overwrite: bool = False) -> "JobRun":
+        """Starts the job; iterate over the result. ``output.dir`` holds one run: ``resume`` goes on from its newest
+        checkpoint, ``overwrite`` begins anew in its place, and without either a folder in use is a StateError."""
+        if resume and overwrite:
+            raise ValueError("resume goes on with the earlier run and overwrite removes it; give one")
+        if self._handle.forgets_output() and not resume:
+            warnings.warn("this run saves nothing, no checkpoint and no metrics: the job has no output.dir "
+                          "('' says that this is meant)", stacklevel=2)
+        start = "resume" if resume else "overwrite" if overwrite else "new"
+        return JobRun(self, _runtime(device), _STARTS.index(start))
 
 
 class JobRun(_NotPicklable):
     """A running job: ``for event in job.run(): ...``. The last event's kind is "end"."""
 
-    def __init__(self, job: Job, runtime: Runtime, resume: bool):
-        self._handle = native.TrainerHandle(runtime._handle, job._handle, resume)
+    def __init__(self, job: Job, runtime: Runtime, start: int):
+        self._handle = native.TrainerHandle(runtime._handle, job._handle, start)
 
     def __iter__(self) -> Iterator[Event]:
         while True:

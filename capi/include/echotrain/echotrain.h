@@ -504,9 +504,9 @@ ETR_API int32_t etr_trainer_predict_vulkan(etr_trainer* trainer, const etr_batch
 ETR_API int32_t etr_detections(const etr_batch* outputs, double least_score, double most_overlap,
                                int32_t most, etr_batch** boxes);
 
-/* Weights (safetensors), optimizer state and step count, in a new folder below `directory`; the two
- * newest are kept. etr_trainer_load takes the newest whole one; call it before or after the first
- * step. */
+/* Weights (safetensors), optimizer state and step count, in a new folder below `directory`; the two that were
+ * written last are kept, whatever their steps. Folders that no trainer wrote there and damaged checkpoints do not count and are
+ * not removed. etr_trainer_load takes the newest whole one; call it before or after the first step. */
 ETR_API int32_t etr_trainer_save(etr_trainer* trainer, const char* directory);
 ETR_API int32_t etr_trainer_load(etr_trainer* trainer, const char* directory);
 
@@ -545,7 +545,8 @@ typedef struct etr_event {
 } etr_event;
 
 /* A job (pipeline, model, optimizer, schedule, evaluation, output) from a file or from text.
- * `overrides`: `count` strings "key=value", as the command line's --set. */
+ * `overrides`: `count` strings "key=value", as the command line's --set. A job file without output.dir gets one:
+ * "runs/" and the stem of its name. */
 typedef struct etr_job etr_job;
 
 ETR_API int32_t etr_job_load(const char* path, const char* const* overrides, int32_t count,
@@ -555,7 +556,27 @@ ETR_API int32_t etr_job_parse(const char* json, const char* const* overrides, in
 ETR_API void etr_job_destroy(etr_job* job);
 ETR_API int32_t etr_job_json(const etr_job* job, char** json);
 
-/* A trainer that runs the job. `resume` not 0 continues from output.dir's newest checkpoint. */
+/* The folder that a run of the job writes into; "" where the job says that nothing is written, NULL where it does not say:
+ * a run then writes nothing either, and warns of it in the log. Free it with etr_string_free. */
+ETR_API int32_t etr_job_output_dir(const etr_job* job, char** directory);
+
+/* How a job's trainer begins. output.dir holds one run: its metrics.jsonl, event files and checkpoints. */
+enum {
+  ETR_START_NEW = 0,    /* from the beginning; ETR_STATE where output.dir holds an earlier run */
+  ETR_START_RESUME = 1, /* from output.dir's newest checkpoint, and goes on with its files; ETR_NOT_FOUND without one */
+  /* From the beginning, in place of an earlier run: removes what that run wrote, and nothing else, when the first step is done. */
+  ETR_START_OVERWRITE = 2,
+  /* With the weights of the newest checkpoint (ETR_NOT_FOUND without one), to evaluate, predict and export. The training data
+   * may have changed. Writes nothing; etr_trainer_next_event gives ETR_STATE. */
+  ETR_START_EVALUATE = 3,
+  ETR_START_TRIAL = 4 /* from the beginning, and writes nothing: for etr_trainer_profile */
+};
+
+/* A trainer that runs the job. `start`: ETR_START_*. */
+ETR_API int32_t etr_trainer_start_job(etr_runtime* runtime, const etr_job* job, int32_t start,
+                                      etr_trainer** trainer);
+
+/* The same with ETR_START_NEW where `resume` is 0, else ETR_START_RESUME. */
 ETR_API int32_t etr_trainer_create_from_job(etr_runtime* runtime, const etr_job* job,
                                             int32_t resume, etr_trainer** trainer);
 

@@ -442,6 +442,13 @@ class Job {
   std::string json() const {
     return detail::text_by([&](char** out) { return etr_job_json(get(), out); });
   }
+  // The folder that a run writes into; "" writes nothing, none: the job does not say, and nothing is written.
+  std::optional<std::string> output_dir() const {
+    char* text = nullptr;
+    check(etr_job_output_dir(get(), &text));
+    const std::unique_ptr<char, void (*)(char*)> owned(text, etr_string_free);
+    return text ? std::optional<std::string>(text) : std::nullopt;
+  }
   etr_job* get() const { return handle_.get(); }
 
  private:
@@ -457,6 +464,15 @@ class Job {
   Owned handle_;
 };
 
+// How a job's trainer begins: see ETR_START_NEW and those behind it.
+enum class Start : int32_t {
+  fresh = ETR_START_NEW,
+  resume = ETR_START_RESUME,
+  overwrite = ETR_START_OVERWRITE,
+  evaluate = ETR_START_EVALUATE,
+  trial = ETR_START_TRIAL
+};
+
 class Trainer {
  public:
   // For a loop of one's own: step(), result(), evaluate(), predict().
@@ -467,10 +483,12 @@ class Trainer {
                                     out);
         })) {}
   // Runs a job: next_event().
-  Trainer(const Runtime& runtime, const Job& job, bool resume = false)
+  Trainer(const Runtime& runtime, const Job& job, Start start)
       : handle_(detail::made_by<Owned>([&](etr_trainer** out) {
-          return etr_trainer_create_from_job(runtime.get(), job.get(), resume, out);
+          return etr_trainer_start_job(runtime.get(), job.get(), static_cast<int32_t>(start), out);
         })) {}
+  Trainer(const Runtime& runtime, const Job& job, bool resume = false)
+      : Trainer(runtime, job, resume ? Start::resume : Start::fresh) {}
 
   void step(const Batch& batch) { check(etr_trainer_step(get(), batch.get())); }
 

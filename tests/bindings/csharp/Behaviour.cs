@@ -272,6 +272,15 @@ public static class Behaviour
             JobEvent last = Job.Parse(json, "train.steps=12").Run(new Device()).Last();
             Expect(last.Kind == JobEventKind.End && last.Step == 12, last.Step);
             FailsWith(ErrorCode.InvalidArgument, "steps", () => Job.Parse(json, "train.stepz=1"));
+            string folder = System.IO.Path.Combine(System.IO.Path.GetTempPath(), System.IO.Path.GetRandomFileName());
+            Job kept = Job.Parse(json, "train.steps=12", "output.dir=" + folder);
+            foreach (JobStart start in new[] { JobStart.New, JobStart.Overwrite, JobStart.Resume })
+            {
+                kept.Run(new Device(), start).Last();
+                Expect(System.IO.File.ReadAllLines(System.IO.Path.Combine(folder, "metrics.jsonl")).Length == 12, start);
+            }
+            FailsWith(ErrorCode.State, "overwrite", () => kept.Run(new Device(), JobStart.New).Last());
+            System.IO.Directory.Delete(folder, true);
         });
         Test("the wrong device is an error", () =>
         {

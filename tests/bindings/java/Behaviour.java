@@ -277,11 +277,18 @@ public final class Behaviour {
           + "{\"stage\": \"normalize\"}]}, \"model\": {\"layers\": [{\"layer\": \"flatten\"},"
           + "{\"layer\": \"dense\", \"units\": 10}]}, \"optimizer\": {\"optimizer\": \"sgd\"},"
           + "\"schedule\": {\"learning_rate\": 0.01}, \"train\": {\"steps\": 50}}";
+      java.nio.file.Path out = java.nio.file.Files.createTempDirectory("echotrain-run");
       Job job = Job.parse(json, "train.steps=12");
       Job.Event last = null;
       for (Job.Event event : job.run(new Device(), false)) last = event;
       expect(last.kind == Job.Event.Kind.END && last.step == 12, last.step);
       failsWith(Code.INVALID_ARGUMENT, "steps", () -> Job.parse(json, "train.stepz=1"));
+      Job kept = Job.parse(json, "train.steps=12", "output.dir=" + out);
+      for (Job.Start start : new Job.Start[] {Job.Start.NEW, Job.Start.OVERWRITE, Job.Start.RESUME}) {
+        for (Job.Event event : kept.run(new Device(), start)) last = event;
+        expect(java.nio.file.Files.readAllLines(out.resolve("metrics.jsonl")).size() == 12, start);
+      }
+      failsWith(Code.STATE, "overwrite", () -> kept.run(new Device(), Job.Start.NEW));
     });
     test("the wrong device is an error", () -> {
       expect(!Device.list().isEmpty(), "no device");

@@ -8,6 +8,16 @@ import java.util.NoSuchElementException;
 
 /** A job file. {@code for (Job.Event event : job.run(device, false))} runs it. */
 public final class Job {
+  /** How a run begins. */
+  public enum Start {
+    /** From the beginning; a folder that holds an earlier run is an error (Code.STATE). */
+    NEW,
+    /** From the newest checkpoint. */
+    RESUME,
+    /** From the beginning, in place of an earlier run, whose files are removed when the first step is done. */
+    OVERWRITE
+  }
+
   /** One moment of a run; loss and accuracy are means since the event before. */
   public static final class Event {
     /** What an event tells of. */
@@ -96,7 +106,18 @@ public final class Job {
 
   public String json() { return handle.json(); }
 
-  public Run run(Device device, boolean resume) {
-    return new Run(new TrainerHandle(device.handle, handle, resume));
+  /**
+   * Runs the job. The folder {@code output.dir} holds one run; a job file that names none has {@code runs/} and the stem of
+   * its own name.
+   */
+  public Run run(Device device, Start start) {
+    if (start != Start.RESUME && handle.forgets_output()) {
+      System.getLogger("io.echotrain").log(System.Logger.Level.WARNING, "this run saves nothing, no checkpoint and no "
+          + "metrics: the job has no output.dir (\"\" says that this is meant)");
+    }
+    return new Run(new TrainerHandle(device.handle, handle, start.ordinal()));
   }
+
+  /** As {@link Start#RESUME}, or {@link Start#NEW}. */
+  public Run run(Device device, boolean resume) { return run(device, resume ? Start.RESUME : Start.NEW); }
 }

@@ -1,0 +1,266 @@
+// Who may write into a run's folder, what stays there, and what a run needs to go on.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <mutex>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "core/platform.h"
+#include "support/data.h"
+#include "train/small_learner.h"
+#include "train/trainer.h"
+
+namespace etr::test {
+namespace {
+
+namespace fs = std::filesystem;
+using train::Event;
+using train::EventKind;
+using train::Job;
+using train::Start;
+using train::Trainer;
+
+// By its path below the folder, what every file holds.
+using Contents = std::map<std::string, std::string>;
+
+Contents contents_of(const fs::path& folder) {
+  Contents out;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    if (entry.is_regular_file())
+      out[fs::relative(entry.path(), folder).string()] = platform::read_file(entry.path().string());
+  return out;
+}
+
+// The file of the newest checkpoint by that name.
+std::string saved(const std::string& folder, const char* file) {
+  const auto loaded = checkpoint::Store(folder + "/checkpoints").load_latest();
+  if (!loaded) return "no checkpoint";
+  const auto& bytes = loaded->files.at(file);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+class TrainerFolder : public ::testing::Test {
+ protected:
+  TrainerFolder() {
+    fs::create_directories(dir_.path("data"));
+    fs::rename(make_band_shard(dir_, "train", 160, 1), dir_.path("data/train.tar"));
+  }
+
+  Json spec(int steps, const std::string& data = "data") const {
+    const Json stages{{{"stage", "webdataset"}, {"pattern", dir_.path(data) + "/*.tar"}},
+                      {{"stage", "label"}, {"classes", 4}},
+                      {{"stage", "decode"}},
+                      {{"stage", "echo"}, {"factor", 1.5}, {"buffer", 20}},
+                      {{"stage", "random_crop"}, {"pad", 1}},
+                      {{"stage", "batch"}, {"size", 16}},
+                      {{"stage", "normalize"}}};
+    return {{"seed", 4},
+            {"pipeline", {{"stages", stages}}},
+            {"evaluation", {{"every_epochs", 0}, {"pipeline", {{"stages", stages}}}}},
+            {"model",
+             {{"layers",
+               {{{"layer", "conv2d"}, {"filters", 4}, {"bias", false}},
+                {{"layer", "batch_norm"}, {"activation", "relu"}},
+                {{"layer", "dropout"}, {"rate", 0.1}},
+                {{"layer", "flatten"}},
+                {{"layer", "dense"}, {"units", 4}}}}}},
+            {"optimizer", {{"optimizer", "adam"}}},
+            {"schedule", {{"schedule", "cosine"}, {"learning_rate", 0.01}}},
+            {"train", {{"steps", steps}, {"planned_steps", 40}}},
+            {"output", {{"dir", out()}, {"checkpoint_every_steps", 4}}}};
+  }
+  std::string out() const { return dir_.path("run"); }
+
+  static Job job(const Json& spec) { return Job::parse(spec.dump(), "job"); }
+  static void run(const Json& spec, Start start) {
+    Trainer trainer(shared_kernels(), job(spec), start);
+    while (trainer.next_event().kind != EventKind::end) continue;
+  }
+  static std::string error_of(const std::function<void()>& call) {
+    try {
+      call();
+      return "no error";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  }
+  // Steps in metrics.jsonl; every line is whole.
+  size_t rows() const {
+    std::stringstream lines(platform::read_file(out() + "/metrics.jsonl"));
+    size_t steps = 0;
+    for (std::string line; std::getline(lines, line);)
+      steps += parse_json(line, "metrics.jsonl")["kind"] == "step";
+    return steps;
+  }
+
+  TempDir dir_;
+};
+
+#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
+TEST_F(TrainerFolder, ANewRunInAUsedFolderIsAnErrorThatSaysWhatToDo) {
+  run(spec(12), Start::fresh);
+  const Contents before = contents_of(out());
+  const std::string error = error_of([&] { run(spec(4), Start::fresh); });
+  for (const char* part : {"is of step 12", "--resume", "--overwrite", "--set output.dir="})
+    EXPECT_HAS(error, part);
+  EXPECT_EQ(contents_of(out()), before);
+  fs::remove_all(out() + "/checkpoints");
+  EXPECT_HAS(error_of([&] { run(spec(4), Start::fresh); }), "metrics.jsonl");
+}
+
+// Of a run that was killed before its first checkpoint, by another program's hand, and so on.
+TEST_F(TrainerFolder, WhatIsNoRunIsNoObstacle) {
+  fs::create_directories(out() + "/checkpoints/step-999999999999");
+  std::ofstream(out() + "/notes.txt") << "mine";
+  std::ofstream(out() + "/metrics.jsonl");  // empty
+  run(spec(12), Start::fresh);
+  EXPECT_EQ(checkpoint::Store(out() + "/checkpoints").newest_step(), 12u);
+  EXPECT_TRUE(fs::exists(out() + "/checkpoints/step-000000000008"));
+  run(spec(14), Start::resume);
+  EXPECT_EQ(checkpoint::Store(out() + "/checkpoints").newest_step(), 14u);
+}
+
+TEST_F(TrainerFolder, OverwritingRemovesWhatARunWroteAndNothingElse) {
+  run(spec(12), Start::fresh);
+  const std::string first = saved(out(), "weights.safetensors");
+  const std::string foreign[] = {"/notes.txt", "/events.out.tfevents.17.host.4.0",
+                                 "/checkpoints/best.txt"};
+  for (const std::string& name : foreign) std::ofstream(out() + name) << "mine";
+  Json other = spec(4);
+  other["seed"] = 5;
+  run(other, Start::overwrite);
+  for (const std::string& name : foreign) EXPECT_EQ(platform::read_file(out() + name), "mine");
+  EXPECT_EQ(checkpoint::Store(out() + "/checkpoints").newest_step(), 4u);
+  EXPECT_FALSE(fs::exists(out() + "/checkpoints/step-000000000012"));
+  EXPECT_EQ(rows(), 4u);
+  EXPECT_NE(saved(out(), "weights.safetensors"), first);
+  size_t events = 0;
+  for (const auto& [name, bytes] : contents_of(out())) events += name.starts_with("events.");
+  EXPECT_EQ(events, 2u) << "this run's and the foreign one";
+  fs::remove_all(out());
+  run(spec(4), Start::overwrite);  // also where there is nothing to overwrite
+  EXPECT_EQ(rows(), 4u);
+}
+
+// A run that never takes its first step has written and removed nothing.
+TEST_F(TrainerFolder, AFailedStartLeavesNoTrace) {
+  Json bad = spec(12, "no data");
+  for (const Start start : {Start::fresh, Start::overwrite}) {
+    EXPECT_HAS(error_of([&] { run(bad, start); }), "no data");
+    EXPECT_EQ(contents_of(out()), Contents{});
+  }
+  run(spec(12), Start::fresh);
+  const Contents before = contents_of(out());
+  EXPECT_HAS(error_of([&] { run(bad, Start::overwrite); }), "no data");
+  bad["model"]["layers"].back()["units"] = 2;
+  error_of([&] { run(bad, Start::resume); });
+  EXPECT_EQ(contents_of(out()), before);
+}
+
+TEST_F(TrainerFolder, WhatOnlyLooksWritesNothing) {
+  for (const bool used : {false, true}) {
+    if (used) run(spec(12), Start::fresh);
+    const Contents before = used ? contents_of(out()) : Contents{};
+    {
+      Trainer trial(shared_kernels(), job(spec(40)), Start::trial);
+      trial.profile(1);
+      EXPECT_HAS(error_of([&] { trial.save(); }), "writes no checkpoints");
+    }
+    run(spec(4), Start::trial);
+    if (used) {
+      Trainer evaluated(shared_kernels(), job(spec(40)), Start::evaluate);
+      EXPECT_GT(evaluated.evaluate().samples, 0);
+      EXPECT_FALSE(evaluated.onnx().empty());
+      EXPECT_HAS(error_of([&] { evaluated.save(); }), "made to evaluate");
+      EXPECT_HAS(error_of([&] { evaluated.next_event(); }), "resume the run");
+      EXPECT_EQ(contents_of(out()), before);
+    } else {
+      EXPECT_HAS(error_of([&] { Trainer(shared_kernels(), job(spec(4)), Start::evaluate); }),
+                 "there is no checkpoint in");
+      EXPECT_FALSE(fs::exists(out()));
+    }
+  }
+}
+
+// Weights, optimizer state and everything else, bit for bit.
+TEST_F(TrainerFolder, AResumedRunIsTheUninterruptedOne) {
+  run(spec(40), Start::fresh);
+  const std::string kinds[] = {"weights.safetensors", "optimizer.safetensors", "learner.json",
+                               "pipeline.json"};
+  std::vector<std::string> whole;
+  for (const std::string& kind : kinds) whole.push_back(saved(out(), kind.c_str()));
+  fs::remove_all(out());
+  for (const int until : {7, 20, 40}) run(spec(until), until == 7 ? Start::fresh : Start::resume);
+  for (size_t i = 0; i < std::size(kinds); ++i)
+    EXPECT_TRUE(saved(out(), kinds[i].c_str()) == whole[i]) << kinds[i] << " differs";
+  EXPECT_EQ(rows(), 40u);
+}
+
+TEST_F(TrainerFolder, AResumedRunAppends) {
+  run(spec(8), Start::fresh);
+  const std::string before = platform::read_file(out() + "/metrics.jsonl");
+  std::ofstream(out() + "/metrics.jsonl", std::ios::app)
+      << R"({"kind": "st)";  // killed within a line
+  run(spec(12), Start::resume);
+  EXPECT_TRUE(platform::read_file(out() + "/metrics.jsonl").starts_with(before));
+  EXPECT_EQ(rows(), 12u);
+  size_t events = 0;
+  for (const auto& [name, bytes] : contents_of(out())) {
+    if (!name.starts_with("events.")) continue;
+    ++events;
+    EXPECT_GT(bytes.size(), 100u) << name;
+  }
+  EXPECT_EQ(events, 2u) << "one of each part, also in the same second";
+}
+
+TEST_F(TrainerFolder, DataThatWasMovedIsTheSameData) {
+  run(spec(40), Start::fresh);
+  const std::string whole = saved(out(), "weights.safetensors");
+  fs::remove_all(out());
+  run(spec(20), Start::fresh);
+  fs::create_directories(dir_.path("other"));
+  fs::rename(dir_.path("data"), dir_.path("other/place"));
+  run(spec(40, "other/place"), Start::resume);
+  EXPECT_TRUE(saved(out(), "weights.safetensors") == whole);
+}
+
+TEST_F(TrainerFolder, ChangedDataCanBeEvaluatedButNotTrainedOn) {
+  run(spec(20), Start::fresh);
+  fs::copy(dir_.path("data/train.tar"), dir_.path("data/extra.tar"));
+  EXPECT_HAS(error_of([&] { run(spec(40), Start::resume); }),
+             "another data set: 'extra.tar' is new");
+  Trainer evaluated(shared_kernels(), job(spec(40)), Start::evaluate);
+  EXPECT_EQ(evaluated.evaluate().samples, 480);
+  EXPECT_FALSE(evaluated.onnx().empty());
+}
+
+TEST_F(TrainerFolder, AJobFileWithoutAFolderGetsOneAndTextIsWarnedOf) {
+  Json unsaid = spec(4);
+  unsaid.erase("output");
+  std::ofstream(dir_.path("my job.json")) << unsaid.dump();
+  EXPECT_EQ(Job::load(dir_.path("my job.json")).output_dir(), "runs/my job");
+  EXPECT_EQ(Job::load(dir_.path("my job.json"), {"output.tensorboard=false"}).output_dir(),
+            "runs/my job");
+  EXPECT_EQ(Job::load(dir_.path("my job.json"), {"output.dir=here"}).output_dir(), "here");
+  EXPECT_EQ(Job::load(dir_.path("my job.json"), {"output.dir="}).output_dir(), "");
+  EXPECT_EQ(job(unsaid).output_dir(), std::nullopt);
+  std::string warnings;
+  set_log_hook([&](LogLevel level, const char* line) {
+    if (level == LogLevel::warning) warnings += line;
+  });
+  Trainer(shared_kernels(), job(unsaid), Start::fresh);
+  EXPECT_HAS(warnings, "saves nothing");
+  warnings.clear();
+  unsaid["output"]["dir"] = "";
+  Trainer(shared_kernels(), job(unsaid), Start::fresh);
+  set_log_hook(nullptr);
+  EXPECT_EQ(warnings, "");
+}
+
+}  // namespace
+}  // namespace etr::test
