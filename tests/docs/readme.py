@@ -1,0 +1,118 @@
+"""Runs every command of the README's section "Train on your images", and every sample job made short by one key, on tiny
+data; and resumes a run, which must give the uninterrupted one's weights bit for bit: readme.py ECHOTRAIN WORK"""
+
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/bindings"))
+from png import png  # noqa: E402
+
+ECHOTRAIN = pathlib.Path(sys.argv[1]).resolve()
+WORK = pathlib.Path(sys.argv[2]).resolve()
+ENVIRONMENT = dict(os.environ, XDG_CACHE_HOME=str(WORK / "cache"))  # what tune-kernels finds is not kept
+
+
+def run(*words):
+    words = [str(word) for word in words]
+    done = subprocess.run([str(ECHOTRAIN)] + words, cwd=WORK, env=ENVIRONMENT, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"echotrain {shlex.join(words)} failed:\n{done.stdout}")
+    print("echotrain", shlex.join(words), flush=True)
+    return done.stdout
+
+
+def draw_data():
+    rng = np.random.default_rng(1)
+    for label in range(10):
+        for i in range(8):
+            for folder, shape in (("images", (32, 32, 3)), ("digits", (32, 32))):
+                path = WORK / folder / str(label) / f"{i}.png"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(png(rng.integers(0, 20 * label + 40, shape, np.uint8)))
+    for folder in ("shards", "data"):
+        (WORK / folder).mkdir()
+    for part in ("train", "test"):
+        run("pack", "images", f"data/cifar10-{part}")
+        run("pack", "digits", f"data/{part}")
+    (WORK / "data/input.txt").write_text("To be, or not to be, that is the question.\n" * 60)
+
+
+def small(job):
+    """Overrides that make a job's batches and buffers small, whatever its stages are."""
+    spec = json.loads((WORK / job).read_text())
+    out = []
+    for section, prefix in ((spec, ""), (spec.get("evaluation", {}), "evaluation.")):
+        for i, stage in enumerate(section.get("pipeline", {}).get("stages", [])):
+            for name, option in (("batch", "size"), ("shuffle", "buffer"), ("echo", "buffer")):
+                if stage["stage"] == name:
+                    out += ["--set", f"{prefix}pipeline.stages.{i}.{option}=8"]
+    return out
+
+
+def readme_commands():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    section = re.search(r"## Train on your images\n(.*?)\n## ", text, re.DOTALL).group(1)
+    lines = [line for block in re.findall(r"```sh\n(.*?)```", section, re.DOTALL) for line in block.splitlines()]
+    commands = [shlex.split(line, comments=True) for line in lines]
+    commands = [words[1:] for words in commands if words and words[0] in ("$echotrain", "echotrain")]
+    if len(commands) < 7:
+        raise SystemExit(f"the README has {len(commands)} commands in '## Train on your images'")
+    return commands
+
+
+def run_readme():
+    steps = 0
+    for words in readme_commands():
+        words = [re.sub(r"data=(/path/to/.*|\.\.\.)$", f"data={WORK}/data", word) for word in words]
+        job = next((word for word in words[1:] if word.endswith(".json")), None)
+        if words[0] in ("train", "eval", "profile", "tune-kernels", "export", "predict") and job:
+            steps += 2 if words[0] == "train" else 0
+            words += ["--set", f"train.steps={steps}"] + small(job)
+        run(*words)
+
+
+def weights(run_folder):
+    manifests = [(json.loads(path.read_text())["generation"], path.parent)
+                 for path in run_folder.glob("checkpoints/step-*/manifest.json")]
+    return (max(manifests)[1] / "weights.safetensors").read_bytes()
+
+
+def run_sample_jobs():
+    """train.steps is the one key that shortens them: planned_steps keeps both parts on the same schedule."""
+    for job in sorted((WORK / "samples/jobs").glob("*.json")):
+        name = str(job.relative_to(WORK))
+
+        def train(folder, steps, *more):
+            run("train", name, "--set", f"data={WORK}/data", "--set", f"out={WORK}/{folder}",
+                "--set", f"train.steps={steps}", "--set", "output.checkpoint_every_steps=2", *small(name), *more)
+
+        whole, parts = f"whole-{job.stem}", f"parts-{job.stem}"
+        train(whole, 4)
+        train(parts, 2, "--set", "train.planned_steps=4")
+        train(parts, 4, "--resume")
+        if weights(WORK / whole) != weights(WORK / parts):
+            raise SystemExit(f"{name}: the resumed run's weights differ from the uninterrupted one's")
+        print(f"{job.stem}: resumed bit for bit", flush=True)
+
+
+def main():
+    shutil.rmtree(WORK, ignore_errors=True)
+    WORK.mkdir(parents=True)
+    (WORK / "samples").symlink_to(ROOT / "samples")
+    draw_data()
+    run_readme()
+    run_sample_jobs()
+
+
+if __name__ == "__main__":
+    main()
