@@ -16,12 +16,10 @@ constexpr OptionSpec kOptions[] = {
      "", "constant|step|linear|cosine|polynomial|inverse_sqrt|one_cycle"},
     {"learning_rate", OptionType::number, nullptr, "rate after warm-up", 0, 1000},
     {"warmup_steps", OptionType::integer, "0",
-     "steps of linear warm-up; half of decay_steps where those follow the run's length and it is "
-     "no longer than that",
-     0, 1e12, "steps"},
+     "steps of linear warm-up, or half of the run where that is no longer; 0 takes warmup_share", 0,
+     1e12, "steps"},
     {"warmup_share", OptionType::number, "0",
-     "the same as a share of decay_steps, so that a run of another length keeps its shape", 0,
-     0.99},
+     "share of decay_steps in which the rate warms up, for a run of any length", 0, 0.99},
     {"decay_steps", OptionType::integer, "0",
      "step at which linear, cosine, polynomial and one_cycle end; 0 is the run's length", 0, 1e12,
      "steps"},
@@ -63,15 +61,12 @@ Schedule::Schedule(const Options& options, int64_t total_steps)
   if (decay_ == 0) decay_ = total_steps;
   const bool ends = kind_ != Kind::constant && kind_ != Kind::step && kind_ != Kind::inverse_sqrt;
   const double share = options.number("warmup_share");
-  if (decay_ == 0 && (ends || share > 0))
+  if (decay_ == 0 && (ends || (share > 0 && warmup_ == 0)))
     fail(Code::invalid_argument, "schedule '", kind, "' needs ",
          ends ? "a step at which it ends" : "a length that warmup_share is a share of",
          ": set decay_steps, or the run's length in steps (train.steps or train.planned_steps of a "
          "job)");
-  if (share > 0 && warmup_ > 0)
-    fail(Code::invalid_argument, "schedule '", kind, "': warmup_steps (", warmup_,
-         ") and warmup_share (", share, ") say the same thing; set one");
-  if (share > 0) warmup_ = std::llround(share * static_cast<double>(decay_));
+  if (warmup_ == 0) warmup_ = std::llround(share * static_cast<double>(decay_));
   if (kind_ == Kind::one_cycle) warmup_ = 0;
   if (ends && decay_ <= warmup_) shorten_warmup(options.integer("decay_steps") > 0, kind);
 }

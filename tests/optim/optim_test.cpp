@@ -341,6 +341,14 @@ TEST(Schedule, AWarmupShareFollowsTheLength) {
   }
 }
 
+// Any key of a job can be set by itself, also where the job has the other one.
+TEST(Schedule, WarmupStepsCountBeforeTheShare) {
+  const auto both = schedule_of(
+      R"({"schedule": "constant", "learning_rate": 1, "warmup_steps": 2, "warmup_share": 0.5})", 0);
+  EXPECT_FLOAT_EQ(both.rate(0), 0.5f);
+  EXPECT_FLOAT_EQ(both.rate(2), 1);
+}
+
 // What cannot be meant is an error that names both keys.
 TEST(Schedule, ContradictionsAreErrors) {
   const auto error_of = [](const char* json, int64_t total) -> std::string {
@@ -358,10 +366,6 @@ TEST(Schedule, ContradictionsAreErrors) {
           R"({"schedule": "linear", "learning_rate": 1, "warmup_steps": 200, "decay_steps": 200})",
           1000),
       "decay_steps (200) must exceed warmup_steps (200)");
-  has(error_of(
-          R"({"schedule": "linear", "learning_rate": 1, "warmup_steps": 2, "warmup_share": 0.1})",
-          1000),
-      "warmup_steps (2) and warmup_share (0.1)");
   has(error_of(R"({"schedule": "cosine", "learning_rate": 1})", 0),
       "decay_steps, or the run's length");
   has(error_of(R"({"schedule": "constant", "learning_rate": 1, "warmup_share": 0.1})", 0),
