@@ -61,19 +61,24 @@ Listing list(const std::string& directory) {
   return out;
 }
 
-// The manifest goes first, so that no part of a checkpoint looks like a whole one.
+// Under the name of an unfinished write: no part of a checkpoint looks like a whole one, and none is left behind as a damaged one.
 void remove(const Manifest& manifest) {
-  const fs::path folder = manifest.folder;
+  const fs::path folder = manifest.folder, away = manifest.folder + ".tmp";
   std::error_code error;
   if (fs::is_symlink(folder, error)) {
     fs::remove(folder, error);
     return;
   }
-  fs::remove(folder / kManifestName, error);
-  for (const ManifestFile& file : manifest.files) fs::remove(folder / file.name, error);
-  if (!fs::remove(folder, error))
-    log_line(LogLevel::warning, cat("the old checkpoint '", manifest.folder,
-                                    "' is removed, but not its folder: ", error.message()));
+  fs::rename(folder, away, error);
+  if (!error) {
+    for (const ManifestFile& file : manifest.files) fs::remove(away / file.name, error);
+    fs::remove(away / kManifestName, error);
+    if (fs::remove(away, error)) return;
+    std::error_code ignored;
+    fs::rename(away, folder, ignored);  // somebody has put more there
+  }
+  log_line(LogLevel::warning,
+           cat("the old checkpoint '", manifest.folder, "' cannot be removed: ", error.message()));
 }
 
 fs::path free_name(const std::string& directory, uint64_t step) {
