@@ -26,11 +26,13 @@ size_t common_folder(std::span<const std::string> paths) {
   return shared;
 }
 
-Json size_of(const std::string& path) {
-  if (io::is_remote(path)) return nullptr;
+constexpr int64_t kUnknown = -1;
+
+int64_t size_of(const std::string& path) {
+  if (io::is_remote(path)) return kUnknown;
   std::error_code error;
-  const uint64_t bytes = std::filesystem::file_size(path, error);
-  return error ? Json(nullptr) : Json(bytes);
+  const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path, error));
+  return error ? kUnknown : bytes;
 }
 
 }  // namespace
@@ -38,14 +40,15 @@ Json size_of(const std::string& path) {
 Json describe_files(std::span<const std::string> paths, bool sizes) {
   const size_t folder = common_folder(paths);
   Json files = Json::array();
-  uint64_t total = 0;
+  int64_t total = 0;
   uint32_t digest = 0;
   for (const std::string& path : paths) {
-    const Json bytes = sizes ? size_of(path) : Json(nullptr);
-    if (!bytes.is_null()) total += bytes.get<uint64_t>();
-    const std::string line = path.substr(folder) + "\n" + bytes.dump() + "\n";
+    const int64_t bytes = sizes ? size_of(path) : kUnknown;
+    total += std::max<int64_t>(bytes, 0);
+    const std::string line = path.substr(folder) + "\n" + std::to_string(bytes) + "\n";
     digest = crc32c(std::as_bytes(std::span(line)), digest);
-    if (paths.size() <= kListed) files.push_back({path.substr(folder), bytes});
+    if (paths.size() <= kListed)
+      files.push_back({path.substr(folder), bytes == kUnknown ? Json(nullptr) : Json(bytes)});
   }
   Json out{{"count", paths.size()}, {"bytes", total}, {"digest", digest}};
   if (paths.size() <= kListed) out["files"] = std::move(files);

@@ -57,9 +57,11 @@ uint64_t whole_lines(const std::string& path, uint64_t size) {
 JsonLines::JsonLines(const std::string& path) : path_(path) {
   std::error_code error;
   const uint64_t size = std::filesystem::file_size(path, error);
-  if (!error && size > 0)
-    if (const uint64_t whole = whole_lines(path, size); whole < size)
-      std::filesystem::resize_file(path, whole, error);
+  const uint64_t whole = error || size == 0 ? 0 : whole_lines(path, size);
+  if (!error && whole < size) {
+    std::filesystem::resize_file(path, whole, error);
+    if (error) fail(Code::io, "cannot shorten '", path, "': ", error.message());
+  }
   file_.open(path, std::ios::app);
   check(file_, path_);
 }

@@ -47,7 +47,7 @@ Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start st
     fail(Code::invalid_argument,
          "train: set 'epochs', 'steps' or 'seconds', or the run would never end");
   const auto directory = job_.output_dir();
-  if (!directory && start_ == Start::fresh)
+  if (!directory && (start_ == Start::fresh || start_ == Start::overwrite))
     log_line(LogLevel::warning,
              "this run saves nothing, no checkpoint and no metrics: the job has no output.dir "
              "(\"\" says that this is meant)");

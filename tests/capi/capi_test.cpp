@@ -417,6 +417,56 @@ TEST(CApi, JobsRunToTheirEnd) {
   etr_trainer_destroy(trainer);
 }
 
+// What a folder of runs allows, through every way to begin one.
+TEST(CApi, AFolderHoldsOneRun) {
+  Images images;
+  const std::string out = images.path("run");
+  const std::string json =
+      R"({"pipeline": )" + images.spec() +
+      R"(, "model": {"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 2}]},
+      "optimizer": {"optimizer": "sgd"}, "schedule": {"learning_rate": 0.02}, "train": {"steps": 4}})";
+  const std::string to = "output.dir=" + out;
+  const char* const overrides[] = {to.c_str(), "train.steps=6"};
+  etr_job *open_end = nullptr, *job = nullptr, *longer = nullptr;
+  ASSERT_OK(etr_job_parse(json.c_str(), nullptr, 0, &open_end));
+  ASSERT_OK(etr_job_parse(json.c_str(), overrides, 1, &job));
+  ASSERT_OK(etr_job_parse(json.c_str(), overrides, 2, &longer));
+  char* directory = nullptr;
+  ASSERT_OK(etr_job_output_dir(open_end, &directory));
+  EXPECT_EQ(directory, nullptr);
+  ASSERT_OK(etr_job_output_dir(job, &directory));
+  EXPECT_EQ(directory, out);
+  etr_string_free(directory);
+  etr_runtime* runtime = nullptr;
+  ASSERT_OK(etr_runtime_create(nullptr, &runtime));
+  // The step that a run ends at, or the status that it ends with.
+  const auto run = [&](const etr_job* what, int32_t start) -> int64_t {
+    etr_trainer* trainer = nullptr;
+    if (const int32_t status = etr_trainer_start_job(runtime, what, start, &trainer)) return status;
+    etr_event event{};
+    event.struct_size = sizeof event;
+    int32_t status = ETR_OK;
+    while ((status = etr_trainer_next_event(trainer, &event)) == ETR_OK) continue;
+    etr_trainer_destroy(trainer);
+    return status == ETR_END ? static_cast<int64_t>(event.step) : status;
+  };
+  EXPECT_EQ(run(job, ETR_START_RESUME), ETR_NOT_FOUND);
+  EXPECT_EQ(run(job, ETR_START_TRIAL), 4);
+  EXPECT_EQ(run(job, ETR_START_NEW), 4) << "a trial leaves nothing: " << etr_last_error();
+  EXPECT_EQ(run(job, ETR_START_NEW), ETR_STATE);
+  EXPECT_NE(std::string(etr_last_error()).find("--overwrite"), std::string::npos)
+      << etr_last_error();
+  etr_trainer* trainer = nullptr;
+  EXPECT_EQ(etr_trainer_create_from_job(runtime, job, 0, &trainer), ETR_STATE);
+  EXPECT_EQ(run(longer, ETR_START_RESUME), 6);
+  EXPECT_EQ(run(longer, ETR_START_EVALUATE), ETR_STATE) << "it does not train";
+  EXPECT_EQ(run(job, ETR_START_OVERWRITE), 4);
+  for (const int32_t start : {-1, ETR_START_TRIAL + 1})
+    EXPECT_EQ(run(job, start), ETR_INVALID_ARGUMENT) << start;
+  for (etr_job* handle : {open_end, job, longer}) etr_job_destroy(handle);
+  etr_runtime_destroy(runtime);
+}
+
 TEST(CApi, ManyHandlesLeaveNothingBehind) {
   Images images;
   for (int i = 0; i < 100; ++i) {
