@@ -25,7 +25,7 @@ RunFolder::RunFolder(std::string directory, Start start, bool tensorboard)
       start_(start),
       tensorboard_(tensorboard),
       store_(directory_ + "/checkpoints") {
-  if (start_ == Start::evaluate) return;
+  if (start_ == Start::evaluate || start_ == Start::resume) return;
   if (start_ == Start::fresh) check_unused();
   std::error_code error;
   fs::create_directories(directory_, error);

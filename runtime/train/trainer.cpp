@@ -37,6 +37,21 @@ Json get_json(const checkpoint::Loaded& loaded, const char* name) {
                     loaded.path + "/" + name);
 }
 
+// For what only looks: no log of decisions, no list of bad records, no quarantine.
+Json without_side_files(Json pipeline) {
+  pipeline.erase("bad_records_file");
+  for (const char* key : {"on_error", "on_error_in"}) {
+    auto text = pipeline.value(key, std::string());
+    const std::string writing = "quarantine";
+    for (size_t at = 0; (at = text.find(writing, at)) != std::string::npos;)
+      text.replace(at, writing.size(), "skip");
+    if (!text.empty()) pipeline[key] = text;
+  }
+  for (Json& stage : pipeline["stages"])
+    if (stage["stage"] == "echo") stage.erase("log");
+  return pipeline;
+}
+
 }  // namespace
 
 Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start start)
@@ -61,7 +76,8 @@ Trainer::~Trainer() = default;
 
 void Trainer::open(std::shared_ptr<gpu::Kernels> kernels) {
   learner_.emplace(std::move(kernels), learner_spec(job_));
-  pipeline_.emplace(job_.pipeline(), pipeline::MapFunctions{}, /*defers=*/true);
+  pipeline_.emplace(only_looks() ? without_side_files(job_.pipeline()) : job_.pipeline(),
+                    pipeline::MapFunctions{}, /*defers=*/true);
   learner_->expect_views(pipeline_->view_samples());
 }
 
@@ -153,7 +169,7 @@ bool Trainer::finished() const {
 
 std::string Trainer::onnx() {
   if (learner_->trainable() == 0) {
-    pipeline::Pipeline one(job_.pipeline(), {}, /*defers=*/true);
+    pipeline::Pipeline one(without_side_files(job_.pipeline()), {}, /*defers=*/true);
     pipeline::Item batch;
     if (one.next(batch) != pipeline::Pipeline::Next::item)
       fail(Code::state, "the job's pipeline gave no batch to take shapes from");
@@ -278,7 +294,8 @@ Event Trainer::make_event(EventKind kind) {
 
 EvalMetrics Trainer::evaluate() {
   if (!job_.evaluation()) fail(Code::state, "this job has no evaluation section");
-  pipeline::Pipeline pipeline(job_.evaluation_pipeline());
+  const Json& spec = job_.evaluation_pipeline();
+  pipeline::Pipeline pipeline(only_looks() ? without_side_files(spec) : spec);
   return learner_->evaluate(pipeline);
 }
 

@@ -66,6 +66,7 @@ class Trainer {
   Json pipeline_stats() const;
 
  private:
+  bool only_looks() const { return start_ == Start::evaluate || start_ == Start::trial; }
   void open(std::shared_ptr<gpu::Kernels> kernels);
   void recover(const Error& lost);
   Event advance(double seconds);

@@ -420,7 +420,8 @@ TEST(CApi, JobsRunToTheirEnd) {
 // What a folder of runs allows, through every way to begin one.
 TEST(CApi, AFolderHoldsOneRun) {
   Images images;
-  const std::string out = images.path("run");
+  const std::string out =
+      fs::path(images.path()).parent_path().string() + "-run";  // beside the data
   const std::string json =
       R"({"pipeline": )" + images.spec() +
       R"(, "model": {"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 2}]},
@@ -458,11 +459,12 @@ TEST(CApi, AFolderHoldsOneRun) {
       << etr_last_error();
   etr_trainer* trainer = nullptr;
   EXPECT_EQ(etr_trainer_create_from_job(runtime, job, 0, &trainer), ETR_STATE);
-  EXPECT_EQ(run(longer, ETR_START_RESUME), 6);
+  EXPECT_EQ(run(longer, ETR_START_RESUME), 6) << etr_last_error();
   EXPECT_EQ(run(longer, ETR_START_EVALUATE), ETR_STATE) << "it does not train";
-  EXPECT_EQ(run(job, ETR_START_OVERWRITE), 4);
+  EXPECT_EQ(run(job, ETR_START_OVERWRITE), 4) << etr_last_error();
   for (const int32_t start : {-1, ETR_START_TRIAL + 1})
     EXPECT_EQ(run(job, start), ETR_INVALID_ARGUMENT) << start;
+  fs::remove_all(out);
   for (etr_job* handle : {open_end, job, longer}) etr_job_destroy(handle);
   etr_runtime_destroy(runtime);
 }

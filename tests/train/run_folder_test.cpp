@@ -187,6 +187,29 @@ TEST_F(TrainerFolder, WhatOnlyLooksWritesNothing) {
   }
 }
 
+// Logs, lists of bad records and the quarantine belong to the run, too.
+TEST_F(TrainerFolder, WhatOnlyLooksLeavesTheRunsOtherFilesAlone) {
+  std::ofstream(dir_.path("data/broken.tar")) << std::string(1024, 'x');
+  Json noisy = spec(12);
+  noisy["pipeline"].update({{"on_error", "quarantine"},
+                            {"quarantine_dir", out() + "/bad"},
+                            {"bad_records_file", out() + "/bad.jsonl"},
+                            {"on_error_in", "decode=quarantine"}});
+  noisy["pipeline"]["stages"][3].update({{"mode", "auto"}, {"log", out() + "/echo.jsonl"}});
+  Json& evaluation = noisy["evaluation"]["pipeline"];
+  evaluation = noisy["pipeline"];
+  evaluation["stages"][3] = {{"stage", "center_crop"}, {"height", 12}, {"width", 12}};
+  run(noisy, Start::fresh);
+  const Contents before = contents_of(out());
+  EXPECT_TRUE(before.contains("bad.jsonl"));
+  EXPECT_TRUE(before.contains("echo.jsonl"));
+  run(noisy, Start::trial);
+  Trainer evaluated(shared_kernels(), job(noisy), Start::evaluate);
+  EXPECT_GT(evaluated.evaluate().samples, 0);
+  EXPECT_FALSE(evaluated.onnx().empty());
+  EXPECT_EQ(contents_of(out()), before);
+}
+
 // Weights, optimizer state and everything else, bit for bit.
 TEST_F(TrainerFolder, AResumedRunIsTheUninterruptedOne) {
   run(spec(40), Start::fresh);
