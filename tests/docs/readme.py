@@ -12,12 +12,13 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ECHOTRAIN, PAINTER, WORK = (pathlib.Path(a).resolve() for a in sys.argv[1:])
-ENVIRONMENT = dict(os.environ, XDG_CACHE_HOME=str(WORK / "cache"))  # what tune-kernels finds is not kept
 
 
 def run(*words):
     words = [str(word) for word in words]
-    done = subprocess.run([str(ECHOTRAIN)] + words, cwd=WORK, env=ENVIRONMENT, stdout=subprocess.PIPE,
+    # What tune-kernels finds is not kept for others.
+    environment = dict(os.environ, XDG_CACHE_HOME=str(WORK / "cache")) if words[0] == "tune-kernels" else None
+    done = subprocess.run([str(ECHOTRAIN)] + words, cwd=WORK, env=environment, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True)
     if done.returncode != 0:
         raise SystemExit(f"echotrain {shlex.join(words)} failed:\n{done.stdout}")
