@@ -133,10 +133,12 @@ int32_t etr_trainer_step(etr_trainer* trainer, const etr_batch* batch) {
 int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_result* result) {
   return guarded([&]() -> int32_t {
     etr_trainer& t = required(trainer, "trainer");
+    if (t.job) fail(Code::state, "a job's trainer takes its own results; pull its events");
     const auto collect = [&](bool wait_all) {
-      for (const train::StepMetrics& m : t.learner().take_metrics(wait_all)) t.results.push_back(m);
+      for (const train::StepMetrics& m : t.own->take_metrics(wait_all)) t.results.push_back(m);
     };
-    collect(false);
+    // A failure comes behind the results before it.
+    if (t.results.empty()) collect(false);
     if (t.results.empty() && wait) collect(true);
     if (t.results.empty()) return ETR_END;
     const train::StepMetrics& m = t.results.front();

@@ -466,7 +466,9 @@ ETR_API int32_t etr_trainer_step(etr_trainer* trainer, const etr_batch* batch);
 
 /* The oldest finished step that was not asked for yet. `wait` 0: ETR_END where none has finished;
  * otherwise waits for one and gives ETR_END when no step is in flight. ETR_NOT_FINITE where its loss or a gradient was NaN
- * or infinite: the message names what made it, that step has not changed the weights, and the trainer may go on. */
+ * or infinite, behind the results of the steps before it: the message names what made it. That step has not changed the
+ * weights, nor have the steps that were in flight behind it; they give no results, and the trainer may go on. ETR_STATE for
+ * a job's trainer, whose events tell the same. */
 ETR_API int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_result* result);
 
 /* One epoch of `pipeline` in evaluation mode. For a job's trainer `pipeline` may be NULL: the
