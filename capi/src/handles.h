@@ -155,8 +155,11 @@ Shape shape_of(const T& array, const char* field) {
          array.rank, "; expected ETR_U8, ETR_I32 or ETR_F32 and at most ", Shape::kMaxRank,
          " axes");
   const Shape shape(array.shape, array.shape + array.rank);
-  for (const int64_t extent : shape)
-    if (extent < 0) fail(Code::invalid_argument, "field '", field, "': shape ", shape_text(shape));
+  try {
+    size_of(static_cast<DType>(array.dtype), shape);
+  } catch (const Error& error) {
+    fail(error.code(), "field '", field, "': ", error.what());
+  }
   return shape;
 }
 

@@ -175,7 +175,7 @@ std::map<std::string, Tensor> Update::download() const {
 void Update::upload(const std::map<std::string, Tensor>& given) {
   for (const auto& [name, tensor] : state()) {
     const auto it = given.find(name);
-    if (it == given.end() || it->second.shape() != tensor.shape)
+    if (it == given.end() || it->second.shape() != tensor.shape || it->second.dtype() != DType::f32)
       fail(Code::invalid_argument, "the optimizer's state '", name,
            "' of the checkpoint does not fit this model and optimizer");
   }
