@@ -251,6 +251,51 @@ TEST(Model, ErrorsNameLayerAndKey) {
             std::string::npos);
 }
 
+// `levels` layers in each other, the innermost a dense one.
+Json nested_model(const char* kind, int levels) {
+  Json layers = Json::array({{{"layer", "dense"}, {"units", 4}}});
+  for (int i = 1; i < levels; ++i) {
+    Json outer{{"layer", kind}};
+    if (kind == std::string("repeat")) outer["times"] = 1;
+    outer["layers"] = std::move(layers);
+    layers = Json::array({std::move(outer)});
+  }
+  return {{"layers", std::move(layers)}};
+}
+
+std::string error_of(const Json& spec) {
+  try {
+    nn::Model(spec).build(2, {{"image", {DType::f32, {4}}}});
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid_argument);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Model, NestingHasALimit) {
+  for (const char* kind : {"residual", "repeat"}) {
+    EXPECT_EQ(error_of(nested_model(kind, nn::kMaxLayerDepth)), "") << kind;
+    EXPECT_EQ(error_of(nested_model(kind, nn::kMaxLayerDepth + 1)),
+              cat("model layer '", kind, "_1': layers lie in each other more than 64 deep"));
+  }
+  Json many{{"layer", "relu"}};
+  for (int i = 0; i < 5; ++i) many = {{"layer", "repeat"}, {"times", 1000}, {"layers", {many}}};
+  EXPECT_NE(error_of({{"layers", {many}}}).find("the model has more than 20000 layers"),
+            std::string::npos);
+}
+
+// Kernels count with 32 bits; sizes that wrap would be small buffers.
+TEST(Model, SizesHaveALimit) {
+  const auto with = [](const char* layers) {
+    return error_of(parse_json(cat("{\"layers\": [", layers, "]}"), "test"));
+  };
+  EXPECT_NE(with(R"({"layer": "dense", "units": 16777216, "name": "wide"},
+                    {"layer": "dense", "units": 16777216, "name": "next"})")
+                .find("more than 2^32 elements"),
+            std::string::npos);
+}
+
 TEST(Init, VariancesFollowTheFormulas) {
   std::vector<float> v(100000);
   Rng rng(1);
