@@ -251,6 +251,45 @@ TEST(Model, ErrorsNameLayerAndKey) {
             std::string::npos);
 }
 
+nn::ModelGraph graph_on_image(const char* layers) {
+  return nn::Model(parse_json(cat("{\"layers\": [", layers, "]}"), "test"))
+      .build(2, {{"image", {DType::f32, {2, 3, 4}}}});
+}
+
+// PyTorch counts a flattened image's features by channel, then place; proven against it in tests/golden/import_check.py.
+TEST(PytorchOrder, FollowsWhatBecomesOfAFlattenedImage) {
+  const nn::ModelGraph model = graph_on_image(
+      R"({"layer": "flatten"}, {"layer": "batch_norm", "name": "norm"}, {"layer": "relu"},
+         {"layer": "dense", "units": 5, "name": "first"}, {"layer": "dense", "units": 2, "name": "second"})");
+  const nn::PytorchOrder order(model.graph);
+  const auto of = [&](const char* name) { return order.of(model.graph.parameter(name)); };
+  for (const char* name : {"first.weight", "norm.gamma", "norm.beta"}) {
+    ASSERT_TRUE(of(name)) << name;
+    for (size_t place = 0; place < 6; ++place)
+      for (size_t channel = 0; channel < 4; ++channel)
+        EXPECT_EQ((*of(name))[place * 4 + channel], channel * 6 + place) << name;
+  }
+  for (const char* name : {"first.bias", "second.weight"}) EXPECT_FALSE(of(name)) << name;
+}
+
+TEST(PytorchOrder, RefusesWhatItCannotTell) {
+  for (const char* between :
+       {R"({"layer": "slice", "length": 24})", R"({"layer": "reshape", "shape": [24, 1]})",
+        R"({"layer": "group_norm", "groups": 2})"}) {
+    const nn::ModelGraph model =
+        graph_on_image(cat(R"({"layer": "flatten"}, )", between,
+                           R"(, {"layer": "dense", "units": 5, "name": "first"})")
+                           .c_str());
+    try {
+      nn::PytorchOrder(model.graph).of(model.graph.parameter("first.weight"));
+      ADD_FAILURE() << between;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::unsupported);
+      EXPECT_NE(std::string(error.what()).find("layer 'first'"), std::string::npos) << error.what();
+    }
+  }
+}
+
 // `levels` layers in each other, the innermost a dense one.
 Json nested_model(const char* kind, int levels) {
   Json layers = Json::array({{{"layer", "dense"}, {"units", 4}}});

@@ -522,7 +522,7 @@ ETR_API int32_t etr_trainer_load(etr_trainer* trainer, const char* directory);
 
 /* Weights that PyTorch trained, to begin with: a safetensors file of a state_dict, before the first batch. A tensor is looked
  * for under the model's name, with PyTorch's words for its last part (weight, bias, running_mean, weight_ih_l0, ...); layouts are
- * converted, F16 and BF16 become f32. `names` (JSON, or NULL) replaces beginnings of the model's names:
+ * converted (PyTorch flattens images channel by channel), F16 and BF16 become f32. `names` (JSON, or NULL) replaces beginnings of the model's names:
  * {"backbone.": "model.encoder.", "head": ""}, where "" leaves tensors as they are. What is missing or does not fit
  * is an error of the call that brings the first batch. */
 ETR_API int32_t etr_trainer_load_pytorch(etr_trainer* trainer, const char* path, const char* names);
