@@ -18,10 +18,8 @@ void check_count(const std::string& name, DType dtype, const Shape& shape) {
 
 ValueId Graph::add_value(Value value) {
   check_count(value.name, value.dtype, value.shape);
-  if (!value.name.empty())
-    for (const Value& other : values_)
-      if (other.name == value.name)
-        fail(Code::invalid_argument, "two values of the model are called '", value.name, "'");
+  if (!value.name.empty() && !names_.insert(value.name).second)
+    fail(Code::invalid_argument, "two values of the model are called '", value.name, "'");
   values_.push_back(std::move(value));
   return static_cast<ValueId>(values_.size() - 1);
 }

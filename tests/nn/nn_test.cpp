@@ -6,6 +6,7 @@
 #include "core/json.h"
 #include "nn/init.h"
 #include "nn/model.h"
+#include "nn/pytorch_order.h"
 
 namespace etr::test {
 namespace {
