@@ -41,8 +41,9 @@ Given sorted(const Json& json, const LayerSpec& spec) {
   const Schema common = layer_common_schema();
   for (const auto& [key, value] : json.items()) {
     if (key == "layer") continue;
-    const bool shared = std::any_of(common.begin(), common.end(),
-                                    [&](const OptionSpec& option) { return option.name == key; });
+    const bool shared =
+        std::any_of(common.begin(), common.end(),
+                    [&name = key](const OptionSpec& option) { return option.name == name; });
     const bool nested = !shared && is_nested(spec, key, value);
     if (nested) out.nested.emplace_back(key, &value);
     (shared ? out.common : out.own)[key] = nested ? Json::array() : value;
