@@ -2,7 +2,7 @@
 // Batch normalisation over the rows of x [rows, c] (Ioffe and Szegedy 2015), optionally with ReLU:
 //   y = gamma * (x - mean) * inv_std + beta,  inv_std = 1 / sqrt(var + eps)
 // Training takes mean and (biased) variance of the batch and moves the running ones towards them,
-//   running = momentum * running + (1 - momentum) * batch (variance unbiased);
+//   running = momentum * running + (1 - momentum) * batch (variance unbiased; a batch that is not finite moves nothing);
 // evaluation uses the running ones. With g = dy (masked by y > 0 under ReLU), h = (x - mean) * inv_std:
 //   dbeta = sum g,  dgamma = sum g * h,  dx = gamma * inv_std * (g - (dbeta + h * dgamma) / rows)
 //
@@ -89,8 +89,11 @@ void main() {
     if (LANE == 0) {
       moments.v[ch] = mean;
       moments.v[c + ch] = inversesqrt(squares / n + epsilon);
-      running_mean.v[ch] = momentum * running_mean.v[ch] + (1.0 - momentum) * mean;
-      running_var.v[ch] = momentum * running_var.v[ch] + (1.0 - momentum) * squares / max(n - 1.0, 1.0);
+      // NaN would stay in the running values for ever.
+      if (IS_FINITE(floatBitsToUint(mean)) && IS_FINITE(floatBitsToUint(squares))) {
+        running_mean.v[ch] = momentum * running_mean.v[ch] + (1.0 - momentum) * mean;
+        running_var.v[ch] = momentum * running_var.v[ch] + (1.0 - momentum) * squares / max(n - 1.0, 1.0);
+      }
     }
   }
 }

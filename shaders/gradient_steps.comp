@@ -7,8 +7,9 @@
 //   adjust      g = clamp(g min(1, most_norm / norm), -most, most) + proximal (w - anchor)
 //               anchor = w as it was when the batch came in fresh (Agarwal et al. 2020)
 //               (0 w, 1 g, 2 norm, 3 anchor, 4 step values); a limit of 0 is none
-//   finite      where an element is no finite number, the update is off: now.update = 0, now.not_finite = 1
-//               (0 g, 1 step values)
+//   finite      where an element or the loss is no finite number, or an earlier step has failed and the host does not
+//               know yet (failed != 0), the update is off: now.update = 0, now.not_finite = 1
+//               (0 g, 1 loss [1], 2 failed [1], 3 step values)
 //   average     mean = decay mean + (1 - decay) w                                            (0 w, 1 mean, 2 step values)
 // Dispatch: grid-stride over count; squares: rows = parts; norm: one row.
 //! variant gradient_accumulate -DACCUMULATE
@@ -49,7 +50,7 @@ layout(local_size_x = 64) in;
 #elif defined(ADJUST)
 #define BUFFERS(B) B(0, Floats, w) B(1, Floats, g) B(2, Floats, norm) B(3, Floats, anchor) B(4, Steps, now)
 #elif defined(FINITE)
-#define BUFFERS(B) B(0, Uints, g) B(1, Steps, now)
+#define BUFFERS(B) B(0, Uints, g) B(1, Uints, loss) B(2, Uints, failed) B(3, Steps, now)
 #else
 #define BUFFERS(B) B(0, Floats, w) B(1, Floats, mean) B(2, Steps, now)
 #endif
@@ -64,7 +65,7 @@ void main() {
     if (last) g.v[i] = total / float(steps);
   }
 #elif defined(FINITE)
-  bool finite = true;
+  bool finite = failed.v[0] == 0 && IS_FINITE(loss.v[0]);
   FOR_EACH(i, count) finite = finite && IS_FINITE(g.v[i]);
   if (!finite) {
     now.v[0].update = 0;

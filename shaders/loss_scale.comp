@@ -2,14 +2,16 @@
 // The scale of gradients that pass through float16 (optim/loss_scale.h).
 //   loss_unscale     g /= scale                                                     (0 g, 1 scale)
 //   loss_scale_next  scale halved where a gradient was not finite, doubled after `patience` steps without one; where it
-//                    would fall below `least`, not_finite becomes HOPELESS          (0 scale and steps, 1 step values)
+//                    would fall below `least`, not_finite becomes HOPELESS. That, or a loss that is not finite, makes
+//                    failed 1: nothing changes any more until the host has cleared it
+//                    (0 scale and steps, 1 loss [1], 2 failed [1], 3 step values)
 // Dispatch: grid-stride over count; next: one workgroup.
 //! variant loss_unscale
 //! variant loss_scale_next -DNEXT
 #extension GL_GOOGLE_include_directive : require
 layout(local_size_x = 64) in;
 #ifdef NEXT
-#define BUFFERS(B) B(0, Floats, state) B(1, Steps, now)
+#define BUFFERS(B) B(0, Floats, state) B(1, Uints, loss) B(2, Uints, failed) B(3, Steps, now)
 #define PARAMS float patience, least, most;
 #else
 #define BUFFERS(B) B(0, Floats, g) B(1, Floats, scale)
@@ -19,10 +21,14 @@ layout(local_size_x = 64) in;
 
 void main() {
 #ifdef NEXT
-  if (gl_GlobalInvocationID.x != 0) return;
+  if (gl_GlobalInvocationID.x != 0 || failed.v[0] != 0) return;
+  if (!IS_FINITE(loss.v[0])) failed.v[0] = 1;
   const float scale = state.v[0], steps = state.v[1] + 1.0;
   if (now.v[0].not_finite != 0) {
-    if (0.5 * scale < least) now.v[0].not_finite = HOPELESS;
+    if (0.5 * scale < least) {
+      now.v[0].not_finite = HOPELESS;
+      failed.v[0] = 1;
+    }
     state.v[0] = max(0.5 * scale, least);
     state.v[1] = 0.0;
   } else if (steps >= patience) {

@@ -354,36 +354,46 @@ class TrainerHandle {
   // The next event; of kind ETR_EVENT_END when the run is over.
   Event next_event() {
     if (const auto e = get()->next_event()) {
-      last_ = {e->kind,
-               static_cast<int64_t>(e->step),
-               static_cast<int64_t>(e->epoch),
-               static_cast<int64_t>(e->total_steps),
-               static_cast<int64_t>(e->examples),
-               static_cast<int64_t>(e->fresh),
-               static_cast<int64_t>(e->echoed),
-               e->bad_records,
-               e->seconds,
-               e->loss,
-               e->accuracy,
-               e->learning_rate,
-               e->examples_per_second,
-               e->device_wait_share,
-               e->eval_loss,
-               e->eval_accuracy,
-               e->target_reached != 0};
+      Event event = {e->kind,
+                     static_cast<int64_t>(e->step),
+                     static_cast<int64_t>(e->epoch),
+                     static_cast<int64_t>(e->total_steps),
+                     static_cast<int64_t>(e->examples),
+                     static_cast<int64_t>(e->fresh),
+                     static_cast<int64_t>(e->echoed),
+                     e->bad_records,
+                     e->seconds,
+                     e->loss,
+                     e->accuracy,
+                     e->learning_rate,
+                     e->examples_per_second,
+                     e->device_wait_share,
+                     e->eval_loss,
+                     e->eval_accuracy,
+                     e->target_reached != 0};
+      const std::lock_guard<std::mutex> lock(mutex_);
+      last_ = event;
     }
+    const std::lock_guard<std::mutex> lock(mutex_);
     return last_;
   }
   void stop() { get()->stop(); }
   std::string pipeline_stats() const { return get()->pipeline_stats(); }
-  void close() { trainer_.reset(); }
+  // A call that another thread is in keeps it until it ends.
+  void close() {
+    std::shared_ptr<Trainer> last;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    last.swap(trainer_);
+  }
 
  private:
   static EvalResult result_of(const etr_eval_result& r) { return {r.samples, r.loss, r.accuracy}; }
   std::shared_ptr<Trainer> get() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
     if (!trainer_) closed("trainer");
     return trainer_;
   }
+  mutable std::mutex mutex_;
   std::shared_ptr<Trainer> trainer_;
   Event last_;
 };

@@ -195,7 +195,7 @@ int32_t etr_options_create_from_json(const char* json, etr_options** options) {
     hand_out(options, std::move(made), "options");
   });
 }
-void etr_options_destroy(etr_options* options) { delete options; }
+void etr_options_destroy(etr_options* options) { destroy(options); }
 int32_t etr_options_set_integer(etr_options* options, const char* name, int64_t value) {
   return set_option(options, name, value);
 }
@@ -244,7 +244,7 @@ int32_t etr_runtime_create_shared(const etr_vulkan_device* vulkan,
     hand_out(runtime, runtime_on(with, options), "runtime");
   });
 }
-void etr_runtime_destroy(etr_runtime* runtime) { delete runtime; }
+void etr_runtime_destroy(etr_runtime* runtime) { destroy(runtime); }
 
 int32_t etr_runtime_tune(etr_runtime* runtime, const char* path,
                          int32_t (*progress)(void*, int64_t, int64_t, const char*, const char*),
@@ -272,7 +272,7 @@ int32_t etr_runtime_tune(etr_runtime* runtime, const char* path,
 
 int32_t etr_runtime_device(etr_runtime* runtime, etr_device_info* info) {
   return guarded(
-      [&] { fill_struct(info, c_info(required(runtime, "runtime").kernels->device()->info())); });
+      [&] { fill_struct(info, c_info(any_thread(runtime, "runtime").kernels->device()->info())); });
 }
 
 int32_t etr_prefer_wide_cpu_vectors(void) {

@@ -53,6 +53,14 @@ DType dtype_of(DLDataType type) {
        " bits; take u8, i32 or f32");
 }
 
+// Before anything else looks at it.
+Shape shape_of(const DLTensor& t, const char* field) {
+  if (t.ndim < 0 || t.ndim > static_cast<int32_t>(Shape::kMaxRank) || (t.ndim > 0 && !t.shape))
+    fail(Code::invalid_argument, "field '", field, "': a DLPack tensor of ", t.ndim,
+         " axes; arrays have at most ", Shape::kMaxRank);
+  return Shape(t.shape, t.shape + t.ndim);
+}
+
 bool row_major(const DLTensor& t) {
   if (!t.strides) return true;
   int64_t expected = 1;
@@ -96,11 +104,14 @@ int32_t etr_batch_set_dlpack(etr_batch* batch, const char* field, void* managed)
     if (t.device.device_type != kCpu)
       fail(Code::unsupported, "field '", field, "': the DLPack tensor lies on a device of type ",
            t.device.device_type, "; move it to the CPU first");
+    const DType dtype = dtype_of(t.dtype);
+    const Shape shape = shape_of(t, field);
+    const size_t size = size_of(dtype, shape);
     if (!row_major(t))
       fail(Code::unsupported, "field '", field,
            "': the DLPack tensor is not row-major without gaps; make it contiguous first");
-    const DType dtype = dtype_of(t.dtype);
-    const Shape shape(t.shape, t.shape + t.ndim);
+    if (!t.data && size > 0)
+      fail(Code::invalid_argument, "field '", field, "': the DLPack tensor has no data");
     const std::shared_ptr<void> owner(given, [](void* p) {
       auto* tensor = static_cast<DLManagedTensor*>(p);
       if (tensor->deleter) tensor->deleter(tensor);

@@ -13,15 +13,18 @@
 #include "core/json.h"
 #include "echotrain/echotrain.h"
 #include "gpu/kernel.h"
+#include "occupancy.h"
 #include "train/job.h"
 #include "train/trainer.h"
 
 struct etr_options {
   etr::Json values = etr::Json::object();
+  mutable etr::capi::Occupancy occupancy;
 };
 
 struct etr_runtime {
   std::shared_ptr<etr::gpu::Kernels> kernels;
+  mutable etr::capi::Occupancy occupancy;
 };
 
 struct etr_pipeline {
@@ -29,6 +32,7 @@ struct etr_pipeline {
   etr::pipeline::MapFunctions functions;
   std::mutex mutex;  // etr_pipeline_cancel and the statistics may come from any thread
   std::shared_ptr<etr::pipeline::Pipeline> running;  // made when the spec is complete: at first use
+  mutable etr::capi::Occupancy occupancy;
 
   etr::pipeline::Pipeline& get() {
     std::scoped_lock lock(mutex);
@@ -41,18 +45,22 @@ struct etr_batch {
   etr::pipeline::Item item;
   uint64_t epoch = 0;   // in a map function
   std::string failure;  // why the map function is about to fail
+  mutable etr::capi::Occupancy occupancy;
 };
 
 struct etr_model {
   etr::Json spec{{"layers", etr::Json::array()}};
+  mutable etr::capi::Occupancy occupancy;
 };
 
 struct etr_optimizer {
   etr::Json optimizer, schedule;
+  mutable etr::capi::Occupancy occupancy;
 };
 
 struct etr_job {
   etr::train::Job job;
+  mutable etr::capi::Occupancy occupancy;
 };
 
 struct etr_trainer {
@@ -60,6 +68,7 @@ struct etr_trainer {
   std::unique_ptr<etr::train::Trainer> job;  // or a job
   std::deque<etr::train::StepMetrics> results;
   bool ended = false;
+  mutable etr::capi::Occupancy occupancy;
 
   etr::train::Learner& learner() { return job ? job->learner() : *own; }
   etr::train::Trainer& job_or_fail() {
@@ -81,10 +90,12 @@ inline std::shared_ptr<void> owned(void* user_data, void (*destroy)(void*)) {
           }};
 }
 
-// Runs `body`; turns what it throws into a status and this thread's message.
+// Runs `body`; turns what it throws into a status and this thread's message. The handles that it requires are its own
+// until it ends.
 template <typename Body>
 int32_t guarded(Body&& body) noexcept {
   try {
+    const Call call;
     if constexpr (std::is_void_v<decltype(body())>) {
       body();
       return ETR_OK;
@@ -107,9 +118,45 @@ int32_t guarded(Body&& body) noexcept {
 }
 
 template <typename T>
+void end(T* handle) {
+  delete handle;
+}
+void end(etr_pipeline* pipeline);
+
+// What etr_X_destroy does: a handle that a call is in goes when that call ends.
+template <typename T>
+void destroy(T* handle) {
+  if (handle && handle->occupancy.destroy()) end(handle);
+}
+
+template <typename T>
+T& entered(T* handle, const char* name, Access access) {
+  using Handle = std::remove_const_t<T>;
+  if (!handle) fail(Code::invalid_argument, "argument '", name, "' is NULL");
+  Call::current()->enter(handle->occupancy, access, name, const_cast<Handle*>(handle),
+                         [](void* p) { end(static_cast<Handle*>(p)); });
+  return *handle;
+}
+
+// An argument that must be there. A handle is entered for the call: alone, or reading where it is const.
+template <typename T>
 T& required(T* pointer, const char* name) {
+  if constexpr (requires { pointer->occupancy; })
+    return entered(pointer, name, std::is_const_v<T> ? Access::reading : Access::alone);
   if (!pointer) fail(Code::invalid_argument, "argument '", name, "' is NULL");
   return *pointer;
+}
+
+// A handle that is not changed, although the function takes it as if it were.
+template <typename T>
+const T& shared(T* handle, const char* name) {
+  return required(static_cast<const T*>(handle), name);
+}
+
+// A handle that other threads may be in, as the header says of the function.
+template <typename T>
+T& any_thread(T* handle, const char* name) {
+  return entered(handle, name, Access::visiting);
 }
 
 // Gives `made` to the caller: the output is checked first, so that nothing leaks where it is NULL.
@@ -155,8 +202,11 @@ Shape shape_of(const T& array, const char* field) {
          array.rank, "; expected ETR_U8, ETR_I32 or ETR_F32 and at most ", Shape::kMaxRank,
          " axes");
   const Shape shape(array.shape, array.shape + array.rank);
-  for (const int64_t extent : shape)
-    if (extent < 0) fail(Code::invalid_argument, "field '", field, "': shape ", shape_text(shape));
+  try {
+    size_of(static_cast<DType>(array.dtype), shape);
+  } catch (const Error& error) {
+    fail(error.code(), "field '", field, "': ", error.what());
+  }
   return shape;
 }
 

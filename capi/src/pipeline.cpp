@@ -89,10 +89,25 @@ std::string explained(const Json& stats, const std::string& format) {
 
 }  // namespace
 
+// On a thread of a pipeline nobody may wait for that thread. Garbage collectors get here: they run wherever memory is
+// asked for, in map functions too.
+void etr::capi::end(etr_pipeline* pipeline) {
+  if (functions_entered == 0 || !pipeline->running) {
+    delete pipeline;
+    return;
+  }
+  pipeline->running->cancel();
+  try {
+    std::thread([pipeline] { delete pipeline; }).detach();
+  } catch (const std::system_error&) {
+    log_line(LogLevel::error, "no thread to end a pipeline on; its memory is lost");
+  }
+}
+
 int32_t etr_pipeline_create(const etr_options* options, etr_pipeline** pipeline) {
   return guarded([&] {
     auto made = std::make_unique<etr_pipeline>();
-    made->spec = options ? options->values : Json::object();
+    made->spec = options ? required(options, "options").values : Json::object();
     made->spec["stages"] = Json::array();
     hand_out(pipeline, std::move(made), "pipeline");
   });
@@ -108,25 +123,21 @@ int32_t etr_pipeline_create_from_json(const char* json, etr_pipeline** pipeline)
 }
 
 void etr_pipeline_destroy(etr_pipeline* pipeline) {
-  // On a thread of a pipeline nobody may wait for that thread. Garbage collectors get here: they run
-  // wherever memory is asked for, in map functions too.
-  if (functions_entered > 0 && pipeline && pipeline->running) {
-    pipeline->running->cancel();
-    try {
-      std::thread([pipeline] { delete pipeline; }).detach();
-    } catch (const std::system_error&) {
-      log_line(LogLevel::error, "no thread to end a pipeline on; its memory is lost");
-    }
-    return;
-  }
-  delete pipeline;
+  if (!pipeline) return;
+  guarded([&] {
+    // The last to leave ends it: this call, or that of another thread, which does not wait any longer.
+    etr_pipeline& p = any_thread(pipeline, "pipeline");
+    p.occupancy.destroy();
+    const std::scoped_lock lock(p.mutex);
+    if (p.running) p.running->cancel();
+  });
 }
 
 int32_t etr_pipeline_add(etr_pipeline* pipeline, const char* stage, const etr_options* options) {
   return guarded([&] {
     etr_pipeline& p = required(pipeline, "pipeline");
     Json row{{"stage", &required(stage, "stage")}};
-    if (options) row.update(options->values);
+    if (options) row.update(required(options, "options").values);
     append(p, std::move(row), p.functions);
   });
 }
@@ -169,17 +180,17 @@ int32_t etr_pipeline_length(etr_pipeline* pipeline, int64_t* batches) {
 }
 
 int32_t etr_pipeline_cancel(etr_pipeline* pipeline) {
-  return guarded([&] { required(pipeline, "pipeline").get().cancel(); });
+  return guarded([&] { any_thread(pipeline, "pipeline").get().cancel(); });
 }
 
 int32_t etr_pipeline_stats(etr_pipeline* pipeline, char** json) {
   return guarded(
-      [&] { hand_out(json, required(pipeline, "pipeline").get().stats().dump(), "json"); });
+      [&] { hand_out(json, any_thread(pipeline, "pipeline").get().stats().dump(), "json"); });
 }
 
 int32_t etr_pipeline_explain(etr_pipeline* pipeline, const char* format, char** text) {
   return guarded([&] {
-    const Json stats = required(pipeline, "pipeline").get().stats();
+    const Json stats = any_thread(pipeline, "pipeline").get().stats();
     hand_out(text, explained(stats, &required(format, "format")), "text");
   });
 }
@@ -215,7 +226,7 @@ int32_t etr_pipeline_trace(etr_pipeline* pipeline, char** json) {
 
 int32_t etr_pipeline_bad_records(etr_pipeline* pipeline, char** json) {
   return guarded([&] {
-    hand_out(json, required(pipeline, "pipeline").get().bad_record_list().dump(), "json");
+    hand_out(json, any_thread(pipeline, "pipeline").get().bad_record_list().dump(), "json");
   });
 }
 
@@ -276,7 +287,7 @@ int32_t etr_batch_field_name(const etr_batch* batch, int32_t index, const char**
   });
 }
 
-void etr_batch_destroy(etr_batch* batch) { delete batch; }
+void etr_batch_destroy(etr_batch* batch) { destroy(batch); }
 
 int32_t etr_batch_create(etr_batch** batch) {
   return guarded([&] { hand_out(batch, std::make_unique<etr_batch>(), "batch"); });
@@ -328,7 +339,7 @@ int32_t etr_pack(const char* root, const char* prefix, const etr_options* option
                  int32_t (*progress)(void*, int64_t, int64_t), void* user_data, char** json) {
   return guarded([&] {
     const Options packing(sources::pack_schema(), "pack",
-                          options ? options->values : Json::object());
+                          options ? required(options, "options").values : Json::object());
     const sources::PackResult result =
         sources::pack_folder(&required(root, "root"), &required(prefix, "prefix"), packing,
                              [&](int64_t done, int64_t total) {

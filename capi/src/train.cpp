@@ -54,13 +54,13 @@ int32_t etr_model_create_from_json(const char* spec, etr_model** model) {
     hand_out(model, std::move(made), "model");
   });
 }
-void etr_model_destroy(etr_model* model) { delete model; }
+void etr_model_destroy(etr_model* model) { destroy(model); }
 
 int32_t etr_model_add(etr_model* model, const char* layer, const etr_options* options) {
   return guarded([&] {
     Json longer = required(model, "model").spec;
     Json row{{"layer", &required(layer, "layer")}};
-    if (options) row.update(options->values);
+    if (options) row.update(required(options, "options").values);
     longer["layers"].push_back(std::move(row));
     nn::Model check(longer);
     model->spec = std::move(longer);
@@ -75,7 +75,7 @@ int32_t etr_model_json(const etr_model* model, char** json) {
 int32_t etr_model_set_loss(etr_model* model, const char* loss, const etr_options* options) {
   return guarded([&] {
     Json row{{"loss", &required(loss, "loss")}};
-    if (options) row.update(options->values);
+    if (options) row.update(required(options, "options").values);
     const Options check(nn::loss_schema(), "model loss", row);
     required(model, "model").spec["loss"] = std::move(row);
   });
@@ -84,7 +84,7 @@ int32_t etr_model_set_loss(etr_model* model, const char* loss, const etr_options
 int32_t etr_optimizer_create(const char* name, const etr_options* options,
                              const etr_options* schedule, etr_optimizer** optimizer) {
   return guarded([&] {
-    Json given = options ? options->values : Json::object();
+    Json given = options ? required(options, "options").values : Json::object();
     given["optimizer"] = &required(name, "name");
     const optim::UpdateSpec check(given);
     const Options check_schedule(optim::schedule_schema(), "schedule",
@@ -95,7 +95,7 @@ int32_t etr_optimizer_create(const char* name, const etr_options* options,
     hand_out(optimizer, std::move(made), "optimizer");
   });
 }
-void etr_optimizer_destroy(etr_optimizer* optimizer) { delete optimizer; }
+void etr_optimizer_destroy(etr_optimizer* optimizer) { destroy(optimizer); }
 
 int32_t etr_trainer_create(etr_runtime* runtime, const etr_model* model,
                            const etr_optimizer* optimizer, uint64_t seed, int64_t total_steps,
@@ -105,7 +105,7 @@ int32_t etr_trainer_create(etr_runtime* runtime, const etr_model* model,
                                   required(optimizer, "optimizer").optimizer, optimizer->schedule,
                                   seed, total_steps};
     auto made = std::make_unique<etr_trainer>();
-    made->own = std::make_unique<train::Learner>(required(runtime, "runtime").kernels, spec);
+    made->own = std::make_unique<train::Learner>(shared(runtime, "runtime").kernels, spec);
     hand_out(trainer, std::move(made), "trainer");
   });
 }
@@ -117,7 +117,7 @@ int32_t etr_trainer_start_job(etr_runtime* runtime, const etr_job* job, int32_t 
       fail(Code::invalid_argument, "argument 'start' is ", start, "; it takes ETR_START_NEW (",
            ETR_START_NEW, ") to ETR_START_TRIAL (", ETR_START_TRIAL, ")");
     auto made = std::make_unique<etr_trainer>();
-    made->job = std::make_unique<train::Trainer>(required(runtime, "runtime").kernels,
+    made->job = std::make_unique<train::Trainer>(shared(runtime, "runtime").kernels,
                                                  required(job, "job").job,
                                                  static_cast<train::Start>(start));
     hand_out(trainer, std::move(made), "trainer");
@@ -129,7 +129,7 @@ int32_t etr_trainer_create_from_job(etr_runtime* runtime, const etr_job* job, in
   return etr_trainer_start_job(runtime, job, resume ? ETR_START_RESUME : ETR_START_NEW, trainer);
 }
 
-void etr_trainer_destroy(etr_trainer* trainer) { delete trainer; }
+void etr_trainer_destroy(etr_trainer* trainer) { destroy(trainer); }
 
 int32_t etr_trainer_step(etr_trainer* trainer, const etr_batch* batch) {
   return guarded([&] {
@@ -142,10 +142,12 @@ int32_t etr_trainer_step(etr_trainer* trainer, const etr_batch* batch) {
 int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_result* result) {
   return guarded([&]() -> int32_t {
     etr_trainer& t = required(trainer, "trainer");
+    if (t.job) fail(Code::state, "a job's trainer takes its own results; pull its events");
     const auto collect = [&](bool wait_all) {
-      for (const train::StepMetrics& m : t.learner().take_metrics(wait_all)) t.results.push_back(m);
+      for (const train::StepMetrics& m : t.own->take_metrics(wait_all)) t.results.push_back(m);
     };
-    collect(false);
+    // A failure comes behind the results before it.
+    if (t.results.empty()) collect(false);
     if (t.results.empty() && wait) collect(true);
     if (t.results.empty()) return ETR_END;
     const train::StepMetrics& m = t.results.front();
@@ -225,8 +227,9 @@ int32_t etr_trainer_evaluate(etr_trainer* trainer, etr_pipeline* pipeline,
                              etr_eval_result* result) {
   return guarded([&] {
     etr_trainer& t = required(trainer, "trainer");
-    const train::EvalMetrics m =
-        pipeline ? t.learner().evaluate(pipeline->get()) : t.job_or_fail().evaluate();
+    const train::EvalMetrics m = pipeline
+                                     ? t.learner().evaluate(required(pipeline, "pipeline").get())
+                                     : t.job_or_fail().evaluate();
     etr_eval_result out{};
     out.samples = m.samples;
     out.loss = m.loss;
@@ -288,7 +291,7 @@ int32_t etr_job_parse(const char* json, const char* const* overrides, int32_t co
   });
 }
 
-void etr_job_destroy(etr_job* job) { delete job; }
+void etr_job_destroy(etr_job* job) { destroy(job); }
 
 int32_t etr_job_json(const etr_job* job, char** json) {
   return guarded([&] { hand_out(json, required(job, "job").job.json().dump(2), "json"); });
@@ -319,7 +322,7 @@ int32_t etr_trainer_next_event(etr_trainer* trainer, etr_event* event) {
 
 int32_t etr_trainer_stop(etr_trainer* trainer) {
   if (!trainer || !trainer->job)
-    return ETR_INVALID_ARGUMENT;  // no message: signal handlers call this
+    return ETR_INVALID_ARGUMENT;  // no message, and no handle entered: signal handlers call this
   trainer->job->stop();
   return ETR_OK;
 }

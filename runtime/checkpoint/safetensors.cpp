@@ -2,24 +2,14 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
 
-#include "core/error.h"
+#include "checkpoint/safetensors_header.h"
 #include "core/half.h"
 #include "core/json.h"
 
 namespace etr::checkpoint {
 namespace {
-
-const char* format_name(DType dtype) {
-  switch (dtype) {
-    case DType::u8: return "U8";
-    case DType::i32: return "I32";
-    case DType::f32: return "F32";
-  }
-  return "?";
-}
 
 template <typename From, typename To, typename F>
 void convert(std::span<const std::byte> from, std::span<To> to, F&& f) {
@@ -30,28 +20,7 @@ void convert(std::span<const std::byte> from, std::span<To> to, F&& f) {
   }
 }
 
-// Element types of files that are narrower or wider than those of arrays here.
-struct Foreign {
-  const char* name;
-  DType becomes;
-  size_t bytes;
-};
-constexpr Foreign kForeign[] = {{"F16", DType::f32, 2},
-                                {"BF16", DType::f32, 2},
-                                {"F64", DType::f32, 8},
-                                {"I64", DType::i32, 8}};
-
-// The type of the array that a tensor of type `name` becomes, and the size of its elements in the file.
-Foreign type_of(const std::string& name, const std::string& origin, const std::string& tensor) {
-  for (const DType dtype : {DType::u8, DType::i32, DType::f32})
-    if (name == format_name(dtype)) return {format_name(dtype), dtype, dtype_size(dtype)};
-  for (const Foreign& type : kForeign)
-    if (name == type.name) return type;
-  fail(Code::unsupported, origin, ": tensor '", tensor, "' has element type ", name,
-       "; F32, F16, BF16, F64, I32, I64 and U8 are supported");
-}
-
-void fill(Tensor& tensor, const std::string& type, std::span<const std::byte> from) {
+void fill(Tensor& tensor, std::string_view type, std::span<const std::byte> from) {
   if (type == "F16")
     convert<uint16_t>(from, tensor.mutable_view<float>(), half_to_float);
   else if (type == "BF16")
@@ -74,7 +43,7 @@ std::vector<std::byte> write_safetensors(const NamedTensors& tensors) {
   Json header = Json::object();
   size_t offset = 0;
   for (const auto& [name, tensor] : tensors) {
-    header[name] = {{"dtype", format_name(tensor.dtype())},
+    header[name] = {{"dtype", file_type_name(tensor.dtype())},
                     {"shape", std::vector<int64_t>(tensor.shape().begin(), tensor.shape().end())},
                     {"data_offsets", {offset, offset + tensor.size_bytes()}}};
     offset += tensor.size_bytes();
@@ -94,32 +63,11 @@ std::vector<std::byte> write_safetensors(const NamedTensors& tensors) {
 }
 
 NamedTensors read_safetensors(std::span<const std::byte> bytes, const std::string& origin) {
-  uint64_t length = 0;
-  if (bytes.size() < 8) fail(Code::corrupt_data, origin, ": too short for a safetensors file");
-  std::memcpy(&length, bytes.data(), 8);
-  if (length > bytes.size() - 8)
-    fail(Code::corrupt_data, origin, ": the safetensors header is cut off");
-  const auto data = bytes.subspan(8 + static_cast<size_t>(length));
   NamedTensors out;
-  try {
-    const Json header = Json::parse(reinterpret_cast<const char*>(bytes.data()) + 8,
-                                    reinterpret_cast<const char*>(bytes.data()) + 8 + length);
-    for (const auto& [name, row] : header.items()) {
-      if (name == "__metadata__") continue;
-      const auto extents = row.at("shape").get<std::vector<int64_t>>();
-      const Shape shape(extents.begin(), extents.end());
-      const Foreign type = type_of(row.at("dtype").get<std::string>(), origin, name);
-      Tensor tensor(type.becomes, shape);
-      const auto begin = row.at("data_offsets").at(0).get<uint64_t>();
-      const auto end = row.at("data_offsets").at(1).get<uint64_t>();
-      if (begin > end || end > data.size() ||
-          end - begin != static_cast<uint64_t>(tensor.count()) * type.bytes)
-        fail(Code::corrupt_data, origin, ": the offsets of tensor '", name, "' do not fit");
-      fill(tensor, type.name, data.subspan(begin, end - begin));
-      out.emplace(name, std::move(tensor));
-    }
-  } catch (const nlohmann::json::exception& error) {
-    fail(Code::corrupt_data, origin, ": damaged safetensors header: ", error.what());
+  for (const FileTensor& in : file_tensors(bytes, origin)) {
+    Tensor tensor(in.type->becomes, in.shape);
+    fill(tensor, in.type->name, in.data);
+    out.emplace(in.name, std::move(tensor));
   }
   return out;
 }

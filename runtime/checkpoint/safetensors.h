@@ -15,9 +15,8 @@ using NamedTensors = std::map<std::string, Tensor>;
 
 std::vector<std::byte> write_safetensors(const NamedTensors& tensors);
 
-// The result holds copies; F16, BF16 and F64 become f32, I64 becomes i32 (clamped to it). Throws
-// Error(corrupt_data) that names `origin` and what does not fit, Error(unsupported) for other element
-// types than those and F32, I32 and U8.
+// The result holds copies; F16, BF16 and F64 become f32, I64 becomes i32 (clamped to it). Throws as file_tensors() does
+// (checkpoint/safetensors_header.h).
 NamedTensors read_safetensors(std::span<const std::byte> bytes, const std::string& origin);
 
 }  // namespace etr::checkpoint

@@ -172,14 +172,6 @@ Json schema_json(Schema schema) {
   return out;
 }
 
-Json parse_json(std::string_view text, const std::string& origin) {
-  try {
-    return Json::parse(text, nullptr, /*allow_exceptions=*/true, /*ignore_comments=*/true);
-  } catch (const Json::exception& error) {  // numbers out of range too
-    fail(Code::invalid_argument, origin, " is not valid JSON: ", error.what());
-  }
-}
-
 void check_keys(const Json& object, std::span<const std::string> allowed,
                 const std::string& owner) {
   if (object.is_null()) return;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/json_fwd.h"
+#include "core/parse_json.h"
 
 namespace etr {
 
@@ -77,9 +78,6 @@ std::string suggestion(std::string_view word, std::span<const std::string> candi
 
 // The schema as JSON: [{"name", "type", "default", "min", "max", "unit", "choices", "doc"}, ...].
 Json schema_json(Schema schema);
-
-// Parses JSON text. `origin` names the text in errors ("job file x.json"). Comments are allowed.
-Json parse_json(std::string_view text, const std::string& origin);
 
 // Throws Error(invalid_argument) unless every key of `object` is in `allowed`.
 void check_keys(const Json& object, std::span<const std::string> allowed, const std::string& owner);

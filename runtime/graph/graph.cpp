@@ -5,11 +5,21 @@
 
 namespace etr::graph {
 
+namespace {
+
+// Kernels count a tensor's elements, and a store all parameters', with 32 bits.
+void check_count(const std::string& name, DType dtype, const Shape& shape) {
+  if (size_of(dtype, shape) / dtype_size(dtype) > UINT32_MAX)
+    fail(Code::invalid_argument, "'", name, "' of the model has the shape ", shape_text(shape),
+         ": more than 2^32 elements");
+}
+
+}  // namespace
+
 ValueId Graph::add_value(Value value) {
-  if (!value.name.empty())
-    for (const Value& other : values_)
-      if (other.name == value.name)
-        fail(Code::invalid_argument, "two values of the model are called '", value.name, "'");
+  check_count(value.name, value.dtype, value.shape);
+  if (!value.name.empty() && !names_.insert(value.name).second)
+    fail(Code::invalid_argument, "two values of the model are called '", value.name, "'");
   values_.push_back(std::move(value));
   return static_cast<ValueId>(values_.size() - 1);
 }
@@ -66,6 +76,7 @@ ValueId Graph::add(const std::string& op_name, const Json& options, std::vector<
   } catch (const Error& error) {
     fail(error.code(), label, ": ", error.what());
   }
+  check_count(label, DType::f32, out.output);
   const ValueId output = add_value({ValueKind::result, "", out.output, DType::f32, false, {}});
   nodes_.push_back({&op, std::move(checked), label, std::move(inputs), output, out.saved});
   return output;

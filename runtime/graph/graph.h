@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "core/rng.h"
@@ -61,6 +62,7 @@ class Graph {
   ValueId add_value(Value value);
 
   std::vector<Value> values_;
+  std::unordered_set<std::string> names_;  // of those that have one
   std::vector<Node> nodes_;
 };
 

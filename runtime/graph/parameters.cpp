@@ -45,7 +45,11 @@ void ParameterStore::place(const Graph& graph) {
         offsets[value.name] = count_;
         parameters_.push_back(
             {value.name, count_, static_cast<uint32_t>(element_count(value.shape)), decayed});
-        count_ += aligned(element_count(value.shape));
+        const uint64_t count = uint64_t{count_} + aligned(element_count(value.shape));
+        if (count > UINT32_MAX)
+          fail(Code::invalid_argument, "the model has more than 2^32 parameters, from '",
+               value.name, "' on");
+        count_ = static_cast<uint32_t>(count);
         trainable_ += element_count(value.shape);
       }
     if (decayed) decayed_ = count_;

@@ -7,52 +7,81 @@
 #include "nn/models.h"
 
 namespace etr::nn {
-namespace {
 
 struct LayerText {
   const LayerSpec* spec;
   Options options;
-  std::string name;
-  std::vector<std::string> inputs;  // empty: the layer before
+  std::string name;                                                   // within its list
+  std::vector<std::string> inputs;                                    // empty: the layer before
+  std::map<std::string, std::vector<LayerText>, std::less<>> nested;  // by option
 };
+
+namespace {
 
 // One name may stand for a list of one.
 void as_list(Json& object, const char* key) {
   if (object.contains(key) && object[key].is_string()) object[key] = Json::array({object[key]});
 }
 
-LayerText read_layer(Json json, size_t position, const std::string& scope) {
-  const std::string where = cat("model layer ", scope, position);
-  if (!json.is_object() || !json.contains("layer") || !json["layer"].is_string())
-    fail(Code::invalid_argument, where, " needs a key 'layer' with a layer's name: ", json.dump());
-  const auto kind = json["layer"].get<std::string>();
-  const std::string owner = cat(where, " ('", kind, "')");
-  const LayerSpec& spec = find_layer(kind);
-  json.erase("layer");
-  as_list(json, "input");
-  Json common = Json::object();
-  for (const OptionSpec& option : layer_common_schema())
-    if (json.contains(option.name)) {
-      common[option.name] = json[option.name];
-      json.erase(option.name);
-    }
-  const Options shared(layer_common_schema(), owner, common);
-  const std::string name = shared.string("name");
-  return {&spec, Options(spec.options, owner, json),
-          scope + (name.empty() ? cat(kind, "_", position) : name), shared.strings("input")};
+bool is_nested(const LayerSpec& spec, const std::string& key, const Json& value) {
+  const auto option = std::find_if(spec.options.begin(), spec.options.end(),
+                                   [&](const OptionSpec& o) { return o.name == key; });
+  return option != spec.options.end() && option->type == OptionType::layers && value.is_array();
 }
 
-// Reads all layers, nested ones too, so that a mistake is found before there is a batch.
-void check_layers(const Json& layers, const std::string& scope) {
+// What a layer's list says of it, sorted by whose it is.
+struct Given {
+  Json common = Json::object(), own = Json::object();
+  std::vector<std::pair<std::string, const Json*>>
+      nested;  // lists of layers; in `own` they are empty
+};
+
+Given sorted(const Json& json, const LayerSpec& spec) {
+  Given out;
+  const Schema common = layer_common_schema();
+  for (const auto& [key, value] : json.items()) {
+    if (key == "layer") continue;
+    const bool shared =
+        std::any_of(common.begin(), common.end(),
+                    [&name = key](const OptionSpec& option) { return option.name == name; });
+    const bool nested = !shared && is_nested(spec, key, value);
+    if (nested) out.nested.emplace_back(key, &value);
+    (shared ? out.common : out.own)[key] = nested ? Json::array() : value;
+  }
+  as_list(out.common, "input");
+  return out;
+}
+
+// Reads all layers, nested ones too, so that a mistake is found before there is a batch. Each is looked at once.
+std::vector<LayerText> read_layers(const Json& layers, const std::string& scope, int depth) {
   if (!layers.is_array())
     fail(Code::invalid_argument, "model: 'layers' must be a list, not ", layers.dump());
-  size_t position = 0;
+  if (depth > kMaxLayerDepth)
+    fail(Code::invalid_argument, "model layer '", scope.substr(0, scope.find('.')),
+         "': layers lie in each other more than ", kMaxLayerDepth, " deep");
+  std::vector<LayerText> out;
+  out.reserve(layers.size());
   for (const Json& json : layers) {
-    const LayerText layer = read_layer(json, ++position, scope);
-    for (const OptionSpec& option : layer.spec->options)
-      if (option.type == OptionType::layers)
-        check_layers(layer.options.json()[option.name], layer.name + ".");
+    const std::string where = cat("model layer ", scope, out.size() + 1);
+    if (!json.is_object() || !json.contains("layer") || !json["layer"].is_string())
+      fail(Code::invalid_argument, where,
+           " needs a key 'layer' with a layer's name: ", json.dump());
+    const auto kind = json["layer"].get<std::string>();
+    const std::string owner = cat(where, " ('", kind, "')");
+    const LayerSpec& spec = find_layer(kind);
+    const Given given = sorted(json, spec);
+    const Options shared(layer_common_schema(), owner, given.common);
+    const std::string name = shared.string("name");
+    LayerText& layer =
+        out.emplace_back(LayerText{&spec,
+                                   Options(spec.options, owner, given.own),
+                                   name.empty() ? cat(kind, "_", out.size() + 1) : name,
+                                   shared.strings("input"),
+                                   {}});
+    for (const auto& [option, list] : given.nested)
+      layer.nested[option] = read_layers(*list, scope + layer.name + ".", depth + 1);
   }
+  return out;
 }
 
 class Builder {
@@ -60,21 +89,25 @@ class Builder {
   Builder(graph::Graph& graph, std::map<std::string, graph::ValueId> fields)
       : graph_(graph), values_(std::move(fields)) {}
 
-  graph::ValueId build(const Json& layers, graph::ValueId input, const std::string& scope) {
-    size_t position = 0;
-    for (const Json& json : layers) {
-      const LayerText layer = read_layer(json, ++position, scope);
+  graph::ValueId build(const std::vector<LayerText>& layers, graph::ValueId input,
+                       const std::string& scope) {
+    for (const LayerText& layer : layers) {
+      const std::string full_name = scope + layer.name;
+      if (++built_ > kMaxLayers)
+        fail(Code::invalid_argument, "model layer '", full_name, "': with the layers in 'repeat' ",
+             "the model has more than ", kMaxLayers, " layers");
       std::vector<graph::ValueId> inputs;
-      for (const std::string& name : layer.inputs) inputs.push_back(find(name, scope, layer.name));
+      for (const std::string& name : layer.inputs) inputs.push_back(find(name, scope, full_name));
       if (inputs.empty()) inputs.push_back(input);
-      check_count(layer, inputs.size());
+      check_count(layer, full_name, inputs.size());
       const auto nested = [&](const char* option, graph::ValueId from, const std::string& part) {
-        return build(layer.options.json()[option], from,
-                     layer.name + "." + (part.empty() ? "" : part + "."));
+        const auto found = layer.nested.find(option);
+        if (found == layer.nested.end()) return from;
+        return build(found->second, from, full_name + "." + (part.empty() ? "" : part + "."));
       };
-      input = layer.spec->build({graph_, layer.options, layer.name, inputs, nested});
-      if (!values_.emplace(layer.name, input).second)
-        fail(Code::invalid_argument, "model: two layers or fields are called '", layer.name, "'");
+      input = layer.spec->build({graph_, layer.options, full_name, inputs, nested});
+      if (!values_.emplace(full_name, input).second)
+        fail(Code::invalid_argument, "model: two layers or fields are called '", full_name, "'");
     }
     return input;
   }
@@ -95,15 +128,16 @@ class Builder {
          "' before it", suggestion(name, names));
   }
 
-  static void check_count(const LayerText& layer, size_t count) {
+  static void check_count(const LayerText& layer, const std::string& name, size_t count) {
     const auto [least, most] = std::pair(layer.spec->min_inputs, layer.spec->max_inputs);
     if (count >= least && count <= most) return;
-    fail(Code::invalid_argument, "model layer '", layer.name, "' reads ", count, " value",
+    fail(Code::invalid_argument, "model layer '", name, "' reads ", count, " value",
          count == 1 ? "" : "s", "; a layer '", layer.spec->name, "' takes ", least,
          most == least ? "" : cat(" to ", most), ": name them with 'input'");
   }
 
   graph::Graph& graph_;
+  size_t built_ = 0;
   std::map<std::string, graph::ValueId> values_;  // by the whole name
 };
 
@@ -180,7 +214,7 @@ Model::Model(const Json& given) : loss_(nullptr) {
   recompute_ = options.boolean("recompute");
   precision_ = precision_named(options.string("precision"));
   loss_ = Loss(spec.value("loss", Json()));
-  check_layers(spec["layers"], "");
+  layers_ = std::make_shared<const std::vector<LayerText>>(read_layers(spec["layers"], "", 1));
 }
 
 ModelGraph Model::build(int64_t batch, const Fields& fields) const {
@@ -191,7 +225,7 @@ ModelGraph Model::build(int64_t batch, const Fields& fields) const {
     m.inputs.push_back(m.graph.add_input(name, with_batch(batch, field.sample), field.dtype));
     values[name] = m.inputs.back();
   }
-  m.output = Builder(m.graph, values).build((*spec_)["layers"], m.inputs[0], "");
+  m.output = Builder(m.graph, values).build(*layers_, m.inputs[0], "");
   const Loss::Values loss = loss_.build(m.graph, m.output);
   m.target = loss.target;
   m.loss = loss.loss;

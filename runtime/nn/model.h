@@ -30,6 +30,11 @@ struct ModelGraph {
   ops::Precision precision = ops::Precision::fp32;
 };
 
+constexpr int kMaxLayerDepth = 64;
+constexpr size_t kMaxLayers = 20'000;  // with the repeated ones
+
+struct LayerText;  // a layer with its options, and those in it
+
 // Immutable after construction: validated options, no shapes yet.
 class Model {
  public:
@@ -38,8 +43,8 @@ class Model {
   //  "inputs": ["image"], "loss": {"loss": "softmax_cross_entropy", "target": "label"}, "recompute": false, "precision": "bf16"}
   // or {"model": "resnet8", "classes": 10, "loss": ...}: one of model_table() (nn/models.h).
   // A layer reads the one before it, or what "input" names: layers by their "name" (KIND_POSITION
-  // where none is given) or fields of the batch. Throws Error(invalid_argument) that names the
-  // layer and the key.
+  // where none is given) or fields of the batch. Layers lie in each other at most kMaxLayerDepth deep. Throws
+  // Error(invalid_argument) that names the layer and the key.
   explicit Model(const Json& spec);
 
   // The graph for one batch size; `fields` holds at least inputs(). Throws Error(invalid_argument)
@@ -58,6 +63,7 @@ class Model {
   bool recompute_ = false;
   ops::Precision precision_ = ops::Precision::fp32;
   std::shared_ptr<const Json> spec_;
+  std::shared_ptr<const std::vector<LayerText>> layers_;
   Loss loss_;
 };
 

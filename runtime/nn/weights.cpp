@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "nn/pytorch_order.h"
 
 namespace etr::nn {
 namespace {
@@ -58,6 +59,16 @@ Tensor converted(Layout layout, const Tensor& from, const Shape& shape) {
   return layout == Layout::convolution ? unrolled(from, shape) : from;
 }
 
+// The rows that PyTorch counts as order[0], order[1], ...
+Tensor reordered(const Tensor& from, const PytorchOrder::Order& order) {
+  Tensor out(DType::f32, from.shape());
+  const size_t inner = from.view<float>().size() / order.size();
+  for (size_t i = 0; i < order.size(); ++i)
+    std::copy_n(from.view<float>().begin() + static_cast<ptrdiff_t>(order[i] * inner), inner,
+                out.mutable_view<float>().begin() + static_cast<ptrdiff_t>(i * inner));
+  return out;
+}
+
 void replace(std::string& text, const std::string& from, const std::string& to) {
   if (const size_t at = text.find(from); at != std::string::npos) text.replace(at, from.size(), to);
 }
@@ -85,6 +96,7 @@ std::map<std::string, Tensor> weights_of_pytorch(const ModelGraph& model,
                                                  const std::map<std::string, std::string>& names,
                                                  const std::string& origin) {
   std::map<std::string, Tensor> out;
+  const PytorchOrder features(model.graph);
   const auto& values = model.graph.values();
   for (size_t id = 0; id < values.size(); ++id) {
     const graph::Value& value = values[id];
@@ -123,7 +135,9 @@ std::map<std::string, Tensor> weights_of_pytorch(const ModelGraph& model,
       fail(Code::invalid_argument, origin, ": tensor '", name, "' is ",
            dtype_name(found->second.dtype()), " ", shape_text(found->second.shape()),
            ", but the model's '", value.name, "' needs f32 ", shape_text(wanted));
-    out[value.name] = converted(layout, found->second, value.shape);
+    Tensor& made = out[value.name] = converted(layout, found->second, value.shape);
+    if (const auto order = features.of(static_cast<graph::ValueId>(id)))
+      made = reordered(made, *order);
   }
   return out;
 }

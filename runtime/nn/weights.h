@@ -10,7 +10,8 @@
 namespace etr::nn {
 
 // The model's parameters and running statistics out of `file`, a state_dict with PyTorch's layouts (a dense weight
-// [units, features], a convolution's [filters, channels, kh, kw], gates as rows), in ours.
+// [units, features], a convolution's [filters, channels, kh, kw], gates as rows), in ours. What reads a flattened image
+// (nn/pytorch_order.h) has its features in another order there.
 //
 // A tensor is looked for under our name, with PyTorch's words for its last part (gamma: weight, beta: bias, LSTM's
 // weight_ih_l0, ...), and with torchvision's for a residual block's shortcut. `names` replaces beginnings of our names first:

@@ -16,9 +16,14 @@ void LossScale::emit_unscale(ops::Emitter& emit, const gpu::Buffer& gradients,
                 {{gradients, gpu::Access::read_write}, {scale(), gpu::Access::read}}, count, count);
 }
 
-void LossScale::emit_next(ops::Emitter& emit, const gpu::Buffer& step_values) const {
+void LossScale::emit_next(ops::Emitter& emit, const gpu::Buffer& loss,
+                          const ops::DeviceTensor& failed, const gpu::Buffer& step_values) const {
   const struct { float patience, least, most; } push{kPatience, kLeast, kMost};
-  emit.for_each("loss_scale_next", {ops::updates(state_), {step_values, gpu::Access::read_write}},
+  emit.for_each("loss_scale_next",
+                {ops::updates(state_),
+                 {loss, gpu::Access::read},
+                 ops::updates(failed),
+                 {step_values, gpu::Access::read_write}},
                 push, 1);
 }
 

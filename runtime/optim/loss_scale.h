@@ -20,8 +20,9 @@ class LossScale {
   void emit_unscale(ops::Emitter& emit, const gpu::Buffer& gradients, uint32_t count) const;
 
   // Emits the scale of the next step, by whether this one's gradients were finite; at the end of a step. At the least
-  // scale StepValues::not_finite becomes StepValues::kHopeless.
-  void emit_next(ops::Emitter& emit, const gpu::Buffer& step_values) const;
+  // scale StepValues::not_finite becomes StepValues::kHopeless. That, or a loss that is not finite, sets `failed`.
+  void emit_next(ops::Emitter& emit, const gpu::Buffer& loss, const ops::DeviceTensor& failed,
+                 const gpu::Buffer& step_values) const;
 
   // Scale and steps since it changed: f32 [2], for checkpoints.
   const ops::DeviceTensor& state() const { return state_; }

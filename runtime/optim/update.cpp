@@ -1,5 +1,7 @@
 #include "optim/update.h"
 
+#include <cstddef>
+
 #include "core/error.h"
 #include "core/json.h"
 #include "optim/parts.h"
@@ -68,6 +70,7 @@ Update::Update(const UpdateSpec& spec, const graph::ParameterStore& store,
   if (options_.number("clip_norm") > 0)
     partial_ = make(kParts * static_cast<int64_t>(store.ranges().size()));
   norm_ = make(1);
+  failed_ = make(1);
   if (options_.number("proximal") > 0) anchor_ = make(store.count());
   if (options_.number("average") > 0) {
     averages_ = make(store.count());
@@ -77,7 +80,8 @@ Update::Update(const UpdateSpec& spec, const graph::ParameterStore& store,
 
 ops::DeviceTensor Update::make(int64_t count) { return make_state(store_.device(), arena_, count); }
 
-void Update::emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values) {
+void Update::emit_adjustments(ops::Emitter& emit, const gpu::Buffer& loss,
+                              const gpu::Buffer& step_values) {
   using gpu::Access;
   const gpu::Binding step{step_values, Access::read}, mark{step_values, Access::read_write};
   const auto gradients = [&](const auto& range, Access access) {
@@ -94,8 +98,9 @@ void Update::emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values
   const auto ranges = store_.ranges();
   // Weights survive what has no finite gradient: every kernel behind this one sees that there is no update.
   for (const auto& range : ranges)
-    emit.for_each("gradient_finite", {gradients(range, Access::read), mark}, push_of(range.count),
-                  range.count);
+    emit.for_each("gradient_finite",
+                  {gradients(range, Access::read), {loss, Access::read}, ops::reads(failed_), mark},
+                  push_of(range.count), range.count);
   if (loss_scale_)
     for (const auto& range : ranges)
       loss_scale_->emit_unscale(emit, part_of(store_.gradients(), range), range.count);
@@ -129,12 +134,16 @@ void Update::emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values
   }
 }
 
-void Update::emit(ops::Emitter& emit, const gpu::Buffer& step_values) {
+void Update::emit(ops::Emitter& emit, const gpu::Buffer& loss, const gpu::Buffer& step_values) {
   using gpu::Access;
   emit.set_label("gradients");
-  emit_adjustments(emit, step_values);
+  emit_adjustments(emit, loss, step_values);
   optimizer_->emit(emit, step_values);
-  if (loss_scale_) loss_scale_->emit_next(emit, step_values);
+  if (loss_scale_)
+    loss_scale_->emit_next(emit, loss, failed_, step_values);
+  else
+    emit.add(
+        gpu::Copy{step_values.slice(offsetof(ops::StepValues, not_finite), 4), failed_.buffer});
   if (!averages_) return;
   for (const auto& range : store_.ranges()) {
     const Push push{range.count, 0, 0, 0, 0, static_cast<float>(options_.number("average"))};
@@ -145,6 +154,8 @@ void Update::emit(ops::Emitter& emit, const gpu::Buffer& step_values) {
                   push, push.count);
   }
 }
+
+void Update::resume() const { gpu::run_once(store_.device(), {gpu::Fill{failed_.buffer, 0}}); }
 
 std::map<std::string, ops::DeviceTensor> Update::state() const {
   auto state = optimizer_->state();
@@ -164,7 +175,7 @@ std::map<std::string, Tensor> Update::download() const {
 void Update::upload(const std::map<std::string, Tensor>& given) {
   for (const auto& [name, tensor] : state()) {
     const auto it = given.find(name);
-    if (it == given.end() || it->second.shape() != tensor.shape)
+    if (it == given.end() || it->second.shape() != tensor.shape || it->second.dtype() != DType::f32)
       fail(Code::invalid_argument, "the optimizer's state '", name,
            "' of the checkpoint does not fit this model and optimizer");
   }

@@ -33,8 +33,12 @@ class Update {
          const LossScale* loss_scale = nullptr);
 
   // Appends the commands of one step: where gradients are accumulated they change the parameters
-  // only in steps whose values say so (StepValues::update).
-  void emit(ops::Emitter& emit, const gpu::Buffer& step_values);
+  // only in steps whose values say so (StepValues::update). A step whose loss (f32 [1]) or gradients are not finite
+  // changes nothing, and neither does any step behind it until resume(): they may be in flight before the host knows.
+  void emit(ops::Emitter& emit, const gpu::Buffer& loss, const gpu::Buffer& step_values);
+
+  // Updates go on. Nothing may be in flight.
+  void resume() const;
 
   // The mean of the weights, as long as the store's; empty where none is kept.
   const gpu::Buffer& averages() const { return averages_.buffer; }
@@ -47,14 +51,15 @@ class Update {
  private:
   std::map<std::string, ops::DeviceTensor> state() const;
   ops::DeviceTensor make(int64_t count);
-  void emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values);
+  void emit_adjustments(ops::Emitter& emit, const gpu::Buffer& loss,
+                        const gpu::Buffer& step_values);
 
   const graph::ParameterStore& store_;
   const LossScale* loss_scale_;
   const Options options_;
   gpu::Arena arena_;
   std::unique_ptr<Optimizer> optimizer_;
-  ops::DeviceTensor sum_, partial_, norm_, anchor_, averages_;
+  ops::DeviceTensor sum_, partial_, norm_, anchor_, averages_, failed_;
 };
 
 }  // namespace etr::optim

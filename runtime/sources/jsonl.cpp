@@ -31,7 +31,7 @@ class Jsonl final : public LineSource {
     do
       if (!next_line(line_)) return false;
     while (trim(line_).empty());
-    const Json row = Json::parse(line_, nullptr, /*allow_exceptions=*/false);
+    const Json row = parse_json(line_, "the line", {.comments = false, .code = Code::corrupt_data});
     if (!row.is_object()) fail(Code::corrupt_data, "the line is not a JSON object");
     item.fields.clear();
     for (const Column& column : columns_) item.fields.push_back({column.field, value(column, row)});

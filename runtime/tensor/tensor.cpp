@@ -42,23 +42,33 @@ int64_t element_count(const Shape& shape) {
   return n;
 }
 
+size_t size_of(DType dtype, const Shape& shape) {
+  int64_t size = static_cast<int64_t>(dtype_size(dtype));
+  for (const int64_t extent : shape) {
+    if (extent < 0) fail(Code::invalid_argument, "negative extent in shape ", shape_text(shape));
+    if (__builtin_mul_overflow(size, extent, &size))
+      fail(Code::invalid_argument, "an array of shape ", shape_text(shape),
+           " is larger than any memory");
+  }
+  return static_cast<size_t>(size);
+}
+
 Tensor::Tensor(DType dtype, Shape shape) : dtype_(dtype), own_(true), shape_(std::move(shape)) {
-  for (const int64_t extent : shape_)
-    if (extent < 0) fail(Code::invalid_argument, "negative extent in shape ", shape_text(shape_));
-  bytes_ = allocate_bytes(static_cast<size_t>(element_count(shape_)) * dtype_size(dtype_));
+  bytes_ = allocate_bytes(size_of(dtype_, shape_));
 }
 
 Tensor Tensor::off_boundary(DType dtype, Shape shape) {
   constexpr size_t kOff = 16;
-  const size_t size = static_cast<size_t>(element_count(shape)) * dtype_size(dtype);
-  const auto bytes = allocate_bytes(size + kOff);
+  const auto bytes = allocate_bytes(size_of(dtype, shape) + kOff);
   Tensor out(dtype, std::move(shape), {bytes, bytes.get() + kOff});
   out.own_ = true;
   return out;
 }
 
 Tensor::Tensor(DType dtype, Shape shape, std::shared_ptr<const std::byte> bytes)
-    : dtype_(dtype), shape_(std::move(shape)), bytes_(std::move(bytes)) {}
+    : dtype_(dtype), shape_(std::move(shape)), bytes_(std::move(bytes)) {
+  size_of(dtype_, shape_);
+}
 
 Tensor Tensor::text(std::string_view text) {
   Tensor out(DType::u8, {static_cast<int64_t>(text.size())});

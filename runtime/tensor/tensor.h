@@ -56,6 +56,10 @@ Shape with_batch(int64_t batch, const Shape& sample);
 std::string shape_text(const Shape& shape);  // "[64, 28, 28, 1]"
 int64_t element_count(const Shape& shape);   // 1 for a scalar's empty shape
 
+// Bytes of an array, for shapes from outside: Error(invalid_argument) where an extent is negative or the product wraps.
+// Every Tensor has passed it, so that what is counted of a tensor's shape needs no check.
+size_t size_of(DType dtype, const Shape& shape);
+
 // A dense, row-major array. Copying a Tensor shares its bytes, which are counted; whoever has just
 // made one may write through `mutable_data`, and nobody may after it was handed on.
 class Tensor {

@@ -5,7 +5,9 @@
 #include <filesystem>
 
 #include "core/error.h"
+#include "core/parse_json.h"
 #include "core/platform.h"
+#include "core/text.h"
 #include "nn/model.h"
 #include "optim/schedule.h"
 #include "optim/update.h"
@@ -51,33 +53,35 @@ const std::vector<std::string> kSections = {"name",     "description", "vars",  
                                             "device",   "pipeline",    "model",      "optimizer",
                                             "schedule", "train",       "evaluation", "output"};
 
-Json value_of(const std::string& text) {
-  Json value = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  return value.is_discarded() ? Json(text) : value;
+Json value_of(const std::string& text, const std::string& whole) {
+  return parse_if_json(text, cat("--set ", whole)).value_or(Json(text));
+}
+
+// What `key` names in `json`; made where it is not there yet.
+Json& element(Json& json, const std::string& key, const std::string& whole) {
+  if (!json.is_array()) {
+    if (!json.is_object() && !json.is_null())
+      fail(Code::invalid_argument, "--set ", whole, ": '", key, "' lies inside a plain value");
+    return json[key];
+  }
+  const bool number =
+      !key.empty() && key.size() < 9 &&
+      std::all_of(key.begin(), key.end(), [](unsigned char c) { return std::isdigit(c); });
+  if (!number || std::stoul(key) >= json.size())
+    fail(Code::invalid_argument, "--set ", whole, ": '", key, "' is no element of a list of ",
+         json.size());
+  return json[std::stoul(key)];
 }
 
 // Walks `path` ("pipeline.stages.3.factor") and sets the last key.
 void set_path(Json& json, const std::string& path, const Json& value, const std::string& whole) {
-  const size_t dot = path.find('.');
-  const std::string key = path.substr(0, dot);
-  Json* next = nullptr;
-  if (json.is_array()) {
-    const bool number =
-        !key.empty() && key.size() < 9 &&
-        std::all_of(key.begin(), key.end(), [](unsigned char c) { return std::isdigit(c); });
-    if (!number || std::stoul(key) >= json.size())
-      fail(Code::invalid_argument, "--set ", whole, ": '", key, "' is no element of a list of ",
-           json.size());
-    next = &json[std::stoul(key)];
-  } else {
-    if (!json.is_object() && !json.is_null())
-      fail(Code::invalid_argument, "--set ", whole, ": '", key, "' lies inside a plain value");
-    next = &json[key];
-  }
-  if (dot == std::string::npos)
-    *next = value;
-  else
-    set_path(*next, path.substr(dot + 1), value, whole);
+  const auto keys = split(path, '.');
+  if (keys.size() > kMaxJsonDepth)
+    fail(Code::invalid_argument, "--set ", path.substr(0, 100), "...: the path has ", keys.size(),
+         " keys; a job is nested at most ", kMaxJsonDepth, " deep");
+  Json* at = &json;
+  for (const std::string_view key : keys) at = &element(*at, std::string(key), whole);
+  *at = value;
 }
 
 void apply_override(Json& job, const std::string& text) {
@@ -87,7 +91,7 @@ void apply_override(Json& job, const std::string& text) {
   const std::string path = text.substr(0, equals);
   const std::string head = path.substr(0, path.find('.'));
   const bool section = std::find(kSections.begin(), kSections.end(), head) != kSections.end();
-  if (section) return set_path(job, path, value_of(text.substr(equals + 1)), text);
+  if (section) return set_path(job, path, value_of(text.substr(equals + 1), path), text);
   if (!job.contains("vars") || !job["vars"].contains(path)) {
     std::vector<std::string> names = kSections;
     if (job.contains("vars"))

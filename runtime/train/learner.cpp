@@ -177,7 +177,8 @@ void Learner::plan_for(const pipeline::Item& batch) {
   planned->update =
       std::make_unique<optim::Update>(update_, planned->store, planned->loss_scale.get());
   ops::Emitter emit(*kernels_, planned->tail_arena, planned->tail);
-  planned->update->emit(emit, planned->training.step_values());
+  planned->update->emit(emit, planned->training.tensor(planned->net.loss).buffer,
+                        planned->training.step_values());
   std::vector<graph::Feed> feeds = planned->feeds(*kernels_, planned->fed(), batch);
   if (batch.views) {
     planned->reservoir = std::make_unique<Reservoir>(
@@ -285,6 +286,7 @@ void Learner::step(const pipeline::Item& batch) {
 std::vector<StepMetrics> Learner::take_metrics(bool wait_all) {
   std::vector<StepMetrics> out;
   if (!planned_) return out;
+  if (failed_) fail_not_finite();
   for (const graph::StepResult& result : planned_->runner->take_results(wait_all)) {
     const Started step = std::move(started_.front());
     started_.pop_front();
@@ -293,7 +295,11 @@ std::vector<StepMetrics> Learner::take_metrics(bool wait_all) {
     // A loss scale that was too large is halved already; at its least, the numbers themselves are at fault.
     const bool gradients_failed =
         planned_->loss_scale ? result.not_finite == ops::StepValues::kHopeless : result.not_finite;
-    if (!std::isfinite(metrics.loss) || gradients_failed) fail_not_finite(step, metrics.loss);
+    if (!std::isfinite(metrics.loss) || gradients_failed) {
+      failed_ = {step,
+                 metrics.loss};  // after the results before it; those behind it changed nothing
+      break;
+    }
     metrics.skipped = result.not_finite != 0;
     if (metrics.skipped)
       log_line(LogLevel::info, cat("step ", metrics.step,
@@ -303,15 +309,19 @@ std::vector<StepMetrics> Learner::take_metrics(bool wait_all) {
     metrics.busy_seconds = result.busy_seconds;
     out.push_back(metrics);
   }
+  if (failed_ && out.empty()) fail_not_finite();
   return out;
 }
 
 // Repeats the step, which the weights that it began with have survived, and looks at what each command gives.
-void Learner::fail_not_finite(const Started& step, float loss) {
+void Learner::fail_not_finite() {
+  const auto [step, loss] = *std::exchange(failed_, std::nullopt);
   Planned& p = *planned_;
   p.runner->wait();
-  started_.clear();
   p.runner->take_results(true);
+  p.update->resume();
+  const size_t behind = started_.size();
+  started_.clear();
   fill(*p.runner, p.fed(), step.batch);
   std::vector<Named> given;
   for (const graph::ValueId id : p.fed())
@@ -329,7 +339,12 @@ void Learner::fail_not_finite(const Started& step, float loss) {
        of_loss ? cat("the loss is ", shown) : "a gradient is not finite", "; ",
        first.empty() ? "it did not come again when the step was repeated"
                      : cat("the first to be NaN or infinite: ", first),
-       ". The weights are as they were. Lower the learning rate or clip gradients (clip_norm) if "
+       ". The weights are as they were",
+       behind == 0   ? ""
+       : behind == 1 ? cat("; step ", step.metrics.step + 1, " behind it was left out")
+                     : cat("; steps ", step.metrics.step + 1, " to ", step.metrics.step + behind,
+                           " behind it were left out"),
+       ". Lower the learning rate or clip gradients (clip_norm) if "
        "the "
        "training diverged; check the data, and that labels lie within the model's classes");
 }

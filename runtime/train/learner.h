@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -67,7 +68,8 @@ class Learner {
   bool ready_within(double seconds);
 
   // Metrics of finished steps; `wait_all` waits for those in flight. Throws Error(not_finite) that names the step
-  // and the op where a loss or gradient was NaN or infinite; such a step has not changed the weights.
+  // and the op where a loss or gradient was NaN or infinite, when the results before it have been taken. Such a step has
+  // not changed the weights, and neither have those that were in flight behind it, which give no results.
   std::vector<StepMetrics> take_metrics(bool wait_all);
 
   // One epoch of `pipeline` in evaluation mode. Waits for the steps in flight first.
@@ -138,9 +140,14 @@ class Learner {
     ops::StepValues values;
     pipeline::Item batch;  // shares its tensors
   };
-  [[noreturn]] void fail_not_finite(const Started& step, float loss);
+  struct Failed {
+    Started step;
+    float loss;
+  };
+  [[noreturn]] void fail_not_finite();
 
-  std::deque<Started> started_;  // in flight
+  std::deque<Started> started_;   // in flight
+  std::optional<Failed> failed_;  // take_metrics() is to throw it
 };
 
 }  // namespace etr::train

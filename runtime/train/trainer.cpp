@@ -207,19 +207,24 @@ void Trainer::train_one() {
   resume_clock();
 }
 
+// Until there are none: a failure comes when the results before it have been taken.
 void Trainer::take_metrics(bool wait_all) {
-  for (const StepMetrics& metrics : learner_->take_metrics(wait_all)) {
-    examples_ += static_cast<uint64_t>(metrics.samples);
-    fresh_ += static_cast<uint64_t>(metrics.fresh);
-    echoed_ += static_cast<uint64_t>(metrics.echoed);
-    if (warm_) busy_seconds_ += metrics.busy_seconds;
-    loss_sum_ += static_cast<double>(metrics.loss);
-    accuracy_sum_ += static_cast<double>(metrics.accuracy);
-    examples_since_ += static_cast<uint64_t>(metrics.samples);
-    learning_rate_ = static_cast<double>(metrics.learning_rate);
-    ++steps_since_;
-    write_step(metrics);
-  }
+  for (auto taken = learner_->take_metrics(wait_all); !taken.empty();
+       taken = learner_->take_metrics(wait_all))
+    for (const StepMetrics& metrics : taken) count_step(metrics);
+}
+
+void Trainer::count_step(const StepMetrics& metrics) {
+  examples_ += static_cast<uint64_t>(metrics.samples);
+  fresh_ += static_cast<uint64_t>(metrics.fresh);
+  echoed_ += static_cast<uint64_t>(metrics.echoed);
+  if (warm_) busy_seconds_ += metrics.busy_seconds;
+  loss_sum_ += static_cast<double>(metrics.loss);
+  accuracy_sum_ += static_cast<double>(metrics.accuracy);
+  examples_since_ += static_cast<uint64_t>(metrics.samples);
+  learning_rate_ = static_cast<double>(metrics.learning_rate);
+  ++steps_since_;
+  write_step(metrics);
 }
 
 void Trainer::write_step(const StepMetrics& m) {

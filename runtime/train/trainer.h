@@ -73,6 +73,7 @@ class Trainer {
   bool finished() const;
   void train_one();
   void take_metrics(bool wait_all);
+  void count_step(const StepMetrics& metrics);
   void write_step(const StepMetrics& metrics);
   bool evaluation_due() const;
   bool checkpoint_due() const;

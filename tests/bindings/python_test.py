@@ -251,6 +251,30 @@ class PipelineTest(Case):
             next(iter(p))
         self.assertLess(time.monotonic() - begin, 2)
 
+    def test_a_trainer_in_use_by_another_thread(self):
+        entered, let_go = threading.Event(), threading.Event()
+
+        def wait(sample):
+            entered.set()
+            let_go.wait()
+            return sample
+
+        trainer, scores = self.trainer(), []
+        batch = next(iter(self.batches()))
+        evaluation = self.pipeline(wait, et.stages.batch(16), et.stages.normalize(), epochs=1)
+        other = threading.Thread(target=lambda: scores.append(trainer.evaluate(evaluation)))
+        other.start()
+        entered.wait()
+        for use in (lambda: trainer.step(batch), lambda: trainer.predict(batch),
+                    lambda: trainer.save(self.root / "none"), lambda: next(iter(evaluation))):
+            with self.assertRaisesRegex(et.errors.StateError, "in use by another thread"):
+                use()
+        self.assertIn("stages", evaluation.stats())  # from any thread
+        let_go.set()
+        other.join()
+        self.assertEqual(len(scores), 1)
+        trainer.step(batch)
+
     def test_a_pipeline_is_not_pickled(self):
         for thing in (self.batches(), next(iter(self.batches()))):
             with self.assertRaisesRegex(TypeError, "cannot be pickled"):

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 
 #include "checkpoint/safetensors.h"
 #include "checkpoint/store.h"
@@ -12,6 +13,7 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "support/data.h"
+#include "support/deep_json.h"
 
 namespace etr::test {
 namespace {
@@ -45,6 +47,117 @@ TEST(Safetensors, ReadsTheFormat) {
   EXPECT_EQ(tensors.at("x").view<float>()[1], -2);
   for (const size_t cut : {size_t{3}, size_t{20}, bytes.size() - 1})
     EXPECT_THROW(checkpoint::read_safetensors(std::span(bytes).first(cut), "test"), Error) << cut;
+}
+
+std::vector<std::byte> file_of(const std::string& header, size_t data_bytes,
+                               std::optional<uint64_t> length = {}) {
+  std::vector<std::byte> bytes(8 + header.size() + data_bytes, std::byte{1});
+  const uint64_t written = length.value_or(header.size());
+  std::memcpy(bytes.data(), &written, 8);
+  std::memcpy(bytes.data() + 8, header.data(), header.size());
+  return bytes;
+}
+
+std::string error_of(const std::vector<std::byte>& file) {
+  try {
+    checkpoint::read_safetensors(file, "'w.safetensors'");
+  } catch (const Error& error) {
+    EXPECT_TRUE(error.code() == Code::corrupt_data || error.code() == Code::unsupported);
+    return error.what();
+  }
+  return "";
+}
+
+std::string row(const std::string& dtype, const std::string& shape, const std::string& offsets) {
+  return R"({"dtype":)" + dtype + R"(,"shape":)" + shape + R"(,"data_offsets":)" + offsets + "}";
+}
+
+struct BadFile {
+  std::string row;    // of the tensor 'a', whose data is 8 bytes
+  std::string error;  // a part of it
+};
+
+// The header's first tensor; the error names it. The reference implementation refuses all of these, too.
+TEST(Safetensors, RefusesWhatDoesNotFit) {
+  const std::string f32 = R"("F32")", big = "4611686018427387904";  // 2^62
+  const BadFile cases[] = {
+      {row(R"("F64")", "[4611686018427387905]", "[0,8]"), "more than 64 bits"},
+      {row(R"("F64")", "[" + big + "]", "[0,0]"), "more than 64 bits"},
+      {row(R"("F16")", "[1152921504606846976,8]", "[0,0]"), "more than 64 bits"},
+      {row(R"("BF16")", "[" + big + ",2]", "[0,0]"), "more than 64 bits"},
+      {row(R"("U8")", "[" + big + ",4]", "[0,0]"), "more than 64 bits"},
+      {row(R"("U8")", "[" + big + "," + big + ",0]", "[0,0]"), "more than 64 bits"},
+      {row(R"("U8")", "[18446744073709551615]", "[0,8]"), "whole numbers"},
+      {row(R"("U8")", "[18446744073709551616]", "[0,8]"), "whole numbers"},
+      {row(R"("U8")", "[" + big + "]", "[0,8]"), "lies in bytes 0 to 8, but U8"},
+      {row(f32, "[2.0]", "[0,8]"), "has the shape [2.0]"},
+      {row(f32, "[-2]", "[0,8]"), "has the shape [-2]"},
+      {row(f32, "[2,\"1\"]", "[0,8]"), "has the shape"},
+      {row(f32, "2", "[0,8]"), "has the shape 2, which is no list"},
+      {row(f32, "[1,1,1,1,1,1,2]", "[0,8]"), "has 7 axes"},
+      {row(f32, "[2]", "[0]"), "data_offsets [0]"},
+      {row(f32, "[2]", "[0,8,8]"), "data_offsets"},
+      {row(f32, "[2]", "[0.0,8]"), "data_offsets"},
+      {row(f32, "[2]", "[-8,0]"), "data_offsets"},
+      {row(f32, "[2]", "[8,0]"), "lies in bytes 8 to 0"},
+      {row(f32, "[2]", "[0,18446744073709551615]"), "lies in bytes"},
+      {row(f32, "[2]", "[18446744073709551608,18446744073709551615]"), "lies in bytes"},
+      {row(f32, "[3]", "[0,12]"), "the file is cut off"},
+      {row(f32, "[1]", "[0,4]"), "the data has 8 bytes, but tensor 'a' ends at 4"},
+      {row(f32, "[1]", "[4,8]"), "begins at byte 4, with a hole behind the data's beginning"},
+      {row("7", "[2]", "[0,8]"), "has the dtype 7"},
+      {row(R"(["F32"])", "[2]", "[0,8]"), "has the dtype"},
+      {row(R"("BOOL")", "[8]", "[0,8]"), "has element type BOOL"},
+      {"[]", "is no object"},
+      {R"({"shape":[2],"data_offsets":[0,8]})", "has no 'dtype'"},
+      {R"({"dtype":"F32","data_offsets":[0,8]})", "has no 'shape'"},
+      {R"({"dtype":"F32","shape":[2]})", "has no 'data_offsets'"},
+      {R"({"dtype":"F32","dtype":"U8","shape":[8],"data_offsets":[0,8]})", "'dtype' comes twice"},
+  };
+  for (const BadFile& bad : cases) {
+    const std::string error = error_of(file_of("{\"a\":" + bad.row + "}", 8));
+    EXPECT_NE(error.find(bad.error), std::string::npos) << bad.row << ": " << error;
+    EXPECT_NE(error.find("'w.safetensors'"), std::string::npos) << error;
+    const bool named = error.find("tensor 'a'") != std::string::npos;
+    EXPECT_TRUE(named || bad.error == "'dtype' comes twice") << error;
+  }
+}
+
+TEST(Safetensors, RefusesOverlapsHolesAndOtherHeaders) {
+  const auto with = [](const std::string& a, const std::string& b) {
+    return error_of(file_of("{\"a\":" + a + ",\"b\":" + b + "}", 16));
+  };
+  const std::string f32 = R"("F32")";
+  EXPECT_EQ(with(row(f32, "[2]", "[8,16]"), row(f32, "[2]", "[0,8]")), "");
+  EXPECT_NE(with(row(f32, "[2]", "[0,8]"), row(f32, "[3]", "[4,16]"))
+                .find("'b' begins at byte 4 and overlaps"),
+            std::string::npos);
+  EXPECT_NE(with(row(f32, "[2]", "[0,8]"), row(f32, "[2]", "[0,8]")).find("overlaps"),
+            std::string::npos);
+  EXPECT_NE(with(row(f32, "[2]", "[0,8]"), row(f32, "[1]", "[12,16]"))
+                .find("with a hole behind tensor 'a'"),
+            std::string::npos);
+  const std::string good = "\"a\":" + row(f32, "[2]", "[0,8]");
+  EXPECT_EQ(error_of(file_of("{" + good + "}  ", 8)), "") << "padded with spaces";
+  EXPECT_NE(error_of(file_of("{" + good + "," + good + "}", 8)).find("'a' comes twice"),
+            std::string::npos);
+  EXPECT_NE(error_of(file_of(" {" + good + "}", 8)), "");
+  EXPECT_NE(error_of(file_of("[" + good + "]", 8)), "");
+  EXPECT_NE(error_of(file_of("{" + good + "} x", 8)), "");
+  EXPECT_NE(error_of(file_of("{" + good + ",\"__metadata__\":{\"a\":1}}", 8)).find("__metadata__"),
+            std::string::npos);
+  for (const uint64_t length : {uint64_t{100'000'001}, ~uint64_t{0}, uint64_t{1} << 63})
+    EXPECT_NE(error_of(file_of("{" + good + "}", 8, length)), "") << length;
+}
+
+// In each place of a header that JSON can nest in.
+TEST(Safetensors, HeadersHaveALimitOnDepth) {
+  for (const std::string& deep : deep_documents(100'000))
+    for (const std::string& header :
+         {deep, "{\"a\":" + deep + "}", "{\"a\":" + row(deep, "[2]", "[0,8]") + "}",
+          "{\"a\":" + row(R"("F32")", deep, "[0,8]") + "}",
+          "{\"a\":" + row(R"("F32")", "[2]", deep) + "}", "{\"__metadata__\":" + deep + "}"})
+      EXPECT_NE(error_of(file_of(header, 8)).find("256 deep"), std::string::npos);
 }
 
 checkpoint::Files files_with(const std::string& text) {
@@ -201,6 +314,17 @@ TEST(Store, PassesOverADamagedCheckpoint) {
     EXPECT_EQ(error.code(), Code::corrupt_data);
     EXPECT_NE(std::string(error.what()).find("a.bin' does not match its checksum"),
               std::string::npos);
+  }
+}
+
+TEST(Store, PassesOverADeepManifest) {
+  TempDir dir;
+  const checkpoint::Store store(dir.path("c"));
+  store.save(1, files_with("old"));
+  for (const std::string& deep : deep_documents(100'000)) {
+    const std::string newest = store.save(2, files_with("new"));
+    std::ofstream(newest + "/manifest.json", std::ios::binary) << deep;
+    EXPECT_EQ(text_of(*store.load_latest()), "old");
   }
 }
 

@@ -9,12 +9,15 @@
 #include <cstring>
 #include <string>
 
+#include "checkpoint/safetensors.h"
 #include "codec/image_codec.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/parse_json.h"
 #include "io/byte_stream.h"
 #include "io/fast_shard.h"
 #include "io/tar_reader.h"
+#include "nn/model.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/stage.h"
 #include "train/job.h"
@@ -99,6 +102,143 @@ void csv(Bytes bytes) {
 }
 void jsonl(Bytes bytes) {
   source(bytes, "jsonl", ".jsonl", {{"columns", "a:f32,b:i32=c.d,t:text"}}, "pattern");
+}
+
+// Makes choices of the input's bytes; zeros when they are used up.
+class Choices {
+ public:
+  explicit Choices(Bytes bytes) : bytes_(bytes) {}
+  size_t below(size_t count) {
+    if (bytes_.empty()) return 0;
+    const auto byte = std::to_integer<size_t>(bytes_.front());
+    bytes_ = bytes_.subspan(1);
+    return byte % count;
+  }
+  template <size_t count>
+  const char* of(const char* const (&texts)[count]) {
+    return texts[below(count)];
+  }
+  bool left() const { return !bytes_.empty(); }
+
+ private:
+  Bytes bytes_;
+};
+
+constexpr const char* kNumbers[] = {"0",
+                                    "1",
+                                    "2",
+                                    "3",
+                                    "8",
+                                    "4611686018427387904",
+                                    "4611686018427387905",
+                                    "9223372036854775807",
+                                    "9223372036854775808",
+                                    "18446744073709551615",
+                                    "18446744073709551616",
+                                    "1152921504606846976",
+                                    "4294967296",
+                                    "-1",
+                                    "2.0",
+                                    "1e3",
+                                    "null",
+                                    "[]",
+                                    "\"4\""};
+constexpr const char* kTypes[] = {"\"F32\"", "\"F16\"", "\"BF16\"", "\"F64\"", "\"I64\"",
+                                  "\"I32\"", "\"U8\"",  "\"BOOL\"", "7",       "[[[[]]]]"};
+
+// One tensor of a header. Half of them are as they should be, which moves `offset` on.
+std::string header_row(Choices& choose, size_t& offset) {
+  if (choose.below(2) == 0) {
+    const size_t begin = offset;
+    offset += choose.below(3) * 8;
+    return cat("\"U8\",\"shape\":[", offset - begin, "],\"data_offsets\":[", begin, ",", offset,
+               "]}");
+  }
+  std::string row = cat(choose.of(kTypes), ",\"shape\":[");
+  const size_t rank = choose.below(8);
+  for (size_t i = 0; i < rank; ++i) row += cat(i ? "," : "", choose.of(kNumbers));
+  return cat(row, "],\"data_offsets\":[", choose.of(kNumbers), ",", choose.of(kNumbers), "]}");
+}
+
+// A file whose header is whole, with the numbers at which sums and products go wrong.
+std::vector<std::byte> safetensors_file(Bytes bytes) {
+  Choices choose(bytes);
+  const size_t data_bytes = choose.below(64);
+  std::string header = "{";
+  for (size_t offset = 0; choose.left() && header.size() < 4096;) {
+    const std::string name = choose.below(8) == 0 ? "same" : cat("t", header.size());
+    header +=
+        cat(header.size() > 1 ? "," : "", "\"", name, "\":{\"dtype\":", header_row(choose, offset));
+  }
+  header += "}";
+  std::vector<std::byte> file(8 + header.size() + data_bytes);
+  const uint64_t length = header.size();
+  std::memcpy(file.data(), &length, 8);
+  std::memcpy(file.data() + 8, header.data(), header.size());
+  return file;
+}
+
+void read_tensors(Bytes file) {
+  size_t total = 0;
+  for (const auto& [name, tensor] : checkpoint::read_safetensors(file, "fuzz"))
+    for (const std::byte b : tensor.bytes()) total += std::to_integer<size_t>(b);
+  if (total == 1) std::fputs("", stderr);  // the bytes were really read
+}
+void safetensors(Bytes bytes) { read_tensors(bytes); }
+void safetensors_header(Bytes bytes) { read_tensors(safetensors_file(bytes)); }
+
+template <size_t count>
+std::string pieced(Bytes bytes, const char* const (&pieces)[count]) {
+  Choices choose(bytes);
+  std::string text;
+  while (choose.left()) text += choose.of(pieces);
+  return text;
+}
+
+// What is taken is what nlohmann's own parser gives, and can be copied, compared and written.
+void check_json(const std::string& text) {
+  try {
+    const Json value = parse_json(text, "fuzz");
+    const Json copy = value;
+    if (copy != Json::parse(text, nullptr, true, true) || parse_json(copy.dump(), "again") != value)
+      std::abort();
+  } catch (const Error&) {
+  }
+}
+
+// As it is, and each byte a piece of JSON, some of them many brackets: depth comes quickly.
+void json(Bytes bytes) {
+  constexpr const char* kPieces[] = {"[",
+                                     "]",
+                                     "{",
+                                     "}",
+                                     "\"a\":",
+                                     "\"b\":",
+                                     ",",
+                                     "1",
+                                     "null",
+                                     "[[[[[[[[[[[[[[[[",
+                                     "]]]]]]]]]]]]]]]]",
+                                     R"({"a":{"a":{"a":{"a":)",
+                                     "}}}}",
+                                     "// x\n",
+                                     "1e999",
+                                     R"("\u00e9")"};
+  check_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  check_json(pieced(bytes, kPieces));
+}
+
+// Layers in layers.
+void model(Bytes bytes) {
+  constexpr const char* kPieces[] = {R"({"layer":"residual","layers":[)",
+                                     R"({"layer":"repeat","times":1000,"layers":[)",
+                                     R"({"layer":"dense","units":4},)",
+                                     R"({"layer":"dense","units":4,"name":"a"},)",
+                                     R"({"layer":"add","input":["a","a"]},)",
+                                     R"({"layer":"relu"}]},)",
+                                     R"({"layer":"relu"}],"shortcut":[{"layer":"relu"}]},)"};
+  const std::string text = "{\"layers\":[" + pieced(bytes, kPieces) + "{\"layer\":\"relu\"}]}";
+  nn::Model(parse_json(text, "fuzz")).build(2, {{"image", {DType::f32, {4}}}});
 }
 
 void job(Bytes bytes) {

@@ -87,6 +87,15 @@ def main():
         put("npy", name, out.getvalue())
     put("csv", "rows", b'a,b,c\n1.5,2,"a ""quoted"" text"\n-3e2,4,plain\n')
     put("jsonl", "rows", b'{"a": 1.5, "c": {"d": 2}, "t": "text"}\n{"a": [1, 2], "c": {"d": 3}, "t": ""}\n')
+    put("json", "text", b'{"a": [1, {"b": null}], "c": "\\u00e9", "a": 2} // a comment\n')
+    put("json", "deep", bytes([9] * 16 + [7] + [10] * 16))  # numbers of pieces, see fuzz.cpp
+    put("model", "nested", bytes([0, 3, 1, 2, 5, 4, 5]))
+    header = json.dumps({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+                         "b": {"dtype": "BF16", "shape": [1, 2], "data_offsets": [8, 12]},
+                         "__metadata__": {"by": "hand"}}).encode()
+    put("safetensors", "two", struct.pack("<Q", len(header)) + header + bytes(12))
+    put("safetensors_header", "two", bytes([16, 1, 0, 1, 1, 0, 1]))
+    put("safetensors_header", "wraps", bytes([0, 1, 1, 3, 1, 6, 0, 0]))
     for path in (HERE.parents[1] / "samples/jobs").glob("*.json"):
         put("job", path.name, path.read_bytes())
     put("job", "nested.json", json.dumps({"pipeline": {"stages": [

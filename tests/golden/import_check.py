@@ -64,6 +64,40 @@ class Classifier(nn.Module):
         return self.out(self.filter(x.transpose(1, 2)).transpose(1, 2).mean(1))
 
 
+class Flattening(nn.Module):
+    """Flattens an image, normalises what comes of it, and joins it with another flattened image."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.narrow = nn.Conv2d(3, 5, 3, padding=1), nn.Conv2d(5, 2, 1)
+        self.norm, self.hidden, self.head = nn.BatchNorm1d(5 * 4 * 3), nn.Linear(5 * 4 * 3, 9), nn.Linear(9 + 2 * 4 * 3, 4)
+
+    def forward(self, x):
+        x = torch.max_pool2d(torch.relu(self.conv(x.permute(0, 3, 1, 2))), 2)
+        hidden = torch.relu(self.hidden(torch.tanh(self.norm(x.flatten(1)))))
+        return self.head(torch.cat([hidden, self.narrow(x).flatten(1)], 1))
+
+
+class Sequences(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.filter, self.out = nn.Conv1d(6, 7, 3, padding=1), nn.Linear(7 * 9, 4)
+
+    def forward(self, x):
+        return self.out(torch.relu(self.filter(x.transpose(1, 2))).flatten(1))
+
+
+class Plain(nn.Module):
+    """An image as PyTorch's users have it, flattened at once."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.head = nn.Linear(3 * 8 * 6, 11), nn.Linear(11, 4)
+
+    def forward(self, x):
+        return self.head(torch.relu(self.first(x.permute(0, 3, 1, 2).flatten(1))))
+
+
 def write(path, tensors):
     """The safetensors format, so that this test needs no package more."""
     kinds = {torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64"}
@@ -79,7 +113,8 @@ def write(path, tensors):
 
 def check(name, theirs, model, field, values, dtype=torch.float32, names=None):
     for module in theirs.modules():  # statistics that are not what they begin with
-        if isinstance(module, nn.BatchNorm2d):
+        if isinstance(module, (nn.BatchNorm1d, nn.BatchNorm2d)):
+            nn.init.uniform_(module.weight, 0.5, 1.5)
             module.running_mean.uniform_(-0.2, 0.2)
             module.running_var.uniform_(0.5, 1.5)
     state = {key: value.to(dtype) if value.is_floating_point() else value for key, value in theirs.state_dict().items()}
@@ -113,6 +148,18 @@ def main():
     check("resnet 18, torchvision's names", ResNet18(10), et.Model(et.models.resnet(depth=18, classes=10)), "image", images)
     text = et.Model([L.embedding(11, 6, name="tokens"), L.lstm(5, name="rnn"), L.layer_norm(name="norm"),
                      L.conv1d(7, name="convolution"), L.reduce([1]), L.dense(4, name="head")], inputs="ids")
+    small = RNG.uniform(-1, 1, (3, 8, 6, 3)).astype(np.float32)
+    flattening = et.Model([
+        L.conv2d(5, name="conv", activation="relu"), L.max_pool(name="pool"), L.flatten(), L.batch_norm(name="norm"),
+        L.activation("tanh"), L.dense(9, name="hidden", activation="relu"),
+        L.conv2d(2, kernel=1, name="narrow", input="pool"), L.flatten(name="other"),
+        L.concat(input=["hidden", "other"]), L.dense(4, name="head")])
+    check("flattened convolutions", Flattening(), flattening, "image", small)
+    check("a flattened image", Plain(), et.Model([L.flatten(), L.dense(11, name="first", activation="relu"),
+                                                  L.dense(4, name="head")]), "image", small)
+    check("a flattened sequence", Sequences(), et.Model([L.conv1d(7, name="filter", activation="relu"), L.flatten(),
+                                                         L.dense(4, name="out")]),
+          "image", RNG.uniform(-1, 1, (3, 9, 6)).astype(np.float32))
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
         check(f"a text classifier, {dtype}", Classifier(), text, "ids", RNG.integers(0, 11, (3, 9)).astype(np.int32), dtype,
               {"convolution": "filter", "head": "out"})

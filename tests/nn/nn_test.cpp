@@ -6,6 +6,7 @@
 #include "core/json.h"
 #include "nn/init.h"
 #include "nn/model.h"
+#include "nn/pytorch_order.h"
 
 namespace etr::test {
 namespace {
@@ -248,6 +249,90 @@ TEST(Model, ErrorsNameLayerAndKey) {
             std::string::npos);
   EXPECT_NE(error_of(R"({"layer": "conv2d", "filters": 3, "kernel": 11, "pad": 0})", true)
                 .find("conv2d_1"),
+            std::string::npos);
+}
+
+nn::ModelGraph graph_on_image(const char* layers) {
+  return nn::Model(parse_json(cat("{\"layers\": [", layers, "]}"), "test"))
+      .build(2, {{"image", {DType::f32, {2, 3, 4}}}});
+}
+
+// PyTorch counts a flattened image's features by channel, then place; proven against it in tests/golden/import_check.py.
+TEST(PytorchOrder, FollowsWhatBecomesOfAFlattenedImage) {
+  const nn::ModelGraph model = graph_on_image(
+      R"({"layer": "flatten"}, {"layer": "batch_norm", "name": "norm"}, {"layer": "relu"},
+         {"layer": "dense", "units": 5, "name": "first"}, {"layer": "dense", "units": 2, "name": "second"})");
+  const nn::PytorchOrder order(model.graph);
+  const auto of = [&](const char* name) { return order.of(model.graph.parameter(name)); };
+  for (const char* name : {"first.weight", "norm.gamma", "norm.beta"}) {
+    ASSERT_TRUE(of(name)) << name;
+    for (size_t place = 0; place < 6; ++place)
+      for (size_t channel = 0; channel < 4; ++channel)
+        EXPECT_EQ((*of(name))[place * 4 + channel], channel * 6 + place) << name;
+  }
+  for (const char* name : {"first.bias", "second.weight"}) EXPECT_FALSE(of(name)) << name;
+}
+
+TEST(PytorchOrder, RefusesWhatItCannotTell) {
+  for (const char* between :
+       {R"({"layer": "slice", "length": 24})", R"({"layer": "reshape", "shape": [24, 1]})",
+        R"({"layer": "group_norm", "groups": 2})"}) {
+    const nn::ModelGraph model =
+        graph_on_image(cat(R"({"layer": "flatten"}, )", between,
+                           R"(, {"layer": "dense", "units": 5, "name": "first"})")
+                           .c_str());
+    try {
+      nn::PytorchOrder(model.graph).of(model.graph.parameter("first.weight"));
+      ADD_FAILURE() << between;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::unsupported);
+      EXPECT_NE(std::string(error.what()).find("layer 'first'"), std::string::npos) << error.what();
+    }
+  }
+}
+
+// `levels` layers in each other, the innermost a dense one.
+Json nested_model(const char* kind, int levels) {
+  Json layers = Json::array({{{"layer", "dense"}, {"units", 4}}});
+  for (int i = 1; i < levels; ++i) {
+    Json outer{{"layer", kind}};
+    if (kind == std::string("repeat")) outer["times"] = 1;
+    outer["layers"] = std::move(layers);
+    layers = Json::array({std::move(outer)});
+  }
+  return {{"layers", std::move(layers)}};
+}
+
+std::string error_of(const Json& spec) {
+  try {
+    nn::Model(spec).build(2, {{"image", {DType::f32, {4}}}});
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid_argument);
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Model, NestingHasALimit) {
+  for (const char* kind : {"residual", "repeat"}) {
+    EXPECT_EQ(error_of(nested_model(kind, nn::kMaxLayerDepth)), "") << kind;
+    EXPECT_EQ(error_of(nested_model(kind, nn::kMaxLayerDepth + 1)),
+              cat("model layer '", kind, "_1': layers lie in each other more than 64 deep"));
+  }
+  Json many{{"layer", "relu"}};
+  for (int i = 0; i < 5; ++i) many = {{"layer", "repeat"}, {"times", 1000}, {"layers", {many}}};
+  EXPECT_NE(error_of({{"layers", {many}}}).find("the model has more than 20000 layers"),
+            std::string::npos);
+}
+
+// Kernels count with 32 bits; sizes that wrap would be small buffers.
+TEST(Model, SizesHaveALimit) {
+  const auto with = [](const char* layers) {
+    return error_of(parse_json(cat("{\"layers\": [", layers, "]}"), "test"));
+  };
+  EXPECT_NE(with(R"({"layer": "dense", "units": 16777216, "name": "wide"},
+                    {"layer": "dense", "units": 16777216, "name": "next"})")
+                .find("more than 2^32 elements"),
             std::string::npos);
 }
 

@@ -38,7 +38,9 @@ struct Harness {
         arena(device(), gpu::MemoryUse::upload),
         step(arena.allocate(sizeof(ops::StepValues))) {
     ops::Emitter emit(kernels(), arena, commands);
-    update.emit(emit, step);
+    const gpu::Buffer loss = arena.allocate(4);
+    std::memset(loss.host, 0, 4);
+    update.emit(emit, loss, step);
   }
 
   static const graph::Graph& graph_of() {

@@ -1,5 +1,5 @@
-#include "core/memory.h"
 #include "tensor/tensor.h"
+#include "core/memory.h"
 
 #include <gtest/gtest.h>
 
@@ -20,6 +20,17 @@ TEST(Tensor, CopiesShareTheirBytes) {
   const Tensor b = a;
   EXPECT_EQ(b.data(), a.data());
   EXPECT_EQ(b.view<float>()[104], 2.5f);
+}
+
+TEST(Tensor, ShapesWhoseProductWrapsAreErrors) {
+  constexpr int64_t kBig = int64_t{1} << 62;
+  for (const Shape& shape : {Shape{kBig}, Shape{kBig, 2}, Shape{1 << 30, 1 << 30, 1 << 30},
+                             Shape{kBig, kBig, 0}, Shape{-1}, Shape{-2, -2}}) {
+    EXPECT_THROW(Tensor(DType::f32, shape), Error) << shape_text(shape);
+    EXPECT_THROW(Tensor(DType::f32, shape, nullptr), Error) << shape_text(shape);
+    EXPECT_THROW(Tensor::off_boundary(DType::f32, shape), Error) << shape_text(shape);
+  }
+  EXPECT_EQ(size_of(DType::f32, {0, kBig, kBig}), 0u);
 }
 
 TEST(Tensor, ViewsKeepTheirOwnerAlive) {

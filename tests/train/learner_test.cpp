@@ -87,7 +87,7 @@ TEST(Learner, EvaluatesWithTheMeanOfTheWeights) {
 
 std::string not_finite(Learner& learner) {
   try {
-    learner.take_metrics(true);
+    while (!learner.take_metrics(true).empty()) continue;  // the results before it come first
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::not_finite);
     return error.what();
@@ -163,6 +163,86 @@ TEST(Learner, NamesWhatMadeTheFirstNaN) {
   EXPECT_NE(error_of(batch_of(1e9f, 0)).find("'grows', in its kernel unary"), std::string::npos);
   EXPECT_NE(error_of(batch_of(1, 7)).find("in its kernel softmax_cross_entropy"),
             std::string::npos);
+}
+
+std::string with_precision(const std::string& model, const char* precision) {
+  Json json = parse_json(model, "model");
+  json["precision"] = precision;
+  return json.dump();
+}
+
+std::vector<float> weights_of(Learner& learner) {
+  checkpoint::Files files;
+  learner.save(files);
+  std::vector<float> out;
+  for (const auto& [name, tensor] :
+       checkpoint::read_safetensors(files.at("weights.safetensors"), "weights"))
+    out.insert(out.end(), tensor.view<float>().begin(), tensor.view<float>().end());
+  return out;
+}
+
+// Steps are in flight before the host knows that one has failed.
+TEST(Learner, NothingIsLostOrChangedAroundAStepThatIsNotFinite) {
+  const auto batch_of = [](float value) {
+    pipeline::Item batch;
+    Tensor x(DType::f32, {4, 3});
+    for (size_t i = 0; i < 12; ++i)
+      x.mutable_view<float>()[i] = value * static_cast<float>(i % 5) - 1;
+    batch.set("image", x);
+    batch.set("label", symbols(4, 0, [](int64_t i, int64_t) { return static_cast<int>(i % 2); }));
+    return batch;
+  };
+  for (const char* precision : {"fp32", "fp16"}) {
+    Learner learner = make_learner(
+        with_precision(R"({"layers": [{"layer": "dense", "units": 4}, {"layer": "batch_norm"},
+                                      {"layer": "dense", "units": 2}]})",
+                       precision),
+        R"({"optimizer": "adam", "average": 0.5})");
+    learner.step(batch_of(1));
+    ASSERT_EQ(learner.take_metrics(true).size(), 1u);
+    learner.step(batch_of(2));
+    const std::vector<float> before = weights_of(learner);
+    learner.step(batch_of(NAN));
+    learner.step(batch_of(3));
+    learner.step(batch_of(4));
+    const auto taken = learner.take_metrics(true);
+    ASSERT_EQ(taken.size(), 1u) << precision;
+    EXPECT_EQ(taken[0].step, 2u);
+    const std::string message = not_finite(learner);
+    EXPECT_NE(message.find("step 3: the loss is nan; the first to be NaN or infinite: the batch's"),
+              std::string::npos);
+    EXPECT_NE(message.find("steps 4 to 5 behind it were left out"), std::string::npos);
+    const std::vector<float> after = weights_of(learner);
+    ASSERT_EQ(after.size(), before.size());
+    size_t moved = 0;  // the running values of the two batches that were left out, and nothing else
+    for (size_t i = 0; i < after.size(); ++i) {
+      EXPECT_TRUE(std::isfinite(after[i])) << precision;
+      moved += before[i] != after[i];
+    }
+    EXPECT_LE(moved, 8u) << precision;
+    EXPECT_EQ(not_finite(learner), "");
+    learner.step(batch_of(5));
+    EXPECT_EQ(learner.take_metrics(true).size(), 1u);
+    EXPECT_NE(weights_of(learner), after) << "the trainer goes on";
+  }
+}
+
+// A loss can be infinite where its gradients are not.
+TEST(Learner, ALossThatIsNotFiniteChangesNothing) {
+  Learner learner = make_learner(
+      R"({"layers": [{"layer": "dense", "units": 1, "bias": false}], "loss": {"loss": "mse"}})",
+      R"({"optimizer": "sgd"})");
+  pipeline::Item batch;
+  Tensor x(DType::f32, {2, 1}), target(DType::f32, {2, 1});
+  for (float& v : x.mutable_view<float>()) v = 1e-3f;
+  for (float& v : target.mutable_view<float>()) v = 1e20f;
+  batch.set("image", x);
+  batch.set("label", target);
+  learner.prepare(batch);
+  const std::vector<float> before = weights_of(learner);
+  learner.step(batch);
+  EXPECT_NE(not_finite(learner).find("step 1: the loss is inf"), std::string::npos);
+  EXPECT_EQ(weights_of(learner), before);
 }
 
 // The loss is finite, the gradient of the square root at 0 is not.
@@ -268,12 +348,6 @@ TEST(Learner, GoesOnBitForBit) {
   second.save(b);
   EXPECT_EQ(a.at("weights.safetensors"), b.at("weights.safetensors"));
   EXPECT_EQ(a.at("optimizer.safetensors"), b.at("optimizer.safetensors"));
-}
-
-std::string with_precision(const std::string& model, const char* precision) {
-  Json json = parse_json(model, "model");
-  json["precision"] = precision;
-  return json.dump();
 }
 
 TEST(Learner, MixedPrecisionLearnsAlike) {

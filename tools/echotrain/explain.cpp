@@ -21,9 +21,14 @@ double seconds_since(Clock::time_point begin) {
 Json pipeline_of(const Arguments& arguments, bool trace) {
   const std::string path = arguments.required(0, "the job file");
   std::ifstream in(path);
-  const Json file = Json::parse(in, nullptr, /*allow_exceptions=*/false, /*ignore_comments=*/true);
+  bool deep = false;  // what no document may be: load_job() says so
+  const auto shallow = [&deep](int depth, Json::parse_event_t, Json&) {
+    deep = deep || depth > 256;
+    return depth <= 256;
+  };
+  const Json file = Json::parse(in, shallow, /*allow_exceptions=*/false, /*ignore_comments=*/true);
   Json pipeline = file;
-  if (!file.is_object() || !file.contains("stages")) {
+  if (deep || !file.is_object() || !file.contains("stages")) {
     Job job;
     load_job(arguments, job);
     const Json whole = json_of(job);

@@ -129,7 +129,8 @@ namespace EchoTrain
         public bool Stop { get; set; }
     }
 
-    /// <summary>Trains a model on a Vulkan device. Used by one thread.</summary>
+    /// <summary>Trains a model on a Vulkan device. Used by one thread at a time: a call while another is in one fails with
+    /// <see cref="ErrorCode.State"/>.</summary>
     public sealed class Trainer : IDisposable
     {
         private readonly TrainerHandle handle;

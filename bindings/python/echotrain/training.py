@@ -231,7 +231,7 @@ def _bar(progress: Optional[bool], epoch: int, epochs: int, pipeline: Pipeline):
 
 
 class Trainer(_NotPicklable):
-    """Trains a model on a Vulkan device.
+    """Trains a model on a Vulkan device. Used by one thread at a time: a call while another is in one is a StateError.
 
     ``learning_rate`` is a number, or a `schedule`. ``total_steps`` is where decaying schedules end.
     """

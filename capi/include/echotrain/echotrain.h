@@ -9,8 +9,12 @@
  *     one that another still needs lives on inside.
  *  3. Strings are UTF-8 and end with NUL. Strings that the library returns through `char**` belong
  *     to the caller, who frees them with etr_string_free. Strings passed in are copied.
- *  4. Different handles may be used from different threads at once. One handle is used by one
- *     thread at a time; the exceptions say "any thread".
+ *  4. Different handles may be used from different threads at once. One handle serves one thread at
+ *     a time: where another thread is in a call on it, or the call of yours comes from a function of
+ *     yours that a call on it has called, the call fails with ETR_STATE and changes nothing. Two
+ *     exceptions: functions that say "any thread" always go through, and a handle that a function
+ *     takes as const is only read, which several threads may do at once. etr_X_destroy is for any
+ *     thread: a handle that a call is in goes when that call ends. No call on it may begin later.
  *  5. Structs begin with struct_size: set it to sizeof the struct before the call. They only grow
  *     at the end, so a program built with an older header keeps working.
  *  6. The library never prints, never exits, never throws across this boundary, and installs no
@@ -140,7 +144,7 @@ typedef struct etr_device_info {
 ETR_API int32_t etr_device_count(int32_t* count);
 ETR_API int32_t etr_device_get(int32_t index, etr_device_info* info);
 
-/* An opened device with its kernels. Trainers of one runtime share it. */
+/* An opened device with its kernels. Trainers of one runtime share it, and may be made and used by several threads at once. */
 typedef struct etr_runtime etr_runtime;
 
 enum {
@@ -197,13 +201,15 @@ ETR_API void etr_runtime_destroy(etr_runtime* runtime);
 /* Tries, on the runtime's device, every kernel for each product and convolution that its trainers have planned so far (with
  * their first batch) and that the tuning file did not know, which takes some tenths of a second each, and writes what was fastest
  * into the file `path` (NULL: tuning.json in the user's cache directory), beside what it has of other devices. Trainers that are made
- * later use it, in this runtime and in those that read the file: ship it with the program. `progress` (may be NULL) is called
+ * later use it, in this runtime and in those that read the file: ship it with the program. Meanwhile making a trainer gives
+ * ETR_STATE. `progress` (may be NULL) is called
  * on this thread with the product and the kernel; returning 0 ends early, and what was measured is written. Leave the device alone
  * meanwhile. */
 ETR_API int32_t etr_runtime_tune(etr_runtime* runtime, const char* path,
                                  int32_t (*progress)(void* user_data, int64_t done, int64_t total,
                                                      const char* product, const char* kernel),
                                  void* user_data);
+/* Any thread. */
 ETR_API int32_t etr_runtime_device(etr_runtime* runtime, etr_device_info* info);
 
 /* For programs that train on a CPU device (Mesa lavapipe): asks its driver for 512-bit vectors
@@ -255,7 +261,8 @@ ETR_API int32_t etr_pipeline_create(const etr_options* options, etr_pipeline** p
 /* A whole pipeline from JSON: {"stages": [{"stage": "webdataset", "pattern": "..."}, ...], ...}. */
 ETR_API int32_t etr_pipeline_create_from_json(const char* json, etr_pipeline** pipeline);
 /* Cancels, and returns when all work has ended; at once inside a map function, of this pipeline or
- * another: the work ends behind it then. */
+ * another: the work ends behind it then. Any thread: a call that another thread is in ends with
+ * ETR_CANCELLED, and the work with it; destroy does not wait for that. */
 ETR_API void etr_pipeline_destroy(etr_pipeline* pipeline);
 
 /* Appends a stage; the first is a source. ETR_STATE once reading has begun. */
@@ -458,6 +465,7 @@ typedef struct etr_eval_result {
 ETR_API int32_t etr_trainer_create(etr_runtime* runtime, const etr_model* model,
                                    const etr_optimizer* optimizer, uint64_t seed,
                                    int64_t total_steps, etr_trainer** trainer);
+/* Any thread: a call that another thread is in is finished first, on that thread; destroy does not wait for it. */
 ETR_API void etr_trainer_destroy(etr_trainer* trainer);
 
 /* Starts a step on `batch` (fields image: f32 [N, ...], label: i32 [N], or f32 for mse) and returns
@@ -466,7 +474,9 @@ ETR_API int32_t etr_trainer_step(etr_trainer* trainer, const etr_batch* batch);
 
 /* The oldest finished step that was not asked for yet. `wait` 0: ETR_END where none has finished;
  * otherwise waits for one and gives ETR_END when no step is in flight. ETR_NOT_FINITE where its loss or a gradient was NaN
- * or infinite: the message names what made it, that step has not changed the weights, and the trainer may go on. */
+ * or infinite, behind the results of the steps before it: the message names what made it. That step has not changed the
+ * weights, nor have the steps that were in flight behind it; they give no results, and the trainer may go on. ETR_STATE for
+ * a job's trainer, whose events tell the same. */
 ETR_API int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_result* result);
 
 /* One epoch of `pipeline` in evaluation mode. For a job's trainer `pipeline` may be NULL: the
@@ -512,7 +522,7 @@ ETR_API int32_t etr_trainer_load(etr_trainer* trainer, const char* directory);
 
 /* Weights that PyTorch trained, to begin with: a safetensors file of a state_dict, before the first batch. A tensor is looked
  * for under the model's name, with PyTorch's words for its last part (weight, bias, running_mean, weight_ih_l0, ...); layouts are
- * converted, F16 and BF16 become f32. `names` (JSON, or NULL) replaces beginnings of the model's names:
+ * converted (PyTorch flattens images channel by channel), F16 and BF16 become f32. `names` (JSON, or NULL) replaces beginnings of the model's names:
  * {"backbone.": "model.encoder.", "head": ""}, where "" leaves tensors as they are. What is missing or does not fit
  * is an error of the call that brings the first batch. */
 ETR_API int32_t etr_trainer_load_pytorch(etr_trainer* trainer, const char* path, const char* names);
@@ -589,7 +599,7 @@ ETR_API int32_t etr_trainer_next_event(etr_trainer* trainer, etr_event* event);
 ETR_API int32_t etr_trainer_next_event_within(etr_trainer* trainer, double seconds,
                                               etr_event* event);
 
-/* Asks a job's trainer to end soon and in order. Any thread; safe in a signal handler. */
+/* Asks a job's trainer to end soon and in order. Any thread; safe in a signal handler. Not while it is being destroyed. */
 ETR_API int32_t etr_trainer_stop(etr_trainer* trainer);
 
 /* The input pipeline's statistics (see etr_pipeline_stats). */

@@ -149,6 +149,33 @@ public static class Behaviour
             trainer.Dispose();
             FailsWith(ErrorCode.State, "closed", () => trainer.Step(new Batch()));
         });
+        Test("a trainer in use by another thread", () =>
+        {
+            using (var entered = new ManualResetEventSlim())
+            using (var letGo = new ManualResetEventSlim())
+            using (var trainer = MakeTrainer())
+            using (var pipeline = Batches())
+            using (var evaluation = new Pipeline(new { epochs = 1 })
+                .Add(Stages.Folder(root), Stages.Label(), Stages.Decode())
+                .Map("wait", sample =>
+                {
+                    entered.Set();
+                    letGo.Wait();
+                }).Add(Stages.Batch(16), Stages.Normalize()))
+            {
+                Batch batch = pipeline.Next();
+                Scores scores = null;
+                var other = new Thread(() => scores = trainer.Evaluate(evaluation));
+                other.Start();
+                entered.Wait();
+                FailsWith(ErrorCode.State, "in use by another thread", () => trainer.Step(batch));
+                FailsWith(ErrorCode.State, "in use by another thread", () => trainer.Predict(batch));
+                letGo.Set();
+                other.Join();
+                Expect(scores != null, "no scores");
+                trainer.Step(batch);
+            }
+        });
         Test("cancellation", () =>
         {
             using (var pipeline = Images().Add(Stages.Delay(60000)))

@@ -22,6 +22,7 @@ import java.util.Arrays;
 import java.util.Collections;
 import java.util.List;
 import java.util.Random;
+import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.atomic.AtomicReference;
 
 /** Everyday use and misuse of the Java binding. Argument: a folder of class folders with PNGs. */
@@ -168,6 +169,36 @@ public final class Behaviour {
       Trainer trainer = trainer();
       trainer.close();
       failsWith(Code.STATE, "closed", () -> trainer.step(new Batch()));
+    });
+    test("a trainer in use by another thread", () -> {
+      CountDownLatch entered = new CountDownLatch(1), letGo = new CountDownLatch(1);
+      AtomicReference<Object> result = new AtomicReference<>();
+      try (Trainer trainer = trainer();
+          Pipeline evaluation = Pipeline.builder().option("epochs", 1)
+              .add(Stages.folder(root), Stages.label(), Stages.decode())
+              .map("wait", sample -> {
+                entered.countDown();
+                letGo.await();
+              }).add(Stages.batch(16), Stages.normalize()).build();
+          Pipeline pipeline = batches().build()) {
+        Batch batch = pipeline.next();
+        Thread thread = new Thread(() -> {
+          try {
+            result.set(trainer.evaluate(evaluation));
+          } catch (Throwable error) {
+            result.set(error);
+          }
+        });
+        thread.start();
+        entered.await();
+        failsWith(Code.STATE, "in use by another thread", () -> trainer.step(batch));
+        failsWith(Code.STATE, "in use by another thread", () -> trainer.predict(batch));
+        failsWith(Code.STATE, "in use by another thread", () -> trainer.result(true));
+        letGo.countDown();
+        thread.join();
+        expect(result.get() instanceof Trainer.Scores, result.get());
+        trainer.step(batch);
+      }
     });
     test("cancel from another thread", () -> {
       for (int i = 0; i < 20; ++i) {  // before the consumer waits, and meanwhile

@@ -6,7 +6,7 @@ import io.echotrain.internal.TrainerHandle;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Trains a model on a Vulkan device. Used by one thread. */
+/** Trains a model on a Vulkan device. Used by one thread at a time: a call while another is in one fails with the code STATE. */
 public final class Trainer implements AutoCloseable {
   /** A finished step. */
   public static final class Step {

@@ -1,0 +1,144 @@
+#include "nn/pytorch_order.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/error.h"
+
+namespace etr::nn {
+namespace {
+
+bool any_of(const std::string& op, std::initializer_list<const char*> names) {
+  return std::find(names.begin(), names.end(), op) != names.end();
+}
+
+bool is_trained(const graph::Value& value) {
+  return value.kind == graph::ValueKind::parameter || value.kind == graph::ValueKind::state;
+}
+
+// Of an image [N, ..., C] that is flattened: ours are counted by place, then channel, theirs the other way.
+std::shared_ptr<const PytorchOrder::Order> flattened(const Shape& image) {
+  const auto channels = static_cast<size_t>(image.back());
+  const auto places = static_cast<size_t>(element_count(image) / std::max<int64_t>(image[0], 1)) /
+                      std::max<size_t>(channels, 1);
+  if (channels <= 1 || places <= 1) return nullptr;
+  auto order = std::make_shared<PytorchOrder::Order>(channels * places);
+  for (size_t i = 0; i < order->size(); ++i) (*order)[i] = i % channels * places + i / channels;
+  return order;
+}
+
+}  // namespace
+
+PytorchOrder::PytorchOrder(const graph::Graph& graph) : axes_(graph.values().size()) {
+  for (size_t id = 0; id < axes_.size(); ++id) {
+    const graph::Value& value = graph.values()[id];
+    if (value.kind == graph::ValueKind::input && value.shape.size() == 4)
+      axes_[id].kind = Axes::image;
+  }
+  for (const graph::Node& node : graph.nodes()) {
+    note_parameters(graph, node);
+    axes(node.output) = behind(graph, node);
+  }
+}
+
+std::shared_ptr<const PytorchOrder::Order> PytorchOrder::of(graph::ValueId id) const {
+  if (const auto untold = untold_.find(id); untold != untold_.end())
+    fail(Code::unsupported, "layer '", untold->second,
+         "' reads features of a flattened image whose order in PyTorch cannot be told: leave its "
+         "weights out, or flatten the image just before a dense layer");
+  const auto found = orders_.find(id);
+  return found == orders_.end() ? nullptr : found->second;
+}
+
+void PytorchOrder::note_parameters(const graph::Graph& graph, const graph::Node& node) {
+  const std::string op = node.op->name;
+  const auto changed = std::find_if(node.inputs.begin(), node.inputs.end(), [&](graph::ValueId id) {
+    return axes(id).kind == Axes::flat || axes(id).kind == Axes::unknown;
+  });
+  if (changed == node.inputs.end()) return;
+  const Axes from = axes(*changed);
+  const bool dense = op == "dense" && !node.options.boolean("transposed");
+  const bool by_feature = any_of(op, {"batch_norm", "layer_norm", "bias", "binary"});
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const graph::ValueId id = node.inputs[i];
+    if (!is_trained(graph.value(id)) || (dense && i == 2))
+      continue;  // a bias has the outputs' order
+    const bool told = from.kind == Axes::flat &&
+                      (dense || (by_feature && graph.shape(id).size() == 1)) &&
+                      static_cast<size_t>(graph.shape(id)[0]) == from.order->size();
+    const auto [entry, is_new] = orders_.emplace(id, from.order);
+    if (!told || (!is_new && *entry->second != *from.order)) untold_[id] = node.label;
+  }
+}
+
+PytorchOrder::Axes PytorchOrder::behind(const graph::Graph& graph, const graph::Node& node) {
+  const std::string op = node.op->name;
+  const Shape shape = graph.shape(node.output);
+  const Axes from = axes(node.inputs[0]);
+  if (any_of(op, {"unary", "dropout", "batch_norm", "bias"})) return from;
+  if (any_of(op, {"binary", "concat"})) return joined(graph, node);
+  if (any_of(op, {"flatten", "reshape"})) return reshaped(graph.shape(node.inputs[0]), shape, from);
+  if (any_of(op, {"conv2d", "conv2d_transpose", "max_pool", "avg_pool"}))
+    return {Axes::image, nullptr};
+  if (any_of(op, {"layer_norm", "softmax"}))
+    return from.kind == Axes::image && shape.size() == 3 ? Axes{} : from;
+  if (any_of(op, {"group_norm", "slice", "glsl"}) && from.kind == Axes::image && shape.size() > 2)
+    return from;
+  if (any_of(op, {"group_norm", "slice", "glsl"}) && from.kind != Axes::same)
+    return {Axes::unknown, nullptr};
+  if (op == "dense" && from.kind == Axes::image && shape.size() == 4) return from;
+  const bool keeps_channels =
+      shape.size() > 2 && shape.back() == graph.shape(node.inputs[0]).back();
+  if (op == "reduce" && from.kind == Axes::image && keeps_channels) return from;
+  const bool is_changed = from.kind == Axes::flat || from.kind == Axes::unknown;
+  if (is_changed && op != "dense" && op != "reduce") return {Axes::unknown, nullptr};
+  return {};
+}
+
+PytorchOrder::Axes PytorchOrder::reshaped(const Shape& from, const Shape& to,
+                                          const Axes& axes) const {
+  if (axes.kind == Axes::same || axes.kind == Axes::unknown) {
+    // Sequences that a convolution takes as an image of one row.
+    return axes.kind == Axes::same && to.size() == 4 ? Axes{Axes::image, nullptr} : axes;
+  }
+  if (axes.kind == Axes::flat) return from == to ? axes : Axes{Axes::unknown, nullptr};
+  if (to.size() == 2) {
+    const auto order = flattened(from);
+    return order ? Axes{Axes::flat, order} : Axes{};
+  }
+  const bool row = from.size() == 4 && from[1] == 1 && to.size() == 3;
+  return row || to.size() == 4
+             ? axes
+             : Axes{};  // otherwise rows of channels, as tokens are made there, too
+}
+
+// Of values side by side, or one by one.
+PytorchOrder::Axes PytorchOrder::joined(const graph::Graph& graph, const graph::Node& node) {
+  Axes out = axes(node.inputs[0]);
+  const bool concat = node.op->name == std::string("concat");
+  if (concat && out.kind == Axes::flat) out.order = nullptr;
+  auto joint = std::make_shared<Order>();
+  bool any_flat = false;
+  for (const graph::ValueId id : node.inputs) {
+    const Axes& in = axes(id);
+    if (in.kind == Axes::unknown) return {Axes::unknown, nullptr};
+    any_flat = any_flat || in.kind == Axes::flat;
+    if (in.kind == Axes::image) out.kind = Axes::image;
+    if (!concat) continue;
+    const size_t begin = joint->size(), count = static_cast<size_t>(graph.shape(id).back());
+    joint->resize(begin + count);
+    for (size_t i = 0; i < count; ++i)
+      (*joint)[begin + i] = begin + (in.order ? (*in.order)[i] : i);
+  }
+  if (!any_flat) return {out.kind, nullptr};
+  if (concat) return {Axes::flat, joint};
+  for (const graph::ValueId id : node.inputs) {
+    const graph::Value& value = graph.value(id);
+    const bool fits = axes(id).kind == Axes::flat || is_trained(value) || value.shape.back() == 1;
+    if (axes(id).kind == Axes::flat && out.kind != Axes::flat) out = axes(id);
+    if (!fits || (axes(id).order && *axes(id).order != *out.order)) return {Axes::unknown, nullptr};
+  }
+  return out;
+}
+
+}  // namespace etr::nn

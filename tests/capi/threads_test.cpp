@@ -1,0 +1,235 @@
+// One handle and several threads: convention 4 of echotrain.h.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "echotrain/echotrain.hpp"
+
+namespace {
+
+using echotrain::Options;
+
+// A source of samples whose first one waits until it is let go: while it does, a thread that reads is in its call.
+struct Gate {
+  std::promise<void> entered_once, opened_once;
+  std::future<void> entered = entered_once.get_future();
+  std::shared_future<void> opened = opened_once.get_future().share();
+  std::atomic<int> calls{0}, destroyed{0};
+
+  void wait_for_entry() { entered.wait(); }
+  void open() { opened_once.set_value(); }
+
+  static int32_t give(void* self, etr_batch* item) {
+    Gate& gate = *static_cast<Gate*>(self);
+    if (gate.calls++ == 0) {
+      gate.entered_once.set_value();
+      gate.opened.wait();
+    }
+    const std::array<float, 6> ones{1, 1, 1, 1, 1, 1};
+    const int32_t label = 1;
+    etr_tensor image{sizeof image, ETR_F32, 1, 0, {6}, ones.data(), sizeof ones};
+    etr_tensor one{sizeof one, ETR_I32, 0, 0, {}, &label, sizeof label};
+    if (etr_batch_set(item, "image", &image) != ETR_OK) return ETR_CALLBACK;
+    return etr_batch_set(item, "label", &one);
+  }
+
+  etr_pipeline* pipeline() {
+    etr_options* options = nullptr;
+    EXPECT_EQ(etr_options_create_from_json(R"({"epochs": 1})", &options), ETR_OK);
+    etr_pipeline* made = nullptr;
+    EXPECT_EQ(etr_pipeline_create(options, &made), ETR_OK);
+    etr_options_destroy(options);
+    EXPECT_EQ(etr_pipeline_add_source(made, "gate", &give, this,
+                                      [](void* p) { ++static_cast<Gate*>(p)->destroyed; }),
+              ETR_OK);
+    const auto add = [&](const char* stage, const char* json) {
+      etr_options* given = nullptr;
+      EXPECT_EQ(etr_options_create_from_json(json, &given), ETR_OK);
+      EXPECT_EQ(etr_pipeline_add(made, stage, given), ETR_OK) << etr_last_error();
+      etr_options_destroy(given);
+    };
+    add("take", R"({"count": 8})");
+    add("batch", R"({"size": 4})");
+    return made;
+  }
+};
+
+echotrain::Batch ones(int64_t rows) {
+  echotrain::Batch batch;
+  const std::vector<float> values(static_cast<size_t>(rows) * 6, 1.0f);
+  const std::vector<int32_t> labels(static_cast<size_t>(rows), 1);
+  batch.set("image", values.data(), {rows, 6});
+  batch.set("label", labels.data(), {rows});
+  return batch;
+}
+
+echotrain::Trainer small_trainer() {
+  const echotrain::Model model(R"({"layers": [{"layer": "dense", "units": 2}]})");
+  return echotrain::Trainer(echotrain::Runtime(), model,
+                            echotrain::Optimizer("sgd", Options{}, Options{{"learning_rate", 0.1}}),
+                            1, 0);
+}
+
+TEST(Threads, AHandleInUseByAnotherIsRefused) {
+  Gate gate;
+  etr_pipeline* pipeline = gate.pipeline();
+  echotrain::Trainer trainer = small_trainer();
+  etr_eval_result result{};
+  result.struct_size = sizeof result;
+  int32_t evaluated = ETR_INTERNAL;
+  std::thread other([&] { evaluated = etr_trainer_evaluate(trainer.get(), pipeline, &result); });
+  gate.wait_for_entry();
+  const echotrain::Batch batch = ones(4);
+  etr_batch* outputs = nullptr;
+  char* text = nullptr;
+  etr_step_result step{};
+  step.struct_size = sizeof step;
+  EXPECT_EQ(etr_trainer_step(trainer.get(), batch.get()), ETR_STATE);
+  EXPECT_NE(std::string(etr_last_error()).find("the trainer is in use by another thread"),
+            std::string::npos)
+      << etr_last_error();
+  EXPECT_EQ(etr_trainer_predict(trainer.get(), batch.get(), &outputs), ETR_STATE);
+  EXPECT_EQ(etr_trainer_result(trainer.get(), 1, &step), ETR_STATE);
+  EXPECT_EQ(etr_trainer_save(trainer.get(), "/none"), ETR_STATE);
+  EXPECT_EQ(etr_trainer_load_pytorch(trainer.get(), "/none", nullptr), ETR_STATE);
+  EXPECT_EQ(etr_pipeline_next(pipeline, &outputs), ETR_STATE);
+  EXPECT_EQ(etr_pipeline_save(pipeline, &text), ETR_STATE);
+  EXPECT_EQ(etr_pipeline_stats(pipeline, &text), ETR_OK) << "from any thread";
+  etr_string_free(text);
+  gate.open();
+  other.join();
+  EXPECT_EQ(evaluated, ETR_OK);
+  EXPECT_EQ(result.samples, 8);
+  EXPECT_EQ(etr_trainer_step(trainer.get(), batch.get()), ETR_OK) << "free again";
+  etr_pipeline_destroy(pipeline);
+}
+
+TEST(Threads, CancelFreesAnotherThread) {
+  Gate gate;
+  etr_pipeline* pipeline = gate.pipeline();
+  int32_t status = ETR_INTERNAL;
+  std::thread other([&] {
+    etr_batch* batch = nullptr;
+    status = etr_pipeline_next(pipeline, &batch);
+  });
+  gate.wait_for_entry();
+  EXPECT_EQ(etr_pipeline_cancel(pipeline), ETR_OK);
+  gate.open();
+  other.join();
+  EXPECT_EQ(status, ETR_CANCELLED);
+  etr_pipeline_destroy(pipeline);
+  EXPECT_EQ(gate.destroyed, 1);
+}
+
+TEST(Threads, APipelineIsDestroyedUnderItsReader) {
+  Gate gate;
+  etr_pipeline* pipeline = gate.pipeline();
+  int32_t status = ETR_INTERNAL;
+  std::thread other([&] {
+    etr_batch* batch = nullptr;
+    status = etr_pipeline_next(pipeline, &batch);
+  });
+  gate.wait_for_entry();
+  etr_pipeline_destroy(pipeline);
+  gate.open();
+  other.join();
+  EXPECT_EQ(status, ETR_CANCELLED);
+  EXPECT_EQ(gate.destroyed, 1) << "the reader has ended the work";
+}
+
+TEST(Threads, ATrainerIsDestroyedUnderItsUser) {
+  Gate gate;
+  etr_pipeline* pipeline = gate.pipeline();
+  echotrain::Trainer trainer = small_trainer();
+  etr_eval_result result{};
+  result.struct_size = sizeof result;
+  int32_t status = ETR_INTERNAL;
+  std::thread other(
+      [&, raw = trainer.get()] { status = etr_trainer_evaluate(raw, pipeline, &result); });
+  gate.wait_for_entry();
+  { const echotrain::Trainer destroyed = std::move(trainer); }
+  gate.open();
+  other.join();
+  EXPECT_EQ(status, ETR_OK);
+  EXPECT_EQ(result.samples, 8);
+  etr_pipeline_destroy(pipeline);
+}
+
+// Many small calls from two threads: each is served or refused, and none is lost.
+TEST(Threads, TwoThreadsOnOneTrainer) {
+  echotrain::Trainer trainer = small_trainer();
+  const echotrain::Batch batch = ones(4);
+  ASSERT_EQ(etr_trainer_step(trainer.get(), batch.get()), ETR_OK);
+  std::atomic<int> steps{1}, results{0}, others{0};
+  const auto hammer = [&] {
+    for (int i = 0; i < 300; ++i) {
+      const int32_t stepped = etr_trainer_step(trainer.get(), batch.get());
+      steps += stepped == ETR_OK;
+      etr_step_result result{};
+      result.struct_size = sizeof result;
+      const int32_t taken = etr_trainer_result(trainer.get(), 1, &result);
+      results += taken == ETR_OK;
+      etr_batch* outputs = nullptr;
+      const int32_t predicted = etr_trainer_predict(trainer.get(), batch.get(), &outputs);
+      etr_batch_destroy(outputs);
+      for (const int32_t status : {stepped, taken, predicted})
+        others += status != ETR_OK && status != ETR_STATE && status != ETR_END;
+    }
+  };
+  std::thread a(hammer), b(hammer);
+  a.join();
+  b.join();
+  etr_step_result result{};
+  result.struct_size = sizeof result;
+  while (etr_trainer_result(trainer.get(), 1, &result) == ETR_OK) ++results;
+  EXPECT_EQ(steps, results);
+  EXPECT_EQ(others, 0);
+}
+
+TEST(Threads, SeveralReadOneBatchAtOnce) {
+  const echotrain::Batch batch = ones(4);
+  std::atomic<int> failed{0};
+  const auto read = [&] {
+    for (int i = 0; i < 1000; ++i) {
+      etr_tensor tensor{};
+      tensor.struct_size = sizeof tensor;
+      failed += etr_batch_get(batch.get(), "image", &tensor) != ETR_OK;
+    }
+  };
+  std::thread a(read), b(read);
+  a.join();
+  b.join();
+  EXPECT_EQ(failed, 0);
+}
+
+// A function of the program is called within a call on the handle that it uses.
+TEST(Threads, AHandleInUseByOnesOwnCallIsRefused) {
+  const std::filesystem::path root =
+      std::filesystem::temp_directory_path() / ("echotrain-threads-" + std::to_string(std::rand()));
+  std::filesystem::create_directories(root / "a");
+  std::ofstream(root / "a" / "1.png") << "not decoded here";
+  etr_options* options = nullptr;
+  ASSERT_EQ(etr_options_create(&options), ETR_OK);
+  const auto progress = [](void* given, int64_t, int64_t) -> int32_t {
+    auto* mine = static_cast<etr_options*>(given);
+    EXPECT_EQ(etr_options_set_integer(mine, "seed", 7), ETR_STATE);
+    EXPECT_NE(std::string(etr_last_error()).find("is being read by another call"),
+              std::string::npos);
+    return 1;
+  };
+  EXPECT_EQ(etr_pack(root.c_str(), (root / "p").c_str(), options, progress, options, nullptr),
+            ETR_OK)
+      << etr_last_error();
+  EXPECT_EQ(etr_options_set_integer(options, "seed", 7), ETR_OK);
+  etr_options_destroy(options);
+  std::filesystem::remove_all(root);
+}
+
+}  // namespace

@@ -1,0 +1,69 @@
+#include "core/parse_json.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "support/deep_json.h"
+
+namespace etr::test {
+namespace {
+
+std::string error_of(const std::string& text, const JsonRules& rules = {}) {
+  try {
+    parse_json(text, "the thing", rules);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), rules.code);
+    return error.what();
+  }
+  return "";
+}
+
+std::string nested(size_t levels) { return std::string(levels, '[') + std::string(levels, ']'); }
+
+TEST(ParseJson, GivesWhatNlohmannGives) {
+  for (const char* text :
+       {"null", "true", "-3", "18446744073709551615", "1.5e-3", R"("a\u00e9\n")", "[]", "{}",
+        R"({"z": 1, "a": [1, [2, {"b": {}}], "x"], "m": {"k": null}})",
+        R"([{}, [], [[]], {"a": []}])", R"({"a": 1, "b": 2, "a": 3})"})
+    EXPECT_EQ(parse_json(text, "the thing"), Json::parse(text)) << text;
+  std::string wide = "{\"k7\": 0";  // more keys than are compared one by one, and two of them again
+  for (int i = 0; i < 1000; ++i) wide += cat(", \"k", i, "\": [", i, "]");
+  wide += ", \"k3\": \"last\"}";
+  EXPECT_EQ(parse_json(wide, "the thing"), Json::parse(wide));
+  EXPECT_EQ(parse_json(wide, "the thing").dump(), Json::parse(wide).dump()) << "in the same order";
+}
+
+TEST(ParseJson, NamesTheTextAndThePlace) {
+  EXPECT_NE(error_of("[1, }").find("the thing is not valid JSON: "), std::string::npos);
+  EXPECT_NE(error_of("[1, }").find("column 5"), std::string::npos);
+  EXPECT_NE(error_of("1e999").find("out_of_range"), std::string::npos);
+  for (const char* text : {"", "[1] 2", "[1", "{\"a\" 1}", "\"\xff\""})
+    EXPECT_NE(error_of(text), "");
+  EXPECT_EQ(error_of("[1] // a comment"), "");
+  EXPECT_NE(error_of("[1] // a comment", {.comments = false, .code = Code::corrupt_data}), "");
+  EXPECT_EQ(error_of(R"({"a": {"b": 1, "b": 2}})", {.unique_keys = true}),
+            "the thing is not valid JSON: the key 'b' comes twice");
+}
+
+TEST(ParseJson, HasALimitOnDepth) {
+  EXPECT_EQ(error_of(nested(kMaxJsonDepth)), "");
+  EXPECT_EQ(error_of(nested(kMaxJsonDepth + 1)),
+            "the thing has arrays or objects in each other more than 256 deep");
+  for (const std::string& text : deep_documents(200'000))
+    EXPECT_NE(error_of(text).find("256 deep"), std::string::npos);
+  EXPECT_THROW(parse_if_json(nested(kMaxJsonDepth + 1), "--set x"), Error);
+  EXPECT_FALSE(parse_if_json("plain text", "--set x"));
+  EXPECT_EQ(parse_if_json("[2]", "--set x"), Json::array({2}));
+}
+
+// Each of these takes minutes where members are searched for or copied again and again.
+TEST(ParseJson, TakesTimeInProportion) {
+  std::string wide = "{\"first\": 0";
+  for (int i = 0; i < 300'000; ++i) wide += cat(", \"k", i, "\": {\"x\": [[", i, "]]}");
+  wide += "}";
+  EXPECT_EQ(parse_json(wide, "the thing").size(), 300'001u);
+}
+
+}  // namespace
+}  // namespace etr::test
