@@ -60,6 +60,7 @@ struct etr_trainer {
   std::unique_ptr<etr::train::Trainer> job;  // or a job
   std::deque<etr::train::StepMetrics> results;
   bool ended = false;
+  etr::train::EvalProgress on_evaluation;
 
   etr::train::Learner& learner() { return job ? job->learner() : *own; }
   etr::train::Trainer& job_or_fail() {

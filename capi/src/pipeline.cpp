@@ -334,14 +334,20 @@ int32_t etr_pack(const char* root, const char* prefix, const etr_options* option
                              [&](int64_t done, int64_t total) {
                                return !progress || progress(user_data, done, total) != 0;
                              });
-    if (json)
-      *json = copy_string(Json{
-          {"samples", result.samples},
-          {"bytes", result.bytes},
-          {"packed_bytes", result.packed_bytes},
-          {"shards", result.shards},
-          {"classes",
-           result.classes}}.dump());
+    if (!json) return;
+    Json skipped = Json::array();
+    for (const sources::Skipped& file : result.skipped)
+      skipped.push_back({{"file", file.name}, {"reason", file.reason}});
+    const Json out{{"samples", result.samples},
+                   {"validation_samples", result.validation_samples},
+                   {"bytes", result.bytes},
+                   {"packed_bytes", result.packed_bytes},
+                   {"shards", result.shards},
+                   {"classes", result.classes},
+                   {"classes_file", result.classes_file},
+                   {"skipped", skipped}};
+    // Names of files need not be UTF-8.
+    *json = copy_string(out.dump(-1, ' ', false, Json::error_handler_t::replace));
   });
 }
 
@@ -350,6 +356,7 @@ int32_t etr_pack_folder(const char* root, const char* prefix, int64_t samples_pe
                         int32_t (*progress)(void*, int64_t, int64_t), void* user_data,
                         char** json) {
   etr_options options;
-  options.values = {{"per_shard", samples_per_shard}, {"level", zstd_level}, {"seed", seed}};
+  options.values = {
+      {"per_shard", samples_per_shard}, {"level", zstd_level}, {"seed", seed}, {"overwrite", true}};
   return etr_pack(root, prefix, &options, progress, user_data, json);
 }

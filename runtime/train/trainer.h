@@ -47,11 +47,15 @@ class Trainer {
   // evaluation and a checkpoint, which are not divided; 0 takes the job's progress_every.
   Event next_event(double seconds = 0);
 
-  // Asks for an early, orderly end, with a checkpoint if the job writes any. Any thread, any time,
-  // signal handlers too.
+  // Asks for an early, orderly end, with a checkpoint if the job writes any, and without waiting for an evaluation. Any
+  // thread, any time, signal handlers too.
   void stop() { stop_.store(true); }
 
-  EvalMetrics evaluate();  // Error(state) where the job has no evaluation
+  // Is told how evaluations go on, on the thread that calls; where it returns false, evaluate() throws Error(cancelled)
+  // and a run goes on without that evaluation.
+  void on_evaluation(EvalProgress progress) { on_evaluation_ = std::move(progress); }
+
+  EvalMetrics evaluate();  // Error(state) where the job has no evaluation; Error(cancelled)
   std::string save();      // a checkpoint now; Error(state) without an output directory
   Learner& learner() { return *learner_; }
 
@@ -74,7 +78,8 @@ class Trainer {
   bool evaluation_due() const;
   bool checkpoint_due() const;
   Event make_event(EventKind kind);
-  Event evaluation_event();
+  std::optional<Event> evaluation_event();  // none where the evaluation was stopped
+  uint64_t total_steps() const;
   void load();
   double training_seconds() const;
   void pause_clock();
@@ -88,6 +93,7 @@ class Trainer {
   std::unique_ptr<JsonLines> metrics_;
   std::unique_ptr<EventFile> event_file_;
   std::atomic<bool> stop_{false};
+  EvalProgress on_evaluation_;
 
   uint64_t epoch_ = 0;        // finished ones
   bool epoch_ended_ = false;  // since the last event check
