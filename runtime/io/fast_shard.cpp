@@ -3,6 +3,7 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -211,7 +212,7 @@ FastShardWriter::FastShardWriter(const std::string& path) : state_(std::make_uni
   state_->path = path;
   state_->temporary = path + ".tmp";
   state_->file.open(state_->temporary, std::ios::binary | std::ios::trunc);
-  if (!state_->file) fail(Code::io, "cannot create '", state_->temporary, "'");
+  if (!state_->file) fail(Code::io, "cannot create '", state_->temporary, "': ", std::strerror(errno));
 }
 
 FastShardWriter::~FastShardWriter() {
