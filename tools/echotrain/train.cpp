@@ -26,7 +26,8 @@ void print_summary(const etr_event& end) {
 std::string kept(const RunEnd& end, const Json& job, const std::string& job_file) {
   const std::string at = "at step " + std::to_string(end.event.step), folder = output_dir(job);
   if (folder.empty()) return at + "; nothing is kept, because the job has no output.dir";
-  if (!end.has_checkpoint) return at + "; no checkpoint was written there";
+  if (!end.has_checkpoint)
+    return at + "; no checkpoint was written (see output.checkpoint_every_steps and _epochs)";
   return at + ", which '" + folder + "/checkpoints' holds; 'echotrain train " + job_file +
          " --resume' (with the same --set) goes on from there";
 }
