@@ -73,6 +73,8 @@ struct etr_trainer {
 
 namespace etr::capi {
 
+static_assert(ETR_MAX_RANK == Shape::kMaxRank, "the structs hold what arrays may have");
+
 void set_last_error(const char* message) noexcept;
 
 // A caller's user data: `destroy` (may be nullptr) is called when the last copy goes, exactly once.

@@ -271,7 +271,8 @@ int32_t etr_batch_field_name(const etr_batch* batch, int32_t index, const char**
   return guarded([&] {
     const auto& fields = required(batch, "batch").item.fields;
     if (index < 0 || static_cast<size_t>(index) >= fields.size())
-      fail(Code::not_found, "the batch has ", fields.size(), " fields, no number ", index);
+      fail(Code::not_found, "the batch has ", counted(fields.size(), "field"), ", no number ",
+           index);
     required(name, "name") = fields[static_cast<size_t>(index)].name.c_str();
   });
 }
