@@ -9,8 +9,8 @@ namespace {
 
 constexpr Option kSet{
     "set", "KEY=VALUE",
-    "changes a key of the job (train.epochs=3, pipeline.stages.4.factor=2) or sets one of its "
-    "variables (data=/path/to/shards); may be given several times"};
+    "changes a key of the job (train.epochs=3, pipeline.stages.4.factor=2) or sets one of "
+    "its variables (data=/path/to/shards); may be given several times"};
 constexpr Option kDevice{"device", "DEVICE", "number or part of a name from 'echotrain devices'"};
 constexpr Option kKernels{"kernels", "automatic|cpu|tiled|matrix", "family of kernels"};
 constexpr Option kTuning{"tuning", "FILE", "measured kernels, from 'tune-kernels --out FILE'"};
@@ -27,133 +27,125 @@ std::vector<Option> job_options(std::vector<Option> more = {}) {
   return out;
 }
 
-std::vector<Command> make_commands() {
-  return {
-      {"init",
-       "FOLDER [JOB.json]",
-       "writes a job that trains on a folder of images or of shards",
-       "FOLDER holds a folder for each class (FOLDER/cat/1.jpg), the same below train/ and "
-       "validation/, or the "
-       "shards and classes.txt that 'pack' wrote. Classes are counted and images measured; the job "
-       "gets a model of that size, "
-       "augmentation, and an evaluation. Without a validation set, every tenth image of each class "
-       "is held back "
-       "as one; shards need one of their own ('pack --validation 0.1').\n\n"
-       "The job is JSON (job.json unless named) and meant to be edited.",
-       {{"epochs", "N", "epochs to train; 20 without it"},
-        {"overwrite", "", "replace a job file that exists"}},
-       command_init},
-      {"train", "JOB.json", "trains, and writes metrics and checkpoints into the job's output.dir",
-       "Ctrl-C ends the run in order, with a checkpoint, and the exit status is 130; a second one "
-       "ends it at once.",
-       job_options({{"resume", "", "go on from the newest checkpoint, bit for bit"}, kValidation}),
-       command_train},
-      {"eval", "JOB.json", "evaluates the newest checkpoint", "", job_options({kValidation}),
-       command_eval},
-      {"predict", "JOB.json FILE...",
-       "says what the trained model sees on images, with probabilities",
-       "A FILE may be a folder: all PNG and JPEG images below it. Images go through the stages of "
-       "the job's evaluation.",
-       job_options({{"top", "N", "classes to print for each image; 3 without it"}, kJson}),
-       command_predict},
-      {"pack",
-       "FOLDER PREFIX",
-       "packs FOLDER/CLASS/NAME.png into shards named PREFIX-*",
-       "The shards are PREFIX-000000.tar.zst and so on. Samples are shuffled over all shards and "
-       "keep their names: CLASS/NAME is the key. The names of the classes are "
-       "written to classes.txt beside the shards; where that file exists, its numbers count, so "
-       "that a training and a "
-       "test set agree. What is not a PNG or JPEG image is left out, and said.",
-       {{"format", "webdataset|fast",
-         "tar archives, or fast shards (.ets): images that decode several times as fast as PNGs"},
-        {"validation", "SHARE",
-         "share of each class to set aside, in validation-* beside the other shards"},
-        {"per-shard", "N", "samples in a shard; 1000 without it"},
-        {"level", "L", "zstd's level, 0 to 19; 0 writes plain .tar; 3 without it"},
-        {"seed", "N", "of the order of the samples"},
-        {"overwrite", "", "replace shards of an earlier packing"}},
-       command_pack},
-      {"explain",
-       "JOB.json",
-       "runs the job's pipeline alone and says what limits it",
-       "",
-       {kSet,
-        kSeconds,
-        kStep,
-        {"svg", "FILE", "draw the pipeline, coloured by load"},
-        {"trace", "FILE", "write a Chrome trace of the work, thread by thread"},
-        kJson},
-       command_explain},
-      {"tune",
-       "JOB.json",
-       "finds threads, connections and prefetching by trying",
-       "",
-       {kSet,
-        kSeconds,
-        kStep,
-        {"out", "FILE", "where to write the settings; tuned.json without it"}},
-       command_tune},
-      {"profile", "JOB.json", "says where a training step's time goes on the device", "",
-       job_options({{"steps", "N", "steps to measure; 10 without it"},
-                    {"trace", "FILE", "write a step as a Chrome trace"},
-                    kJson}),
-       command_profile},
-      {"tune-kernels", "JOB.json",
-       "finds the fastest kernels for the job's model on the device by trying",
-       "The result is kept for all later runs; with --out only in FILE, for --tuning FILE.",
-       job_options({{"out", "FILE", "where to write the result"}}), command_tune_kernels},
-      {"export", "JOB.json FILE.onnx", "writes the newest checkpoint as an ONNX model", "",
-       job_options(), command_export},
-      {"report",
-       "NAME=METRICS...",
-       "compares runs by their metrics.jsonl, as one HTML file",
-       "",
-       {{"out", "FILE", "where to write it; report.html without it"},
-        {"title", "TEXT", "its title"},
-        {"target", "ACCURACY", "accuracy that the runs are to reach, 0 to 1"}},
-       command_report},
-      {"devices", "", "lists the Vulkan devices", "", {}, command_devices},
-      {"stages",
-       "[NAME...]",
-       "prints the stages of pipelines, or the named ones, with all options",
-       "",
-       {kJson},
-       command_schema},
-      {"layers",
-       "[NAME...]",
-       "prints the layers of models with all options",
-       "",
-       {kJson},
-       command_schema},
-      {"models",
-       "[NAME...]",
-       "prints the ready-made models with all options",
-       "",
-       {kJson},
-       command_schema},
-      {"optimizers",
-       "[NAME...]",
-       "prints the optimizers with all options",
-       "",
-       {kJson},
-       command_schema},
-      {"job",
-       "[KEY...]",
-       "prints the keys of a job's sections; a KEY is 'train' or 'train.steps'",
-       "",
-       {kJson},
-       command_schema},
-      {"completion",
-       "bash|zsh|fish",
-       "prints the completion for a shell",
-       "An installed EchoTrain has them in place. Otherwise: source <(echotrain completion bash)",
-       {},
-       command_completion},
-      {"manual", "", "prints the manual page, for 'man'", "", {}, command_manual},
-      {"version", "", "prints the version", "", {}, command_version},
-      {"help", "[COMMAND]", "prints this, or a command's help", "", {}, command_help},
-  };
-}
+const std::vector<Command> kCommands = {
+    {"init",
+     "FOLDER [JOB.json]",
+     "writes a job that trains on a folder of images or of shards",
+     "FOLDER holds a folder for each class (FOLDER/cat/1.jpg), the same below train/ and "
+     "validation/, or the shards and classes.txt that 'pack' wrote. Classes are counted and "
+     "images measured; the job gets a model of that size, augmentation, and an evaluation. "
+     "Without a validation set, every tenth image of each class is held back as one; shards "
+     "need one of their own ('pack --validation 0.1').\n\n"
+     "The job is JSON (job.json unless named) and meant to be edited.",
+     {{"epochs", "N", "epochs to train; 20 without it"},
+      {"overwrite", "", "replace a job file that exists"}},
+     command_init},
+    {"train", "JOB.json", "trains, and writes metrics and checkpoints into the job's output.dir",
+     "Ctrl-C ends the run in order, with a checkpoint, and the exit status is 130; a second "
+     "one ends it at once.",
+     job_options({{"resume", "", "go on from the newest checkpoint, bit for bit"}, kValidation}),
+     command_train},
+    {"eval", "JOB.json", "evaluates the newest checkpoint", "", job_options({kValidation}),
+     command_eval},
+    {"predict", "JOB.json FILE...",
+     "says what the trained model sees on images, with probabilities",
+     "A FILE may be a folder: all PNG and JPEG images below it. Images go through the stages "
+     "of the job's evaluation.",
+     job_options({{"top", "N", "classes to print for each image; 3 without it"}, kJson}),
+     command_predict},
+    {"pack",
+     "FOLDER PREFIX",
+     "packs FOLDER/CLASS/NAME.png into shards named PREFIX-*",
+     "The shards are PREFIX-000000.tar.zst and so on. Samples are shuffled over all shards "
+     "and keep their names: CLASS/NAME is the key. The names of the classes are written to "
+     "classes.txt beside the shards; where that file exists, its numbers count, so that a "
+     "training and a test set agree. What is not a PNG or JPEG image is left out, and said.",
+     {{"format", "webdataset|fast",
+       "tar archives, or fast shards (.ets): images that decode several times as fast as PNGs"},
+      {"validation", "SHARE",
+       "share of each class to set aside, in validation-* beside the other shards"},
+      {"per-shard", "N", "samples in a shard; 1000 without it"},
+      {"level", "L", "zstd's level, 0 to 19; 0 writes plain .tar; 3 without it"},
+      {"seed", "N", "of the order of the samples"},
+      {"overwrite", "", "replace shards of an earlier packing"}},
+     command_pack},
+    {"explain",
+     "JOB.json",
+     "runs the job's pipeline alone and says what limits it",
+     "",
+     {kSet,
+      kSeconds,
+      kStep,
+      {"svg", "FILE", "draw the pipeline, coloured by load"},
+      {"trace", "FILE", "write a Chrome trace of the work, thread by thread"},
+      kJson},
+     command_explain},
+    {"tune",
+     "JOB.json",
+     "finds threads, connections and prefetching by trying",
+     "",
+     {kSet, kSeconds, kStep, {"out", "FILE", "where to write the settings; tuned.json without it"}},
+     command_tune},
+    {"profile", "JOB.json", "says where a training step's time goes on the device", "",
+     job_options({{"steps", "N", "steps to measure; 10 without it"},
+                  {"trace", "FILE", "write a step as a Chrome trace"},
+                  kJson}),
+     command_profile},
+    {"tune-kernels", "JOB.json",
+     "finds the fastest kernels for the job's model on the device by trying",
+     "The result is kept for all later runs; with --out only in FILE, for --tuning FILE.",
+     job_options({{"out", "FILE", "where to write the result"}}), command_tune_kernels},
+    {"export", "JOB.json FILE.onnx", "writes the newest checkpoint as an ONNX model", "",
+     job_options(), command_export},
+    {"report",
+     "NAME=METRICS...",
+     "compares runs by their metrics.jsonl, as one HTML file",
+     "",
+     {{"out", "FILE", "where to write it; report.html without it"},
+      {"title", "TEXT", "its title"},
+      {"target", "ACCURACY", "accuracy that the runs are to reach, 0 to 1"}},
+     command_report},
+    {"devices", "", "lists the Vulkan devices", "", {}, command_devices},
+    {"stages",
+     "[NAME...]",
+     "prints the stages of pipelines, or the named ones, with all options",
+     "",
+     {kJson},
+     command_schema},
+    {"layers",
+     "[NAME...]",
+     "prints the layers of models with all options",
+     "",
+     {kJson},
+     command_schema},
+    {"models",
+     "[NAME...]",
+     "prints the ready-made models with all options",
+     "",
+     {kJson},
+     command_schema},
+    {"optimizers",
+     "[NAME...]",
+     "prints the optimizers with all options",
+     "",
+     {kJson},
+     command_schema},
+    {"job",
+     "[KEY...]",
+     "prints the keys of a job's sections; a KEY is 'train' or 'train.steps'",
+     "",
+     {kJson},
+     command_schema},
+    {"completion",
+     "bash|zsh|fish",
+     "prints the completion for a shell",
+     "An installed EchoTrain has them in place. Otherwise: source <(echotrain completion bash)",
+     {},
+     command_completion},
+    {"manual", "", "prints the manual page, for 'man'", "", {}, command_manual},
+    {"version", "", "prints the version", "", {}, command_version},
+    {"help", "[COMMAND]", "prints this, or a command's help", "", {}, command_help},
+};
 
 std::vector<std::string> split(const std::string& text, char at) {
   std::vector<std::string> out;
@@ -167,10 +159,7 @@ std::vector<std::string> split(const std::string& text, char at) {
 
 }  // namespace
 
-const std::vector<Command>& commands() {
-  static const std::vector<Command> table = make_commands();
-  return table;
-}
+const std::vector<Command>& commands() { return kCommands; }
 
 const Command& find_command(const std::string& name) {
   std::vector<std::string> known;
