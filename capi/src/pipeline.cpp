@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "core/log.h"
+#include "core/text.h"
 #include "explain/explain.h"
 #include "handles.h"
 #include "pipeline/tune.h"
