@@ -4,9 +4,15 @@ include(CMakePackageConfigHelpers)
 install(TARGETS echotrain EXPORT echotrainTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(ECHOTRAIN_TOOLS)
   install(TARGETS echotrain_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  set(texts ${PROJECT_BINARY_DIR}/tools/echotrain)
+  install(FILES ${texts}/echotrain.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  install(FILES ${texts}/echotrain.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME echotrain)
+  install(FILES ${texts}/_echotrain DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+  install(FILES ${texts}/echotrain.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/capi/include/echotrain
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/samples/jobs
         DESTINATION ${CMAKE_INSTALL_DATADIR}/echotrain)
 

@@ -68,6 +68,7 @@ struct etr_trainer {
   std::unique_ptr<etr::train::Trainer> job;  // or a job
   std::deque<etr::train::StepMetrics> results;
   bool ended = false;
+  etr::train::EvalProgress on_evaluation;
   mutable etr::capi::Occupancy occupancy;
 
   etr::train::Learner& learner() { return job ? job->learner() : *own; }
@@ -80,6 +81,8 @@ struct etr_trainer {
 };
 
 namespace etr::capi {
+
+static_assert(ETR_MAX_RANK == Shape::kMaxRank, "the structs hold what arrays may have");
 
 void set_last_error(const char* message) noexcept;
 

@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "core/log.h"
+#include "core/text.h"
 #include "explain/explain.h"
 #include "handles.h"
 #include "pipeline/tune.h"
@@ -282,7 +283,8 @@ int32_t etr_batch_field_name(const etr_batch* batch, int32_t index, const char**
   return guarded([&] {
     const auto& fields = required(batch, "batch").item.fields;
     if (index < 0 || static_cast<size_t>(index) >= fields.size())
-      fail(Code::not_found, "the batch has ", fields.size(), " fields, no number ", index);
+      fail(Code::not_found, "the batch has ", counted(fields.size(), "field"), ", no number ",
+           index);
     required(name, "name") = fields[static_cast<size_t>(index)].name.c_str();
   });
 }
@@ -345,14 +347,20 @@ int32_t etr_pack(const char* root, const char* prefix, const etr_options* option
                              [&](int64_t done, int64_t total) {
                                return !progress || progress(user_data, done, total) != 0;
                              });
-    if (json)
-      *json = copy_string(Json{
-          {"samples", result.samples},
-          {"bytes", result.bytes},
-          {"packed_bytes", result.packed_bytes},
-          {"shards", result.shards},
-          {"classes",
-           result.classes}}.dump());
+    if (!json) return;
+    Json skipped = Json::array();
+    for (const sources::Skipped& file : result.skipped)
+      skipped.push_back({{"file", file.name}, {"reason", file.reason}});
+    const Json out{{"samples", result.samples},
+                   {"validation_samples", result.validation_samples},
+                   {"bytes", result.bytes},
+                   {"packed_bytes", result.packed_bytes},
+                   {"shards", result.shards},
+                   {"classes", result.classes},
+                   {"classes_file", result.classes_file},
+                   {"skipped", skipped}};
+    // Names of files need not be UTF-8.
+    *json = copy_string(out.dump(-1, ' ', false, Json::error_handler_t::replace));
   });
 }
 
@@ -361,6 +369,7 @@ int32_t etr_pack_folder(const char* root, const char* prefix, int64_t samples_pe
                         int32_t (*progress)(void*, int64_t, int64_t), void* user_data,
                         char** json) {
   etr_options options;
-  options.values = {{"per_shard", samples_per_shard}, {"level", zstd_level}, {"seed", seed}};
+  options.values = {
+      {"per_shard", samples_per_shard}, {"level", zstd_level}, {"seed", seed}, {"overwrite", true}};
   return etr_pack(root, prefix, &options, progress, user_data, json);
 }

@@ -227,14 +227,29 @@ int32_t etr_trainer_evaluate(etr_trainer* trainer, etr_pipeline* pipeline,
                              etr_eval_result* result) {
   return guarded([&] {
     etr_trainer& t = required(trainer, "trainer");
-    const train::EvalMetrics m = pipeline
-                                     ? t.learner().evaluate(required(pipeline, "pipeline").get())
-                                     : t.job_or_fail().evaluate();
+    const train::EvalMetrics m =
+        pipeline ? t.learner().evaluate(required(pipeline, "pipeline").get(), t.on_evaluation)
+                 : t.job_or_fail().evaluate();
     etr_eval_result out{};
     out.samples = m.samples;
     out.loss = m.loss;
     out.accuracy = m.accuracy;
     fill_struct(result, out);
+  });
+}
+
+int32_t etr_trainer_on_evaluation(etr_trainer* trainer,
+                                  int32_t (*progress)(void* user_data, int64_t done,
+                                                      int64_t batches),
+                                  void* user_data) {
+  return guarded([&] {
+    etr_trainer& t = required(trainer, "trainer");
+    t.on_evaluation = {};
+    if (progress)
+      t.on_evaluation = [=](int64_t done, int64_t batches) {
+        return progress(user_data, done, batches) != 0;
+      };
+    if (t.job) t.job->on_evaluation(t.on_evaluation);
   });
 }
 

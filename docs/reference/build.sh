@@ -1,12 +1,18 @@
 #!/usr/bin/env bash
 # Builds the references, from the headers, the sources and the library's schemas; a warning is an error.
 #
-#   docs/reference/build.sh BUILD_FOLDER       # one with all bindings, such as build-test
+#   docs/reference/build.sh [BUILD_FOLDER]     # one with all bindings: build-test, unless another is named
 #
 # Result: BUILD_FOLDER/reference/{c,python,java,csharp}/index.html
 set -euo pipefail
-build=$(realpath "$1")
-cd "$(dirname "$0")/../.."
+root=$(realpath "$(dirname "$0")/../..")
+build=$(realpath "${1:-$root/build-test}")
+if [ ! -e "$build/bindings/python" ] || [ ! -e "$build/bindings/java" ] || [ ! -e "$build/bindings/csharp" ]; then
+  echo "build.sh: '$build' is no build with all bindings; 'bash tests/setup.sh --tests', 'cmake --preset test' and" >&2
+  echo "'cmake --build --preset test' make one in build-test" >&2
+  exit 2
+fi
+cd "$root"
 export OUT=$build/reference
 rm -rf "$OUT"
 mkdir -p "$OUT"

@@ -27,6 +27,20 @@ inline std::string_view trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
 }
 
+// "1 sample", "12 samples"; `plural` where an s does not make it.
+inline std::string counted(int64_t count, std::string_view one, std::string_view plural = {}) {
+  if (count == 1) return cat("1 ", one);
+  return plural.empty() ? cat(count, " ", one, "s") : cat(count, " ", plural);
+}
+
+// "an echo", "a cache": by the first letter, which is right for the names of stages, layers and formats.
+inline std::string with_article(std::string_view noun) {
+  return cat(!noun.empty() && std::string_view("aeio").find(noun[0]) != std::string_view::npos
+                 ? "an "
+                 : "a ",
+             noun);
+}
+
 // The whole text as a number; Error(corrupt_data) that names `what` otherwise.
 template <typename T>
 T parse_number(std::string_view text, std::string_view what, const char* expected) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/text.h"
 
 namespace etr::echo {
 uint32_t CopyCounter::next() {
@@ -18,8 +19,9 @@ uint32_t CopyCounter::next() {
 void EchoBuffer::add(pipeline::Item item, uint32_t uses, uint32_t used, int64_t bytes) {
   if (used >= uses) return;
   if (bytes_ + bytes > limit_bytes_)
-    fail(Code::out_of_memory, "the echo buffer holds ", size(), " samples of ", bytes_,
-         " bytes and may not exceed ", limit_bytes_, "; lower 'buffer' or raise 'buffer_bytes'");
+    fail(Code::out_of_memory, "the echo buffer holds ", counted(size(), "sample"), " of ",
+         counted(bytes_, "byte"), " and may not exceed ", limit_bytes_,
+         "; lower 'buffer' or raise 'buffer_bytes'");
   copies_ += uses - used;
   bytes_ += bytes;
   Held held{std::move(item), uses, used, bytes};

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/text.h"
 
 namespace etr::explain {
 namespace {
@@ -219,7 +220,7 @@ std::string to_text(const Json& e) {
     if (gain < kWorthwhile)
       add("%s would change little\n", p["change"] == "threads"
                                           ? "more threads"
-                                          : ("a " + p["change"].get<std::string>()).c_str());
+                                          : with_article(p["change"].get<std::string>()).c_str());
     else
       add("%.2f x (%.0f samples/s) with %s\n", gain, p["samples_per_s"].get<double>(),
           p["detail"].get<std::string>().c_str());

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/text.h"
 
 namespace etr::graph {
 
@@ -60,7 +61,7 @@ ValueId Graph::add(const std::string& op_name, const Json& options, std::vector<
   for (const ops::OpInput& input : op.inputs) required += !input.optional;
   if (inputs.size() < required || inputs.size() > op.inputs.size())
     fail(Code::invalid_argument, label, ": op '", op.name, "' takes ", required, " to ",
-         op.inputs.size(), " inputs, not ", inputs.size());
+         counted(op.inputs.size(), "input"), ", not ", inputs.size());
   std::vector<Shape> shapes;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (value(inputs[i]).dtype != op.inputs[i].dtype)

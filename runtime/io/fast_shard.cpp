@@ -3,12 +3,14 @@
 #include <zstd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "core/error.h"
 #include "core/platform.h"
+#include "core/text.h"
 
 namespace etr::io {
 namespace {
@@ -125,7 +127,8 @@ void FastShard::read_index(uint64_t begin) {
     }
   }
   if (frame + 1 != frames_.size())
-    corrupt(cat("its index has ", frame, " frames, its seek table ", frames_.size() - 1));
+    corrupt(
+        cat("its index has ", counted(frame, "frame"), ", its seek table ", frames_.size() - 1));
 }
 
 FastShard::Record FastShard::record(uint64_t number) const {
@@ -211,7 +214,8 @@ FastShardWriter::FastShardWriter(const std::string& path) : state_(std::make_uni
   state_->path = path;
   state_->temporary = path + ".tmp";
   state_->file.open(state_->temporary, std::ios::binary | std::ios::trunc);
-  if (!state_->file) fail(Code::io, "cannot create '", state_->temporary, "'");
+  if (!state_->file)
+    fail(Code::io, "cannot create '", state_->temporary, "': ", std::strerror(errno));
 }
 
 FastShardWriter::~FastShardWriter() {

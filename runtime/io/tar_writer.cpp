@@ -3,6 +3,7 @@
 #include <zstd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -13,6 +14,23 @@
 #include "core/platform.h"
 
 namespace etr::io {
+
+namespace {
+
+constexpr size_t kNameBytes = 100;  // of ustar's name field
+
+// "LENGTH KEY=VALUE\n", where LENGTH counts itself.
+std::string pax_record(const std::string& key, const std::string& value) {
+  const std::string rest = " " + key + "=" + value + "\n";
+  size_t length = rest.size();
+  for (size_t with = 0; with != length;) {
+    with = length;
+    length = rest.size() + std::to_string(with).size();
+  }
+  return std::to_string(length) + rest;
+}
+
+}  // namespace
 
 struct TarWriter::State {
   std::string path, temporary;
@@ -47,7 +65,8 @@ TarWriter::TarWriter(const std::string& path, int level) : state_(std::make_uniq
   state_->path = path;
   state_->temporary = path + ".tmp";
   state_->file.open(state_->temporary, std::ios::binary | std::ios::trunc);
-  if (!state_->file) fail(Code::io, "cannot create '", state_->temporary, "'");
+  if (!state_->file)
+    fail(Code::io, "cannot create '", state_->temporary, "': ", std::strerror(errno));
   if (path.ends_with(".zst")) {
     state_->zstd.reset(ZSTD_createCCtx());
     ZSTD_CCtx_setParameter(state_->zstd.get(), ZSTD_c_compressionLevel, level);
@@ -61,8 +80,16 @@ TarWriter::~TarWriter() {
 }
 
 void TarWriter::add(const std::string& name, std::span<const std::byte> bytes) {
-  if (name.empty() || name.size() > 100)
-    fail(Code::invalid_argument, "'", name, "' cannot be a tar member: names have 1 to 100 bytes");
+  if (name.empty() || name.find('\n') != std::string::npos || name.find('\0') != std::string::npos)
+    fail(Code::invalid_argument, "'", name, "' cannot be the name of a tar member");
+  if (name.size() > kNameBytes) {
+    const std::string record = pax_record("path", name);
+    add_member("pax", 'x', std::as_bytes(std::span(record)));
+  }
+  add_member(name.substr(0, kNameBytes), '0', bytes);
+}
+
+void TarWriter::add_member(const std::string& name, char type, std::span<const std::byte> bytes) {
   std::array<char, 512> header{};
   std::memcpy(header.data(), name.data(), name.size());
   std::snprintf(header.data() + 100, 8, "%07o", 0644u);
@@ -71,7 +98,7 @@ void TarWriter::add(const std::string& name, std::span<const std::byte> bytes) {
   std::snprintf(header.data() + 124, 12, "%011llo", static_cast<unsigned long long>(bytes.size()));
   std::snprintf(header.data() + 136, 12, "%011o", 0u);
   std::memset(header.data() + 148, ' ', 8);
-  header[156] = '0';
+  header[156] = type;
   std::memcpy(header.data() + 257, "ustar\00000", 8);
   unsigned sum = 0;
   for (const char c : header) sum += static_cast<unsigned char>(c);

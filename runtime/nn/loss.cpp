@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/text.h"
 #include "nn/init.h"
 
 namespace etr::nn {
@@ -109,8 +110,9 @@ Loss::Values Loss::build(graph::Graph& graph, graph::ValueId output) const {
     return {target, graph.add("mean_rows", Json::object(), {rows}, "loss"), -1};
   }
   if (!class_weights_.empty() && static_cast<int64_t>(class_weights_.size()) != shape.back())
-    fail(Code::invalid_argument, "model loss: class_weights has ", class_weights_.size(),
-         " weights for ", shape.back(), " classes");
+    fail(Code::invalid_argument, "model loss: class_weights has ",
+         counted(class_weights_.size(), "weight"), " for ",
+         counted(shape.back(), "class", "classes"));
   const auto target = field(graph, target_, Shape(shape.begin(), shape.end() - 1), DType::i32);
   const auto weight = weights(graph, target);
   const auto mean = [&](const char* op, const Json& options) {

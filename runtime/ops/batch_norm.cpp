@@ -1,5 +1,6 @@
 // Batch normalisation over all axes but the last; see shaders/batch_norm.comp for the formulas.
 #include "core/error.h"
+#include "core/text.h"
 #include "ops/gemm.h"
 #include "ops/pointwise.h"
 
@@ -30,7 +31,7 @@ OpShapes shapes(const Options&, const std::vector<Shape>& in) {
   for (size_t i = 1; i < in.size(); ++i)
     if (in[i] != Shape{c})
       fail(Code::invalid_argument, "batch_norm: ", kInputs[i].name, " is ", shape_text(in[i]),
-           " but x ", shape_text(in[0]), " has ", c, " channels");
+           " but x ", shape_text(in[0]), " has ", counted(c, "channel"));
   return {in[0], {{2, c}}};  // mean and inverse standard deviation
 }
 

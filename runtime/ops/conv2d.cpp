@@ -1,5 +1,6 @@
 // y[n, oy, ox, o] = sum over (ky, kx, c) of x[n, oy s + ky d - pad, ox s + kx d - pad, c] w[ky, kx, c, o] (+ b) (ReLU).
 #include "core/error.h"
+#include "core/text.h"
 #include "ops/conv.h"
 
 namespace etr::ops {
@@ -40,8 +41,8 @@ OpShapes shapes(const Options& options, const std::vector<Shape>& in) {
   require_rank("conv2d", "w", w, 4, "[KH, KW, C / groups, filters]");
   const int64_t groups = options.integer("groups");
   if (x[3] != w[2] * groups || w[3] % groups)
-    fail(Code::invalid_argument, "conv2d: x ", shape_text(x), " has ", x[3], " channels, w ",
-         shape_text(w), " in ", groups, " group", groups == 1 ? "" : "s", " expects ",
+    fail(Code::invalid_argument, "conv2d: x ", shape_text(x), " has ", counted(x[3], "channel"),
+         ", w ", shape_text(w), " in ", groups, " group", groups == 1 ? "" : "s", " expects ",
          w[2] * groups);
   const ConvGeometry g = geometry(options, x, w);
   if (g.oh == 0 || g.ow == 0)

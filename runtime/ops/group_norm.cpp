@@ -1,5 +1,6 @@
 // Group normalisation; see shaders/group_norm.comp for the formulas.
 #include "core/error.h"
+#include "core/text.h"
 #include "ops/gemm.h"
 
 namespace etr::ops {
@@ -20,12 +21,12 @@ OpShapes shapes(const Options& options, const std::vector<Shape>& in) {
   if (in[0].size() < 2) fail(Code::invalid_argument, "group_norm: x must have at least two axes");
   const int64_t c = in[0].back(), groups = options.integer("groups");
   if (c % groups != 0)
-    fail(Code::invalid_argument, "group_norm: ", c, " channels do not split into ", groups,
-         " groups");
+    fail(Code::invalid_argument, "group_norm: ", counted(c, "channel"), " do not split into ",
+         groups, " groups");
   for (size_t i = 1; i < 3; ++i)
     if (in[i] != Shape{c})
       fail(Code::invalid_argument, "group_norm: ", kInputs[i].name, " is ", shape_text(in[i]),
-           " but x ", shape_text(in[0]), " has ", c, " channels");
+           " but x ", shape_text(in[0]), " has ", counted(c, "channel"));
   return {in[0], {{in[0][0], groups, 2}}};
 }
 

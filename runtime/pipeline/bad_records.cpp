@@ -80,7 +80,7 @@ bool BadRecords::handle(const std::string& stage, uint64_t position, const Item&
   if (policy == ErrorPolicy::fail) throw Error(error.code(), where);
   if (count_ > rules_.limit)
     throw Error(error.code(),
-                cat(where, " (more than max_bad_records = ", rules_.limit, " records are bad)"));
+                cat(where, " (bad records: more than max_bad_records = ", rules_.limit, ")"));
   const auto read = static_cast<double>(std::max(read_.load(), kShareFrom));
   if (static_cast<double>(count_) > rules_.share * read)
     throw Error(error.code(),

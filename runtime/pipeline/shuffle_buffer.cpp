@@ -1,14 +1,15 @@
 #include "pipeline/shuffle_buffer.h"
 
 #include "core/error.h"
+#include "core/text.h"
 
 namespace etr::pipeline {
 
 void ShuffleBuffer::add(Item&& item, Emitter& out) {
   const auto bytes = static_cast<int64_t>(item.size_bytes());
   if (bytes_ + bytes > limit_bytes_)
-    fail(Code::out_of_memory, "the ", owner_, " buffer holds ", items_.size(), " samples of ",
-         bytes_, " bytes and may not exceed ", limit_bytes_,
+    fail(Code::out_of_memory, "the ", owner_, " buffer holds ", counted(items_.size(), "sample"),
+         " of ", counted(bytes_, "byte"), " and may not exceed ", limit_bytes_,
          "; lower 'buffer' or raise 'buffer_bytes'");
   bytes_ += bytes;
   if (compacts_) item.compact();

@@ -12,12 +12,17 @@ struct ClassFile {
   int label = 0;
 };
 
+struct Skipped {
+  std::string name, reason;
+};
+
 struct ClassFolders {
   std::vector<std::string> classes;  // sorted; the position is the label
   std::vector<ClassFile> files;      // sorted by class, then by name
+  std::vector<Skipped> skipped;      // what lies there and is neither a class nor one of its files
 };
 
-// Throws Error(io) where the root cannot be listed, Error(not_found) where it holds no file.
+// Hidden folders are no classes, hidden files no samples. Throws Error(io) where the root cannot be listed, Error(not_found) where it holds no file.
 ClassFolders list_class_folders(const std::string& root);
 
 }  // namespace etr::sources

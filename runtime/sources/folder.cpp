@@ -1,5 +1,6 @@
 // Samples from a folder of class folders: root/CLASS/NAME.png. Classes are numbered in the order of
 // their names; the number is written to the field "cls" as text, as WebDataset shards hold it.
+#include "core/error.h"
 #include "core/platform.h"
 #include "sources/class_folders.h"
 #include "sources/indexed_source.h"
@@ -12,16 +13,28 @@ using namespace pipeline;
 constexpr OptionSpec kOptions[] = {
     {"root", OptionType::string, nullptr, "folder whose sub-folders are the classes", 0, 0, "path"},
     kShuffleOption,
+    {"hold_out", OptionType::integer, "0",
+     "one of so many files of each class is held out, for validation; 0: none", 0, 1e9, "files"},
+    {"held_out", OptionType::boolean, "false",
+     "give the files that are held out, instead of the others"},
 };
 
 class Folder final : public IndexedSource {
  public:
   Folder(const Options& options, const StageContext& context)
-      : IndexedSource(options, context), root_(options.string("root")) {}
+      : IndexedSource(options, context),
+        root_(options.string("root")),
+        every_(options.integer("hold_out")),
+        held_out_(options.boolean("held_out")) {
+    if (every_ == 1)
+      fail(Code::invalid_argument, "folder: a hold_out of 1 leaves nothing to train on");
+    if (held_out_ && every_ == 0)
+      fail(Code::invalid_argument, "folder: held_out needs 'hold_out', which says how many");
+  }
 
  protected:
   uint64_t count() override {
-    if (files_.empty()) files_ = list_class_folders(root_).files;
+    if (files_.empty()) files_ = part_of(list_class_folders(root_).files);
     return files_.size();
   }
 
@@ -45,8 +58,25 @@ class Folder final : public IndexedSource {
   bool reads_in_parallel() const override { return true; }
 
  private:
+  std::vector<ClassFile> part_of(std::vector<ClassFile> files) const {
+    if (every_ == 0) return files;
+    int64_t number = 0;  // in its class
+    int label = -1;
+    std::erase_if(files, [&](const ClassFile& file) {
+      number = file.label == label ? number + 1 : 0;
+      label = file.label;
+      return (number % every_ == 1) != held_out_;
+    });
+    if (files.empty())
+      fail(Code::not_found, "'", root_,
+           "' has no class of two files, from which one could be held out");
+    return files;
+  }
+
   const std::string root_;
   const std::shared_ptr<const std::string> root_text_ = std::make_shared<std::string>(root_);
+  const int64_t every_;
+  const bool held_out_;
   std::vector<ClassFile> files_;
 };
 

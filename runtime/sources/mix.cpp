@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/text.h"
 #include "sources/branch.h"
 
 namespace etr::sources {
@@ -30,8 +31,8 @@ class Mix final : public Source {
         ends_(options.string("ends")) {
     if (weights_.empty()) weights_.assign(branches_.size(), 1);
     if (weights_.size() != branches_.size())
-      fail(Code::invalid_argument, "stage 'mix': ", weights_.size(), " weights for ",
-           branches_.size(), " sources");
+      fail(Code::invalid_argument, "stage 'mix': ", counted(weights_.size(), "weight"), " for ",
+           counted(branches_.size(), "source"));
   }
 
   Json data() override { return data_of(branches_); }

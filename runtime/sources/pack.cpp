@@ -1,21 +1,24 @@
 #include "sources/pack.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <cmath>
+#include <cstring>
 #include <filesystem>
-#include <memory>
+#include <optional>
 
-#include "codec/image_codec.h"
-#include "codec/planar_image.h"
 #include "core/error.h"
 #include "core/platform.h"
 #include "core/rng.h"
-#include "io/fast_shard.h"
-#include "io/tar_writer.h"
-#include "sources/class_folders.h"
+#include "core/text.h"
+#include "sources/class_names.h"
+#include "sources/shard_writer.h"
 
 namespace etr::sources {
 namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kValidation = "validation";
 
 constexpr OptionSpec kOptions[] = {
     {"format", OptionType::string, "\"webdataset\"",
@@ -25,61 +28,114 @@ constexpr OptionSpec kOptions[] = {
     {"per_shard", OptionType::integer, "1000", "samples in a shard", 1, 1e9, "samples"},
     {"level", OptionType::integer, "3", "zstd's level; 0 writes plain .tar", 0, 19},
     {"seed", OptionType::integer, "0", "of the order of the samples", 0, 9e15},
+    {"validation", OptionType::number, "0",
+     "share of each class that is set aside, in shards named validation-* beside the others", 0,
+     0.9},
+    {"overwrite", OptionType::boolean, "false",
+     "replace shards that an earlier packing left under this prefix; otherwise they are an error"},
 };
 
-std::string numbered(const std::string& prefix, int64_t number, const char* ending) {
-  char digits[32];
-  std::snprintf(digits, sizeof digits, "%06lld", static_cast<long long>(number));
-  return prefix + digits + ending;
+// By its first bytes, because names lie: "png", "jpg", or "" for everything else.
+std::string image_format(const std::string& bytes) {
+  if (bytes.starts_with("\x89PNG\r\n\x1a\n")) return "png";
+  return bytes.starts_with("\xff\xd8\xff") ? "jpg" : "";
 }
 
-class ShardWriter {
- public:
-  virtual ~ShardWriter() = default;
-  virtual void add(const std::string& key, const std::string& extension,
-                   std::span<const std::byte> bytes, const std::string& label) = 0;
-  virtual void finish() = 0;
-};
-
-class TarShard final : public ShardWriter {
- public:
-  TarShard(const std::string& path, int level) : writer_(path, level) {}
-
-  void add(const std::string& key, const std::string& extension, std::span<const std::byte> bytes,
-           const std::string& label) override {
-    writer_.add(key + "." + extension, bytes);
-    writer_.add(key + ".cls", std::as_bytes(std::span(label)));
+// Numbers the classes as the file of an earlier packing does, so that a training and a test set agree.
+void take_numbers(ClassFolders& folders, const std::string& path) {
+  const std::vector<std::string> known = read_class_names(path);
+  std::vector<int> numbers;
+  for (const std::string& name : folders.classes) {
+    const auto at = std::find(known.begin(), known.end(), name);
+    if (at == known.end())
+      fail(Code::invalid_argument, "'", path, "' does not list the class '", name,
+           "'; remove that file, and pack all sets beside it again, to number the classes anew");
+    numbers.push_back(static_cast<int>(at - known.begin()));
   }
-  void finish() override { writer_.finish(); }
+  for (ClassFile& file : folders.files) file.label = numbers[static_cast<size_t>(file.label)];
+  folders.classes = known;
+}
 
- private:
-  io::TarWriter writer_;
-};
+// How many samples of each class are set aside: the share, but at least one of two.
+std::vector<int64_t> set_aside(const ClassFolders& folders, double share) {
+  std::vector<int64_t> counts(folders.classes.size());
+  for (const ClassFile& file : folders.files) ++counts[static_cast<size_t>(file.label)];
+  for (int64_t& count : counts) {
+    const auto wanted = std::llround(share * static_cast<double>(count));
+    count = share > 0
+                ? std::clamp<int64_t>(wanted, 1, std::max<int64_t>(count - 1, 1)) * (count > 1)
+                : 0;
+  }
+  return counts;
+}
 
-// PNGs become planar images; JPEGs stay as they are, they are smaller than anything lossless.
-class FastShard final : public ShardWriter {
+void shuffle(std::vector<ClassFile>& files, uint64_t seed) {
+  Rng rng(seed);
+  for (size_t i = files.size(); i > 1; --i)
+    std::swap(files[i - 1], files[rng.below(static_cast<uint32_t>(i))]);
+}
+
+// The one or two sets of shards that a packing writes.
+class Packing {
  public:
-  FastShard(const std::string& path, int level) : writer_(path), level_(std::max(level, 1)) {}
+  Packing(const std::string& root, const fs::path& prefix, const Options& options)
+      : root_(root), folder_(prefix.parent_path()) {
+    const double share = options.number("validation");
+    if (share > 0 && prefix.filename() == kValidation)
+      fail(Code::invalid_argument, "the prefix '", prefix.string(),
+           "' is the one that validation shards get; choose another");
+    if (prefix.filename().empty())
+      fail(Code::invalid_argument, "the prefix '", prefix.string(),
+           "' ends with a folder; shards need a name there, such as '", prefix.string(), "train'");
+    std::error_code error;
+    if (!folder_.empty()) fs::create_directories(folder_, error);
+    if (error) fail(Code::io, "cannot create '", folder_.string(), "': ", error.message());
+    const ShardSet::Form form{options.string("format") == "fast",
+                              static_cast<int>(options.integer("level")),
+                              options.integer("per_shard")};
+    const bool overwrite = options.boolean("overwrite");
+    rest_.emplace(prefix.string(), form, overwrite);
+    if (share > 0) validation_.emplace((folder_ / kValidation).string(), form, overwrite);
+  }
 
-  void add(const std::string& key, const std::string& extension, std::span<const std::byte> bytes,
-           const std::string& label) override {
-    const io::FastShardWriter::Field cls{"cls", std::as_bytes(std::span(label)), 0};
-    if (extension == "png") {
-      const Tensor image = codec::decode_image(bytes, codec::Channels::as_stored);
-      const std::vector<std::byte> packed = codec::encode_planar(image, level_);
-      const io::FastShardWriter::Field fields[] = {{"eti", packed, image.size_bytes()}, cls};
-      writer_.add(key, fields);
-    } else {
-      const std::vector<std::byte> frame = io::zstd_frame(bytes, level_);
-      const io::FastShardWriter::Field fields[] = {{extension, frame, bytes.size()}, cls};
-      writer_.add(key, fields);
+  std::string classes_file() const { return (folder_ / "classes.txt").string(); }
+
+  // `aside` counts down the samples of the file's class that are set aside.
+  void add(const ClassFile& file, int64_t& aside, PackResult& result) {
+    const std::string bytes = platform::read_file(root_ + "/" + file.name);
+    const std::string format = image_format(bytes);
+    if (format.empty()) {
+      result.skipped.push_back({file.name, "not a PNG or JPEG image"});
+      return;
     }
+    try {
+      (aside-- > 0 ? *validation_ : *rest_)
+          .add(file.name, format, std::as_bytes(std::span(bytes)), file.label);
+    } catch (const Error& error) {
+      fail(error.code(), "pack: '", root_, "/", file.name, "': ", error.what());
+    }
+    result.bytes += static_cast<int64_t>(bytes.size());
   }
-  void finish() override { writer_.finish(); }
+
+  void finish(PackResult& result) {
+    if (rest_->samples() == 0)
+      fail(Code::not_found, "'", root_, "' has no PNG or JPEG images in its class folders");
+    for (auto* set : {&rest_, &validation_}) {
+      if (!*set) continue;
+      (*set)->finish();
+      result.samples += (*set)->samples();
+      for (const std::string& shard : (*set)->shards()) {
+        result.shards.push_back(shard);
+        result.packed_bytes += static_cast<int64_t>(fs::file_size(shard));
+      }
+    }
+    if (validation_) result.validation_samples = validation_->samples();
+  }
 
  private:
-  io::FastShardWriter writer_;
-  const int level_;
+  const std::string root_;
+  const fs::path folder_;
+  std::optional<ShardSet> rest_, validation_;
 };
 
 }  // namespace
@@ -88,44 +144,24 @@ Schema pack_schema() { return kOptions; }
 
 PackResult pack_folder(const std::string& root, const std::string& prefix, const Options& options,
                        const std::function<bool(int64_t, int64_t)>& progress) {
-  const bool fast = options.string("format") == "fast";
-  const int64_t per_shard = options.integer("per_shard");
-  const auto level = static_cast<int>(options.integer("level"));
-  const char* const ending = fast ? ".ets" : level > 0 ? ".tar.zst" : ".tar";
   ClassFolders folders = list_class_folders(root);
-  Rng rng(static_cast<uint64_t>(options.integer("seed")));
-  for (size_t i = folders.files.size(); i > 1; --i)
-    std::swap(folders.files[i - 1], folders.files[rng.below(static_cast<uint32_t>(i))]);
-
+  Packing packing(root, prefix, options);
   PackResult result;
+  result.classes_file = packing.classes_file();
+  if (fs::exists(result.classes_file)) take_numbers(folders, result.classes_file);
   result.classes = folders.classes;
-  result.samples = static_cast<int64_t>(folders.files.size());
-  std::unique_ptr<ShardWriter> writer;
-  for (int64_t i = 0; i < result.samples; ++i) {
-    if (i % per_shard == 0) {
-      if (writer) writer->finish();
-      result.shards.push_back(numbered(prefix + "-", i / per_shard, ending));
-      if (fast)
-        writer = std::make_unique<FastShard>(result.shards.back(), level);
-      else
-        writer = std::make_unique<TarShard>(result.shards.back(), level);
-    }
+  result.skipped = std::move(folders.skipped);
+  std::vector<int64_t> aside = set_aside(folders, options.number("validation"));
+  shuffle(folders.files, static_cast<uint64_t>(options.integer("seed")));
+  const auto total = static_cast<int64_t>(folders.files.size());
+  for (int64_t i = 0; i < total; ++i) {
     const ClassFile& file = folders.files[static_cast<size_t>(i)];
-    const std::string bytes = platform::read_file(root + "/" + file.name);
-    try {
-      writer->add(numbered("", i, ""), file.extension, std::as_bytes(std::span(bytes)),
-                  std::to_string(file.label));
-    } catch (const Error& error) {
-      fail(error.code(), "pack: '", root, "/", file.name, "': ", error.what());
-    }
-    result.bytes += static_cast<int64_t>(bytes.size());
-    if (progress && (i % 64 == 63 || i + 1 == result.samples) && !progress(i + 1, result.samples))
-      fail(Code::cancelled, "packing was stopped after ", i + 1, " of ", result.samples,
-           " samples");
+    packing.add(file, aside[static_cast<size_t>(file.label)], result);
+    if (progress && (i % 64 == 63 || i + 1 == total) && !progress(i + 1, total))
+      fail(Code::cancelled, "packing was stopped after ", i + 1, " of ", counted(total, "file"));
   }
-  writer->finish();
-  for (const std::string& shard : result.shards)
-    result.packed_bytes += static_cast<int64_t>(std::filesystem::file_size(shard));
+  write_class_names(result.classes_file, result.classes);
+  packing.finish(result);
   return result;
 }
 

@@ -28,8 +28,8 @@ class Zip final : public Source {
     for (const std::string_view prefix : split(prefixes, ',')) prefixes_.emplace_back(prefix);
     if (prefixes.empty()) prefixes_.assign(branches_.size(), "");
     if (prefixes_.size() != branches_.size())
-      fail(Code::invalid_argument, "stage 'zip': ", prefixes_.size(), " prefixes for ",
-           branches_.size(), " sources");
+      fail(Code::invalid_argument, "stage 'zip': ", counted(prefixes_.size(), "prefix", "prefixes"),
+           " for ", counted(branches_.size(), "source"));
   }
 
   Json data() override { return data_of(branches_); }
@@ -84,8 +84,9 @@ class Zip final : public Source {
       }
     }
     if (ended > 0 && ended < branches_.size() && equal_lengths_)
-      fail(Code::invalid_argument, "zip: source ", which + 1, " ends after ", index_,
-           " samples, and others do not; set equal_lengths to false to end there");
+      fail(Code::invalid_argument, "zip: source ", which + 1, " ends after ",
+           counted(index_, "sample"),
+           ", and others do not; set equal_lengths to false to end there");
     if (ended > 0) return false;
     ++index_;
     if (bad) std::rethrow_exception(bad);

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "stages/box_ops.h"
 
 namespace etr::stages {
@@ -65,7 +66,7 @@ void BatchMix::process(pipeline::Item& batch, uint64_t epoch) const {
 Tensor BatchMix::blended(const Tensor& x, const std::vector<size_t>& partner, float share) {
   if (x.shape().empty() || static_cast<size_t>(x.shape()[0]) != partner.size())
     fail(Code::invalid_argument, "a field of shape ", shape_text(x.shape()), " in a batch of ",
-         partner.size(), " samples cannot be mixed");
+         counted(partner.size(), "sample"), " cannot be mixed");
   Tensor out(x.dtype(), x.shape());
   if (x.dtype() == DType::u8)
     blend_rows<uint8_t>(x, partner, share, out);

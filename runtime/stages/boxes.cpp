@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "stages/box_ops.h"
 
 namespace etr::stages {
@@ -65,8 +66,8 @@ class Boxes final : public MapStage {
       fail(Code::corrupt_data, "field '", field_, "' has ", values.size(),
            " numbers; a box has five: label and four of its place");
     if (count > static_cast<size_t>(most_))
-      fail(Code::invalid_argument, "the sample has ", count, " boxes, more than 'most_boxes' (",
-           most_, "): raise it here and in the model's loss");
+      fail(Code::invalid_argument, "the sample has ", counted(count, "box", "boxes"),
+           ", more than 'most_boxes' (", most_, "): raise it here and in the model's loss");
     Tensor out(DType::f32, {most_, static_cast<int64_t>(kColumns)});
     const auto to = out.mutable_view<float>();
     std::ranges::fill(to, 0.0f);

@@ -3,6 +3,7 @@
 #include "tensor/normalize.h"
 
 #include "core/error.h"
+#include "core/text.h"
 #include "pipeline/stage.h"
 
 namespace etr::stages {
@@ -25,8 +26,8 @@ class Normalize final : public MapStage {
       : deferred_(options.boolean("deferred")), may_defer_(context.defers && context.is_last) {
     const std::vector<double> mean = options.numbers("mean"), std = options.numbers("std");
     if (mean.empty() || mean.size() != std.size())
-      fail(Code::invalid_argument, "normalize: 'mean' has ", mean.size(), " values, 'std' ",
-           std.size(), "; they need the same number, at least one");
+      fail(Code::invalid_argument, "normalize: 'mean' has ", counted(mean.size(), "value"),
+           ", 'std' ", std.size(), "; they need the same number, at least one");
     const Shape channels{static_cast<int64_t>(mean.size())};
     scale_ = Tensor(DType::f32, channels);
     shift_ = Tensor(DType::f32, channels);
@@ -55,15 +56,16 @@ class Normalize final : public MapStage {
  private:
   void check_channels(int64_t channels) const {
     if (scale_.count() != 1 && scale_.count() != channels)
-      fail(Code::invalid_argument, "normalize has ", scale_.count(), " means for images of ", channels,
-           " channels");
+      fail(Code::invalid_argument, "normalize has ", counted(scale_.count(), "mean"),
+           " for images of ", counted(channels, "channel"));
   }
   void defer(Item& item, int64_t channels) const {
     check_channels(channels);
     if (item.batch.size == 0)
-      fail(Code::invalid_argument,
-           "normalize that is left to the device ('deferred', or behind an echo with 'device') says "
-           "something about a batch: put it behind the batch stage");
+      fail(
+          Code::invalid_argument,
+          "normalize that is left to the device ('deferred', or behind an echo with 'device') says "
+          "something about a batch: put it behind the batch stage");
     item.set("image_scale", scale_);
     item.set("image_shift", shift_);
   }

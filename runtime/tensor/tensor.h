@@ -22,7 +22,7 @@ size_t dtype_size(DType dtype);       // bytes of one element
 // for every tensor of every sample.
 class Shape {
  public:
-  static constexpr size_t kMaxRank = 6;
+  static constexpr size_t kMaxRank = 8;
 
   Shape() = default;
   Shape(std::initializer_list<int64_t> extents) : Shape(extents.begin(), extents.end()) {}

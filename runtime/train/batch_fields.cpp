@@ -1,6 +1,7 @@
 #include "train/batch_fields.h"
 
 #include "core/error.h"
+#include "core/text.h"
 #include "pipeline/stage.h"
 #include "train/byte_feed.h"
 
@@ -15,8 +16,8 @@ void check_deferred(const pipeline::Item& batch, const std::string& name, int64_
                       of.count() == batch.find(name + "_scale")->count();
     if (!fits)
       fail(Code::invalid_argument, "field '", part, "' is ", dtype_name(of.dtype()), " ",
-           shape_text(of.shape()), "; images of ", channels, " channels take f32 [1] or f32 [",
-           channels, "]");
+           shape_text(of.shape()), "; images of ", counted(channels, "channel"),
+           " take f32 [1] or f32 [", channels, "]");
   }
 }
 
@@ -27,9 +28,9 @@ void check_views(const pipeline::Item& batch, const graph::Value& value) {
     fail(Code::invalid_argument,
          "the images are bytes: put a normalize stage behind batch, for echo with 'device' too");
   if (shape != value.shape || static_cast<int64_t>(batch.views->size()) > value.shape[0])
-    fail(Code::invalid_argument, "field '", value.name, "' is ", batch.views->size(), " images of ",
-         view.height, " x ", view.width, "; this model works on f32 ", shape_text(value.shape),
-         " or fewer rows");
+    fail(Code::invalid_argument, "field '", value.name, "' is ",
+         counted(batch.views->size(), "image"), " of ", view.height, " x ", view.width,
+         "; this model works on f32 ", shape_text(value.shape), " or fewer rows");
   check_deferred(batch, value.name, value.shape.back());
 }
 

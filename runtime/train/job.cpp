@@ -51,7 +51,7 @@ constexpr OptionSpec kOutput[] = {
 
 const std::vector<std::string> kSections = {"name",     "description", "vars",       "seed",
                                             "device",   "pipeline",    "model",      "optimizer",
-                                            "schedule", "train",       "evaluation", "output"};
+                                            "schedule", "train",       "evaluation", "output", "classes"};
 
 Json value_of(const std::string& text, const std::string& whole) {
   return parse_if_json(text, cat("--set ", whole)).value_or(Json(text));
@@ -190,6 +190,14 @@ void Job::validate() {
   if (json_.contains("seed") && !json_["seed"].is_number_unsigned())
     fail(Code::invalid_argument, "job: 'seed' must be a whole number from 0, not ",
          json_["seed"].dump());
+  if (json_.contains("classes")) {
+    const Json& names = json_["classes"];
+    if (!names.is_array() ||
+        !std::all_of(names.begin(), names.end(), [](const Json& name) { return name.is_string(); }))
+      fail(Code::invalid_argument,
+           "job: 'classes' must be the list of the classes' names in the order of their numbers, not ",
+           names.dump());
+  }
   if (!json_["pipeline"].contains("seed")) json_["pipeline"]["seed"] = seed();
   pipeline::Pipeline check_pipeline(pipeline());
   nn::Model check_model(model());

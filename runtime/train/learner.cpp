@@ -9,6 +9,7 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "core/platform.h"
+#include "core/text.h"
 #include "nn/onnx.h"
 #include "nn/weights.h"
 #include "tensor/normalize.h"
@@ -349,8 +350,13 @@ void Learner::fail_not_finite() {
        "training diverged; check the data, and that labels lie within the model's classes");
 }
 
-EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline) {
+EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline, const EvalProgress& progress) {
   EvalMetrics total;
+  // An evaluation that failed may have left some.
+  if (planned_ && planned_->evaluator) planned_->evaluator->take_results(true);
+  const auto length = progress ? pipeline.length() : std::nullopt;
+  const int64_t batches = length ? static_cast<int64_t>(*length) : -1;
+  int64_t done = 0;
   const auto add = [&](const std::vector<graph::StepResult>& results) {
     for (const graph::StepResult& result : results) {
       const auto rows = static_cast<double>(result.tag);
@@ -373,6 +379,8 @@ EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline) {
     fill(*planned_->evaluator, planned_->fed(), batch);
     planned_->evaluator->submit(values, values.valid_rows);
     add(planned_->evaluator->take_results(false));
+    if (progress && !progress(++done, batches))
+      fail(Code::cancelled, "the evaluation was stopped after ", counted(done, "batch", "batches"));
   }
   if (planned_ && planned_->evaluator) add(planned_->evaluator->take_results(true));
   if (total.samples == 0) fail(Code::invalid_argument, "the evaluation pipeline gave no samples");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -44,6 +45,9 @@ struct EvalMetrics {
   double loss = 0, accuracy = 0;
 };
 
+// Batches done, and batches in all; -1 where that is not known.
+using EvalProgress = std::function<bool(int64_t done, int64_t batches)>;
+
 // Shapes come from the first batch; later batches may be smaller, not larger. Used by one thread.
 class Learner {
  public:
@@ -72,8 +76,9 @@ class Learner {
   // not changed the weights, and neither have those that were in flight behind it, which give no results.
   std::vector<StepMetrics> take_metrics(bool wait_all);
 
-  // One epoch of `pipeline` in evaluation mode. Waits for the steps in flight first.
-  EvalMetrics evaluate(pipeline::Pipeline& pipeline);
+  // One epoch of `pipeline` in evaluation mode. Waits for the steps in flight first. `progress` is told behind
+  // each batch; where it returns false: Error(cancelled).
+  EvalMetrics evaluate(pipeline::Pipeline& pipeline, const EvalProgress& progress = {});
 
   // Runs `steps` training steps on `batch` (which train), each kernel by itself, and says where their
   // time went: see profile_commands(). Waits for the steps in flight first.

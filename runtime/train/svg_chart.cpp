@@ -9,8 +9,10 @@
 namespace etr::train {
 namespace {
 
-constexpr double kWidth = 560, kHeight = 320;
-constexpr double kLeft = 54, kRight = 18, kTop = 44, kBottom = 46;
+// About the size at which a phone shows it, and a third of a desktop's width: text keeps its size on both.
+constexpr double kWidth = 380, kHeight = 250;
+constexpr double kLeft = 48, kRight = 14, kTop = 12, kBottom = 44;
+constexpr size_t kMostMarked = 24;  // points with a dot each
 
 std::string fixed(double value, int digits) {
   char text[64];
@@ -22,8 +24,26 @@ std::string fixed(double value, int digits) {
 double nice_step(double range, int count) {
   const double raw = range / count, power = std::pow(10, std::floor(std::log10(raw)));
   for (const double m : {1.0, 2.0, 5.0})
-    if (raw <= m * power) return m * power;
+    if (raw <= m * power * 1.0001) return m * power;
   return 10 * power;
+}
+
+// Decimals that tell neighbouring ticks apart.
+int digits_for(double step) {
+  return std::clamp(static_cast<int>(std::ceil(-std::log10(step) - 1e-9)), 0, 6);
+}
+
+// "20k", "1.5M": short enough to stand side by side.
+std::string tick_text(double value, double step) {
+  if (std::abs(value) >= 1e6) return number_text(value / 1e6, digits_for(step / 1e6)) + "M";
+  if (std::abs(value) >= 1e4) return number_text(value / 1e3, digits_for(step / 1e3)) + "k";
+  return number_text(value, digits_for(step));
+}
+
+std::string text_at(const char* style, const char* anchor, double x, double y,
+                    const std::string& text) {
+  return cat("<text class='", style, "' text-anchor='", anchor, "' x='", fixed(x, 1), "' y='",
+             fixed(y, 1), "'>", html_escape(text), "</text>");
 }
 
 class Plot {
@@ -38,31 +58,25 @@ class Plot {
 
   std::string axes() const {
     std::string out;
+    const double unit = options_.percent ? 100 : 1;
     const double y_step = nice_step(options_.y_max - options_.y_min, 5);
-    for (double v = std::ceil(options_.y_min / y_step) * y_step; v <= options_.y_max + 1e-9;
-         v += y_step) {
-      out += cat("<line class='grid' x1='", kLeft, "' x2='", kWidth - kRight, "' y1='",
-                 fixed(y(v), 1), "' y2='", fixed(y(v), 1), "'/>");
-      out += cat("<text class='tick' text-anchor='end' x='", kLeft - 8, "' y='", fixed(y(v) + 4, 1),
-                 "'>", number_text(v * 100, y_step < 0.0099 ? 1 : 0), " %</text>");
-    }
-    const double x_step = nice_step(x_max_, 6);
+    for (double v = std::ceil(options_.y_min / y_step - 1e-9) * y_step;
+         v <= options_.y_max + 1e-9 * y_step; v += y_step)
+      out += across("grid", v) +
+             text_at("tick", "end", kLeft - 8, y(v) + 4,
+                     tick_text(v * unit, y_step * unit) + (options_.percent ? " %" : ""));
+    const double x_step = nice_step(x_max_, 5);
     for (double v = 0; v <= x_max_ + 1e-9; v += x_step)
-      out += cat("<text class='tick' text-anchor='middle' x='", fixed(x(v), 1), "' y='",
-                 kHeight - kBottom + 18, "'>", number_text(v, x_step < 1 ? 1 : 0), "</text>");
-    out += cat("<line class='axis' x1='", kLeft, "' x2='", kWidth - kRight, "' y1='",
-               kHeight - kBottom, "' y2='", kHeight - kBottom, "'/>");
-    out += cat("<text class='label' text-anchor='middle' x='", (kLeft + kWidth - kRight) / 2,
-               "' y='", kHeight - 8, "'>", html_escape(options_.x_label), "</text>");
-    return out;
+      out += text_at("tick", "middle", x(v), kHeight - kBottom + 18, tick_text(v, x_step));
+    return out + across("axis", options_.y_min) +
+           text_at("tick", "middle", (kLeft + kWidth - kRight) / 2, kHeight - 6, options_.x_label);
   }
 
   std::string target() const {
-    const double at = y(options_.target);
-    return cat("<line class='target' x1='", kLeft, "' x2='", kWidth - kRight, "' y1='",
-               fixed(at, 1), "' y2='", fixed(at, 1), "'/><text class='targettext' x='", kLeft + 6,
-               "' y='", fixed(at - 6, 1), "'>target ", number_text(options_.target * 100, 1),
-               " %</text>");
+    // Below its line, at the end: a curve that gets there is above it by then.
+    return across("target", options_.target) +
+           text_at("tick", "end", kWidth - kRight - 2, y(options_.target) + 15,
+                   "target " + number_text(options_.target * 100, 1) + " %");
   }
 
   std::string line(const Series& s) const {
@@ -70,20 +84,26 @@ class Plot {
     std::string path;
     for (const auto& [px, py] : s.points)
       path += cat(path.empty() ? "M" : "L", fixed(x(px), 1), " ", fixed(y(py), 1));
+    const std::string style = cat(" class='line s", s.style % kSeriesStyles, "'");
     std::string out;
     if (options_.fill)
       out += cat("<path d='", path, "L", fixed(x(s.points.back().first), 1), " ", kHeight - kBottom,
-                 "L", fixed(x(s.points.front().first), 1), " ", kHeight - kBottom, "Z' fill='",
-                 s.color, "' opacity='0.12'/>");
-    out += cat("<path class='line' d='", path, "' stroke='", s.color, "'/>");
-    if (s.points.size() <= 60 && !options_.fill)
+                 "L", fixed(x(s.points.front().first), 1), " ", kHeight - kBottom,
+                 "Z' class='area s", s.style % kSeriesStyles, "'/>");
+    out += cat("<path d='", path, "'", style, "/>");
+    if (s.points.size() <= kMostMarked && !options_.fill)
       for (const auto& [px, py] : s.points)
-        out += cat("<circle cx='", fixed(x(px), 1), "' cy='", fixed(y(py), 1), "' r='3' fill='",
-                   s.color, "'/>");
+        out += cat("<circle cx='", fixed(x(px), 1), "' cy='", fixed(y(py), 1),
+                   "' r='2.5' class='mark s", s.style % kSeriesStyles, "'/>");
     return out;
   }
 
  private:
+  std::string across(const char* style, double v) const {
+    return cat("<line class='", style, "' x1='", kLeft, "' x2='", kWidth - kRight, "' y1='",
+               fixed(y(v), 1), "' y2='", fixed(y(v), 1), "'/>");
+  }
+
   double x_max_;
   const ChartOptions& options_;
 };
@@ -96,11 +116,19 @@ std::string svg_chart(const std::vector<Series>& series, const ChartOptions& opt
     for (const auto& [px, py] : s.points) x_max = std::max(x_max, px);
   const Plot plot(x_max > 0 ? x_max * 1.02 : 1, options);
   std::string out =
-      cat("<svg viewBox='0 0 ", kWidth, " ", kHeight, "' role='img'>", "<text class='title' x='",
-          12, "' y='22'>", html_escape(options.title), "</text>", plot.axes());
+      cat("<svg viewBox='0 0 ", kWidth, " ", kHeight, "' role='img' aria-labelledby='", options.id,
+          "-t ", options.id, "-d'><title id='", options.id, "-t'>", html_escape(options.title),
+          "</title><desc id='", options.id, "-d'>", html_escape(options.description), "</desc>",
+          plot.axes());
   if (options.target > 0) out += plot.target();
   for (const Series& s : series) out += plot.line(s);
   return out + "</svg>";
+}
+
+std::string svg_swatch(int style) {
+  return cat(
+      "<svg class='swatch' viewBox='0 0 26 8' aria-hidden='true'><path d='M1 4L25 4' class='line s",
+      style % kSeriesStyles, "'/></svg>");
 }
 
 std::string number_text(double value, int digits) {

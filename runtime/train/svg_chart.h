@@ -1,4 +1,5 @@
-// Line charts as SVG text.
+// Line charts as SVG text. Colours come from the page's style sheet: a series is drawn in the CSS variable --s0, --s1 and so
+// on, so that one chart serves light and dark pages.
 #pragma once
 
 #include <string>
@@ -9,18 +10,27 @@ namespace etr::train {
 
 struct Series {
   std::string name;
-  std::string color;  // CSS
+  int style = 0;  // colour and dashes
   std::vector<std::pair<double, double>> points;
 };
 
+// How many styles differ; a style beyond repeats one.
+constexpr int kSeriesStyles = 6;
+
 struct ChartOptions {
+  std::string id;  // unique in the page
   std::string title, x_label;
-  double y_min = 0, y_max = 1;  // y is a share, labelled in per cent
-  double target = 0;            // a dashed line; 0: none
-  bool fill = false;            // shade below the lines
+  std::string description;  // read aloud instead of the drawing
+  bool percent = true;      // y is a share, labelled in per cent
+  double y_min = 0, y_max = 1;
+  double target = 0;  // a dashed line; 0: none
+  bool fill = false;  // shade below the lines
 };
 
 std::string svg_chart(const std::vector<Series>& series, const ChartOptions& options);
+
+// The line that stands for a series in a legend.
+std::string svg_swatch(int style);
 
 // "12,300" style numbers for axes and tables: at most `digits` decimals, thousands separated.
 std::string number_text(double value, int digits = 0);

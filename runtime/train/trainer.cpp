@@ -248,7 +248,8 @@ void Trainer::write_step(const StepMetrics& m) {
 }
 
 bool Trainer::evaluation_due() const {
-  if (!job_.evaluation() || evaluated_step_ == learner_->steps() || learner_->steps() == 0)
+  if (!job_.evaluation() || evaluated_step_ == learner_->steps() || learner_->steps() == 0 ||
+      stop_.load())
     return false;
   const auto by_epoch = static_cast<uint64_t>(job_.evaluation()->integer("every_epochs"));
   const auto by_step = static_cast<uint64_t>(job_.evaluation()->integer("every_steps"));
@@ -265,12 +266,21 @@ bool Trainer::checkpoint_due() const {
          (by_step && learner_->steps() % by_step == 0) || finished();
 }
 
+// Where the run will end as far as that can be told; 0: it cannot.
+uint64_t Trainer::total_steps() const {
+  const auto steps = static_cast<uint64_t>(job_.train().integer("steps"));
+  const auto epochs = static_cast<uint64_t>(job_.train().integer("epochs"));
+  const auto length = epochs ? pipeline_->length() : std::nullopt;
+  if (length && (!steps || epochs * *length < steps)) return epochs * *length;
+  return steps ? steps : static_cast<uint64_t>(planned_steps(job_));
+}
+
 Event Trainer::make_event(EventKind kind) {
   Event event;
   event.kind = kind;
   event.step = learner_->steps();
   event.epoch = epoch_;
-  event.total_steps = static_cast<uint64_t>(planned_steps(job_));
+  event.total_steps = total_steps();
   event.seconds = training_seconds();
   if (steps_since_ > 0) {
     const auto steps = static_cast<double>(steps_since_);
@@ -301,12 +311,19 @@ EvalMetrics Trainer::evaluate() {
   if (!job_.evaluation()) fail(Code::state, "this job has no evaluation section");
   const Json& spec = job_.evaluation_pipeline();
   pipeline::Pipeline pipeline(only_looks() ? without_side_files(spec) : spec);
-  return learner_->evaluate(pipeline);
+  return learner_->evaluate(pipeline, [&](int64_t done, int64_t batches) {
+    return !stop_.load() && (!on_evaluation_ || on_evaluation_(done, batches));
+  });
 }
 
-Event Trainer::evaluation_event() {
-  last_eval_ = evaluate();
+std::optional<Event> Trainer::evaluation_event() {
   evaluated_step_ = learner_->steps();
+  try {
+    last_eval_ = evaluate();
+  } catch (const Error& error) {
+    if (error.code() != Code::cancelled) throw;
+    return std::nullopt;
+  }
   const double target = job_.evaluation()->number("target_accuracy");
   target_reached_ = target_reached_ || (target > 0 && last_eval_.accuracy >= target);
   Event event = make_event(EventKind::evaluation);
@@ -372,20 +389,21 @@ Event Trainer::advance(double seconds) {
     if (!epoch_ended_ && !finished() && pipeline_->wait(patience()) &&
         learner_->ready_within(patience()))
       train_one();
-    const bool evaluates = evaluation_due(), saves = checkpoint_due();
-    if (evaluates || saves || finished()) {
+    const bool evaluates = evaluation_due(), ends = finished();
+    if (evaluates || checkpoint_due() || ends) {
       take_metrics(/*wait_all=*/true);
       pause_clock();
     }
-    if (evaluates) return evaluation_event();
-    if (saves) {
+    if (evaluates)
+      if (const auto event = evaluation_event()) return *event;
+    if (checkpoint_due()) {  // stop() may have ended the evaluation
       const std::string path = save();
       Event event = make_event(EventKind::checkpoint);
       event.path = path;
       return event;
     }
     epoch_ended_ = false;
-    if (finished()) {
+    if (ends) {
       ended_ = true;
       return make_event(EventKind::end);
     }

@@ -49,11 +49,15 @@ class Trainer {
   // evaluation and a checkpoint, which are not divided; 0 takes the job's progress_every.
   Event next_event(double seconds = 0);
 
-  // Asks for an early, orderly end, with a checkpoint if the job writes any. Any thread, any time,
-  // signal handlers too.
+  // Asks for an early, orderly end, with a checkpoint if the job writes any, and without waiting for an evaluation. Any
+  // thread, any time, signal handlers too.
   void stop() { stop_.store(true); }
 
-  EvalMetrics evaluate();  // Error(state) where the job has no evaluation
+  // Is told how evaluations go on, on the thread that calls; where it returns false, evaluate() throws Error(cancelled)
+  // and a run goes on without that evaluation.
+  void on_evaluation(EvalProgress progress) { on_evaluation_ = std::move(progress); }
+
+  EvalMetrics evaluate();  // Error(state) where the job has no evaluation; Error(cancelled)
   std::string save();      // a checkpoint now; Error(state) for a trainer that writes nothing
   Learner& learner() { return *learner_; }
 
@@ -78,7 +82,8 @@ class Trainer {
   bool evaluation_due() const;
   bool checkpoint_due() const;
   Event make_event(EventKind kind);
-  Event evaluation_event();
+  std::optional<Event> evaluation_event();  // none where the evaluation was stopped
+  uint64_t total_steps() const;
   checkpoint::Loaded newest_checkpoint() const;
   void load();
   double training_seconds() const;
@@ -92,6 +97,7 @@ class Trainer {
   const Start start_;
   std::unique_ptr<RunFolder> folder_;  // none where nothing is written
   std::atomic<bool> stop_{false};
+  EvalProgress on_evaluation_;
 
   uint64_t epoch_ = 0;        // finished ones
   bool epoch_ended_ = false;  // since the last event check

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli.h"
+#include "console.h"
 #include "dataset.h"
 
 namespace quickstart {
@@ -64,7 +65,9 @@ etr_event run(const etr_runtime* runtime, const std::string& job_file, const std
   cli::Trainer trainer;
   cli::check(etr_trainer_start_job(const_cast<etr_runtime*>(runtime), job.get(),
                                    ETR_START_OVERWRITE, trainer.out()));
-  return cli::run_with_progress(trainer.get(), options.name, options.seconds);
+  const etr_event end = cli::run_with_progress(trainer.get(), options.name, options.seconds).event;
+  if (cli::interrupted()) throw cli::Interrupted{};
+  return end;
 }
 
 std::string cell(const Json& value, const char* format) {
@@ -153,6 +156,8 @@ int main(int argc, char** argv) {
   try {
     cli::check(etr_prefer_wide_cpu_vectors());
     return quickstart::main_or_throw(argv[1], argv[2]);
+  } catch (const cli::Interrupted& interruption) {
+    return cli::exit_status(interruption);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "quickstart: %s\n", error.what());
     return 1;

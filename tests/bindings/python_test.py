@@ -162,15 +162,17 @@ class PipelineTest(Case):
             self.assertTrue(endless)
             with self.assertRaisesRegex(TypeError, "not known"):
                 len(endless)
-        prefix = self.root.parent / (self.root.name + "-length")
-        et.pack_folder(self.root, prefix, samples_per_shard=40)
-        with et.Pipeline([et.stages.webdataset(str(prefix) + "-*.tar.zst"), et.stages.batch(16)]) as shards:
-            with self.assertRaises(TypeError):
-                len(shards)
-            self.assertEqual(sum(1 for _ in shards), 4)
-            self.assertEqual(len(shards), 4)
-        for shard in prefix.parent.glob(prefix.name + "-*"):
-            shard.unlink()
+        with tempfile.TemporaryDirectory() as folder:
+            prefix = pathlib.Path(folder) / "new" / "train"
+            packed = et.pack_folder(self.root, prefix, samples_per_shard=40)
+            self.assertEqual((packed["samples"], packed["classes"], packed["skipped"]), (64, ["0", "1"], []))
+            with self.assertRaisesRegex(et.errors.InvalidArgumentError, "earlier packing"):
+                et.pack_folder(self.root, prefix)
+            with et.Pipeline([et.stages.webdataset(str(prefix) + "-*.tar.zst"), et.stages.batch(16)]) as shards:
+                with self.assertRaises(TypeError):
+                    len(shards)
+                self.assertEqual(sum(1 for _ in shards), 4)
+                self.assertEqual(len(shards), 4)
 
     def test_tune_finds_settings_that_a_pipeline_takes(self):
         stages = [et.stages.folder(self.root), et.stages.decode(), et.stages.keep("image"), et.stages.batch(8)]

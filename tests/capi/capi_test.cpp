@@ -231,6 +231,18 @@ TEST(CApi, TrainsEvaluatesSavesAndLoads) {
   ASSERT_OK(etr_trainer_load(second, images.path("ckpt").c_str()));
   ASSERT_OK(etr_trainer_evaluate(second, second_eval, &b));
   EXPECT_EQ(a.loss, b.loss);
+  const auto stop_at_two = [](void* told, int64_t done, int64_t batches) -> int32_t {
+    EXPECT_EQ(batches, 8);
+    return *static_cast<int64_t*>(told) = done, done < 2;
+  };
+  int64_t told = 0;
+  etr_pipeline* stopped_eval = nullptr;
+  ASSERT_OK(etr_pipeline_create_from_json(once.c_str(), &stopped_eval));
+  ASSERT_OK(etr_trainer_on_evaluation(second, stop_at_two, &told));
+  EXPECT_EQ(etr_trainer_evaluate(second, stopped_eval, &b), ETR_CANCELLED);
+  EXPECT_EQ(told, 2);
+  EXPECT_NE(std::string(etr_last_error()).find("after 2 batches"), std::string::npos);
+  etr_pipeline_destroy(stopped_eval);
   EXPECT_EQ(etr_trainer_load(second, "/none"), ETR_NOT_FOUND);
   EXPECT_EQ(etr_trainer_evaluate(second, nullptr, &b), ETR_STATE) << "this trainer has no job";
   for (etr_pipeline* p : {pipeline, first_eval, second_eval}) etr_pipeline_destroy(p);

@@ -17,7 +17,7 @@ if(NOT last_output MATCHES "epoch 3 step [0-9]+ loss [0-9.]+")
 endif()
 
 set(ENV{PKG_CONFIG_PATH} ${WORK}/moved/${LIBDIR}/pkgconfig)
-run(sh -c "${CC} -std=c99 -Wall -Wextra -Werror -pedantic ${ROOT}/samples/c/train.c $(pkg-config --cflags --libs echotrain) -Wl,-rpath,${WORK}/moved/${LIBDIR} -o ${WORK}/train")
+run(sh -c "${CC} -std=c99 -Wall -Wextra -Werror -pedantic ${ROOT}/samples/c/train.c $(pkg-config --cflags --libs echotrain) -Wl,-rpath,$(pkg-config --variable=libdir echotrain) -o ${WORK}/train")
 run(${WORK}/train ${WORK}/data)
 # The sample that feeds a trainer of its own: it learns, and says what limits the pipeline.
 run(sh -c "${CC} -std=c99 -Wall -Wextra -Werror -pedantic -O2 ${ROOT}/samples/c/feed.c $(pkg-config --cflags --libs echotrain) -lm -Wl,-rpath,${WORK}/moved/${LIBDIR} -o ${WORK}/feed")
@@ -28,6 +28,12 @@ if(NOT last_output MATCHES "epoch 3: 50 steps, loss [01][.]" OR NOT last_output 
 endif()
 message(STATUS "${last_output}")
 run(${WORK}/moved/bin/echotrain version)
+foreach(file share/doc/echotrain/LICENSE share/man/man1/echotrain.1 share/bash-completion/completions/echotrain
+             share/zsh/site-functions/_echotrain share/fish/vendor_completions.d/echotrain.fish)
+  if(NOT EXISTS ${WORK}/moved/${file})
+    message(FATAL_ERROR "the prefix has no ${file}")
+  endif()
+endforeach()
 
 # The header alone, as C99 and as C++17.
 file(WRITE ${WORK}/header.c "#include <echotrain/echotrain.h>\nint main(void) { return etr_version() == 0; }\n")

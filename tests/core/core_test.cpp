@@ -13,6 +13,7 @@
 #include "core/platform.h"
 #include "core/rng.h"
 #include "core/sha256.h"
+#include "core/text.h"
 #include "support/data.h"
 
 namespace etr::test {
@@ -79,6 +80,14 @@ std::string error_of(const char* json) {
     EXPECT_EQ(error.code(), Code::invalid_argument);
     return error.what();
   }
+}
+
+TEST(Text, CountsAndArticles) {
+  EXPECT_EQ(counted(0, "sample"), "0 samples");
+  EXPECT_EQ(counted(1, "sample"), "1 sample");
+  EXPECT_EQ(counted(2, "class", "classes"), "2 classes");
+  EXPECT_EQ(with_article("echo"), "an echo");
+  EXPECT_EQ(with_article("cache"), "a cache");
 }
 
 TEST(Options, DefaultsAndValues) {

@@ -72,6 +72,12 @@ TEST(Explain, NothingYetIsAnError) {
   EXPECT_THROW(explain::explain(stats), Error);
 }
 
+TEST(Explain, UsesTheRightArticle) {
+  const std::string text = explain::to_text(explain::explain(stats_of(1000, 10.0)));
+  EXPECT_NE(text.find("an echo would change little"), std::string::npos) << text;
+  EXPECT_NE(text.find("a cache would change little"), std::string::npos) << text;
+}
+
 TEST(Explain, TextAndDrawingNameEveryStage) {
   const Json e = explain::explain(stats_of(10, 1.61));
   const std::string text = explain::to_text(e), svg = explain::to_svg(e);

@@ -302,6 +302,63 @@ TEST(Trainer, StopEndsInOrder) {
   EXPECT_FALSE(std::filesystem::is_empty(dir.path("out/checkpoints"))) << "the work is kept";
 }
 
+// Evaluations of four batches of which the first is seen.
+TEST(Trainer, StopEndsAnEvaluationAndStillSaves) {
+  TempDir dir;
+  Json spec = job_json(dir, dir.path("out"));
+  spec["evaluation"]["every_steps"] = 3;
+  Trainer trainer(shared_kernels(), Job::parse(spec.dump(), "job"), false);
+  int batches = 0;
+  trainer.on_evaluation([&](int64_t, int64_t) {
+    ++batches;
+    trainer.stop();
+    return true;
+  });
+  const Event end = run_to_end(trainer);
+  EXPECT_EQ(batches, 1) << "neither this evaluation goes on nor one at the end";
+  EXPECT_EQ(end.step, 3u);
+  EXPECT_EQ(end.eval_loss, 0);
+  EXPECT_EQ(platform::read_file(dir.path("out/metrics.jsonl")).find("evaluation"),
+            std::string::npos);
+  Trainer resumed(shared_kernels(), Job::parse(spec.dump(), "job"), true);
+  EXPECT_EQ(run_to_end(resumed).step, 30u);
+}
+
+TEST(Trainer, EvaluationsTellHowTheyGoOnAndMayBeStopped) {
+  TempDir dir;
+  Json spec = job_json(dir);
+  spec["train"] = {{"steps", 2}};
+  Trainer trainer(shared_kernels(), Job::parse(spec.dump(), "job"), false);
+  run_to_end(trainer);
+  std::vector<int64_t> told;
+  trainer.on_evaluation([&](int64_t done, int64_t batches) {
+    EXPECT_TRUE(batches == -1 || batches == 4) << "100 samples in batches of 32";
+    told.push_back(done);
+    return true;
+  });
+  const train::EvalMetrics whole = trainer.evaluate();
+  EXPECT_EQ(told, (std::vector<int64_t>{1, 2, 3, 4}));
+  trainer.on_evaluation([](int64_t done, int64_t) { return done < 2; });
+  EXPECT_THROW(trainer.evaluate(), Error);
+  trainer.on_evaluation({});
+  const train::EvalMetrics again = trainer.evaluate();
+  EXPECT_EQ(again.samples, 100) << "what was in flight of the stopped one does not count";
+  EXPECT_EQ(again.loss, whole.loss);
+}
+
+TEST(Trainer, EventsSayWhereEpochsEnd) {
+  TempDir dir;
+  for (const int most : {0, 5}) {
+    Json limited = job_json(dir);
+    limited.erase("evaluation");
+    limited["train"] = {{"epochs", 2}, {"steps", most}, {"planned_steps", 1000}};
+    Trainer trainer(shared_kernels(), Job::parse(limited.dump(), "job"), false);
+    const Event end = run_to_end(trainer);
+    EXPECT_EQ(end.total_steps, end.step)
+        << "a known end, once the first pass has told the shards' length";
+  }
+}
+
 TEST(Trainer, TheTargetEndsTheRun) {
   TempDir dir;
   Json spec = job_json(dir);

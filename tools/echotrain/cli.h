@@ -1,6 +1,7 @@
-// The command line's own small pieces.
+// What every command needs: the library's handles and errors.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <stdexcept>
 #include <string>
@@ -10,9 +11,14 @@
 
 namespace cli {
 
-// Ends a command with a message and exit code 1.
+// Ends a command with a message and exit status 1.
 struct Failure : std::runtime_error {
   using std::runtime_error::runtime_error;
+};
+
+// The command line itself is wrong: exit status 2.
+struct UsageError : Failure {
+  using Failure::Failure;
 };
 
 // Throws Failure with the library's message for an error status; passes ETR_OK and ETR_END through.
@@ -43,62 +49,13 @@ using Pipeline = Handle<etr_pipeline, etr_pipeline_destroy>;
 using Batch = Handle<etr_batch, etr_batch_destroy>;
 using Trainer = Handle<etr_trainer, etr_trainer_destroy>;
 
-// Arguments of one command: "--name value", "--name=value", "--flag", and positional ones.
-class Arguments {
- public:
-  // `valued` and `flags` are the options that the command knows. Throws Failure for others.
-  Arguments(const std::vector<std::string>& words, const std::vector<std::string>& valued,
-            const std::vector<std::string>& flags);
+// "1 sample", "12 samples"; `plural` where an s does not make it.
+std::string counted(int64_t count, const std::string& one, const std::string& plural = "");
 
-  std::string value(const std::string& name, const std::string& otherwise = "") const;
-  std::vector<std::string> values(const std::string& name) const;
-  bool flag(const std::string& name) const;
-  const std::vector<std::string>& positional() const { return positional_; }
-  const std::string& required(size_t position, const std::string& what) const;
+// " (did you mean 'echo'?)" where a known name is close to `word`, else "".
+std::string suggestion(const std::string& word, const std::vector<std::string>& known);
 
- private:
-  std::vector<std::pair<std::string, std::string>> values_;
-  std::vector<std::string> flags_, positional_;
-};
-
-// One line that is rewritten in place on a terminal, and printed now and then elsewhere.
-class ProgressLine {
- public:
-  ~ProgressLine() { finish(); }
-  void show(const std::string& text);
-  void finish();  // keeps the last text and goes to the next line
-
- private:
-  std::string last_;
-  double shown_at_ = -1e9;
-};
-
-// "[#########.........]" for a share in [0, 1].
-std::string bar(double share, int width);
-
-// Runs a job's trainer to its end with a progress bar; Ctrl-C ends it in order. `label` leads the
-// line. `total_seconds` is the length of a run that is limited by time (0: limited by steps or
-// epochs). Returns the last event.
-etr_event run_with_progress(etr_trainer* trainer, const std::string& label,
-                            double total_seconds = 0);
-
-// The job of the first argument, with what --set says.
-void load_job(const Arguments& arguments, Job& job);
-nlohmann::ordered_json json_of(const Job& job);
-
-int command_devices(const std::vector<std::string>& words);
 // Writes a whole file and says so.
 void write_file(const std::string& path, const std::string& text);
-
-int command_train(const std::vector<std::string>& words);
-int command_eval(const std::vector<std::string>& words);
-int command_pack(const std::vector<std::string>& words);
-int command_profile(const std::vector<std::string>& words);
-int command_tune_kernels(const std::vector<std::string>& words);
-int command_export(const std::vector<std::string>& words);
-int command_explain(const std::vector<std::string>& words);
-int command_tune(const std::vector<std::string>& words);
-int command_report(const std::vector<std::string>& words);
-int command_schema(const std::string& kind, const std::vector<std::string>& words);
 
 }  // namespace cli

@@ -1,279 +1,192 @@
-// The commands of the command line.
-#include <cstdio>
-#include <nlohmann/json.hpp>
+#include "commands.h"
+
+#include <algorithm>
 
 #include "cli.h"
 
 namespace cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+constexpr Option kSet{
+    "set", "KEY=VALUE",
+    "changes a key of the job (train.epochs=3, pipeline.stages.4.factor=2) or sets one of "
+    "its variables (data=/path/to/shards); may be given several times"};
+constexpr Option kDevice{"device", "DEVICE", "number or part of a name from 'echotrain devices'"};
+constexpr Option kKernels{"kernels", "automatic|cpu|tiled|matrix", "family of kernels"};
+constexpr Option kTuning{"tuning", "FILE", "measured kernels, from 'tune-kernels --out FILE'"};
+constexpr Option kValidation{"validation", "", "run under the Vulkan validation layers"};
+constexpr Option kSeconds{"seconds", "S", "how long it runs"};
+constexpr Option kStep{
+    "step", "MS",
+    "what a training step takes, in milliseconds: the consumer waits so long for each batch"};
+constexpr Option kJson{"json", "", "print JSON"};
 
-etr_runtime_options runtime_options(const Arguments& arguments, const std::string& device) {
-  etr_runtime_options options{};
-  options.struct_size = sizeof options;
-  options.device = device.c_str();
-  options.validation = arguments.flag("validation");
-  const std::string kernels = arguments.value("kernels", "automatic");
-  const std::vector<std::string> names = {"automatic", "cpu", "tiled", "matrix"};
-  const auto name = std::find(names.begin(), names.end(), kernels);
-  if (name == names.end())
-    throw Failure("--kernels must be automatic, cpu, tiled or matrix, not " + kernels);
-  options.kernels = static_cast<int32_t>(name - names.begin());
-  return options;
+std::vector<Option> job_options(std::vector<Option> more = {}) {
+  std::vector<Option> out = {kSet, kDevice, kKernels, kTuning};
+  out.insert(out.end(), more.begin(), more.end());
+  return out;
 }
 
-// Opens the device that --device or the job names, and says which it is.
-void open_runtime(const Arguments& arguments, const Job& job, Runtime& runtime) {
-  const std::string device = arguments.value("device", json_of(job).value("device", ""));
-  etr_runtime_options options = runtime_options(arguments, device);
-  const std::string tuning = arguments.value("tuning");
-  if (!tuning.empty()) options.tuning = tuning.c_str();
-  check(etr_prefer_wide_cpu_vectors());
-  check(etr_runtime_create(&options, runtime.out()));
-  etr_device_info info{};
-  info.struct_size = sizeof info;
-  check(etr_runtime_device(runtime.get(), &info));
-  std::printf("device: %s (%s)\n", info.name, info.driver);
-}
-
-// The job of the arguments with its device and trainer. A trainer goes before what it stands on.
-struct JobTrainer {
-  JobTrainer(const Arguments& arguments, int32_t start) {
-    load_job(arguments, job);
-    open_runtime(arguments, job, runtime);
-    check(etr_trainer_start_job(runtime.get(), job.get(), start, trainer.out()));
-  }
-  Job job;
-  Runtime runtime;
-  Trainer trainer;
+const std::vector<Command> kCommands = {
+    {"init",
+     "FOLDER [JOB.json]",
+     "writes a job that trains on a folder of images or of shards",
+     "FOLDER holds a folder for each class (FOLDER/cat/1.jpg), the same below train/ and "
+     "validation/, or the shards and classes.txt that 'pack' wrote. Classes are counted and "
+     "images measured; the job gets a model of that size, augmentation, and an evaluation. "
+     "Without a validation set, every tenth image of each class is held back as one; shards "
+     "need one of their own ('pack --validation 0.1').\n\n"
+     "The job is JSON (job.json unless named) and meant to be edited.",
+     {{"epochs", "N", "epochs to train; 20 without it"},
+      {"overwrite", "", "replace a job file that exists"}},
+     command_init},
+    {"train", "JOB.json", "trains, and writes metrics and checkpoints into the job's output.dir",
+     "Ctrl-C ends the run in order, with a checkpoint, and the exit status is 130; a second "
+     "one ends it at once.",
+     job_options({{"resume", "", "go on from the newest checkpoint, bit for bit"},
+                  {"overwrite", "", "begin anew in the place of the run that output.dir holds"},
+                  kValidation}),
+     command_train},
+    {"eval", "JOB.json", "evaluates the newest checkpoint", "", job_options({kValidation}),
+     command_eval},
+    {"predict", "JOB.json FILE...",
+     "says what the trained model sees on images, with probabilities",
+     "A FILE may be a folder: all PNG and JPEG images below it. Images go through the stages "
+     "of the job's evaluation.",
+     job_options({{"top", "N", "classes to print for each image; 3 without it"}, kJson}),
+     command_predict},
+    {"pack",
+     "FOLDER PREFIX",
+     "packs FOLDER/CLASS/NAME.png into shards named PREFIX-*",
+     "The shards are PREFIX-000000.tar.zst and so on. Samples are shuffled over all shards "
+     "and keep their names: CLASS/NAME is the key. The names of the classes are written to "
+     "classes.txt beside the shards; where that file exists, its numbers count, so that a "
+     "training and a test set agree. What is not a PNG or JPEG image is left out, and said.",
+     {{"format", "webdataset|fast",
+       "tar archives, or fast shards (.ets): images that decode several times as fast as PNGs"},
+      {"validation", "SHARE",
+       "share of each class to set aside, in validation-* beside the other shards"},
+      {"per-shard", "N", "samples in a shard; 1000 without it"},
+      {"level", "L", "zstd's level, 0 to 19; 0 writes plain .tar; 3 without it"},
+      {"seed", "N", "of the order of the samples"},
+      {"overwrite", "", "replace shards of an earlier packing"}},
+     command_pack},
+    {"explain",
+     "JOB.json",
+     "runs the job's pipeline alone and says what limits it",
+     "",
+     {kSet,
+      kSeconds,
+      kStep,
+      {"svg", "FILE", "draw the pipeline, coloured by load"},
+      {"trace", "FILE", "write a Chrome trace of the work, thread by thread"},
+      kJson},
+     command_explain},
+    {"tune",
+     "JOB.json",
+     "finds threads, connections and prefetching by trying",
+     "",
+     {kSet, kSeconds, kStep, {"out", "FILE", "where to write the settings; tuned.json without it"}},
+     command_tune},
+    {"profile", "JOB.json", "says where a training step's time goes on the device", "",
+     job_options({{"steps", "N", "steps to measure; 10 without it"},
+                  {"trace", "FILE", "write a step as a Chrome trace"},
+                  kJson}),
+     command_profile},
+    {"tune-kernels", "JOB.json",
+     "finds the fastest kernels for the job's model on the device by trying",
+     "The result is kept for all later runs; with --out only in FILE, for --tuning FILE.",
+     job_options({{"out", "FILE", "where to write the result"}}), command_tune_kernels},
+    {"export", "JOB.json FILE.onnx", "writes the newest checkpoint as an ONNX model", "",
+     job_options(), command_export},
+    {"report",
+     "NAME=METRICS...",
+     "compares runs by their metrics.jsonl, as one HTML file",
+     "",
+     {{"out", "FILE", "where to write it; report.html without it"},
+      {"title", "TEXT", "its title"},
+      {"target", "ACCURACY", "accuracy that the runs are to reach, 0 to 1"}},
+     command_report},
+    {"devices", "", "lists the Vulkan devices", "", {}, command_devices},
+    {"stages",
+     "[NAME...]",
+     "prints the stages of pipelines, or the named ones, with all options",
+     "",
+     {kJson},
+     command_schema},
+    {"layers",
+     "[NAME...]",
+     "prints the layers of models with all options",
+     "",
+     {kJson},
+     command_schema},
+    {"models",
+     "[NAME...]",
+     "prints the ready-made models with all options",
+     "",
+     {kJson},
+     command_schema},
+    {"optimizers",
+     "[NAME...]",
+     "prints the optimizers with all options",
+     "",
+     {kJson},
+     command_schema},
+    {"job",
+     "[KEY...]",
+     "prints the keys of a job's sections; a KEY is 'train' or 'train.steps'",
+     "",
+     {kJson},
+     command_schema},
+    {"completion",
+     "bash|zsh|fish",
+     "prints the completion for a shell",
+     "An installed EchoTrain has them in place. Otherwise: source <(echotrain completion bash)",
+     {},
+     command_completion},
+    {"manual", "", "prints the manual page, for 'man'", "", {}, command_manual},
+    {"version", "", "prints the version", "", {}, command_version},
+    {"help", "[COMMAND]", "prints this, or a command's help", "", {}, command_help},
 };
 
-void print_output(const Job& job) {
-  char* directory = nullptr;
-  check(etr_job_output_dir(job.get(), &directory));
-  const std::string to = directory ? take_string(directory) : "";
-  std::printf("output: %s\n", to.empty() ? "nothing is saved (output.dir is empty)" : to.c_str());
-}
-
-const std::vector<std::string> kJobOptions = {"set", "device", "kernels", "tuning"};
-
-}  // namespace
-
-void load_job(const Arguments& arguments, Job& job) {
-  const std::vector<std::string> overrides = arguments.values("set");
-  std::vector<const char*> pointers;
-  for (const std::string& text : overrides) pointers.push_back(text.c_str());
-  check(etr_job_load(arguments.required(0, "the job file").c_str(), pointers.data(),
-                     static_cast<int32_t>(pointers.size()), job.out()));
-}
-
-Json json_of(const Job& job) {
-  char* text = nullptr;
-  check(etr_job_json(job.get(), &text));
-  return Json::parse(take_string(text));
-}
-
-int command_devices(const std::vector<std::string>& words) {
-  const Arguments arguments(words, {}, {});
-  check(etr_prefer_wide_cpu_vectors());
-  int32_t count = 0;
-  check(etr_device_count(&count));
-  if (count == 0)
-    throw Failure("there is no Vulkan device; install mesa-vulkan-drivers for lavapipe");
-  static const char* const kKinds[] = {"discrete GPU", "integrated GPU", "virtual GPU", "CPU",
-                                       "other"};
-  for (int32_t i = 0; i < count; ++i) {
-    etr_device_info info{};
-    info.struct_size = sizeof info;
-    check(etr_device_get(i, &info));
-    std::printf("%d: %s\n   %s, Vulkan %u.%u, %.1f GiB, subgroups of %u, driver %s\n", info.index,
-                info.name, kKinds[info.kind], info.api_major, info.api_minor,
-                static_cast<double>(info.memory_bytes) / (1 << 30), info.subgroup_size,
-                info.driver);
+std::vector<std::string> split(const std::string& text, char at) {
+  std::vector<std::string> out;
+  for (size_t begin = 0; begin < text.size();) {
+    const size_t end = std::min(text.find(at, begin), text.size());
+    out.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
   }
-  return 0;
-}
-
-int command_train(const std::vector<std::string>& words) {
-  const Arguments arguments(words, kJobOptions, {"resume", "overwrite", "validation"});
-  if (arguments.flag("resume") && arguments.flag("overwrite"))
-    throw Failure("--resume goes on with the earlier run and --overwrite removes it; give one");
-  JobTrainer run(arguments, arguments.flag("resume")      ? ETR_START_RESUME
-                            : arguments.flag("overwrite") ? ETR_START_OVERWRITE
-                                                          : ETR_START_NEW);
-  print_output(run.job);
-  const etr_event end = run_with_progress(run.trainer.get(), json_of(run.job).value("name", "job"));
-  std::printf(
-      "%llu steps, %llu examples (%llu fresh, %llu echoed) in %.1f s; device waited %.1f %%\n",
-      static_cast<unsigned long long>(end.step), static_cast<unsigned long long>(end.examples),
-      static_cast<unsigned long long>(end.fresh), static_cast<unsigned long long>(end.echoed),
-      end.seconds, 100 * end.device_wait_share);
-  if (end.eval_accuracy > 0)
-    std::printf("test accuracy %.2f %%, test loss %.4f\n", 100 * end.eval_accuracy, end.eval_loss);
-  if (end.bad_records > 0)
-    std::printf("%lld bad records were dropped\n", static_cast<long long>(end.bad_records));
-  return 0;
-}
-
-int command_export(const std::vector<std::string>& words) {
-  const Arguments arguments(words, kJobOptions, {});
-  const std::string path = arguments.required(1, "the file to write");
-  JobTrainer run(arguments, ETR_START_EVALUATE);
-  check(etr_trainer_export_onnx(run.trainer.get(), path.c_str()));
-  std::printf("wrote %s\n", path.c_str());
-  return 0;
-}
-
-int command_profile(const std::vector<std::string>& words) {
-  const Arguments arguments(words, {"set", "device", "kernels", "tuning", "steps", "trace"},
-                            {"json"});
-  JobTrainer run(arguments, ETR_START_TRIAL);
-  const int steps = std::stoi(arguments.value("steps", "10"));
-  const auto profiled = [&](const char* format) {
-    char* text = nullptr;
-    check(etr_trainer_profile(run.trainer.get(), nullptr, steps, format, &text));
-    return take_string(text);
-  };
-  std::printf("%s\n", profiled(arguments.flag("json") ? "json" : "text").c_str());
-  const std::string path = arguments.value("trace");
-  if (path.empty()) return 0;
-  write_file(path, profiled("trace"));
-  return 0;
-}
-
-namespace {
-
-// Device time of a training step, in milliseconds.
-double step_ms(const Trainer& trainer) {
-  char* text = nullptr;
-  check(etr_trainer_profile(trainer.get(), nullptr, 5, "json", &text));
-  return 1e3 * Json::parse(take_string(text))["seconds"].get<double>();
+  return out;
 }
 
 }  // namespace
 
-int command_tune_kernels(const std::vector<std::string>& words) {
-  const Arguments arguments(words, {"set", "device", "kernels", "tuning", "out"}, {});
-  JobTrainer run(arguments, ETR_START_TRIAL);
-  double old_ms = step_ms(run.trainer);  // its plan has asked for kernels
-  ProgressLine line;
-  const auto progress = [](void* user_data, int64_t done, int64_t total, const char* product,
-                           const char* kernel) -> int32_t {
-    static_cast<ProgressLine*>(user_data)->show(
-        bar(static_cast<double>(done) / static_cast<double>(total), 20) + " " +
-        std::to_string(done) + " of " + std::to_string(total) + "  " + product + ": " + kernel);
-    return 1;
-  };
-  const std::string out = arguments.value("out");
-  check(etr_runtime_tune(run.runtime.get(), out.empty() ? nullptr : out.c_str(), progress, &line));
-  line.finish();
-  Trainer tuned;
-  check(etr_trainer_start_job(run.runtime.get(), run.job.get(), ETR_START_TRIAL, tuned.out()));
-  double new_ms = step_ms(tuned);
-  old_ms = std::min(old_ms, step_ms(run.trainer));
-  new_ms = std::min(new_ms, step_ms(tuned));
-  std::printf("a training step takes the device %.2f ms, and took %.2f ms\n", new_ms, old_ms);
-  if (!out.empty()) std::printf("use it with --tuning %s\n", out.c_str());
-  return 0;
+const std::vector<Command>& commands() { return kCommands; }
+
+const Command& find_command(const std::string& name) {
+  std::vector<std::string> known;
+  for (const Command& command : commands()) {
+    if (name == command.name) return command;
+    known.push_back(command.name);
+  }
+  throw UsageError("unknown command '" + name + "'" + suggestion(name, known) +
+                   "; see 'echotrain help'");
 }
 
-int command_eval(const std::vector<std::string>& words) {
-  const Arguments arguments(words, kJobOptions, {"validation"});
-  JobTrainer run(arguments, ETR_START_EVALUATE);
-  etr_eval_result result{};
-  result.struct_size = sizeof result;
-  check(etr_trainer_evaluate(run.trainer.get(), nullptr, &result));
-  std::printf("%lld samples: accuracy %.2f %%, loss %.4f\n", static_cast<long long>(result.samples),
-              100 * result.accuracy, result.loss);
-  return 0;
+size_t least_operands(const Command& command) {
+  const auto words = split(command.operands, ' ');
+  return static_cast<size_t>(std::count_if(words.begin(), words.end(),
+                                           [](const std::string& word) { return word[0] != '['; }));
 }
 
-int command_pack(const std::vector<std::string>& words) {
-  const Arguments arguments(words, {"format", "per-shard", "level", "seed"}, {});
-  ProgressLine line;
-  const auto progress = [](void* user_data, int64_t done, int64_t total) -> int32_t {
-    static_cast<ProgressLine*>(user_data)->show(
-        "packing " + bar(static_cast<double>(done) / static_cast<double>(total), 30) + " " +
-        std::to_string(done) + " of " + std::to_string(total));
-    return 1;
-  };
-  Json packing = Json::object();
-  if (const std::string format = arguments.value("format"); !format.empty())
-    packing["format"] = format;
-  const std::pair<const char*, const char*> numbers[] = {
-      {"per-shard", "per_shard"}, {"level", "level"}, {"seed", "seed"}};
-  for (const auto& [argument, option] : numbers)
-    if (const std::string value = arguments.value(argument); !value.empty())
-      packing[option] = std::stoll(value);
-  PackingOptions options;
-  check(etr_options_create_from_json(packing.dump().c_str(), options.out()));
-  char* text = nullptr;
-  check(etr_pack(arguments.required(0, "the folder of class folders").c_str(),
-                 arguments.required(1, "the prefix of the shards").c_str(), options.get(), progress,
-                 &line, &text));
-  line.finish();
-  const Json result = Json::parse(take_string(text));
-  std::printf("%lld samples of %zu classes in %zu shards, %.1f MB of images as %.1f MB\n",
-              result["samples"].get<long long>(), result["classes"].size(), result["shards"].size(),
-              result["bytes"].get<double>() * 1e-6, result["packed_bytes"].get<double>() * 1e-6);
-  return 0;
+size_t most_operands(const Command& command) {
+  const std::string operands = command.operands;
+  return operands.find("...") != std::string::npos ? SIZE_MAX : split(operands, ' ').size();
 }
 
-int command_report(const std::vector<std::string>& words) {
-  const Arguments arguments(words, {"out", "title", "target"}, {});
-  std::vector<std::string> names, paths;
-  for (const std::string& word : arguments.positional()) {
-    const size_t equals = word.find('=');
-    if (equals == std::string::npos) throw Failure("'" + word + "' is not NAME=metrics.jsonl");
-    names.push_back(word.substr(0, equals));
-    paths.push_back(word.substr(equals + 1));
-  }
-  std::vector<const char*> name_pointers, path_pointers;
-  for (size_t i = 0; i < names.size(); ++i) {
-    name_pointers.push_back(names[i].c_str());
-    path_pointers.push_back(paths[i].c_str());
-  }
-  const std::string out = arguments.value("out", "report.html");
-  check(etr_report_write(arguments.value("title", "EchoTrain report").c_str(), name_pointers.data(),
-                         path_pointers.data(), static_cast<int32_t>(names.size()),
-                         std::stod(arguments.value("target", "0")), out.c_str(), nullptr));
-  std::printf("wrote %s\n", out.c_str());
-  return 0;
-}
-
-int command_schema(const std::string& kind, const std::vector<std::string>& words) {
-  const Arguments arguments(words, {}, {"json"});
-  char* text = nullptr;
-  check(etr_schema(kind.c_str(), &text));
-  const std::string json = take_string(text);
-  if (arguments.flag("json")) {
-    std::printf("%s\n", json.c_str());
-    return 0;
-  }
-  const auto print_options = [](const Json& options) {
-    for (const Json& option : options) {
-      std::string type = option["type"];
-      if (option.contains("choices")) {
-        type.clear();
-        for (const Json& choice : option["choices"])
-          type += (type.empty() ? "" : "|") + choice.get<std::string>();
-      }
-      std::printf("    %-22s %-18s %-12s %s\n", option["name"].get<std::string>().c_str(),
-                  type.c_str(),
-                  option.contains("default") ? option["default"].dump().c_str() : "required",
-                  option["doc"].get<std::string>().c_str());
-    }
-  };
-  const Json all = Json::parse(json);
-  for (const auto& [key, row] : all.items()) {
-    const bool section = all.is_object();
-    std::printf("%s%s%s\n", section ? key.c_str() : row["name"].get<std::string>().c_str(),
-                section ? "" : "  – ", section ? "" : row["doc"].get<std::string>().c_str());
-    print_options(section ? row : row["options"]);
-    std::printf("\n");
-  }
-  return 0;
+std::vector<std::string> choices_of(const std::string& value) {
+  if (value.find('|') == std::string::npos) return {};
+  return split(value, '|');
 }
 
 }  // namespace cli

@@ -1,143 +1,140 @@
-// Arguments, progress, and the loop that runs a job.
-#include <signal.h>
+#include "console.h"
+
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
-#include <fstream>
+#include <utility>
 
 #include "cli.h"
 
 namespace cli {
-
-int32_t check(int32_t status) {
-  if (status < 0) throw Failure(etr_last_error());
-  return status;
-}
-
-std::string take_string(char* text) {
-  std::string out = text ? text : "";
-  etr_string_free(text);
-  return out;
-}
-
-Arguments::Arguments(const std::vector<std::string>& words, const std::vector<std::string>& valued,
-                     const std::vector<std::string>& flags) {
-  const auto has = [](const std::vector<std::string>& list, const std::string& name) {
-    return std::find(list.begin(), list.end(), name) != list.end();
-  };
-  for (size_t i = 0; i < words.size(); ++i) {
-    const std::string& word = words[i];
-    if (word.rfind("--", 0) != 0) {
-      positional_.push_back(word);
-      continue;
-    }
-    const size_t equals = word.find('=');
-    const std::string name = word.substr(2, equals == std::string::npos ? equals : equals - 2);
-    if (has(flags, name)) {
-      flags_.push_back(name);
-    } else if (!has(valued, name)) {
-      throw Failure("unknown option --" + name + "; see 'echotrain help'");
-    } else if (equals != std::string::npos) {
-      values_.emplace_back(name, word.substr(equals + 1));
-    } else if (i + 1 < words.size()) {
-      values_.emplace_back(name, words[++i]);
-    } else {
-      throw Failure("--" + name + " needs a value");
-    }
-  }
-}
-
-std::string Arguments::value(const std::string& name, const std::string& otherwise) const {
-  const auto all = values(name);
-  return all.empty() ? otherwise : all.back();
-}
-
-std::vector<std::string> Arguments::values(const std::string& name) const {
-  std::vector<std::string> out;
-  for (const auto& [key, value] : values_)
-    if (key == name) out.push_back(value);
-  return out;
-}
-
-bool Arguments::flag(const std::string& name) const {
-  return std::find(flags_.begin(), flags_.end(), name) != flags_.end();
-}
-
-const std::string& Arguments::required(size_t position, const std::string& what) const {
-  if (position >= positional_.size()) throw Failure("missing argument: " + what);
-  return positional_[position];
-}
-
 namespace {
-
-double now_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 bool on_terminal() {
   static const bool terminal = ::isatty(STDOUT_FILENO) != 0;
   return terminal;
 }
 
+// What fits into one line of the terminal: a longer text could not be written over. Counts bytes, which is
+// enough for what is shown.
+std::string fitted(const std::string& text) {
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 2) return text;
+  return text.substr(0, size.ws_col - 1u);
+}
+
 // For the signal handler, which may only do this little.
+volatile sig_atomic_t signal_number = 0;
 etr_trainer* running_trainer = nullptr;
 
-extern "C" void on_interrupt(int) { etr_trainer_stop(running_trainer); }
+extern "C" void on_signal(int number) {
+  signal_number = number;
+  if (running_trainer) etr_trainer_stop(running_trainer);
+}
 
-// Ctrl-C ends the run in order while this lives; a second one kills.
-class InterruptGuard {
- public:
-  explicit InterruptGuard(etr_trainer* trainer) {
-    running_trainer = trainer;
-    struct sigaction action {};
-    action.sa_handler = on_interrupt;
-    action.sa_flags = static_cast<int>(SA_RESETHAND);
-    ::sigaction(SIGINT, &action, &before_);
-  }
-  ~InterruptGuard() {
-    ::sigaction(SIGINT, &before_, nullptr);
-    running_trainer = nullptr;
-  }
+std::string formatted(const char* format, double a, double b = 0) {
+  char text[128];
+  std::snprintf(text, sizeof text, format, a, b);
+  return text;
+}
 
- private:
-  struct sigaction before_ {};
+// The loss, and the accuracy of models that have one.
+std::string scores(const char* name, double loss, double accuracy) {
+  std::string out = std::string(name) + formatted("loss %.3f", loss);
+  if (accuracy > 0) out += formatted(" acc %.1f %%", 100 * accuracy);
+  return out;
+}
+
+// How far a run is; share and seconds left are below 0 where its length is not known.
+struct Position {
+  double share = -1, seconds_left = -1;
 };
 
-std::string progress_text(const etr_event& e) {
-  char text[256];
-  std::snprintf(text, sizeof text, "%6.0f ex/s  loss %.3f  acc %4.1f %%  device waits %3.0f %%",
-                e.examples_per_second, e.loss, 100 * e.accuracy, 100 * e.device_wait_share);
-  std::string out = text;
-  if (e.eval_accuracy > 0) {
-    std::snprintf(text, sizeof text, "  test %4.1f %%", 100 * e.eval_accuracy);
-    out += text;
-  }
+Position position_of(const etr_event& e, double total_seconds) {
+  Position out;
+  const auto limit = [&](double done, double total) {
+    const double share = std::min(1.0, done / total);
+    if (share < out.share) return;  // what ends the run first counts
+    out.share = share;
+    out.seconds_left = done > 0 ? e.seconds * (total - done) / done : -1;
+  };
+  if (total_seconds > 0) limit(e.seconds, total_seconds);
+  if (e.total_steps > 0) limit(static_cast<double>(e.step), static_cast<double>(e.total_steps));
   return out;
+}
+
+std::string event_text(const etr_event& e, const std::string& label, double total_seconds) {
+  const Position position = position_of(e, total_seconds);
+  std::string out = label;
+  if (position.share >= 0) out += " " + bar(position.share, 16);
+  out += " epoch " + std::to_string(e.epoch) + " step " + std::to_string(e.step);
+  if (e.total_steps > 0) out += " of " + std::to_string(e.total_steps);
+  out += ", " + time_text(e.seconds);
+  if (position.seconds_left > 0 && position.share < 1)
+    out += ", " + time_text(position.seconds_left) + " left";
+  out += "  " + scores("", e.loss, e.accuracy) +
+         formatted("  %.0f ex/s, device waits %.0f %%", e.examples_per_second,
+                   100 * e.device_wait_share);
+  if (e.eval_loss != 0 || e.eval_accuracy != 0)
+    out += "  " + scores("test ", e.eval_loss, e.eval_accuracy);
+  return out;
+}
+
+// What the callback shows while an evaluation goes on.
+struct Evaluation {
+  ProgressLine& line;
+  std::string label;
+  double began = 0;
+  int64_t done = 0, batches = -1;
+};
+
+int32_t show_evaluation(void* user_data, int64_t done, int64_t batches) {
+  auto& evaluation = *static_cast<Evaluation*>(user_data);
+  if (done == 1) {
+    evaluation.began = now_seconds();
+    if (batches < 0) evaluation.batches = evaluation.done;  // as many as the evaluation before
+  }
+  evaluation.done = done;
+  if (batches < 0) batches = evaluation.batches;
+  evaluation.line.show(
+      progress_text(evaluation.label, done, batches, now_seconds() - evaluation.began));
+  return 1;
 }
 
 }  // namespace
 
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+ProgressLine::ProgressLine() : shown_at_(now_seconds()) {}
+
 void ProgressLine::show(const std::string& text) {
+  if (text == kept_) return;
+  last_ = text;
   if (on_terminal()) {
-    std::printf("\r\033[K%s", text.c_str());
-  } else {
-    // A log file gets a line every ten seconds.
-    const double now = now_seconds();
-    if (now - shown_at_ < 10) {
-      last_ = text;
-      return;
-    }
-    shown_at_ = now;
+    std::printf("\r\033[K%s", fitted(text).c_str());
+  } else if (now_seconds() - shown_at_ >= 10) {  // a log file gets a line every ten seconds
+    shown_at_ = now_seconds();
     std::printf("%s\n", text.c_str());
+    kept_ = std::exchange(last_, "");
   }
-  last_ = on_terminal() ? text : "";
   std::fflush(stdout);
 }
 
 void ProgressLine::finish() {
-  if (!last_.empty()) std::printf(on_terminal() ? "\n" : "%s\n", last_.c_str());
+  if (last_.empty()) return;
+  std::printf(on_terminal() ? "\n" : "%s\n", last_.c_str());
+  std::fflush(stdout);
+  kept_ = std::exchange(last_, "");
+}
+
+void ProgressLine::erase() {
+  if (!last_.empty() && on_terminal()) std::printf("\r\033[K");
   last_.clear();
 }
 
@@ -147,36 +144,77 @@ std::string bar(double share, int width) {
          std::string(static_cast<size_t>(width - full), '.') + "]";
 }
 
-etr_event run_with_progress(etr_trainer* trainer, const std::string& label, double total_seconds) {
-  const InterruptGuard guard(trainer);
-  ProgressLine line;
-  etr_event event{};
-  event.struct_size = sizeof event;
-  line.show(label + " the driver compiles the kernels");
-  while (check(etr_trainer_next_event(trainer, &event)) == ETR_OK) {
-    double share = -1;
-    if (event.total_steps > 0)
-      share = static_cast<double>(event.step) / static_cast<double>(event.total_steps);
-    else if (total_seconds > 0)
-      share = event.seconds / total_seconds;
-    char text[160];
-    std::snprintf(text, sizeof text, " epoch %llu step %llu %5.0f s ",
-                  static_cast<unsigned long long>(event.epoch),
-                  static_cast<unsigned long long>(event.step), event.seconds);
-    if (event.step > 0)
-      line.show(label + (share >= 0 ? " " + bar(share, 20) : "") + text + progress_text(event));
-    // Without a known length there is no bar: keep each evaluation's line instead.
-    if (event.kind == ETR_EVENT_EVALUATION && share < 0) line.finish();
-  }
-  line.finish();
-  return event;
+std::string time_text(double seconds) {
+  const auto whole = static_cast<int64_t>(std::llround(std::max(seconds, 0.0)));
+  if (whole < 60) return std::to_string(whole) + " s";
+  const auto pair = [](int64_t large, const char* unit, int64_t small, const char* small_unit) {
+    return std::to_string(large) + unit + (small ? " " + std::to_string(small) + small_unit : "");
+  };
+  if (whole < 3600) return pair(whole / 60, " min", whole % 60, " s");
+  return pair(whole / 3600, " h", whole % 3600 / 60, " min");
 }
 
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream out(path, std::ios::binary);
-  out << text;
-  if (!out.flush()) throw Failure("cannot write '" + path + "'");
-  std::printf("wrote %s\n", path.c_str());
+std::string progress_text(const std::string& name, int64_t done, int64_t total, double seconds) {
+  if (total <= 0) return name + " " + std::to_string(done);
+  const auto share = static_cast<double>(done) / static_cast<double>(total);
+  std::string out =
+      name + " " + bar(share, 16) + " " + std::to_string(done) + " of " + std::to_string(total);
+  if (done < total && share > 0 && seconds > 0.5)
+    out += ", " + time_text(seconds * (1 - share) / share) + " left";
+  return out;
+}
+
+InterruptGuard::InterruptGuard(etr_trainer* trainer) {
+  running_trainer = trainer;
+  signal_number = 0;
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  ::sigaction(SIGINT, &action, &interrupt_);
+  ::sigaction(SIGTERM, &action, &terminate_);
+}
+
+InterruptGuard::~InterruptGuard() {
+  ::sigaction(SIGINT, &interrupt_, nullptr);
+  ::sigaction(SIGTERM, &terminate_, nullptr);
+  running_trainer = nullptr;
+}
+
+int interrupted() { return signal_number; }
+
+int exit_status(const Interrupted& interruption) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "echotrain: interrupted%s%s\n", interruption.message.empty() ? "" : ": ",
+               interruption.message.c_str());
+  return 128 + signal_number;
+}
+
+RunEnd run_with_progress(etr_trainer* trainer, const std::string& label, double total_seconds) {
+  const InterruptGuard guard(trainer);
+  ProgressLine line;
+  Evaluation evaluation{line, label + " evaluating"};
+  check(etr_trainer_on_evaluation(trainer, show_evaluation, &evaluation));
+  RunEnd end;
+  end.event.struct_size = sizeof end.event;
+  line.show(label + " the driver compiles the kernels");
+  uint64_t saved_step = 0;
+  bool told = false;
+  while (check(etr_trainer_next_event(trainer, &end.event)) == ETR_OK) {
+    const etr_event& event = end.event;
+    if (event.kind == ETR_EVENT_CHECKPOINT) saved_step = event.step;
+    if (event.step > 0) line.show(event_text(event, label, total_seconds));
+    // Without a known length there is no bar: keep each evaluation's line instead.
+    if (event.kind == ETR_EVENT_EVALUATION && position_of(event, total_seconds).share < 0)
+      line.finish();
+    if (interrupted() && !std::exchange(told, true) && event.kind != ETR_EVENT_END) {
+      line.finish();
+      line.show("ending in order; once more ends it at once");
+    }
+  }
+  line.finish();
+  check(etr_trainer_on_evaluation(trainer, nullptr, nullptr));
+  end.has_checkpoint = saved_step != 0 && saved_step == end.event.step;
+  return end;
 }
 
 }  // namespace cli

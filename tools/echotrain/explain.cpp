@@ -1,16 +1,17 @@
 // echotrain explain and tune: run a job's pipeline without training, say what limits it, find better settings.
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "cli.h"
+#include "console.h"
+#include "job.h"
 
 namespace cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point begin) {
@@ -19,7 +20,7 @@ double seconds_since(Clock::time_point begin) {
 
 // The pipeline of a job file, or a file that holds a pipeline only.
 Json pipeline_of(const Arguments& arguments, bool trace) {
-  const std::string path = arguments.required(0, "the job file");
+  const std::string path = arguments.operand(0);
   std::ifstream in(path);
   bool deep = false;  // what no document may be: load_job() says so
   const auto shallow = [&deep](int depth, Json::parse_event_t, Json&) {
@@ -42,12 +43,14 @@ Json pipeline_of(const Arguments& arguments, bool trace) {
 // Reads batches for a while; `step_ms` stands for a training step. Batches are let go of at once.
 void consume(etr_pipeline* pipeline, double seconds, double step_ms) {
   ProgressLine line;
+  const InterruptGuard guard;
   const auto begin = Clock::now();
   int ends = 0;  // in a row: a pipeline with a given number of epochs is over
   while (seconds_since(begin) < seconds && ends < 2) {
     line.show("running " + bar(std::min(1.0, seconds_since(begin) / seconds), 30));
-    const int32_t waited = check(etr_pipeline_wait(pipeline, seconds - seconds_since(begin)));
-    if (waited == ETR_END) break;
+    if (interrupted()) throw Interrupted{};
+    const double left = seconds - seconds_since(begin);
+    if (check(etr_pipeline_wait(pipeline, std::min(left, 0.1))) == ETR_END) continue;
     Batch batch;
     if (check(etr_pipeline_next(pipeline, batch.out())) == ETR_END) {
       ++ends;
@@ -67,14 +70,12 @@ std::string explained(etr_pipeline* pipeline, const char* format) {
 
 }  // namespace
 
-int command_explain(const std::vector<std::string>& words) {
-  const Arguments arguments(words, {"set", "seconds", "step", "svg", "trace"}, {"json"});
+int command_explain(const Arguments& arguments) {
   const std::string trace_path = arguments.value("trace"), svg_path = arguments.value("svg");
   Pipeline pipeline;
   check(etr_pipeline_create_from_json(pipeline_of(arguments, !trace_path.empty()).dump().c_str(),
                                       pipeline.out()));
-  consume(pipeline.get(), std::stod(arguments.value("seconds", "5")),
-          std::stod(arguments.value("step", "0")));
+  consume(pipeline.get(), arguments.number("seconds", 5), arguments.number("step", 0));
   std::printf("%s\n", explained(pipeline.get(), arguments.flag("json") ? "json" : "text").c_str());
   if (!svg_path.empty()) write_file(svg_path, explained(pipeline.get(), "svg"));
   if (!trace_path.empty()) {
@@ -85,20 +86,22 @@ int command_explain(const std::vector<std::string>& words) {
   return 0;
 }
 
-int command_tune(const std::vector<std::string>& words) {
-  const Arguments arguments(words, {"set", "seconds", "step", "out"}, {});
+int command_tune(const Arguments& arguments) {
   const auto show = [](void*, const char* text) -> int32_t {
     const Json trial = Json::parse(text);
     for (const auto& [key, value] : trial.items())
       if (key != "samples_per_s") std::printf("%s %-3d ", key.c_str(), value.get<int>());
     std::printf(" %10.0f samples/s\n", trial["samples_per_s"].get<double>());
     std::fflush(stdout);
-    return 1;
+    return interrupted() == 0;
   };
   char* text = nullptr;
-  check(etr_pipeline_tune(pipeline_of(arguments, false).dump().c_str(),
-                          std::stod(arguments.value("seconds", "2")),
-                          std::stod(arguments.value("step", "0")), show, nullptr, &text));
+  const InterruptGuard guard;
+  const int32_t status = etr_pipeline_tune(pipeline_of(arguments, false).dump().c_str(),
+                                           arguments.number("seconds", 2),
+                                           arguments.number("step", 0), show, nullptr, &text);
+  if (status == ETR_CANCELLED) throw Interrupted{};
+  check(status);
   const std::string result = take_string(text);
   const std::string out = arguments.value("out", "tuned.json");
   std::printf("best: %s\n", Json::parse(result)["options"].dump().c_str());

@@ -395,8 +395,14 @@ def tune(stages: Iterable[Spec], seconds: float = 2, step_ms: float = 0, **optio
 
 
 def pack_folder(root, prefix, samples_per_shard: int = 1000, zstd_level: int = 3,
-                seed: int = 0, format: str = "webdataset") -> Dict[str, Any]:
+                seed: int = 0, format: str = "webdataset", validation: float = 0,
+                overwrite: bool = False) -> Dict[str, Any]:
     """Packs ``root/CLASS/NAME.png`` into ``PREFIX-000000.tar.zst`` and so on for `stages.webdataset`, or with
-    ``format="fast"`` into ``PREFIX-000000.ets`` for `stages.fast_shard`, whose images decode several times as fast."""
-    options = {"per_shard": samples_per_shard, "level": zstd_level, "seed": seed, "format": format}
+    ``format="fast"`` into ``PREFIX-000000.ets`` for `stages.fast_shard`, whose images decode several times as fast.
+
+    ``validation`` is the share of each class to set aside in shards named ``validation-*`` beside the others. Shards of an
+    earlier packing are an error unless ``overwrite`` replaces them. The names of the classes are written to ``classes.txt``
+    beside the shards; what was left out is in the result's ``skipped``, with the reason."""
+    options = {"per_shard": samples_per_shard, "level": zstd_level, "seed": seed, "format": format,
+               "validation": validation, "overwrite": overwrite}
     return json.loads(native.pack_folder(str(root), str(prefix), _schema.to_json(options)))

@@ -403,14 +403,16 @@ ETR_API int32_t etr_batch_set_dlpack(etr_batch* batch, const char* field, void* 
 
 /* Packs root/CLASS/NAME.EXT into shards, shuffled: PREFIX-000000.tar.zst and so on for the stage
  * `webdataset`, or with the option format "fast" PREFIX-000000.ets for `fast_shard`, whose images decode
- * several times as fast as PNGs. `options` (may be NULL): those of etr_schema("pack"). `progress` (may be
- * NULL) is called on this thread; returning 0 stops with ETR_CANCELLED. `json` (may be NULL) receives
- * {"samples", "bytes", "packed_bytes", "shards", "classes"}. */
+ * several times as fast as PNGs. CLASS/NAME becomes the sample's key. The folder of PREFIX is made if it is missing; it gets
+ * classes.txt, the classes in the order of their numbers, and where it has one already, those numbers count. `options` (may
+ * be NULL): those of etr_schema("pack"). `progress` (may be NULL) is called on this thread; returning 0 stops with
+ * ETR_CANCELLED, and as after any error no shard is left. `json` (may be NULL) receives {"samples", "validation_samples",
+ * "bytes", "packed_bytes", "shards", "classes", "classes_file", "skipped": [{"file", "reason"}]}. */
 ETR_API int32_t etr_pack(const char* root, const char* prefix, const etr_options* options,
                          int32_t (*progress)(void* user_data, int64_t done, int64_t total),
                          void* user_data, char** json);
 
-/* The same for tar archives; `zstd_level` 0 writes plain .tar. */
+/* The same for tar archives; `zstd_level` 0 writes plain .tar. Replaces shards of an earlier packing. */
 ETR_API int32_t etr_pack_folder(const char* root, const char* prefix, int64_t samples_per_shard,
                                 int32_t zstd_level, uint64_t seed,
                                 int32_t (*progress)(void* user_data, int64_t done, int64_t total),
@@ -484,6 +486,14 @@ ETR_API int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_
 ETR_API int32_t etr_trainer_evaluate(etr_trainer* trainer, etr_pipeline* pipeline,
                                      etr_eval_result* result);
 
+/* How evaluations go on: `progress` is called behind each batch, on the thread that evaluates, in etr_trainer_evaluate and in
+ * a job's etr_trainer_next_event. `batches` is how many there are, -1 where that is not known. Returning 0 stops the
+ * evaluation: etr_trainer_evaluate gives ETR_CANCELLED, and a run goes on without it. NULL: nobody is told any more. */
+ETR_API int32_t etr_trainer_on_evaluation(etr_trainer* trainer,
+                                          int32_t (*progress)(void* user_data, int64_t done,
+                                                              int64_t batches),
+                                          void* user_data);
+
 /* Writes the model with its weights as an ONNX file (opset 17), for other runtimes: inputs by the names of their fields,
  * images [N, H, W, C] as here, one output "output", any number of rows N; batch normalisation is folded. ETR_STATE before
  * the first batch (a job's trainer reads one), ETR_UNSUPPORTED with the layer that ONNX cannot express, ETR_IO. Waits for the steps in flight. */
@@ -542,7 +552,7 @@ typedef struct etr_event {
   uint32_t struct_size;
   int32_t kind; /* ETR_EVENT_* */
   uint64_t step, epoch;
-  uint64_t total_steps; /* planned; 0: unknown */
+  uint64_t total_steps; /* where 'steps' or 'epochs' end the run, or what is planned; 0: unknown */
   double seconds; /* of training: without evaluation, checkpoints and the first step's compiling */
   double loss, accuracy, learning_rate;
   double examples_per_second;
@@ -599,16 +609,17 @@ ETR_API int32_t etr_trainer_next_event(etr_trainer* trainer, etr_event* event);
 ETR_API int32_t etr_trainer_next_event_within(etr_trainer* trainer, double seconds,
                                               etr_event* event);
 
-/* Asks a job's trainer to end soon and in order. Any thread; safe in a signal handler. Not while it is being destroyed. */
+/* Asks a job's trainer to end soon and in order: with a checkpoint, if the job writes any, but without waiting for an
+ * evaluation. Any thread; safe in a signal handler. Not while it is being destroyed. */
 ETR_API int32_t etr_trainer_stop(etr_trainer* trainer);
 
 /* The input pipeline's statistics (see etr_pipeline_stats). */
 ETR_API int32_t etr_trainer_pipeline_stats(etr_trainer* trainer, char** json);
 
-/* Writes one self-contained HTML file that compares runs by their metrics.jsonl: accuracy over
- * time, over fresh examples, over steps, and the device's idle share. `names` and `metrics_paths`
- * have `count` entries; `target_accuracy` 0 draws no target line. `json` (may be NULL) receives the
- * table. */
+/* Writes one self-contained HTML file that compares runs by their metrics.jsonl: accuracy and
+ * loss over time, over fresh examples, over steps, and the device's idle share; what no run has is left out. `names` and
+ * `metrics_paths` have `count` entries; `target_accuracy` 0: there is none. `json` (may be NULL) receives the table, a row for
+ * each run: names, times, examples and steps to the target, final and best accuracy and loss (null where there is none). */
 ETR_API int32_t etr_report_write(const char* title, const char* const* names,
                                  const char* const* metrics_paths, int32_t count,
                                  double target_accuracy, const char* html_path, char** json);

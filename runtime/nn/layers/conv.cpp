@@ -1,5 +1,6 @@
 // Convolutions and pooling. Shapes are [N, H, W, C], or [N, positions, C] in one dimension.
 #include "core/error.h"
+#include "core/text.h"
 #include "nn/layers/common.h"
 
 namespace etr::nn {
@@ -39,8 +40,8 @@ Geometry geometry(const LayerCall& call, int64_t channels) {
              o.integer("filters")};
   if (g.pad < 0) g.pad = (g.kernel - 1) * g.dilation / 2 + (g.kernel % 2 == 0 ? g.dilation / 2 : 0);
   if (channels % g.groups || g.filters % g.groups)
-    fail(Code::invalid_argument, call.name, ": ", channels, " channels and ", g.filters,
-         " filters do not split into ", g.groups, " groups");
+    fail(Code::invalid_argument, call.name, ": ", counted(channels, "channel"), " and ",
+         counted(g.filters, "filter"), " do not split into ", g.groups, " groups");
   return g;
 }
 

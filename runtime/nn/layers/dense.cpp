@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "nn/layers/common.h"
 
 namespace etr::nn {
@@ -53,8 +54,8 @@ graph::ValueId build_dense(const LayerCall& call) {
           : g.parameter(tied + ".weight");
   if (!tied.empty() && g.shape(weight) != Shape{units, x.back()})
     fail(Code::invalid_argument, call.name, ": the table of '", tied, "' is ",
-         shape_text(g.shape(weight)), "; ", units, " units on ", shape_text(x), " need [", units,
-         ", ", x.back(), "]");
+         shape_text(g.shape(weight)), "; ", counted(units, "unit"), " on ", shape_text(x),
+         " need [", units, ", ", x.back(), "]");
   const Json options{{"relu", fused_relu(call)}, {"transposed", !tied.empty()}};
   return activate(call,
                   g.add("dense", options, with_bias(call, call.input(), weight, units), call.name));

@@ -1,0 +1,149 @@
+#include "sources/shard_writer.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdio>
+#include <filesystem>
+
+#include "codec/image_codec.h"
+#include "codec/planar_image.h"
+#include "core/error.h"
+#include "io/fast_shard.h"
+#include "io/tar_writer.h"
+
+namespace etr::sources {
+
+namespace fs = std::filesystem;
+
+class ShardSet::Writer {
+ public:
+  virtual ~Writer() = default;
+  virtual void add(const std::string& key, const std::string& format,
+                   std::span<const std::byte> bytes, const std::string& label) = 0;
+  virtual void finish() = 0;
+};
+
+namespace {
+
+class TarShard final : public ShardSet::Writer {
+ public:
+  TarShard(const std::string& path, int level) : writer_(path, level) {}
+
+  void add(const std::string& key, const std::string& format, std::span<const std::byte> bytes,
+           const std::string& label) override {
+    writer_.add(key + "." + format, bytes);
+    writer_.add(key + ".cls", std::as_bytes(std::span(label)));
+  }
+  void finish() override { writer_.finish(); }
+
+ private:
+  io::TarWriter writer_;
+};
+
+// PNGs become planar images; JPEGs stay as they are, they are smaller than anything lossless.
+class FastShard final : public ShardSet::Writer {
+ public:
+  FastShard(const std::string& path, int level) : writer_(path), level_(std::max(level, 1)) {}
+
+  void add(const std::string& key, const std::string& format, std::span<const std::byte> bytes,
+           const std::string& label) override {
+    const io::FastShardWriter::Field cls{"cls", std::as_bytes(std::span(label)), 0};
+    if (format == "png") {
+      const Tensor image = codec::decode_image(bytes, codec::Channels::as_stored);
+      const std::vector<std::byte> packed = codec::encode_planar(image, level_);
+      const io::FastShardWriter::Field fields[] = {{"eti", packed, image.size_bytes()}, cls};
+      writer_.add(key, fields);
+    } else {
+      const std::vector<std::byte> frame = io::zstd_frame(bytes, level_);
+      const io::FastShardWriter::Field fields[] = {{format, frame, bytes.size()}, cls};
+      writer_.add(key, fields);
+    }
+  }
+  void finish() override { writer_.finish(); }
+
+ private:
+  io::FastShardWriter writer_;
+  const int level_;
+};
+
+std::string ending(const ShardSet::Form& form) {
+  return form.fast ? ".ets" : form.level > 0 ? ".tar.zst" : ".tar";
+}
+
+// Files named PREFIX-NUMBER and the ending.
+std::vector<fs::path> shards_there(const fs::path& prefix, const std::string& end) {
+  const fs::path folder = prefix.has_parent_path() ? prefix.parent_path() : fs::path(".");
+  const std::string begin = prefix.filename().string() + "-";
+  std::vector<fs::path> out;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), last; !error && it != last; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (name.size() <= begin.size() + end.size() || !name.starts_with(begin) ||
+        !name.ends_with(end))
+      continue;
+    const auto digits =
+        std::string_view(name).substr(begin.size(), name.size() - begin.size() - end.size());
+    if (std::all_of(digits.begin(), digits.end(), [](unsigned char c) { return std::isdigit(c); }))
+      out.push_back(it->path());
+  }
+  if (error) fail(Code::io, "cannot list '", folder.string(), "': ", error.message());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+}  // namespace
+
+ShardSet::ShardSet(std::string prefix, const Form& form, bool overwrite)
+    : prefix_(std::move(prefix)), form_(form) {
+  for (const fs::path& old : shards_there(prefix_, ending(form_))) {
+    if (!overwrite)
+      fail(Code::invalid_argument, "'", old.string(),
+           "' is there from an earlier packing and would be read with the new shards: set "
+           "'overwrite', or choose "
+           "another prefix");
+    fs::remove(old);
+  }
+}
+
+ShardSet::~ShardSet() {
+  if (finished_) return;
+  writer_.reset();
+  std::error_code ignored;
+  for (const std::string& shard : shards_) fs::remove(shard, ignored);
+}
+
+// Readers of tar shards take a key to end at the file name's first dot, and members with one key for one sample.
+std::string ShardSet::key_of(const std::string& name) {
+  std::string key = name.substr(0, name.rfind('.'));
+  const size_t slash = key.rfind('/');
+  std::replace(key.begin() + static_cast<std::ptrdiff_t>(slash == std::string::npos ? 0 : slash),
+               key.end(), '.', '_');
+  std::string unique = key;
+  for (int number = 2; !keys_.insert(unique).second; ++number) unique = cat(key, "-", number);
+  return unique;
+}
+
+void ShardSet::add(const std::string& name, const std::string& format,
+                   std::span<const std::byte> bytes, int label) {
+  if (samples_ % form_.per_shard == 0) {
+    if (writer_) writer_->finish();
+    char number[32];
+    std::snprintf(number, sizeof number, "-%06lld",
+                  static_cast<long long>(samples_ / form_.per_shard));
+    shards_.push_back(prefix_ + number + ending(form_));
+    writer_.reset();
+    if (form_.fast)
+      writer_ = std::make_unique<FastShard>(shards_.back(), form_.level);
+    else
+      writer_ = std::make_unique<TarShard>(shards_.back(), form_.level);
+  }
+  writer_->add(key_of(name), format, bytes, std::to_string(label));
+  ++samples_;
+}
+
+void ShardSet::finish() {
+  if (writer_) writer_->finish();
+  finished_ = true;
+}
+
+}  // namespace etr::sources

@@ -1,0 +1,268 @@
+#include "train/report_page.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "train/report_style.h"
+#include "train/svg_chart.h"
+
+namespace etr::train {
+namespace {
+
+using Runs = std::vector<ReportedRun>;
+
+// A number and its unit stay together.
+constexpr const char* kSpace = "\u00a0";
+
+std::string percent(double share) { return number_text(100 * share, 1) + kSpace + "%"; }
+
+std::string loss_text(double loss) { return number_text(loss, std::abs(loss) < 0.1 ? 4 : 3); }
+
+// "8.2 s", "12.5 min", "3.2 h": one number, which columns compare.
+std::string duration(double seconds) {
+  if (seconds < 300) return number_text(seconds, 1) + kSpace + "s";
+  if (seconds < 3 * 3600) return number_text(seconds / 60, 1) + kSpace + "min";
+  return number_text(seconds / 3600, 1) + kSpace + "h";
+}
+
+std::string speedup_text(const Json& row, int digits) {
+  if (row["speedup"].is_null()) return "–";
+  return (row["speedup_is_bound"].get<bool>() ? std::string(">") + kSpace : "") +
+         number_text(row["speedup"].get<double>(), digits) + kSpace + "×";
+}
+
+// One column of the table: its head, and each row's text.
+struct Column {
+  std::string head;
+  std::string (*cell)(const Json& row);
+};
+
+constexpr auto kDash = "–";
+
+std::string time_cell(const Json& row) {
+  return row["time_to_target_s"].is_null() ? std::string(">") + kSpace + duration(row["seconds"])
+                                           : duration(row["time_to_target_s"]);
+}
+
+template <const char* const& key, std::string (*text)(double)>
+std::string optional_cell(const Json& row) {
+  return row[key].is_null() ? kDash : text(row[key].get<double>());
+}
+
+std::string count_text(double count) { return number_text(count); }
+
+constexpr const char* kFreshToTarget = "fresh_to_target";
+constexpr const char* kFinalAccuracy = "final_accuracy";
+constexpr const char* kFinalLoss = "final_loss";
+constexpr const char* kTrainingLoss = "final_training_loss";
+
+std::vector<Column> columns_for(const Runs& runs, double target) {
+  const auto any = [&](auto is) { return std::any_of(runs.begin(), runs.end(), is); };
+  const bool evaluates = any([](const ReportedRun& run) { return !run.evaluations.empty(); });
+  std::vector<Column> out;
+  if (target > 0) {
+    out.push_back({"Time to " + percent(target), time_cell});
+    if (runs.size() > 1)
+      out.push_back({"Speed\u2011up", [](const Json& row) { return speedup_text(row, 2); }});
+    out.push_back(
+        {"Fresh examples to " + percent(target), optional_cell<kFreshToTarget, count_text>});
+  }
+  if (any([](const ReportedRun& run) { return run.classifies(); }))
+    out.push_back({"Final accuracy", optional_cell<kFinalAccuracy, percent>});
+  if (evaluates) out.push_back({"Final test loss", optional_cell<kFinalLoss, loss_text>});
+  if (!evaluates) out.push_back({"Final training loss", optional_cell<kTrainingLoss, loss_text>});
+  out.push_back({"Steps", [](const Json& row) { return number_text(row["steps"].get<double>()); }});
+  out.push_back({"Training time", [](const Json& row) { return duration(row["seconds"]); }});
+  out.push_back({"Device idle", [](const Json& row) { return percent(row["device_wait_share"]); }});
+  return out;
+}
+
+// The roles are said because a phone's layout makes blocks of cells, which would lose them.
+std::string html_table(const Runs& runs, const Json& table, double target) {
+  const std::vector<Column> columns = columns_for(runs, target);
+  std::string out =
+      "<table role='table'><caption>The runs compared</caption><thead><tr role='row'><th "
+      "scope='col'>Run</th>";
+  for (const Column& column : columns)
+    out += cat("<th scope='col'>", html_escape(column.head), "</th>");
+  out += "</tr></thead><tbody>";
+  for (size_t i = 0; i < runs.size(); ++i) {
+    out += cat("<tr role='row'><th scope='row' role='rowheader'>", svg_swatch(static_cast<int>(i)),
+               html_escape(runs[i].name), "</th>");
+    for (const Column& column : columns)
+      out += cat("<td role='cell' data-label='", html_escape(column.head), "'>",
+                 html_escape(column.cell(table[i])), "</td>");
+    out += "</tr>";
+  }
+  return out + "</tbody></table>";
+}
+
+// The one sentence that a reader takes away.
+std::string headline(const Json& table, double target) {
+  if (table.size() < 2 || target <= 0) return "";
+  const Json &base = table[0], &last = table[table.size() - 1];
+  if (last["speedup"].is_null()) return "No run reached the target accuracy.";
+  const std::string faster =
+      cat("<b>", html_escape(speedup_text(last, 1)), "</b> faster to the target");
+  if (base["fresh_to_target"].is_null())
+    return cat(faster, "; ", html_escape(base["name"].get<std::string>()), " did not get there in ",
+               duration(base["seconds"]), ".");
+  const double saved =
+      1 - last["fresh_to_target"].get<double>() / base["fresh_to_target"].get<double>();
+  return cat(faster, ", with <b>", percent(saved), "</b> fewer examples read from upstream.");
+}
+
+// The unit in which a chart's training time reads best.
+struct TimeUnit {
+  double seconds = 1;
+  const char* label = "training time, seconds";
+};
+
+TimeUnit time_unit(const Runs& runs) {
+  double most = 0;
+  for (const ReportedRun& run : runs) most = std::max(most, run.seconds);
+  if (most <= 300) return {};
+  return most <= 3 * 3600 ? TimeUnit{60, "training time, minutes"}
+                          : TimeUnit{3600, "training time, hours"};
+}
+
+// What a listener hears of the curves: where each begins and ends.
+std::string described(const std::vector<Series>& series, const ChartOptions& options) {
+  std::string out;
+  const auto value = [&](double y) { return options.percent ? percent(y) : loss_text(y); };
+  for (const Series& s : series)
+    if (!s.points.empty())
+      out +=
+          cat(s.name, ": from ", value(s.points.front().second), " to ",
+              value(s.points.back().second), " at ", number_text(s.points.back().first, 1), ". ");
+  return out + "Across: " + options.x_label + ".";
+}
+
+// Room for what the curves show; of losses not for the height from which they fall at first.
+void fit_losses(const std::vector<Series>& series, ChartOptions& options) {
+  std::vector<double> values;
+  for (const Series& s : series)
+    for (const auto& [x, y] : s.points)
+      if (std::isfinite(y)) values.push_back(y);
+  if (values.empty()) return;
+  std::sort(values.begin(), values.end());
+  const double low = values.front(), high = values[(values.size() - 1) * 97 / 100];
+  const double room = std::max({(high - low) * 0.08, std::abs(high) * 0.02, 1e-6});
+  options.percent = false;
+  options.y_min = low >= 0 ? std::max(0.0, low - room) : low - room;
+  options.y_max = high + room;
+}
+
+class Charts {
+ public:
+  Charts(const Runs& runs, double target) : runs_(runs), target_(target), time_(time_unit(runs)) {}
+
+  std::string html() {
+    using E = ReportedRun::Evaluation;
+    using S = ReportedRun::Step;
+    if (std::any_of(runs_.begin(), runs_.end(),
+                    [](const ReportedRun& r) { return r.classifies(); })) {
+      accuracy("Test accuracy over time", time_.label, &E::seconds, time_.seconds);
+      accuracy("Test accuracy over fresh examples", "examples read from upstream", &E::fresh, 1);
+      accuracy("Test accuracy over steps", "optimizer steps", &E::step, 1);
+    } else {
+      loss("Test loss over time", time_.label,
+           curves(&ReportedRun::evaluations, &E::seconds, &E::loss, time_.seconds));
+      loss("Test loss over fresh examples", "examples read from upstream",
+           curves(&ReportedRun::evaluations, &E::fresh, &E::loss, 1));
+      loss("Training loss over time", time_.label,
+           curves(&ReportedRun::steps_taken, &S::seconds, &S::loss, time_.seconds));
+    }
+    loss("Test loss over steps", "optimizer steps",
+         curves(&ReportedRun::evaluations, &E::step, &E::loss, 1));
+    loss("Training loss over steps", "optimizer steps",
+         curves(&ReportedRun::steps_taken, &S::step, &S::loss, 1));
+    idle();
+    return "<div class='charts'>" + out_ + "</div>";
+  }
+
+ private:
+  template <typename Row>
+  std::vector<Series> curves(std::vector<Row> ReportedRun::*rows, double Row::*x, double Row::*y,
+                             double unit) const {
+    std::vector<Series> out;
+    for (const ReportedRun& run : runs_) {
+      Series series{run.name, static_cast<int>(out.size()), {}};
+      for (const Row& row : run.*rows) series.points.emplace_back(row.*x / unit, row.*y);
+      out.push_back(std::move(series));
+    }
+    return out;
+  }
+
+  void accuracy(const char* title, const char* x_label, double ReportedRun::Evaluation::*x,
+                double unit) {
+    auto series = curves(&ReportedRun::evaluations, x, &ReportedRun::Evaluation::accuracy, unit);
+    std::erase_if(series, [&](const Series& s) {
+      return !runs_[static_cast<size_t>(s.style)].classifies();
+    });
+    double lowest = target_ > 0 ? target_ : 1;
+    for (const Series& s : series)
+      for (const auto& [px, py] : s.points) lowest = std::min(lowest, py);
+    ChartOptions options{"", title, x_label};
+    options.y_min = std::max(0.0, std::floor(lowest * 20 - 0.5) / 20);
+    options.target = target_;
+    card(series, options);
+  }
+
+  void loss(const char* title, const char* x_label, const std::vector<Series>& series) {
+    ChartOptions options{"", title, x_label};
+    fit_losses(series, options);
+    card(series, options);
+  }
+
+  void idle() {
+    std::vector<Series> series;
+    for (const ReportedRun& run : runs_) {
+      series.push_back({run.name, static_cast<int>(series.size()), run.idle});
+      for (auto& [x, y] : series.back().points) x /= time_.seconds;
+    }
+    ChartOptions options{"", "Device idle share", time_.label};
+    options.fill = true;
+    card(series, options);
+  }
+
+  void card(const std::vector<Series>& series, ChartOptions options) {
+    if (std::all_of(series.begin(), series.end(), [](const Series& s) { return s.points.empty(); }))
+      return;
+    options.id = cat("chart", ++number_);
+    options.description = described(series, options);
+    out_ += cat("<section><h2>", html_escape(options.title),
+                "</h2><ul class='legend' aria-hidden='true'>");
+    if (series.size() > 1)
+      for (const Series& s : series)
+        out_ += cat("<li>", svg_swatch(s.style), html_escape(s.name), "</li>");
+    out_ += "</ul>" + svg_chart(series, options) + "</section>";
+  }
+
+  const Runs& runs_;
+  const double target_;
+  const TimeUnit time_;
+  std::string out_;
+  int number_ = 0;
+};
+
+}  // namespace
+
+std::string report_page(const std::string& title, const std::vector<ReportedRun>& runs,
+                        const Json& table, double target) {
+  const std::string lead = headline(table, target);
+  return cat(
+      "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
+      "<meta name='viewport' content='width=device-width,initial-scale=1'>"
+      "<meta name='color-scheme' content='light dark'><title>",
+      html_escape(title), "</title><style>", kReportStyle, "</style></head><body><main><h1>",
+      html_escape(title), "</h1>", lead.empty() ? "" : cat("<p class='lead'>", lead, "</p>"),
+      html_table(runs, table, target), Charts(runs, target).html(),
+      "<footer>Times are training time: evaluation and checkpoints are not counted. Device idle is "
+      "the share of that time in which the device had no work. Written by EchoTrain.</footer>",
+      "</main></body></html>\n");
+}
+
+}  // namespace etr::train

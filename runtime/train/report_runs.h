@@ -1,0 +1,39 @@
+// What a report shows of a run.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/json_fwd.h"
+
+namespace etr::train {
+
+struct ReportRun;
+
+struct ReportedRun {
+  struct Evaluation {
+    double seconds, step, fresh, accuracy, loss;
+  };
+  struct Step {
+    double seconds, step, loss;  // means of a stretch of the run
+  };
+
+  std::string name;
+  std::vector<Evaluation> evaluations;
+  std::vector<Step> steps_taken;
+  std::vector<std::pair<double, double>> idle;  // time, share of a stretch
+  double seconds = 0, steps = 0, examples = 0, fresh = 0, busy = 0;
+
+  bool classifies() const;  // any evaluation has an accuracy
+  // The first evaluation with so much accuracy; nullptr where there is none, or no target.
+  const Evaluation* reached(double target) const;
+};
+
+// Error(invalid_argument) for a file with neither steps nor evaluations.
+ReportedRun load_run(const ReportRun& run);
+
+// The table that write_report() returns.
+Json table_of(const std::vector<ReportedRun>& runs, double target);
+
+}  // namespace etr::train

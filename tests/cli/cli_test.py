@@ -1,0 +1,292 @@
+#!/usr/bin/env python3
+"""The command line, as a person at a terminal and as a shell use it.
+
+    cli_test.py ECHOTRAIN PAINTER TEXTS JOB
+
+ECHOTRAIN is the program, PAINTER the quickstart's painter of digits, TEXTS the folder of the generated manual page and
+completions, JOB the quickstart's job.
+"""
+
+import json
+import os
+import pathlib
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM, PAINTER, TEXTS, JOB = sys.argv[1:5]
+
+
+def run(*words, **options):
+    return subprocess.run([PROGRAM, *map(str, words)], capture_output=True, text=True, timeout=300, **options)
+
+
+def shell(name, text):
+    return subprocess.run([name, "-c", text], capture_output=True, text=True, timeout=60, cwd=TEXTS, check=True).stdout
+
+
+def commands():
+    """The commands and the options of each, as the help prints them."""
+    names = re.findall(r"^  ([a-z-]+) ", run("help").stdout, re.MULTILINE)
+    return {name: re.findall(r"^  --([a-z-]+)", run(name, "--help").stdout, re.MULTILINE)
+            for name in dict.fromkeys(names) if name != "echotrain"}
+
+
+class Terminal:
+    """The program on a terminal of its own, read until something appears."""
+
+    def __init__(self, *words):
+        self.output = ""
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execv(PROGRAM, [PROGRAM, *map(str, words)])
+
+    def read(self):
+        try:
+            data = os.read(self.fd, 65536).decode(errors="replace")
+        except OSError:  # the terminal is closed
+            data = ""
+        self.output += data
+        return data != ""
+
+    def until(self, text):
+        while text not in self.output:
+            if not self.read():
+                raise AssertionError(f"{text!r} did not appear in {self.output!r}")
+
+    def interrupt(self):
+        os.write(self.fd, b"\x03")
+
+    def end(self):
+        while self.read():
+            pass
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+class Help(unittest.TestCase):
+    def test_every_command_has_it(self):
+        everything = commands()
+        self.assertGreater(len(everything), 15)
+        for name in everything:
+            for word in ("--help", "-h"):
+                result = run(name, word)
+                self.assertEqual((result.returncode, result.stderr), (0, ""), name)
+                self.assertTrue(result.stdout.startswith(f"usage: echotrain {name}"), name)
+            self.assertEqual(run("help", name).stdout, run(name, "-h").stdout)
+            self.assertLessEqual(max(map(len, run(name, "-h").stdout.splitlines())), 100, name)
+
+    def test_options_are_the_same_everywhere(self):
+        manual = pathlib.Path(TEXTS, "echotrain.1").read_text().replace("\\-", "-")
+        for name, options in commands().items():
+            self.assertIn(f".SS {name}", manual)
+            for shell_file in ("echotrain.bash", "_echotrain", "echotrain.fish"):
+                text = pathlib.Path(TEXTS, shell_file).read_text()
+                for option in options:
+                    self.assertIn(option, text, shell_file)
+            for option in options:
+                self.assertIn(f"--{option}", manual)
+
+    def test_wrong_words_are_refused_with_the_nearest_right_one(self):
+        for words, expected in ((["trian", "x"], "did you mean 'train'"),
+                                (["train", "x", "--resum"], "did you mean 'resume'"),
+                                (["train"], "JOB.json"),
+                                (["train", "a", "b"], "'b' is one word too many"),
+                                (["train", "a", "--kernels", "cpus"], "did you mean 'cpu'"),
+                                (["train", "a", "--set"], "needs a value"),
+                                (["train", "a", "--resume=yes"], "takes no value"),
+                                (["train", "a", "-r"], "unknown option -r"),
+                                (["pack", "a", "b", "--level", "ten"], "--level takes a number, not 'ten'"),
+                                (["pack", "a", "b", "--validation", "0.1x"], "takes a number"),
+                                (["pack", "a", "b", "--validation", "nan"], "number from 0"),
+                                (["completion", "tcsh"], "bash, zsh and fish")):
+            result = run(*words)
+            self.assertIn(expected, result.stderr, words)
+            self.assertEqual(result.returncode, 2, words)
+
+    def test_one_stage_layer_model_optimizer_or_key(self):
+        for kind, name in (("stages", "echo"), ("layers", "dense"), ("models", "resnet"), ("optimizers", "adam")):
+            text = run(kind, name).stdout
+            self.assertTrue(text.startswith(f"{name}  – "), text)
+            self.assertLess(len(text), len(run(kind).stdout) / 3)
+            self.assertEqual([row["name"] for row in json.loads(run(kind, name, "--json").stdout)], [name])
+        self.assertEqual(run("job", "train.steps").stdout.count("\n"), 3)
+        self.assertEqual(list(json.loads(run("job", "train", "output", "--json").stdout)), ["train", "output"])
+        for words, expected in ((["stages", "ehco"], "did you mean 'echo'"), (["job", "train.step"], "did you mean 'train.steps'")):
+            result = run(*words)
+            self.assertIn(expected, result.stderr)
+            self.assertEqual(result.returncode, 1)
+
+
+class Completion(unittest.TestCase):
+    """What each shell offers for a line."""
+
+    LINES = {"tra": "train", "pack --over": "--overwrite", "train --kernels ti": "tiled", "stages ech": "echo",
+             "job schedule.po": "schedule.power", "completion f": "fish", "eval echotrain.f": "echotrain.fish",
+             "train --tuning echotrain.f": "echotrain.fish"}
+
+    def test_bash(self):
+        for line, expected in self.LINES.items():
+            text = shell("bash", f"""source ./echotrain.bash; COMP_WORDS=(echotrain {line}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+                                     _echotrain; echo "${{COMPREPLY[@]}}" """)
+            self.assertEqual(text.strip(), expected, line)
+
+    @unittest.skipUnless(shutil.which("fish"), "there is no fish")
+    def test_fish(self):
+        for line, expected in self.LINES.items():
+            text = shell("fish", f"source ./echotrain.fish; complete -C 'echotrain {line}'")
+            self.assertIn(expected, [row.split("\t")[0] for row in text.splitlines()], line)
+
+    @unittest.skipUnless(shutil.which("zsh"), "there is no zsh")
+    def test_zsh(self):
+        # What _arguments and _describe are handed; they read the line in an editor only.
+        text = shell("zsh", """_describe() { print -r -- commands $names }; _arguments() { print -rl -- "$@" }; compdef() { : }
+                               source ./_echotrain; CURRENT=2; words=(echotrain tra); _echotrain
+                               CURRENT=3; words=(echotrain pack --over); _echotrain""")
+        self.assertIn("train:trains", text)
+        self.assertIn("--overwrite[", text)
+        self.assertIn("--format[", text)
+        self.assertNotIn("--kernels[", text)
+
+    @unittest.skipUnless(shutil.which("mandoc"), "there is no mandoc")
+    def test_manual_page(self):
+        lint = subprocess.run(["mandoc", "-Tlint", "-Werror", "echotrain.1"], cwd=TEXTS, capture_output=True, text=True)
+        self.assertEqual(lint.returncode, 0, lint.stdout)
+
+
+class Runs(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.root = pathlib.Path(cls.folder.name)
+        for part, count, seed in (("train", 200, 1), ("test", 120, 2)):
+            subprocess.run([PAINTER, cls.root / "png" / part, str(count), str(seed)], check=True)
+            packed = run("pack", cls.root / "png" / part, cls.root / "data" / part)
+            assert packed.returncode == 0, packed.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def words(self, name, **keys):
+        """Operands and options for the quickstart's job, small, into a folder `name`."""
+        settings = {"data": self.root / "data", "out": self.root / name, "train.seconds": 0, "train.steps": 4,
+                    "pipeline.stages.2.milliseconds": 0, "output.checkpoint_every_steps": 10**6, "train.progress_every": 0.05, "model": json.dumps(
+                        {"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 10}]})}
+        settings.update({key.replace("__", "."): value for key, value in keys.items()})
+        out = [JOB]
+        for key, value in settings.items():
+            out += ["--set", f"{key}={value}"]
+        return out
+
+    def endless(self, name, **keys):
+        return self.words(name, train__steps=10**9, evaluation__every_steps=0, evaluation__every_epochs=0, **keys)
+
+    def test_each_line_is_printed_once(self):
+        result = run("train", *self.words("once", evaluation__every_steps=2))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        lines = result.stdout.splitlines()
+        self.assertEqual(len(lines), len(set(lines)), result.stdout)
+        self.assertRegex(result.stdout, r"step 4 of 4")
+        self.assertRegex(result.stdout, r"\n4 steps, 256 examples")
+
+    def test_progress_says_what_is_left(self):
+        run_ = Terminal("train", *self.words("left", train__steps=2000, evaluation__every_steps=1000))
+        run_.until(" left")
+        run_.until("evaluating")
+        self.assertEqual(run_.end(), 0)
+        self.assertRegex(run_.output, r"step \d+ of 2000, \d+ s, \d+ .*left")
+
+    def test_ctrl_c_is_told_saves_and_gives_130(self):
+        run_ = Terminal("train", *self.endless("interrupted"))
+        run_.until("step ")
+        run_.interrupt()
+        self.assertEqual(run_.end(), 130)
+        step = re.search(r"interrupted: at step (\d+), which '.*interrupted/checkpoints' holds", run_.output)
+        self.assertIsNotNone(step, run_.output)
+        # As promised: the run goes on from there.
+        more = int(step[1]) + 3
+        result = run("train", *self.words("interrupted", train__steps=more), "--resume")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(f"{more} steps", result.stdout)
+
+    def test_ctrl_c_ends_an_evaluation_at_once(self):
+        slow = {"evaluation.pipeline.stages": json.dumps(
+            [{"stage": "webdataset", "pattern": f"{self.root}/data/test-*.tar.zst"}, {"stage": "label", "classes": 10},
+             {"stage": "decode"}, {"stage": "repeat", "count": 10**6}, {"stage": "batch", "size": 8}, {"stage": "normalize"}])}
+        for command in ("train", "eval"):
+            run_ = Terminal(command, *self.words("evaluated", evaluation__every_steps=2,
+                                                 **{k.replace(".", "__"): v for k, v in slow.items()}))
+            run_.until("evaluating")
+            run_.interrupt()
+            self.assertEqual(run_.end(), 130, run_.output)
+            self.assertIn("interrupted", run_.output)
+
+    def test_sigterm_ends_in_order_too(self):
+        run_ = Terminal("train", *self.endless("terminated"))
+        run_.until("step ")
+        os.kill(run_.pid, signal.SIGTERM)
+        self.assertEqual(run_.end(), 143)
+        self.assertIn("checkpoints' holds", run_.output)
+
+    def test_what_needs_a_trained_model_says_that_there_is_none(self):
+        image = next((self.root / "png" / "test").rglob("*.png"))
+        for command, more in (("eval", []), ("export", [self.root / "m.onnx"]), ("predict", [image])):
+            words = self.words("nothing-here")
+            result = run(command, words[0], *more, *words[1:])
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("there is no checkpoint", result.stderr)
+            self.assertIn("echotrain train", result.stderr)
+            self.assertNotIn("accuracy", result.stdout)
+            words = self.words("")
+            words[words.index(f"out={self.root}")] = "out="
+            result = run(command, words[0], *more, *words[1:])
+            self.assertIn("no output.dir, so there is no checkpoint", result.stderr)
+
+    def test_predictions(self):
+        words = self.words("predicted", train__steps=300)
+        self.assertEqual(run("train", *words).returncode, 0)
+        digits = sorted((self.root / "png" / "test" / "3").glob("*.png"))
+        broken, missing = self.root / "broken [1].png", self.root / "missing.png"
+        broken.write_bytes(digits[0].read_bytes()[:60])
+        result = run("predict", words[0], broken, *digits[:2], missing, *words[1:], "--json", "--top", "2")
+        self.assertEqual(result.returncode, 1, "two files gave nothing")
+        self.assertRegex(result.stderr, r"broken \[1\].png': ")
+        self.assertRegex(result.stderr, r"missing.png': cannot be read")
+        rows = json.loads(result.stdout)
+        self.assertEqual([row["file"] for row in rows], [str(digit) for digit in digits[:2]])
+        for row in rows:
+            first, second = row["classes"]
+            self.assertGreaterEqual(first["probability"], second["probability"])
+            self.assertLessEqual(first["probability"] + second["probability"], 1 + 1e-9)
+        everything = run("predict", words[0], self.root / "png" / "test", *words[1:], "--top", "10")
+        self.assertEqual(everything.returncode, 0, everything.stderr)
+        lines = [line for line in everything.stdout.splitlines() if ".png: " in line]
+        self.assertEqual(len(lines), 120)
+        right = sum(line.split(": ")[1].split(" ")[0] == line.split("/")[-2] for line in lines)
+        accuracy = float(re.search(r"accuracy ([\d.]+) %", run("eval", *words).stdout)[1])
+        self.assertAlmostEqual(100 * right / 120, accuracy, delta=0.01, msg="as the evaluation counts")
+        self.assertAlmostEqual(sum(map(float, re.findall(r"([\d.]+) %", lines[0].split(": ")[1]))), 100, delta=0.6)
+        self.assertEqual(run("predict", words[0], self.root / "data", *words[1:]).returncode, 1, "no images there")
+
+
+class Words(unittest.TestCase):
+    def test_one_is_singular(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            subprocess.run([PAINTER, root / "png", "10", "1"], check=True)
+            for digit in range(1, 10):
+                shutil.rmtree(root / "png" / str(digit))
+            for path in list((root / "png" / "0").iterdir())[1:]:
+                path.unlink()
+            text = run("pack", root / "png", root / "one").stdout
+            self.assertIn("1 sample of 1 class in 1 shard,", text)
+            self.assertIn("one class only", run("init", root, root / "job.json").stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[5:])

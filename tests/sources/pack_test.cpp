@@ -1,0 +1,185 @@
+// Packing folders of images, and the source that reads such a folder.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include "core/error.h"
+#include "core/platform.h"
+#include "pipeline/pipeline.h"
+#include "sources/pack.h"
+#include "support/data.h"
+
+namespace etr::test {
+namespace {
+
+using pipeline::Item;
+using pipeline::Pipeline;
+
+Options packing(const Json& options) { return {sources::pack_schema(), "pack", options}; }
+
+void write_file(const std::string& path, const std::string& bytes) {
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+std::vector<std::string> keys_of(const std::string& pattern) {
+  Pipeline p({{"epochs", 1}, {"stages", {Json{{"stage", "webdataset"}, {"pattern", pattern}}}}});
+  std::vector<std::string> out;
+  Item item;
+  while (p.next(item) == Pipeline::Next::item) out.push_back(item.origin->key);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+TEST(Pack, MakesTheFolderAndKeepsNames) {
+  TempDir dir;
+  const std::string image = make_png(4, 4, 1, 1), jpeg = "\xff\xd8\xff\xe0 is how a JPEG begins";
+  write_file(dir.path("in/cat/first.one.png"), image);
+  write_file(dir.path("in/cat/same.png"), image);
+  write_file(dir.path("in/cat/same.JPEG"), jpeg);
+  write_file(dir.path("in/a dog/lies.png"), jpeg);
+  const std::string longest = std::string(120, 'x');
+  write_file(dir.path("in/cat/" + longest + ".png"), image);
+  const sources::PackResult packed = sources::pack_folder(
+      dir.path("in"), dir.path("new/folder/train"), packing(Json::object()), nullptr);
+  EXPECT_EQ(packed.samples, 5);
+  EXPECT_TRUE(packed.skipped.empty());
+  // No key is there twice, and none has a dot in its name: readers would join or cut them.
+  EXPECT_EQ(keys_of(dir.path("new/folder/train-*.tar.zst")),
+            (std::vector<std::string>{"a dog/lies", "cat/first_one", "cat/same", "cat/same-2",
+                                      "cat/" + longest}));
+  EXPECT_EQ(platform::read_file(dir.path("new/folder/classes.txt")), "a dog\ncat\n");
+  EXPECT_EQ(packed.classes_file, dir.path("new/folder/classes.txt"));
+  EXPECT_THROW(
+      sources::pack_folder(dir.path("in"), dir.path("new/"), packing(Json::object()), nullptr),
+      Error)
+      << "a prefix without a name";
+}
+
+TEST(Pack, SaysWhatItLeavesOut) {
+  TempDir dir;
+  write_file(dir.path("in/cat/1.png"), make_png(4, 4, 1, 1));
+  write_file(dir.path("in/cat/notes.txt"), "not an image");
+  write_file(dir.path("in/cat/empty.png"), "");
+  write_file(dir.path("in/cat/README"), "no extension");
+  write_file(dir.path("in/cat/.hidden.png"), make_png(4, 4, 1, 1));
+  write_file(dir.path("in/cat/deeper/2.png"), make_png(4, 4, 1, 1));
+  write_file(dir.path("in/.checkpoints/3.png"), make_png(4, 4, 1, 1));
+  write_file(dir.path("in/stray.png"), make_png(4, 4, 1, 1));
+  const sources::PackResult packed =
+      sources::pack_folder(dir.path("in"), dir.path("out/t"), packing(Json::object()), nullptr);
+  EXPECT_EQ(packed.samples, 1);
+  EXPECT_EQ(packed.classes, std::vector<std::string>{"cat"}) << "a hidden folder is no class";
+  std::map<std::string, std::string> reasons;
+  for (const sources::Skipped& file : packed.skipped) reasons[file.name] = file.reason;
+  EXPECT_EQ(reasons,
+            (std::map<std::string, std::string>{{"cat/notes.txt", "not a PNG or JPEG image"},
+                                                {"cat/empty.png", "not a PNG or JPEG image"},
+                                                {"cat/README", "without an extension"},
+                                                {"cat/.hidden.png", "hidden"},
+                                                {"cat/deeper", "a folder within a class folder"},
+                                                {".checkpoints", "a hidden folder"},
+                                                {"stray.png", "not in a class folder"}}));
+}
+
+TEST(Pack, FurtherSetsTakeTheNumbersOfTheFirst) {
+  TempDir dir;
+  for (const char* name : {"ant", "bee", "cat"})
+    write_file(dir.path("train/" + std::string(name) + "/1.png"), make_png(4, 4, 1, 1));
+  write_file(dir.path("test/cat/1.png"), make_png(4, 4, 1, 1));
+  sources::pack_folder(dir.path("train"), dir.path("s/train"), packing(Json::object()), nullptr);
+  sources::pack_folder(dir.path("test"), dir.path("s/test"), packing(Json::object()), nullptr);
+  Pipeline p({{"epochs", 1},
+              {"stages",
+               {Json{{"stage", "webdataset"}, {"pattern", dir.path("s/test-*")}},
+                Json{{"stage", "label"}}}}});
+  Item item;
+  ASSERT_EQ(p.next(item), Pipeline::Next::item);
+  EXPECT_EQ(pipeline::require_field(item, "label").view<int32_t>()[0], 2)
+      << "not 0, its place in the test set";
+  write_file(dir.path("test/dog/1.png"), make_png(4, 4, 1, 1));
+  EXPECT_THROW(
+      sources::pack_folder(dir.path("test"), dir.path("s/more"), packing(Json::object()), nullptr),
+      Error);
+}
+
+TEST(Pack, RefusesOrReplacesAnEarlierPacking) {
+  TempDir dir;
+  for (int i = 0; i < 10; ++i)
+    write_file(dir.path("in/cat/" + std::to_string(i) + ".png"), make_png(4, 4, 1, i));
+  const auto pack = [&](const Json& options) {
+    return sources::pack_folder(dir.path("in"), dir.path("out/train"), packing(options), nullptr);
+  };
+  EXPECT_EQ(pack({{"per_shard", 2}}).shards.size(), 5u);
+  EXPECT_THROW(pack({{"per_shard", 5}}), Error)
+      << "three old shards would be read with the new ones";
+  EXPECT_EQ(keys_of(dir.path("out/train-*.tar.zst")).size(), 10u) << "nothing was lost";
+  EXPECT_EQ(pack({{"per_shard", 5}, {"overwrite", true}}).shards.size(), 2u);
+  EXPECT_EQ(keys_of(dir.path("out/train-*.tar.zst")).size(), 10u);
+}
+
+TEST(Pack, SetsAShareOfEachClassAside) {
+  TempDir dir;
+  for (int i = 0; i < 30; ++i)
+    write_file(dir.path(cat("in/",
+                            i < 20   ? "many"
+                            : i < 28 ? "some"
+                                     : "two",
+                            "/", i, ".png")),
+               make_png(4, 4, 1, i));
+  write_file(dir.path("in/one/1.png"), make_png(4, 4, 1, 1));
+  const sources::PackResult packed = sources::pack_folder(dir.path("in"), dir.path("out/train"),
+                                                          packing({{"validation", 0.2}}), nullptr);
+  EXPECT_EQ(packed.samples, 31);
+  EXPECT_EQ(packed.validation_samples, 7) << "4 of 20, 2 of 8, 1 of 2, and none of one";
+  std::vector<std::string> all = keys_of(dir.path("out/*.tar.zst"));
+  EXPECT_EQ(all.size(), 31u);
+  EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), 31u)
+      << "each sample is in one set";
+  EXPECT_EQ(keys_of(dir.path("out/validation-*.tar.zst")).size(), 7u);
+}
+
+TEST(Pack, LeavesNoShardWhenItIsStopped) {
+  TempDir dir;
+  for (int i = 0; i < 200; ++i)
+    write_file(dir.path("in/cat/" + std::to_string(i) + ".png"), make_png(4, 4, 1, i));
+  EXPECT_THROW(
+      sources::pack_folder(dir.path("in"), dir.path("out/train"), packing({{"per_shard", 20}}),
+                           [](int64_t done, int64_t) { return done < 100; }),
+      Error);
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path("out")));
+}
+
+TEST(Folder, HoldsFilesOut) {
+  TempDir dir;
+  for (int i = 0; i < 25; ++i)
+    write_file(dir.path(cat("in/",
+                            i < 21   ? "many"
+                            : i < 24 ? "few"
+                                     : "one",
+                            "/", 100 + i, ".png")),
+               make_png(4, 4, 1, i));
+  const auto keys = [&](const Json& more) {
+    Json source{{"stage", "folder"}, {"root", dir.path("in")}};
+    source.update(more);
+    Pipeline p({{"epochs", 1}, {"stages", {source}}});
+    std::set<std::string> out;
+    Item item;
+    while (p.next(item) == Pipeline::Next::item) out.insert(item.origin->key);
+    return out;
+  };
+  const auto all = keys(Json::object()), train = keys({{"hold_out", 10}}),
+             held = keys({{"hold_out", 10}, {"held_out", true}});
+  EXPECT_EQ(held, (std::set<std::string>{"few/122.png", "many/101.png", "many/111.png"}));
+  EXPECT_EQ(train.size() + held.size(), all.size());
+  for (const std::string& key : held) EXPECT_FALSE(train.contains(key));
+  EXPECT_THROW(keys({{"held_out", true}}), Error);
+  EXPECT_THROW(keys({{"hold_out", 1}}), Error);
+}
+
+}  // namespace
+}  // namespace etr::test

@@ -1,0 +1,106 @@
+#include "arguments.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "cli.h"
+
+namespace cli {
+namespace {
+
+[[noreturn]] void wrong(const Command& command, const std::string& what) {
+  throw UsageError(what + "; see 'echotrain " + command.name + " --help'");
+}
+
+const Option& option_row(const Command& command, const std::string& name) {
+  std::vector<std::string> known;
+  for (const Option& option : command.options) {
+    if (name == option.name) return option;
+    known.push_back(option.name);
+  }
+  wrong(command, "unknown option --" + name + suggestion(name, known));
+}
+
+// The whole text as a number.
+template <typename T>
+T number_of(const Command& command, const std::string& name, const std::string& text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size())
+    wrong(command, "--" + name + " takes a number, not '" + text + "'");
+  return value;
+}
+
+}  // namespace
+
+Arguments::Arguments(const Command& command, const std::vector<std::string>& words)
+    : command_(command) {
+  bool only_operands = false;
+  for (size_t i = 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (only_operands || word.size() < 2 || word[0] != '-') {
+      operands_.push_back(word);
+    } else if (word == "--") {
+      only_operands = true;
+    } else if (word == "-h" || word == "--help") {
+      help_ = true;
+      return;
+    } else {
+      i = take_option(words, i);
+    }
+  }
+  const size_t most = most_operands(command);
+  if (operands_.size() < least_operands(command))
+    wrong(command, std::string("'") + command.name + "' takes " + command.operands);
+  if (operands_.size() > most) wrong(command, "'" + operands_[most] + "' is one word too many");
+}
+
+// Returns the position of the last word that belongs to the option.
+size_t Arguments::take_option(const std::vector<std::string>& words, size_t at) {
+  const std::string& word = words[at];
+  if (word[1] != '-') wrong(command_, "unknown option " + word + " (options begin with --)");
+  const size_t equals = word.find('=');
+  const std::string name = word.substr(2, equals == std::string::npos ? equals : equals - 2);
+  const Option& option = option_row(command_, name);
+  const bool is_flag = !*option.value, has_value = equals != std::string::npos;
+  if (is_flag && has_value) wrong(command_, "--" + name + " takes no value");
+  if (!is_flag && !has_value && at + 1 >= words.size())
+    wrong(command_, "--" + name + " needs a value, " + option.value);
+  const std::string value = is_flag ? "" : has_value ? word.substr(equals + 1) : words[++at];
+  if (const auto choices = choices_of(option.value);
+      !choices.empty() && std::find(choices.begin(), choices.end(), value) == choices.end())
+    wrong(command_, "--" + name + " must be " + option.value + ", not '" + value + "'" +
+                        suggestion(value, choices));
+  values_.emplace_back(name, value);
+  return at;
+}
+
+std::string Arguments::value(const std::string& name, const std::string& otherwise) const {
+  const auto all = values(name);
+  return all.empty() ? otherwise : all.back();
+}
+
+std::vector<std::string> Arguments::values(const std::string& name) const {
+  std::vector<std::string> out;
+  for (const auto& [key, value] : values_)
+    if (key == name) out.push_back(value);
+  return out;
+}
+
+double Arguments::number(const std::string& name, double otherwise) const {
+  const auto all = values(name);
+  if (all.empty()) return otherwise;
+  const auto value = number_of<double>(command_, name, all.back());
+  if (!std::isfinite(value) || value < 0)
+    wrong(command_, "--" + name + " must be a number from 0, not '" + all.back() + "'");
+  return value;
+}
+
+std::optional<int64_t> Arguments::integer(const std::string& name) const {
+  const auto all = values(name);
+  if (all.empty()) return std::nullopt;
+  return number_of<int64_t>(command_, name, all.back());
+}
+
+}  // namespace cli

@@ -1,0 +1,39 @@
+// The words behind a command's name, as its row in the table of commands allows them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "commands.h"
+
+namespace cli {
+
+// "--name value", "--name=value", "--flag", and operands; all words behind "--" are operands.
+class Arguments {
+ public:
+  // Throws UsageError for an unknown option, a missing value, and too few or too many operands.
+  Arguments(const Command& command, const std::vector<std::string>& words);
+
+  bool help() const { return help_; }  // -h or --help: nothing else was checked
+  const Command& command() const { return command_; }
+
+  // Of an option that is given more than once the last one counts.
+  std::string value(const std::string& name, const std::string& otherwise = "") const;
+  std::vector<std::string> values(const std::string& name) const;
+  double number(const std::string& name, double otherwise) const;
+  std::optional<int64_t> integer(const std::string& name) const;
+  bool flag(const std::string& name) const { return !values(name).empty(); }
+  const std::vector<std::string>& operands() const { return operands_; }
+  const std::string& operand(size_t position) const { return operands_[position]; }
+
+ private:
+  size_t take_option(const std::vector<std::string>& words, size_t at);
+
+  const Command& command_;
+  bool help_ = false;
+  std::vector<std::pair<std::string, std::string>> values_;
+  std::vector<std::string> operands_;
+};
+
+}  // namespace cli

@@ -1,0 +1,54 @@
+// The table of commands. Parsing, help, the manual page and the shells' completion all read it.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace cli {
+
+class Arguments;
+
+struct Option {
+  const char* name;   // without the dashes
+  const char* value;  // what it takes: "N", "FILE", "FOLDER", or its choices "a|b|c"; "": a flag
+  const char* doc;
+};
+
+struct Command {
+  const char* name;
+  const char* operands;  // "JOB.json FILE.onnx", "FOLDER [JOB.json]", "[NAME...]"
+  const char* doc;       // one sentence, without its full stop
+  const char* details;   // paragraphs, separated by empty lines; may be ""
+  std::vector<Option> options;
+  int (*run)(const Arguments& arguments);  // returns the exit status
+};
+
+const std::vector<Command>& commands();
+const Command& find_command(const std::string& name);  // UsageError that suggests the nearest
+
+size_t least_operands(const Command& command);
+size_t most_operands(const Command& command);
+
+// The choices that "a|b|c" lists; none for "FILE".
+std::vector<std::string> choices_of(const std::string& value);
+
+int command_completion(const Arguments& arguments);
+int command_devices(const Arguments& arguments);
+int command_eval(const Arguments& arguments);
+int command_explain(const Arguments& arguments);
+int command_export(const Arguments& arguments);
+int command_help(const Arguments& arguments);
+int command_init(const Arguments& arguments);
+int command_manual(const Arguments& arguments);
+int command_pack(const Arguments& arguments);
+int command_predict(const Arguments& arguments);
+int command_profile(const Arguments& arguments);
+int command_report(const Arguments& arguments);
+int command_schema(const Arguments& arguments);
+int command_train(const Arguments& arguments);
+int command_tune(const Arguments& arguments);
+int command_tune_kernels(const Arguments& arguments);
+int command_version(const Arguments& arguments);
+
+}  // namespace cli

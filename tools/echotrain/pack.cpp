@@ -1,0 +1,73 @@
+// echotrain pack.
+#include <cstdio>
+#include <map>
+
+#include "console.h"
+#include "job.h"
+
+namespace cli {
+namespace {
+
+Json packing_options(const Arguments& arguments) {
+  Json out = Json::object();
+  if (const std::string format = arguments.value("format"); !format.empty()) out["format"] = format;
+  const std::pair<const char*, const char*> numbers[] = {
+      {"per-shard", "per_shard"}, {"level", "level"}, {"seed", "seed"}};
+  for (const auto& [argument, option] : numbers)
+    if (const auto value = arguments.integer(argument)) out[option] = *value;
+  out["validation"] = arguments.number("validation", 0);
+  out["overwrite"] = arguments.flag("overwrite");
+  return out;
+}
+
+void print_skipped(const Json& skipped) {
+  std::map<std::string, std::pair<int64_t, std::string>> reasons;  // how many, and an example
+  for (const Json& file : skipped) {
+    auto& [count, example] = reasons[file["reason"]];
+    if (count++ == 0) example = file["file"];
+  }
+  for (const auto& [reason, files] : reasons)
+    std::printf("left out %s: %s (%s%s)\n", counted(files.first, "file").c_str(), reason.c_str(),
+                files.second.c_str(), files.first > 1 ? ", ..." : "");
+}
+
+struct Shown {
+  ProgressLine line;
+  double began = now_seconds();
+};
+
+int32_t show_packing(void* user_data, int64_t done, int64_t total) {
+  auto& shown = *static_cast<Shown*>(user_data);
+  shown.line.show(progress_text("packing", done, total, now_seconds() - shown.began));
+  return interrupted() == 0;
+}
+
+}  // namespace
+
+int command_pack(const Arguments& arguments) {
+  PackingOptions options;
+  check(etr_options_create_from_json(packing_options(arguments).dump().c_str(), options.out()));
+  Shown shown;
+  char* text = nullptr;
+  const InterruptGuard guard;
+  const int32_t status = etr_pack(arguments.operand(0).c_str(), arguments.operand(1).c_str(),
+                                  options.get(), show_packing, &shown, &text);
+  shown.line.finish();
+  if (status == ETR_CANCELLED) throw Interrupted{"no shard was kept"};
+  check(status);
+  const Json result = Json::parse(take_string(text));
+  const auto size = [&](const char* key) { return static_cast<int64_t>(result[key].size()); };
+  std::printf("%s of %s in %s, %.1f MB of images as %.1f MB\n",
+              counted(result["samples"], "sample").c_str(),
+              counted(size("classes"), "class", "classes").c_str(),
+              counted(size("shards"), "shard").c_str(), result["bytes"].get<double>() * 1e-6,
+              result["packed_bytes"].get<double>() * 1e-6);
+  if (const int64_t aside = result["validation_samples"]; aside > 0)
+    std::printf("%s set aside for validation\n",
+                counted(aside, "of them is", "of them are").c_str());
+  print_skipped(result["skipped"]);
+  std::printf("the classes' names are in %s\n", result["classes_file"].get<std::string>().c_str());
+  return 0;
+}
+
+}  // namespace cli

@@ -1,0 +1,67 @@
+// echotrain profile and tune-kernels: the device's side of a step.
+#include <algorithm>
+#include <cstdio>
+
+#include "console.h"
+#include "job.h"
+
+namespace cli {
+namespace {
+
+std::string profiled(const Trainer& trainer, int32_t steps, const char* format) {
+  char* text = nullptr;
+  check(etr_trainer_profile(trainer.get(), nullptr, steps, format, &text));
+  return take_string(text);
+}
+
+// Device time of a training step, in milliseconds.
+double step_ms(const Trainer& trainer) {
+  return 1e3 * Json::parse(profiled(trainer, 5, "json"))["seconds"].get<double>();
+}
+
+struct Tuning {
+  ProgressLine line;
+  double began = now_seconds();
+};
+
+int32_t show_tuning(void* user_data, int64_t done, int64_t total, const char* product,
+                    const char* kernel) {
+  auto& tuning = *static_cast<Tuning*>(user_data);
+  tuning.line.show(progress_text("tuning", done, total, now_seconds() - tuning.began) + "  " +
+                   product + ": " + kernel);
+  return interrupted() == 0;
+}
+
+}  // namespace
+
+int command_profile(const Arguments& arguments) {
+  JobTrainer run(arguments, ETR_START_TRIAL);
+  const auto steps = static_cast<int32_t>(arguments.integer("steps").value_or(10));
+  std::printf("%s\n",
+              profiled(run.trainer, steps, arguments.flag("json") ? "json" : "text").c_str());
+  const std::string path = arguments.value("trace");
+  if (!path.empty()) write_file(path, profiled(run.trainer, steps, "trace"));
+  return 0;
+}
+
+int command_tune_kernels(const Arguments& arguments) {
+  JobTrainer run(arguments, ETR_START_TRIAL);
+  double old_ms = step_ms(run.trainer);  // its plan has asked for kernels
+  const std::string out = arguments.value("out");
+  Tuning tuning;
+  const InterruptGuard guard;
+  check(etr_runtime_tune(run.runtime.get(), out.empty() ? nullptr : out.c_str(), show_tuning,
+                         &tuning));
+  tuning.line.finish();
+  if (interrupted()) throw Interrupted{"the kernels measured so far are kept"};
+  Trainer tuned;
+  check(etr_trainer_start_job(run.runtime.get(), run.job.get(), ETR_START_TRIAL, tuned.out()));
+  double new_ms = step_ms(tuned);
+  old_ms = std::min(old_ms, step_ms(run.trainer));
+  new_ms = std::min(new_ms, step_ms(tuned));
+  std::printf("a training step takes the device %.2f ms, and took %.2f ms\n", new_ms, old_ms);
+  if (!out.empty()) std::printf("use it with --tuning %s\n", out.c_str());
+  return 0;
+}
+
+}  // namespace cli

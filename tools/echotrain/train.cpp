@@ -1,0 +1,90 @@
+// echotrain train, eval, export.
+#include <cstdio>
+
+#include "console.h"
+#include "job.h"
+
+namespace cli {
+namespace {
+
+void print_summary(const etr_event& end) {
+  std::printf(
+      "%s, %llu examples (%llu fresh, %llu echoed) in %.1f s; device waited %.1f %%\n",
+      counted(static_cast<int64_t>(end.step), "step").c_str(),
+      static_cast<unsigned long long>(end.examples), static_cast<unsigned long long>(end.fresh),
+      static_cast<unsigned long long>(end.echoed), end.seconds, 100 * end.device_wait_share);
+  if (end.eval_accuracy > 0)
+    std::printf("test accuracy %.2f %%, test loss %.4f\n", 100 * end.eval_accuracy, end.eval_loss);
+  else if (end.eval_loss != 0)
+    std::printf("test loss %.4f\n", end.eval_loss);
+  if (end.bad_records > 0)
+    std::printf("%s dropped\n",
+                counted(end.bad_records, "bad record was", "bad records were").c_str());
+}
+
+// What an interrupted run has left behind, and how it goes on.
+std::string kept(const RunEnd& end, const Job& job, const std::string& job_file) {
+  const std::string at = "at step " + std::to_string(end.event.step), folder = output_dir(job);
+  if (folder.empty()) return at + "; nothing is kept, because output.dir is empty";
+  if (!end.has_checkpoint)
+    return at + "; no checkpoint was written (see output.checkpoint_every_steps and _epochs)";
+  return at + ", which '" + folder + "/checkpoints' holds; 'echotrain train " + job_file +
+         " --resume' (with the same --set) goes on from there";
+}
+
+int32_t start_of(const Arguments& arguments) {
+  const bool resume = arguments.flag("resume"), overwrite = arguments.flag("overwrite");
+  if (resume && overwrite)
+    throw UsageError("--resume goes on with the earlier run and --overwrite removes it; give one");
+  return resume ? ETR_START_RESUME : overwrite ? ETR_START_OVERWRITE : ETR_START_NEW;
+}
+
+}  // namespace
+
+int command_train(const Arguments& arguments) {
+  JobTrainer run(arguments, start_of(arguments));
+  const std::string folder = output_dir(run.job);
+  std::printf("output: %s\n",
+              folder.empty() ? "nothing is saved (output.dir is empty)" : folder.c_str());
+  const Json job = json_of(run.job);
+  const RunEnd end = run_with_progress(run.trainer.get(), job.value("name", "job"),
+                                       job.value("/train/seconds"_json_pointer, 0.0));
+  print_summary(end.event);
+  if (interrupted()) throw Interrupted{kept(end, run.job, arguments.operand(0))};
+  return 0;
+}
+
+int command_eval(const Arguments& arguments) {
+  JobTrainer run(arguments, ETR_START_EVALUATE);
+  struct Shown {
+    ProgressLine line;
+    double began = now_seconds();
+  } shown;
+  const auto show = [](void* user_data, int64_t done, int64_t batches) -> int32_t {
+    auto& s = *static_cast<Shown*>(user_data);
+    s.line.show(progress_text("evaluating", done, batches, now_seconds() - s.began));
+    return interrupted() == 0;
+  };
+  check(etr_trainer_on_evaluation(run.trainer.get(), show, &shown));
+  etr_eval_result result{};
+  result.struct_size = sizeof result;
+  const InterruptGuard guard;
+  const int32_t status = etr_trainer_evaluate(run.trainer.get(), nullptr, &result);
+  shown.line.erase();
+  if (status == ETR_CANCELLED) throw Interrupted{};
+  check(status);
+  std::printf("%s: ", counted(result.samples, "sample").c_str());
+  if (result.accuracy > 0) std::printf("accuracy %.2f %%, ", 100 * result.accuracy);
+  std::printf("loss %.4f\n", result.loss);
+  return 0;
+}
+
+int command_export(const Arguments& arguments) {
+  const std::string& path = arguments.operand(1);
+  JobTrainer run(arguments, ETR_START_EVALUATE);
+  check(etr_trainer_export_onnx(run.trainer.get(), path.c_str()));
+  std::printf("wrote %s\n", path.c_str());
+  return 0;
+}
+
+}  // namespace cli
