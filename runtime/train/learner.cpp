@@ -6,12 +6,14 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/log.h"
+#include "core/options.h"
 #include "core/platform.h"
 #include "nn/onnx.h"
 #include "nn/weights.h"
 #include "train/batch_fields.h"
 #include "train/finite.h"
 #include "train/profile.h"
+#include "train/summary.h"
 
 namespace etr::train {
 namespace {
@@ -19,6 +21,7 @@ namespace {
 constexpr const char* kWeights = "weights.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kState = "learner.json";
+constexpr const char* kFirstBatch = ": make a step or a prediction first";
 
 const std::vector<std::byte>& file_of(const checkpoint::Files& files, const char* name) {
   const auto it = files.find(name);
@@ -347,6 +350,46 @@ void Learner::load_pytorch(const std::string& path,
   const std::string origin = cat("'", path, "'");
   imported_ = std::make_unique<Imported>(Imported{
       origin, checkpoint::read_safetensors(std::as_bytes(std::span(bytes)), origin), names});
+}
+
+std::vector<pipeline::Field> Learner::weights(const std::string& name) {
+  if (!weights_) fail(Code::state, "there are no weights before the first batch", kFirstBatch);
+  const graph::ParameterStore& store = weights_->store;
+  if (!name.empty()) return {{name, graph::download(device(), weight(name))}};
+  std::vector<pipeline::Field> out;
+  for (const std::string& each : store.names())
+    out.push_back({each, graph::download(device(), store.tensor(each))});
+  return out;
+}
+
+// Constants have names too, but are the model's own.
+const ops::DeviceTensor& Learner::weight(const std::string& name) const {
+  const std::vector<std::string>& names = weights_->store.names();
+  if (std::find(names.begin(), names.end(), name) == names.end())
+    fail(Code::not_found, "the model has no weight '", name, "'", suggestion(name, names));
+  return weights_->store.tensor(name);
+}
+
+void Learner::set_weights(const std::vector<pipeline::Field>& given) {
+  if (!weights_) fail(Code::state, "there are no weights before the first batch", kFirstBatch);
+  for (const pipeline::Field& field : given) {
+    const ops::DeviceTensor& to = weight(field.name);
+    if (field.tensor.dtype() != DType::f32 || field.tensor.shape() != to.shape)
+      fail(Code::invalid_argument, "weight '", field.name, "' is f32 ", shape_text(to.shape),
+           ", not ", dtype_name(field.tensor.dtype()), " ", shape_text(field.tensor.shape()));
+  }
+  const gpu::Buffer averages = weights_->update->averages();
+  for (const pipeline::Field& field : given) {
+    graph::upload(device(), field.tensor, weight(field.name));
+    if (averages && weights_->store.is_trainable(field.name))
+      graph::upload(device(), field.tensor, weights_->store.elsewhere(field.name, averages));
+  }
+  ++weights_->age;
+}
+
+Json Learner::summary() const {
+  if (!weights_) fail(Code::state, "there are no shapes before the first batch", kFirstBatch);
+  return train::summary(weights_->net);
 }
 
 void Learner::save(checkpoint::Files& files) {

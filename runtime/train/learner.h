@@ -85,6 +85,17 @@ class Learner {
   // Error(state) before prepare(), Error(unsupported) naming the layer that ONNX cannot express.
   std::string onnx() const;
 
+  // Parameters and running statistics by name, in the model's order; `name` "" takes all. Waits for the steps in flight.
+  // Error(state) before the first batch; Error(not_found) names the nearest.
+  std::vector<pipeline::Field> weights(const std::string& name);
+
+  // Replaces those that are given, and their mean where one is kept. All are checked before any is changed: f32 and of the
+  // model's shape, or Error(invalid_argument).
+  void set_weights(const std::vector<pipeline::Field>& given);
+
+  // See train/summary.h. Error(state) before the first batch.
+  Json summary() const;
+
   // Weights, optimizer state and step count. save() waits for the steps in flight.
   void save(checkpoint::Files& files);
   // Before or after prepare(); shapes are checked when both are there.
@@ -117,6 +128,7 @@ class Learner {
   std::vector<float> infer(Planned& planned, const pipeline::Item& batch, int64_t begin,
                            int64_t rows);
   std::vector<std::string> fed_names() const;
+  const ops::DeviceTensor& weight(const std::string& name) const;
   void apply_loaded();
 
   std::shared_ptr<gpu::Kernels> kernels_;
