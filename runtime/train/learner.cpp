@@ -100,27 +100,30 @@ void Learner::begin(const pipeline::Item& batch, const Seen& seen, bool with_tar
   if (loaded_) apply_loaded();
 }
 
-// As many rows as any batch of this shape had, so that a run that goes on pads its batches as before.
 Planned& Learner::training_for(const pipeline::Item& batch) {
   const Seen seen = look_at(batch, /*with_target=*/true);
+  Planned* last = plans_->last_trained();
+  if (last && last->training()->reservoir && batch.views)
+    last->training()->reservoir->check_like(batch.views->front());
+  const bool again = last && last->fields == seen.fields && last->rows >= seen.rows;
+  Planned& planned = again ? *last : plan_training(batch, seen);
+  check(batch, planned.net(), planned.fed());
+  if (static_cast<bool>(batch.views) != static_cast<bool>(planned.training()->reservoir))
+    fail(Code::state,
+         "a run works on batches of images or on batches of views, not on both in turn");
+  return planned;
+}
+
+// For as many rows as any batch of this shape had, so that a run that goes on pads its batches as before.
+Planned& Learner::plan_training(const pipeline::Item& batch, const Seen& seen) {
   const std::string shape = fields_text(seen.fields);
   const auto trained = trained_rows_.find(shape);
   const int64_t rows = std::max(trained == trained_rows_.end() ? 0 : trained->second, seen.rows);
-  Planned* last = plans_->last_trained();
-  const auto reservoir = last ? last->training()->reservoir.get() : nullptr;
-  if (last && static_cast<bool>(batch.views) != static_cast<bool>(reservoir))
-    fail(Code::state,
-         "a run works on batches of images or on batches of views, not on both in turn");
-  if (reservoir) reservoir->check_like(batch.views->front());
-  if (!last || last->rows != rows || last->fields != seen.fields) {
-    Planned& planned = plans_->exactly(rows, seen.fields);
-    check(batch, planned.net(), planned.fed());
-    last = &plans_->trained(rows, seen.fields, batch, view_samples_);
-  } else {
-    check(batch, last->net(), last->fed());
-  }
-  if (trained == trained_rows_.end() || trained->second != rows) trained_rows_[shape] = rows;
-  return *last;
+  Planned& planned = plans_->exactly(rows, seen.fields);
+  check(batch, planned.net(), planned.fed());
+  plans_->trained(planned, batch, view_samples_);
+  trained_rows_[shape] = rows;
+  return planned;
 }
 
 bool Learner::ready_within(double seconds) {
@@ -142,7 +145,8 @@ void Learner::step(const pipeline::Item& batch) {
   values.flags = (step_ % k == 0 ? ops::StepValues::kFirstOfUpdate : 0) |
                  (batch.replica == 0 ? ops::StepValues::kFreshBatch : 0);
   planned.fill(runner, planned.fed(), batch);
-  runner.submit(values, ++step_);
+  runner.submit(values, ++tickets_);
+  ++step_;
   ++weights_->age;
   StepMetrics metrics;
   metrics.step = step_;
@@ -150,17 +154,17 @@ void Learner::step(const pipeline::Item& batch) {
   metrics.samples = static_cast<int32_t>(values.valid_rows);
   metrics.fresh = batch.batch.size ? batch.batch.fresh : metrics.samples;
   metrics.echoed = batch.batch.size ? batch.batch.echoed : 0;
-  started_.push_back({metrics, values, batch});
+  started_.push_back({tickets_, metrics, values, batch});
 }
 
 std::vector<StepMetrics> Learner::take_metrics(bool wait_all) {
   std::vector<StepMetrics> out;
   if (!plans_) return out;
   auto& results = plans_->results(wait_all);
-  while (!started_.empty() && results.contains(started_.front().metrics.step)) {
+  while (!started_.empty() && results.contains(started_.front().ticket)) {
     const Started step = std::move(started_.front());
     started_.pop_front();
-    const graph::StepResult result = std::move(results.extract(step.metrics.step).mapped());
+    const graph::StepResult result = std::move(results.extract(step.ticket).mapped());
     StepMetrics metrics = step.metrics;
     metrics.loss = result.outputs[0][0];
     // A loss scale that was too large is halved already; at its least, the numbers themselves are at fault.
@@ -414,6 +418,7 @@ void Learner::load(const checkpoint::Files& files) {
   }
   loaded_ = std::make_unique<checkpoint::Files>(files);
   if (weights_) apply_loaded();
+  if (plans_) plans_->forget_last();  // its rows may not be the checkpoint's
 }
 
 void Learner::apply_loaded() {

@@ -123,6 +123,7 @@ class Learner {
   void check(const pipeline::Item& batch, const nn::ModelGraph& net,
              const std::vector<graph::ValueId>& values) const;
   Planned& training_for(const pipeline::Item& batch);
+  Planned& plan_training(const pipeline::Item& batch, const Seen& seen);
   Planned& scoring_for(const Seen& seen);
   Planned& predicting_for(const pipeline::Item& batch, int64_t& rows);
   std::vector<float> infer(Planned& planned, const pipeline::Item& batch, int64_t begin,
@@ -149,6 +150,7 @@ class Learner {
   std::unique_ptr<Imported> imported_;         // waits for prepare()
   std::unique_ptr<checkpoint::Files> loaded_;  // waits for prepare()
   struct Started {
+    uint64_t ticket;  // of its results: numbers of steps come again where a checkpoint is loaded
     StepMetrics metrics;  // without its results
     ops::StepValues values;
     pipeline::Item batch;  // shares its tensors
@@ -156,6 +158,7 @@ class Learner {
   [[noreturn]] void fail_not_finite(const Started& step, float loss);
 
   std::deque<Started> started_;  // in flight
+  uint64_t tickets_ = 0;
 };
 
 }  // namespace etr::train

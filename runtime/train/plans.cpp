@@ -164,6 +164,8 @@ graph::Runner& Planned::fed_with(std::unique_ptr<FedRunner>& fed,
                                  const std::vector<graph::ValueId>& read, int slots,
                                  const pipeline::Item& batch) {
   if (fed && takes(*fed->runner, values, batch)) return *fed->runner;
+  if (batch.views)
+    fail(Code::unsupported, "the batch is views of samples on the device, which only train");
   auto made = std::make_unique<FedRunner>(kernels_.device());
   made->runner = std::make_unique<graph::Runner>(kernels_, evaluation_->plan,
                                                  feeds(made->memory, values, batch), read,
@@ -194,10 +196,9 @@ bool Planned::takes(const graph::Runner& runner, const std::vector<graph::ValueI
   for (size_t i = 0; i < values.size(); ++i) {
     const std::string& name = net_.graph.value(values[i]).name;
     if (runner.on_device(i) != (batch.find_on_device(name) != nullptr)) return false;
-    if (runner.is_fed_in_parts(i) && !is_viewed(batch, name) && !is_bytes(batch, name))
-      return false;
+    if (runner.is_fed_in_parts(i) && !is_bytes(batch, name)) return false;
   }
-  return true;
+  return !batch.views;
 }
 
 void Planned::fill(graph::Runner& runner, const std::vector<graph::ValueId>& values,
@@ -285,13 +286,16 @@ void Plans::with_room(const Planned* planned, const std::function<void()>& make)
     if (--it; !needed(it->get())) it = drop(it);
 }
 
+// The one that trained last is used by every step, and goes last.
 bool Plans::drop_oldest(const Planned* but) {
-  for (auto it = kept_.end(); it != kept_.begin();) {
-    if ((--it)->get() == but) continue;
-    drop(it);
-    return true;
+  auto oldest = kept_.end();
+  for (auto it = kept_.begin(); it != kept_.end(); ++it) {
+    const bool is_last_resort = it->get() == last_trained_ && oldest != kept_.end();
+    if (it->get() != but && !is_last_resort) oldest = it;
   }
-  return false;
+  if (oldest == kept_.end()) return false;
+  drop(oldest);
+  return true;
 }
 
 // What its steps gave stays.
@@ -314,20 +318,16 @@ Planned& Plans::exactly(int64_t rows, const nn::Fields& fields) {
   return add(rows, fields);
 }
 
-Planned& Plans::trained(int64_t rows, const nn::Fields& fields, const pipeline::Item& first,
-                        uint64_t view_samples) {
-  Planned& planned = exactly(rows, fields);
+void Plans::trained(Planned& planned, const pipeline::Item& first, uint64_t view_samples) {
   if (!planned.training()) {
-    // Whose batches have grown, or become more and less again: this one takes theirs too.
     for (auto it = kept_.begin(); it != kept_.end();) {
-      const Planned& other = **it;
-      const bool outgrown = other.rows != rows && other.fields == fields && (*it)->training();
+      const bool outgrown =
+          it->get() != &planned && (*it)->fields == planned.fields && (*it)->training();
       it = outgrown ? drop(it) : std::next(it);
     }
     with_room(&planned, [&] { planned.make_training(first, view_samples); });
   }
   last_trained_ = &planned;
-  return planned;
 }
 
 // By what all values of a plan would take, had each its own memory: far more than it takes.

@@ -107,10 +107,11 @@ class Plans {
   Plans(gpu::Kernels& kernels, const nn::Model& model, Weights& weights)
       : kernels_(kernels), model_(model), weights_(weights) {}
 
-  // For batches of this many rows exactly; with what trains, where `first` is a batch to begin with.
+  // For batches of this many rows exactly.
   Planned& exactly(int64_t rows, const nn::Fields& fields);
-  Planned& trained(int64_t rows, const nn::Fields& fields, const pipeline::Item& first,
-                   uint64_t view_samples);
+
+  // Sees to it that `planned` trains, with `first` as a batch to begin with. Others that trained on its shape go.
+  void trained(Planned& planned, const pipeline::Item& first, uint64_t view_samples);
 
   // For evaluating: the smallest that is there for as many rows, or a new one, for fewer rows only where so many would take
   // too much of the device's memory.
@@ -122,6 +123,7 @@ class Plans {
 
   // The one that trained last; nullptr where none has, or it is gone.
   Planned* last_trained() { return last_trained_; }
+  void forget_last() { last_trained_ = nullptr; }
 
   // Results of training steps by their tags; `wait_all` waits for those in flight first.
   std::map<uint64_t, graph::StepResult>& results(bool wait_all);

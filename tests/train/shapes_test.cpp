@@ -196,6 +196,24 @@ TEST(Shapes, ImagesOfManySizesTrainInTurn) {
   EXPECT_EQ(saved(learner), saved(careful));
 }
 
+// Where a checkpoint is loaded, numbers of steps come again while those from before are in flight.
+TEST(Shapes, StepsBeforeALoadGiveTheirResultsToo) {
+  Learner learner = make_learner(kPooled, kSgd, 0.1);
+  learner.step(images(16, 0));
+  const checkpoint::Files files = saved(learner);
+  for (int i = 1; i < 4; ++i) learner.step(images(16, i));
+  learner.load(files);
+  for (int i = 1; i < 4; ++i) learner.step(images(12, i));
+  const auto metrics = learner.take_metrics(true);
+  ASSERT_EQ(metrics.size(), 7u);
+  const std::vector<uint64_t> steps{1, 2, 3, 4, 2, 3, 4};
+  for (size_t i = 0; i < 7; ++i) {
+    EXPECT_EQ(metrics[i].step, steps[i]);
+    EXPECT_EQ(metrics[i].samples, i < 4 ? 16 : 12);
+  }
+  EXPECT_EQ(learner.in_flight(), 0);
+}
+
 // More shapes than there are plans: the device's memory stays what a few of them take, and results are the same.
 TEST(Shapes, PlansOfAFewShapesAreKept) {
   Learner learner = make_learner(kPooled, kSgd, 0.1);

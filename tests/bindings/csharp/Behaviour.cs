@@ -235,13 +235,13 @@ public static class Behaviour
                     Expect(trainer.Predict(images).Shape("output")[0] == rows, rows);
                 }
                 Batch weights = trainer.Weights();
-                Expect(weights.Fields.Count == 2 && weights.ToArray<float>("dense_2.weight").Length == 128, weights.Fields);
-                trainer.SetWeights(new Batch().Set("dense_2.bias", new float[] { 1, 2 }, 2));
-                Expect(trainer.Weights("dense_2.bias").ToArray<float>("dense_2.bias")[1] == 2, "set");
+                Expect(weights.Fields.Count == 2 && weights.ToArray<float>("dense_2.weight").Length == 640, weights.Fields);
+                trainer.SetWeights(new Batch().Set("dense_2.bias", new float[] { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 }, 10));
+                Expect(trainer.Weights("dense_2.bias").ToArray<float>("dense_2.bias")[2] == 2, "set");
                 FailsWith(ErrorCode.NotFound, "dense_2.bias", () => trainer.Weights("dense_2.bia"));
-                FailsWith(ErrorCode.InvalidArgument, "f32 [2], not f32 [1]",
+                FailsWith(ErrorCode.InvalidArgument, "f32 [10], not f32 [1]",
                           () => trainer.SetWeights(new Batch().Set("dense_2.bias", new float[1], 1)));
-                Expect(trainer.Summary().Contains("130 parameters"), trainer.Summary());
+                Expect(trainer.Summary().Contains("650 parameters"), trainer.Summary());
             }
             string summary = new Model(Layers.Flatten(), Layers.Dense(2)).Summary("{\"image\": [8, 8, 1]}");
             Expect(summary.Contains("[N, 64]"), summary);

@@ -246,13 +246,13 @@ public final class Behaviour {
           expect(trainer.predict(images).shape("output")[0] == rows, rows);
         }
         Batch weights = trainer.weights();
-        expect(weights.fields().size() == 2 && weights.floats("dense_2.weight").remaining() == 128, weights.fields());
-        trainer.setWeights(new Batch().set("dense_2.bias", new float[] {1, 2}, 2));
-        expect(trainer.weights("dense_2.bias").floats("dense_2.bias").get(1) == 2, "set");
+        expect(weights.fields().size() == 2 && weights.floats("dense_2.weight").remaining() == 640, weights.fields());
+        trainer.setWeights(new Batch().set("dense_2.bias", new float[] {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, 10));
+        expect(trainer.weights("dense_2.bias").floats("dense_2.bias").get(2) == 2, "set");
         failsWith(Code.NOT_FOUND, "dense_2.bias", () -> trainer.weights("dense_2.bia"));
-        failsWith(Code.INVALID_ARGUMENT, "f32 [2], not f32 [1]",
+        failsWith(Code.INVALID_ARGUMENT, "f32 [10], not f32 [1]",
             () -> trainer.setWeights(new Batch().set("dense_2.bias", new float[1], 1)));
-        expect(trainer.summary().contains("130 parameters"), trainer.summary());
+        expect(trainer.summary().contains("650 parameters"), trainer.summary());
       }
       Model model = new Model(Layers.flatten(), Layers.dense(2));
       expect(model.summary("{\"image\": [8, 8, 1]}").contains("[N, 64]"), model.summary("{\"image\": [8, 8, 1]}"));
