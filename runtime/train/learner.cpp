@@ -95,9 +95,9 @@ void Learner::begin(const pipeline::Item& batch, const Seen& seen, bool with_tar
   }
   weights->update =
       std::make_unique<optim::Update>(update_, weights->store, weights->loss_scale.get());
+  if (loaded_) apply_loaded(*weights);
   weights_ = std::move(weights);
   plans_ = std::make_unique<Plans>(*kernels_, model_, *weights_);
-  if (loaded_) apply_loaded();
 }
 
 Planned& Learner::training_for(const pipeline::Item& batch) {
@@ -417,15 +417,15 @@ void Learner::load(const checkpoint::Files& files) {
     trained_rows_[fields] = rows.get<int64_t>();
   }
   loaded_ = std::make_unique<checkpoint::Files>(files);
-  if (weights_) apply_loaded();
+  if (weights_) apply_loaded(*weights_);
   if (plans_) plans_->forget_last();  // its rows may not be the checkpoint's
 }
 
-void Learner::apply_loaded() {
-  weights_->store.upload(checkpoint::read_safetensors(file_of(*loaded_, kWeights), kWeights));
-  weights_->update->upload(checkpoint::read_safetensors(file_of(*loaded_, kOptimizer), kOptimizer));
+void Learner::apply_loaded(Weights& to) {
+  to.store.upload(checkpoint::read_safetensors(file_of(*loaded_, kWeights), kWeights));
+  to.update->upload(checkpoint::read_safetensors(file_of(*loaded_, kOptimizer), kOptimizer));
   loaded_.reset();
-  ++weights_->age;
+  ++to.age;
 }
 
 }  // namespace etr::train

@@ -130,7 +130,7 @@ class Learner {
                            int64_t rows);
   std::vector<std::string> fed_names() const;
   const ops::DeviceTensor& weight(const std::string& name) const;
-  void apply_loaded();
+  void apply_loaded(Weights& to);
 
   std::shared_ptr<gpu::Kernels> kernels_;
   nn::Model model_;

@@ -294,6 +294,21 @@ TEST(Shapes, ErrorsNameTheFieldTheShapeAndTheRemedy) {
   EXPECT_EQ(learner.take_metrics(true).size(), 2u);
 }
 
+// It is not forgotten because the first batch failed for it.
+TEST(Shapes, ACheckpointOfAnotherModelIsRefusedByEveryBatch) {
+  Learner learner = make_learner(kPooled, kSgd);
+  learner.step(images(4, 0));
+  Learner other = make_learner(
+      R"({"layers": [{"layer": "global_avg_pool"}, {"layer": "dense", "units": 3}]})", kSgd);
+  other.load(saved(learner));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_NE(error_of([&] { other.step(images(4, 0)); }).find("dense_2.weight"),
+              std::string::npos);
+    EXPECT_NE(error_of([&] { other.predict(images(4, 0)); }).find("dense_2.weight"),
+              std::string::npos);
+  }
+}
+
 TEST(Shapes, ADamagedCheckpointsRowsAreSeen) {
   Learner learner = make_learner(kPooled, kSgd);
   learner.step(images(4, 0));

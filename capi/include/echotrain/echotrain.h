@@ -236,8 +236,9 @@ typedef struct etr_tensor {
 typedef struct etr_batch_info {
   uint32_t struct_size;
   int32_t samples; /* in the batch; 0 for a single sample of a pipeline without a batch stage */
-  int32_t fresh;   /* of which read from upstream for it */
-  int32_t echoed;  /* of which repeated by an echo node */
+  int32_t
+      fresh; /* of which read from upstream for it; none in a batch that is repeated as a whole */
+  int32_t echoed; /* of which repeated by an echo node, alone or with their batch */
   int32_t fields;
   uint32_t replica; /* of a single sample: 0 is fresh, n the n-th echo of it */
   uint64_t ordinal; /* of the first sample in its epoch's source order */
