@@ -39,6 +39,7 @@
 %newobject echotrain::facade::PipelineHandle::poll;
 %newobject echotrain::facade::TrainerHandle::predict;
 %newobject echotrain::facade::TrainerHandle::detections;
+%newobject echotrain::facade::TrainerHandle::weights;
 
 // For C++ only.
 %ignore echotrain::facade::closed;

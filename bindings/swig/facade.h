@@ -239,6 +239,9 @@ class ModelHandle {
     model_.loss(loss, Options::from_json(options));
   }
   std::string json() const { return model_.json(); }
+  std::string summary(const std::string& fields, const std::string& format) const {
+    return model_.summary(fields, format);
+  }
   const Model& get() const { return model_; }
 
  private:
@@ -345,6 +348,11 @@ class TrainerHandle {
                                  double most_overlap, int most) {
     return new BatchHandle(Trainer::detections(outputs.get(), least_score, most_overlap, most));
   }
+  BatchHandle* weights(const std::string& name) const {  // the caller owns it
+    return new BatchHandle(get()->weights(name));
+  }
+  void set_weights(const BatchHandle& weights) { get()->set_weights(weights.get()); }
+  std::string summary(const std::string& format) const { return get()->summary(format); }
   void save(const std::string& directory) { get()->save(directory); }
   void export_onnx(const std::string& path) { get()->export_onnx(path); }
   void load(const std::string& directory) { get()->load(directory); }

@@ -72,6 +72,7 @@ struct etr_trainer {
   mutable etr::capi::Occupancy occupancy;
 
   etr::train::Learner& learner() { return job ? job->learner() : *own; }
+  etr::train::Learner& shaped_learner() { return job ? job->shaped_learner() : *own; }
   etr::train::Trainer& job_or_fail() {
     if (!job)
       etr::fail(etr::Code::state,

@@ -4,6 +4,7 @@
 #include "nn/detections.h"
 #include "train/profile.h"
 #include "train/report.h"
+#include "train/summary.h"
 
 using namespace etr;
 using namespace etr::capi;
@@ -40,6 +41,14 @@ etr_event c_event(const train::Event& e) {
   return out;
 }
 
+std::string summary_as(const Json& summary, const std::string& format) {
+  const std::string formats[] = {"text", "json"};
+  if (std::find(std::begin(formats), std::end(formats), format) == std::end(formats))
+    fail(Code::invalid_argument, "a summary has no format '", format, "'",
+         suggestion(format, formats));
+  return format == "json" ? summary.dump() : train::summary_text(summary);
+}
+
 }  // namespace
 
 int32_t etr_model_create(etr_model** model) {
@@ -70,6 +79,15 @@ int32_t etr_model_add(etr_model* model, const char* layer, const etr_options* op
 int32_t etr_model_json(const etr_model* model, char** json) {
   return guarded(
       [&] { hand_out(json, nn::Model(required(model, "model").spec).json().dump(), "json"); });
+}
+
+int32_t etr_model_summary(const etr_model* model, const char* fields, const char* format,
+                          char** text) {
+  return guarded([&] {
+    const nn::Model made(required(model, "model").spec);
+    const Json shapes = parse_json(&required(fields, "fields"), "the fields of a summary");
+    hand_out(text, summary_as(train::summary(made, shapes), &required(format, "format")), "text");
+  });
 }
 
 int32_t etr_model_set_loss(etr_model* model, const char* loss, const etr_options* options) {
@@ -166,8 +184,33 @@ int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_result* 
 int32_t etr_trainer_export_onnx(etr_trainer* trainer, const char* path) {
   return guarded([&] {
     etr_trainer& t = required(trainer, "trainer");
-    const std::string file = t.job ? t.job->onnx() : t.own->onnx();
+    const std::string file = t.shaped_learner().onnx();
     platform::write_file_atomic(&required(path, "path"), std::as_bytes(std::span(file)));
+  });
+}
+
+int32_t etr_trainer_get_weights(etr_trainer* trainer, const char* name, etr_batch** weights) {
+  return guarded([&] {
+    auto made = std::make_unique<etr_batch>();
+    made->item.fields = required(trainer, "trainer").shaped_learner().weights(name ? name : "");
+    hand_out(weights, std::move(made), "weights");
+  });
+}
+
+int32_t etr_trainer_set_weights(etr_trainer* trainer, const etr_batch* weights) {
+  return guarded([&] {
+    const pipeline::Item& item = required(weights, "weights").item;
+    if (!item.on_device.empty())
+      fail(Code::unsupported, "weight '", item.on_device.front().name,
+           "' lies in a Vulkan buffer; weights are set from host memory");
+    required(trainer, "trainer").shaped_learner().set_weights(item.fields);
+  });
+}
+
+int32_t etr_trainer_summary(etr_trainer* trainer, const char* format, char** text) {
+  return guarded([&] {
+    const Json made = required(trainer, "trainer").shaped_learner().summary();
+    hand_out(text, summary_as(made, &required(format, "format")), "text");
   });
 }
 

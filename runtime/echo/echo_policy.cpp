@@ -38,6 +38,8 @@ void EchoBuffer::use(Held& held, pipeline::Item& out) {
   else
     out = held.item;
   out.replica = replica;
+  // A batch that is repeated as a whole holds nothing fresh, whatever its samples were.
+  if (replica > 0) out.batch.echoed += std::exchange(out.batch.fresh, 0);
 }
 
 bool EchoBuffer::draw(pipeline::Item& out, Rng& rng) {

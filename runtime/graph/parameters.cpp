@@ -24,17 +24,40 @@ uint64_t name_hash(const std::string& name) {  // FNV-1a: stable across platform
 }  // namespace
 
 ParameterStore::ParameterStore(gpu::DevicePtr device, const Graph& graph, uint64_t seed)
-    : device_(device), arena_(std::move(device), gpu::MemoryUse::device) {
+    : device_(device), arena_(std::move(device), gpu::MemoryUse::device), seed_(seed) {
   place(graph);
   if (count_ > 0)  // the gaps between parameters take part in updates: keep them zero
     gpu::run_once(device_, {gpu::Fill{weights_, 0}, gpu::Fill{gradients_, 0}});
+  for (const Value& value : graph.values())
+    if (value.initializer) initialise(value);
+}
+
+ParameterStore::ParameterStore(const ParameterStore& shared, const Graph& graph)
+    : device_(shared.device_),
+      arena_(device_, gpu::MemoryUse::device),
+      seed_(shared.seed_),
+      weights_(shared.weights_),
+      gradients_(shared.gradients_),
+      count_(shared.count_),
+      decayed_(shared.decayed_),
+      trainable_(shared.trainable_),
+      names_(shared.names_),
+      parameters_(shared.parameters_),
+      tensors_(shared.tensors_),
+      gradient_tensors_(shared.gradient_tensors_) {
   for (const Value& value : graph.values()) {
-    if (!value.initializer) continue;
-    Tensor host(DType::f32, value.shape);
-    Rng rng(seed, name_hash(value.name));
-    value.initializer(host.mutable_view<float>(), rng);
-    graph::upload(device_, host, tensor(value.name));
+    if (value.kind != ValueKind::constant) continue;
+    const uint64_t bytes = static_cast<uint64_t>(element_count(value.shape)) * 4;
+    tensors_[value.name] = {arena_.allocate(bytes), value.shape};
+    initialise(value);
   }
+}
+
+void ParameterStore::initialise(const Value& value) {
+  Tensor host(DType::f32, value.shape);
+  Rng rng(seed_, name_hash(value.name));
+  value.initializer(host.mutable_view<float>(), rng);
+  graph::upload(device_, host, tensor(value.name));
 }
 
 void ParameterStore::place(const Graph& graph) {

@@ -18,6 +18,10 @@ class ParameterStore {
   // Places and initialises every parameter and state of `graph` from `seed`.
   ParameterStore(gpu::DevicePtr device, const Graph& graph, uint64_t seed);
 
+  // The parameters and states of `shared`, which outlives it, for a graph that has the same ones: the same model on
+  // batches of another shape. Constants, which may depend on that shape, are its own.
+  ParameterStore(const ParameterStore& shared, const Graph& graph);
+
   const ops::DeviceTensor& tensor(const std::string& name) const;  // Error(not_found)
   // A tensor in a buffer that is laid out like weights(); what is no parameter stays where it is.
   ops::DeviceTensor elsewhere(const std::string& name, const gpu::Buffer& weights) const;
@@ -50,14 +54,18 @@ class ParameterStore {
   // not.
   void upload(const std::map<std::string, Tensor>& tensors);
 
+  // Of parameters and states; constants are not among them.
   const std::vector<std::string>& names() const { return names_; }
+  bool is_trainable(const std::string& name) const { return gradient_tensors_.contains(name); }
   const gpu::DevicePtr& device() const { return device_; }
 
  private:
   void place(const Graph& graph);
+  void initialise(const Value& value);
 
   gpu::DevicePtr device_;
   gpu::Arena arena_;
+  uint64_t seed_;
   gpu::Buffer weights_, gradients_;
   uint32_t count_ = 0, decayed_ = 0;
   int64_t trainable_ = 0;

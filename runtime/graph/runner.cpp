@@ -144,10 +144,6 @@ size_t Runner::parts_of(size_t i) const { return slots_.front()->inputs[i].size(
 
 bool Runner::on_device(size_t i) const { return parts_of(i) == 0; }
 
-bool Runner::is_fed_as(size_t i, const Feed& feed) const {
-  return parts_of(i) == (feed.on_device ? 0 : std::max<size_t>(feed.upload_bytes.size(), 1));
-}
-
 // Of the step's inputs that lie elsewhere.
 gpu::CommandList Runner::bringing(const Slot& slot) const {
   gpu::CommandList out;

@@ -55,7 +55,6 @@ class Runner {
   void bring(size_t i, const gpu::Buffer& from);
   bool on_device(size_t i) const;  // whether input `i` is such a one
   bool is_fed_in_parts(size_t i) const { return parts_of(i) > 1; }
-  bool is_fed_as(size_t i, const Feed& feed) const;  // in as many parts, or from the same place
 
   // Whether the next step's input() needs no waiting, after at most `seconds`.
   bool ready_within(double seconds);

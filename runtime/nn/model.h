@@ -15,6 +15,7 @@ namespace etr::nn {
 struct Field {
   DType dtype = DType::f32;
   Shape sample;
+  bool operator==(const Field&) const = default;
 };
 using Fields = std::map<std::string, Field>;
 

@@ -42,7 +42,7 @@ struct DeviceField {
 struct BatchInfo {
   int32_t size = 0;     // samples in it, padding not counted
   int32_t fresh = 0;    // of which read from upstream for it
-  int32_t echoed = 0;   // of which repeated by an echo node
+  int32_t echoed = 0;   // of which repeated by an echo node, alone or with the batch
   int32_t unique = 0;   // different samples among them
   double mean_age = 0;  // of its samples, see Item::age
 };

@@ -1,5 +1,8 @@
 #include "train/batch_fields.h"
 
+#include <algorithm>
+#include <memory>
+
 #include "core/error.h"
 #include "core/text.h"
 #include "pipeline/stage.h"
@@ -7,6 +10,12 @@
 
 namespace etr::train {
 namespace {
+
+// A batch's shape, whatever the number of its samples: "[N, 28, 28, 1]".
+std::string batch_text(const Shape& shape) {
+  std::string text = shape_text(shape);
+  return "[N" + text.substr(std::min(text.find_first_of(",]"), text.size()));
+}
 
 void check_deferred(const pipeline::Item& batch, const std::string& name, int64_t channels) {
   for (const std::string& part : {name + "_scale", name + "_shift"}) {
@@ -27,10 +36,10 @@ void check_views(const pipeline::Item& batch, const graph::Value& value) {
   if (!is_deferred(batch, value.name))
     fail(Code::invalid_argument,
          "the images are bytes: put a normalize stage behind batch, for echo with 'device' too");
-  if (shape != value.shape || static_cast<int64_t>(batch.views->size()) > value.shape[0])
+  if (shape != value.shape)
     fail(Code::invalid_argument, "field '", value.name, "' is ",
          counted(batch.views->size(), "image"), " of ", view.height, " x ", view.width,
-         "; this model works on f32 ", shape_text(value.shape), " or fewer rows");
+         "; this model works on f32 ", batch_text(value.shape));
   check_deferred(batch, value.name, value.shape.back());
 }
 
@@ -65,9 +74,20 @@ nn::Fields fields_of(const pipeline::Item& batch, const std::vector<std::string>
     if (shape.empty() || (dtype == DType::f32 && shape.size() < 2))
       fail(Code::invalid_argument, "field '", name, "' is ", shape_text(shape),
            "; training takes batches [N, ...]: end the pipeline with a batch stage");
+    if (shape[0] == 0)
+      fail(Code::invalid_argument, "field '", name, "' is ", dtype_name(dtype), " ",
+           shape_text(shape), ": the batch is empty");
     fields[name] = {dtype == DType::u8 ? DType::f32 : dtype, Shape(shape.begin() + 1, shape.end())};
   }
   return fields;
+}
+
+std::string fields_text(const nn::Fields& fields) {
+  std::string out;
+  for (const auto& [name, field] : fields)
+    out += cat(out.empty() ? "" : ", ", name, " ", dtype_name(field.dtype), " ",
+               shape_text(field.sample));
+  return out;
 }
 
 int64_t rows_of(const pipeline::Item& batch, const std::string& name) {
@@ -75,30 +95,65 @@ int64_t rows_of(const pipeline::Item& batch, const std::string& name) {
                                 : kind_of(batch, name).shape[0];
 }
 
+gpu::Buffer buffer_of(const pipeline::DeviceField& field) {
+  gpu::Buffer out;
+  out.handle = static_cast<VkBuffer_T*>(field.buffer);
+  out.offset = field.offset;
+  out.size_bytes = field.size_bytes();
+  return out;
+}
+
+pipeline::Item part_of(const pipeline::Item& batch, const std::vector<std::string>& names,
+                       int64_t begin, int64_t count) {
+  pipeline::Item part = batch;
+  const auto named = [&](const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  const auto rows = [&](Shape shape) {
+    shape[0] = count;
+    return shape;
+  };
+  for (pipeline::Field& field : part.fields) {
+    if (!named(field.name)) continue;
+    const Tensor whole = field.tensor;
+    const size_t row = whole.size_bytes() / static_cast<size_t>(whole.shape()[0]);
+    const auto held = std::make_shared<const Tensor>(whole);
+    const auto* data = whole.bytes().data() + static_cast<size_t>(begin) * row;
+    field.tensor = Tensor(whole.dtype(), rows(whole.shape()), {held, data});
+  }
+  for (pipeline::DeviceField& field : part.on_device) {
+    if (!named(field.name)) continue;
+    field.offset +=
+        static_cast<uint64_t>(begin) * (field.size_bytes() / static_cast<uint64_t>(field.shape[0]));
+    field.shape = rows(field.shape);
+  }
+  return part;
+}
+
 void check_field(const pipeline::Item& batch, const graph::Value& value, const nn::ModelGraph& net,
-                 bool classifies) {
+                 bool classifies, int64_t rows) {
   if (is_viewed(batch, value.name)) return check_views(batch, value);
   const bool in_buffer = batch.find_on_device(value.name);
   const bool deferred = value.dtype == DType::f32 && !in_buffer && is_deferred(batch, value.name);
   const DType wanted = deferred ? DType::u8 : value.dtype;
   const auto [dtype, given] = kind_of(batch, value.name);
-  const int64_t rows = given.empty() ? 0 : given[0];
   Shape shape = value.shape;
-  const bool fits = rows >= 1 && rows <= shape[0];
-  shape[0] = rows;
-  if (dtype == wanted && fits && given == shape) {
-    if (deferred) check_deferred(batch, value.name, value.shape.back());
-    return;
+  shape[0] = given.empty() ? 0 : given[0];
+  if (dtype != wanted || given != shape) {
+    const bool is_target = net.target >= 0 && value.name == net.graph.value(net.target).name;
+    const char* hint = "";
+    if (!is_target && dtype == DType::u8 && wanted != DType::u8)
+      hint = in_buffer ? " (make floats of it before)" : " (put a normalize stage in the pipeline)";
+    else if (is_target && !classifies)
+      hint = " (set one_hot in the label stage)";
+    fail(Code::invalid_argument, "field '", value.name, "' is ", dtype_name(dtype), " ",
+         shape_text(given), "; this model works on ", dtype_name(wanted), " ",
+         batch_text(value.shape), hint);
   }
-  const bool is_target = net.target >= 0 && value.name == net.graph.value(net.target).name;
-  const char* hint = "";
-  if (!is_target && dtype == DType::u8)
-    hint = in_buffer ? " (make floats of it before)" : " (put a normalize stage in the pipeline)";
-  else if (is_target && !classifies)
-    hint = " (set one_hot in the label stage)";
-  fail(Code::invalid_argument, "field '", value.name, "' is ", dtype_name(dtype), " ",
-       shape_text(given), "; this model works on ", dtype_name(wanted), " ",
-       shape_text(value.shape), " or fewer rows", hint);
+  if (given[0] != rows)
+    fail(Code::invalid_argument, "field '", value.name, "' is ", dtype_name(dtype), " ",
+         shape_text(given), " in a batch of ", rows, " samples, by its other fields");
+  if (deferred) check_deferred(batch, value.name, value.shape.back());
 }
 
 }  // namespace etr::train

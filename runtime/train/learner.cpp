@@ -2,22 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <optional>
 
 #include "core/error.h"
 #include "core/json.h"
 #include "core/log.h"
+#include "core/options.h"
 #include "core/platform.h"
 #include "core/text.h"
 #include "nn/onnx.h"
 #include "nn/weights.h"
-#include "tensor/normalize.h"
 #include "train/batch_fields.h"
-#include "train/byte_feed.h"
 #include "train/finite.h"
 #include "train/profile.h"
-#include "train/reservoir.h"
+#include "train/summary.h"
 
 namespace etr::train {
 namespace {
@@ -25,6 +22,7 @@ namespace {
 constexpr const char* kWeights = "weights.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kState = "learner.json";
+constexpr const char* kFirstBatch = ": make a step or a prediction first";
 
 const std::vector<std::byte>& file_of(const checkpoint::Files& files, const char* name) {
   const auto it = files.find(name);
@@ -32,91 +30,13 @@ const std::vector<std::byte>& file_of(const checkpoint::Files& files, const char
   return it->second;
 }
 
+Shape output_shape(const Planned& planned, int64_t rows) {
+  Shape shape = planned.net().graph.shape(planned.net().output);
+  shape[0] = rows;
+  return shape;
+}
+
 }  // namespace
-
-// Everything that depends on the batch's shape. Members in the order of their making: each may use
-// those before it.
-struct Learner::Planned {
-  Planned(gpu::Kernels& kernels, const nn::Model& model, int64_t batch_size,
-          const nn::Fields& fields, uint64_t seed)
-      : batch(batch_size),
-        net(model.build(batch_size, fields)),
-        store(kernels.device(), net.graph, seed),
-        loss_scale(net.precision == ops::Precision::fp16
-                       ? std::make_unique<optim::LossScale>(kernels.device())
-                       : nullptr),
-        training(kernels, net.graph, store, training_options()),
-        tail_arena(kernels.device(), gpu::MemoryUse::device),
-        feed_arena(kernels.device(), gpu::MemoryUse::device) {}
-
-  graph::PlanOptions training_options() const {
-    graph::PlanOptions options;
-    options.training = true;
-    options.loss = net.loss;
-    options.recompute = net.recompute;
-    options.precision = net.precision;
-    if (loss_scale) options.loss_scale = loss_scale->scale();
-    options.outputs = outputs();
-    return options;
-  }
-
-  graph::PlanOptions evaluation_options() const {
-    graph::PlanOptions options;
-    options.weights = update->averages();
-    options.precision = net.precision;
-    options.outputs = outputs();
-    options.outputs.push_back(net.output);
-    options.fold_norms = true;
-    return options;
-  }
-
-  std::vector<graph::ValueId> outputs() const {
-    return net.accuracy >= 0 ? std::vector{net.loss, net.accuracy} : std::vector{net.loss};
-  }
-
-  // From where `batch` has them; later batches have them there too.
-  std::vector<graph::Feed> feeds(gpu::Kernels& kernels, const std::vector<graph::ValueId>& values,
-                                 const pipeline::Item& first) {
-    std::vector<graph::Feed> out(values.begin(), values.end());
-    for (graph::Feed& feed : out) {
-      const graph::Value& value = net.graph.value(feed.value);
-      feed.on_device = first.find_on_device(value.name);
-      if (is_bytes(first, value.name)) feed = byte_feed(kernels, feed_arena, value, feed.value);
-    }
-    return out;
-  }
-
-  // What a training step is fed: the inputs, and the target where it is not one of them.
-  std::vector<graph::ValueId> fed() const {
-    std::vector<graph::ValueId> out = net.inputs;
-    if (std::find(out.begin(), out.end(), net.target) == out.end()) out.push_back(net.target);
-    return out;
-  }
-
-  int64_t batch;
-  nn::ModelGraph net;
-  graph::ParameterStore store;
-  std::unique_ptr<optim::LossScale> loss_scale;  // of float16
-  graph::Plan training;
-  std::unique_ptr<optim::Update> update;
-  gpu::Arena tail_arena, feed_arena;
-  gpu::CommandList tail;
-  std::unique_ptr<Reservoir> reservoir;  // of the training runner, for device echo
-  std::unique_ptr<graph::Runner> runner;
-  std::unique_ptr<graph::Plan> evaluation;  // these are made when first needed
-  std::unique_ptr<graph::Runner> evaluator, predictor;
-
-  // `weights_age`: how often the weights have changed. Waits for the device where they have.
-  graph::Plan& evaluation_plan(gpu::Kernels& kernels, uint64_t weights_age) {
-    if (!evaluation)
-      evaluation = std::make_unique<graph::Plan>(kernels, net.graph, store, evaluation_options());
-    if (prepared_for != weights_age && !evaluation->preparation().empty())
-      gpu::run_once(kernels.device(), evaluation->preparation());
-    prepared_for = weights_age;
-    return *evaluation;
-  }
-  std::optional<uint64_t> prepared_for;
-};
 
 Learner::Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec)
     : kernels_(std::move(kernels)),
@@ -128,141 +48,96 @@ Learner::Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec)
 
 Learner::~Learner() = default;
 
-int64_t Learner::trainable() const { return planned_ ? planned_->store.trainable() : 0; }
-int Learner::in_flight() const { return planned_ ? planned_->runner->in_flight() : 0; }
+int64_t Learner::trainable() const { return weights_ ? weights_->store.trainable() : 0; }
+int Learner::in_flight() const { return plans_ ? plans_->in_flight() : 0; }
+uint64_t Learner::device_bytes() const { return plans_ ? plans_->reserved_bytes() : 0; }
 
 ReservoirStats Learner::reservoir() const {
-  if (!planned_ || !planned_->reservoir) return {};
-  const Reservoir& of = *planned_->reservoir;
-  return {of.capacity(), of.uploaded(), of.reused()};
+  return plans_ ? plans_->reservoir() : ReservoirStats{};
 }
 
-uint64_t Learner::device_bytes() const {
-  if (!planned_) return 0;
-  return planned_->training.reserved_bytes() +
-         (planned_->evaluation ? planned_->evaluation->reserved_bytes() : 0);
+void Learner::prepare(const pipeline::Item& batch) { training_for(batch); }
+
+void Learner::check(const pipeline::Item& batch, const nn::ModelGraph& net,
+                    const std::vector<graph::ValueId>& values) const {
+  const int64_t rows = rows_of(batch, model_.inputs()[0]);
+  for (const graph::ValueId id : values) {
+    const graph::Value& value = net.graph.value(id);
+    check_field(batch, value, net, model_.loss().classifies(), rows);
+    if (batch.find_on_device(value.name) && !device()->options().host)
+      fail(Code::state, "field '", value.name,
+           "' lies in a Vulkan buffer, but the trainer has a device of its own: make its runtime "
+           "with etr_runtime_create_shared");
+  }
 }
 
-void Learner::prepare(const pipeline::Item& batch) {
-  plan_for(batch);
-  for (const graph::ValueId id : planned_->fed()) check(batch, id);
+// The model's parameters are made of the first batch, once that is known to fit.
+Learner::Seen Learner::look_at(const pipeline::Item& batch, bool with_target) {
+  Seen seen{fields_of(batch, model_.inputs()), rows_of(batch, model_.inputs()[0])};
+  if (!weights_) begin(batch, seen, with_target);
+  for (const graph::ValueId id : weights_->net.inputs) {
+    const graph::Value& value = weights_->net.graph.value(id);
+    if (seen.fields.at(value.name).dtype != value.dtype) check(batch, weights_->net, {id});
+  }
+  return seen;
 }
 
-void Learner::check(const pipeline::Item& batch, graph::ValueId id) const {
-  const graph::Value& value = planned_->net.graph.value(id);
-  check_field(batch, value, planned_->net, model_.loss().classifies());
-  if (batch.find_on_device(value.name) && !device()->options().host)
-    fail(
-        Code::state, "field '", value.name,
-        "' lies in a Vulkan buffer, but the trainer has a device of its own: make its runtime with "
-        "etr_runtime_create_shared");
-}
-
-int64_t Learner::rows_of(const pipeline::Item& batch) const {
-  return train::rows_of(batch, model_.inputs()[0]);
-}
-
-void Learner::plan_for(const pipeline::Item& batch) {
-  if (planned_) return;
-  const nn::Fields fields = fields_of(batch, model_.inputs());
-  const int64_t rows = rows_of(batch);
-  auto planned = std::make_unique<Planned>(*kernels_, model_, rows, fields, seed_);
+void Learner::begin(const pipeline::Item& batch, const Seen& seen, bool with_target) {
+  nn::ModelGraph net = model_.build(seen.rows, seen.fields);
+  check(batch, net, with_target ? fed_values(net) : net.inputs);
+  auto weights = std::make_unique<Weights>(*kernels_, std::move(net), seed_);
   if (imported_) {
-    auto tensors = planned->store.download();
-    for (auto& [name, tensor] : nn::weights_of_pytorch(planned->net, imported_->tensors,
+    auto tensors = weights->store.download();
+    for (auto& [name, tensor] : nn::weights_of_pytorch(weights->net, imported_->tensors,
                                                        imported_->names, imported_->path))
       tensors[name] = std::move(tensor);
-    planned->store.upload(tensors);
+    weights->store.upload(tensors);
     imported_.reset();
   }
-  planned->update =
-      std::make_unique<optim::Update>(update_, planned->store, planned->loss_scale.get());
-  ops::Emitter emit(*kernels_, planned->tail_arena, planned->tail);
-  planned->update->emit(emit, planned->training.tensor(planned->net.loss).buffer,
-                        planned->training.step_values());
-  std::vector<graph::Feed> feeds = planned->feeds(*kernels_, planned->fed(), batch);
-  if (batch.views) {
-    planned->reservoir = std::make_unique<Reservoir>(
-        *kernels_, batch.views->front(), rows,
-        view_samples_ + static_cast<uint64_t>(rows * graph::Runner::kSlots));
-    for (graph::Feed& feed : feeds)
-      if (planned->net.graph.value(feed.value).name == kImage)
-        feed = planned->reservoir->feed(feed.value);
-  }
-  planned->runner = std::make_unique<graph::Runner>(*kernels_, planned->training, feeds,
-                                                    planned->outputs(), planned->tail);
-  planned_ = std::move(planned);
-  if (loaded_) apply_loaded();
+  weights->update =
+      std::make_unique<optim::Update>(update_, weights->store, weights->loss_scale.get());
+  if (loaded_) apply_loaded(*weights);
+  weights_ = std::move(weights);
+  plans_ = std::make_unique<Plans>(*kernels_, model_, *weights_);
 }
 
-namespace {
-
-gpu::Buffer buffer_of(const pipeline::DeviceField& field) {
-  gpu::Buffer out;
-  out.handle = static_cast<VkBuffer_T*>(field.buffer);
-  out.offset = field.offset;
-  out.size_bytes = field.size_bytes();
-  return out;
+Planned& Learner::training_for(const pipeline::Item& batch) {
+  const Seen seen = look_at(batch, /*with_target=*/true);
+  Planned* last = plans_->last_trained();
+  if (last && last->training()->reservoir && batch.views)
+    last->training()->reservoir->check_like(batch.views->front());
+  const bool again = last && last->fields == seen.fields && last->rows >= seen.rows;
+  Planned& planned = again ? *last : plan_training(batch, seen);
+  check(batch, planned.net(), planned.fed());
+  if (static_cast<bool>(batch.views) != static_cast<bool>(planned.training()->reservoir))
+    fail(Code::state,
+         "a run works on batches of images or on batches of views, not on both in turn");
+  return planned;
 }
 
-}  // namespace
-
-// Rows beyond a smaller batch repeat it, so that batch statistics stay sane; the loss leaves them
-// out.
-void Learner::fill(graph::Runner& runner, const std::vector<graph::ValueId>& values,
-                   const pipeline::Item& batch) const {
-  for (size_t i = 0; i < values.size(); ++i) {
-    const std::string& name = planned_->net.graph.value(values[i]).name;
-    const pipeline::DeviceField* in_buffer = batch.find_on_device(name);
-    if (runner.on_device(i) != (in_buffer != nullptr))
-      fail(Code::state, "field '", name, "' ",
-           in_buffer ? "lies in a Vulkan buffer and did not"
-                     : "does not lie in a Vulkan buffer and did",
-           " in the first batch: a trainer takes a field from one place");
-    if (is_viewed(batch, name))
-      planned_->reservoir->fill(runner.parts(i), batch);
-    else if (in_buffer)
-      runner.bring(i, buffer_of(*in_buffer));
-    else if (!runner.is_fed_in_parts(i))
-      fill(runner.input(i), batch, name);
-    else if (is_bytes(batch, name))
-      fill_bytes(runner.parts(i), batch, name, planned_->net.graph.shape(values[i]));
-    else
-      fail(Code::state, "field '", name,
-           "' is f32, and came as u8 for the device to normalise in the first batch: a trainer "
-           "takes "
-           "a field in one form");
-  }
-}
-
-void Learner::fill(std::byte* to, const pipeline::Item& batch, const std::string& name) const {
-  const Tensor& tensor = *batch.find(name);
-  const auto count = static_cast<size_t>(tensor.count());
-  const size_t want =
-      count / static_cast<size_t>(tensor.shape()[0]) * static_cast<size_t>(planned_->batch);
-  const size_t size = dtype_size(tensor.dtype());
-  for (size_t at = 0; at < want; at += count) {
-    const size_t n = std::min(count, want - at);
-    if (tensor.dtype() == DType::u8)
-      normalize_u8(tensor.view<uint8_t>().first(n), batch.find(name + "_scale")->view<float>(),
-                   batch.find(name + "_shift")->view<float>(), reinterpret_cast<float*>(to) + at);
-    else
-      std::memcpy(to + at * size, tensor.data(), n * size);
-  }
+// For as many rows as any batch of this shape had, so that a run that goes on pads its batches as before.
+Planned& Learner::plan_training(const pipeline::Item& batch, const Seen& seen) {
+  const std::string shape = fields_text(seen.fields);
+  const auto trained = trained_rows_.find(shape);
+  const int64_t rows = std::max(trained == trained_rows_.end() ? 0 : trained->second, seen.rows);
+  Planned& planned = plans_->exactly(rows, seen.fields);
+  check(batch, planned.net(), planned.fed());
+  plans_->trained(planned, batch, view_samples_);
+  trained_rows_[shape] = rows;
+  return planned;
 }
 
 bool Learner::ready_within(double seconds) {
-  return !planned_ || planned_->runner->ready_within(seconds);
+  Planned* last = plans_ ? plans_->last_trained() : nullptr;
+  return !last || last->training()->runner->ready_within(seconds);
 }
 
 void Learner::step(const pipeline::Item& batch) {
-  prepare(batch);
-  if (static_cast<bool>(batch.views) != static_cast<bool>(planned_->reservoir))
-    fail(Code::state,
-         "a run works on batches of images or on batches of views, not on both in turn");
+  Planned& planned = training_for(batch);
+  graph::Runner& runner = *planned.training()->runner;
   ops::StepValues values;
   values.step = static_cast<uint32_t>(step_);
-  values.valid_rows = static_cast<uint32_t>(rows_of(batch));
+  values.valid_rows = static_cast<uint32_t>(rows_of(batch, model_.inputs()[0]));
   values.seed_lo = static_cast<uint32_t>(seed_);
   values.seed_hi = static_cast<uint32_t>(seed_ >> 32);
   const auto k = static_cast<uint64_t>(update_.accumulate());
@@ -270,35 +145,35 @@ void Learner::step(const pipeline::Item& batch) {
   values.update = (step_ + 1) % k == 0 ? static_cast<uint32_t>((step_ + 1) / k) : 0;
   values.flags = (step_ % k == 0 ? ops::StepValues::kFirstOfUpdate : 0) |
                  (batch.replica == 0 ? ops::StepValues::kFreshBatch : 0);
-  fill(*planned_->runner, planned_->fed(), batch);
-  planned_->runner->submit(values, ++step_);
-  ++weights_age_;
+  planned.fill(runner, planned.fed(), batch);
+  runner.submit(values, ++tickets_);
+  ++step_;
+  ++weights_->age;
   StepMetrics metrics;
   metrics.step = step_;
   metrics.learning_rate = values.learning_rate;
   metrics.samples = static_cast<int32_t>(values.valid_rows);
   metrics.fresh = batch.batch.size ? batch.batch.fresh : metrics.samples;
   metrics.echoed = batch.batch.size ? batch.batch.echoed : 0;
-  // A batch that was echoed as a whole is not fresh, whatever its samples were.
-  if (batch.replica > 0) metrics.echoed = std::exchange(metrics.fresh, 0) + metrics.echoed;
-  started_.push_back({metrics, values, batch});
+  started_.push_back({tickets_, metrics, values, batch});
 }
 
 std::vector<StepMetrics> Learner::take_metrics(bool wait_all) {
   std::vector<StepMetrics> out;
-  if (!planned_) return out;
+  if (!plans_) return out;
   if (failed_) fail_not_finite();
-  for (const graph::StepResult& result : planned_->runner->take_results(wait_all)) {
+  auto& results = plans_->results(wait_all);
+  while (!started_.empty() && results.contains(started_.front().ticket)) {
     const Started step = std::move(started_.front());
     started_.pop_front();
+    const graph::StepResult result = std::move(results.extract(step.ticket).mapped());
     StepMetrics metrics = step.metrics;
     metrics.loss = result.outputs[0][0];
     // A loss scale that was too large is halved already; at its least, the numbers themselves are at fault.
     const bool gradients_failed =
-        planned_->loss_scale ? result.not_finite == ops::StepValues::kHopeless : result.not_finite;
+        weights_->loss_scale ? result.not_finite == ops::StepValues::kHopeless : result.not_finite;
     if (!std::isfinite(metrics.loss) || gradients_failed) {
-      failed_ = {step,
-                 metrics.loss};  // after the results before it; those behind it changed nothing
+      failed_ = {step, metrics.loss};  // after the results before it; those behind it changed nothing
       break;
     }
     metrics.skipped = result.not_finite != 0;
@@ -317,23 +192,23 @@ std::vector<StepMetrics> Learner::take_metrics(bool wait_all) {
 // Repeats the step, which the weights that it began with have survived, and looks at what each command gives.
 void Learner::fail_not_finite() {
   const auto [step, loss] = *std::exchange(failed_, std::nullopt);
-  Planned& p = *planned_;
-  p.runner->wait();
-  p.runner->take_results(true);
-  p.update->resume();
+  plans_->results(true).clear();
+  weights_->update->resume();
   const size_t behind = started_.size();
   started_.clear();
-  fill(*p.runner, p.fed(), step.batch);
+  Planned& p = training_for(step.batch);
+  Planned::Training& training = *p.training();
+  p.fill(*training.runner, p.fed(), step.batch);
   std::vector<Named> given;
   for (const graph::ValueId id : p.fed())
-    if (p.net.graph.value(id).dtype == DType::f32)
-      given.push_back({cat("the batch's field '", p.net.graph.value(id).name, "'"),
-                       p.training.tensor(id).buffer});
-  for (const auto& parameter : p.store.parameters())
-    given.push_back(
-        {cat("the parameter '", parameter.name, "'"), p.store.tensor(parameter.name).buffer});
-  const std::string first =
-      first_not_finite(*kernels_, p.runner->feeding(step.values), given, p.training.commands());
+    if (p.net().graph.value(id).dtype == DType::f32)
+      given.push_back({cat("the batch's field '", p.net().graph.value(id).name, "'"),
+                       training.plan.tensor(id).buffer});
+  for (const auto& parameter : weights_->store.parameters())
+    given.push_back({cat("the parameter '", parameter.name, "'"),
+                     weights_->store.tensor(parameter.name).buffer});
+  const std::string first = first_not_finite(*kernels_, training.runner->feeding(step.values),
+                                             given, training.plan.commands());
   const bool of_loss = !std::isfinite(loss);
   const float shown = std::isnan(loss) ? std::abs(loss) : loss;  // a NaN's sign is the driver's
   fail(Code::not_finite, "step ", step.metrics.step, ": ",
@@ -352,8 +227,6 @@ void Learner::fail_not_finite() {
 
 EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline, const EvalProgress& progress) {
   EvalMetrics total;
-  // An evaluation that failed may have left some.
-  if (planned_ && planned_->evaluator) planned_->evaluator->take_results(true);
   const auto length = progress ? pipeline.length() : std::nullopt;
   const int64_t batches = length ? static_cast<int64_t>(*length) : -1;
   int64_t done = 0;
@@ -367,22 +240,34 @@ EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline, const EvalProgress& 
     }
   };
   pipeline::Item batch;
+  Planned* planned = nullptr;
+  graph::Runner* scorer = nullptr;
+  int64_t most = 0;  // rows of a batch that `planned` is for
   while (pipeline.next(batch) == pipeline::Pipeline::Next::item) {
-    prepare(batch);
-    const graph::Plan& plan = planned_->evaluation_plan(*kernels_, weights_age_);
-    if (!planned_->evaluator)
-      planned_->evaluator = std::make_unique<graph::Runner>(
-          *kernels_, plan, planned_->feeds(*kernels_, planned_->fed(), batch), planned_->outputs(),
-          gpu::CommandList{});
-    ops::StepValues values;
-    values.valid_rows = static_cast<uint32_t>(rows_of(batch));
-    fill(*planned_->evaluator, planned_->fed(), batch);
-    planned_->evaluator->submit(values, values.valid_rows);
-    add(planned_->evaluator->take_results(false));
+    const Seen seen = look_at(batch, /*with_target=*/true);
+    if (!planned || planned->fields != seen.fields || most < seen.rows || !planned->scores(batch)) {
+      if (scorer) add(scorer->take_results(true));
+      planned = &scoring_for(seen);
+      most = std::max(planned->rows, seen.rows);
+      check(batch, planned->net(), planned->fed());
+      scorer = &plans_->scorer(*planned, batch);
+      scorer->take_results(true);  // of an evaluation that failed
+    } else {
+      check(batch, planned->net(), planned->fed());
+    }
+    for (int64_t begin = 0; begin < seen.rows; begin += planned->rows) {
+      const int64_t rows = std::min(planned->rows, seen.rows - begin);
+      ops::StepValues values;
+      values.valid_rows = static_cast<uint32_t>(rows);
+      planned->fill(*scorer, planned->fed(),
+                    rows == seen.rows ? batch : part_of(batch, fed_names(), begin, rows));
+      scorer->submit(values, values.valid_rows);
+      add(scorer->take_results(false));
+    }
     if (progress && !progress(++done, batches))
       fail(Code::cancelled, "the evaluation was stopped after ", counted(done, "batch", "batches"));
   }
-  if (planned_ && planned_->evaluator) add(planned_->evaluator->take_results(true));
+  if (scorer) add(scorer->take_results(true));
   if (total.samples == 0) fail(Code::invalid_argument, "the evaluation pipeline gave no samples");
   total.loss /= static_cast<double>(total.samples);
   total.accuracy /= static_cast<double>(total.samples);
@@ -391,46 +276,66 @@ EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline, const EvalProgress& 
 
 Json Learner::profile(const pipeline::Item& batch, int steps) {
   step(batch);  // fills the inputs and the step's values, which stay in device memory
-  planned_->runner->wait();
-  gpu::CommandList commands = planned_->training.commands();
-  commands.insert(commands.end(), planned_->tail.begin(), planned_->tail.end());
+  const Planned::Training& training = *plans_->last_trained()->training();
+  training.runner->wait();
+  gpu::CommandList commands = training.plan.commands();
+  commands.insert(commands.end(), training.tail.begin(), training.tail.end());
   return profile_commands(*kernels_, commands, steps);
 }
 
-std::vector<float> Learner::infer(const pipeline::Item& batch) {
-  plan_for(batch);
-  Planned& p = *planned_;
-  for (const graph::ValueId id : p.net.inputs) check(batch, id);
-  const graph::Plan& plan = p.evaluation_plan(*kernels_, weights_age_);
-  const std::vector<graph::Feed> feeds = p.feeds(*kernels_, p.net.inputs, batch);
-  bool fits = p.predictor != nullptr;
-  for (size_t i = 0; fits && i < feeds.size(); ++i) fits = p.predictor->is_fed_as(i, feeds[i]);
-  if (!fits)
-    p.predictor = std::make_unique<graph::Runner>(*kernels_, plan, feeds, std::vector{p.net.output},
-                                                  gpu::CommandList{}, 1);
-  fill(*p.predictor, p.net.inputs, batch);
-  ops::StepValues step;
-  step.valid_rows = static_cast<uint32_t>(rows_of(batch));
-  p.predictor->submit(step, 0);
-  return p.predictor->take_results(true).front().outputs[0];
+// As many rows as steps have (perhaps before the run was interrupted), so that a run's evaluations are the same to the bit
+// wherever it goes on from.
+Planned& Learner::scoring_for(const Seen& seen) {
+  const auto trained = trained_rows_.find(fields_text(seen.fields));
+  if (trained != trained_rows_.end() && trained->second >= seen.rows)
+    return plans_->exactly(trained->second, seen.fields);
+  return plans_->serving(seen.rows, seen.fields);
 }
 
-Shape Learner::output_shape(const pipeline::Item& batch) const {
-  Shape shape = planned_->net.graph.shape(planned_->net.output);
-  shape[0] = rows_of(batch);
-  return shape;
+Planned& Learner::predicting_for(const pipeline::Item& batch, int64_t& rows) {
+  const Seen seen = look_at(batch, /*with_target=*/false);
+  Planned& planned = plans_->serving(seen.rows, seen.fields);
+  check(batch, planned.net(), planned.net().inputs);
+  rows = seen.rows;
+  return planned;
+}
+
+std::vector<std::string> Learner::fed_names() const {
+  std::vector<std::string> names = model_.inputs();
+  names.push_back(model_.target());
+  return names;
+}
+
+std::vector<float> Learner::infer(Planned& planned, const pipeline::Item& batch, int64_t begin,
+                                  int64_t rows) {
+  const std::vector<graph::ValueId>& inputs = planned.net().inputs;
+  graph::Runner& runner = plans_->predictor(planned, batch);
+  const bool whole = begin == 0 && rows == rows_of(batch, model_.inputs()[0]);
+  planned.fill(runner, inputs, whole ? batch : part_of(batch, model_.inputs(), begin, rows));
+  ops::StepValues step;
+  step.valid_rows = static_cast<uint32_t>(rows);
+  runner.submit(step, 0);
+  return runner.take_results(true).back().outputs[0];
 }
 
 Tensor Learner::predict(const pipeline::Item& batch) {
-  const std::vector<float> values = infer(batch);
-  Tensor out(DType::f32, output_shape(batch));
-  std::copy_n(values.begin(), out.count(), out.mutable_view<float>().begin());
+  int64_t rows = 0;
+  Planned& planned = predicting_for(batch, rows);
+  Tensor out(DType::f32, output_shape(planned, rows));
+  const auto to = out.mutable_view<float>();
+  const auto row = static_cast<int64_t>(to.size()) / rows;
+  for (int64_t begin = 0; begin < rows; begin += planned.rows) {
+    const int64_t count = std::min(planned.rows, rows - begin);
+    const std::vector<float> values = infer(planned, batch, begin, count);
+    std::copy_n(values.begin(), count * row, to.begin() + begin * row);
+  }
   return out;
 }
 
 void Learner::predict(const pipeline::Item& batch, const pipeline::DeviceField& to) {
-  plan_for(batch);
-  const Shape shape = output_shape(batch);
+  int64_t rows = 0;
+  Planned& planned = predicting_for(batch, rows);
+  const Shape shape = output_shape(planned, rows);
   if (!device()->options().host)
     fail(Code::state,
          "the trainer has a device of its own and cannot write to a buffer of yours: "
@@ -438,26 +343,30 @@ void Learner::predict(const pipeline::Item& batch, const pipeline::DeviceField& 
   if (to.dtype != DType::f32 || to.shape != shape)
     fail(Code::invalid_argument, "the output is f32 ", shape_text(shape), ", not ",
          dtype_name(to.dtype), " ", shape_text(to.shape));
-  infer(batch);
   const gpu::Buffer target = buffer_of(to);
-  const gpu::Buffer& output = planned_->evaluation->tensor(planned_->net.output).buffer;
-  gpu::run_once(device(), {gpu::Copy{output.slice(0, target.size_bytes), target}});
+  const uint64_t row = target.size_bytes / static_cast<uint64_t>(rows);
+  for (int64_t begin = 0; begin < rows; begin += planned.rows) {
+    const int64_t count = std::min(planned.rows, rows - begin);
+    infer(planned, batch, begin, count);
+    const uint64_t bytes = static_cast<uint64_t>(count) * row;
+    gpu::run_once(device(), {gpu::Copy{planned.predicted().slice(0, bytes),
+                                       target.slice(static_cast<uint64_t>(begin) * row, bytes)}});
+  }
 }
 
 std::string Learner::onnx() const {
-  if (!planned_) fail(Code::state, "there is nothing to export before the first batch");
-  planned_->runner->wait();
-  const gpu::Buffer averages = planned_->update->averages();
-  return nn::to_onnx(planned_->net, [&](const std::string& name) {
-    ops::DeviceTensor tensor = planned_->store.tensor(name);
-    if (averages) tensor = planned_->store.elsewhere(name, averages);
+  if (!weights_) fail(Code::state, "there is nothing to export before the first batch");
+  const gpu::Buffer averages = weights_->update->averages();
+  return nn::to_onnx(weights_->net, [&](const std::string& name) {
+    ops::DeviceTensor tensor = weights_->store.tensor(name);
+    if (averages) tensor = weights_->store.elsewhere(name, averages);
     return graph::download(device(), tensor);
   });
 }
 
 void Learner::load_pytorch(const std::string& path,
                            const std::map<std::string, std::string>& names) {
-  if (planned_)
+  if (weights_)
     fail(Code::state,
          "weights of PyTorch are loaded before the first batch; this trainer has had one");
   const std::string bytes = platform::read_file(path);
@@ -466,11 +375,51 @@ void Learner::load_pytorch(const std::string& path,
       origin, checkpoint::read_safetensors(std::as_bytes(std::span(bytes)), origin), names});
 }
 
+std::vector<pipeline::Field> Learner::weights(const std::string& name) {
+  if (!weights_) fail(Code::state, "there are no weights before the first batch", kFirstBatch);
+  const graph::ParameterStore& store = weights_->store;
+  if (!name.empty()) return {{name, graph::download(device(), weight(name))}};
+  std::vector<pipeline::Field> out;
+  for (const std::string& each : store.names())
+    out.push_back({each, graph::download(device(), store.tensor(each))});
+  return out;
+}
+
+// Constants have names too, but are the model's own.
+const ops::DeviceTensor& Learner::weight(const std::string& name) const {
+  const std::vector<std::string>& names = weights_->store.names();
+  if (std::find(names.begin(), names.end(), name) == names.end())
+    fail(Code::not_found, "the model has no weight '", name, "'", suggestion(name, names));
+  return weights_->store.tensor(name);
+}
+
+void Learner::set_weights(const std::vector<pipeline::Field>& given) {
+  if (!weights_) fail(Code::state, "there are no weights before the first batch", kFirstBatch);
+  for (const pipeline::Field& field : given) {
+    const ops::DeviceTensor& to = weight(field.name);
+    if (field.tensor.dtype() != DType::f32 || field.tensor.shape() != to.shape)
+      fail(Code::invalid_argument, "weight '", field.name, "' is f32 ", shape_text(to.shape),
+           ", not ", dtype_name(field.tensor.dtype()), " ", shape_text(field.tensor.shape()));
+  }
+  const gpu::Buffer averages = weights_->update->averages();
+  for (const pipeline::Field& field : given) {
+    graph::upload(device(), field.tensor, weight(field.name));
+    if (averages && weights_->store.is_trainable(field.name))
+      graph::upload(device(), field.tensor, weights_->store.elsewhere(field.name, averages));
+  }
+  ++weights_->age;
+}
+
+Json Learner::summary() const {
+  if (!weights_) fail(Code::state, "there are no shapes before the first batch", kFirstBatch);
+  return train::summary(weights_->net);
+}
+
 void Learner::save(checkpoint::Files& files) {
-  if (!planned_) fail(Code::state, "there is nothing to save before the first batch");
-  files[kWeights] = checkpoint::write_safetensors(planned_->store.download());
-  files[kOptimizer] = checkpoint::write_safetensors(planned_->update->download());
-  const std::string state = Json{{"step", step_}, {"seed", seed_}}.dump();
+  if (!weights_) fail(Code::state, "there is nothing to save before the first batch");
+  files[kWeights] = checkpoint::write_safetensors(weights_->store.download());
+  files[kOptimizer] = checkpoint::write_safetensors(weights_->update->download());
+  const std::string state = Json{{"step", step_}, {"seed", seed_}, {"rows", trained_rows_}}.dump();
   const auto bytes = std::as_bytes(std::span(state));
   files[kState].assign(bytes.begin(), bytes.end());
 }
@@ -479,15 +428,23 @@ void Learner::load(const checkpoint::Files& files) {
   const auto& state = file_of(files, kState);
   const Json json = parse_json({reinterpret_cast<const char*>(state.data()), state.size()}, kState);
   step_ = json.value("step", uint64_t{0});
+  const Json trained = json.value("rows", Json::object());
+  for (const auto& [fields, rows] : trained.items()) {
+    if (!rows.is_number_integer() || rows.get<int64_t>() < 1)
+      fail(Code::corrupt_data, "'", kState, "' is damaged: steps on '", fields, "' had ",
+           rows.dump(), " rows");
+    trained_rows_[fields] = rows.get<int64_t>();
+  }
   loaded_ = std::make_unique<checkpoint::Files>(files);
-  if (planned_) apply_loaded();
+  if (weights_) apply_loaded(*weights_);
+  if (plans_) plans_->forget_last();  // its rows may not be the checkpoint's
 }
 
-void Learner::apply_loaded() {
-  planned_->store.upload(checkpoint::read_safetensors(file_of(*loaded_, kWeights), kWeights));
-  planned_->update->upload(checkpoint::read_safetensors(file_of(*loaded_, kOptimizer), kOptimizer));
+void Learner::apply_loaded(Weights& to) {
+  to.store.upload(checkpoint::read_safetensors(file_of(*loaded_, kWeights), kWeights));
+  to.update->upload(checkpoint::read_safetensors(file_of(*loaded_, kOptimizer), kOptimizer));
   loaded_.reset();
-  ++weights_age_;
+  ++to.age;
 }
 
 }  // namespace etr::train

@@ -16,6 +16,7 @@
 #include "optim/schedule.h"
 #include "optim/update.h"
 #include "pipeline/pipeline.h"
+#include "train/plans.h"
 
 namespace etr::train {
 
@@ -35,11 +36,6 @@ struct StepMetrics {
   bool skipped = false;  // a gradient was too large for float16: no update, and half the loss scale
 };
 
-// What device echo kept from being uploaded; zeros where there is none.
-struct ReservoirStats {
-  uint64_t capacity = 0, uploaded = 0, reused = 0;  // in examples
-};
-
 struct EvalMetrics {
   int64_t samples = 0;
   double loss = 0, accuracy = 0;
@@ -48,27 +44,28 @@ struct EvalMetrics {
 // Batches done, and batches in all; -1 where that is not known.
 using EvalProgress = std::function<bool(int64_t done, int64_t batches)>;
 
-// Shapes come from the first batch; later batches may be smaller, not larger. Used by one thread.
+// The parameters' shapes come from the first batch. Batches have any number of rows, and samples any shape that the
+// parameters do not depend on: what is planned for each is kept, see train/plans.h. Used by one thread.
 class Learner {
  public:
   // Validates the specs; plans at the first batch. Throws Error(invalid_argument).
   Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec);
   ~Learner();
 
-  // Plans for batches of this shape now (otherwise the first step does). Error(state) if planned
-  // for another.
+  // Plans training on batches of this shape now (otherwise the first step does).
   void prepare(const pipeline::Item& batch);
 
   // How many samples a batch of views may come from; sizes the reservoir of device echo. Before the
   // first batch.
   void expect_views(uint64_t samples) { view_samples_ = samples; }
 
-  // Starts one training step. Returns while the device works: up to three steps are in flight, and
+  // Starts one training step. Returns while the device works: up to three steps are in flight (for each shape), and
   // what they gave comes from take_metrics(), in order. Throws Error(invalid_argument) naming the
-  // field whose shape or type does not fit.
+  // field whose shape or type does not fit. A batch with fewer rows than the most that a step had is computed with
+  // rows repeated up to these, so that batch statistics stay sane; save() writes down how many they are.
   void step(const pipeline::Item& batch);
 
-  // Whether step() needs not wait for the device, after at most `seconds`.
+  // Whether step() needs not wait for the device, after at most `seconds`, for a batch like the last one.
   bool ready_within(double seconds);
 
   // Metrics of finished steps; `wait_all` waits for those in flight. Throws Error(not_finite) that names the step
@@ -95,6 +92,17 @@ class Learner {
   // Error(state) before prepare(), Error(unsupported) naming the layer that ONNX cannot express.
   std::string onnx() const;
 
+  // Parameters and running statistics by name, in the model's order; `name` "" takes all. Waits for the steps in flight.
+  // Error(state) before the first batch; Error(not_found) names the nearest.
+  std::vector<pipeline::Field> weights(const std::string& name);
+
+  // Replaces those that are given, and their mean where one is kept. All are checked before any is changed: f32 and of the
+  // model's shape, or Error(invalid_argument).
+  void set_weights(const std::vector<pipeline::Field>& given);
+
+  // See train/summary.h. Error(state) before the first batch.
+  Json summary() const;
+
   // Weights, optimizer state and step count. save() waits for the steps in flight.
   void save(checkpoint::Files& files);
   // Before or after prepare(); shapes are checked when both are there.
@@ -105,24 +113,31 @@ class Learner {
   void load_pytorch(const std::string& path, const std::map<std::string, std::string>& names);
 
   uint64_t steps() const { return step_; }
-  int64_t trainable() const;  // parameters; 0 before prepare()
-  uint64_t device_bytes() const;
+  int64_t trainable() const;      // parameters; 0 before prepare()
+  uint64_t device_bytes() const;  // of all that is planned now
   int in_flight() const;
   ReservoirStats reservoir() const;
   const gpu::DevicePtr& device() const { return kernels_->device(); }
 
  private:
-  struct Planned;
-
-  void plan_for(const pipeline::Item& batch);
-  void check(const pipeline::Item& batch, graph::ValueId value) const;
-  std::vector<float> infer(const pipeline::Item& batch);
-  Shape output_shape(const pipeline::Item& batch) const;
-  int64_t rows_of(const pipeline::Item& batch) const;
-  void fill(graph::Runner& runner, const std::vector<graph::ValueId>& values,
-            const pipeline::Item& batch) const;
-  void fill(std::byte* to, const pipeline::Item& batch, const std::string& name) const;
-  void apply_loaded();
+  // A batch's fields as the model sees them, and its rows.
+  struct Seen {
+    nn::Fields fields;
+    int64_t rows;
+  };
+  Seen look_at(const pipeline::Item& batch, bool with_target);
+  void begin(const pipeline::Item& batch, const Seen& seen, bool with_target);
+  void check(const pipeline::Item& batch, const nn::ModelGraph& net,
+             const std::vector<graph::ValueId>& values) const;
+  Planned& training_for(const pipeline::Item& batch);
+  Planned& plan_training(const pipeline::Item& batch, const Seen& seen);
+  Planned& scoring_for(const Seen& seen);
+  Planned& predicting_for(const pipeline::Item& batch, int64_t& rows);
+  std::vector<float> infer(Planned& planned, const pipeline::Item& batch, int64_t begin,
+                           int64_t rows);
+  std::vector<std::string> fed_names() const;
+  const ops::DeviceTensor& weight(const std::string& name) const;
+  void apply_loaded(Weights& to);
 
   std::shared_ptr<gpu::Kernels> kernels_;
   nn::Model model_;
@@ -131,8 +146,9 @@ class Learner {
   const uint64_t seed_;
   uint64_t view_samples_ = 0;
   uint64_t step_ = 0;
-  uint64_t weights_age_ = 0;  // grows when the weights change
-  std::unique_ptr<Planned> planned_;
+  std::unique_ptr<Weights> weights_;             // from the first batch on
+  std::unique_ptr<Plans> plans_;                 // likewise
+  std::map<std::string, int64_t> trained_rows_;  // the most that a step had, by fields_text()
   struct Imported {
     std::string path;
     checkpoint::NamedTensors tensors;
@@ -141,6 +157,7 @@ class Learner {
   std::unique_ptr<Imported> imported_;         // waits for prepare()
   std::unique_ptr<checkpoint::Files> loaded_;  // waits for prepare()
   struct Started {
+    uint64_t ticket;  // of its results: numbers of steps come again where a checkpoint is loaded
     StepMetrics metrics;  // without its results
     ops::StepValues values;
     pipeline::Item batch;  // shares its tensors
@@ -153,6 +170,7 @@ class Learner {
 
   std::deque<Started> started_;   // in flight
   std::optional<Failed> failed_;  // take_metrics() is to throw it
+  uint64_t tickets_ = 0;
 };
 
 }  // namespace etr::train

@@ -15,12 +15,18 @@
 
 namespace etr::train {
 
+// What device echo kept from being uploaded; zeros where there is none.
+struct ReservoirStats {
+  uint64_t capacity = 0, uploaded = 0, reused = 0;  // in examples
+};
+
 class Reservoir {
  public:
   // For batches of `batch` views like `like`. Holds `samples` examples, or as many as the device can
   // bind or a quarter of its memory takes, but two batches at least; one that finds no room takes that
   // of the least recently used, which is uploaded again when it is needed again.
-  Reservoir(gpu::Kernels& kernels, const pipeline::ImageView& like, int64_t batch, uint64_t samples);
+  Reservoir(gpu::Kernels& kernels, const pipeline::ImageView& like, int64_t batch,
+            uint64_t samples);
 
   // How a runner feeds `value`.
   graph::Feed feed(graph::ValueId value);
@@ -30,9 +36,11 @@ class Reservoir {
   // the first ones in what is done to them.
   void fill(const std::vector<std::byte*>& parts, const pipeline::Item& batch);
 
-  uint64_t capacity() const { return capacity_; }  // examples
-  uint64_t uploaded() const { return uploaded_; }  // examples so far
-  uint64_t reused() const { return reused_; }      // of batches so far, that were there already
+  // Throws Error(unsupported) for a view that differs from the first ones in what is done to it.
+  void check_like(const pipeline::ImageView& view) const;
+
+  // So far; reused: those of batches that were there already.
+  ReservoirStats stats() const { return {capacity_, uploaded_, reused_}; }
 
  private:
   struct Held {
@@ -44,7 +52,6 @@ class Reservoir {
   uint64_t taps_words() const;  // of a sample
   void emit_batch(ops::Emitter& emit, const std::vector<gpu::Buffer>& parts,
                   const ops::DeviceTensor& output);
-  void check_like(const pipeline::ImageView& view) const;
   void fill_taps(const pipeline::Resampling& by, uint32_t* to) const;
   uint32_t slot_of(const pipeline::ImageView& view, bool& is_new);
   uint32_t free_slot();

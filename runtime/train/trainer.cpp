@@ -167,7 +167,7 @@ bool Trainer::finished() const {
          (train.number("seconds") > 0 && training_seconds() >= train.number("seconds"));
 }
 
-std::string Trainer::onnx() {
+Learner& Trainer::shaped_learner() {
   if (learner_->trainable() == 0) {
     pipeline::Pipeline one(without_side_files(job_.pipeline()), {}, /*defers=*/true);
     pipeline::Item batch;
@@ -175,7 +175,7 @@ std::string Trainer::onnx() {
       fail(Code::state, "the job's pipeline gave no batch to take shapes from");
     learner_->prepare(batch);
   }
-  return learner_->onnx();
+  return *learner_;
 }
 
 Json Trainer::profile(int steps) {

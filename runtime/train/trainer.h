@@ -61,8 +61,8 @@ class Trainer {
   std::string save();      // a checkpoint now; Error(state) for a trainer that writes nothing
   Learner& learner() { return *learner_; }
 
-  // The model as an ONNX file; before the first step its shapes come from a batch of the job's pipeline.
-  std::string onnx();
+  // The learner with its parameters; before the first step their shapes come from a batch of the job's pipeline.
+  Learner& shaped_learner();
 
   // Profiles steps on the next batch of the job's pipeline; see Learner::profile.
   Json profile(int steps);

@@ -1,5 +1,6 @@
 """Everyday use and misuse of the Python package: errors, lifetimes, threads, memory."""
 
+import copy
 import gc
 import json
 import os
@@ -334,6 +335,148 @@ class TrainerTest(Case):
         with self.assertRaisesRegex(ValueError, "epochs"):
             next(trainer.run(self.batches(), 0))
 
+    def test_batches_of_any_size_in_any_order(self):
+        trainer, quiet = self.trainer(seed=3), self.trainer(seed=3)
+        rng = np.random.default_rng(1)
+        image = rng.normal(size=(100, 8, 8, 1)).astype(np.float32)
+        self.assertEqual(trainer.predict(image[:1]).shape, (1, 2))
+        losses = trainer.fit(self.batches(16), epochs=1).history["loss"]
+        self.assertEqual(losses, quiet.fit(self.batches(16), epochs=1).history["loss"])
+        everything = trainer.predict(image)
+        for rows in (1, 30, 16, 99):
+            np.testing.assert_allclose(trainer.predict(image[:rows]), everything[:rows], atol=1e-5)
+        whole = trainer.evaluate(self.batches(64))
+        for size in (30, 7):  # 64 = 30 + 30 + 4
+            scores = trainer.evaluate(self.pipeline(et.stages.batch(size, drop_remainder=False), et.stages.normalize()))
+            self.assertAlmostEqual(scores["loss"], whole["loss"], places=5)
+            self.assertEqual(scores["accuracy"], whole["accuracy"])
+        trainer.fit(self.batches(32), validation=self.batches(30))
+        with self.assertRaisesRegex(et.errors.InvalidArgumentError, r"'image' is f32 \[N, 9, 9, 1\].*resize"):
+            trainer.predict(np.zeros((1, 9, 9, 1), np.float32))
+
+    def test_echoed_batches_are_not_fresh(self):
+        p = self.pipeline(et.stages.batch(16), et.stages.normalize(), et.stages.echo(2), epochs=1)
+        counts = [(b.fresh, b.echoed) for b in p]
+        self.assertEqual(sorted(counts), [(0, 16)] * 4 + [(16, 0)] * 4)
+        self.assertEqual(p.stats()["consumer"]["fresh"], 64)
+
+    def test_summaries(self):
+        model = et.Model([et.layers.conv2d(4, kernel=3), et.layers.batch_norm(), et.layers.flatten(),
+                          et.layers.dense(2)])
+        summary = model.summary(image=(8, 8, 1))
+        self.assertEqual([layer.name for layer in summary.layers], ["conv2d_1", "batch_norm_2", "flatten_3", "dense_4"])
+        self.assertEqual([layer.parameters for layer in summary.layers], [3 * 3 * 4 + 4, 8, 0, 2 * 256 + 2])
+        self.assertEqual(summary.layers[0].shape, (None, 8, 8, 4))
+        self.assertEqual((summary.parameters, summary.states), (40 + 8 + 514, 8))
+        self.assertRegex(str(summary), r"conv2d_1 +\[N, 8, 8, 4\] +40\n")
+        self.assertIn("562 parameters, 8 running statistics", repr(summary))
+        words = et.Model([et.layers.embedding(7, 4), et.layers.flatten(), et.layers.dense(2)], inputs="text")
+        self.assertEqual(words.summary(text=np.zeros(5, np.int32)).parameters, 28 + 42)
+        with self.assertRaisesRegex(ValueError, "imag.*'image'"):
+            model.summary(imag=(8, 8, 1))
+        with self.assertRaisesRegex(ValueError, "reads field 'image'"):
+            model.summary()
+        for wrong in ((8, 0, 1), (8, -1), (1 << 31, 1 << 31, 8)):
+            with self.assertRaisesRegex(ValueError, "shape of a sample"):
+                model.summary(image=wrong)
+        trainer = self.trainer()
+        with self.assertRaisesRegex(et.errors.StateError, "before the first batch"):
+            trainer.summary()
+        trainer.predict(np.zeros((1, 8, 8, 1), np.float32))
+        self.assertEqual(trainer.summary().parameters, 130)
+
+    def test_weights_are_arrays(self):
+        trainer = self.trainer()
+        with self.assertRaisesRegex(et.errors.StateError, "before the first batch"):
+            trainer.weights()
+        trainer.fit(self.batches())
+        weights = trainer.weights()
+        self.assertEqual({name: array.shape for name, array in weights.items()},
+                         {"dense_2.weight": (64, 2), "dense_2.bias": (2,)})
+        np.testing.assert_array_equal(trainer.weight("dense_2.weight"), weights["dense_2.weight"])
+        image = np.random.default_rng(0).normal(size=(5, 8, 8, 1)).astype(np.float32)
+        flat = image.reshape(5, 64)
+        np.testing.assert_allclose(trainer.predict(image), flat @ weights["dense_2.weight"] + weights["dense_2.bias"],
+                                   atol=1e-5)
+        trainer.set_weights({"dense_2.bias": weights["dense_2.bias"] + np.float32(3)})
+        np.testing.assert_allclose(trainer.predict(image),
+                                   flat @ weights["dense_2.weight"] + weights["dense_2.bias"] + 3, atol=1e-5)
+        other = self.trainer(seed=9)
+        other.predict(image)
+        other.set_weights(trainer.weights())
+        np.testing.assert_array_equal(other.predict(image), trainer.predict(image))
+        with self.assertRaisesRegex(et.errors.NotFoundError, "dense_2.bias"):
+            trainer.weight("dense_2.bia")
+        before = trainer.weights()
+        for wrong, words in (({"dense_2.bias": np.zeros(3, np.float32)}, r"f32 \[2\], not f32 \[3\]"),
+                             ({"dense_2.bias": np.zeros(2, np.int32)}, "not i32"),
+                             ({"dense_2.bias": np.zeros(2, np.float32), "dense_1.bias": np.zeros(2, np.float32)},
+                              "no weight 'dense_1.bias'")):
+            with self.assertRaisesRegex(et.EchoTrainError, words):
+                trainer.set_weights(wrong)
+        for name, array in trainer.weights().items():
+            np.testing.assert_array_equal(array, before[name])
+
+    def test_a_model_is_data(self):
+        models = [et.Model([et.layers.conv2d(4, name="a"), et.layers.residual([et.layers.conv2d(4)]),
+                            et.layers.flatten(), et.layers.dense(2)], loss="softmax_cross_entropy",
+                           label_smoothing=0.1, precision="bf16", recompute=True),
+                  et.Model(et.models.cifar_resnet(depth=8), inputs="picture"),
+                  et.Model.from_json({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 2}]})]
+        for model in models:
+            copies = [copy.copy(model), copy.deepcopy(model)]
+            copies += [pickle.loads(pickle.dumps(model, protocol)) for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1)]
+            for twin in copies:
+                self.assertEqual(twin.json, model.json)
+                self.assertEqual(twin.layers, model.layers)
+                self.assertEqual(repr(twin), repr(model))
+        self.assertIsNot(copy.deepcopy(models[0]).layers[0], models[0].layers[0])
+        with self.assertRaisesRegex(TypeError, "cannot be pickled"):
+            copy.deepcopy(self.trainer())
+
+    def test_reprs_say_what_there_is(self):
+        def invert(sample):
+            return sample
+
+        p = self.pipeline(invert, et.stages.batch(16), seed=4)
+        self.assertRegex(repr(p), r"^Pipeline\(\[stages.folder\(.*\), map\(invert\), stages.batch\(size=16\)\], seed=4\)$")
+        trainer = self.trainer()
+        for words in ("layers.dense(units=2)", "optimizers.sgd(momentum=0.9)", "0.02",
+                      trainer.runtime.device.name):
+            self.assertIn(words, repr(trainer))
+
+    def test_hooks_that_would_never_be_called(self):
+        with self.assertRaisesRegex(TypeError, "on_epoch_ends.*did you mean 'on_epoch_end'"):
+            class Misspelt(et.Callback):
+                def on_epoch_ends(self, trainer, epoch, logs):
+                    pass
+        with self.assertRaisesRegex(TypeError, "on_batch_begin.*There are: .*on_batch_end"):
+            type("Foreign", (et.EarlyStopping,), {"on_batch_begin": lambda self: None})
+
+        class Lookalike:
+            def on_epoch_end(self, epoch, logs):
+                pass
+
+        trainer = self.trainer()
+        for callbacks, words in (([et.EarlyStopping], r"EarlyStopping\(\)"), ([Lookalike()], "derive"),
+                                 ([3], "neither"), (et.EarlyStopping(), "give a list"), (print, "give a list")):
+            with self.assertRaisesRegex(TypeError, words):
+                trainer.fit(self.batches(), callbacks=callbacks)
+        told = []
+        trainer.fit(self.batches(), callbacks=[lambda epoch, logs: told.append(epoch)])
+        self.assertEqual(told, [0])
+
+    def test_names_of_other_libraries_are_pointed_to_ours(self):
+        for make, words in ((lambda: et.optimizers.adam(lr=0.1), "has no option 'lr'.*learning_rate=0.01"),
+                            (lambda: et.optimizers.sgd(learning_rate=0.1), r"Trainer\(model, optimizers.sgd\(\)"),
+                            (lambda: et.optimizers.sgd(wd=0.1), "weight_decay"),
+                            (lambda: et.schedule(lr=0.1), "learning_rate"),
+                            (lambda: et.layers.conv2d(8, kernel_size=3), "'kernel'"),
+                            (lambda: et.layers.dropout(p=0.1), "'rate'"),
+                            (lambda: et.stages.batch(batch_size=3), "'size'")):
+            with self.assertRaisesRegex(TypeError, words):
+                make()
+
     def test_early_stopping(self):
         history = self.trainer().fit(self.batches(), 50, callbacks=[et.EarlyStopping("loss", patience=-1)])
         self.assertLess(len(history.epoch), 50)
@@ -350,7 +493,7 @@ class TrainerTest(Case):
             t.step({"image": x, "label": y})
         self.assertEqual(len(list(t.results(wait=True))), 100)
         self.assertGreater(np.mean(t.predict(x).argmax(axis=1) == y), 0.9)
-        with self.assertRaisesRegex(et.errors.InvalidArgumentError, r"\[32, 3\]"):
+        with self.assertRaisesRegex(et.errors.InvalidArgumentError, r"\[N, 2\].*\[N, 3\]"):
             t.step({"image": x[:, :2], "label": y})
         with self.assertRaisesRegex(TypeError, "float64"):
             t.step({"image": x.astype(np.float64), "label": y})

@@ -103,6 +103,10 @@ TEST(CApi, NullAndMisuseAreErrorsNotCrashes) {
   EXPECT_EQ(etr_job_load("/none.json", nullptr, 1, nullptr), ETR_INVALID_ARGUMENT);
   EXPECT_EQ(etr_trainer_step(nullptr, nullptr), ETR_INVALID_ARGUMENT);
   EXPECT_EQ(etr_trainer_stop(nullptr), ETR_INVALID_ARGUMENT);
+  EXPECT_EQ(etr_trainer_get_weights(nullptr, nullptr, nullptr), ETR_INVALID_ARGUMENT);
+  EXPECT_EQ(etr_trainer_set_weights(nullptr, nullptr), ETR_INVALID_ARGUMENT);
+  EXPECT_EQ(etr_trainer_summary(nullptr, "text", nullptr), ETR_INVALID_ARGUMENT);
+  EXPECT_EQ(etr_model_summary(nullptr, "{}", "text", nullptr), ETR_INVALID_ARGUMENT);
   etr_pipeline_destroy(nullptr);
   etr_trainer_destroy(nullptr);
   etr_batch_destroy(nullptr);
@@ -422,6 +426,10 @@ TEST(CApi, JobsRunToTheirEnd) {
   etr_runtime_destroy(runtime);
   etr_event event{};
   event.struct_size = sizeof event;
+  char* text = nullptr;
+  ASSERT_OK(etr_trainer_summary(trainer, "text", &text)) << "a job knows its batches";
+  EXPECT_NE(std::string(text).find(" parameters\n"), std::string::npos) << text;
+  etr_string_free(text);
   while (etr_trainer_next_event(trainer, &event) == ETR_OK) {
     // The job's own results are not for the taking.
     etr_step_result result{};
@@ -430,6 +438,13 @@ TEST(CApi, JobsRunToTheirEnd) {
   }
   EXPECT_EQ(event.kind, ETR_EVENT_END);
   EXPECT_EQ(event.step, 12u);
+  etr_batch* weights = nullptr;
+  ASSERT_OK(etr_trainer_get_weights(trainer, "dense_2.bias", &weights));
+  etr_tensor bias{};
+  bias.struct_size = sizeof bias;
+  ASSERT_OK(etr_batch_get(weights, "dense_2.bias", &bias));
+  EXPECT_EQ(bias.shape[0], 2);
+  etr_batch_destroy(weights);
   EXPECT_EQ(etr_trainer_next_event(trainer, &event), ETR_END);
   etr_trainer_destroy(trainer);
 }

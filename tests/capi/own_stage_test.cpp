@@ -351,6 +351,87 @@ TEST(Model, IsAGraphOrAReadyMadeOne) {
   etr_string_free(text);
 }
 
+TEST(Model, SaysWhatItIsMadeOf) {
+  const echotrain::Model model(
+      R"({"inputs": ["image", "text"], "layers": [{"layer": "conv2d", "filters": 4, "name": "c"},
+          {"layer": "batch_norm"}, {"layer": "global_avg_pool", "name": "p"},
+          {"layer": "embedding", "entries": 9, "width": 2, "input": "text"}, {"layer": "flatten", "name": "f"},
+          {"layer": "concat", "axis": 1, "input": ["p", "f"]}, {"layer": "dense", "units": 3, "name": "d"}]})");
+  const std::string fields = R"({"image": [8, 8, 1], "text": {"dtype": "i32", "shape": [5]}})";
+  const std::string text = model.summary(fields);
+  for (const char* row :
+       {"image         [N, 8, 8, 1]           f32\n", "c             [N, 8, 8, 4]            40\n",
+        "embedding_4   [N, 5, 2]               18\n", "d             [N, 3]                  45\n",
+        "111 parameters, 8 running statistics\n"})
+    EXPECT_NE(text.find(row), std::string::npos) << row << text;
+  const std::string json = model.summary(fields, "json");
+  EXPECT_NE(json.find(R"({"name":"c","op":"conv2d","parameters":40,"shape":[-1,8,8,4]})"),
+            std::string::npos)
+      << json;
+  const std::pair<const char*, const char*> wrong[] = {
+      {R"({"image": [8, 8, 1]})", "reads field 'text'"},
+      {R"({"image": [8, 8, 1], "test": [5]})", "did you mean 'text'?"},
+      {R"({"image": [8, 8, 1], "text": {"dtype": "i64", "shape": [5]}})", "field 'text' is"},
+      {R"({"image": [8, 8, 1], "text": {"dtype": "i32"}})", "field 'text' is"},
+      {R"({"image": [8, -1, 1], "text": [5]})", "field 'image' is [8,-1,1]"},
+      {R"({"image": [2147483647, 2147483647, 2147483647], "text": [5]})", "field 'image' is"},
+      {R"({"image": [1, 2, 3, 4, 5, 6, 7, 8], "text": [5]})", ""},
+      {R"([1])", "JSON object"},
+      {R"({)", "the fields of a summary"}};
+  for (const auto& [given, words] : wrong)
+    EXPECT_NE(message_of([&] { model.summary(given); }).find(words), std::string::npos) << given;
+  EXPECT_NE(message_of([&] { model.summary(fields, "txt"); }).find("did you mean 'text'?"),
+            std::string::npos);
+}
+
+TEST(Trainer, GivesAndTakesItsWeightsByName) {
+  const echotrain::Runtime runtime(
+      std::getenv("ECHOTRAIN_TEST_DEVICE") ? std::getenv("ECHOTRAIN_TEST_DEVICE") : "");
+  echotrain::Model model;
+  model.add("dense", {{"units", 2}, {"name", "d"}});
+  // A mean that keeps nearly everything is what predictions are made with.
+  const echotrain::Optimizer sgd("sgd", {{"average", 0.999999}}, {{"learning_rate", 0.5}});
+  echotrain::Trainer trainer(runtime, model, sgd, 3);
+  EXPECT_NE(message_of([&] { trainer.weights(); }).find("before the first batch"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] { trainer.summary(); }).find("before the first batch"),
+            std::string::npos);
+  const std::vector<float> images(12, 1.0f);
+  const std::vector<int32_t> labels(4, 1);
+  Batch batch;
+  batch.set("image", images.data(), {4, 3});
+  batch.set("label", labels.data(), {4});
+  for (int i = 0; i < 3; ++i) trainer.step(batch);
+  const Batch all = trainer.weights();
+  EXPECT_EQ(all.fields(), (std::vector<std::string>{"d.weight", "d.bias"}));
+  EXPECT_EQ(all["d.weight"].shape, (std::vector<int64_t>{3, 2}));
+  const Batch one = trainer.weights("d.bias");
+  EXPECT_EQ(one.fields(), std::vector<std::string>{"d.bias"});
+  EXPECT_EQ(one["d.bias"].as<float>()[1], all["d.bias"].as<float>()[1]);
+  const float weight[] = {1, 2, 3, 4, 5, 6}, bias[] = {0.5f, -0.5f};
+  Batch mine;
+  mine.set("d.weight", weight, {3, 2});
+  mine.set("d.bias", bias, {2});
+  trainer.set_weights(mine);
+  const Batch outputs = trainer.predict(batch);
+  EXPECT_EQ(outputs["output"].as<float>()[0], 9.5f);
+  EXPECT_EQ(outputs["output"].as<float>()[1], 11.5f);
+  trainer.step(batch);  // and training goes on from there
+  EXPECT_NEAR(trainer.weights("d.weight")["d.weight"].as<float>()[0], 1, 0.5);
+  Batch wrong;
+  wrong.set("d.bias", bias, {2});
+  wrong.set("d.weight", weight, {2, 3});
+  const float before = trainer.weights("d.bias")["d.bias"].as<float>()[0];
+  EXPECT_NE(message_of([&] {
+              trainer.set_weights(wrong);
+            }).find("weight 'd.weight' is f32 [3, 2], not f32 [2, 3]"),
+            std::string::npos);
+  EXPECT_EQ(trainer.weights("d.bias")["d.bias"].as<float>()[0], before) << "all or nothing";
+  EXPECT_NE(message_of([&] { trainer.weights("d.wait"); }).find("did you mean 'd.weight'?"),
+            std::string::npos);
+  EXPECT_NE(trainer.summary().find("8 parameters"), std::string::npos) << trainer.summary();
+}
+
 TEST(Trainer, ProfilesAndExports) {
   const echotrain::Runtime runtime(
       std::getenv("ECHOTRAIN_TEST_DEVICE") ? std::getenv("ECHOTRAIN_TEST_DEVICE") : "");

@@ -91,6 +91,34 @@ TEST(Echo, PayloadsAreSharedNotCopied) {
   EXPECT_EQ(kept.size(), 50u);
 }
 
+// Behind `batch` whole batches are repeated: what was fresh in one is echoed in its copies, for every reader.
+TEST(Echo, RepeatedBatchesHoldNothingFresh) {
+  TempDir dir;
+  const std::string shards = make_shards(dir, 1, 40);
+  const std::string batch = R"({"stage": "batch", "size": 8}, )";
+  for (const std::string& before :
+       {std::string(), std::string(R"({"stage": "echo", "factor": 2, "buffer": 30}, )")})
+    for (
+        const std::string& echo :
+        {std::string(R"({"stage": "echo", "factor": 3, "buffer": 2})"),
+         std::string(
+             R"({"stage": "echo", "factor": 2, "buffer": 3}, {"stage": "echo", "factor": 2, "buffer": 3})"),
+         std::string(R"({"stage": "echo", "mode": "auto", "factor": 4, "buffer": 2})")}) {
+      Pipeline p(spec_of(shards, before + batch + echo));
+      int64_t fresh = 0, echoed = 0;
+      for (Item item; p.next(item) == Pipeline::Next::item;) {
+        EXPECT_EQ(item.batch.fresh + item.batch.echoed, 8);
+        EXPECT_TRUE(item.replica == 0 || item.batch.fresh == 0);
+        fresh += item.batch.fresh;
+        echoed += item.batch.echoed;
+      }
+      EXPECT_EQ(fresh, 40) << before << echo;
+      const Json consumer = p.stats()["consumer"];
+      EXPECT_EQ(consumer["fresh"], fresh);
+      EXPECT_EQ(consumer["echoed"], echoed);
+    }
+}
+
 TEST(Echo, BatchesSayWhatIsFreshAndWhatEchoed) {
   TempDir dir;
   Pipeline p(spec_of(make_shards(dir, 1, 40), R"({"stage": "echo", "factor": 2, "buffer": 30})",

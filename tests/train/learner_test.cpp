@@ -456,7 +456,7 @@ TEST(Learner, ErrorsNameTheFieldOfASequence) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
-                 "field 'target' is i32 [8, 11]; this model works on i32 [8, 12] or fewer rows");
+                 "field 'target' is i32 [8, 11]; this model works on i32 [N, 12]");
   }
 }
 

@@ -283,6 +283,33 @@ TEST(Trainer, ResumingIsBitwiseTheUninterruptedRun) {
   EXPECT_EQ(metrics.loss, whole_end.eval_loss);
 }
 
+// Interrupted where the next batch is not a whole one: the last of an epoch (step 18), or that of an evaluation (19).
+TEST(Trainer, ResumesBeforeABatchThatIsSmaller) {
+  TempDir dir;
+  Json spec = job_json(dir, dir.path("whole"));
+  spec["pipeline"]["stages"][5]["drop_remainder"] = false;  // 600 = 18 * 32 + 24
+  spec["evaluation"]["pipeline"]["stages"][3]["size"] = 9;
+  spec["train"] = {{"steps", 24}};
+  spec["output"]["checkpoint_every_steps"] = 100;
+  Trainer whole(shared_kernels(), Job::parse(spec.dump(), "job"), false);
+  const Event whole_end = run_to_end(whole);
+  EXPECT_EQ(whole_end.epoch, 1u);
+  for (const int cut : {18, 19}) {
+    spec["output"]["dir"] = dir.path(cat("cut", cut));
+    for (const int until : {cut, 24}) {
+      Json part = spec;
+      part["train"] = {{"steps", until}, {"planned_steps", 24}};
+      Trainer trainer(shared_kernels(), Job::parse(part.dump(), "job"), until > cut);
+      const Event end = run_to_end(trainer);
+      EXPECT_EQ(end.step, static_cast<uint64_t>(until));
+      if (until == 24) {
+        EXPECT_EQ(end.eval_loss, whole_end.eval_loss);
+      }
+    }
+    EXPECT_EQ(step_lines(dir.path("whole")), step_lines(dir.path(cat("cut", cut))));
+  }
+}
+
 TEST(Trainer, ResumeWithoutACheckpointSaysSo) {
   TempDir dir;
   const Job job = Job::parse(job_json(dir, dir.path("none")).dump(), "job");

@@ -30,6 +30,10 @@ namespace EchoTrain
             return Spec.Write(spec);
         }
 
+        /// <summary>Layers, shapes and parameters as a table, for samples of these shapes: {"image": [28, 28, 1]}, or
+        /// {"text": {"dtype": "i32", "shape": [12]}}, for each field that the model reads.</summary>
+        public string Summary(string fields) => Handle.summary(fields, "text");
+
         /// <summary>"softmax_cross_entropy" (integer labels), "binary_cross_entropy", "mse", "l1" or "huber".</summary>
         public Model Loss(string loss)
         {
@@ -227,6 +231,16 @@ namespace EchoTrain
                     "samples than a batch holds, or the pipeline's epochs are over", null);
             return new Scores(loss / samples, accuracy / samples);
         }
+
+        /// <summary>All parameters and running statistics, as the fields of a batch, or the one of that name: a copy.
+        /// Needs a step or a prediction before.</summary>
+        public Batch Weights(string name = "") => new Batch(handle.weights(name));
+
+        /// <summary>Replaces those that <paramref name="weights"/> has as fields; the optimizer's state stays.</summary>
+        public void SetWeights(Batch weights) => handle.set_weights(weights.Handle);
+
+        /// <summary>Layers, shapes and parameters as a table. Needs a step or a prediction before.</summary>
+        public string Summary() => handle.summary("text");
 
         /// <summary>Weights, optimizer state and step count, in a new folder below
         /// <paramref name="directory"/>.</summary>

@@ -22,8 +22,10 @@ native.echotrain_set_error_factory(errors.make_error)
 
 from . import layers, models, optimizers, stages  # noqa: E402
 from .pipeline import Batch, Pipeline, SampleInfo, Tensor, map, pack_folder, source, tune  # noqa: E402
-from .training import (Callback, Device, EarlyStopping, Event, History, Job, JobRun, Model,  # noqa: E402
-                       Runtime, SaveCheckpoint, StepResult, Trainer, devices, schedule)
+from .callbacks import Callback, EarlyStopping, SaveCheckpoint  # noqa: E402
+from .model import LayerSummary, Model, Summary  # noqa: E402
+from .training import (Device, Event, History, Job, JobRun, Runtime, StepResult, Trainer, devices,  # noqa: E402
+                       schedule)
 
 __version__ = native.version()
 
@@ -36,7 +38,7 @@ def prefer_wide_cpu_vectors() -> None:
 
 __all__ = [
     "Batch", "Callback", "Device", "EarlyStopping", "EchoTrainError", "Event", "History", "Job", "JobRun",
-    "Model", "Pipeline", "Runtime", "SampleInfo", "SaveCheckpoint", "StepResult", "Tensor", "Trainer",
+    "LayerSummary", "Model", "Pipeline", "Runtime", "SampleInfo", "SaveCheckpoint", "StepResult", "Summary", "Tensor", "Trainer",
     "devices", "errors", "layers", "map", "models", "optimizers", "pack_folder", "prefer_wide_cpu_vectors",
     "schedule", "source", "stages", "tune",
 ]

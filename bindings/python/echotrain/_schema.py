@@ -83,16 +83,31 @@ def signature_of(options: List[dict]) -> inspect.Signature:
     return inspect.Signature(parameters)
 
 
+# What other libraries call an option, and where it is here.
+_ELSEWHERE = {"optimizers": dict.fromkeys(
+    ("lr", "learning_rate", "rate", "alpha", "eta"),
+    "the rate is the trainer's: Trainer(model, optimizers.{name}(), learning_rate=0.01)")}
+_OTHER_NAMES = {"lr": "learning_rate", "wd": "weight_decay", "kernel_size": "kernel", "out_channels": "filters",
+                "out_features": "units", "num_embeddings": "entries", "embedding_dim": "width", "num_heads": "heads",
+                "p": "rate", "eps": "epsilon", "batch_size": "size"}
+
+
+def _unknown_option(kind: str, name: str, key: str, known) -> str:
+    if key in _ELSEWHERE.get(kind, ()):
+        hint = _ELSEWHERE[kind][key].format(name=name)
+    else:
+        near = [_OTHER_NAMES[key]] if _OTHER_NAMES.get(key) in known else difflib.get_close_matches(key, known, 1)
+        hint = f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(known) or 'none'}"
+    return f"{kind}.{name}() has no option '{key}'; {hint}"
+
+
 def make_function(kind: str, name: str, doc: str, options: List[dict]):
     signature = signature_of(options)
 
     def function(*args, **kwargs):
         for key in kwargs:
             if key not in signature.parameters:
-                near = difflib.get_close_matches(key, signature.parameters, 1)
-                known = ", ".join(signature.parameters) or "none"
-                hint = f"did you mean '{near[0]}'?" if near else f"there are: {known}"
-                raise TypeError(f"{kind}.{name}() has no option '{key}'; {hint}")
+                raise TypeError(_unknown_option(kind, name, key, list(signature.parameters)))
         try:
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:

@@ -233,6 +233,9 @@ class map:  # noqa: A001: the field's own word
         self.function, self.with_info = function, with_info
         self.name = name or getattr(function, "__name__", type(function).__name__)
 
+    def __repr__(self) -> str:
+        return f"map({self.name})"
+
 
 class source:
     """Samples of yours as a pipeline's source: ``source(samples, name=None)``.
@@ -249,6 +252,9 @@ class source:
                             "give a list, or a function that returns an iterator")
         self.samples = samples
         self.name = name or getattr(samples, "__name__", type(samples).__name__)
+
+    def __repr__(self) -> str:
+        return f"source({self.name})"
 
 
 class _SourceFunction(native.MapFunction):
@@ -290,7 +296,9 @@ class Pipeline(_NotPicklable):
         self._handle = native.PipelineHandle(_schema.to_json(options))
         _open_pipelines.add(self)
         names: List[str] = []
+        shown: List[str] = []
         for stage in stages:
+            shown.append(repr(stage if isinstance(stage, (Spec, source, map)) or not callable(stage) else map(stage)))
             if isinstance(stage, Spec):
                 if stage.kind != "stages":
                     raise TypeError(f"{stage!r} is no stage of a pipeline")
@@ -312,6 +320,11 @@ class Pipeline(_NotPicklable):
             # The pipeline owns the function from here on, and drops it on whichever thread is last.
             function = _Function(stage.function, stage.with_info, self._failures)
             self._handle.add_map(name, function.__disown__())
+        more = "".join(f", {key}={value!r}" for key, value in options.items())
+        self._shown = f"Pipeline([{', '.join(shown)}]{more})"
+
+    def __repr__(self) -> str:
+        return self._shown
 
     def __len__(self) -> int:
         """Batches in an epoch, if no record is dropped. TypeError where that is not known: for shards

@@ -1,4 +1,4 @@
-"""Models, trainers and jobs."""
+"""Trainers and jobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ import numpy as np
 
 from . import _schema, native
 from ._schema import Spec
+from .callbacks import Callback, EarlyStopping, SaveCheckpoint, as_callbacks  # noqa: F401
 from .errors import StateError
+from .model import LayerSummary, Model, Summary  # noqa: F401
 from .pipeline import _POLL_SECONDS, Batch, Pipeline, _NotPicklable
 
 _job_schema = _schema.load("job")
@@ -62,6 +64,9 @@ class Runtime(_NotPicklable):
     def device(self) -> Device:
         return _device(self._handle.device())
 
+    def __repr__(self) -> str:
+        return f"Runtime({self.device.name!r})"
+
 
 _runtimes: Dict[str, Runtime] = {}
 
@@ -73,57 +78,6 @@ def _runtime(device: Union[None, int, str, Runtime]) -> Runtime:
     if key not in _runtimes:
         _runtimes[key] = Runtime(device)
     return _runtimes[key]
-
-
-class Model:
-    """Layers in a row: ``Model([layers.conv2d(32), layers.flatten(), layers.dense(10)])``, or a ready-made
-    model: ``Model(models.cifar_resnet(depth=20))``.
-
-    A layer may have a name and read others by it: ``layers.add(input=["a", "b"])``. ``inputs`` are the fields of
-    the batch that the layers read. ``loss`` is "softmax_cross_entropy" (integer labels), "binary_cross_entropy",
-    "mse", "l1", "huber" or "multibox" (detectors), where the ready-made model has not chosen already; further options go
-    to the loss. With ``recompute`` training keeps only what crosses
-    between parts of the model, and computes the rest again for the gradients: less memory, more time.
-    ``precision`` is what matrix products and convolutions round their operands to: "fp32", "bf16" or "fp16".
-    """
-
-    def __init__(self, layers: Union[Spec, Iterable[Spec]], inputs: Iterable[str] = (),
-                 loss: Optional[str] = None, recompute: bool = False, precision: str = "fp32", **loss_options):
-        self.layers = [layers] if isinstance(layers, Spec) else list(layers)
-        if len(self.layers) == 1 and getattr(self.layers[0], "kind", "") == "models":
-            spec = _schema.plain(self.layers[0])
-        else:
-            for layer in self.layers:
-                if not isinstance(layer, Spec) or layer.kind != "layers":
-                    raise TypeError(f"{layer!r} is no layer")
-            spec = {"layers": _schema.plain(self.layers)}
-        if inputs:
-            spec["inputs"] = [inputs] if isinstance(inputs, str) else list(inputs)
-        if recompute:
-            spec["recompute"] = True
-        if precision != "fp32":
-            spec["precision"] = precision
-        if loss_options and loss is None:
-            spec["loss"] = json.loads(_schema.to_json(loss_options))
-        self._handle = native.ModelHandle(json.dumps(spec))
-        if loss is not None:
-            self._handle.loss(loss, _schema.to_json(loss_options))
-
-    @classmethod
-    def from_json(cls, spec: Union[str, Mapping]) -> "Model":
-        """A model as a job has it: layers, inputs and loss, or the name of a ready-made one with its options."""
-        model = cls.__new__(cls)
-        model.layers = []
-        model._handle = native.ModelHandle(spec if isinstance(spec, str) else json.dumps(spec))
-        return model
-
-    @property
-    def json(self) -> Dict[str, Any]:
-        """The model as a job has it: a ready-made one with all its layers."""
-        return json.loads(self._handle.json())
-
-    def __repr__(self) -> str:
-        return f"Model({self.layers!r})" if self.layers else f"Model.from_json({self.json!r})"
 
 
 class StepResult(NamedTuple):
@@ -159,45 +113,6 @@ class Event(NamedTuple):
 
 _STARTS = ("new", "resume", "overwrite")  # ETR_START_*
 _EVENT_KINDS = ("progress", "evaluation", "checkpoint", "end")
-
-
-class Callback:
-    """Override what is needed. Set ``trainer.stop_training = True`` to end after this epoch."""
-
-    def on_train_begin(self, trainer: "Trainer") -> None: ...
-
-    def on_batch_end(self, trainer: "Trainer", result: StepResult) -> None: ...
-
-    def on_epoch_end(self, trainer: "Trainer", epoch: int, logs: Dict[str, float]) -> None: ...
-
-    def on_train_end(self, trainer: "Trainer", history: "History") -> None: ...
-
-
-class EarlyStopping(Callback):
-    """Ends the run when ``monitor`` has not improved for ``patience`` epochs."""
-
-    def __init__(self, monitor: str = "val_loss", patience: int = 3):
-        self.monitor, self.patience, self.best, self.wait = monitor, patience, None, 0
-
-    def on_epoch_end(self, trainer, epoch, logs):
-        if self.monitor not in logs:
-            raise ValueError(f"EarlyStopping watches '{self.monitor}'; there is {', '.join(logs)}")
-        value = logs[self.monitor] * (-1 if "accuracy" in self.monitor else 1)
-        if self.best is None or value < self.best:
-            self.best, self.wait = value, 0
-        else:
-            self.wait += 1
-            trainer.stop_training = trainer.stop_training or self.wait >= self.patience
-
-
-class SaveCheckpoint(Callback):
-    """Saves the trainer below ``directory`` after each epoch; the two newest are kept."""
-
-    def __init__(self, directory):
-        self.directory = directory
-
-    def on_epoch_end(self, trainer, epoch, logs):
-        trainer.save(self.directory)
 
 
 @dataclass
@@ -248,6 +163,7 @@ class Trainer(_NotPicklable):
         spec = native.OptimizerHandle(optimizer.name, _schema.to_json(optimizer.options),
                                       _schema.to_json(rate))
         self._handle = native.TrainerHandle(self.runtime._handle, model._handle, spec, seed, total_steps)
+        self._model, self._optimizer, self._rate = model, optimizer, rate
         self.stop_training = False
 
     def step(self, batch: Union[Batch, Mapping[str, Any]]) -> None:
@@ -307,12 +223,36 @@ class Trainer(_NotPicklable):
         tensors as they are."""
         self._handle.load_pytorch(str(path), _schema.to_json(dict(names or {})))
 
+    def weights(self) -> Dict[str, np.ndarray]:
+        """All parameters and running statistics by their names, float32 and in the model's order: a copy, read-only.
+        Needs a step or a prediction before."""
+        return dict(Batch(self._handle.weights("")))
+
+    def weight(self, name: str) -> np.ndarray:
+        """The one of that name: ``trainer.weight("conv2d_1.weight")``."""
+        return Batch(self._handle.weights(name))[name]
+
+    def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
+        """Replaces those that are given, float32 and of the same shapes, or none where one does not fit. The optimizer's
+        state stays."""
+        self._handle.set_weights(Batch(weights)._handle)
+
+    def summary(self) -> Summary:
+        """Layers, shapes and parameters, as the first batch made them. Needs a step or a prediction before;
+        `Model.summary` does not."""
+        return Summary(self._handle.summary("text"), json.loads(self._handle.summary("json")))
+
+    def __repr__(self) -> str:
+        rate = self._rate["learning_rate"] if list(self._rate) == ["learning_rate"] else Spec(
+            "schedule", "schedule", self._rate)
+        return (f"Trainer({self._model!r}, {self._optimizer!r}, {rate!r}, device={self.runtime.device.name!r})")
+
     def fit(self, pipeline: Pipeline, epochs: int = 1, *, validation: Optional[Pipeline] = None,
             callbacks: Iterable[Union[Callback, Callable[[int, Dict[str, float]], None]]] = (),
             progress: Optional[bool] = None) -> History:
         """Trains on ``epochs`` epochs of ``pipeline``. A callback is a `Callback`, or a function of
         (epoch, logs). ``progress`` shows a bar by tqdm; None does so on a terminal and in Jupyter."""
-        callbacks = [c if isinstance(c, Callback) else _function_callback(c) for c in callbacks]
+        callbacks = as_callbacks(callbacks)
         history = History()
         self.stop_training = False
         for callback in callbacks:
@@ -398,14 +338,6 @@ class _Means:
             raise StateError(f"epoch {epoch + 1} gave no batch: there are fewer samples than a batch holds "
                              "(see drop_remainder of the batch stage), or the pipeline's epochs are over")
         return {"loss": self.loss / self.samples, "accuracy": self.accuracy / self.samples}
-
-
-def _function_callback(function: Callable[[int, Dict[str, float]], None]) -> Callback:
-    class FunctionCallback(Callback):
-        def on_epoch_end(self, trainer, epoch, logs):
-            function(epoch, logs)
-
-    return FunctionCallback()
 
 
 def _interruptible(call: Callable[[], Any], cancel: Optional[Callable[[], None]] = None) -> Any:

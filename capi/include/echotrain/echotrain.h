@@ -242,8 +242,9 @@ typedef struct etr_tensor {
 typedef struct etr_batch_info {
   uint32_t struct_size;
   int32_t samples; /* in the batch; 0 for a single sample of a pipeline without a batch stage */
-  int32_t fresh;   /* of which read from upstream for it */
-  int32_t echoed;  /* of which repeated by an echo node */
+  int32_t
+      fresh; /* of which read from upstream for it; none in a batch that is repeated as a whole */
+  int32_t echoed; /* of which repeated by an echo node, alone or with their batch */
   int32_t fields;
   uint32_t replica; /* of a single sample: 0 is fresh, n the n-th echo of it */
   uint64_t ordinal; /* of the first sample in its epoch's source order */
@@ -436,6 +437,14 @@ ETR_API int32_t etr_model_add(etr_model* model, const char* layer, const etr_opt
 /* The model as JSON: a ready-made one with all its layers. ETR_INVALID_ARGUMENT before there is a layer. */
 ETR_API int32_t etr_model_json(const etr_model* model, char** json);
 
+/* What the model is made of, for samples of these shapes: `fields` is JSON such as {"image": [28, 28, 1]}, or
+ * {"text": {"dtype": "i32", "shape": [12]}}, for each field that the model reads. `format`: "text" for people; "json"
+ * ({"inputs": [{"name", "dtype", "shape"}], "layers": [{"name", "op", "shape", "parameters"}], "parameters", "states"},
+ * where -1 in a shape is the batch axis and states are running statistics). ETR_INVALID_ARGUMENT names the layer that does
+ * not fit. */
+ETR_API int32_t etr_model_summary(const etr_model* model, const char* fields, const char* format,
+                                  char** text);
+
 /* "softmax_cross_entropy" (the default; integer labels), "binary_cross_entropy", "mse", "l1" or "huber"; the options
  * are those of etr_schema("job"), "loss". */
 ETR_API int32_t etr_model_set_loss(etr_model* model, const char* loss, const etr_options* options);
@@ -471,7 +480,10 @@ ETR_API int32_t etr_trainer_create(etr_runtime* runtime, const etr_model* model,
 ETR_API void etr_trainer_destroy(etr_trainer* trainer);
 
 /* Starts a step on `batch` (fields image: f32 [N, ...], label: i32 [N], or f32 for mse) and returns
- * while the device works; up to three steps are in flight. The batch may be destroyed at once. */
+ * while the device works; up to three steps are in flight. The batch may be destroyed at once. Batches may differ in N (one
+ * with fewer samples than the most so far is computed with some repeated, so that batch statistics stay sane; they do not
+ * count otherwise), and in the shape of their samples where no parameter depends on it: ETR_INVALID_ARGUMENT names the field
+ * otherwise. Each new shape is planned once, which takes a while; the eight used last are kept. */
 ETR_API int32_t etr_trainer_step(etr_trainer* trainer, const etr_batch* batch);
 
 /* The oldest finished step that was not asked for yet. `wait` 0: ETR_END where none has finished;
@@ -499,6 +511,20 @@ ETR_API int32_t etr_trainer_on_evaluation(etr_trainer* trainer,
  * the first batch (a job's trainer reads one), ETR_UNSUPPORTED with the layer that ONNX cannot express, ETR_IO. Waits for the steps in flight. */
 ETR_API int32_t etr_trainer_export_onnx(etr_trainer* trainer, const char* path);
 
+/* The model's parameters and running statistics as the fields of a new batch, by their names, f32 and in the model's order:
+ * a copy. `name` NULL: all; otherwise the one of that name (ETR_NOT_FOUND names the nearest). ETR_STATE before the first
+ * batch (a job's trainer reads one). Waits for the steps in flight. */
+ETR_API int32_t etr_trainer_get_weights(etr_trainer* trainer, const char* name,
+                                        etr_batch** weights);
+
+/* Replaces the parameters and running statistics that `weights` has as fields, with what it has of them; the others stay. So
+ * does the optimizer's state, but for the weights' mean, where one is kept. Nothing is changed where one does not fit
+ * (ETR_NOT_FOUND, ETR_INVALID_ARGUMENT). ETR_STATE before the first batch. */
+ETR_API int32_t etr_trainer_set_weights(etr_trainer* trainer, const etr_batch* weights);
+
+/* As etr_model_summary, with the shapes of the first batch: ETR_STATE before it (a job's trainer reads one). */
+ETR_API int32_t etr_trainer_summary(etr_trainer* trainer, const char* format, char** text);
+
 /* Where a training step's time goes: runs `steps` steps on `batch`, kernel by kernel (they train: this is for a trainer
  * that is thrown away), and gives the median times. A job's trainer takes `batch` NULL and reads its own pipeline.
  * `format`: "text" for people; "json" ({"seconds", "roof", "ops": [{"op", "kernel", "calls", "seconds", "flops_per_s",
@@ -506,8 +532,7 @@ ETR_API int32_t etr_trainer_export_onnx(etr_trainer* trainer, const char* path);
 ETR_API int32_t etr_trainer_profile(etr_trainer* trainer, const etr_batch* batch, int32_t steps,
                                     const char* format, char** text);
 
-/* The model's last layer for the field image of `batch` (of at most as many rows as the batches it
- * trains on), in evaluation mode, as a new batch with the field "output": f32 [N, outputs]; for a
+/* The model's last layer for the field image of `batch` (of any number of rows), in evaluation mode, as a new batch with the field "output": f32 [N, outputs]; for a
  * classifier these are logits, before the softmax. Waits for the steps in flight. */
 ETR_API int32_t etr_trainer_predict(etr_trainer* trainer, const etr_batch* batch,
                                     etr_batch** outputs);

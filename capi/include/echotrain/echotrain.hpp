@@ -406,6 +406,11 @@ class Model {
     check(etr_model_set_loss(get(), loss.c_str(), options.get()));
     return *this;
   }
+  // Layers, shapes, parameters, for samples of these shapes: {"image": [28, 28, 1]}. `format`: "text" or "json".
+  std::string summary(const std::string& fields, const std::string& format = "text") const {
+    return detail::text_by(
+        [&](char** out) { return etr_model_summary(get(), fields.c_str(), format.c_str(), out); });
+  }
   // As JSON: a ready-made model with all its layers.
   std::string json() const {
     return detail::text_by([&](char** out) { return etr_model_json(get(), out); });
@@ -529,6 +534,20 @@ class Trainer {
         detail::made_by<detail::Handle<etr_batch, etr_batch_destroy>>([&](etr_batch** out) {
           return etr_detections(outputs.get(), least_score, most_overlap, most, out);
         }).release());
+  }
+  // Parameters and running statistics, as the fields of a batch; `name` "" takes all.
+  Batch weights(const std::string& name = "") const {
+    return Batch(
+        detail::made_by<detail::Handle<etr_batch, etr_batch_destroy>>([&](etr_batch** out) {
+          return etr_trainer_get_weights(get(), name.empty() ? nullptr : name.c_str(), out);
+        }).release());
+  }
+  // Replaces those that `weights` has as fields.
+  void set_weights(const Batch& weights) { check(etr_trainer_set_weights(get(), weights.get())); }
+  // Layers, shapes, parameters; `format`: "text" or "json". See etr_model_summary.
+  std::string summary(const std::string& format = "text") const {
+    return detail::text_by(
+        [&](char** out) { return etr_trainer_summary(get(), format.c_str(), out); });
   }
   void save(const std::string& directory) { check(etr_trainer_save(get(), directory.c_str())); }
   void export_onnx(const std::string& path) { check(etr_trainer_export_onnx(get(), path.c_str())); }

@@ -247,9 +247,31 @@ public static class Behaviour
                 Expect(history.Count == 8, history.Count);
                 Expect(history[7].Loss < history[0].Loss, history[7].Loss);
                 Batch wrong = new Batch().Set("image", new float[6], 2, 3).Set("label", new int[2], 2);
-                FailsWith(ErrorCode.InvalidArgument, "[2, 3]", () => trainer.Step(wrong));
+                FailsWith(ErrorCode.InvalidArgument, "[N, 3]", () => trainer.Step(wrong));
                 Fails<ArgumentException>(() => new Batch().Set("image", new float[5], 2, 3));
             }
+        });
+        Test("batches of any size, weights and summaries", () =>
+        {
+            using (var trainer = MakeTrainer())
+            {
+                FailsWith(ErrorCode.State, "before the first batch", () => trainer.Weights());
+                foreach (int rows in new[] { 1, 30, 16, 99 })
+                {
+                    Batch images = new Batch().Set("image", new float[rows * 64], rows, 8, 8, 1);
+                    Expect(trainer.Predict(images).Shape("output")[0] == rows, rows);
+                }
+                Batch weights = trainer.Weights();
+                Expect(weights.Fields.Count == 2 && weights.ToArray<float>("dense_2.weight").Length == 640, weights.Fields);
+                trainer.SetWeights(new Batch().Set("dense_2.bias", new float[] { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 }, 10));
+                Expect(trainer.Weights("dense_2.bias").ToArray<float>("dense_2.bias")[2] == 2, "set");
+                FailsWith(ErrorCode.NotFound, "dense_2.bias", () => trainer.Weights("dense_2.bia"));
+                FailsWith(ErrorCode.InvalidArgument, "f32 [10], not f32 [1]",
+                          () => trainer.SetWeights(new Batch().Set("dense_2.bias", new float[1], 1)));
+                Expect(trainer.Summary().Contains("650 parameters"), trainer.Summary());
+            }
+            string summary = new Model(Layers.Flatten(), Layers.Dense(2)).Summary("{\"image\": [8, 8, 1]}");
+            Expect(summary.Contains("[N, 64]"), summary);
         });
         Test("what a detector found", () =>
         {

@@ -265,9 +265,28 @@ public final class Behaviour {
         expect(steps[0] == 32, steps[0]);
         expect(history.get(7).loss < history.get(0).loss, history.get(7).loss);
         Batch wrong = new Batch().set("image", new float[6], 2, 3).set("label", new int[2], 2);
-        failsWith(Code.INVALID_ARGUMENT, "[2, 3]", () -> trainer.step(wrong));
+        failsWith(Code.INVALID_ARGUMENT, "[N, 3]", () -> trainer.step(wrong));
         fails(IllegalArgumentException.class, () -> new Batch().set("image", new float[5], 2, 3));
       }
+    });
+    test("batches of any size, weights and summaries", () -> {
+      try (Trainer trainer = trainer()) {
+        failsWith(Code.STATE, "before the first batch", () -> trainer.weights());
+        for (int rows : new int[] {1, 30, 16, 99}) {
+          Batch images = new Batch().set("image", new float[rows * 64], rows, 8, 8, 1);
+          expect(trainer.predict(images).shape("output")[0] == rows, rows);
+        }
+        Batch weights = trainer.weights();
+        expect(weights.fields().size() == 2 && weights.floats("dense_2.weight").remaining() == 640, weights.fields());
+        trainer.setWeights(new Batch().set("dense_2.bias", new float[] {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, 10));
+        expect(trainer.weights("dense_2.bias").floats("dense_2.bias").get(2) == 2, "set");
+        failsWith(Code.NOT_FOUND, "dense_2.bias", () -> trainer.weights("dense_2.bia"));
+        failsWith(Code.INVALID_ARGUMENT, "f32 [10], not f32 [1]",
+            () -> trainer.setWeights(new Batch().set("dense_2.bias", new float[1], 1)));
+        expect(trainer.summary().contains("650 parameters"), trainer.summary());
+      }
+      Model model = new Model(Layers.flatten(), Layers.dense(2));
+      expect(model.summary("{\"image\": [8, 8, 1]}").contains("[N, 64]"), model.summary("{\"image\": [8, 8, 1]}"));
     });
     test("what a detector found", () -> {
       // One anchor in the middle, far more likely class 0 than background or class 1.

@@ -31,6 +31,12 @@ public final class Model {
     return Json.write(spec);
   }
 
+  /**
+   * Layers, shapes and parameters as a table, for samples of these shapes: {@code {"image": [28, 28, 1]}}, or
+   * {@code {"text": {"dtype": "i32", "shape": [12]}}}, for each field that the model reads.
+   */
+  public String summary(String fields) { return handle.summary(fields, "text"); }
+
   /** "softmax_cross_entropy" (integer labels), "binary_cross_entropy", "mse", "l1" or "huber". */
   public Model loss(String loss) {
     handle.loss(loss, "{}");

@@ -150,6 +150,18 @@ public final class Trainer implements AutoCloseable {
     }
   }
 
+  /** All parameters and running statistics, as the fields of a batch: a copy. Needs a step or a prediction before. */
+  public Batch weights() { return weights(""); }
+
+  /** The one of that name, as "conv2d_1.weight". */
+  public Batch weights(String name) { return new Batch(handle.weights(name), true); }
+
+  /** Replaces those that {@code weights} has as fields; the optimizer's state stays. */
+  public void setWeights(Batch weights) { handle.set_weights(weights.handle()); }
+
+  /** Layers, shapes and parameters as a table. Needs a step or a prediction before. */
+  public String summary() { return handle.summary("text"); }
+
   /** Weights, optimizer state and step count, in a new folder below {@code directory}. */
   public void save(String directory) { handle.save(directory); }
 

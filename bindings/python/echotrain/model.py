@@ -1,0 +1,115 @@
+"""Models, and what they are made of."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
+from collections.abc import Mapping
+
+import numpy as np
+
+from . import _schema, native
+from ._schema import Spec
+
+
+class LayerSummary(NamedTuple):
+    name: str
+    op: str  # the first of the layer's operations
+    shape: Tuple[Optional[int], ...]  # of what it gives; None is the batch axis
+    parameters: int
+
+
+class Summary:
+    """What a model is made of: ``print(trainer.summary())``, or its ``layers``, ``parameters`` and ``states`` (running
+    statistics)."""
+
+    def __init__(self, text: str, parts: Mapping[str, Any]):
+        self._text = text
+        self.layers: List[LayerSummary] = [
+            LayerSummary(row["name"], row["op"], tuple(None if extent < 0 else extent for extent in row["shape"]),
+                         row["parameters"]) for row in parts["layers"]]
+        self.parameters: int = parts["parameters"]
+        self.states: int = parts["states"]
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        return self._text.rstrip("\n")  # what an interpreter or a notebook shows
+
+
+def _sample(name: str, given: Any) -> Any:
+    """A field's type and shape, as the library takes them."""
+    if hasattr(given, "dtype") and hasattr(given, "shape"):
+        names = {np.dtype(np.float32): "f32", np.dtype(np.int32): "i32", np.dtype(np.uint8): "u8"}
+        if np.dtype(given.dtype) not in names:
+            raise TypeError(f"field '{name}' is {given.dtype}; fields hold uint8, int32 or float32")
+        return {"dtype": names[np.dtype(given.dtype)], "shape": list(given.shape)}
+    return [int(extent) for extent in given]
+
+
+class Model:
+    """Layers in a row: ``Model([layers.conv2d(32), layers.flatten(), layers.dense(10)])``, or a ready-made
+    model: ``Model(models.cifar_resnet(depth=20))``.
+
+    A layer may have a name and read others by it: ``layers.add(input=["a", "b"])``. ``inputs`` are the fields of
+    the batch that the layers read. ``loss`` is "softmax_cross_entropy" (integer labels), "binary_cross_entropy",
+    "mse", "l1", "huber" or "multibox" (detectors), where the ready-made model has not chosen already; further options go
+    to the loss. With ``recompute`` training keeps only what crosses
+    between parts of the model, and computes the rest again for the gradients: less memory, more time.
+    ``precision`` is what matrix products and convolutions round their operands to: "fp32", "bf16" or "fp16".
+
+    A model is data, without weights: it can be copied and pickled.
+    """
+
+    def __init__(self, layers: Union[Spec, Iterable[Spec]], inputs: Iterable[str] = (),
+                 loss: Optional[str] = None, recompute: bool = False, precision: str = "fp32", **loss_options):
+        self.layers = [layers] if isinstance(layers, Spec) else list(layers)
+        if len(self.layers) == 1 and getattr(self.layers[0], "kind", "") == "models":
+            spec = _schema.plain(self.layers[0])
+        else:
+            for layer in self.layers:
+                if not isinstance(layer, Spec) or layer.kind != "layers":
+                    raise TypeError(f"{layer!r} is no layer")
+            spec = {"layers": _schema.plain(self.layers)}
+        if inputs:
+            spec["inputs"] = [inputs] if isinstance(inputs, str) else list(inputs)
+        if recompute:
+            spec["recompute"] = True
+        if precision != "fp32":
+            spec["precision"] = precision
+        if loss_options and loss is None:
+            spec["loss"] = json.loads(_schema.to_json(loss_options))
+        self._handle = native.ModelHandle(json.dumps(spec))
+        if loss is not None:
+            self._handle.loss(loss, _schema.to_json(loss_options))
+
+    @classmethod
+    def from_json(cls, spec: Union[str, Mapping]) -> "Model":
+        """A model as a job has it: layers, inputs and loss, or the name of a ready-made one with its options."""
+        model = cls.__new__(cls)
+        model.layers = []
+        model._handle = native.ModelHandle(spec if isinstance(spec, str) else json.dumps(spec))
+        return model
+
+    @property
+    def json(self) -> Dict[str, Any]:
+        """The model as a job has it: a ready-made one with all its layers."""
+        return json.loads(self._handle.json())
+
+    def summary(self, **samples: Any) -> Summary:
+        """Layers, shapes and parameters, for samples of these shapes: ``model.summary(image=(28, 28, 1))``. A field of
+        another type than float32 is given by an array like a sample: ``text=numpy.zeros(12, numpy.int32)``."""
+        fields = json.dumps({name: _sample(name, given) for name, given in samples.items()})
+        return Summary(self._handle.summary(fields, "text"), json.loads(self._handle.summary(fields, "json")))
+
+    def __getstate__(self) -> Dict[str, Any]:
+        return {**{key: value for key, value in vars(self).items() if key != "_handle"}, "_json": self._handle.json()}
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        state = dict(state)
+        self._handle = native.ModelHandle(state.pop("_json"))
+        vars(self).update(state)
+
+    def __repr__(self) -> str:
+        return f"Model({self.layers!r})" if self.layers else f"Model.from_json({self.json!r})"

@@ -1,0 +1,362 @@
+// Batches of any number of rows, and samples of any shape that the parameters do not depend on.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/rng.h"
+#include "support/data.h"
+#include "train/plans.h"
+#include "train/small_learner.h"
+
+namespace etr::test {
+namespace {
+
+using train::Learner;
+
+// Serves images of every size; its statistics show what a batch was filled up with.
+constexpr const char* kPooled =
+    R"({"layers": [{"layer": "conv2d", "filters": 4}, {"layer": "batch_norm", "activation": "relu"},
+                   {"layer": "global_avg_pool"}, {"layer": "dense", "units": 3}]})";
+constexpr const char* kSgd = R"({"optimizer": "sgd", "momentum": 0.9})";
+
+// Row r of batch `seed` is the same in a batch of any number of rows.
+pipeline::Item images(int64_t rows, int seed, int64_t size = 6) {
+  Tensor x(DType::f32, {rows, size, size, 2});
+  const auto values = x.mutable_view<float>();
+  const auto each = static_cast<size_t>(x.count() / rows);
+  for (int64_t r = 0; r < rows; ++r) {
+    Rng rng(static_cast<uint64_t>(seed), static_cast<uint64_t>(r));
+    for (size_t i = 0; i < each; ++i)
+      values[static_cast<size_t>(r) * each + i] = rng.uniform(-1, 1);
+  }
+  pipeline::Item batch;
+  batch.set("image", x);
+  batch.set("label", symbols(rows, 0, [seed](int64_t r, int64_t) {
+              return static_cast<int>((r + seed) % 3);
+            }));
+  return batch;
+}
+
+std::vector<float> values_of(const Tensor& tensor) {
+  return {tensor.view<float>().begin(), tensor.view<float>().end()};
+}
+
+checkpoint::Files saved(Learner& learner) {
+  checkpoint::Files files;
+  learner.save(files);
+  return files;
+}
+
+std::vector<float> losses_of(Learner& learner) {
+  std::vector<float> out;
+  for (const auto& metrics : learner.take_metrics(true)) out.push_back(metrics.loss);
+  return out;
+}
+
+template <typename Call>
+std::string error_of(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::invalid_argument) << error.what();
+    return error.what();
+  }
+  return "";
+}
+
+// What came before training, in whatever size, leaves training as it is.
+TEST(Shapes, APredictionDoesNotDecideHowTrainingIsPlanned) {
+  Learner plain = make_learner(kPooled, kSgd, 0.1);
+  for (int i = 0; i < 4; ++i) plain.step(images(16, i));
+  const std::vector<float> losses = losses_of(plain);
+  const checkpoint::Files files = saved(plain);
+  for (const int64_t rows : {1, 7, 40}) {
+    Learner learner = make_learner(kPooled, kSgd, 0.1);
+    EXPECT_EQ(learner.predict(images(rows, 9)).shape(), (Shape{rows, 3}));
+    for (int i = 0; i < 4; ++i) learner.step(images(16, i));
+    EXPECT_EQ(losses_of(learner), losses) << rows;
+    EXPECT_EQ(saved(learner), files) << rows;
+  }
+}
+
+// Any order of sizes, before and after training: each row has what it has alone.
+TEST(Shapes, BatchesOfAnySizeArePredicted) {
+  Learner learner = make_learner(kPooled, kSgd, 0.1);
+  for (const bool trained : {false, true}) {
+    if (trained)
+      for (int i = 0; i < 3; ++i) learner.step(images(16, i));
+    const std::vector<float> most = values_of(learner.predict(images(100, 5)));
+    for (const int64_t rows : {1, 16, 3, 17, 30, 33, 64, 65, 99, 100, 2}) {
+      const std::vector<float> got = values_of(learner.predict(images(rows, 5)));
+      ASSERT_EQ(got.size(), static_cast<size_t>(rows * 3));
+      for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], most[i], 1e-5) << rows;
+    }
+  }
+}
+
+// Two runs that saw the same batches are the same, also where a run was interrupted before one with fewer rows.
+TEST(Shapes, AResumedRunFillsBatchesUpAsBefore) {
+  const std::vector<int64_t> rows = {16, 5, 16, 24, 16, 5};
+  Learner whole = make_learner(kPooled, kSgd, 0.1);
+  for (size_t i = 0; i < rows.size(); ++i) whole.step(images(rows[i], static_cast<int>(i)));
+  const std::vector<float> losses = losses_of(whole);
+  for (size_t cut = 1; cut < rows.size(); ++cut) {
+    Learner before = make_learner(kPooled, kSgd, 0.1), after = make_learner(kPooled, kSgd, 0.1);
+    for (size_t i = 0; i < cut; ++i) before.step(images(rows[i], static_cast<int>(i)));
+    std::vector<float> both = losses_of(before);
+    after.load(saved(before));
+    for (size_t i = cut; i < rows.size(); ++i) after.step(images(rows[i], static_cast<int>(i)));
+    const std::vector<float> rest = losses_of(after);
+    both.insert(both.end(), rest.begin(), rest.end());
+    EXPECT_EQ(both, losses) << "interrupted behind step " << cut;
+    EXPECT_EQ(saved(after), saved(whole)) << cut;
+  }
+}
+
+pipeline::Pipeline evaluation(const std::string& shard, int batch) {
+  return pipeline::Pipeline(
+      parse_json(cat(R"({"epochs": 1, "stages": [
+      {"stage": "webdataset", "pattern": ")",
+                     shard, R"("}, {"stage": "label", "classes": 4},
+      {"stage": "decode"}, {"stage": "batch", "size": )",
+                     batch, R"(, "drop_remainder": false}, {"stage": "normalize"}]})"),
+                 "pipeline"));
+}
+
+// A validation set in batches that are larger or smaller than those of training, and a last one that is smaller still.
+TEST(Shapes, EvaluationCountsEachSampleOnceWhateverItsBatch) {
+  TempDir dir;
+  const std::string shard = make_band_shard(dir, "test", 100, 2);
+  const char* model =
+      R"({"layers": [{"layer": "conv2d", "filters": 4}, {"layer": "batch_norm"}, {"layer": "flatten"},
+                     {"layer": "dense", "units": 4}]})";
+  const auto first_of = [&](int size) {
+    pipeline::Item batch;
+    pipeline::Pipeline p = evaluation(shard, size);
+    p.next(batch);
+    return batch;
+  };
+  const pipeline::Item training = first_of(16);
+  Learner trained = make_learner(model, kSgd);
+  for (int i = 0; i < 3; ++i) trained.step(training);
+  EXPECT_EQ(trained.take_metrics(true).size(), 3u);
+  const auto expected = [&] {
+    pipeline::Pipeline p = evaluation(shard, 16);
+    return trained.evaluate(p);
+  }();
+  const checkpoint::Files files = saved(trained);
+  for (const int size : {30, 100, 7, 1}) {
+    for (const bool resumed : {false, true}) {
+      Learner fresh = make_learner(model, kSgd);
+      if (resumed) fresh.load(files);
+      Learner& learner = resumed ? fresh : trained;
+      pipeline::Pipeline p = evaluation(shard, size);
+      const train::EvalMetrics got = learner.evaluate(p);
+      EXPECT_EQ(got.samples, 100);
+      EXPECT_NEAR(got.loss, expected.loss, 1e-5) << size << resumed;
+      EXPECT_NEAR(got.accuracy, expected.accuracy, 1e-6) << size << resumed;
+      learner.step(training);  // evaluated first, trained then
+      EXPECT_EQ(learner.take_metrics(true).size(), 1u);
+      if (!resumed) trained.load(files);
+    }
+  }
+}
+
+TEST(Shapes, MoreThanTheMemoryHoldsIsCutIntoParts) {
+  gpu::DeviceOptions options = device_options(gpu::KernelFamily::automatic);
+  options.memory_limit_bytes = 24 << 20;
+  const auto small = std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(options));
+  const auto make = [](const std::shared_ptr<gpu::Kernels>& kernels) {
+    return Learner(kernels, {parse_json(kPooled, "model"), parse_json(kSgd, "optimizer"),
+                             Json{{"learning_rate", 0.1}}, 3, 100});
+  };
+  Learner learner = make(small), roomy = make(shared_kernels());
+  const std::vector<float> whole = values_of(roomy.predict(images(600, 1, 32)));
+  const std::vector<float> parts = values_of(learner.predict(images(600, 1, 32)));
+  EXPECT_LT(learner.device_bytes(), roomy.device_bytes() / 2);
+  ASSERT_EQ(parts.size(), whole.size());
+  for (size_t i = 0; i < whole.size(); ++i) ASSERT_NEAR(parts[i], whole[i], 1e-5) << i;
+}
+
+// As from a bucketed pipeline. Trained in turn, each shape has steps in flight; they are told in the order of the steps.
+TEST(Shapes, ImagesOfManySizesTrainInTurn) {
+  Learner learner = make_learner(kPooled, kSgd, 0.1);
+  for (int i = 0; i < 12; ++i) learner.step(images(i % 2 ? 8 : 4, i, 6 + i % 3));
+  const auto metrics = learner.take_metrics(true);
+  ASSERT_EQ(metrics.size(), 12u);
+  for (size_t i = 0; i < 12; ++i) EXPECT_EQ(metrics[i].step, i + 1);
+  EXPECT_EQ(learner.predict(images(5, 0, 11)).shape(), (Shape{5, 3}));
+  // The same steps one by one.
+  Learner careful = make_learner(kPooled, kSgd, 0.1);
+  for (int i = 0; i < 12; ++i) {
+    careful.step(images(i % 2 ? 8 : 4, i, 6 + i % 3));
+    EXPECT_EQ(careful.take_metrics(true).at(0).loss, metrics[static_cast<size_t>(i)].loss) << i;
+  }
+  EXPECT_EQ(saved(learner), saved(careful));
+}
+
+// Where a checkpoint is loaded, numbers of steps come again while those from before are in flight.
+TEST(Shapes, StepsBeforeALoadGiveTheirResultsToo) {
+  Learner learner = make_learner(kPooled, kSgd, 0.1);
+  learner.step(images(16, 0));
+  const checkpoint::Files files = saved(learner);
+  for (int i = 1; i < 4; ++i) learner.step(images(16, i));
+  learner.load(files);
+  for (int i = 1; i < 4; ++i) learner.step(images(12, i));
+  const auto metrics = learner.take_metrics(true);
+  ASSERT_EQ(metrics.size(), 7u);
+  const std::vector<uint64_t> steps{1, 2, 3, 4, 2, 3, 4};
+  for (size_t i = 0; i < 7; ++i) {
+    EXPECT_EQ(metrics[i].step, steps[i]);
+    EXPECT_EQ(metrics[i].samples, i < 4 ? 16 : 12);
+  }
+  EXPECT_EQ(learner.in_flight(), 0);
+}
+
+// More shapes than there are plans: the device's memory stays what a few of them take, and results are the same.
+TEST(Shapes, PlansOfAFewShapesAreKept) {
+  Learner learner = make_learner(kPooled, kSgd, 0.1);
+  uint64_t most = 0;
+  for (int round = 0; round < 2; ++round)
+    for (int64_t size = 4; size < 4 + 2 * static_cast<int64_t>(train::Plans::kMost); ++size) {
+      learner.step(images(4, static_cast<int>(size), size));
+      if (round == 0) most = std::max(most, learner.device_bytes());
+      EXPECT_LE(learner.device_bytes(), most);
+    }
+  const auto metrics = learner.take_metrics(true);
+  EXPECT_EQ(metrics.size(), 4 * train::Plans::kMost);
+  for (size_t i = 0; i < metrics.size(); ++i) EXPECT_EQ(metrics[i].step, i + 1);
+}
+
+TEST(Shapes, SequencesOfManyLengths) {
+  const auto sequences = [](int64_t rows, int64_t length) {
+    const auto at = [](int64_t r, int64_t c) { return static_cast<int>((r * 3 + c) % 7); };
+    pipeline::Item batch;
+    batch.set("input", symbols(rows, length, at));
+    batch.set("target", symbols(rows, length, [&](int64_t r, int64_t c) { return at(r, c + 1); }));
+    return batch;
+  };
+  const auto model = [](const char* positions) {
+    return cat(R"({"inputs": ["input"], "loss": {"target": "target"}, "layers": [
+        {"layer": "embedding", "entries": 7, "width": 16},
+        {"layer": "position_embedding", "kind": ")",
+               positions, R"("},
+        {"layer": "attention", "heads": 2, "causal": true}, {"layer": "dense", "units": 7}]})");
+  };
+  Learner learner = make_learner(model("sinusoidal"), R"({"optimizer": "adam"})");
+  for (int i = 0; i < 30; ++i) learner.step(sequences(8, 5 + i % 4));
+  const auto metrics = learner.take_metrics(true);
+  EXPECT_LT(metrics.back().loss, metrics.front().loss);
+  EXPECT_EQ(learner.predict(sequences(3, 10)).shape(), (Shape{3, 10, 7}));
+  // A learned position for each place of a sequence: those of 12 places do not serve 13.
+  Learner learned = make_learner(model("learned"), R"({"optimizer": "adam"})");
+  learned.step(sequences(8, 12));
+  const std::string error = error_of([&] { learned.step(sequences(8, 13)); });
+  EXPECT_NE(error.find("field 'input' is i32 [N, 13], and was i32 [N, 12] in the first batch"),
+            std::string::npos)
+      << error;
+  EXPECT_NE(error.find("position_embedding_2.weight' would be [13, 16] and is [12, 16]"),
+            std::string::npos)
+      << error;
+  EXPECT_NE(error.find("pad"), std::string::npos) << error;
+  learned.step(sequences(8, 12));  // as before
+  EXPECT_EQ(learned.take_metrics(true).size(), 2u);
+}
+
+// What never can fit is refused by name, and refuses nothing else afterwards.
+TEST(Shapes, ErrorsNameTheFieldTheShapeAndTheRemedy) {
+  const char* flat = R"({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 3}]})";
+  Learner learner = make_learner(flat, kSgd);
+  pipeline::Item bytes = images(4, 0);
+  bytes.set("image", Tensor(DType::u8, {4, 6, 6, 2}));
+  EXPECT_NE(error_of([&] { learner.step(bytes); })
+                .find("field 'image' is u8 [4, 6, 6, 2]; this model works on f32 [N, 6, 6, 2] (put "
+                      "a normalize stage in the pipeline)"),
+            std::string::npos);
+  pipeline::Item short_of_labels = images(4, 0);
+  short_of_labels.set("label", symbols(3, 0, [](int64_t, int64_t) { return 0; }));
+  EXPECT_NE(error_of([&] {
+              learner.step(short_of_labels);
+            }).find("field 'label' is i32 [3] in a batch of 4 samples"),
+            std::string::npos);
+  EXPECT_NE(error_of([&] { learner.predict(bytes); }).find("normalize"), std::string::npos);
+  learner.step(images(4, 0, 8));  // the first that fits says what the parameters are
+  const std::string error = error_of([&] { learner.step(images(4, 0, 6)); });
+  for (const char* words :
+       {"field 'image' is f32 [N, 6, 6, 2], and was f32 [N, 8, 8, 2]",
+        "'dense_2.weight' would be [72, 3] and is [128, 3]", "resize", "global_avg_pool"})
+    EXPECT_NE(error.find(words), std::string::npos) << error;
+  pipeline::Item none;
+  none.set("image", Tensor(DType::f32, {0, 8, 8, 2}));
+  EXPECT_NE(error_of([&] { learner.predict(none); }).find("the batch is empty"), std::string::npos);
+  learner.step(images(9, 0, 8));
+  EXPECT_EQ(learner.take_metrics(true).size(), 2u);
+}
+
+// It is not forgotten because the first batch failed for it.
+TEST(Shapes, ACheckpointOfAnotherModelIsRefusedByEveryBatch) {
+  Learner learner = make_learner(kPooled, kSgd);
+  learner.step(images(4, 0));
+  Learner other = make_learner(
+      R"({"layers": [{"layer": "global_avg_pool"}, {"layer": "dense", "units": 3}]})", kSgd);
+  other.load(saved(learner));
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_NE(error_of([&] { other.step(images(4, 0)); }).find("dense_2.weight"),
+              std::string::npos);
+    EXPECT_NE(error_of([&] { other.predict(images(4, 0)); }).find("dense_2.weight"),
+              std::string::npos);
+  }
+}
+
+TEST(Shapes, ADamagedCheckpointsRowsAreSeen) {
+  Learner learner = make_learner(kPooled, kSgd);
+  learner.step(images(4, 0));
+  for (const char* rows : {"0", "-3", "\"many\""}) {
+    checkpoint::Files files = saved(learner);
+    const std::string text = cat(R"({"step": 1, "rows": {"image f32 [6, 6, 2]": )", rows, "}}");
+    const auto state = std::as_bytes(std::span(text));
+    files["learner.json"].assign(state.begin(), state.end());
+    Learner other = make_learner(kPooled, kSgd);
+    try {
+      other.load(files);
+      FAIL() << rows;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::corrupt_data);
+      EXPECT_NE(std::string(error.what()).find("image f32 [6, 6, 2]"), std::string::npos);
+    }
+  }
+}
+
+// Fuzzed: any sequence of what a program may do. Two learners that took the same steps are the same, whatever else one of
+// them was asked in between.
+TEST(Shapes, WhatIsAskedBetweenStepsChangesNothing) {
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    Rng rng(seed, 77);
+    Learner busy = make_learner(kPooled, kSgd, 0.05), quiet = make_learner(kPooled, kSgd, 0.05);
+    std::vector<float> a, b;
+    for (int i = 0; i < 25; ++i) {
+      const auto rows = static_cast<int64_t>(1 + rng.below(20)),
+                 size = static_cast<int64_t>(5 + rng.below(3));
+      const pipeline::Item batch = images(rows, i, size);
+      switch (rng.below(3)) {
+        case 0: EXPECT_EQ(busy.predict(batch).shape(), (Shape{rows, 3})); break;
+        case 1: {
+          const auto taken = losses_of(busy);
+          a.insert(a.end(), taken.begin(), taken.end());
+          break;
+        }
+        default: busy.step(batch), quiet.step(batch);
+      }
+    }
+    const auto rest = losses_of(busy);
+    a.insert(a.end(), rest.begin(), rest.end());
+    ASSERT_EQ(a, losses_of(quiet)) << seed;
+    if (!a.empty()) {
+      ASSERT_EQ(saved(busy), saved(quiet)) << seed;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace etr::test
