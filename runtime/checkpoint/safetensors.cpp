@@ -17,6 +17,7 @@ const char* format_name(DType dtype) {
     case DType::u8: return "U8";
     case DType::i32: return "I32";
     case DType::f32: return "F32";
+    case DType::u16: return "U16";
   }
   return "?";
 }
@@ -43,12 +44,12 @@ constexpr Foreign kForeign[] = {{"F16", DType::f32, 2},
 
 // The type of the array that a tensor of type `name` becomes, and the size of its elements in the file.
 Foreign type_of(const std::string& name, const std::string& origin, const std::string& tensor) {
-  for (const DType dtype : {DType::u8, DType::i32, DType::f32})
+  for (const DType dtype : {DType::u8, DType::u16, DType::i32, DType::f32})
     if (name == format_name(dtype)) return {format_name(dtype), dtype, dtype_size(dtype)};
   for (const Foreign& type : kForeign)
     if (name == type.name) return type;
   fail(Code::unsupported, origin, ": tensor '", tensor, "' has element type ", name,
-       "; F32, F16, BF16, F64, I32, I64 and U8 are supported");
+       "; F32, F16, BF16, F64, I32, I64, U8 and U16 are supported");
 }
 
 void fill(Tensor& tensor, const std::string& type, std::span<const std::byte> from) {

@@ -25,6 +25,10 @@ constexpr OptionSpec kOptions[] = {
     {"per_shard", OptionType::integer, "1000", "samples in a shard", 1, 1e9, "samples"},
     {"level", OptionType::integer, "3", "zstd's level; 0 writes plain .tar", 0, 19},
     {"seed", OptionType::integer, "0", "of the order of the samples", 0, 9e15},
+    {"orientation", OptionType::string, "\"exif\"",
+     "of PNGs in fast shards, which lose their EXIF data: exif turns and mirrors them as it says; "
+     "stored leaves them as they lie in the file",
+     0, 0, "", "exif|stored"},
 };
 
 std::string numbered(const std::string& prefix, int64_t number, const char* ending) {
@@ -56,16 +60,20 @@ class TarShard final : public ShardWriter {
   io::TarWriter writer_;
 };
 
-// PNGs become planar images; JPEGs stay as they are, they are smaller than anything lossless.
+// PNGs become planar images, but those of 16 bits, which have no place there. JPEGs stay as they are, they are smaller than
+// anything lossless.
 class FastShard final : public ShardWriter {
  public:
-  FastShard(const std::string& path, int level) : writer_(path), level_(std::max(level, 1)) {}
+  FastShard(const std::string& path, int level, bool upright)
+      : writer_(path), level_(std::max(level, 1)), upright_(upright) {}
 
   void add(const std::string& key, const std::string& extension, std::span<const std::byte> bytes,
            const std::string& label) override {
     const io::FastShardWriter::Field cls{"cls", std::as_bytes(std::span(label)), 0};
-    if (extension == "png") {
-      const Tensor image = codec::decode_image(bytes, codec::Channels::as_stored);
+    Tensor image;
+    if (extension == "png")
+      image = codec::decode_image(bytes, {.keep_u16 = true, .upright = upright_});
+    if (!image.empty() && image.dtype() == DType::u8) {
       const std::vector<std::byte> packed = codec::encode_planar(image, level_);
       const io::FastShardWriter::Field fields[] = {{"eti", packed, image.size_bytes()}, cls};
       writer_.add(key, fields);
@@ -80,6 +88,7 @@ class FastShard final : public ShardWriter {
  private:
   io::FastShardWriter writer_;
   const int level_;
+  const bool upright_;
 };
 
 }  // namespace
@@ -89,6 +98,7 @@ Schema pack_schema() { return kOptions; }
 PackResult pack_folder(const std::string& root, const std::string& prefix, const Options& options,
                        const std::function<bool(int64_t, int64_t)>& progress) {
   const bool fast = options.string("format") == "fast";
+  const bool upright = options.string("orientation") == "exif";
   const int64_t per_shard = options.integer("per_shard");
   const auto level = static_cast<int>(options.integer("level"));
   const char* const ending = fast ? ".ets" : level > 0 ? ".tar.zst" : ".tar";
@@ -106,7 +116,7 @@ PackResult pack_folder(const std::string& root, const std::string& prefix, const
       if (writer) writer->finish();
       result.shards.push_back(numbered(prefix + "-", i / per_shard, ending));
       if (fast)
-        writer = std::make_unique<FastShard>(result.shards.back(), level);
+        writer = std::make_unique<FastShard>(result.shards.back(), level, upright);
       else
         writer = std::make_unique<TarShard>(result.shards.back(), level);
     }

@@ -178,7 +178,7 @@ int command_eval(const std::vector<std::string>& words) {
 }
 
 int command_pack(const std::vector<std::string>& words) {
-  const Arguments arguments(words, {"format", "per-shard", "level", "seed"}, {});
+  const Arguments arguments(words, {"format", "per-shard", "level", "seed", "orientation"}, {});
   ProgressLine line;
   const auto progress = [](void* user_data, int64_t done, int64_t total) -> int32_t {
     static_cast<ProgressLine*>(user_data)->show(
@@ -187,8 +187,8 @@ int command_pack(const std::vector<std::string>& words) {
     return 1;
   };
   Json packing = Json::object();
-  if (const std::string format = arguments.value("format"); !format.empty())
-    packing["format"] = format;
+  for (const char* option : {"format", "orientation"})
+    if (const std::string value = arguments.value(option); !value.empty()) packing[option] = value;
   const std::pair<const char*, const char*> numbers[] = {
       {"per-shard", "per_shard"}, {"level", "level"}, {"seed", "seed"}};
   for (const auto& [argument, option] : numbers)

@@ -22,6 +22,7 @@ constexpr const char* kHelp = R"(echotrain: keeps accelerators busy while they t
   echotrain export JOB.json FILE.onnx [--set key=value ...]
                                                        the run's newest checkpoint as a model for other runtimes
   echotrain pack FOLDER PREFIX [--format fast] [--per-shard N] [--level L] [--seed S]
+                                [--orientation stored]
                                                        FOLDER/CLASS/*.png into PREFIX-000000.tar.zst, or
                                                        into fast shards, PREFIX-000000.ets
   echotrain report NAME=metrics.jsonl ... [--out FILE] [--title T] [--target ACCURACY]
