@@ -131,13 +131,14 @@ class Jpeg {
 
   void read_rows(OrientedRows& rows) {
     const int64_t height = info_.output_height;
+    const int at_once = info_.max_v_samp_factor;  // libjpeg never gives more
     std::vector<uint8_t> inks(inks_ ? 4 * size_t{info_.output_width} : 0);
     jump_.call([&] {
       jpeg_start_decompress(&info_);
       while (info_.output_scanline < height) {
         const int64_t y = info_.output_scanline;
         JSAMPROW to[OrientedRows::kBand];
-        const int64_t count = inks_ ? 1 : rows.together(y);
+        const int64_t count = inks_ ? 1 : std::min<int64_t>(rows.together(y), at_once);
         for (int64_t i = 0; i < count; ++i) to[i] = inks_ ? inks.data() : rows.row(y + i);
         jpeg_read_scanlines(&info_, to, static_cast<JDIMENSION>(count));
         if (inks_) put_inks(inks.data(), info_.output_width, rgb_, rows.row(y));

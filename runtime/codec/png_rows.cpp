@@ -14,13 +14,6 @@
 namespace etr::codec {
 namespace {
 
-// A pixel as libpng gives it: `colours` samples, then alpha where there is one.
-struct Layout {
-  int64_t colours;
-  bool alpha;
-  size_t samples() const { return static_cast<size_t>(colours) + alpha; }
-};
-
 template <typename T>
 constexpr uint32_t kFull = std::numeric_limits<T>::max();
 
@@ -38,24 +31,41 @@ Out narrow(In value) {
     return static_cast<Out>((value * kFull<Out> + kFull<In> / 2) / kFull<In>);
 }
 
-// `count` pixels to `out`, `step` elements from one to the next, of `channels` each.
+// `count` pixels of kColours samples, and alpha where there is one, to pixels of kChannels that are `step` elements apart.
+template <typename In, typename Out, int kColours, bool kAlpha, int kChannels>
+void put_pixels(const uint8_t* row, int64_t count, Out* out, ptrdiff_t step) {
+  constexpr size_t kSize = (kColours + kAlpha) * sizeof(In);
+  const auto put = [&](ptrdiff_t apart) {
+    for (int64_t x = 0; x < count; ++x, row += kSize, out += apart) {
+      In pixel[kColours + kAlpha];
+      std::memcpy(pixel, row, kSize);
+      Out value[kColours];
+      for (size_t c = 0; c < kColours; ++c)
+        value[c] = narrow<Out>(kAlpha ? compose(pixel[c], pixel[kColours + kAlpha - 1]) : pixel[c]);
+      if constexpr (kChannels == kColours)
+        std::memcpy(out, value, sizeof value);
+      else if constexpr (kChannels == 1)
+        *out = luma(value);
+      else
+        out[0] = out[1] = out[2] = value[0];
+    }
+  };
+  if (step == kChannels)
+    put(kChannels);  // known to the compiler
+  else
+    put(step);
+}
+
+template <typename Out>
+using PutPixels = void (*)(const uint8_t* row, int64_t count, Out* out, ptrdiff_t step);
+
 template <typename In, typename Out>
-void put_pixels(const uint8_t* row, Layout layout, int64_t count, Out* out, ptrdiff_t step,
-                int64_t channels) {
-  const size_t samples = layout.samples(), colours = static_cast<size_t>(layout.colours);
-  In pixel[4];
-  Out value[3];
-  for (int64_t x = 0; x < count; ++x, row += samples * sizeof(In), out += step) {
-    std::memcpy(pixel, row, samples * sizeof(In));
-    for (size_t c = 0; c < colours; ++c)
-      value[c] = narrow<Out>(layout.alpha ? compose(pixel[c], pixel[colours]) : pixel[c]);
-    if (channels == 1)
-      *out = colours == 3 ? luma(value) : value[0];
-    else if (colours == 3)
-      std::memcpy(out, value, sizeof value);
-    else
-      out[0] = out[1] = out[2] = value[0];
-  }
+PutPixels<Out> put_pixels_of(bool colour, bool alpha, bool rgb) {
+  if (colour && alpha)
+    return rgb ? put_pixels<In, Out, 3, true, 3> : put_pixels<In, Out, 3, true, 1>;
+  if (colour) return rgb ? put_pixels<In, Out, 3, false, 3> : put_pixels<In, Out, 3, false, 1>;
+  if (alpha) return rgb ? put_pixels<In, Out, 1, true, 3> : put_pixels<In, Out, 1, true, 1>;
+  return rgb ? put_pixels<In, Out, 1, false, 3> : put_pixels<In, Out, 1, false, 1>;
 }
 
 // One image. libpng's simplified interface is not used: it is wrong for interlaced images of 16 bits, and composes alpha in
@@ -77,8 +87,8 @@ class PngRows {
 
   Tensor decode() {
     read_header();
-    const bool rgb = options_.channels == Channels::rgb ||
-                     (options_.channels == Channels::as_stored && layout_.colours == 3);
+    const bool rgb =
+        options_.channels == Channels::rgb || (options_.channels == Channels::as_stored && colour_);
     const DType dtype = deep_ && options_.keep_u16 ? DType::u16 : DType::u8;
     const Orientation orientation = orientation_of(outline_, options_);
     Shape shape{height_, width_, rgb ? 3 : 1};
@@ -117,13 +127,15 @@ class PngRows {
     });
     deep_ = png_get_bit_depth(png_, info_) == 16;
     const int channels = png_get_channels(png_, info_);
-    layout_ = {channels >= 3 ? 3 : 1, channels % 2 == 0};
+    colour_ = channels >= 3;
+    alpha_ = channels % 2 == 0;
   }
 
   // The rows of each of Adam7's images, or of the whole one, pixel by pixel to their places.
   template <typename In, typename Out>
   void read_rows(const Placement& place, Tensor& out) {
     const int64_t channels = out.shape().back();
+    const PutPixels<Out> put = put_pixels_of<In, Out>(colour_, alpha_, channels == 3);
     Out* const pixels = out.mutable_view<Out>().data();
     std::vector<uint8_t> row(png_get_rowbytes(png_, info_));
     for (int pass = 0; pass < (interlaced_ ? PNG_INTERLACE_ADAM7_PASSES : 1); ++pass) {
@@ -136,8 +148,7 @@ class PngRows {
       for (int64_t y = y0; y < height_; y += dy) {
         check_cancelled(options_);
         jump_.call([&] { png_read_row(png_, row.data(), nullptr); });
-        put_pixels<In>(row.data(), layout_, count, pixels + place.at(x0, y) * channels,
-                       place.along * dx * channels, channels);
+        put(row.data(), count, pixels + place.at(x0, y) * channels, place.along * dx * channels);
       }
     }
   }
@@ -161,8 +172,7 @@ class PngRows {
   png_structp png_ = nullptr;
   png_infop info_ = nullptr;
   int64_t width_ = 0, height_ = 0;
-  bool interlaced_ = false, deep_ = false;
-  Layout layout_{1, false};
+  bool interlaced_ = false, deep_ = false, colour_ = false, alpha_ = false;
 };
 
 }  // namespace
