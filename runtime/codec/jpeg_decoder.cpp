@@ -63,8 +63,8 @@ class Jpeg {
     return out;
   }
 
-  // What libjpeg said of the data, where it went on; empty: nothing.
-  const std::string& warning() const { return warning_; }
+  // What libjpeg said of the data, where it went on; "": nothing.
+  const char* warning() const { return warning_; }
 
  private:
   static Jpeg& of(j_common_ptr info) { return *static_cast<Jpeg*>(info->client_data); }
@@ -166,10 +166,7 @@ class Jpeg {
     const int code = info->err->msg_code;
     if (code == JWRN_JPEG_EOF) ended_early_ = true;
     if (code == JWRN_HIT_MARKER && ended_early_) lacked_bits_ = true;
-    if (!warning_.empty() || code == JWRN_JPEG_EOF) return;
-    char text[JMSG_LENGTH_MAX];
-    info->err->format_message(info, text);
-    warning_ = text;
+    if (warning_[0] == 0 && code != JWRN_JPEG_EOF) info->err->format_message(info, warning_);
   }
 
   // Called for every row of MCUs that is read or written.
@@ -186,7 +183,8 @@ class Jpeg {
   jpeg_decompress_struct info_{};
   jpeg_error_mgr errors_{};
   jpeg_progress_mgr progress_{};
-  std::string warning_;
+  char warning_[JMSG_LENGTH_MAX] =
+      "";  // the first; no string, whose memory could fail within libjpeg
   bool several_scans_ = false, ended_early_ = false, lacked_bits_ = false;
   bool rgb_ = false, inks_ = false;
 };
