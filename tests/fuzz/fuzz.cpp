@@ -60,7 +60,7 @@ void image(Bytes bytes) {
   const auto how = std::to_integer<unsigned>(bytes.back());
   ByteGate memory(1 << 20, 1 << 20);
   codec::decode_image(bytes, {.channels = kChannels[how % 3],
-                              .keep_u16 = how & 4,
+                              .keep_u16 = (how & 4) != 0,
                               .upright = (how & 8) == 0,
                               .max_pixels = 1 << 16,
                               .max_chunk_bytes = 1 << 20,
