@@ -1,5 +1,5 @@
-// u8 and u16 -> f32: y[..., c] = (x / full - mean[c]) / std[c] = x * scale[c] + shift[c], full scale being 255 or 65535. Works on an image and on a batch of images; behind
-// `batch` it touches four times fewer bytes on the way there.
+// u8 and u16 -> f32: y[..., c] = (x / full - mean[c]) / std[c] = x * scale[c] + shift[c], where full is 255 or 65535. Works on an
+// image and on a batch of images; behind `batch` it touches four times fewer bytes on the way there.
 #include "tensor/normalize.h"
 
 #include "core/error.h"
