@@ -16,7 +16,7 @@ for argument in "$@"; do
 done
 
 packages=(build-essential cmake ninja-build pkg-config libtbb-dev libcurl4-openssl-dev libzstd-dev libpng-dev zlib1g-dev libdeflate-dev
-          libturbojpeg0-dev nlohmann-json3-dev glslang-tools glslang-dev libvulkan-dev spirv-headers
+          libjpeg-dev nlohmann-json3-dev glslang-tools glslang-dev libvulkan-dev spirv-headers
           mesa-vulkan-drivers)
 if [ $tests = 1 ]; then
   packages+=(libgtest-dev abigail-tools vulkan-validationlayers libopenblas-dev zstd nginx-light openssl clang libclang-rt-dev

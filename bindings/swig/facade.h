@@ -26,6 +26,8 @@ using Shape =
   throw Error(ETR_STATE, std::string("the ") + what + " is closed");
 }
 
+inline int element_bytes(int dtype) { return dtype == ETR_U8 ? 1 : dtype == ETR_U16 ? 2 : 4; }
+
 // A field's memory, kept alive by itself: it may outlive its batch. Not to be written to.
 class Tensor {
  public:
@@ -34,15 +36,18 @@ class Tensor {
   Tensor(const Tensor&) = delete;
   Tensor& operator=(const Tensor&) = delete;
 
-  int dtype() const { return view_.code == 1 ? ETR_U8 : view_.code == 0 ? ETR_I32 : ETR_F32; }
+  int dtype() const {
+    if (view_.code == 1) return view_.bits == 8 ? ETR_U8 : ETR_U16;
+    return view_.code == 0 ? ETR_I32 : ETR_F32;
+  }
   Shape shape() const { return {view_.shape, view_.shape + view_.rank}; }
   int rank() const { return view_.rank; }
   const int64_t* extents() const { return view_.shape; }
   uint64_t address() const { return reinterpret_cast<uint64_t>(view_.data); }
   int64_t size_bytes() const {
-    int64_t count = dtype() == ETR_U8 ? 1 : 4;
-    for (int32_t i = 0; i < view_.rank; ++i) count *= view_.shape[i];
-    return count;
+    int64_t bytes = element_bytes(dtype());
+    for (int32_t i = 0; i < view_.rank; ++i) bytes *= view_.shape[i];
+    return bytes;
   }
 
   static void release(void* managed) {
@@ -114,7 +119,7 @@ class BatchHandle {
     t.dtype = dtype;
     t.rank = static_cast<int32_t>(shape.size());
     std::copy(shape.begin(), shape.end(), t.shape);
-    t.size_bytes = dtype == ETR_U8 ? 1 : 4;
+    t.size_bytes = static_cast<uint64_t>(element_bytes(dtype));
     for (const int64_t extent : shape) t.size_bytes *= static_cast<uint64_t>(extent);
     t.data = reinterpret_cast<const void*>(address);
     return t;

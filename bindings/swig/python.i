@@ -146,7 +146,7 @@ static PyObject* echotrain_field_of(const echotrain::facade::BatchHandle* batch,
   auto* field = (echotrain_field*)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
   if (!field) return NULL;
   const int dtype = tensor->dtype();
-  const int bytes = dtype == ETR_U8 ? 1 : 4;
+  const int bytes = echotrain::facade::element_bytes(dtype);
   const int readable = 0x1 | 0x100 | 0x200;  // C-contiguous, aligned, native byte order
   const int rank = tensor->rank();
   Py_ssize_t stride = bytes;
@@ -155,7 +155,7 @@ static PyObject* echotrain_field_of(const echotrain::facade::BatchHandle* batch,
     field->strides[i] = stride;
     stride *= field->shape[i];
   }
-  field->interface = {2, rank, "uif"[dtype], bytes, readable, field->shape, field->strides,
+  field->interface = {2, rank, "uifu"[dtype], bytes, readable, field->shape, field->strides,
                       (void*)tensor->address(), NULL};
   field->tensor = tensor.release();
   return (PyObject*)field;

@@ -36,7 +36,7 @@ struct DLManagedTensor {
 
 constexpr int32_t kCpu = 1;
 
-constexpr DLDataType kTypes[] = {{1, 8, 1}, {0, 32, 1}, {2, 32, 1}};  // by DType
+constexpr DLDataType kTypes[] = {{1, 8, 1}, {0, 32, 1}, {2, 32, 1}, {1, 16, 1}};  // by DType
 
 // What an exported tensor keeps alive.
 struct Export {
@@ -46,11 +46,11 @@ struct Export {
 };
 
 DType dtype_of(DLDataType type) {
-  for (int i = 0; i < 3; ++i)
+  for (int i = 0; i < static_cast<int>(std::size(kTypes)); ++i)
     if (type.code == kTypes[i].code && type.bits == kTypes[i].bits && type.lanes == 1)
       return static_cast<DType>(i);
   fail(Code::unsupported, "a DLPack tensor of type code ", int{type.code}, " with ", int{type.bits},
-       " bits; take u8, i32 or f32");
+       " bits; take u8, u16, i32 or f32");
 }
 
 // Before anything else looks at it.

@@ -200,10 +200,10 @@ T read_struct(const T& given, const char* name) {
 // The shape that a caller describes (etr_tensor, etr_vulkan_buffer), with its dtype checked.
 template <typename T>
 Shape shape_of(const T& array, const char* field) {
-  if (array.dtype < ETR_U8 || array.dtype > ETR_F32 || array.rank < 0 ||
+  if (array.dtype < ETR_U8 || array.dtype > ETR_U16 || array.rank < 0 ||
       array.rank > static_cast<int32_t>(Shape::kMaxRank))
     fail(Code::invalid_argument, "field '", field, "': dtype ", array.dtype, " and rank ",
-         array.rank, "; expected ETR_U8, ETR_I32 or ETR_F32 and at most ", Shape::kMaxRank,
+         array.rank, "; expected ETR_U8, ETR_I32, ETR_F32 or ETR_U16 and at most ", Shape::kMaxRank,
          " axes");
   const Shape shape(array.shape, array.shape + array.rank);
   try {
@@ -223,7 +223,7 @@ inline pipeline::DeviceField device_field(const etr_vulkan_buffer& given, const 
   out.dtype = static_cast<DType>(b.dtype);
   out.buffer = b.buffer;
   out.offset = b.offset;
-  if (out.dtype == DType::u8 || out.size_bytes() == 0)
+  if ((out.dtype != DType::f32 && out.dtype != DType::i32) || out.size_bytes() == 0)
     fail(Code::invalid_argument, "field '", field, "': ", dtype_name(out.dtype), " ",
          shape_text(out.shape), " in a Vulkan buffer; it must be f32 or i32 and not empty");
   return out;

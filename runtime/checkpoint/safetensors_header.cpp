@@ -14,8 +14,8 @@ namespace {
 constexpr uint64_t kMaxHeader = 100'000'000;  // bytes, as in the reference implementation
 
 constexpr FileType kTypes[] = {
-    {"F32", DType::f32, 4},  {"I32", DType::i32, 4}, {"U8", DType::u8, 1},  {"F16", DType::f32, 2},
-    {"BF16", DType::f32, 2}, {"F64", DType::f32, 8}, {"I64", DType::i32, 8}};
+    {"F32", DType::f32, 4}, {"I32", DType::i32, 4},  {"U8", DType::u8, 1},   {"U16", DType::u16, 2},
+    {"F16", DType::f32, 2}, {"BF16", DType::f32, 2}, {"F64", DType::f32, 8}, {"I64", DType::i32, 8}};
 
 // One tensor's row of the header; `at` names it in errors.
 class Row {
@@ -30,7 +30,7 @@ class Row {
     for (const FileType& type : kTypes)
       if (name == type.name) return type;
     fail(Code::unsupported, at_, " has element type ", name.get<std::string>().substr(0, 40),
-         "; F32, F16, BF16, F64, I32, I64 and U8 are supported");
+         "; F32, F16, BF16, F64, I32, I64, U8 and U16 are supported");
   }
 
   Shape shape() const {

@@ -10,6 +10,7 @@
 #include <tmmintrin.h>
 #endif
 
+#include "codec/decoding.h"
 #include "core/error.h"
 
 namespace etr::codec {
@@ -249,26 +250,31 @@ bool looks_planar(std::span<const std::byte> bytes) {
   return bytes.size() >= 4 && get_u32(bytes.data()) == ZSTD_MAGICNUMBER;
 }
 
-Tensor decode_planar(std::span<const std::byte> bytes, bool rgb, int64_t max_pixels) {
+Tensor decode_planar(std::span<const std::byte> bytes, const ImageOptions& options) {
   thread_local Scratch scratch;
   if (!scratch.zstd) fail(Code::out_of_memory, "no memory for a zstd context");
   const uint64_t size = ZSTD_getFrameContentSize(bytes.data(), bytes.size());
   if (size == ZSTD_CONTENTSIZE_ERROR || size == ZSTD_CONTENTSIZE_UNKNOWN || size < kHeader)
     bad("not a zstd frame of known size");
-  if (size - kHeader > 3 * static_cast<uint64_t>(max_pixels))
-    fail(Code::unsupported, "an image of ", size - kHeader, " bytes; the limit is ", max_pixels,
-         " pixels");
+  if (size - kHeader > 3 * static_cast<uint64_t>(options.max_pixels))
+    fail(Code::unsupported, "an image of ", size - kHeader, " bytes; the limit is ",
+         options.max_pixels, " pixels (max_pixels)");
+  // A block of zstd takes 4 bytes and makes at most 128 KiB.
+  if (size / ZSTD_BLOCKSIZE_MAX > bytes.size() / 4)
+    bad(cat(bytes.size(), " bytes cannot make ", size));
+  // The planes and the result, whose channels are not known yet.
+  const uint64_t most = options.channels == Channels::rgb ? 4 : 2;
+  const auto hold = reserve(static_cast<int64_t>(most * size), options);
   std::byte* content = scratch.reserve(size);
   const size_t got =
       ZSTD_decompressDCtx(scratch.zstd.get(), content, size, bytes.data(), bytes.size());
   if (ZSTD_isError(got)) bad(ZSTD_getErrorName(got));
   const Header h = read_header(content);
-  if (h.height > static_cast<uint64_t>(max_pixels) / h.width)
-    fail(Code::unsupported, "an image of ", h.width, " x ", h.height, " pixels; the limit is ",
-         max_pixels, " pixels");
+  check_pixels(static_cast<int64_t>(h.width), static_cast<int64_t>(h.height), options);
+  check_cancelled(options);
   if (got != kHeader + h.plane() * h.channels) bad("its size is not that of its planes");
   auto* planes = reinterpret_cast<uint8_t*>(content + kHeader);
-  const bool wide = rgb || h.channels == 3;
+  const bool wide = options.channels == Channels::rgb || h.channels == 3;
   Tensor out(DType::u8,
              {static_cast<int64_t>(h.height), static_cast<int64_t>(h.width), wide ? 3 : 1});
   auto* to = static_cast<uint8_t*>(out.mutable_data());

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "tensor/tensor.h"
+#include "codec/image_codec.h"
 
 namespace etr::codec {
 
@@ -15,8 +15,8 @@ std::vector<std::byte> encode_planar(const Tensor& image, int level);
 // Whether these bytes begin as encode_planar's do (the begin of any zstd frame).
 bool looks_planar(std::span<const std::byte> bytes);
 
-// u8 [H, W, C]; C is 3 where `rgb` is asked for and the image is gray. Throws Error(corrupt_data), and
-// Error(unsupported) beyond `max_pixels`, before memory is taken.
-Tensor decode_planar(std::span<const std::byte> bytes, bool rgb, int64_t max_pixels);
+// u8 [H, W, C]; C is 3 where RGB is asked for and the image is gray. Throws Error(corrupt_data), and
+// Error(unsupported) beyond the limits, before memory is taken.
+Tensor decode_planar(std::span<const std::byte> bytes, const ImageOptions& options);
 
 }  // namespace etr::codec

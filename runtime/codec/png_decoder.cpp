@@ -12,7 +12,9 @@
 #include <emmintrin.h>
 #endif
 
+#include "codec/decoding.h"
 #include "core/error.h"
+#include "core/memory.h"
 #include "core/platform.h"
 
 namespace etr::codec {
@@ -195,11 +197,29 @@ void unfilter_all(uint8_t* rows, size_t row, int64_t height) {
   }
 }
 
-// One decompressor and one buffer a thread: making them costs more than a small image.
-struct Scratch {
-  std::unique_ptr<libdeflate_decompressor, void (*)(libdeflate_decompressor*)> inflater{
-      libdeflate_alloc_decompressor(), libdeflate_free_decompressor};
-  std::vector<uint8_t> rows;
+// One decompressor a thread: making one costs more than a small image.
+libdeflate_decompressor* inflater() {
+  thread_local const std::unique_ptr<libdeflate_decompressor, void (*)(libdeflate_decompressor*)>
+      made{libdeflate_alloc_decompressor(), libdeflate_free_decompressor};
+  if (!made) fail(Code::out_of_memory, "no memory for a PNG decoder");
+  return made.get();
+}
+
+// Memory for the filtered rows. A thread keeps what serves images of common sizes.
+class Scratch {
+ public:
+  explicit Scratch(size_t size) {
+    constexpr size_t kKept = size_t{8} << 20;
+    thread_local std::vector<uint8_t> kept;
+    if (size > kKept) large_ = allocate_bytes(size);
+    if (size <= kKept && kept.size() < size) kept.resize(size);
+    rows_ = large_ ? reinterpret_cast<uint8_t*>(large_.get()) : kept.data();
+  }
+  uint8_t* rows() const { return rows_; }
+
+ private:
+  std::shared_ptr<std::byte> large_;
+  uint8_t* rows_;
 };
 
 void copy_row(const Png& png, const uint8_t* row, uint8_t* out, bool rgb) {
@@ -221,58 +241,66 @@ void copy_row(const Png& png, const uint8_t* row, uint8_t* out, bool rgb) {
 
 }  // namespace
 
-void check_png_chunks(std::span<const std::byte> bytes, uint64_t max_bytes) {
+PngOutline outline_png(std::span<const std::byte> bytes, int64_t max_chunk_bytes) {
+  PngOutline out;
   for (size_t at = kSignature; at + kChunkHead <= bytes.size();) {
     const uint64_t length = big_endian(bytes.data() + at);
-    if (length > max_bytes)
-      fail(Code::unsupported, "a PNG with a chunk of ", length, " bytes; the limit is ", max_bytes,
-           " (max_chunk_bytes)");
+    if (length > static_cast<uint64_t>(max_chunk_bytes))
+      fail(Code::unsupported, "a PNG with a chunk of ", length, " bytes; the limit is ",
+           max_chunk_bytes, " (max_chunk_bytes)");
+    const auto body = bytes.subspan(at + kChunkHead);
+    const uint32_t kind = big_endian(bytes.data() + at + 4);
+    if (kind == type("IDAT")) out.data_bytes += length;
+    if (kind == type("eXIf") && out.exif.empty() && length <= body.size())
+      out.exif = body.first(length);
     at += kChunkHead + length + kChunkTail;
   }
-}
-
-std::vector<std::byte> without_colour_space(std::span<const std::byte> bytes) {
-  size_t at = std::min(kSignature, bytes.size());
-  std::vector<std::byte> out(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(at));
-  while (bytes.size() - at >= kChunkHead) {
-    const uint32_t kind = big_endian(bytes.data() + at + 4);
-    const size_t size = std::min<size_t>(
-        size_t{big_endian(bytes.data() + at)} + kChunkHead + kChunkTail, bytes.size() - at);
-    const bool colour_space = kind == type("gAMA") || kind == type("cHRM") ||
-                              kind == type("iCCP") || kind == type("sRGB") || kind == type("sBIT");
-    if (!colour_space) out.insert(out.end(), bytes.data() + at, bytes.data() + at + size);
-    at += size;
-  }
-  out.insert(out.end(), bytes.data() + at, bytes.data() + bytes.size());
   return out;
 }
 
+void check_png_size(int64_t width, int64_t height, int64_t bits, const PngOutline& outline,
+                    const ImageOptions& options) {
+  check_pixels(width, height, options);
+  constexpr uint64_t kMostRatio = 1032;  // of deflate: 258 bytes from two bits
+  const auto least = static_cast<uint64_t>(width * height / 8 * bits);
+  if (least / kMostRatio > outline.data_bytes)
+    fail(Code::corrupt_data, "bad PNG: ", outline.data_bytes,
+         " bytes of compressed pixels are too few for ", width, " x ", height, " pixels");
+}
+
 std::optional<Tensor> decode_common_png(std::span<const std::byte> bytes, bool rgb,
-                                        int64_t max_pixels) {
+                                        const PngOutline& outline, const ImageOptions& options) {
   if (bytes.size() < kSignature) return std::nullopt;
   Png png;
   if (!parse(bytes, png)) return std::nullopt;
-  if (png.width <= 0 || png.height <= 0 || png.width > max_pixels / png.height)
-    fail(Code::unsupported, "an image of ", png.width, " x ", png.height, " pixels; the limit is ",
-         max_pixels, " pixels");
-  thread_local Scratch scratch;
-  if (!scratch.inflater) fail(Code::out_of_memory, "no memory for a PNG decoder");
   const size_t pixel = png.colour == kRgb ? 3 : 1, row = static_cast<size_t>(png.width) * pixel;
+  const size_t out_pixel = png.colour != kGray || rgb ? 3 : 1;
+  check_png_size(png.width, png.height, static_cast<int64_t>(8 * pixel), outline, options);
   const size_t size = (row + 1) * static_cast<size_t>(png.height);
-  if (scratch.rows.size() < size + 1) scratch.rows.resize(size + 1);
+  const Orientation orientation = orientation_of(outline, options);
+  const int64_t band = OrientedRows::band_bytes(orientation, png.width, png.height, out_pixel);
+  const auto pixels = static_cast<size_t>(png.width * png.height);
+  const auto hold =
+      reserve(static_cast<int64_t>(size + out_pixel * pixels + png.joined.size()) + band, options);
+  const Scratch scratch(size + 1);
   const libdeflate_result result = libdeflate_zlib_decompress(
-      scratch.inflater.get(), png.data.data(), png.data.size(), scratch.rows.data(), size, nullptr);
+      inflater(), png.data.data(), png.data.size(), scratch.rows(), size, nullptr);
   if (result != LIBDEFLATE_SUCCESS) corrupt("its compressed pixels are damaged or too few");
-  const bool three = png.colour != kGray || rgb;
-  Tensor out(DType::u8, {png.height, png.width, three ? 3 : 1});
+  check_cancelled(options);
+  const bool turned = swaps_sides(orientation);
+  Tensor out(DType::u8, {turned ? png.width : png.height, turned ? png.height : png.width,
+                         static_cast<int64_t>(out_pixel)});
   if (pixel == 3)
-    unfilter_all<3>(scratch.rows.data(), row, png.height);
+    unfilter_all<3>(scratch.rows(), row, png.height);
   else
-    unfilter_all<1>(scratch.rows.data(), row, png.height);
-  const size_t out_row = static_cast<size_t>(png.width) * (three ? 3 : 1);
-  for (size_t y = 0; y < static_cast<size_t>(png.height); ++y)
-    copy_row(png, scratch.rows.data() + y * (row + 1) + 1,
-             static_cast<uint8_t*>(out.mutable_data()) + y * out_row, three);
+    unfilter_all<1>(scratch.rows(), row, png.height);
+  check_cancelled(options);
+  OrientedRows rows(orientation, png.width, png.height, out_pixel, out.mutable_data());
+  for (int64_t y = 0; y < png.height; ++y) {
+    copy_row(png, scratch.rows() + static_cast<size_t>(y) * (row + 1) + 1, rows.row(y),
+             out_pixel == 3);
+    rows.done(y + 1);
+  }
   return out;
 }
 

@@ -226,7 +226,7 @@ std::unique_ptr<Stage> make_stage(const Options& options, const StageContext& co
 // The field, or Error(not_found) that lists the fields there are.
 const Tensor& require_field(const Item& item, const std::string& name);
 
-// An image is u8 or f32 [H, W, C]; Error(invalid_argument) otherwise.
+// An image is u8, u16 or f32 [H, W, C]; Error(invalid_argument) otherwise.
 const Tensor& require_image(const Item& item, const std::string& name);
 
 }  // namespace etr::pipeline

@@ -50,7 +50,7 @@ const Tensor& require_image(const Item& item, const std::string& name) {
   if (image.shape().size() != 3 || image.dtype() == DType::i32)
     fail(Code::invalid_argument, "field '", name, "' is ", dtype_name(image.dtype()), " ",
          shape_text(image.shape()),
-         ", not an image [H, W, C] of u8 or f32; put decode before this stage");
+         ", not an image [H, W, C] of u8, u16 or f32; put decode before this stage");
   return image;
 }
 

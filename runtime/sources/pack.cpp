@@ -33,6 +33,10 @@ constexpr OptionSpec kOptions[] = {
      0.9},
     {"overwrite", OptionType::boolean, "false",
      "replace shards that an earlier packing left under this prefix; otherwise they are an error"},
+    {"orientation", OptionType::string, "\"exif\"",
+     "of PNGs in fast shards, which lose their EXIF data: exif turns and mirrors them as it says; "
+     "stored leaves them as they lie in the file",
+     0, 0, "", "exif|stored"},
 };
 
 // By its first bytes, because names lie: "png", "jpg", or "" for everything else.
@@ -92,7 +96,8 @@ class Packing {
     if (error) fail(Code::io, "cannot create '", folder_.string(), "': ", error.message());
     const ShardSet::Form form{options.string("format") == "fast",
                               static_cast<int>(options.integer("level")),
-                              options.integer("per_shard")};
+                              options.integer("per_shard"),
+                              options.string("orientation") == "exif"};
     const bool overwrite = options.boolean("overwrite");
     rest_.emplace(prefix.string(), form, overwrite);
     if (share > 0) validation_.emplace((folder_ / kValidation).string(), form, overwrite);

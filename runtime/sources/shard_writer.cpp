@@ -40,16 +40,20 @@ class TarShard final : public ShardSet::Writer {
   io::TarWriter writer_;
 };
 
-// PNGs become planar images; JPEGs stay as they are, they are smaller than anything lossless.
+// PNGs become planar images, but those of 16 bits, which have no place there. JPEGs stay as they are, they are smaller than
+// anything lossless.
 class FastShard final : public ShardSet::Writer {
  public:
-  FastShard(const std::string& path, int level) : writer_(path), level_(std::max(level, 1)) {}
+  FastShard(const std::string& path, int level, bool upright)
+      : writer_(path), level_(std::max(level, 1)), upright_(upright) {}
 
   void add(const std::string& key, const std::string& format, std::span<const std::byte> bytes,
            const std::string& label) override {
     const io::FastShardWriter::Field cls{"cls", std::as_bytes(std::span(label)), 0};
-    if (format == "png") {
-      const Tensor image = codec::decode_image(bytes, codec::Channels::as_stored);
+    Tensor image;
+    if (format == "png")
+      image = codec::decode_image(bytes, {.keep_u16 = true, .upright = upright_});
+    if (!image.empty() && image.dtype() == DType::u8) {
       const std::vector<std::byte> packed = codec::encode_planar(image, level_);
       const io::FastShardWriter::Field fields[] = {{"eti", packed, image.size_bytes()}, cls};
       writer_.add(key, fields);
@@ -64,6 +68,7 @@ class FastShard final : public ShardSet::Writer {
  private:
   io::FastShardWriter writer_;
   const int level_;
+  const bool upright_;
 };
 
 std::string ending(const ShardSet::Form& form) {
@@ -133,7 +138,7 @@ void ShardSet::add(const std::string& name, const std::string& format,
     shards_.push_back(prefix_ + number + ending(form_));
     writer_.reset();
     if (form_.fast)
-      writer_ = std::make_unique<FastShard>(shards_.back(), form_.level);
+      writer_ = std::make_unique<FastShard>(shards_.back(), form_.level, form_.upright);
     else
       writer_ = std::make_unique<TarShard>(shards_.back(), form_.level);
   }

@@ -17,6 +17,7 @@ class ShardSet {
     bool fast = false;  // .ets, else .tar or .tar.zst
     int level = 3;      // zstd's
     int64_t per_shard = 1000;
+    bool upright = true;  // PNGs of fast shards are turned as their EXIF data says
   };
 
   // Shards of an earlier packing: Error(invalid_argument), or with `overwrite` they are removed.

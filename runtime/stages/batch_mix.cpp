@@ -32,7 +32,7 @@ void blend_rows(const Tensor& x, const std::vector<size_t>& partner, float share
     for (size_t k = 0; k < row; ++k) {
       const float value = share * static_cast<float>(from[i * row + k]) +
                           (1 - share) * static_cast<float>(from[partner[i] * row + k]);
-      to[i * row + k] = static_cast<T>(std::is_same_v<T, uint8_t> ? value + 0.5f : value);
+      to[i * row + k] = static_cast<T>(std::is_integral_v<T> ? value + 0.5f : value);
     }
 }
 
@@ -70,6 +70,8 @@ Tensor BatchMix::blended(const Tensor& x, const std::vector<size_t>& partner, fl
   Tensor out(x.dtype(), x.shape());
   if (x.dtype() == DType::u8)
     blend_rows<uint8_t>(x, partner, share, out);
+  else if (x.dtype() == DType::u16)
+    blend_rows<uint16_t>(x, partner, share, out);
   else if (x.dtype() == DType::f32)
     blend_rows<float>(x, partner, share, out);
   else

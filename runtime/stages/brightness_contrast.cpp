@@ -35,7 +35,9 @@ class BrightnessContrast final : public MapStage {
     if (item.views) return item.change_view([&](ImageView& view) { view.adjust(factor, shift); });
     const Tensor& image = require_image(item, "image");
     if (image.dtype() != DType::u8)
-      fail(Code::invalid_argument, "brightness_contrast takes u8 images; put it before normalize");
+      fail(Code::invalid_argument, "brightness_contrast takes u8 images, not ",
+           dtype_name(image.dtype()),
+           "; put it before normalize, and leave decode's 'dtype' at u8");
     const auto in = image.view<uint8_t>();
     // By a reciprocal: quotients are not the same to the last bit on every device.
     const float mean = static_cast<float>(std::accumulate(in.begin(), in.end(), uint64_t{0})) *

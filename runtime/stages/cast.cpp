@@ -1,5 +1,5 @@
-// Another element type for a field: values are kept, u8 and i32 clamp and round; scaled, full scale is 255 for u8 and 1
-// for f32.
+// Another element type for a field: values are kept, whole numbers are rounded and clamped; scaled, full scale is 255 for u8,
+// 65535 for u16 and 1 for f32.
 #include <algorithm>
 #include <cmath>
 
@@ -12,8 +12,9 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"field", OptionType::string, "\"image\"", "field to convert"},
-    {"to", OptionType::string, nullptr, "the element type", 0, 0, "", "u8|i32|f32"},
-    {"scale", OptionType::boolean, "false", "u8 to f32 divides by 255, f32 to u8 multiplies by it"},
+    {"to", OptionType::string, nullptr, "the element type", 0, 0, "", "u8|u16|i32|f32"},
+    {"scale", OptionType::boolean, "false",
+     "scale u8 (0 to 255), u16 (0 to 65535) and f32 (0 to 1) into one another"},
 };
 
 class Cast final : public MapStage {
@@ -21,23 +22,27 @@ class Cast final : public MapStage {
   Cast(const Options& options, const StageContext&)
       : field_(options.string("field")), scale_(options.boolean("scale")) {
     const std::string to = options.string("to");
-    to_ = to == "u8" ? DType::u8 : to == "i32" ? DType::i32 : DType::f32;
+    to_ = to == "u8" ? DType::u8 : to == "u16" ? DType::u16 : to == "i32" ? DType::i32 : DType::f32;
   }
 
   void process(Item& item, uint64_t) const override {
     const Tensor& from = require_field(item, field_);
     if (from.dtype() == to_) return;
-    double factor = 1;
-    if (scale_ && from.dtype() == DType::u8 && to_ == DType::f32) factor = 1.0 / 255;
-    if (scale_ && from.dtype() == DType::f32 && to_ == DType::u8) factor = 255;
+    const bool scales = scale_ && from.dtype() != DType::i32 && to_ != DType::i32;
+    const double factor = scales ? full_scale(to_) / full_scale(from.dtype()) : 1;
     Tensor out(to_, from.shape());
     if (from.dtype() == DType::u8) convert<uint8_t>(from, out, factor);
+    if (from.dtype() == DType::u16) convert<uint16_t>(from, out, factor);
     if (from.dtype() == DType::i32) convert<int32_t>(from, out, factor);
     if (from.dtype() == DType::f32) convert<float>(from, out, factor);
     item.set(field_, std::move(out));
   }
 
  private:
+  static double full_scale(DType dtype) {
+    return dtype == DType::u8 ? 255 : dtype == DType::u16 ? 65535 : 1;
+  }
+
   template <typename From>
   void convert(const Tensor& from, Tensor& out, double factor) const {
     if (to_ == DType::f32) {
@@ -45,6 +50,9 @@ class Cast final : public MapStage {
     } else if (to_ == DType::u8) {
       fill<From, uint8_t>(from, out,
                           [&](double v) { return clamped<uint8_t>(v * factor, 0, 255); });
+    } else if (to_ == DType::u16) {
+      fill<From, uint16_t>(from, out,
+                           [&](double v) { return clamped<uint16_t>(v * factor, 0, 65535); });
     } else {
       fill<From, int32_t>(
           from, out, [](double v) { return clamped<int32_t>(v, -2147483648.0, 2147483647.0); });

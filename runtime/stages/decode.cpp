@@ -1,8 +1,10 @@
-// Compressed image -> field "image", u8 [H, W, C].
+// Compressed image -> field "image", u8 or u16 [H, W, C].
 #include <algorithm>
+#include <atomic>
 
 #include "codec/image_codec.h"
 #include "core/error.h"
+#include "core/log.h"
 #include "pipeline/stage.h"
 
 namespace etr::stages {
@@ -25,31 +27,52 @@ constexpr OptionSpec kOptions[] = {
      "pixels"},
     {"max_chunk_bytes", OptionType::integer, "2147483648", "PNGs with a larger chunk are an error",
      1, 2147483648.0, "bytes"},
+    {"max_scans", OptionType::integer, "100", "JPEGs of more scans are an error", 1, 1 << 30,
+     "scans"},
+    {"orientation", OptionType::string, "\"exif\"",
+     "exif: turn and mirror JPEGs and PNGs as their EXIF data says, as cameras and telephones mean "
+     "them to be seen; stored: leave them as they lie in the file. Other fields, such as boxes, "
+     "stay as they are",
+     0, 0, "", "exif|stored"},
+    {"dtype", OptionType::string, "\"u8\"",
+     "u8: images of 16 bits are scaled to 8; as_stored: they stay u16", 0, 0, "", "u8|as_stored"},
 };
 
 class Decode final : public MapStage {
  public:
-  Decode(const Options& options, const StageContext&)
-      : field_(options.string("field")),
-        max_pixels_(options.integer("max_pixels")),
-        max_chunk_bytes_(options.integer("max_chunk_bytes")),
-        least_side_(options.integer("least_side")) {
+  Decode(const Options& options, const StageContext& context)
+      : field_(options.string("field")), least_side_(options.integer("least_side")) {
     const std::string channels = options.string("channels");
-    channels_ = channels == "gray"  ? Channels::gray
-                : channels == "rgb" ? Channels::rgb
-                                    : Channels::as_stored;
+    image_.channels = channels == "gray"  ? Channels::gray
+                      : channels == "rgb" ? Channels::rgb
+                                          : Channels::as_stored;
+    image_.keep_u16 = options.string("dtype") == "as_stored";
+    image_.upright = options.string("orientation") == "exif";
+    image_.max_pixels = options.integer("max_pixels");
+    image_.max_chunk_bytes = options.integer("max_chunk_bytes");
+    image_.max_scans = options.integer("max_scans");
+    image_.least_side = std::max<int64_t>(least_side_, 0);
+    if (context.interrupt)
+      image_.cancelled = [interrupt = context.interrupt] { return interrupt->stopped(); };
+    if (has_budget(context)) {
+      // One image may take the budget, several at a time half of it.
+      const int64_t budget = context.pipeline->integer("budget_bytes");
+      memory_ = std::make_unique<ByteGate>(budget / 2, budget);
+      image_.memory = memory_.get();
+    }
   }
 
   void process(Item& item, uint64_t) const override {
     const std::string name = field_.empty() ? find_image(item) : field_;
-    Tensor image = decode_image(require_field(item, name).bytes(), channels_, max_pixels_,
-                                max_chunk_bytes_, std::max<int64_t>(least_side_, 0));
+    std::string warning;
+    Tensor image = decode_image(require_field(item, name).bytes(), image_, &warning);
+    if (!warning.empty()) warn(item, warning);
     item.remove(name);
     item.set("image", std::move(image));
   }
 
   void followed_by(const MapStage& next) override {
-    if (least_side_ < 0) least_side_ = next.sufficient_side().value_or(0);
+    if (least_side_ < 0) image_.least_side = next.sufficient_side().value_or(0);
   }
 
  private:
@@ -60,10 +83,22 @@ class Decode final : public MapStage {
     return "";
   }
 
+  // Once: a data set of one maker has thousands of them.
+  void warn(const Item& item, const std::string& what) const {
+    if (warned_.exchange(true)) return;
+    const bool named = item.origin && item.origin->shard;
+    log_line(LogLevel::warning,
+             cat("decode: ",
+                 named ? cat("'", *item.origin->shard, "', record '", item.origin->key, "': ") : "",
+                 "the JPEG is damaged (", what,
+                 ") and was decoded as far as its data go; others like it are not mentioned"));
+  }
+
   const std::string field_;
-  const int64_t max_pixels_, max_chunk_bytes_;
-  int64_t least_side_;
-  Channels channels_;
+  const int64_t least_side_;
+  std::unique_ptr<ByteGate> memory_;
+  ImageOptions image_;
+  mutable std::atomic<bool> warned_{false};
 };
 
 }  // namespace
@@ -72,7 +107,8 @@ class Decode final : public MapStage {
 namespace etr::pipeline {
 
 extern const StageSpec decode_stage;
-const StageSpec decode_stage{"decode", "PNG, JPEG or a fast shard's image to [H, W, C] of u8",
+const StageSpec decode_stage{"decode",
+                             "PNG, JPEG or a fast shard's image to [H, W, C] of u8 or u16",
                              StageKind::map, stages::kOptions, make_stage<stages::Decode>};
 
 }  // namespace etr::pipeline

@@ -26,6 +26,7 @@ class FilterSamples final : public MapStage {
   void process(Item& item, uint64_t) const override {
     const Tensor& field = require_field(item, field_);
     if (field.dtype() == DType::u8) item.dropped = !all_stay(field.view<uint8_t>());
+    if (field.dtype() == DType::u16) item.dropped = !all_stay(field.view<uint16_t>());
     if (field.dtype() == DType::i32) item.dropped = !all_stay(field.view<int32_t>());
     if (field.dtype() == DType::f32) item.dropped = !all_stay(field.view<float>());
   }

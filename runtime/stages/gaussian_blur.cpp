@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "pipeline/stage.h"
+#include "stages/image_ops.h"
 
 namespace etr::stages {
 namespace {
@@ -32,8 +33,9 @@ class GaussianBlur final : public MapStage {
     Rng rng = item_rng(context_, epoch, item);
     if (rng.uniform() >= probability_) return;
     const float sigma = rng.uniform(sigma_min_, sigma_max_);
-    item.set("image",
-             image.dtype() == DType::u8 ? blur<uint8_t>(image, sigma) : blur<float>(image, sigma));
+    item.set("image", image.dtype() == DType::u8    ? blur<uint8_t>(image, sigma)
+                      : image.dtype() == DType::u16 ? blur<uint16_t>(image, sigma)
+                                                    : blur<float>(image, sigma));
   }
 
  private:
@@ -68,7 +70,7 @@ class GaussianBlur final : public MapStage {
             value += weights[static_cast<size_t>(k + radius)] / sum *
                      line[std::clamp<int64_t>(x + k, 0, w - 1) * c + channel];
           *to++ =
-              static_cast<T>(std::is_same_v<T, uint8_t> ? std::min(value + 0.5f, 255.0f) : value);
+              static_cast<T>(std::is_integral_v<T> ? std::min(value + 0.5f, kFullScale<T>) : value);
         }
     return result;
   }

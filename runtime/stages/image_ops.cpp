@@ -10,16 +10,10 @@
 namespace etr::stages {
 namespace {
 
-float full_scale(const Tensor& image) { return image.dtype() == DType::u8 ? 255.0f : 1.0f; }
-
-uint8_t round_u8(float value) {
-  return static_cast<uint8_t>(std::clamp(value + 0.5f, 0.0f, 255.0f));
-}
-
 template <typename T>
 T as(float value) {
-  if constexpr (std::is_same_v<T, uint8_t>)
-    return round_u8(value);
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(std::clamp(value + 0.5f, 0.0f, kFullScale<T>));
   else
     return value;
 }
@@ -29,8 +23,16 @@ template <typename F>
 void with_type(const Tensor& image, F&& f) {
   if (image.dtype() == DType::u8)
     f(uint8_t{});
+  else if (image.dtype() == DType::u16)
+    f(uint16_t{});
   else
     f(float{});
+}
+
+float full_scale(const Tensor& image) {
+  float full = 0;
+  with_type(image, [&](auto type) { full = kFullScale<decltype(type)>; });
+  return full;
 }
 
 }  // namespace
@@ -119,8 +121,10 @@ Tensor each_value(Tensor image, F&& f) {
   Tensor out = std::move(image).writable();
   if (out.dtype() == DType::u8) {
     std::array<uint8_t, 256> table;  // f once for each value there can be
-    for (size_t v = 0; v < 256; ++v) table[v] = round_u8(f(static_cast<float>(v)));
+    for (size_t v = 0; v < 256; ++v) table[v] = as<uint8_t>(f(static_cast<float>(v)));
     for (uint8_t& v : out.mutable_view<uint8_t>()) v = table[v];
+  } else if (out.dtype() == DType::u16) {
+    for (uint16_t& v : out.mutable_view<uint16_t>()) v = as<uint16_t>(f(static_cast<float>(v)));
   } else {
     for (float& v : out.mutable_view<float>()) v = std::clamp(f(v), 0.0f, 1.0f);
   }
@@ -141,9 +145,10 @@ Tensor stretch(Tensor image, float factor, float about) {
 namespace {
 
 float luma_of(const float* p) { return 0.299f * p[0] + 0.587f * p[1] + 0.114f * p[2]; }
-// Of 65536 parts (shaders/reservoir.comp has the same).
-uint8_t luma_of(const uint8_t* p) {
-  return static_cast<uint8_t>((19595u * p[0] + 38470u * p[1] + 7471u * p[2] + 32768u) >> 16);
+// Of u8 or u16, of 65536 parts (shaders/reservoir.comp has the same).
+template <typename T>
+T luma_of(const T* p) {
+  return static_cast<T>((19595u * p[0] + 38470u * p[1] + 7471u * p[2] + 32768u) >> 16);
 }
 
 // Calls f(pixel, luma) for each pixel, in the image's own scale.
@@ -173,14 +178,17 @@ Tensor to_gray(const Tensor& image) {
 float mean_luma(const Tensor& image) {
   if (image.count() == 0) return 0;
   const float share = 1.0f / static_cast<float>(image.count() / image.shape()[2]);
-  if (image.dtype() == DType::u8) {
-    uint64_t sum = 0;
-    each_luma<uint8_t>(image, [&](size_t, uint8_t luma) { sum += luma; });
-    return static_cast<float>(sum) * share;
-  }
-  double sum = 0;
-  each_luma<float>(image, [&](size_t, float luma) { sum += luma; });
-  return static_cast<float>(sum * share);
+  float mean = 0;
+  with_type(image, [&](auto type) {
+    using T = decltype(type);
+    std::conditional_t<std::is_integral_v<T>, uint64_t, double> sum = 0;
+    each_luma<T>(image, [&](size_t, T luma) { sum += luma; });
+    if constexpr (std::is_integral_v<T>)
+      mean = static_cast<float>(sum) * share;
+    else
+      mean = static_cast<float>(sum * share);
+  });
+  return mean;
 }
 
 Tensor blend(Tensor a, const Tensor& b, float weight) {

@@ -1,5 +1,5 @@
-// Operations on images [H, W, C] of u8 or f32 that several stages share. Values of u8 are rounded and clamped;
-// "full scale" is 255 for u8 and 1 for f32.
+// Operations on images [H, W, C] of u8, u16 or f32 that several stages share. Whole numbers are rounded and clamped;
+// "full scale" is 255 for u8, 65535 for u16 and 1 for f32.
 #pragma once
 
 #include <array>
@@ -9,6 +9,13 @@
 #include "tensor/tensor.h"
 
 namespace etr::stages {
+
+template <typename T>
+constexpr float kFullScale = 1;
+template <>
+inline constexpr float kFullScale<uint8_t> = 255;
+template <>
+inline constexpr float kFullScale<uint16_t> = 65535;
 
 enum class Filter { nearest, bilinear, area };
 Filter filter_named(const std::string& name);  // "nearest", "bilinear", "area"

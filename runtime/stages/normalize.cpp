@@ -1,5 +1,5 @@
-// u8 -> f32: y[..., c] = (x / 255 - mean[c]) / std[c] = x * scale[c] + shift[c]. Works on an image and on a batch of images; behind
-// `batch` it touches four times fewer bytes on the way there.
+// u8 and u16 -> f32: y[..., c] = (x / full - mean[c]) / std[c] = x * scale[c] + shift[c], where full is 255 or 65535. Works on an
+// image and on a batch of images; behind `batch` it touches four times fewer bytes on the way there.
 #include "tensor/normalize.h"
 
 #include "core/error.h"
@@ -33,6 +33,7 @@ class Normalize final : public MapStage {
     shift_ = Tensor(DType::f32, channels);
     for (size_t c = 0; c < mean.size(); ++c) {
       scale_.mutable_view<float>()[c] = static_cast<float>(1 / (255 * std[c]));
+      scale_u16_.push_back(static_cast<float>(1 / (65535 * std[c])));
       shift_.mutable_view<float>()[c] = static_cast<float>(-mean[c] / std[c]);
     }
   }
@@ -42,14 +43,22 @@ class Normalize final : public MapStage {
   void process(Item& item, uint64_t) const override {
     if (item.views) return defer(item, item.views->front().image->shape().back());
     const Tensor& image = require_field(item, "image");
-    if (image.dtype() != DType::u8 || image.shape().empty())
-      fail(Code::invalid_argument, "normalize takes u8 images, not ", dtype_name(image.dtype()),
-           " ", shape_text(image.shape()));
-    if (deferred_ || (may_defer_ && item.batch.size > 0)) return defer(item, image.shape().back());
+    const bool deep = image.dtype() == DType::u16;
+    if ((image.dtype() != DType::u8 && !deep) || image.shape().empty())
+      fail(Code::invalid_argument, "normalize takes images of u8 or u16, not ",
+           dtype_name(image.dtype()), " ", shape_text(image.shape()));
+    if (deep && deferred_)
+      fail(Code::invalid_argument,
+           "normalize leaves images of u8 to the device, not u16: drop 'deferred'");
+    if (!deep && (deferred_ || (may_defer_ && item.batch.size > 0)))
+      return defer(item, image.shape().back());
     check_channels(image.shape().back());
     Tensor out(DType::f32, image.shape());
-    normalize_u8(image.view<uint8_t>(), scale_.view<float>(), shift_.view<float>(),
-                 static_cast<float*>(out.mutable_data()));
+    auto* const to = static_cast<float*>(out.mutable_data());
+    if (deep)
+      normalize_u16(image.view<uint16_t>(), scale_u16_, shift_.view<float>(), to);
+    else
+      normalize_u8(image.view<uint8_t>(), scale_.view<float>(), shift_.view<float>(), to);
     item.set("image", std::move(out));
   }
 
@@ -72,6 +81,7 @@ class Normalize final : public MapStage {
 
   const bool deferred_, may_defer_;
   Tensor scale_, shift_;  // f32 [C]
+  std::vector<float> scale_u16_;
 };
 
 }  // namespace
@@ -81,7 +91,7 @@ namespace etr::pipeline {
 
 extern const StageSpec normalize_stage;
 const StageSpec normalize_stage{
-    "normalize", "u8 to f32, mean and standard deviation removed, now or on the device",
+    "normalize", "u8 or u16 to f32, mean and standard deviation removed, now or on the device",
     StageKind::map, stages::kOptions, make_stage<stages::Normalize>};
 
 }  // namespace etr::pipeline

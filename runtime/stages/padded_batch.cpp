@@ -70,6 +70,9 @@ class PaddedBatch final : public Batching {
     if (t.dtype() == DType::u8)
       std::ranges::fill(t.mutable_view<uint8_t>(),
                         static_cast<uint8_t>(std::clamp(value_, 0.0, 255.0)));
+    else if (t.dtype() == DType::u16)
+      std::ranges::fill(t.mutable_view<uint16_t>(),
+                        static_cast<uint16_t>(std::clamp(value_, 0.0, 65535.0)));
     else if (t.dtype() == DType::i32)
       std::ranges::fill(t.mutable_view<int32_t>(), static_cast<int32_t>(value_));
     else

@@ -128,6 +128,8 @@ class RandAugment final : public MapStage {
   static void each(const Tensor& image, F&& f) {
     if (image.dtype() == DType::u8)
       for (const uint8_t v : image.view<uint8_t>()) f(static_cast<float>(v) / 255);
+    else if (image.dtype() == DType::u16)
+      for (const uint16_t v : image.view<uint16_t>()) f(static_cast<float>(v) / 65535);
     else
       for (const float v : image.view<float>()) f(v);
   }

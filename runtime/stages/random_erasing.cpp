@@ -40,6 +40,8 @@ class RandomErasing final : public MapStage {
     Tensor out = item.take_writable("image");
     if (out.dtype() == DType::u8)
       erase<uint8_t>(out, *part, rng);
+    else if (out.dtype() == DType::u16)
+      erase<uint16_t>(out, *part, rng);
     else
       erase<float>(out, *part, rng);
     item.set("image", std::move(out));
@@ -48,7 +50,6 @@ class RandomErasing final : public MapStage {
  private:
   template <typename T>
   void erase(Tensor& image, const Box& part, Rng& rng) const {
-    const float full = std::is_same_v<T, uint8_t> ? 255.0f : 1.0f;
     const int64_t w = image.shape()[1], c = image.shape()[2];
     const auto y = static_cast<int64_t>(part.y), x = static_cast<int64_t>(part.x);
     const int64_t bottom = y + static_cast<int64_t>(part.height);
@@ -56,7 +57,7 @@ class RandomErasing final : public MapStage {
     T* pixels = static_cast<T*>(image.mutable_data());
     for (int64_t row = y; row < bottom; ++row)
       for (int64_t i = (row * w + x) * c; i < (row * w + right) * c; ++i)
-        pixels[i] = static_cast<T>(full * (noise_ ? rng.uniform() : value_));
+        pixels[i] = static_cast<T>(kFullScale<T> * (noise_ ? rng.uniform() : value_));
   }
 
   const float probability_;

@@ -69,6 +69,9 @@ Taps make_taps(double begin, double length, int64_t available, int64_t wanted, F
 ETR_VECTOR_CLONES void widen(const uint8_t* in, size_t n, float* out) {
   for (size_t i = 0; i < n; ++i) out[i] = static_cast<float>(in[i]);
 }
+ETR_VECTOR_CLONES void widen(const uint16_t* in, size_t n, float* out) {
+  for (size_t i = 0; i < n; ++i) out[i] = static_cast<float>(in[i]);
+}
 void widen(const float* in, size_t n, float* out) { std::copy(in, in + n, out); }
 
 // Rounds means of bytes.
@@ -87,6 +90,10 @@ void narrow(const float* in, size_t n, uint8_t* out) {
 #endif
   for (; i < n; ++i)
     out[i] = static_cast<uint8_t>(std::clamp(static_cast<int>(in[i] + 0.5f), 0, 255));
+}
+void narrow(const float* in, size_t n, uint16_t* out) {
+  for (size_t i = 0; i < n; ++i)
+    out[i] = static_cast<uint16_t>(std::clamp(static_cast<int>(in[i] + 0.5f), 0, 65535));
 }
 void narrow(const float* in, size_t n, float* out) { std::copy(in, in + n, out); }
 
@@ -223,6 +230,8 @@ Tensor resample(const Tensor& image, const Box& box, int64_t height, int64_t wid
   Tensor out(image.dtype(), {height, width, c});
   if (image.dtype() == DType::u8)
     resample_as<uint8_t>(image, by, out);
+  else if (image.dtype() == DType::u16)
+    resample_as<uint16_t>(image, by, out);
   else
     resample_as<float>(image, by, out);
   return out;

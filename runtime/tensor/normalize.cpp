@@ -7,9 +7,12 @@
 #include "core/platform.h"
 
 namespace etr {
+namespace {
 
-ETR_VECTOR_CLONES void normalize_u8(std::span<const uint8_t> in, std::span<const float> scale,
-                                    std::span<const float> shift, float* out) {
+// Compiled into each of its callers, for the instructions that those may use.
+template <typename T>
+[[gnu::always_inline]] inline void normalize(std::span<const T> in, std::span<const float> scale,
+                                             std::span<const float> shift, float* out) {
   // The channels' factors repeated over one block: the inner loop is then free of indices.
   constexpr size_t kBlock = 96;  // a multiple of 1, 2, 3 and 4 channels
   const size_t n = scale.size();
@@ -39,6 +42,18 @@ ETR_VECTOR_CLONES void normalize_u8(std::span<const uint8_t> in, std::span<const
       out[at + i] = static_cast<float>(in[at + i]) * scales[i] + shifts[i];
   for (size_t i = 0; at + i < in.size(); ++i)
     out[at + i] = static_cast<float>(in[at + i]) * scales[i] + shifts[i];
+}
+
+}  // namespace
+
+ETR_VECTOR_CLONES void normalize_u8(std::span<const uint8_t> in, std::span<const float> scale,
+                                    std::span<const float> shift, float* out) {
+  normalize(in, scale, shift, out);
+}
+
+ETR_VECTOR_CLONES void normalize_u16(std::span<const uint16_t> in, std::span<const float> scale,
+                                     std::span<const float> shift, float* out) {
+  normalize(in, scale, shift, out);
 }
 
 }  // namespace etr

@@ -1,4 +1,4 @@
-// From bytes to normalised floats.
+// From whole numbers to normalised floats.
 #pragma once
 
 #include <cstdint>
@@ -10,5 +10,7 @@ namespace etr {
 // all. `shift` has as many values, `out` as many as `in`. Results that are larger than a cache are written past it.
 void normalize_u8(std::span<const uint8_t> in, std::span<const float> scale,
                   std::span<const float> shift, float* out);
+void normalize_u16(std::span<const uint16_t> in, std::span<const float> scale,
+                   std::span<const float> shift, float* out);
 
 }  // namespace etr

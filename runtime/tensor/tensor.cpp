@@ -12,11 +12,14 @@ const char* dtype_name(DType dtype) {
     case DType::u8: return "u8";
     case DType::i32: return "i32";
     case DType::f32: return "f32";
+    case DType::u16: return "u16";
   }
   return "?";
 }
 
-size_t dtype_size(DType dtype) { return dtype == DType::u8 ? 1 : 4; }
+size_t dtype_size(DType dtype) {
+  return dtype == DType::u8 ? 1 : dtype == DType::u16 ? 2 : 4;
+}
 
 void Shape::push_back(int64_t extent) {
   if (rank_ == kMaxRank)

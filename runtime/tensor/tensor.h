@@ -13,9 +13,9 @@
 
 namespace etr {
 
-enum class DType : int32_t { u8 = 0, i32 = 1, f32 = 2 };
+enum class DType : int32_t { u8 = 0, i32 = 1, f32 = 2, u16 = 3 };
 
-const char* dtype_name(DType dtype);  // "u8", "i32", "f32"
+const char* dtype_name(DType dtype);  // "u8", "i32", "f32", "u16"
 size_t dtype_size(DType dtype);       // bytes of one element
 
 // The extents of an array, outermost first. Up to kMaxRank of them, held inline: shapes are made

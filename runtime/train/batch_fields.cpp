@@ -77,6 +77,9 @@ nn::Fields fields_of(const pipeline::Item& batch, const std::vector<std::string>
     if (shape[0] == 0)
       fail(Code::invalid_argument, "field '", name, "' is ", dtype_name(dtype), " ",
            shape_text(shape), ": the batch is empty");
+    if (dtype == DType::u16)
+      fail(Code::invalid_argument, "field '", name, "' is u16 ", shape_text(shape),
+           "; models work on f32: put a normalize or cast stage in the pipeline");
     fields[name] = {dtype == DType::u8 ? DType::f32 : dtype, Shape(shape.begin() + 1, shape.end())};
   }
   return fields;
@@ -142,7 +145,7 @@ void check_field(const pipeline::Item& batch, const graph::Value& value, const n
   if (dtype != wanted || given != shape) {
     const bool is_target = net.target >= 0 && value.name == net.graph.value(net.target).name;
     const char* hint = "";
-    if (!is_target && dtype == DType::u8 && wanted != DType::u8)
+    if (!is_target && wanted == DType::f32 && (dtype == DType::u8 || dtype == DType::u16))
       hint = in_buffer ? " (make floats of it before)" : " (put a normalize stage in the pipeline)";
     else if (is_target && !classifies)
       hint = " (set one_hot in the label stage)";

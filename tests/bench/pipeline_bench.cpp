@@ -88,7 +88,7 @@ int64_t loop(const std::vector<std::string>& shards, int threads, MakeUse make_u
         io::TarReader reader(io::open_stream(shards[s]), shards[s]);
         for (io::TarMember member; reader.next(member);)
           if (member.name.ends_with(".jpg")) {
-            use(codec::decode_image(member.data.bytes(), codec::Channels::rgb));
+            use(codec::decode_image(member.data.bytes(), {.channels = codec::Channels::rgb}));
             ++images;
           }
       }

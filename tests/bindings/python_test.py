@@ -73,6 +73,17 @@ class PipelineTest(Case):
         self.assertEqual(image.__array_interface__["data"][0], address)  # no copy
         np.testing.assert_array_equal(np.from_dlpack(batch.tensor("image")), image)
 
+    def test_fields_of_sixteen_bits(self):
+        values = np.arange(6, dtype=np.uint16).reshape(2, 3) * 13000
+        batch = et.Batch({"x": values})
+        self.assertEqual(batch["x"].dtype, np.uint16)
+        np.testing.assert_array_equal(batch["x"], values)
+        np.testing.assert_array_equal(np.from_dlpack(batch.tensor("x")), values)
+        narrow = next(iter(self.batches()))["image"]
+        wide = next(iter(self.pipeline(et.stages.cast(to="u16", scale=True), et.stages.batch(16))))["image"]
+        self.assertEqual((wide.dtype, wide.shape), (np.uint16, narrow.shape))
+        self.assertTrue((wide % 257 == 0).all() and wide.any())
+
     def test_arrays_outlive_their_batch_and_pipeline(self):
         p = self.batches()
         batch = next(iter(p))

@@ -254,6 +254,54 @@ TEST(CApi, TrainsEvaluatesSavesAndLoads) {
   etr_trainer_destroy(second);
 }
 
+TEST(CApi, FieldsOfSixteenBits) {
+  const uint16_t values[] = {1, 40000, 65535, 7, 8, 9};
+  etr_tensor given{sizeof given, ETR_U16, 2, 0, {2, 3}, values, sizeof values};
+  etr_batch *batch = nullptr, *other = nullptr;
+  ASSERT_OK(etr_batch_create(&batch));
+  ASSERT_OK(etr_batch_create(&other));
+  ASSERT_OK(etr_batch_set(batch, "x", &given));
+  void* managed = nullptr;  // through DLPack into the other
+  ASSERT_OK(etr_batch_to_dlpack(batch, "x", &managed));
+  ASSERT_OK(etr_batch_set_dlpack(other, "y", managed));
+  etr_tensor got{};
+  got.struct_size = sizeof got;
+  ASSERT_OK(etr_batch_get(other, "y", &got));
+  EXPECT_EQ(got.dtype, ETR_U16);
+  ASSERT_EQ(got.size_bytes, sizeof values);
+  EXPECT_EQ(std::memcmp(got.data, values, sizeof values), 0);
+  given.size_bytes = 24;
+  EXPECT_EQ(etr_batch_set(batch, "x", &given), ETR_INVALID_ARGUMENT);
+  given.dtype = ETR_U16 + 1;
+  EXPECT_EQ(etr_batch_set(batch, "x", &given), ETR_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(etr_last_error()).find("ETR_U16"), std::string::npos);
+  etr_batch_destroy(batch);
+  etr_batch_destroy(other);
+}
+
+// A model works on floats: bytes and u16 are refused with what to do.
+TEST(CApi, TrainersRefuseSixteenBits) {
+  Net net;
+  etr_runtime* runtime = nullptr;
+  etr_trainer* trainer = nullptr;
+  etr_batch* batch = nullptr;
+  ASSERT_OK(etr_runtime_create(nullptr, &runtime));
+  ASSERT_OK(etr_trainer_create(runtime, net.model, net.optimizer, 1, 0, &trainer));
+  const uint16_t pixels[12] = {};
+  const int32_t labels[2] = {};
+  const etr_tensor image{sizeof image, ETR_U16, 2, 0, {2, 6}, pixels, sizeof pixels};
+  const etr_tensor label{sizeof label, ETR_I32, 1, 0, {2}, labels, sizeof labels};
+  ASSERT_OK(etr_batch_create(&batch));
+  ASSERT_OK(etr_batch_set(batch, "image", &image));
+  ASSERT_OK(etr_batch_set(batch, "label", &label));
+  EXPECT_EQ(etr_trainer_step(trainer, batch), ETR_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(etr_last_error()).find("u16"), std::string::npos) << etr_last_error();
+  EXPECT_NE(std::string(etr_last_error()).find("normalize"), std::string::npos);
+  etr_batch_destroy(batch);
+  etr_trainer_destroy(trainer);
+  etr_runtime_destroy(runtime);
+}
+
 // One step on `rows` samples of ones.
 void step_on_ones(etr_trainer* trainer, int32_t rows) {
   const std::vector<float> ones(static_cast<size_t>(rows) * 6, 1.0f);

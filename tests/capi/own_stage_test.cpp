@@ -280,6 +280,15 @@ TEST(OwnBatch, DlpackSharesMemoryBothWays) {
   EXPECT_EQ(y.as<int32_t>()[3], 4);
 }
 
+TEST(OwnBatch, HoldsSixteenBits) {
+  Batch batch;
+  const std::vector<uint16_t> values{1, 40000, 65535};
+  batch.set("x", values.data(), {3});
+  EXPECT_EQ(batch["x"].dtype, ETR_U16);
+  EXPECT_EQ(batch["x"].size_bytes, 6u);
+  EXPECT_EQ(batch["x"].as<uint16_t>()[1], 40000);
+}
+
 TEST(Predict, GivesTheLogitsOfTheTrainedModel) {
   const echotrain::Runtime runtime(
       std::getenv("ECHOTRAIN_TEST_DEVICE") ? std::getenv("ECHOTRAIN_TEST_DEVICE") : "");

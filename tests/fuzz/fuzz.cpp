@@ -59,8 +59,17 @@ void image(Bytes bytes) {
   constexpr codec::Channels kChannels[] = {codec::Channels::as_stored, codec::Channels::gray,
                                            codec::Channels::rgb};
   if (bytes.empty()) return;
-  const auto channels = kChannels[std::to_integer<size_t>(bytes.back()) % 3];
-  codec::decode_image(bytes, channels, 1 << 16, 1 << 20);
+  // Behind an image's end there may be anything: the last byte says how to decode it.
+  const auto how = std::to_integer<unsigned>(bytes.back());
+  ByteGate memory(1 << 20, 1 << 20);
+  codec::decode_image(bytes, {.channels = kChannels[how % 3],
+                              .keep_u16 = (how & 4) != 0,
+                              .upright = (how & 8) == 0,
+                              .max_pixels = 1 << 16,
+                              .max_chunk_bytes = 1 << 20,
+                              .max_scans = 10,
+                              .least_side = how & 16 ? 8 : 0,
+                              .memory = &memory});
 }
 
 void fast_shard(Bytes bytes) {
@@ -69,7 +78,8 @@ void fast_shard(Bytes bytes) {
     for (const auto& field : shard.record(i).fields) {
       if (!field.frame.data || field.name != "eti") continue;
       try {
-        codec::decode_image(field.frame.bytes(), codec::Channels::rgb, 1 << 16);
+        codec::decode_image(field.frame.bytes(),
+                            {.channels = codec::Channels::rgb, .max_pixels = 1 << 16});
       } catch (const Error&) {
       }
     }

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import zlib
 
 import numpy as np
 from PIL import Image
@@ -45,6 +46,50 @@ def image(mode, kind, **options):
     return out.getvalue()
 
 
+def chunk(name, body):
+    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
+
+def png(bits, colour, interlaced=False, before=b"", after=b""):
+    """A PNG of 9 x 7 pixels of the kinds that Pillow does not write; `before` and `after` are chunks around its pixels."""
+    samples = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour]
+    passes = [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)]
+    rows = b""
+    for x, y, dx, dy in passes if interlaced else [(0, 0, 1, 1)]:
+        width = len(range(x, 9, dx))
+        row = bytes(0x11 * (i % 8) for i in range((width * samples * bits + 7) // 8))
+        rows += b"".join(b"\0" + row for _ in range(y, 7, dy) if width)
+    header = struct.pack(">IIBBBBB", 9, 7, bits, colour, 0, 0, interlaced)
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + before + chunk(b"IDAT", zlib.compress(rows)) + after +
+            chunk(b"IEND", b""))
+
+
+def exif(orientation, order="<"):
+    head = (b"II" if order == "<" else b"MM") + struct.pack(order + "HI", 42, 8)
+    return head + struct.pack(order + "HHHIHHI", 1, 0x0112, 3, 1, orientation, 0, 0)
+
+
+def put_images():
+    for mode in ("L", "RGB", "RGBA", "P", "1"):
+        put("image", f"{mode}.png", image(mode, "PNG"))
+    put("image", "compressed.png", image("RGB", "PNG", compress_level=9))
+    for mode in ("L", "RGB", "CMYK"):
+        put("image", f"{mode}.jpg", image(mode, "JPEG"))
+    put("image", "deep.png", png(16, 2))
+    put("image", "deep_interlaced.png", png(16, 6, True))
+    put("image", "gray4_interlaced.png", png(4, 0, True, chunk(b"gAMA", struct.pack(">I", 100000))))
+    put("image", "transparent.png", png(8, 2, before=chunk(b"tRNS", bytes(6)), after=chunk(b"eXIf", exif(6))))
+    palette = chunk(b"PLTE", bytes(range(24))) + chunk(b"tRNS", b"\x40\x80")
+    put("image", "palette4.png", png(4, 3, before=palette))
+    put("image", "turned.png", png(8, 0, before=chunk(b"eXIf", exif(7, ">"))))
+    for name, order, orientation in (("left", "<", 8), ("right", ">", 6)):
+        put("image", f"{name}.jpg", image("RGB", "JPEG", exif=b"Exif\0\0" + exif(orientation, order)))
+    put("image", "progressive.jpg", image("RGB", "JPEG", progressive=True))
+    half = image("RGB", "JPEG", subsampling=2)
+    put("image", "410.jpg", half.replace(b"\x01\x22\x00", b"\x01\x42\x00"))
+    put("image", "no_end.jpg", half[:-2])
+
+
 def protobuf(field, data):
     return bytes([field << 3 | 2, len(data)]) + data
 
@@ -73,11 +118,7 @@ def main():
     text = b"some text, some text, some text\n" * 20
     put("gzip", "two", gzip.compress(text, mtime=0) + gzip.compress(b"more", mtime=0))
     put("zstd", "frame", subprocess.run(["zstd", "-q", "-c"], input=text, stdout=subprocess.PIPE, check=True).stdout)
-    for mode in ("L", "RGB", "RGBA", "P", "1"):
-        put("image", f"{mode}.png", image(mode, "PNG"))
-    put("image", "compressed.png", image("RGB", "PNG", compress_level=9))
-    for mode in ("L", "RGB", "CMYK"):
-        put("image", f"{mode}.jpg", image(mode, "JPEG"))
+    put_images()
     length = struct.pack("<Q", len(tf_record()))
     put("tfrecord", "example", length + crc32c(length) + tf_record() + crc32c(tf_record()))
     put("idx", "images", struct.pack(">4B3I", 0, 0, 8, 3, 2, 3, 3) + bytes(range(18)))

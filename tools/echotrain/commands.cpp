@@ -69,6 +69,8 @@ const std::vector<Command> kCommands = {
       {"per-shard", "N", "samples in a shard; 1000 without it"},
       {"level", "L", "zstd's level, 0 to 19; 0 writes plain .tar; 3 without it"},
       {"seed", "N", "of the order of the samples"},
+      {"orientation", "exif|stored",
+       "turn the PNGs of fast shards as their EXIF data says, which is usual, or not"},
       {"overwrite", "", "replace shards of an earlier packing"}},
      command_pack},
     {"explain",

@@ -10,7 +10,8 @@ namespace {
 
 Json packing_options(const Arguments& arguments) {
   Json out = Json::object();
-  if (const std::string format = arguments.value("format"); !format.empty()) out["format"] = format;
+  for (const char* option : {"format", "orientation"})
+    if (const std::string value = arguments.value(option); !value.empty()) out[option] = value;
   const std::pair<const char*, const char*> numbers[] = {
       {"per-shard", "per_shard"}, {"level", "level"}, {"seed", "seed"}};
   for (const auto& [argument, option] : numbers)

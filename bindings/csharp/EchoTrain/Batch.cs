@@ -7,7 +7,7 @@ using EchoTrain.Native;
 namespace EchoTrain
 {
     /// <summary>Element types of fields.</summary>
-    public enum DType { U8 = 0, I32 = 1, F32 = 2 }
+    public enum DType { U8 = 0, I32 = 1, F32 = 2, U16 = 3 }
 
     /// <summary>Named tensors: a batch, or in a map function a sample. After <see cref="Dispose"/> its
     /// members throw.</summary>
@@ -43,7 +43,7 @@ namespace EchoTrain
             using (Tensor tensor = Handle.tensor(field)) return (DType)tensor.dtype();
         }
 
-        /// <summary>The field's values on the library's memory, without a copy: byte, int or float. Valid
+        /// <summary>The field's values on the library's memory, without a copy: byte, ushort, int or float. Valid
         /// until the batch is disposed of; copy what must live longer.</summary>
         public unsafe ReadOnlySpan<T> Span<T>(string field) where T : struct
         {
@@ -65,13 +65,14 @@ namespace EchoTrain
             return values;
         }
 
-        /// <summary>Sets a field to a copy of byte, int or float values, row-major.</summary>
+        /// <summary>Sets a field to a copy of byte, ushort, int or float values, row-major.</summary>
         public unsafe Batch Set<T>(string field, ReadOnlySpan<T> values, params long[] shape) where T : struct
         {
             DType dtype = typeof(T) == typeof(byte) ? EchoTrain.DType.U8
                 : typeof(T) == typeof(int) ? EchoTrain.DType.I32
                 : typeof(T) == typeof(float) ? EchoTrain.DType.F32
-                : throw new ArgumentException("fields hold byte, int or float, not " + typeof(T));
+                : typeof(T) == typeof(ushort) ? EchoTrain.DType.U16
+                : throw new ArgumentException("fields hold byte, ushort, int or float, not " + typeof(T));
             long count = 1;
             foreach (long extent in shape) count = checked(count * extent);
             if (count != values.Length)
@@ -117,6 +118,8 @@ namespace EchoTrain
         public void Dispose() => handle?.close();
 
         private static Type TypeOf(DType dtype) =>
-            dtype == EchoTrain.DType.U8 ? typeof(byte) : dtype == EchoTrain.DType.I32 ? typeof(int) : typeof(float);
+            dtype == EchoTrain.DType.U8 ? typeof(byte)
+            : dtype == EchoTrain.DType.U16 ? typeof(ushort)
+            : dtype == EchoTrain.DType.I32 ? typeof(int) : typeof(float);
     }
 }

@@ -16,7 +16,7 @@ from . import _schema, native
 from .errors import CallbackError
 from ._schema import Spec
 
-_DTYPES = (np.dtype(np.uint8), np.dtype(np.int32), np.dtype(np.float32))  # by ETR_*
+_DTYPES = (np.dtype(np.uint8), np.dtype(np.int32), np.dtype(np.float32), np.dtype(np.uint16))  # by ETR_*
 # Every batch comes this way.
 _asarray, _field_of, _BatchHandle = np.asarray, native.echotrain_field_of, native.BatchHandle
 _INDEX_IN_PASS = (1 << 40) - 1  # of a sample's ordinal
@@ -92,7 +92,7 @@ def _as_array(field: str, value: Any) -> np.ndarray:
                             "a tensor that knows DLPack")
     if array.dtype not in _DTYPES:
         raise TypeError(f"field '{field}' is {array.dtype} {list(array.shape)}; fields hold uint8, "
-                        f"int32 or float32: use .astype(numpy.float32) or .astype(numpy.int32)")
+                        f"uint16, int32 or float32: use .astype(numpy.float32) or .astype(numpy.int32)")
     return np.ascontiguousarray(array).reshape(array.shape)
 
 
@@ -409,13 +409,14 @@ def tune(stages: Iterable[Spec], seconds: float = 2, step_ms: float = 0, **optio
 
 def pack_folder(root, prefix, samples_per_shard: int = 1000, zstd_level: int = 3,
                 seed: int = 0, format: str = "webdataset", validation: float = 0,
-                overwrite: bool = False) -> Dict[str, Any]:
+                overwrite: bool = False, orientation: str = "exif") -> Dict[str, Any]:
     """Packs ``root/CLASS/NAME.png`` into ``PREFIX-000000.tar.zst`` and so on for `stages.webdataset`, or with
     ``format="fast"`` into ``PREFIX-000000.ets`` for `stages.fast_shard`, whose images decode several times as fast.
 
     ``validation`` is the share of each class to set aside in shards named ``validation-*`` beside the others. Shards of an
     earlier packing are an error unless ``overwrite`` replaces them. The names of the classes are written to ``classes.txt``
-    beside the shards; what was left out is in the result's ``skipped``, with the reason."""
+    beside the shards; what was left out is in the result's ``skipped``, with the reason. Fast shards hold PNGs as their EXIF
+    ``orientation`` says, or with ``"stored"`` as they lie in the file."""
     options = {"per_shard": samples_per_shard, "level": zstd_level, "seed": seed, "format": format,
-               "validation": validation, "overwrite": overwrite}
+               "validation": validation, "overwrite": overwrite, "orientation": orientation}
     return json.loads(native.pack_folder(str(root), str(prefix), _schema.to_json(options)))

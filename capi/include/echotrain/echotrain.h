@@ -225,13 +225,13 @@ ETR_API int32_t etr_prefer_wide_cpu_vectors(void);
 typedef struct etr_pipeline etr_pipeline;
 typedef struct etr_batch etr_batch;
 
-enum { ETR_U8 = 0, ETR_I32 = 1, ETR_F32 = 2 };
+enum { ETR_U8 = 0, ETR_I32 = 1, ETR_F32 = 2, ETR_U16 = 3 };
 enum { ETR_MAX_RANK = 8 };
 
 /* A dense row-major array owned by somebody else. */
 typedef struct etr_tensor {
   uint32_t struct_size;
-  int32_t dtype; /* ETR_U8, ETR_I32, ETR_F32 */
+  int32_t dtype; /* ETR_U8, ETR_I32, ETR_F32, ETR_U16 */
   int32_t rank;
   int32_t reserved;
   int64_t shape[ETR_MAX_RANK];
@@ -397,7 +397,7 @@ ETR_API int32_t etr_batch_fail(etr_batch* item, const char* message);
  * the memory with it (echoes): do not write to it. */
 ETR_API int32_t etr_batch_to_dlpack(const etr_batch* batch, const char* field, void** managed);
 
-/* Sets a field to a DLPack tensor (u8, i32 or f32, row-major, in CPU memory) without a copy, and
+/* Sets a field to a DLPack tensor (u8, u16, i32 or f32, row-major, in CPU memory) without a copy, and
  * takes it over: its deleter runs when nobody uses it any more, on any thread. On an error it still
  * belongs to the caller. */
 ETR_API int32_t etr_batch_set_dlpack(etr_batch* batch, const char* field, void* managed);

@@ -244,13 +244,16 @@ class Batch {
   }
   template <typename T>
   static etr_tensor tensor(const T* values, const std::vector<int64_t>& shape) {
-    static_assert(
-        std::is_same_v<T, uint8_t> || std::is_same_v<T, int32_t> || std::is_same_v<T, float>,
-        "fields hold uint8_t, int32_t or float");
+    static_assert(std::is_same_v<T, uint8_t> || std::is_same_v<T, uint16_t> ||
+                      std::is_same_v<T, int32_t> || std::is_same_v<T, float>,
+                  "fields hold uint8_t, uint16_t, int32_t or float");
     if (shape.size() > ETR_MAX_RANK) throw Error(ETR_UNSUPPORTED, "too many axes");
     etr_tensor t{};
     t.struct_size = sizeof t;
-    t.dtype = std::is_same_v<T, uint8_t> ? ETR_U8 : std::is_same_v<T, int32_t> ? ETR_I32 : ETR_F32;
+    t.dtype = std::is_same_v<T, uint8_t>    ? ETR_U8
+              : std::is_same_v<T, uint16_t> ? ETR_U16
+              : std::is_same_v<T, int32_t>  ? ETR_I32
+                                            : ETR_F32;
     t.rank = static_cast<int32_t>(shape.size());
     t.size_bytes = sizeof(T);
     for (size_t i = 0; i < shape.size(); ++i) {

@@ -91,6 +91,19 @@ public static class Behaviour
                 FailsWith(ErrorCode.State, "closed", () => batch.ToArray<float>("image"));
             }
         });
+        Test("fields of sixteen bits", () =>
+        {
+            using (var batch = new Batch())
+            {
+                batch.Set("x", new ushort[] { 1, 40000, 65535 }, 3);
+                Expect(batch.DType("x") == DType.U16, batch.DType("x"));
+                Expect(batch.Span<ushort>("x").ToArray()[1] == 40000, batch.ToArray<ushort>("x")[1]);
+                Fails<ArgumentException>(() => batch.ToArray<int>("x"));
+                Fails<ArgumentException>(() => batch.Set("y", new short[2], 2));
+            }
+            using (var pipeline = Images().Add(Stages.Cast("u16", scale: true)))
+                Expect(pipeline.Next().DType("image") == DType.U16, "decoded");
+        });
         Test("wrong options name the nearest", () =>
         {
             FailsWith(ErrorCode.InvalidArgument, "threads", () => Batches(new { thread = 2 }));

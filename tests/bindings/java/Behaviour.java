@@ -115,6 +115,17 @@ public final class Behaviour {
       System.gc();
       expect(kept.get(0) == first, kept.get(0));
     });
+    test("fields of sixteen bits", () -> {
+      Batch batch = new Batch().set("x", new short[] {1, (short) 40000, -1}, 3);
+      expect(batch.dtype("x") == DType.U16, batch.dtype("x"));
+      expect(Short.toUnsignedInt(batch.shorts("x").get(1)) == 40000, batch.shorts("x").get(1));
+      expect(batch.buffer("x").capacity() == 6, batch.buffer("x"));
+      fails(IllegalArgumentException.class, () -> batch.ints("x"));
+      fails(IllegalArgumentException.class, () -> batch.set("y", new short[5], 2, 3));
+      try (Pipeline pipeline = images().add(Stages.cast("u16").scale(true)).build()) {
+        expect(pipeline.next().dtype("image") == DType.U16, "decoded");
+      }
+    });
     test("wrong options name the nearest", () -> {
       failsWith(Code.INVALID_ARGUMENT, "threads", () -> batches().option("thread", 2).build());
       failsWith(Code.INVALID_ARGUMENT, "factor",

@@ -7,6 +7,7 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.FloatBuffer;
 import java.nio.IntBuffer;
+import java.nio.ShortBuffer;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicLong;
@@ -84,6 +85,9 @@ public final class Batch implements AutoCloseable {
   /** A field of {@link DType#I32}. */
   public IntBuffer ints(String field) { return typed(field, DType.I32).asIntBuffer(); }
 
+  /** A field of {@link DType#U16}; {@code Short.toUnsignedInt} gives a value. */
+  public ShortBuffer shorts(String field) { return typed(field, DType.U16).asShortBuffer(); }
+
   private ByteBuffer typed(String field, DType wanted) {
     Tensor tensor = handle().tensor(field);
     DType found = DType.values()[tensor.dtype()];
@@ -113,6 +117,13 @@ public final class Batch implements AutoCloseable {
     ByteBuffer buffer = direct(field, values.length, DType.U8, shape);
     buffer.duplicate().put(values);
     return set(field, DType.U8, buffer, shape);
+  }
+
+  /** Sets a field of {@link DType#U16} to a copy of {@code values}, taken as unsigned, row-major. */
+  public Batch set(String field, short[] values, long... shape) {
+    ByteBuffer buffer = direct(field, 2L * values.length, DType.U16, shape);
+    buffer.asShortBuffer().put(values);
+    return set(field, DType.U16, buffer, shape);
   }
 
   /** Sets a field to a copy of a direct buffer in native order. */
