@@ -180,6 +180,12 @@ struct Header {
   fail(Code::corrupt_data, "bad planar image: ", why);
 }
 
+// The frame's header is not believed when it promises what zstd's smallest blocks (4 bytes for 128 KB) could not hold.
+void check_proportion(uint64_t size, uint64_t packed) {
+  constexpr uint64_t kMost = 32768;
+  if (size / kMost > packed) bad("a frame of so few bytes holds no such image");
+}
+
 Header read_header(const std::byte* at) {
   Header h;
   if (at[0] != std::byte{'E'} || at[1] != std::byte{'I'} || at[2] != std::byte{1})
@@ -258,6 +264,7 @@ Tensor decode_planar(std::span<const std::byte> bytes, bool rgb, int64_t max_pix
   if (size - kHeader > 3 * static_cast<uint64_t>(max_pixels))
     fail(Code::unsupported, "an image of ", size - kHeader, " bytes; the limit is ", max_pixels,
          " pixels");
+  check_proportion(size, bytes.size());
   std::byte* content = scratch.reserve(size);
   const size_t got =
       ZSTD_decompressDCtx(scratch.zstd.get(), content, size, bytes.data(), bytes.size());

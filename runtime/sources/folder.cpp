@@ -1,6 +1,6 @@
 // Samples from a folder of class folders: root/CLASS/NAME.png. Classes are numbered in the order of
 // their names; the number is written to the field "cls" as text, as WebDataset shards hold it.
-#include "core/platform.h"
+#include "core/utf8.h"
 #include "sources/class_folders.h"
 #include "sources/indexed_source.h"
 
@@ -17,7 +17,9 @@ constexpr OptionSpec kOptions[] = {
 class Folder final : public IndexedSource {
  public:
   Folder(const Options& options, const StageContext& context)
-      : IndexedSource(options, context), root_(options.string("root")) {}
+      : IndexedSource(options, context),
+        root_(options.string("root")),
+        max_file_bytes_(file_limit()) {}
 
  protected:
   uint64_t count() override {
@@ -28,10 +30,8 @@ class Folder final : public IndexedSource {
   void read(uint64_t index, Item& item) override {
     const ClassFile& file = files_[index];
     item.origin = std::make_shared<Origin>(Origin{root_text_, file.name});
-    size_t size = 0;
-    auto bytes = platform::map_file(root_ + "/" + file.name, size);
     item.fields.push_back(
-        {file.extension, Tensor(DType::u8, {static_cast<int64_t>(size)}, std::move(bytes))});
+        {as_utf8(file.extension), read_file(root_ + "/" + file.name, max_file_bytes_)});
     item.fields.push_back({"cls", Tensor::text(std::to_string(file.label))});
   }
 
@@ -39,6 +39,7 @@ class Folder final : public IndexedSource {
 
  private:
   const std::string root_;
+  const io::SizeLimit max_file_bytes_;
   const std::shared_ptr<const std::string> root_text_ = std::make_shared<std::string>(root_);
   std::vector<ClassFile> files_;
 };

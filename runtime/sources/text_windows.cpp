@@ -85,7 +85,7 @@ class TextWindows final : public IndexedSource {
   void load() {
     std::string text;
     for (const std::string& path : io::expand_pattern(pattern_, remote())) {
-      const io::Block block = io::read_whole(path, io::kWholeFileLimit, remote());
+      const io::Block block = io::read_whole(path, reading());
       text.append(reinterpret_cast<const char*>(block.data.get()), block.size);
     }
     std::vector<int32_t> symbols;

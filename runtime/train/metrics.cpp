@@ -31,28 +31,21 @@ uint32_t masked_crc(const std::string& bytes) {
   return ((crc >> 15) | (crc << 17)) + 0xA282EAD8u;
 }
 
-void check(const std::ofstream& file, const std::string& path) {
-  if (!file) fail(Code::io, "cannot write '", path, "'");
-}
-
 }  // namespace
 
-JsonLines::JsonLines(const std::string& path) : path_(path), file_(path, std::ios::app) {
-  check(file_, path_);
-}
+JsonLines::JsonLines(const std::string& path) : file_(path, platform::OutputFile::Mode::append) {}
 
 void JsonLines::write(const Json& row) {
-  file_ << row.dump() << "\n" << std::flush;
-  check(file_, path_);
+  file_.write(row.dump() + "\n");
+  file_.flush();
 }
 
 EventFile::EventFile(const std::string& directory) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(
                            std::chrono::system_clock::now().time_since_epoch())
                            .count();
-  path_ = cat(directory, "/events.out.tfevents.", seconds, ".", platform::process_id());
-  file_.open(path_, std::ios::binary);
-  check(file_, path_);
+  file_.emplace(cat(directory, "/events.out.tfevents.", seconds, ".", platform::process_id()),
+                platform::OutputFile::Mode::replace);
   write_record(event_head(0).bytes(3, "brain.Event:2").data());
 }
 
@@ -62,9 +55,8 @@ void EventFile::write_record(const std::string& data) {
   put_fixed(frame, masked_crc(frame));
   frame += data;
   put_fixed(frame, masked_crc(data));
-  file_.write(frame.data(), static_cast<std::streamsize>(frame.size()));
-  file_.flush();
-  check(file_, path_);
+  file_->write(frame);
+  file_->flush();
 }
 
 void EventFile::write(uint64_t step, const std::vector<std::pair<std::string, double>>& scalars) {
