@@ -3,6 +3,7 @@
 #include <thread>
 
 #include "core/log.h"
+#include "core/utf8.h"
 #include "explain/explain.h"
 #include "handles.h"
 #include "pipeline/tune.h"
@@ -42,7 +43,8 @@ void append(etr_pipeline& p, Json row, const pipeline::MapFunctions& functions) 
   if (p.running) fail(Code::state, "stages are added before the pipeline is used");
   Json longer = p.spec;
   longer["stages"].push_back(std::move(row));
-  pipeline::Pipeline check(longer, functions);
+  // Reads no samples: this pipeline need not make sense yet.
+  const pipeline::Pipeline check(longer, functions, false, pipeline::Pipeline::Budget::at_start);
   p.spec = std::move(longer);
 }
 
@@ -334,14 +336,15 @@ int32_t etr_pack(const char* root, const char* prefix, const etr_options* option
                              [&](int64_t done, int64_t total) {
                                return !progress || progress(user_data, done, total) != 0;
                              });
-    if (json)
-      *json = copy_string(Json{
-          {"samples", result.samples},
-          {"bytes", result.bytes},
-          {"packed_bytes", result.packed_bytes},
-          {"shards", result.shards},
-          {"classes",
-           result.classes}}.dump());
+    if (!json) return;
+    Json out{{"samples", result.samples},
+             {"bytes", result.bytes},
+             {"packed_bytes", result.packed_bytes},
+             {"shards", Json::array()},
+             {"classes", Json::array()}};
+    for (const std::string& shard : result.shards) out["shards"].push_back(as_utf8(shard));
+    for (const std::string& name : result.classes) out["classes"].push_back(as_utf8(name));
+    *json = copy_string(out.dump());
   });
 }
 

@@ -100,7 +100,8 @@ int command_train(const std::vector<std::string>& words) {
   if (end.eval_accuracy > 0)
     std::printf("test accuracy %.2f %%, test loss %.4f\n", 100 * end.eval_accuracy, end.eval_loss);
   if (end.bad_records > 0)
-    std::printf("%lld bad records were dropped\n", static_cast<long long>(end.bad_records));
+    std::printf("%lld bad record%s left out\n", static_cast<long long>(end.bad_records),
+                end.bad_records == 1 ? " was" : "s were");
   return 0;
 }
 
