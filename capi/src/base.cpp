@@ -5,6 +5,7 @@
 #include "core/log.h"
 #include "core/memory.h"
 #include "core/platform.h"
+#include "core/utf8.h"
 #include "gpu/wide_vectors.h"
 #include "handles.h"
 #include "nn/layer.h"
@@ -129,7 +130,7 @@ gpu::HostDevice host_device(const etr_vulkan_device& given) {
 
 void set_last_error(const char* message) noexcept {
   try {
-    last_error() = message;
+    last_error() = as_utf8(message);
   } catch (...) {  // no memory even for the message: keep the old one
   }
 }
@@ -206,8 +207,13 @@ int32_t etr_options_set_boolean(etr_options* options, const char* name, int32_t 
   return set_option(options, name, value != 0);
 }
 int32_t etr_options_set_string(etr_options* options, const char* name, const char* value) {
-  if (!value) return guarded([&] { required(value, "value"); });
-  return set_option(options, name, std::string(value));
+  return guarded([&] {
+    const std::string text = &required(value, "value");
+    if (as_utf8(text) != text)
+      fail(Code::invalid_argument, "option '", &required(name, "name"), "': '", text,
+           "' is not UTF-8");
+    required(options, "options").values[&required(name, "name")] = text;
+  });
 }
 int32_t etr_options_set_numbers(etr_options* options, const char* name, const double* values,
                                 int64_t count) {

@@ -36,7 +36,9 @@ struct etr_pipeline {
 
   etr::pipeline::Pipeline& get() {
     std::scoped_lock lock(mutex);
-    if (!running) running = std::make_shared<etr::pipeline::Pipeline>(spec, functions);
+    if (!running)  // reads nothing yet: cancel must not wait for this lock
+      running = std::make_shared<etr::pipeline::Pipeline>(
+          spec, functions, false, etr::pipeline::Pipeline::Budget::at_start);
     return *running;
   }
 };

@@ -4,6 +4,7 @@
 
 #include "core/log.h"
 #include "core/text.h"
+#include "core/utf8.h"
 #include "explain/explain.h"
 #include "handles.h"
 #include "pipeline/tune.h"
@@ -43,7 +44,8 @@ void append(etr_pipeline& p, Json row, const pipeline::MapFunctions& functions) 
   if (p.running) fail(Code::state, "stages are added before the pipeline is used");
   Json longer = p.spec;
   longer["stages"].push_back(std::move(row));
-  pipeline::Pipeline check(longer, functions);
+  // Reads no samples: this pipeline need not make sense yet.
+  const pipeline::Pipeline check(longer, functions, false, pipeline::Pipeline::Budget::at_start);
   p.spec = std::move(longer);
 }
 
@@ -348,19 +350,19 @@ int32_t etr_pack(const char* root, const char* prefix, const etr_options* option
                                return !progress || progress(user_data, done, total) != 0;
                              });
     if (!json) return;
-    Json skipped = Json::array();
+    Json out{{"samples", result.samples},
+             {"validation_samples", result.validation_samples},
+             {"bytes", result.bytes},
+             {"packed_bytes", result.packed_bytes},
+             {"shards", Json::array()},
+             {"classes", Json::array()},
+             {"classes_file", as_utf8(result.classes_file)},
+             {"skipped", Json::array()}};
+    for (const std::string& shard : result.shards) out["shards"].push_back(as_utf8(shard));
+    for (const std::string& name : result.classes) out["classes"].push_back(as_utf8(name));
     for (const sources::Skipped& file : result.skipped)
-      skipped.push_back({{"file", file.name}, {"reason", file.reason}});
-    const Json out{{"samples", result.samples},
-                   {"validation_samples", result.validation_samples},
-                   {"bytes", result.bytes},
-                   {"packed_bytes", result.packed_bytes},
-                   {"shards", result.shards},
-                   {"classes", result.classes},
-                   {"classes_file", result.classes_file},
-                   {"skipped", skipped}};
-    // Names of files need not be UTF-8.
-    *json = copy_string(out.dump(-1, ' ', false, Json::error_handler_t::replace));
+      out["skipped"].push_back({{"file", as_utf8(file.name)}, {"reason", as_utf8(file.reason)}});
+    *json = copy_string(out.dump());
   });
 }
 

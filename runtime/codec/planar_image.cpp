@@ -181,6 +181,12 @@ struct Header {
   fail(Code::corrupt_data, "bad planar image: ", why);
 }
 
+// The frame's header is not believed when it promises what zstd's smallest blocks (4 bytes for 128 KB) could not hold.
+void check_proportion(uint64_t size, uint64_t packed) {
+  constexpr uint64_t kMost = 32768;
+  if (size / kMost > packed) bad("a frame of so few bytes holds no such image");
+}
+
 Header read_header(const std::byte* at) {
   Header h;
   if (at[0] != std::byte{'E'} || at[1] != std::byte{'I'} || at[2] != std::byte{1})
@@ -259,9 +265,7 @@ Tensor decode_planar(std::span<const std::byte> bytes, const ImageOptions& optio
   if (size - kHeader > 3 * static_cast<uint64_t>(options.max_pixels))
     fail(Code::unsupported, "an image of ", size - kHeader, " bytes; the limit is ",
          options.max_pixels, " pixels (max_pixels)");
-  // A block of zstd takes 4 bytes and makes at most 128 KiB.
-  if (size / ZSTD_BLOCKSIZE_MAX > bytes.size() / 4)
-    bad(cat(bytes.size(), " bytes cannot make ", size));
+  check_proportion(size, bytes.size());
   // The planes and the result, whose channels are not known yet.
   const uint64_t most = options.channels == Channels::rgb ? 4 : 2;
   const auto hold = reserve(static_cast<int64_t>(most * size), options);

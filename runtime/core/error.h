@@ -41,7 +41,8 @@ const char* code_name(Code code);
 
 class Error : public std::runtime_error {
  public:
-  Error(Code code, const std::string& message) : std::runtime_error(message), code_(code) {}
+  // Paths and names in files may hold any bytes; a message is UTF-8 (see as_utf8).
+  Error(Code code, const std::string& message);
   Code code() const { return code_; }
 
  private:

@@ -2,6 +2,8 @@
 
 #include <mutex>
 
+#include "core/utf8.h"
+
 namespace etr {
 namespace {
 
@@ -24,7 +26,7 @@ void set_log_hook(LogHook hook) {
 
 void log_line(LogLevel level, const std::string& message) {
   std::scoped_lock lock(slot().mutex);
-  if (slot().hook) slot().hook(level, message.c_str());
+  if (slot().hook) slot().hook(level, as_utf8(message).c_str());
 }
 
 }  // namespace etr

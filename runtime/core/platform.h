@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "core/platform_files.h"
+
 // Compiles a hot loop also for AVX2 and picks at run time, where the toolchain can. (AVX-512 gains
 // nothing: these loops wait for memory. Sanitizers do not bear the choice, which is made before they are up.)
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) && \
@@ -43,34 +45,6 @@ class Library {
   void* handle_;
 };
 
-// A whole file in memory: read where it is small, else mapped read-only. The bytes live as long as
-// the returned pointer or any alias of it.
-std::shared_ptr<const std::byte> map_file(const std::string& path, size_t& size_bytes);
-
-std::string read_file(const std::string& path);  // Error(io) names the path and the reason
-
-// Writes beside `path`, flushes to the disk, renames over it: readers see the old or the new file.
-void write_file_atomic(const std::string& path, std::span<const std::byte> bytes);
-
-void write_file_synced(const std::string& path, std::span<const std::byte> bytes);
-void sync_directory(const std::string& path);
-
-// A file without a name, which is gone when it is closed or the process ends. Thread safe.
-class ScratchFile {
- public:
-  explicit ScratchFile(const std::string& directory);  // made if it is missing; Error(io)
-  ~ScratchFile();
-  ScratchFile(const ScratchFile&) = delete;
-  ScratchFile& operator=(const ScratchFile&) = delete;
-
-  void write(uint64_t offset, std::span<const std::byte> bytes);  // Error(io)
-  void read(uint64_t offset, std::span<std::byte> bytes) const;   // Error(io)
-
- private:
-  const std::string directory_;
-  int file_;
-};
-
 // Threads that this process may use (CPU affinity and control group respected), at least 1.
 unsigned usable_threads();
 
@@ -84,7 +58,5 @@ std::string cache_directory();
 bool may_widen_cpu_vectors();
 // Sets LP_NATIVE_VECTOR_WIDTH=512. Changes the process's environment: call it before there are other threads.
 void widen_cpu_vectors();
-
-std::string errno_text(int error_number);
 
 }  // namespace etr::platform

@@ -45,9 +45,13 @@ inline std::string with_article(std::string_view noun) {
 template <typename T>
 T parse_number(std::string_view text, std::string_view what, const char* expected) {
   T value{};
-  if (text.starts_with('+')) text.remove_prefix(1);
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size())
+  std::string_view digits = text;
+  if (digits.starts_with('+') && !digits.starts_with("+-")) digits.remove_prefix(1);
+  const char* const last = digits.data() + digits.size();
+  const auto [end, error] = std::from_chars(digits.data(), last, value);
+  if (error == std::errc::result_out_of_range && end == last)
+    fail(Code::corrupt_data, what, ": '", text, "' is beyond the range of ", expected);
+  if (error != std::errc() || end != last)
     fail(Code::corrupt_data, what, ": '", text, "' is not ", expected);
   return value;
 }

@@ -1,5 +1,7 @@
 #include "echo/decisions.h"
 
+#include <fstream>
+
 #include "core/error.h"
 #include "core/json.h"
 #include "core/options.h"
@@ -69,9 +71,9 @@ void Decisions::end_epoch() {
 
 void Decisions::write_line() {
   if (line_.empty()) return;
-  if (!log_.is_open()) log_.open(log_path_, std::ios::app);
-  log_ << line_ << std::endl;  // flushed: a run that is ended from outside leaves its decisions
-  if (!log_) fail(Code::io, "echo: cannot write the log of decisions, '", log_path_, "'");
+  if (!log_) log_.emplace(log_path_, platform::OutputFile::Mode::append);
+  log_->write(line_ + "\n");
+  log_->flush();  // a run that is ended from outside leaves its decisions
   line_.clear();
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "core/json_fwd.h"
+#include "core/platform_files.h"
 
 namespace etr::echo {
 
@@ -49,7 +49,7 @@ class Decisions {
   uint64_t epoch_ = 0;
   std::map<uint64_t, Made> made_, replay_;  // by epoch
   bool replay_read_ = false;
-  std::ofstream log_;
+  std::optional<platform::OutputFile> log_;
   std::string line_;  // of the newest decision; written when it can no longer change
 };
 

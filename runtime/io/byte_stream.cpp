@@ -5,31 +5,29 @@
 
 #include <algorithm>
 #include <cstring>
-#include <utility>
-#include <vector>
+#include <new>
 
 #include "core/error.h"
 #include "core/platform.h"
+#include "io/pieces.h"
 #include "io/remote_file.h"
 
 namespace etr::io {
 namespace {
 
-// A local file in one piece.
-class MappedPiece final : public Pieces {
- public:
-  explicit MappedPiece(const std::string& path) {
-    block_.data = platform::map_file(path, block_.size);
-  }
-  Block next() override { return block_.size > 0 ? std::exchange(block_, {}) : Block(); }
+std::unique_ptr<platform::InputFile> open_file(const std::string& path,
+                                               const ReadOptions& options) {
+  auto file = std::make_unique<platform::InputFile>(path, options.interrupt);
+  if (options.only_files && !file->is_regular())
+    fail(Code::state, "'", path,
+         "' is a pipe, whose bytes come once, and something is to be known of them before the run "
+         "('budget_bytes', or how long an epoch is): do without, or write a file");
+  return file;
+}
 
- private:
-  Block block_;
-};
-
-std::unique_ptr<Pieces> pieces_of(const std::string& path, const RemoteOptions& remote) {
-  if (is_remote(path)) return open_remote(path, remote);
-  return std::make_unique<MappedPiece>(path);
+std::unique_ptr<Pieces> pieces_of(const std::string& path, const ReadOptions& options) {
+  if (is_remote(path)) return open_remote(path, options.remote);
+  return std::make_unique<FilePieces>(open_file(path, options));
 }
 
 // Walks through pieces.
@@ -76,56 +74,101 @@ class PlainStream final : public ByteStream {
   PieceReader input_;
 };
 
-class MappedStream final : public ByteStream {
+class FileStream final : public ByteStream {
  public:
-  explicit MappedStream(const std::string& path) {
-    block_.data = platform::map_file(path, block_.size);
-  }
+  FileStream(const std::string& path, const ReadOptions& options)
+      : file_(open_file(path, options)) {}
 
   size_t read(std::span<std::byte> out) override {
-    const size_t n = std::min(out.size(), block_.size - position_);
-    if (n > 0) std::memcpy(out.data(), block_.data.get() + position_, n);
+    const size_t n = file_->read(out);
     position_ += n;
     return n;
   }
 
-  Block mapped() override { return block_; }
+  std::optional<uint64_t> left() const override {
+    if (!file_->is_regular()) return std::nullopt;
+    return file_->size() - std::min(position_, file_->size());
+  }
 
  private:
-  Block block_;
-  size_t position_ = 0;
+  const std::unique_ptr<platform::InputFile> file_;
+  uint64_t position_ = 0;
 };
 
-// Guards against content that is out of all proportion to its file.
-class RatioLimit {
+// What both kinds of decompression share: the file's bytes, and a guard against content that is out of all proportion to them.
+class Decompressor : public ByteStream {
  public:
-  explicit RatioLimit(double most) : most_(most) {}
+  Decompressor(const std::string& path, const ReadOptions& options)
+      : path_(path), input_(pieces_of(path, options)), options_(options) {}
 
-  void add(size_t produced, size_t consumed_so_far, const std::string& path) {
-    produced_ += static_cast<double>(produced);
-    if (produced_ > kFree + most_ * static_cast<double>(consumed_so_far))
-      fail(Code::unsupported, "'", path, "' decompresses to more than ", most_,
+  size_t read(std::span<std::byte> out) final {
+    size_t done = 0;
+    while (done < out.size()) {
+      if (options_.interrupt && options_.interrupt->stopped())
+        fail(Code::cancelled, "reading '", path_, "' was cancelled");
+      const size_t asked = std::min(out.size() - done, kAtOnce);
+      const size_t got = unpack(out.subspan(done, asked));
+      done += got;
+      check_ratio(got);
+      if (got < asked) break;
+    }
+    return done;
+  }
+
+ protected:
+  // Fills `out` as far as the content goes.
+  virtual size_t unpack(std::span<std::byte> out) = 0;
+
+  [[noreturn]] void corrupt(const char* kind, const char* why) const {
+    fail(Code::corrupt_data, "'", path_, "': corrupt ", kind, " data near compressed byte ",
+         input_.taken(), ": ", why);
+  }
+  [[noreturn]] void ends_early(const char* kind) const {
+    if (input_.taken() == 0)
+      fail(Code::corrupt_data, "'", path_, "' is empty, and not even a ", kind, " file of nothing");
+    fail(Code::corrupt_data, "'", path_, "': the ", kind,
+         " data ends early, after compressed byte ", input_.taken(), "; the file is truncated");
+  }
+
+  const std::string path_;
+  PieceReader input_;
+  const ReadOptions options_;
+
+ private:
+  static constexpr size_t kAtOnce = size_t{1} << 20;
+
+  void check_ratio(size_t produced) {
+    produced_ += produced;
+    if (!in_proportion(produced_, input_.taken(), options_.max_ratio))
+      fail(Code::unsupported, "'", path_, "' decompresses to more than ", options_.max_ratio,
            " times its size; if it is to be trusted, raise max_ratio");
   }
 
- private:
-  static constexpr double kFree = 1 << 20;
-  const double most_;
-  double produced_ = 0;
+  uint64_t produced_ = 0;
 };
 
-// Streaming decompression of one file with any number of zstd frames.
-class ZstdStream final : public ByteStream {
+// Any number of zstd frames.
+class ZstdStream final : public Decompressor {
  public:
-  ZstdStream(const std::string& path, std::unique_ptr<Pieces> pieces, double max_ratio)
-      : path_(path),
-        limit_(max_ratio),
-        input_(std::move(pieces)),
-        context_(ZSTD_createDStream(), ZSTD_freeDStream) {
+  ZstdStream(const std::string& path, const ReadOptions& options)
+      : Decompressor(path, options), context_(ZSTD_createDStream(), ZSTD_freeDStream) {
     if (!context_) fail(Code::out_of_memory, "no memory for a zstd context");
+    ZSTD_DCtx_setParameter(context_.get(), ZSTD_d_windowLogMax, window_log());
   }
 
-  size_t read(std::span<std::byte> out) override {
+ private:
+  // zstd's memory for a frame is the window that the frame asks for: 128 MB at most, as zstd has it, and within a budget a
+  // quarter of that, but never less than what common levels ask for.
+  int window_log() const {
+    constexpr int kLeast = 23, kMost = 27;
+    int log = kMost;
+    while (options_.budget_bytes > 0 && log > kLeast &&
+           uint64_t{1} << log > options_.budget_bytes / 4)
+      --log;
+    return log;
+  }
+
+  size_t unpack(std::span<std::byte> out) override {
     ZSTD_outBuffer output{out.data(), out.size(), 0};
     while (output.pos < output.size) {
       const auto rest = input_.rest();
@@ -133,33 +176,22 @@ class ZstdStream final : public ByteStream {
       const size_t before = output.pos;
       const size_t left = ZSTD_decompressStream(context_.get(), &output, &input);
       input_.take(input.pos);
-      if (ZSTD_isError(left))
-        fail(Code::corrupt_data, "'", path_, "': corrupt zstd data near compressed byte ",
-             input_.taken(), ": ", ZSTD_getErrorName(left));
+      if (ZSTD_isError(left)) corrupt("zstd", ZSTD_getErrorName(left));
       if (input.pos == 0 && output.pos == before) break;  // nothing left to give
       in_frame_ = left != 0;
     }
-    if (output.pos < output.size && in_frame_)
-      fail(Code::corrupt_data, "'", path_,
-           "': the zstd data ends inside a frame, after compressed byte ", input_.taken(),
-           "; the file is truncated");
-    limit_.add(output.pos, input_.taken(), path_);
+    if (output.pos < output.size && in_frame_) ends_early("zstd");
     return output.pos;
   }
 
- private:
-  const std::string path_;
-  RatioLimit limit_;
-  PieceReader input_;
   std::unique_ptr<ZSTD_DStream, size_t (*)(ZSTD_DStream*)> context_;
-  bool in_frame_ = false;
+  bool in_frame_ = true;  // or before the first
 };
 
-// Streaming decompression of one file with any number of gzip members.
-class GzipStream final : public ByteStream {
+// Any number of gzip members.
+class GzipStream final : public Decompressor {
  public:
-  GzipStream(const std::string& path, std::unique_ptr<Pieces> pieces, double max_ratio)
-      : path_(path), limit_(max_ratio), input_(std::move(pieces)) {
+  GzipStream(const std::string& path, const ReadOptions& options) : Decompressor(path, options) {
     constexpr int kGzipOnly = 16 + MAX_WBITS;
     if (inflateInit2(&stream_, kGzipOnly) != Z_OK)
       fail(Code::out_of_memory, "no memory for a gzip context");
@@ -168,25 +200,25 @@ class GzipStream final : public ByteStream {
   GzipStream(const GzipStream&) = delete;
   GzipStream& operator=(const GzipStream&) = delete;
 
-  size_t read(std::span<std::byte> out) override {
+ private:
+  size_t unpack(std::span<std::byte> out) override {
     size_t done = 0;
     while (done < out.size()) {
       const auto rest = input_.rest();
       if (rest.empty() && !in_member_) break;
-      if (rest.empty())
-        fail(Code::corrupt_data, "'", path_, "': the gzip data ends early, after ", input_.taken(),
-             " compressed bytes; the file is truncated");
+      if (rest.empty()) ends_early("gzip");
+      if (!in_member_ && rest[0] == std::byte{0}) {  // tapes and disks fill up with zeros
+        input_.take(1);
+        continue;
+      }
       done += inflate_some(rest, out.subspan(done));
     }
-    limit_.add(done, input_.taken(), path_);
     return done;
   }
 
- private:
-  static constexpr size_t kMost = size_t{1} << 30;  // zlib counts in 32 bits
-
   size_t inflate_some(std::span<const std::byte> from, std::span<std::byte> out) {
-    const size_t offered = std::min(from.size(), kMost), room = std::min(out.size(), kMost);
+    constexpr size_t kMost = size_t{1} << 30;  // zlib counts in 32 bits
+    const size_t offered = std::min(from.size(), kMost), room = out.size();
     stream_.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(from.data()));
     stream_.avail_in = static_cast<uInt>(offered);
     stream_.next_out = reinterpret_cast<Bytef*>(out.data());
@@ -197,48 +229,76 @@ class GzipStream final : public ByteStream {
     if (status == Z_STREAM_END)
       inflateReset(&stream_);
     else if (status != Z_OK && status != Z_BUF_ERROR)
-      fail(Code::corrupt_data, "'", path_, "': corrupt gzip data near compressed byte ",
-           input_.taken(), ": ", stream_.msg ? stream_.msg : "unknown");
+      corrupt("gzip", stream_.msg ? stream_.msg : "unknown");
     return room - stream_.avail_out;
   }
 
-  const std::string path_;
-  RatioLimit limit_;
-  PieceReader input_;
   z_stream stream_{};
-  bool in_member_ = false;
+  bool in_member_ = true;  // or before the first
 };
+
+// Memory that goes back to the system, where that of core/memory would be kept for reuse.
+std::shared_ptr<std::byte> memory_for_good(size_t size) {
+  const size_t page = size > platform::kHugePage ? platform::kHugePage : 4096;
+  const size_t whole = (std::max<size_t>(size, 1) + page - 1) / page * page;
+  std::byte* memory = page > 4096 ? platform::map_huge_memory(whole) : platform::map_memory(whole);
+  if (!memory) throw std::bad_alloc();
+  return {memory, [whole](std::byte* p) { platform::unmap_memory(p, whole); }};
+}
+
+bool is_gzip(const std::string& path) { return path.ends_with(".gz") || path.ends_with(".tgz"); }
+bool is_zstd(const std::string& path) { return path.ends_with(".zst") || path.ends_with(".tzst"); }
 
 }  // namespace
 
-std::unique_ptr<ByteStream> open_stream(const std::string& path, double max_ratio,
-                                        const RemoteOptions& remote) {
-  if (path.ends_with(".gz"))
-    return std::make_unique<GzipStream>(path, pieces_of(path, remote), max_ratio);
-  if (path.ends_with(".zst"))
-    return std::make_unique<ZstdStream>(path, pieces_of(path, remote), max_ratio);
-  if (is_remote(path)) return std::make_unique<PlainStream>(open_remote(path, remote));
-  return std::make_unique<MappedStream>(path);
+bool is_compressed(const std::string& path) { return is_gzip(path) || is_zstd(path); }
+
+std::unique_ptr<ByteStream> open_stream(const std::string& path, const ReadOptions& options) {
+  if (is_gzip(path)) return std::make_unique<GzipStream>(path, options);
+  if (is_zstd(path)) return std::make_unique<ZstdStream>(path, options);
+  if (is_remote(path)) return std::make_unique<PlainStream>(open_remote(path, options.remote));
+  return std::make_unique<FileStream>(path, options);
 }
 
-Block read_whole(const std::string& path, size_t limit_bytes, const RemoteOptions& remote) {
-  const std::unique_ptr<ByteStream> stream = open_stream(path, kMaxRatio, remote);
-  if (Block mapped = stream->mapped(); mapped.data) return mapped;
-  auto bytes = std::make_shared<std::vector<std::byte>>();
-  constexpr size_t kFirst = size_t{1} << 20;
-  size_t size = 0;
-  while (true) {
-    bytes->resize(std::max(kFirst, 2 * size));
-    const size_t asked = bytes->size() - size;
-    const size_t got = stream->read({bytes->data() + size, asked});
-    size += got;
-    if (size > limit_bytes)
-      fail(Code::unsupported, "'", path, "' decompresses to more than ", limit_bytes, " bytes");
-    if (got < asked) break;
+size_t trusted_bytes(const ByteStream& stream, uint64_t have, uint64_t wanted) {
+  constexpr uint64_t kAtOnce = uint64_t{16} << 20;
+  const auto left = stream.left();
+  if (left && have + *left >= wanted) return static_cast<size_t>(wanted);
+  return static_cast<size_t>(std::min(wanted, have + std::max(have, kAtOnce)));
+}
+
+bool read_exactly(ByteStream& stream, std::vector<std::byte>& out, uint64_t size) {
+  for (size_t have = 0; have < size; have = out.size()) {
+    out.resize(trusted_bytes(stream, have, size));
+    if (stream.read(std::span(out).subspan(have)) < out.size() - have) return false;
   }
-  bytes->resize(size);
-  bytes->shrink_to_fit();
-  return {std::shared_ptr<const std::byte>(bytes, bytes->data()), size};
+  out.resize(static_cast<size_t>(size));
+  return true;
+}
+
+Block read_whole(const std::string& path, const ReadOptions& options, uint64_t limit_bytes) {
+  const SizeLimit limit(limit_bytes, "the limit", options.budget_bytes);
+  const std::unique_ptr<ByteStream> stream = open_stream(path, options);
+  if (stream->left().value_or(0) > limit.bytes)
+    fail(Code::unsupported, "'", path, "' has ", *stream->left(), " bytes; the limit is ",
+         limit.bytes, " (", limit.name, ")");
+  const uint64_t first = stream->left().value_or(size_t{1} << 20) + 1;  // and one, to see the end
+  std::shared_ptr<std::byte> bytes;
+  size_t size = 0;
+  for (bool more = true; more;) {
+    const auto room = static_cast<size_t>(
+        std::min(std::max<uint64_t>(first, 2 * uint64_t{size}), limit.bytes + 1));
+    const auto larger = memory_for_good(room);
+    if (size > 0) std::memcpy(larger.get(), bytes.get(), size);
+    bytes = larger;
+    const size_t got = stream->read({bytes.get() + size, room - size});
+    more = got == room - size;
+    size += got;
+    if (size > limit.bytes)
+      fail(Code::unsupported, "'", path, "' holds more than ", limit.bytes, " bytes (", limit.name,
+           ")");
+  }
+  return {bytes, size};
 }
 
 }  // namespace etr::io

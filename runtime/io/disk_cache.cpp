@@ -46,35 +46,26 @@ std::optional<std::string> DiskCache::find(const std::string& address,
 
 DiskCache::Entry::Entry(const DiskCache& cache, const std::string& address,
                         const std::string& version)
-    : cache_(cache), path_(cache.path_of(address, version)), temporary_([&] {
+    : cache_(cache),
+      path_(cache.path_of(address, version)),
+      temporary_([&] {
         static std::atomic<uint64_t> number{0};
         return path_ + ".part-" + std::to_string(platform::process_id()) + "-" +
                std::to_string(number++);
-      }()) {
-  file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (file_ < 0)
-    fail(Code::io, "cannot write to the cache, '", temporary_, "': ", platform::errno_text(errno));
-}
+      }()),
+      file_(std::in_place, temporary_, platform::OutputFile::Mode::replace) {}
 
 DiskCache::Entry::~Entry() {
-  if (file_ < 0) return;
-  ::close(file_);
+  if (!file_) return;
+  file_.reset();
   ::unlink(temporary_.c_str());
 }
 
-void DiskCache::Entry::write(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t n = ::write(file_, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0)
-      fail(Code::io, "cannot write to the cache, '", temporary_,
-           "': ", platform::errno_text(errno));
-    bytes = bytes.subspan(static_cast<size_t>(n));
-  }
-}
+void DiskCache::Entry::write(std::span<const std::byte> bytes) { file_->write(bytes); }
 
 std::string DiskCache::Entry::keep() {
-  ::close(std::exchange(file_, -1));
+  file_->close();
+  file_.reset();
   if (::rename(temporary_.c_str(), path_.c_str()) != 0)
     fail(Code::io, "cannot rename to '", path_, "': ", platform::errno_text(errno));
   cache_.make_room();

@@ -6,6 +6,8 @@
 #include <span>
 #include <string>
 
+#include "core/platform_files.h"
+
 namespace etr::io {
 
 // Files are written under a name of their own and renamed when they are complete, so that no process sees a
@@ -32,7 +34,7 @@ class DiskCache {
    private:
     const DiskCache& cache_;
     const std::string path_, temporary_;
-    int file_ = -1;
+    std::optional<platform::OutputFile> file_;
   };
 
  private:

@@ -6,10 +6,9 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include "core/error.h"
-#include "core/platform.h"
+#include "core/platform_files.h"
 #include "core/text.h"
 
 namespace etr::io {
@@ -51,6 +50,7 @@ class Cursor {
     return true;
   }
   size_t at() const { return at_; }
+  size_t left() const { return bytes_.size() - at_; }
 
  private:
   std::span<const std::byte> bytes_;
@@ -59,9 +59,10 @@ class Cursor {
 
 }  // namespace
 
-FastShard::FastShard(const std::string& path) : path_(path) {
-  file_.data = platform::map_file(path, file_.size);
-  read_index(read_seek_table());
+FastShard::FastShard(const std::string& path, const ReadOptions& options)
+    : path_(path), file_(path, options) {
+  unpack_index(read_seek_table());
+  read_index();
 }
 
 void FastShard::corrupt(const std::string& why) const {
@@ -70,15 +71,19 @@ void FastShard::corrupt(const std::string& why) const {
 
 // Fills frames_; returns where they end.
 uint64_t FastShard::read_seek_table() {
-  const std::byte* file = file_.data.get();
-  if (file_.size < kSkippableHeader + kFooter || u32_at(file + file_.size - 4) != kSeekableFooter)
+  const uint64_t size = file_.size();
+  if (size < kSkippableHeader + kFooter)
     corrupt("it does not end with a seek table; is it truncated?");
-  const uint64_t count = u32_at(file + file_.size - kFooter);
-  if (file[file_.size - 5] != std::byte{0})
-    corrupt("its seek table has checksums or reserved bits");
+  const auto footer = file_.read(size - kFooter, kFooter);
+  if (u32_at(footer.get() + 5) != kSeekableFooter)
+    corrupt("it does not end with a seek table; is it truncated?");
+  const uint64_t count = u32_at(footer.get());
+  if (footer.get()[4] != std::byte{0}) corrupt("its seek table has checksums or reserved bits");
   const uint64_t table = count * kSeekEntry + kFooter;
-  if (table + kSkippableHeader > file_.size) corrupt("its seek table is longer than the file");
-  const std::byte* at = file + file_.size - table - kSkippableHeader;
+  if (table + kSkippableHeader > size) corrupt("its seek table is longer than the file");
+  const uint64_t end = size - table - kSkippableHeader;
+  const auto bytes = file_.read(end, static_cast<size_t>(size - end));
+  const std::byte* at = bytes.get();
   if (u32_at(at) != kSeekTableMagic || u32_at(at + 4) != table)
     corrupt("its seek table has a wrong header");
   frames_.reserve(count + 1);
@@ -86,32 +91,37 @@ uint64_t FastShard::read_seek_table() {
   at += kSkippableHeader;
   for (uint64_t i = 0; i < count; ++i, at += kSeekEntry)
     frames_.push_back(frames_.back() + u32_at(at));
-  if (frames_.back() > file_.size - table - kSkippableHeader)
-    corrupt("its frames are longer than the file");
+  if (frames_.back() > end) corrupt("its frames are longer than the file");
   return frames_.back();
 }
 
-void FastShard::read_index(uint64_t begin) {
-  const std::byte* at = file_.data.get() + begin;
-  const uint64_t left = file_.size - begin;
-  if (left < kSkippableHeader || u32_at(at) != kIndexMagic ||
-      u32_at(at + 4) > left - kSkippableHeader)
+void FastShard::unpack_index(uint64_t begin) {
+  const uint64_t left = file_.size() - begin;
+  if (left < kSkippableHeader) corrupt("its index is missing");
+  const auto header = file_.read(begin, kSkippableHeader);
+  const uint64_t packed = u32_at(header.get() + 4);
+  if (u32_at(header.get()) != kIndexMagic || packed > left - kSkippableHeader)
     corrupt("its index is missing");
-  const uint64_t packed = u32_at(at + 4);
-  at += kSkippableHeader;
-  const uint64_t size = ZSTD_getFrameContentSize(at, packed);
-  if (size > kMostIndexBytes) corrupt("its index has no size, or one beyond 1 GiB");
+  const auto bytes = file_.read(begin + kSkippableHeader, static_cast<size_t>(packed));
+  const uint64_t size = ZSTD_getFrameContentSize(bytes.get(), packed);
+  if (size > kMostIndexBytes || !in_proportion(size, packed, kMostOfZstd))
+    corrupt("its index has no size, or one out of all proportion");
   index_.resize(size);
-  if (ZSTD_decompress(index_.data(), size, at, packed) != size) corrupt("its index is damaged");
+  if (ZSTD_decompress(index_.data(), size, bytes.get(), packed) != size)
+    corrupt("its index is damaged");
+}
+
+void FastShard::read_index() {
   Cursor cursor(index_, 0);
   uint64_t version = 0, names = 0, records = 0;
   if (!cursor.number(version) || version != kVersion)
     corrupt(cat("its index has version ", version, "; this library knows ", kVersion));
-  if (!cursor.number(names) || names > index_.size()) corrupt("its index is damaged");
+  if (!cursor.number(names) || names > cursor.left()) corrupt("its index is damaged");
   names_.resize(names);
   for (std::string_view& name : names_)
     if (!cursor.text(name)) corrupt("its index is damaged");
-  if (!cursor.number(records) || records > index_.size()) corrupt("its index is damaged");
+  // A record takes two bytes at least, a field one.
+  if (!cursor.number(records) || records > cursor.left() / 2) corrupt("its index is damaged");
   // Each record's place; a record is parsed when it is asked for.
   uint64_t frame = 0;
   records_.reserve(records);
@@ -119,7 +129,8 @@ void FastShard::read_index(uint64_t begin) {
     records_.push_back({static_cast<uint32_t>(cursor.at()), static_cast<uint32_t>(frame)});
     std::string_view skipped;
     uint64_t fields = 0, tag = 0;
-    if (!cursor.text(skipped) || !cursor.number(fields)) corrupt("its index is damaged");
+    if (!cursor.text(skipped) || !cursor.number(fields) || fields > cursor.left())
+      corrupt("its index is damaged");
     for (uint64_t f = 0; f < fields; ++f) {
       if (!cursor.number(tag) || tag / 2 >= names_.size()) corrupt("its index is damaged");
       if (tag % 2 == 0 && !cursor.text(skipped)) corrupt("its index is damaged");
@@ -149,8 +160,8 @@ FastShard::Record FastShard::record(uint64_t number) const {
       cursor.text(field.value);
       continue;
     }
-    field.frame = {{file_.data, file_.data.get() + frames_[frame]},
-                   static_cast<size_t>(frames_[frame + 1] - frames_[frame])};
+    const auto size = static_cast<size_t>(frames_[frame + 1] - frames_[frame]);
+    field.frame = {file_.read(frames_[frame], size), size};
     ++frame;
   }
   return record;
@@ -160,16 +171,20 @@ FastShard::Record FastShard::record(uint64_t number) const {
 
 struct FastShardWriter::State {
   std::string path, temporary;
-  std::ofstream file;
+  platform::OutputFile file;
   std::string index;  // of the records
   std::vector<std::string> names;
   std::vector<std::pair<uint32_t, uint32_t>> frames;  // compressed, content
   uint64_t records = 0;
   bool finished = false;
 
+  explicit State(const std::string& target)
+      : path(target),
+        temporary(target + ".tmp"),
+        file(temporary, platform::OutputFile::Mode::replace) {}
+
   void write(const void* bytes, size_t size) {
-    file.write(static_cast<const char*>(bytes), static_cast<std::streamsize>(size));
-    if (!file) fail(Code::io, "cannot write '", temporary, "'");
+    file.write({static_cast<const std::byte*>(bytes), size});
   }
   void write_u32(uint32_t value) {
     const unsigned char bytes[] = {
@@ -210,13 +225,7 @@ std::vector<std::byte> zstd_frame(std::span<const std::byte> bytes, int level) {
   return out;
 }
 
-FastShardWriter::FastShardWriter(const std::string& path) : state_(std::make_unique<State>()) {
-  state_->path = path;
-  state_->temporary = path + ".tmp";
-  state_->file.open(state_->temporary, std::ios::binary | std::ios::trunc);
-  if (!state_->file)
-    fail(Code::io, "cannot create '", state_->temporary, "': ", std::strerror(errno));
-}
+FastShardWriter::FastShardWriter(const std::string& path) : state_(std::make_unique<State>(path)) {}
 
 FastShardWriter::~FastShardWriter() {
   if (state_->finished) return;
@@ -269,7 +278,6 @@ void FastShardWriter::finish() {
   s.write("", 1);  // descriptor: no checksums
   s.write_u32(kSeekableFooter);
   s.file.close();
-  if (!s.file) fail(Code::io, "cannot write '", s.temporary, "'");
   std::error_code error;
   std::filesystem::rename(s.temporary, s.path, error);
   if (error) fail(Code::io, "cannot rename to '", s.path, "': ", error.message());

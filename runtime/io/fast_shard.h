@@ -8,28 +8,28 @@
 #include <string_view>
 #include <vector>
 
-#include "io/byte_stream.h"
+#include "io/record_file.h"
 
 namespace etr::io {
 
 // Immutable once open; any thread.
 class FastShard {
  public:
-  // Maps the file. Throws Error(corrupt_data) that names the file and what is wrong with it.
-  explicit FastShard(const std::string& path);
+  // Reads the index. Throws Error(corrupt_data) that names the file and what is wrong with it.
+  explicit FastShard(const std::string& path, const ReadOptions& options = {});
 
   uint64_t size() const { return records_.size(); }
 
   struct Field {
     std::string_view name;   // lives as long as the shard
     std::string_view value;  // a small field's bytes, out of the index
-    Block frame;             // or, where `data` is set, a zstd frame in the file
+    Block frame;             // or, where `data` is set, a zstd frame
   };
   struct Record {
     std::string_view key;
     std::vector<Field> fields;
   };
-  // Error(corrupt_data) where the index is damaged there.
+  // Reads the record's frames. Error(io) where the file has been shortened.
   Record record(uint64_t number) const;
 
  private:
@@ -39,10 +39,11 @@ class FastShard {
 
   [[noreturn]] void corrupt(const std::string& why) const;
   uint64_t read_seek_table();
-  void read_index(uint64_t begin);
+  void unpack_index(uint64_t begin);
+  void read_index();
 
   const std::string path_;
-  Block file_;
+  const RecordFile file_;
   std::vector<uint64_t> frames_;  // begin of each, and the end of the last
   std::vector<std::byte> index_;
   std::vector<std::string_view> names_;

@@ -1,34 +1,50 @@
 #include "io/line_reader.h"
 
 #include <cstring>
+#include <utility>
 
 #include "core/error.h"
 
 namespace etr::io {
 
+// The line as far as the buffer has it; empty, and no end, at the end of the file.
+std::string_view LineReader::piece(bool& line_ends) {
+  line_ends = false;
+  if (position_ == size_) {
+    position_ = 0;
+    size_ = stream_->read(buffer_);
+    if (size_ == 0) return {};
+  }
+  const char* begin = reinterpret_cast<const char*>(buffer_.data()) + position_;
+  const auto* end = static_cast<const char*>(std::memchr(begin, '\n', size_ - position_));
+  line_ends = end != nullptr;
+  const size_t length = end ? static_cast<size_t>(end - begin) : size_ - position_;
+  position_ += length + (end ? 1 : 0);
+  return {begin, length};
+}
+
 bool LineReader::next(std::string& line) {
   line.clear();
-  bool any = false;
-  while (true) {
-    if (position_ == size_) {
-      position_ = 0;
-      size_ = stream_->read(buffer_);
-      if (size_ == 0) break;
-    }
+  bool any = false, ends = false;
+  for (bool rest = std::exchange(in_long_line_, false); rest && !ends;) rest = !piece(ends).empty();
+  for (ends = false; !ends;) {
+    const std::string_view part = piece(ends);
+    if (part.empty() && !ends) break;
     any = true;
-    const char* begin = reinterpret_cast<const char*>(buffer_.data()) + position_;
-    const auto* end = static_cast<const char*>(std::memchr(begin, '\n', size_ - position_));
-    const size_t length = end ? static_cast<size_t>(end - begin) : size_ - position_;
-    if (line.size() + length > max_line_bytes_)
-      fail(Code::unsupported, "'", path_, "': line ", number_ + 1, " is longer than ",
-           max_line_bytes_, " bytes (max_line_bytes)");
-    line.append(begin, length);
-    position_ += length + (end ? 1 : 0);
-    if (end) break;
+    if (line.size() + part.size() > max_line_bytes_.bytes) {
+      in_long_line_ = !ends;
+      fail(Code::unsupported, "'", path_, "': line ", ++number_, " is longer than ",
+           max_line_bytes_.bytes, " bytes (", max_line_bytes_.name, ")");
+    }
+    line.append(part);
   }
   if (!any) return false;
   ++number_;
-  if (line.ends_with('\r')) line.pop_back();
+  ending_ = ends ? "\n" : "";
+  if (line.ends_with('\r')) {
+    line.pop_back();
+    ending_ = ends ? "\r\n" : "\r";
+  }
   return true;
 }
 

@@ -12,26 +12,33 @@ namespace etr::io {
 class LineReader {
  public:
   // Takes over `stream`; `path` names it in errors.
-  LineReader(std::unique_ptr<ByteStream> stream, std::string path, size_t max_line_bytes)
+  LineReader(std::unique_ptr<ByteStream> stream, std::string path, SizeLimit max_line_bytes)
       : stream_(std::move(stream)),
         path_(std::move(path)),
         max_line_bytes_(max_line_bytes),
         buffer_(kBufferBytes) {}
 
   // The next line without its end ("\n" or "\r\n"); false at the end. Throws Error(unsupported) for one
-  // longer than the limit.
+  // longer than the limit; the next call goes on behind it.
   bool next(std::string& line);
+  const char* ending() const {
+    return ending_;
+  }  // of the line that was read last; "" at the end of the file
   uint64_t number() const { return number_; }  // of the line that was read last, from 1
 
  private:
+  std::string_view piece(bool& line_ends);
+
   static constexpr size_t kBufferBytes = size_t{1} << 16;
 
   std::unique_ptr<ByteStream> stream_;
   const std::string path_;
-  const size_t max_line_bytes_;
+  const SizeLimit max_line_bytes_;
   std::vector<std::byte> buffer_;
   size_t position_ = 0, size_ = 0;
   uint64_t number_ = 0;
+  const char* ending_ = "";
+  bool in_long_line_ = false;
 };
 
 }  // namespace etr::io

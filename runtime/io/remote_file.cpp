@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "core/error.h"
-#include "core/platform.h"
 #include "io/disk_cache.h"
+#include "io/pieces.h"
 #include "io/s3.h"
 
 namespace etr::io {
@@ -142,7 +142,7 @@ class RemotePieces final : public Pieces {
   }
 
   Block next() override {
-    if (cached_.data) return std::exchange(cached_, {});
+    if (cached_) return cached_->next();
     if (taken_ == parts_) return {};
     Part part;
     {
@@ -162,8 +162,11 @@ class RemotePieces final : public Pieces {
     return block_of(std::move(part.bytes));
   }
 
-  // After the last piece, where there is a cache.
-  const std::string& path() const { return path_; }
+  // Reads everything that is not in the cache yet; there must be one. Returns its file.
+  const std::string& fetch() {
+    while (!cached_ && next().data) continue;
+    return path_;
+  }
 
  private:
   struct Part {
@@ -173,9 +176,7 @@ class RemotePieces final : public Pieces {
 
   void open_cached(const std::string& path) {
     path_ = path;
-    cached_.data = platform::map_file(path, cached_.size);
-    parts_ = 0;
-    if (cached_.size == 0) cached_ = {};
+    cached_ = std::make_unique<FilePieces>(std::make_unique<platform::InputFile>(path));
   }
 
   void run() {
@@ -211,7 +212,7 @@ class RemotePieces final : public Pieces {
   std::unique_ptr<DiskCache> cache_;
   std::unique_ptr<DiskCache::Entry> entry_;
   std::string path_;
-  Block cached_;
+  std::unique_ptr<FilePieces> cached_;
   uint64_t parts_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -235,9 +236,7 @@ std::string fetch_remote(const std::string& address, const RemoteOptions& option
   if (options.cache_dir.empty())
     fail(Code::invalid_argument, "'", address,
          "' is read by position, which needs it on the disk: set the pipeline's remote_cache_dir");
-  RemotePieces pieces(address, options);
-  while (pieces.next().data) continue;
-  return pieces.path();
+  return RemotePieces(address, options).fetch();
 }
 
 }  // namespace etr::io

@@ -11,12 +11,7 @@ namespace etr::io {
 
 bool is_remote(const std::string& path);
 
-// Compressed or plain bytes as they arrive, piece by piece.
-class Pieces {
- public:
-  virtual ~Pieces() = default;
-  virtual Block next() = 0;  // empty at the end
-};
+class Pieces;
 
 // Reads `address` front to back by ranges, several of them in flight, and through the disk cache where
 // `options` name one. What the cache has is checked with the server (its entity tag) and read from the disk.

@@ -1,95 +1,55 @@
 #include "io/tar_reader.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
+#include <utility>
 
-#include "core/error.h"
 #include "core/memory.h"
 
 namespace etr::io {
 namespace {
 
-constexpr size_t kRecord = 512;
 constexpr size_t kBlockBytes = 1 << 20;
-
-// Fields of a ustar header: offset and length.
-struct FieldAt {
-  size_t offset, length;
-};
-constexpr FieldAt kName{0, 100}, kSize{124, 12}, kChecksum{148, 8}, kMagic{257, 5},
-    kPrefix{345, 155};
-constexpr size_t kType = 156;
-
-std::string text_field(const char* header, FieldAt f) {
-  const char* begin = header + f.offset;
-  return {begin, std::find(begin, begin + f.length, '\0')};
-}
-
-// Octal text, or GNU's base-256 (high bit of the first byte set). False when neither.
-bool number_field(const char* header, FieldAt f, uint64_t& value) {
-  const auto* p = reinterpret_cast<const unsigned char*>(header) + f.offset;
-  value = 0;
-  if (p[0] & 0x80) {
-    for (size_t i = f.length - 8; i < f.length; ++i) value = value << 8 | p[i];
-    return true;
-  }
-  bool any = false;
-  for (size_t i = 0; i < f.length && p[i] != 0; ++i) {
-    if (p[i] == ' ') continue;
-    if (p[i] < '0' || p[i] > '7') return false;
-    value = value << 3 | static_cast<uint64_t>(p[i] - '0');
-    any = true;
-  }
-  return any;
-}
-
-bool checksum_matches(const char* header) {
-  uint64_t expected = 0;
-  if (!number_field(header, kChecksum, expected)) return false;
-  // The field itself counts as blanks; summed apart, so that the long loop has no branch.
-  uint32_t sum = 0;
-  for (size_t i = 0; i < kRecord; ++i) sum += static_cast<unsigned char>(header[i]);
-  for (size_t i = 0; i < kChecksum.length; ++i)
-    sum += ' ' - static_cast<unsigned char>(header[kChecksum.offset + i]);
-  return sum == expected;
-}
-
-uint64_t padded(uint64_t size) { return (size + kRecord - 1) / kRecord * kRecord; }
 
 }  // namespace
 
 TarReader::TarReader(std::unique_ptr<ByteStream> stream, std::string path, TarLimits limits)
-    : stream_(std::move(stream)),
-      path_(std::move(path)),
-      limits_(limits),
-      block_(stream_->mapped()) {
-  whole_file_ = block_.data != nullptr;
-}
+    : stream_(std::move(stream)), path_(std::move(path)), limits_(limits) {}
 
 void TarReader::corrupt(const std::string& why) const {
-  fail(Code::corrupt_data, "'", path_, "': ", why, " at byte ", block_offset_ + position_,
+  fail(Code::corrupt_data, "'", path_, "': ", why, " at byte ", at(),
        last_member_.empty() ? "" : " after member '" + last_member_ + "'");
 }
 
-void TarReader::beyond(const char* what, uint64_t found, uint64_t limit, const char* option) const {
-  fail(Code::unsupported, "'", path_, "': ", what, " of ", found, " at byte ",
-       block_offset_ + position_, "; the limit is ", limit, " (", option, ")");
+void TarReader::check_limit(const char* what, uint64_t found, uint64_t limit,
+                            const char* option) const {
+  if (found > limit)
+    fail(Code::unsupported, "'", path_, "': ", what, " of ", found, " at byte ", at(),
+         "; the limit is ", limit, " (", option, ")");
 }
 
-bool TarReader::ensure(size_t size) {
-  if (block_.size - position_ >= size) return true;
-  if (whole_file_) return false;
-  // A new block that begins with what is left of the old one; members of the old one keep it alive.
-  const size_t left = block_.size - position_;
-  const size_t capacity = std::max(kBlockBytes, size);
-  const auto fresh = allocate_bytes(capacity);
-  if (left > 0) std::memcpy(fresh.get(), block_.data.get() + position_, left);
-  const size_t got = stream_->read({fresh.get() + left, capacity - left});
-  block_offset_ += position_;
-  position_ = 0;
-  block_ = {fresh, left + got};
-  return block_.size >= size;
+void TarReader::bad_member(Code code, const std::string& name, const std::string& why,
+                           uint64_t size) {
+  last_member_ = name;
+  to_skip_ = tar::padded(size);
+  intact_ = true;
+  fail(code, "'", path_, "': member '", name.substr(0, 4096), "' at byte ", begin_, " ", why);
+}
+
+bool TarReader::ensure(uint64_t size) {
+  while (block_.size - position_ < size) {
+    // A new block that begins with what is left of the old one; members of the old one keep it alive.
+    const size_t left = block_.size - position_;
+    const size_t capacity = std::max(kBlockBytes, trusted_bytes(*stream_, left, size));
+    const auto fresh = allocate_bytes(capacity);
+    if (left > 0) std::memcpy(fresh.get(), block_.data.get() + position_, left);
+    const size_t got = stream_->read({fresh.get() + left, capacity - left});
+    block_offset_ += position_;
+    position_ = 0;
+    block_ = {fresh, left + got};
+    if (block_.size < capacity) break;
+  }
+  return block_.size - position_ >= size;
 }
 
 void TarReader::skip(uint64_t size) {
@@ -102,77 +62,175 @@ void TarReader::skip(uint64_t size) {
 }
 
 std::string TarReader::read_text(uint64_t size) {
-  const uint64_t most = limits_.name_bytes + (1 << 16);  // pax headers hold more than the name
-  if (size > most) beyond("an extended header", size, most, "max_name_bytes and some");
-  if (!ensure(static_cast<size_t>(padded(size)))) corrupt("the archive is truncated");
+  // Extended attributes, maps of sparse files.
+  constexpr uint64_t kMoreThanNames = uint64_t{1} << 20;
+  check_limit("an extended header", size, limits_.name_bytes + kMoreThanNames,
+              "max_name_bytes and 1 MB");
+  if (!ensure(tar::padded(size))) corrupt("the archive is truncated");
   std::string text(here(), static_cast<size_t>(size));
-  position_ += static_cast<size_t>(padded(size));
+  position_ += static_cast<size_t>(tar::padded(size));
   return text;
 }
 
-// pax records are "LENGTH KEY=VALUE\n"; only the path matters here.
-std::string TarReader::pax_path(const std::string& records) const {
-  for (size_t at = 0; at < records.size();) {
-    size_t length = 0;
-    const auto [end, error] =
-        std::from_chars(records.data() + at, records.data() + records.size(), length);
-    if (error != std::errc() || length == 0 || at + length > records.size() || *end != ' ')
-      corrupt("a damaged pax header");
-    const size_t key = static_cast<size_t>(end + 1 - records.data());
-    const std::string record = records.substr(key, at + length - key - 1);
-    if (record.starts_with("path=")) return record.substr(5);
-    at += length;
+void TarReader::check_first_bytes() {
+  if (block_.size == 0) corrupt("the file is empty; an archive of nothing has 1,024 zeros");
+  const char* other = tar::other_format({here(), block_.size});
+  if (other) fail(Code::corrupt_data, "'", path_, "' is no tar archive but ", other);
+}
+
+// False at the end of the archive.
+bool TarReader::next_header(tar::Header& header) {
+  const bool whole = ensure(tar::kRecord);
+  if (at() == 0) check_first_bytes();
+  if (!whole) {
+    // Archives end with two zero records; some writers leave them out.
+    if (block_.size - position_ == 0) return false;
+    corrupt("the archive is truncated inside a header");
   }
-  return "";
+  if (tar::is_zero(here())) return false;
+  header = tar::parse_header(here());
+  if (header.problem)
+    corrupt(std::string(header.problem) + (at() == 0 ? " (not a tar archive?)" : ""));
+  return true;
+}
+
+// Takes in a header that speaks of the member behind it.
+void TarReader::extend(const tar::Header& header) {
+  position_ += tar::kRecord;
+  if (header.type == 'K') return skip(tar::padded(header.size));  // a link's long target
+  const std::string text = read_text(header.size);
+  if (header.type == 'L') {
+    if (extension_.name.empty()) extension_.name = text.c_str();  // stops at the terminating zero
+  } else if (header.type == 'g') {
+    const std::string key = tar::refused_global_key(text);
+    if (!key.empty())
+      fail(Code::unsupported, "'", path_, "': a global pax header sets '", key,
+           "' for all members, at byte ", at());
+  } else {
+    std::string problem;
+    const std::string name = std::exchange(extension_.name, "");
+    if (!tar::parse_pax(text, extension_, problem)) corrupt("a damaged pax header");
+    if (!problem.empty()) fail(Code::unsupported, "'", path_, "': ", problem, ", at byte ", at());
+    if (!name.empty()) extension_.name = name;  // the first header that gives one counts
+  }
+}
+
+void TarReader::read_gnu_map(const char* header) {
+  bool more = false;
+  extension_.sparse = true;
+  extension_.parts.clear();
+  bool good = tar::parse_gnu_map(header, extension_.parts, extension_.real_size, more);
+  position_ += tar::kRecord;
+  constexpr size_t kMostParts = size_t{1} << 20;
+  for (; good && more; position_ += tar::kRecord) {
+    if (!ensure(tar::kRecord)) corrupt("the archive is truncated inside the map of a sparse file");
+    good = tar::parse_gnu_map_record(here(), extension_.parts, more) &&
+           extension_.parts.size() <= kMostParts;
+  }
+  if (!good) corrupt("a damaged map of a sparse file");
+}
+
+// The file that a sparse member stands for.
+Block TarReader::expand(const std::string& name, Block stored) {
+  size_t map_bytes = 0;
+  const auto stored_text = [&] {
+    return std::string_view(reinterpret_cast<const char*>(stored.data.get()), stored.size);
+  };
+  bool good = true;
+  if (extension_.map_in_data)
+    good = tar::parse_map_in_data(stored_text(), extension_.parts, map_bytes) && map_bytes > 0;
+  const uint64_t size = extension_.real_size;
+  if (!good || map_bytes > stored.size ||
+      !tar::parts_fit(extension_.parts, size, stored.size - map_bytes))
+    bad_member(Code::corrupt_data, name, "is sparse, and its map does not fit what is stored", 0);
+  if (size > limits_.member_bytes.bytes || !in_proportion(size, stored.size, limits_.max_ratio))
+    bad_member(Code::unsupported, name,
+               cat("is sparse, of ", size, " bytes with ", stored.size, " stored; the limit is ",
+                   limits_.member_bytes.bytes, " (", limits_.member_bytes.name, "), and ",
+                   limits_.max_ratio, " times what is stored (max_ratio)"),
+               0);
+  const auto bytes = allocate_bytes(static_cast<size_t>(size));
+  std::memset(bytes.get(), 0, static_cast<size_t>(size));
+  const std::byte* from = stored.data.get() + map_bytes;
+  for (const tar::Part& part : extension_.parts) {
+    std::memcpy(bytes.get() + part.offset, from, static_cast<size_t>(part.size));
+    from += part.size;
+  }
+  return {bytes, static_cast<size_t>(size)};
+}
+
+// False where the header is of something else than a regular file.
+bool TarReader::read_member(const tar::Header& header, TarMember& member) {
+  std::string name = !extension_.sparse_name.empty() ? extension_.sparse_name
+                     : !extension_.name.empty()      ? extension_.name
+                                                     : header.name;
+  const uint64_t size = extension_.has_size ? extension_.size : header.size;
+  const bool old_folder = header.type == '\0' && name.ends_with('/');
+  if (header.type == 'S')
+    read_gnu_map(here());
+  else
+    position_ += tar::kRecord;
+  switch (header.type) {
+    case '\0':
+    case '0':
+    case '7':  // contiguous
+    case 'S': break;
+    case '1':
+      bad_member(Code::unsupported, name,
+                 "is a hard link to another member; write the archive with tar --hard-dereference",
+                 0);
+    case 'M': bad_member(Code::unsupported, name, "is the rest of a file in another volume", size);
+    case '2':
+    case '3':
+    case '4':
+    case '5':
+    case '6': return false;  // links, devices, folders: no bytes, whatever the size says
+    default: skip(tar::padded(size)); return false;
+  }
+  if (old_folder) return false;
+  if (name.size() > limits_.name_bytes)
+    bad_member(Code::unsupported, name,
+               cat("has a name of ", name.size(), " bytes; the limit is ", limits_.name_bytes,
+                   " (max_name_bytes)"),
+               size);
+  if (size > limits_.member_bytes.bytes)
+    bad_member(Code::unsupported, name,
+               cat("has ", size, " bytes; the limit is ", limits_.member_bytes.bytes, " (",
+                   limits_.member_bytes.name, ")"),
+               size);
+  check_limit("a member number", ++members_, limits_.members, "max_members");
+  last_member_ = name;
+  if (!ensure(size)) corrupt("the archive is truncated inside a member");
+  member.data = {{block_.data, block_.data.get() + position_}, static_cast<size_t>(size)};
+  position_ += static_cast<size_t>(size);
+  // Padding that is missing at the very end is harmless.
+  const auto padding = static_cast<size_t>(tar::padded(size) - size);
+  position_ += ensure(padding) ? padding : block_.size - position_;
+  if (extension_.sparse) member.data = expand(name, std::move(member.data));
+  member.name = std::move(name);
+  return true;
 }
 
 bool TarReader::next(TarMember& member) {
-  std::string long_name;
-  while (true) {
-    if (!ensure(kRecord)) {
-      // Archives end with two zero records; some writers leave them out.
-      if (block_.size - position_ == 0) return false;
-      corrupt("the archive is truncated inside a header");
-    }
-    const char* header = here();
-    if (std::all_of(header, header + kRecord, [](char c) { return c == 0; })) return false;
-    uint64_t size = 0;
-    if (!checksum_matches(header)) corrupt("a header with a wrong checksum (not a tar archive?)");
-    if (!number_field(header, kSize, size)) corrupt("a header with an unreadable size");
-    if (size > limits_.member_bytes)
-      beyond("a member", size, limits_.member_bytes, "max_member_bytes");
-    std::string name = text_field(header, kName);
-    if (std::memcmp(header + kMagic.offset, "ustar", 5) == 0) {
-      const std::string prefix = text_field(header, kPrefix);
-      if (!prefix.empty()) name = prefix + "/" + name;
-    }
-    const char type = header[kType];
-    const uint64_t offset = block_offset_ + position_;
-    position_ += kRecord;
-    if (type == 'L') {
-      long_name = read_text(size).c_str();  // stops at the terminating zero
-    } else if (type == 'x') {
-      long_name = pax_path(read_text(size));
-    } else if (type == '0' || type == '\0') {
-      member.name = long_name.empty() ? std::move(name) : std::move(long_name);
-      if (member.name.size() > limits_.name_bytes)
-        beyond("a name", member.name.size(), limits_.name_bytes, "max_name_bytes");
-      if (++members_ > limits_.members)
-        beyond("a member number", members_, limits_.members, "max_members");
-      member.offset = offset;
-      last_member_ = member.name;
-      if (!ensure(static_cast<size_t>(size))) corrupt("the archive is truncated inside a member");
-      member.data = {{block_.data, block_.data.get() + position_}, static_cast<size_t>(size)};
-      position_ += static_cast<size_t>(size);
-      // Padding that is missing at the very end is harmless.
-      const auto padding = static_cast<size_t>(padded(size) - size);
-      position_ += ensure(padding) ? padding : block_.size - position_;
-      return true;
+  intact_ = false;
+  skip(std::exchange(to_skip_, 0));
+  extension_ = {};
+  bool begun = false;  // with a header of extension
+  for (tar::Header header; next_header(header);) {
+    if (!begun) member.offset = begin_ = at();
+    begun = false;
+    if (std::strchr("LKxXg", header.type) && header.type) {
+      begun = header.type != 'g';
+      extend(header);
+    } else if (read_member(header, member)) {
+      return intact_ = true;
     } else {
-      skip(padded(size));  // directories, links, global headers
-      long_name.clear();
+      extension_ = {};
     }
   }
+  if (begun) corrupt("the archive ends behind the extended header of a member");
+  intact_ = true;
+  return false;
 }
 
 }  // namespace etr::io

@@ -7,11 +7,10 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <vector>
 
 #include "core/error.h"
-#include "core/platform.h"
+#include "core/platform_files.h"
 
 namespace etr::io {
 
@@ -34,39 +33,30 @@ std::string pax_record(const std::string& key, const std::string& value) {
 
 struct TarWriter::State {
   std::string path, temporary;
-  std::ofstream file;
+  platform::OutputFile file;
   std::unique_ptr<ZSTD_CCtx, size_t (*)(ZSTD_CCtx*)> zstd{nullptr, ZSTD_freeCCtx};
   std::vector<char> out = std::vector<char>(1 << 16);
   bool finished = false;
 
-  void check_file() const {
-    if (!file) fail(Code::io, "cannot write '", temporary, "'");
-  }
+  explicit State(const std::string& target)
+      : path(target),
+        temporary(target + ".tmp"),
+        file(temporary, platform::OutputFile::Mode::replace) {}
 
   void write(std::span<const std::byte> bytes, ZSTD_EndDirective directive = ZSTD_e_continue) {
-    if (!zstd) {
-      file.write(reinterpret_cast<const char*>(bytes.data()),
-                 static_cast<std::streamsize>(bytes.size()));
-      return check_file();
-    }
+    if (!zstd) return file.write(bytes);
     ZSTD_inBuffer input{bytes.data(), bytes.size(), 0};
     size_t left = 0;
     do {
       ZSTD_outBuffer output{out.data(), out.size(), 0};
       left = ZSTD_compressStream2(zstd.get(), &output, &input, directive);
       if (ZSTD_isError(left)) fail(Code::internal, "zstd: ", ZSTD_getErrorName(left));
-      file.write(out.data(), static_cast<std::streamsize>(output.pos));
-      check_file();
+      file.write(std::as_bytes(std::span(out.data(), output.pos)));
     } while (input.pos < input.size || (directive == ZSTD_e_end && left != 0));
   }
 };
 
-TarWriter::TarWriter(const std::string& path, int level) : state_(std::make_unique<State>()) {
-  state_->path = path;
-  state_->temporary = path + ".tmp";
-  state_->file.open(state_->temporary, std::ios::binary | std::ios::trunc);
-  if (!state_->file)
-    fail(Code::io, "cannot create '", state_->temporary, "': ", std::strerror(errno));
+TarWriter::TarWriter(const std::string& path, int level) : state_(std::make_unique<State>(path)) {
   if (path.ends_with(".zst")) {
     state_->zstd.reset(ZSTD_createCCtx());
     ZSTD_CCtx_setParameter(state_->zstd.get(), ZSTD_c_compressionLevel, level);
@@ -113,7 +103,6 @@ void TarWriter::finish() {
   static constexpr std::byte kEnd[1024] = {};
   state_->write(kEnd, ZSTD_e_end);
   state_->file.close();
-  state_->check_file();
   std::error_code error;
   std::filesystem::rename(state_->temporary, state_->path, error);
   if (error) fail(Code::io, "cannot rename to '", state_->path, "': ", error.message());

@@ -1,17 +1,19 @@
 #include "pipeline/bad_records.h"
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
-#include <fstream>
 
 #include "core/json.h"
 #include "core/log.h"
+#include "core/platform_files.h"
+#include "core/sha256.h"
+#include "core/utf8.h"
 
 namespace etr::pipeline {
 namespace {
 
 constexpr size_t kListed = 1000;
+constexpr size_t kTold = 100'000;    // records told apart; further ones count each time
 constexpr int64_t kShareFrom = 100;  // records: a share of fewer says nothing
 
 Json to_json(const BadRecord& r) {
@@ -20,16 +22,30 @@ Json to_json(const BadRecord& r) {
   return out;
 }
 
-void append(const std::filesystem::path& path, const BadRecord& record) {
-  std::ofstream list(path, std::ios::app);
-  list << to_json(record).dump() << "\n";
-  if (!list.flush()) fail(Code::io, "cannot write the list of bad records, '", path.string(), "'");
+void append(const std::string& path, const Json& row) {
+  platform::OutputFile list(path, platform::OutputFile::Mode::append);
+  list.write(row.dump() + "\n");
+  list.close();
 }
 
-std::string file_safe(std::string text) {
-  for (char& c : text)
-    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '-') c = '_';
-  return text;
+// What tells a record from others in every epoch: its place, or its number where it has none.
+std::string identity(const Item& item) {
+  constexpr uint64_t kIndex = (uint64_t{1} << kPassShift) - 1;
+  if (!item.origin) return cat("#", item.ordinal & kIndex);
+  return cat(*item.origin->shard, '\n', item.origin->key, '\n', item.origin->offset);
+}
+
+std::string short_hash(const std::string& text) { return to_hex(sha256(text)).substr(0, 12); }
+
+// `text` as a part of a file's name, of at most `most` bytes. What that changes gets a hash of `whole`, so that two do not
+// become one.
+std::string file_safe(const std::string& text, size_t most, const std::string& whole) {
+  std::string out = text.substr(0, most);
+  for (char& c : out) {
+    const bool plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+    if (!plain && c != '.' && c != '-' && c != '_') c = '_';
+  }
+  return out == text ? out : out + "-" + short_hash(whole);
 }
 
 }  // namespace
@@ -45,29 +61,54 @@ bool BadRecords::uses(ErrorPolicy policy) const {
                      [&](const auto& row) { return row.second == policy; });
 }
 
-void BadRecords::quarantine(const Item& item, const BadRecord& record) const {
+// Writes the fields that the record has by now, each to a file of its own.
+void BadRecords::quarantine(const Item& item, const BadRecord& record) {
+  constexpr size_t kMostStem = 120,
+                   kMostField = 60;  // with hashes far below the 255 bytes of a name
   const std::filesystem::path directory(rules_.directory);
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) fail(Code::io, "cannot create '", rules_.directory, "': ", error.message());
-  const std::string stem =
-      file_safe(std::filesystem::path(record.shard).filename().string() + "-" + record.key);
+  const std::string whole = identity(item);
+  const std::string name =
+      item.origin
+          ? std::filesystem::path(*item.origin->shard).filename().string() + "-" + item.origin->key
+          : whole;
+  std::string stem = file_safe(name, kMostStem, whole);
+  if (!stems_.insert(stem).second) stem += "-" + short_hash(whole);  // of another folder's shard
+  Json row = to_json(record);
   for (const Field& field : item.fields) {
-    std::ofstream out(directory / (stem + "." + file_safe(field.name)), std::ios::binary);
-    const auto bytes = field.tensor.bytes();
-    out.write(reinterpret_cast<const char*>(bytes.data()),
-              static_cast<std::streamsize>(bytes.size()));
-    if (!out) fail(Code::io, "cannot write to the quarantine directory '", rules_.directory, "'");
+    row["files"].push_back(stem + "." + file_safe(field.name, kMostField, field.name));
+    platform::OutputFile out(directory / row["files"].back().get<std::string>(),
+                             platform::OutputFile::Mode::replace);
+    out.write(field.tensor.bytes());
+    out.close();
   }
-  append(directory / "bad_records.jsonl", record);
+  append(directory / "bad_records.jsonl", row);
+}
+
+// Counts the record; true where it was not seen before.
+bool BadRecords::note(const Item& item, const BadRecord& record) {
+  ++times_;
+  const std::string hash = short_hash(identity(item));
+  if (const auto known = known_.find(hash); known != known_.end()) {
+    if (known->second < records_.size()) ++records_[known->second].times;
+    return false;
+  }
+  ++count_;
+  if (known_.size() < kTold)
+    known_.emplace(hash, records_.size() < kListed ? records_.size() : kListed);
+  if (records_.size() < kListed) records_.push_back({record, 1});
+  return true;
 }
 
 bool BadRecords::handle(const std::string& stage, uint64_t position, const Item& item,
                         const Error& error, uint64_t epoch) {
+  if (error.code() == Code::cancelled) throw error;  // says nothing about the record
   BadRecord record{stage, "", "", error.what()};
   if (item.origin) {
-    record.shard = *item.origin->shard;
-    record.key = item.origin->key;
+    record.shard = as_utf8(*item.origin->shard);
+    record.key = as_utf8(item.origin->key);
     record.offset = item.origin->offset;
   }
   const std::string where = cat("stage '", stage, "', shard '", record.shard, "', key '",
@@ -75,20 +116,19 @@ bool BadRecords::handle(const std::string& stage, uint64_t position, const Item&
   const auto rule = rules_.by_stage.find(position);
   const ErrorPolicy policy = rule == rules_.by_stage.end() ? rules_.policy : rule->second;
   std::scoped_lock lock(mutex_);
-  ++count_;
-  if (records_.size() < kListed) records_.push_back(record);
+  const bool first = note(item, record);
   if (policy == ErrorPolicy::fail) throw Error(error.code(), where);
-  if (count_ > rules_.limit)
+  if (first && count_ > rules_.limit)
     throw Error(error.code(),
                 cat(where, " (bad records: more than max_bad_records = ", rules_.limit, ")"));
   const auto read = static_cast<double>(std::max(read_.load(), kShareFrom));
-  if (static_cast<double>(count_) > rules_.share * read)
+  if (static_cast<double>(times_) > rules_.share * read)
     throw Error(error.code(),
-                cat(where, " (", count_, " of ", read_.load(),
-                    " records are bad, more than max_bad_share = ", rules_.share, ")"));
+                cat(where, " (", times_, " of ", read_.load(),
+                    " records read are bad, more than max_bad_share = ", rules_.share, ")"));
   log_line(LogLevel::warning, "bad record dropped: " + where);
-  if (!rules_.list.empty()) append(rules_.list, record);
-  if (policy == ErrorPolicy::quarantine) quarantine(item, record);
+  if (first && !rules_.list.empty()) append(rules_.list, to_json(record));
+  if (first && policy == ErrorPolicy::quarantine) quarantine(item, record);
   if (policy == ErrorPolicy::substitute) return true;
   dropped_[epoch].emplace_back(position, item.ordinal);
   return false;
@@ -104,10 +144,18 @@ int64_t BadRecords::count() const {
   return count_;
 }
 
+int64_t BadRecords::times() const {
+  std::scoped_lock lock(mutex_);
+  return times_;
+}
+
 Json BadRecords::list() const {
   std::scoped_lock lock(mutex_);
   Json out = Json::array();
-  for (const BadRecord& record : records_) out.push_back(to_json(record));
+  for (const Listed& listed : records_) {
+    out.push_back(to_json(listed.record));
+    out.back()["times"] = listed.times;
+  }
   return out;
 }
 

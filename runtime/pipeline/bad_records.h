@@ -4,7 +4,9 @@
 #include <atomic>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -20,12 +22,13 @@ enum class ErrorPolicy { fail, skip, quarantine, substitute };
 struct ErrorRules {
   ErrorPolicy policy = ErrorPolicy::fail;
   std::map<uint64_t, ErrorPolicy> by_stage;  // by stage number, where it differs
-  int64_t limit = 0;                         // so many are tolerated, one more ends the run
+  int64_t limit = 0;      // so many different records are tolerated, one more ends the run
   double share = 1;       // of the records read so far that may be bad, from the hundredth on
   std::string directory;  // receives quarantined records: their raw fields, bad_records.jsonl
   std::string list;       // file that receives a line of JSON for each; "": none
 };
 
+// All of it UTF-8.
 struct BadRecord {
   std::string stage, shard, key, reason;
   int64_t offset = -1;
@@ -48,8 +51,9 @@ class BadRecords {
   // A sample that is left out and is not bad; a restored run must know of it too.
   void note_drop(uint64_t position, uint64_t ordinal, uint64_t epoch);
 
-  int64_t count() const;
-  Json list() const;  // the first 1,000: [{"stage", "shard", "key", "offset", "reason"}]
+  int64_t count() const;  // different records: the same one in another epoch is no other
+  int64_t times() const;  // how often one was bad
+  Json list() const;  // the first 1,000: [{"stage", "shard", "key", "offset", "reason", "times"}]
 
   // The samples dropped in an epoch: (stage number, ordinal), sorted.
   std::vector<Drop> dropped(uint64_t epoch) const;
@@ -57,13 +61,21 @@ class BadRecords {
   void forget_before(uint64_t epoch);
 
  private:
-  void quarantine(const Item& item, const BadRecord& record) const;
+  struct Listed {
+    BadRecord record;
+    int64_t times = 0;
+  };
+
+  bool note(const Item& item, const BadRecord& record);
+  void quarantine(const Item& item, const BadRecord& record);
 
   const ErrorRules rules_;
   std::atomic<int64_t> read_{0};
   mutable std::mutex mutex_;
-  int64_t count_ = 0;
-  std::vector<BadRecord> records_;
+  int64_t count_ = 0, times_ = 0;
+  std::unordered_map<std::string, size_t> known_;  // by hash: the place in records_, or beyond
+  std::vector<Listed> records_;
+  std::set<std::string> stems_;                    // of quarantined files
   std::map<uint64_t, std::vector<Drop>> dropped_;  // by epoch
 };
 

@@ -36,12 +36,13 @@ std::vector<Item> through(BudgetStage& at, Item item) {
 }
 
 // Bytes of an item as it leaves each stage: the largest of the samples tried.
-std::vector<double> sizes_of(std::vector<BudgetStage>& stages) {
+std::vector<double> sizes_of(std::vector<BudgetStage>& stages, const Interrupt* interrupt) {
   std::vector<double> sizes(stages.size(), 0);
   auto& source = static_cast<Source&>(*stages[0].stage);
   source.start_pass(0, 0);
   int good = 0;
   for (int tried = 0; tried < 4 * kProbes && good < kProbes; ++tried) {
+    if (interrupt && interrupt->stopped()) fail(Code::cancelled, "the pipeline was cancelled");
     try {
       Item first;
       first.ordinal = static_cast<uint64_t>(tried);
@@ -52,7 +53,8 @@ std::vector<double> sizes_of(std::vector<BudgetStage>& stages) {
         if (!item.empty()) sizes[i] = std::max(sizes[i], static_cast<double>(item[0].size_bytes()));
       }
       good += !item.empty();
-    } catch (const Error&) {  // a bad record; the run will see to it
+    } catch (const Error& error) {  // a bad record is for the run to see to
+      if (error.code() == Code::cancelled || error.code() == Code::state) throw;
     }
   }
   for (size_t i = 1; i < sizes.size(); ++i)
@@ -69,7 +71,7 @@ std::string megabytes(double bytes) {
 }  // namespace
 
 std::vector<QueueLimits> plan_budget(BudgetRequest request) {
-  const std::vector<double> sizes = sizes_of(request.stages);
+  const std::vector<double> sizes = sizes_of(request.stages, request.interrupt);
   double held = 0;
   std::string holders;
   std::vector<double> largest, leaving;  // bytes of an item within a segment, and behind it

@@ -21,6 +21,7 @@ struct BudgetRequest {
   std::vector<BudgetStage> stages;
   std::vector<QueueLimits> limits;  // of each segment, without a budget
   int64_t bytes = 0;
+  const Interrupt* interrupt = nullptr;  // ends the trials with Error(cancelled)
   int64_t prefetch = 1;  // finished items that may wait for the consumer, and one that it holds
 };
 

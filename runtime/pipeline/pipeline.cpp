@@ -16,14 +16,26 @@ namespace {
 
 constexpr size_t kChunk = 64;  // samples in one message
 
+// Lets go of a lock for as long as it lives.
+class Unlocked {
+ public:
+  explicit Unlocked(std::unique_lock<std::mutex>& lock) : lock_(lock) { lock_.unlock(); }
+  ~Unlocked() { lock_.lock(); }
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+
+ private:
+  std::unique_lock<std::mutex>& lock_;
+};
+
 }  // namespace
 
-Pipeline::Pipeline(const Json& spec, MapFunctions functions, bool defers)
+Pipeline::Pipeline(const Json& spec, MapFunctions functions, bool defers, Budget budget)
     : functions_(std::move(functions)), defers_(defers) {
   parse(spec);
   build();
   // Functions of the program are not called before it asks for something.
-  if (functions_.empty()) apply_budget();
+  if (functions_.empty() && budget == Budget::now) apply_budget();
 }
 
 void Pipeline::parse(const Json& spec) {
@@ -56,11 +68,12 @@ void Pipeline::parse(const Json& spec) {
   trace_ = std::make_unique<Trace>(static_cast<size_t>(options_->integer("trace_events")));
 }
 
-StageContext Pipeline::context_of(size_t position) const {
+StageContext Pipeline::context_of(size_t position, bool trial) const {
   StageContext context{static_cast<uint64_t>(options_->integer("seed")), position, &interrupt_,
                        &functions_, options_.get()};
   context.defers = defers_;
   context.is_last = position + 1 == entries_.size();
+  context.trial = trial;
   return context;
 }
 
@@ -189,12 +202,17 @@ void Pipeline::build() {
       [this](uint64_t epoch, uint64_t pass) { return demand_of(serial_stages_, epoch, pass); });
 }
 
-void Pipeline::start() {
+void Pipeline::start(std::unique_lock<std::mutex>& lock) {
   started_ = true;
   started_ns_ = now_ns();
   process_ = platform::process_id();
   try {
     keep_no_memory_error();
+    {
+      // It reads samples, which may take long, and cancel() shall not wait for it.
+      const Unlocked meanwhile(lock);
+      apply_budget();
+    }
     run();
   } catch (...) {  // a stage that cannot begin
     failure_ = current_error();
@@ -207,17 +225,17 @@ void Pipeline::apply_budget() {
   if (budget == 0 || std::exchange(budget_applied_, true)) return;
   BudgetRequest request;
   request.bytes = budget;
+  request.interrupt = &interrupt_;
   request.prefetch = options_->integer("prefetch");
   for (size_t i = 0; i < entries_.size(); ++i)
     request.stages.push_back({entries_[i].name, entries_[i].spec->kind,
-                              entries_[i].spec->make(entries_[i].options, context_of(i))});
+                              entries_[i].spec->make(entries_[i].options, context_of(i, true))});
   for (const auto& segment : segments_) request.limits.push_back(segment->limits());
   const std::vector<QueueLimits> planned = plan_budget(std::move(request));
   for (size_t i = 0; i < segments_.size(); ++i) segments_[i]->set_limits(planned[i]);
 }
 
 void Pipeline::run() {
-  apply_budget();
   graph_ = std::make_unique<FlowGraph>(threads());
   source_->start_at(restored_epoch_);
   for (SerialSegment* segment : serial_) segment->start_at(restored_epoch_, walked_);
@@ -298,7 +316,7 @@ bool Pipeline::epochs_over() const {
 Pipeline::Next Pipeline::next(Item& item) {
   check_process();
   std::unique_lock lock(mutex_);
-  if (!started_) start();
+  if (!started_) start(lock);
   while (true) {
     if (cancelled_) fail(Code::cancelled, "the pipeline was cancelled");
     if (failure_) throw Error(*failure_);
@@ -360,7 +378,7 @@ Pipeline::Next Pipeline::next(Item& item) {
 bool Pipeline::wait(double seconds) {
   check_process();
   std::unique_lock lock(mutex_);
-  if (!started_) start();
+  if (!started_) start(lock);
   const auto answers = [&] {
     return has_current_ || !ready_.empty() || cancelled_ || failure_ || epochs_over();
   };
@@ -432,7 +450,8 @@ Json Pipeline::stats() const {
           {"cores", platform::usable_threads()},
           {"elapsed_s", started_ ? seconds_between(started_ns_, now_ns()) : 0},
           {"epoch", epoch_},
-          {"bad_records", bad_records_->count()}};
+          {"bad_records", bad_records_->count()},
+          {"bad_record_times", bad_records_->times()}};
 }
 
 }  // namespace etr::pipeline

@@ -24,12 +24,16 @@ Schema pipeline_schema();
 //    "threads": 2, "seed": 7, ...}
 class Pipeline final : private SegmentHost {
  public:
-  // Validates everything and opens nothing, but where there is a budget: then a few samples are read, to divide it
-  // (where the program has functions among the stages, at the first next()). Throws Error(invalid_argument) that names
-  // stage and key, or says how much would be enough.
+  // When a budget is divided, for which a few samples are read: while the pipeline is made, or at the first next(). There
+  // always where the program has functions among the stages.
+  enum class Budget { now, at_start };
+
+  // Validates everything and opens nothing but for the budget. Throws Error(invalid_argument) that names stage and key, or
+  // says how much would be enough.
   // `defers`: the consumer has a device, and takes Item::views behind an echo with 'device'; without it
   // such stages work on the host.
-  explicit Pipeline(const Json& spec, MapFunctions functions = {}, bool defers = false);
+  explicit Pipeline(const Json& spec, MapFunctions functions = {}, bool defers = false,
+                    Budget budget = Budget::now);
   ~Pipeline() override;  // cancels
 
   enum class Next { item, end_of_epoch };
@@ -81,7 +85,7 @@ class Pipeline final : private SegmentHost {
   void check_device(const std::vector<std::unique_ptr<Stage>>& stages) const;
   void check_cache(const std::vector<std::unique_ptr<Stage>>& stages) const;
   void build();
-  void start();
+  void start(std::unique_lock<std::mutex>& lock);
   void run();
   void apply_budget();
   Json data() const;
@@ -92,7 +96,7 @@ class Pipeline final : private SegmentHost {
   uint64_t rank() const { return static_cast<uint64_t>(options_->integer("rank")); }
   uint64_t world() const { return static_cast<uint64_t>(options_->integer("world")); }
   QueueLimits limits_after(bool batches) const;
-  StageContext context_of(size_t position) const;
+  StageContext context_of(size_t position, bool trial = false) const;
   bool epochs_over() const;  // under mutex_
   bool forked() const;
   void check_process() const;

@@ -31,9 +31,10 @@ constexpr OptionSpec kOptions[] = {
     {"low_water", OptionType::integer, "2",
      "finished batches below which an on-demand echo node repeats samples", 1, 1e4, "batches"},
     {"budget_bytes", OptionType::integer, "0",
-     "memory for all queues, buffers and caches together; too little is an error when the pipeline "
-     "is made (with functions of the program in it: at the first batch); 0: each keeps to its own "
-     "limit",
+     "memory for all queues, buffers and caches together, and for any one record; too little is an "
+     "error when the pipeline is made (made stage by stage, or with functions of the program in "
+     "it: at "
+     "the first batch); 0: each keeps to its own limit",
      0, 1e15, "bytes"},
     {"trace_events", OptionType::integer, "0", "newest events that a trace keeps; 0: none", 0, 1e8,
      "events"},
@@ -44,8 +45,8 @@ constexpr OptionSpec kOptions[] = {
      0, 0, "", "fail|skip|quarantine|substitute"},
     {"on_error_in", OptionType::string, "\"\"",
      "another 'on_error' for some stages: 'decode=skip, csv=fail'"},
-    {"max_bad_records", OptionType::integer, "1000", "bad records tolerated before the run ends", 0,
-     1e12, "records"},
+    {"max_bad_records", OptionType::integer, "1000",
+     "different bad records tolerated before the run ends", 0, 1e12, "records"},
     {"max_bad_share", OptionType::number, "1",
      "share of the records read that may be bad; of the first 100, as if 100 had been read", 0, 1},
     {"bad_records_file", OptionType::string, "\"\"",

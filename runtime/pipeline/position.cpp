@@ -123,7 +123,7 @@ std::optional<uint64_t> Pipeline::length() const {
       if (map.stage->may_drop()) return std::nullopt;
   std::optional<uint64_t> samples = source_->last_pass_length();
   if (!samples) {  // a source of its own: the other one may be at work
-    const auto source = entries_[0].spec->make(entries_[0].options, context_of(0));
+    const auto source = entries_[0].spec->make(entries_[0].options, context_of(0, true));
     samples = static_cast<Source&>(*source).samples();
     if (samples) *samples /= world();
   }

@@ -6,45 +6,21 @@
 // pipeline/stage_list.inc.
 #pragma once
 
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/interrupt.h"
 #include "core/json_fwd.h"
 #include "core/options.h"
 #include "core/rng.h"
 #include "pipeline/item.h"
 
 namespace etr::pipeline {
-
-// A stop signal that interrupts sleeps. Thread safe.
-class Interrupt {
- public:
-  void stop() {
-    std::scoped_lock lock(mutex_);
-    stopped_ = true;
-    changed_.notify_all();
-  }
-  bool stopped() const { return stopped_.load(); }  // asked for every sample: takes no lock
-  // Sleeps until `due`; false when stopped before.
-  bool sleep_until(std::chrono::steady_clock::time_point due) {
-    std::unique_lock lock(mutex_);
-    return !changed_.wait_until(lock, due, [&] { return stopped_.load(); });
-  }
-
- private:
-  std::mutex mutex_;  // orders stop() against a sleeper that is about to wait
-  std::condition_variable changed_;
-  std::atomic<bool> stopped_{false};
-};
 
 // Functions of the program, which the stages `map` and `source` call by name; map from many threads
 // at once.
@@ -61,6 +37,7 @@ struct StageContext {
   uint64_t part = 0, parts = 1;  // of a source: which of equal parts of its data it gives
   bool defers = false;           // the consumer has a device that takes the last steps of images
   bool is_last = false;          // what the stage gives goes to the consumer
+  bool trial = false;  // a copy of the stage, which looks at samples that the run will read again
 };
 
 class SampleCache;

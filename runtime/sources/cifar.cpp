@@ -1,10 +1,11 @@
 // CIFAR's binary files, plain, .gz or .zst: records of one label byte (CIFAR-100: coarse and fine) and
 // 3072 bytes of planar RGB, 32 x 32. Format: https://www.cs.toronto.edu/~kriz/cifar.html
 #include <algorithm>
+#include <memory>
 
 #include "core/error.h"
-#include "io/byte_stream.h"
 #include "io/pattern.h"
+#include "io/record_file.h"
 #include "sources/indexed_source.h"
 
 namespace etr::sources {
@@ -48,7 +49,8 @@ class Cifar final : public IndexedSource {
                                        [](uint64_t i, const File& f) { return i < f.end; });
     const uint64_t first = file == files_.begin() ? 0 : std::prev(file)->end;
     item.origin = std::make_shared<Origin>(Origin{file->path, std::to_string(index - first)});
-    const std::byte* record = file->bytes.data.get() + (index - first) * record_bytes();
+    const auto bytes = file->bytes->read((index - first) * record_bytes(), record_bytes());
+    const std::byte* record = bytes.get();
     Tensor image(DType::u8, {kSide, kSide, 3});
     const auto out = image.mutable_view<std::byte>();
     for (size_t p = 0; p < kPlane; ++p)
@@ -61,20 +63,20 @@ class Cifar final : public IndexedSource {
  private:
   struct File {
     std::shared_ptr<const std::string> path;
-    io::Block bytes;
+    std::unique_ptr<const io::RecordFile> bytes;
     uint64_t end;  // records up to and with this file
   };
 
   size_t record_bytes() const { return label_bytes_ + kPixels; }
 
   void open(const std::string& path) {
-    io::Block bytes = io::read_whole(path, io::kWholeFileLimit, remote());
-    if (bytes.size == 0 || bytes.size % record_bytes() != 0)
-      fail(Code::corrupt_data, "'", path, "' has ", bytes.size,
+    auto bytes = std::make_unique<io::RecordFile>(path, reading());
+    if (bytes->size() == 0 || bytes->size() % record_bytes() != 0)
+      fail(Code::corrupt_data, "'", path, "' has ", bytes->size(),
            " bytes, which is not a number of records of ", record_bytes(),
            " bytes; is it another CIFAR (option 'labels')?");
     const uint64_t before = files_.empty() ? 0 : files_.back().end;
-    const uint64_t records = bytes.size / record_bytes();
+    const uint64_t records = bytes->size() / record_bytes();
     files_.push_back({std::make_shared<std::string>(path), std::move(bytes), before + records});
   }
 

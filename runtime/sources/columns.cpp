@@ -1,6 +1,7 @@
 #include "sources/columns.h"
 
 #include <cmath>
+#include <limits>
 
 #include "core/error.h"
 #include "core/text.h"
@@ -54,6 +55,9 @@ Tensor column_tensor(const Column& column, Shape shape) {
 
 void set_element(Tensor& tensor, size_t index, double value, const std::string& what) {
   if (tensor.dtype() == DType::f32) {
+    constexpr double kMost = std::numeric_limits<float>::max();
+    if (std::isfinite(value) && std::abs(value) > kMost && std::isinf(static_cast<float>(value)))
+      fail(Code::corrupt_data, what, ": ", value, " is beyond the range of f32");
     tensor.mutable_view<float>()[index] = static_cast<float>(value);
     return;
   }

@@ -1,5 +1,6 @@
 // Rows of CSV files (RFC 4180), plain, .gz or .zst, as samples with typed fields.
 #include <algorithm>
+#include <utility>
 
 #include "core/error.h"
 #include "core/text.h"
@@ -41,11 +42,11 @@ class Csv final : public LineSource {
   void open(const std::string& path) override {
     path_ = path;
     LineSource::open(path);
+    at_begin_ = true;
     names_.clear();
     places_.clear();
     if (!header_) return;
     if (!read_row()) fail(Code::corrupt_data, "'", path, "' is empty; expected a row with names");
-    if (!cells_.empty() && cells_[0].starts_with("\xEF\xBB\xBF")) cells_[0].erase(0, 3);
     for (const std::string& cell : cells_) names_.emplace_back(trim(cell));
     find_places();
   }
@@ -77,16 +78,20 @@ class Csv final : public LineSource {
   // Splits the next row into cells_; a quoted cell may hold delimiters, quotes ("") and line ends.
   bool read_row() {
     cells_.clear();
+    row_begin_ = line_number() + 1;
     if (!next_line(line_)) return false;
-    row_begin_ = line_number();
+    if (std::exchange(at_begin_, false) && line_.starts_with("\xEF\xBB\xBF")) line_.erase(0, 3);
     std::string cell;
     bool quoted = false;
     for (size_t i = 0;; ++i) {
       if (i == line_.size()) {
         if (!quoted) break;
-        cell += '\n';
+        cell += line_ending();
         if (!next_line(line_))
           fail(Code::corrupt_data, "a quote is opened in this row and never closed");
+        if (cell.size() + line_.size() > max_line_bytes().bytes)
+          fail(Code::unsupported, "a quoted field is longer than ", max_line_bytes().bytes,
+               " bytes (", max_line_bytes().name, "); is a quote not closed?");
         i = static_cast<size_t>(-1);
         continue;
       }
@@ -141,6 +146,7 @@ class Csv final : public LineSource {
   char delimiter_ = ',';
   std::string path_;
   std::string line_;
+  bool at_begin_ = false;  // of a file, where a byte order mark may stand
   uint64_t row_begin_ = 0;
   std::vector<std::string> cells_, names_;
   std::vector<std::vector<size_t>> places_;  // of each column's cells

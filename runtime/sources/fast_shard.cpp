@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/utf8.h"
 #include "io/fast_shard.h"
 #include "io/pattern.h"
 #include "io/remote_file.h"
@@ -24,7 +25,9 @@ constexpr OptionSpec kOptions[] = {
 class FastShardSource final : public IndexedSource {
  public:
   FastShardSource(const Options& options, const StageContext& context)
-      : IndexedSource(options, context), pattern_(options.string("pattern")) {}
+      : IndexedSource(options, context),
+        pattern_(options.string("pattern")),
+        max_field_bytes_(kMostBytes, "the limit of a field", budget_bytes(context)) {}
 
  protected:
   uint64_t count() override {
@@ -44,7 +47,7 @@ class FastShardSource final : public IndexedSource {
     const io::FastShard::Record record = shards_[shard]->record(index - begins_[shard]);
     item.origin = std::make_shared<Origin>(Origin{paths_[shard], std::string(record.key)});
     for (const auto& field : record.fields)
-      item.fields.push_back({std::string(field.name), tensor_of(field, shards_[shard])});
+      item.fields.push_back({as_utf8(field.name), tensor_of(field, shards_[shard])});
   }
 
   bool reads_in_parallel() const override { return true; }
@@ -54,7 +57,7 @@ class FastShardSource final : public IndexedSource {
     std::vector<uint64_t> begins{0};
     for (const std::string& path : io::expand_pattern(pattern_, remote())) {
       shards_.push_back(std::make_shared<io::FastShard>(
-          io::is_remote(path) ? io::fetch_remote(path, remote()) : path));
+          io::is_remote(path) ? io::fetch_remote(path, remote()) : path, reading()));
       paths_.push_back(std::make_shared<std::string>(path));
       begins.push_back(begins.back() + shards_.back()->size());
     }
@@ -62,8 +65,8 @@ class FastShardSource final : public IndexedSource {
   }
 
   // Images stay compressed, and are unpacked by `decode` on all threads.
-  static Tensor tensor_of(const io::FastShard::Field& field,
-                          const std::shared_ptr<io::FastShard>& shard) {
+  Tensor tensor_of(const io::FastShard::Field& field,
+                   const std::shared_ptr<io::FastShard>& shard) const {
     if (!field.frame.data) {
       const auto* bytes = reinterpret_cast<const std::byte*>(field.value.data());
       return Tensor(DType::u8, {static_cast<int64_t>(field.value.size())},
@@ -72,8 +75,14 @@ class FastShardSource final : public IndexedSource {
     if (field.name == "eti")
       return Tensor(DType::u8, {static_cast<int64_t>(field.frame.size)}, field.frame.data);
     const uint64_t size = ZSTD_getFrameContentSize(field.frame.data.get(), field.frame.size);
-    if (size > kMostBytes)
-      fail(Code::corrupt_data, "field '", field.name, "' is no zstd frame below 2 GiB");
+    if (size == ZSTD_CONTENTSIZE_ERROR || size == ZSTD_CONTENTSIZE_UNKNOWN)
+      fail(Code::corrupt_data, "field '", field.name, "' is no zstd frame that tells its size");
+    if (size > max_field_bytes_.bytes)
+      fail(Code::unsupported, "field '", field.name, "' has ", size, " bytes; the limit is ",
+           max_field_bytes_.bytes, " (", max_field_bytes_.name, ")");
+    if (!io::in_proportion(size, field.frame.size, io::kMostOfZstd))
+      fail(Code::corrupt_data, "field '", field.name, "' is damaged: ", field.frame.size,
+           " bytes cannot hold the ", size, " that its frame promises");
     Tensor out(DType::u8, {static_cast<int64_t>(size)});
     if (ZSTD_decompress(out.mutable_data(), size, field.frame.data.get(), field.frame.size) != size)
       fail(Code::corrupt_data, "field '", field.name, "' is damaged");
@@ -83,6 +92,7 @@ class FastShardSource final : public IndexedSource {
   static constexpr uint64_t kMostBytes = uint64_t{1} << 31;
 
   const std::string pattern_;
+  const io::SizeLimit max_field_bytes_;
   std::vector<std::shared_ptr<io::FastShard>> shards_;
   std::vector<std::shared_ptr<const std::string>> paths_;
   std::vector<uint64_t> begins_{0};  // number of each shard's first record, and of all

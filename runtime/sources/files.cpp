@@ -1,7 +1,7 @@
 // One sample a file: its bytes in a field that is named by the extension, and the name of its folder as
 // text in "folder", its name in "name".
 #include "core/error.h"
-#include "core/platform.h"
+#include "core/utf8.h"
 #include "io/pattern.h"
 #include "io/remote_file.h"
 #include "sources/indexed_source.h"
@@ -20,7 +20,9 @@ constexpr OptionSpec kOptions[] = {
 class Files final : public IndexedSource {
  public:
   Files(const Options& options, const StageContext& context)
-      : IndexedSource(options, context), pattern_(options.string("pattern")) {}
+      : IndexedSource(options, context),
+        pattern_(options.string("pattern")),
+        max_file_bytes_(file_limit()) {}
 
  protected:
   uint64_t count() override {
@@ -41,10 +43,8 @@ class Files final : public IndexedSource {
     const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
     const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash);
     const size_t dot = name.rfind('.');
-    size_t size = 0;
-    auto bytes = platform::map_file(path, size);
-    item.fields.push_back({dot == std::string::npos ? "bytes" : name.substr(dot + 1),
-                           Tensor(DType::u8, {static_cast<int64_t>(size)}, std::move(bytes))});
+    item.fields.push_back({dot == std::string::npos ? "bytes" : as_utf8(name.substr(dot + 1)),
+                           read_file(path, max_file_bytes_)});
     item.fields.push_back({"folder", Tensor::text(folder.substr(folder.rfind('/') + 1))});
     item.fields.push_back({"name", Tensor::text(name)});
   }
@@ -53,6 +53,7 @@ class Files final : public IndexedSource {
 
  private:
   const std::string pattern_;
+  const io::SizeLimit max_file_bytes_;
   const std::shared_ptr<const std::string> shard_ = std::make_shared<std::string>(pattern_);
   std::vector<std::string> paths_;
 };

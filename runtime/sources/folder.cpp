@@ -1,7 +1,7 @@
 // Samples from a folder of class folders: root/CLASS/NAME.png. Classes are numbered in the order of
 // their names; the number is written to the field "cls" as text, as WebDataset shards hold it.
 #include "core/error.h"
-#include "core/platform.h"
+#include "core/utf8.h"
 #include "sources/class_folders.h"
 #include "sources/indexed_source.h"
 
@@ -24,6 +24,7 @@ class Folder final : public IndexedSource {
   Folder(const Options& options, const StageContext& context)
       : IndexedSource(options, context),
         root_(options.string("root")),
+        max_file_bytes_(file_limit()),
         every_(options.integer("hold_out")),
         held_out_(options.boolean("held_out")) {
     if (every_ == 1)
@@ -48,10 +49,8 @@ class Folder final : public IndexedSource {
   void read(uint64_t index, Item& item) override {
     const ClassFile& file = files_[index];
     item.origin = std::make_shared<Origin>(Origin{root_text_, file.name});
-    size_t size = 0;
-    auto bytes = platform::map_file(root_ + "/" + file.name, size);
     item.fields.push_back(
-        {file.extension, Tensor(DType::u8, {static_cast<int64_t>(size)}, std::move(bytes))});
+        {as_utf8(file.extension), read_file(root_ + "/" + file.name, max_file_bytes_)});
     item.fields.push_back({"cls", Tensor::text(std::to_string(file.label))});
   }
 
@@ -74,6 +73,7 @@ class Folder final : public IndexedSource {
   }
 
   const std::string root_;
+  const io::SizeLimit max_file_bytes_;
   const std::shared_ptr<const std::string> root_text_ = std::make_shared<std::string>(root_);
   const int64_t every_;
   const bool held_out_;

@@ -1,9 +1,9 @@
 // MNIST's IDX files, plain, .gz or .zst: images u8 [N, H, W] or [N, H, W, C], labels u8 [N]. Sample
 // i of both belongs together. Format: http://yann.lecun.com/exdb/mnist
-#include <cstring>
+#include <memory>
 
 #include "core/error.h"
-#include "io/byte_stream.h"
+#include "io/record_file.h"
 #include "sources/indexed_source.h"
 
 namespace etr::sources {
@@ -19,18 +19,13 @@ constexpr OptionSpec kOptions[] = {
     kShuffleOption,
 };
 
-constexpr uint64_t kMostBytes = uint64_t{1} << 36;  // of an array; a guard against overflow
-
 struct IdxFile {
   Shape shape;  // with the leading N
-  io::Block file;
-  size_t header_bytes = 0;
+  std::unique_ptr<const io::RecordFile> file;
+  uint64_t header_bytes = 0, sample_bytes = 0;
 
-  size_t sample_bytes() const {
-    return shape[0] > 0 ? static_cast<size_t>(element_count(shape) / shape[0]) : 0;
-  }
   std::shared_ptr<const std::byte> sample(uint64_t index) const {
-    return {file.data, file.data.get() + header_bytes + index * sample_bytes()};
+    return file->read(header_bytes + index * sample_bytes, static_cast<size_t>(sample_bytes));
   }
 };
 
@@ -40,31 +35,37 @@ uint32_t big_endian(const std::byte* p) {
   return out;
 }
 
-IdxFile open_idx(const std::string& path, const io::RemoteOptions& remote) {
+IdxFile open_idx(const std::string& path, const io::ReadOptions& reading) {
   constexpr int kU8 = 8;
   IdxFile out;
-  out.file = io::read_whole(path, io::kWholeFileLimit, remote);
-  const auto bytes = out.file.bytes();
+  out.file = std::make_unique<io::RecordFile>(path, reading);
+  const uint64_t size = out.file->size();
   const auto bad = [&](const auto&... why) { fail(Code::corrupt_data, "'", path, "': ", why...); };
-  if (bytes.size() < 4 || bytes[0] != std::byte{0} || bytes[1] != std::byte{0})
+  if (size < 4) bad("not an IDX file (it has ", size, " bytes)");
+  const auto magic = out.file->read(0, 4);
+  if (magic.get()[0] != std::byte{0} || magic.get()[1] != std::byte{0})
     bad("not an IDX file (it begins with other bytes than 0 0)");
-  const int type = std::to_integer<int>(bytes[2]), rank = std::to_integer<int>(bytes[3]);
+  const int type = std::to_integer<int>(magic.get()[2]),
+            rank = std::to_integer<int>(magic.get()[3]);
   if (type != kU8)
     fail(Code::unsupported, "'", path, "': IDX type ", type, "; only u8 (8) is read");
   if (rank < 1 || rank > 4) bad("an array of ", rank, " axes; expected 1 to 4");
-  out.header_bytes = 4 + 4 * static_cast<size_t>(rank);
-  if (bytes.size() < out.header_bytes) bad("the file ends in its header");
-  uint64_t needed = out.header_bytes, elements = 1;
-  for (int i = 0; i < rank; ++i) {
-    const uint32_t extent = big_endian(bytes.data() + 4 + 4 * i);
+  const size_t extents = 4 * static_cast<size_t>(rank);
+  out.header_bytes = 4 + extents;
+  if (size < out.header_bytes) bad("the file ends in its header");
+  const auto header = out.file->read(4, extents);
+  out.sample_bytes = 1;
+  for (size_t i = 0; i < extents; i += 4) {
+    const uint32_t extent = big_endian(header.get() + i);
     out.shape.push_back(extent);
-    elements *= extent;
-    if (elements > kMostBytes) bad("an array of more than ", kMostBytes, " bytes");
+    if (i > 0 && extent == 0) bad("an axis of length 0");
+    if (i > 0 && __builtin_mul_overflow(out.sample_bytes, extent, &out.sample_bytes))
+      bad("an array of more than 2^64 bytes");
   }
-  needed += elements;
-  if (bytes.size() < needed)
-    bad("it has ", bytes.size(), " bytes, but ", shape_text(out.shape), " needs ", needed,
-        "; the file is truncated");
+  const uint64_t there = size - out.header_bytes, samples = static_cast<uint64_t>(out.shape[0]);
+  if (samples > there / out.sample_bytes)
+    bad("it has ", there, " bytes behind the header, but ", shape_text(out.shape),
+        " needs more; the file is truncated");
   return out;
 }
 
@@ -77,7 +78,7 @@ class Idx final : public IndexedSource {
 
  protected:
   uint64_t count() override {
-    if (!images_.file.data) open();
+    if (!images_.file) open();
     return static_cast<uint64_t>(images_.shape[0]);
   }
 
@@ -91,19 +92,20 @@ class Idx final : public IndexedSource {
     const Shape& shape = images_.shape;
     const Shape sample{shape[1], shape[2], shape.size() == 4 ? shape[3] : 1};
     item.fields.push_back({"image", Tensor(DType::u8, sample, images_.sample(index))});
-    if (labels_.file.data)
+    if (labels_.file)
       item.fields.push_back(
-          {"label", Tensor::scalar(DType::i32, std::to_integer<int32_t>(*labels_.sample(index)))});
+          {"label",
+           Tensor::scalar(DType::i32, std::to_integer<int32_t>(*labels_.sample(index).get()))});
   }
 
  private:
   void open() {
-    IdxFile images = open_idx(images_path_, remote());
+    IdxFile images = open_idx(images_path_, reading());
     if (images.shape.size() < 3)
       fail(Code::invalid_argument, "'", images_path_, "' holds ", shape_text(images.shape),
            "; images are [N, H, W] or [N, H, W, C]. Are labels and images swapped?");
     if (!labels_path_.empty()) {
-      labels_ = open_idx(labels_path_, remote());
+      labels_ = open_idx(labels_path_, reading());
       if (labels_.shape.size() != 1 || labels_.shape[0] != images.shape[0])
         fail(Code::invalid_argument, "'", labels_path_, "' holds ", shape_text(labels_.shape),
              "; the ", images.shape[0], " images of '", images_path_, "' need [", images.shape[0],

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/error.h"
+#include "core/platform_files.h"
 #include "pipeline/permutation.h"
 #include "pipeline/stage.h"
 #include "sources/remote.h"
@@ -61,8 +62,18 @@ class IndexedSource : public pipeline::Source {
   virtual bool file_a_record() const { return false; }
   // How files are read that lie elsewhere.
   io::RemoteOptions remote() const { return remote_options(context_); }
+  io::ReadOptions reading() const { return read_options(context_); }
   // Fills origin and fields with record `index`. Throws Error for a bad one.
   virtual void read(uint64_t index, pipeline::Item& item) = 0;
+  io::SizeLimit file_limit() const {
+    return {io::kWholeFileLimit, "the limit of a file that is one sample", budget_bytes(context_)};
+  }
+  // A whole file as u8 [bytes].
+  Tensor read_file(const std::string& path, const io::SizeLimit& limit) const {
+    size_t size = 0;
+    auto bytes = platform::read_bytes(path, size, limit.bytes, limit.name, context_.interrupt);
+    return Tensor(DType::u8, {static_cast<int64_t>(size)}, std::move(bytes));
+  }
   // read() may be called from many threads at once, and is work enough to gain by it.
   virtual bool reads_in_parallel() const { return false; }
 

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "io/line_reader.h"
+#include "sources/remote.h"
 #include "sources/sharded_source.h"
 
 namespace etr::sources {
@@ -15,7 +16,7 @@ class LineSource : public ShardedSource {
  public:
   LineSource(const Options& options, const pipeline::StageContext& context)
       : ShardedSource(options, context),
-        max_line_bytes_(static_cast<size_t>(options.integer("max_line_bytes"))) {}
+        max_line_bytes_(size_limit(options, "max_line_bytes", context)) {}
 
  protected:
   void open(const std::string& path) override {
@@ -26,10 +27,13 @@ class LineSource : public ShardedSource {
   std::string current_key() const override { return lines_ ? cat("line ", line_number()) : ""; }
 
   bool next_line(std::string& line) { return lines_->next(line); }
-  uint64_t line_number() const { return lines_->number(); }  // of the line read last, from 1
+  const char* line_ending() const { return lines_->ending(); }  // of the line read last
+  uint64_t line_number() const { return lines_->number(); }     // of the line read last, from 1
+
+  const io::SizeLimit& max_line_bytes() const { return max_line_bytes_; }
 
  private:
-  const size_t max_line_bytes_;
+  const io::SizeLimit max_line_bytes_;
   std::unique_ptr<io::LineReader> lines_;
 };
 

@@ -1,12 +1,16 @@
 // NumPy's .npy arrays, whose first axis counts the samples: x=images.npy,label=labels.npy.
 // Format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
+#include <type_traits>
+#include <vector>
 
 #include "core/error.h"
 #include "core/text.h"
-#include "io/byte_stream.h"
+#include "io/record_file.h"
 #include "sources/indexed_source.h"
 
 namespace etr::sources {
@@ -27,14 +31,21 @@ enum class Elements { u8, i32, f32, i64, f64 };
 
 struct Array {
   std::string field, path;
-  io::Block file;
+  std::unique_ptr<const io::RecordFile> file;
   Elements elements = Elements::u8;
-  Shape shape;  // with the leading count
-  size_t data_at = 0;
+  uint64_t samples = 0;
+  Shape shape;  // of one
+  uint64_t data_at = 0;
+
+  size_t sample_bytes() const;
 };
 
 size_t element_bytes(Elements e) {
   return e == Elements::u8 ? 1 : e == Elements::i64 || e == Elements::f64 ? 8 : 4;
+}
+
+size_t Array::sample_bytes() const {
+  return static_cast<size_t>(element_count(shape)) * element_bytes(elements);
 }
 
 // The value of `key` in the header, which is a Python dict on one line.
@@ -60,45 +71,70 @@ Elements elements_of(const Array& a, std::string_view descr) {
        "; save it as uint8, bool, int32, int64, float32 or float64");
 }
 
+// The header's text, which is a Python dict. Sets data_at.
+std::string read_header(Array& a) {
+  constexpr size_t kMagic = 6, kNarrow = 10, kWide = 12;
+  if (a.file->size() < kWide) fail(Code::corrupt_data, "'", a.path, "' is not a .npy file");
+  const auto begin = a.file->read(0, kWide);
+  if (std::memcmp(begin.get(), "\x93NUMPY", kMagic) != 0)
+    fail(Code::corrupt_data, "'", a.path, "' is not a .npy file");
+  const bool wide = begin.get()[kMagic] >= std::byte{2};  // version 2 and later: a 4-byte length
+  uint32_t length = 0;
+  std::memcpy(&length, begin.get() + 8, wide ? 4 : 2);
+  const size_t at = wide ? kWide : kNarrow;
+  a.data_at = at + uint64_t{length};
+  if (a.data_at > a.file->size())
+    fail(Code::corrupt_data, "'", a.path, "': the file ends in its header");
+  constexpr uint32_t kMost = 1 << 20;  // NumPy itself reads 10,000 bytes
+  if (length > kMost)
+    fail(Code::unsupported, "'", a.path, "': a header of ", length, " bytes; the limit is ", kMost);
+  const auto text = a.file->read(at, length);
+  return {reinterpret_cast<const char*>(text.get()), length};
+}
+
+// The header's shape: the number of samples, and the shape of one.
+void read_shape(Array& a, std::string_view header) {
+  std::string_view text = header_value(a, header, "shape");
+  const size_t end = text.find(')');
+  if (!text.starts_with('(') || end == std::string_view::npos)
+    fail(Code::corrupt_data, "'", a.path, "': the .npy header's shape is damaged");
+  text = text.substr(0, end + 1);
+  std::vector<int64_t> extents;
+  for (const std::string_view extent : split(text.substr(1, end - 1), ','))
+    if (!trim(extent).empty())
+      extents.push_back(parse_integer(trim(extent), "the shape of '" + a.path + "'"));
+  if (extents.empty())
+    fail(Code::unsupported, "'", a.path, "' holds a single value, not an array of samples");
+  if (extents.size() > Shape::kMaxRank + 1)
+    fail(Code::unsupported, "'", a.path, "' has the shape ", text, ": samples of ",
+         extents.size() - 1, " axes; at most ", Shape::kMaxRank);
+  uint64_t bytes = element_bytes(a.elements);
+  bool empty = false;
+  for (const int64_t extent : extents) {
+    empty = empty || extent == 0;
+    if (extent < 0 ||
+        __builtin_mul_overflow(bytes, static_cast<uint64_t>(std::max<int64_t>(extent, 1)), &bytes))
+      fail(Code::corrupt_data, "'", a.path, "' has the shape ", text, ", which no array has");
+  }
+  if (!empty && bytes > a.file->size() - a.data_at)
+    fail(Code::corrupt_data, "'", a.path, "': the shape ", text, " needs ", bytes,
+         " bytes behind the header; the file has ", a.file->size() - a.data_at,
+         " and is truncated");
+  a.samples = static_cast<uint64_t>(extents[0]);
+  a.shape = Shape(extents.begin() + 1, extents.end());
+}
+
 Array open_array(const std::string& field, const std::string& path,
-                 const io::RemoteOptions& remote) {
+                 const io::ReadOptions& reading) {
   Array a;
   a.field = field;
   a.path = path;
-  a.file = io::read_whole(path, io::kWholeFileLimit, remote);
-  const char* bytes = reinterpret_cast<const char*>(a.file.data.get());
-  if (a.file.size < 12 || std::memcmp(bytes, "\x93NUMPY", 6) != 0)
-    fail(Code::corrupt_data, "'", path, "' is not a .npy file");
-  const bool wide = bytes[6] >= 2;  // version 2 and later: a 4-byte length
-  uint32_t length = 0;
-  std::memcpy(&length, bytes + 8, wide ? 4 : 2);
-  a.data_at = (wide ? size_t{12} : size_t{10}) + length;
-  if (a.data_at > a.file.size)
-    fail(Code::corrupt_data, "'", path, "': the file ends in its header");
-  const std::string_view header(bytes + (wide ? 12 : 10), length);
+  a.file = std::make_unique<io::RecordFile>(path, reading);
+  const std::string header = read_header(a);
   a.elements = elements_of(a, header_value(a, header, "descr"));
   if (header_value(a, header, "fortran_order").starts_with("True"))
     fail(Code::unsupported, "'", path, "' is in Fortran order; save numpy.ascontiguousarray(x)");
-  std::string_view shape = header_value(a, header, "shape");
-  const size_t end = shape.find(')');
-  if (!shape.starts_with('(') || end == std::string_view::npos)
-    fail(Code::corrupt_data, "'", path, "': the .npy header's shape is damaged");
-  shape = shape.substr(1, end - 1);
-  for (const std::string_view extent : split(shape, ','))
-    if (!trim(extent).empty())
-      a.shape.push_back(parse_integer(trim(extent), "the shape of '" + path + "'"));
-  if (a.shape.empty())
-    fail(Code::unsupported, "'", path, "' holds a single value, not an array of samples");
-  double needed = static_cast<double>(a.data_at);
-  double elements = 1;
-  for (const int64_t extent : a.shape) {
-    if (extent < 0) fail(Code::corrupt_data, "'", path, "' has the shape ", shape_text(a.shape));
-    elements *= static_cast<double>(extent);
-  }
-  needed += elements * static_cast<double>(element_bytes(a.elements));
-  if (needed > static_cast<double>(a.file.size))
-    fail(Code::corrupt_data, "'", path, "': ", shape_text(a.shape), " needs ", needed,
-         " bytes; the file has ", a.file.size, " and is truncated");
+  read_shape(a, header);
   return a;
 }
 
@@ -119,15 +155,15 @@ class Npy final : public IndexedSource {
   uint64_t count() override {
     if (arrays_.empty()) {
       std::vector<Array> opened;
-      for (const auto& [field, path] : files_) opened.push_back(open_array(field, path, remote()));
+      for (const auto& [field, path] : files_) opened.push_back(open_array(field, path, reading()));
       for (const Array& a : opened)
-        if (a.shape[0] != opened[0].shape[0])
-          fail(Code::invalid_argument, "'", a.path, "' holds ", a.shape[0], " samples, '",
-               opened[0].path, "' holds ", opened[0].shape[0]);
+        if (a.samples != opened[0].samples)
+          fail(Code::invalid_argument, "'", a.path, "' holds ", a.samples, " samples, '",
+               opened[0].path, "' holds ", opened[0].samples);
       arrays_ = std::move(opened);
       shard_ = std::make_shared<std::string>(arrays_[0].path);
     }
-    return static_cast<uint64_t>(arrays_[0].shape[0]);
+    return arrays_[0].samples;
   }
 
   std::vector<std::string> paths() const override {
@@ -143,34 +179,38 @@ class Npy final : public IndexedSource {
 
  private:
   static Tensor sample(const Array& a, uint64_t index) {
-    const Shape shape(a.shape.begin() + 1, a.shape.end());
-    const auto n = static_cast<size_t>(element_count(shape));
-    const std::byte* from = a.file.data.get() + a.data_at + index * n * element_bytes(a.elements);
-    if (a.elements == Elements::i64) return narrow<int64_t, int32_t>(a, from, n, shape, DType::i32);
-    if (a.elements == Elements::f64) return narrow<double, float>(a, from, n, shape, DType::f32);
+    const auto n = static_cast<size_t>(element_count(a.shape));
+    const auto from = a.file->read(a.data_at + index * a.sample_bytes(), a.sample_bytes());
+    if (a.elements == Elements::i64) return narrow<int64_t, int32_t>(a, from.get(), n, DType::i32);
+    if (a.elements == Elements::f64) return narrow<double, float>(a, from.get(), n, DType::f32);
     const DType dtype = a.elements == Elements::u8    ? DType::u8
                         : a.elements == Elements::i32 ? DType::i32
                                                       : DType::f32;
-    const bool aligned = reinterpret_cast<uintptr_t>(from) % dtype_size(dtype) == 0;
-    if (aligned) return Tensor(dtype, shape, {a.file.data, from});
-    Tensor copy(dtype, shape);
-    std::memcpy(copy.mutable_data(), from, copy.size_bytes());
+    const bool aligned = reinterpret_cast<uintptr_t>(from.get()) % dtype_size(dtype) == 0;
+    if (aligned) return Tensor(dtype, a.shape, from);
+    Tensor copy(dtype, a.shape);
+    std::memcpy(copy.mutable_data(), from.get(), copy.size_bytes());
     return copy;
   }
 
   template <typename From, typename To>
-  static Tensor narrow(const Array& a, const std::byte* from, size_t n, const Shape& shape,
-                       DType dtype) {
-    Tensor out(dtype, shape);
+  static Tensor narrow(const Array& a, const std::byte* from, size_t n, DType dtype) {
+    Tensor out(dtype, a.shape);
     To* to = static_cast<To*>(out.mutable_data());
-    for (size_t i = 0; i < n; ++i, from += sizeof(From)) {
+    bool fits = true;
+    for (size_t i = 0; i < n; ++i) {
       From value;
-      std::memcpy(&value, from, sizeof value);
+      std::memcpy(&value, from + i * sizeof value, sizeof value);
       if constexpr (std::is_same_v<To, int32_t>)
-        if (value < std::numeric_limits<To>::min() || value > std::numeric_limits<To>::max())
-          fail(Code::unsupported, "field '", a.field, "': ", value, " does not fit in 32 bits");
+        fits = fits && value >= std::numeric_limits<To>::min() &&
+               value <= std::numeric_limits<To>::max();
       to[i] = static_cast<To>(value);
+      if constexpr (std::is_same_v<To, float>)
+        fits = fits && (std::isfinite(to[i]) || !std::isfinite(value));
     }
+    if (!fits)
+      fail(Code::unsupported, "'", a.path, "', field '", a.field,
+           "': a value does not fit in 32 bits");
     return out;
   }
 

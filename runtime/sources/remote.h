@@ -1,6 +1,7 @@
-// How sources read over the network, by the pipeline's options.
+// How sources read files and over the network, by the pipeline's options.
 #pragma once
 
+#include "io/byte_stream.h"
 #include "io/http.h"
 #include "pipeline/stage.h"
 
@@ -20,6 +21,25 @@ inline io::RemoteOptions remote_options(const pipeline::StageContext& context) {
   remote.cache_dir = options.string("remote_cache_dir");
   remote.cache_bytes = static_cast<uint64_t>(options.integer("remote_cache_bytes"));
   return remote;
+}
+
+inline uint64_t budget_bytes(const pipeline::StageContext& context) {
+  return context.pipeline ? static_cast<uint64_t>(context.pipeline->integer("budget_bytes")) : 0;
+}
+
+inline io::ReadOptions read_options(const pipeline::StageContext& context) {
+  io::ReadOptions out;
+  out.remote = remote_options(context);
+  out.interrupt = context.interrupt;
+  out.budget_bytes = budget_bytes(context);
+  out.only_files = context.trial;
+  return out;
+}
+
+// What one record may take: by the option of this name, and by the budget.
+inline io::SizeLimit size_limit(const Options& options, const char* option,
+                                const pipeline::StageContext& context) {
+  return {static_cast<uint64_t>(options.integer(option)), option, budget_bytes(context)};
 }
 
 }  // namespace etr::sources

@@ -12,15 +12,23 @@ namespace etr::sources {
 
 using namespace pipeline;
 
+namespace {
+
+io::ReadOptions with_ratio(io::ReadOptions reading, double max_ratio) {
+  reading.max_ratio = max_ratio;
+  return reading;
+}
+
+}  // namespace
+
 ShardedSource::ShardedSource(const Options& options, const StageContext& context)
     : pattern_(options.string("pattern")),
       shuffle_(options.boolean("shuffle_shards")),
-      max_ratio_(options.number("max_ratio")),
-      remote_(remote_options(context)),
-      context_(context) {}
+      context_(context),
+      reading_(with_ratio(read_options(context), options.number("max_ratio"))) {}
 
 void ShardedSource::list() {
-  if (paths_.empty()) paths_ = io::expand_pattern(pattern_, remote_);
+  if (paths_.empty()) paths_ = io::expand_pattern(pattern_, reading_.remote);
 }
 
 Json ShardedSource::data() {
@@ -111,7 +119,7 @@ std::shared_ptr<const Origin> ShardedSource::origin(std::string key) {
 }
 
 std::unique_ptr<io::ByteStream> ShardedSource::stream_of(const std::string& path) const {
-  return io::open_stream(path, max_ratio_, remote_);
+  return io::open_stream(path, reading_);
 }
 
 void ShardedSource::leave(size_t shards) {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "io/byte_stream.h"
-#include "io/http.h"
 #include "pipeline/stage.h"
 
 namespace etr::sources {
@@ -50,9 +49,8 @@ class ShardedSource : public pipeline::Source {
 
   const std::string pattern_;
   const bool shuffle_;
-  const double max_ratio_;
-  const io::RemoteOptions remote_;
   const pipeline::StageContext context_;
+  const io::ReadOptions reading_;
   std::vector<std::string> paths_;
   std::vector<size_t> order_;
   size_t shard_ = 0;

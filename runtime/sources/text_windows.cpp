@@ -88,7 +88,7 @@ class TextWindows final : public IndexedSource {
     std::string text;
     paths_ = io::expand_pattern(pattern_, remote());
     for (const std::string& path : paths_) {
-      const io::Block block = io::read_whole(path, io::kWholeFileLimit, remote());
+      const io::Block block = io::read_whole(path, reading());
       text.append(reinterpret_cast<const char*>(block.data.get()), block.size);
     }
     std::vector<int32_t> symbols;

@@ -6,7 +6,9 @@
 
 #include "core/crc32c.h"
 #include "core/error.h"
+#include "core/utf8.h"
 #include "io/byte_stream.h"
+#include "sources/remote.h"
 #include "sources/sharded_source.h"
 
 namespace etr::sources {
@@ -139,7 +141,7 @@ void add_feature(Item& item, std::span<const std::byte> entry) {
   std::string name;
   std::span<const std::byte> feature;
   while (message.next()) {
-    if (message.is(1, Wire::bytes)) name = std::string(text_of(message.bytes()));
+    if (message.is(1, Wire::bytes)) name = as_utf8(text_of(message.bytes()));
     if (message.is(2, Wire::bytes)) feature = message.bytes();
   }
   Message value(feature);
@@ -167,7 +169,7 @@ class TfRecord final : public ShardedSource {
   TfRecord(const Options& options, const StageContext& context)
       : ShardedSource(options, context),
         check_data_(options.boolean("check_data")),
-        max_record_bytes_(static_cast<uint64_t>(options.integer("max_record_bytes"))) {}
+        max_record_bytes_(size_limit(options, "max_record_bytes", context)) {}
 
  protected:
   void open(const std::string& path) override {
@@ -187,11 +189,10 @@ class TfRecord final : public ShardedSource {
     uint64_t length = 0;
     std::memcpy(&length, head, sizeof length);
     check(std::span(head).first(8), head + 8, "length");
-    if (length > max_record_bytes_)
-      fail(Code::unsupported, "a record of ", length, " bytes; the limit is ", max_record_bytes_,
-           " (max_record_bytes)");
-    record_.resize(static_cast<size_t>(length) + 4);
-    if (stream_->read(record_) < record_.size())
+    if (length > max_record_bytes_.bytes)
+      fail(Code::unsupported, "a record of ", length, " bytes; the limit is ",
+           max_record_bytes_.bytes, " (", max_record_bytes_.name, ")");
+    if (!io::read_exactly(*stream_, record_, length + 4))
       fail(Code::corrupt_data, "the file ends inside a record of ", length, " bytes");
     intact_ = true;
     end_ += sizeof head + record_.size();
@@ -219,7 +220,7 @@ class TfRecord final : public ShardedSource {
   }
 
   const bool check_data_;
-  const uint64_t max_record_bytes_;
+  const io::SizeLimit max_record_bytes_;
   std::unique_ptr<io::ByteStream> stream_;
   std::vector<std::byte> record_;
   uint64_t number_ = 0;           // of the current record, from 1

@@ -1,12 +1,14 @@
 // Samples from WebDataset shards: tar archives in which neighbouring members that share a name up
 // to the first dot of the base name form one sample ("a/0017.jpg", "a/0017.cls"). Fields are named
 // by what follows that dot.
-#include <algorithm>
-#include <numeric>
+#include <exception>
+#include <optional>
+#include <utility>
 
 #include "core/error.h"
-#include "io/pattern.h"
+#include "core/utf8.h"
 #include "io/tar_reader.h"
+#include "sources/remote.h"
 #include "sources/sharded_source.h"
 
 namespace etr::sources {
@@ -16,7 +18,8 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"pattern", OptionType::string, nullptr,
-     "shards, .tar, .tar.zst or .tar.gz: a path with globs and braces, 'train-{000..009}.tar.zst'",
+     "shards, .tar, .tar.zst (.tzst) or .tar.gz (.tgz): a path with globs and braces, "
+     "'train-{000..009}.tar.zst'",
      0, 0, "path"},
     kShuffleShardsOption,
     kMaxRatioOption,
@@ -31,9 +34,10 @@ class WebDataset final : public ShardedSource {
  public:
   WebDataset(const Options& options, const StageContext& context)
       : ShardedSource(options, context),
-        limits_{static_cast<uint64_t>(options.integer("max_member_bytes")),
+        limits_{size_limit(options, "max_member_bytes", context),
                 static_cast<uint64_t>(options.integer("max_name_bytes")),
-                static_cast<uint64_t>(options.integer("max_members"))} {}
+                static_cast<uint64_t>(options.integer("max_members")),
+                options.number("max_ratio")} {}
 
  protected:
   void open(const std::string& path) override {
@@ -42,47 +46,85 @@ class WebDataset final : public ShardedSource {
 
   // Gathers members until the key changes.
   bool read(Item& item) override {
-    if (!has_member_ && !(has_member_ = tar_->next(member_))) return false;
-    auto [key, extension] = split_name(member_.name);
-    key_ = key;
+    if (late_) std::rethrow_exception(std::exchange(late_, nullptr));
+    if (!has_member_) advance();
+    while (has_member_ && bad_key_ && split_name(member_.name).first == *bad_key_) advance();
+    bad_key_.reset();
+    if (!has_member_) return false;
+    key_ = split_name(member_.name).first;
     offset_ = static_cast<int64_t>(member_.offset);
-    item.origin = origin(key);
+    item.origin = origin(key_);
     item.fields.clear();
     item.fields.reserve(4);
+    std::string twice;
     while (has_member_) {
-      auto [next_key, field] = split_name(member_.name);
-      if (next_key != key) break;
+      auto [key, field] = split_name(member_.name);
+      if (key != key_) break;
+      if (item.find(field)) twice = member_.name;
       item.fields.push_back(
           {std::move(field), Tensor(DType::u8, {static_cast<int64_t>(member_.data.size)},
                                     std::move(member_.data.data))});
-      has_member_ = tar_->next(member_);
+      look_ahead();
     }
+    if (!twice.empty())
+      fail(Code::corrupt_data, "the sample has two members of the name '", twice, "'");
     return true;
   }
+
+  bool can_go_on() const override { return tar_ && tar_->can_go_on(); }
 
   void close() override {
     tar_.reset();
     has_member_ = false;
+    late_ = nullptr;
+    bad_key_.reset();
     key_.clear();
     offset_ = -1;
   }
 
-  std::string current_key() const override { return key_; }
-  int64_t current_offset() const override { return offset_; }
+  std::string current_key() const override { return at_bad_member() ? *bad_key_ : key_; }
+  int64_t current_offset() const override {
+    return at_bad_member() ? static_cast<int64_t>(tar_->last_offset()) : offset_;
+  }
 
  private:
   static std::pair<std::string, std::string> split_name(const std::string& name) {
     const size_t slash = name.rfind('/');
     const size_t dot = name.find('.', slash == std::string::npos ? 0 : slash + 1);
     if (dot == std::string::npos) return {name, ""};
-    return {name.substr(0, dot), name.substr(dot + 1)};
+    return {name.substr(0, dot), as_utf8(name.substr(dot + 1))};
+  }
+
+  bool at_bad_member() const { return bad_key_ && !late_; }
+
+  // Reads the next member. A bad one makes its sample bad.
+  void advance() {
+    has_member_ = false;
+    try {
+      has_member_ = tar_->next(member_);
+    } catch (const Error&) {
+      if (tar_->can_go_on()) bad_key_ = split_name(tar_->last_member()).first;
+      throw;
+    }
+  }
+
+  // A bad member of the next sample does this one no harm.
+  void look_ahead() {
+    try {
+      advance();
+    } catch (const Error&) {
+      if (!tar_->can_go_on() || bad_key_ == key_) throw;
+      late_ = std::current_exception();
+    }
   }
 
   const io::TarLimits limits_;
   std::unique_ptr<io::TarReader> tar_;
   io::TarMember member_;  // read ahead
   bool has_member_ = false;
-  std::string key_;  // of the current sample
+  std::exception_ptr late_;             // what reading ahead threw
+  std::optional<std::string> bad_key_;  // of a sample whose other members are passed over
+  std::string key_;                     // of the current sample
   int64_t offset_ = -1;
 };
 

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <span>
 
 #include "core/crc32c.h"
@@ -34,10 +35,6 @@ uint32_t masked_crc(const std::string& bytes) {
   return ((crc >> 15) | (crc << 17)) + 0xA282EAD8u;
 }
 
-void check(const std::ofstream& file, const std::string& path) {
-  if (!file) fail(Code::io, "cannot write '", path, "'");
-}
-
 constexpr char kEventFile[] = "events.out.tfevents.";
 
 // Whole lines of `path` in bytes; lines are short beside the piece that is looked at.
@@ -52,34 +49,40 @@ uint64_t whole_lines(const std::string& path, uint64_t size) {
   return end.size() == size ? 0 : size;
 }
 
-}  // namespace
-
-JsonLines::JsonLines(const std::string& path) : path_(path) {
+// Cuts off a last line that was not finished; the path again.
+const std::string& with_whole_lines(const std::string& path) {
   std::error_code error;
   const uint64_t size = std::filesystem::file_size(path, error);
   const uint64_t whole = error || size == 0 ? 0 : whole_lines(path, size);
-  if (!error && whole < size) {
-    std::filesystem::resize_file(path, whole, error);
-    if (error) fail(Code::io, "cannot shorten '", path, "': ", error.message());
-  }
-  file_.open(path, std::ios::app);
-  check(file_, path_);
+  if (error || whole == size) return path;
+  std::filesystem::resize_file(path, whole, error);
+  if (error) fail(Code::io, "cannot shorten '", path, "': ", error.message());
+  return path;
 }
 
+// A name that is not taken: two runs may begin in one second.
+std::string free_name(const std::string& first) {
+  std::string name = first;
+  for (int i = 2; std::filesystem::exists(name); ++i) name = cat(first, ".", i);
+  return name;
+}
+
+}  // namespace
+
+JsonLines::JsonLines(const std::string& path)
+    : file_(with_whole_lines(path), platform::OutputFile::Mode::append) {}
+
 void JsonLines::write(const Json& row) {
-  file_ << row.dump() << "\n" << std::flush;
-  check(file_, path_);
+  file_.write(row.dump() + "\n");
+  file_.flush();
 }
 
 EventFile::EventFile(const std::string& directory) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(
                            std::chrono::system_clock::now().time_since_epoch())
                            .count();
-  const std::string first = cat(directory, "/", kEventFile, seconds, ".", platform::process_id());
-  path_ = first;
-  for (int i = 2; std::filesystem::exists(path_); ++i) path_ = cat(first, ".", i);
-  file_.open(path_, std::ios::binary);
-  check(file_, path_);
+  file_.emplace(free_name(cat(directory, "/", kEventFile, seconds, ".", platform::process_id())),
+                platform::OutputFile::Mode::replace);
   write_record(event_head(0).bytes(3, "brain.Event:2").data());
 }
 
@@ -99,9 +102,8 @@ void EventFile::write_record(const std::string& data) {
   put_fixed(frame, masked_crc(frame));
   frame += data;
   put_fixed(frame, masked_crc(data));
-  file_.write(frame.data(), static_cast<std::streamsize>(frame.size()));
-  file_.flush();
-  check(file_, path_);
+  file_->write(frame);
+  file_->flush();
 }
 
 void EventFile::write(uint64_t step, const std::vector<std::pair<std::string, double>>& scalars) {

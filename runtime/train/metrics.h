@@ -2,12 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <fstream>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/json_fwd.h"
+#include "core/platform_files.h"
 
 namespace etr::train {
 
@@ -19,8 +20,7 @@ class JsonLines {
   void write(const Json& row);
 
  private:
-  std::string path_;
-  std::ofstream file_;
+  platform::OutputFile file_;
 };
 
 // Scalars in TensorBoard's format: TFRecord frames (length, masked CRC-32C, data, masked CRC-32C)
@@ -34,8 +34,7 @@ class EventFile {
  private:
   void write_record(const std::string& data);
 
-  std::string path_;
-  std::ofstream file_;
+  std::optional<platform::OutputFile> file_;
 };
 
 }  // namespace etr::train

@@ -196,6 +196,34 @@ TEST(CApi, PipelineGivesBatchesStatisticsAndItsPosition) {
   etr_batch_destroy(batch);
 }
 
+// A budget is a matter of the whole pipeline: its first stages alone may well need more.
+TEST(CApi, PipelinesWithABudgetAreMadeStageByStage) {
+  Images images;
+  etr_options* options = nullptr;
+  ASSERT_OK(etr_options_create(&options));
+  ASSERT_OK(etr_options_set_integer(options, "budget_bytes", 1000));
+  etr_pipeline* pipeline = nullptr;
+  ASSERT_OK(etr_pipeline_create(options, &pipeline));
+  etr_options_destroy(options);
+  ASSERT_OK(etr_options_create(&options));
+  ASSERT_OK(etr_options_set_string(options, "pattern", "nothing-of-this-name-is-read.tar"));
+  ASSERT_OK(etr_pipeline_add(pipeline, "webdataset", options));
+  ASSERT_OK(etr_pipeline_add(pipeline, "decode", nullptr));
+  etr_batch* batch = nullptr;
+  EXPECT_NE(etr_pipeline_next(pipeline, &batch), ETR_OK);
+  etr_options_destroy(options);
+  etr_pipeline_destroy(pipeline);
+}
+
+TEST(CApi, StringsAreUtf8) {
+  etr_options* options = nullptr;
+  ASSERT_OK(etr_options_create(&options));
+  EXPECT_EQ(etr_options_set_string(options, "pattern", "caf\xE9"), ETR_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(etr_last_error()).find("'caf\\xE9' is not UTF-8"), std::string::npos);
+  EXPECT_EQ(etr_options_set_string(options, "pattern", "caf\xC3\xA9"), ETR_OK);
+  etr_options_destroy(options);
+}
+
 TEST(CApi, TrainsEvaluatesSavesAndLoads) {
   Images images;
   Net net;

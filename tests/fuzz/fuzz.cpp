@@ -40,15 +40,22 @@ std::string as_file(Bytes bytes, const char* ending) {
 
 void tar(Bytes bytes) {
   const std::string path = as_file(bytes, ".tar");
-  io::TarReader reader(io::open_stream(path), path, {1 << 20, 1 << 10, 1000});
+  io::TarReader reader(io::open_stream(path), path, {{1 << 20, "max_member_bytes"}, 1 << 10, 1000});
   size_t total = 0;
-  for (io::TarMember member; reader.next(member);)
-    for (const std::byte b : member.data.bytes()) total += std::to_integer<size_t>(b);
+  io::TarMember member;
+  for (bool more = true; more;) {
+    try {
+      more = reader.next(member);
+      for (const std::byte b : member.data.bytes()) total += std::to_integer<size_t>(b);
+    } catch (const Error&) {
+      more = reader.can_go_on();
+    }
+  }
   if (total == 1) std::fputs("", stderr);  // the bytes were really read
 }
 
 void decompress(Bytes bytes, const char* ending) {
-  const auto stream = io::open_stream(as_file(bytes, ending), 100);
+  const auto stream = io::open_stream(as_file(bytes, ending), {.max_ratio = 100});
   std::vector<std::byte> out(1 << 16);
   for (int i = 0; i < 64 && stream->read(out) == out.size(); ++i) continue;
 }
@@ -97,7 +104,10 @@ void source(Bytes bytes, const char* stage, const char* ending, Json options, co
     pipeline::Item item;
     try {
       if (!reader.next(item)) return;
-    } catch (const Error&) {  // goes on behind a bad record, where it can
+      for (const pipeline::Field& field : item.fields)
+        if (Json(field.name).dump().empty()) std::abort();  // throws where it is not UTF-8
+    } catch (const Error& error) {  // goes on behind a bad record, where it can
+      if (Json(error.what()).dump().empty()) std::abort();
     }
   }
 }
@@ -108,7 +118,14 @@ void tfrecord(Bytes bytes) {
 void idx(Bytes bytes) { source(bytes, "idx", ".idx", Json::object(), "images"); }
 void npy(Bytes bytes) { source(bytes, "npy", ".npy", Json::object(), "arrays"); }
 void csv(Bytes bytes) {
-  source(bytes, "csv", ".csv", {{"columns", "a:f32,b:i32,c:text"}}, "pattern");
+  source(bytes, "csv", ".csv", {{"columns", "a:f32,b:i32,c:text"}, {"max_line_bytes", 1 << 12}},
+         "pattern");
+}
+void cifar(Bytes bytes) { source(bytes, "cifar", ".gz", Json::object(), "pattern"); }
+void text(Bytes bytes) { source(bytes, "text_lines", ".txt", {{"max_line_bytes", 64}}, "pattern"); }
+void webdataset(Bytes bytes) {
+  source(bytes, "webdataset", ".tar", {{"max_member_bytes", 1 << 20}, {"max_name_bytes", 1 << 10}},
+         "pattern");
 }
 void jsonl(Bytes bytes) {
   source(bytes, "jsonl", ".jsonl", {{"columns", "a:f32,b:i32=c.d,t:text"}}, "pattern");

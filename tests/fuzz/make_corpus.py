@@ -39,6 +39,28 @@ def tar(format):
     return out.getvalue()
 
 
+def tar_family():
+    """A few archives of tests/io/tar_family.py: sparse files in each notation, extended headers, links."""
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, HERE.parent / "io/tar_family.py", folder], check=True)
+        for name in ("pax_size", "pax_then_long", "base256", "global_comment", "folder_with_size", "random05"):
+            put("tar", name, (pathlib.Path(folder) / f"{name}.tar").read_bytes())
+        # The map and the parts of one file are enough of these.
+        files = pathlib.Path(folder) / "few"
+        files.mkdir()
+        with open(files / "f", "wb") as out:
+            for at in range(0, 60000, 8192):
+                out.seek(at)
+                out.write(b"part")
+            out.truncate(70000)
+        for name, options in (("gnu", ["--format=gnu"]), ("pax00", ["--sparse-version=0.0"]),
+                              ("pax01", ["--sparse-version=0.1"]), ("pax10", ["--sparse-version=1.0"])):
+            subprocess.run(["tar", "-C", files, "--sparse", "--hole-detection=raw", "--format=pax", *options, "-cf",
+                            f"{folder}/sparse.tar", "f"], check=True)
+            data = (pathlib.Path(folder) / "sparse.tar").read_bytes()
+            put("tar", f"sparse_{name}", data.rstrip(b"\0") + bytes(512))
+
+
 def image(mode, kind, **options):
     out = io.BytesIO()
     pixels = np.arange(7 * 9 * 4, dtype=np.uint8).reshape(7, 9, 4)
@@ -115,6 +137,11 @@ def crc32c(data):
 def main():
     put("tar", "gnu", tar(tarfile.GNU_FORMAT))
     put("tar", "pax", tar(tarfile.PAX_FORMAT))
+    tar_family()
+    put("cifar", "record", gzip.compress(bytes(3073), mtime=0))
+    put("text", "lines", b"one\r\n\n" + b"long " * 20 + b"\nlast")
+    put("npy", "axes", b"\x93NUMPY\x01\x00\x76\x00" + b"{'descr': '|u1', 'fortran_order': False, 'shape': "
+        b"(1, 1, 1, 1, 1, 1, 1, 1), }".ljust(117) + b"\nx")
     text = b"some text, some text, some text\n" * 20
     put("gzip", "two", gzip.compress(text, mtime=0) + gzip.compress(b"more", mtime=0))
     put("zstd", "frame", subprocess.run(["zstd", "-q", "-c"], input=text, stdout=subprocess.PIPE, check=True).stdout)
@@ -126,6 +153,7 @@ def main():
         out = io.BytesIO()
         np.save(out, array)
         put("npy", name, out.getvalue())
+    put("csv", "quoted", b'\xef\xbb\xbf"a","b","c"\r\n1e38,+-1,"x\r\ny"\r\n1e400,2,"open\n')
     put("csv", "rows", b'a,b,c\n1.5,2,"a ""quoted"" text"\n-3e2,4,plain\n')
     put("jsonl", "rows", b'{"a": 1.5, "c": {"d": 2}, "t": "text"}\n{"a": [1, 2], "c": {"d": 3}, "t": ""}\n')
     put("json", "text", b'{"a": [1, {"b": null}], "c": "\\u00e9", "a": 2} // a comment\n')

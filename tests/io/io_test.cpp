@@ -45,7 +45,7 @@ TEST(Tar, RoundTripPlainAndCompressed) {
   }
 }
 
-TEST(Tar, PlainMembersShareTheMappedFile) {
+TEST(Tar, MembersShareTheBlockThatWasRead) {
   TempDir dir;
   make_shards(dir, 1, 3, 0, 10, ".tar");
   const std::string path = dir.path("shard-0.tar");

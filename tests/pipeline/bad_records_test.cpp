@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -241,6 +242,87 @@ TEST(BadRecords, AreListedInAFileWithTheirOffset) {
     const auto offset = row["offset"].get<size_t>();
     const std::string tar = platform::read_file(dir.path("a.tar"));
     EXPECT_EQ(tar.substr(offset, row["key"].get<std::string>().size()), row["key"]);
+  }
+}
+
+// A shard with one bad PNG, under this key.
+void write_bad(const std::string& path, const std::string& key) {
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+  io::TarWriter writer(path, 3);
+  for (const std::string& name : {std::string("good"), key}) {
+    std::string png = make_png(9, 7, 3, 1);
+    if (name == key) png.resize(png.size() / 2);
+    writer.add(name + ".png", std::as_bytes(std::span(png)));
+    writer.add(name + ".cls", std::as_bytes(std::span("1", 1)));
+  }
+  writer.finish();
+}
+
+size_t files_in(const std::string& directory) {
+  return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(directory), {}));
+}
+
+// Keys and paths of any bytes, as file systems and archives allow them.
+TEST(BadRecords, NamesThatAreNotUtf8AreQuarantined) {
+  TempDir dir;
+  const std::string shard = dir.path("caf\xE9/sh\xFF.tar");
+  write_bad(shard, "k\xC0y/\xE9");
+  Json spec = spec_of(dir.path("caf*/sh*.tar"), "quarantine", dir.path("bad"));
+  spec["bad_records_file"] = dir.path("list.jsonl");
+  Pipeline p(spec);
+  EXPECT_EQ(labels_of_epoch(p).size(), 1u);
+  const Json row = parse_json(platform::read_file(dir.path("list.jsonl")), "list");
+  EXPECT_EQ(row["key"], "k\\xC0y/\\xE9");
+  EXPECT_NE(row["shard"].get<std::string>().find("caf\\xE9/sh\\xFF.tar"), std::string::npos);
+  EXPECT_EQ(files_in(dir.path("bad")), 3u) << "the fields png and cls, and the list";
+  const std::string message = error_of(spec_of(dir.path("caf*/sh*.tar"), "fail"));
+  EXPECT_NO_THROW(Json(message).dump()) << message;
+  expect_names(message, {"caf\\xE9", "key 'k\\xC0y"});
+}
+
+TEST(BadRecords, LongNamesAreQuarantined) {
+  TempDir dir;
+  const std::string folder(90, 'd');
+  std::filesystem::create_directories(dir.path("root/" + folder));
+  const std::string name(200, 'n'), bytes = "no image";
+  for (const char* ending : {"1.png", "2.png"})  // alike in what is kept of them
+    std::ofstream(dir.path("root/" + folder + "/" + name + ending)) << bytes;
+  const Json spec{
+      {"on_error", "quarantine"},
+      {"quarantine_dir", dir.path("bad")},
+      {"epochs", 1},
+      {"stages", {{{"stage", "folder"}, {"root", dir.path("root")}}, {{"stage", "decode"}}}}};
+  EXPECT_EQ(error_of(spec), "");
+  EXPECT_EQ(files_in(dir.path("bad")), 5u) << "two fields of two records, and the list";
+  std::ifstream list(dir.path("bad/bad_records.jsonl"));
+  for (std::string line; std::getline(list, line);)
+    for (const Json& file : parse_json(line, "list")["files"])
+      EXPECT_TRUE(std::filesystem::exists(dir.path("bad/" + file.get<std::string>()))) << line;
+}
+
+TEST(BadRecords, ShardsOfOneNameAreKeptApart) {
+  TempDir dir;
+  for (const char* folder : {"a", "b"}) write_bad(dir.path(std::string(folder) + "/x.tar"), "key");
+  EXPECT_EQ(error_of(spec_of(dir.path("{a,b}/x.tar"), "quarantine", dir.path("bad"))), "");
+  EXPECT_EQ(files_in(dir.path("bad")), 5u);
+}
+
+TEST(BadRecords, TheSameOneInAnotherEpochIsNoOther) {
+  TempDir dir;
+  write_bad(dir.path("x/a.tar"), "key");
+  Json spec = spec_of(dir.path("x/a.tar"), "quarantine", dir.path("bad"));
+  spec["epochs"] = 5;
+  spec["max_bad_records"] = 1;
+  spec["bad_records_file"] = dir.path("list.jsonl");
+  Pipeline p(spec);
+  for (int epoch = 0; epoch < 5; ++epoch) EXPECT_EQ(labels_of_epoch(p).size(), 1u);
+  EXPECT_EQ(p.stats()["bad_records"], 1);
+  EXPECT_EQ(p.stats()["bad_record_times"], 5);
+  ASSERT_EQ(p.bad_record_list().size(), 1u);
+  EXPECT_EQ(p.bad_record_list()[0]["times"], 5);
+  for (const char* list : {"list.jsonl", "bad/bad_records.jsonl"}) {
+    const std::string lines = platform::read_file(dir.path(list));
+    EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 1) << list;
   }
 }
 

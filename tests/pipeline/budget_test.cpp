@@ -1,14 +1,17 @@
 // One byte budget for everything, and what happens after fork().
 #include <gtest/gtest.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <future>
+#include <thread>
 
 #include "core/error.h"
+#include "support/child.h"
 #include "support/data.h"
 
 namespace etr::test {
@@ -76,13 +79,6 @@ TEST(Budget, AnyThatIsEnoughWorks) {
   EXPECT_GE(ran, 10);
 }
 
-int64_t status_kb(const std::string& key) {
-  std::ifstream in("/proc/self/status");
-  for (std::string line; std::getline(in, line);)
-    if (line.starts_with(key)) return std::stoll(line.substr(line.find(':') + 1));
-  return 0;
-}
-
 // Runs in a process of its own; see below.
 TEST(Budget, DISABLED_Child) {
   const char* pattern = std::getenv("ECHOTRAIN_BUDGET_PATTERN");
@@ -126,17 +122,49 @@ TEST(Budget, HoldsForTheProcessesMemory) {
 }
 #endif
 
-// What happens in a forked child, as its exit status; 99 where it hangs.
-template <typename Body>
-int in_child(Body&& body) {
-  const pid_t child = fork();
-  if (child == 0) {
-    alarm(20);
-    _exit(body());
+// Trying samples for the budget is no reason to wait: not with the program's function at work, not at a pipe.
+TEST(Budget, CancelDoesNotWaitForTheTrial) {
+  std::promise<void> entered, leave;
+  pipeline::MapFunctions functions;
+  functions["slow"] = [&, first = std::make_shared<std::atomic<bool>>(true)](Item&, uint64_t) {
+    if (!first->exchange(false)) return;
+    entered.set_value();
+    leave.get_future().wait();
+  };
+  Pipeline p(
+      {{"budget_bytes", 100'000'000}, {"stages", {{{"stage", "source"}, {"function", "slow"}}}}},
+      functions);
+  std::thread consumer([&] {
+    Item item;
+    EXPECT_THROW(p.next(item), Error);
+  });
+  entered.get_future().wait();
+  p.cancel();  // would wait for ever
+  leave.set_value();
+  consumer.join();
+}
+
+TEST(Budget, RefusesAPipeInsteadOfTakingItsFirstSamples) {
+  TempDir dir;
+  ASSERT_EQ(mkfifo(dir.path("pipe").c_str(), 0600), 0);
+  try {
+    Pipeline p({{"budget_bytes", 100'000'000},
+                {"stages", {{{"stage", "text_lines"}, {"pattern", dir.path("pipe")}}}}});
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::state) << error.what();
+    EXPECT_NE(std::string(error.what()).find("budget_bytes"), std::string::npos);
   }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 99;
+}
+
+// Of a valid pipeline every beginning can be made, also one whose samples would not fit.
+TEST(Budget, IsNoMatterOfAPipelineThatIsBeingMade) {
+  TempDir dir;
+  Json spec = spec_of(make_shards(dir, 1, 30, 64), 20'000);
+  EXPECT_NO_THROW(Pipeline(spec, {}, false, Pipeline::Budget::at_start));
+  Pipeline p(spec, {}, false, Pipeline::Budget::at_start);
+  Item item;
+  EXPECT_THROW(p.next(item), Error) << "but it is checked";
 }
 
 bool says_fork(const std::function<void()>& use) {

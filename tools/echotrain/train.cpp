@@ -18,7 +18,7 @@ void print_summary(const etr_event& end) {
   else if (end.eval_loss != 0)
     std::printf("test loss %.4f\n", end.eval_loss);
   if (end.bad_records > 0)
-    std::printf("%s dropped\n",
+    std::printf("%s left out\n",
                 counted(end.bad_records, "bad record was", "bad records were").c_str());
 }
 

@@ -259,14 +259,16 @@ typedef struct etr_batch_info {
  * seed, epochs, queue_items, on_error and so on. */
 ETR_API int32_t etr_pipeline_create(const etr_options* options, etr_pipeline** pipeline);
 
-/* A whole pipeline from JSON: {"stages": [{"stage": "webdataset", "pattern": "..."}, ...], ...}. */
+/* A whole pipeline from JSON: {"stages": [{"stage": "webdataset", "pattern": "..."}, ...], ...}. With the option
+ * "budget_bytes" a few samples are read, to learn whether it is enough. */
 ETR_API int32_t etr_pipeline_create_from_json(const char* json, etr_pipeline** pipeline);
 /* Cancels, and returns when all work has ended; at once inside a map function, of this pipeline or
  * another: the work ends behind it then. Any thread: a call that another thread is in ends with
  * ETR_CANCELLED, and the work with it; destroy does not wait for that. */
 ETR_API void etr_pipeline_destroy(etr_pipeline* pipeline);
 
-/* Appends a stage; the first is a source. ETR_STATE once reading has begun. */
+/* Appends a stage; the first is a source. ETR_STATE once reading has begun. Reads nothing: whether "budget_bytes" is
+ * enough is said by the first etr_pipeline_next or etr_pipeline_wait. */
 ETR_API int32_t etr_pipeline_add(etr_pipeline* pipeline, const char* stage,
                                  const etr_options* options);
 
@@ -340,7 +342,8 @@ ETR_API int32_t etr_pipeline_tune(const char* spec, double seconds, double step_
 ETR_API int32_t etr_pipeline_trace(etr_pipeline* pipeline, char** json);
 
 /* The bad records that were tolerated, the first 1,000: a JSON array of {"stage", "shard", "key", "reason",
- * "offset" (bytes into the decompressed shard, where known)}. Any thread. */
+ * "offset" (bytes into the decompressed shard, where known), "times" (how often it was met: once in each epoch)}. Bytes of
+ * names that are not UTF-8 are written as \xE9. Any thread. */
 ETR_API int32_t etr_pipeline_bad_records(etr_pipeline* pipeline, char** json);
 
 /* The position after the last batch read, as JSON; small. A pipeline of the same spec that restores
@@ -583,7 +586,7 @@ typedef struct etr_event {
   double examples_per_second;
   double device_wait_share; /* of the training time so far: the device had nothing to do */
   uint64_t examples, fresh, echoed;
-  int64_t bad_records;
+  int64_t bad_records;             /* different ones, however often they were met */
   double eval_loss, eval_accuracy; /* of the latest evaluation */
   int32_t target_reached;
   int32_t reserved;

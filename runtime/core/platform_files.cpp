@@ -1,0 +1,292 @@
+#include "core/platform_files.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "core/error.h"
+#include "core/interrupt.h"
+#include "core/memory.h"
+#include "core/platform.h"
+
+namespace etr::platform {
+namespace {
+
+[[noreturn]] void fail_errno(const char* what, const std::string& path) {
+  const int number = errno;
+  fail(number == ENOENT ? Code::not_found : Code::io, what, " '", path, "': ", errno_text(number));
+}
+
+[[noreturn]] void fail_shortened(const std::string& path, uint64_t end, uint64_t size) {
+  fail(Code::io, "'", path, "' ends at byte ", end, " and had ", size,
+       " bytes when it was opened: it was shortened while it was read");
+}
+
+int open_file(const std::string& path, int flags) {
+  const int file = ::open(path.c_str(), flags | O_CLOEXEC);
+  if (file < 0) fail_errno("cannot open", path);
+  return file;
+}
+
+// While it lives, a write beyond RLIMIT_FSIZE fails with EFBIG on this thread. The signal that the system sends along is
+// taken back; handlers of the program are left alone.
+class NoSizeSignal {
+ public:
+  NoSizeSignal() {
+    sigemptyset(&signal_);
+    sigaddset(&signal_, SIGXFSZ);
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGXFSZ) == 1;
+    ::pthread_sigmask(SIG_BLOCK, &signal_, &before_);
+  }
+  ~NoSizeSignal() {
+    const int error = errno;
+    if (too_large_ && !was_pending_) {
+      const timespec at_once{};
+      while (::sigtimedwait(&signal_, nullptr, &at_once) < 0 && errno == EINTR) continue;
+    }
+    ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    errno = error;
+  }
+  NoSizeSignal(const NoSizeSignal&) = delete;
+  NoSizeSignal& operator=(const NoSizeSignal&) = delete;
+
+  ssize_t checked(ssize_t written) {
+    too_large_ = too_large_ || (written < 0 && errno == EFBIG);
+    return written;
+  }
+
+ private:
+  sigset_t signal_, before_;
+  bool was_pending_ = false, too_large_ = false;
+};
+
+// By ::write, or by ::pwrite where `offset` is not negative. False leaves the reason in errno.
+bool write_all(int file, std::span<const std::byte> bytes, off_t offset = -1) {
+  NoSizeSignal guard;
+  while (!bytes.empty()) {
+    const ssize_t n =
+        guard.checked(offset < 0 ? ::write(file, bytes.data(), bytes.size())
+                                 : ::pwrite(file, bytes.data(), bytes.size(), offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    bytes = bytes.subspan(static_cast<size_t>(n));
+    if (offset >= 0) offset += n;
+  }
+  return true;
+}
+
+constexpr size_t kWaiting = size_t{64} << 10;  // bytes that an OutputFile gathers
+constexpr size_t kAtOnce = size_t{8} << 20;    // read between two looks at the interrupt
+
+}  // namespace
+
+Event::Event() : descriptor_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (descriptor_ < 0) fail(Code::io, "cannot make an event: ", errno_text(errno));
+}
+
+Event::~Event() { ::close(descriptor_); }
+
+void Event::signal() {
+  const uint64_t one = 1;
+  while (::write(descriptor_, &one, sizeof one) < 0 && errno == EINTR) continue;
+}
+
+InputFile::InputFile(const std::string& path, const Interrupt* interrupt)
+    : path_(path), interrupt_(interrupt), file_(open_file(path, O_RDONLY | O_NONBLOCK)) {
+  struct stat info {};
+  const bool known = ::fstat(file_, &info) == 0;
+  regular_ = known && S_ISREG(info.st_mode);
+  if (known && (regular_ || S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode))) {
+    size_ = regular_ ? static_cast<uint64_t>(info.st_size) : 0;
+    return;
+  }
+  const std::string why = known ? "it is not a file" : errno_text(errno);
+  ::close(file_);
+  fail(Code::io, "cannot read '", path, "': ", why);
+}
+
+InputFile::~InputFile() { ::close(file_); }
+
+void InputFile::check_interrupt() const {
+  if (interrupt_ && interrupt_->stopped())
+    fail(Code::cancelled, "reading '", path_, "' was cancelled");
+}
+
+// A pipe without a writer counts as one that has nothing yet, until its first writer has gone.
+void InputFile::wait_for_bytes() const {
+  pollfd waits[2] = {{file_, POLLIN, 0}, {interrupt_ ? interrupt_->descriptor() : -1, POLLIN, 0}};
+  while (::poll(waits, 2, -1) < 0)
+    if (errno != EINTR) fail_errno("cannot wait for", path_);
+  check_interrupt();
+}
+
+// 0 at the end.
+size_t InputFile::read_some(std::span<std::byte> out) const {
+  while (true) {
+    if (!regular_) wait_for_bytes();
+    const ssize_t n = ::read(file_, out.data(), out.size());
+    if (n >= 0) return static_cast<size_t>(n);
+    if (errno != EINTR && errno != EAGAIN) fail_errno("cannot read", path_);
+  }
+}
+
+size_t InputFile::read(std::span<std::byte> out) {
+  size_t done = 0;
+  while (done < out.size()) {
+    check_interrupt();
+    const size_t n = read_some(out.subspan(done, std::min(kAtOnce, out.size() - done)));
+    if (n == 0) {
+      const auto at = static_cast<uint64_t>(std::max<off_t>(::lseek(file_, 0, SEEK_CUR), 0));
+      if (at < size_) fail_shortened(path_, at, size_);
+      break;
+    }
+    done += n;
+  }
+  return done;
+}
+
+void InputFile::read_at(uint64_t offset, std::span<std::byte> out) const {
+  while (!out.empty()) {
+    check_interrupt();
+    const ssize_t n =
+        ::pread(file_, out.data(), std::min(kAtOnce, out.size()), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail_errno("cannot read", path_);
+    if (n == 0) fail_shortened(path_, offset, size_);
+    out = out.subspan(static_cast<size_t>(n));
+    offset += static_cast<uint64_t>(n);
+  }
+}
+
+std::shared_ptr<const std::byte> read_bytes(const std::string& path, size_t& size_bytes,
+                                            uint64_t limit_bytes, const char* limit,
+                                            const Interrupt* interrupt) {
+  InputFile file(path, interrupt);
+  if (!file.is_regular()) fail(Code::io, "'", path, "' is not a regular file");
+  if (file.size() > limit_bytes)
+    fail(Code::unsupported, "'", path, "' has ", file.size(), " bytes; the limit is ", limit_bytes,
+         " (", limit, ")");
+  const auto bytes = allocate_bytes(static_cast<size_t>(file.size()));
+  size_bytes = file.read({bytes.get(), static_cast<size_t>(file.size())});
+  return bytes;
+}
+
+std::string read_file(const std::string& path) {
+  InputFile file(path);
+  if (!file.is_regular()) fail(Code::io, "'", path, "' is not a regular file");
+  std::string text(static_cast<size_t>(file.size()), '\0');
+  text.resize(file.read(std::as_writable_bytes(std::span(text))));
+  return text;
+}
+
+OutputFile::OutputFile(const std::string& path, Mode mode)
+    : path_(path),
+      file_(::open(path.c_str(),
+                   O_WRONLY | O_CREAT | O_CLOEXEC | (mode == Mode::append ? O_APPEND : O_TRUNC),
+                   0666)) {
+  if (file_ < 0) fail(Code::io, "cannot create '", path, "': ", errno_text(errno));
+}
+
+OutputFile::~OutputFile() {
+  if (file_ < 0) return;
+  write_all(file_, waiting_);
+  ::close(file_);
+}
+
+void OutputFile::write(std::span<const std::byte> bytes) {
+  if (waiting_.size() + bytes.size() > kWaiting) flush();
+  if (bytes.size() < kWaiting)
+    waiting_.insert(waiting_.end(), bytes.begin(), bytes.end());
+  else if (!write_all(file_, bytes))
+    fail_errno("cannot write", path_);
+}
+
+void OutputFile::flush() {
+  const std::vector<std::byte> bytes = std::exchange(waiting_, {});  // written once, also in vain
+  if (!write_all(file_, bytes)) fail_errno("cannot write", path_);
+}
+
+void OutputFile::sync() {
+  flush();
+  if (::fsync(file_) != 0) fail_errno("cannot flush", path_);
+}
+
+void OutputFile::close() {
+  flush();
+  if (::close(std::exchange(file_, -1)) != 0) fail_errno("cannot close", path_);
+}
+
+void write_file_synced(const std::string& path, std::span<const std::byte> bytes) {
+  OutputFile file(path, OutputFile::Mode::replace);
+  file.write(bytes);
+  file.sync();
+  file.close();
+}
+
+void sync_directory(const std::string& path) {
+  const int directory = open_file(path, O_RDONLY | O_DIRECTORY);
+  const int status = ::fsync(directory), error = errno;
+  ::close(directory);
+  errno = error;
+  if (status != 0) fail_errno("cannot flush", path);
+}
+
+void write_file_atomic(const std::string& path, std::span<const std::byte> bytes) {
+  const std::string temporary = cat(path, ".", process_id(), ".tmp");
+  std::error_code error;
+  try {
+    write_file_synced(temporary, bytes);
+  } catch (const Error&) {
+    std::filesystem::remove(temporary, error);
+    throw;
+  }
+  std::filesystem::rename(temporary, path, error);
+  if (error) fail(Code::io, "cannot rename '", temporary, "' to '", path, "': ", error.message());
+  const auto parent = std::filesystem::path(path).parent_path();
+  sync_directory(parent.empty() ? "." : parent.string());
+}
+
+ScratchFile::ScratchFile(const std::string& directory) : directory_(directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  std::string name = directory + "/scratch-XXXXXX";
+  file_ = ::mkostemp(name.data(), O_CLOEXEC);
+  if (file_ < 0) fail(Code::io, "cannot make a file in '", directory, "': ", errno_text(errno));
+  ::unlink(name.c_str());
+}
+
+ScratchFile::~ScratchFile() { ::close(file_); }
+
+void ScratchFile::write(uint64_t offset, std::span<const std::byte> bytes) {
+  if (!write_all(file_, bytes, static_cast<off_t>(offset)))
+    fail(Code::io, "cannot write to the scratch file in '", directory_, "': ", errno_text(errno));
+}
+
+void ScratchFile::read(uint64_t offset, std::span<std::byte> bytes) const {
+  while (!bytes.empty()) {
+    const ssize_t n = ::pread(file_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0)
+      fail(Code::io, "cannot read the scratch file in '", directory_,
+           "': ", n < 0 ? errno_text(errno) : "it is shorter than expected");
+    bytes = bytes.subspan(static_cast<size_t>(n));
+    offset += static_cast<uint64_t>(n);
+  }
+}
+
+std::string errno_text(int error_number) { return std::generic_category().message(error_number); }
+
+}  // namespace etr::platform

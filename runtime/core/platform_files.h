@@ -1,0 +1,116 @@
+// Files: the operating system's calls for them, in one place. What goes wrong is Error(not_found / io) that names the file
+// and the reason. No file is mapped: one that somebody shortens would end the process.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace etr {
+class Interrupt;
+}
+
+namespace etr::platform {
+
+// Something to wait for beside files. Thread safe.
+class Event {
+ public:
+  Event();
+  ~Event();
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+
+  void signal();
+  int descriptor() const { return descriptor_; }  // for poll(): readable from signal() on
+
+ private:
+  int descriptor_;
+};
+
+// A file that is open for reading: a regular one, or a pipe or terminal, which can be read once, front to back.
+class InputFile {
+ public:
+  // Does not wait, not even for the writer of a pipe. Once `interrupt` is stopped, reading throws Error(cancelled).
+  explicit InputFile(const std::string& path, const Interrupt* interrupt = nullptr);
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  bool is_regular() const { return regular_; }
+  uint64_t size() const { return size_; }  // of a regular file, when it was opened
+
+  // Goes on where the last call ended; less than `out` only at the end. One thread at a time.
+  size_t read(std::span<std::byte> out);
+
+  // All of `out`, from a place in a regular file; Error(io) where the file has become too short. Any thread.
+  void read_at(uint64_t offset, std::span<std::byte> out) const;
+
+ private:
+  size_t read_some(std::span<std::byte> out) const;
+  void wait_for_bytes() const;
+  void check_interrupt() const;
+
+  const std::string path_;
+  const Interrupt* const interrupt_;
+  int file_;
+  bool regular_ = false;
+  uint64_t size_ = 0;
+};
+
+// A regular file, read into memory. Error(unsupported) beyond `limit_bytes`, which errors call `limit`, before memory is taken.
+std::shared_ptr<const std::byte> read_bytes(const std::string& path, size_t& size_bytes,
+                                            uint64_t limit_bytes, const char* limit,
+                                            const Interrupt* interrupt);
+std::string read_file(const std::string& path);
+
+// A file that is written front to back, in pieces of its own making. A limit of the process on the size of its files
+// (RLIMIT_FSIZE) is an Error(io), where the system's answer would be a signal that ends the process.
+class OutputFile {
+ public:
+  enum class Mode { replace, append };
+  OutputFile(const std::string& path, Mode mode);
+  ~OutputFile();  // closes; what was not flushed may be lost
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  void write(std::span<const std::byte> bytes);
+  void write(const std::string& text) { write(std::as_bytes(std::span(text))); }
+  void flush();  // hands everything to the system
+  void sync();   // and to the disk
+  void close();
+
+ private:
+  std::string path_;
+  int file_;
+  std::vector<std::byte> waiting_;
+};
+
+// Writes beside `path`, flushes to the disk, renames over it: readers see the old or the new file.
+void write_file_atomic(const std::string& path, std::span<const std::byte> bytes);
+
+void write_file_synced(const std::string& path, std::span<const std::byte> bytes);
+void sync_directory(const std::string& path);
+
+// A file without a name, which is gone when it is closed or the process ends. Thread safe.
+class ScratchFile {
+ public:
+  explicit ScratchFile(const std::string& directory);  // made if it is missing; Error(io)
+  ~ScratchFile();
+  ScratchFile(const ScratchFile&) = delete;
+  ScratchFile& operator=(const ScratchFile&) = delete;
+
+  void write(uint64_t offset, std::span<const std::byte> bytes);  // Error(io)
+  void read(uint64_t offset, std::span<std::byte> bytes) const;   // Error(io)
+
+ private:
+  const std::string directory_;
+  int file_;
+};
+
+std::string errno_text(int error_number);
+
+}  // namespace etr::platform

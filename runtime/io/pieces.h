@@ -1,0 +1,32 @@
+// The bytes of a file as they come, compressed or plain.
+#pragma once
+
+#include <memory>
+
+#include "core/memory.h"
+#include "core/platform_files.h"
+#include "io/byte_stream.h"
+
+namespace etr::io {
+
+class Pieces {
+ public:
+  virtual ~Pieces() = default;
+  virtual Block next() = 0;  // empty at the end; good until the next call
+};
+
+// Of a file on this machine.
+class FilePieces final : public Pieces {
+ public:
+  explicit FilePieces(std::unique_ptr<platform::InputFile> file) : file_(std::move(file)) {}
+
+  Block next() override { return {block_, file_->read({block_.get(), kBlockBytes})}; }
+
+ private:
+  static constexpr size_t kBlockBytes = size_t{128} << 10;
+
+  const std::unique_ptr<platform::InputFile> file_;
+  const std::shared_ptr<std::byte> block_ = allocate_bytes(kBlockBytes);
+};
+
+}  // namespace etr::io

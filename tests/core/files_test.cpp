@@ -1,0 +1,157 @@
+// Files that are shortened, pipes without a writer, limits on the size of files, names that are not UTF-8.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "core/error.h"
+#include "core/interrupt.h"
+#include "core/json.h"
+#include "core/platform_files.h"
+#include "core/text.h"
+#include "core/utf8.h"
+#include "support/child.h"
+#include "support/data.h"
+
+namespace etr::test {
+namespace {
+
+using platform::InputFile;
+using platform::OutputFile;
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
+Error error_of(const std::function<void()>& use) {
+  try {
+    use();
+  } catch (const Error& error) {
+    return error;
+  }
+  return Error(Code::ok, "no error");
+}
+
+TEST(InputFile, SaysThatItWasShortened) {
+  TempDir dir;
+  const std::string path = dir.path("f");
+  std::ofstream(path) << std::string(10000, 'x');
+  const InputFile file(path);
+  std::filesystem::resize_file(path, 100);
+  std::byte out[100];
+  file.read_at(0, out);
+  const Error error = error_of([&] { file.read_at(50, out); });
+  EXPECT_EQ(error.code(), Code::io);
+  EXPECT_NE(std::string(error.what()).find("it was shortened"), std::string::npos) << error.what();
+}
+
+TEST(InputFile, WaitsForAPipesWriterUntilItIsInterrupted) {
+  TempDir dir;
+  const std::string path = dir.path("pipe");
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  Interrupt interrupt;
+  InputFile file(path, &interrupt);
+  EXPECT_FALSE(file.is_regular());
+  std::byte out[4];
+  Code code = Code::ok;
+  std::thread reader([&] { code = error_of([&] { file.read(out); }).code(); });
+  interrupt.stop();  // before or while it waits
+  reader.join();
+  EXPECT_EQ(code, Code::cancelled);
+}
+
+TEST(InputFile, ReadsAPipeToItsEnd) {
+  TempDir dir;
+  const std::string path = dir.path("pipe"), text(300'000, 'p');
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  Interrupt interrupt;
+  InputFile file(path, &interrupt);
+  std::thread writer([&] { std::ofstream(path) << text; });
+  std::string out(text.size() + 1, ' ');
+  const size_t got = file.read(std::as_writable_bytes(std::span(out)));
+  writer.join();
+  EXPECT_EQ(out.substr(0, got), text);
+}
+
+TEST(InputFile, RefusesWhatIsNoFile) {
+  TempDir dir;
+  EXPECT_EQ(error_of([&] { InputFile file(dir.path()); }).code(), Code::io);
+  EXPECT_EQ(error_of([&] { InputFile file(dir.path("none")); }).code(), Code::not_found);
+  ASSERT_EQ(mkfifo(dir.path("pipe").c_str(), 0600), 0);
+  EXPECT_EQ(error_of([&] { platform::read_file(dir.path("pipe")); }).code(), Code::io)
+      << "and does not wait for a writer";
+}
+
+int signals_seen = 0;
+
+// The system would end the process by SIGXFSZ.
+TEST(OutputFile, ALimitOnTheSizeOfFilesIsAnError) {
+  TempDir dir;
+  const std::string large(200'000, 'x');
+  const auto too_large = [&](const std::function<void()>& write) {
+    return in_child([&] {
+      if (!limit_files(100'000)) return 1;
+      const Error error = error_of(write);
+      if (error.code() != Code::io) return 2;
+      return std::string(error.what()).find("File too large") == std::string::npos ? 3 : 0;
+    });
+  };
+  EXPECT_EQ(too_large([&] { platform::write_file_atomic(dir.path("a"), bytes_of(large)); }), 0);
+  EXPECT_FALSE(std::filesystem::exists(dir.path("a")));
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path())) << "nothing half done stays";
+  EXPECT_EQ(too_large([&] {
+              OutputFile file(dir.path("b"), OutputFile::Mode::replace);
+              for (int i = 0; i < 200; ++i) file.write(large.substr(0, 1000));
+              file.close();
+            }),
+            0);
+  EXPECT_EQ(too_large([&] {
+              platform::ScratchFile file(dir.path());
+              file.write(50'000, bytes_of(large));
+            }),
+            0);
+  EXPECT_EQ(in_child([&] {
+              std::signal(SIGXFSZ, [](int) { ++signals_seen; });
+              limit_files(100'000);
+              error_of([&] { platform::write_file_synced(dir.path("c"), bytes_of(large)); });
+              return signals_seen;
+            }),
+            0)
+      << "the program's own handler hears nothing of the library's files";
+}
+
+TEST(Utf8, KeepsWhatIsValidAndEscapesTheRest) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"", ""},
+      {"plain", "plain"},
+      {"\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80", "\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80"},
+      {"caf\xE9.png", "caf\\xE9.png"},
+      {"\xC0\xAF", "\\xC0\\xAF"},                    // overlong
+      {"\xED\xA0\x80", "\\xED\\xA0\\x80"},           // a surrogate
+      {"\xF4\x90\x80\x80", "\\xF4\\x90\\x80\\x80"},  // above U+10FFFF
+      {"\xE2\x82", "\\xE2\\x82"},                    // cut off
+      {std::string("a\0b", 3), "a\\x00b"}};
+  for (const auto& [text, expected] : cases) EXPECT_EQ(as_utf8(text), expected);
+  // Whatever the bytes are, JSON takes them.
+  for (int first = 0; first < 256; ++first)
+    for (int second = 0; second < 256; ++second) {
+      const std::string text{static_cast<char>(first), static_cast<char>(second), '\x80', 'x'};
+      EXPECT_NO_THROW(Json(as_utf8(text)).dump()) << first << " " << second;
+    }
+  EXPECT_STREQ(Error(Code::io, "no '\xFF'").what(), "no '\\xFF'");
+}
+
+TEST(Text, NumbersHaveOneSign) {
+  EXPECT_EQ(parse_number<double>("+1.5", "x", "a number"), 1.5);
+  EXPECT_EQ(parse_integer("-3", "x"), -3);
+  for (const char* text : {"+-1", "++1", "-+1", "--1", "+", "", "1e400", "-1e400"})
+    EXPECT_THROW(parse_number<double>(text, "x", "a number"), Error) << text;
+}
+
+}  // namespace
+}  // namespace etr::test

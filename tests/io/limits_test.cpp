@@ -1,0 +1,205 @@
+// Small files that promise much, files that shrink: what is read of them in a process that has little memory to give.
+#include <gtest/gtest.h>
+#include <zstd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.h"
+#include "io/fast_shard.h"
+#include "io/line_reader.h"
+#include "io/record_file.h"
+#include "io/tar_reader.h"
+#include "support/child.h"
+#include "support/data.h"
+
+namespace etr::test {
+namespace {
+
+constexpr int64_t kLittle = int64_t{200} << 20;
+
+void write(const std::string& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+}
+
+std::string zstd(const std::string& bytes) {
+  std::string out(ZSTD_compressBound(bytes.size()), '\0');
+  out.resize(ZSTD_compress(out.data(), out.size(), bytes.data(), bytes.size(), 3));
+  return out;
+}
+
+// A frame of a megabyte of zeros, again and again.
+std::string zeros_as_zstd(int megabytes) {
+  const std::string frame = zstd(std::string(1 << 20, '\0'));
+  std::string out;
+  for (int i = 0; i < megabytes; ++i) out += frame;
+  return out;
+}
+
+// A ustar header of a file of so many bytes.
+std::string tar_header(uint64_t size) {
+  std::string out(512, '\0');
+  const auto put = [&](size_t at, const std::string& text) { out.replace(at, text.size(), text); };
+  put(0, "big.bin");
+  put(124, cat(std::oct, size));
+  out[156] = '0';
+  put(148, "        ");
+  unsigned sum = 0;
+  for (const char c : out) sum += static_cast<unsigned char>(c);
+  put(148, cat(std::oct, sum));
+  out[154] = '\0';
+  return out;
+}
+
+// 0 where `read` ends with an Error of this code, in little memory.
+template <typename Read>
+int ends_with(Code code, Read&& read) {
+#if defined(__SANITIZE_ADDRESS__)
+  return 0;  // a sanitizer's own memory is far more
+#endif
+  return in_child([&] {
+    if (!limit_memory(kLittle)) return 1;
+    try {
+      read();
+    } catch (const Error& error) {
+      if (error.code() == code) return 0;
+      std::fprintf(stderr, "%s\n", error.what());
+      return 2;
+    } catch (const std::bad_alloc&) {
+      return 3;
+    }
+    return 4;
+  });
+}
+
+TEST(Bombs, AnArchiveThatDecompressesToGigabytes) {
+  TempDir dir;
+  write(dir.path("a.tar.zst"), zstd(tar_header(1900 << 20)) + zeros_as_zstd(1900));
+  ASSERT_LT(std::filesystem::file_size(dir.path("a.tar.zst")), 120'000u);
+  for (const double ratio : {100.0, 1000.0})
+    EXPECT_EQ(ends_with(Code::unsupported,
+                        [&] {
+                          io::TarReader reader(
+                              io::open_stream(dir.path("a.tar.zst"), {.max_ratio = ratio}), "a");
+                          io::TarMember member;
+                          reader.next(member);
+                        }),
+              0)
+        << ratio;
+}
+
+TEST(Bombs, ALengthIsBelievedWhenTheBytesAreThere) {
+  TempDir dir;
+  write(dir.path("a.tar.zst"), zstd(tar_header(1900 << 20) + "few"));
+  EXPECT_EQ(ends_with(Code::corrupt_data,
+                      [&] {
+                        io::TarReader reader(io::open_stream(dir.path("a.tar.zst")), "a");
+                        io::TarMember member;
+                        reader.next(member);
+                      }),
+            0);
+}
+
+TEST(Bombs, AWholeFileBeyondItsLimit) {
+  TempDir dir;
+  write(dir.path("a.zst"), zeros_as_zstd(1900));
+  EXPECT_EQ(ends_with(Code::unsupported,
+                      [&] { io::read_whole(dir.path("a.zst"), {.max_ratio = 1e9}, 50 << 20); }),
+            0);
+  EXPECT_EQ(
+      ends_with(
+          Code::unsupported,
+          [&] { io::read_whole(dir.path("a.zst"), {.max_ratio = 1e9, .budget_bytes = 50 << 20}); }),
+      0);
+}
+
+TEST(Bombs, ALineWithoutAnEnd) {
+  TempDir dir;
+  write(dir.path("a.zst"), zeros_as_zstd(1900) + zstd("\nshort\n"));
+  EXPECT_EQ(ends_with(Code::unsupported,
+                      [&] {
+                        io::LineReader lines(io::open_stream(dir.path("a.zst"), {.max_ratio = 1e9}),
+                                             "a", {1 << 20, "max_line_bytes"});
+                        std::string line;
+                        lines.next(line);
+                      }),
+            0);
+  // The next call goes on behind it.
+  io::LineReader lines(io::open_stream(dir.path("a.zst"), {.max_ratio = 1e9}), "a",
+                       {1 << 20, "max_line_bytes"});
+  std::string line;
+  EXPECT_THROW(lines.next(line), Error);
+  ASSERT_TRUE(lines.next(line));
+  EXPECT_EQ(line, "short");
+  EXPECT_EQ(lines.number(), 2u);
+  EXPECT_FALSE(lines.next(line));
+}
+
+std::string u32(uint32_t value) { return {reinterpret_cast<const char*>(&value), 4}; }
+
+TEST(Bombs, AnIndexOfAGigabyteInAFewBytes) {
+  TempDir dir;
+  // A frame's header that promises a gigabyte, with 4 bytes for its size.
+  const std::string frame =
+      std::string("\x28\xb5\x2f\xfd\xa0", 5) + u32(1 << 30) + std::string(3, '\1');
+  const std::string table = u32(0) + std::string(1, '\0') + u32(0x8F92EAB1);
+  write(dir.path("a.ets"), u32(0x184D2A50) + u32(static_cast<uint32_t>(frame.size())) + frame +
+                               u32(0x184D2A5E) + u32(static_cast<uint32_t>(table.size())) + table);
+  EXPECT_EQ(ends_with(Code::corrupt_data, [&] { io::FastShard shard(dir.path("a.ets")); }), 0);
+}
+
+TEST(RecordFile, SmallOnesStayInMemoryLargeOnesOnTheDisk) {
+  TempDir dir;
+  write(dir.path("small"), std::string(1000, 's'));
+  write(dir.path("large"), std::string(10'000, 'l'));
+  std::filesystem::resize_file(dir.path("large"), io::RecordFile::kMostKept + 1);  // a hole
+  const io::RecordFile small(dir.path("small"), {}), large(dir.path("large"), {});
+  std::filesystem::resize_file(dir.path("small"), 1);
+  std::filesystem::resize_file(dir.path("large"), 5000);
+  EXPECT_EQ(small.read(999, 1).get()[0], std::byte{'s'});
+  EXPECT_EQ(large.read(4999, 1).get()[0], std::byte{'l'});
+  try {
+    large.read(4999, 2);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::io);
+    EXPECT_NE(std::string(error.what()).find("'" + dir.path("large")), std::string::npos);
+  }
+}
+
+TEST(FastShard, ShortenedWhileItIsReadIsAnErrorOfTheRecord) {
+  TempDir dir;
+  {
+    io::FastShardWriter writer(dir.path("a.ets"));
+    const auto frame = io::zstd_frame(std::as_bytes(std::span("content", 7)), 1);
+    const io::FastShardWriter::Field fields[] = {{"bin", frame, 7}};
+    for (const char* key : {"a", "b"}) writer.add(key, fields);
+    writer.finish();
+  }
+  const io::FastShard shard(dir.path("a.ets"), {.budget_bytes = 1});  // keeps nothing
+  EXPECT_EQ(shard.record(1).fields.size(), 1u);
+  std::filesystem::resize_file(dir.path("a.ets"), 20);
+  EXPECT_EQ(shard.record(0).key, "a");
+  EXPECT_THROW(shard.record(1), Error);
+}
+
+// More shards than a process may have open files.
+TEST(RecordFile, ThereMayBeVeryMany) {
+  TempDir dir;
+  write(dir.path("a"), "0123456789");
+  EXPECT_EQ(in_child([&] {
+              const rlimit few{400, 400};
+              if (setrlimit(RLIMIT_NOFILE, &few) != 0) return 1;
+              std::vector<std::unique_ptr<io::RecordFile>> files;
+              for (int i = 0; i < 1000; ++i)
+                files.push_back(std::make_unique<io::RecordFile>(
+                    dir.path("a"), io::ReadOptions{.budget_bytes = 1}));
+              for (const auto& file : files)
+                if (file->read(3, 4).get()[0] != std::byte{'3'}) return 2;
+              return 0;
+            }),
+            0);
+}
+
+}  // namespace
+}  // namespace etr::test

@@ -1,0 +1,46 @@
+// What a test does to its own process, done to a child of it: limits, signals.
+#pragma once
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+
+namespace etr::test {
+
+// A number in /proc/self/status, in kB.
+inline int64_t status_kb(const std::string& key) {
+  std::ifstream in("/proc/self/status");
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with(key)) return std::stoll(line.substr(line.find(':') + 1));
+  return 0;
+}
+
+// Runs `body` in a forked child; its exit status, 99 where it ends by a signal or takes longer than a minute.
+template <typename Body>
+int in_child(Body&& body) {
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    _exit(body());
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 99;
+}
+
+// The system gives this process no more memory than it has now and `bytes`.
+inline bool limit_memory(int64_t bytes) {
+  const auto most = static_cast<rlim_t>(status_kb("VmData") * 1024 + bytes);
+  const rlimit limit{most, most};
+  return setrlimit(RLIMIT_DATA, &limit) == 0;
+}
+
+inline bool limit_files(rlim_t bytes) {
+  const rlimit limit{bytes, bytes};
+  return setrlimit(RLIMIT_FSIZE, &limit) == 0;
+}
+
+}  // namespace etr::test
