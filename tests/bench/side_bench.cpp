@@ -14,6 +14,7 @@
 #include "core/log.h"
 #include "core/options.h"
 #include "core/platform.h"
+#include "gpu/wide_vectors.h"
 #include "side.h"
 #include "train/profile.h"
 
@@ -122,7 +123,7 @@ class Server {
 
 int main(int argc, char** argv) {
   using namespace etr;
-  platform::prefer_wide_cpu_vectors();
+  gpu::prefer_wide_cpu_vectors();
   set_log_hook([](LogLevel level, const char* message) {
     if (level >= LogLevel::warning) std::cerr << message << std::endl;
   });
