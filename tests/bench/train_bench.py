@@ -18,43 +18,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from torch_models import cifar_resnet, mlp, simple_cnn
+
 SGD = dict(momentum=0.9, nesterov=True)
-
-
-class Block(nn.Module):
-    def __init__(self, channels, filters, stride, norm):
-        super().__init__()
-        make = nn.BatchNorm2d if norm else lambda _: nn.Identity()
-        self.branch = nn.Sequential(
-            nn.Conv2d(channels, filters, 3, stride, 1, bias=not norm), make(filters), nn.ReLU(True),
-            nn.Conv2d(filters, filters, 3, 1, 1, bias=not norm), make(filters))
-        same = channels == filters and stride == 1
-        self.shortcut = nn.Identity() if same else nn.Sequential(
-            nn.Conv2d(channels, filters, 1, stride, bias=not norm), make(filters))
-
-    def forward(self, x):
-        return torch.relu(self.branch(x) + self.shortcut(x))
-
-
-def cifar_resnet(depth, norm):
-    layers = [nn.Conv2d(3, 16, 3, 1, 1, bias=not norm)] + ([nn.BatchNorm2d(16)] if norm else []) + [nn.ReLU(True)]
-    channels = 16
-    for stage, filters in enumerate((16, 32, 64)):
-        for b in range(depth // 6):
-            layers.append(Block(channels, filters, 2 if stage and not b else 1, norm))
-            channels = filters
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
-
-
-def simple_cnn():
-    return nn.Sequential(nn.Conv2d(1, 32, 5, padding=2), nn.ReLU(True), nn.MaxPool2d(2), nn.Conv2d(32, 64, 5, padding=2),
-                         nn.ReLU(True), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(3136, 1024), nn.ReLU(True),
-                         nn.Linear(1024, 10))
-
-
-def mlp():
-    return nn.Sequential(nn.Flatten(), nn.Linear(784, 512), nn.ReLU(True), nn.Linear(512, 512), nn.ReLU(True),
-                         nn.Linear(512, 10))
 
 
 class Decoder(nn.Module):
