@@ -15,7 +15,6 @@ import argparse
 import json
 import pathlib
 import resource
-import shutil
 import statistics
 import subprocess
 import sys

@@ -175,7 +175,7 @@ TEST_F(TrainerFolder, WhatOnlyLooksWritesNothing) {
     if (used) {
       Trainer evaluated(shared_kernels(), job(spec(40)), Start::evaluate);
       EXPECT_GT(evaluated.evaluate().samples, 0);
-      EXPECT_FALSE(evaluated.onnx().empty());
+      EXPECT_FALSE(evaluated.shaped_learner().onnx().empty());
       EXPECT_HAS(error_of([&] { evaluated.save(); }), "made to evaluate");
       EXPECT_HAS(error_of([&] { evaluated.next_event(); }), "resume the run");
       EXPECT_EQ(contents_of(out()), before);
@@ -206,7 +206,7 @@ TEST_F(TrainerFolder, WhatOnlyLooksLeavesTheRunsOtherFilesAlone) {
   run(noisy, Start::trial);
   Trainer evaluated(shared_kernels(), job(noisy), Start::evaluate);
   EXPECT_GT(evaluated.evaluate().samples, 0);
-  EXPECT_FALSE(evaluated.onnx().empty());
+  EXPECT_FALSE(evaluated.shaped_learner().onnx().empty());
   EXPECT_EQ(contents_of(out()), before);
 }
 
@@ -259,7 +259,7 @@ TEST_F(TrainerFolder, ChangedDataCanBeEvaluatedButNotTrainedOn) {
              "another data set: 'extra.tar' is new");
   Trainer evaluated(shared_kernels(), job(spec(40)), Start::evaluate);
   EXPECT_EQ(evaluated.evaluate().samples, 480);
-  EXPECT_FALSE(evaluated.onnx().empty());
+  EXPECT_FALSE(evaluated.shaped_learner().onnx().empty());
 }
 
 TEST_F(TrainerFolder, AJobFileWithoutAFolderGetsOneAndTextIsWarnedOf) {
