@@ -184,7 +184,7 @@ struct Header {
 // The frame's header is not believed when it promises what zstd's smallest blocks (4 bytes for 128 KB) could not hold.
 void check_proportion(uint64_t size, uint64_t packed) {
   constexpr uint64_t kMost = 32768;
-  if (size / kMost > packed) bad("a frame of so few bytes holds no such image");
+  if (size / kMost > packed) bad(cat(packed, " bytes cannot make ", size));
 }
 
 Header read_header(const std::byte* at) {

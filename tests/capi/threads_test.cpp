@@ -214,7 +214,7 @@ TEST(Threads, AHandleInUseByOnesOwnCallIsRefused) {
   const std::filesystem::path root =
       std::filesystem::temp_directory_path() / ("echotrain-threads-" + std::to_string(std::rand()));
   std::filesystem::create_directories(root / "a");
-  std::ofstream(root / "a" / "1.png") << "not decoded here";
+  std::ofstream(root / "a" / "1.png") << "\x89PNG\r\n\x1a\n, and nothing that is decoded here";
   etr_options* options = nullptr;
   ASSERT_EQ(etr_options_create(&options), ETR_OK);
   const auto progress = [](void* given, int64_t, int64_t) -> int32_t {

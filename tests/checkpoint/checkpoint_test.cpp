@@ -94,7 +94,7 @@ TEST(Safetensors, RefusesWhatDoesNotFit) {
       {row(f32, "[-2]", "[0,8]"), "has the shape [-2]"},
       {row(f32, "[2,\"1\"]", "[0,8]"), "has the shape"},
       {row(f32, "2", "[0,8]"), "has the shape 2, which is no list"},
-      {row(f32, "[1,1,1,1,1,1,2]", "[0,8]"), "has 7 axes"},
+      {row(f32, "[1,1,1,1,1,1,1,1,2]", "[0,8]"), "has 9 axes"},
       {row(f32, "[2]", "[0]"), "data_offsets [0]"},
       {row(f32, "[2]", "[0,8,8]"), "data_offsets"},
       {row(f32, "[2]", "[0.0,8]"), "data_offsets"},

@@ -245,7 +245,7 @@ class Runs(unittest.TestCase):
             words = self.words("")
             words[words.index(f"out={self.root}")] = "out="
             result = run(command, words[0], *more, *words[1:])
-            self.assertIn("no output.dir, so there is no checkpoint", result.stderr)
+            self.assertIn("output.dir is empty", result.stderr)
 
     def test_predictions(self):
         words = self.words("predicted", train__steps=300)

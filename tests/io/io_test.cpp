@@ -97,8 +97,11 @@ TEST(TarWriter, RemovesAnUnfinishedFile) {
   TempDir dir;
   { io::TarWriter writer(dir.path("x.tar"), 3); }
   EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
-  io::TarWriter writer(dir.path("y.tar"), 3);
-  EXPECT_THROW(writer.add(std::string(101, 'n'), {}), Error);
+  {
+    io::TarWriter writer(dir.path("y.tar"), 3);
+    writer.add(std::string(101, 'n'), {});
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path()));
 }
 
 TEST(Pattern, BracesGlobsAndBoth) {

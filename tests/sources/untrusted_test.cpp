@@ -213,11 +213,11 @@ TEST(Lengths, WhoseProductWrapsAreRefused) {
 
 TEST(Lengths, AnNpyFileOfManyAxesIsNamed) {
   TempDir dir;
-  overwrite(dir.path("a.npy"), npy("|u1", "(1, 1, 1, 1, 1, 1, 1, 1)", "x"));
+  overwrite(dir.path("a.npy"), npy("|u1", "(1, 1, 1, 1, 1, 1, 1, 1, 1, 1)", "x"));
   const std::string message = failure(spec_of("npy", {{"arrays", "x=" + dir.path("a.npy")}}));
   EXPECT_HAS(message, "a.npy");
-  EXPECT_HAS(message, "samples of 7 axes; at most 6");
-  overwrite(dir.path("b.npy"), npy("|u1", "(1, 1, 1, 1, 1, 1, 1)", "x"));
+  EXPECT_HAS(message, "samples of 9 axes; at most 8");
+  overwrite(dir.path("b.npy"), npy("|u1", "(1, 1, 1, 1, 1, 1, 1, 1, 1)", "x"));
   EXPECT_EQ(failure(spec_of("npy", {{"arrays", "x=" + dir.path("b.npy")}}, {{"epochs", 1}})),
             "no error");
   overwrite(dir.path("c.npy"), npy("<f8", "(1,)", raw(1e300)));

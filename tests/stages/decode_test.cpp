@@ -207,7 +207,7 @@ TEST(Decode, FastShardsHoldWhatFoldersHold) {
   for (const char* orientation : {"exif", "stored"}) {
     sources::pack_folder(
         images.path("images"), images.path("out"),
-        {sources::pack_schema(), "pack", {{"format", "fast"}, {"orientation", orientation}}},
+        {sources::pack_schema(), "pack", {{"format", "fast"}, {"orientation", orientation}, {"overwrite", true}}},
         nullptr);
     const std::string shard =
         R"({"stage": "fast_shard", "pattern": ")" + images.path("out-*.ets") + "\"}";
