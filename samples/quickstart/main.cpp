@@ -1,6 +1,6 @@
 // The quickstart: draws a data set, packs it, slows its reading down as a slow network would, and
-// trains the same small CNN without and with an echo node. Everything but the drawing goes through
-// the C API.
+// trains the same small CNN without and with an echo node, each from several seeds: where a curve
+// first crosses the target depends on luck. Everything but the drawing goes through the C API.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -22,8 +22,10 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr int kTrain = 8000, kTest = 2000, kBatch = 64;
-constexpr double kTarget = 0.97;
+constexpr double kTarget = 0.93;  // on the steep part of the curve, where noise moves the crossing least
+constexpr int kSeeds = 3;
 constexpr double kUpstreamFactor = 4;  // how much slower reading is than training
+constexpr double kMostSeconds = 90;    // of one run, which ends when it has reached the target
 
 void make_data(const fs::path& data) {
   if (fs::exists(data / "ready")) return;  // an earlier quickstart made it
@@ -44,12 +46,13 @@ void make_data(const fs::path& data) {
 struct RunOptions {
   std::string name, out;
   double delay_ms = 0, echo = 1, seconds = 0;
+  int seed = 1;
 };
 
 etr_event run(const etr_runtime* runtime, const std::string& job_file, const std::string& data,
               const RunOptions& options) {
   const std::vector<std::string> overrides = {
-      "data=" + data, "out=" + options.out,
+      "data=" + data, "out=" + options.out, "seed=" + std::to_string(options.seed),
       "pipeline.stages.2.milliseconds=" + std::to_string(options.delay_ms),
       "pipeline.stages.5.factor=" + std::to_string(options.echo),
       // Without echoes there are no copies to spread, and filling a buffer would only delay the
@@ -70,33 +73,44 @@ etr_event run(const etr_runtime* runtime, const std::string& job_file, const std
   return end;
 }
 
-std::string cell(const Json& value, const char* format) {
+std::string number(const Json& value, const char* format) {
   if (value.is_null()) return "-";
   char text[64];
   std::snprintf(text, sizeof text, format, value.get<double>());
   return text;
 }
 
-// "> 90.0 s" where a run ended before the target.
+// "> 90.0 s" where half of the runs ended before the target.
 std::string time_cell(const Json& row) {
   const bool missed = row["time_to_target_s"].is_null();
-  return (missed ? "> " : "") + cell(row[missed ? "seconds" : "time_to_target_s"], "%.1f s");
+  return (missed ? "> " : "") + number(row[missed ? "seconds" : "time_to_target_s"], "%.1f s");
 }
 
+// "3.42 x (3.31 to 3.60)": the median and the range over the seeds.
 std::string speedup_cell(const Json& row) {
-  const bool bound = row["speedup_is_bound"].get<bool>() && !row["speedup"].is_null();
-  return (bound ? "> " : "") + cell(row["speedup"], "%.2f x");
+  if (row["speedup"].is_null()) return "-";
+  const std::string median =
+      (row["speedup_is_bound"].get<bool>() ? "> " : "") + number(row["speedup"], "%.2f x");
+  if (row["speedup_range"].is_null()) return median;
+  return median + " (" + number(row["speedup_range"][0], "%.2f") + " to " +
+         number(row["speedup_range"][1], "%.2f") + ")";
 }
 
 void print_table(const Json& table) {
-  std::printf("\n%-14s %14s %10s %16s %8s %16s %12s\n", "run", "time to 97 %", "speed-up",
-              "fresh to 97 %", "steps", "final accuracy", "device idle");
+  std::printf("\nmedians of %d seeds, with the range of the speed-up\n%-14s %14s %24s %16s %8s %12s\n",
+              kSeeds, "run", "time to 93 %", "speed-up", "fresh to 93 %", "steps", "device idle");
   for (const Json& row : table)
-    std::printf("%-14s %14s %10s %16s %8s %14.1f %% %10.1f %%\n",
-                row["name"].get<std::string>().c_str(), time_cell(row).c_str(),
-                speedup_cell(row).c_str(), cell(row["fresh_to_target"], "%.0f").c_str(),
-                cell(row["steps"], "%.0f").c_str(), 100 * row["final_accuracy"].get<double>(),
+    std::printf("%-14s %14s %24s %16s %8s %10.1f %%\n", row["name"].get<std::string>().c_str(),
+                time_cell(row).c_str(), speedup_cell(row).c_str(),
+                number(row["fresh_to_target"], "%.0f").c_str(), number(row["steps"], "%.0f").c_str(),
                 100 * row["device_wait_share"].get<double>());
+}
+
+// How long a step takes when nothing holds it back, in milliseconds.
+double calibrate(const etr_runtime* runtime, const std::string& job_file, const std::string& data) {
+  const etr_event event = run(runtime, job_file, data, {"calibrating", "", 0, 4, 5});
+  if (event.step < 2) throw std::runtime_error("the device took no second step in 5 seconds");
+  return 1000 * event.seconds / static_cast<double>(event.step - 1);
 }
 
 int main_or_throw(const std::string& job_file, const fs::path& out) {
@@ -115,31 +129,35 @@ int main_or_throw(const std::string& job_file, const fs::path& out) {
   cli::check(etr_runtime_device(runtime.get(), &info));
   std::printf("device: %s\n", info.name);
 
-  // How long does a step take when nothing holds it back? The delay follows from that.
-  const etr_event free_run =
-      run(runtime.get(), job_file, data.string(), {"calibrating", "", 0, 4, 5});
-  if (free_run.step < 2) throw std::runtime_error("the device took no second step in 5 seconds");
-  const double step_ms = 1000 * free_run.seconds / static_cast<double>(free_run.step - 1);
+  const double step_ms = calibrate(runtime.get(), job_file, data.string());
   const double delay_ms = kUpstreamFactor * step_ms / kBatch;
   std::printf(
       "a training step takes %.1f ms; reading one example is made to take %.2f ms, so that "
-      "upstream is "
-      "%.0f times slower\n",
+      "upstream is %.0f times slower\n",
       step_ms, delay_ms, kUpstreamFactor);
 
-  const double seconds = 90;  // at most: a run ends when it has reached the target
-  const std::string plain = (out / "without-echo").string(), echo = (out / "with-echo").string();
-  run(runtime.get(), job_file, data.string(), {"without echo", plain, delay_ms, 1, seconds});
-  run(runtime.get(), job_file, data.string(),
-      {"with echo   ", echo, delay_ms, kUpstreamFactor, seconds});
-
-  const std::string metrics[] = {plain + "/metrics.jsonl", echo + "/metrics.jsonl"};
-  const char* const names[] = {"without echo", "with echo"};
-  const char* const paths[] = {metrics[0].c_str(), metrics[1].c_str()};
+  // Seed by seed, without and with echo in turn: what slows the machine meanwhile slows both.
+  std::vector<std::string> metrics;
+  std::vector<const char*> names, paths;
+  for (int seed = 1; seed <= kSeeds; ++seed)
+    for (const bool echoes : {false, true}) {
+      const char* name = echoes ? "with echo" : "without echo";
+      const fs::path folder =
+          out / ((echoes ? "with-echo-" : "without-echo-") + std::to_string(seed));
+      fs::remove_all(folder);
+      RunOptions options{std::string(name) + ", seed " + std::to_string(seed), folder.string(), delay_ms};
+      options.echo = echoes ? kUpstreamFactor : 1;
+      options.seconds = kMostSeconds;
+      options.seed = seed;
+      run(runtime.get(), job_file, data.string(), options);
+      metrics.push_back((folder / "metrics.jsonl").string());
+      names.push_back(name);
+    }
+  for (const std::string& path : metrics) paths.push_back(path.c_str());
   const std::string report = (out / "report.html").string();
   char* text = nullptr;
-  cli::check(etr_report_write("Data echoing on a slow upstream", names, paths, 2, kTarget,
-                              report.c_str(), &text));
+  cli::check(etr_report_write("Data echoing on a slow upstream", names.data(), paths.data(),
+                              static_cast<int32_t>(paths.size()), kTarget, report.c_str(), &text));
   print_table(Json::parse(cli::take_string(text)));
   std::printf("\nreport: %s\n", report.c_str());
   return 0;
