@@ -58,13 +58,13 @@ constexpr const char* kFinalAccuracy = "final_accuracy";
 constexpr const char* kFinalLoss = "final_loss";
 constexpr const char* kTrainingLoss = "final_training_loss";
 
-std::vector<Column> columns_for(const Runs& runs, double target) {
+std::vector<Column> columns_for(const Runs& runs, const Json& table, double target) {
   const auto any = [&](auto is) { return std::any_of(runs.begin(), runs.end(), is); };
   const bool evaluates = any([](const ReportedRun& run) { return !run.evaluations.empty(); });
   std::vector<Column> out;
   if (target > 0) {
     out.push_back({"Time to " + percent(target), time_cell});
-    if (runs.size() > 1)
+    if (table.size() > 1)
       out.push_back({"Speed\u2011up", [](const Json& row) { return speedup_text(row, 2); }});
     out.push_back(
         {"Fresh examples to " + percent(target), optional_cell<kFreshToTarget, count_text>});
@@ -81,22 +81,30 @@ std::vector<Column> columns_for(const Runs& runs, double target) {
 
 // The roles are said because a phone's layout makes blocks of cells, which would lose them.
 std::string html_table(const Runs& runs, const Json& table, double target) {
-  const std::vector<Column> columns = columns_for(runs, target);
+  const std::vector<Column> columns = columns_for(runs, table, target);
   std::string out =
       "<table role='table'><caption>The runs compared</caption><thead><tr role='row'><th "
       "scope='col'>Run</th>";
   for (const Column& column : columns)
     out += cat("<th scope='col'>", html_escape(column.head), "</th>");
   out += "</tr></thead><tbody>";
-  for (size_t i = 0; i < runs.size(); ++i) {
-    out += cat("<tr role='row'><th scope='row' role='rowheader'>", svg_swatch(static_cast<int>(i)),
-               html_escape(runs[i].name), "</th>");
+  int style = 0;
+  for (const Json& row : table) {
+    out += cat("<tr role='row'><th scope='row' role='rowheader'>", svg_swatch(style++),
+               html_escape(row["name"].get<std::string>()), "</th>");
     for (const Column& column : columns)
       out += cat("<td role='cell' data-label='", html_escape(column.head), "'>",
-                 html_escape(column.cell(table[i])), "</td>");
+                 html_escape(column.cell(row)), "</td>");
     out += "</tr>";
   }
   return out + "</tbody></table>";
+}
+
+// " (median of 3 runs each, 3.1 to 3.6)"
+std::string spread(const Json& row) {
+  if (row["speedup_range"].is_null()) return "";
+  const auto edge = [&](size_t i) { return number_text(row["speedup_range"][i].get<double>(), 1); };
+  return cat(" (median of ", row["runs"].get<int>(), " runs each, ", edge(0), " to ", edge(1), ")");
 }
 
 // The one sentence that a reader takes away.
@@ -105,7 +113,7 @@ std::string headline(const Json& table, double target) {
   const Json &base = table[0], &last = table[table.size() - 1];
   if (last["speedup"].is_null()) return "No run reached the target accuracy.";
   const std::string faster =
-      cat("<b>", html_escape(speedup_text(last, 1)), "</b> faster to the target");
+      cat("<b>", html_escape(speedup_text(last, 1)), "</b> faster to the target", spread(last));
   if (base["fresh_to_target"].is_null())
     return cat(faster, "; ", html_escape(base["name"].get<std::string>()), " did not get there in ",
                duration(base["seconds"]), ".");
@@ -184,12 +192,22 @@ class Charts {
   }
 
  private:
+  // The number of its name: runs of one name look alike.
+  int style_of(const ReportedRun& of) const {
+    std::vector<std::string> names;
+    for (const ReportedRun& run : runs_) {
+      if (run.name == of.name) break;
+      if (std::find(names.begin(), names.end(), run.name) == names.end()) names.push_back(run.name);
+    }
+    return static_cast<int>(names.size());
+  }
+
   template <typename Row>
   std::vector<Series> curves(std::vector<Row> ReportedRun::*rows, double Row::*x, double Row::*y,
                              double unit) const {
     std::vector<Series> out;
     for (const ReportedRun& run : runs_) {
-      Series series{run.name, static_cast<int>(out.size()), {}};
+      Series series{run.name, style_of(run), {}};
       for (const Row& row : run.*rows) series.points.emplace_back(row.*x / unit, row.*y);
       out.push_back(std::move(series));
     }
@@ -199,9 +217,8 @@ class Charts {
   void accuracy(const char* title, const char* x_label, double ReportedRun::Evaluation::*x,
                 double unit) {
     auto series = curves(&ReportedRun::evaluations, x, &ReportedRun::Evaluation::accuracy, unit);
-    std::erase_if(series, [&](const Series& s) {
-      return !runs_[static_cast<size_t>(s.style)].classifies();
-    });
+    for (size_t i = runs_.size(); i-- > 0;)
+      if (!runs_[i].classifies()) series.erase(series.begin() + static_cast<ptrdiff_t>(i));
     double lowest = target_ > 0 ? target_ : 1;
     for (const Series& s : series)
       for (const auto& [px, py] : s.points) lowest = std::min(lowest, py);
@@ -220,7 +237,7 @@ class Charts {
   void idle() {
     std::vector<Series> series;
     for (const ReportedRun& run : runs_) {
-      series.push_back({run.name, static_cast<int>(series.size()), run.idle});
+      series.push_back({run.name, style_of(run), run.idle});
       for (auto& [x, y] : series.back().points) x /= time_.seconds;
     }
     ChartOptions options{"", "Device idle share", time_.label};
@@ -235,9 +252,12 @@ class Charts {
     options.description = described(series, options);
     out_ += cat("<section><h2>", html_escape(options.title),
                 "</h2><ul class='legend' aria-hidden='true'>");
-    if (series.size() > 1)
-      for (const Series& s : series)
+    int shown = 0;  // styles in the legend
+    for (const Series& s : series)
+      if (series.back().style > 0 && s.style >= shown) {
         out_ += cat("<li>", svg_swatch(s.style), html_escape(s.name), "</li>");
+        shown = s.style + 1;
+      }
     out_ += "</ul>" + svg_chart(series, options) + "</section>";
   }
 

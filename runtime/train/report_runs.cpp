@@ -1,6 +1,7 @@
 #include "train/report_runs.h"
 
 #include <algorithm>
+#include <limits>
 #include <sstream>
 
 #include "core/error.h"
@@ -98,37 +99,85 @@ ReportedRun load_run(const ReportRun& spec) {
   return run;
 }
 
+namespace {
+
+Json row_of(const ReportedRun& run, const ReportedRun& base, double target) {
+  const ReportedRun::Evaluation *hit = run.reached(target), *base_hit = base.reached(target);
+  Json best_accuracy, best_loss;
+  for (const ReportedRun::Evaluation& e : run.evaluations) {
+    if (best_accuracy.is_null() || e.accuracy > best_accuracy) best_accuracy = e.accuracy;
+    if (best_loss.is_null() || e.loss < best_loss) best_loss = e.loss;
+  }
+  Json row{{"name", run.name}};
+  row["time_to_target_s"] = hit ? Json(hit->seconds) : Json();
+  row["fresh_to_target"] = hit ? Json(hit->fresh) : Json();
+  row["steps_to_target"] = hit ? Json(hit->step) : Json();
+  row["steps"] = run.steps;
+  row["examples"] = run.examples;
+  row["fresh"] = run.fresh;
+  row["final_accuracy"] =
+      run.classifies() ? or_null(run.evaluations, &ReportedRun::Evaluation::accuracy) : Json();
+  row["best_accuracy"] = run.classifies() ? best_accuracy : Json();
+  row["final_loss"] = or_null(run.evaluations, &ReportedRun::Evaluation::loss);
+  row["best_loss"] = best_loss;
+  row["final_training_loss"] = run.steps_taken.empty() ? Json() : Json(run.steps_taken.back().loss);
+  row["seconds"] = run.seconds;
+  row["device_wait_share"] = run.seconds > 0 ? std::clamp(1 - run.busy / run.seconds, 0.0, 1.0) : 0;
+  row["speedup"] =
+      hit ? Json((base_hit ? base_hit->seconds : base.seconds) / hit->seconds) : Json();
+  row["speedup_is_bound"] = base_hit == nullptr;
+  return row;
+}
+
+// Sorted; what was never reached counts as `never`.
+std::vector<double> sorted_values(const std::vector<Json>& rows, const char* key, double never) {
+  std::vector<double> values;
+  for (const Json& row : rows)
+    values.push_back(row[key].is_null() ? never : row[key].get<double>());
+  std::sort(values.begin(), values.end());
+  return values;
+}
+
+Json median_of(const std::vector<double>& sorted, double never) {
+  const size_t half = sorted.size() / 2;
+  const double low = sorted[sorted.size() % 2 ? half : half - 1], high = sorted[half];
+  return low == never || high == never ? Json() : Json((low + high) / 2);
+}
+
+// Of the runs of one name.
+Json summary_of(const std::vector<Json>& rows) {
+  Json out = rows.front();
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  for (auto& [key, value] : out.items())
+    if (key != "name" && key != "speedup" && key != "speedup_is_bound")
+      value = median_of(sorted_values(rows, key.c_str(), kNever), kNever);
+  const std::vector<double> speedups = sorted_values(rows, "speedup", 0);
+  out["speedup"] = median_of(speedups, 0);
+  out["speedup_range"] =
+      rows.size() > 1 && speedups.front() > 0 ? Json{speedups.front(), speedups.back()} : Json();
+  out["speedup_is_bound"] = std::any_of(rows.begin(), rows.end(), [](const Json& row) {
+    return row["speedup_is_bound"].get<bool>();
+  });
+  out["runs"] = rows.size();
+  return out;
+}
+
+}  // namespace
+
 Json table_of(const std::vector<ReportedRun>& runs, double target) {
+  std::vector<std::string> names;
+  for (const ReportedRun& run : runs)
+    if (std::find(names.begin(), names.end(), run.name) == names.end()) names.push_back(run.name);
+  std::vector<const ReportedRun*> bases;
+  for (const ReportedRun& run : runs)
+    if (run.name == names.front()) bases.push_back(&run);
   Json table = Json::array();
-  const ReportedRun::Evaluation* base = runs.front().reached(target);
-  for (const ReportedRun& run : runs) {
-    const ReportedRun::Evaluation* hit = run.reached(target);
-    Json best_accuracy, best_loss;
-    for (const ReportedRun::Evaluation& e : run.evaluations) {
-      if (best_accuracy.is_null() || e.accuracy > best_accuracy) best_accuracy = e.accuracy;
-      if (best_loss.is_null() || e.loss < best_loss) best_loss = e.loss;
-    }
-    Json row{{"name", run.name}};
-    row["time_to_target_s"] = hit ? Json(hit->seconds) : Json();
-    row["fresh_to_target"] = hit ? Json(hit->fresh) : Json();
-    row["steps_to_target"] = hit ? Json(hit->step) : Json();
-    row["steps"] = run.steps;
-    row["examples"] = run.examples;
-    row["fresh"] = run.fresh;
-    row["final_accuracy"] =
-        run.classifies() ? or_null(run.evaluations, &ReportedRun::Evaluation::accuracy) : Json();
-    row["best_accuracy"] = run.classifies() ? best_accuracy : Json();
-    row["final_loss"] = or_null(run.evaluations, &ReportedRun::Evaluation::loss);
-    row["best_loss"] = best_loss;
-    row["final_training_loss"] =
-        run.steps_taken.empty() ? Json() : Json(run.steps_taken.back().loss);
-    row["seconds"] = run.seconds;
-    row["device_wait_share"] =
-        run.seconds > 0 ? std::clamp(1 - run.busy / run.seconds, 0.0, 1.0) : 0;
-    row["speedup"] =
-        hit ? Json((base ? base->seconds : runs.front().seconds) / hit->seconds) : Json();
-    row["speedup_is_bound"] = base == nullptr;
-    table.push_back(std::move(row));
+  for (const std::string& name : names) {
+    std::vector<Json> rows;
+    for (const ReportedRun& run : runs)
+      if (run.name == name)
+        rows.push_back(row_of(run, *bases[std::min(rows.size(), bases.size() - 1)], target));
+    table.push_back(summary_of(rows));
   }
   return table;
 }

@@ -33,7 +33,7 @@ struct ReportedRun {
 // Error(invalid_argument) for a file with neither steps nor evaluations.
 ReportedRun load_run(const ReportRun& run);
 
-// The table that write_report() returns.
+// The table that write_report() returns: a row for each name.
 Json table_of(const std::vector<ReportedRun>& runs, double target);
 
 }  // namespace etr::train

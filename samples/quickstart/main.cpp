@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr int kTrain = 8000, kTest = 2000, kBatch = 64;
-constexpr double kTarget = 0.93;  // on the steep part of the curve, where noise moves the crossing least
+constexpr double kTarget =
+    0.93;  // on the steep part of the curve, where noise moves the crossing least
 constexpr int kSeeds = 3;
 constexpr double kUpstreamFactor = 4;  // how much slower reading is than training
 constexpr double kMostSeconds = 90;    // of one run, which ends when it has reached the target
@@ -97,13 +98,14 @@ std::string speedup_cell(const Json& row) {
 }
 
 void print_table(const Json& table) {
-  std::printf("\nmedians of %d seeds, with the range of the speed-up\n%-14s %14s %24s %16s %8s %12s\n",
-              kSeeds, "run", "time to 93 %", "speed-up", "fresh to 93 %", "steps", "device idle");
+  std::printf(
+      "\nmedians of %d seeds, with the range of the speed-up\n%-14s %14s %24s %16s %8s %12s\n",
+      kSeeds, "run", "time to 93 %", "speed-up", "fresh to 93 %", "steps", "device idle");
   for (const Json& row : table)
     std::printf("%-14s %14s %24s %16s %8s %10.1f %%\n", row["name"].get<std::string>().c_str(),
                 time_cell(row).c_str(), speedup_cell(row).c_str(),
-                number(row["fresh_to_target"], "%.0f").c_str(), number(row["steps"], "%.0f").c_str(),
-                100 * row["device_wait_share"].get<double>());
+                number(row["fresh_to_target"], "%.0f").c_str(),
+                number(row["steps"], "%.0f").c_str(), 100 * row["device_wait_share"].get<double>());
 }
 
 // How long a step takes when nothing holds it back, in milliseconds.
@@ -113,22 +115,54 @@ double calibrate(const etr_runtime* runtime, const std::string& job_file, const 
   return 1000 * event.seconds / static_cast<double>(event.step - 1);
 }
 
+// The metrics of the runs, and what the report calls them.
+struct Runs {
+  std::vector<std::string> names, metrics;
+};
+
+// Seed by seed, without and with echo in turn: what slows the machine meanwhile slows both.
+Runs compare(const etr_runtime* runtime, const std::string& job_file, const fs::path& out,
+             double delay_ms) {
+  Runs runs;
+  for (int seed = 1; seed <= kSeeds; ++seed)
+    for (const bool echoes : {false, true}) {
+      const std::string name = echoes ? "with echo" : "without echo", number = std::to_string(seed);
+      const fs::path folder = out / ((echoes ? "with-echo-" : "without-echo-") + number);
+      RunOptions options{name + ", seed " + number, folder.string(), delay_ms};
+      options.echo = echoes ? kUpstreamFactor : 1;
+      options.seconds = kMostSeconds;
+      options.seed = seed;
+      run(runtime, job_file, (out / "data").string(), options);
+      runs.names.push_back(name);
+      runs.metrics.push_back((folder / "metrics.jsonl").string());
+    }
+  return runs;
+}
+
+std::vector<const char*> pointers_to(const std::vector<std::string>& texts) {
+  std::vector<const char*> out;
+  for (const std::string& text : texts) out.push_back(text.c_str());
+  return out;
+}
+
+void open_device(cli::Runtime& runtime) {
+  etr_runtime_options options{};
+  options.struct_size = sizeof options;
+  options.device = std::getenv("ECHOTRAIN_DEVICE");
+  cli::check(etr_runtime_create(&options, runtime.out()));
+  etr_device_info info{};
+  info.struct_size = sizeof info;
+  cli::check(etr_runtime_device(runtime.get(), &info));
+  std::printf("device: %s\n", info.name);
+}
+
 int main_or_throw(const std::string& job_file, const fs::path& out) {
   const fs::path data = out / "data";
   fs::create_directories(data);
   make_data(data);
 
   cli::Runtime runtime;
-  const char* device = std::getenv("ECHOTRAIN_DEVICE");
-  etr_runtime_options options{};
-  options.struct_size = sizeof options;
-  options.device = device;
-  cli::check(etr_runtime_create(&options, runtime.out()));
-  etr_device_info info{};
-  info.struct_size = sizeof info;
-  cli::check(etr_runtime_device(runtime.get(), &info));
-  std::printf("device: %s\n", info.name);
-
+  open_device(runtime);
   const double step_ms = calibrate(runtime.get(), job_file, data.string());
   const double delay_ms = kUpstreamFactor * step_ms / kBatch;
   std::printf(
@@ -136,28 +170,13 @@ int main_or_throw(const std::string& job_file, const fs::path& out) {
       "upstream is %.0f times slower\n",
       step_ms, delay_ms, kUpstreamFactor);
 
-  // Seed by seed, without and with echo in turn: what slows the machine meanwhile slows both.
-  std::vector<std::string> metrics;
-  std::vector<const char*> names, paths;
-  for (int seed = 1; seed <= kSeeds; ++seed)
-    for (const bool echoes : {false, true}) {
-      const char* name = echoes ? "with echo" : "without echo";
-      const fs::path folder =
-          out / ((echoes ? "with-echo-" : "without-echo-") + std::to_string(seed));
-      fs::remove_all(folder);
-      RunOptions options{std::string(name) + ", seed " + std::to_string(seed), folder.string(), delay_ms};
-      options.echo = echoes ? kUpstreamFactor : 1;
-      options.seconds = kMostSeconds;
-      options.seed = seed;
-      run(runtime.get(), job_file, data.string(), options);
-      metrics.push_back((folder / "metrics.jsonl").string());
-      names.push_back(name);
-    }
-  for (const std::string& path : metrics) paths.push_back(path.c_str());
+  const Runs runs = compare(runtime.get(), job_file, out, delay_ms);
   const std::string report = (out / "report.html").string();
   char* text = nullptr;
-  cli::check(etr_report_write("Data echoing on a slow upstream", names.data(), paths.data(),
-                              static_cast<int32_t>(paths.size()), kTarget, report.c_str(), &text));
+  cli::check(etr_report_write("Data echoing on a slow upstream", pointers_to(runs.names).data(),
+                              pointers_to(runs.metrics).data(),
+                              static_cast<int32_t>(runs.names.size()), kTarget, report.c_str(),
+                              &text));
   print_table(Json::parse(cli::take_string(text)));
   std::printf("\nreport: %s\n", report.c_str());
   return 0;

@@ -90,6 +90,30 @@ TEST(Report, TableAndPage) {
   EXPECT_THROW(train::write_report("t", {{"x", dir.path("none")}}, 0, dir.path("r")), Error);
 }
 
+TEST(Report, RunsOfOneNameAreOneRowOfMedians) {
+  TempDir dir;
+  std::vector<train::ReportRun> runs;
+  const double scales[][2] = {{4, 1}, {6, 1}, {8, 4}};  // 4, 6 and 2 times faster
+  for (int i = 0; i < 3; ++i)
+    for (const int echo : {0, 1})
+      runs.push_back(
+          {echo ? "echo" : "plain", write_run(dir, cat("run", i, echo), scales[i][echo])});
+  const Json table = train::write_report("t", runs, 0.8, dir.path("r.html"));
+  ASSERT_EQ(table.size(), 2u);
+  EXPECT_EQ(table[0]["time_to_target_s"], 36) << "of 24, 36 and 48";
+  EXPECT_EQ(table[1]["speedup"], 4);
+  EXPECT_EQ(table[1]["speedup_range"], Json({2, 6}));
+  EXPECT_EQ(table[1]["runs"], 3);
+  const std::string html = platform::read_file(dir.path("r.html"));
+  EXPECT_NE(html.find("median of 3 runs each, 2 to 6"), std::string::npos);
+  // One that never gets there: no range, and the median of the other two and of none.
+  runs.push_back({"plain", write_run(dir, "plain3", 4)});
+  runs.push_back({"echo", write_run(dir, "echo3", 1, 0.02)});
+  const Json missed = train::write_report("t", runs, 0.8, dir.path("r.html"));
+  EXPECT_EQ(missed[1]["speedup"], 3) << "of none, 2, 4 and 6";
+  EXPECT_TRUE(missed[1]["speedup_range"].is_null());
+}
+
 size_t count(const std::string& html, const std::string& text) {
   size_t found = 0;
   for (size_t at = 0; (at = html.find(text, at)) != std::string::npos; ++at) ++found;

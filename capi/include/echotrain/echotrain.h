@@ -647,7 +647,8 @@ ETR_API int32_t etr_trainer_pipeline_stats(etr_trainer* trainer, char** json);
 /* Writes one self-contained HTML file that compares runs by their metrics.jsonl: accuracy and
  * loss over time, over fresh examples, over steps, and the device's idle share; what no run has is left out. `names` and
  * `metrics_paths` have `count` entries; `target_accuracy` 0: there is none. `json` (may be NULL) receives the table, a row for
- * each run: names, times, examples and steps to the target, final and best accuracy and loss (null where there is none). */
+ * each name: times, examples and steps to the target, final and best accuracy and loss (null where there is none). Runs of one
+ * name are repetitions with other seeds: their row holds medians, and "speedup_range" the least and the greatest speed-up. */
 ETR_API int32_t etr_report_write(const char* title, const char* const* names,
                                  const char* const* metrics_paths, int32_t count,
                                  double target_accuracy, const char* html_path, char** json);
