@@ -19,7 +19,7 @@ struct ReportRun {
 // and losses are those of evaluations, null where the run has none. Speed-up is the time to target of the first run over that
 // of this one; where the first never got there its whole time counts and the speed-up is a lower bound; null where this one
 // never got there. Runs of one name are repetitions (other seeds): they share a row, of medians, their k-th is compared with
-// the k-th of the first name, and "speedup_range" is [least, most] (null for a single run, or where one never got there).
+// the k-th of the first name, and "speedup_range" is [least, most] (null where they are equal, and where one never got there).
 // Throws Error(invalid_argument) for a metrics file with neither steps nor evaluations.
 Json write_report(const std::string& title, const std::vector<ReportRun>& runs,
                   double target_accuracy, const std::string& html_path);

@@ -103,7 +103,7 @@ std::string html_table(const Runs& runs, const Json& table, double target) {
 // " (median of 3 runs each, 3.1 to 3.6)"
 std::string spread(const Json& row) {
   if (row["speedup_range"].is_null()) return "";
-  const auto edge = [&](size_t i) { return number_text(row["speedup_range"][i].get<double>(), 1); };
+  const auto edge = [&](size_t i) { return number_text(row["speedup_range"][i].get<double>(), 2); };
   return cat(" (median of ", row["runs"].get<int>(), " runs each, ", edge(0), " to ", edge(1), ")");
 }
 

@@ -153,8 +153,9 @@ Json summary_of(const std::vector<Json>& rows) {
       value = median_of(sorted_values(rows, key.c_str(), kNever), kNever);
   const std::vector<double> speedups = sorted_values(rows, "speedup", 0);
   out["speedup"] = median_of(speedups, 0);
-  out["speedup_range"] =
-      rows.size() > 1 && speedups.front() > 0 ? Json{speedups.front(), speedups.back()} : Json();
+  out["speedup_range"] = speedups.front() > 0 && speedups.front() < speedups.back()
+                             ? Json{speedups.front(), speedups.back()}
+                             : Json();
   out["speedup_is_bound"] = std::any_of(rows.begin(), rows.end(), [](const Json& row) {
     return row["speedup_is_bound"].get<bool>();
   });
