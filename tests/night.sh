@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# What takes too long for every change; docs/testing.md has the last result.
+#
+#   tests/night.sh DIRECTORY [SECONDS]     SECONDS for each fuzz target; 600 without it
+#
+#   1. the README's two commands in a Debian with nothing installed (bare_debian.sh)
+#   2. everything on a newer Mesa (run.sh --all --mesa)
+#   3. every model of the golden table against PyTorch, not only the small ones
+#   4. the kernels for matrix units, on the lavapipe of Debian's unstable release (newer_mesa.sh)
+#   5. the fuzz targets, for SECONDS each
+#
+# As root (debootstrap). Goes on behind a part that fails, and fails at the end.
+set -uo pipefail
+[ $# -ge 1 ] || { echo "usage: night.sh DIRECTORY [SECONDS]" >&2; exit 2; }
+mkdir -p "$1"
+work=$(realpath "$1") seconds=${2:-600}
+cd "$(dirname "$0")/.."
+
+failed=0
+part() { # name, command
+  local name=$1 began=$SECONDS
+  shift
+  if "$@" >"$work/$name.log" 2>&1; then
+    echo "$name: passed in $(((SECONDS - began + 59) / 60)) min"
+  else
+    echo "$name: FAILED, see $work/$name.log"
+    failed=1
+  fi
+}
+fuzz() {
+  local target name
+  for target in build-fuzz/tests/fuzz/fuzz_*; do
+    [ -x "$target" ] && [ -f "$target" ] || continue
+    name=$(basename "$target")
+    mkdir -p "$work/found/$name"
+    "$target" -max_total_time="$seconds" -max_len=65536 -rss_limit_mb=2048 -timeout=20 -artifact_prefix="$work/$name-" \
+      "$work/found/$name" $(ls -d "tests/fuzz/corpus/${name#fuzz_}" 2>/dev/null) || return 1
+  done
+}
+
+part bare_debian bash tests/bare_debian.sh "$work/bare"
+part everything bash tests/run.sh --all --mesa
+part golden env PYTHONPATH=build-test/bindings/python /usr/bin/python3 tests/golden/golden.py
+part matrix_units bash tests/newer_mesa.sh "$work/sid" build-test/tests/ops_tests
+part fuzz fuzz
+exit $failed
