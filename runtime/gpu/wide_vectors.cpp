@@ -11,7 +11,7 @@ namespace etr::gpu {
 
 bool gains_by_wide_vectors(const DeviceInfo& device) {
   constexpr std::string_view kLavapipe = "llvmpipe Mesa ";  // and the version: 25.0.7 (LLVM 15.0.6)
-  constexpr int kFirstFasterMesa = 24;
+  constexpr int kFirstFasterMesa = 25;
   if (!device.driver.starts_with(kLavapipe)) return false;
   int mesa = 0;
   const char* const end = device.driver.data() + device.driver.size();

@@ -72,7 +72,7 @@ namespace EchoTrain
         }
 
         /// <summary>For training on a CPU device: asks for 512-bit vectors where the processor has them and the driver
-        /// gains by them (Mesa 24 and later). Call it before the first device is opened.</summary>
+        /// gains by them (Mesa 25 and later). Call it before the first device is opened.</summary>
         public static void PreferWideCpuVectors()
         {
             Natives.Load();

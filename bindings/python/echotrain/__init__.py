@@ -32,7 +32,7 @@ __version__ = native.version()
 
 def prefer_wide_cpu_vectors() -> None:
     """For training on a CPU device (Mesa lavapipe): asks for 512-bit vectors where the processor has them and the driver gains by
-    them (Mesa 24 and later). Call it before the first device is opened."""
+    them (Mesa 25 and later). Call it before the first device is opened."""
     native.prefer_wide_cpu_vectors()
 
 

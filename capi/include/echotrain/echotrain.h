@@ -9,12 +9,12 @@
  *     one that another still needs lives on inside.
  *  3. Strings are UTF-8 and end with NUL. Strings that the library returns through `char**` belong
  *     to the caller, who frees them with etr_string_free. Strings passed in are copied.
- *  4. Different handles may be used from different threads at once. One handle serves one thread at
- *     a time: where another thread is in a call on it, or the call of yours comes from a function of
- *     yours that a call on it has called, the call fails with ETR_STATE and changes nothing. Two
- *     exceptions: functions that say "any thread" always go through, and a handle that a function
- *     takes as const is only read, which several threads may do at once. etr_X_destroy is for any
- *     thread: a handle that a call is in goes when that call ends. No call on it may begin later.
+ *  4. Different handles may be used from different threads at once. A handle serves one thread at a
+ *     time: a call on a handle that another thread is using, or that comes from a callback of a call
+ *     on the same handle, fails with ETR_STATE and changes nothing. Exceptions: functions marked
+ *     "any thread", and handles taken as const, which several threads may read at once.
+ *     etr_X_destroy may be called from any thread; a handle in use is freed when that call returns,
+ *     and no new call on it may start.
  *  5. Structs begin with struct_size: set it to sizeof the struct before the call. They only grow
  *     at the end, so a program built with an older header keeps working.
  *  6. The library never prints, never exits, never throws across this boundary, and installs no
@@ -213,7 +213,7 @@ ETR_API int32_t etr_runtime_tune(etr_runtime* runtime, const char* path,
 ETR_API int32_t etr_runtime_device(etr_runtime* runtime, etr_device_info* info);
 
 /* For programs that train on a CPU device (Mesa lavapipe): asks its driver for 512-bit vectors
- * where the processor has them and the driver gains by them (Mesa 24 and later), which speeds up training by about a third.
+ * where the processor has them and the driver gains by them (Mesa 25 and later), which speeds up training by about a third.
  * It lists the devices to find out, which takes some tens of milliseconds, and sets an environment
  * variable of this process (LP_NATIVE_VECTOR_WIDTH, unless set already), so call it first thing in
  * main(), before other threads and before any Vulkan call. The command line does. Errors: those of etr_device_count, but for
@@ -479,7 +479,7 @@ typedef struct etr_eval_result {
 ETR_API int32_t etr_trainer_create(etr_runtime* runtime, const etr_model* model,
                                    const etr_optimizer* optimizer, uint64_t seed,
                                    int64_t total_steps, etr_trainer** trainer);
-/* Any thread: a call that another thread is in is finished first, on that thread; destroy does not wait for it. */
+/* Any thread. Returns at once; if another thread is in a call on the trainer, the trainer is freed when that call returns. */
 ETR_API void etr_trainer_destroy(etr_trainer* trainer);
 
 /* Starts a step on `batch` (fields image: f32 [N, ...], label: i32 [N], or f32 for mse) and returns
@@ -520,9 +520,9 @@ ETR_API int32_t etr_trainer_export_onnx(etr_trainer* trainer, const char* path);
 ETR_API int32_t etr_trainer_get_weights(etr_trainer* trainer, const char* name,
                                         etr_batch** weights);
 
-/* Replaces the parameters and running statistics that `weights` has as fields, with what it has of them; the others stay. So
- * does the optimizer's state, but for the weights' mean, where one is kept. Nothing is changed where one does not fit
- * (ETR_NOT_FOUND, ETR_INVALID_ARGUMENT). ETR_STATE before the first batch. */
+/* Replaces the parameters and running statistics named by the fields of `weights`; others keep their values. The optimizer's
+ * state is kept, except the mean of the weights, which is set too. If any field does not fit, nothing changes (ETR_NOT_FOUND,
+ * ETR_INVALID_ARGUMENT). ETR_STATE before the first batch. */
 ETR_API int32_t etr_trainer_set_weights(etr_trainer* trainer, const etr_batch* weights);
 
 /* As etr_model_summary, with the shapes of the first batch: ETR_STATE before it (a job's trainer reads one). */

@@ -45,7 +45,7 @@ public final class Device {
 
   /**
    * For training on a CPU device: asks for 512-bit vectors where the processor has them and the driver gains by
-   * them (Mesa 24 and later). Call it before the first device is opened.
+   * them (Mesa 25 and later). Call it before the first device is opened.
    */
   public static void preferWideCpuVectors() {
     Natives.load();
