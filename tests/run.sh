@@ -39,8 +39,9 @@ fi
 
 passed=0 skipped=
 note_skips() { # file: what gtest, unittest, ctest and CMake say of tests that did not run
-  skipped+=$(grep -aoE '^\[  SKIPPED \] [^ ]+ \(|skipped=[0-9]+|Test +#[0-9]+: .*\*\*\*Skipped|[a-z_]+ is SKIPPED: .*' "$1" |
-             sed 's/^/  /; s/ ($//')
+  local found
+  found=$(grep -aoE '^\[  SKIPPED \] [^ ]+ \(|skipped=[0-9]+|Test +#[0-9]+: .*\*\*\*Skipped|[a-z_]+ is SKIPPED: .*' "$1") || return 0
+  skipped+=$(sed 's/^/  /; s/ ($//' <<<"$found")$'\n'
 }
 build() { # preset, further arguments of cmake
   local log=build-$1.log
@@ -86,7 +87,7 @@ else
   passed=$((passed + 5))
 fi
 skips=$(grep -c . <<<"$skipped" || true)
-[ "$skips" = 0 ] || printf 'skipped:\n%s\n' "$skipped"
+[ "$skips" = 0 ] || printf 'skipped:\n%s' "$skipped"
 part done
 if [ "$skips" != 0 ] && [ "${CI:-}" = true ]; then
   echo "run.sh: nothing may be skipped in CI" >&2
