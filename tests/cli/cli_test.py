@@ -263,7 +263,8 @@ class Runs(unittest.TestCase):
             first, second = row["classes"]
             self.assertGreaterEqual(first["probability"], second["probability"])
             self.assertLessEqual(first["probability"] + second["probability"], 1 + 1e-9)
-        everything = run("predict", words[0], self.root / "png" / "test", *words[1:], "--top", "10")
+        everything = run("predict", words[0], self.root / "png" / "test", *words[1:], "--top", "10",
+                         "--set", "evaluation.pipeline.stages.3.drop_remainder=true")
         self.assertEqual(everything.returncode, 0, everything.stderr)
         lines = [line for line in everything.stdout.splitlines() if ".png: " in line]
         self.assertEqual(len(lines), 120)
@@ -285,7 +286,9 @@ class Words(unittest.TestCase):
                 path.unlink()
             text = run("pack", root / "png", root / "one").stdout
             self.assertIn("1 sample of 1 class in 1 shard,", text)
+            (root / "classes.txt").write_bytes(b"zero\r\n")
             self.assertIn("one class only", run("init", root, root / "job.json").stderr)
+            self.assertEqual(json.loads((root / "job.json").read_text())["classes"], ["zero"])
 
 
 if __name__ == "__main__":
