@@ -247,6 +247,15 @@ class Runs(unittest.TestCase):
             result = run(command, words[0], *more, *words[1:])
             self.assertIn("output.dir is empty", result.stderr)
 
+    def test_lines_of_classes_may_end_as_on_windows(self):
+        data = self.root / "windows"
+        shutil.copytree(self.root / "data", data)
+        (data / "classes.txt").write_bytes((data / "classes.txt").read_bytes().replace(b"\n", b"\r\n"))
+        result = run("init", data, self.root / "windows.json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        job = json.loads((self.root / "windows.json").read_text())
+        self.assertEqual(job["classes"], [str(digit) for digit in range(10)])
+
     def test_predictions(self):
         words = self.words("predicted", train__steps=300)
         self.assertEqual(run("train", *words).returncode, 0)
@@ -286,9 +295,7 @@ class Words(unittest.TestCase):
                 path.unlink()
             text = run("pack", root / "png", root / "one").stdout
             self.assertIn("1 sample of 1 class in 1 shard,", text)
-            (root / "classes.txt").write_bytes(b"zero\r\n")
             self.assertIn("one class only", run("init", root, root / "job.json").stderr)
-            self.assertEqual(json.loads((root / "job.json").read_text())["classes"], ["zero"])
 
 
 if __name__ == "__main__":
