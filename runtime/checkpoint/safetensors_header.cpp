@@ -21,12 +21,12 @@ constexpr FileType kTypes[] = {
 class Row {
  public:
   Row(const Json& row, std::string at) : row_(row), at_(std::move(at)) {
-    if (!row_.is_object()) bad("is no object, but ", excerpt(row_));
+    if (!row_.is_object()) bad("must be an object, not ", excerpt(row_));
   }
 
   const FileType& type() const {
     const Json& name = member("dtype");
-    if (!name.is_string()) bad("has the dtype ", excerpt(name), ", which is no text");
+    if (!name.is_string()) bad("is wrong: 'dtype' must be a string, not ", excerpt(name));
     for (const FileType& type : kTypes)
       if (name == type.name) return type;
     fail(Code::unsupported, at_, " has element type ", name.get<std::string>().substr(0, 40),
@@ -35,7 +35,7 @@ class Row {
 
   Shape shape() const {
     const Json& extents = member("shape");
-    if (!extents.is_array()) bad("has the shape ", excerpt(extents), ", which is no list");
+    if (!extents.is_array()) bad("is wrong: 'shape' must be a list, not ", excerpt(extents));
     if (extents.size() > Shape::kMaxRank)
       fail(Code::unsupported, at_, " has ", extents.size(), " axes; arrays have at most ",
            Shape::kMaxRank);
@@ -115,7 +115,7 @@ std::pair<Json, uint64_t> read_header(std::span<const std::byte> bytes, const st
 void check_metadata(const Json& metadata, const std::string& origin) {
   const auto is_text = [](const Json& value) { return value.is_string(); };
   if (!metadata.is_object() || !std::all_of(metadata.begin(), metadata.end(), is_text))
-    fail(Code::corrupt_data, origin, ": '__metadata__' of the header is no object of texts");
+    fail(Code::corrupt_data, origin, ": '__metadata__' must map names to strings");
 }
 
 struct Placed {
@@ -127,18 +127,18 @@ struct Placed {
 void check_places(const std::vector<Placed>& placed, uint64_t data_bytes,
                   const std::string& origin) {
   uint64_t at = 0;
-  std::string before = "the data's beginning";
+  std::string before = "the beginning of the data";
   for (const Placed& p : placed) {
     if (p.begin != at)
       fail(Code::corrupt_data, origin, ": tensor '", p.tensor.name, "' begins at byte ", p.begin,
-           p.begin < at ? " and overlaps what lies before it: " : ", with a hole behind ", before,
-           " ends at ", at);
+           p.begin < at ? " and overlaps the data before byte " : " and leaves a gap after byte ",
+           at, ", ", before);
     at = p.end;
-    before = cat("tensor '", p.tensor.name, "'");
+    before = cat("the end of tensor '", p.tensor.name, "'");
   }
   if (at != data_bytes)
     fail(Code::corrupt_data, origin, ": the data has ", data_bytes, " bytes, but ", before,
-         " ends at ", at, at > data_bytes ? "; the file is cut off" : "");
+         " is at byte ", at, at > data_bytes ? "; the file is cut off" : "");
 }
 
 }  // namespace

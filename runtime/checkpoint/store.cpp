@@ -85,9 +85,13 @@ fs::path free_name(const std::string& directory, uint64_t step) {
   const fs::path plain = fs::path(directory) / name_of(step);
   fs::path name = plain;
   std::error_code error;
-  for (int i = 2; fs::symlink_status(name, error).type() != fs::file_type::not_found; ++i)
+  for (int i = 2;; ++i) {
+    const fs::file_type type = fs::symlink_status(name, error).type();
+    if (type == fs::file_type::not_found) return name;
+    if (type == fs::file_type::none)
+      fail(Code::io, "cannot look for '", name.string(), "': ", error.message());
     name = cat(plain.string(), "-", i);
-  return name;
+  }
 }
 
 }  // namespace

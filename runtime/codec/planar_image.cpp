@@ -12,6 +12,7 @@
 
 #include "codec/decoding.h"
 #include "core/error.h"
+#include "core/zstd_limit.h"
 
 namespace etr::codec {
 namespace {
@@ -181,10 +182,9 @@ struct Header {
   fail(Code::corrupt_data, "bad planar image: ", why);
 }
 
-// The frame's header is not believed when it promises what zstd's smallest blocks (4 bytes for 128 KB) could not hold.
+// The frame's header is not believed when it promises what no frame of its size could hold.
 void check_proportion(uint64_t size, uint64_t packed) {
-  constexpr uint64_t kMost = 32768;
-  if (size / kMost > packed) bad(cat(packed, " bytes cannot make ", size));
+  if (size / kMostOfZstd > packed) bad(cat(packed, " bytes cannot make ", size));
 }
 
 Header read_header(const std::byte* at) {

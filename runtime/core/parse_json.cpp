@@ -117,8 +117,7 @@ std::optional<Json> parsed(std::string_view text, const std::string& origin, con
   if (Json::sax_parse(text, &builder, Json::input_format_t::json, /*strict=*/true, rules.comments))
     return std::move(builder.document());
   if (builder.too_deep())
-    fail(rules.code, origin, " has arrays or objects in each other more than ", kMaxJsonDepth,
-         " deep");
+    fail(rules.code, origin, " is nested more than ", kMaxJsonDepth, " levels deep");
   problem = builder.problem();
   return std::nullopt;
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -245,7 +246,8 @@ void sync_directory(const std::string& path) {
 }
 
 void write_file_atomic(const std::string& path, std::span<const std::byte> bytes) {
-  const std::string temporary = cat(path, ".", process_id(), ".tmp");
+  static std::atomic<uint64_t> number = 0;  // threads may write one file at the same time
+  const std::string temporary = cat(path, ".", process_id(), "-", ++number, ".tmp");
   std::error_code error;
   try {
     write_file_synced(temporary, bytes);
@@ -254,7 +256,11 @@ void write_file_atomic(const std::string& path, std::span<const std::byte> bytes
     throw;
   }
   std::filesystem::rename(temporary, path, error);
-  if (error) fail(Code::io, "cannot rename '", temporary, "' to '", path, "': ", error.message());
+  if (error) {
+    std::error_code ignored;
+    std::filesystem::remove(temporary, ignored);
+    fail(Code::io, "cannot rename '", temporary, "' to '", path, "': ", error.message());
+  }
   const auto parent = std::filesystem::path(path).parent_path();
   sync_directory(parent.empty() ? "." : parent.string());
 }

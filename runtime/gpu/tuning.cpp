@@ -26,7 +26,7 @@ Json parse(const std::string& path) {
     for (const auto& [problem, choice] : choices.items())
       if (!choice.is_string())
         fail(Code::corrupt_data, origin, ": the choice of '", device, "' for '", problem,
-             "' is no text");
+             "' must be a string");
   return file;
 }
 

@@ -20,8 +20,8 @@ std::unique_ptr<platform::InputFile> open_file(const std::string& path,
   auto file = std::make_unique<platform::InputFile>(path, options.interrupt);
   if (options.only_files && !file->is_regular())
     fail(Code::state, "'", path,
-         "' is a pipe, whose bytes come once, and something is to be known of them before the run "
-         "('budget_bytes', or how long an epoch is): do without, or write a file");
+         "' is a pipe and can be read only once; 'budget_bytes' and the epoch length need to read "
+         "samples before the run. Use a file, or leave the option out");
   return file;
 }
 
@@ -125,7 +125,8 @@ class Decompressor : public ByteStream {
   }
   [[noreturn]] void ends_early(const char* kind) const {
     if (input_.taken() == 0)
-      fail(Code::corrupt_data, "'", path_, "' is empty, and not even a ", kind, " file of nothing");
+      fail(Code::corrupt_data, "'", path_, "' is empty; even a ", kind,
+           " file without content has a header");
     fail(Code::corrupt_data, "'", path_, "': the ", kind,
          " data ends early, after compressed byte ", input_.taken(), "; the file is truncated");
   }

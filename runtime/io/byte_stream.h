@@ -24,8 +24,6 @@ struct Block {
 // How many times as large as the compressed file its content may be, beyond the first megabyte: a small file
 // could otherwise fill the memory.
 constexpr double kMaxRatio = 10000;
-constexpr double kMostOfZstd =
-    32768;  // what a frame can hold for each byte: a block of 128 KB takes 4 at least
 constexpr uint64_t kFreeOfRatio = uint64_t{1} << 20;
 
 // Whether content of `size` bytes is to be expected of `packed` compressed ones.

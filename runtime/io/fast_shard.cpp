@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/platform_files.h"
 #include "core/text.h"
+#include "core/zstd_limit.h"
 
 namespace etr::io {
 namespace {

@@ -13,6 +13,8 @@ namespace etr::io {
 namespace {
 
 constexpr size_t kMaxNames = 1'000'000;
+constexpr size_t kMaxBytes = size_t{1} << 28;  // of all names
+constexpr auto kMaxGroups = 64;                // each is a level of expand_braces()
 
 bool is_number(const std::string& text) {
   return !text.empty() && text.size() <= 9 &&
@@ -45,6 +47,10 @@ std::vector<std::string> alternatives(const std::string& inside) {
   return out;
 }
 
+std::string excerpt(const std::string& pattern) {
+  return pattern.size() <= 200 ? pattern : pattern.substr(0, 200) + "...";
+}
+
 std::vector<std::string> expand_braces(const std::string& pattern) {
   const size_t open = pattern.find('{');
   if (open == std::string::npos) {
@@ -56,11 +62,14 @@ std::vector<std::string> expand_braces(const std::string& pattern) {
   if (close == std::string::npos)
     fail(Code::invalid_argument, "'", pattern, "' has a '{' without a '}'");
   std::vector<std::string> out;
+  size_t bytes = 0;
   const auto tails = expand_braces(pattern.substr(close + 1));
   for (const std::string& choice : alternatives(pattern.substr(open + 1, close - open - 1)))
     for (const std::string& tail : tails) {
-      if (out.size() >= kMaxNames)
-        fail(Code::invalid_argument, "'", pattern, "' is too many files");
+      bytes += open + choice.size() + tail.size();
+      if (out.size() >= kMaxNames || bytes > kMaxBytes)
+        fail(Code::invalid_argument, "'", excerpt(pattern), "' stands for too many files; at most ",
+             kMaxNames, " names of ", kMaxBytes, " bytes in all are allowed");
       out.push_back(pattern.substr(0, open) + choice + tail);
     }
   return out;
@@ -69,6 +78,10 @@ std::vector<std::string> expand_braces(const std::string& pattern) {
 }  // namespace
 
 std::vector<std::string> expand_pattern(const std::string& pattern, const RemoteOptions& remote) {
+  const auto groups = std::count(pattern.begin(), pattern.end(), '{');
+  if (groups > kMaxGroups)
+    fail(Code::invalid_argument, "'", excerpt(pattern), "' has ", groups,
+         " groups in braces; at most ", kMaxGroups, " are allowed");
   std::vector<std::string> out;
   for (const std::string& name : expand_braces(pattern)) {
     if (is_remote(name)) {

@@ -230,7 +230,8 @@ bool parse_map_in_data(std::string_view data, Parts& parts, size_t& used) {
     const size_t end = data.find('\n', at);
     ended = ended || end == std::string_view::npos;
     if (ended) return std::nullopt;
-    return decimal(data.substr(std::exchange(at, end + 1), end - at));
+    const size_t begin = std::exchange(at, end + 1);
+    return decimal(data.substr(begin, end - begin));
   };
   used = 0;
   parts.clear();

@@ -73,7 +73,7 @@ std::string TarReader::read_text(uint64_t size) {
 }
 
 void TarReader::check_first_bytes() {
-  if (block_.size == 0) corrupt("the file is empty; an archive of nothing has 1,024 zeros");
+  if (block_.size == 0) corrupt("the file is empty; an empty tar archive has 1,024 zero bytes");
   const char* other = tar::other_format({here(), block_.size});
   if (other) fail(Code::corrupt_data, "'", path_, "' is no tar archive but ", other);
 }

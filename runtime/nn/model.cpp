@@ -58,7 +58,7 @@ std::vector<LayerText> read_layers(const Json& layers, const std::string& scope,
     fail(Code::invalid_argument, "model: 'layers' must be a list, not ", layers.dump());
   if (depth > kMaxLayerDepth)
     fail(Code::invalid_argument, "model layer '", scope.substr(0, scope.find('.')),
-         "': layers lie in each other more than ", kMaxLayerDepth, " deep");
+         "': layers are nested more than ", kMaxLayerDepth, " deep");
   std::vector<LayerText> out;
   out.reserve(layers.size());
   for (const Json& json : layers) {

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/utf8.h"
+#include "core/zstd_limit.h"
 #include "io/fast_shard.h"
 #include "io/pattern.h"
 #include "io/remote_file.h"
@@ -80,7 +81,7 @@ class FastShardSource final : public IndexedSource {
     if (size > max_field_bytes_.bytes)
       fail(Code::unsupported, "field '", field.name, "' has ", size, " bytes; the limit is ",
            max_field_bytes_.bytes, " (", max_field_bytes_.name, ")");
-    if (!io::in_proportion(size, field.frame.size, io::kMostOfZstd))
+    if (!io::in_proportion(size, field.frame.size, kMostOfZstd))
       fail(Code::corrupt_data, "field '", field.name, "' is damaged: ", field.frame.size,
            " bytes cannot hold the ", size, " that its frame promises");
     Tensor out(DType::u8, {static_cast<int64_t>(size)});

@@ -99,11 +99,13 @@ class Packing {
                               options.integer("per_shard"),
                               options.string("orientation") == "exif"};
     const bool overwrite = options.boolean("overwrite");
+    const std::string validation = (folder_ / kValidation).string();
     rest_.emplace(prefix.string(), form, overwrite);
-    if (share > 0) validation_.emplace((folder_ / kValidation).string(), form, overwrite);
+    if (share > 0)
+      validation_.emplace(validation, form, overwrite);
+    else if (rest_->replaces() && prefix.filename() != kValidation)
+      refuse_stale(validation, form);
   }
-
-  std::string classes_file() const { return (folder_ / "classes.txt").string(); }
 
   // `aside` counts down the samples of the file's class that are set aside.
   void add(const ClassFile& file, int64_t& aside, PackResult& result) {
@@ -113,18 +115,28 @@ class Packing {
       result.skipped.push_back({file.name, "not a PNG or JPEG image"});
       return;
     }
+    const bool is_aside = aside > 0;
+    ShardSet& set = is_aside ? *validation_ : *rest_;
     try {
-      (aside-- > 0 ? *validation_ : *rest_)
-          .add(file.name, format, std::as_bytes(std::span(bytes)), file.label);
+      const std::string problem =
+          set.add(file.name, format, std::as_bytes(std::span(bytes)), file.label);
+      if (!problem.empty()) {
+        result.skipped.push_back({file.name, problem});
+        return;
+      }
     } catch (const Error& error) {
       fail(error.code(), "pack: '", root_, "/", file.name, "': ", error.what());
     }
+    aside -= is_aside;
     result.bytes += static_cast<int64_t>(bytes.size());
   }
 
-  void finish(PackResult& result) {
+  void require_samples() const {
     if (rest_->samples() == 0)
       fail(Code::not_found, "'", root_, "' has no PNG or JPEG images in its class folders");
+  }
+
+  void finish(PackResult& result) {
     for (auto* set : {&rest_, &validation_}) {
       if (!*set) continue;
       (*set)->finish();
@@ -138,6 +150,16 @@ class Packing {
   }
 
  private:
+  // Samples that an earlier packing set aside would now be in both sets.
+  static void refuse_stale(const std::string& prefix, const ShardSet::Form& form) {
+    const std::vector<fs::path> old = shards_there(prefix, form);
+    if (!old.empty())
+      fail(Code::invalid_argument, "'", old.front().string(),
+           "' is there from an earlier packing, and its samples may be among those that are packed "
+           "now without 'validation': remove the ",
+           counted(old.size(), "validation shard"), ", or set 'validation'");
+  }
+
   const std::string root_;
   const fs::path folder_;
   std::optional<ShardSet> rest_, validation_;
@@ -150,10 +172,10 @@ Schema pack_schema() { return kOptions; }
 PackResult pack_folder(const std::string& root, const std::string& prefix, const Options& options,
                        const std::function<bool(int64_t, int64_t)>& progress) {
   ClassFolders folders = list_class_folders(root);
-  Packing packing(root, prefix, options);
   PackResult result;
-  result.classes_file = packing.classes_file();
+  result.classes_file = (fs::path(prefix).parent_path() / "classes.txt").string();
   if (fs::exists(result.classes_file)) take_numbers(folders, result.classes_file);
+  Packing packing(root, prefix, options);
   result.classes = folders.classes;
   result.skipped = std::move(folders.skipped);
   std::vector<int64_t> aside = set_aside(folders, options.number("validation"));
@@ -165,6 +187,7 @@ PackResult pack_folder(const std::string& root, const std::string& prefix, const
     if (progress && (i % 64 == 63 || i + 1 == total) && !progress(i + 1, total))
       fail(Code::cancelled, "packing was stopped after ", i + 1, " of ", counted(total, "file"));
   }
+  packing.require_samples();
   write_class_names(result.classes_file, result.classes);
   packing.finish(result);
   return result;

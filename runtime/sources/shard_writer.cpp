@@ -19,7 +19,8 @@ class ShardSet::Writer {
  public:
   virtual ~Writer() = default;
   virtual void add(const std::string& key, const std::string& format,
-                   std::span<const std::byte> bytes, const std::string& label) = 0;
+                   std::span<const std::byte> bytes, const Tensor& image,
+                   const std::string& label) = 0;
   virtual void finish() = 0;
 };
 
@@ -30,7 +31,7 @@ class TarShard final : public ShardSet::Writer {
   TarShard(const std::string& path, int level) : writer_(path, level) {}
 
   void add(const std::string& key, const std::string& format, std::span<const std::byte> bytes,
-           const std::string& label) override {
+           const Tensor&, const std::string& label) override {
     writer_.add(key + "." + format, bytes);
     writer_.add(key + ".cls", std::as_bytes(std::span(label)));
   }
@@ -44,15 +45,11 @@ class TarShard final : public ShardSet::Writer {
 // anything lossless.
 class FastShard final : public ShardSet::Writer {
  public:
-  FastShard(const std::string& path, int level, bool upright)
-      : writer_(path), level_(std::max(level, 1)), upright_(upright) {}
+  FastShard(const std::string& path, int level) : writer_(path), level_(std::max(level, 1)) {}
 
   void add(const std::string& key, const std::string& format, std::span<const std::byte> bytes,
-           const std::string& label) override {
+           const Tensor& image, const std::string& label) override {
     const io::FastShardWriter::Field cls{"cls", std::as_bytes(std::span(label)), 0};
-    Tensor image;
-    if (format == "png")
-      image = codec::decode_image(bytes, {.keep_u16 = true, .upright = upright_});
     if (!image.empty() && image.dtype() == DType::u8) {
       const std::vector<std::byte> packed = codec::encode_planar(image, level_);
       const io::FastShardWriter::Field fields[] = {{"eti", packed, image.size_bytes()}, cls};
@@ -68,15 +65,16 @@ class FastShard final : public ShardSet::Writer {
  private:
   io::FastShardWriter writer_;
   const int level_;
-  const bool upright_;
 };
 
 std::string ending(const ShardSet::Form& form) {
   return form.fast ? ".ets" : form.level > 0 ? ".tar.zst" : ".tar";
 }
 
-// Files named PREFIX-NUMBER and the ending.
-std::vector<fs::path> shards_there(const fs::path& prefix, const std::string& end) {
+}  // namespace
+
+std::vector<fs::path> shards_there(const fs::path& prefix, const ShardSet::Form& form) {
+  const std::string end = ending(form);
   const fs::path folder = prefix.has_parent_path() ? prefix.parent_path() : fs::path(".");
   const std::string begin = prefix.filename().string() + "-";
   std::vector<fs::path> out;
@@ -96,18 +94,12 @@ std::vector<fs::path> shards_there(const fs::path& prefix, const std::string& en
   return out;
 }
 
-}  // namespace
-
 ShardSet::ShardSet(std::string prefix, const Form& form, bool overwrite)
-    : prefix_(std::move(prefix)), form_(form) {
-  for (const fs::path& old : shards_there(prefix_, ending(form_))) {
-    if (!overwrite)
-      fail(Code::invalid_argument, "'", old.string(),
-           "' is there from an earlier packing and would be read with the new shards: set "
-           "'overwrite', or choose "
-           "another prefix");
-    fs::remove(old);
-  }
+    : prefix_(std::move(prefix)), form_(form), old_(shards_there(prefix_, form_)) {
+  if (!old_.empty() && !overwrite)
+    fail(Code::invalid_argument, "'", old_.front().string(),
+         "' is there from an earlier packing and would be read with the new shards: set "
+         "'overwrite', or choose another prefix");
 }
 
 ShardSet::~ShardSet() {
@@ -128,25 +120,47 @@ std::string ShardSet::key_of(const std::string& name) {
   return unique;
 }
 
-void ShardSet::add(const std::string& name, const std::string& format,
-                   std::span<const std::byte> bytes, int label) {
-  if (samples_ % form_.per_shard == 0) {
-    if (writer_) writer_->finish();
-    char number[32];
-    std::snprintf(number, sizeof number, "-%06lld",
-                  static_cast<long long>(samples_ / form_.per_shard));
-    shards_.push_back(prefix_ + number + ending(form_));
-    writer_.reset();
-    if (form_.fast)
-      writer_ = std::make_unique<FastShard>(shards_.back(), form_.level, form_.upright);
-    else
-      writer_ = std::make_unique<TarShard>(shards_.back(), form_.level);
+void ShardSet::remove_old() {
+  for (const fs::path& old : old_) {
+    std::error_code error;
+    fs::remove(old, error);
+    if (error) fail(Code::io, "cannot remove '", old.string(), "': ", error.message());
   }
-  writer_->add(key_of(name), format, bytes, std::to_string(label));
+  old_.clear();
+}
+
+void ShardSet::open_next() {
+  if (writer_) writer_->finish();
+  char number[32];
+  std::snprintf(number, sizeof number, "-%06lld",
+                static_cast<long long>(samples_ / form_.per_shard));
+  shards_.push_back(prefix_ + number + ending(form_));
+  writer_.reset();
+  if (form_.fast)
+    writer_ = std::make_unique<FastShard>(shards_.back(), form_.level);
+  else
+    writer_ = std::make_unique<TarShard>(shards_.back(), form_.level);
+}
+
+std::string ShardSet::add(const std::string& name, const std::string& format,
+                          std::span<const std::byte> bytes, int label) {
+  Tensor image;
+  if (form_.fast && format == "png") try {
+      image = codec::decode_image(bytes, {.keep_u16 = true, .upright = form_.upright});
+    } catch (const Error& error) {
+      if (error.code() == Code::corrupt_data || error.code() == Code::unsupported)
+        return error.what();
+      throw;
+    }
+  remove_old();
+  if (samples_ % form_.per_shard == 0) open_next();
+  writer_->add(key_of(name), format, bytes, image, std::to_string(label));
   ++samples_;
+  return "";
 }
 
 void ShardSet::finish() {
+  remove_old();
   if (writer_) writer_->finish();
   finished_ = true;
 }

@@ -11,12 +11,6 @@
 namespace etr::train {
 namespace {
 
-// A batch's shape, whatever the number of its samples: "[N, 28, 28, 1]".
-std::string batch_text(const Shape& shape) {
-  std::string text = shape_text(shape);
-  return "[N" + text.substr(std::min(text.find_first_of(",]"), text.size()));
-}
-
 void check_deferred(const pipeline::Item& batch, const std::string& name, int64_t channels) {
   for (const std::string& part : {name + "_scale", name + "_shift"}) {
     const Tensor& of = *batch.find(part);
@@ -39,7 +33,7 @@ void check_views(const pipeline::Item& batch, const graph::Value& value) {
   if (shape != value.shape)
     fail(Code::invalid_argument, "field '", value.name, "' is ",
          counted(batch.views->size(), "image"), " of ", view.height, " x ", view.width,
-         "; this model works on f32 ", batch_text(value.shape));
+         "; this model works on f32 ", batch_text({value.shape.begin() + 1, value.shape.end()}));
   check_deferred(batch, value.name, value.shape.back());
 }
 
@@ -83,6 +77,10 @@ nn::Fields fields_of(const pipeline::Item& batch, const std::vector<std::string>
     fields[name] = {dtype == DType::u8 ? DType::f32 : dtype, Shape(shape.begin() + 1, shape.end())};
   }
   return fields;
+}
+
+std::string batch_text(const Shape& sample) {
+  return sample.empty() ? "[N]" : "[N, " + shape_text(sample).substr(1);
 }
 
 std::string fields_text(const nn::Fields& fields) {
@@ -151,7 +149,7 @@ void check_field(const pipeline::Item& batch, const graph::Value& value, const n
       hint = " (set one_hot in the label stage)";
     fail(Code::invalid_argument, "field '", value.name, "' is ", dtype_name(dtype), " ",
          shape_text(given), "; this model works on ", dtype_name(wanted), " ",
-         batch_text(value.shape), hint);
+         batch_text({value.shape.begin() + 1, value.shape.end()}), hint);
   }
   if (given[0] != rows)
     fail(Code::invalid_argument, "field '", value.name, "' is ", dtype_name(dtype), " ",

@@ -17,6 +17,9 @@ bool is_viewed(const pipeline::Item& batch, const std::string& name);
 // What the model sees of the fields `names`; u8 that is normalised on the way in is f32. Throws Error(invalid_argument).
 nn::Fields fields_of(const pipeline::Item& batch, const std::vector<std::string>& names);
 
+// The shape of a batch of such samples, whatever their number: "[N, 28, 28, 1]".
+std::string batch_text(const Shape& sample);
+
 // The fields as errors and checkpoints name them: "image f32 [32, 32, 3], length i32 []".
 std::string fields_text(const nn::Fields& fields);
 

@@ -15,9 +15,8 @@ namespace {
 
 constexpr size_t kMostOfAShape = 3;  // for evaluating; then the next is made for twice the rows
 
-std::string batch_text(const nn::Field& field) {
-  const std::string sample = shape_text(field.sample);
-  return cat(dtype_name(field.dtype), " [N", field.sample.empty() ? "" : ", ", sample.substr(1));
+std::string field_text(const nn::Field& field) {
+  return cat(dtype_name(field.dtype), " ", batch_text(field.sample));
 }
 
 // "field 'image' is f32 [N, 40, 40, 3], and was f32 [N, 32, 32, 3] in the first batch"; "" where nothing differs.
@@ -27,7 +26,7 @@ std::string difference(const nn::Fields& fields, const nn::ModelGraph& first) {
     const nn::Field was{value.dtype, Shape(value.shape.begin() + 1, value.shape.end())};
     const nn::Field& is = fields.at(value.name);
     if (is.sample != was.sample || is.dtype != was.dtype)
-      return cat("field '", value.name, "' is ", batch_text(is), ", and was ", batch_text(was),
+      return cat("field '", value.name, "' is ", field_text(is), ", and was ", field_text(was),
                  " in the first batch");
   }
   return "";

@@ -32,7 +32,7 @@ class Documents : public testing::TestWithParam<std::string> {
   // An error that says what is wrong; the rest of the text may follow.
   static void expect_refused(int32_t status, const std::string& what) {
     EXPECT_LT(status, 0) << what;
-    EXPECT_NE(std::string(etr_last_error()).find("256 deep"), std::string::npos)
+    EXPECT_NE(std::string(etr_last_error()).find("256 levels deep"), std::string::npos)
         << what << ": " << std::string(etr_last_error()).substr(0, 300);
   }
 

@@ -93,7 +93,7 @@ TEST(Safetensors, RefusesWhatDoesNotFit) {
       {row(f32, "[2.0]", "[0,8]"), "has the shape [2.0]"},
       {row(f32, "[-2]", "[0,8]"), "has the shape [-2]"},
       {row(f32, "[2,\"1\"]", "[0,8]"), "has the shape"},
-      {row(f32, "2", "[0,8]"), "has the shape 2, which is no list"},
+      {row(f32, "2", "[0,8]"), "'shape' must be a list, not 2"},
       {row(f32, "[1,1,1,1,1,1,1,1,2]", "[0,8]"), "has 9 axes"},
       {row(f32, "[2]", "[0]"), "data_offsets [0]"},
       {row(f32, "[2]", "[0,8,8]"), "data_offsets"},
@@ -103,12 +103,13 @@ TEST(Safetensors, RefusesWhatDoesNotFit) {
       {row(f32, "[2]", "[0,18446744073709551615]"), "lies in bytes"},
       {row(f32, "[2]", "[18446744073709551608,18446744073709551615]"), "lies in bytes"},
       {row(f32, "[3]", "[0,12]"), "the file is cut off"},
-      {row(f32, "[1]", "[0,4]"), "the data has 8 bytes, but tensor 'a' ends at 4"},
-      {row(f32, "[1]", "[4,8]"), "begins at byte 4, with a hole behind the data's beginning"},
-      {row("7", "[2]", "[0,8]"), "has the dtype 7"},
-      {row(R"(["F32"])", "[2]", "[0,8]"), "has the dtype"},
+      {row(f32, "[1]", "[0,4]"), "the data has 8 bytes, but the end of tensor 'a' is at byte 4"},
+      {row(f32, "[1]", "[4,8]"),
+       "begins at byte 4 and leaves a gap after byte 0, the beginning of the data"},
+      {row("7", "[2]", "[0,8]"), "must be a string, not 7"},
+      {row(R"(["F32"])", "[2]", "[0,8]"), "'dtype' must be a string"},
       {row(R"("BOOL")", "[8]", "[0,8]"), "has element type BOOL"},
-      {"[]", "is no object"},
+      {"[]", "must be an object"},
       {R"({"shape":[2],"data_offsets":[0,8]})", "has no 'dtype'"},
       {R"({"dtype":"F32","data_offsets":[0,8]})", "has no 'shape'"},
       {R"({"dtype":"F32","shape":[2]})", "has no 'data_offsets'"},
@@ -135,7 +136,7 @@ TEST(Safetensors, RefusesOverlapsHolesAndOtherHeaders) {
   EXPECT_NE(with(row(f32, "[2]", "[0,8]"), row(f32, "[2]", "[0,8]")).find("overlaps"),
             std::string::npos);
   EXPECT_NE(with(row(f32, "[2]", "[0,8]"), row(f32, "[1]", "[12,16]"))
-                .find("with a hole behind tensor 'a'"),
+                .find("leaves a gap after byte 8, the end of tensor 'a'"),
             std::string::npos);
   const std::string good = "\"a\":" + row(f32, "[2]", "[0,8]");
   EXPECT_EQ(error_of(file_of("{" + good + "}  ", 8)), "") << "padded with spaces";
@@ -144,7 +145,8 @@ TEST(Safetensors, RefusesOverlapsHolesAndOtherHeaders) {
   EXPECT_NE(error_of(file_of(" {" + good + "}", 8)), "");
   EXPECT_NE(error_of(file_of("[" + good + "]", 8)), "");
   EXPECT_NE(error_of(file_of("{" + good + "} x", 8)), "");
-  EXPECT_NE(error_of(file_of("{" + good + ",\"__metadata__\":{\"a\":1}}", 8)).find("__metadata__"),
+  EXPECT_NE(error_of(file_of("{" + good + ",\"__metadata__\":{\"a\":1}}", 8))
+                .find("'__metadata__' must map names to strings"),
             std::string::npos);
   for (const uint64_t length : {uint64_t{100'000'001}, ~uint64_t{0}, uint64_t{1} << 63})
     EXPECT_NE(error_of(file_of("{" + good + "}", 8, length)), "") << length;
@@ -157,7 +159,7 @@ TEST(Safetensors, HeadersHaveALimitOnDepth) {
          {deep, "{\"a\":" + deep + "}", "{\"a\":" + row(deep, "[2]", "[0,8]") + "}",
           "{\"a\":" + row(R"("F32")", deep, "[0,8]") + "}",
           "{\"a\":" + row(R"("F32")", "[2]", deep) + "}", "{\"__metadata__\":" + deep + "}"})
-      EXPECT_NE(error_of(file_of(header, 8)).find("256 deep"), std::string::npos);
+      EXPECT_NE(error_of(file_of(header, 8)).find("256 levels deep"), std::string::npos);
 }
 
 checkpoint::Files files_with(const std::string& text) {

@@ -247,6 +247,15 @@ class Runs(unittest.TestCase):
             result = run(command, words[0], *more, *words[1:])
             self.assertIn("output.dir is empty", result.stderr)
 
+    def test_lines_of_classes_may_end_as_on_windows(self):
+        data = self.root / "windows"
+        shutil.copytree(self.root / "data", data)
+        (data / "classes.txt").write_bytes((data / "classes.txt").read_bytes().replace(b"\n", b"\r\n"))
+        result = run("init", data, self.root / "windows.json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        job = json.loads((self.root / "windows.json").read_text())
+        self.assertEqual(job["classes"], [str(digit) for digit in range(10)])
+
     def test_predictions(self):
         words = self.words("predicted", train__steps=300)
         self.assertEqual(run("train", *words).returncode, 0)
@@ -263,7 +272,8 @@ class Runs(unittest.TestCase):
             first, second = row["classes"]
             self.assertGreaterEqual(first["probability"], second["probability"])
             self.assertLessEqual(first["probability"] + second["probability"], 1 + 1e-9)
-        everything = run("predict", words[0], self.root / "png" / "test", *words[1:], "--top", "10")
+        everything = run("predict", words[0], self.root / "png" / "test", *words[1:], "--top", "10",
+                         "--set", "evaluation.pipeline.stages.3.drop_remainder=true")
         self.assertEqual(everything.returncode, 0, everything.stderr)
         lines = [line for line in everything.stdout.splitlines() if ".png: " in line]
         self.assertEqual(len(lines), 120)

@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/interrupt.h"
 #include "core/json.h"
+#include "core/platform.h"
 #include "core/platform_files.h"
 #include "core/text.h"
 #include "core/utf8.h"
@@ -35,6 +36,29 @@ Error error_of(const std::function<void()>& use) {
     return error;
   }
   return Error(Code::ok, "no error");
+}
+
+TEST(WriteFileAtomic, LeavesNothingWhereItCannotRename) {
+  TempDir dir;
+  std::filesystem::create_directory(dir.path("folder"));
+  EXPECT_EQ(
+      error_of([&] { platform::write_file_atomic(dir.path("folder"), bytes_of("x")); }).code(),
+      Code::io);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir.path()), {}), 1);
+}
+
+TEST(WriteFileAtomic, ThreadsWriteOneFile) {
+  TempDir dir;
+  const auto write = [&] {
+    for (int i = 0; i < 50; ++i) platform::write_file_atomic(dir.path("f"), bytes_of("whole"));
+  };
+  Error other(Code::ok, "");
+  std::thread thread([&] { other = error_of(write); });
+  const Error mine = error_of(write);
+  thread.join();
+  EXPECT_EQ(mine.code(), Code::ok) << mine.what();
+  EXPECT_EQ(other.code(), Code::ok) << other.what();
+  EXPECT_EQ(platform::read_file(dir.path("f")), "whole");
 }
 
 TEST(InputFile, SaysThatItWasShortened) {

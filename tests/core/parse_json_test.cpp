@@ -48,10 +48,9 @@ TEST(ParseJson, NamesTheTextAndThePlace) {
 
 TEST(ParseJson, HasALimitOnDepth) {
   EXPECT_EQ(error_of(nested(kMaxJsonDepth)), "");
-  EXPECT_EQ(error_of(nested(kMaxJsonDepth + 1)),
-            "the thing has arrays or objects in each other more than 256 deep");
+  EXPECT_EQ(error_of(nested(kMaxJsonDepth + 1)), "the thing is nested more than 256 levels deep");
   for (const std::string& text : deep_documents(200'000))
-    EXPECT_NE(error_of(text).find("256 deep"), std::string::npos);
+    EXPECT_NE(error_of(text).find("256 levels deep"), std::string::npos);
   EXPECT_THROW(parse_if_json(nested(kMaxJsonDepth + 1), "--set x"), Error);
   EXPECT_FALSE(parse_if_json("plain text", "--set x"));
   EXPECT_EQ(parse_if_json("[2]", "--set x"), Json::array({2}));

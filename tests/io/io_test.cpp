@@ -123,6 +123,25 @@ TEST(Pattern, BracesGlobsAndBoth) {
   EXPECT_THROW(names("nothing-*.tar"), Error);
 }
 
+TEST(Pattern, RefusesMoreThanItCanExpand) {
+  const auto error_of = [](const std::string& pattern) -> std::string {
+    try {
+      io::expand_pattern(pattern);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  std::string groups;
+  for (int i = 0; i < 100'000; ++i) groups += "{a}";
+  const std::string deep = error_of(groups);
+  EXPECT_NE(deep.find("has 100000 groups in braces; at most 64"), std::string::npos) << deep;
+  EXPECT_LT(deep.size(), 500u) << "the pattern is not repeated whole";
+  for (const std::string& many :
+       {std::string("{0..999}{0..999}{0..9}"), "{0..999999}" + std::string(10'000, 'x')})
+    EXPECT_NE(error_of(many).find("stands for too many files"), std::string::npos);
+}
+
 // Three records of two fields, one of them a frame.
 std::string make_fast_shard(const TempDir& dir) {
   const std::string path = dir.path("a.ets");

@@ -317,7 +317,7 @@ TEST(Model, NestingHasALimit) {
   for (const char* kind : {"residual", "repeat"}) {
     EXPECT_EQ(error_of(nested_model(kind, nn::kMaxLayerDepth)), "") << kind;
     EXPECT_EQ(error_of(nested_model(kind, nn::kMaxLayerDepth + 1)),
-              cat("model layer '", kind, "_1': layers lie in each other more than 64 deep"));
+              cat("model layer '", kind, "_1': layers are nested more than 64 deep"));
   }
   Json many{{"layer", "relu"}};
   for (int i = 0; i < 5; ++i) many = {{"layer", "repeat"}, {"times", 1000}, {"layers", {many}}};

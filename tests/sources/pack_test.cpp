@@ -122,6 +122,71 @@ TEST(Pack, RefusesOrReplacesAnEarlierPacking) {
   EXPECT_EQ(keys_of(dir.path("out/train-*.tar.zst")).size(), 10u);
 }
 
+std::string error_of_packing(const std::string& from, const std::string& prefix,
+                             const Json& options) {
+  try {
+    sources::pack_folder(from, prefix, packing(options), nullptr);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Pack, LosesNothingOfAnEarlierPackingByARequestThatItRefuses) {
+  TempDir dir;
+  write_file(dir.path("in/cat/1.png"), make_png(4, 4, 1, 1));
+  write_file(dir.path("other/dog/1.png"), make_png(4, 4, 1, 1));
+  write_file(dir.path("texts/cat/1.txt"), "no image");
+  const std::string prefix = dir.path("out/train");
+  ASSERT_EQ(error_of_packing(dir.path("in"), prefix, Json::object()), "");
+  const Json again = {{"overwrite", true}};
+  EXPECT_NE(error_of_packing(dir.path("other"), prefix, again).find("does not list the class"),
+            std::string::npos);
+  EXPECT_NE(error_of_packing(dir.path("texts"), prefix, again).find("no PNG or JPEG images"),
+            std::string::npos);
+  EXPECT_EQ(keys_of(prefix + "-*.tar.zst"), std::vector<std::string>{"cat/1"});
+}
+
+TEST(Pack, WritesNoClassesWithoutSamples) {
+  TempDir dir;
+  write_file(dir.path("in/cat/1.txt"), "no image");
+  EXPECT_NE(error_of_packing(dir.path("in"), dir.path("out/train"), Json::object()), "");
+  EXPECT_TRUE(std::filesystem::is_empty(dir.path("out")));
+}
+
+TEST(Pack, LeavesNoStaleValidationShards) {
+  TempDir dir;
+  for (int i = 0; i < 4; ++i) write_file(dir.path(cat("in/cat/", i, ".png")), make_png(4, 4, 1, i));
+  const auto pack = [&](const Json& options) {
+    return error_of_packing(dir.path("in"), dir.path("out/train"), options);
+  };
+  ASSERT_EQ(pack({{"validation", 0.5}, {"per_shard", 1}}), "");
+  const std::string stale = pack({{"overwrite", true}});
+  EXPECT_NE(stale.find("validation-000000.tar.zst' is there from an earlier packing"),
+            std::string::npos)
+      << stale;
+  EXPECT_NE(stale.find("remove the 2 validation shards"), std::string::npos) << stale;
+  EXPECT_EQ(keys_of(dir.path("out/train-*.tar.zst")).size(), 2u) << "nothing was lost";
+  // No class has two samples now: what was set aside before is gone all the same.
+  for (int i = 1; i < 4; ++i) std::filesystem::remove(dir.path(cat("in/cat/", i, ".png")));
+  ASSERT_EQ(pack({{"validation", 0.5}, {"overwrite", true}}), "");
+  EXPECT_FALSE(std::filesystem::exists(dir.path("out/validation-000000.tar.zst")));
+}
+
+TEST(Pack, FastShardsLeaveOutWhatCannotBeDecoded) {
+  TempDir dir;
+  for (int i = 0; i < 4; ++i) write_file(dir.path(cat("in/cat/", i, ".png")), make_png(4, 4, 1, i));
+  write_file(dir.path("in/cat/broken.png"), make_png(4, 4, 1, 9).substr(0, 40));
+  const sources::PackResult packed =
+      sources::pack_folder(dir.path("in"), dir.path("out/train"),
+                           packing({{"format", "fast"}, {"per_shard", 1}}), nullptr);
+  EXPECT_EQ(packed.samples, 4);
+  EXPECT_EQ(packed.shards.size(), 4u);
+  ASSERT_EQ(packed.skipped.size(), 1u);
+  EXPECT_EQ(packed.skipped[0].name, "cat/broken.png");
+  EXPECT_NE(packed.skipped[0].reason, "");
+}
+
 TEST(Pack, SetsAShareOfEachClassAside) {
   TempDir dir;
   for (int i = 0; i < 30; ++i)

@@ -55,7 +55,10 @@ Json shard_source(const std::string& prefix, const std::string& ending) {
 std::vector<std::string> read_lines(const fs::path& path) {
   std::vector<std::string> out;
   std::ifstream in(path);
-  for (std::string line; std::getline(in, line);) out.push_back(line);
+  for (std::string line; std::getline(in, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    out.push_back(line);
+  }
   return out;
 }
 

@@ -78,7 +78,8 @@ int32_t read_image(void* user_data, etr_batch* item) {
   return ETR_OK;
 }
 
-// The stages of the job's evaluation, from the images on: neither its source nor what makes labels.
+// The stages of the job's evaluation, from the images on: neither its source nor what makes labels. Every image gets an
+// answer, so that the last batch is kept.
 void make_pipeline(const Json& job, std::vector<std::string>& files, Pipeline& pipeline) {
   PackingOptions options;
   const Json settings{{"epochs", 1}, {"on_error", "skip"}, {"max_bad_records", files.size()}};
@@ -91,6 +92,7 @@ void make_pipeline(const Json& job, std::vector<std::string>& files, Pipeline& p
     const std::string name = row["stage"];
     if (name == "label" || name == "label_map") continue;
     row.erase("stage");
+    if (name == "batch" || name == "padded_batch") row["drop_remainder"] = false;
     PackingOptions stage;
     check(etr_options_create_from_json(row.dump().c_str(), stage.out()));
     check(etr_pipeline_add(pipeline.get(), name.c_str(), stage.get()));
