@@ -245,7 +245,26 @@ void sync_directory(const std::string& path) {
   if (status != 0) fail_errno("cannot flush", path);
 }
 
-void write_file_atomic(const std::string& path, std::span<const std::byte> bytes) {
+namespace {
+
+// What is replaced where `path` is asked for: what a link leads to. A pipe or device cannot be replaced by a file.
+std::string file_behind(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::is_symlink(path, error)) {
+    const fs::path target = fs::canonical(path, error);
+    if (error) fail(Code::io, "cannot follow the link '", path, "': ", error.message());
+    return file_behind(target.string());
+  }
+  if (fs::exists(path, error) && !fs::is_regular_file(path, error))
+    fail(Code::io, "cannot write '", path, "': it is no regular file");
+  return path;
+}
+
+}  // namespace
+
+void write_file_atomic(const std::string& asked, std::span<const std::byte> bytes) {
+  const std::string path = file_behind(asked);
   static std::atomic<uint64_t> number = 0;  // threads may write one file at the same time
   const std::string temporary = cat(path, ".", process_id(), "-", ++number, ".tmp");
   std::error_code error;

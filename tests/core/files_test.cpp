@@ -47,6 +47,21 @@ TEST(WriteFileAtomic, LeavesNothingWhereItCannotRename) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir.path()), {}), 1);
 }
 
+TEST(WriteFileAtomic, FollowsLinksAndLeavesPipesAlone) {
+  TempDir dir;
+  platform::write_file_atomic(dir.path("file"), bytes_of("old"));
+  std::filesystem::create_symlink("file", dir.path("link"));
+  platform::write_file_atomic(dir.path("link"), bytes_of("new"));
+  EXPECT_TRUE(std::filesystem::is_symlink(dir.path("link")));
+  EXPECT_EQ(platform::read_file(dir.path("file")), "new");
+  ASSERT_EQ(::mkfifo(dir.path("pipe").c_str(), 0600), 0);
+  std::filesystem::create_symlink("pipe", dir.path("to_pipe"));
+  for (const char* name : {"pipe", "to_pipe"})
+    EXPECT_EQ(error_of([&] { platform::write_file_atomic(dir.path(name), bytes_of("x")); }).code(),
+              Code::io);
+  EXPECT_TRUE(std::filesystem::is_fifo(dir.path("pipe")));
+}
+
 TEST(WriteFileAtomic, ThreadsWriteOneFile) {
   TempDir dir;
   const auto write = [&] {
