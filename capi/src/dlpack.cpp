@@ -45,6 +45,14 @@ struct Export {
   int64_t shape[Shape::kMaxRank];
 };
 
+// What an imported tensor is to others that share it.
+struct Import {
+  DLManagedTensor* taken = nullptr;
+  ~Import() {
+    if (taken && taken->deleter) taken->deleter(taken);
+  }
+};
+
 DType dtype_of(DLDataType type) {
   for (int i = 0; i < static_cast<int>(std::size(kTypes)); ++i)
     if (type.code == kTypes[i].code && type.bits == kTypes[i].bits && type.lanes == 1)
@@ -112,11 +120,9 @@ int32_t etr_batch_set_dlpack(etr_batch* batch, const char* field, void* managed)
            "': the DLPack tensor is not row-major without gaps; make it contiguous first");
     if (!t.data && size > 0)
       fail(Code::invalid_argument, "field '", field, "': the DLPack tensor has no data");
-    const std::shared_ptr<void> owner(given, [](void* p) {
-      auto* tensor = static_cast<DLManagedTensor*>(p);
-      if (tensor->deleter) tensor->deleter(tensor);
-    });
+    const auto owner = std::make_shared<Import>();
     const auto* data = static_cast<const std::byte*>(t.data) + t.byte_offset;
     item.set(field, Tensor(dtype, shape, {owner, data}));
+    owner->taken = given;  // no sooner: on an error it is still the caller's
   });
 }

@@ -77,8 +77,7 @@ struct etr_trainer {
   etr::train::Learner& shaped_learner() { return job ? job->shaped_learner() : *own; }
   etr::train::Trainer& job_or_fail() {
     if (!job)
-      etr::fail(etr::Code::state,
-                "this trainer runs no job; make it with etr_trainer_create_from_job");
+      etr::fail(etr::Code::state, "this trainer runs no job; make it with etr_trainer_start_job");
     return *job;
   }
 };

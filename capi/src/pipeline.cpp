@@ -18,6 +18,13 @@ namespace {
 // Whether this thread is in a function of the program that a pipeline called.
 thread_local int functions_entered = 0;
 
+struct InFunction {
+  InFunction() { ++functions_entered; }
+  ~InFunction() { --functions_entered; }
+  InFunction(const InFunction&) = delete;
+  InFunction& operator=(const InFunction&) = delete;
+};
+
 // Calls the program's function on an item that it sees as a batch.
 pipeline::MapFunction call_of(const std::string& name, etr_map_function function,
                               std::shared_ptr<void> user_data, bool may_end) {
@@ -25,9 +32,10 @@ pipeline::MapFunction call_of(const std::string& name, etr_map_function function
     etr_batch view;
     view.item = std::move(item);
     view.epoch = epoch;
-    ++functions_entered;
-    const int32_t status = function(user_data.get(), &view);
-    --functions_entered;
+    const int32_t status = [&] {
+      const InFunction entered;
+      return function(user_data.get(), &view);
+    }();
     item = std::move(view.item);
     if (status == ETR_END && may_end) {
       item.fields.clear();
@@ -39,14 +47,17 @@ pipeline::MapFunction call_of(const std::string& name, etr_map_function function
   };
 }
 
-// Adds a row to the spec; a bad one is reported now, not at the first batch.
-void append(etr_pipeline& p, Json row, const pipeline::MapFunctions& functions) {
-  if (p.running) fail(Code::state, "stages are added before the pipeline is used");
+// Adds a row to the spec; a bad one is reported now, not at the first batch. Functions for any thread may meanwhile make the
+// pipeline of what there is.
+void append(etr_pipeline& p, Json row, pipeline::MapFunctions functions) {
   Json longer = p.spec;
   longer["stages"].push_back(std::move(row));
   // Reads no samples: this pipeline need not make sense yet.
   const pipeline::Pipeline check(longer, functions, false, pipeline::Pipeline::Budget::at_start);
+  const std::scoped_lock lock(p.mutex);
+  if (p.running) fail(Code::state, "stages are added before the pipeline is used");
   p.spec = std::move(longer);
+  p.functions = std::move(functions);
 }
 
 // Appends `stage`, which is map or source, with a function of the program.
@@ -62,8 +73,7 @@ int32_t add_function(etr_pipeline* pipeline, const char* stage, const char* name
       fail(Code::invalid_argument, "the pipeline has a function '", name, "' already");
     pipeline::MapFunctions functions = p.functions;
     functions[name] = call_of(name, function, std::move(guard), stage == std::string("source"));
-    append(p, {{"stage", stage}, {"function", name}}, functions);
-    p.functions = std::move(functions);
+    append(p, {{"stage", stage}, {"function", name}}, std::move(functions));
   });
 }
 

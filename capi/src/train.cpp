@@ -284,15 +284,17 @@ int32_t etr_trainer_evaluate(etr_trainer* trainer, etr_pipeline* pipeline,
 int32_t etr_trainer_on_evaluation(etr_trainer* trainer,
                                   int32_t (*progress)(void* user_data, int64_t done,
                                                       int64_t batches),
-                                  void* user_data) {
+                                  void* user_data, void (*destroy)(void*)) {
   return guarded([&] {
+    const std::shared_ptr<void> guard = owned(user_data, destroy);
     etr_trainer& t = required(trainer, "trainer");
-    t.on_evaluation = {};
+    train::EvalProgress told;
     if (progress)
-      t.on_evaluation = [=](int64_t done, int64_t batches) {
-        return progress(user_data, done, batches) != 0;
+      told = [progress, guard](int64_t done, int64_t batches) {
+        return progress(guard.get(), done, batches) != 0;
       };
-    if (t.job) t.job->on_evaluation(t.on_evaluation);
+    if (t.job) t.job->on_evaluation(told);
+    t.on_evaluation = std::move(told);
   });
 }
 
@@ -358,7 +360,8 @@ int32_t etr_job_json(const etr_job* job, char** json) {
 int32_t etr_job_output_dir(const etr_job* job, char** directory) {
   return guarded([&] {
     const auto named = required(job, "job").job.output_dir();
-    required(directory, "directory") = named ? copy_string(*named) : nullptr;
+    char*& target = required(directory, "directory");
+    target = named ? copy_string(*named) : nullptr;
   });
 }
 

@@ -136,7 +136,7 @@ std::map<std::string, Tensor> ParameterStore::download() const {
   return out;
 }
 
-void ParameterStore::upload(const std::map<std::string, Tensor>& tensors) {
+void ParameterStore::check(const std::map<std::string, Tensor>& tensors) const {
   for (const std::string& name : names_) {
     const auto it = tensors.find(name);
     if (it == tensors.end())
@@ -146,6 +146,10 @@ void ParameterStore::upload(const std::map<std::string, Tensor>& tensors) {
            shape_text(it->second.shape()), " in the file but f32 ", shape_text(tensor(name).shape),
            " in the model");
   }
+}
+
+void ParameterStore::upload(const std::map<std::string, Tensor>& tensors) {
+  check(tensors);
   for (const std::string& name : names_) graph::upload(device_, tensors.at(name), tensor(name));
 }
 

@@ -53,6 +53,7 @@ class ParameterStore {
   // Every name must exist with the same shape: Error(invalid_argument) names the first that does
   // not.
   void upload(const std::map<std::string, Tensor>& tensors);
+  void check(const std::map<std::string, Tensor>& tensors) const;  // the same, and no more
 
   // Of parameters and states; constants are not among them.
   const std::vector<std::string>& names() const { return names_; }

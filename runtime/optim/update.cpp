@@ -172,13 +172,17 @@ std::map<std::string, Tensor> Update::download() const {
   return out;
 }
 
-void Update::upload(const std::map<std::string, Tensor>& given) {
+void Update::check(const std::map<std::string, Tensor>& given) const {
   for (const auto& [name, tensor] : state()) {
     const auto it = given.find(name);
     if (it == given.end() || it->second.shape() != tensor.shape || it->second.dtype() != DType::f32)
       fail(Code::invalid_argument, "the optimizer's state '", name,
            "' of the checkpoint does not fit this model and optimizer");
   }
+}
+
+void Update::upload(const std::map<std::string, Tensor>& given) {
+  check(given);
   for (const auto& [name, tensor] : state()) graph::upload(store_.device(), given.at(name), tensor);
 }
 

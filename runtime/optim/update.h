@@ -47,6 +47,8 @@ class Update {
   // does not fit.
   std::map<std::string, Tensor> download() const;
   void upload(const std::map<std::string, Tensor>& state);
+  void check(
+      const std::map<std::string, Tensor>& given) const;  // what upload() throws, and no more
 
  private:
   std::map<std::string, ops::DeviceTensor> state() const;

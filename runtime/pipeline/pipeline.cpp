@@ -35,7 +35,7 @@ Pipeline::Pipeline(const Json& spec, MapFunctions functions, bool defers, Budget
   parse(spec);
   build();
   // Functions of the program are not called before it asks for something.
-  if (functions_.empty() && budget == Budget::now) apply_budget();
+  if (functions_.empty() && budget == Budget::now) set_limits(planned_limits());
 }
 
 void Pipeline::parse(const Json& spec) {
@@ -208,21 +208,23 @@ void Pipeline::start(std::unique_lock<std::mutex>& lock) {
   process_ = platform::process_id();
   try {
     keep_no_memory_error();
+    std::vector<QueueLimits> planned;
     {
       // It reads samples, which may take long, and cancel() shall not wait for it.
       const Unlocked meanwhile(lock);
-      apply_budget();
+      planned = planned_limits();
     }
+    set_limits(planned);
     run();
   } catch (...) {  // a stage that cannot begin
     failure_ = current_error();
   }
 }
 
-// Divides the budget, if there is one.
-void Pipeline::apply_budget() {
+// Of each segment, where there is a budget to divide and it was not divided yet; otherwise none.
+std::vector<QueueLimits> Pipeline::planned_limits() {
   const int64_t budget = options_->integer("budget_bytes");
-  if (budget == 0 || std::exchange(budget_applied_, true)) return;
+  if (budget == 0 || std::exchange(budget_applied_, true)) return {};
   BudgetRequest request;
   request.bytes = budget;
   request.interrupt = &interrupt_;
@@ -231,8 +233,12 @@ void Pipeline::apply_budget() {
     request.stages.push_back({entries_[i].name, entries_[i].spec->kind,
                               entries_[i].spec->make(entries_[i].options, context_of(i, true))});
   for (const auto& segment : segments_) request.limits.push_back(segment->limits());
-  const std::vector<QueueLimits> planned = plan_budget(std::move(request));
-  for (size_t i = 0; i < segments_.size(); ++i) segments_[i]->set_limits(planned[i]);
+  return plan_budget(std::move(request));
+}
+
+// Under mutex_: the statistics read them.
+void Pipeline::set_limits(const std::vector<QueueLimits>& planned) {
+  for (size_t i = 0; i < planned.size(); ++i) segments_[i]->set_limits(planned[i]);
 }
 
 void Pipeline::run() {
@@ -423,8 +429,14 @@ Json Pipeline::stats() const {
                 {"items_out", s.items_out.load()},
                 {"busy_s", static_cast<double>(s.busy_ns.load()) * 1e-9}};
   };
+  std::vector<QueueLimits> limits;
+  {
+    std::scoped_lock lock(mutex_);  // not for what follows, where segments ask for the host's times
+    for (const auto& segment : segments_) limits.push_back(segment->limits());
+  }
   Json stages = Json::array();
-  for (const auto& segment : segments_) {
+  for (size_t i = 0; i < segments_.size(); ++i) {
+    const auto& segment = segments_[i];
     Json head = row(segment->head_stats(), true);
     head["own_thread"] = segment->head_blocks();
     head["starved_s"] = segment->idle_seconds(Segment::Idle::starved);
@@ -434,8 +446,8 @@ Json Pipeline::stats() const {
     for (const MapEntry& map : segment->maps()) stages.push_back(row(*map.stats, false));
     stages.back()["queue_items"] = segment->queued_items();
     stages.back()["queue_bytes"] = segment->queued_bytes();
-    stages.back()["queue_limit_items"] = segment->limits().items;
-    stages.back()["queue_limit_bytes"] = segment->limits().bytes;
+    stages.back()["queue_limit_items"] = limits[i].items;
+    stages.back()["queue_limit_bytes"] = limits[i].bytes;
   }
   std::scoped_lock lock(mutex_);
   return {{"stages", std::move(stages)},

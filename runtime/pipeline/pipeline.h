@@ -87,7 +87,8 @@ class Pipeline final : private SegmentHost {
   void build();
   void start(std::unique_lock<std::mutex>& lock);
   void run();
-  void apply_budget();
+  std::vector<QueueLimits> planned_limits();
+  void set_limits(const std::vector<QueueLimits>& planned);
   Json data() const;
   void plan_restore(const Json& state);
   ReplayInput replay_input() const;

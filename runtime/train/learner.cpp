@@ -19,16 +19,24 @@
 namespace etr::train {
 namespace {
 
-constexpr const char* kWeights = "weights.safetensors";
-constexpr const char* kOptimizer = "optimizer.safetensors";
-constexpr const char* kState = "learner.json";
 constexpr const char* kFirstBatch = ": make a step or a prediction first";
 
-const std::vector<std::byte>& file_of(const checkpoint::Files& files, const char* name) {
-  const auto it = files.find(name);
-  if (it == files.end()) fail(Code::corrupt_data, "the checkpoint has no file '", name, "'");
-  return it->second;
-}
+// Batches that are being scored: the device may read their memory until it is done with them.
+struct Scoring {
+  graph::Runner* runner = nullptr;
+  std::deque<pipeline::Item> batches;
+
+  void keep(const pipeline::Item& batch) {
+    batches.push_back(batch);
+    if (batches.size() > graph::Runner::kSlots) batches.pop_front();
+  }
+  ~Scoring() {
+    try {
+      if (runner) runner->wait();
+    } catch (...) {  // the device is lost, and reads nothing any more
+    }
+  }
+};
 
 Shape output_shape(const Planned& planned, int64_t rows) {
   Shape shape = planned.net().graph.shape(planned.net().output);
@@ -46,7 +54,8 @@ Learner::Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec)
                 spec.total_steps / update_.accumulate()),
       seed_(spec.seed) {}
 
-Learner::~Learner() = default;
+// The plans wait for the device, which may read the batches of started_ until then.
+Learner::~Learner() { plans_.reset(); }
 
 int64_t Learner::trainable() const { return weights_ ? weights_->store.trainable() : 0; }
 int Learner::in_flight() const { return plans_ ? plans_->in_flight() : 0; }
@@ -96,7 +105,8 @@ void Learner::begin(const pipeline::Item& batch, const Seen& seen, bool with_tar
   }
   weights->update =
       std::make_unique<optim::Update>(update_, weights->store, weights->loss_scale.get());
-  if (loaded_) apply_loaded(*weights);
+  if (loaded_) apply(*loaded_, *weights);
+  loaded_.reset();
   weights_ = std::move(weights);
   plans_ = std::make_unique<Plans>(*kernels_, model_, *weights_);
 }
@@ -225,7 +235,8 @@ void Learner::fail_not_finite() {
        "training diverged; check the data, and that labels lie within the model's classes");
 }
 
-EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline, const EvalProgress& progress) {
+EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline, const EvalProgress& progress,
+                              const std::atomic<bool>* stop) {
   EvalMetrics total;
   const auto length = progress ? pipeline.length() : std::nullopt;
   const int64_t batches = length ? static_cast<int64_t>(*length) : -1;
@@ -241,12 +252,14 @@ EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline, const EvalProgress& 
   };
   pipeline::Item batch;
   Planned* planned = nullptr;
-  graph::Runner* scorer = nullptr;
+  Scoring scoring;
+  graph::Runner*& scorer = scoring.runner;
   int64_t most = 0;  // rows of a batch that `planned` is for
   while (pipeline.next(batch) == pipeline::Pipeline::Next::item) {
     const Seen seen = look_at(batch, /*with_target=*/true);
     if (!planned || planned->fields != seen.fields || most < seen.rows || !planned->scores(batch)) {
       if (scorer) add(scorer->take_results(true));
+      scorer = nullptr;  // it may go
       planned = &scoring_for(seen);
       most = std::max(planned->rows, seen.rows);
       check(batch, planned->net(), planned->fed());
@@ -255,6 +268,7 @@ EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline, const EvalProgress& 
     } else {
       check(batch, planned->net(), planned->fed());
     }
+    scoring.keep(batch);
     for (int64_t begin = 0; begin < seen.rows; begin += planned->rows) {
       const int64_t rows = std::min(planned->rows, seen.rows - begin);
       ops::StepValues values;
@@ -264,7 +278,8 @@ EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline, const EvalProgress& 
       scorer->submit(values, values.valid_rows);
       add(scorer->take_results(false));
     }
-    if (progress && !progress(++done, batches))
+    ++done;
+    if ((stop && stop->load()) || (progress && !progress(done, batches)))
       fail(Code::cancelled, "the evaluation was stopped after ", counted(done, "batch", "batches"));
   }
   if (scorer) add(scorer->take_results(true));
@@ -413,38 +428,6 @@ void Learner::set_weights(const std::vector<pipeline::Field>& given) {
 Json Learner::summary() const {
   if (!weights_) fail(Code::state, "there are no shapes before the first batch", kFirstBatch);
   return train::summary(weights_->net);
-}
-
-void Learner::save(checkpoint::Files& files) {
-  if (!weights_) fail(Code::state, "there is nothing to save before the first batch");
-  files[kWeights] = checkpoint::write_safetensors(weights_->store.download());
-  files[kOptimizer] = checkpoint::write_safetensors(weights_->update->download());
-  const std::string state = Json{{"step", step_}, {"seed", seed_}, {"rows", trained_rows_}}.dump();
-  const auto bytes = std::as_bytes(std::span(state));
-  files[kState].assign(bytes.begin(), bytes.end());
-}
-
-void Learner::load(const checkpoint::Files& files) {
-  const auto& state = file_of(files, kState);
-  const Json json = parse_json({reinterpret_cast<const char*>(state.data()), state.size()}, kState);
-  step_ = json.value("step", uint64_t{0});
-  const Json trained = json.value("rows", Json::object());
-  for (const auto& [fields, rows] : trained.items()) {
-    if (!rows.is_number_integer() || rows.get<int64_t>() < 1)
-      fail(Code::corrupt_data, "'", kState, "' is damaged: steps on '", fields, "' had ",
-           rows.dump(), " rows");
-    trained_rows_[fields] = rows.get<int64_t>();
-  }
-  loaded_ = std::make_unique<checkpoint::Files>(files);
-  if (weights_) apply_loaded(*weights_);
-  if (plans_) plans_->forget_last();  // its rows may not be the checkpoint's
-}
-
-void Learner::apply_loaded(Weights& to) {
-  to.store.upload(checkpoint::read_safetensors(file_of(*loaded_, kWeights), kWeights));
-  to.update->upload(checkpoint::read_safetensors(file_of(*loaded_, kOptimizer), kOptimizer));
-  loaded_.reset();
-  ++to.age;
 }
 
 }  // namespace etr::train

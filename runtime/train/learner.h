@@ -1,6 +1,7 @@
 // A model on a device with its optimizer: takes batches, gives losses.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <map>
@@ -74,8 +75,9 @@ class Learner {
   std::vector<StepMetrics> take_metrics(bool wait_all);
 
   // One epoch of `pipeline` in evaluation mode. Waits for the steps in flight first. `progress` is told behind
-  // each batch; where it returns false: Error(cancelled).
-  EvalMetrics evaluate(pipeline::Pipeline& pipeline, const EvalProgress& progress = {});
+  // each batch; where it returns false, or `stop` is set: Error(cancelled).
+  EvalMetrics evaluate(pipeline::Pipeline& pipeline, const EvalProgress& progress = {},
+                       const std::atomic<bool>* stop = nullptr);
 
   // Runs `steps` training steps on `batch` (which train), each kernel by itself, and says where their
   // time went: see profile_commands(). Waits for the steps in flight first.
@@ -105,7 +107,7 @@ class Learner {
 
   // Weights, optimizer state and step count. save() waits for the steps in flight.
   void save(checkpoint::Files& files);
-  // Before or after prepare(); shapes are checked when both are there.
+  // Before or after prepare(); shapes are checked when both are there. Nothing is changed where it throws.
   void load(const checkpoint::Files& files);
 
   // Weights of PyTorch, a safetensors file of a state_dict, to begin with; see nn/weights.h for `names`. Before
@@ -137,7 +139,11 @@ class Learner {
                            int64_t rows);
   std::vector<std::string> fed_names() const;
   const ops::DeviceTensor& weight(const std::string& name) const;
-  void apply_loaded(Weights& to);
+  struct Loaded {
+    checkpoint::NamedTensors weights, optimizer;
+  };
+  static void apply(const Loaded& loaded, Weights& to);
+  void forget_failure();
 
   std::shared_ptr<gpu::Kernels> kernels_;
   nn::Model model_;
@@ -154,8 +160,8 @@ class Learner {
     checkpoint::NamedTensors tensors;
     std::map<std::string, std::string> names;
   };
-  std::unique_ptr<Imported> imported_;         // waits for prepare()
-  std::unique_ptr<checkpoint::Files> loaded_;  // waits for prepare()
+  std::unique_ptr<Imported> imported_;  // waits for prepare()
+  std::unique_ptr<Loaded> loaded_;      // waits for prepare()
   struct Started {
     uint64_t ticket;  // of its results: numbers of steps come again where a checkpoint is loaded
     StepMetrics metrics;  // without its results

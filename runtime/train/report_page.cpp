@@ -208,7 +208,8 @@ class Charts {
     std::vector<Series> out;
     for (const ReportedRun& run : runs_) {
       Series series{run.name, style_of(run), {}};
-      for (const Row& row : run.*rows) series.points.emplace_back(row.*x / unit, row.*y);
+      for (const Row& row : run.*rows)
+        if (!std::isnan(row.*y)) series.points.emplace_back(row.*x / unit, row.*y);
       out.push_back(std::move(series));
     }
     return out;

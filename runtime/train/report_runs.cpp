@@ -1,12 +1,14 @@
 #include "train/report_runs.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <sstream>
 
 #include "core/error.h"
 #include "core/json.h"
 #include "core/options.h"
+#include "core/parse_json.h"
 #include "core/platform.h"
 #include "train/report.h"
 
@@ -33,17 +35,35 @@ Points idle_curve(const Points& busy) {
   return out;
 }
 
-// Means over equally many steps each.
+// JSON writes what is NaN or infinite as null.
+double number_of(const Json& row, const char* key, double otherwise) {
+  const auto it = row.find(key);
+  if (it == row.end()) return otherwise;
+  return it->is_null() ? std::numeric_limits<double>::quiet_NaN() : it->get<double>();
+}
+
+// Counts and times stay as they were where a row does not say.
+void take_number(const Json& row, const char* key, double& value) {
+  const double given = number_of(row, key, value);
+  if (!std::isnan(given)) value = given;
+}
+
+Json or_null(double value) { return std::isnan(value) ? Json() : Json(value); }
+
+// Means over equally many steps each; of their losses those that are numbers, NaN where none is.
 std::vector<ReportedRun::Step> thinned(const std::vector<ReportedRun::Step>& all) {
   std::vector<ReportedRun::Step> out;
   const size_t windows = std::min<size_t>(all.size(), kLossWindows);
   for (size_t window = 0; window < windows; ++window) {
     const size_t begin = window * all.size() / windows, end = (window + 1) * all.size() / windows;
     ReportedRun::Step mean{};
+    const auto finite = std::count_if(&all[begin], &all[begin] + (end - begin),
+                                      [](const auto& step) { return !std::isnan(step.loss); });
+    if (finite == 0) mean.loss = std::numeric_limits<double>::quiet_NaN();
     for (size_t i = begin; i < end; ++i) {
       mean.seconds += all[i].seconds / static_cast<double>(end - begin);
       mean.step += all[i].step / static_cast<double>(end - begin);
-      mean.loss += all[i].loss / static_cast<double>(end - begin);
+      if (!std::isnan(all[i].loss)) mean.loss += all[i].loss / static_cast<double>(finite);
     }
     out.push_back(mean);
   }
@@ -52,7 +72,7 @@ std::vector<ReportedRun::Step> thinned(const std::vector<ReportedRun::Step>& all
 
 Json or_null(const std::vector<ReportedRun::Evaluation>& evaluations,
              double ReportedRun::Evaluation::*value) {
-  return evaluations.empty() ? Json() : Json(evaluations.back().*value);
+  return evaluations.empty() ? Json() : or_null(evaluations.back().*value);
 }
 
 }  // namespace
@@ -68,6 +88,25 @@ const ReportedRun::Evaluation* ReportedRun::reached(double target) const {
   return nullptr;
 }
 
+namespace {
+
+void add_row(ReportedRun& run, Points& busy, const Json& row) {
+  take_number(row, "seconds", run.seconds);
+  take_number(row, "step", run.steps);
+  take_number(row, "examples", run.examples);
+  take_number(row, "fresh", run.fresh);
+  take_number(row, "busy_seconds", run.busy);
+  if (row.contains("busy_seconds")) busy.emplace_back(run.seconds, run.busy);
+  const std::string kind = row.value("kind", std::string());
+  if (kind == "evaluation")
+    run.evaluations.push_back({run.seconds, run.steps, run.fresh,
+                               number_of(row, "eval_accuracy", 0), number_of(row, "eval_loss", 0)});
+  else if (kind == "step")
+    run.steps_taken.push_back({run.seconds, run.steps, number_of(row, "loss", 0)});
+}
+
+}  // namespace
+
 ReportedRun load_run(const ReportRun& spec) {
   ReportedRun run;
   run.name = spec.name;
@@ -77,19 +116,12 @@ ReportedRun load_run(const ReportRun& spec) {
   for (std::string line; std::getline(lines, line);) {
     ++number;
     if (line.empty()) continue;
-    const Json row = parse_json(line, cat("'", spec.metrics_path, "' line ", number));
-    run.seconds = row.value("seconds", run.seconds);
-    run.steps = row.value("step", run.steps);
-    run.examples = row.value("examples", run.examples);
-    run.fresh = row.value("fresh", run.fresh);
-    run.busy = row.value("busy_seconds", run.busy);
-    if (row.contains("busy_seconds")) busy.emplace_back(run.seconds, run.busy);
-    const std::string kind = row.value("kind", std::string());
-    if (kind == "evaluation")
-      run.evaluations.push_back({run.seconds, run.steps, run.fresh, row.value("eval_accuracy", 0.0),
-                                 row.value("eval_loss", 0.0)});
-    else if (kind == "step")
-      run.steps_taken.push_back({run.seconds, run.steps, row.value("loss", 0.0)});
+    const std::string where = cat("'", spec.metrics_path, "' line ", number);
+    try {
+      add_row(run, busy, parse_json(line, where, {.code = Code::corrupt_data}));
+    } catch (const nlohmann::json::exception& error) {  // no object, or text for a number
+      fail(Code::corrupt_data, where, " is no row of metrics: ", error.what());
+    }
   }
   if (run.evaluations.empty() && run.steps_taken.empty())
     fail(Code::invalid_argument, "'", spec.metrics_path,
@@ -105,8 +137,9 @@ Json row_of(const ReportedRun& run, const ReportedRun& base, double target) {
   const ReportedRun::Evaluation *hit = run.reached(target), *base_hit = base.reached(target);
   Json best_accuracy, best_loss;
   for (const ReportedRun::Evaluation& e : run.evaluations) {
-    if (best_accuracy.is_null() || e.accuracy > best_accuracy) best_accuracy = e.accuracy;
-    if (best_loss.is_null() || e.loss < best_loss) best_loss = e.loss;
+    if (!std::isnan(e.accuracy) && (best_accuracy.is_null() || e.accuracy > best_accuracy))
+      best_accuracy = e.accuracy;
+    if (!std::isnan(e.loss) && (best_loss.is_null() || e.loss < best_loss)) best_loss = e.loss;
   }
   Json row{{"name", run.name}};
   row["time_to_target_s"] = hit ? Json(hit->seconds) : Json();
@@ -120,7 +153,8 @@ Json row_of(const ReportedRun& run, const ReportedRun& base, double target) {
   row["best_accuracy"] = run.classifies() ? best_accuracy : Json();
   row["final_loss"] = or_null(run.evaluations, &ReportedRun::Evaluation::loss);
   row["best_loss"] = best_loss;
-  row["final_training_loss"] = run.steps_taken.empty() ? Json() : Json(run.steps_taken.back().loss);
+  row["final_training_loss"] =
+      run.steps_taken.empty() ? Json() : or_null(run.steps_taken.back().loss);
   row["seconds"] = run.seconds;
   row["device_wait_share"] = run.seconds > 0 ? std::clamp(1 - run.busy / run.seconds, 0.0, 1.0) : 0;
   row["speedup"] =

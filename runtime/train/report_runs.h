@@ -30,7 +30,8 @@ struct ReportedRun {
   const Evaluation* reached(double target) const;
 };
 
-// Error(invalid_argument) for a file with neither steps nor evaluations.
+// A loss or accuracy is NaN where the run's was not finite. Error(invalid_argument) for a file with neither steps nor
+// evaluations, Error(corrupt_data) that names the line which is no row of metrics.
 ReportedRun load_run(const ReportRun& run);
 
 // The table that write_report() returns: a row for each name.

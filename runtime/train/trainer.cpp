@@ -100,6 +100,7 @@ void Trainer::recover(const Error& lost) {
   open(std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(options)));
   load();
   warm_ = epoch_ended_ = false;
+  length_epoch_.reset();
   evaluated_step_ = 0;
   loss_sum_ = accuracy_sum_ = 0;
   steps_since_ = examples_since_ = 0;
@@ -267,11 +268,14 @@ bool Trainer::checkpoint_due() const {
 }
 
 // Where the run will end as far as that can be told; 0: it cannot.
-uint64_t Trainer::total_steps() const {
+uint64_t Trainer::total_steps() {
   const auto steps = static_cast<uint64_t>(job_.train().integer("steps"));
   const auto epochs = static_cast<uint64_t>(job_.train().integer("epochs"));
-  const auto length = epochs ? pipeline_->length() : std::nullopt;
-  if (length && (!steps || epochs * *length < steps)) return epochs * *length;
+  if (epochs && length_epoch_ != epoch_) {  // the source may be listed for it: not at every event
+    epoch_length_ = pipeline_->length();
+    length_epoch_ = epoch_;
+  }
+  if (epoch_length_ && (!steps || epochs * *epoch_length_ < steps)) return epochs * *epoch_length_;
   return steps ? steps : static_cast<uint64_t>(planned_steps(job_));
 }
 
@@ -311,9 +315,8 @@ EvalMetrics Trainer::evaluate() {
   if (!job_.evaluation()) fail(Code::state, "this job has no evaluation section");
   const Json& spec = job_.evaluation_pipeline();
   pipeline::Pipeline pipeline(only_looks() ? without_side_files(spec) : spec);
-  return learner_->evaluate(pipeline, [&](int64_t done, int64_t batches) {
-    return !stop_.load() && (!on_evaluation_ || on_evaluation_(done, batches));
-  });
+  const EvalProgress progress = on_evaluation_;  // which it may replace
+  return learner_->evaluate(pipeline, progress, &stop_);
 }
 
 std::optional<Event> Trainer::evaluation_event() {
@@ -407,6 +410,7 @@ Event Trainer::advance(double seconds) {
       ended_ = true;
       return make_event(EventKind::end);
     }
+    resume_clock();  // an evaluation that was stopped has no event
     if (left() <= 0) return make_event(EventKind::progress);
   }
 }

@@ -83,7 +83,7 @@ class Trainer {
   bool checkpoint_due() const;
   Event make_event(EventKind kind);
   std::optional<Event> evaluation_event();  // none where the evaluation was stopped
-  uint64_t total_steps() const;
+  uint64_t total_steps();
   checkpoint::Loaded newest_checkpoint() const;
   void load();
   double training_seconds() const;
@@ -102,6 +102,8 @@ class Trainer {
   uint64_t epoch_ = 0;        // finished ones
   bool epoch_ended_ = false;  // since the last event check
   bool epoch_gave_batch_ = false;
+  std::optional<uint64_t> length_epoch_;  // the epoch that epoch_length_ is of
+  std::optional<uint64_t> epoch_length_;  // in batches; none where that is not known
   uint64_t evaluated_step_ = 0, saved_step_ = 0;
   bool ended_ = false, target_reached_ = false;
   uint64_t examples_ = 0, fresh_ = 0, echoed_ = 0;

@@ -267,19 +267,28 @@ TEST(CApi, TrainsEvaluatesSavesAndLoads) {
     EXPECT_EQ(batches, 8);
     return *static_cast<int64_t*>(told) = done, done < 2;
   };
-  int64_t told = 0;
+  static int64_t told, ended;
+  told = ended = 0;
+  const auto end = [](void*) { ++ended; };
   etr_pipeline* stopped_eval = nullptr;
   ASSERT_OK(etr_pipeline_create_from_json(once.c_str(), &stopped_eval));
-  ASSERT_OK(etr_trainer_on_evaluation(second, stop_at_two, &told));
+  EXPECT_EQ(etr_trainer_on_evaluation(nullptr, stop_at_two, &told, end), ETR_INVALID_ARGUMENT);
+  EXPECT_EQ(ended, 1) << "also where the call fails";
+  ASSERT_OK(etr_trainer_on_evaluation(second, stop_at_two, &told, end));
   EXPECT_EQ(etr_trainer_evaluate(second, stopped_eval, &b), ETR_CANCELLED);
   EXPECT_EQ(told, 2);
   EXPECT_NE(std::string(etr_last_error()).find("after 2 batches"), std::string::npos);
   etr_pipeline_destroy(stopped_eval);
+  EXPECT_EQ(ended, 1);
+  ASSERT_OK(etr_trainer_on_evaluation(second, nullptr, &told, end));
+  EXPECT_EQ(ended, 3) << "the one that it had, and that which came with NULL";
+  ASSERT_OK(etr_trainer_on_evaluation(second, stop_at_two, &told, end));
   EXPECT_EQ(etr_trainer_load(second, "/none"), ETR_NOT_FOUND);
   EXPECT_EQ(etr_trainer_evaluate(second, nullptr, &b), ETR_STATE) << "this trainer has no job";
   for (etr_pipeline* p : {pipeline, first_eval, second_eval}) etr_pipeline_destroy(p);
   etr_trainer_destroy(trainer);
   etr_trainer_destroy(second);
+  EXPECT_EQ(ended, 4);
 }
 
 TEST(CApi, FieldsOfSixteenBits) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -207,6 +208,62 @@ TEST(Threads, SeveralReadOneBatchAtOnce) {
   a.join();
   b.join();
   EXPECT_EQ(failed, 0);
+}
+
+// The function that runs stays; an empty one removes it.
+TEST(Threads, AnEvaluationsFunctionIsNotReplacedWhileItRuns) {
+  echotrain::Trainer trainer = small_trainer();
+  const auto evaluate = [&] {
+    Gate gate;
+    gate.open();
+    etr_pipeline* pipeline = gate.pipeline();
+    etr_eval_result result{};
+    result.struct_size = sizeof result;
+    EXPECT_EQ(etr_trainer_evaluate(trainer.get(), pipeline, &result), ETR_OK) << etr_last_error();
+    etr_pipeline_destroy(pipeline);
+  };
+  const auto told = std::make_shared<int>(0);
+  trainer.on_evaluation([&trainer, told](int64_t, int64_t) {
+    try {
+      trainer.on_evaluation([](int64_t, int64_t) { return false; });
+      ADD_FAILURE() << "replaced";
+    } catch (const echotrain::Error& error) {
+      EXPECT_EQ(error.status(), ETR_STATE);
+    }
+    ++*told;
+    return true;
+  });
+  evaluate();
+  EXPECT_EQ(*told, 2);
+  EXPECT_EQ(told.use_count(), 2);
+  trainer.on_evaluation({});
+  EXPECT_EQ(told.use_count(), 1);
+  evaluate();
+  EXPECT_EQ(*told, 2);
+}
+
+// A stage that was added is there; one that comes too late is refused.
+TEST(Threads, StagesAreAddedWhileAnotherThreadAsksForStatistics) {
+  for (int round = 0; round < 50; ++round) {
+    etr_pipeline* pipeline = nullptr;
+    ASSERT_EQ(etr_pipeline_create(nullptr, &pipeline), ETR_OK);
+    Gate gate;
+    ASSERT_EQ(etr_pipeline_add_source(pipeline, "gate", &Gate::give, &gate, nullptr), ETR_OK);
+    const auto stages = [&] {
+      char* json = nullptr;
+      EXPECT_EQ(etr_pipeline_stats(pipeline, &json), ETR_OK) << etr_last_error();
+      const std::string text = json ? json : "";
+      etr_string_free(json);
+      return text;
+    };
+    std::thread other(stages);
+    const auto same = [](void*, etr_batch*) -> int32_t { return ETR_OK; };
+    const int32_t added = etr_pipeline_add_map(pipeline, "added", same, nullptr, nullptr);
+    other.join();
+    EXPECT_TRUE(added == ETR_OK || added == ETR_STATE) << etr_last_error();
+    EXPECT_EQ(stages().find("\"map\"") != std::string::npos, added == ETR_OK) << stages();
+    etr_pipeline_destroy(pipeline);
+  }
 }
 
 // A function of the program is called within a call on the handle that it uses.

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -142,6 +143,28 @@ TEST(Budget, CancelDoesNotWaitForTheTrial) {
   p.cancel();  // would wait for ever
   leave.set_value();
   consumer.join();
+}
+
+TEST(Budget, StatisticsAreReadWhileItIsDivided) {
+  TempDir dir;
+  Pipeline p(spec_of(make_shards(dir, 1, 30, 64), 20'000'000), {}, false,
+             Pipeline::Budget::at_start);
+  const auto limit = [&] {
+    int64_t bytes = 0;
+    const Json stats = p.stats();
+    for (const Json& stage : stats["stages"]) bytes += stage.value("queue_limit_bytes", 0);
+    return bytes;
+  };
+  const int64_t before = limit();
+  std::atomic<bool> over{false};
+  std::thread reader([&] {
+    while (!over) EXPECT_LE(limit(), before);
+  });
+  Item item;
+  EXPECT_EQ(p.next(item), Pipeline::Next::item);
+  over = true;
+  reader.join();
+  EXPECT_LT(limit(), before);
 }
 
 TEST(Budget, RefusesAPipeInsteadOfTakingItsFirstSamples) {

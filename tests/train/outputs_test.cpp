@@ -90,6 +90,38 @@ TEST(Report, TableAndPage) {
   EXPECT_THROW(train::write_report("t", {{"x", dir.path("none")}}, 0, dir.path("r")), Error);
 }
 
+TEST(Report, LossesThatWereNotFiniteAreLeftOut) {
+  TempDir dir;
+  train::JsonLines lines(dir.path("m"));
+  for (int i = 1; i <= 4; ++i) {
+    lines.write({{"kind", "step"}, {"step", i}, {"seconds", i}, {"loss", i < 4 ? 1.0 / i : NAN}});
+    lines.write({{"kind", "evaluation"},
+                 {"step", i},
+                 {"seconds", i},
+                 {"eval_loss", i == 1 || i == 4 ? NAN : 2.0 / i}});
+  }
+  const Json row = train::write_report("t", {{"x", dir.path("m")}}, 0, dir.path("r.html")).front();
+  EXPECT_NEAR(row["best_loss"].get<double>(), 2.0 / 3, 1e-9);
+  EXPECT_TRUE(row["final_loss"].is_null()) << row;
+  EXPECT_TRUE(row["final_training_loss"].is_null()) << row;
+  EXPECT_EQ(platform::read_file(dir.path("r.html")).find("nan"), std::string::npos);
+}
+
+TEST(Report, WhatIsNoRowOfMetricsIsNamed) {
+  TempDir dir;
+  for (const char* bad : {"[1]", "7", R"({"kind": 3})", R"({"step": "many"})", "{"}) {
+    const std::string text = cat("{\"kind\": \"step\", \"step\": 1}\n", bad, "\n");
+    platform::write_file_atomic(dir.path("m"), std::as_bytes(std::span(text)));
+    try {
+      train::write_report("t", {{"x", dir.path("m")}}, 0, dir.path("r.html"));
+      ADD_FAILURE() << bad;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::corrupt_data) << error.what();
+      EXPECT_NE(std::string(error.what()).find("m' line 2"), std::string::npos) << error.what();
+    }
+  }
+}
+
 TEST(Report, RunsOfOneNameAreOneRowOfMedians) {
   TempDir dir;
   std::vector<train::ReportRun> runs;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/error.h"
 #include "core/rng.h"
@@ -312,7 +313,7 @@ TEST(Shapes, ACheckpointOfAnotherModelIsRefusedByEveryBatch) {
 TEST(Shapes, ADamagedCheckpointsRowsAreSeen) {
   Learner learner = make_learner(kPooled, kSgd);
   learner.step(images(4, 0));
-  for (const char* rows : {"0", "-3", "\"many\""}) {
+  for (const char* rows : {"0", "-3", "\"many\"", "3000000000"}) {
     checkpoint::Files files = saved(learner);
     const std::string text = cat(R"({"step": 1, "rows": {"image f32 [6, 6, 2]": )", rows, "}}");
     const auto state = std::as_bytes(std::span(text));
@@ -326,6 +327,50 @@ TEST(Shapes, ADamagedCheckpointsRowsAreSeen) {
       EXPECT_NE(std::string(error.what()).find("image f32 [6, 6, 2]"), std::string::npos);
     }
   }
+}
+
+TEST(Shapes, ACheckpointIsLoadedWholeOrNotAtAll) {
+  Learner learner = make_learner(kPooled, kSgd), other = make_learner(kPooled, kSgd);
+  for (int i = 0; i < 2; ++i) learner.step(images(4, i));
+  other.step(images(6, 9));
+  const checkpoint::Files good = saved(learner), before = saved(other);
+  const auto with = [&](const char* file, const std::string& text) {
+    checkpoint::Files files = good;
+    const auto bytes = std::as_bytes(std::span(text));
+    files[file].assign(bytes.begin(), bytes.end());
+    return files;
+  };
+  checkpoint::Files misfit = good;
+  misfit["optimizer.safetensors"] = good.at("weights.safetensors");
+  for (const checkpoint::Files& bad :
+       {misfit, with("optimizer.safetensors", "x"), with("learner.json", "[1]"),
+        with("learner.json", R"({"step": -1})"), with("learner.json", R"({"step": "2"})"),
+        with("learner.json", R"({"step": 2, "rows": [4]})"), with("learner.json", "{")}) {
+    EXPECT_THROW(other.load(bad), Error);
+    EXPECT_EQ(saved(other), before);
+  }
+  other.load(good);
+  EXPECT_EQ(saved(other), good)
+      << "nor is anything of before left, the rows of its batches neither";
+}
+
+TEST(Shapes, AFailureIsForgottenWhereACheckpointIsLoaded) {
+  Learner learner = make_learner(kPooled, kSgd);
+  learner.step(images(4, 0));
+  const checkpoint::Files files = saved(learner);
+  learner.step(images(4, 1));
+  pipeline::Item bad = images(4, 2);
+  Tensor nothing(DType::f32, bad.find("image")->shape());
+  for (float& v : nothing.mutable_view<float>()) v = NAN;
+  bad.set("image", nothing);
+  learner.step(bad);
+  learner.step(images(4, 3));
+  EXPECT_EQ(learner.take_metrics(true).size(), 2u) << "the failure comes behind them";
+  learner.load(files);
+  learner.step(images(4, 4));
+  ASSERT_EQ(learner.take_metrics(true).size(), 1u);
+  EXPECT_NE(saved(learner).at("weights.safetensors"), files.at("weights.safetensors"))
+      << "steps change the weights again";
 }
 
 // Fuzzed: any sequence of what a program may do. Two learners that took the same steps are the same, whatever else one of

@@ -193,7 +193,7 @@ RunEnd run_with_progress(etr_trainer* trainer, const std::string& label, double 
   const InterruptGuard guard(trainer);
   ProgressLine line;
   Evaluation evaluation{line, label + " evaluating"};
-  check(etr_trainer_on_evaluation(trainer, show_evaluation, &evaluation));
+  check(etr_trainer_on_evaluation(trainer, show_evaluation, &evaluation, nullptr));
   RunEnd end;
   end.event.struct_size = sizeof end.event;
   line.show(label + " the driver compiles the kernels");
@@ -212,7 +212,7 @@ RunEnd run_with_progress(etr_trainer* trainer, const std::string& label, double 
     }
   }
   line.finish();
-  check(etr_trainer_on_evaluation(trainer, nullptr, nullptr));
+  check(etr_trainer_on_evaluation(trainer, nullptr, nullptr, nullptr));
   end.has_checkpoint = saved_step != 0 && saved_step == end.event.step;
   return end;
 }

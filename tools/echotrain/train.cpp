@@ -65,7 +65,7 @@ int command_eval(const Arguments& arguments) {
     s.line.show(progress_text("evaluating", done, batches, now_seconds() - s.began));
     return interrupted() == 0;
   };
-  check(etr_trainer_on_evaluation(run.trainer.get(), show, &shown));
+  check(etr_trainer_on_evaluation(run.trainer.get(), show, &shown, nullptr));
   etr_eval_result result{};
   result.struct_size = sizeof result;
   const InterruptGuard guard;

@@ -501,13 +501,15 @@ ETR_API int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_
 ETR_API int32_t etr_trainer_evaluate(etr_trainer* trainer, etr_pipeline* pipeline,
                                      etr_eval_result* result);
 
-/* How evaluations go on: `progress` is called behind each batch, on the thread that evaluates, in etr_trainer_evaluate and in
- * a job's etr_trainer_next_event. `batches` is how many there are, -1 where that is not known. Returning 0 stops the
- * evaluation: etr_trainer_evaluate gives ETR_CANCELLED, and a run goes on without it. NULL: nobody is told any more. */
+/* Reports the progress of evaluations. `progress` is called after each batch, on the thread that evaluates. `batches` is how
+ * many there are, -1 where that is not known. Returning 0 stops the evaluation: etr_trainer_evaluate returns ETR_CANCELLED; a
+ * job's run continues without it. NULL removes the callback. `destroy` (may be NULL) is called exactly once with `user_data`:
+ * when the callback is replaced or removed, when the trainer is destroyed, or in this call where it fails or `progress` is
+ * NULL. */
 ETR_API int32_t etr_trainer_on_evaluation(etr_trainer* trainer,
                                           int32_t (*progress)(void* user_data, int64_t done,
                                                               int64_t batches),
-                                          void* user_data);
+                                          void* user_data, void (*destroy)(void* user_data));
 
 /* Writes the model with its weights as an ONNX file (opset 17), for other runtimes: inputs by the names of their fields,
  * images [N, H, W, C] as here, one output "output", any number of rows N; batch normalisation is folded. ETR_STATE before

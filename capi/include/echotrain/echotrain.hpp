@@ -509,16 +509,20 @@ class Trainer {
   }
   etr_eval_result evaluate(Pipeline& pipeline) { return evaluate(pipeline.get()); }
   etr_eval_result evaluate() { return evaluate(static_cast<etr_pipeline*>(nullptr)); }
-  // Is told behind each batch of an evaluation how many of how many are done (-1: not known); returns false to stop it. It
-  // must not throw. See etr_trainer_on_evaluation.
+  // Is told after each batch of an evaluation how many of how many are done (-1: not known); returns false to stop it. It
+  // must not throw. An empty function removes it. See etr_trainer_on_evaluation.
   void on_evaluation(std::function<bool(int64_t done, int64_t batches)> progress) {
-    on_evaluation_ = std::make_unique<Progress>(std::move(progress));
+    if (!progress) {
+      check(etr_trainer_on_evaluation(get(), nullptr, nullptr, nullptr));
+      return;
+    }
+    auto call = std::make_unique<Progress>(std::move(progress));
     check(etr_trainer_on_evaluation(
         get(),
         [](void* user_data, int64_t done, int64_t batches) noexcept -> int32_t {
           return (*static_cast<Progress*>(user_data))(done, batches);
         },
-        on_evaluation_.get()));
+        call.release(), [](void* p) { delete static_cast<Progress*>(p); }));
   }
   Batch predict(const Batch& batch) {
     return Batch(
@@ -588,7 +592,6 @@ class Trainer {
     return out;
   }
   using Progress = std::function<bool(int64_t, int64_t)>;
-  std::unique_ptr<Progress> on_evaluation_;
   Owned handle_;
 };
 
