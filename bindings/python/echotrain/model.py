@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Union
 from collections.abc import Mapping
 
 import numpy as np
@@ -15,7 +15,7 @@ from ._schema import Spec
 class LayerSummary(NamedTuple):
     name: str
     op: str  # the first of the layer's operations
-    shape: Tuple[Optional[int], ...]  # of what it gives; None is the batch axis
+    shape: tuple  # of what it gives: integers, and None for the batch axis
     parameters: int
 
 

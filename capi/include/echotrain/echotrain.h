@@ -343,7 +343,7 @@ ETR_API int32_t etr_pipeline_trace(etr_pipeline* pipeline, char** json);
 
 /* The bad records that were tolerated, the first 1,000: a JSON array of {"stage", "shard", "key", "reason",
  * "offset" (bytes into the decompressed shard, where known), "times" (how often it was met: once in each epoch)}. Bytes of
- * names that are not UTF-8 are written as \xE9. Any thread. */
+ * names that are not UTF-8 are written as a backslash, "x" and two hexadecimal digits. Any thread. */
 ETR_API int32_t etr_pipeline_bad_records(etr_pipeline* pipeline, char** json);
 
 /* The position after the last batch read, as JSON; small. A pipeline of the same spec that restores
