@@ -32,10 +32,12 @@ began=$SECONDS
 part() { printf '== %s (after %d min)\n' "$1" $(((SECONDS - began) / 60)); }
 
 bash tests/setup.sh "${setup[@]}"
-if [ $mesa = 1 ]; then
+use_newer_mesa() {
+  local variables
   variables=$(bash tests/drivers.sh mesa build-drivers)
   eval "$variables"
-fi
+}
+[ $mesa = 0 ] || use_newer_mesa
 
 passed=0 skipped=
 note_skips() { # file: what gtest, unittest, ctest and CMake say of tests that did not run
@@ -67,6 +69,9 @@ else
   ECHOTRAIN_TEST_VALIDATION=1 run build-test -L gpu
   part "address and undefined-behaviour sanitizers"
   build sanitize
+  # Mesa 22 is unloaded before the leak checker looks, which then cannot tell that the leaks are the driver's.
+  installed=$(dpkg-query -W -f='${Version}' mesa-vulkan-drivers 2>/dev/null || echo 99)
+  [ $mesa = 1 ] || ! dpkg --compare-versions "$installed" lt 24 || use_newer_mesa
   # The driver's own allocations at exit are not ours to report. The driver frees large aligned blocks in every step;
   # a quarantine of the usual 256 MB keeps 24 GB of them.
   ASAN_OPTIONS=detect_leaks=1:quarantine_size_mb=16 LSAN_OPTIONS=suppressions="$PWD/tests/lsan.supp" run build-sanitize -LE slow

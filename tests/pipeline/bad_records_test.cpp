@@ -295,9 +295,11 @@ TEST(BadRecords, LongNamesAreQuarantined) {
   EXPECT_EQ(error_of(spec), "");
   EXPECT_EQ(files_in(dir.path("bad")), 5u) << "two fields of two records, and the list";
   std::ifstream list(dir.path("bad/bad_records.jsonl"));
-  for (std::string line; std::getline(list, line);)
-    for (const Json& file : parse_json(line, "list")["files"])
+  for (std::string line; std::getline(list, line);) {
+    const Json row = parse_json(line, "list");
+    for (const Json& file : row["files"])
       EXPECT_TRUE(std::filesystem::exists(dir.path("bad/" + file.get<std::string>()))) << line;
+  }
 }
 
 TEST(BadRecords, ShardsOfOneNameAreKeptApart) {
