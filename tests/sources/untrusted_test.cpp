@@ -173,10 +173,8 @@ TEST(Pipes, AreReadLikeFiles) {
 
 // Lengths -------------------------------------------------------------------------------------------
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // whose own memory is far more than the limit
 TEST(Lengths, OfATfRecordAreBelievedWhenItIsThere) {
-#if defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "a sanitizer's own memory is far more";
-#endif
   TempDir dir;
   const std::string length = raw(uint64_t{2'000'000'000});
   overwrite(dir.path("a"), length + raw(masked_crc(length)) + "0123456789");
@@ -187,6 +185,7 @@ TEST(Lengths, OfATfRecordAreBelievedWhenItIsThere) {
             }),
             0);
 }
+#endif
 
 TEST(Lengths, WhoseProductWrapsAreRefused) {
   TempDir dir;
