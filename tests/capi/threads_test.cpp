@@ -7,6 +7,7 @@
 #include <fstream>
 #include <future>
 #include <memory>
+#include <semaphore>
 #include <string>
 #include <thread>
 #include <vector>
@@ -129,20 +130,29 @@ TEST(Threads, CancelFreesAnotherThread) {
   EXPECT_EQ(gate.destroyed, 1);
 }
 
+// The first of the two calls to leave does not wait for the program's function; the other ends the pipeline, which does.
 TEST(Threads, APipelineIsDestroyedUnderItsReader) {
   Gate gate;
   etr_pipeline* pipeline = gate.pipeline();
   int32_t status = ETR_INTERNAL;
-  std::thread other([&] {
+  std::counting_semaphore<2> left(0);
+  std::thread reader([&] {
     etr_batch* batch = nullptr;
     status = etr_pipeline_next(pipeline, &batch);
+    left.release();
   });
   gate.wait_for_entry();
-  etr_pipeline_destroy(pipeline);
+  std::thread destroyer([&] {
+    etr_pipeline_destroy(pipeline);
+    left.release();
+  });
+  left.acquire();
+  EXPECT_EQ(gate.destroyed, 0) << "the program's function still runs";
   gate.open();
-  other.join();
+  reader.join();
+  destroyer.join();
   EXPECT_EQ(status, ETR_CANCELLED);
-  EXPECT_EQ(gate.destroyed, 1) << "the reader has ended the work";
+  EXPECT_EQ(gate.destroyed, 1) << "the last has ended the work";
 }
 
 TEST(Threads, ATrainerIsDestroyedUnderItsUser) {
