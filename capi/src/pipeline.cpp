@@ -35,7 +35,7 @@ struct InFunction {
 enum class Role { map, source };
 
 bool has_fields(const pipeline::Item& item) {
-  return !item.fields.empty() || !item.on_device.empty();
+  return !item.fields.empty() || !item.on_device.empty() || item.views;
 }
 
 // What is wrong with a function that has returned `status`; "" where nothing is.
