@@ -107,7 +107,10 @@ def _converted(field: str, array: np.ndarray, to: np.dtype) -> np.ndarray:
 
 def _as_array(field: str, value: Any) -> np.ndarray:
     if isinstance(value, (np.ndarray, np.generic, bool, int, float, list, tuple)):
-        array = np.asarray(value)
+        try:
+            array = np.asarray(value)
+        except ValueError as error:  # rows of different lengths
+            raise ValueError(f"field '{field}': {error}") from None
     elif hasattr(value, "__dlpack__"):
         array = np.from_dlpack(value)
     else:
