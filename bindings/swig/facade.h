@@ -268,7 +268,8 @@ class PipelineHandle {
     if (etr_batch_get_info(item, &info) != ETR_OK || info.fields > 0) return ETR_OK;
     if (info.ordinal & kIndexInPass) return ETR_END;
     etr_batch_fail(item,
-                   "the first sample of a pass has no field: set those of each sample, and none only where the pass is over");
+                   "the first sample of a pass has no field: set those of each sample, and none "
+                   "only where the pass is over");
     return ETR_CALLBACK;
   }
   static int32_t call(void* function, etr_batch* item) { return call(function, item, nullptr); }

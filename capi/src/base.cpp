@@ -139,7 +139,8 @@ void set_last_error(const char* message) noexcept {
 
 void thread_ended_in(const std::string& function) noexcept {
   constexpr const char* kWhy =
-      " has ended its thread (pthread_exit), which belongs to the library; return an error status instead. The process ends";
+      " has ended its thread (pthread_exit), which belongs to the library; return an error status "
+      "instead. The process ends";
   try {
     log_line(LogLevel::error, function + kWhy);
   } catch (...) {  // the hook, or no memory: standard error is told all the same

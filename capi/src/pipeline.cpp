@@ -41,15 +41,18 @@ bool has_fields(const pipeline::Item& item) {
 // What is wrong with a function that has returned `status`; "" where nothing is.
 std::string failure_of(Role role, int32_t status, const etr_batch& view, bool had_fields) {
   if (status == ETR_OK && role == Role::source && !has_fields(view.item))
-    return " returned ETR_OK and has set no field: set those of the sample (etr_batch_set), or return ETR_END where the pass is "
-           "over";
+    return " returned ETR_OK and has set no field: set those of the sample (etr_batch_set), or "
+           "return ETR_END where the pass is over";
   if (status == ETR_OK && had_fields && !has_fields(view.item))
-    return " has removed every field: leave one, or return an error status for a record that is bad";
+    return " has removed every field: leave one, or return an error status for a record that "
+           "is bad";
   if (status == ETR_OK) return "";
   if (!view.failure.empty()) return " failed: " + view.failure;
   if (status == ETR_END)
-    return " returned ETR_END, which only sources may; return ETR_OK, or an error status for a record that is bad";
-  if (status > 0) return cat(" returned ", status, ", which is no status; return ETR_OK or an error status");
+    return " returned ETR_END, which only sources may; return ETR_OK, or an error status for a "
+           "record that is bad";
+  if (status > 0)
+    return cat(" returned ", status, ", which is no status; return ETR_OK or an error status");
   return std::string(" failed: ") + code_name(static_cast<Code>(status));
 }
 
@@ -100,8 +103,8 @@ void append(etr_pipeline& p, Json row, pipeline::MapFunctions functions) {
 }
 
 // Appends the stage `map` or `source` with a function of the program.
-int32_t add_function(etr_pipeline* pipeline, Role role, const char* name,
-                     etr_map_function function, void* user_data, void (*destroy)(void*)) {
+int32_t add_function(etr_pipeline* pipeline, Role role, const char* name, etr_map_function function,
+                     void* user_data, void (*destroy)(void*)) {
   return guarded([&] {
     // Its deleter runs with the last copy of the function, also when something below throws.
     const std::shared_ptr<void> guard = owned(user_data, destroy);
@@ -112,7 +115,8 @@ int32_t add_function(etr_pipeline* pipeline, Role role, const char* name,
       fail(Code::invalid_argument, "the pipeline has a function '", name, "' already");
     pipeline::MapFunctions functions = p.functions;
     functions[name] = call_of(name, function, std::move(guard), role);
-    append(p, {{"stage", role == Role::source ? "source" : "map"}, {"function", name}}, std::move(functions));
+    append(p, {{"stage", role == Role::source ? "source" : "map"}, {"function", name}},
+           std::move(functions));
   });
 }
 
@@ -394,11 +398,9 @@ int32_t etr_pack(const char* root, const char* prefix, const etr_options* option
   return guarded([&] {
     const Options packing(sources::pack_schema(), "pack",
                           options ? required(options, "options").values : Json::object());
-    const sources::PackResult result =
-        sources::pack_folder(&required(root, "root"), &required(prefix, "prefix"), packing,
-                             [&](int64_t done, int64_t total) {
-                               return goes_on(progress, user_data, done, total);
-                             });
+    const sources::PackResult result = sources::pack_folder(
+        &required(root, "root"), &required(prefix, "prefix"), packing,
+        [&](int64_t done, int64_t total) { return goes_on(progress, user_data, done, total); });
     if (!json) return;
     Json out{{"samples", result.samples},
              {"validation_samples", result.validation_samples},

@@ -17,9 +17,7 @@ const char* dtype_name(DType dtype) {
   return "?";
 }
 
-size_t dtype_size(DType dtype) {
-  return dtype == DType::u8 ? 1 : dtype == DType::u16 ? 2 : 4;
-}
+size_t dtype_size(DType dtype) { return dtype == DType::u8 ? 1 : dtype == DType::u16 ? 2 : 4; }
 
 void Shape::push_back(int64_t extent) {
   if (rank_ == kMaxRank)

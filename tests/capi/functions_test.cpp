@@ -74,8 +74,7 @@ TEST(Functions, ASourceThatSetsNoField) {
   const Outcome third = run(forgets_the_third);
   EXPECT_EQ(third.samples, 2);
   expect_words(third, {"key '2'"});
-  const Outcome skipped =
-      run(forgets_the_third, nullptr, R"({"epochs": 1, "on_error": "skip"})");
+  const Outcome skipped = run(forgets_the_third, nullptr, R"({"epochs": 1, "on_error": "skip"})");
   EXPECT_EQ(skipped.status, ETR_END);
   EXPECT_EQ(skipped.samples, 5);
   // One that never sets any does not go on for ever.

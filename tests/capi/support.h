@@ -16,7 +16,9 @@
 // A folder of class folders with small images.
 class Images {
  public:
-  Images() : root_(std::filesystem::temp_directory_path() / ("echotrain-capi-" + std::to_string(std::rand()))) {
+  Images()
+      : root_(std::filesystem::temp_directory_path() /
+              ("echotrain-capi-" + std::to_string(std::rand()))) {
     for (int i = 0; i < 64; ++i) {
       const std::filesystem::path folder = root_ / std::to_string(i % 2);
       std::filesystem::create_directories(folder);

@@ -456,8 +456,7 @@ TEST(Learner, ErrorsNameTheFieldOfASequence) {
     learner.step(batch);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_STREQ(error.what(),
-                 "field 'target' is i32 [8, 11]; this model works on i32 [N, 12]");
+    EXPECT_STREQ(error.what(), "field 'target' is i32 [8, 11]; this model works on i32 [N, 12]");
   }
 }
 
