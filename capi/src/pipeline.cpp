@@ -40,7 +40,7 @@ bool has_fields(const pipeline::Item& item) {
 
 // What is wrong with a function that has returned `status`; "" where nothing is.
 std::string failure_of(Role role, int32_t status, const etr_batch& view, bool had_fields) {
-  if (status == ETR_OK && role == Role::source && !has_fields(view.item))
+  if (status == ETR_OK && role == Role::source && view.item.fields.empty())
     return " returned ETR_OK and has set no field: set those of the sample (etr_batch_set), or "
            "return ETR_END where the pass is over";
   if (status == ETR_OK && had_fields && !has_fields(view.item))

@@ -8,6 +8,7 @@
 #include <future>
 #include <memory>
 #include <semaphore>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -250,6 +251,25 @@ TEST(Threads, AnEvaluationsFunctionIsNotReplacedWhileItRuns) {
   EXPECT_EQ(told.use_count(), 1);
   evaluate();
   EXPECT_EQ(*told, 2);
+}
+
+TEST(Threads, WhatAnEvaluationsFunctionThrowsEndsIt) {
+  echotrain::Trainer trainer = small_trainer();
+  const auto evaluate = [&] {
+    Gate gate;
+    gate.open();
+    etr_pipeline* pipeline = gate.pipeline();
+    etr_eval_result result{};
+    result.struct_size = sizeof result;
+    const int32_t status = etr_trainer_evaluate(trainer.get(), pipeline, &result);
+    etr_pipeline_destroy(pipeline);
+    return status;
+  };
+  trainer.on_evaluation([](int64_t, int64_t) -> bool { throw std::runtime_error("mine"); });
+  EXPECT_EQ(evaluate(), ETR_CALLBACK);
+  EXPECT_STREQ(etr_last_error(), "the progress function threw an exception: mine");
+  trainer.on_evaluation({});
+  EXPECT_EQ(evaluate(), ETR_OK) << etr_last_error();
 }
 
 // A stage that was added is there; one that comes too late is refused.

@@ -120,7 +120,7 @@ def _as_array(field: str, value: Any) -> np.ndarray:
     if to is None:
         raise TypeError(f"field '{field}' is {array.dtype} {list(array.shape)}; fields hold numbers: uint8, uint16, int32 "
                         "or float32, and what can be converted to int32 or float32")
-    if to != array.dtype:
+    if to is not array.dtype:
         array = _converted(field, array, to)
     return np.ascontiguousarray(array).reshape(array.shape)
 
