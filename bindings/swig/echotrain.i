@@ -34,6 +34,7 @@
 #if !defined(SWIGCSHARP)
 %feature("director") echotrain::facade::MapFunction;
 #endif
+%feature("director") echotrain::facade::Progress;
 %newobject echotrain::facade::BatchHandle::tensor;
 %newobject echotrain::facade::PipelineHandle::next;
 %newobject echotrain::facade::PipelineHandle::poll;
@@ -50,7 +51,10 @@
 %ignore echotrain::facade::Tensor::release;
 %ignore echotrain::facade::Tensor::rank;
 %ignore echotrain::facade::Tensor::extents;
+%ignore echotrain::facade::Told;
 %ignore echotrain::facade::BatchHandle::BatchHandle(Batch&&);
+%ignore echotrain::facade::BatchHandle::BatchHandle(Batch&&, bool);
+%ignore echotrain::facade::BatchHandle::pass_ended;
 %ignore echotrain::facade::BatchHandle::describe;
 %ignore echotrain::facade::BatchHandle::get;
 %ignore echotrain::facade::BatchHandle::dlpack;

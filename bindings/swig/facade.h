@@ -8,10 +8,11 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -71,45 +72,60 @@ class Tensor {
   Layout view_;
 };
 
+// May be closed by one thread while another uses it: a call that is in it ends first.
 class BatchHandle {
  public:
-  BatchHandle() : batch_(std::in_place) {}
-  explicit BatchHandle(Batch&& batch) : batch_(std::move(batch)) {}
+  BatchHandle() : batch_(std::make_shared<Batch>()) {}
+  // `borrowed`: the batch is somebody's who takes it back when close() returns.
+  explicit BatchHandle(Batch&& batch, bool borrowed = false)
+      : batch_(std::make_shared<Batch>(std::move(batch))), borrowed_(borrowed) {}
 
-  std::vector<std::string> fields() const { return get().fields(); }
+  std::vector<std::string> fields() const { return get()->fields(); }
   Tensor* tensor(const std::string& field) const {  // the caller owns it
     return new Tensor(dlpack(field));
   }
   void* dlpack(const std::string& field) const {
     void* managed = nullptr;
-    check(etr_batch_to_dlpack(get().get(), field.c_str(), &managed));
+    check(etr_batch_to_dlpack(get()->get(), field.c_str(), &managed));
     return managed;
   }
   // A copy of the memory at `address`.
   void set(const std::string& field, int dtype, const Shape& shape, uint64_t address) {
     const etr_tensor t = describe(dtype, shape, address);
-    check(etr_batch_set(get().get(), field.c_str(), &t));
+    check(etr_batch_set(get()->get(), field.c_str(), &t));
   }
-  void remove(const std::string& field) { get().remove(field); }
+  void remove(const std::string& field) { get()->remove(field); }
+  // In a source: there is no sample, the pass is over.
+  void end_pass() { pass_ended_ = true; }
+  bool pass_ended() const { return pass_ended_; }
 
-  int samples() const { return get().info().samples; }
-  int fresh() const { return get().info().fresh; }
-  int echoed() const { return get().info().echoed; }
-  int unique() const { return get().info().unique; }
-  double mean_age() const { return get().info().mean_age; }
-  int replica() const { return static_cast<int>(get().info().replica); }
-  int64_t ordinal() const { return static_cast<int64_t>(get().info().ordinal); }
-  int64_t epoch() const { return static_cast<int64_t>(get().info().epoch); }
+  int samples() const { return get()->info().samples; }
+  int fresh() const { return get()->info().fresh; }
+  int echoed() const { return get()->info().echoed; }
+  int unique() const { return get()->info().unique; }
+  double mean_age() const { return get()->info().mean_age; }
+  int replica() const { return static_cast<int>(get()->info().replica); }
+  int64_t ordinal() const { return static_cast<int64_t>(get()->info().ordinal); }
+  int64_t epoch() const { return static_cast<int64_t>(get()->info().epoch); }
 
-  void close() { batch_.reset(); }
-  bool is_closed() const { return !batch_; }
-  const Batch& get() const {
-    if (!batch_) closed("batch");
-    return *batch_;
+  void close() {
+    std::shared_ptr<Batch> last;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      last = std::move(batch_);
+    }
+    if (!borrowed_ || !last) return;
+    while (last.use_count() > 1) std::this_thread::yield();  // nobody can begin to use it any more
+    std::atomic_thread_fence(std::memory_order_acquire);     // which use_count() is not
   }
-  Batch& get() {
+  bool is_closed() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return !batch_;
+  }
+  std::shared_ptr<Batch> get() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
     if (!batch_) closed("batch");
-    return *batch_;
+    return batch_;  // whoever uses it keeps it alive
   }
 
   static etr_tensor describe(int dtype, const Shape& shape, uint64_t address) {
@@ -126,7 +142,9 @@ class BatchHandle {
   }
 
  private:
-  std::optional<Batch> batch_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<Batch> batch_;
+  bool borrowed_ = false, pass_ended_ = false;
 };
 
 // What a language must do on a worker thread around a function of its own.
@@ -148,6 +166,34 @@ class MapFunction {
   virtual std::string apply(BatchHandle& item) = 0;
 };
 
+// Is told of the progress of an evaluation, on the thread that evaluates; subclassed in the language.
+class Progress {
+ public:
+  virtual ~Progress() = default;
+  // `batches` is how many there are, -1 where that is not known. Returns false to stop the evaluation; it must not throw.
+  virtual bool report(int64_t done, int64_t batches) = 0;
+};
+
+// Who is told of this thread's evaluation while one of these lives.
+class Told {
+ public:
+  explicit Told(Progress* progress) : before_(current()) { current() = progress; }
+  ~Told() { current() = before_; }
+  Told(const Told&) = delete;
+  Told& operator=(const Told&) = delete;
+
+  static bool report(int64_t done, int64_t batches) {
+    return !current() || current()->report(done, batches);
+  }
+
+ private:
+  static Progress*& current() {
+    static thread_local Progress* told = nullptr;
+    return told;
+  }
+  Progress* before_;
+};
+
 class PipelineHandle {
  public:
   explicit PipelineHandle(const std::string& options)
@@ -163,7 +209,7 @@ class PipelineHandle {
     check(etr_pipeline_add_map(pipeline, name.c_str(), &call, owned.release(),
                                [](void* p) { delete static_cast<MapFunction*>(p); }));
   }
-  // The same as the source; it ends a pass by leaving the item without fields.
+  // The same as the source. It ends a pass by end_pass(), or by leaving an item without fields that is not the first.
   void add_source(const std::string& name, MapFunction* function) {
     std::unique_ptr<MapFunction> owned(function);
     etr_pipeline* pipeline = get()->get();
@@ -214,23 +260,31 @@ class PipelineHandle {
     return batch ? new BatchHandle(std::move(*batch)) : nullptr;
   }
   static int32_t call_source(void* function, etr_batch* item) {
-    const int32_t status = call(function, item);
+    bool pass_ended = false;
+    const int32_t status = call(function, item, &pass_ended);
+    if (status != ETR_OK || pass_ended) return status == ETR_OK ? ETR_END : status;
     etr_batch_info info{};
     info.struct_size = sizeof info;
-    if (status == ETR_OK && etr_batch_get_info(item, &info) == ETR_OK && info.fields == 0)
-      return ETR_END;
-    return status;
+    if (etr_batch_get_info(item, &info) != ETR_OK || info.fields > 0) return ETR_OK;
+    if (info.ordinal & kIndexInPass) return ETR_END;
+    etr_batch_fail(item,
+                   "the first sample of a pass has no field: set those of each sample, and none "
+                   "only where the pass is over");
+    return ETR_CALLBACK;
   }
-  static int32_t call(void* function, etr_batch* item) {
-    BatchHandle view(Batch(item, /*borrowed=*/true));
+  static int32_t call(void* function, etr_batch* item) { return call(function, item, nullptr); }
+  static int32_t call(void* function, etr_batch* item, bool* pass_ended) {
+    BatchHandle view(Batch(item, /*borrowed=*/true), /*borrowed=*/true);
     if (hooks().before) hooks().before();
     const std::string reason = static_cast<MapFunction*>(function)->apply(view);
     if (hooks().after) hooks().after();
     view.close();  // a reference that the function kept must not reach the item later
+    if (pass_ended) *pass_ended = view.pass_ended();
     if (reason.empty()) return ETR_OK;
     etr_batch_fail(item, reason.c_str());
     return ETR_CALLBACK;
   }
+  static constexpr uint64_t kIndexInPass = 0xFFFFFFFFFF;  // of an ordinal
 
   mutable std::mutex mutex_;
   std::shared_ptr<Pipeline> pipeline_;
@@ -330,33 +384,38 @@ class TrainerHandle {
   TrainerHandle(const RuntimeHandle& runtime, const ModelHandle& model,
                 const OptimizerHandle& optimizer, int64_t seed, int64_t total_steps)
       : trainer_(std::make_shared<Trainer>(runtime.get(), model.get(), optimizer.get(),
-                                           static_cast<uint64_t>(seed), total_steps)) {}
+                                           static_cast<uint64_t>(seed), total_steps)) {
+    trainer_->on_evaluation(Told::report);
+  }
   TrainerHandle(const RuntimeHandle& runtime, const JobHandle& job, int start)  // ETR_START_*
-      : trainer_(std::make_shared<Trainer>(runtime.get(), job.get(), static_cast<Start>(start))) {}
+      : trainer_(std::make_shared<Trainer>(runtime.get(), job.get(), static_cast<Start>(start))) {
+    trainer_->on_evaluation(Told::report);
+  }
 
-  void step(const BatchHandle& batch) { get()->step(batch.get()); }
+  void step(const BatchHandle& batch) { get()->step(*batch.get()); }
   StepResult result(bool wait) {
     const auto r = get()->result(wait);
     if (!r) return {};
     return {
         true, static_cast<int64_t>(r->step), r->samples, r->loss, r->accuracy, r->learning_rate};
   }
-  EvalResult evaluate(PipelineHandle& pipeline) {
+  // `progress` may be NULL; it is used during the call only.
+  EvalResult evaluate(PipelineHandle& pipeline, Progress* progress) {
+    const Told told(progress);
     return result_of(get()->evaluate(*pipeline.get()));
   }
-  EvalResult evaluate() { return result_of(get()->evaluate()); }
   BatchHandle* predict(const BatchHandle& batch) {  // the caller owns it
-    return new BatchHandle(get()->predict(batch.get()));
+    return new BatchHandle(get()->predict(*batch.get()));
   }
   // The caller owns it.
   static BatchHandle* detections(const BatchHandle& outputs, double least_score,
                                  double most_overlap, int most) {
-    return new BatchHandle(Trainer::detections(outputs.get(), least_score, most_overlap, most));
+    return new BatchHandle(Trainer::detections(*outputs.get(), least_score, most_overlap, most));
   }
   BatchHandle* weights(const std::string& name) const {  // the caller owns it
     return new BatchHandle(get()->weights(name));
   }
-  void set_weights(const BatchHandle& weights) { get()->set_weights(weights.get()); }
+  void set_weights(const BatchHandle& weights) { get()->set_weights(*weights.get()); }
   std::string summary(const std::string& format) const { return get()->summary(format); }
   void save(const std::string& directory) { get()->save(directory); }
   void export_onnx(const std::string& path) { get()->export_onnx(path); }
@@ -364,8 +423,9 @@ class TrainerHandle {
   void load_pytorch(const std::string& path, const std::string& names) {
     get()->load_pytorch(path, names);
   }
-  // The next event; of kind ETR_EVENT_END when the run is over.
-  Event next_event() {
+  // The next event; of kind ETR_EVENT_END when the run is over. `progress` is told of evaluations: as in evaluate().
+  Event next_event(Progress* progress) {
+    const Told told(progress);
     if (const auto e = get()->next_event()) {
       Event event = {e->kind,
                      static_cast<int64_t>(e->step),

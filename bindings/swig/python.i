@@ -173,7 +173,7 @@ static void echotrain_wrap_object(echotrain::facade::BatchHandle* batch, const s
                                   PyObject* owner) {
   const etr_tensor t = echotrain::facade::BatchHandle::describe(dtype, shape, address);
   Py_INCREF(owner);
-  echotrain::check(etr_batch_wrap(batch->get().get(), field.c_str(), &t, echotrain_release_object,
+  echotrain::check(etr_batch_wrap(batch->get()->get(), field.c_str(), &t, echotrain_release_object,
                                   owner));
 }
 %}

@@ -1,4 +1,5 @@
 // Status, log, schemas, options, devices, runtime.
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 
@@ -6,6 +7,7 @@
 #include "core/memory.h"
 #include "core/platform.h"
 #include "core/utf8.h"
+#include "functions.h"
 #include "gpu/wide_vectors.h"
 #include "handles.h"
 #include "nn/layer.h"
@@ -133,6 +135,18 @@ void set_last_error(const char* message) noexcept {
     last_error() = as_utf8(message);
   } catch (...) {  // no memory even for the message: keep the old one
   }
+}
+
+void thread_ended_in(const std::string& function) noexcept {
+  constexpr const char* kWhy =
+      " has ended its thread (pthread_exit), which belongs to the library; return an error status "
+      "instead. The process ends";
+  try {
+    log_line(LogLevel::error, function + kWhy);
+  } catch (...) {  // the hook, or no memory: standard error is told all the same
+  }
+  std::fprintf(stderr, "EchoTrain: %s%s\n", function.c_str(), kWhy);
+  std::abort();
 }
 
 char* copy_string(const std::string& text) {
@@ -268,9 +282,8 @@ int32_t etr_runtime_tune(etr_runtime* runtime, const char* path,
     const std::string& device = kernels.device()->info().name;
     kernels.tuning().read(target, device);  // also finds out now whether it can be written beside
     kernels.tuning().measure_wanted(kernels, [&](const gpu::Tuning::Progress& at) {
-      return !progress ||
-             progress(user_data, static_cast<int64_t>(at.done), static_cast<int64_t>(at.total),
-                      at.problem.c_str(), at.choice.c_str()) != 0;
+      return goes_on(progress, user_data, static_cast<int64_t>(at.done),
+                     static_cast<int64_t>(at.total), at.problem.c_str(), at.choice.c_str());
     });
     kernels.tuning().write(target, device);
   });

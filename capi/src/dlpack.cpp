@@ -122,7 +122,7 @@ int32_t etr_batch_set_dlpack(etr_batch* batch, const char* field, void* managed)
       fail(Code::invalid_argument, "field '", field, "': the DLPack tensor has no data");
     const auto owner = std::make_shared<Import>();
     const auto* data = static_cast<const std::byte*>(t.data) + t.byte_offset;
-    item.set(field, Tensor(dtype, shape, {owner, data}));
+    item.set(field, size > 0 ? Tensor(dtype, shape, {owner, data}) : Tensor(dtype, shape));
     owner->taken = given;  // no sooner: on an error it is still the caller's
   });
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "core/error.h"
+#include "core/platform.h"
 
 namespace etr::capi {
 
@@ -67,15 +68,20 @@ inline void Occupancy::enter(Access access, const char* name) {
 }
 
 // The handles that one call of the API has entered; it leaves them when it ends. guarded() makes it, required() enters.
+// Meanwhile the thread cannot be cancelled: that would unwind it by force, through code that does not expect it.
 class Call {
  public:
-  Call() : outer_(current()) { current() = this; }
+  Call() : outer_(current()) {
+    if (!outer_) cancellable_ = platform::set_cancellable(false);
+    current() = this;
+  }
   ~Call() {
     current() = outer_;
     while (count_ > 0) {
       const Entered& last = entered_[--count_];
       if (last.occupancy->leave(last.access)) last.end(last.handle);
     }
+    if (!outer_ && cancellable_) platform::set_cancellable(true);
   }
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
@@ -104,6 +110,7 @@ class Call {
     void (*end)(void*);
   };
   Call* outer_;
+  bool cancellable_ = false;  // the thread, before its outermost call
   size_t count_ = 0;
   std::array<Entered, 6> entered_;
 };

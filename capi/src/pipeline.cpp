@@ -3,9 +3,11 @@
 #include <thread>
 
 #include "core/log.h"
+#include "core/platform.h"
 #include "core/text.h"
 #include "core/utf8.h"
 #include "explain/explain.h"
+#include "functions.h"
 #include "handles.h"
 #include "pipeline/tune.h"
 #include "sources/pack.h"
@@ -18,32 +20,72 @@ namespace {
 // Whether this thread is in a function of the program that a pipeline called.
 thread_local int functions_entered = 0;
 
+// The threads are the library's, or TBB's: a program that cancels one from a function of its own (it has no other way to
+// know them) would end the process at the next wait.
 struct InFunction {
-  InFunction() { ++functions_entered; }
+  InFunction() {
+    ++functions_entered;
+    platform::set_cancellable(false);
+  }
   ~InFunction() { --functions_entered; }
   InFunction(const InFunction&) = delete;
   InFunction& operator=(const InFunction&) = delete;
 };
 
-// Calls the program's function on an item that it sees as a batch.
+enum class Role { map, source };
+
+bool has_fields(const pipeline::Item& item) {
+  return !item.fields.empty() || !item.on_device.empty() || item.views;
+}
+
+// What is wrong with a function that has returned `status`; "" where nothing is.
+std::string failure_of(Role role, int32_t status, const etr_batch& view, bool had_fields) {
+  if (status == ETR_OK && role == Role::source && view.item.fields.empty())
+    return " returned ETR_OK and has set no field: set those of the sample (etr_batch_set), or "
+           "return ETR_END where the pass is over";
+  if (status == ETR_OK && had_fields && !has_fields(view.item))
+    return " has removed every field: leave one, or return an error status for a record that "
+           "is bad";
+  if (status == ETR_OK) return "";
+  if (!view.failure.empty()) return " failed: " + view.failure;
+  if (status == ETR_END)
+    return " returned ETR_END, which only sources may; return ETR_OK, or an error status for a "
+           "record that is bad";
+  if (status > 0)
+    return cat(" returned ", status, ", which is no status; return ETR_OK or an error status");
+  return std::string(" failed: ") + code_name(static_cast<Code>(status));
+}
+
+// An item as the batch that a function of the program sees; it is given back whatever happens, because errors name the record.
+class Lent {
+ public:
+  Lent(pipeline::Item& item, uint64_t epoch) : item_(item) {
+    batch.item = std::move(item);
+    batch.epoch = epoch;
+  }
+  ~Lent() { item_ = std::move(batch.item); }
+  Lent(const Lent&) = delete;
+  Lent& operator=(const Lent&) = delete;
+
+  etr_batch batch;
+
+ private:
+  pipeline::Item& item_;
+};
+
 pipeline::MapFunction call_of(const std::string& name, etr_map_function function,
-                              std::shared_ptr<void> user_data, bool may_end) {
+                              std::shared_ptr<void> user_data, Role role) {
+  const std::string called = "the function '" + name + "'";
   return [=](pipeline::Item& item, uint64_t epoch) {
-    etr_batch view;
-    view.item = std::move(item);
-    view.epoch = epoch;
+    const bool had_fields = has_fields(item);
+    Lent lent(item, epoch);
     const int32_t status = [&] {
       const InFunction entered;
-      return function(user_data.get(), &view);
+      return in_program(called, [&] { return function(user_data.get(), &lent.batch); });
     }();
-    item = std::move(view.item);
-    if (status == ETR_END && may_end) {
-      item.fields.clear();
-      return;
-    }
-    if (status != ETR_OK)
-      fail(Code::callback, "the function '", name, "' failed: ",
-           view.failure.empty() ? code_name(static_cast<Code>(status)) : view.failure);
+    if (role == Role::source && status == ETR_END) return lent.batch.item.fields.clear();
+    const std::string failure = failure_of(role, status, lent.batch, had_fields);
+    if (!failure.empty()) fail(Code::callback, called, failure);
   };
 }
 
@@ -60,9 +102,9 @@ void append(etr_pipeline& p, Json row, pipeline::MapFunctions functions) {
   p.functions = std::move(functions);
 }
 
-// Appends `stage`, which is map or source, with a function of the program.
-int32_t add_function(etr_pipeline* pipeline, const char* stage, const char* name,
-                     etr_map_function function, void* user_data, void (*destroy)(void*)) {
+// Appends the stage `map` or `source` with a function of the program.
+int32_t add_function(etr_pipeline* pipeline, Role role, const char* name, etr_map_function function,
+                     void* user_data, void (*destroy)(void*)) {
   return guarded([&] {
     // Its deleter runs with the last copy of the function, also when something below throws.
     const std::shared_ptr<void> guard = owned(user_data, destroy);
@@ -72,8 +114,9 @@ int32_t add_function(etr_pipeline* pipeline, const char* stage, const char* name
     if (p.functions.contains(name))
       fail(Code::invalid_argument, "the pipeline has a function '", name, "' already");
     pipeline::MapFunctions functions = p.functions;
-    functions[name] = call_of(name, function, std::move(guard), stage == std::string("source"));
-    append(p, {{"stage", stage}, {"function", name}}, std::move(functions));
+    functions[name] = call_of(name, function, std::move(guard), role);
+    append(p, {{"stage", role == Role::source ? "source" : "map"}, {"function", name}},
+           std::move(functions));
   });
 }
 
@@ -82,14 +125,15 @@ Tensor view_of(const etr_tensor* tensor, const char* field, const std::shared_pt
   const etr_tensor& t = required(tensor, "tensor");
   if (t.struct_size < offsetof(etr_tensor, size_bytes) + sizeof t.size_bytes)
     fail(Code::invalid_argument, "struct_size of etr_tensor is not set");
-  if (!t.data) fail(Code::invalid_argument, "field '", field, "': the tensor's data is NULL");
   const Shape shape = shape_of(t, field);
-  const Tensor view(static_cast<DType>(t.dtype), shape,
-                    {owner, static_cast<const std::byte*>(t.data)});
-  if (view.size_bytes() != t.size_bytes)
+  const auto dtype = static_cast<DType>(t.dtype);
+  const size_t size = size_of(dtype, shape);
+  if (size != t.size_bytes)
     fail(Code::invalid_argument, "field '", field, "': size_bytes is ", t.size_bytes, ", but ",
-         dtype_name(view.dtype()), " ", shape_text(shape), " needs ", view.size_bytes());
-  return view;
+         dtype_name(dtype), " ", shape_text(shape), " needs ", size);
+  if (size == 0) return Tensor(dtype, shape);
+  if (!t.data) fail(Code::invalid_argument, "field '", field, "': the tensor's data is NULL");
+  return Tensor(dtype, shape, {owner, static_cast<const std::byte*>(t.data)});
 }
 
 std::string explained(const Json& stats, const std::string& format) {
@@ -157,12 +201,12 @@ int32_t etr_pipeline_add(etr_pipeline* pipeline, const char* stage, const etr_op
 
 int32_t etr_pipeline_add_map(etr_pipeline* pipeline, const char* name, etr_map_function function,
                              void* user_data, void (*destroy)(void*)) {
-  return add_function(pipeline, "map", name, function, user_data, destroy);
+  return add_function(pipeline, Role::map, name, function, user_data, destroy);
 }
 
 int32_t etr_pipeline_add_source(etr_pipeline* pipeline, const char* name, etr_map_function function,
                                 void* user_data, void (*destroy)(void*)) {
-  return add_function(pipeline, "source", name, function, user_data, destroy);
+  return add_function(pipeline, Role::source, name, function, user_data, destroy);
 }
 
 int32_t etr_pipeline_next(etr_pipeline* pipeline, etr_batch** batch) {
@@ -226,7 +270,7 @@ int32_t etr_pipeline_tune(const char* spec, double seconds, double step_ms,
       fail(Code::invalid_argument, "tune: seconds must be above 0, step_ms not below");
     const Json parsed = parse_json(&required(spec, "spec"), "the pipeline's JSON");
     const auto tell = [&](const Json& trial) {
-      return !progress || progress(user_data, trial.dump().c_str()) != 0;
+      return goes_on(progress, user_data, trial.dump().c_str());
     };
     hand_out(json, pipeline::tune(parsed, {}, {seconds, step_ms, tell}).dump(1), "json");
   });
@@ -354,11 +398,9 @@ int32_t etr_pack(const char* root, const char* prefix, const etr_options* option
   return guarded([&] {
     const Options packing(sources::pack_schema(), "pack",
                           options ? required(options, "options").values : Json::object());
-    const sources::PackResult result =
-        sources::pack_folder(&required(root, "root"), &required(prefix, "prefix"), packing,
-                             [&](int64_t done, int64_t total) {
-                               return !progress || progress(user_data, done, total) != 0;
-                             });
+    const sources::PackResult result = sources::pack_folder(
+        &required(root, "root"), &required(prefix, "prefix"), packing,
+        [&](int64_t done, int64_t total) { return goes_on(progress, user_data, done, total); });
     if (!json) return;
     Json out{{"samples", result.samples},
              {"validation_samples", result.validation_samples},

@@ -1,5 +1,6 @@
 // Models, optimizers, trainers, jobs, reports.
 #include "core/platform.h"
+#include "functions.h"
 #include "handles.h"
 #include "nn/detections.h"
 #include "train/profile.h"
@@ -291,7 +292,7 @@ int32_t etr_trainer_on_evaluation(etr_trainer* trainer,
     train::EvalProgress told;
     if (progress)
       told = [progress, guard](int64_t done, int64_t batches) {
-        return progress(guard.get(), done, batches) != 0;
+        return goes_on(progress, guard.get(), done, batches);
       };
     if (t.job) t.job->on_evaluation(told);
     t.on_evaluation = std::move(told);

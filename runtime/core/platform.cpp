@@ -1,6 +1,7 @@
 #include "core/platform.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -85,6 +86,12 @@ unsigned usable_threads() {
 }
 
 int64_t process_id() { return ::getpid(); }
+
+bool set_cancellable(bool wanted) noexcept {
+  int before = PTHREAD_CANCEL_ENABLE;
+  ::pthread_setcancelstate(wanted ? PTHREAD_CANCEL_ENABLE : PTHREAD_CANCEL_DISABLE, &before);
+  return before == PTHREAD_CANCEL_ENABLE;
+}
 
 std::string cache_directory() {
   if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg && *xdg)

@@ -50,6 +50,9 @@ unsigned usable_threads();
 
 int64_t process_id();
 
+// Whether pthread_cancel() may end this thread, which unwinds it by force; returns what it was before. Safe in signal handlers.
+bool set_cancellable(bool wanted) noexcept;
+
 // Where small caches belong ($XDG_CACHE_HOME/echotrain or ~/.cache/echotrain); "" where there is
 // none.
 std::string cache_directory();

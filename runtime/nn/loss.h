@@ -15,6 +15,7 @@ class Loss {
 
   bool classifies() const { return kind_ == "softmax_cross_entropy"; }
   const std::string& target() const { return target_; }  // the field of the batch
+  int64_t ignored_label() const { return ignored_; }     // where it classifies
   DType target_dtype() const { return classifies() ? DType::i32 : DType::f32; }
 
   struct Values {

@@ -17,9 +17,7 @@ const char* dtype_name(DType dtype) {
   return "?";
 }
 
-size_t dtype_size(DType dtype) {
-  return dtype == DType::u8 ? 1 : dtype == DType::u16 ? 2 : 4;
-}
+size_t dtype_size(DType dtype) { return dtype == DType::u8 ? 1 : dtype == DType::u16 ? 2 : 4; }
 
 void Shape::push_back(int64_t extent) {
   if (rank_ == kMaxRank)
@@ -47,13 +45,15 @@ int64_t element_count(const Shape& shape) {
 
 size_t size_of(DType dtype, const Shape& shape) {
   int64_t size = static_cast<int64_t>(dtype_size(dtype));
+  bool empty = false;
   for (const int64_t extent : shape) {
     if (extent < 0) fail(Code::invalid_argument, "negative extent in shape ", shape_text(shape));
-    if (__builtin_mul_overflow(size, extent, &size))
+    empty = empty || extent == 0;
+    if (extent > 0 && __builtin_mul_overflow(size, extent, &size))
       fail(Code::invalid_argument, "an array of shape ", shape_text(shape),
            " is larger than any memory");
   }
-  return static_cast<size_t>(size);
+  return empty ? 0 : static_cast<size_t>(size);
 }
 
 Tensor::Tensor(DType dtype, Shape shape) : dtype_(dtype), own_(true), shape_(std::move(shape)) {
@@ -82,7 +82,7 @@ Tensor Tensor::text(std::string_view text) {
 Tensor Tensor::compact() const {
   if (own_ || empty()) return *this;
   Tensor copy(dtype_, shape_);
-  std::memcpy(copy.mutable_data(), data(), size_bytes());
+  if (size_bytes() > 0) std::memcpy(copy.mutable_data(), data(), size_bytes());
   return copy;
 }
 
@@ -94,7 +94,7 @@ Tensor Tensor::writable() && {
     return std::move(*this);
   }
   Tensor copy(dtype_, shape_);
-  std::memcpy(copy.mutable_data(), data(), size_bytes());
+  if (size_bytes() > 0) std::memcpy(copy.mutable_data(), data(), size_bytes());
   return copy;
 }
 

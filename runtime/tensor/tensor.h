@@ -56,7 +56,8 @@ Shape with_batch(int64_t batch, const Shape& sample);
 std::string shape_text(const Shape& shape);  // "[64, 28, 28, 1]"
 int64_t element_count(const Shape& shape);   // 1 for a scalar's empty shape
 
-// Bytes of an array, for shapes from outside: Error(invalid_argument) where an extent is negative or the product wraps.
+// Bytes of an array, for shapes from outside: Error(invalid_argument) where an extent is negative or the product wraps, of the
+// extents that are not 0: what a shape without elements says otherwise must not depend on their order.
 // Every Tensor has passed it, so that what is counted of a tensor's shape needs no check.
 size_t size_of(DType dtype, const Shape& shape);
 

@@ -44,6 +44,21 @@ Shape output_shape(const Planned& planned, int64_t rows) {
   return shape;
 }
 
+// "label 5, but the model has 3 classes (...): ", of the first label in the program's memory that is of no class; "" where
+// there is none.
+std::string wrong_label(const pipeline::Item& batch, const nn::Loss& loss,
+                        const nn::ModelGraph& net) {
+  const Tensor* labels = loss.classifies() ? batch.find(loss.target()) : nullptr;
+  if (!labels || labels->dtype() != DType::i32) return "";
+  const int64_t classes = net.graph.shape(net.output).back();
+  for (const int32_t label : labels->view<int32_t>())
+    if (label != loss.ignored_label() && (label < 0 || label >= classes))
+      return cat("label ", label, ", but the model has ", counted(classes, "class", "classes"),
+                 " (field '", loss.target(), "': 0 to ", classes - 1, "; ignored_label is ",
+                 loss.ignored_label(), "): ");
+  return "";
+}
+
 }  // namespace
 
 Learner::Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec)
@@ -183,7 +198,8 @@ std::vector<StepMetrics> Learner::take_metrics(bool wait_all) {
     const bool gradients_failed =
         weights_->loss_scale ? result.not_finite == ops::StepValues::kHopeless : result.not_finite;
     if (!std::isfinite(metrics.loss) || gradients_failed) {
-      failed_ = {step, metrics.loss};  // after the results before it; those behind it changed nothing
+      failed_ = {step,
+                 metrics.loss};  // after the results before it; those behind it changed nothing
       break;
     }
     metrics.skipped = result.not_finite != 0;
@@ -221,8 +237,9 @@ void Learner::fail_not_finite() {
                                              given, training.plan.commands());
   const bool of_loss = !std::isfinite(loss);
   const float shown = std::isnan(loss) ? std::abs(loss) : loss;  // a NaN's sign is the driver's
-  fail(Code::not_finite, "step ", step.metrics.step, ": ",
-       of_loss ? cat("the loss is ", shown) : "a gradient is not finite", "; ",
+  fail(Code::not_finite, wrong_label(step.batch, model_.loss(), p.net()), "step ",
+       step.metrics.step, ": ", of_loss ? cat("the loss is ", shown) : "a gradient is not finite",
+       "; ",
        first.empty() ? "it did not come again when the step was repeated"
                      : cat("the first to be NaN or infinite: ", first),
        ". The weights are as they were",

@@ -2,6 +2,7 @@
  * your own. It needs no GPU and no Vulkan. Images stay bytes to the end, a quarter of the memory of floats, and come
  * with what makes floats of them: the trainer does so while it reads them. On a device, the upload is a quarter too.
  *
+ *   cc -std=c99 -O2 feed.c $(pkg-config --cflags --libs echotrain) -Wl,-rpath,$(pkg-config --variable=libdir echotrain) -lm -o feed
  *   feed FOLDER_OF_CLASS_FOLDERS          (FOLDER/CLASS/NAME.png, all images of one size)
  */
 #include <math.h>

@@ -1,6 +1,6 @@
 /* Trains inside a program that uses Vulkan itself: on its device and queue, from its buffers, without a copy to the host.
  *
- *   cc own_device.c $(pkg-config --cflags --libs echotrain) -lvulkan
+ *   cc -std=c99 own_device.c $(pkg-config --cflags --libs echotrain) -Wl,-rpath,$(pkg-config --variable=libdir echotrain) -lvulkan -o own_device
  *
  * The program's own work is played by vkCmdFillBuffer and vkCmdUpdateBuffer: it makes points (x, y) of two classes in one buffer and
  * their labels in another, and later reads what the model says from a third. */

@@ -1,5 +1,6 @@
 /* Trains a small classifier from C: a pipeline with an echo node, a model, a loop.
  *
+ *   cc -std=c99 train.c $(pkg-config --cflags --libs echotrain) -Wl,-rpath,$(pkg-config --variable=libdir echotrain) -o train
  *   train FOLDER_OF_CLASS_FOLDERS          (FOLDER/CLASS/NAME.png, all images of one size)
  */
 #include <stdio.h>

@@ -8,6 +8,7 @@
 #include <future>
 #include <memory>
 #include <semaphore>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -77,6 +78,18 @@ echotrain::Trainer small_trainer() {
   return echotrain::Trainer(echotrain::Runtime(), model,
                             echotrain::Optimizer("sgd", Options{}, Options{{"learning_rate", 0.1}}),
                             1, 0);
+}
+
+// Two batches, without anything that waits.
+int32_t evaluate(echotrain::Trainer& trainer) {
+  Gate gate;
+  gate.open();
+  etr_pipeline* pipeline = gate.pipeline();
+  etr_eval_result result{};
+  result.struct_size = sizeof result;
+  const int32_t status = etr_trainer_evaluate(trainer.get(), pipeline, &result);
+  etr_pipeline_destroy(pipeline);
+  return status;
 }
 
 TEST(Threads, AHandleInUseByAnotherIsRefused) {
@@ -223,15 +236,6 @@ TEST(Threads, SeveralReadOneBatchAtOnce) {
 // The function that runs stays; an empty one removes it.
 TEST(Threads, AnEvaluationsFunctionIsNotReplacedWhileItRuns) {
   echotrain::Trainer trainer = small_trainer();
-  const auto evaluate = [&] {
-    Gate gate;
-    gate.open();
-    etr_pipeline* pipeline = gate.pipeline();
-    etr_eval_result result{};
-    result.struct_size = sizeof result;
-    EXPECT_EQ(etr_trainer_evaluate(trainer.get(), pipeline, &result), ETR_OK) << etr_last_error();
-    etr_pipeline_destroy(pipeline);
-  };
   const auto told = std::make_shared<int>(0);
   trainer.on_evaluation([&trainer, told](int64_t, int64_t) {
     try {
@@ -243,13 +247,22 @@ TEST(Threads, AnEvaluationsFunctionIsNotReplacedWhileItRuns) {
     ++*told;
     return true;
   });
-  evaluate();
+  EXPECT_EQ(evaluate(trainer), ETR_OK) << etr_last_error();
   EXPECT_EQ(*told, 2);
   EXPECT_EQ(told.use_count(), 2);
   trainer.on_evaluation({});
   EXPECT_EQ(told.use_count(), 1);
-  evaluate();
+  EXPECT_EQ(evaluate(trainer), ETR_OK) << etr_last_error();
   EXPECT_EQ(*told, 2);
+}
+
+TEST(Threads, WhatAnEvaluationsFunctionThrowsEndsIt) {
+  echotrain::Trainer trainer = small_trainer();
+  trainer.on_evaluation([](int64_t, int64_t) -> bool { throw std::runtime_error("mine"); });
+  EXPECT_EQ(evaluate(trainer), ETR_CALLBACK);
+  EXPECT_STREQ(etr_last_error(), "the progress function threw an exception: mine");
+  trainer.on_evaluation({});
+  EXPECT_EQ(evaluate(trainer), ETR_OK) << etr_last_error();
 }
 
 // A stage that was added is there; one that comes too late is refused.

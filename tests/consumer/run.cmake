@@ -16,13 +16,14 @@ if(NOT last_output MATCHES "epoch 3 step [0-9]+ loss [0-9.]+")
   message(FATAL_ERROR "unexpected output of the sample: ${last_output}")
 endif()
 
+# As the documentation says.
+run(${PYTHON} ${ROOT}/tests/docs/compile.py ${WORK}/moved ${LIBDIR} ${WORK}/docs)
 set(ENV{PKG_CONFIG_PATH} ${WORK}/moved/${LIBDIR}/pkgconfig)
-run(sh -c "${CC} -std=c99 -Wall -Wextra -Werror -pedantic ${ROOT}/samples/c/train.c $(pkg-config --cflags --libs echotrain) -Wl,-rpath,$(pkg-config --variable=libdir echotrain) -o ${WORK}/train")
-run(${WORK}/train ${WORK}/data)
+run(${WORK}/docs/train ${WORK}/data)
+run(${WORK}/docs/own_device)
 # The sample that feeds a trainer of its own: it learns, and says what limits the pipeline.
-run(sh -c "${CC} -std=c99 -Wall -Wextra -Werror -pedantic -O2 ${ROOT}/samples/c/feed.c $(pkg-config --cflags --libs echotrain) -lm -Wl,-rpath,${WORK}/moved/${LIBDIR} -o ${WORK}/feed")
 run(${PAINTER} ${WORK}/more 1600)
-run(${WORK}/feed ${WORK}/more)
+run(${WORK}/docs/feed ${WORK}/more)
 if(NOT last_output MATCHES "epoch 3: 50 steps, loss [01][.]" OR NOT last_output MATCHES "bottleneck: ")
   message(FATAL_ERROR "unexpected output of the sample: ${last_output}")
 endif()

@@ -8,8 +8,6 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-BUILD, PAINTER, WORK = (pathlib.Path(a).resolve() for a in sys.argv[1:])
-BINDINGS = BUILD / "bindings"
 
 CPP = """#include <echotrain/echotrain.hpp>
 #include <cstdio>
@@ -44,9 +42,9 @@ def ten_lines(page, language):
     return found.group(1)
 
 
-def run(name, *commands, **environment):
+def run(work, name, *commands, **environment):
     for command in commands:
-        done = subprocess.run([str(word) for word in command], cwd=WORK, env=dict(os.environ, **environment),
+        done = subprocess.run([str(word) for word in command], cwd=work, env=dict(os.environ, **environment),
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode != 0:
             raise SystemExit(f"{name}: {command[0]} failed:\n{done.stdout}")
@@ -55,25 +53,36 @@ def run(name, *commands, **environment):
     print(f"{name}: {done.stdout.split()[-1]}")
 
 
+def mono_lines():
+    """Those of csharp.md that compile and run the sample without a package."""
+    text = (ROOT / "docs/csharp.md").read_text(encoding="utf-8")
+    return re.search(r"```sh\n(mcs .*?)```", text, re.DOTALL).group(1)
+
+
 def main():
-    shutil.rmtree(WORK, ignore_errors=True)
-    WORK.mkdir(parents=True)
-    subprocess.run([PAINTER, WORK / "images/train", "256", "1"], check=True)
+    build, painter, work = (pathlib.Path(a).resolve() for a in sys.argv[1:])
+    bindings = build / "bindings"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    (work / "samples").symlink_to(ROOT / "samples")
+    (work / "build").symlink_to(build)
+    subprocess.run([painter, work / "images/train", "256", "1"], check=True)
 
-    (WORK / "example.cpp").write_text(CPP % ten_lines("c.md", "cpp"))
-    run("C++", [os.environ.get("CXX", "c++"), "-std=c++17", "-Wall", "-Werror", f"-I{ROOT}/capi/include", "example.cpp",
-                f"-L{BUILD}/capi", "-lechotrain", f"-Wl,-rpath,{BUILD}/capi", "-o", "example"], ["./example"])
+    (work / "example.cpp").write_text(CPP % ten_lines("c.md", "cpp"))
+    run(work, "C++", [os.environ.get("CXX", "c++"), "-std=c++17", "-Wall", "-Wextra", "-Wshadow", "-Wpedantic", "-Werror", f"-I{ROOT}/capi/include", "example.cpp",
+                f"-L{build}/capi", "-lechotrain", f"-Wl,-rpath,{build}/capi", "-o", "example"], ["./example"])
 
-    (WORK / "example.py").write_text(ten_lines("python.md", "python"))
-    run("Python", [sys.executable, "example.py"], PYTHONPATH=str(BINDINGS / "python"))
+    (work / "example.py").write_text(ten_lines("python.md", "python"))
+    run(work, "Python", [sys.executable, "example.py"], PYTHONPATH=str(bindings / "python"))
 
-    (WORK / "Example.java").write_text(JAVA % ten_lines("java.md", "java"))
-    jars = f"{BINDINGS}/java/echotrain.jar:{BINDINGS}/java/echotrain-natives.jar"
-    run("Java", ["java", f"-Dechotrain.cache.dir={WORK}/cache", "-cp", jars, "Example.java"])
+    (work / "Example.java").write_text(JAVA % ten_lines("java.md", "java"))
+    jars = f"{bindings}/java/echotrain.jar:{bindings}/java/echotrain-natives.jar"
+    run(work, "Java", ["java", f"-Dechotrain.cache.dir={work}/cache", "-cp", jars, "Example.java"])
 
-    (WORK / "Example.cs").write_text(CSHARP % ten_lines("csharp.md", "csharp"))
-    run("C#", ["mcs", "-nologo", f"-r:{BINDINGS}/csharp/mono/EchoTrain.dll", "-out:Example.exe", "Example.cs"],
-        ["mono", "Example.exe"], MONO_PATH=str(BINDINGS / "csharp/mono"))
+    (work / "Example.cs").write_text(CSHARP % ten_lines("csharp.md", "csharp"))
+    run(work, "C#", ["mcs", "-nologo", f"-r:{bindings}/csharp/mono/EchoTrain.dll", "-out:Example.exe", "Example.cs"],
+        ["mono", "Example.exe"], MONO_PATH=str(bindings / "csharp/mono"))
+    run(work, "C#'s sample", ["bash", "-ec", mono_lines().replace("FOLDER", "images/train")])
 
 
 if __name__ == "__main__":

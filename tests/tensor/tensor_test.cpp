@@ -25,12 +25,14 @@ TEST(Tensor, CopiesShareTheirBytes) {
 TEST(Tensor, ShapesWhoseProductWrapsAreErrors) {
   constexpr int64_t kBig = int64_t{1} << 62;
   for (const Shape& shape : {Shape{kBig}, Shape{kBig, 2}, Shape{1 << 30, 1 << 30, 1 << 30},
-                             Shape{kBig, kBig, 0}, Shape{-1}, Shape{-2, -2}}) {
+                             Shape{kBig, kBig, 0}, Shape{0, kBig, kBig}, Shape{kBig, 0, kBig},
+                             Shape{0, kBig}, Shape{0, -1}, Shape{-1}, Shape{-2, -2}}) {
     EXPECT_THROW(Tensor(DType::f32, shape), Error) << shape_text(shape);
     EXPECT_THROW(Tensor(DType::f32, shape, nullptr), Error) << shape_text(shape);
     EXPECT_THROW(Tensor::off_boundary(DType::f32, shape), Error) << shape_text(shape);
   }
-  EXPECT_EQ(size_of(DType::f32, {0, kBig, kBig}), 0u);
+  EXPECT_EQ(size_of(DType::f32, {0, kBig / 4}), 0u);
+  EXPECT_EQ(size_of(DType::f32, {kBig / 4, 0}), 0u);
 }
 
 TEST(Tensor, ViewsKeepTheirOwnerAlive) {

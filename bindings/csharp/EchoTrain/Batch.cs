@@ -24,46 +24,60 @@ namespace EchoTrain
 
         internal Batch(BatchHandle handle) { this.handle = handle; }
 
-        internal BatchHandle Handle => handle ?? throw new EchoTrainException(ErrorCode.State,
-            "the item of a map function is valid during its call only", null);
+        // Calls with the handle hold this lock, so that neither Dispose() nor the end of a map function comes between.
+        private readonly object gate = new object();
 
-        internal void Expire() { handle = null; }
-
-        /// <summary>Names of the fields.</summary>
-        public IReadOnlyList<string> Fields => Handle.fields().ToList();
-
-        /// <summary>Extents, outermost first: [N, H, W, C].</summary>
-        public long[] Shape(string field)
+        /// What <paramref name="use"/> makes of the handle, which stays valid until then.
+        internal T With<T>(Func<BatchHandle, T> use)
         {
-            using (Tensor tensor = Handle.tensor(field)) return tensor.shape().ToArray();
-        }
-
-        public DType DType(string field)
-        {
-            using (Tensor tensor = Handle.tensor(field)) return (DType)tensor.dtype();
-        }
-
-        /// <summary>The field's values on the library's memory, without a copy: byte, ushort, int or float. Valid
-        /// until the batch is disposed of; copy what must live longer.</summary>
-        public unsafe ReadOnlySpan<T> Span<T>(string field) where T : struct
-        {
-            using (Tensor tensor = Handle.tensor(field))
+            lock (gate)
             {
-                var dtype = (DType)tensor.dtype();
-                if (typeof(T) != TypeOf(dtype))
-                    throw new ArgumentException("field '" + field + "' is " + dtype + ", not " + typeof(T));
-                int count = checked((int)(tensor.size_bytes() / Marshal.SizeOf<T>()));
-                return new ReadOnlySpan<T>((void*)tensor.address(), count);
+                if (handle == null)
+                    throw new EchoTrainException(ErrorCode.State, "the item of a map function is valid during its call only", null);
+                return use(handle);
             }
         }
 
-        /// <summary>A copy of the field's values.</summary>
-        public T[] ToArray<T>(string field) where T : struct
+        internal void With(Action<BatchHandle> use) => With(fields => { use(fields); return true; });
+
+        internal void Expire()
         {
-            T[] values = Span<T>(field).ToArray();
-            GC.KeepAlive(this);
-            return values;
+            lock (gate) handle = null;
         }
+
+        /// <summary>Names of the fields.</summary>
+        public IReadOnlyList<string> Fields => With(fields => fields.fields().ToList());
+
+        private T WithTensor<T>(string field, Func<Tensor, T> use) => With(fields =>
+        {
+            using (Tensor tensor = fields.tensor(field)) return use(tensor);
+        });
+
+        /// <summary>Extents, outermost first: [N, H, W, C].</summary>
+        public long[] Shape(string field) => WithTensor(field, tensor => tensor.shape().ToArray());
+
+        public DType DType(string field) => WithTensor(field, tensor => (DType)tensor.dtype());
+
+        private static unsafe ReadOnlySpan<T> SpanOf<T>(string field, Tensor tensor) where T : struct
+        {
+            var dtype = (DType)tensor.dtype();
+            if (typeof(T) != TypeOf(dtype))
+                throw new ArgumentException("field '" + field + "' is " + dtype + ", not " + typeof(T));
+            int count = checked((int)(tensor.size_bytes() / Marshal.SizeOf<T>()));
+            return new ReadOnlySpan<T>((void*)tensor.address(), count);
+        }
+
+        /// <summary>The field's values on the library's memory, without a copy: byte, ushort, int or float. Valid
+        /// until the batch is disposed of, by any thread; copy what must live longer.</summary>
+        public ReadOnlySpan<T> Span<T>(string field) where T : struct
+        {
+            lock (gate)
+                using (Tensor tensor = With(fields => fields.tensor(field))) return SpanOf<T>(field, tensor);
+        }
+
+        /// <summary>A copy of the field's values.</summary>
+        public T[] ToArray<T>(string field) where T : struct =>
+            WithTensor(field, tensor => SpanOf<T>(field, tensor).ToArray());  // the tensor keeps the memory
 
         /// <summary>Sets a field to a copy of byte, ushort, int or float values, row-major.</summary>
         public unsafe Batch Set<T>(string field, ReadOnlySpan<T> values, params long[] shape) where T : struct
@@ -82,40 +96,58 @@ namespace EchoTrain
             foreach (long extent in shape) extents.Add(extent);
             byte none = 0;
             fixed (byte* address = &MemoryMarshal.GetReference(MemoryMarshal.AsBytes(values)))
-                Handle.set(field, (int)dtype, extents, (ulong)(address != null ? address : &none));
+            {
+                var from = (ulong)(address != null ? address : &none);
+                With(fields => fields.set(field, (int)dtype, extents, from));
+            }
             return this;
         }
 
         public Batch Set<T>(string field, T[] values, params long[] shape) where T : struct =>
             Set(field, new ReadOnlySpan<T>(values), shape);
 
-        public void Remove(string field) => Handle.remove(field);
+        public void Remove(string field) => With(fields => fields.remove(field));
 
         /// <summary>Samples in the batch; 0 for a single sample of a pipeline without a batch stage.</summary>
-        public int Samples => Handle.samples();
+        public int Samples => With(fields => fields.samples());
 
         /// <summary>Samples that were read from upstream for this batch.</summary>
-        public int Fresh => Handle.fresh();
+        public int Fresh => With(fields => fields.fresh());
 
         /// <summary>Samples that an echo stage repeated.</summary>
-        public int Echoed => Handle.echoed();
+        public int Echoed => With(fields => fields.echoed());
 
         /// <summary>Different samples in the batch.</summary>
-        public int Unique => Handle.unique();
+        public int Unique => With(fields => fields.unique());
 
         /// <summary>How many fresh samples echo stages received since they received these, on average.</summary>
-        public double MeanAge => Handle.mean_age();
+        public double MeanAge => With(fields => fields.mean_age());
 
         /// <summary>0 for a fresh sample, n for its n-th echo.</summary>
-        public int Replica => Handle.replica();
+        public int Replica => With(fields => fields.replica());
 
         /// <summary>The (first) sample's number in its epoch's source order.</summary>
-        public long Ordinal => Handle.ordinal();
+        public long Ordinal => With(fields => fields.ordinal());
 
         /// <summary>In a map function: the epoch.</summary>
-        public long Epoch => Handle.epoch();
+        public long Epoch => With(fields => fields.epoch());
 
-        public void Dispose() => handle?.close();
+        /// <summary>Gives the memory back; a call of another thread that is under way ends first.</summary>
+        public void Dispose()
+        {
+            lock (gate) handle?.close();
+        }
+
+        /// <summary>Fields with their types and shapes.</summary>
+        public override string ToString()
+        {
+            lock (gate)
+            {
+                if (handle == null || handle.is_closed()) return "Batch(closed)";
+                return "Batch(" + string.Join(", ", Fields.Select(field =>
+                    field + ": " + DType(field) + " [" + string.Join(", ", Shape(field)) + "]")) + ")";
+            }
+        }
 
         private static Type TypeOf(DType dtype) =>
             dtype == EchoTrain.DType.U8 ? typeof(byte)

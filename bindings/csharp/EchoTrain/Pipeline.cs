@@ -21,6 +21,9 @@ namespace EchoTrain
         private readonly ConcurrentQueue<Exception> failures = new ConcurrentQueue<Exception>();
         private readonly Functions functions;
 
+        private readonly List<string> shown = new List<string>();
+        private readonly string shownOptions;
+
         internal PipelineHandle Handle { get; }
 
         /// <summary><paramref name="options"/>: an object or dictionary with options of the job section
@@ -29,7 +32,8 @@ namespace EchoTrain
         {
             Natives.Load();
             functions = new Functions(failures);
-            Handle = new PipelineHandle(Spec.Write(OptionsOf(options)));
+            shownOptions = Spec.Write(OptionsOf(options));
+            Handle = new PipelineHandle(shownOptions);
         }
 
         /// <summary>Appends stages.</summary>
@@ -40,6 +44,7 @@ namespace EchoTrain
                 if (stage.Kind != "stages")
                     throw new ArgumentException(stage.Name + " is no stage, but one of the " + stage.Kind);
                 Handle.add(stage.Name, stage.Json);
+                shown.Add(stage.ToString());
             }
             return this;
         }
@@ -51,15 +56,17 @@ namespace EchoTrain
         public Pipeline Map(string name, Action<Batch> function)
         {
             Handle.add_map(name, functions.Add(function));
+            shown.Add("map " + name);
             return this;
         }
 
         /// <summary>A function as the source, before any other stage: it sets the fields of one sample, or none where
         /// the pass has no more. <see cref="Batch.Ordinal"/> tells which: the pass in its upper bits, from 40 on, the
-        /// number below.</summary>
+        /// number below. A pass without any sample is an error.</summary>
         public Pipeline Source(string name, Action<Batch> function)
         {
             Handle.add_source(name, functions.Add(function));
+            shown.Add("source " + name);
             return this;
         }
 
@@ -133,6 +140,10 @@ namespace EchoTrain
 
         /// <summary>Before the first batch: continue where a pipeline of the same stages was saved.</summary>
         public void Restore(string state) => Handle.restore(state);
+
+        /// <summary>The stages, with their options and those of the pipeline.</summary>
+        public override string ToString() =>
+            "Pipeline(" + string.Join(", ", shown) + (shownOptions == "{}" ? "" : "; " + shownOptions) + ")";
 
         public void Dispose()
         {

@@ -34,6 +34,9 @@ namespace EchoTrain
         /// {"text": {"dtype": "i32", "shape": [12]}}, for each field that the model reads.</summary>
         public string Summary(string fields) => Handle.summary(fields, "text");
 
+        /// <summary>The model as a job has it.</summary>
+        public override string ToString() => "Model(" + Handle.json() + ")";
+
         /// <summary>"softmax_cross_entropy" (integer labels), "binary_cross_entropy", "mse", "l1" or "huber".</summary>
         public Model Loss(string loss)
         {
@@ -138,6 +141,7 @@ namespace EchoTrain
     public sealed class Trainer : IDisposable
     {
         private readonly TrainerHandle handle;
+        private readonly string shown;
 
         public Device Device { get; }
 
@@ -147,12 +151,18 @@ namespace EchoTrain
         /// <summary>Raised by <see cref="Fit"/> for each finished step, for progress.</summary>
         public event EventHandler<StepEndedEventArgs> StepEnded;
 
+        /// <summary>Raised by <see cref="Evaluate"/>, also within <see cref="Fit"/>, for each batch, on the thread that
+        /// evaluates. A handler must not use the trainer; what it throws ends the evaluation and is thrown again. Where it
+        /// stops the evaluation, that fails with <see cref="ErrorCode.Cancelled"/>.</summary>
+        public event EventHandler<EvaluationEventArgs> EvaluationProgressed;
+
         /// <summary><paramref name="totalSteps"/> is where decaying schedules end; 0: unknown.</summary>
         public Trainer(Device device, Model model, Spec optimizer, Spec schedule, long seed = 0, long totalSteps = 0)
         {
             Device = device;
             using (var spec = new OptimizerHandle(optimizer.Name, optimizer.Json, schedule.Json))
                 handle = new TrainerHandle(device.Handle, model.Handle, spec, seed, totalSteps);
+            shown = "Trainer(" + model + ", " + optimizer + ", " + schedule + ", device=" + device.Name + ")";
         }
 
         /// <summary>With a constant learning rate.</summary>
@@ -160,11 +170,7 @@ namespace EchoTrain
             : this(device, model, optimizer, Schedules.Schedule(learningRate), seed) { }
 
         /// <summary>Starts a step on the fields "image" and "label"; returns while the device works.</summary>
-        public void Step(Batch batch)
-        {
-            handle.step(batch.Handle);
-            GC.KeepAlive(batch);
-        }
+        public void Step(Batch batch) => batch.With(fields => handle.step(fields));
 
         /// <summary>The oldest finished step that was not asked for; null where there is none.</summary>
         public Step Result(bool wait = true)
@@ -176,18 +182,20 @@ namespace EchoTrain
         public Scores Evaluate(Pipeline pipeline)
         {
             pipeline.StartFunctions();
-            using (EvalResult r = handle.evaluate(pipeline.Handle)) return new Scores(r.loss, r.accuracy);
+            using (EvalResult r = Evaluation.Run(this, EvaluationProgressed,
+                                                 progress => handle.evaluate(pipeline.Handle, progress)))
+                return new Scores(r.loss, r.accuracy);
         }
 
         /// <summary>The last layer's outputs for the field "image", as field "output": [N, outputs].</summary>
-        public Batch Predict(Batch batch) => new Batch(handle.predict(batch.Handle));
+        public Batch Predict(Batch batch) => new Batch(batch.With(handle.predict));
 
         /// <summary>What a detector found, of the outputs of <see cref="Predict"/>: field "boxes", [N, most, 6] with
         /// label, left, top, right, bottom (shares of the image) and score, the best first; the label is -1 in rows
         /// beyond those found.</summary>
         public static Batch Detections(Batch outputs, double leastScore = 0.5, double mostOverlap = 0.45,
                                        int most = 100) =>
-            new Batch(TrainerHandle.detections(outputs.Handle, leastScore, mostOverlap, most));
+            new Batch(outputs.With(fields => TrainerHandle.detections(fields, leastScore, mostOverlap, most)));
 
         /// <summary>Trains on <paramref name="epochs"/> epochs; returns the scores of each.</summary>
         public IReadOnlyList<Scores> Fit(Pipeline pipeline, int epochs, Pipeline validation = null)
@@ -237,7 +245,8 @@ namespace EchoTrain
         public Batch Weights(string name = "") => new Batch(handle.weights(name));
 
         /// <summary>Replaces those that <paramref name="weights"/> has as fields; the optimizer's state stays.</summary>
-        public void SetWeights(Batch weights) => handle.set_weights(weights.Handle);
+        public void SetWeights(Batch weights) =>
+            weights.With(fields => handle.set_weights(fields));
 
         /// <summary>Layers, shapes and parameters as a table. Needs a step or a prediction before.</summary>
         public string Summary() => handle.summary("text");
@@ -257,6 +266,8 @@ namespace EchoTrain
         /// first batch. <paramref name="names"/> is a JSON object that replaces beginnings of the model's
         /// names.</summary>
         public void LoadPytorch(string path, string names = "{}") => handle.load_pytorch(path, names);
+
+        public override string ToString() => shown;
 
         public void Dispose() => handle.close();
     }
@@ -323,15 +334,19 @@ namespace EchoTrain
 
         public string Json => handle.json();
 
+        public override string ToString() => "Job(" + Json + ")";
+
         /// <summary>Runs the job, event by event; the last is of kind End.</summary>
         public IEnumerable<JobEvent> Run(Device device, bool resume = false,
             System.Threading.CancellationToken cancellation = default(System.Threading.CancellationToken))
             => Run(device, resume ? JobStart.Resume : JobStart.New, cancellation);
 
         /// <summary>The same, beginning as <paramref name="start"/> says. The folder output.dir holds one run; a job file
-        /// that names none has runs/ and the stem of its own name.</summary>
+        /// that names none has runs/ and the stem of its own name. <paramref name="evaluation"/> is told of the batches of
+        /// evaluations; where it stops one, the run goes on without it.</summary>
         public IEnumerable<JobEvent> Run(Device device, JobStart start,
-            System.Threading.CancellationToken cancellation = default(System.Threading.CancellationToken))
+            System.Threading.CancellationToken cancellation = default(System.Threading.CancellationToken),
+            EventHandler<EvaluationEventArgs> evaluation = null)
         {
             if (start != JobStart.Resume && handle.forgets_output())
                 System.Diagnostics.Trace.TraceWarning("this run saves nothing, no checkpoint and no metrics: the job " +
@@ -342,7 +357,7 @@ namespace EchoTrain
                 JobEvent current;
                 do
                 {
-                    using (Event raw = trainer.next_event()) current = new JobEvent(raw);
+                    using (Event raw = Evaluation.Run(this, evaluation, trainer.next_event)) current = new JobEvent(raw);
                     yield return current;
                 } while (current.Kind != JobEventKind.End);
             }

@@ -101,8 +101,40 @@ def _unknown_option(kind: str, name: str, key: str, known) -> str:
     return f"{kind}.{name}() has no option '{key}'; {hint}"
 
 
+def _integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _all(of):
+    return lambda value: isinstance(value, list) and all(of(item) for item in value)
+
+
+_HAS_TYPE = {"integer": _integer, "number": _number, "boolean": lambda value: isinstance(value, bool),
+             "string": lambda value: isinstance(value, str), "list of numbers": _all(_number),
+             "list of integers": _all(lambda v: _number(v) and v == v // 1),
+             "list of strings": _all(lambda v: isinstance(v, str)),
+             "list of stages": _all(lambda v: isinstance(v, (dict, list))),
+             "list of layers": _all(lambda v: isinstance(v, dict))}
+
+
+def check_option(function: str, option: dict, value: Any) -> None:
+    """What a value alone tells: its type, and whether it is among the choices. (The library checks ranges.)"""
+    value, name = plain(value), option["name"]
+    if not _HAS_TYPE[option["type"]](value):
+        raise TypeError(f"{function}(): {name}={value!r} is a {type(value).__name__}; it takes type {option['type']}")
+    if "choices" in option and value not in option["choices"]:
+        near = difflib.get_close_matches(value, option["choices"], 1)
+        hint = f"did you mean '{near[0]}'?" if near else f"it is one of {', '.join(option['choices'])}"
+        raise ValueError(f"{function}(): {name} cannot be '{value}'; {hint}")
+
+
 def make_function(kind: str, name: str, doc: str, options: List[dict]):
     signature = signature_of(options)
+    by_name = {option["name"]: option for option in options}
 
     def function(*args, **kwargs):
         for key in kwargs:
@@ -112,6 +144,8 @@ def make_function(kind: str, name: str, doc: str, options: List[dict]):
             bound = signature.bind(*args, **kwargs)
         except TypeError as error:
             raise TypeError(f"{kind}.{name}(): {error}") from None
+        for key, value in bound.arguments.items():
+            check_option(f"{kind}.{name}", by_name[key], value)
         return Spec(kind, name, dict(bound.arguments))
 
     function.__name__ = function.__qualname__ = name

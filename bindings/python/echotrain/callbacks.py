@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Callable, Dict, Iterable, List, Union
+from typing import TYPE_CHECKING, Callable, Dict, Iterable, List, Optional, Union
 
 if TYPE_CHECKING:
     from .training import History, StepResult, Trainer
@@ -23,6 +23,10 @@ class Callback:
     def on_train_begin(self, trainer: "Trainer") -> None: ...
 
     def on_batch_end(self, trainer: "Trainer", result: "StepResult") -> None: ...
+
+    def on_evaluation(self, trainer: "Trainer", done: int, batches: Optional[int]) -> None:
+        """After each batch of the evaluation on ``validation``, on the thread that evaluates: ``batches`` is how many there
+        are, None where that is not known. The trainer is in use meanwhile."""
 
     def on_epoch_end(self, trainer: "Trainer", epoch: int, logs: Dict[str, float]) -> None: ...
 

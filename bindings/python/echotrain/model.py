@@ -10,6 +10,7 @@ import numpy as np
 
 from . import _schema, native
 from ._schema import Spec
+from .pipeline import field_type
 
 
 class LayerSummary(NamedTuple):
@@ -42,9 +43,10 @@ def _sample(name: str, given: Any) -> Any:
     """A field's type and shape, as the library takes them."""
     if hasattr(given, "dtype") and hasattr(given, "shape"):
         names = {np.dtype(np.float32): "f32", np.dtype(np.int32): "i32", np.dtype(np.uint8): "u8"}
-        if np.dtype(given.dtype) not in names:
-            raise TypeError(f"field '{name}' is {given.dtype}; fields hold uint8, int32 or float32")
-        return {"dtype": names[np.dtype(given.dtype)], "shape": list(given.shape)}
+        dtype = field_type(np.dtype(given.dtype))
+        if dtype not in names:
+            raise TypeError(f"field '{name}' is {given.dtype}; models read uint8, int32 and float32")
+        return {"dtype": names[dtype], "shape": list(given.shape)}
     return [int(extent) for extent in given]
 
 
@@ -110,6 +112,12 @@ class Model:
         state = dict(state)
         self._handle = native.ModelHandle(state.pop("_json"))
         vars(self).update(state)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether they are made of the same: a ready-made model equals the one of its layers."""
+        return self.json == other.json if isinstance(other, Model) else NotImplemented
+
+    __hash__ = None
 
     def __repr__(self) -> str:
         return f"Model({self.layers!r})" if self.layers else f"Model.from_json({self.json!r})"

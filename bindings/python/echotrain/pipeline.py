@@ -17,6 +17,7 @@ from .errors import CallbackError
 from ._schema import Spec
 
 _DTYPES = (np.dtype(np.uint8), np.dtype(np.int32), np.dtype(np.float32), np.dtype(np.uint16))  # by ETR_*
+_I32, _F32 = _DTYPES[1:3]
 # Every batch comes this way.
 _asarray, _field_of, _BatchHandle = np.asarray, native.echotrain_field_of, native.BatchHandle
 _INDEX_IN_PASS = (1 << 40) - 1  # of a sample's ordinal
@@ -82,17 +83,45 @@ class Tensor(_NotPicklable):
         return f"Tensor({self._field!r}, {self.dtype}, {list(self.shape)})"
 
 
+def field_type(dtype: np.dtype) -> Optional[np.dtype]:
+    """What a field holds of values of this type: other integers become int32, other floats float32; None: it cannot."""
+    if dtype in _DTYPES:
+        return dtype
+    return {"b": _I32, "i": _I32, "u": _I32, "f": _F32}.get(dtype.kind)
+
+
+def _converted(field: str, array: np.ndarray, to: np.dtype) -> np.ndarray:
+    """A copy; a value that does not fit is an error."""
+    if to == _F32:
+        with np.errstate(over="ignore"):
+            out = array.astype(to)
+        outside = np.isinf(out) & np.isfinite(array)
+    else:
+        out, limits = array.astype(to), np.iinfo(to)
+        outside = (array < limits.min) | (array > limits.max) if array.dtype.kind != "b" else np.zeros((), bool)
+    if outside.any():
+        raise ValueError(f"field '{field}' is {array.dtype} and holds {array[outside].flat[0]}, which does not fit {to}: "
+                         f"fields hold uint8, uint16, int32 or float32")
+    return out
+
+
 def _as_array(field: str, value: Any) -> np.ndarray:
-    array = np.asarray(value) if isinstance(value, (np.ndarray, np.generic)) else None
-    if array is None:
-        if hasattr(value, "__dlpack__"):
-            array = np.from_dlpack(value)
-        else:
-            raise TypeError(f"field '{field}' is a {type(value).__name__}; give a NumPy array, or "
-                            "a tensor that knows DLPack")
-    if array.dtype not in _DTYPES:
-        raise TypeError(f"field '{field}' is {array.dtype} {list(array.shape)}; fields hold uint8, "
-                        f"uint16, int32 or float32: use .astype(numpy.float32) or .astype(numpy.int32)")
+    if isinstance(value, (np.ndarray, np.generic, bool, int, float, list, tuple)):
+        try:
+            array = np.asarray(value)
+        except ValueError as error:  # rows of different lengths
+            raise ValueError(f"field '{field}': {error}") from None
+    elif hasattr(value, "__dlpack__"):
+        array = np.from_dlpack(value)
+    else:
+        raise TypeError(f"field '{field}' is a {type(value).__name__}; give numbers: a NumPy array, a tensor that knows "
+                        "DLPack, a number or a list of them")
+    to = field_type(array.dtype)
+    if to is None:
+        raise TypeError(f"field '{field}' is {array.dtype} {list(array.shape)}; fields hold numbers: uint8, uint16, int32 "
+                        "or float32, and what can be converted to int32 or float32")
+    if to is not array.dtype:
+        array = _converted(field, array, to)
     return np.ascontiguousarray(array).reshape(array.shape)
 
 
@@ -106,7 +135,9 @@ class Batch(_NotPicklable, Mapping):
     """Named tensors. ``batch["image"]`` is a read-only NumPy array on the library's memory;
     ``batch.tensor("image")`` is for other libraries.
 
-    ``Batch({"image": x, "label": y})`` makes one of arrays, which it shares: leave them unchanged.
+    ``Batch({"image": x, "label": y})`` makes one of arrays. It shares those of uint8, uint16, int32 and float32: leave them
+    unchanged. Other integers (NumPy's int64), Python's numbers and lists are copied into int32, other floats (float64) into
+    float32; an integer that does not fit, or a float that would become infinite, is a ValueError.
     """
 
     __slots__ = ("_handle", "__weakref__")
@@ -209,6 +240,8 @@ class _Function(native.MapFunction):
             if not isinstance(after, Mapping):
                 raise TypeError(f"the map function returned {type(after).__name__}; "
                                 "it must return the fields, as a dict")
+            if not after:
+                raise TypeError("the map function returned a dict without fields; it must return at least one")
             for name in before:
                 if name not in after:
                     item.remove(name)
@@ -225,7 +258,7 @@ class map:  # noqa: A001: the field's own word
     """A Python function as a stage: ``map(function, name=None, with_info=False)``.
 
     The function gets a dict of read-only arrays, one sample's, or behind ``batch`` a whole batch's,
-    and returns the dict of fields that go on. It is called from several threads; with ``with_info`` it
+    and returns the dict of fields that go on, at least one. It is called from several threads; with ``with_info`` it
     also gets a `SampleInfo`. A bare function among a pipeline's stages is the same as ``map(function)``.
     """
 
@@ -257,6 +290,9 @@ class source:
         return f"source({self.name})"
 
 
+_NO_MORE = object()
+
+
 class _SourceFunction(native.MapFunction):
     """Walks the samples of a `source`, one a call."""
 
@@ -264,15 +300,27 @@ class _SourceFunction(native.MapFunction):
         super().__init__()
         self._samples, self._failures, self._walk = samples, failures, iter(())
 
+    def _begin(self, epoch: int) -> Iterator:
+        samples = self._samples(epoch) if callable(self._samples) else self._samples
+        try:
+            return iter(samples)
+        except TypeError:
+            raise TypeError(f"the source's function returned {type(samples).__name__}; it must return an iterable of the "
+                            "epoch's samples, or yield them") from None
+
     def apply(self, item: "native.BatchHandle") -> str:
         try:
             if item.ordinal() & _INDEX_IN_PASS == 0:
-                self._walk = iter(self._samples(item.epoch()) if callable(self._samples) else self._samples)
-            sample = next(self._walk, None)
-            if sample is None:
-                return ""  # without fields: the pass is over
-            if not isinstance(sample, Mapping) or not sample:
-                raise TypeError(f"the source gave {type(sample).__name__}; a sample is a dict of arrays, not empty")
+                self._walk = self._begin(item.epoch())
+            sample = next(self._walk, _NO_MORE)
+            if sample is _NO_MORE:
+                item.end_pass()
+                return ""
+            if not isinstance(sample, Mapping):
+                raise TypeError(f"the source gave {type(sample).__name__}; a sample is a dict of arrays, and the pass is over "
+                                "where the iterator ends")
+            if not sample:
+                raise TypeError("the source gave a dict without fields; a sample has at least one")
             for name, value in sample.items():
                 _set_field(item, name, value)
             return ""

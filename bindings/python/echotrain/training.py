@@ -17,6 +17,7 @@ from . import _schema, native
 from ._schema import Spec
 from .callbacks import Callback, EarlyStopping, SaveCheckpoint, as_callbacks  # noqa: F401
 from .errors import StateError
+from ._calls import OnEvaluation, Told, of_pipelines
 from .model import LayerSummary, Model, Summary  # noqa: F401
 from .pipeline import _POLL_SECONDS, Batch, Pipeline, _NotPicklable
 
@@ -180,9 +181,13 @@ class Trainer(_NotPicklable):
         while (result := self.result(wait)) is not None:
             yield result
 
-    def evaluate(self, pipeline: Pipeline) -> Dict[str, float]:
-        """Loss and accuracy over one epoch of a pipeline."""
-        r = _interruptible(lambda: self._handle.evaluate(pipeline._handle), pipeline.cancel)
+    @of_pipelines
+    def evaluate(self, pipeline: Pipeline, progress: Optional[OnEvaluation] = None) -> Dict[str, float]:
+        """Loss and accuracy over one epoch of a pipeline. ``progress(done, batches)`` is called after each batch, on the
+        thread that evaluates; ``batches`` is None where it is not known. It must not use the trainer. Returning False stops
+        the evaluation, which is a CancelledError then; what it raises is raised again."""
+        with Told(progress) as told:
+            r = _interruptible(lambda: self._handle.evaluate(pipeline._handle, told), pipeline.cancel)
         return {"loss": r.loss, "accuracy": r.accuracy}
 
     def predict(self, images: Union[Batch, np.ndarray]) -> np.ndarray:
@@ -247,12 +252,18 @@ class Trainer(_NotPicklable):
             "schedule", "schedule", self._rate)
         return (f"Trainer({self._model!r}, {self._optimizer!r}, {rate!r}, device={self.runtime.device.name!r})")
 
+    @of_pipelines
     def fit(self, pipeline: Pipeline, epochs: int = 1, *, validation: Optional[Pipeline] = None,
             callbacks: Iterable[Union[Callback, Callable[[int, Dict[str, float]], None]]] = (),
             progress: Optional[bool] = None) -> History:
         """Trains on ``epochs`` epochs of ``pipeline``. A callback is a `Callback`, or a function of
         (epoch, logs). ``progress`` shows a bar by tqdm; None does so on a terminal and in Jupyter."""
         callbacks = as_callbacks(callbacks)
+
+        def on_evaluation(done: int, batches: Optional[int]) -> None:
+            for callback in callbacks:
+                callback.on_evaluation(self, done, batches)
+
         history = History()
         self.stop_training = False
         for callback in callbacks:
@@ -260,7 +271,8 @@ class Trainer(_NotPicklable):
         for epoch in range(epochs):
             logs = self._fit_epoch(pipeline, epoch, epochs, callbacks, progress)
             if validation is not None:
-                logs.update({"val_" + key: value for key, value in self.evaluate(validation).items()})
+                scores = self.evaluate(validation, on_evaluation if callbacks else None)
+                logs.update({"val_" + key: value for key, value in scores.items()})
             history.add(epoch, logs)
             for callback in callbacks:
                 callback.on_epoch_end(self, epoch, logs)
@@ -270,6 +282,7 @@ class Trainer(_NotPicklable):
             callback.on_train_end(self, history)
         return history
 
+    @of_pipelines
     def run(self, pipeline: Pipeline, epochs: int = 1, *,
             validation: Optional[Pipeline] = None) -> Iterator[Event]:
         """Trains like `fit`, and yields an `Event` of kind "step" for each step, "epoch" for each epoch,
@@ -377,33 +390,44 @@ class Job(_NotPicklable):
         sets = [f"{key}={value if isinstance(value, str) else json.dumps(_schema.plain(value))}"
                 for key, value in (overrides or {}).items()]
         self._handle = native.JobHandle(text, is_json, sets)
+        self._shown = f"Job({job!r}{f', {dict(overrides)!r}' if overrides else ''})"
+
+    def __repr__(self) -> str:
+        return self._shown
 
     @property
     def json(self) -> Dict[str, Any]:
         return json.loads(self._handle.json())
 
     def run(self, *, device: Union[None, int, str, Runtime] = None, resume: bool = False,
-            overwrite: bool = False) -> "JobRun":
+            overwrite: bool = False, on_evaluation: Optional[OnEvaluation] = None) -> "JobRun":
         """Starts the job; iterate over the result. ``output.dir`` holds one run: ``resume`` goes on from its newest
-        checkpoint, ``overwrite`` begins anew in its place, and without either a folder in use is a StateError."""
+        checkpoint, ``overwrite`` begins anew in its place, and without either a folder in use is a StateError.
+        ``on_evaluation(done, batches)`` is called after each batch of an evaluation, as in `Trainer.evaluate`; returning
+        False stops that evaluation, and the run goes on without it."""
         if resume and overwrite:
             raise ValueError("resume goes on with the earlier run and overwrite removes it; give one")
         if self._handle.forgets_output() and not resume:
             warnings.warn("this run saves nothing, no checkpoint and no metrics: the job has no output.dir "
                           "('' says that this is meant)", stacklevel=2)
         start = "resume" if resume else "overwrite" if overwrite else "new"
-        return JobRun(self, _runtime(device), _STARTS.index(start))
+        return JobRun(self, _runtime(device), _STARTS.index(start), on_evaluation)
 
 
 class JobRun(_NotPicklable):
     """A running job: ``for event in job.run(): ...``. The last event's kind is "end"."""
 
-    def __init__(self, job: Job, runtime: Runtime, start: int):
+    def __init__(self, job: Job, runtime: Runtime, start: int, on_evaluation: Optional[OnEvaluation] = None):
         self._handle = native.TrainerHandle(runtime._handle, job._handle, start)
+        self._on_evaluation, self._shown = on_evaluation, f"JobRun({job!r})"
+
+    def __repr__(self) -> str:
+        return self._shown
 
     def __iter__(self) -> Iterator[Event]:
         while True:
-            e = self._handle.next_event()
+            with Told(self._on_evaluation) as told:
+                e = self._handle.next_event(told)
             yield Event(_EVENT_KINDS[e.kind], *(getattr(e, name) for name in Event._fields[1:]))
             if e.kind == 3:
                 return

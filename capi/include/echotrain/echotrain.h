@@ -18,11 +18,16 @@
  *  5. Structs begin with struct_size: set it to sizeof the struct before the call. They only grow
  *     at the end, so a program built with an older header keeps working.
  *  6. The library never prints, never exits, never throws across this boundary, and installs no
- *     signal handler.
+ *     signal handler; 9 names the one exception. A thread that is in a call cannot be cancelled
+ *     (pthread_cancel): that takes effect behind it.
  *  7. Sizes are in bytes, times in seconds, unless a name says otherwise. Images are [N, H, W, C].
  *  8. Stages, layers and optimizers are made by name with options; etr_schema() lists both.
  *  9. Functions of yours (map functions, the log hook) have `user_data` and `destroy`, which is
- *     called exactly once, also after an error.
+ *     called exactly once, also after an error. They return, and do not leave by longjmp. A C++
+ *     exception that leaves a map, source or progress function is its failure (ETR_CALLBACK); the
+ *     other functions must not throw. A function must not end its thread, which is the library's
+ *     more often than yours: pthread_exit ends the process, with a line on standard error and in
+ *     the log that names the function; cancelling the thread has no effect.
  */
 #ifndef ECHOTRAIN_ECHOTRAIN_H_
 #define ECHOTRAIN_ECHOTRAIN_H_
@@ -228,7 +233,9 @@ typedef struct etr_batch etr_batch;
 enum { ETR_U8 = 0, ETR_I32 = 1, ETR_F32 = 2, ETR_U16 = 3 };
 enum { ETR_MAX_RANK = 8 };
 
-/* A dense row-major array owned by somebody else. */
+/* A dense row-major array owned by somebody else. A shape may have extents of 0: the array then has no elements, size_bytes
+ * is 0, and data may be NULL. Whatever their order, the product of the other extents and the size of an element must be below
+ * 2^63. */
 typedef struct etr_tensor {
   uint32_t struct_size;
   int32_t dtype; /* ETR_U8, ETR_I32, ETR_F32, ETR_U16 */
@@ -274,9 +281,9 @@ ETR_API int32_t etr_pipeline_add(etr_pipeline* pipeline, const char* stage,
 
 /* A function of yours as a stage. It is called from worker threads, from several at once, with one
  * item at a time: a sample [H, W, C], or behind `batch` a whole batch. It reads the item's fields
- * and sets new ones; the item is valid during the call only. It returns ETR_OK or an error status:
- * the record is then a bad one, as if a stage of the library had failed (ETR_CALLBACK under
- * on_error "fail"); etr_batch_fail says why. For the same batches at any thread count let it depend
+ * and sets new ones; the item is valid during the call only. It returns ETR_OK, with a field left, or
+ * an error status: the record is then a bad one, as if a stage of the library had failed (ETR_CALLBACK
+ * under on_error "fail"); etr_batch_fail says why. ETR_END, which is for sources, is such an error too. For the same batches at any thread count let it depend
  * on nothing but the item; draw random numbers from seed, epoch, ordinal and replica. It must not
  * use the pipeline. */
 typedef int32_t (*etr_map_function)(void* user_data, etr_batch* item);
@@ -290,8 +297,9 @@ ETR_API int32_t etr_pipeline_add_map(etr_pipeline* pipeline, const char* name,
 
 /* A function of yours as the source, before any other stage. It is called on one thread at a time,
  * not yours, and sets the fields of one sample: etr_batch_get_info tells the epoch, and in `ordinal`
- * the pass (ordinal >> 40) and the sample's number in it (the rest). It returns ETR_OK, ETR_END where
- * the pass has no more samples, or an error status: that record is a bad one then. Restored, it is
+ * the pass (ordinal >> 40) and the sample's number in it (the rest). It returns ETR_OK with at least
+ * one field set, ETR_END where the pass has no more samples (fields do not count then), or an error
+ * status: that record is a bad one then, and so it is with ETR_OK and no field. Restored, it is
  * called again from the beginning of the epoch, and should give the same samples. The rest is as for
  * etr_pipeline_add_map. */
 ETR_API int32_t etr_pipeline_add_source(etr_pipeline* pipeline, const char* name,

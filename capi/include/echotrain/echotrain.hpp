@@ -20,6 +20,10 @@
 #include <utility>
 #include <vector>
 
+#ifdef __GLIBCXX__
+#include <cxxabi.h>
+#endif
+
 #include "echotrain/echotrain.h"
 
 namespace echotrain {
@@ -381,6 +385,10 @@ class Pipeline {
     try {
       Batch view(item, /*borrowed=*/true);
       return map->function(view) ? ETR_OK : ETR_END;
+#ifdef __GLIBCXX__
+    } catch (const abi::__forced_unwind&) {  // pthread_exit(), which the library says something of
+      throw;
+#endif
     } catch (const std::exception& error) {
       map->failure->set(std::current_exception());
       return failed(error.what());
@@ -509,8 +517,8 @@ class Trainer {
   }
   etr_eval_result evaluate(Pipeline& pipeline) { return evaluate(pipeline.get()); }
   etr_eval_result evaluate() { return evaluate(static_cast<etr_pipeline*>(nullptr)); }
-  // Is told after each batch of an evaluation how many of how many are done (-1: not known); returns false to stop it. It
-  // must not throw. An empty function removes it. See etr_trainer_on_evaluation.
+  // Is told after each batch of an evaluation how many of how many are done (-1: not known); returns false to stop it. What
+  // it throws ends the evaluation with ETR_CALLBACK. An empty function removes it. See etr_trainer_on_evaluation.
   void on_evaluation(std::function<bool(int64_t done, int64_t batches)> progress) {
     if (!progress) {
       check(etr_trainer_on_evaluation(get(), nullptr, nullptr, nullptr));
@@ -519,7 +527,7 @@ class Trainer {
     auto call = std::make_unique<Progress>(std::move(progress));
     check(etr_trainer_on_evaluation(
         get(),
-        [](void* user_data, int64_t done, int64_t batches) noexcept -> int32_t {
+        [](void* user_data, int64_t done, int64_t batches) -> int32_t {
           return (*static_cast<Progress*>(user_data))(done, batches);
         },
         call.release(), [](void* p) { delete static_cast<Progress*>(p); }));

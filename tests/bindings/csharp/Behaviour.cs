@@ -245,6 +245,87 @@ public static class Behaviour
                 Expect(samples == 10, samples);
             }
         });
+        Test("a source that sets no field", () =>
+        {
+            using (var p = new Pipeline(new { epochs = 1 }).Source("nothing", item => { }))
+                FailsWith(ErrorCode.Callback, "the first sample of a pass has no field", () => p.Next());
+            using (var p = Images().Map("all gone", item => { foreach (string field in item.Fields) item.Remove(field); }))
+                FailsWith(ErrorCode.Callback, "has removed every field", () => p.Next());
+        });
+        Test("progress of evaluations", () =>
+        {
+            using (var trainer = MakeTrainer())
+            using (var data = Batches(new { threads = 2 }))
+            {
+                var told = new System.Collections.Generic.List<string>();
+                EventHandler<EvaluationEventArgs> note = (sender, e) => told.Add(e.Done + " of " + e.Batches);
+                trainer.EvaluationProgressed += note;
+                trainer.Evaluate(data);
+                Expect(string.Join(", ", told) == "1 of 4, 2 of 4, 3 of 4, 4 of 4", string.Join(", ", told));
+                trainer.Fit(data, 1, data);
+                Expect(told.Count == 8, told.Count);
+                trainer.EvaluationProgressed -= note;
+                EventHandler<EvaluationEventArgs> stop = (sender, e) => e.Stop = e.Done == 2;
+                trainer.EvaluationProgressed += stop;
+                using (var stopped = Batches()) FailsWith(ErrorCode.Cancelled, "after 2 batches", () => trainer.Evaluate(stopped));
+                trainer.EvaluationProgressed -= stop;
+                EventHandler<EvaluationEventArgs> fail = (sender, e) => throw new InvalidDataException("mine");
+                trainer.EvaluationProgressed += fail;
+                using (var failed = Batches()) Expect(Fails<InvalidDataException>(() => trainer.Evaluate(failed)).Message == "mine", "");
+                trainer.EvaluationProgressed -= fail;
+                EventHandler<EvaluationEventArgs> use = (sender, e) => trainer.Summary();
+                trainer.EvaluationProgressed += use;
+                using (var used = Batches()) FailsWith(ErrorCode.State, "in use", () => trainer.Evaluate(used));
+                trainer.EvaluationProgressed -= use;
+                using (var free = Batches()) trainer.Evaluate(free);
+            }
+        });
+        Test("a batch is closed while others use it", () =>
+        {
+            for (int round = 0; round < 200; ++round)
+            {
+                var batch = new Batch().Set("x", new float[1000], 1000);
+                Exception wrong = null;
+                using (var ready = new CountdownEvent(2))
+                {
+                    var readers = Enumerable.Range(0, 2).Select(i => new Thread(() =>
+                    {
+                        ready.Signal();
+                        try
+                        {
+                            while (true) Expect(batch.ToArray<float>("x")[999] == 0 && batch.Shape("x")[0] == 1000, "other values");
+                        }
+                        catch (EchoTrainException error) when (error.Code == ErrorCode.State)
+                        {
+                        }
+                        catch (Exception error)
+                        {
+                            wrong = error;
+                        }
+                    })).ToList();
+                    readers.ForEach(reader => reader.Start());
+                    ready.Wait();
+                    batch.Dispose();
+                    readers.ForEach(reader => reader.Join());
+                }
+                Expect(wrong == null, wrong);
+            }
+        });
+        Test("what things say of themselves", () =>
+        {
+            using (var trainer = MakeTrainer())
+            using (var pipeline = Images().Map("same", item => { }).Add(Stages.Batch(16)))
+            {
+                string text = pipeline.ToString();
+                Expect(text.StartsWith("Pipeline(folder ") && text.Contains(", map same, batch ") && text.Contains("\"threads\": 2"), text);
+                Batch batch = pipeline.Next();
+                Expect(batch.ToString().Contains("label: I32 [16]") && batch.ToString().Contains("image: U8 [16, "), batch);
+                batch.Dispose();
+                Expect(batch.ToString() == "Batch(closed)", batch);
+                text = trainer.ToString();
+                Expect(text.Contains("\"units\":10") && text.Contains("sgd") && text.Contains(trainer.Device.Name), text);
+            }
+        });
         Test("training", () =>
         {
             using (var trainer = MakeTrainer())

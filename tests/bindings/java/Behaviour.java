@@ -264,6 +264,96 @@ public final class Behaviour {
         expect(samples == 10, samples);
       }
     });
+    test("a source that sets no field", () -> {
+      try (Pipeline p = Pipeline.builder().source("nothing", item -> {}).option("epochs", 1).build()) {
+        failsWith(Code.CALLBACK, "the first sample of a pass has no field", p::next);
+      }
+      try (Pipeline p = images().map("all gone", item -> {
+        for (String field : item.fields()) item.remove(field);
+      }).build()) {
+        failsWith(Code.CALLBACK, "has removed every field", p::next);
+      }
+    });
+    test("progress of evaluations", () -> {
+      try (Trainer trainer = trainer()) {
+        List<String> told = new ArrayList<>();
+        trainer.setEvaluationListener((done, batches) -> told.add(done + " of " + batches));
+        try (Pipeline data = batches().option("epochs", 0).build()) {
+          trainer.evaluate(data);
+          expect(told.equals(List.of("1 of 4", "2 of 4", "3 of 4", "4 of 4")), told);
+          trainer.fit(data, 1, data, null);
+          expect(told.size() == 8, told);
+        }
+        trainer.setEvaluationListener((done, batches) -> done < 2);
+        failsWith(Code.CANCELLED, "after 2 batches", () -> trainer.evaluate(batches().build()));
+        trainer.setEvaluationListener((done, batches) -> { throw new IllegalStateException("mine"); });
+        IllegalStateException mine = fails(IllegalStateException.class, () -> trainer.evaluate(batches().build()));
+        expect(mine.getMessage().equals("mine"), mine);
+        trainer.setEvaluationListener((done, batches) -> { trainer.summary(); return true; });
+        failsWith(Code.STATE, "in use", () -> trainer.evaluate(batches().build()));
+        trainer.setEvaluationListener(null);
+        trainer.evaluate(batches().build());
+      }
+    });
+    test("a batch is closed while others use it", () -> {
+      for (int round = 0; round < 200; ++round) {
+        Batch batch = new Batch().set("x", new float[1000], 1000);
+        AtomicReference<Throwable> wrong = new AtomicReference<>();
+        CountDownLatch ready = new CountDownLatch(2);
+        List<Thread> readers = new ArrayList<>();
+        for (int i = 0; i < 2; ++i) {
+          readers.add(new Thread(() -> {
+            ready.countDown();
+            try {
+              while (true) expect(batch.floats("x").get(999) == 0 && batch.shape("x")[0] == 1000, "other values");
+            } catch (EchoTrainException error) {
+              if (error.code() != Code.STATE) wrong.set(error);
+            } catch (Throwable error) {
+              wrong.set(error);
+            }
+          }));
+          readers.get(i).start();
+        }
+        ready.await();
+        batch.close();
+        for (Thread reader : readers) reader.join();
+        expect(wrong.get() == null, wrong.get());
+      }
+    });
+    test("an item that leaks is used while its call ends", () -> {
+      AtomicReference<Batch> leaked = new AtomicReference<>();
+      AtomicReference<Throwable> wrong = new AtomicReference<>();
+      Thread reader = new Thread(() -> {
+        while (!Thread.currentThread().isInterrupted()) {
+          Batch item = leaked.get();
+          try {
+            if (item != null) item.ints("label").get(0);
+          } catch (EchoTrainException error) {
+            if (error.code() != Code.STATE) wrong.set(error);
+          }
+        }
+      });
+      reader.start();
+      for (int round = 0; round < 20; ++round) {
+        try (Pipeline pipeline = images().map("leak", leaked::set).build()) {
+          for (Batch sample : pipeline) expect(sample.fields().size() == 2, sample);
+        }
+      }
+      reader.interrupt();
+      reader.join();
+      expect(wrong.get() == null, wrong.get());
+    });
+    test("what things say of themselves", () -> {
+      try (Pipeline pipeline = images().map("same", item -> {}).add(Stages.batch(16)).build(); Trainer trainer = trainer()) {
+        expect(pipeline.toString().matches("Pipeline\\(folder .*, decode .*, map same, batch .*; .*\"threads\": 2.*\\)"), pipeline);
+        Batch batch = pipeline.next();
+        expect(batch.toString().contains("label: I32 [16]") && batch.toString().contains("image: U8 [16, "), batch);
+        batch.close();
+        expect(batch.toString().equals("Batch(closed)"), batch);
+        expect(trainer.toString().contains("\"units\":10") && trainer.toString().contains("sgd")
+            && trainer.toString().contains(trainer.device().name()), trainer);
+      }
+    });
     test("training", () -> {
       try (Trainer trainer = trainer(); Pipeline pipeline = batches().option("epochs", 0).build();
           Pipeline validation = batches().option("epochs", 0).build()) {

@@ -11,10 +11,12 @@ import java.nio.ShortBuffer;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.Function;
 
 /**
  * Named tensors: a batch, or in a {@link MapFunction} a sample. After {@link #close()} its methods
- * throw; buffers taken before stay readable, they keep their memory themselves.
+ * throw; buffers taken before stay readable, they keep their memory themselves. One thread may close it while another uses
+ * it: a call that is under way ends first.
  */
 public final class Batch implements AutoCloseable {
   // Memory that only garbage collection gives back is invisible to the collector: beyond this much it
@@ -32,7 +34,9 @@ public final class Batch implements AutoCloseable {
     if (owned) Natives.free(this, handle::delete);
   }
 
-  BatchHandle handle() {
+  // Calls with the handle hold the monitor, so that neither close() nor the end of a map function comes between; and it keeps the
+  // batch from being collected meanwhile.
+  private BatchHandle handle() {
     if (handle == null) {
       throw new EchoTrainException(EchoTrainException.Code.STATE,
           "the item of a map function is valid during its call only", null);
@@ -40,13 +44,16 @@ public final class Batch implements AutoCloseable {
     return handle;
   }
 
-  void expire() { handle = null; }
+  /** What {@code use} makes of the handle, which stays valid until then. */
+  synchronized <T> T with(Function<BatchHandle, T> use) { return use.apply(handle()); }
+
+  synchronized void expire() { handle = null; }
 
   /** Names of the fields. */
-  public List<String> fields() { return new ArrayList<>(handle().fields()); }
+  public synchronized List<String> fields() { return new ArrayList<>(handle().fields()); }
 
   /** Extents, outermost first: [N, H, W, C]. */
-  public long[] shape(String field) {
+  public synchronized long[] shape(String field) {
     Tensor tensor = handle().tensor(field);
     try {
       return tensor.shape().stream().mapToLong(Long::longValue).toArray();
@@ -55,7 +62,7 @@ public final class Batch implements AutoCloseable {
     }
   }
 
-  public DType dtype(String field) {
+  public synchronized DType dtype(String field) {
     Tensor tensor = handle().tensor(field);
     try {
       return DType.values()[tensor.dtype()];
@@ -65,7 +72,7 @@ public final class Batch implements AutoCloseable {
   }
 
   /** The field's bytes: direct, read-only, in native order, without a copy. */
-  public ByteBuffer buffer(String field) { return bufferOf(handle().tensor(field)); }
+  public synchronized ByteBuffer buffer(String field) { return bufferOf(handle().tensor(field)); }
 
   // Takes over the tensor: it lives as long as the buffer.
   private static ByteBuffer bufferOf(Tensor tensor) {
@@ -88,7 +95,7 @@ public final class Batch implements AutoCloseable {
   /** A field of {@link DType#U16}; {@code Short.toUnsignedInt} gives a value. */
   public ShortBuffer shorts(String field) { return typed(field, DType.U16).asShortBuffer(); }
 
-  private ByteBuffer typed(String field, DType wanted) {
+  private synchronized ByteBuffer typed(String field, DType wanted) {
     Tensor tensor = handle().tensor(field);
     DType found = DType.values()[tensor.dtype()];
     if (found != wanted) {
@@ -127,7 +134,7 @@ public final class Batch implements AutoCloseable {
   }
 
   /** Sets a field to a copy of a direct buffer in native order. */
-  public Batch set(String field, DType dtype, ByteBuffer direct, long... shape) {
+  public synchronized Batch set(String field, DType dtype, ByteBuffer direct, long... shape) {
     if (!direct.isDirect()) throw new IllegalArgumentException("field '" + field + "': not a direct buffer");
     check(field, direct.remaining(), dtype, shape);
     Extents extents = new Extents();
@@ -136,34 +143,46 @@ public final class Batch implements AutoCloseable {
     return this;
   }
 
-  public void remove(String field) { handle().remove(field); }
+  public synchronized void remove(String field) { handle().remove(field); }
 
   /** Samples in the batch; 0 for a single sample of a pipeline without a batch stage. */
-  public int samples() { return handle().samples(); }
+  public synchronized int samples() { return handle().samples(); }
 
   /** Samples that were read from upstream for this batch. */
-  public int fresh() { return handle().fresh(); }
+  public synchronized int fresh() { return handle().fresh(); }
 
   /** Samples that an echo stage repeated. */
-  public int echoed() { return handle().echoed(); }
+  public synchronized int echoed() { return handle().echoed(); }
 
   /** Different samples in the batch. */
-  public int unique() { return handle().unique(); }
+  public synchronized int unique() { return handle().unique(); }
 
   /** How many fresh samples echo stages received since they received these, on average. */
-  public double meanAge() { return handle().mean_age(); }
+  public synchronized double meanAge() { return handle().mean_age(); }
 
   /** 0 for a fresh sample, n for its n-th echo. */
-  public int replica() { return handle().replica(); }
+  public synchronized int replica() { return handle().replica(); }
 
   /** The (first) sample's number in its epoch's source order. */
-  public long ordinal() { return handle().ordinal(); }
+  public synchronized long ordinal() { return handle().ordinal(); }
 
   /** In a {@link MapFunction}: the epoch. */
-  public long epoch() { return handle().epoch(); }
+  public synchronized long epoch() { return handle().epoch(); }
 
   @Override
-  public void close() { if (handle != null) handle.close(); }
+  public synchronized void close() { if (handle != null) handle.close(); }
+
+  /** Fields with their types and shapes. */
+  @Override
+  public synchronized String toString() {
+    if (handle == null || handle.is_closed()) return "Batch(closed)";
+    StringBuilder out = new StringBuilder("Batch(");
+    for (String field : fields()) {
+      if (out.length() > 6) out.append(", ");
+      out.append(field).append(": ").append(dtype(field)).append(' ').append(java.util.Arrays.toString(shape(field)));
+    }
+    return out.append(')').toString();
+  }
 
   private static ByteBuffer direct(String field, long bytes, DType dtype, long[] shape) {
     check(field, bytes, dtype, shape);

@@ -59,6 +59,7 @@ public final class Job {
   /** A running job. {@link #stop} may come from any thread. */
   public static final class Run implements Iterable<Event> {
     private final TrainerHandle handle;
+    private Trainer.EvaluationListener evaluationListener;
 
     Run(TrainerHandle handle) {
       this.handle = handle;
@@ -76,14 +77,23 @@ public final class Job {
         @Override
         public Event next() {
           if (ended) throw new NoSuchElementException("the run is over");
-          io.echotrain.internal.Event raw = handle.next_event();
-          Event event = new Event(raw);
-          raw.delete();
+          Event event;
+          try (Evaluation told = new Evaluation(evaluationListener)) {
+            io.echotrain.internal.Event raw = told.run(handle::next_event);
+            event = new Event(raw);
+            raw.delete();
+          }
           ended = event.kind == Event.Kind.END;
           return event;
         }
       };
     }
+
+    /**
+     * Who is told of the batches of the run's evaluations; null for nobody. Returning false stops that evaluation, and the
+     * run goes on without it.
+     */
+    public void setEvaluationListener(Trainer.EvaluationListener listener) { evaluationListener = listener; }
 
     /** Asks the run to end soon and in order. */
     public void stop() { handle.stop(); }
@@ -105,6 +115,9 @@ public final class Job {
   public static Job parse(String json, String... overrides) { return new Job(json, true, overrides); }
 
   public String json() { return handle.json(); }
+
+  @Override
+  public String toString() { return "Job(" + json() + ")"; }
 
   /**
    * Runs the job. The folder {@code output.dir} holds one run; a job file that names none has {@code runs/} and the stem of

@@ -37,6 +37,10 @@ public final class Model {
    */
   public String summary(String fields) { return handle.summary(fields, "text"); }
 
+  /** The model as a job has it. */
+  @Override
+  public String toString() { return "Model(" + handle.json() + ")"; }
+
   /** "softmax_cross_entropy" (integer labels), "binary_cross_entropy", "mse", "l1" or "huber". */
   public Model loss(String loss) {
     handle.loss(loss, "{}");

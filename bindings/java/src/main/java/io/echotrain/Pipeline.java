@@ -28,10 +28,12 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 public final class Pipeline implements AutoCloseable, Iterable<Batch> {
   final PipelineHandle handle;
   private final ConcurrentLinkedQueue<Throwable> failures;
+  private final String shown;
 
-  private Pipeline(PipelineHandle handle, ConcurrentLinkedQueue<Throwable> failures) {
+  private Pipeline(PipelineHandle handle, ConcurrentLinkedQueue<Throwable> failures, String shown) {
     this.handle = handle;
     this.failures = failures;
+    this.shown = shown;
     Natives.free(this, handle::delete);
   }
 
@@ -100,7 +102,8 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
 
     /**
      * A function as the source, before any other stage: it sets the fields of one sample, or none where the pass
-     * has no more. {@link Batch#ordinal} tells which: the pass in its upper bits, from 40 on, the number below.
+     * has no more. {@link Batch#ordinal} tells which: the pass in its upper bits, from 40 on, the number below. A pass
+     * without any sample is an error.
      */
     public Builder source(String name, MapFunction function) {
       if (!stages.isEmpty()) throw new IllegalStateException("a source is the first stage");
@@ -108,11 +111,23 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
       return map(name, function);
     }
 
+    /** The stages, with their options and those of the pipeline. */
+    @Override
+    public String toString() {
+      List<String> shown = new ArrayList<>();
+      Iterator<String> name = names.iterator();
+      for (Object stage : stages) {
+        boolean first = shown.isEmpty();
+        shown.add(stage instanceof Spec ? stage.toString() : (source && first ? "source " : "map ") + name.next());
+      }
+      return "Pipeline(" + String.join(", ", shown) + (options.isEmpty() ? "" : "; " + Json.write(options)) + ")";
+    }
+
     public Pipeline build() {
       Natives.load();
       ConcurrentLinkedQueue<Throwable> failures = new ConcurrentLinkedQueue<>();
       PipelineHandle handle = new PipelineHandle(Json.write(options));
-      Pipeline pipeline = new Pipeline(handle, failures);
+      Pipeline pipeline = new Pipeline(handle, failures, toString());
       Iterator<String> name = names.iterator();
       for (Object stage : stages) {
         if (stage instanceof Spec) {
@@ -207,6 +222,9 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
 
   /** Before the first batch: continue where a pipeline of the same stages was saved. */
   public void restore(String state) { handle.restore(state); }
+
+  @Override
+  public String toString() { return shown; }
 
   @Override
   public void close() { handle.close(); }

@@ -50,9 +50,21 @@ public final class Trainer implements AutoCloseable {
     void onStep(int epoch, Step step);
   }
 
+  /** Told of each batch of an evaluation, on the thread that evaluates. It must not use the trainer. */
+  @FunctionalInterface
+  public interface EvaluationListener {
+    /**
+     * {@code batches} is how many there are, -1 where that is not known. Returning false stops the evaluation: {@link
+     * #evaluate} fails with the code CANCELLED then. What it throws is thrown again.
+     */
+    boolean onEvaluation(long done, long batches);
+  }
+
   private final TrainerHandle handle;
   private final Device device;
+  private final String shown;
   private StepListener stepListener;
+  private EvaluationListener evaluationListener;
 
   /** {@code totalSteps} is where decaying schedules end; 0: unknown. */
   public Trainer(Device device, Model model, Spec optimizer, Spec schedule, long seed, long totalSteps) {
@@ -64,6 +76,7 @@ public final class Trainer implements AutoCloseable {
     } finally {
       spec.delete();
     }
+    shown = "Trainer(" + model + ", " + optimizer + ", " + schedule + ", device=" + device.name() + ")";
     Natives.free(this, handle::delete);
   }
 
@@ -75,7 +88,12 @@ public final class Trainer implements AutoCloseable {
   public Device device() { return device; }
 
   /** Starts a step on the fields "image" and "label"; returns while the device works. */
-  public void step(Batch batch) { handle.step(batch.handle()); }
+  public void step(Batch batch) {
+    batch.with(fields -> {
+      handle.step(fields);
+      return null;
+    });
+  }
 
   /** The oldest finished step that was not asked for; null where there is none. */
   public Step result(boolean wait) {
@@ -89,23 +107,29 @@ public final class Trainer implements AutoCloseable {
 
   /** Loss and accuracy over one epoch of a pipeline. */
   public Scores evaluate(Pipeline pipeline) {
-    EvalResult r = handle.evaluate(pipeline.handle);
-    try {
-      return new Scores(r.getLoss(), r.getAccuracy());
-    } finally {
-      r.delete();
+    try (Evaluation told = new Evaluation(evaluationListener)) {
+      EvalResult r = told.run(progress -> handle.evaluate(pipeline.handle, progress));
+      try {
+        return new Scores(r.getLoss(), r.getAccuracy());
+      } finally {
+        r.delete();
+      }
     }
   }
 
+  /** Who is told of the batches of {@link #evaluate}, also within {@link #fit}; null for nobody. */
+  public void setEvaluationListener(EvaluationListener listener) { evaluationListener = listener; }
+
   /** The last layer's outputs for the field "image", as field "output": [N, outputs]. */
-  public Batch predict(Batch batch) { return new Batch(handle.predict(batch.handle()), true); }
+  public Batch predict(Batch batch) { return new Batch(batch.with(handle::predict), true); }
 
   /**
    * What a detector found, of the outputs of {@link #predict}: field "boxes", [N, most, 6] with label, left, top, right,
    * bottom (shares of the image) and score, the best first; the label is -1 in rows beyond those found.
    */
   public static Batch detections(Batch outputs, double leastScore, double mostOverlap, int most) {
-    return new Batch(TrainerHandle.detections(outputs.handle(), leastScore, mostOverlap, most), true);
+    return new Batch(
+        outputs.with(fields -> TrainerHandle.detections(fields, leastScore, mostOverlap, most)), true);
   }
 
   /** {@link #detections(Batch, double, double, int)} with scores from 0.5, overlaps to 0.45, 100 boxes at most. */
@@ -157,7 +181,12 @@ public final class Trainer implements AutoCloseable {
   public Batch weights(String name) { return new Batch(handle.weights(name), true); }
 
   /** Replaces those that {@code weights} has as fields; the optimizer's state stays. */
-  public void setWeights(Batch weights) { handle.set_weights(weights.handle()); }
+  public void setWeights(Batch weights) {
+    weights.with(fields -> {
+      handle.set_weights(fields);
+      return null;
+    });
+  }
 
   /** Layers, shapes and parameters as a table. Needs a step or a prediction before. */
   public String summary() { return handle.summary("text"); }
@@ -176,6 +205,9 @@ public final class Trainer implements AutoCloseable {
    * batch. {@code names} is a JSON object that replaces beginnings of the model's names, "{}" for none.
    */
   public void loadPytorch(String path, String names) { handle.load_pytorch(path, names); }
+
+  @Override
+  public String toString() { return shown; }
 
   @Override
   public void close() { handle.close(); }

@@ -1,0 +1,71 @@
+using System;
+using EchoTrain.Native;
+
+namespace EchoTrain
+{
+    /// <summary>What <see cref="Trainer.EvaluationProgressed"/> tells, after each batch of an evaluation. Set <see
+    /// cref="Stop"/> to end the evaluation.</summary>
+    public sealed class EvaluationEventArgs : EventArgs
+    {
+        public long Done { get; internal set; }
+
+        /// <summary>How many there are; null where that is not known.</summary>
+        public long? Batches { get; internal set; }
+
+        public bool Stop { get; set; }
+    }
+
+    /// A call that evaluates, and who is told of it: nothing that a handler throws may cross native code.
+    internal sealed class Evaluation : Progress
+    {
+        private readonly object sender;
+        private readonly EventHandler<EvaluationEventArgs> handler;
+        private Exception failure;
+
+        private Evaluation(object sender, EventHandler<EvaluationEventArgs> handler)
+        {
+            this.sender = sender;
+            this.handler = handler;
+        }
+
+        public override bool report(long done, long batches)
+        {
+            try
+            {
+                var told = new EvaluationEventArgs { Done = done, Batches = batches < 0 ? (long?)null : batches };
+                handler(sender, told);
+                return !told.Stop;
+            }
+            catch (Exception error)
+            {
+                failure = error;
+                return false;
+            }
+        }
+
+        /// What <paramref name="call"/> gives; what the handler threw is thrown again.
+        internal static T Run<T>(object sender, EventHandler<EvaluationEventArgs> handler, Func<Progress, T> call)
+        {
+            if (handler == null) return call(null);
+            using (var told = new Evaluation(sender, handler))
+            {
+                try
+                {
+                    T result = call(told);
+                    told.ThrowAgain();
+                    return result;
+                }
+                catch (EchoTrainException error) when (error.Code == ErrorCode.Cancelled && told.failure != null)
+                {
+                    told.ThrowAgain();
+                    throw;
+                }
+            }
+        }
+
+        private void ThrowAgain()
+        {
+            if (failure != null) System.Runtime.ExceptionServices.ExceptionDispatchInfo.Capture(failure).Throw();
+        }
+    }
+}

@@ -1,0 +1,61 @@
+"""What calls of a trainer have in common: functions of the program that they call, and arguments that are none."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, Optional
+
+from . import native
+from .errors import CancelledError
+from .pipeline import Pipeline
+
+OnEvaluation = Callable[[int, Optional[int]], Optional[bool]]
+
+
+class _Evaluation(native.Progress):
+    """Calls a Python function from an evaluation."""
+
+    def __init__(self, function: OnEvaluation):
+        super().__init__()
+        self._function, self.failure = function, None
+
+    def report(self, done: int, batches: int) -> bool:
+        try:
+            return self._function(done, None if batches < 0 else batches) is not False
+        except BaseException as failure:  # it must not leave the callback
+            self.failure = failure
+            return False
+
+
+class Told:
+    """While it is entered, a function of the program's is told of evaluations; what it raises is raised again at the end."""
+
+    def __init__(self, function: Optional[OnEvaluation]):
+        self._told = None if function is None else _Evaluation(function)
+
+    def __enter__(self) -> Optional[_Evaluation]:
+        return self._told
+
+    def __exit__(self, kind, error, traceback) -> None:
+        if self._told is not None and self._told.failure is not None and (error is None or kind is CancelledError):
+            raise self._told.failure
+
+
+def _described(value: Any) -> str:
+    return f"{value.dtype} {list(value.shape)}" if hasattr(value, "dtype") and hasattr(value, "shape") else type(value).__name__
+
+
+def of_pipelines(method: Callable) -> Callable:
+    """A method of a Pipeline, which may be called as those of other libraries are, with arrays: that is an error that helps."""
+
+    @functools.wraps(method)
+    def checked(self, *args, **kwargs):
+        given = args[:1] or (kwargs.get("pipeline"),)
+        if isinstance(given[0], Pipeline):
+            return method(self, *args, **kwargs)
+        arrays = [value for value in args if not isinstance(value, (int, Pipeline))] or given
+        raise TypeError(f"{method.__name__} takes a Pipeline, not {' and '.join(map(_described, arrays))}; for arrays: "
+                        "et.Pipeline([et.source([{'image': x, 'label': y} for x, y in zip(images, labels)]), "
+                        "et.stages.shuffle(), et.stages.batch(32)])")
+
+    return checked

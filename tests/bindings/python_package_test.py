@@ -1,0 +1,90 @@
+"""The Python package in its process, and what it makes of the schemas."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+import unittest
+
+import numpy as np
+
+import echotrain as et
+from python_case import Case
+
+
+class ProcessTest(Case):
+    def run_script(self, text, **kwargs):
+        script = f"import echotrain as et\nroot = {str(self.root)!r}\n" + textwrap.dedent(text)
+        # A process started in the background of a shell ignores the interrupt, and so do its children.
+        return subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True,
+                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), **kwargs)
+
+    def test_clean_exit_with_a_running_pipeline(self):
+        process = self.run_script("""
+            def slow(sample):
+                return dict(sample)
+            p = et.Pipeline([et.stages.folder(root), et.stages.repeat(), slow], threads=4)
+            it = iter(p)
+            for _ in range(100):
+                next(it)
+            print("done")
+        """)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, out, err), (0, "done\n", ""))
+
+    def test_ctrl_c_interrupts_a_wait(self):
+        process = self.run_script("""
+            import threading, time
+            p = et.Pipeline([et.stages.folder(root), et.stages.delay(600000)])
+            def tell():
+                while p.stats()["stages"][0]["items_out"] == 0:
+                    time.sleep(0.01)
+                print("waiting", flush=True)
+            threading.Thread(target=tell, daemon=True).start()
+            next(iter(p))
+        """)
+        self.assertEqual(process.stdout.readline(), "waiting\n")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        self.assertIn("KeyboardInterrupt", err)
+
+
+class SchemaTest(unittest.TestCase):
+    def test_functions_have_signatures_and_documentation(self):
+        import inspect
+        signature = inspect.signature(et.stages.echo)
+        self.assertEqual(list(signature.parameters)[0], "factor")
+        self.assertEqual(signature.parameters["mode"].default, "fixed")
+        self.assertIn("on_demand", et.stages.echo.__doc__)
+
+    def test_stubs_name_every_function(self):
+        for module in (et.stages, et.layers, et.optimizers):
+            stub = pathlib.Path(module.__file__).with_suffix(".pyi").read_text()
+            compile(stub, "stub", "exec")
+            for name in module.__all__:
+                self.assertIn(f"def {name}(", stub)
+
+    def test_kernels_are_tuned_into_a_file(self):
+        path = os.path.join(tempfile.mkdtemp(), "kernels.json")
+        runtime = et.Runtime(os.environ.get("ECHOTRAIN_TEST_DEVICE"))
+        trainer = et.Trainer(et.Model([et.layers.dense(2)]), et.optimizers.sgd(), 0.1, device=runtime)
+        batch = et.Batch({"image": np.ones((4, 3), np.float32), "label": np.zeros(4, np.int32)})
+        trainer.step(batch)
+        runtime.tune(path)
+        with open(path) as file:
+            self.assertIn("nn 4x2x3 fp32", json.load(file)["devices"][runtime.device.name])
+        et.Runtime(os.environ.get("ECHOTRAIN_TEST_DEVICE"), tuning=path)
+        with self.assertRaises(et.errors.EchoTrainError):
+            et.Runtime(tuning=path + ".none")
+
+    def test_a_wrong_device_is_an_error_that_lists_those_there_are(self):
+        with self.assertRaises(et.errors.EchoTrainError):
+            et.Runtime("no such device")
+        self.assertGreaterEqual(len(et.devices()), 1)

@@ -1,0 +1,226 @@
+// What functions of a program do wrong: each is an error that names the function and says what to do.
+#include <gtest/gtest.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "capi/support.h"
+#include "echotrain/echotrain.h"
+
+namespace {
+
+int32_t set_number(etr_batch* item, int32_t number) {
+  const etr_tensor t{sizeof t, ETR_I32, 0, 0, {}, &number, sizeof number};
+  return etr_batch_set(item, "x", &t);
+}
+
+uint64_t index_of(const etr_batch* item) {
+  etr_batch_info info{};
+  info.struct_size = sizeof info;
+  etr_batch_get_info(item, &info);
+  return info.ordinal & 0xFFFFFFFFFF;
+}
+
+int32_t five_samples(void*, etr_batch* item) {
+  return index_of(item) == 5 ? ETR_END : set_number(item, 1);
+}
+
+// What a pipeline of these functions gives: samples before its end, and how it ended.
+struct Outcome {
+  int samples = 0;
+  int32_t status = ETR_OK;
+  std::string message;
+};
+
+Outcome run(etr_map_function source, etr_map_function map = nullptr,
+            const char* options_json = R"({"epochs": 1})") {
+  etr_options* options = nullptr;
+  etr_pipeline* pipeline = nullptr;
+  EXPECT_EQ(etr_options_create_from_json(options_json, &options), ETR_OK) << etr_last_error();
+  EXPECT_EQ(etr_pipeline_create(options, &pipeline), ETR_OK);
+  etr_options_destroy(options);
+  EXPECT_EQ(etr_pipeline_add_source(pipeline, "mine", source, nullptr, nullptr), ETR_OK);
+  if (map) {
+    EXPECT_EQ(etr_pipeline_add_map(pipeline, "change", map, nullptr, nullptr), ETR_OK);
+  }
+  Outcome out;
+  etr_batch* batch = nullptr;
+  while ((out.status = etr_pipeline_next(pipeline, &batch)) == ETR_OK) {
+    ++out.samples;
+    etr_batch_destroy(batch);
+  }
+  if (out.status != ETR_END) out.message = etr_last_error();
+  etr_pipeline_destroy(pipeline);
+  return out;
+}
+
+void expect_words(const Outcome& outcome, std::initializer_list<const char*> words) {
+  EXPECT_EQ(outcome.status, ETR_CALLBACK);
+  for (const char* word : words)
+    EXPECT_NE(outcome.message.find(word), std::string::npos) << word << " in " << outcome.message;
+}
+
+TEST(Functions, ASourceThatSetsNoField) {
+  expect_words(run([](void*, etr_batch*) -> int32_t { return ETR_OK; }),
+               {"'mine' returned ETR_OK and has set no field", "return ETR_END", "key '0'"});
+  const auto forgets_the_third = [](void*, etr_batch* item) -> int32_t {
+    const uint64_t i = index_of(item);
+    return i == 6 ? ETR_END : i == 2 ? ETR_OK : set_number(item, 1);
+  };
+  const Outcome third = run(forgets_the_third);
+  EXPECT_EQ(third.samples, 2);
+  expect_words(third, {"key '2'"});
+  const Outcome skipped = run(forgets_the_third, nullptr, R"({"epochs": 1, "on_error": "skip"})");
+  EXPECT_EQ(skipped.status, ETR_END);
+  EXPECT_EQ(skipped.samples, 5);
+  // One that never sets any does not go on for ever.
+  expect_words(run([](void*, etr_batch*) -> int32_t { return ETR_OK; }, nullptr,
+                   R"({"on_error": "skip", "max_bad_records": 20})"),
+               {"max_bad_records"});
+}
+
+TEST(Functions, ASourceMayEndAPassWithFieldsOrAtOnce) {
+  EXPECT_EQ(run([](void*, etr_batch* item) -> int32_t {
+              set_number(item, 7);
+              return index_of(item) == 3 ? ETR_END : ETR_OK;
+            }).samples,
+            3);
+  EXPECT_EQ(run([](void*, etr_batch*) -> int32_t { return ETR_END; }).status, ETR_END);
+}
+
+TEST(Functions, WhatAMapMayNotReturn) {
+  expect_words(run(five_samples, [](void*, etr_batch*) -> int32_t { return ETR_END; }),
+               {"'change' returned ETR_END, which only sources may", "key '0'", "mine"});
+  expect_words(run(five_samples, [](void*, etr_batch*) -> int32_t { return 77; }),
+               {"'change' returned 77, which is no status"});
+  expect_words(run(five_samples,
+                   [](void*, etr_batch* item) -> int32_t { return etr_batch_remove(item, "x"); }),
+               {"'change' has removed every field"});
+  expect_words(run(five_samples,
+                   [](void*, etr_batch* item) -> int32_t {
+                     etr_batch_fail(item, "too round");
+                     return ETR_END;
+                   }),
+               {"'change' failed: too round"});
+}
+
+// Of a program in C++, through the C API: a bad record, not the end of the process.
+TEST(Functions, ExceptionsAreFailuresOfTheirRecord) {
+  const auto throws = [](void*, etr_batch* item) -> int32_t {
+    const uint64_t i = index_of(item);
+    if (i == 1) throw std::out_of_range("one");
+    if (i == 3) throw 3;
+    return ETR_OK;
+  };
+  expect_words(run(five_samples, throws),
+               {"the function 'change' threw an exception: one", "key '1'", "mine"});
+  expect_words(run([](void*, etr_batch*) -> int32_t { throw 3; }),
+               {"'mine' threw an exception that is not of std::exception", "key '0'"});
+  const Outcome skipped = run(five_samples, throws, R"({"epochs": 1, "on_error": "skip"})");
+  EXPECT_EQ(skipped.status, ETR_END);
+  EXPECT_EQ(skipped.samples, 3);
+}
+
+TEST(Functions, ExceptionsOfProgressFunctions) {
+  const auto throws = [](void*, int64_t, int64_t) -> int32_t { throw std::domain_error("enough"); };
+  const Images images;
+  EXPECT_EQ(etr_pack(images.path().c_str(), (images.path("packed/p")).c_str(), nullptr, throws,
+                     nullptr, nullptr),
+            ETR_CALLBACK);
+  EXPECT_STREQ(etr_last_error(), "the progress function threw an exception: enough");
+}
+
+TEST(Functions, AThreadInAFunctionIsNotCancelled) {
+  const auto cancels_itself = [](void*, etr_batch*) -> int32_t {
+    pthread_cancel(pthread_self());
+    pthread_testcancel();
+    return ETR_OK;
+  };
+  EXPECT_EQ(run(five_samples, cancels_itself).samples, 5);
+}
+
+// The cancellation takes effect behind the call.
+TEST(Functions, AThreadInACallIsNotCancelled) {
+  struct Shared {
+    bool returned = false, behind = false;
+  } shared;
+  pthread_t thread;
+  const auto reads = [](void* given) -> void* {
+    auto* s = static_cast<Shared*>(given);
+    pthread_cancel(pthread_self());
+    s->returned = run(five_samples).samples == 5;
+    pthread_testcancel();
+    s->behind = true;
+    return nullptr;
+  };
+  // run() makes objects of C++ between its calls; none of them is a point of cancellation.
+  ASSERT_EQ(pthread_create(&thread, nullptr, reads, &shared), 0);
+  void* result = nullptr;
+  pthread_join(thread, &result);
+  EXPECT_EQ(result, PTHREAD_CANCELED);
+  EXPECT_TRUE(shared.returned);
+  EXPECT_FALSE(shared.behind);
+}
+
+#ifdef __GLIBCXX__
+TEST(FunctionsDeathTest, OneThatEndsItsThreadIsNamed) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto ends = [](void*, etr_batch*) -> int32_t { pthread_exit(nullptr); };
+  EXPECT_DEATH(run(five_samples, ends), "the function 'change' has ended its thread");
+  EXPECT_DEATH(run(ends), "the function 'mine' has ended its thread");
+}
+#endif
+
+struct EmptyShape {
+  std::vector<int64_t> extents;
+  bool allowed;
+};
+
+// Without elements there need be no memory, and what a shape says otherwise does not depend on its order.
+TEST(Batches, ArraysWithoutElements) {
+  constexpr int64_t kHuge = int64_t{1} << 62;
+  const EmptyShape shapes[] = {{{0}, true},
+                               {{0, 3}, true},
+                               {{3, 0}, true},
+                               {{0, 0}, true},
+                               {{0, kHuge}, false},
+                               {{kHuge, 0}, false},
+                               {{0, kHuge / 4}, true},
+                               {{kHuge / 4, 0}, true},
+                               {{kHuge, kHuge, 0}, false},
+                               {{0, kHuge, kHuge}, false},
+                               {{kHuge, 0, kHuge}, false},
+                               {{0, -1}, false}};
+  etr_batch* batch = nullptr;
+  ASSERT_OK(etr_batch_create(&batch));
+  const float one = 1;
+  for (const EmptyShape& shape : shapes)
+    for (const void* data : {static_cast<const void*>(nullptr), static_cast<const void*>(&one)}) {
+      etr_tensor t{sizeof t, ETR_F32, static_cast<int32_t>(shape.extents.size()), 0, {}, data, 0};
+      std::copy(shape.extents.begin(), shape.extents.end(), t.shape);
+      const int32_t expected = shape.allowed ? ETR_OK : ETR_INVALID_ARGUMENT;
+      EXPECT_EQ(etr_batch_set(batch, "x", &t), expected) << etr_last_error();
+      int released = 0;
+      const auto release = [](void* p) { ++*static_cast<int*>(p); };
+      EXPECT_EQ(etr_batch_wrap(batch, "y", &t, release, &released), expected);
+      EXPECT_EQ(released, 1) << "nothing holds memory that no element lies in";
+      if (!shape.allowed) continue;
+      etr_tensor got{};
+      got.struct_size = sizeof got;
+      ASSERT_OK(etr_batch_get(batch, "y", &got));
+      EXPECT_EQ(got.size_bytes, 0u);
+      EXPECT_EQ(got.rank, t.rank);
+      void* managed = nullptr;  // and through DLPack
+      ASSERT_OK(etr_batch_to_dlpack(batch, "x", &managed));
+      EXPECT_EQ(etr_batch_set_dlpack(batch, "z", managed), ETR_OK) << etr_last_error();
+    }
+  etr_tensor scalar{sizeof scalar, ETR_F32, 0, 0, {}, nullptr, 4};
+  EXPECT_EQ(etr_batch_set(batch, "x", &scalar), ETR_INVALID_ARGUMENT) << "that has an element";
+  etr_batch_destroy(batch);
+}
+
+}  // namespace

@@ -1,0 +1,256 @@
+// Trainers, runtimes and jobs through the C API.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "capi/support.h"
+#include "echotrain/echotrain.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// One step on `rows` samples of ones.
+void step_on_ones(etr_trainer* trainer, int32_t rows) {
+  const std::vector<float> ones(static_cast<size_t>(rows) * 6, 1.0f);
+  const std::vector<int32_t> labels(static_cast<size_t>(rows), 1);
+  etr_tensor image{sizeof image, ETR_F32, 2, 0, {rows, 6}, ones.data(), ones.size() * 4};
+  etr_tensor label{sizeof label, ETR_I32, 1, 0, {rows}, labels.data(), labels.size() * 4};
+  etr_batch* batch = nullptr;
+  ASSERT_OK(etr_batch_create(&batch));
+  ASSERT_OK(etr_batch_set(batch, "image", &image));
+  ASSERT_OK(etr_batch_set(batch, "label", &label));
+  ASSERT_OK(etr_trainer_step(trainer, batch));
+  etr_batch_destroy(batch);
+}
+
+TEST(CApi, TrainsEvaluatesSavesAndLoads) {
+  Images images;
+  Net net;
+  etr_runtime* runtime = nullptr;
+  ASSERT_OK(etr_runtime_create(nullptr, &runtime));
+  etr_trainer *trainer = nullptr, *second = nullptr;
+  ASSERT_OK(etr_trainer_create(runtime, net.model, net.optimizer, 1, 0, &trainer));
+  ASSERT_OK(etr_trainer_create(runtime, net.model, net.optimizer, 2, 0, &second));
+  etr_runtime_destroy(runtime);  // the trainers keep what they need
+  etr_pipeline* pipeline = nullptr;
+  ASSERT_OK(etr_pipeline_create_from_json(images.spec().c_str(), &pipeline));
+  etr_step_result result{};
+  result.struct_size = sizeof result;
+  uint64_t results = 0;
+  for (int epoch = 0; epoch < 4; ++epoch) {
+    etr_batch* batch = nullptr;
+    int32_t status;
+    while ((status = etr_pipeline_next(pipeline, &batch)) == ETR_OK) {
+      ASSERT_OK(etr_trainer_step(trainer, batch));
+      etr_batch_destroy(batch);
+      while (etr_trainer_result(trainer, 0, &result) == ETR_OK) EXPECT_EQ(result.step, ++results);
+    }
+    ASSERT_EQ(status, ETR_END) << etr_last_error();
+  }
+  while (etr_trainer_result(trainer, 1, &result) == ETR_OK) EXPECT_EQ(result.step, ++results);
+  EXPECT_EQ(results, 32u);
+  std::string once = images.spec();
+  once.replace(once.find("\"seed\""), 6, "\"epochs\": 1, \"seed\"");
+  etr_pipeline *first_eval = nullptr, *second_eval = nullptr;
+  ASSERT_OK(etr_pipeline_create_from_json(once.c_str(), &first_eval));
+  ASSERT_OK(etr_pipeline_create_from_json(once.c_str(), &second_eval));
+  etr_eval_result a{}, b{};
+  a.struct_size = b.struct_size = sizeof a;
+  ASSERT_OK(etr_trainer_evaluate(trainer, first_eval, &a));
+  EXPECT_GT(a.accuracy, 0.95);
+  ASSERT_OK(etr_trainer_save(trainer, images.path("ckpt").c_str()));
+  ASSERT_OK(etr_trainer_load(second, images.path("ckpt").c_str()));
+  ASSERT_OK(etr_trainer_evaluate(second, second_eval, &b));
+  EXPECT_EQ(a.loss, b.loss);
+  const auto stop_at_two = [](void* told, int64_t done, int64_t batches) -> int32_t {
+    EXPECT_EQ(batches, 8);
+    return *static_cast<int64_t*>(told) = done, done < 2;
+  };
+  static int64_t told, ended;
+  told = ended = 0;
+  const auto end = [](void*) { ++ended; };
+  etr_pipeline* stopped_eval = nullptr;
+  ASSERT_OK(etr_pipeline_create_from_json(once.c_str(), &stopped_eval));
+  EXPECT_EQ(etr_trainer_on_evaluation(nullptr, stop_at_two, &told, end), ETR_INVALID_ARGUMENT);
+  EXPECT_EQ(ended, 1) << "also where the call fails";
+  ASSERT_OK(etr_trainer_on_evaluation(second, stop_at_two, &told, end));
+  EXPECT_EQ(etr_trainer_evaluate(second, stopped_eval, &b), ETR_CANCELLED);
+  EXPECT_EQ(told, 2);
+  EXPECT_NE(std::string(etr_last_error()).find("after 2 batches"), std::string::npos);
+  etr_pipeline_destroy(stopped_eval);
+  EXPECT_EQ(ended, 1);
+  ASSERT_OK(etr_trainer_on_evaluation(second, nullptr, &told, end));
+  EXPECT_EQ(ended, 3) << "the one that it had, and that which came with NULL";
+  ASSERT_OK(etr_trainer_on_evaluation(second, stop_at_two, &told, end));
+  EXPECT_EQ(etr_trainer_load(second, "/none"), ETR_NOT_FOUND);
+  EXPECT_EQ(etr_trainer_evaluate(second, nullptr, &b), ETR_STATE) << "this trainer has no job";
+  for (etr_pipeline* p : {pipeline, first_eval, second_eval}) etr_pipeline_destroy(p);
+  etr_trainer_destroy(trainer);
+  etr_trainer_destroy(second);
+  EXPECT_EQ(ended, 4);
+}
+
+// A model works on floats: bytes and u16 are refused with what to do.
+TEST(CApi, TrainersRefuseSixteenBits) {
+  Net net;
+  etr_runtime* runtime = nullptr;
+  etr_trainer* trainer = nullptr;
+  etr_batch* batch = nullptr;
+  ASSERT_OK(etr_runtime_create(nullptr, &runtime));
+  ASSERT_OK(etr_trainer_create(runtime, net.model, net.optimizer, 1, 0, &trainer));
+  const uint16_t pixels[12] = {};
+  const int32_t labels[2] = {};
+  const etr_tensor image{sizeof image, ETR_U16, 2, 0, {2, 6}, pixels, sizeof pixels};
+  const etr_tensor label{sizeof label, ETR_I32, 1, 0, {2}, labels, sizeof labels};
+  ASSERT_OK(etr_batch_create(&batch));
+  ASSERT_OK(etr_batch_set(batch, "image", &image));
+  ASSERT_OK(etr_batch_set(batch, "label", &label));
+  EXPECT_EQ(etr_trainer_step(trainer, batch), ETR_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(etr_last_error()).find("u16"), std::string::npos) << etr_last_error();
+  EXPECT_NE(std::string(etr_last_error()).find("normalize"), std::string::npos);
+  etr_batch_destroy(batch);
+  etr_trainer_destroy(trainer);
+  etr_runtime_destroy(runtime);
+}
+
+TEST(CApi, KernelsAreTunedIntoAFile) {
+  Images images;  // for its folder
+  Net net;
+  const std::string path = images.path("kernels.json");
+  etr_runtime_options options{};
+  options.struct_size = sizeof options;
+  options.tuning = "";
+  etr_runtime *runtime = nullptr, *tuned = nullptr;
+  etr_trainer *trainer = nullptr, *second = nullptr;
+  ASSERT_OK(etr_runtime_create(&options, &runtime));
+  ASSERT_OK(etr_trainer_create(runtime, net.model, net.optimizer, 1, 0, &trainer));
+  step_on_ones(trainer, 4);
+  std::vector<std::string> products;
+  const auto note = [](void* user_data, int64_t done, int64_t total, const char* product,
+                       const char* kernel) -> int32_t {
+    auto& seen = *static_cast<std::vector<std::string>*>(user_data);
+    seen.emplace_back(product);
+    EXPECT_EQ(done, static_cast<int64_t>(seen.size()));
+    EXPECT_EQ(total, 2);
+    EXPECT_NE(std::string(kernel).find("gemm_"), std::string::npos);
+    return 1;
+  };
+  ASSERT_OK(etr_runtime_tune(runtime, path.c_str(), note, &products));
+  EXPECT_EQ(products, (std::vector<std::string>{"nn 4x2x6 fp32", "tn 6x2x4 fp32"}));
+  ASSERT_OK(etr_runtime_tune(runtime, path.c_str(), note, &products));
+  EXPECT_EQ(products.size(), 2u) << "what is known is not measured again";
+
+  options.tuning = path.c_str();
+  ASSERT_OK(etr_runtime_create(&options, &tuned));
+  ASSERT_OK(etr_trainer_create(tuned, net.model, net.optimizer, 1, 0, &second));
+  step_on_ones(second, 4);
+  const auto none = [](void*, int64_t, int64_t, const char*, const char*) -> int32_t {
+    ADD_FAILURE() << "the file had everything";
+    return 1;
+  };
+  ASSERT_OK(etr_runtime_tune(tuned, path.c_str(), none, nullptr));
+  for (etr_trainer* t : {trainer, second}) etr_trainer_destroy(t);
+  for (etr_runtime* r : {runtime, tuned}) etr_runtime_destroy(r);
+
+  options.tuning = "/no/such/file";
+  EXPECT_EQ(etr_runtime_create(&options, &runtime), ETR_NOT_FOUND);
+  EXPECT_NE(std::string(etr_last_error()).find("'/no/such/file'"), std::string::npos);
+}
+
+TEST(CApi, JobsRunToTheirEnd) {
+  Images images;
+  const std::string job =
+      R"({"pipeline": )" + images.spec() +
+      R"(, "model": {"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 2}]},
+      "optimizer": {"optimizer": "sgd"}, "schedule": {"learning_rate": 0.02}, "train": {"steps": 10}})";
+  const char* const overrides[] = {"train.steps=12"};
+  etr_job* handle = nullptr;
+  ASSERT_OK(etr_job_parse(job.c_str(), overrides, 1, &handle));
+  etr_runtime* runtime = nullptr;
+  ASSERT_OK(etr_runtime_create(nullptr, &runtime));
+  etr_trainer* trainer = nullptr;
+  ASSERT_OK(etr_trainer_create_from_job(runtime, handle, 0, &trainer));
+  etr_job_destroy(handle);
+  etr_runtime_destroy(runtime);
+  etr_event event{};
+  event.struct_size = sizeof event;
+  char* text = nullptr;
+  ASSERT_OK(etr_trainer_summary(trainer, "text", &text)) << "a job knows its batches";
+  EXPECT_NE(std::string(text).find(" parameters\n"), std::string::npos) << text;
+  etr_string_free(text);
+  while (etr_trainer_next_event(trainer, &event) == ETR_OK) {
+    // The job's own results are not for the taking.
+    etr_step_result result{};
+    result.struct_size = sizeof result;
+    EXPECT_EQ(etr_trainer_result(trainer, 1, &result), ETR_STATE);
+  }
+  EXPECT_EQ(event.kind, ETR_EVENT_END);
+  EXPECT_EQ(event.step, 12u);
+  etr_batch* weights = nullptr;
+  ASSERT_OK(etr_trainer_get_weights(trainer, "dense_2.bias", &weights));
+  etr_tensor bias{};
+  bias.struct_size = sizeof bias;
+  ASSERT_OK(etr_batch_get(weights, "dense_2.bias", &bias));
+  EXPECT_EQ(bias.shape[0], 2);
+  etr_batch_destroy(weights);
+  EXPECT_EQ(etr_trainer_next_event(trainer, &event), ETR_END);
+  etr_trainer_destroy(trainer);
+}
+
+// What a folder of runs allows, through every way to begin one.
+TEST(CApi, AFolderHoldsOneRun) {
+  Images images;
+  const std::string out =
+      fs::path(images.path()).parent_path().string() + "-run";  // beside the data
+  const std::string json =
+      R"({"pipeline": )" + images.spec() +
+      R"(, "model": {"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 2}]},
+      "optimizer": {"optimizer": "sgd"}, "schedule": {"learning_rate": 0.02}, "train": {"steps": 4}})";
+  const std::string to = "output.dir=" + out;
+  const char* const overrides[] = {to.c_str(), "train.steps=6"};
+  etr_job *open_end = nullptr, *job = nullptr, *longer = nullptr;
+  ASSERT_OK(etr_job_parse(json.c_str(), nullptr, 0, &open_end));
+  ASSERT_OK(etr_job_parse(json.c_str(), overrides, 1, &job));
+  ASSERT_OK(etr_job_parse(json.c_str(), overrides, 2, &longer));
+  char* directory = nullptr;
+  ASSERT_OK(etr_job_output_dir(open_end, &directory));
+  EXPECT_EQ(directory, nullptr);
+  ASSERT_OK(etr_job_output_dir(job, &directory));
+  EXPECT_EQ(directory, out);
+  etr_string_free(directory);
+  etr_runtime* runtime = nullptr;
+  ASSERT_OK(etr_runtime_create(nullptr, &runtime));
+  // The step that a run ends at, or the status that it ends with.
+  const auto run = [&](const etr_job* what, int32_t start) -> int64_t {
+    etr_trainer* trainer = nullptr;
+    if (const int32_t status = etr_trainer_start_job(runtime, what, start, &trainer)) return status;
+    etr_event event{};
+    event.struct_size = sizeof event;
+    int32_t status = ETR_OK;
+    while ((status = etr_trainer_next_event(trainer, &event)) == ETR_OK) continue;
+    etr_trainer_destroy(trainer);
+    return status == ETR_END ? static_cast<int64_t>(event.step) : status;
+  };
+  EXPECT_EQ(run(job, ETR_START_RESUME), ETR_NOT_FOUND);
+  EXPECT_EQ(run(job, ETR_START_TRIAL), 4);
+  EXPECT_EQ(run(job, ETR_START_NEW), 4) << "a trial leaves nothing: " << etr_last_error();
+  EXPECT_EQ(run(job, ETR_START_NEW), ETR_STATE);
+  EXPECT_NE(std::string(etr_last_error()).find("--overwrite"), std::string::npos)
+      << etr_last_error();
+  etr_trainer* trainer = nullptr;
+  EXPECT_EQ(etr_trainer_create_from_job(runtime, job, 0, &trainer), ETR_STATE);
+  EXPECT_EQ(run(longer, ETR_START_RESUME), 6) << etr_last_error();
+  EXPECT_EQ(run(longer, ETR_START_EVALUATE), ETR_STATE) << "it does not train";
+  EXPECT_EQ(run(job, ETR_START_OVERWRITE), 4) << etr_last_error();
+  for (const int32_t start : {-1, ETR_START_TRIAL + 1})
+    EXPECT_EQ(run(job, start), ETR_INVALID_ARGUMENT) << start;
+  fs::remove_all(out);
+  for (etr_job* handle : {open_end, job, longer}) etr_job_destroy(handle);
+  etr_runtime_destroy(runtime);
+}
+
+}  // namespace
