@@ -6,7 +6,7 @@
 #include "core/platform_files.h"
 #include "pipeline/permutation.h"
 #include "pipeline/stage.h"
-#include "sources/remote.h"
+#include "sources/reading.h"
 
 namespace etr::sources {
 

@@ -6,7 +6,7 @@
 #include "core/json.h"
 #include "io/pattern.h"
 #include "sources/data_files.h"
-#include "sources/remote.h"
+#include "sources/reading.h"
 
 namespace etr::sources {
 

@@ -1,4 +1,4 @@
-// How sources read files and over the network, by the pipeline's options.
+// How sources read files, on this machine and elsewhere, by the options of the pipeline.
 #pragma once
 
 #include "io/byte_stream.h"
