@@ -36,6 +36,12 @@ inline io::ReadOptions read_options(const pipeline::StageContext& context) {
   return out;
 }
 
+// What one record may take where no option says so.
+constexpr uint64_t kMostRecordBytes = uint64_t{1} << 31;
+inline io::SizeLimit record_limit(const pipeline::StageContext& context) {
+  return {kMostRecordBytes, "the limit of a record", budget_bytes(context)};
+}
+
 // What one record may take: by the option of this name, and by the budget.
 inline io::SizeLimit size_limit(const Options& options, const char* option,
                                 const pipeline::StageContext& context) {

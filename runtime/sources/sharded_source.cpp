@@ -16,6 +16,7 @@ namespace {
 
 io::ReadOptions with_ratio(io::ReadOptions reading, double max_ratio) {
   reading.max_ratio = max_ratio;
+  reading.ratio_option = kMaxRatioOption.name;
   return reading;
 }
 
