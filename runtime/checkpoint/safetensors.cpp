@@ -1,10 +1,11 @@
 #include "checkpoint/safetensors.h"
 
-#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "checkpoint/safetensors_header.h"
+#include "core/error.h"
 #include "core/half.h"
 #include "core/json.h"
 
@@ -20,21 +21,43 @@ void convert(std::span<const std::byte> from, std::span<To> to, F&& f) {
   }
 }
 
-void fill(Tensor& tensor, std::string_view type, std::span<const std::byte> from) {
+// Arrays here have 32 bits: what they cannot hold is an error, where .float() of PyTorch makes infinities.
+struct Narrow {
+  const FileTensor& tensor;
+  const std::string& origin;
+
+  float operator()(double v) const {
+    const auto out = static_cast<float>(v);
+    if (std::isinf(out) && !std::isinf(v)) refuse(v);
+    return out;
+  }
+  int32_t operator()(int64_t v) const {
+    if (v < INT32_MIN || v > INT32_MAX) refuse(v);
+    return static_cast<int32_t>(v);
+  }
+
+ private:
+  template <typename Value>
+  [[noreturn]] void refuse(Value v) const {
+    fail(Code::unsupported, origin, ": tensor '", tensor.name, "' (", tensor.type->name, ") holds ",
+         v, ", which ", tensor.type->becomes == DType::f32 ? "F32" : "I32", " cannot hold");
+  }
+};
+
+void fill(Tensor& tensor, const FileTensor& in, const std::string& origin) {
+  const std::string_view type = in.type->name;
+  const Narrow narrow{in, origin};
   if (type == "F16")
-    convert<uint16_t>(from, tensor.mutable_view<float>(), half_to_float);
+    convert<uint16_t>(in.data, tensor.mutable_view<float>(), half_to_float);
   else if (type == "BF16")
-    convert<uint16_t>(from, tensor.mutable_view<float>(),
+    convert<uint16_t>(in.data, tensor.mutable_view<float>(),
                       [](uint16_t v) { return std::bit_cast<float>(uint32_t{v} << 16); });
   else if (type == "F64")
-    convert<double>(from, tensor.mutable_view<float>(),
-                    [](double v) { return static_cast<float>(v); });
+    convert<double>(in.data, tensor.mutable_view<float>(), narrow);
   else if (type == "I64")
-    convert<int64_t>(from, tensor.mutable_view<int32_t>(), [](int64_t v) {
-      return static_cast<int32_t>(std::clamp<int64_t>(v, INT32_MIN, INT32_MAX));
-    });
-  else if (!from.empty())
-    std::memcpy(tensor.mutable_data(), from.data(), from.size());
+    convert<int64_t>(in.data, tensor.mutable_view<int32_t>(), narrow);
+  else if (!in.data.empty())
+    std::memcpy(tensor.mutable_data(), in.data.data(), in.data.size());
 }
 
 }  // namespace
@@ -66,7 +89,7 @@ NamedTensors read_safetensors(std::span<const std::byte> bytes, const std::strin
   NamedTensors out;
   for (const FileTensor& in : file_tensors(bytes, origin)) {
     Tensor tensor(in.type->becomes, in.shape);
-    fill(tensor, in.type->name, in.data);
+    fill(tensor, in, origin);
     out.emplace(in.name, std::move(tensor));
   }
   return out;

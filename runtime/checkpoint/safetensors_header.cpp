@@ -127,18 +127,24 @@ struct Placed {
 void check_places(const std::vector<Placed>& placed, uint64_t data_bytes,
                   const std::string& origin) {
   uint64_t at = 0;
-  std::string before = "the beginning of the data";
+  std::string before = "the data begins";
   for (const Placed& p : placed) {
-    if (p.begin != at)
-      fail(Code::corrupt_data, origin, ": tensor '", p.tensor.name, "' begins at byte ", p.begin,
-           p.begin < at ? " and overlaps the data before byte " : " and leaves a gap after byte ",
-           at, ", ", before);
+    const std::string where = cat(origin, ": tensor '", p.tensor.name, "' begins at byte ", p.begin,
+                                  " of the data, but ", before, " at byte ", at);
+    if (p.begin < at) fail(Code::corrupt_data, where, "; the two overlap");
+    if (p.begin > at) fail(Code::corrupt_data, where, "; the gap belongs to no tensor");
     at = p.end;
-    before = cat("the end of tensor '", p.tensor.name, "'");
+    before = cat("tensor '", p.tensor.name, "' before it ends");
   }
-  if (at != data_bytes)
-    fail(Code::corrupt_data, origin, ": the data has ", data_bytes, " bytes, but ", before,
-         " is at byte ", at, at > data_bytes ? "; the file is cut off" : "");
+  const std::string last =
+      placed.empty() ? "there is no tensor"
+                     : cat("the last tensor '", placed.back().tensor.name, "' ends at byte ", at);
+  if (at > data_bytes)
+    fail(Code::corrupt_data, origin, ": ", last, ", but the data has only ", data_bytes,
+         " bytes; the file is cut off");
+  if (at < data_bytes)
+    fail(Code::corrupt_data, origin, ": the data has ", data_bytes, " bytes, but ", last,
+         "; the rest belongs to no tensor");
 }
 
 }  // namespace

@@ -10,9 +10,15 @@
 
 namespace etr::codec {
 
-// Error(unsupported) where an image has no pixels, or more than the limit.
+inline void check_not_empty(int64_t width, int64_t height) {
+  if (width <= 0 || height <= 0)
+    fail(Code::corrupt_data, "an image of ", width, " x ", height, " pixels has none");
+}
+
+// Error(corrupt_data) where an image has no pixels, Error(unsupported) where it has more than the limit.
 inline void check_pixels(int64_t width, int64_t height, const ImageOptions& options) {
-  if (width <= 0 || height <= 0 || width > options.max_pixels / height)
+  check_not_empty(width, height);
+  if (width > options.max_pixels / height)
     fail(Code::unsupported, "an image of ", width, " x ", height, " pixels; the limit is ",
          options.max_pixels, " pixels (max_pixels)");
 }

@@ -1,6 +1,8 @@
 #include "codec/image_codec.h"
 
 #include <cstring>
+#include <string_view>
+#include <utility>
 
 #include "codec/jpeg_decoder.h"
 #include "codec/luma.h"
@@ -30,6 +32,18 @@ Tensor decode_png(std::span<const std::byte> bytes, const ImageOptions& options)
   return decode_any_png(bytes, outline, options);
 }
 
+// Formats that people take for one of ours, as a part of the sentence.
+std::string other_format(std::span<const std::byte> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  static constexpr std::pair<std::string_view, const char*> kMagics[] = {
+      {"GIF8", "GIF"}, {"BM", "BMP"}, {"II*", "TIFF"}, {"MM", "TIFF"}, {"<svg", "SVG"}};
+  if (text.starts_with("RIFF") && text.substr(0, 12).ends_with("WEBP")) return " but WebP";
+  if (text.substr(0, 12).find("ftyp") == 4) return " but HEIC, AVIF or a film";
+  for (const auto& [magic, name] : kMagics)
+    if (text.starts_with(magic)) return std::string(" but ") + name;
+  return "";
+}
+
 }  // namespace
 
 Tensor decode_image(std::span<const std::byte> bytes, const ImageOptions& options,
@@ -43,7 +57,9 @@ Tensor decode_image(std::span<const std::byte> bytes, const ImageOptions& option
   if (starts_with(kPng)) return decode_png(bytes, options);
   if (starts_with(kJpeg)) return decode_jpeg(bytes, options, warning);
   if (looks_planar(bytes)) return to_channels(decode_planar(bytes, options), options.channels);
-  fail(Code::unsupported, "neither PNG nor JPEG (", bytes.size(), " bytes)");
+  if (bytes.empty()) fail(Code::corrupt_data, "the image is empty (0 bytes)");
+  fail(Code::unsupported, "neither PNG nor JPEG", other_format(bytes), " (", bytes.size(),
+       " bytes)");
 }
 
 }  // namespace etr::codec

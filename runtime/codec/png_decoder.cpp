@@ -64,6 +64,7 @@ bool parse(std::span<const std::byte> bytes, Png& png) {
         png.width = big_endian(body.data());
         png.height = big_endian(body.data() + 4);
         png.colour = std::to_integer<int>(body[9]);
+        check_not_empty(png.width, png.height);
         const bool common = std::to_integer<int>(body[8]) == 8 &&
                             std::to_integer<int>(body[12]) == 0 &&
                             (png.colour == kGray || png.colour == kRgb || png.colour == kPalette);

@@ -27,6 +27,14 @@ inline std::string_view trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
 }
 
+// ASCII capitals made small, which is how extensions and headers are compared.
+inline std::string lower_case(std::string_view text) {
+  std::string out(text);
+  for (char& c : out)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return out;
+}
+
 // "1 sample", "12 samples"; `plural` where an s does not make it.
 inline std::string counted(int64_t count, std::string_view one, std::string_view plural = {}) {
   if (count == 1) return cat("1 ", one);

@@ -1,14 +1,10 @@
 #include "core/utf8.h"
 
 namespace etr {
-namespace {
 
-// Bytes of the valid character that `text` begins with; 0 where it begins with none. By the Unicode standard's table 3-7: no
-// overlong forms, no surrogates, nothing above U+10FFFF.
 size_t character_length(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned first = byte(0);
-  if (first == 0) return 0;
   if (first < 0x80) return 1;
   const size_t length = first < 0xC2   ? 0
                         : first < 0xE0 ? 2
@@ -24,14 +20,12 @@ size_t character_length(std::string_view text) {
   return length;
 }
 
-}  // namespace
-
 std::string as_utf8(std::string_view text) {
   static constexpr char kDigits[] = "0123456789ABCDEF";
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
-    if (const size_t length = character_length(text); length > 0) {
+    if (const size_t length = character_length(text); length > 0 && text[0] != 0) {
       out += text.substr(0, length);
       text.remove_prefix(length);
       continue;

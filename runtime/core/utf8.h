@@ -10,4 +10,8 @@ namespace etr {
 // this library (in JSON, in messages, of fields) are UTF-8, whatever a file calls its parts.
 std::string as_utf8(std::string_view text);
 
+// Bytes of the character that `text`, which is not empty, begins with; 0 where it begins with none. By the Unicode standard's
+// table 3-7: no overlong forms, no surrogates, nothing above U+10FFFF.
+size_t character_length(std::string_view text);
+
 }  // namespace etr

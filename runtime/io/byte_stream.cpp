@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <new>
 
 #include "core/error.h"
 #include "core/platform.h"
 #include "io/pieces.h"
 #include "io/remote_file.h"
+#include "io/tar_format.h"
 
 namespace etr::io {
 namespace {
@@ -41,17 +43,31 @@ class PieceReader {
       before_ += block_.size;
       block_ = pieces_->next();
       at_ = 0;
+      if (before_ == 0)
+        begin_.assign(reinterpret_cast<const char*>(block_.data.get()),
+                      std::min(block_.size, tar::kRecord));
     }
     return block_.bytes().subspan(at_);
   }
   void take(size_t bytes) { at_ += bytes; }
   size_t taken() const { return before_ + at_; }
+  std::string_view begin() const { return begin_; }  // the first bytes of the file
 
  private:
   const std::unique_ptr<Pieces> pieces_;
   Block block_;
   size_t at_ = 0, before_ = 0;
+  std::string begin_;
 };
+
+// What a file is and what its name should end with, where its first bytes tell.
+std::pair<const char*, const char*> kind_of(std::string_view begin) {
+  if (begin.starts_with("\x1f\x8b")) return {"gzip", ".gz"};
+  if (begin.starts_with("\x28\xb5\x2f\xfd")) return {"zstd", ".zst"};
+  const bool archive = begin.size() == tar::kRecord && !tar::is_zero(begin.data()) &&
+                       !tar::parse_header(begin.data()).problem;
+  return {archive ? "plain tar" : "", ".tar"};
+}
 
 class PlainStream final : public ByteStream {
  public:
@@ -120,6 +136,10 @@ class Decompressor : public ByteStream {
   virtual size_t unpack(std::span<std::byte> out) = 0;
 
   [[noreturn]] void corrupt(const char* kind, const char* why) const {
+    const auto [found, ending] = kind_of(input_.begin());
+    if (*found && std::string_view(found) != kind)
+      fail(Code::corrupt_data, "'", path_, "' is named as ", kind, " data and is ", found,
+           " data; rename it to end in ", ending);
     fail(Code::corrupt_data, "'", path_, "': corrupt ", kind, " data near compressed byte ",
          input_.taken(), ": ", why);
   }
@@ -140,9 +160,11 @@ class Decompressor : public ByteStream {
 
   void check_ratio(size_t produced) {
     produced_ += produced;
-    if (!in_proportion(produced_, input_.taken(), options_.max_ratio))
-      fail(Code::unsupported, "'", path_, "' decompresses to more than ", options_.max_ratio,
-           " times its size; if it is to be trusted, raise max_ratio");
+    if (in_proportion(produced_, input_.taken(), options_.max_ratio)) return;
+    const std::string remedy =
+        options_.ratio_option ? cat("raise ", options_.ratio_option) : "decompress it beforehand";
+    fail(Code::unsupported, "'", path_, "' decompresses to more than ", options_.max_ratio,
+         " times its size; if it is to be trusted, ", remedy);
   }
 
   uint64_t produced_ = 0;
@@ -253,6 +275,14 @@ bool is_zstd(const std::string& path) { return path.ends_with(".zst") || path.en
 }  // namespace
 
 bool is_compressed(const std::string& path) { return is_gzip(path) || is_zstd(path); }
+
+void require_sized(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code unknown;
+  if (is_remote(path) || !fs::is_other(path, unknown)) return;
+  fail(Code::unsupported, "'", path,
+       "' is a pipe or device and has no size, which this source needs; write its bytes to a file");
+}
 
 std::unique_ptr<ByteStream> open_stream(const std::string& path, const ReadOptions& options) {
   if (is_gzip(path)) return std::make_unique<GzipStream>(path, options);

@@ -36,6 +36,7 @@ inline bool in_proportion(uint64_t size, uint64_t packed, double max_ratio) {
 struct ReadOptions {
   RemoteOptions remote;
   double max_ratio = kMaxRatio;
+  const char* ratio_option = nullptr;    // sets max_ratio, for errors
   const Interrupt* interrupt = nullptr;  // ends every wait with Error(cancelled)
   uint64_t budget_bytes = 0;  // for all that one record, or a file that is kept, may take; 0: none
   bool only_files =
@@ -55,6 +56,10 @@ class ByteStream {
 };
 
 bool is_compressed(const std::string& path);  // by its ending: .gz, .tgz, .zst, .tzst
+
+// Error(unsupported) for a pipe or device, which has no size: what is kept in memory as a whole, or read by its place, must end
+// and be known beforehand. Addresses are left alone, and what cannot be looked at: opening it will say why.
+void require_sized(const std::string& path);
 
 // Opens a file, or an address (https://, s3://); what is compressed is unpacked as it is read.
 // Throws Error(not_found / io); reading throws Error(corrupt_data) on a damaged or truncated frame, and

@@ -8,7 +8,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
+#include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -25,8 +28,10 @@ constexpr const char* kEnding = ".shard";
 
 }  // namespace
 
-DiskCache::DiskCache(std::string directory, uint64_t limit_bytes)
-    : directory_(std::move(directory)), limit_bytes_(limit_bytes) {
+DiskCache::DiskCache(std::string directory, uint64_t limit_bytes, std::function<bool()> cancelled)
+    : directory_(std::move(directory)),
+      limit_bytes_(limit_bytes),
+      cancelled_(std::move(cancelled)) {
   std::error_code error;
   fs::create_directories(directory_, error);
   if (error) fail(Code::io, "cannot make the cache '", directory_, "': ", error.message());
@@ -68,36 +73,55 @@ std::string DiskCache::Entry::keep() {
   file_.reset();
   if (::rename(temporary_.c_str(), path_.c_str()) != 0)
     fail(Code::io, "cannot rename to '", path_, "': ", platform::errno_text(errno));
-  cache_.make_room();
+  cache_.make_room(path_);
   return path_;
 }
 
+// Waits until no other process makes room; not at all where the file system has no locks.
+void DiskCache::take_turn(int lock) const {
+  constexpr std::chrono::milliseconds kPause{20};  // the system's own wait could not be cancelled
+  while (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return;
+    if (cancelled_ && cancelled_())
+      fail(Code::cancelled, "waiting for the lock of '", directory_, "' was cancelled");
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
 // One process at a time, so that two do not both make room for the same file.
-void DiskCache::make_room() const {
-  const std::string lock_path = directory_ + "/lock";
-  const int lock = ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+void DiskCache::make_room(const std::string& kept) const {
+  const std::string path = directory_ + "/lock";
+  const int lock = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (lock < 0) return;
-  while (::flock(lock, LOCK_EX) != 0 && errno == EINTR) continue;
-  struct Kept {
+  const std::unique_ptr<const int, void (*)(const int*)> closer(&lock,
+                                                                [](const int* f) { ::close(*f); });
+  take_turn(lock);
+  remove_oldest(kept);
+}
+
+void DiskCache::remove_oldest(const std::string& kept) const {
+  struct Found {
     fs::file_time_type used;
     uint64_t bytes;
     fs::path path;
   };
-  std::vector<Kept> all;
+  std::vector<Found> others;
   uint64_t total = 0;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(directory_, error)) {
-    if (entry.path().extension() != kEnding) continue;
-    Kept kept{entry.last_write_time(error), entry.file_size(error), entry.path()};
+  std::error_code error, listing;
+  for (fs::directory_iterator it(directory_, listing), end; !listing && it != end;
+       it.increment(listing)) {
+    if (it->path().extension() != kEnding) continue;
+    Found found{it->last_write_time(error), 0, it->path()};
+    if (!error) found.bytes = it->file_size(error);
     if (error) continue;  // another process has removed it
-    total += kept.bytes;
-    all.push_back(std::move(kept));
+    total += found.bytes;
+    if (found.path != kept) others.push_back(std::move(found));
   }
-  std::sort(all.begin(), all.end(), [](const Kept& a, const Kept& b) { return a.used < b.used; });
-  // The newest stays, even where it alone is too large: somebody is about to read it.
-  for (size_t i = 0; i + 1 < all.size() && total > limit_bytes_; ++i)
-    if (fs::remove(all[i].path, error)) total -= all[i].bytes;
-  ::close(lock);
+  std::sort(others.begin(), others.end(),
+            [](const Found& a, const Found& b) { return a.used < b.used; });
+  // The new one stays, even where it alone is too large: somebody is about to read it.
+  for (size_t i = 0; i < others.size() && total > limit_bytes_; ++i)
+    if (fs::remove(others[i].path, error)) total -= others[i].bytes;
 }
 
 }  // namespace etr::io

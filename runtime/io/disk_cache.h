@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,7 +16,8 @@ namespace etr::io {
 // mapping keeps it. Any thread.
 class DiskCache {
  public:
-  DiskCache(std::string directory, uint64_t limit_bytes);  // makes the directory; Error(io)
+  // Makes the directory; Error(io). `cancelled` is asked while another process makes room.
+  DiskCache(std::string directory, uint64_t limit_bytes, std::function<bool()> cancelled = nullptr);
 
   // The file of this address and version (its entity tag), if it is there; it counts as used now.
   std::optional<std::string> find(const std::string& address, const std::string& version) const;
@@ -29,7 +31,8 @@ class DiskCache {
     Entry& operator=(const Entry&) = delete;
 
     void write(std::span<const std::byte> bytes);  // Error(io)
-    std::string keep();                            // returns its path; makes room
+    // Returns its path; makes room. Error(cancelled): it is kept, and no room was made.
+    std::string keep();
 
    private:
     const DiskCache& cache_;
@@ -39,10 +42,13 @@ class DiskCache {
 
  private:
   std::string path_of(const std::string& address, const std::string& version) const;
-  void make_room() const;
+  void take_turn(int lock) const;
+  void make_room(const std::string& kept) const;
+  void remove_oldest(const std::string& kept) const;
 
   const std::string directory_;
   const uint64_t limit_bytes_;
+  const std::function<bool()> cancelled_;
 };
 
 }  // namespace etr::io

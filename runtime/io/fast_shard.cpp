@@ -10,7 +10,6 @@
 #include "core/error.h"
 #include "core/platform_files.h"
 #include "core/text.h"
-#include "core/zstd_limit.h"
 
 namespace etr::io {
 namespace {
@@ -21,7 +20,9 @@ constexpr uint32_t kIndexMagic = 0x184D2A50, kSeekTableMagic = 0x184D2A5E;
 constexpr uint32_t kSeekableFooter = 0x8F92EAB1;
 constexpr size_t kSkippableHeader = 8, kFooter = 9, kSeekEntry = 8;
 constexpr uint64_t kVersion = 1;
-constexpr uint64_t kMostIndexBytes = uint64_t{1} << 30;
+constexpr uint64_t kMostIndexBytes = uint64_t{1} << 30;  // and of a seek table
+constexpr double kMostIndexRatio = 1000;                 // keys differ: ten is common
+constexpr uint64_t kMostNames = 1 << 16;
 
 uint32_t u32_at(const std::byte* at) {
   uint32_t value = 0;
@@ -82,14 +83,15 @@ uint64_t FastShard::read_seek_table() {
   if (footer.get()[4] != std::byte{0}) corrupt("its seek table has checksums or reserved bits");
   const uint64_t table = count * kSeekEntry + kFooter;
   if (table + kSkippableHeader > size) corrupt("its seek table is longer than the file");
+  if (table > kMostIndexBytes) corrupt("its seek table is longer than a gibibyte");
   const uint64_t end = size - table - kSkippableHeader;
-  const auto bytes = file_.read(end, static_cast<size_t>(size - end));
-  const std::byte* at = bytes.get();
-  if (u32_at(at) != kSeekTableMagic || u32_at(at + 4) != table)
+  const auto header = file_.read(end, kSkippableHeader);
+  if (u32_at(header.get()) != kSeekTableMagic || u32_at(header.get() + 4) != table)
     corrupt("its seek table has a wrong header");
+  const auto bytes = file_.read(end + kSkippableHeader, static_cast<size_t>(table));
+  const std::byte* at = bytes.get();
   frames_.reserve(count + 1);
   frames_.push_back(0);
-  at += kSkippableHeader;
   for (uint64_t i = 0; i < count; ++i, at += kSeekEntry)
     frames_.push_back(frames_.back() + u32_at(at));
   if (frames_.back() > end) corrupt("its frames are longer than the file");
@@ -105,7 +107,7 @@ void FastShard::unpack_index(uint64_t begin) {
     corrupt("its index is missing");
   const auto bytes = file_.read(begin + kSkippableHeader, static_cast<size_t>(packed));
   const uint64_t size = ZSTD_getFrameContentSize(bytes.get(), packed);
-  if (size > kMostIndexBytes || !in_proportion(size, packed, kMostOfZstd))
+  if (size > kMostIndexBytes || !in_proportion(size, packed, kMostIndexRatio))
     corrupt("its index has no size, or one out of all proportion");
   index_.resize(size);
   if (ZSTD_decompress(index_.data(), size, bytes.get(), packed) != size)
@@ -118,6 +120,8 @@ void FastShard::read_index() {
   if (!cursor.number(version) || version != kVersion)
     corrupt(cat("its index has version ", version, "; this library knows ", kVersion));
   if (!cursor.number(names) || names > cursor.left()) corrupt("its index is damaged");
+  if (names > kMostNames)
+    corrupt(cat("it has ", names, " names of fields; at most ", kMostNames, " are read"));
   names_.resize(names);
   for (std::string_view& name : names_)
     if (!cursor.text(name)) corrupt("its index is damaged");
@@ -132,6 +136,7 @@ void FastShard::read_index() {
     uint64_t fields = 0, tag = 0;
     if (!cursor.text(skipped) || !cursor.number(fields) || fields > cursor.left())
       corrupt("its index is damaged");
+    if (fields > names) corrupt(cat("record ", r, " has more fields than there are names"));
     for (uint64_t f = 0; f < fields; ++f) {
       if (!cursor.number(tag) || tag / 2 >= names_.size()) corrupt("its index is damaged");
       if (tag % 2 == 0 && !cursor.text(skipped)) corrupt("its index is damaged");

@@ -7,7 +7,6 @@
 #undef curl_easy_getinfo
 
 #include <algorithm>
-#include <cctype>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -17,6 +16,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/platform.h"
+#include "core/text.h"
 
 namespace etr::io {
 namespace {
@@ -101,9 +101,8 @@ size_t take_header(char* data, size_t, size_t size, void* user) {
   }
   const size_t colon = line.find(':');
   if (colon == std::string::npos) return size;
-  std::string name = line.substr(0, colon), value = line.substr(colon + 1);
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string name = lower_case(line.substr(0, colon));
+  std::string value = line.substr(colon + 1);
   value.erase(0, value.find_first_not_of(" \t"));
   value.erase(value.find_last_not_of(" \t\r\n") + 1);
   response.headers[name] = value;

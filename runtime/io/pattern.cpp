@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
+#include <new>
 
 #include "core/error.h"
+#include "core/platform_files.h"
 #include "io/remote_file.h"
 #include "io/s3.h"
 
@@ -75,6 +78,34 @@ std::vector<std::string> expand_braces(const std::string& pattern) {
   return out;
 }
 
+// Why glob() gave up; it has no other way to tell.
+thread_local std::string unreadable;
+
+int note_unreadable(const char* path, int error) {
+  if (error == ENOENT || error == ENOTDIR || error == ELOOP) return 0;  // matches nothing
+  unreadable = cat("cannot list '", path, "': ", platform::errno_text(error));
+  return 1;
+}
+
+// Files on this machine, sorted. Folders that a glob matches are passed over.
+void expand_globs(const std::string& name, const std::string& pattern,
+                  std::vector<std::string>& out) {
+  glob_t matches{};
+  const int result = ::glob(name.c_str(), GLOB_MARK, note_unreadable, &matches);
+  const bool has_glob = name.find_first_of("*?[") != std::string::npos;
+  const size_t before = out.size();
+  for (size_t i = 0; result == 0 && i < matches.gl_pathc; ++i) {
+    const std::string_view path = matches.gl_pathv[i];
+    if (!has_glob || !path.ends_with('/')) out.emplace_back(path);
+  }
+  ::globfree(&matches);
+  if (result == GLOB_ABORTED) fail(Code::io, unreadable);
+  if (result == GLOB_NOSPACE) throw std::bad_alloc();
+  if (out.size() == before)
+    fail(Code::not_found, result == 0 ? "only folders match '" : "no file matches '", name, "'",
+         name == pattern ? "" : " (of the pattern '" + pattern + "')");
+}
+
 }  // namespace
 
 std::vector<std::string> expand_pattern(const std::string& pattern, const RemoteOptions& remote) {
@@ -95,14 +126,7 @@ std::vector<std::string> expand_pattern(const std::string& pattern, const Remote
         out.push_back(name);
       continue;
     }
-    glob_t matches{};
-    const int result = ::glob(name.c_str(), GLOB_MARK, nullptr, &matches);
-    for (size_t i = 0; result == 0 && i < matches.gl_pathc; ++i)
-      out.emplace_back(matches.gl_pathv[i]);
-    ::globfree(&matches);
-    if (result != 0)
-      fail(Code::not_found, "no file matches '", name, "'",
-           name == pattern ? "" : " (of the pattern '" + pattern + "')");
+    expand_globs(name, pattern, out);
   }
   return out;
 }

@@ -30,6 +30,7 @@ bool keep(uint64_t bytes, uint64_t most) {
 
 RecordFile::RecordFile(const std::string& path, const ReadOptions& options)
     : path_(path), interrupt_(options.interrupt) {
+  require_sized(path);
   std::error_code unknown;  // opening it will say why
   const bool plain = !is_remote(path) && !is_compressed(path) && fs::is_regular_file(path, unknown);
   const uint64_t bytes = plain ? fs::file_size(path, unknown) : 0;

@@ -12,9 +12,10 @@ namespace etr::io {
 // Any thread.
 class RecordFile {
  public:
-  // What is compressed or comes over the network is read into memory, Error(unsupported) beyond the budget. Plain files are too
-  // while all of them in the process take no more than kMostKept, or a sixteenth of the budget: a call of the system for each
-  // record costs more than most small records do. Further ones stay on the disk.
+  // A file, and no pipe: see require_sized(). What is compressed or comes over the network is read into memory,
+  // Error(unsupported) beyond the budget. Plain files are too while all of them in the process take no more than kMostKept, or a
+  // sixteenth of the budget: a call of the system for each record costs more than most small records do. Further ones stay on
+  // the disk.
   RecordFile(const std::string& path, const ReadOptions& options);
   ~RecordFile();
   RecordFile(const RecordFile&) = delete;

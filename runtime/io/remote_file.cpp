@@ -114,7 +114,8 @@ class RemotePieces final : public Pieces {
     };
     first_ = std::make_unique<HttpConnection>(options_);
     if (!options_.cache_dir.empty()) {
-      cache_ = std::make_unique<DiskCache>(options_.cache_dir, options_.cache_bytes);
+      cache_ =
+          std::make_unique<DiskCache>(options_.cache_dir, options_.cache_bytes, options_.cancelled);
       remote_.get(*first_, 0, 1);  // for its version
       if (auto path = cache_->find(address, remote_.version())) {
         open_cached(*path);

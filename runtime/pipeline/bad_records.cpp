@@ -35,6 +35,12 @@ std::string identity(const Item& item) {
   return cat(*item.origin->shard, '\n', item.origin->key, '\n', item.origin->offset);
 }
 
+// What can be done about a record that is bad in itself; "" where the error is of another kind.
+const char* remedy(Code code) {
+  const bool of_the_record = code == Code::corrupt_data || code == Code::unsupported;
+  return of_the_record ? " (to go on without bad records, set on_error to skip or quarantine)" : "";
+}
+
 std::string short_hash(const std::string& text) { return to_hex(sha256(text)).substr(0, 12); }
 
 // `text` as a part of a file's name, of at most `most` bytes. What that changes gets a hash of `whole`, so that two do not
@@ -117,7 +123,7 @@ bool BadRecords::handle(const std::string& stage, uint64_t position, const Item&
   const ErrorPolicy policy = rule == rules_.by_stage.end() ? rules_.policy : rule->second;
   std::scoped_lock lock(mutex_);
   const bool first = note(item, record);
-  if (policy == ErrorPolicy::fail) throw Error(error.code(), where);
+  if (policy == ErrorPolicy::fail) throw Error(error.code(), where + remedy(error.code()));
   if (first && count_ > rules_.limit)
     throw Error(error.code(),
                 cat(where, " (bad records: more than max_bad_records = ", rules_.limit, ")"));

@@ -4,15 +4,17 @@
 #include <filesystem>
 
 #include "core/error.h"
+#include "core/text.h"
 
 namespace etr::sources {
 namespace {
 
 namespace fs = std::filesystem;
 
+// A link is also what it leads to, where it leads somewhere.
 struct Entry {
   std::string name;
-  bool folder = false, file = false;
+  bool folder = false, file = false, link = false;
 };
 
 // What a directory holds, by name. The system tells of what kind an entry is together with its name: asking for each file by
@@ -21,47 +23,67 @@ std::vector<Entry> sorted_entries(const fs::path& directory) {
   std::vector<Entry> out;
   std::error_code error, unknown;
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error))
-    out.push_back(
-        {it->path().filename().string(), it->is_directory(unknown), it->is_regular_file(unknown)});
+    out.push_back({it->path().filename().string(), it->is_directory(unknown),
+                   it->is_regular_file(unknown), it->is_symlink(unknown)});
   if (error) fail(Code::io, "cannot list '", directory.string(), "': ", error.message());
   std::sort(out.begin(), out.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
   return out;
 }
 
-// Why a file is no sample; "" where it is one.
-std::string reason_against(const Entry& entry) {
-  if (entry.name.starts_with('.')) return "hidden";
-  if (entry.folder) return "a folder within a class folder";
-  if (!entry.file) return "not a regular file";
-  const size_t dot = entry.name.rfind('.');
-  return dot == std::string::npos || dot + 1 == entry.name.size() ? "without an extension" : "";
+std::string extension_of(const std::string& name) {
+  const size_t dot = name.rfind('.');
+  return dot == std::string::npos ? "" : lower_case(name.substr(dot + 1));
 }
 
-void list_class(const std::string& root, const std::string& name, ClassFolders& out) {
+// Why what is neither a file nor a folder is of no use.
+std::string reason_against_other(const Entry& entry) {
+  return entry.link ? "a link that leads nowhere" : "not a regular file";
+}
+
+// Why a file is no sample; "" where it is one.
+std::string reason_against(const Entry& entry, std::span<const std::string> extensions) {
+  if (entry.name.starts_with('.')) return "hidden";
+  if (entry.folder) return "a folder within a class folder";
+  if (!entry.file) return reason_against_other(entry);
+  const std::string extension = extension_of(entry.name);
+  if (extension.empty()) return "without an extension";
+  const bool counts = extensions.empty() || std::find(extensions.begin(), extensions.end(),
+                                                      extension) != extensions.end();
+  return counts ? "" : "not one of the extensions that are read";
+}
+
+void list_class(const std::string& root, const std::string& name,
+                std::span<const std::string> extensions, ClassFolders& out) {
+  const size_t before = out.files.size();
   for (const Entry& entry : sorted_entries(fs::path(root) / name)) {
     const std::string path = name + "/" + entry.name;
-    if (const std::string reason = reason_against(entry); !reason.empty())
+    if (const std::string reason = reason_against(entry, extensions); !reason.empty())
       out.skipped.push_back({path, reason});
     else
-      out.files.push_back({path, entry.name.substr(entry.name.rfind('.') + 1),
-                           static_cast<int>(out.classes.size())});
+      out.files.push_back({path, extension_of(entry.name), static_cast<int>(out.classes.size())});
   }
+  if (out.files.size() == before) out.skipped.push_back({name, "a class without a sample"});
   out.classes.push_back(name);
+}
+
+std::string reason_against_class(const Entry& entry) {
+  if (entry.folder) return "a hidden folder";
+  return entry.file ? "not in a class folder" : reason_against_other(entry);
 }
 
 }  // namespace
 
-ClassFolders list_class_folders(const std::string& root) {
+ClassFolders list_class_folders(const std::string& root, std::span<const std::string> extensions) {
   ClassFolders out;
   for (const Entry& entry : sorted_entries(root))
     if (entry.folder && !entry.name.starts_with('.'))
-      list_class(root, entry.name, out);
+      list_class(root, entry.name, extensions, out);
     else
-      out.skipped.push_back(
-          {entry.name, entry.folder ? "a hidden folder" : "not in a class folder"});
-  if (out.files.empty())
-    fail(Code::not_found, "'", root, "' has no files in class folders (root/CLASS/NAME.png)");
-  return out;
+      out.skipped.push_back({entry.name, reason_against_class(entry)});
+  if (!out.files.empty()) return out;
+  std::string first;
+  if (!out.skipped.empty()) first = cat("; '", out.skipped[0].name, "' is ", out.skipped[0].reason);
+  fail(Code::not_found, "'", root, "' has no files in class folders (root/CLASS/NAME.png)", first);
 }
 
 }  // namespace etr::sources

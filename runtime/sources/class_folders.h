@@ -1,6 +1,7 @@
 // Lists a folder of class folders: root/CLASS/NAME.EXT.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -8,7 +9,7 @@ namespace etr::sources {
 
 struct ClassFile {
   std::string name;       // relative to the root: "cat/0001.png"
-  std::string extension;  // without the dot
+  std::string extension;  // without the dot, in small letters
   int label = 0;
 };
 
@@ -22,7 +23,10 @@ struct ClassFolders {
   std::vector<Skipped> skipped;      // what lies there and is neither a class nor one of its files
 };
 
-// Hidden folders are no classes, hidden files no samples. Throws Error(io) where the root cannot be listed, Error(not_found) where it holds no file.
-ClassFolders list_class_folders(const std::string& root);
+// Hidden folders are no classes, hidden files no samples. Files count that have one of `extensions`, given in small letters and
+// compared without regard to case; where there are none, all that have any. A class folder without a sample keeps its number and
+// is listed in `skipped`. Throws Error(io) where a folder cannot be listed, Error(not_found) where there is no sample.
+ClassFolders list_class_folders(const std::string& root,
+                                std::span<const std::string> extensions = {});
 
 }  // namespace etr::sources

@@ -41,6 +41,10 @@ std::vector<Column> parse_columns(const std::string& text, const std::string& st
     if (column.type == ColumnType::text && column.from.size() > 1)
       fail(Code::invalid_argument, stage, ": '", entry,
            "' joins text columns; only numbers can be");
+    for (const Column& earlier : out)
+      if (earlier.field == column.field)
+        fail(Code::invalid_argument, stage, ": 'columns' names the field '", column.field,
+             "' twice");
     out.push_back(std::move(column));
   }
   return out;

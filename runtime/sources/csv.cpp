@@ -25,6 +25,8 @@ constexpr OptionSpec kOptions[] = {
     kMaxLineOption,
 };
 
+constexpr std::string_view kNoDelimiters("\"\r\n\0", 4);
+
 class Csv final : public LineSource {
  public:
   Csv(const Options& options, const StageContext& context)
@@ -32,9 +34,10 @@ class Csv final : public LineSource {
         columns_(parse_columns(options.string("columns"), "csv")),
         header_(options.boolean("header")) {
     const std::string delimiter = options.string("delimiter");
-    if (delimiter != "\\t" && delimiter.size() != 1)
+    if (delimiter != "\\t" &&
+        (delimiter.size() != 1 || kNoDelimiters.find(delimiter[0]) != std::string_view::npos))
       fail(Code::invalid_argument, "csv: 'delimiter' is '", delimiter,
-           "'; it must be one character");
+           "'; it must be one ASCII character, and no quote or line end");
     delimiter_ = delimiter == "\\t" ? '\t' : delimiter[0];
   }
 
@@ -52,9 +55,7 @@ class Csv final : public LineSource {
   }
 
   bool read(Item& item) override {
-    do
-      if (!read_row()) return false;
-    while (cells_.size() == 1 && trim(cells_[0]).empty());  // empty lines
+    if (!read_row()) return false;
     if (names_.empty()) {
       for (size_t i = 0; i < cells_.size(); ++i) names_.push_back(std::to_string(i));
       find_places();
@@ -75,12 +76,24 @@ class Csv final : public LineSource {
   }
 
  private:
+  // The next line that begins a row. As in Python's csv module a line without characters does not, and one of spaces or of ""
+  // does.
+  bool begin_row() {
+    do {
+      row_begin_ = line_number() + 1;
+      if (!next_line(line_)) return false;
+      if (std::exchange(at_begin_, false) && line_.starts_with("\xEF\xBB\xBF")) line_.erase(0, 3);
+    } while (ends_at(0));
+    return true;
+  }
+
+  // Whether nothing but line ends is left of the line: "\r\r\n" is what some tools on Windows write.
+  bool ends_at(size_t i) const { return line_.find_first_not_of('\r', i) == std::string::npos; }
+
   // Splits the next row into cells_; a quoted cell may hold delimiters, quotes ("") and line ends.
   bool read_row() {
     cells_.clear();
-    row_begin_ = line_number() + 1;
-    if (!next_line(line_)) return false;
-    if (std::exchange(at_begin_, false) && line_.starts_with("\xEF\xBB\xBF")) line_.erase(0, 3);
+    if (!begin_row()) return false;
     std::string cell;
     bool quoted = false;
     for (size_t i = 0;; ++i) {
@@ -108,6 +121,10 @@ class Csv final : public LineSource {
       } else if (c == delimiter_) {
         cells_.push_back(std::move(cell));
         cell.clear();
+      } else if (c == '\r') {
+        if (ends_at(i)) break;
+        fail(Code::corrupt_data,
+             "a carriage return within a field without quotes; lines end with \\n or \\r\\n");
       } else {
         cell += c;
       }
@@ -117,6 +134,7 @@ class Csv final : public LineSource {
   }
 
   void find_places() {
+    std::vector<std::vector<size_t>> all;
     for (const Column& column : columns_) {
       std::vector<size_t> places;
       for (const std::string& name : column.from) {
@@ -124,10 +142,13 @@ class Csv final : public LineSource {
         if (found == names_.end())
           fail(Code::not_found, "'", path_, "' has no column '", name, "'",
                suggestion(name, names_));
+        if (std::find(found + 1, names_.end(), name) != names_.end())
+          fail(Code::invalid_argument, "'", path_, "' has more than one column '", name, "'");
         places.push_back(static_cast<size_t>(found - names_.begin()));
       }
-      places_.push_back(std::move(places));
+      all.push_back(std::move(places));
     }
+    places_ = std::move(all);
   }
 
   Tensor value(const Column& column, const std::vector<size_t>& places) const {

@@ -28,7 +28,7 @@ class FastShardSource final : public IndexedSource {
   FastShardSource(const Options& options, const StageContext& context)
       : IndexedSource(options, context),
         pattern_(options.string("pattern")),
-        max_field_bytes_(kMostBytes, "the limit of a field", budget_bytes(context)) {}
+        max_field_bytes_(record_limit(context)) {}
 
  protected:
   uint64_t count() override {
@@ -89,8 +89,6 @@ class FastShardSource final : public IndexedSource {
       fail(Code::corrupt_data, "field '", field.name, "' is damaged");
     return out;
   }
-
-  static constexpr uint64_t kMostBytes = uint64_t{1} << 31;
 
   const std::string pattern_;
   const io::SizeLimit max_field_bytes_;

@@ -20,9 +20,7 @@ constexpr OptionSpec kOptions[] = {
 class Files final : public IndexedSource {
  public:
   Files(const Options& options, const StageContext& context)
-      : IndexedSource(options, context),
-        pattern_(options.string("pattern")),
-        max_file_bytes_(file_limit()) {}
+      : IndexedSource(options, context), pattern_(options.string("pattern")) {}
 
  protected:
   uint64_t count() override {
@@ -43,8 +41,8 @@ class Files final : public IndexedSource {
     const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
     const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash);
     const size_t dot = name.rfind('.');
-    item.fields.push_back({dot == std::string::npos ? "bytes" : as_utf8(name.substr(dot + 1)),
-                           read_file(path, max_file_bytes_)});
+    item.fields.push_back(
+        {dot == std::string::npos ? "bytes" : as_utf8(name.substr(dot + 1)), read_file(path)});
     item.fields.push_back({"folder", Tensor::text(folder.substr(folder.rfind('/') + 1))});
     item.fields.push_back({"name", Tensor::text(name)});
   }
@@ -53,7 +51,6 @@ class Files final : public IndexedSource {
 
  private:
   const std::string pattern_;
-  const io::SizeLimit max_file_bytes_;
   const std::shared_ptr<const std::string> shard_ = std::make_shared<std::string>(pattern_);
   std::vector<std::string> paths_;
 };

@@ -1,6 +1,10 @@
 // Samples from a folder of class folders: root/CLASS/NAME.png. Classes are numbered in the order of
 // their names; the number is written to the field "cls" as text, as WebDataset shards hold it.
+#include <algorithm>
+
 #include "core/error.h"
+#include "core/log.h"
+#include "core/text.h"
 #include "core/utf8.h"
 #include "sources/class_folders.h"
 #include "sources/indexed_source.h"
@@ -12,6 +16,9 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"root", OptionType::string, nullptr, "folder whose sub-folders are the classes", 0, 0, "path"},
+    {"extensions", OptionType::string, "\"png,jpg,jpeg\"",
+     "files with these extensions, in small letters or capitals, are samples, and the log names "
+     "others; empty: all files that have an extension"},
     kShuffleOption,
     {"hold_out", OptionType::integer, "0",
      "one of so many files of each class is held out, for validation; 0: none", 0, 1e9, "files"},
@@ -24,7 +31,8 @@ class Folder final : public IndexedSource {
   Folder(const Options& options, const StageContext& context)
       : IndexedSource(options, context),
         root_(options.string("root")),
-        max_file_bytes_(file_limit()),
+        extensions_(extensions_of(options.string("extensions"))),
+        is_trial_(context.trial),
         every_(options.integer("hold_out")),
         held_out_(options.boolean("held_out")) {
     if (every_ == 1)
@@ -35,7 +43,11 @@ class Folder final : public IndexedSource {
 
  protected:
   uint64_t count() override {
-    if (files_.empty()) files_ = part_of(list_class_folders(root_).files);
+    if (files_.empty()) {
+      ClassFolders listed = list_class_folders(root_, extensions_);
+      files_ = part_of(std::move(listed.files));
+      if (!is_trial_) warn(listed.skipped);
+    }
     return files_.size();
   }
 
@@ -49,14 +61,42 @@ class Folder final : public IndexedSource {
   void read(uint64_t index, Item& item) override {
     const ClassFile& file = files_[index];
     item.origin = std::make_shared<Origin>(Origin{root_text_, file.name});
-    item.fields.push_back(
-        {as_utf8(file.extension), read_file(root_ + "/" + file.name, max_file_bytes_)});
+    item.fields.push_back({as_utf8(file.extension), read_file(root_ + "/" + file.name)});
     item.fields.push_back({"cls", Tensor::text(std::to_string(file.label))});
   }
 
   bool reads_in_parallel() const override { return true; }
 
  private:
+  static std::vector<std::string> extensions_of(const std::string& listed) {
+    std::vector<std::string> out;
+    if (trim(listed).empty()) return out;
+    for (std::string_view extension : split(listed, ',')) {
+      extension = trim(extension);
+      if (extension.starts_with('.')) extension.remove_prefix(1);
+      if (extension.empty())
+        fail(Code::invalid_argument, "folder: 'extensions' is '", listed,
+             "'; write them with commas between them, as in 'png,jpg,jpeg'");
+      out.push_back(lower_case(extension));
+    }
+    return out;
+  }
+
+  // What systems hide is not worth a word.
+  void warn(std::vector<Skipped> skipped) const {
+    std::erase_if(skipped, [](const Skipped& s) { return s.reason.ends_with("hidden"); });
+    if (skipped.empty()) return;
+    constexpr size_t kNamed = 3;
+    std::string names;
+    for (size_t i = 0; i < std::min(kNamed, skipped.size()); ++i)
+      names += cat(i ? ", '" : "'", skipped[i].name, "' (", skipped[i].reason, ")");
+    if (skipped.size() > kNamed) names += ", ...";
+    log_line(LogLevel::warning,
+             cat("folder: '", root_, "' holds ",
+                 counted(static_cast<int64_t>(skipped.size()), "entry", "entries"),
+                 " beside its samples, which are passed over: ", names));
+  }
+
   std::vector<ClassFile> part_of(std::vector<ClassFile> files) const {
     if (every_ == 0) return files;
     int64_t number = 0;  // in its class
@@ -73,7 +113,8 @@ class Folder final : public IndexedSource {
   }
 
   const std::string root_;
-  const io::SizeLimit max_file_bytes_;
+  const std::vector<std::string> extensions_;
+  const bool is_trial_;
   const std::shared_ptr<const std::string> root_text_ = std::make_shared<std::string>(root_);
   const int64_t every_;
   const bool held_out_;

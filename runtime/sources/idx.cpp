@@ -101,6 +101,7 @@ class Idx final : public IndexedSource {
  private:
   void open() {
     IdxFile images = open_idx(images_path_, reading());
+    check_record(images_path_, images.sample_bytes);
     if (images.shape.size() < 3)
       fail(Code::invalid_argument, "'", images_path_, "' holds ", shape_text(images.shape),
            "; images are [N, H, W] or [N, H, W, C]. Are labels and images swapped?");

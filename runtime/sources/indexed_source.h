@@ -6,7 +6,7 @@
 #include "core/platform_files.h"
 #include "pipeline/permutation.h"
 #include "pipeline/stage.h"
-#include "sources/remote.h"
+#include "sources/reading.h"
 
 namespace etr::sources {
 
@@ -65,11 +65,16 @@ class IndexedSource : public pipeline::Source {
   io::ReadOptions reading() const { return read_options(context_); }
   // Fills origin and fields with record `index`. Throws Error for a bad one.
   virtual void read(uint64_t index, pipeline::Item& item) = 0;
-  io::SizeLimit file_limit() const {
-    return {io::kWholeFileLimit, "the limit of a file that is one sample", budget_bytes(context_)};
+  // Error(unsupported) where a record of the file takes more memory than one may.
+  void check_record(const std::string& path, uint64_t bytes) const {
+    const io::SizeLimit limit = record_limit(context_);
+    if (bytes > limit.bytes)
+      fail(Code::unsupported, "'", path, "': a record takes ", bytes, " bytes; the limit is ",
+           limit.bytes, " (", limit.name, ")");
   }
-  // A whole file as u8 [bytes].
-  Tensor read_file(const std::string& path, const io::SizeLimit& limit) const {
+  // A whole file, which is one record, as u8 [bytes].
+  Tensor read_file(const std::string& path) const {
+    const io::SizeLimit limit = record_limit(context_);
     size_t size = 0;
     auto bytes = platform::read_bytes(path, size, limit.bytes, limit.name, context_.interrupt);
     return Tensor(DType::u8, {static_cast<int64_t>(size)}, std::move(bytes));

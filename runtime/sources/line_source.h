@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "io/line_reader.h"
-#include "sources/remote.h"
+#include "sources/reading.h"
 #include "sources/sharded_source.h"
 
 namespace etr::sources {

@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "core/utf8.h"
 #include "io/record_file.h"
 #include "sources/indexed_source.h"
 
@@ -58,6 +59,16 @@ std::string_view header_value(const Array& a, std::string_view header, std::stri
   return rest;
 }
 
+// The value of 'descr' as it stands there: a name in quotes, or the list of a structured type.
+std::string type_text(std::string_view descr) {
+  constexpr size_t kMost = 200;
+  const char close = descr.starts_with('[') ? ']' : descr.starts_with('(') ? ')' : ',';
+  const size_t end = descr.find(close);
+  const bool bracket = close != ',' && end != std::string_view::npos;
+  const std::string text = as_utf8(descr.substr(0, std::min(end + (bracket ? 1 : 0), kMost)));
+  return bracket ? text + " (structured)" : text;
+}
+
 Elements elements_of(const Array& a, std::string_view descr) {
   const auto is = [&](std::string_view name) {
     return descr.size() > name.size() && descr.substr(1, name.size()) == name;
@@ -67,8 +78,9 @@ Elements elements_of(const Array& a, std::string_view descr) {
   if (is("<f4'")) return Elements::f32;
   if (is("<i8'")) return Elements::i64;
   if (is("<f8'")) return Elements::f64;
-  fail(Code::unsupported, "'", a.path, "': elements of type ", descr.substr(0, descr.find(',')),
-       "; save it as uint8, bool, int32, int64, float32 or float64");
+  fail(Code::unsupported, "'", a.path, "' holds elements of type ", type_text(descr),
+       "; bool, uint8 and little-endian int32, int64, float32 and float64 are read: save "
+       "x.astype('<f4'), say");
 }
 
 // The header's text, which is a Python dict. Sets data_at.
@@ -76,6 +88,9 @@ std::string read_header(Array& a) {
   constexpr size_t kMagic = 6, kNarrow = 10, kWide = 12;
   if (a.file->size() < kWide) fail(Code::corrupt_data, "'", a.path, "' is not a .npy file");
   const auto begin = a.file->read(0, kWide);
+  if (std::memcmp(begin.get(), "PK\x03\x04", 4) == 0)
+    fail(Code::unsupported, "'", a.path,
+         "' is an archive of arrays (.npz); save each by itself with numpy.save");
   if (std::memcmp(begin.get(), "\x93NUMPY", kMagic) != 0)
     fail(Code::corrupt_data, "'", a.path, "' is not a .npy file");
   const bool wide = begin.get()[kMagic] >= std::byte{2};  // version 2 and later: a 4-byte length
@@ -147,7 +162,12 @@ class Npy final : public IndexedSource {
       if (equals == std::string_view::npos || equals == 0)
         fail(Code::invalid_argument, "npy: 'arrays' has the entry '", entry,
              "'; write FIELD=FILE, as in 'image=x.npy,label=y.npy'");
-      files_.emplace_back(trim(entry.substr(0, equals)), trim(entry.substr(equals + 1)));
+      const std::string field(trim(entry.substr(0, equals)));
+      for (const auto& [earlier, path] : files_)
+        if (earlier == field)
+          fail(Code::invalid_argument, "npy: 'arrays' names the field '", field,
+               "' twice; each array needs a field of its own");
+      files_.emplace_back(field, trim(entry.substr(equals + 1)));
     }
   }
 
@@ -156,6 +176,7 @@ class Npy final : public IndexedSource {
     if (arrays_.empty()) {
       std::vector<Array> opened;
       for (const auto& [field, path] : files_) opened.push_back(open_array(field, path, reading()));
+      for (const Array& a : opened) check_record(a.path, a.sample_bytes());
       for (const Array& a : opened)
         if (a.samples != opened[0].samples)
           fail(Code::invalid_argument, "'", a.path, "' holds ", a.samples, " samples, '",

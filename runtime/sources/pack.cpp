@@ -11,6 +11,7 @@
 #include "core/rng.h"
 #include "core/text.h"
 #include "sources/class_names.h"
+#include "sources/reading.h"
 #include "sources/shard_writer.h"
 
 namespace etr::sources {
@@ -19,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kValidation = "validation";
+constexpr size_t kMagicBytes = 8;  // tell an image's format
 
 constexpr OptionSpec kOptions[] = {
     {"format", OptionType::string, "\"webdataset\"",
@@ -109,12 +111,20 @@ class Packing {
 
   // `aside` counts down the samples of the file's class that are set aside.
   void add(const ClassFile& file, int64_t& aside, PackResult& result) {
-    const std::string bytes = platform::read_file(root_ + "/" + file.name);
+    platform::InputFile input(root_ + "/" + file.name);
+    std::string bytes(kMagicBytes, '\0');
+    bytes.resize(input.read(std::as_writable_bytes(std::span(bytes))));
     const std::string format = image_format(bytes);
     if (format.empty()) {
       result.skipped.push_back({file.name, "not a PNG or JPEG image"});
       return;
     }
+    if (input.size() > kMostRecordBytes) {
+      result.skipped.push_back({file.name, "larger than 2 GiB"});
+      return;
+    }
+    bytes.resize(static_cast<size_t>(input.size()));
+    input.read(std::as_writable_bytes(std::span(bytes)).subspan(kMagicBytes));
     const bool is_aside = aside > 0;
     ShardSet& set = is_aside ? *validation_ : *rest_;
     try {
@@ -143,7 +153,7 @@ class Packing {
       result.samples += (*set)->samples();
       for (const std::string& shard : (*set)->shards()) {
         result.shards.push_back(shard);
-        result.packed_bytes += static_cast<int64_t>(fs::file_size(shard));
+        result.packed_bytes += static_cast<int64_t>(platform::InputFile(shard).size());
       }
     }
     if (validation_) result.validation_samples = validation_->samples();
@@ -174,7 +184,8 @@ PackResult pack_folder(const std::string& root, const std::string& prefix, const
   ClassFolders folders = list_class_folders(root);
   PackResult result;
   result.classes_file = (fs::path(prefix).parent_path() / "classes.txt").string();
-  if (fs::exists(result.classes_file)) take_numbers(folders, result.classes_file);
+  std::error_code unknown;  // writing it will say why
+  if (fs::exists(result.classes_file, unknown)) take_numbers(folders, result.classes_file);
   Packing packing(root, prefix, options);
   result.classes = folders.classes;
   result.skipped = std::move(folders.skipped);

@@ -6,7 +6,7 @@
 #include "core/json.h"
 #include "io/pattern.h"
 #include "sources/data_files.h"
-#include "sources/remote.h"
+#include "sources/reading.h"
 
 namespace etr::sources {
 
@@ -16,6 +16,7 @@ namespace {
 
 io::ReadOptions with_ratio(io::ReadOptions reading, double max_ratio) {
   reading.max_ratio = max_ratio;
+  reading.ratio_option = kMaxRatioOption.name;
   return reading;
 }
 

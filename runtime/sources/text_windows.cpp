@@ -1,10 +1,9 @@
 // Windows of a text for language models: "input" and "target", i32 [length], the target one symbol
 // further. Symbols are bytes, or characters numbered by an alphabet.
 #include <algorithm>
-#include <map>
-#include <set>
 
 #include "core/error.h"
+#include "core/utf8.h"
 #include "io/byte_stream.h"
 #include "io/pattern.h"
 #include "sources/indexed_source.h"
@@ -21,10 +20,11 @@ constexpr OptionSpec kOptions[] = {
     {"stride", OptionType::integer, "0",
      "symbols between the beginnings of two windows; 0: the length", 0, 1 << 24, "symbols"},
     {"symbols", OptionType::string, "\"bytes\"",
-     "bytes (0 to 255), or UTF-8 characters numbered by their place in the alphabet", 0, 0, "",
-     "bytes|characters"},
+     "bytes (0 to 255), or the characters of UTF-8 text numbered by their place in the alphabet", 0,
+     0, "", "bytes|characters"},
     {"alphabet", OptionType::string, "\"\"",
-     "the characters in order; empty: those of the text, sorted. Give validation the training's"},
+     "the characters in order, each once; empty: those of the text, sorted. Give validation the "
+     "training's"},
     {"begin", OptionType::number, "0", "share of the text that is left out at its begin", 0, 1},
     {"end", OptionType::number, "1",
      "share of the text at which windows end: 0.9 leaves a tenth for validation ('begin' 0.9)", 0,
@@ -32,17 +32,32 @@ constexpr OptionSpec kOptions[] = {
     kShuffleOption,
 };
 
-// Splits UTF-8; a byte that is not part of a valid character is one by itself.
-std::vector<std::string> characters(std::string_view text) {
-  std::vector<std::string> out;
-  while (!text.empty()) {
-    const auto first = static_cast<unsigned char>(text[0]);
-    size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : first >= 0xC0 ? 2 : 1;
-    for (size_t i = 1; i < length; ++i)
-      if (i >= text.size() || (static_cast<unsigned char>(text[i]) & 0xC0) != 0x80) length = 1;
-    out.emplace_back(text.substr(0, length));
-    text.remove_prefix(length);
+// Goes through the characters of a text.
+class Characters {
+ public:
+  explicit Characters(std::string_view text) : text_(text) {}
+
+  bool ended() const { return at_ == text_.size(); }
+  size_t at() const { return at_; }  // of the next one, in bytes
+
+  // The next one; empty where the text is not UTF-8 there.
+  std::string_view next() {
+    const std::string_view out = text_.substr(at_, character_length(text_.substr(at_)));
+    at_ += out.size();
+    return out;
   }
+
+ private:
+  const std::string_view text_;
+  size_t at_ = 0;
+};
+
+// Of a character of UTF-8. The numbers' order is that of the bytes.
+uint32_t code_point(std::string_view character) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(character[i]); };
+  if (character.size() == 1) return byte(0);
+  uint32_t out = byte(0) & (0x7Fu >> character.size());
+  for (size_t i = 1; i < character.size(); ++i) out = out << 6 | (byte(i) & 0x3Fu);
   return out;
 }
 
@@ -65,8 +80,8 @@ class TextWindows final : public IndexedSource {
 
  protected:
   uint64_t count() override {
-    if (symbols_.empty()) load();
-    return (symbols_.size() - length_ - 1) / stride_ + 1;
+    if (symbols_in_share_ == 0) load();
+    return (symbols_in_share_ - length_ - 1) / stride_ + 1;
   }
 
   std::vector<std::string> paths() const override { return paths_; }
@@ -74,58 +89,126 @@ class TextWindows final : public IndexedSource {
   void read(uint64_t index, Item& item) override {
     item.origin =
         std::make_shared<Origin>(Origin{shard_, cat("symbol ", first_ + index * stride_)});
-    const int32_t* from = symbols_.data() + index * stride_;
+    size_t begin = index * stride_;
     for (const char* field : {"input", "target"}) {
+      size_t from = begin++;
       Tensor out(DType::i32, {static_cast<int64_t>(length_)});
-      std::copy(from, from + length_, out.mutable_view<int32_t>().begin());
+      for (int32_t& symbol : out.mutable_view<int32_t>()) symbol = this->symbol(from++);
       item.fields.push_back({field, std::move(out)});
-      ++from;
     }
   }
 
  private:
-  void load() {
-    std::string text;
-    paths_ = io::expand_pattern(pattern_, remote());
-    for (const std::string& path : paths_) {
-      const io::Block block = io::read_whole(path, reading());
-      text.append(reinterpret_cast<const char*>(block.data.get()), block.size);
-    }
-    std::vector<int32_t> symbols;
-    if (bytes_)
-      for (const char c : text) symbols.push_back(static_cast<unsigned char>(c));
-    else
-      symbols = number(characters(text));
-    // The alphabet is that of the whole text, so that all shares of it agree.
-    const auto place = [&](double share) {
-      return symbols.begin() + static_cast<ptrdiff_t>(share * static_cast<double>(symbols.size()));
-    };
-    first_ = static_cast<size_t>(place(begin_) - symbols.begin());
-    symbols_.assign(place(begin_), place(end_));
-    if (symbols_.size() < length_ + 1)
-      fail(Code::invalid_argument, "'", pattern_, "' holds ", symbols_.size(), " symbols",
-           begin_ > 0 || end_ < 1 ? " there" : "", "; a window of ", length_,
-           " and its target need ", length_ + 1);
+  int32_t symbol(size_t i) const {
+    return bytes_ ? static_cast<unsigned char>(text_[first_ + i]) : numbers_[i];
   }
 
-  std::vector<int32_t> number(const std::vector<std::string>& text) const {
-    std::map<std::string, int32_t> places;
-    if (alphabet_.empty())
-      for (const std::string& c : std::set<std::string>(text.begin(), text.end()))
-        places.emplace(c, static_cast<int32_t>(places.size()));
-    else
-      for (const std::string& c : characters(alphabet_))
-        places.emplace(c, static_cast<int32_t>(places.size()));
-    std::vector<int32_t> out;
-    out.reserve(text.size());
-    for (const std::string& c : text) {
-      const auto found = places.find(c);
-      if (found == places.end())
-        fail(Code::invalid_argument, "'", pattern_, "' holds the character '", c,
-             "', which is not in the alphabet");
-      out.push_back(found->second);
+  void load() {
+    read_text();
+    const size_t symbols = bytes_ ? text_.size() : count_characters();
+    const auto place = [&](double share) {
+      return static_cast<size_t>(share * static_cast<double>(symbols));
+    };
+    first_ = place(begin_);
+    const size_t size = place(end_) - first_;
+    if (size < length_ + 1)
+      fail(Code::invalid_argument, "'", pattern_, "' holds ", size, " symbols",
+           begin_ > 0 || end_ < 1 ? " there" : "", "; a window of ", length_,
+           " and its target need ", length_ + 1);
+    if (!bytes_) number_characters(size);
+    symbols_in_share_ = size;
+  }
+
+  // The files, one behind the other. A character takes a number of 4 bytes beside its own.
+  void read_text() {
+    const io::SizeLimit memory(io::kWholeFileLimit, "the limit", reading().budget_bytes);
+    const uint64_t most = memory.bytes / (bytes_ ? 1 : 5);
+    paths_ = io::expand_pattern(pattern_, remote());
+    text_.clear();
+    ends_.clear();
+    for (const std::string& path : paths_) {
+      io::require_sized(path);
+      const io::Block block = io::read_whole(path, reading(), most);
+      if (block.size > most - text_.size())
+        fail(Code::unsupported, "'", pattern_, "' holds more than ", most,
+             " bytes of text; its memory would go beyond ", memory.bytes, " bytes (", memory.name,
+             ")");
+      text_.append(reinterpret_cast<const char*>(block.data.get()), block.size);
+      ends_.push_back(text_.size());
     }
-    return out;
+  }
+
+  // Numbers those that there are by `places_`: the alphabet is that of the whole text, so that all shares of it agree.
+  size_t count_characters() {
+    std::vector<bool> there;  // by code point
+    size_t count = 0;
+    for (Characters text(text_); !text.ended(); ++count) {
+      const size_t at = text.at();
+      const std::string_view character = text.next();
+      if (character.empty()) refuse_byte(at);
+      const uint32_t code = code_point(character);
+      if (code >= there.size()) there.resize(code + 1);
+      there[code] = true;
+    }
+    places_ = alphabet_.empty() ? sorted(there) : places_of_alphabet();
+    for (uint32_t code = 0; code < there.size(); ++code)
+      if (there[code] && (code >= places_.size() || places_[code] < 0)) refuse_character(code);
+    return count;
+  }
+
+  static std::vector<int32_t> sorted(const std::vector<bool>& there) {
+    std::vector<int32_t> places(there.size(), -1);
+    int32_t next = 0;
+    for (size_t code = 0; code < there.size(); ++code)
+      if (there[code]) places[code] = next++;
+    return places;
+  }
+
+  std::vector<int32_t> places_of_alphabet() const {
+    std::vector<int32_t> places;
+    int32_t next = 0;
+    for (Characters all(alphabet_); !all.ended();) {
+      const std::string_view character = all.next();
+      if (character.empty())
+        fail(Code::invalid_argument, "text_windows: 'alphabet' is not UTF-8 at byte ", all.at());
+      const uint32_t code = code_point(character);
+      if (code >= places.size()) places.resize(code + 1, -1);
+      int32_t& place = places[code];
+      if (place >= 0)
+        fail(Code::invalid_argument, "text_windows: 'alphabet' holds the character '", character,
+             "' twice, at places ", place, " and ", next);
+      place = next++;
+    }
+    return places;
+  }
+
+  void number_characters(size_t size) {
+    numbers_.reserve(size);
+    size_t number = 0;
+    for (Characters text(text_); numbers_.size() < size; ++number) {
+      const std::string_view character = text.next();
+      if (number >= first_) numbers_.push_back(places_[code_point(character)]);
+    }
+    std::string().swap(text_);  // gives the memory back
+    std::vector<int32_t>().swap(places_);
+  }
+
+  [[noreturn]] void refuse_byte(size_t at) const {
+    const auto file =
+        static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), at) - ends_.begin());
+    fail(Code::corrupt_data, "'", paths_[file], "' is not UTF-8 at byte ",
+         at - (file == 0 ? 0 : ends_[file - 1]),
+         "; convert the text, or take symbols 'bytes', which may be any");
+  }
+
+  [[noreturn]] void refuse_character(uint32_t code) const {
+    for (Characters text(text_); !text.ended();) {
+      const std::string_view character = text.next();
+      if (code_point(character) == code)
+        fail(Code::invalid_argument, "'", pattern_, "' holds the character '", character,
+             "', which is not in the alphabet");
+    }
+    fail(Code::internal, "text_windows: character ", code);
   }
 
   const std::string pattern_;
@@ -135,8 +218,12 @@ class TextWindows final : public IndexedSource {
   const std::string alphabet_;
   const double begin_, end_;
   std::vector<std::string> paths_;
-  size_t first_ = 0;  // of the share, in the text
-  std::vector<int32_t> symbols_;
+  std::string text_;             // of all files; of characters, until they are numbered
+  std::vector<size_t> ends_;     // of each file, in text_
+  std::vector<int32_t> places_;  // by code point, in the alphabet; -1: not in it
+  size_t first_ = 0;             // symbol of the share, in the text
+  size_t symbols_in_share_ = 0;
+  std::vector<int32_t> numbers_;  // of the share's characters
 };
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/utf8.h"
 #include "io/byte_stream.h"
-#include "sources/remote.h"
+#include "sources/reading.h"
 #include "sources/sharded_source.h"
 
 namespace etr::sources {
@@ -104,11 +104,14 @@ Tensor bytes_list(std::string_view name, std::span<const std::byte> list) {
   return Tensor::text(text_of(only));
 }
 
-Tensor float_list(std::span<const std::byte> list) {
+Tensor float_list(std::string_view name, std::span<const std::byte> list) {
   std::vector<float> values;
   Message message(list);
   while (message.next()) {
     if (!message.is(1, Wire::bytes) && !message.is(1, Wire::fixed32)) continue;
+    if (message.bytes().size() % sizeof(float) != 0)
+      fail(Code::corrupt_data, "feature '", name, "' has ", message.bytes().size(),
+           " bytes of floats, which is not a multiple of 4");
     const size_t before = values.size(), count = message.bytes().size() / sizeof(float);
     values.resize(before + count);
     if (count > 0)
@@ -147,7 +150,7 @@ void add_feature(Item& item, std::span<const std::byte> entry) {
   Message value(feature);
   while (value.next()) {
     if (value.is(1, Wire::bytes)) item.set(name, bytes_list(name, value.bytes()));
-    if (value.is(2, Wire::bytes)) item.set(name, float_list(value.bytes()));
+    if (value.is(2, Wire::bytes)) item.set(name, float_list(name, value.bytes()));
     if (value.is(3, Wire::bytes)) item.set(name, int64_list(name, value.bytes()));
   }
 }

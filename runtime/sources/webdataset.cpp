@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "core/utf8.h"
 #include "io/tar_reader.h"
-#include "sources/remote.h"
+#include "sources/reading.h"
 #include "sources/sharded_source.h"
 
 namespace etr::sources {

@@ -5,6 +5,7 @@
 #include "codec/image_codec.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/text.h"
 #include "pipeline/stage.h"
 
 namespace etr::stages {
@@ -15,7 +16,8 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"field", OptionType::string, "\"\"",
-     "field with the compressed image; empty takes png, jpg, jpeg or eti, whichever is there"},
+     "field with the compressed image, in small letters or capitals; empty takes png, jpg, jpeg or "
+     "eti, whichever is there"},
     {"channels", OptionType::string, "\"as_stored\"", "convert to gray or RGB", 0, 0, "",
      "as_stored|gray|rgb"},
     {"least_side", OptionType::integer, "-1",
@@ -63,7 +65,7 @@ class Decode final : public MapStage {
   }
 
   void process(Item& item, uint64_t) const override {
-    const std::string name = field_.empty() ? find_image(item) : field_;
+    const std::string name = field_.empty() ? find_image(item) : name_there(item, field_);
     std::string warning;
     Tensor image = decode_image(require_field(item, name).bytes(), image_, &warning);
     if (!warning.empty()) warn(item, warning);
@@ -76,9 +78,19 @@ class Decode final : public MapStage {
   }
 
  private:
+  // Fields are named by extensions, which cameras write in capitals. Where there is no such field: `name`.
+  static std::string name_there(const Item& item, const std::string& name) {
+    if (item.find(name)) return name;
+    for (const Field& field : item.fields)
+      if (lower_case(field.name) == lower_case(name)) return field.name;
+    return name;
+  }
+
   static std::string find_image(const Item& item) {
     for (const char* name : {"png", "jpg", "jpeg", "eti"})
       if (item.find(name)) return name;
+    for (const char* name : {"png", "jpg", "jpeg"})
+      if (std::string there = name_there(item, name); item.find(there)) return there;
     require_field(item, "png, jpg, jpeg or eti");  // throws, listing what there is
     return "";
   }

@@ -126,6 +126,12 @@ std::string expand(const std::string& text, const Json& vars, const std::string&
   return out + text.substr(at);
 }
 
+void require_object(const Json& json, const std::string& what) {
+  if (json.is_object()) return;
+  const std::string found = json.is_null() ? "null" : with_article(json.type_name());
+  fail(Code::invalid_argument, "job: ", what, " must be an object, not ", found);
+}
+
 void expand_all(Json& json, const Json& vars, const std::string& where) {
   if (json.is_string()) {
     json = expand(json.get<std::string>(), vars, where);
@@ -181,9 +187,14 @@ std::optional<std::string> Job::output_dir() const {
 }
 
 void Job::validate() {
-  for (const char* section : {"pipeline", "model", "optimizer", "schedule"})
-    if (!json_.contains(section) || !json_[section].is_object())
+  for (const char* section : {"pipeline", "model", "optimizer", "schedule"}) {
+    if (!json_.contains(section))
       fail(Code::invalid_argument, "job: the section '", section, "' is missing");
+    require_object(json_[section], cat("the section '", section, "'"));
+  }
+  for (const char* section : {"train", "output", "evaluation"})
+    if (json_.contains(section) && !json_[section].is_null())
+      require_object(json_[section], cat("the section '", section, "'"));
   for (const char* text : {"name", "device"})
     if (json_.contains(text) && !json_[text].is_string())
       fail(Code::invalid_argument, "job: '", text, "' must be text, not ", json_[text].dump());
@@ -206,8 +217,9 @@ void Job::validate() {
   output_.emplace(kOutput, "output", json_.value("output", Json::object()));
   if (!json_.contains("evaluation")) return;
   Json evaluation = json_["evaluation"];
-  if (!evaluation.is_object() || !evaluation.contains("pipeline"))
+  if (!evaluation.contains("pipeline"))
     fail(Code::invalid_argument, "evaluation: needs a 'pipeline' of its own");
+  require_object(evaluation["pipeline"], "the 'pipeline' of 'evaluation'");
   evaluation.erase("pipeline");
   evaluation_.emplace(kEvaluation, "evaluation", evaluation);
   json_["evaluation"]["pipeline"]["epochs"] = 1;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <optional>
 
 #include "checkpoint/safetensors.h"
@@ -103,9 +105,9 @@ TEST(Safetensors, RefusesWhatDoesNotFit) {
       {row(f32, "[2]", "[0,18446744073709551615]"), "lies in bytes"},
       {row(f32, "[2]", "[18446744073709551608,18446744073709551615]"), "lies in bytes"},
       {row(f32, "[3]", "[0,12]"), "the file is cut off"},
-      {row(f32, "[1]", "[0,4]"), "the data has 8 bytes, but the end of tensor 'a' is at byte 4"},
+      {row(f32, "[1]", "[0,4]"), "the data has 8 bytes, but the last tensor 'a' ends at byte 4"},
       {row(f32, "[1]", "[4,8]"),
-       "begins at byte 4 and leaves a gap after byte 0, the beginning of the data"},
+       "begins at byte 4 of the data, but the data begins at byte 0; the gap"},
       {row("7", "[2]", "[0,8]"), "must be a string, not 7"},
       {row(R"(["F32"])", "[2]", "[0,8]"), "'dtype' must be a string"},
       {row(R"("BOOL")", "[8]", "[0,8]"), "has element type BOOL"},
@@ -124,20 +126,45 @@ TEST(Safetensors, RefusesWhatDoesNotFit) {
   }
 }
 
+template <typename T>
+std::string error_of_value(const char* type, T value) {
+  std::vector<std::byte> file =
+      file_of("{\"a\":" + row(std::string("\"") + type + "\"", "[1]", "[0,8]") + "}", 8);
+  std::memcpy(file.data() + file.size() - sizeof value, &value, sizeof value);
+  return error_of(file);
+}
+
+TEST(Safetensors, RefusesNumbersThatDoNotFitByTheTensorsName) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const double fits : {0.0, 3.4e38, -3.4e38, 1e-320, kInfinity, -kInfinity})
+    EXPECT_EQ(error_of_value("F64", fits), "") << fits;
+  EXPECT_EQ(error_of_value("F64", std::nan("")), "");
+  for (const double beyond : {3.5e38, -1e39, 1.7e308})
+    EXPECT_NE(error_of_value("F64", beyond).find("tensor 'a' (F64) holds"), std::string::npos);
+  for (const int64_t fits : {int64_t{INT32_MIN}, int64_t{INT32_MAX}, int64_t{0}})
+    EXPECT_EQ(error_of_value("I64", fits), "") << fits;
+  for (const int64_t beyond : {int64_t{INT32_MIN} - 1, int64_t{INT32_MAX} + 1, INT64_MIN})
+    EXPECT_NE(error_of_value("I64", beyond).find("tensor 'a' (I64) holds"), std::string::npos);
+}
+
 TEST(Safetensors, RefusesOverlapsHolesAndOtherHeaders) {
   const auto with = [](const std::string& a, const std::string& b) {
     return error_of(file_of("{\"a\":" + a + ",\"b\":" + b + "}", 16));
   };
   const std::string f32 = R"("F32")";
   EXPECT_EQ(with(row(f32, "[2]", "[8,16]"), row(f32, "[2]", "[0,8]")), "");
-  EXPECT_NE(with(row(f32, "[2]", "[0,8]"), row(f32, "[3]", "[4,16]"))
-                .find("'b' begins at byte 4 and overlaps"),
+  EXPECT_NE(
+      with(row(f32, "[2]", "[0,8]"), row(f32, "[3]", "[4,16]"))
+          .find("'b' begins at byte 4 of the data, but tensor 'a' before it ends at byte 8; the "
+                "two overlap"),
+      std::string::npos);
+  EXPECT_NE(with(row(f32, "[2]", "[0,8]"), row(f32, "[2]", "[0,8]")).find("the two overlap"),
             std::string::npos);
-  EXPECT_NE(with(row(f32, "[2]", "[0,8]"), row(f32, "[2]", "[0,8]")).find("overlaps"),
-            std::string::npos);
-  EXPECT_NE(with(row(f32, "[2]", "[0,8]"), row(f32, "[1]", "[12,16]"))
-                .find("leaves a gap after byte 8, the end of tensor 'a'"),
-            std::string::npos);
+  EXPECT_NE(
+      with(row(f32, "[2]", "[0,8]"), row(f32, "[1]", "[12,16]"))
+          .find("'b' begins at byte 12 of the data, but tensor 'a' before it ends at byte 8; the "
+                "gap belongs to no tensor"),
+      std::string::npos);
   const std::string good = "\"a\":" + row(f32, "[2]", "[0,8]");
   EXPECT_EQ(error_of(file_of("{" + good + "}  ", 8)), "") << "padded with spaces";
   EXPECT_NE(error_of(file_of("{" + good + "," + good + "}", 8)).find("'a' comes twice"),

@@ -1,6 +1,7 @@
 // Small files that are made to fill the memory or to take for ever.
 #include <gtest/gtest.h>
 #include <png.h>
+#include <zlib.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -48,6 +49,36 @@ void expect_refused(const std::string& bytes, Code code, const std::string& part
     EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
   }
   EXPECT_LT(largest.bytes(), size_t{1} << 16);
+}
+
+// A PNG whose header states another size, with the checksum of that.
+std::string sized(std::string png, uint32_t width, uint32_t height) {
+  const auto put = [&](size_t at, uint32_t value) {
+    for (size_t i = 0; i < 4; ++i) png[at + i] = static_cast<char>(value >> (24 - 8 * i));
+  };
+  put(16, width);
+  put(20, height);
+  put(29, static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(png.data()) + 12, 17)));
+  return png;
+}
+
+TEST(Limits, AnImageWithoutPixelsIsNoneThatIsTooLarge) {
+  for (const std::string& bytes : {make_png(6, 5, 3, 1), make_png(6, 5, 1, 1),
+                                   write_png({16, PNG_COLOR_TYPE_RGB_ALPHA, true}, 6, 5, 1)})
+    for (const auto& [width, height] : {std::pair{0u, 5u}, {6u, 0u}, {0u, 0u}})
+      expect_refused(sized(bytes, width, height), Code::corrupt_data,
+                     cat(width, " x ", height, " pixels has none"));
+}
+
+TEST(Limits, OtherFormatsAreNamed) {
+  expect_refused("", Code::corrupt_data, "empty");
+  for (const auto& [bytes, name] : {std::pair{"GIF89a....", "GIF"},
+                                    {"RIFF\1\2\3\4WEBPVP8 ", "WebP"},
+                                    {"BM......", "BMP"},
+                                    {"\1\1\1\1ftypheic", "HEIC"},
+                                    {"II*.....", "TIFF"}})
+    expect_refused(bytes, Code::unsupported, cat("neither PNG nor JPEG but ", name));
+  expect_refused("some text", Code::unsupported, "neither PNG nor JPEG (9 bytes)");
 }
 
 TEST(Limits, PixelsAreCountedBeforeTheyAreDecoded) {

@@ -121,6 +121,22 @@ void csv(Bytes bytes) {
   source(bytes, "csv", ".csv", {{"columns", "a:f32,b:i32,c:text"}, {"max_line_bytes", 1 << 12}},
          "pattern");
 }
+// The first byte says in which symbols; an alphabet may be given, whose characters the text's end names.
+void text_windows(Bytes bytes) {
+  if (bytes.empty()) return;
+  Json options{{"length", 3}, {"symbols", "characters"}};
+  const auto how = std::to_integer<unsigned>(bytes[0]);
+  if (how & 1) options["symbols"] = "bytes";
+  if (how & 2)
+    options["alphabet"] =
+        std::string(reinterpret_cast<const char*>(bytes.data()) + bytes.size() / 2,
+                    bytes.size() - bytes.size() / 2);
+  source(bytes.subspan(1), "text_windows", ".utf8", options, "pattern");
+}
+// Of one column, where blank rows count.
+void csv_text(Bytes bytes) {
+  source(bytes, "csv", ".csv", {{"columns", "a:text=0,b:f32=1"}, {"header", false}}, "pattern");
+}
 void cifar(Bytes bytes) { source(bytes, "cifar", ".gz", Json::object(), "pattern"); }
 void text(Bytes bytes) { source(bytes, "text_lines", ".txt", {{"max_line_bytes", 64}}, "pattern"); }
 void webdataset(Bytes bytes) {

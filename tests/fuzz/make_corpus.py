@@ -155,6 +155,18 @@ def main():
         put("npy", name, out.getvalue())
     put("csv", "quoted", b'\xef\xbb\xbf"a","b","c"\r\n1e38,+-1,"x\r\ny"\r\n1e400,2,"open\n')
     put("csv", "rows", b'a,b,c\n1.5,2,"a ""quoted"" text"\n-3e2,4,plain\n')
+    put("csv", "blank", b'a,b,c\n""\n  \n\n1\r,2,3\n"4"x,"5""",6\r\r\n')
+    put("csv_text", "rows", b'""\n\n" "\n"x",1\n"y\n')
+    put("text_windows", "characters", b"\0h\xc3\xa9llo \xe2\x82\xac \xf0\x9f\x98\x80 hello")
+    put("text_windows", "alphabet", b"\2abcabcabcabc")
+    put("text_windows", "not_utf8", b"\0ab\xc0\x80\xed\xa0\x80\xff")
+    for name, descr in (("big_endian", "'>i4'"), ("u2", "'<u2'"), ("structured", "[('a', '<f4'), ('b', '<i4')]")):
+        header = (f"{{'descr': {descr}, 'fortran_order': False, 'shape': (1,), }}").encode().ljust(117) + b"\n"
+        put("npy", name, b"\x93NUMPY\x01\x00\x76\x00" + header + bytes(8))
+    floats = protobuf(1, protobuf(1, protobuf(1, b"x") + protobuf(2, protobuf(2, protobuf(1, bytes(5))))))
+    length = struct.pack("<Q", len(floats))
+    put("tfrecord", "five_bytes", length + crc32c(length) + floats + crc32c(floats))
+    put("jsonl", "nulls", b'{"a": null, "c": {"d": 1}, "t": "x"}\n{"a": 1, "c": {"d": 1}, "t": null}\n')
     put("jsonl", "rows", b'{"a": 1.5, "c": {"d": 2}, "t": "text"}\n{"a": [1, 2], "c": {"d": 3}, "t": ""}\n')
     put("json", "text", b'{"a": [1, {"b": null}], "c": "\\u00e9", "a": 2} // a comment\n')
     put("json", "deep", bytes([9] * 16 + [7] + [10] * 16))  # numbers of pieces, see fuzz.cpp

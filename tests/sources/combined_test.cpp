@@ -58,7 +58,7 @@ TEST(Mix, EndsAsItIsTold) {
 TEST(Mix, BranchesMayMap) {
   TempDir dir;
   for (const char* root : {"x", "y"})
-    for (const char* name : {"/cat/1.bin", "/dog/2.bin"}) {
+    for (const char* name : {"/cat/1.png", "/dog/2.png"}) {
       const std::string path = dir.path(root) + name;
       std::filesystem::create_directories(std::filesystem::path(path).parent_path());
       write(path, root);
@@ -68,7 +68,7 @@ TEST(Mix, BranchesMayMap) {
                {{"stage", "label"}},
                {{"stage", "keep"}, {"fields", "label"}}};
   for (const Item& item : read_all(spec_of("mix", {{"sources", {x, y}}})))
-    EXPECT_EQ(item.find("bin") == nullptr, item.fields.size() == 1);
+    EXPECT_EQ(item.find("png") == nullptr, item.fields.size() == 1);
   const Json wrong{x[0], {{"stage", "shuffle"}}};
   EXPECT_HAS(failure(spec_of("mix", {{"sources", {wrong}}})), "'shuffle' cannot stand there");
   const Json drops{x[0], {{"stage", "filter"}, {"field", "label"}}};

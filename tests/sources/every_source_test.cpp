@@ -55,7 +55,7 @@ class EverySource : public testing::TestWithParam<const char*> {
         write(dir_.path("root/" + std::to_string(i % 3) + "/" + std::to_string(i) + ".bin"),
               std::to_string(i));
       }
-      options = stage == "folder" ? Json{{"root", dir_.path("root")}}
+      options = stage == "folder" ? Json{{"root", dir_.path("root")}, {"extensions", "bin"}}
                                   : Json{{"pattern", dir_.path("root/*/*.bin")}};
     } else if (stage == "idx") {
       write(dir_.path("images"), idx_images(37, 2, 2));

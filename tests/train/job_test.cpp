@@ -46,6 +46,20 @@ TEST(Job, ReadsBackWhatItWrites) {
   EXPECT_EQ(Job::parse(job.json().dump(), "again").json(), job.json());
 }
 
+TEST(Job, ASectionOfAnotherTypeIsNotCalledMissing) {
+  for (const char* section : {"pipeline", "model", "optimizer", "schedule", "train", "evaluation"})
+    for (const auto& [value, found] : {std::pair{"[]", "an array"}, {"3", "a number"},
+                                       {"\"x\"", "a string"}, {"true", "a boolean"}}) {
+      const std::string error = error_of({"data=/d", cat(section, "=", value)});
+      EXPECT_NE(error.find(cat("the section '", section, "' must be an object, not ", found)),
+                std::string::npos)
+          << error;
+    }
+  EXPECT_NE(error_of({"data=/d", "evaluation={\"pipeline\": []}"})
+                .find("the 'pipeline' of 'evaluation' must be an object"),
+            std::string::npos);
+}
+
 TEST(Job, ErrorsNameTheKeyAndTheNearest) {
   const auto has = [](const std::string& text, const std::string& part) {
     EXPECT_NE(text.find(part), std::string::npos) << text;

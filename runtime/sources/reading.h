@@ -1,4 +1,4 @@
-// How sources read files and over the network, by the pipeline's options.
+// How sources read files, on this machine and elsewhere, by the options of the pipeline.
 #pragma once
 
 #include "io/byte_stream.h"
@@ -34,6 +34,12 @@ inline io::ReadOptions read_options(const pipeline::StageContext& context) {
   out.budget_bytes = budget_bytes(context);
   out.only_files = context.trial;
   return out;
+}
+
+// What one record may take where no option says so.
+constexpr uint64_t kMostRecordBytes = uint64_t{1} << 31;
+inline io::SizeLimit record_limit(const pipeline::StageContext& context) {
+  return {kMostRecordBytes, "the limit of a record", budget_bytes(context)};
 }
 
 // What one record may take: by the option of this name, and by the budget.

@@ -1,0 +1,46 @@
+// The cache of remote files: what it keeps, and that nobody waits for its lock for ever.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "core/error.h"
+#include "io/disk_cache.h"
+#include "support/data.h"
+
+namespace etr::test {
+namespace {
+
+std::string keep(const io::DiskCache& cache, const std::string& address) {
+  io::DiskCache::Entry entry(cache, address, "1");
+  entry.write(std::as_bytes(std::span("0123456789", 10)));
+  return entry.keep();
+}
+
+TEST(DiskCache, WaitingForAnotherProcessCanBeCancelled) {
+  TempDir dir;
+  int asked = 0;
+  const io::DiskCache cache(dir.path("cache"), 15, [&] { return ++asked == 3; });
+  const std::string first = keep(cache, "first");
+  EXPECT_EQ(asked, 0);
+  const int lock = ::open(dir.path("cache/lock").c_str(), O_RDWR);
+  ASSERT_EQ(::flock(lock, LOCK_EX), 0);  // as another process would that never lets go
+  try {
+    keep(cache, "second");
+    ADD_FAILURE() << "did not wait";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::cancelled);
+    EXPECT_NE(std::string(error.what()).find(dir.path("cache")), std::string::npos);
+  }
+  EXPECT_EQ(asked, 3);
+  EXPECT_TRUE(cache.find("second", "1")) << "it is complete";
+  ::close(lock);
+  keep(cache, "third");
+  EXPECT_FALSE(std::filesystem::exists(first)) << "room is made at the next chance";
+  EXPECT_TRUE(cache.find("third", "1"));
+}
+
+}  // namespace
+}  // namespace etr::test
