@@ -147,7 +147,7 @@ void check(const char* name, int runs, const std::function<int32_t()>& scenario)
   std::map<int32_t, int> statuses;
   for (int run = 0; run < 2 * runs; ++run) {
     const int64_t at = 1 + (total - 1) * (run / 2) / (runs - 1);
-    alarm(60);  // a hang ends the program
+    alarm(300);  // a hang ends the program
     countdown = at;
     for_ever = run % 2 == 1;
     armed = true;

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "echotrain/echotrain.hpp"
+#include "support/eventually.h"
 
 namespace {
 
@@ -133,9 +134,8 @@ TEST(OwnStage, MayDestroyItsOwnPipeline) {
     }));
     etr_pipeline_wait(p, 0);  // starts it
     shared.pipeline = p;
-    for (int i = 0; i < 5000 && !shared.ended; ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    ASSERT_TRUE(shared.ended) << "the function is dropped when the pipeline has ended";
+    ASSERT_TRUE(etr::test::eventually([&] { return shared.ended.load(); }))
+        << "the function is dropped when the pipeline has ended";
   }
 }
 
