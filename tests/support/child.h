@@ -8,6 +8,8 @@
 #include <fstream>
 #include <string>
 
+#include "support/sanitized.h"
+
 namespace etr::test {
 
 // A number in /proc/self/status, in kB.
@@ -33,14 +35,11 @@ int in_child(Body&& body) {
 
 // The system gives this process no more memory than it has now and `bytes`; under a sanitizer, whose own memory is far more, as much
 // as it wants.
-inline bool limit_memory([[maybe_unused]] int64_t bytes) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return true;
-#else
+inline bool limit_memory(int64_t bytes) {
+  if (kSanitized) return true;
   const auto most = static_cast<rlim_t>(status_kb("VmData") * 1024 + bytes);
   const rlimit limit{most, most};
   return setrlimit(RLIMIT_DATA, &limit) == 0;
-#endif
 }
 
 inline bool limit_files(rlim_t bytes) {
