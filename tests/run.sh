@@ -67,7 +67,7 @@ if [ $part = usual ]; then
   run build-test -LE 'more|swiftshader|night'
 else
   build test -DECHOTRAIN_TEST_DRIVERS=build-drivers
-  if [ $part = all ]; then run build-test -LE night; else run build-test -L 'more|swiftshader'; fi
+  if [ $part = all ]; then run build-test -LE night; else run build-test -L 'more|swiftshader|newer'; fi
   begin "under the Vulkan validation layers"
   ECHOTRAIN_TEST_VALIDATION=1 run build-test -L gpu
   begin "address and undefined-behaviour sanitizers"
