@@ -33,8 +33,8 @@ began=$SECONDS
 begin() { printf '== %s (after %d min)\n' "$1" $(((SECONDS - began) / 60)); }
 
 bash tests/setup.sh "${setup[@]}"
-# The wheel's library is compiled as that of the tests is: it comes from build-ccache, as does what an earlier run compiled.
-export CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER:-"env;CCACHE_DIR=$PWD/build-ccache;CCACHE_DEPEND=1;ccache"}
+# The wheel's library is compiled as that of the tests is.
+. tests/support/ccache.sh
 use_newer_mesa() {
   local variables
   variables=$(bash tests/drivers.sh mesa build-drivers)
