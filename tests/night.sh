@@ -5,9 +5,10 @@
 #
 #   1. the README's two commands in a Debian with nothing installed (bare_debian.sh)
 #   2. everything on a newer Mesa (run.sh --all --mesa)
-#   3. every model of the golden table against PyTorch, not only the small ones
-#   4. the kernels for matrix units, on the lavapipe of Debian's unstable release (newer_mesa.sh)
-#   5. the fuzz targets, for SECONDS each
+#   3. the operations with vectors of 512 bits (the label `night`)
+#   4. every model of the golden table against PyTorch, not only the small ones
+#   5. the kernels for matrix units, on the lavapipe of Debian's unstable release (newer_mesa.sh)
+#   6. all fuzz targets, those of models and jobs too, for SECONDS each
 #
 # As root (debootstrap). Goes on behind a part that fails, and fails at the end.
 set -uo pipefail
@@ -29,6 +30,7 @@ part() { # name, command
 }
 fuzz() {
   local target name
+  cmake --build --preset fuzz --target fuzzers || return 1
   for target in build-fuzz/tests/fuzz/fuzz_*; do
     [ -x "$target" ] && [ -f "$target" ] || continue
     name=$(basename "$target")
@@ -40,6 +42,7 @@ fuzz() {
 
 part bare_debian bash tests/bare_debian.sh "$work/bare"
 part everything bash tests/run.sh --all --mesa
+part wide_vectors bash tests/drivers.sh mesa build-drivers ctest --test-dir build-test --output-on-failure --no-tests=error -L night
 part golden env PYTHONPATH=build-test/bindings/python /usr/bin/python3 tests/golden/golden.py
 part matrix_units bash tests/newer_mesa.sh "$work/sid" build-test/tests/ops_tests
 part fuzz fuzz

@@ -3,14 +3,15 @@
 #
 #   bash tests/run.sh           every room, the C API, all bindings, the command and the samples, on the first Vulkan device:
 #                               at most 20 minutes on two cores
-#   bash tests/run.sh --all     that, and then
+#   bash tests/run.sh --rest    what that leaves out
 #     1. what takes longer: devices with low limits, another maker's driver (SwiftShader), every kernel against the host, failing
 #        allocations, remote files, PyTorch
 #     2. the GPU tests under the Vulkan validation layers, with synchronization validation
 #     3. the unit tests under address and undefined-behaviour sanitizers, those of the host under the thread sanitizer
-#     4. the fuzz targets, from their corpus
+#     4. the fuzz targets of everything that reads data, from their corpus
 #     5. the packages: a wheel in an empty virtual environment, Maven's in a project of its own, NuGet's on CoreCLR; exported
 #        models in ONNX Runtime; the references of all languages
+#   bash tests/run.sh --all     both
 #
 #   --mesa        on a newer Mesa's lavapipe, unpacked beside the build (Debian 12; see tests/drivers.sh)
 #   --backports   passed to setup.sh: installs that Mesa
@@ -19,19 +20,21 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-setup=(--tests) all=0 mesa=0
+setup=(--tests) part=usual mesa=0
 for argument in "$@"; do
   case "$argument" in
-    --all) all=1 ;;
+    --rest | --all) part=${argument#--} ;;
     --mesa) mesa=1 ;;
     --backports) setup+=(--backports) ;;
-    *) echo "run.sh: unknown option $argument (--all, --mesa, --backports)" >&2; exit 2 ;;
+    *) echo "run.sh: unknown option $argument (--rest, --all, --mesa, --backports)" >&2; exit 2 ;;
   esac
 done
 began=$SECONDS
-part() { printf '== %s (after %d min)\n' "$1" $(((SECONDS - began) / 60)); }
+begin() { printf '== %s (after %d min)\n' "$1" $(((SECONDS - began) / 60)); }
 
 bash tests/setup.sh "${setup[@]}"
+# The wheel's library is compiled as that of the tests is.
+. tests/support/ccache.sh
 use_newer_mesa() {
   local variables
   variables=$(bash tests/drivers.sh mesa build-drivers)
@@ -59,15 +62,15 @@ run() { # build folder, arguments of ctest
   note_skips "$folder/Testing/Temporary/LastTest.log"
 }
 
-if [ $all = 0 ]; then
+if [ $part = usual ]; then
   build test
-  run build-test -LE 'more|swiftshader'
+  run build-test -LE 'more|swiftshader|night'
 else
   build test -DECHOTRAIN_TEST_DRIVERS=build-drivers
-  run build-test
-  part "under the Vulkan validation layers"
+  if [ $part = all ]; then run build-test -LE night; else run build-test -L 'more|swiftshader|newer'; fi
+  begin "under the Vulkan validation layers"
   ECHOTRAIN_TEST_VALIDATION=1 run build-test -L gpu
-  part "address and undefined-behaviour sanitizers"
+  begin "address and undefined-behaviour sanitizers"
   build sanitize
   # Mesa 22 is unloaded before the leak checker looks, which then cannot tell that the leaks are the driver's.
   installed=$(dpkg-query -W -f='${Version}' mesa-vulkan-drivers 2>/dev/null || echo 99)
@@ -75,26 +78,26 @@ else
   # The driver's own allocations at exit are not ours to report. The driver frees large aligned blocks in every step;
   # a quarantine of the usual 256 MB keeps 24 GB of them.
   ASAN_OPTIONS=detect_leaks=1:quarantine_size_mb=16 LSAN_OPTIONS=suppressions="$PWD/tests/lsan.supp" run build-sanitize -LE slow
-  part "thread sanitizer"
+  begin "thread sanitizer"
   bash tests/thread_sanitizer.sh build-thread
   build thread
   # Some tests start threads in a child process, which the sanitizer refuses unless it is told.
   TSAN_OPTIONS=die_after_fork=0 run build-thread -L host
-  part "fuzz targets, for a moment each"
+  begin "fuzz targets, for a moment each"
   build fuzz
-  run build-fuzz
-  part "packages"
+  run build-fuzz -LE night
+  begin "packages"
   bash tests/bindings/wheel.sh build-test/wheel
   bash tests/bindings/maven.sh build-test
   bash tests/bindings/coreclr.sh build-test
   bash tests/golden/onnx.sh build-test build-test/onnx
-  part "references"
+  begin "references"
   bash docs/reference/build.sh build-test
   passed=$((passed + 5))
 fi
 skips=$(grep -c . <<<"$skipped" || true)
 [ "$skips" = 0 ] || printf 'skipped:\n%s' "$skipped"
-part done
+begin "done"
 if [ "$skips" != 0 ] && [ "${CI:-}" = true ]; then
   echo "run.sh: nothing may be skipped in CI" >&2
   exit 1

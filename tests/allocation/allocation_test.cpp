@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "echotrain/echotrain.h"
+#include "support/temp_dir.h"
 
 namespace {
 
@@ -147,7 +148,7 @@ void check(const char* name, int runs, const std::function<int32_t()>& scenario)
   std::map<int32_t, int> statuses;
   for (int run = 0; run < 2 * runs; ++run) {
     const int64_t at = 1 + (total - 1) * (run / 2) / (runs - 1);
-    alarm(60);  // a hang ends the program
+    alarm(300);  // a hang ends the program
     countdown = at;
     for_ever = run % 2 == 1;
     armed = true;
@@ -177,8 +178,6 @@ struct Handle {
 class Allocation : public testing::Test {
  protected:
   void SetUp() override {
-    root_ = fs::temp_directory_path() / ("echotrain-allocation-" + std::to_string(getpid()));
-    fs::create_directories(root_);
     std::ofstream lines(root_ / "rows.jsonl");
     for (int i = 0; i < 60; ++i)
       lines << "{\"image\": [" << i % 7 << ".5, 1.5, " << i % 3 << ".25], \"label\": " << i % 2
@@ -195,7 +194,6 @@ class Allocation : public testing::Test {
                                           pixels.data(), 0, nullptr));
     }
   }
-  void TearDown() override { fs::remove_all(root_); }
 
   std::string stages(const std::string& more) const {
     return R"([{"stage": "jsonl", "pattern": ")" + (root_ / "rows.jsonl").string() +
@@ -203,7 +201,8 @@ class Allocation : public testing::Test {
            R"({"stage": "batch", "size": 8}])";
   }
 
-  fs::path root_;
+  const etr::test::TempDir dir_;
+  const fs::path root_ = dir_.path();
 };
 
 int32_t read_epochs(const std::string& json, int64_t batches) {

@@ -36,7 +36,7 @@ class ProcessTest(Case):
                 next(it)
             print("done")
         """)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=240)
         self.assertEqual((process.returncode, out, err), (0, "done\n", ""))
 
     def test_ctrl_c_interrupts_a_wait(self):
@@ -52,7 +52,7 @@ class ProcessTest(Case):
         """)
         self.assertEqual(process.stdout.readline(), "waiting\n")
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=240)
         self.assertIn("KeyboardInterrupt", err)
 
 

@@ -226,7 +226,7 @@ class PipelineTest(Case):
         begin = time.monotonic()
         with self.assertRaises(et.errors.CancelledError):
             next(iter(p))
-        self.assertLess(time.monotonic() - begin, 2)
+        self.assertLess(time.monotonic() - begin, 30)  # and not the minute of the delay
 
     def test_a_trainer_in_use_by_another_thread(self):
         entered, let_go = threading.Event(), threading.Event()

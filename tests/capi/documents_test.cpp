@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <utility>
@@ -10,23 +9,15 @@
 
 #include "echotrain/echotrain.h"
 #include "support/deep_json.h"
+#include "support/temp_dir.h"
 
 namespace {
 
-namespace fs = std::filesystem;
-
 class Documents : public testing::TestWithParam<std::string> {
  protected:
-  Documents()
-      : root_(fs::temp_directory_path() / ("echotrain-documents-" + std::to_string(std::rand()))) {
-    fs::create_directories(root_);
-  }
-  ~Documents() override { fs::remove_all(root_); }
-
   std::string file(const char* name, const std::string& text) const {
-    const fs::path path = root_ / name;
-    std::ofstream(path, std::ios::binary) << text;
-    return path.string();
+    std::ofstream(dir_.path(name), std::ios::binary) << text;
+    return dir_.path(name);
   }
 
   // An error that says what is wrong; the rest of the text may follow.
@@ -36,7 +27,7 @@ class Documents : public testing::TestWithParam<std::string> {
         << what << ": " << std::string(etr_last_error()).substr(0, 300);
   }
 
-  fs::path root_;
+  etr::test::TempDir dir_;
 };
 
 TEST_P(Documents, TextIsRefused) {

@@ -12,6 +12,8 @@
 #include <thread>
 
 #include "echotrain/echotrain.hpp"
+#include "support/eventually.h"
+#include "support/temp_dir.h"
 
 namespace {
 
@@ -23,25 +25,24 @@ using echotrain::Pipeline;
 // A folder of two classes of small PGM-free records: the stages under test read only labels.
 class Labels {
  public:
-  Labels() : root_(fs::temp_directory_path() / ("echotrain-own-" + std::to_string(std::rand()))) {
+  Labels() {
     for (int i = 0; i < 40; ++i) {
-      const fs::path folder = root_ / std::to_string(i % 2);
+      const fs::path folder = dir_.path(std::to_string(i % 2));
       fs::create_directories(folder);
       std::ofstream(folder / (std::to_string(i) + ".png")) << "not decoded here " << i;
     }
   }
-  ~Labels() { fs::remove_all(root_); }
 
-  std::string root() const { return root_.string(); }
+  std::string root() const { return dir_.path(); }
 
   Pipeline pipeline(int threads = 2, const char* on_error = "fail") const {
     Pipeline p(Options{{"threads", threads}, {"epochs", 1}, {"on_error", on_error}});
-    p.add("folder", {{"root", root_.string()}}).add("label");
+    p.add("folder", {{"root", root()}}).add("label");
     return p;
   }
 
  private:
-  fs::path root_;
+  etr::test::TempDir dir_;
 };
 
 std::vector<int32_t> labels_of(Pipeline& p) {
@@ -133,9 +134,8 @@ TEST(OwnStage, MayDestroyItsOwnPipeline) {
     }));
     etr_pipeline_wait(p, 0);  // starts it
     shared.pipeline = p;
-    for (int i = 0; i < 5000 && !shared.ended; ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    ASSERT_TRUE(shared.ended) << "the function is dropped when the pipeline has ended";
+    ASSERT_TRUE(etr::test::eventually([&] { return shared.ended.load(); }))
+        << "the function is dropped when the pipeline has ended";
   }
 }
 
@@ -449,8 +449,8 @@ TEST(Trainer, ProfilesAndExports) {
   model.add("dense", {{"units", 2}});
   const echotrain::Optimizer adam("adam", {{"clip_norm", 1.0}}, {{"learning_rate", 0.01}});
   echotrain::Trainer trainer(runtime, model, adam, 3);
-  const fs::path path =
-      fs::temp_directory_path() / ("echotrain-" + std::to_string(std::rand()) + ".onnx");
+  const etr::test::TempDir dir;
+  const fs::path path = dir.path("model.onnx");
   EXPECT_NE(message_of([&] { trainer.export_onnx(path.string()); }).find("before the first batch"),
             std::string::npos);
   const std::vector<float> images(24, 0.5f);
@@ -471,7 +471,6 @@ TEST(Trainer, ProfilesAndExports) {
   EXPECT_NE(
       message_of([&] { trainer.export_onnx("/no/such/folder/x.onnx"); }).find("/no/such/folder"),
       std::string::npos);
-  fs::remove(path);
 }
 
 }  // namespace

@@ -4,23 +4,21 @@
 #include <gtest/gtest.h>
 #include <png.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "echotrain/echotrain.h"
+#include "support/temp_dir.h"
 
 #define ASSERT_OK(call) ASSERT_EQ(call, ETR_OK) << etr_last_error()
 
 // A folder of class folders with small images.
 class Images {
  public:
-  Images()
-      : root_(std::filesystem::temp_directory_path() /
-              ("echotrain-capi-" + std::to_string(std::rand()))) {
+  Images() {
     for (int i = 0; i < 64; ++i) {
-      const std::filesystem::path folder = root_ / std::to_string(i % 2);
+      const std::filesystem::path folder = path(std::to_string(i % 2));
       std::filesystem::create_directories(folder);
       std::vector<uint8_t> pixels(64, static_cast<uint8_t>(i % 2 ? 200 : 40));
       for (size_t p = 0; p < 64; ++p)
@@ -33,8 +31,7 @@ class Images {
                               pixels.data(), 0, nullptr);
     }
   }
-  ~Images() { std::filesystem::remove_all(root_); }
-  std::string path(const std::string& name = "") const { return (root_ / name).string(); }
+  std::string path(const std::string& name = "") const { return dir_.path(name); }
 
   std::string spec(const std::string& extra = "") const {
     return R"({"seed": 1, "stages": [{"stage": "folder", "root": ")" + path() +
@@ -44,7 +41,7 @@ class Images {
   }
 
  private:
-  std::filesystem::path root_;
+  etr::test::TempDir dir_;
 };
 
 struct Net {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "echotrain/echotrain.hpp"
+#include "support/temp_dir.h"
 
 namespace {
 
@@ -291,8 +292,8 @@ TEST(Threads, StagesAreAddedWhileAnotherThreadAsksForStatistics) {
 
 // A function of the program is called within a call on the handle that it uses.
 TEST(Threads, AHandleInUseByOnesOwnCallIsRefused) {
-  const std::filesystem::path root =
-      std::filesystem::temp_directory_path() / ("echotrain-threads-" + std::to_string(std::rand()));
+  const etr::test::TempDir dir;
+  const std::filesystem::path root = dir.path();
   std::filesystem::create_directories(root / "a");
   std::ofstream(root / "a" / "1.png") << "\x89PNG\r\n\x1a\n, and nothing that is decoded here";
   etr_options* options = nullptr;
@@ -309,7 +310,6 @@ TEST(Threads, AHandleInUseByOnesOwnCallIsRefused) {
       << etr_last_error();
   EXPECT_EQ(etr_options_set_integer(options, "seed", 7), ETR_OK);
   etr_options_destroy(options);
-  std::filesystem::remove_all(root);
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ def run(*words, **options):
 
 
 def shell(name, text):
-    return subprocess.run([name, "-c", text], capture_output=True, text=True, timeout=60, cwd=TEXTS, check=True).stdout
+    return subprocess.run([name, "-c", text], capture_output=True, text=True, timeout=300, cwd=TEXTS, check=True).stdout
 
 
 def commands():

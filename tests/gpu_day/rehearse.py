@@ -119,7 +119,7 @@ esac
     sys.path.insert(0, str(kit / "gpu_day"))
     import parts
     context = parts.Context(kit, results, dict(os.environ), True, 0)
-    out = parts.Tests("nn", 60, test_seconds=1).run(context, 60, None)
+    out = parts.Tests("nn", 300, test_seconds=10).run(context, 300, None)
     program.write_text(kept)
     check({name: test["status"] for name, test in out["result"]["bad"].items()} == {"A.Crashes": "crashed", "A.Hangs": "timed out"},
           f"of crashing tests: {out}")

@@ -142,7 +142,7 @@ def transformer(rehearsal):
 def faults(rehearsal):
     """Not of the day: what the runner makes of programs that fail. Only in rehearsals."""
     shell = lambda name, text, seconds=20, read=None: Command(name, seconds, lambda c: ["sh", "-c", text], read)
-    return [shell("crashes", "echo last words; kill -SEGV $$"), shell("hangs", "echo waiting; sleep 600 & sleep 600", 1),
+    return [shell("crashes", "echo last words; kill -SEGV $$"), shell("hangs", "echo waiting; sleep 600 & sleep 600", 5),
             shell("fails", "echo not today; exit 3"), shell("says too much", "yes | head -c 20000000; echo the end"),
             shell("leaves nothing", "true", read=lambda c, output: json.loads((c.scratch / "nothing.json").read_text())),
             Command("is not there", 5, lambda c: [c.program("nothing")]),

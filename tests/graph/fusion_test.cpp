@@ -10,6 +10,7 @@
 #include "gpu/recording.h"
 #include "graph/plan.h"
 #include "support/device.h"
+#include "support/sanitized.h"
 
 namespace etr::test {
 namespace {
@@ -266,7 +267,8 @@ TEST(Fusion, ProductsFindTheMomentsOfTheirResults) {
 // Graphs that nobody would write: fusing never changes what they compute.
 TEST(Fusion, RandomGraphsComputeTheSame) {
   Rng rng(11);
-  for (int round = 0; round < 40; ++round) {
+  // Each graph's kernels are compiled, which takes a sanitized process ten times as long.
+  for (int round = 0; round < (kSanitized ? 8 : 40); ++round) {
     Net net(std::array<int64_t, 3>{5, 16, 33}[rng.below(3)]);
     std::vector<ValueId> values{net.x};
     const auto any = [&] {  // rather a late one, so that chains come about

@@ -2,28 +2,12 @@
 
 #include <png.h>
 
-#include <atomic>
-
 #include "core/crc32c.h"
 #include "core/error.h"
-#include "core/platform.h"
 #include "core/rng.h"
 #include "io/tar_writer.h"
 
 namespace etr::test {
-
-namespace fs = std::filesystem;
-
-TempDir::TempDir() {
-  static std::atomic<int> next{0};
-  dir_ = fs::temp_directory_path() / cat("echotrain-test-", platform::process_id(), "-", next++);
-  fs::create_directories(dir_);
-}
-
-TempDir::~TempDir() {
-  std::error_code ignored;
-  fs::remove_all(dir_, ignored);
-}
 
 namespace {
 

@@ -1,25 +1,14 @@
 // Small data sets for tests, made on the spot.
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "core/json.h"
 #include "pipeline/pipeline.h"
+#include "support/temp_dir.h"
 
 namespace etr::test {
-
-// A directory that is removed with the object.
-class TempDir {
- public:
-  TempDir();
-  ~TempDir();
-  std::string path(const std::string& name = "") const { return (dir_ / name).string(); }
-
- private:
-  std::filesystem::path dir_;
-};
 
 // A gray or RGB PNG of a solid gradient that depends on `tag`.
 std::string make_png(int width, int height, int channels, int tag);

@@ -452,12 +452,11 @@ TEST(Learner, PartBatchesCountTheirOwnRowsOnly) {
 }
 
 // Real data, where it is: one shard of CIFAR-10 drives the whole path, and the loss falls.
-TEST(Trainer, LearnsFromCifar10) {
+// Where CMake knows of a folder with the shards: see ECHOTRAIN_TEST_CIFAR10.
+TEST(Trainer, DISABLED_LearnsFromCifar10) {
   const char* folder = std::getenv("ECHOTRAIN_TEST_CIFAR10");
-  const std::string data = folder ? folder : ETR_SOURCE_DIR "/../shared/data/cifar10";
-  if (!std::filesystem::exists(data + "/cifar10-train-000000.tar.zst"))
-    GTEST_SKIP() << "no CIFAR-10 at " << data
-                 << "; set ECHOTRAIN_TEST_CIFAR10 to a folder with its shards";
+  ASSERT_TRUE(folder) << "set ECHOTRAIN_TEST_CIFAR10 to a folder with the shards";
+  const std::string data = folder;
   Trainer trainer(
       shared_kernels(),
       Job::load(ETR_SOURCE_DIR "/samples/jobs/cifar10_cnn.json",

@@ -1,0 +1,32 @@
+// A directory of a test's own.
+#pragma once
+
+#include <cstdlib>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+
+namespace etr::test {
+
+// A new directory, whatever other processes make and earlier ones left; removed with the object.
+class TempDir {
+ public:
+  TempDir() {
+    std::string name = (std::filesystem::temp_directory_path() / "echotrain-test-XXXXXX").string();
+    if (!mkdtemp(name.data())) throw std::runtime_error("cannot create " + name);
+    dir_ = name;
+  }
+  ~TempDir() {
+    std::error_code ignored;
+    std::filesystem::remove_all(dir_, ignored);
+  }
+  TempDir(const TempDir&) = delete;
+  TempDir& operator=(const TempDir&) = delete;
+
+  std::string path(const std::string& name = "") const { return (dir_ / name).string(); }
+
+ private:
+  std::filesystem::path dir_;
+};
+
+}  // namespace etr::test
