@@ -72,6 +72,7 @@ TEST(FileLock, DiesWithItsProcess) {
     std::string holder;
     const auto lock = FileLock::take(path, holder);
     if (lock && fork() == 0) {  // outlives it
+      alarm(60);
       end.wait();
       _exit(0);
     }
