@@ -10,6 +10,7 @@
 
 #include "echotrain/echotrain.h"
 #include "support/deep_json.h"
+#include "support/unused_folder.h"
 
 namespace {
 
@@ -17,10 +18,7 @@ namespace fs = std::filesystem;
 
 class Documents : public testing::TestWithParam<std::string> {
  protected:
-  Documents()
-      : root_(fs::temp_directory_path() / ("echotrain-documents-" + std::to_string(std::rand()))) {
-    fs::create_directories(root_);
-  }
+  Documents() : root_(etr::test::unused_folder()) {}
   ~Documents() override { fs::remove_all(root_); }
 
   std::string file(const char* name, const std::string& text) const {
@@ -94,7 +92,7 @@ TEST(DocumentPaths, AreRefused) {
   const char* overrides[] = {path.c_str()};
   etr_job* job = nullptr;
   EXPECT_EQ(etr_job_parse("{}", overrides, 1, &job), ETR_INVALID_ARGUMENT);
-  EXPECT_NE(std::string(etr_last_error()).find("256 deep"), std::string::npos);
+  EXPECT_NE(std::string(etr_last_error()).find("256 levels deep"), std::string::npos);
 }
 
 // Shapes of the program's own: sizes that wrap would be read beyond.
