@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "core/error.h"
+#include "core/platform_files.h"
 #include "io/remote_file.h"
 #include "io/s3.h"
 
@@ -102,7 +103,8 @@ std::vector<std::string> expand_pattern(const std::string& pattern, const Remote
     ::globfree(&matches);
     if (result != 0)
       fail(Code::not_found, "no file matches '", name, "'",
-           name == pattern ? "" : " (of the pattern '" + pattern + "')");
+           name == pattern ? "" : " (of the pattern '" + pattern + "')",
+           platform::missing_hint(name));
   }
   return out;
 }
