@@ -13,6 +13,7 @@
 #include "core/log.h"
 #include "core/parse_json.h"
 #include "core/platform.h"
+#include "core/platform_lock.h"
 
 namespace etr::checkpoint {
 namespace {
@@ -133,6 +134,14 @@ void Store::check_clearable() const {
 std::string Store::save(uint64_t step, const Files& files) const {
   const fs::path temporary = fs::path(directory_) / (name_of(step) + ".tmp");
   std::error_code error;
+  fs::create_directories(directory_, error);
+  std::string holder;
+  const auto lock = error ? nullptr
+                          : platform::FileLock::take(
+                                (fs::path(directory_) / platform::kFolderLock).string(), holder);
+  if (!lock && !error)
+    fail(Code::state, "'", directory_, "' is being written by another (", holder,
+         "): save again when it is done, or into another folder");
   fs::remove_all(temporary, error);
   fs::create_directories(temporary, error);
   if (error) fail(Code::io, "cannot create '", temporary.string(), "': ", error.message());

@@ -43,7 +43,8 @@ struct LockFiles {
 
 // Without following a link: the file is written to, and removed.
 int open_regular(const std::string& path) {
-  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+  const int file =
+      ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
   if (file < 0) fail(Code::io, "cannot create '", path, "': ", errno_text(errno));
   struct stat info {};
   if (::fstat(file, &info) == 0 && S_ISREG(info.st_mode)) return file;
@@ -52,19 +53,20 @@ int open_regular(const std::string& path) {
 }
 
 bool is_at(int file, const std::string& path) {
-  struct stat open {}, there {};
+  struct stat open {};
+  struct stat there {};
   return ::fstat(file, &open) == 0 && ::lstat(path.c_str(), &there) == 0 &&
          open.st_dev == there.st_dev && open.st_ino == there.st_ino;
 }
 
 enum class Locked { yes, by_another, without_locks };
 
-Locked lock(int file, const std::string& path) {
+// `reason`: why there are no locks.
+Locked lock(int file, std::string& reason) {
   while (::flock(file, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
     if (errno == EWOULDBLOCK) return Locked::by_another;
-    log_line(LogLevel::warning, cat("the file system of '", path, "' has no locks (",
-                                    errno_text(errno), "): nothing keeps others from using it too"));
+    reason = errno_text(errno);
     return Locked::without_locks;
   }
   return Locked::yes;
@@ -96,23 +98,29 @@ void write_holder(int file) {
 FileLock::FileLock(std::string path, int file) : path_(std::move(path)), file_(file) {}
 
 std::unique_ptr<FileLock> FileLock::take(const std::string& path, std::string& holder) {
+  std::string reason;
+  auto lock = try_once(path, holder, reason);
+  while (!lock && holder.empty()) lock = try_once(path, holder, reason);
+  if (!reason.empty())
+    log_line(LogLevel::warning, cat("the file system of '", path, "' has no locks (", reason,
+                                    "): nothing keeps others from using it too"));
+  return lock;
+}
+
+// nullptr without a holder: whoever had the lock has removed the file before this one could be locked.
+std::unique_ptr<FileLock> FileLock::try_once(const std::string& path, std::string& holder,
+                                             std::string& reason) {
   const std::scoped_lock no_fork(LockFiles::all().mutex);
-  while (true) {
-    const int file = open_regular(path);
-    const Locked locked = lock(file, path);
-    if (locked == Locked::by_another) {
-      holder = holder_of(file);
-      ::close(file);
-      return nullptr;
-    }
-    if (locked == Locked::yes && !is_at(file, path)) {  // whoever had it has removed it meanwhile
-      ::close(file);
-      continue;
-    }
-    write_holder(file);
-    LockFiles::all().files.push_back(file);
-    return std::unique_ptr<FileLock>(new FileLock(path, file));
+  const int file = open_regular(path);
+  const Locked locked = lock(file, reason);
+  holder = locked == Locked::by_another ? holder_of(file) : "";
+  if (locked == Locked::by_another || (locked == Locked::yes && !is_at(file, path))) {
+    ::close(file);
+    return nullptr;
   }
+  write_holder(file);
+  LockFiles::all().files.push_back(file);
+  return std::unique_ptr<FileLock>(new FileLock(path, file));
 }
 
 FileLock::~FileLock() {

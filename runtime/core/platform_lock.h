@@ -6,6 +6,9 @@
 
 namespace etr::platform {
 
+constexpr const char* kFolderLock =
+    ".echotrain.lock";  // the file in a folder that only one may write into
+
 // The system's lock on a file that stands for something only one may use, within this process too. The system lets go of it
 // when the process dies, however that happens; a file that a killed process left is taken over. A child of fork() does not
 // have the locks of its parent, and does not keep them from being released.
@@ -20,6 +23,8 @@ class FileLock {
 
  private:
   FileLock(std::string path, int file);
+  static std::unique_ptr<FileLock> try_once(const std::string& path, std::string& holder,
+                                            std::string& reason);
 
   const std::string path_;
   const int file_;

@@ -3,23 +3,19 @@
 #include "core/error.h"
 
 namespace etr::train {
-namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* kLockName = ".echotrain.lock";
-
-}  // namespace
 
 FolderClaim::FolderClaim(const std::string& folder) {
   make_folders(folder);
   std::string holder;
   try {
-    lock_ = platform::FileLock::take((fs::path(folder) / kLockName).string(), holder);
+    lock_ = platform::FileLock::take((fs::path(folder) / platform::kFolderLock).string(), holder);
     if (!lock_)
-      fail(Code::state, "another run writes into '", folder, "' (", holder,
-           "): wait until it ends, or stop it and close its trainer, or let output.dir name another "
-           "folder (--set output.dir=FOLDER)");
+      fail(
+          Code::state, "another run writes into '", folder, "' (", holder,
+          "): wait until it ends, or stop it and close its trainer, or let output.dir name another "
+          "folder (--set output.dir=FOLDER)");
   } catch (...) {
     remove_empty_folders();
     throw;

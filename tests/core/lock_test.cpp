@@ -120,7 +120,9 @@ TEST(FileLock, LeavesAloneWhatIsNoFileOfItsOwn) {
 #ifdef __x86_64__
 // From here on flock() fails in this process, as on a file system without locks.
 bool take_locks_away() {
-  const auto errno_of = [](int number) { return SECCOMP_RET_ERRNO | static_cast<uint32_t>(number); };
+  const auto errno_of = [](int number) {
+    return SECCOMP_RET_ERRNO | static_cast<uint32_t>(number);
+  };
   sock_filter filter[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
                           BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_flock, 0, 1),
                           BPF_STMT(BPF_RET | BPF_K, errno_of(ENOLCK)),
