@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "echotrain/echotrain.hpp"
+#include "support/unused_folder.h"
 
 namespace {
 
@@ -23,7 +24,7 @@ using echotrain::Pipeline;
 // A folder of two classes of small PGM-free records: the stages under test read only labels.
 class Labels {
  public:
-  Labels() : root_(fs::temp_directory_path() / ("echotrain-own-" + std::to_string(std::rand()))) {
+  Labels() : root_(etr::test::unused_folder()) {
     for (int i = 0; i < 40; ++i) {
       const fs::path folder = root_ / std::to_string(i % 2);
       fs::create_directories(folder);
@@ -441,6 +442,27 @@ TEST(Trainer, GivesAndTakesItsWeightsByName) {
   EXPECT_NE(trainer.summary().find("8 parameters"), std::string::npos) << trainer.summary();
 }
 
+// C would see their beginnings.
+TEST(Wrapper, RefusesTextsWithANulInside) {
+  const std::string cut("a\0b", 3);
+  EXPECT_NE(message_of([&] {
+              const Options options{{"root", cut}};
+            }).find("argument 'root' has a NUL"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] {
+              Pipeline(Options{}).map(cut, [](Batch&) {});
+            }).find("argument 'name' has a NUL"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] {
+              echotrain::Job::load("x", {"y", cut});
+            }).find("argument 'overrides'"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] {
+              Pipeline(Options{}).add("folder", Options::from_json(R"({"root": "a\u0000b"})"));
+            }).find(R"(option 'root' is "a\u0000b")"),
+            std::string::npos);
+}
+
 TEST(Trainer, ProfilesAndExports) {
   const echotrain::Runtime runtime(
       std::getenv("ECHOTRAIN_TEST_DEVICE") ? std::getenv("ECHOTRAIN_TEST_DEVICE") : "");
@@ -449,8 +471,7 @@ TEST(Trainer, ProfilesAndExports) {
   model.add("dense", {{"units", 2}});
   const echotrain::Optimizer adam("adam", {{"clip_norm", 1.0}}, {{"learning_rate", 0.01}});
   echotrain::Trainer trainer(runtime, model, adam, 3);
-  const fs::path path =
-      fs::temp_directory_path() / ("echotrain-" + std::to_string(std::rand()) + ".onnx");
+  const fs::path folder = etr::test::unused_folder(), path = folder / "model.onnx";
   EXPECT_NE(message_of([&] { trainer.export_onnx(path.string()); }).find("before the first batch"),
             std::string::npos);
   const std::vector<float> images(24, 0.5f);
@@ -471,7 +492,7 @@ TEST(Trainer, ProfilesAndExports) {
   EXPECT_NE(
       message_of([&] { trainer.export_onnx("/no/such/folder/x.onnx"); }).find("/no/such/folder"),
       std::string::npos);
-  fs::remove(path);
+  fs::remove_all(folder);
 }
 
 }  // namespace

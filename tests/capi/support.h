@@ -10,15 +10,14 @@
 #include <vector>
 
 #include "echotrain/echotrain.h"
+#include "support/unused_folder.h"
 
 #define ASSERT_OK(call) ASSERT_EQ(call, ETR_OK) << etr_last_error()
 
 // A folder of class folders with small images.
 class Images {
  public:
-  Images()
-      : root_(std::filesystem::temp_directory_path() /
-              ("echotrain-capi-" + std::to_string(std::rand()))) {
+  Images() : root_(etr::test::unused_folder()) {
     for (int i = 0; i < 64; ++i) {
       const std::filesystem::path folder = root_ / std::to_string(i % 2);
       std::filesystem::create_directories(folder);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "echotrain/echotrain.hpp"
+#include "support/unused_folder.h"
 
 namespace {
 
@@ -291,8 +292,7 @@ TEST(Threads, StagesAreAddedWhileAnotherThreadAsksForStatistics) {
 
 // A function of the program is called within a call on the handle that it uses.
 TEST(Threads, AHandleInUseByOnesOwnCallIsRefused) {
-  const std::filesystem::path root =
-      std::filesystem::temp_directory_path() / ("echotrain-threads-" + std::to_string(std::rand()));
+  const std::filesystem::path root = etr::test::unused_folder();
   std::filesystem::create_directories(root / "a");
   std::ofstream(root / "a" / "1.png") << "\x89PNG\r\n\x1a\n, and nothing that is decoded here";
   etr_options* options = nullptr;
