@@ -56,6 +56,9 @@ class Learner {
   // Plans training on batches of this shape now (otherwise the first step does).
   void prepare(const pipeline::Item& batch);
 
+  // Makes the parameters for such batches and plans nothing: enough to export, to summarize, and to read and set weights.
+  void shape(const pipeline::Item& batch);
+
   // How many samples a batch of views may come from; sizes the reservoir of device echo. Before the
   // first batch.
   void expect_views(uint64_t samples) { view_samples_ = samples; }

@@ -38,8 +38,8 @@ State state_of(const checkpoint::Files& files, const std::string& origin) {
     for (const auto& [fields, count] : rows.items()) {
       if (!count.is_number_integer() || count.get<int64_t>() < 1 ||
           count.get<int64_t>() > std::numeric_limits<int32_t>::max())
-        fail(Code::corrupt_data, origin, ": '", kState, "' is damaged: steps on '", fields, "' had ",
-             count.dump(), " rows");
+        fail(Code::corrupt_data, origin, ": '", kState, "' is damaged: steps on '", fields,
+             "' had ", count.dump(), " rows");
       state.rows[fields] = count.get<int64_t>();
     }
   } catch (const nlohmann::json::exception& error) {
@@ -79,10 +79,10 @@ void Learner::save(checkpoint::Files& files) {
 void Learner::load(const checkpoint::Files& files, const std::string& origin) {
   State state = state_of(files, origin);
   const auto tensors = [&](const char* name) {
-    return checkpoint::read_safetensors(file_of(files, name, origin), cat(origin, ": '", name, "'"));
+    return checkpoint::read_safetensors(file_of(files, name, origin),
+                                        cat(origin, ": '", name, "'"));
   };
-  auto loaded =
-      std::make_unique<Loaded>(Loaded{tensors(kWeights), tensors(kOptimizer), origin});
+  auto loaded = std::make_unique<Loaded>(Loaded{tensors(kWeights), tensors(kOptimizer), origin});
   if (weights_)
     apply(*loaded, *weights_);
   else

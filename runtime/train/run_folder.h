@@ -60,7 +60,7 @@ class RunFolder {
   std::optional<FolderClaim> claim_;
   bool begun_ = false;  // something has been written
   std::optional<uint64_t> cut_behind_;
-  uint64_t left_bytes_ = 0;  // of metrics.jsonl, when the claim ended
+  uint64_t left_bytes_ = 0;             // of metrics.jsonl, when the claim ended
   std::unique_ptr<JsonLines> metrics_;  // opened by the first write
   std::unique_ptr<EventFile> events_;
 };

@@ -185,7 +185,7 @@ Learner& Trainer::shaped_learner() {
     pipeline::Item batch;
     if (one.next(batch) != pipeline::Pipeline::Next::item)
       fail(Code::state, "the job's pipeline gave no batch to take shapes from");
-    learner_->prepare(batch);
+    learner_->shape(batch);
   }
   return *learner_;
 }
@@ -358,12 +358,8 @@ std::optional<Event> Trainer::evaluation_event() {
 }
 
 Json Trainer::state() const {
-  Json state{{"epoch", epoch_},
-             {"examples", examples_},
-             {"fresh", fresh_},
-             {"echoed", echoed_},
-             {"seconds", training_seconds()},
-             {"busy_seconds", busy_seconds_}};
+  Json state{{"epoch", epoch_},   {"examples", examples_},         {"fresh", fresh_},
+             {"echoed", echoed_}, {"seconds", training_seconds()}, {"busy_seconds", busy_seconds_}};
   if (evaluated_step_ > 0)
     state["evaluation"] = {{"step", evaluated_step_},
                            {"samples", last_eval_.samples},

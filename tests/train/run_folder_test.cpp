@@ -261,7 +261,9 @@ TEST_F(TrainerFolder, WhatOnlyLooksWritesNothing) {
     if (used) {
       Trainer evaluated(shared_kernels(), job(spec(40)), Start::evaluate);
       EXPECT_GT(evaluated.evaluate().samples, 0);
-      EXPECT_FALSE(evaluated.shaped_learner().onnx().empty());
+      Trainer exported(shared_kernels(), job(spec(40)), Start::evaluate);
+      EXPECT_FALSE(exported.shaped_learner().onnx().empty());
+      EXPECT_EQ(exported.learner().device_bytes(), 0u) << "nothing is planned for it";
       EXPECT_HAS(error_of([&] { evaluated.save(); }), "made to evaluate");
       EXPECT_HAS(error_of([&] { evaluated.next_event(); }), "resume the run");
       EXPECT_EQ(contents_of(out()), before);
@@ -342,7 +344,8 @@ TEST_F(TrainerFolder, RowsBehindTheCheckpointAreNotWrittenTwice) {
   EXPECT_GT(rows(), 16u) << "there are some behind the checkpoint";
   run(noted, Start::resume);
   EXPECT_EQ(rows_without_times(), whole);
-  std::ofstream(out() + "/metrics.jsonl", std::ios::app) << R"({"note": "mine"})" << "\n";
+  std::ofstream(out() + "/metrics.jsonl", std::ios::app) << R"({"note": "mine"})"
+                                                         << "\n";
   noted["train"]["steps"] = 24;
   run(noted, Start::resume);
   EXPECT_HAS(platform::read_file(out() + "/metrics.jsonl"), "mine");
@@ -390,9 +393,13 @@ TEST_F(TrainerFolder, ACheckpointOfAnotherModelIsNamed) {
     EXPECT_HAS(wider, part);
   EXPECT_HAS(error_with([](Json& j) { j["model"]["layers"][0]["bias"] = true; }),
              "is f32 [4] in the model and not in the file");
-  EXPECT_HAS(error_with([](Json& j) { j["model"]["layers"][1] = {{"layer", "dropout"}}; }),
+  EXPECT_HAS(error_with([](Json& j) {
+               j["model"]["layers"][1] = {{"layer", "dropout"}};
+             }),
              "and the model has none of that name");
-  EXPECT_HAS(error_with([](Json& j) { j["optimizer"] = {{"optimizer", "sgd"}, {"momentum", 0.9}}; }),
+  EXPECT_HAS(error_with([](Json& j) {
+               j["optimizer"] = {{"optimizer", "sgd"}, {"momentum", 0.9}};
+             }),
              "is of another optimizer: state '");
 }
 
