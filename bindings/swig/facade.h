@@ -1,10 +1,8 @@
-// What SWIG wraps: the C++ wrapper echotrain.hpp, flattened to strings, numbers and addresses,
-// which every language has. The idiomatic layer of each language stands on this and on nothing
-// else.
+// What SWIG wraps: the C++ wrapper echotrain.hpp, flattened to strings, numbers and addresses, which every language has. The
+// idiomatic layer of each language stands on this and on nothing else.
 //
-// Options travel as JSON objects. A tensor is named by dtype (ETR_*), shape and address. Every
-// failure is an echotrain::Error, which each language turns into its own exception. Objects that
-// were closed throw; they never crash.
+// Options travel as JSON objects. A tensor is named by dtype (ETR_*), shape and address. Every failure is an
+// echotrain::Error, which each language turns into its own exception. Objects that were closed throw; they never crash.
 #pragma once
 
 #include <algorithm>

@@ -2,14 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <thread>
-#include <utility>
 
-#include "core/clock.h"
 #include "core/error.h"
 #include "core/platform.h"
 #include "support/data.h"
@@ -100,59 +97,6 @@ TEST(Trainer, ShortCallsMakeTheSameRun) {
     curves.push_back(step_lines(out));
   }
   EXPECT_EQ(curves[0], curves[1]);
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-// Calls of one run, timed.
-struct Calls {
-  std::vector<double> seconds, steps;
-
-  void make(Trainer& trainer, double budget, uint64_t& step) {
-    const int64_t begin = now_ns();
-    const Event event = trainer.next_event(budget);
-    ASSERT_EQ(event.kind, EventKind::progress);
-    seconds.push_back(seconds_between(begin, now_ns()));
-    steps.push_back(static_cast<double>(event.step - std::exchange(step, event.step)));
-  }
-};
-
-// Of `count` steps, made by calls of hardly any time.
-double seconds_a_step(Trainer& trainer, uint64_t& step, uint64_t count) {
-  const int64_t begin = now_ns();
-  Calls calls;
-  for (const uint64_t end = step + count; step < end;) calls.make(trainer, 1e-9, step);
-  return seconds_between(begin, now_ns()) / static_cast<double>(count);
-}
-
-// Durations are compared with those of steps between the calls, and of the medians: the machine may have other work.
-TEST(Trainer, CallsKeepTheirBudget) {
-  TempDir dir;
-  Json spec = job_json(dir);
-  spec.erase("evaluation");
-  spec["train"] = {{"steps", 1000000}, {"progress_every", 0.5}};
-  Trainer trainer(shared_kernels(), Job::parse(spec.dump(), "job"), false);
-  uint64_t step = 0;
-  seconds_a_step(trainer, step, 20);  // until all stages have begun
-  const double budget = 2 * seconds_a_step(trainer, step, 20);
-  Calls calls, long_calls;
-  std::vector<double> steps;
-  for (int i = 0; i < 9; ++i) {
-    calls.make(trainer, budget, step);
-    steps.push_back(seconds_a_step(trainer, step, 5));
-    long_calls.make(trainer, 10 * budget, step);
-    steps.push_back(seconds_a_step(trainer, step, 5));
-  }
-  const double slack = 5 * median(steps);
-  EXPECT_LE(median(calls.seconds), budget + slack);
-  EXPECT_LE(median(long_calls.seconds), 10 * budget + slack);
-  for (const double seconds : calls.seconds) EXPECT_GE(seconds, budget) << "it is used";
-  for (const double seconds : long_calls.seconds) EXPECT_GE(seconds, 10 * budget);
-  EXPECT_GT(median(long_calls.steps), 2 * median(calls.steps));
 }
 
 TEST(Trainer, AnEpochWithoutABatchIsAnError) {
