@@ -36,4 +36,7 @@ SWIGEXPORT void SWIGSTDCALL EchoTrain_RegisterRaise(EchoTrainRaise raise) { echo
   }
 }
 
+// The marshaller hands a string to native code up to its first NUL character.
+%typemap(csin) const std::string& "global::EchoTrain.EchoTrainException.Whole($csinput, nameof($csinput))"
+
 %ignore echotrain::facade::MapFunction::apply;

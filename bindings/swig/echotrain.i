@@ -18,6 +18,13 @@
 %pragma(csharp) imclassclassmodifiers="internal class"
 #endif
 
+// How Java and C# hand over a string holds for lists of them, too.
+#if defined(SWIGJAVA)
+%include "java.i"
+#elif defined(SWIGCSHARP)
+%include "csharp.i"
+#endif
+
 %template(Strings) std::vector<std::string>;
 %template(Extents) std::vector<long long>;
 
@@ -25,10 +32,6 @@
 %include "python.i"
 %ignore echotrain::facade::Tensor;  // echotrain_field_of takes its place
 %ignore echotrain::facade::BatchHandle::tensor;
-#elif defined(SWIGJAVA)
-%include "java.i"
-#elif defined(SWIGCSHARP)
-%include "csharp.i"
 #endif
 
 #if !defined(SWIGCSHARP)

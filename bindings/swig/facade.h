@@ -1,10 +1,8 @@
-// What SWIG wraps: the C++ wrapper echotrain.hpp, flattened to strings, numbers and addresses,
-// which every language has. The idiomatic layer of each language stands on this and on nothing
-// else.
+// What SWIG wraps: the C++ wrapper echotrain.hpp, flattened to strings, numbers and addresses, which every language has. The
+// idiomatic layer of each language stands on this and on nothing else.
 //
-// Options travel as JSON objects. A tensor is named by dtype (ETR_*), shape and address. Every
-// failure is an echotrain::Error, which each language turns into its own exception. Objects that
-// were closed throw; they never crash.
+// Options travel as JSON objects. A tensor is named by dtype (ETR_*), shape and address. Every failure is an
+// echotrain::Error, which each language turns into its own exception. Objects that were closed throw; they never crash.
 #pragma once
 
 #include <algorithm>
@@ -86,13 +84,13 @@ class BatchHandle {
   }
   void* dlpack(const std::string& field) const {
     void* managed = nullptr;
-    check(etr_batch_to_dlpack(get()->get(), field.c_str(), &managed));
+    check(etr_batch_to_dlpack(get()->get(), detail::whole(field, "field"), &managed));
     return managed;
   }
   // A copy of the memory at `address`.
   void set(const std::string& field, int dtype, const Shape& shape, uint64_t address) {
     const etr_tensor t = describe(dtype, shape, address);
-    check(etr_batch_set(get()->get(), field.c_str(), &t));
+    check(etr_batch_set(get()->get(), detail::whole(field, "field"), &t));
   }
   void remove(const std::string& field) { get()->remove(field); }
   // In a source: there is no sample, the pass is over.
@@ -206,14 +204,16 @@ class PipelineHandle {
   void add_map(const std::string& name, MapFunction* function) {
     std::unique_ptr<MapFunction> owned(function);
     etr_pipeline* pipeline = get()->get();
-    check(etr_pipeline_add_map(pipeline, name.c_str(), &call, owned.release(),
+    const char* const whole_name = detail::whole(name, "name");  // before it is released
+    check(etr_pipeline_add_map(pipeline, whole_name, &call, owned.release(),
                                [](void* p) { delete static_cast<MapFunction*>(p); }));
   }
   // The same as the source. It ends a pass by end_pass(), or by leaving an item without fields that is not the first.
   void add_source(const std::string& name, MapFunction* function) {
     std::unique_ptr<MapFunction> owned(function);
     etr_pipeline* pipeline = get()->get();
-    check(etr_pipeline_add_source(pipeline, name.c_str(), &call_source, owned.release(),
+    const char* const whole_name = detail::whole(name, "name");  // before it is released
+    check(etr_pipeline_add_source(pipeline, whole_name, &call_source, owned.release(),
                                   [](void* p) { delete static_cast<MapFunction*>(p); }));
   }
   // The next batch, which the caller owns; NULL at the end of an epoch.
@@ -481,17 +481,18 @@ inline std::vector<DeviceInfo> devices() {
 }
 inline std::string tune(const std::string& spec, double seconds, double step_ms) {
   char* json = nullptr;
-  check(etr_pipeline_tune(spec.c_str(), seconds, step_ms, nullptr, nullptr, &json));
+  check(etr_pipeline_tune(detail::whole(spec, "spec"), seconds, step_ms, nullptr, nullptr, &json));
   const std::unique_ptr<char, void (*)(char*)> owned(json, etr_string_free);
   return owned.get();
 }
 inline std::string pack_folder(const std::string& root, const std::string& prefix,
                                const std::string& options_json) {
   etr_options* made = nullptr;
-  check(etr_options_create_from_json(options_json.c_str(), &made));
+  check(etr_options_create_from_json(detail::whole(options_json, "options_json"), &made));
   const std::unique_ptr<etr_options, void (*)(etr_options*)> options(made, etr_options_destroy);
   char* json = nullptr;
-  check(etr_pack(root.c_str(), prefix.c_str(), made, nullptr, nullptr, &json));
+  check(etr_pack(detail::whole(root, "root"), detail::whole(prefix, "prefix"), made, nullptr,
+                 nullptr, &json));
   const std::unique_ptr<char, void (*)(char*)> owned(json, etr_string_free);
   return owned.get();
 }

@@ -61,6 +61,38 @@ extern "C" JNIEXPORT jint JNICALL JNI_OnLoad(JavaVM* vm, void*) {
   }
 }
 
+// Strings come as UTF-8. JNI's own "modified UTF-8" writes NUL as two bytes, which a path would then have.
+%{
+namespace {
+
+std::string echotrain_utf8(JNIEnv* env, jstring text) {
+  const jsize size = env->GetStringLength(text);
+  std::vector<jchar> units(static_cast<size_t>(size));
+  env->GetStringRegion(text, 0, size, units.data());
+  std::string out;
+  for (size_t i = 0; i < units.size(); ++i) {
+    uint32_t c = units[i];
+    const bool pair = c >> 10 == 0x36 && i + 1 < units.size() && units[i + 1] >> 10 == 0x37;
+    if (pair) c = 0x10000 + ((c & 0x3FF) << 10) + (units[++i] & 0x3FF);
+    const int more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+    constexpr uint32_t kFirst[] = {0, 0xC0, 0xE0, 0xF0};
+    out += static_cast<char>(kFirst[more] | c >> 6 * more);
+    for (int k = more - 1; k >= 0; --k) out += static_cast<char>(0x80 | (c >> 6 * k & 0x3F));
+  }
+  return out;
+}
+
+}  // namespace
+%}
+%typemap(in) const std::string& (std::string text) {
+  if (!$input) {
+    SWIG_JavaThrowException(jenv, SWIG_JavaNullPointerException, "argument '$1_name' is null");
+    return $null;
+  }
+  text = echotrain_utf8(jenv, $input);
+  $1 = &text;
+}
+
 // The hand-written layer frees natives through a Cleaner.
 %typemap(javafinalize) SWIGTYPE ""
 

@@ -172,8 +172,9 @@ static void echotrain_wrap_object(echotrain::facade::BatchHandle* batch, const s
                                   int dtype, const std::vector<long long>& shape, uint64_t address,
                                   PyObject* owner) {
   const etr_tensor t = echotrain::facade::BatchHandle::describe(dtype, shape, address);
+  const char* const whole_field = echotrain::detail::whole(field, "field");
   Py_INCREF(owner);
-  echotrain::check(etr_batch_wrap(batch->get()->get(), field.c_str(), &t, echotrain_release_object,
+  echotrain::check(etr_batch_wrap(batch->get()->get(), whole_field, &t, echotrain_release_object,
                                   owner));
 }
 %}

@@ -105,7 +105,7 @@ std::pair<Json, uint64_t> read_header(std::span<const std::byte> bytes, const st
     fail(Code::corrupt_data, origin, ": the safetensors header is cut off");
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + sizeof length,
                               static_cast<size_t>(length));
-  const JsonRules strict{.comments = false, .unique_keys = true, .code = Code::corrupt_data};
+  const JsonRules strict{.comments = false, .code = Code::corrupt_data};
   Json header = parse_json(text, origin + ": the safetensors header", strict);
   if (!header.is_object() || text[0] != '{')
     fail(Code::corrupt_data, origin, ": the safetensors header does not begin as a JSON object");

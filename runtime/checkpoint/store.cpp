@@ -11,7 +11,9 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/log.h"
+#include "core/parse_json.h"
 #include "core/platform.h"
+#include "core/platform_lock.h"
 
 namespace etr::checkpoint {
 namespace {
@@ -94,11 +96,52 @@ fs::path free_name(const std::string& directory, uint64_t step) {
   }
 }
 
+[[noreturn]] void refuse(const fs::path& path, const char* what) {
+  fail(Code::state, "'", path.string(), "' is ", what,
+       ". Move it away, or let output.dir name another folder (--set output.dir=FOLDER)");
+}
+
 }  // namespace
+
+void put_text(Files& files, const std::string& name, std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  files[name].assign(bytes.begin(), bytes.end());
+}
+
+Json json_of(const Files& files, const std::string& name, const std::string& origin) {
+  const auto it = files.find(name);
+  if (it == files.end()) fail(Code::corrupt_data, origin, " has no file '", name, "'");
+  return parse_json({reinterpret_cast<const char*>(it->second.data()), it->second.size()},
+                    cat(origin, ": '", name, "'"), {.code = Code::corrupt_data});
+}
+
+void Store::check_usable() const {
+  std::error_code error;
+  const bool nothing = fs::symlink_status(directory_, error).type() == fs::file_type::not_found;
+  if (!nothing && !fs::is_directory(directory_, error))
+    refuse(directory_, "no folder, and checkpoints need one");
+}
+
+void Store::check_clearable() const {
+  const char* const link = "a symbolic link: only what a run has written is overwritten";
+  std::error_code error;
+  if (fs::is_symlink(directory_, error)) refuse(directory_, link);
+  check_usable();
+  for (const fs::path& folder : folders(directory_, is_checkpoint_name))
+    if (fs::is_symlink(folder, error)) refuse(folder, link);
+}
 
 std::string Store::save(uint64_t step, const Files& files) const {
   const fs::path temporary = fs::path(directory_) / (name_of(step) + ".tmp");
   std::error_code error;
+  fs::create_directories(directory_, error);
+  std::string holder;
+  const auto lock = error ? nullptr
+                          : platform::FileLock::take(
+                                (fs::path(directory_) / platform::kFolderLock).string(), holder);
+  if (!lock && !error)
+    fail(Code::state, "'", directory_, "' is being written by another (", holder,
+         "): save again when it is done, or into another folder");
   fs::remove_all(temporary, error);
   fs::create_directories(temporary, error);
   if (error) fail(Code::io, "cannot create '", temporary.string(), "': ", error.message());

@@ -14,7 +14,10 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "core/json_fwd.h"
 
 namespace etr::checkpoint {
 
@@ -26,12 +29,17 @@ struct Loaded {
   std::string path;
 };
 
+void put_text(Files& files, const std::string& name, std::string_view text);
+
+// Error(corrupt_data) that begins with `origin` where the file is missing or no JSON.
+Json json_of(const Files& files, const std::string& name, const std::string& origin);
+
 class Store {
  public:
   explicit Store(std::string directory, int keep = 2)
       : directory_(std::move(directory)), keep_(keep) {}
 
-  // Throws Error(io). Returns the checkpoint's path; where its step is there already, the name gets a number: "-2".
+  // Throws Error(io), and Error(state) while another process or thread saves there. Returns the checkpoint's path; where its step is there already, the name gets a number: "-2".
   std::string save(uint64_t step, const Files& files) const;
 
   // The newest checkpoint whose checksums match; damaged ones are passed over with a log line.
@@ -40,6 +48,12 @@ class Store {
 
   // The step of the newest checkpoint that is whole, as far as the lengths of its files tell.
   std::optional<uint64_t> newest_step() const;
+
+  // Error(state) where the directory is there and is none.
+  void check_usable() const;
+
+  // Error(state) that names what clear() would have to remove and save() cannot have made.
+  void check_clearable() const;
 
   // Removes the files that manifests name, the manifests, and unfinished writes. What remains is in a log line.
   void clear() const;

@@ -61,11 +61,19 @@ void check_range(const OptionSpec& spec, const Json& value, const std::string& w
        "; it must lie in [", spec.min, ", ", spec.max, "]");
 }
 
+bool has_nul(const Json& value) {
+  if (value.is_string()) return value.get_ref<const std::string&>().find('\0') != std::string::npos;
+  return value.is_array() && std::any_of(value.begin(), value.end(), has_nul);
+}
+
 void check_value(const OptionSpec& spec, const Json& value, const std::string& owner) {
   const std::string where = cat(owner, ": option '", spec.name, "'");
   if (!has_type(value, spec.type))
     fail(Code::invalid_argument, where, " must be of type ", option_type_name(spec.type), ", not ",
          value.dump());
+  if (has_nul(value))
+    fail(Code::invalid_argument, where, " is ", value.dump(),
+         ": paths and names have no NUL character inside");
   if (value.is_number()) check_range(spec, value, where);
   if (spec.type == OptionType::integers || spec.type == OptionType::numbers)
     for (const Json& element : value) check_range(spec, element, where);

@@ -1,6 +1,7 @@
 #include "core/parse_json.h"
 
 #include <algorithm>
+#include <iterator>
 #include <unordered_map>
 #include <vector>
 
@@ -13,11 +14,13 @@ namespace {
 // builder copies an object's members, with all that lies in them, each time that the object grows.
 class DocumentBuilder {
  public:
-  explicit DocumentBuilder(const JsonRules& rules) : rules_(rules) {}
+  // `at`: how far the parser has read in `text`.
+  DocumentBuilder(std::string_view text, const char* const& at) : text_(text), at_(at) {}
 
   Json& document() { return root_; }
   const std::string& problem() const { return problem_; }
   bool too_deep() const { return too_deep_; }
+  const std::string& twice() const { return twice_; }
 
   // What Json::sax_parse calls; false ends it.
   bool null() { return put(nullptr); }
@@ -31,6 +34,7 @@ class DocumentBuilder {
   bool start_array(size_t) { return open(); }
   bool key(std::string& name) {
     open_.back().keys.push_back(std::move(name));
+    open_.back().places.push_back(static_cast<size_t>(at_ - text_.data()));
     return true;
   }
   bool end_array() {
@@ -41,7 +45,7 @@ class DocumentBuilder {
   bool end_object() {
     Open members = std::move(open_.back());
     open_.pop_back();
-    if (!take_last_of_same(members)) return false;
+    if (!are_unique(members)) return false;
     Json::object_t object;
     object.reserve(members.keys.size());
     for (size_t i = 0; i < members.keys.size(); ++i)
@@ -56,6 +60,7 @@ class DocumentBuilder {
  private:
   struct Open {  // an array, or an object: it has as many keys as values
     std::vector<std::string> keys;
+    std::vector<size_t> places;  // where keys end in the text
     Json::array_t values;
   };
 
@@ -74,50 +79,82 @@ class DocumentBuilder {
     return true;
   }
 
-  // The place of each key's first and only copy, with its last value.
-  bool take_last_of_same(Open& members) {
+  bool are_unique(const Open& members) {
     constexpr size_t kFew = 16;
-    auto& [keys, values] = members;
-    std::unordered_map<std::string_view, size_t> places;
-    size_t kept = 0;
+    const auto& keys = members.keys;
+    std::unordered_map<std::string_view, size_t> firsts;
     for (size_t i = 0; i < keys.size(); ++i) {
-      size_t place = kept;
+      size_t first = i;
       if (keys.size() <= kFew)
-        place = static_cast<size_t>(
-            std::find(keys.begin(), keys.begin() + static_cast<ptrdiff_t>(kept), keys[i]) -
+        first = static_cast<size_t>(
+            std::find(keys.begin(), keys.begin() + static_cast<ptrdiff_t>(i), keys[i]) -
             keys.begin());
-      else if (const auto found = places.find(keys[i]); found != places.end())
-        place = found->second;
-      if (place == kept) {
-        if (kept != i) keys[kept] = std::move(keys[i]);
-        if (keys.size() > kFew) places.emplace(keys[kept], kept);
-        ++kept;
-      } else if (rules_.unique_keys) {
-        problem_ = cat("the key '", keys[i], "' comes twice");
-        return false;
-      }
-      if (place != i) values[place] = std::move(values[i]);
+      else
+        first = firsts.emplace(keys[i], i).first->second;
+      if (first == i) continue;
+      twice_ = cat("the key '", keys[i], "' comes twice in one object, at ",
+                   place_of(members.places[first]), " and at ", place_of(members.places[i]));
+      return false;
     }
-    keys.resize(kept);
-    values.resize(kept);
     return true;
   }
 
-  const JsonRules rules_;
+  // Of the quotation mark with which the key begins that ends before `end`.
+  std::string place_of(size_t end) const {
+    const auto is_escaped = [&](size_t at) {
+      size_t first = at;
+      while (first > 0 && text_[first - 1] == '\\') --first;
+      return (at - first) % 2 == 1;
+    };
+    size_t begin = end - 2;
+    while (text_[begin] != '"' || is_escaped(begin)) --begin;
+    const std::string_view before = text_.substr(0, begin);
+    const size_t newline = before.rfind('\n');
+    return cat("line ", std::count(before.begin(), before.end(), '\n') + 1, ", column ",
+               begin - (newline == std::string_view::npos ? 0 : newline + 1) + 1);
+  }
+
+  const std::string_view text_;
+  const char* const& at_;
   std::vector<Open> open_;
   Json root_;
-  std::string problem_;
+  std::string problem_, twice_;
   bool too_deep_ = false;
+};
+
+// Reads a text and tells how far it has come, which nlohmann's parser does not tell what it calls.
+class Cursor {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  Cursor(const char* at, const char*& furthest) : at_(at), furthest_(&furthest) {}
+  reference operator*() const { return *at_; }
+  Cursor& operator++() {
+    *furthest_ = ++at_;
+    return *this;
+  }
+  bool operator==(const Cursor& other) const { return at_ == other.at_; }
+
+ private:
+  const char* at_;
+  const char** furthest_;
 };
 
 // Nothing where the text is no JSON; `problem` then says why.
 std::optional<Json> parsed(std::string_view text, const std::string& origin, const JsonRules& rules,
                            std::string& problem) {
-  DocumentBuilder builder(rules);
-  if (Json::sax_parse(text, &builder, Json::input_format_t::json, /*strict=*/true, rules.comments))
+  const char* at = text.data();
+  DocumentBuilder builder(text, at);
+  if (Json::sax_parse(Cursor(at, at), Cursor(text.data() + text.size(), at), &builder,
+                      Json::input_format_t::json, /*strict=*/true, rules.comments))
     return std::move(builder.document());
   if (builder.too_deep())
     fail(rules.code, origin, " is nested more than ", kMaxJsonDepth, " levels deep");
+  if (!builder.twice().empty()) fail(rules.code, origin, ": ", builder.twice());
   problem = builder.problem();
   return std::nullopt;
 }

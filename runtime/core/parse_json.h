@@ -15,14 +15,13 @@ namespace etr {
 constexpr size_t kMaxJsonDepth = 256;
 
 struct JsonRules {
-  bool comments = true;  // are skipped; otherwise an error
-  bool unique_keys =
-      false;  // a key that comes twice in an object is an error; otherwise the last value counts
+  bool comments = true;                // are skipped; otherwise an error
   Code code = Code::invalid_argument;  // of the error
 };
 
 // Takes time and memory in proportion to the text. `origin` names it in errors ("job file x.json"). Throws Error where
-// the text is no JSON, or is nested deeper than kMaxJsonDepth.
+// the text is no JSON, is nested deeper than kMaxJsonDepth, or has a key twice in one object, whose place the error names:
+// readers differ in which of the two they take.
 Json parse_json(std::string_view text, const std::string& origin, const JsonRules& rules = {});
 
 // The same; nothing where the text is no JSON.

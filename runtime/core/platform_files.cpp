@@ -26,7 +26,9 @@ namespace {
 
 [[noreturn]] void fail_errno(const char* what, const std::string& path) {
   const int number = errno;
-  fail(number == ENOENT ? Code::not_found : Code::io, what, " '", path, "': ", errno_text(number));
+  const bool missing = number == ENOENT;
+  fail(missing ? Code::not_found : Code::io, what, " '", path, "': ", errno_text(number),
+       missing ? missing_hint(path) : "");
 }
 
 [[noreturn]] void fail_shortened(const std::string& path, uint64_t end, uint64_t size) {
@@ -310,6 +312,16 @@ void ScratchFile::read(uint64_t offset, std::span<std::byte> bytes) const {
     bytes = bytes.subspan(static_cast<size_t>(n));
     offset += static_cast<uint64_t>(n);
   }
+}
+
+std::string missing_hint(const std::string& path) {
+  namespace fs = std::filesystem;
+  if (fs::path(path).is_absolute()) return ". If it was moved, let the path name its new place";
+  std::error_code error;
+  const fs::path resolved = fs::absolute(path, error).lexically_normal();
+  return cat(". Relative paths are resolved from the working directory, here to '",
+             resolved.string(),
+             "': start the program where the path is right, or give an absolute one");
 }
 
 std::string errno_text(int error_number) { return std::generic_category().message(error_number); }

@@ -113,4 +113,7 @@ class ScratchFile {
 
 std::string errno_text(int error_number);
 
+// The end of an error about a path that leads nowhere: where a relative one leads, and what to do.
+std::string missing_hint(const std::string& path);
+
 }  // namespace etr::platform

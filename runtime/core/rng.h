@@ -7,7 +7,9 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 
 namespace etr {
 
@@ -70,5 +72,12 @@ class Rng {
   PhiloxBlock draws_{};
   unsigned used_ = 4;
 };
+
+// Puts `items` into a random order (Fisher and Yates, as Durstenfeld has it): every order is as likely as the others.
+template <typename Items>
+void shuffle(Items& items, Rng& rng) {
+  for (size_t i = items.size(); i > 1; --i)
+    std::swap(items[i - 1], items[rng.below(static_cast<uint32_t>(i))]);
+}
 
 }  // namespace etr

@@ -140,7 +140,8 @@ void ParameterStore::check(const std::map<std::string, Tensor>& tensors) const {
   for (const std::string& name : names_) {
     const auto it = tensors.find(name);
     if (it == tensors.end())
-      fail(Code::invalid_argument, "the weights lack '", name, "' of the model");
+      fail(Code::invalid_argument, "weight '", name, "' is f32 ", shape_text(tensor(name).shape),
+           " in the model and not in the file");
     if (it->second.shape() != tensor(name).shape || it->second.dtype() != DType::f32)
       fail(Code::invalid_argument, "weight '", name, "' is ", dtype_name(it->second.dtype()), " ",
            shape_text(it->second.shape()), " in the file but f32 ", shape_text(tensor(name).shape),

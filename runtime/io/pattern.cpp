@@ -103,7 +103,8 @@ void expand_globs(const std::string& name, const std::string& pattern,
   if (result == GLOB_NOSPACE) throw std::bad_alloc();
   if (out.size() == before)
     fail(Code::not_found, result == 0 ? "only folders match '" : "no file matches '", name, "'",
-         name == pattern ? "" : " (of the pattern '" + pattern + "')");
+         name == pattern ? "" : " (of the pattern '" + pattern + "')",
+         platform::missing_hint(name));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "core/error.h"
+#include "core/platform_files.h"
 #include "core/text.h"
 
 namespace etr::sources {
@@ -25,7 +26,10 @@ std::vector<Entry> sorted_entries(const fs::path& directory) {
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error))
     out.push_back({it->path().filename().string(), it->is_directory(unknown),
                    it->is_regular_file(unknown), it->is_symlink(unknown)});
-  if (error) fail(Code::io, "cannot list '", directory.string(), "': ", error.message());
+  const bool missing = error == std::errc::no_such_file_or_directory;
+  if (error)
+    fail(missing ? Code::not_found : Code::io, "cannot list '", directory.string(),
+         "': ", error.message(), missing ? platform::missing_hint(directory.string()) : "");
   std::sort(out.begin(), out.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
   return out;
 }

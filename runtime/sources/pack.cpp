@@ -75,12 +75,6 @@ std::vector<int64_t> set_aside(const ClassFolders& folders, double share) {
   return counts;
 }
 
-void shuffle(std::vector<ClassFile>& files, uint64_t seed) {
-  Rng rng(seed);
-  for (size_t i = files.size(); i > 1; --i)
-    std::swap(files[i - 1], files[rng.below(static_cast<uint32_t>(i))]);
-}
-
 // The one or two sets of shards that a packing writes.
 class Packing {
  public:
@@ -190,7 +184,8 @@ PackResult pack_folder(const std::string& root, const std::string& prefix, const
   result.classes = folders.classes;
   result.skipped = std::move(folders.skipped);
   std::vector<int64_t> aside = set_aside(folders, options.number("validation"));
-  shuffle(folders.files, static_cast<uint64_t>(options.integer("seed")));
+  Rng rng(static_cast<uint64_t>(options.integer("seed")));
+  shuffle(folders.files, rng);
   const auto total = static_cast<int64_t>(folders.files.size());
   for (int64_t i = 0; i < total; ++i) {
     const ClassFile& file = folders.files[static_cast<size_t>(i)];

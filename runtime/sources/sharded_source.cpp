@@ -42,8 +42,7 @@ void ShardedSource::start_pass(uint64_t epoch, uint64_t pass) {
   order_.resize(paths_.size());
   std::iota(order_.begin(), order_.end(), size_t{0});
   Rng rng(context_.seed, epoch, pass, context_.position);
-  for (size_t i = order_.size(); shuffle_ && i > 1; --i)
-    std::swap(order_[i - 1], order_[rng.below(static_cast<uint32_t>(i))]);
+  if (shuffle_) shuffle(order_, rng);
   if (context_.parts > 1) {
     std::vector<size_t> part;
     for (size_t i = context_.part; i < order_.size(); i += context_.parts)

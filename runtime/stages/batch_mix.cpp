@@ -58,8 +58,7 @@ void BatchMix::process(pipeline::Item& batch, uint64_t epoch) const {
   const auto share = static_cast<float>(a + b > 0 ? a / (a + b) : 0.5);
   std::vector<size_t> partner(static_cast<size_t>(label.shape()[0]));
   std::iota(partner.begin(), partner.end(), size_t{0});
-  for (size_t i = partner.size(); i > 1; --i)
-    std::swap(partner[i - 1], partner[rng.below(static_cast<uint32_t>(i))]);
+  shuffle(partner, rng);
   mix(batch, rng, share, partner);
 }
 

@@ -73,12 +73,20 @@ Json& element(Json& json, const std::string& key, const std::string& whole) {
   return json[std::stoul(key)];
 }
 
+// Levels of arrays and objects in each other.
+size_t depth_of(const Json& json) {
+  size_t below = 0;
+  for (const Json& part : json)
+    if (part.is_structured()) below = std::max(below, depth_of(part));
+  return json.is_structured() ? below + 1 : 0;
+}
+
 // Walks `path` ("pipeline.stages.3.factor") and sets the last key.
 void set_path(Json& json, const std::string& path, const Json& value, const std::string& whole) {
   const auto keys = split(path, '.');
-  if (keys.size() > kMaxJsonDepth)
-    fail(Code::invalid_argument, "--set ", path.substr(0, 100), "...: the path has ", keys.size(),
-         " keys; a job is nested at most ", kMaxJsonDepth, " deep");
+  if (keys.size() + depth_of(value) > kMaxJsonDepth)
+    fail(Code::invalid_argument, "--set ", path.substr(0, 100), path.size() > 100 ? "..." : "",
+         ": the job would be nested more than ", kMaxJsonDepth, " levels deep");
   Json* at = &json;
   for (const std::string_view key : keys) at = &element(*at, std::string(key), whole);
   *at = value;
@@ -135,6 +143,9 @@ void require_object(const Json& json, const std::string& what) {
 void expand_all(Json& json, const Json& vars, const std::string& where) {
   if (json.is_string()) {
     json = expand(json.get<std::string>(), vars, where);
+    if (json.get_ref<const std::string&>().find('\0') != std::string::npos)
+      fail(Code::invalid_argument, where, " is ", json.dump(),
+           ": paths and names have no NUL character inside");
   } else if (json.is_structured()) {
     for (auto& [key, value] : json.items()) expand_all(value, vars, where + "." + key);
   }

@@ -81,6 +81,7 @@ ReservoirStats Learner::reservoir() const {
 }
 
 void Learner::prepare(const pipeline::Item& batch) { training_for(batch); }
+void Learner::shape(const pipeline::Item& batch) { look_at(batch, /*with_target=*/true); }
 
 void Learner::check(const pipeline::Item& batch, const nn::ModelGraph& net,
                     const std::vector<graph::ValueId>& values) const {

@@ -56,6 +56,9 @@ class Learner {
   // Plans training on batches of this shape now (otherwise the first step does).
   void prepare(const pipeline::Item& batch);
 
+  // Makes the parameters for such batches and plans nothing: enough to export, to summarize, and to read and set weights.
+  void shape(const pipeline::Item& batch);
+
   // How many samples a batch of views may come from; sizes the reservoir of device echo. Before the
   // first batch.
   void expect_views(uint64_t samples) { view_samples_ = samples; }
@@ -107,8 +110,9 @@ class Learner {
 
   // Weights, optimizer state and step count. save() waits for the steps in flight.
   void save(checkpoint::Files& files);
-  // Before or after prepare(); shapes are checked when both are there. Nothing is changed where it throws.
-  void load(const checkpoint::Files& files);
+  // Before or after prepare(); shapes are checked when both are there: Error(invalid_argument) that names the first tensor
+  // which does not fit, and both shapes, and calls the files `origin`. Nothing is changed where it throws.
+  void load(const checkpoint::Files& files, const std::string& origin = "the checkpoint");
 
   // Weights of PyTorch, a safetensors file of a state_dict, to begin with; see nn/weights.h for `names`. Before
   // the first batch: Error(state) later. Names and shapes are checked when the shapes are known.
@@ -141,6 +145,7 @@ class Learner {
   const ops::DeviceTensor& weight(const std::string& name) const;
   struct Loaded {
     checkpoint::NamedTensors weights, optimizer;
+    std::string origin;
   };
   static void apply(const Loaded& loaded, Weights& to);
   void forget_failure();

@@ -1,9 +1,9 @@
 // What a learner writes into checkpoints and reads from them.
+#include <algorithm>
 #include <limits>
 
 #include "core/error.h"
 #include "core/json.h"
-#include "core/parse_json.h"
 #include "train/learner.h"
 
 namespace etr::train {
@@ -13,9 +13,10 @@ constexpr const char* kWeights = "weights.safetensors";
 constexpr const char* kOptimizer = "optimizer.safetensors";
 constexpr const char* kState = "learner.json";
 
-const std::vector<std::byte>& file_of(const checkpoint::Files& files, const char* name) {
+const std::vector<std::byte>& file_of(const checkpoint::Files& files, const char* name,
+                                      const std::string& origin) {
   const auto it = files.find(name);
-  if (it == files.end()) fail(Code::corrupt_data, "the checkpoint has no file '", name, "'");
+  if (it == files.end()) fail(Code::corrupt_data, origin, " has no file '", name, "'");
   return it->second;
 }
 
@@ -25,28 +26,44 @@ struct State {
   std::map<std::string, int64_t> rows;
 };
 
-State state_of(const checkpoint::Files& files) {
-  const auto& bytes = file_of(files, kState);
-  const Json json = parse_json({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, kState,
-                               {.code = Code::corrupt_data});
+State state_of(const checkpoint::Files& files, const std::string& origin) {
+  const Json json = checkpoint::json_of(files, kState, origin);
   State state;
   try {
     const Json step = json.value("step", Json(0u)), rows = json.value("rows", Json::object());
     if (!step.is_number_unsigned() || !rows.is_object())
-      fail(Code::corrupt_data, "'", kState, "' is damaged: 'step' is ", step.dump(),
+      fail(Code::corrupt_data, origin, ": '", kState, "' is damaged: 'step' is ", step.dump(),
            " and 'rows' is ", rows.dump());
     state.step = step.get<uint64_t>();
     for (const auto& [fields, count] : rows.items()) {
       if (!count.is_number_integer() || count.get<int64_t>() < 1 ||
           count.get<int64_t>() > std::numeric_limits<int32_t>::max())
-        fail(Code::corrupt_data, "'", kState, "' is damaged: steps on '", fields, "' had ",
-             count.dump(), " rows");
+        fail(Code::corrupt_data, origin, ": '", kState, "' is damaged: steps on '", fields,
+             "' had ", count.dump(), " rows");
       state.rows[fields] = count.get<int64_t>();
     }
   } catch (const nlohmann::json::exception& error) {
-    fail(Code::corrupt_data, "'", kState, "' is damaged: ", error.what());
+    fail(Code::corrupt_data, origin, ": '", kState, "' is damaged: ", error.what());
   }
   return state;
+}
+
+// What a model lacks it would lose silently.
+void check_no_others(const checkpoint::NamedTensors& given, const std::vector<std::string>& names) {
+  for (const auto& [name, tensor] : given)
+    if (std::find(names.begin(), names.end(), name) == names.end())
+      fail(Code::invalid_argument, "weight '", name, "' is ", dtype_name(tensor.dtype()), " ",
+           shape_text(tensor.shape()), " in the file, and the model has none of that name");
+}
+
+template <typename Check>
+void check_origin(const std::string& origin, const char* what, Check&& check) {
+  try {
+    check();
+  } catch (const Error& error) {
+    fail(error.code(), origin, " is of another ", what, ": ", error.what(), ". Load it with the ",
+         what, " that it was made with, or begin anew in another folder");
+  }
 }
 
 }  // namespace
@@ -55,16 +72,17 @@ void Learner::save(checkpoint::Files& files) {
   if (!weights_) fail(Code::state, "there is nothing to save before the first batch");
   files[kWeights] = checkpoint::write_safetensors(weights_->store.download());
   files[kOptimizer] = checkpoint::write_safetensors(weights_->update->download());
-  const std::string state = Json{{"step", step_}, {"seed", seed_}, {"rows", trained_rows_}}.dump();
-  const auto bytes = std::as_bytes(std::span(state));
-  files[kState].assign(bytes.begin(), bytes.end());
+  const Json state{{"step", step_}, {"seed", seed_}, {"rows", trained_rows_}};
+  checkpoint::put_text(files, kState, state.dump());
 }
 
-void Learner::load(const checkpoint::Files& files) {
-  State state = state_of(files);
-  auto loaded = std::make_unique<Loaded>(
-      Loaded{checkpoint::read_safetensors(file_of(files, kWeights), kWeights),
-             checkpoint::read_safetensors(file_of(files, kOptimizer), kOptimizer)});
+void Learner::load(const checkpoint::Files& files, const std::string& origin) {
+  State state = state_of(files, origin);
+  const auto tensors = [&](const char* name) {
+    return checkpoint::read_safetensors(file_of(files, name, origin),
+                                        cat(origin, ": '", name, "'"));
+  };
+  auto loaded = std::make_unique<Loaded>(Loaded{tensors(kWeights), tensors(kOptimizer), origin});
   if (weights_)
     apply(*loaded, *weights_);
   else
@@ -77,8 +95,11 @@ void Learner::load(const checkpoint::Files& files) {
 
 // All or nothing.
 void Learner::apply(const Loaded& loaded, Weights& to) {
-  to.store.check(loaded.weights);
-  to.update->check(loaded.optimizer);
+  check_origin(loaded.origin, "model", [&] {
+    to.store.check(loaded.weights);
+    check_no_others(loaded.weights, to.store.names());
+  });
+  check_origin(loaded.origin, "optimizer", [&] { to.update->check(loaded.optimizer); });
   to.store.upload(loaded.weights);
   to.update->upload(loaded.optimizer);
   ++to.age;

@@ -10,6 +10,7 @@
 #include "core/crc32c.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "core/parse_json.h"
 #include "core/platform.h"
 #include "core/protobuf.h"
 #include "core/text.h"
@@ -49,14 +50,27 @@ uint64_t whole_lines(const std::string& path, uint64_t size) {
   return end.size() == size ? 0 : size;
 }
 
+void shorten(const std::string& path, uint64_t bytes) {
+  std::error_code error;
+  std::filesystem::resize_file(path, bytes, error);
+  if (error) fail(Code::io, "cannot shorten '", path, "': ", error.message());
+}
+
+// False for what is no row of a run.
+bool is_behind(std::string_view line, uint64_t step) {
+  const auto row = parse_if_json(line, "a row");
+  if (!row || !row->is_object() || !row->contains("step")) return false;
+  const Json& number = row->at("step");
+  return number.is_number_unsigned() && number.get<uint64_t>() > step;
+}
+
 // Cuts off a last line that was not finished; the path again.
 const std::string& with_whole_lines(const std::string& path) {
   std::error_code error;
   const uint64_t size = std::filesystem::file_size(path, error);
   const uint64_t whole = error || size == 0 ? 0 : whole_lines(path, size);
   if (error || whole == size) return path;
-  std::filesystem::resize_file(path, whole, error);
-  if (error) fail(Code::io, "cannot shorten '", path, "': ", error.message());
+  shorten(path, whole);
   return path;
 }
 
@@ -75,6 +89,34 @@ JsonLines::JsonLines(const std::string& path)
 void JsonLines::write(const Json& row) {
   file_.write(row.dump() + "\n");
   file_.flush();
+}
+
+bool JsonLines::may_be(const std::string& path) {
+  namespace fs = std::filesystem;
+  constexpr std::string_view kBeginning = R"({"kind":")";
+  std::error_code error;
+  const fs::file_type type = fs::symlink_status(path, error).type();
+  if (type != fs::file_type::regular) return type == fs::file_type::not_found;
+  std::string beginning(kBeginning.size(), '\0');
+  std::ifstream in(path, std::ios::binary);
+  in.read(beginning.data(), static_cast<std::streamsize>(beginning.size()));
+  beginning.resize(static_cast<size_t>(in.gcount()));
+  return kBeginning.starts_with(beginning);  // a killed run may have written less
+}
+
+// From the end: a killed run has written few rows behind its newest checkpoint, and a file may have millions.
+void cut_rows_behind(const std::string& path, uint64_t step) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return;
+  const std::string text = platform::read_file(with_whole_lines(path));
+  size_t end = text.size();
+  while (end > 0) {
+    const size_t before = end < 2 ? std::string::npos : text.rfind('\n', end - 2);
+    const size_t begin = before == std::string::npos ? 0 : before + 1;
+    if (!is_behind(std::string_view(text).substr(begin, end - begin - 1), step)) break;
+    end = begin;
+  }
+  if (end < text.size()) shorten(path, end);
 }
 
 EventFile::EventFile(const std::string& directory) {

@@ -18,10 +18,17 @@ class JsonLines {
  public:
   explicit JsonLines(const std::string& path);  // Error(io)
   void write(const Json& row);
+  void sync() { file_.sync(); }
+
+  // Whether `path` can be a file of a run's rows, as far as its beginning tells. Also where there is none.
+  static bool may_be(const std::string& path);
 
  private:
   platform::OutputFile file_;
 };
+
+// Cuts off the rows at the end of a run's file that are of later steps. Error(io).
+void cut_rows_behind(const std::string& path, uint64_t step);
 
 // Scalars in TensorBoard's format: TFRecord frames (length, masked CRC-32C, data, masked CRC-32C)
 // around Event messages of protocol buffers.

@@ -25,43 +25,79 @@ RunFolder::RunFolder(std::string directory, Start start, bool tensorboard)
       start_(start),
       tensorboard_(tensorboard),
       store_(directory_ + "/checkpoints") {
-  if (start_ == Start::evaluate || start_ == Start::resume) return;
+  if (!writes()) return;
+  claim_.emplace(directory_);
+  store_.check_usable();
   if (start_ == Start::fresh) check_unused();
+  if (start_ == Start::overwrite) check_removable();
+}
+
+uint64_t RunFolder::metrics_bytes() const {
   std::error_code error;
-  fs::create_directories(directory_, error);
-  if (error)
-    fail(Code::io, "cannot create the run's folder '", directory_, "': ", error.message(),
-         "; output.dir names another one");
+  const uint64_t bytes = fs::file_size(metrics_path_, error);
+  return error ? 0 : bytes;
 }
 
 void RunFolder::check_unused() const {
-  std::error_code error;
   const auto step = store_.newest_step();
-  const bool rows = fs::file_size(metrics_path_, error) > 0 && !error;
-  if (!step && !rows) return;
+  if (!step && metrics_bytes() == 0) return;
   fail(Code::state, "'", directory_, "' holds an earlier run",
        step ? cat(" (its newest checkpoint is of step ", *step, ")") : " (metrics.jsonl)",
        ": resume it (--resume), overwrite it (--overwrite), or let output.dir name another folder "
        "(--set output.dir=FOLDER)");
 }
 
+void RunFolder::check_removable() const {
+  store_.check_clearable();
+  if (!JsonLines::may_be(metrics_path_))
+    fail(Code::state, "'", metrics_path_,
+         "' is not a run's: only what a run has written is overwritten. Move it away, or let "
+         "output.dir name another folder (--set output.dir=FOLDER)");
+}
+
 void RunFolder::begin() {
+  if (!claim_) claim_again();
   if (metrics_) return;
-  if (start_ == Start::fresh) check_unused();  // another process may have been faster
-  if (start_ == Start::overwrite) remove_earlier_run();
+  if (!begun_ && start_ == Start::fresh) check_unused();  // where the file system has no locks
+  if (!begun_ && start_ == Start::overwrite) remove_earlier_run();
+  if (cut_behind_) cut_rows_behind(metrics_path_, *cut_behind_);
   auto metrics = std::make_unique<JsonLines>(metrics_path_);
-  if (tensorboard_) events_ = std::make_unique<EventFile>(directory_);
+  if (tensorboard_ && !events_) events_ = std::make_unique<EventFile>(directory_);
   metrics_ = std::move(metrics);
-  log_line(LogLevel::info, cat("the run writes into '", directory_, "'"));
+  cut_behind_.reset();
+  if (!begun_) log_line(LogLevel::info, cat("the run writes into '", directory_, "'"));
+  begun_ = true;
+}
+
+void RunFolder::let_go() {
+  if (!claim_) return;
+  left_bytes_ = metrics_bytes();
+  claim_.reset();
+}
+
+void RunFolder::claim_again() {
+  claim_.emplace(directory_);
+  if (metrics_bytes() == left_bytes_) return;
+  claim_.reset();
+  fail(Code::state, "another run has written into '", directory_,
+       "' since this one ended: resume the run with a new trainer");
+}
+
+void RunFolder::go_on_behind(uint64_t step) {
+  cut_behind_ = step;
+  metrics_.reset();
 }
 
 // Event files of other programs in the folder have longer names.
 void RunFolder::remove_earlier_run() const {
+  check_removable();
   store_.clear();
   std::vector<fs::path> files{metrics_path_};
-  std::error_code error;
+  std::error_code error, unknown;
   for (fs::directory_iterator it(directory_, error), end; !error && it != end; it.increment(error))
-    if (EventFile::is_name(it->path().filename().string())) files.push_back(it->path());
+    if (EventFile::is_name(it->path().filename().string()) &&
+        it->symlink_status(unknown).type() == fs::file_type::regular)
+      files.push_back(it->path());
   for (const fs::path& path : files) remove_file(path);
 }
 
@@ -78,11 +114,12 @@ void RunFolder::write_scalars(uint64_t step,
 
 std::string RunFolder::write_checkpoint(uint64_t step, const checkpoint::Files& files) {
   begin();
+  metrics_->sync();  // the rows before a checkpoint last as long as it does
   return store_.save(step, files);
 }
 
 std::optional<checkpoint::Loaded> RunFolder::newest() const {
-  if (start_ == Start::overwrite && !metrics_) return std::nullopt;
+  if (start_ == Start::overwrite && !begun_) return std::nullopt;
   return store_.load_latest();
 }
 

@@ -8,6 +8,7 @@
 
 #include "checkpoint/store.h"
 #include "core/json_fwd.h"
+#include "train/folder_claim.h"
 #include "train/metrics.h"
 
 namespace etr::train {
@@ -23,8 +24,10 @@ enum class Start : int32_t {
 
 class RunFolder {
  public:
-  // Writes nothing yet but a missing folder: a run that fails before its first step leaves no file, and an earlier run as
-  // it was. Error(state) where `start` is fresh and the folder holds an earlier run.
+  // Claims the folder where `start` writes: no second run can, here or in another process, until this one ends. Writes nothing
+  // else yet: a run that fails before its first step leaves no file, and an earlier run as it was. Error(state) where another
+  // run writes into the folder, where `start` is fresh and it holds an earlier run, and where `start` is overwrite and what
+  // would have to go was not made by a run.
   RunFolder(std::string directory, Start start, bool tensorboard);
 
   void write_row(const Json& row);  // of metrics.jsonl
@@ -34,15 +37,30 @@ class RunFolder {
   // The checkpoint to go on from: none where this run has yet to take the place of an earlier one.
   std::optional<checkpoint::Loaded> newest() const;
 
+  // The run goes on from that step's checkpoint: rows of later steps, which it will write again, are cut off before the next row.
+  void go_on_behind(uint64_t step);
+
+  // The run has ended, and another may begin. What this one writes nevertheless claims the folder again; Error(state) where
+  // another run has it, or has been there.
+  void let_go();
+
  private:
+  bool writes() const { return start_ != Start::evaluate; }
+  uint64_t metrics_bytes() const;
   void check_unused() const;
+  void check_removable() const;
   void begin();
+  void claim_again();
   void remove_earlier_run() const;
 
   const std::string directory_, metrics_path_;
   const Start start_;
   const bool tensorboard_;
   const checkpoint::Store store_;
+  std::optional<FolderClaim> claim_;
+  bool begun_ = false;  // something has been written
+  std::optional<uint64_t> cut_behind_;
+  uint64_t left_bytes_ = 0;             // of metrics.jsonl, when the claim ended
   std::unique_ptr<JsonLines> metrics_;  // opened by the first write
   std::unique_ptr<EventFile> events_;
 };

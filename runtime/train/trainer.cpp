@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -22,19 +23,6 @@ int64_t planned_steps(const Job& job) {
 
 LearnerSpec learner_spec(const Job& job) {
   return {job.model(), job.optimizer(), job.schedule(), job.seed(), planned_steps(job)};
-}
-
-void put_text(checkpoint::Files& files, const char* name, const std::string& text) {
-  const auto bytes = std::as_bytes(std::span(text));
-  files[name].assign(bytes.begin(), bytes.end());
-}
-
-Json get_json(const checkpoint::Loaded& loaded, const char* name) {
-  const auto it = loaded.files.find(name);
-  if (it == loaded.files.end())
-    fail(Code::corrupt_data, "'", loaded.path, "' has no file '", name, "'");
-  return parse_json({reinterpret_cast<const char*>(it->second.data()), it->second.size()},
-                    loaded.path + "/" + name);
 }
 
 // For what only looks: no log of decisions, no list of bad records, no quarantine.
@@ -69,7 +57,10 @@ Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start st
   if (directory.value_or("") != "" && start_ != Start::trial)
     folder_ = std::make_unique<RunFolder>(*directory, start_, job_.output().boolean("tensorboard"));
   if (start_ == Start::resume) load();
-  if (start_ == Start::evaluate) learner_->load(newest_checkpoint().files);
+  if (start_ == Start::evaluate) {
+    const checkpoint::Loaded loaded = newest_checkpoint();
+    learner_->load(loaded.files, cat("the checkpoint '", loaded.path, "'"));
+  }
 }
 
 Trainer::~Trainer() = default;
@@ -101,7 +92,6 @@ void Trainer::recover(const Error& lost) {
   load();
   warm_ = epoch_ended_ = false;
   length_epoch_.reset();
-  evaluated_step_ = 0;
   loss_sum_ = accuracy_sum_ = 0;
   steps_since_ = examples_since_ = 0;
   clock_start_ns_ = 0;
@@ -128,7 +118,8 @@ checkpoint::Loaded Trainer::newest_checkpoint() const {
 
 void Trainer::load() {
   const checkpoint::Loaded loaded = newest_checkpoint();
-  const Json state = get_json(loaded, kTrainerState);
+  const std::string origin = cat("the checkpoint '", loaded.path, "'");
+  const Json state = checkpoint::json_of(loaded.files, kTrainerState, origin);
   try {
     epoch_ = state.at("epoch").get<uint64_t>();
     examples_ = state.at("examples").get<uint64_t>();
@@ -136,13 +127,33 @@ void Trainer::load() {
     echoed_ = state.at("echoed").get<uint64_t>();
     seconds_before_ = state.at("seconds").get<double>();
     busy_seconds_ = state.at("busy_seconds").get<double>();
+    load_evaluation(state.value("evaluation", Json()));
   } catch (const nlohmann::json::exception& error) {
-    fail(Code::corrupt_data, "'", loaded.path, "/", kTrainerState, "' is damaged: ", error.what());
+    fail(Code::corrupt_data, origin, ": '", kTrainerState, "' is damaged: ", error.what());
   }
-  learner_->load(loaded.files);
-  pipeline_->restore(get_json(loaded, kPipelineState));
+  learner_->load(loaded.files, origin);
+  pipeline_->restore(checkpoint::json_of(loaded.files, kPipelineState, origin));
   saved_step_ = learner_->steps();
+  target_reached_ = evaluated_step_ == saved_step_ && reaches_target();
   epoch_gave_batch_ = true;  // perhaps before the interruption
+  folder_->go_on_behind(saved_step_);
+}
+
+// Of the latest evaluation, so that none is made twice. Checkpoints of earlier versions say nothing of it.
+void Trainer::load_evaluation(const Json& state) {
+  evaluated_step_ = state.is_null() ? 0 : state.at("step").get<uint64_t>();
+  last_eval_ = {};
+  if (state.is_null()) return;
+  const auto number = [&](const char* key) {  // null: it was not finite
+    const Json& value = state.at(key);
+    return value.is_null() ? std::nan("") : value.get<double>();
+  };
+  last_eval_ = {state.at("samples").get<int64_t>(), number("loss"), number("accuracy")};
+}
+
+bool Trainer::reaches_target() const {
+  const double target = job_.evaluation() ? job_.evaluation()->number("target_accuracy") : 0;
+  return target > 0 && last_eval_.accuracy >= target;
 }
 
 double Trainer::training_seconds() const {
@@ -174,7 +185,7 @@ Learner& Trainer::shaped_learner() {
     pipeline::Item batch;
     if (one.next(batch) != pipeline::Pipeline::Next::item)
       fail(Code::state, "the job's pipeline gave no batch to take shapes from");
-    learner_->prepare(batch);
+    learner_->shape(batch);
   }
   return *learner_;
 }
@@ -327,8 +338,7 @@ std::optional<Event> Trainer::evaluation_event() {
     if (error.code() != Code::cancelled) throw;
     return std::nullopt;
   }
-  const double target = job_.evaluation()->number("target_accuracy");
-  target_reached_ = target_reached_ || (target > 0 && last_eval_.accuracy >= target);
+  target_reached_ = target_reached_ || reaches_target();
   Event event = make_event(EventKind::evaluation);
   if (!folder_) return event;
   folder_->write_row({{"kind", "evaluation"},
@@ -347,6 +357,17 @@ std::optional<Event> Trainer::evaluation_event() {
   return event;
 }
 
+Json Trainer::state() const {
+  Json state{{"epoch", epoch_},   {"examples", examples_},         {"fresh", fresh_},
+             {"echoed", echoed_}, {"seconds", training_seconds()}, {"busy_seconds", busy_seconds_}};
+  if (evaluated_step_ > 0)
+    state["evaluation"] = {{"step", evaluated_step_},
+                           {"samples", last_eval_.samples},
+                           {"loss", last_eval_.loss},
+                           {"accuracy", last_eval_.accuracy}};
+  return state;
+}
+
 std::string Trainer::save() {
   if (!folder_ || start_ == Start::evaluate)
     fail(Code::state, "this trainer writes no checkpoints: ",
@@ -355,24 +376,28 @@ std::string Trainer::save() {
   take_metrics(/*wait_all=*/true);
   checkpoint::Files files;
   learner_->save(files);
-  put_text(files, kPipelineState, pipeline_->save().dump());
-  put_text(files, kTrainerState,
-           Json{{"epoch", epoch_},
-                {"examples", examples_},
-                {"fresh", fresh_},
-                {"echoed", echoed_},
-                {"seconds", training_seconds()},
-                {"busy_seconds", busy_seconds_}}
-               .dump());
-  put_text(files, "job.json", job_.json().dump(1));
+  checkpoint::put_text(files, kPipelineState, pipeline_->save().dump());
+  checkpoint::put_text(files, kTrainerState, state().dump());
+  checkpoint::put_text(files, "job.json", job_.json().dump(1));
   saved_step_ = learner_->steps();
-  return folder_->write_checkpoint(learner_->steps(), files);
+  const std::string path = folder_->write_checkpoint(learner_->steps(), files);
+  if (ended_) folder_->let_go();
+  return path;
 }
 
 Event Trainer::next_event(double seconds) {
   if (start_ == Start::evaluate)
     fail(Code::state, "this trainer was made to evaluate a checkpoint; resume the run to train on");
   if (ended_) return make_event(EventKind::end);
+  try {
+    return advance_or_recover(seconds);
+  } catch (...) {
+    if (folder_) folder_->let_go();
+    throw;
+  }
+}
+
+Event Trainer::advance_or_recover(double seconds) {
   while (true) try {
       return advance(seconds);
     } catch (const Error& error) {
@@ -408,6 +433,7 @@ Event Trainer::advance(double seconds) {
     epoch_ended_ = false;
     if (ends) {
       ended_ = true;
+      if (folder_) folder_->let_go();
       return make_event(EventKind::end);
     }
     resume_clock();  // an evaluation that was stopped has no event

@@ -36,14 +36,15 @@ struct Event {
 class Trainer {
  public:
   // Opens the device. Throws Error(not_found) where there is no checkpoint to resume from or to evaluate, Error(state) where
-  // a fresh run's folder holds an earlier run.
+  // a fresh run's folder holds an earlier run, and where another run writes into the folder: until this one's end, failure
+  // or destruction no second one can.
   Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start start);
   Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, bool resume)
       : Trainer(std::move(kernels), job, resume ? Start::resume : Start::fresh) {}
   ~Trainer();
 
-  // Trains until there is something to tell. The last event is `end`; then it returns it again. Where the
-  // device is lost, it is opened again and the run goes on from its newest checkpoint.
+  // Trains until there is something to tell. The last event is `end`; then it returns it again. It is the first one where
+  // the run that was resumed is complete; nothing is evaluated or written again. Where the device is lost, it is opened again and the run goes on from its newest checkpoint.
   // Throws the Error that ended the run; what was written stays valid. Error(state) for Start::evaluate.
   // `seconds` is the call's budget: it returns a progress event by then, but for the first step (which compiles kernels), an
   // evaluation and a checkpoint, which are not divided; 0 takes the job's progress_every.
@@ -73,6 +74,7 @@ class Trainer {
   bool only_looks() const { return start_ == Start::evaluate || start_ == Start::trial; }
   void open(std::shared_ptr<gpu::Kernels> kernels);
   void recover(const Error& lost);
+  Event advance_or_recover(double seconds);
   Event advance(double seconds);
   bool finished() const;
   void train_one();
@@ -85,7 +87,10 @@ class Trainer {
   std::optional<Event> evaluation_event();  // none where the evaluation was stopped
   uint64_t total_steps();
   checkpoint::Loaded newest_checkpoint() const;
+  Json state() const;
   void load();
+  void load_evaluation(const Json& state);
+  bool reaches_target() const;
   double training_seconds() const;
   void pause_clock();
   void resume_clock();

@@ -290,3 +290,25 @@ class TrainerTest(Case):
         del spec["output"]
         with self.assertWarnsRegex(UserWarning, "saves nothing.*output.dir"):
             et.Job(spec).run(device=device)
+
+
+class NulTest(Case):
+    """Texts with a NUL character inside are refused and never cut off."""
+
+    def test_arguments(self):
+        trainer = self.trainer()
+        trainer.predict(np.zeros((2, 8, 8, 1), np.float32))
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/a\0b"
+            for call in (lambda: trainer.save(path), lambda: trainer.load(path), lambda: trainer.export_onnx(path),
+                         lambda: trainer.load_pytorch(path), lambda: et.Job(path), lambda: et.Job("x", {"a": "\0"}),
+                         lambda: trainer.weight("a\0b")):
+                with self.assertRaisesRegex(et.errors.InvalidArgumentError, "argument '[a-z]+' has a NUL character"):
+                    call()
+            self.assertEqual(os.listdir(folder), [])
+
+    def test_options(self):
+        with self.assertRaisesRegex(et.errors.InvalidArgumentError, r"option 'root' is .*u0000.*NUL"):
+            list(et.Pipeline([et.stages.folder("a\0b"), et.stages.label()]))
+        with self.assertRaisesRegex(et.errors.InvalidArgumentError, "NUL"):
+            et.Job({"output": {"dir": "a\0b"}})

@@ -85,7 +85,7 @@ TEST(DocumentPaths, AreRefused) {
   const char* overrides[] = {path.c_str()};
   etr_job* job = nullptr;
   EXPECT_EQ(etr_job_parse("{}", overrides, 1, &job), ETR_INVALID_ARGUMENT);
-  EXPECT_NE(std::string(etr_last_error()).find("256 deep"), std::string::npos);
+  EXPECT_NE(std::string(etr_last_error()).find("256 levels deep"), std::string::npos);
 }
 
 // Shapes of the program's own: sizes that wrap would be read beyond.

@@ -441,6 +441,27 @@ TEST(Trainer, GivesAndTakesItsWeightsByName) {
   EXPECT_NE(trainer.summary().find("8 parameters"), std::string::npos) << trainer.summary();
 }
 
+// C would see their beginnings.
+TEST(Wrapper, RefusesTextsWithANulInside) {
+  const std::string cut("a\0b", 3);
+  EXPECT_NE(message_of([&] {
+              const Options options{{"root", cut}};
+            }).find("argument 'root' has a NUL"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] {
+              Pipeline(Options{}).map(cut, [](Batch&) {});
+            }).find("argument 'name' has a NUL"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] {
+              echotrain::Job::load("x", {"y", cut});
+            }).find("argument 'overrides'"),
+            std::string::npos);
+  EXPECT_NE(message_of([&] {
+              Pipeline(Options{}).add("folder", Options::from_json(R"({"root": "a\u0000b"})"));
+            }).find(R"(option 'root' is "a\u0000b")"),
+            std::string::npos);
+}
+
 TEST(Trainer, ProfilesAndExports) {
   const echotrain::Runtime runtime(
       std::getenv("ECHOTRAIN_TEST_DEVICE") ? std::getenv("ECHOTRAIN_TEST_DEVICE") : "");

@@ -243,6 +243,14 @@ TEST(CApi, AFolderHoldsOneRun) {
       << etr_last_error();
   etr_trainer* trainer = nullptr;
   EXPECT_EQ(etr_trainer_create_from_job(runtime, job, 0, &trainer), ETR_STATE);
+  ASSERT_OK(etr_trainer_start_job(runtime, longer, ETR_START_RESUME, &trainer));
+  for (const int32_t start : {ETR_START_NEW, ETR_START_RESUME, ETR_START_OVERWRITE}) {
+    EXPECT_EQ(run(longer, start), ETR_STATE) << "one at a time writes into a folder";
+    EXPECT_NE(std::string(etr_last_error()).find("another run writes into '" + out + "'"),
+              std::string::npos)
+        << etr_last_error();
+  }
+  etr_trainer_destroy(trainer);
   EXPECT_EQ(run(longer, ETR_START_RESUME), 6) << etr_last_error();
   EXPECT_EQ(run(longer, ETR_START_EVALUATE), ETR_STATE) << "it does not train";
   EXPECT_EQ(run(job, ETR_START_OVERWRITE), 4) << etr_last_error();

@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/log.h"
+#include "core/platform_lock.h"
 #include "support/data.h"
 #include "support/deep_json.h"
 
@@ -366,6 +367,25 @@ TEST(Store, AnInterruptedWriteLeavesTheOldOne) {
   EXPECT_EQ(text_of(*store.load_latest()), "old");
   store.save(2, files_with("whole"));  // the rest of the interrupted write is no obstacle
   EXPECT_EQ(text_of(*store.load_latest()), "whole");
+}
+
+TEST(Store, OneSavesAtATime) {
+  TempDir dir;
+  const checkpoint::Store store(dir.path("run"));
+  store.save(1, files_with("x"));
+  std::string holder;
+  auto lock = platform::FileLock::take(dir.path("run/") + platform::kFolderLock, holder);
+  try {
+    store.save(2, files_with("x"));
+    FAIL() << "two at once";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::state);
+    EXPECT_NE(std::string(error.what()).find(dir.path("run") + "' is being written"),
+              std::string::npos);
+  }
+  lock.reset();
+  store.save(3, files_with("x"));
+  EXPECT_EQ(store.newest_step(), 3u);
 }
 
 }  // namespace

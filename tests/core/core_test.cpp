@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include <cmath>
 #include <set>
 #include <thread>
@@ -34,6 +36,19 @@ TEST(Rng, StreamsAreIndependentAndRepeatable) {
       for (uint64_t c = 0; c < 10; ++c) firsts.insert(Rng(1, a, b, c).next_u32());
   EXPECT_GT(firsts.size(), 998u);
   EXPECT_EQ(Rng(5, 1, 2, 3).next_u32(), Rng(5, 1, 2, 3).next_u32());
+}
+
+// Runs that are resumed, and shards that are packed again, depend on the very order.
+TEST(Rng, ShufflesAsEver) {
+  std::vector<int> items(10);
+  std::iota(items.begin(), items.end(), 0);
+  Rng rng(5, 1), same(5, 1);
+  shuffle(items, rng);
+  EXPECT_EQ(items, (std::vector<int>{1, 2, 4, 0, 8, 6, 9, 3, 5, 7}));
+  std::vector<int> none, one{3};
+  shuffle(none, same);
+  shuffle(one, same);
+  EXPECT_EQ(same.next_u32(), Rng(5, 1).next_u32()) << "fewer than two take no draw";
 }
 
 TEST(Rng, MomentsAreRight) {

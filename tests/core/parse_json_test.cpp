@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/rng.h"
 #include "support/deep_json.h"
 
 namespace etr::test {
@@ -25,11 +26,11 @@ TEST(ParseJson, GivesWhatNlohmannGives) {
   for (const char* text :
        {"null", "true", "-3", "18446744073709551615", "1.5e-3", R"("a\u00e9\n")", "[]", "{}",
         R"({"z": 1, "a": [1, [2, {"b": {}}], "x"], "m": {"k": null}})",
-        R"([{}, [], [[]], {"a": []}])", R"({"a": 1, "b": 2, "a": 3})"})
+        R"([{}, [], [[]], {"a": []}])", R"({"a": {"a": 1}, "b": [{"a": 2}, {"a": 3}], "A": 4})"})
     EXPECT_EQ(parse_json(text, "the thing"), Json::parse(text)) << text;
-  std::string wide = "{\"k7\": 0";  // more keys than are compared one by one, and two of them again
+  std::string wide = "{\"first\": 0";  // more keys than are compared one by one
   for (int i = 0; i < 1000; ++i) wide += cat(", \"k", i, "\": [", i, "]");
-  wide += ", \"k3\": \"last\"}";
+  wide += "}";
   EXPECT_EQ(parse_json(wide, "the thing"), Json::parse(wide));
   EXPECT_EQ(parse_json(wide, "the thing").dump(), Json::parse(wide).dump()) << "in the same order";
 }
@@ -42,8 +43,41 @@ TEST(ParseJson, NamesTheTextAndThePlace) {
     EXPECT_NE(error_of(text), "");
   EXPECT_EQ(error_of("[1] // a comment"), "");
   EXPECT_NE(error_of("[1] // a comment", {.comments = false, .code = Code::corrupt_data}), "");
-  EXPECT_EQ(error_of(R"({"a": {"b": 1, "b": 2}})", {.unique_keys = true}),
-            "the thing is not valid JSON: the key 'b' comes twice");
+}
+
+TEST(ParseJson, RefusesKeysThatComeTwice) {
+  EXPECT_EQ(error_of("{\"a\": {\"b\": 1},\n \"c\": 2, \"b\":\n 3,\n\n   \"c\" : 4}"),
+            "the thing: the key 'c' comes twice in one object, at line 2, column 2 and at line 5, "
+            "column 4");
+  EXPECT_NE(error_of(R"([{"\"\\": 1, "\u0022\\": 2}])").find("and at line 1, column 14"),
+            std::string::npos)
+      << "the same key, written otherwise";
+  EXPECT_NE(
+      error_of(R"({"": 1, "": 2})")
+          .find(
+              "the key '' comes twice in one object, at line 1, column 2 and at line 1, column 9"),
+      std::string::npos);
+  EXPECT_NE(error_of(R"({"a": 1 /* "a": */, "b": [{"b": 2}], "a": null})")
+                .find("and at line 1, column 38"),
+            std::string::npos);
+  EXPECT_THROW(parse_if_json(R"({"a": 1, "a": 2})", "--set x"), Error);
+}
+
+// Objects of all sizes, one of whose keys comes again.
+TEST(ParseJson, FindsTheSecondOfAnyTwoKeys) {
+  Rng rng(7);
+  for (uint32_t keys = 2; keys < 60; ++keys) {
+    const uint32_t second = 1 + rng.below(keys - 1), first = rng.below(second);
+    std::string text = "{";
+    size_t places[2] = {};
+    for (uint32_t i = 0; i < keys; ++i) {
+      if (i == first || i == second) places[i == second] = text.size() + 1;
+      text += cat("\"k", i == second ? first : i, "\": [{\"k\": 1}]", i + 1 < keys ? ", " : "}");
+    }
+    EXPECT_EQ(error_of(text),
+              cat("the thing: the key 'k", first, "' comes twice in one object, at line 1, column ",
+                  places[0], " and at line 1, column ", places[1]));
+  }
 }
 
 TEST(ParseJson, HasALimitOnDepth) {

@@ -197,6 +197,17 @@ TEST(Jsonl, ReadsNumbersListsAndText) {
   EXPECT_HAS(failure(spec("y:f32", "fail")), "no key 'y'");
 }
 
+TEST(Jsonl, RefusesLinesWithAKeyTwice) {
+  TempDir dir;
+  write(dir.path("a.jsonl"), "{\"x\": 1, \"x\": 2}\n{\"x\": 3}\n");
+  const auto spec = [&](const char* on_error) {
+    return spec_of("jsonl", {{"pattern", dir.path("a.jsonl")}, {"columns", "x:i32"}},
+                   {{"epochs", 1}, {"on_error", on_error}});
+  };
+  EXPECT_EQ(read_all(spec("skip")).size(), 1u);
+  EXPECT_HAS(failure(spec("fail")), "'x' comes twice in one object, at line 1, column 2");
+}
+
 TEST(Text, LinesAndWindows) {
   TempDir dir;
   write(dir.path("a.txt"), "first\n\nsecond line\r\nno end");

@@ -73,6 +73,25 @@ TEST(Job, ErrorsNameTheKeyAndTheNearest) {
   has(error_of({}, "{"), "not valid JSON");
   has(error_of({}, R"({"pipelin": {}})"), "did you mean 'pipeline'?");
   has(error_of({}, R"({"pipeline": {}})"), "is missing");
+  has(error_of({}, "{\"seed\": 1,\n \"pipeline\": {\"threads\": 1, \"threads\": 2}}"),
+      "'threads' comes twice in one object, at line 2, column 15 and at line 2, column 29");
+  has(error_of({"data=/d", R"(optimizer={"a": 1, "a": 2})"}), "'a' comes twice");
+  has(error_of({"data=/d", R"(output.dir="a\u0000b")"}), R"(output.dir is "a\u0000b": paths)");
+  has(error_of({"data=/d", R"(vars.data="a\u0000b")"}), "pipeline.stages.0.pattern is ");
+}
+
+TEST(Job, OverridesKeepItsDepth) {
+  const auto nested = [](size_t keys, size_t levels) {
+    std::string path = "description";
+    for (size_t i = 1; i < keys; ++i) path += ".x";
+    return error_of({"data=/d", path + "=" + std::string(levels, '[') + std::string(levels, ']')});
+  };
+  EXPECT_EQ(nested(200, 56), "");
+  for (const auto& [keys, levels] : {std::pair(201, 56), {200, 57}, {257, 0}, {1, 256}})
+    EXPECT_NE(
+        nested(static_cast<size_t>(keys), static_cast<size_t>(levels)).find("256 levels deep"),
+        std::string::npos)
+        << keys;
 }
 
 // Found by fuzzing.

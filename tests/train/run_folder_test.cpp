@@ -97,6 +97,18 @@ class TrainerFolder : public ::testing::Test {
     return steps;
   }
 
+  // Of every row but what depends on the clock.
+  std::string rows_without_times() const {
+    std::stringstream lines(platform::read_file(out() + "/metrics.jsonl"));
+    std::string text;
+    for (std::string line; std::getline(lines, line);) {
+      Json row = parse_json(line, "metrics.jsonl");
+      for (const char* key : {"seconds", "busy_seconds", "device_wait_share"}) row.erase(key);
+      text += row.dump() + "\n";
+    }
+    return text;
+  }
+
   TempDir dir_;
 };
 
@@ -150,9 +162,17 @@ TEST_F(TrainerFolder, OverwritingRemovesWhatARunWroteAndNothingElse) {
 // A run that never takes its first step has written and removed nothing.
 TEST_F(TrainerFolder, AFailedStartLeavesNoTrace) {
   Json bad = spec(12, "no data");
-  for (const Start start : {Start::fresh, Start::overwrite}) {
-    EXPECT_HAS(error_of([&] { run(bad, start); }), "no data");
-    EXPECT_EQ(contents_of(out()), Contents{});
+  const Json nested = [&] {
+    Json json = bad;
+    json["output"]["dir"] = dir_.path("runs/a//b/");
+    return json;
+  }();
+  for (const Start start : {Start::fresh, Start::overwrite, Start::resume}) {
+    const char* reason = start == Start::resume ? "there is no checkpoint" : "no data";
+    EXPECT_HAS(error_of([&] { run(bad, start); }), reason);
+    EXPECT_HAS(error_of([&] { run(nested, start); }), reason);
+    EXPECT_FALSE(fs::exists(out()));
+    EXPECT_FALSE(fs::exists(dir_.path("runs")));
   }
   run(spec(12), Start::fresh);
   const Contents before = contents_of(out());
@@ -160,6 +180,72 @@ TEST_F(TrainerFolder, AFailedStartLeavesNoTrace) {
   bad["model"]["layers"].back()["units"] = 2;
   error_of([&] { run(bad, Start::resume); });
   EXPECT_EQ(contents_of(out()), before);
+}
+
+// Whoever only reads is let in. What other processes see of the lock: tests/core/lock_test.cpp, tests/cli/runs_test.py.
+TEST_F(TrainerFolder, TwoTrainersDoNotWriteIntoOneFolder) {
+  for (const Start first : {Start::fresh, Start::resume, Start::overwrite}) {
+    Trainer trainer(shared_kernels(), job(spec(first == Start::resume ? 16 : 8)), first);
+    for (const Start second : {Start::fresh, Start::resume, Start::overwrite}) {
+      const std::string error = error_of([&] { run(spec(8), second); });
+      for (const std::string& part : {"another run writes into '" + out() + "' (this process)",
+                                      std::string("--set output.dir=")})
+        EXPECT_HAS(error, part);
+    }
+    if (first == Start::resume) {
+      EXPECT_GT(Trainer(shared_kernels(), job(spec(8)), Start::evaluate).evaluate().samples, 0);
+      run(spec(2), Start::trial);
+    }
+    while (trainer.next_event().kind != EventKind::end) continue;
+  }
+}
+
+TEST_F(TrainerFolder, ARunThatHasEndedHoldsTheFolderNoLonger) {
+  Trainer first(shared_kernels(), job(spec(4)), Start::fresh);
+  while (first.next_event().kind != EventKind::end) continue;
+  {
+    const std::string path = first.save();  // and lets go of it again
+    Trainer second(shared_kernels(), job(spec(8)), Start::resume);
+    EXPECT_HAS(error_of([&] { first.save(); }), "another run writes into");
+    while (second.next_event().kind != EventKind::end) continue;
+  }
+  EXPECT_HAS(error_of([&] { first.save(); }), "another run has written into");
+  Trainer failed(shared_kernels(), job(spec(9, "no data")), Start::overwrite);
+  EXPECT_HAS(error_of([&] { failed.next_event(); }), "no data");
+  run(spec(12), Start::resume);
+  EXPECT_EQ(rows(), 12u);
+}
+
+TEST_F(TrainerFolder, OverwritingRefusesWhatNoRunHasMade) {
+  const auto refuses = [&](const std::string& name) {
+    const Contents before = contents_of(dir_.path());
+    const std::string error = error_of([&] { run(spec(4), Start::overwrite); });
+    EXPECT_HAS(error, "'" + out() + "/" + name + "' is ");
+    EXPECT_HAS(error, "--set output.dir=");
+    EXPECT_EQ(contents_of(dir_.path()), before);
+  };
+  run(spec(12), Start::fresh);
+  const std::string names[] = {"checkpoints", "metrics.jsonl", "checkpoints/step-000000000012"};
+  for (const std::string& name : names) {  // a link to where it went
+    fs::rename(out() + "/" + name, dir_.path("elsewhere"));
+    fs::create_symlink(dir_.path("elsewhere"), out() + "/" + name);
+    refuses(name);
+    EXPECT_TRUE(fs::is_symlink(out() + "/" + name));
+    fs::remove(out() + "/" + name);
+    fs::rename(dir_.path("elsewhere"), out() + "/" + name);
+  }
+  fs::remove_all(out());
+  fs::create_directories(out());
+  for (const std::string name : {"checkpoints", "metrics.jsonl"}) {  // a file of somebody else's
+    std::ofstream(out() + "/" + name) << "mine";
+    refuses(name);
+    fs::remove(out() + "/" + name);
+  }
+  fs::create_directory(out() + "/metrics.jsonl");
+  refuses("metrics.jsonl");
+  fs::remove(out() + "/metrics.jsonl");
+  std::ofstream(out() + "/checkpoints") << "mine";
+  EXPECT_HAS(error_of([&] { run(spec(4), Start::fresh); }), "is no folder") << "before it trains";
 }
 
 TEST_F(TrainerFolder, WhatOnlyLooksWritesNothing) {
@@ -175,7 +261,9 @@ TEST_F(TrainerFolder, WhatOnlyLooksWritesNothing) {
     if (used) {
       Trainer evaluated(shared_kernels(), job(spec(40)), Start::evaluate);
       EXPECT_GT(evaluated.evaluate().samples, 0);
-      EXPECT_FALSE(evaluated.shaped_learner().onnx().empty());
+      Trainer exported(shared_kernels(), job(spec(40)), Start::evaluate);
+      EXPECT_FALSE(exported.shaped_learner().onnx().empty());
+      EXPECT_EQ(exported.learner().device_bytes(), 0u) << "nothing is planned for it";
       EXPECT_HAS(error_of([&] { evaluated.save(); }), "made to evaluate");
       EXPECT_HAS(error_of([&] { evaluated.next_event(); }), "resume the run");
       EXPECT_EQ(contents_of(out()), before);
@@ -239,6 +327,80 @@ TEST_F(TrainerFolder, AResumedRunAppends) {
     EXPECT_GT(bytes.size(), 100u) << name;
   }
   EXPECT_EQ(events, 2u) << "one of each part, also in the same second";
+}
+
+// As a killed run leaves it: rows behind the newest checkpoint, which the run that goes on writes again.
+TEST_F(TrainerFolder, RowsBehindTheCheckpointAreNotWrittenTwice) {
+  Json noted = spec(22);
+  noted["evaluation"]["every_steps"] = 3;
+  run(noted, Start::fresh);
+  const std::string whole = rows_without_times();
+  fs::remove_all(out());
+  for (const uint64_t until : {6u, 11u, 19u}) {
+    Trainer killed(shared_kernels(), job(noted), until == 6 ? Start::fresh : Start::resume);
+    while (killed.next_event(1e-9).step < until) continue;
+    if (until == 11) std::ofstream(out() + "/metrics.jsonl", std::ios::app) << R"({"kind": "st)";
+  }
+  EXPECT_GT(rows(), 16u) << "there are some behind the checkpoint";
+  run(noted, Start::resume);
+  EXPECT_EQ(rows_without_times(), whole);
+  std::ofstream(out() + "/metrics.jsonl", std::ios::app) << R"({"note": "mine"})"
+                                                         << "\n";
+  noted["train"]["steps"] = 24;
+  run(noted, Start::resume);
+  EXPECT_HAS(platform::read_file(out() + "/metrics.jsonl"), "mine");
+}
+
+TEST_F(TrainerFolder, ACompleteRunEndsAtOnce) {
+  Json aimed = spec(12);
+  aimed["evaluation"]["every_steps"] = 5;
+  const auto ends_at_once = [&](const Event& before) {
+    const Contents files = contents_of(out());
+    Trainer again(shared_kernels(), job(aimed), Start::resume);
+    const Event event = again.next_event();
+    EXPECT_EQ(event.kind, EventKind::end);
+    EXPECT_EQ(event.step, before.step);
+    EXPECT_EQ(event.eval_accuracy, before.eval_accuracy);
+    EXPECT_EQ(event.target_reached, before.target_reached);
+    EXPECT_EQ(contents_of(out()), files);
+  };
+  const auto end_of = [&](Start start) {
+    Trainer trainer(shared_kernels(), job(aimed), start);
+    Event event;
+    do event = trainer.next_event();
+    while (event.kind != EventKind::end);
+    return event;
+  };
+  ends_at_once(end_of(Start::fresh));
+  aimed["evaluation"]["target_accuracy"] = 0.01;  // reached by the first evaluation
+  const Event reached = end_of(Start::overwrite);
+  EXPECT_EQ(reached.step, 5u);
+  ends_at_once(reached);
+  aimed["evaluation"]["target_accuracy"] = 0;
+  EXPECT_EQ(end_of(Start::resume).step, 12u);
+}
+
+TEST_F(TrainerFolder, ACheckpointOfAnotherModelIsNamed) {
+  run(spec(4), Start::fresh);
+  const auto error_with = [&](const std::function<void(Json&)>& change) {
+    Json other = spec(8);
+    change(other);
+    return error_of([&] { run(other, Start::resume); });
+  };
+  const std::string wider = error_with([](Json& j) { j["model"]["layers"][0]["filters"] = 6; });
+  for (const char* part : {"the checkpoint '", "step-000000000004' is of another model: weight '",
+                           "f32 [3, 3, 1, 4] in the file but f32 [3, 3, 1, 6] in the model"})
+    EXPECT_HAS(wider, part);
+  EXPECT_HAS(error_with([](Json& j) { j["model"]["layers"][0]["bias"] = true; }),
+             "is f32 [4] in the model and not in the file");
+  EXPECT_HAS(error_with([](Json& j) {
+               j["model"]["layers"][1] = {{"layer", "dropout"}};
+             }),
+             "and the model has none of that name");
+  EXPECT_HAS(error_with([](Json& j) {
+               j["optimizer"] = {{"optimizer", "sgd"}, {"momentum", 0.9}};
+             }),
+             "is of another optimizer: state '");
 }
 
 TEST_F(TrainerFolder, DataThatWasMovedIsTheSameData) {

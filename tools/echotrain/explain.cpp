@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -22,14 +23,20 @@ double seconds_since(Clock::time_point begin) {
 Json pipeline_of(const Arguments& arguments, bool trace) {
   const std::string path = arguments.operand(0);
   std::ifstream in(path);
+  const std::string text((std::istreambuf_iterator<char>(in)), {});
   bool deep = false;  // what no document may be: load_job() says so
   const auto shallow = [&deep](int depth, Json::parse_event_t, Json&) {
     deep = deep || depth > 256;
     return depth <= 256;
   };
-  const Json file = Json::parse(in, shallow, /*allow_exceptions=*/false, /*ignore_comments=*/true);
+  const Json file =
+      Json::parse(text, shallow, /*allow_exceptions=*/false, /*ignore_comments=*/true);
   Json pipeline = file;
-  if (deep || !file.is_object() || !file.contains("stages")) {
+  if (!deep && file.is_object() && file.contains("stages")) {
+    Pipeline
+        checked;  // the library refuses keys that come twice, of which this program has only seen the last
+    check(etr_pipeline_create_from_json(text.c_str(), checked.out()));
+  } else {
     Job job;
     load_job(arguments, job);
     const Json whole = json_of(job);

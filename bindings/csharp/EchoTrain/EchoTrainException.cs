@@ -27,5 +27,14 @@ namespace EchoTrain
         {
             Code = code;
         }
+
+        // The text itself, unless it has a NUL character inside: native code would see what stands before it.
+        internal static string Whole(string text, string argument)
+        {
+            if (text != null && text.IndexOf('\0') >= 0)
+                throw new EchoTrainException(ErrorCode.InvalidArgument,
+                    $"argument '{argument}' has a NUL character inside, where C would cut it off", null);
+            return text;
+        }
     }
 }

@@ -618,11 +618,16 @@ ETR_API int32_t etr_job_json(const etr_job* job, char** json);
  * a run then writes nothing either, and warns of it in the log. Free it with etr_string_free. */
 ETR_API int32_t etr_job_output_dir(const etr_job* job, char** directory);
 
-/* How a job's trainer begins. output.dir holds one run: its metrics.jsonl, event files and checkpoints. */
+/* How a job's trainer begins. output.dir holds one run: its metrics.jsonl, event files and checkpoints. One trainer at a time
+ * writes there, from its creation until its ETR_EVENT_END, its failure or its end: ETR_STATE for a second one, in this
+ * process or another. */
 enum {
   ETR_START_NEW = 0,    /* from the beginning; ETR_STATE where output.dir holds an earlier run */
-  ETR_START_RESUME = 1, /* from output.dir's newest checkpoint, and goes on with its files; ETR_NOT_FOUND without one */
-  /* From the beginning, in place of an earlier run: removes what that run wrote, and nothing else, when the first step is done. */
+  /* From output.dir's newest checkpoint, and goes on with its files; ETR_NOT_FOUND without one. Where the run is complete,
+   * ETR_EVENT_END is the first event, and nothing is evaluated or written again. */
+  ETR_START_RESUME = 1,
+  /* From the beginning, in place of an earlier run: removes what that run wrote, and nothing else, when the first step is
+   * done. ETR_STATE where something else has the name of its files. */
   ETR_START_OVERWRITE = 2,
   /* With the weights of the newest checkpoint (ETR_NOT_FOUND without one), to evaluate, predict and export. The training data
    * may have changed. Writes nothing; etr_trainer_next_event gives ETR_STATE. */

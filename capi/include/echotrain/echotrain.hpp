@@ -70,13 +70,21 @@ std::string text_by(Make&& make) {
   return owned.get();
 }
 
+// What a C function sees of `text` is all of it: with a NUL character inside, it would see the beginning.
+inline const char* whole(const std::string& text, const char* name) {
+  if (text.find('\0') != std::string::npos)
+    throw Error(ETR_INVALID_ARGUMENT, std::string("argument '") + name +
+                                          "' has a NUL character inside, where C would cut it off");
+  return text.c_str();
+}
+
 }  // namespace detail
 
 inline std::string version() { return etr_version(); }
 
 // The options of "stages", "layers", "optimizers" or a "job", as JSON.
 inline std::string schema(const std::string& kind) {
-  return detail::text_by([&](char** out) { return etr_schema(kind.c_str(), out); });
+  return detail::text_by([&](char** out) { return etr_schema(detail::whole(kind, "kind"), out); });
 }
 
 // Named values: Options{{"factor", 2.5}, {"mode", "fixed"}}.
@@ -105,8 +113,9 @@ class Options {
     for (const Value& value : values) set(value);
   }
   static Options from_json(const std::string& json) {
-    return Options(detail::made_by<Owned>(
-        [&](etr_options** out) { return etr_options_create_from_json(json.c_str(), out); }));
+    return Options(detail::made_by<Owned>([&](etr_options** out) {
+      return etr_options_create_from_json(detail::whole(json, "json"), out);
+    }));
   }
 
   Options& set(const Value& v) {
@@ -114,7 +123,7 @@ class Options {
       case 'i': check(etr_options_set_integer(get(), v.name, v.integer)); break;
       case 'b': check(etr_options_set_boolean(get(), v.name, v.integer != 0)); break;
       case 'n': check(etr_options_set_number(get(), v.name, v.number)); break;
-      case 's': check(etr_options_set_string(get(), v.name, v.text.c_str())); break;
+      case 's': check(etr_options_set_string(get(), v.name, detail::whole(v.text, v.name))); break;
       default:
         check(etr_options_set_numbers(get(), v.name, v.numbers.data(),
                                       static_cast<int64_t>(v.numbers.size())));
@@ -148,9 +157,9 @@ class Runtime {
                    const std::string& tuning = "") {
     etr_runtime_options options{};
     options.struct_size = sizeof options;
-    options.device = device.c_str();
+    options.device = detail::whole(device, "device");
     options.memory_limit_bytes = memory_limit_bytes;
-    options.tuning = tuning.empty() ? nullptr : tuning.c_str();
+    options.tuning = tuning.empty() ? nullptr : detail::whole(tuning, "tuning");
     handle_ = detail::made_by<Owned>(
         [&](etr_runtime** out) { return etr_runtime_create(&options, out); });
   }
@@ -166,7 +175,8 @@ class Runtime {
   }
   // Finds the fastest kernels for what its trainers have planned: see etr_runtime_tune. "": the user's file.
   void tune(const std::string& path = "") {
-    check(etr_runtime_tune(get(), path.empty() ? nullptr : path.c_str(), nullptr, nullptr));
+    check(etr_runtime_tune(get(), path.empty() ? nullptr : detail::whole(path, "path"), nullptr,
+                           nullptr));
   }
   etr_runtime* get() const { return handle_.get(); }
 
@@ -215,7 +225,7 @@ class Batch {
   TensorView operator[](const std::string& field) const {
     etr_tensor t{};
     t.struct_size = sizeof t;
-    check(etr_batch_get(handle_, field.c_str(), &t));
+    check(etr_batch_get(handle_, detail::whole(field, "field"), &t));
     return {t.dtype, {t.shape, t.shape + t.rank}, t.data, t.size_bytes};
   }
 
@@ -223,7 +233,7 @@ class Batch {
   template <typename T>
   void set(const std::string& field, const T* values, const std::vector<int64_t>& shape) {
     const etr_tensor t = tensor(values, shape);
-    check(etr_batch_set(handle_, field.c_str(), &t));
+    check(etr_batch_set(handle_, detail::whole(field, "field"), &t));
   }
   // Sets a field without a copy; `owner` keeps the values alive.
   template <typename T>
@@ -231,15 +241,19 @@ class Batch {
             std::shared_ptr<const void> owner) {
     const etr_tensor t = tensor(values, shape);
     auto kept = std::make_unique<std::shared_ptr<const void>>(std::move(owner));
-    check(etr_batch_wrap(handle_, field.c_str(), &t, release_owner, kept.release()));
+    const char* const whole_field = detail::whole(field, "field");  // before it is released
+    check(etr_batch_wrap(handle_, whole_field, &t, release_owner, kept.release()));
   }
   // Sets a field to what lies in a VkBuffer; `owner` is kept until nobody reads it any more.
   void wrap(const std::string& field, const etr_vulkan_buffer& buffer,
             std::shared_ptr<const void> owner) {
     auto kept = std::make_unique<std::shared_ptr<const void>>(std::move(owner));
-    check(etr_batch_wrap_vulkan(handle_, field.c_str(), &buffer, release_owner, kept.release()));
+    const char* const whole_field = detail::whole(field, "field");
+    check(etr_batch_wrap_vulkan(handle_, whole_field, &buffer, release_owner, kept.release()));
   }
-  void remove(const std::string& field) { check(etr_batch_remove(handle_, field.c_str())); }
+  void remove(const std::string& field) {
+    check(etr_batch_remove(handle_, detail::whole(field, "field")));
+  }
   etr_batch* get() const { return handle_; }
 
  private:
@@ -281,12 +295,13 @@ class Pipeline {
             [&](etr_pipeline** out) { return etr_pipeline_create(options.get(), out); })),
         failure_(std::make_shared<Failure>()) {}
   static Pipeline from_json(const std::string& json) {
-    return Pipeline(detail::made_by<Owned>(
-        [&](etr_pipeline** out) { return etr_pipeline_create_from_json(json.c_str(), out); }));
+    return Pipeline(detail::made_by<Owned>([&](etr_pipeline** out) {
+      return etr_pipeline_create_from_json(detail::whole(json, "json"), out);
+    }));
   }
 
   Pipeline& add(const std::string& stage, const Options& options = {}) {
-    check(etr_pipeline_add(get(), stage.c_str(), options.get()));
+    check(etr_pipeline_add(get(), detail::whole(stage, "stage"), options.get()));
     return *this;
   }
 
@@ -298,7 +313,8 @@ class Pipeline {
       return true;
     };
     auto call = std::make_unique<MapCall>(MapCall{std::move(goes_on), failure_});
-    check(etr_pipeline_add_map(get(), name.c_str(), &Pipeline::call, call.release(),
+    const char* const whole_name = detail::whole(name, "name");
+    check(etr_pipeline_add_map(get(), whole_name, &Pipeline::call, call.release(),
                                [](void* p) { delete static_cast<MapCall*>(p); }));
     return *this;
   }
@@ -307,7 +323,8 @@ class Pipeline {
   // returns false at the end of a pass.
   Pipeline& source(const std::string& name, std::function<bool(Batch&)> function) {
     auto call = std::make_unique<MapCall>(MapCall{std::move(function), failure_});
-    check(etr_pipeline_add_source(get(), name.c_str(), &Pipeline::call, call.release(),
+    const char* const whole_name = detail::whole(name, "name");
+    check(etr_pipeline_add_source(get(), whole_name, &Pipeline::call, call.release(),
                                   [](void* p) { delete static_cast<MapCall*>(p); }));
     return *this;
   }
@@ -338,8 +355,9 @@ class Pipeline {
   }
   // `format`: "text", "svg" or "json".
   std::string explain(const std::string& format = "text") const {
-    return detail::text_by(
-        [&](char** out) { return etr_pipeline_explain(get(), format.c_str(), out); });
+    return detail::text_by([&](char** out) {
+      return etr_pipeline_explain(get(), detail::whole(format, "format"), out);
+    });
   }
   std::string trace() const {
     return detail::text_by([&](char** out) { return etr_pipeline_trace(get(), out); });
@@ -350,7 +368,9 @@ class Pipeline {
   std::string save() const {
     return detail::text_by([&](char** out) { return etr_pipeline_save(get(), out); });
   }
-  void restore(const std::string& state) { check(etr_pipeline_restore(get(), state.c_str())); }
+  void restore(const std::string& state) {
+    check(etr_pipeline_restore(get(), detail::whole(state, "state")));
+  }
   etr_pipeline* get() const { return handle_.get(); }
 
  private:
@@ -407,20 +427,23 @@ class Model {
   Model() : handle_(detail::made_by<Owned>(etr_model_create)) {}
   // As a job has it; see etr_model_create_from_json.
   explicit Model(const std::string& json)
-      : handle_(detail::made_by<Owned>(
-            [&](etr_model** out) { return etr_model_create_from_json(json.c_str(), out); })) {}
+      : handle_(detail::made_by<Owned>([&](etr_model** out) {
+          return etr_model_create_from_json(detail::whole(json, "json"), out);
+        })) {}
   Model& add(const std::string& layer, const Options& options = {}) {
-    check(etr_model_add(get(), layer.c_str(), options.get()));
+    check(etr_model_add(get(), detail::whole(layer, "layer"), options.get()));
     return *this;
   }
   Model& loss(const std::string& loss, const Options& options = {}) {
-    check(etr_model_set_loss(get(), loss.c_str(), options.get()));
+    check(etr_model_set_loss(get(), detail::whole(loss, "loss"), options.get()));
     return *this;
   }
   // Layers, shapes, parameters, for samples of these shapes: {"image": [28, 28, 1]}. `format`: "text" or "json".
   std::string summary(const std::string& fields, const std::string& format = "text") const {
-    return detail::text_by(
-        [&](char** out) { return etr_model_summary(get(), fields.c_str(), format.c_str(), out); });
+    return detail::text_by([&](char** out) {
+      return etr_model_summary(get(), detail::whole(fields, "fields"),
+                               detail::whole(format, "format"), out);
+    });
   }
   // As JSON: a ready-made model with all its layers.
   std::string json() const {
@@ -437,7 +460,8 @@ class Optimizer {
  public:
   Optimizer(const std::string& name, const Options& options, const Options& schedule)
       : handle_(detail::made_by<Owned>([&](etr_optimizer** out) {
-          return etr_optimizer_create(name.c_str(), options.get(), schedule.get(), out);
+          return etr_optimizer_create(detail::whole(name, "name"), options.get(), schedule.get(),
+                                      out);
         })) {}
   etr_optimizer* get() const { return handle_.get(); }
 
@@ -472,9 +496,10 @@ class Job {
   template <typename Make>
   Job(const std::string& source, const std::vector<std::string>& overrides, Make make) {
     std::vector<const char*> texts;
-    for (const std::string& text : overrides) texts.push_back(text.c_str());
+    for (const std::string& text : overrides) texts.push_back(detail::whole(text, "overrides"));
     handle_ = detail::made_by<Owned>([&](etr_job** out) {
-      return make(source.c_str(), texts.data(), static_cast<int32_t>(texts.size()), out);
+      return make(detail::whole(source, "source"), texts.data(), static_cast<int32_t>(texts.size()),
+                  out);
     });
   }
   Owned handle_;
@@ -554,28 +579,38 @@ class Trainer {
   Batch weights(const std::string& name = "") const {
     return Batch(
         detail::made_by<detail::Handle<etr_batch, etr_batch_destroy>>([&](etr_batch** out) {
-          return etr_trainer_get_weights(get(), name.empty() ? nullptr : name.c_str(), out);
+          return etr_trainer_get_weights(get(),
+                                         name.empty() ? nullptr : detail::whole(name, "name"), out);
         }).release());
   }
   // Replaces those that `weights` has as fields.
   void set_weights(const Batch& weights) { check(etr_trainer_set_weights(get(), weights.get())); }
   // Layers, shapes, parameters; `format`: "text" or "json". See etr_model_summary.
   std::string summary(const std::string& format = "text") const {
-    return detail::text_by(
-        [&](char** out) { return etr_trainer_summary(get(), format.c_str(), out); });
+    return detail::text_by([&](char** out) {
+      return etr_trainer_summary(get(), detail::whole(format, "format"), out);
+    });
   }
-  void save(const std::string& directory) { check(etr_trainer_save(get(), directory.c_str())); }
-  void export_onnx(const std::string& path) { check(etr_trainer_export_onnx(get(), path.c_str())); }
+  void save(const std::string& directory) {
+    check(etr_trainer_save(get(), detail::whole(directory, "directory")));
+  }
+  void export_onnx(const std::string& path) {
+    check(etr_trainer_export_onnx(get(), detail::whole(path, "path")));
+  }
   // `batch` nullptr: a job's trainer reads its own pipeline.
   std::string profile(const Batch* batch, int32_t steps, const std::string& format) {
     return detail::text_by([&](char** out) {
-      return etr_trainer_profile(get(), batch ? batch->get() : nullptr, steps, format.c_str(), out);
+      return etr_trainer_profile(get(), batch ? batch->get() : nullptr, steps,
+                                 detail::whole(format, "format"), out);
     });
   }
-  void load(const std::string& directory) { check(etr_trainer_load(get(), directory.c_str())); }
+  void load(const std::string& directory) {
+    check(etr_trainer_load(get(), detail::whole(directory, "directory")));
+  }
   // `names`: a JSON object, see etr_trainer_load_pytorch.
   void load_pytorch(const std::string& path, const std::string& names = "{}") {
-    check(etr_trainer_load_pytorch(get(), path.c_str(), names.c_str()));
+    check(etr_trainer_load_pytorch(get(), detail::whole(path, "path"),
+                                   detail::whole(names, "names")));
   }
 
   // None when the run is over. `seconds` is the call's budget, see etr_trainer_next_event_within; 0: the job's.

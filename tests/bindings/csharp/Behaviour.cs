@@ -111,6 +111,21 @@ public static class Behaviour
             Fails<ArgumentException>(() => Images().Add(Layers.Flatten()));
             Fails<ArgumentException>(() => Batches(new { threads = new object() }));
         });
+        Test("texts with a NUL character inside are refused", () =>
+        {
+            string cut = root + "/cut\0off";
+            using (var trainer = MakeTrainer())
+            {
+                FailsWith(ErrorCode.InvalidArgument, "NUL character", () => trainer.Save(cut));
+                FailsWith(ErrorCode.InvalidArgument, "NUL character", () => trainer.ExportOnnx(cut));
+                FailsWith(ErrorCode.InvalidArgument, "NUL character", () => trainer.Load(cut));
+            }
+            FailsWith(ErrorCode.InvalidArgument, "NUL character", () => Job.Load(cut));
+            FailsWith(ErrorCode.InvalidArgument, "NUL character", () => Job.Load("x", cut));
+            FailsWith(ErrorCode.InvalidArgument, "option 'root'",
+                () => new Pipeline().Add(Stages.Folder(cut), Stages.Label()).Next());
+            Expect(!File.Exists(root + "/cut") && !Directory.Exists(root + "/cut"), "nothing is written");
+        });
         Test("functions are stages", () =>
         {
             using (var pipeline = Images().Map("double", item =>

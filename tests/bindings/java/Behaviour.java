@@ -133,6 +133,20 @@ public final class Behaviour {
       fails(IllegalArgumentException.class, () -> images().add(Layers.flatten()));
       fails(IllegalArgumentException.class, () -> batches().option("threads", new Object()).build());
     });
+    test("texts with a NUL character inside are refused, and others come whole", () -> {
+      String cut = root + "/cut\0off";
+      try (Trainer trainer = trainer()) {
+        failsWith(Code.INVALID_ARGUMENT, "NUL character", () -> trainer.save(cut));
+        failsWith(Code.INVALID_ARGUMENT, "NUL character", () -> trainer.exportOnnx(cut));
+        failsWith(Code.INVALID_ARGUMENT, "NUL character", () -> trainer.load(cut));
+        failsWith(Code.NOT_FOUND, "there is no checkpoint", () -> trainer.load(root + "/\u00e9\u20ac\ud83d\ude00"));
+      }
+      failsWith(Code.INVALID_ARGUMENT, "NUL character", () -> Job.load(cut));
+      failsWith(Code.INVALID_ARGUMENT, "NUL character", () -> Job.load("x", cut));
+      failsWith(Code.INVALID_ARGUMENT, "option 'root'",
+          () -> Pipeline.builder().add(Stages.folder(cut), Stages.label()).build().next());
+      expect(Files.notExists(Paths.get(root + "/cut")), "nothing is written");
+    });
     test("functions are stages", () -> {
       try (Pipeline pipeline = images().map("double", item -> {
         item.set("twice", new int[] {2 * item.ints("label").get(0)});

@@ -1,0 +1,33 @@
+// Locks between processes: the operating system's calls for them, in one place.
+#pragma once
+
+#include <memory>
+#include <string>
+
+namespace etr::platform {
+
+constexpr const char* kFolderLock =
+    ".echotrain.lock";  // the file in a folder that only one may write into
+
+// The system's lock on a file that stands for something only one may use, within this process too. The system lets go of it
+// when the process dies, however that happens; a file that a killed process left is taken over. A child of fork() does not
+// have the locks of its parent, and does not keep them from being released.
+class FileLock {
+ public:
+  // Makes the file. Does not wait: nullptr where another has the lock, with `holder` saying who ("process 1234 on host").
+  // Error(io) where the file cannot be made. Where its file system has no locks, a warning is logged and the lock is given.
+  static std::unique_ptr<FileLock> take(const std::string& path, std::string& holder);
+  ~FileLock();  // removes the file
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+
+ private:
+  FileLock(std::string path, int file);
+  static std::unique_ptr<FileLock> try_once(const std::string& path, std::string& holder,
+                                            std::string& reason);
+
+  const std::string path_;
+  const int file_;
+};
+
+}  // namespace etr::platform

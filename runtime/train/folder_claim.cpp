@@ -1,0 +1,51 @@
+#include "train/folder_claim.h"
+
+#include "core/error.h"
+
+namespace etr::train {
+
+namespace fs = std::filesystem;
+
+FolderClaim::FolderClaim(const std::string& folder) {
+  make_folders(folder);
+  std::string holder;
+  try {
+    lock_ = platform::FileLock::take((fs::path(folder) / platform::kFolderLock).string(), holder);
+    if (!lock_)
+      fail(
+          Code::state, "another run writes into '", folder, "' (", holder,
+          "): wait until it ends, or stop it and close its trainer, or let output.dir name another "
+          "folder (--set output.dir=FOLDER)");
+  } catch (...) {
+    remove_empty_folders();
+    throw;
+  }
+}
+
+FolderClaim::~FolderClaim() {
+  lock_.reset();
+  remove_empty_folders();
+}
+
+void FolderClaim::make_folders(const std::string& folder) {
+  std::error_code error;
+  std::vector<fs::path> missing;
+  for (fs::path path = folder; !path.empty() && !fs::exists(path, error); path = path.parent_path())
+    if (path.has_filename()) missing.push_back(path);  // not "runs/", which is followed by "runs"
+  error.clear();
+  for (auto path = missing.rbegin(); path != missing.rend() && !error; ++path)
+    if (fs::create_directory(*path, error)) made_.push_back(*path);
+  std::error_code unknown;
+  if (fs::is_directory(folder, unknown)) return;
+  remove_empty_folders();
+  fail(Code::io, "cannot create the run's folder '", folder,
+       "': ", error ? error.message() : "it is a file", "; output.dir names another one");
+}
+
+void FolderClaim::remove_empty_folders() const {
+  std::error_code error;
+  for (auto path = made_.rbegin(); path != made_.rend(); ++path)
+    if (!fs::remove(*path, error)) return;
+}
+
+}  // namespace etr::train

@@ -1,0 +1,30 @@
+// A run's right to write into its folder.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/platform_lock.h"
+
+namespace etr::train {
+
+// Makes the folder and locks it against other runs, in this process and in others. Those that only read take no claim.
+class FolderClaim {
+ public:
+  // Error(state) that names the folder and the run that has it; Error(io) where it cannot be made.
+  explicit FolderClaim(const std::string& folder);
+  ~FolderClaim();  // and removes the folders that it has made, where they are still empty
+  FolderClaim(const FolderClaim&) = delete;
+  FolderClaim& operator=(const FolderClaim&) = delete;
+
+ private:
+  void make_folders(const std::string& folder);
+  void remove_empty_folders() const;
+
+  std::vector<std::filesystem::path> made_;  // from the outermost
+  std::unique_ptr<platform::FileLock> lock_;
+};
+
+}  // namespace etr::train
