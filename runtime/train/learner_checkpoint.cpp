@@ -44,7 +44,7 @@ State state_of(const checkpoint::Files& files) {
       state.rows[fields] = count.get<int64_t>();
     }
   } catch (const nlohmann::json::exception& error) {
-    fail(Code::corrupt_data, "'", kState, "' is damaged: ", error.what());
+    fail(Code::corrupt_data, "'", kState, "' is damaged: ", json_problem(error));
   }
   return state;
 }

@@ -5,6 +5,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/parse_json.h"
 
 namespace etr::train {
 namespace {
@@ -137,7 +138,8 @@ void Trainer::load() {
     seconds_before_ = state.at("seconds").get<double>();
     busy_seconds_ = state.at("busy_seconds").get<double>();
   } catch (const nlohmann::json::exception& error) {
-    fail(Code::corrupt_data, "'", loaded.path, "/", kTrainerState, "' is damaged: ", error.what());
+    fail(Code::corrupt_data, "'", loaded.path, "/", kTrainerState,
+         "' is damaged: ", json_problem(error));
   }
   learner_->load(loaded.files);
   pipeline_->restore(get_json(loaded, kPipelineState));
