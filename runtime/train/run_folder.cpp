@@ -1,6 +1,7 @@
 #include "train/run_folder.h"
 
 #include <filesystem>
+#include <utility>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -27,11 +28,28 @@ RunFolder::RunFolder(std::string directory, Start start, bool tensorboard)
       store_(directory_ + "/checkpoints") {
   if (start_ == Start::evaluate || start_ == Start::resume) return;
   if (start_ == Start::fresh) check_unused();
+  make_folder();
+}
+
+RunFolder::~RunFolder() {
+  std::error_code error;  // another process may have put something there by now
+  if (!metrics_)
+    for (const std::string& folder : made_) fs::remove(folder, error);
+}
+
+void RunFolder::make_folder() {
   std::error_code error;
+  for (fs::path folder = fs::path(directory_).lexically_normal();
+       !folder.empty() && !fs::exists(folder, error); folder = folder.parent_path())
+    if (folder.has_filename()) made_.push_back(folder.string());
   fs::create_directories(directory_, error);
-  if (error)
-    fail(Code::io, "cannot create the run's folder '", directory_, "': ", error.message(),
-         "; output.dir names another one");
+  if (!error) return;
+  for (const std::string& folder : std::exchange(made_, {})) {
+    std::error_code ignored;
+    fs::remove(folder, ignored);
+  }
+  fail(Code::io, "cannot create the run's folder '", directory_, "': ", error.message(),
+       "; output.dir names another one");
 }
 
 void RunFolder::check_unused() const {

@@ -26,6 +26,9 @@ class RunFolder {
   // Writes nothing yet but a missing folder: a run that fails before its first step leaves no file, and an earlier run as
   // it was. Error(state) where `start` is fresh and the folder holds an earlier run.
   RunFolder(std::string directory, Start start, bool tensorboard);
+  ~RunFolder();  // removes the folders that it made, if nothing was written
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
 
   void write_row(const Json& row);  // of metrics.jsonl
   void write_scalars(uint64_t step, const std::vector<std::pair<std::string, double>>& scalars);
@@ -36,6 +39,7 @@ class RunFolder {
 
  private:
   void check_unused() const;
+  void make_folder();
   void begin();
   void remove_earlier_run() const;
 
@@ -43,6 +47,7 @@ class RunFolder {
   const Start start_;
   const bool tensorboard_;
   const checkpoint::Store store_;
+  std::vector<std::string> made_;       // folders, the innermost first
   std::unique_ptr<JsonLines> metrics_;  // opened by the first write
   std::unique_ptr<EventFile> events_;
 };
