@@ -293,8 +293,10 @@ TEST(Threads, StagesAreAddedWhileAnotherThreadAsksForStatistics) {
 TEST(Threads, AHandleInUseByOnesOwnCallIsRefused) {
   const std::filesystem::path root =
       std::filesystem::temp_directory_path() / ("echotrain-threads-" + std::to_string(std::rand()));
-  std::filesystem::create_directories(root / "a");
-  std::ofstream(root / "a" / "1.png") << "\x89PNG\r\n\x1a\n, and nothing that is decoded here";
+  const std::string images = root / "images";
+  std::filesystem::create_directories(root / "images" / "a");
+  std::ofstream(root / "images" / "a" / "1.png")
+      << "\x89PNG\r\n\x1a\n, and nothing that is decoded here";
   etr_options* options = nullptr;
   ASSERT_EQ(etr_options_create(&options), ETR_OK);
   const auto progress = [](void* given, int64_t, int64_t) -> int32_t {
@@ -304,7 +306,7 @@ TEST(Threads, AHandleInUseByOnesOwnCallIsRefused) {
               std::string::npos);
     return 1;
   };
-  EXPECT_EQ(etr_pack(root.c_str(), (root / "p").c_str(), options, progress, options, nullptr),
+  EXPECT_EQ(etr_pack(images.c_str(), (root / "p").c_str(), options, progress, options, nullptr),
             ETR_OK)
       << etr_last_error();
   EXPECT_EQ(etr_options_set_integer(options, "seed", 7), ETR_OK);
