@@ -125,8 +125,9 @@ ReportedRun load_run(const ReportRun& spec) {
   ReportedRun run;
   run.name = spec.name;
   Points busy;
+  std::error_code unknown;  // reading says what is wrong
   const std::string path =
-      std::filesystem::is_directory(spec.metrics_path)
+      std::filesystem::is_directory(spec.metrics_path, unknown)
           ? (std::filesystem::path(spec.metrics_path) / "metrics.jsonl").string()
           : spec.metrics_path;
   std::stringstream lines(platform::read_file(path));

@@ -216,7 +216,8 @@ int command_init(const Arguments& arguments) {
   std::string data = arguments.operand(0);
   while (data.size() > 1 && data.back() == '/') data.pop_back();
   const std::string path = arguments.operands().size() > 1 ? arguments.operand(1) : "job.json";
-  if (std::filesystem::exists(path) && !arguments.flag("overwrite"))
+  std::error_code unknown;
+  if (std::filesystem::exists(path, unknown) && !arguments.flag("overwrite"))
     throw Failure("'" + path + "' exists; name another file, or replace it with --overwrite");
   const int64_t epochs = arguments.integer("epochs").value_or(20);
   if (epochs < 1) throw UsageError("--epochs must be at least 1");

@@ -25,7 +25,8 @@ std::string name_of(const std::string& path) {
 int command_report(const Arguments& arguments) {
   std::vector<std::string> names, paths;
   for (const std::string& word : arguments.operands()) {
-    const size_t equals = fs::exists(word) ? std::string::npos : word.find('=');
+    std::error_code unknown;
+    const size_t equals = fs::exists(word, unknown) ? std::string::npos : word.find('=');
     paths.push_back(equals == std::string::npos ? word : word.substr(equals + 1));
     names.push_back(equals == std::string::npos ? name_of(word) : word.substr(0, equals));
   }
