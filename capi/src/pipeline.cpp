@@ -258,7 +258,8 @@ int32_t etr_explain_stats(const char* stats, const char* format, char** text) {
     try {
       hand_out(text, explained(parsed, &required(format, "format")), "text");
     } catch (const nlohmann::json::exception& error) {
-      fail(Code::invalid_argument, "these are not the statistics of a pipeline: ", error.what());
+      fail(Code::invalid_argument,
+           "these are not the statistics of a pipeline: ", json_problem(error));
     }
   });
 }

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/options.h"
+#include "core/parse_json.h"
 #include "core/platform.h"
 
 namespace etr::checkpoint {
@@ -57,7 +58,7 @@ Manifest read_manifest(const std::string& folder) {
     out.folder = folder;
     return out;
   } catch (const nlohmann::json::exception& error) {
-    fail(Code::corrupt_data, "'", path, "' is damaged: ", error.what());
+    fail(Code::corrupt_data, "'", path, "' is damaged: ", json_problem(error));
   } catch (const Error& error) {
     fail(Code::corrupt_data, "'", path, "' is damaged: ", error.what());
   }

@@ -53,7 +53,7 @@ class DocumentBuilder {
     return put(std::move(object));
   }
   bool parse_error(size_t, const std::string&, const Json::exception& error) {
-    problem_ = error.what();
+    problem_ = json_problem(error);
     return false;
   }
 
@@ -156,10 +156,21 @@ std::optional<Json> parsed(std::string_view text, const std::string& origin, con
     fail(rules.code, origin, " is nested more than ", kMaxJsonDepth, " levels deep");
   if (!builder.twice().empty()) fail(rules.code, origin, ": ", builder.twice());
   problem = builder.problem();
+  const std::string_view first = "line 1, ";
+  if (text.find('\n') == text.npos && problem.starts_with(first)) problem.erase(0, first.size());
   return std::nullopt;
 }
 
 }  // namespace
+
+std::string json_problem(const std::exception& error) {
+  std::string text = error.what();
+  if (text.starts_with("[json.exception."))
+    text.erase(0, std::min(text.find("] ") + 2, text.size()));
+  if (const std::string_view begin = "parse error at "; text.starts_with(begin))
+    text.erase(0, begin.size());
+  return text;
+}
 
 Json parse_json(std::string_view text, const std::string& origin, const JsonRules& rules) {
   std::string problem;

@@ -1,6 +1,7 @@
 // From text to Json, for every document that comes from outside.
 #pragma once
 
+#include <exception>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,5 +27,8 @@ Json parse_json(std::string_view text, const std::string& origin, const JsonRule
 
 // The same; nothing where the text is no JSON.
 std::optional<Json> parse_if_json(std::string_view text, const std::string& origin);
+
+// What an exception of the JSON library says, for people: "line 3, column 7: syntax error while parsing value - ...".
+std::string json_problem(const std::exception& error);
 
 }  // namespace etr

@@ -10,6 +10,8 @@ namespace {
 
 constexpr int kBoxWidth = 168, kBoxHeight = 74, kGap = 44, kRowGap = 40, kMargin = 24, kTop = 74;
 constexpr int kColumns = 5;
+constexpr int kGauge = 30;           // width of a queue's fill
+constexpr size_t kMostLetters = 21;  // of a stage's name that fit into its box
 
 std::string escape(const std::string& text) {
   std::string out;
@@ -55,7 +57,8 @@ class Drawing {
     const size_t boxes = e_["stages"].size() + 1;
     const int rows = static_cast<int>((boxes + kColumns - 1) / kColumns);
     const int columns = static_cast<int>(std::min<size_t>(boxes, kColumns));
-    const int width = 2 * kMargin + columns * kBoxWidth + (columns - 1) * kGap;
+    const int boxes_width = columns * kBoxWidth + (columns - 1) * kGap;
+    const int width = 2 * kMargin + std::max(boxes_width, heading_width());
     const int height = kTop + rows * kBoxHeight + (rows - 1) * kRowGap + kMargin;
     add("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d "
         "%d\" "
@@ -85,31 +88,45 @@ class Drawing {
     return kTop + static_cast<int>(i / kColumns) * (kBoxHeight + kRowGap);
   }
 
+  std::string title() const {
+    char text[128];
+    std::snprintf(text, sizeof text, "%.0f samples/s; the consumer waits %.0f %% of its time",
+                  e_["samples_per_s"].get<double>(),
+                  100 * e_["consumer"]["waiting_share"].get<double>());
+    return text;
+  }
+  std::string why() const { return e_["bottleneck"]["why"]; }
+
+  // About, and rather too much: how wide letters are is the viewer's font's affair.
+  int heading_width() const {
+    return static_cast<int>(std::max(9.5 * static_cast<double>(title().size()),
+                                     7.2 * static_cast<double>(why().size())));
+  }
+
   void heading() {
-    add("<text x=\"%d\" y=\"30\" font-size=\"17\" font-weight=\"600\" fill=\"#1d1d1f\">%.0f "
-        "samples/s; the consumer "
-        "waits %.0f %% of its time</text>\n",
-        kMargin, e_["samples_per_s"].get<double>(),
-        100 * e_["consumer"]["waiting_share"].get<double>());
+    add("<text x=\"%d\" y=\"30\" font-size=\"17\" font-weight=\"600\" fill=\"#1d1d1f\">%s</text>\n",
+        kMargin, title().c_str());
     add("<text x=\"%d\" y=\"52\" font-size=\"13\" fill=\"#55555a\">%s</text>\n", kMargin,
-        escape(e_["bottleneck"]["why"].get<std::string>()).c_str());
+        escape(why()).c_str());
   }
 
   void box(size_t i) {
     const bool consumer = i == e_["stages"].size();
     const Json& row = consumer ? e_["consumer"] : e_["stages"][i];
     const std::string name = consumer ? "consumer" : row["name"].get<std::string>();
+    const std::string shown =
+        name.size() > kMostLetters ? name.substr(0, kMostLetters - 1) + "\u2026" : name;
     const double alone = row["samples_per_s_alone"];
     const double load =
         consumer ? 1 - row["waiting_share"].get<double>() : row["load"].get<double>();
-    const bool slowest = e_["bottleneck"]["stage"] == name;
+    const bool slowest = e_["bottleneck"]["stage"] == name && e_["bottleneck"]["limit"] != "none";
     const int x = x_of(i), y = y_of(i);
     const std::string color = color_of(load);
     add("<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"8\" fill=\"#fafafa\" "
         "stroke=\"%s\" stroke-width=\"%g\"/>\n",
         x, y, kBoxWidth, kBoxHeight, slowest ? "#b3261e" : "#c9c9cf", slowest ? 2.5 : 1.0);
     add("<text x=\"%d\" y=\"%d\" font-size=\"%g\" font-weight=\"600\" fill=\"#1d1d1f\">%s</text>\n",
-        x + 10, y + 22, name.size() > 18 ? 12.0 : 13.5, escape(name).c_str());
+        x + 10, y + 22, shown.size() > 18 ? 12.0 : 13.5, escape(shown).c_str());
     add("<text x=\"%d\" y=\"%d\" font-size=\"11.5\" fill=\"#55555a\">%s</text>\n", x + 10, y + 40,
         rate_text(alone).c_str());
     const int full = kBoxWidth - 62;
@@ -126,6 +143,7 @@ class Drawing {
   void arrow(size_t from, size_t to) {
     const int y = y_of(from) + kBoxHeight / 2;
     const int x1 = x_of(from) + kBoxWidth + 4;
+    int gauge_x = x1 + 2, gauge_y = y + 10;  // below the arrow
     if (y_of(from) == y_of(to)) {
       const int x2 = x_of(to) - 4;
       add("<path d=\"M%d %d H%d m-6 -4 l6 4 l-6 4\" fill=\"none\" stroke=\"#8e8e93\" "
@@ -136,15 +154,17 @@ class Drawing {
       add("<path d=\"M%d %d h12 V%d H%d V%d m-4 -6 l4 6 l4 -6\" fill=\"none\" stroke=\"#8e8e93\" "
           "stroke-width=\"1.5\"/>\n",
           x1, y, turn, x2, y_of(to) - 4);
+      gauge_x = (x1 + x2 - kGauge) / 2;
+      gauge_y = turn + 7;
     }
     const Json& row = e_["stages"][from];
     if (!row.contains("queue_limit_items")) return;
     const double fill = row["queue_items"].get<double>() / row["queue_limit_items"].get<double>();
-    add("<rect x=\"%d\" y=\"%d\" width=\"30\" height=\"6\" rx=\"3\" fill=\"#e6e6ea\"><title>queue: "
-        "%.0f %% full</title>"
-        "</rect>\n<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"6\" rx=\"3\" "
-        "fill=\"#6e6e73\"/>\n",
-        x1 + 2, y + 10, 100 * fill, x1 + 2, y + 10, 30 * std::clamp(fill, 0.0, 1.0));
+    add("<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"6\" rx=\"3\" fill=\"#e6e6ea\"><title>queue: "
+        "%.0f %% full</title></rect>\n<rect x=\"%d\" y=\"%d\" width=\"%.1f\" height=\"6\" "
+        "rx=\"3\" fill=\"#6e6e73\"/>\n",
+        gauge_x, gauge_y, kGauge, 100 * fill, gauge_x, gauge_y,
+        kGauge * std::clamp(fill, 0.0, 1.0));
   }
 
   const Json& e_;

@@ -132,27 +132,45 @@ Json predictions_of(const Model& now, double cores) {
   return out;
 }
 
-Json bottleneck_of(const Model& model) {
-  const double whole = model.whole();
-  if (model.consumer <= whole)
-    return {{"stage", "consumer"},
-            {"why", "the consumer takes samples more slowly than the pipeline can give them"}};
-  const Stage* slowest = &model.stages[0];
-  for (const Stage& s : model.stages)
-    if (Model::alone(s, model.threads) < Model::alone(*slowest, model.threads)) slowest = &s;
-  const double alone = Model::alone(*slowest, model.threads);
-  if (model.pool() < 0.95 * alone) {
+Json limit_of(const char* by, const std::string& stage, const std::string& why) {
+  return {{"limit", by}, {"stage", stage}, {"why", why}};
+}
+
+const Stage& slowest_of(const Model& model) {
+  return *std::min_element(model.stages.begin(), model.stages.end(),
+                           [&](const Stage& a, const Stage& b) {
+                             return Model::alone(a, model.threads) < Model::alone(b, model.threads);
+                           });
+}
+
+// `measured`: the samples/s that reached the consumer.
+Json bottleneck_of(const Model& model, double measured) {
+  constexpr double kExplained = 0.5;  // of what the model says, from which it explains the rate
+  const Stage& slowest = slowest_of(model);
+  if (measured < kExplained * model.whole())
+    return limit_of(
+        "none", slowest.name,
+        "nothing here is busy all the time: other work takes the cores, or the run was too "
+        "short to settle");
+  if (model.consumer <= model.pipeline())
+    return limit_of("consumer", "consumer",
+                    "the consumer takes samples more slowly than the pipeline can give them");
+  const double alone = Model::alone(slowest, model.threads), pool = model.pool();
+  if (pool < 0.95 * alone) {
     const Stage* most = nullptr;  // of those that share the threads
     for (const Stage& s : model.stages)
       if (s.runs != Runs::own_thread && (!most || s.work_s > most->work_s)) most = &s;
-    return {{"stage", most->name},
-            {"why", cat("all threads are busy, most of the time with '", most->name, "'")}};
+    const double share = most->work_s * pool / model.threads;
+    return limit_of("threads", most->name,
+                    cat("all ", counted(static_cast<int64_t>(model.threads), "thread"), " ",
+                        model.threads == 1 ? "is" : "are", " busy; '", most->name, "' takes ",
+                        std::lround(100 * share), " % of their time"));
   }
-  return {
-      {"stage", slowest->name},
-      {"why", slowest->runs == Runs::parallel
-                  ? cat("'", slowest->name, "' takes all threads")
-                  : cat("'", slowest->name, "' does one item at a time, and has no more to give")}};
+  return limit_of(
+      "stage", slowest.name,
+      slowest.runs == Runs::parallel
+          ? cat("'", slowest.name, "' takes all threads")
+          : cat("'", slowest.name, "' does one item at a time, and has no more to give"));
 }
 
 std::string rate_text(double rate) {
@@ -185,8 +203,12 @@ Json explain(const Json& stats) {
   const auto elapsed = stats["elapsed_s"].get<double>();
   return {{"samples_per_s", consumer["samples"].get<double>() / elapsed},
           {"possible_samples_per_s", model.pipeline()},
-          {"bottleneck", bottleneck_of(model)},
+          {"bottleneck", bottleneck_of(model, consumer["samples"].get<double>() / elapsed)},
           {"threads", model.threads},
+          {"pool",
+           {{"samples_per_s_alone", model.pool()},
+            {"load", whole / model.pool()},
+            {"headroom", model.pool() / whole}}},
           {"cores", cores},
           {"consumer",
            {{"samples_per_s_alone", model.consumer},
@@ -206,13 +228,18 @@ std::string to_text(const Json& e) {
       e["samples_per_s"].get<double>(), 100 * e["consumer"]["waiting_share"].get<double>());
   add("bottleneck: %s\n\n", e["bottleneck"]["why"].get<std::string>().c_str());
   add("%-22s %14s %18s %6s %9s\n", "stage", "us a sample", "samples/s alone", "load", "headroom");
-  for (const Json& s : e["stages"]) {
-    const double headroom = s["headroom"];
-    add("%-22s %14.1f %18s %4.0f %% %9s\n", s["name"].get<std::string>().c_str(),
-        s["us_per_sample"].get<double>(), rate_text(s["samples_per_s_alone"]).c_str(),
-        100 * s["load"].get<double>(),
+  const auto row = [&](const std::string& name, const std::string& work, const Json& r) {
+    const double headroom = r["headroom"];
+    add("%-22s %14s %18s %4.0f %% %9s\n", name.c_str(), work.c_str(),
+        rate_text(r["samples_per_s_alone"]).c_str(), 100 * r["load"].get<double>(),
         headroom > 1000 ? "> 1000 x" : (rate_text(headroom) + " x").c_str());
+  };
+  for (const Json& s : e["stages"]) {
+    char work[32];
+    std::snprintf(work, sizeof work, "%.1f", s["us_per_sample"].get<double>());
+    row(s["name"], work, s);
   }
+  row(counted(e["threads"].get<int64_t>(), "thread", "threads together"), "", e["pool"]);
   add("%-22s %14s %18s\n\n", "consumer", "",
       rate_text(e["consumer"]["samples_per_s_alone"]).c_str());
   for (const Json& p : e["predictions"]) {

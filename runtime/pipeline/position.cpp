@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/packed.h"
+#include "core/parse_json.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/position_match.h"
 #include "pipeline/replay.h"
@@ -84,7 +85,7 @@ void Pipeline::restore(const Json& state) {
            " of ", world(), ". Save at an epoch's end to go on with another number of processes");
     plan_restore(state);
   } catch (const nlohmann::json::exception& error) {
-    fail(Code::corrupt_data, "the saved pipeline state is damaged: ", error.what());
+    fail(Code::corrupt_data, "the saved pipeline state is damaged: ", json_problem(error));
   }
 }
 

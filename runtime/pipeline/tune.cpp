@@ -18,13 +18,17 @@ namespace {
 double rate_of(const Json& spec, const MapFunctions& functions, const TuneOptions& options) {
   Pipeline trial(spec, functions);
   Item item;
-  int64_t samples = 0, begin = 0, ends = 0;
+  int64_t samples = 0, begin = 0;
+  int ends = 0;  // of epochs, without a batch between them
   while (begin == 0 || seconds_between(begin, now_ns()) < options.seconds) {
     if (trial.next(item) != Pipeline::Next::item) {
-      if (++ends > 1000 || (samples == 0 && ends > 1))
-        fail(Code::invalid_argument, "tune: the pipeline gives no samples");
+      if (++ends > 2)
+        fail(Code::invalid_argument,
+             "tune: the pipeline gives no batch: there are fewer samples than a batch holds, or none "
+             "(set drop_remainder to false in the batch stage to measure fewer)");
       continue;
     }
+    ends = 0;
     if (begin == 0) {  // what it takes to start is not what is tuned
       begin = now_ns();
       continue;

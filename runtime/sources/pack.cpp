@@ -75,6 +75,19 @@ std::vector<int64_t> set_aside(const ClassFolders& folders, double share) {
   return counts;
 }
 
+// The shards' folder would be a class of the next packing, and the shards would lie among the images.
+void refuse_prefix_within(const std::string& root, const fs::path& prefix) {
+  std::error_code error;
+  fs::path images = fs::weakly_canonical(root, error);
+  if (!images.has_filename()) images = images.parent_path();  // of a path that ends with a slash
+  const fs::path shards = fs::weakly_canonical(fs::absolute(prefix, error).parent_path(), error);
+  if (error || images.empty()) return;
+  if (std::mismatch(images.begin(), images.end(), shards.begin(), shards.end()).first != images.end())
+    return;
+  fail(Code::invalid_argument, "the shards '", prefix.string(), "-*' would lie in '", root,
+       "', among the images that they are made of; choose a prefix outside of it");
+}
+
 // The one or two sets of shards that a packing writes.
 class Packing {
  public:
@@ -175,6 +188,7 @@ Schema pack_schema() { return kOptions; }
 
 PackResult pack_folder(const std::string& root, const std::string& prefix, const Options& options,
                        const std::function<bool(int64_t, int64_t)>& progress) {
+  refuse_prefix_within(root, prefix);
   ClassFolders folders = list_class_folders(root);
   PackResult result;
   result.classes_file = (fs::path(prefix).parent_path() / "classes.txt").string();

@@ -151,6 +151,17 @@ void expand_all(Json& json, const Json& vars, const std::string& where) {
   }
 }
 
+// A classifier that ends with a dense layer has a name for each of its outputs.
+void check_class_names(const Json& names, const nn::Model& model) {
+  const Json& last = model.json()["layers"].back();
+  if (!model.loss().classifies() || last["layer"] != "dense" || !last.contains("units")) return;
+  const auto units = last["units"].get<int64_t>(), count = static_cast<int64_t>(names.size());
+  if (units != count)
+    fail(Code::invalid_argument, "job: 'classes' names ", counted(count, "class", "classes"),
+         ", but the model's last layer has ", counted(units, "unit"),
+         "; give the list and the model the same number");
+}
+
 }  // namespace
 
 Json job_schema() {
@@ -223,6 +234,7 @@ void Job::validate() {
   if (!json_["pipeline"].contains("seed")) json_["pipeline"]["seed"] = seed();
   pipeline::Pipeline check_pipeline(pipeline());
   nn::Model check_model(model());
+  if (json_.contains("classes")) check_class_names(json_["classes"], check_model);
   optim::UpdateSpec check_optimizer(optimizer());
   train_.emplace(kTrain, "train", json_.value("train", Json::object()));
   output_.emplace(kOutput, "output", json_.value("output", Json::object()));

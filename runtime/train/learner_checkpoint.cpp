@@ -43,7 +43,7 @@ State state_of(const checkpoint::Files& files, const std::string& origin) {
       state.rows[fields] = count.get<int64_t>();
     }
   } catch (const nlohmann::json::exception& error) {
-    fail(Code::corrupt_data, origin, ": '", kState, "' is damaged: ", error.what());
+    fail(Code::corrupt_data, origin, ": '", kState, "' is damaged: ", json_problem(error));
   }
   return state;
 }

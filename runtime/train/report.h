@@ -10,7 +10,7 @@ namespace etr::train {
 
 struct ReportRun {
   std::string name;
-  std::string metrics_path;  // metrics.jsonl of the run
+  std::string metrics_path;  // metrics.jsonl of the run, or the run's folder
 };
 
 // Writes `html_path` and returns the table: [{"name", "time_to_target_s", "fresh_to_target",

@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/number_text.h"
 #include "train/report_style.h"
 #include "train/svg_chart.h"
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <sstream>
 
@@ -19,18 +20,31 @@ using Points = std::vector<std::pair<double, double>>;
 
 constexpr int kIdleWindows = 40, kLossWindows = 120;
 
-// Idle share in equal stretches of the run.
-Points idle_curve(const Points& busy) {
+// Idle share in equal stretches of the run, whose mean is the idle share of the whole. A step's work is noted when its result
+// has been read, so that it lies before its row: a stretch that would be busy for longer than it lasts has the rest of that
+// work before it.
+Points idle_curve(const Points& rows, double seconds) {
+  Points busy{{0, 0}};  // by the end of each stretch of time
+  for (const auto& [at, total] : rows) {
+    if (at > busy.back().first)
+      busy.emplace_back(at, total);
+    else
+      busy.back().second = std::max(busy.back().second, total);
+  }
+  if (busy.size() < 3) return {};
+  if (seconds > busy.back().first) busy.emplace_back(seconds, busy.back().second);
+  for (size_t i = busy.size() - 1; i-- > 0;)
+    busy[i].second =
+        std::max(busy[i].second, busy[i + 1].second - (busy[i + 1].first - busy[i].first));
   Points out;
-  if (busy.size() < 2) return out;
   const double length = busy.back().first / kIdleWindows;
-  double from = 0, busy_from = 0;
-  for (const auto& [seconds, busy_seconds] : busy) {
-    if (seconds - from < length || seconds <= from) continue;
-    const double share = 1 - (busy_seconds - busy_from) / (seconds - from);
-    out.emplace_back((from + seconds) / 2, std::clamp(share, 0.0, 1.0));
-    from = seconds;
-    busy_from = busy_seconds;
+  auto from = busy.front();
+  for (size_t i = 1; i < busy.size(); ++i) {
+    const double lasts = busy[i].first - from.first, left = busy.back().first - busy[i].first;
+    if (i + 1 < busy.size() && (lasts < length * (1 - 1e-9) || left < length / 2)) continue;
+    const double share = 1 - (busy[i].second - from.second) / lasts;
+    out.emplace_back(from.first + lasts / 2, std::clamp(share, 0.0, 1.0));
+    from = busy[i];
   }
   return out;
 }
@@ -111,22 +125,26 @@ ReportedRun load_run(const ReportRun& spec) {
   ReportedRun run;
   run.name = spec.name;
   Points busy;
-  std::stringstream lines(platform::read_file(spec.metrics_path));
+  std::error_code unknown;  // reading says what is wrong
+  const std::string path =
+      std::filesystem::is_directory(spec.metrics_path, unknown)
+          ? (std::filesystem::path(spec.metrics_path) / "metrics.jsonl").string()
+          : spec.metrics_path;
+  std::stringstream lines(platform::read_file(path));
   size_t number = 0;
   for (std::string line; std::getline(lines, line);) {
     ++number;
     if (line.empty()) continue;
-    const std::string where = cat("'", spec.metrics_path, "' line ", number);
+    const std::string where = cat("'", path, "' line ", number);
     try {
       add_row(run, busy, parse_json(line, where, {.code = Code::corrupt_data}));
     } catch (const nlohmann::json::exception& error) {  // no object, or text for a number
-      fail(Code::corrupt_data, where, " is no row of metrics: ", error.what());
+      fail(Code::corrupt_data, where, " is no row of metrics: ", json_problem(error));
     }
   }
   if (run.evaluations.empty() && run.steps_taken.empty())
-    fail(Code::invalid_argument, "'", spec.metrics_path,
-         "' has neither steps nor evaluations to draw");
-  run.idle = idle_curve(busy);
+    fail(Code::invalid_argument, "'", path, "' has neither steps nor evaluations to draw");
+  run.idle = idle_curve(busy, run.seconds);
   run.steps_taken = thinned(run.steps_taken);
   return run;
 }

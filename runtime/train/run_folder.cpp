@@ -1,6 +1,7 @@
 #include "train/run_folder.h"
 
 #include <filesystem>
+#include <utility>
 
 #include "core/error.h"
 #include "core/json.h"

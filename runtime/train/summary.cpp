@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
-#include "train/svg_chart.h"
+#include "core/number_text.h"
 
 namespace etr::train {
 namespace {

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "core/error.h"
+#include "core/number_text.h"
 
 namespace etr::train {
 namespace {
@@ -129,18 +130,6 @@ std::string svg_swatch(int style) {
   return cat(
       "<svg class='swatch' viewBox='0 0 26 8' aria-hidden='true'><path d='M1 4L25 4' class='line s",
       style % kSeriesStyles, "'/></svg>");
-}
-
-std::string number_text(double value, int digits) {
-  std::string text = fixed(std::abs(value), digits);
-  if (const size_t dot = text.find('.'); dot != std::string::npos) {
-    text.erase(text.find_last_not_of('0') + 1);
-    if (text.back() == '.') text.pop_back();
-  }
-  size_t end = text.find('.');
-  if (end == std::string::npos) end = text.size();
-  for (size_t i = end; i > 3; i -= 3) text.insert(i - 3, ",");
-  return (value < 0 && text != "0" ? "-" : "") + text;
 }
 
 std::string html_escape(const std::string& text) {

@@ -32,9 +32,6 @@ std::string svg_chart(const std::vector<Series>& series, const ChartOptions& opt
 // The line that stands for a series in a legend.
 std::string svg_swatch(int style);
 
-// "12,300" style numbers for axes and tables: at most `digits` decimals, thousands separated.
-std::string number_text(double value, int digits = 0);
-
 std::string html_escape(const std::string& text);
 
 }  // namespace etr::train

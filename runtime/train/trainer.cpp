@@ -6,6 +6,7 @@
 #include "core/clock.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/parse_json.h"
 
 namespace etr::train {
 namespace {
@@ -129,7 +130,7 @@ void Trainer::load() {
     busy_seconds_ = state.at("busy_seconds").get<double>();
     load_evaluation(state.value("evaluation", Json()));
   } catch (const nlohmann::json::exception& error) {
-    fail(Code::corrupt_data, origin, ": '", kTrainerState, "' is damaged: ", error.what());
+    fail(Code::corrupt_data, origin, ": '", kTrainerState, "' is damaged: ", json_problem(error));
   }
   learner_->load(loaded.files, origin);
   pipeline_->restore(checkpoint::json_of(loaded.files, kPipelineState, origin));

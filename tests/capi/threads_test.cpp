@@ -293,9 +293,9 @@ TEST(Threads, StagesAreAddedWhileAnotherThreadAsksForStatistics) {
 // A function of the program is called within a call on the handle that it uses.
 TEST(Threads, AHandleInUseByOnesOwnCallIsRefused) {
   const etr::test::TempDir dir;
-  const std::filesystem::path root = dir.path();
-  std::filesystem::create_directories(root / "a");
-  std::ofstream(root / "a" / "1.png") << "\x89PNG\r\n\x1a\n, and nothing that is decoded here";
+  const std::string images = dir.path("images");
+  std::filesystem::create_directories(images + "/a");
+  std::ofstream(images + "/a/1.png") << "\x89PNG\r\n\x1a\n, and nothing that is decoded here";
   etr_options* options = nullptr;
   ASSERT_EQ(etr_options_create(&options), ETR_OK);
   const auto progress = [](void* given, int64_t, int64_t) -> int32_t {
@@ -305,7 +305,7 @@ TEST(Threads, AHandleInUseByOnesOwnCallIsRefused) {
               std::string::npos);
     return 1;
   };
-  EXPECT_EQ(etr_pack(root.c_str(), (root / "p").c_str(), options, progress, options, nullptr),
+  EXPECT_EQ(etr_pack(images.c_str(), dir.path("p").c_str(), options, progress, options, nullptr),
             ETR_OK)
       << etr_last_error();
   EXPECT_EQ(etr_options_set_integer(options, "seed", 7), ETR_OK);

@@ -7,6 +7,7 @@ ECHOTRAIN is the program, PAINTER the quickstart's painter of digits, TEXTS the 
 completions, JOB the quickstart's job.
 """
 
+import fcntl
 import json
 import os
 import pathlib
@@ -14,12 +15,14 @@ import pty
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import unittest
 
-PROGRAM, PAINTER, TEXTS, JOB = sys.argv[1:5]
+PROGRAM, PAINTER, TEXTS, JOB = map(os.path.abspath, sys.argv[1:5])
 
 
 def run(*words, **options):
@@ -40,10 +43,12 @@ def commands():
 class Terminal:
     """The program on a terminal of its own, read until something appears."""
 
-    def __init__(self, *words):
+    def __init__(self, *words, columns=0):
         self.output = ""
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            if columns:
+                fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
             os.execv(PROGRAM, [PROGRAM, *map(str, words)])
 
     def read(self):
@@ -100,6 +105,9 @@ class Help(unittest.TestCase):
                                 (["train", "a", "--set"], "needs a value"),
                                 (["train", "a", "--resume=yes"], "takes no value"),
                                 (["train", "a", "-r"], "unknown option -r"),
+                                (["train", "a", "--epochs", "3"], "--set train.epochs=VALUE"),
+                                (["train", "a", "--learning-rate=1"], "--set schedule.learning_rate=VALUE"),
+                                (["list"], "unknown command 'list'; see"),
                                 (["pack", "a", "b", "--level", "ten"], "--level takes a number, not 'ten'"),
                                 (["pack", "a", "b", "--validation", "0.1x"], "takes a number"),
                                 (["pack", "a", "b", "--validation", "nan"], "number from 0"),
@@ -116,7 +124,8 @@ class Help(unittest.TestCase):
             self.assertEqual([row["name"] for row in json.loads(run(kind, name, "--json").stdout)], [name])
         self.assertEqual(run("job", "train.steps").stdout.count("\n"), 3)
         self.assertEqual(list(json.loads(run("job", "train", "output", "--json").stdout)), ["train", "output"])
-        for words, expected in ((["stages", "ehco"], "did you mean 'echo'"), (["job", "train.step"], "did you mean 'train.steps'")):
+        for words, expected in ((["stages", "ehco"], "did you mean 'echo'"), (["job", "train.step"], "did you mean 'train.steps'"),
+                                (["stages", "png"], "'png' among the stages; 'echotrain stages' lists them all")):
             result = run(*words)
             self.assertIn(expected, result.stderr)
             self.assertEqual(result.returncode, 1)
@@ -246,6 +255,58 @@ class Runs(unittest.TestCase):
             words[words.index(f"out={self.root}")] = "out="
             result = run(command, words[0], *more, *words[1:])
             self.assertIn("output.dir is empty", result.stderr)
+
+    def test_a_finished_run_says_that_it_is_complete(self):
+        words = self.words("complete")
+        self.assertEqual(run("train", *words).returncode, 0)
+        result = run("train", *words, "--resume")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("complete, at step 4 (train.steps is 4); to train on, give it more: --resume --set train.steps=8", result.stdout)
+        self.assertNotIn("loss 0.000", result.stdout)
+        self.assertIn("8 steps", run("train", *words, "--resume", "--set", "train.steps=8").stdout)
+
+    def test_missing_data_is_no_missing_checkpoint(self):
+        words = self.words("moved-data")
+        self.assertEqual(run("train", *words).returncode, 0)
+        result = run("train", *words, "--resume", "--set", f"data={self.root}/nowhere", "--set", "train.steps=8")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("nowhere", result.stderr)
+        self.assertNotIn("makes one", result.stderr)
+
+    def test_progress_fits_a_terminal_and_knows_what_it_says(self):
+        run_ = Terminal("train", *self.words("narrow", train__steps=400, evaluation__every_steps=200), columns=80)
+        self.assertEqual(run_.end(), 0)
+        lines = [re.sub(r"\x1b\[K", "", line) for line in re.split(r"[\r\n]+", run_.output)]
+        progress = [line for line in lines if " step " in line]
+        self.assertLess(max(map(len, progress)), 80)
+        self.assertTrue(any(" left" in line and "loss" in line for line in progress), progress)
+        for line in progress:
+            if "of 400, 0 s" in line:
+                self.assertNotRegex(line, "ex/s|device waits|left")
+        self.assertLess(re.search(r"device: .*", run_.output)[0].count("llvmpipe"), 2)
+
+    def test_reports_of_folders_and_files(self):
+        self.assertEqual(run("train", *self.words("reported", train__steps=8)).returncode, 0)
+        folder = self.root / "reported"
+        for words, names in (([folder], ["reported"]), ([f"{folder}/", f"b={folder}/metrics.jsonl"], ["reported", "b"]),
+                             ([folder / "metrics.jsonl"], ["reported"])):
+            result = run("report", *words, "--out", self.root / "r.html")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            for name in names:
+                self.assertIn(f"</svg>{name}</th>", (self.root / "r.html").read_text())
+        broken = self.root / "broken.jsonl"
+        broken.write_text('{"kind": "step", "step": 1, "loss": 2}\n{"kind": "step", "step": }\n')
+        result = run("report", broken)
+        self.assertIn("broken.jsonl' line 2", result.stderr)
+        self.assertIn("column 26", result.stderr)
+        self.assertNotIn("json.exception", result.stderr)
+        self.assertIn("nothing-there", run("report", self.root / "nothing-there").stderr)
+
+    def test_a_write_beyond_the_limit_is_an_error(self):
+        result = subprocess.run(["sh", "-c", f"ulimit -f 0; exec '{PROGRAM}' init '{self.root}/png/train' '{self.root}/limited.json'"],
+                                capture_output=True, text=True, timeout=300)
+        self.assertEqual(result.returncode, 1, result)
+        self.assertRegex(result.stderr, "cannot write '.*limited.json': File too large")
 
     def test_lines_of_classes_may_end_as_on_windows(self):
         data = self.root / "windows"

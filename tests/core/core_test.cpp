@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/log.h"
+#include "core/number_text.h"
 #include "core/options.h"
 #include "core/packed.h"
 #include "core/platform.h"
@@ -127,6 +128,29 @@ TEST(Options, ErrorsNameTheKeyAndTheNearestOne) {
   EXPECT_EQ(error_of(R"({"count": 1, "mean": [1, 9]})"),
             "thing: option 'mean' is 9; it must lie in [0, 5]");
   EXPECT_NE(error_of("[1]").find("expected an object"), std::string::npos);
+}
+
+TEST(Options, WhatIsSuggestedIsNear) {
+  const std::vector<std::string> stages = {"pad",           "echo",       "resize",
+                                           "random_affine", "webdataset", "random_resized_crop"};
+  for (const auto& [word, near] : {std::pair{"ehco", "echo"},
+                                   {"webdata", "webdataset"},
+                                   {"random_resize", "random_resized_crop"},
+                                   {"rezise", "resize"},
+                                   {"paf", "pad"},
+                                   {"png", ""},
+                                   {"crop", ""},
+                                   {"zip", ""},
+                                   {"", ""},
+                                   {"affine", ""}})
+    EXPECT_EQ(nearest(word, stages), near) << word;
+}
+
+TEST(NumberText, Separators) {
+  EXPECT_EQ(number_text(0), "0");
+  EXPECT_EQ(number_text(1234567), "1,234,567");
+  EXPECT_EQ(number_text(999.96, 1), "1,000");
+  EXPECT_EQ(number_text(-1234.5, 1), "-1,234.5");
 }
 
 TEST(Json, ErrorsNameTheText) {

@@ -2,8 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <set>
+
 #include "core/error.h"
 #include "core/json.h"
+#include "core/rng.h"
 #include "support/data.h"
 
 namespace etr::test {
@@ -64,6 +68,73 @@ TEST(Explain, ASlowConsumerIsTheBottleneck) {
   EXPECT_EQ(e["bottleneck"]["stage"], "consumer");
   EXPECT_NEAR(e["stages"][1]["headroom"].get<double>(), 6.67, 0.01);
   for (const Json& p : e["predictions"]) EXPECT_NEAR(p["gain"].get<double>(), 1, 0.02) << p.dump();
+}
+
+// A pipeline of any stages, at rest or in haste.
+Json any_stats(Rng& rng, int stages) {
+  const double elapsed = 1 + rng.below(20);
+  Json stats{{"threads", 1 + rng.below(8)},
+             {"cores", 8},
+             {"elapsed_s", elapsed},
+             {"stages", Json::array()}};
+  const char* const kinds[] = {"map", "serial"};
+  for (int i = 0; i < stages; ++i) {
+    const char* kind = i == 0 ? "source" : kinds[rng.below(2)];
+    stats["stages"].push_back(stage(cat("stage ", i).c_str(), kind, rng.below(400), 10000, i == 0));
+    stats["stages"].back()["queue_items"] = rng.below(9);
+    stats["stages"].back()["queue_limit_items"] = 8;
+  }
+  stats["consumer"] = {
+      {"items", 10000}, {"samples", 10000}, {"waiting_s", rng.below(1000) * 0.001 * elapsed}};
+  return stats;
+}
+
+TEST(Explain, TheBottleneckHasTheLeastHeadroom) {
+  Rng rng(1);
+  std::set<std::string> met;
+  for (int trial = 0; trial < 500; ++trial) {
+    const Json e = explain::explain(any_stats(rng, 2 + static_cast<int>(rng.below(12))));
+    const std::string limit = e["bottleneck"]["limit"];
+    double least = e["pool"]["headroom"], named = least;
+    for (const Json& s : e["stages"]) {
+      least = std::min(least, s["headroom"].get<double>());
+      if (limit != "threads" && s["name"] == e["bottleneck"]["stage"]) named = s["headroom"];
+    }
+    if (limit == "threads" || limit == "stage") {
+      EXPECT_LE(named, 1.06 * least) << e.dump(1);
+      EXPECT_NEAR(least, 1, 1e-9) << e.dump(1);
+    }
+    if (limit == "consumer") {
+      EXPECT_LE(e["consumer"]["waiting_share"], 0.5) << e.dump(1);
+    }
+    met.insert(limit);
+    EXPECT_NE(explain::to_text(e).find("thread"), std::string::npos);
+  }
+  EXPECT_EQ(met, (std::set<std::string>{"consumer", "none", "stage", "threads"}));
+}
+
+// Every number behind `key=` in the drawing.
+std::vector<double> attributes(const std::string& svg, const std::string& key) {
+  std::vector<double> out;
+  for (size_t at = 0; (at = svg.find(" " + key + "=\"", at)) != std::string::npos; ++at)
+    out.push_back(std::stod(svg.substr(at + key.size() + 3)));
+  return out;
+}
+
+TEST(Explain, NothingIsDrawnBeyondTheEdge) {
+  Rng rng(2);
+  for (int stages = 1; stages < 14; ++stages) {
+    const std::string svg = explain::to_svg(explain::explain(any_stats(rng, stages)));
+    const double width = attributes(svg, "width")[0], height = attributes(svg, "height")[0];
+    size_t gauges = 0;
+    for (size_t at = 0; (at = svg.find("<rect x=", at)) != std::string::npos; ++at) {
+      const std::string rect = svg.substr(at, svg.find('>', at) - at);
+      EXPECT_LE(attributes(rect, "x")[0] + attributes(rect, "width")[0], width) << svg;
+      EXPECT_LE(attributes(rect, "y")[0] + attributes(rect, "height")[0], height) << svg;
+      gauges += svg.compare(at + rect.size(), 8, "><title>") == 0;
+    }
+    EXPECT_EQ(gauges, static_cast<size_t>(stages));
+  }
 }
 
 TEST(Explain, NothingYetIsAnError) {

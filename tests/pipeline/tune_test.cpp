@@ -34,6 +34,25 @@ TEST(Tune, TriesWithinTheMachineAndSaysWhatItFound) {
   EXPECT_FALSE(found["options"].contains("remote_connections")) << "nothing is read over the network";
 }
 
+// Thousands of epochs go by in a trial of a set of two batches; one of less than a batch has none.
+TEST(Tune, TakesTheSmallestSets) {
+  TempDir dir;
+  const auto set_of = [&](int samples) {
+    return Json{{"stages",
+                 {{{"stage", "webdataset"}, {"pattern", make_shards(dir, 1, samples)}},
+                  {{"stage", "label"}, {"field", "txt"}},
+                  {{"stage", "batch"}, {"size", 10}}}}};
+  };
+  EXPECT_GT(pipeline::tune(set_of(20), {}, {0.2, 0, {}})["samples_per_s"], 0);
+  try {
+    pipeline::tune(set_of(9), {}, {0.2, 0, {}});
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("fewer samples than a batch holds"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(Tune, TakesTheSmallestThatIsAsGood) {
   const auto first = [](std::vector<double> rates) { return pipeline::first_as_good(rates); };
   EXPECT_EQ(first({100}), 0u);

@@ -35,6 +35,25 @@ std::vector<std::string> keys_of(const std::string& pattern) {
   return out;
 }
 
+TEST(Pack, ShardsDoNotGoAmongTheImages) {
+  TempDir dir;
+  write_file(dir.path("in/cat/one.png"), make_png(4, 4, 1, 1));
+  for (const char* root : {"in", "in/", "in/cat/.."})
+    for (const char* prefix : {"in/train", "in/shards/train", "in/cat/train", "in/../in/train"}) {
+      try {
+        sources::pack_folder(dir.path(root), dir.path(prefix), packing(Json::object()), nullptr);
+        ADD_FAILURE() << root << " " << prefix;
+      } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("choose a prefix outside of it"),
+                  std::string::npos)
+            << error.what();
+      }
+    }
+  EXPECT_FALSE(std::filesystem::exists(dir.path("in/shards")));
+  sources::pack_folder(dir.path("in"), dir.path("in-shards/train"), packing(Json::object()),
+                       nullptr);
+}
+
 TEST(Pack, MakesTheFolderAndKeepsNames) {
   TempDir dir;
   const std::string image = make_png(4, 4, 1, 1), jpeg = "\xff\xd8\xff\xe0 is how a JPEG begins";

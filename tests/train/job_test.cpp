@@ -94,6 +94,37 @@ TEST(Job, OverridesKeepItsDepth) {
         << keys;
 }
 
+TEST(Job, NamesEveryOutputOfAClassifier) {
+  EXPECT_NE(error_of({"data=/d", R"(classes=["a", "b"])"})
+                .find("'classes' names 2 classes, but the model's last layer has 10 units"),
+            std::string::npos);
+  EXPECT_NE(error_of({"data=/d", R"(classes=["a"])",
+                      R"(model={"model": "cifar_resnet", "depth": 8, "classes": 3})"})
+                .find("'classes' names 1 class, but the model's last layer has 3 units"),
+            std::string::npos);
+  EXPECT_EQ(error_of({"data=/d", R"(classes=["a"])",
+                      R"(model={"layers": [{"layer": "relu"}], "loss": {"loss": "mse"}})"}),
+            "");
+}
+
+// Whatever stands where something else belongs: the error is in the product's words.
+TEST(Job, WrongTypesAreErrorsInPlainWords) {
+  const Json whole = Job::parse(kJob, "the job", {"data=/d"}).json().flatten();
+  for (const auto& [path, old] : whole.items())
+    for (const char* value : {"null", "-1", "1.5", "\"text\"", "[]", "{}", "[{}]", "true"}) {
+      Json changed = Job::parse(kJob, "the job", {"data=/d"}).json();
+      changed[Json::json_pointer(path)] = Json::parse(value);
+      try {
+        Job::parse(changed.dump(), "the job");
+      } catch (const Error& error) {
+        EXPECT_EQ(std::string(error.what()).find("json.exception"), std::string::npos)
+            << error.what();
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << path << " = " << value << ": " << error.what();
+      }
+    }
+}
+
 // Found by fuzzing.
 TEST(Job, WhatIsNoJobIsAnError) {
   for (const char* text : {"null", "[]", "3", "{\"vars\": 1}", "{\"pipeline\": 1e999999}"})

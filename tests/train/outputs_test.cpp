@@ -9,9 +9,11 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/platform.h"
+#include "core/rng.h"
 #include "support/data.h"
 #include "train/metrics.h"
 #include "train/report.h"
+#include "train/report_runs.h"
 #include "train/svg_chart.h"
 
 namespace etr::test {
@@ -118,7 +120,44 @@ TEST(Report, WhatIsNoRowOfMetricsIsNamed) {
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Code::corrupt_data) << error.what();
       EXPECT_NE(std::string(error.what()).find("m' line 2"), std::string::npos) << error.what();
+      EXPECT_EQ(std::string(error.what()).find("json.exception"), std::string::npos)
+          << error.what();
     }
+  }
+}
+
+// Steps whose results are read some time after the device is done with them, several at once or late.
+double idle_of(const TempDir& dir, uint64_t seed) {
+  Rng rng(seed);
+  train::JsonLines lines(dir.path("metrics.jsonl"));
+  double now = 0, busy = 0, free_at = 0;
+  const int steps = 2 + static_cast<int>(rng.below(300));
+  for (int i = 1; i <= steps; ++i) {
+    free_at = std::max(free_at, now) + 0.01;  // the device's work
+    busy += 0.01;
+    if (rng.below(3) > 0) now = free_at + 0.005 * rng.below(20);
+    lines.write({{"kind", "step"},
+                 {"step", i},
+                 {"seconds", std::max(now, free_at)},
+                 {"busy_seconds", busy},
+                 {"loss", 1}});
+  }
+  const train::ReportedRun run = train::load_run({"x", dir.path()});
+  double idle = 0, from = 0;
+  for (const auto& [middle, share] :
+       run.idle) {  // the points are middles of stretches without gaps
+    idle += share * 2 * (middle - from);
+    from += 2 * (middle - from);
+  }
+  if (run.idle.empty()) return 0;
+  EXPECT_NEAR(from, run.seconds, 1e-6 * run.seconds);
+  return idle / from - train::table_of({run}, 0)[0]["device_wait_share"].get<double>();
+}
+
+TEST(Report, TheIdleCurveHasTheMeanOfTheTable) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    TempDir dir;
+    EXPECT_NEAR(idle_of(dir, seed), 0, 1e-6) << seed;
   }
 }
 
@@ -231,13 +270,6 @@ TEST(Report, ReadsAloudAndFollowsTheColourScheme) {
   EXPECT_NE(html.find("<caption>"), std::string::npos);
   EXPECT_NE(html.find("prefers-color-scheme:dark"), std::string::npos);
   EXPECT_NE(html.find("width=device-width"), std::string::npos);
-}
-
-TEST(NumberText, Separators) {
-  EXPECT_EQ(train::number_text(0), "0");
-  EXPECT_EQ(train::number_text(1234567), "1,234,567");
-  EXPECT_EQ(train::number_text(999.96, 1), "1,000");
-  EXPECT_EQ(train::number_text(-1234.5, 1), "-1,234.5");
 }
 
 }  // namespace

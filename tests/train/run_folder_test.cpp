@@ -125,6 +125,25 @@ TEST_F(TrainerFolder, ANewRunInAUsedFolderIsAnErrorThatSaysWhatToDo) {
   EXPECT_HAS(error_of([&] { run(spec(4), Start::fresh); }), "metrics.jsonl");
 }
 
+TEST_F(TrainerFolder, AStartThatFailsLeavesNoFolder) {
+  Json broken = spec(4, "elsewhere");
+  broken["output"]["dir"] = out() + "/of/nested/folders";
+  error_of([&] { run(broken, Start::fresh); });
+  EXPECT_FALSE(fs::exists(out()));
+  fs::create_directories(out() + "/of");  // not its own
+  EXPECT_HAS(error_of([&] { run(broken, Start::fresh); }), "elsewhere");
+  EXPECT_TRUE(fs::exists(out() + "/of"));
+  EXPECT_FALSE(fs::exists(out() + "/of/nested"));
+}
+
+TEST_F(TrainerFolder, ALabelBeyondTheClassesIsSaidFirst) {
+  Json few = spec(4);
+  few["model"]["layers"].back()["units"] = 3;
+  EXPECT_EQ(error_of([&] { run(few, Start::fresh); }).find("label 3, but the model has 3 classes"),
+            0u)
+      << error_of([&] { run(few, Start::overwrite); });
+}
+
 // Of a run that was killed before its first checkpoint, by another program's hand, and so on.
 TEST_F(TrainerFolder, WhatIsNoRunIsNoObstacle) {
   fs::create_directories(out() + "/checkpoints/step-999999999999");

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "cli.h"
+#include "help.h"
 
 namespace cli {
 namespace {
@@ -13,13 +14,26 @@ namespace {
   throw UsageError(what + "; see 'echotrain " + command.name + " --help'");
 }
 
+// The job's key that an option would set if there were one: "train.epochs" for "epochs".
+std::string job_key(std::string name) {
+  std::replace(name.begin(), name.end(), '-', '_');
+  std::string out;
+  for (const std::string& key : schema_names("job"))
+    if (key.ends_with("." + name) && (out.empty() || key == "train." + name)) out = key;
+  return out;
+}
+
 const Option& option_row(const Command& command, const std::string& name) {
   std::vector<std::string> known;
   for (const Option& option : command.options) {
     if (name == option.name) return option;
     known.push_back(option.name);
   }
-  wrong(command, "unknown option --" + name + suggestion(name, known));
+  const bool takes_job = std::find(known.begin(), known.end(), "set") != known.end();
+  const std::string key = takes_job ? job_key(name) : "";
+  wrong(command, "unknown option --" + name +
+                     (key.empty() ? suggestion(name, known)
+                                  : " (it is a key of the job: --set " + key + "=VALUE)"));
 }
 
 // The whole text as a number.

@@ -49,11 +49,30 @@ using Pipeline = Handle<etr_pipeline, etr_pipeline_destroy>;
 using Batch = Handle<etr_batch, etr_batch_destroy>;
 using Trainer = Handle<etr_trainer, etr_trainer_destroy>;
 
+// A field of a batch or sample.
+etr_tensor field(const Batch& batch, const char* name);
+
 // "1 sample", "12 samples"; `plural` where an s does not make it.
 std::string counted(int64_t count, const std::string& one, const std::string& plural = "");
 
 // " (did you mean 'echo'?)" where a known name is close to `word`, else "".
 std::string suggestion(const std::string& word, const std::vector<std::string>& known);
+
+struct LeftOut {
+  std::string file, reason;
+};
+
+// The records that a pipeline has left out so far; the file is the record's key.
+std::vector<LeftOut> bad_records(const Pipeline& pipeline);
+
+// A line for each reason: how many files, and one of them.
+void print_left_out(const std::vector<LeftOut>& files);
+
+// The library's warnings are printed from now on but for those of single bad records, which the command reports itself.
+void keep_bad_records_out_of_the_log();
+
+// "12.3 MB", "4.0 kB"
+std::string bytes_text(double bytes);
 
 // Writes a whole file and says so.
 void write_file(const std::string& path, const std::string& text);

@@ -15,10 +15,9 @@ constexpr Option kDevice{"device", "DEVICE", "number or part of a name from 'ech
 constexpr Option kKernels{"kernels", "automatic|cpu|tiled|matrix", "family of kernels"};
 constexpr Option kTuning{"tuning", "FILE", "measured kernels, from 'tune-kernels --out FILE'"};
 constexpr Option kValidation{"validation", "", "run under the Vulkan validation layers"};
-constexpr Option kSeconds{"seconds", "S", "how long it runs"};
-constexpr Option kStep{
-    "step", "MS",
-    "what a training step takes, in milliseconds: the consumer waits so long for each batch"};
+constexpr Option kStep{"step", "MS",
+                       "what a training step takes, in milliseconds: the consumer waits so long "
+                       "for each batch; 0 without it"};
 constexpr Option kJson{"json", "", "print JSON"};
 
 std::vector<Option> job_options(std::vector<Option> more = {}) {
@@ -33,7 +32,8 @@ const std::vector<Command> kCommands = {
      "writes a job that trains on a folder of images or of shards",
      "FOLDER holds a folder for each class (FOLDER/cat/1.jpg), the same below train/ and "
      "validation/, or the shards and classes.txt that 'pack' wrote. Classes are counted and "
-     "images measured; the job gets a model of that size, augmentation, and an evaluation. "
+     "images decoded, for some seconds; the job gets a model of that size, augmentation, and an "
+     "evaluation. What is no image, or damaged, is named, and the job leaves it out. "
      "Without a validation set, every tenth image of each class is held back as one; shards "
      "need one of their own ('pack --validation 0.1').\n\n"
      "The job is JSON (job.json unless named) and meant to be edited.",
@@ -41,6 +41,11 @@ const std::vector<Command> kCommands = {
       {"overwrite", "", "replace a job file that exists"}},
      command_init},
     {"train", "JOB.json", "trains, and writes metrics and checkpoints into the job's output.dir",
+     "The length of a run and all else is in the job; --set changes it for this run "
+     "(--set train.epochs=3).\n\n"
+     "Relative paths in a job are resolved from the folder in which the command is run, not from "
+     "the "
+     "job file's.\n\n"
      "Ctrl-C ends the run in order, with a checkpoint, and the exit status is 130; a second "
      "one ends it at once.",
      job_options({{"resume", "", "go on from the newest checkpoint, bit for bit"},
@@ -52,16 +57,18 @@ const std::vector<Command> kCommands = {
     {"predict", "JOB.json FILE...",
      "says what the trained model sees on images, with probabilities",
      "A FILE may be a folder: all PNG and JPEG images below it. Images go through the stages "
-     "of the job's evaluation.",
+     "of the job's evaluation; of a job without one, through those stages of its training that "
+     "are not random, with the middle of the image in place of a random crop.",
      job_options({{"top", "N", "classes to print for each image; 3 without it"}, kJson}),
      command_predict},
     {"pack",
      "FOLDER PREFIX",
-     "packs FOLDER/CLASS/NAME.png into shards named PREFIX-*",
+     "packs the images FOLDER/CLASS/NAME, PNG or JPEG, into shards named PREFIX-*",
      "The shards are PREFIX-000000.tar.zst and so on. Samples are shuffled over all shards "
      "and keep their names: CLASS/NAME is the key. The names of the classes are written to "
      "classes.txt beside the shards; where that file exists, its numbers count, so that a "
-     "training and a test set agree. What is not a PNG or JPEG image is left out, and said.",
+     "training and a test set agree. What is not a PNG or JPEG image is left out, and said. PREFIX "
+     "must not lie in FOLDER, whose sub-folders are the classes.",
      {{"format", "webdataset|fast",
        "tar archives, or fast shards (.ets): images that decode several times as fast as PNGs"},
       {"validation", "SHARE",
@@ -78,7 +85,7 @@ const std::vector<Command> kCommands = {
      "runs the job's pipeline alone and says what limits it",
      "",
      {kSet,
-      kSeconds,
+      {"seconds", "S", "how long it runs; 5 without it"},
       kStep,
       {"svg", "FILE", "draw the pipeline, coloured by load"},
       {"trace", "FILE", "write a Chrome trace of the work, thread by thread"},
@@ -88,7 +95,10 @@ const std::vector<Command> kCommands = {
      "JOB.json",
      "finds threads, connections and prefetching by trying",
      "",
-     {kSet, kSeconds, kStep, {"out", "FILE", "where to write the settings; tuned.json without it"}},
+     {kSet,
+      {"seconds", "S", "how long each trial runs; 2 without it"},
+      kStep,
+      {"out", "FILE", "where to write the settings; tuned.json without it"}},
      command_tune},
     {"profile", "JOB.json", "says where a training step's time goes on the device", "",
      job_options({{"steps", "N", "steps to measure; 10 without it"},
@@ -102,9 +112,11 @@ const std::vector<Command> kCommands = {
     {"export", "JOB.json FILE.onnx", "writes the newest checkpoint as an ONNX model", "",
      job_options(), command_export},
     {"report",
-     "NAME=METRICS...",
+     "RUN...",
      "compares runs by their metrics.jsonl, as one HTML file",
-     "",
+     "A RUN is a run's folder or its metrics.jsonl, and is called as its folder is; NAME=RUN gives "
+     "it "
+     "another name. Runs of one name are repetitions, which share a row.",
      {{"out", "FILE", "where to write it; report.html without it"},
       {"title", "TEXT", "its title"},
       {"target", "ACCURACY", "accuracy that the runs are to reach, 0 to 1"}},

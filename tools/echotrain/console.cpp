@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <utility>
+#include <vector>
 
 #include "cli.h"
 
@@ -19,13 +20,15 @@ bool on_terminal() {
   return terminal;
 }
 
-// What fits into one line of the terminal: a longer text could not be written over. Counts bytes, which is
-// enough for what is shown.
-std::string fitted(const std::string& text) {
+// What fits into one line of the terminal: a longer text could not be written over. No limit elsewhere.
+size_t line_columns() {
   winsize size{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 2) return text;
-  return text.substr(0, size.ws_col - 1u);
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < 2) return SIZE_MAX;
+  return size.ws_col - 1u;
 }
+
+// Counts bytes, which is enough for what is shown.
+std::string fitted(const std::string& text) { return text.substr(0, line_columns()); }
 
 // For the signal handler, which may only do this little.
 volatile sig_atomic_t signal_number = 0;
@@ -67,21 +70,46 @@ Position position_of(const etr_event& e, double total_seconds) {
   return out;
 }
 
-std::string event_text(const etr_event& e, const std::string& label, double total_seconds) {
+struct Part {
+  int rank;  // the lowest stay where there is no room for all
+  std::string text;
+};
+
+std::vector<Part> event_parts(const etr_event& e, const std::string& label, double total_seconds) {
+  constexpr double kSettled = 0.5;  // seconds, from which a rate says something
   const Position position = position_of(e, total_seconds);
-  std::string out = label;
-  if (position.share >= 0) out += " " + bar(position.share, 16);
-  out += " epoch " + std::to_string(e.epoch) + " step " + std::to_string(e.step);
-  if (e.total_steps > 0) out += " of " + std::to_string(e.total_steps);
-  out += ", " + time_text(e.seconds);
-  if (position.seconds_left > 0 && position.share < 1)
-    out += ", " + time_text(position.seconds_left) + " left";
-  out += "  " + scores("", e.loss, e.accuracy) +
-         formatted("  %.0f ex/s, device waits %.0f %%", e.examples_per_second,
-                   100 * e.device_wait_share);
+  const bool trained = e.examples_per_second > 0;  // a resumed run may have nothing left to do
+  const bool settled = trained && e.seconds >= kSettled;
+  std::string step = " step " + std::to_string(e.step);
+  if (e.total_steps > 0) step += " of " + std::to_string(e.total_steps);
+  step += ", " + time_text(e.seconds);
+  if (settled && position.seconds_left > 0 && position.share < 1)
+    step += ", " + time_text(position.seconds_left) + " left";
+  std::vector<Part> out{{0, label}};
+  if (position.share >= 0) out.push_back({3, " " + bar(position.share, 10)});
+  out.push_back({6, " epoch " + std::to_string(e.epoch)});
+  out.push_back({0, step});
+  if (trained) out.push_back({1, "  " + scores("", e.loss, e.accuracy)});
+  if (settled) {
+    out.push_back({4, formatted("  %.0f ex/s", e.examples_per_second)});
+    out.push_back({5, formatted("  device waits %.0f %%", 100 * e.device_wait_share)});
+  }
   if (e.eval_loss != 0 || e.eval_accuracy != 0)
-    out += "  " + scores("test ", e.eval_loss, e.eval_accuracy);
+    out.push_back({2, "  " + scores("test ", e.eval_loss, e.eval_accuracy)});
   return out;
+}
+
+std::string event_text(const etr_event& e, const std::string& label, double total_seconds) {
+  const std::vector<Part> parts = event_parts(e, label, total_seconds);
+  const auto joined = [&](int most_rank) {
+    std::string out;
+    for (const Part& part : parts)
+      if (part.rank <= most_rank) out += part.text;
+    return out;
+  };
+  int rank = 6;
+  while (rank > 0 && joined(rank).size() > line_columns()) --rank;
+  return joined(rank);
 }
 
 // What the callback shows while an evaluation goes on.
@@ -213,6 +241,7 @@ RunEnd run_with_progress(etr_trainer* trainer, const std::string& label, double 
   }
   line.finish();
   check(etr_trainer_on_evaluation(trainer, nullptr, nullptr, nullptr));
+  end.trained = end.event.examples_per_second > 0;
   end.has_checkpoint = saved_step != 0 && saved_step == end.event.step;
   return end;
 }

@@ -62,6 +62,7 @@ int exit_status(const Interrupted& interruption);
 struct RunEnd {
   etr_event event{};            // the last one
   bool has_checkpoint = false;  // of the last event's step
+  bool trained = false;         // any step: a resumed run may be over already
 };
 
 // Runs a job's trainer to its end with a progress bar; a signal ends it in order. `label` leads the line. `total_seconds` is

@@ -26,10 +26,15 @@ std::vector<fs::path> entries(const fs::path& folder) {
   return out;
 }
 
+bool is_folder(const fs::path& path) {
+  std::error_code error;  // a link to itself is none
+  return fs::is_directory(path, error);
+}
+
 std::vector<std::string> folder_names(const fs::path& folder) {
   std::vector<std::string> out;
   for (const fs::path& path : entries(folder))
-    if (fs::is_directory(path)) out.push_back(path.filename().string());
+    if (is_folder(path)) out.push_back(path.filename().string());
   return out;
 }
 
@@ -52,6 +57,8 @@ Json shard_source(const std::string& prefix, const std::string& ending) {
           {"pattern", "${data}/" + prefix + "-*" + ending}};
 }
 
+Json folder_source(const std::string& root) { return {{"stage", "folder"}, {"root", root}}; }
+
 std::vector<std::string> read_lines(const fs::path& path) {
   std::vector<std::string> out;
   std::ifstream in(path);
@@ -62,12 +69,36 @@ std::vector<std::string> read_lines(const fs::path& path) {
   return out;
 }
 
-// The shards of a folder by their prefix; empty where there are none.
-DataSet shards(const fs::path& folder, const std::map<std::string, std::string>& sets) {
+// "3 folders (cat, dog, ...)"
+std::string listed(const std::vector<std::string>& names, const char* one) {
+  constexpr size_t kShown = 3;
+  std::string out;
+  for (size_t i = 0; i < std::min(names.size(), kShown); ++i) out += (i ? ", " : "") + names[i];
+  return counted(static_cast<int64_t>(names.size()), one) + " (" + out +
+         (names.size() > kShown ? ", ...)" : ")");
+}
+
+// Whether one of two files of any class could be held out.
+bool has_pair(const fs::path& folder, const std::vector<std::string>& classes) {
+  return std::any_of(classes.begin(), classes.end(), [&](const std::string& name) {
+    const auto all = entries(folder / name);
+    const auto is_file = [](const fs::path& path) {
+      std::error_code error;
+      return fs::is_regular_file(path, error);
+    };
+    return std::count_if(all.begin(), all.end(), is_file) > 1;
+  });
+}
+
+using ShardSets = std::map<std::string, std::string>;  // endings by prefix
+
+// The shards of a folder.
+DataSet shards(const fs::path& folder, const ShardSets& sets) {
   DataSet out;
+  std::string validation;
   for (const std::string& name : kValidationNames)
-    if (out.validation.is_null() && sets.count(name))
-      out.validation = shard_source(name, sets.at(name));
+    if (validation.empty() && sets.count(name)) validation = name;
+  if (!validation.empty()) out.validation = shard_source(validation, sets.at(validation));
   std::vector<std::string> others;
   for (const auto& [prefix, ending] : sets)
     if (std::find(kValidationNames.begin(), kValidationNames.end(), prefix) ==
@@ -81,33 +112,56 @@ DataSet shards(const fs::path& folder, const std::map<std::string, std::string>&
   out.train = shard_source(others[0], sets.at(others[0]));
   out.in_order = sets.at(others[0]) != ".ets";
   if (fs::exists(folder / "classes.txt")) out.classes = read_lines(folder / "classes.txt");
+  std::vector<std::string> unused;
+  for (const auto& [prefix, ending] : sets)
+    if (prefix != others[0] && prefix != validation) unused.push_back(prefix + "-*" + ending);
+  if (!unused.empty()) out.notes.push_back("not used: shards of " + listed(unused, "other set"));
+  if (const auto folders = folder_names(folder); !folders.empty())
+    out.notes.push_back("the shards " + others[0] + "-* are used, not the " +
+                        listed(folders, "folder") + " beside them");
   return out;
 }
 
-DataSet class_folders(const fs::path& folder, const std::vector<std::string>& names) {
+DataSet held_out_folders(const fs::path& folder, const std::vector<std::string>& names) {
   DataSet out;
-  const auto source = [](const std::string& root) {
-    return Json{{"stage", "folder"}, {"root", root}};
-  };
-  const bool split = std::find(names.begin(), names.end(), "train") != names.end();
-  if (!split) {
-    out.classes = names;
-    out.train = source("${data}");
-    out.train["hold_out"] = 10;
-    out.validation = out.train;
-    out.validation["held_out"] = true;
-    return out;
-  }
+  out.classes = names;
+  out.train = folder_source("${data}");
+  if (!has_pair(folder, names)) return out;
+  out.train["hold_out"] = 10;
+  out.validation = out.train;
+  out.validation["held_out"] = true;
+  return out;
+}
+
+DataSet split_folders(const fs::path& folder, const std::vector<std::string>& names) {
+  DataSet out;
   out.classes = folder_names(folder / "train");
-  out.train = source("${data}/train");
+  out.train = folder_source("${data}/train");
+  std::string used;
   for (const std::string& name : kValidationNames) {
     if (std::find(names.begin(), names.end(), name) == names.end()) continue;
     if (folder_names(folder / name) != out.classes)
       throw Failure("'" + (folder / name).string() + "' has other class folders than '" +
                     (folder / "train").string() + "', so their numbers would differ");
-    out.validation = source("${data}/" + name);
+    out.validation = folder_source("${data}/" + name);
+    used = name;
     break;
   }
+  std::vector<std::string> unused;
+  for (const std::string& name : names)
+    if (name != "train" && name != used) unused.push_back(name);
+  if (!unused.empty()) out.notes.push_back("not used: " + listed(unused, "folder"));
+  return out;
+}
+
+DataSet class_folders(const fs::path& folder, const std::vector<std::string>& names) {
+  const bool split = std::find(names.begin(), names.end(), "train") != names.end();
+  DataSet out = split ? split_folders(folder, names) : held_out_folders(folder, names);
+  std::vector<std::string> files;
+  for (const fs::path& path : entries(folder))
+    if (!is_folder(path)) files.push_back(path.filename().string());
+  if (!files.empty())
+    out.notes.push_back("not used: " + listed(files, "file") + " outside of the class folders");
   return out;
 }
 

@@ -13,6 +13,7 @@ struct DataSet {
   Json train, validation;            // source stages; validation is null where there is none
   std::vector<std::string> classes;  // in the order of their numbers; empty: not known by name
   bool in_order = false;             // the source itself does not shuffle samples
+  std::vector<std::string> notes;    // what lies there and is not used
 };
 
 // Throws Failure that says what was looked for. The folder appears in the sources as "${data}".

@@ -1,5 +1,6 @@
 // echotrain init: looks at a folder of images or shards and writes a job for it.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -7,98 +8,51 @@
 #include "arguments.h"
 #include "cli.h"
 #include "console.h"
-#include "data_set.h"
+#include "measure.h"
 
 namespace cli {
 namespace {
 
-constexpr int kMeasured = 256;  // images that are looked at
-constexpr int64_t kMostBatch = 64;
-
-struct Measured {
-  int64_t samples = 0, most_label = -1;
-  std::vector<int64_t> heights, widths;  // of some
-  bool color = false;
-
-  bool uniform() const {
-    const auto same = [](const std::vector<int64_t>& v) {
-      return std::all_of(v.begin(), v.end(), [&](int64_t x) { return x == v[0]; });
-    };
-    return same(heights) && same(widths);
-  }
-  // The median of the shorter sides.
-  int64_t side() const {
-    std::vector<int64_t> sides;
-    for (size_t i = 0; i < heights.size(); ++i) sides.push_back(std::min(heights[i], widths[i]));
-    std::nth_element(sides.begin(), sides.begin() + static_cast<std::ptrdiff_t>(sides.size() / 2),
-                     sides.end());
-    return sides[sides.size() / 2];
-  }
-};
-
-// Calls `look` with each sample of a pipeline until it returns false.
-template <typename Look>
-void for_each_sample(const Json& source, const std::string& data, const Json& stages, Look look) {
-  Json all = Json::array({source});
-  for (auto& [key, value] : all[0].items())
-    if (value.is_string())
-      if (const std::string text = value; text.rfind("${data}", 0) == 0)
-        value = data + text.substr(7);
-  all.insert(all.end(), stages.begin(), stages.end());
-  const Json spec{{"stages", all}, {"epochs", 1}, {"on_error", "skip"}};
-  Pipeline pipeline;
-  check(etr_pipeline_create_from_json(spec.dump().c_str(), pipeline.out()));
-  while (true) {
-    if (interrupted()) throw Interrupted{};
-    Batch sample;
-    if (check(etr_pipeline_next(pipeline.get(), sample.out())) == ETR_END || !look(sample)) return;
-  }
-}
-
-etr_tensor field(const Batch& sample, const char* name) {
-  etr_tensor out{};
-  out.struct_size = sizeof out;
-  check(etr_batch_get(sample.get(), name, &out));
-  return out;
-}
-
-Measured measure(const DataSet& set, const std::string& data) {
-  Measured out;
-  ProgressLine line;
-  for_each_sample(set.train, data, Json::array({{{"stage", "label"}}}), [&](const Batch& sample) {
-    const auto label = *static_cast<const int32_t*>(field(sample, "label").data);
-    out.most_label = std::max<int64_t>(out.most_label, label);
-    if (++out.samples % 1000 == 0) line.show(progress_text("counting", out.samples, -1, 0));
-    return true;
-  });
-  for_each_sample(set.train, data, Json::array({{{"stage", "decode"}}}), [&](const Batch& sample) {
-    const etr_tensor image = field(sample, "image");
-    out.heights.push_back(image.shape[0]);
-    out.widths.push_back(image.shape[1]);
-    out.color = out.color || image.shape[2] == 3;
-    return out.heights.size() < kMeasured;
-  });
-  line.erase();
-  if (out.heights.empty()) throw Failure("'" + data + "' has no image that can be decoded");
-  return out;
-}
+constexpr int64_t kMostBatch = 64, kLeastBatch = 8;
+constexpr double kBadShare = 0.1;  // of damaged images that a job tolerates at least
 
 struct Plan {
-  int64_t classes, batch, steps, side;  // side 0: images keep their size
+  int64_t classes, batch, steps, height, width;
+  bool resizes;  // other images become so large; else all have this size already
   Json model;
   bool flips;
 };
 
+// Of a network with batch normalisation, which needs more than one sample.
+int64_t batch_for(int64_t samples) {
+  int64_t batch = kMostBatch;
+  while (batch > kLeastBatch && batch * 8 > samples) batch /= 2;
+  while (batch > 1 && batch > samples) batch /= 2;
+  return batch;
+}
+
+int64_t classes_of(const DataSet& set, const Measured& m) {
+  const auto labels = static_cast<int64_t>(m.of_class.size()),
+             names = static_cast<int64_t>(set.classes.size());
+  if (names > 0 && labels > names)
+    throw Failure("a sample has the label " + std::to_string(labels - 1) +
+                  ", but classes.txt lists " + counted(names, "class", "classes") +
+                  "; 'pack' writes that file beside the shards");
+  if (std::count_if(m.of_class.begin(), m.of_class.end(), [](int64_t n) { return n > 0; }) < 2)
+    throw Failure("there are images of one class only: nothing to tell apart");
+  return std::max(names, labels);
+}
+
 Plan plan_for(const DataSet& set, const Measured& m, int64_t epochs) {
   Plan plan{};
-  plan.classes = std::max(static_cast<int64_t>(set.classes.size()), m.most_label + 1);
-  if (plan.classes < 2) throw Failure("there is one class only: nothing to tell apart");
-  int64_t train = m.samples;
-  for (plan.batch = kMostBatch; plan.batch > 1 && plan.batch * 8 > train;) plan.batch /= 2;
-  plan.steps = std::max<int64_t>(1, epochs * (train / plan.batch));
+  plan.classes = classes_of(set, m);
+  plan.batch = batch_for(m.samples);
+  plan.steps = std::max<int64_t>(1, epochs * (m.samples / plan.batch));
   const int64_t side = m.side();
-  plan.side = m.uniform() && side <= 64 ? 0 : side <= 48 ? 32 : side <= 128 ? 64 : 128;
-  if (plan.side <= 64)
+  plan.resizes = !m.uniform() || side > 64;
+  plan.height = plan.resizes ? (side <= 48 ? 32 : side <= 128 ? 64 : 128) : m.heights[0];
+  plan.width = plan.resizes ? plan.height : m.widths[0];
+  if (side <= 128)
     plan.model = {
         {"model", "cifar_resnet"}, {"depth", side <= 48 ? 8 : 20}, {"classes", plan.classes}};
   else
@@ -113,16 +67,28 @@ Json decode_stage(const Measured& m) {
   return {{"stage", "decode"}, {"channels", m.color ? "rgb" : "gray"}};
 }
 
+// Brings images of any size to the model's; those that have it stay as they are.
+void add_resizing(Json& stages, const Plan& plan) {
+  if (plan.height != plan.width) {
+    stages.push_back({{"stage", "resize"}, {"height", plan.height}, {"width", plan.width}});
+    return;
+  }
+  stages.push_back({{"stage", "resize"}, {"shorter", plan.height}});
+  stages.push_back({{"stage", "center_crop"}, {"height", plan.height}, {"width", plan.width}});
+}
+
 Json training_stages(const DataSet& set, const Measured& m, const Plan& plan) {
   Json out =
       Json::array({set.train, {{"stage", "label"}, {"classes", plan.classes}}, decode_stage(m)});
-  if (plan.side > 0)
+  if (plan.resizes) {
     out.push_back({{"stage", "random_resized_crop"},
-                   {"height", plan.side},
-                   {"width", plan.side},
+                   {"height", plan.height},
+                   {"width", plan.width},
                    {"area_min", 0.35}});
-  else
+  } else {
+    add_resizing(out, plan);
     out.push_back({{"stage", "random_crop"}, {"pad", std::max<int64_t>(1, m.side() / 8)}});
+  }
   if (plan.flips) out.push_back({{"stage", "flip"}});
   if (set.in_order) out.push_back({{"stage", "shuffle"}, {"buffer", 2000}});
   out.push_back({{"stage", "batch"}, {"size", plan.batch}});
@@ -133,13 +99,21 @@ Json training_stages(const DataSet& set, const Measured& m, const Plan& plan) {
 Json evaluation_stages(const DataSet& set, const Measured& m, const Plan& plan) {
   Json out = Json::array(
       {set.validation, {{"stage", "label"}, {"classes", plan.classes}}, decode_stage(m)});
-  if (plan.side > 0) {
-    out.push_back({{"stage", "resize"}, {"shorter", plan.side}});
-    out.push_back({{"stage", "center_crop"}, {"height", plan.side}, {"width", plan.side}});
-  }
+  add_resizing(out, plan);
   out.push_back({{"stage", "batch"}, {"size", plan.batch}, {"drop_remainder", false}});
   out.push_back({{"stage", "normalize"}});
   return out;
+}
+
+// A damaged image shall not end a long run; many of them shall.
+Json pipeline_of(const Measured& m, Json stages) {
+  const double found = static_cast<double>(m.damaged.size()) /
+                       static_cast<double>(std::max<int64_t>(m.looked_at, 1));
+  const double share = std::min(1.0, std::max(kBadShare, 2 * found));
+  return {{"on_error", "skip"},
+          {"max_bad_records", std::max<int64_t>(1000, m.samples)},
+          {"max_bad_share", std::round(100 * share) / 100},
+          {"stages", std::move(stages)}};
 }
 
 Json job_of(const DataSet& set, const Measured& m, const Plan& plan, const std::string& name,
@@ -147,13 +121,13 @@ Json job_of(const DataSet& set, const Measured& m, const Plan& plan, const std::
   Json job{{"name", name},
            {"vars", {{"data", data}, {"out", "runs/" + name}}},
            {"seed", 1},
-           {"pipeline", {{"stages", training_stages(set, m, plan)}}},
+           {"pipeline", pipeline_of(m, training_stages(set, m, plan))},
            {"model", plan.model},
            {"optimizer", {{"optimizer", "adamw"}, {"weight_decay", 0.05}, {"clip_norm", 1}}},
            {"schedule", {{"schedule", "one_cycle"}, {"learning_rate", 0.003}}},
            {"train", {{"steps", plan.steps}}}};
   if (!set.validation.is_null())
-    job["evaluation"] = {{"pipeline", {{"stages", evaluation_stages(set, m, plan)}}}};
+    job["evaluation"] = {{"pipeline", pipeline_of(m, evaluation_stages(set, m, plan))}};
   job["output"] = {{"dir", "${out}"}};
   if (!set.classes.empty()) job["classes"] = set.classes;
   return job;
@@ -175,7 +149,51 @@ std::string layout(const Json& value, const std::string& indent = "") {
   return (object ? "{" : "[") + inside + (object ? "}" : "]");
 }
 
+void note(const std::string& text) { std::printf("note: %s\n", text.c_str()); }
+
+// Classes without an image, and those of which nothing is held out.
+void print_small_classes(const DataSet& set, const Measured& m) {
+  const auto name = [&](size_t label) {
+    return label < set.classes.size() ? set.classes[label] : std::to_string(label);
+  };
+  std::string empty, single;
+  for (size_t label = 0; label < std::max(set.classes.size(), m.of_class.size()); ++label) {
+    const int64_t images = label < m.of_class.size() ? m.of_class[label] : 0;
+    if (images > 1) continue;
+    std::string& names = images == 0 ? empty : single;
+    names += (names.empty() ? "'" : ", '") + name(label) + "'";
+  }
+  if (!empty.empty())
+    note("no image to train on is of class " + empty +
+         ", which stays a class; remove its folder and run 'init' again if it should not");
+  if (!single.empty()) note("there is one image only to train on of class " + single);
+}
+
+void print_damage(const Measured& m) {
+  print_left_out(m.damaged);
+  if (!m.all_looked_at())
+    std::printf("looked at %lld of %s; the others are counted and not decoded\n",
+                static_cast<long long>(m.looked_at), counted(m.samples, "image").c_str());
+  if (!m.damaged.empty())
+    note(
+        "the job leaves such files out and counts them (on_error); 'max_bad_share' ends a run with "
+        "too many");
+}
+
+void print_validation(const DataSet& set, const Measured& m) {
+  const std::string without = ", so the job has no evaluation and 'eval' has nothing to do; ";
+  if (set.validation.is_null() && set.train["stage"] == "folder")
+    note("there is nothing to hold out for validation" + without +
+         "add images until a class has two, or a folder 'validation' beside 'train'");
+  else if (set.validation.is_null())
+    note("there is no validation set" + without + "'pack --validation 0.1' sets one aside");
+  else
+    std::printf("%s to evaluate on\n", counted(m.held_out, "image").c_str());
+}
+
 void print_findings(const DataSet& set, const Measured& m, const Plan& plan) {
+  for (const std::string& text : set.notes) note(text);
+  print_damage(m);
   std::printf("%s of %s to train on, %s", counted(m.samples, "image").c_str(),
               counted(plan.classes, "class", "classes").c_str(), m.color ? "colour" : "gray");
   if (m.uniform())
@@ -184,18 +202,12 @@ void print_findings(const DataSet& set, const Measured& m, const Plan& plan) {
   else
     std::printf(", of several sizes, %lld pixels on the shorter side\n",
                 static_cast<long long>(m.side()));
-  std::printf("model %s-%d", plan.model["model"].get<std::string>().c_str(),
-              plan.model["depth"].get<int>());
-  if (plan.side > 0)
-    std::printf(" on %lld x %lld", static_cast<long long>(plan.side),
-                static_cast<long long>(plan.side));
-  std::printf(", %s of %lld\n", counted(plan.steps, "step").c_str(),
-              static_cast<long long>(plan.batch));
-  if (set.validation.is_null())
-    std::printf(
-        "note: there is no validation set, so the job has no evaluation, which 'eval' and "
-        "'predict' need; "
-        "'pack --validation 0.1' sets one aside\n");
+  print_validation(set, m);
+  print_small_classes(set, m);
+  std::printf("model %s-%d on %lld x %lld, %s of %lld\n",
+              plan.model["model"].get<std::string>().c_str(), plan.model["depth"].get<int>(),
+              static_cast<long long>(plan.width), static_cast<long long>(plan.height),
+              counted(plan.steps, "step").c_str(), static_cast<long long>(plan.batch));
 }
 
 }  // namespace
@@ -204,13 +216,16 @@ int command_init(const Arguments& arguments) {
   std::string data = arguments.operand(0);
   while (data.size() > 1 && data.back() == '/') data.pop_back();
   const std::string path = arguments.operands().size() > 1 ? arguments.operand(1) : "job.json";
-  if (std::filesystem::exists(path) && !arguments.flag("overwrite"))
+  std::error_code unknown;
+  if (std::filesystem::exists(path, unknown) && !arguments.flag("overwrite"))
     throw Failure("'" + path + "' exists; name another file, or replace it with --overwrite");
   const int64_t epochs = arguments.integer("epochs").value_or(20);
   if (epochs < 1) throw UsageError("--epochs must be at least 1");
   const InterruptGuard guard;
-  const DataSet set = find_data_set(data);
+  keep_bad_records_out_of_the_log();
+  DataSet set = find_data_set(data);
   const Measured measured = measure(set, data);
+  if (measured.held_out == 0) set.validation = nullptr;
   const Plan plan = plan_for(set, measured, epochs);
   const std::string name = std::filesystem::path(path).stem().string();
   const std::string text = layout(job_of(set, measured, plan, name, data)) + "\n";

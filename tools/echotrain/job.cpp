@@ -25,6 +25,21 @@ std::string output_dir(const Job& job) {
   return take_string(directory);
 }
 
+// Drivers that are a device of their own, as lavapipe is, repeat its name: "llvmpipe (LLVM 15, 256 bits), Mesa 22.3".
+std::string device_text(const etr_device_info& info) {
+  std::string name = info.name, driver = info.driver;
+  const auto first_word = [](const std::string& text) { return text.substr(0, text.find(' ')); };
+  if (first_word(name) == first_word(driver)) {
+    driver.erase(0, std::min(driver.size(), first_word(driver).size() + 1));
+    const size_t bracket = driver.rfind(" (");  // the compiler's version, which the name has too
+    const std::string version = bracket == std::string::npos
+                                    ? ""
+                                    : driver.substr(bracket + 2, driver.size() - bracket - 3);
+    if (!version.empty() && name.find(version) != std::string::npos) driver.resize(bracket);
+  }
+  return driver.empty() ? name : name + ", " + driver;
+}
+
 void open_runtime(const Arguments& arguments, const Job& job, Runtime& runtime) {
   const std::string device = arguments.value("device", json_of(job).value("device", "")),
                     tuning = arguments.value("tuning");
@@ -43,17 +58,16 @@ void open_runtime(const Arguments& arguments, const Job& job, Runtime& runtime) 
   etr_device_info info{};
   info.struct_size = sizeof info;
   check(etr_runtime_device(runtime.get(), &info));
-  std::fprintf(arguments.flag("json") ? stderr : stdout, "device: %s (%s)\n", info.name,
-               info.driver);
+  std::fprintf(arguments.flag("json") ? stderr : stdout, "device: %s\n", device_text(info).c_str());
 }
 
 JobTrainer::JobTrainer(const Arguments& arguments, int32_t start) {
   load_job(arguments, job);
   open_runtime(arguments, job, runtime);
   const int32_t status = etr_trainer_start_job(runtime.get(), job.get(), start, trainer.out());
-  if (status == ETR_NOT_FOUND && (start == ETR_START_RESUME || start == ETR_START_EVALUATE))
-    throw Failure(std::string(etr_last_error()) + "; 'echotrain train " + arguments.operand(0) +
-                  "' makes one");
+  const std::string problem = status < 0 ? etr_last_error() : "";
+  if (problem.rfind("there is no checkpoint in ", 0) == 0)
+    throw Failure(problem + "; 'echotrain train " + arguments.operand(0) + "' makes one");
   check(status);
 }
 

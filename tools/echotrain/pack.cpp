@@ -1,6 +1,5 @@
 // echotrain pack.
 #include <cstdio>
-#include <map>
 
 #include "console.h"
 #include "job.h"
@@ -21,15 +20,10 @@ Json packing_options(const Arguments& arguments) {
   return out;
 }
 
-void print_skipped(const Json& skipped) {
-  std::map<std::string, std::pair<int64_t, std::string>> reasons;  // how many, and an example
-  for (const Json& file : skipped) {
-    auto& [count, example] = reasons[file["reason"]];
-    if (count++ == 0) example = file["file"];
-  }
-  for (const auto& [reason, files] : reasons)
-    std::printf("left out %s: %s (%s%s)\n", counted(files.first, "file").c_str(), reason.c_str(),
-                files.second.c_str(), files.first > 1 ? ", ..." : "");
+std::vector<LeftOut> skipped(const Json& result) {
+  std::vector<LeftOut> out;
+  for (const Json& file : result["skipped"]) out.push_back({file["file"], file["reason"]});
+  return out;
 }
 
 struct Shown {
@@ -58,15 +52,14 @@ int command_pack(const Arguments& arguments) {
   check(status);
   const Json result = Json::parse(take_string(text));
   const auto size = [&](const char* key) { return static_cast<int64_t>(result[key].size()); };
-  std::printf("%s of %s in %s, %.1f MB of images as %.1f MB\n",
-              counted(result["samples"], "sample").c_str(),
+  std::printf("%s of %s in %s, %s of images as %s\n", counted(result["samples"], "sample").c_str(),
               counted(size("classes"), "class", "classes").c_str(),
-              counted(size("shards"), "shard").c_str(), result["bytes"].get<double>() * 1e-6,
-              result["packed_bytes"].get<double>() * 1e-6);
+              counted(size("shards"), "shard").c_str(), bytes_text(result["bytes"]).c_str(),
+              bytes_text(result["packed_bytes"]).c_str());
   if (const int64_t aside = result["validation_samples"]; aside > 0)
     std::printf("%s set aside for validation\n",
                 counted(aside, "of them is", "of them are").c_str());
-  print_skipped(result["skipped"]);
+  print_left_out(skipped(result));
   std::printf("the classes' names are in %s\n", result["classes_file"].get<std::string>().c_str());
   return 0;
 }

@@ -1,45 +1,17 @@
 // echotrain predict: the classes that a job's trained model sees on images.
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <map>
 #include <numeric>
+#include <utility>
 
 #include "console.h"
+#include "image_files.h"
 #include "job.h"
+#include "preparation.h"
 
 namespace cli {
 namespace {
-
-namespace fs = std::filesystem;
-
-bool names_image(const fs::path& path) {
-  std::string ending = path.extension().string();
-  for (char& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return ending == ".png" || ending == ".jpg" || ending == ".jpeg";
-}
-
-// The files, with folders replaced by the images below them.
-std::vector<std::string> image_files(const std::vector<std::string>& operands) {
-  std::vector<std::string> out;
-  for (size_t i = 1; i < operands.size(); ++i) {
-    if (!fs::is_directory(operands[i])) {
-      out.push_back(operands[i]);
-      continue;
-    }
-    const size_t before = out.size();
-    for (const auto& entry : fs::recursive_directory_iterator(operands[i]))
-      if (entry.is_regular_file() && names_image(entry.path()))
-        out.push_back(entry.path().string());
-    if (out.size() == before) throw Failure("'" + operands[i] + "' has no PNG or JPEG images");
-    std::sort(out.begin() + static_cast<std::ptrdiff_t>(before), out.end());
-  }
-  return out;
-}
 
 // A scalar field of an item.
 void set_number(etr_batch* item, const char* name, int32_t value) {
@@ -59,10 +31,11 @@ int32_t read_image(void* user_data, etr_batch* item) {
   if (etr_batch_get_info(item, &info) != ETR_OK) return ETR_INTERNAL;
   const uint64_t number = info.ordinal & ((uint64_t{1} << 40) - 1);
   if (number >= files.size()) return ETR_END;
-  std::ifstream in(files[number], std::ios::binary);
-  const std::string bytes{std::istreambuf_iterator<char>(in), {}};
-  if (!in || bytes.empty()) {
-    etr_batch_fail(item, "cannot be read");
+  std::string bytes;
+  try {
+    bytes = image_bytes(files[number]);
+  } catch (const Failure& failure) {
+    etr_batch_fail(item, failure.what());
     return ETR_IO;
   }
   etr_tensor tensor{};
@@ -78,32 +51,19 @@ int32_t read_image(void* user_data, etr_batch* item) {
   return ETR_OK;
 }
 
-// The stages of the job's evaluation, from the images on: neither its source nor what makes labels. Every image gets an
-// answer, so that the last batch is kept.
 void make_pipeline(const Json& job, std::vector<std::string>& files, Pipeline& pipeline) {
   PackingOptions options;
   const Json settings{{"epochs", 1}, {"on_error", "skip"}, {"max_bad_records", files.size()}};
   check(etr_options_create_from_json(settings.dump().c_str(), options.out()));
   check(etr_pipeline_create(options.get(), pipeline.out()));
   check(etr_pipeline_add_source(pipeline.get(), "images", read_image, &files, nullptr));
-  const Json& stages = job.at("/evaluation/pipeline/stages"_json_pointer);
-  for (size_t i = 1; i < stages.size(); ++i) {
-    Json row = stages[i];
+  for (Json row : preparation(job)) {
     const std::string name = row["stage"];
-    if (name == "label" || name == "label_map") continue;
     row.erase("stage");
-    if (name == "batch" || name == "padded_batch") row["drop_remainder"] = false;
     PackingOptions stage;
     check(etr_options_create_from_json(row.dump().c_str(), stage.out()));
     check(etr_pipeline_add(pipeline.get(), name.c_str(), stage.get()));
   }
-}
-
-etr_tensor field(const Batch& batch, const char* name) {
-  etr_tensor out{};
-  out.struct_size = sizeof out;
-  check(etr_batch_get(batch.get(), name, &out));
-  return out;
 }
 
 using Row = std::vector<std::pair<double, size_t>>;  // probability and class, the likeliest first
@@ -122,20 +82,29 @@ Row softmax(const float* logits, size_t classes) {
   return out;
 }
 
-// The rows by number of file; those of files that cannot be read stay empty.
-std::vector<Row> predict(etr_trainer* trainer, Pipeline& pipeline, size_t files) {
-  std::vector<Row> out(files);
+// The rows by number of file; those of files that cannot be read stay empty. `reasons`, one for each file, receives why the
+// model took one not.
+std::vector<Row> predict(etr_trainer* trainer, Pipeline& pipeline,
+                         std::vector<std::string>& reasons) {
+  std::vector<Row> out(reasons.size());
   while (true) {
     if (interrupted()) throw Interrupted{};
     Batch batch, outputs;
     if (check(etr_pipeline_next(pipeline.get(), batch.out())) == ETR_END) return out;
-    check(etr_trainer_predict(trainer, batch.get(), outputs.out()));
-    const etr_tensor logits = field(outputs, "output"), numbers = field(batch, "number");
+    const etr_tensor numbers = field(batch, "number");
+    const auto* const number = static_cast<const int32_t*>(numbers.data);
+    const int32_t status = etr_trainer_predict(trainer, batch.get(), outputs.out());
+    if (status < 0 && numbers.shape[0] == 1) {  // images of any size: it is this one's
+      reasons[static_cast<size_t>(number[0])] = etr_last_error();
+      continue;
+    }
+    check(status);
+    const etr_tensor logits = field(outputs, "output");
     if (logits.rank != 2)
       throw Failure("the model gives no scores of classes: 'predict' is for image classifiers");
     const auto classes = static_cast<size_t>(logits.shape[1]);
     for (int64_t row = 0; row < logits.shape[0]; ++row)
-      out[static_cast<size_t>(static_cast<const int32_t*>(numbers.data)[row])] = softmax(
+      out[static_cast<size_t>(number[row])] = softmax(
           static_cast<const float*>(logits.data) + static_cast<size_t>(row) * classes, classes);
   }
 }
@@ -166,36 +135,30 @@ Json json_row(const std::string& file, const Row& row, size_t top, const Json& j
 
 // Which files gave nothing, and why, as the pipeline noted it under their numbers. Returns the exit status.
 int report_bad(const Pipeline& pipeline, const std::vector<std::string>& files,
-               const std::vector<Row>& rows) {
-  char* text = nullptr;
-  check(etr_pipeline_bad_records(pipeline.get(), &text));
-  std::map<std::string, std::string> reasons;
-  for (const Json& bad : Json::parse(take_string(text))) {
-    const std::string reason = bad["reason"],
-                      of_source = "failed: ";  // the pipeline's words about read_image()
+               const std::vector<Row>& rows, std::vector<std::string> reasons) {
+  for (const auto& [number, reason] : bad_records(pipeline)) {
+    const std::string of_source = "failed: ";  // the pipeline's words about read_image()
     const size_t at = reason.find(of_source);
-    reasons[bad["key"]] = at == std::string::npos ? reason : reason.substr(at + of_source.size());
+    reasons.at(std::stoul(number)) =
+        at == std::string::npos ? reason : reason.substr(at + of_source.size());
   }
   int status = 0;
   for (size_t i = 0; i < files.size(); ++i) {
     if (!rows[i].empty()) continue;
     status = 1;
-    const std::string reason = reasons[std::to_string(i)];
     std::fprintf(stderr, "echotrain: '%s': %s\n", files[i].c_str(),
-                 reason.empty() ? "not read" : reason.c_str());
+                 reasons[i].empty() ? "not read" : reasons[i].c_str());
   }
   return status;
 }
 
-// Bad records are reported with the names of their files.
-void print_other_log(void*, int32_t level, const char* message) {
-  if (level >= ETR_LOG_WARNING && std::string(message).rfind("bad record", 0) != 0)
-    std::fprintf(stderr, "echotrain: %s\n", message);
-}
-
 void check_classifier(const Json& job, const std::string& path) {
   if (!job.contains("evaluation"))
-    throw Failure("'" + path + "' has no evaluation, whose stages say how images are prepared");
+    std::fprintf(
+        stderr,
+        "echotrain: '%s' has no evaluation; images are prepared as for training, without its "
+        "random stages\n",
+        path.c_str());
   const auto loss =
       job.value("/model/loss/loss"_json_pointer, std::string("softmax_cross_entropy"));
   if (loss != "softmax_cross_entropy")
@@ -208,15 +171,16 @@ void check_classifier(const Json& job, const std::string& path) {
 int command_predict(const Arguments& arguments) {
   const int64_t top = arguments.integer("top").value_or(3);
   if (top < 1) throw UsageError("--top must be at least 1");
-  std::vector<std::string> files = image_files(arguments.operands());
+  std::vector<std::string> files = image_files(arguments.operands(), 1);
   JobTrainer run(arguments, ETR_START_EVALUATE);
   const Json job = json_of(run.job);
   check_classifier(job, arguments.operand(0));
-  etr_set_log_hook(print_other_log, nullptr, nullptr);
+  keep_bad_records_out_of_the_log();
   Pipeline pipeline;
   make_pipeline(job, files, pipeline);
   const InterruptGuard guard;
-  const std::vector<Row> rows = predict(run.trainer.get(), pipeline, files.size());
+  std::vector<std::string> reasons(files.size());
+  const std::vector<Row> rows = predict(run.trainer.get(), pipeline, reasons);
   Json all = Json::array();
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].empty()) continue;
@@ -227,7 +191,7 @@ int command_predict(const Arguments& arguments) {
   }
   if (arguments.flag("json"))
     std::printf("%s\n", all.dump(1, ' ', false, Json::error_handler_t::replace).c_str());
-  return report_bad(pipeline, files, rows);
+  return report_bad(pipeline, files, rows, std::move(reasons));
 }
 
 }  // namespace cli

@@ -1,18 +1,34 @@
 // echotrain report and devices.
 #include <cstdio>
+#include <filesystem>
 
 #include "arguments.h"
 #include "cli.h"
 
 namespace cli {
 
+namespace {
+
+namespace fs = std::filesystem;
+
+// What a run is called that was given no name: as its folder is.
+std::string name_of(const std::string& path) {
+  std::error_code error;
+  fs::path folder = fs::absolute(path, error).lexically_normal();
+  if (!fs::is_directory(path, error)) folder = folder.parent_path();
+  if (!folder.has_filename()) folder = folder.parent_path();  // a slash at the end
+  return folder.has_filename() ? folder.filename().string() : path;
+}
+
+}  // namespace
+
 int command_report(const Arguments& arguments) {
   std::vector<std::string> names, paths;
   for (const std::string& word : arguments.operands()) {
-    const size_t equals = word.find('=');
-    if (equals == std::string::npos) throw UsageError("'" + word + "' is not NAME=metrics.jsonl");
-    names.push_back(word.substr(0, equals));
-    paths.push_back(word.substr(equals + 1));
+    std::error_code unknown;
+    const size_t equals = fs::exists(word, unknown) ? std::string::npos : word.find('=');
+    paths.push_back(equals == std::string::npos ? word : word.substr(equals + 1));
+    names.push_back(equals == std::string::npos ? name_of(word) : word.substr(0, equals));
   }
   std::vector<const char*> name_pointers, path_pointers;
   for (size_t i = 0; i < names.size(); ++i) {

@@ -23,7 +23,7 @@ Json row_of(const Json& all, const std::string& kind, const std::string& name) {
   for (const Json& row : all)
     if (row["name"] == name) return row;
   throw Failure("there is no '" + name + "' among the " + kind +
-                suggestion(name, schema_names(kind)));
+                suggestion(name, schema_names(kind)) + "; 'echotrain " + kind + "' lists them all");
 }
 
 // The options of a job's section, or the one that "section.option" names.

@@ -1,4 +1,5 @@
 // echotrain train, eval, export.
+#include <cmath>
 #include <cstdio>
 
 #include "console.h"
@@ -13,6 +14,9 @@ void print_summary(const etr_event& end) {
       counted(static_cast<int64_t>(end.step), "step").c_str(),
       static_cast<unsigned long long>(end.examples), static_cast<unsigned long long>(end.fresh),
       static_cast<unsigned long long>(end.echoed), end.seconds, 100 * end.device_wait_share);
+}
+
+void print_results(const etr_event& end) {
   if (end.eval_accuracy > 0)
     std::printf("test accuracy %.2f %%, test loss %.4f\n", 100 * end.eval_accuracy, end.eval_loss);
   else if (end.eval_loss != 0)
@@ -32,6 +36,26 @@ std::string kept(const RunEnd& end, const Job& job, const std::string& job_file)
          " --resume' (with the same --set) goes on from there";
 }
 
+// A resumed run whose length an earlier one had reached already.
+void print_complete(const Json& job, const etr_event& end) {
+  const int64_t steps = job.value("/train/steps"_json_pointer, int64_t{0}),
+                epochs = job.value("/train/epochs"_json_pointer, int64_t{0});
+  std::string limit, more;
+  if (steps > 0 && end.step >= static_cast<uint64_t>(steps)) {
+    limit = "train.steps is " + std::to_string(steps);
+    more = "train.steps=" + std::to_string(2 * steps);
+  } else if (epochs > 0 && end.epoch >= static_cast<uint64_t>(epochs)) {
+    limit = "train.epochs is " + std::to_string(epochs);
+    more = "train.epochs=" + std::to_string(2 * epochs);
+  } else {
+    limit = "train.seconds are over";
+    more = "train.seconds=" + std::to_string(std::llround(2 * end.seconds));
+  }
+  std::printf(
+      "the run is complete, at step %llu (%s); to train on, give it more: --resume --set %s\n",
+      static_cast<unsigned long long>(end.step), limit.c_str(), more.c_str());
+}
+
 int32_t start_of(const Arguments& arguments) {
   const bool resume = arguments.flag("resume"), overwrite = arguments.flag("overwrite");
   if (resume && overwrite)
@@ -49,7 +73,11 @@ int command_train(const Arguments& arguments) {
   const Json job = json_of(run.job);
   const RunEnd end = run_with_progress(run.trainer.get(), job.value("name", "job"),
                                        job.value("/train/seconds"_json_pointer, 0.0));
-  print_summary(end.event);
+  if (!end.trained && !interrupted() && arguments.flag("resume"))
+    print_complete(job, end.event);
+  else
+    print_summary(end.event);
+  print_results(end.event);
   if (interrupted()) throw Interrupted{kept(end, run.job, arguments.operand(0))};
   return 0;
 }

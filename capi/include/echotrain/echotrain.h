@@ -329,8 +329,8 @@ ETR_API int32_t etr_pipeline_stats(etr_pipeline* pipeline, char** json);
 
 /* Why is it slow? What each stage of a pipeline that has run for a while could do, where the bottleneck
  * is, and what more threads, a cache or an echo stage would gain, predicted from what was measured.
- * `format`: "text" for people; "svg", a drawing coloured by load; "json" ({"samples_per_s", "bottleneck",
- * "stages", "predictions", ...}). ETR_STATE before the first batch. Any thread. */
+ * `format`: "text" for people; "svg", a drawing coloured by load; "json" ({"samples_per_s", "bottleneck": {"limit":
+ * "consumer"|"threads"|"stage"|"none", "stage", "why"}, "pool": what all threads could do together, "stages", "predictions", ...}). ETR_STATE before the first batch. Any thread. */
 ETR_API int32_t etr_pipeline_explain(etr_pipeline* pipeline, const char* format, char** text);
 
 /* The same from statistics alone: those of etr_pipeline_stats or etr_trainer_pipeline_stats. */
@@ -415,7 +415,7 @@ ETR_API int32_t etr_batch_set_dlpack(etr_batch* batch, const char* field, void* 
 
 /* Packs root/CLASS/NAME.EXT into shards, shuffled: PREFIX-000000.tar.zst and so on for the stage
  * `webdataset`, or with the option format "fast" PREFIX-000000.ets for `fast_shard`, whose images decode
- * several times as fast as PNGs. CLASS/NAME becomes the sample's key. The folder of PREFIX is made if it is missing; it gets
+ * several times as fast as PNGs. CLASS/NAME becomes the sample's key. The folder of PREFIX must lie outside of root, and is made if it is missing; it gets
  * classes.txt, the classes in the order of their numbers, and where it has one already, those numbers count. `options` (may
  * be NULL): those of etr_schema("pack"). `progress` (may be NULL) is called on this thread; returning 0 stops with
  * ETR_CANCELLED, and as after any error no shard is left. `json` (may be NULL) receives {"samples", "validation_samples",
@@ -659,7 +659,7 @@ ETR_API int32_t etr_trainer_stop(etr_trainer* trainer);
 /* The input pipeline's statistics (see etr_pipeline_stats). */
 ETR_API int32_t etr_trainer_pipeline_stats(etr_trainer* trainer, char** json);
 
-/* Writes one self-contained HTML file that compares runs by their metrics.jsonl: accuracy and
+/* Writes one self-contained HTML file that compares runs by their metrics.jsonl, each named itself or by its folder: accuracy and
  * loss over time, over fresh examples, over steps, and the device's idle share; what no run has is left out. `names` and
  * `metrics_paths` have `count` entries; `target_accuracy` 0: there is none. `json` (may be NULL) receives the table, a row for
  * each name: times, examples and steps to the target, final and best accuracy and loss (null where there is none). Runs of one

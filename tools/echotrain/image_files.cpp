@@ -1,0 +1,97 @@
+#include "image_files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "cli.h"
+
+namespace cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostBytes = size_t{1} << 30;
+
+bool names_image(const fs::path& path) {
+  std::string ending = path.extension().string();
+  for (char& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return ending == ".png" || ending == ".jpg" || ending == ".jpeg";
+}
+
+// What cannot be looked at, such as a link to itself, is no image.
+std::vector<std::string> images_below(const std::string& folder) {
+  std::vector<std::string> out;
+  std::error_code error, unknown;
+  fs::recursive_directory_iterator it(folder, error), end;
+  const bool is_empty = !error && it == end;
+  for (; !error && it != end; it.increment(error))
+    if (it->is_regular_file(unknown) && names_image(it->path())) out.push_back(it->path().string());
+  if (error) throw Failure("cannot list '" + folder + "': " + error.message());
+  if (out.empty())
+    throw Failure("'" + folder + "' " +
+                  (is_empty ? "is an empty folder" : "has no PNG or JPEG images in it or below"));
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+class File {
+ public:
+  explicit File(const std::string& path)
+      : file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+    if (file_ < 0) throw Failure(reason());
+  }
+  ~File() { ::close(file_); }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  static std::string reason() { return std::string("cannot be read: ") + std::strerror(errno); }
+  int get() const { return file_; }
+
+ private:
+  const int file_;
+};
+
+}  // namespace
+
+std::vector<std::string> image_files(const std::vector<std::string>& operands, size_t first) {
+  std::vector<std::string> out;
+  for (size_t i = first; i < operands.size(); ++i) {
+    std::error_code error;
+    if (!fs::is_directory(operands[i], error)) {
+      out.push_back(operands[i]);
+      continue;
+    }
+    const std::vector<std::string> below = images_below(operands[i]);
+    out.insert(out.end(), below.begin(), below.end());
+  }
+  return out;
+}
+
+std::string image_bytes(const std::string& path) {
+  const File file(path);
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) throw Failure(File::reason());
+  if (!S_ISREG(info.st_mode)) throw Failure("cannot be read: it is not a regular file");
+  if (info.st_size == 0) throw Failure("cannot be read: it is empty");
+  if (static_cast<uint64_t>(info.st_size) > kMostBytes)
+    throw Failure("has " + std::to_string(info.st_size) +
+                  " bytes, more than an image can have here (" + std::to_string(kMostBytes) + ")");
+  std::string out(static_cast<size_t>(info.st_size), '\0');
+  for (size_t done = 0; done < out.size();) {
+    const ssize_t n = ::read(file.get(), out.data() + done, out.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw Failure(File::reason());
+    if (n == 0) throw Failure("was shortened while it was read");
+    done += static_cast<size_t>(n);
+  }
+  return out;
+}
+
+}  // namespace cli

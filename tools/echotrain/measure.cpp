@@ -1,0 +1,125 @@
+#include "measure.h"
+
+#include <algorithm>
+
+#include "console.h"
+
+namespace cli {
+namespace {
+
+constexpr size_t kMeasured = 256;     // images whose sizes decide
+constexpr double kLookSeconds = 5;    // after so many, no further image is decoded
+constexpr int64_t kAnyNumber = 1e12;  // of bad records: they are counted here, not judged
+
+const Json kLabel{{"stage", "label"}, {"classes", 1 << 24}};  // the most that the stage takes
+const Json kLook = Json::array({kLabel, {{"stage", "decode"}}});
+
+// Reads a source to its end, or until `look` returns false. Bad records are left out and listed.
+template <typename Look>
+std::vector<LeftOut> for_each_sample(const Json& source, const std::string& data,
+                                     const Json& stages, Look look) {
+  Json all = Json::array({source});
+  for (auto& [key, value] : all[0].items())
+    if (value.is_string())
+      if (const std::string text = value; text.rfind("${data}", 0) == 0)
+        value = data + text.substr(7);
+  all.insert(all.end(), stages.begin(), stages.end());
+  const Json spec{
+      {"stages", all}, {"epochs", 1}, {"on_error", "skip"}, {"max_bad_records", kAnyNumber}};
+  Pipeline pipeline;
+  check(etr_pipeline_create_from_json(spec.dump().c_str(), pipeline.out()));
+  while (true) {
+    if (interrupted()) throw Interrupted{};
+    Batch sample;
+    if (check(etr_pipeline_next(pipeline.get(), sample.out())) == ETR_END || !look(sample))
+      return bad_records(pipeline);
+  }
+}
+
+void count(const Batch& sample, Measured& out) {
+  const auto label = static_cast<size_t>(*static_cast<const int32_t*>(field(sample, "label").data));
+  if (label >= out.of_class.size()) out.of_class.resize(label + 1);
+  ++out.of_class[label];
+  ++out.samples;
+}
+
+// Decodes images for some seconds; returns whether these were all.
+bool look_at_images(const DataSet& set, const std::string& data, ProgressLine& line,
+                    Measured& out) {
+  const double began = now_seconds();
+  bool all = true;
+  out.damaged = for_each_sample(set.train, data, kLook, [&](const Batch& sample) {
+    count(sample, out);
+    const etr_tensor image = field(sample, "image");
+    if (out.heights.size() < kMeasured) {
+      out.heights.push_back(image.shape[0]);
+      out.widths.push_back(image.shape[1]);
+      out.color = out.color || image.shape[2] == 3;
+    }
+    line.show(progress_text("looking at images", out.samples, -1, 0));
+    all = out.heights.size() < kMeasured || now_seconds() - began < kLookSeconds;
+    return all;
+  });
+  out.looked_at = out.samples;
+  return all;
+}
+
+void count_all(const DataSet& set, const std::string& data, ProgressLine& line, Measured& out) {
+  out.samples = 0;
+  out.of_class.clear();
+  for_each_sample(set.train, data, Json::array({kLabel}), [&](const Batch& sample) {
+    count(sample, out);
+    if (out.samples % 1000 == 0) line.show(progress_text("counting", out.samples, -1, 0));
+    return true;
+  });
+}
+
+void look_at_validation(const DataSet& set, const std::string& data, Measured& out) {
+  if (set.validation.is_null()) return;
+  const double began = now_seconds();
+  bool all = true;
+  const auto bad = for_each_sample(set.validation, data, kLook, [&](const Batch&) {
+    ++out.held_out;
+    all = now_seconds() - began < kLookSeconds;
+    return all;
+  });
+  out.damaged.insert(out.damaged.end(), bad.begin(), bad.end());
+  if (all) return;
+  out.held_out = 0;
+  for_each_sample(set.validation, data, Json::array({kLabel}),
+                  [&](const Batch&) { return ++out.held_out > 0; });
+}
+
+}  // namespace
+
+bool Measured::uniform() const {
+  const auto same = [](const std::vector<int64_t>& v) {
+    return std::all_of(v.begin(), v.end(), [&](int64_t x) { return x == v[0]; });
+  };
+  return same(heights) && same(widths);
+}
+
+int64_t Measured::side() const {
+  std::vector<int64_t> sides;
+  for (size_t i = 0; i < heights.size(); ++i) sides.push_back(std::min(heights[i], widths[i]));
+  std::nth_element(sides.begin(), sides.begin() + static_cast<std::ptrdiff_t>(sides.size() / 2),
+                   sides.end());
+  return sides[sides.size() / 2];
+}
+
+Measured measure(const DataSet& set, const std::string& data) {
+  Measured out;
+  ProgressLine line;
+  const bool all = look_at_images(set, data, line, out);
+  if (out.heights.empty()) {
+    line.erase();
+    print_left_out(out.damaged);
+    throw Failure("'" + data + "' has no image that can be decoded");
+  }
+  if (!all) count_all(set, data, line, out);
+  look_at_validation(set, data, out);
+  line.erase();
+  return out;
+}
+
+}  // namespace cli

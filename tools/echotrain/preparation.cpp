@@ -1,0 +1,68 @@
+#include "preparation.h"
+
+#include <algorithm>
+
+#include "cli.h"
+
+namespace cli {
+namespace {
+
+// Of training stages those that evaluations have too; a program's own functions are not among them.
+bool is_kept(const std::string& name) {
+  static const std::vector<std::string> kept = {"decode",    "resize", "center_crop", "pad",
+                                                "grayscale", "cast",   "normalize",   "batch"};
+  return std::find(kept.begin(), kept.end(), name) != kept.end();
+}
+
+// Whether all images have one size behind the stage.
+bool fixes_size(const Json& row) {
+  return row["stage"] == "center_crop" ||
+         (row["stage"] == "resize" && row.value("height", 0) > 0 && row.value("width", 0) > 0);
+}
+
+// What a random crop leaves, from the middle of the image.
+void add_middle(const Json& row, Json& out) {
+  const int64_t height = row.value("height", 0), width = row.value("width", 0);
+  if (height == 0 || width == 0) return;  // the image's own size
+  if (row["stage"] == "random_resized_crop" && height == width)
+    out.push_back({{"stage", "resize"}, {"shorter", height}});
+  else if (row["stage"] == "random_resized_crop")
+    out.push_back({{"stage", "resize"}, {"height", height}, {"width", width}});
+  out.push_back({{"stage", "center_crop"}, {"height", height}, {"width", width}});
+}
+
+Json of_training(const Json& stages) {
+  Json out = Json::array();
+  for (size_t i = 1; i < stages.size(); ++i) {
+    const std::string name = stages[i]["stage"];
+    if (name == "random_crop" || name == "random_resized_crop")
+      add_middle(stages[i], out);
+    else if (is_kept(name))
+      out.push_back(stages[i]);
+  }
+  return out;
+}
+
+Json of_evaluation(const Json& stages) {
+  Json out = Json::array();
+  for (size_t i = 1; i < stages.size(); ++i)
+    if (stages[i]["stage"] != "label" && stages[i]["stage"] != "label_map")
+      out.push_back(stages[i]);
+  return out;
+}
+
+}  // namespace
+
+Json preparation(const Json& job) {
+  Json out = job.contains("evaluation")
+                 ? of_evaluation(job.at("/evaluation/pipeline/stages"_json_pointer))
+                 : of_training(job.at("/pipeline/stages"_json_pointer));
+  const bool one_size = std::any_of(out.begin(), out.end(), fixes_size);
+  for (Json& row : out) {
+    if (row["stage"] == "batch" || row["stage"] == "padded_batch") row["drop_remainder"] = false;
+    if (row["stage"] == "batch" && !one_size) row["size"] = 1;
+  }
+  return out;
+}
+
+}  // namespace cli
