@@ -128,8 +128,9 @@ TEST(Functions, ExceptionsAreFailuresOfTheirRecord) {
 TEST(Functions, ExceptionsOfProgressFunctions) {
   const auto throws = [](void*, int64_t, int64_t) -> int32_t { throw std::domain_error("enough"); };
   const Images images;
-  EXPECT_EQ(etr_pack(images.path().c_str(), (images.path("packed/p")).c_str(), nullptr, throws,
-                     nullptr, nullptr),
+  const etr::test::TempDir packed;
+  EXPECT_EQ(etr_pack(images.path().c_str(), packed.path("p").c_str(), nullptr, throws, nullptr,
+                     nullptr),
             ETR_CALLBACK);
   EXPECT_STREQ(etr_last_error(), "the progress function threw an exception: enough");
 }

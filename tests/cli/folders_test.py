@@ -48,11 +48,14 @@ class Folders(unittest.TestCase):
         shutil.copytree(self.root / "png", self.root / name)
         return self.root / name
 
-    def init(self, folder, *more):
+    def init(self, folder, *more, warnings=None):
         job = self.root / f"{folder.name}.json"
         result = run("init", folder, job, "--overwrite", *more, cwd=self.root)
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertEqual(result.stderr, "")
+        if warnings is None:
+            self.assertEqual(result.stderr, "")
+        else:
+            self.assertRegex(result.stderr, r"\Aechotrain: .*" + warnings + r".*\n\Z", "each warning once")
         return job, result.stdout
 
     def train(self, job):
@@ -74,7 +77,7 @@ class Folders(unittest.TestCase):
         (folder / "README.md").write_text("mine")
         (folder / "nothing").mkdir()
         (folder / "2" / "loop").symlink_to("loop")
-        job, told = self.init(folder)
+        job, told = self.init(folder, warnings=r"beside its samples.*'0/notes.txt' .*'2/loop' .*'2/no_extension' ")
         for name in ("broken.png", "empty.jpg", "lies.png", "flipped.png"):
             self.assertIn(name, told)
         self.assertIn("README.md", told)

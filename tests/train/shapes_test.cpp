@@ -273,7 +273,8 @@ TEST(Shapes, ErrorsNameTheFieldTheShapeAndTheRemedy) {
   bytes.set("image", Tensor(DType::u8, {4, 6, 6, 2}));
   EXPECT_NE(error_of([&] { learner.step(bytes); })
                 .find("field 'image' is u8 [4, 6, 6, 2]; this model works on f32 [N, 6, 6, 2] (put "
-                      "a normalize stage in the pipeline)"),
+                      "a normalize stage in the pipeline; in a batch of your own do what it does: (x / 255 - "
+                      "mean) / std)"),
             std::string::npos);
   pipeline::Item short_of_labels = images(4, 0);
   short_of_labels.set("label", symbols(3, 0, [](int64_t, int64_t) { return 0; }));

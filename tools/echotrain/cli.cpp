@@ -92,14 +92,6 @@ void print_left_out(const std::vector<LeftOut>& files) {
                 some.second.c_str(), some.first > 1 ? ", ..." : "");
 }
 
-void keep_bad_records_out_of_the_log() {
-  const auto print = [](void*, int32_t level, const char* message) {
-    if (level >= ETR_LOG_WARNING && std::strncmp(message, "bad record", 10) != 0)
-      std::fprintf(stderr, "echotrain: %s\n", message);
-  };
-  etr_set_log_hook(print, nullptr, nullptr);
-}
-
 std::string bytes_text(double bytes) {
   char text[32];
   const bool kilo = bytes < 1e6;

@@ -68,9 +68,6 @@ std::vector<LeftOut> bad_records(const Pipeline& pipeline);
 // A line for each reason: how many files, and one of them.
 void print_left_out(const std::vector<LeftOut>& files);
 
-// The library's warnings are printed from now on but for those of single bad records, which the command reports itself.
-void keep_bad_records_out_of_the_log();
-
 // "12.3 MB", "4.0 kB"
 std::string bytes_text(double bytes);
 

@@ -9,6 +9,7 @@
 #include "cli.h"
 #include "console.h"
 #include "measure.h"
+#include "warnings.h"
 
 namespace cli {
 namespace {
@@ -222,7 +223,7 @@ int command_init(const Arguments& arguments) {
   const int64_t epochs = arguments.integer("epochs").value_or(20);
   if (epochs < 1) throw UsageError("--epochs must be at least 1");
   const InterruptGuard guard;
-  keep_bad_records_out_of_the_log();
+  print_warnings(BadRecords::hidden);
   DataSet set = find_data_set(data);
   const Measured measured = measure(set, data);
   if (measured.held_out == 0) set.validation = nullptr;

@@ -9,6 +9,7 @@
 #include "image_files.h"
 #include "job.h"
 #include "preparation.h"
+#include "warnings.h"
 
 namespace cli {
 namespace {
@@ -175,7 +176,7 @@ int command_predict(const Arguments& arguments) {
   JobTrainer run(arguments, ETR_START_EVALUATE);
   const Json job = json_of(run.job);
   check_classifier(job, arguments.operand(0));
-  keep_bad_records_out_of_the_log();
+  print_warnings(BadRecords::hidden);
   Pipeline pipeline;
   make_pipeline(job, files, pipeline);
   const InterruptGuard guard;
