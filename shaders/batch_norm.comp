@@ -71,7 +71,7 @@ void main() {
     B(3, Floats, running_var)
 #include "interface.glsl"
 #include "row.glsl"
-// Of piece k: where its mean lies, and of how many rows that is. Its squares follow `parts` rows of c behind.
+// Of piece k: where its mean lies, and of how many rows that is. Its squares follow `parts` rows of c later.
 #define PLACE(k) ((k) / parts * 2 * parts + (k) % parts) * c
 #define ROWS(k) float(min(slice_rows, rows - (k) / parts * slice_rows))
 void main() {

@@ -113,10 +113,10 @@ float binary_slope_b(uint kind, float u, float v) {
   }
 }
 
-// ---- The gradient behind a ReLU, from its result y.
+// ---- The gradient after a ReLU, from its result y.
 float relu_grad(float y, float dy) { return y > 0.0 ? dy : 0.0; }
 
-// ---- Batch normalisation before its ReLU, and its gradient by x from that behind the ReLU; see batch_norm.comp.
+// ---- Batch normalisation before its ReLU, and its gradient by x from that after the ReLU; see batch_norm.comp.
 float batch_norm(float x, float mean, float inv_std, float gamma, float beta) {
   return (x - mean) * (gamma * inv_std) + beta;
 }

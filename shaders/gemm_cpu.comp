@@ -87,7 +87,7 @@
 layout(local_size_x = LANES) in;
 layout(constant_id = 0) const uint kTail = 0;    // 1: the innermost extent of k is no multiple of 4
 layout(constant_id = 1) const uint kUnroll = 1;  // steps of 4 along k per loop iteration
-layout(constant_id = 2) const uint kSpread = 0;  // 1: lines of C are not one behind the other
+layout(constant_id = 2) const uint kSpread = 0;  // 1: lines of C are not contiguous
 layout(constant_id = 3) const uint kPad = 0;  // nn, one group: rows of A and B lie so many elements further apart
 layout(constant_id = 4) const uint kJoins = 0;  // RESIDUAL, KEEP, MOMENTS
 
@@ -186,7 +186,7 @@ void accumulate(uint row0, uint lane) {
     inside[blk] = true;
   }
 #if MODE == MODE_NN || MODE == MODE_TN
-  const uint step = 4 * kUnroll;  // no slice may end within one: what lies behind it is another's
+  const uint step = 4 * kUnroll;  // no slice may end within one: what lies after it is another's
   const uint per_slice = (p.k + step * p.slices - 1) / (step * p.slices) * step;
   const uint begin = SLICE * per_slice, end = min(begin + per_slice, p.k);
   [[unroll]] for (uint blk = 0; blk < BLOCKS; ++blk)

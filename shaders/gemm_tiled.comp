@@ -47,7 +47,7 @@ layout(binding = 2, std430) readonly buffer Side { float side[]; };
 layout(binding = 3, std430) readonly buffer Residual { float residual[]; };
 layout(binding = 4, std430) writeonly buffer C { float c[]; };
 layout(push_constant) uniform Push { GemmParams p; };
-layout(constant_id = 0) const uint kSpread = 0;  // 1: lines of C are not one behind the other
+layout(constant_id = 0) const uint kSpread = 0;  // 1: lines of C are not contiguous
 layout(constant_id = 1) const uint kJoins = 0;   // RESIDUAL, KEEP
 
 // A is stored transposed; its lines are longer by a vector, so that neighbours along k write to different banks.

@@ -1,5 +1,5 @@
 #version 450
-// What is done to gradients before, and with weights behind, an optimizer's update.
+// What is done to gradients before, and with weights after, an optimizer's update.
 //   accumulate  sum = (first of an update ? 0 : sum) + g;  on the last, g = sum / steps     (0 g, 1 sum, 2 step values)
 //               (g is 0 where it is not finite)
 //   squares     partial[z] = sum of g^2 of a part                                           (0 g, 1 partial [parts])

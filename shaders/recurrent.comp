@@ -1,13 +1,13 @@
 #version 450
-// One position of a recurrent layer, behind the product h W + b of the state before it; s is the logistic function.
+// One position of a recurrent layer, after the product h W + b of the state before it; s is the logistic function.
 //   LSTM (Hochreiter and Schmidhuber 1997, with forget gates): with a = x Wi + bi + h Wh + bh in parts (i, f, g, o)
 //     c' = s(f) c + s(i) tanh(g)      y = h' = s(o) tanh(c')
 //   GRU (Cho et al. 2014, in the form of cuDNN): parts (r, z, n)
 //     y = h' = (1 - s(z)) n' + s(z) h      n' = tanh(xn + s(r) hn)
 // Buffers, with G parts of width H and time t of T:
-//   x gates [N, T, G H], h gates [N, G H], kept [N, T, 4, H] (the gates behind their functions; GRU: and hn),
+//   x gates [N, T, G H], h gates [N, G H], kept [N, T, 4, H] (the gates after their functions; GRU: and hn),
 //   before [N, T, H] (the state that position started from), cells [N, T, H] (LSTM), h [N, H], y [N, T, H]
-// The gradient takes dy, dh (what the position behind sends back through the product), carry (through c, or past the
+// The gradient takes dy, dh (what the position after sends back through the product), carry (through c, or past the
 // GRU's gates) and gives d(x gates), d(h gates), the latter for the product too.
 // Dispatch: grid-stride over N H.
 //! variant recurrent_lstm -DLSTM
@@ -16,7 +16,7 @@
 //! variant recurrent_gru_grad -DGRAD
 #extension GL_GOOGLE_include_directive : require
 layout(local_size_x = 64) in;
-// `previous` and `next` are the positions before and behind in the order of the recurrence; steps: none.
+// `previous` and `next` are the positions before and after in the order of the recurrence; steps: none.
 #define PARAMS uint count, width, steps, t, previous, next;
 #if defined(GRAD)
 #define BUFFERS(B)                                                                              \

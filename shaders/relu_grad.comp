@@ -1,5 +1,5 @@
 #version 450
-// dx = dy where y > 0, else 0: the gradient behind a fused ReLU, from its result.
+// dx = dy where y > 0, else 0: the gradient after a fused ReLU, from its result.
 // Bindings: 0 y, 1 dy, 2 dx. Dispatch: grid-stride over count.
 #extension GL_GOOGLE_include_directive : require
 layout(local_size_x = 64) in;

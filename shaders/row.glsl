@@ -5,7 +5,7 @@
 layout(local_size_x_id = 0) in;
 
 #define LANE gl_LocalInvocationID.x
-// Rows behind the last are never looked at, not even by lanes that do nothing: lavapipe (Mesa 26) runs a loop's body once more
+// Rows after the last are never looked at, not even by lanes that do nothing: lavapipe (Mesa 26) runs a loop's body once more
 // with all lanes off, and loads from addresses that all of them share then too. An index read there may point anywhere.
 #define FOR_GROUPS(r, count)                                           \
   for (uint r##_ = gl_WorkGroupID.x, r = r##_; r##_ < (count);         \

@@ -10,7 +10,7 @@
 #   5. the kernels for matrix units, on the lavapipe of Debian's unstable release (newer_mesa.sh)
 #   6. all fuzz targets, those of models and jobs too, for SECONDS each
 #
-# As root (debootstrap). Goes on behind a part that fails, and fails at the end.
+# As root (debootstrap). Goes on after a part that fails, and fails at the end.
 set -uo pipefail
 [ $# -ge 1 ] || { echo "usage: night.sh DIRECTORY [SECONDS]" >&2; exit 2; }
 mkdir -p "$1"

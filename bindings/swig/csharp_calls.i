@@ -1,4 +1,4 @@
-// How functions of C# programs are called; included behind facade.h.
+// How functions of C# programs are called; included after facade.h.
 %newobject echotrain::facade::CallQueue::take;
 %ignore echotrain::facade::Call::Call;
 

@@ -165,7 +165,7 @@ int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_result* 
     const auto collect = [&](bool wait_all) {
       for (const train::StepMetrics& m : t.own->take_metrics(wait_all)) t.results.push_back(m);
     };
-    // A failure comes behind the results before it.
+    // A failure comes after the results before it.
     if (t.results.empty()) collect(false);
     if (t.results.empty() && wait) collect(true);
     if (t.results.empty()) return ETR_END;

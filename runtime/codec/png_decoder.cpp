@@ -92,8 +92,8 @@ bool parse(std::span<const std::byte> bytes, Png& png) {
 
 #if defined(__SSE2__)
 // The Paeth filter of RGB rows. A pixel waits for the one before it, so that a row is a chain: two rows go at a time, the
-// second a pixel behind the first, in the two halves of one vector; the three channels side by side, without branches.
-// Reads, but does not write, one byte behind the rows. Without `second` the first is done alone.
+// second a pixel after the first, in the two halves of one vector; the three channels side by side, without branches.
+// Reads, but does not write, one byte after the rows. Without `second` the first is done alone.
 ETR_VECTOR_CLONES void unfilter_paeth_rgb(uint8_t* first, uint8_t* second, const uint8_t* above,
                                           size_t size) {
   const __m128i zero = _mm_setzero_si128();
@@ -178,7 +178,7 @@ void unfilter(uint8_t filter, uint8_t* row, const uint8_t* above, size_t size) {
   }
 }
 
-// Undoes the filters of rows of 1 + `row` bytes, each behind its filter's number.
+// Undoes the filters of rows of 1 + `row` bytes, each after its filter's number.
 template <size_t kPixel>
 void unfilter_all(uint8_t* rows, size_t row, int64_t height) {
   const std::vector<uint8_t> zeros(row + 1);

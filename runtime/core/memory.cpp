@@ -132,7 +132,7 @@ std::shared_ptr<std::byte> allocate_bytes(size_t size_bytes) {
             [](std::byte* p) { ::operator delete(p, kAligned); }};
   }
   if (size_bytes > kLargeBlock) return allocate_large(size_bytes);
-  // One allocation holds the reference count and, somewhere behind it, the aligned bytes.
+  // One allocation holds the reference count and, somewhere after it, the aligned bytes.
   const auto block = std::allocate_shared_for_overwrite<std::byte[]>(
       tbb::scalable_allocator<std::byte>(), size_bytes + kAlignment);
   const auto address = reinterpret_cast<uintptr_t>(block.get());

@@ -6,7 +6,7 @@
 //              only while the consumer would otherwise wait.
 //
 // Copies share their tensors. Each is a replica with a number of its own, so that augmentation
-// behind this node draws anew for each.
+// after this node draws anew for each.
 #include <cmath>
 #include <memory>
 
@@ -36,7 +36,7 @@ constexpr OptionSpec kOptions[] = {
     {"buffer_bytes", OptionType::integer, "1073741824",
      "bytes that the held samples may take; more is an error", 1, 1e13, "bytes"},
     {"device", OptionType::boolean, "false",
-     "in training the held samples lie in the device's memory, and the stages behind this one run "
+     "in training the held samples lie in the device's memory, and the stages after this one run "
      "there (random_crop, flip, brightness_contrast, normalize; beside shuffle and batch): an echo "
      "then costs no copying, no augmenting and no upload; the batches are the same"},
     {"log", OptionType::string, "\"\"",

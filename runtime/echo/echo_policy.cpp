@@ -56,7 +56,7 @@ bool EchoBuffer::draw(pipeline::Item& out, Rng& rng) {
     forget(node.mapped());
     return true;
   }
-  // The least used goes behind those that were used as often before it; the newest keeps its place.
+  // The least used goes after those that were used as often before it; the newest keeps its place.
   if (draw_ == Draw::least_used) node.key() = key_of(node.mapped());
   ordered_.insert(std::move(node));
   return true;

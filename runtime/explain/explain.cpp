@@ -107,7 +107,7 @@ Json predict_echo(const Model& now, size_t last) {
     factor = e;
   }
   Json out = prediction(now, best, "echo",
-                        cat("an echo stage of factor ", factor, " behind '", now.stages[last].name,
+                        cat("an echo stage of factor ", factor, " after '", now.stages[last].name,
                             "': repeated samples, worth less than fresh ones"));
   out["factor"] = factor;
   return out;
@@ -125,7 +125,7 @@ Json predictions_of(const Model& now, double cores) {
   const size_t last = last_cacheable(now);
   out.push_back(
       prediction(now, with_upstream_work(now, last, 0), "cache",
-                 cat("a cache behind '", now.stages[last].name, "', after the first epoch")));
+                 cat("a cache after '", now.stages[last].name, "', after the first epoch")));
   const bool echoes =
       std::any_of(now.stages.begin(), now.stages.end(), [](const Stage& s) { return s.echoes; });
   if (!echoes) out.push_back(predict_echo(now, last));

@@ -303,7 +303,7 @@ void Recording::submit(Upload* after) {
     VkSubmitInfo info{VK_STRUCTURE_TYPE_SUBMIT_INFO};
     info.commandBufferCount = 1;
     info.pCommandBuffers = &part;
-    // The step's clock, too, begins behind the copies.
+    // The step's clock, too, begins after the copies.
     const VkPipelineStageFlags waits = VK_PIPELINE_STAGE_ALL_COMMANDS_BIT;
     const bool first = &part == &handles_->parts.front();
     if (first && after) {

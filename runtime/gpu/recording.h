@@ -21,14 +21,14 @@ class Recording {
   // Places a barrier before each command that touches a range which an earlier command has written
   // (or writes one that an earlier command reads), and nowhere else. Ends with a barrier to the
   // host, so that read-back memory is visible once `wait` returns.
-  // `timed`: waits behind each command and takes its time, for profiles. `parts`: submissions that the
+  // `timed`: waits after each command and takes its time, for profiles. `parts`: submissions that the
   // commands are divided among, by their operations and bytes.
   Recording(DevicePtr device, const CommandList& commands, bool timed = false, int parts = 1);
   ~Recording();
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
 
-  // Starts the commands, behind what `after` has submitted. The previous submission of this recording must have been waited
+  // Starts the commands, after what `after` has submitted. The previous submission of this recording must have been waited
   // for.
   void submit(Upload* after = nullptr);
 

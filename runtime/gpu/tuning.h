@@ -26,7 +26,7 @@ class Tuning {
     std::string problem, choice;  // measured last
   };
 
-  // Measures what was asked for in vain so far. `progress` is called behind each; false ends it early, and what was
+  // Measures what was asked for in vain so far. `progress` is called after each; false ends it early, and what was
   // measured stays. Uses the device: other work on it at the same time spoils the measurements.
   void measure_wanted(Kernels& kernels, const std::function<bool(const Progress&)>& progress);
 

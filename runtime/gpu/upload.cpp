@@ -66,7 +66,7 @@ void Upload::wait() { handles_->wait(); }
 void Upload::submit() {
   Handles& h = *handles_;
   h.wait();
-  if (!h.awaited) {  // the step behind it could not be submitted: a semaphore is signalled once
+  if (!h.awaited) {  // the step after it could not be submitted: a semaphore is signalled once
     h.vk.api.DestroySemaphore(h.vk.handle, std::exchange(h.done, {}), nullptr);
     h.create_semaphore();
     h.awaited = true;

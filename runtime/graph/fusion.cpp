@@ -105,7 +105,7 @@ class Fusion {
            !memory_.is_kept(buffer);
   }
 
-  // Commands behind `i` that read what it wrote to `buffer`; nullopt where a part of it may be overwritten between them.
+  // Commands after `i` that read what it wrote to `buffer`; nullopt where a part of it may be overwritten between them.
   std::optional<std::vector<size_t>> readers(size_t i, const Buffer& buffer) {
     std::vector<size_t> out;
     for (const Touch& touch : touches(buffer)) {
@@ -179,7 +179,7 @@ class Fusion {
     });
   }
 
-  // A sum, or the gradient behind a ReLU, that follows a product becomes a part of it.
+  // A sum, or the gradient after a ReLU, that follows a product becomes a part of it.
   bool into_product(size_t i) {
     const Pointwise* note = pointwise(i);
     if (!note || note->form == Pointwise::Form::other) return false;
@@ -203,7 +203,7 @@ class Fusion {
     for (const size_t writer : writers) {
       const Product& now = *product(writer);
       const bool fits = ops::elements_of_c(now.mode, now.params) == note.count;
-      // The order within a product is fixed: a sum, its ReLU, the gradient behind another.
+      // The order within a product is fixed: a sum, its ReLU, the gradient after another.
       const bool done = (now.params.epilogue & ops::GemmParams::kRelu) != 0 ||
                         (now.joins & GemmKernel::kKeep) != 0 ||
                         (is_gradient && (now.params.epilogue & ops::GemmParams::kBias) != 0);

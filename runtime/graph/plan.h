@@ -15,7 +15,7 @@ namespace etr::graph {
 struct PlanOptions {
   bool training = false;
   ValueId loss = -1;  // differentiated with respect to every parameter when training
-  // Values that are read behind the commands; the memory of all others is used again.
+  // Values that are read after the commands; the memory of all others is used again.
   std::vector<ValueId> outputs;
   // Weights to compute with instead of the store's own (a running mean of them), laid out alike.
   gpu::Buffer weights;

@@ -160,7 +160,7 @@ gpu::CommandList Runner::bringing(const Slot& slot) const {
 // In a submission of its own, before the slot's, which stays as it was recorded.
 void Runner::bring_in(Slot& slot) {
   if (slot.bringing)
-    slot.bringing->wait();  // still in flight only where the step behind it could not be submitted
+    slot.bringing->wait();  // still in flight only where the step after it could not be submitted
   if (!slot.bringing || slot.recorded != slot.sources) {
     const gpu::CommandList commands = bringing(slot);
     if (commands.empty()) return;

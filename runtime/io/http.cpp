@@ -95,7 +95,7 @@ size_t take_body(char* data, size_t, size_t size, void* user) {
 size_t take_header(char* data, size_t, size_t size, void* user) {
   auto& response = static_cast<Exchange*>(user)->response;
   std::string line(data, size);
-  if (line.starts_with("HTTP/")) {  // of the answer behind a redirect
+  if (line.starts_with("HTTP/")) {  // of the answer after a redirect
     response.headers.clear();
     response.body.clear();
   }

@@ -19,7 +19,7 @@ class LineReader {
         buffer_(kBufferBytes) {}
 
   // The next line without its end ("\n" or "\r\n"); false at the end. Throws Error(unsupported) for one
-  // longer than the limit; the next call goes on behind it.
+  // longer than the limit; the next call goes on after it.
   bool next(std::string& line);
   const char* ending() const {
     return ending_;

@@ -33,7 +33,7 @@ struct Part {
 };
 using Parts = std::vector<Part>;
 
-// What extended headers say about the member behind them.
+// What extended headers say about the member after them.
 struct Extension {
   std::string name, sparse_name;
   bool has_size = false, sparse = false;
@@ -49,7 +49,7 @@ bool parse_pax(std::string_view records, Extension& out, std::string& problem);
 // A key of a global pax header that would have to hold for every member; "" where there is none.
 std::string refused_global_key(std::string_view records);
 
-// GNU's sparse map: of the header of type 'S', and of the records behind it. Sets `more` where another follows. False where it is
+// GNU's sparse map: of the header of type 'S', and of the records after it. Sets `more` where another follows. False where it is
 // damaged.
 bool parse_gnu_map(const char* header, Parts& parts, uint64_t& real_size, bool& more);
 bool parse_gnu_map_record(const char* record, Parts& parts, bool& more);
@@ -58,7 +58,7 @@ bool parse_gnu_map_record(const char* record, Parts& parts, bool& more);
 // False where it is damaged.
 bool parse_map_in_data(std::string_view data, Parts& parts, size_t& used);
 
-// Whether the parts lie one behind the other within `real_size`, and hold `stored` bytes.
+// Whether the parts lie in order, without overlap, within `real_size`, and hold `stored` bytes.
 bool parts_fit(const Parts& parts, uint64_t real_size, uint64_t stored);
 
 }  // namespace etr::io::tar

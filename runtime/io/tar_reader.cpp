@@ -94,7 +94,7 @@ bool TarReader::next_header(tar::Header& header) {
   return true;
 }
 
-// Takes in a header that speaks of the member behind it.
+// Takes in a header that speaks of the member after it.
 void TarReader::extend(const tar::Header& header) {
   position_ += tar::kRecord;
   if (header.type == 'K') return skip(tar::padded(header.size));  // a link's long target
@@ -228,7 +228,7 @@ bool TarReader::next(TarMember& member) {
       extension_ = {};
     }
   }
-  if (begun) corrupt("the archive ends behind the extended header of a member");
+  if (begun) corrupt("the archive ends after the extended header of a member");
   intact_ = true;
   return false;
 }

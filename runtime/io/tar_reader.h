@@ -35,7 +35,7 @@ class TarReader {
   // last member and the offset, and Error(unsupported) beyond the limits.
   bool next(TarMember& member);
 
-  // After next() has thrown: whether only that member is bad, and the next call goes on behind it.
+  // After next() has thrown: whether only that member is bad, and the next call goes on after it.
   bool can_go_on() const { return intact_; }
   const std::string& last_member() const { return last_member_; }  // the bad one, if one was
   uint64_t last_offset() const { return begin_; }                  // where it begins
@@ -45,7 +45,7 @@ class TarReader {
   bool ensure(uint64_t size);
   [[noreturn]] void corrupt(const std::string& why) const;
   void check_limit(const char* what, uint64_t found, uint64_t limit, const char* option) const;
-  // Of one member only: the next call goes on behind its `size` bytes, which are still to come.
+  // Of one member only: the next call goes on after its `size` bytes, which are still to come.
   [[noreturn]] void bad_member(Code code, const std::string& name, const std::string& why,
                                uint64_t size);
 

@@ -27,7 +27,7 @@ constexpr OptionSpec kClasses{"classes", OptionType::integer, "10", "length of t
 constexpr OptionSpec kMlp[] = {
     {"hidden", OptionType::integers, "[128]", "units of each hidden layer", 1, 1 << 20},
     kClasses,
-    {"activation", OptionType::string, "\"relu\"", "behind each hidden layer", 0, 0, "",
+    {"activation", OptionType::string, "\"relu\"", "after each hidden layer", 0, 0, "",
      "relu|gelu|silu|tanh|sigmoid"},
     {"dropout", OptionType::number, "0", "probability that a hidden element is zeroed", 0, 0.99},
 };
@@ -168,7 +168,7 @@ constexpr OptionSpec kWidth{"width", OptionType::integer, "128", "features of ea
 constexpr OptionSpec kHeads{"heads", OptionType::integer, "4", "attention heads", 1, 1024};
 constexpr OptionSpec kDropoutRate{
     "dropout", OptionType::number,
-    "0.1",     "probability that an element is zeroed behind each part",
+    "0.1",     "probability that an element is zeroed after each part",
     0,         0.99};
 constexpr OptionSpec kDecoder[] = {
     {"symbols", OptionType::integer, nullptr, "symbols of the alphabet", 1, 1 << 24},
@@ -286,7 +286,7 @@ constexpr OptionSpec kSsd[] = {
      "filters of the first level; each next one has twice as many", 1, 1 << 12},
     {"most_width", OptionType::integer, "256", "filters of a level at most", 1, 1 << 14},
     {"levels", OptionType::integer, "6", "how often the image is halved", 1, 12},
-    {"first_head", OptionType::integer, "3", "first level that finds boxes; all behind it do too",
+    {"first_head", OptionType::integer, "3", "first level that finds boxes; all after it do too",
      1, 12},
     {"smallest", OptionType::number, "0.2",
      "side of the first level's anchors, as a share of the image", 0.001, 1},

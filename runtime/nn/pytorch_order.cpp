@@ -37,7 +37,7 @@ PytorchOrder::PytorchOrder(const graph::Graph& graph) : axes_(graph.values().siz
   }
   for (const graph::Node& node : graph.nodes()) {
     note_parameters(graph, node);
-    axes(node.output) = behind(graph, node);
+    axes(node.output) = after(graph, node);
   }
 }
 
@@ -71,7 +71,7 @@ void PytorchOrder::note_parameters(const graph::Graph& graph, const graph::Node&
   }
 }
 
-PytorchOrder::Axes PytorchOrder::behind(const graph::Graph& graph, const graph::Node& node) {
+PytorchOrder::Axes PytorchOrder::after(const graph::Graph& graph, const graph::Node& node) {
   const std::string op = node.op->name;
   const Shape shape = graph.shape(node.output);
   const Axes from = axes(node.inputs[0]);

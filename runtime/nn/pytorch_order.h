@@ -36,7 +36,7 @@ class PytorchOrder {
   };
 
   Axes& axes(graph::ValueId id) { return axes_[static_cast<size_t>(id)]; }
-  Axes behind(const graph::Graph& graph, const graph::Node& node);
+  Axes after(const graph::Graph& graph, const graph::Node& node);
   Axes reshaped(const Shape& from, const Shape& to, const Axes& axes) const;
   Axes joined(const graph::Graph& graph, const graph::Node& node);
   void note_parameters(const graph::Graph& graph, const graph::Node& node);

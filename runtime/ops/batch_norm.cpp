@@ -55,7 +55,7 @@ Push partial_push(Push push, const Emitter& emit) {
   return push;
 }
 
-// Tells what the last dispatch computes: of so many tensors like x, and of rows of the bindings behind them.
+// Tells what the last dispatch computes: of so many tensors like x, and of rows of the bindings after them.
 void tell(Emitter& emit, const OpCall& call, const char* name, uint32_t tensors,
           std::initializer_list<Pointwise::Operand> rows, std::string body) {
   auto note = std::make_shared<Pointwise>(

@@ -276,7 +276,7 @@ std::vector<std::string> ways_for(const gpu::Device& device, const ConvGeometry&
   return out;
 }
 
-// The other ways are made of kernels that have others behind them.
+// The other ways are made of kernels that have others after them.
 bool can_go(gpu::Kernels& kernels, const std::string& way, const ConvGeometry& g, Pass pass) {
   const bool dx = pass == Pass::dx, dw = pass == Pass::dw;
   return way != "lines" || lines_are_trusted(kernels, dx ? turned(g) : g, dw);

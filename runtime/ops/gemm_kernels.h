@@ -26,7 +26,7 @@ struct GemmKernel {
   // The constants of the kernel that does `joins` too.
   std::vector<uint32_t> constants_with(uint32_t joins) const;
 
-  // As in tuning files: "gemm_cpu_tn_8_32 0 2 0", with " / 4" behind it for four slices.
+  // As in tuning files: "gemm_cpu_tn_8_32 0 2 0", with " / 4" after it for four slices.
   std::string name() const;
 };
 

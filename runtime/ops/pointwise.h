@@ -1,7 +1,7 @@
 // Element-wise dispatches that say what they compute, so that chains of them can become one kernel.
 //
 // A chain reads and writes memory once instead of once an operation, and element-wise kernels do little else. The kernel is
-// made of GLSL while a plan is: the functions of shaders/elementwise.glsl, called one behind the other.
+// made of GLSL while a plan is: the functions of shaders/elementwise.glsl, called one after the other.
 #pragma once
 
 #include <memory>

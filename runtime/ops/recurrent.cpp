@@ -1,4 +1,4 @@
-// y[n, t] = the state of an LSTM or GRU cell behind position t; formulas in shaders/recurrent.comp.
+// y[n, t] = the state of an LSTM or GRU cell after position t; formulas in shaders/recurrent.comp.
 //
 // What does not depend on the state is one product over all positions, and so are the gradients of all
 // weights; only h Wh and the cell itself go position by position.

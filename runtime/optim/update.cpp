@@ -96,7 +96,7 @@ void Update::emit_adjustments(ops::Emitter& emit, const gpu::Buffer& loss,
                 0};
   };
   const auto ranges = store_.ranges();
-  // Weights survive what has no finite gradient: every kernel behind this one sees that there is no update.
+  // Weights survive what has no finite gradient: every kernel after this one sees that there is no update.
   for (const auto& range : ranges)
     emit.for_each("gradient_finite",
                   {gradients(range, Access::read), {loss, Access::read}, ops::reads(failed_), mark},

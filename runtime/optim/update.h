@@ -34,7 +34,7 @@ class Update {
 
   // Appends the commands of one step: where gradients are accumulated they change the parameters
   // only in steps whose values say so (StepValues::update). A step whose loss (f32 [1]) or gradients are not finite
-  // changes nothing, and neither does any step behind it until resume(): they may be in flight before the host knows.
+  // changes nothing, and neither does any step after it until resume(): they may be in flight before the host knows.
   void emit(ops::Emitter& emit, const gpu::Buffer& loss, const gpu::Buffer& step_values);
 
   // Updates go on. Nothing may be in flight.

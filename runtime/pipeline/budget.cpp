@@ -74,7 +74,7 @@ std::vector<QueueLimits> plan_budget(BudgetRequest request) {
   const std::vector<double> sizes = sizes_of(request.stages, request.interrupt);
   double held = 0;
   std::string holders;
-  std::vector<double> largest, leaving;  // bytes of an item within a segment, and behind it
+  std::vector<double> largest, leaving;  // bytes of an item within a segment, and after it
   for (size_t i = 0; i < sizes.size(); ++i) {
     const BudgetStage& stage = request.stages[i];
     if (stage.kind != StageKind::map) {
@@ -92,7 +92,7 @@ std::vector<QueueLimits> plan_budget(BudgetRequest request) {
     held += holds;
     holders += cat(holders.empty() ? "" : ", ", "'", stage.name, "' holds ", megabytes(holds));
   }
-  // The least: a message of one item in the maps, one in the queue; behind the last one the consumer's.
+  // The least: a message of one item in the maps, one in the queue; after the last one the consumer's.
   double least = 0, weights = 0;
   const double waiting = leaving.back() * static_cast<double>(request.prefetch + 1);
   for (size_t s = 0; s < largest.size(); ++s) {

@@ -10,7 +10,7 @@ ImageView::ImageView(Tensor pixels) {
   if (pixels.dtype() != DType::u8 || pixels.shape().size() != 3)
     fail(Code::invalid_argument, "echo with 'device' takes u8 images [H, W, C], not ",
          dtype_name(pixels.dtype()), " ", shape_text(pixels.shape()),
-         "; put decode in front of it, and batch and normalize behind it");
+         "; put decode in front of it, and batch and normalize after it");
   height = bottom = pixels.shape()[0];
   width = right = pixels.shape()[1];
   image = std::make_shared<const Tensor>(std::move(pixels));

@@ -102,7 +102,7 @@ void Pipeline::check_cache(const std::vector<std::unique_ptr<Stage>>& stages) co
     cache = i;
   }
   for (size_t i = 0; i < cache; ++i) {
-    const std::string before = cat("the cache stands behind '", entries_[i].name, "', ");
+    const std::string before = cat("the cache stands after '", entries_[i].name, "', ");
     if (entries_[i].spec->random)
       fail(Code::invalid_argument, before,
            "which is random: its first picture of a sample would be the only one; put the cache in "
@@ -134,12 +134,12 @@ void Pipeline::check_device(const std::vector<std::unique_ptr<Stage>>& stages) c
                                 : DeviceStep::none;
     if (step == DeviceStep::none)
       fail(Code::invalid_argument, "pipeline stage ", i + 1, " ('", entries_[i].name,
-           "') cannot stand behind an echo with 'device': put it in front, or set 'device' of stage ",
+           "') cannot stand after an echo with 'device': put it in front, or set 'device' of stage ",
            echo + 1, " to false");
     if (step == DeviceStep::any) continue;
     if (step < done || (step == done && step != DeviceStep::place))
       fail(Code::invalid_argument, "pipeline stage ", i + 1, " ('", entries_[i].name,
-           "') cannot come behind stage ", last + 1, " ('", entries_[last].name,
+           "') cannot come after stage ", last + 1, " ('", entries_[last].name,
            "') on a device, which takes random_resized_crop, random_crop and flip, "
            "brightness_contrast, color_jitter in this order: reorder them, or set 'device' of stage ",
            echo + 1, " to false");

@@ -30,7 +30,7 @@ class Pipeline final : private SegmentHost {
 
   // Validates everything and opens nothing but for the budget. Throws Error(invalid_argument) that names stage and key, or
   // says how much would be enough.
-  // `defers`: the consumer has a device, and takes Item::views behind an echo with 'device'; without it
+  // `defers`: the consumer has a device, and takes Item::views after an echo with 'device'; without it
   // such stages work on the host.
   explicit Pipeline(const Json& spec, MapFunctions functions = {}, bool defers = false,
                     Budget budget = Budget::now);

@@ -70,7 +70,7 @@ class Replay {
       const uint64_t index = (ordinal & ((uint64_t{1} << kPassShift) - 1)) / world;
       return index < passes[pass].count && !samples[passes[pass].begin + index];
     }
-    // Of the samples fed first, those before the first that is alive; not the last one, behind which a pass may end.
+    // Of the samples fed first, those before the first that is alive; not the last one, after which a pass may end.
     uint64_t unneeded() const {
       const auto first = std::find(samples.begin(), samples.end(), true);
       const auto before = static_cast<uint64_t>(first - samples.begin());
@@ -157,7 +157,7 @@ class Replay {
   bool done_ = false;
   std::vector<Alive::Pass> passes_;
   std::vector<bool> alive_;
-  std::vector<Item> held_;  // with tokens, so behind alive_
+  std::vector<Item> held_;  // with tokens, so after alive_
 };
 
 }  // namespace

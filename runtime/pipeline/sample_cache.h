@@ -34,7 +34,7 @@ class SampleCache {
   struct Held {
     std::shared_ptr<const Origin> origin;
     std::vector<Field> fields;  // in memory
-    std::vector<Meta> metas;    // or in the file, from `offset`, one behind the other
+    std::vector<Meta> metas;    // or in the file, from `offset`, one after the other
     uint64_t offset = 0;
   };
 

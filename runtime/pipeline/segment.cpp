@@ -127,7 +127,7 @@ void Segment::send(Chunk&& chunk) {
   stats_.items_out += chunk.counted_items;
   try {
     path_->put(std::move(chunk));
-  } catch (...) {  // its number is missing now: nothing behind it could go on
+  } catch (...) {  // its number is missing now: nothing after it could go on
     host_.abandon(current_error());
   }
 }

@@ -148,13 +148,13 @@ class SerialStage : public Stage {
   virtual bool depends_on_content() const { return false; }
   // Behind it images are left to a device, where the consumer has one: pixels become Item::views.
   virtual bool hands_to_device() const { return false; }
-  // Whether it can stand behind such a stage.
+  // Whether it can stand after such a stage.
   virtual bool carries_views() const { return !makes_batches() && !depends_on_content(); }
   // What it will hold at most, where an item that comes in has `item_bytes`.
   virtual double holds_bytes(double /*item_bytes*/) const { return 0; }
   virtual int64_t queue_items() const {
     return 0;
-  }  // prefetch: of the queue behind it; 0: as usual
+  }  // prefetch: of the queue after it; 0: as usual
 
   // Echo on demand: called when the consumer is about to wait and no input is there. Emits one item
   // and returns true, or returns false where it has none to give.

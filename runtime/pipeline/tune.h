@@ -13,7 +13,7 @@ namespace etr::pipeline {
 struct TuneOptions {
   double seconds = 2;   // of each trial, from its first batch on
   double step_ms = 0;   // that the consumer takes for each batch; 0: as fast as it can
-  // Called behind each trial; false ends tuning with Error(cancelled). May be empty.
+  // Called after each trial; false ends tuning with Error(cancelled). May be empty.
   std::function<bool(const Json& trial)> progress;
 };
 

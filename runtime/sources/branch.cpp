@@ -40,7 +40,7 @@ Branch::Branch(const Json& spec, const std::string& owner, size_t place,
     else
       maps_.emplace_back(static_cast<MapStage*>(stage.release()));
     if (i > 0 && (maps_.back()->may_drop() || maps_.back()->sample_cache()))
-      fail(Code::invalid_argument, where, ": '", name, "' belongs behind '", owner, "'");
+      fail(Code::invalid_argument, where, ": '", name, "' belongs after '", owner, "'");
   }
   if (!source_)
     fail(Code::invalid_argument, "stage '", owner, "', source ", place + 1, " is empty");

@@ -10,7 +10,7 @@
 
 namespace etr::sources {
 
-// A source with map stages behind it, which run on the reading thread.
+// A source with map stages after it, which run on the reading thread.
 class Branch {
  public:
   // `spec`: {"stage": "folder", ...}, or a list of such a source and map stages. `place`: of the branch in

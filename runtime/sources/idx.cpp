@@ -64,7 +64,7 @@ IdxFile open_idx(const std::string& path, const io::ReadOptions& reading) {
   }
   const uint64_t there = size - out.header_bytes, samples = static_cast<uint64_t>(out.shape[0]);
   if (samples > there / out.sample_bytes)
-    bad("it has ", there, " bytes behind the header, but ", shape_text(out.shape),
+    bad("it has ", there, " bytes after the header, but ", shape_text(out.shape),
         " needs more; the file is truncated");
   return out;
 }

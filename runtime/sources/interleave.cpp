@@ -73,7 +73,7 @@ class Way {
         more = branch_->next(read.item);
       } catch (const Error&) {
         read.bad = std::current_exception();
-        more = began;  // a source that cannot begin has nothing behind the error
+        more = began;  // a source that cannot begin has nothing after the error
       } catch (...) {
         read.bad = std::current_exception();
         more = false;
@@ -118,7 +118,7 @@ class Interleave final : public Source {
     const Json& given = options.json()["sources"];
     if (given.size() != 1 || given[0].is_array())
       fail(Code::invalid_argument,
-           "stage 'interleave' takes one source, without stages behind it; mix takes several");
+           "stage 'interleave' takes one source, without stages after it; mix takes several");
     source_ = given[0];
     const auto ways = static_cast<size_t>(options.integer("ways"));
     for (size_t i = 0; i < ways; ++i) {

@@ -133,7 +133,7 @@ void read_shape(Array& a, std::string_view header) {
   }
   if (!empty && bytes > a.file->size() - a.data_at)
     fail(Code::corrupt_data, "'", a.path, "': the shape ", text, " needs ", bytes,
-         " bytes behind the header; the file has ", a.file->size() - a.data_at,
+         " bytes after the header; the file has ", a.file->size() - a.data_at,
          " and is truncated");
   a.samples = static_cast<uint64_t>(extents[0]);
   a.shape = Shape(extents.begin() + 1, extents.end());

@@ -31,7 +31,7 @@ class ShardedSource : public pipeline::Source {
   // The next sample of the open file, with its origin: origin(key). False at the file's end.
   virtual bool read(pipeline::Item& item) = 0;
   virtual void close() = 0;
-  // After read() has thrown: whether the next call can go on behind the bad record.
+  // After read() has thrown: whether the next call can go on after the bad record.
   virtual bool can_go_on() const { return false; }
   // What read() was at, for the error, and where that begins in the decompressed file; -1: not known.
   virtual std::string current_key() const { return ""; }
@@ -56,7 +56,7 @@ class ShardedSource : public pipeline::Source {
   size_t shard_ = 0;
   bool open_ = false;
   // Records of the present shard: how many are behind us, and how many were really read. Those between are
-  // read when a record behind them is wanted, which need not happen.
+  // read when a record after them is wanted, which need not happen.
   uint64_t place_ = 0, read_ = 0;
   uint64_t given_ = 0;                             // number of the record given last
   std::map<size_t, uint64_t> lengths_;             // of shards that were read to their end

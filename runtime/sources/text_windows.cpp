@@ -119,7 +119,7 @@ class TextWindows final : public IndexedSource {
     symbols_in_share_ = size;
   }
 
-  // The files, one behind the other. A character takes a number of 4 bytes beside its own.
+  // The files, one after the other. A character takes a number of 4 bytes beside its own.
   void read_text() {
     const io::SizeLimit memory(io::kWholeFileLimit, "the limit", reading().budget_bytes);
     const uint64_t most = memory.bytes / (bytes_ ? 1 : 5);

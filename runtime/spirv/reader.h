@@ -119,7 +119,7 @@ class Reader {
     m_.registers[at] = static_cast<uint32_t>(value);
     m_.registers[at + 1] = static_cast<uint32_t>(value >> 32);
   }
-  // Of a type's words in memory; 0: one behind the other, else a number of Module::layouts, from 1.
+  // Of a type's words in memory; 0: contiguous, else a number of Module::layouts, from 1.
   uint32_t layout_of(const Type& of);
   bool all_float(const Type& of) const;
   uint32_t place(uint32_t label) const {

@@ -45,7 +45,7 @@ BatchMix::BatchMix(const Options& options, const pipeline::StageContext& context
 
 void BatchMix::process(pipeline::Item& batch, uint64_t epoch) const {
   if (batch.batch.size == 0)
-    fail(Code::invalid_argument, "this stage mixes the samples of batches; put it behind 'batch'");
+    fail(Code::invalid_argument, "this stage mixes the samples of batches; put it after 'batch'");
   const Tensor& label = pipeline::require_field(batch, "label");
   if (label.dtype() != DType::f32 || label.shape().size() != 2)
     fail(Code::invalid_argument, "labels must be f32 [N, classes] to be mixed; they are ",

@@ -1,4 +1,4 @@
-// Stages behind batch that mix each sample with a partner in it.
+// Stages after batch that mix each sample with a partner in it.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Puts samples of similar length next to each other, so that a padded_batch behind it pads little: holds
+// Puts samples of similar length next to each other, so that a padded_batch after it pads little: holds
 // samples by length, and lets those of a bucket go together when there are enough for a batch.
 #include <algorithm>
 
@@ -14,7 +14,7 @@ constexpr OptionSpec kOptions[] = {
     {"field", OptionType::string, nullptr, "the field whose first axis is the sample's length"},
     {"boundaries", OptionType::integers, nullptr,
      "lengths at which a new bucket begins, rising: [16, 32, 64] makes four", 1, 1e12},
-    {"size", OptionType::integer, nullptr, "samples that go together; that of the batch behind it",
+    {"size", OptionType::integer, nullptr, "samples that go together; that of the batch after it",
      1, 1 << 24, "samples"},
 };
 

@@ -1,5 +1,5 @@
 // u8 and u16 -> f32: y[..., c] = (x / full - mean[c]) / std[c] = x * scale[c] + shift[c], where full is 255 or 65535. Works on an
-// image and on a batch of images; behind `batch` it touches four times fewer bytes on the way there.
+// image and on a batch of images; after `batch` it touches four times fewer bytes on the way there.
 #include "tensor/normalize.h"
 
 #include "core/error.h"
@@ -73,8 +73,8 @@ class Normalize final : public MapStage {
     if (item.batch.size == 0)
       fail(
           Code::invalid_argument,
-          "normalize that is left to the device ('deferred', or behind an echo with 'device') says "
-          "something about a batch: put it behind the batch stage");
+          "normalize that is left to the device ('deferred', or after an echo with 'device') says "
+          "something about a batch: put it after the batch stage");
     item.set("image_scale", scale_);
     item.set("image_shift", shift_);
   }

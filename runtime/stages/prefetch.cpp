@@ -7,7 +7,7 @@ namespace {
 using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
-    {"items", OptionType::integer, nullptr, "samples, or behind batch batches, that may wait here",
+    {"items", OptionType::integer, nullptr, "samples, or after batch batches, that may wait here",
      1, 1e8, "items"},
 };
 

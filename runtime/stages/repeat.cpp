@@ -1,4 +1,4 @@
-// Runs what is upstream several times in one epoch, without a seam downstream: a shuffle behind it
+// Runs what is upstream several times in one epoch, without a seam downstream: a shuffle after it
 // mixes the end of one pass with the beginning of the next.
 #include "core/error.h"
 #include "pipeline/stage.h"

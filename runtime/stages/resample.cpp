@@ -112,7 +112,7 @@ ETR_VECTOR_CLONES void mix_rows(const float* const* rows, const float* weights, 
 
 // Four floats at any address.
 using Four [[gnu::vector_size(16), gnu::aligned(4), gnu::may_alias]] = float;
-constexpr size_t kSlack = 4;  // floats that may be touched behind a row
+constexpr size_t kSlack = 4;  // floats that may be touched after a row
 
 // Pixels of 3 or 4 channels at a time as one vector; of three the fourth lane is the next pixel's, and written over.
 template <size_t kChannels, uint32_t kCount>

@@ -70,7 +70,7 @@ class Tensor {
   // Uninitialised memory, 64-byte aligned.
   Tensor(DType dtype, Shape shape);
 
-  // Uninitialised memory that begins 16 bytes behind such a boundary: libraries that see aligned rows write
+  // Uninitialised memory that begins 16 bytes after such a boundary: libraries that see aligned rows write
   // them past the caches, which is slow where the next stage reads them.
   static Tensor off_boundary(DType dtype, Shape shape);
 

@@ -29,7 +29,7 @@ void check_views(const pipeline::Item& batch, const graph::Value& value) {
   const Shape shape{value.shape[0], view.height, view.width, view.image->shape()[2]};
   if (!is_deferred(batch, value.name))
     fail(Code::invalid_argument,
-         "the images are bytes: put a normalize stage behind batch, for echo with 'device' too");
+         "the images are bytes: put a normalize stage after batch, for echo with 'device' too");
   if (shape != value.shape)
     fail(Code::invalid_argument, "field '", value.name, "' is ",
          counted(batch.views->size(), "image"), " of ", view.height, " x ", view.width,

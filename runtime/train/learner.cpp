@@ -200,7 +200,7 @@ std::vector<StepMetrics> Learner::take_metrics(bool wait_all) {
         weights_->loss_scale ? result.not_finite == ops::StepValues::kHopeless : result.not_finite;
     if (!std::isfinite(metrics.loss) || gradients_failed) {
       failed_ = {step,
-                 metrics.loss};  // after the results before it; those behind it changed nothing
+                 metrics.loss};  // after the results before it; those after it changed nothing
       break;
     }
     metrics.skipped = result.not_finite != 0;
@@ -245,9 +245,9 @@ void Learner::fail_not_finite() {
                      : cat("the first to be NaN or infinite: ", first),
        ". The weights are as they were",
        behind == 0   ? ""
-       : behind == 1 ? cat("; step ", step.metrics.step + 1, " behind it was left out")
+       : behind == 1 ? cat("; step ", step.metrics.step + 1, " after it was left out")
                      : cat("; steps ", step.metrics.step + 1, " to ", step.metrics.step + behind,
-                           " behind it were left out"),
+                           " after it were left out"),
        ". Lower the learning rate or clip gradients (clip_norm) if "
        "the "
        "training diverged; check the data, and that labels lie within the model's classes");

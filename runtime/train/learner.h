@@ -74,10 +74,10 @@ class Learner {
 
   // Metrics of finished steps; `wait_all` waits for those in flight. Throws Error(not_finite) that names the step
   // and the op where a loss or gradient was NaN or infinite, when the results before it have been taken. Such a step has
-  // not changed the weights, and neither have those that were in flight behind it, which give no results.
+  // not changed the weights, and neither have those that were in flight after it, which give no results.
   std::vector<StepMetrics> take_metrics(bool wait_all);
 
-  // One epoch of `pipeline` in evaluation mode. Waits for the steps in flight first. `progress` is told behind
+  // One epoch of `pipeline` in evaluation mode. Waits for the steps in flight first. `progress` is told after
   // each batch; where it returns false, or `stop` is set: Error(cancelled).
   EvalMetrics evaluate(pipeline::Pipeline& pipeline, const EvalProgress& progress = {},
                        const std::atomic<bool>* stop = nullptr);

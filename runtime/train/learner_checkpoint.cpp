@@ -105,7 +105,7 @@ void Learner::apply(const Loaded& loaded, Weights& to) {
   ++to.age;
 }
 
-// Of a step that was not finite, and of those behind it, which changed nothing.
+// Of a step that was not finite, and of those after it, which changed nothing.
 void Learner::forget_failure() {
   plans_->results(true).clear();
   weights_->update->resume();

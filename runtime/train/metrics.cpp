@@ -104,8 +104,8 @@ bool JsonLines::may_be(const std::string& path) {
   return kBeginning.starts_with(beginning);  // a killed run may have written less
 }
 
-// From the end: a killed run has written few rows behind its newest checkpoint, and a file may have millions.
-void cut_rows_behind(const std::string& path, uint64_t step) {
+// From the end: a killed run has written few rows after its newest checkpoint, and a file may have millions.
+void cut_rows_after(const std::string& path, uint64_t step) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return;
   const std::string text = platform::read_file(with_whole_lines(path));

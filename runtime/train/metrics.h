@@ -28,7 +28,7 @@ class JsonLines {
 };
 
 // Cuts off the rows at the end of a run's file that are of later steps. Error(io).
-void cut_rows_behind(const std::string& path, uint64_t step);
+void cut_rows_after(const std::string& path, uint64_t step);
 
 // Scalars in TensorBoard's format: TFRecord frames (length, masked CRC-32C, data, masked CRC-32C)
 // around Event messages of protocol buffers.

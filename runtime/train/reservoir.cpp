@@ -205,7 +205,7 @@ void Reservoir::check_like(const pipeline::ImageView& view) const {
       (!a || (scaled_height(*a) == scaled_height(*b) && scaled_width(*a) == scaled_width(*b)));
   if (!alike)
     fail(Code::unsupported,
-         "behind an echo with 'device' the images of a run have to be of one size, and to go "
+         "after an echo with 'device' the images of a run have to be of one size, and to go "
          "through the same stages");
 }
 

@@ -61,11 +61,11 @@ void RunFolder::begin() {
   if (metrics_) return;
   if (!begun_ && start_ == Start::fresh) check_unused();  // where the file system has no locks
   if (!begun_ && start_ == Start::overwrite) remove_earlier_run();
-  if (cut_behind_) cut_rows_behind(metrics_path_, *cut_behind_);
+  if (cut_after_) cut_rows_after(metrics_path_, *cut_after_);
   auto metrics = std::make_unique<JsonLines>(metrics_path_);
   if (tensorboard_ && !events_) events_ = std::make_unique<EventFile>(directory_);
   metrics_ = std::move(metrics);
-  cut_behind_.reset();
+  cut_after_.reset();
   if (!begun_) log_line(LogLevel::info, cat("the run writes into '", directory_, "'"));
   begun_ = true;
 }
@@ -84,8 +84,8 @@ void RunFolder::claim_again() {
        "' since this one ended: resume the run with a new trainer");
 }
 
-void RunFolder::go_on_behind(uint64_t step) {
-  cut_behind_ = step;
+void RunFolder::go_on_after(uint64_t step) {
+  cut_after_ = step;
   metrics_.reset();
 }
 

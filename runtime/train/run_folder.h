@@ -38,7 +38,7 @@ class RunFolder {
   std::optional<checkpoint::Loaded> newest() const;
 
   // The run goes on from that step's checkpoint: rows of later steps, which it will write again, are cut off before the next row.
-  void go_on_behind(uint64_t step);
+  void go_on_after(uint64_t step);
 
   // The run has ended, and another may begin. What this one writes nevertheless claims the folder again; Error(state) where
   // another run has it, or has been there.
@@ -59,7 +59,7 @@ class RunFolder {
   const checkpoint::Store store_;
   std::optional<FolderClaim> claim_;
   bool begun_ = false;  // something has been written
-  std::optional<uint64_t> cut_behind_;
+  std::optional<uint64_t> cut_after_;
   uint64_t left_bytes_ = 0;             // of metrics.jsonl, when the claim ended
   std::unique_ptr<JsonLines> metrics_;  // opened by the first write
   std::unique_ptr<EventFile> events_;

@@ -137,7 +137,7 @@ void Trainer::load() {
   saved_step_ = learner_->steps();
   target_reached_ = evaluated_step_ == saved_step_ && reaches_target();
   epoch_gave_batch_ = true;  // perhaps before the interruption
-  folder_->go_on_behind(saved_step_);
+  folder_->go_on_after(saved_step_);
 }
 
 // Of the latest evaluation, so that none is made twice. Checkpoints of earlier versions say nothing of it.

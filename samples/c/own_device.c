@@ -96,7 +96,7 @@ static void free_buffer(Buffer b) {
   vkFreeMemory(device, b.memory, NULL);
 }
 
-/* The program's own work on the device, which nobody waits for: behind a barrier, because the last step still reads the buffers, and
+/* The program's own work on the device, which nobody waits for: after a barrier, because the last step still reads the buffers, and
  * with the barrier at its end that etr_batch_wrap_vulkan asks for. */
 static void make_points(Buffer points, Buffer labels) {
   const VkCommandBufferAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,

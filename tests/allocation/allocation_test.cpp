@@ -30,7 +30,7 @@ namespace {
 uintptr_t library_begin = 0, library_end = 0;
 std::atomic<bool> armed{false};
 std::atomic<int64_t> countdown{0};  // allocations until one fails
-std::atomic<bool> for_ever{false};  // and all behind it
+std::atomic<bool> for_ever{false};  // and all after it
 std::atomic<int64_t> counted{0};
 
 uintptr_t json_begin = 0, json_end = 0;  // of its function that destroys
@@ -157,7 +157,7 @@ void check(const char* name, int runs, const std::function<int32_t()>& scenario)
     alarm(0);
     ++statuses[status];
     ASSERT_TRUE(status == ETR_OK || status == ETR_OUT_OF_MEMORY)
-        << "allocation " << at << " of " << total << (for_ever ? " and all behind it: " : ": ")
+        << "allocation " << at << " of " << total << (for_ever ? " and all after it: " : ": ")
         << status << " " << etr_last_error();
   }
   std::cout << name << ": " << total << " allocations, " << statuses[ETR_OUT_OF_MEMORY] << " of "

@@ -14,7 +14,7 @@ class Failed(Exception):
 
 
 class Ours:
-    """EchoTrain's side: the program side_bench, which is started again behind a crash."""
+    """EchoTrain's side: the program side_bench, which is started again after a crash."""
 
     def __init__(self, program, *arguments):
         self.command = [str(program), *arguments]

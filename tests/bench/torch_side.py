@@ -62,7 +62,7 @@ class Torch:
         torch.cuda.current_stream().wait_stream(self.stream)
 
     def captured(self, body):
-        """`body` as a CUDA graph, behind three runs of it. Raises RuntimeError where there is none."""
+        """`body` as a CUDA graph, after three runs of it. Raises RuntimeError where there is none."""
         if not self.cuda:
             raise RuntimeError("CUDA graphs need CUDA")
         with self.on_stream():

@@ -144,7 +144,7 @@ TEST(Functions, AThreadInAFunctionIsNotCancelled) {
   EXPECT_EQ(run(five_samples, cancels_itself).samples, 5);
 }
 
-// The cancellation takes effect behind the call.
+// The cancellation takes effect after the call.
 TEST(Functions, AThreadInACallIsNotCancelled) {
   struct Shared {
     bool returned = false, behind = false;

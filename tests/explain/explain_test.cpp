@@ -113,7 +113,7 @@ TEST(Explain, TheBottleneckHasTheLeastHeadroom) {
   EXPECT_EQ(met, (std::set<std::string>{"consumer", "none", "stage", "threads"}));
 }
 
-// Every number behind `key=` in the drawing.
+// Every number after `key=` in the drawing.
 std::vector<double> attributes(const std::string& svg, const std::string& key) {
   std::vector<double> out;
   for (size_t at = 0; (at = svg.find(" " + key + "=\"", at)) != std::string::npos; ++at)
@@ -160,7 +160,7 @@ TEST(Explain, TextAndDrawingNameEveryStage) {
   EXPECT_TRUE(svg.starts_with("<svg"));
 }
 
-// A source that gives a sample every 3 ms is named, and an echo behind it gains. Other work on the machine can only add time.
+// A source that gives a sample every 3 ms is named, and an echo after it gains. Other work on the machine can only add time.
 TEST(Explain, NamesASlowSourceAndWhatAnEchoGains) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 1, 400);

@@ -108,7 +108,7 @@ void source(Bytes bytes, const char* stage, const char* ending, Json options, co
       if (!reader.next(item)) return;
       for (const pipeline::Field& field : item.fields)
         if (Json(field.name).dump().empty()) std::abort();  // throws where it is not UTF-8
-    } catch (const Error& error) {  // goes on behind a bad record, where it can
+    } catch (const Error& error) {  // goes on after a bad record, where it can
       if (Json(error.what()).dump().empty()) std::abort();
     }
   }

@@ -115,7 +115,7 @@ class Slice:
 
 
 def incomplete(results, after, rehearsal):
-    """The first slice that is not complete; of `all`, the first behind `after`, so that one that cannot end is passed."""
+    """The first slice that is not complete; of `all`, the first after `after`, so that one that cannot end is passed."""
     names = list(slices.SLICES)
     for name in names[names.index(after) + 1 if after else 0:]:
         path = pathlib.Path(results) / f"{name}.json"

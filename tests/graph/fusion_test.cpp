@@ -193,7 +193,7 @@ TEST(Fusion, WhatOthersWantIsStillWritten) {
 }
 
 // The block of a residual network: normalised branch and shortcut, the sum and its ReLU are one pass; on the way back the
-// sum of gradients and the gradient behind the ReLU belong to the convolution.
+// sum of gradients and the gradient after the ReLU belong to the convolution.
 TEST(Fusion, AResidualBlockIsItsProducts) {
   for (const gpu::KernelFamily family : families()) {
     Net net(16);
@@ -212,7 +212,7 @@ TEST(Fusion, AResidualBlockIsItsProducts) {
     EXPECT_TRUE(has(plan, "batch_norm + binary"));
     EXPECT_FALSE(has(plan, "add"));
     const auto all = kernels_of(plan);
-    EXPECT_EQ(std::count(all.begin(), all.end(), "relu_grad"), 1) << "behind the loss alone";
+    EXPECT_EQ(std::count(all.begin(), all.end(), "relu_grad"), 1) << "after the loss alone";
   }
 }
 

@@ -97,7 +97,7 @@ int dispatches_of(const gpu::CommandList& commands, const std::string& shader) {
   return count;
 }
 
-// Products with a normalisation behind them: with bias and without, grouped, dense; and one whose result is read twice.
+// Products with a normalisation after them: with bias and without, grouped, dense; and one whose result is read twice.
 struct NormedGraph {
   ValueId norm(ValueId of, const std::string& name, bool relu) {
     const Shape c{g.shape(of).back()};

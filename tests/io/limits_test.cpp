@@ -121,7 +121,7 @@ TEST(Bombs, ALineWithoutAnEnd) {
                         lines.next(line);
                       }),
             0);
-  // The next call goes on behind it.
+  // The next call goes on after it.
   io::LineReader lines(io::open_stream(dir.path("a.zst"), {.max_ratio = 1e9}), "a",
                        {1 << 20, "max_line_bytes"});
   std::string line;

@@ -147,7 +147,7 @@ TEST(GemmCheck, AnotherKernelTakesThePlaceOfAWrongOne) {
   }
 }
 
-// Kernels along lines have others behind them, too.
+// Kernels along lines have others after them, too.
 TEST(GemmCheck, AConvolutionGoesAnotherWayWhereItsKernelsAreWrong) {
   gpu::DeviceOptions options = only_checked();
   for (const char* wrong : {"", "conv_line"}) {

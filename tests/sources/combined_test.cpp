@@ -72,7 +72,7 @@ TEST(Mix, BranchesMayMap) {
   const Json wrong{x[0], {{"stage", "shuffle"}}};
   EXPECT_HAS(failure(spec_of("mix", {{"sources", {wrong}}})), "'shuffle' cannot stand there");
   const Json drops{x[0], {{"stage", "filter"}, {"field", "label"}}};
-  EXPECT_HAS(failure(spec_of("mix", {{"sources", {drops}}})), "belongs behind 'mix'");
+  EXPECT_HAS(failure(spec_of("mix", {{"sources", {drops}}})), "belongs after 'mix'");
   EXPECT_HAS(failure(spec_of("mix", {{"sources", {{{"stage", "foldr"}}}}})), "folder");
   EXPECT_HAS(failure(spec_of("mix", {{"sources", Json::array()}})), "at least one");
   EXPECT_HAS(failure(spec_of("mix", {{"sources", {x}}, {"weights", {1, 2}}})), "2 weights for 1");

@@ -314,7 +314,7 @@ std::string u32(uint32_t value) { return raw(value); }
 
 constexpr uint64_t kTerabyte = uint64_t{1} << 40;
 
-// A terabyte of nothing, and headers before it, or behind, that are made to fill the memory.
+// A terabyte of nothing, and headers before it, or after, that are made to fill the memory.
 TEST(Endless, SparseFilesTakeNoMemory) {
   TempDir dir;
   const auto sparse = [&](const char* name, const std::string& begin, const std::string& end,

@@ -1,4 +1,4 @@
-// The stage `decode` in pipelines, and images of 16 bits behind it.
+// The stage `decode` in pipelines, and images of 16 bits after it.
 #include <gtest/gtest.h>
 #include <png.h>
 
@@ -30,7 +30,7 @@ class Images {
   }
   std::string path(const std::string& name) const { return dir_.path(name); }
 
-  // Of these stages behind `folder`, each with a comma before it.
+  // Of these stages after `folder`, each with a comma before it.
   Json spec(const std::string& stages, const std::string& source = "") const {
     const std::string folder =
         R"({"stage": "folder", "root": ")" + path("images") + R"(", "shuffle": false})";

@@ -28,7 +28,7 @@ struct PngKind {
 // Of pixels that are a mix of smooth and random, in many small IDAT chunks.
 std::string write_png(const PngKind& kind, uint32_t width, uint32_t height, uint32_t seed);
 
-// `png` with another chunk behind its first one, IHDR, or before its last one, IEND.
+// `png` with another chunk after its first one, IHDR, or before its last one, IEND.
 std::string with_chunk(const std::string& png, const std::string& type, const std::string& body,
                        bool last = false);
 
@@ -51,10 +51,10 @@ std::string write_jpeg(const JpegKind& kind, int width, int height,
 std::vector<uint8_t> smooth_pixels(int width, int height, int channels);
 std::string smooth_jpeg(const JpegKind& kind, int width, int height);
 
-// `jpeg` with a segment behind its first marker.
+// `jpeg` with a segment after its first marker.
 std::string with_segment(const std::string& jpeg, uint8_t marker, const std::string& body);
 
-// EXIF data (a TIFF file) of one entry that says how the image lies, behind `before` others.
+// EXIF data (a TIFF file) of one entry that says how the image lies, after `before` others.
 std::string exif(int orientation, bool little_endian, int before = 0);
 
 // The same as a JPEG's segment and as a PNG's chunk.

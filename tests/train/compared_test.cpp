@@ -56,7 +56,7 @@ TEST(Compared, TheFirstStepIsAStep) {
   set_log_hook(nullptr);
 }
 
-// An operation of the user's own that reads behind its input's end: every device may read something else there.
+// An operation of the user's own that reads beyond its input's end: every device may read something else there.
 TEST(Compared, AFaultyOperationIsWarnedOf) {
   static std::vector<std::string> lines;
   lines.clear();

@@ -91,7 +91,7 @@ class ProgramMemory {
   explicit ProgramMemory(const gpu::DevicePtr& program)
       : in_(program, gpu::MemoryUse::upload), out_(program, gpu::MemoryUse::readback) {}
 
-  // A copy of a batch whose fields lie in buffers, behind `shift` bytes of something else.
+  // A copy of a batch whose fields lie in buffers, after `shift` bytes of something else.
   pipeline::Item buffered(const pipeline::Item& batch, uint64_t shift) {
     pipeline::Item out;
     for (const pipeline::Field& field : batch.fields) {

@@ -37,7 +37,7 @@ TEST(Learner, ADecoderLearnsToCount) {
   EXPECT_EQ(learner.predict(counting_batch(3)).shape(), (Shape{8, 12, 7}));
 }
 
-// The decoder copies the source; what lies behind a sample's length must not matter.
+// The decoder copies the source; what lies after a sample's length must not matter.
 TEST(Learner, AnEncoderDecoderReadsSourcesOfManyLengths) {
   Learner learner = make_learner(
       R"({"model": "transformer", "symbols": 9, "blocks": 1, "width": 16, "heads": 2, "dropout": 0})",
@@ -212,7 +212,7 @@ TEST(Learner, NothingIsLostOrChangedAroundAStepThatIsNotFinite) {
     const std::string message = not_finite(learner);
     EXPECT_NE(message.find("step 3: the loss is nan; the first to be NaN or infinite: the batch's"),
               std::string::npos);
-    EXPECT_NE(message.find("steps 4 to 5 behind it were left out"), std::string::npos);
+    EXPECT_NE(message.find("steps 4 to 5 after it were left out"), std::string::npos);
     const std::vector<float> after = weights_of(learner);
     ASSERT_EQ(after.size(), before.size());
     size_t moved = 0;  // the running values of the two batches that were left out, and nothing else

@@ -360,7 +360,7 @@ TEST_F(TrainerFolder, RowsBehindTheCheckpointAreNotWrittenTwice) {
     while (killed.next_event(1e-9).step < until) continue;
     if (until == 11) std::ofstream(out() + "/metrics.jsonl", std::ios::app) << R"({"kind": "st)";
   }
-  EXPECT_GT(rows(), 16u) << "there are some behind the checkpoint";
+  EXPECT_GT(rows(), 16u) << "there are some after the checkpoint";
   run(noted, Start::resume);
   EXPECT_EQ(rows_without_times(), whole);
   std::ofstream(out() + "/metrics.jsonl", std::ios::app) << R"({"note": "mine"})"

@@ -110,7 +110,7 @@ TEST(Shapes, AResumedRunFillsBatchesUpAsBefore) {
     for (size_t i = cut; i < rows.size(); ++i) after.step(images(rows[i], static_cast<int>(i)));
     const std::vector<float> rest = losses_of(after);
     both.insert(both.end(), rest.begin(), rest.end());
-    EXPECT_EQ(both, losses) << "interrupted behind step " << cut;
+    EXPECT_EQ(both, losses) << "interrupted after step " << cut;
     EXPECT_EQ(saved(after), saved(whole)) << cut;
   }
 }
@@ -366,7 +366,7 @@ TEST(Shapes, AFailureIsForgottenWhereACheckpointIsLoaded) {
   bad.set("image", nothing);
   learner.step(bad);
   learner.step(images(4, 3));
-  EXPECT_EQ(learner.take_metrics(true).size(), 2u) << "the failure comes behind them";
+  EXPECT_EQ(learner.take_metrics(true).size(), 2u) << "the failure comes after them";
   learner.load(files);
   learner.step(images(4, 4));
   ASSERT_EQ(learner.take_metrics(true).size(), 1u);

@@ -191,13 +191,13 @@ TEST(Trainer, EchoOnTheDeviceNamesWhatItDoesNotTake) {
   const struct {
     const char *behind, *message;
   } cases[] = {
-      {R"([{"stage": "random_erasing"}])", "'random_erasing') cannot stand behind"},
+      {R"([{"stage": "random_erasing"}])", "'random_erasing') cannot stand after"},
       {R"([{"stage": "flip"}, {"stage": "random_resized_crop", "height": 9, "width": 8}])",
-       "stage 6 ('random_resized_crop') cannot come behind stage 5 ('flip')"},
+       "stage 6 ('random_resized_crop') cannot come after stage 5 ('flip')"},
       {R"([{"stage": "color_jitter"}, {"stage": "shuffle", "buffer": 9}, {"stage": "random_crop"}])",
-       "stage 7 ('random_crop') cannot come behind stage 5 ('color_jitter')"},
+       "stage 7 ('random_crop') cannot come after stage 5 ('color_jitter')"},
       {R"([{"stage": "color_jitter"}, {"stage": "color_jitter"}])",
-       "stage 6 ('color_jitter') cannot come behind stage 5 ('color_jitter')"},
+       "stage 6 ('color_jitter') cannot come after stage 5 ('color_jitter')"},
   };
   for (const auto& [behind, message] : cases) {
     TempDir dir;

@@ -1,4 +1,4 @@
-// The words behind a command's name, as its row in the table of commands allows them.
+// The words after a command's name, as its row in the table of commands allows them.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace cli {
 
-// "--name value", "--name=value", "--flag", and operands; all words behind "--" are operands.
+// "--name value", "--name=value", "--flag", and operands; all words after "--" are operands.
 class Arguments {
  public:
   // Throws UsageError for an unknown option, a missing value, and too few or too many operands.

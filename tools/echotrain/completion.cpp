@@ -1,4 +1,4 @@
-// echotrain completion: what a shell offers behind the Tab key.
+// echotrain completion: what a shell offers after the Tab key.
 #include <cstdio>
 
 #include "arguments.h"

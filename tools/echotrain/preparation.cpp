@@ -14,7 +14,7 @@ bool is_kept(const std::string& name) {
   return std::find(kept.begin(), kept.end(), name) != kept.end();
 }
 
-// Whether all images have one size behind the stage.
+// Whether all images have one size after the stage.
 bool fixes_size(const Json& row) {
   return row["stage"] == "center_crop" ||
          (row["stage"] == "resize" && row.value("height", 0) > 0 && row.value("width", 0) > 0);

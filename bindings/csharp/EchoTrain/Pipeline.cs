@@ -50,7 +50,7 @@ namespace EchoTrain
         }
 
         /// <summary>Appends a function as a stage. It is called from several threads with one item at a time (a
-        /// sample, or behind batch a whole batch), which is valid during the call only. What it throws fails the
+        /// sample, or after batch a whole batch), which is valid during the call only. What it throws fails the
         /// record, as on_error says. <paramref name="name"/> stands for it in errors and saved positions.
         /// </summary>
         public Pipeline Map(string name, Action<Batch> function)

@@ -29,7 +29,7 @@ namespace EchoTrain
             return this;
         }
 
-        /// <summary>A stage behind this source, where the source stands in mix or zip: its samples are mapped before they
+        /// <summary>A stage after this source, where the source stands in mix or zip: its samples are mapped before they
         /// are put together.</summary>
         public Spec Then(Spec stage)
         {

@@ -257,7 +257,7 @@ class _Function(native.MapFunction):
 class map:  # noqa: A001: the field's own word
     """A Python function as a stage: ``map(function, name=None, with_info=False)``.
 
-    The function gets a dict of read-only arrays, one sample's, or behind ``batch`` a whole batch's,
+    The function gets a dict of read-only arrays, one sample's, or after ``batch`` a whole batch's,
     and returns the dict of fields that go on, at least one. It is called from several threads; with ``with_info`` it
     also gets a `SampleInfo`. A bare function among a pipeline's stages is the same as ``map(function)``.
     """

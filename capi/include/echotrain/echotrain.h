@@ -19,7 +19,7 @@
  *     at the end, so a program built with an older header keeps working.
  *  6. The library never prints, never exits, never throws across this boundary, and installs no
  *     signal handler; 9 names the one exception. A thread that is in a call cannot be cancelled
- *     (pthread_cancel): that takes effect behind it.
+ *     (pthread_cancel): that takes effect when it returns.
  *  7. Sizes are in bytes, times in seconds, unless a name says otherwise. Images are [N, H, W, C].
  *  8. Stages, layers and optimizers are made by name with options; etr_schema() lists both.
  *  9. Functions of yours (map functions, the log hook) have `user_data` and `destroy`, which is
@@ -269,9 +269,8 @@ ETR_API int32_t etr_pipeline_create(const etr_options* options, etr_pipeline** p
 /* A whole pipeline from JSON: {"stages": [{"stage": "webdataset", "pattern": "..."}, ...], ...}. With the option
  * "budget_bytes" a few samples are read, to learn whether it is enough. */
 ETR_API int32_t etr_pipeline_create_from_json(const char* json, etr_pipeline** pipeline);
-/* Cancels, and returns when all work has ended; at once inside a map function, of this pipeline or
- * another: the work ends behind it then. Any thread: a call that another thread is in ends with
- * ETR_CANCELLED, and the work with it; destroy does not wait for that. */
+/* Cancels, and returns when all work has ended; inside a map function, of this pipeline or another, at once, and the work ends later.
+ * Any thread: a call that another thread is in ends with ETR_CANCELLED, and whichever of the two returns last waits for the work. */
 ETR_API void etr_pipeline_destroy(etr_pipeline* pipeline);
 
 /* Appends a stage; the first is a source. ETR_STATE once reading has begun. Reads nothing: whether "budget_bytes" is
@@ -280,7 +279,7 @@ ETR_API int32_t etr_pipeline_add(etr_pipeline* pipeline, const char* stage,
                                  const etr_options* options);
 
 /* A function of yours as a stage. It is called from worker threads, from several at once, with one
- * item at a time: a sample [H, W, C], or behind `batch` a whole batch. It reads the item's fields
+ * item at a time: a sample [H, W, C], or after `batch` a whole batch. It reads the item's fields
  * and sets new ones; the item is valid during the call only. It returns ETR_OK, with a field left, or
  * an error status: the record is then a bad one, as if a stage of the library had failed (ETR_CALLBACK
  * under on_error "fail"); etr_batch_fail says why. ETR_END, which is for sources, is such an error too. For the same batches at any thread count let it depend
@@ -338,7 +337,7 @@ ETR_API int32_t etr_explain_stats(const char* stats, const char* format, char** 
 
 /* Finds good settings for a pipeline, as JSON as for etr_pipeline_create_from_json, by trying them: threads,
  * requests in flight, batches ahead. Each trial runs for `seconds` with a consumer that takes `step_ms` for a
- * batch. `progress` (may be NULL) is called behind each trial with its JSON; returning 0 stops with
+ * batch. `progress` (may be NULL) is called after each trial with its JSON; returning 0 stops with
  * ETR_CANCELLED. `json` receives {"options", "samples_per_s", "trials"}; saved in a file, it serves as a
  * pipeline's option "tuned". */
 ETR_API int32_t etr_pipeline_tune(const char* spec, double seconds, double step_ms,
@@ -395,7 +394,7 @@ typedef struct etr_vulkan_buffer {
  * etr_trainer_step, and end that with a barrier to VK_ACCESS_TRANSFER_READ_BIT. The contents must stay until `release` (may
  * be NULL) is called with `user_data`: exactly once, on any thread, also after an error, when the batch is destroyed and its
  * step is over (which etr_trainer_result finds out); or until the step has been started, if what overwrites them is submitted
- * to the same queue behind a barrier from VK_PIPELINE_STAGE_TRANSFER_BIT. etr_batch_get gives ETR_STATE for such a field. */
+ * to the same queue after a barrier from VK_PIPELINE_STAGE_TRANSFER_BIT. etr_batch_get gives ETR_STATE for such a field. */
 ETR_API int32_t etr_batch_wrap_vulkan(etr_batch* batch, const char* field,
                                       const etr_vulkan_buffer* buffer,
                                       void (*release)(void* user_data), void* user_data);
@@ -499,8 +498,8 @@ ETR_API int32_t etr_trainer_step(etr_trainer* trainer, const etr_batch* batch);
 
 /* The oldest finished step that was not asked for yet. `wait` 0: ETR_END where none has finished;
  * otherwise waits for one and gives ETR_END when no step is in flight. ETR_NOT_FINITE where its loss or a gradient was NaN
- * or infinite, behind the results of the steps before it: the message names what made it. That step has not changed the
- * weights, nor have the steps that were in flight behind it; they give no results, and the trainer may go on. ETR_STATE for
+ * or infinite, after the results of the steps before it: the message names what made it. That step has not changed the
+ * weights, nor have the steps that were in flight after it; they give no results, and the trainer may go on. ETR_STATE for
  * a job's trainer, whose events tell the same. */
 ETR_API int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_result* result);
 

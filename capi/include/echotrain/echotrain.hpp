@@ -505,7 +505,7 @@ class Job {
   Owned handle_;
 };
 
-// How a job's trainer begins: see ETR_START_NEW and those behind it.
+// How a job's trainer begins: see ETR_START_NEW and those after it.
 enum class Start : int32_t {
   fresh = ETR_START_NEW,
   resume = ETR_START_RESUME,

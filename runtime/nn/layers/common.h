@@ -34,9 +34,9 @@ inline bool fused_relu(const LayerCall& call) {
   return call.options.string("activation") == "relu";
 }
 
-// `value` behind the activation that is not fused.
+// `value` after the activation that is not fused.
 graph::ValueId activate(const LayerCall& call, graph::ValueId value);
-// `value` behind the activation, for layers whose op fuses none.
+// `value` after the activation, for layers whose op fuses none.
 graph::ValueId activate_unfused(const LayerCall& call, graph::ValueId value);
 
 // {input, weight} and, where the options ask for it, a new bias.

@@ -15,7 +15,7 @@ constexpr OptionSpec kGlsl[] = {
     {"shape", OptionType::integers, "[]", "shape of the output without the batch axis; empty: x0's",
      1, 1e9},
     {"weight", OptionType::integers, "[]",
-     "shape of a trained weight, the input behind the last; empty: none", 1, 1e9},
+     "shape of a trained weight, the input after the last; empty: none", 1, 1e9},
     kInit,
 };
 

@@ -10,7 +10,7 @@ namespace {
 constexpr OptionSpec kRecurrent[] = {
     {"units", OptionType::integer, nullptr, "length of the state, and of the output", 1, 1 << 20},
     {"output", OptionType::string, "\"sequence\"",
-     "the state behind every position, or only the last state", 0, 0, "", "sequence|last"},
+     "the state after every position, or only the last state", 0, 0, "", "sequence|last"},
     {"reverse", OptionType::boolean, "false",
      "from the last position to the first; the last state is then the first position's"},
 };

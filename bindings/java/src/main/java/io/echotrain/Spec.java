@@ -27,7 +27,7 @@ public class Spec {
   }
 
   /**
-   * A stage behind this source, where the source stands in {@code mix} or {@code zip}: its samples are mapped before
+   * A stage after this source, where the source stands in {@code mix} or {@code zip}: its samples are mapped before
    * they are put together.
    */
   public Spec then(Spec stage) {
