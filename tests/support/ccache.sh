@@ -1,3 +1,2 @@
-# Sourced by scripts that build the library more than once: its objects come from the folder build-ccache. Whether a build takes warnings
-# as errors makes no difference there, so all that fill the folder have to.
-export CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER:-"env;CCACHE_DIR=$PWD/build-ccache;CCACHE_DEPEND=1;CCACHE_IGNOREOPTIONS=-Werror;ccache"}
+# Sourced by scripts that build the library more than once: its objects come from the folder build-ccache.
+export CMAKE_CXX_COMPILER_LAUNCHER=${CMAKE_CXX_COMPILER_LAUNCHER:-"env;CCACHE_DIR=$PWD/build-ccache;CCACHE_DEPEND=1;ccache"}
