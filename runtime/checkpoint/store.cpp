@@ -119,7 +119,7 @@ void Store::check_usable() const {
   std::error_code error;
   const bool nothing = fs::symlink_status(directory_, error).type() == fs::file_type::not_found;
   if (!nothing && !fs::is_directory(directory_, error))
-    refuse(directory_, "no folder, and checkpoints need one");
+    refuse(directory_, "not a folder; checkpoints are written into a folder");
 }
 
 void Store::check_clearable() const {
@@ -135,13 +135,13 @@ std::string Store::save(uint64_t step, const Files& files) const {
   const fs::path temporary = fs::path(directory_) / (name_of(step) + ".tmp");
   std::error_code error;
   fs::create_directories(directory_, error);
+  if (error) fail(Code::io, "cannot create '", directory_, "': ", error.message());
   std::string holder;
-  const auto lock = error ? nullptr
-                          : platform::FileLock::take(
-                                (fs::path(directory_) / platform::kFolderLock).string(), holder);
-  if (!lock && !error)
-    fail(Code::state, "'", directory_, "' is being written by another (", holder,
-         "): save again when it is done, or into another folder");
+  const auto lock =
+      platform::FileLock::take((fs::path(directory_) / platform::kFolderLock).string(), holder);
+  if (!lock)
+    fail(Code::state, "another run or trainer is writing a checkpoint into '", directory_, "' (",
+         holder, "): save again when it is done, or into another folder");
   fs::remove_all(temporary, error);
   fs::create_directories(temporary, error);
   if (error) fail(Code::io, "cannot create '", temporary.string(), "': ", error.message());

@@ -92,7 +92,7 @@ class DocumentBuilder {
       else
         first = firsts.emplace(keys[i], i).first->second;
       if (first == i) continue;
-      twice_ = cat("the key '", keys[i], "' comes twice in one object, at ",
+      twice_ = cat("duplicate key '", keys[i], "' in one object, at ",
                    place_of(members.places[first]), " and at ", place_of(members.places[i]));
       return false;
     }

@@ -9,7 +9,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <filesystem>
 #include <mutex>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -17,39 +20,64 @@
 #include "core/platform.h"
 
 namespace etr::platform {
-namespace {
 
-// The open files of all locks. A lock by flock() ends when its last descriptor is closed, so a child of fork() closes its
-// copies. Nothing forks while the mutex is held.
-struct LockFiles {
-  std::mutex mutex;
-  std::vector<int> files;
+// The locks of this process whose files are open. A lock by flock() ends when its last descriptor is closed, so a child of
+// fork() closes its copies: nothing forks while the mutex is held, which is while a file is opened or closed. Nothing else is
+// done under it.
+class FileLock::All {
+ public:
+  static All& get() {
+    static auto* all = new All;  // for ever: locks may be static objects
+    return *all;
+  }
 
-  static LockFiles& all() {
-    static auto* files = new LockFiles;  // for ever: locks may be static objects
-    return *files;
+  // Without following a link: the file is written to, and removed. The system's error number, or 0.
+  int open(FileLock& lock) {
+    const std::scoped_lock no_fork(mutex_);
+    locks_.push_back(&lock);  // first: once the file is open, nothing fails
+    lock.file_ =
+        ::open(lock.path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+    return lock.file_ < 0 ? errno : 0;
+  }
+
+  void close(FileLock& lock) noexcept {
+    const std::scoped_lock no_fork(mutex_);
+    std::erase(locks_, &lock);
+    if (lock.file_ >= 0) ::close(std::exchange(lock.file_, -1));
+  }
+
+  // Whether the folder is asked about for the first time.
+  bool is_new(const std::string& folder) {
+    const std::scoped_lock no_fork(mutex_);
+    return folders_without_locks_.insert(folder).second;
   }
 
  private:
-  LockFiles() {
-    ::pthread_atfork([] { all().mutex.lock(); }, [] { all().mutex.unlock(); },
+  All() {
+    ::pthread_atfork([] { get().mutex_.lock(); }, [] { get().mutex_.unlock(); },
                      [] {
-                       for (const int file : all().files) ::close(file);
-                       all().files.clear();
-                       all().mutex.unlock();
+                       for (FileLock* lock : get().locks_)
+                         if (lock->file_ >= 0) ::close(std::exchange(lock->file_, -1));
+                       get().locks_.clear();
+                       get().mutex_.unlock();
                      });
   }
+
+  std::mutex mutex_;
+  std::vector<FileLock*> locks_;
+  std::set<std::string> folders_without_locks_;
 };
 
-// Without following a link: the file is written to, and removed.
-int open_regular(const std::string& path) {
-  const int file =
-      ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
-  if (file < 0) fail(Code::io, "cannot create '", path, "': ", errno_text(errno));
+namespace {
+
+// `error`: why it is not open.
+void check_regular(int file, const std::string& path, int error) {
+  if (file < 0)
+    fail(error == ENOENT ? Code::not_found : Code::io, "cannot create '", path,
+         "': ", errno_text(error));
   struct stat info {};
-  if (::fstat(file, &info) == 0 && S_ISREG(info.st_mode)) return file;
-  ::close(file);
-  fail(Code::io, "cannot lock '", path, "': it is no regular file");
+  if (::fstat(file, &info) != 0 || !S_ISREG(info.st_mode))
+    fail(Code::io, "cannot lock '", path, "': it is not a regular file");
 }
 
 bool is_at(int file, const std::string& path) {
@@ -95,14 +123,14 @@ void write_holder(int file) {
 
 }  // namespace
 
-FileLock::FileLock(std::string path, int file) : path_(std::move(path)), file_(file) {}
-
 std::unique_ptr<FileLock> FileLock::take(const std::string& path, std::string& holder) {
   std::string reason;
   auto lock = try_once(path, holder, reason);
   while (!lock && holder.empty()) lock = try_once(path, holder, reason);
-  if (!reason.empty())
-    log_line(LogLevel::warning, cat("the file system of '", path, "' has no locks (", reason,
+  if (reason.empty()) return lock;
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  if (All::get().is_new(folder))
+    log_line(LogLevel::warning, cat("the file system of '", folder, "' has no locks (", reason,
                                     "): nothing keeps others from using it too"));
   return lock;
 }
@@ -110,24 +138,22 @@ std::unique_ptr<FileLock> FileLock::take(const std::string& path, std::string& h
 // nullptr without a holder: whoever had the lock has removed the file before this one could be locked.
 std::unique_ptr<FileLock> FileLock::try_once(const std::string& path, std::string& holder,
                                              std::string& reason) {
-  const std::scoped_lock no_fork(LockFiles::all().mutex);
-  const int file = open_regular(path);
-  const Locked locked = lock(file, reason);
-  holder = locked == Locked::by_another ? holder_of(file) : "";
-  if (locked == Locked::by_another || (locked == Locked::yes && !is_at(file, path))) {
-    ::close(file);
-    return nullptr;
-  }
-  write_holder(file);
-  LockFiles::all().files.push_back(file);
-  return std::unique_ptr<FileLock>(new FileLock(path, file));
+  All& all = All::get();  // made before a lock whose destructor needs it
+  std::unique_ptr<FileLock> out(new FileLock(path));
+  const int error = all.open(*out);
+  check_regular(out->file_, path, error);
+  const Locked locked = lock(out->file_, reason);
+  holder = locked == Locked::by_another ? holder_of(out->file_) : "";
+  out->held_ =
+      locked == Locked::without_locks || (locked == Locked::yes && is_at(out->file_, path));
+  if (!out->held_) return nullptr;
+  write_holder(out->file_);
+  return out;
 }
 
 FileLock::~FileLock() {
-  const std::scoped_lock no_fork(LockFiles::all().mutex);
-  if (std::erase(LockFiles::all().files, file_) == 0) return;  // in a child of fork()
-  if (is_at(file_, path_)) ::unlink(path_.c_str());
-  ::close(file_);
+  if (held_ && file_ >= 0 && is_at(file_, path_)) ::unlink(path_.c_str());
+  All::get().close(*this);
 }
 
 }  // namespace etr::platform

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 namespace etr::platform {
 
@@ -15,19 +16,23 @@ constexpr const char* kFolderLock =
 class FileLock {
  public:
   // Makes the file. Does not wait: nullptr where another has the lock, with `holder` saying who ("process 1234 on host").
-  // Error(io) where the file cannot be made. Where its file system has no locks, a warning is logged and the lock is given.
+  // Error(not_found) where its folder is missing, Error(io) where it cannot be made. Where its file system has no locks, the
+  // lock is given, with a warning in the log, one for each folder.
   static std::unique_ptr<FileLock> take(const std::string& path, std::string& holder);
-  ~FileLock();  // removes the file
+  ~FileLock();  // removes the file; not in a child of fork()
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;
 
  private:
-  FileLock(std::string path, int file);
+  class All;
+
+  explicit FileLock(std::string path) : path_(std::move(path)) {}
   static std::unique_ptr<FileLock> try_once(const std::string& path, std::string& holder,
                                             std::string& reason);
 
   const std::string path_;
-  const int file_;
+  int file_ = -1;      // -1: not open, as in a child of fork()
+  bool held_ = false;  // the file is this lock's to remove
 };
 
 }  // namespace etr::platform

@@ -140,8 +140,8 @@ void ParameterStore::check(const std::map<std::string, Tensor>& tensors) const {
   for (const std::string& name : names_) {
     const auto it = tensors.find(name);
     if (it == tensors.end())
-      fail(Code::invalid_argument, "weight '", name, "' is f32 ", shape_text(tensor(name).shape),
-           " in the model and not in the file");
+      fail(Code::invalid_argument, "the file has no weight '", name, "' (the model expects f32 ",
+           shape_text(tensor(name).shape), ")");
     if (it->second.shape() != tensor(name).shape || it->second.dtype() != DType::f32)
       fail(Code::invalid_argument, "weight '", name, "' is ", dtype_name(it->second.dtype()), " ",
            shape_text(it->second.shape()), " in the file but f32 ", shape_text(tensor(name).shape),

@@ -1,7 +1,6 @@
 #include "io/disk_cache.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "core/platform.h"
 #include "core/sha256.h"
 
@@ -77,26 +77,28 @@ std::string DiskCache::Entry::keep() {
   return path_;
 }
 
-// Waits until no other process makes room; not at all where the file system has no locks.
-void DiskCache::take_turn(int lock) const {
+// Waits until nobody else makes room. nullptr where the lock cannot be made; the log says why.
+std::unique_ptr<platform::FileLock> DiskCache::take_turn() const try {
   constexpr std::chrono::milliseconds kPause{20};  // the system's own wait could not be cancelled
-  while (::flock(lock, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK && errno != EINTR) return;
+  while (true) {
+    std::string holder;
+    if (auto lock = platform::FileLock::take(directory_ + "/lock", holder)) return lock;
     if (cancelled_ && cancelled_())
-      fail(Code::cancelled, "waiting for the lock of '", directory_, "' was cancelled");
+      fail(Code::cancelled, "waiting for ", holder, " to make room in '", directory_,
+           "' was cancelled");
     std::this_thread::sleep_for(kPause);
   }
+} catch (const Error& error) {
+  if (error.code() == Code::cancelled) throw;
+  log_line(LogLevel::warning,
+           cat("no room is made in the cache '", directory_, "', which may grow beyond ",
+               limit_bytes_, " bytes: ", error.what()));
+  return nullptr;
 }
 
 // One process at a time, so that two do not both make room for the same file.
 void DiskCache::make_room(const std::string& kept) const {
-  const std::string path = directory_ + "/lock";
-  const int lock = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock < 0) return;
-  const std::unique_ptr<const int, void (*)(const int*)> closer(&lock,
-                                                                [](const int* f) { ::close(*f); });
-  take_turn(lock);
-  remove_oldest(kept);
+  if (const auto lock = take_turn()) remove_oldest(kept);
 }
 
 void DiskCache::remove_oldest(const std::string& kept) const {

@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 
 #include "core/platform_files.h"
+#include "core/platform_lock.h"
 
 namespace etr::io {
 
@@ -42,7 +44,7 @@ class DiskCache {
 
  private:
   std::string path_of(const std::string& address, const std::string& version) const;
-  void take_turn(int lock) const;
+  std::unique_ptr<platform::FileLock> take_turn() const;
   void make_room(const std::string& kept) const;
   void remove_oldest(const std::string& kept) const;
 

@@ -176,8 +176,8 @@ void Update::check(const std::map<std::string, Tensor>& given) const {
   for (const auto& [name, tensor] : state()) {
     const auto it = given.find(name);
     if (it == given.end())
-      fail(Code::invalid_argument, "state '", name, "' is f32 ", shape_text(tensor.shape),
-           " in the optimizer and not in the file");
+      fail(Code::invalid_argument, "the file has no state '", name, "' (the optimizer expects f32 ",
+           shape_text(tensor.shape), ")");
     if (it->second.shape() != tensor.shape || it->second.dtype() != DType::f32)
       fail(Code::invalid_argument, "state '", name, "' is ", dtype_name(it->second.dtype()), " ",
            shape_text(it->second.shape()), " in the file but f32 ", shape_text(tensor.shape),

@@ -144,7 +144,7 @@ void check_field(const pipeline::Item& batch, const graph::Value& value, const n
     const bool is_target = net.target >= 0 && value.name == net.graph.value(net.target).name;
     const char* hint = "";
     if (!is_target && wanted == DType::f32 && (dtype == DType::u8 || dtype == DType::u16))
-      hint = in_buffer ? " (make floats of it before)"
+      hint = in_buffer ? " (convert it to float first)"
                        : " (put a normalize stage in the pipeline; in a batch of your own do what "
                          "it does: (x / 255 - mean) / std)";
     else if (is_target && !classifies)

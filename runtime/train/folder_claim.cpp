@@ -3,10 +3,24 @@
 #include "core/error.h"
 
 namespace etr::train {
+namespace {
 
 namespace fs = std::filesystem;
 
+constexpr int kAttempts = 100;  // each after another process has removed what it had made
+
+}  // namespace
+
 FolderClaim::FolderClaim(const std::string& folder) {
+  for (int attempt = 1; !lock_; ++attempt) try {
+      claim(folder);
+    } catch (const Error& error) {
+      if (error.code() != Code::not_found || attempt == kAttempts) throw;
+    }
+}
+
+// Error(not_found) where a run that ends removes the folder meanwhile.
+void FolderClaim::claim(const std::string& folder) {
   make_folders(folder);
   std::string holder;
   try {
@@ -38,14 +52,16 @@ void FolderClaim::make_folders(const std::string& folder) {
   std::error_code unknown;
   if (fs::is_directory(folder, unknown)) return;
   remove_empty_folders();
-  fail(Code::io, "cannot create the run's folder '", folder,
-       "': ", error ? error.message() : "it is a file", "; output.dir names another one");
+  fail(error == std::errc::no_such_file_or_directory ? Code::not_found : Code::io,
+       "cannot create the run's folder '", folder, "': ", error ? error.message() : "it is a file",
+       "; output.dir names another one");
 }
 
-void FolderClaim::remove_empty_folders() const {
+void FolderClaim::remove_empty_folders() {
   std::error_code error;
   for (auto path = made_.rbegin(); path != made_.rend(); ++path)
-    if (!fs::remove(*path, error)) return;
+    if (!fs::remove(*path, error)) break;
+  made_.clear();
 }
 
 }  // namespace etr::train

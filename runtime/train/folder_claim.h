@@ -13,15 +13,16 @@ namespace etr::train {
 // Makes the folder and locks it against other runs, in this process and in others. Those that only read take no claim.
 class FolderClaim {
  public:
-  // Error(state) that names the folder and the run that has it; Error(io) where it cannot be made.
+  // Error(state) that names the folder and the run that has it; Error(io) or Error(not_found) where it cannot be made.
   explicit FolderClaim(const std::string& folder);
   ~FolderClaim();  // and removes the folders that it has made, where they are still empty
   FolderClaim(const FolderClaim&) = delete;
   FolderClaim& operator=(const FolderClaim&) = delete;
 
  private:
+  void claim(const std::string& folder);
   void make_folders(const std::string& folder);
-  void remove_empty_folders() const;
+  void remove_empty_folders();
 
   std::vector<std::filesystem::path> made_;  // from the outermost
   std::unique_ptr<platform::FileLock> lock_;

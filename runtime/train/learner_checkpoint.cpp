@@ -48,12 +48,12 @@ State state_of(const checkpoint::Files& files, const std::string& origin) {
   return state;
 }
 
-// What a model lacks it would lose silently.
+// A weight that the model lacks would be dropped without notice.
 void check_no_others(const checkpoint::NamedTensors& given, const std::vector<std::string>& names) {
   for (const auto& [name, tensor] : given)
     if (std::find(names.begin(), names.end(), name) == names.end())
-      fail(Code::invalid_argument, "weight '", name, "' is ", dtype_name(tensor.dtype()), " ",
-           shape_text(tensor.shape()), " in the file, and the model has none of that name");
+      fail(Code::invalid_argument, "the model has no weight '", name, "' (the file holds ",
+           dtype_name(tensor.dtype()), " ", shape_text(tensor.shape()), ")");
 }
 
 template <typename Check>

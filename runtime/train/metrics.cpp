@@ -4,7 +4,6 @@
 #include <cctype>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <span>
 
 #include "core/crc32c.h"
@@ -38,17 +37,42 @@ uint32_t masked_crc(const std::string& bytes) {
 
 constexpr char kEventFile[] = "events.out.tfevents.";
 
-// Whole lines of `path` in bytes; lines are short beside the piece that is looked at.
-uint64_t whole_lines(const std::string& path, uint64_t size) {
-  constexpr uint64_t kPiece = 1 << 16;
-  std::string end(static_cast<size_t>(std::min(size, kPiece)), 0);
-  std::ifstream in(path, std::ios::binary);
-  in.seekg(static_cast<std::streamoff>(size - end.size()));
-  in.read(end.data(), static_cast<std::streamsize>(end.size()));
-  const size_t newline = end.rfind('\n');
-  if (newline != std::string::npos) return size - end.size() + newline + 1;
-  return end.size() == size ? 0 : size;
-}
+// The lines of a file from its last one on, without reading the file as a whole.
+class LinesFromEnd {
+ public:
+  explicit LinesFromEnd(const std::string& path) : file_(path), end_(file_.size()) {}
+
+  uint64_t end() const { return end_; }  // of the lines that have not been dropped
+
+  // With its newline, where it has one; empty where there is none, or it is too long for a row.
+  std::string_view last() {
+    if (newline_before_last() == std::string::npos) read_piece();
+    const size_t newline = newline_before_last();
+    if (newline != std::string::npos) return std::string_view(piece_).substr(newline + 1);
+    return piece_.size() == end_ ? std::string_view(piece_) : std::string_view();
+  }
+
+  void drop(std::string_view last) {
+    end_ -= last.size();
+    piece_.resize(piece_.size() - last.size());
+  }
+
+ private:
+  static constexpr uint64_t kPiece = 1 << 16;
+
+  size_t newline_before_last() const {
+    return piece_.size() < 2 ? std::string::npos : piece_.rfind('\n', piece_.size() - 2);
+  }
+
+  void read_piece() {
+    piece_.resize(static_cast<size_t>(std::min(end_, kPiece)));
+    file_.read_at(end_ - piece_.size(), std::as_writable_bytes(std::span(piece_)));
+  }
+
+  const platform::InputFile file_;
+  uint64_t end_;
+  std::string piece_;  // of the file, up to end_
+};
 
 void shorten(const std::string& path, uint64_t bytes) {
   std::error_code error;
@@ -57,20 +81,23 @@ void shorten(const std::string& path, uint64_t bytes) {
 }
 
 // False for what is no row of a run.
-bool is_behind(std::string_view line, uint64_t step) {
+bool is_after(std::string_view line, LastRow last) {
   const auto row = parse_if_json(line, "a row");
   if (!row || !row->is_object() || !row->contains("step")) return false;
   const Json& number = row->at("step");
-  return number.is_number_unsigned() && number.get<uint64_t>() > step;
+  if (!number.is_number_unsigned()) return false;
+  const auto step = number.get<uint64_t>();
+  return step > last.step ||
+         (step == last.step && !last.evaluated && row->value("kind", Json()) == "evaluation");
 }
 
 // Cuts off a last line that was not finished; the path again.
 const std::string& with_whole_lines(const std::string& path) {
   std::error_code error;
-  const uint64_t size = std::filesystem::file_size(path, error);
-  const uint64_t whole = error || size == 0 ? 0 : whole_lines(path, size);
-  if (error || whole == size) return path;
-  shorten(path, whole);
+  if (std::filesystem::file_size(path, error) == 0 || error) return path;
+  LinesFromEnd lines(path);
+  const std::string_view last = lines.last();
+  if (!last.empty() && last.back() != '\n') shorten(path, lines.end() - last.size());
   return path;
 }
 
@@ -97,26 +124,20 @@ bool JsonLines::may_be(const std::string& path) {
   std::error_code error;
   const fs::file_type type = fs::symlink_status(path, error).type();
   if (type != fs::file_type::regular) return type == fs::file_type::not_found;
-  std::string beginning(kBeginning.size(), '\0');
-  std::ifstream in(path, std::ios::binary);
-  in.read(beginning.data(), static_cast<std::streamsize>(beginning.size()));
-  beginning.resize(static_cast<size_t>(in.gcount()));
+  const platform::InputFile file(path);
+  std::string beginning(static_cast<size_t>(std::min<uint64_t>(file.size(), kBeginning.size())), 0);
+  file.read_at(0, std::as_writable_bytes(std::span(beginning)));
   return kBeginning.starts_with(beginning);  // a killed run may have written less
 }
 
 // From the end: a killed run has written few rows after its newest checkpoint, and a file may have millions.
-void cut_rows_after(const std::string& path, uint64_t step) {
+void cut_rows_after(const std::string& path, LastRow last) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return;
-  const std::string text = platform::read_file(with_whole_lines(path));
-  size_t end = text.size();
-  while (end > 0) {
-    const size_t before = end < 2 ? std::string::npos : text.rfind('\n', end - 2);
-    const size_t begin = before == std::string::npos ? 0 : before + 1;
-    if (!is_behind(std::string_view(text).substr(begin, end - begin - 1), step)) break;
-    end = begin;
-  }
-  if (end < text.size()) shorten(path, end);
+  LinesFromEnd lines(with_whole_lines(path));
+  const uint64_t size = lines.end();
+  for (auto line = lines.last(); is_after(line, last); line = lines.last()) lines.drop(line);
+  if (lines.end() < size) shorten(path, lines.end());
 }
 
 EventFile::EventFile(const std::string& directory) {

@@ -27,8 +27,14 @@ class JsonLines {
   platform::OutputFile file_;
 };
 
-// Cuts off the rows at the end of a run's file that are of later steps. Error(io).
-void cut_rows_after(const std::string& path, uint64_t step);
+// Where a run's rows end: with those of `step`, with or without the row of its evaluation.
+struct LastRow {
+  uint64_t step = 0;
+  bool evaluated = false;
+};
+
+// Cuts off the rows at the end of a run's file that come after `last`. Error(io).
+void cut_rows_after(const std::string& path, LastRow last);
 
 // Scalars in TensorBoard's format: TFRecord frames (length, masked CRC-32C, data, masked CRC-32C)
 // around Event messages of protocol buffers.

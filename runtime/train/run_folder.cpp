@@ -20,9 +20,23 @@ void remove_file(const fs::path& path) {
 
 }  // namespace
 
+// While something is written. After the run's end the folder is let go of again with it.
+class RunFolder::Write {
+ public:
+  explicit Write(RunFolder& folder) : folder_(folder) {}
+  ~Write() {
+    if (folder_.over_) folder_.let_go();
+  }
+  Write(const Write&) = delete;
+  Write& operator=(const Write&) = delete;
+
+ private:
+  RunFolder& folder_;
+};
+
 RunFolder::RunFolder(std::string directory, Start start, bool tensorboard)
     : directory_(std::move(directory)),
-      metrics_path_(directory_ + "/metrics.jsonl"),
+      metrics_path_(fs::path(directory_) / "metrics.jsonl"),
       start_(start),
       tensorboard_(tensorboard),
       store_(directory_ + "/checkpoints") {
@@ -33,7 +47,7 @@ RunFolder::RunFolder(std::string directory, Start start, bool tensorboard)
   if (start_ == Start::overwrite) check_removable();
 }
 
-uint64_t RunFolder::metrics_bytes() const {
+uint64_t RunFolder::metrics_bytes() const noexcept {
   std::error_code error;
   const uint64_t bytes = fs::file_size(metrics_path_, error);
   return error ? 0 : bytes;
@@ -50,8 +64,8 @@ void RunFolder::check_unused() const {
 
 void RunFolder::check_removable() const {
   store_.check_clearable();
-  if (!JsonLines::may_be(metrics_path_))
-    fail(Code::state, "'", metrics_path_,
+  if (!JsonLines::may_be(metrics_path_.string()))
+    fail(Code::state, "'", metrics_path_.string(),
          "' is not a run's: only what a run has written is overwritten. Move it away, or let "
          "output.dir name another folder (--set output.dir=FOLDER)");
 }
@@ -61,8 +75,8 @@ void RunFolder::begin() {
   if (metrics_) return;
   if (!begun_ && start_ == Start::fresh) check_unused();  // where the file system has no locks
   if (!begun_ && start_ == Start::overwrite) remove_earlier_run();
-  if (cut_after_) cut_rows_after(metrics_path_, *cut_after_);
-  auto metrics = std::make_unique<JsonLines>(metrics_path_);
+  if (cut_after_) cut_rows_after(metrics_path_.string(), *cut_after_);
+  auto metrics = std::make_unique<JsonLines>(metrics_path_.string());
   if (tensorboard_ && !events_) events_ = std::make_unique<EventFile>(directory_);
   metrics_ = std::move(metrics);
   cut_after_.reset();
@@ -70,7 +84,8 @@ void RunFolder::begin() {
   begun_ = true;
 }
 
-void RunFolder::let_go() {
+void RunFolder::let_go() noexcept {
+  over_ = true;
   if (!claim_) return;
   left_bytes_ = metrics_bytes();
   claim_.reset();
@@ -84,8 +99,8 @@ void RunFolder::claim_again() {
        "' since this one ended: resume the run with a new trainer");
 }
 
-void RunFolder::go_on_after(uint64_t step) {
-  cut_after_ = step;
+void RunFolder::go_on_after(uint64_t step, bool evaluated) {
+  cut_after_ = {step, evaluated};
   metrics_.reset();
 }
 
@@ -103,17 +118,20 @@ void RunFolder::remove_earlier_run() const {
 }
 
 void RunFolder::write_row(const Json& row) {
+  const Write guard(*this);
   begin();
   metrics_->write(row);
 }
 
 void RunFolder::write_scalars(uint64_t step,
                               const std::vector<std::pair<std::string, double>>& scalars) {
+  const Write guard(*this);
   begin();
   if (events_) events_->write(step, scalars);
 }
 
 std::string RunFolder::write_checkpoint(uint64_t step, const checkpoint::Files& files) {
+  const Write guard(*this);
   begin();
   metrics_->sync();  // the rows before a checkpoint last as long as it does
   return store_.save(step, files);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,29 +38,33 @@ class RunFolder {
   // The checkpoint to go on from: none where this run has yet to take the place of an earlier one.
   std::optional<checkpoint::Loaded> newest() const;
 
-  // The run goes on from that step's checkpoint: rows of later steps, which it will write again, are cut off before the next row.
-  void go_on_after(uint64_t step);
+  // The run goes on from that step's checkpoint: rows that it will write again are cut off before the next row. They are those
+  // of later steps and, unless the checkpoint holds the step's evaluation (`evaluated`), that one's.
+  void go_on_after(uint64_t step, bool evaluated);
 
-  // The run has ended, and another may begin. What this one writes nevertheless claims the folder again; Error(state) where
-  // another run has it, or has been there.
-  void let_go();
+  // The run has ended, and another may begin. From now on each of the writes above claims the folder for its own time, also
+  // where it fails; Error(state) where another run has the folder, or has been there.
+  void let_go() noexcept;
 
  private:
   bool writes() const { return start_ != Start::evaluate; }
-  uint64_t metrics_bytes() const;
+  uint64_t metrics_bytes() const noexcept;
   void check_unused() const;
   void check_removable() const;
+  class Write;
   void begin();
   void claim_again();
   void remove_earlier_run() const;
 
-  const std::string directory_, metrics_path_;
+  const std::string directory_;
+  const std::filesystem::path metrics_path_;
   const Start start_;
   const bool tensorboard_;
   const checkpoint::Store store_;
   std::optional<FolderClaim> claim_;
   bool begun_ = false;  // something has been written
-  std::optional<uint64_t> cut_after_;
+  bool over_ = false;   // let_go() was called
+  std::optional<LastRow> cut_after_;
   uint64_t left_bytes_ = 0;             // of metrics.jsonl, when the claim ended
   std::unique_ptr<JsonLines> metrics_;  // opened by the first write
   std::unique_ptr<EventFile> events_;

@@ -91,7 +91,7 @@ void Trainer::recover(const Error& lost) {
   pipeline_.reset();
   open(std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(options)));
   load();
-  warm_ = epoch_ended_ = false;
+  warm_ = false;
   length_epoch_.reset();
   loss_sum_ = accuracy_sum_ = 0;
   steps_since_ = examples_since_ = 0;
@@ -122,39 +122,48 @@ void Trainer::load() {
   const std::string origin = cat("the checkpoint '", loaded.path, "'");
   const Json state = checkpoint::json_of(loaded.files, kTrainerState, origin);
   try {
-    epoch_ = state.at("epoch").get<uint64_t>();
-    examples_ = state.at("examples").get<uint64_t>();
-    fresh_ = state.at("fresh").get<uint64_t>();
-    echoed_ = state.at("echoed").get<uint64_t>();
-    seconds_before_ = state.at("seconds").get<double>();
-    busy_seconds_ = state.at("busy_seconds").get<double>();
+    load_progress(state);
     load_evaluation(state.value("evaluation", Json()));
   } catch (const nlohmann::json::exception& error) {
     fail(Code::corrupt_data, origin, ": '", kTrainerState, "' is damaged: ", json_problem(error));
   }
   learner_->load(loaded.files, origin);
   pipeline_->restore(checkpoint::json_of(loaded.files, kPipelineState, origin));
-  saved_step_ = learner_->steps();
-  target_reached_ = evaluated_step_ == saved_step_ && reaches_target();
+  const bool evaluated = last_evaluation_.step == learner_->steps();
+  target_reached_ = evaluated && reaches_target();
   epoch_gave_batch_ = true;  // perhaps before the interruption
-  folder_->go_on_after(saved_step_);
+  // An evaluation that is made up for is saved, too.
+  saved_step_ = evaluation_due() ? 0 : learner_->steps();
+  folder_->go_on_after(learner_->steps(), evaluated);
+}
+
+void Trainer::load_progress(const Json& state) {
+  epoch_ = state.at("epoch").get<uint64_t>();
+  epoch_ended_ = state.value("epoch_ended", false);  // earlier versions do not say
+  examples_ = state.at("examples").get<uint64_t>();
+  fresh_ = state.at("fresh").get<uint64_t>();
+  echoed_ = state.at("echoed").get<uint64_t>();
+  seconds_before_ = state.at("seconds").get<double>();
+  busy_seconds_ = state.at("busy_seconds").get<double>();
 }
 
 // Of the latest evaluation, so that none is made twice. Checkpoints of earlier versions say nothing of it.
 void Trainer::load_evaluation(const Json& state) {
-  evaluated_step_ = state.is_null() ? 0 : state.at("step").get<uint64_t>();
-  last_eval_ = {};
+  last_evaluation_ = {};
+  evaluation_tried_step_ = 0;
   if (state.is_null()) return;
   const auto number = [&](const char* key) {  // null: it was not finite
     const Json& value = state.at(key);
     return value.is_null() ? std::nan("") : value.get<double>();
   };
-  last_eval_ = {state.at("samples").get<int64_t>(), number("loss"), number("accuracy")};
+  last_evaluation_ = {state.at("step").get<uint64_t>(),
+                      {state.at("samples").get<int64_t>(), number("loss"), number("accuracy")}};
+  evaluation_tried_step_ = last_evaluation_.step;
 }
 
 bool Trainer::reaches_target() const {
   const double target = job_.evaluation() ? job_.evaluation()->number("target_accuracy") : 0;
-  return target > 0 && last_eval_.accuracy >= target;
+  return target > 0 && last_evaluation_.metrics.accuracy >= target;
 }
 
 double Trainer::training_seconds() const {
@@ -261,7 +270,7 @@ void Trainer::write_step(const StepMetrics& m) {
 }
 
 bool Trainer::evaluation_due() const {
-  if (!job_.evaluation() || evaluated_step_ == learner_->steps() || learner_->steps() == 0 ||
+  if (!job_.evaluation() || evaluation_tried_step_ == learner_->steps() || learner_->steps() == 0 ||
       stop_.load())
     return false;
   const auto by_epoch = static_cast<uint64_t>(job_.evaluation()->integer("every_epochs"));
@@ -317,8 +326,8 @@ Event Trainer::make_event(EventKind kind) {
   event.fresh = fresh_;
   event.echoed = echoed_;
   event.bad_records = pipeline_->stats()["bad_records"].get<int64_t>();
-  event.eval_loss = last_eval_.loss;
-  event.eval_accuracy = last_eval_.accuracy;
+  event.eval_loss = last_evaluation_.metrics.loss;
+  event.eval_accuracy = last_evaluation_.metrics.accuracy;
   event.target_reached = target_reached_;
   return event;
 }
@@ -332,9 +341,9 @@ EvalMetrics Trainer::evaluate() {
 }
 
 std::optional<Event> Trainer::evaluation_event() {
-  evaluated_step_ = learner_->steps();
+  evaluation_tried_step_ = learner_->steps();
   try {
-    last_eval_ = evaluate();
+    last_evaluation_ = {learner_->steps(), evaluate()};
   } catch (const Error& error) {
     if (error.code() != Code::cancelled) throw;
     return std::nullopt;
@@ -345,27 +354,32 @@ std::optional<Event> Trainer::evaluation_event() {
   folder_->write_row({{"kind", "evaluation"},
                       {"step", event.step},
                       {"epoch", epoch_},
-                      {"eval_loss", last_eval_.loss},
-                      {"eval_accuracy", last_eval_.accuracy},
+                      {"eval_loss", event.eval_loss},
+                      {"eval_accuracy", event.eval_accuracy},
                       {"seconds", event.seconds},
                       {"examples", examples_},
                       {"fresh", fresh_},
                       {"echoed", echoed_},
                       {"device_wait_share", event.device_wait_share}});
-  folder_->write_scalars(event.step, {{"eval/loss", last_eval_.loss},
-                                      {"eval/accuracy", last_eval_.accuracy},
+  folder_->write_scalars(event.step, {{"eval/loss", event.eval_loss},
+                                      {"eval/accuracy", event.eval_accuracy},
                                       {"device/wait_share", event.device_wait_share}});
   return event;
 }
 
 Json Trainer::state() const {
-  Json state{{"epoch", epoch_},   {"examples", examples_},         {"fresh", fresh_},
-             {"echoed", echoed_}, {"seconds", training_seconds()}, {"busy_seconds", busy_seconds_}};
-  if (evaluated_step_ > 0)
-    state["evaluation"] = {{"step", evaluated_step_},
-                           {"samples", last_eval_.samples},
-                           {"loss", last_eval_.loss},
-                           {"accuracy", last_eval_.accuracy}};
+  Json state{{"epoch", epoch_},
+             {"epoch_ended", epoch_ended_},
+             {"examples", examples_},
+             {"fresh", fresh_},
+             {"echoed", echoed_},
+             {"seconds", training_seconds()},
+             {"busy_seconds", busy_seconds_}};
+  if (const auto& [step, metrics] = last_evaluation_; step > 0)
+    state["evaluation"] = {{"step", step},
+                           {"samples", metrics.samples},
+                           {"loss", metrics.loss},
+                           {"accuracy", metrics.accuracy}};
   return state;
 }
 
@@ -381,9 +395,7 @@ std::string Trainer::save() {
   checkpoint::put_text(files, kTrainerState, state().dump());
   checkpoint::put_text(files, "job.json", job_.json().dump(1));
   saved_step_ = learner_->steps();
-  const std::string path = folder_->write_checkpoint(learner_->steps(), files);
-  if (ended_) folder_->let_go();
-  return path;
+  return folder_->write_checkpoint(learner_->steps(), files);
 }
 
 Event Trainer::next_event(double seconds) {
@@ -415,7 +427,8 @@ Event Trainer::advance(double seconds) {
   const auto patience = [&] { return std::clamp(left(), 0.0, kPatience); };
   while (true) {
     // A stalled source or a long step holds back neither progress events nor stop().
-    if (!epoch_ended_ && !finished() && pipeline_->wait(patience()) &&
+    // An evaluation is due here where the run resumes from one that was stopped.
+    if (!epoch_ended_ && !finished() && !evaluation_due() && pipeline_->wait(patience()) &&
         learner_->ready_within(patience()))
       train_one();
     const bool evaluates = evaluation_due(), ends = finished();

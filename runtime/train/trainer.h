@@ -55,7 +55,8 @@ class Trainer {
   void stop() { stop_.store(true); }
 
   // Is told how evaluations go on, on the thread that calls; where it returns false, evaluate() throws Error(cancelled)
-  // and a run goes on without that evaluation.
+  // and a run goes on without that evaluation. A checkpoint of that step says that the evaluation is missing: a run that
+  // resumes from it makes it first.
   void on_evaluation(EvalProgress progress) { on_evaluation_ = std::move(progress); }
 
   EvalMetrics evaluate();  // Error(state) where the job has no evaluation; Error(cancelled)
@@ -89,6 +90,7 @@ class Trainer {
   checkpoint::Loaded newest_checkpoint() const;
   Json state() const;
   void load();
+  void load_progress(const Json& state);
   void load_evaluation(const Json& state);
   bool reaches_target() const;
   double training_seconds() const;
@@ -109,13 +111,17 @@ class Trainer {
   bool epoch_gave_batch_ = false;
   std::optional<uint64_t> length_epoch_;  // the epoch that epoch_length_ is of
   std::optional<uint64_t> epoch_length_;  // in batches; none where that is not known
-  uint64_t evaluated_step_ = 0, saved_step_ = 0;
+  uint64_t saved_step_ = 0;
+  uint64_t evaluation_tried_step_ = 0;  // of the latest evaluation, also one that was stopped
+  struct {
+    uint64_t step = 0;  // 0: there is none yet
+    EvalMetrics metrics;
+  } last_evaluation_;  // the latest one that was not stopped
   bool ended_ = false, target_reached_ = false;
   uint64_t examples_ = 0, fresh_ = 0, echoed_ = 0;
   bool warm_ = false;  // the first step of this process, which compiles kernels, is done
   double busy_seconds_ = 0, seconds_before_ = 0;
   int64_t clock_start_ns_ = 0;  // 0: the clock stands still
-  EvalMetrics last_eval_;
 
   // Since the last event.
   double loss_sum_ = 0, accuracy_sum_ = 0;

@@ -265,6 +265,16 @@ class Runs(unittest.TestCase):
         self.assertNotIn("loss 0.000", result.stdout)
         self.assertIn("8 steps", run("train", *words, "--resume", "--set", "train.steps=8").stdout)
 
+    def test_a_run_that_reached_its_target_says_so(self):
+        aimed = {"evaluation.every_steps": 2, "evaluation.target_accuracy": 0.001, "train.steps": 8}
+        words = self.words("aimed", **aimed)
+        self.assertEqual(run("train", *words).returncode, 0)
+        result = run("train", *words, "--resume")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("complete, at step 2 (evaluation.target_accuracy of 0.001 is reached); to train on, give it more: "
+                      "--resume --set evaluation.target_accuracy=0\n", result.stdout)
+        self.assertIn("8 steps", run("train", *words, "--resume", "--set", "evaluation.target_accuracy=0").stdout)
+
     def test_missing_data_is_no_missing_checkpoint(self):
         words = self.words("moved-data")
         self.assertEqual(run("train", *words).returncode, 0)

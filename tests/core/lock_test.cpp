@@ -71,12 +71,12 @@ TEST(FileLock, DiesWithItsProcess) {
   if (child == 0) {
     std::string holder;
     const auto lock = FileLock::take(path, holder);
-    if (lock && fork() == 0) {  // outlives it
+    if (!lock || fork() == 0) {  // outlives it
+      locked.send();             // the descriptors of its parent's locks are closed by now
       alarm(60);
       end.wait();
       _exit(0);
     }
-    locked.send();
     while (true) ::pause();
   }
   locked.wait();
@@ -95,8 +95,11 @@ TEST(FileLock, AForkedChildDoesNotReleaseIt) {
   auto lock = FileLock::take(path, holder);
   EXPECT_EQ(in_child([&] {
               const bool held = holder_of(path) != "";
+              std::string none;
+              const auto own = FileLock::take(dir.path("own"), none);  // by the same descriptor
               lock.reset();  // as where the child ends by exit()
-              return held && holder_of(path) != "" && fs::exists(path) ? 0 : 1;
+              const bool kept = own && holder_of(dir.path("own")) == "this process";
+              return held && kept && holder_of(path) != "" && fs::exists(path) ? 0 : 1;
             }),
             0);
   EXPECT_EQ(holder_of(path), "this process");
@@ -118,33 +121,51 @@ TEST(FileLock, LeavesAloneWhatIsNoFileOfItsOwn) {
 }
 
 #ifdef __x86_64__
-// From here on flock() fails in this process, as on a file system without locks.
-bool take_locks_away() {
-  const auto errno_of = [](int number) {
-    return SECCOMP_RET_ERRNO | static_cast<uint32_t>(number);
-  };
+// From here on a system call fails in this process.
+bool take_away(uint32_t call, uint32_t error) {
   sock_filter filter[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-                          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_flock, 0, 1),
-                          BPF_STMT(BPF_RET | BPF_K, errno_of(ENOLCK)),
+                          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
                           BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
   const sock_fprog program{std::size(filter), filter};
   return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
          ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
+// Once for each folder: a run takes a lock for every checkpoint.
 TEST(FileLock, WarnsWhereTheFileSystemHasNoLocks) {
   TempDir dir;
+  fs::create_directory(dir.path("other"));
   EXPECT_EQ(in_child([&] {
-              if (!take_locks_away()) return 2;
-              std::string warnings;
+              if (!take_away(SYS_flock, ENOLCK)) return 90;
+              int warnings = 0;
               set_log_hook([&](LogLevel level, const char* line) {
-                if (level == LogLevel::warning) warnings += line;
+                const bool about_locks =
+                    std::string(line).find("has no locks") != std::string::npos;
+                warnings += level == LogLevel::warning && about_locks;
               });
               std::string holder;
-              const auto lock = FileLock::take(dir.path("lock"), holder);
-              return lock && warnings.find("has no locks") != std::string::npos ? 0 : 1;
+              for (const char* name : {"lock", "lock", "second", "other/lock"})
+                if (!FileLock::take(dir.path(name), holder)) return 91;
+              return warnings;
             }),
-            0);
+            2);
+}
+
+// What is logged is told to the program, which may do anything.
+TEST(FileLock, IsNoObstacleToAForkWhileItLogs) {
+  TempDir dir;
+  EXPECT_EQ(
+      in_child([&] {
+        alarm(20);
+        if (!take_away(SYS_ftruncate, EIO)) return 90;
+        int forks = 0;
+        set_log_hook([&](LogLevel, const char*) { forks += in_child([] { return 0; }) == 0; });
+        std::string holder;
+        if (!FileLock::take(dir.path("lock"), holder)) return 91;
+        return forks;
+      }),
+      1);
 }
 #endif
 

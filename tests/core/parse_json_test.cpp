@@ -47,15 +47,14 @@ TEST(ParseJson, NamesTheTextAndThePlace) {
 
 TEST(ParseJson, RefusesKeysThatComeTwice) {
   EXPECT_EQ(error_of("{\"a\": {\"b\": 1},\n \"c\": 2, \"b\":\n 3,\n\n   \"c\" : 4}"),
-            "the thing: the key 'c' comes twice in one object, at line 2, column 2 and at line 5, "
+            "the thing: duplicate key 'c' in one object, at line 2, column 2 and at line 5, "
             "column 4");
   EXPECT_NE(error_of(R"([{"\"\\": 1, "\u0022\\": 2}])").find("and at line 1, column 14"),
             std::string::npos)
       << "the same key, written otherwise";
   EXPECT_NE(
       error_of(R"({"": 1, "": 2})")
-          .find(
-              "the key '' comes twice in one object, at line 1, column 2 and at line 1, column 9"),
+          .find("duplicate key '' in one object, at line 1, column 2 and at line 1, column 9"),
       std::string::npos);
   EXPECT_NE(error_of(R"({"a": 1 /* "a": */, "b": [{"b": 2}], "a": null})")
                 .find("and at line 1, column 38"),
@@ -75,7 +74,7 @@ TEST(ParseJson, FindsTheSecondOfAnyTwoKeys) {
       text += cat("\"k", i == second ? first : i, "\": [{\"k\": 1}]", i + 1 < keys ? ", " : "}");
     }
     EXPECT_EQ(error_of(text),
-              cat("the thing: the key 'k", first, "' comes twice in one object, at line 1, column ",
+              cat("the thing: duplicate key 'k", first, "' in one object, at line 1, column ",
                   places[0], " and at line 1, column ", places[1]));
   }
 }

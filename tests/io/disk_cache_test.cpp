@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "io/disk_cache.h"
 #include "support/data.h"
 
@@ -25,14 +26,16 @@ TEST(DiskCache, WaitingForAnotherProcessCanBeCancelled) {
   const io::DiskCache cache(dir.path("cache"), 15, [&] { return ++asked == 3; });
   const std::string first = keep(cache, "first");
   EXPECT_EQ(asked, 0);
-  const int lock = ::open(dir.path("cache/lock").c_str(), O_RDWR);
+  const int lock = ::open(dir.path("cache/lock").c_str(), O_RDWR | O_CREAT, 0666);
   ASSERT_EQ(::flock(lock, LOCK_EX), 0);  // as another process would that never lets go
   try {
     keep(cache, "second");
     ADD_FAILURE() << "did not wait";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::cancelled);
-    EXPECT_NE(std::string(error.what()).find(dir.path("cache")), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("process to make room in '" + dir.path("cache")),
+              std::string::npos)
+        << error.what();
   }
   EXPECT_EQ(asked, 3);
   EXPECT_TRUE(cache.find("second", "1")) << "it is complete";
@@ -40,6 +43,25 @@ TEST(DiskCache, WaitingForAnotherProcessCanBeCancelled) {
   keep(cache, "third");
   EXPECT_FALSE(std::filesystem::exists(first)) << "room is made at the next chance";
   EXPECT_TRUE(cache.find("third", "1"));
+}
+
+TEST(DiskCache, SaysWhereItCannotMakeRoom) {
+  TempDir dir;
+  const io::DiskCache cache(dir.path("cache"), 15);
+  const std::string first = keep(cache, "first");
+  EXPECT_FALSE(std::filesystem::exists(dir.path("cache/lock"))) << "it goes with its holder";
+  std::filesystem::create_directory(dir.path("cache/lock"));
+  std::string warnings;
+  set_log_hook([&](LogLevel level, const char* line) {
+    if (level == LogLevel::warning) warnings += line;
+  });
+  keep(cache, "second");
+  set_log_hook(nullptr);
+  EXPECT_TRUE(cache.find("second", "1"));
+  EXPECT_TRUE(std::filesystem::exists(first));
+  for (const std::string& part : {"'" + dir.path("cache") + "', which may grow beyond 15 bytes",
+                                  "cannot create '" + dir.path("cache/lock") + "'"})
+    EXPECT_NE(warnings.find(part), std::string::npos) << warnings;
 }
 
 }  // namespace

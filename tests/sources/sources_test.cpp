@@ -205,7 +205,7 @@ TEST(Jsonl, RefusesLinesWithAKeyTwice) {
                    {{"epochs", 1}, {"on_error", on_error}});
   };
   EXPECT_EQ(read_all(spec("skip")).size(), 1u);
-  EXPECT_HAS(failure(spec("fail")), "'x' comes twice in one object, at line 1, column 2");
+  EXPECT_HAS(failure(spec("fail")), "duplicate key 'x' in one object, at line 1, column 2");
 }
 
 TEST(Text, LinesAndWindows) {

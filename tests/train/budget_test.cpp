@@ -1,4 +1,4 @@
-// How long calls of next_event() take.
+// How much calls of next_event() do.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,15 +37,18 @@ struct Calls {
   }
 };
 
-// Of `count` steps, made by calls of hardly any time.
+// Of `count` steps, made by calls of hardly any time: each is over after one step at most.
 double seconds_a_step(Trainer& trainer, uint64_t& step, uint64_t count) {
   const int64_t begin = now_ns();
   Calls calls;
-  for (const uint64_t end = step + count; step < end;) calls.make(trainer, 1e-9, step);
+  for (const uint64_t end = step + count; step < end;) {
+    calls.make(trainer, 1e-9, step);
+    EXPECT_LE(calls.steps.back(), 1);
+  }
   return seconds_between(begin, now_ns()) / static_cast<double>(count);
 }
 
-// Durations are compared with those of steps between the calls, and of the medians: the machine may have other work.
+// A call that takes longer than its budget makes more steps in it. Medians: the machine may have other work.
 TEST(TrainerBudget, CallsKeepTheirBudget) {
   TempDir dir;
   const Json stages{{{"stage", "webdataset"}, {"pattern", make_band_shard(dir, "train", 400, 1)}},
@@ -68,16 +71,10 @@ TEST(TrainerBudget, CallsKeepTheirBudget) {
   seconds_a_step(trainer, step, 20);  // until all stages have begun
   const double budget = 2 * seconds_a_step(trainer, step, 20);
   Calls calls, long_calls;
-  std::vector<double> steps;
   for (int i = 0; i < 9; ++i) {
     calls.make(trainer, budget, step);
-    steps.push_back(seconds_a_step(trainer, step, 5));
     long_calls.make(trainer, 10 * budget, step);
-    steps.push_back(seconds_a_step(trainer, step, 5));
   }
-  const double slack = 5 * median(steps);
-  EXPECT_LE(median(calls.seconds), budget + slack);
-  EXPECT_LE(median(long_calls.seconds), 10 * budget + slack);
   for (const double seconds : calls.seconds) EXPECT_GE(seconds, budget) << "it is used";
   for (const double seconds : long_calls.seconds) EXPECT_GE(seconds, 10 * budget);
   EXPECT_GT(median(long_calls.steps), 2 * median(calls.steps));

@@ -48,8 +48,10 @@ TEST(Job, ReadsBackWhatItWrites) {
 
 TEST(Job, ASectionOfAnotherTypeIsNotCalledMissing) {
   for (const char* section : {"pipeline", "model", "optimizer", "schedule", "train", "evaluation"})
-    for (const auto& [value, found] : {std::pair{"[]", "an array"}, {"3", "a number"},
-                                       {"\"x\"", "a string"}, {"true", "a boolean"}}) {
+    for (const auto& [value, found] : {std::pair{"[]", "an array"},
+                                       {"3", "a number"},
+                                       {"\"x\"", "a string"},
+                                       {"true", "a boolean"}}) {
       const std::string error = error_of({"data=/d", cat(section, "=", value)});
       EXPECT_NE(error.find(cat("the section '", section, "' must be an object, not ", found)),
                 std::string::npos)
@@ -74,8 +76,8 @@ TEST(Job, ErrorsNameTheKeyAndTheNearest) {
   has(error_of({}, R"({"pipelin": {}})"), "did you mean 'pipeline'?");
   has(error_of({}, R"({"pipeline": {}})"), "is missing");
   has(error_of({}, "{\"seed\": 1,\n \"pipeline\": {\"threads\": 1, \"threads\": 2}}"),
-      "'threads' comes twice in one object, at line 2, column 15 and at line 2, column 29");
-  has(error_of({"data=/d", R"(optimizer={"a": 1, "a": 2})"}), "'a' comes twice");
+      "duplicate key 'threads' in one object, at line 2, column 15 and at line 2, column 29");
+  has(error_of({"data=/d", R"(optimizer={"a": 1, "a": 2})"}), "duplicate key 'a'");
   has(error_of({"data=/d", R"(output.dir="a\u0000b")"}), R"(output.dir is "a\u0000b": paths)");
   has(error_of({"data=/d", R"(vars.data="a\u0000b")"}), "pipeline.stages.0.pattern is ");
 }

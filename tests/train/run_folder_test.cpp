@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/platform.h"
+#include "core/platform_lock.h"
 #include "support/data.h"
 #include "train/small_learner.h"
 #include "train/trainer.h"
@@ -235,6 +236,34 @@ TEST_F(TrainerFolder, ARunThatHasEndedHoldsTheFolderNoLonger) {
   EXPECT_EQ(rows(), 12u);
 }
 
+// Where nothing was written in the end, too.
+TEST_F(TrainerFolder, ASaveThatFailsAfterTheEndHoldsTheFolderNoLonger) {
+  Trainer first(shared_kernels(), job(spec(4)), Start::fresh);
+  while (first.next_event().kind != EventKind::end) continue;
+  std::string holder;
+  auto writer = platform::FileLock::take(out() + "/checkpoints/" + platform::kFolderLock, holder);
+  EXPECT_HAS(error_of([&] { first.save(); }), "(this process): save again when it is done");
+  writer.reset();
+  run(spec(8), Start::resume);
+  EXPECT_EQ(rows(), 8u);
+}
+
+TEST(RunFolder, IsLetGoOfAfterEachWriteOnceTheRunIsOver) {
+  TempDir dir;
+  const std::string path = dir.path("run");
+  const Json row{{"kind", "step"}, {"step", 1}};
+  train::RunFolder over(path, Start::fresh, false);
+  over.write_row(row);
+  over.let_go();
+  for (int i = 0; i < 2; ++i) {
+    over.write_row(row);
+    over.write_scalars(1, {});
+    EXPECT_NO_THROW(train::RunFolder(path, Start::resume, false));
+  }
+  train::RunFolder next(path, Start::resume, false);
+  EXPECT_THROW(over.write_row(row), Error);
+}
+
 TEST_F(TrainerFolder, OverwritingRefusesWhatNoRunHasMade) {
   const auto refuses = [&](const std::string& name) {
     const Contents before = contents_of(dir_.path());
@@ -264,7 +293,8 @@ TEST_F(TrainerFolder, OverwritingRefusesWhatNoRunHasMade) {
   refuses("metrics.jsonl");
   fs::remove(out() + "/metrics.jsonl");
   std::ofstream(out() + "/checkpoints") << "mine";
-  EXPECT_HAS(error_of([&] { run(spec(4), Start::fresh); }), "is no folder") << "before it trains";
+  EXPECT_HAS(error_of([&] { run(spec(4), Start::fresh); }), "is not a folder")
+      << "before it trains";
 }
 
 TEST_F(TrainerFolder, WhatOnlyLooksWritesNothing) {
@@ -411,15 +441,15 @@ TEST_F(TrainerFolder, ACheckpointOfAnotherModelIsNamed) {
                            "f32 [3, 3, 1, 4] in the file but f32 [3, 3, 1, 6] in the model"})
     EXPECT_HAS(wider, part);
   EXPECT_HAS(error_with([](Json& j) { j["model"]["layers"][0]["bias"] = true; }),
-             "is f32 [4] in the model and not in the file");
+             "' (the model expects f32 [4])");
   EXPECT_HAS(error_with([](Json& j) {
                j["model"]["layers"][1] = {{"layer", "dropout"}};
              }),
-             "and the model has none of that name");
+             "the model has no weight '");
   EXPECT_HAS(error_with([](Json& j) {
                j["optimizer"] = {{"optimizer", "sgd"}, {"momentum", 0.9}};
              }),
-             "is of another optimizer: state '");
+             "is of another optimizer: the file has no state '");
 }
 
 TEST_F(TrainerFolder, DataThatWasMovedIsTheSameData) {

@@ -344,6 +344,54 @@ TEST(Trainer, StopEndsAnEvaluationAndStillSaves) {
   EXPECT_EQ(run_to_end(resumed).step, 30u);
 }
 
+// What is known of evaluations, by their rows.
+std::vector<std::string> evaluation_lines(const std::string& out) {
+  std::vector<std::string> found;
+  std::stringstream lines(platform::read_file(out + "/metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    Json row = parse_json(line, "metrics");
+    for (const char* key : {"seconds", "device_wait_share"}) row.erase(key);
+    if (row["kind"] == "evaluation") found.push_back(row.dump());
+  }
+  return found;
+}
+
+// Within an epoch, at its end (step 18) and at the run's; by stop(), or by the program that is told of it.
+TEST(Trainer, ResumingMakesUpForAnEvaluationThatWasStopped) {
+  TempDir dir;
+  Json spec = job_json(dir, dir.path("whole"));
+  spec["evaluation"]["every_steps"] = 7;
+  const auto job = [&] { return Job::parse(spec.dump(), "job"); };
+  Trainer whole(shared_kernels(), job(), false);
+  const Event whole_end = run_to_end(whole);
+  const auto expected = evaluation_lines(dir.path("whole"));
+  ASSERT_EQ(expected.size(), 6u) << "at steps 7, 14, 18, 21, 28 and 30";
+  for (const int stopped : {1, 3, 5, 6, 7}) {  // 7: the last one, without stop()
+    const std::string out = dir.path(cat("stopped-", stopped));
+    spec["output"]["dir"] = out;
+    {
+      Trainer trainer(shared_kernels(), job(), false);
+      int evaluations = 0;
+      trainer.on_evaluation([&](int64_t done, int64_t) {
+        evaluations += done == 1;
+        if (evaluations == stopped) trainer.stop();
+        return evaluations < std::min(stopped, 6);
+      });
+      run_to_end(trainer);
+    }
+    EXPECT_EQ(evaluation_lines(out).size(), static_cast<size_t>(std::min(stopped, 6) - 1));
+    Trainer resumed(shared_kernels(), job(), true);
+    const Event end = run_to_end(resumed);
+    EXPECT_EQ(evaluation_lines(out), expected) << stopped;
+    EXPECT_EQ(step_lines(out), step_lines(dir.path("whole")));
+    EXPECT_EQ(end.eval_loss, whole_end.eval_loss);
+    Trainer again(shared_kernels(), job(), true);
+    const Event complete = again.next_event();
+    EXPECT_EQ(complete.kind, EventKind::end) << "it is not made twice";
+    EXPECT_EQ(complete.eval_loss, whole_end.eval_loss);
+  }
+}
+
 TEST(Trainer, EvaluationsTellHowTheyGoOnAndMayBeStopped) {
   TempDir dir;
   Json spec = job_json(dir);

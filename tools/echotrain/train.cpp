@@ -40,20 +40,26 @@ std::string kept(const RunEnd& end, const Job& job, const std::string& job_file)
 void print_complete(const Json& job, const etr_event& end) {
   const int64_t steps = job.value("/train/steps"_json_pointer, int64_t{0}),
                 epochs = job.value("/train/epochs"_json_pointer, int64_t{0});
-  std::string limit, more;
-  if (steps > 0 && end.step >= static_cast<uint64_t>(steps)) {
-    limit = "train.steps is " + std::to_string(steps);
-    more = "train.steps=" + std::to_string(2 * steps);
-  } else if (epochs > 0 && end.epoch >= static_cast<uint64_t>(epochs)) {
-    limit = "train.epochs is " + std::to_string(epochs);
-    more = "train.epochs=" + std::to_string(2 * epochs);
-  } else {
-    limit = "train.seconds are over";
-    more = "train.seconds=" + std::to_string(std::llround(2 * end.seconds));
+  const double seconds = job.value("/train/seconds"_json_pointer, 0.0);
+  std::string reached, more;
+  const auto add = [&](const std::string& limit, const std::string& setting) {
+    reached += (reached.empty() ? "" : ", ") + limit;
+    more += " --set " + setting;
+  };
+  if (end.target_reached) {
+    const Json target = job.at("/evaluation/target_accuracy"_json_pointer);
+    add("evaluation.target_accuracy of " + target.dump() + " is reached",
+        "evaluation.target_accuracy=0");
   }
-  std::printf(
-      "the run is complete, at step %llu (%s); to train on, give it more: --resume --set %s\n",
-      static_cast<unsigned long long>(end.step), limit.c_str(), more.c_str());
+  if (steps > 0 && end.step >= static_cast<uint64_t>(steps))
+    add("train.steps is " + std::to_string(steps), "train.steps=" + std::to_string(2 * steps));
+  if (epochs > 0 && end.epoch >= static_cast<uint64_t>(epochs))
+    add("train.epochs is " + std::to_string(epochs), "train.epochs=" + std::to_string(2 * epochs));
+  if (seconds > 0 && end.seconds >= seconds)
+    add("train.seconds are over",
+        "train.seconds=" + std::to_string(std::llround(std::ceil(2 * end.seconds))));
+  std::printf("the run is complete, at step %llu (%s); to train on, give it more: --resume%s\n",
+              static_cast<unsigned long long>(end.step), reached.c_str(), more.c_str());
 }
 
 int32_t start_of(const Arguments& arguments) {
