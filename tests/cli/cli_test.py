@@ -312,6 +312,13 @@ class Runs(unittest.TestCase):
         self.assertNotIn("json.exception", result.stderr)
         self.assertIn("nothing-there", run("report", self.root / "nothing-there").stderr)
 
+    def test_output_that_is_lost_is_an_error(self):
+        for words in (("version",), ("stages",), ("job", "train"), ("--help",), ("manual",)):
+            with open("/dev/full", "w") as full:
+                result = subprocess.run([PROGRAM, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=300)
+            self.assertEqual(result.returncode, 1, words)
+            self.assertRegex(result.stderr, r"\Aechotrain: cannot write standard output: .+\n\Z")
+
     def test_a_write_beyond_the_limit_is_an_error(self):
         result = subprocess.run(["sh", "-c", f"ulimit -f 0; exec '{PROGRAM}' init '{self.root}/png/train' '{self.root}/limited.json'"],
                                 capture_output=True, text=True, timeout=300)

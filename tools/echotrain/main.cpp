@@ -1,6 +1,8 @@
 // echotrain: the command line, a thin layer over the C API.
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 
 #include "arguments.h"
@@ -30,13 +32,22 @@ int run(const std::vector<std::string>& words) {
   return words.empty() ? 2 : status;
 }
 
+// `status`, unless what was printed is lost: a full disk, a closed pipe.
+int after_output(int status) {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return status;
+  std::fprintf(stderr, "echotrain: cannot write standard output: %s\n",
+               errno ? std::strerror(errno) : "an earlier write has failed");
+  return status ? status : 1;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit on files is an error with a name
   cli::print_warnings();
   try {
-    return run(std::vector<std::string>(argv + 1, argv + argc));
+    return after_output(run(std::vector<std::string>(argv + 1, argv + argc)));
   } catch (const cli::Interrupted& interruption) {
     return cli::exit_status(interruption);
   } catch (const cli::UsageError& error) {

@@ -16,11 +16,14 @@ void print_summary(const etr_event& end) {
       static_cast<unsigned long long>(end.echoed), end.seconds, 100 * end.device_wait_share);
 }
 
+// An interrupted run's latest evaluation may be many steps old.
 void print_results(const etr_event& end) {
+  const char* when = interrupted() ? "at the latest evaluation: " : "";
   if (end.eval_accuracy > 0)
-    std::printf("test accuracy %.2f %%, test loss %.4f\n", 100 * end.eval_accuracy, end.eval_loss);
+    std::printf("%stest accuracy %.2f %%, test loss %.4f\n", when, 100 * end.eval_accuracy,
+                end.eval_loss);
   else if (end.eval_loss != 0)
-    std::printf("test loss %.4f\n", end.eval_loss);
+    std::printf("%stest loss %.4f\n", when, end.eval_loss);
   if (end.bad_records > 0)
     std::printf("%s left out\n",
                 counted(end.bad_records, "bad record was", "bad records were").c_str());
