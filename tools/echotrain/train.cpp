@@ -36,24 +36,34 @@ std::string kept(const RunEnd& end, const Job& job, const std::string& job_file)
          " --resume' (with the same --set) goes on from there";
 }
 
-// A resumed run whose length an earlier one had reached already.
-void print_complete(const Json& job, const etr_event& end) {
+struct Limit {
+  std::string reached, more;  // what ended the run, and the setting that lets it go on
+};
+
+Limit limit_of(const Json& job, const etr_event& end) {
   const int64_t steps = job.value("/train/steps"_json_pointer, int64_t{0}),
                 epochs = job.value("/train/epochs"_json_pointer, int64_t{0});
-  std::string limit, more;
-  if (steps > 0 && end.step >= static_cast<uint64_t>(steps)) {
-    limit = "train.steps is " + std::to_string(steps);
-    more = "train.steps=" + std::to_string(2 * steps);
-  } else if (epochs > 0 && end.epoch >= static_cast<uint64_t>(epochs)) {
-    limit = "train.epochs is " + std::to_string(epochs);
-    more = "train.epochs=" + std::to_string(2 * epochs);
-  } else {
-    limit = "train.seconds are over";
-    more = "train.seconds=" + std::to_string(std::llround(2 * end.seconds));
-  }
-  std::printf(
-      "the run is complete, at step %llu (%s); to train on, give it more: --resume --set %s\n",
-      static_cast<unsigned long long>(end.step), limit.c_str(), more.c_str());
+  const double seconds = job.value("/train/seconds"_json_pointer, 0.0);
+  if (end.target_reached)
+    return {"evaluation.target_accuracy is reached", "evaluation.target_accuracy=0"};
+  if (steps > 0 && end.step >= static_cast<uint64_t>(steps))
+    return {"train.steps is " + std::to_string(steps), "train.steps=" + std::to_string(2 * steps)};
+  if (epochs > 0 && end.epoch >= static_cast<uint64_t>(epochs))
+    return {"train.epochs is " + std::to_string(epochs),
+            "train.epochs=" + std::to_string(2 * epochs)};
+  if (seconds > 0)
+    return {"train.seconds are over",
+            "train.seconds=" + std::to_string(std::llround(std::ceil(2 * end.seconds)))};
+  return {};
+}
+
+// A resumed run that an earlier one had completed already.
+void print_complete(const Json& job, const etr_event& end) {
+  const auto [reached, more] = limit_of(job, end);
+  std::printf("the run is complete, at step %llu", static_cast<unsigned long long>(end.step));
+  if (!reached.empty())
+    std::printf(" (%s); to train on: --resume --set %s", reached.c_str(), more.c_str());
+  std::printf("\n");
 }
 
 int32_t start_of(const Arguments& arguments) {
