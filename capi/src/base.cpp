@@ -36,6 +36,7 @@ Json table_json(const Table& table, Schema shared = {}) {
     Json options = schema_json(row->options);
     options.insert(options.end(), more.begin(), more.end());
     out.push_back({{"name", row->name}, {"doc", row->doc}, {"options", std::move(options)}});
+    if constexpr (requires { row->prepares; }) out.back()["prepares"] = row->prepares;
   }
   return out;
 }

@@ -2,35 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
-#include <utility>
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/nearest.h"
 
 namespace etr {
 namespace {
-
-// Insertions, deletions, replacements and swaps of neighbours that make one word of the other.
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1), before, older;
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    older = std::exchange(before, row);
-    row[0] = i + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      row[j + 1] = std::min({before[j] + (a[i] != b[j]), row[j] + 1, before[j + 1] + 1});
-      if (i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j])
-        row[j + 1] = std::min(row[j + 1], older[j - 1] + 1);
-    }
-  }
-  return row.back();
-}
-
-// What is further away is another word.
-size_t most_edits(size_t letters) {
-  return letters < 10 ? std::clamp<size_t>(letters / 2, 1, 3) : letters / 3;
-}
 
 std::vector<std::string> split_choices(const char* choices) {
   std::vector<std::string> out;
@@ -147,21 +125,6 @@ std::vector<std::string> Options::strings(std::string_view name) const {
 
 std::vector<double> Options::numbers(std::string_view name) const {
   return at(name).get<std::vector<double>>();
-}
-
-std::string nearest(std::string_view word, std::span<const std::string> candidates) {
-  constexpr size_t kBeginning = 4;  // letters of a name that tell which is meant
-  std::string best;
-  size_t best_distance = most_edits(word.size()) + 1;
-  for (const std::string& candidate : candidates) {
-    const bool begins = word.size() >= kBeginning && candidate.starts_with(word);
-    const size_t distance = begins ? 1 : edit_distance(word, candidate);
-    if (distance < best_distance) {
-      best = candidate;
-      best_distance = distance;
-    }
-  }
-  return best;
 }
 
 std::string suggestion(std::string_view word, std::span<const std::string> candidates) {

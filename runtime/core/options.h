@@ -70,9 +70,6 @@ class Options {
   std::shared_ptr<const Json> values_;
 };
 
-// The candidate with the smallest edit distance to `word`, or "" where none is close.
-std::string nearest(std::string_view word, std::span<const std::string> candidates);
-
 // " (did you mean 'x'?)", or the list of candidates where none is near.
 std::string suggestion(std::string_view word, std::span<const std::string> candidates);
 

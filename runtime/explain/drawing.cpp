@@ -97,7 +97,7 @@ class Drawing {
   }
   std::string why() const { return e_["bottleneck"]["why"]; }
 
-  // About, and rather too much: how wide letters are is the viewer's font's affair.
+  // A generous estimate: the real width depends on the viewer's font.
   int heading_width() const {
     return static_cast<int>(std::max(9.5 * static_cast<double>(title().size()),
                                      7.2 * static_cast<double>(why().size())));
@@ -119,7 +119,7 @@ class Drawing {
     const double alone = row["samples_per_s_alone"];
     const double load =
         consumer ? 1 - row["waiting_share"].get<double>() : row["load"].get<double>();
-    const bool slowest = e_["bottleneck"]["stage"] == name && e_["bottleneck"]["limit"] != "none";
+    const bool slowest = e_["bottleneck"]["stage"] == name;
     const int x = x_of(i), y = y_of(i);
     const std::string color = color_of(load);
     add("<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"8\" fill=\"#fafafa\" "

@@ -132,7 +132,7 @@ Json predictions_of(const Model& now, double cores) {
   return out;
 }
 
-Json limit_of(const char* by, const std::string& stage, const std::string& why) {
+Json limit_of(const char* by, const Json& stage, const std::string& why) {
   return {{"limit", by}, {"stage", stage}, {"why", why}};
 }
 
@@ -149,7 +149,7 @@ Json bottleneck_of(const Model& model, double measured) {
   const Stage& slowest = slowest_of(model);
   if (measured < kExplained * model.whole())
     return limit_of(
-        "none", slowest.name,
+        "none", nullptr,
         "nothing here is busy all the time: other work takes the cores, or the run was too "
         "short to settle");
   if (model.consumer <= model.pipeline())

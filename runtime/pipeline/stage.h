@@ -180,7 +180,8 @@ struct StageSpec {
   StageKind kind;
   Schema options;
   std::unique_ptr<Stage> (*make)(const Options&, const StageContext&);
-  bool random = false;  // gives the same sample another look each time
+  bool random = false;    // gives the same sample another look each time
+  bool prepares = false;  // brings images into the model's form, in training as in predictions
 };
 
 std::span<const StageSpec* const> stage_table();

@@ -66,7 +66,8 @@ class Batch final : public Batching {
 namespace etr::pipeline {
 
 extern const StageSpec batch_stage;
-const StageSpec batch_stage{"batch", "stacks samples into batches", StageKind::serial,
-                            stages::kOptions, make_stage<stages::Batch>};
+const StageSpec batch_stage{"batch",          "stacks samples into batches", StageKind::serial,
+                            stages::kOptions, make_stage<stages::Batch>,     /*random=*/false,
+                            /*prepares=*/true};
 
 }  // namespace etr::pipeline

@@ -82,7 +82,8 @@ class Cast final : public MapStage {
 namespace etr::pipeline {
 
 extern const StageSpec cast_stage;
-const StageSpec cast_stage{"cast", "another element type for a field", StageKind::map,
-                           stages::kOptions, make_stage<stages::Cast>};
+const StageSpec cast_stage{"cast",           "another element type for a field", StageKind::map,
+                           stages::kOptions, make_stage<stages::Cast>,           /*random=*/false,
+                           /*prepares=*/true};
 
 }  // namespace etr::pipeline

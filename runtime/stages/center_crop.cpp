@@ -39,7 +39,9 @@ class CenterCrop final : public MapStage {
 namespace etr::pipeline {
 
 extern const StageSpec center_crop_stage;
-const StageSpec center_crop_stage{"center_crop", "the middle of the image", StageKind::map,
-                                  stages::kOptions, make_stage<stages::CenterCrop>};
+const StageSpec center_crop_stage{
+    "center_crop",    "the middle of the image",      StageKind::map,
+    stages::kOptions, make_stage<stages::CenterCrop>, /*random=*/false,
+    /*prepares=*/true};
 
 }  // namespace etr::pipeline

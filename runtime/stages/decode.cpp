@@ -121,6 +121,10 @@ namespace etr::pipeline {
 extern const StageSpec decode_stage;
 const StageSpec decode_stage{"decode",
                              "PNG, JPEG or a fast shard's image to [H, W, C] of u8 or u16",
-                             StageKind::map, stages::kOptions, make_stage<stages::Decode>};
+                             StageKind::map,
+                             stages::kOptions,
+                             make_stage<stages::Decode>,
+                             /*random=*/false,
+                             /*prepares=*/true};
 
 }  // namespace etr::pipeline

@@ -32,8 +32,8 @@ class Grayscale final : public MapStage {
 namespace etr::pipeline {
 
 extern const StageSpec grayscale_stage;
-const StageSpec grayscale_stage{
-    "grayscale",      "gray pictures of colour images", StageKind::map,
-    stages::kOptions, make_stage<stages::Grayscale>,    /*random=*/true};
+const StageSpec grayscale_stage{"grayscale",      "gray pictures of colour images", StageKind::map,
+                                stages::kOptions, make_stage<stages::Grayscale>,    /*random=*/true,
+                                /*prepares=*/true};
 
 }  // namespace etr::pipeline

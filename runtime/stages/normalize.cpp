@@ -91,7 +91,12 @@ namespace etr::pipeline {
 
 extern const StageSpec normalize_stage;
 const StageSpec normalize_stage{
-    "normalize", "u8 or u16 to f32, mean and standard deviation removed, now or on the device",
-    StageKind::map, stages::kOptions, make_stage<stages::Normalize>};
+    "normalize",
+    "u8 or u16 to f32, mean and standard deviation removed, now or on the device",
+    StageKind::map,
+    stages::kOptions,
+    make_stage<stages::Normalize>,
+    /*random=*/false,
+    /*prepares=*/true};
 
 }  // namespace etr::pipeline

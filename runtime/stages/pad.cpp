@@ -43,7 +43,12 @@ class Pad final : public MapStage {
 namespace etr::pipeline {
 
 extern const StageSpec pad_stage;
-const StageSpec pad_stage{"pad", "puts a border around images", StageKind::map, stages::kOptions,
-                          make_stage<stages::Pad>};
+const StageSpec pad_stage{"pad",
+                          "puts a border around images",
+                          StageKind::map,
+                          stages::kOptions,
+                          make_stage<stages::Pad>,
+                          /*random=*/false,
+                          /*prepares=*/true};
 
 }  // namespace etr::pipeline

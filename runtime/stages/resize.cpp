@@ -65,7 +65,12 @@ class Resize final : public MapStage {
 namespace etr::pipeline {
 
 extern const StageSpec resize_stage;
-const StageSpec resize_stage{"resize", "scales images", StageKind::map, stages::kOptions,
-                             make_stage<stages::Resize>};
+const StageSpec resize_stage{"resize",
+                             "scales images",
+                             StageKind::map,
+                             stages::kOptions,
+                             make_stage<stages::Resize>,
+                             /*random=*/false,
+                             /*prepares=*/true};
 
 }  // namespace etr::pipeline

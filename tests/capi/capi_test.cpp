@@ -20,6 +20,18 @@ TEST(CApi, VersionStatusAndSchemas) {
     etr_string_free(json);
   }
   char* json = nullptr;
+  ASSERT_OK(etr_schema("stages", &json));
+  const std::string stages = json;
+  etr_string_free(json);
+  const auto prepares = [&](const std::string& name) {  // the indentation tells stages from options
+    const size_t at = stages.find("\n  \"name\": \"" + name + "\"");
+    return stages.substr(stages.find("\n  \"prepares\": ", at))
+        .starts_with("\n  \"prepares\": true");
+  };
+  for (const char* name : {"decode", "resize", "normalize", "batch"})
+    EXPECT_TRUE(prepares(name)) << name;
+  for (const char* name : {"flip", "label", "random_crop", "shuffle"})
+    EXPECT_FALSE(prepares(name)) << name;
   EXPECT_EQ(etr_schema("stage", &json), ETR_INVALID_ARGUMENT);
   EXPECT_NE(std::string(etr_last_error()).find("did you mean 'stages'?"), std::string::npos);
 }

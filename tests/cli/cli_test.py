@@ -22,11 +22,10 @@ import tempfile
 import termios
 import unittest
 
+from support import runner
+
 PROGRAM, PAINTER, TEXTS, JOB = map(os.path.abspath, sys.argv[1:5])
-
-
-def run(*words, **options):
-    return subprocess.run([PROGRAM, *map(str, words)], capture_output=True, text=True, timeout=300, **options)
+run = runner(PROGRAM)
 
 
 def shell(name, text):
@@ -248,8 +247,7 @@ class Runs(unittest.TestCase):
             words = self.words("nothing-here")
             result = run(command, words[0], *more, *words[1:])
             self.assertEqual(result.returncode, 1)
-            self.assertIn("there is no checkpoint", result.stderr)
-            self.assertIn("echotrain train", result.stderr)
+            self.assertRegex(result.stderr, "there is no checkpoint in '.*nothing-here/checkpoints' yet; train first")
             self.assertNotIn("accuracy", result.stdout)
             words = self.words("")
             words[words.index(f"out={self.root}")] = "out="
@@ -261,7 +259,7 @@ class Runs(unittest.TestCase):
         self.assertEqual(run("train", *words).returncode, 0)
         result = run("train", *words, "--resume")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("complete, at step 4 (train.steps is 4); to train on, give it more: --resume --set train.steps=8", result.stdout)
+        self.assertIn("complete, at step 4 (train.steps is 4); to train on: --resume --set train.steps=8", result.stdout)
         self.assertNotIn("loss 0.000", result.stdout)
         self.assertIn("8 steps", run("train", *words, "--resume", "--set", "train.steps=8").stdout)
 
@@ -274,6 +272,10 @@ class Runs(unittest.TestCase):
         self.assertIn("complete, at step 2 (evaluation.target_accuracy of 0.001 is reached); to train on, give it more: "
                       "--resume --set evaluation.target_accuracy=0\n", result.stdout)
         self.assertIn("8 steps", run("train", *words, "--resume", "--set", "evaluation.target_accuracy=0").stdout)
+        timed = self.words("timed", train__steps=0, train__seconds=0.2)
+        self.assertEqual(run("train", *timed).returncode, 0)
+        self.assertRegex(run("train", *timed, "--resume").stdout,
+                         r"\(train\.seconds are over\); to train on, give it more: --resume --set train\.seconds=[1-9]")
 
     def test_missing_data_is_no_missing_checkpoint(self):
         words = self.words("moved-data")
@@ -281,7 +283,7 @@ class Runs(unittest.TestCase):
         result = run("train", *words, "--resume", "--set", f"data={self.root}/nowhere", "--set", "train.steps=8")
         self.assertEqual(result.returncode, 1)
         self.assertIn("nowhere", result.stderr)
-        self.assertNotIn("makes one", result.stderr)
+        self.assertNotIn("no checkpoint", result.stderr)
 
     def test_progress_fits_a_terminal_and_knows_what_it_says(self):
         run_ = Terminal("train", *self.words("narrow", train__steps=400, evaluation__every_steps=200), columns=80)
@@ -374,6 +376,19 @@ class Words(unittest.TestCase):
             text = run("pack", root / "png", root / "one").stdout
             self.assertIn("1 sample of 1 class in 1 shard,", text)
             self.assertIn("one class only", run("init", root, root / "job.json").stderr)
+
+    def test_empty_classes_are_not_counted_as_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = pathlib.Path(folder)
+            subprocess.run([PAINTER, root / "png", "20", "1"], check=True)
+            for name in ("nothing", "none"):
+                (root / "png" / name).mkdir()
+            (root / "png" / "0" / "notes.txt").write_text("mine")
+            text = run("pack", root / "png", root / "packed").stdout
+            self.assertIn("20 samples of 12 classes in 1 shard,", text)
+            self.assertRegex(text, r"left out 1 file: .*\(0/notes.txt\)\n")
+            self.assertEqual(text.count("left out"), 1, text)
+            self.assertIn("note: no image is of class 'none', 'nothing', which keeps its number", text)
 
 
 if __name__ == "__main__":

@@ -9,23 +9,19 @@ import os
 import pathlib
 import re
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
 import unittest
-import zlib
 
-from cli_test import PAINTER, run
+from support import png, runner
+
+PROGRAM, PAINTER = map(os.path.abspath, sys.argv[1:3])
+run = runner(PROGRAM)
 
 
-def png(width, height):
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    rows = b"".join(b"\0" + bytes((x * y) % 256 for x in range(width)) for y in range(height))
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)) +
-            chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+def gray(width, height):
+    return png([[(x * y) % 256 for x in range(width)] for y in range(height)])
 
 
 class Folders(unittest.TestCase):
@@ -90,13 +86,66 @@ class Folders(unittest.TestCase):
             self.assertIn(f"/{name}': ", result.stderr)
         self.assertEqual(len(result.stderr.splitlines()), 4, result.stderr)
 
+    def test_each_set_has_its_own_share_of_damaged_images(self):
+        for damaged, whole in (("train", "validation"), ("validation", "train")):
+            folder = self.root / f"damaged_{damaged}"
+            for name in ("train", "validation"):
+                shutil.copytree(self.root / "png", folder / name)
+            for digit in range(3):
+                files = sorted((folder / damaged / str(digit)).glob("*.png"))
+                for path in files[:len(files) // 4]:
+                    path.write_bytes(path.read_bytes()[:60])
+            spec = json.loads(self.init(folder)[0].read_text())
+            shares = {"train": spec["pipeline"]["max_bad_share"], "validation": spec["evaluation"]["pipeline"]["max_bad_share"]}
+            self.assertEqual(shares[whole], 0.1)
+            self.assertAlmostEqual(shares[damaged], 0.5, delta=0.1)
+
+    def test_a_fixed_number_of_images_is_looked_at(self):
+        folder = self.root / "many"
+        for name in ("a", "b"):
+            (folder / name).mkdir(parents=True)
+            for i in range(600):
+                os.link(self.image, folder / name / f"{i}.png")
+        for _ in range(2):
+            _, told = self.init(folder)
+            self.assertIn("looked at 1000 of 1080 images; the others are counted and not decoded", told)
+            self.assertIn("120 images to evaluate on", told)
+
+    def test_of_many_bad_records_the_first_are_shown(self):
+        folder = self.copy("bad")
+        for i in range(50):
+            (folder / "0" / f"bad{i}.png").write_bytes(self.image.read_bytes()[:60])
+        job, _ = self.init(folder)
+        lines = run("train", job, "--set", "train.steps=40", cwd=self.root).stderr.splitlines()
+        self.assertEqual(sum(line.startswith("echotrain: bad record") for line in lines), 20, lines)
+        self.assertIn("echotrain: many bad records; further ones are counted and not shown", lines)
+
+    def test_predictions_leave_out_augmentations(self):
+        folder = self.root / "colours"
+        for name, value in (("red", 0), ("green", 1)):
+            (folder / name).mkdir(parents=True)
+            for i in range(20):
+                row = [250 - i if x % 3 == value else 30 for x in range(3 * 24)]
+                (folder / name / f"{i}.png").write_bytes(png([row] * 24, channels=3))
+        job, _ = self.init(folder)
+        spec = json.loads(job.read_text())
+        del spec["evaluation"]
+        stages = spec["pipeline"]["stages"]
+        stages.insert(3, {"stage": "grayscale", "probability": 0.5})
+        job.write_text(json.dumps(spec))
+        self.train(job)
+        result = self.predict(job, *[folder / "red" / "0.png"] * 20)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        answers = {line for line in result.stdout.splitlines() if ".png: " in line}
+        self.assertEqual(len(answers), 1, "one image has one answer")
+
     def test_images_of_every_size_in_any_order(self):
         job, _ = self.init(self.copy("uniform"))
         self.train(job)
         sizes = []
         for width, height in ((28, 28), (7, 90), (200, 3), (1, 1), (64, 64)):
             path = self.root / f"{width}x{height}.png"
-            path.write_bytes(png(width, height))
+            path.write_bytes(gray(width, height))
             sizes.append(path)
         for files in (sizes, sizes[::-1], sizes[1:2]):
             result = self.predict(job, *files)
@@ -112,7 +161,7 @@ class Folders(unittest.TestCase):
         spec["evaluation"]["pipeline"]["stages"] = [row for row in stages if row["stage"] not in ("resize", "center_crop")]
         job.write_text(json.dumps(spec))
         other = self.root / "other.png"
-        other.write_bytes(png(64, 64))
+        other.write_bytes(gray(64, 64))
         answers = {}
         for files in ([self.image, other], [other, self.image], [other]):
             result = self.predict(job, *files)

@@ -10,22 +10,14 @@ import math
 import pathlib
 import random
 import re
-import struct
 import subprocess
 import sys
 import tempfile
-import zlib
+
+from support import png
 
 PROGRAM, README = map(pathlib.Path, sys.argv[1:3])
 SIDE, IMAGES = 24, 48
-
-
-def png(rows):
-    def chunk(kind, data):
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", SIDE, SIDE, 8, 2, 0, 0, 0)) +
-            chunk(b"IDAT", zlib.compress(b"".join(b"\0" + bytes(row) for row in rows))) + chunk(b"IEND", b""))
 
 
 def picture(kind, rng):
@@ -59,8 +51,8 @@ def main():
         for kind in ("disc", "ring", "cross"):
             (root / "images" / kind).mkdir(parents=True)
             for i in range(IMAGES):
-                (root / "images" / kind / f"{i}.png").write_bytes(png(picture(kind, rng)))
-        (root / "photo.jpg").write_bytes(png(picture("ring", rng)))  # what it is, its bytes say
+                (root / "images" / kind / f"{i}.png").write_bytes(png(picture(kind, rng), channels=3))
+        (root / "photo.jpg").write_bytes(png(picture("ring", rng), channels=3))  # what it is, its bytes say
         for words in commands:
             result = subprocess.run([PROGRAM.absolute(), *words], cwd=root, capture_output=True, text=True, timeout=500)
             print("$ echotrain", *words)

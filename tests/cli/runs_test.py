@@ -16,11 +16,10 @@ import tempfile
 import time
 import unittest
 
+from support import runner
+
 PROGRAM, PAINTER = sys.argv[1:3]
-
-
-def run(*words, **options):
-    return subprocess.run([PROGRAM, *map(str, words)], capture_output=True, text=True, timeout=300, **options)
+run = runner(PROGRAM)
 
 
 class Runs(unittest.TestCase):

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/log.h"
+#include "core/nearest.h"
 #include "core/number_text.h"
 #include "core/options.h"
 #include "core/packed.h"

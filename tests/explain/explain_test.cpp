@@ -104,6 +104,7 @@ TEST(Explain, TheBottleneckHasTheLeastHeadroom) {
       EXPECT_LE(named, 1.06 * least) << e.dump(1);
       EXPECT_NEAR(least, 1, 1e-9) << e.dump(1);
     }
+    EXPECT_EQ(e["bottleneck"]["stage"].is_null(), limit == "none") << e.dump(1);
     if (limit == "consumer") {
       EXPECT_LE(e["consumer"]["waiting_share"], 0.5) << e.dump(1);
     }

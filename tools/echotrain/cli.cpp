@@ -1,41 +1,16 @@
 #include "cli.h"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <utility>
 
+#include "core/nearest.h"
+
 namespace cli {
-namespace {
-
-// Insertions, deletions, replacements and swaps of neighbours that make one word of the other.
-size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1), before, older;
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 0; i < a.size(); ++i) {
-    older = std::exchange(before, row);
-    row[0] = i + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      row[j + 1] = std::min({before[j] + (a[i] != b[j]), row[j] + 1, before[j + 1] + 1});
-      if (i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j])
-        row[j + 1] = std::min(row[j + 1], older[j - 1] + 1);
-    }
-  }
-  return row.back();
-}
-
-// What is further away is another word.
-size_t most_edits(size_t letters) {
-  return letters < 10 ? std::clamp<size_t>(letters / 2, 1, 3) : letters / 3;
-}
-
-}  // namespace
-
 int32_t check(int32_t status) {
   if (status < 0) throw Failure(etr_last_error());
   return status;
@@ -59,17 +34,8 @@ std::string counted(int64_t count, const std::string& one, const std::string& pl
 }
 
 std::string suggestion(const std::string& word, const std::vector<std::string>& known) {
-  constexpr size_t kBeginning = 4;  // letters of a name that tell which is meant
-  const std::string* best = nullptr;
-  size_t least = most_edits(word.size()) + 1;
-  for (const std::string& name : known) {
-    const bool begins = word.size() >= kBeginning && name.compare(0, word.size(), word) == 0;
-    if (const size_t d = begins ? 1 : edit_distance(word, name); d < least) {
-      least = d;
-      best = &name;
-    }
-  }
-  return best ? " (did you mean '" + *best + "'?)" : "";
+  const std::string near = etr::nearest(word, known);
+  return near.empty() ? "" : " (did you mean '" + near + "'?)";
 }
 
 std::vector<LeftOut> bad_records(const Pipeline& pipeline) {

@@ -32,8 +32,8 @@ const std::vector<Command> kCommands = {
      "writes a job that trains on a folder of images or of shards",
      "FOLDER holds a folder for each class (FOLDER/cat/1.jpg), the same below train/ and "
      "validation/, or the shards and classes.txt that 'pack' wrote. Classes are counted and "
-     "images decoded, for some seconds; the job gets a model of that size, augmentation, and an "
-     "evaluation. What is no image, or damaged, is named, and the job leaves it out. "
+     "up to 1000 images of each set decoded; the job gets a model of that size, augmentation, and "
+     "an evaluation. What is no image, or damaged, is named, and the job leaves it out. "
      "Without a validation set, every tenth image of each class is held back as one; shards "
      "need one of their own ('pack --validation 0.1').\n\n"
      "The job is JSON (job.json unless named) and meant to be edited.",

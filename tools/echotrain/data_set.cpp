@@ -41,9 +41,7 @@ std::vector<std::string> folder_names(const fs::path& folder) {
 // "train" and ".tar.zst" of "train-000003.tar.zst"; nothing for what is no shard.
 std::optional<std::pair<std::string, std::string>> shard_parts(const std::string& name) {
   for (const std::string ending : {".ets", ".tar.zst", ".tar.gz", ".tar"}) {
-    if (name.size() <= ending.size() ||
-        name.compare(name.size() - ending.size(), ending.size(), ending) != 0)
-      continue;
+    if (name.size() == ending.size() || !name.ends_with(ending)) continue;
     std::string stem = name.substr(0, name.size() - ending.size());
     while (!stem.empty() && std::isdigit(static_cast<unsigned char>(stem.back()))) stem.pop_back();
     if (!stem.empty() && stem.back() == '-')
@@ -54,7 +52,7 @@ std::optional<std::pair<std::string, std::string>> shard_parts(const std::string
 
 Json shard_source(const std::string& prefix, const std::string& ending) {
   return {{"stage", ending == ".ets" ? "fast_shard" : "webdataset"},
-          {"pattern", "${data}/" + prefix + "-*" + ending}};
+          {"pattern", kDataVariable + "/" + prefix + "-*" + ending}};
 }
 
 Json folder_source(const std::string& root) { return {{"stage", "folder"}, {"root", root}}; }
@@ -125,7 +123,7 @@ DataSet shards(const fs::path& folder, const ShardSets& sets) {
 DataSet held_out_folders(const fs::path& folder, const std::vector<std::string>& names) {
   DataSet out;
   out.classes = names;
-  out.train = folder_source("${data}");
+  out.train = folder_source(kDataVariable);
   if (!has_pair(folder, names)) return out;
   out.train["hold_out"] = 10;
   out.validation = out.train;
@@ -136,14 +134,14 @@ DataSet held_out_folders(const fs::path& folder, const std::vector<std::string>&
 DataSet split_folders(const fs::path& folder, const std::vector<std::string>& names) {
   DataSet out;
   out.classes = folder_names(folder / "train");
-  out.train = folder_source("${data}/train");
+  out.train = folder_source(kDataVariable + "/train");
   std::string used;
   for (const std::string& name : kValidationNames) {
     if (std::find(names.begin(), names.end(), name) == names.end()) continue;
     if (folder_names(folder / name) != out.classes)
       throw Failure("'" + (folder / name).string() + "' has other class folders than '" +
                     (folder / "train").string() + "', so their numbers would differ");
-    out.validation = folder_source("${data}/" + name);
+    out.validation = folder_source(kDataVariable + "/" + name);
     used = name;
     break;
   }

@@ -9,6 +9,8 @@ namespace cli {
 
 using Json = nlohmann::ordered_json;
 
+inline const std::string kDataVariable = "${data}";  // the folder, in the job's sources
+
 struct DataSet {
   Json train, validation;            // source stages; validation is null where there is none
   std::vector<std::string> classes;  // in the order of their numbers; empty: not known by name
@@ -16,7 +18,7 @@ struct DataSet {
   std::vector<std::string> notes;    // what lies there and is not used
 };
 
-// Throws Failure that says what was looked for. The folder appears in the sources as "${data}".
+// Throws Failure that says what was looked for. The folder appears in the sources as kDataVariable.
 DataSet find_data_set(const std::string& folder);
 
 }  // namespace cli

@@ -107,12 +107,10 @@ Json evaluation_stages(const DataSet& set, const Measured& m, const Plan& plan) 
 }
 
 // A damaged image shall not end a long run; many of them shall.
-Json pipeline_of(const Measured& m, Json stages) {
-  const double found = static_cast<double>(m.damaged.size()) /
-                       static_cast<double>(std::max<int64_t>(m.looked_at, 1));
-  const double share = std::min(1.0, std::max(kBadShare, 2 * found));
+Json pipeline_of(int64_t samples, const Looked& looked, Json stages) {
+  const double share = std::clamp(2 * looked.bad_share(), kBadShare, 1.0);
   return {{"on_error", "skip"},
-          {"max_bad_records", std::max<int64_t>(1000, m.samples)},
+          {"max_bad_records", std::max<int64_t>(1000, samples)},
           {"max_bad_share", std::round(100 * share) / 100},
           {"stages", std::move(stages)}};
 }
@@ -122,13 +120,14 @@ Json job_of(const DataSet& set, const Measured& m, const Plan& plan, const std::
   Json job{{"name", name},
            {"vars", {{"data", data}, {"out", "runs/" + name}}},
            {"seed", 1},
-           {"pipeline", pipeline_of(m, training_stages(set, m, plan))},
+           {"pipeline", pipeline_of(m.samples, m.looked, training_stages(set, m, plan))},
            {"model", plan.model},
            {"optimizer", {{"optimizer", "adamw"}, {"weight_decay", 0.05}, {"clip_norm", 1}}},
            {"schedule", {{"schedule", "one_cycle"}, {"learning_rate", 0.003}}},
            {"train", {{"steps", plan.steps}}}};
   if (!set.validation.is_null())
-    job["evaluation"] = {{"pipeline", pipeline_of(m, evaluation_stages(set, m, plan))}};
+    job["evaluation"] = {
+        {"pipeline", pipeline_of(m.held_out, m.looked_held_out, evaluation_stages(set, m, plan))}};
   job["output"] = {{"dir", "${out}"}};
   if (!set.classes.empty()) job["classes"] = set.classes;
   return job;
@@ -174,7 +173,7 @@ void print_damage(const Measured& m) {
   print_left_out(m.damaged);
   if (!m.all_looked_at())
     std::printf("looked at %lld of %s; the others are counted and not decoded\n",
-                static_cast<long long>(m.looked_at), counted(m.samples, "image").c_str());
+                static_cast<long long>(m.looked.all()), counted(m.samples, "image").c_str());
   if (!m.damaged.empty())
     note(
         "the job leaves such files out and counts them (on_error); 'max_bad_share' ends a run with "

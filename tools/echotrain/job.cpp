@@ -64,11 +64,7 @@ void open_runtime(const Arguments& arguments, const Job& job, Runtime& runtime) 
 JobTrainer::JobTrainer(const Arguments& arguments, int32_t start) {
   load_job(arguments, job);
   open_runtime(arguments, job, runtime);
-  const int32_t status = etr_trainer_start_job(runtime.get(), job.get(), start, trainer.out());
-  const std::string problem = status < 0 ? etr_last_error() : "";
-  if (problem.rfind("there is no checkpoint in ", 0) == 0)
-    throw Failure(problem + "; 'echotrain train " + arguments.operand(0) + "' makes one");
-  check(status);
+  check(etr_trainer_start_job(runtime.get(), job.get(), start, trainer.out()));
 }
 
 }  // namespace cli

@@ -7,22 +7,24 @@
 namespace cli {
 namespace {
 
-constexpr size_t kMeasured = 256;     // images whose sizes decide
-constexpr double kLookSeconds = 5;    // after so many, no further image is decoded
+constexpr size_t kMeasured = 256;  // images whose sizes decide
+// Images of each set that are decoded; a number and not a time, so that any machine writes the same job.
+constexpr int64_t kMostLooked = 1000;
 constexpr int64_t kAnyNumber = 1e12;  // of bad records: they are counted here, not judged
 
 const Json kLabel{{"stage", "label"}, {"classes", 1 << 24}};  // the most that the stage takes
-const Json kLook = Json::array({kLabel, {{"stage", "decode"}}});
+const Json kLook =
+    Json::array({{{"stage", "take"}, {"count", kMostLooked}}, kLabel, {{"stage", "decode"}}});
 
-// Reads a source to its end, or until `look` returns false. Bad records are left out and listed.
+// Reads a source to its end. Bad records are left out and listed.
 template <typename Look>
 std::vector<LeftOut> for_each_sample(const Json& source, const std::string& data,
                                      const Json& stages, Look look) {
   Json all = Json::array({source});
   for (auto& [key, value] : all[0].items())
     if (value.is_string())
-      if (const std::string text = value; text.rfind("${data}", 0) == 0)
-        value = data + text.substr(7);
+      if (const std::string text = value; text.starts_with(kDataVariable))
+        value = data + text.substr(kDataVariable.size());
   all.insert(all.end(), stages.begin(), stages.end());
   const Json spec{
       {"stages", all}, {"epochs", 1}, {"on_error", "skip"}, {"max_bad_records", kAnyNumber}};
@@ -31,8 +33,9 @@ std::vector<LeftOut> for_each_sample(const Json& source, const std::string& data
   while (true) {
     if (interrupted()) throw Interrupted{};
     Batch sample;
-    if (check(etr_pipeline_next(pipeline.get(), sample.out())) == ETR_END || !look(sample))
+    if (check(etr_pipeline_next(pipeline.get(), sample.out())) == ETR_END)
       return bad_records(pipeline);
+    look(sample);
   }
 }
 
@@ -43,12 +46,23 @@ void count(const Batch& sample, Measured& out) {
   ++out.samples;
 }
 
-// Decodes images for some seconds; returns whether these were all.
-bool look_at_images(const DataSet& set, const std::string& data, ProgressLine& line,
-                    Measured& out) {
-  const double began = now_seconds();
-  bool all = true;
-  out.damaged = for_each_sample(set.train, data, kLook, [&](const Batch& sample) {
+template <typename Look>
+Looked look_at(const Json& source, const std::string& data, ProgressLine& line,
+               std::vector<LeftOut>& damaged, Look look) {
+  Looked out;
+  const auto bad = for_each_sample(source, data, kLook, [&](const Batch& sample) {
+    ++out.good;
+    look(sample);
+    line.show(progress_text("looking at images", out.good, -1, 0));
+  });
+  out.bad = static_cast<int64_t>(bad.size());
+  damaged.insert(damaged.end(), bad.begin(), bad.end());
+  return out;
+}
+
+void look_at_training(const DataSet& set, const std::string& data, ProgressLine& line,
+                      Measured& out) {
+  out.looked = look_at(set.train, data, line, out.damaged, [&](const Batch& sample) {
     count(sample, out);
     const etr_tensor image = field(sample, "image");
     if (out.heights.size() < kMeasured) {
@@ -56,12 +70,7 @@ bool look_at_images(const DataSet& set, const std::string& data, ProgressLine& l
       out.widths.push_back(image.shape[1]);
       out.color = out.color || image.shape[2] == 3;
     }
-    line.show(progress_text("looking at images", out.samples, -1, 0));
-    all = out.heights.size() < kMeasured || now_seconds() - began < kLookSeconds;
-    return all;
   });
-  out.looked_at = out.samples;
-  return all;
 }
 
 void count_all(const DataSet& set, const std::string& data, ProgressLine& line, Measured& out) {
@@ -70,27 +79,25 @@ void count_all(const DataSet& set, const std::string& data, ProgressLine& line, 
   for_each_sample(set.train, data, Json::array({kLabel}), [&](const Batch& sample) {
     count(sample, out);
     if (out.samples % 1000 == 0) line.show(progress_text("counting", out.samples, -1, 0));
-    return true;
   });
 }
 
-void look_at_validation(const DataSet& set, const std::string& data, Measured& out) {
+void look_at_validation(const DataSet& set, const std::string& data, ProgressLine& line,
+                        Measured& out) {
   if (set.validation.is_null()) return;
-  const double began = now_seconds();
-  bool all = true;
-  const auto bad = for_each_sample(set.validation, data, kLook, [&](const Batch&) {
-    ++out.held_out;
-    all = now_seconds() - began < kLookSeconds;
-    return all;
-  });
-  out.damaged.insert(out.damaged.end(), bad.begin(), bad.end());
-  if (all) return;
+  out.looked_held_out = look_at(set.validation, data, line, out.damaged, [](const Batch&) {});
+  out.held_out = out.looked_held_out.good;
+  if (out.looked_held_out.all() < kMostLooked) return;
   out.held_out = 0;
   for_each_sample(set.validation, data, Json::array({kLabel}),
-                  [&](const Batch&) { return ++out.held_out > 0; });
+                  [&](const Batch&) { ++out.held_out; });
 }
 
 }  // namespace
+
+double Looked::bad_share() const {
+  return static_cast<double>(bad) / static_cast<double>(std::max<int64_t>(all(), 1));
+}
 
 bool Measured::uniform() const {
   const auto same = [](const std::vector<int64_t>& v) {
@@ -110,14 +117,14 @@ int64_t Measured::side() const {
 Measured measure(const DataSet& set, const std::string& data) {
   Measured out;
   ProgressLine line;
-  const bool all = look_at_images(set, data, line, out);
+  look_at_training(set, data, line, out);
   if (out.heights.empty()) {
     line.erase();
     print_left_out(out.damaged);
     throw Failure("'" + data + "' has no image that can be decoded");
   }
-  if (!all) count_all(set, data, line, out);
-  look_at_validation(set, data, out);
+  if (out.looked.all() >= kMostLooked) count_all(set, data, line, out);
+  look_at_validation(set, data, line, out);
   line.erase();
   return out;
 }

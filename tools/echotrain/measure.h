@@ -10,15 +10,23 @@
 
 namespace cli {
 
+// The images of one set that were decoded, or could not be.
+struct Looked {
+  int64_t good = 0, bad = 0;
+
+  int64_t all() const { return good + bad; }
+  double bad_share() const;
+};
+
 struct Measured {
-  int64_t samples = 0, looked_at = 0;    // looked_at: those that were decoded, good and bad
+  int64_t samples = 0, held_out = 0;     // images of the training set and of the validation set
+  Looked looked, looked_held_out;        // among them
   std::vector<int64_t> of_class;         // samples, by label
-  int64_t held_out = 0;                  // images of the validation set
   std::vector<int64_t> heights, widths;  // of the first images
   std::vector<LeftOut> damaged;          // of both sets
   bool color = false;
 
-  bool all_looked_at() const { return looked_at == samples; }
+  bool all_looked_at() const { return looked.all() >= samples; }  // samples: without the bad then
   bool uniform() const;
   int64_t side() const;  // the median of the shorter sides
 };

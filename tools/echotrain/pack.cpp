@@ -1,4 +1,5 @@
 // echotrain pack.
+#include <algorithm>
 #include <cstdio>
 
 #include "console.h"
@@ -20,10 +21,24 @@ Json packing_options(const Arguments& arguments) {
   return out;
 }
 
-std::vector<LeftOut> skipped(const Json& result) {
-  std::vector<LeftOut> out;
-  for (const Json& file : result["skipped"]) out.push_back({file["file"], file["reason"]});
-  return out;
+// The files that are in no shard, and the classes without an image, which keep their numbers.
+void print_skipped(const Json& result) {
+  const Json& classes = result["classes"];
+  std::vector<LeftOut> files;
+  std::string empty;
+  for (const Json& entry : result["skipped"]) {
+    const std::string name = entry["file"];
+    if (std::find(classes.begin(), classes.end(), name) == classes.end())
+      files.push_back({name, entry["reason"]});
+    else
+      empty += (empty.empty() ? "'" : ", '") + name + "'";
+  }
+  print_left_out(files);
+  if (!empty.empty())
+    std::printf(
+        "note: no image is of class %s, which keeps its number; remove its folder and pack again "
+        "if it should not\n",
+        empty.c_str());
 }
 
 struct Shown {
@@ -59,7 +74,7 @@ int command_pack(const Arguments& arguments) {
   if (const int64_t aside = result["validation_samples"]; aside > 0)
     std::printf("%s set aside for validation\n",
                 counted(aside, "of them is", "of them are").c_str());
-  print_left_out(skipped(result));
+  print_skipped(result);
   std::printf("the classes' names are in %s\n", result["classes_file"].get<std::string>().c_str());
   return 0;
 }

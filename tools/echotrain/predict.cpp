@@ -24,9 +24,13 @@ void set_number(etr_batch* item, const char* name, int32_t value) {
   check(etr_batch_set(item, name, &tensor));
 }
 
+struct Images {
+  std::vector<std::string> files, reasons;  // reasons: why a file has no answer
+};
+
 // The pipeline's source: a file's bytes, and its place in the list.
 int32_t read_image(void* user_data, etr_batch* item) {
-  const auto& files = *static_cast<const std::vector<std::string>*>(user_data);
+  auto& [files, reasons] = *static_cast<Images*>(user_data);
   etr_batch_info info{};
   info.struct_size = sizeof info;
   if (etr_batch_get_info(item, &info) != ETR_OK) return ETR_INTERNAL;
@@ -36,6 +40,7 @@ int32_t read_image(void* user_data, etr_batch* item) {
   try {
     bytes = image_bytes(files[number]);
   } catch (const Failure& failure) {
+    reasons[number] = failure.what();
     etr_batch_fail(item, failure.what());
     return ETR_IO;
   }
@@ -52,12 +57,13 @@ int32_t read_image(void* user_data, etr_batch* item) {
   return ETR_OK;
 }
 
-void make_pipeline(const Json& job, std::vector<std::string>& files, Pipeline& pipeline) {
+void make_pipeline(const Json& job, Images& images, Pipeline& pipeline) {
   PackingOptions options;
-  const Json settings{{"epochs", 1}, {"on_error", "skip"}, {"max_bad_records", files.size()}};
+  const Json settings{
+      {"epochs", 1}, {"on_error", "skip"}, {"max_bad_records", images.files.size()}};
   check(etr_options_create_from_json(settings.dump().c_str(), options.out()));
   check(etr_pipeline_create(options.get(), pipeline.out()));
-  check(etr_pipeline_add_source(pipeline.get(), "images", read_image, &files, nullptr));
+  check(etr_pipeline_add_source(pipeline.get(), "images", read_image, &images, nullptr));
   for (Json row : preparation(job)) {
     const std::string name = row["stage"];
     row.erase("stage");
@@ -83,9 +89,9 @@ Row softmax(const float* logits, size_t classes) {
   return out;
 }
 
-// The rows by number of file; those of files that cannot be read stay empty. `reasons`, one for each file, receives why the
-// model took one not.
-std::vector<Row> predict(etr_trainer* trainer, Pipeline& pipeline,
+// The rows by number of file; those of files that give no answer stay empty, and `reasons`, one for each file, receives the
+// reason a file was rejected.
+std::vector<Row> predict(etr_trainer* trainer, const Pipeline& pipeline,
                          std::vector<std::string>& reasons) {
   std::vector<Row> out(reasons.size());
   while (true) {
@@ -134,15 +140,11 @@ Json json_row(const std::string& file, const Row& row, size_t top, const Json& j
   return {{"file", file}, {"classes", classes}};
 }
 
-// Which files gave nothing, and why, as the pipeline noted it under their numbers. Returns the exit status.
-int report_bad(const Pipeline& pipeline, const std::vector<std::string>& files,
-               const std::vector<Row>& rows, std::vector<std::string> reasons) {
-  for (const auto& [number, reason] : bad_records(pipeline)) {
-    const std::string of_source = "failed: ";  // the pipeline's words about read_image()
-    const size_t at = reason.find(of_source);
-    reasons.at(std::stoul(number)) =
-        at == std::string::npos ? reason : reason.substr(at + of_source.size());
-  }
+// Which files gave nothing, and why; the pipeline knows those that it left out by their numbers. Returns the exit status.
+int report_bad(const Pipeline& pipeline, const std::vector<Row>& rows, Images& images) {
+  auto& [files, reasons] = images;
+  for (const auto& [number, reason] : bad_records(pipeline))
+    if (std::string& known = reasons.at(std::stoul(number)); known.empty()) known = reason;
   int status = 0;
   for (size_t i = 0; i < files.size(); ++i) {
     if (!rows[i].empty()) continue;
@@ -172,27 +174,27 @@ void check_classifier(const Json& job, const std::string& path) {
 int command_predict(const Arguments& arguments) {
   const int64_t top = arguments.integer("top").value_or(3);
   if (top < 1) throw UsageError("--top must be at least 1");
-  std::vector<std::string> files = image_files(arguments.operands(), 1);
+  Images images{image_files(arguments.operands(), 1), {}};
+  images.reasons.resize(images.files.size());
   JobTrainer run(arguments, ETR_START_EVALUATE);
   const Json job = json_of(run.job);
   check_classifier(job, arguments.operand(0));
   print_warnings(BadRecords::hidden);
   Pipeline pipeline;
-  make_pipeline(job, files, pipeline);
+  make_pipeline(job, images, pipeline);
   const InterruptGuard guard;
-  std::vector<std::string> reasons(files.size());
-  const std::vector<Row> rows = predict(run.trainer.get(), pipeline, reasons);
+  const std::vector<Row> rows = predict(run.trainer.get(), pipeline, images.reasons);
   Json all = Json::array();
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].empty()) continue;
     if (arguments.flag("json"))
-      all.push_back(json_row(files[i], rows[i], static_cast<size_t>(top), job));
+      all.push_back(json_row(images.files[i], rows[i], static_cast<size_t>(top), job));
     else
-      print_text(files[i], rows[i], static_cast<size_t>(top), job);
+      print_text(images.files[i], rows[i], static_cast<size_t>(top), job);
   }
   if (arguments.flag("json"))
     std::printf("%s\n", all.dump(1, ' ', false, Json::error_handler_t::replace).c_str());
-  return report_bad(pipeline, files, rows, std::move(reasons));
+  return report_bad(pipeline, rows, images);
 }
 
 }  // namespace cli

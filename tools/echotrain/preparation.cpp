@@ -7,11 +7,14 @@
 namespace cli {
 namespace {
 
-// Of training stages those that evaluations have too; a program's own functions are not among them.
-bool is_kept(const std::string& name) {
-  static const std::vector<std::string> kept = {"decode",    "resize", "center_crop", "pad",
-                                                "grayscale", "cast",   "normalize",   "batch"};
-  return std::find(kept.begin(), kept.end(), name) != kept.end();
+// The stages that the library says prepare images.
+std::vector<std::string> preparing_stages() {
+  char* text = nullptr;
+  check(etr_schema("stages", &text));
+  std::vector<std::string> out;
+  for (const Json& stage : Json::parse(take_string(text)))
+    if (stage["prepares"].get<bool>()) out.push_back(stage["name"]);
+  return out;
 }
 
 // Whether all images have one size after the stage.
@@ -32,12 +35,14 @@ void add_middle(const Json& row, Json& out) {
 }
 
 Json of_training(const Json& stages) {
+  const std::vector<std::string> kept = preparing_stages();
   Json out = Json::array();
   for (size_t i = 1; i < stages.size(); ++i) {
     const std::string name = stages[i]["stage"];
     if (name == "random_crop" || name == "random_resized_crop")
       add_middle(stages[i], out);
-    else if (is_kept(name))
+    else if (std::find(kept.begin(), kept.end(), name) != kept.end() &&
+             stages[i].value("probability", 1.0) == 1)  // else some images only: an augmentation
       out.push_back(stages[i]);
   }
   return out;

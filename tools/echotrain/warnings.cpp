@@ -12,36 +12,38 @@
 namespace cli {
 namespace {
 
-// Whether to print it. Called from many threads.
-bool is_news(const std::string& message, BadRecords bad_records) {
+enum class Verdict { drop, print, print_as_last };  // as_last: of the bad records that are shown
+
+// Called from many threads.
+Verdict verdict_on(const std::string& message, BadRecords bad_records) {
   static std::mutex mutex;
   static std::set<std::string> shown;
   static size_t bad_ones = 0;
   constexpr size_t kMostBadOnes = 20, kMost = 1000;
-  const bool is_bad_record = message.rfind("bad record", 0) == 0;
-  if (is_bad_record && bad_records == BadRecords::hidden) return false;
+  const bool is_bad_record = message.starts_with("bad record");
+  if (is_bad_record && bad_records == BadRecords::hidden) return Verdict::drop;
   const std::scoped_lock lock(mutex);
-  if (is_bad_record && bad_ones == kMostBadOnes) return false;
-  if (shown.size() == kMost) return true;
-  if (!shown.insert(message).second) return false;
-  if (is_bad_record && ++bad_ones == kMostBadOnes)
-    std::fprintf(stderr, "echotrain: many bad records; further ones are counted and not shown\n");
-  return true;
+  if (is_bad_record && bad_ones == kMostBadOnes) return Verdict::drop;
+  if (shown.size() == kMost) return Verdict::print;
+  if (!shown.insert(message).second) return Verdict::drop;
+  return is_bad_record && ++bad_ones == kMostBadOnes ? Verdict::print_as_last : Verdict::print;
 }
 
-template <BadRecords bad_records>
-void print_log(void*, int32_t level, const char* message) {
-  if (level < ETR_LOG_WARNING || !is_news(message, bad_records)) return;
+void print_log(void* user_data, int32_t level, const char* message) {
+  if (level < ETR_LOG_WARNING) return;
+  const Verdict verdict = verdict_on(message, *static_cast<const BadRecords*>(user_data));
+  if (verdict == Verdict::drop) return;
   const bool over_progress = ::isatty(STDERR_FILENO) && ::isatty(STDOUT_FILENO);
   std::fprintf(stderr, "%sechotrain: %s\n", over_progress ? "\r\033[K" : "", message);
+  if (verdict == Verdict::print_as_last)
+    std::fprintf(stderr, "echotrain: many bad records; further ones are counted and not shown\n");
 }
 
 }  // namespace
 
 void print_warnings(BadRecords bad_records) {
-  const bool shown = bad_records == BadRecords::shown;
-  etr_set_log_hook(shown ? print_log<BadRecords::shown> : print_log<BadRecords::hidden>, nullptr,
-                   nullptr);
+  static BadRecords choices[] = {BadRecords::shown, BadRecords::hidden};  // threads still read them
+  etr_set_log_hook(print_log, &choices[bad_records == BadRecords::hidden], nullptr);
 }
 
 }  // namespace cli

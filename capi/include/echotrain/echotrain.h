@@ -105,7 +105,8 @@ ETR_API int32_t etr_set_allocator(etr_allocate_function allocate, etr_release_fu
 
 /* A JSON array of {"name", "doc", "options": [{"name", "type", "default", "min", "max", "unit",
  * "choices", "doc"}]} for kind "stages", "layers" or "optimizers"; an object of such option lists
- * for kind "job". */
+ * for kind "job". Stages have "prepares" too: whether they bring images into the model's form, in
+ * training as in predictions. */
 ETR_API int32_t etr_schema(const char* kind, char** json);
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -328,8 +329,9 @@ ETR_API int32_t etr_pipeline_stats(etr_pipeline* pipeline, char** json);
 
 /* Why is it slow? What each stage of a pipeline that has run for a while could do, where the bottleneck
  * is, and what more threads, a cache or an echo stage would gain, predicted from what was measured.
- * `format`: "text" for people; "svg", a drawing coloured by load; "json" ({"samples_per_s", "bottleneck": {"limit":
- * "consumer"|"threads"|"stage"|"none", "stage", "why"}, "pool": what all threads could do together, "stages", "predictions", ...}). ETR_STATE before the first batch. Any thread. */
+ * `format`: "text" for people; "svg", a drawing coloured by load; "json" ({"samples_per_s", "bottleneck":
+ * {"limit": "consumer"|"threads"|"stage"|"none", "stage" (null with "none"), "why"}, "pool": what all threads
+ * could do together, "stages", "predictions", ...}). ETR_STATE before the first batch. Any thread. */
 ETR_API int32_t etr_pipeline_explain(etr_pipeline* pipeline, const char* format, char** text);
 
 /* The same from statistics alone: those of etr_pipeline_stats or etr_trainer_pipeline_stats. */
