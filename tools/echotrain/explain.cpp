@@ -33,8 +33,8 @@ Json pipeline_of(const Arguments& arguments, bool trace) {
       Json::parse(text, shallow, /*allow_exceptions=*/false, /*ignore_comments=*/true);
   Json pipeline = file;
   if (!deep && file.is_object() && file.contains("stages")) {
-    Pipeline
-        checked;  // the library refuses keys that come twice, of which this program has only seen the last
+    // The library refuses duplicate keys, of which this program has only seen the last.
+    Pipeline checked;
     check(etr_pipeline_create_from_json(text.c_str(), checked.out()));
   } else {
     Job job;
