@@ -508,7 +508,8 @@ inline std::vector<DeviceInfo> devices() {
 }
 inline std::string tune(const std::string& spec, double seconds, double step_ms) {
   char* json = nullptr;
-  check(etr_pipeline_tune(detail::c_string(spec, "spec"), seconds, step_ms, nullptr, nullptr, &json));
+  check(
+      etr_pipeline_tune(detail::c_string(spec, "spec"), seconds, step_ms, nullptr, nullptr, &json));
   const std::unique_ptr<char, void (*)(char*)> owned(json, etr_string_free);
   return owned.get();
 }

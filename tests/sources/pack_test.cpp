@@ -111,8 +111,8 @@ TEST(Pack, TakesFilesOfAFewBytesAsTheyAre) {
     TempDir dir;
     const std::string bytes = std::string("\xff\xd8\xff").append(size - 3, 'x');
     write_file(dir.path("in/cat/1.jpg"), bytes);
-    const sources::PackResult packed = sources::pack_folder(
-        dir.path("in"), dir.path("out/t"), packing({{"level", 0}}), nullptr);
+    const sources::PackResult packed =
+        sources::pack_folder(dir.path("in"), dir.path("out/t"), packing({{"level", 0}}), nullptr);
     EXPECT_EQ(packed.samples, 1);
     Pipeline p({{"epochs", 1},
                 {"stages", {Json{{"stage", "webdataset"}, {"pattern", packed.shards[0]}}}}});

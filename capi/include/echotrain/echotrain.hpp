@@ -109,7 +109,8 @@ inline std::string version() { return etr_version(); }
 
 // The options of "stages", "layers", "optimizers" or a "job", as JSON.
 inline std::string schema(const std::string& kind) {
-  return detail::text_by([&](char** out) { return etr_schema(detail::c_string(kind, "kind"), out); });
+  return detail::text_by(
+      [&](char** out) { return etr_schema(detail::c_string(kind, "kind"), out); });
 }
 
 // Named values: Options{{"factor", 2.5}, {"mode", "fixed"}}.
@@ -148,7 +149,9 @@ class Options {
       case 'i': check(etr_options_set_integer(get(), v.name, v.integer)); break;
       case 'b': check(etr_options_set_boolean(get(), v.name, v.integer != 0)); break;
       case 'n': check(etr_options_set_number(get(), v.name, v.number)); break;
-      case 's': check(etr_options_set_string(get(), v.name, detail::c_string(v.text, v.name))); break;
+      case 's':
+        check(etr_options_set_string(get(), v.name, detail::c_string(v.text, v.name)));
+        break;
       default:
         check(etr_options_set_numbers(get(), v.name, v.numbers.data(),
                                       static_cast<int64_t>(v.numbers.size())));
@@ -507,8 +510,8 @@ class Job {
     std::vector<const char*> texts;
     for (const std::string& text : overrides) texts.push_back(detail::c_string(text, "overrides"));
     handle_ = detail::made_by<Owned>([&](etr_job** out) {
-      return make(detail::c_string(source, "source"), texts.data(), static_cast<int32_t>(texts.size()),
-                  out);
+      return make(detail::c_string(source, "source"), texts.data(),
+                  static_cast<int32_t>(texts.size()), out);
     });
   }
   Owned handle_;
@@ -561,7 +564,8 @@ class Trainer {
     }
     auto call = std::make_unique<Progress>(Progress{std::move(progress), failure_});
     check(etr_trainer_on_evaluation(
-        get(), [](void* p, int64_t done, int64_t batches) -> int32_t {
+        get(),
+        [](void* p, int64_t done, int64_t batches) -> int32_t {
           return static_cast<Progress*>(p)->report(done, batches);
         },
         call.release(), [](void* p) { delete static_cast<Progress*>(p); }));
@@ -588,8 +592,8 @@ class Trainer {
   Batch weights(const std::string& name = "") const {
     return Batch(
         detail::made_by<detail::Handle<etr_batch, etr_batch_destroy>>([&](etr_batch** out) {
-          return etr_trainer_get_weights(get(),
-                                         name.empty() ? nullptr : detail::c_string(name, "name"), out);
+          return etr_trainer_get_weights(
+              get(), name.empty() ? nullptr : detail::c_string(name, "name"), out);
         }).release());
   }
   // Replaces those that `weights` has as fields.
@@ -652,7 +656,7 @@ class Trainer {
       try {
         return function(done, batches);
 #ifdef __GLIBCXX__
-      } catch (const abi::__forced_unwind&) {  // pthread_exit(), which the library says something of
+      } catch (const abi::__forced_unwind&) {  // pthread_exit(): the library reports it
         throw;
 #endif
       } catch (...) {
