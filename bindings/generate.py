@@ -66,7 +66,7 @@ def camel(name, upper=False):
 
 PYTHON_TYPES = {"integer": "int", "number": "float", "boolean": "bool", "string": "str",
                 "list of numbers": "Sequence[float]", "list of integers": "Sequence[int]",
-                "list of strings": "Sequence[str]", "list of layers": "Sequence[Spec]",
+                "list of strings": "Union[str, Sequence[str]]", "list of layers": "Sequence[Spec]",
                 "list of stages": "Sequence[Union[Spec, Sequence[Spec]]]"}
 
 

@@ -6,7 +6,7 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -84,13 +84,13 @@ class BatchHandle {
   }
   void* dlpack(const std::string& field) const {
     void* managed = nullptr;
-    check(etr_batch_to_dlpack(get()->get(), detail::whole(field, "field"), &managed));
+    check(etr_batch_to_dlpack(get()->get(), detail::c_string(field, "field"), &managed));
     return managed;
   }
   // A copy of the memory at `address`.
   void set(const std::string& field, int dtype, const Shape& shape, uint64_t address) {
     const etr_tensor t = describe(dtype, shape, address);
-    check(etr_batch_set(get()->get(), detail::whole(field, "field"), &t));
+    check(etr_batch_set(get()->get(), detail::c_string(field, "field"), &t));
   }
   void remove(const std::string& field) { get()->remove(field); }
   // In a source: there is no sample, the pass is over.
@@ -106,24 +106,49 @@ class BatchHandle {
   int64_t ordinal() const { return static_cast<int64_t>(get()->info().ordinal); }
   int64_t epoch() const { return static_cast<int64_t>(get()->info().epoch); }
 
-  void close() {
-    std::shared_ptr<Batch> last;
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      last = std::move(batch_);
+#ifndef SWIG
+  // A call's hold on the batch, which keeps it alive, and one that is borrowed here.
+  class Use {
+   public:
+    explicit Use(const BatchHandle& handle) : handle_(handle) {
+      const std::lock_guard<std::mutex> lock(handle_.mutex_);
+      if (!handle_.batch_) closed("batch");
+      batch_ = handle_.batch_;
+      if (handle_.borrowed_) handle_.users_.push_back(std::this_thread::get_id());
     }
-    if (!borrowed_ || !last) return;
-    while (last.use_count() > 1) std::this_thread::yield();  // nobody can begin to use it any more
-    std::atomic_thread_fence(std::memory_order_acquire);     // which use_count() is not
+    ~Use() {
+      if (!handle_.borrowed_) return;
+      const std::lock_guard<std::mutex> lock(handle_.mutex_);
+      auto& users = handle_.users_;
+      users.erase(std::find(users.begin(), users.end(), std::this_thread::get_id()));
+      handle_.unused_.notify_all();
+    }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    Batch& operator*() const { return *batch_; }
+    Batch* operator->() const { return batch_.get(); }
+
+   private:
+    const BatchHandle& handle_;
+    std::shared_ptr<Batch> batch_;
+  };
+  Use get() const { return Use(*this); }
+#endif
+
+  // A borrowed batch goes back to its owner when the calls of other threads have ended. Those of this thread have not where
+  // one of them let go of an object whose end closes the batch; the owner comes after them.
+  void close() {
+    std::shared_ptr<Batch> last;  // let go of after the lock
+    std::unique_lock<std::mutex> lock(mutex_);
+    last = std::move(batch_);
+    unused_.wait(lock, [this] {
+      return std::all_of(users_.begin(), users_.end(),
+                         [](std::thread::id user) { return user == std::this_thread::get_id(); });
+    });
   }
   bool is_closed() const {
     const std::lock_guard<std::mutex> lock(mutex_);
     return !batch_;
-  }
-  std::shared_ptr<Batch> get() const {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (!batch_) closed("batch");
-    return batch_;  // whoever uses it keeps it alive
   }
 
   static etr_tensor describe(int dtype, const Shape& shape, uint64_t address) {
@@ -142,6 +167,8 @@ class BatchHandle {
  private:
   mutable std::mutex mutex_;
   std::shared_ptr<Batch> batch_;
+  mutable std::vector<std::thread::id> users_;  // of a borrowed batch, once for each call
+  mutable std::condition_variable unused_;
   bool borrowed_ = false, pass_ended_ = false;
 };
 
@@ -204,16 +231,16 @@ class PipelineHandle {
   void add_map(const std::string& name, MapFunction* function) {
     std::unique_ptr<MapFunction> owned(function);
     etr_pipeline* pipeline = get()->get();
-    const char* const whole_name = detail::whole(name, "name");  // before it is released
-    check(etr_pipeline_add_map(pipeline, whole_name, &call, owned.release(),
+    const char* const c_name = detail::c_string(name, "name");  // before it is released
+    check(etr_pipeline_add_map(pipeline, c_name, &call, owned.release(),
                                [](void* p) { delete static_cast<MapFunction*>(p); }));
   }
   // The same as the source. It ends a pass by end_pass(), or by leaving an item without fields that is not the first.
   void add_source(const std::string& name, MapFunction* function) {
     std::unique_ptr<MapFunction> owned(function);
     etr_pipeline* pipeline = get()->get();
-    const char* const whole_name = detail::whole(name, "name");  // before it is released
-    check(etr_pipeline_add_source(pipeline, whole_name, &call_source, owned.release(),
+    const char* const c_name = detail::c_string(name, "name");  // before it is released
+    check(etr_pipeline_add_source(pipeline, c_name, &call_source, owned.release(),
                                   [](void* p) { delete static_cast<MapFunction*>(p); }));
   }
   // The next batch, which the caller owns; NULL at the end of an epoch.
@@ -481,17 +508,18 @@ inline std::vector<DeviceInfo> devices() {
 }
 inline std::string tune(const std::string& spec, double seconds, double step_ms) {
   char* json = nullptr;
-  check(etr_pipeline_tune(detail::whole(spec, "spec"), seconds, step_ms, nullptr, nullptr, &json));
+  check(
+      etr_pipeline_tune(detail::c_string(spec, "spec"), seconds, step_ms, nullptr, nullptr, &json));
   const std::unique_ptr<char, void (*)(char*)> owned(json, etr_string_free);
   return owned.get();
 }
 inline std::string pack_folder(const std::string& root, const std::string& prefix,
                                const std::string& options_json) {
   etr_options* made = nullptr;
-  check(etr_options_create_from_json(detail::whole(options_json, "options_json"), &made));
+  check(etr_options_create_from_json(detail::c_string(options_json, "options_json"), &made));
   const std::unique_ptr<etr_options, void (*)(etr_options*)> options(made, etr_options_destroy);
   char* json = nullptr;
-  check(etr_pack(detail::whole(root, "root"), detail::whole(prefix, "prefix"), made, nullptr,
+  check(etr_pack(detail::c_string(root, "root"), detail::c_string(prefix, "prefix"), made, nullptr,
                  nullptr, &json));
   const std::unique_ptr<char, void (*)(char*)> owned(json, etr_string_free);
   return owned.get();

@@ -65,7 +65,10 @@ extern "C" JNIEXPORT jint JNICALL JNI_OnLoad(JavaVM* vm, void*) {
 %{
 namespace {
 
-std::string echotrain_utf8(JNIEnv* env, jstring text) {
+bool echotrain_is_surrogate(uint32_t unit) { return unit >> 11 == 0x1B; }
+
+// `name` is the argument's. Half of a pair of surrogates has no UTF-8: an error.
+std::string echotrain_utf8(JNIEnv* env, jstring text, const char* name) {
   const jsize size = env->GetStringLength(text);
   std::vector<jchar> units(static_cast<size_t>(size));
   env->GetStringRegion(text, 0, size, units.data());
@@ -74,6 +77,10 @@ std::string echotrain_utf8(JNIEnv* env, jstring text) {
     uint32_t c = units[i];
     const bool pair = c >> 10 == 0x36 && i + 1 < units.size() && units[i + 1] >> 10 == 0x37;
     if (pair) c = 0x10000 + ((c & 0x3FF) << 10) + (units[++i] & 0x3FF);
+    if (echotrain_is_surrogate(c))
+      throw echotrain::Error(ETR_INVALID_ARGUMENT,
+                             std::string("argument '") + name + "' has a surrogate without its other half at index " +
+                                 std::to_string(i) + ", which no UTF-8 text can hold");
     const int more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
     constexpr uint32_t kFirst[] = {0, 0xC0, 0xE0, 0xF0};
     out += static_cast<char>(kFirst[more] | c >> 6 * more);
@@ -84,13 +91,18 @@ std::string echotrain_utf8(JNIEnv* env, jstring text) {
 
 }  // namespace
 %}
-%typemap(in) const std::string& (std::string text) {
+%typemap(in) const std::string& (std::string utf8) {
   if (!$input) {
     SWIG_JavaThrowException(jenv, SWIG_JavaNullPointerException, "argument '$1_name' is null");
     return $null;
   }
-  text = echotrain_utf8(jenv, $input);
-  $1 = &text;
+  try {
+    utf8 = echotrain_utf8(jenv, $input, "$1_name");
+  } catch (const echotrain::Error& error) {
+    echotrain_throw(jenv, error.status(), error.what());
+    return $null;
+  }
+  $1 = &utf8;
 }
 
 // The hand-written layer frees natives through a Cleaner.

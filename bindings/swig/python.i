@@ -172,9 +172,10 @@ static void echotrain_wrap_object(echotrain::facade::BatchHandle* batch, const s
                                   int dtype, const std::vector<long long>& shape, uint64_t address,
                                   PyObject* owner) {
   const etr_tensor t = echotrain::facade::BatchHandle::describe(dtype, shape, address);
-  const char* const whole_field = echotrain::detail::whole(field, "field");
+  const char* const c_field = echotrain::detail::c_string(field, "field");
+  const auto use = batch->get();  // throws where it is closed, before the owner is held
   Py_INCREF(owner);
-  echotrain::check(etr_batch_wrap(batch->get()->get(), whole_field, &t, echotrain_release_object,
+  echotrain::check(etr_batch_wrap(use->get(), c_field, &t, echotrain_release_object,
                                   owner));
 }
 %}

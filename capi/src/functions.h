@@ -1,4 +1,4 @@
-// How functions of the program are called: what leaves them by another way than a return, and how that is held.
+// How exceptions and thread exits in the program's callbacks are handled.
 #pragma once
 
 #include <exception>

@@ -39,7 +39,8 @@ class Store {
   explicit Store(std::string directory, int keep = 2)
       : directory_(std::move(directory)), keep_(keep) {}
 
-  // Throws Error(io), and Error(state) while another process or thread saves there. Returns the checkpoint's path; where its step is there already, the name gets a number: "-2".
+  // Throws Error(io), and Error(state) while another process or thread saves there. Returns the checkpoint's path; where its
+  // step is there already, the name gets a number: "-2".
   std::string save(uint64_t step, const Files& files) const;
 
   // The newest checkpoint whose checksums match; damaged ones are passed over with a log line.

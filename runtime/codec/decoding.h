@@ -12,7 +12,7 @@ namespace etr::codec {
 
 inline void check_not_empty(int64_t width, int64_t height) {
   if (width <= 0 || height <= 0)
-    fail(Code::corrupt_data, "an image of ", width, " x ", height, " pixels has none");
+    fail(Code::corrupt_data, "the image is empty (", width, " x ", height, " pixels)");
 }
 
 // Error(corrupt_data) where an image has no pixels, Error(unsupported) where it has more than the limit.

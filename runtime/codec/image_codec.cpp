@@ -38,7 +38,7 @@ std::string other_format(std::span<const std::byte> bytes) {
   static constexpr std::pair<std::string_view, const char*> kMagics[] = {
       {"GIF8", "GIF"}, {"BM", "BMP"}, {"II*", "TIFF"}, {"MM", "TIFF"}, {"<svg", "SVG"}};
   if (text.starts_with("RIFF") && text.substr(0, 12).ends_with("WEBP")) return " but WebP";
-  if (text.substr(0, 12).find("ftyp") == 4) return " but HEIC, AVIF or a film";
+  if (text.substr(0, 12).find("ftyp") == 4) return " but HEIC, AVIF or a video";
   for (const auto& [magic, name] : kMagics)
     if (text.starts_with(magic)) return std::string(" but ") + name;
   return "";

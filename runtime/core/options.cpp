@@ -70,6 +70,12 @@ void check_value(const OptionSpec& spec, const Json& value, const std::string& o
     fail(Code::invalid_argument, where, " cannot be '", word, "'", suggestion(word, choices));
 }
 
+// One text may stand for a list of one.
+Json as_list(const OptionSpec& spec, const Json& value) {
+  const bool one = spec.type == OptionType::strings && value.is_string();
+  return one ? Json::array({value}) : value;
+}
+
 }  // namespace
 
 const char* option_type_name(OptionType type) {
@@ -94,8 +100,9 @@ Options::Options(Schema schema, const std::string& owner, const Json& given) {
   auto values = std::make_shared<Json>(Json::object());
   for (const OptionSpec& spec : schema) {
     if (given.is_object() && given.contains(spec.name)) {
-      check_value(spec, given[spec.name], owner);
-      (*values)[spec.name] = given[spec.name];
+      Json value = as_list(spec, given[spec.name]);
+      check_value(spec, value, owner);
+      (*values)[spec.name] = std::move(value);
     } else if (spec.default_json) {
       (*values)[spec.name] = Json::parse(spec.default_json);
     } else {

@@ -26,9 +26,7 @@ namespace {
 
 [[noreturn]] void fail_errno(const char* what, const std::string& path) {
   const int number = errno;
-  const bool missing = number == ENOENT;
-  fail(missing ? Code::not_found : Code::io, what, " '", path, "': ", errno_text(number),
-       missing ? missing_hint(path) : "");
+  fail(number == ENOENT ? Code::not_found : Code::io, what, " '", path, "': ", errno_text(number));
 }
 
 [[noreturn]] void fail_shortened(const std::string& path, uint64_t end, uint64_t size) {
@@ -36,8 +34,11 @@ namespace {
        " bytes when it was opened: it was shortened while it was read");
 }
 
-int open_file(const std::string& path, int flags) {
-  const int file = ::open(path.c_str(), flags | O_CLOEXEC);
+// An input that is missing may have been named from another folder, which is worth a hint.
+int open_input(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  if (file < 0 && errno == ENOENT)
+    fail(Code::not_found, "cannot open '", path, "': ", errno_text(ENOENT), missing_hint(path));
   if (file < 0) fail_errno("cannot open", path);
   return file;
 }
@@ -108,7 +109,7 @@ void Event::signal() {
 }
 
 InputFile::InputFile(const std::string& path, const Interrupt* interrupt)
-    : path_(path), interrupt_(interrupt), file_(open_file(path, O_RDONLY | O_NONBLOCK)) {
+    : path_(path), interrupt_(interrupt), file_(open_input(path)) {
   struct stat info {};
   const bool known = ::fstat(file_, &info) == 0;
   regular_ = known && S_ISREG(info.st_mode);
@@ -240,7 +241,8 @@ void write_file_synced(const std::string& path, std::span<const std::byte> bytes
 }
 
 void sync_directory(const std::string& path) {
-  const int directory = open_file(path, O_RDONLY | O_DIRECTORY);
+  const int directory = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (directory < 0) fail_errno("cannot open", path);
   const int status = ::fsync(directory), error = errno;
   ::close(directory);
   errno = error;

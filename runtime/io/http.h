@@ -30,7 +30,7 @@ struct HttpRequest {
 
 struct HttpResponse {
   long status = 0;
-  std::map<std::string, std::string> headers;  // names in small letters
+  std::map<std::string, std::string> headers;  // names are lower-case
   std::vector<std::byte> body;
 
   std::string header(const std::string& name) const;

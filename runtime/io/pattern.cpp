@@ -104,7 +104,7 @@ void expand_globs(const std::string& name, const std::string& pattern,
   if (out.size() == before)
     fail(Code::not_found, result == 0 ? "only folders match '" : "no file matches '", name, "'",
          name == pattern ? "" : " (of the pattern '" + pattern + "')",
-         platform::missing_hint(name));
+         result == 0 ? "" : platform::missing_hint(name));
 }
 
 }  // namespace

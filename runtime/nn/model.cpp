@@ -18,11 +18,6 @@ struct LayerText {
 
 namespace {
 
-// One name may stand for a list of one.
-void as_list(Json& object, const char* key) {
-  if (object.contains(key) && object[key].is_string()) object[key] = Json::array({object[key]});
-}
-
 bool is_nested(const LayerSpec& spec, const std::string& key, const Json& value) {
   const auto option = std::find_if(spec.options.begin(), spec.options.end(),
                                    [&](const OptionSpec& o) { return o.name == key; });
@@ -48,7 +43,6 @@ Given sorted(const Json& json, const LayerSpec& spec) {
     if (nested) out.nested.emplace_back(key, &value);
     (shared ? out.common : out.own)[key] = nested ? Json::array() : value;
   }
-  as_list(out.common, "input");
   return out;
 }
 
@@ -158,7 +152,6 @@ Options options_of(const Json& spec) {
   Json given = Json::object();
   for (const OptionSpec& option : kOptions)
     if (spec.contains(option.name)) given[option.name] = spec[option.name];
-  as_list(given, "inputs");
   return Options(kOptions, "model", given);
 }
 

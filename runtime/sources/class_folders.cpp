@@ -44,9 +44,11 @@ std::string reason_against_other(const Entry& entry) {
   return entry.link ? "a link that leads nowhere" : "not a regular file";
 }
 
+bool is_hidden(const Entry& entry) { return entry.name.starts_with('.'); }
+
 // Why a file is no sample; "" where it is one.
 std::string reason_against(const Entry& entry, std::span<const std::string> extensions) {
-  if (entry.name.starts_with('.')) return "hidden";
+  if (is_hidden(entry)) return "hidden";
   if (entry.folder) return "a folder within a class folder";
   if (!entry.file) return reason_against_other(entry);
   const std::string extension = extension_of(entry.name);
@@ -62,7 +64,7 @@ void list_class(const std::string& root, const std::string& name,
   for (const Entry& entry : sorted_entries(fs::path(root) / name)) {
     const std::string path = name + "/" + entry.name;
     if (const std::string reason = reason_against(entry, extensions); !reason.empty())
-      out.skipped.push_back({path, reason});
+      out.skipped.push_back({path, reason, is_hidden(entry)});
     else
       out.files.push_back({path, extension_of(entry.name), static_cast<int>(out.classes.size())});
   }
@@ -71,7 +73,7 @@ void list_class(const std::string& root, const std::string& name,
 }
 
 std::string reason_against_class(const Entry& entry) {
-  if (entry.folder) return "a hidden folder";
+  if (is_hidden(entry)) return entry.folder ? "a hidden folder" : "hidden";
   return entry.file ? "not in a class folder" : reason_against_other(entry);
 }
 
@@ -80,10 +82,10 @@ std::string reason_against_class(const Entry& entry) {
 ClassFolders list_class_folders(const std::string& root, std::span<const std::string> extensions) {
   ClassFolders out;
   for (const Entry& entry : sorted_entries(root))
-    if (entry.folder && !entry.name.starts_with('.'))
+    if (entry.folder && !is_hidden(entry))
       list_class(root, entry.name, extensions, out);
     else
-      out.skipped.push_back({entry.name, reason_against_class(entry)});
+      out.skipped.push_back({entry.name, reason_against_class(entry), is_hidden(entry)});
   if (!out.files.empty()) return out;
   std::string first;
   if (!out.skipped.empty()) first = cat("; '", out.skipped[0].name, "' is ", out.skipped[0].reason);

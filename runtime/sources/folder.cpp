@@ -17,8 +17,8 @@ using namespace pipeline;
 constexpr OptionSpec kOptions[] = {
     {"root", OptionType::string, nullptr, "folder whose sub-folders are the classes", 0, 0, "path"},
     {"extensions", OptionType::string, "\"png,jpg,jpeg\"",
-     "files with these extensions, in small letters or capitals, are samples, and the log names "
-     "others; empty: all files that have an extension"},
+     "files with these extensions (case-insensitive) are samples, and the log names others; empty: "
+     "all files that have an extension"},
     kShuffleOption,
     {"hold_out", OptionType::integer, "0",
      "one of so many files of each class is held out, for validation; 0: none", 0, 1e9, "files"},
@@ -84,7 +84,7 @@ class Folder final : public IndexedSource {
 
   // What systems hide is not worth a word.
   void warn(std::vector<Skipped> skipped) const {
-    std::erase_if(skipped, [](const Skipped& s) { return s.reason.ends_with("hidden"); });
+    std::erase_if(skipped, [](const Skipped& s) { return s.hidden; });
     if (skipped.empty()) return;
     constexpr size_t kNamed = 3;
     std::string names;

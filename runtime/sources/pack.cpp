@@ -131,7 +131,8 @@ class Packing {
       return;
     }
     bytes.resize(static_cast<size_t>(input.size()));
-    input.read(std::as_writable_bytes(std::span(bytes)).subspan(kMagicBytes));
+    input.read(
+        std::as_writable_bytes(std::span(bytes)).subspan(std::min(bytes.size(), kMagicBytes)));
     const bool is_aside = aside > 0;
     ShardSet& set = is_aside ? *validation_ : *rest_;
     try {

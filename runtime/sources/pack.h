@@ -24,9 +24,9 @@ struct PackResult {
 };
 
 // root/CLASS/NAME.EXT into PREFIX-000000.tar.zst, .tar or .ets and so on; samples are shuffled over all shards, and CLASS/NAME is
-// the key. The folder of PREFIX, which must lie outside of root, is made if it is missing, and gets classes.txt; where that file exists, its numbers count. On
-// an error no shard of this packing is left. `progress(done, total)` is called now and then; returning false stops with
-// Error(cancelled).
+// the key. The folder of PREFIX, which must lie outside of root, is made if it is missing, and gets classes.txt; where that file
+// exists, its numbers count. On an error no shard of this packing is left. `progress(done, total)` is called now and then;
+// returning false stops with Error(cancelled).
 PackResult pack_folder(const std::string& root, const std::string& prefix, const Options& options,
                        const std::function<bool(int64_t done, int64_t total)>& progress);
 

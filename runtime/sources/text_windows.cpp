@@ -1,6 +1,7 @@
 // Windows of a text for language models: "input" and "target", i32 [length], the target one symbol
 // further. Symbols are bytes, or characters numbered by an alphabet.
 #include <algorithm>
+#include <filesystem>
 
 #include "core/error.h"
 #include "core/utf8.h"
@@ -119,21 +120,38 @@ class TextWindows final : public IndexedSource {
     symbols_in_share_ = size;
   }
 
-  // The files, one after the other. A character takes a number of 4 bytes beside its own.
+  // Bytes of those files whose size the system tells.
+  uint64_t known_bytes() const {
+    uint64_t out = 0;
+    for (const std::string& path : paths_) {
+      std::error_code unknown;  // an address, or what opening will say more of
+      const auto size = io::is_compressed(path) ? 0 : std::filesystem::file_size(path, unknown);
+      if (!unknown) out += size;
+    }
+    return out;
+  }
+
+  // Concatenates the files. Each character later takes 4 bytes for its number in addition to its own. One file stays where it
+  // was read; of several no more than one is in memory twice.
   void read_text() {
     const io::SizeLimit memory(io::kWholeFileLimit, "the limit", reading().budget_bytes);
     const uint64_t most = memory.bytes / (bytes_ ? 1 : 5);
     paths_ = io::expand_pattern(pattern_, remote());
-    text_.clear();
     ends_.clear();
+    joined_.clear();
+    if (paths_.size() > 1) joined_.reserve(std::min(known_bytes(), most));
     for (const std::string& path : paths_) {
       io::require_sized(path);
-      const io::Block block = io::read_whole(path, reading(), most);
-      if (block.size > most - text_.size())
+      io::Block block = io::read_whole(path, reading(), most);
+      if (block.size > most - joined_.size())
         fail(Code::unsupported, "'", pattern_, "' holds more than ", most,
              " bytes of text; its memory would go beyond ", memory.bytes, " bytes (", memory.name,
              ")");
-      text_.append(reinterpret_cast<const char*>(block.data.get()), block.size);
+      const std::string_view text(reinterpret_cast<const char*>(block.data.get()), block.size);
+      if (paths_.size() > 1)
+        text_ = joined_.append(text);
+      else
+        text_ = text, only_ = std::move(block);
       ends_.push_back(text_.size());
     }
   }
@@ -189,7 +207,9 @@ class TextWindows final : public IndexedSource {
       const std::string_view character = text.next();
       if (number >= first_) numbers_.push_back(places_[code_point(character)]);
     }
-    std::string().swap(text_);  // gives the memory back
+    text_ = {};
+    only_ = {};  // gives the memory back
+    std::string().swap(joined_);
     std::vector<int32_t>().swap(places_);
   }
 
@@ -218,7 +238,9 @@ class TextWindows final : public IndexedSource {
   const std::string alphabet_;
   const double begin_, end_;
   std::vector<std::string> paths_;
-  std::string text_;             // of all files; of characters, until they are numbered
+  std::string_view text_;        // of all files; of characters, until they are numbered
+  io::Block only_;               // its memory: that of the only file,
+  std::string joined_;           // or of several
   std::vector<size_t> ends_;     // of each file, in text_
   std::vector<int32_t> places_;  // by code point, in the alphabet; -1: not in it
   size_t first_ = 0;             // symbol of the share, in the text

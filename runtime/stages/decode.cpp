@@ -16,8 +16,8 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"field", OptionType::string, "\"\"",
-     "field with the compressed image, in small letters or capitals; empty takes png, jpg, jpeg or "
-     "eti, whichever is there"},
+     "field with the compressed image (case-insensitive); empty takes png, jpg, jpeg or eti, "
+     "whichever is there"},
     {"channels", OptionType::string, "\"as_stored\"", "convert to gray or RGB", 0, 0, "",
      "as_stored|gray|rgb"},
     {"least_side", OptionType::integer, "-1",

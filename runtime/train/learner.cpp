@@ -199,8 +199,8 @@ std::vector<StepMetrics> Learner::take_metrics(bool wait_all) {
     const bool gradients_failed =
         weights_->loss_scale ? result.not_finite == ops::StepValues::kHopeless : result.not_finite;
     if (!std::isfinite(metrics.loss) || gradients_failed) {
-      failed_ = {step,
-                 metrics.loss};  // after the results before it; those after it changed nothing
+      // Told after the results before it; those after it changed nothing.
+      failed_ = {step, metrics.loss};
       break;
     }
     metrics.skipped = result.not_finite != 0;

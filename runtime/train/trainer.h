@@ -44,7 +44,8 @@ class Trainer {
   ~Trainer();
 
   // Trains until there is something to tell. The last event is `end`; then it returns it again. It is the first one where
-  // the run that was resumed is complete; nothing is evaluated or written again. Where the device is lost, it is opened again and the run goes on from its newest checkpoint.
+  // the run that was resumed is complete; nothing is evaluated or written again. Where the device is lost, it is opened again and
+  // the run goes on from its newest checkpoint.
   // Throws the Error that ended the run; what was written stays valid. Error(state) for Start::evaluate.
   // `seconds` is the call's budget: it returns a progress event by then, but for the first step (which compiles kernels), an
   // evaluation and a checkpoint, which are not divided; 0 takes the job's progress_every.

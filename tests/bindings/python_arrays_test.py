@@ -172,16 +172,19 @@ class EvaluationTest(DenseCase):
         job = et.Job({"pipeline": {"stages": stages}, "evaluation": {"pipeline": {"stages": stages}, "every_steps": 2},
                       "model": {"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 2}]},
                       "optimizer": {"optimizer": "sgd"}, "schedule": {"learning_rate": 0.01}, "output": {"dir": ""}},
-                     {"train.steps": 4})
-        self.assertRegex(repr(job), r"^Job\(\{'pipeline': .*, \{'train.steps': 4\}\)$")
+                     {"train.steps": 4, "train.progress_every": 3600})
+        self.assertRegex(repr(job), r"^Job\(\{'pipeline': .*, \{'train.steps': 4, .*\}\)$")
         told = []
         run = job.run(device=os.environ.get("ECHOTRAIN_TEST_DEVICE"), on_evaluation=lambda *args: told.append(args))
         self.assertEqual(sum(event.kind == "evaluation" for event in run), 2)
         self.assertEqual(told, [(i, 4) for i in range(1, 5)] * 2)
         stopped = job.run(device=os.environ.get("ECHOTRAIN_TEST_DEVICE"), on_evaluation=lambda *args: False)
         self.assertEqual([event.kind for event in stopped if event.kind == "evaluation"], [])
+        events = []
         with self.assertRaises(ZeroDivisionError):
-            list(job.run(device=os.environ.get("ECHOTRAIN_TEST_DEVICE"), on_evaluation=lambda *args: 1 / 0))
+            for event in job.run(device=os.environ.get("ECHOTRAIN_TEST_DEVICE"), on_evaluation=lambda *args: 1 / 0):
+                events.append(event.kind)
+        self.assertEqual(events, ["end"])  # the event that came with the failure is not lost
         self.assertTrue(repr(run).startswith("JobRun(Job("))
 
     def test_models_are_compared_by_what_they_are_made_of(self):

@@ -15,6 +15,7 @@ import unittest
 import numpy as np
 
 import echotrain as et
+from echotrain import _schema
 from python_case import Case
 
 
@@ -63,6 +64,49 @@ class SchemaTest(unittest.TestCase):
         self.assertEqual(list(signature.parameters)[0], "factor")
         self.assertEqual(signature.parameters["mode"].default, "fixed")
         self.assertIn("on_demand", et.stages.echo.__doc__)
+
+    FORMS = (None, True, 3, 3.0, 2.5, -1, "x", {}, [], [1], [2.0], [2.5], [True], ["x"], ["x", "y"], [None], [[]], [{}])
+    FILLERS = {"integer": 1, "number": 1, "boolean": True, "string": "x"}
+
+    @staticmethod
+    def refusal(kind, name, options, is_source):
+        """What the library says against the options; "" where it takes them."""
+        try:
+            if kind == "stages":
+                pipeline = et.native.PipelineHandle("{}")
+                if not is_source:
+                    pipeline.add("folder", '{"root": "."}')
+                pipeline.add(name, json.dumps(options))
+            elif kind == "layers":
+                et.native.ModelHandle(json.dumps({"layers": [{"layer": name, **options}]}))
+            else:
+                et.native.OptimizerHandle(name, json.dumps(options), '{"learning_rate": 1}')
+        except et.errors.EchoTrainError as error:
+            return str(error)
+        return ""
+
+    def test_options_are_of_the_types_that_the_library_takes(self):
+        checked = 0
+        for module, kind in ((et.stages, "stages"), (et.layers, "layers"), (et.optimizers, "optimizers")):
+            for row in _schema.load(kind):
+                required = {o["name"]: o.get("choices", [self.FILLERS.get(o["type"], [])])[0]
+                            for o in row["options"] if o["required"]}
+                is_source = kind == "stages" and "a pipeline has one source" not in self.refusal(kind, row["name"], required, True)
+                for option in row["options"]:
+                    for value in self.FORMS:
+                        refusal = self.refusal(kind, row["name"], {**required, option["name"]: value}, is_source)
+                        refused = f"option '{option['name']}' must be of type" in refusal
+                        try:
+                            _schema.check_option(row["name"], {**option, "choices": [value]}, value)
+                            accepted = True
+                        except TypeError:
+                            accepted = False
+                        with self.subTest(kind, name=row["name"], option=option["name"], value=value, refusal=refusal):
+                            # (A layer within a list is checked by itself.)
+                            self.assertTrue(accepted != refused or "layer" in option["type"] and refusal)
+                        checked += 1
+        self.assertGreater(checked, 1000)
+        self.assertEqual(et.layers.conv2d(2, input="pool").options["input"], "pool")
 
     def test_stubs_name_every_function(self):
         for module in (et.stages, et.layers, et.optimizers):

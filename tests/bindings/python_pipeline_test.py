@@ -5,13 +5,14 @@ import json
 import pathlib
 import pickle
 import random
+import sys
 import tempfile
 import threading
-import time
 
 import numpy as np
 
 import echotrain as et
+from echotrain.pipeline import _set_field
 from python_case import Case
 
 
@@ -220,13 +221,34 @@ class PipelineTest(Case):
             self.batches().restore(state)
 
     def test_cancel_from_another_thread(self):
-        p = self.pipeline(et.stages.delay(60000))
-        timer = threading.Timer(0.2, p.cancel)
-        timer.start()
-        begin = time.monotonic()
+        entered, cancelled = threading.Event(), threading.Event()
+
+        def wait(sample):
+            entered.set()
+            cancelled.wait()
+            return sample
+
+        p = self.pipeline(wait)
+
+        def cancel():
+            entered.wait()
+            p.cancel()
+            cancelled.set()
+
+        other = threading.Thread(target=cancel)
+        other.start()
         with self.assertRaises(et.errors.CancelledError):
             next(iter(p))
-        self.assertLess(time.monotonic() - begin, 30)  # and not the minute of the delay
+        other.join()
+
+    def test_an_array_is_let_go_of_by_a_batch_that_is_closed(self):
+        batch, array = et.Batch({"x": np.zeros(3, np.float32)}), np.ones(3, np.float32)
+        batch.close()
+        held = sys.getrefcount(array)
+        for _ in range(3):
+            with self.assertRaisesRegex(et.errors.StateError, "closed"):
+                _set_field(batch._handle, "y", array)
+        self.assertEqual(sys.getrefcount(array), held)
 
     def test_a_trainer_in_use_by_another_thread(self):
         entered, let_go = threading.Event(), threading.Event()

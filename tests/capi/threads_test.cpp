@@ -266,6 +266,35 @@ TEST(Threads, WhatAnEvaluationsFunctionThrowsEndsIt) {
   EXPECT_EQ(evaluate(trainer), ETR_OK) << etr_last_error();
 }
 
+// Of echotrain.hpp's calls it is the program's own exception; the next evaluation has no part in it.
+TEST(Threads, WhatAnEvaluationsFunctionThrowsComesOutOfTheCall) {
+  struct Mine {};
+  const auto data = [] {
+    echotrain::Pipeline p(Options{{"epochs", 1}});
+    p.source("one", [](echotrain::Batch& item) {
+      const std::array<float, 6> ones{1, 1, 1, 1, 1, 1};
+      const int32_t label = 1;
+      item.set("image", ones.data(), {6});
+      item.set("label", &label, {});
+      return (item.info().ordinal & 1) == 0;
+    });
+    p.add("batch", Options{{"size", 1}});
+    return p;
+  };
+  echotrain::Trainer trainer = small_trainer();
+  trainer.on_evaluation([](int64_t, int64_t) -> bool { throw Mine(); });
+  for (int i = 0; i < 2; ++i) {
+    echotrain::Pipeline p = data();
+    EXPECT_THROW(trainer.evaluate(p), Mine);
+  }
+  trainer.on_evaluation({});
+  echotrain::Pipeline fails = data();
+  fails.map("fails", [](echotrain::Batch&) { throw std::runtime_error("not of the listener"); });
+  EXPECT_THROW(trainer.evaluate(fails), echotrain::Error);
+  echotrain::Pipeline p = data();
+  EXPECT_EQ(trainer.evaluate(p).samples, 1);
+}
+
 // A stage that was added is there; one that comes too late is refused.
 TEST(Threads, StagesAreAddedWhileAnotherThreadAsksForStatistics) {
   for (int round = 0; round < 50; ++round) {

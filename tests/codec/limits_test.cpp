@@ -67,7 +67,7 @@ TEST(Limits, AnImageWithoutPixelsIsNoneThatIsTooLarge) {
                                    write_png({16, PNG_COLOR_TYPE_RGB_ALPHA, true}, 6, 5, 1)})
     for (const auto& [width, height] : {std::pair{0u, 5u}, {6u, 0u}, {0u, 0u}})
       expect_refused(sized(bytes, width, height), Code::corrupt_data,
-                     cat(width, " x ", height, " pixels has none"));
+                     cat("the image is empty (", width, " x ", height, " pixels)"));
 }
 
 TEST(Limits, OtherFormatsAreNamed) {

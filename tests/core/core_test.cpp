@@ -115,6 +115,15 @@ TEST(Options, DefaultsAndValues) {
   EXPECT_EQ(options.numbers("mean"), std::vector<double>{1});
 }
 
+TEST(Options, OneTextIsAListOfOne) {
+  constexpr OptionSpec schema[] = {{"names", OptionType::strings, "[]", "some names"}};
+  for (const Json& given : {Json("a"), Json::array({"a"})})
+    EXPECT_EQ(Options(schema, "test", {{"names", given}}).strings("names"),
+              std::vector<std::string>{"a"});
+  for (const Json& given : {Json(1), Json::array({1}), Json(nullptr), Json(std::string("a\0b", 3))})
+    EXPECT_THROW(Options(schema, "test", {{"names", given}}), Error) << given;
+}
+
 TEST(Options, ErrorsNameTheKeyAndTheNearestOne) {
   EXPECT_EQ(error_of("{}"), "thing: option 'count' (integer) is required: how many");
   EXPECT_EQ(error_of(R"({"cuont": 1})"), "thing: unknown option 'cuont' (did you mean 'count'?)");

@@ -47,6 +47,18 @@ TEST(WriteFileAtomic, LeavesNothingWhereItCannotRename) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir.path()), {}), 1);
 }
 
+TEST(InputFile, OnlyWhatIsReadIsLookedForElsewhere) {
+  TempDir dir;
+  const std::string none = dir.path("none");
+  const Error read = error_of([&] { InputFile input(none); });
+  EXPECT_EQ(read.code(), Code::not_found);
+  EXPECT_NE(std::string(read.what()).find("If it was moved"), std::string::npos) << read.what();
+  const Error written = error_of([&] { platform::sync_directory(none); });
+  EXPECT_EQ(written.code(), Code::not_found);
+  EXPECT_EQ(std::string(written.what()).find("If it was moved"), std::string::npos)
+      << written.what();
+}
+
 TEST(WriteFileAtomic, FollowsLinksAndLeavesPipesAlone) {
   TempDir dir;
   platform::write_file_atomic(dir.path("file"), bytes_of("old"));

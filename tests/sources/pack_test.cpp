@@ -105,6 +105,23 @@ TEST(Pack, SaysWhatItLeavesOut) {
                                                 {"stray.png", "not in a class folder"}}));
 }
 
+// Shorter than what tells an image's format; the file's bytes are all that is packed.
+TEST(Pack, TakesFilesOfAFewBytesAsTheyAre) {
+  for (size_t size = 3; size <= 9; ++size) {
+    TempDir dir;
+    const std::string bytes = std::string("\xff\xd8\xff").append(size - 3, 'x');
+    write_file(dir.path("in/cat/1.jpg"), bytes);
+    const sources::PackResult packed =
+        sources::pack_folder(dir.path("in"), dir.path("out/t"), packing({{"level", 0}}), nullptr);
+    EXPECT_EQ(packed.samples, 1);
+    Pipeline p({{"epochs", 1},
+                {"stages", {Json{{"stage", "webdataset"}, {"pattern", packed.shards[0]}}}}});
+    Item item;
+    ASSERT_EQ(p.next(item), Pipeline::Next::item);
+    EXPECT_EQ(item.find("jpg")->size_bytes(), size);
+  }
+}
+
 TEST(Pack, FurtherSetsTakeTheNumbersOfTheFirst) {
   TempDir dir;
   for (const char* name : {"ant", "bee", "cat"})

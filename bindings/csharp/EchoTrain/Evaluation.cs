@@ -43,27 +43,30 @@ namespace EchoTrain
             }
         }
 
-        /// What <paramref name="call"/> gives; what the handler threw is thrown again.
-        internal static T Run<T>(object sender, EventHandler<EvaluationEventArgs> handler, Func<Progress, T> call)
+        /// What <paramref name="call"/> gives. What the handler threw is thrown again where it ended the call, and else is
+        /// <paramref name="failure"/>.
+        internal static T Run<T>(object sender, EventHandler<EvaluationEventArgs> handler, Func<Progress, T> call,
+                                 out Exception failure)
         {
+            failure = null;
             if (handler == null) return call(null);
             using (var told = new Evaluation(sender, handler))
             {
                 try
                 {
                     T result = call(told);
-                    told.ThrowAgain();
+                    failure = told.failure;
                     return result;
                 }
                 catch (EchoTrainException error) when (error.Code == ErrorCode.Cancelled && told.failure != null)
                 {
-                    told.ThrowAgain();
+                    ThrowAgain(told.failure);
                     throw;
                 }
             }
         }
 
-        private void ThrowAgain()
+        internal static void ThrowAgain(Exception failure)
         {
             if (failure != null) System.Runtime.ExceptionServices.ExceptionDispatchInfo.Capture(failure).Throw();
         }

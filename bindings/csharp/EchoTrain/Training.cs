@@ -183,8 +183,11 @@ namespace EchoTrain
         {
             pipeline.StartFunctions();
             using (EvalResult r = Evaluation.Run(this, EvaluationProgressed,
-                                                 progress => handle.evaluate(pipeline.Handle, progress)))
+                                                 progress => handle.evaluate(pipeline.Handle, progress), out var failure))
+            {
+                Evaluation.ThrowAgain(failure);
                 return new Scores(r.loss, r.accuracy);
+            }
         }
 
         /// <summary>The last layer's outputs for the field "image", as field "output": [N, outputs].</summary>
@@ -357,8 +360,11 @@ namespace EchoTrain
                 JobEvent current;
                 do
                 {
-                    using (Event raw = Evaluation.Run(this, evaluation, trainer.next_event)) current = new JobEvent(raw);
+                    Exception failure;  // of the handler; thrown after the event that came with it
+                    using (Event raw = Evaluation.Run(this, evaluation, trainer.next_event, out failure))
+                        current = new JobEvent(raw);
                     yield return current;
+                    Evaluation.ThrowAgain(failure);
                 } while (current.Kind != JobEventKind.End);
             }
             GC.KeepAlive(device);

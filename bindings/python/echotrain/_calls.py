@@ -28,16 +28,21 @@ class _Evaluation(native.Progress):
 
 
 class Told:
-    """While it is entered, a function of the program's is told of evaluations; what it raises is raised again at the end."""
+    """While it is entered, a function of the program's is told of evaluations. What it raises is raised again at the end;
+    with ``later`` by `raise_failure`, unless it ended the call."""
 
-    def __init__(self, function: Optional[OnEvaluation]):
-        self._told = None if function is None else _Evaluation(function)
+    def __init__(self, function: Optional[OnEvaluation], later: bool = False):
+        self._told, self._later = None if function is None else _Evaluation(function), later
 
     def __enter__(self) -> Optional[_Evaluation]:
         return self._told
 
     def __exit__(self, kind, error, traceback) -> None:
-        if self._told is not None and self._told.failure is not None and (error is None or kind is CancelledError):
+        if kind is CancelledError or (error is None and not self._later):
+            self.raise_failure()
+
+    def raise_failure(self) -> None:
+        if self._told is not None and self._told.failure is not None:
             raise self._told.failure
 
 

@@ -6,12 +6,12 @@ import difflib
 import inspect
 import json
 import os
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Union
 
 from . import native
 
 _TYPES = {"integer": int, "number": float, "boolean": bool, "string": str, "list of numbers": List[float],
-          "list of integers": List[int], "list of strings": List[str], "list of stages": List,
+          "list of integers": List[int], "list of strings": Union[str, List[str]], "list of stages": List,
           "list of layers": List}
 
 
@@ -116,7 +116,7 @@ def _all(of):
 _HAS_TYPE = {"integer": _integer, "number": _number, "boolean": lambda value: isinstance(value, bool),
              "string": lambda value: isinstance(value, str), "list of numbers": _all(_number),
              "list of integers": _all(lambda v: _number(v) and v == v // 1),
-             "list of strings": _all(lambda v: isinstance(v, str)),
+             "list of strings": lambda value: isinstance(value, str) or _all(lambda v: isinstance(v, str))(value),
              "list of stages": _all(lambda v: isinstance(v, (dict, list))),
              "list of layers": _all(lambda v: isinstance(v, dict))}
 

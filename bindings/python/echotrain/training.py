@@ -404,7 +404,8 @@ class Job(_NotPicklable):
         """Starts the job; iterate over the result. ``output.dir`` holds one run: ``resume`` goes on from its newest
         checkpoint, ``overwrite`` begins anew in its place, and without either a folder in use is a StateError.
         ``on_evaluation(done, batches)`` is called after each batch of an evaluation, as in `Trainer.evaluate`; returning
-        False stops that evaluation, and the run goes on without it."""
+        False stops that evaluation, and the run goes on without it. What it raises also stops it, and is raised after the
+        event that follows."""
         if resume and overwrite:
             raise ValueError("resume goes on with the earlier run and overwrite removes it; give one")
         if self._handle.forgets_output() and not resume:
@@ -426,9 +427,11 @@ class JobRun(_NotPicklable):
 
     def __iter__(self) -> Iterator[Event]:
         while True:
-            with Told(self._on_evaluation) as told:
-                e = self._handle.next_event(told)
+            told = Told(self._on_evaluation, later=True)
+            with told as progress:
+                e = self._handle.next_event(progress)
             yield Event(_EVENT_KINDS[e.kind], *(getattr(e, name) for name in Event._fields[1:]))
+            told.raise_failure()
             if e.kind == 3:
                 return
 

@@ -283,8 +283,8 @@ ETR_API int32_t etr_pipeline_add(etr_pipeline* pipeline, const char* stage,
  * item at a time: a sample [H, W, C], or after `batch` a whole batch. It reads the item's fields
  * and sets new ones; the item is valid during the call only. It returns ETR_OK, with a field left, or
  * an error status: the record is then a bad one, as if a stage of the library had failed (ETR_CALLBACK
- * under on_error "fail"); etr_batch_fail says why. ETR_END, which is for sources, is such an error too. For the same batches at any thread count let it depend
- * on nothing but the item; draw random numbers from seed, epoch, ordinal and replica. It must not
+ * under on_error "fail"); etr_batch_fail says why. ETR_END, which is for sources, is such an error too.
+ * For the same batches at any thread count let it depend on nothing but the item; draw random numbers from seed, epoch, ordinal and replica. It must not
  * use the pipeline. */
 typedef int32_t (*etr_map_function)(void* user_data, etr_batch* item);
 
@@ -416,8 +416,9 @@ ETR_API int32_t etr_batch_set_dlpack(etr_batch* batch, const char* field, void* 
 
 /* Packs root/CLASS/NAME.EXT into shards, shuffled: PREFIX-000000.tar.zst and so on for the stage
  * `webdataset`, or with the option format "fast" PREFIX-000000.ets for `fast_shard`, whose images decode
- * several times as fast as PNGs. CLASS/NAME becomes the sample's key. The folder of PREFIX must lie outside of root, and is made if it is missing; it gets
- * classes.txt, the classes in the order of their numbers, and where it has one already, those numbers count. `options` (may
+ * several times as fast as PNGs. CLASS/NAME becomes the sample's key. The folder of PREFIX must lie outside
+ * of root, and is made if it is missing; it gets classes.txt, the classes in the order of their numbers, and
+ * where it has one already, those numbers count. `options` (may
  * be NULL): those of etr_schema("pack"). `progress` (may be NULL) is called on this thread; returning 0 stops with
  * ETR_CANCELLED, and as after any error no shard is left. `json` (may be NULL) receives {"samples", "validation_samples",
  * "bytes", "packed_bytes", "shards", "classes", "classes_file", "skipped": [{"file", "reason"}]}. */

@@ -70,13 +70,38 @@ std::string text_by(Make&& make) {
   return owned.get();
 }
 
-// What a C function sees of `text` is all of it: with a NUL character inside, it would see the beginning.
-inline const char* whole(const std::string& text, const char* name) {
+// `text` for a C function. With a NUL character inside, the function would see its beginning only: an Error.
+inline const char* c_string(const std::string& text, const char* name) {
   if (text.find('\0') != std::string::npos)
     throw Error(ETR_INVALID_ARGUMENT, std::string("argument '") + name +
                                           "' has a NUL character inside, where C would cut it off");
   return text.c_str();
 }
+
+// The first exception that left a function of the program; several workers may fail at once.
+class Failure {
+ public:
+  void set(std::exception_ptr thrown) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!exception_) exception_ = std::move(thrown);
+  }
+  void clear() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    exception_ = nullptr;
+  }
+  // check(), but throws the program's own exception where `status` says that one of its functions failed.
+  int32_t check(int32_t status) const {
+    if (status == ETR_CALLBACK) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (exception_) std::rethrow_exception(exception_);
+    }
+    return echotrain::check(status);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::exception_ptr exception_;
+};
 
 }  // namespace detail
 
@@ -84,7 +109,8 @@ inline std::string version() { return etr_version(); }
 
 // The options of "stages", "layers", "optimizers" or a "job", as JSON.
 inline std::string schema(const std::string& kind) {
-  return detail::text_by([&](char** out) { return etr_schema(detail::whole(kind, "kind"), out); });
+  return detail::text_by(
+      [&](char** out) { return etr_schema(detail::c_string(kind, "kind"), out); });
 }
 
 // Named values: Options{{"factor", 2.5}, {"mode", "fixed"}}.
@@ -114,7 +140,7 @@ class Options {
   }
   static Options from_json(const std::string& json) {
     return Options(detail::made_by<Owned>([&](etr_options** out) {
-      return etr_options_create_from_json(detail::whole(json, "json"), out);
+      return etr_options_create_from_json(detail::c_string(json, "json"), out);
     }));
   }
 
@@ -123,7 +149,9 @@ class Options {
       case 'i': check(etr_options_set_integer(get(), v.name, v.integer)); break;
       case 'b': check(etr_options_set_boolean(get(), v.name, v.integer != 0)); break;
       case 'n': check(etr_options_set_number(get(), v.name, v.number)); break;
-      case 's': check(etr_options_set_string(get(), v.name, detail::whole(v.text, v.name))); break;
+      case 's':
+        check(etr_options_set_string(get(), v.name, detail::c_string(v.text, v.name)));
+        break;
       default:
         check(etr_options_set_numbers(get(), v.name, v.numbers.data(),
                                       static_cast<int64_t>(v.numbers.size())));
@@ -157,9 +185,9 @@ class Runtime {
                    const std::string& tuning = "") {
     etr_runtime_options options{};
     options.struct_size = sizeof options;
-    options.device = detail::whole(device, "device");
+    options.device = detail::c_string(device, "device");
     options.memory_limit_bytes = memory_limit_bytes;
-    options.tuning = tuning.empty() ? nullptr : detail::whole(tuning, "tuning");
+    options.tuning = tuning.empty() ? nullptr : detail::c_string(tuning, "tuning");
     handle_ = detail::made_by<Owned>(
         [&](etr_runtime** out) { return etr_runtime_create(&options, out); });
   }
@@ -175,7 +203,7 @@ class Runtime {
   }
   // Finds the fastest kernels for what its trainers have planned: see etr_runtime_tune. "": the user's file.
   void tune(const std::string& path = "") {
-    check(etr_runtime_tune(get(), path.empty() ? nullptr : detail::whole(path, "path"), nullptr,
+    check(etr_runtime_tune(get(), path.empty() ? nullptr : detail::c_string(path, "path"), nullptr,
                            nullptr));
   }
   etr_runtime* get() const { return handle_.get(); }
@@ -225,7 +253,7 @@ class Batch {
   TensorView operator[](const std::string& field) const {
     etr_tensor t{};
     t.struct_size = sizeof t;
-    check(etr_batch_get(handle_, detail::whole(field, "field"), &t));
+    check(etr_batch_get(handle_, detail::c_string(field, "field"), &t));
     return {t.dtype, {t.shape, t.shape + t.rank}, t.data, t.size_bytes};
   }
 
@@ -233,7 +261,7 @@ class Batch {
   template <typename T>
   void set(const std::string& field, const T* values, const std::vector<int64_t>& shape) {
     const etr_tensor t = tensor(values, shape);
-    check(etr_batch_set(handle_, detail::whole(field, "field"), &t));
+    check(etr_batch_set(handle_, detail::c_string(field, "field"), &t));
   }
   // Sets a field without a copy; `owner` keeps the values alive.
   template <typename T>
@@ -241,18 +269,18 @@ class Batch {
             std::shared_ptr<const void> owner) {
     const etr_tensor t = tensor(values, shape);
     auto kept = std::make_unique<std::shared_ptr<const void>>(std::move(owner));
-    const char* const whole_field = detail::whole(field, "field");  // before it is released
-    check(etr_batch_wrap(handle_, whole_field, &t, release_owner, kept.release()));
+    const char* const c_field = detail::c_string(field, "field");  // before it is released
+    check(etr_batch_wrap(handle_, c_field, &t, release_owner, kept.release()));
   }
   // Sets a field to what lies in a VkBuffer; `owner` is kept until nobody reads it any more.
   void wrap(const std::string& field, const etr_vulkan_buffer& buffer,
             std::shared_ptr<const void> owner) {
     auto kept = std::make_unique<std::shared_ptr<const void>>(std::move(owner));
-    const char* const whole_field = detail::whole(field, "field");
-    check(etr_batch_wrap_vulkan(handle_, whole_field, &buffer, release_owner, kept.release()));
+    const char* const c_field = detail::c_string(field, "field");
+    check(etr_batch_wrap_vulkan(handle_, c_field, &buffer, release_owner, kept.release()));
   }
   void remove(const std::string& field) {
-    check(etr_batch_remove(handle_, detail::whole(field, "field")));
+    check(etr_batch_remove(handle_, detail::c_string(field, "field")));
   }
   etr_batch* get() const { return handle_; }
 
@@ -293,15 +321,15 @@ class Pipeline {
   explicit Pipeline(const Options& options = {})
       : handle_(detail::made_by<Owned>(
             [&](etr_pipeline** out) { return etr_pipeline_create(options.get(), out); })),
-        failure_(std::make_shared<Failure>()) {}
+        failure_(std::make_shared<detail::Failure>()) {}
   static Pipeline from_json(const std::string& json) {
     return Pipeline(detail::made_by<Owned>([&](etr_pipeline** out) {
-      return etr_pipeline_create_from_json(detail::whole(json, "json"), out);
+      return etr_pipeline_create_from_json(detail::c_string(json, "json"), out);
     }));
   }
 
   Pipeline& add(const std::string& stage, const Options& options = {}) {
-    check(etr_pipeline_add(get(), detail::whole(stage, "stage"), options.get()));
+    check(etr_pipeline_add(get(), detail::c_string(stage, "stage"), options.get()));
     return *this;
   }
 
@@ -313,8 +341,8 @@ class Pipeline {
       return true;
     };
     auto call = std::make_unique<MapCall>(MapCall{std::move(goes_on), failure_});
-    const char* const whole_name = detail::whole(name, "name");
-    check(etr_pipeline_add_map(get(), whole_name, &Pipeline::call, call.release(),
+    const char* const c_name = detail::c_string(name, "name");
+    check(etr_pipeline_add_map(get(), c_name, &Pipeline::call, call.release(),
                                [](void* p) { delete static_cast<MapCall*>(p); }));
     return *this;
   }
@@ -323,8 +351,8 @@ class Pipeline {
   // returns false at the end of a pass.
   Pipeline& source(const std::string& name, std::function<bool(Batch&)> function) {
     auto call = std::make_unique<MapCall>(MapCall{std::move(function), failure_});
-    const char* const whole_name = detail::whole(name, "name");
-    check(etr_pipeline_add_source(get(), whole_name, &Pipeline::call, call.release(),
+    const char* const c_name = detail::c_string(name, "name");
+    check(etr_pipeline_add_source(get(), c_name, &Pipeline::call, call.release(),
                                   [](void* p) { delete static_cast<MapCall*>(p); }));
     return *this;
   }
@@ -332,10 +360,7 @@ class Pipeline {
   // The next batch; none at the end of an epoch. The next call goes on with the next epoch.
   std::optional<Batch> next() {
     etr_batch* batch = nullptr;
-    const int32_t status = etr_pipeline_next(get(), &batch);
-    if (status == ETR_CALLBACK)
-      if (const std::exception_ptr thrown = failure_->take()) std::rethrow_exception(thrown);
-    if (check(status) == ETR_END) return std::nullopt;
+    if (failure_->check(etr_pipeline_next(get(), &batch)) == ETR_END) return std::nullopt;
     return Batch(batch);
   }
 
@@ -356,7 +381,7 @@ class Pipeline {
   // `format`: "text", "svg" or "json".
   std::string explain(const std::string& format = "text") const {
     return detail::text_by([&](char** out) {
-      return etr_pipeline_explain(get(), detail::whole(format, "format"), out);
+      return etr_pipeline_explain(get(), detail::c_string(format, "format"), out);
     });
   }
   std::string trace() const {
@@ -369,32 +394,19 @@ class Pipeline {
     return detail::text_by([&](char** out) { return etr_pipeline_save(get(), out); });
   }
   void restore(const std::string& state) {
-    check(etr_pipeline_restore(get(), detail::whole(state, "state")));
+    check(etr_pipeline_restore(get(), detail::c_string(state, "state")));
   }
   etr_pipeline* get() const { return handle_.get(); }
 
  private:
   using Owned = detail::Handle<etr_pipeline, etr_pipeline_destroy>;
-  // The first exception that left a map function; several workers may fail at once.
-  struct Failure {
-    void set(std::exception_ptr thrown) {
-      std::lock_guard<std::mutex> lock(mutex);
-      if (!exception) exception = std::move(thrown);
-    }
-    std::exception_ptr take() {
-      std::lock_guard<std::mutex> lock(mutex);
-      return exception;
-    }
-    std::mutex mutex;
-    std::exception_ptr exception;
-  };
   struct MapCall {
     std::function<bool(Batch&)> function;  // false: a source's pass is over
-    std::shared_ptr<Failure> failure;
+    std::shared_ptr<detail::Failure> failure;
   };
 
   explicit Pipeline(Owned handle)
-      : handle_(std::move(handle)), failure_(std::make_shared<Failure>()) {}
+      : handle_(std::move(handle)), failure_(std::make_shared<detail::Failure>()) {}
 
   static int32_t call(void* user_data, etr_batch* item) {
     auto* map = static_cast<MapCall*>(user_data);
@@ -419,7 +431,7 @@ class Pipeline {
   }
 
   Owned handle_;
-  std::shared_ptr<Failure> failure_;
+  std::shared_ptr<detail::Failure> failure_;
 };
 
 class Model {
@@ -428,21 +440,21 @@ class Model {
   // As a job has it; see etr_model_create_from_json.
   explicit Model(const std::string& json)
       : handle_(detail::made_by<Owned>([&](etr_model** out) {
-          return etr_model_create_from_json(detail::whole(json, "json"), out);
+          return etr_model_create_from_json(detail::c_string(json, "json"), out);
         })) {}
   Model& add(const std::string& layer, const Options& options = {}) {
-    check(etr_model_add(get(), detail::whole(layer, "layer"), options.get()));
+    check(etr_model_add(get(), detail::c_string(layer, "layer"), options.get()));
     return *this;
   }
   Model& loss(const std::string& loss, const Options& options = {}) {
-    check(etr_model_set_loss(get(), detail::whole(loss, "loss"), options.get()));
+    check(etr_model_set_loss(get(), detail::c_string(loss, "loss"), options.get()));
     return *this;
   }
   // Layers, shapes, parameters, for samples of these shapes: {"image": [28, 28, 1]}. `format`: "text" or "json".
   std::string summary(const std::string& fields, const std::string& format = "text") const {
     return detail::text_by([&](char** out) {
-      return etr_model_summary(get(), detail::whole(fields, "fields"),
-                               detail::whole(format, "format"), out);
+      return etr_model_summary(get(), detail::c_string(fields, "fields"),
+                               detail::c_string(format, "format"), out);
     });
   }
   // As JSON: a ready-made model with all its layers.
@@ -460,7 +472,7 @@ class Optimizer {
  public:
   Optimizer(const std::string& name, const Options& options, const Options& schedule)
       : handle_(detail::made_by<Owned>([&](etr_optimizer** out) {
-          return etr_optimizer_create(detail::whole(name, "name"), options.get(), schedule.get(),
+          return etr_optimizer_create(detail::c_string(name, "name"), options.get(), schedule.get(),
                                       out);
         })) {}
   etr_optimizer* get() const { return handle_.get(); }
@@ -496,10 +508,10 @@ class Job {
   template <typename Make>
   Job(const std::string& source, const std::vector<std::string>& overrides, Make make) {
     std::vector<const char*> texts;
-    for (const std::string& text : overrides) texts.push_back(detail::whole(text, "overrides"));
+    for (const std::string& text : overrides) texts.push_back(detail::c_string(text, "overrides"));
     handle_ = detail::made_by<Owned>([&](etr_job** out) {
-      return make(detail::whole(source, "source"), texts.data(), static_cast<int32_t>(texts.size()),
-                  out);
+      return make(detail::c_string(source, "source"), texts.data(),
+                  static_cast<int32_t>(texts.size()), out);
     });
   }
   Owned handle_;
@@ -543,17 +555,18 @@ class Trainer {
   etr_eval_result evaluate(Pipeline& pipeline) { return evaluate(pipeline.get()); }
   etr_eval_result evaluate() { return evaluate(static_cast<etr_pipeline*>(nullptr)); }
   // Is told after each batch of an evaluation how many of how many are done (-1: not known); returns false to stop it. What
-  // it throws ends the evaluation with ETR_CALLBACK. An empty function removes it. See etr_trainer_on_evaluation.
+  // it throws ends the evaluation, and comes out of evaluate() or next_event(). An empty function removes it. See
+  // etr_trainer_on_evaluation.
   void on_evaluation(std::function<bool(int64_t done, int64_t batches)> progress) {
     if (!progress) {
       check(etr_trainer_on_evaluation(get(), nullptr, nullptr, nullptr));
       return;
     }
-    auto call = std::make_unique<Progress>(std::move(progress));
+    auto call = std::make_unique<Progress>(Progress{std::move(progress), failure_});
     check(etr_trainer_on_evaluation(
         get(),
-        [](void* user_data, int64_t done, int64_t batches) -> int32_t {
-          return (*static_cast<Progress*>(user_data))(done, batches);
+        [](void* p, int64_t done, int64_t batches) -> int32_t {
+          return static_cast<Progress*>(p)->report(done, batches);
         },
         call.release(), [](void* p) { delete static_cast<Progress*>(p); }));
   }
@@ -579,8 +592,8 @@ class Trainer {
   Batch weights(const std::string& name = "") const {
     return Batch(
         detail::made_by<detail::Handle<etr_batch, etr_batch_destroy>>([&](etr_batch** out) {
-          return etr_trainer_get_weights(get(),
-                                         name.empty() ? nullptr : detail::whole(name, "name"), out);
+          return etr_trainer_get_weights(
+              get(), name.empty() ? nullptr : detail::c_string(name, "name"), out);
         }).release());
   }
   // Replaces those that `weights` has as fields.
@@ -588,36 +601,38 @@ class Trainer {
   // Layers, shapes, parameters; `format`: "text" or "json". See etr_model_summary.
   std::string summary(const std::string& format = "text") const {
     return detail::text_by([&](char** out) {
-      return etr_trainer_summary(get(), detail::whole(format, "format"), out);
+      return etr_trainer_summary(get(), detail::c_string(format, "format"), out);
     });
   }
   void save(const std::string& directory) {
-    check(etr_trainer_save(get(), detail::whole(directory, "directory")));
+    check(etr_trainer_save(get(), detail::c_string(directory, "directory")));
   }
   void export_onnx(const std::string& path) {
-    check(etr_trainer_export_onnx(get(), detail::whole(path, "path")));
+    check(etr_trainer_export_onnx(get(), detail::c_string(path, "path")));
   }
   // `batch` nullptr: a job's trainer reads its own pipeline.
   std::string profile(const Batch* batch, int32_t steps, const std::string& format) {
     return detail::text_by([&](char** out) {
       return etr_trainer_profile(get(), batch ? batch->get() : nullptr, steps,
-                                 detail::whole(format, "format"), out);
+                                 detail::c_string(format, "format"), out);
     });
   }
   void load(const std::string& directory) {
-    check(etr_trainer_load(get(), detail::whole(directory, "directory")));
+    check(etr_trainer_load(get(), detail::c_string(directory, "directory")));
   }
   // `names`: a JSON object, see etr_trainer_load_pytorch.
   void load_pytorch(const std::string& path, const std::string& names = "{}") {
-    check(etr_trainer_load_pytorch(get(), detail::whole(path, "path"),
-                                   detail::whole(names, "names")));
+    check(etr_trainer_load_pytorch(get(), detail::c_string(path, "path"),
+                                   detail::c_string(names, "names")));
   }
 
   // None when the run is over. `seconds` is the call's budget, see etr_trainer_next_event_within; 0: the job's.
   std::optional<etr_event> next_event(double seconds = 0) {
     etr_event out{};
     out.struct_size = sizeof out;
-    if (check(etr_trainer_next_event_within(get(), seconds, &out)) == ETR_END) return std::nullopt;
+    failure_->clear();
+    if (failure_->check(etr_trainer_next_event_within(get(), seconds, &out)) == ETR_END)
+      return std::nullopt;
     return out;
   }
   void stop() { check(etr_trainer_stop(get())); }  // any thread
@@ -631,11 +646,29 @@ class Trainer {
   etr_eval_result evaluate(etr_pipeline* pipeline) {
     etr_eval_result out{};
     out.struct_size = sizeof out;
-    check(etr_trainer_evaluate(get(), pipeline, &out));
+    failure_->clear();
+    failure_->check(etr_trainer_evaluate(get(), pipeline, &out));
     return out;
   }
-  using Progress = std::function<bool(int64_t, int64_t)>;
+  // The exception is kept here and goes on into the library, which makes it the call's ETR_CALLBACK.
+  struct Progress {
+    bool report(int64_t done, int64_t batches) const {
+      try {
+        return function(done, batches);
+#ifdef __GLIBCXX__
+      } catch (const abi::__forced_unwind&) {  // pthread_exit(): the library reports it
+        throw;
+#endif
+      } catch (...) {
+        failure->set(std::current_exception());
+        throw;
+      }
+    }
+    std::function<bool(int64_t, int64_t)> function;
+    std::shared_ptr<detail::Failure> failure;
+  };
   Owned handle_;
+  std::shared_ptr<detail::Failure> failure_ = std::make_shared<detail::Failure>();
 };
 
 }  // namespace echotrain

@@ -430,6 +430,18 @@ public static class Behaviour
             JobEvent last = Job.Parse(json, "train.steps=12").Run(new Device()).Last();
             Expect(last.Kind == JobEventKind.End && last.Step == 12, last.Step);
             FailsWith(ErrorCode.InvalidArgument, "steps", () => Job.Parse(json, "train.stepz=1"));
+            int begin = "{'pipeline': ".Length;
+            string stages = json.Substring(begin, json.IndexOf(", \"model\"") - begin);
+            Job evaluating = Job.Parse(json.Substring(0, json.Length - 1) + ", \"evaluation\": {\"pipeline\": " + stages +
+                ", \"every_steps\": 2}}", "train.steps=4", "train.progress_every=3600");
+            var kinds = new System.Collections.Generic.List<JobEventKind>();
+            Fails<InvalidDataException>(() =>
+            {
+                foreach (JobEvent e in evaluating.Run(new Device(), JobStart.New,
+                    evaluation: (sender, told) => throw new InvalidDataException("mine")))
+                    kinds.Add(e.Kind);
+            });
+            Expect(kinds.Count == 1 && kinds[0] == JobEventKind.End, string.Join(" ", kinds));
             string folder = System.IO.Path.Combine(System.IO.Path.GetTempPath(), System.IO.Path.GetRandomFileName());
             Job kept = Job.Parse(json, "train.steps=12", "output.dir=" + folder);
             foreach (JobStart start in new[] { JobStart.New, JobStart.Overwrite, JobStart.Resume })

@@ -146,6 +146,11 @@ public final class Behaviour {
       failsWith(Code.INVALID_ARGUMENT, "option 'root'",
           () -> Pipeline.builder().add(Stages.folder(cut), Stages.label()).build().next());
       expect(Files.notExists(Paths.get(root + "/cut")), "nothing is written");
+      try (Trainer trainer = trainer()) {
+        for (String half : new String[] {"\ud83d", "\ude00", "\ude00\ud83d", "\ud83d\ud83d\ude00"})
+          failsWith(Code.INVALID_ARGUMENT, "argument 'directory' has a surrogate without its other half",
+              () -> trainer.load(root + "/" + half));
+      }
     });
     test("functions are stages", () -> {
       try (Pipeline pipeline = images().map("double", item -> {
@@ -448,6 +453,13 @@ public final class Behaviour {
       for (Job.Event event : job.run(new Device(), false)) last = event;
       expect(last.kind == Job.Event.Kind.END && last.step == 12, last.step);
       failsWith(Code.INVALID_ARGUMENT, "steps", () -> Job.parse(json, "train.stepz=1"));
+      String pipeline = json.substring("{\"pipeline\": ".length(), json.indexOf(", \"model\""));
+      Job.Run told = Job.parse(json.substring(0, json.length() - 1) + ", \"evaluation\": {\"pipeline\": " + pipeline
+          + ", \"every_steps\": 2}}", "train.steps=4", "train.progress_every=3600").run(new Device(), false);
+      told.setEvaluationListener((done, batches) -> { throw new IllegalStateException("mine"); });
+      List<Job.Event.Kind> kinds = new ArrayList<>();
+      fails(IllegalStateException.class, () -> { for (Job.Event event : told) kinds.add(event.kind); });
+      expect(kinds.equals(List.of(Job.Event.Kind.END)), kinds);
       Job kept = Job.parse(json, "train.steps=12", "output.dir=" + out);
       for (Job.Start start : new Job.Start[] {Job.Start.NEW, Job.Start.OVERWRITE, Job.Start.RESUME}) {
         for (Job.Event event : kept.run(new Device(), start)) last = event;

@@ -26,23 +26,24 @@ final class Evaluation implements AutoCloseable {
 
   Evaluation(Trainer.EvaluationListener listener) { told = listener == null ? null : new Told(listener); }
 
-  /** What {@code call} gives; what the listener threw is thrown again. */
+  /** What {@code call} gives. What the listener threw is thrown again where it ended the call, and else is {@link #failure}. */
   <T> T run(Function<Progress, T> call) {
     try {
-      T result = call.apply(told);
-      throwAgain();
-      return result;
+      return call.apply(told);
     } catch (EchoTrainException error) {
-      if (error.code() == EchoTrainException.Code.CANCELLED) throwAgain();
+      if (error.code() == EchoTrainException.Code.CANCELLED) throwAgain(failure());
       throw error;
     }
   }
 
-  private void throwAgain() {
-    if (told == null || told.failure == null) return;
-    if (told.failure instanceof Error) throw (Error) told.failure;
-    if (told.failure instanceof RuntimeException) throw (RuntimeException) told.failure;
-    throw new EchoTrainException(EchoTrainException.Code.CALLBACK, "the listener failed: " + told.failure, told.failure);
+  /** What the listener threw; null where it threw nothing. */
+  Throwable failure() { return told == null ? null : told.failure; }
+
+  static void throwAgain(Throwable failure) {
+    if (failure == null) return;
+    if (failure instanceof Error) throw (Error) failure;
+    if (failure instanceof RuntimeException) throw (RuntimeException) failure;
+    throw new EchoTrainException(EchoTrainException.Code.CALLBACK, "the listener failed: " + failure, failure);
   }
 
   @Override

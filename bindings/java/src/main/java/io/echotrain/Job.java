@@ -70,18 +70,26 @@ public final class Job {
     public Iterator<Event> iterator() {
       return new Iterator<Event>() {
         private boolean ended;
+        private Throwable failure; // of the listener; thrown after the event that came with it
 
         @Override
-        public boolean hasNext() { return !ended; }
+        public boolean hasNext() { return !ended || failure != null; }
 
         @Override
         public Event next() {
+          Throwable thrown = failure;
+          failure = null;
+          Evaluation.throwAgain(thrown);
           if (ended) throw new NoSuchElementException("the run is over");
           Event event;
           try (Evaluation told = new Evaluation(evaluationListener)) {
             io.echotrain.internal.Event raw = told.run(handle::next_event);
-            event = new Event(raw);
-            raw.delete();
+            try {
+              event = new Event(raw);
+            } finally {
+              raw.delete();
+            }
+            failure = told.failure();
           }
           ended = event.kind == Event.Kind.END;
           return event;
@@ -91,7 +99,7 @@ public final class Job {
 
     /**
      * Who is told of the batches of the run's evaluations; null for nobody. Returning false stops that evaluation, and the
-     * run goes on without it.
+     * run goes on without it. What the listener throws also stops it, and is thrown after the event that follows.
      */
     public void setEvaluationListener(Trainer.EvaluationListener listener) { evaluationListener = listener; }
 

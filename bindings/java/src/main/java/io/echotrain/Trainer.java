@@ -110,6 +110,7 @@ public final class Trainer implements AutoCloseable {
     try (Evaluation told = new Evaluation(evaluationListener)) {
       EvalResult r = told.run(progress -> handle.evaluate(pipeline.handle, progress));
       try {
+        Evaluation.throwAgain(told.failure());
         return new Scores(r.getLoss(), r.getAccuracy());
       } finally {
         r.delete();
