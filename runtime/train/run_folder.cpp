@@ -56,10 +56,11 @@ uint64_t RunFolder::metrics_bytes() const noexcept {
 void RunFolder::check_unused() const {
   const auto step = store_.newest_step();
   if (!step && metrics_bytes() == 0) return;
-  fail(Code::state, "'", directory_, "' holds an earlier run",
-       step ? cat(" (its newest checkpoint is of step ", *step, ")") : " (metrics.jsonl)",
-       ": let output.dir name another folder, or resume or overwrite this run (on the command line: "
-       "--set output.dir=FOLDER, --resume, --overwrite)");
+  fail(
+      Code::state, "'", directory_, "' holds an earlier run",
+      step ? cat(" (its newest checkpoint is of step ", *step, ")") : " (metrics.jsonl)",
+      ": let output.dir name another folder, or resume or overwrite this run (on the command line: "
+      "--set output.dir=FOLDER, --resume, --overwrite)");
 }
 
 void RunFolder::check_removable() const {

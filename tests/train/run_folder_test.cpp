@@ -119,8 +119,9 @@ TEST_F(TrainerFolder, ANewRunInAUsedFolderIsAnErrorThatSaysWhatToDo) {
   run(spec(12), Start::fresh);
   const Contents before = contents_of(out());
   const std::string error = error_of([&] { run(spec(4), Start::fresh); });
-  for (const char* part : {"is of step 12", ": let output.dir name another folder, or resume or overwrite this run",
-                           "(on the command line: --set output.dir=FOLDER, --resume, --overwrite)"})
+  for (const char* part :
+       {"is of step 12", ": let output.dir name another folder, or resume or overwrite this run",
+        "(on the command line: --set output.dir=FOLDER, --resume, --overwrite)"})
     EXPECT_HAS(error, part);
   EXPECT_EQ(contents_of(out()), before);
   fs::remove_all(out() + "/checkpoints");
