@@ -98,7 +98,8 @@ fs::path free_name(const std::string& directory, uint64_t step) {
 
 [[noreturn]] void refuse(const fs::path& path, const char* what) {
   fail(Code::state, "'", path.string(), "' is ", what,
-       ". Move it away, or let output.dir name another folder (--set output.dir=FOLDER)");
+       ". Move it away, or let output.dir name another folder (on the command line: --set "
+       "output.dir=FOLDER)");
 }
 
 }  // namespace

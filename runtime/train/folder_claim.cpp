@@ -29,7 +29,7 @@ void FolderClaim::claim(const std::string& folder) {
       fail(
           Code::state, "another run writes into '", folder, "' (", holder,
           "): wait until it ends, or stop it and close its trainer, or let output.dir name another "
-          "folder (--set output.dir=FOLDER)");
+          "folder (on the command line: --set output.dir=FOLDER)");
   } catch (...) {
     remove_empty_folders();
     throw;

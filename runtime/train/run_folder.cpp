@@ -56,10 +56,11 @@ uint64_t RunFolder::metrics_bytes() const noexcept {
 void RunFolder::check_unused() const {
   const auto step = store_.newest_step();
   if (!step && metrics_bytes() == 0) return;
-  fail(Code::state, "'", directory_, "' holds an earlier run",
-       step ? cat(" (its newest checkpoint is of step ", *step, ")") : " (metrics.jsonl)",
-       ": resume it (--resume), overwrite it (--overwrite), or let output.dir name another folder "
-       "(--set output.dir=FOLDER)");
+  fail(
+      Code::state, "'", directory_, "' holds an earlier run",
+      step ? cat(" (its newest checkpoint is of step ", *step, ")") : " (metrics.jsonl)",
+      ": let output.dir name another folder, or resume or overwrite this run (on the command line: "
+      "--set output.dir=FOLDER, --resume, --overwrite)");
 }
 
 void RunFolder::check_removable() const {
@@ -67,7 +68,7 @@ void RunFolder::check_removable() const {
   if (!JsonLines::may_be(metrics_path_.string()))
     fail(Code::state, "'", metrics_path_.string(),
          "' is not a run's: only what a run has written is overwritten. Move it away, or let "
-         "output.dir name another folder (--set output.dir=FOLDER)");
+         "output.dir name another folder (on the command line: --set output.dir=FOLDER)");
 }
 
 void RunFolder::begin() {

@@ -279,7 +279,7 @@ class TrainerTest(Case):
             job = et.Job(spec, {"output.dir": folder})
             list(job.run(device=device))
             rows = (pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines()
-            with self.assertRaisesRegex(et.errors.StateError, "step 12.*resume.*overwrite.*output.dir"):
+            with self.assertRaisesRegex(et.errors.StateError, "step 12.*output.dir.*resume.*overwrite.*--set"):
                 job.run(device=device)
             with self.assertRaisesRegex(ValueError, "one"):
                 job.run(device=device, resume=True, overwrite=True)

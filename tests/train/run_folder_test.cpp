@@ -119,7 +119,9 @@ TEST_F(TrainerFolder, ANewRunInAUsedFolderIsAnErrorThatSaysWhatToDo) {
   run(spec(12), Start::fresh);
   const Contents before = contents_of(out());
   const std::string error = error_of([&] { run(spec(4), Start::fresh); });
-  for (const char* part : {"is of step 12", "--resume", "--overwrite", "--set output.dir="})
+  for (const char* part :
+       {"is of step 12", ": let output.dir name another folder, or resume or overwrite this run",
+        "(on the command line: --set output.dir=FOLDER, --resume, --overwrite)"})
     EXPECT_HAS(error, part);
   EXPECT_EQ(contents_of(out()), before);
   fs::remove_all(out() + "/checkpoints");
@@ -209,7 +211,8 @@ TEST_F(TrainerFolder, TwoTrainersDoNotWriteIntoOneFolder) {
     for (const Start second : {Start::fresh, Start::resume, Start::overwrite}) {
       const std::string error = error_of([&] { run(spec(8), second); });
       for (const std::string& part : {"another run writes into '" + out() + "' (this process)",
-                                      std::string("--set output.dir=")})
+                                      std::string("output.dir name another folder (on the command "
+                                                  "line: --set output.dir=")})
         EXPECT_HAS(error, part);
     }
     if (first == Start::resume) {
@@ -269,7 +272,7 @@ TEST_F(TrainerFolder, OverwritingRefusesWhatNoRunHasMade) {
     const Contents before = contents_of(dir_.path());
     const std::string error = error_of([&] { run(spec(4), Start::overwrite); });
     EXPECT_HAS(error, "'" + out() + "/" + name + "' is ");
-    EXPECT_HAS(error, "--set output.dir=");
+    EXPECT_HAS(error, "output.dir name another folder (on the command line: --set output.dir=");
     EXPECT_EQ(contents_of(dir_.path()), before);
   };
   run(spec(12), Start::fresh);

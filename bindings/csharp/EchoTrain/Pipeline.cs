@@ -2,6 +2,7 @@ using System;
 using System.Collections;
 using System.Collections.Concurrent;
 using System.Collections.Generic;
+using System.Linq;
 using System.Threading;
 using EchoTrain.Native;
 
@@ -18,7 +19,7 @@ namespace EchoTrain
     /// from any.</summary>
     public sealed class Pipeline : IEnumerable<Batch>, IDisposable
     {
-        private readonly ConcurrentQueue<Exception> failures = new ConcurrentQueue<Exception>();
+        private readonly Failures failures = new Failures();
         private readonly Functions functions;
 
         private readonly List<string> shown = new List<string>();
@@ -55,7 +56,7 @@ namespace EchoTrain
         /// </summary>
         public Pipeline Map(string name, Action<Batch> function)
         {
-            Handle.add_map(name, functions.Add(function));
+            Handle.add_map(name, functions.Add(name, function));
             shown.Add("map " + name);
             return this;
         }
@@ -65,7 +66,7 @@ namespace EchoTrain
         /// number below. A pass without any sample is an error.</summary>
         public Pipeline Source(string name, Action<Batch> function)
         {
-            Handle.add_source(name, functions.Add(function));
+            Handle.add_source(name, functions.Add(name, function));
             shown.Add("source " + name);
             return this;
         }
@@ -89,10 +90,9 @@ namespace EchoTrain
                 }
                 catch (EchoTrainException error) when (error.Code == ErrorCode.Callback)
                 {
-                    foreach (Exception failure in failures)
-                        if (error.Message.Contains(Functions.Reason(failure)))
-                            throw new EchoTrainException(error.Code, error.Message, failure);
-                    throw;
+                    Exception failure = failures.Original(error);
+                    if (failure == null) throw;
+                    throw new EchoTrainException(error.Code, error.Message, failure);
                 }
             }
         }
@@ -155,20 +155,48 @@ namespace EchoTrain
         {
             if (options == null) return new KeyValuePair<string, object>[0];
             if (options is IEnumerable<KeyValuePair<string, object>> given) return given;
+            if (options is IConvertible)  // a number, a text: no options, and no properties that could be
+                throw new ArgumentException("the options are " + options + "; give an object with them: new { seed = 1 }",
+                                            nameof(options));
             var found = new List<KeyValuePair<string, object>>();
             foreach (var property in options.GetType().GetProperties())
                 found.Add(new KeyValuePair<string, object>(property.Name, property.GetValue(options)));
             return found;
         }
 
+        /// What functions of a pipeline threw.
+        private sealed class Failures
+        {
+            private const int Most = 64;  // under on_error "skip" there may be many, and nobody asks for them
+            private readonly ConcurrentQueue<KeyValuePair<string, Exception>> kept =
+                new ConcurrentQueue<KeyValuePair<string, Exception>>();
+
+            /// The reason that the library is told.
+            internal string Add(string name, Exception failure)
+            {
+                string reason = failure.GetType().Name + ": " + failure.Message;
+                kept.Enqueue(new KeyValuePair<string, Exception>($"the function '{name}' failed: {reason}", failure));
+                if (kept.Count > Most) kept.TryDequeue(out _);
+                return reason;
+            }
+
+            /// What ended the run; null where that is not known any more.
+            internal Exception Original(EchoTrainException error)
+            {
+                // A reason may begin with all of another one, that of an exception without words.
+                return kept.Where(known => error.Message.Contains(known.Key))
+                    .OrderByDescending(known => known.Key.Length).FirstOrDefault().Value;
+            }
+        }
+
         /// Runs the pipeline's functions on threads of its own. The pipeline's workers hand them over: native
         /// threads that call managed code are more than Mono stands.
         private sealed class Functions
         {
-            private const int KeptFailures = 64;  // under on_error "skip" there may be many
             private const double PatienceSeconds = 0.1;  // how soon an unreachable pipeline is noticed
-            private readonly List<Action<Batch>> functions = new List<Action<Batch>>();
-            private readonly ConcurrentQueue<Exception> failures;
+            private readonly List<KeyValuePair<string, Action<Batch>>> functions =
+                new List<KeyValuePair<string, Action<Batch>>>();
+            private readonly Failures failures;
             private bool started;
 
             // Queues that threads serve. At the end of the process nobody does any more: calls that wait must
@@ -186,11 +214,11 @@ namespace EchoTrain
 
             internal CallQueue Queue { get; } = new CallQueue();
 
-            internal Functions(ConcurrentQueue<Exception> failures) { this.failures = failures; }
+            internal Functions(Failures failures) { this.failures = failures; }
 
-            internal MapFunction Add(Action<Batch> function)
+            internal MapFunction Add(string name, Action<Batch> function)
             {
-                functions.Add(function);
+                functions.Add(new KeyValuePair<string, Action<Batch>>(name, function));
                 return Queue.make(functions.Count - 1);
             }
 
@@ -219,24 +247,21 @@ namespace EchoTrain
             private string Run(Call call)
             {
                 var view = new Batch(call.item());
+                KeyValuePair<string, Action<Batch>> function = functions[call.function()];
                 try
                 {
-                    functions[call.function()](view);
+                    function.Value(view);
                     return "";
                 }
                 catch (Exception error)
                 {
-                    failures.Enqueue(error);
-                    if (failures.Count > KeptFailures) failures.TryDequeue(out Exception _);
-                    return Reason(error);
+                    return failures.Add(function.Key, error);
                 }
                 finally
                 {
                     view.Expire();
                 }
             }
-
-            internal static string Reason(Exception error) => error.GetType().Name + ": " + error.Message;
         }
     }
 }

@@ -130,7 +130,7 @@ namespace EchoTrain
         public int Epoch { get; internal set; }
         public Scores Training { get; internal set; }
 
-        /// <summary>null where no validation pipeline was given.</summary>
+        /// <summary>null where no validation pipeline was given or its evaluation was stopped.</summary>
         public Scores Validation { get; internal set; }
 
         public bool Stop { get; set; }
@@ -153,13 +153,17 @@ namespace EchoTrain
 
         /// <summary>Raised by <see cref="Evaluate"/>, also within <see cref="Fit"/>, for each batch, on the thread that
         /// evaluates. A handler must not use the trainer; what it throws ends the evaluation and is thrown again. Where it
-        /// stops the evaluation, that fails with <see cref="ErrorCode.Cancelled"/>.</summary>
+        /// stops the evaluation, Evaluate fails with <see cref="ErrorCode.Cancelled"/>, and Fit goes on without that
+        /// evaluation.</summary>
         public event EventHandler<EvaluationEventArgs> EvaluationProgressed;
 
         /// <summary><paramref name="totalSteps"/> is where decaying schedules end; 0: unknown.</summary>
         public Trainer(Device device, Model model, Spec optimizer, Spec schedule, long seed = 0, long totalSteps = 0)
         {
-            Device = device;
+            Device = device ?? throw new ArgumentNullException(nameof(device));
+            if (model == null) throw new ArgumentNullException(nameof(model));
+            if (optimizer == null) throw new ArgumentNullException(nameof(optimizer));
+            if (schedule == null) throw new ArgumentNullException(nameof(schedule));
             using (var spec = new OptimizerHandle(optimizer.Name, optimizer.Json, schedule.Json))
                 handle = new TrainerHandle(device.Handle, model.Handle, spec, seed, totalSteps);
             shown = "Trainer(" + model + ", " + optimizer + ", " + schedule + ", device=" + device.Name + ")";
@@ -179,10 +183,13 @@ namespace EchoTrain
         }
 
         /// <summary>Loss and accuracy over one epoch of a pipeline.</summary>
-        public Scores Evaluate(Pipeline pipeline)
+        public Scores Evaluate(Pipeline pipeline) => RunEvaluation(pipeline, EvaluationProgressed);
+
+        private Scores RunEvaluation(Pipeline pipeline, EventHandler<EvaluationEventArgs> handler)
         {
+            if (pipeline == null) throw new ArgumentNullException(nameof(pipeline));
             pipeline.StartFunctions();
-            using (EvalResult r = Evaluation.Run(this, EvaluationProgressed,
+            using (EvalResult r = Evaluation.Run(this, handler,
                                                  progress => handle.evaluate(pipeline.Handle, progress), out var failure))
             {
                 Evaluation.ThrowAgain(failure);
@@ -200,9 +207,12 @@ namespace EchoTrain
                                        int most = 100) =>
             new Batch(outputs.With(fields => TrainerHandle.detections(fields, leastScore, mostOverlap, most)));
 
-        /// <summary>Trains on <paramref name="epochs"/> epochs; returns the scores of each.</summary>
+        /// <summary>Trains on <paramref name="epochs"/> epochs, at least one; returns the scores of each.</summary>
         public IReadOnlyList<Scores> Fit(Pipeline pipeline, int epochs, Pipeline validation = null)
         {
+            if (pipeline == null) throw new ArgumentNullException(nameof(pipeline));
+            if (epochs < 1)
+                throw new ArgumentOutOfRangeException(nameof(epochs), "epochs is " + epochs + "; it must be at least 1");
             var history = new List<Scores>();
             for (int epoch = 0; epoch < epochs; ++epoch)
             {
@@ -210,12 +220,40 @@ namespace EchoTrain
                 history.Add(training);
                 var told = new EpochEndedEventArgs
                 {
-                    Epoch = epoch, Training = training, Validation = validation == null ? null : Evaluate(validation)
+                    Epoch = epoch, Training = training, Validation = validation == null ? null : Validate(validation)
                 };
                 EpochEnded?.Invoke(this, told);
                 if (told.Stop) break;
             }
             return history;
+        }
+
+        // null where a handler stopped it.
+        private Scores Validate(Pipeline validation)
+        {
+            EventHandler<EvaluationEventArgs> handler = EvaluationProgressed;
+            if (handler == null) return RunEvaluation(validation, null);
+            bool stopped = false;
+            try
+            {
+                return RunEvaluation(validation, (sender, told) =>
+                {
+                    handler(sender, told);
+                    stopped = told.Stop;
+                });
+            }
+            catch (EchoTrainException error) when (error.Code == ErrorCode.Cancelled && stopped)  // and not by Pipeline.Cancel
+            {
+                FinishEpoch(validation);
+                return null;
+            }
+        }
+
+        // Drops what is left of an epoch, so that the next evaluation sees a whole one. One that may have no end stays as it is.
+        private static void FinishEpoch(Pipeline pipeline)
+        {
+            if (pipeline.Length == null) return;
+            for (Batch rest = pipeline.Next(); rest != null; rest = pipeline.Next()) rest.Dispose();
         }
 
         private Scores FitEpoch(Pipeline pipeline, int epoch)
@@ -319,7 +357,7 @@ namespace EchoTrain
         Overwrite
     }
 
-    /// <summary>A job file.</summary>
+    /// <summary>A job file: <c>foreach (JobEvent e in Job.Load("job.json").Run(new Device())) ...</c> runs it.</summary>
     public sealed class Job
     {
         private readonly JobHandle handle;
@@ -339,35 +377,25 @@ namespace EchoTrain
 
         public override string ToString() => "Job(" + Json + ")";
 
-        /// <summary>Runs the job, event by event; the last is of kind End.</summary>
-        public IEnumerable<JobEvent> Run(Device device, bool resume = false,
+        /// <summary>Begins a run, as JobStart.Resume or JobStart.New; enumerating it trains.</summary>
+        public JobRun Run(Device device, bool resume = false,
             System.Threading.CancellationToken cancellation = default(System.Threading.CancellationToken))
             => Run(device, resume ? JobStart.Resume : JobStart.New, cancellation);
 
         /// <summary>The same, beginning as <paramref name="start"/> says. The folder output.dir holds one run; a job file
-        /// that names none has runs/ and the stem of its own name. <paramref name="evaluation"/> is told of the batches of
-        /// evaluations; where it stops one, the run goes on without it.</summary>
-        public IEnumerable<JobEvent> Run(Device device, JobStart start,
+        /// that names none has runs/ and the stem of its own name. A folder in use is an error here, and the run has it
+        /// until it ends or is disposed of. <paramref name="cancellation"/> stops the run in order. <paramref
+        /// name="evaluation"/> is told of the batches of evaluations; where it stops one, the run goes on without
+        /// it.</summary>
+        public JobRun Run(Device device, JobStart start,
             System.Threading.CancellationToken cancellation = default(System.Threading.CancellationToken),
             EventHandler<EvaluationEventArgs> evaluation = null)
         {
+            if (device == null) throw new ArgumentNullException(nameof(device));
             if (start != JobStart.Resume && handle.forgets_output())
                 System.Diagnostics.Trace.TraceWarning("this run saves nothing, no checkpoint and no metrics: the job " +
                     "has no output.dir (\"\" says that this is meant)");
-            var trainer = new TrainerHandle(device.Handle, handle, (int)start);
-            using (cancellation.Register(() => trainer.stop()))
-            {
-                JobEvent current;
-                do
-                {
-                    Exception failure;  // of the handler; thrown after the event that came with it
-                    using (Event raw = Evaluation.Run(this, evaluation, trainer.next_event, out failure))
-                        current = new JobEvent(raw);
-                    yield return current;
-                    Evaluation.ThrowAgain(failure);
-                } while (current.Kind != JobEventKind.End);
-            }
-            GC.KeepAlive(device);
+            return new JobRun(new TrainerHandle(device.Handle, handle, (int)start), cancellation, evaluation);
         }
     }
 }

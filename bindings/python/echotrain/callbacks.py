@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from typing import TYPE_CHECKING, Callable, Dict, Iterable, List, Optional, Union
 
 if TYPE_CHECKING:
@@ -24,9 +25,10 @@ class Callback:
 
     def on_batch_end(self, trainer: "Trainer", result: "StepResult") -> None: ...
 
-    def on_evaluation(self, trainer: "Trainer", done: int, batches: Optional[int]) -> None:
+    def on_evaluation(self, trainer: "Trainer", done: int, batches: Optional[int]) -> Optional[bool]:
         """After each batch of the evaluation on ``validation``, on the thread that evaluates: ``batches`` is how many there
-        are, None where that is not known. The trainer is in use meanwhile."""
+        are, None where that is not known. The trainer is in use meanwhile. Returning False ends this evaluation; the training
+        goes on."""
 
     def on_epoch_end(self, trainer: "Trainer", epoch: int, logs: Dict[str, float]) -> None: ...
 
@@ -37,7 +39,8 @@ _HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 
 
 class EarlyStopping(Callback):
-    """Ends the run when ``monitor`` has not improved for ``patience`` epochs."""
+    """Ends the run when ``monitor`` has not improved for ``patience`` epochs. Those whose evaluation was stopped do not
+    count."""
 
     def __init__(self, monitor: str = "val_loss", patience: int = 3):
         self.monitor, self.patience, self.best, self.wait = monitor, patience, None, 0
@@ -46,6 +49,8 @@ class EarlyStopping(Callback):
         if self.monitor not in logs:
             raise ValueError(f"EarlyStopping watches '{self.monitor}'; there is {', '.join(logs)}")
         value = logs[self.monitor] * (-1 if "accuracy" in self.monitor else 1)
+        if math.isnan(value):
+            return
         if self.best is None or value < self.best:
             self.best, self.wait = value, 0
         else:

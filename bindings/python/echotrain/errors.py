@@ -16,7 +16,7 @@ class InvalidArgumentError(EchoTrainError, ValueError):
     status = -1
 
 
-class NotFoundError(EchoTrainError, LookupError):
+class NotFoundError(EchoTrainError, LookupError, FileNotFoundError):
     status = -2
 
 

@@ -225,12 +225,37 @@ class SampleInfo(NamedTuple):
     replica: int  # 0: fresh; n: the n-th echo
 
 
+class _Failures:
+    """What functions of a pipeline raised. The latest only: under on_error="skip" there may be many, and nobody asks for
+    them."""
+
+    def __init__(self) -> None:
+        self._kept: Deque[Tuple[str, BaseException]] = collections.deque(maxlen=64)
+
+    def add(self, name: str, failure: BaseException) -> str:
+        """The reason that the library is told."""
+        reason = f"{type(failure).__name__}: {failure}"
+        self._kept.append((f"the function '{name}' failed: {reason}", failure))
+        return reason
+
+    def original(self, error: CallbackError) -> BaseException:
+        """What ended the run, or the error itself where that is not known any more."""
+        told = str(error)
+        # A reason may begin with all of another one ("ValueError: " of an exception without words).
+        known = [(said, failure) for said, failure in tuple(self._kept) if said in told]
+        if not known:
+            return error
+        failure = max(known, key=lambda pair: len(pair[0]))[1]
+        failure.__cause__ = error
+        return failure
+
+
 class _Function(native.MapFunction):
     """Calls a Python function from the pipeline's threads."""
 
-    def __init__(self, function: Callable, with_info: bool, failures: Deque[BaseException]):
+    def __init__(self, name: str, function: Callable, with_info: bool, failures: _Failures):
         super().__init__()
-        self._function, self._with_info, self._failures = function, with_info, failures
+        self._name, self._function, self._with_info, self._failures = name, function, with_info, failures
 
     def apply(self, item: "native.BatchHandle") -> str:
         try:
@@ -250,8 +275,7 @@ class _Function(native.MapFunction):
                     _set_field(item, name, value)
             return ""
         except BaseException as error:  # it must not leave the callback
-            self._failures.append(error)
-            return f"{type(error).__name__}: {error}"
+            return self._failures.add(self._name, error)
 
 
 class map:  # noqa: A001: the field's own word
@@ -296,9 +320,9 @@ _NO_MORE = object()
 class _SourceFunction(native.MapFunction):
     """Walks the samples of a `source`, one a call."""
 
-    def __init__(self, samples: Any, failures: Deque[BaseException]):
+    def __init__(self, name: str, samples: Any, failures: _Failures):
         super().__init__()
-        self._samples, self._failures, self._walk = samples, failures, iter(())
+        self._name, self._samples, self._failures, self._walk = name, samples, failures, iter(())
 
     def _begin(self, epoch: int) -> Iterator:
         samples = self._samples(epoch) if callable(self._samples) else self._samples
@@ -325,8 +349,7 @@ class _SourceFunction(native.MapFunction):
                 _set_field(item, name, value)
             return ""
         except BaseException as error:  # it must not leave the callback
-            self._failures.append(error)
-            return f"{type(error).__name__}: {error}"
+            return self._failures.add(self._name, error)
 
 
 class Pipeline(_NotPicklable):
@@ -339,8 +362,7 @@ class Pipeline(_NotPicklable):
     """
 
     def __init__(self, stages: Iterable[Union[Spec, source, map, Callable]], **options: Any):
-        # The latest only: under on_error="skip" there may be many, and nobody asks for them.
-        self._failures: Deque[BaseException] = collections.deque(maxlen=64)
+        self._failures = _Failures()
         self._handle = native.PipelineHandle(_schema.to_json(options))
         _open_pipelines.add(self)
         names: List[str] = []
@@ -353,7 +375,7 @@ class Pipeline(_NotPicklable):
                 self._handle.add(stage.name, _schema.to_json(stage.options))
                 continue
             if isinstance(stage, source):
-                function = _SourceFunction(stage.samples, self._failures)
+                function = _SourceFunction(stage.name, stage.samples, self._failures)
                 self._handle.add_source(stage.name, function.__disown__())
                 names.append(stage.name)
                 continue
@@ -366,7 +388,7 @@ class Pipeline(_NotPicklable):
                 name += "_"
             names.append(name)
             # The pipeline owns the function from here on, and drops it on whichever thread is last.
-            function = _Function(stage.function, stage.with_info, self._failures)
+            function = _Function(name, stage.function, stage.with_info, self._failures)
             self._handle.add_map(name, function.__disown__())
         more = "".join(f", {key}={value!r}" for key, value in options.items())
         self._shown = f"Pipeline([{', '.join(shown)}]{more})"
@@ -392,19 +414,11 @@ class Pipeline(_NotPicklable):
             try:
                 handle = poll(_POLL_SECONDS)  # between two, Python looks after signals
             except CallbackError as error:
-                raise self._original(error)
+                raise self._failures.original(error)
             if handle is not None:
                 yield Batch(handle)
             elif self._handle.ended():
                 return
-
-    def _original(self, error: CallbackError) -> BaseException:
-        """What a map function raised, or the error itself where that is not known any more."""
-        for failure in tuple(self._failures):
-            if str(failure) in str(error):
-                failure.__cause__ = error
-                return failure
-        return error
 
     def cancel(self) -> None:
         """Ends all work; a thread that waits for a batch gets a CancelledError."""

@@ -16,7 +16,7 @@ import numpy as np
 from . import _schema, native
 from ._schema import Spec
 from .callbacks import Callback, EarlyStopping, SaveCheckpoint, as_callbacks  # noqa: F401
-from .errors import StateError
+from .errors import CancelledError, StateError
 from ._calls import OnEvaluation, Told, of_pipelines
 from .model import LayerSummary, Model, Summary  # noqa: F401
 from .pipeline import _POLL_SECONDS, Batch, Pipeline, _NotPicklable
@@ -154,6 +154,8 @@ class Trainer(_NotPicklable):
 
     def __init__(self, model: Model, optimizer: Spec, learning_rate: Union[float, Spec], *,
                  device: Union[None, int, str, Runtime] = None, seed: int = 0, total_steps: int = 0):
+        if not isinstance(model, Model):
+            raise TypeError(f"the model is {model!r}; make one of the layers: et.Model([...])")
         if isinstance(learning_rate, Spec):
             rate = learning_rate.options
         else:
@@ -190,9 +192,11 @@ class Trainer(_NotPicklable):
             r = _interruptible(lambda: self._handle.evaluate(pipeline._handle, told), pipeline.cancel)
         return {"loss": r.loss, "accuracy": r.accuracy}
 
-    def predict(self, images: Union[Batch, np.ndarray]) -> np.ndarray:
-        """The last layer's outputs, [N, outputs]; for a classifier logits."""
-        batch = images if isinstance(images, Batch) else Batch({"image": images})
+    def predict(self, images: Union[Batch, Mapping[str, Any], np.ndarray]) -> np.ndarray:
+        """The last layer's outputs, [N, outputs]; for a classifier logits. An array is the field "image"; a dict has the
+        fields that the model reads."""
+        fields = images if isinstance(images, Mapping) else {"image": images}
+        batch = images if isinstance(images, Batch) else Batch(fields)
         # A batch takes no longer than a step; there is nothing to cancel, so Ctrl-C just leaves it.
         return Batch(_interruptible(lambda: self._handle.predict(batch._handle)))["output"]
 
@@ -257,13 +261,10 @@ class Trainer(_NotPicklable):
             callbacks: Iterable[Union[Callback, Callable[[int, Dict[str, float]], None]]] = (),
             progress: Optional[bool] = None) -> History:
         """Trains on ``epochs`` epochs of ``pipeline``. A callback is a `Callback`, or a function of
-        (epoch, logs). ``progress`` shows a bar by tqdm; None does so on a terminal and in Jupyter."""
+        (epoch, logs). ``progress`` shows a bar by tqdm; None does so on a terminal and in Jupyter. Where a callback's
+        ``on_evaluation`` returns False, that evaluation ends and the training goes on: the epoch's ``val_`` values are NaN."""
+        _check_epochs(epochs)
         callbacks = as_callbacks(callbacks)
-
-        def on_evaluation(done: int, batches: Optional[int]) -> None:
-            for callback in callbacks:
-                callback.on_evaluation(self, done, batches)
-
         history = History()
         self.stop_training = False
         for callback in callbacks:
@@ -271,7 +272,7 @@ class Trainer(_NotPicklable):
         for epoch in range(epochs):
             logs = self._fit_epoch(pipeline, epoch, epochs, callbacks, progress)
             if validation is not None:
-                scores = self.evaluate(validation, on_evaluation if callbacks else None)
+                scores = self._validate(validation, callbacks)
                 logs.update({"val_" + key: value for key, value in scores.items()})
             history.add(epoch, logs)
             for callback in callbacks:
@@ -282,13 +283,29 @@ class Trainer(_NotPicklable):
             callback.on_train_end(self, history)
         return history
 
+    def _validate(self, validation: Pipeline, callbacks: List[Callback]) -> Dict[str, float]:
+        stopped = False
+
+        def on_evaluation(done: int, batches: Optional[int]) -> bool:
+            nonlocal stopped
+            for callback in callbacks:
+                stopped |= callback.on_evaluation(self, done, batches) is False
+            return not stopped
+
+        try:
+            return self.evaluate(validation, on_evaluation if callbacks else None)
+        except CancelledError:
+            if not stopped:  # but by Pipeline.cancel
+                raise
+        _finish_epoch(validation)
+        return {"loss": float("nan"), "accuracy": float("nan")}
+
     @of_pipelines
     def run(self, pipeline: Pipeline, epochs: int = 1, *,
             validation: Optional[Pipeline] = None) -> Iterator[Event]:
         """Trains like `fit`, and yields an `Event` of kind "step" for each step, "epoch" for each epoch,
         with the evaluation on ``validation``, and "end" at last. Leaving the loop ends the training."""
-        if epochs < 1:
-            raise ValueError(f"epochs is {epochs}; it must be at least 1")
+        _check_epochs(epochs)
         began, examples = time.monotonic(), 0
 
         def event(kind: str, result: StepResult, **more: Any) -> Event:
@@ -333,6 +350,21 @@ class Trainer(_NotPicklable):
             if bar:
                 bar.close()
         return means.logs(epoch)
+
+
+def _check_epochs(epochs: int) -> None:
+    if epochs < 1:
+        raise ValueError(f"epochs is {epochs}; it must be at least 1")
+
+
+def _finish_epoch(pipeline: Pipeline) -> None:
+    """Drops what is left of an epoch, so that the next evaluation sees a whole one. One that may have no end stays as it is."""
+    try:
+        len(pipeline)
+    except TypeError:
+        return
+    for batch in pipeline:
+        batch.close()
 
 
 class _Means:
@@ -416,11 +448,13 @@ class Job(_NotPicklable):
 
 
 class JobRun(_NotPicklable):
-    """A running job: ``for event in job.run(): ...``. The last event's kind is "end"."""
+    """A running job: ``with job.run() as run: for event in run: ...``. The last event's kind is "end". It has its trainer and
+    ``output.dir`` until then, or until `close`, which leaving ``with`` does. `stop` and `close` may come from any thread."""
 
     def __init__(self, job: Job, runtime: Runtime, start: int, on_evaluation: Optional[OnEvaluation] = None):
         self._handle = native.TrainerHandle(runtime._handle, job._handle, start)
         self._on_evaluation, self._shown = on_evaluation, f"JobRun({job!r})"
+        self._closing, self._closed = threading.RLock(), False
 
     def __repr__(self) -> str:
         return self._shown
@@ -436,8 +470,24 @@ class JobRun(_NotPicklable):
                 return
 
     def stop(self) -> None:
-        """Asks the run to end soon and in order. Any thread."""
-        self._handle.stop()
+        """Asks the run to end soon and in order; nothing where it is closed."""
+        with self._closing:
+            if not self._closed:
+                self._handle.stop()
+
+    def close(self) -> None:
+        """Ends the run and gives its trainer and its folder back. What was done since the newest checkpoint is lost: to keep
+        it, `stop` and read to the last event. A thread that waits for an event gets it first."""
+        self.stop()
+        with self._closing:
+            self._closed = True
+            self._handle.close()
+
+    def __enter__(self) -> "JobRun":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
 
     def stats(self) -> Dict[str, Any]:
         return json.loads(self._handle.pipeline_stats())

@@ -6,7 +6,7 @@ using System.Threading;
 using EchoTrain;
 
 /// Everyday use and misuse of the C# binding. Argument: a folder of class folders with PNGs.
-public static class Behaviour
+public static partial class Behaviour
 {
     private static int passed, failed;
     private static string root;
@@ -55,9 +55,16 @@ public static class Behaviour
 
     private static Pipeline Batches(object options = null) => Images(options).Add(Stages.Batch(16), Stages.Normalize());
 
+    private static Device MakeDevice() => new Device(Environment.GetEnvironmentVariable("ECHOTRAIN_TEST_DEVICE") ?? "");
+
+    private static string JobJson() => (
+        "{'pipeline': {'stages': [{'stage': 'folder', 'root': '" + root + "'}, {'stage': 'label'}," +
+        "{'stage': 'decode'}, {'stage': 'batch', 'size': 16}, {'stage': 'normalize'}]}, 'model': {'layers':" +
+        "[{'layer': 'flatten'}, {'layer': 'dense', 'units': 10}]}, 'optimizer': {'optimizer': 'sgd'}," +
+        "'schedule': {'learning_rate': 0.01}, 'train': {'steps': 50}}").Replace('\'', '"');
+
     private static Trainer MakeTrainer() =>
-        new Trainer(new Device(Environment.GetEnvironmentVariable("ECHOTRAIN_TEST_DEVICE") ?? ""),
-                    new Model(Layers.Flatten(), Layers.Dense(10)), Optimizers.Sgd(), 0.01, seed: 1);
+        new Trainer(MakeDevice(), new Model(Layers.Flatten(), Layers.Dense(10)), Optimizers.Sgd(), 0.01, seed: 1);
 
     private static long Resident() => long.Parse(File.ReadAllText("/proc/self/statm").Split(' ')[1]) * 4096;
 
@@ -422,11 +429,7 @@ public static class Behaviour
         });
         Test("jobs", () =>
         {
-            string json = "{'pipeline': {'stages': [{'stage': 'folder', 'root': '" + root + "'}, {'stage': 'label'}," +
-                "{'stage': 'decode'}, {'stage': 'batch', 'size': 16}, {'stage': 'normalize'}]}, 'model': {'layers':" +
-                "[{'layer': 'flatten'}, {'layer': 'dense', 'units': 10}]}, 'optimizer': {'optimizer': 'sgd'}," +
-                "'schedule': {'learning_rate': 0.01}, 'train': {'steps': 50}}";
-            json = json.Replace('\'', '"');
+            string json = JobJson();
             JobEvent last = Job.Parse(json, "train.steps=12").Run(new Device()).Last();
             Expect(last.Kind == JobEventKind.End && last.Step == 12, last.Step);
             FailsWith(ErrorCode.InvalidArgument, "steps", () => Job.Parse(json, "train.stepz=1"));
@@ -449,7 +452,7 @@ public static class Behaviour
                 kept.Run(new Device(), start).Last();
                 Expect(System.IO.File.ReadAllLines(System.IO.Path.Combine(folder, "metrics.jsonl")).Length == 12, start);
             }
-            FailsWith(ErrorCode.State, "overwrite", () => kept.Run(new Device(), JobStart.New).Last());
+            FailsWith(ErrorCode.State, "overwrite", () => kept.Run(new Device(), JobStart.New));
             System.IO.Directory.Delete(folder, true);
         });
         Test("the wrong device is an error", () =>
@@ -457,6 +460,7 @@ public static class Behaviour
             Expect(Device.List().Count > 0, "no device");
             Fails<EchoTrainException>(() => new Device("no such device"));
         });
+        MisuseTests();
         Console.WriteLine(passed + " passed, " + failed + " failed");
         // What still runs when the process ends must not hold it up.
         Images(new { threads = 4 }).Add(Stages.Repeat()).Map("same", item => { }).Next();

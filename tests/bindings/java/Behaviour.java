@@ -35,7 +35,7 @@ public final class Behaviour {
   private static int failed;
   private static String root;
 
-  private static void test(String name, Check check) {
+  static void test(String name, Check check) {
     try {
       check.run();
       ++passed;
@@ -46,11 +46,11 @@ public final class Behaviour {
     }
   }
 
-  private static void expect(boolean condition, Object detail) {
+  static void expect(boolean condition, Object detail) {
     if (!condition) throw new AssertionError(String.valueOf(detail));
   }
 
-  private static <T extends Throwable> T fails(Class<T> type, Check check) throws Exception {
+  static <T extends Throwable> T fails(Class<T> type, Check check) throws Exception {
     try {
       check.run();
     } catch (Throwable error) {
@@ -60,7 +60,7 @@ public final class Behaviour {
     throw new AssertionError("expected " + type);
   }
 
-  private static void failsWith(Code code, String text, Check check) throws Exception {
+  static void failsWith(Code code, String text, Check check) throws Exception {
     EchoTrainException error = fails(EchoTrainException.class, check);
     expect(error.code() == code, error.code() + ": " + error.getMessage());
     expect(error.getMessage().contains(text), error.getMessage());
@@ -71,11 +71,23 @@ public final class Behaviour {
         .add(Stages.folder(root), Stages.label(), Stages.decode());
   }
 
-  private static Pipeline.Builder batches() { return images().add(Stages.batch(16), Stages.normalize()); }
+  static Pipeline.Builder batches() { return images().add(Stages.batch(16), Stages.normalize()); }
 
-  private static Trainer trainer() {
+  static Device device() {
     String selector = System.getenv("ECHOTRAIN_TEST_DEVICE");
-    return new Trainer(new Device(selector == null ? "" : selector),
+    return new Device(selector == null ? "" : selector);
+  }
+
+  static String jobJson() {
+    return "{\"pipeline\": {\"stages\": [{\"stage\": \"folder\", \"root\": \"" + root + "\"},"
+        + "{\"stage\": \"label\"}, {\"stage\": \"decode\"}, {\"stage\": \"batch\", \"size\": 16},"
+        + "{\"stage\": \"normalize\"}]}, \"model\": {\"layers\": [{\"layer\": \"flatten\"},"
+        + "{\"layer\": \"dense\", \"units\": 10}]}, \"optimizer\": {\"optimizer\": \"sgd\"},"
+        + "\"schedule\": {\"learning_rate\": 0.01}, \"train\": {\"steps\": 50}}";
+  }
+
+  static Trainer trainer() {
+    return new Trainer(device(),
         new Model(Layers.flatten(), Layers.dense(10)), Optimizers.sgd(), 0.01, 1);
   }
 
@@ -442,11 +454,7 @@ public final class Behaviour {
       failsWith(Code.INVALID_ARGUMENT, "6 n + 2", () -> new Model(Models.cifarResnet().depth(21)));
     });
     test("jobs", () -> {
-      String json = "{\"pipeline\": {\"stages\": [{\"stage\": \"folder\", \"root\": \"" + root + "\"},"
-          + "{\"stage\": \"label\"}, {\"stage\": \"decode\"}, {\"stage\": \"batch\", \"size\": 16},"
-          + "{\"stage\": \"normalize\"}]}, \"model\": {\"layers\": [{\"layer\": \"flatten\"},"
-          + "{\"layer\": \"dense\", \"units\": 10}]}, \"optimizer\": {\"optimizer\": \"sgd\"},"
-          + "\"schedule\": {\"learning_rate\": 0.01}, \"train\": {\"steps\": 50}}";
+      String json = jobJson();
       java.nio.file.Path out = java.nio.file.Files.createTempDirectory("echotrain-run");
       Job job = Job.parse(json, "train.steps=12");
       Job.Event last = null;
@@ -471,6 +479,7 @@ public final class Behaviour {
       expect(!Device.list().isEmpty(), "no device");
       fails(EchoTrainException.class, () -> new Device("no such device"));
     });
+    Misuse.tests();
     System.out.println(passed + " passed, " + failed + " failed");
     if (failed > 0) System.exit(1);
   }

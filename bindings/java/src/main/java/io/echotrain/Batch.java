@@ -9,6 +9,7 @@ import java.nio.FloatBuffer;
 import java.nio.IntBuffer;
 import java.nio.ShortBuffer;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Function;
@@ -105,16 +106,16 @@ public final class Batch implements AutoCloseable {
     return bufferOf(tensor);
   }
 
-  /** Sets a field to a copy of {@code values}, row-major. */
+  /** Sets a field to a copy of {@code values}, row-major: as many as the shape needs, one where there is no shape. */
   public Batch set(String field, float[] values, long... shape) {
-    ByteBuffer buffer = direct(field, 4L * values.length, DType.F32, shape);
+    ByteBuffer buffer = direct(field, values.length, DType.F32, shape);
     buffer.asFloatBuffer().put(values);
     return set(field, DType.F32, buffer, shape);
   }
 
   /** Sets a field to a copy of {@code values}, row-major. */
   public Batch set(String field, int[] values, long... shape) {
-    ByteBuffer buffer = direct(field, 4L * values.length, DType.I32, shape);
+    ByteBuffer buffer = direct(field, values.length, DType.I32, shape);
     buffer.asIntBuffer().put(values);
     return set(field, DType.I32, buffer, shape);
   }
@@ -128,15 +129,19 @@ public final class Batch implements AutoCloseable {
 
   /** Sets a field of {@link DType#U16} to a copy of {@code values}, taken as unsigned, row-major. */
   public Batch set(String field, short[] values, long... shape) {
-    ByteBuffer buffer = direct(field, 2L * values.length, DType.U16, shape);
+    ByteBuffer buffer = direct(field, values.length, DType.U16, shape);
     buffer.asShortBuffer().put(values);
     return set(field, DType.U16, buffer, shape);
   }
 
-  /** Sets a field to a copy of a direct buffer in native order. */
+  /** Sets a field to a copy of what remains of a direct buffer in native order: as many bytes as the shape needs. */
   public synchronized Batch set(String field, DType dtype, ByteBuffer direct, long... shape) {
     if (!direct.isDirect()) throw new IllegalArgumentException("field '" + field + "': not a direct buffer");
-    check(field, direct.remaining(), dtype, shape);
+    long wanted = Math.multiplyExact(count(shape), dtype.bytes());
+    if (wanted != direct.remaining()) {
+      throw new IllegalArgumentException("field '" + field + "': " + Arrays.toString(shape) + " of " + dtype + " needs "
+          + wanted + " bytes; there are " + direct.remaining());
+    }
     Extents extents = new Extents();
     for (long extent : shape) extents.add(extent);
     handle().set_direct(field, dtype.ordinal(), extents, direct.slice());
@@ -179,22 +184,25 @@ public final class Batch implements AutoCloseable {
     StringBuilder out = new StringBuilder("Batch(");
     for (String field : fields()) {
       if (out.length() > 6) out.append(", ");
-      out.append(field).append(": ").append(dtype(field)).append(' ').append(java.util.Arrays.toString(shape(field)));
+      out.append(field).append(": ").append(dtype(field)).append(' ').append(Arrays.toString(shape(field)));
     }
     return out.append(')').toString();
   }
 
-  private static ByteBuffer direct(String field, long bytes, DType dtype, long[] shape) {
-    check(field, bytes, dtype, shape);
-    return ByteBuffer.allocateDirect(Math.toIntExact(Math.max(bytes, 1))).order(ByteOrder.nativeOrder());
+  private static ByteBuffer direct(String field, int values, DType dtype, long[] shape) {
+    long wanted = count(shape);
+    if (wanted != values) {
+      throw new IllegalArgumentException("field '" + field + "': " + Arrays.toString(shape) + " needs " + wanted
+          + " values; there are " + values);
+    }
+    int bytes = Math.multiplyExact(dtype.bytes(), values);
+    ByteBuffer buffer = ByteBuffer.allocateDirect(Math.max(bytes, 1));  // of 0 bytes it would have no address
+    return buffer.limit(bytes).order(ByteOrder.nativeOrder());
   }
 
-  private static void check(String field, long bytes, DType dtype, long[] shape) {
-    long wanted = dtype.bytes();
-    for (long extent : shape) wanted = Math.multiplyExact(wanted, extent);
-    if (wanted > bytes) {
-      throw new IllegalArgumentException("field '" + field + "': " + java.util.Arrays.toString(shape) + " of "
-          + dtype + " needs " + wanted + " bytes; there are " + bytes);
-    }
+  private static long count(long[] shape) {
+    long count = 1;
+    for (long extent : shape) count = Math.multiplyExact(count, extent);
+    return count;
   }
 }

@@ -5,8 +5,9 @@ import io.echotrain.internal.Strings;
 import io.echotrain.internal.TrainerHandle;
 import java.util.Iterator;
 import java.util.NoSuchElementException;
+import java.util.Objects;
 
-/** A job file. {@code for (Job.Event event : job.run(device, false))} runs it. */
+/** A job file. {@code try (Job.Run run = job.run(device, Job.Start.NEW)) { for (Job.Event event : run) ... }} runs it. */
 public final class Job {
   /** How a run begins. */
   public enum Start {
@@ -56,9 +57,13 @@ public final class Job {
     }
   }
 
-  /** A running job. {@link #stop} may come from any thread. */
-  public static final class Run implements Iterable<Event> {
+  /**
+   * A running job. It has its trainer and the folder {@code output.dir} until its last event or {@link #close}. A loop that is
+   * left early does not close it: open it in a {@code try}. {@link #stop} and {@code close} may come from any thread.
+   */
+  public static final class Run implements Iterable<Event>, AutoCloseable {
     private final TrainerHandle handle;
+    private boolean closed;
     private Trainer.EvaluationListener evaluationListener;
 
     Run(TrainerHandle handle) {
@@ -103,8 +108,19 @@ public final class Job {
      */
     public void setEvaluationListener(Trainer.EvaluationListener listener) { evaluationListener = listener; }
 
-    /** Asks the run to end soon and in order. */
-    public void stop() { handle.stop(); }
+    /** Asks the run to end soon and in order; nothing where it is closed. */
+    public synchronized void stop() { if (!closed) handle.stop(); }
+
+    /**
+     * Ends the run and gives its trainer and its folder back. What was done since the newest checkpoint is lost: to keep
+     * it, {@link #stop} and read to the last event. A thread that waits for an event gets it first.
+     */
+    @Override
+    public synchronized void close() {
+      stop();
+      closed = true;
+      handle.close();
+    }
   }
 
   private final JobHandle handle;
@@ -136,7 +152,7 @@ public final class Job {
       System.getLogger("io.echotrain").log(System.Logger.Level.WARNING, "this run saves nothing, no checkpoint and no "
           + "metrics: the job has no output.dir (\"\" says that this is meant)");
     }
-    return new Run(new TrainerHandle(device.handle, handle, start.ordinal()));
+    return new Run(new TrainerHandle(Objects.requireNonNull(device, "device").handle, handle, start.ordinal()));
   }
 
   /** As {@link Start#RESUME}, or {@link Start#NEW}. */

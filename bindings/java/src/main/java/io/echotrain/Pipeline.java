@@ -3,6 +3,7 @@ package io.echotrain;
 import io.echotrain.internal.BatchHandle;
 import io.echotrain.internal.PipelineHandle;
 import java.util.ArrayList;
+import java.util.Comparator;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -27,18 +28,36 @@ import java.util.concurrent.ConcurrentLinkedQueue;
  */
 public final class Pipeline implements AutoCloseable, Iterable<Batch> {
   final PipelineHandle handle;
-  private final ConcurrentLinkedQueue<Throwable> failures;
+  private final Failures failures;
   private final String shown;
 
-  private Pipeline(PipelineHandle handle, ConcurrentLinkedQueue<Throwable> failures, String shown) {
+  private Pipeline(PipelineHandle handle, Failures failures, String shown) {
     this.handle = handle;
     this.failures = failures;
     this.shown = shown;
     Natives.free(this, handle::delete);
   }
 
-  // Under on_error "skip" there may be many, and nobody asks for them.
-  private static final int KEPT_FAILURES = 64;
+  /** What functions of a pipeline threw. */
+  private static final class Failures {
+    private static final int KEPT = 64;  // under on_error "skip" there may be many, and nobody asks for them
+    private final ConcurrentLinkedQueue<Map.Entry<String, Throwable>> kept = new ConcurrentLinkedQueue<>();
+
+    /** The reason that the library is told. */
+    String add(String name, Throwable failure) {
+      String reason = failure.toString();
+      kept.add(Map.entry("the function '" + name + "' failed: " + reason, failure));
+      if (kept.size() > KEPT) kept.poll();
+      return reason;
+    }
+
+    /** What ended the run; null where that is not known any more. */
+    Throwable original(EchoTrainException error) {
+      // A reason may begin with all of another one, that of an exception without words.
+      return kept.stream().filter(entry -> error.getMessage().contains(entry.getKey()))
+          .max(Comparator.comparingInt(entry -> entry.getKey().length())).map(Map.Entry::getValue).orElse(null);
+    }
+  }
 
   public static Builder builder() { return new Builder(); }
 
@@ -48,10 +67,12 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
     private final List<Object> stages = new ArrayList<>();
 
     private static final class Function extends io.echotrain.internal.MapFunction {
+      private final String name;
       private final MapFunction function;
-      private final ConcurrentLinkedQueue<Throwable> failures;
+      private final Failures failures;
 
-      Function(MapFunction function, ConcurrentLinkedQueue<Throwable> failures) {
+      Function(String name, MapFunction function, Failures failures) {
+        this.name = name;
         this.function = function;
         this.failures = failures;
       }
@@ -63,9 +84,7 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
           function.apply(view);
           return "";
         } catch (Throwable error) {  // nothing may leave the callback
-          failures.add(error);
-          if (failures.size() > KEPT_FAILURES) failures.poll();
-          return error.toString();
+          return failures.add(name, error);
         } finally {
           view.expire();
         }
@@ -125,18 +144,19 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
 
     public Pipeline build() {
       Natives.load();
-      ConcurrentLinkedQueue<Throwable> failures = new ConcurrentLinkedQueue<>();
+      Failures failures = new Failures();
       PipelineHandle handle = new PipelineHandle(Json.write(options));
       Pipeline pipeline = new Pipeline(handle, failures, toString());
-      Iterator<String> name = names.iterator();
+      Iterator<String> next = names.iterator();
       for (Object stage : stages) {
         if (stage instanceof Spec) {
           handle.add(((Spec) stage).name(), ((Spec) stage).json());
         } else {
-          Function function = new Function((MapFunction) stage, failures);
+          String name = next.next();
+          Function function = new Function(name, (MapFunction) stage, failures);
           function.swigReleaseOwnership();  // the pipeline owns it from here on
-          if (source && stage == stages.get(0)) handle.add_source(name.next(), function);
-          else handle.add_map(name.next(), function);
+          if (source && stage == stages.get(0)) handle.add_source(name, function);
+          else handle.add_map(name, function);
         }
       }
       return pipeline;
@@ -150,12 +170,9 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
       return batch == null ? null : new Batch(batch, true);
     } catch (EchoTrainException error) {
       if (error.code() != EchoTrainException.Code.CALLBACK) throw error;
-      for (Throwable failure : failures) {
-        if (error.getMessage().contains(failure.toString())) {
-          throw new EchoTrainException(error.code(), error.getMessage(), failure);
-        }
-      }
-      throw error;
+      Throwable failure = failures.original(error);
+      if (failure == null) throw error;
+      throw new EchoTrainException(error.code(), error.getMessage(), failure);
     }
   }
 

@@ -5,6 +5,8 @@ import io.echotrain.internal.StepResult;
 import io.echotrain.internal.TrainerHandle;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Objects;
+import java.util.concurrent.atomic.AtomicBoolean;
 
 /** Trains a model on a Vulkan device. Used by one thread at a time: a call while another is in one fails with the code STATE. */
 public final class Trainer implements AutoCloseable {
@@ -39,7 +41,7 @@ public final class Trainer implements AutoCloseable {
   /** Told of each epoch that {@link #fit} finished. */
   @FunctionalInterface
   public interface EpochListener {
-    /** {@code validation} is null where none was given. Returning false ends the run. */
+    /** {@code validation} is null where none was given or its evaluation was stopped. Returning false ends the run. */
     boolean onEpochEnd(int epoch, Scores training, Scores validation);
   }
 
@@ -55,7 +57,8 @@ public final class Trainer implements AutoCloseable {
   public interface EvaluationListener {
     /**
      * {@code batches} is how many there are, -1 where that is not known. Returning false stops the evaluation: {@link
-     * #evaluate} fails with the code CANCELLED then. What it throws is thrown again.
+     * #evaluate} fails with the code CANCELLED then, and {@link #fit} goes on without that evaluation. What it throws is
+     * thrown again.
      */
     boolean onEvaluation(long done, long batches);
   }
@@ -68,7 +71,10 @@ public final class Trainer implements AutoCloseable {
 
   /** {@code totalSteps} is where decaying schedules end; 0: unknown. */
   public Trainer(Device device, Model model, Spec optimizer, Spec schedule, long seed, long totalSteps) {
-    this.device = device;
+    this.device = Objects.requireNonNull(device, "device");
+    Objects.requireNonNull(model, "model");
+    Objects.requireNonNull(optimizer, "optimizer");
+    Objects.requireNonNull(schedule, "schedule");
     io.echotrain.internal.OptimizerHandle spec = new io.echotrain.internal.OptimizerHandle(
         optimizer.name(), optimizer.json(), schedule.json());
     try {
@@ -107,7 +113,11 @@ public final class Trainer implements AutoCloseable {
 
   /** Loss and accuracy over one epoch of a pipeline. */
   public Scores evaluate(Pipeline pipeline) {
-    try (Evaluation told = new Evaluation(evaluationListener)) {
+    return runEvaluation(Objects.requireNonNull(pipeline, "pipeline"), evaluationListener);
+  }
+
+  private Scores runEvaluation(Pipeline pipeline, EvaluationListener listener) {
+    try (Evaluation told = new Evaluation(listener)) {
       EvalResult r = told.run(progress -> handle.evaluate(pipeline.handle, progress));
       try {
         Evaluation.throwAgain(told.failure());
@@ -139,16 +149,41 @@ public final class Trainer implements AutoCloseable {
   /** Who is told of the steps of {@link #fit}, for progress; null for nobody. */
   public void setStepListener(StepListener listener) { stepListener = listener; }
 
-  /** Trains on {@code epochs} epochs; returns the scores of each. */
+  /** Trains on {@code epochs} epochs, at least one; returns the scores of each. */
   public List<Scores> fit(Pipeline pipeline, int epochs, Pipeline validation, EpochListener listener) {
+    Objects.requireNonNull(pipeline, "pipeline");
+    if (epochs < 1) throw new IllegalArgumentException("epochs is " + epochs + "; it must be at least 1");
     List<Scores> history = new ArrayList<>();
     for (int epoch = 0; epoch < epochs; ++epoch) {
       Scores training = fitEpoch(pipeline, epoch);
       history.add(training);
-      Scores scores = validation == null ? null : evaluate(validation);
+      Scores scores = validation == null ? null : validate(validation);
       if (listener != null && !listener.onEpochEnd(epoch, training, scores)) break;
     }
     return history;
+  }
+
+  // null where the listener stopped it.
+  private Scores validate(Pipeline validation) {
+    EvaluationListener listener = evaluationListener;
+    if (listener == null) return runEvaluation(validation, null);
+    AtomicBoolean stopped = new AtomicBoolean();
+    try {
+      return runEvaluation(validation, (done, batches) -> {
+        stopped.set(!listener.onEvaluation(done, batches));
+        return !stopped.get();
+      });
+    } catch (EchoTrainException error) {
+      if (error.code() != EchoTrainException.Code.CANCELLED || !stopped.get()) throw error;  // as by Pipeline.cancel
+    }
+    finishEpoch(validation);
+    return null;
+  }
+
+  // Drops what is left of an epoch, so that the next evaluation sees a whole one. One that may have no end stays as it is.
+  private static void finishEpoch(Pipeline pipeline) {
+    if (!pipeline.length().isPresent()) return;
+    for (Batch rest = pipeline.next(); rest != null; rest = pipeline.next()) rest.close();
   }
 
   private Scores fitEpoch(Pipeline pipeline, int epoch) {

@@ -1,0 +1,80 @@
+using System;
+using System.Collections;
+using System.Collections.Generic;
+using System.Threading;
+using EchoTrain.Native;
+
+namespace EchoTrain
+{
+    /// <summary>A running job: enumerating it once trains, event by event; the last is of kind End. It has its trainer and
+    /// the folder output.dir until the loop over it ends, also where it is left early, or until <see cref="Dispose"/>.
+    /// <see cref="Stop"/> and Dispose may come from any thread.</summary>
+    public sealed class JobRun : IEnumerable<JobEvent>, IDisposable
+    {
+        private readonly TrainerHandle trainer;
+        private readonly CancellationToken cancellation;
+        private readonly EventHandler<EvaluationEventArgs> evaluation;
+        private readonly object gate = new object();
+        private bool enumerated, disposed;
+
+        internal JobRun(TrainerHandle trainer, CancellationToken cancellation, EventHandler<EvaluationEventArgs> evaluation)
+        {
+            this.trainer = trainer;
+            this.cancellation = cancellation;
+            this.evaluation = evaluation;
+        }
+
+        /// <summary>Runs the job. Leaving the loop ends the run: what was done since the newest checkpoint is lost. To keep
+        /// it, <see cref="Stop"/> and read to the last event.</summary>
+        public IEnumerator<JobEvent> GetEnumerator()
+        {
+            lock (gate)
+            {
+                if (disposed || enumerated)
+                    throw new EchoTrainException(ErrorCode.State, "this run " + (disposed ? "is over" : "is enumerated already") +
+                        "; Job.Run begins another", null);
+                enumerated = true;
+            }
+            return Events();
+        }
+
+        IEnumerator IEnumerable.GetEnumerator() => GetEnumerator();
+
+        private IEnumerator<JobEvent> Events()
+        {
+            using (this)
+            using (cancellation.Register(Stop))
+            {
+                JobEvent current;
+                do
+                {
+                    Exception failure;  // of the handler; thrown after the event that came with it
+                    using (Event raw = Evaluation.Run(this, evaluation, trainer.next_event, out failure))
+                        current = new JobEvent(raw);
+                    yield return current;
+                    Evaluation.ThrowAgain(failure);
+                } while (current.Kind != JobEventKind.End);
+            }
+        }
+
+        /// <summary>Asks the run to end soon and in order; nothing where it is over.</summary>
+        public void Stop()
+        {
+            lock (gate)
+                if (!disposed) trainer.stop();
+        }
+
+        /// <summary>Ends the run and gives its trainer and its folder back. A thread that waits for an event gets it
+        /// first.</summary>
+        public void Dispose()
+        {
+            lock (gate)
+            {
+                if (disposed) return;
+                trainer.stop();
+                disposed = true;
+                trainer.close();
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+using System;
+using System.Collections.Generic;
+using System.IO;
+using System.Linq;
+using System.Threading;
+using EchoTrain;
+
+/// What is left in the middle, stopped or wrongly given.
+public static partial class Behaviour
+{
+    private static void MisuseTests()
+    {
+        Test("a run that is left or disposed of gives its folder back", EndedRuns);
+        Test("the inner exception is what ended the run", Causes);
+        Test("an evaluation that is stopped within Fit", StoppedEvaluations);
+        Test("arguments that are missing or out of range", Arguments);
+    }
+
+    private static void EndedRuns()
+    {
+        string folder = Path.Combine(Path.GetTempPath(), Path.GetRandomFileName());
+        Job job = Job.Parse(JobJson(), "output.dir=" + folder);
+        Device device = MakeDevice();
+        JobRun run = job.Run(device, JobStart.New);
+        FailsWith(ErrorCode.State, "another run writes into", () => job.Run(device, JobStart.Overwrite));
+        foreach (JobEvent told in run) break;
+        FailsWith(ErrorCode.State, "is over", () => run.GetEnumerator());
+        job.Run(device, JobStart.Overwrite).First();
+        using (job.Run(device, JobStart.Overwrite)) { }
+        JobRun disposed = job.Run(device, JobStart.Overwrite);
+        IEnumerator<JobEvent> events = disposed.GetEnumerator();
+        events.MoveNext();
+        disposed.Dispose();
+        disposed.Dispose();
+        disposed.Stop();
+        FailsWith(ErrorCode.State, "closed", () => events.MoveNext());
+        using (var source = new CancellationTokenSource())
+        {
+            source.Cancel();
+            Expect(job.Run(device, JobStart.Overwrite, source.Token).Last().Step < 50, "stopped");
+        }
+        Directory.Delete(folder, true);
+    }
+
+    // Records whose failures are skipped leave exceptions behind, whose words may stand in those of the one that matters.
+    private static void Causes()
+    {
+        foreach (bool silentFirst in new[] { true, false })
+            using (var pipeline = new Pipeline(new { on_error = "skip", max_bad_records = 1, threads = 1 })
+                .Source("count", item => item.Set("label", new[] { 0 }))
+                .Map("picky", item => throw new InvalidDataException((item.Ordinal == 0) == silentFirst ? "" : "number one")))
+            {
+                var error = Fails<EchoTrainException>(() => pipeline.Next());
+                Expect(error.InnerException != null, error);
+                Expect(error.InnerException.Message == "" != error.Message.Contains("number one"), error);
+            }
+    }
+
+    private static void StoppedEvaluations()
+    {
+        using (var trainer = MakeTrainer())
+        using (var data = Batches(new { threads = 2 }))
+        using (var validation = Batches(new { threads = 2 }))
+        {
+            var told = new List<string>();
+            EventHandler<EvaluationEventArgs> stop = (sender, e) =>
+            {
+                told.Add(e.Done + " of " + e.Batches);
+                e.Stop = told.Count == 2;  // within the first evaluation
+            };
+            trainer.EvaluationProgressed += stop;
+            var scores = new List<Scores>();
+            trainer.EpochEnded += (sender, e) => scores.Add(e.Validation);
+            trainer.Fit(data, 2, validation);
+            Expect(scores.Count == 2 && scores[0] == null && scores[1] != null, scores.Count);
+            Expect(string.Join(", ", told) == "1 of 4, 2 of 4, 1 of 4, 2 of 4, 3 of 4, 4 of 4", string.Join(", ", told));
+            trainer.EvaluationProgressed -= stop;
+            trainer.EvaluationProgressed += (sender, e) => validation.Cancel();
+            FailsWith(ErrorCode.Cancelled, "", () => trainer.Fit(data, 1, validation));
+        }
+    }
+
+    private static void Arguments()
+    {
+        var model = new Model(Layers.Flatten(), Layers.Dense(2));
+        Device device = MakeDevice();
+        Named("device", () => new Trainer(null, model, Optimizers.Sgd(), 0.1));
+        Named("model", () => new Trainer(device, null, Optimizers.Sgd(), 0.1));
+        Named("optimizer", () => new Trainer(device, model, null, 0.1));
+        Named("schedule", () => new Trainer(device, model, Optimizers.Sgd(), null));
+        Named("device", () => Job.Parse(JobJson()).Run(null));
+        Named("options", () => new Pipeline(3));
+        Named("options", () => new Pipeline("seed"));
+        Named("options", () => new Pipeline(1.5m));
+        using (var trainer = MakeTrainer())
+        using (var data = Batches())
+        {
+            Named("pipeline", () => trainer.Fit(null, 1));
+            Named("pipeline", () => trainer.Evaluate(null));
+            Named("epochs", () => trainer.Fit(data, -1));
+            Named("epochs", () => trainer.Fit(data, 0));
+        }
+    }
+
+    private static void Named(string argument, Action check)
+    {
+        var error = Fails<ArgumentException>(check);
+        Expect(error.ParamName == argument, error);
+    }
+}

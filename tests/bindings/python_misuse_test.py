@@ -1,0 +1,127 @@
+"""What is left in the middle, stopped or wrongly given in Python."""
+
+import math
+import os
+import pathlib
+import tempfile
+
+import numpy as np
+
+import echotrain as et
+from python_case import Case
+
+
+class MisuseTest(Case):
+    def run_of(self, folder, **options):
+        stages = [{"stage": "folder", "root": str(self.root)}, {"stage": "label"}, {"stage": "decode"},
+                  {"stage": "batch", "size": 16}, {"stage": "normalize"}]
+        job = et.Job({"pipeline": {"stages": stages}, "model": {"layers": [
+            {"layer": "flatten"}, {"layer": "dense", "units": 2}]}, "optimizer": {"optimizer": "sgd"},
+            "schedule": {"learning_rate": 0.01}, "train": {"steps": 50}, "output": {"dir": folder}})
+        return job.run(device=os.environ.get("ECHOTRAIN_TEST_DEVICE"), **options)
+
+    def test_a_run_that_is_closed_gives_its_folder_back(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with self.run_of(folder) as run:
+                next(iter(run))
+                with self.assertRaisesRegex(et.errors.StateError, "another run writes into"):
+                    self.run_of(folder, overwrite=True)
+            again = self.run_of(folder, overwrite=True)
+            again.close()
+            again.close()
+            again.stop()
+            with self.assertRaisesRegex(et.errors.StateError, "closed"):
+                next(iter(again))
+            with self.run_of(folder, overwrite=True) as last:
+                last.stop()
+                self.assertLess(list(last)[-1].step, 50)
+
+    def test_what_is_missing_is_an_os_error(self):
+        missing = self.root / "nowhere"
+        for call in (lambda: list(et.Pipeline([et.stages.folder(missing), et.stages.label()])),
+                     lambda: list(et.Pipeline([et.stages.webdataset(f"{missing}.tar")])),
+                     lambda: et.Job(missing), lambda: self.trainer().load(missing)):
+            with self.assertRaisesRegex(OSError, "nowhere"):
+                call()
+        error = et.errors.make_error(et.errors.NotFoundError.status, "there is no 'x'")
+        self.assertIsInstance(error, FileNotFoundError)
+        self.assertIsInstance(error, LookupError)
+        self.assertEqual(str(error), "there is no 'x'")
+
+    # Records whose failures are skipped leave exceptions behind, whose words may stand in those of the one that matters.
+    def test_the_exception_is_what_ended_the_run(self):
+        def zeros(epoch):
+            return ({"label": np.int32(i)} for i in range(2))
+
+        for skipped, ended in ((ValueError(""), ValueError("one")), (ValueError("one"), ValueError("")),
+                               (KeyError("label"), ValueError("a 'label' is missing")), (ValueError("map"), ValueError("one")),
+                               (ValueError("one"), OSError("one"))):
+            def fail(sample):
+                raise ended if sample["label"] else skipped
+
+            with et.Pipeline([et.source(zeros), fail], on_error="skip", max_bad_records=1, threads=1) as pipeline:
+                with self.assertRaises(type(ended)) as caught:
+                    list(pipeline)
+            self.assertIs(caught.exception, ended)
+            self.assertIn("key '1'", str(ended.__cause__))
+
+    def test_functions_of_one_name_and_failure(self):
+        def first(sample):
+            raise failures[0] if sample["label"] == 0 else failures[1]
+
+        def after(sample):
+            raise failures[2]
+
+        failures = [ValueError("same"), ValueError("other"), ValueError("same")]
+        with et.Pipeline([et.source([{"label": np.int32(1)}]), lambda s: s, after]) as pipeline:
+            with self.assertRaises(ValueError) as caught:
+                list(pipeline)
+        self.assertIs(caught.exception, failures[2])
+
+    def test_an_evaluation_that_is_stopped_within_fit(self):
+        told = []
+
+        class Stop(et.Callback):
+            def on_evaluation(self, trainer, done, batches):
+                told.append(done)
+                return len(told) != 2  # within the first evaluation
+
+        later = []
+
+        class Watch(et.Callback):
+            def on_evaluation(self, trainer, done, batches):
+                later.append(done)
+
+        history = self.trainer().fit(self.batches(), 3, validation=self.batches(),
+                                     callbacks=[Stop(), Watch(), et.EarlyStopping(patience=3)])
+        self.assertEqual(told, [1, 2, 1, 2, 3, 4, 1, 2, 3, 4])
+        self.assertEqual(later, told)
+        self.assertEqual([math.isnan(value) for value in history.history["val_loss"]], [True, False, False])
+        self.assertEqual(len(history.history["loss"]), 3)
+
+    def test_an_evaluation_that_is_cancelled_within_fit(self):
+        validation = self.batches()
+
+        class Cancel(et.Callback):
+            def on_evaluation(self, trainer, done, batches):
+                validation.cancel()
+
+        with self.assertRaises(et.errors.CancelledError):
+            self.trainer().fit(self.batches(), validation=validation, callbacks=[Cancel()])
+
+    def test_arguments(self):
+        device = os.environ.get("ECHOTRAIN_TEST_DEVICE")
+        layers = [et.layers.flatten(), et.layers.dense(2)]
+        for model in (layers, layers[0], None):
+            with self.assertRaisesRegex(TypeError, r"et\.Model\(\[\.\.\.\]\)"):
+                et.Trainer(model, et.optimizers.sgd(), 0.1, device=device)
+        trainer = self.trainer()
+        for epochs in (-1, 0):
+            with self.assertRaisesRegex(ValueError, f"epochs is {epochs}"):
+                trainer.fit(self.batches(), epochs)
+        image = np.random.default_rng(0).normal(size=(5, 8, 8, 1)).astype(np.float32)
+        np.testing.assert_array_equal(trainer.predict({"image": image}), trainer.predict(image))
+        with et.Batch({"image": image}) as batch:
+            np.testing.assert_array_equal(trainer.predict(batch), trainer.predict(image))
+        with self.assertRaisesRegex(et.errors.NotFoundError, "image"):
+            trainer.predict({"imag": image})
