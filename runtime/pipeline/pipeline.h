@@ -62,7 +62,7 @@ class Pipeline final : private SegmentHost {
   // other data; the data may lie elsewhere.
   void restore(const Json& state);
 
-  uint64_t epoch() const;  // of the next item
+  uint64_t epoch() const;     // of the next item
   bool within_epoch() const;  // it has begun, and next() has not said that it ended
   bool over() const;          // the last epoch has ended
 

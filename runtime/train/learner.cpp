@@ -68,7 +68,8 @@ void go_to_next_epoch(pipeline::Pipeline& pipeline, const EvalProgress& progress
     if ((stop && stop->load()) || (progress && !progress(0, -1)))
       fail(Code::cancelled, "the evaluation was stopped before the first batch of its epoch");
   if (!pipeline.over()) return;
-  fail(Code::invalid_argument, "an evaluation takes a whole epoch, and the pipeline has no epoch left",
+  fail(Code::invalid_argument,
+       "an evaluation takes a whole epoch, and the pipeline has no epoch left",
        pipeline.epoch() == before ? "" : ": the last one had begun",
        " (leave its 'epochs' out, set it higher, or make a new pipeline)");
 }

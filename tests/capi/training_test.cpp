@@ -120,7 +120,11 @@ TEST(CApi, EvaluationsAreWholeEpochsAndCheckpointsNameTheirOptimizer) {
 
   ASSERT_OK(etr_trainer_save(trainer, images.path("ckpt").c_str()));
   etr_optimizer* lion = nullptr;
-  ASSERT_OK(etr_optimizer_create("lion", nullptr, nullptr, &lion));
+  etr_options* schedule = nullptr;
+  ASSERT_OK(etr_options_create(&schedule));
+  ASSERT_OK(etr_options_set_number(schedule, "learning_rate", 0.001));
+  ASSERT_OK(etr_optimizer_create("lion", nullptr, schedule, &lion));
+  etr_options_destroy(schedule);
   ASSERT_OK(etr_trainer_create(runtime, net.model, lion, 1, 0, &other));
   EXPECT_EQ(etr_trainer_load(other, images.path("ckpt").c_str()), ETR_INVALID_ARGUMENT);
   EXPECT_NE(std::string(etr_last_error()).find("made with 'sgd', and this trainer has 'lion'"),

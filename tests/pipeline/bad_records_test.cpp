@@ -338,10 +338,11 @@ struct ReadAhead {
 
   ReadAhead(const Bad& bad, int64_t ahead, Json options) {
     options["threads"] = 2;
-    options["stages"] = {
-        {{"stage", "webdataset"}, {"pattern", make_shards(dir, 1, 12, 8)}, {"shuffle_shards", false}},
-        {{"stage", "label"}},
-        {{"stage", "map"}, {"function", "picky"}}};
+    options["stages"] = {{{"stage", "webdataset"},
+                          {"pattern", make_shards(dir, 1, 12, 8)},
+                          {"shuffle_shards", false}},
+                         {{"stage", "label"}},
+                         {{"stage", "map"}, {"function", "picky"}}};
     pipeline::MapFunctions functions;
     functions["picky"] = [this, bad, ahead](Item& item, uint64_t epoch) {
       const uint64_t number = item.ordinal & 0xFFFF;
@@ -385,8 +386,12 @@ TEST(BadRecords, TheLimitHoldsInTheFirstEpochThoughLaterOnesAreReadAhead) {
 // What only a later epoch meets does not count in an earlier one, and is not overlooked in its own.
 TEST(BadRecords, RecordsOfLaterEpochsEndTheRunInTheirs) {
   TempDir out;
-  ReadAhead run([](uint64_t epoch, uint64_t number) { return epoch == 1 ? number == 5 : epoch == 0 && number == 1; },
-                1, {{"on_error", "skip"}, {"max_bad_records", 1}, {"bad_records_file", out.path("list.jsonl")}});
+  ReadAhead run(
+      [](uint64_t epoch, uint64_t number) {
+        return epoch == 1 ? number == 5 : epoch == 0 && number == 1;
+      },
+      1,
+      {{"on_error", "skip"}, {"max_bad_records", 1}, {"bad_records_file", out.path("list.jsonl")}});
   EXPECT_EQ(run.epochs_before("more than max_bad_records = 1"), 1);
 }
 

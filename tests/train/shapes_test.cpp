@@ -135,14 +135,17 @@ pipeline::Pipeline evaluation(const std::string& shard, int batch, int epochs = 
 TEST(Shapes, AnEvaluationIsAWholeEpoch) {
   TempDir dir;
   const std::string shard = make_band_shard(dir, "test", 100, 2);
-  Learner learner = make_learner(R"({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 4}]})", kSgd);
+  Learner learner =
+      make_learner(R"({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 4}]})", kSgd);
   pipeline::Item batch;
   for (const int read : {0, 1, 3, 10}) {  // of ten batches
     pipeline::Pipeline p = evaluation(shard, 10, 2);
     for (int i = 0; i < read; ++i) ASSERT_EQ(p.next(batch), pipeline::Pipeline::Next::item);
     const train::EvalMetrics got = learner.evaluate(p);
     EXPECT_EQ(got.samples, 100) << read;
-    if (read == 0) { EXPECT_EQ(learner.evaluate(p).samples, 100); }
+    if (read == 0) {
+      EXPECT_EQ(learner.evaluate(p).samples, 100);
+    }
     EXPECT_HAS(error_of([&] { learner.evaluate(p); }), "no epoch left");
   }
   pipeline::Pipeline once = evaluation(shard, 10, 1);
@@ -154,10 +157,12 @@ TEST(Shapes, AnEvaluationIsAWholeEpoch) {
 TEST(Shapes, AnEvaluationAfterOneThatWasStoppedIsWhole) {
   TempDir dir;
   const std::string shard = make_band_shard(dir, "test", 100, 2);
-  Learner learner = make_learner(R"({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 4}]})", kSgd);
+  Learner learner =
+      make_learner(R"({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 4}]})", kSgd);
   pipeline::Pipeline p = evaluation(shard, 10, 0);
   const auto stop_at_two = [](int64_t done, int64_t) { return done < 2; };
-  EXPECT_HAS(error_of([&] { learner.evaluate(p, stop_at_two); }, Code::cancelled), "after 2 batches");
+  EXPECT_HAS(error_of([&] { learner.evaluate(p, stop_at_two); }, Code::cancelled),
+             "after 2 batches");
   pipeline::Pipeline restored = evaluation(shard, 10, 0);
   restored.restore(p.save());
   std::vector<std::pair<int64_t, int64_t>> told;
@@ -172,9 +177,12 @@ TEST(Shapes, AnEvaluationAfterOneThatWasStoppedIsWhole) {
   EXPECT_EQ(learner.evaluate(restored).samples, 100);
   pipeline::Item batch;
   restored.next(batch);
-  EXPECT_HAS(error_of([&] { learner.evaluate(restored, [](int64_t, int64_t) { return false; }); }, Code::cancelled), "before the first batch");
+  EXPECT_HAS(error_of([&] { learner.evaluate(restored, [](int64_t, int64_t) { return false; }); },
+                      Code::cancelled),
+             "before the first batch");
   const std::atomic<bool> stop{true};
-  EXPECT_HAS(error_of([&] { learner.evaluate(restored, {}, &stop); }, Code::cancelled), "before the first batch");
+  EXPECT_HAS(error_of([&] { learner.evaluate(restored, {}, &stop); }, Code::cancelled),
+             "before the first batch");
 }
 
 // A validation set in batches that are larger or smaller than those of training, and a last one that is smaller still.
@@ -325,7 +333,8 @@ TEST(Shapes, ErrorsNameTheFieldTheShapeAndTheRemedy) {
   bytes.set("image", Tensor(DType::u8, {4, 6, 6, 2}));
   EXPECT_NE(error_of([&] { learner.step(bytes); })
                 .find("field 'image' is u8 [4, 6, 6, 2]; this model works on f32 [N, 6, 6, 2] (put "
-                      "a normalize stage in the pipeline; in a batch of your own do what it does: (x / 255 - "
+                      "a normalize stage in the pipeline; in a batch of your own do what it does: "
+                      "(x / 255 - "
                       "mean) / std)"),
             std::string::npos);
   pipeline::Item short_of_labels = images(4, 0);
