@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "core/json.h"
 #include "core/log.h"
@@ -93,19 +94,65 @@ void BadRecords::quarantine(const Item& item, const BadRecord& record) {
   append(directory / "bad_records.jsonl", row);
 }
 
-// Counts the record; true where it was not seen before.
-bool BadRecords::note(const Item& item, const BadRecord& record) {
+void BadRecords::count_read(int64_t records, uint64_t epoch) {
+  std::scoped_lock lock(mutex_);
+  tallies_[epoch].read += records;
+}
+
+// Counts the record, in the earliest epoch that has met it.
+BadRecords::Known& BadRecords::note(const Item& item, const BadRecord& record, uint64_t epoch) {
   ++times_;
+  ++tallies_[epoch].times;
   const std::string hash = short_hash(identity(item));
-  if (const auto known = known_.find(hash); known != known_.end()) {
-    if (known->second < records_.size()) ++records_[known->second].times;
-    return false;
+  if (const auto found = known_.find(hash); found != known_.end()) {
+    Known& known = found->second;
+    if (known.place < records_.size()) ++records_[known.place].times;
+    if (epoch < known.epoch) {
+      --tallies_[std::exchange(known.epoch, epoch)].records;
+      ++tallies_[epoch].records;
+    }
+    return known;
   }
   ++count_;
-  if (known_.size() < kTold)
-    known_.emplace(hash, records_.size() < kListed ? records_.size() : kListed);
+  ++tallies_[epoch].records;
+  const Known known{records_.size() < kListed ? records_.size() : kListed, epoch};
   if (records_.size() < kListed) records_.push_back({record, 1});
-  return true;
+  if (known_.size() < kTold) return known_.emplace(hash, known).first->second;
+  return untold_ = known;
+}
+
+// Of what `epoch` and those before it have met so far.
+std::shared_ptr<const Error> BadRecords::excess(uint64_t epoch) const {
+  Tally sum = before_;
+  for (auto it = tallies_.begin(); it != tallies_.end() && it->first <= epoch; ++it) {
+    sum.records += it->second.records;
+    sum.times += it->second.times;
+    sum.read += it->second.read;
+    if (it->second.latest) sum.latest = it->second.latest;
+  }
+  if (!sum.latest) return nullptr;
+  const auto read = static_cast<double>(std::max(sum.read, kShareFrom));
+  std::string why;
+  if (sum.records > rules_.limit)
+    why = cat("bad records: more than max_bad_records = ", rules_.limit);
+  else if (static_cast<double>(sum.times) > rules_.share * read)
+    why = cat(sum.times, " of ", sum.read,
+              " records read are bad, more than max_bad_share = ", rules_.share);
+  if (why.empty()) return nullptr;
+  return std::make_shared<const Error>(sum.latest->code(), cat(sum.latest->what(), " (", why, ")"));
+}
+
+std::shared_ptr<const Error> BadRecords::too_many(uint64_t epoch) const {
+  std::scoped_lock lock(mutex_);
+  return excess(epoch);
+}
+
+// Once, when it is tolerated.
+void BadRecords::list(ErrorPolicy policy, const std::string& where, const Item& item,
+                      const BadRecord& record) {
+  log_line(LogLevel::warning, "bad record dropped: " + where);
+  if (!rules_.list.empty()) append(rules_.list, to_json(record));
+  if (policy == ErrorPolicy::quarantine) quarantine(item, record);
 }
 
 bool BadRecords::handle(const std::string& stage, uint64_t position, const Item& item,
@@ -122,19 +169,11 @@ bool BadRecords::handle(const std::string& stage, uint64_t position, const Item&
   const auto rule = rules_.by_stage.find(position);
   const ErrorPolicy policy = rule == rules_.by_stage.end() ? rules_.policy : rule->second;
   std::scoped_lock lock(mutex_);
-  const bool first = note(item, record);
+  Known& known = note(item, record, epoch);
   if (policy == ErrorPolicy::fail) throw Error(error.code(), where + remedy(error.code()));
-  if (first && count_ > rules_.limit)
-    throw Error(error.code(),
-                cat(where, " (bad records: more than max_bad_records = ", rules_.limit, ")"));
-  const auto read = static_cast<double>(std::max(read_.load(), kShareFrom));
-  if (static_cast<double>(times_) > rules_.share * read)
-    throw Error(error.code(),
-                cat(where, " (", times_, " of ", read_.load(),
-                    " records read are bad, more than max_bad_share = ", rules_.share, ")"));
-  log_line(LogLevel::warning, "bad record dropped: " + where);
-  if (first && !rules_.list.empty()) append(rules_.list, to_json(record));
-  if (first && policy == ErrorPolicy::quarantine) quarantine(item, record);
+  tallies_[epoch].latest = std::make_shared<const Error>(error.code(), where);
+  if (const auto too_many = excess(epoch)) throw Error(*too_many);
+  if (!std::exchange(known.listed, true)) list(policy, where, item, record);
   if (policy == ErrorPolicy::substitute) return true;
   dropped_[epoch].emplace_back(position, item.ordinal);
   return false;
@@ -182,6 +221,13 @@ void BadRecords::restore_dropped(uint64_t epoch, const std::vector<Drop>& drops)
 void BadRecords::forget_before(uint64_t epoch) {
   std::scoped_lock lock(mutex_);
   dropped_.erase(dropped_.begin(), dropped_.lower_bound(epoch));
+  while (!tallies_.empty() && tallies_.begin()->first < epoch) {
+    const Tally& left = tallies_.begin()->second;
+    before_.records += left.records;
+    before_.times += left.times;
+    before_.read += left.read;
+    tallies_.erase(tallies_.begin());
+  }
 }
 
 }  // namespace etr::pipeline

@@ -1,8 +1,8 @@
 // What happens to records that cannot be used.
 #pragma once
 
-#include <atomic>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -39,13 +39,20 @@ class BadRecords {
  public:
   explicit BadRecords(ErrorRules rules);
 
-  void count_read(int64_t records) { read_ += records; }  // by the source, good and bad
+  // By the source, good and bad. Epochs are counted each for themselves, for the source and the maps are ahead of the
+  // consumer: what a later epoch meets ends no earlier one.
+  void count_read(int64_t records, uint64_t epoch);
 
   // Applies the rules to `error`, raised by stage number `position` on `item`; throws Error that names stage,
   // shard and key where the run must end. Returns whether a good sample shall stand in for the record; else it
   // is to be dropped.
   bool handle(const std::string& stage, uint64_t position, const Item& item, const Error& error,
               uint64_t epoch);
+
+  // At the end of `epoch`, when all that it and the epochs before it have met is known: the error that ends the run where
+  // that is too many; nullptr where it is not.
+  std::shared_ptr<const Error> too_many(uint64_t epoch) const;
+
   bool uses(ErrorPolicy policy) const;  // in any stage
 
   // A sample that is left out and is not bad; a restored run must know of it too.
@@ -66,14 +73,30 @@ class BadRecords {
     int64_t times = 0;
   };
 
-  bool note(const Item& item, const BadRecord& record);
+  // A record that was met.
+  struct Known {
+    size_t place = 0;    // in records_, or beyond
+    uint64_t epoch = 0;  // the earliest that met it
+    bool listed = false;
+  };
+  struct Tally {
+    int64_t records = 0, times = 0, read = 0;  // records: those that no earlier epoch has met
+    std::shared_ptr<const Error> latest;
+  };
+
+  Known& note(const Item& item, const BadRecord& record, uint64_t epoch);
+  std::shared_ptr<const Error> excess(uint64_t epoch) const;
+  void list(ErrorPolicy policy, const std::string& where, const Item& item,
+            const BadRecord& record);
   void quarantine(const Item& item, const BadRecord& record);
 
   const ErrorRules rules_;
-  std::atomic<int64_t> read_{0};
   mutable std::mutex mutex_;
   int64_t count_ = 0, times_ = 0;
-  std::unordered_map<std::string, size_t> known_;  // by hash: the place in records_, or beyond
+  std::unordered_map<std::string, Known> known_;  // by hash
+  Known untold_{};                                // of a record beyond those told apart
+  Tally before_;                                  // of the epochs that the consumer has left
+  std::map<uint64_t, Tally> tallies_;             // of the others
   std::vector<Listed> records_;
   std::set<std::string> stems_;                    // of quarantined files
   std::map<uint64_t, std::vector<Drop>> dropped_;  // by epoch

@@ -366,8 +366,9 @@ Pipeline::Next Pipeline::next(Item& item) {
     }
     has_current_ = false;
     const Chunk done = std::move(current_);
-    if (done.failure) failure_ = done.failure;
-    if (done.end == End::epoch) {
+    failure_ = done.end == End::epoch ? bad_records_->too_many(epoch_) : done.failure;
+    const bool ended = done.end == End::epoch && !failure_;
+    if (ended) {
       ++epoch_;
       delivered_ = 0;
       bad_records_->forget_before(epoch_);
@@ -377,7 +378,7 @@ Pipeline::Next Pipeline::next(Item& item) {
     lock.unlock();
     segments_.back()->release(done);
     lock.lock();
-    if (done.end == End::epoch) return Next::end_of_epoch;
+    if (ended) return Next::end_of_epoch;
   }
 }
 
@@ -414,6 +415,16 @@ uint64_t Pipeline::view_samples() const {
 uint64_t Pipeline::epoch() const {
   std::scoped_lock lock(mutex_);
   return epoch_;
+}
+
+bool Pipeline::within_epoch() const {
+  std::scoped_lock lock(mutex_);
+  return delivered_ > 0 || skip_ > 0;
+}
+
+bool Pipeline::over() const {
+  std::scoped_lock lock(mutex_);
+  return epochs_over();
 }
 
 Json Pipeline::stats() const {

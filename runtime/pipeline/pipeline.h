@@ -62,7 +62,9 @@ class Pipeline final : private SegmentHost {
   // other data; the data may lie elsewhere.
   void restore(const Json& state);
 
-  uint64_t epoch() const;  // of the next item
+  uint64_t epoch() const;     // of the next item
+  bool within_epoch() const;  // it has begun, and next() has not said that it ended
+  bool over() const;          // the last epoch has ended
 
   // Samples that may be held at once from an echo with 'device' on; 0 where there is none.
   uint64_t view_samples() const;

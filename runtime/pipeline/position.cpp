@@ -163,7 +163,7 @@ void Pipeline::plan_restore(const Json& state) {
   if (plan.unneeded == 0) return;
   for (const auto& [position, stage] : own.stages) stage->start_epoch(epoch_);
   const ReplayPlace place = walk(own, plan.unneeded);
-  bad_records_->count_read(static_cast<int64_t>(plan.unneeded));
+  bad_records_->count_read(static_cast<int64_t>(plan.unneeded), epoch_);
   source_->begin_at(epoch_, place.pass, place.index, own.pass_lengths);
   skip_ -= place.outputs;
   delivered_ = place.outputs;

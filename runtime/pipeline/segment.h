@@ -199,6 +199,7 @@ class SourceSegment final : public Segment {
   bool read_own(Item& item);
   bool read_or_recall(Item& item);
   void pass_over(uint64_t samples);
+  void count_reads();
   void end_pass(Chunk& chunk, End end);
   void note_data();
 
@@ -209,6 +210,7 @@ class SourceSegment final : public Segment {
   uint64_t first_index_ = 0;                   // where the next pass begins
   bool pass_ended_ = false;
   bool in_pass_ = false, done_ = false;
+  int64_t uncounted_ = 0;  // records that were read and BadRecords does not know of yet
   std::shared_ptr<SampleCache> cache_;
   std::function<bool(uint64_t)> ghost_;
   std::function<Demand(uint64_t, uint64_t)> demand_;

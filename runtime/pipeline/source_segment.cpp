@@ -107,7 +107,7 @@ bool SourceSegment::next_item(Item& item, End& end) {
     try {
       if (read_own(item)) {
         ++stats_.items_in;
-        host_.bad_records().count_read(1);
+        ++uncounted_;
         if (item.ghost && host_.was_dropped(stats_.position, item.ordinal)) continue;
         return true;
       }
@@ -116,12 +116,18 @@ bool SourceSegment::next_item(Item& item, End& end) {
       end = End::pass;
       return false;
     } catch (const Error& error) {
-      host_.bad_records().count_read(1);
+      ++uncounted_;
+      count_reads();
       item.missing = host_.bad_records().handle(stats_.name, stats_.position, item, error, epoch_);
       if (item.missing) return true;
     }
   }
   return false;
+}
+
+// Of a message at once: reading a record takes little longer than a lock.
+void SourceSegment::count_reads() {
+  if (uncounted_) host_.bad_records().count_read(std::exchange(uncounted_, 0), epoch_);
 }
 
 void SourceSegment::end_pass(Chunk& chunk, End end) {
@@ -167,6 +173,7 @@ Segment::Idle SourceSegment::advance() {
         bytes += expected_bytes(item);
         chunk.items.push_back(std::move(item));
       }
+      count_reads();
       if (end != End::none) end_pass(chunk, end);
     } catch (...) {
       chunk.failure = current_error();

@@ -59,6 +59,21 @@ std::string wrong_label(const pipeline::Item& batch, const nn::Loss& loss,
   return "";
 }
 
+// Reads past what is left of an epoch that has begun: its first batches were others'.
+void go_to_next_epoch(pipeline::Pipeline& pipeline, const EvalProgress& progress,
+                      const std::atomic<bool>* stop) {
+  const uint64_t before = pipeline.epoch();
+  pipeline::Item batch;
+  while (pipeline.within_epoch() && pipeline.next(batch) == pipeline::Pipeline::Next::item)
+    if ((stop && stop->load()) || (progress && !progress(0, -1)))
+      fail(Code::cancelled, "the evaluation was stopped before the first batch of its epoch");
+  if (!pipeline.over()) return;
+  fail(Code::invalid_argument,
+       "an evaluation takes a whole epoch, and the pipeline has no epoch left",
+       pipeline.epoch() == before ? "" : ": the last one had begun",
+       " (leave its 'epochs' out, set it higher, or make a new pipeline)");
+}
+
 }  // namespace
 
 Learner::Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec)
@@ -255,6 +270,7 @@ void Learner::fail_not_finite() {
 
 EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline, const EvalProgress& progress,
                               const std::atomic<bool>* stop) {
+  go_to_next_epoch(pipeline, progress, stop);
   EvalMetrics total;
   const auto length = progress ? pipeline.length() : std::nullopt;
   const int64_t batches = length ? static_cast<int64_t>(*length) : -1;

@@ -24,6 +24,7 @@ const std::vector<std::byte>& file_of(const checkpoint::Files& files, const char
 struct State {
   uint64_t step = 0;
   std::map<std::string, int64_t> rows;
+  std::string optimizer;  // "" in those of earlier versions
 };
 
 State state_of(const checkpoint::Files& files, const std::string& origin) {
@@ -35,6 +36,7 @@ State state_of(const checkpoint::Files& files, const std::string& origin) {
       fail(Code::corrupt_data, origin, ": '", kState, "' is damaged: 'step' is ", step.dump(),
            " and 'rows' is ", rows.dump());
     state.step = step.get<uint64_t>();
+    state.optimizer = json.value("optimizer", "");
     for (const auto& [fields, count] : rows.items()) {
       if (!count.is_number_integer() || count.get<int64_t>() < 1 ||
           count.get<int64_t>() > std::numeric_limits<int32_t>::max())
@@ -72,12 +74,21 @@ void Learner::save(checkpoint::Files& files) {
   if (!weights_) fail(Code::state, "there is nothing to save before the first batch");
   files[kWeights] = checkpoint::write_safetensors(weights_->store.download());
   files[kOptimizer] = checkpoint::write_safetensors(weights_->update->download());
-  const Json state{{"step", step_}, {"seed", seed_}, {"rows", trained_rows_}};
+  const Json state{{"step", step_},
+                   {"seed", seed_},
+                   {"rows", trained_rows_},
+                   {"optimizer", update_.optimizer().name}};
   checkpoint::put_text(files, kState, state.dump());
 }
 
 void Learner::load(const checkpoint::Files& files, const std::string& origin) {
   State state = state_of(files, origin);
+  const std::string optimizer = update_.optimizer().name;
+  check_origin(origin, "optimizer", [&] {
+    if (state.optimizer != optimizer && !state.optimizer.empty())
+      fail(Code::invalid_argument, "it was made with '", state.optimizer,
+           "', and this trainer has '", optimizer, "'");
+  });
   const auto tensors = [&](const char* name) {
     return checkpoint::read_safetensors(file_of(files, name, origin),
                                         cat(origin, ": '", name, "'"));

@@ -156,6 +156,21 @@ class EvaluationTest(DenseCase):
             trainer.evaluate(self.data(), lambda done, batches: trainer.summary())
         self.assertIn("loss", trainer.evaluate(self.data()))
 
+    def test_an_evaluation_is_a_whole_epoch(self):
+        trainer, data = self.dense(), self.data()
+        whole = trainer.evaluate(self.data())
+        with self.assertRaises(et.errors.CancelledError):
+            trainer.evaluate(data, lambda done, batches: False)
+        self.assertEqual(trainer.evaluate(data), whole)
+        next(iter(data))
+        told = []
+        self.assertEqual(trainer.evaluate(data, lambda done, batches: told.append((done, batches))), whole)
+        self.assertEqual(told, [(0, None)] * 3 + [(done, 4) for done in range(1, 5)])
+        once = et.Pipeline([et.source([{"image": np.ones(3), "label": 1}] * 20), et.stages.batch(10)], epochs=1)
+        next(iter(once))
+        with self.assertRaisesRegex(ValueError, "no epoch left"):
+            trainer.evaluate(once)
+
     def test_callbacks_of_fit(self):
         told = []
 

@@ -94,6 +94,48 @@ TEST(CApi, TrainsEvaluatesSavesAndLoads) {
   EXPECT_EQ(ended, 4);
 }
 
+// Of a pipeline that is within an epoch; and a checkpoint is for the optimizer that made it.
+TEST(CApi, EvaluationsAreWholeEpochsAndCheckpointsNameTheirOptimizer) {
+  Images images;
+  Net net;
+  etr_runtime* runtime = nullptr;
+  etr_trainer *trainer = nullptr, *other = nullptr;
+  etr_pipeline* pipeline = nullptr;
+  etr_batch* batch = nullptr;
+  ASSERT_OK(etr_runtime_create(nullptr, &runtime));
+  ASSERT_OK(etr_trainer_create(runtime, net.model, net.optimizer, 1, 0, &trainer));
+  std::string twice = images.spec();
+  twice.replace(twice.find("\"seed\""), 6, "\"epochs\": 2, \"seed\"");
+  ASSERT_OK(etr_pipeline_create_from_json(twice.c_str(), &pipeline));
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_OK(etr_pipeline_next(pipeline, &batch));
+    etr_batch_destroy(batch);
+  }
+  etr_eval_result result{};
+  result.struct_size = sizeof result;
+  ASSERT_OK(etr_trainer_evaluate(trainer, pipeline, &result));
+  EXPECT_EQ(result.samples, 128);
+  EXPECT_EQ(etr_trainer_evaluate(trainer, pipeline, &result), ETR_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(etr_last_error()).find("no epoch left"), std::string::npos);
+
+  ASSERT_OK(etr_trainer_save(trainer, images.path("ckpt").c_str()));
+  etr_optimizer* lion = nullptr;
+  etr_options* schedule = nullptr;
+  ASSERT_OK(etr_options_create(&schedule));
+  ASSERT_OK(etr_options_set_number(schedule, "learning_rate", 0.001));
+  ASSERT_OK(etr_optimizer_create("lion", nullptr, schedule, &lion));
+  etr_options_destroy(schedule);
+  ASSERT_OK(etr_trainer_create(runtime, net.model, lion, 1, 0, &other));
+  EXPECT_EQ(etr_trainer_load(other, images.path("ckpt").c_str()), ETR_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(etr_last_error()).find("made with 'sgd', and this trainer has 'lion'"),
+            std::string::npos)
+      << etr_last_error();
+  etr_optimizer_destroy(lion);
+  etr_pipeline_destroy(pipeline);
+  for (etr_trainer* t : {trainer, other}) etr_trainer_destroy(t);
+  etr_runtime_destroy(runtime);
+}
+
 // A model works on floats: bytes and u16 are refused with what to do.
 TEST(CApi, TrainersRefuseSixteenBits) {
   Net net;

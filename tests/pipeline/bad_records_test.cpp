@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <optional>
 
 #include "core/error.h"
 #include "core/platform.h"
 #include "io/tar_writer.h"
 #include "support/data.h"
+#include "support/eventually.h"
 
 namespace etr::test {
 namespace {
@@ -324,6 +327,93 @@ TEST(BadRecords, TheSameOneInAnotherEpochIsNoOther) {
   EXPECT_EQ(p.bad_record_list()[0]["times"], 5);
   for (const char* list : {"list.jsonl", "bad/bad_records.jsonl"}) {
     const std::string lines = platform::read_file(dir.path(list));
+    EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 1) << list;
+  }
+}
+
+// Twelve samples an epoch, of which `bad` says (epoch, number) which fail. Two threads read ahead, and the bad samples of the
+// first epoch wait until `ahead` bad ones of later epochs have been met.
+struct ReadAhead {
+  using Bad = std::function<bool(uint64_t epoch, uint64_t number)>;
+
+  ReadAhead(const Bad& bad, int64_t ahead, Json options) {
+    options["threads"] = 2;
+    options["stages"] = {{{"stage", "webdataset"},
+                          {"pattern", make_shards(dir, 1, 12, 8)},
+                          {"shuffle_shards", false}},
+                         {{"stage", "label"}},
+                         {{"stage", "map"}, {"function", "picky"}}};
+    pipeline::MapFunctions functions;
+    functions["picky"] = [this, bad, ahead](Item& item, uint64_t epoch) {
+      const uint64_t number = item.ordinal & 0xFFFF;
+      if (!bad(epoch, number)) return;
+      if (epoch == 0) {
+        EXPECT_TRUE(eventually([&] { return pipeline->stats()["bad_record_times"] >= ahead; }));
+      }
+      throw Error(Code::corrupt_data, "picky");
+    };
+    pipeline.emplace(options, functions);
+  }
+
+  // The epochs that ended well before the error.
+  int epochs_before(const std::string& words) {
+    int ended = 0;
+    try {
+      for (Item item; ended < 50;)
+        if (pipeline->next(item) == Pipeline::Next::end_of_epoch) ++ended;
+    } catch (const Error& error) {
+      expect_names(error.what(), {words, "stage 'map'", "picky"});
+    }
+    return ended;
+  }
+
+  TempDir dir;
+  std::optional<Pipeline> pipeline;
+};
+
+// A worker that is epochs ahead meets the record first: the error is that of the first epoch all the same.
+TEST(BadRecords, TheLimitHoldsInTheFirstEpochThoughLaterOnesAreReadAhead) {
+  for (const char* policy : {"skip", "substitute"}) {
+    ReadAhead run([](uint64_t, uint64_t number) { return number == 1; }, 2,
+                  {{"on_error", policy}, {"max_bad_records", 0}});
+    EXPECT_EQ(run.epochs_before("more than max_bad_records = 0"), 0) << policy;
+  }
+  ReadAhead two([](uint64_t, uint64_t number) { return number == 1 || number == 7; }, 4,
+                {{"on_error", "skip"}, {"max_bad_records", 1}});
+  EXPECT_EQ(two.epochs_before("more than max_bad_records = 1"), 0);
+}
+
+// What only a later epoch meets does not count in an earlier one, and is not overlooked in its own.
+TEST(BadRecords, RecordsOfLaterEpochsEndTheRunInTheirs) {
+  TempDir out;
+  ReadAhead run(
+      [](uint64_t epoch, uint64_t number) {
+        return epoch == 1 ? number == 5 : epoch == 0 && number == 1;
+      },
+      1,
+      {{"on_error", "skip"}, {"max_bad_records", 1}, {"bad_records_file", out.path("list.jsonl")}});
+  EXPECT_EQ(run.epochs_before("more than max_bad_records = 1"), 1);
+}
+
+TEST(BadRecords, TheShareCountsWhatEachEpochHasMet) {
+  ReadAhead run([](uint64_t, uint64_t number) { return number == 1; }, 3,
+                {{"on_error", "skip"}, {"max_bad_share", 0.01}});
+  EXPECT_EQ(run.epochs_before("more than max_bad_share = 0.01"), 1);
+}
+
+// Met ahead of time beyond the limit, tolerated in its own epoch: it is listed then, and once.
+TEST(BadRecords, ARecordIsListedOnceWhoeverMeetsItFirst) {
+  TempDir out;
+  ReadAhead run([](uint64_t, uint64_t number) { return number == 1; }, 3,
+                {{"on_error", "quarantine"},
+                 {"quarantine_dir", out.path("bad")},
+                 {"bad_records_file", out.path("list.jsonl")},
+                 {"epochs", 8}});
+  EXPECT_EQ(run.epochs_before(""), 50);
+  EXPECT_EQ(run.pipeline->stats()["bad_records"], 1);
+  EXPECT_EQ(run.pipeline->stats()["bad_record_times"], 8);
+  for (const char* list : {"list.jsonl", "bad/bad_records.jsonl"}) {
+    const std::string lines = platform::read_file(out.path(list));
     EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 1) << list;
   }
 }

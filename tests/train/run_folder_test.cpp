@@ -452,7 +452,7 @@ TEST_F(TrainerFolder, ACheckpointOfAnotherModelIsNamed) {
   EXPECT_HAS(error_with([](Json& j) {
                j["optimizer"] = {{"optimizer", "sgd"}, {"momentum", 0.9}};
              }),
-             "is of another optimizer: the file has no state '");
+             "is of another optimizer: it was made with '");
 }
 
 TEST_F(TrainerFolder, DataThatWasMovedIsTheSameData) {

@@ -2,9 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "core/error.h"
+#include "core/json.h"
 #include "core/rng.h"
 #include "support/data.h"
 #include "train/plans.h"
@@ -49,6 +53,8 @@ checkpoint::Files saved(Learner& learner) {
   return files;
 }
 
+#define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
 std::vector<float> losses_of(Learner& learner) {
   std::vector<float> out;
   for (const auto& metrics : learner.take_metrics(true)) out.push_back(metrics.loss);
@@ -56,11 +62,11 @@ std::vector<float> losses_of(Learner& learner) {
 }
 
 template <typename Call>
-std::string error_of(const Call& call) {
+std::string error_of(const Call& call, Code code = Code::invalid_argument) {
   try {
     call();
   } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::invalid_argument) << error.what();
+    EXPECT_EQ(error.code(), code) << error.what();
     return error.what();
   }
   return "";
@@ -115,14 +121,68 @@ TEST(Shapes, AResumedRunFillsBatchesUpAsBefore) {
   }
 }
 
-pipeline::Pipeline evaluation(const std::string& shard, int batch) {
+pipeline::Pipeline evaluation(const std::string& shard, int batch, int epochs = 1) {
   return pipeline::Pipeline(
-      parse_json(cat(R"({"epochs": 1, "stages": [
+      parse_json(cat(R"({"epochs": )", epochs, R"(, "stages": [
       {"stage": "webdataset", "pattern": ")",
                      shard, R"("}, {"stage": "label", "classes": 4},
       {"stage": "decode"}, {"stage": "batch", "size": )",
                      batch, R"(, "drop_remainder": false}, {"stage": "normalize"}]})"),
                  "pipeline"));
+}
+
+// Of a pipeline that is within an epoch the rest is read past, and the next epoch is scored.
+TEST(Shapes, AnEvaluationIsAWholeEpoch) {
+  TempDir dir;
+  const std::string shard = make_band_shard(dir, "test", 100, 2);
+  Learner learner =
+      make_learner(R"({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 4}]})", kSgd);
+  pipeline::Item batch;
+  for (const int read : {0, 1, 3, 10}) {  // of ten batches
+    pipeline::Pipeline p = evaluation(shard, 10, 2);
+    for (int i = 0; i < read; ++i) ASSERT_EQ(p.next(batch), pipeline::Pipeline::Next::item);
+    const train::EvalMetrics got = learner.evaluate(p);
+    EXPECT_EQ(got.samples, 100) << read;
+    if (read == 0) {
+      EXPECT_EQ(learner.evaluate(p).samples, 100);
+    }
+    EXPECT_HAS(error_of([&] { learner.evaluate(p); }), "no epoch left");
+  }
+  pipeline::Pipeline once = evaluation(shard, 10, 1);
+  once.next(batch);
+  EXPECT_HAS(error_of([&] { learner.evaluate(once); }), "the last one had begun");
+}
+
+// An evaluation that was stopped leaves the pipeline within its epoch; so does a position that was restored there.
+TEST(Shapes, AnEvaluationAfterOneThatWasStoppedIsWhole) {
+  TempDir dir;
+  const std::string shard = make_band_shard(dir, "test", 100, 2);
+  Learner learner =
+      make_learner(R"({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 4}]})", kSgd);
+  pipeline::Pipeline p = evaluation(shard, 10, 0);
+  const auto stop_at_two = [](int64_t done, int64_t) { return done < 2; };
+  EXPECT_HAS(error_of([&] { learner.evaluate(p, stop_at_two); }, Code::cancelled),
+             "after 2 batches");
+  pipeline::Pipeline restored = evaluation(shard, 10, 0);
+  restored.restore(p.save());
+  std::vector<std::pair<int64_t, int64_t>> told;
+  const auto listen = [&](int64_t done, int64_t batches) {
+    told.emplace_back(done, batches);
+    return true;
+  };
+  EXPECT_EQ(learner.evaluate(p, listen).samples, 100);
+  ASSERT_EQ(told.size(), 18u) << "eight batches that are read past, and ten";
+  for (size_t i = 0; i < told.size(); ++i)
+    EXPECT_EQ(told[i].first, i < 8 ? 0 : static_cast<int64_t>(i) - 7);
+  EXPECT_EQ(learner.evaluate(restored).samples, 100);
+  pipeline::Item batch;
+  restored.next(batch);
+  EXPECT_HAS(error_of([&] { learner.evaluate(restored, [](int64_t, int64_t) { return false; }); },
+                      Code::cancelled),
+             "before the first batch");
+  const std::atomic<bool> stop{true};
+  EXPECT_HAS(error_of([&] { learner.evaluate(restored, {}, &stop); }, Code::cancelled),
+             "before the first batch");
 }
 
 // A validation set in batches that are larger or smaller than those of training, and a last one that is smaller still.
@@ -273,7 +333,8 @@ TEST(Shapes, ErrorsNameTheFieldTheShapeAndTheRemedy) {
   bytes.set("image", Tensor(DType::u8, {4, 6, 6, 2}));
   EXPECT_NE(error_of([&] { learner.step(bytes); })
                 .find("field 'image' is u8 [4, 6, 6, 2]; this model works on f32 [N, 6, 6, 2] (put "
-                      "a normalize stage in the pipeline; in a batch of your own do what it does: (x / 255 - "
+                      "a normalize stage in the pipeline; in a batch of your own do what it does: "
+                      "(x / 255 - "
                       "mean) / std)"),
             std::string::npos);
   pipeline::Item short_of_labels = images(4, 0);
@@ -297,6 +358,45 @@ TEST(Shapes, ErrorsNameTheFieldTheShapeAndTheRemedy) {
 }
 
 // It is not forgotten because the first batch failed for it.
+TEST(Shapes, ACheckpointOfAnotherOptimizerIsRefusedByName) {
+  const char* optimizers[] = {"sgd", "adam", "adamw", "lion", "rmsprop"};
+  for (const char* made : optimizers) {
+    const auto with = [](const char* name) {
+      return make_learner(kPooled, cat(R"({"optimizer": ")", name, "\"}"));
+    };
+    Learner learner = with(made);
+    learner.step(images(4, 0));
+    const checkpoint::Files files = saved(learner);
+    for (const char* name : optimizers)
+      for (const bool begun : {false, true}) {
+        Learner other = with(name);
+        if (begun) other.step(images(4, 0));
+        const std::string error = error_of([&] { other.load(files); });
+        if (std::string(name) == made) {
+          EXPECT_EQ(error, "");
+          continue;
+        }
+        EXPECT_HAS(error, cat("made with '", made, "'"));
+        EXPECT_HAS(error, cat("this trainer has '", name, "'"));
+        EXPECT_EQ(other.steps(), begun ? 1u : 0u) << "nothing is changed";
+      }
+  }
+}
+
+// Those of earlier versions do not say it.
+TEST(Shapes, ACheckpointWithoutTheOptimizersNameLoads) {
+  Learner learner = make_learner(kPooled, kSgd), other = make_learner(kPooled, kSgd);
+  learner.step(images(4, 0));
+  other.step(images(4, 1));
+  checkpoint::Files files = saved(learner);
+  Json state = checkpoint::json_of(files, "learner.json", "test");
+  ASSERT_EQ(state.erase("optimizer"), 1u);
+  checkpoint::put_text(files, "learner.json", state.dump());
+  other.load(files);
+  EXPECT_EQ(other.steps(), 1u);
+  EXPECT_EQ(saved(other), saved(learner)) << "nor is anything lost";
+}
+
 TEST(Shapes, ACheckpointOfAnotherModelIsRefusedByEveryBatch) {
   Learner learner = make_learner(kPooled, kSgd);
   learner.step(images(4, 0));

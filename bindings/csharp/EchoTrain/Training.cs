@@ -182,7 +182,8 @@ namespace EchoTrain
             using (StepResult r = handle.result(wait)) return r.valid ? new Step(r) : null;
         }
 
-        /// <summary>Loss and accuracy over one epoch of a pipeline.</summary>
+        /// <summary>Loss and accuracy over one whole epoch of a pipeline: where one has begun, the rest is read past, and the
+        /// next is taken.</summary>
         public Scores Evaluate(Pipeline pipeline) => RunEvaluation(pipeline, EvaluationProgressed);
 
         private Scores RunEvaluation(Pipeline pipeline, EventHandler<EvaluationEventArgs> handler)

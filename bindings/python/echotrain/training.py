@@ -185,7 +185,8 @@ class Trainer(_NotPicklable):
 
     @of_pipelines
     def evaluate(self, pipeline: Pipeline, progress: Optional[OnEvaluation] = None) -> Dict[str, float]:
-        """Loss and accuracy over one epoch of a pipeline. ``progress(done, batches)`` is called after each batch, on the
+        """Loss and accuracy over one whole epoch of a pipeline: where one has begun, the rest is read past, told as 0
+        batches done, and the next is evaluated. ``progress(done, batches)`` is called after each batch, on the
         thread that evaluates; ``batches`` is None where it is not known. It must not use the trainer. Returning False stops
         the evaluation, which is a CancelledError then; what it raises is raised again."""
         with Told(progress) as told:
@@ -221,7 +222,7 @@ class Trainer(_NotPicklable):
         self._handle.export_onnx(str(path))
 
     def load(self, directory) -> None:
-        """The newest whole checkpoint below ``directory``."""
+        """The newest whole checkpoint below ``directory``, made with this model and this optimizer."""
         self._handle.load(str(directory))
 
     def load_pytorch(self, path, names: Optional[Mapping[str, str]] = None) -> None:

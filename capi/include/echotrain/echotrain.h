@@ -506,14 +506,17 @@ ETR_API int32_t etr_trainer_step(etr_trainer* trainer, const etr_batch* batch);
  * a job's trainer, whose events tell the same. */
 ETR_API int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_result* result);
 
-/* One epoch of `pipeline` in evaluation mode. For a job's trainer `pipeline` may be NULL: the
- * job's. */
+/* One whole epoch of `pipeline` in evaluation mode. Where an epoch has begun (an earlier evaluation was stopped, the program
+ * has read batches), what is left of it is read past, and the next epoch is evaluated; ETR_INVALID_ARGUMENT where there is
+ * none. Training, in contrast, goes on where the pipeline stands. For a job's trainer `pipeline` may be NULL: the job's,
+ * from its beginning. */
 ETR_API int32_t etr_trainer_evaluate(etr_trainer* trainer, etr_pipeline* pipeline,
                                      etr_eval_result* result);
 
 /* Reports the progress of evaluations. `progress` is called after each batch, on the thread that evaluates. `batches` is how
- * many there are, -1 where that is not known. Returning 0 stops the evaluation: etr_trainer_evaluate returns ETR_CANCELLED; a
- * job's run continues without it. NULL removes the callback. `destroy` (may be NULL) is called exactly once with `user_data`:
+ * many there are, -1 where that is not known. Batches that are read past first (see etr_trainer_evaluate) are told with
+ * `done` 0. Returning 0 stops the evaluation: etr_trainer_evaluate returns ETR_CANCELLED; a job's run continues without it.
+ * NULL removes the callback. `destroy` (may be NULL) is called exactly once with `user_data`:
  * when the callback is replaced or removed, when the trainer is destroyed, or in this call where it fails or `progress` is
  * NULL. */
 ETR_API int32_t etr_trainer_on_evaluation(etr_trainer* trainer,
@@ -566,7 +569,10 @@ ETR_API int32_t etr_detections(const etr_batch* outputs, double least_score, dou
 
 /* Weights (safetensors), optimizer state and step count, in a new folder below `directory`; the two that were
  * written last are kept, whatever their steps. Folders that no trainer wrote there and damaged checkpoints do not count and are
- * not removed. etr_trainer_load takes the newest whole one; call it before or after the first step. */
+ * not removed. etr_trainer_load takes the newest whole one; call it before or after the first step. ETR_INVALID_ARGUMENT
+ * names what differs where it is of another model or another optimizer (checkpoints of versions that did not write the
+ * optimizer's name are known by its state alone); to go on with another optimizer, load the checkpoint into a trainer with
+ * the one that made it, and take its weights with etr_trainer_get_weights and etr_trainer_set_weights. */
 ETR_API int32_t etr_trainer_save(etr_trainer* trainer, const char* directory);
 ETR_API int32_t etr_trainer_load(etr_trainer* trainer, const char* directory);
 

@@ -111,7 +111,7 @@ public final class Trainer implements AutoCloseable {
     }
   }
 
-  /** Loss and accuracy over one epoch of a pipeline. */
+  /** Loss and accuracy over one whole epoch of a pipeline: where one has begun, the rest is read past, and the next is taken. */
   public Scores evaluate(Pipeline pipeline) {
     return runEvaluation(Objects.requireNonNull(pipeline, "pipeline"), evaluationListener);
   }
