@@ -203,8 +203,7 @@ TEST(Tar, AnArchiveThatEndsInsideARecordIsDamaged) {
   TempDir dir;
   const std::string member = one_member(dir);
   for (size_t size = 1; size < 2048; size += 73)
-    if (size % 1024 != 0)
-      EXPECT_HAS(said_of(dir, (member + member).substr(0, size)), "the archive is truncated");
+    EXPECT_HAS(said_of(dir, (member + member).substr(0, size)), "the archive is truncated");
   EXPECT_HAS(said_of(dir, member.substr(0, 512 + 5)),
              "member of 5\n'a.tar': the archive is truncated");
 }
