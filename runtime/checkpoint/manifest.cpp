@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
-#include "core/options.h"
+#include "core/json_members.h"
 #include "core/parse_json.h"
 #include "core/platform.h"
 
@@ -16,27 +16,19 @@ namespace fs = std::filesystem;
 // Nobody saves so often: a higher number is damage, and would leave no room for the next.
 constexpr uint64_t kMostGenerations = uint64_t{1} << 52;
 
-// Conversions of the JSON library would take -1 and 1.5 too.
-uint64_t whole(const Json& object, const char* key) {
-  const Json& value = object.at(key);
-  if (!value.is_number_unsigned())
-    fail(Code::corrupt_data, "'", key, "' is ", value.dump(), ", not a whole number");
-  return value.get<uint64_t>();
-}
-
-Manifest parse(const std::string& text, const std::string& path) {
+Manifest parse(const Json& json, const std::string& damaged) {
   Manifest out;
-  const Json json = parse_json(text, path);
-  out.step = whole(json, "step");
-  if (json.contains("generation")) out.generation = whole(json, "generation");
-  if (out.generation > kMostGenerations)
-    fail(Code::corrupt_data, "it is of generation ", out.generation);
-  for (const auto& [name, row] : json.at("files").items()) {
+  const JsonMembers members(json, damaged, Code::corrupt_data);
+  out.step = members.whole("step");
+  if (members.has("generation")) out.generation = members.whole("generation", kMostGenerations);
+  for (const auto& [name, row] : members.object("files").items()) {
     if (fs::path(name).filename() != name || name == "." || name == "..")
-      fail(Code::corrupt_data, "'", name, "' is not the name of a file beside it");
-    out.files.push_back({name, whole(row, "bytes"), static_cast<uint32_t>(whole(row, "crc32c"))});
+      fail(Code::corrupt_data, damaged, ": '", name, "' is not the name of a file beside it");
+    const JsonMembers file(row, cat(damaged, ": '", name, "'"), Code::corrupt_data);
+    out.files.push_back(
+        {name, file.whole("bytes"), static_cast<uint32_t>(file.whole("crc32c", UINT32_MAX))});
   }
-  if (out.files.empty()) fail(Code::corrupt_data, "it names no files");
+  if (out.files.empty()) fail(Code::corrupt_data, damaged, ": it names no files");
   return out;
 }
 
@@ -53,15 +45,10 @@ Json manifest_json(const Manifest& manifest) {
 Manifest read_manifest(const std::string& folder) {
   const std::string path = (fs::path(folder) / kManifestName).string();
   const std::string text = platform::read_file(path);
-  try {
-    Manifest out = parse(text, path);
-    out.folder = folder;
-    return out;
-  } catch (const nlohmann::json::exception& error) {
-    fail(Code::corrupt_data, "'", path, "' is damaged: ", json_problem(error));
-  } catch (const Error& error) {
-    fail(Code::corrupt_data, "'", path, "' is damaged: ", error.what());
-  }
+  const std::string damaged = cat("'", path, "' is damaged");
+  Manifest out = parse(parse_json(text, damaged + ": it", {.code = Code::corrupt_data}), damaged);
+  out.folder = folder;
+  return out;
 }
 
 std::string missing_of(const Manifest& manifest) {

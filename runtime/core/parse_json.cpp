@@ -10,6 +10,13 @@
 namespace etr {
 namespace {
 
+std::string place_in(std::string_view text, size_t at) {
+  const std::string_view before = text.substr(0, at);
+  const size_t newline = before.rfind('\n');
+  return cat("line ", std::count(before.begin(), before.end(), '\n') + 1, ", column ",
+             at - (newline == std::string_view::npos ? 0 : newline + 1) + 1);
+}
+
 // Receives a document's parts from nlohmann's parser. Containers are put together when they end: nlohmann's own
 // builder copies an object's members, with all that lies in them, each time that the object grows.
 class DocumentBuilder {
@@ -108,10 +115,7 @@ class DocumentBuilder {
     };
     size_t begin = end - 2;
     while (text_[begin] != '"' || is_escaped(begin)) --begin;
-    const std::string_view before = text_.substr(0, begin);
-    const size_t newline = before.rfind('\n');
-    return cat("line ", std::count(before.begin(), before.end(), '\n') + 1, ", column ",
-               begin - (newline == std::string_view::npos ? 0 : newline + 1) + 1);
+    return place_in(text_, begin);
   }
 
   const std::string_view text_;
@@ -149,13 +153,16 @@ std::optional<Json> parsed(std::string_view text, const std::string& origin, con
                            std::string& problem) {
   const char* at = text.data();
   DocumentBuilder builder(text, at);
-  if (Json::sax_parse(Cursor(at, at), Cursor(text.data() + text.size(), at), &builder,
-                      Json::input_format_t::json, /*strict=*/true, rules.comments))
+  const size_t zero = text.find('\0');  // for nlohmann's parser the text would end there
+  if (zero != std::string_view::npos)
+    problem = cat(place_in(text, zero), ": a zero byte, which JSON does not have");
+  else if (Json::sax_parse(Cursor(at, at), Cursor(text.data() + text.size(), at), &builder,
+                           Json::input_format_t::json, /*strict=*/true, rules.comments))
     return std::move(builder.document());
   if (builder.too_deep())
     fail(rules.code, origin, " is nested more than ", kMaxJsonDepth, " levels deep");
   if (!builder.twice().empty()) fail(rules.code, origin, ": ", builder.twice());
-  problem = builder.problem();
+  if (problem.empty()) problem = builder.problem();
   const std::string_view first = "line 1, ";
   if (text.find('\n') == text.npos && problem.starts_with(first)) problem.erase(0, first.size());
   return std::nullopt;

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/json_members.h"
 #include "core/text.h"
 
 namespace etr::explain {
@@ -47,6 +48,45 @@ struct Model {
   double whole() const { return std::min(pipeline(), consumer); }
 };
 
+constexpr char kNoStatistics[] = "these are not the statistics of a pipeline";
+
+// Statistics come from files too. What is read below is there, of its type, and nothing that divides is 0.
+void check_stage(const Json& row, const std::string& where) {
+  const JsonMembers stage(row, cat(kNoStatistics, ": ", where), Code::invalid_argument);
+  stage.text("name");
+  stage.text("kind");
+  stage.flag("random");
+  if (stage.has("own_thread")) stage.flag("own_thread");
+  stage.number("items_out");
+  stage.number("busy_s");
+  if (!stage.has("queue_items") && !stage.has("queue_limit_items")) return;
+  stage.number("queue_items");
+  stage.number("queue_limit_items");
+}
+
+void check(const Json& stats) {
+  constexpr uint64_t kMostThreads = uint64_t{1} << 32;
+  const JsonMembers whole(stats, kNoStatistics, Code::invalid_argument);
+  const auto need = [](bool good, const auto&... why) {
+    if (!good) fail(Code::invalid_argument, kNoStatistics, ": ", why...);
+  };
+  const JsonMembers consumer(whole.object("consumer"), cat(kNoStatistics, ": 'consumer'"),
+                             Code::invalid_argument);
+  const double samples = consumer.number("samples"), items = consumer.number("items");
+  consumer.number("waiting_s");
+  const double elapsed = whole.number("elapsed_s");
+  need(whole.whole("threads", kMostThreads) > 0, "'threads' is 0");
+  whole.whole("cores", kMostThreads);
+  const Json& stages = whole.list("stages");
+  need(!stages.empty(), "'stages' is empty; a pipeline has a source at least");
+  for (size_t i = 0; i < stages.size(); ++i) check_stage(stages[i], cat("stage ", i + 1));
+  if (samples <= 0)
+    fail(Code::state, "nothing can be explained yet: no sample has reached the consumer");
+  need(items > 0 && elapsed > 0 && stages.back()["items_out"].get<double>() > 0,
+       "samples reached the consumer, but 'items', 'elapsed_s' or the last stage's 'items_out' is "
+       "0");
+}
+
 Runs runs_of(const Json& row) {
   if (row["kind"] == "map") return Runs::parallel;
   return row.value("own_thread", false) ? Runs::own_thread : Runs::serial;
@@ -56,8 +96,6 @@ Model model_of(const Json& stats) {
   Model model;
   const Json& consumer = stats["consumer"];
   const auto samples = consumer["samples"].get<double>();
-  if (samples <= 0)
-    fail(Code::state, "nothing can be explained yet: no sample has reached the consumer");
   const Json& last = stats["stages"].back();
   // What the pipeline has made, including what waits for the consumer.
   const double made = last["items_out"].get<double>() * samples / consumer["items"].get<double>();
@@ -183,6 +221,7 @@ std::string rate_text(double rate) {
 }  // namespace
 
 Json explain(const Json& stats) {
+  check(stats);
   const Model model = model_of(stats);
   const double whole = model.whole(), cores = stats["cores"];
   Json stages = Json::array();

@@ -22,7 +22,7 @@ namespace etr::explain {
 // "consumer": {...}, "stages": [{"name", "kind", "us_per_sample", "samples_per_s_alone", "load",
 // "headroom"}], "predictions": [{"change", "detail", "samples_per_s", "gain"}]}. `load`: share of what the
 // stage could do; `headroom`: how many times as fast as needed it is. Error(state) where no sample has
-// reached the consumer.
+// reached the consumer, Error(invalid_argument) that names the key where these are no such statistics.
 Json explain(const Json& stats);
 
 // The same as a table with advice, for people.

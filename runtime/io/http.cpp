@@ -87,6 +87,10 @@ size_t take_body(char* data, size_t, size_t size, void* user) {
     exchange.too_long = true;
     return 0;
   }
+  // Left to itself, the vector would take twice the limit.
+  if (body.size() + size > body.capacity())
+    body.reserve(static_cast<size_t>(
+        std::min<uint64_t>(exchange.max_body, std::max(2 * body.capacity(), body.size() + size))));
   const auto* bytes = reinterpret_cast<const std::byte*>(data);
   body.insert(body.end(), bytes, bytes + size);
   return size;
@@ -157,7 +161,8 @@ HttpConnection::HttpConnection(const RemoteOptions& options)
 
 HttpConnection::~HttpConnection() = default;
 
-HttpResponse HttpConnection::try_once(const HttpRequest& request, uint64_t max_body) {
+HttpResponse HttpConnection::try_once(const HttpRequest& request, uint64_t max_body,
+                                      const char* limit) {
   const Curl& lib = curl_library();
   CURL* curl = state_->curl.get();
   lib.easy_reset(curl);  // connections stay open
@@ -198,7 +203,8 @@ HttpResponse HttpConnection::try_once(const HttpRequest& request, uint64_t max_b
   if (code == CURLE_ABORTED_BY_CALLBACK)
     fail(Code::cancelled, "reading '", request.url, "' was cancelled");
   if (exchange.too_long)
-    fail(Code::unsupported, "'", request.url, "': an answer of more than ", max_body, " bytes");
+    fail(Code::unsupported, "'", request.url, "': an answer of more than ", max_body,
+         " bytes; the limit is ", limit);
   const std::string why = *reason ? reason : lib.easy_strerror(code);
   if (code != CURLE_OK && is_temporary(code)) throw Temporary{why, ""};
   if (code != CURLE_OK) fail(Code::io, "cannot read '", request.url, "': ", why);
@@ -224,11 +230,12 @@ void HttpConnection::pause(int tries, const std::string& retry_after) const {
   }
 }
 
-HttpResponse HttpConnection::get(const std::function<HttpRequest()>& make, uint64_t max_body) {
+HttpResponse HttpConnection::get(const std::function<HttpRequest()>& make, uint64_t max_body,
+                                 const char* limit) {
   for (int tries = 0;; ++tries) {
     const HttpRequest request = make();
     try {
-      return try_once(request, max_body);
+      return try_once(request, max_body, limit);
     } catch (const Temporary& problem) {
       if (tries >= options_.retries)
         fail(Code::io, "cannot read '", request.url, "': ", problem.why, " (tried ", tries + 1,

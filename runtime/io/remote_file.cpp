@@ -12,6 +12,9 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/start_thread.h"
+#include "core/text.h"
+#include "io/byte_stream.h"
 #include "io/disk_cache.h"
 #include "io/pieces.h"
 #include "io/s3.h"
@@ -29,8 +32,10 @@ Block block_of(std::vector<std::byte> bytes) {
 // One remote file: how to ask for a part of it.
 class Remote {
  public:
-  explicit Remote(const std::string& address)
-      : address_(address), s3_(address.starts_with("s3://")) {
+  Remote(const std::string& address, const RemoteOptions& options)
+      : address_(address),
+        whole_limit_(kMostInOnePiece, "for servers that know no ranges", options.budget_bytes),
+        s3_(address.starts_with("s3://")) {
     if (s3_) settings_ = S3Settings::find();
   }
 
@@ -43,14 +48,13 @@ class Remote {
           request.headers.push_back(cat("Range: bytes=", begin, "-", begin + size - 1));
           return request;
         },
-        begin == 0 ? kMostInOnePiece : size);
+        begin == 0 ? whole_limit_.bytes : size,
+        begin == 0 ? whole_limit_.name : "the part asked for");
     check(answer);
     if (answer.status == 416) answer.body.clear();  // an empty file has no bytes to ask for
     if (answer.status == 200 && begin > 0)
       fail(Code::io, "'", address_, "': the server stopped answering by ranges");
-    if (answer.status == 206 && answer.body.size() != std::min(size, total_bytes_ - begin))
-      fail(Code::io, "'", address_, "': asked for bytes ", begin, " to ", begin + size - 1,
-           ", got ", answer.body.size(), " of them");
+    if (answer.status == 206) check_part(answer, begin, std::min(size, total_bytes_ - begin));
     return std::move(answer.body);
   }
 
@@ -83,6 +87,15 @@ class Remote {
     version_ = version;
   }
 
+  // Servers and the caches before them have answered by other parts than those that were asked for.
+  void check_part(const HttpResponse& answer, uint64_t begin, uint64_t size) const {
+    const std::string range = answer.header("content-range");
+    const std::string expected = cat("bytes ", begin, "-", begin + size - 1, "/");
+    if (answer.body.size() != size || !lower_case(range).starts_with(expected))
+      fail(Code::io, "'", address_, "': asked for bytes ", begin, " to ", begin + size - 1,
+           ", the server sent ", answer.body.size(), " bytes as '", range, "'");
+  }
+
   uint64_t total_of(const HttpResponse& answer) const {
     if (answer.status == 200) return answer.body.size();
     const std::string range = answer.header("content-range");  // "bytes 0-99/1234", "bytes */0"
@@ -96,6 +109,7 @@ class Remote {
   }
 
   const std::string address_;
+  const SizeLimit whole_limit_;  // of an answer that holds the whole file
   const bool s3_;
   S3Settings settings_;
   std::mutex mutex_;
@@ -108,7 +122,7 @@ class Remote {
 class RemotePieces final : public Pieces {
  public:
   RemotePieces(const std::string& address, const RemoteOptions& options)
-      : options_(options), remote_(address) {
+      : options_(options), remote_(address, options) {
     options_.cancelled = [this, asked = options.cancelled] {
       return stop_.load() || (asked && asked());
     };
@@ -130,17 +144,17 @@ class RemotePieces final : public Pieces {
                  : (total + options_.part_bytes - 1) / options_.part_bytes;
     const auto threads =
         std::min<uint64_t>(static_cast<uint64_t>(options_.connections), parts_ - 1);
-    for (uint64_t i = 0; i < threads; ++i) threads_.emplace_back([this] { run(); });
+    try {
+      for (uint64_t i = 0; i < threads; ++i)
+        threads_.push_back(start_thread("a thread that reads over the network",
+                                        "the pipeline's 'remote_connections'", [this] { run(); }));
+    } catch (...) {  // those that run already
+      stop();
+      throw;
+    }
   }
 
-  ~RemotePieces() override {
-    {
-      std::scoped_lock lock(mutex_);
-      stop_ = true;
-    }
-    changed_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
+  ~RemotePieces() override { stop(); }
 
   Block next() override {
     if (cached_) return cached_->next();
@@ -174,6 +188,15 @@ class RemotePieces final : public Pieces {
     std::vector<std::byte> bytes;
     std::exception_ptr bad;
   };
+
+  void stop() {
+    {
+      std::scoped_lock lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
 
   void open_cached(const std::string& path) {
     path_ = path;

@@ -193,8 +193,9 @@ std::vector<std::string> s3_list(const std::string& pattern, const RemoteOptions
     if (!token.empty()) query = "continuation-token=" + encode(token, true) + "&";
     query += "list-type=2&prefix=" + encode(prefix, true);
     constexpr uint64_t kMostXml = 64 << 20;
-    const HttpResponse answer = connection.get(
-        [&] { return s3_request("s3://" + at.bucket + "/", settings, query); }, kMostXml);
+    const HttpResponse answer =
+        connection.get([&] { return s3_request("s3://" + at.bucket + "/", settings, query); },
+                       kMostXml, "for a list of objects");
     if (answer.status != 200)
       fail(answer.status == 404 ? Code::not_found : Code::io, "cannot list '", pattern,
            "': the server answers ", answer.status, " ", answer.body_text());

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/log.h"
 #include "core/memory.h"
 
 namespace etr::io {
@@ -31,7 +32,7 @@ void TarReader::check_limit(const char* what, uint64_t found, uint64_t limit,
 void TarReader::bad_member(Code code, const std::string& name, const std::string& why,
                            uint64_t size) {
   last_member_ = name;
-  to_skip_ = tar::padded(size);
+  to_skip_ += tar::padded(size);
   intact_ = true;
   fail(code, "'", path_, "': member '", name.substr(0, 4096), "' at byte ", begin_, " ", why);
 }
@@ -78,6 +79,29 @@ void TarReader::check_first_bytes() {
   if (other) fail(Code::corrupt_data, "'", path_, "' is no tar archive but ", other);
 }
 
+// What follows the first zero record is not read, as GNU tar and Python's tarfile have it; there should be nothing.
+void TarReader::check_rest() {
+  ended_ = true;
+  const bool has_members = members_ > 0 || begun_;
+  const uint64_t end = at();
+  while (ensure(1)) {
+    const char* const last = here() + (block_.size - position_);
+    const char* const found = std::find_if(here(), last, [](char c) { return c != 0; });
+    position_ += static_cast<size_t>(found - here());
+    if (found == last) continue;
+    if (!has_members)
+      corrupt(cat("the archive begins with zero records, which end it, but it has data"));
+    log_line(LogLevel::warning,
+             cat("'", path_, "': the archive ends at byte ", end, ", and the data from byte ", at(),
+                 " on is not read; if these are archives in one file, write them anew as one"));
+    return;
+  }
+  if (at() % tar::kRecord != 0)
+    log_line(LogLevel::warning, cat("'", path_, "' ends inside a record of its end, at byte ", at(),
+                                    "; all members were read"));
+  if (!has_members) log_line(LogLevel::warning, cat("'", path_, "' holds no member"));
+}
+
 // False at the end of the archive.
 bool TarReader::next_header(tar::Header& header) {
   const bool whole = ensure(tar::kRecord);
@@ -87,7 +111,10 @@ bool TarReader::next_header(tar::Header& header) {
     if (block_.size - position_ == 0) return false;
     corrupt("the archive is truncated inside a header");
   }
-  if (tar::is_zero(here())) return false;
+  if (tar::is_zero(here())) {
+    check_rest();
+    return false;
+  }
   header = tar::parse_header(here());
   if (header.problem)
     corrupt(std::string(header.problem) + (at() == 0 ? " (not a tar archive?)" : ""));
@@ -159,6 +186,15 @@ Block TarReader::expand(const std::string& name, Block stored) {
   return {bytes, static_cast<size_t>(size)};
 }
 
+// Such a member is read as a file, as POSIX wants it and GNU tar does it.
+void TarReader::warn_of_type(char type, const std::string& name) {
+  if (std::exchange(warned_of_type_, true)) return;
+  const auto code = static_cast<unsigned>(static_cast<unsigned char>(type));
+  log_line(LogLevel::warning,
+           cat("'", path_, "': member '", name.substr(0, 4096), "' at byte ", begin_,
+               " is of the unknown type ", code, "; it and others like it are read as files"));
+}
+
 // False where the header is of something else than a regular file.
 bool TarReader::read_member(const tar::Header& header, TarMember& member) {
   std::string name = !extension_.sparse_name.empty() ? extension_.sparse_name
@@ -185,7 +221,9 @@ bool TarReader::read_member(const tar::Header& header, TarMember& member) {
     case '4':
     case '5':
     case '6': return false;  // links, devices, folders: no bytes, whatever the size says
-    default: skip(tar::padded(size)); return false;
+    case 'V':                // GNU's label of a volume, and list of a folder
+    case 'D': skip(tar::padded(size)); return false;
+    default: warn_of_type(header.type, name);
   }
   if (old_folder) return false;
   if (name.size() > limits_.name_bytes)
@@ -203,15 +241,14 @@ bool TarReader::read_member(const tar::Header& header, TarMember& member) {
   if (!ensure(size)) corrupt("the archive is truncated inside a member");
   member.data = {{block_.data, block_.data.get() + position_}, static_cast<size_t>(size)};
   position_ += static_cast<size_t>(size);
-  // Padding that is missing at the very end is harmless.
-  const auto padding = static_cast<size_t>(tar::padded(size) - size);
-  position_ += ensure(padding) ? padding : block_.size - position_;
+  to_skip_ = tar::padded(size) - size;
   if (extension_.sparse) member.data = expand(name, std::move(member.data));
   member.name = std::move(name);
   return true;
 }
 
 bool TarReader::next(TarMember& member) {
+  if (ended_) return false;
   intact_ = false;
   skip(std::exchange(to_skip_, 0));
   extension_ = {};
@@ -219,6 +256,7 @@ bool TarReader::next(TarMember& member) {
   for (tar::Header header; next_header(header);) {
     if (!begun) member.offset = begin_ = at();
     begun = false;
+    begun_ = true;
     if (std::strchr("LKxXg", header.type) && header.type) {
       begun = header.type != 'g';
       extend(header);

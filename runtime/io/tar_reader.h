@@ -51,6 +51,8 @@ class TarReader {
 
   bool next_header(tar::Header& header);
   void check_first_bytes();
+  void check_rest();
+  void warn_of_type(char type, const std::string& name);
   void extend(const tar::Header& header);
   bool read_member(const tar::Header& header, TarMember& member);
   void read_gnu_map(const char* header);
@@ -66,8 +68,10 @@ class TarReader {
   uint64_t members_ = 0, begin_ = 0;  // begin_: of the present one
   std::string last_member_;
   tar::Extension extension_;  // for the next member
-  uint64_t to_skip_ = 0;      // of a bad member
+  uint64_t to_skip_ = 0;      // of a bad member; a member's padding
   bool intact_ = true;
+  bool begun_ = false, ended_ = false;  // a header was read; the record that ends the archive
+  bool warned_of_type_ = false;
   Block block_;
   size_t position_ = 0;        // in block_
   uint64_t block_offset_ = 0;  // of block_ in the archive

@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "core/platform.h"
+#include "core/start_thread.h"
 
 namespace etr::pipeline {
 namespace {
@@ -65,10 +66,12 @@ class GraphPath final : public Path {
   tbb::flow::function_node<Message> in_order_;
 };
 
+constexpr char kThread[] = "a thread of the pipeline", kFewer[] = "the pipeline's 'threads'";
+
 class ThreadTask final : public Task {
  public:
   explicit ThreadTask(std::function<void()> run)
-      : run_(std::move(run)), thread_([this] { loop(); }) {}
+      : run_(std::move(run)), thread_(start_thread(kThread, kFewer, [this] { loop(); })) {}
   ~ThreadTask() override { stop(); }
 
   void stop() override {
@@ -121,7 +124,8 @@ struct FlowGraph::State {
       graph->reserve_wait();
     });
     try {
-      runner = std::thread([this] { arena.execute([this] { graph->wait_for_all(); }); });
+      runner = start_thread(kThread, kFewer,
+                            [this] { arena.execute([this] { graph->wait_for_all(); }); });
     } catch (...) {  // without a runner the graph's destructor would wait for ever
       graph->release_wait();
       throw;

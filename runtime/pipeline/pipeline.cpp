@@ -133,15 +133,17 @@ void Pipeline::check_device(const std::vector<std::unique_ptr<Stage>>& stages) c
                                 ? DeviceStep::any
                                 : DeviceStep::none;
     if (step == DeviceStep::none)
-      fail(Code::invalid_argument, "pipeline stage ", i + 1, " ('", entries_[i].name,
-           "') cannot stand after an echo with 'device': put it in front, or set 'device' of stage ",
-           echo + 1, " to false");
+      fail(
+          Code::invalid_argument, "pipeline stage ", i + 1, " ('", entries_[i].name,
+          "') cannot stand after an echo with 'device': put it in front, or set 'device' of stage ",
+          echo + 1, " to false");
     if (step == DeviceStep::any) continue;
     if (step < done || (step == done && step != DeviceStep::place))
       fail(Code::invalid_argument, "pipeline stage ", i + 1, " ('", entries_[i].name,
            "') cannot come after stage ", last + 1, " ('", entries_[last].name,
            "') on a device, which takes random_resized_crop, random_crop and flip, "
-           "brightness_contrast, color_jitter in this order: reorder them, or set 'device' of stage ",
+           "brightness_contrast, color_jitter in this order: reorder them, or set 'device' of "
+           "stage ",
            echo + 1, " to false");
     done = step;
     last = i;
@@ -367,6 +369,10 @@ Pipeline::Next Pipeline::next(Item& item) {
     has_current_ = false;
     const Chunk done = std::move(current_);
     failure_ = done.end == End::epoch ? bad_records_->too_many(epoch_) : done.failure;
+    if (done.end == End::epoch && !failure_ && skip_ > 0)  // of a restored run
+      failure_ = std::make_shared<const Error>(
+          Code::corrupt_data,
+          cat("the saved position lies ", skip_, " items after the end of epoch ", epoch_ + 1));
     const bool ended = done.end == End::epoch && !failure_;
     if (ended) {
       ++epoch_;

@@ -92,7 +92,7 @@ class Pipeline final : private SegmentHost {
   std::vector<QueueLimits> planned_limits();
   void set_limits(const std::vector<QueueLimits>& planned);
   Json data() const;
-  void plan_restore(const Json& state);
+  void plan_restore(const Json& state, std::optional<uint64_t> samples);
   ReplayInput replay_input() const;
   ReplayInput replay_input(std::vector<std::unique_ptr<Stage>>& copies) const;
   int threads() const;

@@ -5,8 +5,9 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/json_members.h"
 #include "core/packed.h"
-#include "core/parse_json.h"
+#include "core/text.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/position_match.h"
 #include "pipeline/replay.h"
@@ -29,10 +30,37 @@ std::vector<Drop> unpack_drops(const Json& packed) {
   std::vector<Drop> out;
   for (const auto& [stage, text] : packed.items()) {
     uint64_t ordinal = 0;
+    const auto position = static_cast<uint64_t>(parse_integer(stage, "a stage's number"));
     for (const uint64_t step : unpack_numbers(text.get<std::string>()))
-      out.emplace_back(std::stoull(stage), ordinal += step);
+      out.emplace_back(position, ordinal += step);
   }
   return out;
+}
+
+constexpr char kDamaged[] = "the saved pipeline state is damaged";
+constexpr uint64_t kMostItems = uint64_t{1} << 40;  // of an epoch; epochs
+
+// What is read of a position is there and of its type.
+void check_form(const Json& state) {
+  const JsonMembers members(state, kDamaged, Code::corrupt_data);
+  const JsonMembers pipeline(members.object("pipeline"), cat(kDamaged, ": 'pipeline'"),
+                             Code::corrupt_data);
+  pipeline.at("seed");
+  pipeline.list("stages");
+  members.whole("epoch", kMostItems);
+  if (members.whole("delivered", kMostItems) > 0) {
+    members.whole("rank");
+    members.whole("world");
+  }
+  for (const Json& length : members.list("pass_lengths"))
+    if (!length.is_number_unsigned() || length.get<uint64_t>() > kMostItems)
+      fail(Code::corrupt_data, kDamaged, ": 'pass_lengths' holds ", brief_json(length),
+           ", not a number of samples");
+  members.object("decisions");
+  for (const auto& [stage, list] : members.object("drops").items())
+    if (!list.is_string())
+      fail(Code::corrupt_data, kDamaged, ": 'drops' of stage ", stage, " are ", brief_json(list),
+           ", not a packed list");
 }
 
 }  // namespace
@@ -72,10 +100,13 @@ void Pipeline::restore(const Json& state) {
   }
   const Json what =
       source_->source().data();  // may take its time, and cancel() does not wait for it
-  std::scoped_lock lock(mutex_);
-  check_not_started();
   if (!state.is_object() || !state.contains("pipeline"))
     fail(Code::invalid_argument, "this is not the saved state of a pipeline");
+  check_form(state);
+  std::optional<uint64_t> samples;  // of a pass
+  if (state["delivered"] != 0) samples = source_->source().samples();
+  std::scoped_lock lock(mutex_);
+  check_not_started();
   try {
     check_position(state, {{"pipeline", canonical_}, {"data", what}});
     // Between epochs nothing is held: any number of processes may go on.
@@ -83,9 +114,10 @@ void Pipeline::restore(const Json& state) {
       fail(Code::invalid_argument, "the position was saved by rank ", state.at("rank").dump(),
            " of a world of ", state.at("world").dump(), " within an epoch; this is rank ", rank(),
            " of ", world(), ". Save at an epoch's end to go on with another number of processes");
-    plan_restore(state);
-  } catch (const nlohmann::json::exception& error) {
-    fail(Code::corrupt_data, "the saved pipeline state is damaged: ", json_problem(error));
+    plan_restore(state, samples);
+  } catch (const nlohmann::json::exception&) {  // of what its stages and sources have noted
+    fail(Code::corrupt_data, kDamaged,
+         ": 'data', 'stages' or 'decisions' do not hold what such a pipeline notes there");
   }
 }
 
@@ -95,6 +127,7 @@ ReplayInput Pipeline::replay_input() const {
   input.epoch = epoch_;
   input.rank = rank();
   input.world = world();
+  input.interrupt = &interrupt_;
   for (size_t i = 0; i < entries_.size(); ++i)
     if (entries_[i].spec->kind == StageKind::map) input.map_positions.push_back(i);
   for (SerialSegment* segment : serial_) {
@@ -136,7 +169,7 @@ std::optional<uint64_t> Pipeline::length() const {
   return count_outputs(input, *samples);
 }
 
-void Pipeline::plan_restore(const Json& state) {
+void Pipeline::plan_restore(const Json& state, std::optional<uint64_t> samples) {
   epoch_ = restored_epoch_ = state.at("epoch").get<uint64_t>();
   skip_ = state.at("delivered").get<uint64_t>();
   delivered_ = 0;  // counts up again as the skipped outputs pass
@@ -156,6 +189,7 @@ void Pipeline::plan_restore(const Json& state) {
   if (by_content || skip_ == 0) return;
   own.pass_lengths = copied.pass_lengths = state.at("pass_lengths").get<std::vector<uint64_t>>();
   own.drops = copied.drops = &replay_drops_;
+  if (samples) own.pass_length = copied.pass_length = *samples / world();
   copied.outputs = skip_;
   for (const auto& [position, stage] : copied.stages) stage->start_epoch(epoch_);
   ReplayPlan plan = plan_replay(copied, std::move(copies));

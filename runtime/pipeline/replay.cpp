@@ -9,6 +9,11 @@
 namespace etr::pipeline {
 namespace {
 
+[[noreturn]] void cannot_be_reached() {
+  fail(Code::corrupt_data,
+       "the saved position cannot be reached: the epoch ends before so many items are delivered");
+}
+
 class Replay {
  public:
   // `tokens`: finds out what is still held in the end.
@@ -25,6 +30,7 @@ class Replay {
       for (index_ = 0; !done_ && demand == Demand::more; ++index_) {
         if (ended && index_ >= input_.pass_lengths[pass_]) break;
         if (fed_samples_ == samples) return true;
+        check_way(ended);
         feed(ordinal_of(pass_, index_));
         demand = demand_of(stages_, input_.epoch, pass_);
       }
@@ -53,6 +59,7 @@ class Replay {
     }
   }
 
+  bool arrived() const { return done_; }
   ReplayPlace place() const { return {pass_, index_, outputs_}; }
 
   // After run(): what stages and `held_` still refer to is alive. Nothing may be fed afterwards.
@@ -90,6 +97,13 @@ class Replay {
     Replay& replay_;
     size_t next_;
   };
+
+  // Positions come from files: the way to a wrong one may have no end.
+  void check_way(bool ended) const {
+    if (input_.interrupt && input_.interrupt->stopped())
+      fail(Code::cancelled, "restoring the pipeline's position was cancelled");
+    if (!ended && input_.pass_length && index_ > *input_.pass_length) cannot_be_reached();
+  }
 
   uint64_t ordinal_of(uint64_t pass, uint64_t index) const {
     return pass << kPassShift | (index * input_.world + input_.rank);
@@ -171,6 +185,7 @@ ReplayPlan plan_replay(const ReplayInput& input, std::vector<std::unique_ptr<Sta
   if (input.outputs == 0) return {};
   Replay replay(input, /*tokens=*/true);
   replay.run();
+  if (!replay.arrived()) cannot_be_reached();
   auto alive = std::make_shared<Replay::Alive>(replay.alive());
   copies.clear();  // with the tokens they hold
   return {[alive](uint64_t ordinal) { return alive->is_ghost(ordinal); }, alive->unneeded()};
@@ -178,7 +193,7 @@ ReplayPlan plan_replay(const ReplayInput& input, std::vector<std::unique_ptr<Sta
 
 ReplayPlace walk(const ReplayInput& input, uint64_t samples) {
   Replay replay(input, /*tokens=*/false);
-  if (!replay.run(samples)) fail(Code::corrupt_data, "the saved position cannot be reached");
+  if (!replay.run(samples)) cannot_be_reached();
   return replay.place();
 }
 

@@ -11,6 +11,7 @@
 #include <optional>
 #include <vector>
 
+#include "core/interrupt.h"
 #include "pipeline/drop_set.h"
 #include "pipeline/stage.h"
 
@@ -20,11 +21,13 @@ struct ReplayInput {
   std::vector<std::pair<uint64_t, SerialStage*>> stages;  // with their positions
   std::vector<uint64_t> map_positions;                    // of all map stages
   uint64_t epoch = 0;
-  uint64_t outputs = 0;                // delivered in the epoch before the position
-  uint64_t rank = 0, world = 1;        // which of the source's samples are fed
-  uint64_t passes = 1;                 // 0: without end
-  std::vector<uint64_t> pass_lengths;  // of the passes that ended
+  uint64_t outputs = 0;                 // delivered in the epoch before the position
+  uint64_t rank = 0, world = 1;         // which of the source's samples are fed
+  uint64_t passes = 1;                  // 0: without end
+  std::vector<uint64_t> pass_lengths;   // of the passes that ended
+  std::optional<uint64_t> pass_length;  // of each pass, where that is known beforehand
   const DropSet* drops = nullptr;
+  const Interrupt* interrupt = nullptr;  // ends the way with Error(cancelled)
 };
 
 // Items that an epoch of passes of `pass_length` own samples gives; none where it has no end, or more
@@ -37,7 +40,7 @@ struct ReplayPlan {
   std::function<bool(uint64_t ordinal)> ghost = [](uint64_t) { return false; };
   uint64_t unneeded = 0;  // samples at the beginning of which none is needed again
 };
-// `copies` are the stages that `input` refers to, at the beginning of the epoch; they end here.
+// Throws Error(corrupt_data) where the way does not lead to so many outputs. `copies` are the stages that `input` refers to, at the beginning of the epoch; they end here.
 ReplayPlan plan_replay(const ReplayInput& input, std::vector<std::unique_ptr<Stage>> copies);
 
 // Where a source goes on, and the outputs before that.

@@ -163,6 +163,9 @@ Segment::Idle SourceSegment::advance() {
         note_data();
         index_ = std::exchange(first_index_, 0);
         pass_over(index_ * world_);
+        if (pass_ended_)
+          fail(Code::corrupt_data, "the saved position lies ", index_,
+               " samples into a pass over the data, which has fewer");
         reading_since = now_ns();
       }
       End end = End::none;

@@ -66,6 +66,9 @@ IdxFile open_idx(const std::string& path, const io::ReadOptions& reading) {
   if (samples > there / out.sample_bytes)
     bad("it has ", there, " bytes after the header, but ", shape_text(out.shape),
         " needs more; the file is truncated");
+  if (there > samples * out.sample_bytes)
+    bad("it has ", there, " bytes after the header, but ", shape_text(out.shape), " takes ",
+        samples * out.sample_bytes, "; the number of samples or the file is wrong");
   return out;
 }
 

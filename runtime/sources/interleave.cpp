@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/start_thread.h"
 #include "sources/branch.h"
 
 namespace etr::sources {
@@ -35,7 +36,8 @@ class Way {
     read_.clear();
     bytes_ = 0;
     ended_ = stop_ = false;
-    thread_ = std::thread([this, epoch, pass] { run(epoch, pass); });
+    thread_ = start_thread("a thread that reads a part of the files", "interleave's 'ways'",
+                           [this, epoch, pass] { run(epoch, pass); });
   }
 
   // Throws what reading threw; false at the end of the pass.

@@ -10,9 +10,9 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "core/utf8.h"
 #include "io/record_file.h"
 #include "sources/indexed_source.h"
+#include "sources/npy_header.h"
 
 namespace etr::sources {
 namespace {
@@ -49,36 +49,18 @@ size_t Array::sample_bytes() const {
   return static_cast<size_t>(element_count(shape)) * element_bytes(elements);
 }
 
-// The value of `key` in the header, which is a Python dict on one line.
-std::string_view header_value(const Array& a, std::string_view header, std::string_view key) {
-  const size_t at = header.find("'" + std::string(key) + "':");
-  if (at == std::string_view::npos)
-    fail(Code::corrupt_data, "'", a.path, "': the .npy header has no '", key, "'");
-  std::string_view rest = header.substr(at + key.size() + 3);
-  rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
-  return rest;
-}
-
-// The value of 'descr' as it stands there: a name in quotes, or the list of a structured type.
-std::string type_text(std::string_view descr) {
-  constexpr size_t kMost = 200;
-  const char close = descr.starts_with('[') ? ']' : descr.starts_with('(') ? ')' : ',';
-  const size_t end = descr.find(close);
-  const bool bracket = close != ',' && end != std::string_view::npos;
-  const std::string text = as_utf8(descr.substr(0, std::min(end + (bracket ? 1 : 0), kMost)));
-  return bracket ? text + " (structured)" : text;
-}
-
-Elements elements_of(const Array& a, std::string_view descr) {
+Elements elements_of(const Array& a, const NpyHeader& header) {
   const auto is = [&](std::string_view name) {
-    return descr.size() > name.size() && descr.substr(1, name.size()) == name;
+    return !header.structured &&
+           std::string_view(header.type).substr(1, header.type.size() - 2) == name;
   };
-  if (is("|u1'") || is("|b1'")) return Elements::u8;
-  if (is("<i4'")) return Elements::i32;
-  if (is("<f4'")) return Elements::f32;
-  if (is("<i8'")) return Elements::i64;
-  if (is("<f8'")) return Elements::f64;
-  fail(Code::unsupported, "'", a.path, "' holds elements of type ", type_text(descr),
+  if (is("|u1") || is("|b1")) return Elements::u8;
+  if (is("<i4")) return Elements::i32;
+  if (is("<f4")) return Elements::f32;
+  if (is("<i8")) return Elements::i64;
+  if (is("<f8")) return Elements::f64;
+  fail(Code::unsupported, "'", a.path, "' holds elements of type ", escaped(header.type),
+       header.structured ? " (structured)" : "",
        "; bool, uint8 and little-endian int32, int64, float32 and float64 are read: save "
        "x.astype('<f4'), say");
 }
@@ -93,7 +75,12 @@ std::string read_header(Array& a) {
          "' is an archive of arrays (.npz); save each by itself with numpy.save");
   if (std::memcmp(begin.get(), "\x93NUMPY", kMagic) != 0)
     fail(Code::corrupt_data, "'", a.path, "' is not a .npy file");
-  const bool wide = begin.get()[kMagic] >= std::byte{2};  // version 2 and later: a 4-byte length
+  const int version = std::to_integer<int>(begin.get()[kMagic]),
+            minor = std::to_integer<int>(begin.get()[kMagic + 1]);
+  if (version < 1 || version > 3 || minor != 0)
+    fail(Code::unsupported, "'", a.path, "' is of version ", version, ".", minor,
+         " of the .npy format; versions 1.0, 2.0 and 3.0 are read");
+  const bool wide = version >= 2;  // a 4-byte length
   uint32_t length = 0;
   std::memcpy(&length, begin.get() + 8, wide ? 4 : 2);
   const size_t at = wide ? kWide : kNarrow;
@@ -108,16 +95,10 @@ std::string read_header(Array& a) {
 }
 
 // The header's shape: the number of samples, and the shape of one.
-void read_shape(Array& a, std::string_view header) {
-  std::string_view text = header_value(a, header, "shape");
-  const size_t end = text.find(')');
-  if (!text.starts_with('(') || end == std::string_view::npos)
-    fail(Code::corrupt_data, "'", a.path, "': the .npy header's shape is damaged");
-  text = text.substr(0, end + 1);
-  std::vector<int64_t> extents;
-  for (const std::string_view extent : split(text.substr(1, end - 1), ','))
-    if (!trim(extent).empty())
-      extents.push_back(parse_integer(trim(extent), "the shape of '" + a.path + "'"));
+void read_shape(Array& a, const std::vector<uint64_t>& extents) {
+  std::string text;
+  for (const uint64_t extent : extents) text += cat(text.empty() ? "(" : ", ", extent);
+  text += extents.size() == 1 ? ",)" : ")";
   if (extents.empty())
     fail(Code::unsupported, "'", a.path, "' holds a single value, not an array of samples");
   if (extents.size() > Shape::kMaxRank + 1)
@@ -125,17 +106,15 @@ void read_shape(Array& a, std::string_view header) {
          extents.size() - 1, " axes; at most ", Shape::kMaxRank);
   uint64_t bytes = element_bytes(a.elements);
   bool empty = false;
-  for (const int64_t extent : extents) {
+  for (const uint64_t extent : extents) {
     empty = empty || extent == 0;
-    if (extent < 0 ||
-        __builtin_mul_overflow(bytes, static_cast<uint64_t>(std::max<int64_t>(extent, 1)), &bytes))
+    if (extent > INT64_MAX || __builtin_mul_overflow(bytes, std::max<uint64_t>(extent, 1), &bytes))
       fail(Code::corrupt_data, "'", a.path, "' has the shape ", text, ", which no array has");
   }
   if (!empty && bytes > a.file->size() - a.data_at)
     fail(Code::corrupt_data, "'", a.path, "': the shape ", text, " needs ", bytes,
-         " bytes after the header; the file has ", a.file->size() - a.data_at,
-         " and is truncated");
-  a.samples = static_cast<uint64_t>(extents[0]);
+         " bytes after the header; the file has ", a.file->size() - a.data_at, " and is truncated");
+  a.samples = extents[0];
   a.shape = Shape(extents.begin() + 1, extents.end());
 }
 
@@ -145,11 +124,11 @@ Array open_array(const std::string& field, const std::string& path,
   a.field = field;
   a.path = path;
   a.file = std::make_unique<io::RecordFile>(path, reading);
-  const std::string header = read_header(a);
-  a.elements = elements_of(a, header_value(a, header, "descr"));
-  if (header_value(a, header, "fortran_order").starts_with("True"))
+  const NpyHeader header = parse_npy_header(read_header(a), path);
+  a.elements = elements_of(a, header);
+  if (header.fortran_order)
     fail(Code::unsupported, "'", path, "' is in Fortran order; save numpy.ascontiguousarray(x)");
-  read_shape(a, header);
+  read_shape(a, header.shape);
   return a;
 }
 

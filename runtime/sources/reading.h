@@ -7,6 +7,10 @@
 
 namespace etr::sources {
 
+inline uint64_t budget_bytes(const pipeline::StageContext& context) {
+  return context.pipeline ? static_cast<uint64_t>(context.pipeline->integer("budget_bytes")) : 0;
+}
+
 inline io::RemoteOptions remote_options(const pipeline::StageContext& context) {
   io::RemoteOptions remote;
   if (context.interrupt)
@@ -19,12 +23,9 @@ inline io::RemoteOptions remote_options(const pipeline::StageContext& context) {
   remote.low_speed_s = options.number("remote_low_speed_s");
   remote.timeout_s = options.number("remote_timeout_s");
   remote.cache_dir = options.string("remote_cache_dir");
+  remote.budget_bytes = budget_bytes(context);
   remote.cache_bytes = static_cast<uint64_t>(options.integer("remote_cache_bytes"));
   return remote;
-}
-
-inline uint64_t budget_bytes(const pipeline::StageContext& context) {
-  return context.pipeline ? static_cast<uint64_t>(context.pipeline->integer("budget_bytes")) : 0;
 }
 
 inline io::ReadOptions read_options(const pipeline::StageContext& context) {

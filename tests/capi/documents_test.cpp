@@ -30,6 +30,17 @@ class Documents : public testing::TestWithParam<std::string> {
   etr::test::TempDir dir_;
 };
 
+TEST(Statistics, WithoutStagesAreRefused) {
+  char* text = nullptr;
+  for (const char* stats : {"{}", "[]", "null", "{\"stages\": []}", "{\"stages\": 1}"})
+    for (const char* format : {"json", "text", "svg"}) {
+      EXPECT_EQ(etr_explain_stats(stats, format, &text), ETR_INVALID_ARGUMENT) << stats;
+      EXPECT_NE(std::string(etr_last_error()).find("not the statistics of a pipeline"),
+                std::string::npos)
+          << etr_last_error();
+    }
+}
+
 TEST_P(Documents, TextIsRefused) {
   const std::string& deep = GetParam();
   const std::string inside = "{\"x\": " + deep + "}";

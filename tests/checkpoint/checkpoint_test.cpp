@@ -293,7 +293,8 @@ TEST_P(Strange, FoldersCountForNothing) {
 INSTANTIATE_TEST_SUITE_P(
     Folders, Strange,
     ::testing::Values(
-        "none", "", "{", "[]", "3", R"({"step": 9})", R"({"step": 9, "files": {}})",
+        "none", "", "{", "[]", "3", "null", "{\"step\": 9, \"files\": [1]}", R"({"step": 9})",
+        R"({"step": 9, "files": {}})",
         R"({"step": -1, "generation": 9, "files": {"a.bin": {"bytes": 1, "crc32c": 0}}})",
         R"({"step": 9, "generation": 1.5, "files": {"a.bin": {"bytes": 1, "crc32c": 0}}})",
         R"({"step": 9, "generation": 18446744073709551615, "files": {"a.bin": {"bytes": 1, "crc32c": 0}}})",

@@ -45,6 +45,21 @@ TEST(ParseJson, NamesTheTextAndThePlace) {
   EXPECT_NE(error_of("[1] // a comment", {.comments = false, .code = Code::corrupt_data}), "");
 }
 
+TEST(ParseJson, AZeroByteEndsNoDocument) {
+  const std::string document = "{\"x\": [1, \"a\"],\n \"y\": 2} // and\n";
+  for (size_t at = 0; at <= document.size(); ++at) {
+    std::string text = document;
+    text.insert(at, 1, '\0');
+    const size_t line = at > document.find('\n') ? 2 : 1;
+    EXPECT_NE(error_of(text).find(cat("the thing is not valid JSON: line ", line, ", column ")),
+              std::string::npos)
+        << at << ": " << error_of(text);
+  }
+  EXPECT_EQ(error_of(std::string("{\"x\":1}\0garbage", 15)),
+            "the thing is not valid JSON: column 8: a zero byte, which JSON does not have");
+  EXPECT_FALSE(parse_if_json(std::string("1\0", 2), "the thing"));
+}
+
 TEST(ParseJson, RefusesKeysThatComeTwice) {
   EXPECT_EQ(error_of("{\"a\": {\"b\": 1},\n \"c\": 2, \"b\":\n 3,\n\n   \"c\" : 4}"),
             "the thing: duplicate key 'c' in one object, at line 2, column 2 and at line 5, "

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
 #include "core/error.h"
@@ -142,6 +143,56 @@ TEST(Explain, NothingYetIsAnError) {
   Json stats = stats_of(10, 1);
   stats["consumer"]["samples"] = 0;
   EXPECT_THROW(explain::explain(stats), Error);
+}
+
+// Every way to leave out or retype one value of the statistics, or to make it 0 or huge.
+void each_change(const Json& whole, const Json::json_pointer& at,
+                 const std::function<void(const Json&, const std::string&)>& take) {
+  const auto changed = [&](const Json& value) {
+    Json copy = whole;
+    copy[at] = value;
+    take(copy, cat(at.to_string(), " = ", value.dump()));
+  };
+  for (const char* value : {"null", "true", "\"x\"", "[]", "{}", "[null]", "{\"a\": 1}", "0", "-1",
+                            "1.5", "1e300", "18446744073709551615", "1e-300"})
+    changed(Json::parse(value));
+  const Json& here = whole[at];
+  if (!here.is_structured()) return;
+  for (const auto& [key, unused] : here.items()) {
+    Json copy = whole;
+    if (here.is_array())
+      copy[at].erase(static_cast<size_t>(std::stoul(key)));
+    else
+      copy[at].erase(key);
+    take(copy, cat(at.to_string(), " without ", key));
+    each_change(whole,
+                here.is_array() ? at / static_cast<size_t>(std::stoul(key)) : at / std::string(key),
+                take);
+  }
+}
+
+TEST(Explain, RefusesWhatAreNoStatistics) {
+  Json stats = stats_of(10, 1.61);
+  stats["stages"][1]["queue_items"] = 3;
+  stats["stages"][1]["queue_limit_items"] = 64;
+  int refused = 0;
+  each_change(stats, Json::json_pointer(""), [&](const Json& changed, const std::string& how) {
+    SCOPED_TRACE(how);
+    try {
+      const Json e = explain::explain(changed);
+      EXPECT_EQ(e.dump().find("null"), std::string::npos) << "no number came out";
+      explain::to_text(e);
+      explain::to_svg(e);
+    } catch (const Error& error) {
+      ++refused;
+      if (error.code() == Code::state) return;
+      EXPECT_EQ(error.code(), Code::invalid_argument);
+      EXPECT_EQ(std::string(error.what()).find("these are not the statistics of a pipeline: "), 0u);
+    }
+  });
+  EXPECT_GT(refused, 200);
+  for (const char* text : {"{}", "[]", "null", "3", "{\"stages\": []}"})
+    EXPECT_THROW(explain::explain(Json::parse(text)), Error) << text;
 }
 
 TEST(Explain, UsesTheRightArticle) {

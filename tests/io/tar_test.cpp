@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "core/platform_files.h"
 #include "io/tar_reader.h"
 #include "support/data.h"
@@ -94,6 +95,25 @@ std::string pax(const std::string& key, const std::string& value) {
     if (std::to_string(length).size() + rest.size() == length) return std::to_string(length) + rest;
 }
 
+// What reading an archive of these bytes says: lines of the log, and the error.
+std::string said_of(const TempDir& dir, const std::string& bytes) {
+  std::ofstream(dir.path("a.tar"), std::ios::binary | std::ios::trunc) << bytes;
+  std::string said;
+  set_log_hook([&](LogLevel level, const char* message) {
+    if (level == LogLevel::warning) said += cat("warning: ", message, "\n");
+  });
+  try {
+    io::TarReader reader(io::open_stream(dir.path("a.tar")), "a.tar");
+    io::TarMember member;
+    while (reader.next(member)) said += cat("member of ", member.data.size, "\n");
+    EXPECT_FALSE(reader.next(member)) << "the end stays the end";
+  } catch (const Error& error) {
+    said += error.what();
+  }
+  set_log_hook(nullptr);
+  return said;
+}
+
 #define EXPECT_HAS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
 TEST(Tar, RefusesByName) {
@@ -149,6 +169,51 @@ TEST(Tar, SaysWhatIsNoArchive) {
   EXPECT_HAS(error_of("\x28\xb5\x2f\xfd" + std::string(600, 'x')), "zstd data");
   EXPECT_HAS(error_of("BZh9" + std::string(10, 'x')), "bzip2 data");
   EXPECT_HAS(error_of(std::string(600, 'x')), "checksum (not a tar archive?)");
+}
+
+// An archive of 5 bytes in a record of 512, without its end.
+std::string one_member(const TempDir& dir, char type = '0') {
+  Archive archive(type, "12345");
+  EXPECT_EQ(archive.error(dir).find("checksum"), std::string::npos);
+  archive.bytes.resize(512 + 5);
+  archive.bytes.resize(1024);
+  return archive.bytes;
+}
+
+TEST(Tar, NothingBehindTheEndIsPassedOverInSilence) {
+  TempDir dir;
+  const std::string member = one_member(dir), end(1024, '\0');
+  EXPECT_EQ(said_of(dir, member + end + std::string(8192, '\0')), "member of 5\n");
+  EXPECT_EQ(said_of(dir, member), "member of 5\n") << "some writers leave the end out";
+  for (const size_t zeros : {512u, 1024u, 9216u, 3u << 20}) {
+    const std::string said = said_of(dir, member + std::string(zeros, '\0') + member + end);
+    EXPECT_HAS(said,
+               "member of 5\nwarning: 'a.tar': the archive ends at byte 1024, and the data "
+               "from byte ");
+    EXPECT_HAS(said, cat("from byte ", 1024 + zeros, " on is not read"));
+    EXPECT_HAS(said_of(dir, std::string(zeros, '\0') + member + end),
+               "'a.tar': the archive begins with zero records, which end it, but it has data at "
+               "byte ");
+    EXPECT_EQ(said_of(dir, std::string(zeros, '\0')), "warning: 'a.tar' holds no member\n");
+  }
+  EXPECT_HAS(said_of(dir, member + std::string(700, '\0')), "ends inside a record of its end");
+}
+
+TEST(Tar, AnArchiveThatEndsInsideARecordIsDamaged) {
+  TempDir dir;
+  const std::string member = one_member(dir);
+  for (size_t size = 1; size < 2048; size += 73)
+    EXPECT_HAS(said_of(dir, (member + member).substr(0, size)), "the archive is truncated");
+  EXPECT_HAS(said_of(dir, member.substr(0, 512 + 5)),
+             "member of 5\n'a.tar': the archive is truncated");
+}
+
+TEST(Tar, MembersOfUnknownTypesAreFiles) {
+  TempDir dir;
+  const std::string member = one_member(dir, 'Q'), end(1024, '\0');
+  EXPECT_EQ(said_of(dir, member + member + end),
+            "warning: 'a.tar': member 'name' at byte 0 is of the unknown type 81; it and others "
+            "like it are read as files\nmember of 5\nmember of 5\n");
 }
 
 }  // namespace

@@ -3,8 +3,11 @@
 
 #include <fstream>
 #include <functional>
+#include <future>
 
 #include "core/error.h"
+#include "pipeline/flow.h"
+#include "support/child.h"
 #include "support/data.h"
 #include "support/sanitized.h"
 
@@ -282,6 +285,136 @@ TEST(Restore, AMillionSamplesAreASmallState) {
   Pipeline restored(spec);
   restored.restore(state);
   EXPECT_EQ(digest_of_epoch(original), digest_of_epoch(restored));
+}
+
+// Positions that no pipeline saves -----------------------------------------------------------------
+
+// Five samples a file, of a number that is known beforehand (idx) or is not (webdataset).
+Json idx_spec(const TempDir& dir) {
+  std::ofstream(dir.path("images"), std::ios::binary)
+      << std::string("\0\0\x08\x03\0\0\0\x3c\0\0\0\1\0\0\0\1", 16) << std::string(60, 'x');
+  return {{"threads", 2},
+          {"stages",
+           {{{"stage", "idx"}, {"images", dir.path("images")}},
+            {{"stage", "shuffle"}, {"buffer", 7}},
+            {{"stage", "batch"}, {"size", 4}}}}};
+}
+
+Json saved_within_an_epoch(const Json& spec) {
+  Pipeline pipeline(spec);
+  Item item;
+  for (int n = 0; n < 3; ++n) pipeline.next(item);
+  return parse_json(pipeline.save().dump(), "state");
+}
+
+// What restoring, and reading an epoch, says.
+std::string said_of(const Json& spec, const Json& state) {
+  try {
+    Pipeline pipeline(spec);
+    pipeline.restore(state);
+    digest_of_epoch(pipeline);
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    EXPECT_TRUE(error.code() == Code::corrupt_data || error.code() == Code::invalid_argument)
+        << text;
+    for (const char* raw : {"operator[]", "array index", "type must be", "json.exception", "at()"})
+      EXPECT_EQ(text.find(raw), std::string::npos) << text;
+    return text;
+  }
+  return "";
+}
+
+TEST(Restore, RefusesPositionsThatCannotBe) {
+  TempDir dir;
+  const Json sharded = spec_of(make_shards(dir, 3, 20), R"(, {"stage": "batch", "size": 4})");
+  for (const Json& spec : {idx_spec(dir), sharded}) {
+    const Json good = saved_within_an_epoch(spec);
+    EXPECT_EQ(said_of(spec, good), "");
+    const auto with = [&](const char* key, const Json& value) {
+      Json state = good;
+      state[key] = value;
+      return said_of(spec, state);
+    };
+    for (const char* key : {"delivered", "epoch"})
+      for (const char* value :
+           {"-1", "1.5", "null", "\"x\"", "9223372036854775807", "1e300", "[1]"})
+        EXPECT_NE(with(key, Json::parse(value)).find(cat("'", key, "' is ")), std::string::npos)
+            << key << value;
+    EXPECT_NE(with("delivered", 100).find("the saved position"), std::string::npos);
+    EXPECT_NE(with("delivered", 16).find("the saved position"), std::string::npos);
+  }
+  Json far = saved_within_an_epoch(idx_spec(dir));
+  far["delivered"] = 1'000'000'000;
+  EXPECT_NE(said_of(idx_spec(dir), far).find("cannot be reached"), std::string::npos);
+}
+
+TEST(Restore, SaysInPlainWordsWhatIsDamaged) {
+  TempDir dir;
+  const Json spec = spec_of(make_shards(dir, 2, 20), R"(, {"stage": "batch", "size": 4})");
+  const std::function<void(const Json&, const Json::json_pointer&)> damage =
+      [&](const Json& whole, const Json::json_pointer& at) {
+        for (const char* value : {"null", "[]", "{}", "\"x\"", "[[]]", "{\"a\": null}", "-1"}) {
+          Json copy = whole;
+          copy[at] = Json::parse(value);
+          SCOPED_TRACE(at.to_string() + " = " + value);
+          said_of(spec, copy);
+        }
+        if (whole[at].is_object())
+          for (const auto& [key, unused] : whole[at].items()) {
+            Json copy = whole;
+            copy[at].erase(key);
+            SCOPED_TRACE(at.to_string() + " without " + key);
+            said_of(spec, copy);
+            damage(whole, at / key);
+          }
+        if (whole[at].is_array())
+          for (size_t i = 0; i < whole[at].size(); ++i) damage(whole, at / i);
+      };
+  damage(saved_within_an_epoch(spec), Json::json_pointer(""));
+}
+
+TEST(Restore, CanBeCancelledOnALongWay) {
+  TempDir dir;
+  const Json spec = spec_of(make_shards(dir, 2, 20), R"(, {"stage": "batch", "size": 4})");
+  Json state = saved_within_an_epoch(spec);
+  state["delivered"] = uint64_t{1} << 39;
+  state["pass_lengths"] = Json::array();
+  Pipeline pipeline(spec);
+  auto code = std::async(std::launch::async, [&] {
+    try {
+      pipeline.restore(state);
+    } catch (const Error& error) {
+      return error.code();
+    }
+    return Code::ok;
+  });
+  pipeline.cancel();
+  EXPECT_EQ(code.get(), Code::cancelled);
+}
+
+// Threads that cannot be had ------------------------------------------------------------------------
+
+TEST(Threads, ThatCannotBeStartedAreAnErrorThatSaysSo) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer's own memory is beyond every limit";
+  EXPECT_EQ(
+      in_child([] {
+        const auto now = static_cast<rlim_t>(status_kb("VmSize") * 1024 + (2 << 20));
+        const rlimit limit{now, now};  // a stack takes more
+        if (setrlimit(RLIMIT_AS, &limit) != 0) return 2;
+        try {
+          std::vector<std::unique_ptr<pipeline::Task>> tasks;  // stacks of earlier threads are kept
+          for (int i = 0; i < 200; ++i) tasks.push_back(pipeline::make_thread_task([] {}));
+        } catch (const Error& error) {
+          const std::string text = error.what();
+          return error.code() == Code::out_of_memory &&
+                         text.find("a thread of the pipeline could not be started") == 0 &&
+                         text.find("'threads'") != std::string::npos
+                     ? 0
+                     : 3;
+        }
+        return 4;
+      }),
+      0);
 }
 
 }  // namespace

@@ -193,7 +193,7 @@ class Misbehaving(http.server.BaseHTTPRequestHandler):
         body = b"\n".join(LINES) + b"\n"
         total, status, etag = len(body), 200, '"v1"'
         begin = 0
-        if wanted and mode != "no-ranges":
+        if wanted and mode not in ("no-ranges", "endless"):
             begin, end = (int(n) for n in wanted.removeprefix("bytes=").split("-"))
             body, status = body[begin:end + 1], 206
         if mode == "hangs" and begin > 0:
@@ -208,10 +208,22 @@ class Misbehaving(http.server.BaseHTTPRequestHandler):
             return
         if mode == "changes" and begin > 0:
             etag = '"v2"'
+        told = begin
+        if mode == "shifts" and begin > 0:  # the length is right, the place is not
+            told = begin - 16384
+            body = (b"\n".join(LINES) + b"\n")[told:told + len(body)]
         self.send_response(status)
         self.send_header("ETag", etag)
         if status == 206:
-            self.send_header("Content-Range", f"bytes {begin}-{begin + len(body) - 1}/{total}")
+            self.send_header("Content-Range", f"bytes {told}-{told + len(body) - 1}/{total}")
+        if mode == "endless":  # of any length, without saying which
+            self.end_headers()
+            self.close_connection = True
+            try:
+                while True:
+                    self.wfile.write(bytes(1 << 20))
+            except OSError:
+                return
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if mode == "cuts" and tries == 1 and len(body) > 1000:
@@ -258,6 +270,15 @@ class BadServers(unittest.TestCase):
 
     def test_servers_without_ranges(self):
         self.assertEqual(lines_of(f"{self.url}/no-ranges/a"), LINES)
+
+    def test_other_parts_than_those_asked_for_are_refused(self):
+        with self.assertRaisesRegex(et.EchoTrainError, r"/shifts/a'.*asked for bytes 16384 to 32767, the server sent 16384 "
+                                                       r"bytes as 'bytes 0-16383/"):
+            lines_of(f"{self.url}/shifts/a", remote_connections=1)
+
+    def test_an_answer_in_one_piece_keeps_to_the_budget(self):
+        with self.assertRaisesRegex(et.EchoTrainError, r"/endless/a'.*more than 8000000 bytes; the limit is budget_bytes"):
+            lines_of(f"{self.url}/endless/a", budget_bytes=8_000_000)
 
     def test_files_that_change_are_an_error(self):
         with self.assertRaisesRegex(et.EchoTrainError, "was changed while it was read"):

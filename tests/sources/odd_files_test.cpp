@@ -28,6 +28,45 @@ TEST(NpyFamily, TypesThatAreNotReadAreNamed) {
              "archive of arrays (.npz)");
 }
 
+// Every header that differs from a good one in a character is read with the same type and shape, or refused.
+TEST(NpyFamily, DamagedHeadersAreRefused) {
+  TempDir dir;
+  const auto said_of = [&](const std::string& bytes) {
+    put(dir.path("a.npy"), bytes);
+    return failure(spec_of("npy", {{"arrays", "x=" + dir.path("a.npy")}}, {{"epochs", 1}}));
+  };
+  const std::string good = npy("|u1", "(3,)", "abc");
+  ASSERT_EQ(said_of(good), "no error");
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string bytes = good;
+    bytes.replace(bytes.find(from), from.size(), to);
+    return said_of(bytes);
+  };
+  EXPECT_HAS(with("False", "Fa|se"), "where True or False belongs");
+  EXPECT_HAS(with("}  ", "} x"), "where nothing belongs");
+  EXPECT_HAS(with("'shape'", "'shapf'"), "the .npy header is damaged");
+  EXPECT_HAS(with("'shape': (3,)", "'descr': '|u1'").substr(0, 400), "that comes once");
+  EXPECT_HAS(with("(3,)", "(3) "), "the .npy header is damaged");
+  EXPECT_HAS(with("'descr': '|u1', ", "                "), "the .npy header has no 'descr'");
+  EXPECT_HAS(with("{'de", "\x1b\xff\n\t"), "it has '\\x1b\\xff\\x0a\\x09scr");
+  for (const auto& [major, minor] : {std::pair(0, 0), {4, 0}, {1, 1}, {255, 0}}) {
+    std::string bytes = good;
+    bytes[6] = static_cast<char>(major);
+    bytes[7] = static_cast<char>(minor);
+    EXPECT_HAS(said_of(bytes), cat("version ", major, ".", minor));
+  }
+  const size_t end = good.find('}') + 1;
+  for (size_t at = 10; at < end; ++at)
+    for (const char c : {'|', '\0', '\xff', '\'', ')', '}', '-'}) {
+      std::string bytes = good;
+      if (bytes[at] == ' ' || bytes[at] == c) continue;
+      bytes[at] = c;
+      const std::string said = said_of(bytes);
+      EXPECT_NE(said, "no error") << bytes.substr(10, end);
+      EXPECT_LT(said.size(), 400u) << said;
+    }
+}
+
 TEST(NpyFamily, AFieldIsNamedOnceAFileMayBeTwice) {
   TempDir dir;
   put(dir.path("a.npy"), npy("|u1", "(3,)", "abc"));

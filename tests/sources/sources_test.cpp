@@ -39,6 +39,12 @@ TEST(Idx, SaysWhatIsWrong) {
   EXPECT_HAS(with("labels", "images"), "swapped");
   EXPECT_HAS(with("short", "labels"), "truncated");
   EXPECT_HAS(with("text", "labels"), "not an IDX file");
+  write(dir.path("long"), idx_images(7, 3, 5) + "x");
+  write_gz(dir.path("long.gz"), idx_images(7, 3, 5) + idx_images(7, 3, 5));
+  write(dir.path("many"), idx_labels(7) + std::string(7, '\0'));
+  for (const char* images : {"long", "long.gz"})
+    EXPECT_HAS(with(images, "labels"), "takes 105; the number of samples or the file is wrong");
+  EXPECT_HAS(with("images", "many"), "it has 14 bytes after the header, but [7] takes 7");
   EXPECT_HAS(with("nowhere", "labels"), "nowhere");
 }
 

@@ -1,0 +1,78 @@
+#include "core/json_members.h"
+
+#include <utility>
+
+#include "core/json.h"
+#include "core/utf8.h"
+
+namespace etr {
+namespace {
+
+constexpr double kLargest = 1e15;
+
+}  // namespace
+
+std::string brief_json(const Json& value) {
+  constexpr size_t kShown = 60;
+  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return text.size() <= kShown ? text : as_utf8(text.substr(0, kShown)) + "...";
+}
+
+JsonMembers::JsonMembers(const Json& object, std::string problem, Code code)
+    : object_(object), problem_(std::move(problem)), code_(code) {
+  if (!object.is_object()) fail(code_, problem_, ": it is ", brief_json(object), ", not an object");
+}
+
+void JsonMembers::wrong(const char* key, const Json& found, const std::string& expected) const {
+  fail(code_, problem_, ": '", key, "' is ", brief_json(found), ", not ", expected);
+}
+
+bool JsonMembers::has(const char* key) const { return object_.contains(key); }
+
+const Json& JsonMembers::at(const char* key) const {
+  const auto found = object_.find(key);
+  if (found == object_.end()) fail(code_, problem_, ": it has no '", key, "'");
+  return *found;
+}
+
+const Json& JsonMembers::object(const char* key) const {
+  const Json& value = at(key);
+  if (!value.is_object()) wrong(key, value, "an object");
+  return value;
+}
+
+const Json& JsonMembers::list(const char* key) const {
+  const Json& value = at(key);
+  if (!value.is_array()) wrong(key, value, "a list");
+  return value;
+}
+
+const std::string& JsonMembers::text(const char* key) const {
+  const Json& value = at(key);
+  if (!value.is_string()) wrong(key, value, "a string");
+  return value.get_ref<const std::string&>();
+}
+
+bool JsonMembers::flag(const char* key) const {
+  const Json& value = at(key);
+  if (!value.is_boolean()) wrong(key, value, "true or false");
+  return value.get<bool>();
+}
+
+double JsonMembers::number(const char* key) const {
+  const Json& value = at(key);
+  if (!value.is_number() || !(value.get<double>() >= 0 && value.get<double>() <= kLargest))
+    wrong(key, value, cat("a number from 0 to ", kLargest));
+  return value.get<double>();
+}
+
+// Of a Json that the program has made itself a whole number may be a signed one.
+uint64_t JsonMembers::whole(const char* key, uint64_t most) const {
+  const Json& value = at(key);
+  if (!value.is_number_integer() || (!value.is_number_unsigned() && value.get<int64_t>() < 0))
+    wrong(key, value, "a whole number");
+  if (value.get<uint64_t>() > most) wrong(key, value, cat("a whole number up to ", most));
+  return value.get<uint64_t>();
+}
+
+}  // namespace etr
