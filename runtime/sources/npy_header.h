@@ -16,7 +16,7 @@ struct NpyHeader {
 };
 
 // Takes nothing but {'descr': TYPE, 'fortran_order': True or False, 'shape': (N, ...)}, the entries in any order, and blanks
-// behind it. Throws Error(corrupt_data) that names `path` and quotes where the text departs from that.
+// after it. Throws Error(corrupt_data) that names `path` and quotes where the text departs from that.
 NpyHeader parse_npy_header(std::string_view text, const std::string& path);
 
 // For errors: at most 60 characters, those that no terminal should get as escapes (\x1b).
