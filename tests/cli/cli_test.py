@@ -259,7 +259,7 @@ class Runs(unittest.TestCase):
         self.assertEqual(run("train", *words).returncode, 0)
         result = run("train", *words, "--resume")
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("complete, at step 4 (train.steps is 4); to train on: --resume --set train.steps=8", result.stdout)
+        self.assertIn("complete, at step 4 (train.steps is 4); to train on, give it more: --resume --set train.steps=8", result.stdout)
         self.assertNotIn("loss 0.000", result.stdout)
         self.assertIn("8 steps", run("train", *words, "--resume", "--set", "train.steps=8").stdout)
 

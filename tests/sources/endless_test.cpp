@@ -77,7 +77,7 @@ TEST(Endless, SparseFilesTakeNoMemory) {
   const std::string images = sparse(
       "a.idx",
       std::string("\0\0\x08\x03", 4) + big_endian(1) + big_endian(1 << 20) + big_endian(1 << 19),
-      "");
+      "", 16 + (uint64_t{1} << 39));
   EXPECT_EQ(fails_in_little_memory("idx", {{"images", images}}, "a record takes"), 0);
   const uint32_t frames = 0xFFFF'0000;
   const std::string shard =
