@@ -50,10 +50,14 @@ void FolderClaim::make_folders(const std::string& folder) {
   for (auto path = missing.rbegin(); path != missing.rend() && !error; ++path)
     if (fs::create_directory(*path, error)) made_.push_back(*path);
   std::error_code unknown;
-  if (fs::is_directory(folder, unknown)) return;
+  const fs::file_status made = fs::status(folder, unknown);
+  if (fs::is_directory(made)) return;
   remove_empty_folders();
-  fail(error == std::errc::no_such_file_or_directory ? Code::not_found : Code::io,
-       "cannot create the run's folder '", folder, "': ", error ? error.message() : "it is a file",
+  const bool removed = error ? error == std::errc::no_such_file_or_directory : !fs::exists(made);
+  fail(removed ? Code::not_found : Code::io, "cannot create the run's folder '", folder, "': ",
+       error     ? error.message()
+       : removed ? "another process has removed it"
+                 : "it is a file",
        "; output.dir names another one");
 }
 
