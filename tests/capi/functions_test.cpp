@@ -144,10 +144,13 @@ TEST(Functions, AThreadInAFunctionIsNotCancelled) {
   EXPECT_EQ(run(five_samples, cancels_itself).samples, 5);
 }
 
+// Not under the address sanitizer, which takes the stack that an unwinding by force leaves for memory in use, and a reference to what
+// glibc throws for one to nothing.
+#if defined(__GLIBCXX__) && !defined(__SANITIZE_ADDRESS__)
 // The cancellation takes effect after the call.
 TEST(Functions, AThreadInACallIsNotCancelled) {
   struct Shared {
-    bool returned = false, behind = false;
+    bool returned = false, went_on = false;
   } shared;
   pthread_t thread;
   const auto reads = [](void* given) -> void* {
@@ -155,7 +158,7 @@ TEST(Functions, AThreadInACallIsNotCancelled) {
     pthread_cancel(pthread_self());
     s->returned = run(five_samples).samples == 5;
     pthread_testcancel();
-    s->behind = true;
+    s->went_on = true;
     return nullptr;
   };
   // run() makes objects of C++ between its calls; none of them is a point of cancellation.
@@ -164,10 +167,9 @@ TEST(Functions, AThreadInACallIsNotCancelled) {
   pthread_join(thread, &result);
   EXPECT_EQ(result, PTHREAD_CANCELED);
   EXPECT_TRUE(shared.returned);
-  EXPECT_FALSE(shared.behind);
+  EXPECT_FALSE(shared.went_on);
 }
 
-#ifdef __GLIBCXX__
 TEST(FunctionsDeathTest, OneThatEndsItsThreadIsNamed) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto ends = [](void*, etr_batch*) -> int32_t { pthread_exit(nullptr); };
