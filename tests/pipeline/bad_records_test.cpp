@@ -331,13 +331,13 @@ TEST(BadRecords, TheSameOneInAnotherEpochIsNoOther) {
   }
 }
 
-// Twelve samples an epoch, of which `bad` says (epoch, number) which fail. Two threads read ahead, and the bad samples of the
-// first epoch wait until `ahead` bad ones of later epochs have been met.
+// Twelve samples an epoch, of which `bad` says (epoch, number) which fail. The bad samples of the first epoch wait until `ahead` bad
+// ones of later epochs have been met: there are threads, hence messages, for each sample of these epochs.
 struct ReadAhead {
   using Bad = std::function<bool(uint64_t epoch, uint64_t number)>;
 
   ReadAhead(const Bad& bad, int64_t ahead, Json options) {
-    options["threads"] = 2;
+    options["threads"] = 32;
     options["stages"] = {{{"stage", "webdataset"},
                           {"pattern", make_shards(dir, 1, 12, 8)},
                           {"shuffle_shards", false}},
