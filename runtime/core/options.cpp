@@ -52,13 +52,18 @@ bool has_nul(const Json& value) {
   return value.is_array() && std::any_of(value.begin(), value.end(), has_nul);
 }
 
+// For messages; a text of the program's need not be UTF-8.
+std::string shown(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 void check_value(const OptionSpec& spec, const Json& value, const std::string& owner) {
   const std::string where = cat(owner, ": option '", spec.name, "'");
   if (!has_type(value, spec.type))
     fail(Code::invalid_argument, where, " must be of type ", option_type_name(spec.type), ", not ",
-         value.dump());
+         shown(value));
   if (has_nul(value))
-    fail(Code::invalid_argument, where, " is ", value.dump(),
+    fail(Code::invalid_argument, where, " is ", shown(value),
          ": paths and names have no NUL character inside");
   if (value.is_number()) check_range(spec, value, where);
   if (spec.type == OptionType::integers || spec.type == OptionType::numbers)
