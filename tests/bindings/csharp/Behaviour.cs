@@ -169,7 +169,7 @@ public static partial class Behaviour
         {
             using (var pipeline = Images().Map("leak", item => leaked = item))
             {
-                pipeline.Next().Dispose();
+                foreach (Batch sample in pipeline) sample.Dispose(); // until the last call has ended
                 FailsWith(ErrorCode.State, "during its call", () => leaked.Shape("image"));
                 leaked.Dispose();
             }

@@ -198,7 +198,7 @@ public final class Behaviour {
     test("an item is valid during its call only", () -> {
       AtomicReference<Batch> leaked = new AtomicReference<>();
       try (Pipeline pipeline = images().map("leak", leaked::set).build()) {
-        pipeline.next();
+        for (Batch sample : pipeline) sample.close();  // until the last call has ended
         failsWith(Code.STATE, "during its call", () -> leaked.get().buffer("image"));
         leaked.get().close();
       }
