@@ -18,6 +18,14 @@ std::string brief_json(const Json& value) {
   return text.size() <= kShown ? text : as_utf8(text.substr(0, kShown)) + "...";
 }
 
+void check_no_nul(const Json& value, const std::string& where) {
+  if (value.is_array())
+    for (const Json& element : value) check_no_nul(element, where);
+  if (value.is_string() && value.get_ref<const std::string&>().find('\0') != std::string::npos)
+    fail(Code::invalid_argument, where, " is ", brief_json(value),
+         ": paths and names have no NUL character inside");
+}
+
 JsonMembers::JsonMembers(const Json& object, std::string problem, Code code)
     : object_(object), problem_(std::move(problem)), code_(code) {
   if (!object.is_object()) fail(code_, problem_, ": it is ", brief_json(object), ", not an object");

@@ -36,4 +36,7 @@ class JsonMembers {
 // The value as JSON text for an error, cut where it is long.
 std::string brief_json(const Json& value);
 
+// Paths and names go to the system, which would cut them off there: a NUL character in a text, or in a list's, is an error.
+void check_no_nul(const Json& value, const std::string& where);
+
 }  // namespace etr

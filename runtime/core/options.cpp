@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/json_members.h"
 #include "core/nearest.h"
 
 namespace etr {
@@ -47,24 +48,12 @@ void check_range(const OptionSpec& spec, const Json& value, const std::string& w
        "; it must lie in [", spec.min, ", ", spec.max, "]");
 }
 
-bool has_nul(const Json& value) {
-  if (value.is_string()) return value.get_ref<const std::string&>().find('\0') != std::string::npos;
-  return value.is_array() && std::any_of(value.begin(), value.end(), has_nul);
-}
-
-// For messages; a text of the program's need not be UTF-8.
-std::string shown(const Json& value) {
-  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 void check_value(const OptionSpec& spec, const Json& value, const std::string& owner) {
   const std::string where = cat(owner, ": option '", spec.name, "'");
   if (!has_type(value, spec.type))
     fail(Code::invalid_argument, where, " must be of type ", option_type_name(spec.type), ", not ",
-         shown(value));
-  if (has_nul(value))
-    fail(Code::invalid_argument, where, " is ", shown(value),
-         ": paths and names have no NUL character inside");
+         brief_json(value));
+  check_no_nul(value, where);
   if (value.is_number()) check_range(spec, value, where);
   if (spec.type == OptionType::integers || spec.type == OptionType::numbers)
     for (const Json& element : value) check_range(spec, element, where);

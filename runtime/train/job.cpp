@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "core/error.h"
+#include "core/json_members.h"
 #include "core/parse_json.h"
 #include "core/platform.h"
 #include "core/text.h"
@@ -143,9 +144,7 @@ void require_object(const Json& json, const std::string& what) {
 void expand_all(Json& json, const Json& vars, const std::string& where) {
   if (json.is_string()) {
     json = expand(json.get<std::string>(), vars, where);
-    if (json.get_ref<const std::string&>().find('\0') != std::string::npos)
-      fail(Code::invalid_argument, where, " is ", json.dump(),
-           ": paths and names have no NUL character inside");
+    check_no_nul(json, where);
   } else if (json.is_structured()) {
     for (auto& [key, value] : json.items()) expand_all(value, vars, where + "." + key);
   }
