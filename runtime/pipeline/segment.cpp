@@ -90,7 +90,9 @@ void Segment::trigger() { head_->poke(); }
 void Segment::run_head() noexcept {
   if (host_.stopped()) return;
   const int64_t now = now_ns();
-  idle_ns_[static_cast<size_t>(idle_.exchange(Idle::no))] += now - idle_since_ns_;
+  const Idle was = idle_.exchange(Idle::no);
+  for (const Idle kind : {Idle::starved, Idle::blocked, Idle::maps})
+    idle_ns_[static_cast<size_t>(kind)] += idle_ns(kind, was, now);
   Idle idle = Idle::no;
   try {
     idle = advance();
@@ -101,10 +103,20 @@ void Segment::run_head() noexcept {
   idle_ = idle;
 }
 
+// How long the present wait, which began as `idle`, has been one of this kind. What began as a wait for the maps goes on as one
+// for room when these are done and the queue is more than half full: the head is not woken between.
+int64_t Segment::idle_ns(Idle kind, Idle idle, int64_t now) const {
+  const int64_t since = idle_since_ns_, ready = std::clamp(maps_ready_ns_.load(), since, now);
+  const bool became_full = idle == Idle::maps && maps_ready_ns_.load() >= since;
+  if (became_full)
+    return kind == Idle::maps ? ready - since : kind == Idle::blocked ? now - ready : 0;
+  return kind == idle ? now - since : 0;
+}
+
 double Segment::idle_seconds(Idle kind) const {
-  int64_t total = idle_ns_[static_cast<size_t>(kind)];
-  if (idle_ == kind) total += std::max<int64_t>(now_ns() - idle_since_ns_, 0);
-  return static_cast<double>(total) * 1e-9;
+  const int64_t now = std::max<int64_t>(now_ns(), idle_since_ns_);
+  return static_cast<double>(idle_ns_[static_cast<size_t>(kind)] + idle_ns(kind, idle_, now)) *
+         1e-9;
 }
 
 bool Segment::take_input(Chunk& chunk) {
@@ -244,6 +256,8 @@ void Segment::pass_on(Chunk&& chunk) {
   chunk.counted_bytes = bytes;
   --in_maps_;
   if (items > 0) growth_known_.store(true);
+  if (in_maps_.load() <= limits_.messages / 2 && maps_ready_ns_ <= idle_since_ns_)
+    maps_ready_ns_ = now_ns();
   if (half_empty()) trigger();  // the head may have waited for the maps
   if (!next_) return host_.deliver(std::move(chunk));
   {

@@ -125,6 +125,7 @@ class Segment {
 
  private:
   void run_head() noexcept;
+  int64_t idle_ns(Idle kind, Idle idle, int64_t now) const;
   void run_maps(Chunk& chunk) noexcept;  // any thread
   void run_block(Chunk& chunk, size_t first, size_t last, std::vector<char>& keep);
   bool map_item(MapEntry& map, Item& item, uint64_t epoch);
@@ -145,6 +146,7 @@ class Segment {
   std::array<std::atomic<int64_t>, 4> idle_ns_{};  // by Idle
   std::atomic<Idle> idle_{Idle::no};
   std::atomic<int64_t> idle_since_ns_{0};
+  std::atomic<int64_t> maps_ready_ns_{0};  // since then half of the maps are free
   std::unique_ptr<Path> path_;
   std::unique_ptr<Task> head_;
 };

@@ -272,10 +272,16 @@ class Runs(unittest.TestCase):
         self.assertIn("complete, at step 2 (evaluation.target_accuracy of 0.001 is reached); to train on, give it more: "
                       "--resume --set evaluation.target_accuracy=0\n", result.stdout)
         self.assertIn("8 steps", run("train", *words, "--resume", "--set", "evaluation.target_accuracy=0").stdout)
-        timed = self.words("timed", train__steps=0, train__seconds=0.2)
-        self.assertEqual(run("train", *timed).returncode, 0)
+        self.assertEqual(run("train", *self.words("timed")).returncode, 0)
+        timed = self.words("timed", train__steps=0, train__seconds=0.000001)
         self.assertRegex(run("train", *timed, "--resume").stdout,
                          r"\(train\.seconds are over\); to train on, give it more: --resume --set train\.seconds=[1-9]")
+
+    def test_a_run_without_a_step_says_why(self):
+        result = run("train", *self.words("short", train__steps=0, train__seconds=0.000001, **{"pipeline.stages.2.milliseconds": 50}))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("0 steps", result.stdout)
+        self.assertIn("train.seconds (1e-06) were over before the first batch came: nothing is trained or saved", result.stderr)
 
     def test_missing_data_is_no_missing_checkpoint(self):
         words = self.words("moved-data")

@@ -80,12 +80,17 @@ int command_train(const Arguments& arguments) {
   std::printf("output: %s\n",
               folder.empty() ? "nothing is saved (output.dir is empty)" : folder.c_str());
   const Json job = json_of(run.job);
-  const RunEnd end = run_with_progress(run.trainer.get(), job.value("name", "job"),
-                                       job.value("/train/seconds"_json_pointer, 0.0));
+  const double seconds = job.value("/train/seconds"_json_pointer, 0.0);
+  const RunEnd end = run_with_progress(run.trainer.get(), job.value("name", "job"), seconds);
   if (!end.trained && !interrupted() && arguments.flag("resume"))
     print_complete(job, end.event);
   else
     print_summary(end.event);
+  if (end.event.step == 0 && seconds > 0 && !interrupted())
+    std::fprintf(stderr,
+                 "echotrain: train.seconds (%g) were over before the first batch came: nothing is "
+                 "trained or saved; raise them\n",
+                 seconds);
   print_results(end.event);
   if (interrupted()) throw Interrupted{kept(end, run.job, arguments.operand(0))};
   return 0;
