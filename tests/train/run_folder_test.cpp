@@ -280,6 +280,7 @@ const std::vector<Loss> kLosses{
      [](const std::string& folder) {
        fs::rename(folder, folder + "-old");
        fs::create_directory(folder);
+       std::ofstream(folder + "/notes.txt") << "of somebody else";
      }},
     {"copied back",
      [](const std::string& folder) {
