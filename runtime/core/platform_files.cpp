@@ -233,6 +233,13 @@ void OutputFile::close() {
   if (::close(std::exchange(file_, -1)) != 0) fail_errno("cannot close", path_);
 }
 
+bool OutputFile::is_in_place() const {
+  struct stat open {};
+  struct stat there {};
+  return ::fstat(file_, &open) == 0 && ::stat(path_.c_str(), &there) == 0 &&
+         open.st_dev == there.st_dev && open.st_ino == there.st_ino;
+}
+
 void write_file_synced(const std::string& path, std::span<const std::byte> bytes) {
   OutputFile file(path, OutputFile::Mode::replace);
   file.write(bytes);

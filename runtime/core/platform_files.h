@@ -83,6 +83,9 @@ class OutputFile {
   void sync();   // and to the disk
   void close();
 
+  // Whether the path still leads to the file: nobody has removed, renamed or replaced it, or a folder that it lies in.
+  bool is_in_place() const;
+
  private:
   std::string path_;
   int file_;

@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/platform_files.h"
 #include "core/sha256.h"
+#include "core/text.h"
 #include "core/utf8.h"
 
 namespace etr::pipeline {
@@ -21,6 +22,10 @@ Json to_json(const BadRecord& r) {
   Json out{{"stage", r.stage}, {"shard", r.shard}, {"key", r.key}, {"reason", r.reason}};
   if (r.offset >= 0) out["offset"] = r.offset;
   return out;
+}
+
+std::string where_text(const BadRecord& r) {
+  return cat("stage '", r.stage, "', shard '", r.shard, "', key '", r.key, "': ", r.reason);
 }
 
 void append(const std::string& path, const Json& row) {
@@ -164,8 +169,7 @@ bool BadRecords::handle(const std::string& stage, uint64_t position, const Item&
     record.key = as_utf8(item.origin->key);
     record.offset = item.origin->offset;
   }
-  const std::string where = cat("stage '", stage, "', shard '", record.shard, "', key '",
-                                record.key, "': ", record.reason);
+  const std::string where = where_text(record);
   const auto rule = rules_.by_stage.find(position);
   const ErrorPolicy policy = rule == rules_.by_stage.end() ? rules_.policy : rule->second;
   std::scoped_lock lock(mutex_);
@@ -192,6 +196,13 @@ int64_t BadRecords::count() const {
 int64_t BadRecords::times() const {
   std::scoped_lock lock(mutex_);
   return times_;
+}
+
+std::string BadRecords::summary() const {
+  std::scoped_lock lock(mutex_);
+  if (records_.empty()) return "";
+  return cat(counted(count_, "bad record was", "bad records were"), " dropped, the first by ",
+             where_text(records_.front().record));
 }
 
 Json BadRecords::list() const {

@@ -60,6 +60,7 @@ class BadRecords {
 
   int64_t count() const;  // different records: the same one in another epoch is no other
   int64_t times() const;  // how often one was bad
+  std::string summary() const;  // "2 bad records were dropped, the first by ..."; "" for none
   Json list() const;  // the first 1,000: [{"stage", "shard", "key", "offset", "reason", "times"}]
 
   // The samples dropped in an epoch: (stage number, ordinal), sorted.

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/platform.h"
+#include "core/start_thread.h"
 #include "pipeline/budget.h"
 #include "pipeline/tune.h"
 
@@ -15,18 +16,6 @@ namespace etr::pipeline {
 namespace {
 
 constexpr size_t kChunk = 64;  // samples in one message
-
-// Lets go of a lock for as long as it lives.
-class Unlocked {
- public:
-  explicit Unlocked(std::unique_lock<std::mutex>& lock) : lock_(lock) { lock_.unlock(); }
-  ~Unlocked() { lock_.lock(); }
-  Unlocked(const Unlocked&) = delete;
-  Unlocked& operator=(const Unlocked&) = delete;
-
- private:
-  std::unique_lock<std::mutex>& lock_;
-};
 
 }  // namespace
 
@@ -204,23 +193,39 @@ void Pipeline::build() {
       [this](uint64_t epoch, uint64_t pass) { return demand_of(serial_stages_, epoch, pass); });
 }
 
-void Pipeline::start(std::unique_lock<std::mutex>& lock) {
+void Pipeline::start() {
   started_ = true;
   started_ns_ = now_ns();
   process_ = platform::process_id();
   try {
     keep_no_memory_error();
-    std::vector<QueueLimits> planned;
-    {
-      // It reads samples, which may take long, and cancel() shall not wait for it.
-      const Unlocked meanwhile(lock);
-      planned = planned_limits();
-    }
-    set_limits(planned);
-    run();
+    if (options_->integer("budget_bytes") == 0 || budget_applied_)
+      run();
+    else
+      planner_ = start_thread("the thread that divides the budget", "threads",
+                              [this] { divide_budget(); });
   } catch (...) {  // a stage that cannot begin
     failure_ = current_error();
   }
+}
+
+void Pipeline::divide_budget() noexcept {
+  std::shared_ptr<const Error> failure;
+  std::vector<QueueLimits> planned;
+  try {
+    planned = planned_limits();
+  } catch (...) {
+    failure = current_error();
+  }
+  std::scoped_lock lock(mutex_);
+  try {
+    failure_ = std::move(failure);
+    set_limits(planned);
+    if (!failure_) run();
+  } catch (...) {
+    failure_ = current_error();
+  }
+  ready_changed_.notify_all();
 }
 
 // Of each segment, where there is a budget to divide and it was not divided yet; otherwise none.
@@ -267,9 +272,11 @@ Pipeline::~Pipeline() {
   if (forked()) {  // nobody is there to finish the work: what belongs to it is left alone
     for (auto& segment : segments_) (void)segment.release();
     (void)graph_.release();
+    if (planner_.joinable()) planner_.detach();
     return;
   }
   cancel();
+  if (planner_.joinable()) planner_.join();
   if (!graph_) return;
   for (const auto& segment : segments_) segment->stop();
   graph_->finish();
@@ -324,7 +331,8 @@ bool Pipeline::epochs_over() const {
 Pipeline::Next Pipeline::next(Item& item) {
   check_process();
   std::unique_lock lock(mutex_);
-  if (!started_) start(lock);
+  if (!started_) start();
+  ready_changed_.wait(lock, [this] { return begun(); });
   while (true) {
     if (cancelled_) fail(Code::cancelled, "the pipeline was cancelled");
     if (failure_) throw Error(*failure_);
@@ -391,13 +399,17 @@ Pipeline::Next Pipeline::next(Item& item) {
 bool Pipeline::wait(double seconds) {
   check_process();
   std::unique_lock lock(mutex_);
-  if (!started_) start(lock);
+  if (!started_) start();
+  const auto due = std::chrono::steady_clock::now() +
+                   std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                       std::chrono::duration<double>(seconds));
+  if (!ready_changed_.wait_until(lock, due, [this] { return begun(); })) return false;
   const auto answers = [&] {
     return has_current_ || !ready_.empty() || cancelled_ || failure_ || epochs_over();
   };
   if (answers()) return true;
   waiting_since_ns_ = now_ns();
-  const bool ready = ready_changed_.wait_for(lock, std::chrono::duration<double>(seconds), answers);
+  const bool ready = ready_changed_.wait_until(lock, due, answers);
   wait_ns_ += now_ns() - std::exchange(waiting_since_ns_, 0);
   return ready;
 }
@@ -431,6 +443,12 @@ bool Pipeline::within_epoch() const {
 bool Pipeline::over() const {
   std::scoped_lock lock(mutex_);
   return epochs_over();
+}
+
+std::string Pipeline::why_empty() const {
+  const std::string dropped = bad_records_->summary();
+  if (dropped.empty()) return "there are fewer samples than a batch holds, or none";
+  return dropped + "; the samples that are left, if any, are fewer than a batch holds";
 }
 
 Json Pipeline::stats() const {

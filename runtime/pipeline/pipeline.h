@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/json.h"
@@ -72,6 +73,7 @@ class Pipeline final : private SegmentHost {
   // {"stages": [{"name", "items_in", "items_out", "busy_s", ...}], "consumer": {...},
   //  "bad_records": N, ...}
   Json stats() const;
+  std::string why_empty() const;  // for the error about an epoch that gave nothing
   Json bad_record_list() const { return bad_records_->list(); }
   Json trace_json() const { return trace_->json(); }
 
@@ -87,7 +89,9 @@ class Pipeline final : private SegmentHost {
   void check_device(const std::vector<std::unique_ptr<Stage>>& stages) const;
   void check_cache(const std::vector<std::unique_ptr<Stage>>& stages) const;
   void build();
-  void start(std::unique_lock<std::mutex>& lock);
+  void start();
+  void divide_budget() noexcept;
+  bool begun() const { return graph_ || cancelled_ || failure_; }  // under mutex_
   void run();
   std::vector<QueueLimits> planned_limits();
   void set_limits(const std::vector<QueueLimits>& planned);
@@ -132,6 +136,7 @@ class Pipeline final : private SegmentHost {
   DropSet replay_drops_;
   uint64_t restored_epoch_ = 0;
   bool budget_applied_ = false;
+  std::thread planner_;  // of a budget at the start: wait() does not wait for the samples it reads
   bool walked_ = false;  // the stages are on their way in that epoch
 
   mutable std::mutex mutex_;  // guards what follows

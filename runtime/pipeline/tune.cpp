@@ -23,9 +23,8 @@ double rate_of(const Json& spec, const MapFunctions& functions, const TuneOption
   while (begin == 0 || seconds_between(begin, now_ns()) < options.seconds) {
     if (trial.next(item) != Pipeline::Next::item) {
       if (++ends > 2)
-        fail(Code::invalid_argument,
-             "tune: the pipeline gives no batch: there are fewer samples than a batch holds, or none "
-             "(set drop_remainder to false in the batch stage to measure fewer)");
+        fail(Code::invalid_argument, "tune: the pipeline gives no batch: ", trial.why_empty(),
+             " (set drop_remainder to false in the batch stage to measure fewer)");
       continue;
     }
     ends = 0;

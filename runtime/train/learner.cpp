@@ -59,21 +59,6 @@ std::string wrong_label(const pipeline::Item& batch, const nn::Loss& loss,
   return "";
 }
 
-// Reads past what is left of an epoch that has begun: its first batches were others'.
-void go_to_next_epoch(pipeline::Pipeline& pipeline, const EvalProgress& progress,
-                      const std::atomic<bool>* stop) {
-  const uint64_t before = pipeline.epoch();
-  pipeline::Item batch;
-  while (pipeline.within_epoch() && pipeline.next(batch) == pipeline::Pipeline::Next::item)
-    if ((stop && stop->load()) || (progress && !progress(0, -1)))
-      fail(Code::cancelled, "the evaluation was stopped before the first batch of its epoch");
-  if (!pipeline.over()) return;
-  fail(Code::invalid_argument,
-       "an evaluation takes a whole epoch, and the pipeline has no epoch left",
-       pipeline.epoch() == before ? "" : ": the last one had begun",
-       " (leave its 'epochs' out, set it higher, or make a new pipeline)");
-}
-
 }  // namespace
 
 Learner::Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec)
@@ -270,11 +255,17 @@ void Learner::fail_not_finite() {
 
 EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline, const EvalProgress& progress,
                               const std::atomic<bool>* stop) {
-  go_to_next_epoch(pipeline, progress, stop);
+  return in_evaluation([&] {
+    EvaluationInput input(pipeline, progress, stop);
+    const EvalMetrics metrics = evaluate(input);
+    if (metrics.samples == 0)
+      fail(Code::invalid_argument, "the pipeline gave no samples: ", pipeline.why_empty());
+    return metrics;
+  });
+}
+
+EvalMetrics Learner::evaluate(EvaluationInput& input) {
   EvalMetrics total;
-  const auto length = progress ? pipeline.length() : std::nullopt;
-  const int64_t batches = length ? static_cast<int64_t>(*length) : -1;
-  int64_t done = 0;
   const auto add = [&](const std::vector<graph::StepResult>& results) {
     for (const graph::StepResult& result : results) {
       const auto rows = static_cast<double>(result.tag);
@@ -289,7 +280,7 @@ EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline, const EvalProgress& 
   Scoring scoring;
   graph::Runner*& scorer = scoring.runner;
   int64_t most = 0;  // rows of a batch that `planned` is for
-  while (pipeline.next(batch) == pipeline::Pipeline::Next::item) {
+  while (input.next(batch)) {
     const Seen seen = look_at(batch, /*with_target=*/true);
     if (!planned || planned->fields != seen.fields || most < seen.rows || !planned->scores(batch)) {
       if (scorer) add(scorer->take_results(true));
@@ -312,12 +303,10 @@ EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline, const EvalProgress& 
       scorer->submit(values, values.valid_rows);
       add(scorer->take_results(false));
     }
-    ++done;
-    if ((stop && stop->load()) || (progress && !progress(done, batches)))
-      fail(Code::cancelled, "the evaluation was stopped after ", counted(done, "batch", "batches"));
+    input.done();
   }
   if (scorer) add(scorer->take_results(true));
-  if (total.samples == 0) fail(Code::invalid_argument, "the evaluation pipeline gave no samples");
+  if (total.samples == 0) return total;
   total.loss /= static_cast<double>(total.samples);
   total.accuracy /= static_cast<double>(total.samples);
   return total;

@@ -17,6 +17,7 @@
 #include "optim/schedule.h"
 #include "optim/update.h"
 #include "pipeline/pipeline.h"
+#include "train/evaluation_input.h"
 #include "train/plans.h"
 
 namespace etr::train {
@@ -41,9 +42,6 @@ struct EvalMetrics {
   int64_t samples = 0;
   double loss = 0, accuracy = 0;
 };
-
-// Batches done, and batches in all; -1 where that is not known.
-using EvalProgress = std::function<bool(int64_t done, int64_t batches)>;
 
 // The parameters' shapes come from the first batch. Batches have any number of rows, and samples any shape that the
 // parameters do not depend on: what is planned for each is kept, see train/plans.h. Used by one thread.
@@ -79,7 +77,8 @@ class Learner {
 
   // One whole epoch of `pipeline` in evaluation mode: the rest of one that has begun is read past, for which `progress` is
   // told (0, -1). Error(invalid_argument) where there is no further epoch. Waits for the steps in flight first. `progress`
-  // is told after each batch; where it returns false, or `stop` is set: Error(cancelled).
+  // is told after each batch; where it returns false, or `stop` is set, also while no data comes: Error(cancelled). Other
+  // errors begin with "evaluation: ".
   EvalMetrics evaluate(pipeline::Pipeline& pipeline, const EvalProgress& progress = {},
                        const std::atomic<bool>* stop = nullptr);
 
@@ -127,6 +126,8 @@ class Learner {
   const gpu::DevicePtr& device() const { return kernels_->device(); }
 
  private:
+  EvalMetrics evaluate(EvaluationInput& input);
+
   // A batch's fields as the model sees them, and its rows.
   struct Seen {
     nn::Fields fields;

@@ -19,6 +19,7 @@ class JsonLines {
   explicit JsonLines(const std::string& path);  // Error(io)
   void write(const Json& row);
   void sync() { file_.sync(); }
+  bool is_in_place() const { return file_.is_in_place(); }
 
   // Whether `path` can be a file of a run's rows, as far as its beginning tells. Also where there is none.
   static bool may_be(const std::string& path);

@@ -71,7 +71,16 @@ void RunFolder::check_removable() const {
          "output.dir name another folder (on the command line: --set output.dir=FOLDER)");
 }
 
+void RunFolder::check_in_place() const {
+  if (!metrics_ || metrics_->is_in_place()) return;
+  fail(Code::state, "the run's folder '", directory_,
+       "' was removed, renamed or replaced while the run wrote into it: '", metrics_path_.string(),
+       "' is not the file that holds its rows any more. Put the folder back and resume the run, or "
+       "begin anew");
+}
+
 void RunFolder::begin() {
+  check_in_place();
   if (!claim_) claim_again();
   if (metrics_) return;
   if (!begun_ && start_ == Start::fresh) check_unused();  // where the file system has no locks

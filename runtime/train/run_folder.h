@@ -42,6 +42,10 @@ class RunFolder {
   // of later steps and, unless the checkpoint holds the step's evaluation (`evaluated`), that one's.
   void go_on_after(uint64_t step, bool evaluated);
 
+  // Error(state) where the folder that the run has begun to write into was removed, renamed or replaced: what is written
+  // now would be lost. Each of the writes above looks first.
+  void check_in_place() const;
+
   // The run has ended, and another may begin. From now on each of the writes above claims the folder for its own time, also
   // where it fails; Error(state) where another run has the folder, or has been there.
   void let_go() noexcept;

@@ -7,13 +7,13 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/parse_json.h"
+#include "train/patience.h"
 
 namespace etr::train {
 namespace {
 
 constexpr const char* kTrainerState = "trainer.json";
 constexpr const char* kPipelineState = "pipeline.json";
-constexpr double kPatience = 0.1;  // seconds
 constexpr int kMostRecoveries =
     3;  // of a lost device in one run: what is lost each time will not heal
 
@@ -194,7 +194,8 @@ Learner& Trainer::shaped_learner() {
     pipeline::Pipeline one(without_side_files(job_.pipeline()), {}, /*defers=*/true);
     pipeline::Item batch;
     if (one.next(batch) != pipeline::Pipeline::Next::item)
-      fail(Code::state, "the job's pipeline gave no batch to take shapes from");
+      fail(Code::state,
+           "the job's pipeline gave no batch to take shapes from: ", one.why_empty());
     learner_->shape(batch);
   }
   return *learner_;
@@ -203,7 +204,8 @@ Learner& Trainer::shaped_learner() {
 Json Trainer::profile(int steps) {
   pipeline::Item batch;
   if (pipeline_->next(batch) != pipeline::Pipeline::Next::item)
-    fail(Code::state, "the job's pipeline gave no batch to profile with");
+    fail(Code::state,
+         "the job's pipeline gave no batch to profile with: ", pipeline_->why_empty());
   return learner_->profile(batch, steps);
 }
 
@@ -212,8 +214,8 @@ void Trainer::train_one() {
   if (pipeline_->next(batch) == pipeline::Pipeline::Next::end_of_epoch) {
     if (!epoch_gave_batch_)
       fail(Code::invalid_argument, "epoch ", epoch_ + 1,
-           " gave no batch: there are fewer samples than a batch holds, or none (set "
-           "drop_remainder to false in the batch stage to train on fewer)");
+           " gave no batch: ", pipeline_->why_empty(),
+           " (set drop_remainder to false in the batch stage to train on fewer)");
     ++epoch_;
     epoch_ended_ = true;
     epoch_gave_batch_ = false;
@@ -335,7 +337,11 @@ Event Trainer::make_event(EventKind kind) {
 EvalMetrics Trainer::evaluate() {
   if (!job_.evaluation()) fail(Code::state, "this job has no evaluation section");
   const Json& spec = job_.evaluation_pipeline();
-  pipeline::Pipeline pipeline(only_looks() ? without_side_files(spec) : spec);
+  auto pipeline = in_evaluation([&] {
+    // A budget's samples are read at the first wait, which a stop ends.
+    return pipeline::Pipeline(only_looks() ? without_side_files(spec) : spec, {}, false,
+                              pipeline::Pipeline::Budget::at_start);
+  });
   const EvalProgress progress = on_evaluation_;  // which it may replace
   return learner_->evaluate(pipeline, progress, &stop_);
 }
@@ -424,12 +430,12 @@ Event Trainer::advance(double seconds) {
   const int64_t called_ns = now_ns();
   if (seconds <= 0) seconds = job_.train().number("progress_every");
   const auto left = [&] { return seconds - seconds_between(called_ns, now_ns()); };
-  const auto patience = [&] { return std::clamp(left(), 0.0, kPatience); };
   while (true) {
     // A stalled source or a long step holds back neither progress events nor stop().
     // An evaluation is due here where the run resumes from one that was stopped.
-    if (!epoch_ended_ && !finished() && !evaluation_due() && pipeline_->wait(patience()) &&
-        learner_->ready_within(patience()))
+    if (!epoch_ended_ && !finished() && !evaluation_due() &&
+        wait_for_data(*pipeline_, [&] { return finished() ? 0 : left(); }) &&
+        learner_->ready_within(std::clamp(left(), 0.0, kPatience)))
       train_one();
     const bool evaluates = evaluation_due(), ends = finished();
     if (evaluates || checkpoint_due() || ends) {
@@ -446,6 +452,7 @@ Event Trainer::advance(double seconds) {
     }
     epoch_ended_ = false;
     if (ends) {
+      if (folder_) folder_->check_in_place();
       ended_ = true;
       if (folder_) folder_->let_go();
       return make_event(EventKind::end);

@@ -1,5 +1,6 @@
 """The Python package in its process, and what it makes of the schemas."""
 
+import errno
 import json
 import os
 import pathlib
@@ -55,6 +56,44 @@ class ProcessTest(Case):
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=240)
         self.assertIn("KeyboardInterrupt", err)
+
+    def writer_of(self, pipe, process):
+        """The pipe for writing, once the process reads it."""
+        while True:
+            try:
+                return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+            except OSError as error:
+                self.assertEqual(error.errno, errno.ENXIO)
+            if process.poll() is not None:
+                self.fail(process.communicate()[1])
+            time.sleep(0.01)
+
+    def test_ctrl_c_interrupts_evaluations_that_wait(self):
+        pipe = self.root.parent / f"{self.root.name}-pipe.tar"
+        os.mkfifo(pipe)
+        self.addCleanup(pipe.unlink)
+        for evaluation in ("trainer.evaluate(et.Pipeline([et.stages.webdataset(str(pipe)), *stages]))",
+                           "list(job.run(device=device))"):
+            process = self.run_script(f"""
+                device, pipe = {os.environ.get("ECHOTRAIN_TEST_DEVICE")!r}, {str(pipe)!r}
+                stages = [et.stages.label(), et.stages.decode(), et.stages.batch(16), et.stages.normalize()]
+                rows = [{{"stage": "label"}}, {{"stage": "decode"}}, {{"stage": "batch", "size": 16}}, {{"stage": "normalize"}}]
+                model = et.Model([et.layers.flatten(), et.layers.dense(2)])
+                trainer = et.Trainer(model, et.optimizers.sgd(), 0.02, device=device)
+                job = et.Job({{"pipeline": {{"stages": [{{"stage": "folder", "root": root}}, *rows]}},
+                              "evaluation": {{"pipeline": {{"stages": [{{"stage": "webdataset", "pattern": pipe}}, *rows]}}}},
+                              "model": {{"layers": [{{"layer": "flatten"}}, {{"layer": "dense", "units": 2}}]}},
+                              "optimizer": {{"optimizer": "sgd"}}, "schedule": {{"learning_rate": 0.01}},
+                              "train": {{"steps": 1}}, "output": {{"dir": ""}}}})
+                {evaluation}
+            """)
+            try:
+                self.addCleanup(os.close, self.writer_of(pipe, process))
+                process.send_signal(signal.SIGINT)
+                _, err = process.communicate(timeout=240)
+                self.assertIn("KeyboardInterrupt", err)
+            finally:
+                process.kill()
 
 
 class SchemaTest(unittest.TestCase):

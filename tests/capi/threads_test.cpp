@@ -261,7 +261,7 @@ TEST(Threads, WhatAnEvaluationsFunctionThrowsEndsIt) {
   echotrain::Trainer trainer = small_trainer();
   trainer.on_evaluation([](int64_t, int64_t) -> bool { throw std::runtime_error("mine"); });
   EXPECT_EQ(evaluate(trainer), ETR_CALLBACK);
-  EXPECT_STREQ(etr_last_error(), "the progress function threw an exception: mine");
+  EXPECT_STREQ(etr_last_error(), "evaluation: the progress function threw an exception: mine");
   trainer.on_evaluation({});
   EXPECT_EQ(evaluate(trainer), ETR_OK) << etr_last_error();
 }

@@ -7,6 +7,7 @@ ECHOTRAIN is the program, PAINTER the quickstart's painter of digits, TEXTS the 
 completions, JOB the quickstart's job.
 """
 
+import errno
 import fcntl
 import json
 import os
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import termios
+import time
 import unittest
 
 from support import runner
@@ -240,6 +242,44 @@ class Runs(unittest.TestCase):
         os.kill(run_.pid, signal.SIGTERM)
         self.assertEqual(run_.end(), 143)
         self.assertIn("checkpoints' holds", run_.output)
+
+    def test_one_signal_ends_a_wait_for_data(self):
+        data = self.root / "silent"
+        shutil.copytree(self.root / "data", data)
+        pipe = next(data.glob("train-*.tar.zst")).with_name("train-999999.tar.zst")
+        os.mkfifo(pipe)
+        self.assertEqual(run("train", *self.words("waits")).returncode, 0)
+        training, evaluation = {"pipeline__stages__0__pattern": pipe}, {"evaluation__pipeline__stages__0__pattern": pipe}
+        for number in signal.SIGINT, signal.SIGTERM:
+            for words in (["train", *self.words(f"waits-{number}", **training)],
+                          ["train", *self.words(f"evaluation-waits-{number}", evaluation__every_steps=2, **evaluation)],
+                          ["eval", *self.words("waits", **evaluation)],
+                          ["explain", *self.words("waits", **training), "--seconds", "1000"],
+                          ["tune", *self.words("waits", **training)], ["init", data, self.root / "waits.json"]):
+                with self.subTest(command=words[0], signal=number):
+                    self.ends_by_one_signal(words, pipe, number)
+
+    def writer_of(self, pipe, process):
+        """The pipe for writing, once the program reads it."""
+        while True:
+            try:
+                return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+            except OSError as error:
+                self.assertEqual(error.errno, errno.ENXIO)
+                self.assertIsNone(process.poll(), "it has ended")
+            time.sleep(0.01)
+
+    def ends_by_one_signal(self, words, pipe, number):
+        with subprocess.Popen([PROGRAM, *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+            try:
+                writer = self.writer_of(pipe, process)
+                self.addCleanup(os.close, writer)
+                process.send_signal(number)
+                message = process.communicate(timeout=120)[1]
+                self.assertEqual(process.returncode, 128 + number, message)
+                self.assertIn("interrupted", message)
+            finally:
+                process.kill()
 
     def test_what_needs_a_trained_model_says_that_there_is_none(self):
         image = next((self.root / "png" / "test").rglob("*.png"))

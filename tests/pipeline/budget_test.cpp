@@ -190,6 +190,23 @@ TEST(Budget, IsNoMatterOfAPipelineThatIsBeingMade) {
   EXPECT_THROW(p.next(item), Error) << "but it is checked";
 }
 
+// It reads samples, which may take for ever.
+TEST(Budget, IsNotWaitedForLongerThanTheProgramSays) {
+  TempDir dir;
+  std::promise<void> comes;
+  const std::shared_future<void> data = comes.get_future().share();
+  Json spec = spec_of(make_shards(dir, 1, 30, 64), 20'000'000);
+  Json& stages = spec["stages"];
+  stages.insert(stages.begin() + 1, Json{{"stage", "map"}, {"function", "slow"}});
+  const auto slow = [data](Item&, uint64_t) { data.wait_for(std::chrono::seconds(20)); };
+  Pipeline p(spec, {{"slow", slow}});
+  EXPECT_FALSE(p.wait(0));
+  EXPECT_FALSE(p.wait(0.01));
+  comes.set_value();
+  Item item;
+  EXPECT_EQ(p.next(item), Pipeline::Next::item);
+}
+
 bool says_fork(const std::function<void()>& use) {
   try {
     use();

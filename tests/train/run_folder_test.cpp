@@ -267,6 +267,75 @@ TEST(RunFolder, IsLetGoOfAfterEachWriteOnceTheRunIsOver) {
   EXPECT_THROW(over.write_row(row), Error);
 }
 
+// What may become of the folder of a run that is on its way, or of its rows.
+struct Loss {
+  const char* name;
+  std::function<void(const std::string& folder)> happens;
+};
+
+const std::vector<Loss> kLosses{
+    {"removed", [](const std::string& folder) { fs::remove_all(folder); }},
+    {"renamed", [](const std::string& folder) { fs::rename(folder, folder + "-old"); }},
+    {"replaced",
+     [](const std::string& folder) {
+       fs::rename(folder, folder + "-old");
+       fs::create_directory(folder);
+       std::ofstream(folder + "/notes.txt") << "of somebody else";
+     }},
+    {"copied back",
+     [](const std::string& folder) {
+       fs::rename(folder, folder + "-old");
+       fs::copy(folder + "-old", folder, fs::copy_options::recursive);
+     }},
+    {"without rows", [](const std::string& folder) { fs::remove(folder + "/metrics.jsonl"); }},
+};
+
+TEST_F(TrainerFolder, AFolderThatIsLostEndsTheRunAndIsNotMadeAgain) {
+  for (const Loss& loss : kLosses)
+    for (const int checkpoint_every : {0, 4, 40}) {
+      Json lost = spec(40);
+      lost["output"]["dir"] = dir_.path(cat(loss.name, " ", checkpoint_every));
+      lost["output"]["checkpoint_every_steps"] = checkpoint_every;
+      lost["output"]["checkpoint_every_epochs"] = 0;
+      lost["output"]["tensorboard"] = true;
+      const std::string folder = lost["output"]["dir"];
+      Trainer trainer(shared_kernels(), job(lost), Start::fresh);
+      while (trainer.next_event(1e-9).step < 2) continue;
+      loss.happens(folder);
+      const auto what_is_there = [&] {
+        Contents found = fs::exists(folder) ? contents_of(folder) : Contents{};
+        found.erase(platform::kFolderLock);
+        return found;
+      };
+      const bool there = fs::exists(folder);
+      const Contents left = what_is_there();
+      const std::string error = error_of([&] {
+        while (trainer.next_event().kind != EventKind::end) continue;
+      });
+      EXPECT_HAS(error, "the run's folder '" + folder + "' was removed, renamed or replaced");
+      EXPECT_EQ(fs::exists(folder), there) << loss.name;
+      EXPECT_EQ(what_is_there(), left) << loss.name;
+    }
+}
+
+// Between the last row and the end, and after it.
+TEST(RunFolder, ThatIsLostIsNoticedWithoutAFurtherRow) {
+  const Json row{{"kind", "step"}, {"step", 1}};
+  for (const Loss& loss : kLosses) {
+    TempDir dir;
+    const std::string path = dir.path("run");
+    train::RunFolder folder(path, Start::fresh, false);
+    EXPECT_NO_THROW(folder.check_in_place()) << "nothing was written yet";
+    folder.write_row(row);
+    EXPECT_NO_THROW(folder.check_in_place());
+    loss.happens(path);
+    EXPECT_THROW(folder.check_in_place(), Error) << loss.name;
+    folder.let_go();
+    EXPECT_THROW(folder.write_checkpoint(1, {}), Error) << loss.name;
+    EXPECT_FALSE(fs::exists(path + "/checkpoints")) << loss.name;
+  }
+}
+
 TEST_F(TrainerFolder, OverwritingRefusesWhatNoRunHasMade) {
   const auto refuses = [&](const std::string& name) {
     const Contents before = contents_of(dir_.path());

@@ -1,10 +1,16 @@
 #include "train/trainer.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <functional>
+#include <optional>
 #include <thread>
 
 #include "core/error.h"
@@ -60,6 +66,16 @@ Event run_to_end(Trainer& trainer) {
   return event;
 }
 
+template <typename Call>
+Error error_of(Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error;
+  }
+  return Error(Code::ok, "no error");
+}
+
 std::vector<std::string> step_lines(const std::string& out) {
   std::vector<std::string> losses;
   std::stringstream lines(platform::read_file(out + "/metrics.jsonl"));
@@ -110,6 +126,36 @@ TEST(Trainer, AnEpochWithoutABatchIsAnError) {
     FAIL() << "trained on nothing";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("gave no batch"), std::string::npos) << error.what();
+  }
+}
+
+// In training, in an evaluation, and where a batch is looked for to take shapes from.
+TEST(Trainer, AnEpochWithoutABatchSaysThatItsRecordsWereDropped) {
+  TempDir dir;
+  for (const char* shard : {"bad-0.tar", "bad-1.tar"})
+    std::ofstream(dir.path(shard)) << std::string(2000, 'x');
+  Json job = job_json(dir);
+  job["train"]["steps"] = 1;
+  Json broken = job["pipeline"];
+  broken["on_error"] = "skip";
+  broken["max_bad_records"] = 10;
+  broken["stages"][0]["pattern"] = dir.path("bad-*.tar");
+  Json training = job, evaluation = job;
+  training["pipeline"] = evaluation["evaluation"]["pipeline"] = broken;
+  const auto trainer_of = [](const Json& spec) {
+    return std::make_unique<Trainer>(shared_kernels(), Job::parse(spec.dump(), "job"), false);
+  };
+  const auto trains = trainer_of(training), shapes = trainer_of(training),
+             evaluates = trainer_of(evaluation);
+  const std::string texts[] = {error_of([&] { run_to_end(*trains); }).what(),
+                               error_of([&] { shapes->shaped_learner(); }).what(),
+                               error_of([&] { evaluates->evaluate(); }).what()};
+  for (const std::string& text : texts) {
+    EXPECT_NE(text.find("2 bad records were dropped, the first by stage 'webdataset', shard '" +
+                        dir.path("bad-")),
+              std::string::npos)
+        << text;
+    EXPECT_EQ(text.find("or none"), std::string::npos) << text;
   }
 }
 
@@ -342,6 +388,74 @@ TEST(Trainer, StopEndsAnEvaluationAndStillSaves) {
             std::string::npos);
   Trainer resumed(shared_kernels(), Job::parse(spec.dump(), "job"), true);
   EXPECT_EQ(run_to_end(resumed).step, 30u);
+}
+
+// A pipe into which a program writes nothing, and who waits for its reader.
+class SilentPipe {
+ public:
+  // `then` is called on a thread of its own once somebody reads.
+  SilentPipe(std::string path, std::function<void()> then) : path_(std::move(path)) {
+    if (mkfifo(path_.c_str(), 0600) != 0) throw std::runtime_error("cannot make " + path_);
+    writer_ = std::thread([this, then = std::move(then)] {
+      file_ = ::open(path_.c_str(), O_WRONLY);  // until there is a reader
+      then();
+    });
+  }
+  ~SilentPipe() {
+    const int reader = ::open(path_.c_str(), O_RDONLY | O_NONBLOCK);  // where nobody was one
+    writer_.join();
+    ::close(file_);
+    ::close(reader);
+  }
+  SilentPipe(const SilentPipe&) = delete;
+  SilentPipe& operator=(const SilentPipe&) = delete;
+
+ private:
+  const std::string path_;
+  int file_ = -1;
+  std::thread writer_;
+};
+
+TEST(Trainer, StopEndsAnEvaluationThatWaitsForData) {
+  TempDir dir;
+  Json spec = job_json(dir, dir.path("out"));
+  spec["evaluation"]["every_steps"] = 3;
+  spec["evaluation"]["pipeline"]["stages"][0]["pattern"] = dir.path("pipe.tar");
+  {
+    std::optional<Trainer> trainer;
+    const SilentPipe pipe(dir.path("pipe.tar"), [&] { trainer->stop(); });
+    trainer.emplace(shared_kernels(), Job::parse(spec.dump(), "job"), false);
+    const Event end = run_to_end(*trainer);
+    EXPECT_EQ(end.step, 3u);
+    EXPECT_EQ(end.eval_loss, 0);
+    EXPECT_FALSE(std::filesystem::is_empty(dir.path("out/checkpoints"))) << "the work is kept";
+  }
+  std::filesystem::remove(dir.path("pipe.tar"));
+  Trainer trainer(shared_kernels(), Job::parse(spec.dump(), "job"), train::Start::evaluate);
+  const SilentPipe pipe(dir.path("pipe.tar"), [&] { trainer.stop(); });
+  trainer.on_evaluation([](int64_t, int64_t) { return true; });
+  EXPECT_EQ(error_of([&] { trainer.evaluate(); }).code(), Code::cancelled);
+}
+
+TEST(Trainer, ErrorsOfAnEvaluationSaySo) {
+  TempDir dir;
+  Json spec = job_json(dir);
+  spec["train"]["steps"] = 1;
+  const auto error_with = [&](const Json& stage, size_t place) {
+    Json broken = spec;
+    broken["evaluation"]["pipeline"]["stages"][place] = stage;
+    Trainer trainer(shared_kernels(), Job::parse(broken.dump(), "job"), false);
+    return std::string(error_of([&] { run_to_end(trainer); }).what());
+  };
+  const std::string missing =
+      error_with({{"stage", "webdataset"}, {"pattern", dir.path("none-*.tar")}}, 0);
+  EXPECT_EQ(missing.rfind("evaluation: ", 0), 0u) << missing;
+  EXPECT_NE(missing.find("none-*.tar"), std::string::npos) << missing;
+  const std::string shape = error_with({{"stage", "center_crop"}, {"height", 2}, {"width", 2}}, 3);
+  EXPECT_EQ(shape.rfind("evaluation: ", 0), 0u) << shape;
+  const std::string empty = error_with({{"stage", "batch"}, {"size", 4096}}, 3);
+  EXPECT_EQ(empty.rfind("evaluation: the pipeline gave no samples: there are fewer", 0), 0u)
+      << empty;
 }
 
 // What is known of evaluations, by their rows.

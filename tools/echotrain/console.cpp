@@ -39,6 +39,12 @@ extern "C" void on_signal(int number) {
   if (running_trainer) etr_trainer_stop(running_trainer);
 }
 
+extern "C" void end_on_signal(int number) {
+  constexpr char kText[] = "echotrain: interrupted\n";
+  [[maybe_unused]] const ssize_t told = ::write(STDERR_FILENO, kText, sizeof kText - 1);
+  ::_exit(128 + number);
+}
+
 std::string formatted(const char* format, double a, double b = 0) {
   char text[128];
   std::snprintf(text, sizeof text, format, a, b);
@@ -192,23 +198,35 @@ std::string progress_text(const std::string& name, int64_t done, int64_t total, 
   return out;
 }
 
-InterruptGuard::InterruptGuard(etr_trainer* trainer) {
+SignalHandler::SignalHandler(void (*handler)(int), etr_trainer* trainer) {
   running_trainer = trainer;
   signal_number = 0;
   struct sigaction action {};
-  action.sa_handler = on_signal;
+  action.sa_handler = handler;
   action.sa_flags = static_cast<int>(SA_RESETHAND);
   ::sigaction(SIGINT, &action, &interrupt_);
   ::sigaction(SIGTERM, &action, &terminate_);
 }
 
-InterruptGuard::~InterruptGuard() {
+SignalHandler::~SignalHandler() {
   ::sigaction(SIGINT, &interrupt_, nullptr);
   ::sigaction(SIGTERM, &terminate_, nullptr);
   running_trainer = nullptr;
 }
 
+InterruptGuard::InterruptGuard(etr_trainer* trainer) : SignalHandler(on_signal, trainer) {}
+
+InterruptEnds::InterruptEnds() : SignalHandler(end_on_signal, nullptr) {}
+
 int interrupted() { return signal_number; }
+
+bool next_batch(const Pipeline& pipeline, Batch& batch) {
+  constexpr double kAtOnce = 0.1;  // seconds, after which a signal is looked for
+  do {
+    if (interrupted()) throw Interrupted{};
+  } while (check(etr_pipeline_wait(pipeline.get(), kAtOnce)) == ETR_END);
+  return check(etr_pipeline_next(pipeline.get(), batch.out())) != ETR_END;
+}
 
 int exit_status(const Interrupted& interruption) {
   std::fflush(stdout);

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "echotrain/echotrain.h"
+#include "cli.h"
 
 namespace cli {
 
@@ -34,22 +34,39 @@ std::string progress_text(const std::string& name, int64_t done, int64_t total, 
 
 double now_seconds();
 
-// While this lives, the first SIGINT or SIGTERM is noted and stops `trainer` (may be nullptr) in order; a second one ends the
-// program. Where a command asks nobody for interrupted(), it has no such guard, and the signal ends it.
-class InterruptGuard {
+// What SIGINT and SIGTERM do while this lives. Where a command has none, the signal ends it.
+class SignalHandler {
  public:
-  explicit InterruptGuard(etr_trainer* trainer = nullptr);
-  ~InterruptGuard();
-  InterruptGuard(const InterruptGuard&) = delete;
-  InterruptGuard& operator=(const InterruptGuard&) = delete;
+  SignalHandler(const SignalHandler&) = delete;
+  SignalHandler& operator=(const SignalHandler&) = delete;
+
+ protected:
+  SignalHandler(void (*handler)(int), etr_trainer* trainer);
+  ~SignalHandler();
 
  private:
   struct sigaction interrupt_ {
   }, terminate_{};
 };
 
+// The first signal is noted and stops `trainer` (may be nullptr) in order; a second one ends the program.
+class InterruptGuard : SignalHandler {
+ public:
+  explicit InterruptGuard(etr_trainer* trainer = nullptr);
+};
+
+// The first signal ends the program and says so: for calls that may wait for data without asking for interrupted(), and
+// leave nothing behind.
+class InterruptEnds : SignalHandler {
+ public:
+  InterruptEnds();
+};
+
 // The signal that has come, or 0.
 int interrupted();
+
+// The next batch; false at the end of an epoch. Throws Interrupted, also where one is waited for.
+bool next_batch(const Pipeline& pipeline, Batch& batch);
 
 // Ends a command that a signal interrupted: the exit status is 128 and the signal's number.
 struct Interrupted {

@@ -100,15 +100,15 @@ int command_tune(const Arguments& arguments) {
       if (key != "samples_per_s") std::printf("%s %-3d ", key.c_str(), value.get<int>());
     std::printf(" %10.0f samples/s\n", trial["samples_per_s"].get<double>());
     std::fflush(stdout);
-    return interrupted() == 0;
+    return 1;
   };
   char* text = nullptr;
-  const InterruptGuard guard;
-  const int32_t status = etr_pipeline_tune(pipeline_of(arguments, false).dump().c_str(),
-                                           arguments.number("seconds", 2),
-                                           arguments.number("step", 0), show, nullptr, &text);
-  if (status == ETR_CANCELLED) throw Interrupted{};
-  check(status);
+  {
+    const InterruptEnds guard;
+    check(etr_pipeline_tune(pipeline_of(arguments, false).dump().c_str(),
+                            arguments.number("seconds", 2), arguments.number("step", 0), show,
+                            nullptr, &text));
+  }
   const std::string result = take_string(text);
   const std::string out = arguments.value("out", "tuned.json");
   std::printf("best: %s\n", Json::parse(result)["options"].dump().c_str());

@@ -31,10 +31,8 @@ std::vector<LeftOut> for_each_sample(const Json& source, const std::string& data
   Pipeline pipeline;
   check(etr_pipeline_create_from_json(spec.dump().c_str(), pipeline.out()));
   while (true) {
-    if (interrupted()) throw Interrupted{};
     Batch sample;
-    if (check(etr_pipeline_next(pipeline.get(), sample.out())) == ETR_END)
-      return bad_records(pipeline);
+    if (!next_batch(pipeline, sample)) return bad_records(pipeline);
     look(sample);
   }
 }

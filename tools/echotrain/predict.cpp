@@ -95,9 +95,8 @@ std::vector<Row> predict(etr_trainer* trainer, const Pipeline& pipeline,
                          std::vector<std::string>& reasons) {
   std::vector<Row> out(reasons.size());
   while (true) {
-    if (interrupted()) throw Interrupted{};
     Batch batch, outputs;
-    if (check(etr_pipeline_next(pipeline.get(), batch.out())) == ETR_END) return out;
+    if (!next_batch(pipeline, batch)) return out;
     const etr_tensor numbers = field(batch, "number");
     const auto* const number = static_cast<const int32_t*>(numbers.data);
     const int32_t status = etr_trainer_predict(trainer, batch.get(), outputs.out());

@@ -49,11 +49,13 @@ int command_tune_kernels(const Arguments& arguments) {
   double old_ms = step_ms(run.trainer);  // its plan has asked for kernels
   const std::string out = arguments.value("out");
   Tuning tuning;
-  const InterruptGuard guard;
-  check(etr_runtime_tune(run.runtime.get(), out.empty() ? nullptr : out.c_str(), show_tuning,
-                         &tuning));
-  tuning.line.finish();
-  if (interrupted()) throw Interrupted{"the kernels measured so far are kept"};
+  {
+    const InterruptGuard guard;
+    check(etr_runtime_tune(run.runtime.get(), out.empty() ? nullptr : out.c_str(), show_tuning,
+                           &tuning));
+    tuning.line.finish();
+    if (interrupted()) throw Interrupted{"the kernels measured so far are kept"};
+  }
   Trainer tuned;
   check(etr_trainer_start_job(run.runtime.get(), run.job.get(), ETR_START_TRIAL, tuned.out()));
   double new_ms = step_ms(tuned);

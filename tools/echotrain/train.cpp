@@ -105,12 +105,12 @@ int command_eval(const Arguments& arguments) {
   const auto show = [](void* user_data, int64_t done, int64_t batches) -> int32_t {
     auto& s = *static_cast<Shown*>(user_data);
     s.line.show(progress_text("evaluating", done, batches, now_seconds() - s.began));
-    return interrupted() == 0;
+    return 1;
   };
   check(etr_trainer_on_evaluation(run.trainer.get(), show, &shown, nullptr));
   etr_eval_result result{};
   result.struct_size = sizeof result;
-  const InterruptGuard guard;
+  const InterruptGuard guard(run.trainer.get());
   const int32_t status = etr_trainer_evaluate(run.trainer.get(), nullptr, &result);
   shown.line.erase();
   if (status == ETR_CANCELLED) throw Interrupted{};

@@ -450,7 +450,8 @@ class Job(_NotPicklable):
 
 class JobRun(_NotPicklable):
     """A running job: ``with job.run() as run: for event in run: ...``. The last event's kind is "end". It has its trainer and
-    ``output.dir`` until then, or until `close`, which leaving ``with`` does. `stop` and `close` may come from any thread."""
+    ``output.dir`` until then, or until `close`, which leaving ``with`` does. `stop` and `close` may come from any thread. Ctrl-C
+    stops the run."""
 
     def __init__(self, job: Job, runtime: Runtime, start: int, on_evaluation: Optional[OnEvaluation] = None):
         self._handle = native.TrainerHandle(runtime._handle, job._handle, start)
@@ -464,7 +465,7 @@ class JobRun(_NotPicklable):
         while True:
             told = Told(self._on_evaluation, later=True)
             with told as progress:
-                e = self._handle.next_event(progress)
+                e = _interruptible(lambda: self._handle.next_event(progress), self._handle.stop)
             yield Event(_EVENT_KINDS[e.kind], *(getattr(e, name) for name in Event._fields[1:]))
             told.raise_failure()
             if e.kind == 3:

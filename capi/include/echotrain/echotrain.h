@@ -509,7 +509,8 @@ ETR_API int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_
 /* One whole epoch of `pipeline` in evaluation mode. Where an epoch has begun (an earlier evaluation was stopped, the program
  * has read batches), what is left of it is read past, and the next epoch is evaluated; ETR_INVALID_ARGUMENT where there is
  * none. Training, in contrast, goes on where the pipeline stands. For a job's trainer `pipeline` may be NULL: the job's,
- * from its beginning. */
+ * from its beginning; etr_trainer_stop ends that with ETR_CANCELLED, also while no data comes, as etr_pipeline_cancel ends
+ * that of another pipeline. Messages of other errors begin with "evaluation: ". */
 ETR_API int32_t etr_trainer_evaluate(etr_trainer* trainer, etr_pipeline* pipeline,
                                      etr_eval_result* result);
 
@@ -661,7 +662,7 @@ ETR_API int32_t etr_trainer_next_event_within(etr_trainer* trainer, double secon
                                               etr_event* event);
 
 /* Asks a job's trainer to end soon and in order: with a checkpoint, if the job writes any, but without waiting for an
- * evaluation. Any thread; safe in a signal handler. Not while it is being destroyed. */
+ * evaluation or for data that does not come. Any thread; safe in a signal handler. Not while it is being destroyed. */
 ETR_API int32_t etr_trainer_stop(etr_trainer* trainer);
 
 /* The input pipeline's statistics (see etr_pipeline_stats). */
