@@ -259,6 +259,9 @@ int32_t etr_detections(const etr_batch* outputs, double least_score, double most
   return guarded([&] {
     auto made = std::make_unique<etr_batch>();
     const pipeline::Item& item = required(outputs, "outputs").item;
+    for (const auto& [name, share] : {std::pair("least_score", least_score), {"most_overlap", most_overlap}})
+      if (!(share >= 0 && share <= 1))
+        fail(Code::invalid_argument, "detections: ", name, " is ", share, "; expected 0 to 1");
     const nn::DetectionOptions options{static_cast<float>(least_score),
                                        static_cast<float>(most_overlap), most};
     made->item.set("boxes", nn::detections(pipeline::require_field(item, "output"), options));
@@ -369,7 +372,8 @@ int32_t etr_job_output_dir(const etr_job* job, char** directory) {
 int32_t etr_trainer_next_event_within(etr_trainer* trainer, double seconds, etr_event* event) {
   return guarded([&]() -> int32_t {
     etr_trainer& t = required(trainer, "trainer");
-    if (!(seconds >= 0)) fail(Code::invalid_argument, "argument 'seconds' is ", seconds);
+    if (!(seconds >= 0 && seconds <= 1e6))
+      fail(Code::invalid_argument, "seconds is ", seconds, "; expected 0 to 1e6");
     if (t.ended) return ETR_END;
     const train::Event e = t.job_or_fail().next_event(seconds);
     fill_struct(event, c_event(e));
@@ -399,6 +403,9 @@ int32_t etr_report_write(const char* title, const char* const* names,
                          const char* const* metrics_paths, int32_t count, double target_accuracy,
                          const char* html_path, char** json) {
   return guarded([&] {
+    if (!(target_accuracy >= 0 && target_accuracy <= 1))
+      fail(Code::invalid_argument, "target_accuracy is ", target_accuracy,
+           "; expected 0 (none) to 1");
     const auto run_names = strings_of(names, count, "names");
     const auto paths = strings_of(metrics_paths, count, "metrics_paths");
     std::vector<train::ReportRun> runs;
