@@ -56,6 +56,8 @@ void check_value(const OptionSpec& spec, const Json& value, const std::string& o
   if (!has_type(value, spec.type))
     fail(Code::invalid_argument, where, " must be of type ", option_type_name(spec.type), ", not ",
          brief_json(value));
+  if (spec.unit == std::string_view("path") && !spec.default_json && value == "")
+    fail(Code::invalid_argument, where, " is an empty path");
   check_no_nul(value, where);
   if (value.is_number()) check_range(spec, value, where);
   if (spec.type == OptionType::integers || spec.type == OptionType::numbers)
