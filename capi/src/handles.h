@@ -201,6 +201,13 @@ T read_struct(const T& given, const char* name) {
   return out;
 }
 
+// The path of a file or folder. An empty one would be the working directory, or nothing.
+inline const char* path_of(const char* path, const char* name) {
+  if (!required(path, name))
+    fail(Code::invalid_argument, "argument '", name, "' is an empty path; name a file or folder");
+  return path;
+}
+
 // The name of a field that a caller sets, checked.
 inline const char* field_name(const char* field) {
   pipeline::check_name(&required(field, "field"), "a field");

@@ -170,6 +170,8 @@ int32_t etr_pipeline_create(const etr_options* options, etr_pipeline** pipeline)
   return guarded([&] {
     auto made = std::make_unique<etr_pipeline>();
     made->spec = options ? required(options, "options").values : Json::object();
+    made->spec.erase("stages");
+    const Options check(pipeline::pipeline_schema(), "pipeline", made->spec);
     made->spec["stages"] = Json::array();
     hand_out(pipeline, std::move(made), "pipeline");
   });
@@ -409,7 +411,7 @@ int32_t etr_pack(const char* root, const char* prefix, const etr_options* option
     const Options packing(sources::pack_schema(), "pack",
                           options ? required(options, "options").values : Json::object());
     const sources::PackResult result = sources::pack_folder(
-        &required(root, "root"), &required(prefix, "prefix"), packing,
+        path_of(root, "root"), path_of(prefix, "prefix"), packing,
         [&](int64_t done, int64_t total) { return goes_on(progress, user_data, done, total); });
     if (!json) return;
     Json out{{"samples", result.samples},

@@ -186,7 +186,7 @@ int32_t etr_trainer_export_onnx(etr_trainer* trainer, const char* path) {
   return guarded([&] {
     etr_trainer& t = required(trainer, "trainer");
     const std::string file = t.shaped_learner().onnx();
-    platform::write_file_atomic(&required(path, "path"), std::as_bytes(std::span(file)));
+    platform::write_file_atomic(path_of(path, "path"), std::as_bytes(std::span(file)));
   });
 }
 
@@ -307,13 +307,13 @@ int32_t etr_trainer_save(etr_trainer* trainer, const char* directory) {
     train::Learner& learner = required(trainer, "trainer").learner();
     checkpoint::Files files;
     learner.save(files);
-    checkpoint::Store(&required(directory, "directory")).save(learner.steps(), files);
+    checkpoint::Store(path_of(directory, "directory")).save(learner.steps(), files);
   });
 }
 
 int32_t etr_trainer_load(etr_trainer* trainer, const char* directory) {
   return guarded([&] {
-    const auto loaded = checkpoint::Store(&required(directory, "directory")).load_latest();
+    const auto loaded = checkpoint::Store(path_of(directory, "directory")).load_latest();
     if (!loaded) fail(Code::not_found, "there is no checkpoint in '", directory, "'");
     required(trainer, "trainer").learner().load(loaded->files);
   });
@@ -331,7 +331,7 @@ int32_t etr_trainer_load_pytorch(etr_trainer* trainer, const char* path, const c
              ", not to text");
       map[ours] = theirs.get<std::string>();
     }
-    required(trainer, "trainer").learner().load_pytorch(&required(path, "path"), map);
+    required(trainer, "trainer").learner().load_pytorch(path_of(path, "path"), map);
   });
 }
 
@@ -339,7 +339,7 @@ int32_t etr_job_load(const char* path, const char* const* overrides, int32_t cou
   return guarded([&] {
     hand_out(job,
              std::unique_ptr<etr_job>(new etr_job{train::Job::load(
-                 &required(path, "path"), strings_of(overrides, count, "overrides"))}),
+                 path_of(path, "path"), strings_of(overrides, count, "overrides"))}),
              "job");
   });
 }
@@ -409,9 +409,10 @@ int32_t etr_report_write(const char* title, const char* const* names,
     const auto run_names = strings_of(names, count, "names");
     const auto paths = strings_of(metrics_paths, count, "metrics_paths");
     std::vector<train::ReportRun> runs;
-    for (size_t i = 0; i < paths.size(); ++i) runs.push_back({run_names[i], paths[i]});
+    for (size_t i = 0; i < paths.size(); ++i)
+      runs.push_back({run_names[i], path_of(paths[i].c_str(), "metrics_paths")});
     const Json table = train::write_report(&required(title, "title"), runs, target_accuracy,
-                                           &required(html_path, "html_path"));
+                                           path_of(html_path, "html_path"));
     if (json) *json = copy_string(table.dump());
   });
 }

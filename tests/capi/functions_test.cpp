@@ -207,6 +207,31 @@ struct EmptyShape {
   bool allowed;
 };
 
+// Whatever a line says, its subject tells whether it is of a bad record.
+TEST(Log, SaysWhatALineIsAbout) {
+  struct Lines {
+    int bad = 0, other = 0;
+  } lines;
+  ASSERT_OK(etr_set_log_hook(
+      [](void* user_data, int32_t, const char* text) {
+        const bool about = std::string(text).find("too round") != std::string::npos;
+        Lines& counted = *static_cast<Lines*>(user_data);
+        if (about && etr_log_subject() == ETR_LOG_ABOUT_BAD_RECORD) ++counted.bad;
+        if (!about && etr_log_subject() == ETR_LOG_ABOUT_BAD_RECORD) ++counted.other;
+      },
+      &lines, nullptr));
+  run(five_samples,
+      [](void*, etr_batch* item) -> int32_t {
+        etr_batch_fail(item, "too round");
+        return ETR_CORRUPT_DATA;
+      },
+      R"({"epochs": 1, "on_error": "skip", "max_bad_share": 1})");
+  ASSERT_OK(etr_set_log_hook(nullptr, nullptr, nullptr));
+  EXPECT_EQ(lines.bad, 5);
+  EXPECT_EQ(lines.other, 0);
+  EXPECT_EQ(etr_log_subject(), ETR_LOG_ABOUT_OTHER);
+}
+
 // Every way to give a field or a function its name takes the same ones.
 TEST(Names, AreTextOfAFewBytes) {
   const struct {

@@ -82,8 +82,14 @@ ETR_API void etr_string_free(char* text);
 
 enum { ETR_LOG_DEBUG = 0, ETR_LOG_INFO = 1, ETR_LOG_WARNING = 2, ETR_LOG_ERROR = 3 };
 
-/* Called on whichever thread logs, one call at a time; must not call back into the library. */
+/* Called on whichever thread logs, one call at a time; must not call back into the library, but for etr_log_subject. */
 typedef void (*etr_log_function)(void* user_data, int32_t level, const char* message);
+
+enum { ETR_LOG_ABOUT_OTHER = 0, ETR_LOG_ABOUT_BAD_RECORD = 1 };
+
+/* In a log function: what its line is about, ETR_LOG_ABOUT_*; of a bad record that was dropped, for instance, there may be many
+ * lines. Elsewhere ETR_LOG_ABOUT_OTHER. A log function may call it, and no other. */
+ETR_API int32_t etr_log_subject(void);
 
 /* Sends log lines to `function`; NULL drops them (the default). `destroy` (may be NULL) is called
  * once with `user_data` when the hook is replaced. Any thread. */
