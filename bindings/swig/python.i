@@ -18,6 +18,25 @@ static void echotrain_raise(int status, const char* message) {
   Py_DECREF(error);
 }
 
+// `name` is the argument's. False with a Python error where `given` is no str, or has no UTF-8 (half a pair of surrogates).
+static bool echotrain_utf8(PyObject* given, const char* name, std::string& text) {
+  if (!PyUnicode_Check(given)) {
+    PyObject* type = PyObject_GetAttrString((PyObject*)Py_TYPE(given), "__name__");
+    if (type) PyErr_Format(PyExc_TypeError, "argument '%s' is a str, not %U: %.200R", name, type, given);
+    Py_XDECREF(type);
+    return false;
+  }
+  PyObject* bytes = PyUnicode_AsUTF8String(given);
+  if (!bytes) {
+    if (!PyErr_ExceptionMatches(PyExc_UnicodeEncodeError)) return false;
+    PyErr_Format(PyExc_UnicodeError, "argument '%s' is %.200R, which cannot be written as UTF-8", name, given);
+    return false;
+  }
+  text.assign(PyBytes_AsString(bytes), (size_t)PyBytes_Size(bytes));
+  Py_DECREF(bytes);
+  return true;
+}
+
 // Lets go of an object from any thread; once the interpreter is gone there is nothing to let go of.
 static void echotrain_release_object(void* object) {
   if (!Py_IsInitialized()) return;
@@ -106,6 +125,12 @@ static void echotrain_capsule_destroyed(PyObject* capsule) {
 }
 %}
 
+%typemap(in) const std::string& (std::string utf8) {
+  if (!echotrain_utf8($input, "$1_name", utf8)) SWIG_fail;
+  $1 = &utf8;
+}
+%typemap(freearg) const std::string& ""
+
 %exception {
   try {
     $action
@@ -139,26 +164,26 @@ static void echotrain_set_error_factory(PyObject* factory) {
 
 // The field as an object that NumPy takes; it keeps the field's memory.
 static PyObject* echotrain_field_of(const echotrain::facade::BatchHandle* batch,
-                                    const std::string& name) {
+                                    const std::string& field) {
   PyTypeObject* type = echotrain_field_type();
   if (!type) return NULL;
-  std::unique_ptr<echotrain::facade::Tensor> tensor(batch->tensor(name));
-  auto* field = (echotrain_field*)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
-  if (!field) return NULL;
+  std::unique_ptr<echotrain::facade::Tensor> tensor(batch->tensor(field));
+  auto* made = (echotrain_field*)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+  if (!made) return NULL;
   const int dtype = tensor->dtype();
   const int bytes = echotrain::facade::element_bytes(dtype);
   const int readable = 0x1 | 0x100 | 0x200;  // C-contiguous, aligned, native byte order
   const int rank = tensor->rank();
   Py_ssize_t stride = bytes;
   for (int i = rank - 1; i >= 0; --i) {
-    field->shape[i] = (Py_ssize_t)tensor->extents()[i];
-    field->strides[i] = stride;
-    stride *= field->shape[i];
+    made->shape[i] = (Py_ssize_t)tensor->extents()[i];
+    made->strides[i] = stride;
+    stride *= made->shape[i];
   }
-  field->interface = {2, rank, "uifu"[dtype], bytes, readable, field->shape, field->strides,
+  made->interface = {2, rank, "uifu"[dtype], bytes, readable, made->shape, made->strides,
                       (void*)tensor->address(), NULL};
-  field->tensor = tensor.release();
-  return (PyObject*)field;
+  made->tensor = tensor.release();
+  return (PyObject*)made;
 }
 
 // A "dltensor" capsule of a field.

@@ -167,6 +167,8 @@ const char* etr_last_error(void) { return last_error().c_str(); }
 const char* etr_status_name(int32_t status) { return code_name(static_cast<Code>(status)); }
 void etr_string_free(char* text) { std::free(text); }
 
+int32_t etr_log_subject(void) { return static_cast<int32_t>(log_subject()); }
+
 int32_t etr_set_log_hook(etr_log_function function, void* user_data, void (*destroy)(void*)) {
   return guarded([&] {
     const std::shared_ptr<void> guard = owned(user_data, destroy);
@@ -272,7 +274,7 @@ int32_t etr_runtime_tune(etr_runtime* runtime, const char* path,
                          void* user_data) {
   return guarded([&] {
     gpu::Kernels& kernels = *required(runtime, "runtime").kernels;
-    std::string target = path ? path : platform::cache_directory();
+    std::string target = path ? path_of(path, "path") : platform::cache_directory();
     if (!path) {
       if (target.empty())
         fail(Code::invalid_argument,

@@ -106,7 +106,7 @@ int32_t etr_batch_to_dlpack(const etr_batch* batch, const char* field, void** ma
 int32_t etr_batch_set_dlpack(etr_batch* batch, const char* field, void* managed) {
   return guarded([&] {
     pipeline::Item& item = required(batch, "batch").item;
-    required(field, "field");
+    field_name(field);
     auto* given = static_cast<DLManagedTensor*>(managed);
     const DLTensor& t = required(given, "managed").dl_tensor;
     if (t.device.device_type != kCpu)

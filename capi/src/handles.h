@@ -14,6 +14,7 @@
 #include "echotrain/echotrain.h"
 #include "gpu/kernel.h"
 #include "occupancy.h"
+#include "pipeline/names.h"
 #include "train/job.h"
 #include "train/trainer.h"
 
@@ -47,6 +48,8 @@ struct etr_batch {
   etr::pipeline::Item item;
   uint64_t epoch = 0;   // in a map function
   std::string failure;  // why the map function is about to fail
+  bool lent = false;    // the pipeline's: a function of the program has it for one call
+  bool destroyed = false;  // by that function, to which it does not belong
   mutable etr::capi::Occupancy occupancy;
 };
 
@@ -196,6 +199,19 @@ T read_struct(const T& given, const char* name) {
   T out{};
   std::memcpy(static_cast<void*>(&out), &given, std::min<size_t>(given.struct_size, sizeof out));
   return out;
+}
+
+// The path of a file or folder. An empty one would be the working directory, or nothing.
+inline const char* path_of(const char* path, const char* name) {
+  if (!required(path, name))
+    fail(Code::invalid_argument, "argument '", name, "' is an empty path; name a file or folder");
+  return path;
+}
+
+// The name of a field that a caller sets, checked.
+inline const char* field_name(const char* field) {
+  pipeline::check_name(&required(field, "field"), "a field");
+  return field;
 }
 
 // The shape that a caller describes (etr_tensor, etr_vulkan_buffer), with its dtype checked.

@@ -40,6 +40,9 @@ bool has_fields(const pipeline::Item& item) {
 
 // What is wrong with a function that has returned `status`; "" where nothing is.
 std::string failure_of(Role role, int32_t status, const etr_batch& view, bool had_fields) {
+  if (view.destroyed)
+    return " has destroyed its item (etr_batch_destroy), which belongs to the pipeline: leave it as "
+           "it is, the pipeline takes it back when the function returns";
   if (status == ETR_OK && role == Role::source && view.item.fields.empty())
     return " returned ETR_OK and has set no field: set those of the sample (etr_batch_set), or "
            "return ETR_END where the pass is over";
@@ -62,6 +65,7 @@ class Lent {
   Lent(pipeline::Item& item, uint64_t epoch) : item_(item) {
     batch.item = std::move(item);
     batch.epoch = epoch;
+    batch.lent = true;
   }
   ~Lent() { item_ = std::move(batch.item); }
   Lent(const Lent&) = delete;
@@ -83,7 +87,8 @@ pipeline::MapFunction call_of(const std::string& name, etr_map_function function
       const InFunction entered;
       return in_program(called, [&] { return function(user_data.get(), &lent.batch); });
     }();
-    if (role == Role::source && status == ETR_END) return lent.batch.item.fields.clear();
+    if (role == Role::source && status == ETR_END && !lent.batch.destroyed)
+      return lent.batch.item.fields.clear();
     const std::string failure = failure_of(role, status, lent.batch, had_fields);
     if (!failure.empty()) fail(Code::callback, called, failure);
   };
@@ -109,7 +114,7 @@ int32_t add_function(etr_pipeline* pipeline, Role role, const char* name, etr_ma
     // Its deleter runs with the last copy of the function, also when something below throws.
     const std::shared_ptr<void> guard = owned(user_data, destroy);
     etr_pipeline& p = required(pipeline, "pipeline");
-    required(name, "name");
+    pipeline::check_name(&required(name, "name"), "a function");
     if (!function) fail(Code::invalid_argument, "argument 'function' is NULL");
     if (p.functions.contains(name))
       fail(Code::invalid_argument, "the pipeline has a function '", name, "' already");
@@ -165,6 +170,8 @@ int32_t etr_pipeline_create(const etr_options* options, etr_pipeline** pipeline)
   return guarded([&] {
     auto made = std::make_unique<etr_pipeline>();
     made->spec = options ? required(options, "options").values : Json::object();
+    made->spec.erase("stages");
+    const Options check(pipeline::pipeline_schema(), "pipeline", made->spec);
     made->spec["stages"] = Json::array();
     hand_out(pipeline, std::move(made), "pipeline");
   });
@@ -262,8 +269,10 @@ int32_t etr_explain_stats(const char* stats, const char* format, char** text) {
 int32_t etr_pipeline_tune(const char* spec, double seconds, double step_ms,
                           int32_t (*progress)(void*, const char*), void* user_data, char** json) {
   return guarded([&] {
-    if (!(seconds > 0) || step_ms < 0)
-      fail(Code::invalid_argument, "tune: seconds must be above 0, step_ms not below");
+    if (!(seconds > 0 && seconds <= 1e6))
+      fail(Code::invalid_argument, "tune: seconds is ", seconds, "; expected above 0, at most 1e6");
+    if (!(step_ms >= 0 && step_ms <= 1e6))
+      fail(Code::invalid_argument, "tune: step_ms is ", step_ms, "; expected 0 to 1e6");
     const Json parsed = parse_json(&required(spec, "spec"), "the pipeline's JSON");
     const auto tell = [&](const Json& trial) {
       return goes_on(progress, user_data, trial.dump().c_str());
@@ -341,7 +350,14 @@ int32_t etr_batch_field_name(const etr_batch* batch, int32_t index, const char**
   });
 }
 
-void etr_batch_destroy(etr_batch* batch) { destroy(batch); }
+void etr_batch_destroy(etr_batch* batch) {
+  if (!batch || !batch->lent) return destroy(batch);
+  guarded([&] {
+    required(batch, "batch").destroyed = true;
+    fail(Code::state, "etr_batch_destroy: a function of the program cannot destroy its item, which "
+                      "belongs to the pipeline");
+  });
+}
 
 int32_t etr_batch_create(etr_batch** batch) {
   return guarded([&] { hand_out(batch, std::make_unique<etr_batch>(), "batch"); });
@@ -349,7 +365,7 @@ int32_t etr_batch_create(etr_batch** batch) {
 
 int32_t etr_batch_set(etr_batch* batch, const char* field, const etr_tensor* tensor) {
   return guarded([&] {
-    required(field, "field");
+    field_name(field);
     pipeline::Item& item = required(batch, "batch").item;
     item.set(field, view_of(tensor, field, nullptr).writable());  // a view of others' is copied
   });
@@ -359,7 +375,7 @@ int32_t etr_batch_wrap(etr_batch* batch, const char* field, const etr_tensor* te
                        void (*release)(void*), void* user_data) {
   return guarded([&] {
     const std::shared_ptr<void> owner = owned(user_data, release);
-    required(field, "field");
+    field_name(field);
     pipeline::Item& item = required(batch, "batch").item;
     item.set(field, view_of(tensor, field, owner));
   });
@@ -370,7 +386,7 @@ int32_t etr_batch_wrap_vulkan(etr_batch* batch, const char* field, const etr_vul
   return guarded([&] {
     const std::shared_ptr<void> owner = owned(user_data, release);
     pipeline::DeviceField made =
-        device_field(required(buffer, "buffer"), &required(field, "field"));
+        device_field(required(buffer, "buffer"), field_name(field));
     made.keep = owner;
     required(batch, "batch").item.set(std::move(made));
   });
@@ -395,7 +411,7 @@ int32_t etr_pack(const char* root, const char* prefix, const etr_options* option
     const Options packing(sources::pack_schema(), "pack",
                           options ? required(options, "options").values : Json::object());
     const sources::PackResult result = sources::pack_folder(
-        &required(root, "root"), &required(prefix, "prefix"), packing,
+        path_of(root, "root"), path_of(prefix, "prefix"), packing,
         [&](int64_t done, int64_t total) { return goes_on(progress, user_data, done, total); });
     if (!json) return;
     Json out{{"samples", result.samples},

@@ -186,7 +186,7 @@ int32_t etr_trainer_export_onnx(etr_trainer* trainer, const char* path) {
   return guarded([&] {
     etr_trainer& t = required(trainer, "trainer");
     const std::string file = t.shaped_learner().onnx();
-    platform::write_file_atomic(&required(path, "path"), std::as_bytes(std::span(file)));
+    platform::write_file_atomic(path_of(path, "path"), std::as_bytes(std::span(file)));
   });
 }
 
@@ -259,6 +259,9 @@ int32_t etr_detections(const etr_batch* outputs, double least_score, double most
   return guarded([&] {
     auto made = std::make_unique<etr_batch>();
     const pipeline::Item& item = required(outputs, "outputs").item;
+    for (const auto& [name, share] : {std::pair("least_score", least_score), {"most_overlap", most_overlap}})
+      if (!(share >= 0 && share <= 1))
+        fail(Code::invalid_argument, "detections: ", name, " is ", share, "; expected 0 to 1");
     const nn::DetectionOptions options{static_cast<float>(least_score),
                                        static_cast<float>(most_overlap), most};
     made->item.set("boxes", nn::detections(pipeline::require_field(item, "output"), options));
@@ -304,13 +307,13 @@ int32_t etr_trainer_save(etr_trainer* trainer, const char* directory) {
     train::Learner& learner = required(trainer, "trainer").learner();
     checkpoint::Files files;
     learner.save(files);
-    checkpoint::Store(&required(directory, "directory")).save(learner.steps(), files);
+    checkpoint::Store(path_of(directory, "directory")).save(learner.steps(), files);
   });
 }
 
 int32_t etr_trainer_load(etr_trainer* trainer, const char* directory) {
   return guarded([&] {
-    const auto loaded = checkpoint::Store(&required(directory, "directory")).load_latest();
+    const auto loaded = checkpoint::Store(path_of(directory, "directory")).load_latest();
     if (!loaded) fail(Code::not_found, "there is no checkpoint in '", directory, "'");
     required(trainer, "trainer").learner().load(loaded->files);
   });
@@ -328,7 +331,7 @@ int32_t etr_trainer_load_pytorch(etr_trainer* trainer, const char* path, const c
              ", not to text");
       map[ours] = theirs.get<std::string>();
     }
-    required(trainer, "trainer").learner().load_pytorch(&required(path, "path"), map);
+    required(trainer, "trainer").learner().load_pytorch(path_of(path, "path"), map);
   });
 }
 
@@ -336,7 +339,7 @@ int32_t etr_job_load(const char* path, const char* const* overrides, int32_t cou
   return guarded([&] {
     hand_out(job,
              std::unique_ptr<etr_job>(new etr_job{train::Job::load(
-                 &required(path, "path"), strings_of(overrides, count, "overrides"))}),
+                 path_of(path, "path"), strings_of(overrides, count, "overrides"))}),
              "job");
   });
 }
@@ -369,7 +372,8 @@ int32_t etr_job_output_dir(const etr_job* job, char** directory) {
 int32_t etr_trainer_next_event_within(etr_trainer* trainer, double seconds, etr_event* event) {
   return guarded([&]() -> int32_t {
     etr_trainer& t = required(trainer, "trainer");
-    if (!(seconds >= 0)) fail(Code::invalid_argument, "argument 'seconds' is ", seconds);
+    if (!(seconds >= 0 && seconds <= 1e6))
+      fail(Code::invalid_argument, "seconds is ", seconds, "; expected 0 to 1e6");
     if (t.ended) return ETR_END;
     const train::Event e = t.job_or_fail().next_event(seconds);
     fill_struct(event, c_event(e));
@@ -399,12 +403,16 @@ int32_t etr_report_write(const char* title, const char* const* names,
                          const char* const* metrics_paths, int32_t count, double target_accuracy,
                          const char* html_path, char** json) {
   return guarded([&] {
+    if (!(target_accuracy >= 0 && target_accuracy <= 1))
+      fail(Code::invalid_argument, "target_accuracy is ", target_accuracy,
+           "; expected 0 (none) to 1");
     const auto run_names = strings_of(names, count, "names");
     const auto paths = strings_of(metrics_paths, count, "metrics_paths");
     std::vector<train::ReportRun> runs;
-    for (size_t i = 0; i < paths.size(); ++i) runs.push_back({run_names[i], paths[i]});
+    for (size_t i = 0; i < paths.size(); ++i)
+      runs.push_back({run_names[i], path_of(paths[i].c_str(), "metrics_paths")});
     const Json table = train::write_report(&required(title, "title"), runs, target_accuracy,
-                                           &required(html_path, "html_path"));
+                                           path_of(html_path, "html_path"));
     if (json) *json = copy_string(table.dump());
   });
 }

@@ -44,7 +44,7 @@ Json manifest_json(const Manifest& manifest) {
 
 Manifest read_manifest(const std::string& folder) {
   const std::string path = (fs::path(folder) / kManifestName).string();
-  const std::string text = platform::read_file(path);
+  const std::string text = platform::read_document(path);
   const std::string damaged = cat("'", path, "' is damaged");
   Manifest out = parse(parse_json(text, damaged + ": it", {.code = Code::corrupt_data}), damaged);
   out.folder = folder;

@@ -12,6 +12,11 @@ struct HookSlot {
   LogHook hook;
 };
 
+LogSubject& current_subject() {
+  thread_local LogSubject subject = LogSubject::other;
+  return subject;
+}
+
 HookSlot& slot() {
   static auto* the_slot = new HookSlot;  // never destroyed: worker threads may log during exit
   return *the_slot;
@@ -24,9 +29,14 @@ void set_log_hook(LogHook hook) {
   slot().hook = std::move(hook);
 }
 
-void log_line(LogLevel level, const std::string& message) {
+void log_line(LogLevel level, const std::string& message, LogSubject subject) {
   std::scoped_lock lock(slot().mutex);
-  if (slot().hook) slot().hook(level, as_utf8(message).c_str());
+  if (!slot().hook) return;
+  current_subject() = subject;
+  slot().hook(level, as_utf8(message).c_str());
+  current_subject() = LogSubject::other;
 }
+
+LogSubject log_subject() { return current_subject(); }
 
 }  // namespace etr

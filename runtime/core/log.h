@@ -15,6 +15,12 @@ using LogHook = std::function<void(LogLevel, const char* message)>;
 // runs on whichever thread logs and must not call back into the library.
 void set_log_hook(LogHook hook);
 
-void log_line(LogLevel level, const std::string& message);
+// What a line is about, where programs treat it in its own way.
+enum class LogSubject : int { other = 0, bad_record = 1 };
+
+void log_line(LogLevel level, const std::string& message, LogSubject subject = LogSubject::other);
+
+// Within the hook: of its line.
+LogSubject log_subject();
 
 }  // namespace etr

@@ -29,7 +29,9 @@ bool has_type(const Json& value, OptionType type) {
     case OptionType::string: return value.is_string();
     case OptionType::integers:  // also as 3.0: the C API sets lists of numbers only
       return all([](const Json& v) {
-        return v.is_number() && v.get<double>() == std::floor(v.get<double>());
+        constexpr double kBeyond = 9223372036854775808.0;  // int64's range ends below
+        return v.is_number() && v.get<double>() == std::floor(v.get<double>()) &&
+               std::abs(v.get<double>()) < kBeyond;
       });
     case OptionType::numbers: return all([](const Json& v) { return v.is_number(); });
     case OptionType::strings: return all([](const Json& v) { return v.is_string(); });
@@ -44,7 +46,8 @@ void check_range(const OptionSpec& spec, const Json& value, const std::string& w
   const double v = value.get<double>();
   if (std::isfinite(v) && v >= spec.min && v <= spec.max) return;
   const char* unit_space = *spec.unit ? " " : "";
-  fail(Code::invalid_argument, where, " is ", value.dump(), unit_space, spec.unit,
+  fail(Code::invalid_argument, where, " is ", std::isfinite(v) ? value.dump() : cat(v), unit_space,
+       spec.unit,
        "; it must lie in [", spec.min, ", ", spec.max, "]");
 }
 
@@ -53,6 +56,8 @@ void check_value(const OptionSpec& spec, const Json& value, const std::string& o
   if (!has_type(value, spec.type))
     fail(Code::invalid_argument, where, " must be of type ", option_type_name(spec.type), ", not ",
          brief_json(value));
+  if (spec.unit == std::string_view("path") && !spec.default_json && value == "")
+    fail(Code::invalid_argument, where, " is an empty path");
   check_no_nul(value, where);
   if (value.is_number()) check_range(spec, value, where);
   if (spec.type == OptionType::integers || spec.type == OptionType::numbers)

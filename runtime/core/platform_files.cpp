@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -34,8 +35,13 @@ namespace {
        " bytes when it was opened: it was shortened while it was read");
 }
 
+void require_path(const std::string& path) {
+  if (path.empty()) fail(Code::invalid_argument, "the path of a file is empty");
+}
+
 // An input that is missing may have been named from another folder, which is worth a hint.
 int open_input(const std::string& path) {
+  require_path(path);
   const int file = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (file < 0 && errno == ENOENT)
     fail(Code::not_found, "cannot open '", path, "': ", errno_text(ENOENT), missing_hint(path));
@@ -77,8 +83,12 @@ class NoSizeSignal {
   bool was_pending_ = false, too_large_ = false;
 };
 
-// By ::write, or by ::pwrite where `offset` is not negative. False leaves the reason in errno.
-bool write_all(int file, std::span<const std::byte> bytes, off_t offset = -1) {
+constexpr size_t kWaiting = size_t{64} << 10;  // bytes that an OutputFile gathers
+constexpr size_t kAtOnce = size_t{8} << 20;    // read between two looks at the interrupt
+
+}  // namespace
+
+bool write_all(int file, std::span<const std::byte> bytes, int64_t offset) {
   NoSizeSignal guard;
   while (!bytes.empty()) {
     const ssize_t n =
@@ -91,11 +101,6 @@ bool write_all(int file, std::span<const std::byte> bytes, off_t offset = -1) {
   }
   return true;
 }
-
-constexpr size_t kWaiting = size_t{64} << 10;  // bytes that an OutputFile gathers
-constexpr size_t kAtOnce = size_t{8} << 20;    // read between two looks at the interrupt
-
-}  // namespace
 
 Event::Event() : descriptor_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (descriptor_ < 0) fail(Code::io, "cannot make an event: ", errno_text(errno));
@@ -188,20 +193,33 @@ std::shared_ptr<const std::byte> read_bytes(const std::string& path, size_t& siz
   return bytes;
 }
 
-std::string read_file(const std::string& path) {
+namespace {
+
+std::string read_up_to(const std::string& path, uint64_t limit_bytes) {
   InputFile file(path);
   if (!file.is_regular()) fail(Code::io, "'", path, "' is not a regular file");
+  if (file.size() > limit_bytes)
+    fail(Code::unsupported, "'", path, "' has ", file.size(),
+         " bytes, too many for what is read from it: at most ", limit_bytes);
   std::string text(static_cast<size_t>(file.size()), '\0');
   text.resize(file.read(std::as_writable_bytes(std::span(text))));
   return text;
 }
 
-OutputFile::OutputFile(const std::string& path, Mode mode)
-    : path_(path),
+}  // namespace
+
+std::string read_file(const std::string& path) {
+  return read_up_to(path, std::numeric_limits<uint64_t>::max());
+}
+
+std::string read_document(const std::string& path) { return read_up_to(path, kMostOfDocument); }
+
+OutputFile::OutputFile(const std::string& path, Mode mode, std::string name)
+    : name_(std::move(name)),
       file_(::open(path.c_str(),
                    O_WRONLY | O_CREAT | O_CLOEXEC | (mode == Mode::append ? O_APPEND : O_TRUNC),
                    0666)) {
-  if (file_ < 0) fail(Code::io, "cannot create '", path, "': ", errno_text(errno));
+  if (file_ < 0) fail(Code::io, "cannot create '", name_, "': ", errno_text(errno));
 }
 
 OutputFile::~OutputFile() {
@@ -215,22 +233,22 @@ void OutputFile::write(std::span<const std::byte> bytes) {
   if (bytes.size() < kWaiting)
     waiting_.insert(waiting_.end(), bytes.begin(), bytes.end());
   else if (!write_all(file_, bytes))
-    fail_errno("cannot write", path_);
+    fail_errno("cannot write", name_);
 }
 
 void OutputFile::flush() {
   const std::vector<std::byte> bytes = std::exchange(waiting_, {});  // written once, also in vain
-  if (!write_all(file_, bytes)) fail_errno("cannot write", path_);
+  if (!write_all(file_, bytes)) fail_errno("cannot write", name_);
 }
 
 void OutputFile::sync() {
   flush();
-  if (::fsync(file_) != 0) fail_errno("cannot flush", path_);
+  if (::fsync(file_) != 0) fail_errno("cannot flush", name_);
 }
 
 void OutputFile::close() {
   flush();
-  if (::close(std::exchange(file_, -1)) != 0) fail_errno("cannot close", path_);
+  if (::close(std::exchange(file_, -1)) != 0) fail_errno("cannot close", name_);
 }
 
 bool OutputFile::is_in_place() const {
@@ -240,11 +258,20 @@ bool OutputFile::is_in_place() const {
          open.st_dev == there.st_dev && open.st_ino == there.st_ino;
 }
 
-void write_file_synced(const std::string& path, std::span<const std::byte> bytes) {
-  OutputFile file(path, OutputFile::Mode::replace);
+namespace {
+
+void write_synced(const std::string& path, const std::string& name,
+                  std::span<const std::byte> bytes) {
+  OutputFile file(path, OutputFile::Mode::replace, name);
   file.write(bytes);
   file.sync();
   file.close();
+}
+
+}  // namespace
+
+void write_file_synced(const std::string& path, std::span<const std::byte> bytes) {
+  write_synced(path, path, bytes);
 }
 
 void sync_directory(const std::string& path) {
@@ -260,6 +287,7 @@ namespace {
 
 // What is replaced where `path` is asked for: what a link leads to. A pipe or device cannot be replaced by a file.
 std::string file_behind(const std::string& path) {
+  require_path(path);
   namespace fs = std::filesystem;
   std::error_code error;
   if (fs::is_symlink(path, error)) {
@@ -277,11 +305,13 @@ std::string file_behind(const std::string& path) {
 void write_file_atomic(const std::string& asked, std::span<const std::byte> bytes) {
   const std::string path = file_behind(asked);
   static std::atomic<uint64_t> number = 0;  // threads may write one file at the same time
-  const std::string temporary = cat(path, ".", process_id(), "-", ++number, ".tmp");
+  const auto parent = std::filesystem::path(path).parent_path();
+  const std::string temporary =  // short: the name asked for may be as long as names can be
+      (parent / cat(".echotrain-", process_id(), "-", ++number, ".tmp")).string();
   std::error_code error;
   try {
-    write_file_synced(temporary, bytes);
-  } catch (const Error&) {
+    write_synced(temporary, asked, bytes);
+  } catch (...) {
     std::filesystem::remove(temporary, error);
     throw;
   }
@@ -289,9 +319,8 @@ void write_file_atomic(const std::string& asked, std::span<const std::byte> byte
   if (error) {
     std::error_code ignored;
     std::filesystem::remove(temporary, ignored);
-    fail(Code::io, "cannot rename '", temporary, "' to '", path, "': ", error.message());
+    fail(Code::io, "cannot replace '", path, "': ", error.message());
   }
-  const auto parent = std::filesystem::path(path).parent_path();
   sync_directory(parent.empty() ? "." : parent.string());
 }
 

@@ -67,12 +67,17 @@ std::shared_ptr<const std::byte> read_bytes(const std::string& path, size_t& siz
                                             const Interrupt* interrupt);
 std::string read_file(const std::string& path);
 
+// The same for text that is read as a whole, and parsed: a job, settings, a list. Error(unsupported) beyond kMostOfDocument.
+constexpr uint64_t kMostOfDocument = uint64_t{64} << 20;
+std::string read_document(const std::string& path);
+
 // A file that is written front to back, in pieces of its own making. A limit of the process on the size of its files
 // (RLIMIT_FSIZE) is an Error(io), where the system's answer would be a signal that ends the process.
 class OutputFile {
  public:
   enum class Mode { replace, append };
-  OutputFile(const std::string& path, Mode mode);
+  OutputFile(const std::string& path, Mode mode) : OutputFile(path, mode, path) {}
+  OutputFile(const std::string& path, Mode mode, std::string name);  // what errors call it
   ~OutputFile();  // closes; what was not flushed may be lost
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
@@ -87,7 +92,7 @@ class OutputFile {
   bool is_in_place() const;
 
  private:
-  std::string path_;
+  std::string name_;
   int file_;
   std::vector<std::byte> waiting_;
 };
@@ -113,6 +118,10 @@ class ScratchFile {
   const std::string directory_;
   int file_;
 };
+
+// Writes all of `bytes` at the file's position, or where `offset` is not negative there. False leaves the reason in errno; a limit
+// on the size of files is one, and no signal.
+bool write_all(int file, std::span<const std::byte> bytes, int64_t offset = -1);
 
 std::string errno_text(int error_number);
 

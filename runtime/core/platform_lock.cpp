@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <mutex>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -117,8 +118,11 @@ std::string holder_of(int file) {
 
 void write_holder(int file) {
   const std::string text = cat("process ", process_id(), " on ", host_name());
-  if (::ftruncate(file, 0) != 0 || ::pwrite(file, text.data(), text.size(), 0) < 0)
-    log_line(LogLevel::debug, cat("a lock does not say who holds it: ", errno_text(errno)));
+  if (::ftruncate(file, 0) == 0 && write_all(file, std::as_bytes(std::span(text)), 0)) return;
+  const int error = errno;
+  const bool emptied = ::ftruncate(file, 0) == 0;  // half a name would be another's
+  log_line(LogLevel::debug, cat("a lock does not say ", emptied ? "" : "rightly ",
+                                "who holds it: ", errno_text(error)));
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ constexpr const char* kFormat = "echotrain kernels 1";
 // {"format", "devices": {NAME: {PROBLEM: CHOICE}}}
 Json parse(const std::string& path) {
   const std::string origin = cat("the tuning file '", path, "'");
-  Json file = parse_json(platform::read_file(path), origin);
+  Json file = parse_json(platform::read_document(path), origin);
   const bool right = file.is_object() && file.value("format", "") == kFormat &&
                      file.contains("devices") && file["devices"].is_object();
   if (!right)

@@ -16,7 +16,7 @@ constexpr const char *kRight = "right", *kRightPlainly = "right without optimize
 
 // {"format", "kernels": {KERNEL: VERDICT}}
 std::map<std::string, Verdict> read(const std::string& path) {
-  const Json file = parse_json(platform::read_file(path), cat("'", path, "'"));
+  const Json file = parse_json(platform::read_document(path), cat("'", path, "'"));
   std::map<std::string, Verdict> out;
   if (!file.is_object() || file.value("format", "") != kFormat || !file.contains("kernels"))
     fail(Code::corrupt_data, "'", path, "' has none of this release's verdicts");

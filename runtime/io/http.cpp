@@ -134,6 +134,18 @@ bool is_temporary(CURLcode code) {
   }
 }
 
+// None was asked for. A server that names the compression of the file itself, as some do with x.tar.gz, is understood.
+void check_coding(const HttpResponse& response, const std::string& url) {
+  const std::string coding = lower_case(response.header("content-encoding"));
+  if (coding.empty() || coding == "identity" || response.status >= 300) return;
+  const std::string path = lower_case(url.substr(0, url.find_first_of("?#")));
+  const bool gzip = path.ends_with(".gz") || path.ends_with(".tgz");
+  const bool zstd = path.ends_with(".zst") || path.ends_with(".tzst");
+  if ((gzip && (coding == "gzip" || coding == "x-gzip")) || (zstd && coding == "zstd")) return;
+  fail(Code::unsupported, "'", url, "' comes with Content-Encoding '", coding,
+       "', which was not asked for; let the server give the file as it is");
+}
+
 }  // namespace
 
 std::string HttpResponse::header(const std::string& name) const {
@@ -213,6 +225,7 @@ HttpResponse HttpConnection::try_once(const HttpRequest& request, uint64_t max_b
   if (status == 408 || status == 429 || status >= 500)
     throw Temporary{cat("the server answers ", status, " ", exchange.response.body_text()),
                     exchange.response.header("retry-after")};
+  check_coding(exchange.response, request.url);
   return std::move(exchange.response);
 }
 

@@ -155,7 +155,7 @@ std::shared_ptr<const Error> BadRecords::too_many(uint64_t epoch) const {
 // Once, when it is tolerated.
 void BadRecords::list(ErrorPolicy policy, const std::string& where, const Item& item,
                       const BadRecord& record) {
-  log_line(LogLevel::warning, "bad record dropped: " + where);
+  log_line(LogLevel::warning, "bad record dropped: " + where, LogSubject::bad_record);
   if (!rules_.list.empty()) append(rules_.list, to_json(record));
   if (policy == ErrorPolicy::quarantine) quarantine(item, record);
 }

@@ -96,7 +96,7 @@ Json with_tuned(const Json& spec) {
   if (!spec.is_object() || !spec.contains("tuned") || !spec["tuned"].is_string()) return spec;
   const auto path = spec["tuned"].get<std::string>();
   if (path.empty()) return spec;
-  const Json file = parse_json(platform::read_file(path), "the tuned settings '" + path + "'");
+  const Json file = parse_json(platform::read_document(path), "the tuned settings '" + path + "'");
   if (!file.is_object() || !file.contains("options") || !file["options"].is_object())
     fail(Code::invalid_argument, "'", path, "' holds no tuned settings; 'echotrain tune' writes them");
   Json out = spec;

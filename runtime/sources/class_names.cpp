@@ -10,7 +10,7 @@
 namespace etr::sources {
 
 std::vector<std::string> read_class_names(const std::string& path) {
-  const std::string text = platform::read_file(path);
+  const std::string text = platform::read_document(path);
   std::vector<std::string> out;
   std::set<std::string_view> seen;
   auto lines = split(std::string_view(text), '\n');
@@ -25,13 +25,16 @@ std::vector<std::string> read_class_names(const std::string& path) {
   return out;
 }
 
-void write_class_names(const std::string& path, const std::vector<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) {
+void check_class_names(const std::vector<std::string>& names) {
+  for (const std::string& name : names)
     if (name.find_first_of("\r\n") != std::string::npos)
       fail(Code::invalid_argument, "the class '", name, "' has a line break in its name");
-    text += name + "\n";
-  }
+}
+
+void write_class_names(const std::string& path, const std::vector<std::string>& names) {
+  check_class_names(names);
+  std::string text;
+  for (const std::string& name : names) text += name + "\n";
   platform::write_file_atomic(path, std::as_bytes(std::span(text)));
 }
 

@@ -10,6 +10,8 @@ namespace etr::sources {
 std::vector<std::string> read_class_names(const std::string& path);
 
 // Error(invalid_argument) for a name with a line break, Error(io).
+// Error(invalid_argument) for a name that a line cannot hold.
+void check_class_names(const std::vector<std::string>& names);
 void write_class_names(const std::string& path, const std::vector<std::string>& names);
 
 }  // namespace etr::sources

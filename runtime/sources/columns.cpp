@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "pipeline/names.h"
 
 namespace etr::sources {
 namespace {
@@ -32,6 +33,7 @@ std::vector<Column> parse_columns(const std::string& text, const std::string& st
            "'; write FIELD:TYPE or FIELD:TYPE=COLUMN, as in 'x:f32,label:i32=species'");
     Column column;
     column.field = std::string(trim(left.substr(0, colon)));
+    pipeline::check_name(column.field, "a field");
     column.type = type_of(trim(left.substr(colon + 1)), entry, stage);
     if (equals == std::string_view::npos)
       column.from.push_back(column.field);

@@ -191,6 +191,7 @@ PackResult pack_folder(const std::string& root, const std::string& prefix, const
                        const std::function<bool(int64_t, int64_t)>& progress) {
   refuse_prefix_within(root, prefix);
   ClassFolders folders = list_class_folders(root);
+  check_class_names(folders.classes);
   PackResult result;
   result.classes_file = (fs::path(prefix).parent_path() / "classes.txt").string();
   std::error_code unknown;  // writing it will say why

@@ -144,6 +144,8 @@ void ShardSet::open_next() {
 
 std::string ShardSet::add(const std::string& name, const std::string& format,
                           std::span<const std::byte> bytes, int label) {
+  if (!form_.fast && name.find('\n') != std::string::npos)
+    return "a line break in its name, which members of tar shards do not have";
   Tensor image;
   if (form_.fast && format == "png") try {
       image = codec::decode_image(bytes, {.keep_u16 = true, .upright = form_.upright});

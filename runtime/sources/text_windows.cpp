@@ -16,7 +16,9 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"pattern", OptionType::string, nullptr,
-     "the files, joined in order: a path with globs and braces", 0, 0, "path"},
+     "the files, joined in order: a path with globs and braces. They are held in memory, 16 GiB at "
+     "most, or as 'budget_bytes' allows",
+     0, 0, "path"},
     {"length", OptionType::integer, nullptr, "symbols in a window", 1, 1 << 24, "symbols"},
     {"stride", OptionType::integer, "0",
      "symbols between the beginnings of two windows; 0: the length", 0, 1 << 24, "symbols"},

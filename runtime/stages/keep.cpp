@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "core/text.h"
+#include "pipeline/names.h"
 #include "pipeline/stage.h"
 
 namespace etr::stages {
@@ -17,7 +18,10 @@ class Keep final : public MapStage {
  public:
   Keep(const Options& options, const StageContext&) {
     const std::string fields = options.string("fields");
-    for (const std::string_view name : split(fields, ',')) fields_.emplace_back(trim(name));
+    for (const std::string_view name : split(fields, ',')) {
+      fields_.emplace_back(trim(name));
+      check_name(fields_.back(), "a field");
+    }
   }
 
   void process(Item& item, uint64_t) const override {

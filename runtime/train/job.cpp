@@ -62,14 +62,15 @@ Json value_of(const std::string& text, const std::string& whole) {
 Json& element(Json& json, const std::string& key, const std::string& whole) {
   if (!json.is_array()) {
     if (!json.is_object() && !json.is_null())
-      fail(Code::invalid_argument, "--set ", whole, ": '", key, "' lies inside a plain value");
+      fail(Code::invalid_argument, "job: '", key, "' of '", whole, "' would lie inside ", json.dump(),
+           ", which is a plain value; set that as a whole");
     return json[key];
   }
   const bool number =
       !key.empty() && key.size() < 9 &&
       std::all_of(key.begin(), key.end(), [](unsigned char c) { return std::isdigit(c); });
   if (!number || std::stoul(key) >= json.size())
-    fail(Code::invalid_argument, "--set ", whole, ": '", key, "' is no element of a list of ",
+    fail(Code::invalid_argument, "job: '", key, "' of '", whole, "' is no element of a list of ",
          json.size());
   return json[std::stoul(key)];
 }
@@ -174,7 +175,7 @@ Json job_schema() {
 
 Job Job::load(const std::string& path, const std::vector<std::string>& overrides) {
   const std::string stem = std::filesystem::path(path).stem().string();
-  return parse(platform::read_file(path), cat("job file '", path, "'"), overrides, "runs/" + stem);
+  return parse(platform::read_document(path), cat("job file '", path, "'"), overrides, "runs/" + stem);
 }
 
 Job Job::parse(const std::string& text, const std::string& origin,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <span>
 
@@ -101,11 +102,17 @@ const std::string& with_whole_lines(const std::string& path) {
   return path;
 }
 
-// A name that is not taken: two runs may begin in one second.
-std::string free_name(const std::string& first) {
-  std::string name = first;
-  for (int i = 2; std::filesystem::exists(name); ++i) name = cat(first, ".", i);
-  return name;
+// Of the newest event file there, as its name says; 0 where there is none.
+int64_t newest_second(const std::string& directory) {
+  namespace fs = std::filesystem;
+  int64_t newest = 0;
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (EventFile::is_name(name) && name.size() < sizeof kEventFile + 17)
+      newest = std::max<int64_t>(newest, std::atoll(name.c_str() + sizeof kEventFile - 1));
+  }
+  return newest;
 }
 
 }  // namespace
@@ -144,7 +151,8 @@ EventFile::EventFile(const std::string& directory) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(
                            std::chrono::system_clock::now().time_since_epoch())
                            .count();
-  file_.emplace(free_name(cat(directory, "/", kEventFile, seconds, ".", platform::process_id())),
+  const auto second = std::max<int64_t>(seconds, newest_second(directory) + 1);
+  file_.emplace(cat(directory, "/", kEventFile, second, ".", platform::process_id()),
                 platform::OutputFile::Mode::replace);
   write_record(event_head(0).bytes(3, "brain.Event:2").data());
 }
@@ -167,6 +175,11 @@ void EventFile::write_record(const std::string& data) {
   put_fixed(frame, masked_crc(data));
   file_->write(frame);
   file_->flush();
+}
+
+// SessionLog { status = 1: START is 1 } session_log = 7
+void EventFile::restart(uint64_t step) {
+  write_record(event_head(step).message(7, Message().integer(1, 1)).data());
 }
 
 void EventFile::write(uint64_t step, const std::vector<std::pair<std::string, double>>& scalars) {

@@ -41,9 +41,13 @@ void cut_rows_after(const std::string& path, LastRow last);
 // around Event messages of protocol buffers.
 class EventFile {
  public:
-  explicit EventFile(const std::string& directory);  // makes a new file there; Error(io)
+  // Makes a new file there, with a name that comes after those of earlier ones, as TensorBoard reads them; Error(io).
+  explicit EventFile(const std::string& directory);
   static bool is_name(const std::string& name);      // whether it is one that this class gives
   void write(uint64_t step, const std::vector<std::pair<std::string, double>>& scalars);
+
+  // What was written of `step` and later ones, in this file and those before it, is void: a killed run left it, and it comes again.
+  void restart(uint64_t step);
 
  private:
   void write_record(const std::string& data);

@@ -4,13 +4,13 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
-#include <sstream>
 
 #include "core/error.h"
 #include "core/json.h"
 #include "core/options.h"
 #include "core/parse_json.h"
 #include "core/platform.h"
+#include "io/line_reader.h"
 #include "train/report.h"
 
 namespace etr::train {
@@ -130,12 +130,12 @@ ReportedRun load_run(const ReportRun& spec) {
       std::filesystem::is_directory(spec.metrics_path, unknown)
           ? (std::filesystem::path(spec.metrics_path) / "metrics.jsonl").string()
           : spec.metrics_path;
-  std::stringstream lines(platform::read_file(path));
-  size_t number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    ++number;
+  io::require_sized(path);
+  constexpr uint64_t kMostOfRow = uint64_t{1} << 20;  // bytes
+  io::LineReader lines(io::open_stream(path), path, {kMostOfRow, "the most of a row of metrics"});
+  for (std::string line; lines.next(line);) {
     if (line.empty()) continue;
-    const std::string where = cat("'", path, "' line ", number);
+    const std::string where = cat("'", path, "' line ", lines.number());
     try {
       add_row(run, busy, parse_json(line, where, {.code = Code::corrupt_data}));
     } catch (const nlohmann::json::exception& error) {  // no object, or text for a number

@@ -88,6 +88,7 @@ void RunFolder::begin() {
   if (cut_after_) cut_rows_after(metrics_path_.string(), *cut_after_);
   auto metrics = std::make_unique<JsonLines>(metrics_path_.string());
   if (tensorboard_ && !events_) events_ = std::make_unique<EventFile>(directory_);
+  if (cut_after_ && events_) events_->restart(cut_after_->step + 1);
   metrics_ = std::move(metrics);
   cut_after_.reset();
   if (!begun_) log_line(LogLevel::info, cat("the run writes into '", directory_, "'"));

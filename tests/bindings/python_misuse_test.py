@@ -78,6 +78,38 @@ class MisuseTest(Case):
                 list(pipeline)
         self.assertIs(caught.exception, failures[2])
 
+    def test_names_that_are_no_text(self):
+        zero = np.zeros(1, np.float32)
+        for name, error, words in ((3, TypeError, "argument 'field' is a str, not int: 3"),
+                                   (None, TypeError, "not NoneType: None"), (b"x", TypeError, "not bytes"),
+                                   ("\ud800", UnicodeError, r"argument 'field' is '\\ud800', which cannot be written as UTF-8"),
+                                   ("a\0b", et.errors.InvalidArgumentError, "NUL character"),
+                                   ("", et.errors.InvalidArgumentError, "the name of a field is empty"),
+                                   ("a\nb", et.errors.InvalidArgumentError, "control character at byte 1"),
+                                   ("x" * 10_000_000, et.errors.InvalidArgumentError, "has 10000000 bytes")):
+            with self.assertRaisesRegex(error, words):
+                et.Batch({name: zero})
+            with et.Pipeline([et.source([{"x": zero}]), lambda sample, name=name: {**sample, name: zero}]) as pipeline:
+                with self.assertRaisesRegex(error, words):
+                    list(pipeline)
+        with et.Batch({"x": zero}) as batch:
+            for name in (3, None, "\ud800", "y"):
+                self.assertNotIn(name, batch)
+                with self.assertRaises(KeyError):
+                    batch[name]
+            with self.assertRaisesRegex(TypeError, "argument 'field' is a str, not int"):
+                batch.tensor(3)
+        with self.assertRaisesRegex(TypeError, "argument 'name' is a str, not int"):
+            et.Pipeline([et.source([{"x": zero}]), et.map(lambda sample: sample, name=3)])
+
+    def test_failures_in_words_that_are_not_utf8(self):
+        def fail(sample):
+            raise ValueError("\ud800")
+
+        with et.Pipeline([et.source([{"label": np.int32(1)}]), fail]) as pipeline:
+            with self.assertRaisesRegex(ValueError, "\ud800"):
+                list(pipeline)
+
     def test_an_evaluation_that_is_stopped_within_fit(self):
         told = []
 

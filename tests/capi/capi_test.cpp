@@ -89,6 +89,38 @@ TEST(CApi, StringsAreUtf8) {
   etr_options_destroy(options);
 }
 
+// The first call that gets them says what is wrong; those after it would only repeat it.
+TEST(CApi, OptionsOfAPipelineAreCheckedWhenItIsMade) {
+  etr_options* options = nullptr;
+  ASSERT_OK(etr_options_create(&options));
+  ASSERT_OK(etr_options_set_integer(options, "thread", 2));
+  etr_pipeline* pipeline = nullptr;
+  EXPECT_EQ(etr_pipeline_create(options, &pipeline), ETR_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(etr_last_error()).find("'thread' (did you mean 'threads'?)"),
+            std::string::npos)
+      << etr_last_error();
+  EXPECT_EQ(pipeline, nullptr);
+  etr_options_destroy(options);
+}
+
+TEST(CApi, EmptyPathsAreRefused) {
+  const auto refused = [](int32_t status) {
+    EXPECT_EQ(status, ETR_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(etr_last_error()).find("empty path"), std::string::npos)
+        << etr_last_error();
+  };
+  etr_job* job = nullptr;
+  refused(etr_job_load("", nullptr, 0, &job));
+  refused(etr_pack("", "x", nullptr, nullptr, nullptr, nullptr));
+  refused(etr_pack("x", "", nullptr, nullptr, nullptr, nullptr));
+  const char *name = "run", *none = "";
+  refused(etr_report_write("", &name, &none, 1, 0, "out.html", nullptr));
+  etr_pipeline* pipeline = nullptr;
+  for (const char* spec : {R"({"stages": [{"stage": "folder", "root": ""}]})",
+                           R"({"stages": [{"stage": "webdataset", "pattern": ""}]})"})
+    refused(etr_pipeline_create_from_json(spec, &pipeline));
+}
+
 TEST(CApi, LogHookIsDestroyedOnce) {
   static int destroyed = 0;
   destroyed = 0;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -108,6 +109,29 @@ TEST(Functions, WhatAMapMayNotReturn) {
                {"'change' failed: too round"});
 }
 
+// It is the pipeline's; the function fails, and its process lives.
+TEST(Functions, WhichDestroyTheirItem) {
+  constexpr const char* kWhy = "has destroyed its item (etr_batch_destroy)";
+  const auto destroys = [](void*, etr_batch* item) -> int32_t {
+    etr_batch_destroy(item);
+    EXPECT_NE(std::string(etr_last_error()).find("belongs to the pipeline"), std::string::npos);
+    EXPECT_EQ(set_number(item, 2), ETR_OK) << "it is still there";
+    etr_batch_destroy(item);
+    return ETR_OK;
+  };
+  expect_words(run(five_samples, destroys), {"'change'", kWhy, "key '0'"});
+  expect_words(run(destroys), {"'mine'", kWhy});
+  expect_words(run([](void*, etr_batch* item) -> int32_t {
+                 etr_batch_destroy(item);
+                 return ETR_END;
+               }),
+               {"'mine'", kWhy});
+  const Outcome skipped =
+      run(five_samples, destroys, R"({"epochs": 1, "on_error": "skip", "max_bad_share": 1})");
+  EXPECT_EQ(skipped.status, ETR_END) << skipped.message;
+  EXPECT_EQ(skipped.samples, 0);
+}
+
 // Of a program in C++, through the C API: a bad record, not the end of the process.
 TEST(Functions, ExceptionsAreFailuresOfTheirRecord) {
   const auto throws = [](void*, etr_batch* item) -> int32_t {
@@ -182,6 +206,125 @@ struct EmptyShape {
   std::vector<int64_t> extents;
   bool allowed;
 };
+
+// Whatever a line says, its subject tells whether it is of a bad record.
+TEST(Log, SaysWhatALineIsAbout) {
+  struct Lines {
+    int bad = 0, other = 0;
+  } lines;
+  ASSERT_OK(etr_set_log_hook(
+      [](void* user_data, int32_t, const char* text) {
+        const bool about = std::string(text).find("too round") != std::string::npos;
+        Lines& counted = *static_cast<Lines*>(user_data);
+        if (about && etr_log_subject() == ETR_LOG_ABOUT_BAD_RECORD) ++counted.bad;
+        if (!about && etr_log_subject() == ETR_LOG_ABOUT_BAD_RECORD) ++counted.other;
+      },
+      &lines, nullptr));
+  run(five_samples,
+      [](void*, etr_batch* item) -> int32_t {
+        etr_batch_fail(item, "too round");
+        return ETR_CORRUPT_DATA;
+      },
+      R"({"epochs": 1, "on_error": "skip", "max_bad_share": 1})");
+  ASSERT_OK(etr_set_log_hook(nullptr, nullptr, nullptr));
+  EXPECT_EQ(lines.bad, 5);
+  EXPECT_EQ(lines.other, 0);
+  EXPECT_EQ(etr_log_subject(), ETR_LOG_ABOUT_OTHER);
+}
+
+// Every way to give a field or a function its name takes the same ones.
+TEST(Names, AreTextOfAFewBytes) {
+  const struct {
+    std::string name;
+    const char* problem;  // nullptr: allowed
+  } names[] = {{"x", nullptr},
+               {"\xC3\xBC/0 weight", nullptr},
+               {std::string(1000, 'x'), nullptr},
+               {"", "is empty"},
+               {"a\nb", "control character at byte 1"},
+               {"\x1B[2J", "control character at byte 0"},
+               {"x\x7F", "control character at byte 1"},
+               {"\xC2\x85", "control character at byte 0"},
+               {"a\xFF", "'a\\xFF', is not UTF-8"},
+               {"\xED\xA0\x80", "is not UTF-8"},
+               {std::string(1001, 'x'), "has 1001 bytes"},
+               {std::string(10'000'000, '\xFF'), "has 10000000 bytes"}};
+  etr_batch* batch = nullptr;
+  ASSERT_OK(etr_batch_create(&batch));
+  const float one = 1;
+  const etr_tensor t{sizeof t, ETR_F32, 0, 0, {}, &one, sizeof one};
+  for (const auto& [name, problem] : names) {
+    const auto check = [&](int32_t status) {
+      EXPECT_EQ(status, problem ? ETR_INVALID_ARGUMENT : ETR_OK) << name.substr(0, 40);
+      const std::string said = etr_last_error();
+      EXPECT_LT(said.size(), 2000u);
+      if (problem) {
+        EXPECT_NE(said.find(problem), std::string::npos) << said;
+      }
+    };
+    check(etr_batch_set(batch, name.c_str(), &t));
+    check(etr_batch_wrap(batch, name.c_str(), &t, nullptr, nullptr));
+    etr_vulkan_buffer buffer{};
+    buffer.struct_size = sizeof buffer;
+    buffer.dtype = ETR_F32;
+    buffer.buffer = &buffer;
+    check(etr_batch_wrap_vulkan(batch, name.c_str(), &buffer, nullptr, nullptr));
+    ASSERT_OK(etr_batch_set(batch, "lent", &t));
+    void* managed = nullptr;
+    ASSERT_OK(etr_batch_to_dlpack(batch, "lent", &managed));
+    const int32_t taken = etr_batch_set_dlpack(batch, name.c_str(), managed);
+    check(taken);
+    if (taken != ETR_OK) {
+      ASSERT_OK(etr_batch_set_dlpack(batch, "lent", managed));  // it is still the caller's
+    }
+    etr_pipeline* pipeline = nullptr;
+    ASSERT_OK(etr_pipeline_create(nullptr, &pipeline));
+    check(etr_pipeline_add_source(pipeline, name.c_str(), five_samples, nullptr, nullptr));
+    etr_pipeline_destroy(pipeline);
+  }
+  etr_batch_destroy(batch);
+}
+
+// Seconds, shares and rates of any value: an error that names it, or what it says.
+TEST(Numbers, BeyondReasonAreRefused) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const double wrong[] = {-1, -1e300, 1e300, 1e19, kInfinity, -kInfinity,
+                          std::numeric_limits<double>::quiet_NaN()};
+  const auto refused = [](int32_t status, const char* name) {
+    EXPECT_EQ(status, ETR_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(etr_last_error()).find(name), std::string::npos) << etr_last_error();
+  };
+  constexpr const char* kSpec = R"({"stages": [{"stage": "folder", "root": "nowhere"}]})";
+  etr_pipeline* pipeline = nullptr;
+  ASSERT_OK(etr_pipeline_create(nullptr, &pipeline));
+  ASSERT_OK(etr_pipeline_add_source(pipeline, "mine", five_samples, nullptr, nullptr));
+  etr_options *factor = nullptr, *pixels = nullptr;
+  ASSERT_OK(etr_options_create(&factor));
+  ASSERT_OK(etr_options_create(&pixels));
+  etr_batch *outputs = nullptr, *boxes = nullptr;
+  ASSERT_OK(etr_batch_create(&outputs));
+  char* text = nullptr;
+  for (const double value : wrong) {
+    refused(etr_pipeline_tune(kSpec, value, 0, nullptr, nullptr, &text), "seconds is");
+    refused(etr_pipeline_tune(kSpec, 1, value, nullptr, nullptr, &text), "step_ms is");
+    refused(etr_pipeline_wait(pipeline, value), "seconds is");
+    refused(etr_detections(outputs, value, 0.5, 1, &boxes), "least_score is");
+    refused(etr_detections(outputs, 0.5, value, 1, &boxes), "most_overlap is");
+    refused(etr_report_write("", nullptr, nullptr, 0, value, "out.html", nullptr),
+            "target_accuracy is");
+    ASSERT_OK(etr_options_set_number(factor, "factor", value));
+    refused(etr_pipeline_add(pipeline, "echo", factor), "option 'factor'");
+  }
+  refused(etr_pipeline_tune(kSpec, 0, 0, nullptr, nullptr, &text), "seconds is");
+  for (const double value : {1e300, kInfinity, 0.5, std::numeric_limits<double>::quiet_NaN()}) {
+    ASSERT_OK(etr_options_set_numbers(pixels, "pixels", &value, 1));
+    refused(etr_pipeline_add(pipeline, "pad", pixels), "option 'pixels'");
+  }
+  etr_batch_destroy(outputs);
+  etr_options_destroy(factor);
+  etr_options_destroy(pixels);
+  etr_pipeline_destroy(pipeline);
+}
 
 // Without elements there need be no memory, and what a shape says otherwise does not depend on its order.
 TEST(Batches, ArraysWithoutElements) {

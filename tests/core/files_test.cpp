@@ -140,6 +140,31 @@ TEST(InputFile, RefusesWhatIsNoFile) {
 
 int signals_seen = 0;
 
+TEST(Files, DocumentsHaveALimit) {
+  TempDir dir;
+  const std::string path = dir.path("job.json");
+  std::ofstream(path) << "{}";
+  EXPECT_EQ(platform::read_document(path), "{}");
+  std::filesystem::resize_file(path, platform::kMostOfDocument + 1);
+  const Error error = error_of([&] { platform::read_document(path); });
+  EXPECT_EQ(error.code(), Code::unsupported);
+  EXPECT_NE(std::string(error.what()).find("job.json' has 67108865 bytes"), std::string::npos);
+}
+
+// Beside the file that was asked for, the name of a temporary one would puzzle, and could be too long.
+TEST(Files, ErrorsNameTheFileThatWasAskedFor) {
+  TempDir dir;
+  const std::string missing = dir.path("nowhere/model.onnx");
+  const Error error = error_of([&] { platform::write_file_atomic(missing, bytes_of("x")); });
+  EXPECT_NE(std::string(error.what()).find("cannot create '" + missing + "'"), std::string::npos)
+      << error.what();
+  EXPECT_EQ(std::string(error.what()).find(".tmp"), std::string::npos);
+  platform::write_file_atomic(dir.path(std::string(255, 'n')), bytes_of("x"));
+  for (const auto& write : {std::function<void()>([] { platform::write_file_atomic("", {}); }),
+                            std::function<void()>([] { platform::read_file(""); })})
+    EXPECT_EQ(error_of(write).code(), Code::invalid_argument);
+}
+
 // The system would end the process by SIGXFSZ.
 TEST(OutputFile, ALimitOnTheSizeOfFilesIsAnError) {
   TempDir dir;

@@ -152,6 +152,22 @@ TEST(FileLock, WarnsWhereTheFileSystemHasNoLocks) {
             2);
 }
 
+// The system would end the process by SIGXFSZ; half of the holder's name would be another's.
+TEST(FileLock, IsTakenWhereItsHolderCannotBeWritten) {
+  for (const rlim_t bytes : {0, 4}) {
+    TempDir dir;
+    EXPECT_EQ(in_child([&] {
+                if (!limit_files(bytes)) return 90;
+                std::string holder;
+                const auto lock = FileLock::take(dir.path("lock"), holder);
+                if (!lock) return 91;
+                return holder_of(dir.path("lock")) == "another process" ? 0 : 1;
+              }),
+              0)
+        << bytes;
+  }
+}
+
 // What is logged is told to the program, which may do anything.
 TEST(FileLock, IsNoObstacleToAForkWhileItLogs) {
   TempDir dir;

@@ -214,6 +214,8 @@ class Misbehaving(http.server.BaseHTTPRequestHandler):
             body = (b"\n".join(LINES) + b"\n")[told:told + len(body)]
         self.send_response(status)
         self.send_header("ETag", etag)
+        if mode == "encodes":
+            self.send_header("Content-Encoding", "gzip")
         if status == 206:
             self.send_header("Content-Range", f"bytes {told}-{told + len(body) - 1}/{total}")
         if mode == "endless":  # of any length, without saying which
@@ -267,6 +269,10 @@ class BadServers(unittest.TestCase):
 
     def test_broken_connections_are_made_again(self):
         self.assertEqual(lines_of(f"{self.url}/cuts/a"), LINES)
+
+    def test_compression_that_was_not_asked_for_is_refused(self):
+        with self.assertRaisesRegex(et.EchoTrainError, "/encodes/a' comes with Content-Encoding 'gzip'"):
+            lines_of(f"{self.url}/encodes/a")
 
     def test_servers_without_ranges(self):
         self.assertEqual(lines_of(f"{self.url}/no-ranges/a"), LINES)

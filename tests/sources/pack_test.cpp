@@ -105,6 +105,25 @@ TEST(Pack, SaysWhatItLeavesOut) {
                                                 {"stray.png", "not in a class folder"}}));
 }
 
+TEST(Pack, LineBreaksInNames) {
+  TempDir dir;
+  write_file(dir.path("in/cat/1.png"), make_png(4, 4, 1, 1));
+  write_file(dir.path("in/cat/2\n3.png"), make_png(4, 4, 1, 1));
+  const auto pack = [&](const char* prefix, const char* format) {
+    return sources::pack_folder(dir.path("in"), dir.path(prefix), packing({{"format", format}}),
+                                nullptr);
+  };
+  const sources::PackResult packed = pack("out/t", "webdataset");
+  EXPECT_EQ(packed.samples, 1);
+  ASSERT_EQ(packed.skipped.size(), 1u);
+  EXPECT_EQ(packed.skipped[0].name, "cat/2\n3.png");
+  EXPECT_NE(packed.skipped[0].reason.find("line break"), std::string::npos);
+  EXPECT_EQ(pack("fast/t", "fast").samples, 2);
+  write_file(dir.path("in/c\nd/1.png"), make_png(4, 4, 1, 1));
+  EXPECT_THROW(pack("more/t", "webdataset"), Error);
+  EXPECT_FALSE(std::filesystem::exists(dir.path("more"))) << "nothing is packed first";
+}
+
 // Shorter than what tells an image's format; the file's bytes are all that is packed.
 TEST(Pack, TakesFilesOfAFewBytesAsTheyAre) {
   for (size_t size = 3; size <= 9; ++size) {

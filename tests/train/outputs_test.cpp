@@ -1,9 +1,11 @@
 // Metrics files and the report.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include "core/crc32c.h"
 #include "core/error.h"
@@ -14,15 +16,13 @@
 #include "train/metrics.h"
 #include "train/report.h"
 #include "train/report_runs.h"
+#include "train/run_folder.h"
 #include "train/svg_chart.h"
 
 namespace etr::test {
 namespace {
 
-TEST(EventFile, FramesAreWhatTensorBoardReads) {
-  TempDir dir;
-  { train::EventFile(dir.path()).write(300, {{"loss", 0.25}}); }
-  const std::string file = std::filesystem::directory_iterator(dir.path())->path();
+std::vector<std::string> event_records(const std::string& file) {
   const std::string bytes = platform::read_file(file);
   size_t at = 0;
   std::vector<std::string> records;
@@ -41,12 +41,76 @@ TEST(EventFile, FramesAreWhatTensorBoardReads) {
     EXPECT_EQ(data_crc, masked(records.back()));
     at += 16 + length;
   }
+  return records;
+}
+
+std::vector<std::string> event_files(const std::string& folder) {
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (train::EventFile::is_name(entry.path().filename().string()))
+      files.push_back(entry.path().string());
+  std::sort(files.begin(), files.end());  // as TensorBoard reads them
+  return files;
+}
+
+TEST(EventFile, FramesAreWhatTensorBoardReads) {
+  TempDir dir;
+  { train::EventFile(dir.path()).write(300, {{"loss", 0.25}}); }
+  const auto records = event_records(event_files(dir.path()).at(0));
   ASSERT_EQ(records.size(), 2u);
   EXPECT_NE(records[0].find("brain.Event:2"), std::string::npos);
   // step 300 = varint AC 02; summary { value { tag "loss" simple_value 0.25 } }
   EXPECT_NE(records[1].find("\x10\xAC\x02"), std::string::npos);
   EXPECT_NE(records[1].find(std::string("\x0A\x04loss\x15\x00\x00\x80\x3E", 11)),
             std::string::npos);
+}
+
+// Files that are made within a second come in their order, whatever the processes are called.
+TEST(EventFile, LaterOnesComeLater) {
+  TempDir dir;
+  for (uint64_t step = 1; step <= 12; ++step) train::EventFile(dir.path()).write(step, {});
+  const auto files = event_files(dir.path());
+  ASSERT_EQ(files.size(), 12u);
+  for (size_t i = 0; i < files.size(); ++i)
+    EXPECT_EQ(event_records(files[i]).at(1).substr(9, 2), (std::string{'\x10', static_cast<char>(i + 1)}));
+}
+
+// A session's start with the step from which on TensorBoard forgets what it has read.
+TEST(EventFile, OfARunThatGoesOnVoidsWhatComesAgain) {
+  TempDir dir;
+  {
+    train::RunFolder killed(dir.path(), train::Start::fresh, true);
+    for (uint64_t step = 1; step <= 9; ++step) {
+      killed.write_row({{"kind", "step"}, {"step", step}});
+      killed.write_scalars(step, {{"loss", 0.5}});
+    }
+  }
+  train::RunFolder resumed(dir.path(), train::Start::resume, true);
+  resumed.go_on_after(5, true);
+  resumed.write_scalars(6, {{"loss", 0.5}});
+  const auto files = event_files(dir.path());
+  ASSERT_EQ(files.size(), 2u);
+  EXPECT_EQ(event_records(files[0]).size(), 10u) << "the version, and no start";
+  const auto records = event_records(files[1]);
+  ASSERT_EQ(records.size(), 3u);
+  const std::string start("\x10\x06\x3A\x02\x08\x01");  // step 6; session_log { status START }
+  EXPECT_EQ(records[1].substr(9), start);
+  EXPECT_EQ(records[2].substr(9, 2), start.substr(0, 2));
+}
+
+// Of rows, which are read one by one.
+TEST(Report, AFileWithoutEndIsRefused) {
+  TempDir dir;
+  const std::string path = dir.path("metrics.jsonl");
+  std::ofstream(path) << R"({"kind": "step", "step": 1, "seconds": 1})" << "\n";
+  std::filesystem::resize_file(path, uint64_t{100} << 30);
+  for (const std::string& file : {path, std::string("/dev/zero")}) try {
+      train::load_run({"run", file});
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find("'" + file + "'"), std::string::npos)
+          << error.what();
+    }
 }
 
 std::string write_run(const TempDir& dir, const std::string& name, double scale,

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -22,8 +23,14 @@ double seconds_since(Clock::time_point begin) {
 // The pipeline of a job file, or a file that holds a pipeline only.
 Json pipeline_of(const Arguments& arguments, bool trace) {
   const std::string path = arguments.operand(0);
-  std::ifstream in(path);
-  const std::string text((std::istreambuf_iterator<char>(in)), {});
+  constexpr uintmax_t kMost = uintmax_t{64} << 20;  // of a document; load_job() says what else is wrong with a file
+  std::error_code error;
+  const bool regular = std::filesystem::is_regular_file(path, error);
+  std::string text;
+  if (regular && std::filesystem::file_size(path, error) <= kMost) {
+    std::ifstream in(path);
+    text.assign(std::istreambuf_iterator<char>(in), {});
+  }
   bool deep = false;  // what no document may be: load_job() says so
   const auto shallow = [&deep](int depth, Json::parse_event_t, Json&) {
     deep = deep || depth > 256;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
@@ -18,6 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kMostBytes = size_t{1} << 30;
+constexpr size_t kMostImages = 10'000'000;
 
 bool names_image(const fs::path& path) {
   std::string ending = path.extension().string();
@@ -25,15 +27,39 @@ bool names_image(const fs::path& path) {
   return ending == ".png" || ending == ".jpg" || ending == ".jpeg";
 }
 
-// What cannot be looked at, such as a link to itself, is no image.
+// Adds the images of one folder to `images`, and what lies in it to `folders`. What cannot be looked at, such as a link to
+// itself, is no image. Returns whether there is anything in it.
+bool list_folder(const fs::path& folder, std::vector<std::string>& images,
+                 std::vector<fs::path>& folders) {
+  std::error_code error, unknown;
+  bool any = false;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    any = true;
+    if (it->is_directory(unknown) && !it->is_symlink(unknown)) folders.push_back(it->path());
+    if (names_image(it->path()) && it->is_regular_file(unknown))
+      images.push_back(it->path().string());
+  }
+  if (error) throw Failure("cannot list '" + folder.string() + "': " + error.message());
+  return any;
+}
+
+// Folders below that cannot be listed are passed over with a warning.
 std::vector<std::string> images_below(const std::string& folder) {
   std::vector<std::string> out;
-  std::error_code error, unknown;
-  fs::recursive_directory_iterator it(folder, error), end;
-  const bool is_empty = !error && it == end;
-  for (; !error && it != end; it.increment(error))
-    if (it->is_regular_file(unknown) && names_image(it->path())) out.push_back(it->path().string());
-  if (error) throw Failure("cannot list '" + folder + "': " + error.message());
+  std::vector<fs::path> waiting;
+  const bool is_empty = !list_folder(folder, out, waiting);
+  while (!waiting.empty()) {
+    const fs::path next = std::move(waiting.back());
+    waiting.pop_back();
+    try {
+      list_folder(next, out, waiting);
+    } catch (const Failure& failure) {
+      std::fprintf(stderr, "echotrain: %s; the images in it are left out\n", failure.what());
+    }
+    if (out.size() > kMostImages)
+      throw Failure("'" + folder + "' has more than " + std::to_string(kMostImages) +
+                    " images in it and below; name a folder further down");
+  }
   if (out.empty())
     throw Failure("'" + folder + "' " +
                   (is_empty ? "is an empty folder" : "has no PNG or JPEG images in it or below"));

@@ -20,7 +20,7 @@ Verdict verdict_on(const std::string& message, BadRecords bad_records) {
   static std::set<std::string> shown;
   static size_t bad_ones = 0;
   constexpr size_t kMostBadOnes = 20, kMost = 1000;
-  const bool is_bad_record = message.starts_with("bad record");
+  const bool is_bad_record = etr_log_subject() == ETR_LOG_ABOUT_BAD_RECORD;
   if (is_bad_record && bad_records == BadRecords::hidden) return Verdict::drop;
   const std::scoped_lock lock(mutex);
   if (is_bad_record && bad_ones == kMostBadOnes) return Verdict::drop;

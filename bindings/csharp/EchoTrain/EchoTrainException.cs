@@ -28,12 +28,21 @@ namespace EchoTrain
             Code = code;
         }
 
-        // The text itself, unless it has a NUL character inside: native code would see what stands before it.
+        // The text itself, unless native code would see another one: what stands before a NUL character, or a replacement of half
+        // a pair of surrogates.
         internal static string Whole(string text, string argument)
         {
             if (text != null && text.IndexOf('\0') >= 0)
                 throw new EchoTrainException(ErrorCode.InvalidArgument,
                     $"argument '{argument}' has a NUL character inside, where C would cut it off", null);
+            for (int i = 0; text != null && i < text.Length; i++)
+            {
+                if (char.IsSurrogatePair(text, i)) i++;
+                else if (char.IsSurrogate(text[i]))
+                    throw new EchoTrainException(ErrorCode.InvalidArgument,
+                        $"argument '{argument}' has a surrogate without its other half at index {i}, which no UTF-8 text can hold",
+                        null);
+            }
             return text;
         }
     }

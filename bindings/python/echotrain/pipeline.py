@@ -156,7 +156,7 @@ class Batch(_NotPicklable, Mapping):
     def __getitem__(self, field: str) -> np.ndarray:
         try:
             return _asarray(_field_of(self._handle, field))
-        except LookupError as error:
+        except (LookupError, TypeError, UnicodeError) as error:
             raise KeyError(str(error)) from None
 
     def __iter__(self) -> Iterator[str]:
@@ -234,7 +234,7 @@ class _Failures:
 
     def add(self, name: str, failure: BaseException) -> str:
         """The reason that the library is told."""
-        reason = f"{type(failure).__name__}: {failure}"
+        reason = f"{type(failure).__name__}: {failure}".encode(errors="backslashreplace").decode()
         self._kept.append((f"the function '{name}' failed: {reason}", failure))
         return reason
 

@@ -82,8 +82,14 @@ ETR_API void etr_string_free(char* text);
 
 enum { ETR_LOG_DEBUG = 0, ETR_LOG_INFO = 1, ETR_LOG_WARNING = 2, ETR_LOG_ERROR = 3 };
 
-/* Called on whichever thread logs, one call at a time; must not call back into the library. */
+/* Called on whichever thread logs, one call at a time; must not call back into the library, but for etr_log_subject. */
 typedef void (*etr_log_function)(void* user_data, int32_t level, const char* message);
+
+enum { ETR_LOG_ABOUT_OTHER = 0, ETR_LOG_ABOUT_BAD_RECORD = 1 };
+
+/* In a log function: what its line is about, ETR_LOG_ABOUT_*; of a bad record that was dropped, for instance, there may be many
+ * lines. Elsewhere ETR_LOG_ABOUT_OTHER. A log function may call it, and no other. */
+ETR_API int32_t etr_log_subject(void);
 
 /* Sends log lines to `function`; NULL drops them (the default). `destroy` (may be NULL) is called
  * once with `user_data` when the hook is replaced. Any thread. */
@@ -285,7 +291,7 @@ ETR_API int32_t etr_pipeline_add(etr_pipeline* pipeline, const char* stage,
  * an error status: the record is then a bad one, as if a stage of the library had failed (ETR_CALLBACK
  * under on_error "fail"); etr_batch_fail says why. ETR_END, which is for sources, is such an error too.
  * For the same batches at any thread count let it depend on nothing but the item; draw random numbers from seed, epoch, ordinal and replica. It must not
- * use the pipeline. */
+ * use the pipeline. The item is the pipeline's: etr_batch_destroy leaves it as it is, and is a failure of the function. */
 typedef int32_t (*etr_map_function)(void* user_data, etr_batch* item);
 
 /* Appends the stage `map` with this function; `name` (unique in the pipeline) stands for it in
@@ -311,7 +317,7 @@ ETR_API int32_t etr_pipeline_add_source(etr_pipeline* pipeline, const char* name
  * came before them, and stay. */
 ETR_API int32_t etr_pipeline_next(etr_pipeline* pipeline, etr_batch** batch);
 
-/* Waits until etr_pipeline_next would not block, at most `seconds`; ETR_END where it still would.
+/* Waits until etr_pipeline_next would not block, at most `seconds` (0 to 1e6); ETR_END where it still would.
  * For programs that must look after something else meanwhile, such as signals. */
 ETR_API int32_t etr_pipeline_wait(etr_pipeline* pipeline, double seconds);
 
@@ -338,8 +344,8 @@ ETR_API int32_t etr_pipeline_explain(etr_pipeline* pipeline, const char* format,
 ETR_API int32_t etr_explain_stats(const char* stats, const char* format, char** text);
 
 /* Finds good settings for a pipeline, as JSON as for etr_pipeline_create_from_json, by trying them: threads,
- * requests in flight, batches ahead. Each trial runs for `seconds` with a consumer that takes `step_ms` for a
- * batch. `progress` (may be NULL) is called after each trial with its JSON; returning 0 stops with
+ * requests in flight, batches ahead. Each trial runs for `seconds` (above 0, at most 1e6) with a consumer that takes
+ * `step_ms` (0 to 1e6) for a batch. `progress` (may be NULL) is called after each trial with its JSON; returning 0 stops with
  * ETR_CANCELLED. `json` receives {"options", "samples_per_s", "trials"}; saved in a file, it serves as a
  * pipeline's option "tuned". */
 ETR_API int32_t etr_pipeline_tune(const char* spec, double seconds, double step_ms,
@@ -368,7 +374,8 @@ ETR_API int32_t etr_batch_field_name(const etr_batch* batch, int32_t index, cons
 ETR_API void etr_batch_destroy(etr_batch* batch);
 
 /* Batches of one's own, for trainers without a pipeline; fields may also be changed in a map
- * function or in a batch that was read. */
+ * function or in a batch that was read. The name of a field, as that of a function, has 1 to 1,000 bytes of UTF-8 and no
+ * control characters: ETR_INVALID_ARGUMENT otherwise. */
 ETR_API int32_t etr_batch_create(etr_batch** batch);
 
 /* Sets a field to a copy of `tensor`. */
@@ -564,7 +571,7 @@ ETR_API int32_t etr_trainer_predict_vulkan(etr_trainer* trainer, const etr_batch
 /* What a detector (model ssd, layers box_head) has found: of a batch that etr_trainer_predict made, a new batch with the
  * field "boxes", f32 [N, most, 6]: label, left, top, right, bottom (shares of the image), score. The best come first; rows
  * beyond those found have the label -1. Boxes count from `least_score` (0.5) on, the probability of their class; of two of
- * a class whose intersection over union is above `most_overlap` (0.45) the better one stays. Any thread. */
+ * a class whose intersection over union is above `most_overlap` (0.45) the better one stays. Both are 0 to 1. Any thread. */
 ETR_API int32_t etr_detections(const etr_batch* outputs, double least_score, double most_overlap,
                                int32_t most, etr_batch** boxes);
 
@@ -655,8 +662,8 @@ ETR_API int32_t etr_trainer_create_from_job(etr_runtime* runtime, const etr_job*
 /* Trains until there is something to tell. After ETR_EVENT_END it returns ETR_END. */
 ETR_API int32_t etr_trainer_next_event(etr_trainer* trainer, etr_event* event);
 
-/* The same for programs that have something else to do, a frame to draw say: returns ETR_EVENT_PROGRESS after `seconds` (above
- * 0) at the latest. Not divided are the first step, for which the driver compiles kernels, evaluations and checkpoints. The device works
+/* The same for programs that have something else to do, a frame to draw say: returns ETR_EVENT_PROGRESS after `seconds` (0 to 1e6;
+ * 0: as etr_trainer_next_event) at the latest. Not divided are the first step, for which the driver compiles kernels, evaluations and checkpoints. The device works
  * on between calls: up to three steps are in flight. */
 ETR_API int32_t etr_trainer_next_event_within(etr_trainer* trainer, double seconds,
                                               etr_event* event);
@@ -670,7 +677,7 @@ ETR_API int32_t etr_trainer_pipeline_stats(etr_trainer* trainer, char** json);
 
 /* Writes one self-contained HTML file that compares runs by their metrics.jsonl, each named itself or by its folder: accuracy and
  * loss over time, over fresh examples, over steps, and the device's idle share; what no run has is left out. `names` and
- * `metrics_paths` have `count` entries; `target_accuracy` 0: there is none. `json` (may be NULL) receives the table, a row for
+ * `metrics_paths` have `count` entries; `target_accuracy` is 0 to 1, 0: there is none. `json` (may be NULL) receives the table, a row for
  * each name: times, examples and steps to the target, final and best accuracy and loss (null where there is none). Runs of one
  * name are repetitions with other seeds: their row holds medians, and "speedup_range" the least and the greatest speed-up. */
 ETR_API int32_t etr_report_write(const char* title, const char* const* names,
