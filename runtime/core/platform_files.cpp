@@ -215,7 +215,8 @@ std::string read_file(const std::string& path) {
 std::string read_document(const std::string& path) { return read_up_to(path, kMostOfDocument); }
 
 OutputFile::OutputFile(const std::string& path, Mode mode, std::string name)
-    : name_(std::move(name)),
+    : path_(path),
+      name_(std::move(name)),
       file_(::open(path.c_str(),
                    O_WRONLY | O_CREAT | O_CLOEXEC | (mode == Mode::append ? O_APPEND : O_TRUNC),
                    0666)) {

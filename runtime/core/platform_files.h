@@ -92,7 +92,7 @@ class OutputFile {
   bool is_in_place() const;
 
  private:
-  std::string name_;
+  std::string path_, name_;
   int file_;
   std::vector<std::byte> waiting_;
 };
