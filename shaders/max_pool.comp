@@ -73,7 +73,7 @@ void main() {
         const uint py = oy * stride + ky - pad, px = ox * stride + kx - pad;
         if (py >= h || px >= w) continue;  // above and left wrap: large
         const float value = x.v[((n * h + py) * w + px) * c + ch];
-        const bool better = best_tap == ~0u || value > best;
+        const bool better = best_tap == ~0u || (IS_NAN(value) ? !IS_NAN(best) : value > best);
         best = better ? value : best;
         best_tap = better ? ky * window + kx : best_tap;
       }
