@@ -118,10 +118,11 @@ void main() {
   if (ch >= c) return;
   const float mean = moments.v[ch], inv_std = moments.v[c + ch];
   const float scale = gamma.v[ch], shift = beta.v[ch];
-  const float least = relu != 0 ? 0.0 : uintBitsToFloat(0xFF800000u);  // -infinity
   FOR_FOUR_ROWS(r)
-    [[unroll]] for (uint i = 0; i < 4; ++i)
-      y.v[ROW(i) * c + ch] = max(batch_norm(x.v[ROW(i) * c + ch], mean, inv_std, scale, shift), least);
+    [[unroll]] for (uint i = 0; i < 4; ++i) {
+      const float value = batch_norm(x.v[ROW(i) * c + ch], mean, inv_std, scale, shift);
+      y.v[ROW(i) * c + ch] = relu != 0 ? relu_of(value) : value;
+    }
 }
 #elif defined(GRAD_SUMS)
 layout(local_size_x_id = 0) in;
@@ -138,7 +139,7 @@ void main() {
     [[unroll]] for (uint i = 0; i < 4; ++i) {
       const uint at = ROW(i) * c + ch;
       const float h = x.v[at] - mean;
-      const float g = HAS(i) && (relu == 0 || h * scale + shift > 0.0) ? dy.v[at] : 0.0;
+      const float g = !HAS(i) || (relu != 0 && h * scale + shift <= 0.0) ? 0.0 : dy.v[at];
       sum += g;
       sum_h += g * h;
     }
@@ -161,7 +162,7 @@ void main() {
     [[unroll]] for (uint i = 0; i < 4; ++i) {
       const uint at = ROW(i) * c + ch;
       const float y = batch_norm(x.v[at], mean, inv_std, scale, shift);
-      const float g = relu == 0 || y > 0.0 ? dy.v[at] : 0.0;
+      const float g = relu != 0 ? relu_grad(y, dy.v[at]) : dy.v[at];
       dx.v[at] = batch_norm_dx(x.v[at], g, mean, inv_std, scale, sum_g, sum_gh, float(rows));
     }
 }

@@ -28,7 +28,7 @@ layout(constant_id = 2) const uint relu = 0;  // forward: of the result
 
 float forward(float u, float v) {
   const float y = binary(kind, u, v);
-  return relu != 0 ? max(y, 0.0) : y;
+  return relu != 0 ? relu_of(y) : y;
 }
 
 #ifdef SAME

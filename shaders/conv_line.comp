@@ -28,6 +28,7 @@
 #extension GL_KHR_shader_subgroup_ballot : require
 #extension GL_KHR_shader_subgroup_basic : require
 
+#include "finite.glsl"
 #include "gemm_params.glsl"
 #include "quotient.glsl"
 
@@ -250,8 +251,8 @@ void main() {
         const uint at = (first + pixel) * p.n + col;
         float value = y[r][pixel];
         if ((kJoins & RESIDUAL) != 0) value += residual.v[at];
-        value = (p.epilogue & RELU) != 0 ? max(value, 0.0) : value;
-        if ((kJoins & KEEP) != 0) value = side.v[at] > 0.0 ? value : 0.0;
+        value = (p.epilogue & RELU) != 0 ? relu_of(value) : value;
+        if ((kJoins & KEEP) != 0) value = relu_grad(side.v[at], value);
         c.v[at] = value;
       }
     }

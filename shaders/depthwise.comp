@@ -61,7 +61,7 @@ void main() {
         if (px < w) sum += x.v[((n * h + py) * w + px) * c + ch] * w_.v[(ky * kw + kx) * c + ch];
       }
     }
-    y.v[((n * oh + oy) * ow + ox) * c + ch] = relu != 0 ? max(sum, 0.0) : sum;
+    y.v[((n * oh + oy) * ow + ox) * c + ch] = relu != 0 ? relu_of(sum) : sum;
   }
 #endif
 }

@@ -1,5 +1,6 @@
 // What element-wise operations compute. Their kernels include this file; chains of operations that become one kernel while a
-// plan is made (ops/pointwise.cpp) call the same functions. `kind` is a constant wherever they are called.
+// plan is made (ops/pointwise.cpp) call the same functions. `kind` is a constant wherever they are called. finite.glsl stands
+// before this file.
 
 // ---- Functions of one element, y = f(v), in the order of ops/unary_list.inc. alpha: slope of leaky_relu, scale of elu.
 #define RELU 0
@@ -18,9 +19,9 @@
 #define ABS 13
 #define NEGATE 14
 
-float sigmoid(float v) { return 1.0 / (1.0 + exp(-v)); }
+float sigmoid(float v) { return 1.0 / (1.0 + exp_of(-v)); }
 // The built-in overflows on some drivers.
-float safe_tanh(float v) { return abs(v) < 0.02 ? v - v * v * v / 3.0 : 1.0 - 2.0 / (exp(2.0 * v) + 1.0); }
+float safe_tanh(float v) { return abs(v) < 0.02 ? v - v * v * v / 3.0 : 1.0 - 2.0 / (exp_of(2.0 * v) + 1.0); }
 
 // Abramowitz and Stegun 7.1.26: within 1.5e-7.
 float error_function(float v) {
@@ -33,17 +34,17 @@ float gelu_inner(float v) { return 0.79788456 * (v + 0.044715 * v * v * v); }
 
 float unary(uint kind, float alpha, float v) {
   switch (kind) {
-    case RELU: return max(v, 0.0);
+    case RELU: return relu_of(v);
     case LEAKY_RELU: return v > 0.0 ? v : alpha * v;
-    case ELU: return v > 0.0 ? v : alpha * (exp(v) - 1.0);
+    case ELU: return v > 0.0 ? v : alpha * (exp_of(v) - 1.0);
     case GELU: return v * normal_cdf(v);
     case GELU_TANH: return 0.5 * v * (1.0 + safe_tanh(gelu_inner(v)));
     case SILU: return v * sigmoid(v);
     case SIGMOID: return sigmoid(v);
     case TANH: return safe_tanh(v);
-    case SOFTPLUS: return max(v, 0.0) + log(1.0 + exp(-abs(v)));
-    case EXP: return exp(v);
-    case LOG: return log(v);
+    case SOFTPLUS: return relu_of(v) + log(1.0 + exp(-abs(v)));
+    case EXP: return exp_of(v);
+    case LOG: return log_of(v);
     case SQRT: return sqrt(v);
     case SQUARE: return v * v;
     case ABS: return abs(v);
@@ -54,7 +55,7 @@ float unary(uint kind, float alpha, float v) {
 // f'(v), where fv = f(v).
 float unary_slope(uint kind, float alpha, float v, float fv) {
   switch (kind) {
-    case RELU: return v > 0.0 ? 1.0 : 0.0;
+    case RELU: return relu_grad(v, 1.0);
     case LEAKY_RELU: return v > 0.0 ? 1.0 : alpha;
     case ELU: return v > 0.0 ? 1.0 : fv + alpha;
     case GELU: return normal_cdf(v) + v * 0.39894228 * exp(-0.5 * v * v);
@@ -85,8 +86,8 @@ float binary(uint kind, float u, float v) {
     case 1: return u - v;
     case 2: return u * v;
     case 3: return u / v;
-    case 4: return max(u, v);
-    default: return min(u, v);
+    case 4: return larger(u, v);
+    default: return smaller(u, v);
   }
 }
 
@@ -95,8 +96,8 @@ float binary_slope_a(uint kind, float u, float v) {
   switch (kind) {
     case 2: return v;
     case 3: return 1.0 / v;
-    case 4: return u >= v ? 1.0 : 0.0;
-    case 5: return u <= v ? 1.0 : 0.0;
+    case 4: return u < v ? 0.0 : 1.0;
+    case 5: return u > v ? 0.0 : 1.0;
     default: return 1.0;
   }
 }
@@ -112,9 +113,6 @@ float binary_slope_b(uint kind, float u, float v) {
     default: return u <= v ? 0.0 : 1.0;
   }
 }
-
-// ---- The gradient after a ReLU, from its result y.
-float relu_grad(float y, float dy) { return y > 0.0 ? dy : 0.0; }
 
 // ---- Batch normalisation before its ReLU, and its gradient by x from that after the ReLU; see batch_norm.comp.
 float batch_norm(float x, float mean, float inv_std, float gamma, float beta) {

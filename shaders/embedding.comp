@@ -22,7 +22,7 @@ void main() {
   if (ch >= c) return;
   for (uint r = gl_WorkGroupID.y; r < rows; r += gl_NumWorkGroups.y) {
     const uint id = uint(ids.v[r]);
-    y.v[r * c + ch] = id < entries ? w.v[id * c + ch] : uintBitsToFloat(0x7FC00000u);
+    y.v[r * c + ch] = id < entries ? w.v[id * c + ch] : NOT_A_NUMBER;
   }
 }
 #elif defined(ORDER)

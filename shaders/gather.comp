@@ -25,7 +25,7 @@ void main() {
 #else
   for (uint r = gl_WorkGroupID.y; r < samples * picks; r += gl_NumWorkGroups.y) {
     const uint id = uint(ids.v[r]);
-    y.v[r * c + ch] = id < rows ? x.v[(r / picks * rows + id) * c + ch] : uintBitsToFloat(0x7FC00000u);
+    y.v[r * c + ch] = id < rows ? x.v[(r / picks * rows + id) * c + ch] : NOT_A_NUMBER;
   }
 #endif
 }

@@ -16,6 +16,7 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_shader_subgroup_ballot : require
 #extension GL_KHR_shader_subgroup_basic : require
+#include "finite.glsl"
 #include "gemm_params.glsl"
 #define ROWS 4
 
@@ -61,7 +62,7 @@ void main() {
     [[unroll]] for (uint r = 0; r < ROWS; ++r) {
       if (row0 + r >= p.m) continue;
       const float value = acc[r][j] + shift;
-      c.v[(row0 + r) * p.n + column[j]] = (p.epilogue & RELU) != 0 ? max(value, 0.0) : value;
+      c.v[(row0 + r) * p.n + column[j]] = (p.epilogue & RELU) != 0 ? relu_of(value) : value;
     }
   }
 }

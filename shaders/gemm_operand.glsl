@@ -1,5 +1,5 @@
 // Elements of a product's A, for kernels that bring tiles into shared memory. MODE is a macro or a constant; the shader has
-// declared p, kJoins, a[], side[] and residual[].
+// declared p, kJoins, a[], side[] and residual[], and included finite.glsl.
 //
 // Of a convolution's A, what a row says of an element's place and what k says of it are found apart, because they take
 // divisions: invocations keep the former from tile to tile, and share the latter among their loads. Both are (y, x, image or
@@ -53,8 +53,8 @@ float finished(float sum, uint column, uint at) {
   float value = sum;
   if ((p.epilogue & BIAS) != 0) value += side[GROUP * p.n + column];
   if ((kJoins & RESIDUAL) != 0) value += residual[at];
-  if ((p.epilogue & RELU) != 0) value = max(value, 0.0);
-  if ((kJoins & KEEP) != 0) value = side[at] > 0.0 ? value : 0.0;
+  if ((p.epilogue & RELU) != 0) value = relu_of(value);
+  if ((kJoins & KEEP) != 0) value = relu_grad(side[at], value);
   return value;
 }
 

@@ -31,6 +31,7 @@
 //! variant gemm_tiled_conv_dw_256x16 -DMODE=4 -DROWS=256 -DCOLUMNS=16 -DDEPTH=8
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_GOOGLE_include_directive : require
+#include "finite.glsl"
 #include "gemm_params.glsl"
 
 #define LANES 256

@@ -1,5 +1,5 @@
 #version 450
-// y[n, oy, ox, c] = max over the window of x [n, h, w, c]; pixels outside do not count.
+// y[n, oy, ox, c] = max over the window of x [n, h, w, c]; pixels outside do not count; NaN wins, the last one.
 // The forward pass keeps which tap won (the first of equals); the gradient gathers, for each input
 // pixel, the output pixels whose winner it is: no atomics, the same bits every run. Where windows do not overlap each
 // output writes its own window instead (`apart`; pixels under no window are zeroed before).
@@ -73,7 +73,7 @@ void main() {
         const uint py = oy * stride + ky - pad, px = ox * stride + kx - pad;
         if (py >= h || px >= w) continue;  // above and left wrap: large
         const float value = x.v[((n * h + py) * w + px) * c + ch];
-        const bool better = best_tap == ~0u || value > best;
+        const bool better = best_tap == ~0u || value > best || IS_NAN(value);
         best = better ? value : best;
         best_tap = better ? ky * window + kx : best_tap;
       }

@@ -96,7 +96,7 @@ float largest(uint r) {
 
 float sum_exp(uint r, float top) {
   float sum = 0.0;
-  for (uint k = 0; k < CLASSES; ++k) sum += exp(x.v[r * columns + k] - top);
+  for (uint k = 0; k < CLASSES; ++k) sum += exp_of(x.v[r * columns + k] - top);
   return sum;
 }
 
@@ -118,8 +118,8 @@ void main() {
   FOR_EACH(r, samples * anchors) {
     const uint label = label_of(r);
     const float top = largest(r);
-    const float loss = log(sum_exp(r, top)) + top - x.v[r * columns + min(label, CLASSES - 1)];
-    entropy.v[r] = label < CLASSES ? max(loss, 0.0) : uintBitsToFloat(0x7FC00000u);
+    const float loss = log_of(sum_exp(r, top)) + top - x.v[r * columns + min(label, CLASSES - 1)];
+    entropy.v[r] = label < CLASSES ? relu_of(loss) : NOT_A_NUMBER;
   }
 }
 #else
@@ -138,9 +138,9 @@ void main() {
     const uint label = label_of(r);
     for (uint k = 0; k < CLASSES; ++k)
       dx.v[row + k] = (exp(x.v[row + k] - top) / sum - (k == label ? 1.0 : 0.0)) * slope;
-    const vec4 moves = found ? clamp(errors(r), -1.0, 1.0) * slope : vec4(0);
+    const vec4 wrong = found ? errors(r) : vec4(0);
     for (uint i = 0; i < 4; ++i) {
-      dx.v[row + CLASSES + i] = moves[i];
+      dx.v[row + CLASSES + i] = limited(wrong[i], -1.0, 1.0) * slope;
       dx.v[row + CLASSES + 4 + i] = 0.0;
     }
 #else

@@ -23,15 +23,15 @@ float f(float xk, float tk) {
   if (kind == 0) return d * d;
   if (kind == 1) return abs(d);
   if (kind == 2) return abs(d) <= delta ? 0.5 * d * d : delta * (abs(d) - 0.5 * delta);
-  return max(xk, 0.0) - xk * tk + log(1.0 + exp(-abs(xk)));
+  return relu_of(xk) - xk * tk + log(1.0 + exp(-abs(xk)));
 }
 
 float slope(float xk, float tk) {
   const float d = xk - tk;
   if (kind == 0) return 2.0 * d;
   if (kind == 1) return sign(d);
-  if (kind == 2) return clamp(d, -delta, delta);
-  return 1.0 / (1.0 + exp(-xk)) - tk;
+  if (kind == 2) return limited(d, -delta, delta);
+  return 1.0 / (1.0 + exp_of(-xk)) - tk;
 }
 
 void main() {

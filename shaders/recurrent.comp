@@ -29,9 +29,9 @@ layout(local_size_x = 64) in;
 #endif
 #include "interface.glsl"
 
-float logistic(float x) { return 1.0 / (1.0 + exp(-x)); }
+float logistic(float x) { return 1.0 / (1.0 + exp_of(-x)); }
 // GLSL's tanh may overflow for large arguments.
-float tanh_of(float x) { return 1.0 - 2.0 / (exp(2.0 * clamp(x, -20.0, 20.0)) + 1.0); }
+float tanh_of(float x) { return 1.0 - 2.0 / (exp_of(2.0 * limited(x, -20.0, 20.0)) + 1.0); }
 
 void main() {
   FOR_EACH(i, count) {

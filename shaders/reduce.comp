@@ -1,6 +1,7 @@
 #version 450
 // y[o, i] = sum, mean or maximum over k of x[o, k, i], x seen as [outer, length, inner].
 //   sum, mean: dx = scale dy      maximum: dx = dy / (how many are the maximum) where x is it, else 0
+// The maximum and the minimum are NaN where an x is, and every such x is one of them.
 // `kind`: 0 sum and mean (times scale), 1 maximum, 2 minimum.
 // Bindings: forward 0 x, 1 y; gradient 0 x, 1 y, 2 dy, 3 dx.
 // Dispatch: `reduce_rows` (inner = 1) rows; `reduce` channels (inner) by outer.
@@ -18,7 +19,8 @@ layout(constant_id = 1) const uint kind = 0;
 #define PARAMS uint outer, length, inner; float scale;
 #include "interface.glsl"
 
-float join(float sum, float v) { return kind == 0 ? sum + v : kind == 1 ? max(sum, v) : min(sum, v); }
+float join(float sum, float v) { return kind == 0 ? sum + v : kind == 1 ? larger(sum, v) : smaller(sum, v); }
+bool is_extreme(float v, float y) { return v == y || IS_NAN(v); }
 float start(float first) { return kind == 0 ? 0.0 : first; }
 
 #ifdef ROWS
@@ -29,15 +31,17 @@ void main() {
 #ifdef GRAD
     float ties = 0.0;
     if (kind != 0) {
-      FOR_LANES(k, length) ties += x.v[base + k] == y.v[r] ? 1.0 : 0.0;
+      FOR_LANES(k, length) ties += is_extreme(x.v[base + k], y.v[r]) ? 1.0 : 0.0;
       ties = row_sum(ties);
     }
     const float g = kind == 0 ? dy.v[r] * scale : dy.v[r] / ties;
-    FOR_LANES(k, length) dx.v[base + k] = kind == 0 || x.v[base + k] == y.v[r] ? g : 0.0;
+    FOR_LANES(k, length) dx.v[base + k] = kind == 0 || is_extreme(x.v[base + k], y.v[r]) ? g : 0.0;
 #else
     float sum = start(x.v[base]);
     FOR_LANES(k, length) sum = join(sum, x.v[base + k]);
+    const bool has_nan = kind != 0 && row_max(IS_NAN(sum) ? 1.0 : 0.0) > 0.0;
     sum = kind == 0 ? row_sum(sum) * scale : kind == 1 ? row_max(sum) : -row_max(-sum);
+    if (has_nan) sum = NOT_A_NUMBER;
     if (LANE == 0) y.v[r] = sum;
 #endif
   }
@@ -52,10 +56,10 @@ void main() {
   const float at = y.v[o * inner + i];
   float ties = 0.0;
   if (kind != 0)
-    for (uint k = 0; k < length; ++k) ties += x.v[base + k * inner] == at ? 1.0 : 0.0;
+    for (uint k = 0; k < length; ++k) ties += is_extreme(x.v[base + k * inner], at) ? 1.0 : 0.0;
   const float g = kind == 0 ? dy.v[o * inner + i] * scale : dy.v[o * inner + i] / ties;
   for (uint k = 0; k < length; ++k)
-    dx.v[base + k * inner] = kind == 0 || x.v[base + k * inner] == at ? g : 0.0;
+    dx.v[base + k * inner] = kind == 0 || is_extreme(x.v[base + k * inner], at) ? g : 0.0;
 #else
   float sum = start(x.v[base]);
   for (uint k = 0; k < length; ++k) sum = join(sum, x.v[base + k * inner]);

@@ -30,9 +30,9 @@ void main() {
     float top = x.v[base], sum = 0.0;
     FOR_LANES(k, length) top = max(top, x.v[base + k]);
     top = row_max(top);
-    FOR_LANES(k, length) sum += exp(x.v[base + k] - top);
+    FOR_LANES(k, length) sum += exp_of(x.v[base + k] - top);
     sum = row_sum(sum);
-    const float shift = top + log(sum), scale = 1.0 / sum;
+    const float shift = top + log_of(sum), scale = 1.0 / sum;
     FOR_LANES(k, length)
       y.v[base + k] = logarithm != 0 ? x.v[base + k] - shift : exp(x.v[base + k] - top) * scale;
 #endif

@@ -25,7 +25,7 @@ void main() {
     float top = x.v[base], sum = 0.0;
     FOR_LANES(k, classes) top = max(top, x.v[base + k]);
     top = row_max(top);
-    FOR_LANES(k, classes) sum += exp(x.v[base + k] - top);
+    FOR_LANES(k, classes) sum += exp_of(x.v[base + k] - top);
     sum = row_sum(sum);
 #ifdef GRAD
     const float slope = weight != 0.0 ? weight * dloss.v[r] : 0.0;
@@ -42,8 +42,8 @@ void main() {
         (1.0 - smoothing) * x.v[base + (valid ? t : 0)] + smoothing / float(classes) * total;
     if (LANE == 0)
       loss.v[r] = weight == 0.0 ? 0.0
-                  : valid       ? weight * (log(sum) + top - aimed)
-                                : uintBitsToFloat(0x7FC00000u);
+                  : valid       ? weight * (log_of(sum) + top - aimed)
+                                : NOT_A_NUMBER;
 #endif
   }
 }

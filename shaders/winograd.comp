@@ -84,7 +84,7 @@ void main() {
       [[unroll]] for (uint y = 0; y < 2; ++y) {
         const uint at_y = 2 * tile_y + y, at_x = 2 * tile_x + x;
         if (at_y < h && at_x < w)
-          to.v[((image * h + at_y) * w + at_x) * channels + ch] = relu != 0 ? max(column[y], 0.0) : column[y];
+          to.v[((image * h + at_y) * w + at_x) * channels + ch] = relu != 0 ? relu_of(column[y]) : column[y];
       }
     }
 #endif

@@ -15,7 +15,7 @@ struct ShaderCode {
 
 std::span<const ShaderCode> shader_table();
 
-// shaders/elementwise.glsl, for kernels that are made while the program runs.
+// shaders/elementwise.glsl with what it needs, for kernels that are made while the program runs.
 std::string_view elementwise_glsl();
 
 }  // namespace etr::gpu

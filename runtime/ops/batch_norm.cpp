@@ -97,7 +97,7 @@ void forward(const OpCall& call, Emitter& emit) {
   const char* result = "batch_norm($0, $1, $2, $3, $4)";
   tell(emit, call, "batch_norm", 1,
        {{1, kColumns, 0}, {1, kColumns, 1}, {2, kColumns}, {3, kColumns}},
-       push.relu ? cat("$r = max(", result, ", 0.0);") : cat("$r = ", result, ";"));
+       push.relu ? cat("$r = relu_of(", result, ");") : cat("$r = ", result, ";"));
 }
 
 void backward(const OpCall& call, Emitter& emit) {
@@ -118,7 +118,7 @@ void backward(const OpCall& call, Emitter& emit) {
                      reads(sums), writes(call.input_grads[0])},
                     push, push.c, push.slices);
   // Operands: x, dy, mean, inv_std, gamma, beta, the sums of g and of g * h.
-  const char* g = push.relu ? "batch_norm($0, $2, $3, $4, $5) > 0.0 ? $1 : 0.0" : "$1";
+  const char* g = push.relu ? "relu_grad(batch_norm($0, $2, $3, $4, $5), $1)" : "$1";
   tell(emit, call, "batch_norm_grad_x", 2,
        {{2, kColumns, 0},
         {2, kColumns, 1},

@@ -123,7 +123,7 @@ void forward(const OpCall& call, Emitter& emit) {
                       push, push.d3, push.slices, 1, {kind_of(call), relu});
   const bool sum = kind_of(call) == 0;
   if (relu)
-    tell(emit, call, push, "binary", 2, cat("$r = max(binary(", kind_of(call), "u, $0, $1), 0.0);"),
+    tell(emit, call, push, "binary", 2, cat("$r = relu_of(binary(", kind_of(call), "u, $0, $1));"),
          sum ? Pointwise::Form::add_relu : Pointwise::Form::other);
   else
     tell(emit, call, push, "binary", 2, cat("$r = binary(", kind_of(call), "u, $0, $1);"),

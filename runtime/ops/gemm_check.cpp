@@ -135,7 +135,7 @@ void finish(std::vector<float>& c, const GemmParams& p, uint32_t joins,
     if (p.epilogue & GemmParams::kBias) c[at] += side[at % p.n];
     if (joins & GemmKernel::kResidual) c[at] += residual[at];
     if (p.epilogue & GemmParams::kRelu) c[at] = std::max(c[at], 0.0f);
-    if ((joins & GemmKernel::kKeep) && !(side[at] > 0)) c[at] = 0;
+    if ((joins & GemmKernel::kKeep) && side[at] <= 0) c[at] = 0;
   }
 }
 

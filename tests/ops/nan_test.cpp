@@ -1,0 +1,266 @@
+// NaN in an input of an op, or in a bias, is NaN in every result that depends on it: it is never taken for a number.
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "core/rng.h"
+#include "gpu/recording.h"
+#include "graph/parameters.h"
+#include "ops/conv.h"
+#include "ops/gemm_kernels.h"
+#include "support/op_check.h"
+
+namespace etr::test {
+namespace {
+
+using Floats = std::vector<float>;
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+struct Case {
+  std::string op, options;
+  std::vector<Shape> inputs;
+  bool training = false;
+};
+
+Tensor tensor_of(const Floats& values, const Shape& shape) {
+  Tensor out(DType::f32, shape);
+  std::copy(values.begin(), values.end(), out.mutable_view<float>().begin());
+  return out;
+}
+
+// An op with its buffers, computed again for other inputs.
+class Computed {
+ public:
+  Computed(const Case& c, gpu::KernelFamily family)
+      : op_(ops::find_op(c.op)),
+        options_(op_.options, c.op, parse_json(c.options, c.op)),
+        kernels_(kernels(family)),
+        arena_(kernels_.device(), gpu::MemoryUse::device),
+        emit_(kernels_, arena_, commands_),
+        call_{options_, 3, c.training, {}, {}, {}, {}, {}, {}} {
+    const ops::OpShapes shapes = op_.shapes(options_, c.inputs);
+    for (const Shape& shape : c.inputs) call_.inputs.push_back(emit_.scratch(shape));
+    for (const Shape& shape : shapes.saved) call_.saved.push_back(emit_.scratch(shape));
+    call_.output = emit_.scratch(shapes.output);
+    op_.forward(call_, emit_);
+  }
+
+  Floats operator()(const std::vector<Floats>& inputs) {
+    for (size_t i = 0; i < inputs.size(); ++i)
+      graph::upload(kernels_.device(), tensor_of(inputs[i], call_.inputs[i].shape),
+                    call_.inputs[i]);
+    gpu::run_once(kernels_.device(), commands_);
+    const Tensor y = graph::download(kernels_.device(), call_.output);
+    return {y.view<float>().begin(), y.view<float>().end()};
+  }
+
+ private:
+  const ops::OpSpec& op_;
+  const Options options_;
+  gpu::Kernels& kernels_;
+  gpu::Arena arena_;
+  gpu::CommandList commands_;
+  ops::Emitter emit_;
+  ops::OpCall call_;
+};
+
+std::vector<Floats> random_inputs(const Case& c) {
+  Rng rng(7);
+  std::vector<Floats> out;
+  for (const Shape& shape : c.inputs) {
+    Floats& values = out.emplace_back(static_cast<size_t>(element_count(shape)));
+    for (float& v : values) v = rng.uniform(0.1f, 1.0f);
+  }
+  return out;
+}
+
+// Which results change when this element does. Numbers far apart, so that one of them shows behind a ReLU or a maximum.
+std::vector<bool> dependents(Computed& op, std::vector<Floats> inputs, size_t input, size_t element) {
+  const Floats usual = op(inputs);
+  std::vector<bool> out(usual.size());
+  for (const float other : {-30.0f, 30.0f}) {
+    inputs[input][element] = other;
+    const Floats now = op(inputs);
+    for (size_t i = 0; i < out.size(); ++i)
+      if (std::bit_cast<uint32_t>(now[i]) != std::bit_cast<uint32_t>(usual[i])) out[i] = true;
+  }
+  return out;
+}
+
+void expect_nan_stays(const Case& c, gpu::KernelFamily family) {
+  Computed op(c, family);
+  const std::vector<Floats> inputs = random_inputs(c);
+  for (size_t input = 0; input < inputs.size(); ++input) {
+    const bool is_state = ops::find_op(c.op).inputs[input].role == ops::InputRole::state;
+    if (is_state && c.training) continue;  // it is written
+    for (const size_t element : {size_t{0}, inputs[input].size() / 2, inputs[input].size() - 1}) {
+      const std::vector<bool> depends = dependents(op, inputs, input, element);
+      ASSERT_NE(std::count(depends.begin(), depends.end(), true), 0) << "nothing depends on it";
+      for (const float nan : {kNaN, -kNaN}) {  // x86 makes negative ones
+        std::vector<Floats> poisoned = inputs;
+        poisoned[input][element] = nan;
+        const Floats y = op(poisoned);
+        for (size_t i = 0; i < y.size(); ++i)
+          ASSERT_TRUE(!depends[i] || std::isnan(y[i]))
+                << c.op << " " << c.options << " on the " << family_name(family) << " family: NaN as element "
+                << element << " of input " << input << " gives " << y[i] << " as element " << i;
+      }
+    }
+  }
+}
+
+std::string with(const char* key, const std::string& value) {
+  return cat("{\"", key, "\": \"", value, "\"}");
+}
+
+std::vector<Case> activations() {
+  std::vector<Case> out;
+  for (const char* function : {
+#define ETR_UNARY(name) #name,
+#include "ops/unary_list.inc"
+#undef ETR_UNARY
+       })
+    out.push_back({"unary", with("function", function), {{13, 7}}});
+  for (const char* function : {"add", "subtract", "multiply", "divide", "maximum", "minimum"})
+    for (const char* relu : {"true", "false"})
+      for (const Shape& b : {Shape{13, 7}, Shape{7}})
+        out.push_back({"binary", cat("{\"function\": \"", function, "\", \"relu\": ", relu, "}"), {{13, 7}, b}});
+  for (const char* function : {"mean", "max", "min"})
+    for (const char* axes : {"[1]", "[2]", "[1, 2]"})
+      out.push_back({"reduce", cat("{\"function\": \"", function, "\", \"axes\": ", axes, "}"), {{3, 35, 67}}});
+  return out;
+}
+
+std::vector<Case> pools_and_norms() {
+  std::vector<Case> out;
+  for (const char* window : {"2, \"stride\": 2", "3, \"stride\": 2, \"pad\": 1", "3, \"stride\": 1"})
+    for (const char* pool : {"max_pool", "avg_pool"})
+      out.push_back({pool, cat("{\"window\": ", window, "}"), {{2, 8, 8, 5}}});
+  out.push_back({"avg_pool", "{\"outputs\": 3}", {{2, 8, 8, 5}}});
+  out.push_back({"global_avg_pool", "{}", {{2, 8, 8, 5}}});
+  for (const char* relu : {"true", "false"})
+    for (const bool training : {true, false})
+      out.push_back({"batch_norm", cat("{\"relu\": ", relu, "}"), {{13, 7}, {7}, {7}, {7}, {7}}, training});
+  out.push_back({"layer_norm", "{}", {{5, 37}, {37}, {37}}});
+  out.push_back({"group_norm", "{\"groups\": 2}", {{2, 3, 5, 6}, {6}, {6}}});
+  out.push_back({"softmax", "{}", {{5, 37}}});
+  out.push_back({"softmax", "{\"logarithm\": true}", {{5, 37}}});
+  out.push_back({"dropout", "{\"rate\": 0.5}", {{5, 37}}});
+  return out;
+}
+
+std::vector<Case> products() {
+  std::vector<Case> out;
+  const char* relu = "{\"relu\": true}";
+  for (const int64_t rows : {1, 3, 33}) out.push_back({"dense", relu, {{rows, 13}, {13, 67}, {67}}});
+  const auto conv = [&](const char* more, Shape x, Shape w) {
+    const Shape b{w[3]};
+    out.push_back({"conv2d", cat("{\"relu\": true", more, "}"), {std::move(x), std::move(w), b}});
+  };
+  conv(", \"pad\": 1", {2, 7, 5, 3}, {3, 3, 3, 5});
+  conv(", \"pad\": 1", {1, 7, 8, 16}, {3, 3, 16, 16});
+  conv(", \"pad\": 1", {2, 5, 6, 8}, {3, 3, 8, 67});
+  conv(", \"stride\": 2, \"pad\": 1", {1, 8, 6, 4}, {3, 3, 4, 5});
+  conv(", \"groups\": 11", {2, 7, 5, 11}, {3, 3, 1, 11});
+  conv(", \"groups\": 5", {2, 7, 5, 15}, {3, 3, 3, 10});
+  out.push_back({"attention", "{\"heads\": 2}", {{2, 5, 8}, {2, 5, 8}, {2, 5, 8}}});
+  for (const char* cell : {"lstm", "gru"}) {
+    const int64_t gates = std::string(cell) == "lstm" ? 12 : 9;
+    out.push_back({"recurrent", with("cell", cell), {{2, 4, 5}, {5, gates}, {gates}, {3, gates}, {gates}}});
+  }
+  return out;
+}
+
+void expect_nan_stays(const std::vector<Case>& cases) {
+  for (const gpu::KernelFamily family : families())
+    for (const Case& c : cases) expect_nan_stays(c, family);
+}
+
+TEST(NaN, StaysInFunctionsOfElements) { expect_nan_stays(activations()); }
+TEST(NaN, StaysInPoolsAndNormalisations) { expect_nan_stays(pools_and_norms()); }
+TEST(NaN, StaysInProductsAndCells) { expect_nan_stays(products()); }
+
+// Of every kernel of products: ReLU follows the bias, of which one column is NaN.
+void expect_nan_stays(const ops::GemmKernel& kernel, ops::GemmMode mode, ops::GemmParams p,
+                      gpu::KernelFamily family) {
+  gpu::Kernels& k = kernels(family);
+  gpu::Arena arena(k.device(), gpu::MemoryUse::device);
+  gpu::CommandList commands;
+  ops::Emitter emit(k, arena, commands);
+  const auto filled = [&](const Shape& shape, float value) {
+    const ops::DeviceTensor out = emit.scratch(shape);
+    graph::upload(k.device(), tensor_of(Floats(static_cast<size_t>(element_count(shape)), value), shape), out);
+    return out;
+  };
+  Floats bias(p.n, -2.0f);
+  for (uint32_t column = 0; column < p.n; column += 3) bias[column] = column % 2 ? kNaN : -kNaN;
+  const ops::DeviceTensor side = emit.scratch({p.n}), c = emit.scratch({ops::elements_of_c(mode, p)});
+  graph::upload(k.device(), tensor_of(bias, {p.n}), side);
+  p.epilogue = ops::GemmParams::kBias | ops::GemmParams::kRelu;
+  emit_with(emit, kernel, mode, p, filled({ops::elements_of_a(mode, p)}, 0.0f), filled({4 * p.k, p.n}, 1.0f),
+            side, c, 0);
+  gpu::run_once(k.device(), commands);
+  const Tensor got = graph::download(k.device(), c);
+  for (size_t i = 0; i < got.view<float>().size(); ++i)
+    if (i % p.n % 3 == 0)
+      ASSERT_TRUE(std::isnan(got.view<float>()[i])) << kernel.name() << " at " << i;
+    else
+      ASSERT_EQ(got.view<float>()[i], 0.0f) << kernel.name() << " at " << i;
+}
+
+TEST(NaN, StaysInEveryKernelOfProducts) {
+  ops::GemmParams conv;
+  conv.h = conv.w = conv.oh = conv.ow = 6;
+  conv.kh = conv.kw = 3;
+  conv.pad_y = conv.pad_x = 1;
+  conv.c = conv.kc = 8;
+  conv.m = 36, conv.n = 19, conv.k = 72;
+  std::set<std::string> seen;
+  for (const gpu::KernelFamily family : families())
+    for (const auto precision : {ops::Precision::fp32, ops::Precision::bf16, ops::Precision::fp16})
+      for (const auto& [mode, p] : {std::pair{ops::GemmMode::nn, ops::product(37, 19, 24)},
+                                    std::pair{ops::GemmMode::nn, ops::product(3, 19, 7)},
+                                    std::pair{ops::GemmMode::conv, conv}, std::pair{ops::GemmMode::line, conv}})
+        for (ops::GemmKernel kernel : ops::kernels_for(*device(family), mode, p, precision)) {
+          ops::GemmParams of_kernel = p;
+          if (mode == ops::GemmMode::line) of_kernel.m = ops::rows_of_lines(kernel, p), of_kernel.k = 4 * 3 * p.c;
+          kernel.slices = 1;
+          if (!seen.insert(family_name(family) + kernel.name()).second) continue;
+          expect_nan_stays(kernel, mode, of_kernel, family);
+          if (HasFatalFailure()) return;
+        }
+}
+
+TEST(NaN, StaysInWinograd) {
+  for (const gpu::KernelFamily family : families()) {
+    gpu::Kernels& k = kernels(family);
+    gpu::Arena arena(k.device(), gpu::MemoryUse::device);
+    gpu::CommandList commands;
+    ops::Emitter emit(k, arena, commands);
+    const auto filled = [&](const Shape& shape, float value, float first) {
+      Floats values(static_cast<size_t>(element_count(shape)), value);
+      values[0] = first;
+      const ops::DeviceTensor out = emit.scratch(shape);
+      graph::upload(k.device(), tensor_of(values, shape), out);
+      return out;
+    };
+    const ops::ConvGeometry g{1, 6, 6, 5, 6, 6, 9, 3, 3, 1, 1, 1, 1, 1};
+    const ops::DeviceTensor y = emit.scratch({1, 6, 6, 9});
+    emit_winograd(emit, g, filled({1, 6, 6, 5}, 1, kNaN), filled({3, 3, 5, 9}, -1, -1), false,
+                  filled({9}, 0, 0), /*relu=*/true, y);
+    gpu::run_once(k.device(), commands);
+    const Tensor got = graph::download(k.device(), y);
+    for (size_t pixel = 0; pixel < 36; ++pixel)
+      for (size_t f = 0; f < 9; ++f) {
+        const float v = got.view<float>()[pixel * 9 + f];
+        const bool sees_it = pixel % 6 < 2 && pixel / 6 < 2, is_far = pixel % 6 >= 4 || pixel / 6 >= 4;
+        EXPECT_TRUE(!sees_it || std::isnan(v)) << family_name(family) << pixel;
+        EXPECT_TRUE(!is_far || v == 0.0f) << family_name(family) << pixel;
+      }
+  }
+}
+
+}  // namespace
+}  // namespace etr::test
