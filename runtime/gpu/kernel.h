@@ -93,7 +93,16 @@ struct Fill {
   uint32_t word = 0;  // repeated
 };
 
-using Command = std::variant<Dispatch, Copy, Fill>;
+// A place where the device's work is cut for the host's. At `begin` the commands so far end before `work` begins, and the
+// device goes on; at `end` it goes on when the same `work` has returned. It runs on a thread of the device's, in the order of
+// the `begin`s, and may throw: the commands after its `end` are left out, and Recording::wait() throws the same.
+struct HostTurn {
+  enum class Mark { begin, end };
+  Mark mark = Mark::begin;
+  std::shared_ptr<const std::function<void()>> work;
+};
+
+using Command = std::variant<Dispatch, Copy, Fill, HostTurn>;
 using CommandList = std::vector<Command>;
 
 template <typename T>

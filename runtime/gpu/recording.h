@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <vector>
 
@@ -29,30 +30,31 @@ class Recording {
   Recording& operator=(const Recording&) = delete;
 
   // Starts the commands, after what `after` has submitted. The previous submission of this recording must have been waited
-  // for.
+  // for. Recordings with host turns go one after another; those without may be submitted before them.
   void submit(Upload* after = nullptr);
 
   // As submit(), where the commands were run otherwise: gpu/comparison.h. It has no device time.
   void submit_nothing();
 
   // Blocks until the last submission has ended; returns at once if there is none.
-  // Throws Error(device_lost) when the device dies.
+  // Throws Error(device_lost) when the device dies, and what a host turn has thrown.
   void wait();
 
   bool in_flight() const { return in_flight_; }
   bool has_run() const { return has_run_; }  // the last submission was no submit_nothing()
-  bool done();                       // whether `wait` would return at once
-  bool done_within(double seconds);  // whether it would after at most that long
+  bool done();                               // whether `wait` would return at once
+  bool done_within(double seconds);          // whether it would after at most that long
 
-  // Device time of the last finished submission; 0 where the device has no timestamps.
+  // Device time of the last finished submission, without what the device waited for host turns; 0 where it has no timestamps.
   double busy_seconds() const { return busy_seconds_; }
 
   // Device clock at its begin and end, in seconds from an arbitrary start, which may change (0 without timestamps).
   double begin_seconds() const { return begin_seconds_; }
-  double end_seconds() const { return begin_seconds_ + busy_seconds_; }
+  double end_seconds() const { return end_seconds_; }
 
   int barriers() const { return barriers_; }  // placed between commands
   int parts() const;
+  bool has_host_turns() const;
 
   // Of each command of the last finished submission, where the recording is timed and the device has
   // timestamps; else empty.
@@ -61,12 +63,14 @@ class Recording {
  private:
   struct Handles;
 
+  void run_turns(Upload* after);
   void read_timestamps();
 
   DevicePtr device_;
   std::unique_ptr<Handles> handles_;
   bool in_flight_ = false, has_run_ = false;
-  double busy_seconds_ = 0, begin_seconds_ = 0;
+  std::future<void> turns_;  // of the last submission, where it has any: all segments are submitted
+  double busy_seconds_ = 0, begin_seconds_ = 0, end_seconds_ = 0;
   int barriers_ = 0;
   std::vector<double> command_seconds_;
 };

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "gpu/device.h"
+#include "gpu/host_turns.h"
 #include "gpu/verdicts.h"
 #include "gpu/vulkan_api.h"
 
@@ -71,6 +72,7 @@ struct VulkanDevice {
   std::mutex comparison_mutex;  // held while a kernel is compared
   std::atomic<uint32_t> kernels_replaced{0};
   std::set<std::string> compared_dispatches;  // of Compare::dispatches
+  HostTurns host_turns;
 
   uint32_t upload_family() const { return physical.upload_family.value_or(physical.queue_family); }
 

@@ -1,0 +1,58 @@
+// What a Recording has recorded, for files of this room.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "gpu/recording.h"
+#include "gpu/vulkan_device.h"
+
+namespace etr::gpu {
+
+using Work = std::shared_ptr<const std::function<void()>>;
+
+// What is submitted at once: between two cuts by host turns.
+struct Segment {
+  std::vector<Work> awaited;  // before it is submitted
+  std::vector<Work> begun;    // when it has ended
+  std::vector<VkCommandBuffer> parts;
+  VkFence fence = VK_NULL_HANDLE;
+  bool empty = true;
+};
+
+struct Recording::Handles {
+  explicit Handles(VulkanDevice& device) : vk(device) {}
+  ~Handles();
+
+  void create(const CommandList& commands, bool timed, int parts);
+  void next_part();
+  void begin_segment();
+  void end_segment();
+  void cut(const HostTurn& turn);
+  void create_descriptor_pool(const CommandList& commands);
+  void barrier(VkPipelineStageFlags from, VkAccessFlags writes, VkPipelineStageFlags to,
+               VkAccessFlags then);
+  void timestamp();
+  void record(const Dispatch& dispatch);
+  void record(const Copy& copy);
+  void record(const Fill& fill);
+  void record(const HostTurn& turn) { cut(turn); }
+  void bind_descriptors(const Dispatch& dispatch);
+  void push_constants(const Dispatch& dispatch);
+  void submit(const Segment& segment, Upload* after);
+  void submit_nothing();  // but what signals last_fence()
+  void reset_fences();
+  VkFence last_fence() const { return segments.back().fence; }
+
+  VulkanDevice& vk;
+  VkCommandPool pool = VK_NULL_HANDLE;
+  std::vector<VkCommandBuffer> unused;  // allocated
+  std::vector<Segment> segments;
+  VkCommandBuffer commands_buffer = VK_NULL_HANDLE;  // the one that is being recorded
+  VkDescriptorPool descriptors = VK_NULL_HANDLE;
+  VkQueryPool queries = VK_NULL_HANDLE;
+  uint32_t query_count = 0, next_query = 0;
+};
+
+}  // namespace etr::gpu
