@@ -25,6 +25,7 @@ struct StepValues {
   uint update;         // number of the update that this step ends, from 1; 0: gradients are only accumulated
   uint flags;          // FIRST_OF_UPDATE, FRESH_BATCH
   uint not_finite;     // set by the device where a gradient had no finite value
+  uint first_row, rows;  // of the batch, in one that several ranks share
 };
 
 #define HOPELESS 2  // not_finite at the least loss scale

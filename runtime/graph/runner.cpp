@@ -27,7 +27,7 @@ struct Runner::Slot {
 };
 
 Runner::Runner(gpu::Kernels& kernels, const Plan& plan, const std::vector<Feed>& feeds,
-               std::vector<ValueId> outputs, const gpu::CommandList& tail, int slots)
+               std::vector<ValueId> outputs, const Work& work, int slots)
     : device_(kernels.device()),
       upload_(device_, gpu::MemoryUse::upload),
       landing_(device_, gpu::MemoryUse::landing),
@@ -67,14 +67,13 @@ Runner::Runner(gpu::Kernels& kernels, const Plan& plan, const std::vector<Feed>&
     }
     slot->sources.resize(feeds.size());
     slot->feeding = commands.size();
-    commands.insert(commands.end(), plan.commands().begin(), plan.commands().end());
-    commands.insert(commands.end(), tail.begin(), tail.end());
+    commands.insert(commands.end(), work.commands.begin(), work.commands.end());
     for (const ValueId id : outputs) {
       const gpu::Buffer& source = plan.tensor(id).buffer;
       slot->outputs.push_back(readback_.allocate(source.size_bytes));
       commands.push_back(gpu::Copy{source, slot->outputs.back()});
     }
-    if (!tail.empty()) {  // an update, which looks at the gradients
+    if (work.updates) {
       slot->step_after = readback_.allocate(sizeof(ops::StepValues));
       commands.push_back(gpu::Copy{plan.step_values(), slot->step_after});
     }
@@ -112,7 +111,8 @@ void Runner::harvest(Slot& slot) {
   const gpu::Recording& done = *slot.recording;
   if (done.begin_seconds() < busy_from_) busy_until_ = 0;  // the device's clock has begun anew
   busy_from_ = done.begin_seconds();
-  const double busy = done.end_seconds() - std::max(busy_from_, busy_until_);
+  const double waited = done.end_seconds() - done.begin_seconds() - done.busy_seconds();  // for host turns
+  const double busy = done.end_seconds() - std::max(busy_from_, busy_until_) - waited;
   busy_until_ = std::max(busy_until_, done.end_seconds());
   StepResult result{slot.tag, {}, after.not_finite, std::max(busy, 0.0)};
   for (const gpu::Buffer& output : slot.outputs) {

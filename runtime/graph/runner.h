@@ -39,10 +39,16 @@ class Runner {
  public:
   static constexpr int kSlots = 3;
 
-  // `feeds` are inputs of the plan's graph, `outputs` values of it; `tail` runs after the plan's commands
-  // (the optimizer's update).
+  // What a step does between its feeds and the reading of its outputs: a plan's commands, or these and an update, with what
+  // is woven into them.
+  struct Work {
+    gpu::CommandList commands;
+    bool updates = false;  // looks at the gradients, and leaves in the step's values what it found
+  };
+
+  // `feeds` are inputs of the plan's graph, `outputs` values of it.
   Runner(gpu::Kernels& kernels, const Plan& plan, const std::vector<Feed>& feeds,
-         std::vector<ValueId> outputs, const gpu::CommandList& tail, int slots = kSlots);
+         std::vector<ValueId> outputs, const Work& work, int slots = kSlots);
   ~Runner();
 
   // Upload memory of the next step's input `i`, or of its parts. Waits while every slot is in flight; what that step

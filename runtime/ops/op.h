@@ -38,11 +38,14 @@ struct StepValues {
   uint32_t update = 1;  // number of the update that this step ends, from 1; 0: it only accumulates
   uint32_t flags = kFirstOfUpdate | kFreshBatch;
   uint32_t not_finite = 0;  // set by the device where a gradient had no finite value; kHopeless
+  // Where the batch is a part of one that several ranks share: the row of that at which it begins, and how many rows the plan
+  // has. What is random of an element depends on its place in the shared batch.
+  uint32_t first_row = 0, rows = 1;
 
   static constexpr uint32_t kFirstOfUpdate = 1, kFreshBatch = 2;
   static constexpr uint32_t kHopeless = 2;  // at the least loss scale, too
 };
-static_assert(sizeof(StepValues) == 32);
+static_assert(sizeof(StepValues) == 40);
 
 // What matrix products and convolutions take: operands rounded to bfloat16 or float16, summed in fp32. All else,
 // weights and results among it, is fp32 (Micikevicius et al. 2018). Values are those of shaders/round_to.comp.

@@ -316,9 +316,7 @@ Json Learner::profile(const pipeline::Item& batch, int steps) {
   step(batch);  // fills the inputs and the step's values, which stay in device memory
   const Planned::Training& training = *plans_->last_trained()->training();
   training.runner->wait();
-  gpu::CommandList commands = training.plan.commands();
-  commands.insert(commands.end(), training.tail.begin(), training.tail.end());
-  return profile_commands(*kernels_, commands, steps);
+  return profile_commands(*kernels_, training.commands, steps);
 }
 
 // As many rows as steps have (perhaps before the run was interrupted), so that a run's evaluations are the same to the bit

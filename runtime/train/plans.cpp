@@ -126,7 +126,8 @@ Planned::Training& Planned::make_training(const pipeline::Item& first, uint64_t 
   options.outputs = outputs();
   std::unique_ptr<Training> made(new Training{{kernels_, net_.graph, store_, options},
                                               {kernels_.device(), gpu::MemoryUse::device}});
-  ops::Emitter emit(kernels_, made->memory, made->tail);
+  made->commands = made->plan.commands();
+  ops::Emitter emit(kernels_, made->memory, made->commands);
   weights_.update->emit(emit, made->plan.tensor(net_.loss).buffer, made->plan.step_values());
   std::vector<graph::Feed> fed = feeds(made->memory, fed_, first);
   if (first.views) {
@@ -136,7 +137,8 @@ Planned::Training& Planned::make_training(const pipeline::Item& first, uint64_t 
     for (graph::Feed& feed : fed)
       if (net_.graph.value(feed.value).name == kImage) feed = made->reservoir->feed(feed.value);
   }
-  made->runner = std::make_unique<graph::Runner>(kernels_, made->plan, fed, outputs(), made->tail);
+  made->runner = std::make_unique<graph::Runner>(kernels_, made->plan, fed, outputs(),
+                                                 graph::Runner::Work{made->commands, true});
   training_ = std::move(made);
   return *training_;
 }
@@ -168,7 +170,8 @@ graph::Runner& Planned::fed_with(std::unique_ptr<FedRunner>& fed,
   auto made = std::make_unique<FedRunner>(kernels_.device());
   made->runner = std::make_unique<graph::Runner>(kernels_, evaluation_->plan,
                                                  feeds(made->memory, values, batch), read,
-                                                 gpu::CommandList{}, slots);
+                                                 graph::Runner::Work{evaluation_->plan.commands()},
+                                                 slots);
   fed = std::move(made);
   return *fed->runner;
 }

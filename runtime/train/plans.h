@@ -52,7 +52,7 @@ class Planned {
   struct Training {  // in the order of their making: each may use those before it
     graph::Plan plan;
     gpu::Arena memory;                     // of the update and the feeds
-    gpu::CommandList tail;                 // the update
+    gpu::CommandList commands;             // the plan's, and the update
     std::unique_ptr<Reservoir> reservoir;  // for device echo
     std::unique_ptr<graph::Runner> runner;
   };

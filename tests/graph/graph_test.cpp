@@ -202,7 +202,7 @@ TEST_P(RunnerWith, ResultsComeInOrderWithSeveralStepsInFlight) {
   const ValueId mean = g.add("mean_rows", Json::object(), {x}, "mean");
   ParameterStore store(on.device(), g, 1);
   Plan plan(on, g, store, {false, -1, {mean}});
-  Runner runner(on, plan, {graph::Feed(x)}, {mean}, {}, 3);
+  Runner runner(on, plan, {graph::Feed(x)}, {mean}, {plan.commands()}, 3);
   std::vector<StepResult> results;
   int most_in_flight = 0;
   for (uint64_t tag = 0; tag < 50; ++tag) {

@@ -1,0 +1,30 @@
+// When the gradients of a plan are final, and in which portions they are exchanged.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "gpu/kernel.h"
+#include "graph/parameters.h"
+
+namespace etr::parallel {
+
+// Gradients that are exchanged together.
+struct Bucket {
+  struct Range {
+    uint32_t begin, count;  // scalars of ParameterStore::gradients(), ascending
+    bool operator==(const Range&) const = default;
+  };
+  size_t final_after = 0;  // so many of the commands: none of the others writes them
+  std::vector<Range> ranges;
+
+  uint64_t count() const;  // scalars
+};
+
+// Puts all gradients into buckets of at least `bytes`, but for the last one, in the order in which `commands` make them final: the
+// backward pass goes on while the first ones are on their way.
+std::vector<Bucket> make_buckets(const gpu::CommandList& commands,
+                                 const graph::ParameterStore& store, uint64_t bytes);
+
+}  // namespace etr::parallel

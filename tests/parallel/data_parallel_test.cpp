@@ -1,0 +1,199 @@
+#include "parallel/data_parallel.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <future>
+#include <numeric>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "exchange/local.h"
+#include "graph/runner.h"
+#include "nn/model.h"
+#include "optim/update.h"
+#include "support/device.h"
+
+namespace etr::test {
+namespace {
+
+using exchange::Group;
+using parallel::Bucket;
+using parallel::DataParallel;
+
+struct Problem {
+  std::string name, model;
+  Shape sample;
+  std::string optimizer = R"({"optimizer": "sgd", "momentum": 0.9})";
+};
+
+void PrintTo(const Problem& problem, std::ostream* out) { *out << problem.name; }
+
+const std::vector<Problem>& problems() {
+  static const std::vector<Problem> all{
+      {"mlp",
+       R"({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 33}, {"layer": "relu"},
+                  {"layer": "dense", "units": 5}]})",
+       {3, 7}},
+      {"dropout",
+       R"({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 33}, {"layer": "dropout"},
+                      {"layer": "dense", "units": 5}]})",
+       {3, 7}},
+      {"convolutions",
+       R"({"layers": [{"layer": "conv2d", "filters": 6, "kernel": 3}, {"layer": "relu"},
+                           {"layer": "max_pool"}, {"layer": "flatten"}, {"layer": "dense", "units": 5}]})",
+       {8, 8, 3},
+       R"({"optimizer": "adam", "clip_norm": 0.5})"},
+  };
+  return all;
+}
+
+// A model that trains on rows of a batch which is the same for all.
+class Worker {
+ public:
+  Worker(const Problem& problem, int64_t rows, const gpu::DevicePtr& device,
+         DataParallel* parallel = nullptr)
+      : kernels_(device),
+        rows_(rows),
+        net_(nn::Model(parse_json(problem.model, "test"))
+                 .build(rows,
+                        {{"image", {DType::f32, problem.sample}}, {"label", {DType::i32, {}}}})),
+        // As other ranks might have begun: only the first one's weights count.
+        store_(kernels_.device(), net_.graph, parallel ? 100 + parallel->rank() : 100),
+        update_(optim::UpdateSpec(parse_json(problem.optimizer, "test")), store_),
+        plan_(kernels_, net_.graph, store_, options()),
+        memory_(kernels_.device(), gpu::MemoryUse::device) {
+    graph::Runner::Work work{plan_.commands(), true};
+    if (parallel) {
+      parallel->share(store_);
+      work.commands =
+          parallel->weave(work.commands, store_,
+                          {plan_.step_values(),
+                           {plan_.tensor(net_.loss).buffer, plan_.tensor(net_.accuracy).buffer}},
+                          rows);
+    }
+    ops::Emitter emit(kernels_, memory_, work.commands);
+    update_.emit(emit, plan_.tensor(net_.loss).buffer, plan_.step_values());
+    runner_ = std::make_unique<graph::Runner>(kernels_, plan_,
+                                              std::vector<graph::Feed>{net_.inputs[0], net_.target},
+                                              std::vector{net_.loss, net_.accuracy}, work);
+  }
+
+  // Begins at row `first` of the step's batch.
+  void step(uint32_t step, int64_t first, int64_t valid) {
+    auto* x = reinterpret_cast<float*>(runner_->input(0));
+    auto* labels = reinterpret_cast<int32_t*>(runner_->input(1));
+    const int64_t size = element_count(net_.graph.shape(net_.inputs[0])) / rows_;
+    for (int64_t row = 0; row < rows_; ++row) {
+      const int64_t of = first + row % valid;
+      for (int64_t i = 0; i < size; ++i)
+        x[row * size + i] = std::sin(static_cast<float>(1 + step * 31 + of * 7 + i * (of % 3 + 1)));
+      labels[row] = static_cast<int32_t>((of + step) % 5);
+    }
+    ops::StepValues values;
+    values.step = step;
+    values.seed_lo = 7;
+    values.valid_rows = static_cast<uint32_t>(valid);
+    values.first_row = static_cast<uint32_t>(first);
+    values.rows = static_cast<uint32_t>(rows_);
+    values.learning_rate = 0.05f;
+    values.update = step + 1;
+    runner_->submit(values, step);
+  }
+
+  std::vector<graph::StepResult> results() { return runner_->take_results(true); }
+
+  std::vector<float> weights() const {
+    std::vector<float> out;
+    for (const auto& [name, tensor] : store_.download()) {
+      const auto values = tensor.view<float>();
+      out.insert(out.end(), values.begin(), values.end());
+    }
+    return out;
+  }
+
+ private:
+  graph::PlanOptions options() const {
+    graph::PlanOptions options;
+    options.training = true;
+    options.loss = net_.loss;
+    options.outputs = {net_.loss, net_.accuracy};
+    return options;
+  }
+
+  gpu::Kernels kernels_;
+  const int64_t rows_;
+  nn::ModelGraph net_;
+  graph::ParameterStore store_;
+  optim::Update update_;
+  graph::Plan plan_;
+  gpu::Arena memory_;
+  std::unique_ptr<graph::Runner> runner_;
+};
+
+struct Outcome {
+  std::vector<graph::StepResult> results;
+  std::vector<float> weights;
+};
+
+constexpr uint32_t kSteps = 30;
+
+Outcome alone(const Problem& problem, int64_t rows) {
+  Worker worker(problem, rows, device());
+  for (uint32_t step = 0; step < kSteps; ++step) worker.step(step, 0, rows);
+  return {worker.results(), worker.weights()};
+}
+
+// Each rank with a device, and rows, of its own: counts[rank] of them.
+std::vector<Outcome> together(const Problem& problem, int64_t rows,
+                              const std::vector<int64_t>& counts, double bucket_mb) {
+  std::vector<Group> groups = exchange::local_groups(static_cast<int>(counts.size()), 30);
+  std::vector<std::future<Outcome>> ranks;
+  for (size_t rank = 0; rank < counts.size(); ++rank)
+    ranks.push_back(std::async(std::launch::async, [&, rank] {
+      const int64_t first = std::accumulate(
+          counts.begin(), counts.begin() + static_cast<ptrdiff_t>(rank), int64_t{0});
+      const auto own = std::make_shared<gpu::Device>(device_options());
+      DataParallel parallel(std::move(groups[rank]), own, {bucket_mb});
+      Worker worker(problem, rows, own, &parallel);
+      for (uint32_t step = 0; step < kSteps; ++step) worker.step(step, first, counts[rank]);
+      return Outcome{worker.results(), worker.weights()};
+    }));
+  std::vector<Outcome> out;
+  for (auto& rank : ranks) out.push_back(rank.get());
+  return out;
+}
+
+void expect_same_run(const std::vector<Outcome>& ranks, const Outcome& one) {
+  for (const Outcome& rank : ranks) {
+    EXPECT_EQ(rank.weights, ranks[0].weights) << "to the bit";
+    ASSERT_EQ(rank.results.size(), kSteps);
+    for (uint32_t step = 0; step < kSteps; ++step) {
+      EXPECT_EQ(rank.results[step].outputs, ranks[0].results[step].outputs);
+      EXPECT_NEAR(rank.results[step].outputs[0][0], one.results[step].outputs[0][0], 2e-4) << step;
+      EXPECT_NEAR(rank.results[step].outputs[1][0], one.results[step].outputs[1][0], 1e-6) << step;
+    }
+  }
+  ASSERT_EQ(ranks[0].weights.size(), one.weights.size());
+  for (size_t i = 0; i < one.weights.size(); ++i)
+    ASSERT_NEAR(ranks[0].weights[i], one.weights[i], 2e-4) << i;
+}
+
+class OfProblem : public testing::TestWithParam<Problem> {};
+
+TEST_P(OfProblem, RanksTogetherAreOneDeviceWithAllTheirRows) {
+  const Outcome one = alone(GetParam(), 12);
+  for (const double bucket_mb : {1000.0, 1e-6})
+    expect_same_run(together(GetParam(), 6, {6, 6}, bucket_mb), one);
+  expect_same_run(together(GetParam(), 4, {4, 4, 4}, 1e-3), one);
+}
+
+TEST_P(OfProblem, RanksMayHaveFewerRows) {
+  expect_same_run(together(GetParam(), 6, {6, 1, 5}, 1e-3), alone(GetParam(), 12));
+}
+
+INSTANTIATE_TEST_SUITE_P(DataParallel, OfProblem, testing::ValuesIn(problems()),
+                         [](const auto& of) { return of.param.name; });
+
+}  // namespace
+}  // namespace etr::test
