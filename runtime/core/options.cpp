@@ -47,8 +47,7 @@ void check_range(const OptionSpec& spec, const Json& value, const std::string& w
   if (std::isfinite(v) && v >= spec.min && v <= spec.max) return;
   const char* unit_space = *spec.unit ? " " : "";
   fail(Code::invalid_argument, where, " is ", std::isfinite(v) ? value.dump() : cat(v), unit_space,
-       spec.unit,
-       "; it must lie in [", spec.min, ", ", spec.max, "]");
+       spec.unit, "; it must lie in [", spec.min, ", ", spec.max, "]");
 }
 
 void check_value(const OptionSpec& spec, const Json& value, const std::string& owner) {
@@ -56,7 +55,8 @@ void check_value(const OptionSpec& spec, const Json& value, const std::string& o
   if (!has_type(value, spec.type))
     fail(Code::invalid_argument, where, " must be of type ", option_type_name(spec.type), ", not ",
          brief_json(value));
-  if (spec.unit == std::string_view("path") && !spec.default_json && value == "")
+  if (spec.unit == std::string_view("path") && !spec.default_json && value.is_string() &&
+      value.get_ref<const std::string&>().empty())
     fail(Code::invalid_argument, where, " is an empty path");
   check_no_nul(value, where);
   if (value.is_number()) check_range(spec, value, where);
