@@ -10,6 +10,7 @@
 //   finite      where an element or the loss is no finite number, or an earlier step has failed and the host does not
 //               know yet (failed != 0), the update is off: now.update = 0, now.not_finite = 1
 //               (0 g, 1 loss [1], 2 failed [1], 3 step values)
+//   verdict     NaN where an element is no finite number                                   (0 g, 1 verdict [1])
 //   average     mean = decay mean + (1 - decay) w                                            (0 w, 1 mean, 2 step values)
 // Dispatch: grid-stride over count; squares: rows = parts; norm: one row.
 //! variant gradient_accumulate -DACCUMULATE
@@ -17,6 +18,7 @@
 //! variant gradient_norm -DNORM
 //! variant gradient_adjust -DADJUST
 //! variant gradient_finite -DFINITE
+//! variant gradient_verdict -DVERDICT
 //! variant weights_average -DAVERAGE
 #extension GL_GOOGLE_include_directive : require
 #define PARAMS uint count, steps; float most_norm, most, proximal, decay;
@@ -51,6 +53,8 @@ layout(local_size_x = 64) in;
 #define BUFFERS(B) B(0, Floats, w) B(1, Floats, g) B(2, Floats, norm) B(3, Floats, anchor) B(4, Steps, now)
 #elif defined(FINITE)
 #define BUFFERS(B) B(0, Uints, g) B(1, Uints, loss) B(2, Uints, failed) B(3, Steps, now)
+#elif defined(VERDICT)
+#define BUFFERS(B) B(0, Uints, g) B(1, Floats, verdict)
 #else
 #define BUFFERS(B) B(0, Floats, w) B(1, Floats, mean) B(2, Steps, now)
 #endif
@@ -71,6 +75,10 @@ void main() {
     now.v[0].update = 0;
     now.v[0].not_finite = 1;
   }
+#elif defined(VERDICT)
+  bool finite = true;
+  FOR_EACH(i, count) finite = finite && IS_FINITE(g.v[i]);
+  if (!finite) verdict.v[0] = NOT_A_NUMBER;
 #elif defined(ADJUST)
   const float size = norm.v[0];
   const float scale = most_norm > 0.0 && size > most_norm ? most_norm / size : 1.0;

@@ -46,8 +46,8 @@ Json keys(const Json& json, bool common) {
 }
 
 struct Push {
-  uint32_t count, steps;
-  float most_norm, most, proximal, decay;
+  uint32_t count, steps = 0;
+  float most_norm = 0, most = 0, proximal = 0, decay = 0;
 };
 
 }  // namespace
@@ -80,37 +80,72 @@ Update::Update(const UpdateSpec& spec, const graph::ParameterStore& store,
 
 ops::DeviceTensor Update::make(int64_t count) { return make_state(store_.device(), arena_, count); }
 
-void Update::emit_adjustments(ops::Emitter& emit, const gpu::Buffer& loss,
-                              const gpu::Buffer& step_values) {
+// Weights survive what has no finite gradient: every kernel after this one sees that there is no update.
+void Update::emit_finite(ops::Emitter& emit, const gpu::Buffer& gradients, uint32_t count,
+                         const gpu::Buffer& loss, const gpu::Buffer& step_values) const {
   using gpu::Access;
-  const gpu::Binding step{step_values, Access::read}, mark{step_values, Access::read_write};
+  emit.for_each("gradient_finite",
+                {{gradients, Access::read},
+                 {loss, Access::read},
+                 ops::reads(failed_),
+                 {step_values, Access::read_write}},
+                Push{count}, count);
+}
+
+void Update::emit_verdict(ops::Emitter& emit, const gpu::Buffer& verdict) const {
+  emit.set_label("gradients");
+  emit.add(gpu::Fill{verdict, 0});
+  for (const auto& range : store_.ranges())
+    emit.for_each("gradient_verdict",
+                  {{part_of(store_.gradients(), range), gpu::Access::read},
+                   {verdict, gpu::Access::read_write}},
+                  Push{range.count}, range.count);
+}
+
+void Update::emit_gradients(ops::Emitter& emit, const gpu::Buffer& loss,
+                            const gpu::Buffer& step_values, const Shared* shared) {
+  using gpu::Access;
+  emit.set_label("gradients");
+  const auto ranges = store_.ranges();
+  for (const auto& range : ranges)
+    emit_finite(emit, part_of(store_.gradients(), range), range.count, loss, step_values);
+  if (shared) {
+    emit_finite(emit, shared->verdict, 1, loss, step_values);
+    for (const auto& range : ranges)
+      emit.for_each("loss_unscale",
+                    {{part_of(store_.gradients(), range), Access::read_write},
+                     {shared->divisor, Access::read}},
+                    range.count, range.count);
+  }
+  if (loss_scale_)
+    for (const auto& range : ranges)
+      loss_scale_->emit_unscale(emit, part_of(store_.gradients(), range), range.count);
+  if (!sum_) return;
+  const auto steps = static_cast<uint32_t>(options_.integer("accumulate"));
+  for (const auto& range : ranges)
+    emit.for_each("gradient_accumulate",
+                  {{part_of(store_.gradients(), range), Access::read_write},
+                   {part_of(sum_.buffer, range), Access::read_write},
+                   {step_values, Access::read}},
+                  Push{range.count, steps}, range.count);
+}
+
+// Clipping, and the proximal step.
+void Update::emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values) {
+  using gpu::Access;
+  const gpu::Binding step{step_values, Access::read};
   const auto gradients = [&](const auto& range, Access access) {
     return gpu::Binding{part_of(store_.gradients(), range), access};
   };
   const auto push_of = [&](uint32_t count) {
     return Push{count,
-                static_cast<uint32_t>(options_.integer("accumulate")),
+                0,
                 static_cast<float>(options_.number("clip_norm")),
                 static_cast<float>(options_.number("clip_value")),
                 static_cast<float>(options_.number("proximal")),
                 0};
   };
   const auto ranges = store_.ranges();
-  // Weights survive what has no finite gradient: every kernel after this one sees that there is no update.
-  for (const auto& range : ranges)
-    emit.for_each("gradient_finite",
-                  {gradients(range, Access::read), {loss, Access::read}, ops::reads(failed_), mark},
-                  push_of(range.count), range.count);
-  if (loss_scale_)
-    for (const auto& range : ranges)
-      loss_scale_->emit_unscale(emit, part_of(store_.gradients(), range), range.count);
-  if (sum_)
-    for (const auto& range : ranges)
-      emit.for_each("gradient_accumulate",
-                    {gradients(range, Access::read_write),
-                     {part_of(sum_.buffer, range), Access::read_write},
-                     step},
-                    push_of(range.count), range.count);
   if (partial_) {
     for (size_t i = 0; i < ranges.size(); ++i)
       emit.for_rows("gradient_squares",
@@ -135,9 +170,15 @@ void Update::emit_adjustments(ops::Emitter& emit, const gpu::Buffer& loss,
 }
 
 void Update::emit(ops::Emitter& emit, const gpu::Buffer& loss, const gpu::Buffer& step_values) {
+  emit_gradients(emit, loss, step_values);
+  emit_change(emit, loss, step_values);
+}
+
+void Update::emit_change(ops::Emitter& emit, const gpu::Buffer& loss,
+                         const gpu::Buffer& step_values) {
   using gpu::Access;
   emit.set_label("gradients");
-  emit_adjustments(emit, loss, step_values);
+  emit_adjustments(emit, step_values);
   optimizer_->emit(emit, step_values);
   if (loss_scale_)
     loss_scale_->emit_next(emit, loss, failed_, step_values);

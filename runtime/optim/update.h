@@ -37,6 +37,21 @@ class Update {
   // changes nothing, and neither does any step after it until resume(): they may be in flight before the host knows.
   void emit(ops::Emitter& emit, const gpu::Buffer& loss, const gpu::Buffer& step_values);
 
+  // What several ranks have found about a step, f32 [1] each.
+  struct Shared {
+    gpu::Buffer verdict;  // not finite where a rank's gradients are not
+    gpu::Buffer divisor;  // of this rank's gradients, so that those of all ranks weigh the same
+  };
+
+  // The same in two halves. After the first the gradients are those of the whole update, where the step ends one; the second
+  // changes the weights. Ranks that share an update exchange between the two what each has.
+  void emit_gradients(ops::Emitter& emit, const gpu::Buffer& loss, const gpu::Buffer& step_values,
+                      const Shared* shared = nullptr);
+  void emit_change(ops::Emitter& emit, const gpu::Buffer& loss, const gpu::Buffer& step_values);
+
+  // Appends what makes `verdict` NaN where a gradient is not finite, and 0 otherwise.
+  void emit_verdict(ops::Emitter& emit, const gpu::Buffer& verdict) const;
+
   // Updates go on. Nothing may be in flight.
   void resume() const;
 
@@ -53,8 +68,9 @@ class Update {
  private:
   std::map<std::string, ops::DeviceTensor> state() const;
   ops::DeviceTensor make(int64_t count);
-  void emit_adjustments(ops::Emitter& emit, const gpu::Buffer& loss,
-                        const gpu::Buffer& step_values);
+  void emit_finite(ops::Emitter& emit, const gpu::Buffer& gradients, uint32_t count,
+                   const gpu::Buffer& loss, const gpu::Buffer& step_values) const;
+  void emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values);
 
   const graph::ParameterStore& store_;
   const LossScale* loss_scale_;

@@ -17,26 +17,28 @@ namespace etr::parallel {
 struct DataParallel::Exchange {
   gpu::Buffer memory;
   gpu::Buffer values;  // a copy of the step's
-  int64_t rows;
-
-  std::span<float> numbers() const {
-    return {reinterpret_cast<float*>(memory.host), memory.size_bytes / sizeof(float)};
-  }
-  gpu::Buffer part(uint64_t begin, uint64_t count) const {
-    return memory.slice((1 + begin) * 4, count * 4);
-  }
+  float rows;
+  bool of_updates =
+      false;  // takes part only in steps that end an update, where all ranks weigh the same
+  gpu::Buffer divisor =
+      {};  // receives what this rank's means are to be divided by, so that all weigh the same
 
   void run(exchange::Group& group) const {
     ops::StepValues step;
     std::memcpy(&step, values.host, sizeof step);
-    const std::span<float> all = numbers(), means = all.subspan(1);
-    const float weight = static_cast<float>(step.valid_rows) / static_cast<float>(rows);
+    if (of_updates && step.update == 0) return;
+    const std::span all(reinterpret_cast<float*>(memory.host), memory.size_bytes / sizeof(float));
+    const std::span<float> means = all.subspan(1);
+    const float weight = of_updates ? 1 : static_cast<float>(step.valid_rows) / rows;
     all[0] = weight;
     if (weight != 1)
       for (float& mean : means) mean *= weight;
     group.all_reduce(all);
     const float share = 1 / all[0];
     for (float& mean : means) mean *= share;
+    if (!divisor) return;
+    const float of_one = all[0] / (weight * static_cast<float>(group.size()));
+    std::memcpy(divisor.host, &of_one, sizeof of_one);
   }
 };
 
@@ -52,45 +54,94 @@ DataParallel::~DataParallel() = default;
 int DataParallel::rank() const { return group_.rank(); }
 int DataParallel::size() const { return group_.size(); }
 
+// Where `parts` are on their way: to the host at the end of `before`, and back in `after`.
+void DataParallel::emit(gpu::CommandList& before, gpu::CommandList& after, const Exchange& exchange,
+                        const std::vector<gpu::Buffer>& parts) {
+  const auto work =
+      std::make_shared<const std::function<void()>>([this, exchange] { exchange.run(group_); });
+  after.push_back(gpu::HostTurn{gpu::HostTurn::Mark::end, work});
+  uint64_t at = sizeof(float);
+  for (const gpu::Buffer& part : parts) {
+    const gpu::Buffer there = exchange.memory.slice(at, part.size_bytes);
+    before.push_back(gpu::Copy{part, there});
+    after.push_back(gpu::Copy{there, part});
+    at += part.size_bytes;
+  }
+  before.push_back(gpu::HostTurn{gpu::HostTurn::Mark::begin, work});
+}
+
+namespace {
+
+std::vector<gpu::Buffer> parts_of(const Bucket& bucket, const graph::ParameterStore& store) {
+  std::vector<gpu::Buffer> out;
+  for (const Bucket::Range& range : bucket.ranges)
+    out.push_back(store.gradients().slice(uint64_t{range.begin} * 4, uint64_t{range.count} * 4));
+  return out;
+}
+
+uint64_t bytes_of(const std::vector<gpu::Buffer>& parts) {
+  uint64_t bytes = 0;
+  for (const gpu::Buffer& part : parts) bytes += part.size_bytes;
+  return bytes;
+}
+
+void append(gpu::CommandList& to, const gpu::CommandList& from, size_t begin, size_t end) {
+  to.insert(to.end(), from.begin() + static_cast<ptrdiff_t>(begin),
+            from.begin() + static_cast<ptrdiff_t>(end));
+}
+
+}  // namespace
+
+DataParallel::Exchange DataParallel::make_exchange(uint64_t bytes, const gpu::Buffer& values,
+                                                   const Step& step) {
+  return {memory_.allocate(sizeof(float) + bytes), values, static_cast<float>(step.rows)};
+}
+
 gpu::CommandList DataParallel::weave(const gpu::CommandList& commands,
-                                     const graph::ParameterStore& store, const Step& step,
-                                     int64_t rows) {
+                                     const graph::ParameterStore& store, const Step& step) {
   std::vector<Bucket> buckets =
       make_buckets(commands, store, static_cast<uint64_t>(options_.bucket_mb * 1e6));
   if (buckets.empty()) fail(Code::invalid_argument, "the model has no parameters to train");
-  buckets.back().final_after = commands.size();  // the results are exchanged with the last one
   const gpu::Buffer values = memory_.allocate(sizeof(ops::StepValues));
-
   gpu::CommandList out{gpu::Copy{step.values, values}}, after;
   size_t done = 0;
-  const auto copy_up_to = [&](size_t end) {
-    out.insert(out.end(), commands.begin() + static_cast<ptrdiff_t>(done),
-               commands.begin() + static_cast<ptrdiff_t>(end));
-    done = end;
-  };
   for (const Bucket& bucket : buckets) {
     const bool last = &bucket == &buckets.back();
-    const uint64_t count = bucket.count() + (last ? step.results.size() : 0);
-    const Exchange exchange{memory_.allocate((1 + count) * 4), values, rows};
-    const auto work =
-        std::make_shared<const std::function<void()>>([this, exchange] { exchange.run(group_); });
-    copy_up_to(bucket.final_after);
-    after.push_back(gpu::HostTurn{gpu::HostTurn::Mark::end, work});
-    uint64_t at = 0;
-    const auto both_ways = [&](const gpu::Buffer& buffer) {
-      const gpu::Buffer part = exchange.part(at, buffer.size_bytes / 4);
-      out.push_back(gpu::Copy{buffer, part});
-      after.push_back(gpu::Copy{part, buffer});
-      at += buffer.size_bytes / 4;
-    };
-    for (const Bucket::Range& range : bucket.ranges)
-      both_ways(store.gradients().slice(uint64_t{range.begin} * 4, uint64_t{range.count} * 4));
-    if (last)
-      for (const gpu::Buffer& result : step.results) both_ways(result);
-    out.push_back(gpu::HostTurn{gpu::HostTurn::Mark::begin, work});
+    std::vector<gpu::Buffer> parts = parts_of(bucket, store);
+    if (last) parts.insert(parts.end(), step.results.begin(), step.results.end());
+    const size_t end = last ? commands.size() : bucket.final_after;
+    append(out, commands, std::exchange(done, end), end);
+    emit(out, after, make_exchange(bytes_of(parts), values, step), parts);
   }
-  copy_up_to(commands.size());
-  out.insert(out.end(), after.begin(), after.end());
+  append(out, after, 0, after.size());
+  return out;
+}
+
+gpu::CommandList DataParallel::weave_sum(
+    const gpu::CommandList& commands, const graph::ParameterStore& store, const Step& step,
+    const std::function<gpu::CommandList(const gpu::Buffer& divisor)>& sum) {
+  const gpu::Buffer values = memory_.allocate(sizeof(ops::StepValues));
+  Exchange of_results = make_exchange(bytes_of(step.results), values, step);
+  of_results.divisor = memory_.allocate(sizeof(float));
+  gpu::CommandList out = commands, after;
+  out.push_back(gpu::Copy{step.values, values});
+  emit(out, after, of_results, step.results);
+  append(out, after, 0, after.size());
+
+  const gpu::CommandList sums = sum(of_results.divisor);
+  append(out, sums, 0, sums.size());
+  // Again: a step whose numbers are not finite ends no update.
+  const gpu::Buffer agreed = memory_.allocate(sizeof(ops::StepValues));
+  out.push_back(gpu::Copy{step.values, agreed});
+  after.clear();
+  for (const Bucket& bucket :
+       make_buckets({}, store, static_cast<uint64_t>(options_.bucket_mb * 1e6))) {
+    const std::vector<gpu::Buffer> parts = parts_of(bucket, store);
+    Exchange of_gradients = make_exchange(bytes_of(parts), agreed, step);
+    of_gradients.of_updates = true;
+    emit(out, after, of_gradients, parts);
+  }
+  append(out, after, 0, after.size());
   return out;
 }
 

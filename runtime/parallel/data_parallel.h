@@ -1,6 +1,8 @@
 // Synchronous data parallelism: each rank computes the gradients of its part of a batch, and all update with their mean.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -30,20 +32,32 @@ class DataParallel {
   struct Step {
     gpu::Buffer values;                // ops::StepValues
     std::vector<gpu::Buffer> results;  // means over the batch's rows: loss, accuracy; one f32 each
+    int64_t rows = 0;                  // of a whole batch; the same on all ranks
   };
 
-  // `commands`, which compute gradients and results of a batch of up to `rows` rows, with the exchange woven in: after them these
-  // are means over the rows of all ranks, alike to the bit on all of them. A rank with fewer rows (StepValues::valid_rows) weighs
-  // less; it must have one at least. Exchanges go on beside the commands that follow a bucket's last one.
+  // `commands`, which compute gradients and results of a batch, with the exchange woven in: after them these are means over the
+  // rows of all ranks, alike to the bit on all of them. A rank with fewer rows (StepValues::valid_rows) weighs less; it has one
+  // at least. Exchanges go on beside the commands that follow a bucket's last one.
   // The step ends with RankLost where a rank does not come: what follows the exchange, the update, is left out.
   gpu::CommandList weave(const gpu::CommandList& commands, const graph::ParameterStore& store,
-                         const Step& step, int64_t rows);
+                         const Step& step);
+
+  // The same for gradients that are summed over several steps (optim::UpdateSpec::accumulate), which are exchanged in the last of
+  // them only: with the results each rank learns what it counts for, `commands` sum, and `store`'s gradients follow. Made by
+  // `sum`, which gets a buffer f32 [1] that says what to divide the step's gradients by.
+  gpu::CommandList weave_sum(
+      const gpu::CommandList& commands, const graph::ParameterStore& store, const Step& step,
+      const std::function<gpu::CommandList(const gpu::Buffer& divisor)>& sum);
 
   // The first rank's parameters and states become those of all.
   void share(graph::ParameterStore& store);
 
  private:
   struct Exchange;
+
+  Exchange make_exchange(uint64_t bytes, const gpu::Buffer& values, const Step& step);
+  void emit(gpu::CommandList& before, gpu::CommandList& after, const Exchange& exchange,
+            const std::vector<gpu::Buffer>& parts);
 
   exchange::Group group_;
   gpu::DevicePtr device_;

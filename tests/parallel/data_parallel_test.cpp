@@ -44,6 +44,11 @@ const std::vector<Problem>& problems() {
                            {"layer": "max_pool"}, {"layer": "flatten"}, {"layer": "dense", "units": 5}]})",
        {8, 8, 3},
        R"({"optimizer": "adam", "clip_norm": 0.5})"},
+      {"accumulated",
+       R"({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 33}, {"layer": "dropout"},
+                      {"layer": "dense", "units": 5}]})",
+       {3, 7},
+       R"({"optimizer": "sgd", "momentum": 0.9, "accumulate": 3})"},
   };
   return all;
 }
@@ -60,27 +65,42 @@ class Worker {
                         {{"image", {DType::f32, problem.sample}}, {"label", {DType::i32, {}}}})),
         // As other ranks might have begun: only the first one's weights count.
         store_(kernels_.device(), net_.graph, parallel ? 100 + parallel->rank() : 100),
+        accumulate_(static_cast<uint32_t>(
+            optim::UpdateSpec(parse_json(problem.optimizer, "test")).accumulate())),
         update_(optim::UpdateSpec(parse_json(problem.optimizer, "test")), store_),
         plan_(kernels_, net_.graph, store_, options()),
         memory_(kernels_.device(), gpu::MemoryUse::device) {
     graph::Runner::Work work{plan_.commands(), true};
-    if (parallel) {
-      parallel->share(store_);
-      work.commands =
-          parallel->weave(work.commands, store_,
-                          {plan_.step_values(),
-                           {plan_.tensor(net_.loss).buffer, plan_.tensor(net_.accuracy).buffer}},
-                          rows);
-    }
+    const gpu::Buffer &loss = plan_.tensor(net_.loss).buffer,
+                      &accuracy = plan_.tensor(net_.accuracy).buffer, &values = plan_.step_values();
     ops::Emitter emit(kernels_, memory_, work.commands);
-    update_.emit(emit, plan_.tensor(net_.loss).buffer, plan_.step_values());
+    if (!parallel) {
+      update_.emit(emit, loss, values);
+    } else if (accumulate_ == 1) {
+      work.commands = parallel->weave(work.commands, store_, {values, {loss, accuracy}, rows});
+      update_.emit(emit, loss, values);
+    } else {
+      const gpu::Buffer verdict = memory_.allocate(4);
+      update_.emit_verdict(emit, verdict);
+      work.commands =
+          parallel->weave_sum(work.commands, store_, {values, {loss, accuracy, verdict}, rows},
+                              [&](const gpu::Buffer& divisor) {
+                                gpu::CommandList sum;
+                                ops::Emitter into(kernels_, memory_, sum);
+                                const optim::Update::Shared shared{verdict, divisor};
+                                update_.emit_gradients(into, loss, values, &shared);
+                                return sum;
+                              });
+      update_.emit_change(emit, loss, values);
+    }
+    if (parallel) parallel->share(store_);
     runner_ = std::make_unique<graph::Runner>(kernels_, plan_,
                                               std::vector<graph::Feed>{net_.inputs[0], net_.target},
                                               std::vector{net_.loss, net_.accuracy}, work);
   }
 
   // Begins at row `first` of the step's batch.
-  void step(uint32_t step, int64_t first, int64_t valid) {
+  void step(uint32_t step, int64_t first, int64_t valid, bool not_a_number = false) {
     auto* x = reinterpret_cast<float*>(runner_->input(0));
     auto* labels = reinterpret_cast<int32_t*>(runner_->input(1));
     const int64_t size = element_count(net_.graph.shape(net_.inputs[0])) / rows_;
@@ -90,6 +110,7 @@ class Worker {
         x[row * size + i] = std::sin(static_cast<float>(1 + step * 31 + of * 7 + i * (of % 3 + 1)));
       labels[row] = static_cast<int32_t>((of + step) % 5);
     }
+    if (not_a_number) x[3] = std::nanf("");
     ops::StepValues values;
     values.step = step;
     values.seed_lo = 7;
@@ -97,10 +118,12 @@ class Worker {
     values.first_row = static_cast<uint32_t>(first);
     values.rows = static_cast<uint32_t>(rows_);
     values.learning_rate = 0.05f;
-    values.update = step + 1;
+    values.update = (step + 1) % accumulate_ == 0 ? (step + 1) / accumulate_ : 0;
+    values.flags = step % accumulate_ == 0 ? ops::StepValues::kFirstOfUpdate : 0;
     runner_->submit(values, step);
   }
 
+  void wait() { runner_->wait(); }
   std::vector<graph::StepResult> results() { return runner_->take_results(true); }
 
   std::vector<float> weights() const {
@@ -125,6 +148,7 @@ class Worker {
   const int64_t rows_;
   nn::ModelGraph net_;
   graph::ParameterStore store_;
+  const uint32_t accumulate_;
   optim::Update update_;
   graph::Plan plan_;
   gpu::Arena memory_;
@@ -190,6 +214,67 @@ TEST_P(OfProblem, RanksTogetherAreOneDeviceWithAllTheirRows) {
 
 TEST_P(OfProblem, RanksMayHaveFewerRows) {
   expect_same_run(together(GetParam(), 6, {6, 1, 5}, 1e-3), alone(GetParam(), 12));
+}
+
+// The second rank's third step; the update that it belongs to, and all after it, are left out on both.
+TEST_P(OfProblem, WhatIsNotFiniteOnOneRankIsSoOnAll) {
+  std::vector<Group> groups = exchange::local_groups(2, 30);
+  struct Found {
+    std::vector<uint32_t> not_finite;
+    std::vector<float> before, after;
+  };
+  std::vector<std::future<Found>> ranks;
+  for (size_t rank = 0; rank < 2; ++rank)
+    ranks.push_back(std::async(std::launch::async, [&, rank] {
+      const auto own = std::make_shared<gpu::Device>(device_options());
+      DataParallel parallel(std::move(groups[rank]), own, {1e-3});
+      Worker worker(GetParam(), 4, own, &parallel);
+      Found found;
+      for (uint32_t step = 0; step < 6; ++step) {
+        if (step == 2) {
+          worker.wait();
+          found.before = worker.weights();
+        }
+        worker.step(step, static_cast<int64_t>(4 * rank), 4, step == 2 && rank == 1);
+      }
+      for (const graph::StepResult& result : worker.results())
+        found.not_finite.push_back(result.not_finite);
+      found.after = worker.weights();
+      return found;
+    }));
+  const Found first = ranks[0].get(), second = ranks[1].get();
+  EXPECT_EQ(first.not_finite, (std::vector<uint32_t>{0, 0, 1, 1, 1, 1}));
+  EXPECT_EQ(second.not_finite, first.not_finite);
+  EXPECT_EQ(first.after, first.before);
+  EXPECT_EQ(second.after, first.before);
+}
+
+TEST_P(OfProblem, ARankThatIsLostEndsTheStepAndChangesNothing) {
+  std::vector<Group> groups = exchange::local_groups(2, 5);
+  const auto leaver = std::async(std::launch::async, [&] {
+    const auto own = std::make_shared<gpu::Device>(device_options());
+    DataParallel parallel(std::move(groups[1]), own, {1e-3});
+    Worker worker(GetParam(), 4, own, &parallel);
+    for (uint32_t step = 0; step < 3; ++step) worker.step(step, 4, 4);
+    worker.wait();
+  });
+  const auto own = std::make_shared<gpu::Device>(device_options());
+  DataParallel parallel(std::move(groups[0]), own, {1e-3});
+  Worker worker(GetParam(), 4, own, &parallel);
+  for (uint32_t step = 0; step < 3; ++step) worker.step(step, 0, 4);
+  worker.wait();
+  leaver.wait();
+  const std::vector<float> before = worker.weights();
+  for (uint32_t step = 3; step < 5; ++step) {  // and the next one, too
+    worker.step(step, 0, 4);
+    try {
+      worker.wait();
+      ADD_FAILURE() << "no error";
+    } catch (const exchange::RankLost& error) {
+      EXPECT_EQ(error.missing(), std::vector{1}) << error.what();
+    }
+  }
+  EXPECT_EQ(worker.weights(), before);
 }
 
 INSTANTIATE_TEST_SUITE_P(DataParallel, OfProblem, testing::ValuesIn(problems()),
