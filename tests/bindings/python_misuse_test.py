@@ -126,7 +126,7 @@ class MisuseTest(Case):
 
         history = self.trainer().fit(self.batches(), 3, validation=self.batches(),
                                      callbacks=[Stop(), Watch(), et.EarlyStopping(patience=3)])
-        self.assertEqual(told, [1, 2, 1, 2, 3, 4, 1, 2, 3, 4])
+        self.assertEqual(told, [1, 2, 0, 0, 1, 2, 3, 4, 1, 2, 3, 4])
         self.assertEqual(later, told)
         self.assertEqual([math.isnan(value) for value in history.history["val_loss"]], [True, False, False])
         self.assertEqual(len(history.history["loss"]), 3)

@@ -7,6 +7,7 @@ namespace EchoTrain
     /// cref="Stop"/> to end the evaluation.</summary>
     public sealed class EvaluationEventArgs : EventArgs
     {
+        /// <summary>0 while the rest of an epoch that has begun is read past.</summary>
         public long Done { get; internal set; }
 
         /// <summary>How many there are; null where that is not known.</summary>

@@ -245,16 +245,8 @@ namespace EchoTrain
             }
             catch (EchoTrainException error) when (error.Code == ErrorCode.Cancelled && stopped)  // and not by Pipeline.Cancel
             {
-                FinishEpoch(validation);
                 return null;
             }
-        }
-
-        // Drops what is left of an epoch, so that the next evaluation sees a whole one. One that may have no end stays as it is.
-        private static void FinishEpoch(Pipeline pipeline)
-        {
-            if (pipeline.Length == null) return;
-            for (Batch rest = pipeline.Next(); rest != null; rest = pipeline.Next()) rest.Dispose();
         }
 
         private Scores FitEpoch(Pipeline pipeline, int epoch)

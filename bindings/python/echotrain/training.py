@@ -298,7 +298,6 @@ class Trainer(_NotPicklable):
         except CancelledError:
             if not stopped:  # but by Pipeline.cancel
                 raise
-        _finish_epoch(validation)
         return {"loss": float("nan"), "accuracy": float("nan")}
 
     @of_pipelines
@@ -356,16 +355,6 @@ class Trainer(_NotPicklable):
 def _check_epochs(epochs: int) -> None:
     if epochs < 1:
         raise ValueError(f"epochs is {epochs}; it must be at least 1")
-
-
-def _finish_epoch(pipeline: Pipeline) -> None:
-    """Drops what is left of an epoch, so that the next evaluation sees a whole one. One that may have no end stays as it is."""
-    try:
-        len(pipeline)
-    except TypeError:
-        return
-    for batch in pipeline:
-        batch.close()
 
 
 class _Means:

@@ -73,7 +73,7 @@ public static partial class Behaviour
             trainer.EpochEnded += (sender, e) => scores.Add(e.Validation);
             trainer.Fit(data, 2, validation);
             Expect(scores.Count == 2 && scores[0] == null && scores[1] != null, scores.Count);
-            Expect(string.Join(", ", told) == "1 of 4, 2 of 4, 1 of 4, 2 of 4, 3 of 4, 4 of 4", string.Join(", ", told));
+            Expect(string.Join(", ", told) == "1 of 4, 2 of 4, 0 of , 0 of , 1 of 4, 2 of 4, 3 of 4, 4 of 4", string.Join(", ", told));
             trainer.EvaluationProgressed -= stop;
             trainer.EvaluationProgressed += (sender, e) => validation.Cancel();
             FailsWith(ErrorCode.Cancelled, "", () => trainer.Fit(data, 1, validation));

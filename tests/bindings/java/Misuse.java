@@ -97,7 +97,7 @@ final class Misuse {
       List<Trainer.Scores> scores = new ArrayList<>();
       trainer.fit(data, 2, validation, (epoch, training, validated) -> scores.add(validated));
       Behaviour.expect(scores.size() == 2 && scores.get(0) == null && scores.get(1) != null, scores);
-      Behaviour.expect(told.equals(List.of("1 of 4", "2 of 4", "1 of 4", "2 of 4", "3 of 4", "4 of 4")), told);
+      Behaviour.expect(told.equals(List.of("1 of 4", "2 of 4", "0 of -1", "0 of -1", "1 of 4", "2 of 4", "3 of 4", "4 of 4")), told);
       trainer.setEvaluationListener((done, batches) -> {
         validation.cancel();
         return true;

@@ -56,7 +56,8 @@ public final class Trainer implements AutoCloseable {
   @FunctionalInterface
   public interface EvaluationListener {
     /**
-     * {@code batches} is how many there are, -1 where that is not known. Returning false stops the evaluation: {@link
+     * {@code batches} is how many there are, -1 where that is not known. The rest of an epoch that has begun is read past first,
+     * and told with {@code done} 0. Returning false stops the evaluation: {@link
      * #evaluate} fails with the code CANCELLED then, and {@link #fit} goes on without that evaluation. What it throws is
      * thrown again.
      */
@@ -176,14 +177,7 @@ public final class Trainer implements AutoCloseable {
     } catch (EchoTrainException error) {
       if (error.code() != EchoTrainException.Code.CANCELLED || !stopped.get()) throw error;  // as by Pipeline.cancel
     }
-    finishEpoch(validation);
     return null;
-  }
-
-  // Drops what is left of an epoch, so that the next evaluation sees a whole one. One that may have no end stays as it is.
-  private static void finishEpoch(Pipeline pipeline) {
-    if (!pipeline.length().isPresent()) return;
-    for (Batch rest = pipeline.next(); rest != null; rest = pipeline.next()) rest.close();
   }
 
   private Scores fitEpoch(Pipeline pipeline, int epoch) {
