@@ -52,6 +52,8 @@ class Update {
   // Appends what makes `verdict` NaN where a gradient is not finite, and 0 otherwise.
   void emit_verdict(ops::Emitter& emit, const gpu::Buffer& verdict) const;
 
+  int64_t accumulate() const { return options_.integer("accumulate"); }
+
   // Updates go on. Nothing may be in flight.
   void resume() const;
 

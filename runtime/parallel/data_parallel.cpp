@@ -145,6 +145,11 @@ gpu::CommandList DataParallel::weave_sum(
   return out;
 }
 
+int64_t DataParallel::most(int64_t number) {
+  group_.all_reduce(std::span(&number, 1), exchange::Reduction::max);
+  return number;
+}
+
 void DataParallel::share(graph::ParameterStore& store) {
   std::map<std::string, Tensor> tensors = store.download();
   for (auto& [name, tensor] : tensors)

@@ -49,6 +49,9 @@ class DataParallel {
       const gpu::CommandList& commands, const graph::ParameterStore& store, const Step& step,
       const std::function<gpu::CommandList(const gpu::Buffer& divisor)>& sum);
 
+  // The largest number that a rank has. A call of all ranks, as share() is, while no step is in flight.
+  int64_t most(int64_t number);
+
   // The first rank's parameters and states become those of all.
   void share(graph::ParameterStore& store);
 

@@ -61,8 +61,10 @@ std::string wrong_label(const pipeline::Item& batch, const nn::Loss& loss,
 
 }  // namespace
 
-Learner::Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec)
+Learner::Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec,
+                 std::unique_ptr<parallel::DataParallel> ranks)
     : kernels_(std::move(kernels)),
+      ranks_(std::move(ranks)),
       model_(spec.model),
       update_(spec.optimizer),
       schedule_(Options(optim::schedule_schema(), "schedule", spec.schedule),
@@ -71,6 +73,10 @@ Learner::Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec)
 
 // The plans wait for the device, which may read the batches of started_ until then.
 Learner::~Learner() { plans_.reset(); }
+
+int64_t Learner::rows(const pipeline::Item& batch) const {
+  return rows_of(batch, model_.inputs()[0]);
+}
 
 int64_t Learner::trainable() const { return weights_ ? weights_->store.trainable() : 0; }
 int Learner::in_flight() const { return plans_ ? plans_->in_flight() : 0; }
@@ -123,6 +129,8 @@ void Learner::begin(const pipeline::Item& batch, const Seen& seen, bool with_tar
       std::make_unique<optim::Update>(update_, weights->store, weights->loss_scale.get());
   if (loaded_) apply(*loaded_, *weights);
   loaded_.reset();
+  if (ranks_) ranks_->share(weights->store);
+  weights->ranks = ranks_.get();
   weights_ = std::move(weights);
   plans_ = std::make_unique<Plans>(*kernels_, model_, *weights_);
 }
@@ -145,7 +153,11 @@ Planned& Learner::training_for(const pipeline::Item& batch) {
 Planned& Learner::plan_training(const pipeline::Item& batch, const Seen& seen) {
   const std::string shape = fields_text(seen.fields);
   const auto trained = trained_rows_.find(shape);
-  const int64_t rows = std::max(trained == trained_rows_.end() ? 0 : trained->second, seen.rows);
+  int64_t rows = std::max(trained == trained_rows_.end() ? 0 : trained->second, seen.rows);
+  if (ranks_) {
+    plans_->results(/*wait_all=*/true);  // whose exchanges use the ranks' group
+    rows = ranks_->most(rows);
+  }
   Planned& planned = plans_->exactly(rows, seen.fields);
   check(batch, planned.net(), planned.fed());
   plans_->trained(planned, batch, view_samples_);
@@ -164,6 +176,8 @@ void Learner::step(const pipeline::Item& batch) {
   ops::StepValues values;
   values.step = static_cast<uint32_t>(step_);
   values.valid_rows = static_cast<uint32_t>(rows_of(batch, model_.inputs()[0]));
+  values.rows = static_cast<uint32_t>(planned.rows);
+  if (ranks_) values.first_row = values.rows * static_cast<uint32_t>(ranks_->rank());
   values.seed_lo = static_cast<uint32_t>(seed_);
   values.seed_hi = static_cast<uint32_t>(seed_ >> 32);
   const auto k = static_cast<uint64_t>(update_.accumulate());
@@ -316,7 +330,10 @@ Json Learner::profile(const pipeline::Item& batch, int steps) {
   step(batch);  // fills the inputs and the step's values, which stay in device memory
   const Planned::Training& training = *plans_->last_trained()->training();
   training.runner->wait();
-  return profile_commands(*kernels_, training.commands, steps);
+  gpu::CommandList commands = training.commands;  // of this rank alone
+  std::erase_if(commands,
+                [](const gpu::Command& c) { return std::holds_alternative<gpu::HostTurn>(c); });
+  return profile_commands(*kernels_, commands, steps);
 }
 
 // As many rows as steps have (perhaps before the run was interrupted), so that a run's evaluations are the same to the bit

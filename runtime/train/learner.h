@@ -16,6 +16,7 @@
 #include "nn/model.h"
 #include "optim/schedule.h"
 #include "optim/update.h"
+#include "parallel/data_parallel.h"
 #include "pipeline/pipeline.h"
 #include "train/evaluation_input.h"
 #include "train/plans.h"
@@ -27,6 +28,7 @@ struct LearnerSpec {
   uint64_t seed = 0;
   int64_t total_steps = 0;  // planned; what decaying schedules end at
 };
+
 
 struct StepMetrics {
   uint64_t step = 0;   // 1 is the first
@@ -48,7 +50,11 @@ struct EvalMetrics {
 class Learner {
  public:
   // Validates the specs; plans at the first batch. Throws Error(invalid_argument).
-  Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec);
+  // Where there are `ranks`, of which each has a learner of the same spec, all of them train together: they begin with the first
+  // one's weights, submit the same steps, each with its part of a batch, and metrics are those of all parts. Every step's batch has
+  // the same shape on all ranks, and at most as many rows as the largest of the first.
+  Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec,
+          std::unique_ptr<parallel::DataParallel> ranks = nullptr);
   ~Learner();
 
   // Plans training on batches of this shape now (otherwise the first step does).
@@ -118,6 +124,7 @@ class Learner {
   // the first batch: Error(state) later. Names and shapes are checked when the shapes are known.
   void load_pytorch(const std::string& path, const std::map<std::string, std::string>& names);
 
+  int64_t rows(const pipeline::Item& batch) const;  // its samples
   uint64_t steps() const { return step_; }
   int64_t trainable() const;      // parameters; 0 before prepare()
   uint64_t device_bytes() const;  // of all that is planned now
@@ -153,6 +160,7 @@ class Learner {
   void forget_failure();
 
   std::shared_ptr<gpu::Kernels> kernels_;
+  std::unique_ptr<parallel::DataParallel> ranks_;  // none: it trains alone
   nn::Model model_;
   optim::UpdateSpec update_;
   optim::Schedule schedule_;

@@ -116,6 +116,35 @@ std::vector<graph::Feed> Planned::feeds(gpu::Arena& memory,
   return out;
 }
 
+// After the plan's commands, with what ranks exchange on the way.
+void Planned::add_update(Training& training) {
+  training.commands = training.plan.commands();
+  optim::Update& update = *weights_.update;
+  ops::Emitter emit(kernels_, training.memory, training.commands);
+  const gpu::Buffer &loss = training.plan.tensor(net_.loss).buffer,
+                    &values = training.plan.step_values();
+  if (!weights_.ranks) return update.emit(emit, loss, values);
+  parallel::DataParallel::Step step{values, {}, rows};
+  for (const graph::ValueId id : outputs())
+    step.results.push_back(training.plan.tensor(id).buffer);
+  if (update.accumulate() == 1) {
+    training.commands = weights_.ranks->weave(training.commands, weights_.store, step);
+    return update.emit(emit, loss, values);
+  }
+  const gpu::Buffer verdict = training.memory.allocate(sizeof(float));
+  update.emit_verdict(emit, verdict);
+  step.results.push_back(verdict);
+  training.commands = weights_.ranks->weave_sum(
+      training.commands, weights_.store, step, [&](const gpu::Buffer& divisor) {
+        gpu::CommandList sum;
+        ops::Emitter into(kernels_, training.memory, sum);
+        const optim::Update::Shared shared{verdict, divisor};
+        update.emit_gradients(into, loss, values, &shared);
+        return sum;
+      });
+  update.emit_change(emit, loss, values);
+}
+
 Planned::Training& Planned::make_training(const pipeline::Item& first, uint64_t view_samples) {
   graph::PlanOptions options;
   options.training = true;
@@ -126,9 +155,7 @@ Planned::Training& Planned::make_training(const pipeline::Item& first, uint64_t 
   options.outputs = outputs();
   std::unique_ptr<Training> made(new Training{{kernels_, net_.graph, store_, options},
                                               {kernels_.device(), gpu::MemoryUse::device}});
-  made->commands = made->plan.commands();
-  ops::Emitter emit(kernels_, made->memory, made->commands);
-  weights_.update->emit(emit, made->plan.tensor(net_.loss).buffer, made->plan.step_values());
+  add_update(*made);
   std::vector<graph::Feed> fed = feeds(made->memory, fed_, first);
   if (first.views) {
     made->reservoir = std::make_unique<Reservoir>(

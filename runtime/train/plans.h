@@ -15,6 +15,7 @@
 #include "graph/runner.h"
 #include "nn/model.h"
 #include "optim/update.h"
+#include "parallel/data_parallel.h"
 #include "pipeline/item.h"
 #include "train/reservoir.h"
 
@@ -32,6 +33,7 @@ struct Weights {
   graph::ParameterStore store;
   std::unique_ptr<optim::LossScale> loss_scale;  // of float16
   std::unique_ptr<optim::Update> update;
+  parallel::DataParallel* ranks = nullptr;  // who share a step
   uint64_t age = 0;  // grows when they change
 };
 
@@ -78,6 +80,7 @@ class Planned {
   struct Evaluation;
 
   std::vector<graph::ValueId> outputs() const;
+  void add_update(Training& training);
   std::vector<graph::Feed> feeds(gpu::Arena& memory, const std::vector<graph::ValueId>& values,
                                  const pipeline::Item& batch) const;
   Evaluation& evaluation();

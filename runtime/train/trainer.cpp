@@ -13,7 +13,11 @@ namespace etr::train {
 namespace {
 
 constexpr const char* kTrainerState = "trainer.json";
-constexpr const char* kPipelineState = "pipeline.json";
+
+// Of the rank's pipeline.
+std::string position_file(int rank) {
+  return rank == 0 ? "pipeline.json" : cat("pipeline-rank-", rank, ".json");
+}
 constexpr int kMostRecoveries =
     3;  // of a lost device in one run: what is lost each time will not heal
 
@@ -43,19 +47,23 @@ Json without_side_files(Json pipeline) {
 
 }  // namespace
 
-Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start start)
-    : job_(job), start_(start) {
+Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start start,
+                 std::unique_ptr<Ranks> ranks)
+    : job_(job),
+      ranks_(ranks ? std::move(ranks) : start == Start::trial ? nullptr : job.join_ranks()),
+      start_(start) {
   open(std::move(kernels));
   const Options& train = job_.train();
   if (train.integer("epochs") == 0 && train.integer("steps") == 0 && train.number("seconds") == 0)
     fail(Code::invalid_argument,
          "train: set 'epochs', 'steps' or 'seconds', or the run would never end");
   const auto directory = job_.output_dir();
-  if (!directory && (start_ == Start::fresh || start_ == Start::overwrite))
+  const bool leads = !ranks_ || ranks_->leads();
+  if (leads && !directory && (start_ == Start::fresh || start_ == Start::overwrite))
     log_line(LogLevel::warning,
              "this run saves nothing, no checkpoint and no metrics: the job has no output.dir "
              "(\"\" says that this is meant)");
-  if (directory.value_or("") != "" && start_ != Start::trial)
+  if (leads && directory.value_or("") != "" && start_ != Start::trial)
     folder_ = std::make_unique<RunFolder>(*directory, start_, job_.output().boolean("tensorboard"));
   if (start_ == Start::resume) load();
   if (start_ == Start::evaluate) {
@@ -67,14 +75,24 @@ Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start st
 Trainer::~Trainer() = default;
 
 void Trainer::open(std::shared_ptr<gpu::Kernels> kernels) {
-  learner_.emplace(std::move(kernels), learner_spec(job_));
-  pipeline_.emplace(only_looks() ? without_side_files(job_.pipeline()) : job_.pipeline(),
-                    pipeline::MapFunctions{}, /*defers=*/true);
+  auto exchange = ranks_ ? ranks_->data_parallel(kernels->device(), {job_.bucket_mb()}) : nullptr;
+  learner_.emplace(std::move(kernels), learner_spec(job_), std::move(exchange));
+  pipeline_.emplace(pipeline_spec(job_.pipeline()), pipeline::MapFunctions{}, /*defers=*/true);
   learner_->expect_views(pipeline_->view_samples());
+}
+
+// For this rank, and with what this run may write.
+Json Trainer::pipeline_spec(Json of) const {
+  if (ranks_) {
+    of["rank"] = ranks_->rank();
+    of["world"] = ranks_->size();
+  }
+  return only_looks() ? without_side_files(std::move(of)) : of;
 }
 
 // Everything since the newest checkpoint is repeated, bit for bit.
 void Trainer::recover(const Error& lost) {
+  if (ranks_) throw Error(lost);  // the others cannot go back with it
   if (learner_->device()->options().host)
     fail(Code::device_lost, lost.what(),
          " (the program's own device: only the program can open it again)");
@@ -108,7 +126,12 @@ Json Trainer::pipeline_stats() const {
   return stats;
 }
 
-checkpoint::Loaded Trainer::newest_checkpoint() const {
+// That of the folder which this or the first rank has.
+checkpoint::Loaded Trainer::newest_checkpoint() {
+  return ranks_ ? ranks_->share([this] { return own_checkpoint(); }) : own_checkpoint();
+}
+
+checkpoint::Loaded Trainer::own_checkpoint() const {
   if (!folder_) fail(Code::state, "there is no checkpoint: this job's output.dir is empty");
   auto loaded = folder_->newest();
   if (!loaded)
@@ -128,13 +151,27 @@ void Trainer::load() {
     fail(Code::corrupt_data, origin, ": '", kTrainerState, "' is damaged: ", json_problem(error));
   }
   learner_->load(loaded.files, origin);
-  pipeline_->restore(checkpoint::json_of(loaded.files, kPipelineState, origin));
+  restore_position(loaded.files, state, origin);
   const bool evaluated = last_evaluation_.step == learner_->steps();
   target_reached_ = evaluated && reaches_target();
   epoch_gave_batch_ = true;  // perhaps before the interruption
   // An evaluation that is made up for is saved, too.
   saved_step_ = evaluation_due() ? 0 : learner_->steps();
-  folder_->go_on_after(learner_->steps(), evaluated);
+  if (folder_) folder_->go_on_after(learner_->steps(), evaluated);
+}
+
+// Each rank goes on with its own part of the data. With another number of ranks the run can go on from an epoch's end.
+void Trainer::restore_position(const checkpoint::Files& files, const Json& state,
+                               const std::string& origin) {
+  const int rank = ranks_ ? ranks_->rank() : 0, size = ranks_ ? ranks_->size() : 1;
+  const int before = state.value("ranks", 1);
+  const Json position =
+      checkpoint::json_of(files, position_file(before == size ? rank : 0), origin);
+  if (before != size && position.value("delivered", 1) != 0)
+    fail(Code::unsupported, origin, " was written within an epoch by ",
+         counted(before, "rank"), ", and this run has ", size,
+         ": resume it with as many, or from a checkpoint at an epoch's end");
+  pipeline_->restore(position);
 }
 
 void Trainer::load_progress(const Json& state) {
@@ -179,19 +216,26 @@ void Trainer::resume_clock() {
   if (clock_start_ns_ == 0) clock_start_ns_ = now_ns();
 }
 
+bool Trainer::is_stopping() const { return ranks_ ? agreed_.stops : stop_.load(); }
+
+bool Trainer::time_is_over() const {
+  const double limit = job_.train().number("seconds");
+  return limit > 0 && training_seconds() >= limit;
+}
+
 bool Trainer::finished() const {
   const Options& train = job_.train();
   const auto reached = [](int64_t limit, uint64_t now) {
     return limit > 0 && now >= static_cast<uint64_t>(limit);
   };
-  return stop_.load() || target_reached_ || reached(train.integer("epochs"), epoch_) ||
+  return is_stopping() || target_reached_ || reached(train.integer("epochs"), epoch_) ||
          reached(train.integer("steps"), learner_->steps()) ||
-         (train.number("seconds") > 0 && training_seconds() >= train.number("seconds"));
+         (ranks_ ? agreed_.is_over : time_is_over());
 }
 
 Learner& Trainer::shaped_learner() {
   if (learner_->trainable() == 0) {
-    pipeline::Pipeline one(without_side_files(job_.pipeline()), {}, /*defers=*/true);
+    pipeline::Pipeline one(without_side_files(pipeline_spec(job_.pipeline())), {}, /*defers=*/true);
     pipeline::Item batch;
     if (one.next(batch) != pipeline::Pipeline::Next::item)
       fail(Code::state,
@@ -209,9 +253,40 @@ Json Trainer::profile(int steps) {
   return learner_->profile(batch, steps);
 }
 
+// Whether train_one() would not block, after at most `left` seconds. With ranks: whether none of them would, and none wants to
+// end the run.
+bool Trainer::is_ready(const std::function<double()>& left) {
+  const auto device_left = [&] { return std::clamp(left(), 0.0, kPatience); };
+  if (!ranks_)
+    return wait_for_data(*pipeline_, [&] { return finished() ? 0 : left(); }) &&
+           learner_->ready_within(device_left());
+  const bool ready = pipeline_->wait(kPatience) && learner_->ready_within(kPatience);
+  agreed_ = ranks_->agree({stop_.load(), time_is_over(), !ready});
+  return !agreed_.waits && !agreed_.stops && !agreed_.is_over;
+}
+
+// False at the end of the epoch, which with ranks is where the first of them has no further batch.
+bool Trainer::next_batch(pipeline::Item& batch) {
+  bool ended = pipeline_->next(batch) == pipeline::Pipeline::Next::end_of_epoch;
+  if (!ranks_) return !ended;
+  Ranks::Share share{.ends_epoch = ended};
+  if (!ended) {
+    share.samples = learner_->rows(batch);
+    share.fresh = batch.batch.size ? batch.batch.fresh : share.samples;
+    share.echoed = batch.batch.size ? batch.batch.echoed : 0;
+  }
+  share = ranks_->agree(share);
+  if (!share.ends_epoch) {
+    shares_.push_back(share);
+    return true;
+  }
+  while (!ended) ended = pipeline_->next(batch) == pipeline::Pipeline::Next::end_of_epoch;
+  return false;
+}
+
 void Trainer::train_one() {
   pipeline::Item batch;
-  if (pipeline_->next(batch) == pipeline::Pipeline::Next::end_of_epoch) {
+  if (!next_batch(batch)) {
     if (!epoch_gave_batch_)
       fail(Code::invalid_argument, "epoch ", epoch_ + 1,
            " gave no batch: ", pipeline_->why_empty(),
@@ -235,7 +310,16 @@ void Trainer::train_one() {
 void Trainer::take_metrics(bool wait_all) {
   for (auto taken = learner_->take_metrics(wait_all); !taken.empty();
        taken = learner_->take_metrics(wait_all))
-    for (const StepMetrics& metrics : taken) count_step(metrics);
+    for (StepMetrics& metrics : taken) {
+      if (ranks_) {
+        const Ranks::Share& share = shares_.front();
+        metrics.samples = static_cast<int32_t>(share.samples);
+        metrics.fresh = static_cast<int32_t>(share.fresh);
+        metrics.echoed = static_cast<int32_t>(share.echoed);
+        shares_.pop_front();
+      }
+      count_step(metrics);
+    }
 }
 
 void Trainer::count_step(const StepMetrics& metrics) {
@@ -273,7 +357,7 @@ void Trainer::write_step(const StepMetrics& m) {
 
 bool Trainer::evaluation_due() const {
   if (!job_.evaluation() || evaluation_tried_step_ == learner_->steps() || learner_->steps() == 0 ||
-      stop_.load())
+      is_stopping())
     return false;
   const auto by_epoch = static_cast<uint64_t>(job_.evaluation()->integer("every_epochs"));
   const auto by_step = static_cast<uint64_t>(job_.evaluation()->integer("every_steps"));
@@ -281,8 +365,13 @@ bool Trainer::evaluation_due() const {
          (by_step && learner_->steps() % by_step == 0) || finished();
 }
 
+// Whether this trainer, or the first rank's, writes checkpoints.
+bool Trainer::saves() const {
+  return !only_looks() && job_.output_dir().value_or("") != "";
+}
+
 bool Trainer::checkpoint_due() const {
-  if (!folder_ || saved_step_ == learner_->steps() || learner_->steps() == 0) return false;
+  if (!saves() || saved_step_ == learner_->steps() || learner_->steps() == 0) return false;
   const auto by_epoch = static_cast<uint64_t>(job_.output().integer("checkpoint_every_epochs"));
   const auto by_step = static_cast<uint64_t>(job_.output().integer("checkpoint_every_steps"));
   if (!by_epoch && !by_step) return false;
@@ -339,11 +428,12 @@ EvalMetrics Trainer::evaluate() {
   const Json& spec = job_.evaluation_pipeline();
   auto pipeline = in_evaluation([&] {
     // A budget's samples are read at the first wait, which a stop ends.
-    return pipeline::Pipeline(only_looks() ? without_side_files(spec) : spec, {}, false,
+    return pipeline::Pipeline(pipeline_spec(spec), {}, false,
                               pipeline::Pipeline::Budget::at_start);
   });
   const EvalProgress progress = on_evaluation_;  // which it may replace
-  return learner_->evaluate(pipeline, progress, &stop_);
+  const auto own = [&] { return learner_->evaluate(pipeline, progress, &stop_); };
+  return ranks_ ? ranks_->evaluate(own) : own();
 }
 
 std::optional<Event> Trainer::evaluation_event() {
@@ -381,6 +471,7 @@ Json Trainer::state() const {
              {"echoed", echoed_},
              {"seconds", training_seconds()},
              {"busy_seconds", busy_seconds_}};
+  if (ranks_) state["ranks"] = ranks_->size();
   if (const auto& [step, metrics] = last_evaluation_; step > 0)
     state["evaluation"] = {{"step", step},
                            {"samples", metrics.samples},
@@ -390,14 +481,21 @@ Json Trainer::state() const {
 }
 
 std::string Trainer::save() {
-  if (!folder_ || start_ == Start::evaluate)
+  if (!saves())
     fail(Code::state, "this trainer writes no checkpoints: ",
-         folder_ ? "it was made to evaluate one"
-                 : "the job's output.dir is empty, or this is a trial");
+         start_ == Start::evaluate ? "it was made to evaluate one"
+                                   : "the job's output.dir is empty, or this is a trial");
   take_metrics(/*wait_all=*/true);
+  std::vector<std::string> positions{pipeline_->save().dump()};
+  if (ranks_) positions = ranks_->gather(positions[0]);
+  if (!folder_) {
+    saved_step_ = learner_->steps();
+    return "";
+  }
   checkpoint::Files files;
   learner_->save(files);
-  checkpoint::put_text(files, kPipelineState, pipeline_->save().dump());
+  for (size_t rank = 0; rank < positions.size(); ++rank)
+    checkpoint::put_text(files, position_file(static_cast<int>(rank)), positions[rank]);
   checkpoint::put_text(files, kTrainerState, state().dump());
   checkpoint::put_text(files, "job.json", job_.json().dump(1));
   saved_step_ = learner_->steps();
@@ -410,8 +508,9 @@ Event Trainer::next_event(double seconds) {
   if (ended_) return make_event(EventKind::end);
   try {
     return advance_or_recover(seconds);
-  } catch (...) {
+  } catch (const std::exception& error) {
     if (folder_) folder_->let_go();
+    if (ranks_) ranks_->abort(error.what());
     throw;
   }
 }
@@ -433,10 +532,7 @@ Event Trainer::advance(double seconds) {
   while (true) {
     // A stalled source or a long step holds back neither progress events nor stop().
     // An evaluation is due here where the run resumes from one that was stopped.
-    if (!epoch_ended_ && !finished() && !evaluation_due() &&
-        wait_for_data(*pipeline_, [&] { return finished() ? 0 : left(); }) &&
-        learner_->ready_within(std::clamp(left(), 0.0, kPatience)))
-      train_one();
+    if (!epoch_ended_ && !finished() && !evaluation_due() && is_ready(left)) train_one();
     const bool evaluates = evaluation_due(), ends = finished();
     if (evaluates || checkpoint_due() || ends) {
       take_metrics(/*wait_all=*/true);

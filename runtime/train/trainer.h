@@ -2,6 +2,8 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,6 +11,7 @@
 #include "core/error.h"
 #include "train/job.h"
 #include "train/learner.h"
+#include "train/ranks.h"
 #include "train/run_folder.h"
 
 namespace etr::train {
@@ -38,7 +41,10 @@ class Trainer {
   // Opens the device. Throws Error(not_found) where there is no checkpoint to resume from or to evaluate, Error(state) where
   // a fresh run's folder holds an earlier run, and where another run writes into the folder: until this one's end, failure
   // or destruction no second one can.
-  Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start start);
+  // With `ranks` (or a job's section 'parallel', which joins them) it is one of several that train together, each on its part of
+  // the data: all make the same calls, and save() too is a call of all. The first one writes the run's folder.
+  Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start start,
+          std::unique_ptr<Ranks> ranks = nullptr);
   Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, bool resume)
       : Trainer(std::move(kernels), job, resume ? Start::resume : Start::fresh) {}
   ~Trainer();
@@ -76,6 +82,12 @@ class Trainer {
   bool only_looks() const { return start_ == Start::evaluate || start_ == Start::trial; }
   void open(std::shared_ptr<gpu::Kernels> kernels);
   void recover(const Error& lost);
+  Json pipeline_spec(Json of) const;
+  bool is_stopping() const;
+  bool time_is_over() const;
+  bool is_ready(const std::function<double()>& left);
+  bool next_batch(pipeline::Item& batch);
+  bool saves() const;
   Event advance_or_recover(double seconds);
   Event advance(double seconds);
   bool finished() const;
@@ -88,7 +100,10 @@ class Trainer {
   Event make_event(EventKind kind);
   std::optional<Event> evaluation_event();  // none where the evaluation was stopped
   uint64_t total_steps();
-  checkpoint::Loaded newest_checkpoint() const;
+  checkpoint::Loaded newest_checkpoint();
+  checkpoint::Loaded own_checkpoint() const;
+  void restore_position(const checkpoint::Files& files, const Json& state,
+                        const std::string& origin);
   Json state() const;
   void load();
   void load_progress(const Json& state);
@@ -99,6 +114,9 @@ class Trainer {
   void resume_clock();
 
   const Job job_;
+  std::unique_ptr<Ranks> ranks_;  // none: it trains alone
+  Ranks::Outlook agreed_;         // with these
+  std::deque<Ranks::Share> shares_;  // of the steps in flight
   std::optional<Learner> learner_;  // made anew where the device was lost
   std::optional<pipeline::Pipeline> pipeline_;
   int recoveries_ = 0;

@@ -1,0 +1,100 @@
+#include "train/ranks.h"
+
+#include <array>
+#include <optional>
+#include <span>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/parse_json.h"
+
+namespace etr::train {
+namespace {
+
+std::span<std::byte> bytes_of(std::string& text) {
+  return std::as_writable_bytes(std::span(text.data(), text.size()));
+}
+
+}  // namespace
+
+std::unique_ptr<parallel::DataParallel> Ranks::data_parallel(
+    const gpu::DevicePtr& device, parallel::DataParallelOptions options) {
+  return std::make_unique<parallel::DataParallel>(group_.duplicate(), device, options);
+}
+
+Ranks::Outlook Ranks::agree(const Outlook& mine) {
+  std::array<int64_t, 3> any{mine.stops, mine.is_over, mine.waits};
+  group_.all_reduce(std::span<int64_t>(any), exchange::Reduction::max);
+  return {any[0] > 0, any[1] > 0, any[2] > 0};
+}
+
+Ranks::Share Ranks::agree(const Share& mine) {
+  std::array<int64_t, 4> sums{mine.ends_epoch, mine.samples, mine.fresh, mine.echoed};
+  group_.all_reduce(std::span<int64_t>(sums));
+  return {sums[0] > 0, sums[1], sums[2], sums[3]};
+}
+
+EvalMetrics Ranks::evaluate(const std::function<EvalMetrics()>& evaluate) {
+  EvalMetrics mine;
+  std::optional<Error> stopped;
+  try {
+    mine = evaluate();
+  } catch (const Error& error) {
+    if (error.code() != Code::cancelled) throw;
+    stopped = error;
+  }
+  const auto samples = static_cast<double>(mine.samples);
+  std::array<double, 4> sums{stopped ? 1.0 : 0.0, samples, mine.loss * samples,
+                             mine.accuracy * samples};
+  group_.all_reduce(std::span<double>(sums));
+  if (stopped) throw Error(*stopped);
+  if (sums[0] > 0) fail(Code::cancelled, "the evaluation was stopped on another rank");
+  return {static_cast<int64_t>(sums[1]), sums[2] / sums[1], sums[3] / sums[1]};
+}
+
+uint64_t Ranks::share(uint64_t number) {
+  group_.broadcast(std::as_writable_bytes(std::span(&number, 1)), 0);
+  return number;
+}
+
+std::string Ranks::share(std::string text) {
+  text.resize(share(text.size()));
+  group_.broadcast(bytes_of(text), 0);
+  return text;
+}
+
+std::vector<std::string> Ranks::gather(const std::string& text) {
+  std::vector<uint64_t> sizes(static_cast<size_t>(size()));
+  const uint64_t own = text.size();
+  group_.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(sizes)));
+  uint64_t total = 0;
+  for (const uint64_t bytes : sizes) total += bytes;
+  std::string all(total, '\0');
+  group_.all_gather(std::as_bytes(std::span(text)), sizes, bytes_of(all));
+  std::vector<std::string> out;
+  for (uint64_t at = 0; const uint64_t bytes : sizes) {
+    out.push_back(all.substr(at, bytes));
+    at += bytes;
+  }
+  return out;
+}
+
+checkpoint::Loaded Ranks::share(const std::function<checkpoint::Loaded()>& load) {
+  checkpoint::Loaded loaded;
+  Json contents;
+  if (leads()) {
+    loaded = load();
+    contents = {{"step", loaded.step}, {"path", loaded.path}, {"files", Json::object()}};
+    for (const auto& [name, bytes] : loaded.files) contents["files"][name] = bytes.size();
+  }
+  contents = parse_json(share(contents.dump()), "the first rank's checkpoint");
+  loaded.step = contents["step"];
+  loaded.path = contents["path"];
+  for (const auto& [name, bytes] : contents["files"].items()) {
+    loaded.files[name].resize(bytes);
+    group_.broadcast(loaded.files[name], 0);
+  }
+  return loaded;
+}
+
+}  // namespace etr::train

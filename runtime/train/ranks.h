@@ -1,0 +1,65 @@
+// Trainers that train one model together, each in its process or thread: what they decide, and what they tell each other.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/store.h"
+#include "exchange/group.h"
+#include "parallel/data_parallel.h"
+#include "train/learner.h"
+
+namespace etr::train {
+
+// One rank's end. All ranks make the same calls in the same order; where one does not come, the others' calls throw RankLost.
+// Used by one thread, but for abort().
+class Ranks {
+ public:
+  explicit Ranks(exchange::Group group) : group_(std::move(group)) {}
+
+  int rank() const { return group_.rank(); }
+  int size() const { return group_.size(); }
+  bool leads() const { return rank() == 0; }  // writes the run's folder
+
+  // For a learner on this device. A call of all ranks.
+  std::unique_ptr<parallel::DataParallel> data_parallel(const gpu::DevicePtr& device,
+                                                        parallel::DataParallelOptions options);
+
+  // What a rank has to say before a step, and what all of them say together: whether any does.
+  struct Outlook {
+    bool stops = false;    // was asked to end the run
+    bool is_over = false;  // its time is
+    bool waits = false;    // has no batch yet
+  };
+  Outlook agree(const Outlook& mine);
+
+  // What a rank brings to a step, and what all of them bring together.
+  struct Share {
+    bool ends_epoch = false;  // its pipeline has no further batch in this epoch; of all: one has none
+    int64_t samples = 0, fresh = 0, echoed = 0;
+  };
+  Share agree(const Share& mine);
+
+  // Of parts of the data, as of all of it. Where one rank's was stopped, Error(cancelled) on all: `evaluate` may throw it.
+  EvalMetrics evaluate(const std::function<EvalMetrics()>& evaluate);
+
+  std::vector<std::string> gather(const std::string& text);  // of all ranks, in their order
+
+  // What the first rank's `load` gives, on all of them.
+  checkpoint::Loaded share(const std::function<checkpoint::Loaded()>& load);
+
+  // This rank cannot go on: the others' calls throw, and say why.
+  void abort(const std::string& reason) { group_.abort(reason); }
+
+ private:
+  uint64_t share(uint64_t number);
+  std::string share(std::string text);
+
+  exchange::Group group_;
+};
+
+}  // namespace etr::train
