@@ -1,0 +1,49 @@
+// A helper (helper.h) as the library sees it: started, asked, ended.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "core/platform_process.h"
+#include "exchange/helper_protocol.h"
+#include "exchange/meeting.h"
+
+namespace etr::exchange {
+
+struct HelperPlace;
+
+class HelperProcess {
+ public:
+  using Deadline = platform::Deadline;
+
+  // Starts the program and has it join the session of `meeting`. Throws where this attempt has failed, Error(cancelled) where
+  // another rank gave it up.
+  HelperProcess(const HelperPlace& place, Meeting& meeting, Deadline deadline);
+
+  // The shared memory, with at least `size` bytes.
+  std::byte* memory(uint64_t size) { return memory_.bytes(size); }
+
+  // Has the call done; throws what the helper says, or that it is gone.
+  void call(const Call& call, std::span<const uint64_t> sizes);
+
+  void abort(const std::string& reason);  // any thread
+  bool leave(Deadline deadline);          // whether all ranks have left before the deadline
+
+ private:
+  void join(Meeting& meeting, Deadline deadline, bool& ready);
+  void relay(Meeting& meeting, platform::Frame& frame, bool& ready);
+  // The next frame; throws where the helper has failed.
+  platform::Channel::Outcome receive(platform::Frame& frame, Deadline deadline);
+
+  const int rank_;
+  platform::SharedMemory memory_;
+  platform::Channel channel_;
+  std::unique_ptr<platform::Child> child_;
+  std::optional<std::string> wanted_;  // the key of the rendezvous that the helper waits for
+  std::exception_ptr ended_;           // why the group ended as soon as it stood
+};
+
+}  // namespace etr::exchange
