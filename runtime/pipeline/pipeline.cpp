@@ -170,7 +170,7 @@ void Pipeline::build() {
       auto source = std::make_unique<SourceSegment>(
           host, entry.name, limits_after(false), std::move(stage), passes,
           static_cast<uint64_t>(options_->integer("epochs")));
-      source->set_shard(rank(), world());
+      source->set_shard(rank(), world(), options_->boolean("drop_rest"));
       if (reader.stage) source->add_map(std::move(reader));
       source_ = source.get();
       segments_.push_back(std::move(source));

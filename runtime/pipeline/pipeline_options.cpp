@@ -16,8 +16,10 @@ constexpr OptionSpec kOptions[] = {
     {"rank", OptionType::integer, "0",
      "which of 'world' processes this is: it gets every world-th sample", 0, 1e6},
     {"world", OptionType::integer, "1",
-     "processes that share the samples; all get as many, what is over is left out", 1, 1e6,
-     "processes"},
+     "processes that share the samples; all get as many (see 'drop_rest')", 1, 1e6, "processes"},
+    {"drop_rest", OptionType::boolean, "true",
+     "samples that do not give one to each of 'world' processes are left out; false: the first "
+     "processes get one more, for evaluations"},
     {"tuned", OptionType::string, "\"\"",
      "file that 'echotrain tune' wrote: its settings count where the pipeline has none of its own"},
     {"seed", OptionType::integer, "0", "seed of everything random", 0, 9e15},

@@ -159,7 +159,7 @@ std::optional<uint64_t> Pipeline::length() const {
   if (!samples) {  // a source of its own: the other one may be at work
     const auto source = entries_[0].spec->make(entries_[0].options, context_of(0, true));
     samples = static_cast<Source&>(*source).samples();
-    if (samples) *samples /= world();
+    if (samples) samples = own_samples(*samples);
   }
   if (!samples) return std::nullopt;
   std::scoped_lock lock(mutex_);
@@ -167,6 +167,11 @@ std::optional<uint64_t> Pipeline::length() const {
   const ReplayInput input = replay_input(copies);
   for (const auto& [position, stage] : input.stages) stage->start_epoch(epoch_);
   return count_outputs(input, *samples);
+}
+
+// Of a pass over so many.
+uint64_t Pipeline::own_samples(uint64_t all) const {
+  return (all + (options_->boolean("drop_rest") ? 0 : world() - 1 - rank())) / world();
 }
 
 void Pipeline::plan_restore(const Json& state, std::optional<uint64_t> samples) {
@@ -189,7 +194,7 @@ void Pipeline::plan_restore(const Json& state, std::optional<uint64_t> samples) 
   if (by_content || skip_ == 0) return;
   own.pass_lengths = copied.pass_lengths = state.at("pass_lengths").get<std::vector<uint64_t>>();
   own.drops = copied.drops = &replay_drops_;
-  if (samples) own.pass_length = copied.pass_length = *samples / world();
+  if (samples) own.pass_length = copied.pass_length = own_samples(*samples);
   copied.outputs = skip_;
   for (const auto& [position, stage] : copied.stages) stage->start_epoch(epoch_);
   ReplayPlan plan = plan_replay(copied, std::move(copies));

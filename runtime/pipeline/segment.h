@@ -167,11 +167,12 @@ class SourceSegment final : public Segment {
   void start_at(uint64_t epoch) { epoch_ = epoch; }
   // Restoring: the first pass read is `pass`, from own sample `index`; the passes of the epoch before it had `lengths`.
   void begin_at(uint64_t epoch, uint64_t pass, uint64_t index, std::vector<uint64_t> lengths);
-  // Of every `world` samples the one at place `rank`; samples at the end that do not give one to each
-  // rank are left out.
-  void set_shard(uint64_t rank, uint64_t world) {
+  // Of every `world` samples the one at place `rank`; with `drop_rest` those at the end that do not give one to each rank are
+  // left out.
+  void set_shard(uint64_t rank, uint64_t world, bool drop_rest) {
     rank_ = rank;
     world_ = world;
+    drop_rest_ = drop_rest;
   }
 
   // Samples that the cache has are not read.
@@ -208,6 +209,7 @@ class SourceSegment final : public Segment {
   std::unique_ptr<Source> source_;
   const uint64_t passes_, epochs_;  // 0: without end
   uint64_t rank_ = 0, world_ = 1;
+  bool drop_rest_ = true;
   uint64_t epoch_ = 0, pass_ = 0, index_ = 0;  // index_: of own samples in the pass
   uint64_t first_index_ = 0;                   // where the next pass begins
   bool pass_ended_ = false;

@@ -89,8 +89,9 @@ bool SourceSegment::read_own(Item& item) {
   } catch (const Error&) {
     bad = std::current_exception();
   }
+  if (pass_ended_) return false;
   pass_over(world_ - 1 - rank_);
-  if (pass_ended_) return false;  // also where the others of this round are missing
+  if (pass_ended_ && drop_rest_) return false;  // the others of this round are missing
   ++index_;  // a bad record keeps its number, so that a restored run numbers the rest alike
   if (bad) std::rethrow_exception(bad);
   return true;

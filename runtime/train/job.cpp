@@ -50,9 +50,28 @@ constexpr OptionSpec kOutput[] = {
      "steps between checkpoints; 0: none by step", 0, 1e12, "steps"},
 };
 
-const std::vector<std::string> kSections = {"name",     "description", "vars",       "seed",
-                                            "device",   "pipeline",    "model",      "optimizer",
-                                            "schedule", "train",       "evaluation", "output", "classes"};
+constexpr OptionSpec kParallel[] = {
+    {"engine", OptionType::string, "\"\"",
+     "what moves data between ranks: gloo, mpi, mpi-openmpi, mpi-mpich, or the path of a plug-in "
+     "library; \"\": as the launcher says, or gloo"},
+    {"rank", OptionType::integer, "-1", "this process's number, from 0; -1: as the launcher says",
+     -1, 1e6},
+    {"size", OptionType::integer, "0", "how many ranks train together; 0: as the launcher says", 0,
+     1e6},
+    {"rendezvous", OptionType::string, "\"\"",
+     "where ranks find each other: file:FOLDER, a folder that all see, or tcp://HOST:PORT, where "
+     "rank 0 serves; \"\": as the launcher says"},
+    {"host", OptionType::string, "\"\"", "the address or host name on which this rank listens"},
+    {"interface", OptionType::string, "\"\"", "or the network interface, such as eth0"},
+    {"timeout", OptionType::number, "60", "after which a rank that does not come is lost", 0.01,
+     1e6, "s"},
+    {"bucket_mb", OptionType::number, "4", "gradients that are exchanged at once", 0.001, 1e4,
+     "MB"},
+};
+
+const std::vector<std::string> kSections = {
+    "name",      "description", "vars",  "seed",       "device", "pipeline", "model",
+    "optimizer", "schedule",    "train", "evaluation", "output", "parallel", "classes"};
 
 Json value_of(const std::string& text, const std::string& whole) {
   return parse_if_json(text, cat("--set ", whole)).value_or(Json(text));
@@ -62,8 +81,8 @@ Json value_of(const std::string& text, const std::string& whole) {
 Json& element(Json& json, const std::string& key, const std::string& whole) {
   if (!json.is_array()) {
     if (!json.is_object() && !json.is_null())
-      fail(Code::invalid_argument, "job: '", key, "' of '", whole, "' would lie inside ", json.dump(),
-           ", which is a plain value; set that as a whole");
+      fail(Code::invalid_argument, "job: '", key, "' of '", whole, "' would lie inside ",
+           json.dump(), ", which is a plain value; set that as a whole");
     return json[key];
   }
   const bool number =
@@ -170,12 +189,14 @@ Json job_schema() {
           {"schedule", schema_json(optim::schedule_schema())},
           {"train", schema_json(kTrain)},
           {"evaluation", schema_json(kEvaluation)},
-          {"output", schema_json(kOutput)}};
+          {"output", schema_json(kOutput)},
+          {"parallel", schema_json(kParallel)}};
 }
 
 Job Job::load(const std::string& path, const std::vector<std::string>& overrides) {
   const std::string stem = std::filesystem::path(path).stem().string();
-  return parse(platform::read_document(path), cat("job file '", path, "'"), overrides, "runs/" + stem);
+  return parse(platform::read_document(path), cat("job file '", path, "'"), overrides,
+               "runs/" + stem);
 }
 
 Job Job::parse(const std::string& text, const std::string& origin,
@@ -214,7 +235,7 @@ void Job::validate() {
       fail(Code::invalid_argument, "job: the section '", section, "' is missing");
     require_object(json_[section], cat("the section '", section, "'"));
   }
-  for (const char* section : {"train", "output", "evaluation"})
+  for (const char* section : {"train", "output", "evaluation", "parallel"})
     if (json_.contains(section) && !json_[section].is_null())
       require_object(json_[section], cat("the section '", section, "'"));
   for (const char* text : {"name", "device"})
@@ -228,7 +249,8 @@ void Job::validate() {
     if (!names.is_array() ||
         !std::all_of(names.begin(), names.end(), [](const Json& name) { return name.is_string(); }))
       fail(Code::invalid_argument,
-           "job: 'classes' must be the list of the classes' names in the order of their numbers, not ",
+           "job: 'classes' must be the list of the classes' names in the order of their numbers, "
+           "not ",
            names.dump());
   }
   if (!json_["pipeline"].contains("seed")) json_["pipeline"]["seed"] = seed();
@@ -238,6 +260,7 @@ void Job::validate() {
   optim::UpdateSpec check_optimizer(optimizer());
   train_.emplace(kTrain, "train", json_.value("train", Json::object()));
   output_.emplace(kOutput, "output", json_.value("output", Json::object()));
+  if (json_.contains("parallel")) parallel_.emplace(kParallel, "parallel", json_["parallel"]);
   if (!json_.contains("evaluation")) return;
   Json evaluation = json_["evaluation"];
   if (!evaluation.contains("pipeline"))

@@ -41,6 +41,8 @@ class Job {
   std::optional<std::string> output_dir() const;
   // Absent where the job has no evaluation.
   const std::optional<Options>& evaluation() const { return evaluation_; }
+  // Absent where the job trains alone.
+  const std::optional<Options>& parallel() const { return parallel_; }
   const Json& evaluation_pipeline() const { return json_["evaluation"]["pipeline"]; }
 
  private:
@@ -49,7 +51,7 @@ class Job {
   void validate();
 
   Json json_;
-  std::optional<Options> train_, output_, evaluation_;
+  std::optional<Options> train_, output_, evaluation_, parallel_;
 };
 
 }  // namespace etr::train

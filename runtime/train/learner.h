@@ -29,7 +29,6 @@ struct LearnerSpec {
   int64_t total_steps = 0;  // planned; what decaying schedules end at
 };
 
-
 struct StepMetrics {
   uint64_t step = 0;   // 1 is the first
   float loss = 0;      // mean over the batch's samples

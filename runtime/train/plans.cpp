@@ -125,8 +125,7 @@ void Planned::add_update(Training& training) {
                     &values = training.plan.step_values();
   if (!weights_.ranks) return update.emit(emit, loss, values);
   parallel::DataParallel::Step step{values, {}, rows};
-  for (const graph::ValueId id : outputs())
-    step.results.push_back(training.plan.tensor(id).buffer);
+  for (const graph::ValueId id : outputs()) step.results.push_back(training.plan.tensor(id).buffer);
   if (update.accumulate() == 1) {
     training.commands = weights_.ranks->weave(training.commands, weights_.store, step);
     return update.emit(emit, loss, values);
@@ -195,10 +194,9 @@ graph::Runner& Planned::fed_with(std::unique_ptr<FedRunner>& fed,
   if (batch.views)
     fail(Code::unsupported, "the batch is views of samples on the device, which only train");
   auto made = std::make_unique<FedRunner>(kernels_.device());
-  made->runner = std::make_unique<graph::Runner>(kernels_, evaluation_->plan,
-                                                 feeds(made->memory, values, batch), read,
-                                                 graph::Runner::Work{evaluation_->plan.commands()},
-                                                 slots);
+  made->runner = std::make_unique<graph::Runner>(
+      kernels_, evaluation_->plan, feeds(made->memory, values, batch), read,
+      graph::Runner::Work{evaluation_->plan.commands()}, slots);
   fed = std::move(made);
   return *fed->runner;
 }

@@ -1,12 +1,14 @@
 #include "train/ranks.h"
 
 #include <array>
+#include <cstdlib>
 #include <optional>
 #include <span>
 
 #include "core/error.h"
 #include "core/json.h"
 #include "core/parse_json.h"
+#include "exchange/world.h"
 
 namespace etr::train {
 namespace {
@@ -95,6 +97,33 @@ checkpoint::Loaded Ranks::share(const std::function<checkpoint::Loaded()>& load)
     group_.broadcast(loaded.files[name], 0);
   }
   return loaded;
+}
+
+std::unique_ptr<Ranks> join_ranks(const Job& job) {
+  if (!job.parallel()) return nullptr;
+  const Options& own = *job.parallel();
+  const auto launched = exchange::world_from([](const char* name) { return std::getenv(name); });
+  const bool by_job = own.integer("rank") >= 0 && own.integer("size") > 0;
+  if (!launched && !by_job)
+    fail(Code::invalid_argument,
+         "parallel: no launcher has started this process, and the job does not say which rank it "
+         "is: "
+         "run it with 'echotrain launch', mpirun, torchrun or srun, or set rank, size and "
+         "rendezvous");
+  exchange::World world = launched.value_or(exchange::World{});
+  if (by_job) {
+    world.rank = static_cast<int>(own.integer("rank"));
+    world.size = static_cast<int>(own.integer("size"));
+  }
+  const auto take = [&](std::string& to, const char* option) {
+    if (!own.string(option).empty()) to = own.string(option);
+  };
+  take(world.engine, "engine");
+  take(world.rendezvous, "rendezvous");
+  take(world.host, "host");
+  take(world.interface, "interface");
+  world.timeout_s = own.number("timeout");
+  return std::make_unique<Ranks>(exchange::open_group(world));
 }
 
 }  // namespace etr::train

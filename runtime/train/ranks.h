@@ -11,6 +11,7 @@
 #include "checkpoint/store.h"
 #include "exchange/group.h"
 #include "parallel/data_parallel.h"
+#include "train/job.h"
 #include "train/learner.h"
 
 namespace etr::train {
@@ -39,7 +40,8 @@ class Ranks {
 
   // What a rank brings to a step, and what all of them bring together.
   struct Share {
-    bool ends_epoch = false;  // its pipeline has no further batch in this epoch; of all: one has none
+    bool ends_epoch =
+        false;  // its pipeline has no further batch in this epoch; of all: one has none
     int64_t samples = 0, fresh = 0, echoed = 0;
   };
   Share agree(const Share& mine);
@@ -61,5 +63,8 @@ class Ranks {
 
   exchange::Group group_;
 };
+
+// Joins the ranks that the job's section 'parallel', or else the launcher, names; nullptr where the job has none.
+std::unique_ptr<Ranks> join_ranks(const Job& job);
 
 }  // namespace etr::train

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/parse_json.h"
+#include "core/text.h"
 #include "train/patience.h"
 
 namespace etr::train {
@@ -50,7 +51,9 @@ Json without_side_files(Json pipeline) {
 Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start start,
                  std::unique_ptr<Ranks> ranks)
     : job_(job),
-      ranks_(ranks ? std::move(ranks) : start == Start::trial ? nullptr : job.join_ranks()),
+      ranks_(ranks                   ? std::move(ranks)
+             : start == Start::trial ? nullptr
+                                     : join_ranks(job)),
       start_(start) {
   open(std::move(kernels));
   const Options& train = job_.train();
@@ -75,10 +78,16 @@ Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start st
 Trainer::~Trainer() = default;
 
 void Trainer::open(std::shared_ptr<gpu::Kernels> kernels) {
-  auto exchange = ranks_ ? ranks_->data_parallel(kernels->device(), {job_.bucket_mb()}) : nullptr;
+  auto exchange = ranks_ ? data_parallel(kernels->device()) : nullptr;
   learner_.emplace(std::move(kernels), learner_spec(job_), std::move(exchange));
   pipeline_.emplace(pipeline_spec(job_.pipeline()), pipeline::MapFunctions{}, /*defers=*/true);
   learner_->expect_views(pipeline_->view_samples());
+}
+
+std::unique_ptr<parallel::DataParallel> Trainer::data_parallel(const gpu::DevicePtr& device) {
+  parallel::DataParallelOptions options;
+  if (job_.parallel()) options.bucket_mb = job_.parallel()->number("bucket_mb");
+  return ranks_->data_parallel(device, options);
 }
 
 // For this rank, and with what this run may write.
@@ -168,8 +177,8 @@ void Trainer::restore_position(const checkpoint::Files& files, const Json& state
   const Json position =
       checkpoint::json_of(files, position_file(before == size ? rank : 0), origin);
   if (before != size && position.value("delivered", 1) != 0)
-    fail(Code::unsupported, origin, " was written within an epoch by ",
-         counted(before, "rank"), ", and this run has ", size,
+    fail(Code::unsupported, origin, " was written within an epoch by ", counted(before, "rank"),
+         ", and this run has ", size,
          ": resume it with as many, or from a checkpoint at an epoch's end");
   pipeline_->restore(position);
 }
@@ -238,8 +247,7 @@ Learner& Trainer::shaped_learner() {
     pipeline::Pipeline one(without_side_files(pipeline_spec(job_.pipeline())), {}, /*defers=*/true);
     pipeline::Item batch;
     if (one.next(batch) != pipeline::Pipeline::Next::item)
-      fail(Code::state,
-           "the job's pipeline gave no batch to take shapes from: ", one.why_empty());
+      fail(Code::state, "the job's pipeline gave no batch to take shapes from: ", one.why_empty());
     learner_->shape(batch);
   }
   return *learner_;
@@ -248,8 +256,7 @@ Learner& Trainer::shaped_learner() {
 Json Trainer::profile(int steps) {
   pipeline::Item batch;
   if (pipeline_->next(batch) != pipeline::Pipeline::Next::item)
-    fail(Code::state,
-         "the job's pipeline gave no batch to profile with: ", pipeline_->why_empty());
+    fail(Code::state, "the job's pipeline gave no batch to profile with: ", pipeline_->why_empty());
   return learner_->profile(batch, steps);
 }
 
@@ -261,7 +268,7 @@ bool Trainer::is_ready(const std::function<double()>& left) {
     return wait_for_data(*pipeline_, [&] { return finished() ? 0 : left(); }) &&
            learner_->ready_within(device_left());
   const bool ready = pipeline_->wait(kPatience) && learner_->ready_within(kPatience);
-  agreed_ = ranks_->agree({stop_.load(), time_is_over(), !ready});
+  agreed_ = ranks_->agree(Ranks::Outlook{stop_.load(), time_is_over(), !ready});
   return !agreed_.waits && !agreed_.stops && !agreed_.is_over;
 }
 
@@ -288,8 +295,7 @@ void Trainer::train_one() {
   pipeline::Item batch;
   if (!next_batch(batch)) {
     if (!epoch_gave_batch_)
-      fail(Code::invalid_argument, "epoch ", epoch_ + 1,
-           " gave no batch: ", pipeline_->why_empty(),
+      fail(Code::invalid_argument, "epoch ", epoch_ + 1, " gave no batch: ", pipeline_->why_empty(),
            " (set drop_remainder to false in the batch stage to train on fewer)");
     ++epoch_;
     epoch_ended_ = true;
@@ -366,9 +372,7 @@ bool Trainer::evaluation_due() const {
 }
 
 // Whether this trainer, or the first rank's, writes checkpoints.
-bool Trainer::saves() const {
-  return !only_looks() && job_.output_dir().value_or("") != "";
-}
+bool Trainer::saves() const { return !only_looks() && job_.output_dir().value_or("") != ""; }
 
 bool Trainer::checkpoint_due() const {
   if (!saves() || saved_step_ == learner_->steps() || learner_->steps() == 0) return false;
@@ -428,8 +432,9 @@ EvalMetrics Trainer::evaluate() {
   const Json& spec = job_.evaluation_pipeline();
   auto pipeline = in_evaluation([&] {
     // A budget's samples are read at the first wait, which a stop ends.
-    return pipeline::Pipeline(pipeline_spec(spec), {}, false,
-                              pipeline::Pipeline::Budget::at_start);
+    Json part = pipeline_spec(spec);
+    if (ranks_) part["drop_rest"] = false;
+    return pipeline::Pipeline(part, {}, false, pipeline::Pipeline::Budget::at_start);
   });
   const EvalProgress progress = on_evaluation_;  // which it may replace
   const auto own = [&] { return learner_->evaluate(pipeline, progress, &stop_); };

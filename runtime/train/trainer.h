@@ -82,6 +82,7 @@ class Trainer {
   bool only_looks() const { return start_ == Start::evaluate || start_ == Start::trial; }
   void open(std::shared_ptr<gpu::Kernels> kernels);
   void recover(const Error& lost);
+  std::unique_ptr<parallel::DataParallel> data_parallel(const gpu::DevicePtr& device);
   Json pipeline_spec(Json of) const;
   bool is_stopping() const;
   bool time_is_over() const;
@@ -114,10 +115,10 @@ class Trainer {
   void resume_clock();
 
   const Job job_;
-  std::unique_ptr<Ranks> ranks_;  // none: it trains alone
-  Ranks::Outlook agreed_;         // with these
+  std::unique_ptr<Ranks> ranks_;     // none: it trains alone
+  Ranks::Outlook agreed_;            // with these
   std::deque<Ranks::Share> shares_;  // of the steps in flight
-  std::optional<Learner> learner_;  // made anew where the device was lost
+  std::optional<Learner> learner_;   // made anew where the device was lost
   std::optional<pipeline::Pipeline> pipeline_;
   int recoveries_ = 0;
   const Start start_;

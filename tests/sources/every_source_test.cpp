@@ -135,6 +135,11 @@ TEST_P(EverySource, IsSharedOutEqually) {
       ASSERT_EQ(shares[i % static_cast<size_t>(world)].at(i / static_cast<size_t>(world)),
                 whole[i]);
     for (const auto& share : shares) EXPECT_EQ(share.size(), 37u / static_cast<size_t>(world));
+    std::multiset<std::string> all;  // with what is over: nothing is missing, nothing comes twice
+    for (int rank = 0; rank < world; ++rank)
+      for (const auto& sample : epoch({{"rank", rank}, {"world", world}, {"drop_rest", false}}))
+        all.insert(sample);
+    EXPECT_EQ(all, std::multiset<std::string>(whole.begin(), whole.end()));
   }
 }
 

@@ -1,0 +1,220 @@
+// Trainers of one job that train together, as threads with a device each.
+#include "train/ranks.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+#include <optional>
+#include <sstream>
+
+#include "core/error.h"
+#include "core/platform.h"
+#include "exchange/local.h"
+#include "support/data.h"
+#include "support/device.h"
+#include "train/trainer.h"
+
+namespace etr::test {
+namespace {
+
+using train::Event;
+using train::EventKind;
+using train::Job;
+using train::Ranks;
+using train::Start;
+using train::Trainer;
+
+// Without batch normalisation, whose moments are each rank's own.
+Json job_of(const TempDir& dir, int64_t batch, const std::string& out = "", int samples = 400) {
+  const auto stages = [&](const std::string& pattern, bool drop) {
+    return Json::array({{{"stage", "webdataset"}, {"pattern", pattern}},
+                        {{"stage", "label"}, {"classes", 4}},
+                        {{"stage", "decode"}},
+                        {{"stage", "random_crop"}, {"pad", 1}},
+                        {{"stage", "batch"}, {"size", batch}, {"drop_remainder", drop}},
+                        {{"stage", "normalize"}}});
+  };
+  return {{"seed", 4},
+          {"pipeline",
+           {{"stages", stages(make_band_shard(dir, cat("train", samples), samples, 1), true)}}},
+          {"model",
+           {{"layers",
+             {{{"layer", "conv2d"}, {"filters", 8}, {"activation", "relu"}},
+              {{"layer", "max_pool"}},
+              {{"layer", "flatten"}},
+              {{"layer", "dense"}, {"units", 4}}}}}},
+          {"optimizer", {{"optimizer", "sgd"}, {"momentum", 0.9}}},
+          {"schedule", {{"learning_rate", 0.05}}},
+          {"train", {{"steps", 15}}},
+          {"evaluation",
+           {{"every_epochs", 1},
+            {"pipeline", {{"stages", stages(make_band_shard(dir, "test", 100, 2), false)}}}}},
+          {"output", {{"dir", out}, {"tensorboard", false}, {"checkpoint_every_steps", 4}}}};
+}
+
+struct Outcome {
+  Event end;
+  std::vector<Event> evaluations;
+  std::vector<float> weights;
+  std::optional<Error> error;
+};
+
+std::vector<float> weights_of(Trainer& trainer) {
+  std::vector<float> out;
+  for (const pipeline::Field& field : trainer.shaped_learner().weights("")) {
+    const auto values = field.tensor.view<float>();
+    out.insert(out.end(), values.begin(), values.end());
+  }
+  return out;
+}
+
+using Watch = std::function<void(int rank, Trainer& trainer, const Event& event)>;
+
+Outcome run(const Json& job, Start start, std::unique_ptr<Ranks> ranks, const Watch& watch) {
+  const int rank = ranks ? ranks->rank() : 0;
+  const auto kernels =
+      std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(device_options()));
+  Outcome out;
+  try {
+    Trainer trainer(kernels, Job::parse(job.dump(), "job"), start, std::move(ranks));
+    do {
+      out.end = trainer.next_event();
+      if (out.end.kind == EventKind::evaluation) out.evaluations.push_back(out.end);
+      if (watch) watch(rank, trainer, out.end);
+    } while (out.end.kind != EventKind::end);
+    out.weights = weights_of(trainer);
+  } catch (const Error& error) {
+    out.error = error;
+  }
+  return out;
+}
+
+std::vector<Outcome> together(int size, const std::function<Json(int rank)>& job,
+                              Start start = Start::fresh, const Watch& watch = {}) {
+  std::vector<exchange::Group> groups = exchange::local_groups(size, 30);
+  std::vector<Json> jobs;  // first: their data is written once
+  for (int rank = 0; rank < size; ++rank) jobs.push_back(job(rank));
+  std::vector<std::future<Outcome>> ranks;
+  for (int rank = 0; rank < size; ++rank)
+    ranks.push_back(std::async(std::launch::async, [&, rank] {
+      auto own = std::make_unique<Ranks>(std::move(groups[static_cast<size_t>(rank)]));
+      return run(jobs[static_cast<size_t>(rank)], start, std::move(own), watch);
+    }));
+  std::vector<Outcome> out;
+  for (auto& rank : ranks) out.push_back(rank.get());
+  return out;
+}
+
+std::vector<Json> steps_of(const std::string& out) {
+  std::vector<Json> rows;
+  std::stringstream lines(platform::read_file(out + "/metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);)
+    if (Json row = parse_json(line, "metrics"); row["kind"] == "step") rows.push_back(row);
+  return rows;
+}
+
+std::vector<std::string> losses_of(const std::string& out) {
+  std::vector<std::string> losses;
+  for (const Json& row : steps_of(out))
+    losses.push_back(cat(row["step"].dump(), " ", row["loss"].dump()));
+  return losses;
+}
+
+TEST(RanksOfAJob, TrainAsOneWithAllTheirRows) {
+  TempDir dir;
+  const Outcome one = run(job_of(dir, 48, dir.path("one")), Start::fresh, nullptr, {});
+  ASSERT_FALSE(one.error) << one.error->what();
+  for (const int size : {2, 3}) {
+    const std::string out = dir.path(cat("out", size));
+    const auto ranks = together(size, [&](int) { return job_of(dir, 48 / size, out); });
+    for (const Outcome& rank : ranks) {
+      ASSERT_FALSE(rank.error) << rank.error->what();
+      EXPECT_EQ(rank.end.step, 15u);
+      EXPECT_EQ(rank.end.examples, 15u * 48) << "of all ranks";
+      EXPECT_EQ(rank.weights, ranks[0].weights) << "to the bit";
+      ASSERT_EQ(rank.evaluations.size(), one.evaluations.size());
+      for (size_t i = 0; i < one.evaluations.size(); ++i)
+        EXPECT_NEAR(rank.evaluations[i].eval_loss, one.evaluations[i].eval_loss, 1e-4);
+    }
+    const auto rows = steps_of(out), expected = steps_of(dir.path("one"));
+    ASSERT_EQ(rows.size(), expected.size());
+    for (size_t i = 0; i < rows.size(); ++i) {
+      EXPECT_NEAR(rows[i]["loss"].get<double>(), expected[i]["loss"].get<double>(), 1e-4) << i;
+      EXPECT_EQ(rows[i]["examples"], expected[i]["examples"]);
+    }
+  }
+}
+
+// Where one rank's data ends, so does the epoch of all.
+TEST(RanksOfAJob, EndAnEpochTogether) {
+  TempDir dir;
+  const auto ranks = together(2, [&](int) {
+    Json job = job_of(dir, 8, "",
+                      8 * 13);  // seven batches for one rank, six for the other, but for the rest
+    job["train"] = {{"epochs", 3}};
+    return job;
+  });
+  for (const Outcome& rank : ranks) {
+    ASSERT_FALSE(rank.error) << rank.error->what();
+    EXPECT_EQ(rank.end.epoch, 3u);
+    EXPECT_EQ(rank.end.step, ranks[0].end.step);
+    EXPECT_EQ(rank.end.examples, rank.end.step * 16);
+  }
+}
+
+TEST(RanksOfAJob, AreStoppedByAnyOfThemAndGoOnTogether) {
+  TempDir dir;
+  const std::string whole = dir.path("whole"), parts = dir.path("parts");
+  together(2, [&](int) { return job_of(dir, 24, whole); });
+  const auto stopped = together(
+      2, [&](int) { return job_of(dir, 24, parts); }, Start::fresh,
+      [](int rank, Trainer& trainer, const Event& event) {
+        if (rank == 1 && event.kind == EventKind::checkpoint) trainer.stop();
+      });
+  for (const Outcome& rank : stopped) {
+    ASSERT_FALSE(rank.error) << rank.error->what();
+    EXPECT_EQ(rank.end.step, stopped[0].end.step);
+    EXPECT_LT(rank.end.step, 15u);
+  }
+  const auto ended = together(
+      2, [&](int) { return job_of(dir, 24, parts); }, Start::resume);
+  for (const Outcome& rank : ended) {
+    ASSERT_FALSE(rank.error) << rank.error->what();
+    EXPECT_EQ(rank.end.step, 15u);
+  }
+  EXPECT_EQ(losses_of(parts), losses_of(whole)) << "to the bit";
+  // Within an epoch, with another number of ranks.
+  const auto fewer = together(
+      1, [&](int) { return job_of(dir, 24, parts); }, Start::resume);
+  EXPECT_TRUE(fewer[0].error);
+}
+
+TEST(RanksOfAJob, EndWithinTheirTime) {
+  TempDir dir;
+  const auto ranks = together(2, [&](int rank) {
+    Json job = job_of(dir, 24);
+    job["train"] = {{"seconds", rank == 0 ? 1e6 : 0.3}};
+    return job;
+  });
+  for (const Outcome& rank : ranks) {
+    ASSERT_FALSE(rank.error) << rank.error->what();
+    EXPECT_EQ(rank.end.step, ranks[0].end.step);
+  }
+}
+
+TEST(RanksOfAJob, AreToldWhyOneOfThemFailed) {
+  TempDir dir;
+  const auto ranks = together(3, [&](int rank) {
+    Json job = job_of(dir, 16);
+    if (rank == 1) job["pipeline"]["stages"][0]["pattern"] = dir.path("nowhere.tar");
+    return job;
+  });
+  for (const Outcome& rank : ranks) {
+    ASSERT_TRUE(rank.error);
+    EXPECT_NE(std::string(rank.error->what()).find("nowhere.tar"), std::string::npos)
+        << rank.error->what();
+  }
+}
+
+}  // namespace
+}  // namespace etr::test
