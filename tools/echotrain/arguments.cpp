@@ -70,9 +70,21 @@ Arguments::Arguments(const Command& command, const std::vector<std::string>& wor
   if (operands_.size() > most) wrong(command, "'" + operands_[most] + "' is one word too many");
 }
 
+namespace {
+
+// "--ranks" of "-n", and "--ranks=2" of "-n2"; any other word as it is.
+std::string long_form(const Command& command, const std::string& word) {
+  for (const Option& option : command.options)
+    if (option.letter && word[1] == option.letter)
+      return std::string("--") + option.name + (word.size() > 2 ? "=" + word.substr(2) : "");
+  return word;
+}
+
+}  // namespace
+
 // Returns the position of the last word that belongs to the option.
 size_t Arguments::take_option(const std::vector<std::string>& words, size_t at) {
-  const std::string& word = words[at];
+  const std::string word = long_form(command_, words[at]);
   if (word[1] != '-') wrong(command_, "unknown option " + word + " (options begin with --)");
   const size_t equals = word.find('=');
   const std::string name = word.substr(2, equals == std::string::npos ? equals : equals - 2);

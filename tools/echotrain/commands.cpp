@@ -52,6 +52,18 @@ const std::vector<Command> kCommands = {
                   {"overwrite", "", "begin anew in the place of the run that output.dir holds"},
                   kValidation}),
      command_train},
+    {"launch", "JOB.json", "trains a job on several ranks of this machine, a process each",
+     "Each rank takes its part of every batch, and all update with the mean of their gradients: N "
+     "ranks with a batch of B train as one with a batch of N B. The job needs no change; its "
+     "section "
+     "'parallel' says how ranks find each other where there are several machines, which mpirun, "
+     "torchrun and srun start.\n\n"
+     "The first rank shows the progress and writes output.dir. When one rank fails, all end.",
+     job_options({{"ranks", "N", "how many ranks train together", 'n'},
+                  {"resume", "", "go on from the newest checkpoint, bit for bit"},
+                  {"overwrite", "", "begin anew in the place of the run that output.dir holds"},
+                  kValidation}),
+     command_launch},
     {"eval", "JOB.json", "evaluates the newest checkpoint", "", job_options({kValidation}),
      command_eval},
     {"predict", "JOB.json FILE...",

@@ -13,6 +13,7 @@ struct Option {
   const char* name;   // without the dashes
   const char* value;  // what it takes: "N", "FILE", "FOLDER", or its choices "a|b|c"; "": a flag
   const char* doc;
+  char letter = 0;  // for short: -n
 };
 
 struct Command {
@@ -40,6 +41,7 @@ int command_explain(const Arguments& arguments);
 int command_export(const Arguments& arguments);
 int command_help(const Arguments& arguments);
 int command_init(const Arguments& arguments);
+int command_launch(const Arguments& arguments);
 int command_manual(const Arguments& arguments);
 int command_pack(const Arguments& arguments);
 int command_predict(const Arguments& arguments);

@@ -78,7 +78,8 @@ std::string help_of(const Command& command) {
   if (*command.details) out += "\n" + wrapped(command.details, 0) + "\n";
   if (!command.options.empty()) out += "\n";
   for (const Option& option : command.options)
-    out += row(std::string("--") + option.name + (*option.value ? " " : "") + option.value,
+    out += row((option.letter ? std::string("-") + option.letter + ", --" : std::string("--")) +
+                   option.name + (*option.value ? " " : "") + option.value,
                option.doc, 30);
   return out;
 }

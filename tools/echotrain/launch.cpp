@@ -1,0 +1,189 @@
+// Ranks on this machine: a process each, one display for all, and one end.
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "arguments.h"
+#include "console.h"
+#include "job.h"
+
+namespace cli {
+namespace {
+
+constexpr double kGrace = 15;  // seconds for the other ranks, when one has failed
+
+// Where ranks find each other.
+class Meeting {
+ public:
+  Meeting() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "echotrain-XXXXXX").string();
+    if (!::mkdtemp(pattern.data()))
+      throw Failure("cannot make a folder in which ranks meet: " + pattern + ": " +
+                    std::strerror(errno));
+    folder = pattern;
+  }
+  ~Meeting() {
+    std::error_code ignored;
+    std::filesystem::remove_all(folder, ignored);
+  }
+  Meeting(const Meeting&) = delete;
+  Meeting& operator=(const Meeting&) = delete;
+
+  std::string folder;
+};
+
+struct Rank {
+  pid_t process = -1;  // -1: it has ended
+  int messages = -1;   // what it writes on standard error; the first one's are not read here
+  std::string unfinished;
+  int status = 0;
+};
+
+std::vector<std::string> words_of(const Arguments& arguments, bool has_section, int rank) {
+  std::vector<std::string> out{"echotrain", "train", arguments.operand(0)};
+  for (const char* option : {"set", "kernels", "tuning"})
+    for (const std::string& value : arguments.values(option)) {
+      out.push_back(std::string("--") + option);
+      out.push_back(value);
+    }
+  if (!has_section) out.insert(out.end(), {"--set", "parallel={}"});
+  const auto devices = arguments.values("device");
+  if (!devices.empty())
+    out.insert(out.end(), {"--device", devices[static_cast<size_t>(rank) % devices.size()]});
+  for (const char* flag : {"resume", "overwrite", "validation"})
+    if (arguments.flag(flag)) out.push_back(std::string("--") + flag);
+  return out;
+}
+
+void set_default(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 0); }
+
+// In the child: never returns.
+[[noreturn]] void become(const std::vector<std::string>& words, int rank, int size,
+                         const std::string& folder, int messages, pid_t parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(1);
+  ::setenv("ECHOTRAIN_RANK", std::to_string(rank).c_str(), 1);
+  ::setenv("ECHOTRAIN_SIZE", std::to_string(size).c_str(), 1);
+  ::setenv("ECHOTRAIN_RENDEZVOUS", ("file:" + folder).c_str(), 1);
+  // Ranks share the cores: lavapipe would take all of them for each.
+  const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
+  set_default("LP_NUM_THREADS", std::to_string(std::max(1u, cores / static_cast<unsigned>(size))));
+  if (rank > 0) {
+    const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+    ::dup2(nowhere, STDOUT_FILENO);
+    ::dup2(messages, STDERR_FILENO);
+  }
+  std::vector<char*> pointers;
+  for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
+  pointers.push_back(nullptr);
+  ::execv("/proc/self/exe", pointers.data());
+  ::_exit(127);
+}
+
+Rank start(const std::vector<std::string>& words, int rank, int size, const std::string& folder) {
+  int ends[2] = {-1, -1};
+  if (rank > 0 && ::pipe2(ends, O_CLOEXEC) != 0)
+    throw Failure(std::string("cannot make a pipe: ") + std::strerror(errno));
+  const pid_t parent = ::getpid(), process = ::fork();
+  if (process < 0) throw Failure(std::string("cannot start a process: ") + std::strerror(errno));
+  if (process == 0) become(words, rank, size, folder, ends[1], parent);
+  if (ends[1] >= 0) ::close(ends[1]);
+  return {process, ends[0], "", 0};
+}
+
+// Whole lines, with the rank's number in front.
+void pass_on(Rank& rank, int number) {
+  char buffer[4096];
+  const ssize_t count = ::read(rank.messages, buffer, sizeof buffer);
+  if (count > 0) {
+    rank.unfinished.append(buffer, static_cast<size_t>(count));
+  } else if (count == 0 || errno != EINTR) {
+    ::close(std::exchange(rank.messages, -1));
+    if (!rank.unfinished.empty()) rank.unfinished += '\n';
+  }
+  for (size_t end; (end = rank.unfinished.find('\n')) != std::string::npos;) {
+    std::fprintf(stderr, "rank %d: %s\n", number, rank.unfinished.substr(0, end).c_str());
+    rank.unfinished.erase(0, end + 1);
+  }
+}
+
+void signal_all(const std::vector<Rank>& ranks, int number) {
+  for (const Rank& rank : ranks)
+    if (rank.process > 0) ::kill(rank.process, number);
+}
+
+int status_of(int wait_status) {
+  return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
+}
+
+// Until all have ended; the status of the first that failed. When one has, the others, who learn it from the group, have some time
+// to end in order.
+int attend(std::vector<Rank>& ranks) {
+  int failed = 0, asked = 0;
+  double due = 0;
+  const auto running = [](const Rank& rank) { return rank.process > 0 || rank.messages >= 0; };
+  while (std::any_of(ranks.begin(), ranks.end(), running)) {
+    std::vector<pollfd> open;
+    for (const Rank& rank : ranks) open.push_back({rank.messages, POLLIN, 0});
+    ::poll(open.data(), open.size(), 100);
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      if (open[i].revents) pass_on(ranks[i], static_cast<int>(i));
+      int status = 0;
+      if (ranks[i].process > 0 && ::waitpid(ranks[i].process, &status, WNOHANG) > 0) {
+        ranks[i].process = -1;
+        ranks[i].status = status_of(status);
+        if (!failed && ranks[i].status) {
+          failed = ranks[i].status;
+          due = now_seconds() + kGrace;
+        }
+      }
+    }
+    // Ctrl-C reaches all of a terminal's processes by itself; asking twice would end them at once.
+    if (interrupted() == SIGTERM && !std::exchange(asked, 1)) signal_all(ranks, SIGTERM);
+    if (failed && now_seconds() > due) {
+      signal_all(ranks, SIGKILL);
+      due = now_seconds() + kGrace;
+    }
+  }
+  return failed;
+}
+
+}  // namespace
+
+int command_launch(const Arguments& arguments) {
+  const int64_t size = arguments.integer("ranks").value_or(0);
+  if (size < 1 || size > 1024)
+    throw UsageError("launch needs the number of ranks, from 1 to 1024: echotrain launch -n 2 " +
+                     arguments.operand(0));
+  Job job;
+  load_job(arguments, job);  // a mistake in it is told once
+  const bool has_section = json_of(job).contains("parallel");
+  const Meeting meeting;
+  const InterruptGuard guard;
+  std::vector<Rank> ranks;
+  for (int rank = 0; rank < size; ++rank)
+    ranks.push_back(start(words_of(arguments, has_section, rank), rank, static_cast<int>(size),
+                          meeting.folder));
+  const int status = attend(ranks);
+  for (size_t i = 0; i < ranks.size(); ++i)
+    if (ranks[i].status > 128 && ranks[i].status != 128 + interrupted())
+      std::fprintf(stderr, "echotrain: rank %zu was ended by signal %d\n", i,
+                   ranks[i].status - 128);
+  return status;
+}
+
+}  // namespace cli
