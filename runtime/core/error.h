@@ -29,7 +29,8 @@ namespace etr {
   X(unsupported, -11, "unsupported")                   \
   X(internal, -12, "internal error")                   \
   X(callback, -13, "a function of the program failed") \
-  X(not_finite, -14, "no finite number")
+  X(not_finite, -14, "no finite number")               \
+  X(rank_lost, -15, "a rank is lost")
 
 enum class Code : int {
 #define X(name, value, text) name = value,

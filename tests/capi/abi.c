@@ -25,7 +25,8 @@ SAME(status, ETR_OK == 0 && ETR_END == 1 && ETR_INVALID_ARGUMENT == -1 && ETR_NO
                  ETR_IO == -3 && ETR_CORRUPT_DATA == -4 && ETR_OUT_OF_MEMORY == -5 &&
                  ETR_NO_DEVICE == -6 && ETR_DEVICE == -7 && ETR_DEVICE_LOST == -8 &&
                  ETR_CANCELLED == -9 && ETR_STATE == -10 && ETR_UNSUPPORTED == -11 &&
-                 ETR_INTERNAL == -12 && ETR_CALLBACK == -13 && ETR_NOT_FINITE == -14);
+                 ETR_INTERNAL == -12 && ETR_CALLBACK == -13 && ETR_NOT_FINITE == -14 &&
+                 ETR_RANK_LOST == -15);
 SAME(dtypes, ETR_U8 == 0 && ETR_I32 == 1 && ETR_F32 == 2 && ETR_U16 == 3 && ETR_MAX_RANK == 8);
 SAME(kernels, ETR_KERNELS_AUTOMATIC == 0 && ETR_KERNELS_CPU == 1 && ETR_KERNELS_TILED == 2);
 SAME(events, ETR_EVENT_PROGRESS == 0 && ETR_EVENT_EVALUATION == 1 && ETR_EVENT_CHECKPOINT == 2 &&

@@ -12,7 +12,10 @@ namespace EchoTrain
         Callback = -13,
 
         /// <summary>A loss or gradient was NaN or infinite; the message names what made it.</summary>
-        NotFinite = -14
+        NotFinite = -14,
+
+        /// <summary>A process of the group is dead, frozen or unreachable; the message says which.</summary>
+        RankLost = -15
     }
 
     /// <summary>A failed call of the library.</summary>

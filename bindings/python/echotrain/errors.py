@@ -73,6 +73,12 @@ class NotFiniteError(EchoTrainError, ArithmeticError):
     status = -14
 
 
+class RankLostError(EchoTrainError, ConnectionError):
+    """A process of the group is dead, frozen or unreachable; the message says which."""
+
+    status = -15
+
+
 def _subclasses(cls):
     for sub in cls.__subclasses__():
         yield sub

@@ -11,7 +11,9 @@ public class EchoTrainException extends RuntimeException {
     /** A {@link MapFunction} failed; what it threw is the cause. */
     CALLBACK(-13),
     /** A loss or gradient was NaN or infinite; the message names what made it. */
-    NOT_FINITE(-14);
+    NOT_FINITE(-14),
+    /** A process of the group is dead, frozen or unreachable; the message says which. */
+    RANK_LOST(-15);
 
     private final int status;
 

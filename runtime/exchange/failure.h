@@ -1,0 +1,41 @@
+// Errors of groups: which ranks are missing, and how that crosses the table of an engine.
+#pragma once
+
+#include <echotrain/engine.h>
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+
+namespace etr::exchange {
+
+// Ranks of the group are dead, frozen or unreachable, or did not come.
+class RankLost : public Error {
+ public:
+  RankLost(std::string message, std::vector<int> missing)
+      : Error(Code::rank_lost, message), missing_(std::move(missing)) {}
+  const std::vector<int>& missing() const { return missing_; }
+
+ private:
+  std::vector<int> missing_;
+};
+
+std::string ranks_text(std::span<const int> ranks);  // "rank 3", "ranks 1, 2 and 5"
+
+// "ranks 1 and 2 did not come to all_reduce, operation 17 of this group, within 60 s"
+std::string absence_text(std::span<const int> missing, const char* operation, uint64_t ordinal,
+                         double timeout_s);
+
+// What an engine tells of `error`; its status.
+int32_t describe(const std::exception& error, etr_engine_error* out) noexcept;
+
+// Calls `body` for a function of an engine's table: what it throws becomes a status and `error`.
+int32_t guarded(etr_engine_error* error, const std::function<void()>& body) noexcept;
+
+// Throws what an engine told: RankLost or Error.
+[[noreturn]] void raise(int32_t status, const etr_engine_error& error);
+
+}  // namespace etr::exchange

@@ -1,0 +1,176 @@
+#include "exchange/group.h"
+
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <mutex>
+#include <vector>
+
+#include "core/utf8.h"
+
+namespace etr::exchange {
+
+namespace {
+
+// An operation is asked for in int64 elements by some engines.
+constexpr uint64_t kMaxBytes = std::numeric_limits<int64_t>::max();
+
+uint64_t bytes_of(uint64_t count, Number number) {
+  if (count > kMaxBytes / number_size(number))
+    fail(Code::invalid_argument, "an exchange of ", count, " numbers is more than memory can hold");
+  return count * number_size(number);
+}
+
+uint64_t total(std::span<const uint64_t> parts, int size, const char* what) {
+  if (parts.size() != static_cast<size_t>(size))
+    fail(Code::invalid_argument, what, " of ", parts.size(), " ranks for a group of ", size);
+  uint64_t sum = 0;
+  for (const uint64_t part : parts) {
+    if (part > kMaxBytes - sum) fail(Code::invalid_argument, what, " are more than memory can hold");
+    sum += part;
+  }
+  return sum;
+}
+
+void check_length(const char* what, uint64_t given, uint64_t needed) {
+  if (given != needed)
+    fail(Code::invalid_argument, what, " has ", given, " elements where ", needed, " are needed");
+}
+
+void check_whole(const etr_engine& engine) {
+  if (engine.struct_size < sizeof(etr_engine))
+    fail(Code::invalid_argument, "the engine's table has ", engine.struct_size, " bytes where ",
+         sizeof(etr_engine), " are needed: set struct_size, and compile it with this version's header");
+  if (engine.size < 1 || engine.rank < 0 || engine.rank >= engine.size)
+    fail(Code::invalid_argument, "the engine says that it is rank ", engine.rank, " of ", engine.size);
+  if (!engine.all_reduce || !engine.reduce_scatter || !engine.all_gather || !engine.broadcast ||
+      !engine.barrier || !engine.send || !engine.receive || !engine.split || !engine.abort ||
+      !engine.destroy)
+    fail(Code::invalid_argument, "the engine's table lacks a function");
+}
+
+}  // namespace
+
+class Group::State {
+ public:
+  State(const etr_engine& table, double seconds) : engine(table) {
+    check_whole(engine);
+    set_timeout(seconds);
+  }
+  ~State() { engine.destroy(engine.context); }
+
+  void set_timeout(double seconds) {
+    if (!(seconds > 0) || seconds > 1e6)
+      fail(Code::invalid_argument, "a time-out of ", seconds,
+           " s: it is more than 0 and at most a million seconds");
+    timeout_s = seconds;
+  }
+
+  // Calls a function of the table; after an error the group is dead.
+  template <typename... Parameters, typename... Arguments>
+  void call(int32_t (*function)(Parameters...), Arguments... arguments) {
+    const std::unique_lock busy(mutex, std::try_to_lock);
+    if (!busy) fail(Code::state, "another thread is using this group: use duplicate() for one more");
+    if (dead_status != 0) raise_dead();
+    etr_engine_error error{};
+    error.struct_size = sizeof error;
+    const int32_t status = function(engine.context, arguments..., &error);
+    if (status == 0) return;
+    dead_status = status;
+    dead = error;
+    raise(status, error);
+  }
+
+  void check_rank(const char* what, int rank) const {
+    if (rank < 0 || rank >= engine.size)
+      fail(Code::invalid_argument, what, " ", rank, " of a group of ", engine.size);
+  }
+
+  const etr_engine engine;
+  std::atomic<double> timeout_s{kDefaultTimeout};
+
+ private:
+  [[noreturn]] void raise_dead() const {
+    etr_engine_error error = dead;
+    const std::string message = cat("this group ended before: ", error.message);
+    error.message[message.copy(error.message, sizeof error.message - 1)] = '\0';
+    raise(dead_status, error);
+  }
+
+  std::mutex mutex;
+  int32_t dead_status = 0;
+  etr_engine_error dead{};
+};
+
+Group::Group(const etr_engine& engine, double timeout_s)
+    : state_(std::make_unique<State>(engine, timeout_s)) {}
+Group::Group(Group&&) noexcept = default;
+Group& Group::operator=(Group&&) noexcept = default;
+Group::~Group() = default;
+
+int Group::rank() const { return state_->engine.rank; }
+int Group::size() const { return state_->engine.size; }
+double Group::timeout() const { return state_->timeout_s; }
+void Group::set_timeout(double seconds) { state_->set_timeout(seconds); }
+
+void Group::all_reduce(void* values, uint64_t count, Number number, Reduction reduction) {
+  bytes_of(count, number);
+  state_->call(state_->engine.all_reduce, values, count, static_cast<int32_t>(number),
+               static_cast<int32_t>(reduction), timeout());
+}
+
+void Group::reduce_scatter(const void* values, uint64_t count, std::span<const uint64_t> counts,
+                           void* part, uint64_t part_count, Number number, Reduction reduction) {
+  bytes_of(count, number);
+  check_length("the array to reduce", count, total(counts, size(), "the counts"));
+  check_length("this rank's part", part_count, counts[static_cast<size_t>(rank())]);
+  state_->call(state_->engine.reduce_scatter, values, counts.data(), part,
+               static_cast<int32_t>(number), static_cast<int32_t>(reduction), timeout());
+}
+
+void Group::all_gather(std::span<const std::byte> part, std::span<std::byte> all) {
+  all_gather(part, std::vector<uint64_t>(static_cast<size_t>(size()), part.size()), all);
+}
+
+void Group::all_gather(std::span<const std::byte> part, std::span<const uint64_t> sizes,
+                       std::span<std::byte> all) {
+  check_length("the array to gather in", all.size(), total(sizes, size(), "the sizes"));
+  check_length("this rank's part", part.size(), sizes[static_cast<size_t>(rank())]);
+  state_->call(state_->engine.all_gather, part.data(), sizes.data(), all.data(), timeout());
+}
+
+void Group::broadcast(std::span<std::byte> data, int root) {
+  state_->check_rank("a broadcast from rank", root);
+  state_->call(state_->engine.broadcast, data.data(), uint64_t{data.size()}, root, timeout());
+}
+
+void Group::barrier() { state_->call(state_->engine.barrier, timeout()); }
+
+void Group::send(std::span<const std::byte> data, int to, uint32_t tag) {
+  state_->check_rank("a message to rank", to);
+  if (to == rank()) fail(Code::invalid_argument, "a message from rank ", to, " to itself");
+  state_->call(state_->engine.send, data.data(), uint64_t{data.size()}, to, tag, timeout());
+}
+
+void Group::receive(std::span<std::byte> data, int from, uint32_t tag) {
+  state_->check_rank("a message from rank", from);
+  if (from == rank()) fail(Code::invalid_argument, "a message from rank ", from, " to itself");
+  state_->call(state_->engine.receive, data.data(), uint64_t{data.size()}, from, tag, timeout());
+}
+
+std::optional<Group> Group::split(int colour, int key) {
+  etr_engine part{};
+  part.struct_size = sizeof part;
+  state_->call(state_->engine.split, colour, key, timeout(), &part);
+  if (part.size == 0) return std::nullopt;
+  return Group(part, timeout());
+}
+
+Group Group::duplicate() { return std::move(*split(0, rank())); }
+
+void Group::abort(const std::string& reason) {
+  state_->engine.abort(state_->engine.context, as_utf8(reason).c_str());
+}
+
+}  // namespace etr::exchange

@@ -1,0 +1,85 @@
+// Processes, or threads, that work together: collective operations and messages between ranks.
+#pragma once
+
+#include <echotrain/engine.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "exchange/failure.h"
+#include "exchange/numbers.h"
+
+namespace etr::exchange {
+
+constexpr double kDefaultTimeout = 60;  // seconds
+
+// One rank's end of a group, on an engine (echotrain/engine.h). All ranks make the same collective calls in the same order.
+//
+// A call returns when its work is done. Where ranks are dead, frozen, unreachable or late it throws RankLost, which names them,
+// within the time-out and one second; other failures are Error. After either the group is dead: every further call says so
+// at once, and the survivors form a new one. A wrong argument is Error(invalid_argument) and changes nothing.
+//
+// One thread at a time, apart from abort(); for collective operations that go on at the same time there is duplicate().
+class Group {
+ public:
+  // Owns the engine. Error(invalid_argument) where its table is not whole.
+  explicit Group(const etr_engine& engine, double timeout_s = kDefaultTimeout);
+  Group(Group&&) noexcept;
+  Group& operator=(Group&&) noexcept;
+  ~Group();
+
+  int rank() const;
+  int size() const;
+
+  double timeout() const;
+  void set_timeout(double seconds);  // of the calls to come; of groups that are split off, too
+
+  // Every value becomes the reduction of that value on all ranks. Sums have the same bits on all ranks.
+  template <typename T>
+  void all_reduce(std::span<T> values, Reduction reduction = Reduction::sum) {
+    all_reduce(values.data(), values.size(), NumberOf<T>::value, reduction);
+  }
+
+  // `values` are counts[0] + counts[1] + ... numbers; `part` becomes the reduction of this rank's counts[rank()] of them.
+  template <typename T>
+  void reduce_scatter(std::span<const T> values, std::span<const uint64_t> counts,
+                      std::span<T> part, Reduction reduction = Reduction::sum) {
+    reduce_scatter(values.data(), values.size(), counts, part.data(), part.size(),
+                   NumberOf<T>::value, reduction);
+  }
+
+  // `all` becomes the parts of all ranks in their order: each as long as this one's, or sizes[rank] bytes.
+  void all_gather(std::span<const std::byte> part, std::span<std::byte> all);
+  void all_gather(std::span<const std::byte> part, std::span<const uint64_t> sizes,
+                  std::span<std::byte> all);
+
+  void broadcast(std::span<std::byte> data, int root);  // becomes that of the rank `root`
+  void barrier();  // returns when all ranks have come
+
+  // The n-th send with a tag meets the n-th receive with it, of the same length. A send may wait for its receive.
+  void send(std::span<const std::byte> data, int to, uint32_t tag);
+  void receive(std::span<std::byte> data, int from, uint32_t tag);
+
+  // The group of the ranks that give the same colour, ordered by key, then by rank; none for a negative colour. A call of all ranks.
+  std::optional<Group> split(int colour, int key);
+  // The same ranks once more, for operations at the same time. A call of all ranks.
+  Group duplicate();
+
+  // Ends the group on all ranks: calls that wait throw, with this reason. Any thread.
+  void abort(const std::string& reason);
+
+ private:
+  class State;
+
+  void all_reduce(void* values, uint64_t count, Number number, Reduction reduction);
+  void reduce_scatter(const void* values, uint64_t count, std::span<const uint64_t> counts,
+                      void* part, uint64_t part_count, Number number, Reduction reduction);
+
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace etr::exchange

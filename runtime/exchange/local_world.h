@@ -1,0 +1,77 @@
+// What the ranks of a local group share: where they meet, and where messages wait.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "exchange/numbers.h"
+
+namespace etr::exchange {
+
+// What a rank brings to a meeting.
+struct Visit {
+  std::string operation;  // has to be that of all ranks, as `shape` has
+  std::string shape;      // "of 12 f32"
+  const void* in = nullptr;
+  void* out = nullptr;
+  int32_t colour = 0, key = 0;
+};
+
+class LocalWorld {
+ public:
+  using Deadline = std::chrono::steady_clock::time_point;
+
+  explicit LocalWorld(int size);
+
+  int size() const { return static_cast<int>(visits_.size()); }
+
+  // All ranks come, then each does `work`, then all leave together: memory that a visit names is safe until then.
+  // Throws RankLost, Error(cancelled) after abort().
+  void meet(int rank, const Visit& visit, double timeout_s,
+            const std::function<void(const std::vector<Visit>&)>& work);
+
+  void send(const void* data, uint64_t size, int from, int to, uint32_t tag, double timeout_s);
+  void receive(void* data, uint64_t size, int from, int to, uint32_t tag, double timeout_s);
+
+  // During a meeting: the world of the ranks with this colour.
+  std::shared_ptr<LocalWorld> part(int32_t colour, int size);
+
+  void abort(int rank, const std::string& reason);
+  void leave(int rank);  // whoever waits for this rank, or will, gets an error
+
+ private:
+  struct Message {
+    const void* data;
+    uint64_t size;
+    bool taken = false;
+  };
+  using Lock = std::unique_lock<std::mutex>;
+
+  void arrive(Lock& lock, int rank, const char* operation, double timeout_s);
+  void check_alike() const;
+  [[noreturn]] void end(const std::vector<int>& missing, const std::string& why);
+  void check_ended() const;
+  std::vector<int> absent() const;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Visit> visits_;
+  std::vector<bool> here_, left_;
+  uint64_t meetings_ = 0;  // twice an operation: all have come, all are done
+  std::map<std::tuple<int, int, uint32_t>, std::vector<Message*>> messages_;
+  std::map<std::pair<uint64_t, int32_t>, std::weak_ptr<LocalWorld>> parts_;  // of a meeting, by colour
+
+  bool ended_ = false;
+  std::string why_;
+  std::vector<int> missing_;
+};
+
+}  // namespace etr::exchange

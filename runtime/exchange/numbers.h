@@ -1,0 +1,80 @@
+// The numbers and reductions of engines, by their codes in echotrain/engine.h.
+#pragma once
+
+#include <echotrain/engine.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "core/error.h"
+
+namespace etr::exchange {
+
+enum class Number : int32_t { f32 = ETR_NUMBER_F32, f64, i32, i64 };
+enum class Reduction : int32_t { sum = ETR_REDUCE_SUM, min, max };
+
+template <typename T>
+struct NumberOf;
+template <>
+struct NumberOf<float> { static constexpr Number value = Number::f32; };
+template <>
+struct NumberOf<double> { static constexpr Number value = Number::f64; };
+template <>
+struct NumberOf<int32_t> { static constexpr Number value = Number::i32; };
+template <>
+struct NumberOf<int64_t> { static constexpr Number value = Number::i64; };
+
+// Calls `use` with a value of the type that `number` stands for.
+template <typename Use>
+decltype(auto) with_number(Number number, Use&& use) {
+  switch (number) {
+    case Number::f32: return use(float{});
+    case Number::f64: return use(double{});
+    case Number::i32: return use(int32_t{});
+    case Number::i64: return use(int64_t{});
+  }
+  fail(Code::invalid_argument, "a reduction of numbers of the unknown type ",
+       static_cast<int32_t>(number));
+}
+
+inline size_t number_size(Number number) {
+  return with_number(number, [](auto zero) { return sizeof zero; });
+}
+
+// Signed integers wrap around.
+template <typename T>
+T added(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    using Unsigned = std::make_unsigned_t<T>;
+    return static_cast<T>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b));
+  } else {
+    return a + b;
+  }
+}
+
+// out[i] = a[i] (+) b[i]; `out` may be `a` or `b`.
+template <typename T>
+void reduce(Reduction reduction, T* out, const T* a, const T* b, size_t count) {
+  switch (reduction) {
+    case Reduction::sum: std::transform(a, a + count, b, out, added<T>); return;
+    case Reduction::min:
+      std::transform(a, a + count, b, out, [](T x, T y) { return std::min(x, y); });
+      return;
+    case Reduction::max:
+      std::transform(a, a + count, b, out, [](T x, T y) { return std::max(x, y); });
+      return;
+  }
+  fail(Code::invalid_argument, "the unknown reduction ", static_cast<int32_t>(reduction));
+}
+
+inline void reduce(Number number, Reduction reduction, void* out, const void* a, const void* b,
+                   size_t count) {
+  with_number(number, [&]<typename T>(T) {
+    reduce(reduction, static_cast<T*>(out), static_cast<const T*>(a), static_cast<const T*>(b),
+           count);
+  });
+}
+
+}  // namespace etr::exchange

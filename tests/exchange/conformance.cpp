@@ -1,0 +1,196 @@
+#include "exchange/conformance.h"
+
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <vector>
+
+namespace etr::test {
+
+using exchange::Group;
+using exchange::Reduction;
+
+namespace {
+
+// More than what one message, one segment or one socket buffer holds; and none, one, a prime.
+constexpr size_t kCounts[] = {0, 1, 7, 1009, 65537, 2621441};  // the last: 10 MB of f32
+constexpr size_t kFew = 20011;
+
+// The value that a rank gives at a place: sums of these need no rounding.
+template <typename T>
+T value(int rank, size_t at) {
+  return static_cast<T>(static_cast<int>((at * 7 + static_cast<size_t>(rank) * 13) % 101) - 50);
+}
+
+template <typename T>
+T expected(Reduction reduction, int size, size_t at) {
+  T out = value<T>(0, at);
+  for (int r = 1; r < size; ++r) {
+    const T v = value<T>(r, at);
+    out = reduction == Reduction::sum   ? static_cast<T>(out + v)
+          : reduction == Reduction::min ? std::min(out, v)
+                                        : std::max(out, v);
+  }
+  return out;
+}
+
+template <typename T>
+std::vector<T> values(int rank, size_t count) {
+  std::vector<T> out(count);
+  for (size_t i = 0; i < count; ++i) out[i] = value<T>(rank, i);
+  return out;
+}
+
+template <typename T>
+std::span<std::byte> bytes(std::vector<T>& of) {
+  return std::as_writable_bytes(std::span(of));
+}
+
+class Check {
+ public:
+  explicit Check(Group& group) : g(group), rank(group.rank()), size(group.size()) {}
+
+  template <typename T>
+  void all_reduce(size_t count, Reduction reduction) {
+    auto v = values<T>(rank, count);
+    g.all_reduce(std::span(v), reduction);
+    for (size_t i = 0; i < count; ++i)
+      if (v[i] != expected<T>(reduction, size, i)) return wrong("all_reduce", count, i);
+  }
+
+  // Parts of different lengths, one of them empty.
+  std::vector<uint64_t> uneven(size_t unit) const {
+    std::vector<uint64_t> out;
+    for (int r = 0; r < size; ++r) out.push_back(static_cast<uint64_t>(r) * unit);
+    return out;
+  }
+
+  template <typename T>
+  void reduce_scatter(size_t unit, Reduction reduction) {
+    const auto counts = uneven(unit);
+    const auto all = values<T>(rank, std::accumulate(counts.begin(), counts.end(), uint64_t{0}));
+    const size_t begin = std::accumulate(counts.begin(), counts.begin() + rank, uint64_t{0});
+    std::vector<T> part(counts[static_cast<size_t>(rank)]);
+    g.reduce_scatter(std::span<const T>(all), counts, std::span(part), reduction);
+    for (size_t i = 0; i < part.size(); ++i)
+      if (part[i] != expected<T>(reduction, size, begin + i)) return wrong("reduce_scatter", unit, i);
+  }
+
+  void all_gather(size_t unit) {
+    const auto counts = uneven(unit);
+    auto part = values<uint8_t>(rank, counts[static_cast<size_t>(rank)]);
+    std::vector<uint8_t> all(std::accumulate(counts.begin(), counts.end(), uint64_t{0}));
+    g.all_gather(bytes(part), counts, bytes(all));
+    size_t at = 0;
+    for (int r = 0; r < size; ++r)
+      for (size_t i = 0; i < counts[static_cast<size_t>(r)]; ++i, ++at)
+        if (all[at] != value<uint8_t>(r, i)) return wrong("all_gather", unit, at);
+  }
+
+  void broadcast(size_t count) {
+    for (int root = 0; root < size; ++root) {
+      auto v = values<int32_t>(rank, count);
+      g.broadcast(bytes(v), root);
+      for (size_t i = 0; i < count; ++i)
+        if (v[i] != value<int32_t>(root, i)) return wrong("broadcast", count, i);
+    }
+  }
+
+  // Around the ring and back.
+  void messages(size_t count) {
+    if (size == 1) return;
+    for (const int step : {1, size - 1}) {
+      const int to = (rank + step) % size, from = (rank + size - step) % size;
+      const auto tag = static_cast<uint32_t>(step == 1 ? 0 : 4'000'000'000u);
+      auto mine = values<double>(rank, count);
+      std::vector<double> theirs(count);
+      if (rank % 2 == 0) g.send(bytes(mine), to, tag);
+      g.receive(bytes(theirs), from, tag);
+      if (rank % 2 == 1) g.send(bytes(mine), to, tag);
+      if (theirs != values<double>(from, count)) wrong("receive", count, 0);
+    }
+  }
+
+  // Messages with different tags, in another order than they are received in.
+  void tags() {
+    if (size == 1) return;
+    std::vector<int32_t> first{1}, second{2};
+    if (rank == 0) {
+      Group other = g.duplicate();
+      other.receive(bytes(second), 1, 5);
+      g.receive(bytes(first), 1, 6);
+      if (first[0] != 60 || second[0] != 50) wrong("messages with tags", 1, 0);
+    } else {
+      Group other = g.duplicate();
+      first = {60}, second = {50};
+      if (rank == 1) other.send(bytes(second), 0, 5), g.send(bytes(first), 0, 6);
+    }
+    g.barrier();
+  }
+
+  // Odd and even ranks, in reverse order; the last rank in none.
+  void split() {
+    const bool in = rank + 1 < size || size == 1;
+    std::optional<Group> part = g.split(in ? rank % 2 : -1, -rank);
+    if (part.has_value() != in) return wrong("split", 0, 0);
+    if (!part) return;
+    std::vector<int64_t> sum{rank};
+    part->all_reduce(std::span(sum));
+    int64_t want = 0, count = 0, after = 0;
+    for (int r = rank % 2; r < std::max(size - 1, 1); r += 2) want += r, ++count, after += r > rank;
+    if (sum[0] != want || part->size() != count || part->rank() != after) wrong("split", 1, 0);
+  }
+
+  // Ranks that differ in the last bits give sums that depend on their order: it has to be the same everywhere.
+  void same_bits() {
+    std::vector<float> v(kFew);
+    for (size_t i = 0; i < v.size(); ++i)
+      v[i] = 1.0f / static_cast<float>(1 + i % 977 + static_cast<size_t>(rank) * 31);
+    auto again = v;
+    g.all_reduce(std::span(v));
+    g.all_reduce(std::span(again));
+    if (std::memcmp(v.data(), again.data(), v.size() * sizeof(float)) != 0)
+      return wrong("all_reduce, twice", kFew, 0);
+    std::vector<float> all(v.size() * static_cast<size_t>(size));
+    g.all_gather(bytes(v), bytes(all));
+    for (int r = 0; r < size; ++r)
+      if (std::memcmp(v.data(), all.data() + static_cast<size_t>(r) * v.size(), v.size() * sizeof(float)) != 0)
+        return wrong("all_reduce, on all ranks", kFew, static_cast<size_t>(r));
+  }
+
+  void wrong(const char* operation, size_t count, size_t at) {
+    if (problem.empty())
+      problem = cat("rank ", rank, " of ", size, ": ", operation, " of ", count, " is wrong at ", at);
+  }
+
+  Group& g;
+  const int rank, size;
+  std::string problem;
+};
+
+}  // namespace
+
+std::string every_operation(Group& group) {
+  Check check(group);
+  group.barrier();
+  for (const size_t count : kCounts) {
+    check.all_reduce<float>(count, Reduction::sum);
+    check.broadcast(count / 3);
+    check.messages(count / 2);
+    check.all_gather(count);
+    check.reduce_scatter<float>(count, Reduction::sum);
+  }
+  for (const Reduction reduction : {Reduction::sum, Reduction::min, Reduction::max}) {
+    check.all_reduce<float>(kFew, reduction), check.all_reduce<double>(kFew, reduction);
+    check.all_reduce<int32_t>(kFew, reduction), check.all_reduce<int64_t>(kFew, reduction);
+    check.reduce_scatter<float>(kFew, reduction), check.reduce_scatter<double>(kFew, reduction);
+    check.reduce_scatter<int32_t>(kFew, reduction), check.reduce_scatter<int64_t>(kFew, reduction);
+  }
+  check.same_bits();
+  check.tags();
+  check.split();
+  group.barrier();
+  return check.problem;
+}
+
+}  // namespace etr::test

@@ -1,0 +1,13 @@
+// What every engine has to do, as calls of all ranks of a group.
+#pragma once
+
+#include <string>
+
+#include "exchange/group.h"
+
+namespace etr::test {
+
+// Makes every collective call with every type and many sizes, and messages, and splits. Returns what was wrong, "" for nothing.
+std::string every_operation(exchange::Group& group);
+
+}  // namespace etr::test

@@ -1,0 +1,123 @@
+// Groups of threads, and what a Group does on any engine.
+#include "exchange/local.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "exchange/conformance.h"
+
+namespace etr::test {
+namespace {
+
+using exchange::Group;
+using exchange::local_groups;
+using exchange::RankLost;
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+// Each rank on a thread of its own.
+void on_all_ranks(std::vector<Group>& groups, const std::function<void(Group&)>& body) {
+  std::vector<std::thread> threads;
+  for (Group& group : groups) threads.emplace_back([&] { body(group); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+template <typename Body>
+std::string error_of(Body&& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Local, DoesEveryOperation) {
+  for (const int size : {1, 2, 3, 5}) {
+    auto groups = local_groups(size);
+    on_all_ranks(groups, [](Group& group) { EXPECT_EQ(every_operation(group), ""); });
+  }
+}
+
+TEST(Local, NamesTheRanksThatDoNotCome) {
+  auto groups = local_groups(4, 0.2);
+  const auto begin = Clock::now();
+  on_all_ranks(groups, [](Group& group) {
+    if (group.rank() == 1 || group.rank() == 3) return;
+    try {
+      group.barrier();
+      ADD_FAILURE() << "nothing was missing";
+    } catch (const RankLost& lost) {
+      EXPECT_EQ(lost.code(), Code::rank_lost);
+      EXPECT_EQ(lost.missing(), (std::vector<int>{1, 3}));
+      EXPECT_STREQ(lost.what(), "ranks 1 and 3 did not come to barrier, operation 1 of this group, within 0.2 s");
+    }
+  });
+  EXPECT_LT(seconds_since(begin), 1.2);
+  EXPECT_EQ(error_of([&] { groups[0].barrier(); }).find("this group ended before: ranks 1 and 3"), 0u);
+  EXPECT_NE(error_of([&] { groups[3].barrier(); }), "");  // who comes late learns of it, too
+}
+
+TEST(Local, NamesARankThatHasLeft) {
+  auto groups = local_groups(3);
+  groups.pop_back();
+  on_all_ranks(groups, [](Group& group) {
+    EXPECT_EQ(error_of([&] { group.barrier(); }), "rank 2 left the group before barrier");
+  });
+}
+
+TEST(Local, AbortEndsWaits) {
+  auto groups = local_groups(3);
+  on_all_ranks(groups, [](Group& group) {
+    if (group.rank() == 2) return group.abort("the disk is full");
+    EXPECT_EQ(error_of([&] { group.barrier(); }), "rank 2 ended the group: the disk is full");
+  });
+}
+
+TEST(Local, TellsDifferentCallsApart) {
+  auto groups = local_groups(2);
+  on_all_ranks(groups, [](Group& group) {
+    std::vector<float> values(group.rank() == 0 ? 3 : 4);
+    const std::string error = error_of([&] { group.all_reduce(std::span(values)); });
+    EXPECT_EQ(error.find("rank 0 calls all_reduce of 3 numbers"), 0u) << error;
+  });
+}
+
+TEST(Local, AMessageThatNobodyTakesIsAnError) {
+  auto groups = local_groups(2, 0.1);
+  EXPECT_EQ(error_of([&] { groups[0].send({}, 1, 9); }),
+            "rank 1 did not receive a message with the tag 9 from rank 0 within 0.1 s");
+  groups = local_groups(2, 0.1);
+  EXPECT_EQ(error_of([&] { groups[0].receive({}, 1, 9); }),
+            "rank 1 did not send a message with the tag 9 to rank 0 within 0.1 s");
+}
+
+TEST(Group, RefusesWrongArgumentsAndLivesOn) {
+  auto groups = local_groups(2);
+  std::vector<std::byte> data(10);
+  const std::vector<uint64_t> sizes{3, 3};
+  EXPECT_NE(error_of([&] { groups[0].broadcast(data, 2); }), "");
+  EXPECT_NE(error_of([&] { groups[0].send(data, 0, 1); }), "");
+  EXPECT_NE(error_of([&] { groups[0].all_gather(data, sizes, data); }), "");
+  EXPECT_NE(error_of([&] { groups[0].all_gather(data, {}, data); }), "");
+  EXPECT_NE(error_of([&] { groups[0].set_timeout(0); }), "");
+  on_all_ranks(groups, [](Group& group) { group.barrier(); });
+}
+
+TEST(Group, RefusesATableThatIsNotWhole) {
+  etr_engine table{};
+  EXPECT_NE(error_of([&] { Group{table}; }), "");
+  table.struct_size = sizeof table;
+  table.size = 1;
+  EXPECT_EQ(error_of([&] { Group{table}; }), "the engine's table lacks a function");
+}
+
+}  // namespace
+}  // namespace etr::test
