@@ -1,0 +1,214 @@
+#include "core/platform_process.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "core/error.h"
+
+extern char** environ;
+
+namespace etr::platform {
+namespace {
+
+constexpr int kFirstOwn = 16;  // descriptors of ours: none of those that a child gets
+constexpr size_t kPage = 4096;
+
+std::string reason(int number = errno) { return std::strerror(number); }
+
+// The same open file under a number that a child's do not have.
+Descriptor moved_up(int number, const char* what) {
+  const Descriptor low(number);
+  if (number < 0) fail(Code::io, what, " could not be made: ", reason());
+  const int high = ::fcntl(number, F_DUPFD_CLOEXEC, kFirstOwn);
+  if (high < 0) fail(Code::io, what, " could not be made: ", reason());
+  return Descriptor(high);
+}
+
+int milliseconds_until(Deadline deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 1'000'000));
+}
+
+Descriptor open_process(int64_t id) {
+  return Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(id), 0)));
+}
+
+}  // namespace
+
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  std::swap(number_, other.number_);
+  return *this;
+}
+Descriptor::~Descriptor() {
+  if (number_ >= 0) ::close(number_);
+}
+int Descriptor::release() { return std::exchange(number_, -1); }
+
+SharedMemory::SharedMemory()
+    : file_(moved_up(::memfd_create("echotrain", MFD_CLOEXEC), "shared memory")), own_(true) {}
+SharedMemory::SharedMemory(Descriptor of_other) : file_(std::move(of_other)), own_(false) {}
+SharedMemory::~SharedMemory() {
+  if (memory_) ::munmap(memory_, size_);
+}
+
+std::byte* SharedMemory::bytes(uint64_t size) {
+  if (size <= size_) return memory_;
+  // By half more than before, so that growing sizes do not map anew each time.
+  const uint64_t wanted = (std::max(size, size_ + size_ / 2) + kPage - 1) / kPage * kPage;
+  // Taken now: memory that is missing when it is first written would end the process.
+  if (own_ && ::fallocate(file_.number(), 0, 0, static_cast<off_t>(wanted)) != 0)
+    fail(Code::out_of_memory, "no ", wanted, " bytes of shared memory: ", reason());
+  void* const memory = ::mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_SHARED, file_.number(), 0);
+  if (memory == MAP_FAILED)
+    fail(Code::out_of_memory, "no ", wanted, " bytes of shared memory: ", reason());
+  if (memory_) ::munmap(memory_, size_);
+  memory_ = static_cast<std::byte*>(memory);
+  size_ = wanted;
+  return memory_;
+}
+
+void Channel::make(Channel& here, Descriptor& there) {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
+    fail(Code::io, "a connection to another process could not be made: ", reason());
+  Descriptor second(ends[1]);
+  here.end_ = moved_up(ends[0], "a connection to another process");
+  there = moved_up(second.release(), "a connection to another process");
+}
+
+bool Channel::send(uint32_t kind, std::string_view payload) {
+  const uint32_t head[2] = {kind, static_cast<uint32_t>(payload.size())};
+  std::string bytes(reinterpret_cast<const char*>(head), sizeof head);
+  bytes += payload;
+  const std::lock_guard lock(sending_);
+  for (size_t at = 0; at < bytes.size();) {
+    const ssize_t sent = ::send(end_.number(), bytes.data() + at, bytes.size() - at, MSG_NOSIGNAL);
+    if (sent > 0) at += static_cast<size_t>(sent);
+    if (sent >= 0 || errno == EINTR) continue;
+    if (errno != EAGAIN) return false;
+    wait(POLLOUT, Deadline::max(), -1);
+  }
+  return true;
+}
+
+Channel::Outcome Channel::wait(short events, Deadline deadline, int watched) const {
+  while (true) {
+    pollfd waits[2] = {{end_.number(), events, 0}, {watched, POLLIN, 0}};
+    const int timeout = deadline == Deadline::max() ? -1 : milliseconds_until(deadline);
+    const int ready = ::poll(waits, 2, timeout);
+    if (ready < 0 && errno != EINTR) return Outcome::closed;
+    if (waits[0].revents) return Outcome::frame;  // before `watched`: a last frame is read
+    if (waits[1].revents) return Outcome::closed;
+    if (ready == 0 && std::chrono::steady_clock::now() >= deadline) return Outcome::late;
+  }
+}
+
+Channel::Outcome Channel::receive(Frame& frame, Deadline deadline, int watched) {
+  uint32_t head[2] = {0, 0};
+  while (true) {
+    if (received_.size() >= sizeof head) {
+      std::memcpy(head, received_.data(), sizeof head);
+      if (head[1] > limit_) return Outcome::closed;
+      if (received_.size() >= sizeof head + head[1]) break;
+    }
+    char bytes[65536];
+    const ssize_t got = ::recv(end_.number(), bytes, sizeof bytes, 0);
+    if (got > 0) received_.append(bytes, static_cast<size_t>(got));
+    if (got > 0 || (got < 0 && errno == EINTR)) continue;
+    if (got == 0 || errno != EAGAIN) return Outcome::closed;
+    const Outcome outcome = wait(POLLIN, deadline, watched);
+    if (outcome != Outcome::frame) return outcome;
+  }
+  frame.kind = head[0];
+  frame.payload = received_.substr(sizeof head, head[1]);
+  received_.erase(0, sizeof head + head[1]);
+  return Outcome::frame;
+}
+
+Child::Child(const std::string& program, const std::vector<std::string>& arguments,
+             std::span<const int> descriptors) {
+  std::vector<char*> argv{const_cast<char*>(program.c_str())};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  for (size_t i = 0; i < descriptors.size(); ++i)
+    posix_spawn_file_actions_adddup2(&files, descriptors[i], 3 + static_cast<int>(i));
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  sigset_t none, all;
+  sigemptyset(&none);
+  sigfillset(&all);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &all);
+  posix_spawnattr_setpgroup(&attributes, 0);  // of its own: not that of the terminal
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  pid_t id = 0;
+  const int error = ::posix_spawn(&id, program.c_str(), &files, &attributes, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&files);
+  posix_spawnattr_destroy(&attributes);
+  if (error != 0)
+    fail(error == ENOENT ? Code::not_found : Code::io, "'", program, "' could not be started: ", reason(error));
+  id_ = id;
+  process_ = open_process(id);
+}
+
+bool Child::wait(Deadline deadline) {
+  if (id_ == 0) return true;
+  if (process_.number() < 0) return false;  // a system without such descriptors: the channel tells
+  pollfd waits{process_.number(), POLLIN, 0};
+  while (::poll(&waits, 1, milliseconds_until(deadline)) < 0 && errno == EINTR) continue;
+  if (!waits.revents) return false;
+  reap();
+  return true;
+}
+
+// By its own id: other children of this process are its own business. One that the process has reaped itself is none of ours.
+void Child::reap() {
+  while (::waitpid(static_cast<pid_t>(id_), nullptr, 0) < 0 && errno == EINTR) continue;
+  id_ = 0;
+}
+
+Child::~Child() {
+  if (id_ == 0) return;
+  if (process_.number() >= 0)
+    ::syscall(SYS_pidfd_send_signal, process_.number(), SIGKILL, nullptr, 0);
+  else
+    ::kill(static_cast<pid_t>(id_), SIGKILL);
+  reap();
+}
+
+Descriptor watch_process(int64_t id) { return open_process(id); }
+
+void close_others(int first) {
+#ifdef SYS_close_range
+  if (::syscall(SYS_close_range, first, ~0U, 0) == 0) return;
+#endif
+  for (int i = first; i < 65536; ++i) ::close(i);
+}
+
+std::string code_directory() {
+  Dl_info info{};
+  if (!::dladdr(reinterpret_cast<void*>(&code_directory), &info) || !info.dli_fname) return "";
+  char* const real = ::realpath(info.dli_fname, nullptr);
+  const std::string path = real ? real : info.dli_fname;
+  ::free(real);
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "" : path.substr(0, slash);
+}
+
+}  // namespace etr::platform

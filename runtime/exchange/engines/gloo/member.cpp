@@ -1,0 +1,231 @@
+#include "exchange/engines/gloo/member.h"
+
+#include <unistd.h>
+
+#include <cmath>
+
+#include "exchange/failure.h"
+
+namespace etr::exchange {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kAnswer = 400ms;  // for the others to say where they are
+constexpr auto kFlush = 200ms;   // for a verdict to be on its way
+constexpr auto kGrace = 50ms;    // for what arrives on other connections at the same time
+constexpr auto kDrain = 5s;
+
+}  // namespace
+
+Failure failure_of(int32_t status, const std::string& message, std::vector<int> missing) {
+  Failure out{};
+  out.error.struct_size = sizeof out.error;
+  describe(RankLost(message, std::move(missing)), &out.error);
+  out.status = status;
+  return out;
+}
+
+Member::Member(std::shared_ptr<gloo::Context> context, platform::Channel& library)
+    : context_(context), library_(library), notices_(std::move(context)) {
+  notices_.watch([this](int rank, const Notice& heard_notice) { heard(rank, heard_notice); },
+                 [this](int rank, const std::string& why) { silent(rank, why); });
+}
+
+void Member::begin(const Call& call) {
+  const std::lock_guard lock(mutex_);
+  call_ = call;
+  ++calls_;
+  if (is_collective(call.operation)) ++collectives_;
+  due_ = std::chrono::steady_clock::now() +
+         std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+             std::chrono::duration<double>(call.timeout_s));
+}
+
+void Member::finish() {
+  {
+    const std::lock_guard lock(mutex_);
+    call_.reset();
+    due_ = Deadline::max();
+    changed_.notify_all();
+  }
+  library_.send(static_cast<uint32_t>(FrameKind::done), {});
+}
+
+Member::Deadline Member::due() const {
+  const std::lock_guard lock(mutex_);
+  return due_;
+}
+
+// Whether the call that goes on cannot end without this rank, which has left.
+bool Member::needs(int rank) const {
+  if (!call_ || !left_.contains(rank)) return false;
+  return is_collective(call_->operation) ? left_.at(rank) < collectives_ : call_->peer == rank;
+}
+
+void Member::check_left() {
+  std::unique_lock lock(mutex_);
+  std::vector<int> missing;
+  for (const auto& [rank, after] : left_)
+    if (needs(rank)) missing.push_back(rank);
+  if (missing.empty()) return;
+  // What it sent before may have arrived, and the call be about to end.
+  const uint64_t call = calls_;
+  if (changed_.wait_for(lock, kGrace, [&] { return !call_ || calls_ != call; })) return;
+  const char* const name = operation_name(call_->operation);
+  lock.unlock();
+  end(failure_of(static_cast<int32_t>(Code::rank_lost),
+                 cat(ranks_text(missing), " left the group before ", name), missing));
+}
+
+Notice Member::notice(NoticeKind kind) const {
+  Notice out{};
+  out.kind = kind;
+  out.collective = collectives_;
+  if (call_) out.operation = call_->operation, out.count = call_->count;
+  return out;
+}
+
+void Member::expire() {
+  std::unique_lock lock(mutex_);
+  if (!call_ || std::chrono::steady_clock::now() < due_) return;
+  if (is_collective(call_->operation)) {
+    const Notice question = notice(NoticeKind::ask);
+    answers_.clear();
+    lock.unlock();
+    notices_.tell_all(question);
+    lock.lock();
+    const auto all = static_cast<size_t>(context_->size - 1);
+    changed_.wait_for(lock, kAnswer, [&] { return answers_.size() == all || !call_; });
+    if (!call_) return;  // it did end
+  }
+  const Failure verdict = verdict_on_late();
+  lock.unlock();
+  end(verdict);
+}
+
+Failure Member::verdict_on_late() const {
+  const Call& call = *call_;
+  const char* const name = operation_name(call.operation);
+  std::vector<int> missing;
+  if (!is_collective(call.operation)) {
+    missing = {call.peer};
+    return failure_of(static_cast<int32_t>(Code::rank_lost),
+                      cat("rank ", call.peer, " did not ", call.operation == Operation::send ? "receive" : "send",
+                          " a message with the tag ", call.tag,
+                          call.operation == Operation::send ? " from" : " to", " rank ", context_->rank,
+                          " within ", call.timeout_s, " s"),
+                      missing);
+  }
+  for (int r = 0; r < context_->size; ++r) {
+    if (r == context_->rank) continue;
+    const auto answer = answers_.find(r);
+    if (answer == answers_.end() || answer->second.collective < collectives_) missing.push_back(r);
+  }
+  if (missing.empty()) return disagreement();
+  return failure_of(static_cast<int32_t>(Code::rank_lost),
+                    absence_text(missing, name, collectives_, call.timeout_s), missing);
+}
+
+// All ranks came, and the operation did not end.
+Failure Member::disagreement() const {
+  const auto invalid = static_cast<int32_t>(Code::invalid_argument);
+  for (const auto& [rank, other] : answers_) {
+    if (other.collective == collectives_ && other.operation == call_->operation && other.count == call_->count)
+      continue;
+    return failure_of(invalid, cat("rank ", context_->rank, " calls ", operation_name(call_->operation), " of ",
+                                   call_->count, ", and rank ", rank, " ", operation_name(other.operation),
+                                   " of ", other.count,
+                                   ": all ranks have to make the same calls in the same order"));
+  }
+  return failure_of(static_cast<int32_t>(Code::io),
+                    cat(operation_name(call_->operation), " did not end within ", call_->timeout_s,
+                        " s, although all ranks came: the network is slow, or the ranks disagree about sizes"));
+}
+
+void Member::heard(int rank, const Notice& told) {
+  std::unique_lock lock(mutex_);
+  switch (told.kind) {
+    case NoticeKind::ask: {
+      const Notice answer = notice(NoticeKind::answer);
+      lock.unlock();
+      notices_.tell(rank, answer);
+      return;
+    }
+    case NoticeKind::answer:
+      answers_[rank] = told;
+      changed_.notify_all();
+      return;
+    case NoticeKind::leave:
+      left_[rank] = told.collective;
+      changed_.notify_all();
+      lock.unlock();
+      return check_left();
+    case NoticeKind::failed:
+      if (leaving_) {
+        left_[rank] = told.collective;
+        return changed_.notify_all();
+      }
+      lock.unlock();
+      end(told.failure);
+  }
+}
+
+void Member::silent(int rank, const std::string& why) {
+  std::unique_lock lock(mutex_);
+  if (left_.contains(rank)) return;
+  lost_.insert(rank);
+  changed_.notify_all();
+  if (leaving_) return;
+  changed_.wait_for(lock, kGrace, [] { return false; });
+  const std::vector<int> missing(lost_.begin(), lost_.end());
+  lock.unlock();
+  end(failure_of(static_cast<int32_t>(Code::rank_lost),
+                 cat(ranks_text(missing), missing.size() == 1 ? " is" : " are", " lost: ", why), missing));
+}
+
+void Member::wait_for_better_verdict() {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, 500ms, [] { return false; });
+}
+
+void Member::broken(const std::string& why) {
+  wait_for_better_verdict();
+  end(failure_of(static_cast<int32_t>(Code::io), cat("Gloo failed on rank ", context_->rank, ": ", why)));
+}
+
+void Member::abort(const std::string& reason) {
+  end(failure_of(static_cast<int32_t>(Code::rank_lost),
+                 cat("rank ", context_->rank, " ended the group: ", reason), {context_->rank}));
+}
+
+void Member::leave() {
+  std::unique_lock lock(mutex_);
+  leaving_ = true;
+  const Notice last = notice(NoticeKind::leave);
+  lock.unlock();
+  notices_.tell_all(last);
+  lock.lock();
+  changed_.wait_for(lock, kDrain, [&] {
+    std::set<int> gone = lost_;
+    for (const auto& [rank, after] : left_) gone.insert(rank);
+    return gone.size() == static_cast<size_t>(context_->size - 1);
+  });
+  lock.unlock();
+  notices_.flush(kFlush);
+  ::_exit(0);
+}
+
+void Member::end(const Failure& failure) {
+  verdict_.lock();  // others wait here for the end of the process
+  library_.send(static_cast<uint32_t>(FrameKind::failed), payload_of(failure));
+  Notice last{};
+  last.kind = NoticeKind::failed;
+  last.failure = failure;
+  notices_.tell_all(last);
+  notices_.flush(kFlush);
+  ::_exit(0);
+}
+
+}  // namespace etr::exchange

@@ -1,0 +1,68 @@
+#include "exchange/engines/gloo/notices.h"
+
+#include <gloo/transport/unbound_buffer.h>
+
+#include "exchange/engines/gloo/slots.h"
+
+namespace etr::exchange {
+
+void Notices::watch(Heard heard, Silent silent) {
+  for (int rank = 0; rank < context_->size; ++rank) {
+    if (rank == context_->rank) continue;
+    std::thread([=, this] {
+      Notice notice{};
+      try {
+        const auto buffer = context_->createUnboundBuffer(&notice, sizeof notice);
+        while (true) {
+          buffer->recv(rank, kNoticeSlot);
+          buffer->waitRecv();
+          heard(rank, notice);
+        }
+      } catch (const std::exception& error) {
+        silent(rank, error.what());
+      }
+    }).detach();
+  }
+}
+
+void Notices::tell(int rank, const Notice& notice) {
+  const std::lock_guard lock(mutex_);
+  Sent& sent = sent_.emplace_back(Sent{notice, nullptr});
+  try {
+    sent.buffer = context_->createUnboundBuffer(&sent.notice, sizeof sent.notice);
+    sent.buffer->send(rank, kNoticeSlot);
+  } catch (const std::exception&) {
+    sent_.pop_back();  // whoever watches this rank knows
+  }
+}
+
+void Notices::tell_all(const Notice& notice) {
+  for (int rank = 0; rank < context_->size; ++rank)
+    if (rank != context_->rank) tell(rank, notice);
+}
+
+// Each on a thread of its own: a wait that runs out of time would make Gloo close all connections.
+void Notices::flush(std::chrono::milliseconds patience) {
+  struct Count {
+    std::mutex mutex;
+    std::condition_variable changed;
+    size_t open;
+  };
+  const std::lock_guard lock(mutex_);
+  const auto count = std::make_shared<Count>();
+  count->open = sent_.size();
+  for (Sent& sent : sent_)
+    std::thread([count, &sent] {
+      try {
+        sent.buffer->waitSend();
+      } catch (const std::exception&) {
+      }
+      const std::lock_guard done(count->mutex);
+      --count->open;
+      count->changed.notify_all();
+    }).detach();
+  std::unique_lock wait(count->mutex);
+  count->changed.wait_for(wait, patience, [&] { return count->open == 0; });
+}
+
+}  // namespace etr::exchange

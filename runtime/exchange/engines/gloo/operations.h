@@ -1,0 +1,18 @@
+// A call of the library, done by Gloo.
+#pragma once
+
+#include <gloo/context.h>
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "exchange/helper_protocol.h"
+
+namespace etr::exchange {
+
+// On the memory that both processes see. `ordinal` counts the calls of all ranks, and keeps their messages apart.
+void perform(const std::shared_ptr<gloo::Context>& context, const Call& call,
+             std::span<const uint64_t> sizes, std::byte* memory, uint64_t ordinal);
+
+}  // namespace etr::exchange

@@ -1,0 +1,64 @@
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.h"
+#include "core/platform.h"
+#include "exchange/store.h"
+
+namespace etr::exchange {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+class FileStore : public Store {
+ public:
+  explicit FileStore(fs::path folder) : folder_(std::move(folder)) {
+    std::error_code error;
+    fs::create_directories(folder_, error);
+    if (!fs::is_directory(folder_))
+      fail(Code::io, "the folder '", folder_.string(), "', where ranks are to find each other, cannot be made: ",
+           error.message());
+  }
+
+  // Written beside its place and renamed: others see all of it. Not flushed to the disk, which nobody needs.
+  void set(const std::string& key, const std::string& value) override {
+    const std::string path = place(key);
+    const std::string beside = cat(path, ".", platform::process_id());
+    std::ofstream out(beside, std::ios::binary | std::ios::trunc);
+    out << value;
+    out.close();
+    if (!out || std::rename(beside.c_str(), path.c_str()) != 0)
+      fail(Code::io, "'", path, "', by which ranks find each other, cannot be written");
+  }
+
+  std::optional<std::string> get(const std::string& key) override {
+    std::ifstream in(place(key), std::ios::binary);
+    if (!in) return std::nullopt;
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  }
+
+  void remove(const std::string& key) override {
+    std::error_code ignored;
+    fs::remove(place(key), ignored);
+  }
+
+ private:
+  std::string place(const std::string& key) const {
+    std::string name = key;
+    std::replace(name.begin(), name.end(), '/', '_');
+    return (folder_ / name).string();
+  }
+
+  const fs::path folder_;
+};
+
+}  // namespace
+
+std::unique_ptr<Store> file_store(const std::string& folder) {
+  return std::make_unique<FileStore>(folder);
+}
+
+}  // namespace etr::exchange

@@ -1,0 +1,106 @@
+#include "exchange/helper_process.h"
+
+#include <optional>
+
+#include "core/platform.h"
+#include "exchange/failure.h"
+#include "exchange/helper.h"
+
+namespace etr::exchange {
+
+using platform::Channel;
+using platform::Frame;
+using Outcome = platform::Channel::Outcome;
+
+namespace {
+
+constexpr auto kLook = std::chrono::milliseconds(5);       // how often the store is asked
+constexpr auto kPatience = std::chrono::milliseconds(900);  // with a helper that has to say by now which ranks are missing
+
+std::string_view bytes_of(std::span<const uint64_t> numbers) {
+  return {reinterpret_cast<const char*>(numbers.data()), numbers.size_bytes()};
+}
+
+bool send(Channel& channel, FrameKind kind, std::string_view payload = {}) {
+  return channel.send(static_cast<uint32_t>(kind), payload);
+}
+
+platform::Deadline after(double seconds) {
+  return std::chrono::steady_clock::now() +
+         std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+}  // namespace
+
+HelperProcess::HelperProcess(const HelperPlace& place, Meeting& meeting, Deadline deadline)
+    : rank_(place.rank) {
+  platform::Descriptor end;
+  Channel::make(channel_, end);
+  const int descriptors[] = {end.number(), memory_.descriptor()};
+  child_ = std::make_unique<platform::Child>(
+      place.program, std::vector{std::to_string(platform::process_id())}, descriptors);
+  const Join join{place.rank, place.size, place.is_interface, 0, place.timeout_s};
+  send(channel_, FrameKind::join, payload_of(join, place.address));
+  this->join(meeting, deadline);
+}
+
+// The helper's rendezvous goes through the meeting's session, until the group stands on all ranks.
+void HelperProcess::join(Meeting& meeting, Deadline deadline) {
+  std::optional<std::string> wanted;
+  for (bool ready = false; !ready || !meeting.unmarked("ready").empty();) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= deadline) {
+      const auto missing = meeting.unmarked("ready");
+      throw RankLost(cat("the group did not form in time: ", ranks_text(missing), " could not connect to all others"),
+                     missing);
+    }
+    if (meeting.given_up()) fail(Code::cancelled, "another rank gave this attempt up");
+    if (wanted) {
+      if (const auto value = meeting.get(*wanted)) {
+        send(channel_, FrameKind::value, *value);
+        wanted.reset();
+      }
+    }
+    Frame frame;
+    if (receive(frame, now + kLook) == Outcome::late) continue;
+    switch (static_cast<FrameKind>(frame.kind)) {
+      case FrameKind::set: {
+        const size_t end = frame.payload.find('\0');
+        meeting.set(frame.payload.substr(0, end), frame.payload.substr(end + 1));
+        break;
+      }
+      case FrameKind::get: wanted = frame.payload; break;
+      case FrameKind::ready: meeting.mark("ready"); ready = true; break;
+      default: fail(Code::internal, "a helper that joins said ", frame.kind);
+    }
+  }
+}
+
+Outcome HelperProcess::receive(Frame& frame, Deadline deadline) {
+  const Outcome outcome = channel_.receive(frame, deadline);
+  if (outcome == Outcome::closed)
+    throw RankLost(cat("the helper process of rank ", rank_, " has ended"), {rank_});
+  Failure failure{};
+  if (outcome == Outcome::frame && frame.kind == static_cast<uint32_t>(FrameKind::failed)) {
+    if (!take(frame.payload, failure)) fail(Code::internal, "a helper's last words are cut short");
+    raise(failure.status, failure.error);
+  }
+  return outcome;
+}
+
+void HelperProcess::call(const Call& call, std::span<const uint64_t> sizes) {
+  send(channel_, FrameKind::call, payload_of(call, bytes_of(sizes)));  // where it is gone, its last words are read below
+  Frame frame;
+  if (receive(frame, after(call.timeout_s) + kPatience) == Outcome::late)
+    throw RankLost(cat("the helper process of rank ", rank_, " does not answer: is it stopped?"), {rank_});
+  if (frame.kind != static_cast<uint32_t>(FrameKind::done))
+    fail(Code::internal, "a helper that works said ", frame.kind);
+}
+
+void HelperProcess::abort(const std::string& reason) { send(channel_, FrameKind::abort, reason); }
+
+void HelperProcess::leave(Deadline deadline) {
+  if (send(channel_, FrameKind::leave)) child_->wait(deadline);
+}
+
+}  // namespace etr::exchange

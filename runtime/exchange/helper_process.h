@@ -1,0 +1,44 @@
+// A helper (helper.h) as the library sees it: started, asked, ended.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "core/platform_process.h"
+#include "exchange/helper_protocol.h"
+#include "exchange/meeting.h"
+
+namespace etr::exchange {
+
+struct HelperPlace;
+
+class HelperProcess {
+ public:
+  using Deadline = platform::Deadline;
+
+  // Starts the program and has it join the session of `meeting`. Throws where this attempt has failed, Error(cancelled) where
+  // another rank gave it up.
+  HelperProcess(const HelperPlace& place, Meeting& meeting, Deadline deadline);
+
+  // The shared memory, with at least `size` bytes.
+  std::byte* memory(uint64_t size) { return memory_.bytes(size); }
+
+  // Has the call done; throws what the helper says, or that it is gone.
+  void call(const Call& call, std::span<const uint64_t> sizes);
+
+  void abort(const std::string& reason);  // any thread
+  void leave(Deadline deadline);          // returns when the helper has ended, or at the deadline
+
+ private:
+  void join(Meeting& meeting, Deadline deadline);
+  // The next frame; throws where the helper has failed.
+  platform::Channel::Outcome receive(platform::Frame& frame, Deadline deadline);
+
+  const int rank_;
+  platform::SharedMemory memory_;
+  platform::Channel channel_;
+  std::unique_ptr<platform::Child> child_;
+};
+
+}  // namespace etr::exchange

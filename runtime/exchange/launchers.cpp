@@ -1,0 +1,114 @@
+#include <charconv>
+#include <optional>
+#include <string>
+
+#include "exchange/world.h"
+
+namespace etr::exchange {
+
+namespace {
+
+class Variables {
+ public:
+  explicit Variables(const Environment& environment) : environment_(environment) {}
+
+  std::string text(const char* name) const {
+    const char* const value = environment_(name);
+    return value ? value : "";
+  }
+  bool has(std::initializer_list<const char*> names) const {
+    for (const char* name : names)
+      if (text(name).empty()) return false;
+    return true;
+  }
+  int number(const char* name) const {
+    const std::string value = text(name);
+    int out = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), out);
+    if (error != std::errc() || end != value.data() + value.size() || out < 0)
+      fail(Code::invalid_argument, "the environment variable ", name, " is '", value, "', which is no number of ranks");
+    return out;
+  }
+
+  // A world whose rank and size these two give.
+  World world(const char* rank, const char* size) const {
+    World out;
+    out.rank = number(rank);
+    out.size = number(size);
+    if (out.rank >= out.size)
+      fail(Code::invalid_argument, "the environment variable ", rank, " is ", out.rank, ", and ", size, " is ", out.size,
+           ": ranks count from 0 to the size less one");
+    return out;
+  }
+
+ private:
+  const Environment& environment_;
+};
+
+// The port above the one given: on that one the launcher's own store may listen.
+std::string next_port(const Variables& variables, const char* name) {
+  const int port = variables.number(name);
+  if (port < 1 || port > 65534)
+    fail(Code::invalid_argument, "the environment variable ", name, " is ", port, ", which is no port below 65535");
+  return std::to_string(port + 1);
+}
+
+// The first host of "node[03-07,9],login" and the like.
+std::string first_host(const std::string& list) {
+  const size_t bracket = list.find('['), comma = list.find(',');
+  if (bracket == std::string::npos || comma < bracket) return list.substr(0, comma);
+  const size_t end = list.find_first_of(",-]", bracket);
+  const size_t close = list.find(']', bracket);
+  if (end == std::string::npos || close == std::string::npos) return list.substr(0, bracket);
+  const size_t after = list.find_first_of(",[", close);
+  return list.substr(0, bracket) + list.substr(bracket + 1, end - bracket - 1) +
+         list.substr(close + 1, after == std::string::npos ? after : after - close - 1);
+}
+
+World of_echotrain(const Variables& v) {
+  World out = v.world("ECHOTRAIN_RANK", "ECHOTRAIN_SIZE");
+  out.rendezvous = v.text("ECHOTRAIN_RENDEZVOUS");
+  if (v.has({"ECHOTRAIN_ENGINE"})) out.engine = v.text("ECHOTRAIN_ENGINE");
+  if (v.has({"ECHOTRAIN_GROUP"})) out.name = v.text("ECHOTRAIN_GROUP");
+  return out;
+}
+
+// torchrun, and what imitates it: Kubernetes' training operator, Ray, Lightning.
+World of_torchrun(const Variables& v) {
+  World out = v.world("RANK", "WORLD_SIZE");
+  out.rendezvous = "tcp://" + v.text("MASTER_ADDR") + ":" + next_port(v, "MASTER_PORT");
+  if (v.has({"TORCHELASTIC_RUN_ID"}))
+    out.name = v.text("TORCHELASTIC_RUN_ID") + "." + v.text("TORCHELASTIC_RESTART_COUNT");
+  return out;
+}
+
+World of_mpi(const Variables& v, const char* engine, const char* rank, const char* size) {
+  World out = v.world(rank, size);
+  out.engine = engine;
+  return out;
+}
+
+// Steps of different jobs on one node get different ports.
+World of_slurm(const Variables& v) {
+  World out = v.world("SLURM_PROCID", "SLURM_NTASKS");
+  const std::string nodes = v.text(v.has({"SLURM_STEP_NODELIST"}) ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST");
+  const int job = v.has({"SLURM_JOB_ID"}) ? v.number("SLURM_JOB_ID") : 0;
+  out.rendezvous = "tcp://" + first_host(nodes) + ":" + std::to_string(20000 + job % 10000);
+  out.name = "job" + std::to_string(job) + "." + v.text("SLURM_STEP_ID") + "." + v.text("SLURM_RESTART_COUNT");
+  return out;
+}
+
+}  // namespace
+
+std::optional<World> world_from(const Environment& environment) {
+  const Variables v(environment);
+  if (v.has({"ECHOTRAIN_RANK", "ECHOTRAIN_SIZE"})) return of_echotrain(v);
+  if (v.has({"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})) return of_torchrun(v);
+  if (v.has({"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}))
+    return of_mpi(v, "mpi-openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
+  if (v.has({"PMI_RANK", "PMI_SIZE"})) return of_mpi(v, "mpi-mpich", "PMI_RANK", "PMI_SIZE");
+  if (v.has({"SLURM_PROCID", "SLURM_NTASKS"})) return of_slurm(v);
+  return std::nullopt;
+}
+
+}  // namespace etr::exchange

@@ -1,0 +1,128 @@
+#include "exchange/meeting.h"
+
+#include <algorithm>
+#include <iterator>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include "core/text.h"
+#include "exchange/failure.h"
+
+namespace etr::exchange {
+
+namespace {
+
+constexpr auto kLook = std::chrono::milliseconds(5);  // how often the store is asked
+
+std::string new_word() {
+  std::random_device random;
+  std::ostringstream out;
+  for (int i = 0; i < 4; ++i) out << std::hex << random();
+  return out.str();
+}
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+}  // namespace
+
+Meeting::Meeting(Store& store, std::string name, int rank, int size, std::function<void()> stopped)
+    : store_(store), name_(std::move(name)), rank_(rank), size_(size), stopped_(std::move(stopped)) {}
+
+std::string Meeting::join_key(int rank) const { return key(cat("join.", rank)); }
+
+void Meeting::write(const std::string& what, const std::string& value) {
+  store_.set(what, value);
+  if (std::find(written_.begin(), written_.end(), what) == written_.end()) written_.push_back(what);
+}
+
+std::string Meeting::agree(Deadline deadline, double timeout_s) {
+  word_ = new_word();
+  write(join_key(rank_), cat(word_, " ", size_));
+  while (true) {
+    stopped_();
+    if (rank_ == 0 && absent().empty()) open_session();
+    if (enter_session()) return session_;
+    if (std::chrono::steady_clock::now() >= deadline) break;
+    std::this_thread::sleep_for(kLook);
+  }
+  std::vector<int> missing = absent();
+  if (missing.empty()) missing = {0};
+  throw RankLost(cat(ranks_text(missing), " did not come to the group '", name_, "' of ", size_, " within ",
+                     timeout_s, " s"),
+                 missing);
+}
+
+// Whether a rank has a word that it did not have in the session before.
+bool Meeting::has_joined(int rank) const {
+  const auto joined = store_.get(join_key(rank));
+  if (!joined) return false;
+  const auto parts = words_of(*joined);
+  if (parts.size() != 2) return false;
+  if (parts[1] != std::to_string(size_) && rank_ == 0)
+    fail(Code::invalid_argument, "rank ", rank, " was told that the group '", name_, "' has ", parts[1],
+         " ranks, and rank 0 that it has ", size_);
+  return words_.empty() || parts[0] != words_[static_cast<size_t>(rank)];
+}
+
+std::vector<int> Meeting::absent() const {
+  std::vector<int> out;
+  for (int r = 0; r < size_; ++r)
+    if (!has_joined(r)) out.push_back(r);
+  return out;
+}
+
+void Meeting::open_session() {
+  std::string text = new_word();
+  for (int r = 0; r < size_; ++r) text += " " + words_of(store_.get(join_key(r)).value_or("?")).at(0);
+  write(key("session"), text);
+}
+
+bool Meeting::enter_session() {
+  const auto opened = store_.get(key("session"));
+  if (!opened) return false;
+  auto parts = words_of(*opened);
+  if (parts.size() != static_cast<size_t>(size_) + 1 || parts[static_cast<size_t>(rank_) + 1] != word_)
+    return false;
+  session_ = parts[0];
+  words_.assign(parts.begin() + 1, parts.end());
+  return true;
+}
+
+// A rank that has started anew has a new word, which rank 0 sees.
+bool Meeting::given_up() const {
+  if (get("given_up")) return true;
+  if (rank_ != 0) return false;
+  for (int r = 1; r < size_; ++r)
+    if (store_.get(join_key(r)) && has_joined(r)) return true;
+  return false;
+}
+
+void Meeting::give_up() { set("given_up", "1"); }
+
+void Meeting::mark(const std::string& what) { set(cat(what, ".", rank_), "1"); }
+
+std::vector<int> Meeting::unmarked(const std::string& what) const {
+  std::vector<int> out;
+  for (int r = 0; r < size_; ++r)
+    if (!get(cat(what, ".", r))) out.push_back(r);
+  return out;
+}
+
+void Meeting::set(const std::string& what, const std::string& value) {
+  write(key(session_ + "." + what), value);
+}
+
+std::optional<std::string> Meeting::get(const std::string& what) const {
+  return store_.get(key(session_ + "." + what));
+}
+
+void Meeting::forget() {
+  for (const std::string& what : written_) store_.remove(what);
+  written_.clear();
+}
+
+}  // namespace etr::exchange

@@ -1,0 +1,196 @@
+#include <algorithm>
+#include <list>
+#include <map>
+#include <thread>
+
+#include "core/error.h"
+#include "core/platform_files.h"
+#include "core/platform_socket.h"
+#include "core/start_thread.h"
+#include "exchange/store.h"
+
+namespace etr::exchange {
+
+namespace {
+
+using platform::Channel;
+using platform::Deadline;
+using platform::Descriptor;
+using platform::Frame;
+using Clock = std::chrono::steady_clock;
+
+enum Kind : uint32_t { kHello = 1, kSet, kGet, kRemove, kDone, kValue, kNone };
+
+constexpr const char* kGreeting = "echotrain store 1";
+constexpr size_t kMaxClients = 8192;
+constexpr uint64_t kMaxStrange = 64;                    // bytes of a frame before the greeting
+constexpr uint64_t kMaxFrame = uint64_t{1} << 20;       // and after it
+constexpr uint64_t kMaxValues = uint64_t{256} << 20;    // bytes of all values
+constexpr auto kMaxSilence = std::chrono::seconds(5);   // before the greeting
+constexpr auto kMaxAnswer = std::chrono::seconds(10);
+
+// Ports are scanned: whoever does not greet is sent away.
+class Server {
+ public:
+  explicit Server(Descriptor listener)
+      : listener_(std::move(listener)),
+        thread_(start_thread("a thread that serves ranks that look for each other", "the number of groups",
+                             [this] { serve(); })) {}
+  ~Server() {
+    stop_.signal();
+    thread_.join();
+  }
+
+ private:
+  struct Client {
+    explicit Client(Descriptor connection) : channel(std::move(connection), kMaxStrange) {}
+    Channel channel;
+    bool greeted = false;
+    Clock::time_point came = Clock::now();
+  };
+
+  void serve() {
+    while (true) {
+      std::vector<int> waits{stop_.descriptor(), clients_.size() < kMaxClients ? listener_.number() : -1};
+      for (const Client& client : clients_) waits.push_back(client.channel.descriptor());
+      const auto ready = platform::wait_readable(waits, Clock::now() + std::chrono::seconds(1));
+      if (!ready.empty() && ready[0] == 0) return;
+      std::erase_if(clients_, [&, at = size_t{2}](Client& client) mutable {
+        const bool heard = std::binary_search(ready.begin(), ready.end(), at++);
+        if (heard && !attend(client)) return true;
+        return !client.greeted && Clock::now() - client.came > kMaxSilence;
+      });
+      if (std::binary_search(ready.begin(), ready.end(), size_t{1})) admit();
+    }
+  }
+
+  void admit() {
+    if (Descriptor connection = platform::accept_from(listener_); connection.number() >= 0)
+      clients_.emplace_back(std::move(connection));
+  }
+
+  // Answers what a client has asked; false where it is gone or no client of ours.
+  bool attend(Client& client) {
+    Frame frame;
+    while (true) {
+      switch (client.channel.receive(frame, Clock::now())) {
+        case Channel::Outcome::late: return true;
+        case Channel::Outcome::closed: return false;
+        case Channel::Outcome::frame:
+          if (!answer(client, frame)) return false;
+      }
+    }
+  }
+
+  bool answer(Client& client, const Frame& frame) {
+    if (!client.greeted) {
+      if (frame.kind != kHello || frame.payload != kGreeting) return false;
+      client.greeted = true;
+      client.channel.set_limit(kMaxFrame);
+      return client.channel.send(kDone, kGreeting);
+    }
+    switch (frame.kind) {
+      case kSet: return set(frame.payload) && client.channel.send(kDone, "");
+      case kRemove: bytes_ -= erase(frame.payload); return client.channel.send(kDone, "");
+      case kGet: {
+        const auto found = values_.find(frame.payload);
+        return found == values_.end() ? client.channel.send(kNone, "") : client.channel.send(kValue, found->second);
+      }
+      default: return false;
+    }
+  }
+
+  bool set(const std::string& text) {
+    const size_t end = text.find('\0');
+    if (end == std::string::npos) return false;
+    bytes_ -= erase(text.substr(0, end));
+    bytes_ += text.size();
+    if (bytes_ > kMaxValues) return false;
+    values_[text.substr(0, end)] = text.substr(end + 1);
+    return true;
+  }
+
+  uint64_t erase(const std::string& key) {
+    const auto found = values_.find(key);
+    if (found == values_.end()) return 0;
+    const uint64_t bytes = key.size() + 1 + found->second.size();
+    values_.erase(found);
+    return bytes;
+  }
+
+  const Descriptor listener_;
+  platform::Event stop_;
+  std::list<Client> clients_;
+  std::map<std::string, std::string> values_;
+  uint64_t bytes_ = 0;
+  std::thread thread_;  // last: it uses all the others
+};
+
+class Client : public TcpStore {
+ public:
+  Client(const std::string& host, const std::string& port, bool serve, double timeout_s)
+      : place_(host + ":" + port) {
+    if (serve) try_to_serve(host, port);
+    const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                             std::chrono::duration<double>(timeout_s));
+    Descriptor connection = platform::connect_to(host, port, deadline);
+    own_address_ = platform::own_address(connection);
+    channel_ = std::make_unique<Channel>(std::move(connection), kMaxFrame);
+    if (ask(kHello, kGreeting).payload != kGreeting)
+      fail(Code::io, "what listens at ", place_, " is no store of EchoTrain's: name another port");
+  }
+
+  void set(const std::string& key, const std::string& value) override { ask(kSet, key + '\0' + value); }
+
+  std::optional<std::string> get(const std::string& key) override {
+    Frame answer = ask(kGet, key);
+    if (answer.kind != kValue) return std::nullopt;
+    return std::move(answer.payload);
+  }
+
+  void remove(const std::string& key) override {
+    try {
+      ask(kRemove, key);
+    } catch (const Error&) {
+      // Rank 0, and all that it has served, is gone.
+    }
+  }
+
+  std::string own_address() const override { return own_address_; }
+
+ private:
+  // Where somebody serves there already, the greeting tells whether that is a store.
+  void try_to_serve(const std::string& host, const std::string& port) {
+    try {
+      server_ = std::make_unique<Server>(platform::listen_at(host, port));
+    } catch (const Error& error) {
+      why_not_ = cat(" (", error.what(), ")");
+    }
+  }
+
+  Frame ask(uint32_t kind, const std::string& payload) {
+    Frame answer;
+    if (!channel_->send(kind, payload) ||
+        channel_->receive(answer, Clock::now() + kMaxAnswer) != Channel::Outcome::frame)
+      fail(Code::io, "the store of rank 0 at ", place_, " does not answer", why_not_);
+    return answer;
+  }
+
+  const std::string place_;
+  std::string why_not_, own_address_;
+  std::unique_ptr<Server> server_;
+  std::unique_ptr<Channel> channel_;
+};
+
+}  // namespace
+
+std::unique_ptr<TcpStore> tcp_store(const std::string& address, bool serve, double timeout_s) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos || colon == 0 || colon + 1 == address.size())
+    fail(Code::invalid_argument, "the rendezvous at '", address, "': tcp:// is followed by a host, a colon and a port");
+  std::string host = address.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  return std::make_unique<Client>(host, address.substr(colon + 1), serve, timeout_s);
+}
+
+}  // namespace etr::exchange

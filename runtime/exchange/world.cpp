@@ -1,0 +1,109 @@
+#include "exchange/world.h"
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "core/json.h"
+#include "core/platform_process.h"
+#include "exchange/helper.h"
+#include "exchange/local.h"
+#include "exchange/plugin.h"
+#include "exchange/store.h"
+
+namespace etr::exchange {
+
+namespace {
+
+constexpr OptionSpec kOptions[] = {
+    {"engine", OptionType::string, "\"gloo\"",
+     "what moves data: gloo, mpi (whichever the launcher is of), mpi-openmpi, mpi-mpich, or the path of a plug-in library"},
+    {"rank", OptionType::integer, nullptr, "this process's number in the group, from 0 on", 0, 1e6},
+    {"size", OptionType::integer, nullptr, "how many ranks the group has", 1, 1e6},
+    {"rendezvous", OptionType::string, "\"\"",
+     "where ranks find each other (gloo): file:FOLDER, a folder that all see, or tcp://HOST:PORT, where rank 0 serves"},
+    {"name", OptionType::string, "\"world\"",
+     "the group's name in the rendezvous; another run or attempt has another"},
+    {"host", OptionType::string, "\"\"", "the address or host name on which this rank listens (gloo)"},
+    {"interface", OptionType::string, "\"\"", "or the network interface, such as eth0 (gloo)"},
+    {"timeout", OptionType::number, "60", "after which a rank that does not come is lost", 0.01, 1e6, "seconds"},
+    {"engines", OptionType::string, "\"\"", "the folder of engines that are not part of the library", 0, 0, "path"},
+};
+
+constexpr const char* kFile = "file:";
+constexpr const char* kTcp = "tcp://";
+
+}  // namespace
+
+const Schema kWorldSchema = kOptions;
+
+World world_of(const Json& spec) {
+  const Options options(kWorldSchema, "the group", spec);
+  World world;
+  world.engine = options.string("engine");
+  world.rank = static_cast<int>(options.integer("rank"));
+  world.size = static_cast<int>(options.integer("size"));
+  world.rendezvous = options.string("rendezvous");
+  world.name = options.string("name");
+  world.host = options.string("host");
+  world.interface = options.string("interface");
+  world.timeout_s = options.number("timeout");
+  world.engines = options.string("engines");
+  return world;
+}
+
+std::string engine_file(const World& world, const std::string& name, const std::string& package) {
+  const char* const variable = std::getenv("ECHOTRAIN_ENGINES");
+  const std::string folder = !world.engines.empty()    ? world.engines
+                             : variable && *variable ? variable
+                                                     : platform::code_directory() + "/echotrain";
+  std::string path = folder + "/" + name;
+  if (std::filesystem::exists(path)) return path;
+  fail(Code::not_found, "the engine '", world.engine, "' is not installed: '", path,
+       "' does not exist. Install ", package,
+       " before EchoTrain is built, which then builds it, or name the folder that has it (the option engines, or "
+       "ECHOTRAIN_ENGINES)");
+}
+
+namespace {
+
+void check(const World& world) {
+  if (world.size < 1 || world.rank < 0 || world.rank >= world.size)
+    fail(Code::invalid_argument, "rank ", world.rank, " of a group of ", world.size,
+         ": ranks count from 0 to the size less one");
+  if (!world.host.empty() && !world.interface.empty())
+    fail(Code::invalid_argument, "a group has a host ('", world.host, "') or an interface ('", world.interface,
+         "') to listen on, not both");
+}
+
+Group open_gloo(const World& world) {
+  HelperPlace place;
+  place.program = engine_file(world, "echotrain-gloo", "Gloo (libgloo-dev)");
+  place.name = world.name;
+  place.rank = world.rank, place.size = world.size;
+  place.timeout_s = world.timeout_s;
+  place.is_interface = !world.interface.empty();
+  place.address = place.is_interface ? world.interface : world.host;
+  if (world.rendezvous.starts_with(kFile)) {
+    place.store = file_store(world.rendezvous.substr(std::string_view(kFile).size()));
+    if (place.address.empty()) place.address = "127.0.0.1";
+  } else if (world.rendezvous.starts_with(kTcp)) {
+    const std::string at = world.rendezvous.substr(std::string_view(kTcp).size());
+    auto store = tcp_store(at, world.rank == 0, world.timeout_s);
+    if (place.address.empty()) place.address = store->own_address();
+    place.store = std::move(store);
+  } else {
+    fail(Code::invalid_argument, "the rendezvous '", world.rendezvous,
+         "' is neither file:FOLDER nor tcp://HOST:PORT");
+  }
+  return helper_group(place);
+}
+
+}  // namespace
+
+Group open_group(const World& world) {
+  check(world);
+  if (world.engine == "gloo" && world.size == 1) return std::move(local_groups(1, world.timeout_s).front());
+  return world.engine == "gloo" ? open_gloo(world) : open_plugin(world);
+}
+
+}  // namespace etr::exchange
