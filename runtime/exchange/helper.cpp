@@ -38,9 +38,9 @@ class HelperEngine {
 
   // Waits until the others have left, too: this rank may have sent what they still read.
   ~HelperEngine() {
-    process_->leave(after(kDrain + 1));
+    const bool all = process_->leave(after(kDrain + 1));
     process_.reset();
-    meeting_->forget();
+    meeting_->forget(all);
   }
 
   int rank() const { return place_.rank; }

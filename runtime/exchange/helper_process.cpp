@@ -1,6 +1,6 @@
 #include "exchange/helper_process.h"
 
-#include <optional>
+#include <algorithm>
 
 #include "core/platform.h"
 #include "exchange/failure.h"
@@ -41,38 +41,47 @@ HelperProcess::HelperProcess(const HelperPlace& place, Meeting& meeting, Deadlin
       place.program, std::vector{std::to_string(platform::process_id())}, descriptors);
   const Join join{place.rank, place.size, place.is_interface, 0, place.timeout_s};
   send(channel_, FrameKind::join, payload_of(join, place.address));
-  this->join(meeting, deadline);
+  bool ready = false;
+  try {
+    while (!ready || !meeting.unmarked("ready").empty()) this->join(meeting, deadline, ready);
+    meeting.set_formed();
+  } catch (const Error&) {
+    if (!ready || !meeting.formed()) throw;
+    ended_ = std::current_exception();  // for the first call
+  }
 }
 
-// The helper's rendezvous goes through the meeting's session, until the group stands on all ranks.
-void HelperProcess::join(Meeting& meeting, Deadline deadline) {
-  std::optional<std::string> wanted;
-  for (bool ready = false; !ready || !meeting.unmarked("ready").empty();) {
-    const auto now = std::chrono::steady_clock::now();
-    if (now >= deadline) {
-      const auto missing = meeting.unmarked("ready");
-      throw RankLost(cat("the group did not form in time: ", ranks_text(missing), " could not connect to all others"),
-                     missing);
+// The helper's rendezvous goes through the meeting's session.
+void HelperProcess::join(Meeting& meeting, Deadline deadline, bool& ready) {
+  const auto now = std::chrono::steady_clock::now();
+  if (now >= deadline) {
+    const auto missing = meeting.unmarked("ready");
+    throw RankLost(cat("the group did not form in time: ", ranks_text(missing), " could not connect to all others"),
+                   missing);
+  }
+  if (meeting.given_up()) fail(Code::cancelled, "another rank gave this attempt up");
+  if (wanted_) {
+    if (const auto value = meeting.get(*wanted_)) {
+      send(channel_, FrameKind::value, *value);
+      wanted_.reset();
     }
-    if (meeting.given_up()) fail(Code::cancelled, "another rank gave this attempt up");
-    if (wanted) {
-      if (const auto value = meeting.get(*wanted)) {
-        send(channel_, FrameKind::value, *value);
-        wanted.reset();
-      }
+  }
+  Frame frame;
+  while (receive(frame, wanted_ || ready ? now + kLook : now + 4 * kLook) == Outcome::frame) relay(meeting, frame, ready);
+}
+
+void HelperProcess::relay(Meeting& meeting, Frame& frame, bool& ready) {
+  switch (static_cast<FrameKind>(frame.kind)) {
+    case FrameKind::set: {
+      const size_t end = frame.payload.find('\0');
+      return meeting.set(frame.payload.substr(0, end), frame.payload.substr(end + 1));
     }
-    Frame frame;
-    if (receive(frame, now + kLook) == Outcome::late) continue;
-    switch (static_cast<FrameKind>(frame.kind)) {
-      case FrameKind::set: {
-        const size_t end = frame.payload.find('\0');
-        meeting.set(frame.payload.substr(0, end), frame.payload.substr(end + 1));
-        break;
-      }
-      case FrameKind::get: wanted = frame.payload; break;
-      case FrameKind::ready: meeting.mark("ready"); ready = true; break;
-      default: fail(Code::internal, "a helper that joins said ", frame.kind);
-    }
+    case FrameKind::get: wanted_ = frame.payload; return;
+    case FrameKind::ready:
+      meeting.mark("ready");
+      ready = true;
+      return;
+    default: fail(Code::internal, "a helper that joins said ", frame.kind);
   }
 }
 
@@ -89,6 +98,7 @@ Outcome HelperProcess::receive(Frame& frame, Deadline deadline) {
 }
 
 void HelperProcess::call(const Call& call, std::span<const uint64_t> sizes) {
+  if (ended_) std::rethrow_exception(ended_);
   send(channel_, FrameKind::call, payload_of(call, bytes_of(sizes)));  // where it is gone, its last words are read below
   Frame frame;
   if (receive(frame, after(call.timeout_s) + kPatience) == Outcome::late)
@@ -99,8 +109,13 @@ void HelperProcess::call(const Call& call, std::span<const uint64_t> sizes) {
 
 void HelperProcess::abort(const std::string& reason) { send(channel_, FrameKind::abort, reason); }
 
-void HelperProcess::leave(Deadline deadline) {
-  if (send(channel_, FrameKind::leave)) child_->wait(deadline);
+bool HelperProcess::leave(Deadline deadline) {
+  Frame frame;
+  const bool all = !ended_ && send(channel_, FrameKind::leave) &&
+                   channel_.receive(frame, deadline) == Outcome::frame &&
+                   frame.kind == static_cast<uint32_t>(FrameKind::done);
+  child_->wait(std::min(deadline, std::chrono::steady_clock::now() + kPatience));  // it may be telling others why it ended
+  return all;
 }
 
 }  // namespace etr::exchange

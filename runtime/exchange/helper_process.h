@@ -1,7 +1,9 @@
 // A helper (helper.h) as the library sees it: started, asked, ended.
 #pragma once
 
+#include <exception>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -28,10 +30,11 @@ class HelperProcess {
   void call(const Call& call, std::span<const uint64_t> sizes);
 
   void abort(const std::string& reason);  // any thread
-  void leave(Deadline deadline);          // returns when the helper has ended, or at the deadline
+  bool leave(Deadline deadline);          // whether all ranks have left before the deadline
 
  private:
-  void join(Meeting& meeting, Deadline deadline);
+  void join(Meeting& meeting, Deadline deadline, bool& ready);
+  void relay(Meeting& meeting, platform::Frame& frame, bool& ready);
   // The next frame; throws where the helper has failed.
   platform::Channel::Outcome receive(platform::Frame& frame, Deadline deadline);
 
@@ -39,6 +42,8 @@ class HelperProcess {
   platform::SharedMemory memory_;
   platform::Channel channel_;
   std::unique_ptr<platform::Child> child_;
+  std::optional<std::string> wanted_;  // the key of the rendezvous that the helper waits for
+  std::exception_ptr ended_;           // why the group ended as soon as it stood
 };
 
 }  // namespace etr::exchange

@@ -21,7 +21,7 @@ enum class FrameKind : uint32_t {
   set,     // a key of the rendezvous, NUL, its value
   get,     // a key of the rendezvous: send its value when there is one
   ready,   // the group stands
-  done,    // the call is done
+  done,    // the call is done; all ranks have left
   failed,  // Failure: the helper has ended
 };
 

@@ -120,7 +120,12 @@ std::optional<std::string> Meeting::get(const std::string& what) const {
   return store_.get(key(session_ + "." + what));
 }
 
-void Meeting::forget() {
+void Meeting::set_formed() { store_.set(key(session_ + ".formed"), "1"); }
+
+bool Meeting::formed() const { return get("formed").has_value(); }
+
+void Meeting::forget(bool all) {
+  if (all) store_.remove(key(session_ + ".formed"));
   for (const std::string& what : written_) store_.remove(what);
   written_.clear();
 }

@@ -35,7 +35,12 @@ class Meeting {
   void set(const std::string& key, const std::string& value);
   std::optional<std::string> get(const std::string& key) const;
 
-  void forget();  // removes what this rank has written
+  // The group stands, on all ranks: whatever fails from now on is no reason for another attempt.
+  void set_formed();
+  bool formed() const;
+
+  // Removes what this rank has written; `all`: also what others need no more, when all have left.
+  void forget(bool all);
 
  private:
   std::string key(const std::string& what) const { return name_ + "." + what; }

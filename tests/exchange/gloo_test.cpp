@@ -1,10 +1,22 @@
 // Groups of processes on Gloo.
+#include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
-#include <chrono>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <iomanip>
+#include <sstream>
+#include <thread>
 
+#include "core/json.h"
+#include "core/platform_socket.h"
 #include "exchange/conformance.h"
 #include "exchange/ranks.h"
+#include "support/eventually.h"
 
 namespace etr::test {
 namespace {
@@ -22,6 +34,247 @@ TEST(Gloo, DoesEveryOperation) {
     });
     for (int r = 0; r < size; ++r) EXPECT_EQ(ranks.outcome(r), "");
   }
+}
+
+// A port on the loopback interface that nobody has.
+int free_port() {
+  const platform::Descriptor socket = platform::listen_at("127.0.0.1", "0");
+  sockaddr_in address{};
+  socklen_t size = sizeof address;
+  getsockname(socket.number(), reinterpret_cast<sockaddr*>(&address), &size);
+  return ntohs(address.sin_port);
+}
+
+World at_port(int port) {
+  World world;
+  world.rendezvous = cat("tcp://127.0.0.1:", port);
+  return world;
+}
+
+std::string sum_of_ranks(const World& world) {
+  Group group = open_group(world);
+  std::vector<int64_t> sum{world.rank};
+  group.all_reduce(std::span(sum));
+  return sum[0] == world.size * (world.size - 1) / 2 ? "" : "a wrong sum";
+}
+
+template <typename Body>
+std::string error_of(Body&& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Gloo, RanksMeetOverTcp) {
+  Ranks ranks(3, sum_of_ranks, at_port(free_port()));
+  for (int r = 0; r < 3; ++r) EXPECT_EQ(ranks.outcome(r), "");
+}
+
+TEST(Gloo, WhatOthersLeftInTheFolderDoesNoHarm) {
+  TempDir folder;
+  World world;
+  world.rendezvous = "file:" + folder.path();
+  for (const int killed : {true, true, false}) {
+    Ranks ranks(2, [&](const World& mine) -> std::string {
+      if (!killed) return sum_of_ranks(mine);
+      Group group = open_group(mine);
+      raise(SIGKILL);
+      return "";
+    }, world);
+    for (int r = 0; r < 2; ++r) EXPECT_EQ(ranks.outcome(r), killed ? "ended by signal 9" : "");
+  }
+}
+
+TEST(Gloo, LeavesNothingInTheFolder) {
+  TempDir folder;
+  World world;
+  world.rendezvous = "file:" + folder.path();
+  {
+    Ranks ranks(3, sum_of_ranks, world);
+    for (int r = 0; r < 3; ++r) EXPECT_EQ(ranks.outcome(r), "");
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
+TEST(Gloo, NamesRanksThatDoNotJoin) {
+  World world;
+  world.timeout_s = 1;
+  Ranks ranks(4, [](const World& mine) { return mine.rank == 0 || mine.rank == 2 ? "" : sum_of_ranks(mine); }, world);
+  EXPECT_EQ(ranks.outcome(1), "ranks 0 and 2 did not come to the group 'world' of 4 within 1 s");
+  EXPECT_EQ(ranks.outcome(3), "ranks 0 and 2 did not come to the group 'world' of 4 within 1 s");
+}
+
+TEST(Gloo, RanksThatWereToldDifferentSizesLearnOfIt) {
+  World world;
+  world.timeout_s = 2;
+  Ranks ranks(2, [](World mine) {
+    mine.size += mine.rank;
+    return sum_of_ranks(mine);
+  }, world);
+  EXPECT_EQ(ranks.outcome(0), "rank 1 was told that the group 'world' has 3 ranks, and rank 0 that it has 2");
+}
+
+TEST(Gloo, RanksThatCallDifferentThingsLearnOfIt) {
+  Ranks ranks(2, [](const World& mine) -> std::string {
+    Group group = open_group(mine);
+    group.set_timeout(1);
+    std::vector<float> values(mine.rank == 0 ? 1000 : 500'000);
+    const std::string sizes = error_of([&] { group.all_reduce(std::span(values)); });
+    return sizes.empty() ? "nobody saw it" : "";
+  });
+  for (int r = 0; r < 2; ++r) EXPECT_EQ(ranks.outcome(r), "");
+}
+
+TEST(Gloo, ALostHelperIsNoSignalToTheProgram) {
+  Ranks ranks(2, [](const World& mine) -> std::string {
+    Group group = open_group(mine);
+    if (mine.rank == 1) {
+      std::ifstream children(cat("/proc/self/task/", getpid(), "/children"));
+      pid_t helper = 0;
+      children >> helper;
+      ::kill(helper, SIGKILL);
+    }
+    std::vector<float> values(1'000'000);
+    const std::string why = error_of([&] { while (true) group.all_reduce(std::span(values)); });
+    return why.find("rank 1") != std::string::npos ? "" : why;
+  });
+  for (int r = 0; r < 2; ++r) EXPECT_EQ(ranks.outcome(r), "");  // no SIGPIPE
+}
+
+// A child of fork() has the parent's descriptors. It must not keep the helper alive.
+TEST(Gloo, AChildDoesNotHideThatItsParentDied) {
+  Ranks ranks(2, [](const World& mine) -> std::string {
+    Group group = open_group(mine);
+    if (mine.rank == 1) {
+      if (const pid_t child = fork(); child == 0)
+        pause();
+      else
+        say(mine, "child", std::to_string(child));
+      raise(SIGKILL);
+    }
+    return error_of([&] { group.barrier(); }).substr(0, 14);
+  });
+  EXPECT_EQ(ranks.outcome(0), "rank 1 is lost");
+  ::kill(std::stoi(ranks.said(1, "child")), SIGKILL);
+}
+
+TEST(Gloo, SaysWhatItCannotUse) {
+  World world;
+  world.size = 2;
+  world.engines = ETR_ENGINES;
+  EXPECT_NE(error_of([&] { open_group(world); }).find("neither file:FOLDER nor tcp://HOST:PORT"), std::string::npos);
+  world.engines = "/nowhere";
+  world.rendezvous = "file:/tmp";
+  EXPECT_NE(error_of([&] { open_group(world); }).find("Install Gloo (libgloo-dev)"), std::string::npos);
+  world.rank = 2;
+  EXPECT_NE(error_of([&] { open_group(world); }).find("rank 2 of a group of 2"), std::string::npos);
+  Ranks ranks(2, [](World mine) {
+    mine.interface = "nosuch0";
+    mine.timeout_s = 2;
+    return error_of([&] { open_group(mine); }).substr(0, 46);
+  });
+  EXPECT_EQ(ranks.outcome(0), "Gloo cannot listen on the interface 'nosuch0':");
+}
+
+// Ports of the loopback interface that helpers of this program listen on.
+std::vector<int> listening_ports() {
+  std::vector<int> out;
+  std::ifstream in("/proc/net/tcp");
+  std::string line;
+  while (std::getline(in, line)) {
+    std::istringstream words(line);
+    std::string slot, local, remote, state;
+    words >> slot >> local >> remote >> state;
+    if (state == "0A" && local.starts_with("0100007F:")) out.push_back(std::stoi(local.substr(9), nullptr, 16));
+  }
+  return out;
+}
+
+// Connects to every port that is new, in turn with garbage, a reset, and silence, until it is told to stop.
+class Scanner {
+ public:
+  Scanner() : before_(listening_ports()), thread_([this] { scan(); }) {}
+  ~Scanner() {
+    stop_ = true;
+    thread_.join();
+    for (const int socket : silent_) close(socket);
+  }
+  int met() const { return met_; }
+
+ private:
+  void scan() {
+    while (!stop_)
+      for (const int port : listening_ports())
+        if (std::find(before_.begin(), before_.end(), port) == before_.end()) touch(port);
+  }
+
+  void touch(int port) {
+    const int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (connect(client, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0) {
+      const int kind = met_++ % 3;
+      const linger reset{1, 0};
+      const std::string garbage(200, '\xA5');
+      if (kind == 0) send(client, garbage.data(), garbage.size(), MSG_NOSIGNAL);
+      if (kind == 1) setsockopt(client, SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+      if (kind == 2 && silent_.size() < 200) return silent_.push_back(client);
+    }
+    close(client);
+  }
+
+  const std::vector<int> before_;
+  std::vector<int> silent_;
+  std::atomic<bool> stop_{false};
+  std::atomic<int> met_{0};
+  std::thread thread_;
+};
+
+// Gloo takes whoever connects while a group forms, and its process ends when that is nonsense. The program lives on: attempts fail
+// until the scanner is gone, or a group forms between two of its visits.
+TEST(Gloo, SurvivesAPortScanWhileItForms) {
+  Ranks ranks(3, [](const World& mine) -> std::string {
+    for (int i = 0; i < 3; ++i) {
+      World world = mine;
+      world.name = cat("group", i);
+      const std::string why = sum_of_ranks(world);
+      if (!why.empty()) return why;
+    }
+    return "";
+  });
+  {
+    Scanner scanner;
+    EXPECT_TRUE(eventually([&] { return scanner.met() > 30; }));
+  }
+  for (int r = 0; r < 3; ++r) EXPECT_EQ(ranks.outcome(r), "");
+}
+
+TEST(Gloo, ListensNowhereWhileItWorks) {
+  const size_t before = listening_ports().size();
+  Ranks ranks(2, [](const World& mine) -> std::string {
+    Group group = open_group(mine);
+    say(mine, "here");
+    for (int i = 0; i < 200; ++i) group.barrier();
+    group.receive({}, 1 - mine.rank, 1);  // until the test is over
+    return "";
+  });
+  ranks.said(0, "here");
+  ranks.said(1, "here");
+  EXPECT_LE(listening_ports().size(), before);
+}
+
+TEST(Gloo, SurvivesAPortScanOfItsStore) {
+  const int port = free_port();
+  Scanner scanner;
+  Ranks ranks(3, sum_of_ranks, at_port(port));
+  std::string all;
+  for (int r = 0; r < 3; ++r) all += ranks.outcome(r) == "ended by signal 9" ? "x" : "";
+  EXPECT_EQ(all, "");
 }
 
 }  // namespace

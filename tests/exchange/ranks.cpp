@@ -19,6 +19,11 @@ std::string path_of(const std::string& folder, int rank, const std::string& what
   return cat(folder, "/", what, ".", rank);
 }
 
+std::string contents(const std::string& path) {
+  std::ifstream in(path);
+  return in ? std::string(std::istreambuf_iterator<char>(in), {}) : "no " + path;
+}
+
 std::string run(const Ranks::Body& body, const exchange::World& world) {
   try {
     return body(world);
@@ -61,16 +66,19 @@ std::string Ranks::outcome(int rank) {
   waitpid(process, &status, 0);
   process = 0;
   if (WIFSIGNALED(status)) return cat("ended by signal ", WTERMSIG(status));
-  std::ifstream in(path_of(folder_.path(), rank, "outcome"));
-  return in ? std::string(std::istreambuf_iterator<char>(in), {}) : "no outcome";
+  return contents(path_of(folder_.path(), rank, "outcome"));
 }
 
-void Ranks::wait_for(int rank, const std::string& word) const {
-  eventually([&] { return std::filesystem::exists(path_of(folder_.path(), rank, word)); });
+std::string Ranks::said(int rank, const std::string& word) const {
+  const std::string path = path_of(folder_.path(), rank, word);
+  eventually([&] { return std::filesystem::exists(path); });
+  return contents(path);
 }
 
-void say(const exchange::World& world, const std::string& word) {
-  std::ofstream(path_of(std::getenv("ECHOTRAIN_TEST_FOLDER"), world.rank, word)) << word;
+void say(const exchange::World& world, const std::string& word, const std::string& text) {
+  const std::string path = path_of(std::getenv("ECHOTRAIN_TEST_FOLDER"), world.rank, word);
+  std::ofstream(path + "~") << text;
+  std::filesystem::rename(path + "~", path);
 }
 
 }  // namespace etr::test

@@ -28,8 +28,8 @@ class Ranks {
   pid_t process(int rank) const { return processes_[static_cast<size_t>(rank)]; }
   void signal(int rank, int number) const { ::kill(process(rank), number); }
 
-  // Waits until a rank has said this word (below).
-  void wait_for(int rank, const std::string& word) const;
+  // Waits until a rank has said this word (below), and returns what it said of it.
+  std::string said(int rank, const std::string& word) const;
   std::string folder() const { return folder_.path(); }
 
  private:
@@ -38,6 +38,6 @@ class Ranks {
 };
 
 // In a rank's body: what the test waits for.
-void say(const exchange::World& world, const std::string& word);
+void say(const exchange::World& world, const std::string& word, const std::string& text = "yes");
 
 }  // namespace etr::test

@@ -207,13 +207,14 @@ void Member::leave() {
   lock.unlock();
   notices_.tell_all(last);
   lock.lock();
-  changed_.wait_for(lock, kDrain, [&] {
+  const bool all = changed_.wait_for(lock, kDrain, [&] {
     std::set<int> gone = lost_;
     for (const auto& [rank, after] : left_) gone.insert(rank);
     return gone.size() == static_cast<size_t>(context_->size - 1);
   });
   lock.unlock();
   notices_.flush(kFlush);
+  if (all) library_.send(static_cast<uint32_t>(FrameKind::done), {});
   ::_exit(0);
 }
 
