@@ -4,6 +4,7 @@
 #include <echotrain/engine.h>
 
 #include "exchange/failure.h"
+#include "exchange/numbers.h"
 
 namespace etr::exchange {
 

@@ -147,13 +147,23 @@ void Group::broadcast(std::span<std::byte> data, int root) {
 
 void Group::barrier() { state_->call(state_->engine.barrier, timeout()); }
 
+namespace {
+
+void check_tag(uint32_t tag) {
+  if (tag > ETR_ENGINE_TAG_MAX) fail(Code::invalid_argument, "the tag ", tag, ": they go up to ", int{ETR_ENGINE_TAG_MAX});
+}
+
+}  // namespace
+
 void Group::send(std::span<const std::byte> data, int to, uint32_t tag) {
+  check_tag(tag);
   state_->check_rank("a message to rank", to);
   if (to == rank()) fail(Code::invalid_argument, "a message from rank ", to, " to itself");
   state_->call(state_->engine.send, data.data(), uint64_t{data.size()}, to, tag, timeout());
 }
 
 void Group::receive(std::span<std::byte> data, int from, uint32_t tag) {
+  check_tag(tag);
   state_->check_rank("a message from rank", from);
   if (from == rank()) fail(Code::invalid_argument, "a message from rank ", from, " to itself");
   state_->call(state_->engine.receive, data.data(), uint64_t{data.size()}, from, tag, timeout());

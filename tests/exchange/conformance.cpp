@@ -101,7 +101,7 @@ class Check {
     if (size == 1) return;
     for (const int step : {1, size - 1}) {
       const int to = (rank + step) % size, from = (rank + size - step) % size;
-      const auto tag = static_cast<uint32_t>(step == 1 ? 0 : 4'000'000'000u);
+      const auto tag = static_cast<uint32_t>(step == 1 ? 0 : ETR_ENGINE_TAG_MAX);
       auto mine = values<double>(rank, count);
       std::vector<double> theirs(count);
       if (rank % 2 == 0) g.send(bytes(mine), to, tag);

@@ -39,7 +39,7 @@ void send_failure(const Failure& failure) {
     why = error.what();
   } catch (...) {
   }
-  send_failure(failure_of(static_cast<int32_t>(Code::rank_lost), cat("Gloo ended its process: ", why)));
+  send_failure(failure_of(Code::rank_lost, cat("Gloo ended its process: ", why)));
   ::_exit(1);
 }
 
@@ -127,10 +127,10 @@ class Helper {
       gloo::BarrierOptions all(context);
       gloo::barrier(all);
     } catch (const Error& error) {
-      send_failure(failure_of(static_cast<int32_t>(error.code()), error.what()));
+      send_failure(failure_of(error.code(), error.what()));
       ::_exit(1);
     } catch (const std::exception& error) {
-      send_failure(failure_of(static_cast<int32_t>(Code::rank_lost), error.what()));
+      send_failure(failure_of(Code::rank_lost, error.what()));
       ::_exit(1);
     }
     member_ = new Member(context, channel_);  // until the process ends

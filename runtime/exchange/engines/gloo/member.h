@@ -15,6 +15,7 @@
 
 #include "core/platform_process.h"
 #include "exchange/engines/gloo/notices.h"
+#include "exchange/engines/verdict.h"
 
 namespace etr::exchange {
 
@@ -42,8 +43,6 @@ class Member {
   void silent(int rank, const std::string& why);
   Notice notice(NoticeKind kind) const;
   bool needs(int rank) const;
-  Failure verdict_on_late() const;
-  Failure disagreement() const;
   void wait_for_better_verdict();
 
   const std::shared_ptr<gloo::Context> context_;
@@ -61,8 +60,5 @@ class Member {
   bool leaving_ = false;
   std::mutex verdict_;  // taken once, for good
 };
-
-// A failure with a text, and who is missing.
-Failure failure_of(int32_t status, const std::string& message, std::vector<int> missing = {});
 
 }  // namespace etr::exchange
