@@ -64,7 +64,8 @@ class Channel {
   static void make(Channel& here, Descriptor& there);  // Error(io)
   Channel() = default;
   // Over a connection that does not block. A frame of more bytes than `limit` closes it.
-  explicit Channel(Descriptor end, uint64_t limit = uint64_t{64} << 20) : end_(std::move(end)), limit_(limit) {}
+  explicit Channel(Descriptor end, uint64_t limit = uint64_t{64} << 20)
+      : end_(std::move(end)), limit_(limit) {}
 
   int descriptor() const { return end_.number(); }
   void set_limit(uint64_t bytes) { limit_ = bytes; }

@@ -16,10 +16,12 @@ namespace {
 using Deadline = platform::Deadline;
 using Clock = std::chrono::steady_clock;
 
-constexpr double kDrain = 5;  // seconds that a rank waits at the end for others to have what it sent
+constexpr double kDrain =
+    5;  // seconds that a rank waits at the end for others to have what it sent
 
 Deadline after(double seconds) {
-  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  return Clock::now() +
+         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
 uint64_t aligned(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -32,7 +34,8 @@ class HelperEngine {
  public:
   explicit HelperEngine(HelperPlace place) : place_(std::move(place)) {
     const Deadline deadline = after(place_.timeout_s);
-    meeting_ = std::make_unique<Meeting>(*place_.store, place_.name, place_.rank, place_.size, [] {});
+    meeting_ =
+        std::make_unique<Meeting>(*place_.store, place_.name, place_.rank, place_.size, [] {});
     while (!process_) form(deadline);
   }
 
@@ -48,16 +51,21 @@ class HelperEngine {
 
   void all_reduce(void* data, uint64_t count, Number number, Reduction reduction, double timeout) {
     const uint64_t bytes = count * number_size(number);
-    run({.operation = Operation::all_reduce, .number = static_cast<int32_t>(number),
-         .reduction = static_cast<int32_t>(reduction), .count = count, .timeout_s = timeout},
+    run({.operation = Operation::all_reduce,
+         .number = static_cast<int32_t>(number),
+         .reduction = static_cast<int32_t>(reduction),
+         .count = count,
+         .timeout_s = timeout},
         {}, data, bytes, 0, data, bytes);
   }
 
   void reduce_scatter(const void* data, const uint64_t* counts, void* part, Number number,
                       Reduction reduction, double timeout) {
     const uint64_t all = sum_of(counts, size()) * number_size(number);
-    run({.operation = Operation::reduce_scatter, .number = static_cast<int32_t>(number),
-         .reduction = static_cast<int32_t>(reduction), .timeout_s = timeout},
+    run({.operation = Operation::reduce_scatter,
+         .number = static_cast<int32_t>(number),
+         .reduction = static_cast<int32_t>(reduction),
+         .timeout_s = timeout},
         counts, data, all, aligned(all), part, counts[rank()] * number_size(number));
   }
 
@@ -77,12 +85,20 @@ class HelperEngine {
   }
 
   void send(const void* data, uint64_t bytes, int32_t to, uint32_t tag, double timeout) {
-    run({.operation = Operation::send, .peer = to, .tag = tag, .count = bytes, .timeout_s = timeout}, {},
-        data, bytes, 0, nullptr, 0);
+    run({.operation = Operation::send,
+         .peer = to,
+         .tag = tag,
+         .count = bytes,
+         .timeout_s = timeout},
+        {}, data, bytes, 0, nullptr, 0);
   }
 
   void receive(void* data, uint64_t bytes, int32_t from, uint32_t tag, double timeout) {
-    run({.operation = Operation::receive, .peer = from, .tag = tag, .count = bytes, .timeout_s = timeout},
+    run({.operation = Operation::receive,
+         .peer = from,
+         .tag = tag,
+         .count = bytes,
+         .timeout_s = timeout},
         {}, nullptr, 0, 0, data, bytes);
   }
 
@@ -115,7 +131,8 @@ class HelperEngine {
       meeting_->give_up();
       const bool passing = error.code() == Code::cancelled || error.code() == Code::rank_lost;
       if (!passing || Clock::now() >= deadline) throw;
-      log_line(LogLevel::info, cat("rank ", rank(), " tries again to form a group: ", error.what()));
+      log_line(LogLevel::info,
+               cat("rank ", rank(), " tries again to form a group: ", error.what()));
     }
   }
 

@@ -14,8 +14,9 @@ using Outcome = platform::Channel::Outcome;
 
 namespace {
 
-constexpr auto kLook = std::chrono::milliseconds(5);       // how often the store is asked
-constexpr auto kPatience = std::chrono::milliseconds(900);  // with a helper that has to say by now which ranks are missing
+constexpr auto kLook = std::chrono::milliseconds(5);  // how often the store is asked
+constexpr auto kPatience =
+    std::chrono::milliseconds(900);  // with a helper that has to say by now which ranks are missing
 
 std::string_view bytes_of(std::span<const uint64_t> numbers) {
   return {reinterpret_cast<const char*>(numbers.data()), numbers.size_bytes()};
@@ -27,7 +28,8 @@ bool send(Channel& channel, FrameKind kind, std::string_view payload = {}) {
 
 platform::Deadline after(double seconds) {
   return std::chrono::steady_clock::now() +
-         std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+         std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+             std::chrono::duration<double>(seconds));
 }
 
 }  // namespace
@@ -56,7 +58,8 @@ void HelperProcess::join(Meeting& meeting, Deadline deadline, bool& ready) {
   const auto now = std::chrono::steady_clock::now();
   if (now >= deadline) {
     const auto missing = meeting.unmarked("ready");
-    throw RankLost(cat("the group did not form in time: ", ranks_text(missing), " could not connect to all others"),
+    throw RankLost(cat("the group did not form in time: ", ranks_text(missing),
+                       " could not connect to all others"),
                    missing);
   }
   if (meeting.given_up()) fail(Code::cancelled, "another rank gave this attempt up");
@@ -67,7 +70,8 @@ void HelperProcess::join(Meeting& meeting, Deadline deadline, bool& ready) {
     }
   }
   Frame frame;
-  while (receive(frame, wanted_ || ready ? now + kLook : now + 4 * kLook) == Outcome::frame) relay(meeting, frame, ready);
+  while (receive(frame, wanted_ || ready ? now + kLook : now + 4 * kLook) == Outcome::frame)
+    relay(meeting, frame, ready);
 }
 
 void HelperProcess::relay(Meeting& meeting, Frame& frame, bool& ready) {
@@ -99,10 +103,12 @@ Outcome HelperProcess::receive(Frame& frame, Deadline deadline) {
 
 void HelperProcess::call(const Call& call, std::span<const uint64_t> sizes) {
   if (ended_) std::rethrow_exception(ended_);
-  send(channel_, FrameKind::call, payload_of(call, bytes_of(sizes)));  // where it is gone, its last words are read below
+  send(channel_, FrameKind::call,
+       payload_of(call, bytes_of(sizes)));  // where it is gone, its last words are read below
   Frame frame;
   if (receive(frame, after(call.timeout_s) + kPatience) == Outcome::late)
-    throw RankLost(cat("the helper process of rank ", rank_, " does not answer: is it stopped?"), {rank_});
+    throw RankLost(cat("the helper process of rank ", rank_, " does not answer: is it stopped?"),
+                   {rank_});
   if (frame.kind != static_cast<uint32_t>(FrameKind::done))
     fail(Code::internal, "a helper that works said ", frame.kind);
 }
@@ -114,7 +120,8 @@ bool HelperProcess::leave(Deadline deadline) {
   const bool all = !ended_ && send(channel_, FrameKind::leave) &&
                    channel_.receive(frame, deadline) == Outcome::frame &&
                    frame.kind == static_cast<uint32_t>(FrameKind::done);
-  child_->wait(std::min(deadline, std::chrono::steady_clock::now() + kPatience));  // it may be telling others why it ended
+  child_->wait(std::min(deadline, std::chrono::steady_clock::now() +
+                                      kPatience));  // it may be telling others why it ended
   return all;
 }
 

@@ -28,7 +28,7 @@ class Meeting {
   bool given_up() const;  // this session, by some rank
   void give_up();
 
-  void mark(const std::string& what);        // of this rank in this session
+  void mark(const std::string& what);                        // of this rank in this session
   std::vector<int> unmarked(const std::string& what) const;  // ranks that have not
 
   // Of this session; forgotten with the meeting.

@@ -23,10 +23,10 @@ enum Kind : uint32_t { kHello = 1, kSet, kGet, kRemove, kDone, kValue, kNone };
 
 constexpr const char* kGreeting = "echotrain store 1";
 constexpr size_t kMaxClients = 8192;
-constexpr uint64_t kMaxStrange = 64;                    // bytes of a frame before the greeting
-constexpr uint64_t kMaxFrame = uint64_t{1} << 20;       // and after it
-constexpr uint64_t kMaxValues = uint64_t{256} << 20;    // bytes of all values
-constexpr auto kMaxSilence = std::chrono::seconds(5);   // before the greeting
+constexpr uint64_t kMaxStrange = 64;                   // bytes of a frame before the greeting
+constexpr uint64_t kMaxFrame = uint64_t{1} << 20;      // and after it
+constexpr uint64_t kMaxValues = uint64_t{256} << 20;   // bytes of all values
+constexpr auto kMaxSilence = std::chrono::seconds(5);  // before the greeting
 constexpr auto kMaxAnswer = std::chrono::seconds(10);
 
 // Ports are scanned: whoever does not greet is sent away.
@@ -34,8 +34,8 @@ class Server {
  public:
   explicit Server(Descriptor listener)
       : listener_(std::move(listener)),
-        thread_(start_thread("a thread that serves ranks that look for each other", "the number of groups",
-                             [this] { serve(); })) {}
+        thread_(start_thread("a thread that serves ranks that look for each other",
+                             "the number of groups", [this] { serve(); })) {}
   ~Server() {
     stop_.signal();
     thread_.join();
@@ -51,7 +51,8 @@ class Server {
 
   void serve() {
     while (true) {
-      std::vector<int> waits{stop_.descriptor(), clients_.size() < kMaxClients ? listener_.number() : -1};
+      std::vector<int> waits{stop_.descriptor(),
+                             clients_.size() < kMaxClients ? listener_.number() : -1};
       for (const Client& client : clients_) waits.push_back(client.channel.descriptor());
       const auto ready = platform::wait_readable(waits, Clock::now() + std::chrono::seconds(1));
       if (!ready.empty() && ready[0] == 0) return;
@@ -94,7 +95,8 @@ class Server {
       case kRemove: bytes_ -= erase(frame.payload); return client.channel.send(kDone, "");
       case kGet: {
         const auto found = values_.find(frame.payload);
-        return found == values_.end() ? client.channel.send(kNone, "") : client.channel.send(kValue, found->second);
+        return found == values_.end() ? client.channel.send(kNone, "")
+                                      : client.channel.send(kValue, found->second);
       }
       default: return false;
     }
@@ -140,7 +142,9 @@ class Client : public TcpStore {
       fail(Code::io, "what listens at ", place_, " is no store of EchoTrain's: name another port");
   }
 
-  void set(const std::string& key, const std::string& value) override { ask(kSet, key + '\0' + value); }
+  void set(const std::string& key, const std::string& value) override {
+    ask(kSet, key + '\0' + value);
+  }
 
   std::optional<std::string> get(const std::string& key) override {
     Frame answer = ask(kGet, key);
@@ -187,9 +191,11 @@ class Client : public TcpStore {
 std::unique_ptr<TcpStore> tcp_store(const std::string& address, bool serve, double timeout_s) {
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos || colon == 0 || colon + 1 == address.size())
-    fail(Code::invalid_argument, "the rendezvous at '", address, "': tcp:// is followed by a host, a colon and a port");
+    fail(Code::invalid_argument, "the rendezvous at '", address,
+         "': tcp:// is followed by a host, a colon and a port");
   std::string host = address.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']')
+    host = host.substr(1, host.size() - 2);
   return std::make_unique<Client>(host, address.substr(colon + 1), serve, timeout_s);
 }
 

@@ -42,11 +42,15 @@ void run(int rank, int size, const std::string& folder) {
   world.engines = ETR_ENGINES;
   etr::exchange::Group group = etr::exchange::open_group(world);
   const auto context = plain_gloo(rank, size, folder + "/plain");
-  if (rank == 0) std::printf("%d ranks\n%10s %14s %14s %10s %10s\n", size, "bytes", "Group", "plain Gloo", "MB/s", "of plain");
-  for (size_t count : {size_t{1}, size_t{1} << 10, size_t{1} << 14, size_t{1} << 18, size_t{1} << 20, size_t{1} << 22, size_t{1} << 24}) {
+  if (rank == 0)
+    std::printf("%d ranks\n%10s %14s %14s %10s %10s\n", size, "bytes", "Group", "plain Gloo",
+                "MB/s", "of plain");
+  for (size_t count : {size_t{1}, size_t{1} << 10, size_t{1} << 14, size_t{1} << 18,
+                       size_t{1} << 20, size_t{1} << 22, size_t{1} << 24}) {
     std::vector<float> values(count);
     const auto times = etr::bench::time_in_turn(
-        {[&] { group.all_reduce(std::span(values)); }, [&] { reduce_plainly(context, values); }}, count < 1 << 20 ? 101 : 15);
+        {[&] { group.all_reduce(std::span(values)); }, [&] { reduce_plainly(context, values); }},
+        count < 1 << 20 ? 101 : 15);
     const double ours = times[0], plain = times[1];
     if (rank == 0)
       std::printf("%10zu %11.1f us %11.1f us %10.0f %9.0f%%\n", count * 4, ours * 1e6, plain * 1e6,

@@ -78,12 +78,15 @@ TEST(Gloo, WhatOthersLeftInTheFolderDoesNoHarm) {
   World world;
   world.rendezvous = "file:" + folder.path();
   for (const int killed : {true, true, false}) {
-    Ranks ranks(2, [&](const World& mine) -> std::string {
-      if (!killed) return sum_of_ranks(mine);
-      Group group = open_group(mine);
-      raise(SIGKILL);
-      return "";
-    }, world);
+    Ranks ranks(
+        2,
+        [&](const World& mine) -> std::string {
+          if (!killed) return sum_of_ranks(mine);
+          Group group = open_group(mine);
+          raise(SIGKILL);
+          return "";
+        },
+        world);
     for (int r = 0; r < 2; ++r) EXPECT_EQ(ranks.outcome(r), killed ? "ended by signal 9" : "");
   }
 }
@@ -102,7 +105,10 @@ TEST(Gloo, LeavesNothingInTheFolder) {
 TEST(Gloo, NamesRanksThatDoNotJoin) {
   World world;
   world.timeout_s = 1;
-  Ranks ranks(4, [](const World& mine) { return mine.rank == 0 || mine.rank == 2 ? "" : sum_of_ranks(mine); }, world);
+  Ranks ranks(
+      4,
+      [](const World& mine) { return mine.rank == 0 || mine.rank == 2 ? "" : sum_of_ranks(mine); },
+      world);
   EXPECT_EQ(ranks.outcome(1), "ranks 0 and 2 did not come to the group 'world' of 4 within 1 s");
   EXPECT_EQ(ranks.outcome(3), "ranks 0 and 2 did not come to the group 'world' of 4 within 1 s");
 }
@@ -110,11 +116,15 @@ TEST(Gloo, NamesRanksThatDoNotJoin) {
 TEST(Gloo, RanksThatWereToldDifferentSizesLearnOfIt) {
   World world;
   world.timeout_s = 2;
-  Ranks ranks(2, [](World mine) {
-    mine.size += mine.rank;
-    return sum_of_ranks(mine);
-  }, world);
-  EXPECT_EQ(ranks.outcome(0), "rank 1 was told that the group 'world' has 3 ranks, and rank 0 that it has 2");
+  Ranks ranks(
+      2,
+      [](World mine) {
+        mine.size += mine.rank;
+        return sum_of_ranks(mine);
+      },
+      world);
+  EXPECT_EQ(ranks.outcome(0),
+            "rank 1 was told that the group 'world' has 3 ranks, and rank 0 that it has 2");
 }
 
 TEST(Gloo, RanksThatCallDifferentThingsLearnOfIt) {
@@ -138,7 +148,9 @@ TEST(Gloo, ALostHelperIsNoSignalToTheProgram) {
       ::kill(helper, SIGKILL);
     }
     std::vector<float> values(1'000'000);
-    const std::string why = error_of([&] { while (true) group.all_reduce(std::span(values)); });
+    const std::string why = error_of([&] {
+      while (true) group.all_reduce(std::span(values));
+    });
     return why.find("rank 1") != std::string::npos ? "" : why;
   });
   for (int r = 0; r < 2; ++r) EXPECT_EQ(ranks.outcome(r), "");  // no SIGPIPE
@@ -165,10 +177,12 @@ TEST(Gloo, SaysWhatItCannotUse) {
   World world;
   world.size = 2;
   world.engines = ETR_ENGINES;
-  EXPECT_NE(error_of([&] { open_group(world); }).find("neither file:FOLDER nor tcp://HOST:PORT"), std::string::npos);
+  EXPECT_NE(error_of([&] { open_group(world); }).find("neither file:FOLDER nor tcp://HOST:PORT"),
+            std::string::npos);
   world.engines = "/nowhere";
   world.rendezvous = "file:/tmp";
-  EXPECT_NE(error_of([&] { open_group(world); }).find("Install Gloo (libgloo-dev)"), std::string::npos);
+  EXPECT_NE(error_of([&] { open_group(world); }).find("Install Gloo (libgloo-dev)"),
+            std::string::npos);
   world.rank = 2;
   EXPECT_NE(error_of([&] { open_group(world); }).find("rank 2 of a group of 2"), std::string::npos);
   Ranks ranks(2, [](World mine) {
@@ -188,7 +202,8 @@ std::vector<int> listening_ports() {
     std::istringstream words(line);
     std::string slot, local, remote, state;
     words >> slot >> local >> remote >> state;
-    if (state == "0A" && local.starts_with("0100007F:")) out.push_back(std::stoi(local.substr(9), nullptr, 16));
+    if (state == "0A" && local.starts_with("0100007F:"))
+      out.push_back(std::stoi(local.substr(9), nullptr, 16));
   }
   return out;
 }
@@ -197,7 +212,8 @@ std::vector<int> listening_ports() {
 class Scanner {
  public:
   // Of one port, or of all that are new.
-  explicit Scanner(int only = 0) : only_(only), before_(listening_ports()), thread_([this] { scan(); }) {}
+  explicit Scanner(int only = 0)
+      : only_(only), before_(listening_ports()), thread_([this] { scan(); }) {}
   ~Scanner() {
     stop_ = true;
     thread_.join();
@@ -209,7 +225,9 @@ class Scanner {
   void scan() {
     while (!stop_)
       for (const int port : listening_ports())
-        if (only_ ? port == only_ : std::find(before_.begin(), before_.end(), port) == before_.end()) touch(port);
+        if (only_ ? port == only_
+                  : std::find(before_.begin(), before_.end(), port) == before_.end())
+          touch(port);
   }
 
   void touch(int port) {
@@ -272,10 +290,15 @@ TEST(Gloo, ListensNowhereWhileItWorks) {
 
 TEST(Gloo, SurvivesAPortScanOfItsStore) {
   const int port = free_port();
-  Ranks ranks(3, [&](const World& mine) -> std::string {
-    if (mine.rank == 2) std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the others wait, and are scanned
-    return sum_of_ranks(mine);
-  }, at_port(port));
+  Ranks ranks(
+      3,
+      [&](const World& mine) -> std::string {
+        if (mine.rank == 2)
+          std::this_thread::sleep_for(
+              std::chrono::milliseconds(300));  // the others wait, and are scanned
+        return sum_of_ranks(mine);
+      },
+      at_port(port));
   {
     Scanner scanner(port);
     EXPECT_TRUE(eventually([&] { return scanner.met() > 30; }));

@@ -47,7 +47,8 @@ std::string run(const std::string& mode, const World& world) {
 
 int main(int, char** argv) {
   using namespace etr;
-  auto world = exchange::world_from([](const char* name) -> const char* { return std::getenv(name); });
+  auto world =
+      exchange::world_from([](const char* name) -> const char* { return std::getenv(name); });
   if (!world) world.emplace();
   world->engine = argv[1];
   world->size = std::atoi(argv[2]);

@@ -23,8 +23,10 @@ struct Mpi {
 };
 
 const Mpi kMpis[] = {
-    {"openmpi", "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 "
-                "OMPI_MCA_btl=self,vader OMPI_MCA_pml=ob1 mpirun.openmpi"},
+    {"openmpi",
+     "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+     "OMPI_MCA_rmaps_base_oversubscribe=1 "
+     "OMPI_MCA_btl=self,vader OMPI_MCA_pml=ob1 mpirun.openmpi"},
     {"mpich", "env UCX_TLS=self,sm,posix,tcp UCX_NET_DEVICES=lo mpirun.mpich"},
 };
 
@@ -36,18 +38,22 @@ class MpiGroups : public testing::TestWithParam<Mpi> {
   }
 
   // Starts so many ranks that expect so many; what each of those found that end by themselves.
-  std::vector<std::string> run(const std::string& mode, int size, int expected, std::vector<int> of = {0, 1, 2}) {
+  std::vector<std::string> run(const std::string& mode, int size, int expected,
+                               std::vector<int> of = {0, 1, 2}) {
     const std::string file = file_of(mode);
     const std::string launch = size > 0 ? cat(GetParam().launcher, " -n ", size, " ") : "";
-    const std::string command = cat("exec timeout -k 1 40 ", launch, ETR_MPI_RANK, " mpi-", GetParam().name, " ", expected,
-                                    " ", mode, " ", file, " > ", file, ".log 2>&1");
+    const std::string command =
+        cat("exec timeout -k 1 40 ", launch, ETR_MPI_RANK, " mpi-", GetParam().name, " ", expected,
+            " ", mode, " ", file, " > ", file, ".log 2>&1");
     const pid_t launcher = fork();
     if (launcher == 0) {
       execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
       _exit(1);
     }
     bool ended = false;
-    const auto over = [&] { return ended = ended || waitpid(launcher, nullptr, WNOHANG) == launcher; };
+    const auto over = [&] {
+      return ended = ended || waitpid(launcher, nullptr, WNOHANG) == launcher;
+    };
     std::vector<std::string> out;
     for (const int rank : of) {
       const std::string path = cat(file, ".", rank);
@@ -93,7 +99,9 @@ TEST_P(MpiGroups, NameARankThatEndsTheGroup) {
   EXPECT_EQ(run("abort", 3, 3), (Texts{"rank 1", "rank 1", "rank 1"}));
 }
 
-TEST_P(MpiGroups, NameARankThatLeaves) { EXPECT_EQ(run("leave", 3, 3), (Texts{"rank 1", "left", "rank 1"})); }
+TEST_P(MpiGroups, NameARankThatLeaves) {
+  EXPECT_EQ(run("leave", 3, 3), (Texts{"rank 1", "left", "rank 1"}));
+}
 
 // Both launchers end all ranks when one dies: nothing hangs, nothing is left.
 TEST_P(MpiGroups, EndWithARankThatDies) {
@@ -103,11 +111,14 @@ TEST_P(MpiGroups, EndWithARankThatDies) {
 
 TEST_P(MpiGroups, RefuseAWorldOfAnotherSize) {
   const Texts found = run("every", 0, 3, {0});  // without a launcher: a world of one
-  EXPECT_NE(found[0].find("MPI says that this is rank 0 of 1, and rank 0 of 3 was expected: start the program with the mpirun"),
-            std::string::npos) << found[0];
+  EXPECT_NE(found[0].find("MPI says that this is rank 0 of 1, and rank 0 of 3 was expected: start "
+                          "the program with the mpirun"),
+            std::string::npos)
+      << found[0];
 }
 
-INSTANTIATE_TEST_SUITE_P(All, MpiGroups, testing::ValuesIn(kMpis), [](const auto& one) { return one.param.name; });
+INSTANTIATE_TEST_SUITE_P(All, MpiGroups, testing::ValuesIn(kMpis),
+                         [](const auto& one) { return one.param.name; });
 
 }  // namespace
 }  // namespace etr::test

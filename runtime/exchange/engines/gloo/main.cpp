@@ -59,14 +59,15 @@ std::shared_ptr<gloo::transport::Device> device_at(const Join& join, const std::
   try {
     return gloo::transport::tcp::CreateDevice(where);
   } catch (const std::exception& error) {
-    fail(Code::invalid_argument, "Gloo cannot listen on ", join.interface ? "the interface '" : "'", address,
-         "': ", error.what());
+    fail(Code::invalid_argument, "Gloo cannot listen on ", join.interface ? "the interface '" : "'",
+         address, "': ", error.what());
   }
 }
 
 class Helper {
  public:
-  Helper(platform::Channel& channel, platform::SharedMemory& memory) : channel_(channel), memory_(memory), store_(channel) {}
+  Helper(platform::Channel& channel, platform::SharedMemory& memory)
+      : channel_(channel), memory_(memory), store_(channel) {}
 
   // By the thread that reads: never waits for Gloo.
   void handle(platform::Frame& frame) {

@@ -67,8 +67,8 @@ void Member::check_left() {
   if (changed_.wait_for(lock, kGrace, [&] { return !call_ || calls_ != call; })) return;
   const char* const name = operation_name(call_->operation);
   lock.unlock();
-  end(failure_of(Code::rank_lost,
-                 cat(ranks_text(missing), " left the group before ", name), missing));
+  end(failure_of(Code::rank_lost, cat(ranks_text(missing), " left the group before ", name),
+                 missing));
 }
 
 Notice Member::notice(NoticeKind kind) const {
@@ -92,7 +92,8 @@ void Member::expire() {
     changed_.wait_for(lock, kAnswer, [&] { return answers_.size() == all || !call_; });
     if (!call_) return;  // it did end
   }
-  const Failure verdict = verdict_on({*call_, context_->rank, context_->size, collectives_, answers_});
+  const Failure verdict =
+      verdict_on({*call_, context_->rank, context_->size, collectives_, answers_});
   lock.unlock();
   end(verdict);
 }
@@ -135,7 +136,8 @@ void Member::silent(int rank, const std::string& why) {
   const std::vector<int> missing(lost_.begin(), lost_.end());
   lock.unlock();
   end(failure_of(Code::rank_lost,
-                 cat(ranks_text(missing), missing.size() == 1 ? " is" : " are", " lost: ", why), missing));
+                 cat(ranks_text(missing), missing.size() == 1 ? " is" : " are", " lost: ", why),
+                 missing));
 }
 
 void Member::wait_for_better_verdict() {
@@ -149,8 +151,8 @@ void Member::broken(const std::string& why) {
 }
 
 void Member::abort(const std::string& reason) {
-  end(failure_of(Code::rank_lost,
-                 cat("rank ", context_->rank, " ended the group: ", reason), {context_->rank}));
+  end(failure_of(Code::rank_lost, cat("rank ", context_->rank, " ended the group: ", reason),
+                 {context_->rank}));
 }
 
 void Member::leave() {

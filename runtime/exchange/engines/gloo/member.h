@@ -30,9 +30,11 @@ class Member {
   void check_left();             // a verdict where it needs a rank that has left
   void finish();                 // it is done
   Deadline due() const;          // of the call that goes on
-  void expire();                 // asks the others where they are, if it is due: a verdict on those who are not at this call
+  void
+  expire();  // asks the others where they are, if it is due: a verdict on those who are not at this call
 
-  void broken(const std::string& why);  // Gloo has failed: the verdict of those who know why, or this
+  void broken(
+      const std::string& why);  // Gloo has failed: the verdict of those who know why, or this
   void abort(const std::string& reason);
   void leave();  // waits until the others have left as well, and ends the process
 

@@ -57,7 +57,8 @@ void Communicator::begin(std::shared_ptr<Job> job) {
 bool Communicator::advance() {
   hear();
   drop_sent();
-  if (leaving_ && (left_.size() + 1 == static_cast<size_t>(size_) || ended_ || Clock::now() >= drain_due_) &&
+  if (leaving_ &&
+      (left_.size() + 1 == static_cast<size_t>(size_) || ended_ || Clock::now() >= drain_due_) &&
       (sent_.empty() || Clock::now() >= drain_due_))
     std::exchange(leaving_, nullptr)->set_value();
   if (!job_) return leaving_ != nullptr;
@@ -77,7 +78,8 @@ void Communicator::step() {
     int done = 0;
     check(MPI_Test(&request_, &done, MPI_STATUS_IGNORE), operation_name(job_->call.operation));
     if (!done) return;
-    if (next_step_ == job_->steps.size()) return std::exchange(job_, nullptr)->result.set_value(std::nullopt);
+    if (next_step_ == job_->steps.size())
+      return std::exchange(job_, nullptr)->result.set_value(std::nullopt);
     job_->steps[next_step_++](&request_);
   }
 }
@@ -98,8 +100,10 @@ void Communicator::judge(const std::string& why) {
     for (int r = 0; r < size_; ++r)
       if (r != rank_ && !answers_.contains(r)) silent.push_back(r);
     verdict = silent.empty() ? failure_of(Code::io, cat("MPI failed on rank ", rank_, ": ", why))
-                             : failure_of(Code::rank_lost, cat(ranks_text(silent), silent.size() == 1 ? " is" : " are",
-                                                               " lost: ", why), silent);
+                             : failure_of(Code::rank_lost,
+                                          cat(ranks_text(silent),
+                                              silent.size() == 1 ? " is" : " are", " lost: ", why),
+                                          silent);
   }
   end(verdict);
 }
@@ -109,11 +113,14 @@ void Communicator::check_left() {
   const Call& call = job_->call;
   std::vector<int> missing;
   for (const auto& [rank, after] : left_)
-    if (is_collective(call.operation) ? after < collectives_ : call.peer == rank) missing.push_back(rank);
+    if (is_collective(call.operation) ? after < collectives_ : call.peer == rank)
+      missing.push_back(rank);
   // What it sent before may be on its way: then the job is done before the others could answer.
   if (!missing.empty() && is_collective(call.operation))
-    end(failure_of(Code::rank_lost,
-                   cat(ranks_text(missing), " left the group before ", operation_name(call.operation)), missing));
+    end(failure_of(
+        Code::rank_lost,
+        cat(ranks_text(missing), " left the group before ", operation_name(call.operation)),
+        missing));
 }
 
 Notice Communicator::notice(NoticeKind kind) const {
@@ -128,9 +135,11 @@ void Communicator::hear() {
   while (true) {
     int there = 0;
     MPI_Status status;
-    if (MPI_Iprobe(MPI_ANY_SOURCE, tag_, control_, &there, &status) != MPI_SUCCESS || !there) return;
+    if (MPI_Iprobe(MPI_ANY_SOURCE, tag_, control_, &there, &status) != MPI_SUCCESS || !there)
+      return;
     Notice told{};
-    if (MPI_Recv(&told, sizeof told, MPI_BYTE, status.MPI_SOURCE, tag_, control_, MPI_STATUS_IGNORE) != MPI_SUCCESS)
+    if (MPI_Recv(&told, sizeof told, MPI_BYTE, status.MPI_SOURCE, tag_, control_,
+                 MPI_STATUS_IGNORE) != MPI_SUCCESS)
       return;
     heard(status.MPI_SOURCE, told);
   }
@@ -150,7 +159,8 @@ void Communicator::heard(int rank, const Notice& told) {
 void Communicator::tell(int rank, const Notice& told) {
   Sent& sent = sent_.emplace_back();
   sent.notice = told;
-  if (MPI_Isend(&sent.notice, sizeof sent.notice, MPI_BYTE, rank, tag_, control_, &sent.request) != MPI_SUCCESS)
+  if (MPI_Isend(&sent.notice, sizeof sent.notice, MPI_BYTE, rank, tag_, control_, &sent.request) !=
+      MPI_SUCCESS)
     sent_.pop_back();
 }
 

@@ -50,7 +50,8 @@ class Communicator {
   void begin(std::shared_ptr<Job> job);
   bool advance();  // whether there is something to wait for
   void abort(const std::string& reason);
-  void leave(std::shared_ptr<std::promise<void>> left);  // set when all have left, or the drain is over
+  void leave(
+      std::shared_ptr<std::promise<void>> left);  // set when all have left, or the drain is over
 
  private:
   void step();

@@ -21,8 +21,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Steps = std::vector<Job::Step>;
 
-constexpr uint64_t kChunk = uint64_t{1} << 28;              // elements of one MPI call, which counts in int
-constexpr auto kPatience = std::chrono::milliseconds(900);  // with the communication thread, after the deadline
+constexpr uint64_t kChunk = uint64_t{1} << 28;  // elements of one MPI call, which counts in int
+constexpr auto kPatience =
+    std::chrono::milliseconds(900);  // with the communication thread, after the deadline
 constexpr auto kDrain = std::chrono::seconds(6);
 
 MPI_Datatype type_of(Number number) {
@@ -49,20 +50,25 @@ template <typename Step>
 Steps in_chunks(uint64_t count, Step step) {
   Steps out;
   for (uint64_t at = 0; at < count; at += kChunk)
-    out.push_back([=](MPI_Request* request) { step(at, static_cast<int>(std::min(kChunk, count - at)), request); });
+    out.push_back([=](MPI_Request* request) {
+      step(at, static_cast<int>(std::min(kChunk, count - at)), request);
+    });
   return out;
 }
 
 std::vector<int> as_ints(const uint64_t* counts, int size) {
   std::vector<int> out;
   for (int r = 0; r < size; ++r) {
-    if (counts[r] > INT_MAX) fail(Code::unsupported, "a part of ", counts[r], " elements: MPI counts to ", INT_MAX);
+    if (counts[r] > INT_MAX)
+      fail(Code::unsupported, "a part of ", counts[r], " elements: MPI counts to ", INT_MAX);
     out.push_back(static_cast<int>(counts[r]));
   }
   return out;
 }
 
-uint64_t sum_of(const uint64_t* parts, int count) { return std::accumulate(parts, parts + count, uint64_t{0}); }
+uint64_t sum_of(const uint64_t* parts, int count) {
+  return std::accumulate(parts, parts + count, uint64_t{0});
+}
 
 class MpiEngine {
  public:
@@ -93,20 +99,25 @@ class MpiEngine {
     const auto op = operation_of(reduction);
     const auto memory = prepare(bytes, data, bytes, timeout);
     perform({.operation = Operation::all_reduce, .count = count, .timeout_s = timeout},
-            in_chunks(count, [=, c = c_, each = number_size(number)](uint64_t at, int n, MPI_Request* request) {
-              check(MPI_Iallreduce(MPI_IN_PLACE, memory + at * each, n, type, op, c->comm(), request), "MPI_Iallreduce");
+            in_chunks(count, [=, c = c_, each = number_size(number)](uint64_t at, int n,
+                                                                     MPI_Request* request) {
+              check(
+                  MPI_Iallreduce(MPI_IN_PLACE, memory + at * each, n, type, op, c->comm(), request),
+                  "MPI_Iallreduce");
             }));
     copy(data, memory, bytes);
   }
 
-  void reduce_scatter(const void* data, const uint64_t* counts, void* part, Number number, Reduction reduction,
-                      double timeout) {
+  void reduce_scatter(const void* data, const uint64_t* counts, void* part, Number number,
+                      Reduction reduction, double timeout) {
     const auto type = type_of(number);
     const auto op = operation_of(reduction);
-    const uint64_t all = sum_of(counts, size()) * number_size(number), mine = counts[rank()] * number_size(number);
+    const uint64_t all = sum_of(counts, size()) * number_size(number),
+                   mine = counts[rank()] * number_size(number);
     const auto memory = prepare(all + mine, data, all, timeout);
     const Steps steps{[=, c = c_, n = as_ints(counts, size())](MPI_Request* request) {
-      check(MPI_Ireduce_scatter(memory, memory + all, n.data(), type, op, c->comm(), request), "MPI_Ireduce_scatter");
+      check(MPI_Ireduce_scatter(memory, memory + all, n.data(), type, op, c->comm(), request),
+            "MPI_Ireduce_scatter");
     }};
     perform({.operation = Operation::reduce_scatter, .count = all, .timeout_s = timeout}, steps);
     copy(part, memory + all, mine);
@@ -122,12 +133,14 @@ class MpiEngine {
       std::vector<int> counts = as_ints(sizes, size()), places(counts.size());
       std::exclusive_scan(counts.begin(), counts.end(), places.begin(), 0);
       steps.push_back([=, c = c_](MPI_Request* request) {
-        check(MPI_Iallgatherv(memory + all, static_cast<int>(mine), MPI_BYTE, memory, counts.data(), places.data(),
-                              MPI_BYTE, c->comm(), request), "MPI_Iallgatherv");
+        check(MPI_Iallgatherv(memory + all, static_cast<int>(mine), MPI_BYTE, memory, counts.data(),
+                              places.data(), MPI_BYTE, c->comm(), request),
+              "MPI_Iallgatherv");
       });
     } else {
       copy(memory + sum_of(sizes, rank()), part, mine);
-      for (int r = 0; r < size(); ++r) append(steps, broadcasts(memory + sum_of(sizes, r), sizes[r], r));
+      for (int r = 0; r < size(); ++r)
+        append(steps, broadcasts(memory + sum_of(sizes, r), sizes[r], r));
     }
     perform({.operation = Operation::all_gather, .count = all, .timeout_s = timeout}, steps);
     copy(data, memory, all);
@@ -141,24 +154,37 @@ class MpiEngine {
   }
 
   void barrier(double timeout) {
-    perform({.operation = Operation::barrier, .timeout_s = timeout}, {[c = c_](MPI_Request* request) {
-      check(MPI_Ibarrier(c->comm(), request), "MPI_Ibarrier");
-    }});
+    perform({.operation = Operation::barrier, .timeout_s = timeout},
+            {[c = c_](MPI_Request* request) {
+              check(MPI_Ibarrier(c->comm(), request), "MPI_Ibarrier");
+            }});
   }
 
   void send(const void* data, uint64_t bytes, int32_t to, uint32_t tag, double timeout) {
     const auto memory = prepare(bytes, data, bytes, timeout);
-    perform({.operation = Operation::send, .peer = to, .tag = tag, .count = bytes, .timeout_s = timeout},
-            messages(bytes, [=, c = c_](uint64_t at, int n, MPI_Request* request) {
-              check(MPI_Isend(memory + at, n, MPI_BYTE, to, static_cast<int>(tag), c->comm(), request), "MPI_Isend");
-            }));
+    perform(
+        {.operation = Operation::send,
+         .peer = to,
+         .tag = tag,
+         .count = bytes,
+         .timeout_s = timeout},
+        messages(bytes, [=, c = c_](uint64_t at, int n, MPI_Request* request) {
+          check(MPI_Isend(memory + at, n, MPI_BYTE, to, static_cast<int>(tag), c->comm(), request),
+                "MPI_Isend");
+        }));
   }
 
   void receive(void* data, uint64_t bytes, int32_t from, uint32_t tag, double timeout) {
     const auto memory = prepare(bytes, nullptr, 0, timeout);
-    perform({.operation = Operation::receive, .peer = from, .tag = tag, .count = bytes, .timeout_s = timeout},
+    perform({.operation = Operation::receive,
+             .peer = from,
+             .tag = tag,
+             .count = bytes,
+             .timeout_s = timeout},
             messages(bytes, [=, c = c_](uint64_t at, int n, MPI_Request* request) {
-              check(MPI_Irecv(memory + at, n, MPI_BYTE, from, static_cast<int>(tag), c->comm(), request), "MPI_Irecv");
+              check(MPI_Irecv(memory + at, n, MPI_BYTE, from, static_cast<int>(tag), c->comm(),
+                              request),
+                    "MPI_Irecv");
             }));
     copy(data, memory, bytes);
   }
@@ -187,7 +213,8 @@ class MpiEngine {
   }
 
   static Deadline after(double seconds) {
-    return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+    return Clock::now() +
+           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
   }
 
   static void copy(void* to, const void* from, uint64_t bytes) {
@@ -203,7 +230,8 @@ class MpiEngine {
     auto result = job->result.get_future();
     Progress::instance().post([c, job] { c->begin(job); });
     if (result.wait_until(job->due + kPatience) != std::future_status::ready)
-      throw RankLost(cat("the communication thread of rank ", c->rank(), " hangs in MPI"), {c->rank()});
+      throw RankLost(cat("the communication thread of rank ", c->rank(), " hangs in MPI"),
+                     {c->rank()});
     if (const auto failure = result.get()) raise(failure->status, failure->error);
   }
 
@@ -233,7 +261,9 @@ class MpiEngine {
     return {[=](MPI_Request* request) { step(0, 0, request); }};
   }
 
-  static void append(Steps& to, const Steps& more) { to.insert(to.end(), more.begin(), more.end()); }
+  static void append(Steps& to, const Steps& more) {
+    to.insert(to.end(), more.begin(), more.end());
+  }
 
   std::shared_ptr<Communicator> c_;
   std::byte* memory_ = nullptr;
@@ -245,8 +275,9 @@ MpiEngine* open(const Json& spec) {
   const double timeout = spec.at("timeout").get<double>();
   const auto world = Progress::instance().world();
   if (world->size() != spec.at("size").get<int>() || world->rank() != spec.at("rank").get<int>())
-    fail(Code::invalid_argument, "MPI says that this is rank ", world->rank(), " of ", world->size(), ", and rank ",
-         spec.at("rank").get<int>(), " of ", spec.at("size").get<int>(),
+    fail(Code::invalid_argument, "MPI says that this is rank ", world->rank(), " of ",
+         world->size(), ", and rank ", spec.at("rank").get<int>(), " of ",
+         spec.at("size").get<int>(),
          " was expected: start the program with the mpirun of this MPI (", MPI_LIBRARY_NAME, ")");
   auto* const comms = new std::array<MPI_Comm, 2>;  // which MPI may write late, after an error
   Steps steps;
@@ -267,7 +298,8 @@ MpiEngine* open(const Json& spec) {
 }  // namespace
 }  // namespace etr::exchange
 
-extern "C" __attribute__((visibility("default"))) int32_t etr_engine_open(const char* spec, etr_engine* engine,
+extern "C" __attribute__((visibility("default"))) int32_t etr_engine_open(const char* spec,
+                                                                          etr_engine* engine,
                                                                           etr_engine_error* error) {
   return etr::exchange::guarded(error, [&] {
     *engine = etr::exchange::table_of(etr::exchange::open(etr::Json::parse(spec)));

@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 constexpr int kWorldTag = 32000;  // of notices on MPI_COMM_WORLD
 constexpr auto kBusy = 1ms;       // how long an operation is waited for without sleeping
 constexpr auto kNap = 50us;       // then
-constexpr auto kIdle = 10ms;      // how often questions of others are looked for when nothing goes on
+constexpr auto kIdle = 10ms;  // how often questions of others are looked for when nothing goes on
 
 }  // namespace
 
@@ -48,7 +48,8 @@ void Progress::initialize() {
   int initialized = 0, finalized = 0, level = MPI_THREAD_SINGLE;
   MPI_Initialized(&initialized);
   MPI_Finalized(&finalized);
-  if (finalized) fail(Code::state, "the program has ended MPI (MPI_Finalize) before it asked for a group");
+  if (finalized)
+    fail(Code::state, "the program has ended MPI (MPI_Finalize) before it asked for a group");
   if (!initialized) {
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread");
     finalizes_ = true;
@@ -56,8 +57,10 @@ void Progress::initialize() {
     MPI_Query_thread(&level);
     if (level < MPI_THREAD_SERIALIZED)
       fail(Code::state,
-           "the program has initialized MPI for calls of its main thread only: call MPI_Init_thread with "
-           "MPI_THREAD_MULTIPLE (mpi4py does), or with MPI_THREAD_SERIALIZED where it makes no calls while a group exists");
+           "the program has initialized MPI for calls of its main thread only: call "
+           "MPI_Init_thread with "
+           "MPI_THREAD_MULTIPLE (mpi4py does), or with MPI_THREAD_SERIALIZED where it makes no "
+           "calls while a group exists");
   }
   world_ = std::make_shared<Communicator>(MPI_COMM_WORLD, MPI_COMM_WORLD, kWorldTag, false);
   if (finalizes_) MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
@@ -82,7 +85,9 @@ void Progress::run(Deadline deadline, std::function<void()> body) {
     }
   });
   if (future.wait_until(deadline) != std::future_status::ready)
-    fail(Code::io, "a call of MPI does not return: another rank is frozen, or makes other groups at the same time");
+    fail(Code::io,
+         "a call of MPI does not return: another rank is frozen, or makes other groups at the same "
+         "time");
   future.get();
 }
 

@@ -24,8 +24,12 @@ class Progress {
   void post(std::function<void()> body);  // without waiting
 
   // By the communication thread.
-  void add(std::shared_ptr<Communicator> communicator) { communicators_.push_back(std::move(communicator)); }
-  void remove(const std::shared_ptr<Communicator>& communicator) { communicators_.remove(communicator); }
+  void add(std::shared_ptr<Communicator> communicator) {
+    communicators_.push_back(std::move(communicator));
+  }
+  void remove(const std::shared_ptr<Communicator>& communicator) {
+    communicators_.remove(communicator);
+  }
   const std::shared_ptr<Communicator>& world() const { return world_; }
 
  private:
