@@ -25,6 +25,7 @@ namespace {
 
 constexpr int kFirstOwn = 16;  // descriptors of ours: none of those that a child gets
 constexpr size_t kPage = 4096;
+constexpr auto kMaxStall = std::chrono::seconds(10);
 
 std::string reason(int number = errno) { return std::strerror(number); }
 
@@ -101,7 +102,8 @@ bool Channel::send(uint32_t kind, std::string_view payload) {
     if (sent > 0) at += static_cast<size_t>(sent);
     if (sent >= 0 || errno == EINTR) continue;
     if (errno != EAGAIN) return false;
-    wait(POLLOUT, Deadline::max(), -1);
+    if (wait(POLLOUT, std::chrono::steady_clock::now() + kMaxStall, -1) != Outcome::frame)
+      return false;
   }
   return true;
 }
@@ -168,6 +170,7 @@ Child::Child(const std::string& program, const std::vector<std::string>& argumen
     fail(error == ENOENT ? Code::not_found : Code::io, "'", program,
          "' could not be started: ", reason(error));
   id_ = id;
+  owner_ = ::getpid();
   process_ = open_process(id);
 }
 
@@ -188,7 +191,7 @@ void Child::reap() {
 }
 
 Child::~Child() {
-  if (id_ == 0) return;
+  if (id_ == 0 || owner_ != ::getpid()) return;
   if (process_.number() >= 0)
     ::syscall(SYS_pidfd_send_signal, process_.number(), SIGKILL, nullptr, 0);
   else

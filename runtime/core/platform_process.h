@@ -70,7 +70,7 @@ class Channel {
   int descriptor() const { return end_.number(); }
   void set_limit(uint64_t bytes) { limit_ = bytes; }
 
-  // Any thread. False where the other process is gone.
+  // Any thread. False where the other process is gone, or takes nothing for ten seconds.
   bool send(uint32_t kind, std::string_view payload);
 
   // One thread. `closed` also when the descriptor `watched` becomes readable, if there is one.
@@ -102,6 +102,7 @@ class Child {
   void reap();
 
   int64_t id_ = 0;
+  int64_t owner_ = 0;  // whose child it is: not that of a child of fork()
   Descriptor process_;  // readable when the program has ended
 };
 

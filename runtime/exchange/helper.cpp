@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/log.h"
+#include "core/platform.h"
 #include "exchange/engine_table.h"
 #include "exchange/helper_process.h"
 #include "exchange/membership.h"
@@ -43,7 +44,7 @@ class HelperEngine {
   ~HelperEngine() {
     const bool all = process_->leave(after(kDrain + 1));
     process_.reset();
-    meeting_->forget(all);
+    if (platform::process_id() == owner_) meeting_->forget(all);
   }
 
   int rank() const { return place_.rank; }
@@ -112,7 +113,7 @@ class HelperEngine {
     const std::vector<int> ranks = members(choices, rank());
     if (ranks.empty()) return nullptr;
     HelperPlace part = place_;
-    part.name = cat(place_.name, ".", session_, ".part", split, ".", colour);
+    part.name = cat(session_, ".part", split, ".", colour);  // a session's name is nobody else's
     part.rank = place(ranks, rank());
     part.size = static_cast<int>(ranks.size());
     part.timeout_s = timeout;
@@ -128,8 +129,9 @@ class HelperEngine {
     try {
       process_ = std::make_unique<HelperProcess>(place_, *meeting_, deadline);
     } catch (const Error& error) {
-      meeting_->give_up();
       const bool passing = error.code() == Code::cancelled || error.code() == Code::rank_lost;
+      if (!passing) meeting_->give_up_for_good(error.what());
+      meeting_->give_up();
       if (!passing || Clock::now() >= deadline) throw;
       log_line(LogLevel::info,
                cat("rank ", rank(), " tries again to form a group: ", error.what()));
@@ -147,6 +149,7 @@ class HelperEngine {
   }
 
   const HelperPlace place_;
+  const int64_t owner_ = platform::process_id();
   std::unique_ptr<Meeting> meeting_;
   std::unique_ptr<HelperProcess> process_;
   std::string session_;

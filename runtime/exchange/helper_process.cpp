@@ -34,13 +34,18 @@ platform::Deadline after(double seconds) {
 
 }  // namespace
 
-HelperProcess::HelperProcess(const HelperPlace& place, Meeting& meeting, Deadline deadline)
-    : rank_(place.rank) {
+// The helper's end of the channel is closed here at once: that the helper is gone shows at this end then.
+void HelperProcess::start(const HelperPlace& place) {
   platform::Descriptor end;
   Channel::make(channel_, end);
   const int descriptors[] = {end.number(), memory_.descriptor()};
-  child_ = std::make_unique<platform::Child>(
-      place.program, std::vector{std::to_string(platform::process_id())}, descriptors);
+  child_ = std::make_unique<platform::Child>(place.program, std::vector{std::to_string(owner_)},
+                                             descriptors);
+}
+
+HelperProcess::HelperProcess(const HelperPlace& place, Meeting& meeting, Deadline deadline)
+    : rank_(place.rank), program_(place.program), owner_(platform::process_id()) {
+  start(place);
   const Join join{place.rank, place.size, place.is_interface, 0, place.timeout_s};
   send(channel_, FrameKind::join, payload_of(join, place.address));
   bool ready = false;
@@ -91,8 +96,12 @@ void HelperProcess::relay(Meeting& meeting, Frame& frame, bool& ready) {
 
 Outcome HelperProcess::receive(Frame& frame, Deadline deadline) {
   const Outcome outcome = channel_.receive(frame, deadline);
+  if (outcome == Outcome::closed && !heard_)
+    fail(Code::io, "the helper '", program_,
+         "' ended as soon as it was started: can it load its libraries (ldd)?");
   if (outcome == Outcome::closed)
     throw RankLost(cat("the helper process of rank ", rank_, " has ended"), {rank_});
+  heard_ = heard_ || outcome == Outcome::frame;
   Failure failure{};
   if (outcome == Outcome::frame && frame.kind == static_cast<uint32_t>(FrameKind::failed)) {
     if (!take(frame.payload, failure)) fail(Code::internal, "a helper's last words are cut short");
@@ -102,6 +111,7 @@ Outcome HelperProcess::receive(Frame& frame, Deadline deadline) {
 }
 
 void HelperProcess::call(const Call& call, std::span<const uint64_t> sizes) {
+  check_owner();
   if (ended_) std::rethrow_exception(ended_);
   send(channel_, FrameKind::call,
        payload_of(call, bytes_of(sizes)));  // where it is gone, its last words are read below
@@ -113,9 +123,18 @@ void HelperProcess::call(const Call& call, std::span<const uint64_t> sizes) {
     fail(Code::internal, "a helper that works said ", frame.kind);
 }
 
-void HelperProcess::abort(const std::string& reason) { send(channel_, FrameKind::abort, reason); }
+void HelperProcess::check_owner() const {
+  if (platform::process_id() != owner_)
+    fail(Code::state,
+         "a group is of the process that has formed it, not of its children by fork()");
+}
+
+void HelperProcess::abort(const std::string& reason) {
+  if (platform::process_id() == owner_) send(channel_, FrameKind::abort, reason);
+}
 
 bool HelperProcess::leave(Deadline deadline) {
+  if (platform::process_id() != owner_) return false;
   Frame frame;
   const bool all = !ended_ && send(channel_, FrameKind::leave) &&
                    channel_.receive(frame, deadline) == Outcome::frame &&

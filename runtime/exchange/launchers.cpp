@@ -36,6 +36,7 @@ class Variables {
     World out;
     out.rank = number(rank);
     out.size = number(size);
+    out.interface = text("GLOO_SOCKET_IFNAME");  // which PyTorch reads, too
     if (out.rank >= out.size)
       fail(Code::invalid_argument, "the environment variable ", rank, " is ", out.rank, ", and ",
            size, " is ", out.size, ": ranks count from 0 to the size less one");
@@ -111,7 +112,8 @@ std::optional<World> world_from(const Environment& environment) {
   if (v.has({"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}))
     return of_mpi(v, "mpi-openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
   if (v.has({"PMI_RANK", "PMI_SIZE"})) return of_mpi(v, "mpi-mpich", "PMI_RANK", "PMI_SIZE");
-  if (v.has({"SLURM_PROCID", "SLURM_NTASKS"})) return of_slurm(v);
+  // A batch script has the first two as well, and is no rank.
+  if (v.has({"SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_ID"})) return of_slurm(v);
   return std::nullopt;
 }
 

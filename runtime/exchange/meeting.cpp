@@ -100,6 +100,7 @@ bool Meeting::enter_session() {
 
 // A rank that has started anew has a new word, which rank 0 sees.
 bool Meeting::given_up() const {
+  if (const auto why = get("failed")) fail(Code::io, *why);
   if (get("given_up")) return true;
   if (rank_ != 0) return false;
   for (int r = 1; r < size_; ++r)
@@ -108,6 +109,10 @@ bool Meeting::given_up() const {
 }
 
 void Meeting::give_up() { set("given_up", "1"); }
+
+void Meeting::give_up_for_good(const std::string& why) {
+  if (!get("failed")) set("failed", cat("rank ", rank_, " cannot join the group: ", why));
+}
 
 void Meeting::mark(const std::string& what) { set(cat(what, ".", rank_), "1"); }
 

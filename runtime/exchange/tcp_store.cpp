@@ -7,6 +7,7 @@
 #include "core/platform_files.h"
 #include "core/platform_socket.h"
 #include "core/start_thread.h"
+#include "exchange/failure.h"
 #include "exchange/store.h"
 
 namespace etr::exchange {
@@ -27,7 +28,11 @@ constexpr uint64_t kMaxStrange = 64;                   // bytes of a frame befor
 constexpr uint64_t kMaxFrame = uint64_t{1} << 20;      // and after it
 constexpr uint64_t kMaxValues = uint64_t{256} << 20;   // bytes of all values
 constexpr auto kMaxSilence = std::chrono::seconds(5);  // before the greeting
-constexpr auto kMaxAnswer = std::chrono::seconds(10);
+constexpr double kMaxAnswer = 10;                      // seconds
+
+Clock::duration duration_of(double seconds) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
 
 // Ports are scanned: whoever does not greet is sent away.
 class Server {
@@ -131,11 +136,11 @@ class Server {
 class Client : public TcpStore {
  public:
   Client(const std::string& host, const std::string& port, bool serve, double timeout_s)
-      : place_(host + ":" + port) {
+      : place_(host + ":" + port), patience_(duration_of(std::min(timeout_s, kMaxAnswer))) {
     if (serve) try_to_serve(host, port);
     const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                              std::chrono::duration<double>(timeout_s));
-    Descriptor connection = platform::connect_to(host, port, deadline);
+    Descriptor connection = connect(host, port, deadline);
     own_address_ = platform::own_address(connection);
     channel_ = std::make_unique<Channel>(std::move(connection), kMaxFrame);
     if (ask(kHello, kGreeting).payload != kGreeting)
@@ -163,6 +168,14 @@ class Client : public TcpStore {
   std::string own_address() const override { return own_address_; }
 
  private:
+  Descriptor connect(const std::string& host, const std::string& port, Deadline deadline) const {
+    try {
+      return platform::connect_to(host, port, deadline);
+    } catch (const Error& error) {
+      throw RankLost(cat("rank 0 does not serve the rendezvous: ", error.what(), why_not_), {0});
+    }
+  }
+
   // Where somebody serves there already, the greeting tells whether that is a store.
   void try_to_serve(const std::string& host, const std::string& port) {
     try {
@@ -175,12 +188,13 @@ class Client : public TcpStore {
   Frame ask(uint32_t kind, const std::string& payload) {
     Frame answer;
     if (!channel_->send(kind, payload) ||
-        channel_->receive(answer, Clock::now() + kMaxAnswer) != Channel::Outcome::frame)
-      fail(Code::io, "the store of rank 0 at ", place_, " does not answer", why_not_);
+        channel_->receive(answer, Clock::now() + patience_) != Channel::Outcome::frame)
+      throw RankLost(cat("the store of rank 0 at ", place_, " does not answer", why_not_), {0});
     return answer;
   }
 
   const std::string place_;
+  const Clock::duration patience_;
   std::string why_not_, own_address_;
   std::unique_ptr<Server> server_;
   std::unique_ptr<Channel> channel_;

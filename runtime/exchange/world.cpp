@@ -1,5 +1,6 @@
 #include "exchange/world.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
@@ -76,6 +77,11 @@ void check(const World& world) {
   if (world.size < 1 || world.rank < 0 || world.rank >= world.size)
     fail(Code::invalid_argument, "rank ", world.rank, " of a group of ", world.size,
          ": ranks count from 0 to the size less one");
+  const auto plain = [](char c) { return static_cast<unsigned char>(c) > ' '; };
+  if (world.name.empty() || world.name.size() > 100 ||
+      !std::all_of(world.name.begin(), world.name.end(), plain))
+    fail(Code::invalid_argument, "the group's name '", world.name,
+         "': it has 1 to 100 bytes, and no spaces");
   if (!world.host.empty() && !world.interface.empty())
     fail(Code::invalid_argument, "a group has a host ('", world.host, "') or an interface ('",
          world.interface, "') to listen on, not both");

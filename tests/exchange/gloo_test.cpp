@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -156,6 +157,48 @@ TEST(Gloo, ALostHelperIsNoSignalToTheProgram) {
   for (int r = 0; r < 2; ++r) EXPECT_EQ(ranks.outcome(r), "");  // no SIGPIPE
 }
 
+TEST(Gloo, AChildHasNoPartInItsParentsGroup) {
+  Ranks ranks(2, [](const World& mine) -> std::string {
+    Group group = open_group(mine);
+    if (const pid_t child = fork(); child == 0) {
+      const std::string why = error_of([&] { group.barrier(); });
+      { const Group gone = std::move(group); }
+      _exit(why.find("not of its children by fork()") == std::string::npos);
+    } else {
+      int status = 0;
+      waitpid(child, &status, 0);
+      if (status != 0) return "the child took part";
+    }
+    group.barrier();
+    return "";
+  });
+  for (int r = 0; r < 2; ++r) EXPECT_EQ(ranks.outcome(r), "");
+}
+
+TEST(Gloo, NamesRankZeroWhereItDoesNotServe) {
+  World world = at_port(free_port());
+  world.timeout_s = 0.5;
+  Ranks ranks(
+      2, [](const World& mine) { return mine.rank == 0 ? "" : sum_of_ranks(mine); }, world);
+  EXPECT_EQ(
+      ranks.outcome(1).find("rank 0 does not serve the rendezvous: cannot connect to 127.0.0.1"),
+      0u);
+}
+
+TEST(Gloo, AHelperThatCannotStartIsNoReasonToTryAgain) {
+  TempDir folder;
+  std::ofstream(folder.path("echotrain-gloo")) << "#!/bin/sh\nexit 127\n";
+  std::filesystem::permissions(folder.path("echotrain-gloo"), std::filesystem::perms::owner_all);
+  Ranks ranks(2, [&](World mine) {
+    mine.engines = folder.path();
+    return sum_of_ranks(mine);
+  });
+  for (int r = 0; r < 2; ++r) {
+    const std::string why = ranks.outcome(r);
+    EXPECT_NE(why.find("ended as soon as it was started"), std::string::npos) << why;
+  }
+}
+
 // A child of fork() has the parent's descriptors. It must not keep the helper alive.
 TEST(Gloo, AChildDoesNotHideThatItsParentDied) {
   Ranks ranks(2, [](const World& mine) -> std::string {
@@ -255,22 +298,27 @@ class Scanner {
   std::thread thread_;
 };
 
-// Gloo takes whoever connects while a group forms, and its process ends when that is nonsense. The program lives on: attempts fail
-// until the scanner is gone, or a group forms between two of its visits.
+// Gloo takes whoever connects while a group forms, and its process ends when that is nonsense. The program lives on: the ranks try
+// again until a group forms between two visits of the scanner.
 TEST(Gloo, SurvivesAPortScanWhileItForms) {
-  Ranks ranks(3, [](const World& mine) -> std::string {
-    for (int i = 0; i < 3; ++i) {
+  TempDir folder;
+  const std::string enough = folder.path("enough");
+  Ranks ranks(3, [&](const World& mine) -> std::string {
+    std::vector<int32_t> stop{0};
+    for (int i = 0; stop[0] == 0; ++i) {
       World world = mine;
       world.name = cat("group", i);
-      const std::string why = sum_of_ranks(world);
-      if (!why.empty()) return why;
+      Group group = open_group(world);
+      stop[0] = std::filesystem::exists(enough);
+      group.broadcast(std::as_writable_bytes(std::span(stop)), 0);
     }
     return "";
   });
   {
     Scanner scanner;
-    EXPECT_TRUE(eventually([&] { return scanner.met() > 30; }));
+    EXPECT_TRUE(eventually([&] { return scanner.met() > 60; }));
   }
+  std::ofstream{enough};
   for (int r = 0; r < 3; ++r) EXPECT_EQ(ranks.outcome(r), "");
 }
 

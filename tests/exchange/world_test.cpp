@@ -76,10 +76,17 @@ TEST(World, IsWhatTheLauncherSays) {
       {with(kSlurm, {{"SLURM_STEP_NODELIST", "n[1,3]-ib"}}),
        "gloo 2/8 tcp://n1-ib:23456 job4123456.0."},
       {with(kSlurm, {{"SLURM_RESTART_COUNT", "1"}}), "gloo 2/8 tcp://gpu07:23456 job4123456.0.1"},
+      {with(kSlurm, {{"SLURM_STEP_ID", ""}}), "none"},  // a batch script
       {with(kSlurm, torchrun), "gloo 3/4 tcp://10.0.0.1:29501 world"},
       {with(kSlurm, open_mpi), "mpi-openmpi 1/2  world"},
   };
   for (const auto& row : rows) EXPECT_EQ(text_of(world_in(row.variables)), row.world);
+}
+
+TEST(World, ListensWhereGlooIsToldTo) {
+  const auto world =
+      world_in({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"GLOO_SOCKET_IFNAME", "ib0"}});
+  EXPECT_EQ(world->interface, "ib0");
 }
 
 TEST(World, SaysWhichVariableMakesNoSense) {

@@ -80,14 +80,7 @@ class MpiEngine {
     auto future = left->get_future();
     Progress::instance().post([c = c_, left] { c->leave(left); });
     if (future.wait_for(kDrain) != std::future_status::ready) return;
-    try {
-      Progress::instance().run(Clock::now() + kDrain, [this] {
-        Progress::instance().remove(c_);
-        c_.reset();
-      });
-    } catch (const Error&) {
-      // The communication thread hangs in MPI: nothing can be freed.
-    }
+    Progress::instance().post([c = std::move(c_)] { Progress::instance().remove(c); });
   }
 
   int rank() const { return c_->rank(); }
@@ -239,7 +232,9 @@ class MpiEngine {
   // Memory that MPI may use, with these bytes at its start. Grown by the communication thread, which owns it.
   std::byte* prepare(uint64_t size, const void* data, uint64_t bytes, double timeout) {
     if (size > capacity_) {
-      Progress::instance().run(after(timeout), [this, size] { memory_ = c_->memory(size); });
+      const auto grown = std::make_shared<std::byte*>();
+      Progress::instance().run(after(timeout), [c = c_, size, grown] { *grown = c->memory(size); });
+      memory_ = *grown;
       capacity_ = size;
     }
     copy(memory_, data, bytes);
