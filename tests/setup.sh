@@ -22,7 +22,8 @@ if [ $tests = 1 ]; then
   packages+=(libgtest-dev ccache abigail-tools vulkan-validationlayers libopenblas-dev zstd nginx-light openssl clang libclang-rt-dev
              zsh fish mandoc swig python3-dev python3-numpy python3-venv default-jdk-headless maven mono-mcs mono-runtime libmono-cecil-private-cil
              monodoc-base doxygen python3-torch python3-pil jupyter-nbconvert
-             python3-ipykernel python3-matplotlib python3-tqdm libegl1 libgl1 libx11-6 libxext6)
+             python3-ipykernel python3-matplotlib python3-tqdm libegl1 libgl1 libx11-6 libxext6
+             libgloo-dev libopenmpi-dev openmpi-bin libmpich-dev mpich)
 fi
 
 installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q '^install ok installed'; }

@@ -25,6 +25,7 @@ namespace {
 
 constexpr int kFirstOwn = 16;  // descriptors of ours: none of those that a child gets
 constexpr size_t kPage = 4096;
+constexpr auto kMaxStall = std::chrono::seconds(10);
 
 std::string reason(int number = errno) { return std::strerror(number); }
 
@@ -38,7 +39,8 @@ Descriptor moved_up(int number, const char* what) {
 }
 
 int milliseconds_until(Deadline deadline) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
   return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 1'000'000));
 }
 
@@ -71,7 +73,8 @@ std::byte* SharedMemory::bytes(uint64_t size) {
   // Taken now: memory that is missing when it is first written would end the process.
   if (own_ && ::fallocate(file_.number(), 0, 0, static_cast<off_t>(wanted)) != 0)
     fail(Code::out_of_memory, "no ", wanted, " bytes of shared memory: ", reason());
-  void* const memory = ::mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_SHARED, file_.number(), 0);
+  void* const memory =
+      ::mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_SHARED, file_.number(), 0);
   if (memory == MAP_FAILED)
     fail(Code::out_of_memory, "no ", wanted, " bytes of shared memory: ", reason());
   if (memory_) ::munmap(memory_, size_);
@@ -99,7 +102,8 @@ bool Channel::send(uint32_t kind, std::string_view payload) {
     if (sent > 0) at += static_cast<size_t>(sent);
     if (sent >= 0 || errno == EINTR) continue;
     if (errno != EAGAIN) return false;
-    wait(POLLOUT, Deadline::max(), -1);
+    if (wait(POLLOUT, std::chrono::steady_clock::now() + kMaxStall, -1) != Outcome::frame)
+      return false;
   }
   return true;
 }
@@ -156,14 +160,17 @@ Child::Child(const std::string& program, const std::vector<std::string>& argumen
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &all);
   posix_spawnattr_setpgroup(&attributes, 0);  // of its own: not that of the terminal
-  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   pid_t id = 0;
   const int error = ::posix_spawn(&id, program.c_str(), &files, &attributes, argv.data(), environ);
   posix_spawn_file_actions_destroy(&files);
   posix_spawnattr_destroy(&attributes);
   if (error != 0)
-    fail(error == ENOENT ? Code::not_found : Code::io, "'", program, "' could not be started: ", reason(error));
+    fail(error == ENOENT ? Code::not_found : Code::io, "'", program,
+         "' could not be started: ", reason(error));
   id_ = id;
+  owner_ = ::getpid();
   process_ = open_process(id);
 }
 
@@ -184,7 +191,7 @@ void Child::reap() {
 }
 
 Child::~Child() {
-  if (id_ == 0) return;
+  if (id_ == 0 || owner_ != ::getpid()) return;
   if (process_.number() >= 0)
     ::syscall(SYS_pidfd_send_signal, process_.number(), SIGKILL, nullptr, 0);
   else

@@ -64,12 +64,13 @@ class Channel {
   static void make(Channel& here, Descriptor& there);  // Error(io)
   Channel() = default;
   // Over a connection that does not block. A frame of more bytes than `limit` closes it.
-  explicit Channel(Descriptor end, uint64_t limit = uint64_t{64} << 20) : end_(std::move(end)), limit_(limit) {}
+  explicit Channel(Descriptor end, uint64_t limit = uint64_t{64} << 20)
+      : end_(std::move(end)), limit_(limit) {}
 
   int descriptor() const { return end_.number(); }
   void set_limit(uint64_t bytes) { limit_ = bytes; }
 
-  // Any thread. False where the other process is gone.
+  // Any thread. False where the other process is gone, or takes nothing for ten seconds.
   bool send(uint32_t kind, std::string_view payload);
 
   // One thread. `closed` also when the descriptor `watched` becomes readable, if there is one.
@@ -101,6 +102,7 @@ class Child {
   void reap();
 
   int64_t id_ = 0;
+  int64_t owner_ = 0;  // whose child it is: not that of a child of fork()
   Descriptor process_;  // readable when the program has ended
 };
 

@@ -29,18 +29,21 @@ Addresses look_up(const std::string& host, const std::string& port, int flags) {
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = flags;
   addrinfo* found = nullptr;
-  const int error = ::getaddrinfo(host.empty() ? nullptr : host.c_str(), port.c_str(), &hints, &found);
+  const int error =
+      ::getaddrinfo(host.empty() ? nullptr : host.c_str(), port.c_str(), &hints, &found);
   if (error != 0) fail(Code::io, "'", host, "', port '", port, "': ", ::gai_strerror(error));
   return {found, &::freeaddrinfo};
 }
 
 Descriptor socket_for(const addrinfo& address) {
-  return Descriptor(::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, address.ai_protocol));
+  return Descriptor(::socket(address.ai_family, address.ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
+                             address.ai_protocol));
 }
 
 int milliseconds_until(Deadline deadline) {
   if (deadline == Deadline::max()) return -1;
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
   return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 1'000'000));
 }
 
@@ -71,7 +74,8 @@ Descriptor listen_at(const std::string& host, const std::string& port) {
     Descriptor socket = socket_for(*a);
     const int on = 1;
     ::setsockopt(socket.number(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (::bind(socket.number(), a->ai_addr, a->ai_addrlen) == 0 && ::listen(socket.number(), kBacklog) == 0)
+    if (::bind(socket.number(), a->ai_addr, a->ai_addrlen) == 0 &&
+        ::listen(socket.number(), kBacklog) == 0)
       return socket;
     why = std::strerror(errno);
   }
@@ -111,14 +115,16 @@ std::string own_address(const Descriptor& connection) {
   socklen_t size = sizeof address;
   char host[NI_MAXHOST] = "";
   ::getsockname(connection.number(), reinterpret_cast<sockaddr*>(&address), &size);
-  ::getnameinfo(reinterpret_cast<sockaddr*>(&address), size, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
+  ::getnameinfo(reinterpret_cast<sockaddr*>(&address), size, host, sizeof host, nullptr, 0,
+                NI_NUMERICHOST);
   return host;
 }
 
 std::vector<size_t> wait_readable(std::span<const int> descriptors, Deadline deadline) {
   std::vector<pollfd> waits;
   for (const int descriptor : descriptors) waits.push_back({descriptor, POLLIN, 0});
-  while (::poll(waits.data(), waits.size(), milliseconds_until(deadline)) < 0 && errno == EINTR) continue;
+  while (::poll(waits.data(), waits.size(), milliseconds_until(deadline)) < 0 && errno == EINTR)
+    continue;
   std::vector<size_t> out;
   for (size_t i = 0; i < waits.size(); ++i)
     if (waits[i].revents) out.push_back(i);

@@ -4,6 +4,7 @@
 #include <echotrain/engine.h>
 
 #include "exchange/failure.h"
+#include "exchange/numbers.h"
 
 namespace etr::exchange {
 
@@ -47,8 +48,8 @@ etr_engine table_of(Engine* engine) {
                   double timeout, etr_engine_error* error) {
     return guarded(error, [&] { self(c).send(data, size, to, tag, timeout); });
   };
-  table.receive = [](void* c, void* data, uint64_t size, int32_t from, uint32_t tag,
-                     double timeout, etr_engine_error* error) {
+  table.receive = [](void* c, void* data, uint64_t size, int32_t from, uint32_t tag, double timeout,
+                     etr_engine_error* error) {
     return guarded(error, [&] { self(c).receive(data, size, from, tag, timeout); });
   };
   table.split = [](void* c, int32_t colour, int32_t key, double timeout, etr_engine* part,

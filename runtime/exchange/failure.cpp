@@ -45,7 +45,8 @@ int32_t describe(const std::exception& error, etr_engine_error* out) noexcept {
       ++out->missing_count;
     }
   }
-  if (const auto* typed = dynamic_cast<const Error*>(&error)) return static_cast<int>(typed->code());
+  if (const auto* typed = dynamic_cast<const Error*>(&error))
+    return static_cast<int>(typed->code());
   if (dynamic_cast<const std::bad_alloc*>(&error)) return static_cast<int>(Code::out_of_memory);
   return static_cast<int>(Code::internal);
 }

@@ -19,8 +19,8 @@ class FileStore : public Store {
     std::error_code error;
     fs::create_directories(folder_, error);
     if (!fs::is_directory(folder_))
-      fail(Code::io, "the folder '", folder_.string(), "', where ranks are to find each other, cannot be made: ",
-           error.message());
+      fail(Code::io, "the folder '", folder_.string(),
+           "', where ranks are to find each other, cannot be made: ", error.message());
   }
 
   // Written beside its place and renamed: others see all of it. Not flushed to the disk, which nobody needs.

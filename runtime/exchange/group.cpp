@@ -27,7 +27,8 @@ uint64_t total(std::span<const uint64_t> parts, int size, const char* what) {
     fail(Code::invalid_argument, what, " of ", parts.size(), " ranks for a group of ", size);
   uint64_t sum = 0;
   for (const uint64_t part : parts) {
-    if (part > kMaxBytes - sum) fail(Code::invalid_argument, what, " are more than memory can hold");
+    if (part > kMaxBytes - sum)
+      fail(Code::invalid_argument, what, " are more than memory can hold");
     sum += part;
   }
   return sum;
@@ -41,9 +42,11 @@ void check_length(const char* what, uint64_t given, uint64_t needed) {
 void check_whole(const etr_engine& engine) {
   if (engine.struct_size < sizeof(etr_engine))
     fail(Code::invalid_argument, "the engine's table has ", engine.struct_size, " bytes where ",
-         sizeof(etr_engine), " are needed: set struct_size, and compile it with this version's header");
+         sizeof(etr_engine),
+         " are needed: set struct_size, and compile it with this version's header");
   if (engine.size < 1 || engine.rank < 0 || engine.rank >= engine.size)
-    fail(Code::invalid_argument, "the engine says that it is rank ", engine.rank, " of ", engine.size);
+    fail(Code::invalid_argument, "the engine says that it is rank ", engine.rank, " of ",
+         engine.size);
   if (!engine.all_reduce || !engine.reduce_scatter || !engine.all_gather || !engine.broadcast ||
       !engine.barrier || !engine.send || !engine.receive || !engine.split || !engine.abort ||
       !engine.destroy)
@@ -71,7 +74,8 @@ class Group::State {
   template <typename... Parameters, typename... Arguments>
   void call(int32_t (*function)(Parameters...), Arguments... arguments) {
     const std::unique_lock busy(mutex, std::try_to_lock);
-    if (!busy) fail(Code::state, "another thread is using this group: use duplicate() for one more");
+    if (!busy)
+      fail(Code::state, "another thread is using this group: use duplicate() for one more");
     if (dead_status != 0) raise_dead();
     etr_engine_error error{};
     error.struct_size = sizeof error;
@@ -147,13 +151,24 @@ void Group::broadcast(std::span<std::byte> data, int root) {
 
 void Group::barrier() { state_->call(state_->engine.barrier, timeout()); }
 
+namespace {
+
+void check_tag(uint32_t tag) {
+  if (tag > ETR_ENGINE_TAG_MAX)
+    fail(Code::invalid_argument, "the tag ", tag, ": they go up to ", int{ETR_ENGINE_TAG_MAX});
+}
+
+}  // namespace
+
 void Group::send(std::span<const std::byte> data, int to, uint32_t tag) {
+  check_tag(tag);
   state_->check_rank("a message to rank", to);
   if (to == rank()) fail(Code::invalid_argument, "a message from rank ", to, " to itself");
   state_->call(state_->engine.send, data.data(), uint64_t{data.size()}, to, tag, timeout());
 }
 
 void Group::receive(std::span<std::byte> data, int from, uint32_t tag) {
+  check_tag(tag);
   state_->check_rank("a message from rank", from);
   if (from == rank()) fail(Code::invalid_argument, "a message from rank ", from, " to itself");
   state_->call(state_->engine.receive, data.data(), uint64_t{data.size()}, from, tag, timeout());

@@ -58,9 +58,10 @@ class Group {
                   std::span<std::byte> all);
 
   void broadcast(std::span<std::byte> data, int root);  // becomes that of the rank `root`
-  void barrier();  // returns when all ranks have come
+  void barrier();                                       // returns when all ranks have come
 
-  // The n-th send with a tag meets the n-th receive with it, of the same length. A send may wait for its receive.
+  // The n-th send with a tag meets the n-th receive with it, of the same length. A send may wait for its receive. Tags go
+  // up to ETR_ENGINE_TAG_MAX.
   void send(std::span<const std::byte> data, int to, uint32_t tag);
   void receive(std::span<std::byte> data, int from, uint32_t tag);
 

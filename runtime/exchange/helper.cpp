@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/log.h"
+#include "core/platform.h"
 #include "exchange/engine_table.h"
 #include "exchange/helper_process.h"
 #include "exchange/membership.h"
@@ -16,10 +17,12 @@ namespace {
 using Deadline = platform::Deadline;
 using Clock = std::chrono::steady_clock;
 
-constexpr double kDrain = 5;  // seconds that a rank waits at the end for others to have what it sent
+constexpr double kDrain =
+    5;  // seconds that a rank waits at the end for others to have what it sent
 
 Deadline after(double seconds) {
-  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  return Clock::now() +
+         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
 }
 
 uint64_t aligned(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -32,7 +35,8 @@ class HelperEngine {
  public:
   explicit HelperEngine(HelperPlace place) : place_(std::move(place)) {
     const Deadline deadline = after(place_.timeout_s);
-    meeting_ = std::make_unique<Meeting>(*place_.store, place_.name, place_.rank, place_.size, [] {});
+    meeting_ =
+        std::make_unique<Meeting>(*place_.store, place_.name, place_.rank, place_.size, [] {});
     while (!process_) form(deadline);
   }
 
@@ -40,7 +44,7 @@ class HelperEngine {
   ~HelperEngine() {
     const bool all = process_->leave(after(kDrain + 1));
     process_.reset();
-    meeting_->forget(all);
+    if (platform::process_id() == owner_) meeting_->forget(all);
   }
 
   int rank() const { return place_.rank; }
@@ -48,16 +52,21 @@ class HelperEngine {
 
   void all_reduce(void* data, uint64_t count, Number number, Reduction reduction, double timeout) {
     const uint64_t bytes = count * number_size(number);
-    run({.operation = Operation::all_reduce, .number = static_cast<int32_t>(number),
-         .reduction = static_cast<int32_t>(reduction), .count = count, .timeout_s = timeout},
+    run({.operation = Operation::all_reduce,
+         .number = static_cast<int32_t>(number),
+         .reduction = static_cast<int32_t>(reduction),
+         .count = count,
+         .timeout_s = timeout},
         {}, data, bytes, 0, data, bytes);
   }
 
   void reduce_scatter(const void* data, const uint64_t* counts, void* part, Number number,
                       Reduction reduction, double timeout) {
     const uint64_t all = sum_of(counts, size()) * number_size(number);
-    run({.operation = Operation::reduce_scatter, .number = static_cast<int32_t>(number),
-         .reduction = static_cast<int32_t>(reduction), .timeout_s = timeout},
+    run({.operation = Operation::reduce_scatter,
+         .number = static_cast<int32_t>(number),
+         .reduction = static_cast<int32_t>(reduction),
+         .timeout_s = timeout},
         counts, data, all, aligned(all), part, counts[rank()] * number_size(number));
   }
 
@@ -77,12 +86,20 @@ class HelperEngine {
   }
 
   void send(const void* data, uint64_t bytes, int32_t to, uint32_t tag, double timeout) {
-    run({.operation = Operation::send, .peer = to, .tag = tag, .count = bytes, .timeout_s = timeout}, {},
-        data, bytes, 0, nullptr, 0);
+    run({.operation = Operation::send,
+         .peer = to,
+         .tag = tag,
+         .count = bytes,
+         .timeout_s = timeout},
+        {}, data, bytes, 0, nullptr, 0);
   }
 
   void receive(void* data, uint64_t bytes, int32_t from, uint32_t tag, double timeout) {
-    run({.operation = Operation::receive, .peer = from, .tag = tag, .count = bytes, .timeout_s = timeout},
+    run({.operation = Operation::receive,
+         .peer = from,
+         .tag = tag,
+         .count = bytes,
+         .timeout_s = timeout},
         {}, nullptr, 0, 0, data, bytes);
   }
 
@@ -96,7 +113,7 @@ class HelperEngine {
     const std::vector<int> ranks = members(choices, rank());
     if (ranks.empty()) return nullptr;
     HelperPlace part = place_;
-    part.name = cat(place_.name, ".", session_, ".part", split, ".", colour);
+    part.name = cat(session_, ".part", split, ".", colour);  // a session's name is nobody else's
     part.rank = place(ranks, rank());
     part.size = static_cast<int>(ranks.size());
     part.timeout_s = timeout;
@@ -112,10 +129,12 @@ class HelperEngine {
     try {
       process_ = std::make_unique<HelperProcess>(place_, *meeting_, deadline);
     } catch (const Error& error) {
-      meeting_->give_up();
       const bool passing = error.code() == Code::cancelled || error.code() == Code::rank_lost;
+      if (!passing) meeting_->give_up_for_good(error.what());
+      meeting_->give_up();
       if (!passing || Clock::now() >= deadline) throw;
-      log_line(LogLevel::info, cat("rank ", rank(), " tries again to form a group: ", error.what()));
+      log_line(LogLevel::info,
+               cat("rank ", rank(), " tries again to form a group: ", error.what()));
     }
   }
 
@@ -130,6 +149,7 @@ class HelperEngine {
   }
 
   const HelperPlace place_;
+  const int64_t owner_ = platform::process_id();
   std::unique_ptr<Meeting> meeting_;
   std::unique_ptr<HelperProcess> process_;
   std::string session_;

@@ -20,7 +20,7 @@ struct HelperPlace {
   std::shared_ptr<Store> store;  // where the ranks find each other
   std::string name;              // of the group: others in the same store have other names
   int rank = 0, size = 1;
-  std::string address;           // where the helper listens: a host, or the name of a network interface
+  std::string address;  // where the helper listens: a host, or the name of a network interface
   bool is_interface = false;
   double timeout_s = kDefaultTimeout;  // to form the group
 };

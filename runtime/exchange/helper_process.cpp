@@ -14,8 +14,9 @@ using Outcome = platform::Channel::Outcome;
 
 namespace {
 
-constexpr auto kLook = std::chrono::milliseconds(5);       // how often the store is asked
-constexpr auto kPatience = std::chrono::milliseconds(900);  // with a helper that has to say by now which ranks are missing
+constexpr auto kLook = std::chrono::milliseconds(5);  // how often the store is asked
+constexpr auto kPatience =
+    std::chrono::milliseconds(900);  // with a helper that has to say by now which ranks are missing
 
 std::string_view bytes_of(std::span<const uint64_t> numbers) {
   return {reinterpret_cast<const char*>(numbers.data()), numbers.size_bytes()};
@@ -27,18 +28,24 @@ bool send(Channel& channel, FrameKind kind, std::string_view payload = {}) {
 
 platform::Deadline after(double seconds) {
   return std::chrono::steady_clock::now() +
-         std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds));
+         std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+             std::chrono::duration<double>(seconds));
 }
 
 }  // namespace
 
-HelperProcess::HelperProcess(const HelperPlace& place, Meeting& meeting, Deadline deadline)
-    : rank_(place.rank) {
+// The helper's end of the channel is closed here at once: that the helper is gone shows at this end then.
+void HelperProcess::start(const HelperPlace& place) {
   platform::Descriptor end;
   Channel::make(channel_, end);
   const int descriptors[] = {end.number(), memory_.descriptor()};
-  child_ = std::make_unique<platform::Child>(
-      place.program, std::vector{std::to_string(platform::process_id())}, descriptors);
+  child_ = std::make_unique<platform::Child>(place.program, std::vector{std::to_string(owner_)},
+                                             descriptors);
+}
+
+HelperProcess::HelperProcess(const HelperPlace& place, Meeting& meeting, Deadline deadline)
+    : rank_(place.rank), program_(place.program), owner_(platform::process_id()) {
+  start(place);
   const Join join{place.rank, place.size, place.is_interface, 0, place.timeout_s};
   send(channel_, FrameKind::join, payload_of(join, place.address));
   bool ready = false;
@@ -56,7 +63,8 @@ void HelperProcess::join(Meeting& meeting, Deadline deadline, bool& ready) {
   const auto now = std::chrono::steady_clock::now();
   if (now >= deadline) {
     const auto missing = meeting.unmarked("ready");
-    throw RankLost(cat("the group did not form in time: ", ranks_text(missing), " could not connect to all others"),
+    throw RankLost(cat("the group did not form in time: ", ranks_text(missing),
+                       " could not connect to all others"),
                    missing);
   }
   if (meeting.given_up()) fail(Code::cancelled, "another rank gave this attempt up");
@@ -67,7 +75,8 @@ void HelperProcess::join(Meeting& meeting, Deadline deadline, bool& ready) {
     }
   }
   Frame frame;
-  while (receive(frame, wanted_ || ready ? now + kLook : now + 4 * kLook) == Outcome::frame) relay(meeting, frame, ready);
+  while (receive(frame, wanted_ || ready ? now + kLook : now + 4 * kLook) == Outcome::frame)
+    relay(meeting, frame, ready);
 }
 
 void HelperProcess::relay(Meeting& meeting, Frame& frame, bool& ready) {
@@ -87,8 +96,12 @@ void HelperProcess::relay(Meeting& meeting, Frame& frame, bool& ready) {
 
 Outcome HelperProcess::receive(Frame& frame, Deadline deadline) {
   const Outcome outcome = channel_.receive(frame, deadline);
+  if (outcome == Outcome::closed && !heard_)
+    fail(Code::io, "the helper '", program_,
+         "' ended as soon as it was started: can it load its libraries (ldd)?");
   if (outcome == Outcome::closed)
     throw RankLost(cat("the helper process of rank ", rank_, " has ended"), {rank_});
+  heard_ = heard_ || outcome == Outcome::frame;
   Failure failure{};
   if (outcome == Outcome::frame && frame.kind == static_cast<uint32_t>(FrameKind::failed)) {
     if (!take(frame.payload, failure)) fail(Code::internal, "a helper's last words are cut short");
@@ -98,23 +111,36 @@ Outcome HelperProcess::receive(Frame& frame, Deadline deadline) {
 }
 
 void HelperProcess::call(const Call& call, std::span<const uint64_t> sizes) {
+  check_owner();
   if (ended_) std::rethrow_exception(ended_);
-  send(channel_, FrameKind::call, payload_of(call, bytes_of(sizes)));  // where it is gone, its last words are read below
+  send(channel_, FrameKind::call,
+       payload_of(call, bytes_of(sizes)));  // where it is gone, its last words are read below
   Frame frame;
   if (receive(frame, after(call.timeout_s) + kPatience) == Outcome::late)
-    throw RankLost(cat("the helper process of rank ", rank_, " does not answer: is it stopped?"), {rank_});
+    throw RankLost(cat("the helper process of rank ", rank_, " does not answer: is it stopped?"),
+                   {rank_});
   if (frame.kind != static_cast<uint32_t>(FrameKind::done))
     fail(Code::internal, "a helper that works said ", frame.kind);
 }
 
-void HelperProcess::abort(const std::string& reason) { send(channel_, FrameKind::abort, reason); }
+void HelperProcess::check_owner() const {
+  if (platform::process_id() != owner_)
+    fail(Code::state,
+         "a group is of the process that has formed it, not of its children by fork()");
+}
+
+void HelperProcess::abort(const std::string& reason) {
+  if (platform::process_id() == owner_) send(channel_, FrameKind::abort, reason);
+}
 
 bool HelperProcess::leave(Deadline deadline) {
+  if (platform::process_id() != owner_) return false;
   Frame frame;
   const bool all = !ended_ && send(channel_, FrameKind::leave) &&
                    channel_.receive(frame, deadline) == Outcome::frame &&
                    frame.kind == static_cast<uint32_t>(FrameKind::done);
-  child_->wait(std::min(deadline, std::chrono::steady_clock::now() + kPatience));  // it may be telling others why it ended
+  child_->wait(std::min(deadline, std::chrono::steady_clock::now() +
+                                      kPatience));  // it may be telling others why it ended
   return all;
 }
 

@@ -32,7 +32,15 @@ struct Join {
   double timeout_s;
 };
 
-enum class Operation : int32_t { all_reduce = 1, reduce_scatter, all_gather, broadcast, barrier, send, receive };
+enum class Operation : int32_t {
+  all_reduce = 1,
+  reduce_scatter,
+  all_gather,
+  broadcast,
+  barrier,
+  send,
+  receive
+};
 
 inline const char* operation_name(Operation operation) {
   switch (operation) {
@@ -60,7 +68,8 @@ struct Call {
   uint32_t reserved;
   uint64_t count;  // numbers, or bytes
   double timeout_s;
-  uint64_t memory;  // bytes of the shared memory that the call uses: its input from 0 on, its output from `out` on
+  uint64_t
+      memory;  // bytes of the shared memory that the call uses: its input from 0 on, its output from `out` on
   uint64_t out;
 };
 

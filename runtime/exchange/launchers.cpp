@@ -26,7 +26,8 @@ class Variables {
     int out = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), out);
     if (error != std::errc() || end != value.data() + value.size() || out < 0)
-      fail(Code::invalid_argument, "the environment variable ", name, " is '", value, "', which is no number of ranks");
+      fail(Code::invalid_argument, "the environment variable ", name, " is '", value,
+           "', which is no number of ranks");
     return out;
   }
 
@@ -35,9 +36,10 @@ class Variables {
     World out;
     out.rank = number(rank);
     out.size = number(size);
+    out.interface = text("GLOO_SOCKET_IFNAME");  // which PyTorch reads, too
     if (out.rank >= out.size)
-      fail(Code::invalid_argument, "the environment variable ", rank, " is ", out.rank, ", and ", size, " is ", out.size,
-           ": ranks count from 0 to the size less one");
+      fail(Code::invalid_argument, "the environment variable ", rank, " is ", out.rank, ", and ",
+           size, " is ", out.size, ": ranks count from 0 to the size less one");
     return out;
   }
 
@@ -49,7 +51,8 @@ class Variables {
 std::string next_port(const Variables& variables, const char* name) {
   const int port = variables.number(name);
   if (port < 1 || port > 65534)
-    fail(Code::invalid_argument, "the environment variable ", name, " is ", port, ", which is no port below 65535");
+    fail(Code::invalid_argument, "the environment variable ", name, " is ", port,
+         ", which is no port below 65535");
   return std::to_string(port + 1);
 }
 
@@ -91,10 +94,12 @@ World of_mpi(const Variables& v, const char* engine, const char* rank, const cha
 // Steps of different jobs on one node get different ports.
 World of_slurm(const Variables& v) {
   World out = v.world("SLURM_PROCID", "SLURM_NTASKS");
-  const std::string nodes = v.text(v.has({"SLURM_STEP_NODELIST"}) ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST");
+  const std::string nodes =
+      v.text(v.has({"SLURM_STEP_NODELIST"}) ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST");
   const int job = v.has({"SLURM_JOB_ID"}) ? v.number("SLURM_JOB_ID") : 0;
   out.rendezvous = "tcp://" + first_host(nodes) + ":" + std::to_string(20000 + job % 10000);
-  out.name = "job" + std::to_string(job) + "." + v.text("SLURM_STEP_ID") + "." + v.text("SLURM_RESTART_COUNT");
+  out.name = "job" + std::to_string(job) + "." + v.text("SLURM_STEP_ID") + "." +
+             v.text("SLURM_RESTART_COUNT");
   return out;
 }
 
@@ -107,7 +112,8 @@ std::optional<World> world_from(const Environment& environment) {
   if (v.has({"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}))
     return of_mpi(v, "mpi-openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
   if (v.has({"PMI_RANK", "PMI_SIZE"})) return of_mpi(v, "mpi-mpich", "PMI_RANK", "PMI_SIZE");
-  if (v.has({"SLURM_PROCID", "SLURM_NTASKS"})) return of_slurm(v);
+  // A batch script has the first two as well, and is no rank.
+  if (v.has({"SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_ID"})) return of_slurm(v);
   return std::nullopt;
 }
 

@@ -43,7 +43,8 @@ std::string shape_text(Number number, Reduction reduction) {
 
 class LocalEngine {
  public:
-  LocalEngine(std::shared_ptr<LocalWorld> world, int rank) : world_(std::move(world)), rank_(rank) {}
+  LocalEngine(std::shared_ptr<LocalWorld> world, int rank)
+      : world_(std::move(world)), rank_(rank) {}
   ~LocalEngine() { world_->leave(rank_); }
 
   int rank() const { return rank_; }
@@ -71,7 +72,8 @@ class LocalEngine {
 
   void reduce_scatter(const void* data, const uint64_t* counts, void* part, Number number,
                       Reduction reduction, double timeout) {
-    const Visit visit{"reduce_scatter", sizes_text(counts, size()) + shape_text(number, reduction), data, part};
+    const Visit visit{"reduce_scatter", sizes_text(counts, size()) + shape_text(number, reduction),
+                      data, part};
     world_->meet(rank_, visit, timeout, [&](const std::vector<Visit>& visits) {
       const uint64_t begin = std::accumulate(counts, counts + rank_, uint64_t{0});
       with_number(number, [&]<typename T>(T) {
@@ -94,7 +96,8 @@ class LocalEngine {
   void broadcast(void* data, uint64_t bytes, int32_t root, double timeout) {
     const Visit visit{"broadcast", cat(" of ", bytes, " bytes from rank ", root), data, data};
     world_->meet(rank_, visit, timeout, [&](const std::vector<Visit>& visits) {
-      if (rank_ != root && bytes > 0) std::memcpy(data, visits[static_cast<size_t>(root)].in, bytes);
+      if (rank_ != root && bytes > 0)
+        std::memcpy(data, visits[static_cast<size_t>(root)].in, bytes);
     });
   }
 

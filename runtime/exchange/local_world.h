@@ -67,7 +67,8 @@ class LocalWorld {
   std::vector<bool> here_, left_;
   uint64_t meetings_ = 0;  // twice an operation: all have come, all are done
   std::map<std::tuple<int, int, uint32_t>, std::vector<Message*>> messages_;
-  std::map<std::pair<uint64_t, int32_t>, std::weak_ptr<LocalWorld>> parts_;  // of a meeting, by colour
+  std::map<std::pair<uint64_t, int32_t>, std::weak_ptr<LocalWorld>>
+      parts_;  // of a meeting, by colour
 
   bool ended_ = false;
   std::string why_;

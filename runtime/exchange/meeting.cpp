@@ -30,7 +30,11 @@ std::vector<std::string> words_of(const std::string& text) {
 }  // namespace
 
 Meeting::Meeting(Store& store, std::string name, int rank, int size, std::function<void()> stopped)
-    : store_(store), name_(std::move(name)), rank_(rank), size_(size), stopped_(std::move(stopped)) {}
+    : store_(store),
+      name_(std::move(name)),
+      rank_(rank),
+      size_(size),
+      stopped_(std::move(stopped)) {}
 
 std::string Meeting::join_key(int rank) const { return key(cat("join.", rank)); }
 
@@ -51,8 +55,8 @@ std::string Meeting::agree(Deadline deadline, double timeout_s) {
   }
   std::vector<int> missing = absent();
   if (missing.empty()) missing = {0};
-  throw RankLost(cat(ranks_text(missing), " did not come to the group '", name_, "' of ", size_, " within ",
-                     timeout_s, " s"),
+  throw RankLost(cat(ranks_text(missing), " did not come to the group '", name_, "' of ", size_,
+                     " within ", timeout_s, " s"),
                  missing);
 }
 
@@ -63,8 +67,8 @@ bool Meeting::has_joined(int rank) const {
   const auto parts = words_of(*joined);
   if (parts.size() != 2) return false;
   if (parts[1] != std::to_string(size_) && rank_ == 0)
-    fail(Code::invalid_argument, "rank ", rank, " was told that the group '", name_, "' has ", parts[1],
-         " ranks, and rank 0 that it has ", size_);
+    fail(Code::invalid_argument, "rank ", rank, " was told that the group '", name_, "' has ",
+         parts[1], " ranks, and rank 0 that it has ", size_);
   return words_.empty() || parts[0] != words_[static_cast<size_t>(rank)];
 }
 
@@ -77,7 +81,8 @@ std::vector<int> Meeting::absent() const {
 
 void Meeting::open_session() {
   std::string text = new_word();
-  for (int r = 0; r < size_; ++r) text += " " + words_of(store_.get(join_key(r)).value_or("?")).at(0);
+  for (int r = 0; r < size_; ++r)
+    text += " " + words_of(store_.get(join_key(r)).value_or("?")).at(0);
   write(key("session"), text);
 }
 
@@ -85,7 +90,8 @@ bool Meeting::enter_session() {
   const auto opened = store_.get(key("session"));
   if (!opened) return false;
   auto parts = words_of(*opened);
-  if (parts.size() != static_cast<size_t>(size_) + 1 || parts[static_cast<size_t>(rank_) + 1] != word_)
+  if (parts.size() != static_cast<size_t>(size_) + 1 ||
+      parts[static_cast<size_t>(rank_) + 1] != word_)
     return false;
   session_ = parts[0];
   words_.assign(parts.begin() + 1, parts.end());
@@ -94,6 +100,7 @@ bool Meeting::enter_session() {
 
 // A rank that has started anew has a new word, which rank 0 sees.
 bool Meeting::given_up() const {
+  if (const auto why = get("failed")) fail(Code::io, *why);
   if (get("given_up")) return true;
   if (rank_ != 0) return false;
   for (int r = 1; r < size_; ++r)
@@ -102,6 +109,10 @@ bool Meeting::given_up() const {
 }
 
 void Meeting::give_up() { set("given_up", "1"); }
+
+void Meeting::give_up_for_good(const std::string& why) {
+  if (!get("failed")) set("failed", cat("rank ", rank_, " cannot join the group: ", why));
+}
 
 void Meeting::mark(const std::string& what) { set(cat(what, ".", rank_), "1"); }
 

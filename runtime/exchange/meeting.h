@@ -25,10 +25,11 @@ class Meeting {
   // Waits for all ranks: the session's name. Throws RankLost that names who is missing at the deadline.
   std::string agree(Deadline deadline, double timeout_s);
 
-  bool given_up() const;  // this session, by some rank
+  bool given_up() const;  // this session, by some rank; throws where that rank will not try again
   void give_up();
+  void give_up_for_good(const std::string& why);
 
-  void mark(const std::string& what);        // of this rank in this session
+  void mark(const std::string& what);                        // of this rank in this session
   std::vector<int> unmarked(const std::string& what) const;  // ranks that have not
 
   // Of this session; forgotten with the meeting.

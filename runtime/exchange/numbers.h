@@ -18,13 +18,21 @@ enum class Reduction : int32_t { sum = ETR_REDUCE_SUM, min, max };
 template <typename T>
 struct NumberOf;
 template <>
-struct NumberOf<float> { static constexpr Number value = Number::f32; };
+struct NumberOf<float> {
+  static constexpr Number value = Number::f32;
+};
 template <>
-struct NumberOf<double> { static constexpr Number value = Number::f64; };
+struct NumberOf<double> {
+  static constexpr Number value = Number::f64;
+};
 template <>
-struct NumberOf<int32_t> { static constexpr Number value = Number::i32; };
+struct NumberOf<int32_t> {
+  static constexpr Number value = Number::i32;
+};
 template <>
-struct NumberOf<int64_t> { static constexpr Number value = Number::i64; };
+struct NumberOf<int64_t> {
+  static constexpr Number value = Number::i64;
+};
 
 // Calls `use` with a value of the type that `number` stands for.
 template <typename Use>

@@ -24,7 +24,8 @@ etr_engine_open_function open_function(const std::string& path) {
   }
   void* const symbol = library->symbol("etr_engine_open");
   if (!symbol)
-    fail(Code::not_found, "'", path, "' is no engine: it does not export etr_engine_open (echotrain/engine.h)");
+    fail(Code::not_found, "'", path,
+         "' is no engine: it does not export etr_engine_open (echotrain/engine.h)");
   return reinterpret_cast<etr_engine_open_function>(symbol);
 }
 
@@ -33,7 +34,8 @@ std::string mpi_of_launcher() {
   if (std::getenv("OMPI_COMM_WORLD_SIZE")) return "mpi-openmpi";
   if (std::getenv("PMI_SIZE")) return "mpi-mpich";
   fail(Code::invalid_argument,
-       "the engine 'mpi', but neither Open MPI's nor MPICH's launcher has started this process: start it with "
+       "the engine 'mpi', but neither Open MPI's nor MPICH's launcher has started this process: "
+       "start it with "
        "mpirun, or name the engine (mpi-openmpi, mpi-mpich)");
 }
 
@@ -51,9 +53,10 @@ std::string path_of(const World& world) {
 
 Group open_plugin(const World& world) {
   const auto open = open_function(path_of(world));
-  const Json spec{{"rank", world.rank},   {"size", world.size},           {"rendezvous", world.rendezvous},
-                  {"name", world.name},   {"host", world.host},           {"interface", world.interface},
-                  {"timeout", world.timeout_s}};
+  const Json spec{
+      {"rank", world.rank},        {"size", world.size}, {"rendezvous", world.rendezvous},
+      {"name", world.name},        {"host", world.host}, {"interface", world.interface},
+      {"timeout", world.timeout_s}};
   etr_engine engine{};
   engine.struct_size = sizeof engine;
   etr_engine_error error{};

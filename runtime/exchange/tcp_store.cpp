@@ -7,6 +7,7 @@
 #include "core/platform_files.h"
 #include "core/platform_socket.h"
 #include "core/start_thread.h"
+#include "exchange/failure.h"
 #include "exchange/store.h"
 
 namespace etr::exchange {
@@ -23,19 +24,23 @@ enum Kind : uint32_t { kHello = 1, kSet, kGet, kRemove, kDone, kValue, kNone };
 
 constexpr const char* kGreeting = "echotrain store 1";
 constexpr size_t kMaxClients = 8192;
-constexpr uint64_t kMaxStrange = 64;                    // bytes of a frame before the greeting
-constexpr uint64_t kMaxFrame = uint64_t{1} << 20;       // and after it
-constexpr uint64_t kMaxValues = uint64_t{256} << 20;    // bytes of all values
-constexpr auto kMaxSilence = std::chrono::seconds(5);   // before the greeting
-constexpr auto kMaxAnswer = std::chrono::seconds(10);
+constexpr uint64_t kMaxStrange = 64;                   // bytes of a frame before the greeting
+constexpr uint64_t kMaxFrame = uint64_t{1} << 20;      // and after it
+constexpr uint64_t kMaxValues = uint64_t{256} << 20;   // bytes of all values
+constexpr auto kMaxSilence = std::chrono::seconds(5);  // before the greeting
+constexpr double kMaxAnswer = 10;                      // seconds
+
+Clock::duration duration_of(double seconds) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
 
 // Ports are scanned: whoever does not greet is sent away.
 class Server {
  public:
   explicit Server(Descriptor listener)
       : listener_(std::move(listener)),
-        thread_(start_thread("a thread that serves ranks that look for each other", "the number of groups",
-                             [this] { serve(); })) {}
+        thread_(start_thread("a thread that serves ranks that look for each other",
+                             "the number of groups", [this] { serve(); })) {}
   ~Server() {
     stop_.signal();
     thread_.join();
@@ -51,7 +56,8 @@ class Server {
 
   void serve() {
     while (true) {
-      std::vector<int> waits{stop_.descriptor(), clients_.size() < kMaxClients ? listener_.number() : -1};
+      std::vector<int> waits{stop_.descriptor(),
+                             clients_.size() < kMaxClients ? listener_.number() : -1};
       for (const Client& client : clients_) waits.push_back(client.channel.descriptor());
       const auto ready = platform::wait_readable(waits, Clock::now() + std::chrono::seconds(1));
       if (!ready.empty() && ready[0] == 0) return;
@@ -94,7 +100,8 @@ class Server {
       case kRemove: bytes_ -= erase(frame.payload); return client.channel.send(kDone, "");
       case kGet: {
         const auto found = values_.find(frame.payload);
-        return found == values_.end() ? client.channel.send(kNone, "") : client.channel.send(kValue, found->second);
+        return found == values_.end() ? client.channel.send(kNone, "")
+                                      : client.channel.send(kValue, found->second);
       }
       default: return false;
     }
@@ -129,18 +136,20 @@ class Server {
 class Client : public TcpStore {
  public:
   Client(const std::string& host, const std::string& port, bool serve, double timeout_s)
-      : place_(host + ":" + port) {
+      : place_(host + ":" + port), patience_(duration_of(std::min(timeout_s, kMaxAnswer))) {
     if (serve) try_to_serve(host, port);
     const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                              std::chrono::duration<double>(timeout_s));
-    Descriptor connection = platform::connect_to(host, port, deadline);
+    Descriptor connection = connect(host, port, deadline);
     own_address_ = platform::own_address(connection);
     channel_ = std::make_unique<Channel>(std::move(connection), kMaxFrame);
     if (ask(kHello, kGreeting).payload != kGreeting)
       fail(Code::io, "what listens at ", place_, " is no store of EchoTrain's: name another port");
   }
 
-  void set(const std::string& key, const std::string& value) override { ask(kSet, key + '\0' + value); }
+  void set(const std::string& key, const std::string& value) override {
+    ask(kSet, key + '\0' + value);
+  }
 
   std::optional<std::string> get(const std::string& key) override {
     Frame answer = ask(kGet, key);
@@ -159,6 +168,14 @@ class Client : public TcpStore {
   std::string own_address() const override { return own_address_; }
 
  private:
+  Descriptor connect(const std::string& host, const std::string& port, Deadline deadline) const {
+    try {
+      return platform::connect_to(host, port, deadline);
+    } catch (const Error& error) {
+      throw RankLost(cat("rank 0 does not serve the rendezvous: ", error.what(), why_not_), {0});
+    }
+  }
+
   // Where somebody serves there already, the greeting tells whether that is a store.
   void try_to_serve(const std::string& host, const std::string& port) {
     try {
@@ -171,12 +188,13 @@ class Client : public TcpStore {
   Frame ask(uint32_t kind, const std::string& payload) {
     Frame answer;
     if (!channel_->send(kind, payload) ||
-        channel_->receive(answer, Clock::now() + kMaxAnswer) != Channel::Outcome::frame)
-      fail(Code::io, "the store of rank 0 at ", place_, " does not answer", why_not_);
+        channel_->receive(answer, Clock::now() + patience_) != Channel::Outcome::frame)
+      throw RankLost(cat("the store of rank 0 at ", place_, " does not answer", why_not_), {0});
     return answer;
   }
 
   const std::string place_;
+  const Clock::duration patience_;
   std::string why_not_, own_address_;
   std::unique_ptr<Server> server_;
   std::unique_ptr<Channel> channel_;
@@ -187,9 +205,11 @@ class Client : public TcpStore {
 std::unique_ptr<TcpStore> tcp_store(const std::string& address, bool serve, double timeout_s) {
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos || colon == 0 || colon + 1 == address.size())
-    fail(Code::invalid_argument, "the rendezvous at '", address, "': tcp:// is followed by a host, a colon and a port");
+    fail(Code::invalid_argument, "the rendezvous at '", address,
+         "': tcp:// is followed by a host, a colon and a port");
   std::string host = address.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') host = host.substr(1, host.size() - 2);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']')
+    host = host.substr(1, host.size() - 2);
   return std::make_unique<Client>(host, address.substr(colon + 1), serve, timeout_s);
 }
 

@@ -1,5 +1,6 @@
 #include "exchange/world.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
@@ -16,17 +17,22 @@ namespace {
 
 constexpr OptionSpec kOptions[] = {
     {"engine", OptionType::string, "\"gloo\"",
-     "what moves data: gloo, mpi (whichever the launcher is of), mpi-openmpi, mpi-mpich, or the path of a plug-in library"},
+     "what moves data: gloo, mpi (whichever the launcher is of), mpi-openmpi, mpi-mpich, or the "
+     "path of a plug-in library"},
     {"rank", OptionType::integer, nullptr, "this process's number in the group, from 0 on", 0, 1e6},
     {"size", OptionType::integer, nullptr, "how many ranks the group has", 1, 1e6},
     {"rendezvous", OptionType::string, "\"\"",
-     "where ranks find each other (gloo): file:FOLDER, a folder that all see, or tcp://HOST:PORT, where rank 0 serves"},
+     "where ranks find each other (gloo): file:FOLDER, a folder that all see, or tcp://HOST:PORT, "
+     "where rank 0 serves"},
     {"name", OptionType::string, "\"world\"",
      "the group's name in the rendezvous; another run or attempt has another"},
-    {"host", OptionType::string, "\"\"", "the address or host name on which this rank listens (gloo)"},
+    {"host", OptionType::string, "\"\"",
+     "the address or host name on which this rank listens (gloo)"},
     {"interface", OptionType::string, "\"\"", "or the network interface, such as eth0 (gloo)"},
-    {"timeout", OptionType::number, "60", "after which a rank that does not come is lost", 0.01, 1e6, "seconds"},
-    {"engines", OptionType::string, "\"\"", "the folder of engines that are not part of the library", 0, 0, "path"},
+    {"timeout", OptionType::number, "60", "after which a rank that does not come is lost", 0.01,
+     1e6, "seconds"},
+    {"engines", OptionType::string, "\"\"",
+     "the folder of engines that are not part of the library", 0, 0, "path"},
 };
 
 constexpr const char* kFile = "file:";
@@ -53,14 +59,15 @@ World world_of(const Json& spec) {
 
 std::string engine_file(const World& world, const std::string& name, const std::string& package) {
   const char* const variable = std::getenv("ECHOTRAIN_ENGINES");
-  const std::string folder = !world.engines.empty()    ? world.engines
+  const std::string folder = !world.engines.empty()  ? world.engines
                              : variable && *variable ? variable
                                                      : platform::code_directory() + "/echotrain";
   std::string path = folder + "/" + name;
   if (std::filesystem::exists(path)) return path;
   fail(Code::not_found, "the engine '", world.engine, "' is not installed: '", path,
        "' does not exist. Install ", package,
-       " before EchoTrain is built, which then builds it, or name the folder that has it (the option engines, or "
+       " before EchoTrain is built, which then builds it, or name the folder that has it (the "
+       "option engines, or "
        "ECHOTRAIN_ENGINES)");
 }
 
@@ -70,9 +77,14 @@ void check(const World& world) {
   if (world.size < 1 || world.rank < 0 || world.rank >= world.size)
     fail(Code::invalid_argument, "rank ", world.rank, " of a group of ", world.size,
          ": ranks count from 0 to the size less one");
+  const auto plain = [](char c) { return static_cast<unsigned char>(c) > ' '; };
+  if (world.name.empty() || world.name.size() > 100 ||
+      !std::all_of(world.name.begin(), world.name.end(), plain))
+    fail(Code::invalid_argument, "the group's name '", world.name,
+         "': it has 1 to 100 bytes, and no spaces");
   if (!world.host.empty() && !world.interface.empty())
-    fail(Code::invalid_argument, "a group has a host ('", world.host, "') or an interface ('", world.interface,
-         "') to listen on, not both");
+    fail(Code::invalid_argument, "a group has a host ('", world.host, "') or an interface ('",
+         world.interface, "') to listen on, not both");
 }
 
 Group open_gloo(const World& world) {
@@ -102,7 +114,8 @@ Group open_gloo(const World& world) {
 
 Group open_group(const World& world) {
   check(world);
-  if (world.engine == "gloo" && world.size == 1) return std::move(local_groups(1, world.timeout_s).front());
+  if (world.engine == "gloo" && world.size == 1)
+    return std::move(local_groups(1, world.timeout_s).front());
   return world.engine == "gloo" ? open_gloo(world) : open_plugin(world);
 }
 

@@ -11,15 +11,16 @@
 namespace etr::exchange {
 
 struct World {
-  std::string engine = "gloo";  // gloo, mpi, mpi-openmpi, mpi-mpich, or the path of a plug-in library
+  std::string engine =
+      "gloo";  // gloo, mpi, mpi-openmpi, mpi-mpich, or the path of a plug-in library
   int rank = 0;
   int size = 1;
-  std::string rendezvous;        // where ranks find each other: file:FOLDER, or tcp://HOST:PORT (Gloo)
-  std::string name = "world";    // of the group; another attempt, or another run, has another name
-  std::string host;              // the address on which this rank listens; "": see open_group()
-  std::string interface;         // or the network interface
+  std::string rendezvous;  // where ranks find each other: file:FOLDER, or tcp://HOST:PORT (Gloo)
+  std::string name = "world";  // of the group; another attempt, or another run, has another name
+  std::string host;            // the address on which this rank listens; "": see open_group()
+  std::string interface;       // or the network interface
   double timeout_s = kDefaultTimeout;
-  std::string engines;           // the folder of helpers and plug-ins; "": see engine_file()
+  std::string engines;  // the folder of helpers and plug-ins; "": see engine_file()
 };
 
 extern const Schema kWorldSchema;

@@ -73,7 +73,8 @@ class Check {
     std::vector<T> part(counts[static_cast<size_t>(rank)]);
     g.reduce_scatter(std::span<const T>(all), counts, std::span(part), reduction);
     for (size_t i = 0; i < part.size(); ++i)
-      if (part[i] != expected<T>(reduction, size, begin + i)) return wrong("reduce_scatter", unit, i);
+      if (part[i] != expected<T>(reduction, size, begin + i))
+        return wrong("reduce_scatter", unit, i);
   }
 
   void all_gather(size_t unit) {
@@ -101,7 +102,7 @@ class Check {
     if (size == 1) return;
     for (const int step : {1, size - 1}) {
       const int to = (rank + step) % size, from = (rank + size - step) % size;
-      const auto tag = static_cast<uint32_t>(step == 1 ? 0 : 4'000'000'000u);
+      const auto tag = static_cast<uint32_t>(step == 1 ? 0 : ETR_ENGINE_TAG_MAX);
       auto mine = values<double>(rank, count);
       std::vector<double> theirs(count);
       if (rank % 2 == 0) g.send(bytes(mine), to, tag);
@@ -154,13 +155,15 @@ class Check {
     std::vector<float> all(v.size() * static_cast<size_t>(size));
     g.all_gather(bytes(v), bytes(all));
     for (int r = 0; r < size; ++r)
-      if (std::memcmp(v.data(), all.data() + static_cast<size_t>(r) * v.size(), v.size() * sizeof(float)) != 0)
+      if (std::memcmp(v.data(), all.data() + static_cast<size_t>(r) * v.size(),
+                      v.size() * sizeof(float)) != 0)
         return wrong("all_reduce, on all ranks", kFew, static_cast<size_t>(r));
   }
 
   void wrong(const char* operation, size_t count, size_t at) {
     if (problem.empty())
-      problem = cat("rank ", rank, " of ", size, ": ", operation, " of ", count, " is wrong at ", at);
+      problem =
+          cat("rank ", rank, " of ", size, ": ", operation, " of ", count, " is wrong at ", at);
   }
 
   Group& g;

@@ -104,7 +104,14 @@ const Fault kFaults[] = {
     {"Terminated", kLong, work, send(SIGTERM)},
     {"Crashed", kLong, idle, send(SIGSEGV)},
     {"HelperKilledWhileIdle", kLong, idle, send_helper(SIGKILL)},
-    {"HelperKilledWhileWorking", kLong, [](const World& w, Group& g) { try { work(w, g); } catch (const Error&) {} }, send_helper(SIGKILL)},
+    {"HelperKilledWhileWorking", kLong,
+     [](const World& w, Group& g) {
+       try {
+         work(w, g);
+       } catch (const Error&) {
+       }
+     },
+     send_helper(SIGKILL)},
     {"KilledWithItsHelper", kLong, idle, [](Ranks& r) { both(r, SIGKILL); }},
     {"FrozenWhileIdle", kShort, idle, send(SIGSTOP)},
     {"FrozenWhileWorking", kShort, work, send(SIGSTOP)},
@@ -114,19 +121,26 @@ const Fault kFaults[] = {
     {"Exits", kLong, [](const World&, Group&) { _exit(0); }, nothing},
     {"Leaves", kLong, [](const World&, Group&) {}, nothing},
     {"Aborts", kLong, [](const World&, Group& g) { g.abort("the disk is full"); }, nothing},
-    {"AbortsWhileItWaits", kLong, [](const World&, Group& g) {
+    {"AbortsWhileItWaits", kLong,
+     [](const World&, Group& g) {
        std::thread other([&] { g.abort("no more"); });
-       try { g.receive({}, 2, 1); } catch (const Error&) {}
+       try {
+         g.receive({}, 2, 1);
+       } catch (const Error&) {
+       }
        other.join();
-     }, nothing},
+     },
+     nothing},
     {"KilledBeforeABarrier", kLong, idle, send(SIGKILL), [](Group& g) { g.barrier(); }},
     {"KilledBeforeASplit", kLong, idle, send(SIGKILL), [](Group& g) { g.split(0, 0); }},
     {"KilledBeforeItReceives", kLong, idle, send(SIGKILL), [](Group& g) { g.send({}, 1, 7); }},
     {"FrozenBeforeItSends", kShort, idle, send(SIGSTOP), [](Group& g) { g.receive({}, 1, 7); }},
-    {"KilledDuringLargeSums", kLong, [](const World& w, Group& g) {
+    {"KilledDuringLargeSums", kLong,
+     [](const World& w, Group& g) {
        say(w, "here");
        while (true) sum_once(g, 3'000'000);
-     }, send(SIGKILL), [](Group& g) { sum_once(g, 3'000'000); }},
+     },
+     send(SIGKILL), [](Group& g) { sum_once(g, 3'000'000); }},
 };
 
 class Faults : public testing::TestWithParam<Fault> {};
@@ -135,16 +149,20 @@ TEST_P(Faults, SurvivorsNameTheRank) {
   const Fault& fault = GetParam();
   World world;
   world.timeout_s = fault.timeout_s;
-  Ranks ranks(kSize, [&](const World& mine) -> std::string {
-    World forming = mine;
-    forming.timeout_s = 30;
-    Group group = open_group(forming);
-    group.set_timeout(mine.timeout_s);
-    if (mine.rank != 1) return missing_after(group, fault.survivor);
-    fault.victim(mine, group);
-    return "";
-  }, world);
-  if (fault.strike.target<void (*)(Ranks&)>() == nullptr || *fault.strike.target<void (*)(Ranks&)>() != nothing)
+  Ranks ranks(
+      kSize,
+      [&](const World& mine) -> std::string {
+        World forming = mine;
+        forming.timeout_s = 30;
+        Group group = open_group(forming);
+        group.set_timeout(mine.timeout_s);
+        if (mine.rank != 1) return missing_after(group, fault.survivor);
+        fault.victim(mine, group);
+        return "";
+      },
+      world);
+  if (fault.strike.target<void (*)(Ranks&)>() == nullptr ||
+      *fault.strike.target<void (*)(Ranks&)>() != nothing)
     ranks.said(1, "here");
   std::vector<pid_t> helpers;
   for (int r = 0; r < kSize; ++r)
@@ -152,12 +170,16 @@ TEST_P(Faults, SurvivorsNameTheRank) {
   const auto begin = Clock::now();
   fault.strike(ranks);
   for (const int survivor : {0, 2}) EXPECT_EQ(ranks.outcome(survivor), fault.missing);
-  EXPECT_LT(seconds_since(begin), (fault.timeout_s == kLong ? 5 : fault.timeout_s + 1) + 5 * kSlack);
+  EXPECT_LT(seconds_since(begin),
+            (fault.timeout_s == kLong ? 5 : fault.timeout_s + 1) + 5 * kSlack);
   ranks.signal(1, SIGKILL);
   ranks.signal(1, SIGCONT);
   for (const pid_t helper : helpers) {  // none is left behind
     ::kill(helper, SIGCONT);
-    EXPECT_TRUE(eventually([&] { return ::kill(helper, 0) != 0 || std::ifstream(cat("/proc/", helper, "/cmdline")).peek() == EOF; }));
+    EXPECT_TRUE(eventually([&] {
+      return ::kill(helper, 0) != 0 ||
+             std::ifstream(cat("/proc/", helper, "/cmdline")).peek() == EOF;
+    }));
   }
 }
 

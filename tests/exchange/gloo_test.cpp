@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -78,12 +79,15 @@ TEST(Gloo, WhatOthersLeftInTheFolderDoesNoHarm) {
   World world;
   world.rendezvous = "file:" + folder.path();
   for (const int killed : {true, true, false}) {
-    Ranks ranks(2, [&](const World& mine) -> std::string {
-      if (!killed) return sum_of_ranks(mine);
-      Group group = open_group(mine);
-      raise(SIGKILL);
-      return "";
-    }, world);
+    Ranks ranks(
+        2,
+        [&](const World& mine) -> std::string {
+          if (!killed) return sum_of_ranks(mine);
+          Group group = open_group(mine);
+          raise(SIGKILL);
+          return "";
+        },
+        world);
     for (int r = 0; r < 2; ++r) EXPECT_EQ(ranks.outcome(r), killed ? "ended by signal 9" : "");
   }
 }
@@ -102,7 +106,10 @@ TEST(Gloo, LeavesNothingInTheFolder) {
 TEST(Gloo, NamesRanksThatDoNotJoin) {
   World world;
   world.timeout_s = 1;
-  Ranks ranks(4, [](const World& mine) { return mine.rank == 0 || mine.rank == 2 ? "" : sum_of_ranks(mine); }, world);
+  Ranks ranks(
+      4,
+      [](const World& mine) { return mine.rank == 0 || mine.rank == 2 ? "" : sum_of_ranks(mine); },
+      world);
   EXPECT_EQ(ranks.outcome(1), "ranks 0 and 2 did not come to the group 'world' of 4 within 1 s");
   EXPECT_EQ(ranks.outcome(3), "ranks 0 and 2 did not come to the group 'world' of 4 within 1 s");
 }
@@ -110,11 +117,15 @@ TEST(Gloo, NamesRanksThatDoNotJoin) {
 TEST(Gloo, RanksThatWereToldDifferentSizesLearnOfIt) {
   World world;
   world.timeout_s = 2;
-  Ranks ranks(2, [](World mine) {
-    mine.size += mine.rank;
-    return sum_of_ranks(mine);
-  }, world);
-  EXPECT_EQ(ranks.outcome(0), "rank 1 was told that the group 'world' has 3 ranks, and rank 0 that it has 2");
+  Ranks ranks(
+      2,
+      [](World mine) {
+        mine.size += mine.rank;
+        return sum_of_ranks(mine);
+      },
+      world);
+  EXPECT_EQ(ranks.outcome(0),
+            "rank 1 was told that the group 'world' has 3 ranks, and rank 0 that it has 2");
 }
 
 TEST(Gloo, RanksThatCallDifferentThingsLearnOfIt) {
@@ -138,10 +149,54 @@ TEST(Gloo, ALostHelperIsNoSignalToTheProgram) {
       ::kill(helper, SIGKILL);
     }
     std::vector<float> values(1'000'000);
-    const std::string why = error_of([&] { while (true) group.all_reduce(std::span(values)); });
+    const std::string why = error_of([&] {
+      while (true) group.all_reduce(std::span(values));
+    });
     return why.find("rank 1") != std::string::npos ? "" : why;
   });
   for (int r = 0; r < 2; ++r) EXPECT_EQ(ranks.outcome(r), "");  // no SIGPIPE
+}
+
+TEST(Gloo, AChildHasNoPartInItsParentsGroup) {
+  Ranks ranks(2, [](const World& mine) -> std::string {
+    Group group = open_group(mine);
+    if (const pid_t child = fork(); child == 0) {
+      const std::string why = error_of([&] { group.barrier(); });
+      { const Group gone = std::move(group); }
+      _exit(why.find("not of its children by fork()") == std::string::npos);
+    } else {
+      int status = 0;
+      waitpid(child, &status, 0);
+      if (status != 0) return "the child took part";
+    }
+    group.barrier();
+    return "";
+  });
+  for (int r = 0; r < 2; ++r) EXPECT_EQ(ranks.outcome(r), "");
+}
+
+TEST(Gloo, NamesRankZeroWhereItDoesNotServe) {
+  World world = at_port(free_port());
+  world.timeout_s = 0.5;
+  Ranks ranks(
+      2, [](const World& mine) { return mine.rank == 0 ? "" : sum_of_ranks(mine); }, world);
+  EXPECT_EQ(
+      ranks.outcome(1).find("rank 0 does not serve the rendezvous: cannot connect to 127.0.0.1"),
+      0u);
+}
+
+TEST(Gloo, AHelperThatCannotStartIsNoReasonToTryAgain) {
+  TempDir folder;
+  std::ofstream(folder.path("echotrain-gloo")) << "#!/bin/sh\nexit 127\n";
+  std::filesystem::permissions(folder.path("echotrain-gloo"), std::filesystem::perms::owner_all);
+  Ranks ranks(2, [&](World mine) {
+    mine.engines = folder.path();
+    return sum_of_ranks(mine);
+  });
+  for (int r = 0; r < 2; ++r) {
+    const std::string why = ranks.outcome(r);
+    EXPECT_NE(why.find("ended as soon as it was started"), std::string::npos) << why;
+  }
 }
 
 // A child of fork() has the parent's descriptors. It must not keep the helper alive.
@@ -165,10 +220,12 @@ TEST(Gloo, SaysWhatItCannotUse) {
   World world;
   world.size = 2;
   world.engines = ETR_ENGINES;
-  EXPECT_NE(error_of([&] { open_group(world); }).find("neither file:FOLDER nor tcp://HOST:PORT"), std::string::npos);
+  EXPECT_NE(error_of([&] { open_group(world); }).find("neither file:FOLDER nor tcp://HOST:PORT"),
+            std::string::npos);
   world.engines = "/nowhere";
   world.rendezvous = "file:/tmp";
-  EXPECT_NE(error_of([&] { open_group(world); }).find("Install Gloo (libgloo-dev)"), std::string::npos);
+  EXPECT_NE(error_of([&] { open_group(world); }).find("Install Gloo (libgloo-dev)"),
+            std::string::npos);
   world.rank = 2;
   EXPECT_NE(error_of([&] { open_group(world); }).find("rank 2 of a group of 2"), std::string::npos);
   Ranks ranks(2, [](World mine) {
@@ -188,7 +245,8 @@ std::vector<int> listening_ports() {
     std::istringstream words(line);
     std::string slot, local, remote, state;
     words >> slot >> local >> remote >> state;
-    if (state == "0A" && local.starts_with("0100007F:")) out.push_back(std::stoi(local.substr(9), nullptr, 16));
+    if (state == "0A" && local.starts_with("0100007F:"))
+      out.push_back(std::stoi(local.substr(9), nullptr, 16));
   }
   return out;
 }
@@ -196,7 +254,9 @@ std::vector<int> listening_ports() {
 // Connects to every port that is new, in turn with garbage, a reset, and silence, until it is told to stop.
 class Scanner {
  public:
-  Scanner() : before_(listening_ports()), thread_([this] { scan(); }) {}
+  // Of one port, or of all that are new.
+  explicit Scanner(int only = 0)
+      : only_(only), before_(listening_ports()), thread_([this] { scan(); }) {}
   ~Scanner() {
     stop_ = true;
     thread_.join();
@@ -208,7 +268,9 @@ class Scanner {
   void scan() {
     while (!stop_)
       for (const int port : listening_ports())
-        if (std::find(before_.begin(), before_.end(), port) == before_.end()) touch(port);
+        if (only_ ? port == only_
+                  : std::find(before_.begin(), before_.end(), port) == before_.end())
+          touch(port);
   }
 
   void touch(int port) {
@@ -228,6 +290,7 @@ class Scanner {
     close(client);
   }
 
+  const int only_;
   const std::vector<int> before_;
   std::vector<int> silent_;
   std::atomic<bool> stop_{false};
@@ -235,22 +298,27 @@ class Scanner {
   std::thread thread_;
 };
 
-// Gloo takes whoever connects while a group forms, and its process ends when that is nonsense. The program lives on: attempts fail
-// until the scanner is gone, or a group forms between two of its visits.
+// Gloo takes whoever connects while a group forms, and its process ends when that is nonsense. The program lives on: the ranks try
+// again until a group forms between two visits of the scanner.
 TEST(Gloo, SurvivesAPortScanWhileItForms) {
-  Ranks ranks(3, [](const World& mine) -> std::string {
-    for (int i = 0; i < 3; ++i) {
+  TempDir folder;
+  const std::string enough = folder.path("enough");
+  Ranks ranks(3, [&](const World& mine) -> std::string {
+    std::vector<int32_t> stop{0};
+    for (int i = 0; stop[0] == 0; ++i) {
       World world = mine;
       world.name = cat("group", i);
-      const std::string why = sum_of_ranks(world);
-      if (!why.empty()) return why;
+      Group group = open_group(world);
+      stop[0] = std::filesystem::exists(enough);
+      group.broadcast(std::as_writable_bytes(std::span(stop)), 0);
     }
     return "";
   });
   {
     Scanner scanner;
-    EXPECT_TRUE(eventually([&] { return scanner.met() > 30; }));
+    EXPECT_TRUE(eventually([&] { return scanner.met() > 60; }));
   }
+  std::ofstream{enough};
   for (int r = 0; r < 3; ++r) EXPECT_EQ(ranks.outcome(r), "");
 }
 
@@ -270,11 +338,20 @@ TEST(Gloo, ListensNowhereWhileItWorks) {
 
 TEST(Gloo, SurvivesAPortScanOfItsStore) {
   const int port = free_port();
-  Scanner scanner;
-  Ranks ranks(3, sum_of_ranks, at_port(port));
-  std::string all;
-  for (int r = 0; r < 3; ++r) all += ranks.outcome(r) == "ended by signal 9" ? "x" : "";
-  EXPECT_EQ(all, "");
+  Ranks ranks(
+      3,
+      [&](const World& mine) -> std::string {
+        if (mine.rank == 2)
+          std::this_thread::sleep_for(
+              std::chrono::milliseconds(300));  // the others wait, and are scanned
+        return sum_of_ranks(mine);
+      },
+      at_port(port));
+  {
+    Scanner scanner(port);
+    EXPECT_TRUE(eventually([&] { return scanner.met() > 30; }));
+    for (int r = 0; r < 3; ++r) EXPECT_EQ(ranks.outcome(r), "");
+  }
 }
 
 }  // namespace

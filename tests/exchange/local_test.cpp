@@ -57,11 +57,14 @@ TEST(Local, NamesTheRanksThatDoNotCome) {
     } catch (const RankLost& lost) {
       EXPECT_EQ(lost.code(), Code::rank_lost);
       EXPECT_EQ(lost.missing(), (std::vector<int>{1, 3}));
-      EXPECT_STREQ(lost.what(), "ranks 1 and 3 did not come to barrier, operation 1 of this group, within 0.2 s");
+      EXPECT_STREQ(
+          lost.what(),
+          "ranks 1 and 3 did not come to barrier, operation 1 of this group, within 0.2 s");
     }
   });
   EXPECT_LT(seconds_since(begin), 1.2);
-  EXPECT_EQ(error_of([&] { groups[0].barrier(); }).find("this group ended before: ranks 1 and 3"), 0u);
+  EXPECT_EQ(error_of([&] { groups[0].barrier(); }).find("this group ended before: ranks 1 and 3"),
+            0u);
   EXPECT_NE(error_of([&] { groups[3].barrier(); }), "");  // who comes late learns of it, too
 }
 

@@ -16,7 +16,8 @@ namespace etr::test {
 // Forks a process for each rank. One that is not waited for is killed with the object.
 class Ranks {
  public:
-  using Body = std::function<std::string(const exchange::World&)>;  // returns what went wrong, "" for nothing
+  using Body = std::function<std::string(
+      const exchange::World&)>;  // returns what went wrong, "" for nothing
 
   // `world` is what all have in common; "" as its rendezvous: a folder of this object's.
   Ranks(int size, const Body& body, exchange::World world = {});

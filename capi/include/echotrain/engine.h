@@ -31,7 +31,10 @@ enum { ETR_NUMBER_F32 = 0, ETR_NUMBER_F64 = 1, ETR_NUMBER_I32 = 2, ETR_NUMBER_I6
 /* Sums of integers wrap around. The least and the largest of numbers where one is NaN are either NaN or one of the others. */
 enum { ETR_REDUCE_SUM = 0, ETR_REDUCE_MIN = 1, ETR_REDUCE_MAX = 2 };
 
-enum { ETR_ENGINE_MISSING_MAX = 64 };
+enum {
+  ETR_ENGINE_MISSING_MAX = 64,
+  ETR_ENGINE_TAG_MAX = 32767 /* of messages: what every MPI has */
+};
 
 typedef struct etr_engine_error {
   uint32_t struct_size;
@@ -68,7 +71,8 @@ typedef struct etr_engine {
   /* Returns when all ranks have called it. */
   int32_t (*barrier)(void* context, double timeout_s, etr_engine_error* error);
 
-  /* From one rank to another: the n-th send with a tag meets the n-th receive with it. A send may wait for its receive. */
+  /* From one rank to another: the n-th send with a tag meets the n-th receive with it. A send may wait for its receive.
+   * Tags go up to ETR_ENGINE_TAG_MAX. */
   int32_t (*send)(void* context, const void* data, uint64_t size_bytes, int32_t to, uint32_t tag,
                   double timeout_s, etr_engine_error* error);
   int32_t (*receive)(void* context, void* data, uint64_t size_bytes, int32_t from, uint32_t tag,

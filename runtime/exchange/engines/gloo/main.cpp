@@ -39,7 +39,7 @@ void send_failure(const Failure& failure) {
     why = error.what();
   } catch (...) {
   }
-  send_failure(failure_of(static_cast<int32_t>(Code::rank_lost), cat("Gloo ended its process: ", why)));
+  send_failure(failure_of(Code::rank_lost, cat("Gloo ended its process: ", why)));
   ::_exit(1);
 }
 
@@ -59,14 +59,15 @@ std::shared_ptr<gloo::transport::Device> device_at(const Join& join, const std::
   try {
     return gloo::transport::tcp::CreateDevice(where);
   } catch (const std::exception& error) {
-    fail(Code::invalid_argument, "Gloo cannot listen on ", join.interface ? "the interface '" : "'", address,
-         "': ", error.what());
+    fail(Code::invalid_argument, "Gloo cannot listen on ", join.interface ? "the interface '" : "'",
+         address, "': ", error.what());
   }
 }
 
 class Helper {
  public:
-  Helper(platform::Channel& channel, platform::SharedMemory& memory) : channel_(channel), memory_(memory), store_(channel) {}
+  Helper(platform::Channel& channel, platform::SharedMemory& memory)
+      : channel_(channel), memory_(memory), store_(channel) {}
 
   // By the thread that reads: never waits for Gloo.
   void handle(platform::Frame& frame) {
@@ -127,10 +128,10 @@ class Helper {
       gloo::BarrierOptions all(context);
       gloo::barrier(all);
     } catch (const Error& error) {
-      send_failure(failure_of(static_cast<int32_t>(error.code()), error.what()));
+      send_failure(failure_of(error.code(), error.what()));
       ::_exit(1);
     } catch (const std::exception& error) {
-      send_failure(failure_of(static_cast<int32_t>(Code::rank_lost), error.what()));
+      send_failure(failure_of(Code::rank_lost, error.what()));
       ::_exit(1);
     }
     member_ = new Member(context, channel_);  // until the process ends

@@ -19,14 +19,6 @@ constexpr auto kDrain = 5s;
 
 }  // namespace
 
-Failure failure_of(int32_t status, const std::string& message, std::vector<int> missing) {
-  Failure out{};
-  out.error.struct_size = sizeof out.error;
-  describe(RankLost(message, std::move(missing)), &out.error);
-  out.status = status;
-  return out;
-}
-
 Member::Member(std::shared_ptr<gloo::Context> context, platform::Channel& library)
     : context_(context), library_(library), notices_(std::move(context)) {
   notices_.watch([this](int rank, const Notice& heard_notice) { heard(rank, heard_notice); },
@@ -75,8 +67,8 @@ void Member::check_left() {
   if (changed_.wait_for(lock, kGrace, [&] { return !call_ || calls_ != call; })) return;
   const char* const name = operation_name(call_->operation);
   lock.unlock();
-  end(failure_of(static_cast<int32_t>(Code::rank_lost),
-                 cat(ranks_text(missing), " left the group before ", name), missing));
+  end(failure_of(Code::rank_lost, cat(ranks_text(missing), " left the group before ", name),
+                 missing));
 }
 
 Notice Member::notice(NoticeKind kind) const {
@@ -100,48 +92,10 @@ void Member::expire() {
     changed_.wait_for(lock, kAnswer, [&] { return answers_.size() == all || !call_; });
     if (!call_) return;  // it did end
   }
-  const Failure verdict = verdict_on_late();
+  const Failure verdict =
+      verdict_on({*call_, context_->rank, context_->size, collectives_, answers_});
   lock.unlock();
   end(verdict);
-}
-
-Failure Member::verdict_on_late() const {
-  const Call& call = *call_;
-  const char* const name = operation_name(call.operation);
-  std::vector<int> missing;
-  if (!is_collective(call.operation)) {
-    missing = {call.peer};
-    return failure_of(static_cast<int32_t>(Code::rank_lost),
-                      cat("rank ", call.peer, " did not ", call.operation == Operation::send ? "receive" : "send",
-                          " a message with the tag ", call.tag,
-                          call.operation == Operation::send ? " from" : " to", " rank ", context_->rank,
-                          " within ", call.timeout_s, " s"),
-                      missing);
-  }
-  for (int r = 0; r < context_->size; ++r) {
-    if (r == context_->rank) continue;
-    const auto answer = answers_.find(r);
-    if (answer == answers_.end() || answer->second.collective < collectives_) missing.push_back(r);
-  }
-  if (missing.empty()) return disagreement();
-  return failure_of(static_cast<int32_t>(Code::rank_lost),
-                    absence_text(missing, name, collectives_, call.timeout_s), missing);
-}
-
-// All ranks came, and the operation did not end.
-Failure Member::disagreement() const {
-  const auto invalid = static_cast<int32_t>(Code::invalid_argument);
-  for (const auto& [rank, other] : answers_) {
-    if (other.collective == collectives_ && other.operation == call_->operation && other.count == call_->count)
-      continue;
-    return failure_of(invalid, cat("rank ", context_->rank, " calls ", operation_name(call_->operation), " of ",
-                                   call_->count, ", and rank ", rank, " ", operation_name(other.operation),
-                                   " of ", other.count,
-                                   ": all ranks have to make the same calls in the same order"));
-  }
-  return failure_of(static_cast<int32_t>(Code::io),
-                    cat(operation_name(call_->operation), " did not end within ", call_->timeout_s,
-                        " s, although all ranks came: the network is slow, or the ranks disagree about sizes"));
 }
 
 void Member::heard(int rank, const Notice& told) {
@@ -181,8 +135,9 @@ void Member::silent(int rank, const std::string& why) {
   changed_.wait_for(lock, kGrace, [] { return false; });
   const std::vector<int> missing(lost_.begin(), lost_.end());
   lock.unlock();
-  end(failure_of(static_cast<int32_t>(Code::rank_lost),
-                 cat(ranks_text(missing), missing.size() == 1 ? " is" : " are", " lost: ", why), missing));
+  end(failure_of(Code::rank_lost,
+                 cat(ranks_text(missing), missing.size() == 1 ? " is" : " are", " lost: ", why),
+                 missing));
 }
 
 void Member::wait_for_better_verdict() {
@@ -192,12 +147,12 @@ void Member::wait_for_better_verdict() {
 
 void Member::broken(const std::string& why) {
   wait_for_better_verdict();
-  end(failure_of(static_cast<int32_t>(Code::io), cat("Gloo failed on rank ", context_->rank, ": ", why)));
+  end(failure_of(Code::io, cat("Gloo failed on rank ", context_->rank, ": ", why)));
 }
 
 void Member::abort(const std::string& reason) {
-  end(failure_of(static_cast<int32_t>(Code::rank_lost),
-                 cat("rank ", context_->rank, " ended the group: ", reason), {context_->rank}));
+  end(failure_of(Code::rank_lost, cat("rank ", context_->rank, " ended the group: ", reason),
+                 {context_->rank}));
 }
 
 void Member::leave() {

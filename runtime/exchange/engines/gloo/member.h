@@ -15,6 +15,7 @@
 
 #include "core/platform_process.h"
 #include "exchange/engines/gloo/notices.h"
+#include "exchange/engines/verdict.h"
 
 namespace etr::exchange {
 
@@ -29,9 +30,11 @@ class Member {
   void check_left();             // a verdict where it needs a rank that has left
   void finish();                 // it is done
   Deadline due() const;          // of the call that goes on
-  void expire();                 // asks the others where they are, if it is due: a verdict on those who are not at this call
+  void
+  expire();  // asks the others where they are, if it is due: a verdict on those who are not at this call
 
-  void broken(const std::string& why);  // Gloo has failed: the verdict of those who know why, or this
+  void broken(
+      const std::string& why);  // Gloo has failed: the verdict of those who know why, or this
   void abort(const std::string& reason);
   void leave();  // waits until the others have left as well, and ends the process
 
@@ -42,8 +45,6 @@ class Member {
   void silent(int rank, const std::string& why);
   Notice notice(NoticeKind kind) const;
   bool needs(int rank) const;
-  Failure verdict_on_late() const;
-  Failure disagreement() const;
   void wait_for_better_verdict();
 
   const std::shared_ptr<gloo::Context> context_;
@@ -61,8 +62,5 @@ class Member {
   bool leaving_ = false;
   std::mutex verdict_;  // taken once, for good
 };
-
-// A failure with a text, and who is missing.
-Failure failure_of(int32_t status, const std::string& message, std::vector<int> missing = {});
 
 }  // namespace etr::exchange

@@ -11,24 +11,9 @@
 #include <thread>
 #include <vector>
 
-#include "exchange/helper_protocol.h"
+#include "exchange/engines/verdict.h"
 
 namespace etr::exchange {
-
-enum class NoticeKind : uint32_t {
-  ask = 1,  // which operation are you at?
-  answer,   // at this
-  failed,   // the group has ended, for this reason
-  leave,    // my library is done with the group, after this operation
-};
-
-struct Notice {
-  NoticeKind kind;
-  Operation operation;  // what goes on here; 0: nothing
-  uint64_t collective;  // how many operations of all ranks have begun here
-  uint64_t count;
-  Failure failure;
-};
 
 // A receive is pending from every peer all the time. Gloo takes no notice of a connection that breaks while it writes
 // (it swallows EPIPE and ECONNRESET), but such a receive fails at once.

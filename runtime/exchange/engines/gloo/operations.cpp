@@ -25,7 +25,8 @@ void all_reduce(const Context& context, const Call& call, std::byte* memory, uin
   const Number number{call.number};
   const Reduction reduction{call.reduction};
   gloo::AllreduceOptions options(context);
-  with_number(number, [&]<typename T>(T) { options.setOutput(reinterpret_cast<T*>(memory), call.count); });
+  with_number(number,
+              [&]<typename T>(T) { options.setOutput(reinterpret_cast<T*>(memory), call.count); });
   options.setReduceFunction([=](void* out, const void* a, const void* b, size_t count) {
     reduce(number, reduction, out, a, b, count);
   });
@@ -42,7 +43,8 @@ void reduce_scatter(const Context& context, const Call& call, std::span<const ui
   with_number(number, [&]<typename T>(T) {
     std::vector<T> versions(mine * size);
     gloo::AlltoallvOptions options(context);
-    options.setInput(reinterpret_cast<T*>(memory), std::vector<int64_t>(counts.begin(), counts.end()));
+    options.setInput(reinterpret_cast<T*>(memory),
+                     std::vector<int64_t>(counts.begin(), counts.end()));
     options.setOutput(versions.data(), std::vector<int64_t>(size, static_cast<int64_t>(mine)));
     options.setTag(tag);
     gloo::alltoallv(options);
@@ -57,7 +59,8 @@ void all_gather(const Context& context, const Call& call, std::span<const uint64
                 std::byte* memory, uint32_t tag) {
   gloo::AllgathervOptions options(context);
   options.setInput(reinterpret_cast<char*>(memory), sizes[static_cast<size_t>(context->rank)]);
-  options.setOutput(reinterpret_cast<char*>(memory + call.out), std::vector<size_t>(sizes.begin(), sizes.end()));
+  options.setOutput(reinterpret_cast<char*>(memory + call.out),
+                    std::vector<size_t>(sizes.begin(), sizes.end()));
   options.setTag(tag);
   gloo::allgatherv(options);
 }

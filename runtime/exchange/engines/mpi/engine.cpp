@@ -1,0 +1,302 @@
+// libechotrain-mpi-openmpi.so and libechotrain-mpi-mpich.so: groups on MPI.
+#include <mpi.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <cstring>
+#include <numeric>
+
+#include "core/json.h"
+#include "exchange/engine_table.h"
+#include "exchange/engines/mpi/call.h"
+#include "exchange/engines/mpi/progress.h"
+#include "exchange/membership.h"
+#include "exchange/numbers.h"
+
+namespace etr::exchange {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Steps = std::vector<Job::Step>;
+
+constexpr uint64_t kChunk = uint64_t{1} << 28;  // elements of one MPI call, which counts in int
+constexpr auto kPatience =
+    std::chrono::milliseconds(900);  // with the communication thread, after the deadline
+constexpr auto kDrain = std::chrono::seconds(6);
+
+MPI_Datatype type_of(Number number) {
+  switch (number) {
+    case Number::f32: return MPI_FLOAT;
+    case Number::f64: return MPI_DOUBLE;
+    case Number::i32: return MPI_INT32_T;
+    case Number::i64: return MPI_INT64_T;
+  }
+  fail(Code::invalid_argument, "an unknown type of numbers");
+}
+
+MPI_Op operation_of(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::sum: return MPI_SUM;
+    case Reduction::min: return MPI_MIN;
+    case Reduction::max: return MPI_MAX;
+  }
+  fail(Code::invalid_argument, "an unknown reduction");
+}
+
+// `step(offset, count, request)` for each piece that MPI can count.
+template <typename Step>
+Steps in_chunks(uint64_t count, Step step) {
+  Steps out;
+  for (uint64_t at = 0; at < count; at += kChunk)
+    out.push_back([=](MPI_Request* request) {
+      step(at, static_cast<int>(std::min(kChunk, count - at)), request);
+    });
+  return out;
+}
+
+std::vector<int> as_ints(const uint64_t* counts, int size) {
+  std::vector<int> out;
+  for (int r = 0; r < size; ++r) {
+    if (counts[r] > INT_MAX)
+      fail(Code::unsupported, "a part of ", counts[r], " elements: MPI counts to ", INT_MAX);
+    out.push_back(static_cast<int>(counts[r]));
+  }
+  return out;
+}
+
+uint64_t sum_of(const uint64_t* parts, int count) {
+  return std::accumulate(parts, parts + count, uint64_t{0});
+}
+
+class MpiEngine {
+ public:
+  explicit MpiEngine(std::shared_ptr<Communicator> communicator) : c_(std::move(communicator)) {}
+
+  // Waits until the others have left, too.
+  ~MpiEngine() {
+    auto left = std::make_shared<std::promise<void>>();
+    auto future = left->get_future();
+    Progress::instance().post([c = c_, left] { c->leave(left); });
+    if (future.wait_for(kDrain) != std::future_status::ready) return;
+    Progress::instance().post([c = std::move(c_)] { Progress::instance().remove(c); });
+  }
+
+  int rank() const { return c_->rank(); }
+  int size() const { return c_->size(); }
+
+  void all_reduce(void* data, uint64_t count, Number number, Reduction reduction, double timeout) {
+    const uint64_t bytes = count * number_size(number);
+    const auto type = type_of(number);
+    const auto op = operation_of(reduction);
+    const auto memory = prepare(bytes, data, bytes, timeout);
+    perform({.operation = Operation::all_reduce, .count = count, .timeout_s = timeout},
+            in_chunks(count, [=, c = c_, each = number_size(number)](uint64_t at, int n,
+                                                                     MPI_Request* request) {
+              check(
+                  MPI_Iallreduce(MPI_IN_PLACE, memory + at * each, n, type, op, c->comm(), request),
+                  "MPI_Iallreduce");
+            }));
+    copy(data, memory, bytes);
+  }
+
+  void reduce_scatter(const void* data, const uint64_t* counts, void* part, Number number,
+                      Reduction reduction, double timeout) {
+    const auto type = type_of(number);
+    const auto op = operation_of(reduction);
+    const uint64_t all = sum_of(counts, size()) * number_size(number),
+                   mine = counts[rank()] * number_size(number);
+    const auto memory = prepare(all + mine, data, all, timeout);
+    const Steps steps{[=, c = c_, n = as_ints(counts, size())](MPI_Request* request) {
+      check(MPI_Ireduce_scatter(memory, memory + all, n.data(), type, op, c->comm(), request),
+            "MPI_Ireduce_scatter");
+    }};
+    perform({.operation = Operation::reduce_scatter, .count = all, .timeout_s = timeout}, steps);
+    copy(part, memory + all, mine);
+  }
+
+  // Each rank's part from that rank: MPI's own operation counts all of them in an int.
+  void all_gather(const void* part, const uint64_t* sizes, void* data, double timeout) {
+    const uint64_t all = sum_of(sizes, size()), mine = sizes[rank()];
+    const auto memory = prepare(all + mine, nullptr, 0, timeout);
+    copy(memory + all, part, mine);
+    Steps steps;
+    if (all <= INT_MAX) {
+      std::vector<int> counts = as_ints(sizes, size()), places(counts.size());
+      std::exclusive_scan(counts.begin(), counts.end(), places.begin(), 0);
+      steps.push_back([=, c = c_](MPI_Request* request) {
+        check(MPI_Iallgatherv(memory + all, static_cast<int>(mine), MPI_BYTE, memory, counts.data(),
+                              places.data(), MPI_BYTE, c->comm(), request),
+              "MPI_Iallgatherv");
+      });
+    } else {
+      copy(memory + sum_of(sizes, rank()), part, mine);
+      for (int r = 0; r < size(); ++r)
+        append(steps, broadcasts(memory + sum_of(sizes, r), sizes[r], r));
+    }
+    perform({.operation = Operation::all_gather, .count = all, .timeout_s = timeout}, steps);
+    copy(data, memory, all);
+  }
+
+  void broadcast(void* data, uint64_t bytes, int32_t root, double timeout) {
+    const auto memory = prepare(bytes, data, root == rank() ? bytes : 0, timeout);
+    perform({.operation = Operation::broadcast, .peer = root, .count = bytes, .timeout_s = timeout},
+            broadcasts(memory, bytes, root));
+    if (root != rank()) copy(data, memory, bytes);
+  }
+
+  void barrier(double timeout) {
+    perform({.operation = Operation::barrier, .timeout_s = timeout},
+            {[c = c_](MPI_Request* request) {
+              check(MPI_Ibarrier(c->comm(), request), "MPI_Ibarrier");
+            }});
+  }
+
+  void send(const void* data, uint64_t bytes, int32_t to, uint32_t tag, double timeout) {
+    const auto memory = prepare(bytes, data, bytes, timeout);
+    perform(
+        {.operation = Operation::send,
+         .peer = to,
+         .tag = tag,
+         .count = bytes,
+         .timeout_s = timeout},
+        messages(bytes, [=, c = c_](uint64_t at, int n, MPI_Request* request) {
+          check(MPI_Isend(memory + at, n, MPI_BYTE, to, static_cast<int>(tag), c->comm(), request),
+                "MPI_Isend");
+        }));
+  }
+
+  void receive(void* data, uint64_t bytes, int32_t from, uint32_t tag, double timeout) {
+    const auto memory = prepare(bytes, nullptr, 0, timeout);
+    perform({.operation = Operation::receive,
+             .peer = from,
+             .tag = tag,
+             .count = bytes,
+             .timeout_s = timeout},
+            messages(bytes, [=, c = c_](uint64_t at, int n, MPI_Request* request) {
+              check(MPI_Irecv(memory + at, n, MPI_BYTE, from, static_cast<int>(tag), c->comm(),
+                              request),
+                    "MPI_Irecv");
+            }));
+    copy(data, memory, bytes);
+  }
+
+  // All ranks have come when MPI makes the communicators, which it does not do without waiting.
+  MpiEngine* split(int32_t colour, int32_t key, double timeout) {
+    std::vector<Choice> choices(static_cast<size_t>(size()));
+    const std::vector<uint64_t> sizes(choices.size(), sizeof(Choice));
+    const Choice mine{colour, key};
+    all_gather(&mine, sizes.data(), choices.data(), timeout);
+    const auto made = std::make_shared<std::shared_ptr<Communicator>>();
+    Progress::instance().run(after(timeout), [c = c_, colour, key, made] {
+      const int part = colour < 0 ? MPI_UNDEFINED : colour;
+      MPI_Comm comm = MPI_COMM_NULL, control = MPI_COMM_NULL;
+      check(MPI_Comm_split(c->comm(), part, key, &comm), "MPI_Comm_split");
+      check(MPI_Comm_split(c->control(), part, key, &control), "MPI_Comm_split");
+      if (comm == MPI_COMM_NULL) return;
+      *made = std::make_shared<Communicator>(comm, control, 0, true);
+      Progress::instance().add(*made);
+    });
+    return *made ? new MpiEngine(*made) : nullptr;
+  }
+
+  void abort(const std::string& reason) {
+    Progress::instance().post([c = c_, reason] { c->abort(reason); });
+  }
+
+  static Deadline after(double seconds) {
+    return Clock::now() +
+           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  }
+
+  static void copy(void* to, const void* from, uint64_t bytes) {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+
+  // Has the communication thread do the steps; throws what they end with.
+  static void perform_on(const std::shared_ptr<Communicator>& c, const Call& call, Steps steps) {
+    const auto job = std::make_shared<Job>();
+    job->call = call;
+    job->steps = std::move(steps);
+    job->due = after(call.timeout_s);
+    auto result = job->result.get_future();
+    Progress::instance().post([c, job] { c->begin(job); });
+    if (result.wait_until(job->due + kPatience) != std::future_status::ready)
+      throw RankLost(cat("the communication thread of rank ", c->rank(), " hangs in MPI"),
+                     {c->rank()});
+    if (const auto failure = result.get()) raise(failure->status, failure->error);
+  }
+
+ private:
+  // Memory that MPI may use, with these bytes at its start. Grown by the communication thread, which owns it.
+  std::byte* prepare(uint64_t size, const void* data, uint64_t bytes, double timeout) {
+    if (size > capacity_) {
+      const auto grown = std::make_shared<std::byte*>();
+      Progress::instance().run(after(timeout), [c = c_, size, grown] { *grown = c->memory(size); });
+      memory_ = *grown;
+      capacity_ = size;
+    }
+    copy(memory_, data, bytes);
+    return memory_;
+  }
+
+  void perform(const Call& call, Steps steps) { perform_on(c_, call, std::move(steps)); }
+
+  Steps broadcasts(std::byte* memory, uint64_t bytes, int root) const {
+    return in_chunks(bytes, [=, c = c_](uint64_t at, int n, MPI_Request* request) {
+      check(MPI_Ibcast(memory + at, n, MPI_BYTE, root, c->comm(), request), "MPI_Ibcast");
+    });
+  }
+
+  // As in_chunks, and one message where there are no bytes.
+  template <typename Step>
+  static Steps messages(uint64_t bytes, Step step) {
+    if (bytes > 0) return in_chunks(bytes, step);
+    return {[=](MPI_Request* request) { step(0, 0, request); }};
+  }
+
+  static void append(Steps& to, const Steps& more) {
+    to.insert(to.end(), more.begin(), more.end());
+  }
+
+  std::shared_ptr<Communicator> c_;
+  std::byte* memory_ = nullptr;
+  uint64_t capacity_ = 0;
+};
+
+// A group of all processes that MPI's launcher has started, which have to be those that the caller expects.
+MpiEngine* open(const Json& spec) {
+  const double timeout = spec.at("timeout").get<double>();
+  const auto world = Progress::instance().world();
+  if (world->size() != spec.at("size").get<int>() || world->rank() != spec.at("rank").get<int>())
+    fail(Code::invalid_argument, "MPI says that this is rank ", world->rank(), " of ",
+         world->size(), ", and rank ", spec.at("rank").get<int>(), " of ",
+         spec.at("size").get<int>(),
+         " was expected: start the program with the mpirun of this MPI (", MPI_LIBRARY_NAME, ")");
+  auto* const comms = new std::array<MPI_Comm, 2>;  // which MPI may write late, after an error
+  Steps steps;
+  for (MPI_Comm& comm : *comms)
+    steps.push_back([&comm](MPI_Request* request) {
+      check(MPI_Comm_idup(MPI_COMM_WORLD, &comm, request), "MPI_Comm_idup");
+    });
+  MpiEngine::perform_on(world, {.operation = Operation::barrier, .timeout_s = timeout}, steps);
+  const auto made = std::make_shared<std::shared_ptr<Communicator>>();
+  Progress::instance().run(MpiEngine::after(timeout), [comms, made] {
+    *made = std::make_shared<Communicator>((*comms)[0], (*comms)[1], 0, true);
+    Progress::instance().add(*made);
+  });
+  delete comms;
+  return new MpiEngine(*made);
+}
+
+}  // namespace
+}  // namespace etr::exchange
+
+extern "C" __attribute__((visibility("default"))) int32_t etr_engine_open(const char* spec,
+                                                                          etr_engine* engine,
+                                                                          etr_engine_error* error) {
+  return etr::exchange::guarded(error, [&] {
+    *engine = etr::exchange::table_of(etr::exchange::open(etr::Json::parse(spec)));
+  });
+}

@@ -1,0 +1,145 @@
+// Which group a process belongs to.
+#include "exchange/world.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "core/json.h"
+
+namespace etr::test {
+namespace {
+
+using exchange::World;
+using Variables = std::map<std::string, std::string>;
+
+std::optional<World> world_in(const Variables& variables) {
+  return exchange::world_from([&](const char* name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+}
+
+// "gloo 1/4 tcp://host:port name"
+std::string text_of(const std::optional<World>& world) {
+  if (!world) return "none";
+  return cat(world->engine, " ", world->rank, "/", world->size, " ", world->rendezvous, " ",
+             world->name);
+}
+
+template <typename Body>
+std::string error_of(Body&& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+const Variables kSlurm{{"SLURM_PROCID", "2"},
+                       {"SLURM_NTASKS", "8"},
+                       {"SLURM_JOB_ID", "4123456"},
+                       {"SLURM_STEP_ID", "0"},
+                       {"SLURM_STEP_NODELIST", "gpu[07-09,12]"}};
+
+Variables with(Variables all, const Variables& more) {
+  for (const auto& [name, value] : more) all[name] = value;
+  return all;
+}
+
+TEST(World, IsWhatTheLauncherSays) {
+  const Variables torchrun{
+      {"RANK", "3"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "29500"}};
+  const Variables open_mpi{{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}};
+  const Variables mpich{{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}};
+  const Variables own{
+      {"ECHOTRAIN_RANK", "0"}, {"ECHOTRAIN_SIZE", "2"}, {"ECHOTRAIN_RENDEZVOUS", "file:/shared"}};
+  const struct {
+    Variables variables;
+    std::string world;
+  } rows[] = {
+      {{}, "none"},
+      {{{"RANK", "0"}}, "none"},
+      {own, "gloo 0/2 file:/shared world"},
+      {with(own, {{"ECHOTRAIN_ENGINE", "mpi"}, {"ECHOTRAIN_GROUP", "attempt2"}}),
+       "mpi 0/2 file:/shared attempt2"},
+      {torchrun, "gloo 3/4 tcp://10.0.0.1:29501 world"},
+      {with(torchrun, {{"TORCHELASTIC_RUN_ID", "job"}, {"TORCHELASTIC_RESTART_COUNT", "2"}}),
+       "gloo 3/4 tcp://10.0.0.1:29501 job.2"},
+      {with(torchrun, own), "gloo 0/2 file:/shared world"},
+      {open_mpi, "mpi-openmpi 1/2  world"},
+      {mpich, "mpi-mpich 0/2  world"},
+      {kSlurm, "gloo 2/8 tcp://gpu07:23456 job4123456.0."},
+      {with(kSlurm, {{"SLURM_STEP_NODELIST", "login,gpu1"}}),
+       "gloo 2/8 tcp://login:23456 job4123456.0."},
+      {with(kSlurm, {{"SLURM_STEP_NODELIST", "n[1,3]-ib"}}),
+       "gloo 2/8 tcp://n1-ib:23456 job4123456.0."},
+      {with(kSlurm, {{"SLURM_RESTART_COUNT", "1"}}), "gloo 2/8 tcp://gpu07:23456 job4123456.0.1"},
+      {with(kSlurm, {{"SLURM_STEP_ID", ""}}), "none"},  // a batch script
+      {with(kSlurm, torchrun), "gloo 3/4 tcp://10.0.0.1:29501 world"},
+      {with(kSlurm, open_mpi), "mpi-openmpi 1/2  world"},
+  };
+  for (const auto& row : rows) EXPECT_EQ(text_of(world_in(row.variables)), row.world);
+}
+
+TEST(World, ListensWhereGlooIsToldTo) {
+  const auto world =
+      world_in({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"GLOO_SOCKET_IFNAME", "ib0"}});
+  EXPECT_EQ(world->interface, "ib0");
+}
+
+TEST(World, SaysWhichVariableMakesNoSense) {
+  EXPECT_EQ(error_of([] {
+              world_in({{"PMI_RANK", "one"}, {"PMI_SIZE", "2"}});
+            }),
+            "the environment variable PMI_RANK is 'one', which is no number of ranks");
+  EXPECT_EQ(error_of([] {
+              world_in({{"PMI_RANK", "2"}, {"PMI_SIZE", "2"}});
+            }),
+            "the environment variable PMI_RANK is 2, and PMI_SIZE is 2: ranks count from 0 to the "
+            "size less one");
+  EXPECT_NE(
+      error_of([] {
+        world_in(
+            {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "65535"}});
+      }).find("no port below 65535"),
+      std::string::npos);
+}
+
+TEST(World, IsReadFromJson) {
+  const World world = exchange::world_of(Json::parse(
+      R"({"rank": 1, "size": 2, "rendezvous": "file:/x", "interface": "eth0", "timeout": 5, "name": "n"})"));
+  EXPECT_EQ(text_of(world), "gloo 1/2 file:/x n");
+  EXPECT_EQ(world.timeout_s, 5);
+  EXPECT_EQ(world.interface, "eth0");
+  EXPECT_NE(error_of([] {
+              exchange::world_of(Json::parse(R"({"rank": 1, "size": 2, "rendezvos": ""})"));
+            }).find("did you mean 'rendezvous'"),
+            std::string::npos);
+}
+
+TEST(World, NamesEnginesThatThereAre) {
+  World world;
+  world.engine = "nccl";
+  EXPECT_NE(error_of([&] { exchange::open_group(world); }).find("no engine 'nccl'"),
+            std::string::npos);
+  world.engine = "/nowhere/engine.so";
+  EXPECT_NE(error_of([&] { exchange::open_group(world); }).find("/nowhere/engine.so"),
+            std::string::npos);
+  world.engine = "mpi-openmpi", world.engines = "/nowhere";
+  EXPECT_NE(
+      error_of([&] { exchange::open_group(world); }).find("Install Open MPI (libopenmpi-dev)"),
+      std::string::npos);
+}
+
+TEST(World, OfOneRankNeedsNoEngine) {
+  World world;
+  world.engines = "/nowhere";
+  exchange::Group group = exchange::open_group(world);
+  group.barrier();
+  EXPECT_EQ(group.size(), 1);
+}
+
+}  // namespace
+}  // namespace etr::test
