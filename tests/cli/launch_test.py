@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""Ranks that `echotrain launch` starts on this machine.
+
+    launch_test.py ECHOTRAIN PAINTER JOB
+
+ECHOTRAIN is the program, PAINTER the quickstart's painter of digits, JOB the quickstart's job.
+"""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from support import runner
+
+PROGRAM, PAINTER, JOB = map(os.path.abspath, sys.argv[1:4])
+run = runner(PROGRAM)
+
+
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(word) for word in file.read().split()]
+
+
+def environment(pid):
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        return dict(word.split(b"=", 1) for word in file.read().split(b"\0") if b"=" in word)
+
+
+class Launch(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.root = pathlib.Path(cls.folder.name)
+        for part, count, seed in (("train", 200, 1), ("test", 121, 2)):
+            subprocess.run([PAINTER, cls.root / "png" / part, str(count), str(seed)], check=True)
+            packed = run("pack", cls.root / "png" / part, cls.root / "data" / part)
+            assert packed.returncode == 0, packed.stderr
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def words(self, name, **keys):
+        settings = {"data": self.root / "data", "out": self.root / name, "train.seconds": 0, "train.steps": 6,
+                    "evaluation.every_epochs": 0,
+                    "output.checkpoint_every_steps": 2, "model": json.dumps(
+                        {"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 10}]})}
+        settings.update({key.replace("__", "."): value for key, value in keys.items()})
+        if "pipeline" not in settings:
+            settings["pipeline.stages.2.milliseconds"] = 0
+        out = [JOB]
+        for key, value in settings.items():
+            out += ["--set", f"{key}={value}"]
+        return out
+
+    def losses(self, name):
+        rows = map(json.loads, (self.root / name / "metrics.jsonl").read_text().splitlines())
+        return [(row["step"], row["loss"], row["examples"]) for row in rows if row["kind"] == "step"]
+
+    def begin(self, name, **keys):
+        """A run of two ranks that goes on until somebody ends it, when it has written a checkpoint; and its ranks' processes."""
+        process = subprocess.Popen([PROGRAM, "launch", "-n", "2", *self.words(name, train__steps=10**9, **keys)],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+        deadline = time.monotonic() + 240
+        while not list((self.root / name / "checkpoints").glob("step-*/manifest.json")):
+            self.assertIsNone(process.poll(), process.poll() is not None and process.communicate())
+            self.assertLess(time.monotonic(), deadline, "no checkpoint came")
+            time.sleep(0.05)
+        ranks = {int(environment(pid)[b"ECHOTRAIN_RANK"]): pid for pid in children(process.pid)}
+        return process, ranks
+
+    def ended(self, process, ranks):
+        out, errors = process.communicate(timeout=120)
+        for pid in ranks.values():
+            self.assertFalse(os.path.exists(f"/proc/{pid}"), f"rank process {pid} is left")
+        return out, errors
+
+    def test_ranks_train_as_one_with_all_their_rows(self):
+        # One after the other, as they lie in the shard: what echo repeats and shuffles is each rank's own.
+        plain = [row for row in json.loads(pathlib.Path(JOB).read_text())["pipeline"]["stages"]
+                 if row["stage"] in ("webdataset", "label", "decode", "normalize", "batch")]
+        for row in plain:
+            row.pop("shuffle", None)
+
+        def words(name, rows):
+            stages = [{**row, "size": rows} if row["stage"] == "batch" else row for row in plain]
+            return self.words(name, pipeline=json.dumps({"stages": stages}))
+
+        for name in ("two", "again"):
+            result = run("launch", "-n", "2", *words(name, 16))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn("6 steps, 192 examples", result.stdout)
+            self.assertEqual(result.stdout.count("6 steps"), 1, "one display for all")
+        self.assertEqual(self.losses("two"), self.losses("again"))
+        alone = run("train", *words("one", 32))
+        self.assertEqual(alone.returncode, 0, alone.stderr)
+        for two, one in zip(self.losses("two"), self.losses("one"), strict=True):
+            self.assertEqual((two[0], two[2]), (one[0], one[2]))
+            self.assertAlmostEqual(two[1], one[1], places=3)
+
+    def test_mistakes_are_told_once(self):
+        result = run("launch", "-n", "3", *self.words("mistake", optimizer__optimizer="sdg"))
+        self.assertEqual(result.returncode, 1)
+        self.assertEqual(result.stderr.count("sdg"), 1, result.stderr)
+        for words in (["launch", JOB], ["launch", "-n", "0", JOB]):
+            result = run(*words)
+            self.assertEqual(result.returncode, 2)
+            self.assertIn("echotrain launch -n 2", result.stderr)
+
+    def test_a_job_with_ranks_needs_a_launcher(self):
+        result = run("train", *self.words("alone"), "--set", "parallel={}")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("echotrain launch", result.stderr)
+
+    def test_a_killed_rank_ends_all(self):
+        process, ranks = self.begin("killed")
+        os.kill(ranks[1], signal.SIGKILL)
+        out, errors = self.ended(process, ranks)
+        self.assertNotEqual(process.returncode, 0)
+        self.assertIn("rank 1", errors)
+
+    def test_a_killed_launcher_leaves_no_rank(self):
+        process, ranks = self.begin("orphans")
+        process.kill()
+        deadline = time.monotonic() + 60
+        while any(os.path.exists(f"/proc/{pid}/exe") for pid in ranks.values()):
+            self.assertLess(time.monotonic(), deadline, "a rank goes on")
+            time.sleep(0.05)
+        process.communicate()
+
+    def test_ctrl_c_ends_all_in_order_and_resuming_goes_on(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            name = f"signal{int(number)}"
+            process, ranks = self.begin(name)
+            if number == signal.SIGINT:
+                os.killpg(process.pid, number)  # as a terminal does
+            else:
+                process.send_signal(number)
+            out, errors = self.ended(process, ranks)
+            self.assertEqual(process.returncode, 128 + number, errors)
+            step = self.losses(name)[-1][0]
+            result = run("launch", "-n", "2", *self.words(name, train__steps=step + 2), "--resume")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual([row[0] for row in self.losses(name)], list(range(1, step + 3)))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0]] + sys.argv[4:])
