@@ -16,6 +16,7 @@
 #include "occupancy.h"
 #include "pipeline/names.h"
 #include "train/job.h"
+#include "train/program_buffer.h"
 #include "train/trainer.h"
 
 struct etr_options {
@@ -231,19 +232,17 @@ Shape shape_of(const T& array, const char* field) {
   return shape;
 }
 
-inline pipeline::DeviceField device_field(const etr_vulkan_buffer& given, const char* field) {
+// `owner` is released when nobody needs the contents any more.
+inline pipeline::OpaqueField vulkan_field(const etr_vulkan_buffer& given, const char* field,
+                                          std::shared_ptr<void> owner = {}) {
   const etr_vulkan_buffer b = read_struct(given, "etr_vulkan_buffer");
   if (!b.buffer) fail(Code::invalid_argument, "field '", field, "': the buffer is VK_NULL_HANDLE");
-  pipeline::DeviceField out;
-  out.name = field;
-  out.shape = shape_of(b, field);
-  out.dtype = static_cast<DType>(b.dtype);
-  out.buffer = b.buffer;
-  out.offset = b.offset;
-  if ((out.dtype != DType::f32 && out.dtype != DType::i32) || out.size_bytes() == 0)
-    fail(Code::invalid_argument, "field '", field, "': ", dtype_name(out.dtype), " ",
-         shape_text(out.shape), " in a Vulkan buffer; it must be f32 or i32 and not empty");
-  return out;
+  const Shape shape = shape_of(b, field);
+  const auto dtype = static_cast<DType>(b.dtype);
+  if ((dtype != DType::f32 && dtype != DType::i32) || element_count(shape) == 0)
+    fail(Code::invalid_argument, "field '", field, "': ", dtype_name(dtype), " ", shape_text(shape),
+         " in a Vulkan buffer; it must be f32 or i32 and not empty");
+  return train::field_in_buffer(field, dtype, shape, b.buffer, b.offset, std::move(owner));
 }
 
 }  // namespace etr::capi

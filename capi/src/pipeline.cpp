@@ -35,7 +35,7 @@ struct InFunction {
 enum class Role { map, source };
 
 bool has_fields(const pipeline::Item& item) {
-  return !item.fields.empty() || !item.on_device.empty() || item.views;
+  return !item.fields.empty() || !item.opaque.empty() || item.views;
 }
 
 // What is wrong with a function that has returned `status`; "" where nothing is.
@@ -385,9 +385,7 @@ int32_t etr_batch_wrap_vulkan(etr_batch* batch, const char* field, const etr_vul
                               void (*release)(void*), void* user_data) {
   return guarded([&] {
     const std::shared_ptr<void> owner = owned(user_data, release);
-    pipeline::DeviceField made =
-        device_field(required(buffer, "buffer"), field_name(field));
-    made.keep = owner;
+    pipeline::OpaqueField made = vulkan_field(required(buffer, "buffer"), field_name(field), owner);
     required(batch, "batch").item.set(std::move(made));
   });
 }
@@ -396,7 +394,7 @@ int32_t etr_batch_remove(etr_batch* batch, const char* field) {
   return guarded([&] {
     pipeline::Item& item = required(batch, "batch").item;
     required(field, "field");
-    if (!item.find_on_device(field)) pipeline::require_field(item, field);
+    if (!item.find_opaque(field)) pipeline::require_field(item, field);
     item.remove(field);
   });
 }

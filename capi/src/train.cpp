@@ -201,8 +201,8 @@ int32_t etr_trainer_get_weights(etr_trainer* trainer, const char* name, etr_batc
 int32_t etr_trainer_set_weights(etr_trainer* trainer, const etr_batch* weights) {
   return guarded([&] {
     const pipeline::Item& item = required(weights, "weights").item;
-    if (!item.on_device.empty())
-      fail(Code::unsupported, "weight '", item.on_device.front().name,
+    if (!item.opaque.empty())
+      fail(Code::unsupported, "weight '", item.opaque.front().name,
            "' lies in a Vulkan buffer; weights are set from host memory");
     required(trainer, "trainer").shaped_learner().set_weights(item.fields);
   });
@@ -249,7 +249,7 @@ int32_t etr_trainer_predict(etr_trainer* trainer, const etr_batch* batch, etr_ba
 int32_t etr_trainer_predict_vulkan(etr_trainer* trainer, const etr_batch* batch,
                                    const etr_vulkan_buffer* output) {
   return guarded([&] {
-    const pipeline::DeviceField to = device_field(required(output, "output"), "output");
+    const pipeline::OpaqueField to = vulkan_field(required(output, "output"), "output");
     required(trainer, "trainer").learner().predict(required(batch, "batch").item, to);
   });
 }

@@ -63,7 +63,7 @@ class Echo : public SerialStage {
         compacts_(has_budget(context)),
         device_(options.boolean("device")) {}
 
-  bool hands_to_device() const final { return device_; }
+  bool makes_views() const final { return device_; }
 
   void start_epoch(uint64_t epoch) override {
     decisions_.start_epoch(epoch);

@@ -142,8 +142,6 @@ void Runner::bring(size_t i, const gpu::Buffer& from) { free_slot().sources[i] =
 
 size_t Runner::parts_of(size_t i) const { return slots_.front()->inputs[i].size(); }
 
-bool Runner::on_device(size_t i) const { return parts_of(i) == 0; }
-
 // Of the step's inputs that lie elsewhere.
 gpu::CommandList Runner::bringing(const Slot& slot) const {
   gpu::CommandList out;

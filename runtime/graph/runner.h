@@ -59,8 +59,6 @@ class Runner {
   // Has the next step's input `i`, one that is `on_device`, copied from `from`, several times where that is shorter.
   // Its contents must stay until the step is over.
   void bring(size_t i, const gpu::Buffer& from);
-  bool on_device(size_t i) const;  // whether input `i` is such a one
-  bool is_fed_in_parts(size_t i) const { return parts_of(i) > 1; }
 
   // Whether the next step's input() needs no waiting, after at most `seconds`.
   bool ready_within(double seconds);

@@ -1,4 +1,4 @@
-// What is left to do to an image, for a device to do: how it is scaled, where its pixels go, and what becomes of their colours.
+// What is left to do to an image, by the consumer: how it is scaled, where its pixels go, and what becomes of their colours.
 #pragma once
 
 #include <array>
@@ -37,7 +37,7 @@ struct Jitter {
 //   v = clamp(round((v - m) * contrast + m + brightness), 0, 255)
 // and then, where `jitters`, what Jitter says.
 struct ImageView {
-  // The pixels, u8 [H, W, C]. All replicas of a sample share this object, by which a device that has
+  // The pixels, u8 [H, W, C]. All replicas of a sample share this object, by which a consumer that has
   // the pixels already knows them.
   std::shared_ptr<const Tensor> image;
   std::shared_ptr<const Resampling> resampling;  // nullptr: S is the image
@@ -51,7 +51,7 @@ struct ImageView {
   // The whole image; Error(invalid_argument) where it is not u8 [H, W, C].
   explicit ImageView(Tensor pixels);
 
-  // In the order of DeviceStep, which a pipeline sees to: black that a window brings in stays black.
+  // In the order of ViewStep, which a pipeline sees to: black that a window brings in stays black.
   void resample(std::shared_ptr<const Resampling> by);
   // A window of the result, which may reach over its edges: black there.
   void crop(int64_t y, int64_t x, int64_t window_height, int64_t window_width);

@@ -24,18 +24,19 @@ struct Field {
   Tensor tensor;
 };
 
-// A field of a batch that lies in a VkBuffer of the host program's, on the device that it shares with the trainer.
-struct DeviceField {
+// Contents that do not lie in host memory. What they are is between the program and the consumer that reads them; destroyed
+// when nobody needs them any more.
+class Opaque {
+ public:
+  virtual ~Opaque() = default;
+  virtual const char* where() const = 0;  // what they lie in, for errors
+};
+
+struct OpaqueField {
   std::string name;
   DType dtype = DType::f32;
   Shape shape;
-  void* buffer = nullptr;      // VkBuffer
-  uint64_t offset = 0;         // bytes
-  std::shared_ptr<void> keep;  // released when nobody needs the contents any more
-
-  uint64_t size_bytes() const {
-    return static_cast<uint64_t>(element_count(shape)) * dtype_size(dtype);
-  }
+  std::shared_ptr<const Opaque> contents;
 };
 
 // How a batch came about.
@@ -62,11 +63,11 @@ struct Item {
   bool cached = false;  // a cache further on has this sample: it travels there without payload
   std::shared_ptr<const Origin> origin;
   std::vector<Field> fields;
-  // Where a device takes the last steps of the images (echo with 'device'): what there is to do, for a
+  // Where the consumer takes the last steps of the images (echo with 'device'): what there is to do, for a
   // sample one, for a batch one each. There is no field "image" then.
   std::shared_ptr<const std::vector<ImageView>> views;
-  std::vector<DeviceField>
-      on_device;    // beside `fields`, by other names; only in batches that a program made
+  // Beside `fields`, by other names; only in batches that a program made.
+  std::vector<OpaqueField> opaque;
   BatchInfo batch;  // batch.size == 0: a single sample
   std::shared_ptr<void> token;  // restoring only: alive while a stage holds this sample
 
@@ -75,17 +76,17 @@ struct Item {
       if (field.name == name) return &field.tensor;
     return nullptr;
   }
-  const DeviceField* find_on_device(const std::string& name) const {
-    for (const DeviceField& field : on_device)
+  const OpaqueField* find_opaque(const std::string& name) const {
+    for (const OpaqueField& field : opaque)
       if (field.name == name) return &field;
     return nullptr;
   }
-  void set(DeviceField field) {
+  void set(OpaqueField field) {
     remove(field.name);
-    on_device.push_back(std::move(field));
+    opaque.push_back(std::move(field));
   }
   void set(const std::string& name, Tensor tensor) {
-    if (!on_device.empty()) remove(name);
+    if (!opaque.empty()) remove(name);
     for (Field& field : fields)
       if (field.name == name) {
         field.tensor = std::move(tensor);
@@ -109,7 +110,7 @@ struct Item {
   }
   void remove(const std::string& name) {
     std::erase_if(fields, [&](const Field& field) { return field.name == name; });
-    std::erase_if(on_device, [&](const DeviceField& field) { return field.name == name; });
+    std::erase_if(opaque, [&](const OpaqueField& field) { return field.name == name; });
   }
   // Fields that are parts of something larger become memory of their own.
   void compact() {

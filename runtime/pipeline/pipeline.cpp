@@ -106,28 +106,28 @@ void Pipeline::check_cache(const std::vector<std::unique_ptr<Stage>>& stages) co
   }
 }
 
-// Whether a device will take these steps or not, so that a spec is valid everywhere or nowhere.
-void Pipeline::check_device(const std::vector<std::unique_ptr<Stage>>& stages) const {
+// Whether the consumer will take these steps or not, so that a spec is valid everywhere or nowhere.
+void Pipeline::check_views(const std::vector<std::unique_ptr<Stage>>& stages) const {
   size_t echo = 0, last = 0;
-  DeviceStep done = DeviceStep::any;
+  ViewStep done = ViewStep::any;
   for (size_t i = 1; i < stages.size(); ++i) {
     const bool is_map = entries_[i].spec->kind == StageKind::map;
-    const bool hands = !is_map && static_cast<SerialStage&>(*stages[i]).hands_to_device();
+    const bool makes = !is_map && static_cast<SerialStage&>(*stages[i]).makes_views();
     if (echo == 0) {
-      if (hands) echo = i;
+      if (makes) echo = i;
       continue;
     }
-    const DeviceStep step = is_map ? static_cast<MapStage&>(*stages[i]).device_step()
-                            : static_cast<SerialStage&>(*stages[i]).carries_views() && !hands
-                                ? DeviceStep::any
-                                : DeviceStep::none;
-    if (step == DeviceStep::none)
+    const ViewStep step = is_map ? static_cast<MapStage&>(*stages[i]).view_step()
+                          : static_cast<SerialStage&>(*stages[i]).carries_views() && !makes
+                              ? ViewStep::any
+                              : ViewStep::none;
+    if (step == ViewStep::none)
       fail(
           Code::invalid_argument, "pipeline stage ", i + 1, " ('", entries_[i].name,
           "') cannot stand after an echo with 'device': put it in front, or set 'device' of stage ",
           echo + 1, " to false");
-    if (step == DeviceStep::any) continue;
-    if (step < done || (step == done && step != DeviceStep::place))
+    if (step == ViewStep::any) continue;
+    if (step < done || (step == done && step != ViewStep::place))
       fail(Code::invalid_argument, "pipeline stage ", i + 1, " ('", entries_[i].name,
            "') cannot come after stage ", last + 1, " ('", entries_[last].name,
            "') on a device, which takes random_resized_crop, random_crop and flip, "
@@ -148,7 +148,7 @@ void Pipeline::build() {
       passes *= static_cast<SerialStage&>(*stages.back()).passes();
   }
   check_cache(stages);
-  check_device(stages);
+  check_views(stages);
   for (size_t i = 1; i + 1 < entries_.size(); ++i)
     if (entries_[i].spec->kind == StageKind::map && entries_[i + 1].spec->kind == StageKind::map)
       static_cast<MapStage&>(*stages[i]).followed_by(static_cast<MapStage&>(*stages[i + 1]));
@@ -419,7 +419,7 @@ uint64_t Pipeline::view_samples() const {
   bool behind = false;
   for (SerialSegment* segment : serial_) {
     const SerialStage& stage = segment->stage();
-    behind = behind || stage.hands_to_device();
+    behind = behind || stage.makes_views();
     if (!behind) continue;
     const double held = stage.holds_bytes(1);
     samples += held;

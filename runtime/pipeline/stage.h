@@ -35,7 +35,7 @@ struct StageContext {
   const Options* pipeline =
       nullptr;                   // the pipeline's own options; absent in tests of single stages
   uint64_t part = 0, parts = 1;  // of a source: which of equal parts of its data it gives
-  bool defers = false;           // the consumer has a device that takes the last steps of images
+  bool defers = false;           // the consumer takes the last steps of images
   bool is_last = false;          // what the stage gives goes to the consumer
   bool trial = false;  // a copy of the stage, which looks at samples that the run will read again
 };
@@ -88,8 +88,9 @@ class Source : public Stage {
   }
 };
 
-// What a device can do to an image, in the order in which it does; all but `place` once. `any` stands anywhere.
-enum class DeviceStep { none, any, scale, place, adjust, jitter };
+// What of an ImageView a stage changes, in the order in which these are applied to pixels; all but `place` once. `any`
+// stands anywhere; `none` works on pixels only.
+enum class ViewStep { none, any, scale, place, adjust, jitter };
 
 // Transforms one item at a time; called from many threads at once, in any order. Everything random
 // comes from item_rng().
@@ -101,8 +102,8 @@ class MapStage : public Stage {
   virtual double holds_bytes() const { return 0; }  // memory beside the items that pass
   virtual std::shared_ptr<SampleCache> sample_cache() const { return nullptr; }  // `cache`
 
-  // What it can leave to a device, by changing Item::views instead of pixels.
-  virtual DeviceStep device_step() const { return DeviceStep::none; }
+  // What it can leave to the consumer, by changing Item::views instead of pixels.
+  virtual ViewStep view_step() const { return ViewStep::none; }
 
   // Pixels of an image's shorter side beyond which more are of no use here; none: all are.
   virtual std::optional<int64_t> sufficient_side() const { return std::nullopt; }
@@ -146,8 +147,8 @@ class SerialStage : public Stage {
   virtual bool may_block() const { return false; }      // runs on a thread of its own
   virtual bool makes_batches() const { return false; }  // its output is counted in batches
   virtual bool depends_on_content() const { return false; }
-  // Behind it images are left to a device, where the consumer has one: pixels become Item::views.
-  virtual bool hands_to_device() const { return false; }
+  // Behind it the steps of images are left to the consumer, where it takes them: pixels become Item::views.
+  virtual bool makes_views() const { return false; }
   // Whether it can stand after such a stage.
   virtual bool carries_views() const { return !makes_batches() && !depends_on_content(); }
   // What it will hold at most, where an item that comes in has `item_bytes`.

@@ -37,8 +37,9 @@ Demand demand_of(std::span<SerialStage* const> stages, uint64_t epoch, uint64_t 
 
 const Tensor& require_field(const Item& item, const std::string& name) {
   if (const Tensor* tensor = item.find(name)) return *tensor;
-  if (item.find_on_device(name))
-    fail(Code::state, "field '", name, "' lies in a Vulkan buffer; only trainers read it there");
+  if (const OpaqueField* field = item.find_opaque(name))
+    fail(Code::state, "field '", name, "' lies in ", field->contents->where(),
+         "; only trainers read it there");
   std::string have;
   for (const Field& field : item.fields) have += (have.empty() ? "" : ", ") + field.name;
   fail(Code::not_found, "there is no field '", name,

@@ -26,7 +26,7 @@ class BrightnessContrast final : public MapStage {
         contrast_(static_cast<float>(options.number("contrast"))),
         context_(context) {}
 
-  DeviceStep device_step() const override { return DeviceStep::adjust; }
+  ViewStep view_step() const override { return ViewStep::adjust; }
 
   void process(Item& item, uint64_t epoch) const override {
     Rng rng = item_rng(context_, epoch, item);

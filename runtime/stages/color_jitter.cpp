@@ -25,7 +25,7 @@ class ColorJitter final : public MapStage {
         hue_(static_cast<float>(options.number("hue"))),
         context_(context) {}
 
-  DeviceStep device_step() const override { return DeviceStep::jitter; }
+  ViewStep view_step() const override { return ViewStep::jitter; }
 
   void process(Item& item, uint64_t epoch) const override {
     if (!item.views) require_image(item, "image");

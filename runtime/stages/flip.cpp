@@ -23,7 +23,7 @@ class Flip final : public MapStage {
         vertical_(options.string("direction") == "vertical"),
         context_(context) {}
 
-  DeviceStep device_step() const override { return DeviceStep::place; }
+  ViewStep view_step() const override { return ViewStep::place; }
 
   void process(Item& item, uint64_t epoch) const override {
     if (!item.views) require_image(item, "image");

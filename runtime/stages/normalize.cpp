@@ -38,7 +38,7 @@ class Normalize final : public MapStage {
     }
   }
 
-  DeviceStep device_step() const override { return DeviceStep::any; }
+  ViewStep view_step() const override { return ViewStep::any; }
 
   void process(Item& item, uint64_t) const override {
     if (item.views) return defer(item, item.views->front().image->shape().back());

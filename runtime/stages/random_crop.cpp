@@ -35,7 +35,7 @@ class RandomCrop final : public MapStage {
     crop_boxes(item, height, width, box_of(to.y, to.x, to.height, to.width));
   }
 
-  DeviceStep device_step() const override { return DeviceStep::place; }
+  ViewStep view_step() const override { return ViewStep::place; }
 
  private:
   struct Window {

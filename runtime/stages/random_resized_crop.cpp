@@ -33,7 +33,7 @@ class RandomResizedCrop final : public MapStage {
         filter_(filter_named(options.string("filter"))),
         context_(context) {}
 
-  DeviceStep device_step() const override { return DeviceStep::scale; }
+  ViewStep view_step() const override { return ViewStep::scale; }
 
   void process(Item& item, uint64_t epoch) const override {
     const Tensor& image = item.views ? *item.views->front().image : require_image(item, "image");

@@ -6,10 +6,18 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "pipeline/stage.h"
-#include "train/byte_feed.h"
+#include "train/program_buffer.h"
 
 namespace etr::train {
 namespace {
+
+bool is_deferred(const pipeline::Item& batch, const std::string& name) {
+  return batch.find(name + "_scale") && batch.find(name + "_shift");
+}
+
+bool is_viewed(const pipeline::Item& batch, const std::string& name) {
+  return batch.views && name == kImage;
+}
 
 void check_deferred(const pipeline::Item& batch, const std::string& name, int64_t channels) {
   for (const std::string& part : {name + "_scale", name + "_shift"}) {
@@ -44,16 +52,10 @@ struct Kind {
 };
 
 Kind kind_of(const pipeline::Item& batch, const std::string& name) {
-  if (const pipeline::DeviceField* field = batch.find_on_device(name))
+  if (const pipeline::OpaqueField* field = batch.find_opaque(name))
     return {field->dtype, field->shape};
   const Tensor& tensor = pipeline::require_field(batch, name);
   return {tensor.dtype(), tensor.shape()};
-}
-
-}  // namespace
-
-bool is_viewed(const pipeline::Item& batch, const std::string& name) {
-  return batch.views && name == kImage;
 }
 
 nn::Fields fields_of(const pipeline::Item& batch, const std::vector<std::string>& names) {
@@ -79,62 +81,10 @@ nn::Fields fields_of(const pipeline::Item& batch, const std::vector<std::string>
   return fields;
 }
 
-std::string batch_text(const Shape& sample) {
-  return sample.empty() ? "[N]" : "[N, " + shape_text(sample).substr(1);
-}
-
-std::string fields_text(const nn::Fields& fields) {
-  std::string out;
-  for (const auto& [name, field] : fields)
-    out += cat(out.empty() ? "" : ", ", name, " ", dtype_name(field.dtype), " ",
-               shape_text(field.sample));
-  return out;
-}
-
-int64_t rows_of(const pipeline::Item& batch, const std::string& name) {
-  return is_viewed(batch, name) ? static_cast<int64_t>(batch.views->size())
-                                : kind_of(batch, name).shape[0];
-}
-
-gpu::Buffer buffer_of(const pipeline::DeviceField& field) {
-  gpu::Buffer out;
-  out.handle = static_cast<VkBuffer_T*>(field.buffer);
-  out.offset = field.offset;
-  out.size_bytes = field.size_bytes();
-  return out;
-}
-
-pipeline::Item part_of(const pipeline::Item& batch, const std::vector<std::string>& names,
-                       int64_t begin, int64_t count) {
-  pipeline::Item part = batch;
-  const auto named = [&](const std::string& name) {
-    return std::find(names.begin(), names.end(), name) != names.end();
-  };
-  const auto rows = [&](Shape shape) {
-    shape[0] = count;
-    return shape;
-  };
-  for (pipeline::Field& field : part.fields) {
-    if (!named(field.name)) continue;
-    const Tensor whole = field.tensor;
-    const size_t row = whole.size_bytes() / static_cast<size_t>(whole.shape()[0]);
-    const auto held = std::make_shared<const Tensor>(whole);
-    const auto* data = whole.bytes().data() + static_cast<size_t>(begin) * row;
-    field.tensor = Tensor(whole.dtype(), rows(whole.shape()), {held, data});
-  }
-  for (pipeline::DeviceField& field : part.on_device) {
-    if (!named(field.name)) continue;
-    field.offset +=
-        static_cast<uint64_t>(begin) * (field.size_bytes() / static_cast<uint64_t>(field.shape[0]));
-    field.shape = rows(field.shape);
-  }
-  return part;
-}
-
 void check_field(const pipeline::Item& batch, const graph::Value& value, const nn::ModelGraph& net,
                  bool classifies, int64_t rows) {
   if (is_viewed(batch, value.name)) return check_views(batch, value);
-  const bool in_buffer = batch.find_on_device(value.name);
+  const bool in_buffer = batch.find_opaque(value.name);
   const bool deferred = value.dtype == DType::f32 && !in_buffer && is_deferred(batch, value.name);
   const DType wanted = deferred ? DType::u8 : value.dtype;
   const auto [dtype, given] = kind_of(batch, value.name);
@@ -157,6 +107,74 @@ void check_field(const pipeline::Item& batch, const graph::Value& value, const n
     fail(Code::invalid_argument, "field '", value.name, "' is ", dtype_name(dtype), " ",
          shape_text(given), " in a batch of ", rows, " samples, by its other fields");
   if (deferred) check_deferred(batch, value.name, value.shape.back());
+}
+
+}  // namespace
+
+Place place_of(const pipeline::Item& batch, const std::string& name) {
+  if (is_viewed(batch, name)) return Place::views;
+  if (batch.find_opaque(name)) return Place::buffer;
+  const Tensor* field = batch.find(name);
+  return field && field->dtype() == DType::u8 && is_deferred(batch, name) ? Place::bytes
+                                                                          : Place::host;
+}
+
+Seen look_at(const pipeline::Item& batch, const nn::Model& model) {
+  return {fields_of(batch, model.inputs()), rows_of(batch, model.inputs()[0])};
+}
+
+std::string batch_text(const Shape& sample) {
+  return sample.empty() ? "[N]" : "[N, " + shape_text(sample).substr(1);
+}
+
+std::string fields_text(const nn::Fields& fields) {
+  std::string out;
+  for (const auto& [name, field] : fields)
+    out += cat(out.empty() ? "" : ", ", name, " ", dtype_name(field.dtype), " ",
+               shape_text(field.sample));
+  return out;
+}
+
+int64_t rows_of(const pipeline::Item& batch, const std::string& name) {
+  return is_viewed(batch, name) ? static_cast<int64_t>(batch.views->size())
+                                : kind_of(batch, name).shape[0];
+}
+
+pipeline::Item part_of(const pipeline::Item& batch, const std::vector<std::string>& names,
+                       int64_t begin, int64_t count) {
+  pipeline::Item part = batch;
+  const auto named = [&](const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  const auto rows = [&](Shape shape) {
+    shape[0] = count;
+    return shape;
+  };
+  for (pipeline::Field& field : part.fields) {
+    if (!named(field.name)) continue;
+    const Tensor whole = field.tensor;
+    const size_t row = whole.size_bytes() / static_cast<size_t>(whole.shape()[0]);
+    const auto held = std::make_shared<const Tensor>(whole);
+    const auto* data = whole.bytes().data() + static_cast<size_t>(begin) * row;
+    field.tensor = Tensor(whole.dtype(), rows(whole.shape()), {held, data});
+  }
+  for (pipeline::OpaqueField& field : part.opaque)
+    if (named(field.name)) field = rows_of_buffer(field, begin, count);
+  return part;
+}
+
+void check_fields(const pipeline::Item& batch, const nn::ModelGraph& net,
+                  const std::vector<graph::ValueId>& values, const nn::Model& model,
+                  const gpu::Device& device) {
+  const int64_t rows = rows_of(batch, model.inputs()[0]);
+  for (const graph::ValueId id : values) {
+    const graph::Value& value = net.graph.value(id);
+    check_field(batch, value, net, model.loss().classifies(), rows);
+    if (batch.find_opaque(value.name) && !device.options().host)
+      fail(Code::state, "field '", value.name,
+           "' lies in a Vulkan buffer, but the trainer has a device of its own: make its runtime "
+           "with etr_runtime_create_shared");
+  }
 }
 
 }  // namespace etr::train

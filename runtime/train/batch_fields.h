@@ -1,4 +1,4 @@
-// What a trainer finds in a batch: fields in host memory, in a buffer of the host program's, or, for device echo, views.
+// What a trainer finds in a batch, and whether it fits the model.
 #pragma once
 
 #include <string>
@@ -12,10 +12,22 @@ namespace etr::train {
 
 inline constexpr const char* kImage = "image";  // the field that Item::views stand for
 
-bool is_viewed(const pipeline::Item& batch, const std::string& name);
+// Where a batch has a field, which decides how it reaches the device: see train/feeds.h.
+enum class Place {
+  host,    // in host memory, as the model takes it
+  bytes,   // in host memory, u8, with what makes floats of it (stage `normalize` with 'deferred')
+  views,   // in images which the device may have already: device echo
+  buffer,  // in a buffer of the program's
+};
+Place place_of(const pipeline::Item& batch, const std::string& name);
 
-// What the model sees of the fields `names`; u8 that is normalised on the way in is f32. Throws Error(invalid_argument).
-nn::Fields fields_of(const pipeline::Item& batch, const std::vector<std::string>& names);
+// What the model sees of a batch's inputs; u8 that is normalised on the way in is f32.
+struct Seen {
+  nn::Fields fields;
+  int64_t rows;
+};
+// Throws Error(invalid_argument) where no model could take the batch.
+Seen look_at(const pipeline::Item& batch, const nn::Model& model);
 
 // The shape of a batch of such samples, whatever their number: "[N, 28, 28, 1]".
 std::string batch_text(const Shape& sample);
@@ -26,16 +38,15 @@ std::string fields_text(const nn::Fields& fields);
 // Samples in the batch, by the field `name`, which is there.
 int64_t rows_of(const pipeline::Item& batch, const std::string& name);
 
-gpu::Buffer buffer_of(const pipeline::DeviceField& field);
-
 // `count` of the batch's samples from `begin` on, which shares its memory: of the fields `names` these rows, all others whole.
 pipeline::Item part_of(const pipeline::Item& batch, const std::vector<std::string>& names,
                        int64_t begin, int64_t count);
 
-// Throws Error(invalid_argument) that names the field where it does not fit `value`, an input of the plan or the target
-// of its loss, in a batch of `rows` samples: f32 and i32 as they are; u8 with what makes floats of it (stage `normalize`
-// with 'deferred'), from host memory.
-void check_field(const pipeline::Item& batch, const graph::Value& value, const nn::ModelGraph& net,
-                 bool classifies, int64_t rows);
+// Throws Error(invalid_argument) that names the first field which does not fit its value, one of `values`, inputs of `net` and
+// the target of its loss: f32 and i32 as they are; Place::bytes for f32. Error(state) for buffers of a program that does not
+// share the device.
+void check_fields(const pipeline::Item& batch, const nn::ModelGraph& net,
+                  const std::vector<graph::ValueId>& values, const nn::Model& model,
+                  const gpu::Device& device);
 
 }  // namespace etr::train

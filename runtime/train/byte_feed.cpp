@@ -7,15 +7,6 @@
 
 namespace etr::train {
 
-bool is_deferred(const pipeline::Item& batch, const std::string& name) {
-  return batch.find(name + "_scale") && batch.find(name + "_shift");
-}
-
-bool is_bytes(const pipeline::Item& batch, const std::string& name) {
-  const Tensor* field = batch.find(name);
-  return field && field->dtype() == DType::u8 && is_deferred(batch, name);
-}
-
 graph::Feed byte_feed(gpu::Kernels& kernels, gpu::Arena& memory, const graph::Value& value,
                       graph::ValueId id) {
   const Shape& shape = value.shape;

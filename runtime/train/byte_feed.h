@@ -6,10 +6,6 @@
 
 namespace etr::train {
 
-// Whether the batch says how to make floats of `name` (the stage normalize, left to the device), and has it as bytes.
-bool is_deferred(const pipeline::Item& batch, const std::string& name);
-bool is_bytes(const pipeline::Item& batch, const std::string& name);
-
 // How a runner feeds `value`, f32 [N, ..., C], from bytes. `memory` outlives the runner.
 graph::Feed byte_feed(gpu::Kernels& kernels, gpu::Arena& memory, const graph::Value& value,
                       graph::ValueId id);

@@ -2,24 +2,20 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
-#include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "checkpoint/safetensors.h"
 #include "checkpoint/store.h"
-#include "graph/runner.h"
 #include "nn/model.h"
-#include "optim/schedule.h"
 #include "optim/update.h"
 #include "parallel/data_parallel.h"
 #include "pipeline/pipeline.h"
 #include "train/evaluation_input.h"
+#include "train/inference.h"
 #include "train/plans.h"
+#include "train/steps.h"
 
 namespace etr::train {
 
@@ -29,23 +25,11 @@ struct LearnerSpec {
   int64_t total_steps = 0;  // planned; what decaying schedules end at
 };
 
-struct StepMetrics {
-  uint64_t step = 0;   // 1 is the first
-  float loss = 0;      // mean over the batch's samples
-  float accuracy = 0;  // share of the batch; 0 for models that do not classify
-  float learning_rate = 0;
-  int32_t samples = 0, fresh = 0, echoed = 0;
-  double busy_seconds = 0;  // device time; 0 where the device has no timestamps
-  bool skipped = false;  // a gradient was too large for float16: no update, and half the loss scale
-};
-
-struct EvalMetrics {
-  int64_t samples = 0;
-  double loss = 0, accuracy = 0;
-};
-
+// Steps are started and reported by train/steps, on what train/plans keeps for batches of each shape; train/inference evaluates
+// and predicts.
+//
 // The parameters' shapes come from the first batch. Batches have any number of rows, and samples any shape that the
-// parameters do not depend on: what is planned for each is kept, see train/plans.h. Used by one thread.
+// parameters do not depend on. Used by one thread.
 class Learner {
  public:
   // Validates the specs; plans at the first batch. Throws Error(invalid_argument).
@@ -96,7 +80,7 @@ class Learner {
   Tensor predict(const pipeline::Item& batch);
 
   // The same into a buffer of the host program's, which must have the output's type and shape.
-  void predict(const pipeline::Item& batch, const pipeline::DeviceField& to);
+  void predict(const pipeline::Item& batch, const pipeline::OpaqueField& to);
 
   // The model with its weights (their mean where one is kept) as an ONNX file; see nn/onnx.h. Throws
   // Error(state) before prepare(), Error(unsupported) naming the layer that ONNX cannot express.
@@ -124,7 +108,7 @@ class Learner {
   void load_pytorch(const std::string& path, const std::map<std::string, std::string>& names);
 
   int64_t rows(const pipeline::Item& batch) const;  // its samples
-  uint64_t steps() const { return step_; }
+  uint64_t steps() const { return steps_.count(); }
   int64_t trainable() const;      // parameters; 0 before prepare()
   uint64_t device_bytes() const;  // of all that is planned now
   int in_flight() const;
@@ -132,65 +116,22 @@ class Learner {
   const gpu::DevicePtr& device() const { return kernels_->device(); }
 
  private:
-  EvalMetrics evaluate(EvaluationInput& input);
-
-  // A batch's fields as the model sees them, and its rows.
-  struct Seen {
-    nn::Fields fields;
-    int64_t rows;
-  };
-  Seen look_at(const pipeline::Item& batch, bool with_target);
-  void begin(const pipeline::Item& batch, const Seen& seen, bool with_target);
-  void check(const pipeline::Item& batch, const nn::ModelGraph& net,
-             const std::vector<graph::ValueId>& values) const;
-  Planned& training_for(const pipeline::Item& batch);
-  Planned& plan_training(const pipeline::Item& batch, const Seen& seen);
-  Planned& scoring_for(const Seen& seen);
-  Planned& predicting_for(const pipeline::Item& batch, int64_t& rows);
-  std::vector<float> infer(Planned& planned, const pipeline::Item& batch, int64_t begin,
-                           int64_t rows);
-  std::vector<std::string> fed_names() const;
-  const ops::DeviceTensor& weight(const std::string& name) const;
-  struct Loaded {
-    checkpoint::NamedTensors weights, optimizer;
-    std::string origin;
-  };
-  static void apply(const Loaded& loaded, Weights& to);
-  void forget_failure();
+  Plans& plans_for(const pipeline::Item& batch, bool with_target);
+  void begin(const pipeline::Item& batch, bool with_target);
+  Weights& begun(const char* otherwise) const;
 
   std::shared_ptr<gpu::Kernels> kernels_;
   std::unique_ptr<parallel::DataParallel> ranks_;  // none: it trains alone
   nn::Model model_;
   optim::UpdateSpec update_;
-  optim::Schedule schedule_;
   const uint64_t seed_;
   uint64_t view_samples_ = 0;
-  uint64_t step_ = 0;
-  std::unique_ptr<Weights> weights_;             // from the first batch on
-  std::unique_ptr<Plans> plans_;                 // likewise
-  std::map<std::string, int64_t> trained_rows_;  // the most that a step had, by fields_text()
-  struct Imported {
-    std::string path;
-    checkpoint::NamedTensors tensors;
-    std::map<std::string, std::string> names;
-  };
-  std::unique_ptr<Imported> imported_;  // waits for prepare()
-  std::unique_ptr<Loaded> loaded_;      // waits for prepare()
-  struct Started {
-    uint64_t ticket;  // of its results: numbers of steps come again where a checkpoint is loaded
-    StepMetrics metrics;  // without its results
-    ops::StepValues values;
-    pipeline::Item batch;  // shares its tensors
-  };
-  struct Failed {
-    Started step;
-    float loss;
-  };
-  [[noreturn]] void fail_not_finite();
-
-  std::deque<Started> started_;   // in flight
-  std::optional<Failed> failed_;  // take_metrics() is to throw it
-  uint64_t tickets_ = 0;
+  std::unique_ptr<Imported> imported_;  // waits for the first batch
+  std::unique_ptr<Loaded> loaded_;      // waits for the first batch
+  // In this order: plans refer to weights, and wait for the device, which may read what steps hold.
+  Steps steps_;
+  std::unique_ptr<Weights> weights_;  // from the first batch on
+  std::unique_ptr<Plans> plans_;      // likewise
 };
 
 }  // namespace etr::train

@@ -1,5 +1,4 @@
 // What a learner writes into checkpoints and reads from them.
-#include <algorithm>
 #include <limits>
 
 #include "core/error.h"
@@ -50,33 +49,15 @@ State state_of(const checkpoint::Files& files, const std::string& origin) {
   return state;
 }
 
-// A weight that the model lacks would be dropped without notice.
-void check_no_others(const checkpoint::NamedTensors& given, const std::vector<std::string>& names) {
-  for (const auto& [name, tensor] : given)
-    if (std::find(names.begin(), names.end(), name) == names.end())
-      fail(Code::invalid_argument, "the model has no weight '", name, "' (the file holds ",
-           dtype_name(tensor.dtype()), " ", shape_text(tensor.shape()), ")");
-}
-
-template <typename Check>
-void check_origin(const std::string& origin, const char* what, Check&& check) {
-  try {
-    check();
-  } catch (const Error& error) {
-    fail(error.code(), origin, " is of another ", what, ": ", error.what(), ". Load it with the ",
-         what, " that it was made with, or begin anew in another folder");
-  }
-}
-
 }  // namespace
 
 void Learner::save(checkpoint::Files& files) {
-  if (!weights_) fail(Code::state, "there is nothing to save before the first batch");
-  files[kWeights] = checkpoint::write_safetensors(weights_->store.download());
-  files[kOptimizer] = checkpoint::write_safetensors(weights_->update->download());
-  const Json state{{"step", step_},
+  Weights& weights = begun("there is nothing to save before the first batch");
+  files[kWeights] = checkpoint::write_safetensors(weights.store.download());
+  files[kOptimizer] = checkpoint::write_safetensors(weights.update->download());
+  const Json state{{"step", steps_.count()},
                    {"seed", seed_},
-                   {"rows", trained_rows_},
+                   {"rows", plans_->trained_rows()},
                    {"optimizer", update_.optimizer().name}};
   checkpoint::put_text(files, kState, state.dump());
 }
@@ -93,35 +74,14 @@ void Learner::load(const checkpoint::Files& files, const std::string& origin) {
     return checkpoint::read_safetensors(file_of(files, name, origin),
                                         cat(origin, ": '", name, "'"));
   };
-  auto loaded = std::make_unique<Loaded>(Loaded{tensors(kWeights), tensors(kOptimizer), origin});
-  if (weights_)
-    apply(*loaded, *weights_);
-  else
-    loaded_ = std::move(loaded);
-  step_ = state.step;
-  trained_rows_ = std::move(state.rows);
-  if (failed_) forget_failure();
-  if (plans_) plans_->forget_last();  // its rows may not be the checkpoint's
-}
-
-// All or nothing.
-void Learner::apply(const Loaded& loaded, Weights& to) {
-  check_origin(loaded.origin, "model", [&] {
-    to.store.check(loaded.weights);
-    check_no_others(loaded.weights, to.store.names());
-  });
-  check_origin(loaded.origin, "optimizer", [&] { to.update->check(loaded.optimizer); });
-  to.store.upload(loaded.weights);
-  to.update->upload(loaded.optimizer);
-  ++to.age;
-}
-
-// Of a step that was not finite, and of those after it, which changed nothing.
-void Learner::forget_failure() {
-  plans_->results(true).clear();
-  weights_->update->resume();
-  started_.clear();
-  failed_.reset();
+  Loaded loaded{tensors(kWeights), tensors(kOptimizer), std::move(state.rows), origin};
+  if (plans_) {
+    weights_->load(loaded);
+    plans_->go_on_with(std::move(loaded.rows));
+  } else {
+    loaded_ = std::make_unique<Loaded>(std::move(loaded));
+  }
+  steps_.go_on_after(state.step, plans_.get());
 }
 
 }  // namespace etr::train

@@ -8,6 +8,7 @@
 #include "gpu/vulkan_device.h"
 #include "side.h"
 #include "train/learner.h"
+#include "train/program_buffer.h"
 
 namespace etr::bench {
 namespace {
@@ -80,7 +81,7 @@ class Training final : public Side {
       copies.push_back(
           gpu::Copy{from.slice(0, tensor.size_bytes()), to.slice(0, tensor.size_bytes())});
       batch_.set(
-          pipeline::DeviceField{name, tensor.dtype(), tensor.shape(), to.handle, to.offset, {}});
+          train::field_in_buffer(name, tensor.dtype(), tensor.shape(), to.handle, to.offset, {}));
     }
     gpu::run_uncompared(kernels_->device(), copies);
   }

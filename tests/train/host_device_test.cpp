@@ -7,6 +7,7 @@
 #include "gpu/vulkan_device.h"
 #include "support/device.h"
 #include "train/learner.h"
+#include "train/program_buffer.h"
 
 namespace etr::test {
 namespace {
@@ -97,16 +98,16 @@ class ProgramMemory {
     for (const pipeline::Field& field : batch.fields) {
       const gpu::Buffer memory = in_.allocate(shift + field.tensor.size_bytes());
       std::memcpy(memory.host + shift, field.tensor.data(), field.tensor.size_bytes());
-      out.set({field.name, field.tensor.dtype(), field.tensor.shape(), memory.handle,
-               memory.offset + shift, std::shared_ptr<void>(&released, [](int* n) { ++*n; })});
+      out.set(train::field_in_buffer(field.name, field.tensor.dtype(), field.tensor.shape(),
+                                     memory.handle, memory.offset + shift,
+                                     std::shared_ptr<void>(&released, [](int* n) { ++*n; })));
     }
     return out;
   }
-  std::pair<pipeline::DeviceField, const float*> output(const Shape& shape) {
-    pipeline::DeviceField field{"output", DType::f32, shape, nullptr, 0, nullptr};
-    const gpu::Buffer memory = out_.allocate(field.size_bytes());
-    field.buffer = memory.handle, field.offset = memory.offset;
-    return {field, reinterpret_cast<const float*>(memory.host)};
+  std::pair<pipeline::OpaqueField, const float*> output(const Shape& shape) {
+    const gpu::Buffer memory = out_.allocate(static_cast<uint64_t>(element_count(shape)) * 4);
+    return {train::field_in_buffer("output", DType::f32, shape, memory.handle, memory.offset, {}),
+            reinterpret_cast<const float*>(memory.host)};
   }
   int released = 0;
 
@@ -165,7 +166,7 @@ TEST(HostDevice, SaysWhatIsWrongWithABuffer) {
   train::Learner learner = learner_on(shared_device(host_of(*program)));
   learner.step(good);
   pipeline::Item wrong = good;
-  wrong.on_device[0].shape = {4, 7};
+  wrong.opaque[0].shape = {4, 7};
   EXPECT_NE(message([&] { learner.step(wrong); }).find("field 'image' is f32 [N, 7], and was f32 [N, 6]"),
             std::string::npos);
   EXPECT_NE(message([&] { learner.step(batch_of(4)); }).find("from one place"), std::string::npos);

@@ -1,0 +1,159 @@
+#include "train/inference.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "train/batch_fields.h"
+#include "train/program_buffer.h"
+
+namespace etr::train {
+namespace {
+
+std::vector<std::string> fed_names(const nn::Model& model) {
+  std::vector<std::string> names = model.inputs();
+  names.push_back(model.target());
+  return names;
+}
+
+// What predicts a batch, in parts where it has more rows than one plan takes.
+class Prediction {
+ public:
+  Prediction(Plans& plans, const pipeline::Item& batch)
+      : plans_(plans),
+        batch_(batch),
+        seen_(plans.look_at(batch)),
+        planned_(plans.predicting(seen_)) {
+    planned_.check_inputs(batch);
+  }
+
+  int64_t rows() const { return seen_.rows; }
+  const gpu::Buffer& buffer() const { return planned_.predicted(); }
+
+  Shape shape() const {
+    Shape shape = planned_.net().graph.shape(planned_.net().output);
+    shape[0] = rows();
+    return shape;
+  }
+
+  // Tells `take(begin, count, values)` of the rows from `begin` on, which buffer() holds at its beginning.
+  template <typename Take>
+  void run(const Take& take) {
+    for (int64_t begin = 0; begin < rows(); begin += planned_.rows) {
+      const int64_t count = std::min(planned_.rows, rows() - begin);
+      take(begin, count, infer(begin, count));
+    }
+  }
+
+ private:
+  std::vector<float> infer(int64_t begin, int64_t count) {
+    FedRunner& predictor = plans_.predictor(planned_, batch_);
+    ops::StepValues step;
+    step.valid_rows = static_cast<uint32_t>(count);
+    const bool whole = count == rows();
+    graph::Runner& runner =
+        predictor.filled(whole ? batch_ : part_of(batch_, plans_.model().inputs(), begin, count));
+    runner.submit(step, 0);
+    return runner.take_results(true).back().outputs[0];
+  }
+
+  Plans& plans_;
+  const pipeline::Item& batch_;
+  const Seen seen_;
+  Planned& planned_;
+};
+
+}  // namespace
+
+Scoring::Scoring(const nn::Model& model) : fields_(fed_names(model)) {}
+
+Scoring::~Scoring() {
+  try {
+    if (scorer_) scorer_->runner->wait();
+  } catch (...) {  // the device is lost, and reads nothing any more
+  }
+}
+
+void Scoring::add(Plans& plans, const pipeline::Item& batch) {
+  const Seen seen = plans.look_at(batch);
+  if (!planned_ || planned_->fields != seen.fields || most_ < seen.rows || !planned_->scores(batch))
+    choose(plans, batch, seen);
+  else
+    planned_->check(batch);
+  keep(batch);
+  for (int64_t begin = 0; begin < seen.rows; begin += planned_->rows) {
+    const int64_t rows = std::min(planned_->rows, seen.rows - begin);
+    ops::StepValues values;
+    values.valid_rows = static_cast<uint32_t>(rows);
+    scorer_->filled(rows == seen.rows ? batch : part_of(batch, fields_, begin, rows))
+        .submit(values, values.valid_rows);
+    take(false);
+  }
+}
+
+void Scoring::choose(Plans& plans, const pipeline::Item& batch, const Seen& seen) {
+  take(true);
+  scorer_ = nullptr;  // it may go
+  planned_ = &plans.scoring(seen);
+  most_ = std::max(planned_->rows, seen.rows);
+  planned_->check(batch);
+  scorer_ = &plans.scorer(*planned_, batch);
+  scorer_->runner->take_results(true);  // of an evaluation that failed
+}
+
+void Scoring::keep(const pipeline::Item& batch) {
+  batches_.push_back(batch);
+  if (batches_.size() > graph::Runner::kSlots) batches_.pop_front();
+}
+
+void Scoring::take(bool wait_all) {
+  if (!scorer_) return;
+  for (const graph::StepResult& result : scorer_->runner->take_results(wait_all)) {
+    const auto rows = static_cast<double>(result.tag);
+    total_.samples += static_cast<int64_t>(result.tag);
+    total_.loss += rows * static_cast<double>(result.outputs[0][0]);
+    if (result.outputs.size() > 1)
+      total_.accuracy += rows * static_cast<double>(result.outputs[1][0]);
+  }
+}
+
+EvalMetrics Scoring::finish() {
+  take(true);
+  EvalMetrics means = total_;
+  if (means.samples == 0) return means;
+  means.loss /= static_cast<double>(means.samples);
+  means.accuracy /= static_cast<double>(means.samples);
+  return means;
+}
+
+Tensor predict(Plans& plans, const pipeline::Item& batch) {
+  Prediction prediction(plans, batch);
+  Tensor out(DType::f32, prediction.shape());
+  const auto to = out.mutable_view<float>();
+  const auto row = static_cast<int64_t>(to.size()) / prediction.rows();
+  prediction.run([&](int64_t begin, int64_t count, const std::vector<float>& values) {
+    std::copy_n(values.begin(), count * row, to.begin() + begin * row);
+  });
+  return out;
+}
+
+void predict(Plans& plans, const pipeline::Item& batch, const pipeline::OpaqueField& to) {
+  Prediction prediction(plans, batch);
+  const gpu::DevicePtr& device = plans.kernels().device();
+  if (!device->options().host)
+    fail(Code::state,
+         "the trainer has a device of its own and cannot write to a buffer of yours: "
+         "make its runtime with etr_runtime_create_shared");
+  const Shape shape = prediction.shape();
+  if (to.dtype != DType::f32 || to.shape != shape)
+    fail(Code::invalid_argument, "the output is f32 ", shape_text(shape), ", not ",
+         dtype_name(to.dtype), " ", shape_text(to.shape));
+  const gpu::Buffer& target = buffer_of(to);
+  const uint64_t row = target.size_bytes / static_cast<uint64_t>(prediction.rows());
+  prediction.run([&](int64_t begin, int64_t count, const std::vector<float>&) {
+    const uint64_t bytes = static_cast<uint64_t>(count) * row;
+    const gpu::Buffer part = target.slice(static_cast<uint64_t>(begin) * row, bytes);
+    gpu::run_once(device, {gpu::Copy{prediction.buffer().slice(0, bytes), part}});
+  });
+}
+
+}  // namespace etr::train

@@ -1,0 +1,201 @@
+#include "train/planned.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "core/error.h"
+#include "train/batch_fields.h"
+
+namespace etr::train {
+namespace {
+
+std::string field_text(const nn::Field& field) {
+  return cat(dtype_name(field.dtype), " ", batch_text(field.sample));
+}
+
+// "field 'image' is f32 [N, 40, 40, 3], and was f32 [N, 32, 32, 3] in the first batch"; "" where nothing differs.
+std::string difference(const nn::Fields& fields, const nn::ModelGraph& first) {
+  for (const graph::ValueId id : first.inputs) {
+    const graph::Value& value = first.graph.value(id);
+    const nn::Field was{value.dtype, Shape(value.shape.begin() + 1, value.shape.end())};
+    const nn::Field& is = fields.at(value.name);
+    if (is.sample != was.sample || is.dtype != was.dtype)
+      return cat("field '", value.name, "' is ", field_text(is), ", and was ", field_text(was),
+                 " in the first batch");
+  }
+  return "";
+}
+
+constexpr const char* kRemedy =
+    ". Bring all batches to one shape (resize, crop, pad), or let no parameter depend on it "
+    "(global_avg_pool in the place of flatten, sinusoidal position embeddings)";
+
+nn::ModelGraph built(const nn::Model& model, int64_t rows, const nn::Fields& fields,
+                     const Weights& weights) {
+  const std::string differs = difference(fields, weights.net);
+  try {
+    nn::ModelGraph net = model.build(rows, fields);
+    for (const graph::Value& value : net.graph.values()) {
+      if (value.kind != graph::ValueKind::parameter && value.kind != graph::ValueKind::state)
+        continue;
+      const Shape& shape = weights.store.tensor(value.name).shape;
+      if (value.shape != shape)
+        fail(Code::invalid_argument, "the model's parameter '", value.name, "' would be ",
+             shape_text(value.shape), " and is ", shape_text(shape));
+    }
+    return net;
+  } catch (const Error& error) {
+    if (differs.empty()) throw;
+    fail(error.code(), differs, "; this model cannot take both: ", error.what(), kRemedy);
+  }
+}
+
+}  // namespace
+
+std::vector<graph::ValueId> fed_values(const nn::ModelGraph& net) {
+  std::vector<graph::ValueId> out = net.inputs;
+  if (std::find(out.begin(), out.end(), net.target) == out.end()) out.push_back(net.target);
+  return out;
+}
+
+struct Planned::Evaluation {
+  graph::Plan plan;
+  std::optional<uint64_t> prepared_for = {};  // the weights' age
+  std::unique_ptr<FedRunner> scorer = {}, predictor = {};
+};
+
+Planned::Planned(gpu::Kernels& kernels, const nn::Model& model, Weights& weights, int64_t of_rows,
+                 const nn::Fields& of_fields)
+    : rows(of_rows),
+      fields(of_fields),
+      kernels_(kernels),
+      model_(model),
+      weights_(weights),
+      net_(built(model, rows, fields, weights)),
+      store_(weights.store, net_.graph),
+      fed_(fed_values(net_)) {}
+
+Planned::~Planned() = default;
+
+void Planned::check(const pipeline::Item& batch) const {
+  check_fields(batch, net_, fed_, model_, *kernels_.device());
+}
+
+void Planned::check_inputs(const pipeline::Item& batch) const {
+  check_fields(batch, net_, net_.inputs, model_, *kernels_.device());
+}
+
+std::vector<graph::ValueId> Planned::outputs() const {
+  return net_.accuracy >= 0 ? std::vector{net_.loss, net_.accuracy} : std::vector{net_.loss};
+}
+
+// What a step does between its feeds and the reading of its results: gradients, then the update.
+gpu::CommandList Planned::step_commands(const graph::Plan& plan, gpu::Arena& memory) {
+  if (weights_.ranks) return shared_step_commands(plan, memory);
+  gpu::CommandList commands = plan.commands();
+  ops::Emitter emit(kernels_, memory, commands);
+  weights_.update->emit(emit, plan.tensor(net_.loss).buffer, plan.step_values());
+  return commands;
+}
+
+// With what ranks exchange on the way.
+gpu::CommandList Planned::shared_step_commands(const graph::Plan& plan, gpu::Arena& memory) {
+  gpu::CommandList commands = plan.commands();
+  optim::Update& update = *weights_.update;
+  ops::Emitter emit(kernels_, memory, commands);
+  const gpu::Buffer &loss = plan.tensor(net_.loss).buffer, &values = plan.step_values();
+  parallel::DataParallel::Step step{values, {}, rows};
+  for (const graph::ValueId id : outputs()) step.results.push_back(plan.tensor(id).buffer);
+  if (update.accumulate() == 1) {
+    commands = weights_.ranks->weave(commands, weights_.store, step);
+    update.emit(emit, loss, values);
+    return commands;
+  }
+  const gpu::Buffer verdict = memory.allocate(sizeof(float));
+  update.emit_verdict(emit, verdict);
+  step.results.push_back(verdict);
+  commands =
+      weights_.ranks->weave_sum(commands, weights_.store, step, [&](const gpu::Buffer& divisor) {
+        gpu::CommandList sum;
+        ops::Emitter into(kernels_, memory, sum);
+        const optim::Update::Shared shared{verdict, divisor};
+        update.emit_gradients(into, loss, values, &shared);
+        return sum;
+      });
+  update.emit_change(emit, loss, values);
+  return commands;
+}
+
+void Planned::make_training(const pipeline::Item& first, uint64_t view_samples) {
+  graph::PlanOptions options;
+  options.training = true;
+  options.loss = net_.loss;
+  options.recompute = net_.recompute;
+  options.precision = net_.precision;
+  if (weights_.loss_scale) options.loss_scale = weights_.loss_scale->scale();
+  options.outputs = outputs();
+  std::unique_ptr<Training> made(
+      new Training{{kernels_, net_.graph, store_, options}, {}, FedRunner(kernels_.device())});
+  FedRunner& fed = made->fed;
+  made->commands = step_commands(made->plan, fed.memory);
+  fed.feeds = std::make_unique<Feeds>(kernels_, fed.memory, net_, fed_, first, view_samples);
+  fed.runner =
+      std::make_unique<graph::Runner>(kernels_, made->plan, fed.feeds->for_runner(), outputs(),
+                                      graph::Runner::Work{made->commands, true});
+  training_ = std::move(made);
+}
+
+Planned::Evaluation& Planned::evaluation() {
+  if (!evaluation_) {
+    graph::PlanOptions options;
+    options.weights = weights_.update->averages();
+    options.precision = net_.precision;
+    options.outputs = outputs();
+    options.outputs.push_back(net_.output);
+    options.fold_norms = true;
+    evaluation_.reset(new Evaluation{{kernels_, net_.graph, store_, options}});
+  }
+  Evaluation& e = *evaluation_;
+  if (e.prepared_for != weights_.age && !e.plan.preparation().empty())
+    gpu::run_once(kernels_.device(), e.plan.preparation());
+  e.prepared_for = weights_.age;
+  return e;
+}
+
+FedRunner& Planned::fed_with(std::unique_ptr<FedRunner>& fed,
+                             const std::vector<graph::ValueId>& values,
+                             const std::vector<graph::ValueId>& read, int slots,
+                             const pipeline::Item& batch) {
+  if (fed && fed->feeds->accepts(batch)) return *fed;
+  auto made = std::make_unique<FedRunner>(kernels_.device());
+  made->feeds = std::make_unique<Feeds>(kernels_, made->memory, net_, values, batch, std::nullopt);
+  made->runner =
+      std::make_unique<graph::Runner>(kernels_, evaluation_->plan, made->feeds->for_runner(), read,
+                                      graph::Runner::Work{evaluation_->plan.commands()}, slots);
+  fed = std::move(made);
+  return *fed;
+}
+
+FedRunner& Planned::scorer(const pipeline::Item& batch) {
+  return fed_with(evaluation().scorer, fed_, outputs(), graph::Runner::kSlots, batch);
+}
+
+FedRunner& Planned::predictor(const pipeline::Item& batch) {
+  return fed_with(evaluation().predictor, net_.inputs, {net_.output}, 1, batch);
+}
+
+bool Planned::scores(const pipeline::Item& batch) const {
+  return evaluation_ && evaluation_->scorer && evaluation_->scorer->feeds->accepts(batch);
+}
+
+const gpu::Buffer& Planned::predicted() const {
+  return evaluation_->plan.tensor(net_.output).buffer;
+}
+
+uint64_t Planned::reserved_bytes() const {
+  return (training_ ? training_->plan.reserved_bytes() : 0) +
+         (evaluation_ ? evaluation_->plan.reserved_bytes() : 0);
+}
+
+}  // namespace etr::train

@@ -1,0 +1,89 @@
+// A model planned for batches of one shape, over weights that plans for other shapes share. What trains and what evaluates is
+// made when it is first needed.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "graph/runner.h"
+#include "nn/model.h"
+#include "train/feeds.h"
+#include "train/weights.h"
+
+namespace etr::train {
+
+// What a step is fed: the inputs, and the target where it is not one of them.
+std::vector<graph::ValueId> fed_values(const nn::ModelGraph& net);
+
+// A runner, and what fills its inputs.
+struct FedRunner {
+  explicit FedRunner(const gpu::DevicePtr& device) : memory(device, gpu::MemoryUse::device) {}
+
+  // The runner, with the batch as its next step's.
+  graph::Runner& filled(const pipeline::Item& batch) {
+    feeds->fill(*runner, batch);
+    return *runner;
+  }
+
+  gpu::Arena memory;  // of its commands, beside what the plan has
+  std::unique_ptr<Feeds> feeds;
+  std::unique_ptr<graph::Runner> runner;
+};
+
+class Planned {
+ public:
+  // Throws Error(invalid_argument) that names the field where the parameters do not fit samples of this shape.
+  Planned(gpu::Kernels& kernels, const nn::Model& model, Weights& weights, int64_t rows,
+          const nn::Fields& fields);
+  ~Planned();
+
+  const int64_t rows;
+  const nn::Fields fields;
+
+  const nn::ModelGraph& net() const { return net_; }
+  const std::vector<graph::ValueId>& fed() const { return fed_; }
+
+  // Throws where the batch has not what a step, or a prediction, is fed; see check_fields().
+  void check(const pipeline::Item& batch) const;
+  void check_inputs(const pipeline::Item& batch) const;
+
+  struct Training {
+    graph::Plan plan;
+    gpu::CommandList commands;  // of a step: the plan's, and the update
+    FedRunner fed;
+  };
+  // As `first` feeds it: later batches do it in the same way. `view_samples`: see Learner::expect_views().
+  void make_training(const pipeline::Item& first, uint64_t view_samples);
+  Training* training() { return training_.get(); }
+
+  // For a batch of fed() and for one of the inputs; made anew where it comes in another way than the one before. Their
+  // weights are those of now.
+  FedRunner& scorer(const pipeline::Item& batch);
+  FedRunner& predictor(const pipeline::Item& batch);
+  bool scores(const pipeline::Item& batch) const;  // without making anything anew
+  const gpu::Buffer& predicted() const;            // what the predictor wrote last
+
+  uint64_t reserved_bytes() const;
+
+ private:
+  struct Evaluation;
+
+  std::vector<graph::ValueId> outputs() const;
+  gpu::CommandList step_commands(const graph::Plan& plan, gpu::Arena& memory);
+  gpu::CommandList shared_step_commands(const graph::Plan& plan, gpu::Arena& memory);
+  Evaluation& evaluation();
+  FedRunner& fed_with(std::unique_ptr<FedRunner>& fed, const std::vector<graph::ValueId>& values,
+                      const std::vector<graph::ValueId>& read, int slots,
+                      const pipeline::Item& batch);
+
+  gpu::Kernels& kernels_;
+  const nn::Model& model_;
+  Weights& weights_;
+  nn::ModelGraph net_;
+  graph::ParameterStore store_;  // with constants of this shape
+  std::vector<graph::ValueId> fed_;
+  std::unique_ptr<Training> training_;
+  std::unique_ptr<Evaluation> evaluation_;
+};
+
+}  // namespace etr::train

@@ -1,0 +1,153 @@
+#include "train/steps.h"
+
+#include <cmath>
+#include <utility>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "train/batch_fields.h"
+#include "train/finite.h"
+
+namespace etr::train {
+namespace {
+
+// "label 5, but the model has 3 classes (...): ", of the first label in the program's memory that is of no class; "" where
+// there is none.
+std::string wrong_label(const pipeline::Item& batch, const nn::Loss& loss,
+                        const nn::ModelGraph& net) {
+  const Tensor* labels = loss.classifies() ? batch.find(loss.target()) : nullptr;
+  if (!labels || labels->dtype() != DType::i32) return "";
+  const int64_t classes = net.graph.shape(net.output).back();
+  for (const int32_t label : labels->view<int32_t>())
+    if (label != loss.ignored_label() && (label < 0 || label >= classes))
+      return cat("label ", label, ", but the model has ", counted(classes, "class", "classes"),
+                 " (field '", loss.target(), "': 0 to ", classes - 1, "; ignored_label is ",
+                 loss.ignored_label(), "): ");
+  return "";
+}
+
+// Repeats a step, and looks at what each command gives.
+std::string repeated(Plans& plans, Planned& planned, const pipeline::Item& batch,
+                     const ops::StepValues& values) {
+  Planned::Training& training = *planned.training();
+  graph::Runner& runner = training.fed.filled(batch);
+  std::vector<Named> given;
+  for (const graph::ValueId id : planned.fed())
+    if (planned.net().graph.value(id).dtype == DType::f32)
+      given.push_back({cat("the batch's field '", planned.net().graph.value(id).name, "'"),
+                       training.plan.tensor(id).buffer});
+  const graph::ParameterStore& store = plans.weights().store;
+  for (const auto& parameter : store.parameters())
+    given.push_back(
+        {cat("the parameter '", parameter.name, "'"), store.tensor(parameter.name).buffer});
+  return first_not_finite(plans.kernels(), runner.feeding(values), given, training.plan.commands());
+}
+
+std::string left_out(uint64_t step, size_t behind) {
+  if (behind == 0) return "";
+  if (behind == 1) return cat("; step ", step + 1, " after it was left out");
+  return cat("; steps ", step + 1, " to ", step + behind, " after it were left out");
+}
+
+}  // namespace
+
+ops::StepValues Steps::values_for(const pipeline::Item& batch, const Plans& plans,
+                                  const Planned& planned) const {
+  const uint64_t k = accumulate_;
+  ops::StepValues values;
+  values.step = static_cast<uint32_t>(count_);
+  values.valid_rows = static_cast<uint32_t>(rows_of(batch, plans.model().inputs()[0]));
+  values.rows = static_cast<uint32_t>(planned.rows);
+  if (const parallel::DataParallel* ranks = plans.weights().ranks)
+    values.first_row = values.rows * static_cast<uint32_t>(ranks->rank());
+  values.seed_lo = static_cast<uint32_t>(seed_);
+  values.seed_hi = static_cast<uint32_t>(seed_ >> 32);
+  values.learning_rate = schedule_.rate(static_cast<int64_t>(count_ / k));
+  values.update = (count_ + 1) % k == 0 ? static_cast<uint32_t>((count_ + 1) / k) : 0;
+  values.flags = (count_ % k == 0 ? ops::StepValues::kFirstOfUpdate : 0) |
+                 (batch.replica == 0 ? ops::StepValues::kFreshBatch : 0);
+  return values;
+}
+
+void Steps::start(Plans& plans, const pipeline::Item& batch) {
+  Planned& planned = plans.training(batch);
+  const ops::StepValues values = values_for(batch, plans, planned);
+  planned.training()->fed.filled(batch).submit(values, ++tickets_);
+  ++count_;
+  ++plans.weights().age;
+  StepMetrics metrics;
+  metrics.step = count_;
+  metrics.learning_rate = values.learning_rate;
+  metrics.samples = static_cast<int32_t>(values.valid_rows);
+  metrics.fresh = batch.batch.size ? batch.batch.fresh : metrics.samples;
+  metrics.echoed = batch.batch.size ? batch.batch.echoed : 0;
+  started_.push_back({tickets_, metrics, values, batch});
+}
+
+std::vector<StepMetrics> Steps::take_metrics(Plans& plans, bool wait_all) {
+  std::vector<StepMetrics> out;
+  if (failed_) fail_not_finite(plans);
+  auto& results = plans.results(wait_all);
+  while (!started_.empty() && results.contains(started_.front().ticket)) {
+    const Started step = std::move(started_.front());
+    started_.pop_front();
+    const graph::StepResult result = std::move(results.extract(step.ticket).mapped());
+    StepMetrics metrics = step.metrics;
+    metrics.loss = result.outputs[0][0];
+    // A loss scale that was too large is halved already; at its least, the numbers themselves are at fault.
+    const bool gradients_failed = plans.weights().loss_scale
+                                      ? result.not_finite == ops::StepValues::kHopeless
+                                      : result.not_finite;
+    if (!std::isfinite(metrics.loss) || gradients_failed) {
+      // Told after the results before it; those after it changed nothing.
+      failed_ = {step, metrics.loss};
+      break;
+    }
+    metrics.skipped = result.not_finite != 0;
+    if (metrics.skipped)
+      log_line(LogLevel::info, cat("step ", metrics.step,
+                                   ": a gradient was too large for fp16; there was no update, and "
+                                   "the loss scale is halved"));
+    if (result.outputs.size() > 1) metrics.accuracy = result.outputs[1][0];
+    metrics.busy_seconds = result.busy_seconds;
+    out.push_back(metrics);
+  }
+  if (failed_ && out.empty()) fail_not_finite(plans);
+  return out;
+}
+
+// The weights that the step began with have survived it.
+void Steps::fail_not_finite(Plans& plans) {
+  const auto [step, loss] = *std::exchange(failed_, std::nullopt);
+  const size_t behind = started_.size();
+  forget_started(plans);
+  Planned& planned = plans.training(step.batch);
+  const std::string first = repeated(plans, planned, step.batch, step.values);
+  const bool of_loss = !std::isfinite(loss);
+  const float shown = std::isnan(loss) ? std::abs(loss) : loss;  // a NaN's sign is the driver's
+  fail(Code::not_finite, wrong_label(step.batch, plans.model().loss(), planned.net()), "step ",
+       step.metrics.step, ": ", of_loss ? cat("the loss is ", shown) : "a gradient is not finite",
+       "; ",
+       first.empty() ? "it did not come again when the step was repeated"
+                     : cat("the first to be NaN or infinite: ", first),
+       ". The weights are as they were", left_out(step.metrics.step, behind),
+       ". Lower the learning rate or clip gradients (clip_norm) if the training diverged; check "
+       "the data, and that labels lie within the model's classes");
+}
+
+// They changed nothing.
+void Steps::forget_started(Plans& plans) {
+  plans.results(true).clear();
+  plans.weights().update->resume();
+  started_.clear();
+}
+
+void Steps::go_on_after(uint64_t count, Plans* plans) {
+  count_ = count;
+  if (!failed_) return;
+  forget_started(*plans);
+  failed_.reset();
+}
+
+}  // namespace etr::train

@@ -1,0 +1,71 @@
+// Training steps, from their start to their report.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "optim/schedule.h"
+#include "pipeline/item.h"
+#include "train/plans.h"
+
+namespace etr::train {
+
+struct StepMetrics {
+  uint64_t step = 0;   // 1 is the first
+  float loss = 0;      // mean over the batch's samples
+  float accuracy = 0;  // share of the batch; 0 for models that do not classify
+  float learning_rate = 0;
+  int32_t samples = 0, fresh = 0, echoed = 0;
+  double busy_seconds = 0;  // device time; 0 where the device has no timestamps
+  bool skipped = false;  // a gradient was too large for float16: no update, and half the loss scale
+};
+
+// Holds what the device may read until a step is done: the plans go first.
+class Steps {
+ public:
+  // `accumulate`: steps of an update.
+  Steps(optim::Schedule schedule, int64_t accumulate, uint64_t seed)
+      : schedule_(std::move(schedule)),
+        accumulate_(static_cast<uint64_t>(accumulate)),
+        seed_(seed) {}
+
+  uint64_t count() const { return count_; }  // started
+
+  void start(Plans& plans, const pipeline::Item& batch);
+
+  // As Learner::take_metrics().
+  std::vector<StepMetrics> take_metrics(Plans& plans, bool wait_all);
+
+  // The next step is the one after `count`. Forgets one that was not finite, and those after it.
+  void go_on_after(uint64_t count, Plans* plans);
+
+ private:
+  struct Started {
+    uint64_t ticket;  // of its results: numbers of steps come again where a checkpoint is loaded
+    StepMetrics metrics;  // without its results
+    ops::StepValues values;
+    pipeline::Item batch;  // shares its tensors
+  };
+  struct Failed {
+    Started step;
+    float loss;
+  };
+
+  ops::StepValues values_for(const pipeline::Item& batch, const Plans& plans,
+                             const Planned& planned) const;
+  void forget_started(Plans& plans);
+  [[noreturn]] void fail_not_finite(Plans& plans);
+
+  const optim::Schedule schedule_;
+  const uint64_t accumulate_;
+  const uint64_t seed_;
+  uint64_t count_ = 0;
+  std::deque<Started> started_;   // in flight
+  std::optional<Failed> failed_;  // take_metrics() is to throw it
+  uint64_t tickets_ = 0;
+};
+
+}  // namespace etr::train
