@@ -5,11 +5,13 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "exchange/conformance.h"
 #include "exchange/world.h"
+#include "support/eventually.h"
 
 namespace etr::test {
 namespace {
@@ -64,5 +66,7 @@ int main(int, char** argv) {
   const std::string path = cat(argv[4], ".", world->rank);
   std::ofstream(path + "~") << outcome;
   std::rename((path + "~").c_str(), path.c_str());
+  // After a failure mpirun ends all ranks when the first has ended: not before all have said what they found.
+  test::eventually([&] { return std::filesystem::exists(cat(argv[4], ".over")); });
   return 0;
 }
