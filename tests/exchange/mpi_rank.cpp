@@ -17,18 +17,7 @@ namespace etr::test {
 namespace {
 
 using exchange::Group;
-using exchange::RankLost;
 using exchange::World;
-
-std::string failed_barrier(Group& group) {
-  try {
-    while (true) group.barrier();
-  } catch (const RankLost& lost) {
-    return exchange::ranks_text(lost.missing());
-  } catch (const Error& error) {
-    return error.what();
-  }
-}
 
 std::string run(const std::string& mode, const World& world) {
   Group group = exchange::open_group(world);
@@ -41,7 +30,7 @@ std::string run(const std::string& mode, const World& world) {
   if (mode == "kill" && victim) raise(SIGKILL);
   if (mode == "abort" && victim) group.abort("no more");
   if (mode == "leave" && victim) return "left";
-  return failed_barrier(group);
+  while (true) group.barrier();
 }
 
 }  // namespace
@@ -60,6 +49,8 @@ int main(int, char** argv) {
   std::string outcome;
   try {
     outcome = test::run(argv[3], *world);
+  } catch (const exchange::RankLost& lost) {
+    outcome = exchange::ranks_text(lost.missing());
   } catch (const std::exception& error) {
     outcome = error.what();
   }
