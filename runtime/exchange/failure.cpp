@@ -66,7 +66,7 @@ void raise(int32_t status, const etr_engine_error& error) {
   const auto listed = std::clamp<int32_t>(error.missing_count, 0, ETR_ENGINE_MISSING_MAX);
   if (status == static_cast<int32_t>(Code::rank_lost))
     throw RankLost(message, {error.missing, error.missing + listed});
-  throw Error(static_cast<Code>(status), message);
+  throw Error(status < 0 ? static_cast<Code>(status) : Code::internal, message);
 }
 
 }  // namespace etr::exchange

@@ -230,10 +230,11 @@ TEST(Gloo, SaysWhatItCannotUse) {
   EXPECT_NE(error_of([&] { open_group(world); }).find("rank 2 of a group of 2"), std::string::npos);
   Ranks ranks(2, [](World mine) {
     mine.interface = "nosuch0";
-    mine.timeout_s = 2;
-    return error_of([&] { open_group(mine); }).substr(0, 46);
+    return error_of([&] { open_group(mine); });
   });
-  EXPECT_EQ(ranks.outcome(0), "Gloo cannot listen on the interface 'nosuch0':");
+  for (int r = 0; r < 2; ++r)
+    EXPECT_NE(ranks.outcome(r).find("Gloo cannot listen on the interface 'nosuch0':"),
+              std::string::npos);
 }
 
 // Ports of the loopback interface that helpers of this program listen on.

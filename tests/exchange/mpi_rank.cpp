@@ -5,28 +5,19 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "exchange/conformance.h"
 #include "exchange/world.h"
+#include "support/eventually.h"
 
 namespace etr::test {
 namespace {
 
 using exchange::Group;
-using exchange::RankLost;
 using exchange::World;
-
-std::string failed_barrier(Group& group) {
-  try {
-    while (true) group.barrier();
-  } catch (const RankLost& lost) {
-    return exchange::ranks_text(lost.missing());
-  } catch (const Error& error) {
-    return error.what();
-  }
-}
 
 std::string run(const std::string& mode, const World& world) {
   Group group = exchange::open_group(world);
@@ -39,7 +30,7 @@ std::string run(const std::string& mode, const World& world) {
   if (mode == "kill" && victim) raise(SIGKILL);
   if (mode == "abort" && victim) group.abort("no more");
   if (mode == "leave" && victim) return "left";
-  return failed_barrier(group);
+  while (true) group.barrier();
 }
 
 }  // namespace
@@ -58,11 +49,15 @@ int main(int, char** argv) {
   std::string outcome;
   try {
     outcome = test::run(argv[3], *world);
+  } catch (const exchange::RankLost& lost) {
+    outcome = exchange::ranks_text(lost.missing());
   } catch (const std::exception& error) {
     outcome = error.what();
   }
   const std::string path = cat(argv[4], ".", world->rank);
   std::ofstream(path + "~") << outcome;
   std::rename((path + "~").c_str(), path.c_str());
+  // After a failure mpirun ends all ranks when the first has ended: not before all have said what they found.
+  test::eventually([&] { return std::filesystem::exists(cat(argv[4], ".over")); });
   return 0;
 }

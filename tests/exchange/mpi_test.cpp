@@ -60,6 +60,7 @@ class MpiGroups : public testing::TestWithParam<Mpi> {
       eventually([&] { return over() || std::filesystem::exists(path); });
       out.push_back(std::filesystem::exists(path) ? contents(path) : contents(file + ".log"));
     }
+    std::ofstream(file + ".over") << "yes";
     if (mode == "freeze") ::kill(launcher, SIGTERM);
     EXPECT_TRUE(eventually(over));
     return out;

@@ -65,7 +65,7 @@ enum {
   ETR_STATE = -10,
   ETR_UNSUPPORTED = -11,
   ETR_INTERNAL = -12,
-  ETR_CALLBACK = -13,  /* a function of yours failed; see etr_pipeline_add_map */
+  ETR_CALLBACK = -13,   /* a function of yours failed; see etr_pipeline_add_map */
   ETR_NOT_FINITE = -14, /* a loss or gradient was NaN or infinite; the message names what made it */
   ETR_RANK_LOST = -15   /* a process of the group is dead, frozen or unreachable; the message says which */
 };

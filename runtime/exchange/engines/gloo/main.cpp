@@ -99,7 +99,8 @@ class Helper {
     Work work{};
     if (!member() || !take(payload, work.call)) ::_exit(2);
     work.sizes.resize(payload.size() / sizeof(uint64_t));
-    std::memcpy(work.sizes.data(), payload.data(), work.sizes.size() * sizeof(uint64_t));
+    if (!work.sizes.empty())
+      std::memcpy(work.sizes.data(), payload.data(), work.sizes.size() * sizeof(uint64_t));
     member()->begin(work.call);
     {
       const std::lock_guard lock(mutex_);
