@@ -14,7 +14,10 @@ command=${2:-"bash samples/quickstart.sh && bash tests/run.sh"}
 . "$source/tests/support/apt.sh"
 
 archive_of_release
-unmount() { ! mountpoint -q "$system/proc" || umount "$system/proc"; }
+unmount() {
+  local at
+  for at in proc dev/pts; do ! mountpoint -q "$system/$at" || umount "$system/$at"; done
+}
 trap unmount EXIT
 unmount
 rm -rf "$system"
@@ -27,6 +30,9 @@ cp /etc/resolv.conf /etc/hosts "$system/etc/" 2>/dev/null || true
 mkdir "$system/echotrain"
 git -C "$source" archive HEAD | tar -x -C "$system/echotrain"
 mount -t proc proc "$system/proc"
+mkdir -p "$system/dev/pts"
+mount -t devpts -o newinstance,ptmxmode=0666 devpts "$system/dev/pts"
+ln -sf pts/ptmx "$system/dev/ptmx"
 for device in null zero random urandom; do
   [ -e "$system/dev/$device" ] || cp -a "/dev/$device" "$system/dev/"
 done
