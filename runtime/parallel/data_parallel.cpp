@@ -150,6 +150,17 @@ int64_t DataParallel::most(int64_t number) {
   return number;
 }
 
+void DataParallel::average_states(graph::ParameterStore& store) {
+  for (const std::string& name : store.names()) {
+    if (store.is_trainable(name)) continue;
+    Tensor tensor = graph::download(device_, store.tensor(name));
+    const std::span<float> values = tensor.mutable_view<float>();
+    group_.all_reduce(values);
+    for (float& value : values) value /= static_cast<float>(size());
+    graph::upload(device_, tensor, store.tensor(name));
+  }
+}
+
 void DataParallel::share(graph::ParameterStore& store) {
   std::map<std::string, Tensor> tensors = store.download();
   for (auto& [name, tensor] : tensors)

@@ -52,6 +52,9 @@ class DataParallel {
   // The largest number that a rank has. A call of all ranks, as share() is, while no step is in flight.
   int64_t most(int64_t number);
 
+  // States that are no parameters, as the running statistics of batch normalisation, become the means of all ranks'.
+  void average_states(graph::ParameterStore& store);
+
   // The first rank's parameters and states become those of all.
   void share(graph::ParameterStore& store);
 

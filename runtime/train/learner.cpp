@@ -91,6 +91,12 @@ std::vector<StepMetrics> Learner::take_metrics(bool wait_all) {
   return steps_.take_metrics(*plans_, wait_all);
 }
 
+void Learner::average_states() {
+  if (!ranks_ || !weights_) return;
+  plans_->results(/*wait_all=*/true);  // whose exchanges use the ranks' group
+  ranks_->average_states(weights_->store);
+}
+
 EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline, const EvalProgress& progress,
                               const std::atomic<bool>* stop) {
   return in_evaluation([&] {

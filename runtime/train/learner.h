@@ -64,6 +64,9 @@ class Learner {
   // not changed the weights, and neither have those that were in flight after it, which give no results.
   std::vector<StepMetrics> take_metrics(bool wait_all);
 
+  // Of all ranks, before they evaluate or save: see DataParallel::average_states(). Waits for the steps in flight first.
+  void average_states();
+
   // One whole epoch of `pipeline` in evaluation mode: the rest of one that has begun is read past, for which `progress` is
   // told (0, -1). Error(invalid_argument) where there is no further epoch. Waits for the steps in flight first. `progress`
   // is told after each batch; where it returns false, or `stop` is set, also while no data comes: Error(cancelled). Other

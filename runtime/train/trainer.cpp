@@ -55,6 +55,15 @@ Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start st
              : start == Start::trial ? nullptr
                                      : join_ranks(job)),
       start_(start) {
+  try {
+    begin(std::move(kernels));
+  } catch (const std::exception& error) {
+    if (ranks_) ranks_->abort(error.what());
+    throw;
+  }
+}
+
+void Trainer::begin(std::shared_ptr<gpu::Kernels> kernels) {
   open(std::move(kernels));
   const Options& train = job_.train();
   if (train.integer("epochs") == 0 && train.integer("steps") == 0 && train.number("seconds") == 0)
@@ -437,6 +446,7 @@ EvalMetrics Trainer::evaluate() {
     return pipeline::Pipeline(part, {}, false, pipeline::Pipeline::Budget::at_start);
   });
   const EvalProgress progress = on_evaluation_;  // which it may replace
+  learner_->average_states();
   const auto own = [&] { return learner_->evaluate(pipeline, progress, &stop_); };
   return ranks_ ? ranks_->evaluate(own) : own();
 }
@@ -493,6 +503,7 @@ std::string Trainer::save() {
   take_metrics(/*wait_all=*/true);
   std::vector<std::string> positions{pipeline_->save().dump()};
   if (ranks_) positions = ranks_->gather(positions[0]);
+  learner_->average_states();
   if (!folder_) {
     saved_step_ = learner_->steps();
     return "";

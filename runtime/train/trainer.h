@@ -80,6 +80,7 @@ class Trainer {
 
  private:
   bool only_looks() const { return start_ == Start::evaluate || start_ == Start::trial; }
+  void begin(std::shared_ptr<gpu::Kernels> kernels);
   void open(std::shared_ptr<gpu::Kernels> kernels);
   void recover(const Error& lost);
   std::unique_ptr<parallel::DataParallel> data_parallel(const gpu::DevicePtr& device);

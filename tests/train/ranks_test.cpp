@@ -145,6 +145,25 @@ TEST(RanksOfAJob, TrainAsOneWithAllTheirRows) {
   }
 }
 
+// Batch normalisation: in training each rank has moments of its own; what evaluates and what is saved is their mean.
+TEST(RanksOfAJob, EvaluateWhatTheySave) {
+  TempDir dir;
+  Json job = job_of(dir, 24, dir.path("out"));
+  Json& layers = job["model"]["layers"];
+  layers.insert(layers.begin() + 1, Json{{"layer", "batch_norm"}, {"activation", "relu"}});
+  const auto ranks = together(3, [&](int) { return job; });
+  for (const Outcome& rank : ranks) {
+    ASSERT_FALSE(rank.error) << rank.error->what();
+    EXPECT_EQ(rank.weights, ranks[0].weights) << "statistics, too";
+  }
+  Trainer saved(std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(device_options())),
+                Job::parse(job.dump(), "job"), Start::evaluate);
+  const train::EvalMetrics metrics = saved.evaluate();
+  EXPECT_EQ(metrics.samples, 100);
+  EXPECT_NEAR(metrics.loss, ranks[0].end.eval_loss, 1e-5);
+  EXPECT_NEAR(metrics.accuracy, ranks[0].end.eval_accuracy, 1e-9);
+}
+
 // Where one rank's data ends, so does the epoch of all.
 TEST(RanksOfAJob, EndAnEpochTogether) {
   TempDir dir;
@@ -212,6 +231,13 @@ TEST(RanksOfAJob, AreToldWhyOneOfThemFailed) {
   for (const Outcome& rank : ranks) {
     ASSERT_TRUE(rank.error);
     EXPECT_NE(std::string(rank.error->what()).find("nowhere.tar"), std::string::npos)
+        << rank.error->what();
+  }
+  const auto resumed = together(
+      2, [&](int) { return job_of(dir, 16, dir.path("none")); }, Start::resume);
+  for (const Outcome& rank : resumed) {
+    ASSERT_TRUE(rank.error);
+    EXPECT_NE(std::string(rank.error->what()).find("no checkpoint"), std::string::npos)
         << rank.error->what();
   }
 }
