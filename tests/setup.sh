@@ -17,13 +17,13 @@ done
 
 packages=(build-essential cmake ninja-build pkg-config libtbb-dev libcurl4-openssl-dev libzstd-dev libpng-dev zlib1g-dev libdeflate-dev
           libjpeg-dev nlohmann-json3-dev glslang-tools glslang-dev libvulkan-dev spirv-headers
-          mesa-vulkan-drivers)
+          libgloo-dev mesa-vulkan-drivers)
 if [ $tests = 1 ]; then
   packages+=(libgtest-dev ccache abigail-tools vulkan-validationlayers libopenblas-dev zstd nginx-light openssl clang libclang-rt-dev
              zsh fish mandoc swig python3-dev python3-numpy python3-venv default-jdk-headless maven mono-mcs mono-runtime libmono-cecil-private-cil
              monodoc-base doxygen python3-torch python3-pil jupyter-nbconvert
              python3-ipykernel python3-matplotlib python3-tqdm libegl1 libgl1 libx11-6 libxext6
-             libgloo-dev libopenmpi-dev openmpi-bin libmpich-dev mpich)
+             libopenmpi-dev openmpi-bin libmpich-dev mpich)
 fi
 
 installed() { dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q '^install ok installed'; }
