@@ -19,7 +19,8 @@ struct DataParallelOptions {
 };
 
 // One rank's end. Its weaves use the group one after another: all ranks submit the same steps in the same order. Outlives the
-// recordings of what it wove.
+// recordings of what it wove. A device serves one rank only: its host turns come one after another, so those of a second one would
+// wait for each other.
 class DataParallel {
  public:
   DataParallel(exchange::Group group, gpu::DevicePtr device, DataParallelOptions options = {});
