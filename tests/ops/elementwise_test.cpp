@@ -1,5 +1,6 @@
 // unary, binary, bias, flatten, dropout.
 #include <cmath>
+#include <cstring>
 
 #include "core/error.h"
 
@@ -159,9 +160,11 @@ TEST(Dropout, ZeroesTheRightShareAndKeepsTheMaskForTheGradient) {
   constexpr int64_t kCount = 40009;
   Tensor ones(DType::f32, {kCount});
   for (float& v : ones.mutable_view<float>()) v = 1;
-  const ops::DeviceTensor step = emit.scratch({8});
-  Tensor step_values(DType::i32, {8});
-  for (int32_t& v : step_values.mutable_view<int32_t>()) v = 5;
+  constexpr int64_t kWords = sizeof(ops::StepValues) / sizeof(int32_t);
+  const ops::DeviceTensor step = emit.scratch({kWords});
+  Tensor step_values(DType::i32, {kWords});
+  const ops::StepValues values{.step = 5, .seed_lo = 5, .seed_hi = 5};
+  std::memcpy(step_values.mutable_data(), &values, sizeof values);
   graph::upload(k.device(), step_values, step);
   ops::OpCall call{options,
                    2,

@@ -105,10 +105,11 @@ void check_op(const OpCase& c, gpu::KernelFamily family) {
   Doubles upstream = random_values(element_count(shapes.output), rng);
   call.output_grad = emit.scratch(shapes.output);
   graph::upload(dev, to_tensor(upstream, shapes.output, false), call.output_grad);
-  Tensor step(DType::i32, {8});
+  constexpr int64_t kWords = sizeof(ops::StepValues) / sizeof(int32_t);
+  Tensor step(DType::i32, {kWords});
   const ops::StepValues values{7, c.valid_rows, 11, 13, 0.5f};
   std::memcpy(step.mutable_data(), &values, sizeof values);
-  const ops::DeviceTensor step_tensor = emit.scratch({8});
+  const ops::DeviceTensor step_tensor = emit.scratch({kWords});
   graph::upload(dev, step, step_tensor);
   call.step = step_tensor.buffer;
 
