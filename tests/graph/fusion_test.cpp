@@ -93,7 +93,7 @@ Results run(const Net& net, gpu::KernelFamily family, const PlanOptions& options
   const gpu::DevicePtr& d = device(family);
   ParameterStore store(d, net.g, 1);
   const Plan plan(kernels(family), net.g, store, options);
-  Tensor x(DType::f32, net.shape()), t(DType::f32, net.g.shape(net.t)), step(DType::i32, {8});
+  Tensor x(DType::f32, net.shape()), t(DType::f32, net.g.shape(net.t)), step(DType::i32, {sizeof(ops::StepValues) / 4});
   for (size_t i = 0; i < x.view<float>().size(); ++i) {
     x.mutable_view<float>()[i] = static_cast<float>((i * 37) % 19) * 0.11f - 1;
     t.mutable_view<float>()[i] = static_cast<float>((i * 13) % 5) * 0.2f;
@@ -101,7 +101,7 @@ Results run(const Net& net, gpu::KernelFamily family, const PlanOptions& options
   for (int32_t& v : step.mutable_view<int32_t>()) v = kBatch;
   upload(d, x, plan.tensor(net.x));
   upload(d, t, plan.tensor(net.t));
-  upload(d, step, {plan.step_values(), {8}});
+  upload(d, step, {plan.step_values(), step.shape()});
   gpu::run_once(d, plan.commands());
   Results out{{}, {}, plan.commands().size()};
   const auto keep = [&](const ops::DeviceTensor& tensor, bool is_gradient) {

@@ -52,14 +52,14 @@ TEST(Plan, SumsTheGradientsOfAValueWithSeveralUsers) {
     const ValueId loss = g.add("mean_rows", Json::object(), {rows}, "loss");
     ParameterStore store(device(), g, 1);
     Plan plan(kernels(), g, store, {true, loss, {loss}});
-    Tensor values(DType::f32, {3, 2}), zeros(DType::f32, {3, 2}), step(DType::i32, {8});
+    Tensor values(DType::f32, {3, 2}), zeros(DType::f32, {3, 2}), step(DType::i32, {sizeof(ops::StepValues) / 4});
     for (size_t i = 0; i < 6; ++i)
       values.mutable_view<float>()[i] = static_cast<float>(i) - 2,
       zeros.mutable_view<float>()[i] = 0;
     for (int32_t& v : step.mutable_view<int32_t>()) v = 3;  // valid_rows
     upload(device(), values, plan.tensor(x));
     upload(device(), zeros, plan.tensor(t));
-    upload(device(), step, {plan.step_values(), {8}});
+    upload(device(), step, {plan.step_values(), step.shape()});
     gpu::run_once(device(), plan.commands());
     return download(device(), store.gradient("w"));
   };
