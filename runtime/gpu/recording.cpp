@@ -113,9 +113,16 @@ void Recording::run_turns(Upload* after) {
       for (const Work& work : segment.begun) begun.emplace_back(work, segment.fence);
     }
     while (!begun.empty()) do_first();
-  } catch (...) {  // what was submitted must end before anyone goes on
-    if (submitted) vk.api.WaitForFences(vk.handle, 1, &submitted, VK_TRUE, UINT64_MAX);
-    if (submitted != handles_->last_fence()) handles_->submit_nothing();
+  } catch (
+      ...) {  // what was submitted must end before anyone goes on, and wait() finds the last fence signalled
+    const auto end = [&](VkFence fence) {
+      vk.api.WaitForFences(vk.handle, 1, &fence, VK_TRUE, UINT64_MAX);
+    };
+    if (submitted) end(submitted);
+    if (submitted != handles_->last_fence()) {
+      handles_->submit_nothing();
+      end(handles_->last_fence());
+    }
     throw;
   }
 }
