@@ -96,12 +96,23 @@ TEST_P(MpiGroups, NameARankThatIsFrozen) {
   EXPECT_EQ(run("freeze", 3, 3, {0, 2}), (Texts{"rank 1", "rank 1"}));
 }
 
+// A rank that MPI or its launcher ends before it could tell what it found has said nothing.
+void expect_named(const Texts& found, const Texts& expected) {
+  bool any = false;
+  for (size_t rank = 0; rank < found.size(); ++rank) {
+    EXPECT_TRUE(found[rank].empty() || found[rank] == expected[rank])
+        << rank << ": " << found[rank];
+    any = any || found[rank] == "rank 1";
+  }
+  EXPECT_TRUE(any) << "nobody names rank 1";
+}
+
 TEST_P(MpiGroups, NameARankThatEndsTheGroup) {
-  EXPECT_EQ(run("abort", 3, 3), (Texts{"rank 1", "rank 1", "rank 1"}));
+  expect_named(run("abort", 3, 3), {"rank 1", "rank 1", "rank 1"});
 }
 
 TEST_P(MpiGroups, NameARankThatLeaves) {
-  EXPECT_EQ(run("leave", 3, 3), (Texts{"rank 1", "left", "rank 1"}));
+  expect_named(run("leave", 3, 3), {"rank 1", "left", "rank 1"});
 }
 
 // Both launchers end all ranks when one dies: nothing hangs, nothing is left.
