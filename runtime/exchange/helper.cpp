@@ -4,6 +4,7 @@
 #include <mutex>
 #include <numeric>
 
+#include "core/clock.h"
 #include "core/log.h"
 #include "core/platform.h"
 #include "exchange/engine_table.h"
@@ -20,11 +21,6 @@ using Clock = std::chrono::steady_clock;
 constexpr double kDrain =
     5;  // seconds that a rank waits at the end for others to have what it sent
 
-Deadline after(double seconds) {
-  return Clock::now() +
-         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-}
-
 uint64_t aligned(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 uint64_t sum_of(const uint64_t* parts, int count) {
@@ -34,7 +30,7 @@ uint64_t sum_of(const uint64_t* parts, int count) {
 class HelperEngine {
  public:
   explicit HelperEngine(HelperPlace place) : place_(std::move(place)) {
-    const Deadline deadline = after(place_.timeout_s);
+    const Deadline deadline = deadline_after(place_.timeout_s);
     meeting_ =
         std::make_unique<Meeting>(*place_.store, place_.name, place_.rank, place_.size, [] {});
     while (!process_) form(deadline);
@@ -42,7 +38,7 @@ class HelperEngine {
 
   // Waits until the others have left, too: this rank may have sent what they still read.
   ~HelperEngine() {
-    const bool all = process_->leave(after(kDrain + 1));
+    const bool all = process_->leave(deadline_after(kDrain + 1));
     process_.reset();
     if (platform::process_id() == owner_) meeting_->forget(all);
   }

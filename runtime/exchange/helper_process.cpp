@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/clock.h"
 #include "core/platform.h"
 #include "exchange/failure.h"
 #include "exchange/helper.h"
@@ -24,12 +25,6 @@ std::string_view bytes_of(std::span<const uint64_t> numbers) {
 
 bool send(Channel& channel, FrameKind kind, std::string_view payload = {}) {
   return channel.send(static_cast<uint32_t>(kind), payload);
-}
-
-platform::Deadline after(double seconds) {
-  return std::chrono::steady_clock::now() +
-         std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-             std::chrono::duration<double>(seconds));
 }
 
 }  // namespace
@@ -116,7 +111,7 @@ void HelperProcess::call(const Call& call, std::span<const uint64_t> sizes) {
   send(channel_, FrameKind::call,
        payload_of(call, bytes_of(sizes)));  // where it is gone, its last words are read below
   Frame frame;
-  if (receive(frame, after(call.timeout_s) + kPatience) == Outcome::late)
+  if (receive(frame, deadline_after(call.timeout_s) + kPatience) == Outcome::late)
     throw RankLost(cat("the helper process of rank ", rank_, " does not answer: is it stopped?"),
                    {rank_});
   if (frame.kind != static_cast<uint32_t>(FrameKind::done))

@@ -3,19 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/clock.h"
 #include "exchange/failure.h"
 
 namespace etr::exchange {
-
-namespace {
-
-LocalWorld::Deadline after(double seconds) {
-  return std::chrono::steady_clock::now() +
-         std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-             std::chrono::duration<double>(seconds));
-}
-
-}  // namespace
 
 LocalWorld::LocalWorld(int size)
     : visits_(static_cast<size_t>(size)),
@@ -75,7 +66,7 @@ void LocalWorld::arrive(Lock& lock, int rank, const char* operation, double time
     return;
   }
   const auto over = [&] { return meetings_ != meeting || ended_ || !gone().empty(); };
-  const bool in_time = changed_.wait_until(lock, after(timeout_s), over);
+  const bool in_time = changed_.wait_until(lock, deadline_after(timeout_s), over);
   if (meetings_ != meeting) return;
   check_ended();
   if (in_time) end(gone(), cat(ranks_text(gone()), " left the group before ", operation));
@@ -104,7 +95,7 @@ void LocalWorld::send(const void* data, uint64_t size, int from, int to, uint32_
   messages_[key].push_back(&message);
   changed_.notify_all();
   const auto gone = [&] { return left_[static_cast<size_t>(to)]; };
-  const bool in_time = changed_.wait_until(lock, after(timeout_s),
+  const bool in_time = changed_.wait_until(lock, deadline_after(timeout_s),
                                            [&] { return message.taken || ended_ || gone(); });
   if (message.taken) return;
   std::erase(messages_[key], &message);
@@ -120,7 +111,7 @@ void LocalWorld::receive(void* data, uint64_t size, int from, int to, uint32_t t
   check_ended();
   auto& queue = messages_[{from, to, tag}];
   const auto gone = [&] { return left_[static_cast<size_t>(from)]; };
-  const bool in_time = changed_.wait_until(lock, after(timeout_s),
+  const bool in_time = changed_.wait_until(lock, deadline_after(timeout_s),
                                            [&] { return !queue.empty() || ended_ || gone(); });
   check_ended();
   if (queue.empty())

@@ -3,6 +3,7 @@
 #include <map>
 #include <thread>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/platform_files.h"
 #include "core/platform_socket.h"
@@ -29,10 +30,6 @@ constexpr uint64_t kMaxFrame = uint64_t{1} << 20;      // and after it
 constexpr uint64_t kMaxValues = uint64_t{256} << 20;   // bytes of all values
 constexpr auto kMaxSilence = std::chrono::seconds(5);  // before the greeting
 constexpr double kMaxAnswer = 10;                      // seconds
-
-Clock::duration duration_of(double seconds) {
-  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-}
 
 // Ports are scanned: whoever does not greet is sent away.
 class Server {
@@ -136,11 +133,9 @@ class Server {
 class Client : public TcpStore {
  public:
   Client(const std::string& host, const std::string& port, bool serve, double timeout_s)
-      : place_(host + ":" + port), patience_(duration_of(std::min(timeout_s, kMaxAnswer))) {
+      : place_(host + ":" + port), patience_(clock_duration(std::min(timeout_s, kMaxAnswer))) {
     if (serve) try_to_serve(host, port);
-    const auto deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                             std::chrono::duration<double>(timeout_s));
-    Descriptor connection = connect(host, port, deadline);
+    Descriptor connection = connect(host, port, deadline_after(timeout_s));
     own_address_ = platform::own_address(connection);
     channel_ = std::make_unique<Channel>(std::move(connection), kMaxFrame);
     if (ask(kHello, kGreeting).payload != kGreeting)

@@ -6,6 +6,7 @@
 #include <deque>
 #include <utility>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "gpu/comparison.h"
 #include "gpu/vulkan_recording.h"
@@ -149,12 +150,10 @@ bool Recording::done() { return done_within(0); }
 
 bool Recording::done_within(double seconds) {
   if (!in_flight_) return true;
-  using Clock = std::chrono::steady_clock;
-  const auto until = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                        std::chrono::duration<double>(std::max(seconds, 0.0)));
+  const auto until = deadline_after(std::max(seconds, 0.0));
   if (turns_.valid() && turns_.wait_until(until) != std::future_status::ready) return false;
   VulkanDevice& vk = handles_->vk;
-  const std::chrono::nanoseconds left = until - Clock::now();
+  const std::chrono::nanoseconds left = until - std::chrono::steady_clock::now();
   const VkFence fence = handles_->last_fence();
   return vk.api.WaitForFences(vk.handle, 1, &fence, VK_TRUE,
                               static_cast<uint64_t>(std::max<int64_t>(left.count(), 0))) !=

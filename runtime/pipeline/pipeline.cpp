@@ -400,9 +400,7 @@ bool Pipeline::wait(double seconds) {
   check_process();
   std::unique_lock lock(mutex_);
   if (!started_) start();
-  const auto due = std::chrono::steady_clock::now() +
-                   std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                       std::chrono::duration<double>(seconds));
+  const auto due = deadline_after(seconds);
   if (!ready_changed_.wait_until(lock, due, [this] { return begun(); })) return false;
   const auto answers = [&] {
     return has_current_ || !ready_.empty() || cancelled_ || failure_ || epochs_over();

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "core/clock.h"
 #include "exchange/failure.h"
 
 namespace etr::exchange {
@@ -30,9 +31,7 @@ void Member::begin(const Call& call) {
   call_ = call;
   ++calls_;
   if (is_collective(call.operation)) ++collectives_;
-  due_ = std::chrono::steady_clock::now() +
-         std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-             std::chrono::duration<double>(call.timeout_s));
+  due_ = deadline_after(call.timeout_s);
 }
 
 void Member::finish() {

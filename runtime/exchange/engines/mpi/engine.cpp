@@ -7,6 +7,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "core/clock.h"
 #include "core/json.h"
 #include "exchange/engine_table.h"
 #include "exchange/engines/mpi/call.h"
@@ -189,7 +190,7 @@ class MpiEngine {
     const Choice mine{colour, key};
     all_gather(&mine, sizes.data(), choices.data(), timeout);
     const auto made = std::make_shared<std::shared_ptr<Communicator>>();
-    Progress::instance().run(after(timeout), [c = c_, colour, key, made] {
+    Progress::instance().run(deadline_after(timeout), [c = c_, colour, key, made] {
       const int part = colour < 0 ? MPI_UNDEFINED : colour;
       MPI_Comm comm = MPI_COMM_NULL, control = MPI_COMM_NULL;
       check(MPI_Comm_split(c->comm(), part, key, &comm), "MPI_Comm_split");
@@ -205,11 +206,6 @@ class MpiEngine {
     Progress::instance().post([c = c_, reason] { c->abort(reason); });
   }
 
-  static Deadline after(double seconds) {
-    return Clock::now() +
-           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
-  }
-
   static void copy(void* to, const void* from, uint64_t bytes) {
     if (bytes > 0) std::memcpy(to, from, bytes);
   }
@@ -219,7 +215,7 @@ class MpiEngine {
     const auto job = std::make_shared<Job>();
     job->call = call;
     job->steps = std::move(steps);
-    job->due = after(call.timeout_s);
+    job->due = deadline_after(call.timeout_s);
     auto result = job->result.get_future();
     Progress::instance().post([c, job] { c->begin(job); });
     if (result.wait_until(job->due + kPatience) != std::future_status::ready)
@@ -233,7 +229,8 @@ class MpiEngine {
   std::byte* prepare(uint64_t size, const void* data, uint64_t bytes, double timeout) {
     if (size > capacity_) {
       const auto grown = std::make_shared<std::byte*>();
-      Progress::instance().run(after(timeout), [c = c_, size, grown] { *grown = c->memory(size); });
+      Progress::instance().run(deadline_after(timeout),
+                               [c = c_, size, grown] { *grown = c->memory(size); });
       memory_ = *grown;
       capacity_ = size;
     }
@@ -282,7 +279,7 @@ MpiEngine* open(const Json& spec) {
     });
   MpiEngine::perform_on(world, {.operation = Operation::barrier, .timeout_s = timeout}, steps);
   const auto made = std::make_shared<std::shared_ptr<Communicator>>();
-  Progress::instance().run(MpiEngine::after(timeout), [comms, made] {
+  Progress::instance().run(deadline_after(timeout), [comms, made] {
     *made = std::make_shared<Communicator>((*comms)[0], (*comms)[1], 0, true);
     Progress::instance().add(*made);
   });
