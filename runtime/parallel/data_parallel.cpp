@@ -97,6 +97,33 @@ DataParallel::Exchange DataParallel::make_exchange(uint64_t bytes, const gpu::Bu
   return {memory_.allocate(sizeof(float) + bytes), values, static_cast<float>(step.rows)};
 }
 
+gpu::CommandList DataParallel::with_update(const gpu::CommandList& commands, optim::Update& update,
+                                           const graph::ParameterStore& store, const Step& step,
+                                           gpu::Kernels& kernels, gpu::Allocator& memory) {
+  gpu::CommandList out = commands;
+  ops::Emitter emit(kernels, memory, out);
+  const gpu::Buffer& loss = step.results.front();
+  if (update.accumulate() == 1) {
+    out = weave(out, store, step);
+    update.emit(emit, loss, step.values);
+    return out;
+  }
+  Step with_verdict = step;
+  const gpu::Buffer verdict = memory.allocate(sizeof(float));
+  with_verdict.results.push_back(verdict);
+  update.emit_verdict(emit, verdict);
+  out = weave_sum(out, store, with_verdict, [&](const gpu::Buffer& divisor) {
+    gpu::CommandList sum;
+    ops::Emitter into(kernels, memory, sum);
+    const optim::Update::Shared shared{verdict, divisor};
+    update.emit_gradients(into, loss, step.values, &shared);
+    return sum;
+  });
+  update.emit_change(emit, loss, step.values);
+  return out;
+}
+
+// The gradients in buckets, the results with the last of them.
 gpu::CommandList DataParallel::weave(const gpu::CommandList& commands,
                                      const graph::ParameterStore& store, const Step& step) {
   std::vector<Bucket> buckets =
@@ -117,6 +144,8 @@ gpu::CommandList DataParallel::weave(const gpu::CommandList& commands,
   return out;
 }
 
+// With the results each rank learns what it counts for; what `sum` gives divides the step's gradients by that and sums them, and the
+// sums follow where the step ends an update.
 gpu::CommandList DataParallel::weave_sum(
     const gpu::CommandList& commands, const graph::ParameterStore& store, const Step& step,
     const std::function<gpu::CommandList(const gpu::Buffer& divisor)>& sum) {

@@ -9,6 +9,7 @@
 #include "exchange/group.h"
 #include "gpu/kernel.h"
 #include "graph/parameters.h"
+#include "optim/update.h"
 #include "parallel/buckets.h"
 
 namespace etr::parallel {
@@ -32,23 +33,19 @@ class DataParallel {
   // What a step has besides gradients.
   struct Step {
     gpu::Buffer values;                // ops::StepValues
-    std::vector<gpu::Buffer> results;  // means over the batch's rows: loss, accuracy; one f32 each
+    std::vector<gpu::Buffer> results;  // means over the batch's rows, one f32 each: first the loss
     int64_t rows = 0;                  // of a whole batch; the same on all ranks
   };
 
-  // `commands`, which compute gradients and results of a batch, with the exchange woven in: after them these are means over the
-  // rows of all ranks, alike to the bit on all of them. A rank with fewer rows (StepValues::valid_rows) weighs less; it has one
-  // at least. Exchanges go on beside the commands that follow a bucket's last one.
+  // `commands`, which compute gradients and results of a batch, and the update, with the exchange woven in: what the update sees,
+  // and the results, are means over the rows of all ranks, alike to the bit on all of them. A rank with fewer rows
+  // (StepValues::valid_rows) weighs less; it has one at least. Exchanges go on beside the commands that follow a bucket's last
+  // one; where gradients are summed over several steps (optim::UpdateSpec::accumulate) they are exchanged in the last of them only.
   // The step ends with RankLost where a rank does not come: what follows the exchange, the update, is left out.
-  gpu::CommandList weave(const gpu::CommandList& commands, const graph::ParameterStore& store,
-                         const Step& step);
-
-  // The same for gradients that are summed over several steps (optim::UpdateSpec::accumulate), which are exchanged in the last of
-  // them only: with the results each rank learns what it counts for, `commands` sum, and `store`'s gradients follow. Made by
-  // `sum`, which gets a buffer f32 [1] that says what to divide the step's gradients by.
-  gpu::CommandList weave_sum(
-      const gpu::CommandList& commands, const graph::ParameterStore& store, const Step& step,
-      const std::function<gpu::CommandList(const gpu::Buffer& divisor)>& sum);
+  // `memory` is for what the update needs.
+  gpu::CommandList with_update(const gpu::CommandList& commands, optim::Update& update,
+                               const graph::ParameterStore& store, const Step& step,
+                               gpu::Kernels& kernels, gpu::Allocator& memory);
 
   // The largest number that a rank has. A call of all ranks, as share() is, while no step is in flight.
   int64_t most(int64_t number);
@@ -62,6 +59,11 @@ class DataParallel {
  private:
   struct Exchange;
 
+  gpu::CommandList weave(const gpu::CommandList& commands, const graph::ParameterStore& store,
+                         const Step& step);
+  gpu::CommandList weave_sum(
+      const gpu::CommandList& commands, const graph::ParameterStore& store, const Step& step,
+      const std::function<gpu::CommandList(const gpu::Buffer& divisor)>& sum);
   Exchange make_exchange(uint64_t bytes, const gpu::Buffer& values, const Step& step);
   void emit(gpu::CommandList& before, gpu::CommandList& after, const Exchange& exchange,
             const std::vector<gpu::Buffer>& parts);

@@ -90,40 +90,19 @@ std::vector<graph::ValueId> Planned::outputs() const {
   return net_.accuracy >= 0 ? std::vector{net_.loss, net_.accuracy} : std::vector{net_.loss};
 }
 
-// What a step does between its feeds and the reading of its results: gradients, then the update.
+// What a step does between its feeds and the reading of its results: gradients, then the update, with what ranks exchange on the
+// way.
 gpu::CommandList Planned::step_commands(const graph::Plan& plan, gpu::Arena& memory) {
-  if (weights_.ranks) return shared_step_commands(plan, memory);
-  gpu::CommandList commands = plan.commands();
-  ops::Emitter emit(kernels_, memory, commands);
-  weights_.update->emit(emit, plan.tensor(net_.loss).buffer, plan.step_values());
-  return commands;
-}
-
-// With what ranks exchange on the way.
-gpu::CommandList Planned::shared_step_commands(const graph::Plan& plan, gpu::Arena& memory) {
-  gpu::CommandList commands = plan.commands();
   optim::Update& update = *weights_.update;
-  ops::Emitter emit(kernels_, memory, commands);
-  const gpu::Buffer &loss = plan.tensor(net_.loss).buffer, &values = plan.step_values();
-  parallel::DataParallel::Step step{values, {}, rows};
-  for (const graph::ValueId id : outputs()) step.results.push_back(plan.tensor(id).buffer);
-  if (update.accumulate() == 1) {
-    commands = weights_.ranks->weave(commands, weights_.store, step);
-    update.emit(emit, loss, values);
-    return commands;
+  if (weights_.ranks) {
+    parallel::DataParallel::Step step{plan.step_values(), {}, rows};
+    for (const graph::ValueId id : outputs()) step.results.push_back(plan.tensor(id).buffer);
+    return weights_.ranks->with_update(plan.commands(), update, weights_.store, step, kernels_,
+                                       memory);
   }
-  const gpu::Buffer verdict = memory.allocate(sizeof(float));
-  update.emit_verdict(emit, verdict);
-  step.results.push_back(verdict);
-  commands =
-      weights_.ranks->weave_sum(commands, weights_.store, step, [&](const gpu::Buffer& divisor) {
-        gpu::CommandList sum;
-        ops::Emitter into(kernels_, memory, sum);
-        const optim::Update::Shared shared{verdict, divisor};
-        update.emit_gradients(into, loss, values, &shared);
-        return sum;
-      });
-  update.emit_change(emit, loss, values);
+  gpu::CommandList commands = plan.commands();
+  ops::Emitter emit(kernels_, memory, commands);
+  update.emit(emit, plan.tensor(net_.loss).buffer, plan.step_values());
   return commands;
 }
 

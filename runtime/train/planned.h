@@ -70,7 +70,6 @@ class Planned {
 
   std::vector<graph::ValueId> outputs() const;
   gpu::CommandList step_commands(const graph::Plan& plan, gpu::Arena& memory);
-  gpu::CommandList shared_step_commands(const graph::Plan& plan, gpu::Arena& memory);
   Evaluation& evaluation();
   FedRunner& fed_with(std::unique_ptr<FedRunner>& fed, const std::vector<graph::ValueId>& values,
                       const std::vector<graph::ValueId>& read, int slots,

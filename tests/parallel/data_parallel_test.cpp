@@ -73,25 +73,12 @@ class Worker {
     graph::Runner::Work work{plan_.commands(), true};
     const gpu::Buffer &loss = plan_.tensor(net_.loss).buffer,
                       &accuracy = plan_.tensor(net_.accuracy).buffer, &values = plan_.step_values();
-    ops::Emitter emit(kernels_, memory_, work.commands);
-    if (!parallel) {
-      update_.emit(emit, loss, values);
-    } else if (accumulate_ == 1) {
-      work.commands = parallel->weave(work.commands, store_, {values, {loss, accuracy}, rows});
-      update_.emit(emit, loss, values);
+    if (parallel) {
+      work.commands = parallel->with_update(plan_.commands(), update_, store_,
+                                            {values, {loss, accuracy}, rows}, kernels_, memory_);
     } else {
-      const gpu::Buffer verdict = memory_.allocate(4);
-      update_.emit_verdict(emit, verdict);
-      work.commands =
-          parallel->weave_sum(work.commands, store_, {values, {loss, accuracy, verdict}, rows},
-                              [&](const gpu::Buffer& divisor) {
-                                gpu::CommandList sum;
-                                ops::Emitter into(kernels_, memory_, sum);
-                                const optim::Update::Shared shared{verdict, divisor};
-                                update_.emit_gradients(into, loss, values, &shared);
-                                return sum;
-                              });
-      update_.emit_change(emit, loss, values);
+      ops::Emitter emit(kernels_, memory_, work.commands);
+      update_.emit(emit, loss, values);
     }
     if (parallel) parallel->share(store_);
     runner_ = std::make_unique<graph::Runner>(kernels_, plan_,
