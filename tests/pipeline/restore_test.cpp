@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "pipeline/flow.h"
+#include "pipeline/replay.h"
 #include "support/child.h"
 #include "support/data.h"
 #include "support/sanitized.h"
@@ -392,9 +393,33 @@ TEST(Restore, CanBeCancelledOnALongWay) {
   EXPECT_EQ(code.get(), Code::cancelled);
 }
 
+// Keeps what it gets, and has the way stopped at the tenth item.
+struct StopsAndHolds final : pipeline::SerialStage {
+  explicit StopsAndHolds(Interrupt& way) : interrupt(way) {}
+  void process(Item&& item, pipeline::Emitter&) override {
+    held.push_back(std::move(item));
+    if (held.size() == 10) interrupt.stop();
+  }
+  Interrupt& interrupt;
+  std::vector<Item> held;
+};
+
+TEST(Restore, AWayThatIsStoppedMayHoldSamples) {  // the address sanitizer watches
+  Interrupt interrupt;
+  std::vector<std::unique_ptr<pipeline::Stage>> stages;
+  auto& stage =
+      static_cast<StopsAndHolds&>(*stages.emplace_back(std::make_unique<StopsAndHolds>(interrupt)));
+  pipeline::ReplayInput input;
+  input.stages.emplace_back(1, &stage);
+  input.outputs = 1;
+  input.interrupt = &interrupt;
+  EXPECT_THROW(plan_replay(input, std::move(stages)), Error);
+}
+
 // Threads that cannot be had ------------------------------------------------------------------------
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // their own memory is beyond every limit
+#if !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)  // their own memory is beyond every limit
 TEST(Threads, ThatCannotBeStartedAreAnErrorThatSaysSo) {
   EXPECT_EQ(
       in_child([] {
