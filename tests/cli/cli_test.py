@@ -24,7 +24,7 @@ import termios
 import time
 import unittest
 
-from support import runner
+from support import packed_digits, runner
 
 PROGRAM, PAINTER, TEXTS, JOB = map(os.path.abspath, sys.argv[1:5])
 run = runner(PROGRAM)
@@ -171,12 +171,8 @@ class Completion(unittest.TestCase):
 class Runs(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
+        cls.folder = packed_digits(run, PAINTER, 200, 120)
         cls.root = pathlib.Path(cls.folder.name)
-        for part, count, seed in (("train", 200, 1), ("test", 120, 2)):
-            subprocess.run([PAINTER, cls.root / "png" / part, str(count), str(seed)], check=True)
-            packed = run("pack", cls.root / "png" / part, cls.root / "data" / part)
-            assert packed.returncode == 0, packed.stderr
 
     @classmethod
     def tearDownClass(cls):

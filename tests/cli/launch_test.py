@@ -12,11 +12,10 @@ import pathlib
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
-from support import runner
+from support import packed_digits, runner
 
 PROGRAM, PAINTER, JOB = map(os.path.abspath, sys.argv[1:4])
 run = runner(PROGRAM)
@@ -35,12 +34,8 @@ def environment(pid):
 class Launch(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
+        cls.folder = packed_digits(run, PAINTER, 200, 121)
         cls.root = pathlib.Path(cls.folder.name)
-        for part, count, seed in (("train", 200, 1), ("test", 121, 2)):
-            subprocess.run([PAINTER, cls.root / "png" / part, str(count), str(seed)], check=True)
-            packed = run("pack", cls.root / "png" / part, cls.root / "data" / part)
-            assert packed.returncode == 0, packed.stderr
 
     @classmethod
     def tearDownClass(cls):

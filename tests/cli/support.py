@@ -1,7 +1,9 @@
 """What the tests of the command line share."""
 
+import pathlib
 import struct
 import subprocess
+import tempfile
 import zlib
 
 
@@ -12,6 +14,17 @@ def runner(program):
         return subprocess.run([program, *map(str, words)], capture_output=True, text=True, timeout=300, **options)
 
     return run
+
+
+def packed_digits(run, painter, train, test):
+    """A temporary folder with so many drawn digits to train and to test on, packed below data/."""
+    folder = tempfile.TemporaryDirectory()
+    root = pathlib.Path(folder.name)
+    for part, count, seed in (("train", train, 1), ("test", test, 2)):
+        subprocess.run([painter, root / "png" / part, str(count), str(seed)], check=True)
+        packed = run("pack", root / "png" / part, root / "data" / part)
+        assert packed.returncode == 0, packed.stderr
+    return folder
 
 
 def png(rows, channels=1):

@@ -17,6 +17,7 @@
 #include "core/platform_socket.h"
 #include "exchange/conformance.h"
 #include "exchange/ranks.h"
+#include "support/error_text.h"
 #include "support/eventually.h"
 
 namespace etr::test {
@@ -57,16 +58,6 @@ std::string sum_of_ranks(const World& world) {
   std::vector<int64_t> sum{world.rank};
   group.all_reduce(std::span(sum));
   return sum[0] == world.size * (world.size - 1) / 2 ? "" : "a wrong sum";
-}
-
-template <typename Body>
-std::string error_of(Body&& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(Gloo, RanksMeetOverTcp) {
@@ -133,7 +124,7 @@ TEST(Gloo, RanksThatCallDifferentThingsLearnOfIt) {
     Group group = open_group(mine);
     group.set_timeout(1);
     std::vector<float> values(mine.rank == 0 ? 1000 : 500'000);
-    const std::string sizes = error_of([&] { group.all_reduce(std::span(values)); });
+    const std::string sizes = error_text([&] { group.all_reduce(std::span(values)); });
     return sizes.empty() ? "nobody saw it" : "";
   });
   for (int r = 0; r < 2; ++r) EXPECT_EQ(ranks.outcome(r), "");
@@ -149,7 +140,7 @@ TEST(Gloo, ALostHelperIsNoSignalToTheProgram) {
       ::kill(helper, SIGKILL);
     }
     std::vector<float> values(1'000'000);
-    const std::string why = error_of([&] {
+    const std::string why = error_text([&] {
       while (true) group.all_reduce(std::span(values));
     });
     return why.find("rank 1") != std::string::npos ? "" : why;
@@ -161,7 +152,7 @@ TEST(Gloo, AChildHasNoPartInItsParentsGroup) {
   Ranks ranks(2, [](const World& mine) -> std::string {
     Group group = open_group(mine);
     if (const pid_t child = fork(); child == 0) {
-      const std::string why = error_of([&] { group.barrier(); });
+      const std::string why = error_text([&] { group.barrier(); });
       { const Group gone = std::move(group); }
       _exit(why.find("not of its children by fork()") == std::string::npos);
     } else {
@@ -210,7 +201,7 @@ TEST(Gloo, AChildDoesNotHideThatItsParentDied) {
         say(mine, "child", std::to_string(child));
       raise(SIGKILL);
     }
-    return error_of([&] { group.barrier(); }).substr(0, 14);
+    return error_text([&] { group.barrier(); }).substr(0, 14);
   });
   EXPECT_EQ(ranks.outcome(0), "rank 1 is lost");
   ::kill(std::stoi(ranks.said(1, "child")), SIGKILL);
@@ -220,17 +211,17 @@ TEST(Gloo, SaysWhatItCannotUse) {
   World world;
   world.size = 2;
   world.engines = ETR_ENGINES;
-  EXPECT_NE(error_of([&] { open_group(world); }).find("neither file:FOLDER nor tcp://HOST:PORT"),
+  EXPECT_NE(error_text([&] { open_group(world); }).find("neither file:FOLDER nor tcp://HOST:PORT"),
             std::string::npos);
   world.engines = "/nowhere";
   world.rendezvous = "file:/tmp";
-  EXPECT_NE(error_of([&] { open_group(world); }).find("Install Gloo (libgloo-dev)"),
+  EXPECT_NE(error_text([&] { open_group(world); }).find("Install Gloo (libgloo-dev)"),
             std::string::npos);
   world.rank = 2;
-  EXPECT_NE(error_of([&] { open_group(world); }).find("rank 2 of a group of 2"), std::string::npos);
+  EXPECT_NE(error_text([&] { open_group(world); }).find("rank 2 of a group of 2"), std::string::npos);
   Ranks ranks(2, [](World mine) {
     mine.interface = "nosuch0";
-    return error_of([&] { open_group(mine); });
+    return error_text([&] { open_group(mine); });
   });
   for (int r = 0; r < 2; ++r)
     EXPECT_NE(ranks.outcome(r).find("Gloo cannot listen on the interface 'nosuch0':"),

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "exchange/conformance.h"
+#include "support/error_text.h"
 
 namespace etr::test {
 namespace {
@@ -27,16 +28,6 @@ void on_all_ranks(std::vector<Group>& groups, const std::function<void(Group&)>&
   std::vector<std::thread> threads;
   for (Group& group : groups) threads.emplace_back([&] { body(group); });
   for (std::thread& thread : threads) thread.join();
-}
-
-template <typename Body>
-std::string error_of(Body&& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(Local, DoesEveryOperation) {
@@ -63,16 +54,16 @@ TEST(Local, NamesTheRanksThatDoNotCome) {
     }
   });
   EXPECT_LT(seconds_since(begin), 1.2);
-  EXPECT_EQ(error_of([&] { groups[0].barrier(); }).find("this group ended before: ranks 1 and 3"),
+  EXPECT_EQ(error_text([&] { groups[0].barrier(); }).find("this group ended before: ranks 1 and 3"),
             0u);
-  EXPECT_NE(error_of([&] { groups[3].barrier(); }), "");  // who comes late learns of it, too
+  EXPECT_NE(error_text([&] { groups[3].barrier(); }), "");  // who comes late learns of it, too
 }
 
 TEST(Local, NamesARankThatHasLeft) {
   auto groups = local_groups(3);
   groups.pop_back();
   on_all_ranks(groups, [](Group& group) {
-    EXPECT_EQ(error_of([&] { group.barrier(); }), "rank 2 left the group before barrier");
+    EXPECT_EQ(error_text([&] { group.barrier(); }), "rank 2 left the group before barrier");
   });
 }
 
@@ -80,7 +71,7 @@ TEST(Local, AbortEndsWaits) {
   auto groups = local_groups(3);
   on_all_ranks(groups, [](Group& group) {
     if (group.rank() == 2) return group.abort("the disk is full");
-    EXPECT_EQ(error_of([&] { group.barrier(); }), "rank 2 ended the group: the disk is full");
+    EXPECT_EQ(error_text([&] { group.barrier(); }), "rank 2 ended the group: the disk is full");
   });
 }
 
@@ -88,17 +79,17 @@ TEST(Local, TellsDifferentCallsApart) {
   auto groups = local_groups(2);
   on_all_ranks(groups, [](Group& group) {
     std::vector<float> values(group.rank() == 0 ? 3 : 4);
-    const std::string error = error_of([&] { group.all_reduce(std::span(values)); });
+    const std::string error = error_text([&] { group.all_reduce(std::span(values)); });
     EXPECT_EQ(error.find("rank 0 calls all_reduce of 3 numbers"), 0u) << error;
   });
 }
 
 TEST(Local, AMessageThatNobodyTakesIsAnError) {
   auto groups = local_groups(2, 0.1);
-  EXPECT_EQ(error_of([&] { groups[0].send({}, 1, 9); }),
+  EXPECT_EQ(error_text([&] { groups[0].send({}, 1, 9); }),
             "rank 1 did not receive a message with the tag 9 from rank 0 within 0.1 s");
   groups = local_groups(2, 0.1);
-  EXPECT_EQ(error_of([&] { groups[0].receive({}, 1, 9); }),
+  EXPECT_EQ(error_text([&] { groups[0].receive({}, 1, 9); }),
             "rank 1 did not send a message with the tag 9 to rank 0 within 0.1 s");
 }
 
@@ -106,20 +97,20 @@ TEST(Group, RefusesWrongArgumentsAndLivesOn) {
   auto groups = local_groups(2);
   std::vector<std::byte> data(10);
   const std::vector<uint64_t> sizes{3, 3};
-  EXPECT_NE(error_of([&] { groups[0].broadcast(data, 2); }), "");
-  EXPECT_NE(error_of([&] { groups[0].send(data, 0, 1); }), "");
-  EXPECT_NE(error_of([&] { groups[0].all_gather(data, sizes, data); }), "");
-  EXPECT_NE(error_of([&] { groups[0].all_gather(data, {}, data); }), "");
-  EXPECT_NE(error_of([&] { groups[0].set_timeout(0); }), "");
+  EXPECT_NE(error_text([&] { groups[0].broadcast(data, 2); }), "");
+  EXPECT_NE(error_text([&] { groups[0].send(data, 0, 1); }), "");
+  EXPECT_NE(error_text([&] { groups[0].all_gather(data, sizes, data); }), "");
+  EXPECT_NE(error_text([&] { groups[0].all_gather(data, {}, data); }), "");
+  EXPECT_NE(error_text([&] { groups[0].set_timeout(0); }), "");
   on_all_ranks(groups, [](Group& group) { group.barrier(); });
 }
 
 TEST(Group, RefusesATableThatIsNotWhole) {
   etr_engine table{};
-  EXPECT_NE(error_of([&] { Group{table}; }), "");
+  EXPECT_NE(error_text([&] { Group{table}; }), "");
   table.struct_size = sizeof table;
   table.size = 1;
-  EXPECT_EQ(error_of([&] { Group{table}; }), "the engine's table lacks a function");
+  EXPECT_EQ(error_text([&] { Group{table}; }), "the engine's table lacks a function");
 }
 
 }  // namespace

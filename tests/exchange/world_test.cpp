@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/json.h"
+#include "support/error_text.h"
 
 namespace etr::test {
 namespace {
@@ -25,16 +26,6 @@ std::string text_of(const std::optional<World>& world) {
   if (!world) return "none";
   return cat(world->engine, " ", world->rank, "/", world->size, " ", world->rendezvous, " ",
              world->name);
-}
-
-template <typename Body>
-std::string error_of(Body&& body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 const Variables kSlurm{{"SLURM_PROCID", "2"},
@@ -90,17 +81,17 @@ TEST(World, ListensWhereGlooIsToldTo) {
 }
 
 TEST(World, SaysWhichVariableMakesNoSense) {
-  EXPECT_EQ(error_of([] {
+  EXPECT_EQ(error_text([] {
               world_in({{"PMI_RANK", "one"}, {"PMI_SIZE", "2"}});
             }),
             "the environment variable PMI_RANK is 'one', which is no number of ranks");
-  EXPECT_EQ(error_of([] {
+  EXPECT_EQ(error_text([] {
               world_in({{"PMI_RANK", "2"}, {"PMI_SIZE", "2"}});
             }),
             "the environment variable PMI_RANK is 2, and PMI_SIZE is 2: ranks count from 0 to the "
             "size less one");
   EXPECT_NE(
-      error_of([] {
+      error_text([] {
         world_in(
             {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}, {"MASTER_PORT", "65535"}});
       }).find("no port below 65535"),
@@ -113,7 +104,7 @@ TEST(World, IsReadFromJson) {
   EXPECT_EQ(text_of(world), "gloo 1/2 file:/x n");
   EXPECT_EQ(world.timeout_s, 5);
   EXPECT_EQ(world.interface, "eth0");
-  EXPECT_NE(error_of([] {
+  EXPECT_NE(error_text([] {
               exchange::world_of(Json::parse(R"({"rank": 1, "size": 2, "rendezvos": ""})"));
             }).find("did you mean 'rendezvous'"),
             std::string::npos);
@@ -122,14 +113,14 @@ TEST(World, IsReadFromJson) {
 TEST(World, NamesEnginesThatThereAre) {
   World world;
   world.engine = "nccl";
-  EXPECT_NE(error_of([&] { exchange::open_group(world); }).find("no engine 'nccl'"),
+  EXPECT_NE(error_text([&] { exchange::open_group(world); }).find("no engine 'nccl'"),
             std::string::npos);
   world.engine = "/nowhere/engine.so";
-  EXPECT_NE(error_of([&] { exchange::open_group(world); }).find("/nowhere/engine.so"),
+  EXPECT_NE(error_text([&] { exchange::open_group(world); }).find("/nowhere/engine.so"),
             std::string::npos);
   world.engine = "mpi-openmpi", world.engines = "/nowhere";
   EXPECT_NE(
-      error_of([&] { exchange::open_group(world); }).find("Install Open MPI (libopenmpi-dev)"),
+      error_text([&] { exchange::open_group(world); }).find("Install Open MPI (libopenmpi-dev)"),
       std::string::npos);
 }
 
