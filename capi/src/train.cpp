@@ -171,7 +171,7 @@ int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_result* 
     if (t.results.empty()) return ETR_END;
     const train::StepMetrics& m = t.results.front();
     etr_step_result out{};
-    out.samples = m.samples;
+    out.samples = static_cast<int32_t>(m.counts.samples);
     out.step = m.step;
     out.loss = static_cast<double>(m.loss);
     out.accuracy = static_cast<double>(m.accuracy);

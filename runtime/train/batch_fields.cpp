@@ -140,6 +140,12 @@ int64_t rows_of(const pipeline::Item& batch, const std::string& name) {
                                 : kind_of(batch, name).shape[0];
 }
 
+SampleCounts counts_of(const pipeline::Item& batch, const std::string& name) {
+  const int64_t samples = rows_of(batch, name);
+  if (batch.batch.size == 0) return {samples, samples, 0};
+  return {samples, batch.batch.fresh, batch.batch.echoed};
+}
+
 pipeline::Item part_of(const pipeline::Item& batch, const std::vector<std::string>& names,
                        int64_t begin, int64_t count) {
   pipeline::Item part = batch;

@@ -38,6 +38,13 @@ std::string fields_text(const nn::Fields& fields);
 // Samples in the batch, by the field `name`, which is there.
 int64_t rows_of(const pipeline::Item& batch, const std::string& name);
 
+// Of one batch, or of the batches of all ranks.
+struct SampleCounts {
+  int64_t samples = 0;
+  int64_t fresh = 0, echoed = 0;  // of them
+};
+SampleCounts counts_of(const pipeline::Item& batch, const std::string& name);  // as rows_of()
+
 // `count` of the batch's samples from `begin` on, which shares its memory: of the fields `names` these rows, all others whole.
 pipeline::Item part_of(const pipeline::Item& batch, const std::vector<std::string>& names,
                        int64_t begin, int64_t count);

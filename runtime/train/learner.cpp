@@ -29,10 +29,6 @@ Learner::Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec,
 
 Learner::~Learner() = default;
 
-int64_t Learner::rows(const pipeline::Item& batch) const {
-  return rows_of(batch, model_.inputs()[0]);
-}
-
 int64_t Learner::trainable() const { return weights_ ? weights_->store.trainable() : 0; }
 int Learner::in_flight() const { return plans_ ? plans_->in_flight() : 0; }
 uint64_t Learner::device_bytes() const { return plans_ ? plans_->reserved_bytes() : 0; }

@@ -110,7 +110,7 @@ class Learner {
   // the first batch: Error(state) later. Names and shapes are checked when the shapes are known.
   void load_pytorch(const std::string& path, const std::map<std::string, std::string>& names);
 
-  int64_t rows(const pipeline::Item& batch) const;  // its samples
+  const nn::Model& model() const { return model_; }
   uint64_t steps() const { return steps_.count(); }
   int64_t trainable() const;      // parameters; 0 before prepare()
   uint64_t device_bytes() const;  // of all that is planned now

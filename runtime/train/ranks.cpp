@@ -31,9 +31,10 @@ Ranks::Outlook Ranks::agree(const Outlook& mine) {
 }
 
 Ranks::Share Ranks::agree(const Share& mine) {
-  std::array<int64_t, 4> sums{mine.ends_epoch, mine.samples, mine.fresh, mine.echoed};
+  const auto& [samples, fresh, echoed] = mine.counts;
+  std::array<int64_t, 4> sums{mine.ends_epoch, samples, fresh, echoed};
   group_.all_reduce(std::span<int64_t>(sums));
-  return {sums[0] > 0, sums[1], sums[2], sums[3]};
+  return {sums[0] > 0, {sums[1], sums[2], sums[3]}};
 }
 
 EvalMetrics Ranks::evaluate(const std::function<EvalMetrics()>& evaluate) {

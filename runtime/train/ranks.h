@@ -11,6 +11,7 @@
 #include "checkpoint/store.h"
 #include "exchange/group.h"
 #include "parallel/data_parallel.h"
+#include "train/batch_fields.h"
 #include "train/job.h"
 #include "train/learner.h"
 
@@ -40,9 +41,8 @@ class Ranks {
 
   // What a rank brings to a step, and what all of them bring together.
   struct Share {
-    bool ends_epoch =
-        false;  // its pipeline has no further batch in this epoch; of all: one has none
-    int64_t samples = 0, fresh = 0, echoed = 0;
+    bool ends_epoch = false;  // it has no further batch in this epoch; of all: one has none
+    SampleCounts counts;
   };
   Share agree(const Share& mine);
 

@@ -79,9 +79,7 @@ void Steps::start(Plans& plans, const pipeline::Item& batch) {
   StepMetrics metrics;
   metrics.step = count_;
   metrics.learning_rate = values.learning_rate;
-  metrics.samples = static_cast<int32_t>(values.valid_rows);
-  metrics.fresh = batch.batch.size ? batch.batch.fresh : metrics.samples;
-  metrics.echoed = batch.batch.size ? batch.batch.echoed : 0;
+  metrics.counts = counts_of(batch, plans.model().inputs()[0]);
   started_.push_back({tickets_, metrics, values, batch});
 }
 

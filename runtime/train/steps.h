@@ -9,6 +9,7 @@
 
 #include "optim/schedule.h"
 #include "pipeline/item.h"
+#include "train/batch_fields.h"
 #include "train/plans.h"
 
 namespace etr::train {
@@ -18,7 +19,7 @@ struct StepMetrics {
   float loss = 0;      // mean over the batch's samples
   float accuracy = 0;  // share of the batch; 0 for models that do not classify
   float learning_rate = 0;
-  int32_t samples = 0, fresh = 0, echoed = 0;
+  SampleCounts counts;
   double busy_seconds = 0;  // device time; 0 where the device has no timestamps
   bool skipped = false;  // a gradient was too large for float16: no update, and half the loss scale
 };

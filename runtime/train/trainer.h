@@ -2,38 +2,22 @@
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "core/error.h"
+#include "train/event.h"
 #include "train/job.h"
 #include "train/learner.h"
+#include "train/milestones.h"
+#include "train/progress.h"
 #include "train/ranks.h"
 #include "train/run_folder.h"
+#include "train/supply.h"
 
 namespace etr::train {
-
-enum class EventKind : int32_t { progress = 0, evaluation = 1, checkpoint = 2, end = 3 };
-
-// What a run looks like at one moment. Means are over the steps since the last event of any kind.
-struct Event {
-  EventKind kind = EventKind::progress;
-  uint64_t step = 0, epoch = 0;
-  uint64_t total_steps = 0;  // planned; 0: unknown
-  double seconds = 0;        // of training: evaluation and checkpoints stop this clock
-  double loss = 0, accuracy = 0;
-  double learning_rate = 0;
-  double examples_per_second = 0;
-  double device_wait_share = 0;  // of training time so far in which the device had nothing to do
-  uint64_t examples = 0, fresh = 0, echoed = 0;  // since the start
-  int64_t bad_records = 0;
-  double eval_loss = 0, eval_accuracy = 0;  // of the latest evaluation
-  bool target_reached = false;
-  std::string path;  // checkpoint: where it was written
-};
 
 // Used by one thread, but for stop().
 class Trainer {
@@ -88,69 +72,42 @@ class Trainer {
   bool is_stopping() const;
   bool time_is_over() const;
   bool is_ready(const std::function<double()>& left);
-  bool next_batch(pipeline::Item& batch);
   bool saves() const;
   Event advance_or_recover(double seconds);
   Event advance(double seconds);
+  Milestone milestone() const;
   bool finished() const;
   void train_one();
   void take_metrics(bool wait_all);
-  void count_step(const StepMetrics& metrics);
-  void write_step(const StepMetrics& metrics);
   bool evaluation_due() const;
   bool checkpoint_due() const;
   Event make_event(EventKind kind);
   std::optional<Event> evaluation_event();  // none where the evaluation was stopped
-  uint64_t total_steps();
+  uint64_t planned_end();
   checkpoint::Loaded newest_checkpoint();
   checkpoint::Loaded own_checkpoint() const;
-  void restore_position(const checkpoint::Files& files, const Json& state,
-                        const std::string& origin);
-  Json state() const;
   void load();
-  void load_progress(const Json& state);
-  void load_evaluation(const Json& state);
   bool reaches_target() const;
-  double training_seconds() const;
-  void pause_clock();
-  void resume_clock();
 
   const Job job_;
-  std::unique_ptr<Ranks> ranks_;     // none: it trains alone
-  Ranks::Outlook agreed_;            // with these
-  std::deque<Ranks::Share> shares_;  // of the steps in flight
-  std::optional<Learner> learner_;   // made anew where the device was lost
-  std::optional<pipeline::Pipeline> pipeline_;
+  std::unique_ptr<Ranks> ranks_;    // none: it trains alone
+  Ranks::Outlook agreed_;           // with these
+  std::optional<Learner> learner_;  // made anew where the device was lost
+  std::optional<Supply> supply_;
   int recoveries_ = 0;
   const Start start_;
   std::unique_ptr<RunFolder> folder_;  // none where nothing is written
   std::atomic<bool> stop_{false};
   EvalProgress on_evaluation_;
 
-  uint64_t epoch_ = 0;        // finished ones
-  bool epoch_ended_ = false;  // since the last event check
+  Progress progress_;
   bool epoch_gave_batch_ = false;
   std::optional<uint64_t> length_epoch_;  // the epoch that epoch_length_ is of
   std::optional<uint64_t> epoch_length_;  // in batches; none where that is not known
   uint64_t saved_step_ = 0;
   uint64_t evaluation_tried_step_ = 0;  // of the latest evaluation, also one that was stopped
-  struct {
-    uint64_t step = 0;  // 0: there is none yet
-    EvalMetrics metrics;
-  } last_evaluation_;  // the latest one that was not stopped
   bool ended_ = false, target_reached_ = false;
-  uint64_t examples_ = 0, fresh_ = 0, echoed_ = 0;
   bool warm_ = false;  // the first step of this process, which compiles kernels, is done
-  double busy_seconds_ = 0, seconds_before_ = 0;
-  int64_t clock_start_ns_ = 0;  // 0: the clock stands still
-
-  // Since the last event.
-  double loss_sum_ = 0, accuracy_sum_ = 0;
-  uint64_t steps_since_ = 0, examples_since_ = 0;
-  double learning_rate_ = 0, event_seconds_ = 0;
-  struct {
-    double loss, accuracy, examples_per_second;
-  } means_{};  // of the latest event that had any step
 };
 
 }  // namespace etr::train

@@ -270,7 +270,7 @@ TEST(Shapes, StepsBeforeALoadGiveTheirResultsToo) {
   const std::vector<uint64_t> steps{1, 2, 3, 4, 2, 3, 4};
   for (size_t i = 0; i < 7; ++i) {
     EXPECT_EQ(metrics[i].step, steps[i]);
-    EXPECT_EQ(metrics[i].samples, i < 4 ? 16 : 12);
+    EXPECT_EQ(metrics[i].counts.samples, i < 4 ? 16 : 12);
   }
   EXPECT_EQ(learner.in_flight(), 0);
 }

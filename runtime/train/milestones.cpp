@@ -1,0 +1,48 @@
+#include "train/milestones.h"
+
+namespace etr::train {
+namespace {
+
+uint64_t count(const Options& options, const char* name) {
+  return static_cast<uint64_t>(options.integer(name));
+}
+
+// `every` 0: never.
+bool falls_on(const Milestone& at, uint64_t every_epochs, uint64_t every_steps) {
+  return (at.epoch_ended && every_epochs && at.epoch % every_epochs == 0) ||
+         (every_steps && at.step % every_steps == 0);
+}
+
+}  // namespace
+
+bool evaluation_falls_on(const Milestone& at, const Options& evaluation) {
+  return falls_on(at, count(evaluation, "every_epochs"), count(evaluation, "every_steps"));
+}
+
+bool checkpoint_falls_on(const Milestone& at, const Options& output) {
+  return falls_on(at, count(output, "checkpoint_every_epochs"),
+                  count(output, "checkpoint_every_steps"));
+}
+
+bool writes_checkpoints(const Options& output) {
+  return count(output, "checkpoint_every_epochs") || count(output, "checkpoint_every_steps");
+}
+
+bool run_ends_at(const Milestone& at, const Options& train) {
+  const uint64_t epochs = count(train, "epochs"), steps = count(train, "steps");
+  return (epochs && at.epoch >= epochs) || (steps && at.step >= steps);
+}
+
+int64_t planned_steps(const Options& train) {
+  const int64_t planned = train.integer("planned_steps");
+  return planned ? planned : train.integer("steps");
+}
+
+uint64_t total_steps(const Options& train, std::optional<uint64_t> epoch_steps) {
+  const uint64_t steps = count(train, "steps"), epochs = count(train, "epochs");
+  if (epochs && epoch_steps && (!steps || epochs * *epoch_steps < steps))
+    return epochs * *epoch_steps;
+  return steps ? steps : static_cast<uint64_t>(planned_steps(train));
+}
+
+}  // namespace etr::train

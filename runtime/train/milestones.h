@@ -1,0 +1,27 @@
+// What falls due in a run, as its job says: evaluations, checkpoints, the end.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "core/options.h"
+#include "train/job.h"
+
+namespace etr::train {
+
+struct Milestone {
+  uint64_t step = 0, epoch = 0;  // finished ones
+  bool epoch_ended = false;      // with this step
+};
+
+bool evaluation_falls_on(const Milestone& at, const Options& evaluation);
+bool checkpoint_falls_on(const Milestone& at, const Options& output);
+bool writes_checkpoints(const Options& output);
+bool run_ends_at(const Milestone& at, const Options& train);  // by its steps or epochs
+
+// What decaying schedules end at.
+int64_t planned_steps(const Options& train);
+// Where the run will end as far as that can be told; 0: it cannot. `epoch_steps` where that is known.
+uint64_t total_steps(const Options& train, std::optional<uint64_t> epoch_steps);
+
+}  // namespace etr::train

@@ -1,0 +1,111 @@
+#include "train/progress.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/clock.h"
+#include "core/json.h"
+
+namespace etr::train {
+namespace {
+
+double number(const Json& value) {  // null: it was not finite
+  return value.is_null() ? std::nan("") : value.get<double>();
+}
+
+// Checkpoints of earlier versions say nothing of it.
+Progress::Evaluation evaluation_of(const Json& state) {
+  if (state.is_null()) return {};
+  return {
+      state.at("step").get<uint64_t>(),
+      {state.at("samples").get<int64_t>(), number(state.at("loss")), number(state.at("accuracy"))}};
+}
+
+}  // namespace
+
+void Progress::end_epoch() {
+  ++epoch_;
+  epoch_ended_ = true;
+}
+
+double Progress::seconds() const {
+  return seconds_before_ + (clock_start_ns_ ? seconds_between(clock_start_ns_, now_ns()) : 0);
+}
+
+void Progress::pause_clock() {
+  seconds_before_ = seconds();
+  clock_start_ns_ = 0;
+}
+
+void Progress::resume_clock() {
+  if (clock_start_ns_ == 0) clock_start_ns_ = now_ns();
+}
+
+void Progress::count(const StepMetrics& metrics, bool timed) {
+  examples_ += static_cast<uint64_t>(metrics.counts.samples);
+  fresh_ += static_cast<uint64_t>(metrics.counts.fresh);
+  echoed_ += static_cast<uint64_t>(metrics.counts.echoed);
+  if (timed) busy_seconds_ += metrics.busy_seconds;
+  learning_rate_ = static_cast<double>(metrics.learning_rate);
+  since_.loss += static_cast<double>(metrics.loss);
+  since_.accuracy += static_cast<double>(metrics.accuracy);
+  since_.examples += static_cast<uint64_t>(metrics.counts.samples);
+  ++since_.steps;
+}
+
+void Progress::take_means(double seconds) {
+  if (since_.steps == 0) return;
+  const auto steps = static_cast<double>(since_.steps);
+  means_ = {since_.loss / steps, since_.accuracy / steps,
+            static_cast<double>(since_.examples) / std::max(seconds - event_seconds_, 1e-9)};
+  since_ = {};
+  event_seconds_ = seconds;
+}
+
+void Progress::fill(Event& event) {
+  event.epoch = epoch_;
+  event.seconds = seconds();
+  take_means(event.seconds);
+  event.loss = means_.loss;
+  event.accuracy = means_.accuracy;
+  event.examples_per_second = means_.examples_per_second;
+  event.learning_rate = learning_rate_;
+  if (event.seconds > 0)
+    event.device_wait_share = std::clamp(1 - busy_seconds_ / event.seconds, 0.0, 1.0);
+  event.examples = examples_;
+  event.fresh = fresh_;
+  event.echoed = echoed_;
+  event.eval_loss = evaluation_.metrics.loss;
+  event.eval_accuracy = evaluation_.metrics.accuracy;
+}
+
+Json Progress::json() const {
+  Json state{{"epoch", epoch_},
+             {"epoch_ended", epoch_ended_},
+             {"examples", examples_},
+             {"fresh", fresh_},
+             {"echoed", echoed_},
+             {"seconds", seconds()},
+             {"busy_seconds", busy_seconds_}};
+  if (const auto& [step, metrics] = evaluation_; step > 0)
+    state["evaluation"] = {{"step", step},
+                           {"samples", metrics.samples},
+                           {"loss", metrics.loss},
+                           {"accuracy", metrics.accuracy}};
+  return state;
+}
+
+void Progress::load(const Json& state) {
+  since_ = {};
+  clock_start_ns_ = 0;
+  epoch_ = state.at("epoch").get<uint64_t>();
+  epoch_ended_ = state.value("epoch_ended", false);  // earlier versions do not say
+  examples_ = state.at("examples").get<uint64_t>();
+  fresh_ = state.at("fresh").get<uint64_t>();
+  echoed_ = state.at("echoed").get<uint64_t>();
+  seconds_before_ = event_seconds_ = state.at("seconds").get<double>();
+  busy_seconds_ = state.at("busy_seconds").get<double>();
+  evaluation_ = evaluation_of(state.value("evaluation", Json()));
+}
+
+}  // namespace etr::train

@@ -1,0 +1,83 @@
+#include "train/supply.h"
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/text.h"
+#include "train/batch_fields.h"
+
+namespace etr::train {
+namespace {
+
+// Of the rank's pipeline.
+std::string position_file(size_t rank) {
+  return rank == 0 ? "pipeline.json" : cat("pipeline-rank-", rank, ".json");
+}
+
+}  // namespace
+
+Json without_side_files(Json pipeline) {
+  pipeline.erase("bad_records_file");
+  for (const char* key : {"on_error", "on_error_in"}) {
+    auto text = pipeline.value(key, std::string());
+    const std::string writing = "quarantine";
+    for (size_t at = 0; (at = text.find(writing, at)) != std::string::npos;)
+      text.replace(at, writing.size(), "skip");
+    if (!text.empty()) pipeline[key] = text;
+  }
+  for (Json& stage : pipeline["stages"])
+    if (stage["stage"] == "echo") stage.erase("log");
+  return pipeline;
+}
+
+Json part_of_ranks(Json pipeline, const Ranks* ranks) {
+  if (ranks) {
+    pipeline["rank"] = ranks->rank();
+    pipeline["world"] = ranks->size();
+  }
+  return pipeline;
+}
+
+Supply::Supply(const Json& pipeline, Ranks* ranks)
+    : ranks_(ranks), pipeline_(pipeline, pipeline::MapFunctions{}, /*defers=*/true) {}
+
+bool Supply::next(pipeline::Item& batch, const std::string& field) {
+  bool ended = pipeline_.next(batch) == pipeline::Pipeline::Next::end_of_epoch;
+  if (!ranks_) return !ended;
+  const Ranks::Share all = ranks_->agree(ended ? Ranks::Share{.ends_epoch = true}
+                                               : Ranks::Share{.counts = counts_of(batch, field)});
+  if (!all.ends_epoch) {
+    shares_.push_back(all);
+    return true;
+  }
+  while (!ended) ended = pipeline_.next(batch) == pipeline::Pipeline::Next::end_of_epoch;
+  return false;
+}
+
+void Supply::count_all_ranks(StepMetrics& metrics) {
+  if (!ranks_) return;
+  metrics.counts = shares_.front().counts;
+  shares_.pop_front();
+}
+
+checkpoint::Files Supply::positions() {
+  const std::string own = pipeline_.save().dump();
+  const auto all = ranks_ ? ranks_->gather(own) : std::vector<std::string>{own};
+  checkpoint::Files files;
+  for (size_t rank = 0; rank < all.size(); ++rank)
+    checkpoint::put_text(files, position_file(rank), all[rank]);
+  return files;
+}
+
+void Supply::restore(const checkpoint::Files& files, int saved_by, const std::string& origin) {
+  const int rank = ranks_ ? ranks_->rank() : 0, size = ranks_ ? ranks_->size() : 1;
+  const bool same = saved_by == size;
+  const Json position =
+      checkpoint::json_of(files, position_file(same ? static_cast<size_t>(rank) : 0), origin);
+  if (!same && position.value("delivered", 1) != 0)
+    fail(Code::unsupported, origin, " was written within an epoch by ", counted(saved_by, "rank"),
+         ", and this run has ", size,
+         ": resume it with as many, or from a checkpoint at an epoch's end");
+  pipeline_.restore(position);
+}
+
+}  // namespace etr::train

@@ -1,0 +1,48 @@
+// Where a run's batches come from: its pipeline, which keeps pace with those of the other ranks.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <string>
+
+#include "checkpoint/store.h"
+#include "pipeline/pipeline.h"
+#include "train/ranks.h"
+#include "train/steps.h"
+
+namespace etr::train {
+
+// For what only looks: no log of decisions, no list of bad records, no quarantine.
+Json without_side_files(Json pipeline);
+
+// This rank's part of the data; `ranks` may be nullptr.
+Json part_of_ranks(Json pipeline, const Ranks* ranks);
+
+class Supply {
+ public:
+  // `ranks`: nullptr where the run is alone. Outlives the supply.
+  Supply(const Json& pipeline, Ranks* ranks);
+
+  pipeline::Pipeline& pipeline() { return pipeline_; }
+  const pipeline::Pipeline& pipeline() const { return pipeline_; }
+
+  // False at the end of the epoch, which with ranks is where the first of them has no further batch. `field`: one that the
+  // batch's rows are counted by.
+  bool next(pipeline::Item& batch, const std::string& field);
+
+  // Results of the batches that next() gave, in their order: their samples are those of all ranks' batches.
+  void count_all_ranks(StepMetrics& metrics);
+
+  // The positions of all ranks' pipelines, as a checkpoint keeps them. A call of all ranks, as restore() is.
+  checkpoint::Files positions();
+  // Each rank goes on with its own part of the data. `saved_by`: so many ranks; with another number a run can go on from an
+  // epoch's end. `origin` names the checkpoint in errors.
+  void restore(const checkpoint::Files& files, int saved_by, const std::string& origin);
+
+ private:
+  Ranks* const ranks_;
+  pipeline::Pipeline pipeline_;
+  std::deque<Ranks::Share> shares_;  // of the steps in flight
+};
+
+}  // namespace etr::train

@@ -1,0 +1,95 @@
+// What a run has done, and what falls due in it.
+#include "train/progress.h"
+
+#include <gtest/gtest.h>
+
+#include "core/json.h"
+#include "core/parse_json.h"
+#include "train/milestones.h"
+
+namespace etr::test {
+namespace {
+
+using train::Event;
+using train::Progress;
+using train::StepMetrics;
+
+StepMetrics step_of(float loss, int64_t samples) {
+  StepMetrics metrics;
+  metrics.loss = loss;
+  metrics.learning_rate = 0.5F;
+  metrics.busy_seconds = 2;
+  metrics.counts = {samples, samples - 1, 1};
+  return metrics;
+}
+
+TEST(Progress, MeansAreOfTheStepsSinceTheLastEvent) {
+  Progress progress;
+  progress.count(step_of(1, 4), true);
+  progress.count(step_of(3, 4), false);
+  Event event;
+  progress.fill(event);
+  EXPECT_EQ(event.loss, 2);
+  EXPECT_EQ(event.examples, 8u);
+  EXPECT_EQ(event.fresh, 6u);
+  EXPECT_EQ(event.echoed, 2u);
+  EXPECT_EQ(progress.busy_seconds(), 2) << "of the step that was timed";
+  progress.fill(event);
+  EXPECT_EQ(event.loss, 2) << "no step since: the same means";
+  progress.count(step_of(7, 4), true);
+  progress.fill(event);
+  EXPECT_EQ(event.loss, 7);
+}
+
+TEST(Progress, GoesOnWhereItWasSaved) {
+  Progress before;
+  before.resume_clock();
+  before.count(step_of(1, 4), true);
+  before.pause_clock();
+  before.end_epoch();
+  before.keep({1, {10, 0.25, 0.75}});
+  Progress after;
+  after.load(parse_json(before.json().dump(), "state"));
+  EXPECT_EQ(after.json(), before.json());
+  EXPECT_TRUE(after.epoch_ended());
+  EXPECT_EQ(after.evaluation().metrics.accuracy, 0.75);
+}
+
+TEST(Progress, SpeedAfterAResumeIsThatOfTheStepsSince) {
+  const Json hour{{"epoch", 0},  {"examples", 1},   {"fresh", 1},
+                  {"echoed", 0}, {"seconds", 3600}, {"busy_seconds", 0}};
+  Progress progress;
+  progress.load(hour);
+  progress.resume_clock();
+  progress.count(step_of(1, 1'000'000), true);
+  Event event;
+  progress.fill(event);
+  EXPECT_GT(event.examples_per_second, 1000) << "an hour has not gone by since";
+}
+
+TEST(Milestones, FallOnEpochsAndSteps) {
+  const auto job = train::Job::parse(
+      R"({"pipeline": {"stages": [{"stage": "idx", "images": "x"}, {"stage": "batch", "size": 4}]},
+          "model": {"inputs": ["image"], "layers": [{"layer": "dense", "units": 2}],
+                    "loss": {"loss": "mse", "target": "y"}},
+          "optimizer": {"optimizer": "sgd"}, "schedule": {"rate": 0.1},
+          "train": {"epochs": 3, "steps": 100},
+          "output": {"checkpoint_every_epochs": 2, "checkpoint_every_steps": 10}})",
+      "job");
+  const auto saves = [&](uint64_t step, uint64_t epoch, bool ended) {
+    return train::checkpoint_falls_on({step, epoch, ended}, job.output());
+  };
+  EXPECT_TRUE(saves(10, 0, false));
+  EXPECT_FALSE(saves(11, 2, false)) << "the epoch ended earlier";
+  EXPECT_TRUE(saves(11, 2, true));
+  EXPECT_FALSE(saves(11, 3, true));
+  EXPECT_TRUE(train::run_ends_at({100, 1, false}, job.train()));
+  EXPECT_TRUE(train::run_ends_at({20, 3, true}, job.train()));
+  EXPECT_FALSE(train::run_ends_at({99, 2, true}, job.train()));
+  EXPECT_EQ(train::total_steps(job.train(), std::nullopt), 100u);
+  EXPECT_EQ(train::total_steps(job.train(), 7), 21u);
+  EXPECT_EQ(train::total_steps(job.train(), 70), 100u);
+}
+
+}  // namespace
+}  // namespace etr::test
