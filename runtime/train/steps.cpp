@@ -44,6 +44,14 @@ std::string repeated(Plans& plans, Planned& planned, const pipeline::Item& batch
   return first_not_finite(plans.kernels(), runner.feeding(values), given, training.plan.commands());
 }
 
+// `first`: what this rank found when it repeated the step.
+std::string whence(const std::string& first, const parallel::DataParallel* ranks) {
+  if (!first.empty()) return cat("the first to be NaN or infinite: ", first);
+  if (ranks && ranks->size() > 1)
+    return cat("not in the part of the batch that rank ", ranks->rank(), " had, but in another's");
+  return "it did not come again when the step was repeated";
+}
+
 std::string left_out(uint64_t step, size_t behind) {
   if (behind == 0) return "";
   if (behind == 1) return cat("; step ", step + 1, " after it was left out");
@@ -126,10 +134,8 @@ void Steps::fail_not_finite(Plans& plans) {
   const float shown = std::isnan(loss) ? std::abs(loss) : loss;  // a NaN's sign is the driver's
   fail(Code::not_finite, wrong_label(step.batch, plans.model().loss(), planned.net()), "step ",
        step.metrics.step, ": ", of_loss ? cat("the loss is ", shown) : "a gradient is not finite",
-       "; ",
-       first.empty() ? "it did not come again when the step was repeated"
-                     : cat("the first to be NaN or infinite: ", first),
-       ". The weights are as they were", left_out(step.metrics.step, behind),
+       "; ", whence(first, plans.weights().ranks), ". The weights are as they were",
+       left_out(step.metrics.step, behind),
        ". Lower the learning rate or clip gradients (clip_norm) if the training diverged; check "
        "the data, and that labels lie within the model's classes");
 }

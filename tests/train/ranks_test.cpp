@@ -242,5 +242,21 @@ TEST(RanksOfAJob, AreToldWhyOneOfThemFailed) {
   }
 }
 
+TEST(RanksOfAJob, SayOnWhichOfThemAStepWasNotFinite) {
+  TempDir dir;
+  const auto ranks = together(2, [&](int rank) {
+    Json job = job_of(dir, 24);
+    if (rank == 1) job["schedule"]["learning_rate"] = 1000;  // its own weights leave all bounds
+    return job;
+  });
+  for (const Outcome& rank : ranks) {
+    ASSERT_TRUE(rank.error);
+    EXPECT_EQ(rank.error->code(), Code::not_finite) << rank.error->what();
+  }
+  const std::string first = ranks[0].error->what(), second = ranks[1].error->what();
+  EXPECT_NE(first.find("not in the part of the batch that rank 0 had"), std::string::npos) << first;
+  EXPECT_NE(second.find("the first to be NaN or infinite: "), std::string::npos) << second;
+}
+
 }  // namespace
 }  // namespace etr::test
