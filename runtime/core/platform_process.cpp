@@ -24,7 +24,6 @@ namespace etr::platform {
 namespace {
 
 constexpr int kFirstOwn = 16;  // descriptors of ours: none of those that a child gets
-constexpr size_t kPage = 4096;
 constexpr auto kMaxStall = std::chrono::seconds(10);
 
 std::string reason(int number = errno) { return std::strerror(number); }
@@ -44,6 +43,14 @@ int milliseconds_until(Deadline deadline) {
   return static_cast<int>(std::clamp<int64_t>(left.count(), 0, 1'000'000));
 }
 
+std::byte* map_shared(int file, uint64_t begin, uint64_t size) {
+  void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file,
+                              static_cast<off_t>(begin));
+  if (memory == MAP_FAILED)
+    fail(Code::out_of_memory, "no room for ", size, " bytes of shared memory: ", reason());
+  return static_cast<std::byte*>(memory);
+}
+
 Descriptor open_process(int64_t id) {
   return Descriptor(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(id), 0)));
 }
@@ -60,8 +67,9 @@ Descriptor::~Descriptor() {
 int Descriptor::release() { return std::exchange(number_, -1); }
 
 SharedMemory::SharedMemory()
-    : file_(moved_up(::memfd_create("echotrain", MFD_CLOEXEC), "shared memory")), own_(true) {}
-SharedMemory::SharedMemory(Descriptor of_other) : file_(std::move(of_other)), own_(false) {}
+    : file_(moved_up(::memfd_create("echotrain", MFD_CLOEXEC), "shared memory")),
+      owner_(::getpid()) {}
+SharedMemory::SharedMemory(Descriptor of_other) : file_(std::move(of_other)) {}
 SharedMemory::~SharedMemory() {
   if (memory_) ::munmap(memory_, size_);
 }
@@ -70,17 +78,25 @@ std::byte* SharedMemory::bytes(uint64_t size) {
   if (size <= size_) return memory_;
   // By half more than before, so that growing sizes do not map anew each time.
   const uint64_t wanted = (std::max(size, size_ + size_ / 2) + kPage - 1) / kPage * kPage;
-  // Taken now: memory that is missing when it is first written would end the process.
-  if (own_ && ::fallocate(file_.number(), 0, 0, static_cast<off_t>(wanted)) != 0)
-    fail(Code::out_of_memory, "no ", wanted, " bytes of shared memory: ", reason());
-  void* const memory =
-      ::mmap(nullptr, wanted, PROT_READ | PROT_WRITE, MAP_SHARED, file_.number(), 0);
-  if (memory == MAP_FAILED)
-    fail(Code::out_of_memory, "no ", wanted, " bytes of shared memory: ", reason());
+  std::byte* const memory = map_shared(file_.number(), 0, wanted);
   if (memory_) ::munmap(memory_, size_);
-  memory_ = static_cast<std::byte*>(memory);
+  memory_ = memory;
   size_ = wanted;
   return memory_;
+}
+
+std::byte* SharedMemory::map(uint64_t begin, uint64_t size) const {
+  // Taken now: memory that is missing when it is first written would end the process.
+  if (::fallocate(file_.number(), 0, static_cast<off_t>(begin), static_cast<off_t>(size)) != 0)
+    fail(Code::out_of_memory, "no ", size, " bytes of shared memory: ", reason());
+  return map_shared(file_.number(), begin, size);
+}
+
+void SharedMemory::unmap(std::byte* piece, uint64_t begin, uint64_t size) const {
+  ::munmap(piece, size);
+  if (::getpid() == owner_)
+    ::fallocate(file_.number(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                static_cast<off_t>(begin), static_cast<off_t>(size));
 }
 
 void Channel::make(Channel& here, Descriptor& there) {

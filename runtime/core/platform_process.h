@@ -30,9 +30,11 @@ class Descriptor {
   int number_ = -1;
 };
 
-// Memory that another process sees, too.
+// Memory that another process sees, too. The process that has made it maps pieces of it, one that was given it all of it.
 class SharedMemory {
  public:
+  static constexpr uint64_t kPage = 4096;  // what pieces are multiples of, and begin at
+
   SharedMemory();                              // of this process, without bytes; Error(io)
   explicit SharedMemory(Descriptor of_other);  // of the process that started this one
   ~SharedMemory();
@@ -41,14 +43,19 @@ class SharedMemory {
 
   int descriptor() const { return file_.number(); }
 
-  // The memory, of which at least `size` bytes may be used. It may move when it grows. Error(out_of_memory).
+  // Of another process: the memory, of which at least `size` bytes may be used. It may move when it grows. Error(out_of_memory).
   std::byte* bytes(uint64_t size);
+
+  // Of this process: a piece, which does not move, and stays when this object goes. Error(out_of_memory).
+  std::byte* map(uint64_t begin, uint64_t size) const;
+  // Takes it back, and its bytes from both processes.
+  void unmap(std::byte* piece, uint64_t begin, uint64_t size) const;
 
  private:
   Descriptor file_;
   std::byte* memory_ = nullptr;
   uint64_t size_ = 0;
-  const bool own_;
+  int64_t owner_ = 0;  // the process; not that of a child of fork()
 };
 
 struct Frame {

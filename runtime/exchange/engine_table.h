@@ -3,13 +3,24 @@
 
 #include <echotrain/engine.h>
 
+#include <algorithm>
+#include <cstring>
+
 #include "exchange/failure.h"
 #include "exchange/numbers.h"
 
 namespace etr::exchange {
 
+// Into a table of the size that its struct_size tells: its owner may be of another version.
+inline void hand_over(const etr_engine& table, etr_engine* to) {
+  const uint32_t size = std::min<uint32_t>(to->struct_size, sizeof table);
+  std::memcpy(to, &table, size);
+  to->struct_size = size;
+}
+
 // The members take what the table's functions take, without context and error, and throw. The table owns `engine`. `Engine` has
-// rank(), size(), and split(colour, key, timeout_s), which returns a new Engine*, nullptr for a rank of no group.
+// rank(), size(), and split(colour, key, timeout_s), which returns a new Engine*, nullptr for a rank of no group. It may have
+// allocate(size_bytes), which returns void*, and release(memory).
 template <typename Engine>
 etr_engine table_of(Engine* engine) {
   static constexpr auto self = [](void* context) -> Engine& {
@@ -56,7 +67,7 @@ etr_engine table_of(Engine* engine) {
                    etr_engine_error* error) {
     return guarded(error, [&] {
       Engine* const made = self(c).split(colour, key, timeout);
-      *part = made ? table_of(made) : etr_engine{sizeof(etr_engine)};
+      hand_over(made ? table_of(made) : etr_engine{sizeof(etr_engine)}, part);
     });
   };
   table.abort = [](void* c, const char* reason) {
@@ -64,6 +75,12 @@ etr_engine table_of(Engine* engine) {
     guarded(&ignored, [&] { self(c).abort(reason ? reason : ""); });
   };
   table.destroy = [](void* c) { delete static_cast<Engine*>(c); };
+  if constexpr (requires { engine->release(engine->allocate(1)); }) {
+    table.allocate = [](void* c, uint64_t size, void** memory, etr_engine_error* error) {
+      return guarded(error, [&] { *memory = self(c).allocate(size); });
+    };
+    table.release = [](void* c, void* memory) { self(c).release(memory); };
+  }
   return table;
 }
 

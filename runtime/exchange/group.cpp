@@ -1,10 +1,14 @@
 #include "exchange/group.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstddef>
 #include <cstring>
 #include <limits>
 #include <mutex>
+#include <new>
+#include <utility>
 #include <vector>
 
 #include "core/utf8.h"
@@ -39,11 +43,20 @@ void check_length(const char* what, uint64_t given, uint64_t needed) {
     fail(Code::invalid_argument, what, " has ", given, " elements where ", needed, " are needed");
 }
 
-void check_whole(const etr_engine& engine) {
-  if (engine.struct_size < sizeof(etr_engine))
+constexpr size_t kLeastTable = offsetof(etr_engine, allocate);  // of the first version
+constexpr size_t kPage = 4096;
+
+// As much of the table as there is.
+etr_engine copy_of(const etr_engine& engine) {
+  if (engine.struct_size < kLeastTable)
     fail(Code::invalid_argument, "the engine's table has ", engine.struct_size, " bytes where ",
-         sizeof(etr_engine),
-         " are needed: set struct_size, and compile it with this version's header");
+         kLeastTable, " are needed: set struct_size, and compile it with this version's header");
+  etr_engine out{};
+  std::memcpy(&out, &engine, std::min<size_t>(engine.struct_size, sizeof out));
+  return out;
+}
+
+void check_whole(const etr_engine& engine) {
   if (engine.size < 1 || engine.rank < 0 || engine.rank >= engine.size)
     fail(Code::invalid_argument, "the engine says that it is rank ", engine.rank, " of ",
          engine.size);
@@ -51,13 +64,16 @@ void check_whole(const etr_engine& engine) {
       !engine.barrier || !engine.send || !engine.receive || !engine.split || !engine.abort ||
       !engine.destroy)
     fail(Code::invalid_argument, "the engine's table lacks a function");
+  if (!engine.allocate != !engine.release)
+    fail(Code::invalid_argument,
+         "the engine's table has one of allocate and release: both or neither");
 }
 
 }  // namespace
 
 class Group::State {
  public:
-  State(const etr_engine& table, double seconds) : engine(table) {
+  State(const etr_engine& table, double seconds) : engine(copy_of(table)) {
     check_whole(engine);
     set_timeout(seconds);
   }
@@ -86,6 +102,21 @@ class Group::State {
     raise(status, error);
   }
 
+  // At the begin of a page. Memory of this process, where the engine has none of its own.
+  void* allocate(uint64_t size_bytes) {
+    if (!engine.allocate) return ::operator new(size_bytes, std::align_val_t{kPage});
+    etr_engine_error error{};
+    error.struct_size = sizeof error;
+    void* memory = nullptr;
+    const int32_t status = engine.allocate(engine.context, size_bytes, &memory, &error);
+    if (status != 0) raise(status, error);
+    return memory;
+  }
+  void release(void* memory) {
+    if (engine.release) return engine.release(engine.context, memory);
+    ::operator delete(memory, std::align_val_t{kPage});
+  }
+
   void check_rank(const char* what, int rank) const {
     if (rank < 0 || rank >= engine.size)
       fail(Code::invalid_argument, what, " ", rank, " of a group of ", engine.size);
@@ -108,7 +139,7 @@ class Group::State {
 };
 
 Group::Group(const etr_engine& engine, double timeout_s)
-    : state_(std::make_unique<State>(engine, timeout_s)) {}
+    : state_(std::make_shared<State>(engine, timeout_s)) {}
 Group::Group(Group&&) noexcept = default;
 Group& Group::operator=(Group&&) noexcept = default;
 Group::~Group() = default;
@@ -117,6 +148,33 @@ int Group::rank() const { return state_->engine.rank; }
 int Group::size() const { return state_->engine.size; }
 double Group::timeout() const { return state_->timeout_s; }
 void Group::set_timeout(double seconds) { state_->set_timeout(seconds); }
+
+Buffer Group::allocate(uint64_t size_bytes) {
+  if (size_bytes > kMaxBytes)
+    fail(Code::out_of_memory, "an exchange of ", size_bytes, " bytes is more than memory can hold");
+  return Buffer(state_, size_bytes);
+}
+
+Buffer::Buffer(std::shared_ptr<Group::State> group, uint64_t size_bytes)
+    : group_(std::move(group)), size_(size_bytes) {
+  const uint64_t bytes = (std::max<uint64_t>(size_bytes, 1) + kPage - 1) / kPage * kPage;
+  try {
+    memory_ = static_cast<std::byte*>(group_->allocate(bytes));
+  } catch (const std::bad_alloc&) {
+    fail(Code::out_of_memory, "no ", size_bytes, " bytes for what ranks exchange");
+  }
+  if (size_ > 0) std::memset(memory_, 0, size_);
+}
+Buffer::Buffer(Buffer&& other) noexcept { *this = std::move(other); }
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(group_, other.group_);
+  std::swap(memory_, other.memory_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+Buffer::~Buffer() {
+  if (memory_) group_->release(memory_);
+}
 
 void Group::all_reduce(void* values, uint64_t count, Number number, Reduction reduction) {
   bytes_of(count, number);

@@ -17,6 +17,8 @@ namespace etr::exchange {
 
 constexpr double kDefaultTimeout = 60;  // seconds
 
+class Buffer;
+
 // One rank's end of a group, on an engine (echotrain/engine.h). All ranks make the same collective calls in the same order.
 //
 // A call returns when its work is done. Where ranks are dead, frozen, unreachable or late it throws RankLost, which names them,
@@ -38,6 +40,10 @@ class Group {
   double timeout() const;
   void set_timeout(double seconds);  // of the calls to come; of groups that are split off, too
 
+  // Memory for what is exchanged, zeros at first. Engines work on it where it lies; for other memory some have to copy. It is this
+  // rank's affair alone. Any thread. Error(out_of_memory) leaves the group as it was.
+  Buffer allocate(uint64_t size_bytes);
+
   // Every value becomes the reduction of that value on all ranks. Sums have the same bits on all ranks.
   template <typename T>
   void all_reduce(std::span<T> values, Reduction reduction = Reduction::sum) {
@@ -52,7 +58,8 @@ class Group {
                    NumberOf<T>::value, reduction);
   }
 
-  // `all` becomes the parts of all ranks in their order: each as long as this one's, or sizes[rank] bytes.
+  // `all` becomes the parts of all ranks in their order: each as long as this one's, or sizes[rank] bytes. `part` may lie at its
+  // place in `all` already.
   void all_gather(std::span<const std::byte> part, std::span<std::byte> all);
   void all_gather(std::span<const std::byte> part, std::span<const uint64_t> sizes,
                   std::span<std::byte> all);
@@ -74,13 +81,34 @@ class Group {
   void abort(const std::string& reason);
 
  private:
+  friend class Buffer;
   class State;
 
   void all_reduce(void* values, uint64_t count, Number number, Reduction reduction);
   void reduce_scatter(const void* values, uint64_t count, std::span<const uint64_t> counts,
                       void* part, uint64_t part_count, Number number, Reduction reduction);
 
-  std::unique_ptr<State> state_;
+  std::shared_ptr<State> state_;
+};
+
+// What Group::allocate() gives; begins at a page of memory. The group is left when its last buffer is gone, too; after an error of
+// the group the memory is there with undefined contents.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(Buffer&& other) noexcept;
+  Buffer& operator=(Buffer&& other) noexcept;
+  ~Buffer();
+
+  std::span<std::byte> bytes() const { return {memory_, size_}; }
+
+ private:
+  friend class Group;
+  Buffer(std::shared_ptr<Group::State> group, uint64_t size_bytes);
+
+  std::shared_ptr<Group::State> group_;
+  std::byte* memory_ = nullptr;
+  size_t size_ = 0;
 };
 
 }  // namespace etr::exchange

@@ -10,6 +10,7 @@
 #include "exchange/engine_table.h"
 #include "exchange/helper_process.h"
 #include "exchange/membership.h"
+#include "exchange/overlap.h"
 
 namespace etr::exchange {
 
@@ -53,7 +54,7 @@ class HelperEngine {
          .reduction = static_cast<int32_t>(reduction),
          .count = count,
          .timeout_s = timeout},
-        {}, data, bytes, 0, data, bytes);
+        {}, {data, bytes}, {data, bytes});
   }
 
   void reduce_scatter(const void* data, const uint64_t* counts, void* part, Number number,
@@ -63,22 +64,22 @@ class HelperEngine {
          .number = static_cast<int32_t>(number),
          .reduction = static_cast<int32_t>(reduction),
          .timeout_s = timeout},
-        counts, data, all, aligned(all), part, counts[rank()] * number_size(number));
+        counts, {data, all}, {part, counts[rank()] * number_size(number)});
   }
 
   void all_gather(const void* part, const uint64_t* sizes, void* data, double timeout) {
-    run({.operation = Operation::all_gather, .timeout_s = timeout}, sizes, part, sizes[rank()],
-        aligned(sizes[rank()]), data, sum_of(sizes, size()));
+    run({.operation = Operation::all_gather, .timeout_s = timeout}, sizes, {part, sizes[rank()]},
+        {data, sum_of(sizes, size())});
   }
 
   void broadcast(void* data, uint64_t bytes, int32_t root, double timeout) {
     const bool gives = root == rank();
     run({.operation = Operation::broadcast, .peer = root, .count = bytes, .timeout_s = timeout}, {},
-        data, gives ? bytes : 0, 0, data, gives ? 0 : bytes);
+        {data, gives ? bytes : 0}, {data, gives ? 0 : bytes});
   }
 
   void barrier(double timeout) {
-    run({.operation = Operation::barrier, .timeout_s = timeout}, {}, nullptr, 0, 0, nullptr, 0);
+    run({.operation = Operation::barrier, .timeout_s = timeout}, {}, {}, {});
   }
 
   void send(const void* data, uint64_t bytes, int32_t to, uint32_t tag, double timeout) {
@@ -87,7 +88,7 @@ class HelperEngine {
          .tag = tag,
          .count = bytes,
          .timeout_s = timeout},
-        {}, data, bytes, 0, nullptr, 0);
+        {}, {data, bytes}, {});
   }
 
   void receive(void* data, uint64_t bytes, int32_t from, uint32_t tag, double timeout) {
@@ -96,7 +97,7 @@ class HelperEngine {
          .tag = tag,
          .count = bytes,
          .timeout_s = timeout},
-        {}, nullptr, 0, 0, data, bytes);
+        {}, {data, 0}, {data, bytes});
   }
 
   // A group of its own, with a helper of its own.
@@ -118,6 +119,13 @@ class HelperEngine {
 
   void abort(const std::string& reason) { process_->abort(reason); }
 
+  // Memory that the helper sees.
+  void* allocate(uint64_t bytes) {
+    process_->check_owner();
+    return process_->memory().take(bytes);
+  }
+  void release(void* memory) { process_->memory().give_back(memory); }
+
  private:
   // One attempt. A helper that fails while the group forms may have met a stranger: all ranks try again.
   void form(Deadline deadline) {
@@ -134,20 +142,54 @@ class HelperEngine {
     }
   }
 
-  void run(Call call, const uint64_t* sizes, const void* in, uint64_t in_bytes, uint64_t out_at,
-           void* out, uint64_t out_bytes) {
-    call.out = out_at;
-    call.memory = std::max(in_bytes, out_at + out_bytes);
-    std::byte* const memory = process_->memory(call.memory);
-    if (in_bytes > 0) std::memcpy(memory, in, in_bytes);
+  struct Input {
+    const void* data = nullptr;
+    uint64_t bytes = 0;
+  };
+  struct Output {
+    void* data = nullptr;
+    uint64_t bytes = 0;
+  };
+
+  // Arrays that the helper sees stay where they are; others go through the scratch memory, the input first.
+  void run(Call call, const uint64_t* sizes, const Input& in, const Output& out) {
+    process_->check_owner();
+    SharedPool& pool = process_->memory();
+    const bool one = !sizes;  // array for both
+    const uint64_t in_bytes = one ? std::max(in.bytes, out.bytes) : in.bytes;
+    auto in_at = pool.place(in.data, in_bytes);
+    const auto out_at = one ? in_at : pool.place(out.data, out.bytes);
+    if (!one && overlap(in.data, in.bytes, out.data, out.bytes)) in_at.reset();
+    const uint64_t in_scratch = in_at ? 0 : aligned(in_bytes);
+    std::byte* const scratch = this->scratch(in_scratch + (out_at || one ? 0 : out.bytes));
+    const uint64_t begin = pool.place(scratch, 0).value_or(0);
+    call.in = in_at.value_or(begin);
+    call.out = one ? call.in : out_at.value_or(begin + in_scratch);
+    call.memory = std::max(call.in + in_bytes, call.out + out.bytes);
+    if (!in_at && in.bytes > 0) std::memcpy(scratch, in.data, in.bytes);
     process_->call(call, {sizes, sizes ? static_cast<size_t>(size()) : 0});
-    if (out_bytes > 0) std::memcpy(out, memory + out_at, out_bytes);
+    if (!out_at && out.bytes > 0)
+      std::memcpy(out.data, scratch + (call.out - begin), out.bytes);
+  }
+
+  std::byte* scratch(uint64_t bytes) {
+    if (bytes <= scratch_bytes_) return scratch_;
+    // By half more than before, so that growing sizes do not map anew each time.
+    const uint64_t wanted = std::max(bytes, scratch_bytes_ + scratch_bytes_ / 2);
+    SharedPool& pool = process_->memory();
+    if (scratch_) pool.give_back(scratch_);
+    scratch_ = nullptr, scratch_bytes_ = 0;
+    scratch_ = pool.take(wanted);
+    scratch_bytes_ = wanted;
+    return scratch_;
   }
 
   const HelperPlace place_;
   const int64_t owner_ = platform::process_id();
   std::unique_ptr<Meeting> meeting_;
   std::unique_ptr<HelperProcess> process_;
+  std::byte* scratch_ = nullptr;  // of the process's memory
+  uint64_t scratch_bytes_ = 0;
   std::string session_;
   uint64_t splits_ = 0;
 };

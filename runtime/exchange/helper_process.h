@@ -10,6 +10,7 @@
 #include "core/platform_process.h"
 #include "exchange/helper_protocol.h"
 #include "exchange/meeting.h"
+#include "exchange/shared_pool.h"
 
 namespace etr::exchange {
 
@@ -23,11 +24,12 @@ class HelperProcess {
   // another rank gave it up.
   HelperProcess(const HelperPlace& place, Meeting& meeting, Deadline deadline);
 
-  // The shared memory, with at least `size` bytes.
-  std::byte* memory(uint64_t size) { return memory_.bytes(size); }
+  SharedPool& memory() { return memory_; }  // what the helper sees
 
   // Has the call done; throws what the helper says, or that it is gone.
   void call(const Call& call, std::span<const uint64_t> sizes);
+
+  void check_owner() const;  // Error(state) in a child of fork()
 
   void abort(const std::string& reason);  // any thread; nothing in a child of fork()
   bool leave(Deadline deadline);          // whether all ranks have left before the deadline
@@ -39,12 +41,10 @@ class HelperProcess {
   // The next frame; throws where the helper has failed.
   platform::Channel::Outcome receive(platform::Frame& frame, Deadline deadline);
 
-  void check_owner() const;
-
   const int rank_;
   const std::string program_;
   const int64_t owner_;  // the process: a child of fork() has no part in it
-  platform::SharedMemory memory_;
+  SharedPool memory_;
   platform::Channel channel_;
   std::unique_ptr<platform::Child> child_;
   std::optional<std::string> wanted_;  // the key of the rendezvous that the helper waits for

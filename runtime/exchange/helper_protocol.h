@@ -68,9 +68,8 @@ struct Call {
   uint32_t reserved;
   uint64_t count;  // numbers, or bytes
   double timeout_s;
-  uint64_t
-      memory;  // bytes of the shared memory that the call uses: its input from 0 on, its output from `out` on
-  uint64_t out;
+  uint64_t memory;  // bytes of the shared memory, of which the call uses some
+  uint64_t in, out;  // where its input begins, and its output; the same where it has one array only
 };
 
 struct Failure {

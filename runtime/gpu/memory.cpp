@@ -12,6 +12,9 @@ namespace {
 // Blocks grow with the arena: small models take little, large ones few allocations.
 constexpr uint64_t kSmallestBlock = uint64_t{64} << 10, kLargestBlock = uint64_t{16} << 20;
 
+constexpr uint64_t kImportAlignment =
+    kSmallestBlock;  // of imported memory: the most that drivers may ask for
+
 bool is_on_device(MemoryUse use) { return use == MemoryUse::device || use == MemoryUse::landing; }
 
 VkMemoryPropertyFlags flags_for(const VulkanDevice& vk, MemoryUse use) {
@@ -41,7 +44,8 @@ Buffer Buffer::slice(uint64_t begin, uint64_t bytes) const {
 
 // One VkBuffer with its own memory.
 struct Arena::Block {
-  Block(VulkanDevice& device, MemoryUse use, uint64_t bytes) : vk(device), size(bytes) {
+  Block(VulkanDevice& device, MemoryUse use, uint64_t bytes, HostPages* of_host)
+      : vk(device), size(bytes), source(of_host) {
     try {
       create(use);
     } catch (...) {
@@ -93,7 +97,7 @@ struct Arena::Block {
     if (!is_on_device(use)) {
       void* mapped = nullptr;
       check(vk.api.MapMemory(vk.handle, memory, 0, VK_WHOLE_SIZE, 0, &mapped), "vkMapMemory");
-      host = static_cast<std::byte*>(mapped);
+      host = pages ? pages : static_cast<std::byte*>(mapped);
     }
     if (addresses) {
       const VkBufferDeviceAddressInfo query{VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO, nullptr,
@@ -106,19 +110,28 @@ struct Arena::Block {
   // the translation of addresses all the time.
   bool wants_own_pages() const {
     const DeviceInfo& device = vk.physical.info;
-    return device.kind == DeviceKind::cpu && device.imports_memory && size >= platform::kHugePage;
+    return device.kind == DeviceKind::cpu && device.imports_memory &&
+           (source || size >= platform::kHugePage);
   }
 
   bool import_pages(const VkMemoryRequirements& needs, VkImportMemoryHostPointerInfoEXT& import,
                     VkMemoryAllocateInfo& allocate) {
-    pages_bytes = align_up(needs.size, platform::kHugePage);
-    pages = platform::map_huge_memory(pages_bytes);
-    if (!pages) return false;
+    if (source) {
+      pages_bytes = align_up(needs.size, kImportAlignment);
+      pages = source->take(pages_bytes);
+    } else {
+      pages_bytes = align_up(needs.size, platform::kHugePage);
+      pages = platform::map_huge_memory(pages_bytes);
+      if (!pages) return false;
+    }
     VkMemoryHostPointerPropertiesEXT fit{VK_STRUCTURE_TYPE_MEMORY_HOST_POINTER_PROPERTIES_EXT};
     check(vk.api.GetMemoryHostPointerPropertiesEXT(vk.handle, kHostMemory, pages, &fit),
           "vkGetMemoryHostPointerPropertiesEXT");
     const auto type = vk.find_memory_type(needs.memoryTypeBits & fit.memoryTypeBits, 0);
-    if (!type) return false;
+    if (!type) {
+      drop_pages();
+      return false;
+    }
     import.pHostPointer = pages;
     allocate.memoryTypeIndex = *type;
     allocate.allocationSize = pages_bytes;
@@ -139,7 +152,12 @@ struct Arena::Block {
     vk.memory_taken -= taken;
     if (buffer) vk.api.DestroyBuffer(vk.handle, buffer, nullptr);
     if (memory) vk.api.FreeMemory(vk.handle, memory, nullptr);
-    if (pages) platform::unmap_memory(pages, pages_bytes);
+    drop_pages();
+  }
+
+  void drop_pages() {
+    if (pages && !source) platform::unmap_memory(pages, pages_bytes);
+    pages = nullptr;
   }
 
   VulkanDevice& vk;
@@ -148,12 +166,15 @@ struct Arena::Block {
   VkBuffer buffer = VK_NULL_HANDLE;
   VkDeviceMemory memory = VK_NULL_HANDLE;
   std::byte* host = nullptr;
-  std::byte* pages = nullptr;  // of our own, where the driver works on them
+  HostPages* source;
+  std::byte* pages = nullptr;  // of our own, or of the source, where the driver works on them
   uint64_t pages_bytes = 0;
   uint64_t address = 0;
 };
 
 Arena::Arena(DevicePtr device, MemoryUse use) : device_(std::move(device)), use_(use) {}
+Arena::Arena(DevicePtr device, MemoryUse use, HostPages& pages)
+    : device_(std::move(device)), use_(use), pages_(&pages) {}
 Arena::~Arena() = default;
 Arena::Arena(Arena&&) noexcept = default;
 
@@ -174,7 +195,8 @@ Buffer Arena::allocate_whole(uint64_t size_bytes) {
   const uint64_t bytes = align_up(std::max<uint64_t>(size_bytes, 4), vk.storage_alignment);
   if (blocks_.empty() || blocks_.back()->size - blocks_.back()->used < bytes)
     blocks_.push_back(std::make_unique<Block>(
-        vk, use_, std::max(bytes, std::clamp(reserved_bytes(), kSmallestBlock, kLargestBlock))));
+        vk, use_, std::max(bytes, std::clamp(reserved_bytes(), kSmallestBlock, kLargestBlock)),
+        pages_));
   Block& block = *blocks_.back();
   const uint64_t offset = block.used;
   block.used += bytes;

@@ -50,11 +50,22 @@ class Allocator {
 // Throws Error(unsupported) beyond the largest tensor of the device's kernels.
 void check_bindable(const Device& device, uint64_t size_bytes);
 
+// Pages of the host's that an arena works on, where the device takes those as its own.
+class HostPages {
+ public:
+  virtual ~HostPages() = default;
+  // Stay until this object goes; begin at a page. Error(out_of_memory).
+  virtual std::byte* take(uint64_t size_bytes) = 0;
+};
+
 // Grows by blocks and frees everything at once, when it is destroyed: a graph's buffers are planned
 // once and live as long as the graph. Not thread safe.
 class Arena final : public Allocator {
  public:
   Arena(DevicePtr device, MemoryUse use);
+  // Of memory that the host sees: on a CPU device its mapping is `pages`, which outlive the arena. Other devices have
+  // memory of their own, which is faster for them.
+  Arena(DevicePtr device, MemoryUse use, HostPages& pages);
   ~Arena() override;
   Arena(Arena&&) noexcept;
   Arena(const Arena&) = delete;
@@ -74,6 +85,7 @@ class Arena final : public Allocator {
 
   DevicePtr device_;
   MemoryUse use_;
+  HostPages* pages_ = nullptr;
   std::vector<std::unique_ptr<Block>> blocks_;
 };
 

@@ -74,10 +74,10 @@ void Recording::Handles::submit_nothing() {
   check(vk.api.QueueSubmit(vk.queue, 0, nullptr, last_fence()), "vkQueueSubmit");
 }
 
-void Recording::submit(Upload* after) {
+void Recording::submit(Upload* after, bool in_turn) {
   if (in_flight_) fail(Code::internal, "a recording was submitted while it was in flight");
   handles_->reset_fences();
-  if (!has_host_turns()) {
+  if (!has_host_turns() && !in_turn) {
     handles_->submit(handles_->segments.front(), after);
   } else {
     const auto job =

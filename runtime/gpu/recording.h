@@ -30,8 +30,8 @@ class Recording {
   Recording& operator=(const Recording&) = delete;
 
   // Starts the commands, after what `after` has submitted. The previous submission of this recording must have been waited
-  // for. Recordings with host turns go one after another; those without may be submitted before them.
-  void submit(Upload* after = nullptr);
+  // for. Recordings with host turns go one after another; those without may overtake them, unless they are to go `in_turn`.
+  void submit(Upload* after = nullptr, bool in_turn = false);
 
   // As submit(), where the commands were run otherwise: gpu/comparison.h. It has no device time.
   void submit_nothing();

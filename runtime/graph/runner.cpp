@@ -165,7 +165,8 @@ void Runner::bring_in(Slot& slot) {
     slot.bringing = std::make_unique<gpu::Recording>(device_, commands);
     slot.recorded = slot.sources;
   }
-  slot.bringing->submit();
+  // The step before may have host turns, and read its inputs after them.
+  slot.bringing->submit(nullptr, slot.recording->has_host_turns());
 }
 
 void Runner::start(Slot& slot) {

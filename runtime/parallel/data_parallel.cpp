@@ -42,12 +42,26 @@ struct DataParallel::Exchange {
   }
 };
 
+// The group's memory: on CPU devices what the engine sums is what the device copies to.
+class DataParallel::Pages final : public gpu::HostPages {
+ public:
+  explicit Pages(exchange::Group& group) : group_(group) {}
+  std::byte* take(uint64_t size_bytes) override {
+    return buffers_.emplace_back(group_.allocate(size_bytes)).bytes().data();
+  }
+
+ private:
+  exchange::Group& group_;
+  std::vector<exchange::Buffer> buffers_;
+};
+
 DataParallel::DataParallel(exchange::Group group, gpu::DevicePtr device,
                            DataParallelOptions options)
     : group_(std::move(group)),
       device_(std::move(device)),
       options_(options),
-      memory_(device_, gpu::MemoryUse::readback) {}
+      pages_(std::make_unique<Pages>(group_)),
+      memory_(device_, gpu::MemoryUse::readback, *pages_) {}
 
 DataParallel::~DataParallel() = default;
 

@@ -58,6 +58,7 @@ class DataParallel {
 
  private:
   struct Exchange;
+  class Pages;
 
   gpu::CommandList weave(const gpu::CommandList& commands, const graph::ParameterStore& store,
                          const Step& step);
@@ -71,6 +72,7 @@ class DataParallel {
   exchange::Group group_;
   gpu::DevicePtr device_;
   const DataParallelOptions options_;
+  std::unique_ptr<Pages> pages_;
   gpu::Arena memory_;
 };
 

@@ -22,17 +22,43 @@ inline double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Median times of bodies run in turn, `rounds` times each, after one warm-up round.
-inline std::vector<double> time_in_turn(const std::vector<std::function<void()>>& bodies,
+// Times of one body, or ratios of two, a round each.
+class Times {
+ public:
+  void add(double value) { values_.push_back(value); }
+  double median() const { return bench::median(values_); }
+  double quantile(double share) const {
+    std::vector<double> sorted = values_;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted[static_cast<size_t>(share * static_cast<double>(sorted.size() - 1))];
+  }
+  Times over(const Times& other) const {
+    Times out;
+    for (size_t i = 0; i < values_.size(); ++i) out.add(values_[i] / other.values_[i]);
+    return out;
+  }
+
+ private:
+  std::vector<double> values_;
+};
+
+// Times of bodies run in turn, `rounds` times each, after one warm-up round.
+inline std::vector<Times> times_in_turn(const std::vector<std::function<void()>>& bodies,
                                         int rounds) {
-  std::vector<std::vector<double>> times(bodies.size());
+  std::vector<Times> times(bodies.size());
   for (int round = -1; round < rounds; ++round)
     for (size_t i = 0; i < bodies.size(); ++i) {
       const double seconds = time_once(bodies[i]);
-      if (round >= 0) times[i].push_back(seconds);
+      if (round >= 0) times[i].add(seconds);
     }
+  return times;
+}
+
+// Their medians.
+inline std::vector<double> time_in_turn(const std::vector<std::function<void()>>& bodies,
+                                        int rounds) {
   std::vector<double> out;
-  for (auto& t : times) out.push_back(median(t));
+  for (const Times& times : times_in_turn(bodies, rounds)) out.push_back(times.median());
   return out;
 }
 

@@ -1,5 +1,6 @@
 #include "exchange/conformance.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <numeric>
@@ -160,6 +161,64 @@ class Check {
         return wrong("all_reduce, on all ranks", kFew, static_cast<size_t>(r));
   }
 
+  // In memory of the group, where arrays begin anywhere.
+  void own_memory(size_t count) {
+    exchange::Buffer memory = g.allocate((count * 2 + 16) * sizeof(float));
+    const std::span all(reinterpret_cast<float*>(memory.bytes().data()), count * 2 + 16);
+    if (reinterpret_cast<uintptr_t>(all.data()) % 4096 != 0) wrong("allocate", count, 0);
+    const std::span array = all.subspan(5, count), other = all.subspan(7 + count, count);
+    const auto mine = values<float>(rank, count);
+    for (int twice = 0; twice < 2; ++twice) {
+      std::ranges::copy(mine, array.begin());
+      g.all_reduce(array);
+      expect_sums(array, "all_reduce");
+    }
+    std::ranges::copy(mine, array.begin());
+    g.broadcast(std::as_writable_bytes(array), size - 1);
+    if (!std::ranges::equal(array, values<float>(size - 1, count)))
+      wrong("broadcast in the group's memory", count, 0);
+
+    const bool last = rank == size - 1;
+    std::vector<uint64_t> counts(static_cast<size_t>(size));
+    counts.back() = count;
+    std::ranges::copy(mine, array.begin());
+    const auto part = other.first(last ? count : 0);
+    g.reduce_scatter(std::span<const float>(array), counts, part);
+    expect_sums(part, "reduce_scatter");
+    neighbours(array, other);
+    in_place(array);
+  }
+
+  void expect_sums(std::span<const float> found, const char* operation) {
+    for (size_t i = 0; i < found.size(); ++i)
+      if (found[i] != expected<float>(Reduction::sum, size, i))
+        return wrong(cat(operation, " in the group's memory").c_str(), found.size(), i);
+  }
+
+  // A message to the rank after this one.
+  void neighbours(std::span<float> array, std::span<float> other) {
+    if (size == 1) return;
+    const int to = (rank + 1) % size, from = (rank + size - 1) % size;
+    std::ranges::copy(values<float>(rank, array.size()), array.begin());
+    if (rank % 2 == 0) g.send(std::as_bytes(array), to, 3);
+    g.receive(std::as_writable_bytes(other), from, 3);
+    if (rank % 2 == 1) g.send(std::as_bytes(array), to, 3);
+    if (!std::ranges::equal(other, values<float>(from, array.size())))
+      wrong("receive in the group's memory", array.size(), 0);
+  }
+
+  // A part that lies where it belongs already.
+  void in_place(std::span<float> array) {
+    const size_t each = array.size() / static_cast<size_t>(size);
+    const auto all = array.first(each * static_cast<size_t>(size));
+    const auto part = all.subspan(static_cast<size_t>(rank) * each, each);
+    std::ranges::copy(values<float>(rank, each), part.begin());
+    g.all_gather(std::as_bytes(part), std::as_writable_bytes(all));
+    for (size_t i = 0; i < all.size(); ++i)
+      if (all[i] != value<float>(static_cast<int>(i / each), i % each))
+        return wrong("all_gather in place", each, i);
+  }
+
   void wrong(const char* operation, size_t count, size_t at) {
     if (problem.empty())
       problem =
@@ -189,6 +248,7 @@ std::string every_operation(Group& group) {
     check.reduce_scatter<float>(kFew, reduction), check.reduce_scatter<double>(kFew, reduction);
     check.reduce_scatter<int32_t>(kFew, reduction), check.reduce_scatter<int64_t>(kFew, reduction);
   }
+  for (const size_t count : {size_t{1}, kFew, size_t{2621441}}) check.own_memory(count);
   check.same_bits();
   check.tags();
   check.split();

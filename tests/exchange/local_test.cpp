@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <thread>
 
 #include "exchange/conformance.h"
@@ -103,6 +105,50 @@ TEST(Group, RefusesWrongArgumentsAndLivesOn) {
   EXPECT_NE(error_text([&] { groups[0].all_gather(data, {}, data); }), "");
   EXPECT_NE(error_text([&] { groups[0].set_timeout(0); }), "");
   on_all_ranks(groups, [](Group& group) { group.barrier(); });
+}
+
+// As a plug-in that was compiled before the table had allocate() and release(), and what lay behind it.
+TEST(Group, TakesATableWithoutMemory) {
+  static int destroyed = 0;
+  etr_engine table{};
+  table.size = 1;
+  table.all_reduce = [](void*, void*, uint64_t, int32_t, int32_t, double, etr_engine_error*) {
+    return int32_t{0};
+  };
+  table.reduce_scatter = [](void*, const void*, const uint64_t*, void*, int32_t, int32_t, double,
+                            etr_engine_error*) { return int32_t{0}; };
+  table.all_gather = [](void*, const void*, const uint64_t*, void*, double, etr_engine_error*) {
+    return int32_t{0};
+  };
+  table.broadcast = [](void*, void*, uint64_t, int32_t, double, etr_engine_error*) {
+    return int32_t{0};
+  };
+  table.barrier = [](void*, double, etr_engine_error*) { return int32_t{0}; };
+  table.send = [](void*, const void*, uint64_t, int32_t, uint32_t, double, etr_engine_error*) {
+    return int32_t{0};
+  };
+  table.receive = [](void*, void*, uint64_t, int32_t, uint32_t, double, etr_engine_error*) {
+    return int32_t{0};
+  };
+  table.split = [](void*, int32_t, int32_t, double, etr_engine*, etr_engine_error*) {
+    return int32_t{0};
+  };
+  table.abort = [](void*, const char*) {};
+  table.destroy = [](void*) { ++destroyed; };
+  table.release = [](void*, void*) { FAIL() << "behind the table's end"; };
+  table.struct_size = offsetof(etr_engine, allocate);
+  std::optional<Group> group(table);
+  std::optional<exchange::Buffer> buffer(group->allocate(5000));
+  EXPECT_EQ(buffer->bytes().size(), 5000u);
+  EXPECT_EQ(std::ranges::count(buffer->bytes(), std::byte{0}), 5000);
+  group.reset();
+  EXPECT_EQ(destroyed, 0);  // a buffer keeps the engine
+  buffer.reset();
+  EXPECT_EQ(destroyed, 1);
+
+  table.struct_size = sizeof table;
+  EXPECT_EQ(error_text([&] { Group{table}; }),
+            "the engine's table has one of allocate and release: both or neither");
 }
 
 TEST(Group, RefusesATableThatIsNotWhole) {

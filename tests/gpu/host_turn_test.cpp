@@ -105,6 +105,23 @@ TEST_F(HostTurns, OfSeveralRecordingsComeInTheirOrder) {
   EXPECT_EQ(at(y_), 12221);  // each: (y + 1) * 10 + 1
 }
 
+// As what brings the next step's input to where the step before still reads its own.
+TEST_F(HostTurns, AreNotOvertakenByWhatGoesInTurn) {
+  std::promise<void> submitted;
+  const auto waits = work([&] { submitted.get_future().wait(); });
+  at(x_) = 3, at(y_) = 1, at(z_) = 50;
+  Recording first(device(), {HostTurn{begin(), waits}, HostTurn{end(), waits}, add(x_, y_)});
+  Recording next(device(), {gpu::Copy{z_, x_}});
+  first.submit();
+  next.submit(nullptr, /*in_turn=*/true);
+  EXPECT_FALSE(next.done_within(0.01));
+  submitted.set_value();
+  next.wait();
+  first.wait();
+  EXPECT_EQ(at(y_), 4);
+  EXPECT_EQ(at(x_), 50);
+}
+
 TEST_F(HostTurns, ThatFailLeaveOutWhatWaitsForThem) {
   bool fails = true;
   const auto turn = work([&] {

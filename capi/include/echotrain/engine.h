@@ -15,6 +15,8 @@
  *     called. The engine no longer touches the caller's memory. The other ranks get an error soon, too.
  *  5. A sum has the same bits on all ranks, and whenever ranks of the same number sum the same values.
  *  6. Nothing throws, prints, exits, or leaves by longjmp.
+ *  7. The table grows at its end; `struct_size` says how much of it there is. Whoever is handed a table to fill (etr_engine_open, split)
+ *     writes no more of it than the `struct_size` that it finds there, and sets `struct_size` to what it has filled.
  */
 #ifndef ECHOTRAIN_ENGINE_H_
 #define ECHOTRAIN_ENGINE_H_
@@ -60,7 +62,8 @@ typedef struct etr_engine {
                             int32_t number, int32_t reduction, double timeout_s,
                             etr_engine_error* error);
 
-  /* Rank r gives sizes[r] bytes in `part`; `data` gets those of all ranks, in their order. */
+  /* Rank r gives sizes[r] bytes in `part`; `data` gets those of all ranks, in their order. `part` may lie at
+   * its place in `data` already. */
   int32_t (*all_gather)(void* context, const void* part, const uint64_t* sizes, void* data,
                         double timeout_s, etr_engine_error* error);
 
@@ -89,6 +92,15 @@ typedef struct etr_engine {
 
   /* Waits, at most a few seconds, until the other ranks have what this one sent, and frees the engine. */
   void (*destroy)(void* context);
+
+  /* Optional, both or neither: NULL, or a `struct_size` that ends before them. Memory on which the engine works where it lies. All
+   * functions take any memory, but for other memory some engines have to copy (as one that works in another process).
+   *
+   * allocate() gives `size_bytes` bytes, one at least, that begin at a page and share their pages with nothing. After an error of
+   * allocate() the engine lives on; after that of another function the memory is still there, with undefined contents. release() takes
+   * back what allocate() gave, before destroy. Any thread; not while a function works on that memory. */
+  int32_t (*allocate)(void* context, uint64_t size_bytes, void** memory, etr_engine_error* error);
+  void (*release)(void* context, void* memory);
 } etr_engine;
 
 /* What a plug-in library exports under the name `etr_engine_open`: joins the group that the JSON object `spec` describes. */

@@ -26,7 +26,7 @@ void all_reduce(const Context& context, const Call& call, std::byte* memory, uin
   const Reduction reduction{call.reduction};
   gloo::AllreduceOptions options(context);
   with_number(number,
-              [&]<typename T>(T) { options.setOutput(reinterpret_cast<T*>(memory), call.count); });
+              [&]<typename T>(T) { options.setOutput(reinterpret_cast<T*>(memory + call.in), call.count); });
   options.setReduceFunction([=](void* out, const void* a, const void* b, size_t count) {
     reduce(number, reduction, out, a, b, count);
   });
@@ -43,7 +43,7 @@ void reduce_scatter(const Context& context, const Call& call, std::span<const ui
   with_number(number, [&]<typename T>(T) {
     std::vector<T> versions(mine * size);
     gloo::AlltoallvOptions options(context);
-    options.setInput(reinterpret_cast<T*>(memory),
+    options.setInput(reinterpret_cast<T*>(memory + call.in),
                      std::vector<int64_t>(counts.begin(), counts.end()));
     options.setOutput(versions.data(), std::vector<int64_t>(size, static_cast<int64_t>(mine)));
     options.setTag(tag);
@@ -58,7 +58,7 @@ void reduce_scatter(const Context& context, const Call& call, std::span<const ui
 void all_gather(const Context& context, const Call& call, std::span<const uint64_t> sizes,
                 std::byte* memory, uint32_t tag) {
   gloo::AllgathervOptions options(context);
-  options.setInput(reinterpret_cast<char*>(memory), sizes[static_cast<size_t>(context->rank)]);
+  options.setInput(reinterpret_cast<char*>(memory + call.in), sizes[static_cast<size_t>(context->rank)]);
   options.setOutput(reinterpret_cast<char*>(memory + call.out),
                     std::vector<size_t>(sizes.begin(), sizes.end()));
   options.setTag(tag);
@@ -68,7 +68,7 @@ void all_gather(const Context& context, const Call& call, std::span<const uint64
 void broadcast(const Context& context, const Call& call, std::byte* memory, uint32_t tag) {
   if (call.count == 0) return;
   gloo::BroadcastOptions options(context);
-  options.setOutput(reinterpret_cast<char*>(memory), call.count);
+  options.setOutput(reinterpret_cast<char*>(memory + call.in), call.count);
   options.setRoot(call.peer);
   options.setTag(tag);
   gloo::broadcast(options);
@@ -81,7 +81,7 @@ void barrier(const Context& context, uint32_t tag) {
 }
 
 void pass(const Context& context, const Call& call, std::byte* memory) {
-  const auto buffer = context->createUnboundBuffer(memory, call.count);
+  const auto buffer = context->createUnboundBuffer(memory + call.in, call.count);
   if (call.operation == Operation::send) {
     buffer->send(call.peer, message_slot(call.tag));
     buffer->waitSend();

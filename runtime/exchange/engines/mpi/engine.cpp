@@ -3,9 +3,14 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <climits>
 #include <cstring>
+#include <map>
+#include <mutex>
+#include <new>
 #include <numeric>
+#include <utility>
 
 #include "core/clock.h"
 #include "core/json.h"
@@ -14,6 +19,7 @@
 #include "exchange/engines/mpi/progress.h"
 #include "exchange/membership.h"
 #include "exchange/numbers.h"
+#include "exchange/overlap.h"
 
 namespace etr::exchange {
 
@@ -23,6 +29,7 @@ using Clock = std::chrono::steady_clock;
 using Steps = std::vector<Job::Step>;
 
 constexpr uint64_t kChunk = uint64_t{1} << 28;  // elements of one MPI call, which counts in int
+constexpr size_t kPage = 4096;
 constexpr auto kPatience =
     std::chrono::milliseconds(900);  // with the communication thread, after the deadline
 constexpr auto kDrain = std::chrono::seconds(6);
@@ -91,7 +98,7 @@ class MpiEngine {
     const uint64_t bytes = count * number_size(number);
     const auto type = type_of(number);
     const auto op = operation_of(reduction);
-    const auto memory = prepare(bytes, data, bytes, timeout);
+    const auto memory = array(data, bytes, bytes, timeout);
     perform({.operation = Operation::all_reduce, .count = count, .timeout_s = timeout},
             in_chunks(count, [=, c = c_, each = number_size(number)](uint64_t at, int n,
                                                                      MPI_Request* request) {
@@ -108,40 +115,39 @@ class MpiEngine {
     const auto op = operation_of(reduction);
     const uint64_t all = sum_of(counts, size()) * number_size(number),
                    mine = counts[rank()] * number_size(number);
-    const auto memory = prepare(all + mine, data, all, timeout);
+    const auto [in, out] = arrays(data, all, part, mine, timeout);
     const Steps steps{[=, c = c_, n = as_ints(counts, size())](MPI_Request* request) {
-      check(MPI_Ireduce_scatter(memory, memory + all, n.data(), type, op, c->comm(), request),
+      check(MPI_Ireduce_scatter(in, out, n.data(), type, op, c->comm(), request),
             "MPI_Ireduce_scatter");
     }};
     perform({.operation = Operation::reduce_scatter, .count = all, .timeout_s = timeout}, steps);
-    copy(part, memory + all, mine);
+    copy(part, out, mine);
   }
 
   // Each rank's part from that rank: MPI's own operation counts all of them in an int.
   void all_gather(const void* part, const uint64_t* sizes, void* data, double timeout) {
     const uint64_t all = sum_of(sizes, size()), mine = sizes[rank()];
-    const auto memory = prepare(all + mine, nullptr, 0, timeout);
-    copy(memory + all, part, mine);
+    const auto [in, out] = arrays(part, mine, data, all, timeout);
     Steps steps;
     if (all <= INT_MAX) {
       std::vector<int> counts = as_ints(sizes, size()), places(counts.size());
       std::exclusive_scan(counts.begin(), counts.end(), places.begin(), 0);
       steps.push_back([=, c = c_](MPI_Request* request) {
-        check(MPI_Iallgatherv(memory + all, static_cast<int>(mine), MPI_BYTE, memory, counts.data(),
+        check(MPI_Iallgatherv(in, static_cast<int>(mine), MPI_BYTE, out, counts.data(),
                               places.data(), MPI_BYTE, c->comm(), request),
               "MPI_Iallgatherv");
       });
     } else {
-      copy(memory + sum_of(sizes, rank()), part, mine);
+      copy(out + sum_of(sizes, rank()), in, mine);
       for (int r = 0; r < size(); ++r)
-        append(steps, broadcasts(memory + sum_of(sizes, r), sizes[r], r));
+        append(steps, broadcasts(out + sum_of(sizes, r), sizes[r], r));
     }
     perform({.operation = Operation::all_gather, .count = all, .timeout_s = timeout}, steps);
-    copy(data, memory, all);
+    copy(data, out, all);
   }
 
   void broadcast(void* data, uint64_t bytes, int32_t root, double timeout) {
-    const auto memory = prepare(bytes, data, root == rank() ? bytes : 0, timeout);
+    const auto memory = array(data, bytes, root == rank() ? bytes : 0, timeout);
     perform({.operation = Operation::broadcast, .peer = root, .count = bytes, .timeout_s = timeout},
             broadcasts(memory, bytes, root));
     if (root != rank()) copy(data, memory, bytes);
@@ -155,7 +161,7 @@ class MpiEngine {
   }
 
   void send(const void* data, uint64_t bytes, int32_t to, uint32_t tag, double timeout) {
-    const auto memory = prepare(bytes, data, bytes, timeout);
+    const auto memory = array(const_cast<void*>(data), bytes, bytes, timeout);
     perform(
         {.operation = Operation::send,
          .peer = to,
@@ -169,7 +175,7 @@ class MpiEngine {
   }
 
   void receive(void* data, uint64_t bytes, int32_t from, uint32_t tag, double timeout) {
-    const auto memory = prepare(bytes, nullptr, 0, timeout);
+    const auto memory = array(data, bytes, 0, timeout);
     perform({.operation = Operation::receive,
              .peer = from,
              .tag = tag,
@@ -206,8 +212,23 @@ class MpiEngine {
     Progress::instance().post([c = c_, reason] { c->abort(reason); });
   }
 
+  // Memory that MPI may use, and that stays while it does.
+  void* allocate(uint64_t bytes) {
+    void* const block = ::operator new(bytes, std::align_val_t{kPage});
+    const std::lock_guard lock(blocks_mutex_);
+    blocks_.emplace(static_cast<std::byte*>(block), bytes);
+    return block;
+  }
+
+  // After an error MPI may still have it, for good.
+  void release(void* block) {
+    const std::lock_guard lock(blocks_mutex_);
+    blocks_.erase(static_cast<std::byte*>(block));
+    if (!failed_) ::operator delete(block, std::align_val_t{kPage});
+  }
+
   static void copy(void* to, const void* from, uint64_t bytes) {
-    if (bytes > 0) std::memcpy(to, from, bytes);
+    if (bytes > 0 && to != from) std::memcpy(to, from, bytes);
   }
 
   // Has the communication thread do the steps; throws what they end with.
@@ -225,8 +246,39 @@ class MpiEngine {
   }
 
  private:
-  // Memory that MPI may use, with these bytes at its start. Grown by the communication thread, which owns it.
-  std::byte* prepare(uint64_t size, const void* data, uint64_t bytes, double timeout) {
+  // Whether these bytes lie in memory that allocate() gave.
+  bool is_ours(const void* data, uint64_t bytes) const {
+    const auto* const at = static_cast<const std::byte*>(data);
+    const std::lock_guard lock(blocks_mutex_);
+    auto after = blocks_.upper_bound(at);
+    if (after == blocks_.begin()) return false;
+    const auto& [begin, size] = *--after;
+    const auto offset = static_cast<uint64_t>(at - begin);
+    return offset <= size && bytes <= size - offset;
+  }
+
+  // Where MPI works on an array, of which `filled` bytes are input.
+  std::byte* array(void* data, uint64_t bytes, uint64_t filled, double timeout) {
+    if (is_ours(data, bytes)) return static_cast<std::byte*>(data);
+    std::byte* const memory = scratch(bytes, timeout);
+    copy(memory, data, filled);
+    return memory;
+  }
+
+  // The same for an input and an output.
+  std::pair<const std::byte*, std::byte*> arrays(const void* in, uint64_t in_bytes, void* out,
+                                                 uint64_t out_bytes, double timeout) {
+    const bool in_stays = is_ours(in, in_bytes) && !overlap(in, in_bytes, out, out_bytes);
+    const bool out_stays = is_ours(out, out_bytes);
+    const uint64_t in_scratch = in_stays ? 0 : in_bytes;
+    std::byte* const memory = scratch(in_scratch + (out_stays ? 0 : out_bytes), timeout);
+    if (!in_stays) copy(memory, in, in_bytes);
+    return {in_stays ? static_cast<const std::byte*>(in) : memory,
+            out_stays ? static_cast<std::byte*>(out) : memory + in_scratch};
+  }
+
+  // Memory that MPI may use for any array. Grown by the communication thread, which owns it.
+  std::byte* scratch(uint64_t size, double timeout) {
     if (size > capacity_) {
       const auto grown = std::make_shared<std::byte*>();
       Progress::instance().run(deadline_after(timeout),
@@ -234,11 +286,17 @@ class MpiEngine {
       memory_ = *grown;
       capacity_ = size;
     }
-    copy(memory_, data, bytes);
     return memory_;
   }
 
-  void perform(const Call& call, Steps steps) { perform_on(c_, call, std::move(steps)); }
+  void perform(const Call& call, Steps steps) {
+    try {
+      perform_on(c_, call, std::move(steps));
+    } catch (...) {
+      failed_ = true;
+      throw;
+    }
+  }
 
   Steps broadcasts(std::byte* memory, uint64_t bytes, int root) const {
     return in_chunks(bytes, [=, c = c_](uint64_t at, int n, MPI_Request* request) {
@@ -260,6 +318,9 @@ class MpiEngine {
   std::shared_ptr<Communicator> c_;
   std::byte* memory_ = nullptr;
   uint64_t capacity_ = 0;
+  mutable std::mutex blocks_mutex_;
+  std::map<const std::byte*, uint64_t> blocks_;  // and their bytes
+  std::atomic<bool> failed_ = false;
 };
 
 // A group of all processes that MPI's launcher has started, which have to be those that the caller expects.
@@ -294,6 +355,7 @@ extern "C" __attribute__((visibility("default"))) int32_t etr_engine_open(const 
                                                                           etr_engine* engine,
                                                                           etr_engine_error* error) {
   return etr::exchange::guarded(error, [&] {
-    *engine = etr::exchange::table_of(etr::exchange::open(etr::Json::parse(spec)));
+    etr::exchange::hand_over(
+        etr::exchange::table_of(etr::exchange::open(etr::Json::parse(spec))), engine);
   });
 }

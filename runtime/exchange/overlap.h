@@ -1,0 +1,13 @@
+// Whether two arrays of one process share bytes: what engines that work on the caller's memory must not be given as input and output.
+#pragma once
+
+#include <cstdint>
+
+namespace etr::exchange {
+
+inline bool overlap(const void* a, uint64_t a_bytes, const void* b, uint64_t b_bytes) {
+  const auto from = reinterpret_cast<uintptr_t>(a), to = reinterpret_cast<uintptr_t>(b);
+  return from < to + b_bytes && to < from + a_bytes;
+}
+
+}  // namespace etr::exchange
