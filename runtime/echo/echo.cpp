@@ -64,6 +64,7 @@ class Echo : public SerialStage {
         device_(options.boolean("device")) {}
 
   bool makes_views() const final { return device_; }
+  bool repeats_samples() const final { return true; }
 
   void start_epoch(uint64_t epoch) override {
     decisions_.start_epoch(epoch);

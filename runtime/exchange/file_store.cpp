@@ -4,8 +4,8 @@
 #include <fstream>
 
 #include "core/error.h"
-#include "core/platform.h"
 #include "exchange/store.h"
+#include "exchange/word.h"
 
 namespace etr::exchange {
 
@@ -25,13 +25,18 @@ class FileStore : public Store {
 
   // Written beside its place and renamed: others see all of it. Not flushed to the disk, which nobody needs.
   void set(const std::string& key, const std::string& value) override {
-    const std::string path = place(key);
-    const std::string beside = cat(path, ".", platform::process_id());
-    std::ofstream out(beside, std::ios::binary | std::ios::trunc);
-    out << value;
-    out.close();
-    if (!out || std::rename(beside.c_str(), path.c_str()) != 0)
-      fail(Code::io, "'", path, "', by which ranks find each other, cannot be written");
+    const std::string path = place(key), beside = write_beside(path, value);
+    if (std::rename(beside.c_str(), path.c_str()) != 0) cannot_be_written(path);
+  }
+
+  // A link is made or not, on network file systems too.
+  bool create(const std::string& key, const std::string& value) override {
+    const std::string path = place(key), beside = write_beside(path, value);
+    std::error_code error, ignored;
+    fs::create_hard_link(beside, path, error);
+    fs::remove(beside, ignored);
+    if (error && error != std::errc::file_exists) cannot_be_written(path);
+    return !error;
   }
 
   std::optional<std::string> get(const std::string& key) override {
@@ -46,6 +51,20 @@ class FileStore : public Store {
   }
 
  private:
+  [[noreturn]] static void cannot_be_written(const std::string& path) {
+    fail(Code::io, "'", path, "', by which ranks find each other, cannot be written");
+  }
+
+  // Under a name that no other process takes, on this machine or another.
+  std::string write_beside(const std::string& path, const std::string& value) const {
+    std::string beside = cat(path, ".", own_word_);
+    std::ofstream out(beside, std::ios::binary | std::ios::trunc);
+    out << value;
+    out.close();
+    if (!out) cannot_be_written(path);
+    return beside;
+  }
+
   std::string place(const std::string& key) const {
     std::string name = key;
     std::replace(name.begin(), name.end(), '/', '_');
@@ -53,6 +72,7 @@ class FileStore : public Store {
   }
 
   const fs::path folder_;
+  const std::string own_word_ = new_word();
 };
 
 }  // namespace

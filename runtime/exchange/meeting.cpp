@@ -2,25 +2,18 @@
 
 #include <algorithm>
 #include <iterator>
-#include <random>
 #include <sstream>
 #include <thread>
 
 #include "core/text.h"
 #include "exchange/failure.h"
+#include "exchange/word.h"
 
 namespace etr::exchange {
 
 namespace {
 
 constexpr auto kLook = std::chrono::milliseconds(5);  // how often the store is asked
-
-std::string new_word() {
-  std::random_device random;
-  std::ostringstream out;
-  for (int i = 0; i < 4; ++i) out << std::hex << random();
-  return out.str();
-}
 
 std::vector<std::string> words_of(const std::string& text) {
   std::istringstream in(text);

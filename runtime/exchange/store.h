@@ -12,6 +12,8 @@ class Store {
  public:
   virtual ~Store() = default;
   virtual void set(const std::string& key, const std::string& value) = 0;
+  // Where there is no such name yet: of several that try, one succeeds.
+  virtual bool create(const std::string& key, const std::string& value) = 0;
   virtual std::optional<std::string> get(const std::string& key) = 0;
   virtual void remove(const std::string& key) = 0;
 };

@@ -21,7 +21,7 @@ using platform::Descriptor;
 using platform::Frame;
 using Clock = std::chrono::steady_clock;
 
-enum Kind : uint32_t { kHello = 1, kSet, kGet, kRemove, kDone, kValue, kNone };
+enum Kind : uint32_t { kHello = 1, kSet, kGet, kRemove, kDone, kValue, kNone, kCreate };
 
 constexpr const char* kGreeting = "echotrain store 1";
 constexpr size_t kMaxClients = 8192;
@@ -94,6 +94,10 @@ class Server {
     }
     switch (frame.kind) {
       case kSet: return set(frame.payload) && client.channel.send(kDone, "");
+      case kCreate:
+        if (values_.count(frame.payload.substr(0, frame.payload.find('\0'))))
+          return client.channel.send(kNone, "");
+        return set(frame.payload) && client.channel.send(kDone, "");
       case kRemove: bytes_ -= erase(frame.payload); return client.channel.send(kDone, "");
       case kGet: {
         const auto found = values_.find(frame.payload);
@@ -144,6 +148,10 @@ class Client : public TcpStore {
 
   void set(const std::string& key, const std::string& value) override {
     ask(kSet, key + '\0' + value);
+  }
+
+  bool create(const std::string& key, const std::string& value) override {
+    return ask(kCreate, key + '\0' + value).kind == kDone;
   }
 
   std::optional<std::string> get(const std::string& key) override {

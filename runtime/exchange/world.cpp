@@ -87,6 +87,11 @@ void check(const World& world) {
          world.interface, "') to listen on, not both");
 }
 
+std::optional<std::string> after(const std::string& text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return std::nullopt;
+  return text.substr(prefix.size());
+}
+
 Group open_gloo(const World& world) {
   HelperPlace place;
   place.program = engine_file(world, "echotrain-gloo", "Gloo (libgloo-dev)");
@@ -95,22 +100,23 @@ Group open_gloo(const World& world) {
   place.timeout_s = world.timeout_s;
   place.is_interface = !world.interface.empty();
   place.address = place.is_interface ? world.interface : world.host;
-  if (world.rendezvous.starts_with(kFile)) {
-    place.store = file_store(world.rendezvous.substr(std::string_view(kFile).size()));
-    if (place.address.empty()) place.address = "127.0.0.1";
-  } else if (world.rendezvous.starts_with(kTcp)) {
-    const std::string at = world.rendezvous.substr(std::string_view(kTcp).size());
-    auto store = tcp_store(at, world.rank == 0, world.timeout_s);
-    if (place.address.empty()) place.address = store->own_address();
-    place.store = std::move(store);
-  } else {
-    fail(Code::invalid_argument, "the rendezvous '", world.rendezvous,
-         "' is neither file:FOLDER nor tcp://HOST:PORT");
+  place.store = open_store(world, world.rank == 0);
+  if (place.address.empty()) {
+    const auto* const server = dynamic_cast<const TcpStore*>(place.store.get());
+    place.address = server ? server->own_address() : "127.0.0.1";
   }
   return helper_group(place);
 }
 
 }  // namespace
+
+std::unique_ptr<Store> open_store(const World& world, bool serve) {
+  if (const auto folder = after(world.rendezvous, kFile)) return file_store(*folder);
+  if (const auto address = after(world.rendezvous, kTcp))
+    return tcp_store(*address, serve, world.timeout_s);
+  fail(Code::invalid_argument, "the rendezvous '", world.rendezvous,
+       "' is neither file:FOLDER nor tcp://HOST:PORT");
+}
 
 Group open_group(const World& world) {
   check(world);

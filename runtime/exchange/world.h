@@ -2,11 +2,13 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "core/options.h"
 #include "exchange/group.h"
+#include "exchange/store.h"
 
 namespace etr::exchange {
 
@@ -37,6 +39,9 @@ std::optional<World> world_from(const Environment& environment);
 // Joins the group. Gloo listens on the given host or interface; without one on the address from which the rendezvous's host is
 // reached, and on the loopback interface alone where the rendezvous is a folder. A group of one rank needs no engine.
 Group open_group(const World& world);
+
+// The store of a Gloo world's rendezvous; with `serve` this process serves that of tcp://.
+std::unique_ptr<Store> open_store(const World& world, bool serve);
 
 // The path of a helper or plug-in: in world.engines, else in the folder that ECHOTRAIN_ENGINES names, else in `echotrain` beside the
 // library. Error(not_found) that says what to install.

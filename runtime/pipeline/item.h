@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "pipeline/image_view.h"
@@ -68,8 +69,10 @@ struct Item {
   std::shared_ptr<const std::vector<ImageView>> views;
   // Beside `fields`, by other names; only in batches that a program made.
   std::vector<OpaqueField> opaque;
-  BatchInfo batch;  // batch.size == 0: a single sample
+  BatchInfo batch;              // batch.size == 0: a single sample
   std::shared_ptr<void> token;  // restoring only: alive while a stage holds this sample
+  // Restoring only: of a batch, its samples' ordinals and replicas.
+  std::shared_ptr<const std::vector<std::pair<uint64_t, uint32_t>>> copies;
 
   const Tensor* find(const std::string& name) const {
     for (const Field& field : fields)

@@ -357,6 +357,7 @@ Pipeline::Next Pipeline::next(Item& item) {
       const bool deliver_it = skip_ == 0;
       if (skip_ > 0) --skip_;
       if (deliver_it) {
+        restored_.reset();
         ++items_;
         fresh_ += item.batch.size ? item.batch.fresh : item.replica == 0;
         echoed_ += item.batch.size ? item.batch.echoed : item.replica != 0;
@@ -385,6 +386,8 @@ Pipeline::Next Pipeline::next(Item& item) {
     if (ended) {
       ++epoch_;
       delivered_ = 0;
+      done_.reset();
+      restored_.reset();
       bad_records_->forget_before(epoch_);
       source_->forget_before(epoch_);
       for (SerialStage* stage : serial_stages_) stage->forget_before(epoch_);
@@ -435,7 +438,7 @@ uint64_t Pipeline::epoch() const {
 
 bool Pipeline::within_epoch() const {
   std::scoped_lock lock(mutex_);
-  return delivered_ > 0 || skip_ > 0;
+  return delivered_ > 0 || skip_ > 0 || done_;
 }
 
 bool Pipeline::over() const {

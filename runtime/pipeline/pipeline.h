@@ -61,6 +61,10 @@ class Pipeline final : private SegmentHost {
   Json save() const;
   // Before the first next(). Throws Error(invalid_argument) that says what differs where `state` is of another pipeline, or of
   // other data; the data may lie elsewhere.
+  // A list of the positions of all ranks of a world: this pipeline goes on with its own. Where its world is another one, what they
+  // leave of the epoch is shared out anew: each sample that none of them has delivered fresh comes once, in the source's order
+  // before this pipeline's own stages, and copies that an echo node has made of held samples do not come again. Error(unsupported)
+  // where a stage counts samples (take, skip), or puts them together by content.
   void restore(const Json& state);
 
   uint64_t epoch() const;     // of the next item
@@ -96,9 +100,17 @@ class Pipeline final : private SegmentHost {
   std::vector<QueueLimits> planned_limits();
   void set_limits(const std::vector<QueueLimits>& planned);
   Json data() const;
+  const Json* own_position(const std::vector<Json>& positions) const;
+  void check_shareable() const;
+  bool needs_contents() const;
   void plan_restore(const Json& state, std::optional<uint64_t> samples);
+  void plan_share(const std::vector<Json>& positions, std::optional<uint64_t> samples);
+  void begin_rest(Delivered delivered);
+  void set_done(std::shared_ptr<const DoneSamples> done);
+  void begin_epoch(const ReplayInput& input) const;
   ReplayInput replay_input() const;
   ReplayInput replay_input(std::vector<std::unique_ptr<Stage>>& copies) const;
+  SerialSegment* last_repeating() const;
   int threads() const;
   uint64_t rank() const { return static_cast<uint64_t>(options_->integer("rank")); }
   uint64_t own_samples(uint64_t all) const;
@@ -138,7 +150,9 @@ class Pipeline final : private SegmentHost {
   uint64_t restored_epoch_ = 0;
   bool budget_applied_ = false;
   std::thread planner_;  // of a budget at the start: wait() does not wait for the samples it reads
-  bool walked_ = false;  // the stages are on their way in that epoch
+  bool walked_ = false;  // the stages are on their way in that epoch, or have begun its rest
+  std::shared_ptr<const DoneSamples>
+      done_;  // what ranks of another world had in that epoch, until it is over
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable ready_changed_;
@@ -149,8 +163,9 @@ class Pipeline final : private SegmentHost {
   bool has_current_ = false;
   bool started_ = false, cancelled_ = false;
   std::shared_ptr<const Error> failure_;
-  uint64_t epoch_ = 0, delivered_ = 0;  // in the epoch
-  uint64_t skip_ = 0;                   // outputs that a restored run does not deliver again
+  uint64_t epoch_ = 0, delivered_ = 0;    // in the epoch
+  uint64_t skip_ = 0;                     // outputs that a restored run does not deliver again
+  std::unique_ptr<const Json> restored_;  // the position, until there is another one
   int64_t started_ns_ = 0, process_ = 0;
   int64_t wait_ns_ = 0, waiting_since_ns_ = 0;  // of the consumer; since: 0 where it does not wait
   int64_t fresh_ = 0, echoed_ = 0, items_ = 0;

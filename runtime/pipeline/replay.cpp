@@ -3,6 +3,7 @@
 #include <oneapi/tbb/scalable_allocator.h>
 
 #include <algorithm>
+#include <set>
 
 #include "core/error.h"
 
@@ -24,7 +25,7 @@ class Replay {
   // Feeds tokens until the outputs are reached, or `samples` are fed; returns whether it stopped for these.
   bool run(uint64_t samples = UINT64_MAX) {
     bool epoch_ends = false;
-    for (pass_ = 0; !done_ && !epoch_ends; ++pass_) {
+    for (pass_ = first_pass(); !done_ && !epoch_ends; ++pass_) {
       Demand demand = Demand::more;
       const bool ended = pass_ < input_.pass_lengths.size();
       for (index_ = 0; !done_ && demand == Demand::more; ++index_) {
@@ -70,11 +71,14 @@ class Replay {
     std::vector<Pass> passes;
     std::vector<bool> samples;  // by number
     uint64_t world;
+    std::shared_ptr<const DoneSamples> done;
 
     bool is_ghost(uint64_t ordinal) const {
       const uint64_t pass = ordinal >> kPassShift;
       if (pass >= passes.size()) return false;
-      const uint64_t index = (ordinal & ((uint64_t{1} << kPassShift) - 1)) / world;
+      uint64_t number = ordinal & ((uint64_t{1} << kPassShift) - 1);
+      if (done) number = done->left_before(pass, number);
+      const uint64_t index = number / world;
       return index < passes[pass].count && !samples[passes[pass].begin + index];
     }
     // Of the samples fed first, those before the first that is alive; not the last one, after which a pass may end.
@@ -84,7 +88,34 @@ class Replay {
       return samples.empty() ? 0 : std::min<uint64_t>(before, samples.size() - 1);
     }
   };
-  Alive alive() const { return {passes_, alive_, input_.world}; }
+  Alive alive() const { return {passes_, alive_, input_.world, input_.done}; }
+
+  // Adds the samples that were fed and are not alive, and the copies that were delivered of those that are.
+  void add_to(Delivered& delivered) const {
+    const Alive still = alive();
+    const bool repeats = input_.repeats != nullptr;
+    std::set<uint64_t> had;  // without a stage that would know copies again
+    for (const SampleCopy& copy : copies_) {
+      if (still.is_ghost(copy.first)) continue;
+      if (repeats)
+        delivered.done.add_copy(copy);
+      else if (copy.second == 0)
+        had.insert(copy.first);
+    }
+    uint64_t first_open = first_pass();
+    for (uint64_t pass = first_pass(); pass < passes_.size(); ++pass) {
+      std::vector<uint64_t> numbers;
+      const auto [begin, count] = passes_[pass];
+      for (uint64_t index = 0; index < count; ++index)
+        if (const uint64_t ordinal = ordinal_of(pass, index);
+            !alive_[begin + index] || had.count(ordinal))
+          numbers.push_back(ordinal - (pass << kPassShift));
+      const auto& ended = input_.pass_lengths;
+      if (first_open == pass && pass < ended.size() && numbers.size() == ended[pass]) ++first_open;
+      if (!numbers.empty()) delivered.done.add(pass, std::move(numbers));
+    }
+    delivered.first_open = std::min(delivered.first_open, first_open);
+  }
 
  private:
   // Hands a stage's emissions to what follows it.
@@ -105,8 +136,11 @@ class Replay {
     if (!ended && input_.pass_length && index_ > *input_.pass_length) cannot_be_reached();
   }
 
+  uint64_t first_pass() const { return input_.done ? input_.done->first_pass() : 0; }
+
   uint64_t ordinal_of(uint64_t pass, uint64_t index) const {
-    return pass << kPassShift | (index * input_.world + input_.rank);
+    const uint64_t nth = index * input_.world + input_.rank;
+    return pass << kPassShift | (input_.done ? input_.done->left(pass, nth) : nth);
   }
 
   // Says when nothing holds its sample any more.
@@ -144,6 +178,9 @@ class Replay {
       held_.push_back(std::move(item));
       return;
     }
+    if (next > 0 && input_.repeats == stages_[next - 1] && input_.done &&
+        input_.done->copies().count({item.ordinal, item.replica}))
+      return;
     const uint64_t from = next == 0 ? 0 : input_.stages[next - 1].first;
     const uint64_t to = next < input_.stages.size() ? input_.stages[next].first : UINT64_MAX;
     for (const uint64_t map : input_.map_positions)
@@ -162,7 +199,14 @@ class Replay {
     }
   }
 
-  void output(Item&&) { done_ = ++outputs_ == input_.outputs; }
+  void output(Item&& item) {
+    done_ = ++outputs_ == input_.outputs;
+    if (!tokens_) return;
+    if (item.batch.size == 0)
+      copies_.emplace_back(item.ordinal, item.replica);
+    else if (item.replica == 0 && item.copies)
+      copies_.insert(copies_.end(), item.copies->begin(), item.copies->end());
+  }
 
   const ReplayInput& input_;
   const bool tokens_;
@@ -171,7 +215,8 @@ class Replay {
   bool done_ = false;
   std::vector<Alive::Pass> passes_;
   std::vector<bool> alive_;
-  std::vector<Item> held_;  // with tokens, so after alive_
+  std::vector<SampleCopy> copies_;  // that were delivered, with tokens
+  std::vector<Item> held_;          // with tokens, so after alive_
 };
 
 }  // namespace
@@ -190,6 +235,19 @@ ReplayPlan plan_replay(const ReplayInput& input, std::vector<std::unique_ptr<Sta
   if (!replay.arrived()) cannot_be_reached();
   auto alive = std::make_shared<Replay::Alive>(replay.alive());
   return {[alive](uint64_t ordinal) { return alive->is_ghost(ordinal); }, alive->unneeded()};
+}
+
+void add_delivered(const ReplayInput& input, std::vector<std::unique_ptr<Stage>> copies,
+                   Delivered& delivered) {
+  if (input.outputs == 0) {
+    delivered.first_open = 0;
+    return;
+  }
+  Replay replay(input, /*tokens=*/true);
+  const auto stages = std::move(copies);  // end before the replay, as above
+  replay.run();
+  if (!replay.arrived()) cannot_be_reached();
+  replay.add_to(delivered);
 }
 
 ReplayPlace walk(const ReplayInput& input, uint64_t samples) {

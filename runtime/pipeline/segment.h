@@ -175,6 +175,8 @@ class SourceSegment final : public Segment {
     drop_rest_ = drop_rest;
   }
 
+  // Restoring: in the first epoch those samples are passed over.
+  void set_done(std::shared_ptr<const DoneSamples> done) { done_before_ = std::move(done); }
   // Samples that the cache has are not read.
   void set_cache(std::shared_ptr<SampleCache> cache) { cache_ = std::move(cache); }
   // Restoring: items of the first epoch for which `ghost` says so travel without payload.
@@ -201,7 +203,8 @@ class SourceSegment final : public Segment {
   bool next_item(Item& item, End& end);
   bool read_own(Item& item);
   bool read_or_recall(Item& item);
-  void pass_over(uint64_t samples);
+  uint64_t number_of(uint64_t place) const;
+  void go_to(uint64_t number);
   void count_reads();
   void end_pass(Chunk& chunk, End end);
   void note_data();
@@ -211,10 +214,12 @@ class SourceSegment final : public Segment {
   uint64_t rank_ = 0, world_ = 1;
   bool drop_rest_ = true;
   uint64_t epoch_ = 0, pass_ = 0, index_ = 0;  // index_: of own samples in the pass
+  uint64_t number_ = 0;                        // of all samples in the pass
   uint64_t first_index_ = 0;                   // where the next pass begins
   bool pass_ended_ = false;
   bool in_pass_ = false, done_ = false;
   int64_t uncounted_ = 0;  // records that were read and BadRecords does not know of yet
+  std::shared_ptr<const DoneSamples> done_before_;
   std::shared_ptr<SampleCache> cache_;
   std::function<bool(uint64_t)> ghost_;
   std::function<Demand(uint64_t, uint64_t)> demand_;
@@ -231,6 +236,8 @@ class SerialSegment final : public Segment, private Emitter {
                 std::unique_ptr<SerialStage> stage);
 
   void start_at(uint64_t epoch, bool under_way = false);  // else the stage begins the epoch
+  // Restoring: in the first epoch those copies go no further.
+  void set_done(std::shared_ptr<const DoneSamples> done) { done_before_ = std::move(done); }
   SerialStage& stage() { return *stage_; }
 
   bool head_blocks() const override { return stage_->may_block(); }
@@ -239,7 +246,10 @@ class SerialSegment final : public Segment, private Emitter {
   Idle advance() override;
 
  private:
-  void emit(Item&& item) override { pending_.push_back(std::move(item)); }
+  void emit(Item&& item) override {
+    if (done_before_ && done_before_->copies().count({item.ordinal, item.replica})) return;
+    pending_.push_back(std::move(item));
+  }
   size_t waiting() const { return pending_.size() - sent_; }
   std::optional<Idle> step();
   bool flush(bool everything);
@@ -250,6 +260,7 @@ class SerialSegment final : public Segment, private Emitter {
   void finish_input();
 
   std::unique_ptr<SerialStage> stage_;
+  std::shared_ptr<const DoneSamples> done_before_;
   uint64_t epoch_ = 0;
   Chunk current_;        // being processed
   size_t position_ = 0;  // in current_

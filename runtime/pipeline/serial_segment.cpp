@@ -46,7 +46,10 @@ bool SerialSegment::flush(bool everything) {
   last.epoch = epoch_;
   last.end = std::exchange(pending_end_, End::none);
   last.failure = std::exchange(pending_failure_, nullptr);
-  if (last.end == End::epoch) start_at(epoch_ + 1);
+  if (last.end == End::epoch) {
+    done_before_.reset();
+    start_at(epoch_ + 1);
+  }
   send(std::move(last));
   return true;
 }

@@ -54,9 +54,14 @@ void SourceSegment::forget_before(uint64_t epoch) {
   lengths_.erase(lengths_.begin(), lengths_.lower_bound(epoch));
 }
 
+// Of the sample at a place among those of all ranks.
+uint64_t SourceSegment::number_of(uint64_t place) const {
+  return done_before_ ? done_before_->left(pass_, place) : place;
+}
+
 // Goes past samples of other ranks, bad ones too: their ranks see to them.
-void SourceSegment::pass_over(uint64_t samples) {
-  for (uint64_t i = 0; i < samples && !pass_ended_ && !host_.stopped(); ++i) {
+void SourceSegment::go_to(uint64_t number) {
+  for (; number_ < number && !pass_ended_ && !host_.stopped(); ++number_) {
     try {
       pass_ended_ = !source_->skip();
     } catch (const Error&) {
@@ -79,9 +84,10 @@ bool SourceSegment::read_or_recall(Item& item) {
 
 // The next own sample of the pass, without payload where it is a ghost; false at the end of the pass.
 bool SourceSegment::read_own(Item& item) {
-  pass_over(rank_);
+  const uint64_t round = index_ * world_;
+  go_to(number_of(round + rank_));
   item = {};
-  item.ordinal = pass_ << kPassShift | (index_ * world_ + rank_);
+  item.ordinal = pass_ << kPassShift | number_of(round + rank_);
   item.ghost = ghost_ && ghost_(item.ordinal);
   std::exception_ptr bad;
   try {
@@ -90,7 +96,8 @@ bool SourceSegment::read_own(Item& item) {
     bad = std::current_exception();
   }
   if (pass_ended_) return false;
-  pass_over(world_ - 1 - rank_);
+  ++number_;
+  go_to(number_of(round + world_ - 1) + 1);
   if (pass_ended_ && drop_rest_) return false;  // the others of this round are missing
   ++index_;  // a bad record keeps its number, so that a restored run numbers the rest alike
   if (bad) std::rethrow_exception(bad);
@@ -113,7 +120,7 @@ bool SourceSegment::next_item(Item& item, End& end) {
         return true;
       }
       std::scoped_lock lock(lengths_mutex_);
-      last_length_ = index_;
+      if (!done_before_) last_length_ = index_;
       end = End::pass;
       return false;
     } catch (const Error& error) {
@@ -143,6 +150,7 @@ void SourceSegment::end_pass(Chunk& chunk, End end) {
   pass_ = 0;
   ++epoch_;
   ghost_ = nullptr;
+  done_before_.reset();
   done_ = epochs_ != 0 && epoch_ >= epochs_;
 }
 
@@ -162,8 +170,9 @@ Segment::Idle SourceSegment::advance() {
         in_pass_ = true;
         source_->start_pass(epoch_, pass_);
         note_data();
+        number_ = 0;
         index_ = std::exchange(first_index_, 0);
-        pass_over(index_ * world_);
+        if (index_ > 0) go_to(number_of(index_ * world_ - 1) + 1);
         if (pass_ended_)
           fail(Code::corrupt_data, "the saved position lies ", index_,
                " samples into a pass over the data, which has fewer");

@@ -18,6 +18,7 @@
 #include "core/json_fwd.h"
 #include "core/options.h"
 #include "core/rng.h"
+#include "pipeline/done_samples.h"
 #include "pipeline/item.h"
 
 namespace etr::pipeline {
@@ -134,6 +135,9 @@ class Emitter {
 class SerialStage : public Stage {
  public:
   virtual void start_epoch(uint64_t /*epoch*/) {}
+  // The same for the rest of an epoch that the ranks of another world have begun: of its first passes come only samples that
+  // those have not had, and perhaps none. Throws Error(unsupported) where what the stage emits depends on those before.
+  virtual void start_rest(uint64_t epoch, const DoneSamples& /*done*/) { start_epoch(epoch); }
   virtual void process(Item&& item, Emitter& out) = 0;
   virtual void finish_pass(Emitter& /*out*/) {}  // the source's pass has ended: emit what is held
 
@@ -144,8 +148,9 @@ class SerialStage : public Stage {
   }  // repeat: how often it wants the source; 0: forever
   // take: pass_id() of the pass of which it needs no more; 0: none. Any thread.
   virtual uint64_t satisfied_pass() const { return 0; }
-  virtual bool may_block() const { return false; }      // runs on a thread of its own
-  virtual bool makes_batches() const { return false; }  // its output is counted in batches
+  virtual bool repeats_samples() const { return false; }  // with replica numbers of their own
+  virtual bool may_block() const { return false; }        // runs on a thread of its own
+  virtual bool makes_batches() const { return false; }    // its output is counted in batches
   virtual bool depends_on_content() const { return false; }
   // Behind it the steps of images are left to the consumer, where it takes them: pixels become Item::views.
   virtual bool makes_views() const { return false; }
@@ -153,9 +158,7 @@ class SerialStage : public Stage {
   virtual bool carries_views() const { return !makes_batches() && !depends_on_content(); }
   // What it will hold at most, where an item that comes in has `item_bytes`.
   virtual double holds_bytes(double /*item_bytes*/) const { return 0; }
-  virtual int64_t queue_items() const {
-    return 0;
-  }  // prefetch: of the queue after it; 0: as usual
+  virtual int64_t queue_items() const { return 0; }  // prefetch: of the queue after it; 0: as usual
 
   // Echo on demand: called when the consumer is about to wait and no input is there. Emits one item
   // and returns true, or returns false where it has none to give.
@@ -184,6 +187,9 @@ struct StageSpec {
   bool random = false;    // gives the same sample another look each time
   bool prepares = false;  // brings images into the model's form, in training as in predictions
 };
+
+// For start_rest() of a stage that counts what comes.
+[[noreturn]] void refuse_rest(const char* stage);
 
 std::span<const StageSpec* const> stage_table();
 const StageSpec& find_stage(const std::string& name);  // Error(not_found) names the nearest

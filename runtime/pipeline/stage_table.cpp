@@ -22,6 +22,12 @@ const StageSpec& find_stage(const std::string& name) {
   return find_in_table(stage_table(), "stage", name);
 }
 
+void refuse_rest(const char* stage) {
+  fail(Code::unsupported, "the stage '", stage,
+       "' counts its samples, so the rest of an epoch cannot be shared out among another number of "
+       "processes: go on with as many as before, or from an epoch's end");
+}
+
 Json SerialStage::save_decisions(uint64_t) const { return nullptr; }
 
 Demand demand_of(std::span<SerialStage* const> stages, uint64_t epoch, uint64_t pass) {

@@ -59,9 +59,15 @@ void Batching::emit_batch(Emitter& out) {
     if (first.views) join_views(batch);
   } else if (first.token) {  // restoring: a held batch holds its samples
     auto tokens = std::make_shared<std::vector<std::shared_ptr<void>>>();
+    auto copies = std::make_shared<std::vector<std::pair<uint64_t, uint32_t>>>();
     tokens->reserve(items_.size());
-    for (Item& item : items_) tokens->push_back(std::move(item.token));
+    copies->reserve(items_.size());
+    for (Item& item : items_) {
+      tokens->push_back(std::move(item.token));
+      copies->emplace_back(item.ordinal, item.replica);
+    }
     batch.token = std::move(tokens);
+    batch.copies = std::move(copies);
   }
   items_.clear();
   out.emit(std::move(batch));

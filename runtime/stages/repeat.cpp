@@ -17,17 +17,23 @@ class Repeat final : public SerialStage {
   Repeat(const Options& options, const StageContext&)
       : count_(static_cast<uint64_t>(options.integer("count"))) {}
 
-  void start_epoch(uint64_t) override { ended_ = samples_ = 0; }
+  void start_epoch(uint64_t) override { ended_ = samples_ = short_passes_ = 0; }
+  void start_rest(uint64_t epoch, const DoneSamples& done) override {
+    start_epoch(epoch);
+    ended_ = done.first_pass();
+    short_passes_ = done.passes() - ended_;
+  }
   void process(Item&& item, Emitter& out) override {
     ++samples_;
     out.emit(std::move(item));
   }
   bool forwards_end(bool epoch_ends) override {
-    if (!epoch_ends && count_ == 0 && samples_ == 0)
+    if (!epoch_ends && count_ == 0 && samples_ == 0 && short_passes_ == 0)
       fail(Code::invalid_argument,
            "repeat without end: a whole pass over the data gave no sample; either there is none, "
            "or every record was bad");
     samples_ = 0;
+    if (short_passes_ > 0) --short_passes_;
     ++ended_;
     return epoch_ends || (count_ != 0 && ended_ % count_ == 0);
   }
@@ -36,6 +42,7 @@ class Repeat final : public SerialStage {
  private:
   const uint64_t count_;
   uint64_t ended_ = 0, samples_ = 0;  // passes in this epoch; samples in this pass
+  uint64_t short_passes_ = 0;         // that may come without samples
 };
 
 }  // namespace

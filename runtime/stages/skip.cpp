@@ -16,6 +16,7 @@ class Skip final : public SerialStage {
       : count_(static_cast<uint64_t>(options.integer("count"))) {}
 
   void start_epoch(uint64_t) override { seen_ = 0; }
+  void start_rest(uint64_t, const DoneSamples&) override { refuse_rest("skip"); }
   void process(Item&& item, Emitter& out) override {
     if (seen_++ >= count_) out.emit(std::move(item));
   }

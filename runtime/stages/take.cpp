@@ -23,6 +23,7 @@ class Take final : public SerialStage {
     taken_ = 0;
   }
 
+  void start_rest(uint64_t, const DoneSamples&) override { refuse_rest("take"); }
   void process(Item&& item, Emitter& out) override {
     if (taken_ == count_) return;
     ++taken_;

@@ -1,6 +1,5 @@
 #include "train/supply.h"
 
-#include "core/error.h"
 #include "core/json.h"
 #include "core/text.h"
 #include "train/batch_fields.h"
@@ -69,15 +68,14 @@ checkpoint::Files Supply::positions() {
 }
 
 void Supply::restore(const checkpoint::Files& files, int saved_by, const std::string& origin) {
-  const int rank = ranks_ ? ranks_->rank() : 0, size = ranks_ ? ranks_->size() : 1;
-  const bool same = saved_by == size;
-  const Json position =
-      checkpoint::json_of(files, position_file(same ? static_cast<size_t>(rank) : 0), origin);
-  if (!same && position.value("delivered", 1) != 0)
-    fail(Code::unsupported, origin, " was written within an epoch by ", counted(saved_by, "rank"),
-         ", and this run has ", size,
-         ": resume it with as many, or from a checkpoint at an epoch's end");
-  pipeline_.restore(position);
+  const size_t rank = ranks_ ? static_cast<size_t>(ranks_->rank()) : 0;
+  const auto position = [&](size_t of) {
+    return checkpoint::json_of(files, position_file(of), origin);
+  };
+  if (saved_by == (ranks_ ? ranks_->size() : 1)) return pipeline_.restore(position(rank));
+  Json all = Json::array();
+  for (size_t of = 0; of < static_cast<size_t>(saved_by); ++of) all.push_back(position(of));
+  pipeline_.restore(all);
 }
 
 }  // namespace etr::train

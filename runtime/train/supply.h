@@ -35,8 +35,8 @@ class Supply {
 
   // The positions of all ranks' pipelines, as a checkpoint keeps them. A call of all ranks, as restore() is.
   checkpoint::Files positions();
-  // Each rank goes on with its own part of the data. `saved_by`: so many ranks; with another number a run can go on from an
-  // epoch's end. `origin` names the checkpoint in errors.
+  // Each rank goes on with its own part of the data. `saved_by`: so many ranks; where there is another number of them now, they
+  // share out what is left of the epoch. `origin` names the checkpoint in errors.
   void restore(const checkpoint::Files& files, int saved_by, const std::string& origin);
 
  private:

@@ -85,6 +85,26 @@ TEST(Restore, GoesOnFromARestoredRun) {
   EXPECT_EQ(digest_of_epoch(third), tail);
 }
 
+// Nothing is read in between; the way back may have begun.
+TEST(Restore, GivesThePositionBackUntilSomethingIsRead) {
+  TempDir dir;
+  const Json spec = spec_of(make_shards(dir, 2, 30),
+                            R"(, {"stage": "repeat", "count": 2}, {"stage": "shuffle", "buffer": 9},
+                                {"stage": "batch", "size": 4})");
+  Pipeline original(spec);
+  Item item;
+  for (int n = 0; n < 25; ++n) original.next(item);
+  const Json state = original.save();
+  Pipeline second(spec);
+  second.restore(state);
+  EXPECT_EQ(second.save(), state);
+  second.wait(60);
+  EXPECT_EQ(second.save(), state);
+  Pipeline third(spec);
+  third.restore(second.save());
+  EXPECT_EQ(digest_of_epoch(third), digest_of_epoch(original));
+}
+
 // The same where it is the source that finds records bad.
 TEST(Restore, PassesRecordsThatTheSourceFoundBad) {
   TempDir dir;

@@ -202,10 +202,32 @@ TEST(RanksOfAJob, AreStoppedByAnyOfThemAndGoOnTogether) {
     EXPECT_EQ(rank.end.step, 15u);
   }
   EXPECT_EQ(losses_of(parts), losses_of(whole)) << "to the bit";
-  // Within an epoch, with another number of ranks.
-  const auto fewer = together(
-      1, [&](int) { return job_of(dir, 24, parts); }, Start::resume);
-  EXPECT_TRUE(fewer[0].error);
+}
+
+// In the middle of an epoch; every sample is trained on once.
+TEST(RanksOfAJob, GoOnInAnotherNumber) {
+  for (const int size : {1, 3}) {
+    TempDir dir;
+    const std::string out = dir.path("out");
+    const auto job = [&](int) {
+      Json own = job_of(dir, 10, out);
+      own["train"] = {{"epochs", 1}};
+      own["output"]["checkpoint_every_steps"] = 8;
+      return own;
+    };
+    together(2, job, Start::fresh, [](int, Trainer& trainer, const Event& event) {
+      if (event.kind == EventKind::checkpoint) trainer.stop();
+    });
+    EXPECT_EQ(steps_of(out).size(), 8u);
+    const auto ranks = together(size, job, Start::resume);
+    for (const Outcome& rank : ranks) {
+      ASSERT_FALSE(rank.error) << rank.error->what();
+      EXPECT_EQ(rank.end.epoch, 1u);
+      EXPECT_EQ(rank.end.examples, 400u);
+      EXPECT_EQ(rank.end.step, 8u + 240 / (10 * static_cast<unsigned>(size)));
+      EXPECT_EQ(rank.weights, ranks[0].weights) << "to the bit";
+    }
+  }
 }
 
 TEST(RanksOfAJob, EndWithinTheirTime) {

@@ -363,7 +363,10 @@ ETR_API int32_t etr_pipeline_trace(etr_pipeline* pipeline, char** json);
 ETR_API int32_t etr_pipeline_bad_records(etr_pipeline* pipeline, char** json);
 
 /* The position after the last batch read, as JSON; small. A pipeline of the same spec that restores
- * it before reading continues with the same batches. */
+ * it before reading continues with the same batches.
+ * Where several processes ("rank", "world") share the samples, each saves its own. A JSON array of the positions of all ranks, in
+ * order, can be restored by any number of processes, in the middle of an epoch too: what is left of it is shared out anew, so that
+ * each sample comes once (ETR_UNSUPPORTED with the stages take, skip, bucket and pack_sequences, and the policy substitute). */
 ETR_API int32_t etr_pipeline_save(etr_pipeline* pipeline, char** json);
 ETR_API int32_t etr_pipeline_restore(etr_pipeline* pipeline, const char* json);
 

@@ -1,0 +1,206 @@
+#include "exchange/succession.h"
+
+#include <algorithm>
+#include <iterator>
+#include <sstream>
+#include <thread>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/text.h"
+#include "exchange/failure.h"
+#include "exchange/word.h"
+
+namespace etr::exchange {
+namespace {
+
+constexpr auto kLook = std::chrono::milliseconds(10);     // how often the store is asked
+constexpr auto kSettle = std::chrono::milliseconds(300);  // for ranks that others took for lost
+constexpr auto kAnswer = std::chrono::seconds(3);         // for newcomers that are called
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+bool has(const std::vector<std::string>& list, const std::string& word) {
+  return std::find(list.begin(), list.end(), word) != list.end();
+}
+
+}  // namespace
+
+Succession::Succession(std::unique_ptr<Store> store, std::string name, double timeout_s)
+    : store_(std::move(store)),
+      name_(std::move(name)),
+      id_(new_word()),
+      timeout_(clock_duration(timeout_s)) {}
+
+std::string Succession::claim_key(uint64_t generation) const {
+  return key(cat(generation, ".members"));
+}
+
+std::string Succession::ready_key(uint64_t generation, const std::string& member) const {
+  return key(cat(generation, ".ready.", member));
+}
+
+std::string Succession::here_key(uint64_t generation, const std::string& member) const {
+  return key(cat(generation, ".here.", member));
+}
+
+void Succession::begin(std::vector<std::string> members) {
+  members_ = std::move(members);
+  run_ = members_.front();
+  if (run_ == id_) store_->set(run_key(), run_);
+}
+
+// Half of the ranks are one where the first of them is there.
+bool Succession::is_majority(const std::vector<std::string>& part) const {
+  const size_t twice = 2 * part.size();
+  return twice > members_.size() || (twice == members_.size() && has(part, members_.front()));
+}
+
+void Succession::claim(const std::vector<std::string>& members) {
+  std::string text = std::to_string(next_place_);
+  for (const std::string& member : members) text += " " + member;
+  store_->create(claim_key(generation_ + 1), text);
+}
+
+std::optional<Succession::Place> Succession::claimed(uint64_t generation) {
+  const auto text = store_->get(claim_key(generation));
+  if (!text) return std::nullopt;
+  auto words = words_of(*text);
+  if (words.empty()) fail(Code::corrupt_data, "the list of a group's members is damaged: ", *text);
+  std::vector<std::string> members(words.begin() + 1, words.end());
+  const auto own = std::find(members.begin(), members.end(), id_);
+  if (own == members.end()) return Place{"", -1, static_cast<int>(members.size())};
+  next_place_ = static_cast<uint64_t>(parse_integer(words[0], "a list's length"));
+  generation_ = generation;
+  members_ = std::move(members);
+  formed_ = false;
+  return Place{key(std::to_string(generation_)), static_cast<int>(own - members_.begin()),
+               static_cast<int>(members_.size())};
+}
+
+Succession::Place Succession::succeed(const std::vector<int>& lost, int least) {
+  const uint64_t next = generation_ + 1;
+  const auto is_lost = [&](size_t rank) {
+    return std::find(lost.begin(), lost.end(), static_cast<int>(rank)) != lost.end();
+  };
+  if (!formed_)
+    for (size_t rank = 0; rank < members_.size(); ++rank)
+      if (is_lost(rank)) distrusted_.insert(members_[rank]);
+  store_->set(ready_key(next, id_), "1");
+  const auto began = Clock::now();
+  auto complete = Clock::time_point::max();  // since when all are ready that this rank waits for
+  while (true) {
+    if (const auto place = claimed(next)) {
+      if (place->rank >= 0) return *place;
+      throw RankLost(cat("the run goes on without this rank: the others, now ",
+                         counted(place->size, "rank"),
+                         ", had taken it for lost, and formed a group of their own"),
+                     lost);
+    }
+    std::vector<std::string> ready;  // those too that others alone have lost
+    std::vector<int> absent;
+    bool all = true;
+    for (size_t rank = 0; rank < members_.size(); ++rank) {
+      const std::string& member = members_[rank];
+      if (distrusted_.count(member) == 0 && store_->get(ready_key(next, member)))
+        ready.push_back(member);
+      else
+        absent.push_back(static_cast<int>(rank)), all = all && is_lost(rank);
+    }
+    const auto now = Clock::now();
+    complete = all ? std::min(complete, now) : Clock::time_point::max();
+    const auto due = std::min(complete, began + timeout_) +
+                     (is_majority(ready) ? Clock::duration(kSettle) : timeout_);
+    if (now >= due && static_cast<int>(ready.size()) < least)
+      throw RankLost(cat(ranks_text(absent), " of ", members_.size(), " are lost: ",
+                         counted(static_cast<int64_t>(ready.size()), "rank"),
+                         " would go on, and min_ranks is ", least),
+                     absent);
+    if (now >= due)
+      claim(ready);
+    else
+      std::this_thread::sleep_for(kLook);
+  }
+}
+
+std::vector<std::string> Succession::newcomers() {
+  formed_ = true;
+  std::vector<std::string> called, came;
+  while (const auto word = store_->get(key(cat("list.", next_place_)))) {
+    called.push_back(*word);
+    ++next_place_;
+  }
+  const uint64_t next = generation_ + 1;
+  for (const std::string& word : called)
+    store_->set(key("call." + word), std::to_string(next));
+  for (const auto deadline = Clock::now() + kAnswer;
+       came.size() < called.size() && Clock::now() < deadline;
+       std::this_thread::sleep_for(kLook))
+    for (const std::string& word : called)
+      if (!has(came, word) && store_->get(here_key(next, word))) came.push_back(word);
+  return came;
+}
+
+void Succession::admit(const std::vector<std::string>& newcomers) {
+  std::vector<std::string> all = members_;
+  all.insert(all.end(), newcomers.begin(), newcomers.end());
+  claim(all);
+}
+
+Succession::Place Succession::follow() {
+  for (const auto deadline = Clock::now() + timeout_; Clock::now() < deadline;
+       std::this_thread::sleep_for(kLook))
+    if (const auto place = claimed(generation_ + 1); place && place->rank >= 0) return *place;
+  throw RankLost("rank 0 did not say who belongs to the next group", {0});
+}
+
+void Succession::enter_list() {
+  for (uint64_t place = 0; !store_->create(key(cat("list.", place)), id_);) ++place;
+}
+
+// Nothing where the group forms without this process: it waits for the next one.
+std::optional<Succession::Place> Succession::answer_call(Clock::time_point deadline) {
+  const auto called = store_->get(key("call." + id_));
+  if (!called) return std::nullopt;
+  store_->remove(key("call." + id_));
+  const auto next = static_cast<uint64_t>(parse_integer(*called, "a generation"));
+  store_->set(here_key(next, id_), "1");
+  const auto due = std::min(deadline, Clock::now() + kAnswer + timeout_);
+  for (; Clock::now() < due; std::this_thread::sleep_for(kLook))
+    if (const auto place = claimed(next)) {
+      if (place->rank >= 0) return place;
+      break;
+    }
+  enter_list();
+  return std::nullopt;
+}
+
+Succession::Place Succession::join(double timeout_s) {
+  const auto deadline = deadline_after(timeout_s);
+  for (; Clock::now() < deadline; std::this_thread::sleep_for(kLook)) {
+    const auto run = store_->get(run_key());
+    if (!run && !run_.empty())
+      fail(Code::state, "the run ended before it admitted this rank, which waited to join it");
+    if (!run) continue;
+    if (run_ != *run) {
+      run_ = *run;
+      enter_list();
+    }
+    if (const auto place = answer_call(deadline)) return *place;
+  }
+  fail(Code::io, run_.empty() ? "there was no run to join" : "no run admitted this rank", " within ",
+       timeout_s, " s: runs admit ranks at the end of an epoch (parallel.join_timeout)");
+}
+
+void Succession::end() noexcept {
+  try {
+    store_->remove(run_key());
+  } catch (const std::exception&) {
+    // The store has gone before.
+  }
+}
+
+}  // namespace etr::exchange

@@ -1,0 +1,15 @@
+#include "exchange/word.h"
+
+#include <random>
+#include <sstream>
+
+namespace etr::exchange {
+
+std::string new_word() {
+  std::random_device random;
+  std::ostringstream out;
+  for (int i = 0; i < 4; ++i) out << std::hex << random();
+  return out.str();
+}
+
+}  // namespace etr::exchange

@@ -1,0 +1,114 @@
+#include "pipeline/position_notes.h"
+
+#include <map>
+#include <string>
+#include <utility>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/json_members.h"
+#include "core/packed.h"
+#include "core/text.h"
+
+namespace etr::pipeline {
+namespace {
+
+constexpr uint64_t kMostItems = uint64_t{1} << 40;  // of an epoch; epochs
+constexpr uint64_t kMostRanks = 1'000'000;
+
+}  // namespace
+
+// By stage, the ordinals as differences: a filter may drop a good part of a million samples.
+Json pack_drops(const std::vector<Drop>& sorted) {
+  std::map<uint64_t, std::vector<uint64_t>> by_stage;
+  std::map<uint64_t, uint64_t> last;
+  for (const auto& [stage, ordinal] : sorted)
+    by_stage[stage].push_back(ordinal - std::exchange(last[stage], ordinal));
+  Json out = Json::object();
+  for (const auto& [stage, steps] : by_stage) out[std::to_string(stage)] = pack_numbers(steps);
+  return out;
+}
+
+std::vector<Drop> unpack_drops(const Json& packed) {
+  std::vector<Drop> out;
+  for (const auto& [stage, text] : packed.items()) {
+    uint64_t ordinal = 0;
+    const auto position = static_cast<uint64_t>(parse_integer(stage, "a stage's number"));
+    for (const uint64_t step : unpack_numbers(text.get<std::string>()))
+      out.emplace_back(position, ordinal += step);
+  }
+  return out;
+}
+
+// Between epochs nothing is held: any number of processes may go on.
+bool lies_within_epoch(const Json& position) {
+  return position.at("delivered") != 0 || position.contains("done");
+}
+
+void check_complete(const std::vector<Json>& positions) {
+  const uint64_t world = positions.front().at("world");
+  if (positions.size() != world)
+    fail(Code::invalid_argument, "the position was saved within an epoch by rank ",
+         positions.front().at("rank").dump(), " of a world of ", world,
+         ": another number of processes can go on with a list of the positions of all ",
+         counted(static_cast<int64_t>(world), "rank"), ", and there ",
+         positions.size() == 1 ? "is 1" : cat("are ", positions.size()),
+         "; or save at an epoch's end");
+  const Json& first = positions.front();
+  for (uint64_t rank = 0; rank < world; ++rank) {
+    const Json& position = positions[rank];
+    if (position.value("rank", Json()) != rank || position.value("world", Json()) != world)
+      fail(Code::invalid_argument, "position ", rank + 1, " of ", world, " is of rank ",
+           position.value("rank", Json()).dump(), " of a world of ",
+           position.value("world", Json()).dump(), ", not of rank ", rank, " of ", world);
+    if (position["epoch"] != first["epoch"] ||
+        position.value("done", Json()) != first.value("done", Json()))
+      fail(Code::invalid_argument, "the positions of ranks 0 and ", rank,
+           " were not saved at the same time: they are in epochs ", first["epoch"].dump(), " and ",
+           position["epoch"].dump(), ", or shared out otherwise");
+  }
+}
+
+// What is read of a position is there and of its type.
+void check_form(const Json& state) {
+  const JsonMembers members(state, kDamagedPosition, Code::corrupt_data);
+  const JsonMembers pipeline(members.object("pipeline"), cat(kDamagedPosition, ": 'pipeline'"),
+                             Code::corrupt_data);
+  pipeline.at("seed");
+  pipeline.list("stages");
+  members.whole("epoch", kMostItems);
+  if (members.whole("delivered", kMostItems) > 0 || members.has("done")) {
+    const uint64_t world = members.whole("world", kMostRanks);
+    if (world == 0 || members.whole("rank", kMostRanks) >= world)
+      fail(Code::corrupt_data, kDamagedPosition, ": 'rank' is ", state["rank"].dump(),
+           " of a world of ", world);
+  }
+  if (members.has("done")) members.object("done");
+  for (const Json& length : members.list("pass_lengths"))
+    if (!length.is_number_unsigned() || length.get<uint64_t>() > kMostItems)
+      fail(Code::corrupt_data, kDamagedPosition, ": 'pass_lengths' holds ", brief_json(length),
+           ", not a number of samples");
+  members.object("decisions");
+  for (const auto& [stage, list] : members.object("drops").items())
+    if (!list.is_string())
+      fail(Code::corrupt_data, kDamagedPosition, ": 'drops' of stage ", stage, " are ",
+           brief_json(list), ", not a packed list");
+}
+
+void take_notes(const Json& state, ReplayInput& input, const DropSet& drops,
+                std::optional<uint64_t> own_samples) {
+  for (const auto& [position, stage] : input.stages)
+    if (const std::string key = std::to_string(position); state.at("decisions").contains(key))
+      stage->load_decisions(input.epoch, state["decisions"][key]);
+  input.pass_lengths = state.at("pass_lengths").get<std::vector<uint64_t>>();
+  input.pass_length = own_samples;
+  input.drops = &drops;
+}
+
+DropSet drop_set(const std::vector<Drop>& drops) {
+  DropSet out;
+  for (const Drop& drop : drops) out.insert(drop);
+  return out;
+}
+
+}  // namespace etr::pipeline

@@ -1,0 +1,72 @@
+// Sharing out the rest of an epoch among another number of ranks than those that began it.
+//
+// The epoch has one order of samples, the source's, of which rank r of n gets every n-th. Which samples each of the old ranks had
+// delivered at the position is found by repeating its way on tokens. What remains of the order, those that its stages still held
+// and those that nobody had read, is again an order, of which each of the new ranks gets every m-th; its own stages begin anew on
+// that. A sample keeps its ordinal, so its augmentation is what it would have been.
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "pipeline/pipeline.h"
+#include "pipeline/position_notes.h"
+
+namespace etr::pipeline {
+
+void Pipeline::check_shareable() const {
+  if (bad_records_->uses(ErrorPolicy::substitute))
+    fail(Code::unsupported,
+         "with the policy 'substitute' the rest of an epoch cannot be shared out among another "
+         "number of processes: go on with as many as before, or from an epoch's end");
+  for (const StageEntry& entry : entries_)
+    if (entry.spec->kind == StageKind::serial)
+      for (SerialSegment* segment : serial_)
+        if (&entries_[segment->head_stats().position] == &entry &&
+            segment->stage().depends_on_content())
+          refuse_rest(entry.name.c_str());
+}
+
+// Each rank's way is repeated up to its position. What all of them have had, nobody needs to have again.
+void Pipeline::plan_share(const std::vector<Json>& positions, std::optional<uint64_t> samples) {
+  check_shareable();
+  epoch_ = restored_epoch_ = positions.front().at("epoch").get<uint64_t>();
+  Delivered delivered;
+  if (positions.front().contains("done")) {
+    done_ = std::make_shared<const DoneSamples>(DoneSamples::from(positions.front()["done"]));
+    delivered.done = *done_;
+  }
+  for (const Json& state : positions) {
+    const DropSet drops = drop_set(unpack_drops(state.at("drops")));
+    std::vector<std::unique_ptr<Stage>> copies;
+    ReplayInput input = replay_input(copies);
+    input.rank = state["rank"];
+    input.world = state["world"];
+    input.outputs = state["delivered"];
+    take_notes(state, input, drops, samples);
+    begin_epoch(input);
+    add_delivered(input, std::move(copies), delivered);
+  }
+  begin_rest(std::move(delivered));
+}
+
+void Pipeline::begin_rest(Delivered delivered) {
+  DoneSamples& done = delivered.done;
+  uint64_t passes = 1, repeats = 0;
+  for (const SerialStage* stage : serial_stages_)
+    if (stage->passes() != 1) {
+      passes *= stage->passes();
+      ++repeats;
+    }
+  uint64_t first = std::max(done.first_pass(), delivered.first_open);
+  if (passes != 0) first = std::min(first, passes - 1);  // the last one ends the epoch
+  if (repeats > 1) first = 0;  // a `repeat` behind another counts the ends of that one
+  done.begin_with(first);
+  done.forget_copies_of_done();
+  set_done(std::make_shared<const DoneSamples>(std::move(done)));
+  begin_epoch(replay_input());
+  walked_ = true;
+  source_->begin_at(epoch_, first, 0, {});
+}
+
+}  // namespace etr::pipeline

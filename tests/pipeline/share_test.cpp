@@ -1,0 +1,318 @@
+// Going on within an epoch on another number of ranks: no sample is lost, and none comes twice.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <random>
+
+#include "core/error.h"
+#include "pipeline/done_samples.h"
+#include "support/data.h"
+#include "support/error_text.h"
+#include "support/sanitized.h"
+
+namespace etr::test {
+namespace {
+
+using pipeline::DoneSamples;
+using pipeline::Item;
+using pipeline::Pipeline;
+using pipeline::SampleCopy;
+
+// Notes in the sample which copy of which one it is; batches keep that.
+void name_copy(Item& item, uint64_t) {
+  Tensor name(DType::i32, {3});
+  auto* to = static_cast<int32_t*>(name.mutable_data());
+  to[0] = static_cast<int32_t>(item.ordinal >> pipeline::kPassShift);
+  to[1] = static_cast<int32_t>(item.ordinal);
+  to[2] = static_cast<int32_t>(item.replica);
+  item.set("copy", std::move(name));
+}
+
+using Copies = std::map<SampleCopy, int>;  // how often each came
+
+void note(const Item& item, Copies& into) {
+  if (item.batch.size > 0 && item.replica != 0) return;  // a batch once more
+  const Tensor* names = item.find("copy");
+  const auto* at = static_cast<const int32_t*>(names->data());
+  for (int64_t i = 0; i < std::max(1, item.batch.size); ++i, at += 3)
+    ++into[{static_cast<uint64_t>(at[0]) << pipeline::kPassShift | static_cast<uint64_t>(at[1]),
+            static_cast<uint32_t>(at[2])}];
+}
+
+struct Case {
+  Json spec;
+  bool exact = true;  // copies are of a fixed number
+};
+
+Json stage(const char* name, Json options = Json::object()) {
+  options["stage"] = name;
+  return options;
+}
+
+// A source of `samples` numbers, of which some are bad, and some of what may stand behind it.
+Case random_case(const TempDir& dir, std::mt19937& random) {
+  const auto pick = [&](int most) { return static_cast<int>(random() % (most + 1)); };
+  const int samples = 20 + pick(80);
+  std::string lines;
+  for (int i = 0; i < samples; ++i)
+    lines += i % 11 == 7 ? "{\n" : R"({"x": )" + std::to_string(i) + "}\n";
+  std::ofstream(dir.path("data.jsonl")) << lines;
+  Case made;
+  Json stages =
+      Json::array({stage("jsonl", {{"pattern", dir.path("data.jsonl")}, {"columns", "x:f32"}})});
+  const bool early_repeat = pick(3) == 0;
+  if (early_repeat) stages.push_back(stage("repeat", {{"count", 1 + pick(2)}}));
+  if (pick(2) > 0) stages.push_back(stage("shuffle", {{"buffer", 1 + pick(60)}}));
+  if (pick(2) == 0) stages.push_back(stage("filter", {{"field", "x"}, {"max", 50}}));
+  if (pick(3) > 0) {
+    made.exact = pick(1) == 0;
+    stages.push_back(stage(
+        "echo", {{"factor", made.exact ? 2 + pick(1) : 1.5 + pick(1)}, {"buffer", 1 + pick(40)}}));
+  }
+  if (pick(2) == 0) stages.push_back(stage("shuffle", {{"buffer", 1 + pick(20)}}));
+  if (!early_repeat && pick(3) == 0) stages.push_back(stage("repeat", {{"count", 1 + pick(2)}}));
+  stages.push_back(stage("map", {{"function", "name"}}));
+  if (pick(4) > 0)
+    stages.push_back(stage("batch", {{"size", 1 + pick(6)}, {"drop_remainder", false}}));
+  if (pick(3) == 0) stages.push_back(stage("echo", {{"factor", 2}, {"buffer", 1 + pick(3)}}));
+  made.exact = made.exact && stages.back()["stage"] != "echo";
+  made.spec = {{"seed", pick(1000)},
+               {"threads", 1},
+               {"on_error", "skip"},
+               {"drop_rest", false},
+               {"stages", stages}};
+  return made;
+}
+
+Pipeline rank_of(Json spec, int rank, int world) {
+  spec["rank"] = rank;
+  spec["world"] = world;
+  return Pipeline(spec, {{"name", name_copy}});
+}
+
+// Items of the rest of the epoch.
+int read_rest(Pipeline& pipeline, Copies& into) {
+  Item item;
+  int items = 0;
+  for (; pipeline.next(item) == Pipeline::Next::item; ++items) note(item, into);
+  return items;
+}
+
+// Each rank of a world goes on from `state`, reads a random part of what it gets, and saves.
+Json part_of_epoch(const Json& spec, int world, const Json& state, std::mt19937& random,
+                   Copies& into) {
+  Json positions = Json::array();
+  for (int rank = 0; rank < world; ++rank) {
+    Copies unused;
+    Pipeline ahead = rank_of(spec, rank, world);
+    if (!state.is_null()) ahead.restore(state);
+    const int most = read_rest(ahead, unused);
+    Pipeline pipeline = rank_of(spec, rank, world);
+    if (!state.is_null()) pipeline.restore(state);
+    Item item;
+    for (int n = static_cast<int>(random() % (static_cast<uint32_t>(most) + 1)); n > 0; --n) {
+      EXPECT_EQ(pipeline.next(item), Pipeline::Next::item);
+      note(item, into);
+    }
+    positions.push_back(pipeline.save());
+  }
+  return parse_json(positions.dump(), "positions");
+}
+
+Copies fresh_of(const Copies& all) {
+  Copies fresh;
+  for (const auto& [copy, times] : all)
+    if (copy.second == 0) fresh[copy] = times;
+  return fresh;
+}
+
+Copies whole_epoch(const Json& spec) {
+  Copies all;
+  Pipeline alone = rank_of(spec, 0, 1);
+  read_rest(alone, all);
+  return all;
+}
+
+// ECHOTRAIN_TEST_SHARES: how many pipelines.
+uint32_t most_seeds() {
+  const char* const asked = std::getenv("ECHOTRAIN_TEST_SHARES");
+  return asked ? static_cast<uint32_t>(std::atoi(asked)) : kSanitized ? 10 : 40;
+}
+
+TEST(Share, EverySampleComesOnceWhateverTheWorlds) {
+  for (uint32_t seed = 0; seed < most_seeds(); ++seed) {
+    TempDir dir;
+    std::mt19937 random(seed);
+    const Case made = random_case(dir, random);
+    std::string trace = cat("seed ", seed, ", worlds");
+    Copies all;
+    Json state;
+    const int parts = 2 + static_cast<int>(random() % 2);
+    for (int part = 0; part < parts; ++part) {
+      const int world = 1 + static_cast<int>(random() % 5);
+      trace += cat(" ", world);
+      state = part_of_epoch(made.spec, world, state, random, all);
+    }
+    const int last = 1 + static_cast<int>(random() % 5);
+    SCOPED_TRACE(cat(trace, " ", last, ": ", made.spec["stages"].dump()));
+    Copies next_epoch, expected = whole_epoch(made.spec);
+    for (int rank = 0; rank < last; ++rank) {
+      Pipeline pipeline = rank_of(made.spec, rank, last);
+      pipeline.restore(state);
+      read_rest(pipeline, all);
+      read_rest(pipeline, next_epoch);
+    }
+    EXPECT_EQ(fresh_of(all), fresh_of(expected));
+    if (made.exact) {
+      EXPECT_EQ(all, expected);
+    }
+    EXPECT_EQ(fresh_of(next_epoch), fresh_of(expected)) << "the epoch after it is a whole one";
+    if (HasFailure()) return;
+  }
+}
+
+Json positions_of(const Json& spec, int world, int items) {
+  Json positions = Json::array();
+  for (int rank = 0; rank < world; ++rank) {
+    Pipeline pipeline = rank_of(spec, rank, world);
+    Item item;
+    for (int n = 0; n < items; ++n) pipeline.next(item);
+    positions.push_back(pipeline.save());
+  }
+  return positions;
+}
+
+Json shuffled(const TempDir& dir, const Json& more = Json::array()) {
+  std::string lines;
+  for (int i = 0; i < 100; ++i) lines += R"({"x": )" + std::to_string(i) + "}\n";
+  std::ofstream(dir.path("data.jsonl")) << lines;
+  Json stages =
+      Json::array({stage("jsonl", {{"pattern", dir.path("data.jsonl")}, {"columns", "x:f32"}}),
+                   stage("shuffle", {{"buffer", 9}}), stage("map", {{"function", "name"}})});
+  for (const Json& one : more) stages.push_back(one);
+  stages.push_back(stage("batch", {{"size", 4}, {"drop_remainder", false}}));
+  return {{"seed", 3}, {"threads", 2}, {"drop_rest", false}, {"stages", stages}};
+}
+
+TEST(Share, TheSamePositionsGiveTheSameRest) {
+  TempDir dir;
+  const Json spec = shuffled(dir), state = positions_of(spec, 3, 4);
+  const auto rest = [&](int threads) {
+    Json own = spec;
+    own["threads"] = threads;
+    Pipeline pipeline = rank_of(own, 1, 2);
+    pipeline.restore(state);
+    return digest_of_epoch(pipeline);
+  };
+  EXPECT_EQ(rest(1), rest(1));
+  EXPECT_EQ(rest(1), rest(3));
+}
+
+// With a list of all positions, a rank of the same world takes its own and goes on to the bit.
+TEST(Share, ARankOfTheSameWorldTakesItsOwn) {
+  TempDir dir;
+  const Json spec = shuffled(dir), state = positions_of(spec, 3, 4);
+  for (int rank = 0; rank < 3; ++rank) {
+    Pipeline original = rank_of(spec, rank, 3), restored = rank_of(spec, rank, 3);
+    Item item;
+    for (int n = 0; n < 4; ++n) original.next(item);
+    restored.restore(state);
+    EXPECT_EQ(digest_of_epoch(restored), digest_of_epoch(original));
+  }
+}
+
+// So does one that was restored from a run that shares out the rest of an epoch.
+TEST(Share, TheRestOfAnEpochIsResumedToTheBit) {
+  TempDir dir;
+  const Json spec = shuffled(dir, Json::array({stage("echo", {{"factor", 2.5}, {"buffer", 12}})}));
+  const Json state = positions_of(spec, 3, 9);
+  for (int items = 0; items < 12; items += 3) {
+    Pipeline original = rank_of(spec, 1, 2);
+    original.restore(state);
+    Item item;
+    for (int n = 0; n < items; ++n) ASSERT_EQ(original.next(item), Pipeline::Next::item);
+    EXPECT_TRUE(original.within_epoch());
+    const Json saved = parse_json(original.save().dump(), "position");
+    Pipeline restored = rank_of(spec, 1, 2);
+    restored.restore(saved);
+    for (int epoch = 0; epoch < 2; ++epoch)
+      EXPECT_EQ(digest_of_epoch(restored), digest_of_epoch(original)) << items << " in " << epoch;
+  }
+}
+
+std::string said(const Json& spec, const Json& state) {
+  return error_text([&] {
+    Pipeline pipeline = rank_of(spec, 0, 2);
+    pipeline.restore(state);
+  });
+}
+
+TEST(Share, RefusesWhatItCannotShareOut) {
+  TempDir dir;
+  const auto with = [&](const char* name, const Json& options) {
+    const Json spec = shuffled(dir, Json::array({stage(name, options)}));
+    return said(spec, positions_of(spec, 3, 2));
+  };
+  EXPECT_NE(with("take", {{"count", 30}}).find("the stage 'take' counts its samples"),
+            std::string::npos);
+  EXPECT_NE(with("skip", {{"count", 2}}).find("the stage 'skip' counts"), std::string::npos);
+  Json spec = shuffled(dir);
+  spec["on_error"] = "substitute";
+  EXPECT_NE(said(spec, positions_of(spec, 3, 2)).find("'substitute'"), std::string::npos);
+}
+
+TEST(Share, SaysWhichPositionIsMissing) {
+  TempDir dir;
+  const Json spec = shuffled(dir);
+  Json state = positions_of(spec, 3, 4);
+  EXPECT_NE(said(spec, state[0]).find("a list of the positions of all 3 ranks, and there is 1"),
+            std::string::npos)
+      << said(spec, state[0]);
+  Json two = state;
+  std::swap(two[0], two[1]);
+  EXPECT_NE(said(spec, two).find("position 1 of 3 is of rank 1 of a world of 3"),
+            std::string::npos);
+  Json later = state;
+  later[2]["epoch"] = 1;
+  EXPECT_NE(said(spec, later).find("were not saved at the same time"), std::string::npos);
+  EXPECT_NE(said(spec, Json::array()).find("without positions"), std::string::npos);
+}
+
+TEST(Share, DamagedNotesAreErrors) {
+  TempDir dir;
+  const Json spec = shuffled(dir, Json::array({stage("echo", {{"factor", 2}, {"buffer", 12}})}));
+  Pipeline pipeline = rank_of(spec, 0, 2);
+  pipeline.restore(positions_of(spec, 3, 9));
+  const Json good = parse_json(pipeline.save().dump(), "position");
+  EXPECT_EQ(said(spec, good), "");
+  for (const char* key : {"first_pass", "passes", "copies"})
+    for (const char* value : {"null", "-1", "\"x\"", "[]", "{\"0\": 3}", "{\"x\": \"\"}"}) {
+      Json damaged = good;
+      damaged["done"][key] = Json::parse(value);
+      EXPECT_NE(said(spec, damaged).find("damaged"), std::string::npos)
+          << key << " " << value << ": " << said(spec, damaged);
+    }
+}
+
+TEST(DoneSamples, CountWhatIsLeft) {
+  DoneSamples done;
+  done.add(1, {4, 2, 3, 9, 0});
+  done.add(1, {3, 5});
+  const std::vector<uint64_t> left{1, 6, 7, 8, 10, 11};
+  const DoneSamples copy = DoneSamples::from(done.json());
+  for (const DoneSamples* one : std::initializer_list<const DoneSamples*>{&done, &copy})
+    for (uint64_t n = 0; n < left.size(); ++n) {
+      EXPECT_EQ(one->left(1, n), left[n]);
+      EXPECT_EQ(one->left_before(1, left[n]), n);
+      EXPECT_FALSE(one->is_done(1, left[n]));
+      EXPECT_EQ(one->left(0, n), n) << "a pass of which nothing is done";
+    }
+  EXPECT_EQ(done.left_before(1, 5), 1u);
+  EXPECT_TRUE(done.is_done(1, 5));
+  EXPECT_EQ(done.passes(), 2u);
+}
+
+}  // namespace
+}  // namespace etr::test
