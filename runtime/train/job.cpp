@@ -67,6 +67,8 @@ constexpr OptionSpec kParallel[] = {
      1e6, "s"},
     {"bucket_mb", OptionType::number, "4", "gradients that are exchanged at once", 0.001, 1e4,
      "MB"},
+    {"sync_batch_norm", OptionType::boolean, "false",
+     "batch normalisation trains on the moments of all ranks' rows, not of each rank's own"},
 };
 
 const std::vector<std::string> kSections = {
