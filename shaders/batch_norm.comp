@@ -12,17 +12,23 @@
 //   merge     the slices' moments joined (Chan et al. 1979), running values moved; a product that computes
 //             x may have found them on its way, for each of several parts of the rows
 //             (0 partial [slices, 2, parts, c], 1 moments [2, c]: mean, inv_std, 2 running mean, 3 running var)
+//   join      mean and variance of all slices, to be joined with those of other ranks
+//             (0 partial [slices, 2, parts, c], 1 joined [2 c + 1]: mean, variance, 1)
+//   finish    moments of what ranks have joined, running values moved
+//             (0 joined [2 c + 1]: mean, variance, rows by those of this rank, 1 moments [2, c], 2 running mean, 3 running var)
 //   fixed     moments from the running values (0 running mean, 1 running var, 2 moments)
 //   apply     y (0 x, 1 moments, 2 gamma, 3 beta, 4 y)
 //   grad_sums partial sums of g and g * h (0 x, 1 dy, 2 moments, 3 gamma, 4 beta, 5 partial [slices, 2, c])
 //   grad_x    dx (0 x, 1 dy, 2 moments, 3 gamma, 4 beta, 5 sums [2, c], 6 dx)
-// Dispatch: channels by slices of rows; merge: a row for each channel; fixed: grid-stride over c.
+// Dispatch: channels by slices of rows; merge, join: a row for each channel; fixed, finish: grid-stride over c.
 //
 // Each pass over x is bound by memory, so none looks at it twice, and whether y > 0 is found from x. Four rows an iteration
 // hide the loop's own cost.
 //
 //! variant batch_norm_stats -DSTATS
 //! variant batch_norm_merge -DMERGE
+//! variant batch_norm_join -DMERGE -DJOIN
+//! variant batch_norm_finish -DFINISH
 //! variant batch_norm_fixed -DFIXED
 //! variant batch_norm_apply -DAPPLY
 //! variant batch_norm_grad_sums -DGRAD_SUMS
@@ -67,8 +73,12 @@ void main() {
   partial.v[(2 * z + 1) * c + ch] = squares;
 }
 #elif defined(MERGE)
+#ifdef JOIN
+#define BUFFERS(B) B(0, Floats, partial) B(1, Floats, joined)
+#else
 #define BUFFERS(B) B(0, Floats, partial) B(1, Floats, moments) B(2, Floats, running_mean) \
     B(3, Floats, running_var)
+#endif
 #include "interface.glsl"
 #include "row.glsl"
 // Of piece k: where its mean lies, and of how many rows that is. Its squares follow `parts` rows of c later.
@@ -86,6 +96,13 @@ void main() {
       squares += partial.v[PLACE(k) + parts * c + ch] + ROWS(k) * (d * d);
     }
     squares = row_sum(squares);
+#ifdef JOIN
+    if (LANE == 0) {
+      joined.v[ch] = mean;
+      joined.v[c + ch] = squares / n;
+      if (ch == 0) joined.v[2 * c] = 1.0;
+    }
+#else
     if (LANE == 0) {
       moments.v[ch] = mean;
       moments.v[c + ch] = inversesqrt(squares / n + epsilon);
@@ -94,6 +111,24 @@ void main() {
         running_mean.v[ch] = momentum * running_mean.v[ch] + (1.0 - momentum) * mean;
         running_var.v[ch] = momentum * running_var.v[ch] + (1.0 - momentum) * squares / max(n - 1.0, 1.0);
       }
+    }
+#endif
+  }
+}
+#elif defined(FINISH)
+layout(local_size_x = 64) in;
+#define BUFFERS(B) B(0, Floats, joined) B(1, Floats, moments) B(2, Floats, running_mean) \
+    B(3, Floats, running_var)
+#include "interface.glsl"
+void main() {
+  const float n = float(rows) * joined.v[2 * c], unbiased = n / max(n - 1.0, 1.0);
+  FOR_EACH(ch, c) {
+    const float mean = joined.v[ch], var = joined.v[c + ch];
+    moments.v[ch] = mean;
+    moments.v[c + ch] = inversesqrt(var + epsilon);
+    if (IS_FINITE(floatBitsToUint(mean)) && IS_FINITE(floatBitsToUint(var))) {
+      running_mean.v[ch] = momentum * running_mean.v[ch] + (1.0 - momentum) * mean;
+      running_var.v[ch] = momentum * running_var.v[ch] + (1.0 - momentum) * (var * unbiased);
     }
   }
 }

@@ -31,6 +31,7 @@ Plan::Plan(gpu::Kernels& kernels, const Graph& graph, const ParameterStore& para
       saved_(graph.nodes().size()) {
   ops::Emitter emit(kernels, memory_, commands_);
   emit.set_precision(options.precision);
+  emit.set_peers(options.peers);
   allocate(parameters, options.weights);
   if (options.fold_norms && !options.training) {
     ops::Emitter prepare(kernels, arena_, preparation_);

@@ -30,6 +30,7 @@ struct PlanOptions {
       true;  // chains of element-wise operations, and what products can do besides; see graph/fusion.h
   // f32 [1], what the gradients are multiplied by on their way (see optim::LossScale); empty: 1.
   gpu::Buffer loss_scale;
+  ops::Peers peers = {};  // devices with which this one computes the step; they outlive the commands
 };
 
 // Its memory lives as long as the plan. Reverse-mode differentiation walks the nodes backwards; a

@@ -55,6 +55,19 @@ Push partial_push(Push push, const Emitter& emit) {
   return push;
 }
 
+// The moments over the rows of all peers, of this one's partial moments.
+void emit_joined(const OpCall& call, Emitter& emit, RowPeers& peers, const DeviceTensor& partial,
+                 const Push& merge, const Push& push) {
+  const DeviceTensor joined = emit.scratch({2 * int64_t{push.c} + 1});
+  emit.for_rows("batch_norm_join", {reads(partial), writes(joined)}, merge, push.c,
+                gpu::div_up(merge.rows, merge.slice_rows) * merge.parts);
+  peers.emit_moments(emit, call.step, joined.buffer);
+  emit.for_each(
+      "batch_norm_finish",
+      {reads(joined), writes(call.saved[0]), updates(call.inputs[3]), updates(call.inputs[4])},
+      push, push.c);
+}
+
 // Tells what the last dispatch computes: of so many tensors like x, and of rows of the bindings after them.
 void tell(Emitter& emit, const OpCall& call, const char* name, uint32_t tensors,
           std::initializer_list<Pointwise::Operand> rows, std::string body) {
@@ -83,9 +96,12 @@ void forward(const OpCall& call, Emitter& emit) {
       emit.for_channels("batch_norm_stats", {reads(x), writes(partial)}, merge, push.c,
                         merge.slices);
     }
-    emit.for_rows("batch_norm_merge",
-                  {reads(partial), writes(call.saved[0]), updates(mean), updates(var)}, merge,
-                  push.c, gpu::div_up(merge.rows, merge.slice_rows) * merge.parts);
+    if (RowPeers* peers = emit.peers().rows)
+      emit_joined(call, emit, *peers, partial, merge, push);
+    else
+      emit.for_rows("batch_norm_merge",
+                    {reads(partial), writes(call.saved[0]), updates(mean), updates(var)}, merge,
+                    push.c, gpu::div_up(merge.rows, merge.slice_rows) * merge.parts);
   } else {
     emit.for_each("batch_norm_fixed", {reads(mean), reads(var), writes(call.saved[0])}, push,
                   push.c);
@@ -113,6 +129,8 @@ void backward(const OpCall& call, Emitter& emit) {
   emit_sum_slices(emit, partial, sums, in_parts.slices, 2 * push.c);
   emit_halves(emit, sums, call.input_grads[2], call.input_grads[1]);
   if (!call.input_grads[0]) return;
+  // Every row of every peer has a part in the moments. The parameters' gradients, above, are this one's share.
+  if (RowPeers* peers = emit.peers().rows) peers->emit_means(emit, call.step, sums.buffer);
   emit.for_channels("batch_norm_grad_x",
                     {reads(x), reads(dy), reads(call.saved[0]), reads(gamma), reads(beta),
                      reads(sums), writes(call.input_grads[0])},

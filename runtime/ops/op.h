@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "core/options.h"
 #include "gpu/kernel.h"
+#include "ops/peers.h"
 #include "tensor/tensor.h"
 
 namespace etr::ops {
@@ -74,6 +75,10 @@ class Emitter {
   // Of the products from here on.
   void set_precision(Precision precision) { precision_ = precision; }
   Precision precision() const { return precision_; }
+
+  // Whom the ops from here on compute with.
+  void set_peers(const Peers& peers) { peers_ = peers; }
+  const Peers& peers() const { return peers_; }
 
   template <typename Push>
   void dispatch(const std::string& shader, std::vector<gpu::Binding> bindings, const Push& push,
@@ -147,6 +152,7 @@ class Emitter {
   gpu::CommandList& commands_;
   std::string label_;
   Precision precision_ = Precision::fp32;
+  Peers peers_;
 };
 
 // Everything one node of a graph hands to its op while the plan is made.

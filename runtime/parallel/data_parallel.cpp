@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "ops/op.h"
+#include "parallel/row_peers.h"
 
 namespace etr::parallel {
 
@@ -67,6 +68,11 @@ DataParallel::~DataParallel() = default;
 
 int DataParallel::rank() const { return group_.rank(); }
 int DataParallel::size() const { return group_.size(); }
+
+std::unique_ptr<ops::RowPeers> DataParallel::row_peers(int64_t rows) {
+  if (!options_.sync_batch_norm) return nullptr;
+  return std::make_unique<SharedRows>(group_, device_, rows);
+}
 
 // Where `parts` are on their way: to the host at the end of `before`, and back in `after`.
 void DataParallel::emit(gpu::CommandList& before, gpu::CommandList& after, const Exchange& exchange,

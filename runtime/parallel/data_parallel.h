@@ -17,6 +17,7 @@ namespace etr::parallel {
 struct DataParallelOptions {
   double bucket_mb =
       4;  // at least so many megabytes (1e6 bytes) of gradients are exchanged at once
+  bool sync_batch_norm = false;  // moments in training are those of all ranks' rows
 };
 
 // One rank's end. Its weaves use the group one after another: all ranks submit the same steps in the same order. Outlives the
@@ -29,6 +30,9 @@ class DataParallel {
 
   int rank() const;
   int size() const;
+
+  // For a plan that trains on batches of `rows` rows, which it outlives; empty where its ops need no other rank's rows.
+  std::unique_ptr<ops::RowPeers> row_peers(int64_t rows);
 
   // What a step has besides gradients.
   struct Step {

@@ -114,8 +114,12 @@ void Planned::make_training(const pipeline::Item& first, uint64_t view_samples) 
   options.precision = net_.precision;
   if (weights_.loss_scale) options.loss_scale = weights_.loss_scale->scale();
   options.outputs = outputs();
-  std::unique_ptr<Training> made(
-      new Training{{kernels_, net_.graph, store_, options}, {}, FedRunner(kernels_.device())});
+  auto row_peers = weights_.ranks ? weights_.ranks->row_peers(rows) : nullptr;
+  options.peers.rows = row_peers.get();
+  std::unique_ptr<Training> made(new Training{std::move(row_peers),
+                                              {kernels_, net_.graph, store_, options},
+                                              {},
+                                              FedRunner(kernels_.device())});
   FedRunner& fed = made->fed;
   made->commands = step_commands(made->plan, fed.memory);
   fed.feeds = std::make_unique<Feeds>(kernels_, fed.memory, net_, fed_, first, view_samples);

@@ -48,6 +48,7 @@ class Planned {
   void check_inputs(const pipeline::Item& batch) const;
 
   struct Training {
+    std::unique_ptr<ops::RowPeers> row_peers;  // of the plan; empty where it needs none
     graph::Plan plan;
     gpu::CommandList commands;  // of a step: the plan's, and the update
     FedRunner fed;

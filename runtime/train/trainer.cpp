@@ -71,7 +71,10 @@ void Trainer::open(std::shared_ptr<gpu::Kernels> kernels) {
 
 std::unique_ptr<parallel::DataParallel> Trainer::data_parallel(const gpu::DevicePtr& device) {
   parallel::DataParallelOptions options;
-  if (job_.parallel()) options.bucket_mb = job_.parallel()->number("bucket_mb");
+  if (job_.parallel()) {
+    options.bucket_mb = job_.parallel()->number("bucket_mb");
+    options.sync_batch_norm = job_.parallel()->boolean("sync_batch_norm");
+  }
   return ranks_->data_parallel(device, options);
 }
 

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <future>
 #include <optional>
 #include <sstream>
@@ -162,6 +164,34 @@ TEST(RanksOfAJob, EvaluateWhatTheySave) {
   EXPECT_EQ(metrics.samples, 100);
   EXPECT_NEAR(metrics.loss, ranks[0].end.eval_loss, 1e-5);
   EXPECT_NEAR(metrics.accuracy, ranks[0].end.eval_accuracy, 1e-9);
+}
+
+// Batch normalisation over the rows of all ranks.
+TEST(RanksOfAJob, MayNormaliseTogether) {
+  TempDir dir;
+  const auto job = [&](const std::string& out, int64_t batch, bool together) {
+    Json job = job_of(dir, batch, out);
+    Json& layers = job["model"]["layers"];
+    layers.insert(layers.begin() + 1, Json{{"layer", "batch_norm"}, {"activation", "relu"}});
+    job["train"] = {{"steps", 6}};
+    job.erase("evaluation");
+    if (together) job["parallel"] = {{"sync_batch_norm", true}};
+    return job;
+  };
+  const Outcome one = run(job("", 48, false), Start::fresh, nullptr, {});
+  ASSERT_FALSE(one.error) << one.error->what();
+  const auto furthest = [&](bool synchronised) {
+    const auto ranks = together(2, [&](int) { return job("", 24, synchronised); });
+    float most = 0;
+    for (const Outcome& rank : ranks) {
+      EXPECT_FALSE(rank.error) << rank.error->what();
+      for (size_t i = 0; i < one.weights.size() && !rank.error; ++i)
+        most = std::max(most, std::abs(rank.weights[i] - one.weights[i]));
+    }
+    return most;
+  };
+  EXPECT_LT(furthest(true), 2e-4f);
+  EXPECT_GT(furthest(false), 2e-3f);
 }
 
 // Where one rank's data ends, so does the epoch of all.
