@@ -1,7 +1,7 @@
 /* What moves data between the processes of a group: a table of functions, an engine.
  *
  * EchoTrain brings engines (threads of one process, Gloo, MPI). A program that has a transport of its own (mpi4py, Ray, NCCL, ...)
- * fills the same table. This header has types only, and is C99 and C++.
+ * fills the same table, and hands it to etr_trainer_start_job_over. This header has types only, and is C99 and C++.
  *
  * The contract:
  *
@@ -15,6 +15,8 @@
  *     called. The engine no longer touches the caller's memory. The other ranks get an error soon, too.
  *  5. A sum has the same bits on all ranks, and whenever ranks of the same number sum the same values.
  *  6. Nothing throws, prints, exits, or leaves by longjmp.
+ *  7. An engine has abort and destroy. Other functions may be NULL, or return ETR_UNSUPPORTED: what needs them is then an error that
+ *     names them. Data-parallel training takes all_reduce, all_gather, broadcast and split.
  */
 #ifndef ECHOTRAIN_ENGINE_H_
 #define ECHOTRAIN_ENGINE_H_
