@@ -57,8 +57,9 @@ void start_job(etr_runtime* runtime, const etr_job* job, int32_t start,
          ETR_START_NEW, ") to ETR_START_TRIAL (", ETR_START_TRIAL, ")");
   const train::Job& spec = required(job, "job").job;
   auto made = std::make_unique<etr_trainer>();
-  made->job = std::make_unique<train::Trainer>(shared(runtime, "runtime").kernels, spec,
-                                               static_cast<train::Start>(start), std::move(ranks));
+  const etr_runtime& device = shared(runtime, "runtime");
+  made->job = std::make_unique<train::Team>(device.kernels, spec, static_cast<train::Start>(start),
+                                            std::move(ranks), device.open);
   hand_out(trainer, std::move(made), "trainer");
 }
 
@@ -217,7 +218,9 @@ int32_t etr_trainer_set_weights(etr_trainer* trainer, const etr_batch* weights) 
     if (!item.opaque.empty())
       fail(Code::unsupported, "weight '", item.opaque.front().name,
            "' lies in a Vulkan buffer; weights are set from host memory");
-    required(trainer, "trainer").shaped_learner().set_weights(item.fields);
+    etr_trainer& t = required(trainer, "trainer");
+    t.shaped_learner();
+    t.on_learners([&](train::Learner& learner) { learner.set_weights(item.fields); });
   });
 }
 
@@ -329,7 +332,9 @@ int32_t etr_trainer_load(etr_trainer* trainer, const char* directory) {
   return guarded([&] {
     const auto loaded = checkpoint::Store(path_of(directory, "directory")).load_latest();
     if (!loaded) fail(Code::not_found, "there is no checkpoint in '", directory, "'");
-    required(trainer, "trainer").learner().load(loaded->files);
+    required(trainer, "trainer").on_learners([&](train::Learner& learner) {
+      learner.load(loaded->files);
+    });
   });
 }
 
@@ -345,7 +350,10 @@ int32_t etr_trainer_load_pytorch(etr_trainer* trainer, const char* path, const c
              ", not to text");
       map[ours] = theirs.get<std::string>();
     }
-    required(trainer, "trainer").learner().load_pytorch(path_of(path, "path"), map);
+    const std::string file = path_of(path, "path");
+    required(trainer, "trainer").on_learners([&](train::Learner& learner) {
+      learner.load_pytorch(file, map);
+    });
   });
 }
 
