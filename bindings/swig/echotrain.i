@@ -36,6 +36,7 @@
 
 #if !defined(SWIGCSHARP)
 %feature("director") echotrain::facade::MapFunction;
+%feature("director") echotrain::facade::Transport;
 #endif
 %feature("director") echotrain::facade::Progress;
 %newobject echotrain::facade::BatchHandle::tensor;
@@ -47,8 +48,6 @@
 
 // For C++ only.
 %ignore echotrain::facade::closed;
-%ignore echotrain::facade::Hooks;
-%ignore echotrain::facade::hooks;
 %ignore echotrain::facade::describe;
 %ignore echotrain::facade::Tensor::Tensor;
 %ignore echotrain::facade::Tensor::release;
@@ -67,6 +66,8 @@
 %ignore echotrain::facade::RuntimeHandle::get;
 %ignore echotrain::facade::JobHandle::get;
 
+%nodefaultctor echotrain::facade::TransportCall;
+%include "transport.h"
 %include "facade.h"
 
 %template(Devices) std::vector<echotrain::facade::DeviceInfo>;

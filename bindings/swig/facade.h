@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "echotrain/echotrain.hpp"
+#include "hooks.h"
+#include "transport.h"
 
 namespace echotrain::facade {
 
@@ -171,16 +173,6 @@ class BatchHandle {
   mutable std::condition_variable unused_;
   bool borrowed_ = false, pass_ended_ = false;
 };
-
-// What a language must do on a worker thread around a function of its own.
-struct Hooks {
-  void (*before)() = nullptr;
-  void (*after)() = nullptr;
-};
-inline Hooks& hooks() {
-  static Hooks set;
-  return set;
-}
 
 // A function of the program as a stage; subclassed in the language. Called from worker threads.
 class MapFunction {
@@ -416,6 +408,15 @@ class TrainerHandle {
   }
   TrainerHandle(const RuntimeHandle& runtime, const JobHandle& job, int start)  // ETR_START_*
       : trainer_(std::make_shared<Trainer>(runtime.get(), job.get(), static_cast<Start>(start))) {
+    trainer_->on_evaluation(Told::report);
+  }
+
+  // As one of `size` ranks over `transport`, which it takes over.
+  TrainerHandle(const RuntimeHandle& runtime, const JobHandle& job, int start, int rank, int size,
+                Transport* transport)
+      : trainer_(
+            std::make_shared<Trainer>(runtime.get(), job.get(), static_cast<Start>(start),
+                                      std::make_unique<LentTransport>(rank, size, transport))) {
     trainer_->on_evaluation(Told::report);
   }
 

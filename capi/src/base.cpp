@@ -104,12 +104,25 @@ void read_tuning(gpu::Kernels& kernels, const char* path, const std::string& cac
   }
 }
 
+std::shared_ptr<gpu::Kernels> kernels_on(const gpu::DeviceOptions& options,
+                                         const std::optional<std::string>& tuning) {
+  auto made = std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(options));
+  read_tuning(*made, tuning ? tuning->c_str() : nullptr, options.cache_directory);
+  return made;
+}
+
 std::unique_ptr<etr_runtime> runtime_on(const gpu::DeviceOptions& options,
                                         const etr_runtime_options* given) {
+  const char* const file = given ? read_struct(*given, "etr_runtime_options").tuning : nullptr;
+  const auto tuning = file ? std::optional<std::string>(file) : std::nullopt;
   auto made = std::make_unique<etr_runtime>();
-  made->kernels = std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(options));
-  read_tuning(*made->kernels, given ? read_struct(*given, "etr_runtime_options").tuning : nullptr,
-              options.cache_directory);
+  made->kernels = kernels_on(options, tuning);
+  made->open = [options, tuning](const std::string& selector) {
+    gpu::DeviceOptions other = options;
+    other.selector = selector;
+    other.host.reset();
+    return kernels_on(other, tuning);
+  };
   return made;
 }
 

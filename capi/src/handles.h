@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -17,7 +18,7 @@
 #include "pipeline/names.h"
 #include "train/job.h"
 #include "train/program_buffer.h"
-#include "train/trainer.h"
+#include "train/team.h"
 
 struct etr_options {
   etr::Json values = etr::Json::object();
@@ -26,6 +27,7 @@ struct etr_options {
 
 struct etr_runtime {
   std::shared_ptr<etr::gpu::Kernels> kernels;
+  etr::train::Team::Open open;  // another device, as this one was opened
   mutable etr::capi::Occupancy occupancy;
 };
 
@@ -47,9 +49,9 @@ struct etr_pipeline {
 
 struct etr_batch {
   etr::pipeline::Item item;
-  uint64_t epoch = 0;   // in a map function
-  std::string failure;  // why the map function is about to fail
-  bool lent = false;    // the pipeline's: a function of the program has it for one call
+  uint64_t epoch = 0;      // in a map function
+  std::string failure;     // why the map function is about to fail
+  bool lent = false;       // the pipeline's: a function of the program has it for one call
   bool destroyed = false;  // by that function, to which it does not belong
   mutable etr::capi::Occupancy occupancy;
 };
@@ -71,7 +73,7 @@ struct etr_job {
 
 struct etr_trainer {
   std::unique_ptr<etr::train::Learner> own;  // a loop of the caller's
-  std::unique_ptr<etr::train::Trainer> job;  // or a job
+  std::unique_ptr<etr::train::Team> job;     // or a job
   std::deque<etr::train::StepMetrics> results;
   bool ended = false;
   etr::train::EvalProgress on_evaluation;
@@ -79,7 +81,12 @@ struct etr_trainer {
 
   etr::train::Learner& learner() { return job ? job->learner() : *own; }
   etr::train::Learner& shaped_learner() { return job ? job->shaped_learner() : *own; }
-  etr::train::Trainer& job_or_fail() {
+  // What changes the learner, or those of all devices.
+  void on_learners(const std::function<void(etr::train::Learner&)>& work) {
+    if (job) return job->on_learners(work);
+    work(*own);
+  }
+  etr::train::Team& job_or_fail() {
     if (!job)
       etr::fail(etr::Code::state, "this trainer runs no job; make it with etr_trainer_start_job");
     return *job;

@@ -50,6 +50,19 @@ std::string summary_as(const Json& summary, const std::string& format) {
   return format == "json" ? summary.dump() : train::summary_text(summary);
 }
 
+void start_job(etr_runtime* runtime, const etr_job* job, int32_t start,
+               std::unique_ptr<train::Ranks> ranks, etr_trainer** trainer) {
+  if (start < ETR_START_NEW || start > ETR_START_TRIAL)
+    fail(Code::invalid_argument, "argument 'start' is ", start, "; it takes ETR_START_NEW (",
+         ETR_START_NEW, ") to ETR_START_TRIAL (", ETR_START_TRIAL, ")");
+  const train::Job& spec = required(job, "job").job;
+  auto made = std::make_unique<etr_trainer>();
+  const etr_runtime& device = shared(runtime, "runtime");
+  made->job = std::make_unique<train::Team>(device.kernels, spec, static_cast<train::Start>(start),
+                                            std::move(ranks), device.open);
+  hand_out(trainer, std::move(made), "trainer");
+}
+
 }  // namespace
 
 int32_t etr_model_create(etr_model** model) {
@@ -131,15 +144,16 @@ int32_t etr_trainer_create(etr_runtime* runtime, const etr_model* model,
 
 int32_t etr_trainer_start_job(etr_runtime* runtime, const etr_job* job, int32_t start,
                               etr_trainer** trainer) {
+  return guarded([&] { start_job(runtime, job, start, nullptr, trainer); });
+}
+
+int32_t etr_trainer_start_job_over(etr_runtime* runtime, const etr_job* job, int32_t start,
+                                   const etr_engine* engine, etr_trainer** trainer) {
   return guarded([&] {
-    if (start < ETR_START_NEW || start > ETR_START_TRIAL)
-      fail(Code::invalid_argument, "argument 'start' is ", start, "; it takes ETR_START_NEW (",
-           ETR_START_NEW, ") to ETR_START_TRIAL (", ETR_START_TRIAL, ")");
-    auto made = std::make_unique<etr_trainer>();
-    made->job = std::make_unique<train::Trainer>(shared(runtime, "runtime").kernels,
-                                                 required(job, "job").job,
-                                                 static_cast<train::Start>(start));
-    hand_out(trainer, std::move(made), "trainer");
+    exchange::Group group(required(engine, "engine"));  // which is owned from here on
+    const auto& section = required(job, "job").job.parallel();
+    if (section) group.set_timeout(section->number("timeout"));
+    start_job(runtime, job, start, std::make_unique<train::Ranks>(std::move(group)), trainer);
   });
 }
 
@@ -204,7 +218,9 @@ int32_t etr_trainer_set_weights(etr_trainer* trainer, const etr_batch* weights) 
     if (!item.opaque.empty())
       fail(Code::unsupported, "weight '", item.opaque.front().name,
            "' lies in a Vulkan buffer; weights are set from host memory");
-    required(trainer, "trainer").shaped_learner().set_weights(item.fields);
+    etr_trainer& t = required(trainer, "trainer");
+    t.shaped_learner();
+    t.on_learners([&](train::Learner& learner) { learner.set_weights(item.fields); });
   });
 }
 
@@ -259,7 +275,8 @@ int32_t etr_detections(const etr_batch* outputs, double least_score, double most
   return guarded([&] {
     auto made = std::make_unique<etr_batch>();
     const pipeline::Item& item = required(outputs, "outputs").item;
-    for (const auto& [name, share] : {std::pair("least_score", least_score), {"most_overlap", most_overlap}})
+    for (const auto& [name, share] :
+         {std::pair("least_score", least_score), {"most_overlap", most_overlap}})
       if (!(share >= 0 && share <= 1))
         fail(Code::invalid_argument, "detections: ", name, " is ", share, "; expected 0 to 1");
     const nn::DetectionOptions options{static_cast<float>(least_score),
@@ -315,7 +332,9 @@ int32_t etr_trainer_load(etr_trainer* trainer, const char* directory) {
   return guarded([&] {
     const auto loaded = checkpoint::Store(path_of(directory, "directory")).load_latest();
     if (!loaded) fail(Code::not_found, "there is no checkpoint in '", directory, "'");
-    required(trainer, "trainer").learner().load(loaded->files);
+    required(trainer, "trainer").on_learners([&](train::Learner& learner) {
+      learner.load(loaded->files);
+    });
   });
 }
 
@@ -331,7 +350,10 @@ int32_t etr_trainer_load_pytorch(etr_trainer* trainer, const char* path, const c
              ", not to text");
       map[ours] = theirs.get<std::string>();
     }
-    required(trainer, "trainer").learner().load_pytorch(path_of(path, "path"), map);
+    const std::string file = path_of(path, "path");
+    required(trainer, "trainer").on_learners([&](train::Learner& learner) {
+      learner.load_pytorch(file, map);
+    });
   });
 }
 

@@ -60,13 +60,44 @@ void check_whole(const etr_engine& engine) {
   if (engine.size < 1 || engine.rank < 0 || engine.rank >= engine.size)
     fail(Code::invalid_argument, "the engine says that it is rank ", engine.rank, " of ",
          engine.size);
-  if (!engine.all_reduce || !engine.reduce_scatter || !engine.all_gather || !engine.broadcast ||
-      !engine.barrier || !engine.send || !engine.receive || !engine.split || !engine.abort ||
-      !engine.destroy)
-    fail(Code::invalid_argument, "the engine's table lacks a function");
+  if (!engine.abort || !engine.destroy)
+    fail(Code::invalid_argument, "the engine's table lacks ", engine.abort ? "destroy" : "abort",
+         ", which every engine has");
   if (!engine.allocate != !engine.release)
     fail(Code::invalid_argument,
          "the engine's table has one of allocate and release: both or neither");
+}
+
+// A function of the table, and what it is called for. An engine of the program's may lack it.
+struct Function {
+  const char *name, *purpose;
+};
+constexpr Function kAllReduce{"all_reduce", "ranks agree on each step, and sum gradients, by it"};
+constexpr Function kReduceScatter{"reduce_scatter", "ranks that share out a sum need it"};
+constexpr Function kAllGather{"all_gather", "checkpoints of several ranks need it"};
+constexpr Function kBroadcast{"broadcast", "ranks begin with the first one's weights by it"};
+constexpr Function kBarrier{"barrier", "ranks that wait for each other need it"};
+constexpr Function kSend{"send", "messages from one rank to another need it"};
+constexpr Function kReceive{"receive", "messages from one rank to another need it"};
+constexpr Function kSplit{"split",
+                          "ranks exchange gradients in one group while they agree on steps in "
+                          "another, which it makes"};
+
+void write_message(const std::string& message, etr_engine_error& error) {
+  error.message[message.copy(error.message, sizeof error.message - 1)] = '\0';
+}
+
+// An engine's words in the group's: each error says which function failed, and what needs it where there is none.
+void complete(const Function& function, int32_t status, etr_engine_error& error) {
+  const std::string told(error.message, strnlen(error.message, sizeof error.message));
+  if (status == static_cast<int32_t>(Code::unsupported))
+    write_message(cat(told.empty() ? cat("the engine has no function ", function.name) : told, ": ",
+                      function.purpose),
+                  error);
+  else if (told.empty())
+    write_message(cat("the engine's function ", function.name, " failed with the status ", status,
+                      " and gave no reason"),
+                  error);
 }
 
 }  // namespace
@@ -74,8 +105,13 @@ void check_whole(const etr_engine& engine) {
 class Group::State {
  public:
   State(const etr_engine& table, double seconds) : engine(copy_of(table)) {
-    check_whole(engine);
-    set_timeout(seconds);
+    try {
+      check_whole(engine);
+      set_timeout(seconds);
+    } catch (...) {  // it is the group's also where there is none
+      if (engine.destroy) engine.destroy(engine.context);
+      throw;
+    }
   }
   ~State() { engine.destroy(engine.context); }
 
@@ -88,15 +124,17 @@ class Group::State {
 
   // Calls a function of the table; after an error the group is dead.
   template <typename... Parameters, typename... Arguments>
-  void call(int32_t (*function)(Parameters...), Arguments... arguments) {
+  void call(const Function& which, int32_t (*function)(Parameters...), Arguments... arguments) {
     const std::unique_lock busy(mutex, std::try_to_lock);
     if (!busy)
       fail(Code::state, "another thread is using this group: use duplicate() for one more");
     if (dead_status != 0) raise_dead();
     etr_engine_error error{};
     error.struct_size = sizeof error;
-    const int32_t status = function(engine.context, arguments..., &error);
+    const int32_t status = function ? function(engine.context, arguments..., &error)
+                                    : static_cast<int32_t>(Code::unsupported);
     if (status == 0) return;
+    complete(which, status, error);
     dead_status = status;
     dead = error;
     raise(status, error);
@@ -129,7 +167,7 @@ class Group::State {
   [[noreturn]] void raise_dead() const {
     etr_engine_error error = dead;
     const std::string message = cat("this group ended before: ", error.message);
-    error.message[message.copy(error.message, sizeof error.message - 1)] = '\0';
+    write_message(message, error);
     raise(dead_status, error);
   }
 
@@ -178,7 +216,7 @@ Buffer::~Buffer() {
 
 void Group::all_reduce(void* values, uint64_t count, Number number, Reduction reduction) {
   bytes_of(count, number);
-  state_->call(state_->engine.all_reduce, values, count, static_cast<int32_t>(number),
+  state_->call(kAllReduce, state_->engine.all_reduce, values, count, static_cast<int32_t>(number),
                static_cast<int32_t>(reduction), timeout());
 }
 
@@ -187,7 +225,7 @@ void Group::reduce_scatter(const void* values, uint64_t count, std::span<const u
   bytes_of(count, number);
   check_length("the array to reduce", count, total(counts, size(), "the counts"));
   check_length("this rank's part", part_count, counts[static_cast<size_t>(rank())]);
-  state_->call(state_->engine.reduce_scatter, values, counts.data(), part,
+  state_->call(kReduceScatter, state_->engine.reduce_scatter, values, counts.data(), part,
                static_cast<int32_t>(number), static_cast<int32_t>(reduction), timeout());
 }
 
@@ -199,15 +237,17 @@ void Group::all_gather(std::span<const std::byte> part, std::span<const uint64_t
                        std::span<std::byte> all) {
   check_length("the array to gather in", all.size(), total(sizes, size(), "the sizes"));
   check_length("this rank's part", part.size(), sizes[static_cast<size_t>(rank())]);
-  state_->call(state_->engine.all_gather, part.data(), sizes.data(), all.data(), timeout());
+  state_->call(kAllGather, state_->engine.all_gather, part.data(), sizes.data(), all.data(),
+               timeout());
 }
 
 void Group::broadcast(std::span<std::byte> data, int root) {
   state_->check_rank("a broadcast from rank", root);
-  state_->call(state_->engine.broadcast, data.data(), uint64_t{data.size()}, root, timeout());
+  state_->call(kBroadcast, state_->engine.broadcast, data.data(), uint64_t{data.size()}, root,
+               timeout());
 }
 
-void Group::barrier() { state_->call(state_->engine.barrier, timeout()); }
+void Group::barrier() { state_->call(kBarrier, state_->engine.barrier, timeout()); }
 
 namespace {
 
@@ -222,20 +262,21 @@ void Group::send(std::span<const std::byte> data, int to, uint32_t tag) {
   check_tag(tag);
   state_->check_rank("a message to rank", to);
   if (to == rank()) fail(Code::invalid_argument, "a message from rank ", to, " to itself");
-  state_->call(state_->engine.send, data.data(), uint64_t{data.size()}, to, tag, timeout());
+  state_->call(kSend, state_->engine.send, data.data(), uint64_t{data.size()}, to, tag, timeout());
 }
 
 void Group::receive(std::span<std::byte> data, int from, uint32_t tag) {
   check_tag(tag);
   state_->check_rank("a message from rank", from);
   if (from == rank()) fail(Code::invalid_argument, "a message from rank ", from, " to itself");
-  state_->call(state_->engine.receive, data.data(), uint64_t{data.size()}, from, tag, timeout());
+  state_->call(kReceive, state_->engine.receive, data.data(), uint64_t{data.size()}, from, tag,
+               timeout());
 }
 
 std::optional<Group> Group::split(int colour, int key) {
   etr_engine part{};
   part.struct_size = sizeof part;
-  state_->call(state_->engine.split, colour, key, timeout(), &part);
+  state_->call(kSplit, state_->engine.split, colour, key, timeout(), &part);
   if (part.size == 0) return std::nullopt;
   return Group(part, timeout());
 }

@@ -28,7 +28,8 @@ class Buffer;
 // One thread at a time, apart from abort(); for collective operations that go on at the same time there is duplicate().
 class Group {
  public:
-  // Owns the engine. Error(invalid_argument) where its table is not whole.
+  // Owns the engine, and ends it also where this throws: Error(invalid_argument) where its table is not whole. What a function
+  // that the table lacks is needed for is Error(unsupported).
   explicit Group(const etr_engine& engine, double timeout_s = kDefaultTimeout);
   Group(Group&&) noexcept;
   Group& operator=(Group&&) noexcept;

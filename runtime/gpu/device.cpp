@@ -29,17 +29,8 @@ std::string describe_all(const std::vector<PhysicalDevice>& devices) {
 }
 
 PhysicalDevice select(const std::vector<PhysicalDevice>& devices, const std::string& selector) {
-  if (!devices.empty() && selector.empty()) return devices.front();
-  int index = -1;
-  const auto [end, error] =
-      std::from_chars(selector.data(), selector.data() + selector.size(), index);
-  const bool is_number = error == std::errc() && end == selector.data() + selector.size();
-  for (const PhysicalDevice& device : devices) {
-    if (is_number ? device.info.index == index
-                  : lower(device.info.name).find(lower(selector)) != std::string::npos &&
-                        !selector.empty())
-      return device;
-  }
+  for (const PhysicalDevice& device : devices)
+    if (matches(device.info, selector)) return device;
   fail(Code::no_device, "no Vulkan device matches '", selector, "'; ", describe_all(devices));
 }
 
@@ -77,6 +68,16 @@ void apply_lowered(const LoweredLimits& lowered, DeviceInfo& info) {
 }
 
 }  // namespace
+
+bool matches(const DeviceInfo& device, const std::string& selector) {
+  if (selector.empty()) return device.index == 0;
+  int index = -1;
+  const auto [end, error] =
+      std::from_chars(selector.data(), selector.data() + selector.size(), index);
+  const bool is_number = error == std::errc() && end == selector.data() + selector.size();
+  return is_number ? device.index == index
+                   : lower(device.name).find(lower(selector)) != std::string::npos;
+}
 
 VulkanDevice::VulkanDevice(const DeviceOptions& options)
     : instance(options.host ? VulkanInstance(*options.host) : VulkanInstance(options.validation)),

@@ -34,8 +34,8 @@ struct DeviceInfo {
   uint64_t memory_bytes = 0;  // the largest device-local heap
 
   // Limits and capabilities that the kernels choose by.
-  uint64_t max_storage_bytes = 0;  // of one bound buffer range
-  uint32_t max_storage_buffers = 0;  // bound to a kernel
+  uint64_t max_storage_bytes = 0;        // of one bound buffer range
+  uint32_t max_storage_buffers = 0;      // bound to a kernel
   std::array<uint32_t, 3> max_groups{};  // workgroups of a dispatch, along each axis
   uint32_t max_shared_bytes = 0;
   uint32_t max_workgroup = 0;  // invocations
@@ -58,8 +58,8 @@ struct LoweredLimits {
   uint32_t max_storage_buffers = 0;
   uint32_t max_shared_bytes = 0;
   bool subgroups = true, buffer_addresses = true, matrix_units = true;
-  bool uploads_apart = false;  // all that can, also where there is but one queue
-  std::string wrong_kernels;   // kernels whose names begin so fail their check
+  bool uploads_apart = false;    // all that can, also where there is but one queue
+  std::string wrong_kernels;     // kernels whose names begin so fail their check
   std::string hopeless_kernels;  // and also when they are compiled without the driver's optimizer
 };
 
@@ -100,6 +100,9 @@ struct DeviceOptions {
 // All devices with a compute queue and Vulkan 1.1: discrete GPUs first, CPU devices last.
 // Throws Error(no_device) where the loader is missing.
 std::vector<DeviceInfo> list_devices();
+
+// Whether it is one that DeviceOptions::selector names.
+bool matches(const DeviceInfo& device, const std::string& selector);
 
 struct VulkanDevice;  // the Vulkan handles, for files of this room (gpu/vulkan_device.h)
 

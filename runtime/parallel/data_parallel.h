@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "exchange/group.h"
@@ -50,6 +51,9 @@ class DataParallel {
   gpu::CommandList with_update(const gpu::CommandList& commands, optim::Update& update,
                                const graph::ParameterStore& store, const Step& step,
                                gpu::Kernels& kernels, gpu::Allocator& memory);
+
+  // This rank cannot go on: exchanges that wait for it, here and on other ranks, end with this reason. Any thread.
+  void abort(const std::string& reason) { group_.abort(reason); }
 
   // The largest number that a rank has. A call of all ranks, as share() is, while no step is in flight.
   int64_t most(int64_t number);

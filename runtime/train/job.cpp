@@ -65,6 +65,9 @@ constexpr OptionSpec kParallel[] = {
     {"interface", OptionType::string, "\"\"", "or the network interface, such as eth0"},
     {"timeout", OptionType::number, "60", "after which a rank that does not come is lost", 0.01,
      1e6, "s"},
+    {"devices", OptionType::strings, "[]",
+     "devices of this process that train together, each as a rank: for each the index of a device, "
+     "or a part of its name; one may stand there twice. []: the one that the program opens"},
     {"bucket_mb", OptionType::number, "4", "gradients that are exchanged at once", 0.001, 1e4,
      "MB"},
     {"sync_batch_norm", OptionType::boolean, "false",

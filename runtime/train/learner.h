@@ -66,6 +66,10 @@ class Learner {
 
   // Of all ranks, before they evaluate or save: see DataParallel::average_states(). Waits for the steps in flight first.
   void average_states();
+  // This rank cannot go on: see DataParallel::abort().
+  void abort(const std::string& reason) {
+    if (ranks_) ranks_->abort(reason);
+  }
 
   // One whole epoch of `pipeline` in evaluation mode: the rest of one that has begun is read past, for which `progress` is
   // told (0, -1). Error(invalid_argument) where there is no further epoch. Waits for the steps in flight first. `progress`

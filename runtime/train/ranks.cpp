@@ -24,10 +24,15 @@ std::unique_ptr<parallel::DataParallel> Ranks::data_parallel(
   return std::make_unique<parallel::DataParallel>(group_.duplicate(), device, options);
 }
 
+void Ranks::be_patient() {
+  constexpr double kForEver = 1e6;  // seconds
+  group_.set_timeout(kForEver);
+}
+
 Ranks::Outlook Ranks::agree(const Outlook& mine) {
-  std::array<int64_t, 3> any{mine.stops, mine.is_over, mine.waits};
+  std::array<int64_t, 4> any{mine.stops, mine.is_over, mine.waits, mine.yields};
   group_.all_reduce(std::span<int64_t>(any), exchange::Reduction::max);
-  return {any[0] > 0, any[1] > 0, any[2] > 0};
+  return {any[0] > 0, any[1] > 0, any[2] > 0, any[3] > 0};
 }
 
 Ranks::Share Ranks::agree(const Share& mine) {
@@ -100,17 +105,32 @@ checkpoint::Loaded Ranks::share(const std::function<checkpoint::Loaded()>& load)
   return loaded;
 }
 
-std::unique_ptr<Ranks> join_ranks(const Job& job) {
+namespace {
+
+std::optional<exchange::World> launched_world() {
+  return exchange::world_from([](const char* name) { return std::getenv(name); });
+}
+
+bool says_rank(const Options& own) { return own.integer("rank") >= 0 && own.integer("size") > 0; }
+
+}  // namespace
+
+bool has_processes(const Job& job) {
+  return job.parallel() && (says_rank(*job.parallel()) || launched_world());
+}
+
+std::unique_ptr<Ranks> join_ranks(const Job& job, int device, int devices) {
   if (!job.parallel()) return nullptr;
   const Options& own = *job.parallel();
-  const auto launched = exchange::world_from([](const char* name) { return std::getenv(name); });
-  const bool by_job = own.integer("rank") >= 0 && own.integer("size") > 0;
+  const auto launched = launched_world();
+  const bool by_job = says_rank(own);
+  if (!launched && !by_job && !own.strings("devices").empty()) return nullptr;
   if (!launched && !by_job)
     fail(Code::invalid_argument,
          "parallel: no launcher has started this process, and the job does not say which rank it "
          "is: "
          "run it with 'echotrain launch', mpirun, torchrun or srun, or set rank, size and "
-         "rendezvous");
+         "rendezvous, or devices of this process");
   exchange::World world = launched.value_or(exchange::World{});
   if (by_job) {
     world.rank = static_cast<int>(own.integer("rank"));
@@ -128,6 +148,13 @@ std::unique_ptr<Ranks> join_ranks(const Job& job) {
   take(world.host, "host");
   take(world.interface, "interface");
   world.timeout_s = own.number("timeout");
+  if (devices > 1 && world.engine != "gloo")
+    fail(Code::unsupported, "parallel.devices names ", devices,
+         " devices, each of which is a rank, and the engine '", world.engine,
+         "' has one rank a process: use gloo (parallel.engine and parallel.rendezvous), or start a "
+         "process for each device");
+  world.rank = world.rank * devices + device;
+  world.size *= devices;
   return std::make_unique<Ranks>(exchange::open_group(world));
 }
 

@@ -36,6 +36,7 @@ class Ranks {
     bool stops = false;    // was asked to end the run
     bool is_over = false;  // its time is
     bool waits = false;    // has no batch yet
+    bool yields = false;   // has another call to make first
   };
   Outlook agree(const Outlook& mine);
 
@@ -48,6 +49,10 @@ class Ranks {
 
   // Of parts of the data, as of all of it. Where one rank's was stopped, Error(cancelled) on all: `evaluate` may throw it.
   EvalMetrics evaluate(const std::function<EvalMetrics()>& evaluate);
+
+  // Another rank may take all the time of the world before a step, as the caller of its trainer does: only abort() ends the wait
+  // for what it decides. Exchanges keep the group's time-out.
+  void be_patient();
 
   std::vector<std::string> gather(const std::string& text);  // of all ranks, in their order
 
@@ -64,7 +69,11 @@ class Ranks {
   exchange::Group group_;
 };
 
-// Joins the ranks that the job's section 'parallel', or else the launcher, names; nullptr where the job has none.
-std::unique_ptr<Ranks> join_ranks(const Job& job);
+// Whether the job's section 'parallel', or else the launcher, says which of several processes this one is.
+bool has_processes(const Job& job);
+
+// Joins the ranks of those processes; nullptr where the job has none, or names devices of this process alone. Where each process
+// has so many ranks, one for each of its `devices`, this is that of the one with the number `device`.
+std::unique_ptr<Ranks> join_ranks(const Job& job, int device = 0, int devices = 1);
 
 }  // namespace etr::train

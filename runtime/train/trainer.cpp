@@ -201,7 +201,7 @@ bool Trainer::is_ready(const std::function<double()>& left) {
            learner_->ready_within(device_left());
   const bool ready = supply_->pipeline().wait(kPatience) && learner_->ready_within(kPatience);
   agreed_ = ranks_->agree(Ranks::Outlook{stop_.load(), time_is_over(), !ready});
-  return !agreed_.waits && !agreed_.stops && !agreed_.is_over;
+  return !agreed_.waits && !agreed_.stops && !agreed_.is_over && !agreed_.yields;
 }
 
 void Trainer::train_one() {
@@ -332,6 +332,17 @@ Event Trainer::next_event(double seconds) {
   }
 }
 
+void Trainer::abort(const std::string& reason) {
+  if (!ranks_) return;
+  ranks_->abort(reason);
+  learner_->abort(reason);
+}
+
+// In the place of is_ready(), which is where the others are when this one has told of its progress.
+void Trainer::yield() {
+  agreed_ = ranks_->agree(Ranks::Outlook{.stops = stop_.load(), .yields = true});
+}
+
 Event Trainer::advance_or_recover(double seconds) {
   while (true) try {
       return advance(seconds);
@@ -349,7 +360,11 @@ Event Trainer::advance(double seconds) {
   while (true) {
     // A stalled source or a long step holds back neither progress events nor stop().
     // An evaluation is due here where the run resumes from one that was stopped.
-    if (!progress_.epoch_ended() && !finished() && !evaluation_due() && is_ready(left)) train_one();
+    if (!progress_.epoch_ended() && !finished() && !evaluation_due()) {
+      const bool ready = is_ready(left);
+      if (agreed_.yields) return make_event(EventKind::progress);
+      if (ready) train_one();
+    }
     const bool evaluates = evaluation_due(), ends = finished();
     if (evaluates || checkpoint_due() || ends) {
       take_metrics(/*wait_all=*/true);

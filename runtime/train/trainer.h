@@ -45,6 +45,17 @@ class Trainer {
   // thread, any time, signal handlers too.
   void stop() { stop_.store(true); }
 
+  // This rank cannot go on: all that wait for it, here and on other ranks, end with this reason. Any thread.
+  void abort(const std::string& reason);
+
+  // See Ranks::be_patient().
+  void be_patient() { ranks_->be_patient(); }
+
+  // Between two progress events: next_event() of the other ranks returns one too, so that all may make another call. yielded():
+  // whether that is why.
+  void yield();
+  bool yielded() const { return agreed_.yields; }
+
   // Is told how evaluations go on, on the thread that calls; where it returns false, evaluate() throws Error(cancelled)
   // and a run goes on without that evaluation. A checkpoint of that step says that the evaluation is missing: a run that
   // resumes from it makes it first.

@@ -9,6 +9,9 @@ ECHOTRAIN is the program, PAINTER the quickstart's painter of digits, JOB the qu
 import json
 import os
 import pathlib
+import pty
+import re
+import select
 import signal
 import subprocess
 import sys
@@ -98,6 +101,58 @@ class Launch(unittest.TestCase):
         for two, one in zip(self.losses("two"), self.losses("one"), strict=True):
             self.assertEqual((two[0], two[2]), (one[0], one[2]))
             self.assertAlmostEqual(two[1], one[1], places=3)
+
+    def test_devices_of_a_process_are_ranks(self):
+        """Two devices of one process train as two processes do, to the bit; and two processes with two each as four."""
+        def losses(name, *words):
+            result = run(*words, *self.words(name))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            return self.losses(name), result.stdout
+
+        devices = ["--set", 'parallel.devices=["0", "0"]']
+        alone, shown = losses("devices", "train", *devices)
+        self.assertIn("the first of 2", shown)
+        self.assertEqual(alone, losses("processes", "launch", "-n", "2")[0])
+        self.assertEqual(len(alone), 6)
+        self.assertEqual(losses("both", "launch", "-n", "2", *devices)[0], losses("four", "launch", "-n", "4")[0])
+        result = run("eval", *self.words("devices"), *devices)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        result = run("train", "--device", "0", *self.words("mistaken"), *devices)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("parallel.devices", result.stderr)
+
+    def test_a_terminal_has_one_display_and_is_told_why_it_ends(self):
+        terminal, inner = pty.openpty()
+        process = subprocess.Popen([PROGRAM, "launch", "-n", "2", *self.words("terminal", train__steps=10**9)],
+                                   stdout=inner, stderr=inner, stdin=inner, start_new_session=True)
+        os.close(inner)
+        shown = b""
+
+        def read_until(done):
+            nonlocal shown
+            deadline = time.monotonic() + 120
+            while not done():
+                self.assertLess(time.monotonic(), deadline, shown)
+                if select.select([terminal], [], [], 0.1)[0]:
+                    try:
+                        shown += os.read(terminal, 65536)
+                    except OSError:  # all who wrote there have ended
+                        return
+
+        def steps():  # as the display tells them, from left to right
+            return [int(n) for n in re.findall(rb"step (\d+)\D", shown)]
+
+        read_until(lambda: len(steps()) > 5)
+        self.assertEqual(steps(), sorted(steps()), "two displays would go forth and back")
+        self.assertIn(b"\r\x1b[K", shown)
+        ranks = {int(environment(pid)[b"ECHOTRAIN_RANK"]): pid for pid in children(process.pid)}
+        os.kill(ranks[1], signal.SIGKILL)
+        read_until(lambda: False)
+        self.assertNotEqual(process.wait(60), 0)
+        os.close(terminal)
+        self.assertIn(b"rank 1 was ended by signal 9", shown)
+        for pid in ranks.values():
+            self.assertFalse(os.path.exists(f"/proc/{pid}"), f"rank process {pid} is left")
 
     def test_mistakes_are_told_once(self):
         result = run("launch", "-n", "3", *self.words("mistake", optimizer__optimizer="sdg"))

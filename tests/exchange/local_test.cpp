@@ -156,7 +156,48 @@ TEST(Group, RefusesATableThatIsNotWhole) {
   EXPECT_NE(error_text([&] { Group{table}; }), "");
   table.struct_size = sizeof table;
   table.size = 1;
-  EXPECT_EQ(error_text([&] { Group{table}; }), "the engine's table lacks a function");
+  EXPECT_NE(error_text([&] { Group{table}; }).find("lacks abort"), std::string::npos);
+  table.abort = [](void*, const char*) {};
+  EXPECT_NE(error_text([&] { Group{table}; }).find("lacks destroy"), std::string::npos);
+  int destroyed = 0;
+  table.context = &destroyed;
+  table.destroy = [](void* context) { ++*static_cast<int*>(context); };
+  table.rank = 1;
+  EXPECT_NE(error_text([&] { Group{table}; }).find("rank 1 of 1"), std::string::npos);
+  EXPECT_EQ(destroyed, 1) << "a group owns its engine also where it cannot be made";
+}
+
+etr_engine bare_table() {
+  etr_engine table{};
+  table.struct_size = sizeof table;
+  table.size = 1;
+  table.abort = [](void*, const char*) {};
+  table.destroy = [](void*) {};
+  return table;
+}
+
+TEST(Group, SaysWhatNeedsAFunctionThatTheEngineLacks) {
+  std::byte data{};
+  for (const auto& [call, words] :
+       std::vector<std::pair<std::function<void(Group&)>, std::vector<std::string>>>{
+           {[](Group& g) { g.duplicate(); }, {"no function split", "exchange gradients"}},
+           {[](Group& g) { g.barrier(); }, {"no function barrier"}},
+           {[&](Group& g) {
+              g.broadcast({&data, 1}, 0);
+            },
+            {"no function broadcast", "weights"}}}) {
+    Group group(bare_table());
+    const std::string error = error_text([&] { call(group); });
+    for (const std::string& word : words) EXPECT_NE(error.find(word), std::string::npos) << error;
+  }
+}
+
+TEST(Group, TellsOfAFailureWithoutAReason) {
+  etr_engine table = bare_table();
+  table.barrier = [](void*, double, etr_engine_error*) { return -3; };
+  Group group(table);
+  const std::string error = error_text([&] { group.barrier(); });
+  EXPECT_NE(error.find("barrier failed with the status -3"), std::string::npos) << error;
 }
 
 }  // namespace

@@ -32,16 +32,27 @@ std::string device_text(const etr_device_info& info) {
   if (first_word(name) == first_word(driver)) {
     driver.erase(0, std::min(driver.size(), first_word(driver).size() + 1));
     const size_t bracket = driver.rfind(" (");  // the compiler's version, which the name has too
-    const std::string version = bracket == std::string::npos
-                                    ? ""
-                                    : driver.substr(bracket + 2, driver.size() - bracket - 3);
+    const std::string version =
+        bracket == std::string::npos ? "" : driver.substr(bracket + 2, driver.size() - bracket - 3);
     if (!version.empty() && name.find(version) != std::string::npos) driver.resize(bracket);
   }
   return driver.empty() ? name : name + ", " + driver;
 }
 
+namespace {
+
+// Those of this process that train together; empty: the one of --device, or of the job.
+std::vector<std::string> devices_of(const Json& job) {
+  return job.value("/parallel/devices"_json_pointer, std::vector<std::string>());
+}
+
+}  // namespace
+
 void open_runtime(const Arguments& arguments, const Job& job, Runtime& runtime) {
-  const std::string device = arguments.value("device", json_of(job).value("device", "")),
+  const Json spec = json_of(job);
+  const auto devices = devices_of(spec);  // the first is opened here, the others with the trainer
+  const std::string device = arguments.value(
+                        "device", devices.empty() ? spec.value("device", "") : devices.front()),
                     tuning = arguments.value("tuning");
   etr_runtime_options options{};
   options.struct_size = sizeof options;
@@ -58,11 +69,19 @@ void open_runtime(const Arguments& arguments, const Job& job, Runtime& runtime) 
   etr_device_info info{};
   info.struct_size = sizeof info;
   check(etr_runtime_device(runtime.get(), &info));
-  std::fprintf(arguments.flag("json") ? stderr : stdout, "device: %s\n", device_text(info).c_str());
+  const std::string others =
+      devices.size() > 1 ? ", the first of " + std::to_string(devices.size()) : "";
+  std::fprintf(arguments.flag("json") ? stderr : stdout, "device: %s%s\n",
+               device_text(info).c_str(), others.c_str());
 }
 
 JobTrainer::JobTrainer(const Arguments& arguments, int32_t start) {
   load_job(arguments, job);
+  const bool trains = start != ETR_START_EVALUATE && start != ETR_START_TRIAL;
+  if (trains && arguments.flag("device") && !devices_of(json_of(job)).empty())
+    throw UsageError(
+        "the job names its devices in parallel.devices: give no --device, or --set "
+        "parallel.devices=[]");
   open_runtime(arguments, job, runtime);
   check(etr_trainer_start_job(runtime.get(), job.get(), start, trainer.out()));
 }

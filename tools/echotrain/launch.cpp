@@ -1,9 +1,12 @@
 // Ranks on this machine: a process each, one display for all, and one end.
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 
 #include <algorithm>
 #include <cerrno>
@@ -74,7 +77,9 @@ void set_default(const char* name, const std::string& value) { ::setenv(name, va
 // In the child: never returns.
 [[noreturn]] void become(const std::vector<std::string>& words, int rank, int size,
                          const std::string& folder, int messages, pid_t parent) {
+#ifdef __linux__  // elsewhere ranks learn by their end of the pipe, when they next write
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+#endif
   if (::getppid() != parent) ::_exit(1);
   ::setenv("ECHOTRAIN_RANK", std::to_string(rank).c_str(), 1);
   ::setenv("ECHOTRAIN_SIZE", std::to_string(size).c_str(), 1);
@@ -91,13 +96,16 @@ void set_default(const char* name, const std::string& value) { ::setenv(name, va
   for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
   pointers.push_back(nullptr);
   ::execv("/proc/self/exe", pointers.data());
+  ::execvp(pointers[0], pointers.data());  // where there is no /proc
   ::_exit(127);
 }
 
 Rank start(const std::vector<std::string>& words, int rank, int size, const std::string& folder) {
   int ends[2] = {-1, -1};
-  if (rank > 0 && ::pipe2(ends, O_CLOEXEC) != 0)
+  if (rank > 0 && ::pipe(ends) != 0)
     throw Failure(std::string("cannot make a pipe: ") + std::strerror(errno));
+  for (const int end : ends)
+    if (end >= 0) ::fcntl(end, F_SETFD, FD_CLOEXEC);
   const pid_t parent = ::getpid(), process = ::fork();
   if (process < 0) throw Failure(std::string("cannot start a process: ") + std::strerror(errno));
   if (process == 0) become(words, rank, size, folder, ends[1], parent);

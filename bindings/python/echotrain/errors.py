@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Iterable
+
 
 class EchoTrainError(RuntimeError):
     """Base of all errors of the library. ``status`` is the code of the C API."""
@@ -74,9 +76,14 @@ class NotFiniteError(EchoTrainError, ArithmeticError):
 
 
 class RankLostError(EchoTrainError, ConnectionError):
-    """A process of the group is dead, frozen or unreachable; the message says which."""
+    """A process of the group is dead, frozen or unreachable; the message says which. A `Transport` raises it with the ranks that
+    it misses."""
 
     status = -15
+
+    def __init__(self, message: str, missing: Iterable[int] = ()):
+        super().__init__(message)
+        self.missing = tuple(missing)
 
 
 def _subclasses(cls):

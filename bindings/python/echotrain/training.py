@@ -16,10 +16,11 @@ import numpy as np
 from . import _schema, native
 from ._schema import Spec
 from .callbacks import Callback, EarlyStopping, SaveCheckpoint, as_callbacks  # noqa: F401
-from .errors import CancelledError, StateError
+from .errors import CancelledError, EchoTrainError, StateError
 from ._calls import OnEvaluation, Told, of_pipelines
 from .model import LayerSummary, Model, Summary  # noqa: F401
 from .pipeline import _POLL_SECONDS, Batch, Pipeline, _NotPicklable
+from .transport import Failures, Lent, Transport, check_transport, open_runs
 
 _job_schema = _schema.load("job")
 schedule = _schema.make_function("schedule", "schedule", "the learning rate over the steps of a run",
@@ -422,19 +423,21 @@ class Job(_NotPicklable):
         return json.loads(self._handle.json())
 
     def run(self, *, device: Union[None, int, str, Runtime] = None, resume: bool = False,
-            overwrite: bool = False, on_evaluation: Optional[OnEvaluation] = None) -> "JobRun":
+            overwrite: bool = False, on_evaluation: Optional[OnEvaluation] = None,
+            transport: Optional[Transport] = None) -> "JobRun":
         """Starts the job; iterate over the result. ``output.dir`` holds one run: ``resume`` goes on from its newest
         checkpoint, ``overwrite`` begins anew in its place, and without either a folder in use is a StateError.
         ``on_evaluation(done, batches)`` is called after each batch of an evaluation, as in `Trainer.evaluate`; returning
         False stops that evaluation, and the run goes on without it. What it raises also stops it, and is raised after the
-        event that follows."""
+        event that follows. With a ``transport`` the run is one of several ranks, which begin theirs at the same time; it belongs
+        to the run from then on."""
         if resume and overwrite:
             raise ValueError("resume goes on with the earlier run and overwrite removes it; give one")
         if self._handle.forgets_output() and not resume:
             warnings.warn("this run saves nothing, no checkpoint and no metrics: the job has no output.dir "
                           "('' says that this is meant)", stacklevel=2)
         start = "resume" if resume else "overwrite" if overwrite else "new"
-        return JobRun(self, _runtime(device), _STARTS.index(start), on_evaluation)
+        return JobRun(self, _runtime(device), _STARTS.index(start), on_evaluation, transport)
 
 
 class JobRun(_NotPicklable):
@@ -442,10 +445,32 @@ class JobRun(_NotPicklable):
     ``output.dir`` until then, or until `close`, which leaving ``with`` does. `stop` and `close` may come from any thread. Ctrl-C
     stops the run."""
 
-    def __init__(self, job: Job, runtime: Runtime, start: int, on_evaluation: Optional[OnEvaluation] = None):
-        self._handle = native.TrainerHandle(runtime._handle, job._handle, start)
+    def __init__(self, job: Job, runtime: Runtime, start: int, on_evaluation: Optional[OnEvaluation] = None,
+                 transport: Optional[Transport] = None):
         self._on_evaluation, self._shown = on_evaluation, f"JobRun({job!r})"
         self._closing, self._closed = threading.RLock(), False
+        self._failures: Optional[Failures] = None
+        if transport is None:
+            self._handle = native.TrainerHandle(runtime._handle, job._handle, start)
+        else:
+            self._handle = self._joined(runtime._handle, job._handle, start, check_transport(transport))
+
+    def _joined(self, runtime, job, start: int, transport: Transport) -> "native.TrainerHandle":
+        failures = Failures()
+        lent = Lent(transport, failures).__disown__()  # the trainer owns it from here on
+        try:
+            handle = native.TrainerHandle(runtime, job, start, transport.rank, transport.size, lent)
+        except EchoTrainError as error:
+            raise failures.original(error)
+        self._failures = failures
+        open_runs.add(self)
+        return handle
+
+    def _next_event(self, progress) -> "native.Event":
+        try:
+            return self._handle.next_event(progress)
+        except EchoTrainError as error:
+            raise self._failures.original(error) if self._failures else error
 
     def __repr__(self) -> str:
         return self._shown
@@ -454,7 +479,7 @@ class JobRun(_NotPicklable):
         while True:
             told = Told(self._on_evaluation, later=True)
             with told as progress:
-                e = _interruptible(lambda: self._handle.next_event(progress), self._handle.stop)
+                e = _interruptible(lambda: self._next_event(progress), self._handle.stop)
             yield Event(_EVENT_KINDS[e.kind], *(getattr(e, name) for name in Event._fields[1:]))
             told.raise_failure()
             if e.kind == 3:

@@ -34,6 +34,8 @@
 
 #include <stdint.h>
 
+#include "echotrain/engine.h"
+
 #if defined(_WIN32)
 #define ETR_API __declspec(dllimport)
 #else
@@ -662,6 +664,15 @@ ETR_API int32_t etr_trainer_start_job(etr_runtime* runtime, const etr_job* job, 
 /* The same with ETR_START_NEW where `resume` is 0, else ETR_START_RESUME. */
 ETR_API int32_t etr_trainer_create_from_job(etr_runtime* runtime, const etr_job* job,
                                             int32_t resume, etr_trainer** trainer);
+
+/* The same as one of several ranks that train together over a transport of the program's: `engine` is this rank's end of it, as
+ * echotrain/engine.h says. Of the job's section "parallel", which it need not have, only what does not tell how ranks find each
+ * other counts (timeout, bucket_mb). All ranks make this call at the same time.
+ *
+ * The trainer owns what `engine` describes: its destroy is called exactly once, also where this call fails; the table itself is copied.
+ * Its functions are called on the thread that calls the trainer and on threads of the library. */
+ETR_API int32_t etr_trainer_start_job_over(etr_runtime* runtime, const etr_job* job, int32_t start,
+                                           const etr_engine* engine, etr_trainer** trainer);
 
 /* Trains until there is something to tell. After ETR_EVENT_END it returns ETR_END. */
 ETR_API int32_t etr_trainer_next_event(etr_trainer* trainer, etr_event* event);

@@ -7,6 +7,7 @@
 #ifndef ECHOTRAIN_ECHOTRAIN_HPP_
 #define ECHOTRAIN_ECHOTRAIN_HPP_
 
+#include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <functional>
@@ -37,6 +38,17 @@ class Error : public std::runtime_error {
 
  private:
   int32_t status_;
+};
+
+// Ranks of a group are dead, frozen or unreachable. A Transport throws it with their numbers.
+class RankLost : public Error {
+ public:
+  RankLost(const std::string& message, std::vector<int32_t> missing)
+      : Error(ETR_RANK_LOST, message), missing_(std::move(missing)) {}
+  const std::vector<int32_t>& missing() const { return missing_; }
+
+ private:
+  std::vector<int32_t> missing_;
 };
 
 // Throws Error for an error status; passes ETR_OK and ETR_END through.
@@ -526,6 +538,155 @@ enum class Start : int32_t {
   trial = ETR_START_TRIAL
 };
 
+// One rank's end of a group of processes, over a transport of the program's. The contract is that of echotrain/engine.h, whose
+// functions these are; but a failure is an exception: RankLost, another Error, or any, which then comes out of the trainer's
+// call. After one only abort() is called, and the destructor. Functions that are not overridden are missing.
+class Transport {
+ public:
+  virtual ~Transport() = default;  // waits until the other ranks have what this one sent
+  virtual int32_t rank() const = 0;
+  virtual int32_t size() const = 0;
+
+  virtual void all_reduce(void* /*data*/, uint64_t /*count*/, int32_t /*number*/,
+                          int32_t /*reduction*/, double /*timeout_s*/) {
+    lacks("all_reduce");
+  }
+  virtual void reduce_scatter(const void* /*data*/, const uint64_t* /*counts*/, void* /*part*/,
+                              int32_t /*number*/, int32_t /*reduction*/, double /*timeout_s*/) {
+    lacks("reduce_scatter");
+  }
+  virtual void all_gather(const void* /*part*/, const uint64_t* /*sizes*/, void* /*data*/,
+                          double /*timeout_s*/) {
+    lacks("all_gather");
+  }
+  virtual void broadcast(void* /*data*/, uint64_t /*size_bytes*/, int32_t /*root*/,
+                         double /*timeout_s*/) {
+    lacks("broadcast");
+  }
+  virtual void barrier(double /*timeout_s*/) { lacks("barrier"); }
+  virtual void send(const void* /*data*/, uint64_t /*size_bytes*/, int32_t /*to*/, uint32_t /*tag*/,
+                    double /*timeout_s*/) {
+    lacks("send");
+  }
+  virtual void receive(void* /*data*/, uint64_t /*size_bytes*/, int32_t /*from*/, uint32_t /*tag*/,
+                       double /*timeout_s*/) {
+    lacks("receive");
+  }
+  // None for a rank whose colour is negative.
+  virtual std::unique_ptr<Transport> split(int32_t /*colour*/, int32_t /*key*/,
+                                           double /*timeout_s*/) {
+    lacks("split");
+  }
+  virtual void abort(
+      const std::string& reason) = 0;  // any thread, also while another function waits
+
+ protected:
+  [[noreturn]] static void lacks(const char* function) {
+    throw Error(ETR_UNSUPPORTED, std::string("the transport has no function ") + function);
+  }
+};
+
+namespace detail {
+
+// A Transport as the C API takes it: a table that owns it.
+class Engine {
+ public:
+  static etr_engine table_of(std::unique_ptr<Transport> transport,
+                             std::shared_ptr<Failure> failure) {
+    etr_engine table{};
+    table.struct_size = sizeof table;
+    table.rank = transport->rank();
+    table.size = transport->size();
+    table.all_reduce = [](void* c, void* data, uint64_t count, int32_t number, int32_t reduction,
+                          double timeout, etr_engine_error* error) {
+      return call(c, error,
+                  [&](Transport& t) { t.all_reduce(data, count, number, reduction, timeout); });
+    };
+    table.reduce_scatter = [](void* c, const void* data, const uint64_t* counts, void* part,
+                              int32_t number, int32_t reduction, double timeout,
+                              etr_engine_error* error) {
+      return call(c, error, [&](Transport& t) {
+        t.reduce_scatter(data, counts, part, number, reduction, timeout);
+      });
+    };
+    table.all_gather = [](void* c, const void* part, const uint64_t* sizes, void* data,
+                          double timeout, etr_engine_error* error) {
+      return call(c, error, [&](Transport& t) { t.all_gather(part, sizes, data, timeout); });
+    };
+    table.broadcast = [](void* c, void* data, uint64_t size_bytes, int32_t root, double timeout,
+                         etr_engine_error* error) {
+      return call(c, error, [&](Transport& t) { t.broadcast(data, size_bytes, root, timeout); });
+    };
+    table.barrier = [](void* c, double timeout, etr_engine_error* error) {
+      return call(c, error, [&](Transport& t) { t.barrier(timeout); });
+    };
+    table.send = [](void* c, const void* data, uint64_t size_bytes, int32_t to, uint32_t tag,
+                    double timeout, etr_engine_error* error) {
+      return call(c, error, [&](Transport& t) { t.send(data, size_bytes, to, tag, timeout); });
+    };
+    table.receive = [](void* c, void* data, uint64_t size_bytes, int32_t from, uint32_t tag,
+                       double timeout, etr_engine_error* error) {
+      return call(c, error, [&](Transport& t) { t.receive(data, size_bytes, from, tag, timeout); });
+    };
+    table.split = [](void* c, int32_t colour, int32_t key, double timeout, etr_engine* part,
+                     etr_engine_error* error) {
+      return call(c, error, [&](Transport& t) {
+        *part = etr_engine{};
+        part->struct_size = sizeof *part;
+        if (auto made = t.split(colour, key, timeout))
+          *part = table_of(std::move(made), static_cast<Engine*>(c)->failure_);
+      });
+    };
+    table.abort = [](void* c, const char* reason) {
+      etr_engine_error ignored{};
+      call(c, &ignored, [&](Transport& t) { t.abort(reason ? reason : ""); });
+    };
+    table.destroy = [](void* c) { delete static_cast<Engine*>(c); };
+    table.context = new Engine(std::move(transport), std::move(failure));
+    return table;
+  }
+
+ private:
+  Engine(std::unique_ptr<Transport> transport, std::shared_ptr<Failure> failure)
+      : transport_(std::move(transport)), failure_(std::move(failure)) {}
+
+  template <typename Call>
+  static int32_t call(void* engine, etr_engine_error* error, Call&& run) {
+    auto& self = *static_cast<Engine*>(engine);
+    try {
+      run(*self.transport_);
+      return ETR_OK;
+#ifdef __GLIBCXX__
+    } catch (const abi::__forced_unwind&) {  // pthread_exit(), which nothing may stop
+      throw;
+#endif
+    } catch (const RankLost& lost) {
+      error->missing_count = static_cast<int32_t>(lost.missing().size());
+      const size_t listed = std::min<size_t>(lost.missing().size(), ETR_ENGINE_MISSING_MAX);
+      std::copy_n(lost.missing().begin(), listed, error->missing);
+      return tell(lost.what(), ETR_RANK_LOST, error);
+    } catch (const Error& failed) {
+      return tell(failed.what(), failed.status(), error);
+    } catch (const std::exception& thrown) {
+      self.failure_->set(std::current_exception());
+      return tell(thrown.what(), ETR_CALLBACK, error);
+    } catch (...) {
+      self.failure_->set(std::current_exception());
+      return tell("the transport threw an exception that is not of std::exception", ETR_CALLBACK,
+                  error);
+    }
+  }
+  static int32_t tell(const std::string& message, int32_t status, etr_engine_error* error) {
+    error->message[message.copy(error->message, sizeof error->message - 1)] = '\0';
+    return status < 0 ? status : int32_t{ETR_CALLBACK};
+  }
+
+  std::unique_ptr<Transport> transport_;
+  std::shared_ptr<Failure> failure_;
+};
+
+}  // namespace detail
+
 class Trainer {
  public:
   // For a loop of one's own: step(), result(), evaluate(), predict().
@@ -542,6 +703,16 @@ class Trainer {
         })) {}
   Trainer(const Runtime& runtime, const Job& job, bool resume = false)
       : Trainer(runtime, job, resume ? Start::resume : Start::fresh) {}
+  // The same as one of several ranks, over a transport of the program's: see etr_trainer_start_job_over.
+  Trainer(const Runtime& runtime, const Job& job, Start start,
+          std::unique_ptr<Transport> transport) {
+    if (!transport) throw Error(ETR_INVALID_ARGUMENT, "the transport is nullptr");
+    const etr_engine engine = detail::Engine::table_of(std::move(transport), failure_);
+    etr_trainer* raw = nullptr;
+    failure_->check(etr_trainer_start_job_over(runtime.get(), job.get(),
+                                               static_cast<int32_t>(start), &engine, &raw));
+    handle_.reset(raw);
+  }
 
   void step(const Batch& batch) { check(etr_trainer_step(get(), batch.get())); }
 

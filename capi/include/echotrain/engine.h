@@ -1,7 +1,7 @@
 /* What moves data between the processes of a group: a table of functions, an engine.
  *
  * EchoTrain brings engines (threads of one process, Gloo, MPI). A program that has a transport of its own (mpi4py, Ray, NCCL, ...)
- * fills the same table. This header has types only, and is C99 and C++.
+ * fills the same table, and hands it to etr_trainer_start_job_over. This header has types only, and is C99 and C++.
  *
  * The contract:
  *
@@ -17,6 +17,8 @@
  *  6. Nothing throws, prints, exits, or leaves by longjmp.
  *  7. The table grows at its end; `struct_size` says how much of it there is. Whoever is handed a table to fill (etr_engine_open, split)
  *     writes no more of it than the `struct_size` that it finds there, and sets `struct_size` to what it has filled.
+ *  8. An engine has abort and destroy. Other functions may be NULL, or return ETR_UNSUPPORTED: what needs them is then an error that
+ *     names them. Data-parallel training takes all_reduce, all_gather, broadcast and split.
  */
 #ifndef ECHOTRAIN_ENGINE_H_
 #define ECHOTRAIN_ENGINE_H_

@@ -1,0 +1,201 @@
+"""Training as one of several ranks over a transport of the program's."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import weakref
+from typing import Any, List, Optional, Sequence
+
+import numpy as np
+
+from . import native
+from .errors import EchoTrainError, RankLostError, UnsupportedError
+
+_NUMBERS = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int32), np.dtype(np.int64))  # by ETR_NUMBER_*
+_REDUCTIONS = ("sum", "min", "max")  # by ETR_REDUCE_*
+_BYTES = np.dtype(np.uint8)
+
+
+def _array(address: int, size_bytes: int, dtype: np.dtype) -> np.ndarray:
+    if size_bytes == 0:
+        return np.empty(0, dtype)
+    return np.frombuffer((ctypes.c_char * size_bytes).from_address(address), dtype)
+
+
+class Transport:
+    """One rank's end of a group of processes, over whatever moves data between them: mpi4py, Ray, sockets. Override what
+    follows, and give an object of your class to `Job.run`, on all ranks at the same time. Data-parallel training takes
+    `all_reduce`, `all_gather`, `broadcast` and `split`; what needs another function says so.
+
+    All ranks call the same functions in the same order. Arrays lie in the library's memory: they are valid during the call
+    only. A function returns when its work is done; it should end within `timeout` seconds. What it raises ends the run, and is
+    raised by it: a `RankLostError`, ``ConnectionError`` or ``TimeoutError`` where ranks are missing. After that only `abort`
+    and `close` are called.
+
+    Functions are called on threads of the library's, one at a time; a transport that `split` makes is called at the same time
+    as this one.
+    """
+
+    timeout = 60.0  # seconds, of the function that is being called
+
+    def __init__(self, rank: int, size: int):
+        if not 0 <= rank < size:
+            raise ValueError(f"rank {rank} of {size}: ranks count from 0 to the size less one")
+        self.rank, self.size = rank, size
+
+    def all_reduce(self, array: np.ndarray, op: str) -> None:
+        """``array`` (float32, float64, int32 or int64) becomes the "sum", the "min" or the "max" of that of all ranks, with the
+        same bits on all of them."""
+        self._lacks("all_reduce")
+
+    def reduce_scatter(self, array: np.ndarray, counts: Sequence[int], part: np.ndarray, op: str) -> None:
+        """``part`` becomes what this rank, the r-th, has of the reduction of ``array``: the r-th of parts with as many
+        elements as ``counts`` says."""
+        self._lacks("reduce_scatter")
+
+    def all_gather(self, part: np.ndarray, sizes: Sequence[int], array: np.ndarray) -> None:
+        """``array`` becomes the parts of all ranks, which have ``sizes`` bytes, in their order."""
+        self._lacks("all_gather")
+
+    def broadcast(self, array: np.ndarray, root: int) -> None:
+        """``array``, bytes, becomes that of the rank ``root``."""
+        self._lacks("broadcast")
+
+    def barrier(self) -> None:
+        """Returns when all ranks have called it."""
+        self._lacks("barrier")
+
+    def send(self, array: np.ndarray, to: int, tag: int) -> None:
+        """Bytes for the rank ``to``: the n-th send with a tag meets the n-th `receive` with it."""
+        self._lacks("send")
+
+    def receive(self, array: np.ndarray, source: int, tag: int) -> None:
+        """``array`` becomes the bytes that the rank ``source`` sends."""
+        self._lacks("receive")
+
+    def split(self, colour: int, key: int) -> Optional["Transport"]:
+        """A new transport between the ranks that give the same ``colour``, ordered by key, then by rank; None for a negative
+        colour. All ranks call it."""
+        self._lacks("split")
+
+    def abort(self, reason: str) -> None:
+        """Lets the function that waits, here and on other ranks, raise. Called on another thread. Without it the others
+        learn by their time-outs that this rank is gone."""
+
+    def close(self) -> None:
+        """Called once, at the end: waits until the other ranks have what this one sent."""
+
+    def _lacks(self, function: str) -> None:
+        raise UnsupportedError(f"{type(self).__name__} has no function {function}")
+
+
+# Runs over a transport end before the interpreter does, which their threads ask for.
+open_runs: "weakref.WeakSet" = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for run in list(open_runs):
+        run.close()
+
+
+class Failures:
+    """What functions of a run's transports raised first; the library's later errors repeat it."""
+
+    def __init__(self) -> None:
+        self._first: Optional[BaseException] = None
+        self._told = ""
+
+    def add(self, failure: BaseException) -> str:
+        told = str(failure) if isinstance(failure, EchoTrainError) else f"{type(failure).__name__}: {failure}"
+        told = told.encode(errors="backslashreplace").decode()
+        if self._first is None:
+            self._first, self._told = failure, told
+        return told
+
+    def original(self, error: EchoTrainError) -> BaseException:
+        """What ended the run, or the error itself where that is something else, or says more."""
+        if self._first is None or isinstance(self._first, EchoTrainError) or self._told[:500] not in str(error):
+            return error
+        self._first.__cause__ = error
+        return self._first
+
+
+class Lent(native.Transport):
+    """A `Transport` as the library calls it."""
+
+    def __init__(self, transport: Transport, failures: Failures):
+        super().__init__()
+        self._transport, self._failures = transport, failures
+
+    def run(self, call: "native.TransportCall") -> None:
+        try:
+            if call.timeout() > 0:  # an abort has none, and comes while another function waits
+                self._transport.timeout = call.timeout()
+            _FUNCTIONS[call.operation()](self, self._transport, call)
+        except BaseException as failure:  # it must not leave the callback
+            missing: List[int] = [int(rank) for rank in getattr(failure, "missing", ())]
+            call.fail(_status_of(failure), self._failures.add(failure), missing)
+
+    def _all_reduce(self, to: Transport, call: Any) -> None:
+        to.all_reduce(_output(call, _NUMBERS[call.number()]), _REDUCTIONS[call.reduction()])
+
+    def _reduce_scatter(self, to: Transport, call: Any) -> None:
+        dtype = _NUMBERS[call.number()]
+        to.reduce_scatter(_input(call, dtype), list(call.parts()), _output(call, dtype), _REDUCTIONS[call.reduction()])
+
+    def _all_gather(self, to: Transport, call: Any) -> None:
+        to.all_gather(_input(call), list(call.parts()), _output(call))
+
+    def _broadcast(self, to: Transport, call: Any) -> None:
+        to.broadcast(_output(call), call.peer())
+
+    def _barrier(self, to: Transport, call: Any) -> None:
+        to.barrier()
+
+    def _send(self, to: Transport, call: Any) -> None:
+        to.send(_input(call), call.peer(), call.tag())
+
+    def _receive(self, to: Transport, call: Any) -> None:
+        to.receive(_output(call), call.peer(), call.tag())
+
+    def _split(self, to: Transport, call: Any) -> None:
+        part = to.split(call.colour(), call.key())
+        if part is None and call.colour() >= 0:
+            raise TypeError(f"{type(to).__name__}.split returned None for the colour {call.colour()}; it must return a Transport")
+        if part is not None:
+            check_transport(part)
+            call.give(part.rank, part.size, Lent(part, self._failures).__disown__())
+
+    def _abort(self, to: Transport, call: Any) -> None:
+        to.abort(call.reason())
+
+    def _close(self, to: Transport, call: Any) -> None:
+        to.close()
+
+
+_FUNCTIONS = {getattr(native.TransportCall, name): getattr(Lent, "_" + name) for name in (
+    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "barrier", "send", "receive", "split", "abort", "close")}
+
+
+def _input(call: "native.TransportCall", dtype: np.dtype = _BYTES) -> np.ndarray:
+    array = _array(call.input(), call.input_bytes(), dtype)
+    array.flags.writeable = False
+    return array
+
+
+def _output(call: "native.TransportCall", dtype: np.dtype = _BYTES) -> np.ndarray:
+    return _array(call.output(), call.output_bytes(), dtype)
+
+
+def _status_of(failure: BaseException) -> int:
+    if isinstance(failure, EchoTrainError):
+        return failure.status
+    return RankLostError.status if isinstance(failure, (ConnectionError, TimeoutError)) else -13
+
+
+def check_transport(given: Any) -> Transport:
+    if not isinstance(given, Transport):
+        raise TypeError(f"{given!r} is no transport: derive its class from echotrain.Transport")
+    return given

@@ -1,0 +1,16 @@
+// Around functions of a language that the library calls.
+#pragma once
+
+namespace echotrain::facade {
+
+// What a language must do on a worker thread around a function of its own.
+struct Hooks {
+  void (*before)() = nullptr;
+  void (*after)() = nullptr;
+};
+inline Hooks& hooks() {
+  static Hooks set;
+  return set;
+}
+
+}  // namespace echotrain::facade

@@ -1,0 +1,63 @@
+#include "train/mate.h"
+
+#include <utility>
+
+namespace etr::train {
+
+Mate::Mate(std::string name, Make make)
+    : name_(std::move(name)), thread_([this, m = std::move(make)] { run(m); }) {}
+
+// A trainer that failed goes at once: its groups tell the other ranks.
+void Mate::run(const Make& make) {
+  try {
+    const std::unique_ptr<Trainer> trainer = make();
+    done(nullptr);
+    for (Work work; next(work);) {
+      work(*trainer);
+      done(nullptr);
+    }
+  } catch (...) {
+    done(std::current_exception());
+  }
+}
+
+bool Mate::next(Work& work) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return work_ || ends_; });
+  is_working_ = static_cast<bool>(work_);
+  work = std::exchange(work_, nullptr);
+  return is_working_;
+}
+
+void Mate::done(std::exception_ptr failure) {
+  const std::lock_guard lock(mutex_);
+  if (failure) failure_ = failure;
+  is_working_ = false;
+  changed_.notify_all();
+}
+
+void Mate::begin(Work work) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !is_working_ && (!work_ || failure_); });
+  if (failure_) return;
+  work_ = std::move(work);
+  changed_.notify_all();
+}
+
+std::exception_ptr Mate::finish() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !is_working_ && (!work_ || failure_); });
+  return failure_;
+}
+
+std::exception_ptr Mate::end() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+  return failure_;
+}
+
+}  // namespace etr::train

@@ -1,0 +1,207 @@
+#include "train/team.h"
+
+#include <utility>
+
+#include "core/error.h"
+#include "exchange/local.h"
+#include "train/mate.h"
+
+namespace etr::train {
+namespace {
+
+bool is_lost(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error& error) {
+    return error.code() == Code::rank_lost;
+  } catch (...) {
+    return false;
+  }
+}
+
+std::string text_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an exception that is not of std::exception";
+  }
+}
+
+// With the device in the words, and everything else as it was.
+std::exception_ptr on_device(const std::exception_ptr& failure, size_t number,
+                             const std::string& name) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Error& error) {
+    return std::make_exception_ptr(
+        Error(error.code(), cat("device ", number, " of the job ('", name, "'): ", error.what())));
+  } catch (...) {
+    return failure;
+  }
+}
+
+// Until there is something to tell at which all ranks come together.
+void advance(Trainer& trainer) {
+  constexpr double kLong = 1e6;  // seconds
+  while (trainer.next_event(kLong).kind == EventKind::progress && !trainer.yielded()) {
+  }
+}
+
+}  // namespace
+
+Team::Team(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start start,
+           std::unique_ptr<Ranks> ranks, const Open& open)
+    : kernels_(std::move(kernels)), open_(open) {
+  const bool trains = start != Start::evaluate && start != Start::trial;
+  const auto names =
+      trains && job.parallel() ? job.parallel()->strings("devices") : std::vector<std::string>();
+  if (ranks && names.size() > 1)
+    fail(Code::invalid_argument, "parallel.devices names ", names.size(),
+         " devices, each of which is a rank, and a transport of the program's is the end of one: "
+         "give it one device");
+  if (names.size() > 1)
+    gather(job, start);
+  else
+    lead_ = std::make_unique<Trainer>(names.empty() ? kernels_ : device_of(names[0]), job, start,
+                                      std::move(ranks));
+}
+
+std::shared_ptr<gpu::Kernels> Team::device_of(const std::string& selector) const {
+  if (gpu::matches(kernels_->device()->info(), selector)) return kernels_;
+  return open_(selector);
+}
+
+// All make their trainers at the same time, as those are made by calls of all ranks.
+void Team::gather(const Job& job, Start start) {
+  const auto names = job.parallel()->strings("devices");
+  const int size = static_cast<int>(names.size());
+  is_local_ = !has_processes(job);
+  auto groups = std::make_shared<std::vector<exchange::Group>>();
+  if (is_local_) *groups = exchange::local_groups(size, job.parallel()->number("timeout"));
+  const auto ranks_of = [groups, job, size](int device) {
+    if (groups->empty()) return join_ranks(job, device, size);
+    return std::make_unique<Ranks>(std::move((*groups)[static_cast<size_t>(device)]));
+  };
+  for (int device = 1; device < size; ++device) {
+    const std::string& name = names[static_cast<size_t>(device)];
+    mates_.push_back(std::make_unique<Mate>(
+        name, [ranks_of, device, job, start, name, open = open_, patient = is_local_] {
+          auto ranks = ranks_of(device);
+          auto made = std::make_unique<Trainer>(open(name), job, start, std::move(ranks));
+          if (patient) made->be_patient();
+          return made;
+        }));
+  }
+  try {
+    auto ranks = ranks_of(0);
+    lead_ = std::make_unique<Trainer>(device_of(names[0]), job, start, std::move(ranks));
+  } catch (...) {
+    give_up(std::current_exception());
+  }
+}
+
+Team::~Team() {
+  if (runs_) {
+    constexpr const char* kWhy = "the trainer was closed";
+    lead_->abort(kWhy);
+  }
+  end();
+}
+
+void Team::end() {
+  for (const auto& mate : mates_) mate->end();
+}
+
+// What went wrong first is what a rank tells that lost none of the others.
+void Team::give_up(std::exception_ptr why) {
+  if (lead_) lead_->abort(text_of(why));
+  runs_ = false;
+  for (size_t i = 0; i < mates_.size(); ++i) {
+    const std::exception_ptr failure = mates_[i]->end();
+    if (failure && is_lost(why) && !is_lost(failure))
+      why = on_device(failure, i + 1, mates_[i]->name());
+  }
+  mates_.clear();
+  std::rethrow_exception(why);
+}
+
+Event Team::next_event(double seconds) {
+  if (mates_.empty()) return lead_->next_event(seconds);
+  if (!std::exchange(runs_, true))
+    for (const auto& mate : mates_) mate->begin(advance);
+  try {
+    const Event event = lead_->next_event(seconds);
+    // The others come to the same event, but where it only tells of progress: they go on.
+    runs_ = event.kind == EventKind::progress && !lead_->yielded();
+    return event;
+  } catch (...) {
+    give_up(std::current_exception());
+  }
+}
+
+// The others return from next_event().
+void Team::pause() {
+  if (!std::exchange(runs_, false)) return;
+  try {
+    lead_->yield();
+  } catch (...) {
+    give_up(std::current_exception());
+  }
+}
+
+void Team::on_all(const std::function<void(Trainer&)>& work) {
+  pause();
+  // What fails on all of them ends none.
+  const auto failures = std::make_shared<std::vector<std::exception_ptr>>(mates_.size() + 1);
+  const auto part = [failures, &work](size_t number, Trainer& trainer) {
+    try {
+      work(trainer);
+    } catch (...) {
+      (*failures)[number] = std::current_exception();
+    }
+  };
+  for (size_t i = 0; i < mates_.size(); ++i)
+    mates_[i]->begin([part, i](Trainer& trainer) { part(i + 1, trainer); });
+  part(0, *lead_);
+  size_t failed = (*failures)[0] ? 1 : 0;
+  for (size_t i = 0; i < mates_.size(); ++i) {
+    const std::exception_ptr broken = mates_[i]->finish();
+    std::exception_ptr& failure = (*failures)[i + 1];
+    if (broken) failure = broken;
+    if (failure) ++failed;
+  }
+  if (failed == 0) return;
+  const std::exception_ptr first = (*failures)[0];
+  if (first && failed == failures->size() && !is_lost(first)) std::rethrow_exception(first);
+  for (size_t i = 0; i < mates_.size(); ++i)
+    if (const auto failure = (*failures)[i + 1]; failure && (!first || is_lost(first)))
+      give_up(on_device(failure, i + 1, mates_[i]->name()));
+  give_up(first);
+}
+
+EvalMetrics Team::evaluate() {
+  EvalMetrics of_all;
+  on_all([&](Trainer& trainer) {
+    const EvalMetrics metrics = trainer.evaluate();
+    if (&trainer == lead_.get()) of_all = metrics;
+  });
+  return of_all;
+}
+
+Learner& Team::shaped_learner() {
+  if (lead_->learner().trainable() == 0) on_all([](Trainer& trainer) { trainer.shaped_learner(); });
+  return lead_->learner();
+}
+
+Learner& Team::learner() {
+  if (!mates_.empty()) shaped_learner();
+  return lead_->learner();
+}
+
+void Team::on_learners(const std::function<void(Learner&)>& work) {
+  on_all([&](Trainer& trainer) { work(trainer.learner()); });
+}
+
+}  // namespace etr::train

@@ -1,0 +1,214 @@
+"""Ranks that train together over a transport that is written in Python: here threads of one process."""
+
+import gc
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import warnings
+import weakref
+
+import numpy as np
+
+import echotrain as et
+from python_case import Case
+
+_REDUCE = {"sum": np.add, "min": np.minimum, "max": np.maximum}
+
+
+class Place:
+    """Where threads meet with what they bring."""
+
+    def __init__(self, size):
+        self.size, self.brought, self.why = size, [None] * size, ""
+        self.barrier, self.parts, self.lock = threading.Barrier(size), {}, threading.Lock()
+
+    def meet(self, rank, brings, timeout, read):
+        self.brought[rank] = brings
+        try:
+            self.barrier.wait(timeout)
+            read(self.brought)
+            self.barrier.wait(timeout)
+        except threading.BrokenBarrierError:
+            raise et.errors.RankLostError(self.why or "nobody came", [1 - rank]) from None
+
+    def part(self, colour):
+        with self.lock:
+            return self.parts.setdefault(colour, Place(self.size))
+
+
+class Threads(et.Transport):
+    ended = []
+
+    def __init__(self, place, rank):
+        super().__init__(rank, place.size)
+        self.place = place
+
+    def all_reduce(self, array, op):
+        mine = array.copy()
+
+        def read(all_ranks):
+            array[:] = all_ranks[0]
+            for other in all_ranks[1:]:
+                _REDUCE[op](array, other, out=array)
+
+        self.place.meet(self.rank, mine, self.timeout, read)
+
+    def all_gather(self, part, sizes, array):
+        self.place.meet(self.rank, part, self.timeout, lambda parts: np.concatenate(parts, out=array))
+
+    def broadcast(self, array, root):
+        def read(all_ranks):
+            if self.rank != root:
+                array[:] = all_ranks[root]
+
+        self.place.meet(self.rank, array, self.timeout, read)
+
+    def split(self, colour, key):
+        return type(self)(self.place.part(colour), self.rank)
+
+    def abort(self, reason):
+        self.place.why = reason
+        self.place.barrier.abort()
+
+    def close(self):
+        Threads.ended.append(self.rank)
+
+
+class TransportTest(Case):
+    def job(self, rows, out="", **parallel):
+        return {"seed": 3, "pipeline": {"stages": [
+            {"stage": "folder", "root": str(self.root)}, {"stage": "label"}, {"stage": "decode"},
+            {"stage": "batch", "size": rows}, {"stage": "normalize"}]},
+            "model": {"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 2}]},
+            "optimizer": {"optimizer": "sgd", "momentum": 0.9}, "schedule": {"learning_rate": 0.02},
+            "train": {"steps": 6}, "output": {"dir": str(out), "tensorboard": False}}
+
+    def run_on(self, job, transport):
+        """The last event, or what was raised."""
+        try:
+            with et.Job(job).run(transport=transport, device=et.Runtime(0)) as run:
+                return list(run)[-1]
+        except BaseException as error:
+            return error
+
+    def together(self, job, transports):
+        outcomes = [None] * len(transports)
+
+        def rank(number):
+            outcomes[number] = self.run_on(job, transports[number])
+
+        threads = [threading.Thread(target=rank, args=(i,)) for i in range(len(transports))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(120)
+            self.assertFalse(thread.is_alive(), "a rank hangs")
+        return outcomes
+
+    @staticmethod
+    def losses(folder):
+        rows = map(json.loads, (pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines())
+        return [row["loss"] for row in rows if row["kind"] == "step"]
+
+    def test_ranks_train_as_one_with_all_their_rows(self):
+        with tempfile.TemporaryDirectory() as folder:
+            one, two = pathlib.Path(folder, "one"), pathlib.Path(folder, "two")
+            for _ in et.Job(self.job(16, one)).run():
+                pass
+            Threads.ended, place = [], Place(2)
+            transports = [Threads(place, rank) for rank in range(2)]
+            watched = weakref.ref(transports[0])
+            for event in self.together(self.job(8, two), transports):
+                self.assertEqual((event.kind, event.step, event.examples), ("end", 6, 96), event)
+            self.assertEqual(sorted(Threads.ended), [0, 0, 1, 1], "each rank's, and what was split off")
+            np.testing.assert_allclose(self.losses(two), self.losses(one), atol=1e-4)
+            self.assertEqual(len(self.losses(two)), 6)
+            del transports
+            gc.collect()
+            self.assertIsNone(watched(), "the run let go of it")
+
+    def test_what_it_raises_comes_out_of_the_run_and_ends_the_others(self):
+        class Failing(Threads):
+            calls = 0
+
+            def all_reduce(self, array, op):
+                Failing.calls += 1
+                if Failing.calls == 5:
+                    raise ZeroDivisionError("the wire is cut")
+                super().all_reduce(array, op)
+
+        place = Place(2)
+        good, bad = self.together(self.job(8), [Threads(place, 0), Failing(place, 1)])
+        self.assertIsInstance(bad, ZeroDivisionError)
+        self.assertIsInstance(bad.__cause__, et.errors.CallbackError)
+        self.assertIsInstance(good, et.errors.RankLostError)
+        self.assertIn("the wire is cut", str(good))
+
+    def test_a_lost_connection_is_a_lost_rank(self):
+        class Cut(Threads):
+            def split(self, colour, key):
+                raise ConnectionResetError("reset by peer")
+
+        error = self.run_on(self.job(8), Cut(Place(1), 0))
+        self.assertIsInstance(error, ConnectionResetError)
+        self.assertIsInstance(error.__cause__, et.errors.RankLostError)
+
+    def test_says_what_needs_a_function_that_it_lacks(self):
+        class Small(et.Transport):
+            pass
+
+        error = self.run_on(self.job(8), Small(0, 1))
+        self.assertIsInstance(error, et.errors.UnsupportedError)
+        self.assertRegex(str(error), "Small has no function split: ranks exchange gradients")
+
+    def test_misuse(self):
+        with self.assertRaisesRegex(TypeError, "derive its class from echotrain.Transport"):
+            et.Job(self.job(8)).run(transport=object())
+        with self.assertRaisesRegex(ValueError, "rank 2 of 2"):
+            et.Transport(2, 2)
+
+        class Nothing(Threads):
+            def split(self, colour, key):
+                return None
+
+        error = self.run_on(self.job(8), Nothing(Place(1), 0))
+        self.assertIsInstance(error, TypeError)
+        self.assertIn("must return a Transport", str(error))
+
+    def test_a_program_may_end_within_a_run(self):
+        program = textwrap.dedent("""
+            import sys, threading
+            sys.path.insert(0, sys.argv[1])
+            import echotrain as et
+            from python_transport_test import Place, Threads, json
+            place = Place(2)
+            began = threading.Barrier(3)
+            def rank(number):
+                run = et.Job(json.loads(sys.argv[2])).run(transport=Threads(place, number), device=et.Runtime(0))
+                events = iter(run)
+                next(events)
+                began.wait()
+                runs.append(run)
+                for _ in events:
+                    pass
+            runs = []
+            for number in range(2):
+                threading.Thread(target=rank, args=(number,), daemon=True).start()
+            began.wait()
+            print("begun")
+        """)
+        job = self.job(8)
+        job["train"] = {"steps": 10**9, "progress_every": 0.01}
+        here = str(pathlib.Path(__file__).parent)
+        result = subprocess.run([sys.executable, "-c", program, here, json.dumps(job)], capture_output=True, text=True, timeout=120)
+        self.assertEqual((result.returncode, result.stdout), (0, "begun\n"), result.stderr)
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("error")
+    import unittest
+    unittest.main()

@@ -1,0 +1,187 @@
+// Several devices of one process, which train as one trainer.
+#include "train/team.h"
+
+#include <gtest/gtest.h>
+
+#include <future>
+
+#include "core/error.h"
+#include "exchange/local.h"
+#include "support/device.h"
+#include "support/error_text.h"
+#include "train/band_job.h"
+
+namespace etr::test {
+namespace {
+
+using train::Event;
+using train::EventKind;
+using train::Job;
+using train::Ranks;
+using train::Start;
+using train::Team;
+using train::Trainer;
+
+std::shared_ptr<gpu::Kernels> open_device() {
+  return std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(device_options()));
+}
+
+std::shared_ptr<gpu::Kernels> open_selected(const std::string& selector) {
+  gpu::DeviceOptions options = device_options();
+  options.selector = selector;
+  return std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(options));
+}
+
+// The device under test, so many times.
+Json on_devices(Json job, size_t count) {
+  const std::string name = device()->info().name;
+  job["parallel"] = {{"devices", std::vector<std::string>(count, name)}, {"timeout", 30}};
+  return job;
+}
+
+std::unique_ptr<Team> team_of(const Json& job, Start start = Start::fresh) {
+  return std::make_unique<Team>(open_device(), Job::parse(job.dump(), "job"), start, nullptr,
+                                open_selected);
+}
+
+Event run(Team& team) {
+  Event event;
+  do event = team.next_event(0);
+  while (event.kind != EventKind::end);
+  return event;
+}
+
+// The same job on as many ranks that are nobody's team.
+void run_apart(const Json& job, int size) {
+  auto groups = exchange::local_groups(size, 30);
+  std::vector<std::future<void>> ranks;
+  for (auto& group : groups)
+    ranks.push_back(std::async(std::launch::async, [&] {
+      Trainer trainer(open_device(), Job::parse(job.dump(), "job"), Start::fresh,
+                      std::make_unique<Ranks>(std::move(group)));
+      while (trainer.next_event().kind != EventKind::end) {
+      }
+    }));
+  for (auto& rank : ranks) rank.get();
+}
+
+std::vector<float> weights_of(train::Learner& learner) {
+  std::vector<float> out;
+  for (const pipeline::Field& field : learner.weights("")) {
+    const auto values = field.tensor.view<float>();
+    out.insert(out.end(), values.begin(), values.end());
+  }
+  return out;
+}
+
+TEST(TeamOfDevices, TrainsAsSoManyRanks) {
+  TempDir dir;
+  const std::string apart = dir.path("apart"), team = dir.path("team");
+  run_apart(job_of(dir, 16, apart), 3);
+  const Event end = run(*team_of(on_devices(job_of(dir, 16, team), 3)));
+  EXPECT_EQ(end.step, 15u);
+  EXPECT_EQ(end.examples, 15u * 48);
+  EXPECT_GT(end.eval_accuracy, 0);
+  ASSERT_EQ(losses_of(team).size(), 15u);
+  EXPECT_EQ(losses_of(team), losses_of(apart)) << "to the bit";
+}
+
+TEST(TeamOfDevices, StopsInOrderAndResumes) {
+  TempDir dir;
+  const std::string whole = dir.path("whole"), parts = dir.path("parts");
+  run(*team_of(on_devices(job_of(dir, 24, whole), 2)));
+  const Json job = on_devices(job_of(dir, 24, parts), 2);
+  {
+    const auto team = team_of(job);
+    while (team->next_event(0).kind != EventKind::checkpoint) {
+    }
+    team->stop();
+    EXPECT_LT(run(*team).step, 15u);
+  }
+  EXPECT_EQ(run(*team_of(job, Start::resume)).step, 15u);
+  EXPECT_EQ(losses_of(parts), losses_of(whole)) << "to the bit";
+}
+
+// Calls between events are calls of all ranks; the run goes on after them as it would have without.
+TEST(TeamOfDevices, EvaluatesAndTellsItsWeightsAtAnyTime) {
+  TempDir dir;
+  const std::string plain = dir.path("plain"), asked = dir.path("asked");
+  run(*team_of(on_devices(job_of(dir, 24, plain), 2)));
+  const auto team = team_of(on_devices(job_of(dir, 24, asked), 2));
+  EXPECT_FALSE(weights_of(team->shaped_learner()).empty()) << "before the first step";
+  int asks = 0;
+  Event event;
+  do {
+    event = team->next_event(1e-6);  // nearly each step
+    const train::EvalMetrics metrics = team->evaluate();
+    EXPECT_EQ(metrics.samples, 100);
+    ++asks;
+  } while (event.kind != EventKind::end);
+  EXPECT_GT(asks, 5);
+  EXPECT_EQ(team->evaluate().loss, event.eval_loss);
+  EXPECT_EQ(losses_of(asked), losses_of(plain)) << "to the bit";
+}
+
+TEST(TeamOfDevices, ChangesTheWeightsOfAll) {
+  TempDir dir;
+  const auto team = team_of(on_devices(job_of(dir, 24, dir.path("out")), 2));
+  auto weights = team->shaped_learner().weights("dense_4.weight");
+  for (float& value : weights[0].tensor.mutable_view<float>()) value = 0.01f;
+  team->on_learners([&](train::Learner& learner) { learner.set_weights(weights); });
+  std::vector<std::vector<float>> all(2);
+  std::mutex mutex;
+  size_t next = 0;
+  team->on_learners([&](train::Learner& learner) {
+    const std::lock_guard lock(mutex);
+    all[next++] = weights_of(learner);
+  });
+  EXPECT_EQ(all[0], all[1]);
+  EXPECT_EQ(run(*team).step, 15u);
+}
+
+// Destroyed between any two events, with steps in flight.
+TEST(TeamOfDevices, MayBeClosedAtAnyTime) {
+  TempDir dir;
+  const Json job = on_devices(job_of(dir, 24), 2);
+  for (int events = 0; events < 6; ++events) {
+    const auto team = team_of(job);
+    for (int i = 0; i < events; ++i) team->next_event(1e-6);
+  }
+}
+
+TEST(TeamOfDevices, EndsWithTheErrorOfTheDeviceThatFailed) {
+  TempDir dir;
+  Json job = on_devices(job_of(dir, 24), 2);
+  job["parallel"]["devices"][1] = "no such device";
+  const std::string missing = error_text([&] { team_of(job); });
+  EXPECT_NE(missing.find("no Vulkan device matches 'no such device'"), std::string::npos)
+      << missing;
+  // A rank whose memory is too small for a step, among those that have enough.
+  job = on_devices(job_of(dir, 24), 2);
+  const auto open_small = [](const std::string& selector) {
+    gpu::DeviceOptions options = device_options();
+    options.selector = selector;
+    options.memory_limit_bytes = 1 << 14;
+    return std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(options));
+  };
+  Team team(open_device(), Job::parse(job.dump(), "job"), Start::fresh, nullptr, open_small);
+  const std::string error = error_text([&] { run(team); });
+  EXPECT_NE(error.find("device 1 of the job"), std::string::npos) << error;
+  EXPECT_NE(error.find("memory"), std::string::npos) << error;
+  EXPECT_NE(error_text([&] { team.next_event(0); }), "") << "it does not go on alone";
+}
+
+TEST(TeamOfDevices, OneThatIsNamedIsTheOne) {
+  TempDir dir;
+  EXPECT_EQ(run(*team_of(on_devices(job_of(dir, 24), 1))).examples, 15u * 24);
+  const Json two = on_devices(job_of(dir, 24), 2);
+  auto ranks = std::make_unique<Ranks>(std::move(exchange::local_groups(1).front()));
+  const std::string error = error_text([&] {
+    Team team(open_device(), Job::parse(two.dump(), "job"), Start::fresh, std::move(ranks),
+              open_selected);
+  });
+  EXPECT_NE(error.find("2 devices"), std::string::npos) << error;
+}
+
+}  // namespace
+}  // namespace etr::test
