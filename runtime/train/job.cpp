@@ -69,6 +69,16 @@ constexpr OptionSpec kParallel[] = {
      "MB"},
 };
 
+// parallel.mesh
+constexpr OptionSpec kMesh[] = {
+    {"data", OptionType::integer, "0",
+     "ranks, or groups of them, that have a part of the batch each; 0: what the other two leave", 0,
+     1e6},
+    {"pipeline", OptionType::integer, "1",
+     "stages into which the model is cut, one after another; each is on a rank of its own", 1, 1e6},
+    {"tensor", OptionType::integer, "1", "ranks that share the tensors of a layer", 1, 1e6},
+};
+
 const std::vector<std::string> kSections = {
     "name",      "description", "vars",  "seed",       "device", "pipeline", "model",
     "optimizer", "schedule",    "train", "evaluation", "output", "parallel", "classes"};
@@ -190,7 +200,8 @@ Json job_schema() {
           {"train", schema_json(kTrain)},
           {"evaluation", schema_json(kEvaluation)},
           {"output", schema_json(kOutput)},
-          {"parallel", schema_json(kParallel)}};
+          {"parallel", schema_json(kParallel)},
+          {"mesh", schema_json(kMesh)}};
 }
 
 Job Job::load(const std::string& path, const std::vector<std::string>& overrides) {
@@ -229,6 +240,16 @@ std::optional<std::string> Job::output_dir() const {
   return output().string("dir");
 }
 
+void Job::validate_parallel(Json parallel) {
+  const Json mesh = parallel.is_object() ? parallel.value("mesh", Json::object()) : Json::object();
+  require_object(mesh, "'mesh' of 'parallel'");
+  if (parallel.is_object()) parallel.erase("mesh");
+  parallel_.emplace(kParallel, "parallel", parallel);
+  const Options sizes(kMesh, "parallel.mesh", mesh);
+  const auto size_of = [&](const char* axis) { return static_cast<int>(sizes.integer(axis)); };
+  mesh_ = {size_of("data"), size_of("pipeline"), size_of("tensor")};
+}
+
 void Job::validate() {
   for (const char* section : {"pipeline", "model", "optimizer", "schedule"}) {
     if (!json_.contains(section))
@@ -260,7 +281,7 @@ void Job::validate() {
   optim::UpdateSpec check_optimizer(optimizer());
   train_.emplace(kTrain, "train", json_.value("train", Json::object()));
   output_.emplace(kOutput, "output", json_.value("output", Json::object()));
-  if (json_.contains("parallel")) parallel_.emplace(kParallel, "parallel", json_["parallel"]);
+  if (json_.contains("parallel")) validate_parallel(json_["parallel"]);
   if (!json_.contains("evaluation")) return;
   Json evaluation = json_["evaluation"];
   if (!evaluation.contains("pipeline"))

@@ -7,10 +7,11 @@
 
 #include "core/json.h"
 #include "core/options.h"
+#include "parallel/mesh.h"
 
 namespace etr::train {
 
-// The schemas of a job's sections, by section name ("train", "evaluation", "output"); for the other
+// The schemas of a job's sections, by section name ("train", "evaluation", "output", "parallel", and "mesh" in that); for the other
 // sections see pipeline_schema(), the stage, layer and optimizer tables, and schedule_schema().
 Json job_schema();
 
@@ -43,15 +44,18 @@ class Job {
   const std::optional<Options>& evaluation() const { return evaluation_; }
   // Absent where the job trains alone.
   const std::optional<Options>& parallel() const { return parallel_; }
+  const parallel::MeshShape& mesh() const { return mesh_; }  // parallel.mesh
   const Json& evaluation_pipeline() const { return json_["evaluation"]["pipeline"]; }
 
  private:
   static Job parse(const std::string& text, const std::string& origin,
                    const std::vector<std::string>& overrides, const std::string& default_dir);
   void validate();
+  void validate_parallel(Json parallel);
 
   Json json_;
   std::optional<Options> train_, output_, evaluation_, parallel_;
+  parallel::MeshShape mesh_;
 };
 
 }  // namespace etr::train

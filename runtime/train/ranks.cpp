@@ -116,6 +116,10 @@ std::unique_ptr<Ranks> join_ranks(const Job& job) {
     world.rank = static_cast<int>(own.integer("rank"));
     world.size = static_cast<int>(own.integer("size"));
   }
+  const parallel::MeshShape mesh = job.mesh().fitted(world.size);
+  if (mesh.data != world.size)
+    fail(Code::unsupported, "parallel.mesh: ", to_text(mesh),
+         ": jobs run with one stage and whole tensors so far");
   const auto take = [&](std::string& to, const char* option) {
     if (!own.string(option).empty()) to = own.string(option);
   };

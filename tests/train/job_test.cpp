@@ -46,6 +46,18 @@ TEST(Job, ReadsBackWhatItWrites) {
   EXPECT_EQ(Job::parse(job.json().dump(), "again").json(), job.json());
 }
 
+TEST(Job, LaysItsRanksOutAsAMesh) {
+  const Job alone = Job::parse(kJob, "the job", {"data=/d"});
+  EXPECT_EQ(alone.mesh(), (parallel::MeshShape{0, 1, 1}));
+  const Job job = Job::parse(kJob, "the job", {"data=/d", R"(parallel={"mesh": {"pipeline": 2}})"});
+  EXPECT_EQ(job.mesh(), (parallel::MeshShape{0, 2, 1}));
+  EXPECT_EQ(Job::parse(job.json().dump(), "again").mesh(), job.mesh());
+  EXPECT_NE(error_of({"data=/d", R"(parallel={"mesh": {"pipelin": 2}})"}).find("'pipeline'"),
+            std::string::npos);
+  EXPECT_NE(error_of({"data=/d", R"(parallel={"mesh": 2})"}).find("'mesh' of 'parallel'"),
+            std::string::npos);
+}
+
 TEST(Job, ASectionOfAnotherTypeIsNotCalledMissing) {
   for (const char* section : {"pipeline", "model", "optimizer", "schedule", "train", "evaluation"})
     for (const auto& [value, found] : {std::pair{"[]", "an array"},
