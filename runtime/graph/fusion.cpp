@@ -39,8 +39,8 @@ void for_each_touch(const gpu::Command& command, F&& f) {
   } else if (const auto* copy = std::get_if<gpu::Copy>(&command)) {
     f(copy->from, Access::read);
     f(copy->to, Access::write);
-  } else {
-    f(std::get<gpu::Fill>(command).to, Access::write);
+  } else if (const auto* fill = std::get_if<gpu::Fill>(&command)) {
+    f(fill->to, Access::write);
   }
 }
 

@@ -19,8 +19,8 @@ void for_each_buffer(Command& command, F&& f) {
   } else if (auto* copy = std::get_if<gpu::Copy>(&command)) {
     f(copy->from);
     f(copy->to);
-  } else {
-    f(std::get<gpu::Fill>(command).to);
+  } else if (auto* fill = std::get_if<gpu::Fill>(&command)) {
+    f(fill->to);
   }
 }
 
@@ -110,8 +110,8 @@ void for_each_written(const gpu::Command& command, F&& f) {
       if (binding.access != gpu::Access::read) f(binding.buffer);
   } else if (const auto* copy = std::get_if<gpu::Copy>(&command)) {
     f(copy->to);
-  } else {
-    f(std::get<gpu::Fill>(command).to);
+  } else if (auto* fill = std::get_if<gpu::Fill>(&command)) {
+    f(fill->to);
   }
 }
 
