@@ -1,6 +1,6 @@
 #version 450
 // y = sum of x over the valid rows / (sum of weights there, or how many there are); dx = dy / the same, 0 elsewhere.
-// A row is `inner` elements. Bindings: forward 0 x [rows, inner], 1 weights, 2 y [1], 3 total [1], 4 step values;
+// total[0] is what is divided by, total[1] the same with no weight as 0. A row is `inner` elements. Bindings: forward 0 x [rows, inner], 1 weights, 2 y [1], 3 total [2], 4 step values;
 // gradient 0 dy, 1 total, 2 dx, 3 step values. Dispatch: one row (forward), grid-stride (gradient).
 //! variant mean_rows
 //! variant mean_rows_grad -DGRAD
@@ -31,6 +31,7 @@ void main() {
   // Nothing to learn from (an empty batch, all labels ignored) is a mean of 0.
   if (LANE == 0) {
     total.v[0] = weight > 0.0 ? weight : 1.0;
+    total.v[1] = weight;
     y.v[0] = sum / (weight > 0.0 ? weight : 1.0);
   }
 }

@@ -23,19 +23,24 @@ uint64_t name_hash(const std::string& name) {  // FNV-1a: stable across platform
 
 }  // namespace
 
-ParameterStore::ParameterStore(gpu::DevicePtr device, const Graph& graph, uint64_t seed)
-    : device_(device), arena_(std::move(device), gpu::MemoryUse::device), seed_(seed) {
+ParameterStore::ParameterStore(gpu::DevicePtr device, const Graph& graph, uint64_t seed,
+                               std::vector<bool> has)
+    : device_(device),
+      arena_(std::move(device), gpu::MemoryUse::device),
+      seed_(seed),
+      has_(std::move(has)) {
   place(graph);
   if (count_ > 0)  // the gaps between parameters take part in updates: keep them zero
     gpu::run_once(device_, {gpu::Fill{weights_, 0}, gpu::Fill{gradients_, 0}});
   for (const Value& value : graph.values())
-    if (value.initializer) initialise(value);
+    if (value.initializer && this->has(graph, value)) initialise(value);
 }
 
 ParameterStore::ParameterStore(const ParameterStore& shared, const Graph& graph)
     : device_(shared.device_),
       arena_(device_, gpu::MemoryUse::device),
       seed_(shared.seed_),
+      has_(shared.has_),
       weights_(shared.weights_),
       gradients_(shared.gradients_),
       count_(shared.count_),
@@ -46,11 +51,15 @@ ParameterStore::ParameterStore(const ParameterStore& shared, const Graph& graph)
       tensors_(shared.tensors_),
       gradient_tensors_(shared.gradient_tensors_) {
   for (const Value& value : graph.values()) {
-    if (value.kind != ValueKind::constant) continue;
+    if (value.kind != ValueKind::constant || !has(graph, value)) continue;
     const uint64_t bytes = static_cast<uint64_t>(element_count(value.shape)) * 4;
     tensors_[value.name] = {arena_.allocate(bytes), value.shape};
     initialise(value);
   }
+}
+
+bool ParameterStore::has(const Graph& graph, const Value& value) const {
+  return has_.empty() || has_[static_cast<size_t>(&value - graph.values().data())];
 }
 
 void ParameterStore::initialise(const Value& value) {
@@ -64,7 +73,7 @@ void ParameterStore::place(const Graph& graph) {
   std::map<std::string, uint32_t> offsets;
   for (const bool decayed : {true, false}) {
     for (const Value& value : graph.values())
-      if (value.kind == ValueKind::parameter && value.decay == decayed) {
+      if (value.kind == ValueKind::parameter && value.decay == decayed && has(graph, value)) {
         offsets[value.name] = count_;
         parameters_.push_back(
             {value.name, count_, static_cast<uint32_t>(element_count(value.shape)), decayed});
@@ -80,6 +89,7 @@ void ParameterStore::place(const Graph& graph) {
   weights_ = arena_.allocate_whole(uint64_t{count_} * 4);
   gradients_ = arena_.allocate_whole(uint64_t{count_} * 4);
   for (const Value& value : graph.values()) {
+    if (!has(graph, value)) continue;
     const uint64_t bytes = static_cast<uint64_t>(element_count(value.shape)) * 4;
     if (value.kind == ValueKind::parameter) {
       const uint64_t offset = uint64_t{offsets[value.name]} * 4;

@@ -16,7 +16,9 @@ namespace etr::graph {
 class ParameterStore {
  public:
   // Places and initialises every parameter and state of `graph` from `seed`.
-  ParameterStore(gpu::DevicePtr device, const Graph& graph, uint64_t seed);
+  // `has`, by the graph's values: those that a part of it computes with, and no others; empty: all.
+  ParameterStore(gpu::DevicePtr device, const Graph& graph, uint64_t seed,
+                 std::vector<bool> has = {});
 
   // The parameters and states of `shared`, which outlives it, for a graph that has the same ones: the same model on
   // batches of another shape. Constants, which may depend on that shape, are its own.
@@ -62,11 +64,13 @@ class ParameterStore {
 
  private:
   void place(const Graph& graph);
+  bool has(const Graph& graph, const Value& value) const;
   void initialise(const Value& value);
 
   gpu::DevicePtr device_;
   gpu::Arena arena_;
   uint64_t seed_;
+  std::vector<bool> has_;
   gpu::Buffer weights_, gradients_;
   uint32_t count_ = 0, decayed_ = 0;
   int64_t trainable_ = 0;

@@ -4,11 +4,13 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "graph/memory_plan.h"
 #include "graph/parameters.h"
+#include "graph/part.h"
 
 namespace etr::graph {
 
@@ -31,6 +33,9 @@ struct PlanOptions {
   // f32 [1], what the gradients are multiplied by on their way (see optim::LossScale); empty: 1.
   gpu::Buffer loss_scale;
   ops::Peers peers = {};  // devices with which this one computes the step; they outlive the commands
+  // Computes this part of the graph alone, micro-batch after micro-batch; the graph's rows are those of one. `outputs` are means over rows
+  // (op mean_rows).
+  std::optional<Part> part;
 };
 
 // Its memory lives as long as the plan. Reverse-mode differentiation walks the nodes backwards; a
@@ -49,26 +54,61 @@ class Plan {
   uint64_t reserved_bytes() const { return arena_.reserved_bytes(); }
   uint64_t asked_bytes() const { return memory_.asked_bytes(); }  // had every tensor its own memory
 
+  // Of a part, whose inputs have the rows of all micro-batches. After commands() there is of each output in turn what its rows weigh and
+  // the weighted sum, in a part that does not compute it 0: parts add these up. Gradients are those of the loss's weighted sum.
+  const gpu::Buffer& sums() const { return sums_; }  // f32 [outputs, 2]
+  // Appends what makes the outputs of sums(), and the weight that the gradients are then to be divided by.
+  void emit_means(ops::Emitter& emit) const;
+  const gpu::Buffer& weight() const { return weight_; }  // f32 [1]
+
  private:
+  // What a batch, or a micro-batch, has of its own.
+  struct Flight {
+    gpu::Buffer step;  // StepValues
+    std::vector<ops::DeviceTensor> tensors, gradients;
+    std::vector<std::vector<ops::DeviceTensor>> saved;  // by node
+  };
+
   void allocate(const ParameterStore& parameters, const gpu::Buffer& weights);
-  void forward(ops::Emitter& emit);
+  Flight make_flight();
+  ops::DeviceTensor unplaced(const Shape& shape);
+  void forward(ops::Emitter& emit, const Flight& flight);
   void find_folds(ops::Emitter& emit, const PlanOptions& options);
-  void forward_folded(ops::Emitter& emit, size_t norm);
-  void backward(ops::Emitter& emit, const ParameterStore& parameters, const PlanOptions& options);
+  void forward_folded(ops::Emitter& emit, const Flight& flight, size_t norm);
+  void backward(ops::Emitter& emit, Flight& flight, const ParameterStore& parameters);
+  void backward_of(ops::Emitter& emit, Flight& flight, size_t node,
+                   const ParameterStore& parameters);
+  void begin_backward(ops::Emitter& emit, Flight& flight, const PlanOptions& options);
   void find_needed();
   std::vector<size_t> cuts() const;
-  void forward_again(ops::Emitter& emit, size_t begin, size_t end);
+  void forward_again(ops::Emitter& emit, Flight& flight, size_t begin, size_t end);
   void place(gpu::Kernels& kernels, const PlanOptions& options);
-  ops::OpCall call_of(size_t node) const;
+  ops::OpCall call_of(const Flight& flight, size_t node) const;
+
+  // Of a part (graph/micro_batches.cpp).
+  void make_micro_batches(ops::Emitter& emit, const PlanOptions& options);
+  void run_micro_batches(ops::Emitter& emit, const ParameterStore& parameters,
+                         const PlanOptions& options);
+  void bring_inputs(ops::Emitter& emit, Flight& flight, int micro_batch) const;
+  void sum_outputs(ops::Emitter& emit, const Flight& flight) const;
+  void seed(ops::Emitter& emit, Flight& flight, const PlanOptions& options) const;
+  const ops::DeviceTensor& total_of(const Flight& flight, ValueId mean) const;
+  bool computes(ValueId value) const;
+  float all_rows(ValueId mean) const;
 
   const Graph& graph_;
   bool training_, recompute_;
+  const std::optional<Part> part_;
+  const size_t begin_, end_;     // of the nodes
+  const std::vector<bool> has_;  // by value: whether it is computed with
   gpu::Arena arena_;
   MemoryPlan memory_;
   gpu::Buffer step_;
   gpu::CommandList commands_, preparation_;
-  std::vector<ops::DeviceTensor> tensors_, gradients_;
-  std::vector<std::vector<ops::DeviceTensor>> saved_;  // by node
+  std::vector<ops::DeviceTensor> tensors_;  // what all flights share
+  std::vector<Flight> flights_;
+  std::vector<ValueId> means_;  // the outputs of a part
+  gpu::Buffer sums_, weight_;
   // Products with a normalisation folded in: the product's node and its new weights, by the normalisation's node.
   struct Fold {
     size_t product;

@@ -38,7 +38,8 @@ Runner::Runner(gpu::Kernels& kernels, const Plan& plan, const std::vector<Feed>&
   };
   uint64_t bytes = 0;  // that a step brings in
   for (const Feed& feed : feeds)
-    for (const uint64_t part : part_bytes(feed)) bytes += feed.on_device || feed.in_place ? 0 : part;
+    for (const uint64_t part : part_bytes(feed))
+      bytes += feed.on_device || feed.in_place ? 0 : part;
   const bool uploads_apart = gpu::uploads_apart(*device_, bytes);
   for (int s = 0; s < slots; ++s) {
     auto slot = std::make_unique<Slot>();
@@ -111,7 +112,8 @@ void Runner::harvest(Slot& slot) {
   const gpu::Recording& done = *slot.recording;
   if (done.begin_seconds() < busy_from_) busy_until_ = 0;  // the device's clock has begun anew
   busy_from_ = done.begin_seconds();
-  const double waited = done.end_seconds() - done.begin_seconds() - done.busy_seconds();  // for host turns
+  const double waited =
+      done.end_seconds() - done.begin_seconds() - done.busy_seconds();  // for host turns
   const double busy = done.end_seconds() - std::max(busy_from_, busy_until_) - waited;
   busy_until_ = std::max(busy_until_, done.end_seconds());
   StepResult result{slot.tag, {}, after.not_finite, std::max(busy, 0.0)};

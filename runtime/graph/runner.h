@@ -25,7 +25,7 @@ struct Feed {
   ValueId value;
   bool on_device = false;              // neither: Runner::bring() says where it lies
   std::vector<uint64_t> upload_bytes;  // of each part; empty: one, as long as the tensor
-  bool in_place = false;               // the commands read little of the parts, where the host has put it
+  bool in_place = false;  // the commands read little of the parts, where the host has put it
   std::function<void(gpu::CommandList&, const std::vector<gpu::Buffer>& parts,
                      const ops::DeviceTensor& tensor)>
       commands;
@@ -92,9 +92,9 @@ class Runner {
   gpu::DevicePtr device_;
   gpu::Arena upload_, landing_, readback_;
   std::vector<std::unique_ptr<Slot>> slots_;
-  std::vector<gpu::Buffer> tensors_;  // the inputs
-  size_t next_ = 0;                   // slot of the next step
-  bool compared_ = false;             // the first step, and with it the kernels
+  std::vector<gpu::Buffer> tensors_;       // the inputs
+  size_t next_ = 0;                        // slot of the next step
+  bool compared_ = false;                  // the first step, and with it the kernels
   double busy_from_ = 0, busy_until_ = 0;  // by its clock: the last step's begin, all steps' end
   std::vector<StepResult> results_;
 };

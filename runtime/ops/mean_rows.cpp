@@ -16,7 +16,7 @@ OpShapes shapes(const Options&, const std::vector<Shape>& in) {
   if (in.size() > 1 && in[1] != in[0])
     fail(Code::invalid_argument, "mean_rows: weights ", shape_text(in[1]), " do not fit x ",
          shape_text(in[0]));
-  return {{1}, {{1}}};  // what the sum is divided by
+  return {{1}, {{2}}};  // what the sum is divided by, and what the rows weigh
 }
 
 Push push_of(const OpCall& call) {
@@ -29,15 +29,20 @@ Push push_of(const OpCall& call) {
 void forward(const OpCall& call, Emitter& emit) {
   const Push push = push_of(call);
   emit.for_rows("mean_rows",
-                {reads(call.inputs[0]), reads(call.inputs[push.weighted]), writes(call.output),
-                 writes(call.saved[0]), {call.step, gpu::Access::read}},
+                {reads(call.inputs[0]),
+                 reads(call.inputs[push.weighted]),
+                 writes(call.output),
+                 writes(call.saved[0]),
+                 {call.step, gpu::Access::read}},
                 push, 1, push.rows * push.inner);
 }
 
 void backward(const OpCall& call, Emitter& emit) {
   const Push push = push_of(call);
   emit.for_each("mean_rows_grad",
-                {reads(call.output_grad), reads(call.saved[0]), writes(call.input_grads[0]),
+                {reads(call.output_grad),
+                 reads(call.saved[0]),
+                 writes(call.input_grads[0]),
                  {call.step, gpu::Access::read}},
                 push, push.rows * push.inner);
 }
