@@ -80,7 +80,8 @@ class Threads(et.Transport):
 
 class TransportTest(Case):
     def job(self, rows, out="", **parallel):
-        return {"seed": 3, "pipeline": {"stages": [
+        more = {"parallel": parallel} if parallel else {}
+        return {**more, "seed": 3, "pipeline": {"stages": [
             {"stage": "folder", "root": str(self.root)}, {"stage": "label"}, {"stage": "decode"},
             {"stage": "batch", "size": rows}, {"stage": "normalize"}]},
             "model": {"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 2}]},
@@ -130,6 +131,22 @@ class TransportTest(Case):
             del transports
             gc.collect()
             self.assertIsNone(watched(), "the run let go of it")
+
+    def test_two_devices_train_as_two_ranks(self):
+        with tempfile.TemporaryDirectory() as folder:
+            devices, ranks = pathlib.Path(folder, "devices"), pathlib.Path(folder, "ranks")
+            name = et.devices()[0].name
+            with et.Job(self.job(8, devices, devices=[name, name])).run(device=0) as run:
+                events = list(run)
+            self.assertEqual((events[-1].kind, events[-1].examples), ("end", 96))
+            place = Place(2)
+            self.together(self.job(8, ranks), [Threads(place, 0), Threads(place, 1)])
+            self.assertEqual(self.losses(devices), self.losses(ranks), "to the bit")
+            self.assertEqual(len(self.losses(devices)), 6)
+
+    def test_a_device_that_fails_ends_the_run(self):
+        with self.assertRaisesRegex(et.errors.NoDeviceError, "no Vulkan device matches 'none such'"):
+            et.Job(self.job(8, devices=["0", "none such"])).run(device=0)
 
     def test_what_it_raises_comes_out_of_the_run_and_ends_the_others(self):
         class Failing(Threads):
