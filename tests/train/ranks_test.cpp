@@ -124,14 +124,14 @@ TEST(RanksOfAJob, EvaluateWhatTheySave) {
 // Batch normalisation over the rows of all ranks.
 TEST(RanksOfAJob, MayNormaliseTogether) {
   TempDir dir;
-  const auto job = [&](const std::string& out, int64_t batch, bool together) {
-    Json job = job_of(dir, batch, out);
-    Json& layers = job["model"]["layers"];
+  const auto job = [&](const std::string& out, int64_t batch, bool synchronised) {
+    Json made = job_of(dir, batch, out);
+    Json& layers = made["model"]["layers"];
     layers.insert(layers.begin() + 1, Json{{"layer", "batch_norm"}, {"activation", "relu"}});
-    job["train"] = {{"steps", 6}};
-    job.erase("evaluation");
-    if (together) job["parallel"] = {{"sync_batch_norm", true}};
-    return job;
+    made["train"] = {{"steps", 6}};
+    made.erase("evaluation");
+    if (synchronised) made["parallel"] = {{"sync_batch_norm", true}};
+    return made;
   };
   const Outcome one = run(job("", 48, false), Start::fresh, nullptr, {});
   ASSERT_FALSE(one.error) << one.error->what();
