@@ -91,9 +91,10 @@ else
   bash tests/bindings/maven.sh build-test
   bash tests/bindings/coreclr.sh build-test
   bash tests/golden/onnx.sh build-test build-test/onnx
+  bash tests/bindings/transports.sh build-test build-test/transports
   begin "references"
   bash docs/reference/build.sh build-test
-  passed=$((passed + 5))
+  passed=$((passed + 6))
 fi
 skips=$(grep -c . <<<"$skipped" || true)
 [ "$skips" = 0 ] || printf 'skipped:\n%s' "$skipped"

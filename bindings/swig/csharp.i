@@ -40,3 +40,4 @@ SWIGEXPORT void SWIGSTDCALL EchoTrain_RegisterRaise(EchoTrainRaise raise) { echo
 %typemap(csin) const std::string& "global::EchoTrain.EchoTrainException.Whole($csinput, nameof($csinput))"
 
 %ignore echotrain::facade::MapFunction::apply;
+%ignore echotrain::facade::Transport::run;

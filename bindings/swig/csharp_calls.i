@@ -10,13 +10,14 @@
 %inline %{
 namespace echotrain::facade {
 
-// One call of a function, which the worker that made it waits for.
+// One call of a function or a transport, which the worker that made it waits for.
 class Call {
  public:
 #ifndef SWIG
   struct State {
-    BatchHandle* item;
-    int function;
+    BatchHandle* item = nullptr;
+    TransportCall* transport_call = nullptr;
+    int function = 0;
     std::mutex mutex;
     std::condition_variable changed;
     bool done = false;
@@ -27,7 +28,8 @@ class Call {
   ~Call() { finish("the call was abandoned"); }
 
   int function() const { return state_->function; }
-  BatchHandle* item() const { return state_->item; }  // until finish()
+  BatchHandle* item() const { return state_->item; }  // until finish(), as what follows
+  TransportCall* transport_call() const { return state_->transport_call; }
   void finish(const std::string& reason) {             // the first one counts
     {
       const std::lock_guard<std::mutex> lock(state_->mutex);
@@ -42,13 +44,15 @@ class Call {
   std::shared_ptr<State> state_;
 };
 
-// Calls on their way from the pipeline's workers to the threads that take() them.
+// Calls on their way from the library's threads to those that take() them.
 class CallQueue {
  public:
   CallQueue() : state_(std::make_shared<State>()) {}
 
   // The stage's side of function number `function`; give it to a pipeline.
   MapFunction* make(int function) { return new Queued(state_, function); }
+  // The library's side of a transport; give it to a trainer or a split.
+  Transport* lend() { return new QueuedTransport(state_); }
 
   // The next call, which the caller owns; NULL where none came in time.
   Call* take(double seconds) {
@@ -70,7 +74,7 @@ class CallQueue {
       left.swap(state_->calls);
     }
     state_->changed.notify_all();
-    for (auto& call : left) Call(call).finish("the pipeline is closed");
+    for (auto& call : left) Call(call).finish(kClosed);
   }
   bool is_closed() const {
     const std::lock_guard<std::mutex> lock(state_->mutex);
@@ -78,7 +82,22 @@ class CallQueue {
   }
 
  private:
+  static constexpr const char* kClosed = "the pipeline is closed";
+
   struct State {
+    // Returns when somebody has taken the call and finished it; why it failed, "" where it did not.
+    std::string wait_for(const std::shared_ptr<Call::State>& call) {
+      {
+        const std::lock_guard<std::mutex> lock(mutex);
+        if (closed) return kClosed;
+        calls.push_back(call);
+      }
+      changed.notify_one();
+      std::unique_lock<std::mutex> lock(call->mutex);
+      call->changed.wait(lock, [&] { return call->done; });
+      return call->reason;
+    }
+
     std::mutex mutex;
     std::condition_variable changed;
     std::deque<std::shared_ptr<Call::State>> calls;
@@ -93,20 +112,25 @@ class CallQueue {
       auto call = std::make_shared<Call::State>();
       call->item = &item;
       call->function = function_;
-      {
-        const std::lock_guard<std::mutex> lock(queue_->mutex);
-        if (queue_->closed) return "the pipeline is closed";
-        queue_->calls.push_back(call);
-      }
-      queue_->changed.notify_one();
-      std::unique_lock<std::mutex> lock(call->mutex);
-      call->changed.wait(lock, [&] { return call->done; });
-      return call->reason;
+      return queue_->wait_for(call);
     }
 
    private:
     std::shared_ptr<State> queue_;
     int function_;
+  };
+
+  class QueuedTransport : public Transport {
+   public:
+    explicit QueuedTransport(std::shared_ptr<State> queue) : queue_(std::move(queue)) {}
+    void run(TransportCall& call) override {
+      auto queued = std::make_shared<Call::State>();
+      queued->transport_call = &call;
+      if (!queue_->wait_for(queued).empty()) call.fail(ETR_STATE, "the program has ended", {});
+    }
+
+   private:
+    std::shared_ptr<State> queue_;
   };
 
   std::shared_ptr<State> state_;

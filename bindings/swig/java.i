@@ -140,6 +140,14 @@ struct Memory {
     return {reinterpret_cast<const void*>($self->address()), $self->size_bytes()};
   }
 }
+%extend echotrain::facade::TransportCall {
+  echotrain::facade::Memory input_memory() const {
+    return {reinterpret_cast<const void*>($self->input()), $self->input_bytes()};
+  }
+  echotrain::facade::Memory output_memory() const {
+    return {reinterpret_cast<const void*>($self->output()), $self->output_bytes()};
+  }
+}
 %extend echotrain::facade::BatchHandle {
   // A copy of a direct buffer.
   void set_direct(const std::string& field, int dtype, const std::vector<long long>& shape,

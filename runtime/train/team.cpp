@@ -61,6 +61,7 @@ Team::Team(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start start,
     fail(Code::invalid_argument, "parallel.devices names ", names.size(),
          " devices, each of which is a rank, and a transport of the program's is the end of one: "
          "give it one device");
+  is_lent_ = trains && ranks;
   if (names.size() > 1)
     gather(job, start);
   else
@@ -77,9 +78,9 @@ std::shared_ptr<gpu::Kernels> Team::device_of(const std::string& selector) const
 void Team::gather(const Job& job, Start start) {
   const auto names = job.parallel()->strings("devices");
   const int size = static_cast<int>(names.size());
-  is_local_ = !has_processes(job);
+  const bool is_local = !has_processes(job);
   auto groups = std::make_shared<std::vector<exchange::Group>>();
-  if (is_local_) *groups = exchange::local_groups(size, job.parallel()->number("timeout"));
+  if (is_local) *groups = exchange::local_groups(size, job.parallel()->number("timeout"));
   const auto ranks_of = [groups, job, size](int device) {
     if (groups->empty()) return join_ranks(job, device, size);
     return std::make_unique<Ranks>(std::move((*groups)[static_cast<size_t>(device)]));
@@ -87,7 +88,7 @@ void Team::gather(const Job& job, Start start) {
   for (int device = 1; device < size; ++device) {
     const std::string& name = names[static_cast<size_t>(device)];
     mates_.push_back(std::make_unique<Mate>(
-        name, [ranks_of, device, job, start, name, open = open_, patient = is_local_] {
+        name, [ranks_of, device, job, start, name, open = open_, patient = is_local] {
           auto ranks = ranks_of(device);
           auto made = std::make_unique<Trainer>(open(name), job, start, std::move(ranks));
           if (patient) made->be_patient();
@@ -103,10 +104,7 @@ void Team::gather(const Job& job, Start start) {
 }
 
 Team::~Team() {
-  if (runs_) {
-    constexpr const char* kWhy = "the trainer was closed";
-    lead_->abort(kWhy);
-  }
+  if (runs_ || is_lent_) lead_->abort("its trainer was closed before the run was over");
   end();
 }
 
@@ -127,8 +125,19 @@ void Team::give_up(std::exception_ptr why) {
   std::rethrow_exception(why);
 }
 
+Event Team::next_of_lead(double seconds) {
+  try {
+    const Event event = lead_->next_event(seconds);
+    if (event.kind == EventKind::end) is_lent_ = false;
+    return event;
+  } catch (const std::exception& error) {
+    if (std::exchange(is_lent_, false)) lead_->abort(error.what());
+    throw;
+  }
+}
+
 Event Team::next_event(double seconds) {
-  if (mates_.empty()) return lead_->next_event(seconds);
+  if (mates_.empty()) return next_of_lead(seconds);
   if (!std::exchange(runs_, true))
     for (const auto& mate : mates_) mate->begin(advance);
   try {

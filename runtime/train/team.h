@@ -25,7 +25,8 @@ class Team {
   // not train (Start::evaluate, Start::trial) works on the program's device alone.
   Team(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start start,
        std::unique_ptr<Ranks> ranks, const Open& open);
-  ~Team();  // ends the run on all devices
+  // Ends the run on all devices. Over a transport of the program's the other ranks are told.
+  ~Team();
 
   Event next_event(double seconds);
   void stop() { lead_->stop(); }
@@ -42,6 +43,7 @@ class Team {
   void on_learners(const std::function<void(Learner&)>& work);
 
  private:
+  Event next_of_lead(double seconds);
   std::shared_ptr<gpu::Kernels> device_of(const std::string& selector) const;
   void gather(const Job& job, Start start);
   void on_all(const std::function<void(Trainer&)>& work);
@@ -53,8 +55,8 @@ class Team {
   const Open open_;
   std::vector<std::unique_ptr<Mate>> mates_;  // none: one device
   std::unique_ptr<Trainer> lead_;
-  bool is_local_ = false;  // all ranks are of this process
-  bool runs_ = false;      // the others are in next_event()
+  bool is_lent_ = false;  // they meet over the program's transport, and the run is not over
+  bool runs_ = false;     // the others are in next_event()
 };
 
 }  // namespace etr::train

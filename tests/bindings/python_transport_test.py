@@ -80,7 +80,8 @@ class Threads(et.Transport):
 
 class TransportTest(Case):
     def job(self, rows, out="", **parallel):
-        return {"seed": 3, "pipeline": {"stages": [
+        more = {"parallel": parallel} if parallel else {}
+        return {**more, "seed": 3, "pipeline": {"stages": [
             {"stage": "folder", "root": str(self.root)}, {"stage": "label"}, {"stage": "decode"},
             {"stage": "batch", "size": rows}, {"stage": "normalize"}]},
             "model": {"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 2}]},
@@ -130,6 +131,22 @@ class TransportTest(Case):
             del transports
             gc.collect()
             self.assertIsNone(watched(), "the run let go of it")
+
+    def test_two_devices_train_as_two_ranks(self):
+        with tempfile.TemporaryDirectory() as folder:
+            devices, ranks = pathlib.Path(folder, "devices"), pathlib.Path(folder, "ranks")
+            name = et.devices()[0].name
+            with et.Job(self.job(8, devices, devices=[name, name])).run(device=0) as run:
+                events = list(run)
+            self.assertEqual((events[-1].kind, events[-1].examples), ("end", 96))
+            place = Place(2)
+            self.together(self.job(8, ranks), [Threads(place, 0), Threads(place, 1)])
+            self.assertEqual(self.losses(devices), self.losses(ranks), "to the bit")
+            self.assertEqual(len(self.losses(devices)), 6)
+
+    def test_a_device_that_fails_ends_the_run(self):
+        with self.assertRaisesRegex(et.errors.NoDeviceError, "no Vulkan device matches 'none such'"):
+            et.Job(self.job(8, devices=["0", "none such"])).run(device=0)
 
     def test_what_it_raises_comes_out_of_the_run_and_ends_the_others(self):
         class Failing(Threads):
@@ -185,20 +202,15 @@ class TransportTest(Case):
             sys.path.insert(0, sys.argv[1])
             import echotrain as et
             from python_transport_test import Place, Threads, json
-            place = Place(2)
-            began = threading.Barrier(3)
-            def rank(number):
-                run = et.Job(json.loads(sys.argv[2])).run(transport=Threads(place, number), device=et.Runtime(0))
-                events = iter(run)
-                next(events)
-                began.wait()
-                runs.append(run)
-                for _ in events:
-                    pass
-            runs = []
-            for number in range(2):
-                threading.Thread(target=rank, args=(number,), daemon=True).start()
-            began.wait()
+            class Slow(Threads):  # so that steps are on their way when the program ends
+                def all_reduce(self, array, op):
+                    if array.dtype == "float32":
+                        threading.Event().wait(0.05)
+                    super().all_reduce(array, op)
+            run = et.Job(json.loads(sys.argv[2])).run(transport=Slow(Place(1), 0), device=0)
+            events = iter(run)
+            while next(events).step < 3:
+                pass
             print("begun")
         """)
         job = self.job(8)

@@ -217,6 +217,27 @@ TEST(Transport, RanksTrainOverItAsOneWithAllTheirRows) {
     EXPECT_NEAR(std::stod(one[i].substr(7)), std::stod(two[i].substr(7)), 1e-4);
 }
 
+TEST(Transport, RanksTrainOverItAsDevicesOfOneProcess) {
+  Images images;
+  etr::test::TempDir out;
+  const std::string name = runtime().device().name;
+  const et::Runtime device = runtime();
+  et::Trainer trainer(device,
+                      et::Job::parse(job_text(
+                          images, 8, out.path("devices"),
+                          R"(, "parallel": {"devices": [")" + name + R"(", ")" + name + R"("]})")),
+                      et::Start::fresh);
+  uint64_t examples = 0;
+  while (const auto event = trainer.next_event()) examples = event->examples;
+  EXPECT_EQ(examples, 96u);
+  const auto place = std::make_shared<Place>(2);
+  auto ranks = both(job_text(images, 8, out.path("ranks")),
+                    [&](int rank) { return std::make_unique<Threads>(place, rank, 2); });
+  for (auto& rank : ranks) EXPECT_EQ(rank.get(), 96u);
+  EXPECT_EQ(losses_of(out.path("devices")), losses_of(out.path("ranks"))) << "to the bit";
+  EXPECT_EQ(losses_of(out.path("ranks")).size(), 6u);
+}
+
 TEST(Transport, WhatItThrowsComesOutOfTheRunAndEndsTheOther) {
   Images images;
   const auto place = std::make_shared<Place>(2);
@@ -231,6 +252,27 @@ TEST(Transport, WhatItThrowsComesOutOfTheRunAndEndsTheOther) {
   } catch (const et::Error& error) {
     EXPECT_EQ(error.status(), ETR_RANK_LOST) << error.what();
     EXPECT_NE(std::string(error.what()).find("the wire is cut"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Transport, OthersLearnThatATrainerWasClosed) {
+  Images images;
+  const auto place = std::make_shared<Place>(2);
+  auto other = std::async(std::launch::async, [&] {
+    return train(job_text(images, 8, ""), std::make_unique<Threads>(place, 0, 2));
+  });
+  {
+    const et::Runtime device = runtime();
+    et::Trainer trainer(device, et::Job::parse(job_text(images, 8, "")), et::Start::fresh,
+                        std::make_unique<Threads>(place, 1, 2));
+    trainer.next_event(1e-6);
+  }
+  try {
+    other.get();
+    FAIL() << "a rank went on alone";
+  } catch (const et::Error& error) {
+    EXPECT_EQ(error.status(), ETR_RANK_LOST);
+    EXPECT_NE(std::string(error.what()).find("was closed"), std::string::npos) << error.what();
   }
 }
 

@@ -13,6 +13,7 @@ import pty
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -120,6 +121,22 @@ class Launch(unittest.TestCase):
         result = run("train", "--device", "0", *self.words("mistaken"), *devices)
         self.assertEqual(result.returncode, 2)
         self.assertIn("parallel.devices", result.stderr)
+
+    def test_variables_of_torchrun_and_kubernetes_make_ranks(self):
+        with socket.socket() as free, socket.socket() as above:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+            above.bind(("127.0.0.1", port + 1))  # which the ranks take
+        ranks = [subprocess.Popen([PROGRAM, "train", *self.words("variables"), "--set", "parallel={}"],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "localhost",
+                                       "MASTER_PORT": str(port)}) for rank in range(2)]
+        for rank in ranks:
+            _, errors = rank.communicate(timeout=240)
+            self.assertEqual(rank.returncode, 0, errors)
+        launched = run("launch", "-n", "2", *self.words("launched"))
+        self.assertEqual(launched.returncode, 0, launched.stderr)
+        self.assertEqual(self.losses("variables"), self.losses("launched"))
 
     def test_a_terminal_has_one_display_and_is_told_why_it_ends(self):
         terminal, inner = pty.openpty()

@@ -124,13 +124,13 @@ TEST(RanksOfAJob, EvaluateWhatTheySave) {
 // Batch normalisation over the rows of all ranks.
 TEST(RanksOfAJob, MayNormaliseTogether) {
   TempDir dir;
-  const auto job = [&](const std::string& out, int64_t batch, bool together) {
+  const auto job = [&](const std::string& out, int64_t batch, bool synchronised) {
     Json made = job_of(dir, batch, out);
     Json& layers = made["model"]["layers"];
     layers.insert(layers.begin() + 1, Json{{"layer", "batch_norm"}, {"activation", "relu"}});
     made["train"] = {{"steps", 6}};
     made.erase("evaluation");
-    if (together) made["parallel"] = {{"sync_batch_norm", true}};
+    if (synchronised) made["parallel"] = {{"sync_batch_norm", true}};
     return made;
   };
   const Outcome one = run(job("", 48, false), Start::fresh, nullptr, {});

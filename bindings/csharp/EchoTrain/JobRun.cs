@@ -14,11 +14,14 @@ namespace EchoTrain
         private readonly TrainerHandle trainer;
         private readonly CancellationToken cancellation;
         private readonly EventHandler<EvaluationEventArgs> evaluation;
+        private readonly LentTransport.Failures failures;
         private readonly object gate = new object();
         private bool enumerated, disposed;
 
-        internal JobRun(TrainerHandle trainer, CancellationToken cancellation, EventHandler<EvaluationEventArgs> evaluation)
+        internal JobRun(TrainerHandle trainer, CancellationToken cancellation, EventHandler<EvaluationEventArgs> evaluation,
+                        LentTransport.Failures failures)
         {
+            this.failures = failures;
             this.trainer = trainer;
             this.cancellation = cancellation;
             this.evaluation = evaluation;
@@ -48,8 +51,9 @@ namespace EchoTrain
                 JobEvent current;
                 do
                 {
-                    Exception failure;  // of the handler; thrown after the event that came with it
-                    using (Event raw = Evaluation.Run(this, evaluation, trainer.next_event, out failure))
+                    Exception failure = null;  // of the handler; thrown after the event that came with it
+                    using (Event raw = failures.Explained(
+                        () => Evaluation.Run(this, evaluation, trainer.next_event, out failure)))
                         current = new JobEvent(raw);
                     yield return current;
                     Evaluation.ThrowAgain(failure);

@@ -199,19 +199,6 @@ namespace EchoTrain
             private readonly Failures failures;
             private bool started;
 
-            // Queues that threads serve. At the end of the process nobody does any more: calls that wait must
-            // fail then, or the finalizers of pipelines that were not disposed of wait for them.
-            private static readonly HashSet<CallQueue> served = new HashSet<CallQueue>();
-
-            static Functions()
-            {
-                AppDomain.CurrentDomain.ProcessExit += (sender, nothing) =>
-                {
-                    lock (served)
-                        foreach (CallQueue queue in served) queue.close();
-                };
-            }
-
             internal CallQueue Queue { get; } = new CallQueue();
 
             internal Functions(Failures failures) { this.failures = failures; }
@@ -226,7 +213,7 @@ namespace EchoTrain
             {
                 if (started || functions.Count == 0) return;
                 started = true;
-                lock (served) served.Add(Queue);
+                ServedQueues.Add(Queue);
                 var owner = new WeakReference<PipelineHandle>(pipeline.Handle);
                 for (int i = 0; i < Environment.ProcessorCount; ++i)
                     new Thread(() => Serve(owner)) { IsBackground = true, Name = "EchoTrain functions" }.Start();
@@ -241,7 +228,7 @@ namespace EchoTrain
                     // An unreachable pipeline's finalizer waits for workers, which wait for us.
                     if (!owner.TryGetTarget(out PipelineHandle _)) Queue.close();
                 }
-                lock (served) served.Remove(Queue);
+                ServedQueues.Remove(Queue);
             }
 
             private string Run(Call call)

@@ -385,10 +385,31 @@ namespace EchoTrain
             EventHandler<EvaluationEventArgs> evaluation = null)
         {
             if (device == null) throw new ArgumentNullException(nameof(device));
+            WarnOfNoOutput(start);
+            return new JobRun(new TrainerHandle(device.Handle, handle, (int)start), cancellation, evaluation,
+                              new LentTransport.Failures());
+        }
+
+        /// <summary>The same as one of several ranks, which begin theirs at the same time, over a transport of the program's. It
+        /// belongs to the run from then on.</summary>
+        public JobRun Run(Device device, JobStart start, Transport transport,
+            System.Threading.CancellationToken cancellation = default(System.Threading.CancellationToken))
+        {
+            if (device == null) throw new ArgumentNullException(nameof(device));
+            if (transport == null) throw new ArgumentNullException(nameof(transport));
+            WarnOfNoOutput(start);
+            var failures = new LentTransport.Failures();
+            Native.Transport lent = LentTransport.Lend(transport, failures);
+            TrainerHandle trainer = failures.Explained(() =>
+                new TrainerHandle(device.Handle, handle, (int)start, transport.Rank, transport.Size, lent));
+            return new JobRun(trainer, cancellation, null, failures);
+        }
+
+        private void WarnOfNoOutput(JobStart start)
+        {
             if (start != JobStart.Resume && handle.forgets_output())
                 System.Diagnostics.Trace.TraceWarning("this run saves nothing, no checkpoint and no metrics: the job " +
                     "has no output.dir (\"\" says that this is meant)");
-            return new JobRun(new TrainerHandle(device.Handle, handle, (int)start), cancellation, evaluation);
         }
     }
 }

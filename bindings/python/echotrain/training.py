@@ -449,6 +449,7 @@ class JobRun(_NotPicklable):
                  transport: Optional[Transport] = None):
         self._on_evaluation, self._shown = on_evaluation, f"JobRun({job!r})"
         self._closing, self._closed = threading.RLock(), False
+        self._calling, self._program_ends = threading.Lock(), False
         self._failures: Optional[Failures] = None
         if transport is None:
             self._handle = native.TrainerHandle(runtime._handle, job._handle, start)
@@ -463,14 +464,25 @@ class JobRun(_NotPicklable):
         except EchoTrainError as error:
             raise failures.original(error)
         self._failures = failures
-        open_runs.add(self)
+        open_runs[self] = transport
         return handle
 
     def _next_event(self, progress) -> "native.Event":
-        try:
-            return self._handle.next_event(progress)
-        except EchoTrainError as error:
-            raise self._failures.original(error) if self._failures else error
+        with self._calling:
+            if self._program_ends:
+                raise StateError("the program ends, and its runs with it")
+            try:
+                return self._handle.next_event(progress)
+            except EchoTrainError as error:
+                raise self._failures.original(error) if self._failures else error
+
+    def _end_with_program(self, timeout: float) -> None:
+        """A call that another thread is in returns first: it could not when the interpreter is gone."""
+        self._program_ends = True
+        self.stop()
+        if self._calling.acquire(timeout=timeout):
+            self._calling.release()
+        self.close()
 
     def __repr__(self) -> str:
         return self._shown

@@ -90,14 +90,14 @@ class Transport:
         raise UnsupportedError(f"{type(self).__name__} has no function {function}")
 
 
-# Runs over a transport end before the interpreter does, which their threads ask for.
-open_runs: "weakref.WeakSet" = weakref.WeakSet()
+# Runs over a transport, and it: they end before the interpreter does, which their threads ask for.
+open_runs: "weakref.WeakKeyDictionary[Any, Transport]" = weakref.WeakKeyDictionary()
 
 
 @atexit.register
-def _close_all() -> None:
-    for run in list(open_runs):
-        run.close()
+def _end_all() -> None:
+    for run, transport in list(open_runs.items()):
+        run._end_with_program(transport.timeout + 5)
 
 
 class Failures:

@@ -461,6 +461,7 @@ public static partial class Behaviour
             Fails<EchoTrainException>(() => new Device("no such device"));
         });
         MisuseTests();
+        TransportTests();
         Console.WriteLine(passed + " passed, " + failed + " failed");
         // What still runs when the process ends must not hold it up.
         Images(new { threads = 4 }).Add(Stages.Repeat()).Map("same", item => { }).Next();

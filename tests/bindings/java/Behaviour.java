@@ -480,6 +480,7 @@ public final class Behaviour {
       fails(EchoTrainException.class, () -> new Device("no such device"));
     });
     Misuse.tests();
+    Transports.tests();
     System.out.println(passed + " passed, " + failed + " failed");
     if (failed > 0) System.exit(1);
   }

@@ -19,6 +19,8 @@ public class EchoTrainException extends RuntimeException {
 
     Code(int status) { this.status = status; }
 
+    int status() { return status; }
+
     static Code of(int status) {
       for (Code code : values()) {
         if (code.status == status) return code;

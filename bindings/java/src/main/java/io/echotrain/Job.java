@@ -63,11 +63,13 @@ public final class Job {
    */
   public static final class Run implements Iterable<Event>, AutoCloseable {
     private final TrainerHandle handle;
+    private final LentTransport.Failures failures;
     private boolean closed;
     private Trainer.EvaluationListener evaluationListener;
 
-    Run(TrainerHandle handle) {
+    Run(TrainerHandle handle, LentTransport.Failures failures) {
       this.handle = handle;
+      this.failures = failures;
       Natives.free(this, handle::delete);
     }
 
@@ -95,6 +97,8 @@ public final class Job {
               raw.delete();
             }
             failure = told.failure();
+          } catch (EchoTrainException error) {
+            throw failures.explained(error);
           }
           ended = event.kind == Event.Kind.END;
           return event;
@@ -148,11 +152,35 @@ public final class Job {
    * its own name.
    */
   public Run run(Device device, Start start) {
+    warnOfNoOutput(start);
+    return new Run(new TrainerHandle(Objects.requireNonNull(device, "device").handle, handle, start.ordinal()),
+        new LentTransport.Failures());
+  }
+
+  /**
+   * The same as one of several ranks, which begin theirs at the same time, over a transport of the program's. It belongs to the
+   * run from then on.
+   */
+  public Run run(Device device, Start start, Transport transport) {
+    Objects.requireNonNull(device, "device");
+    Objects.requireNonNull(transport, "transport");
+    warnOfNoOutput(start);
+    LentTransport.Failures failures = new LentTransport.Failures();
+    LentTransport lent = new LentTransport(transport, failures);
+    lent.swigReleaseOwnership();  // the trainer owns it from here on
+    try {
+      return new Run(new TrainerHandle(device.handle, handle, start.ordinal(), transport.rank(), transport.size(), lent),
+          failures);
+    } catch (EchoTrainException error) {
+      throw failures.explained(error);
+    }
+  }
+
+  private void warnOfNoOutput(Start start) {
     if (start != Start.RESUME && handle.forgets_output()) {
       System.getLogger("io.echotrain").log(System.Logger.Level.WARNING, "this run saves nothing, no checkpoint and no "
           + "metrics: the job has no output.dir (\"\" says that this is meant)");
     }
-    return new Run(new TrainerHandle(Objects.requireNonNull(device, "device").handle, handle, start.ordinal()));
   }
 
   /** As {@link Start#RESUME}, or {@link Start#NEW}. */
