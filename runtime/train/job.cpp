@@ -72,16 +72,9 @@ constexpr OptionSpec kParallel[] = {
      "MB"},
     {"sync_batch_norm", OptionType::boolean, "false",
      "batch normalisation trains on the moments of all ranks' rows, not of each rank's own"},
-};
-
-// parallel.mesh
-constexpr OptionSpec kMesh[] = {
-    {"data", OptionType::integer, "0",
-     "ranks, or groups of them, that have a part of the batch each; 0: what the other two leave", 0,
-     1e6},
-    {"pipeline", OptionType::integer, "1",
-     "stages into which the model is cut, one after another; each is on a rank of its own", 1, 1e6},
-    {"tensor", OptionType::integer, "1", "ranks that share the tensors of a layer", 1, 1e6},
+    {"compression", OptionType::string, "\"none\"",
+     "the format in which gradients travel; what rounding leaves of one joins the next", 0, 0, "",
+     "none|fp16|bf16"},
 };
 
 const std::vector<std::string> kSections = {
