@@ -219,10 +219,10 @@ TEST(RanksOfAJob, GoOnInAnotherNumber) {
 TEST(RanksOfAJob, CompressedGoOnFromACheckpoint) {
   TempDir dir;
   const auto job = [&](const std::string& out, int steps) {
-    Json job = job_of(dir, 24, out);
-    job["parallel"] = {{"compression", "bf16"}};
-    job["train"] = {{"steps", steps}};
-    return job;
+    Json made = job_of(dir, 24, out);
+    made["parallel"] = {{"compression", "bf16"}};
+    made["train"] = {{"steps", steps}};
+    return made;
   };
   const std::string whole = dir.path("whole"), parts = dir.path("parts"), plain = dir.path("plain");
   together(2, [&](int) { return job(whole, 15); });
