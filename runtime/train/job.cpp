@@ -77,6 +77,16 @@ constexpr OptionSpec kParallel[] = {
      "none|fp16|bf16"},
 };
 
+// parallel.mesh
+constexpr OptionSpec kMesh[] = {
+    {"data", OptionType::integer, "0",
+     "ranks, or groups of them, that have a part of the batch each; 0: what the other two leave", 0,
+     1e6},
+    {"pipeline", OptionType::integer, "1",
+     "stages into which the model is cut, one after another; each is on a rank of its own", 1, 1e6},
+    {"tensor", OptionType::integer, "1", "ranks that share the tensors of a layer", 1, 1e6},
+};
+
 const std::vector<std::string> kSections = {
     "name",      "description", "vars",  "seed",       "device", "pipeline", "model",
     "optimizer", "schedule",    "train", "evaluation", "output", "parallel", "classes"};
