@@ -7,9 +7,10 @@
 #   2. everything on a newer Mesa (run.sh --all --mesa)
 #   3. the operations with vectors of 512 bits (the label `night`)
 #   4. every model of the golden table against PyTorch, not only the small ones
-#   5. the kernels for matrix units, on the lavapipe of Debian's unstable release (newer_mesa.sh)
-#   6. two ranks under a real srun (slurm.sh); skipped where Slurm's daemons are not installed
-#   7. all fuzz targets, those of models and jobs too, for SECONDS each
+#   5. data-parallel training beside PyTorch's (golden/ddp.py)
+#   6. the kernels for matrix units, on the lavapipe of Debian's unstable release (newer_mesa.sh)
+#   7. two ranks under a real srun (slurm.sh); skipped where Slurm's daemons are not installed
+#   8. all fuzz targets, those of models and jobs too, for SECONDS each
 #
 # As root (debootstrap). Goes on after a part that fails, and fails at the end.
 set -uo pipefail
@@ -45,6 +46,7 @@ part bare_debian bash tests/bare_debian.sh "$work/bare"
 part everything bash tests/run.sh --all --mesa
 part wide_vectors bash tests/drivers.sh mesa build-drivers ctest --test-dir build-test --output-on-failure --no-tests=error -L night
 part golden env PYTHONPATH=build-test/bindings/python /usr/bin/python3 tests/golden/golden.py
+part ddp /usr/bin/python3 tests/golden/ddp.py --program build-test/tests/bench/side_bench
 part matrix_units bash tests/newer_mesa.sh "$work/sid" build-test/tests/ops_tests
 part slurm bash tests/slurm.sh build-test "$work/slurm"
 part fuzz fuzz

@@ -153,7 +153,8 @@ class LentTransport : public echotrain::Transport {
 
  private:
   static uint64_t number_bytes(int number) {
-    return number == ETR_NUMBER_F64 || number == ETR_NUMBER_I64 ? 8 : 4;
+    const bool is_short = number == ETR_NUMBER_F16 || number == ETR_NUMBER_BF16;
+    return number == ETR_NUMBER_F64 || number == ETR_NUMBER_I64 ? 8 : is_short ? 2 : 4;
   }
   uint64_t total(const uint64_t* parts) const {
     return std::accumulate(parts, parts + size_, uint64_t{0});

@@ -7,12 +7,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <type_traits>
 
 #include "core/error.h"
+#include "exchange/short_numbers.h"
 
 namespace etr::exchange {
 
-enum class Number : int32_t { f32 = ETR_NUMBER_F32, f64, i32, i64 };
+enum class Number : int32_t { f32 = ETR_NUMBER_F32, f64, i32, i64, f16, bf16 };
+static_assert(static_cast<int>(Number::bf16) == ETR_NUMBER_BF16);
 enum class Reduction : int32_t { sum = ETR_REDUCE_SUM, min, max };
 
 template <typename T>
@@ -34,6 +37,15 @@ struct NumberOf<int64_t> {
   static constexpr Number value = Number::i64;
 };
 
+template <>
+struct NumberOf<Float16> {
+  static constexpr Number value = Number::f16;
+};
+template <>
+struct NumberOf<BFloat16> {
+  static constexpr Number value = Number::bf16;
+};
+
 // Calls `use` with a value of the type that `number` stands for.
 template <typename Use>
 decltype(auto) with_number(Number number, Use&& use) {
@@ -42,6 +54,8 @@ decltype(auto) with_number(Number number, Use&& use) {
     case Number::f64: return use(double{});
     case Number::i32: return use(int32_t{});
     case Number::i64: return use(int64_t{});
+    case Number::f16: return use(Float16{});
+    case Number::bf16: return use(BFloat16{});
   }
   fail(Code::invalid_argument, "a reduction of numbers of the unknown type ",
        static_cast<int32_t>(number));
@@ -51,15 +65,28 @@ inline size_t number_size(Number number) {
   return with_number(number, [](auto zero) { return sizeof zero; });
 }
 
-// Signed integers wrap around.
+template <typename T>
+constexpr bool is_short = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
+
+// Signed integers wrap around; sums of 16 bits are rounded.
 template <typename T>
 T added(T a, T b) {
-  if constexpr (std::is_integral_v<T>) {
+  if constexpr (is_short<T>) {
+    return T::of(a.value() + b.value());
+  } else if constexpr (std::is_integral_v<T>) {
     using Unsigned = std::make_unsigned_t<T>;
     return static_cast<T>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b));
   } else {
     return a + b;
   }
+}
+
+template <typename T>
+bool less(T a, T b) {
+  if constexpr (is_short<T>)
+    return a.value() < b.value();
+  else
+    return a < b;
 }
 
 // out[i] = a[i] (+) b[i]; `out` may be `a` or `b`.
@@ -68,10 +95,10 @@ void reduce(Reduction reduction, T* out, const T* a, const T* b, size_t count) {
   switch (reduction) {
     case Reduction::sum: std::transform(a, a + count, b, out, added<T>); return;
     case Reduction::min:
-      std::transform(a, a + count, b, out, [](T x, T y) { return std::min(x, y); });
+      std::transform(a, a + count, b, out, [](T x, T y) { return less(y, x) ? y : x; });
       return;
     case Reduction::max:
-      std::transform(a, a + count, b, out, [](T x, T y) { return std::max(x, y); });
+      std::transform(a, a + count, b, out, [](T x, T y) { return less(x, y) ? y : x; });
       return;
   }
   fail(Code::invalid_argument, "the unknown reduction ", static_cast<int32_t>(reduction));

@@ -31,10 +31,7 @@ std::vector<Gradient> gradients_of(const gpu::CommandList& commands,
     const uint32_t end = i + 1 < parameters.size() ? parameters[i + 1].begin : store.count();
     const gpu::Buffer buffer =
         store.gradients().slice(uint64_t{begin} * 4, uint64_t{parameters[i].count} * 4);
-    const auto last =
-        std::find_if(commands.rbegin(), commands.rend(),
-                     [&](const gpu::Command& command) { return writes(command, buffer); });
-    out.push_back({{begin, end - begin}, static_cast<size_t>(commands.rend() - last)});
+    out.push_back({{begin, end - begin}, final_after(commands, buffer)});
   }
   return out;
 }
@@ -58,6 +55,13 @@ uint64_t Bucket::count() const {
   uint64_t count = 0;
   for (const Range& range : ranges) count += range.count;
   return count;
+}
+
+size_t final_after(const gpu::CommandList& commands, const gpu::Buffer& buffer) {
+  const auto last =
+      std::find_if(commands.rbegin(), commands.rend(),
+                   [&](const gpu::Command& command) { return writes(command, buffer); });
+  return static_cast<size_t>(commands.rend() - last);
 }
 
 std::vector<Bucket> make_buckets(const gpu::CommandList& commands,

@@ -22,6 +22,9 @@ struct Bucket {
   uint64_t count() const;  // scalars
 };
 
+// So many of the commands have run when the last of them that writes the buffer has; 0: none writes it.
+size_t final_after(const gpu::CommandList& commands, const gpu::Buffer& buffer);
+
 // Puts all gradients into buckets of at least `bytes`, but for the last one, in the order in which `commands` make them final: the
 // backward pass goes on while the first ones are on their way.
 std::vector<Bucket> make_buckets(const gpu::CommandList& commands,

@@ -123,8 +123,14 @@ gpu::CommandList DataParallel::with_update(const gpu::CommandList& commands, opt
   gpu::CommandList out = commands;
   ops::Emitter emit(kernels, memory, out);
   const gpu::Buffer& loss = step.results.front();
+  if (size() == 1) {  // its means are those of all
+    update.emit(emit, loss, step.values);
+    return out;
+  }
   if (update.accumulate() == 1) {
-    out = weave(out, store, step);
+    out = options_.compression == Compression::none
+              ? weave(out, store, step)
+              : weave_compressed(out, store, step, kernels, memory);
     update.emit(emit, loss, step.values);
     return out;
   }
@@ -132,7 +138,7 @@ gpu::CommandList DataParallel::with_update(const gpu::CommandList& commands, opt
   const gpu::Buffer verdict = memory.allocate(sizeof(float));
   with_verdict.results.push_back(verdict);
   update.emit_verdict(emit, verdict);
-  out = weave_sum(out, store, with_verdict, [&](const gpu::Buffer& divisor) {
+  out = weave_sum(out, store, with_verdict, kernels, memory, [&](const gpu::Buffer& divisor) {
     gpu::CommandList sum;
     ops::Emitter into(kernels, memory, sum);
     const optim::Update::Shared shared{verdict, divisor};
@@ -143,12 +149,84 @@ gpu::CommandList DataParallel::with_update(const gpu::CommandList& commands, opt
   return out;
 }
 
+std::vector<Bucket> DataParallel::buckets_of(const gpu::CommandList& commands,
+                                             const graph::ParameterStore& store) const {
+  auto out = make_buckets(commands, store, static_cast<uint64_t>(options_.bucket_mb * 1e6));
+  if (out.empty()) fail(Code::invalid_argument, "the model has no parameters to train");
+  return out;
+}
+
+Compressor& DataParallel::compressor(const graph::ParameterStore& store) {
+  if (!compressor_)
+    compressor_ =
+        std::make_unique<Compressor>(store, options_.compression, size(), options_.feedback);
+  return *compressor_;
+}
+
+void DataParallel::forget_residuals() {
+  if (compressor_) compressor_->forget();
+}
+
+namespace {
+
+void sum_compressed(exchange::Group& group, Compression format, const gpu::Buffer& wire) {
+  const auto numbers = [&]<typename T>(T) {
+    group.all_reduce(std::span(reinterpret_cast<T*>(wire.host), wire.size_bytes / sizeof(T)));
+  };
+  if (format == Compression::bf16) return numbers(exchange::BFloat16{});
+  numbers(exchange::Float16{});
+}
+
+}  // namespace
+
+// The device packs into memory that the host sees, and unpacks from there.
+void DataParallel::emit_compressed(ops::Emitter& before, ops::Emitter& after, const Bucket& bucket,
+                                   const gpu::Buffer& values, const Compressor::Step& step) {
+  const gpu::Buffer wire = memory_.allocate(Compressor::bytes(bucket));
+  const auto work = std::make_shared<const std::function<void()>>([this, wire, values] {
+    ops::StepValues now;
+    std::memcpy(&now, values.host, sizeof now);
+    if (now.update != 0) sum_compressed(group_, options_.compression, wire);
+  });
+  compressor_->emit_pack(before, bucket, wire, step);
+  before.add(gpu::HostTurn{gpu::HostTurn::Mark::begin, work});
+  after.add(gpu::HostTurn{gpu::HostTurn::Mark::end, work});
+  compressor_->emit_unpack(after, bucket, wire, step);
+}
+
+// The results as soon as they are known: with them each rank learns what its gradients count for.
+gpu::CommandList DataParallel::weave_compressed(const gpu::CommandList& commands,
+                                                const graph::ParameterStore& store,
+                                                const Step& step, gpu::Kernels& kernels,
+                                                gpu::Allocator& memory) {
+  compressor(store);
+  const gpu::Buffer values = memory_.allocate(sizeof(ops::StepValues));
+  Exchange of_results = make_exchange(bytes_of(step.results), values, step);
+  of_results.divisor = memory_.allocate(sizeof(float));
+  size_t done = 0;
+  for (const gpu::Buffer& result : step.results)
+    done = std::max(done, final_after(commands, result));
+  gpu::CommandList out{gpu::Copy{step.values, values}}, results, after;
+  append(out, commands, 0, done);
+  emit(out, results, of_results, step.results);
+  ops::Emitter emit_before(kernels, memory, out), emit_after(kernels, memory, after);
+  for (const Bucket& bucket : buckets_of(commands, store)) {
+    const size_t end = std::max(done, bucket.final_after);
+    append(out, commands, std::exchange(done, end), end);
+    append(out, results, 0, results.size());
+    results.clear();
+    emit_compressed(emit_before, emit_after, bucket, values,
+                    {step.values, of_results.divisor, step.loss_scale});
+  }
+  append(out, commands, done, commands.size());
+  append(out, after, 0, after.size());
+  return out;
+}
+
 // The gradients in buckets, the results with the last of them.
 gpu::CommandList DataParallel::weave(const gpu::CommandList& commands,
                                      const graph::ParameterStore& store, const Step& step) {
-  std::vector<Bucket> buckets =
-      make_buckets(commands, store, static_cast<uint64_t>(options_.bucket_mb * 1e6));
-  if (buckets.empty()) fail(Code::invalid_argument, "the model has no parameters to train");
+  const std::vector<Bucket> buckets = buckets_of(commands, store);
   const gpu::Buffer values = memory_.allocate(sizeof(ops::StepValues));
   gpu::CommandList out{gpu::Copy{step.values, values}}, after;
   size_t done = 0;
@@ -168,6 +246,7 @@ gpu::CommandList DataParallel::weave(const gpu::CommandList& commands,
 // sums follow where the step ends an update.
 gpu::CommandList DataParallel::weave_sum(
     const gpu::CommandList& commands, const graph::ParameterStore& store, const Step& step,
+    gpu::Kernels& kernels, gpu::Allocator& memory,
     const std::function<gpu::CommandList(const gpu::Buffer& divisor)>& sum) {
   const gpu::Buffer values = memory_.allocate(sizeof(ops::StepValues));
   Exchange of_results = make_exchange(bytes_of(step.results), values, step);
@@ -177,14 +256,19 @@ gpu::CommandList DataParallel::weave_sum(
   emit(out, after, of_results, step.results);
   append(out, after, 0, after.size());
 
+  if (options_.compression != Compression::none) compressor(store);
   const gpu::CommandList sums = sum(of_results.divisor);
   append(out, sums, 0, sums.size());
   // Again: a step whose numbers are not finite ends no update.
   const gpu::Buffer agreed = memory_.allocate(sizeof(ops::StepValues));
   out.push_back(gpu::Copy{step.values, agreed});
   after.clear();
-  for (const Bucket& bucket :
-       make_buckets({}, store, static_cast<uint64_t>(options_.bucket_mb * 1e6))) {
+  ops::Emitter emit_before(kernels, memory, out), emit_after(kernels, memory, after);
+  for (const Bucket& bucket : buckets_of({}, store)) {
+    if (options_.compression != Compression::none) {
+      emit_compressed(emit_before, emit_after, bucket, agreed, {step.values, {}, {}});
+      continue;
+    }
     const std::vector<gpu::Buffer> parts = parts_of(bucket, store);
     Exchange of_gradients = make_exchange(bytes_of(parts), agreed, step);
     of_gradients.of_updates = true;

@@ -12,6 +12,7 @@
 #include "graph/parameters.h"
 #include "optim/update.h"
 #include "parallel/buckets.h"
+#include "parallel/compression.h"
 
 namespace etr::parallel {
 
@@ -19,6 +20,8 @@ struct DataParallelOptions {
   double bucket_mb =
       4;  // at least so many megabytes (1e6 bytes) of gradients are exchanged at once
   bool sync_batch_norm = false;  // moments in training are those of all ranks' rows
+  Compression compression = Compression::none;
+  bool feedback = true;  // see Compressor; without it compressed training loses what is small
 };
 
 // One rank's end. Its weaves use the group one after another: all ranks submit the same steps in the same order. Outlives the
@@ -40,6 +43,7 @@ class DataParallel {
     gpu::Buffer values;                // ops::StepValues
     std::vector<gpu::Buffer> results;  // means over the batch's rows, one f32 each: first the loss
     int64_t rows = 0;                  // of a whole batch; the same on all ranks
+    gpu::Buffer loss_scale = {};       // f32 [1], where gradients come multiplied by it
   };
 
   // `commands`, which compute gradients and results of a batch, and the update, with the exchange woven in: what the update sees,
@@ -61,6 +65,9 @@ class DataParallel {
   // States that are no parameters, as the running statistics of batch normalisation, become the means of all ranks'.
   void average_states(graph::ParameterStore& store);
 
+  // What compression has kept back of gradients so far is dropped. All ranks do it between the same steps, while none is in flight.
+  void forget_residuals();
+
   // The first rank's parameters and states become those of all.
   void share(graph::ParameterStore& store);
 
@@ -72,7 +79,16 @@ class DataParallel {
                          const Step& step);
   gpu::CommandList weave_sum(
       const gpu::CommandList& commands, const graph::ParameterStore& store, const Step& step,
+      gpu::Kernels& kernels, gpu::Allocator& memory,
       const std::function<gpu::CommandList(const gpu::Buffer& divisor)>& sum);
+  gpu::CommandList weave_compressed(const gpu::CommandList& commands,
+                                    const graph::ParameterStore& store, const Step& step,
+                                    gpu::Kernels& kernels, gpu::Allocator& memory);
+  void emit_compressed(ops::Emitter& before, ops::Emitter& after, const Bucket& bucket,
+                       const gpu::Buffer& values, const Compressor::Step& step);
+  Compressor& compressor(const graph::ParameterStore& store);
+  std::vector<Bucket> buckets_of(const gpu::CommandList& commands,
+                                 const graph::ParameterStore& store) const;
   Exchange make_exchange(uint64_t bytes, const gpu::Buffer& values, const Step& step);
   void emit(gpu::CommandList& before, gpu::CommandList& after, const Exchange& exchange,
             const std::vector<gpu::Buffer>& parts);
@@ -82,6 +98,7 @@ class DataParallel {
   const DataParallelOptions options_;
   std::unique_ptr<Pages> pages_;
   gpu::Arena memory_;
+  std::unique_ptr<Compressor> compressor_;  // from the first weave on
 };
 
 }  // namespace etr::parallel

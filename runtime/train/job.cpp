@@ -72,6 +72,9 @@ constexpr OptionSpec kParallel[] = {
      "MB"},
     {"sync_batch_norm", OptionType::boolean, "false",
      "batch normalisation trains on the moments of all ranks' rows, not of each rank's own"},
+    {"compression", OptionType::string, "\"none\"",
+     "the format in which gradients travel; what rounding leaves of one joins the next", 0, 0, "",
+     "none|fp16|bf16"},
 };
 
 // parallel.mesh

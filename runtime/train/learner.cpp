@@ -93,6 +93,12 @@ void Learner::average_states() {
   ranks_->average_states(weights_->store);
 }
 
+void Learner::forget_residuals() {
+  if (!ranks_ || !weights_) return;
+  plans_->results(/*wait_all=*/true);
+  ranks_->forget_residuals();
+}
+
 EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline, const EvalProgress& progress,
                               const std::atomic<bool>* stop) {
   return in_evaluation([&] {

@@ -71,6 +71,9 @@ class Learner {
     if (ranks_) ranks_->abort(reason);
   }
 
+  // Of all ranks, when they save: see DataParallel::forget_residuals(). Waits for the steps in flight first.
+  void forget_residuals();
+
   // One whole epoch of `pipeline` in evaluation mode: the rest of one that has begun is read past, for which `progress` is
   // told (0, -1). Error(invalid_argument) where there is no further epoch. Waits for the steps in flight first. `progress`
   // is told after each batch; where it returns false, or `stop` is set, also while no data comes: Error(cancelled). Other

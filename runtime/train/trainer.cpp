@@ -74,6 +74,7 @@ std::unique_ptr<parallel::DataParallel> Trainer::data_parallel(const gpu::Device
   if (job_.parallel()) {
     options.bucket_mb = job_.parallel()->number("bucket_mb");
     options.sync_batch_norm = job_.parallel()->boolean("sync_batch_norm");
+    options.compression = parallel::compression_named(job_.parallel()->string("compression"));
   }
   return ranks_->data_parallel(device, options);
 }
@@ -309,6 +310,7 @@ std::string Trainer::save() {
   take_metrics(/*wait_all=*/true);
   checkpoint::Files files = supply_->positions();
   learner_->average_states();
+  learner_->forget_residuals();  // a run that goes on from here begins without any
   saved_step_ = learner_->steps();
   if (!folder_) return "";
   learner_->save(files);

@@ -74,8 +74,10 @@ void run(int rank, int size, const std::string& folder, Group* mpi, const char* 
   Group group = etr::exchange::open_group(world);
   const auto context = plain_gloo(rank, size, folder + "/plain");
   if (rank == 0) {
-    std::printf("%d ranks; medians of rounds in turn; share of plain Gloo's speed, and the middle half of the rounds\n%10s",
-                size, "bytes");
+    std::printf(
+        "%d ranks; medians of rounds in turn; share of plain Gloo's speed, and the middle half of "
+        "the rounds\n%10s",
+        size, "bytes");
     for (const char* name : {"plain Gloo", "Group", "other memory", mpi_name})
       if (name) std::printf(" %13s", name);
     std::printf("\n");
@@ -84,9 +86,9 @@ void run(int rank, int size, const std::string& folder, Group* mpi, const char* 
                        size_t{1} << 20, size_t{1} << 22, size_t{1} << 24}) {
     std::vector<float> values(count);
     const Array own(group, count);
-    std::vector<std::function<void()>> sides = {
-        [&] { reduce_plainly(context, values); }, [&] { group.all_reduce(own.values); },
-        [&] { group.all_reduce(std::span(values)); }};
+    std::vector<std::function<void()>> sides = {[&] { reduce_plainly(context, values); },
+                                                [&] { group.all_reduce(own.values); },
+                                                [&] { group.all_reduce(std::span(values)); }};
     std::optional<Array> of_mpi;
     if (mpi) {
       of_mpi.emplace(*mpi, count);
@@ -138,10 +140,9 @@ int run_alone(int size) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const auto world = etr::exchange::world_from(
-      [](const char* name) -> const char* { return std::getenv(name); });
-  if (!world || world->engine.find("mpi") != 0)
-    return run_alone(argc > 1 ? std::atoi(argv[1]) : 2);
+  const auto world =
+      etr::exchange::world_from([](const char* name) -> const char* { return std::getenv(name); });
+  if (!world || world->engine.find("mpi") != 0) return run_alone(argc > 1 ? std::atoi(argv[1]) : 2);
   run_with_mpi(*world);
   return 0;
 } catch (const std::exception& error) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "core/json.h"
 #include "gpu/kernel.h"
@@ -20,6 +21,9 @@ class Side {
 
   // Runs it so often and waits. Gives {"seconds", "device_seconds" (0 without timestamps), ...}.
   virtual Json run(int count) = 0;
+
+  // Writes the weights that it has by now, as safetensors; nothing where it trains none.
+  virtual void save(const std::string&) {}
 };
 
 // {"case": "product", "m", "n", "k", "precision"}: [m, k] by [k, n].
@@ -35,7 +39,8 @@ std::unique_ptr<Side> make_attention(const KernelsPtr& kernels, const Json& requ
 // {"case": "memory", "part": copy | relu | add | sum_columns, "rows", "columns"}: kernels that only move bytes.
 std::unique_ptr<Side> make_memory(const KernelsPtr& kernels, const Json& request);
 
-// {"case": "training", "model", "optimizer", "schedule" (as in a job), "batch": FILE, "weights": FILE, "tuning": FILE}: a
+// {"case": "training", "model", "optimizer", "schedule" (as in a job), "batch": FILE, "weights": FILE, "tuning": FILE,
+// "parallel": {"rank", "size", "rendezvous", "engine", "bucket_mb", "compression"} (of which the last three need not be there)}: a
 // step on the batch's tensors (safetensors), which stay in device memory, from PyTorch's weights if there are any. Runs
 // also give "losses".
 std::unique_ptr<Side> make_training(const gpu::DeviceOptions& options, const Json& request);

@@ -4,7 +4,7 @@
 //   side_bench [--device D] [--kernels automatic|cpu|tiled|matrix]
 //
 // A line of JSON each way: {"case": "product", "m": 512, "n": 512, "k": 512} makes it ready and gives what side.h says;
-// {"run": 20} runs it 20 times and gives {"seconds", "device_seconds"}; {"case": "devices"} and {"case": "roof"} need no run. What
+// {"run": 20} runs it 20 times and gives {"seconds", "device_seconds"}; {"save": FILE} writes what it has trained; {"case": "devices"} and {"case": "roof"} need no run. What
 // goes wrong is {"error": "..."}, and the next line is served.
 #include <cstring>
 #include <iostream>
@@ -76,6 +76,11 @@ class Server {
     if (request.contains("run")) {
       if (!side_) fail(Code::state, "nothing is ready to run: a case comes first");
       return side_->run(request["run"].get<int>());
+    }
+    if (request.contains("save")) {
+      if (!side_) fail(Code::state, "nothing has weights to save: a case comes first");
+      side_->save(request["save"].get<std::string>());
+      return Json::object();
     }
     const std::string what = request.at("case");
     side_.reset();  // its memory goes before the next takes some

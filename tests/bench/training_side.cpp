@@ -2,8 +2,10 @@
 #include <map>
 
 #include "bench.h"
+#include "checkpoint/safetensors.h"
 #include "core/error.h"
-#include "core/platform.h"
+#include "core/platform_files.h"
+#include "exchange/world.h"
 #include "gpu/recording.h"
 #include "gpu/vulkan_device.h"
 #include "side.h"
@@ -38,8 +40,10 @@ class Training final : public Side {
     if (request.contains("tuning"))
       kernels_->tuning().read(request["tuning"], kernels_->device()->info().name);
     learner_ = std::make_unique<train::Learner>(
-        kernels_, train::LearnerSpec{request.at("model"), request.at("optimizer"),
-                                     request.at("schedule"), 1, 1000000});
+        kernels_,
+        train::LearnerSpec{request.at("model"), request.at("optimizer"), request.at("schedule"), 1,
+                           1000000},
+        ranks(request));
     if (request.contains("weights")) learner_->load_pytorch(request["weights"], {});
     load_batch(request.at("batch"));
     learner_->prepare(batch_);
@@ -61,7 +65,31 @@ class Training final : public Side {
     return {{"seconds", seconds}, {"device_seconds", busy}, {"losses", losses}};
   }
 
+  void save(const std::string& path) override {
+    checkpoint::NamedTensors tensors;
+    for (const pipeline::Field& field : learner_->weights(""))
+      tensors.emplace(field.name, field.tensor);
+    platform::write_file_atomic(path, checkpoint::write_safetensors(tensors));
+  }
+
  private:
+  // The other ranks are processes that get the same requests.
+  std::unique_ptr<parallel::DataParallel> ranks(const Json& request) const {
+    if (!request.contains("parallel")) return nullptr;
+    const Json& of = request["parallel"];
+    exchange::World world;
+    world.rank = of.at("rank");
+    world.size = of.at("size");
+    world.rendezvous = of.at("rendezvous");
+    world.engine = of.value("engine", "gloo");
+    world.engines = ETR_ENGINES;
+    parallel::DataParallelOptions options;
+    options.bucket_mb = of.value("bucket_mb", options.bucket_mb);
+    options.compression = parallel::compression_named(of.value("compression", "none"));
+    return std::make_unique<parallel::DataParallel>(exchange::open_group(world), kernels_->device(),
+                                                    options);
+  }
+
   void take(bool all, Json& losses, double& busy) {
     for (const train::StepMetrics& m : learner_->take_metrics(all)) {
       losses.push_back(m.loss);

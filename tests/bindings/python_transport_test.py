@@ -115,6 +115,26 @@ class TransportTest(Case):
         rows = map(json.loads, (pathlib.Path(folder) / "metrics.jsonl").read_text().splitlines())
         return [row["loss"] for row in rows if row["kind"] == "step"]
 
+    def test_gradients_of_16_bits(self):
+        with tempfile.TemporaryDirectory() as folder:
+            seen, plain, short = set(), pathlib.Path(folder, "plain"), pathlib.Path(folder, "short")
+
+            class Watched(Threads):
+                def all_reduce(self, array, op):
+                    seen.add(array.dtype.name)
+                    super().all_reduce(array, op)
+
+            for out, compression in ((plain, "none"), (short, "fp16")):
+                place, job = Place(2), self.job(8, out)
+                job["parallel"] = {"compression": compression}
+                for event in self.together(job, [Watched(place, rank) for rank in range(2)]):
+                    self.assertEqual((event.kind, event.step), ("end", 6), event)
+                self.assertEqual("float16" in seen, compression == "fp16")
+            np.testing.assert_allclose(self.losses(short), self.losses(plain), atol=1e-3)
+            place, job["parallel"] = Place(2), {"compression": "bf16"}
+            for error in self.together(job, [Threads(place, rank) for rank in range(2)]):
+                self.assertIsInstance(error, et.errors.EchoTrainError)
+
     def test_ranks_train_as_one_with_all_their_rows(self):
         with tempfile.TemporaryDirectory() as folder:
             one, two = pathlib.Path(folder, "one"), pathlib.Path(folder, "two")

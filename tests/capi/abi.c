@@ -39,5 +39,6 @@ SAME(engine, sizeof(etr_engine) == 120 && offsetof(etr_engine, allocate) == 104 
                  offsetof(etr_engine, all_reduce) == 24 && offsetof(etr_engine, destroy) == 96);
 SAME(engine_error, sizeof(etr_engine_error) == 1288 && offsetof(etr_engine_error, message) == 264);
 SAME(engine_numbers, ETR_NUMBER_F32 == 0 && ETR_NUMBER_F64 == 1 && ETR_NUMBER_I32 == 2 &&
-                         ETR_NUMBER_I64 == 3 && ETR_REDUCE_SUM == 0 && ETR_REDUCE_MIN == 1 &&
+                         ETR_NUMBER_I64 == 3 && ETR_NUMBER_F16 == 4 && ETR_NUMBER_BF16 == 5 &&
+                         ETR_REDUCE_SUM == 0 && ETR_REDUCE_MIN == 1 &&
                          ETR_REDUCE_MAX == 2);

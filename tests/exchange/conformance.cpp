@@ -20,7 +20,16 @@ constexpr size_t kFew = 20011;
 // The value that a rank gives at a place: sums of these need no rounding.
 template <typename T>
 T value(int rank, size_t at) {
-  return static_cast<T>(static_cast<int>((at * 7 + static_cast<size_t>(rank) * 13) % 101) - 50);
+  const int out = static_cast<int>((at * 7 + static_cast<size_t>(rank) * 13) % 101) - 50;
+  if constexpr (exchange::is_short<T>)
+    return T::of(static_cast<float>(out));
+  else
+    return static_cast<T>(out);
+}
+
+template <typename T>
+bool same(T a, T b) {
+  return std::memcmp(&a, &b, sizeof a) == 0;
 }
 
 template <typename T>
@@ -28,9 +37,7 @@ T expected(Reduction reduction, int size, size_t at) {
   T out = value<T>(0, at);
   for (int r = 1; r < size; ++r) {
     const T v = value<T>(r, at);
-    out = reduction == Reduction::sum   ? static_cast<T>(out + v)
-          : reduction == Reduction::min ? std::min(out, v)
-                                        : std::max(out, v);
+    exchange::reduce(reduction, &out, &out, &v, 1);
   }
   return out;
 }
@@ -56,7 +63,7 @@ class Check {
     auto v = values<T>(rank, count);
     g.all_reduce(std::span(v), reduction);
     for (size_t i = 0; i < count; ++i)
-      if (v[i] != expected<T>(reduction, size, i)) return wrong("all_reduce", count, i);
+      if (!same(v[i], expected<T>(reduction, size, i))) return wrong("all_reduce", count, i);
   }
 
   // Parts of different lengths, one of them empty.
@@ -74,7 +81,7 @@ class Check {
     std::vector<T> part(counts[static_cast<size_t>(rank)]);
     g.reduce_scatter(std::span<const T>(all), counts, std::span(part), reduction);
     for (size_t i = 0; i < part.size(); ++i)
-      if (part[i] != expected<T>(reduction, size, begin + i))
+      if (!same(part[i], expected<T>(reduction, size, begin + i)))
         return wrong("reduce_scatter", unit, i);
   }
 
@@ -144,20 +151,26 @@ class Check {
   }
 
   // Ranks that differ in the last bits give sums that depend on their order: it has to be the same everywhere.
+  template <typename T>
   void same_bits() {
-    std::vector<float> v(kFew);
-    for (size_t i = 0; i < v.size(); ++i)
-      v[i] = 1.0f / static_cast<float>(1 + i % 977 + static_cast<size_t>(rank) * 31);
+    std::vector<T> v(kFew);
+    for (size_t i = 0; i < v.size(); ++i) {
+      const float of = 1.0f / static_cast<float>(1 + i % 977 + static_cast<size_t>(rank) * 31);
+      if constexpr (exchange::is_short<T>)
+        v[i] = T::of(of);
+      else
+        v[i] = of;
+    }
     auto again = v;
     g.all_reduce(std::span(v));
     g.all_reduce(std::span(again));
-    if (std::memcmp(v.data(), again.data(), v.size() * sizeof(float)) != 0)
+    if (std::memcmp(v.data(), again.data(), v.size() * sizeof(T)) != 0)
       return wrong("all_reduce, twice", kFew, 0);
-    std::vector<float> all(v.size() * static_cast<size_t>(size));
+    std::vector<T> all(v.size() * static_cast<size_t>(size));
     g.all_gather(bytes(v), bytes(all));
     for (int r = 0; r < size; ++r)
       if (std::memcmp(v.data(), all.data() + static_cast<size_t>(r) * v.size(),
-                      v.size() * sizeof(float)) != 0)
+                      v.size() * sizeof(T)) != 0)
         return wrong("all_reduce, on all ranks", kFew, static_cast<size_t>(r));
   }
 
@@ -246,10 +259,15 @@ std::string every_operation(Group& group) {
     check.all_reduce<float>(kFew, reduction), check.all_reduce<double>(kFew, reduction);
     check.all_reduce<int32_t>(kFew, reduction), check.all_reduce<int64_t>(kFew, reduction);
     check.reduce_scatter<float>(kFew, reduction), check.reduce_scatter<double>(kFew, reduction);
+    check.all_reduce<exchange::Float16>(kFew, reduction);
+    check.all_reduce<exchange::BFloat16>(kFew, reduction);
+    check.reduce_scatter<exchange::Float16>(kFew, reduction);
+    check.reduce_scatter<exchange::BFloat16>(kFew, reduction);
     check.reduce_scatter<int32_t>(kFew, reduction), check.reduce_scatter<int64_t>(kFew, reduction);
   }
   for (const size_t count : {size_t{1}, kFew, size_t{2621441}}) check.own_memory(count);
-  check.same_bits();
+  check.same_bits<float>();
+  check.same_bits<exchange::Float16>(), check.same_bits<exchange::BFloat16>();
   check.tags();
   check.split();
   group.barrier();

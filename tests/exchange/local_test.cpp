@@ -109,7 +109,8 @@ TEST(Group, RefusesWrongArgumentsAndLivesOn) {
 
 // As a plug-in that was compiled before the table had allocate() and release(), and what lay behind it.
 TEST(Group, TakesATableWithoutMemory) {
-  static int destroyed = 0;
+  static int destroyed;
+  destroyed = 0;
   etr_engine table{};
   table.size = 1;
   table.all_reduce = [](void*, void*, uint64_t, int32_t, int32_t, double, etr_engine_error*) {

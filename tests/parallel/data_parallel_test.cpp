@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <future>
 #include <numeric>
 
 #include "core/error.h"
 #include "core/json.h"
+#include "exchange/engine_table.h"
 #include "exchange/local.h"
 #include "graph/runner.h"
 #include "nn/model.h"
@@ -19,8 +21,9 @@ namespace etr::test {
 namespace {
 
 using exchange::Group;
-using parallel::Bucket;
+using parallel::Compression;
 using parallel::DataParallel;
+using parallel::DataParallelOptions;
 
 struct Problem {
   std::string name, model;
@@ -177,15 +180,18 @@ Outcome alone(const Problem& problem, int64_t rows) {
 
 // Each rank with a device, and rows, of its own: counts[rank] of them.
 std::vector<Outcome> together(const Problem& problem, int64_t rows,
-                              const std::vector<int64_t>& counts, double bucket_mb) {
-  std::vector<Group> groups = exchange::local_groups(static_cast<int>(counts.size()), 30);
+                              const std::vector<int64_t>& counts,
+                              const DataParallelOptions& options, std::vector<Group> groups = {}) {
+  if (groups.empty()) groups = exchange::local_groups(static_cast<int>(counts.size()), 30);
   std::vector<std::future<Outcome>> ranks;
   for (size_t rank = 0; rank < counts.size(); ++rank)
     ranks.push_back(std::async(std::launch::async, [&, rank] {
       const int64_t first = std::accumulate(
           counts.begin(), counts.begin() + static_cast<ptrdiff_t>(rank), int64_t{0});
       const auto own = std::make_shared<gpu::Device>(device_options());
-      DataParallel parallel(std::move(groups[rank]), own, {bucket_mb, problem.sync_batch_norm});
+      DataParallelOptions own_options = options;
+      own_options.sync_batch_norm = problem.sync_batch_norm;
+      DataParallel parallel(std::move(groups[rank]), own, own_options);
       Worker worker(problem, rows, own, &parallel);
       for (uint32_t step = 0; step < kSteps; ++step) worker.step(step, first, counts[rank]);
       return Outcome{worker.results(), worker.weights()};
@@ -195,19 +201,24 @@ std::vector<Outcome> together(const Problem& problem, int64_t rows,
   return out;
 }
 
-void expect_same_run(const std::vector<Outcome>& ranks, const Outcome& one) {
+void expect_same_run(const std::vector<Outcome>& ranks, const Outcome& one,
+                     double tolerance = 2e-4) {
   for (const Outcome& rank : ranks) {
     EXPECT_EQ(rank.weights, ranks[0].weights) << "to the bit";
     ASSERT_EQ(rank.results.size(), kSteps);
     for (uint32_t step = 0; step < kSteps; ++step) {
       EXPECT_EQ(rank.results[step].outputs, ranks[0].results[step].outputs);
-      EXPECT_NEAR(rank.results[step].outputs[0][0], one.results[step].outputs[0][0], 2e-4) << step;
-      EXPECT_NEAR(rank.results[step].outputs[1][0], one.results[step].outputs[1][0], 1e-6) << step;
+      EXPECT_NEAR(rank.results[step].outputs[0][0], one.results[step].outputs[0][0], tolerance)
+          << step;
+      if (tolerance < 1e-3) {
+        EXPECT_NEAR(rank.results[step].outputs[1][0], one.results[step].outputs[1][0], 1e-6)
+            << step;
+      }
     }
   }
   ASSERT_EQ(ranks[0].weights.size(), one.weights.size());
   for (size_t i = 0; i < one.weights.size(); ++i)
-    ASSERT_NEAR(ranks[0].weights[i], one.weights[i], 2e-4) << i;
+    ASSERT_NEAR(ranks[0].weights[i], one.weights[i], tolerance) << i;
 }
 
 class OfProblem : public testing::TestWithParam<Problem> {};
@@ -215,12 +226,12 @@ class OfProblem : public testing::TestWithParam<Problem> {};
 TEST_P(OfProblem, RanksTogetherAreOneDeviceWithAllTheirRows) {
   const Outcome one = alone(GetParam(), 12);
   for (const double bucket_mb : {1000.0, 1e-6})
-    expect_same_run(together(GetParam(), 6, {6, 6}, bucket_mb), one);
-  expect_same_run(together(GetParam(), 4, {4, 4, 4}, 1e-3), one);
+    expect_same_run(together(GetParam(), 6, {6, 6}, {bucket_mb}), one);
+  expect_same_run(together(GetParam(), 4, {4, 4, 4}, {1e-3}), one);
 }
 
 TEST_P(OfProblem, RanksMayHaveFewerRows) {
-  expect_same_run(together(GetParam(), 6, {6, 1, 3}, 1e-3), alone(GetParam(), 10));
+  expect_same_run(together(GetParam(), 6, {6, 1, 3}, {1e-3}), alone(GetParam(), 10));
 }
 
 // Each rank's own moments are another model.
@@ -228,7 +239,7 @@ TEST(SyncBatchNorm, IsWhatMakesRanksAsOneDevice) {
   Problem problem = problems()[4];
   const Outcome one = alone(problem, 12);
   problem.sync_batch_norm = false;
-  const Outcome apart = together(problem, 6, {6, 6}, 1e-3)[0];
+  const Outcome apart = together(problem, 6, {6, 6}, {1e-3})[0];
   float most = 0;
   for (size_t i = 0; i < one.weights.size(); ++i)
     most = std::max(most, std::abs(one.weights[i] - apart.weights[i]));
@@ -236,7 +247,7 @@ TEST(SyncBatchNorm, IsWhatMakesRanksAsOneDevice) {
 }
 
 // The second rank's third step; the update that it belongs to, and all after it, are left out on both.
-TEST_P(OfProblem, WhatIsNotFiniteOnOneRankIsSoOnAll) {
+void expect_verdict_of_all(const Problem& problem, Compression format) {
   std::vector<Group> groups = exchange::local_groups(2, 30);
   struct Found {
     std::vector<uint32_t> not_finite;
@@ -246,8 +257,10 @@ TEST_P(OfProblem, WhatIsNotFiniteOnOneRankIsSoOnAll) {
   for (size_t rank = 0; rank < 2; ++rank)
     ranks.push_back(std::async(std::launch::async, [&, rank] {
       const auto own = std::make_shared<gpu::Device>(device_options());
-      DataParallel parallel(std::move(groups[rank]), own, {1e-3, GetParam().sync_batch_norm});
-      Worker worker(GetParam(), 4, own, &parallel);
+      DataParallel parallel(
+          std::move(groups[rank]), own,
+          {.bucket_mb = 1e-3, .sync_batch_norm = problem.sync_batch_norm, .compression = format});
+      Worker worker(problem, 4, own, &parallel);
       Found found;
       for (uint32_t step = 0; step < 6; ++step) {
         if (step == 2) {
@@ -267,6 +280,32 @@ TEST_P(OfProblem, WhatIsNotFiniteOnOneRankIsSoOnAll) {
   EXPECT_EQ(first.after, first.before);
   EXPECT_EQ(second.after, first.before);
 }
+
+TEST_P(OfProblem, WhatIsNotFiniteOnOneRankIsSoOnAll) {
+  expect_verdict_of_all(GetParam(), Compression::none);
+}
+
+// Those whose steps follow their gradients smoothly: with Adam, or moments of few rows, roundings grow.
+class OfSmoothProblem : public testing::TestWithParam<Problem> {};
+
+// Gradients of 16 bits have relative errors of 2^-9 (bf16) and 2^-12; what is lost comes with the next step.
+TEST_P(OfSmoothProblem, CompressedRanksAreOneDeviceButForRounding) {
+  expect_same_run(
+      together(GetParam(), 6, {6, 6}, {.bucket_mb = 1000, .compression = Compression::bf16}),
+      alone(GetParam(), 12), 1e-2);
+  expect_same_run(
+      together(GetParam(), 6, {6, 1, 3}, {.bucket_mb = 1e-6, .compression = Compression::fp16}),
+      alone(GetParam(), 10), 2e-3);
+}
+
+TEST_P(OfSmoothProblem, WhatIsNotFiniteTravelsCompressed) {
+  for (const Compression format : {Compression::bf16, Compression::fp16})
+    expect_verdict_of_all(GetParam(), format);
+}
+
+INSTANTIATE_TEST_SUITE_P(DataParallel, OfSmoothProblem,
+                         testing::Values(problems()[0], problems()[3]),
+                         [](const auto& of) { return of.param.name; });
 
 TEST_P(OfProblem, ARankThatIsLostEndsTheStepAndChangesNothing) {
   std::vector<Group> groups = exchange::local_groups(2, 5);
@@ -294,6 +333,61 @@ TEST_P(OfProblem, ARankThatIsLostEndsTheStepAndChangesNothing) {
     }
   }
   EXPECT_EQ(worker.weights(), before);
+}
+
+// A group of another's ranks that counts the bytes which sums would bring onto the wire.
+class Counting {
+ public:
+  Counting(Group group, std::atomic<uint64_t>& bytes) : group_(std::move(group)), bytes_(bytes) {}
+
+  int rank() const { return group_.rank(); }
+  int size() const { return group_.size(); }
+  void all_reduce(void* data, uint64_t count, exchange::Number number,
+                  exchange::Reduction reduction, double) {
+    bytes_ += count * exchange::number_size(number);
+    exchange::with_number(number, [&]<typename T>(T) {
+      group_.all_reduce(std::span(static_cast<T*>(data), count), reduction);
+    });
+  }
+  void broadcast(void* data, uint64_t bytes, int32_t root, double) {
+    group_.broadcast({static_cast<std::byte*>(data), bytes}, root);
+  }
+  void reduce_scatter(const void*, const uint64_t*, void*, exchange::Number, exchange::Reduction,
+                      double) {
+    unused();
+  }
+  void all_gather(const void*, const uint64_t*, void*, double) { unused(); }
+  void barrier(double) { unused(); }
+  void send(const void*, uint64_t, int32_t, uint32_t, double) { unused(); }
+  void receive(void*, uint64_t, int32_t, uint32_t, double) { unused(); }
+  Counting* split(int32_t, int32_t, double) { return unused(), nullptr; }
+  void abort(const std::string& reason) { group_.abort(reason); }
+
+ private:
+  static void unused() { fail(Code::internal, "data parallelism does not do this"); }
+
+  Group group_;
+  std::atomic<uint64_t>& bytes_;
+};
+
+uint64_t bytes_of_a_step(Compression format) {
+  std::atomic<uint64_t> bytes{0};
+  std::vector<Group> groups;
+  for (Group& group : exchange::local_groups(2, 30))
+    groups.emplace_back(exchange::table_of(new Counting(std::move(group), bytes)), 30);
+  const Problem wide{"wide",
+                     R"({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 1024},
+                                    {"layer": "relu"}, {"layer": "dense", "units": 5}]})",
+                     {3, 7}};
+  together(wide, 4, {4, 4}, {.bucket_mb = 1000, .compression = format}, std::move(groups));
+  return bytes / 2 / kSteps;
+}
+
+TEST(DataParallel, CompressedGradientsAreHalfTheBytes) {
+  const uint64_t whole = bytes_of_a_step(Compression::none);
+  EXPECT_GT(whole, (21 * 1024 + 1024 * 5) * sizeof(float));
+  for (const Compression format : {Compression::bf16, Compression::fp16})
+    EXPECT_NEAR(static_cast<double>(bytes_of_a_step(format)), static_cast<double>(whole) / 2, 300);
 }
 
 INSTANTIATE_TEST_SUITE_P(DataParallel, OfProblem, testing::ValuesIn(problems()),

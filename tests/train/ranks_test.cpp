@@ -215,6 +215,29 @@ TEST(RanksOfAJob, GoOnInAnotherNumber) {
   }
 }
 
+// A checkpoint drops what rounding has left of gradients, in the run that goes on as in one that begins from it.
+TEST(RanksOfAJob, CompressedGoOnFromACheckpoint) {
+  TempDir dir;
+  const auto job = [&](const std::string& out, int steps) {
+    Json made = job_of(dir, 24, out);
+    made["parallel"] = {{"compression", "bf16"}};
+    made["train"] = {{"steps", steps}};
+    return made;
+  };
+  const std::string whole = dir.path("whole"), parts = dir.path("parts"), plain = dir.path("plain");
+  together(2, [&](int) { return job(whole, 15); });
+  together(2, [&](int) { return job(parts, 8); });
+  const auto ended = together(
+      2, [&](int) { return job(parts, 15); }, Start::resume);
+  for (const Outcome& rank : ended) {
+    ASSERT_FALSE(rank.error) << rank.error->what();
+    EXPECT_EQ(rank.weights, ended[0].weights);
+  }
+  EXPECT_EQ(losses_of(parts), losses_of(whole)) << "to the bit";
+  together(2, [&](int) { return job_of(dir, 24, plain); });
+  EXPECT_NE(losses_of(plain), losses_of(whole)) << "nothing was compressed";
+}
+
 TEST(RanksOfAJob, EndWithinTheirTime) {
   TempDir dir;
   const auto ranks = together(2, [&](int rank) {

@@ -12,7 +12,7 @@ import numpy as np
 from . import native
 from .errors import EchoTrainError, RankLostError, UnsupportedError
 
-_NUMBERS = (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.int32), np.dtype(np.int64))  # by ETR_NUMBER_*
+_NUMBERS = tuple(map(np.dtype, (np.float32, np.float64, np.int32, np.int64, np.float16)))  # by ETR_NUMBER_*
 _REDUCTIONS = ("sum", "min", "max")  # by ETR_REDUCE_*
 _BYTES = np.dtype(np.uint8)
 
@@ -45,8 +45,8 @@ class Transport:
         self.rank, self.size = rank, size
 
     def all_reduce(self, array: np.ndarray, op: str) -> None:
-        """``array`` (float32, float64, int32 or int64) becomes the "sum", the "min" or the "max" of that of all ranks, with the
-        same bits on all of them."""
+        """``array`` (float32, float64, int32 or int64; float16 where gradients are compressed to fp16) becomes the "sum", the "min"
+        or the "max" of that of all ranks, with the same bits on all of them."""
         self._lacks("all_reduce")
 
     def reduce_scatter(self, array: np.ndarray, counts: Sequence[int], part: np.ndarray, op: str) -> None:
@@ -139,10 +139,10 @@ class Lent(native.Transport):
             call.fail(_status_of(failure), self._failures.add(failure), missing)
 
     def _all_reduce(self, to: Transport, call: Any) -> None:
-        to.all_reduce(_output(call, _NUMBERS[call.number()]), _REDUCTIONS[call.reduction()])
+        to.all_reduce(_output(call, _number_of(call)), _REDUCTIONS[call.reduction()])
 
     def _reduce_scatter(self, to: Transport, call: Any) -> None:
-        dtype = _NUMBERS[call.number()]
+        dtype = _number_of(call)
         to.reduce_scatter(_input(call, dtype), list(call.parts()), _output(call, dtype), _REDUCTIONS[call.reduction()])
 
     def _all_gather(self, to: Transport, call: Any) -> None:
@@ -183,6 +183,12 @@ def _input(call: "native.TransportCall", dtype: np.dtype = _BYTES) -> np.ndarray
     array = _array(call.input(), call.input_bytes(), dtype)
     array.flags.writeable = False
     return array
+
+
+def _number_of(call: "native.TransportCall") -> np.dtype:
+    if call.number() >= len(_NUMBERS):
+        raise UnsupportedError("NumPy has no bfloat16: over a transport in Python, gradients are compressed to fp16")
+    return _NUMBERS[call.number()]
 
 
 def _output(call: "native.TransportCall", dtype: np.dtype = _BYTES) -> np.ndarray:

@@ -30,9 +30,16 @@ extern "C" {
 #endif
 
 /* What a reduction works on. */
-enum { ETR_NUMBER_F32 = 0, ETR_NUMBER_F64 = 1, ETR_NUMBER_I32 = 2, ETR_NUMBER_I64 = 3 };
+enum {
+  ETR_NUMBER_F32 = 0,
+  ETR_NUMBER_F64 = 1,
+  ETR_NUMBER_I32 = 2,
+  ETR_NUMBER_I64 = 3,
+  ETR_NUMBER_F16 = 4, /* IEEE 754 binary16 */
+  ETR_NUMBER_BF16 = 5 /* bfloat16 */
+};
 
-/* Sums of integers wrap around. The least and the largest of numbers where one is NaN are either NaN or one of the others. */
+/* Sums of integers wrap around. Sums of F16 and BF16 are rounded to the nearest, of two the even one: after each addition, or once. The least and the largest of numbers where one is NaN are either NaN or one of the others. */
 enum { ETR_REDUCE_SUM = 0, ETR_REDUCE_MIN = 1, ETR_REDUCE_MAX = 2 };
 
 enum {

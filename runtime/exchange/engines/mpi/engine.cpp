@@ -40,11 +40,37 @@ MPI_Datatype type_of(Number number) {
     case Number::f64: return MPI_DOUBLE;
     case Number::i32: return MPI_INT32_T;
     case Number::i64: return MPI_INT64_T;
+    case Number::f16:
+    case Number::bf16: return MPI_UINT16_T;
   }
   fail(Code::invalid_argument, "an unknown type of numbers");
 }
 
-MPI_Op operation_of(Reduction reduction) {
+// inout[i] = in[i] (+) inout[i], of numbers that MPI does not know.
+template <typename T, Reduction reduction>
+void reduce_short(void* in, void* inout, int* count, MPI_Datatype*) {
+  reduce(reduction, static_cast<T*>(inout), static_cast<const T*>(in), static_cast<const T*>(inout),
+         static_cast<size_t>(*count));
+}
+
+MPI_Op make_operation(MPI_User_function* function) {
+  MPI_Op out;
+  check(MPI_Op_create(function, /*commute=*/1, &out), "MPI_Op_create");
+  return out;
+}
+
+template <typename T>
+MPI_Op short_operation(Reduction reduction) {
+  static const MPI_Op sum = make_operation(reduce_short<T, Reduction::sum>),
+                      min = make_operation(reduce_short<T, Reduction::min>),
+                      max = make_operation(reduce_short<T, Reduction::max>);
+  return reduction == Reduction::sum ? sum : reduction == Reduction::min ? min : max;
+}
+
+// By the communication thread.
+MPI_Op operation_of(Number number, Reduction reduction) {
+  if (number == Number::f16) return short_operation<Float16>(reduction);
+  if (number == Number::bf16) return short_operation<BFloat16>(reduction);
   switch (reduction) {
     case Reduction::sum: return MPI_SUM;
     case Reduction::min: return MPI_MIN;
@@ -97,14 +123,13 @@ class MpiEngine {
   void all_reduce(void* data, uint64_t count, Number number, Reduction reduction, double timeout) {
     const uint64_t bytes = count * number_size(number);
     const auto type = type_of(number);
-    const auto op = operation_of(reduction);
     const auto memory = array(data, bytes, bytes, timeout);
     perform({.operation = Operation::all_reduce, .count = count, .timeout_s = timeout},
             in_chunks(count, [=, c = c_, each = number_size(number)](uint64_t at, int n,
                                                                      MPI_Request* request) {
-              check(
-                  MPI_Iallreduce(MPI_IN_PLACE, memory + at * each, n, type, op, c->comm(), request),
-                  "MPI_Iallreduce");
+              check(MPI_Iallreduce(MPI_IN_PLACE, memory + at * each, n, type,
+                                   operation_of(number, reduction), c->comm(), request),
+                    "MPI_Iallreduce");
             }));
     copy(data, memory, bytes);
   }
@@ -112,12 +137,12 @@ class MpiEngine {
   void reduce_scatter(const void* data, const uint64_t* counts, void* part, Number number,
                       Reduction reduction, double timeout) {
     const auto type = type_of(number);
-    const auto op = operation_of(reduction);
     const uint64_t all = sum_of(counts, size()) * number_size(number),
                    mine = counts[rank()] * number_size(number);
     const auto [in, out] = arrays(data, all, part, mine, timeout);
     const Steps steps{[=, c = c_, n = as_ints(counts, size())](MPI_Request* request) {
-      check(MPI_Ireduce_scatter(in, out, n.data(), type, op, c->comm(), request),
+      check(MPI_Ireduce_scatter(in, out, n.data(), type, operation_of(number, reduction), c->comm(),
+                                request),
             "MPI_Ireduce_scatter");
     }};
     perform({.operation = Operation::reduce_scatter, .count = all, .timeout_s = timeout}, steps);
@@ -214,7 +239,7 @@ class MpiEngine {
 
   // Memory that MPI may use, and that stays while it does.
   void* allocate(uint64_t bytes) {
-    void* const block = ::operator new(bytes, std::align_val_t{kPage});
+    void* const block = ::operator new (bytes, std::align_val_t{kPage});
     const std::lock_guard lock(blocks_mutex_);
     blocks_.emplace(static_cast<std::byte*>(block), bytes);
     return block;
@@ -224,7 +249,7 @@ class MpiEngine {
   void release(void* block) {
     const std::lock_guard lock(blocks_mutex_);
     blocks_.erase(static_cast<std::byte*>(block));
-    if (!failed_) ::operator delete(block, std::align_val_t{kPage});
+    if (!failed_) ::operator delete (block, std::align_val_t{kPage});
   }
 
   static void copy(void* to, const void* from, uint64_t bytes) {
@@ -355,7 +380,7 @@ extern "C" __attribute__((visibility("default"))) int32_t etr_engine_open(const 
                                                                           etr_engine* engine,
                                                                           etr_engine_error* error) {
   return etr::exchange::guarded(error, [&] {
-    etr::exchange::hand_over(
-        etr::exchange::table_of(etr::exchange::open(etr::Json::parse(spec))), engine);
+    etr::exchange::hand_over(etr::exchange::table_of(etr::exchange::open(etr::Json::parse(spec))),
+                             engine);
   });
 }

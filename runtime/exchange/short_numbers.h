@@ -1,0 +1,49 @@
+// Floating-point numbers of 16 bits, for sums: conversions without branches, which compilers make vector instructions of.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace etr::exchange {
+
+// binary16: 11 bits of significand, 6e-8 to 65504.
+struct Float16 {
+  uint16_t bits = 0;
+
+  float value() const {
+    const uint32_t size = bits & 0x7FFFu, sign = uint32_t{bits} << 16 & 0x80000000u;
+    const uint32_t normal = (size << 13) + 0x38000000u;
+    const uint32_t tiny = std::bit_cast<uint32_t>(static_cast<float>(static_cast<int32_t>(size)) *
+                                                  (1.0f / 16777216.0f));
+    const uint32_t beyond = size << 13 | 0x7F800000u;
+    return std::bit_cast<float>(sign | (size >= 0x7C00u ? beyond : size < 0x0400u ? tiny : normal));
+  }
+
+  // To the nearest, of two the even one; infinity from 65520 on.
+  static Float16 of(float value) {
+    const uint32_t word = std::bit_cast<uint32_t>(value);
+    const uint32_t sign = word >> 16 & 0x8000u, size = word & 0x7FFFFFFFu;
+    const uint32_t normal = (size - 0x38000000u + 0xFFFu + (size >> 13 & 1)) >> 13;
+    // Below 2^-14 the spacing is 2^-24, that of floats from 0.5 on.
+    const uint32_t tiny = std::bit_cast<uint32_t>(std::bit_cast<float>(size) + 0.5f) - 0x3F000000u;
+    const uint32_t beyond = size > 0x7F800000u ? 0x7E00u : 0x7C00u;
+    const uint32_t out = size >= 0x477FF000u ? beyond : size < 0x38800000u ? tiny : normal;
+    return {static_cast<uint16_t>(sign | out)};
+  }
+};
+
+// bfloat16: 8 bits of significand, float's range.
+struct BFloat16 {
+  uint16_t bits = 0;
+
+  float value() const { return std::bit_cast<float>(uint32_t{bits} << 16); }
+
+  static BFloat16 of(float value) {
+    const uint32_t word = std::bit_cast<uint32_t>(value);
+    const uint32_t rounded = (word + 0x7FFFu + (word >> 16 & 1)) >> 16;
+    const bool is_nan = (word & 0x7FFFFFFFu) > 0x7F800000u;
+    return {static_cast<uint16_t>(is_nan ? 0x7FC0u : rounded)};
+  }
+};
+
+}  // namespace etr::exchange

@@ -1,0 +1,111 @@
+#include "parallel/compression.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "core/error.h"
+#include "gpu/recording.h"
+
+namespace etr::parallel {
+
+namespace {
+
+constexpr uint32_t kMostBound = uint32_t{1} << 24;  // scalars of a dispatch: devices bind so many
+constexpr uint64_t kAlignment = 256;  // bytes; the most that devices ask of what they bind
+
+// A part of a bucket, and where it lies on the wire.
+struct Part {
+  Bucket::Range range;
+  uint64_t at;  // bytes
+};
+
+uint64_t wire_bytes(uint32_t count) {
+  return (uint64_t{count} * 2 + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+std::vector<Part> parts_of(const Bucket& bucket) {
+  std::vector<Part> out;
+  uint64_t at = 0;
+  for (const Bucket::Range& range : bucket.ranges)
+    for (uint32_t done = 0; done < range.count; done += kMostBound) {
+      const Bucket::Range part{range.begin + done, std::min(range.count - done, kMostBound)};
+      out.push_back({part, at});
+      at += wire_bytes(part.count);
+    }
+  return out;
+}
+
+gpu::Buffer scalars(const gpu::Buffer& buffer, const Bucket::Range& range) {
+  return buffer.slice(uint64_t{range.begin} * 4, uint64_t{range.count} * 4);
+}
+
+struct PackPush {
+  uint32_t count, feedback;
+  float ranks;
+};
+
+}  // namespace
+
+Compression compression_named(const std::string& name) {
+  if (name == "none") return Compression::none;
+  if (name == "bf16") return Compression::bf16;
+  if (name == "fp16") return Compression::fp16;
+  fail(Code::invalid_argument, "no compression '", name, "': there are none, fp16 and bf16");
+}
+
+Compressor::Compressor(const graph::ParameterStore& store, Compression format, int ranks,
+                       bool feedback)
+    : store_(store),
+      format_(format),
+      ranks_(static_cast<float>(ranks)),
+      feedback_(feedback),
+      arena_(store.device(), gpu::MemoryUse::device) {
+  residual_ = feedback ? arena_.allocate_whole(uint64_t{store.count()} * 4) : store.gradients();
+  one_ = arena_.allocate(sizeof(float));
+  gpu::run_once(store.device(), {gpu::Fill{one_, std::bit_cast<uint32_t>(1.0f)}});
+  forget();
+}
+
+void Compressor::forget() const {
+  if (feedback_) gpu::run_once(store_.device(), {gpu::Fill{residual_, 0}});
+}
+
+uint64_t Compressor::bytes(const Bucket& bucket) {
+  uint64_t bytes = 0;
+  for (const Part& part : parts_of(bucket)) bytes += wire_bytes(part.range.count);
+  return bytes;
+}
+
+void Compressor::emit_pack(ops::Emitter& emit, const Bucket& bucket, const gpu::Buffer& wire,
+                           const Step& step) const {
+  using gpu::Access;
+  emit.set_label("compression");
+  for (const Part& part : parts_of(bucket)) {
+    const uint32_t count = part.range.count;
+    emit.for_each("gradient_pack",
+                  {{scalars(store_.gradients(), part.range), Access::read},
+                   {scalars(residual_, part.range), feedback_ ? Access::read_write : Access::read},
+                   {wire.slice(part.at, gpu::div_up(count, 2) * 4), Access::write},
+                   {step.divisor ? step.divisor : one_, Access::read},
+                   {step.loss_scale ? step.loss_scale : one_, Access::read},
+                   {step.values, Access::read}},
+                  PackPush{count, feedback_, ranks_}, gpu::div_up(count, 2),
+                  {static_cast<uint32_t>(format_)});
+  }
+}
+
+void Compressor::emit_unpack(ops::Emitter& emit, const Bucket& bucket, const gpu::Buffer& wire,
+                             const Step& step) const {
+  using gpu::Access;
+  emit.set_label("compression");
+  for (const Part& part : parts_of(bucket)) {
+    const uint32_t count = part.range.count;
+    emit.for_each("gradient_unpack",
+                  {{wire.slice(part.at, gpu::div_up(count, 2) * 4), Access::read},
+                   {scalars(store_.gradients(), part.range), Access::write},
+                   {step.values, Access::read}},
+                  count, gpu::div_up(count, 2), {static_cast<uint32_t>(format_)});
+  }
+}
+
+}  // namespace etr::parallel

@@ -1,0 +1,59 @@
+// Numbers of 16 bits, all of them.
+#include "exchange/numbers.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/half.h"
+
+namespace etr::test {
+namespace {
+
+using exchange::BFloat16;
+using exchange::Float16;
+
+template <typename T>
+T number(uint32_t bits) {
+  return {static_cast<uint16_t>(bits)};
+}
+
+TEST(Numbers, Float16IsBinary16) {
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const float value = number<Float16>(bits).value(),
+                wanted = half_to_float(number<Float16>(bits).bits);
+    if (std::isnan(wanted)) {
+      EXPECT_TRUE(std::isnan(value)) << bits;
+      EXPECT_TRUE(std::isnan(Float16::of(value).value())) << bits;
+      continue;
+    }
+    ASSERT_EQ(std::bit_cast<uint32_t>(value), std::bit_cast<uint32_t>(wanted)) << bits;
+    ASSERT_EQ(Float16::of(value).bits, bits);
+  }
+}
+
+// What lies between two neighbours goes to the nearer one, and to the even one from the middle.
+template <typename T>
+void expect_nearest(uint32_t largest) {
+  for (uint32_t bits = 0; bits < largest; ++bits) {
+    const float low = number<T>(bits).value(), high = number<T>(bits + 1).value();
+    const float middle = low + (high - low) / 2;
+    ASSERT_EQ(T::of(middle).bits, bits % 2 == 0 ? bits : bits + 1);
+    ASSERT_EQ(T::of(-middle).bits, 0x8000 | (bits % 2 == 0 ? bits : bits + 1));
+    ASSERT_EQ(T::of(std::nextafter(middle, low)).bits, bits);
+    ASSERT_EQ(T::of(std::nextafter(middle, high)).bits, bits + 1);
+  }
+}
+
+TEST(Numbers, AreRoundedToTheNearest) {
+  expect_nearest<Float16>(0x7BFF);
+  expect_nearest<BFloat16>(0x7F7F);
+  EXPECT_EQ(Float16::of(65519.99f).bits, 0x7BFF);
+  EXPECT_EQ(Float16::of(65520.0f).bits, 0x7C00);
+  EXPECT_EQ(Float16::of(-INFINITY).bits, 0xFC00);
+  EXPECT_EQ(BFloat16::of(INFINITY).bits, 0x7F80);
+  EXPECT_TRUE(std::isnan(BFloat16::of(NAN).value()));
+}
+
+}  // namespace
+}  // namespace etr::test
