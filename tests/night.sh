@@ -8,7 +8,8 @@
 #   3. the operations with vectors of 512 bits (the label `night`)
 #   4. every model of the golden table against PyTorch, not only the small ones
 #   5. the kernels for matrix units, on the lavapipe of Debian's unstable release (newer_mesa.sh)
-#   6. all fuzz targets, those of models and jobs too, for SECONDS each
+#   6. 100 steps of ranks that share tensors, against one device
+#   7. all fuzz targets, those of models and jobs too, for SECONDS each
 #
 # As root (debootstrap). Goes on after a part that fails, and fails at the end.
 set -uo pipefail
@@ -45,5 +46,6 @@ part everything bash tests/run.sh --all --mesa
 part wide_vectors bash tests/drivers.sh mesa build-drivers ctest --test-dir build-test --output-on-failure --no-tests=error -L night
 part golden env PYTHONPATH=build-test/bindings/python /usr/bin/python3 tests/golden/golden.py
 part matrix_units bash tests/newer_mesa.sh "$work/sid" build-test/tests/ops_tests
+part tensor_parallel build-test/tests/parallel_tests --gtest_filter=TensorParallel.* --gtest_also_run_disabled_tests
 part fuzz fuzz
 exit $failed

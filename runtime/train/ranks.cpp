@@ -21,7 +21,13 @@ std::span<std::byte> bytes_of(std::string& text) {
 
 std::unique_ptr<parallel::DataParallel> Ranks::data_parallel(
     const gpu::DevicePtr& device, parallel::DataParallelOptions options) {
-  return std::make_unique<parallel::DataParallel>(group_.duplicate(), device, options);
+  if (mesh_.length(parallel::Axis::tensor) == 1)
+    return std::make_unique<parallel::DataParallel>(group_.duplicate(), device, options);
+  exchange::Group rows = mesh_.line(group_, parallel::Axis::data),
+                  slices = mesh_.line(group_, parallel::Axis::tensor);
+  return std::make_unique<parallel::DataParallel>(
+      std::move(rows), device, options,
+      std::make_unique<parallel::TensorParallel>(std::move(slices), device));
 }
 
 void Ranks::be_patient() {
@@ -36,7 +42,7 @@ Ranks::Outlook Ranks::agree(const Outlook& mine) {
 }
 
 Ranks::Share Ranks::agree(const Share& mine) {
-  const auto& [samples, fresh, echoed] = mine.counts;
+  const auto& [samples, fresh, echoed] = counts() ? mine.counts : SampleCounts{};
   std::array<int64_t, 4> sums{mine.ends_epoch, samples, fresh, echoed};
   group_.all_reduce(std::span<int64_t>(sums));
   return {sums[0] > 0, {sums[1], sums[2], sums[3]}};
@@ -51,7 +57,7 @@ EvalMetrics Ranks::evaluate(const std::function<EvalMetrics()>& evaluate) {
     if (error.code() != Code::cancelled) throw;
     stopped = error;
   }
-  const auto samples = static_cast<double>(mine.samples);
+  const auto samples = counts() ? static_cast<double>(mine.samples) : 0.0;
   std::array<double, 4> sums{stopped ? 1.0 : 0.0, samples, mine.loss * samples,
                              mine.accuracy * samples};
   group_.all_reduce(std::span<double>(sums));
@@ -136,10 +142,9 @@ std::unique_ptr<Ranks> join_ranks(const Job& job, int device, int devices) {
     world.rank = static_cast<int>(own.integer("rank"));
     world.size = static_cast<int>(own.integer("size"));
   }
-  const parallel::MeshShape mesh = job.mesh().fitted(world.size);
-  if (mesh.data != world.size)
-    fail(Code::unsupported, "parallel.mesh: ", to_text(mesh),
-         ": jobs run with one stage and whole tensors so far");
+  const parallel::MeshShape mesh = job.mesh().fitted(world.size * devices);
+  if (mesh.pipeline != 1)
+    fail(Code::unsupported, "parallel.mesh: ", to_text(mesh), ": jobs run with one stage so far");
   const auto take = [&](std::string& to, const char* option) {
     if (!own.string(option).empty()) to = own.string(option);
   };
@@ -155,7 +160,7 @@ std::unique_ptr<Ranks> join_ranks(const Job& job, int device, int devices) {
          "process for each device");
   world.rank = world.rank * devices + device;
   world.size *= devices;
-  return std::make_unique<Ranks>(exchange::open_group(world));
+  return std::make_unique<Ranks>(exchange::open_group(world), mesh);
 }
 
 }  // namespace etr::train

@@ -281,9 +281,18 @@ EvalMetrics Trainer::evaluate() {
     if (ranks_) part["drop_rest"] = false;
     return pipeline::Pipeline(part, {}, false, pipeline::Pipeline::Budget::at_start);
   });
-  const EvalProgress progress = on_evaluation_;  // which it may replace
+  EvalProgress progress = on_evaluation_;  // which it may replace
+  // Ranks that share the model's tensors compute each batch together: none of them stops in the midst of it all.
+  const bool together = ranks_ && ranks_->sharers() > 1;
+  if (together && progress)
+    progress = [told = progress](int64_t done, int64_t batches) {
+      told(done, batches);
+      return true;
+    };
   learner_->average_states();
-  const auto own = [&] { return learner_->evaluate(pipeline, progress, &stop_); };
+  const auto own = [&] {
+    return learner_->evaluate(pipeline, progress, together ? nullptr : &stop_);
+  };
   return ranks_ ? ranks_->evaluate(own) : own();
 }
 
@@ -310,10 +319,11 @@ std::string Trainer::save() {
   checkpoint::Files files = supply_->positions();
   learner_->average_states();
   saved_step_ = learner_->steps();
-  if (!folder_) return "";
+  if (!folder_ && !(ranks_ && ranks_->sharers() > 1)) return "";
   learner_->save(files);
+  if (!folder_) return "";
   Json state = progress_.json();
-  if (ranks_) state["ranks"] = ranks_->size();
+  if (ranks_) state["ranks"] = ranks_->parts();
   checkpoint::put_text(files, kTrainerState, state.dump());
   checkpoint::put_text(files, "job.json", job_.json().dump(1));
   return folder_->write_checkpoint(learner_->steps(), files);

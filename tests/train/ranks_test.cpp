@@ -62,14 +62,15 @@ Outcome run(const Json& job, Start start, std::unique_ptr<Ranks> ranks, const Wa
 }
 
 std::vector<Outcome> together(int size, const std::function<Json(int rank)>& job,
-                              Start start = Start::fresh, const Watch& watch = {}) {
+                              Start start = Start::fresh, const Watch& watch = {},
+                              const parallel::MeshShape& mesh = {}) {
   std::vector<exchange::Group> groups = exchange::local_groups(size, 30);
   std::vector<Json> jobs;  // first: their data is written once
   for (int rank = 0; rank < size; ++rank) jobs.push_back(job(rank));
   std::vector<std::future<Outcome>> ranks;
   for (int rank = 0; rank < size; ++rank)
     ranks.push_back(std::async(std::launch::async, [&, rank] {
-      auto own = std::make_unique<Ranks>(std::move(groups[static_cast<size_t>(rank)]));
+      auto own = std::make_unique<Ranks>(std::move(groups[static_cast<size_t>(rank)]), mesh);
       return run(jobs[static_cast<size_t>(rank)], start, std::move(own), watch);
     }));
   std::vector<Outcome> out;
@@ -147,6 +148,98 @@ TEST(RanksOfAJob, MayNormaliseTogether) {
   };
   EXPECT_LT(furthest(true), 2e-4f);
   EXPECT_GT(furthest(false), 2e-3f);
+}
+
+// A job whose dense layers ranks can share.
+Json job_of_blocks(const TempDir& dir, int64_t batch, const std::string& out) {
+  Json job = job_of(dir, batch, out);
+  Json& layers = job["model"]["layers"];
+  layers.insert(layers.end() - 1, {{{"layer", "dense"}, {"units", 24}, {"activation", "relu"}},
+                                   {{"layer", "dropout"}, {"rate", 0.2}},
+                                   {{"layer", "dense"}, {"units", 12}, {"activation", "relu"}}});
+  job["optimizer"] = {{"optimizer", "adam"}, {"average", 0.9}};
+  job["schedule"] = {{"learning_rate", 0.002}};
+  job["train"] = {{"steps", 10}};
+  return job;
+}
+
+TEST(RanksOfAJob, ShareTheTensorsOfAModel) {
+  TempDir dir;
+  const Outcome one = run(job_of_blocks(dir, 48, ""), Start::fresh, nullptr, {});
+  ASSERT_FALSE(one.error) << one.error->what();
+  for (const parallel::MeshShape& mesh : {parallel::MeshShape{1, 1, 2}, {2, 1, 2}}) {
+    const auto ranks = together(
+        mesh.size(), [&](int) { return job_of_blocks(dir, 48 / mesh.data, ""); }, Start::fresh, {},
+        mesh);
+    for (const Outcome& rank : ranks) {
+      ASSERT_FALSE(rank.error) << rank.error->what();
+      EXPECT_EQ(rank.end.examples, one.end.examples) << "each sample once";
+      EXPECT_EQ(rank.weights, ranks[0].weights) << "to the bit";
+      ASSERT_EQ(rank.weights.size(), one.weights.size()) << "whole ones";
+      for (size_t i = 0; i < one.weights.size(); ++i)
+        ASSERT_NEAR(rank.weights[i], one.weights[i], 5e-4) << i;
+      ASSERT_EQ(rank.evaluations.size(), one.evaluations.size());
+      for (size_t i = 0; i < one.evaluations.size(); ++i)
+        EXPECT_NEAR(rank.evaluations[i].eval_loss, one.evaluations[i].eval_loss, 1e-3);
+    }
+  }
+}
+
+// The whole model, its optimizer's state and the position, whoever wrote it: one device, two ranks, one device again.
+TEST(RanksOfAJob, SaveAWholeModelOfWhichEachHasAPart) {
+  TempDir dir;
+  const Outcome one = run(job_of_blocks(dir, 24, dir.path("one")), Start::fresh, nullptr, {});
+  const std::string out = dir.path("parts");
+  const auto until = [&](int steps) {
+    Json job = job_of_blocks(dir, 24, out);
+    job["train"] = {{"steps", steps}, {"planned_steps", 10}};
+    job["output"]["checkpoint_every_steps"] = 3;
+    return job;
+  };
+  const parallel::MeshShape two{1, 1, 2};
+  const Outcome first = run(until(3), Start::fresh, nullptr, {});
+  ASSERT_FALSE(first.error) << first.error->what();
+  for (const Outcome& rank : together(
+           2, [&](int) { return until(6); }, Start::resume, {}, two)) {
+    ASSERT_FALSE(rank.error) << rank.error->what();
+    EXPECT_EQ(rank.end.step, 6u);
+  }
+  const Outcome last = run(until(10), Start::resume, nullptr, {});
+  ASSERT_FALSE(last.error) << last.error->what();
+  EXPECT_EQ(last.end.step, 10u);
+  ASSERT_EQ(last.weights.size(), one.weights.size());
+  for (size_t i = 0; i < one.weights.size(); ++i)
+    ASSERT_NEAR(last.weights[i], one.weights[i], 5e-4) << i;
+}
+
+TEST(RanksOfAJob, SayWhatTheyCannotShare) {
+  TempDir dir;
+  const auto error_of = [&](const std::function<void(Json&)>& change) {
+    const auto ranks = together(2,
+                                [&](int) {
+                                  Json job = job_of_blocks(dir, 24, "");
+                                  change(job);
+                                  return job;
+                                },
+                                Start::fresh, {}, {1, 1, 2});
+    return ranks[0].error ? std::string(ranks[0].error->what()) : "";
+  };
+  EXPECT_NE(error_of([](Json& job) {
+              job["optimizer"] = {{"optimizer", "lamb"}};
+            }).find("optimizer 'lamb' takes norms"),
+            std::string::npos);
+  EXPECT_NE(error_of([](Json& job) { job["optimizer"]["clip_norm"] = 1; }).find("clip_norm takes"),
+            std::string::npos);
+  EXPECT_NE(error_of([](Json& job) {
+              job["model"]["layers"][3]["units"] = 25;
+            }).find("25 columns before it do not divide by 2"),
+            std::string::npos);
+  EXPECT_NE(error_of([](Json& job) {
+              Json& stages = job["pipeline"]["stages"];
+              stages.insert(stages.begin() + 3,
+                            {{"stage", "echo"}, {"mode", "on_demand"}, {"factor", 2}});
+            }).find("'on_demand' decides by the time"),
+            std::string::npos);
 }
 
 // Where one rank's data ends, so does the epoch of all.
