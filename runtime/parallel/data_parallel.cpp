@@ -150,7 +150,7 @@ gpu::CommandList DataParallel::with_update(const gpu::CommandList& commands, opt
   }
   const gpu::Buffer verdict = memory.allocate(sizeof(float));
   if (update.accumulate() == 1) {
-    out = weave(out, store, step);
+    if (size() > 1) out = weave(out, store, step);
     emit_verdict(emit, update, verdict);
     const optim::Update::Shared shared{verdict};
     update.emit_gradients(emit, loss, step.values, &shared);

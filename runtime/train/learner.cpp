@@ -67,8 +67,10 @@ void Learner::begin(const pipeline::Item& batch, bool with_target) {
   if (tensor) check_scalar_update(update_, tensor->size());
   auto weights = std::make_unique<Weights>(*kernels_, std::move(net), seed_, tensor);
   if (tensor && tensor->rank() == 0 && ranks_->rank() == 0)
-    log_line(LogLevel::info, cat(tensor->size(), " ranks share the model's tensors:",
-                                 nn::to_text(weights->split.layers)));
+    log_line(LogLevel::info,
+             cat(tensor->size(),
+                 " ranks share the model's tensors:", nn::to_text(weights->split.layers)),
+             LogSubject::partition);
   if (imported_) weights->import(*imported_);
   imported_.reset();
   weights->update =

@@ -19,6 +19,13 @@ std::span<std::byte> bytes_of(std::string& text) {
 
 }  // namespace
 
+void Ranks::lay_out(const parallel::MeshShape& shape) {
+  mesh_ = parallel::Mesh(shape, rank(), size());
+  if (mesh_.shape().pipeline != 1)
+    fail(Code::unsupported, "parallel.mesh: ", to_text(mesh_.shape()),
+         ": jobs run with one stage so far");
+}
+
 std::unique_ptr<parallel::DataParallel> Ranks::data_parallel(
     const gpu::DevicePtr& device, parallel::DataParallelOptions options) {
   if (mesh_.length(parallel::Axis::tensor) == 1)
@@ -142,9 +149,6 @@ std::unique_ptr<Ranks> join_ranks(const Job& job, int device, int devices) {
     world.rank = static_cast<int>(own.integer("rank"));
     world.size = static_cast<int>(own.integer("size"));
   }
-  const parallel::MeshShape mesh = job.mesh().fitted(world.size * devices);
-  if (mesh.pipeline != 1)
-    fail(Code::unsupported, "parallel.mesh: ", to_text(mesh), ": jobs run with one stage so far");
   const auto take = [&](std::string& to, const char* option) {
     if (!own.string(option).empty()) to = own.string(option);
   };
@@ -160,7 +164,7 @@ std::unique_ptr<Ranks> join_ranks(const Job& job, int device, int devices) {
          "process for each device");
   world.rank = world.rank * devices + device;
   world.size *= devices;
-  return std::make_unique<Ranks>(exchange::open_group(world), mesh);
+  return std::make_unique<Ranks>(exchange::open_group(world));
 }
 
 }  // namespace etr::train

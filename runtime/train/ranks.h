@@ -22,9 +22,11 @@ namespace etr::train {
 // Used by one thread, but for abort().
 class Ranks {
  public:
-  // Laid out as `mesh` says; Error(invalid_argument) where that is for another number of ranks.
-  explicit Ranks(exchange::Group group, const parallel::MeshShape& mesh = {})
-      : group_(std::move(group)), mesh_(mesh, group_.rank(), group_.size()) {}
+  explicit Ranks(exchange::Group group)
+      : group_(std::move(group)), mesh_({}, group_.rank(), group_.size()) {}
+
+  // As the job's parallel.mesh says. Error(invalid_argument) where that is for another number of ranks.
+  void lay_out(const parallel::MeshShape& shape);
 
   int rank() const { return group_.rank(); }
   int size() const { return group_.size(); }
@@ -77,7 +79,7 @@ class Ranks {
   std::string share(std::string text);
 
   exchange::Group group_;
-  const parallel::Mesh mesh_;
+  parallel::Mesh mesh_;
 };
 
 // Whether the job's section 'parallel', or else the launcher, says which of several processes this one is.

@@ -40,6 +40,7 @@ Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start st
 }
 
 void Trainer::begin(std::shared_ptr<gpu::Kernels> kernels) {
+  if (ranks_) ranks_->lay_out(job_.mesh());
   open(std::move(kernels));
   const Options& train = job_.train();
   if (train.integer("epochs") == 0 && train.integer("steps") == 0 && train.number("seconds") == 0)

@@ -66,11 +66,15 @@ std::vector<Outcome> together(int size, const std::function<Json(int rank)>& job
                               const parallel::MeshShape& mesh = {}) {
   std::vector<exchange::Group> groups = exchange::local_groups(size, 30);
   std::vector<Json> jobs;  // first: their data is written once
-  for (int rank = 0; rank < size; ++rank) jobs.push_back(job(rank));
+  for (int rank = 0; rank < size; ++rank) {
+    jobs.push_back(job(rank));
+    if (mesh.tensor > 1)
+      jobs.back()["parallel"]["mesh"] = {{"data", mesh.data}, {"tensor", mesh.tensor}};
+  }
   std::vector<std::future<Outcome>> ranks;
   for (int rank = 0; rank < size; ++rank)
     ranks.push_back(std::async(std::launch::async, [&, rank] {
-      auto own = std::make_unique<Ranks>(std::move(groups[static_cast<size_t>(rank)]), mesh);
+      auto own = std::make_unique<Ranks>(std::move(groups[static_cast<size_t>(rank)]));
       return run(jobs[static_cast<size_t>(rank)], start, std::move(own), watch);
     }));
   std::vector<Outcome> out;
