@@ -60,7 +60,10 @@ class DataParallel {
                                gpu::Kernels& kernels, gpu::Allocator& memory);
 
   // This rank cannot go on: exchanges that wait for it, here and on other ranks, end with this reason. Any thread.
-  void abort(const std::string& reason) { group_.abort(reason); }
+  void abort(const std::string& reason) {
+    group_.abort(reason);
+    if (tensor_) tensor_->abort(reason);
+  }
 
   // The largest number that a rank has. A call of all ranks, as share() is, while no step is in flight.
   int64_t most(int64_t number);

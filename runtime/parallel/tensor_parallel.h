@@ -22,6 +22,8 @@ class TensorParallel {
   int rank() const { return group_.rank(); }
   int size() const { return group_.size(); }
 
+  void abort(const std::string& reason) { group_.abort(reason); }  // see DataParallel::abort()
+
   // Of a plan, which it outlives.
   std::unique_ptr<ops::SlicePeers> peers();
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <future>
 
 #include "core/error.h"
@@ -138,6 +139,29 @@ TEST(TensorParallel, DISABLED_AHundredStepsAreThoseOfOneDevice) {
     for (const MeshShape& mesh : {MeshShape{1, 1, 2}, MeshShape{1, 1, 3}, MeshShape{2, 1, 2}})
       expect_same_run(together(problem, 100, mesh), one, 5e-3);
   }
+}
+
+TEST(TensorParallel, ARankThatIsLostEndsTheStep) {
+  std::vector<Group> slices = exchange::local_groups(2, 30);
+  const auto steps_of = [&](size_t rank, uint32_t steps, const std::function<void(Worker&)>& then) {
+    const auto own = std::make_shared<gpu::Device>(device_options());
+    DataParallel parallel(std::move(exchange::local_groups(1).front()), own, {},
+                          std::make_unique<TensorParallel>(std::move(slices[rank]), own));
+    Worker worker(mlp(), kRows, own, &parallel);
+    for (uint32_t step = 0; step < steps; ++step) worker.step(step, 0, kRows);
+    worker.wait();
+    then(worker);
+  };
+  const auto leaver = std::async(std::launch::async, [&] { steps_of(1, 3, [](Worker&) {}); });
+  steps_of(0, 3, [](Worker& worker) {
+    worker.step(3, 0, kRows);
+    try {
+      worker.wait();
+      ADD_FAILURE() << "no error";
+    } catch (const exchange::RankLost& error) {
+      EXPECT_EQ(error.missing(), std::vector{1}) << error.what();
+    }
+  });
 }
 
 TEST(TensorParallel, GradientsOfSeveralStepsAreOneUpdate) {
