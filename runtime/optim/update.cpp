@@ -59,6 +59,11 @@ UpdateSpec::UpdateSpec(const Json& json)
       options_(optimizer_->options, cat("optimizer '", optimizer_->name, "'"), keys(json, false)),
       common_(kCommon, cat("optimizer '", optimizer_->name, "'"), keys(json, true)) {}
 
+std::string UpdateSpec::takes_norms() const {
+  if (optimizer_->takes_norms) return cat("optimizer '", optimizer_->name, "'");
+  return common_.number("clip_norm") > 0 ? "clip_norm" : "";
+}
+
 Update::Update(const UpdateSpec& spec, const graph::ParameterStore& store,
                const LossScale* loss_scale)
     : store_(store),
@@ -111,7 +116,7 @@ void Update::emit_gradients(ops::Emitter& emit, const gpu::Buffer& loss,
     emit_finite(emit, part_of(store_.gradients(), range), range.count, loss, step_values);
   if (shared) {
     emit_finite(emit, shared->verdict, 1, loss, step_values);
-    for (const auto& range : ranges)
+    for (const auto& range : shared->divisor ? ranges : std::vector<graph::ParameterStore::Range>{})
       emit.for_each("loss_unscale",
                     {{part_of(store_.gradients(), range), Access::read_write},
                      {shared->divisor, Access::read}},

@@ -20,6 +20,8 @@ class UpdateSpec {
   const Options& options() const { return options_; }  // of the optimizer
   const Options& common() const { return common_; }    // update_schema()
   int64_t accumulate() const { return common_.integer("accumulate"); }
+  // What of it takes norms, of whole tensors or of all together ("optimizer 'lamb'", "clip_norm"); "": it updates each scalar by itself.
+  std::string takes_norms() const;
 
  private:
   const OptimizerSpec* optimizer_;
@@ -40,7 +42,8 @@ class Update {
   // What several ranks have found about a step, f32 [1] each.
   struct Shared {
     gpu::Buffer verdict;  // not finite where a rank's gradients are not
-    gpu::Buffer divisor;  // of this rank's gradients, so that those of all ranks weigh the same
+    gpu::Buffer divisor =
+        {};  // of this rank's gradients, so that those of all ranks weigh the same; empty: none
   };
 
   // The same in two halves. After the first the gradients are those of the whole update, where the step ends one; the second

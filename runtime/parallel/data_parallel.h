@@ -13,6 +13,7 @@
 #include "optim/update.h"
 #include "parallel/buckets.h"
 #include "parallel/compression.h"
+#include "parallel/tensor_parallel.h"
 
 namespace etr::parallel {
 
@@ -29,7 +30,10 @@ struct DataParallelOptions {
 // wait for each other.
 class DataParallel {
  public:
-  DataParallel(exchange::Group group, gpu::DevicePtr device, DataParallelOptions options = {});
+  // `tensor`: ranks with the same rows, with which this one shares the model's tensors; each has its own group `group` of those with
+  // other rows and the same slices. Empty: the model is whole on each rank.
+  DataParallel(exchange::Group group, gpu::DevicePtr device, DataParallelOptions options = {},
+               std::unique_ptr<TensorParallel> tensor = nullptr);
   ~DataParallel();
 
   int rank() const;
@@ -38,12 +42,15 @@ class DataParallel {
   // For a plan that trains on batches of `rows` rows, which it outlives; empty where its ops need no other rank's rows.
   std::unique_ptr<ops::RowPeers> row_peers(int64_t rows);
 
+  TensorParallel* tensor() const { return tensor_.get(); }  // nullptr: the model is whole
+
   // What a step has besides gradients.
   struct Step {
     gpu::Buffer values;                // ops::StepValues
     std::vector<gpu::Buffer> results;  // means over the batch's rows, one f32 each: first the loss
     int64_t rows = 0;                  // of a whole batch; the same on all ranks
-    gpu::Buffer loss_scale = {};       // f32 [1], where gradients come multiplied by it
+    const graph::Slices* slices = nullptr;  // of the parameters that ranks share; nullptr: of none
+    gpu::Buffer loss_scale = {};            // f32 [1], where gradients come multiplied by it
   };
 
   // `commands`, which compute gradients and results of a batch, and the update, with the exchange woven in: what the update sees,
@@ -57,7 +64,10 @@ class DataParallel {
                                gpu::Kernels& kernels, gpu::Allocator& memory);
 
   // This rank cannot go on: exchanges that wait for it, here and on other ranks, end with this reason. Any thread.
-  void abort(const std::string& reason) { group_.abort(reason); }
+  void abort(const std::string& reason) {
+    group_.abort(reason);
+    if (tensor_) tensor_->abort(reason);
+  }
 
   // The largest number that a rank has. A call of all ranks, as share() is, while no step is in flight.
   int64_t most(int64_t number);
@@ -75,6 +85,11 @@ class DataParallel {
   struct Exchange;
   class Pages;
 
+  void emit_verdict(ops::Emitter& emit, const optim::Update& update, const gpu::Buffer& verdict);
+  void emit_replicas(gpu::CommandList& commands, const graph::ParameterStore& store,
+                     const Step& step);
+  gpu::CommandList averaged(const gpu::CommandList& commands, const graph::ParameterStore& store,
+                            const Step& step, gpu::Kernels& kernels, gpu::Allocator& memory);
   gpu::CommandList weave(const gpu::CommandList& commands, const graph::ParameterStore& store,
                          const Step& step);
   gpu::CommandList weave_sum(
@@ -94,6 +109,7 @@ class DataParallel {
             const std::vector<gpu::Buffer>& parts);
 
   exchange::Group group_;
+  std::unique_ptr<TensorParallel> tensor_;
   gpu::DevicePtr device_;
   const DataParallelOptions options_;
   std::unique_ptr<Pages> pages_;

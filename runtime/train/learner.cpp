@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/log.h"
 #include "core/options.h"
 #include "core/platform.h"
 #include "train/batch_fields.h"
@@ -13,6 +14,15 @@ namespace {
 
 constexpr const char* kNoWeights =
     "there are no weights before the first batch: make a step or a prediction first";
+
+// Which sees no more of a tensor than the rank's slice.
+void check_scalar_update(const optim::UpdateSpec& update, int ranks) {
+  const std::string norms = update.takes_norms();
+  if (!norms.empty())
+    fail(Code::unsupported, norms, " takes norms of whole tensors, of which each of the ", ranks,
+         " ranks along parallel.mesh.tensor has a slice: use sgd, adam or adamw without clip_norm "
+         "(clip_value is fine), or share no tensors");
+}
 
 }  // namespace
 
@@ -29,7 +39,7 @@ Learner::Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec,
 
 Learner::~Learner() = default;
 
-int64_t Learner::trainable() const { return weights_ ? weights_->store.trainable() : 0; }
+int64_t Learner::trainable() const { return weights_ ? weights_->trainable() : 0; }
 int Learner::in_flight() const { return plans_ ? plans_->in_flight() : 0; }
 uint64_t Learner::device_bytes() const { return plans_ ? plans_->reserved_bytes() : 0; }
 bool Learner::ready_within(double seconds) { return !plans_ || plans_->ready_within(seconds); }
@@ -53,7 +63,14 @@ void Learner::begin(const pipeline::Item& batch, bool with_target) {
   const Seen seen = look_at(batch, model_);
   nn::ModelGraph net = model_.build(seen.rows, seen.fields);
   check_fields(batch, net, with_target ? fed_values(net) : net.inputs, model_, *device());
-  auto weights = std::make_unique<Weights>(*kernels_, std::move(net), seed_);
+  parallel::TensorParallel* tensor = ranks_ ? ranks_->tensor() : nullptr;
+  if (tensor) check_scalar_update(update_, tensor->size());
+  auto weights = std::make_unique<Weights>(*kernels_, std::move(net), seed_, tensor);
+  if (tensor && tensor->rank() == 0 && ranks_->rank() == 0)
+    log_line(LogLevel::info,
+             cat(tensor->size(),
+                 " ranks share the model's tensors:", nn::to_text(weights->split.layers)),
+             LogSubject::partition);
   if (imported_) weights->import(*imported_);
   imported_.reset();
   weights->update =
@@ -149,7 +166,7 @@ std::string Learner::onnx() const {
 Json Learner::summary() const {
   return train::summary(begun("there are no shapes before the first batch: make a step or a "
                               "prediction first")
-                            .net);
+                            .whole);
 }
 
 void Learner::load_pytorch(const std::string& path,

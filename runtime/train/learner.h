@@ -107,7 +107,9 @@ class Learner {
   // See train/summary.h. Error(state) before the first batch.
   Json summary() const;
 
-  // Weights, optimizer state and step count. save() waits for the steps in flight.
+  // Weights, optimizer state and step count. save() waits for the steps in flight. What is saved, read, set and loaded is the whole
+  // model; where ranks share its tensors (DataParallel::tensor()) all of them call save(), weights(), onnx(), evaluate() and
+  // predict(), with the same batches.
   void save(checkpoint::Files& files);
   // Before or after prepare(); shapes are checked when both are there: Error(invalid_argument) that names the first tensor
   // which does not fit, and both shapes, and calls the files `origin`. Nothing is changed where it throws.

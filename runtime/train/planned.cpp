@@ -35,7 +35,7 @@ nn::ModelGraph built(const nn::Model& model, int64_t rows, const nn::Fields& fie
                      const Weights& weights) {
   const std::string differs = difference(fields, weights.net);
   try {
-    nn::ModelGraph net = model.build(rows, fields);
+    nn::ModelGraph net = weights.part_of(model.build(rows, fields));
     for (const graph::Value& value : net.graph.values()) {
       if (value.kind != graph::ValueKind::parameter && value.kind != graph::ValueKind::state)
         continue;
@@ -74,7 +74,8 @@ Planned::Planned(gpu::Kernels& kernels, const nn::Model& model, Weights& weights
       weights_(weights),
       net_(built(model, rows, fields, weights)),
       store_(weights.store, net_.graph),
-      fed_(fed_values(net_)) {}
+      fed_(fed_values(net_)),
+      slice_peers_(weights.tensor_ranks ? weights.tensor_ranks->peers() : nullptr) {}
 
 Planned::~Planned() = default;
 
@@ -95,7 +96,7 @@ std::vector<graph::ValueId> Planned::outputs() const {
 gpu::CommandList Planned::step_commands(const graph::Plan& plan, gpu::Arena& memory) {
   optim::Update& update = *weights_.update;
   if (weights_.ranks) {
-    parallel::DataParallel::Step step{plan.step_values(), {}, rows};
+    parallel::DataParallel::Step step{plan.step_values(), {}, rows, &weights_.split.slices};
     if (weights_.loss_scale) step.loss_scale = weights_.loss_scale->scale();
     for (const graph::ValueId id : outputs()) step.results.push_back(plan.tensor(id).buffer);
     return weights_.ranks->with_update(plan.commands(), update, weights_.store, step, kernels_,
@@ -116,7 +117,7 @@ void Planned::make_training(const pipeline::Item& first, uint64_t view_samples) 
   if (weights_.loss_scale) options.loss_scale = weights_.loss_scale->scale();
   options.outputs = outputs();
   auto row_peers = weights_.ranks ? weights_.ranks->row_peers(rows) : nullptr;
-  options.peers.rows = row_peers.get();
+  options.peers = {row_peers.get(), slice_peers_.get()};
   std::unique_ptr<Training> made(new Training{std::move(row_peers),
                                               {kernels_, net_.graph, store_, options},
                                               {},
@@ -138,6 +139,7 @@ Planned::Evaluation& Planned::evaluation() {
     options.outputs = outputs();
     options.outputs.push_back(net_.output);
     options.fold_norms = true;
+    options.peers.slices = slice_peers_.get();
     evaluation_.reset(new Evaluation{{kernels_, net_.graph, store_, options}});
   }
   Evaluation& e = *evaluation_;

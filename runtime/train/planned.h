@@ -82,6 +82,7 @@ class Planned {
   nn::ModelGraph net_;
   graph::ParameterStore store_;  // with constants of this shape
   std::vector<graph::ValueId> fed_;
+  std::unique_ptr<ops::SlicePeers> slice_peers_;  // of the plans; empty where the model is whole
   std::unique_ptr<Training> training_;
   std::unique_ptr<Evaluation> evaluation_;
 };

@@ -19,9 +19,22 @@ std::span<std::byte> bytes_of(std::string& text) {
 
 }  // namespace
 
+void Ranks::lay_out(const parallel::MeshShape& shape) {
+  mesh_ = parallel::Mesh(shape, rank(), size());
+  if (mesh_.shape().pipeline != 1)
+    fail(Code::unsupported, "parallel.mesh: ", to_text(mesh_.shape()),
+         ": jobs run with one stage so far");
+}
+
 std::unique_ptr<parallel::DataParallel> Ranks::data_parallel(
     const gpu::DevicePtr& device, parallel::DataParallelOptions options) {
-  return std::make_unique<parallel::DataParallel>(group_.duplicate(), device, options);
+  if (mesh_.length(parallel::Axis::tensor) == 1)
+    return std::make_unique<parallel::DataParallel>(group_.duplicate(), device, options);
+  exchange::Group rows = mesh_.line(group_, parallel::Axis::data),
+                  slices = mesh_.line(group_, parallel::Axis::tensor);
+  return std::make_unique<parallel::DataParallel>(
+      std::move(rows), device, options,
+      std::make_unique<parallel::TensorParallel>(std::move(slices), device));
 }
 
 void Ranks::be_patient() {
@@ -38,7 +51,7 @@ Ranks::Outlook Ranks::agree(const Outlook& mine) {
 
 Ranks::Share Ranks::agree(const Share& mine) {
   if (size() == 1) return mine;
-  const auto& [samples, fresh, echoed] = mine.counts;
+  const auto& [samples, fresh, echoed] = counts() ? mine.counts : SampleCounts{};
   std::array<int64_t, 4> sums{mine.ends_epoch, samples, fresh, echoed};
   group_.all_reduce(std::span<int64_t>(sums));
   return {sums[0] > 0, {sums[1], sums[2], sums[3]}};
@@ -53,7 +66,7 @@ EvalMetrics Ranks::evaluate(const std::function<EvalMetrics()>& evaluate) {
     if (error.code() != Code::cancelled) throw;
     stopped = error;
   }
-  const auto samples = static_cast<double>(mine.samples);
+  const auto samples = counts() ? static_cast<double>(mine.samples) : 0.0;
   std::array<double, 4> sums{stopped ? 1.0 : 0.0, samples, mine.loss * samples,
                              mine.accuracy * samples};
   group_.all_reduce(std::span<double>(sums));
@@ -138,10 +151,6 @@ std::unique_ptr<Ranks> join_ranks(const Job& job, int device, int devices) {
     world.rank = static_cast<int>(own.integer("rank"));
     world.size = static_cast<int>(own.integer("size"));
   }
-  const parallel::MeshShape mesh = job.mesh().fitted(world.size);
-  if (mesh.data != world.size)
-    fail(Code::unsupported, "parallel.mesh: ", to_text(mesh),
-         ": jobs run with one stage and whole tensors so far");
   const auto take = [&](std::string& to, const char* option) {
     if (!own.string(option).empty()) to = own.string(option);
   };

@@ -11,6 +11,7 @@
 #include "checkpoint/store.h"
 #include "exchange/group.h"
 #include "parallel/data_parallel.h"
+#include "parallel/mesh.h"
 #include "train/batch_fields.h"
 #include "train/job.h"
 #include "train/learner.h"
@@ -21,11 +22,22 @@ namespace etr::train {
 // Used by one thread, but for abort().
 class Ranks {
  public:
-  explicit Ranks(exchange::Group group) : group_(std::move(group)) {}
+  explicit Ranks(exchange::Group group)
+      : group_(std::move(group)), mesh_({}, group_.rank(), group_.size()) {}
+
+  // As the job's parallel.mesh says. Error(invalid_argument) where that is for another number of ranks.
+  void lay_out(const parallel::MeshShape& shape);
 
   int rank() const { return group_.rank(); }
   int size() const { return group_.size(); }
   bool leads() const { return rank() == 0; }  // writes the run's folder
+
+  // Ranks that share a model read the same samples: which of `parts()` parts of the data this one reads, how many ranks read it,
+  // and whether this one is the first of them, whose samples count.
+  int part() const { return mesh_.place(parallel::Axis::data); }
+  int parts() const { return mesh_.length(parallel::Axis::data); }
+  int sharers() const { return size() / parts(); }
+  bool counts() const { return rank() % sharers() == 0; }
 
   // For a learner on this device. A call of all ranks.
   std::unique_ptr<parallel::DataParallel> data_parallel(const gpu::DevicePtr& device,
@@ -67,6 +79,7 @@ class Ranks {
   std::string share(std::string text);
 
   exchange::Group group_;
+  parallel::Mesh mesh_;
 };
 
 // Whether the job's section 'parallel', or else the launcher, says which of several processes this one is.

@@ -40,6 +40,7 @@ Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start st
 }
 
 void Trainer::begin(std::shared_ptr<gpu::Kernels> kernels) {
+  if (ranks_) ranks_->lay_out(job_.mesh());
   open(std::move(kernels));
   const Options& train = job_.train();
   if (train.integer("epochs") == 0 && train.integer("steps") == 0 && train.number("seconds") == 0)
@@ -282,9 +283,18 @@ EvalMetrics Trainer::evaluate() {
     if (ranks_) part["drop_rest"] = false;
     return pipeline::Pipeline(part, {}, false, pipeline::Pipeline::Budget::at_start);
   });
-  const EvalProgress progress = on_evaluation_;  // which it may replace
+  EvalProgress progress = on_evaluation_;  // which it may replace
+  // Ranks that share the model's tensors compute each batch together: none of them stops in the midst of it all.
+  const bool together = ranks_ && ranks_->sharers() > 1;
+  if (together && progress)
+    progress = [told = progress](int64_t done, int64_t batches) {
+      told(done, batches);
+      return true;
+    };
   learner_->average_states();
-  const auto own = [&] { return learner_->evaluate(pipeline, progress, &stop_); };
+  const auto own = [&] {
+    return learner_->evaluate(pipeline, progress, together ? nullptr : &stop_);
+  };
   return ranks_ ? ranks_->evaluate(own) : own();
 }
 
@@ -312,10 +322,11 @@ std::string Trainer::save() {
   learner_->average_states();
   learner_->forget_residuals();  // a run that goes on from here begins without any
   saved_step_ = learner_->steps();
-  if (!folder_) return "";
+  if (!folder_ && !(ranks_ && ranks_->sharers() > 1)) return "";
   learner_->save(files);
+  if (!folder_) return "";
   Json state = progress_.json();
-  if (ranks_) state["ranks"] = ranks_->size();
+  if (ranks_) state["ranks"] = ranks_->parts();
   checkpoint::put_text(files, kTrainerState, state.dump());
   checkpoint::put_text(files, "job.json", job_.json().dump(1));
   return folder_->write_checkpoint(learner_->steps(), files);

@@ -27,27 +27,66 @@ void check_no_others(const checkpoint::NamedTensors& given, const std::vector<st
 
 }  // namespace
 
-Weights::Weights(gpu::Kernels& kernels, nn::ModelGraph of, uint64_t seed)
+Weights::Weights(gpu::Kernels& kernels, nn::ModelGraph of, uint64_t seed,
+                 parallel::TensorParallel* tensor)
     : device(kernels.device()),
-      net(std::move(of)),
+      tensor_ranks(tensor),
+      whole(std::move(of)),
+      split(tensor ? nn::split(whole, tensor->rank(), tensor->size()) : nn::SplitModel{}),
+      net(tensor ? split.net : whole),
       store(device, net.graph, seed),
-      loss_scale(loss_scale_of(kernels, net)) {}
+      loss_scale(loss_scale_of(kernels, net)) {
+  if (!tensor) return;
+  if (split.slices.empty())
+    fail(Code::invalid_argument, "parallel.mesh: ", tensor->size(),
+         " ranks are to share the model's tensors, and none of its layers can be split:",
+         nn::to_text(split.layers));
+  shared = std::make_unique<SharedTensors>(whole.graph, split.slices, *tensor);
+}
+
+nn::ModelGraph Weights::part_of(nn::ModelGraph of) const {
+  if (!tensor_ranks) return of;
+  return nn::split(of, tensor_ranks->rank(), tensor_ranks->size()).net;
+}
+
+int64_t Weights::trainable() const { return shared ? shared->trainable() : store.trainable(); }
+
+checkpoint::NamedTensors Weights::save() const {
+  checkpoint::NamedTensors out = store.download();
+  if (shared)
+    for (auto& [name, tensor] : out) tensor = shared->whole(name, tensor);
+  return out;
+}
+
+checkpoint::NamedTensors Weights::save_state() const {
+  checkpoint::NamedTensors out = update->download();
+  if (shared)
+    for (auto& [name, tensor] : out) tensor = shared->whole_state(tensor, store);
+  return out;
+}
 
 void Weights::import(const Imported& given) {
   auto tensors = store.download();
-  for (auto& [name, tensor] : nn::weights_of_pytorch(net, given.tensors, given.names, given.path))
-    tensors[name] = std::move(tensor);
+  for (auto& [name, tensor] : nn::weights_of_pytorch(whole, given.tensors, given.names, given.path))
+    tensors[name] = shared ? shared->own(name, tensor) : std::move(tensor);
   store.upload(tensors);
 }
 
 void Weights::load(const Loaded& loaded) {
+  checkpoint::NamedTensors tensors = loaded.weights, state = loaded.optimizer;
   check_origin(loaded.origin, "model", [&] {
-    store.check(loaded.weights);
-    check_no_others(loaded.weights, store.names());
+    if (shared)
+      for (auto& [name, tensor] : tensors) tensor = shared->own(name, tensor);
+    store.check(tensors);
+    check_no_others(tensors, store.names());
   });
-  check_origin(loaded.origin, "optimizer", [&] { update->check(loaded.optimizer); });
-  store.upload(loaded.weights);
-  update->upload(loaded.optimizer);
+  check_origin(loaded.origin, "optimizer", [&] {
+    if (shared)
+      for (auto& [name, tensor] : state) tensor = shared->own_state(tensor, store);
+    update->check(state);
+  });
+  store.upload(tensors);
+  update->upload(state);
   ++age;
 }
 
@@ -60,22 +99,27 @@ const ops::DeviceTensor& Weights::tensor(const std::string& name) const {
 }
 
 std::vector<pipeline::Field> Weights::read(const std::string& name) const {
-  if (!name.empty()) return {{name, graph::download(device, tensor(name))}};
+  const auto field = [&](const std::string& of) {
+    const Tensor own = graph::download(device, tensor(of));
+    return pipeline::Field{of, shared ? shared->whole(of, own) : own};
+  };
+  if (!name.empty()) return {field(name)};
   std::vector<pipeline::Field> out;
-  for (const std::string& each : store.names())
-    out.push_back({each, graph::download(device, store.tensor(each))});
+  for (const std::string& each : store.names()) out.push_back(field(each));
   return out;
 }
 
 void Weights::write(const std::vector<pipeline::Field>& given) {
-  for (const pipeline::Field& field : given) {
+  std::vector<pipeline::Field> own = given;
+  for (pipeline::Field& field : own) {
     const ops::DeviceTensor& to = tensor(field.name);
+    if (shared) field.tensor = shared->own(field.name, field.tensor);
     if (field.tensor.dtype() != DType::f32 || field.tensor.shape() != to.shape)
       fail(Code::invalid_argument, "weight '", field.name, "' is f32 ", shape_text(to.shape),
            ", not ", dtype_name(field.tensor.dtype()), " ", shape_text(field.tensor.shape()));
   }
   const gpu::Buffer averages = update->averages();
-  for (const pipeline::Field& field : given) {
+  for (const pipeline::Field& field : own) {
     graph::upload(device, field.tensor, tensor(field.name));
     if (averages && store.is_trainable(field.name))
       graph::upload(device, field.tensor, store.elsewhere(field.name, averages));
@@ -85,10 +129,11 @@ void Weights::write(const std::vector<pipeline::Field>& given) {
 
 std::string Weights::onnx() const {
   const gpu::Buffer averages = update->averages();
-  return nn::to_onnx(net, [&](const std::string& name) {
+  return nn::to_onnx(whole, [&](const std::string& name) {
     ops::DeviceTensor tensor = store.tensor(name);
     if (averages) tensor = store.elsewhere(name, averages);
-    return graph::download(device, tensor);
+    const Tensor own = graph::download(device, tensor);
+    return shared ? shared->whole(name, own) : own;
   });
 }
 

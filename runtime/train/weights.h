@@ -10,9 +10,11 @@
 #include "core/error.h"
 #include "graph/parameters.h"
 #include "nn/model.h"
+#include "nn/split.h"
 #include "optim/update.h"
 #include "parallel/data_parallel.h"
 #include "pipeline/item.h"
+#include "train/shared_tensors.h"
 
 namespace etr::train {
 
@@ -31,13 +33,24 @@ struct Loaded {
 };
 
 struct Weights {
-  // With the parameters' first values; the caller makes `update` when they are as they should be.
-  Weights(gpu::Kernels& kernels, nn::ModelGraph of, uint64_t seed);
+  // With the parameters' first values; the caller makes `update` when they are as they should be. `tensor`: ranks that share the
+  // model `of`; nullptr: it is whole here. Error(invalid_argument) that says why where nothing of it can be shared.
+  Weights(gpu::Kernels& kernels, nn::ModelGraph of, uint64_t seed,
+          parallel::TensorParallel* tensor = nullptr);
+
+  // What this rank computes of the model on batches of another shape.
+  nn::ModelGraph part_of(nn::ModelGraph whole) const;
+
+  // Of checkpoints, which are whole; all ranks call where they share tensors.
+  checkpoint::NamedTensors save() const;
+  checkpoint::NamedTensors save_state() const;
 
   void import(const Imported& given);
 
   // Shapes are checked first: Error(invalid_argument) that names what does not fit, and nothing is changed.
   void load(const Loaded& loaded);
+
+  int64_t trainable() const;  // of the whole model
 
   // As Learner::weights(), set_weights() and onnx().
   std::vector<pipeline::Field> read(const std::string& name) const;
@@ -45,7 +58,11 @@ struct Weights {
   std::string onnx() const;
 
   const gpu::DevicePtr device;
-  nn::ModelGraph net;  // of the first batch
+  parallel::TensorParallel* const tensor_ranks;  // nullptr: the model is whole here
+  const nn::ModelGraph whole;                    // of the first batch
+  const nn::SplitModel split;                    // empty where the model is whole here
+  const nn::ModelGraph& net;                     // what this rank computes: one of these
+  std::unique_ptr<SharedTensors> shared;         // empty likewise
   graph::ParameterStore store;
   std::unique_ptr<optim::LossScale> loss_scale;  // of float16
   std::unique_ptr<optim::Update> update;

@@ -171,6 +171,22 @@ class Launch(unittest.TestCase):
         for pid in ranks.values():
             self.assertFalse(os.path.exists(f"/proc/{pid}"), f"rank process {pid} is left")
 
+    def test_ranks_share_the_tensors_of_a_model(self):
+        model = json.dumps({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 24, "activation": "relu"},
+                                       {"layer": "dense", "units": 10}]})
+        shared = run("launch", "-n", "2", *self.words("shared", model=model), "--set", 'parallel.mesh={"tensor": 2}')
+        self.assertEqual(shared.returncode, 0, shared.stderr)
+        self.assertEqual(shared.stderr.count("dense_2: split by columns"), 1, shared.stderr)
+        alone = run("train", *self.words("whole", model=model))
+        self.assertEqual(alone.returncode, 0, alone.stderr)
+        for two, one in zip(self.losses("shared"), self.losses("whole"), strict=True):
+            self.assertEqual((two[0], two[2]), (one[0], one[2]))
+            self.assertAlmostEqual(two[1], one[1], places=3)
+        # Either goes on with the other's checkpoint.
+        more = run("train", *self.words("shared", model=model, train__steps=8), "--resume")
+        self.assertEqual(more.returncode, 0, more.stderr)
+        self.assertIn("8 steps", more.stdout)
+
     def test_mistakes_are_told_once(self):
         result = run("launch", "-n", "3", *self.words("mistake", optimizer__optimizer="sdg"))
         self.assertEqual(result.returncode, 1)
