@@ -95,10 +95,10 @@ Succession::Place Succession::succeed(const std::vector<int>& lost, int least) {
   while (true) {
     if (const auto place = claimed(next)) {
       if (place->rank >= 0) return *place;
-      throw RankLost(cat("the run goes on without this rank: the others, now ",
-                         counted(place->size, "rank"),
-                         ", had taken it for lost, and formed a group of their own"),
-                     lost);
+      throw RankLost(
+          cat("the run goes on without this rank: the others, now ", counted(place->size, "rank"),
+              ", had taken it for lost, and formed a group of their own"),
+          lost);
     }
     std::vector<std::string> ready;  // those too that others alone have lost
     std::vector<int> absent;
@@ -115,8 +115,8 @@ Succession::Place Succession::succeed(const std::vector<int>& lost, int least) {
     const auto due = std::min(complete, began + timeout_) +
                      (is_majority(ready) ? Clock::duration(kSettle) : timeout_);
     if (now >= due && static_cast<int>(ready.size()) < least)
-      throw RankLost(cat(ranks_text(absent), " of ", members_.size(), " are lost: ",
-                         counted(static_cast<int64_t>(ready.size()), "rank"),
+      throw RankLost(cat(ranks_text(absent), " of ", members_.size(),
+                         " are lost: ", counted(static_cast<int64_t>(ready.size()), "rank"),
                          " would go on, and min_ranks is ", least),
                      absent);
     if (now >= due)
@@ -127,18 +127,15 @@ Succession::Place Succession::succeed(const std::vector<int>& lost, int least) {
 }
 
 std::vector<std::string> Succession::newcomers() {
-  formed_ = true;
   std::vector<std::string> called, came;
   while (const auto word = store_->get(key(cat("list.", next_place_)))) {
     called.push_back(*word);
     ++next_place_;
   }
   const uint64_t next = generation_ + 1;
-  for (const std::string& word : called)
-    store_->set(key("call." + word), std::to_string(next));
+  for (const std::string& word : called) store_->set(key("call." + word), std::to_string(next));
   for (const auto deadline = Clock::now() + kAnswer;
-       came.size() < called.size() && Clock::now() < deadline;
-       std::this_thread::sleep_for(kLook))
+       came.size() < called.size() && Clock::now() < deadline; std::this_thread::sleep_for(kLook))
     for (const std::string& word : called)
       if (!has(came, word) && store_->get(here_key(next, word))) came.push_back(word);
   return came;
@@ -191,8 +188,9 @@ Succession::Place Succession::join(double timeout_s) {
     }
     if (const auto place = answer_call(deadline)) return *place;
   }
-  fail(Code::io, run_.empty() ? "there was no run to join" : "no run admitted this rank", " within ",
-       timeout_s, " s: runs admit ranks at the end of an epoch (parallel.join_timeout)");
+  fail(Code::io, run_.empty() ? "there was no run to join" : "no run admitted this rank",
+       " within ", timeout_s,
+       " s: runs admit ranks at the end of an epoch (parallel.join_timeout)");
 }
 
 void Succession::end() noexcept {

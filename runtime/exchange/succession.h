@@ -39,6 +39,8 @@ class Succession {
   // After the loss of these ranks. RankLost where the run goes on without this one, or where fewer than `least` are left.
   Place succeed(const std::vector<int>& lost, int least);
 
+  void set_formed() { formed_ = true; }  // the group of the place that was given last
+
   // The first rank's: who waits to join, and answers now.
   std::vector<std::string> newcomers();
   // It takes them into the next generation ...
@@ -74,7 +76,7 @@ class Succession {
   uint64_t next_place_ = 0;           // of the list of newcomers
   std::vector<std::string> members_;  // of the generation
   std::set<std::string> distrusted_;  // did not come to a group that they had claimed
-  bool formed_ = true;                // this generation's group has stood
+  bool formed_ = true;                // its group has stood
 };
 
 }  // namespace etr::exchange
