@@ -116,7 +116,8 @@ Succession::Place Succession::succeed(const std::vector<int>& lost, int least) {
                      (is_majority(ready) ? Clock::duration(kSettle) : timeout_);
     if (now >= due && static_cast<int>(ready.size()) < least)
       throw RankLost(cat(ranks_text(absent), " of ", members_.size(),
-                         " are lost: ", counted(static_cast<int64_t>(ready.size()), "rank"),
+                         absent.size() == 1 ? " is lost: " : " are lost: ",
+                         counted(static_cast<int64_t>(ready.size()), "rank"),
                          " would go on, and min_ranks is ", least),
                      absent);
     if (now >= due)

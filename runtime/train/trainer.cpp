@@ -55,6 +55,7 @@ void Trainer::begin(std::shared_ptr<gpu::Kernels> kernels) {
   if (leads && directory.value_or("") != "" && start_ != Start::trial)
     folder_ = std::make_unique<RunFolder>(*directory, start_, job_.output().boolean("tensorboard"));
   if (has_saved_) load();
+  if (ranks_ && ranks_->is_newcomer()) tell_group();
   if (start_ == Start::evaluate) {
     const checkpoint::Loaded loaded = newest_checkpoint();
     learner_->load(loaded.files, cat("the checkpoint '", loaded.path, "'"));
@@ -131,14 +132,15 @@ void Trainer::go_on_without(const Error& lost) {
 }
 
 // At the end of an epoch, from whose checkpoint all go on together.
-void Trainer::admit_newcomers() {
+bool Trainer::admit_newcomers() {
   if (!ranks_ || !ranks_->is_elastic() || !progress_.epoch_ended() || ranks_->newcomers() == 0)
-    return;
+    return false;
   if (saved_step_ != learner_->steps()) save();
   learner_.reset();
   supply_.reset();
   ranks_->admit();
   begin_again();
+  return true;
 }
 
 void Trainer::begin_again() {
@@ -155,8 +157,13 @@ void Trainer::begin_again() {
     epoch_gave_batch_ = false;
     if (folder_) folder_->go_on_after(0, false);
   }
-  log_line(LogLevel::warning, cat(counted(ranks_->size(), "rank"), " go on from step ",
-                                  learner_->steps(), "; this is rank ", ranks_->rank()));
+  tell_group();
+}
+
+void Trainer::tell_group() const {
+  log_line(LogLevel::warning,
+           cat(ranks_->size() == 1 ? "1 rank goes" : cat(ranks_->size(), " ranks go"),
+               " on from step ", learner_->steps(), "; this is rank ", ranks_->rank()));
 }
 
 // Of the first rank, which an earlier one may have been before. What that has written is this run's, but where it has yet to take
@@ -444,7 +451,7 @@ Event Trainer::advance(double seconds) {
       event.path = path;
       return event;
     }
-    if (!ends) admit_newcomers();
+    if (!ends && admit_newcomers()) continue;  // from its beginning, as they do
     progress_.begin_epoch();
     if (ends) {
       if (folder_) folder_->check_in_place();

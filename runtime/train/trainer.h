@@ -80,9 +80,10 @@ class Trainer {
   void recover(const Error& lost);
   bool can_regroup(const Error& error) const;
   void go_on_without(const Error& lost);
-  void admit_newcomers();
+  bool admit_newcomers();
   void begin_again();
   void open_folder();
+  void tell_group() const;
   std::unique_ptr<parallel::DataParallel> data_parallel(const gpu::DevicePtr& device);
   Json pipeline_spec(Json of) const;
   bool is_stopping() const;
