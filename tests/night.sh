@@ -8,7 +8,8 @@
 #   3. the operations with vectors of 512 bits (the label `night`)
 #   4. every model of the golden table against PyTorch, not only the small ones
 #   5. the kernels for matrix units, on the lavapipe of Debian's unstable release (newer_mesa.sh)
-#   6. all fuzz targets, those of models and jobs too, for SECONDS each
+#   6. 200 faults of runs on several ranks, and the rest of an epoch shared out in 1,000 ways
+#   7. all fuzz targets, those of models and jobs too, for SECONDS each
 #
 # As root (debootstrap). Goes on after a part that fails, and fails at the end.
 set -uo pipefail
@@ -45,5 +46,7 @@ part everything bash tests/run.sh --all --mesa
 part wide_vectors bash tests/drivers.sh mesa build-drivers ctest --test-dir build-test --output-on-failure --no-tests=error -L night
 part golden env PYTHONPATH=build-test/bindings/python /usr/bin/python3 tests/golden/golden.py
 part matrix_units bash tests/newer_mesa.sh "$work/sid" build-test/tests/ops_tests
+part faults python3 tests/faults/faults.py build-test/tools/echotrain/echotrain --faults 200
+part shares env ECHOTRAIN_TEST_SHARES=1000 build-test/tests/pipeline_tests --gtest_filter='Share.*'
 part fuzz fuzz
 exit $failed

@@ -83,7 +83,6 @@ void Ranks::enter(const exchange::Succession::Place& place) {
   world.rank = place.rank;
   world.size = place.size;
   group_.emplace(exchange::open_group(world));
-  succession_->set_formed();
 }
 
 // An error that has crossed a thread may have lost its list; the group, which is dead, has it still.

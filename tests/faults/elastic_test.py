@@ -8,9 +8,12 @@ import json
 import os
 import pathlib
 import signal
+import subprocess
 import sys
+import time
 import unittest
 
+from networks import Network, what_is_missing
 from ranks import SAMPLES, Cluster, job, scratch, write_data
 
 PROGRAM = os.path.abspath(sys.argv[1])
@@ -118,6 +121,22 @@ class Elastic(unittest.TestCase):
             self.expect_end(cluster, rank)
         self.expect_whole(cluster, 9)
 
+    # Both parts see the folder in which ranks meet, and think each other dead.
+    @unittest.skipIf(what_is_missing()["link"], f"SKIPPED: {what_is_missing()['link']}")
+    def test_of_two_parts_of_a_network_the_greater_goes_on(self):
+        network = Network("split", 3)
+        self.addCleanup(network.close)
+        cluster = self.cluster("network", 3, epochs=9, timeout=2)
+        for rank in range(3):
+            cluster.start(rank, "--set", f"parallel.host={network.address(rank)}", prefix=network.prefix(rank))
+        cluster.wait_for_step(6)
+        network.cut(2)
+        self.assertEqual(cluster.wait(2), 1, cluster.report())
+        self.assertIn("the run goes on without this rank", cluster.said(2))
+        for rank in (0, 1):
+            self.expect_end(cluster, rank)
+        self.expect_whole(cluster, 9)
+
     # Its writer cannot come back while another one writes.
     def test_a_first_rank_that_stands_still_keeps_the_folder(self):
         cluster = self.cluster("folder", 3, epochs=500, timeout=1).start_all()
@@ -126,6 +145,46 @@ class Elastic(unittest.TestCase):
         for rank in (1, 2):
             self.assertEqual(cluster.wait(rank), 1, cluster.report())
             self.assertIn("another run writes into", cluster.said(rank))
+
+    def test_launch_starts_a_rank_again(self):
+        (self.root / "job.json").write_text(json.dumps(job(self.root, self.root / "launched", epochs=500, milliseconds=2,
+                                                           timeout=30, elastic=True)))
+        errors = open(self.root / "launch.err", "w+")
+        launch = subprocess.Popen([PROGRAM, "launch", "-n", "2", "--restarts", "1", self.root / "job.json"],
+                                  stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True)
+
+        def said():
+            return (self.root / "launch.err").read_text()
+
+        def wait_for(text):
+            deadline = time.monotonic() + 120
+            while said().count(text) < 1:
+                self.assertIsNone(launch.poll(), said())
+                self.assertLess(time.monotonic(), deadline, said())
+                time.sleep(0.02)
+
+        def wait_for_rows():  # of both: what was started again has begun
+            step = int(said().rpartition("2 ranks go on from step ")[2].partition(";")[0])
+            metrics = self.root / "launched" / "metrics.jsonl"
+            while f'"step":{step + 2},' not in metrics.read_text():
+                self.assertIsNone(launch.poll(), said())
+                time.sleep(0.02)
+
+        try:
+            while not list((self.root / "launched").glob("checkpoints/*/manifest.json")):
+                self.assertIsNone(launch.poll(), said())
+                time.sleep(0.02)
+            pids = pathlib.Path(f"/proc/{launch.pid}/task/{launch.pid}/children").read_text().split()
+            os.kill(int(pids[0]), signal.SIGKILL)  # rank 0, which writes
+            wait_for("rank 0 was ended by signal 9; it is started again")
+            wait_for("2 ranks go on")
+            wait_for_rows()
+            launch.send_signal(signal.SIGTERM)
+            self.assertEqual(launch.wait(120), 128 + signal.SIGTERM, said())
+        finally:
+            launch.kill()
+            launch.wait()
+            errors.close()
 
     def test_elastic_jobs_say_what_they_need(self):
         for key, value, message in (("output.dir", "", "an output.dir"),

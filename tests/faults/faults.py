@@ -36,7 +36,7 @@ class Fault:
         self.kind = kinds[number % len(kinds)]
         self.size = self.random.randint(2, 4)
         self.victim = self.random.randrange(self.size)
-        self.step = self.random.randint(1, SAMPLES // (4 * self.size) - 6)
+        self.step = self.random.randint(1, SAMPLES // (8 * self.size))  # in the first half of the run
         self.wait = self.random.random() * 0.05
         self.latency = 0.0
 

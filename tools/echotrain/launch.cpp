@@ -160,7 +160,7 @@ class Attendance {
  public:
   Attendance(Plan plan, std::vector<Rank>& ranks) : plan_(std::move(plan)), ranks_(ranks) {}
 
-  // The status of the first that failed; of an elastic run 0 where any rank came to its end. When one has failed, the others, who
+  // The status of the first that failed; of an elastic run of the last, and 0 where any rank came to its end. When one has failed, the others, who
   // learn it from the group, have some time to end in order.
   int run() {
     const auto runs = [](const Rank& rank) { return rank.process > 0 || rank.messages >= 0; };
@@ -191,7 +191,7 @@ class Attendance {
     rank.status = status_of(status);
     if (!rank.status) {
       came_to_end_ = true;
-    } else if (!failed_) {
+    } else if (!failed_ || plan_.elastic) {
       failed_ = rank.status;
       due_ = now_seconds() + kGrace;
     }
