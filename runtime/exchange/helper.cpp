@@ -177,8 +177,7 @@ class HelperEngine {
       *rank_lost_ = true;
       throw;
     }
-    if (!out_at && out.bytes > 0)
-      std::memcpy(out.data, scratch + (call.out - begin), out.bytes);
+    if (!out_at && out.bytes > 0) std::memcpy(out.data, scratch + (call.out - begin), out.bytes);
   }
 
   std::byte* scratch(uint64_t bytes) {

@@ -109,6 +109,8 @@ void Ranks::regroup(std::vector<int> missing) {
   }
 }
 
+bool Ranks::first_says(bool own) { return share(uint64_t{own}) != 0; }
+
 int Ranks::newcomers() {
   if (leads()) waiting_ = succession_->newcomers();
   return static_cast<int>(share(waiting_.size()));
@@ -209,7 +211,8 @@ std::unique_ptr<Ranks> join_ranks(const Job& job, int device, int devices) {
   const bool by_job = says_rank(own);
   if (own.boolean("elastic") && !own.strings("devices").empty())
     fail(Code::unsupported,
-         "parallel.elastic needs a process for each device, and parallel.devices has several in one");
+         "parallel.elastic needs a process for each device, and parallel.devices has several in "
+         "one");
   if (!launched && !by_job && !own.strings("devices").empty()) return nullptr;
   if (!launched && !by_job)
     fail(Code::invalid_argument,

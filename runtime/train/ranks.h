@@ -68,6 +68,8 @@ class Ranks {
   // for what it decides. Exchanges keep the group's time-out.
   void be_patient();
 
+  bool first_says(bool own);  // what the first rank gives here, on all of them
+
   std::vector<std::string> gather(const std::string& text);  // of all ranks, in their order
 
   // What the first rank's `load` gives, on all of them.

@@ -47,15 +47,17 @@ void Trainer::begin(std::shared_ptr<gpu::Kernels> kernels) {
          "train: set 'epochs', 'steps' or 'seconds', or the run would never end");
   const auto directory = job_.output_dir();
   const bool leads = !ranks_ || ranks_->leads();
-  has_saved_ = start_ == Start::resume || (ranks_ && ranks_->is_newcomer());
+  has_saved_ = start_ == Start::resume;
   if (leads && !directory && (start_ == Start::fresh || start_ == Start::overwrite))
     log_line(LogLevel::warning,
              "this run saves nothing, no checkpoint and no metrics: the job has no output.dir "
              "(\"\" says that this is meant)");
   if (leads && directory.value_or("") != "" && start_ != Start::trial)
     folder_ = std::make_unique<RunFolder>(*directory, start_, job_.output().boolean("tensorboard"));
-  if (has_saved_) load();
-  if (ranks_ && ranks_->is_newcomer()) tell_group();
+  if (ranks_ && ranks_->is_newcomer())
+    begin_as_others();
+  else if (start_ == Start::resume)
+    load();
   if (start_ == Start::evaluate) {
     const checkpoint::Loaded loaded = newest_checkpoint();
     learner_->load(loaded.files, cat("the checkpoint '", loaded.path, "'"));
@@ -149,6 +151,12 @@ void Trainer::begin_again() {
   warm_ = false;
   length_epoch_.reset();
   agreed_ = {};
+  begin_as_others();
+}
+
+// A call of all ranks of a new group. The first one may have ended before it had written the first checkpoint.
+void Trainer::begin_as_others() {
+  has_saved_ = ranks_->first_says(has_saved_ && folder_ && folder_->newest());
   if (has_saved_) {
     load();
   } else {

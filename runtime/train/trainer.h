@@ -82,6 +82,7 @@ class Trainer {
   void go_on_without(const Error& lost);
   bool admit_newcomers();
   void begin_again();
+  void begin_as_others();
   void open_folder();
   void tell_group() const;
   std::unique_ptr<parallel::DataParallel> data_parallel(const gpu::DevicePtr& device);
