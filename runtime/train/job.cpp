@@ -78,9 +78,19 @@ constexpr OptionSpec kParallel[] = {
     {"min_ranks", OptionType::integer, "1", "elastic: with fewer ranks the run ends", 1, 1e6},
     {"join", OptionType::boolean, "false",
      "elastic: this process joins a run that goes on, at the end of an epoch; ECHOTRAIN_JOIN=1 "
-     "says "
-     "the same"},
-    {"join_timeout", OptionType::number, "86400", "so long it waits for that", 0.01, 1e9, "s"},
+     "says the same"},
+    {"join_timeout", OptionType::number, "86400", "elastic: so long it waits for that", 0.01, 1e9,
+     "s"},
+};
+
+// parallel.mesh
+constexpr OptionSpec kMesh[] = {
+    {"data", OptionType::integer, "0",
+     "ranks, or groups of them, that have a part of the batch each; 0: what the other two leave", 0,
+     1e6},
+    {"pipeline", OptionType::integer, "1",
+     "stages into which the model is cut, one after another; each is on a rank of its own", 1, 1e6},
+    {"tensor", OptionType::integer, "1", "ranks that share the tensors of a layer", 1, 1e6},
 };
 
 const std::vector<std::string> kSections = {
