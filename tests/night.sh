@@ -9,9 +9,10 @@
 #   4. every model of the golden table against PyTorch, not only the small ones
 #   5. data-parallel training beside PyTorch's (golden/ddp.py)
 #   6. 100 steps of ranks that share tensors, against one device
-#   7. the kernels for matrix units, on the lavapipe of Debian's unstable release (newer_mesa.sh)
-#   8. two ranks under a real srun (slurm.sh); skipped where Slurm's daemons are not installed
-#   9. all fuzz targets, those of models and jobs too, for SECONDS each
+#   7. 200 faults of runs on several ranks, and the rest of an epoch shared out in 1,000 ways
+#   8. the kernels for matrix units, on the lavapipe of Debian's unstable release (newer_mesa.sh)
+#   9. two ranks under a real srun (slurm.sh); skipped where Slurm's daemons are not installed
+#  10. all fuzz targets, those of models and jobs too, for SECONDS each
 #
 # As root (debootstrap). Goes on after a part that fails, and fails at the end.
 set -uo pipefail
@@ -51,5 +52,7 @@ part ddp /usr/bin/python3 tests/golden/ddp.py --program build-test/tests/bench/s
 part matrix_units bash tests/newer_mesa.sh "$work/sid" build-test/tests/ops_tests
 part slurm bash tests/slurm.sh build-test "$work/slurm"
 part tensor_parallel build-test/tests/parallel_tests --gtest_filter=TensorParallel.* --gtest_also_run_disabled_tests
+part faults python3 tests/faults/faults.py build-test/tools/echotrain/echotrain --faults 200
+part shares env ECHOTRAIN_TEST_SHARES=1000 build-test/tests/pipeline_tests --gtest_filter='Share.*'
 part fuzz fuzz
 exit $failed

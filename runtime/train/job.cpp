@@ -75,6 +75,15 @@ constexpr OptionSpec kParallel[] = {
     {"compression", OptionType::string, "\"none\"",
      "the format in which gradients travel; what rounding leaves of one joins the next", 0, 0, "",
      "none|fp16|bf16"},
+    {"elastic", OptionType::boolean, "false",
+     "when ranks are lost, the others go on from the newest checkpoint, and new ranks can join "
+     "(gloo)"},
+    {"min_ranks", OptionType::integer, "1", "elastic: with fewer ranks the run ends", 1, 1e6},
+    {"join", OptionType::boolean, "false",
+     "elastic: this process joins a run that goes on, at the end of an epoch; ECHOTRAIN_JOIN=1 "
+     "says the same"},
+    {"join_timeout", OptionType::number, "86400", "elastic: so long it waits for that", 0.01, 1e9,
+     "s"},
 };
 
 // parallel.mesh

@@ -13,6 +13,8 @@
 namespace etr::train {
 namespace {
 
+constexpr int kMostAttempts = 16;  // to form a group of those that are left
+
 std::span<std::byte> bytes_of(std::string& text) {
   return std::as_writable_bytes(std::span(text.data(), text.size()));
 }
@@ -29,9 +31,9 @@ void Ranks::lay_out(const parallel::MeshShape& shape) {
 std::unique_ptr<parallel::DataParallel> Ranks::data_parallel(
     const gpu::DevicePtr& device, parallel::DataParallelOptions options) {
   if (mesh_.length(parallel::Axis::tensor) == 1)
-    return std::make_unique<parallel::DataParallel>(group_.duplicate(), device, options);
-  exchange::Group rows = mesh_.line(group_, parallel::Axis::data),
-                  slices = mesh_.line(group_, parallel::Axis::tensor);
+    return std::make_unique<parallel::DataParallel>(group_->duplicate(), device, options);
+  exchange::Group rows = mesh_.line(*group_, parallel::Axis::data),
+                  slices = mesh_.line(*group_, parallel::Axis::tensor);
   return std::make_unique<parallel::DataParallel>(
       std::move(rows), device, options,
       std::make_unique<parallel::TensorParallel>(std::move(slices), device));
@@ -39,13 +41,13 @@ std::unique_ptr<parallel::DataParallel> Ranks::data_parallel(
 
 void Ranks::be_patient() {
   constexpr double kForEver = 1e6;  // seconds
-  group_.set_timeout(kForEver);
+  group_->set_timeout(kForEver);
 }
 
 Ranks::Outlook Ranks::agree(const Outlook& mine) {
   if (size() == 1) return mine;
   std::array<int64_t, 4> any{mine.stops, mine.is_over, mine.waits, mine.yields};
-  group_.all_reduce(std::span<int64_t>(any), exchange::Reduction::max);
+  group_->all_reduce(std::span<int64_t>(any), exchange::Reduction::max);
   return {any[0] > 0, any[1] > 0, any[2] > 0, any[3] > 0};
 }
 
@@ -53,7 +55,7 @@ Ranks::Share Ranks::agree(const Share& mine) {
   if (size() == 1) return mine;
   const auto& [samples, fresh, echoed] = counts() ? mine.counts : SampleCounts{};
   std::array<int64_t, 4> sums{mine.ends_epoch, samples, fresh, echoed};
-  group_.all_reduce(std::span<int64_t>(sums));
+  group_->all_reduce(std::span<int64_t>(sums));
   return {sums[0] > 0, {sums[1], sums[2], sums[3]}};
 }
 
@@ -69,31 +71,105 @@ EvalMetrics Ranks::evaluate(const std::function<EvalMetrics()>& evaluate) {
   const auto samples = counts() ? static_cast<double>(mine.samples) : 0.0;
   std::array<double, 4> sums{stopped ? 1.0 : 0.0, samples, mine.loss * samples,
                              mine.accuracy * samples};
-  group_.all_reduce(std::span<double>(sums));
+  group_->all_reduce(std::span<double>(sums));
   if (stopped) throw Error(*stopped);
   if (sums[0] > 0) fail(Code::cancelled, "the evaluation was stopped on another rank");
   return {static_cast<int64_t>(sums[1]), sums[2] / sums[1], sums[3] / sums[1]};
 }
 
+Ranks::Ranks(const Elastic& elastic) : elastic_(elastic) {
+  exchange::World& world = elastic_.world;
+  succession_ = std::make_unique<exchange::Succession>(
+      exchange::open_store(world, world.rank == 0 && !elastic.joins), world.name, world.timeout_s);
+  if (elastic.joins) {
+    enter(succession_->join(elastic.join_timeout_s));
+  } else {
+    form(world);
+    succession_->begin(gather(succession_->id()));
+  }
+}
+
+Ranks::~Ranks() = default;
+
+void Ranks::enter(const exchange::Succession::Place& place) {
+  group_.reset();
+  exchange::World world = elastic_.world;
+  world.name = place.group;
+  world.rank = place.rank;
+  world.size = place.size;
+  form(world);
+}
+
+void Ranks::form(const exchange::World& world) {
+  group_.emplace(exchange::open_group(world));
+  mesh_ = parallel::Mesh({}, rank(), size());
+}
+
+// An error that has crossed a thread may have lost its list; the group, which is dead, has it still.
+std::vector<int> Ranks::missing(const Error& lost) {
+  if (const auto* known = dynamic_cast<const exchange::RankLost*>(&lost)) return known->missing();
+  try {
+    if (group_) group_->barrier();
+  } catch (const exchange::RankLost& again) {
+    return again.missing();
+  }
+  throw Error(lost);
+}
+
+void Ranks::regroup(std::vector<int> missing) {
+  for (int attempt = 1;; ++attempt) {
+    group_.reset();
+    const auto place = succession_->succeed(missing, elastic_.min_ranks);
+    try {
+      return enter(place);
+    } catch (const exchange::RankLost& again) {  // somebody died meanwhile
+      if (attempt == kMostAttempts) throw;
+      missing = again.missing();
+    }
+  }
+}
+
+bool Ranks::first_says(bool own) { return share(uint64_t{own}) != 0; }
+
+int Ranks::newcomers() {
+  if (leads()) waiting_ = succession_->newcomers();
+  return static_cast<int>(share(waiting_.size()));
+}
+
+void Ranks::admit() {
+  if (leads()) succession_->admit(waiting_);
+  waiting_.clear();
+  const auto place = succession_->follow();
+  try {
+    enter(place);
+  } catch (const exchange::RankLost& lost) {
+    regroup(lost.missing());
+  }
+}
+
+void Ranks::end() {
+  if (succession_ && leads()) succession_->end();
+}
+
 uint64_t Ranks::share(uint64_t number) {
-  group_.broadcast(std::as_writable_bytes(std::span(&number, 1)), 0);
+  group_->broadcast(std::as_writable_bytes(std::span(&number, 1)), 0);
   return number;
 }
 
 std::string Ranks::share(std::string text) {
   text.resize(share(text.size()));
-  group_.broadcast(bytes_of(text), 0);
+  group_->broadcast(bytes_of(text), 0);
   return text;
 }
 
 std::vector<std::string> Ranks::gather(const std::string& text) {
   std::vector<uint64_t> sizes(static_cast<size_t>(size()));
   const uint64_t own = text.size();
-  group_.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(sizes)));
+  group_->all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(sizes)));
   uint64_t total = 0;
   for (const uint64_t bytes : sizes) total += bytes;
   std::string all(total, '\0');
-  group_.all_gather(std::as_bytes(std::span(text)), sizes, bytes_of(all));
+  group_->all_gather(std::as_bytes(std::span(text)), sizes, bytes_of(all));
   std::vector<std::string> out;
   for (uint64_t at = 0; const uint64_t bytes : sizes) {
     out.push_back(all.substr(at, bytes));
@@ -115,7 +191,7 @@ checkpoint::Loaded Ranks::share(const std::function<checkpoint::Loaded()>& load)
   loaded.path = contents["path"];
   for (const auto& [name, bytes] : contents["files"].items()) {
     loaded.files[name].resize(bytes);
-    group_.broadcast(loaded.files[name], 0);
+    group_->broadcast(loaded.files[name], 0);
   }
   return loaded;
 }
@@ -128,6 +204,22 @@ std::optional<exchange::World> launched_world() {
 
 bool says_rank(const Options& own) { return own.integer("rank") >= 0 && own.integer("size") > 0; }
 
+// What ranks need to go on after a loss: somewhere to meet, and something to go on from.
+void check_elastic(const Job& job, const exchange::World& world) {
+  const auto needs = [](const auto&... what) {
+    fail(Code::invalid_argument, "parallel.elastic needs ", what...);
+  };
+  if (job.mesh().pipeline * job.mesh().tensor != 1)
+    needs("the whole model on each rank, and parallel.mesh shares it out");
+  if (world.engine != "gloo")
+    needs("the engine gloo: under '", world.engine, "' all ranks end with one of them");
+  if (job.output_dir().value_or("").empty())
+    needs("an output.dir that all ranks see: the ranks that are left go on from a checkpoint");
+  if (job.output().integer("checkpoint_every_steps") == 0 &&
+      job.output().integer("checkpoint_every_epochs") == 0)
+    needs("checkpoints to go on from: set output.checkpoint_every_steps or _epochs");
+}
+
 }  // namespace
 
 bool has_processes(const Job& job) {
@@ -139,6 +231,10 @@ std::unique_ptr<Ranks> join_ranks(const Job& job, int device, int devices) {
   const Options& own = *job.parallel();
   const auto launched = launched_world();
   const bool by_job = says_rank(own);
+  if (own.boolean("elastic") && !own.strings("devices").empty())
+    fail(Code::unsupported,
+         "parallel.elastic needs a process for each device, and parallel.devices has several in "
+         "one");
   if (!launched && !by_job && !own.strings("devices").empty()) return nullptr;
   if (!launched && !by_job)
     fail(Code::invalid_argument,
@@ -166,7 +262,13 @@ std::unique_ptr<Ranks> join_ranks(const Job& job, int device, int devices) {
          "process for each device");
   world.rank = world.rank * devices + device;
   world.size *= devices;
-  return std::make_unique<Ranks>(exchange::open_group(world));
+  if (!own.boolean("elastic")) return std::make_unique<Ranks>(exchange::open_group(world));
+  Ranks::Elastic elastic{world, static_cast<int>(own.integer("min_ranks")), own.boolean("join"),
+                         own.number("join_timeout")};
+  if (const char* join = std::getenv("ECHOTRAIN_JOIN"); join && std::string_view(join) == "1")
+    elastic.joins = true;
+  check_elastic(job, world);
+  return std::make_unique<Ranks>(elastic);
 }
 
 }  // namespace etr::train

@@ -4,12 +4,16 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "checkpoint/store.h"
+#include "exchange/failure.h"
 #include "exchange/group.h"
+#include "exchange/succession.h"
+#include "exchange/world.h"
 #include "parallel/data_parallel.h"
 #include "parallel/mesh.h"
 #include "train/batch_fields.h"
@@ -23,13 +27,23 @@ namespace etr::train {
 class Ranks {
  public:
   explicit Ranks(exchange::Group group)
-      : group_(std::move(group)), mesh_({}, group_.rank(), group_.size()) {}
+      : group_(std::move(group)), mesh_({}, group_->rank(), group_->size()) {}
 
   // As the job's parallel.mesh says. Error(invalid_argument) where that is for another number of ranks.
   void lay_out(const parallel::MeshShape& shape);
 
-  int rank() const { return group_.rank(); }
-  int size() const { return group_.size(); }
+  // Of an elastic run: a group that outlives ranks, and takes up new ones.
+  struct Elastic {
+    exchange::World world;
+    int min_ranks = 1;
+    bool joins = false;  // a run that goes on
+    double join_timeout_s = 0;
+  };
+  explicit Ranks(const Elastic& elastic);
+  ~Ranks();
+
+  int rank() const { return group_->rank(); }
+  int size() const { return group_->size(); }
   bool leads() const { return rank() == 0; }  // writes the run's folder
 
   // Ranks that share a model read the same samples: which of `parts()` parts of the data this one reads, how many ranks read it,
@@ -66,20 +80,46 @@ class Ranks {
   // for what it decides. Exchanges keep the group's time-out.
   void be_patient();
 
+  bool first_says(bool own);  // what the first rank gives here, on all of them
+
   std::vector<std::string> gather(const std::string& text);  // of all ranks, in their order
 
   // What the first rank's `load` gives, on all of them.
   checkpoint::Loaded share(const std::function<checkpoint::Loaded()>& load);
 
   // This rank cannot go on: the others' calls throw, and say why.
-  void abort(const std::string& reason) { group_.abort(reason); }
+  void abort(const std::string& reason) {
+    if (group_) group_->abort(reason);
+  }
+
+  bool is_elastic() const { return succession_ != nullptr; }
+  bool is_newcomer() const { return elastic_.joins; }  // to a run that the others have begun
+
+  // Of the group that this failure has ended.
+  std::vector<int> missing(const Error& lost);
+  // Nothing uses the group any more: the ranks that are left form a new one, with numbers of their own. Throws RankLost where this
+  // rank is not among them, or they are too few.
+  void regroup(std::vector<int> missing);
+  bool has_group() const { return group_.has_value(); }
+  // At the end of an epoch; a call of all ranks. How many wait to join.
+  int newcomers();
+  // They join, under the same conditions as in regroup().
+  void admit();
+  // The run is over, in order.
+  void end();
 
  private:
+  void enter(const exchange::Succession::Place& place);
+  void form(const exchange::World& world);
+
   uint64_t share(uint64_t number);
   std::string share(std::string text);
 
-  exchange::Group group_;
-  parallel::Mesh mesh_;
+  std::optional<exchange::Group> group_;
+  parallel::Mesh mesh_{{}, 0, 1};
+  Elastic elastic_;
+  std::unique_ptr<exchange::Succession> succession_;  // of an elastic run
+  std::vector<std::string> waiting_;                  // the first rank's: who is to be admitted
 };
 
 // Whether the job's section 'parallel', or else the launcher, says which of several processes this one is.

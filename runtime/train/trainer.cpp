@@ -48,13 +48,17 @@ void Trainer::begin(std::shared_ptr<gpu::Kernels> kernels) {
          "train: set 'epochs', 'steps' or 'seconds', or the run would never end");
   const auto directory = job_.output_dir();
   const bool leads = !ranks_ || ranks_->leads();
+  has_saved_ = start_ == Start::resume;
   if (leads && !directory && (start_ == Start::fresh || start_ == Start::overwrite))
     log_line(LogLevel::warning,
              "this run saves nothing, no checkpoint and no metrics: the job has no output.dir "
              "(\"\" says that this is meant)");
   if (leads && directory.value_or("") != "" && start_ != Start::trial)
     folder_ = std::make_unique<RunFolder>(*directory, start_, job_.output().boolean("tensorboard"));
-  if (start_ == Start::resume) load();
+  if (ranks_ && ranks_->is_newcomer())
+    begin_as_others();
+  else if (start_ == Start::resume)
+    load();
   if (start_ == Start::evaluate) {
     const checkpoint::Loaded loaded = newest_checkpoint();
     learner_->load(loaded.files, cat("the checkpoint '", loaded.path, "'"));
@@ -64,6 +68,7 @@ void Trainer::begin(std::shared_ptr<gpu::Kernels> kernels) {
 Trainer::~Trainer() = default;
 
 void Trainer::open(std::shared_ptr<gpu::Kernels> kernels) {
+  kernels_ = kernels;
   auto exchange = ranks_ ? data_parallel(kernels->device()) : nullptr;
   learner_.emplace(std::move(kernels), learner_spec(job_), std::move(exchange));
   supply_.emplace(pipeline_spec(job_.pipeline()), ranks_.get());
@@ -101,12 +106,83 @@ void Trainer::recover(const Error& lost) {
            cat("step ", learner_->steps(), ": ", lost.what(),
                "; the run opens the device again and goes on from '", loaded->path, "'"));
   const gpu::DeviceOptions options = learner_->device()->options();
+  kernels_.reset();
   learner_.reset();
   supply_.reset();
   open(std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(options)));
   load();
   warm_ = false;
   length_epoch_.reset();
+}
+
+bool Trainer::can_regroup(const Error& error) const {
+  return ranks_ && ranks_->is_elastic() && error.code() == Code::rank_lost;
+}
+
+// The ranks that are left go on from the newest checkpoint, or from the beginning where there is none yet. Some of them may be lost
+// before all have begun again.
+void Trainer::go_on_without(const Error& lost) {
+  log_line(LogLevel::warning,
+           cat(lost.what(), "; the ranks that are left form a group of their own"));
+  for (std::vector<int> missing = ranks_->missing(lost);;) try {
+      learner_.reset();
+      supply_.reset();
+      ranks_->regroup(missing);
+      return begin_again();
+    } catch (const Error& again) {
+      if (!can_regroup(again) || !ranks_->has_group()) throw;
+      missing = ranks_->missing(again);
+    }
+}
+
+// At the end of an epoch, from whose checkpoint all go on together.
+bool Trainer::admit_newcomers() {
+  if (!ranks_ || !ranks_->is_elastic() || !progress_.epoch_ended() || ranks_->newcomers() == 0)
+    return false;
+  if (saved_step_ != learner_->steps()) save();
+  learner_.reset();
+  supply_.reset();
+  ranks_->admit();
+  begin_again();
+  return true;
+}
+
+void Trainer::begin_again() {
+  open(kernels_);
+  open_folder();
+  warm_ = false;
+  length_epoch_.reset();
+  agreed_ = {};
+  begin_as_others();
+}
+
+// A call of all ranks of a new group. The first one may have ended before it had written the first checkpoint.
+void Trainer::begin_as_others() {
+  has_saved_ = ranks_->first_says(has_saved_ && folder_ && folder_->newest());
+  if (has_saved_) {
+    load();
+  } else {
+    progress_ = {};
+    saved_step_ = evaluation_tried_step_ = 0;
+    epoch_gave_batch_ = false;
+    if (folder_) folder_->go_on_after(0, false);
+  }
+  tell_group();
+}
+
+void Trainer::tell_group() const {
+  log_line(LogLevel::warning,
+           cat(ranks_->size() == 1 ? "1 rank goes" : cat(ranks_->size(), " ranks go"),
+               " on from step ", learner_->steps(), "; this is rank ", ranks_->rank()));
+}
+
+// Of the first rank, which an earlier one may have been before. What that has written is this run's, but where it has yet to take
+// the place of an earlier run.
+void Trainer::open_folder() {
+  if (folder_ || !ranks_->leads()) return;
+  const Start start = !has_saved_ && start_ == Start::overwrite ? start_ : Start::resume;
+  folder_ =
+      std::make_unique<RunFolder>(*job_.output_dir(), start, job_.output().boolean("tensorboard"));
 }
 
 Json Trainer::pipeline_stats() const {
@@ -322,6 +398,7 @@ std::string Trainer::save() {
   learner_->average_states();
   learner_->forget_residuals();  // a run that goes on from here begins without any
   saved_step_ = learner_->steps();
+  has_saved_ = true;
   if (!folder_ && !(ranks_ && ranks_->sharers() > 1)) return "";
   learner_->save(files);
   if (!folder_) return "";
@@ -360,8 +437,12 @@ Event Trainer::advance_or_recover(double seconds) {
   while (true) try {
       return advance(seconds);
     } catch (const Error& error) {
-      if (error.code() != Code::device_lost) throw;
-      recover(error);
+      if (can_regroup(error))
+        go_on_without(error);
+      else if (error.code() == Code::device_lost)
+        recover(error);
+      else
+        throw;
     }
 }
 
@@ -391,9 +472,11 @@ Event Trainer::advance(double seconds) {
       event.path = path;
       return event;
     }
+    if (!ends && admit_newcomers()) continue;  // from its beginning, as they do
     progress_.begin_epoch();
     if (ends) {
       if (folder_) folder_->check_in_place();
+      if (ranks_) ranks_->end();
       ended_ = true;
       if (folder_) folder_->let_go();
       return make_event(EventKind::end);

@@ -78,6 +78,13 @@ class Trainer {
   void begin(std::shared_ptr<gpu::Kernels> kernels);
   void open(std::shared_ptr<gpu::Kernels> kernels);
   void recover(const Error& lost);
+  bool can_regroup(const Error& error) const;
+  void go_on_without(const Error& lost);
+  bool admit_newcomers();
+  void begin_again();
+  void begin_as_others();
+  void open_folder();
+  void tell_group() const;
   std::unique_ptr<parallel::DataParallel> data_parallel(const gpu::DevicePtr& device);
   Json pipeline_spec(Json of) const;
   bool is_stopping() const;
@@ -101,8 +108,9 @@ class Trainer {
   bool reaches_target() const;
 
   const Job job_;
-  std::unique_ptr<Ranks> ranks_;    // none: it trains alone
-  Ranks::Outlook agreed_;           // with these
+  std::unique_ptr<Ranks> ranks_;  // none: it trains alone
+  Ranks::Outlook agreed_;         // with these
+  std::shared_ptr<gpu::Kernels> kernels_;
   std::optional<Learner> learner_;  // made anew where the device was lost
   std::optional<Supply> supply_;
   int recoveries_ = 0;
@@ -118,7 +126,8 @@ class Trainer {
   uint64_t saved_step_ = 0;
   uint64_t evaluation_tried_step_ = 0;  // of the latest evaluation, also one that was stopped
   bool ended_ = false, target_reached_ = false;
-  bool warm_ = false;  // the first step of this process, which compiles kernels, is done
+  bool has_saved_ = false;  // this run, or the one that it goes on with, has a checkpoint
+  bool warm_ = false;       // the first step of this process, which compiles kernels, is done
 };
 
 }  // namespace etr::train

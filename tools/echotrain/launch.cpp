@@ -56,6 +56,16 @@ struct Rank {
   int status = 0;
 };
 
+// How the run's ranks are started, also anew.
+struct Plan {
+  const Arguments& arguments;
+  int size = 0;
+  std::string folder;
+  bool has_section = false;
+  bool elastic = false;  // the others go on without one that fails
+  int64_t restarts = 0;  // of ranks that have failed, which join the others again
+};
+
 std::vector<std::string> words_of(const Arguments& arguments, bool has_section, int rank) {
   std::vector<std::string> out{"echotrain", "train", arguments.operand(0)};
   for (const char* option : {"set", "kernels", "tuning"})
@@ -76,7 +86,7 @@ void set_default(const char* name, const std::string& value) { ::setenv(name, va
 
 // In the child: never returns.
 [[noreturn]] void become(const std::vector<std::string>& words, int rank, int size,
-                         const std::string& folder, int messages, pid_t parent) {
+                         const std::string& folder, bool joins, int messages, pid_t parent) {
 #ifdef __linux__  // elsewhere ranks learn by their end of the pipe, when they next write
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
@@ -84,6 +94,7 @@ void set_default(const char* name, const std::string& value) { ::setenv(name, va
   ::setenv("ECHOTRAIN_RANK", std::to_string(rank).c_str(), 1);
   ::setenv("ECHOTRAIN_SIZE", std::to_string(size).c_str(), 1);
   ::setenv("ECHOTRAIN_RENDEZVOUS", ("file:" + folder).c_str(), 1);
+  if (joins) ::setenv("ECHOTRAIN_JOIN", "1", 1);
   // Ranks share the cores: lavapipe would take all of them for each.
   const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
   set_default("LP_NUM_THREADS", std::to_string(std::max(1u, cores / static_cast<unsigned>(size))));
@@ -100,7 +111,8 @@ void set_default(const char* name, const std::string& value) { ::setenv(name, va
   ::_exit(127);
 }
 
-Rank start(const std::vector<std::string>& words, int rank, int size, const std::string& folder) {
+Rank start(const Plan& plan, int rank, bool joins = false) {
+  const auto words = words_of(plan.arguments, plan.has_section, rank);
   int ends[2] = {-1, -1};
   if (rank > 0 && ::pipe(ends) != 0)
     throw Failure(std::string("cannot make a pipe: ") + std::strerror(errno));
@@ -108,7 +120,7 @@ Rank start(const std::vector<std::string>& words, int rank, int size, const std:
     if (end >= 0) ::fcntl(end, F_SETFD, FD_CLOEXEC);
   const pid_t parent = ::getpid(), process = ::fork();
   if (process < 0) throw Failure(std::string("cannot start a process: ") + std::strerror(errno));
-  if (process == 0) become(words, rank, size, folder, ends[1], parent);
+  if (process == 0) become(words, rank, plan.size, plan.folder, joins, ends[1], parent);
   if (ends[1] >= 0) ::close(ends[1]);
   return {process, ends[0], "", 0};
 }
@@ -138,37 +150,76 @@ int status_of(int wait_status) {
   return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
 }
 
-// Until all have ended; the status of the first that failed. When one has, the others, who learn it from the group, have some time
-// to end in order.
-int attend(std::vector<Rank>& ranks) {
-  int failed = 0, asked = 0;
-  double due = 0;
-  const auto running = [](const Rank& rank) { return rank.process > 0 || rank.messages >= 0; };
-  while (std::any_of(ranks.begin(), ranks.end(), running)) {
-    std::vector<pollfd> open;
-    for (const Rank& rank : ranks) open.push_back({rank.messages, POLLIN, 0});
-    ::poll(open.data(), open.size(), 100);
-    for (size_t i = 0; i < ranks.size(); ++i) {
-      if (open[i].revents) pass_on(ranks[i], static_cast<int>(i));
-      int status = 0;
-      if (ranks[i].process > 0 && ::waitpid(ranks[i].process, &status, WNOHANG) > 0) {
-        ranks[i].process = -1;
-        ranks[i].status = status_of(status);
-        if (!failed && ranks[i].status) {
-          failed = ranks[i].status;
-          due = now_seconds() + kGrace;
-        }
+std::string end_of(const Rank& rank) {
+  return rank.status > 128 ? "was ended by signal " + std::to_string(rank.status - 128)
+                           : "failed with status " + std::to_string(rank.status);
+}
+
+// Looks after the ranks until all have ended.
+class Attendance {
+ public:
+  Attendance(Plan plan, std::vector<Rank>& ranks) : plan_(std::move(plan)), ranks_(ranks) {}
+
+  // The status of the first that failed; of an elastic run of the last, and 0 where any rank came to its end. When one has failed, the others, who
+  // learn it from the group, have some time to end in order.
+  int run() {
+    const auto runs = [](const Rank& rank) { return rank.process > 0 || rank.messages >= 0; };
+    while (std::any_of(ranks_.begin(), ranks_.end(), runs)) {
+      std::vector<pollfd> open;
+      for (const Rank& rank : ranks_) open.push_back({rank.messages, POLLIN, 0});
+      ::poll(open.data(), open.size(), 100);
+      for (size_t i = 0; i < ranks_.size(); ++i) {
+        if (open[i].revents) pass_on(ranks_[i], static_cast<int>(i));
+        look_after(static_cast<int>(i));
+      }
+      // Ctrl-C reaches all of a terminal's processes by itself; asking twice would end them at once.
+      if (interrupted() == SIGTERM && !std::exchange(asked_, true)) signal_all(ranks_, SIGTERM);
+      if (failed_ && !plan_.elastic && now_seconds() > due_) {
+        signal_all(ranks_, SIGKILL);
+        due_ = now_seconds() + kGrace;
       }
     }
-    // Ctrl-C reaches all of a terminal's processes by itself; asking twice would end them at once.
-    if (interrupted() == SIGTERM && !std::exchange(asked, 1)) signal_all(ranks, SIGTERM);
-    if (failed && now_seconds() > due) {
-      signal_all(ranks, SIGKILL);
-      due = now_seconds() + kGrace;
-    }
+    return plan_.elastic && came_to_end_ ? 0 : failed_;
   }
-  return failed;
-}
+
+ private:
+  void look_after(int number) {
+    Rank& rank = ranks_[static_cast<size_t>(number)];
+    int status = 0;
+    if (rank.process <= 0 || ::waitpid(rank.process, &status, WNOHANG) <= 0) return;
+    rank.process = -1;
+    rank.status = status_of(status);
+    if (!rank.status) {
+      came_to_end_ = true;
+    } else if (!failed_ || plan_.elastic) {
+      failed_ = rank.status;
+      due_ = now_seconds() + kGrace;
+    }
+    if (rank.status && plan_.elastic) replace(number);
+  }
+
+  // Nobody is there to join when the last one has failed, or some have come to the end.
+  void replace(int number) {
+    Rank& rank = ranks_[static_cast<size_t>(number)];
+    const bool others = std::any_of(ranks_.begin(), ranks_.end(),
+                                    [](const Rank& other) { return other.process > 0; });
+    const bool again = plan_.restarts > 0 && others && !came_to_end_;
+    if (interrupted()) return;
+    std::fprintf(stderr, "echotrain: rank %d %s%s\n", number, end_of(rank).c_str(),
+                 again ? "; it is started again, and joins the others at the end of an epoch" : "");
+    rank.status = 0;  // it has been told
+    if (!again) return;
+    --plan_.restarts;
+    if (rank.messages >= 0) ::close(rank.messages);
+    rank = start(plan_, number, /*joins=*/true);
+  }
+
+  Plan plan_;
+  std::vector<Rank>& ranks_;
+  int failed_ = 0;
+  bool asked_ = false, came_to_end_ = false;
+  double due_ = 0;
+};
 
 }  // namespace
 
@@ -179,18 +230,21 @@ int command_launch(const Arguments& arguments) {
                      arguments.operand(0));
   Job job;
   load_job(arguments, job);  // a mistake in it is told once
-  const bool has_section = json_of(job).contains("parallel");
+  const auto json = json_of(job);
   const Meeting meeting;
   const InterruptGuard guard;
+  Plan plan{arguments, static_cast<int>(size), meeting.folder, json.contains("parallel")};
+  plan.elastic = json.value("/parallel/elastic"_json_pointer, false);
+  plan.restarts = arguments.integer("restarts").value_or(0);
+  if (plan.restarts < 0 || (plan.restarts > 0 && !plan.elastic))
+    throw UsageError(
+        "--restarts needs a job whose ranks can join again: --set parallel.elastic=true");
   std::vector<Rank> ranks;
-  for (int rank = 0; rank < size; ++rank)
-    ranks.push_back(start(words_of(arguments, has_section, rank), rank, static_cast<int>(size),
-                          meeting.folder));
-  const int status = attend(ranks);
+  for (int rank = 0; rank < size; ++rank) ranks.push_back(start(plan, rank));
+  const int status = Attendance(plan, ranks).run();
   for (size_t i = 0; i < ranks.size(); ++i)
     if (ranks[i].status > 128 && ranks[i].status != 128 + interrupted())
-      std::fprintf(stderr, "echotrain: rank %zu was ended by signal %d\n", i,
-                   ranks[i].status - 128);
+      std::fprintf(stderr, "echotrain: rank %zu %s\n", i, end_of(ranks[i]).c_str());
   return status;
 }
 
