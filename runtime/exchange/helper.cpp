@@ -22,6 +22,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kDrain =
     5;  // seconds that a rank waits at the end for others to have what it sent
+constexpr double kLostDrain =
+    0.5;  // where a rank is lost, as another group of the same ranks knows
 
 uint64_t aligned(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -40,10 +42,11 @@ class HelperEngine {
     while (!process_) form(deadline);
   }
 
-  // Waits until the others have left, too: this rank may have sent what they still read. Not where one of them is lost, though it
-  // was another group of the same ranks that has found that out: it would not leave in order.
+  // Waits until the others have left, too: this rank may have sent what they still read. Only for a moment where it was another
+  // group of the same ranks that has lost one: that one leaves neither, and the others are to see it missing, not this rank.
   ~HelperEngine() {
-    const bool all = process_->leave(*rank_lost_ ? Clock::now() : deadline_after(kDrain + 1));
+    const bool elsewhere = *rank_lost_ && !lost_here_;
+    const bool all = process_->leave(deadline_after(elsewhere ? kLostDrain : kDrain + 1));
     process_.reset();
     if (platform::process_id() == owner_) meeting_->forget(all);
   }
@@ -174,7 +177,7 @@ class HelperEngine {
     try {
       process_->call(call, {sizes, sizes ? static_cast<size_t>(size()) : 0});
     } catch (const RankLost&) {
-      *rank_lost_ = true;
+      *rank_lost_ = lost_here_ = true;
       throw;
     }
     if (!out_at && out.bytes > 0) std::memcpy(out.data, scratch + (call.out - begin), out.bytes);
@@ -195,6 +198,7 @@ class HelperEngine {
   const HelperPlace place_;
   const int64_t owner_ = platform::process_id();
   const std::shared_ptr<std::atomic<bool>> rank_lost_;  // shared with groups that are split off
+  bool lost_here_ = false;
   std::unique_ptr<Meeting> meeting_;
   std::unique_ptr<HelperProcess> process_;
   std::byte* scratch_ = nullptr;  // of the process's memory
