@@ -2,6 +2,8 @@
 // the weights.
 #pragma once
 
+#include <functional>
+
 #include "optim/loss_scale.h"
 #include "optim/optimizer.h"
 
@@ -50,7 +52,10 @@ class Update {
   // changes the weights. Ranks that share an update exchange between the two what each has.
   void emit_gradients(ops::Emitter& emit, const gpu::Buffer& loss, const gpu::Buffer& step_values,
                       const Shared* shared = nullptr);
-  void emit_change(ops::Emitter& emit, const gpu::Buffer& loss, const gpu::Buffer& step_values);
+  // `share_norm`, of ranks that have parts of the parameters: appends what makes the norm of this part's gradients (f32 [1])
+  // that of all.
+  void emit_change(ops::Emitter& emit, const gpu::Buffer& loss, const gpu::Buffer& step_values,
+                   const std::function<void(const gpu::Buffer& norm)>& share_norm = {});
 
   // Appends what makes `verdict` NaN where a gradient is not finite, and 0 otherwise.
   void emit_verdict(ops::Emitter& emit, const gpu::Buffer& verdict) const;
@@ -75,7 +80,8 @@ class Update {
   ops::DeviceTensor make(int64_t count);
   void emit_finite(ops::Emitter& emit, const gpu::Buffer& gradients, uint32_t count,
                    const gpu::Buffer& loss, const gpu::Buffer& step_values) const;
-  void emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values);
+  void emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values,
+                        const std::function<void(const gpu::Buffer& norm)>& share_norm);
 
   const graph::ParameterStore& store_;
   const LossScale* loss_scale_;

@@ -84,6 +84,16 @@ constexpr OptionSpec kParallel[] = {
      "says the same"},
     {"join_timeout", OptionType::number, "86400", "elastic: so long it waits for that", 0.01, 1e9,
      "s"},
+    {"micro_batches", OptionType::integer, "4",
+     "parts of a batch that go through the stages of a model one after another (mesh.pipeline)", 1,
+     4096},
+    {"schedule", OptionType::string, "\"1f1b\"",
+     "when a stage computes gradients: after all micro-batches, or as soon as it can, with fewer "
+     "activations in memory; the results are the same",
+     0, 0, "", "gpipe|1f1b"},
+    {"stages", OptionType::strings, "[]",
+     "layers at which the model's second stage begins, and those after it; empty: chosen by an "
+     "estimate of work and memory"},
 };
 
 // parallel.mesh

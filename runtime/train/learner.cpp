@@ -27,9 +27,11 @@ void check_scalar_update(const optim::UpdateSpec& update, int ranks) {
 }  // namespace
 
 Learner::Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec,
-                 std::unique_ptr<parallel::DataParallel> ranks)
+                 std::unique_ptr<parallel::DataParallel> ranks,
+                 std::unique_ptr<parallel::ModelStage> stage)
     : kernels_(std::move(kernels)),
       ranks_(std::move(ranks)),
+      stage_(std::move(stage)),
       model_(spec.model),
       update_(spec.optimizer),
       seed_(spec.seed),
@@ -63,9 +65,14 @@ void Learner::begin(const pipeline::Item& batch, bool with_target) {
   const Seen seen = look_at(batch, model_);
   nn::ModelGraph net = model_.build(seen.rows, seen.fields);
   check_fields(batch, net, with_target ? fed_values(net) : net.inputs, model_, *device());
+  if (stage_) {
+    const int64_t parts = stage_->micro_batches();
+    net = model_.build((stage_->most(seen.rows) + parts - 1) / parts, seen.fields);
+    stage_->cut(net.graph, net.loss, memory_of(*device()));
+  }
   parallel::TensorParallel* tensor = ranks_ ? ranks_->tensor() : nullptr;
   if (tensor) check_scalar_update(update_, tensor->size());
-  auto weights = std::make_unique<Weights>(*kernels_, std::move(net), seed_, tensor);
+  auto weights = std::make_unique<Weights>(*kernels_, std::move(net), seed_, tensor, stage_.get());
   if (tensor && tensor->rank() == 0 && ranks_->rank() == 0)
     log_line(LogLevel::info,
              cat(tensor->size(),
@@ -82,6 +89,7 @@ void Learner::begin(const pipeline::Item& batch, bool with_target) {
   }
   loaded_.reset();
   if (ranks_) ranks_->share(weights->store);
+  if (stage_) stage_->share(weights->store);
   weights->ranks = ranks_.get();
   weights_ = std::move(weights);
   plans_ = std::move(plans);
@@ -105,9 +113,10 @@ std::vector<StepMetrics> Learner::take_metrics(bool wait_all) {
 }
 
 void Learner::average_states() {
-  if (!ranks_ || !weights_) return;
+  if (!weights_ || (!ranks_ && !stage_)) return;
   plans_->results(/*wait_all=*/true);  // whose exchanges use the ranks' group
-  ranks_->average_states(weights_->store);
+  if (ranks_) ranks_->average_states(weights_->store);
+  if (stage_) stage_->average_states(weights_->store);
 }
 
 void Learner::forget_residuals() {
@@ -129,7 +138,8 @@ EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline, const EvalProgress& 
     const EvalMetrics metrics = scoring.finish();
     if (metrics.samples == 0)
       fail(Code::invalid_argument, "the pipeline gave no samples: ", pipeline.why_empty());
-    return metrics;
+    // The last stage speaks for all that have the same batches.
+    return stage_ && !stage_->is_last() ? EvalMetrics{} : metrics;
   });
 }
 

@@ -54,8 +54,10 @@ State state_of(const checkpoint::Files& files, const std::string& origin) {
 void Learner::save(checkpoint::Files& files) {
   Weights& weights = begun("there is nothing to save before the first batch");
   if (weights.shared) plans_->results(/*wait_all=*/true);  // whose exchanges use the ranks' group
-  files[kWeights] = checkpoint::write_safetensors(weights.save());
-  files[kOptimizer] = checkpoint::write_safetensors(weights.save_state());
+  const auto saved = weights.saved();
+  if (!saved) return;
+  files[kWeights] = checkpoint::write_safetensors(saved->weights);
+  files[kOptimizer] = checkpoint::write_safetensors(saved->optimizer);
   const Json state{{"step", steps_.count()},
                    {"seed", seed_},
                    {"rows", plans_->trained_rows()},

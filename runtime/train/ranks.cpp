@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <limits>
 #include <optional>
 #include <span>
 
@@ -23,9 +24,11 @@ std::span<std::byte> bytes_of(std::string& text) {
 
 void Ranks::lay_out(const parallel::MeshShape& shape) {
   mesh_ = parallel::Mesh(shape, rank(), size());
-  if (mesh_.shape().pipeline != 1)
-    fail(Code::unsupported, "parallel.mesh: ", to_text(mesh_.shape()),
-         ": jobs run with one stage so far");
+}
+
+std::unique_ptr<parallel::ModelStage> Ranks::model_stage(
+    const gpu::DevicePtr& device, const parallel::ModelStageOptions& options) {
+  return std::make_unique<parallel::ModelStage>(mesh_, *group_, device, options);
 }
 
 std::unique_ptr<parallel::DataParallel> Ranks::data_parallel(
@@ -59,6 +62,20 @@ Ranks::Share Ranks::agree(const Share& mine) {
   return {sums[0] > 0, {sums[1], sums[2], sums[3]}};
 }
 
+void Ranks::check_alike(int64_t fingerprint) {
+  const auto parts = static_cast<size_t>(mesh_.shape().data);
+  const auto at = static_cast<size_t>(mesh_.coordinates().data);
+  std::vector<int64_t> most(2 * parts, std::numeric_limits<int64_t>::min());
+  most[at] = fingerprint;
+  most[parts + at] = ~fingerprint;  // whose largest is the complement of the least
+  group_->all_reduce(std::span<int64_t>(most), exchange::Reduction::max);
+  for (size_t part = 0; part < parts; ++part)
+    if (most[part] != ~most[parts + part])
+      fail(Code::state, "the stages of the model have different batches (part ", part,
+           " of the data): their pipelines must give the same samples in the same order, so let "
+           "nothing in them depend on the clock");
+}
+
 EvalMetrics Ranks::evaluate(const std::function<EvalMetrics()>& evaluate) {
   EvalMetrics mine;
   std::optional<Error> stopped;
@@ -68,7 +85,7 @@ EvalMetrics Ranks::evaluate(const std::function<EvalMetrics()>& evaluate) {
     if (error.code() != Code::cancelled) throw;
     stopped = error;
   }
-  const auto samples = counts() ? static_cast<double>(mine.samples) : 0.0;
+  const auto samples = has_results() ? static_cast<double>(mine.samples) : 0.0;
   std::array<double, 4> sums{stopped ? 1.0 : 0.0, samples, mine.loss * samples,
                              mine.accuracy * samples};
   group_->all_reduce(std::span<double>(sums));

@@ -16,6 +16,7 @@
 #include "exchange/world.h"
 #include "parallel/data_parallel.h"
 #include "parallel/mesh.h"
+#include "parallel/model_stage.h"
 #include "train/batch_fields.h"
 #include "train/job.h"
 #include "train/learner.h"
@@ -46,16 +47,25 @@ class Ranks {
   int size() const { return group_->size(); }
   bool leads() const { return rank() == 0; }  // writes the run's folder
 
+  const parallel::Mesh& mesh() const { return mesh_; }
+
   // Ranks that share a model read the same samples: which of `parts()` parts of the data this one reads, how many ranks read it,
   // and whether this one is the first of them, whose samples count.
   int part() const { return mesh_.place(parallel::Axis::data); }
   int parts() const { return mesh_.length(parallel::Axis::data); }
   int sharers() const { return size() / parts(); }
   bool counts() const { return rank() % sharers() == 0; }
+  // Whether this one has the results of those: the last stage of the model.
+  bool has_results() const {
+    return mesh_.place(parallel::Axis::tensor) == 0 &&
+           mesh_.place(parallel::Axis::pipeline) + 1 == mesh_.length(parallel::Axis::pipeline);
+  }
 
   // For a learner on this device. A call of all ranks.
   std::unique_ptr<parallel::DataParallel> data_parallel(const gpu::DevicePtr& device,
                                                         parallel::DataParallelOptions options);
+  std::unique_ptr<parallel::ModelStage> model_stage(const gpu::DevicePtr& device,
+                                                    const parallel::ModelStageOptions& options);
 
   // What a rank has to say before a step, and what all of them say together: whether any does.
   struct Outlook {
@@ -72,6 +82,9 @@ class Ranks {
     SampleCounts counts;
   };
   Share agree(const Share& mine);
+
+  // Throws on all ranks where those that have the same part of the data say different things of a batch.
+  void check_alike(int64_t fingerprint);
 
   // Of parts of the data, as of all of it. Where one rank's was stopped, Error(cancelled) on all: `evaluate` may throw it.
   EvalMetrics evaluate(const std::function<EvalMetrics()>& evaluate);

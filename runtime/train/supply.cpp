@@ -37,7 +37,7 @@ void check_not_by_clock(const Json& pipeline) {
         stage["stage"] == "echo" ? stage.value("mode", std::string("fixed")) : "fixed";
     if (mode != "fixed" && stage.value("replay", std::string()).empty())
       fail(Code::unsupported, "the stage 'echo' in the mode '", mode,
-           "' decides by the time, and ranks that share a model's tensors (parallel.mesh) have to "
+           "' decides by the time, and ranks that share a model (parallel.mesh) have to "
            "read the same samples: use the mode 'fixed'");
   }
 }
@@ -61,6 +61,8 @@ bool Supply::next(pipeline::Item& batch, const std::string& field) {
   const Ranks::Share all = ranks_->agree(ended ? Ranks::Share{.ends_epoch = true}
                                                : Ranks::Share{.counts = counts_of(batch, field)});
   if (!all.ends_epoch) {
+    if (ranks_->mesh().length(parallel::Axis::pipeline) > 1)
+      ranks_->check_alike(fingerprint_of(batch));
     shares_.push_back(all);
     return true;
   }

@@ -32,6 +32,7 @@ Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start st
                                      : join_ranks(job)),
       start_(start) {
   try {
+    if (ranks_) ranks_->lay_out(job_.mesh());
     begin(std::move(kernels));
   } catch (const std::exception& error) {
     if (ranks_) ranks_->abort(error.what());
@@ -69,8 +70,10 @@ Trainer::~Trainer() = default;
 
 void Trainer::open(std::shared_ptr<gpu::Kernels> kernels) {
   kernels_ = kernels;
-  auto exchange = ranks_ ? data_parallel(kernels->device()) : nullptr;
-  learner_.emplace(std::move(kernels), learner_spec(job_), std::move(exchange));
+  const bool is_split = ranks_ && ranks_->mesh().length(parallel::Axis::pipeline) > 1;
+  auto stage = is_split ? model_stage(kernels->device()) : nullptr;
+  auto exchange = ranks_ && !is_split ? data_parallel(kernels->device()) : nullptr;
+  learner_.emplace(std::move(kernels), learner_spec(job_), std::move(exchange), std::move(stage));
   supply_.emplace(pipeline_spec(job_.pipeline()), ranks_.get());
   learner_->expect_views(supply_->pipeline().view_samples());
 }
@@ -83,6 +86,24 @@ std::unique_ptr<parallel::DataParallel> Trainer::data_parallel(const gpu::Device
     options.compression = parallel::compression_named(job_.parallel()->string("compression"));
   }
   return ranks_->data_parallel(device, options);
+}
+
+std::unique_ptr<parallel::ModelStage> Trainer::model_stage(const gpu::DevicePtr& device) {
+  const Options& given = *job_.parallel();
+  if (ranks_->is_elastic())
+    fail(Code::unsupported,
+         "parallel: a run whose model is cut into stages is not elastic: every stage is needed");
+  if (given.boolean("sync_batch_norm"))
+    fail(Code::unsupported,
+         "parallel: sync_batch_norm takes the moments of a whole batch at once, and stages of a "
+         "model "
+         "have micro-batches: leave it out, or use group_norm");
+  if (given.string("compression") != "none")
+    fail(Code::unsupported,
+         "parallel: 'compression' is not there for stages of a model: leave it out");
+  return ranks_->model_stage(device, {static_cast<int>(given.integer("micro_batches")),
+                                      parallel::schedule_named(given.string("schedule")),
+                                      given.strings("stages"), given.number("bucket_mb")});
 }
 
 // For this rank, and with what this run may write.

@@ -86,6 +86,7 @@ class Trainer {
   void open_folder();
   void tell_group() const;
   std::unique_ptr<parallel::DataParallel> data_parallel(const gpu::DevicePtr& device);
+  std::unique_ptr<parallel::ModelStage> model_stage(const gpu::DevicePtr& device);
   Json pipeline_spec(Json of) const;
   bool is_stopping() const;
   bool time_is_over() const;

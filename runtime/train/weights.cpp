@@ -7,6 +7,7 @@
 #include "core/text.h"
 #include "nn/onnx.h"
 #include "nn/weights.h"
+#include "train/split_state.h"
 
 namespace etr::train {
 namespace {
@@ -28,13 +29,15 @@ void check_no_others(const checkpoint::NamedTensors& given, const std::vector<st
 }  // namespace
 
 Weights::Weights(gpu::Kernels& kernels, nn::ModelGraph of, uint64_t seed,
-                 parallel::TensorParallel* tensor)
+                 parallel::TensorParallel* tensor, parallel::ModelStage* its_stage)
     : device(kernels.device()),
       tensor_ranks(tensor),
       whole(std::move(of)),
       split(tensor ? nn::split(whole, tensor->rank(), tensor->size()) : nn::SplitModel{}),
       net(tensor ? split.net : whole),
-      store(device, net.graph, seed),
+      stage(its_stage),
+      store(device, net.graph, seed,
+            stage ? stage->values_of(net.graph, stage->stage()) : std::vector<bool>{}),
       loss_scale(loss_scale_of(kernels, net)) {
   if (!tensor) return;
   if (split.slices.empty())
@@ -49,7 +52,12 @@ nn::ModelGraph Weights::part_of(nn::ModelGraph of) const {
   return nn::split(of, tensor_ranks->rank(), tensor_ranks->size()).net;
 }
 
-int64_t Weights::trainable() const { return shared ? shared->trainable() : store.trainable(); }
+int64_t Weights::trainable() const {
+  if (shared) return shared->trainable();
+  int64_t all = 0;
+  for (const auto& parameter : graph::layout_of(whole.graph).parameters) all += parameter.count;
+  return all;
+}
 
 checkpoint::NamedTensors Weights::save() const {
   checkpoint::NamedTensors out = store.download();
@@ -65,14 +73,57 @@ checkpoint::NamedTensors Weights::save_state() const {
   return out;
 }
 
+// What this stage has of a checkpoint, which is one device's.
+Loaded Weights::of_stage(const Loaded& all) const {
+  Loaded part = all;
+  check_origin(all.origin, "model", [&] {
+    check_all(all.weights, net.graph);
+    std::vector<std::string> names;
+    for (const graph::Value& value : net.graph.values()) names.push_back(value.name);
+    check_no_others(all.weights, names);
+  });
+  std::erase_if(part.weights, [&](const auto& each) { return !has(each.first); });
+  part.optimizer =
+      part_of_state(all.optimizer, net.graph, stage->values_of(net.graph, stage->stage()));
+  return part;
+}
+
+// The files of all stages are made one device's on the first of them.
+std::optional<SavedWeights> Weights::saved() const {
+  SavedWeights mine{save(), save_state()};
+  if (!stage) return mine;
+  if (stage->mesh().place(parallel::Axis::data) > 0) return std::nullopt;  // the same once more
+  std::vector<checkpoint::NamedTensors> optimizers;
+  std::vector<std::vector<bool>> parts;
+  const auto gathered = [&](const checkpoint::NamedTensors& tensors) {
+    const std::vector<std::byte> bytes = checkpoint::write_safetensors(tensors);
+    std::vector<checkpoint::NamedTensors> out;
+    for (const std::string& each :
+         stage->gather({reinterpret_cast<const char*>(bytes.data()), bytes.size()}))
+      out.push_back(
+          checkpoint::read_safetensors(std::as_bytes(std::span(each)), "a stage's state"));
+    return out;
+  };
+  const auto weights = gathered(mine.weights);
+  optimizers = gathered(mine.optimizer);
+  if (weights.empty()) return std::nullopt;
+  SavedWeights out;
+  for (const auto& each : weights) out.weights.insert(each.begin(), each.end());
+  for (int s = 0; s < stage->stages(); ++s) parts.push_back(stage->values_of(net.graph, s));
+  out.optimizer = joined_state(optimizers, net.graph, parts);
+  return out;
+}
+
 void Weights::import(const Imported& given) {
   auto tensors = store.download();
   for (auto& [name, tensor] : nn::weights_of_pytorch(whole, given.tensors, given.names, given.path))
-    tensors[name] = shared ? shared->own(name, tensor) : std::move(tensor);
+    if (tensors.contains(name))  // others are another stage's
+      tensors[name] = shared ? shared->own(name, tensor) : std::move(tensor);
   store.upload(tensors);
 }
 
-void Weights::load(const Loaded& loaded) {
+void Weights::load(const Loaded& all) {
+  const Loaded loaded = stage ? of_stage(all) : all;
   checkpoint::NamedTensors tensors = loaded.weights, state = loaded.optimizer;
   check_origin(loaded.origin, "model", [&] {
     if (shared)
@@ -91,11 +142,17 @@ void Weights::load(const Loaded& loaded) {
 }
 
 // Constants have names too, but are the model's own.
+bool Weights::has(const std::string& name) const {
+  return std::find(store.names().begin(), store.names().end(), name) != store.names().end();
+}
+
 const ops::DeviceTensor& Weights::tensor(const std::string& name) const {
-  const std::vector<std::string>& names = store.names();
-  if (std::find(names.begin(), names.end(), name) == names.end())
-    fail(Code::not_found, "the model has no weight '", name, "'", suggestion(name, names));
-  return store.tensor(name);
+  if (has(name)) return store.tensor(name);
+  for (const graph::Value& value : net.graph.values())
+    if (stage && value.name == name && value.initializer)
+      fail(Code::state, "the weight '", name, "' is not in stage ", stage->stage(),
+           " of the model, which this rank has: a checkpoint has them all");
+  fail(Code::not_found, "the model has no weight '", name, "'", suggestion(name, store.names()));
 }
 
 std::vector<pipeline::Field> Weights::read(const std::string& name) const {
@@ -128,6 +185,9 @@ void Weights::write(const std::vector<pipeline::Field>& given) {
 }
 
 std::string Weights::onnx() const {
+  if (stage)
+    fail(Code::unsupported,
+         "a model that is cut into stages is not exported: load its checkpoint on one device");
   const gpu::Buffer averages = update->averages();
   return nn::to_onnx(whole, [&](const std::string& name) {
     ops::DeviceTensor tensor = store.tensor(name);

@@ -171,6 +171,31 @@ class Launch(unittest.TestCase):
         for pid in ranks.values():
             self.assertFalse(os.path.exists(f"/proc/{pid}"), f"rank process {pid} is left")
 
+    def stages(self, **keys):
+        """The settings of a model in two stages."""
+        return {"parallel": json.dumps({"mesh": {"pipeline": 2}, "micro_batches": 4, "schedule": "1f1b"}),
+                "model": json.dumps({"layers": [{"layer": "flatten"},
+                                                {"layer": "dense", "units": 32, "activation": "relu"},
+                                                {"layer": "dense", "units": 16, "activation": "relu"},
+                                                {"layer": "dense", "units": 10}]}), **keys}
+
+    def test_stages_of_a_model_train_as_one_device(self):
+        staged = run("launch", "-n", "2", *self.words("staged", **self.stages()))
+        self.assertEqual(staged.returncode, 0, staged.stderr)
+        self.assertIn("stage 1: ", staged.stderr)
+        alone = run("train", *self.words("in-one", model=self.stages()["model"]))
+        self.assertEqual(alone.returncode, 0, alone.stderr)
+        for two, one in zip(self.losses("staged"), self.losses("in-one"), strict=True):
+            self.assertEqual((two[0], two[2]), (one[0], one[2]))
+            self.assertAlmostEqual(two[1], one[1], places=3)
+
+    def test_a_killed_stage_ends_all(self):
+        process, ranks = self.begin("stage-killed", **self.stages())
+        os.kill(ranks[1], signal.SIGKILL)
+        out, errors = self.ended(process, ranks)
+        self.assertNotEqual(process.returncode, 0)
+        self.assertIn("rank 1 is lost", errors)
+
     def test_ranks_share_the_tensors_of_a_model(self):
         model = json.dumps({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 24, "activation": "relu"},
                                        {"layer": "dense", "units": 10}]})
