@@ -123,10 +123,9 @@ class Launch(unittest.TestCase):
         self.assertIn("parallel.devices", result.stderr)
 
     def test_variables_of_torchrun_and_kubernetes_make_ranks(self):
-        with socket.socket() as free, socket.socket() as above:
+        with socket.socket() as free:  # the ranks take the port above torchrun's
             free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-            above.bind(("127.0.0.1", port + 1))  # which the ranks take
+            port = free.getsockname()[1] - 1
         ranks = [subprocess.Popen([PROGRAM, "train", *self.words("variables"), "--set", "parallel={}"],
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                   env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "localhost",
