@@ -35,6 +35,14 @@ class Elastic(unittest.TestCase):
     def expect_end(self, cluster, key):
         self.assertEqual(cluster.wait(key), 0, cluster.report())
 
+    # Until it and another rank have told so.
+    def wait_for_newcomer(self, cluster, rank, joined):
+        def joins():
+            return "3 ranks go on from step" in cluster.said(rank) and "this is rank 2" in cluster.said(joined)
+
+        cluster.wait_for(lambda: joins() or not cluster.running(), "nobody joined")
+        self.assertTrue(joins(), cluster.report())
+
     # Steps are told once each, and every sample of every epoch is.
     def expect_whole(self, cluster, epochs):
         rows = cluster.rows()
@@ -73,8 +81,7 @@ class Elastic(unittest.TestCase):
         cluster = self.cluster("grown", 2, epochs=500).start_all()
         cluster.wait_for_step(2)
         joined = cluster.start(0, joins=True)
-        cluster.wait_for(lambda: "this is rank 2" in cluster.said(joined) or not cluster.running(), "nobody joined")
-        self.assertIn("3 ranks go on from step", cluster.said(0))
+        self.wait_for_newcomer(cluster, 0, joined)
         began = int(cluster.said(0).rpartition("go on from step ")[2].partition(";")[0])
         self.assertEqual(began % (SAMPLES // 8), 0, "the end of an epoch of two ranks")
         cluster.wait_for_step(began + SAMPLES // 12 + 1)
@@ -93,9 +100,8 @@ class Elastic(unittest.TestCase):
         cluster.wait_for_step(2)
         joined = cluster.start(0, joins=True)
         cluster.processes[0].kill()
-        cluster.wait_for(lambda: "3 ranks go on" in cluster.said(1) or not cluster.running(), "nobody joined")
+        self.wait_for_newcomer(cluster, 1, joined)
         self.assertIn("2 ranks go on", cluster.said(1))
-        self.assertIn("this is rank 2", cluster.said(joined))
         cluster.wait_for_step(cluster.step() + 5)
         for rank in (1, 2, joined):
             cluster.processes[rank].send_signal(signal.SIGTERM)
