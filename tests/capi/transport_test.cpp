@@ -23,12 +23,22 @@ class Place {
  public:
   explicit Place(int size) : brought_(static_cast<size_t>(size)) {}
 
-  // All come; each reads what all brought; all leave. Throws where one does not come, or the place is closed.
+  // All come; each reads what all brought; all leave. Throws where one does not come, or the place is closed. Who has come leaves
+  // with the others, also when the place is closed meanwhile: they may be reading what it brought.
   void meet(int rank, const void* brings, double timeout_s,
             const std::function<void(const std::vector<const void*>&)>& read) {
-    arrive(rank, brings, timeout_s);
-    read(brought_);
-    arrive(rank, brings, timeout_s);
+    std::unique_lock lock(mutex_);
+    if (closed_.empty()) {
+      brought_[static_cast<size_t>(rank)] = brings;
+      if (arrive(lock, timeout_s, /*ends_when_closed=*/true)) {
+        lock.unlock();
+        read(brought_);
+        lock.lock();
+        arrive(lock, timeout_s, /*ends_when_closed=*/false);
+        return;
+      }
+    }
+    throw et::RankLost(closed_.empty() ? "nobody came" : closed_, {1 - rank});
   }
   std::shared_ptr<Place> part(int colour) {
     const std::lock_guard lock(mutex_);
@@ -43,19 +53,18 @@ class Place {
   }
 
  private:
-  void arrive(int rank, const void* brings, double timeout_s) {
-    std::unique_lock lock(mutex_);
-    brought_[static_cast<size_t>(rank)] = brings;
+  // Whether all have come.
+  bool arrive(std::unique_lock<std::mutex>& lock, double timeout_s, bool ends_when_closed) {
     const uint64_t meeting = meetings_;
     if (++here_ == brought_.size()) {
       here_ = 0;
       ++meetings_;
       changed_.notify_all();
     }
-    const bool came = changed_.wait_for(lock, std::chrono::duration<double>(timeout_s),
-                                        [&] { return meetings_ != meeting || !closed_.empty(); });
-    if (meetings_ != meeting) return;
-    throw et::RankLost(came ? closed_ : "nobody came", {1 - rank});
+    changed_.wait_for(lock, std::chrono::duration<double>(timeout_s), [&] {
+      return meetings_ != meeting || (ends_when_closed && !closed_.empty());
+    });
+    return meetings_ != meeting;
   }
 
   std::mutex mutex_;
