@@ -75,6 +75,15 @@ constexpr OptionSpec kParallel[] = {
     {"compression", OptionType::string, "\"none\"",
      "the format in which gradients travel; what rounding leaves of one joins the next", 0, 0, "",
      "none|fp16|bf16"},
+    {"algorithm", OptionType::string, "\"synchronous\"",
+     "synchronous: gradients are averaged in every step; diloco: weights, every outer_every steps; "
+     "downpour, easgd: workers exchange with a parameter server, each at its own pace",
+     0, 0, "", "synchronous|diloco|downpour|easgd"},
+    {"outer_every", OptionType::integer, "500", "of diloco: steps between two outer steps", 1, 1e9,
+     "steps"},
+    {"outer_rate", OptionType::number, "0.7", "of diloco: the outer learning rate", 0, 10},
+    {"outer_momentum", OptionType::number, "0.9", "of diloco: the outer step's Nesterov momentum",
+     0, 1},
 };
 
 // parallel.mesh

@@ -17,7 +17,7 @@ constexpr const char* kNoWeights =
 }  // namespace
 
 Learner::Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec,
-                 std::unique_ptr<parallel::DataParallel> ranks)
+                 std::unique_ptr<parallel::Sharing> ranks)
     : kernels_(std::move(kernels)),
       ranks_(std::move(ranks)),
       model_(spec.model),
@@ -80,6 +80,10 @@ void Learner::shape(const pipeline::Item& batch) {
 
 void Learner::step(const pipeline::Item& batch) {
   steps_.start(plans_for(batch, /*with_target=*/true), batch);
+  if (!ranks_ || !ranks_->exchange_due(steps_.count())) return;
+  plans_->results(/*wait_all=*/true);
+  ranks_->exchange(weights_->store);
+  ++weights_->age;
 }
 
 std::vector<StepMetrics> Learner::take_metrics(bool wait_all) {
@@ -91,6 +95,7 @@ void Learner::average_states() {
   if (!ranks_ || !weights_) return;
   plans_->results(/*wait_all=*/true);  // whose exchanges use the ranks' group
   ranks_->average_states(weights_->store);
+  ++weights_->age;
 }
 
 void Learner::forget_residuals() {

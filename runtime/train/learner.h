@@ -10,7 +10,7 @@
 #include "checkpoint/store.h"
 #include "nn/model.h"
 #include "optim/update.h"
-#include "parallel/data_parallel.h"
+#include "parallel/sharing.h"
 #include "pipeline/pipeline.h"
 #include "train/evaluation_input.h"
 #include "train/inference.h"
@@ -37,7 +37,7 @@ class Learner {
   // one's weights, submit the same steps, each with its part of a batch, and metrics are those of all parts. Every step's batch has
   // the same shape on all ranks, and at most as many rows as the largest of the first.
   Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec,
-          std::unique_ptr<parallel::DataParallel> ranks = nullptr);
+          std::unique_ptr<parallel::Sharing> ranks = nullptr);
   ~Learner();
 
   // Plans training on batches of this shape now (otherwise the first step does).
@@ -64,9 +64,9 @@ class Learner {
   // not changed the weights, and neither have those that were in flight after it, which give no results.
   std::vector<StepMetrics> take_metrics(bool wait_all);
 
-  // Of all ranks, before they evaluate or save: see DataParallel::average_states(). Waits for the steps in flight first.
+  // Of all ranks, before they evaluate or save: see Sharing::average_states(). Waits for the steps in flight first.
   void average_states();
-  // This rank cannot go on: see DataParallel::abort().
+  // This rank cannot go on: see Sharing::abort().
   void abort(const std::string& reason) {
     if (ranks_) ranks_->abort(reason);
   }
@@ -131,7 +131,7 @@ class Learner {
   Weights& begun(const char* otherwise) const;
 
   std::shared_ptr<gpu::Kernels> kernels_;
-  std::unique_ptr<parallel::DataParallel> ranks_;  // none: it trains alone
+  std::unique_ptr<parallel::Sharing> ranks_;  // none: it trains alone
   nn::Model model_;
   optim::UpdateSpec update_;
   const uint64_t seed_;

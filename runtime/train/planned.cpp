@@ -95,7 +95,7 @@ std::vector<graph::ValueId> Planned::outputs() const {
 gpu::CommandList Planned::step_commands(const graph::Plan& plan, gpu::Arena& memory) {
   optim::Update& update = *weights_.update;
   if (weights_.ranks) {
-    parallel::DataParallel::Step step{plan.step_values(), {}, rows};
+    parallel::Sharing::Step step{plan.step_values(), {}, rows};
     if (weights_.loss_scale) step.loss_scale = weights_.loss_scale->scale();
     for (const graph::ValueId id : outputs()) step.results.push_back(plan.tensor(id).buffer);
     return weights_.ranks->with_update(plan.commands(), update, weights_.store, step, kernels_,

@@ -9,6 +9,8 @@
 #include "core/json.h"
 #include "core/parse_json.h"
 #include "exchange/world.h"
+#include "parallel/data_parallel.h"
+#include "parallel/local_sgd.h"
 
 namespace etr::train {
 namespace {
@@ -19,9 +21,24 @@ std::span<std::byte> bytes_of(std::string& text) {
 
 }  // namespace
 
-std::unique_ptr<parallel::DataParallel> Ranks::data_parallel(
-    const gpu::DevicePtr& device, parallel::DataParallelOptions options) {
-  return std::make_unique<parallel::DataParallel>(group_.duplicate(), device, options);
+std::unique_ptr<parallel::Sharing> Ranks::sharing(const gpu::DevicePtr& device,
+                                                  const Options* options) {
+  parallel::DataParallelOptions of_gradients;
+  if (options && options->string("algorithm") == "diloco") {
+    if (options->boolean("sync_batch_norm"))
+      fail(Code::unsupported,
+           "parallel: with diloco ranks exchange nothing within a step, as sync_batch_norm needs");
+    return std::make_unique<parallel::LocalSgd>(
+        group_.duplicate(),
+        parallel::LocalSgdOptions{options->integer("outer_every"), options->number("outer_rate"),
+                                  options->number("outer_momentum")});
+  }
+  if (options) {
+    of_gradients.bucket_mb = options->number("bucket_mb");
+    of_gradients.sync_batch_norm = options->boolean("sync_batch_norm");
+    of_gradients.compression = parallel::compression_named(options->string("compression"));
+  }
+  return std::make_unique<parallel::DataParallel>(group_.duplicate(), device, of_gradients);
 }
 
 void Ranks::be_patient() {

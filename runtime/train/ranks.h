@@ -10,7 +10,7 @@
 
 #include "checkpoint/store.h"
 #include "exchange/group.h"
-#include "parallel/data_parallel.h"
+#include "parallel/sharing.h"
 #include "train/batch_fields.h"
 #include "train/job.h"
 #include "train/learner.h"
@@ -27,9 +27,8 @@ class Ranks {
   int size() const { return group_.size(); }
   bool leads() const { return rank() == 0; }  // writes the run's folder
 
-  // For a learner on this device. A call of all ranks.
-  std::unique_ptr<parallel::DataParallel> data_parallel(const gpu::DevicePtr& device,
-                                                        parallel::DataParallelOptions options);
+  // For a learner on this device, as the job's section 'parallel' says where there is one. A call of all ranks.
+  std::unique_ptr<parallel::Sharing> sharing(const gpu::DevicePtr& device, const Options* options);
 
   // What a rank has to say before a step, and what all of them say together: whether any does.
   struct Outlook {

@@ -45,7 +45,7 @@ std::string repeated(Plans& plans, Planned& planned, const pipeline::Item& batch
 }
 
 // `first`: what this rank found when it repeated the step.
-std::string whence(const std::string& first, const parallel::DataParallel* ranks) {
+std::string whence(const std::string& first, const parallel::Sharing* ranks) {
   if (!first.empty()) return cat("the first to be NaN or infinite: ", first);
   if (ranks && ranks->size() > 1)
     return cat("not in the part of the batch that rank ", ranks->rank(), " had, but in another's");
@@ -67,7 +67,7 @@ ops::StepValues Steps::values_for(const pipeline::Item& batch, const Plans& plan
   values.step = static_cast<uint32_t>(count_);
   values.valid_rows = static_cast<uint32_t>(rows_of(batch, plans.model().inputs()[0]));
   values.rows = static_cast<uint32_t>(planned.rows);
-  if (const parallel::DataParallel* ranks = plans.weights().ranks)
+  if (const parallel::Sharing* ranks = plans.weights().ranks)
     values.first_row = values.rows * static_cast<uint32_t>(ranks->rank());
   values.seed_lo = static_cast<uint32_t>(seed_);
   values.seed_hi = static_cast<uint32_t>(seed_ >> 32);

@@ -63,20 +63,12 @@ void Trainer::begin(std::shared_ptr<gpu::Kernels> kernels) {
 Trainer::~Trainer() = default;
 
 void Trainer::open(std::shared_ptr<gpu::Kernels> kernels) {
-  auto exchange = ranks_ ? data_parallel(kernels->device()) : nullptr;
+  const auto& options = job_.parallel();
+  auto exchange =
+      ranks_ ? ranks_->sharing(kernels->device(), options ? &*options : nullptr) : nullptr;
   learner_.emplace(std::move(kernels), learner_spec(job_), std::move(exchange));
   supply_.emplace(pipeline_spec(job_.pipeline()), ranks_.get());
   learner_->expect_views(supply_->pipeline().view_samples());
-}
-
-std::unique_ptr<parallel::DataParallel> Trainer::data_parallel(const gpu::DevicePtr& device) {
-  parallel::DataParallelOptions options;
-  if (job_.parallel()) {
-    options.bucket_mb = job_.parallel()->number("bucket_mb");
-    options.sync_batch_norm = job_.parallel()->boolean("sync_batch_norm");
-    options.compression = parallel::compression_named(job_.parallel()->string("compression"));
-  }
-  return ranks_->data_parallel(device, options);
 }
 
 // For this rank, and with what this run may write.

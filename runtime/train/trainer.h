@@ -78,7 +78,6 @@ class Trainer {
   void begin(std::shared_ptr<gpu::Kernels> kernels);
   void open(std::shared_ptr<gpu::Kernels> kernels);
   void recover(const Error& lost);
-  std::unique_ptr<parallel::DataParallel> data_parallel(const gpu::DevicePtr& device);
   Json pipeline_spec(Json of) const;
   bool is_stopping() const;
   bool time_is_over() const;

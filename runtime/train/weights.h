@@ -11,7 +11,7 @@
 #include "graph/parameters.h"
 #include "nn/model.h"
 #include "optim/update.h"
-#include "parallel/data_parallel.h"
+#include "parallel/sharing.h"
 #include "pipeline/item.h"
 
 namespace etr::train {
@@ -49,7 +49,7 @@ struct Weights {
   graph::ParameterStore store;
   std::unique_ptr<optim::LossScale> loss_scale;  // of float16
   std::unique_ptr<optim::Update> update;
-  parallel::DataParallel* ranks = nullptr;  // who share a step
+  parallel::Sharing* ranks = nullptr;  // who share a step
   uint64_t age = 0;                         // grows when they change
 
  private:
