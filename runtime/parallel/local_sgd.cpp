@@ -1,17 +1,14 @@
 #include "parallel/local_sgd.h"
 
-#include <algorithm>
 #include <span>
 #include <utility>
 
-#include "checkpoint/safetensors.h"
 #include "core/error.h"
 
 namespace etr::parallel {
 namespace {
 
 constexpr const char* kFile = "outer.safetensors";
-constexpr const char* kMomentum = "momentum";
 
 }  // namespace
 
@@ -27,9 +24,8 @@ void LocalSgd::share(graph::ParameterStore& store) {
          " numbers, and the model ", weights_.size(), ": it is of another model");
 }
 
-bool LocalSgd::exchange_due(uint64_t steps) {
-  steps_ = steps;
-  return steps % static_cast<uint64_t>(options_.every) == 0;
+bool LocalSgd::exchange_due() {
+  return steps() != steps_then_ && steps() % static_cast<uint64_t>(options_.every) == 0;
 }
 
 void LocalSgd::exchange(graph::ParameterStore& store) {
@@ -45,33 +41,22 @@ void LocalSgd::exchange(graph::ParameterStore& store) {
     weights_[i] -= rate * (outer + momentum * momentum_[i]);
   }
   upload_flat(store, weights_, store.weights());
-  steps_then_ = steps_;
+  steps_then_ = steps();
 }
 
 void LocalSgd::average_states(graph::ParameterStore& store) {
-  if (steps_ != steps_then_) exchange(store);
+  finish(store);
   parallel::average_states(group_, store);
 }
 
-void LocalSgd::save(checkpoint::Files& files) const {
-  Tensor momentum(DType::f32, {static_cast<int64_t>(momentum_.size())});
-  std::copy(momentum_.begin(), momentum_.end(), momentum.mutable_view<float>().begin());
-  files[kFile] = checkpoint::write_safetensors({{kMomentum, momentum}});
+void LocalSgd::finish(graph::ParameterStore& store) {
+  if (steps() != steps_then_) exchange(store);
 }
 
+void LocalSgd::save(checkpoint::Files& files) const { put_vector(files, kFile, momentum_); }
+
 void LocalSgd::load(const checkpoint::Files& files, const std::string& origin) {
-  const auto file = files.find(kFile);
-  if (file == files.end())
-    fail(Code::invalid_argument, origin, " has no '", kFile,
-         "': it was not written by local SGD. Begin anew in another folder, or resume it with the "
-         "algorithm that wrote it (parallel.algorithm)");
-  const std::string name = cat(origin, ": '", kFile, "'");
-  const auto tensors = checkpoint::read_safetensors(file->second, name);
-  const auto found = tensors.find(kMomentum);
-  if (found == tensors.end() || found->second.dtype() != DType::f32)
-    fail(Code::corrupt_data, name, " has no f32 '", kMomentum, "'");
-  const auto values = found->second.view<float>();
-  momentum_.assign(values.begin(), values.end());
+  momentum_ = take_vector(files, kFile, origin);
 }
 
 }  // namespace etr::parallel

@@ -30,11 +30,13 @@ class LocalSgd : public Sharing {
   int rank() const override { return group_.rank(); }
   void abort(const std::string& reason) override { group_.abort(reason); }
   void share(graph::ParameterStore& store) override;
-  bool exchange_due(uint64_t steps) override;
+  bool exchange_due() override;
   void exchange(graph::ParameterStore& store) override;
 
   // Also takes an outer step, unless one has just been taken: what is evaluated and saved is x.
   void average_states(graph::ParameterStore& store) override;
+
+  void finish(graph::ParameterStore& store) override;  // likewise
 
   // x is in the weights; the momentum is kept beside them.
   void save(checkpoint::Files& files) const override;
@@ -43,7 +45,6 @@ class LocalSgd : public Sharing {
  private:
   exchange::Group group_;
   const LocalSgdOptions options_;
-  uint64_t steps_ = 0;       // of the latest exchange_due()
   uint64_t steps_then_ = 0;  // of the latest outer step
   std::vector<float> weights_, momentum_;
 };

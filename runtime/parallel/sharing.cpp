@@ -4,6 +4,8 @@
 #include <map>
 #include <span>
 
+#include "checkpoint/safetensors.h"
+#include "core/error.h"
 #include "ops/op.h"
 
 namespace etr::parallel {
@@ -46,6 +48,35 @@ void upload_flat(const graph::ParameterStore& store, std::span<const float> from
   Tensor tensor(DType::f32, {static_cast<int64_t>(from.size())});
   std::copy(from.begin(), from.end(), tensor.mutable_view<float>().begin());
   graph::upload(store.device(), tensor, {to, tensor.shape()});
+}
+
+namespace {
+
+constexpr const char* kTensor = "values";
+
+}  // namespace
+
+void put_vector(checkpoint::Files& files, const char* file, std::span<const float> values) {
+  Tensor tensor(DType::f32, {static_cast<int64_t>(values.size())});
+  std::copy(values.begin(), values.end(), tensor.mutable_view<float>().begin());
+  files[file] = checkpoint::write_safetensors({{kTensor, tensor}});
+}
+
+std::vector<float> take_vector(const checkpoint::Files& files, const char* file,
+                               const std::string& origin) {
+  const auto found = files.find(file);
+  if (found == files.end())
+    fail(
+        Code::invalid_argument, origin, " has no '", file,
+        "': it was written by a run of another algorithm (parallel.algorithm). Resume it with that "
+        "one, or begin anew in another folder");
+  const std::string name = cat(origin, ": '", file, "'");
+  const auto tensors = checkpoint::read_safetensors(found->second, name);
+  const auto tensor = tensors.find(kTensor);
+  if (tensor == tensors.end() || tensor->second.dtype() != DType::f32)
+    fail(Code::corrupt_data, name, " has no f32 '", kTensor, "'");
+  const auto values = tensor->second.view<float>();
+  return {values.begin(), values.end()};
 }
 
 }  // namespace etr::parallel

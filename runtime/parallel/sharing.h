@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -48,9 +49,18 @@ class Sharing {
   // The weights to begin with become the same for all.
   virtual void share(graph::ParameterStore& store) = 0;
 
-  // Whether weights are to be exchanged now that `steps` steps have been started. Steps may be in flight.
-  virtual bool exchange_due(uint64_t /*steps*/) { return false; }
+  // A step was started, the `steps`-th. It is in flight.
+  void started(uint64_t steps) {
+    steps_ = steps;
+    ++started_;
+  }
+
+  // Before the next step: whether weights are to be exchanged between the two. Steps may be in flight.
+  virtual bool exchange_due() { return false; }
   virtual void exchange(graph::ParameterStore& /*store*/) {}
+
+  // Whether exchange() needs not wait for others, after at most `seconds`. Steps may be in flight, for which it waits.
+  virtual bool ready_within(double /*seconds*/) { return true; }
 
   // Before this learner evaluates or saves: the weights and states become those of the whole, not of this end alone.
   virtual void average_states(graph::ParameterStore& store) = 0;
@@ -58,10 +68,26 @@ class Sharing {
   // This end cannot go on: exchanges that wait for it, here and elsewhere, end with this reason. Any thread.
   virtual void abort(const std::string& /*reason*/) {}
 
+  // After the last step: what this end has not told the others yet. They may go on without it.
+  virtual void finish(graph::ParameterStore& /*store*/) {}
+
   // What a checkpoint has to hold beside the weights. load() comes before share().
   virtual void save(checkpoint::Files& /*files*/) const {}
   virtual void load(const checkpoint::Files& /*files*/, const std::string& /*origin*/) {}
+
+ protected:
+  uint64_t steps() const { return steps_; }           // 0 before the first of this process
+  uint64_t started_here() const { return started_; }  // steps of this process
+
+ private:
+  uint64_t steps_ = 0, started_ = 0;
 };
+
+// A vector of f32 as a file of a checkpoint. take_vector() throws Error(invalid_argument) where the file is missing: the checkpoint is
+// of another algorithm.
+void put_vector(checkpoint::Files& files, const char* file, std::span<const float> values);
+std::vector<float> take_vector(const checkpoint::Files& files, const char* file,
+                               const std::string& origin);
 
 // The first rank's parameters and states become those of all. A call of all ranks.
 void broadcast_weights(exchange::Group& group, graph::ParameterStore& store);

@@ -32,7 +32,16 @@ Learner::~Learner() = default;
 int64_t Learner::trainable() const { return weights_ ? weights_->store.trainable() : 0; }
 int Learner::in_flight() const { return plans_ ? plans_->in_flight() : 0; }
 uint64_t Learner::device_bytes() const { return plans_ ? plans_->reserved_bytes() : 0; }
-bool Learner::ready_within(double seconds) { return !plans_ || plans_->ready_within(seconds); }
+
+bool Learner::ready_within(double seconds) {
+  if (!plans_) return true;
+  if (ranks_ && !ranks_->ready_within(seconds)) {
+    plans_->results(
+        /*wait_all=*/false);  // which throws where a step has failed that others wait for
+    return false;
+  }
+  return plans_->ready_within(seconds);
+}
 
 ReservoirStats Learner::reservoir() const {
   return plans_ ? plans_->reservoir() : ReservoirStats{};
@@ -79,16 +88,25 @@ void Learner::shape(const pipeline::Item& batch) {
 }
 
 void Learner::step(const pipeline::Item& batch) {
+  if (ranks_ && plans_ && ranks_->exchange_due()) {
+    plans_->results(/*wait_all=*/true);
+    ranks_->exchange(weights_->store);
+    ++weights_->age;
+  }
   steps_.start(plans_for(batch, /*with_target=*/true), batch);
-  if (!ranks_ || !ranks_->exchange_due(steps_.count())) return;
-  plans_->results(/*wait_all=*/true);
-  ranks_->exchange(weights_->store);
-  ++weights_->age;
+  if (ranks_) ranks_->started(steps_.count());
 }
 
 std::vector<StepMetrics> Learner::take_metrics(bool wait_all) {
   if (!plans_) return {};
   return steps_.take_metrics(*plans_, wait_all);
+}
+
+void Learner::finish() {
+  if (!ranks_ || !weights_) return;
+  plans_->results(/*wait_all=*/true);
+  ranks_->finish(weights_->store);
+  ++weights_->age;
 }
 
 void Learner::average_states() {

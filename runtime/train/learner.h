@@ -56,7 +56,7 @@ class Learner {
   // rows repeated up to these, so that batch statistics stay sane; save() writes down how many they are.
   void step(const pipeline::Item& batch);
 
-  // Whether step() needs not wait for the device, after at most `seconds`, for a batch like the last one.
+  // Whether step() needs not wait for the device, or for others, after at most `seconds`, for a batch like the last one.
   bool ready_within(double seconds);
 
   // Metrics of finished steps; `wait_all` waits for those in flight. Throws Error(not_finite) that names the step
@@ -71,8 +71,11 @@ class Learner {
     if (ranks_) ranks_->abort(reason);
   }
 
-  // Of all ranks, when they save: see DataParallel::forget_residuals(). Waits for the steps in flight first.
+  // Of all ranks, when they save: see Sharing::forget_residuals(). Waits for the steps in flight first.
   void forget_residuals();
+
+  // After the last step: see Sharing::finish(). Waits for the steps in flight first.
+  void finish();
 
   // One whole epoch of `pipeline` in evaluation mode: the rest of one that has begun is read past, for which `progress` is
   // told (0, -1). Error(invalid_argument) where there is no further epoch. Waits for the steps in flight first. `progress`

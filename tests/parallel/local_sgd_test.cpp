@@ -66,7 +66,10 @@ TEST(LocalSgdTest, BeginsWithTheFirstRanksWeights) {
 TEST(LocalSgdTest, IsDueEverySoManySteps) {
   together(1, {.every = 3}, [](LocalSgd& own, Model&) {
     std::string due;
-    for (uint64_t steps = 1; steps < 8; ++steps) due += own.exchange_due(steps) ? '1' : '0';
+    for (uint64_t steps = 1; steps < 8; ++steps) {
+      own.started(steps);
+      due += own.exchange_due() ? '1' : '0';
+    }
     EXPECT_EQ(due, "0010010");
   });
 }
@@ -98,7 +101,7 @@ TEST(LocalSgdTest, TakesNesterovsStepAndGoesOnFromACheckpoint) {
   together(2, {.every = 10}, [&](LocalSgd& own, Model& model) {
     own.share(model.store);
     const auto step = [&](LocalSgd& by, int number) {
-      by.exchange_due(static_cast<uint64_t>(number));
+      by.started(static_cast<uint64_t>(number));
       model.move((by.rank() == 0 ? 0.5f : -0.1f) * static_cast<float>(number));
       by.average_states(model.store);
       by.average_states(model.store);  // no second one
