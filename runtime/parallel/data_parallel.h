@@ -30,7 +30,7 @@ class DataParallel : public Sharing {
   ~DataParallel() override;
 
   int rank() const override;
-  int size() const;
+  int size() const override;
 
   // For a plan that trains on batches of `rows` rows, which it outlives; empty where its ops need no other rank's rows.
   std::unique_ptr<ops::RowPeers> row_peers(int64_t rows) override;

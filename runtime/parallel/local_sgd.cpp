@@ -45,11 +45,11 @@ void LocalSgd::exchange(graph::ParameterStore& store) {
 }
 
 void LocalSgd::average_states(graph::ParameterStore& store) {
-  finish(store);
+  finish(store, false);
   parallel::average_states(group_, store);
 }
 
-void LocalSgd::finish(graph::ParameterStore& store) {
+void LocalSgd::finish(graph::ParameterStore& store, bool /*all_end*/) {
   if (steps() != steps_then_) exchange(store);
 }
 

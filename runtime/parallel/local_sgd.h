@@ -36,7 +36,7 @@ class LocalSgd : public Sharing {
   // Also takes an outer step, unless one has just been taken: what is evaluated and saved is x.
   void average_states(graph::ParameterStore& store) override;
 
-  void finish(graph::ParameterStore& store) override;  // likewise
+  void finish(graph::ParameterStore& store, bool all_end) override;  // likewise
 
   // x is in the weights; the momentum is kept beside them.
   void save(checkpoint::Files& files) const override;

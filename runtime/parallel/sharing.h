@@ -21,7 +21,8 @@ class Sharing {
  public:
   virtual ~Sharing() = default;
 
-  virtual int rank() const = 0;  // rows of different ranks have different random numbers
+  virtual int rank() const = 0;           // rows of different ranks have different random numbers
+  virtual int size() const { return 1; }  // ranks whose rows are one batch
 
   // For a plan that trains on batches of `rows` rows, which it outlives; empty where its ops need no other rank's rows.
   virtual std::unique_ptr<ops::RowPeers> row_peers(int64_t /*rows*/) { return nullptr; }
@@ -68,8 +69,11 @@ class Sharing {
   // This end cannot go on: exchanges that wait for it, here and elsewhere, end with this reason. Any thread.
   virtual void abort(const std::string& /*reason*/) {}
 
-  // After the last step: what this end has not told the others yet. They may go on without it.
-  virtual void finish(graph::ParameterStore& /*store*/) {}
+  // After the last step: what this end has not told the others yet. `all_end`: where the others do not end by themselves they do.
+  virtual void finish(graph::ParameterStore& /*store*/, bool /*all_end*/) {}
+
+  // Whether another one has ended for all. Steps may be in flight.
+  virtual bool told_to_end() const { return false; }
 
   // What a checkpoint has to hold beside the weights. load() comes before share().
   virtual void save(checkpoint::Files& /*files*/) const {}

@@ -32,9 +32,9 @@ std::vector<float> Worker::current(uint64_t count) {
   return weights;
 }
 
-void Worker::finish(graph::ParameterStore& store) {
+void Worker::finish(graph::ParameterStore& store, bool all_end) {
   average_states(store);
-  client_->leave();
+  client_->leave(all_end);
 }
 
 void Worker::save(checkpoint::Files& files) const { put_vector(files, kFile, state_); }

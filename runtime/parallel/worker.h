@@ -21,7 +21,8 @@ class Worker : public Sharing {
   // The servers' parameters, if they have any; otherwise these become theirs.
   void share(graph::ParameterStore& store) override;
 
-  void finish(graph::ParameterStore& store) override;
+  void finish(graph::ParameterStore& store, bool all_end) override;
+  bool told_to_end() const override { return client_->told_to_end(); }
 
   // The weights are those of the servers; what their updates keep (sums of squares, momentum) lies beside them. The worker that
   // writes the checkpoint writes both.

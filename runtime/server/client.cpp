@@ -152,15 +152,20 @@ void Client::begin(std::span<float> weights, std::span<const float> state, uint6
   });
 }
 
+bool Client::told_to_end() const {
+  return std::any_of(links_.begin(), links_.end(),
+                     [](const Link& link) { return link.pair->told_to_end(); });
+}
+
 uint64_t Client::acknowledged() const {
-  const std::lock_guard lock(mutex_);
   uint64_t least = std::numeric_limits<uint64_t>::max();
   for (const Link& link : links_) least = std::min(least, link.pair->acknowledged());
   return least;
 }
 
-void Client::leave() {
-  perform([](Pair& pair) { pair.leave(); });
+void Client::leave(bool all_end) {
+  wait();
+  perform([&](Pair& pair) { pair.leave(all_end); });
   const std::lock_guard lock(mutex_);
   ends_ = true;
   changed_.notify_all();

@@ -37,8 +37,10 @@ class Client {
   bool wait(double seconds);  // whether it is idle after at most so long; likewise
   void wait();                // until it is
 
-  uint64_t acknowledged() const;  // pushes, by all shards; while idle
-  void leave();                   // has come to its end
+  uint64_t acknowledged() const;  // pushes, by all shards
+  bool told_to_end() const;       // by another worker, through the shards
+
+  void leave(bool all_end = false);  // has come to its end; `all_end`: and so are all others to do
 
  private:
   struct Link {

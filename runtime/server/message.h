@@ -24,7 +24,7 @@ enum class Kind : uint32_t {
   average,    // rate: how strongly; the slice's weights follow
   state,      // the slice's weights and state
   here,       // still alive
-  leave,      // has finished
+  leave,      // has finished; ends: and so are all to do
 
   // A shard's.
   done = 100,  // what was asked for is done; numbers may follow
@@ -41,7 +41,9 @@ struct Message {
       0;  // of `begin`: how many parameters, from the first on, are under weight decay
   uint64_t applied = 0;  // of an answer: this worker's pushes so far
   float rate = 0;
+  uint32_t ends = 0;  // of an answer: a worker has said that all are to end
   uint32_t version = 1;
+  uint32_t reserved = 0;
 };
 
 constexpr int kShardRank = 0, kWorkerRank = 1;

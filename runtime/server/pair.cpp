@@ -26,6 +26,7 @@ auto Pair::named(Body&& body) {
 Message Pair::answer() {
   Message message = receive(group_, kShardRank, kAnswerTag);
   while (message.kind == Kind::wait) message = receive(group_, kShardRank, kAnswerTag);
+  if (message.ends) told_to_end_ = true;
   if (message.kind != Kind::refused) return message;
   std::string why(std::min(message.count, kMostText), '\0');
   group_.receive(std::as_writable_bytes(std::span(why.data(), why.size())), kShardRank, kTextTag);
@@ -112,8 +113,10 @@ void Pair::here() {
   named([&] { ask(request(Kind::here)); });
 }
 
-void Pair::leave() {
-  named([&] { ask(request(Kind::leave)); });
+void Pair::leave(bool all_end) {
+  Message message = request(Kind::leave);
+  message.ends = all_end;
+  named([&] { ask(message); });
 }
 
 }  // namespace etr::server

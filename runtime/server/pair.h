@@ -1,6 +1,7 @@
 // A worker's end of the pair that it makes with one shard.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -33,9 +34,10 @@ class Pair {
   void average(std::span<const float> weights, float rate, std::span<float> centre);
   void state(std::span<float> weights, std::span<float> state);
   void here();
-  void leave();
+  void leave(bool all_end);
 
   uint64_t acknowledged() const { return acknowledged_; }  // pushes
+  bool told_to_end() const { return told_to_end_; }
   void abort(const std::string& why) { group_.abort(why); }
 
  private:
@@ -46,7 +48,8 @@ class Pair {
 
   exchange::Group group_;
   const int shard_, shards_;
-  uint64_t acknowledged_ = 0;
+  std::atomic<uint64_t> acknowledged_{0};
+  std::atomic<bool> told_to_end_{false};
 };
 
 }  // namespace etr::server

@@ -55,7 +55,10 @@ class Service {
         return send_numbers(pair_, kWorkerRank, numbers_);
       case Kind::gate: wait_turn(); return done();
       case Kind::here: return done();
-      case Kind::leave: finished_ = true; return done();
+      case Kind::leave:
+        if (asked.ends) shard_.end_all();
+        finished_ = true;
+        return done();
       default: fail(Code::invalid_argument, "a request of an unknown kind");
     }
   }
@@ -133,6 +136,7 @@ class Service {
     message.number = ticket_ ? shard_.number(*ticket_) : -1;
     message.applied = applied_;
     message.count = count;
+    message.ends = shard_.ends();
     send(pair_, kWorkerRank, kAnswerTag, message);
   }
 

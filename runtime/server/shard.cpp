@@ -42,6 +42,12 @@ void Shard::leave(Ticket ticket, bool finished) {
   changed_.notify_all();
 }
 
+void Shard::end_all() {
+  const std::lock_guard lock(mutex_);
+  ends_ = true;
+  changed_.notify_all();
+}
+
 Shard::Beginning Shard::wait_beginning(Ticket ticket, double seconds) {
   std::unique_lock lock(mutex_);
   changed_.wait_until(lock, deadline_after(seconds),
@@ -86,19 +92,21 @@ void Shard::start(Ticket ticket) {
   worker.started = true;
 }
 
-bool Shard::may_go_on(const Worker& worker) const {
-  if (status_.applied < options_.warm_start &&
-      std::any_of(workers_.begin(), workers_.end(), [&](const auto& entry) {
-        return entry.second.started && entry.second.number < worker.number;
-      }))
-    return false;
-  return !options_.delay || worker.clock <= slowest() + *options_.delay;
+bool Shard::may_go_on(Ticket ticket) const {
+  if (ends_) return true;
+  if (status_.applied < options_.warm_start && first_started() != ticket) return false;
+  return !options_.delay || workers_.at(ticket).clock <= slowest() + *options_.delay;
+}
+
+Shard::Ticket Shard::first_started() const {
+  const auto first = std::find_if(workers_.begin(), workers_.end(),
+                                  [](const auto& entry) { return entry.second.started; });
+  return first == workers_.end() ? 0 : first->first;
 }
 
 bool Shard::wait_turn(Ticket ticket, double seconds) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_until(lock, deadline_after(seconds),
-                             [&] { return may_go_on(workers_.at(ticket)); });
+  return changed_.wait_until(lock, deadline_after(seconds), [&] { return may_go_on(ticket); });
 }
 
 uint64_t Shard::count_push(Ticket ticket) {

@@ -5,6 +5,7 @@
 // Elastic Averaging SGD", 2015.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -40,6 +41,9 @@ class Shard {
   Ticket join(int number);
   int number(Ticket ticket) const;
   void leave(Ticket ticket, bool finished);
+
+  void end_all();  // all workers are to come to their end
+  bool ends() const { return ends_; }
 
   // What is there to train. The first who asks while there is nothing gets `yours`, and is to begin(); when it is gone, another.
   enum class Beginning { there, yours, not_yet };
@@ -83,7 +87,8 @@ class Shard {
   };
 
   int free_number(int wanted) const;
-  bool may_go_on(const Worker& worker) const;
+  bool may_go_on(Ticket ticket) const;
+  Ticket first_started() const;
   uint64_t slowest() const;
   uint64_t count_push(Ticket ticket);
   void apply_adagrad(std::span<const float> gradient, float rate);
@@ -99,6 +104,7 @@ class Shard {
   bool begun_ = false;
   std::vector<float> weights_, state_;
   uint64_t decayed_ = 0;
+  std::atomic<bool> ends_{false};
   Status status_;
 };
 

@@ -84,6 +84,32 @@ constexpr OptionSpec kParallel[] = {
     {"outer_rate", OptionType::number, "0.7", "of diloco: the outer learning rate", 0, 10},
     {"outer_momentum", OptionType::number, "0.9", "of diloco: the outer step's Nesterov momentum",
      0, 1},
+    {"servers", OptionType::integer, "1",
+     "shards of the parameter server, each a process ('echotrain serve')", 1, 1024},
+    {"n_push", OptionType::integer, "1",
+     "of downpour: updates whose gradients a worker pushes as one; of easgd: steps between two "
+     "exchanges",
+     1, 1e9},
+    {"n_fetch", OptionType::integer, "1", "of downpour: updates between two fetches of weights", 1,
+     1e9},
+    {"consistency", OptionType::string, "\"eventual\"",
+     "how far workers may be apart: sequential: each has pushed as often as all others before it "
+     "goes on; bounded: up to 'delay' times more; eventual: nobody waits",
+     0, 0, "", "eventual|bounded|sequential"},
+    {"delay", OptionType::integer, "4",
+     "of consistency 'bounded': pushes that a worker may be ahead of the slowest", 0, 1e9},
+    {"warm_start", OptionType::integer, "0",
+     "pushes that the first worker makes alone, while the others wait", 0, 1e12},
+    {"server_optimizer", OptionType::string, "\"adagrad\"",
+     "what the shards do with gradients, at the rate of the workers' schedule", 0, 0, "",
+     "adagrad|sgd"},
+    {"server_momentum", OptionType::number, "0", "of server_optimizer 'sgd'", 0, 1},
+    {"server_epsilon", OptionType::number, "1e-10",
+     "of server_optimizer 'adagrad': added to the root of the sum of squares", 0, 1},
+    {"server_weight_decay", OptionType::number, "0",
+     "of downpour: times the weights is added to gradients, on the shards", 0, 1},
+    {"elastic_rate", OptionType::number, "0.1",
+     "of easgd: the share of their distance by which worker and centre approach each other", 0, 1},
 };
 
 // parallel.mesh

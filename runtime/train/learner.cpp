@@ -102,10 +102,10 @@ std::vector<StepMetrics> Learner::take_metrics(bool wait_all) {
   return steps_.take_metrics(*plans_, wait_all);
 }
 
-void Learner::finish() {
+void Learner::finish(bool all_end) {
   if (!ranks_ || !weights_) return;
   plans_->results(/*wait_all=*/true);
-  ranks_->finish(weights_->store);
+  ranks_->finish(weights_->store, all_end);
   ++weights_->age;
 }
 

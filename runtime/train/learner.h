@@ -75,7 +75,8 @@ class Learner {
   void forget_residuals();
 
   // After the last step: see Sharing::finish(). Waits for the steps in flight first.
-  void finish();
+  void finish(bool all_end);
+  bool told_to_end() const { return ranks_ && ranks_->told_to_end(); }
 
   // One whole epoch of `pipeline` in evaluation mode: the rest of one that has begun is read past, for which `progress` is
   // told (0, -1). Error(invalid_argument) where there is no further epoch. Waits for the steps in flight first. `progress`

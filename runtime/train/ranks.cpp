@@ -11,6 +11,7 @@
 #include "exchange/world.h"
 #include "parallel/data_parallel.h"
 #include "parallel/local_sgd.h"
+#include "train/membership.h"
 
 namespace etr::train {
 namespace {
@@ -138,27 +139,12 @@ bool has_processes(const Job& job) {
   return job.parallel() && (says_rank(*job.parallel()) || launched_world());
 }
 
-std::unique_ptr<Ranks> join_ranks(const Job& job, int device, int devices) {
-  if (!job.parallel()) return nullptr;
-  const Options& own = *job.parallel();
-  const auto launched = launched_world();
-  const bool by_job = says_rank(own);
-  if (!launched && !by_job && !own.strings("devices").empty()) return nullptr;
-  if (!launched && !by_job)
-    fail(Code::invalid_argument,
-         "parallel: no launcher has started this process, and the job does not say which rank it "
-         "is: "
-         "run it with 'echotrain launch', mpirun, torchrun or srun, or set rank, size and "
-         "rendezvous, or devices of this process");
-  exchange::World world = launched.value_or(exchange::World{});
-  if (by_job) {
+exchange::World world_of(const Options& own) {
+  exchange::World world = launched_world().value_or(exchange::World{.rank = -1, .size = 0});
+  if (says_rank(own)) {
     world.rank = static_cast<int>(own.integer("rank"));
     world.size = static_cast<int>(own.integer("size"));
   }
-  const parallel::MeshShape mesh = job.mesh().fitted(world.size);
-  if (mesh.data != world.size)
-    fail(Code::unsupported, "parallel.mesh: ", to_text(mesh),
-         ": jobs run with one stage and whole tensors so far");
   const auto take = [&](std::string& to, const char* option) {
     if (!own.string(option).empty()) to = own.string(option);
   };
@@ -167,6 +153,21 @@ std::unique_ptr<Ranks> join_ranks(const Job& job, int device, int devices) {
   take(world.host, "host");
   take(world.interface, "interface");
   world.timeout_s = own.number("timeout");
+  return world;
+}
+
+std::unique_ptr<Ranks> join_ranks(const Job& job, int device, int devices) {
+  if (!job.parallel() || uses_servers(job)) return nullptr;
+  const Options& own = *job.parallel();
+  const bool has = has_processes(job);
+  if (!has && !own.strings("devices").empty()) return nullptr;
+  if (!has)
+    fail(Code::invalid_argument,
+         "parallel: no launcher has started this process, and the job does not say which rank it "
+         "is: "
+         "run it with 'echotrain launch', mpirun, torchrun or srun, or set rank, size and "
+         "rendezvous, or devices of this process");
+  exchange::World world = world_of(own);
   if (devices > 1 && world.engine != "gloo")
     fail(Code::unsupported, "parallel.devices names ", devices,
          " devices, each of which is a rank, and the engine '", world.engine,

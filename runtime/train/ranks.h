@@ -10,6 +10,7 @@
 
 #include "checkpoint/store.h"
 #include "exchange/group.h"
+#include "exchange/world.h"
 #include "parallel/sharing.h"
 #include "train/batch_fields.h"
 #include "train/job.h"
@@ -71,7 +72,11 @@ class Ranks {
 // Whether the job's section 'parallel', or else the launcher, says which of several processes this one is.
 bool has_processes(const Job& job);
 
-// Joins the ranks of those processes; nullptr where the job has none, or names devices of this process alone. Where each process
+// Where this process meets others, as the section 'parallel' and the launcher say; without a rank (-1) and a size (0) where neither
+// says them.
+exchange::World world_of(const Options& parallel);
+
+// Joins the ranks of those processes; nullptr where the job has none, or names devices of this process alone, or has servers. Where each process
 // has so many ranks, one for each of its `devices`, this is that of the one with the number `device`.
 std::unique_ptr<Ranks> join_ranks(const Job& job, int device = 0, int devices = 1);
 

@@ -22,6 +22,8 @@ LearnerSpec learner_spec(const Job& job) {
   return {job.model(), job.optimizer(), job.schedule(), job.seed(), planned_steps(job.train())};
 }
 
+bool only_looks(Start start) { return start == Start::evaluate || start == Start::trial; }
+
 }  // namespace
 
 Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start start,
@@ -30,6 +32,7 @@ Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start st
       ranks_(ranks                   ? std::move(ranks)
              : start == Start::trial ? nullptr
                                      : join_ranks(job)),
+      membership_(only_looks(start) ? nullptr : join_servers(job)),
       start_(start) {
   try {
     begin(std::move(kernels));
@@ -46,14 +49,13 @@ void Trainer::begin(std::shared_ptr<gpu::Kernels> kernels) {
     fail(Code::invalid_argument,
          "train: set 'epochs', 'steps' or 'seconds', or the run would never end");
   const auto directory = job_.output_dir();
-  const bool leads = !ranks_ || ranks_->leads();
-  if (leads && !directory && (start_ == Start::fresh || start_ == Start::overwrite))
+  if (leads() && !directory && (start_ == Start::fresh || start_ == Start::overwrite))
     log_line(LogLevel::warning,
              "this run saves nothing, no checkpoint and no metrics: the job has no output.dir "
              "(\"\" says that this is meant)");
-  if (leads && directory.value_or("") != "" && start_ != Start::trial)
+  if (leads() && directory.value_or("") != "" && start_ != Start::trial)
     folder_ = std::make_unique<RunFolder>(*directory, start_, job_.output().boolean("tensorboard"));
-  if (start_ == Start::resume) load();
+  if (start_ == Start::resume && (!membership_ || leads())) load();
   if (start_ == Start::evaluate) {
     const checkpoint::Loaded loaded = newest_checkpoint();
     learner_->load(loaded.files, cat("the checkpoint '", loaded.path, "'"));
@@ -64,8 +66,9 @@ Trainer::~Trainer() = default;
 
 void Trainer::open(std::shared_ptr<gpu::Kernels> kernels) {
   const auto& options = job_.parallel();
-  auto exchange =
-      ranks_ ? ranks_->sharing(kernels->device(), options ? &*options : nullptr) : nullptr;
+  auto exchange = ranks_        ? ranks_->sharing(kernels->device(), options ? &*options : nullptr)
+                  : membership_ ? membership_->sharing(kernels->device())
+                                : nullptr;
   learner_.emplace(std::move(kernels), learner_spec(job_), std::move(exchange));
   supply_.emplace(pipeline_spec(job_.pipeline()), ranks_.get());
   learner_->expect_views(supply_->pipeline().view_samples());
@@ -74,12 +77,13 @@ void Trainer::open(std::shared_ptr<gpu::Kernels> kernels) {
 // For this rank, and with what this run may write.
 Json Trainer::pipeline_spec(Json of) const {
   of = part_of_ranks(std::move(of), ranks_.get());
-  return only_looks() ? without_side_files(std::move(of)) : of;
+  if (membership_) of = membership_->part(std::move(of));
+  return only_looks(start_) ? without_side_files(std::move(of)) : of;
 }
 
 // Everything since the newest checkpoint is repeated, bit for bit.
 void Trainer::recover(const Error& lost) {
-  if (ranks_) throw Error(lost);  // the others cannot go back with it
+  if (ranks_ || membership_) throw Error(lost);  // the others cannot go back with it
   if (learner_->device()->options().host)
     fail(Code::device_lost, lost.what(),
          " (the program's own device: only the program can open it again)");
@@ -150,7 +154,13 @@ bool Trainer::reaches_target() const {
   return target > 0 && progress_.evaluation().metrics.accuracy >= target;
 }
 
-bool Trainer::is_stopping() const { return ranks_ ? agreed_.stops : stop_.load(); }
+bool Trainer::leads() const {
+  return membership_ ? membership_->leads() : !ranks_ || ranks_->leads();
+}
+
+bool Trainer::is_stopping() const {
+  return ranks_ ? agreed_.stops : stop_.load() || learner_->told_to_end();
+}
 
 bool Trainer::time_is_over() const {
   const double limit = job_.train().number("seconds");
@@ -230,14 +240,16 @@ void Trainer::take_metrics(bool wait_all) {
 }
 
 bool Trainer::evaluation_due() const {
-  if (!job_.evaluation() || evaluation_tried_step_ == learner_->steps() || learner_->steps() == 0 ||
-      is_stopping())
+  if (!job_.evaluation() || (membership_ && !leads()) ||
+      evaluation_tried_step_ == learner_->steps() || learner_->steps() == 0 || is_stopping())
     return false;
   return evaluation_falls_on(milestone(), *job_.evaluation()) || finished();
 }
 
 // Whether this trainer, or the first rank's, writes checkpoints.
-bool Trainer::saves() const { return !only_looks() && job_.output_dir().value_or("") != ""; }
+bool Trainer::saves() const {
+  return !only_looks(start_) && job_.output_dir().value_or("") != "" && (!membership_ || leads());
+}
 
 bool Trainer::checkpoint_due() const {
   if (!saves() || saved_step_ == learner_->steps() || learner_->steps() == 0) return false;
@@ -270,7 +282,7 @@ EvalMetrics Trainer::evaluate() {
   const Json& spec = job_.evaluation_pipeline();
   auto pipeline = in_evaluation([&] {
     // A budget's samples are read at the first wait, which a stop ends.
-    Json part = pipeline_spec(spec);
+    Json part = membership_ ? spec : pipeline_spec(spec);
     if (ranks_) part["drop_rest"] = false;
     return pipeline::Pipeline(part, {}, false, pipeline::Pipeline::Budget::at_start);
   });
@@ -374,6 +386,7 @@ Event Trainer::advance(double seconds) {
     }
     progress_.begin_epoch();
     if (ends) {
+      learner_->finish(/*all_end=*/target_reached_);
       if (folder_) folder_->check_in_place();
       ended_ = true;
       if (folder_) folder_->let_go();

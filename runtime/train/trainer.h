@@ -11,6 +11,7 @@
 #include "train/event.h"
 #include "train/job.h"
 #include "train/learner.h"
+#include "train/membership.h"
 #include "train/milestones.h"
 #include "train/progress.h"
 #include "train/ranks.h"
@@ -74,7 +75,7 @@ class Trainer {
   Json pipeline_stats() const;
 
  private:
-  bool only_looks() const { return start_ == Start::evaluate || start_ == Start::trial; }
+  bool leads() const;
   void begin(std::shared_ptr<gpu::Kernels> kernels);
   void open(std::shared_ptr<gpu::Kernels> kernels);
   void recover(const Error& lost);
@@ -100,9 +101,10 @@ class Trainer {
   bool reaches_target() const;
 
   const Job job_;
-  std::unique_ptr<Ranks> ranks_;    // none: it trains alone
-  Ranks::Outlook agreed_;           // with these
-  std::optional<Learner> learner_;  // made anew where the device was lost
+  std::unique_ptr<Ranks> ranks_;            // none: it trains alone, or
+  std::unique_ptr<Membership> membership_;  // with a parameter server
+  Ranks::Outlook agreed_;                   // with these
+  std::optional<Learner> learner_;          // made anew where the device was lost
   std::optional<Supply> supply_;
   int recoveries_ = 0;
   const Start start_;
