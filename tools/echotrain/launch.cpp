@@ -50,20 +50,62 @@ class Meeting {
 };
 
 struct Rank {
+  std::string name;  // "rank 1", "shard 0"
+  bool serves = false;
   pid_t process = -1;  // -1: it has ended
   int messages = -1;   // what it writes on standard error; the first one's are not read here
   std::string unfinished;
   int status = 0;
 };
 
-std::vector<std::string> words_of(const Arguments& arguments, bool has_section, int rank) {
+// What is to be started.
+struct Cast {
+  int ranks = 0, servers = 0;
+  std::vector<std::string> settings;  // that the job needs for it
+};
+
+Cast cast_of(const Arguments& arguments, const Json& job) {
+  Cast cast;
+  cast.ranks = static_cast<int>(arguments.integer("ranks").value_or(0));
+  const Json section = job.value("parallel", Json::object());
+  const std::string algorithm = section.value("algorithm", "synchronous");
+  const bool has_servers = algorithm == "downpour" || algorithm == "easgd";
+  const auto wanted = arguments.integer("servers");
+  if (!job.contains("parallel")) cast.settings.push_back("parallel={}");
+  if (wanted && !has_servers) {
+    if (section.contains("algorithm") || *wanted < 1)
+      throw UsageError(
+          "--servers is for jobs whose parallel.algorithm is downpour or easgd, and at "
+          "least 1; this job has '" +
+          algorithm + "'");
+    cast.settings.push_back("parallel.algorithm=downpour");
+  }
+  if (wanted) cast.settings.push_back("parallel.servers=" + std::to_string(*wanted));
+  if (wanted || has_servers)
+    cast.servers = static_cast<int>(wanted.value_or(section.value("servers", int64_t{1})));
+  return cast;
+}
+
+void add_settings(std::vector<std::string>& out, const Arguments& arguments, const Cast& cast) {
+  for (const std::string& value : arguments.values("set")) out.insert(out.end(), {"--set", value});
+  for (const std::string& value : cast.settings) out.insert(out.end(), {"--set", value});
+}
+
+std::vector<std::string> words_of_server(const Arguments& arguments, const Cast& cast, int shard) {
+  std::vector<std::string> out{"echotrain", "serve", arguments.operand(0), "--shard",
+                               std::to_string(shard)};
+  add_settings(out, arguments, cast);
+  return out;
+}
+
+std::vector<std::string> words_of(const Arguments& arguments, const Cast& cast, int rank) {
   std::vector<std::string> out{"echotrain", "train", arguments.operand(0)};
-  for (const char* option : {"set", "kernels", "tuning"})
+  add_settings(out, arguments, cast);
+  for (const char* option : {"kernels", "tuning"})
     for (const std::string& value : arguments.values(option)) {
       out.push_back(std::string("--") + option);
       out.push_back(value);
     }
-  if (!has_section) out.insert(out.end(), {"--set", "parallel={}"});
   const auto devices = arguments.values("device");
   if (!devices.empty())
     out.insert(out.end(), {"--device", devices[static_cast<size_t>(rank) % devices.size()]});
@@ -75,8 +117,10 @@ std::vector<std::string> words_of(const Arguments& arguments, bool has_section, 
 void set_default(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 0); }
 
 // In the child: never returns.
-[[noreturn]] void become(const std::vector<std::string>& words, int rank, int size,
+[[noreturn]] void become(const std::vector<std::string>& words, bool serves, int rank, int size,
                          const std::string& folder, int messages, pid_t parent) {
+  if (serves)
+    ::setpgid(0, 0);  // a terminal's Ctrl-C is for the workers, which need it to end in order
 #ifdef __linux__  // elsewhere ranks learn by their end of the pipe, when they next write
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
@@ -87,7 +131,7 @@ void set_default(const char* name, const std::string& value) { ::setenv(name, va
   // Ranks share the cores: lavapipe would take all of them for each.
   const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
   set_default("LP_NUM_THREADS", std::to_string(std::max(1u, cores / static_cast<unsigned>(size))));
-  if (rank > 0) {
+  if (messages >= 0) {
     const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
     ::dup2(nowhere, STDOUT_FILENO);
     ::dup2(messages, STDERR_FILENO);
@@ -100,21 +144,22 @@ void set_default(const char* name, const std::string& value) { ::setenv(name, va
   ::_exit(127);
 }
 
-Rank start(const std::vector<std::string>& words, int rank, int size, const std::string& folder) {
+Rank start(const std::vector<std::string>& words, bool serves, int rank, int size,
+           const std::string& folder) {
   int ends[2] = {-1, -1};
-  if (rank > 0 && ::pipe(ends) != 0)
+  if ((rank > 0 || serves) && ::pipe(ends) != 0)
     throw Failure(std::string("cannot make a pipe: ") + std::strerror(errno));
   for (const int end : ends)
     if (end >= 0) ::fcntl(end, F_SETFD, FD_CLOEXEC);
   const pid_t parent = ::getpid(), process = ::fork();
   if (process < 0) throw Failure(std::string("cannot start a process: ") + std::strerror(errno));
-  if (process == 0) become(words, rank, size, folder, ends[1], parent);
+  if (process == 0) become(words, serves, rank, size, folder, ends[1], parent);
   if (ends[1] >= 0) ::close(ends[1]);
-  return {process, ends[0], "", 0};
+  return {(serves ? "shard " : "rank ") + std::to_string(rank), serves, process, ends[0], "", 0};
 }
 
 // Whole lines, with the rank's number in front.
-void pass_on(Rank& rank, int number) {
+void pass_on(Rank& rank) {
   char buffer[4096];
   const ssize_t count = ::read(rank.messages, buffer, sizeof buffer);
   if (count > 0) {
@@ -124,14 +169,14 @@ void pass_on(Rank& rank, int number) {
     if (!rank.unfinished.empty()) rank.unfinished += '\n';
   }
   for (size_t end; (end = rank.unfinished.find('\n')) != std::string::npos;) {
-    std::fprintf(stderr, "rank %d: %s\n", number, rank.unfinished.substr(0, end).c_str());
+    std::fprintf(stderr, "%s: %s\n", rank.name.c_str(), rank.unfinished.substr(0, end).c_str());
     rank.unfinished.erase(0, end + 1);
   }
 }
 
-void signal_all(const std::vector<Rank>& ranks, int number) {
+void signal_ranks(const std::vector<Rank>& ranks, int number, bool servers_too) {
   for (const Rank& rank : ranks)
-    if (rank.process > 0) ::kill(rank.process, number);
+    if (rank.process > 0 && (servers_too || !rank.serves)) ::kill(rank.process, number);
 }
 
 int status_of(int wait_status) {
@@ -139,35 +184,47 @@ int status_of(int wait_status) {
 }
 
 // Until all have ended; the status of the first that failed. When one has, the others, who learn it from the group, have some time
-// to end in order.
+// to end in order. Workers of a parameter server go on without one that has failed: there the first one's status counts, and that of
+// a server. Servers end when the last worker has; where that one was lost they are told to.
 int attend(std::vector<Rank>& ranks) {
-  int failed = 0, asked = 0;
+  int failed = 0, asked = 0, dismissed = 0;
   double due = 0;
+  const bool has_servers = ranks.back().serves;
   const auto running = [](const Rank& rank) { return rank.process > 0 || rank.messages >= 0; };
+  const auto any_worker = [&](auto&& is) {
+    return std::any_of(ranks.begin(), ranks.end(),
+                       [&](const Rank& rank) { return !rank.serves && is(rank); });
+  };
   while (std::any_of(ranks.begin(), ranks.end(), running)) {
     std::vector<pollfd> open;
     for (const Rank& rank : ranks) open.push_back({rank.messages, POLLIN, 0});
     ::poll(open.data(), open.size(), 100);
     for (size_t i = 0; i < ranks.size(); ++i) {
-      if (open[i].revents) pass_on(ranks[i], static_cast<int>(i));
+      if (open[i].revents) pass_on(ranks[i]);
       int status = 0;
       if (ranks[i].process > 0 && ::waitpid(ranks[i].process, &status, WNOHANG) > 0) {
         ranks[i].process = -1;
-        ranks[i].status = status_of(status);
-        if (!failed && ranks[i].status) {
+        ranks[i].status = dismissed ? 0 : status_of(status);
+        if (!failed && ranks[i].status && has_servers == ranks[i].serves) {
           failed = ranks[i].status;
           due = now_seconds() + kGrace;
         }
       }
     }
     // Ctrl-C reaches all of a terminal's processes by itself; asking twice would end them at once.
-    if (interrupted() == SIGTERM && !std::exchange(asked, 1)) signal_all(ranks, SIGTERM);
-    if (failed && now_seconds() > due) {
-      signal_all(ranks, SIGKILL);
+    if (interrupted() == SIGTERM && !std::exchange(asked, 1)) signal_ranks(ranks, SIGTERM, false);
+    if (has_servers && !dismissed && !any_worker([](const Rank& r) { return r.process > 0; })) {
+      dismissed = 1;
+      due = now_seconds() + kGrace;
+      if (any_worker([](const Rank& r) { return r.status != 0; }))
+        signal_ranks(ranks, SIGTERM, true);
+    }
+    if ((failed || dismissed) && now_seconds() > due) {
+      signal_ranks(ranks, SIGKILL, true);
       due = now_seconds() + kGrace;
     }
   }
-  return failed;
+  return failed ? failed : ranks.front().status;
 }
 
 }  // namespace
@@ -179,18 +236,21 @@ int command_launch(const Arguments& arguments) {
                      arguments.operand(0));
   Job job;
   load_job(arguments, job);  // a mistake in it is told once
-  const bool has_section = json_of(job).contains("parallel");
+  const Cast cast = cast_of(arguments, json_of(job));
   const Meeting meeting;
   const InterruptGuard guard;
   std::vector<Rank> ranks;
-  for (int rank = 0; rank < size; ++rank)
-    ranks.push_back(start(words_of(arguments, has_section, rank), rank, static_cast<int>(size),
-                          meeting.folder));
+  for (int rank = 0; rank < cast.ranks; ++rank)
+    ranks.push_back(
+        start(words_of(arguments, cast, rank), false, rank, cast.ranks, meeting.folder));
+  for (int shard = 0; shard < cast.servers; ++shard)
+    ranks.push_back(
+        start(words_of_server(arguments, cast, shard), true, shard, cast.servers, meeting.folder));
   const int status = attend(ranks);
-  for (size_t i = 0; i < ranks.size(); ++i)
-    if (ranks[i].status > 128 && ranks[i].status != 128 + interrupted())
-      std::fprintf(stderr, "echotrain: rank %zu was ended by signal %d\n", i,
-                   ranks[i].status - 128);
+  for (const Rank& rank : ranks)
+    if (rank.status > 128 && rank.status != 128 + interrupted())
+      std::fprintf(stderr, "echotrain: %s was ended by signal %d\n", rank.name.c_str(),
+                   rank.status - 128);
   return status;
 }
 
