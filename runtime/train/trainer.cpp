@@ -27,12 +27,14 @@ bool only_looks(Start start) { return start == Start::evaluate || start == Start
 }  // namespace
 
 Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start start,
-                 std::unique_ptr<Ranks> ranks)
+                 std::unique_ptr<Ranks> ranks, std::unique_ptr<Membership> membership)
     : job_(job),
       ranks_(ranks                   ? std::move(ranks)
              : start == Start::trial ? nullptr
                                      : join_ranks(job)),
-      membership_(only_looks(start) ? nullptr : join_servers(job)),
+      membership_(membership          ? std::move(membership)
+                  : only_looks(start) ? nullptr
+                                      : join_servers(job)),
       start_(start) {
   try {
     begin(std::move(kernels));

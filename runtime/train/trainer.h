@@ -28,8 +28,9 @@ class Trainer {
   // or destruction no second one can.
   // With `ranks` (or a job's section 'parallel', which joins them) it is one of several that train together, each on its part of
   // the data: all make the same calls, and save() too is a call of all. The first one writes the run's folder.
+  // With a `membership` (or a job that has a parameter server, which it joins) it is one of its workers.
   Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start start,
-          std::unique_ptr<Ranks> ranks = nullptr);
+          std::unique_ptr<Ranks> ranks = nullptr, std::unique_ptr<Membership> membership = nullptr);
   Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, bool resume)
       : Trainer(std::move(kernels), job, resume ? Start::resume : Start::fresh) {}
   ~Trainer();
