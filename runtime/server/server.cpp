@@ -97,7 +97,7 @@ void Server::serve(Visitor& visitor, exchange::Group pair) {
   } catch (const std::exception& error) {
     if (!stops_)
       log_line(LogLevel::warning, cat("parameter server: shard ", place_.shard,
-                                      " has lost a worker, and goes on: ", error.what()));
+                                      " goes on without a worker that is lost: ", error.what()));
   }
   const std::lock_guard lock(visitor.mutex);
   visitor.pair.reset();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "core/error.h"
@@ -20,6 +21,12 @@ class Service {
   }
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
+
+  // "worker 3, of whom 17 updates were applied"
+  std::string worker() const {
+    if (!ticket_) return "a worker that has not said its name";
+    return cat("worker ", shard_.number(*ticket_), ", of whom ", applied_, " updates were applied");
+  }
 
   void run() {
     while (!finished_) {
@@ -158,7 +165,12 @@ class Service {
 }  // namespace
 
 void serve_worker(Shard& shard, exchange::Group& pair, int number_of_shard, int shards) {
-  Service(shard, pair, number_of_shard, shards).run();
+  Service service(shard, pair, number_of_shard, shards);
+  try {
+    service.run();
+  } catch (const exchange::RankLost& lost) {
+    throw exchange::RankLost(cat(service.worker(), ": ", lost.what()), lost.missing());
+  }
 }
 
 }  // namespace etr::server
