@@ -105,7 +105,8 @@ bool Downpour::ready_within(double seconds) {
   return client().wait(std::max(left.count(), 0.0));
 }
 
-void Downpour::average_states(graph::ParameterStore& store) {
+// Pushes what is left first.
+void Downpour::take_servers_weights(graph::ParameterStore& store) {
   client().wait();
   {
     const std::lock_guard lock(mutex_);

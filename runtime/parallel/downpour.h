@@ -37,10 +37,8 @@ class Downpour : public Worker {
   void exchange(graph::ParameterStore& store) override;
   bool ready_within(double seconds) override;
 
-  // Pushes what is left, and fetches.
-  void average_states(graph::ParameterStore& store) override;
-
  private:
+  void take_servers_weights(graph::ParameterStore& store) override;
   void take(std::span<const float> gradient, const ops::StepValues& values);
   void start_round(bool pushes, bool fetches);
   void fetched();

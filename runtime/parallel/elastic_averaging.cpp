@@ -54,7 +54,7 @@ void ElasticAveraging::exchange(graph::ParameterStore& store) {
   move(store);
 }
 
-void ElasticAveraging::average_states(graph::ParameterStore& store) {
+void ElasticAveraging::take_servers_weights(graph::ParameterStore& store) {
   client().wait();
   if (answered_) move(store);
   if (own_.empty()) own_ = download_flat(store, store.weights());

@@ -27,9 +27,9 @@ class ElasticAveraging : public Worker {
 
   bool exchange_due() override;
   void exchange(graph::ParameterStore& store) override;
-  void average_states(graph::ParameterStore& store) override;
 
  private:
+  void take_servers_weights(graph::ParameterStore& store) override;
   bool period_over() const;
   void send(const graph::ParameterStore& store);
   void move(graph::ParameterStore& store);

@@ -1,6 +1,7 @@
 #include "parallel/worker.h"
 
 #include <span>
+#include <utility>
 
 #include "core/error.h"
 
@@ -32,9 +33,13 @@ std::vector<float> Worker::current(uint64_t count) {
   return weights;
 }
 
+void Worker::average_states(graph::ParameterStore& store) {
+  if (!finished_) take_servers_weights(store);
+}
+
 void Worker::finish(graph::ParameterStore& store, bool all_end) {
   average_states(store);
-  client_->leave(all_end);
+  if (!std::exchange(finished_, true)) client_->leave(all_end);
 }
 
 void Worker::save(checkpoint::Files& files) const { put_vector(files, kFile, state_); }

@@ -21,6 +21,8 @@ class Worker : public Sharing {
   // The servers' parameters, if they have any; otherwise these become theirs.
   void share(graph::ParameterStore& store) override;
 
+  // The weights become those of the servers. A learner that has finished keeps them; it trains no more.
+  void average_states(graph::ParameterStore& store) final;
   void finish(graph::ParameterStore& store, bool all_end) override;
   bool told_to_end() const override { return client_->told_to_end(); }
 
@@ -30,6 +32,7 @@ class Worker : public Sharing {
   void load(const checkpoint::Files& files, const std::string& origin) override;
 
  protected:
+  virtual void take_servers_weights(graph::ParameterStore& store) = 0;
   server::Client& client() const { return *client_; }
   bool waits() const { return waits_; }
 
@@ -40,6 +43,7 @@ class Worker : public Sharing {
   const std::unique_ptr<server::Client> client_;
   const bool waits_;
   std::vector<float> state_;
+  bool finished_ = false;
 };
 
 }  // namespace etr::parallel

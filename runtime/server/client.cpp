@@ -91,6 +91,7 @@ void Client::check() const {
 void Client::start(Work work, std::function<void()> done) {
   const std::lock_guard lock(mutex_);
   check();
+  if (ends_) fail(Code::state, "this worker has left its parameter server");
   if (busy_ > 0) fail(Code::internal, "a parameter server's client has work under way");
   work_ = std::move(work);
   done_ = std::move(done);

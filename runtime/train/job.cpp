@@ -234,6 +234,22 @@ void check_class_names(const Json& names, const nn::Model& model) {
          "; give the list and the model the same number");
 }
 
+// What only synchronous training has is not left out silently.
+void check_algorithm(const Options& parallel, const parallel::MeshShape& mesh) {
+  const std::string algorithm = parallel.string("algorithm");
+  if (algorithm == "synchronous") return;
+  const auto check = [&](bool given, const char* what, const char* instead) {
+    if (given)
+      fail(Code::invalid_argument, "parallel: the algorithm '", algorithm, "' goes without ", what,
+           instead);
+  };
+  const char* const drop = ": leave it out, or train synchronously";
+  check(parallel.boolean("sync_batch_norm"), "sync_batch_norm", drop);
+  check(mesh.pipeline > 1 || mesh.tensor > 1, "a mesh", drop);
+  check(algorithm != "diloco" && parallel.strings("devices").size() > 1, "several devices",
+        ": start a worker for each");
+}
+
 }  // namespace
 
 Json job_schema() {
@@ -291,6 +307,7 @@ void Job::validate_parallel(Json parallel) {
   const Options sizes(kMesh, "parallel.mesh", mesh);
   const auto size_of = [&](const char* axis) { return static_cast<int>(sizes.integer(axis)); };
   mesh_ = {size_of("data"), size_of("pipeline"), size_of("tensor")};
+  check_algorithm(*parallel_, mesh_);
 }
 
 void Job::validate() {

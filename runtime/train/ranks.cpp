@@ -24,11 +24,14 @@ std::span<std::byte> bytes_of(std::string& text) {
 
 std::unique_ptr<parallel::Sharing> Ranks::sharing(const gpu::DevicePtr& device,
                                                   const Options* options) {
+  if (options && options->string("algorithm") != "synchronous" &&
+      options->string("algorithm") != "diloco")
+    fail(Code::invalid_argument,
+         "parallel: workers of a parameter server are no ranks of a group, "
+         "and this one was given to the trainer with the algorithm '",
+         options->string("algorithm"), "'");
   parallel::DataParallelOptions of_gradients;
   if (options && options->string("algorithm") == "diloco") {
-    if (options->boolean("sync_batch_norm"))
-      fail(Code::unsupported,
-           "parallel: with diloco ranks exchange nothing within a step, as sync_batch_norm needs");
     return std::make_unique<parallel::LocalSgd>(
         group_.duplicate(),
         parallel::LocalSgdOptions{options->integer("outer_every"), options->number("outer_rate"),

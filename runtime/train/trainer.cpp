@@ -32,9 +32,9 @@ Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start st
       ranks_(ranks                   ? std::move(ranks)
              : start == Start::trial ? nullptr
                                      : join_ranks(job)),
-      membership_(membership          ? std::move(membership)
-                  : only_looks(start) ? nullptr
-                                      : join_servers(job)),
+      membership_(membership                    ? std::move(membership)
+                  : only_looks(start) || ranks_ ? nullptr
+                                                : join_servers(job)),
       start_(start) {
   try {
     begin(std::move(kernels));

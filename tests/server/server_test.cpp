@@ -196,6 +196,30 @@ TEST(ParameterServer, CountsWhatItHasApplied) {
   for (size_t shard = 0; shard < 2; ++shard) EXPECT_EQ(cluster[shard].status().applied, 11u);
 }
 
+// The weights count the updates that were applied: whole ones, and all that were acknowledged.
+TEST(ParameterServer, AnAcknowledgedUpdateIsAppliedWheneverItsWorkerDies) {
+  Cluster cluster(1, sgd());
+  auto watcher = cluster.join();
+  begun(*watcher, {0, 0});
+  const std::vector<float> one{-1, -1};
+  uint64_t acknowledged = 0;
+  constexpr uint64_t kVictims = 24;
+  for (uint64_t i = 0; i < kVictims; ++i) {
+    auto victim = cluster.join();
+    begun(*victim, {0, 0});
+    for (uint64_t n = 0; n < i % 4; ++n) push(*victim, one, 1);
+    victim->start([&](Pair& pair) { pair.push(one, 1); });
+    if (i % 2) victim->wait(0.001);
+    acknowledged += victim->acknowledged();
+    victim.reset();  // with a push under way, or just after
+  }
+  while (cluster[0].status().workers > 1) std::this_thread::yield();
+  const uint64_t applied = cluster[0].status().applied;
+  EXPECT_GE(applied, acknowledged);
+  EXPECT_LE(applied, acknowledged + kVictims);
+  EXPECT_EQ(fetched(*watcher, 2), std::vector<float>(2, static_cast<float>(applied)));
+}
+
 // Whether a worker's turn comes only when another one has done something: it waits, and goes on then.
 class Turn {
  public:

@@ -133,7 +133,12 @@ TEST(Workers, OneSequentialWorkerTrainsAsOneDevice) {
   TempDir dir;
   const Outcome alone = run(job_of(dir, dir.path("alone"), nullptr), nullptr);
   ASSERT_FALSE(alone.error) << alone.error->what();
-  const Outcome worker = run_with_servers(job_of(dir, dir.path("worker"), kSequential));
+  const Outcome worker = run_with_servers(
+      job_of(dir, dir.path("worker"), kSequential), Start::fresh,
+      [](Trainer& trainer, const Event& event) {
+        if (event.kind != EventKind::end) return;
+        EXPECT_NEAR(trainer.evaluate().loss, event.eval_loss, 1e-6) << "without its servers";
+      });
   ASSERT_FALSE(worker.error) << worker.error->what();
   EXPECT_EQ(worker.end.step, 12u);
   EXPECT_NEAR(worker.end.eval_loss, alone.end.eval_loss, 1e-5);
