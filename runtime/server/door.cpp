@@ -38,10 +38,12 @@ std::string Door::key(const std::string& what) const {
 std::optional<std::string> Door::answer() {
   const auto word = store_->get(key("knock"));
   if (!word) return std::nullopt;
+  std::optional<std::string> pair;
+  if (!store_->get(key(*word))) {  // otherwise it has been answered, and has not looked yet
+    pair = cat("shard", shard_, ".pair", ++answered_, ".", word->substr(0, 8));
+    store_->set(key(*word), *pair);
+  }
   store_->remove(key("knock"));
-  if (store_->get(key(*word))) return std::nullopt;  // has been answered, and has not looked yet
-  const std::string pair = cat("shard", shard_, ".pair", ++answered_, ".", word->substr(0, 8));
-  store_->set(key(*word), pair);
   return pair;
 }
 
@@ -61,6 +63,7 @@ std::string Door::knock(const std::function<void()>& stopped) {
   while (std::chrono::steady_clock::now() < deadline) {
     if (const auto pair = store_->get(key(word))) {
       store_->remove(key(word));
+      if (store_->get(key("knock")) == word) store_->remove(key("knock"));
       return *pair;
     }
     if (!store_->get(key("knock"))) store_->set(key("knock"), word);

@@ -36,8 +36,7 @@ uint64_t Learner::device_bytes() const { return plans_ ? plans_->reserved_bytes(
 bool Learner::ready_within(double seconds) {
   if (!plans_) return true;
   if (ranks_ && !ranks_->ready_within(seconds)) {
-    plans_->results(
-        /*wait_all=*/false);  // which throws where a step has failed that others wait for
+    plans_->results(/*wait_all=*/false);  // throws where a step has failed that would end the wait
     return false;
   }
   return plans_->ready_within(seconds);

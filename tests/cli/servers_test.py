@@ -126,8 +126,9 @@ class Servers(unittest.TestCase):
     def test_a_killed_server_is_named(self):
         servers = self.begin_servers("meet2", consistency="sequential")
         first = self.begin_worker("meet2", "named", FOR_EVER, consistency="sequential")
+        self.wait_for(lambda: self.steps("named") > 0, first, *servers)  # it is the first one now
         second = self.begin_worker("meet2", "", FOR_EVER, consistency="sequential")
-        self.wait_for(lambda: self.steps("named") > 3, first, second, *servers)
+        self.wait_for(lambda: "step" in second.stdout.readline(), first, second, *servers)
         servers[1].kill()
         for worker in (first, second):
             _, errors = self.finish(worker, 1)

@@ -119,9 +119,9 @@ void set_default(const char* name, const std::string& value) { ::setenv(name, va
 // In the child: never returns.
 [[noreturn]] void become(const std::vector<std::string>& words, bool serves, int rank, int size,
                          const std::string& folder, int messages, pid_t parent) {
-  if (serves)
-    ::setpgid(0, 0);  // a terminal's Ctrl-C is for the workers, which need it to end in order
-#ifdef __linux__      // elsewhere ranks learn by their end of the pipe, when they next write
+  // A terminal's Ctrl-C is for the workers, which need their servers to end in order.
+  if (serves) ::setpgid(0, 0);
+#ifdef __linux__  // elsewhere ranks learn by their end of the pipe, when they next write
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
   if (::getppid() != parent) ::_exit(1);
