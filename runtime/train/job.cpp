@@ -245,6 +245,7 @@ void check_algorithm(const Options& parallel, const parallel::MeshShape& mesh) {
   };
   const char* const drop = ": leave it out, or train synchronously";
   check(parallel.boolean("sync_batch_norm"), "sync_batch_norm", drop);
+  check(parallel.string("compression") != "none", "compression", drop);
   check(mesh.pipeline > 1 || mesh.tensor > 1, "a mesh", drop);
   check(algorithm != "diloco" && parallel.strings("devices").size() > 1, "several devices",
         ": start a worker for each");
