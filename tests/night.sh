@@ -8,9 +8,12 @@
 #   3. the operations with vectors of 512 bits (the label `night`)
 #   4. every model of the golden table against PyTorch, not only the small ones
 #   5. data-parallel training beside PyTorch's (golden/ddp.py)
-#   6. the kernels for matrix units, on the lavapipe of Debian's unstable release (newer_mesa.sh)
-#   7. two ranks under a real srun (slurm.sh); skipped where Slurm's daemons are not installed
-#   8. all fuzz targets, those of models and jobs too, for SECONDS each
+#   6. 100 steps of ranks that share tensors, against one device
+#   7. models cut into stages against one device, for 100 steps
+#   8. 200 faults of runs on several ranks, and the rest of an epoch shared out in 1,000 ways
+#   9. the kernels for matrix units, on the lavapipe of Debian's unstable release (newer_mesa.sh)
+#  10. two ranks under a real srun (slurm.sh); skipped where Slurm's daemons are not installed
+#  11. all fuzz targets, those of models and jobs too, for SECONDS each
 #
 # As root (debootstrap). Goes on after a part that fails, and fails at the end.
 set -uo pipefail
@@ -49,5 +52,9 @@ part golden env PYTHONPATH=build-test/bindings/python /usr/bin/python3 tests/gol
 part ddp /usr/bin/python3 tests/golden/ddp.py --program build-test/tests/bench/side_bench
 part matrix_units bash tests/newer_mesa.sh "$work/sid" build-test/tests/ops_tests
 part slurm bash tests/slurm.sh build-test "$work/slurm"
+part tensor_parallel build-test/tests/parallel_tests --gtest_filter=TensorParallel.* --gtest_also_run_disabled_tests
+part faults python3 tests/faults/faults.py build-test/tools/echotrain/echotrain --faults 200
+part shares env ECHOTRAIN_TEST_SHARES=1000 build-test/tests/pipeline_tests --gtest_filter='Share.*'
+part stages build-test/tests/train_tests --gtest_also_run_disabled_tests --gtest_filter="*ForAHundredSteps*"
 part fuzz fuzz
 exit $failed

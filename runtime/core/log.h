@@ -16,7 +16,7 @@ using LogHook = std::function<void(LogLevel, const char* message)>;
 void set_log_hook(LogHook hook);
 
 // What a line is about, where programs treat it in its own way.
-enum class LogSubject : int { other = 0, bad_record = 1 };
+enum class LogSubject : int { other = 0, bad_record = 1, partition = 2 };
 
 void log_line(LogLevel level, const std::string& message, LogSubject subject = LogSubject::other);
 

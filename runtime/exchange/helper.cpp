@@ -1,5 +1,6 @@
 #include "exchange/helper.h"
 
+#include <atomic>
 #include <cstring>
 #include <mutex>
 #include <numeric>
@@ -21,6 +22,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr double kDrain =
     5;  // seconds that a rank waits at the end for others to have what it sent
+constexpr double kLostDrain =
+    0.5;  // where a rank is lost, as another group of the same ranks knows
 
 uint64_t aligned(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -30,16 +33,20 @@ uint64_t sum_of(const uint64_t* parts, int count) {
 
 class HelperEngine {
  public:
-  explicit HelperEngine(HelperPlace place) : place_(std::move(place)) {
+  explicit HelperEngine(HelperPlace place, std::shared_ptr<std::atomic<bool>> rank_lost = {})
+      : place_(std::move(place)),
+        rank_lost_(rank_lost ? std::move(rank_lost) : std::make_shared<std::atomic<bool>>(false)) {
     const Deadline deadline = deadline_after(place_.timeout_s);
     meeting_ =
         std::make_unique<Meeting>(*place_.store, place_.name, place_.rank, place_.size, [] {});
     while (!process_) form(deadline);
   }
 
-  // Waits until the others have left, too: this rank may have sent what they still read.
+  // Waits until the others have left, too: this rank may have sent what they still read. Only for a moment where it was another
+  // group of the same ranks that has lost one: that one leaves neither, and the others are to see it missing, not this rank.
   ~HelperEngine() {
-    const bool all = process_->leave(deadline_after(kDrain + 1));
+    const bool elsewhere = *rank_lost_ && !lost_here_;
+    const bool all = process_->leave(deadline_after(elsewhere ? kLostDrain : kDrain + 1));
     process_.reset();
     if (platform::process_id() == owner_) meeting_->forget(all);
   }
@@ -114,7 +121,7 @@ class HelperEngine {
     part.rank = place(ranks, rank());
     part.size = static_cast<int>(ranks.size());
     part.timeout_s = timeout;
-    return new HelperEngine(part);
+    return new HelperEngine(part, rank_lost_);
   }
 
   void abort(const std::string& reason) { process_->abort(reason); }
@@ -167,9 +174,13 @@ class HelperEngine {
     call.out = one ? call.in : out_at.value_or(begin + in_scratch);
     call.memory = std::max(call.in + in_bytes, call.out + out.bytes);
     if (!in_at && in.bytes > 0) std::memcpy(scratch, in.data, in.bytes);
-    process_->call(call, {sizes, sizes ? static_cast<size_t>(size()) : 0});
-    if (!out_at && out.bytes > 0)
-      std::memcpy(out.data, scratch + (call.out - begin), out.bytes);
+    try {
+      process_->call(call, {sizes, sizes ? static_cast<size_t>(size()) : 0});
+    } catch (const RankLost&) {
+      *rank_lost_ = lost_here_ = true;
+      throw;
+    }
+    if (!out_at && out.bytes > 0) std::memcpy(out.data, scratch + (call.out - begin), out.bytes);
   }
 
   std::byte* scratch(uint64_t bytes) {
@@ -186,6 +197,8 @@ class HelperEngine {
 
   const HelperPlace place_;
   const int64_t owner_ = platform::process_id();
+  const std::shared_ptr<std::atomic<bool>> rank_lost_;  // shared with groups that are split off
+  bool lost_here_ = false;
   std::unique_ptr<Meeting> meeting_;
   std::unique_ptr<HelperProcess> process_;
   std::byte* scratch_ = nullptr;  // of the process's memory

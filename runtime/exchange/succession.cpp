@@ -23,8 +23,12 @@ std::vector<std::string> words_of(const std::string& text) {
   return {std::istream_iterator<std::string>(in), {}};
 }
 
+size_t place_of(const std::vector<std::string>& list, const std::string& word) {
+  return static_cast<size_t>(std::find(list.begin(), list.end(), word) - list.begin());
+}
+
 bool has(const std::vector<std::string>& list, const std::string& word) {
-  return std::find(list.begin(), list.end(), word) != list.end();
+  return place_of(list, word) < list.size();
 }
 
 }  // namespace
@@ -71,74 +75,82 @@ std::optional<Succession::Place> Succession::claimed(uint64_t generation) {
   auto words = words_of(*text);
   if (words.empty()) fail(Code::corrupt_data, "the list of a group's members is damaged: ", *text);
   std::vector<std::string> members(words.begin() + 1, words.end());
-  const auto own = std::find(members.begin(), members.end(), id_);
-  if (own == members.end()) return Place{"", -1, static_cast<int>(members.size())};
+  const size_t own = place_of(members, id_);
+  if (own == members.size()) return Place{"", -1, static_cast<int>(members.size())};
   next_place_ = static_cast<uint64_t>(parse_integer(words[0], "a list's length"));
   generation_ = generation;
   members_ = std::move(members);
-  formed_ = false;
-  return Place{key(std::to_string(generation_)), static_cast<int>(own - members_.begin()),
+  return Place{key(std::to_string(generation_)), static_cast<int>(own),
                static_cast<int>(members_.size())};
 }
 
+// Which members want to go on with this one, as it does with them.
+std::vector<bool> Succession::present(const std::vector<bool>& lost) {
+  std::vector<bool> out;
+  for (size_t rank = 0; rank < members_.size(); ++rank) {
+    const auto theirs = store_->get(ready_key(generation_ + 1, members_[rank]));
+    out.push_back(theirs && !(lost[rank] && has(words_of(*theirs), id_)));
+  }
+  return out;
+}
+
 Succession::Place Succession::succeed(const std::vector<int>& lost, int least) {
-  const uint64_t next = generation_ + 1;
-  const auto is_lost = [&](size_t rank) {
-    return std::find(lost.begin(), lost.end(), static_cast<int>(rank)) != lost.end();
-  };
-  if (!formed_)
-    for (size_t rank = 0; rank < members_.size(); ++rank)
-      if (is_lost(rank)) distrusted_.insert(members_[rank]);
-  store_->set(ready_key(next, id_), "1");
+  std::vector<bool> is_lost(members_.size());
+  std::string names;
+  for (const int rank : lost) is_lost.at(static_cast<size_t>(rank)) = true;
+  if (is_lost[place_of(members_, id_)]) is_lost.assign(members_.size(), false);
+  for (size_t rank = 0; rank < members_.size(); ++rank)
+    if (is_lost[rank]) names += " " + members_[rank];
+  store_->set(ready_key(generation_ + 1, id_), names);
   const auto began = Clock::now();
-  auto complete = Clock::time_point::max();  // since when all are ready that this rank waits for
+  auto complete = Clock::time_point::max();  // since when all are there that this rank waits for
   while (true) {
-    if (const auto place = claimed(next)) {
+    if (const auto place = claimed(generation_ + 1)) {
       if (place->rank >= 0) return *place;
-      throw RankLost(cat("the run goes on without this rank: the others, now ",
-                         counted(place->size, "rank"),
-                         ", had taken it for lost, and formed a group of their own"),
-                     lost);
+      throw RankLost(
+          cat("the run goes on without this rank: the others, now ", counted(place->size, "rank"),
+              ", had taken it for lost, and formed a group of their own"),
+          lost);
     }
-    std::vector<std::string> ready;  // those too that others alone have lost
+    const std::vector<bool> here = present(is_lost);
+    std::vector<std::string> part;
     std::vector<int> absent;
     bool all = true;
-    for (size_t rank = 0; rank < members_.size(); ++rank) {
-      const std::string& member = members_[rank];
-      if (distrusted_.count(member) == 0 && store_->get(ready_key(next, member)))
-        ready.push_back(member);
+    for (size_t rank = 0; rank < here.size(); ++rank) {
+      if (here[rank])
+        part.push_back(members_[rank]);
       else
-        absent.push_back(static_cast<int>(rank)), all = all && is_lost(rank);
+        absent.push_back(static_cast<int>(rank));
+      all = all && (here[rank] || is_lost[rank]);
     }
     const auto now = Clock::now();
     complete = all ? std::min(complete, now) : Clock::time_point::max();
     const auto due = std::min(complete, began + timeout_) +
-                     (is_majority(ready) ? Clock::duration(kSettle) : timeout_);
-    if (now >= due && static_cast<int>(ready.size()) < least)
-      throw RankLost(cat(ranks_text(absent), " of ", members_.size(), " are lost: ",
-                         counted(static_cast<int64_t>(ready.size()), "rank"),
+                     (is_majority(part) ? Clock::duration(kSettle) : timeout_);
+    if (now < due) {
+      std::this_thread::sleep_for(kLook);
+      continue;
+    }
+    if (static_cast<int>(part.size()) < least)
+      throw RankLost(cat(ranks_text(absent), " of ", members_.size(),
+                         absent.size() == 1 ? " is lost: " : " are lost: ",
+                         counted(static_cast<int64_t>(part.size()), "rank"),
                          " would go on, and min_ranks is ", least),
                      absent);
-    if (now >= due)
-      claim(ready);
-    else
-      std::this_thread::sleep_for(kLook);
+    claim(part);
   }
 }
 
 std::vector<std::string> Succession::newcomers() {
-  formed_ = true;
   std::vector<std::string> called, came;
   while (const auto word = store_->get(key(cat("list.", next_place_)))) {
     called.push_back(*word);
     ++next_place_;
   }
   const uint64_t next = generation_ + 1;
-  for (const std::string& word : called)
-    store_->set(key("call." + word), std::to_string(next));
+  for (const std::string& word : called) store_->set(key("call." + word), std::to_string(next));
   for (const auto deadline = Clock::now() + kAnswer;
-       came.size() < called.size() && Clock::now() < deadline;
-       std::this_thread::sleep_for(kLook))
+       came.size() < called.size() && Clock::now() < deadline; std::this_thread::sleep_for(kLook))
     for (const std::string& word : called)
       if (!has(came, word) && store_->get(here_key(next, word))) came.push_back(word);
   return came;
@@ -191,8 +203,9 @@ Succession::Place Succession::join(double timeout_s) {
     }
     if (const auto place = answer_call(deadline)) return *place;
   }
-  fail(Code::io, run_.empty() ? "there was no run to join" : "no run admitted this rank", " within ",
-       timeout_s, " s: runs admit ranks at the end of an epoch (parallel.join_timeout)");
+  fail(Code::io, run_.empty() ? "there was no run to join" : "no run admitted this rank",
+       " within ", timeout_s,
+       " s: runs admit ranks at the end of an epoch (parallel.join_timeout)");
 }
 
 void Succession::end() noexcept {

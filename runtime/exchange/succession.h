@@ -4,7 +4,6 @@
 #include <chrono>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -36,7 +35,9 @@ class Succession {
     int rank = 0, size = 0;
   };
 
-  // After the loss of these ranks. RankLost where the run goes on without this one, or where fewer than `least` are left.
+  // After the loss of these ranks; where this one is among them, that is of any. A rank that has only mistaken this one's leaving, or
+  // whose leaving this one has mistaken, comes along: two part only where each has lost the other. RankLost where the run goes on
+  // without this rank, or where fewer than `least` are left.
   Place succeed(const std::vector<int>& lost, int least);
 
   // The first rank's: who waits to join, and answers now.
@@ -62,6 +63,7 @@ class Succession {
   std::string here_key(uint64_t generation, const std::string& member) const;
   void claim(const std::vector<std::string>& members);
   std::optional<Place> claimed(uint64_t generation);
+  std::vector<bool> present(const std::vector<bool>& lost);
   bool is_majority(const std::vector<std::string>& part) const;
   std::optional<Place> answer_call(Clock::time_point deadline);
   void enter_list();
@@ -73,8 +75,6 @@ class Succession {
   uint64_t generation_ = 0;
   uint64_t next_place_ = 0;           // of the list of newcomers
   std::vector<std::string> members_;  // of the generation
-  std::set<std::string> distrusted_;  // did not come to a group that they had claimed
-  bool formed_ = true;                // this generation's group has stood
 };
 
 }  // namespace etr::exchange

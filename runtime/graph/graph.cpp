@@ -55,7 +55,7 @@ ValueId Graph::parameter(const std::string& name) const {
 }
 
 ValueId Graph::add(const std::string& op_name, const Json& options, std::vector<ValueId> inputs,
-                   const std::string& label) {
+                   const std::string& label, std::optional<uint32_t> key) {
   const ops::OpSpec& op = ops::find_op(op_name);
   size_t required = 0;
   for (const ops::OpInput& input : op.inputs) required += !input.optional;
@@ -79,7 +79,8 @@ ValueId Graph::add(const std::string& op_name, const Json& options, std::vector<
   }
   check_count(label, DType::f32, out.output);
   const ValueId output = add_value({ValueKind::result, "", out.output, DType::f32, false, {}});
-  nodes_.push_back({&op, std::move(checked), label, std::move(inputs), output, out.saved});
+  nodes_.push_back({&op, std::move(checked), label, std::move(inputs), output, out.saved,
+                    key.value_or(static_cast<uint32_t>(nodes_.size()))});
   return output;
 }
 

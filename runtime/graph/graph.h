@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <unordered_set>
 #include <vector>
@@ -34,6 +35,7 @@ struct Node {
   std::vector<ValueId> inputs;
   ValueId output;
   std::vector<Shape> saved;
+  uint32_t key = 0;  // of its random numbers
 };
 
 // Built once by appending; immutable afterwards. Shapes are checked as nodes are added, so an error
@@ -46,8 +48,9 @@ class Graph {
   ValueId add_state(std::string name, Shape shape, Initializer initializer);
   // Never changed, made anew by the initializer: not part of a checkpoint.
   ValueId add_constant(std::string name, Shape shape, Initializer initializer);
+  // `key`: of the op's random numbers; without it the node's place in the graph.
   ValueId add(const std::string& op, const Json& options, std::vector<ValueId> inputs,
-              const std::string& label);
+              const std::string& label, std::optional<uint32_t> key = {});
 
   // The parameter of that name; Error(not_found) names the nearest. For layers that share one.
   ValueId parameter(const std::string& name) const;

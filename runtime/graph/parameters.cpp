@@ -15,6 +15,10 @@ uint32_t aligned(int64_t count) {
   return static_cast<uint32_t>((count + kAlignment - 1) / kAlignment * kAlignment);
 }
 
+bool is_among(const std::vector<bool>& has, const Graph& graph, const Value& value) {
+  return has.empty() || has[static_cast<size_t>(&value - graph.values().data())];
+}
+
 uint64_t name_hash(const std::string& name) {  // FNV-1a: stable across platforms
   uint64_t hash = 0xCBF29CE484222325ull;
   for (const unsigned char c : name) hash = (hash ^ c) * 0x100000001B3ull;
@@ -59,7 +63,7 @@ ParameterStore::ParameterStore(const ParameterStore& shared, const Graph& graph)
 }
 
 bool ParameterStore::has(const Graph& graph, const Value& value) const {
-  return has_.empty() || has_[static_cast<size_t>(&value - graph.values().data())];
+  return is_among(has_, graph, value);
 }
 
 void ParameterStore::initialise(const Value& value) {
@@ -69,22 +73,34 @@ void ParameterStore::initialise(const Value& value) {
   graph::upload(device_, host, tensor(value.name));
 }
 
-void ParameterStore::place(const Graph& graph) {
-  std::map<std::string, uint32_t> offsets;
+Layout layout_of(const Graph& graph, const std::vector<bool>& has) {
+  Layout out;
   for (const bool decayed : {true, false}) {
     for (const Value& value : graph.values())
-      if (value.kind == ValueKind::parameter && value.decay == decayed && has(graph, value)) {
-        offsets[value.name] = count_;
-        parameters_.push_back(
-            {value.name, count_, static_cast<uint32_t>(element_count(value.shape)), decayed});
-        const uint64_t count = uint64_t{count_} + aligned(element_count(value.shape));
+      if (value.kind == ValueKind::parameter && value.decay == decayed &&
+          is_among(has, graph, value)) {
+        out.parameters.push_back(
+            {value.name, out.count, static_cast<uint32_t>(element_count(value.shape)), decayed});
+        const uint64_t count = uint64_t{out.count} + aligned(element_count(value.shape));
         if (count > UINT32_MAX)
           fail(Code::invalid_argument, "the model has more than 2^32 parameters, from '",
                value.name, "' on");
-        count_ = static_cast<uint32_t>(count);
-        trainable_ += element_count(value.shape);
+        out.count = static_cast<uint32_t>(count);
       }
-    if (decayed) decayed_ = count_;
+    if (decayed) out.decayed = out.count;
+  }
+  return out;
+}
+
+void ParameterStore::place(const Graph& graph) {
+  const Layout layout = layout_of(graph, has_);
+  parameters_ = layout.parameters;
+  count_ = layout.count;
+  decayed_ = layout.decayed;
+  std::map<std::string, uint32_t> offsets;
+  for (const Parameter& parameter : parameters_) {
+    offsets[parameter.name] = parameter.begin;
+    trainable_ += parameter.count;
   }
   weights_ = arena_.allocate_whole(uint64_t{count_} * 4);
   gradients_ = arena_.allocate_whole(uint64_t{count_} * 4);

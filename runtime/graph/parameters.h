@@ -79,6 +79,15 @@ class ParameterStore {
   std::map<std::string, ops::DeviceTensor> tensors_, gradient_tensors_;
 };
 
+// How a graph's parameters lie in such a buffer, whether or not a device has them.
+struct Layout {
+  std::vector<ParameterStore::Parameter> parameters;  // ascending
+  uint32_t count = 0;                                 // scalars, with alignment gaps
+  uint32_t decayed = 0;                               // leading ones under weight decay
+};
+// `has`: see ParameterStore.
+Layout layout_of(const Graph& graph, const std::vector<bool>& has = {});
+
 // The part of a buffer of scalars that lies at `range`.
 inline gpu::Buffer part_of(const gpu::Buffer& buffer, const ParameterStore::Range& range) {
   return buffer.slice(uint64_t{range.begin} * 4, uint64_t{range.count} * 4);

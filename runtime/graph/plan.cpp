@@ -128,7 +128,7 @@ Plan::Flight Plan::make_flight() {
 ops::OpCall Plan::call_of(const Flight& flight, size_t n) const {
   const Node& node = graph_.nodes()[n];
   ops::OpCall call{node.options,
-                   static_cast<uint32_t>(n),
+                   node.key,
                    training_,
                    {},
                    flight.tensors[index(node.output)],

@@ -32,7 +32,8 @@ struct PlanOptions {
       true;  // chains of element-wise operations, and what products can do besides; see graph/fusion.h
   // f32 [1], what the gradients are multiplied by on their way (see optim::LossScale); empty: 1.
   gpu::Buffer loss_scale;
-  ops::Peers peers = {};  // devices with which this one computes the step; they outlive the commands
+  ops::Peers peers =
+      {};  // devices with which this one computes the step; they outlive the commands
   // Computes this part of the graph alone, micro-batch after micro-batch; the graph's rows are those of one. `outputs` are means over rows
   // (op mean_rows).
   std::optional<Part> part;

@@ -8,6 +8,9 @@ namespace {
 constexpr OpInput kInputs[] = {{"x"}};
 constexpr OptionSpec kOptions[] = {
     {"rate", OptionType::number, "0.5", "probability that an element is zeroed", 0, 0.99},
+    {"width", OptionType::integer, "0",
+     "length of the last axis of the tensor of which x is a slice; 0: x is all of it", 0, 1e9},
+    {"begin", OptionType::integer, "0", "where the slice begins on that axis", 0, 1e9},
 };
 
 OpShapes shapes(const Options&, const std::vector<Shape>& in) { return {in[0], {}}; }
@@ -17,10 +20,26 @@ void apply(const OpCall& call, Emitter& emit, const DeviceTensor& from, const De
     emit.add(gpu::Copy{from.buffer, to.buffer});
     return;
   }
+  const auto rate = static_cast<float>(call.options.number("rate"));
+  if (const auto width = static_cast<uint32_t>(call.options.integer("width"))) {
+    const struct {
+      uint32_t count, layer;
+      float rate;
+      uint32_t width, begin, length;
+    } push{to.count(),
+           call.node,
+           rate,
+           width,
+           static_cast<uint32_t>(call.options.integer("begin")),
+           static_cast<uint32_t>(to.shape.back())};
+    emit.for_each("dropout_slice", {reads(from), writes(to), {call.step, gpu::Access::read}}, push,
+                  push.count);
+    return;
+  }
   const struct {
     uint32_t count, layer;
     float rate;
-  } push{to.count(), call.node, static_cast<float>(call.options.number("rate"))};
+  } push{to.count(), call.node, rate};
   emit.for_each("dropout", {reads(from), writes(to), {call.step, gpu::Access::read}}, push,
                 (push.count + 3) / 4);
 }

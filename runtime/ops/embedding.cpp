@@ -7,8 +7,15 @@ namespace {
 
 constexpr OpInput kInputs[] = {{"w"}, {"ids", InputRole::constant, false, DType::i32}};
 
+constexpr OptionSpec kOptions[] = {
+    {"all", OptionType::integer, "0",
+     "entries of the table of which w is a slice; 0: w is all of it", 0, 1e9},
+    {"begin", OptionType::integer, "0", "the slice's first entry; ids of other slices give 0", 0,
+     1e9},
+};
+
 struct Push {
-  uint32_t rows, entries, c;
+  uint32_t rows, entries, c, first, all;
 };
 
 OpShapes shapes(const Options&, const std::vector<Shape>& in) {
@@ -20,7 +27,10 @@ OpShapes shapes(const Options&, const std::vector<Shape>& in) {
 
 Push push_of(const OpCall& call) {
   const Shape& w = call.inputs[0].shape;
-  return {call.inputs[1].count(), static_cast<uint32_t>(w[0]), static_cast<uint32_t>(w[1])};
+  const auto all = static_cast<uint32_t>(call.options.integer("all"));
+  const auto entries = static_cast<uint32_t>(w[0]);
+  return {call.inputs[1].count(), entries, static_cast<uint32_t>(w[1]),
+          static_cast<uint32_t>(call.options.integer("begin")), all ? all : entries};
 }
 
 void forward(const OpCall& call, Emitter& emit) {
@@ -45,7 +55,7 @@ void backward(const OpCall& call, Emitter& emit) {
 }  // namespace
 
 extern const OpSpec embedding_op;
-const OpSpec embedding_op{"embedding", "rows of a table by number", kInputs, {}, shapes, forward,
-                          backward};
+const OpSpec embedding_op{
+    "embedding", "rows of a table by number", kInputs, kOptions, shapes, forward, backward};
 
 }  // namespace etr::ops

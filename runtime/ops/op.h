@@ -158,7 +158,7 @@ class Emitter {
 // Everything one node of a graph hands to its op while the plan is made.
 struct OpCall {
   const Options& options;
-  uint32_t node = 0;  // position in the graph; keys the op's random numbers
+  uint32_t node = 0;  // keys the op's random numbers; its position in the graph, unless that was split
   bool training = false;
   std::vector<DeviceTensor> inputs;  // in the spec's order; optional trailing ones may be missing
   DeviceTensor output;

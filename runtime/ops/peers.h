@@ -23,9 +23,19 @@ class RowPeers {
   virtual void emit_moments(Emitter& emit, const gpu::Buffer& step, const gpu::Buffer& moments) = 0;
 };
 
+// Each has a slice of each tensor that they share, and all have the same rows.
+class SlicePeers {
+ public:
+  virtual ~SlicePeers() = default;
+
+  // Appends what makes of `terms`, f32, the sum of what all have there: the same bits on all.
+  virtual void emit_sum(Emitter& emit, const gpu::Buffer& terms) = 0;
+};
+
+// Those of a plan.
 struct Peers {
-  RowPeers* rows =
-      nullptr;  // of batch normalisation in training; none: its moments are this device's
+  RowPeers* rows = nullptr;      // batch normalisation trains on; none: on this device's rows
+  SlicePeers* slices = nullptr;  // a graph needs that was split (graph/split.h)
 };
 
 }  // namespace etr::ops

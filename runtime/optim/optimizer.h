@@ -28,6 +28,7 @@ struct OptimizerSpec {
   const char* doc;
   Schema options;
   std::unique_ptr<Optimizer> (*make)(const Options&, const graph::ParameterStore&);
+  bool takes_norms = false;  // of tensors, which therefore have to be whole
 };
 
 std::span<const OptimizerSpec* const> optimizer_table();

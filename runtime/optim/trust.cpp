@@ -145,8 +145,8 @@ std::unique_ptr<Optimizer> make_lamb(const Options& o, const graph::ParameterSto
 
 extern const OptimizerSpec lars_optimizer, lamb_optimizer;
 const OptimizerSpec lars_optimizer{
-    "lars", "SGD with a trust ratio for each tensor (You et al. 2017)", kLars, make_lars};
+    "lars", "SGD with a trust ratio for each tensor (You et al. 2017)", kLars, make_lars, true};
 const OptimizerSpec lamb_optimizer{
-    "lamb", "Adam with a trust ratio for each tensor (You et al. 2020)", kLamb, make_lamb};
+    "lamb", "Adam with a trust ratio for each tensor (You et al. 2020)", kLamb, make_lamb, true};
 
 }  // namespace etr::optim

@@ -59,6 +59,11 @@ UpdateSpec::UpdateSpec(const Json& json)
       options_(optimizer_->options, cat("optimizer '", optimizer_->name, "'"), keys(json, false)),
       common_(kCommon, cat("optimizer '", optimizer_->name, "'"), keys(json, true)) {}
 
+std::string UpdateSpec::takes_norms() const {
+  if (optimizer_->takes_norms) return cat("optimizer '", optimizer_->name, "'");
+  return common_.number("clip_norm") > 0 ? "clip_norm" : "";
+}
+
 Update::Update(const UpdateSpec& spec, const graph::ParameterStore& store,
                const LossScale* loss_scale)
     : store_(store),
@@ -111,7 +116,7 @@ void Update::emit_gradients(ops::Emitter& emit, const gpu::Buffer& loss,
     emit_finite(emit, part_of(store_.gradients(), range), range.count, loss, step_values);
   if (shared) {
     emit_finite(emit, shared->verdict, 1, loss, step_values);
-    for (const auto& range : ranges)
+    for (const auto& range : shared->divisor ? ranges : std::vector<graph::ParameterStore::Range>{})
       emit.for_each("loss_unscale",
                     {{part_of(store_.gradients(), range), Access::read_write},
                      {shared->divisor, Access::read}},
@@ -131,7 +136,8 @@ void Update::emit_gradients(ops::Emitter& emit, const gpu::Buffer& loss,
 }
 
 // Clipping, and the proximal step.
-void Update::emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values) {
+void Update::emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values,
+                              const std::function<void(const gpu::Buffer&)>& share_norm) {
   using gpu::Access;
   const gpu::Binding step{step_values, Access::read};
   const auto gradients = [&](const auto& range, Access access) {
@@ -155,6 +161,7 @@ void Update::emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values
     const Push parts = push_of(partial_.count());
     emit.for_rows("gradient_norm", {ops::reads(partial_), ops::writes(norm_)}, parts, 1,
                   parts.count);
+    if (share_norm) share_norm(norm_.buffer);
   }
   const Push push = push_of(0);
   if (push.most_norm <= 0 && push.most <= 0 && push.proximal <= 0) return;
@@ -175,10 +182,11 @@ void Update::emit(ops::Emitter& emit, const gpu::Buffer& loss, const gpu::Buffer
 }
 
 void Update::emit_change(ops::Emitter& emit, const gpu::Buffer& loss,
-                         const gpu::Buffer& step_values) {
+                         const gpu::Buffer& step_values,
+                         const std::function<void(const gpu::Buffer&)>& share_norm) {
   using gpu::Access;
   emit.set_label("gradients");
-  emit_adjustments(emit, step_values);
+  emit_adjustments(emit, step_values, share_norm);
   optimizer_->emit(emit, step_values);
   if (loss_scale_)
     loss_scale_->emit_next(emit, loss, failed_, step_values);

@@ -2,6 +2,8 @@
 // the weights.
 #pragma once
 
+#include <functional>
+
 #include "optim/loss_scale.h"
 #include "optim/optimizer.h"
 
@@ -20,6 +22,8 @@ class UpdateSpec {
   const Options& options() const { return options_; }  // of the optimizer
   const Options& common() const { return common_; }    // update_schema()
   int64_t accumulate() const { return common_.integer("accumulate"); }
+  // What of it takes norms, of whole tensors or of all together ("optimizer 'lamb'", "clip_norm"); "": it updates each scalar by itself.
+  std::string takes_norms() const;
 
  private:
   const OptimizerSpec* optimizer_;
@@ -40,14 +44,18 @@ class Update {
   // What several ranks have found about a step, f32 [1] each.
   struct Shared {
     gpu::Buffer verdict;  // not finite where a rank's gradients are not
-    gpu::Buffer divisor;  // of this rank's gradients, so that those of all ranks weigh the same
+    gpu::Buffer divisor =
+        {};  // of this rank's gradients, so that those of all ranks weigh the same; empty: none
   };
 
   // The same in two halves. After the first the gradients are those of the whole update, where the step ends one; the second
   // changes the weights. Ranks that share an update exchange between the two what each has.
   void emit_gradients(ops::Emitter& emit, const gpu::Buffer& loss, const gpu::Buffer& step_values,
                       const Shared* shared = nullptr);
-  void emit_change(ops::Emitter& emit, const gpu::Buffer& loss, const gpu::Buffer& step_values);
+  // `share_norm`, of ranks that have parts of the parameters: appends what makes the norm of this part's gradients (f32 [1])
+  // that of all.
+  void emit_change(ops::Emitter& emit, const gpu::Buffer& loss, const gpu::Buffer& step_values,
+                   const std::function<void(const gpu::Buffer& norm)>& share_norm = {});
 
   // Appends what makes `verdict` NaN where a gradient is not finite, and 0 otherwise.
   void emit_verdict(ops::Emitter& emit, const gpu::Buffer& verdict) const;
@@ -72,7 +80,8 @@ class Update {
   ops::DeviceTensor make(int64_t count);
   void emit_finite(ops::Emitter& emit, const gpu::Buffer& gradients, uint32_t count,
                    const gpu::Buffer& loss, const gpu::Buffer& step_values) const;
-  void emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values);
+  void emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values,
+                        const std::function<void(const gpu::Buffer& norm)>& share_norm);
 
   const graph::ParameterStore& store_;
   const LossScale* loss_scale_;

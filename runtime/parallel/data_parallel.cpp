@@ -55,8 +55,9 @@ class DataParallel::Pages final : public gpu::HostPages {
 };
 
 DataParallel::DataParallel(exchange::Group group, gpu::DevicePtr device,
-                           DataParallelOptions options)
+                           DataParallelOptions options, std::unique_ptr<TensorParallel> tensor)
     : group_(std::move(group)),
+      tensor_(std::move(tensor)),
       device_(std::move(device)),
       options_(options),
       pages_(std::make_unique<Pages>(group_)),
@@ -88,6 +89,24 @@ void DataParallel::emit(gpu::CommandList& before, gpu::CommandList& after, const
   before.push_back(gpu::HostTurn{gpu::HostTurn::Mark::begin, work});
 }
 
+// A slice's gradient is of one rank alone, and so is what is not finite in it.
+void DataParallel::emit_verdict(ops::Emitter& emit, const optim::Update& update,
+                                const gpu::Buffer& verdict) {
+  update.emit_verdict(emit, verdict);
+  if (tensor_) tensor_->emit_means(emit.commands(), memory_, {verdict});
+}
+
+// Gradients of parameters that all ranks have whole. They are the same but for how kernels round, which a device may choose by
+// measuring; that would add up.
+void DataParallel::emit_replicas(gpu::CommandList& commands, const graph::ParameterStore& store,
+                                 const Step& step) {
+  std::vector<gpu::Buffer> whole;
+  for (const auto& parameter : store.parameters())
+    if (!step.slices->contains(parameter.name))
+      whole.push_back(store.gradient(parameter.name).buffer);
+  if (!whole.empty()) tensor_->emit_means(commands, memory_, whole);
+}
+
 namespace {
 
 std::vector<gpu::Buffer> parts_of(const Bucket& bucket, const graph::ParameterStore& store) {
@@ -115,27 +134,38 @@ DataParallel::Exchange DataParallel::make_exchange(uint64_t bytes, const gpu::Bu
   return {memory_.allocate(sizeof(float) + bytes), values, static_cast<float>(step.rows)};
 }
 
+gpu::CommandList DataParallel::averaged(const gpu::CommandList& commands,
+                                        const graph::ParameterStore& store, const Step& step,
+                                        gpu::Kernels& kernels, gpu::Allocator& memory) {
+  return options_.compression == Compression::none
+             ? weave(commands, store, step)
+             : weave_compressed(commands, store, step, kernels, memory);
+}
+
 gpu::CommandList DataParallel::with_update(const gpu::CommandList& commands, optim::Update& update,
                                            const graph::ParameterStore& store, const Step& step,
                                            gpu::Kernels& kernels, gpu::Allocator& memory) {
   gpu::CommandList out = commands;
   ops::Emitter emit(kernels, memory, out);
   const gpu::Buffer& loss = step.results.front();
-  if (size() == 1) {  // its means are those of all
-    update.emit(emit, loss, step.values);
-    return out;
-  }
-  if (update.accumulate() == 1) {
-    out = options_.compression == Compression::none
-              ? weave(out, store, step)
-              : weave_compressed(out, store, step, kernels, memory);
-    update.emit(emit, loss, step.values);
+  if (tensor_) emit_replicas(out, store, step);
+  if (update.accumulate() == 1 || (size() == 1 && !tensor_)) {
+    if (size() > 1) out = averaged(out, store, step, kernels, memory);
+    if (!tensor_) {  // its verdict follows from the means
+      update.emit(emit, loss, step.values);
+      return out;
+    }
+    const gpu::Buffer verdict = memory.allocate(sizeof(float));
+    emit_verdict(emit, update, verdict);
+    const optim::Update::Shared shared{verdict};
+    update.emit_gradients(emit, loss, step.values, &shared);
+    update.emit_change(emit, loss, step.values);
     return out;
   }
   Step with_verdict = step;
   const gpu::Buffer verdict = memory.allocate(sizeof(float));
   with_verdict.results.push_back(verdict);
-  update.emit_verdict(emit, verdict);
+  emit_verdict(emit, update, verdict);
   out = weave_sum(out, store, with_verdict, kernels, memory, [&](const gpu::Buffer& divisor) {
     gpu::CommandList sum;
     ops::Emitter into(kernels, memory, sum);

@@ -10,6 +10,7 @@
 #include "parallel/buckets.h"
 #include "parallel/compression.h"
 #include "parallel/sharing.h"
+#include "parallel/tensor_parallel.h"
 
 namespace etr::parallel {
 
@@ -26,7 +27,10 @@ struct DataParallelOptions {
 // wait for each other.
 class DataParallel : public Sharing {
  public:
-  DataParallel(exchange::Group group, gpu::DevicePtr device, DataParallelOptions options = {});
+  // `tensor`: ranks with the same rows, with which this one shares the model's tensors; each has its own group `group` of those with
+  // other rows and the same slices. Empty: the model is whole on each rank.
+  DataParallel(exchange::Group group, gpu::DevicePtr device, DataParallelOptions options = {},
+               std::unique_ptr<TensorParallel> tensor = nullptr);
   ~DataParallel() override;
 
   int rank() const override;
@@ -34,6 +38,8 @@ class DataParallel : public Sharing {
 
   // For a plan that trains on batches of `rows` rows, which it outlives; empty where its ops need no other rank's rows.
   std::unique_ptr<ops::RowPeers> row_peers(int64_t rows) override;
+
+  TensorParallel* tensor() const override { return tensor_.get(); }
 
   // `commands`, which compute gradients and results of a batch, and the update, with the exchange woven in: what the update sees,
   // and the results, are means over the rows of all ranks, alike to the bit on all of them. A rank with fewer rows
@@ -46,7 +52,10 @@ class DataParallel : public Sharing {
                                gpu::Kernels& kernels, gpu::Allocator& memory) override;
 
   // This rank cannot go on: exchanges that wait for it, here and on other ranks, end with this reason. Any thread.
-  void abort(const std::string& reason) override { group_.abort(reason); }
+  void abort(const std::string& reason) override {
+    group_.abort(reason);
+    if (tensor_) tensor_->abort(reason);
+  }
 
   // The largest number that a rank has. A call of all ranks, as share() is, while no step is in flight.
   int64_t most(int64_t number) override;
@@ -64,6 +73,11 @@ class DataParallel : public Sharing {
   struct Exchange;
   class Pages;
 
+  void emit_verdict(ops::Emitter& emit, const optim::Update& update, const gpu::Buffer& verdict);
+  void emit_replicas(gpu::CommandList& commands, const graph::ParameterStore& store,
+                     const Step& step);
+  gpu::CommandList averaged(const gpu::CommandList& commands, const graph::ParameterStore& store,
+                            const Step& step, gpu::Kernels& kernels, gpu::Allocator& memory);
   gpu::CommandList weave(const gpu::CommandList& commands, const graph::ParameterStore& store,
                          const Step& step);
   gpu::CommandList weave_sum(
@@ -83,6 +97,7 @@ class DataParallel : public Sharing {
             const std::vector<gpu::Buffer>& parts);
 
   exchange::Group group_;
+  std::unique_ptr<TensorParallel> tensor_;
   gpu::DevicePtr device_;
   const DataParallelOptions options_;
   std::unique_ptr<Pages> pages_;

@@ -20,4 +20,9 @@ void emit_round_trip(gpu::CommandList& commands, gpu::Allocator& memory,
                      std::span<const gpu::Buffer> parts,
                      const std::function<void(std::span<const gpu::Buffer>)>& work);
 
+// Of a buffer that the host sees.
+inline std::span<float> floats_of(const gpu::Buffer& buffer) {
+  return {reinterpret_cast<float*>(buffer.host), buffer.size_bytes / sizeof(float)};
+}
+
 }  // namespace etr::parallel

@@ -9,10 +9,6 @@
 namespace etr::parallel {
 namespace {
 
-std::span<float> floats(const gpu::Buffer& buffer) {
-  return {reinterpret_cast<float*>(buffer.host), buffer.size_bytes / sizeof(float)};
-}
-
 // Moments of parts of the rows, [parts][weight, means, variances, 1], joined (Chan et al. 1979).
 void join(std::span<const float> parts, std::span<float> moments) {
   const size_t channels = moments.size() / 2, length = moments.size() + 1;
@@ -52,7 +48,7 @@ float SharedRows::weight(const gpu::Buffer& step) const {
 void SharedRows::emit_means(ops::Emitter& emit, const gpu::Buffer& step, const gpu::Buffer& means) {
   const gpu::Buffer seen = step_of_host(emit, step);
   emit_round_trip(emit.commands(), memory_, {&means, 1}, [this, seen](const auto& there) {
-    const std::span<float> own = floats(there[0]);
+    const std::span<float> own = floats_of(there[0]);
     std::vector<float> sums(own.size() + 1, weight(seen));
     std::transform(own.begin(), own.end(), sums.begin() + 1,
                    [w = sums[0]](float mean) { return w * mean; });
@@ -66,7 +62,7 @@ void SharedRows::emit_moments(ops::Emitter& emit, const gpu::Buffer& step,
                               const gpu::Buffer& moments) {
   const gpu::Buffer seen = step_of_host(emit, step);
   emit_round_trip(emit.commands(), memory_, {&moments, 1}, [this, seen](const auto& there) {
-    const std::span<float> own = floats(there[0]);
+    const std::span<float> own = floats_of(there[0]);
     std::vector<float> part{weight(seen)};
     part.insert(part.end(), own.begin(), own.end());
     std::vector<float> all(part.size() * static_cast<size_t>(group_.size()));

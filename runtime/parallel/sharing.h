@@ -11,10 +11,13 @@
 #include "exchange/group.h"
 #include "gpu/kernel.h"
 #include "graph/parameters.h"
+#include "graph/slice.h"
 #include "ops/peers.h"
 #include "optim/update.h"
 
 namespace etr::parallel {
+
+class TensorParallel;
 
 // One learner's end. Used by the learner's thread, while no step is in flight unless a function says otherwise.
 class Sharing {
@@ -27,12 +30,16 @@ class Sharing {
   // For a plan that trains on batches of `rows` rows, which it outlives; empty where its ops need no other rank's rows.
   virtual std::unique_ptr<ops::RowPeers> row_peers(int64_t /*rows*/) { return nullptr; }
 
+  // Those with whom this one shares the model's tensors; nullptr: the model is whole here.
+  virtual TensorParallel* tensor() const { return nullptr; }
+
   // What a step has besides gradients.
   struct Step {
     gpu::Buffer values;                // ops::StepValues
     std::vector<gpu::Buffer> results;  // means over the batch's rows, one f32 each: first the loss
     int64_t rows = 0;                  // of a whole batch; the same on all ranks
-    gpu::Buffer loss_scale = {};       // f32 [1], where gradients come multiplied by it
+    const graph::Slices* slices = nullptr;  // of the parameters that ranks share; nullptr: of none
+    gpu::Buffer loss_scale = {};            // f32 [1], where gradients come multiplied by it
   };
 
   // `commands`, which compute gradients and results of a batch, then the update, with what is exchanged within a step woven in.

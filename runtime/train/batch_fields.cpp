@@ -146,6 +146,22 @@ SampleCounts counts_of(const pipeline::Item& batch, const std::string& name) {
   return {samples, batch.batch.fresh, batch.batch.echoed};
 }
 
+int64_t fingerprint_of(const pipeline::Item& batch) {
+  uint64_t hash = 0xCBF29CE484222325ull;  // FNV-1a
+  const auto take = [&](std::span<const std::byte> bytes) {
+    for (const std::byte byte : bytes)
+      hash = (hash ^ static_cast<uint64_t>(byte)) * 0x100000001B3ull;
+  };
+  constexpr size_t kMost = 4096;  // of a field
+  for (const pipeline::Field& field : batch.fields) {
+    const auto size = static_cast<size_t>(field.tensor.size_bytes());
+    take(std::as_bytes(std::span(field.name)));
+    take(std::as_bytes(std::span(&size, 1)));
+    take({static_cast<const std::byte*>(field.tensor.data()), std::min(size, kMost)});
+  }
+  return static_cast<int64_t>(hash);
+}
+
 pipeline::Item part_of(const pipeline::Item& batch, const std::vector<std::string>& names,
                        int64_t begin, int64_t count) {
   pipeline::Item part = batch;

@@ -45,6 +45,9 @@ struct SampleCounts {
 };
 SampleCounts counts_of(const pipeline::Item& batch, const std::string& name);  // as rows_of()
 
+// What tells batches apart: of the rows' number and the beginnings of the fields in host memory.
+int64_t fingerprint_of(const pipeline::Item& batch);
+
 // `count` of the batch's samples from `begin` on, which shares its memory: of the fields `names` these rows, all others whole.
 pipeline::Item part_of(const pipeline::Item& batch, const std::vector<std::string>& names,
                        int64_t begin, int64_t count);

@@ -15,13 +15,20 @@ std::vector<std::string> fed_names(const nn::Model& model) {
   return names;
 }
 
+Seen seen_by_one(const Plans& plans, const pipeline::Item& batch) {
+  if (plans.weights().stage)
+    fail(Code::unsupported,
+         "a model that is cut into stages does not predict: load its checkpoint on one device");
+  return plans.look_at(batch);
+}
+
 // What predicts a batch, in parts where it has more rows than one plan takes.
 class Prediction {
  public:
   Prediction(Plans& plans, const pipeline::Item& batch)
       : plans_(plans),
         batch_(batch),
-        seen_(plans.look_at(batch)),
+        seen_(seen_by_one(plans, batch)),
         planned_(plans.predicting(seen_)) {
     planned_.check_inputs(batch);
   }

@@ -75,6 +75,25 @@ constexpr OptionSpec kParallel[] = {
     {"compression", OptionType::string, "\"none\"",
      "the format in which gradients travel; what rounding leaves of one joins the next", 0, 0, "",
      "none|fp16|bf16"},
+    {"elastic", OptionType::boolean, "false",
+     "when ranks are lost, the others go on from the newest checkpoint, and new ranks can join "
+     "(gloo)"},
+    {"min_ranks", OptionType::integer, "1", "elastic: with fewer ranks the run ends", 1, 1e6},
+    {"join", OptionType::boolean, "false",
+     "elastic: this process joins a run that goes on, at the end of an epoch; ECHOTRAIN_JOIN=1 "
+     "says the same"},
+    {"join_timeout", OptionType::number, "86400", "elastic: so long it waits for that", 0.01, 1e9,
+     "s"},
+    {"micro_batches", OptionType::integer, "4",
+     "parts of a batch that go through the stages of a model one after another (mesh.pipeline)", 1,
+     4096},
+    {"schedule", OptionType::string, "\"1f1b\"",
+     "when a stage computes gradients: after all micro-batches, or as soon as it can, with fewer "
+     "activations in memory; the results are the same",
+     0, 0, "", "gpipe|1f1b"},
+    {"stages", OptionType::strings, "[]",
+     "layers at which the model's second stage begins, and those after it; empty: chosen by an "
+     "estimate of work and memory"},
     {"algorithm", OptionType::string, "\"synchronous\"",
      "synchronous: gradients are averaged in every step; diloco: weights, every outer_every steps; "
      "downpour, easgd: workers exchange with a parameter server, each at its own pace",
@@ -246,8 +265,10 @@ void check_algorithm(const Options& parallel, const parallel::MeshShape& mesh) {
   const char* const drop = ": leave it out, or train synchronously";
   check(parallel.boolean("sync_batch_norm"), "sync_batch_norm", drop);
   check(parallel.string("compression") != "none", "compression", drop);
-  check(mesh.pipeline > 1 || mesh.tensor > 1, "a mesh", drop);
-  check(algorithm != "diloco" && parallel.strings("devices").size() > 1, "several devices",
+  check(parallel.boolean("elastic"), "'elastic'", drop);
+  const bool has_servers = algorithm != "diloco";
+  check(mesh.pipeline > 1 || mesh.tensor > 1 || (has_servers && mesh.data > 0), "a mesh", drop);
+  check(has_servers && parallel.strings("devices").size() > 1, "several devices",
         ": start a worker for each");
 }
 

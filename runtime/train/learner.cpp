@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/log.h"
 #include "core/options.h"
 #include "core/platform.h"
 #include "train/batch_fields.h"
@@ -14,12 +15,23 @@ namespace {
 constexpr const char* kNoWeights =
     "there are no weights before the first batch: make a step or a prediction first";
 
+// Which sees no more of a tensor than the rank's slice.
+void check_scalar_update(const optim::UpdateSpec& update, int ranks) {
+  const std::string norms = update.takes_norms();
+  if (!norms.empty())
+    fail(Code::unsupported, norms, " takes norms of whole tensors, of which each of the ", ranks,
+         " ranks along parallel.mesh.tensor has a slice: use sgd, adam or adamw without clip_norm "
+         "(clip_value is fine), or share no tensors");
+}
+
 }  // namespace
 
 Learner::Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec,
-                 std::unique_ptr<parallel::Sharing> ranks)
+                 std::unique_ptr<parallel::Sharing> ranks,
+                 std::unique_ptr<parallel::ModelStage> stage)
     : kernels_(std::move(kernels)),
       ranks_(std::move(ranks)),
+      stage_(std::move(stage)),
       model_(spec.model),
       update_(spec.optimizer),
       seed_(spec.seed),
@@ -29,7 +41,7 @@ Learner::Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec,
 
 Learner::~Learner() = default;
 
-int64_t Learner::trainable() const { return weights_ ? weights_->store.trainable() : 0; }
+int64_t Learner::trainable() const { return weights_ ? weights_->trainable() : 0; }
 int Learner::in_flight() const { return plans_ ? plans_->in_flight() : 0; }
 uint64_t Learner::device_bytes() const { return plans_ ? plans_->reserved_bytes() : 0; }
 
@@ -61,7 +73,19 @@ void Learner::begin(const pipeline::Item& batch, bool with_target) {
   const Seen seen = look_at(batch, model_);
   nn::ModelGraph net = model_.build(seen.rows, seen.fields);
   check_fields(batch, net, with_target ? fed_values(net) : net.inputs, model_, *device());
-  auto weights = std::make_unique<Weights>(*kernels_, std::move(net), seed_);
+  if (stage_) {
+    const int64_t parts = stage_->micro_batches();
+    net = model_.build((stage_->most(seen.rows) + parts - 1) / parts, seen.fields);
+    stage_->cut(net.graph, net.loss, memory_of(*device()));
+  }
+  parallel::TensorParallel* tensor = ranks_ ? ranks_->tensor() : nullptr;
+  if (tensor) check_scalar_update(update_, tensor->size());
+  auto weights = std::make_unique<Weights>(*kernels_, std::move(net), seed_, tensor, stage_.get());
+  if (tensor && tensor->rank() == 0 && ranks_->rank() == 0)
+    log_line(LogLevel::info,
+             cat(tensor->size(),
+                 " ranks share the model's tensors:", nn::to_text(weights->split.layers)),
+             LogSubject::partition);
   if (imported_) weights->import(*imported_);
   imported_.reset();
   weights->update =
@@ -73,6 +97,7 @@ void Learner::begin(const pipeline::Item& batch, bool with_target) {
   }
   loaded_.reset();
   if (ranks_) ranks_->share(weights->store);
+  if (stage_) stage_->share(weights->store);
   weights->ranks = ranks_.get();
   weights_ = std::move(weights);
   plans_ = std::move(plans);
@@ -109,9 +134,10 @@ void Learner::finish(bool all_end) {
 }
 
 void Learner::average_states() {
-  if (!ranks_ || !weights_) return;
+  if (!weights_ || (!ranks_ && !stage_)) return;
   plans_->results(/*wait_all=*/true);  // whose exchanges use the ranks' group
-  ranks_->average_states(weights_->store);
+  if (ranks_) ranks_->average_states(weights_->store);
+  if (stage_) stage_->average_states(weights_->store);
   ++weights_->age;
 }
 
@@ -134,7 +160,8 @@ EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline, const EvalProgress& 
     const EvalMetrics metrics = scoring.finish();
     if (metrics.samples == 0)
       fail(Code::invalid_argument, "the pipeline gave no samples: ", pipeline.why_empty());
-    return metrics;
+    // The last stage speaks for all that have the same batches.
+    return stage_ && !stage_->is_last() ? EvalMetrics{} : metrics;
   });
 }
 
@@ -171,7 +198,7 @@ std::string Learner::onnx() const {
 Json Learner::summary() const {
   return train::summary(begun("there are no shapes before the first batch: make a step or a "
                               "prediction first")
-                            .net);
+                            .whole);
 }
 
 void Learner::load_pytorch(const std::string& path,

@@ -36,8 +36,11 @@ class Learner {
   // Where there are `ranks`, of which each has a learner of the same spec, all of them train together: they begin with the first
   // one's weights, submit the same steps, each with its part of a batch, and metrics are those of all parts. Every step's batch has
   // the same shape on all ranks, and at most as many rows as the largest of the first.
+  // Where there is a `stage`, this one has that part of the model: all ranks make the same calls with the same batches, and save() too
+  // is a call of all. It cannot predict, and knows the weights of its stage alone.
   Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec,
-          std::unique_ptr<parallel::Sharing> ranks = nullptr);
+          std::unique_ptr<parallel::Sharing> ranks = nullptr,
+          std::unique_ptr<parallel::ModelStage> stage = nullptr);
   ~Learner();
 
   // Plans training on batches of this shape now (otherwise the first step does).
@@ -111,7 +114,10 @@ class Learner {
   // See train/summary.h. Error(state) before the first batch.
   Json summary() const;
 
-  // Weights, optimizer state and step count. save() waits for the steps in flight.
+  // Weights, optimizer state and step count. save() waits for the steps in flight. What is saved, read, set and loaded is the whole
+  // model; where ranks share its tensors (Sharing::tensor()) all of them call save(), weights(), onnx(), evaluate() and
+  // predict(), with the same batches. Where ranks have its stages, all call save(), which gives the first of them the files, and
+  // none predicts or exports.
   void save(checkpoint::Files& files);
   // Before or after prepare(); shapes are checked when both are there: Error(invalid_argument) that names the first tensor
   // which does not fit, and both shapes, and calls the files `origin`. Nothing is changed where it throws.
@@ -135,7 +141,8 @@ class Learner {
   Weights& begun(const char* otherwise) const;
 
   std::shared_ptr<gpu::Kernels> kernels_;
-  std::unique_ptr<parallel::Sharing> ranks_;  // none: it trains alone
+  std::unique_ptr<parallel::Sharing> ranks_;     // none: it trains alone
+  std::unique_ptr<parallel::ModelStage> stage_;  // none: it has the whole model
   nn::Model model_;
   optim::UpdateSpec update_;
   const uint64_t seed_;

@@ -53,8 +53,11 @@ State state_of(const checkpoint::Files& files, const std::string& origin) {
 
 void Learner::save(checkpoint::Files& files) {
   Weights& weights = begun("there is nothing to save before the first batch");
-  files[kWeights] = checkpoint::write_safetensors(weights.store.download());
-  files[kOptimizer] = checkpoint::write_safetensors(weights.update->download());
+  if (weights.shared) plans_->results(/*wait_all=*/true);  // whose exchanges use the ranks' group
+  const auto saved = weights.saved();
+  if (!saved) return;
+  files[kWeights] = checkpoint::write_safetensors(saved->weights);
+  files[kOptimizer] = checkpoint::write_safetensors(saved->optimizer);
   const Json state{{"step", steps_.count()},
                    {"seed", seed_},
                    {"rows", plans_->trained_rows()},

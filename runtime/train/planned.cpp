@@ -35,10 +35,11 @@ nn::ModelGraph built(const nn::Model& model, int64_t rows, const nn::Fields& fie
                      const Weights& weights) {
   const std::string differs = difference(fields, weights.net);
   try {
-    nn::ModelGraph net = model.build(rows, fields);
+    nn::ModelGraph net = weights.part_of(model.build(rows, fields));
     for (const graph::Value& value : net.graph.values()) {
       if (value.kind != graph::ValueKind::parameter && value.kind != graph::ValueKind::state)
         continue;
+      if (weights.stage && !weights.has(value.name)) continue;
       const Shape& shape = weights.store.tensor(value.name).shape;
       if (value.shape != shape)
         fail(Code::invalid_argument, "the model's parameter '", value.name, "' would be ",
@@ -60,7 +61,13 @@ std::vector<graph::ValueId> fed_values(const nn::ModelGraph& net) {
 }
 
 struct Planned::Evaluation {
+  Evaluation(gpu::Kernels& kernels, const graph::Graph& graph, const graph::ParameterStore& store,
+             const graph::PlanOptions& options)
+      : plan(kernels, graph, store, options), memory(kernels.device(), gpu::MemoryUse::device) {}
+
   graph::Plan plan;
+  gpu::Arena memory;  // of the commands, beside what the plan has
+  gpu::CommandList commands = {};
   std::optional<uint64_t> prepared_for = {};  // the weights' age
   std::unique_ptr<FedRunner> scorer = {}, predictor = {};
 };
@@ -73,8 +80,21 @@ Planned::Planned(gpu::Kernels& kernels, const nn::Model& model, Weights& weights
       model_(model),
       weights_(weights),
       net_(built(model, rows, fields, weights)),
-      store_(weights.store, net_.graph),
-      fed_(fed_values(net_)) {}
+      micro_(weights.stage ? std::optional(built(model, rows / weights.stage->micro_batches(),
+                                                 fields, weights))
+                           : std::nullopt),
+      store_(weights.store, planned_net().graph),
+      fed_(fed_here()),
+      slice_peers_(weights.tensor_ranks ? weights.tensor_ranks->peers() : nullptr) {}
+
+// Of a stage, what its part of the model reads.
+std::vector<graph::ValueId> Planned::fed_here() const {
+  std::vector<graph::ValueId> out = fed_values(net_);
+  if (!weights_.stage) return out;
+  const auto has = weights_.stage->values_of(net_.graph, weights_.stage->stage());
+  std::erase_if(out, [&](graph::ValueId id) { return !has[static_cast<size_t>(id)]; });
+  return out;
+}
 
 Planned::~Planned() = default;
 
@@ -94,8 +114,10 @@ std::vector<graph::ValueId> Planned::outputs() const {
 // way.
 gpu::CommandList Planned::step_commands(const graph::Plan& plan, gpu::Arena& memory) {
   optim::Update& update = *weights_.update;
+  if (weights_.stage)
+    return weights_.stage->with_update(plan, net_.loss, update, weights_.store, kernels_, memory);
   if (weights_.ranks) {
-    parallel::Sharing::Step step{plan.step_values(), {}, rows};
+    parallel::Sharing::Step step{plan.step_values(), {}, rows, &weights_.split.slices};
     if (weights_.loss_scale) step.loss_scale = weights_.loss_scale->scale();
     for (const graph::ValueId id : outputs()) step.results.push_back(plan.tensor(id).buffer);
     return weights_.ranks->with_update(plan.commands(), update, weights_.store, step, kernels_,
@@ -108,6 +130,10 @@ gpu::CommandList Planned::step_commands(const graph::Plan& plan, gpu::Arena& mem
 }
 
 void Planned::make_training(const pipeline::Item& first, uint64_t view_samples) {
+  if (weights_.stage && first.views)
+    fail(Code::unsupported,
+         "an echo node with 'device' feeds one device, and this model is cut into stages: leave "
+         "'device' out of it");
   graph::PlanOptions options;
   options.training = true;
   options.loss = net_.loss;
@@ -116,9 +142,10 @@ void Planned::make_training(const pipeline::Item& first, uint64_t view_samples) 
   if (weights_.loss_scale) options.loss_scale = weights_.loss_scale->scale();
   options.outputs = outputs();
   auto row_peers = weights_.ranks ? weights_.ranks->row_peers(rows) : nullptr;
-  options.peers.rows = row_peers.get();
+  options.peers = {row_peers.get(), slice_peers_.get()};
+  if (weights_.stage) options.part = weights_.stage->part(/*training=*/true);
   std::unique_ptr<Training> made(new Training{std::move(row_peers),
-                                              {kernels_, net_.graph, store_, options},
+                                              {kernels_, planned_net().graph, store_, options},
                                               {},
                                               FedRunner(kernels_.device())});
   FedRunner& fed = made->fed;
@@ -136,9 +163,16 @@ Planned::Evaluation& Planned::evaluation() {
     options.weights = weights_.update->averages();
     options.precision = net_.precision;
     options.outputs = outputs();
-    options.outputs.push_back(net_.output);
+    if (weights_.stage)
+      options.part = weights_.stage->part(/*training=*/false);
+    else
+      options.outputs.push_back(net_.output);
     options.fold_norms = true;
-    evaluation_.reset(new Evaluation{{kernels_, net_.graph, store_, options}});
+    options.peers.slices = slice_peers_.get();
+    evaluation_ = std::make_unique<Evaluation>(kernels_, planned_net().graph, store_, options);
+    Evaluation& made = *evaluation_;
+    made.commands = weights_.stage ? weights_.stage->with_means(made.plan, kernels_, made.memory)
+                                   : made.plan.commands();
   }
   Evaluation& e = *evaluation_;
   if (e.prepared_for != weights_.age && !e.plan.preparation().empty())
@@ -156,7 +190,7 @@ FedRunner& Planned::fed_with(std::unique_ptr<FedRunner>& fed,
   made->feeds = std::make_unique<Feeds>(kernels_, made->memory, net_, values, batch, std::nullopt);
   made->runner =
       std::make_unique<graph::Runner>(kernels_, evaluation_->plan, made->feeds->for_runner(), read,
-                                      graph::Runner::Work{evaluation_->plan.commands()}, slots);
+                                      graph::Runner::Work{evaluation_->commands}, slots);
   fed = std::move(made);
   return *fed;
 }

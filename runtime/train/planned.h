@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "graph/runner.h"
@@ -69,6 +70,9 @@ class Planned {
  private:
   struct Evaluation;
 
+  const nn::ModelGraph& planned_net() const { return micro_ ? *micro_ : net_; }
+  std::vector<graph::ValueId> fed_here() const;
+
   std::vector<graph::ValueId> outputs() const;
   gpu::CommandList step_commands(const graph::Plan& plan, gpu::Arena& memory);
   Evaluation& evaluation();
@@ -80,8 +84,10 @@ class Planned {
   const nn::Model& model_;
   Weights& weights_;
   nn::ModelGraph net_;
-  graph::ParameterStore store_;  // with constants of this shape
+  std::optional<nn::ModelGraph> micro_;  // of a micro-batch, where the model is cut into stages
+  graph::ParameterStore store_;          // with constants of this shape
   std::vector<graph::ValueId> fed_;
+  std::unique_ptr<ops::SlicePeers> slice_peers_;  // of the plans; empty where the model is whole
   std::unique_ptr<Training> training_;
   std::unique_ptr<Evaluation> evaluation_;
 };

@@ -49,7 +49,8 @@ void Plans::with_room(const Planned* planned, const std::function<void()>& make)
     }
   // Half of the memory is for the others, and for whoever else uses the device.
   const auto needed = [&](const Planned* of) { return of == planned || of == last_trained_; };
-  for (auto it = kept_.end(); it != kept_.begin() && reserved_bytes() > memory_bytes() / 2;)
+  for (auto it = kept_.end();
+       it != kept_.begin() && reserved_bytes() > memory_of(*kernels_.device()) / 2;)
     if (--it; !needed(it->get())) it = drop(it);
 }
 
@@ -74,8 +75,7 @@ Plans::Kept::iterator Plans::drop(Kept::iterator it) {
   return kept_.erase(it);
 }
 
-uint64_t Plans::memory_bytes() const {
-  const gpu::Device& device = *kernels_.device();
+uint64_t memory_of(const gpu::Device& device) {
   const uint64_t limit = device.options().memory_limit_bytes, all = device.info().memory_bytes;
   return limit ? std::min(limit, all) : all;
 }
@@ -116,9 +116,15 @@ Planned& Plans::training(const pipeline::Item& batch) {
 
 int64_t Plans::rows_to_train(const Seen& seen) {
   const int64_t rows = std::max(most_trained(seen.fields), seen.rows);
-  if (!weights_.ranks) return rows;
+  if (!weights_.ranks && !weights_.stage) return rows;
   results(/*wait_all=*/true);  // whose exchanges use the ranks' group
-  return weights_.ranks->most(rows);
+  return weights_.ranks ? weights_.ranks->most(rows) : in_micro_batches(weights_.stage->most(rows));
+}
+
+// As many rows as whole micro-batches have.
+int64_t Plans::in_micro_batches(int64_t rows) const {
+  const int64_t parts = weights_.stage ? weights_.stage->micro_batches() : 1;
+  return (rows + parts - 1) / parts * parts;
 }
 
 int64_t Plans::most_trained(const nn::Fields& fields) const {
@@ -152,6 +158,8 @@ bool Plans::ready_within(double seconds) {
 // wherever it goes on from.
 Planned& Plans::scoring(const Seen& seen) {
   const int64_t trained = most_trained(seen.fields);
+  // All stages have plans for the same rows, whatever memory each has.
+  if (weights_.stage) return exactly(in_micro_batches(std::max(trained, seen.rows)), seen.fields);
   return trained >= seen.rows ? exactly(trained, seen.fields) : predicting(seen);
 }
 
@@ -168,8 +176,8 @@ int64_t Plans::most_rows(int64_t rows, const nn::Fields& fields) const {
   const auto of = [](uint64_t bytes, uint64_t limit) {
     return static_cast<double>(bytes) / static_cast<double>(limit);
   };
-  const double share =
-      std::max(of(all, memory_bytes() / 4), of(largest, kernels_.device()->max_tensor_bytes()));
+  const double share = std::max(of(all, memory_of(*kernels_.device()) / 4),
+                                of(largest, kernels_.device()->max_tensor_bytes()));
   if (share <= 1) return rows;
   return std::max<int64_t>(static_cast<int64_t>(static_cast<double>(rows) / share), 1);
 }

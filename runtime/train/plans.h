@@ -14,6 +14,9 @@
 
 namespace etr::train {
 
+// Of a device, as far as it may be taken.
+uint64_t memory_of(const gpu::Device& device);
+
 // A few of them: the least recently used one goes beyond kMost, where together they take half of the device's memory, or
 // where it has none for another.
 class Plans {
@@ -73,8 +76,8 @@ class Plans {
   void with_room(const Planned* planned, const std::function<void()>& make);
   bool drop_oldest(const Planned* but);
   Kept::iterator drop(Kept::iterator it);
-  uint64_t memory_bytes() const;
   int64_t most_rows(int64_t rows, const nn::Fields& fields) const;
+  int64_t in_micro_batches(int64_t rows) const;
 
   gpu::Kernels& kernels_;
   const nn::Model& model_;

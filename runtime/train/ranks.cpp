@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <limits>
 #include <optional>
 #include <span>
 
@@ -16,53 +17,87 @@
 namespace etr::train {
 namespace {
 
+constexpr int kMostAttempts = 16;  // to form a group of those that are left
+
 std::span<std::byte> bytes_of(std::string& text) {
   return std::as_writable_bytes(std::span(text.data(), text.size()));
 }
 
+parallel::DataParallelOptions data_parallel_options(const Options& given) {
+  parallel::DataParallelOptions options;
+  options.bucket_mb = given.number("bucket_mb");
+  options.sync_batch_norm = given.boolean("sync_batch_norm");
+  options.compression = parallel::compression_named(given.string("compression"));
+  return options;
+}
+
 }  // namespace
+
+void Ranks::lay_out(const parallel::MeshShape& shape) {
+  mesh_ = parallel::Mesh(shape, rank(), size());
+}
+
+std::unique_ptr<parallel::ModelStage> Ranks::model_stage(
+    const gpu::DevicePtr& device, const parallel::ModelStageOptions& options) {
+  return std::make_unique<parallel::ModelStage>(mesh_, *group_, device, options);
+}
 
 std::unique_ptr<parallel::Sharing> Ranks::sharing(const gpu::DevicePtr& device,
                                                   const Options* options) {
-  if (options && options->string("algorithm") != "synchronous" &&
-      options->string("algorithm") != "diloco")
+  const std::string algorithm = options ? options->string("algorithm") : "synchronous";
+  if (algorithm != "synchronous" && algorithm != "diloco")
     fail(Code::invalid_argument,
          "parallel: workers of a parameter server are no ranks of a group, "
          "and this one was given to the trainer with the algorithm '",
-         options->string("algorithm"), "'");
-  parallel::DataParallelOptions of_gradients;
-  if (options && options->string("algorithm") == "diloco") {
+         algorithm, "'");
+  if (algorithm == "diloco")
     return std::make_unique<parallel::LocalSgd>(
-        group_.duplicate(),
+        group_->duplicate(),
         parallel::LocalSgdOptions{options->integer("outer_every"), options->number("outer_rate"),
                                   options->number("outer_momentum")});
-  }
-  if (options) {
-    of_gradients.bucket_mb = options->number("bucket_mb");
-    of_gradients.sync_batch_norm = options->boolean("sync_batch_norm");
-    of_gradients.compression = parallel::compression_named(options->string("compression"));
-  }
-  return std::make_unique<parallel::DataParallel>(group_.duplicate(), device, of_gradients);
+  const auto of_gradients =
+      options ? data_parallel_options(*options) : parallel::DataParallelOptions{};
+  if (mesh_.length(parallel::Axis::tensor) == 1)
+    return std::make_unique<parallel::DataParallel>(group_->duplicate(), device, of_gradients);
+  exchange::Group rows = mesh_.line(*group_, parallel::Axis::data),
+                  slices = mesh_.line(*group_, parallel::Axis::tensor);
+  return std::make_unique<parallel::DataParallel>(
+      std::move(rows), device, of_gradients,
+      std::make_unique<parallel::TensorParallel>(std::move(slices), device));
 }
 
 void Ranks::be_patient() {
   constexpr double kForEver = 1e6;  // seconds
-  group_.set_timeout(kForEver);
+  group_->set_timeout(kForEver);
 }
 
 Ranks::Outlook Ranks::agree(const Outlook& mine) {
   if (size() == 1) return mine;
   std::array<int64_t, 4> any{mine.stops, mine.is_over, mine.waits, mine.yields};
-  group_.all_reduce(std::span<int64_t>(any), exchange::Reduction::max);
+  group_->all_reduce(std::span<int64_t>(any), exchange::Reduction::max);
   return {any[0] > 0, any[1] > 0, any[2] > 0, any[3] > 0};
 }
 
 Ranks::Share Ranks::agree(const Share& mine) {
   if (size() == 1) return mine;
-  const auto& [samples, fresh, echoed] = mine.counts;
+  const auto& [samples, fresh, echoed] = counts() ? mine.counts : SampleCounts{};
   std::array<int64_t, 4> sums{mine.ends_epoch, samples, fresh, echoed};
-  group_.all_reduce(std::span<int64_t>(sums));
+  group_->all_reduce(std::span<int64_t>(sums));
   return {sums[0] > 0, {sums[1], sums[2], sums[3]}};
+}
+
+void Ranks::check_alike(int64_t fingerprint) {
+  const auto parts = static_cast<size_t>(mesh_.shape().data);
+  const auto at = static_cast<size_t>(mesh_.coordinates().data);
+  std::vector<int64_t> most(2 * parts, std::numeric_limits<int64_t>::min());
+  most[at] = fingerprint;
+  most[parts + at] = ~fingerprint;  // whose largest is the complement of the least
+  group_->all_reduce(std::span<int64_t>(most), exchange::Reduction::max);
+  for (size_t part = 0; part < parts; ++part)
+    if (most[part] != ~most[parts + part])
+      fail(Code::state, "the stages of the model have different batches (part ", part,
+           " of the data): their pipelines must give the same samples in the same order, so let "
+           "nothing in them depend on the clock");
 }
 
 EvalMetrics Ranks::evaluate(const std::function<EvalMetrics()>& evaluate) {
@@ -74,34 +109,108 @@ EvalMetrics Ranks::evaluate(const std::function<EvalMetrics()>& evaluate) {
     if (error.code() != Code::cancelled) throw;
     stopped = error;
   }
-  const auto samples = static_cast<double>(mine.samples);
+  const auto samples = has_results() ? static_cast<double>(mine.samples) : 0.0;
   std::array<double, 4> sums{stopped ? 1.0 : 0.0, samples, mine.loss * samples,
                              mine.accuracy * samples};
-  group_.all_reduce(std::span<double>(sums));
+  group_->all_reduce(std::span<double>(sums));
   if (stopped) throw Error(*stopped);
   if (sums[0] > 0) fail(Code::cancelled, "the evaluation was stopped on another rank");
   return {static_cast<int64_t>(sums[1]), sums[2] / sums[1], sums[3] / sums[1]};
 }
 
+Ranks::Ranks(const Elastic& elastic) : elastic_(elastic) {
+  exchange::World& world = elastic_.world;
+  succession_ = std::make_unique<exchange::Succession>(
+      exchange::open_store(world, world.rank == 0 && !elastic.joins), world.name, world.timeout_s);
+  if (elastic.joins) {
+    enter(succession_->join(elastic.join_timeout_s));
+  } else {
+    form(world);
+    succession_->begin(gather(succession_->id()));
+  }
+}
+
+Ranks::~Ranks() = default;
+
+void Ranks::enter(const exchange::Succession::Place& place) {
+  group_.reset();
+  exchange::World world = elastic_.world;
+  world.name = place.group;
+  world.rank = place.rank;
+  world.size = place.size;
+  form(world);
+}
+
+void Ranks::form(const exchange::World& world) {
+  group_.emplace(exchange::open_group(world));
+  mesh_ = parallel::Mesh({}, rank(), size());
+}
+
+// An error that has crossed a thread may have lost its list; the group, which is dead, has it still.
+std::vector<int> Ranks::missing(const Error& lost) {
+  if (const auto* known = dynamic_cast<const exchange::RankLost*>(&lost)) return known->missing();
+  try {
+    if (group_) group_->barrier();
+  } catch (const exchange::RankLost& again) {
+    return again.missing();
+  }
+  throw Error(lost);
+}
+
+void Ranks::regroup(std::vector<int> missing) {
+  for (int attempt = 1;; ++attempt) {
+    group_.reset();
+    const auto place = succession_->succeed(missing, elastic_.min_ranks);
+    try {
+      return enter(place);
+    } catch (const exchange::RankLost& again) {  // somebody died meanwhile
+      if (attempt == kMostAttempts) throw;
+      missing = again.missing();
+    }
+  }
+}
+
+bool Ranks::first_says(bool own) { return share(uint64_t{own}) != 0; }
+
+int Ranks::newcomers() {
+  if (leads()) waiting_ = succession_->newcomers();
+  return static_cast<int>(share(waiting_.size()));
+}
+
+void Ranks::admit() {
+  if (leads()) succession_->admit(waiting_);
+  waiting_.clear();
+  const auto place = succession_->follow();
+  try {
+    enter(place);
+  } catch (const exchange::RankLost& lost) {
+    regroup(lost.missing());
+  }
+}
+
+void Ranks::end() {
+  if (succession_ && leads()) succession_->end();
+}
+
 uint64_t Ranks::share(uint64_t number) {
-  group_.broadcast(std::as_writable_bytes(std::span(&number, 1)), 0);
+  group_->broadcast(std::as_writable_bytes(std::span(&number, 1)), 0);
   return number;
 }
 
 std::string Ranks::share(std::string text) {
   text.resize(share(text.size()));
-  group_.broadcast(bytes_of(text), 0);
+  group_->broadcast(bytes_of(text), 0);
   return text;
 }
 
 std::vector<std::string> Ranks::gather(const std::string& text) {
   std::vector<uint64_t> sizes(static_cast<size_t>(size()));
   const uint64_t own = text.size();
-  group_.all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(sizes)));
+  group_->all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(sizes)));
   uint64_t total = 0;
   for (const uint64_t bytes : sizes) total += bytes;
   std::string all(total, '\0');
-  group_.all_gather(std::as_bytes(std::span(text)), sizes, bytes_of(all));
+  group_->all_gather(std::as_bytes(std::span(text)), sizes, bytes_of(all));
   std::vector<std::string> out;
   for (uint64_t at = 0; const uint64_t bytes : sizes) {
     out.push_back(all.substr(at, bytes));
@@ -123,7 +232,7 @@ checkpoint::Loaded Ranks::share(const std::function<checkpoint::Loaded()>& load)
   loaded.path = contents["path"];
   for (const auto& [name, bytes] : contents["files"].items()) {
     loaded.files[name].resize(bytes);
-    group_.broadcast(loaded.files[name], 0);
+    group_->broadcast(loaded.files[name], 0);
   }
   return loaded;
 }
@@ -135,6 +244,22 @@ std::optional<exchange::World> launched_world() {
 }
 
 bool says_rank(const Options& own) { return own.integer("rank") >= 0 && own.integer("size") > 0; }
+
+// What ranks need to go on after a loss: somewhere to meet, and something to go on from.
+void check_elastic(const Job& job, const exchange::World& world) {
+  const auto needs = [](const auto&... what) {
+    fail(Code::invalid_argument, "parallel.elastic needs ", what...);
+  };
+  if (job.mesh().pipeline * job.mesh().tensor != 1)
+    needs("the whole model on each rank, and parallel.mesh shares it out");
+  if (world.engine != "gloo")
+    needs("the engine gloo: under '", world.engine, "' all ranks end with one of them");
+  if (job.output_dir().value_or("").empty())
+    needs("an output.dir that all ranks see: the ranks that are left go on from a checkpoint");
+  if (job.output().integer("checkpoint_every_steps") == 0 &&
+      job.output().integer("checkpoint_every_epochs") == 0)
+    needs("checkpoints to go on from: set output.checkpoint_every_steps or _epochs");
+}
 
 }  // namespace
 
@@ -163,6 +288,10 @@ std::unique_ptr<Ranks> join_ranks(const Job& job, int device, int devices) {
   if (!job.parallel() || uses_servers(job)) return nullptr;
   const Options& own = *job.parallel();
   const bool has = has_processes(job);
+  if (own.boolean("elastic") && !own.strings("devices").empty())
+    fail(Code::unsupported,
+         "parallel.elastic needs a process for each device, and parallel.devices has several in "
+         "one");
   if (!has && !own.strings("devices").empty()) return nullptr;
   if (!has)
     fail(Code::invalid_argument,
@@ -178,7 +307,13 @@ std::unique_ptr<Ranks> join_ranks(const Job& job, int device, int devices) {
          "process for each device");
   world.rank = world.rank * devices + device;
   world.size *= devices;
-  return std::make_unique<Ranks>(exchange::open_group(world));
+  if (!own.boolean("elastic")) return std::make_unique<Ranks>(exchange::open_group(world));
+  Ranks::Elastic elastic{world, static_cast<int>(own.integer("min_ranks")), own.boolean("join"),
+                         own.number("join_timeout")};
+  if (const char* join = std::getenv("ECHOTRAIN_JOIN"); join && std::string_view(join) == "1")
+    elastic.joins = true;
+  check_elastic(job, world);
+  return std::make_unique<Ranks>(elastic);
 }
 
 }  // namespace etr::train

@@ -4,13 +4,18 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "checkpoint/store.h"
+#include "exchange/failure.h"
 #include "exchange/group.h"
+#include "exchange/succession.h"
 #include "exchange/world.h"
+#include "parallel/mesh.h"
+#include "parallel/model_stage.h"
 #include "parallel/sharing.h"
 #include "train/batch_fields.h"
 #include "train/job.h"
@@ -22,14 +27,44 @@ namespace etr::train {
 // Used by one thread, but for abort().
 class Ranks {
  public:
-  explicit Ranks(exchange::Group group) : group_(std::move(group)) {}
+  explicit Ranks(exchange::Group group)
+      : group_(std::move(group)), mesh_({}, group_->rank(), group_->size()) {}
 
-  int rank() const { return group_.rank(); }
-  int size() const { return group_.size(); }
+  // As the job's parallel.mesh says. Error(invalid_argument) where that is for another number of ranks.
+  void lay_out(const parallel::MeshShape& shape);
+
+  // Of an elastic run: a group that outlives ranks, and takes up new ones.
+  struct Elastic {
+    exchange::World world;
+    int min_ranks = 1;
+    bool joins = false;  // a run that goes on
+    double join_timeout_s = 0;
+  };
+  explicit Ranks(const Elastic& elastic);
+  ~Ranks();
+
+  int rank() const { return group_->rank(); }
+  int size() const { return group_->size(); }
   bool leads() const { return rank() == 0; }  // writes the run's folder
+
+  const parallel::Mesh& mesh() const { return mesh_; }
+
+  // Ranks that share a model read the same samples: which of `parts()` parts of the data this one reads, how many ranks read it,
+  // and whether this one is the first of them, whose samples count.
+  int part() const { return mesh_.place(parallel::Axis::data); }
+  int parts() const { return mesh_.length(parallel::Axis::data); }
+  int sharers() const { return size() / parts(); }
+  bool counts() const { return rank() % sharers() == 0; }
+  // Whether this one has the results of those: the last stage of the model.
+  bool has_results() const {
+    return mesh_.place(parallel::Axis::tensor) == 0 &&
+           mesh_.place(parallel::Axis::pipeline) + 1 == mesh_.length(parallel::Axis::pipeline);
+  }
 
   // For a learner on this device, as the job's section 'parallel' says where there is one. A call of all ranks.
   std::unique_ptr<parallel::Sharing> sharing(const gpu::DevicePtr& device, const Options* options);
+  std::unique_ptr<parallel::ModelStage> model_stage(const gpu::DevicePtr& device,
+                                                    const parallel::ModelStageOptions& options);
 
   // What a rank has to say before a step, and what all of them say together: whether any does.
   struct Outlook {
@@ -47,6 +82,9 @@ class Ranks {
   };
   Share agree(const Share& mine);
 
+  // Throws on all ranks where those that have the same part of the data say different things of a batch.
+  void check_alike(int64_t fingerprint);
+
   // Of parts of the data, as of all of it. Where one rank's was stopped, Error(cancelled) on all: `evaluate` may throw it.
   EvalMetrics evaluate(const std::function<EvalMetrics()>& evaluate);
 
@@ -54,19 +92,46 @@ class Ranks {
   // for what it decides. Exchanges keep the group's time-out.
   void be_patient();
 
+  bool first_says(bool own);  // what the first rank gives here, on all of them
+
   std::vector<std::string> gather(const std::string& text);  // of all ranks, in their order
 
   // What the first rank's `load` gives, on all of them.
   checkpoint::Loaded share(const std::function<checkpoint::Loaded()>& load);
 
   // This rank cannot go on: the others' calls throw, and say why.
-  void abort(const std::string& reason) { group_.abort(reason); }
+  void abort(const std::string& reason) {
+    if (group_) group_->abort(reason);
+  }
+
+  bool is_elastic() const { return succession_ != nullptr; }
+  bool is_newcomer() const { return elastic_.joins; }  // to a run that the others have begun
+
+  // Of the group that this failure has ended.
+  std::vector<int> missing(const Error& lost);
+  // Nothing uses the group any more: the ranks that are left form a new one, with numbers of their own. Throws RankLost where this
+  // rank is not among them, or they are too few.
+  void regroup(std::vector<int> missing);
+  bool has_group() const { return group_.has_value(); }
+  // At the end of an epoch; a call of all ranks. How many wait to join.
+  int newcomers();
+  // They join, under the same conditions as in regroup().
+  void admit();
+  // The run is over, in order.
+  void end();
 
  private:
+  void enter(const exchange::Succession::Place& place);
+  void form(const exchange::World& world);
+
   uint64_t share(uint64_t number);
   std::string share(std::string text);
 
-  exchange::Group group_;
+  std::optional<exchange::Group> group_;
+  parallel::Mesh mesh_{{}, 0, 1};
+  Elastic elastic_;
+  std::unique_ptr<exchange::Succession> succession_;  // of an elastic run
+  std::vector<std::string> waiting_;                  // the first rank's: who is to be admitted
 };
 
 // Whether the job's section 'parallel', or else the launcher, says which of several processes this one is.

@@ -45,7 +45,11 @@ std::string repeated(Plans& plans, Planned& planned, const pipeline::Item& batch
 }
 
 // `first`: what this rank found when it repeated the step.
-std::string whence(const std::string& first, const parallel::Sharing* ranks) {
+std::string whence(const std::string& first, const Weights& weights) {
+  const parallel::Sharing* ranks = weights.ranks;
+  if (weights.stage)
+    return "stages of a model do not repeat a step: go on from the last checkpoint on one device "
+           "to see which layer gives it first";
   if (!first.empty()) return cat("the first to be NaN or infinite: ", first);
   if (ranks && ranks->size() > 1)
     return cat("not in the part of the batch that rank ", ranks->rank(), " had, but in another's");
@@ -69,6 +73,9 @@ ops::StepValues Steps::values_for(const pipeline::Item& batch, const Plans& plan
   values.rows = static_cast<uint32_t>(planned.rows);
   if (const parallel::Sharing* ranks = plans.weights().ranks)
     values.first_row = values.rows * static_cast<uint32_t>(ranks->rank());
+  if (const parallel::ModelStage* stage = plans.weights().stage)
+    values.first_row =
+        values.rows * static_cast<uint32_t>(stage->mesh().place(parallel::Axis::data));
   values.seed_lo = static_cast<uint32_t>(seed_);
   values.seed_hi = static_cast<uint32_t>(seed_ >> 32);
   values.learning_rate = schedule_.rate(static_cast<int64_t>(count_ / k));
@@ -129,12 +136,13 @@ void Steps::fail_not_finite(Plans& plans) {
   const size_t behind = started_.size();
   forget_started(plans);
   Planned& planned = plans.training(step.batch);
-  const std::string first = repeated(plans, planned, step.batch, step.values);
+  const std::string first =
+      plans.weights().stage ? "" : repeated(plans, planned, step.batch, step.values);
   const bool of_loss = !std::isfinite(loss);
   const float shown = std::isnan(loss) ? std::abs(loss) : loss;  // a NaN's sign is the driver's
   fail(Code::not_finite, wrong_label(step.batch, plans.model().loss(), planned.net()), "step ",
        step.metrics.step, ": ", of_loss ? cat("the loss is ", shown) : "a gradient is not finite",
-       "; ", whence(first, plans.weights().ranks), ". The weights are as they were",
+       "; ", whence(first, plans.weights()), ". The weights are as they were",
        left_out(step.metrics.step, behind),
        ". Lower the learning rate or clip gradients (clip_norm) if the training diverged; check "
        "the data, and that labels lie within the model's classes");

@@ -28,11 +28,27 @@ Json without_side_files(Json pipeline) {
   return pipeline;
 }
 
-Json part_of_ranks(Json pipeline, const Ranks* ranks) {
-  if (ranks) {
-    pipeline["rank"] = ranks->rank();
-    pipeline["world"] = ranks->size();
+namespace {
+
+// Ranks that share a model must read the same samples, and each has a clock of its own.
+void check_not_by_clock(const Json& pipeline) {
+  for (const Json& stage : pipeline["stages"]) {
+    const std::string mode =
+        stage["stage"] == "echo" ? stage.value("mode", std::string("fixed")) : "fixed";
+    if (mode != "fixed" && stage.value("replay", std::string()).empty())
+      fail(Code::unsupported, "the stage 'echo' in the mode '", mode,
+           "' decides by the time, and ranks that share a model (parallel.mesh) have to "
+           "read the same samples: use the mode 'fixed'");
   }
+}
+
+}  // namespace
+
+Json part_of_ranks(Json pipeline, const Ranks* ranks) {
+  if (!ranks) return pipeline;
+  if (ranks->sharers() > 1) check_not_by_clock(pipeline);
+  pipeline["rank"] = ranks->part();
+  pipeline["world"] = ranks->parts();
   return pipeline;
 }
 
@@ -45,6 +61,8 @@ bool Supply::next(pipeline::Item& batch, const std::string& field) {
   const Ranks::Share all = ranks_->agree(ended ? Ranks::Share{.ends_epoch = true}
                                                : Ranks::Share{.counts = counts_of(batch, field)});
   if (!all.ends_epoch) {
+    if (ranks_->mesh().length(parallel::Axis::pipeline) > 1)
+      ranks_->check_alike(fingerprint_of(batch));
     shares_.push_back(all);
     return true;
   }
@@ -62,17 +80,18 @@ checkpoint::Files Supply::positions() {
   const std::string own = pipeline_.save().dump();
   const auto all = ranks_ ? ranks_->gather(own) : std::vector<std::string>{own};
   checkpoint::Files files;
-  for (size_t rank = 0; rank < all.size(); ++rank)
-    checkpoint::put_text(files, position_file(rank), all[rank]);
+  const size_t sharers = ranks_ ? static_cast<size_t>(ranks_->sharers()) : 1;
+  for (size_t rank = 0; rank < all.size(); rank += sharers)
+    checkpoint::put_text(files, position_file(rank / sharers), all[rank]);
   return files;
 }
 
 void Supply::restore(const checkpoint::Files& files, int saved_by, const std::string& origin) {
-  const size_t rank = ranks_ ? static_cast<size_t>(ranks_->rank()) : 0;
+  const size_t rank = ranks_ ? static_cast<size_t>(ranks_->part()) : 0;
   const auto position = [&](size_t of) {
     return checkpoint::json_of(files, position_file(of), origin);
   };
-  if (saved_by == (ranks_ ? ranks_->size() : 1)) return pipeline_.restore(position(rank));
+  if (saved_by == (ranks_ ? ranks_->parts() : 1)) return pipeline_.restore(position(rank));
   Json all = Json::array();
   for (size_t of = 0; of < static_cast<size_t>(saved_by); ++of) all.push_back(position(of));
   pipeline_.restore(all);

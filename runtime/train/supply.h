@@ -33,9 +33,10 @@ class Supply {
   // Results of the batches that next() gave, in their order: their samples are those of all ranks' batches.
   void count_all_ranks(StepMetrics& metrics);
 
-  // The positions of all ranks' pipelines, as a checkpoint keeps them. A call of all ranks, as restore() is.
+  // The positions of all ranks' pipelines, as a checkpoint keeps them: one where ranks read the same. A call of all ranks, as
+  // restore() is.
   checkpoint::Files positions();
-  // Each rank goes on with its own part of the data. `saved_by`: so many ranks; where there is another number of them now, they
+  // Each rank goes on with its own part of the data. `saved_by`: so many parts of the data; where there is another number of them now, they
   // share out what is left of the epoch. `origin` names the checkpoint in errors.
   void restore(const checkpoint::Files& files, int saved_by, const std::string& origin);
 

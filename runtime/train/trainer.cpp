@@ -37,6 +37,7 @@ Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start st
                                                 : join_servers(job)),
       start_(start) {
   try {
+    if (ranks_) ranks_->lay_out(job_.mesh());
     begin(std::move(kernels));
   } catch (const std::exception& error) {
     if (ranks_) ranks_->abort(error.what());
@@ -45,19 +46,24 @@ Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start st
 }
 
 void Trainer::begin(std::shared_ptr<gpu::Kernels> kernels) {
+  if (ranks_) ranks_->lay_out(job_.mesh());
   open(std::move(kernels));
   const Options& train = job_.train();
   if (train.integer("epochs") == 0 && train.integer("steps") == 0 && train.number("seconds") == 0)
     fail(Code::invalid_argument,
          "train: set 'epochs', 'steps' or 'seconds', or the run would never end");
   const auto directory = job_.output_dir();
+  has_saved_ = start_ == Start::resume;
   if (leads() && !directory && (start_ == Start::fresh || start_ == Start::overwrite))
     log_line(LogLevel::warning,
              "this run saves nothing, no checkpoint and no metrics: the job has no output.dir "
              "(\"\" says that this is meant)");
   if (leads() && directory.value_or("") != "" && start_ != Start::trial)
     folder_ = std::make_unique<RunFolder>(*directory, start_, job_.output().boolean("tensorboard"));
-  if (start_ == Start::resume && (!membership_ || leads())) load();
+  if (ranks_ && ranks_->is_newcomer())
+    begin_as_others();
+  else if (start_ == Start::resume && (!membership_ || leads()))
+    load();
   if (start_ == Start::evaluate) {
     const checkpoint::Loaded loaded = newest_checkpoint();
     learner_->load(loaded.files, cat("the checkpoint '", loaded.path, "'"));
@@ -67,13 +73,36 @@ void Trainer::begin(std::shared_ptr<gpu::Kernels> kernels) {
 Trainer::~Trainer() = default;
 
 void Trainer::open(std::shared_ptr<gpu::Kernels> kernels) {
-  const auto& options = job_.parallel();
-  auto exchange = ranks_        ? ranks_->sharing(kernels->device(), options ? &*options : nullptr)
-                  : membership_ ? membership_->sharing(kernels->device())
-                                : nullptr;
-  learner_.emplace(std::move(kernels), learner_spec(job_), std::move(exchange));
+  kernels_ = kernels;
+  const bool is_split = ranks_ && ranks_->mesh().length(parallel::Axis::pipeline) > 1;
+  auto stage = is_split ? model_stage(kernels->device()) : nullptr;
+  auto exchange = is_split ? nullptr : sharing(kernels->device());
+  learner_.emplace(std::move(kernels), learner_spec(job_), std::move(exchange), std::move(stage));
   supply_.emplace(pipeline_spec(job_.pipeline()), ranks_.get());
   learner_->expect_views(supply_->pipeline().view_samples());
+}
+
+std::unique_ptr<parallel::Sharing> Trainer::sharing(const gpu::DevicePtr& device) {
+  if (membership_) return membership_->sharing(device);
+  return ranks_ ? ranks_->sharing(device, job_.parallel() ? &*job_.parallel() : nullptr) : nullptr;
+}
+
+std::unique_ptr<parallel::ModelStage> Trainer::model_stage(const gpu::DevicePtr& device) {
+  const Options& given = *job_.parallel();
+  if (ranks_->is_elastic())
+    fail(Code::unsupported,
+         "parallel: a run whose model is cut into stages is not elastic: every stage is needed");
+  if (given.boolean("sync_batch_norm"))
+    fail(Code::unsupported,
+         "parallel: sync_batch_norm takes the moments of a whole batch at once, and stages of a "
+         "model "
+         "have micro-batches: leave it out, or use group_norm");
+  if (given.string("compression") != "none")
+    fail(Code::unsupported,
+         "parallel: 'compression' is not there for stages of a model: leave it out");
+  return ranks_->model_stage(device, {static_cast<int>(given.integer("micro_batches")),
+                                      parallel::schedule_named(given.string("schedule")),
+                                      given.strings("stages"), given.number("bucket_mb")});
 }
 
 // For this rank, and with what this run may write.
@@ -98,12 +127,83 @@ void Trainer::recover(const Error& lost) {
            cat("step ", learner_->steps(), ": ", lost.what(),
                "; the run opens the device again and goes on from '", loaded->path, "'"));
   const gpu::DeviceOptions options = learner_->device()->options();
+  kernels_.reset();
   learner_.reset();
   supply_.reset();
   open(std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(options)));
   load();
   warm_ = false;
   length_epoch_.reset();
+}
+
+bool Trainer::can_regroup(const Error& error) const {
+  return ranks_ && ranks_->is_elastic() && error.code() == Code::rank_lost;
+}
+
+// The ranks that are left go on from the newest checkpoint, or from the beginning where there is none yet. Some of them may be lost
+// before all have begun again.
+void Trainer::go_on_without(const Error& lost) {
+  log_line(LogLevel::warning,
+           cat(lost.what(), "; the ranks that are left form a group of their own"));
+  for (std::vector<int> missing = ranks_->missing(lost);;) try {
+      learner_.reset();
+      supply_.reset();
+      ranks_->regroup(missing);
+      return begin_again();
+    } catch (const Error& again) {
+      if (!can_regroup(again) || !ranks_->has_group()) throw;
+      missing = ranks_->missing(again);
+    }
+}
+
+// At the end of an epoch, from whose checkpoint all go on together.
+bool Trainer::admit_newcomers() {
+  if (!ranks_ || !ranks_->is_elastic() || !progress_.epoch_ended() || ranks_->newcomers() == 0)
+    return false;
+  if (saved_step_ != learner_->steps()) save();
+  learner_.reset();
+  supply_.reset();
+  ranks_->admit();
+  begin_again();
+  return true;
+}
+
+void Trainer::begin_again() {
+  open(kernels_);
+  open_folder();
+  warm_ = false;
+  length_epoch_.reset();
+  agreed_ = {};
+  begin_as_others();
+}
+
+// A call of all ranks of a new group. The first one may have ended before it had written the first checkpoint.
+void Trainer::begin_as_others() {
+  has_saved_ = ranks_->first_says(has_saved_ && folder_ && folder_->newest());
+  if (has_saved_) {
+    load();
+  } else {
+    progress_ = {};
+    saved_step_ = evaluation_tried_step_ = 0;
+    epoch_gave_batch_ = false;
+    if (folder_) folder_->go_on_after(0, false);
+  }
+  tell_group();
+}
+
+void Trainer::tell_group() const {
+  log_line(LogLevel::warning,
+           cat(ranks_->size() == 1 ? "1 rank goes" : cat(ranks_->size(), " ranks go"),
+               " on from step ", learner_->steps(), "; this is rank ", ranks_->rank()));
+}
+
+// Of the first rank, which an earlier one may have been before. What that has written is this run's, but where it has yet to take
+// the place of an earlier run.
+void Trainer::open_folder() {
+  if (folder_ || !ranks_->leads()) return;
+  const Start start = !has_saved_ && start_ == Start::overwrite ? start_ : Start::resume;
+  folder_ =
+      std::make_unique<RunFolder>(*job_.output_dir(), start, job_.output().boolean("tensorboard"));
 }
 
 Json Trainer::pipeline_stats() const {
@@ -288,9 +388,18 @@ EvalMetrics Trainer::evaluate() {
     if (ranks_) part["drop_rest"] = false;
     return pipeline::Pipeline(part, {}, false, pipeline::Pipeline::Budget::at_start);
   });
-  const EvalProgress progress = on_evaluation_;  // which it may replace
+  EvalProgress progress = on_evaluation_;  // which it may replace
+  // Ranks that share the model's tensors compute each batch together: none of them stops in the midst of it all.
+  const bool together = ranks_ && ranks_->sharers() > 1;
+  if (together && progress)
+    progress = [told = progress](int64_t done, int64_t batches) {
+      told(done, batches);
+      return true;
+    };
   learner_->average_states();
-  const auto own = [&] { return learner_->evaluate(pipeline, progress, &stop_); };
+  const auto own = [&] {
+    return learner_->evaluate(pipeline, progress, together ? nullptr : &stop_);
+  };
   return ranks_ ? ranks_->evaluate(own) : own();
 }
 
@@ -318,10 +427,12 @@ std::string Trainer::save() {
   learner_->average_states();
   learner_->forget_residuals();  // a run that goes on from here begins without any
   saved_step_ = learner_->steps();
-  if (!folder_) return "";
+  has_saved_ = true;
+  if (!folder_ && !(ranks_ && ranks_->sharers() > 1)) return "";
   learner_->save(files);
+  if (!folder_) return "";
   Json state = progress_.json();
-  if (ranks_) state["ranks"] = ranks_->size();
+  if (ranks_) state["ranks"] = ranks_->parts();
   checkpoint::put_text(files, kTrainerState, state.dump());
   checkpoint::put_text(files, "job.json", job_.json().dump(1));
   return folder_->write_checkpoint(learner_->steps(), files);
@@ -355,8 +466,12 @@ Event Trainer::advance_or_recover(double seconds) {
   while (true) try {
       return advance(seconds);
     } catch (const Error& error) {
-      if (error.code() != Code::device_lost) throw;
-      recover(error);
+      if (can_regroup(error))
+        go_on_without(error);
+      else if (error.code() == Code::device_lost)
+        recover(error);
+      else
+        throw;
     }
 }
 
@@ -386,10 +501,12 @@ Event Trainer::advance(double seconds) {
       event.path = path;
       return event;
     }
+    if (!ends && admit_newcomers()) continue;  // from its beginning, as they do
     progress_.begin_epoch();
     if (ends) {
       learner_->finish(/*all_end=*/target_reached_);
       if (folder_) folder_->check_in_place();
+      if (ranks_) ranks_->end();
       ended_ = true;
       if (folder_) folder_->let_go();
       return make_event(EventKind::end);

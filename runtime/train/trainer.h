@@ -80,6 +80,15 @@ class Trainer {
   void begin(std::shared_ptr<gpu::Kernels> kernels);
   void open(std::shared_ptr<gpu::Kernels> kernels);
   void recover(const Error& lost);
+  bool can_regroup(const Error& error) const;
+  void go_on_without(const Error& lost);
+  bool admit_newcomers();
+  void begin_again();
+  void begin_as_others();
+  void open_folder();
+  void tell_group() const;
+  std::unique_ptr<parallel::Sharing> sharing(const gpu::DevicePtr& device);
+  std::unique_ptr<parallel::ModelStage> model_stage(const gpu::DevicePtr& device);
   Json pipeline_spec(Json of) const;
   bool is_stopping() const;
   bool time_is_over() const;
@@ -105,7 +114,8 @@ class Trainer {
   std::unique_ptr<Ranks> ranks_;            // none: it trains alone, or
   std::unique_ptr<Membership> membership_;  // with a parameter server
   Ranks::Outlook agreed_;                   // with these
-  std::optional<Learner> learner_;          // made anew where the device was lost
+  std::shared_ptr<gpu::Kernels> kernels_;
+  std::optional<Learner> learner_;  // made anew where the device was lost
   std::optional<Supply> supply_;
   int recoveries_ = 0;
   const Start start_;
@@ -120,7 +130,8 @@ class Trainer {
   uint64_t saved_step_ = 0;
   uint64_t evaluation_tried_step_ = 0;  // of the latest evaluation, also one that was stopped
   bool ended_ = false, target_reached_ = false;
-  bool warm_ = false;  // the first step of this process, which compiles kernels, is done
+  bool has_saved_ = false;  // this run, or the one that it goes on with, has a checkpoint
+  bool warm_ = false;       // the first step of this process, which compiles kernels, is done
 };
 
 }  // namespace etr::train

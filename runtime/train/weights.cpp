@@ -7,6 +7,7 @@
 #include "core/text.h"
 #include "nn/onnx.h"
 #include "nn/weights.h"
+#include "train/split_state.h"
 
 namespace etr::train {
 namespace {
@@ -27,55 +28,155 @@ void check_no_others(const checkpoint::NamedTensors& given, const std::vector<st
 
 }  // namespace
 
-Weights::Weights(gpu::Kernels& kernels, nn::ModelGraph of, uint64_t seed)
+Weights::Weights(gpu::Kernels& kernels, nn::ModelGraph of, uint64_t seed,
+                 parallel::TensorParallel* tensor, parallel::ModelStage* its_stage)
     : device(kernels.device()),
-      net(std::move(of)),
-      store(device, net.graph, seed),
-      loss_scale(loss_scale_of(kernels, net)) {}
+      tensor_ranks(tensor),
+      whole(std::move(of)),
+      split(tensor ? nn::split(whole, tensor->rank(), tensor->size()) : nn::SplitModel{}),
+      net(tensor ? split.net : whole),
+      stage(its_stage),
+      store(device, net.graph, seed,
+            stage ? stage->values_of(net.graph, stage->stage()) : std::vector<bool>{}),
+      loss_scale(loss_scale_of(kernels, net)) {
+  if (!tensor) return;
+  if (split.slices.empty())
+    fail(Code::invalid_argument, "parallel.mesh: ", tensor->size(),
+         " ranks are to share the model's tensors, and none of its layers can be split:",
+         nn::to_text(split.layers));
+  shared = std::make_unique<SharedTensors>(whole.graph, split.slices, *tensor);
+}
+
+nn::ModelGraph Weights::part_of(nn::ModelGraph of) const {
+  if (!tensor_ranks) return of;
+  return nn::split(of, tensor_ranks->rank(), tensor_ranks->size()).net;
+}
+
+int64_t Weights::trainable() const {
+  if (shared) return shared->trainable();
+  int64_t all = 0;
+  for (const auto& parameter : graph::layout_of(whole.graph).parameters) all += parameter.count;
+  return all;
+}
+
+checkpoint::NamedTensors Weights::save() const {
+  checkpoint::NamedTensors out = store.download();
+  if (shared)
+    for (auto& [name, tensor] : out) tensor = shared->whole(name, tensor);
+  return out;
+}
+
+checkpoint::NamedTensors Weights::save_state() const {
+  checkpoint::NamedTensors out = update->download();
+  if (shared)
+    for (auto& [name, tensor] : out) tensor = shared->whole_state(tensor, store);
+  return out;
+}
+
+// What this stage has of a checkpoint, which is one device's.
+Loaded Weights::of_stage(const Loaded& all) const {
+  Loaded part = all;
+  check_origin(all.origin, "model", [&] {
+    check_all(all.weights, net.graph);
+    std::vector<std::string> names;
+    for (const graph::Value& value : net.graph.values()) names.push_back(value.name);
+    check_no_others(all.weights, names);
+  });
+  std::erase_if(part.weights, [&](const auto& each) { return !has(each.first); });
+  part.optimizer =
+      part_of_state(all.optimizer, net.graph, stage->values_of(net.graph, stage->stage()));
+  return part;
+}
+
+// The files of all stages are made one device's on the first of them.
+std::optional<SavedWeights> Weights::saved() const {
+  SavedWeights mine{save(), save_state()};
+  if (!stage) return mine;
+  if (stage->mesh().place(parallel::Axis::data) > 0) return std::nullopt;  // the same once more
+  std::vector<checkpoint::NamedTensors> optimizers;
+  std::vector<std::vector<bool>> parts;
+  const auto gathered = [&](const checkpoint::NamedTensors& tensors) {
+    const std::vector<std::byte> bytes = checkpoint::write_safetensors(tensors);
+    std::vector<checkpoint::NamedTensors> out;
+    for (const std::string& each :
+         stage->gather({reinterpret_cast<const char*>(bytes.data()), bytes.size()}))
+      out.push_back(
+          checkpoint::read_safetensors(std::as_bytes(std::span(each)), "a stage's state"));
+    return out;
+  };
+  const auto weights = gathered(mine.weights);
+  optimizers = gathered(mine.optimizer);
+  if (weights.empty()) return std::nullopt;
+  SavedWeights out;
+  for (const auto& each : weights) out.weights.insert(each.begin(), each.end());
+  for (int s = 0; s < stage->stages(); ++s) parts.push_back(stage->values_of(net.graph, s));
+  out.optimizer = joined_state(optimizers, net.graph, parts);
+  return out;
+}
 
 void Weights::import(const Imported& given) {
   auto tensors = store.download();
-  for (auto& [name, tensor] : nn::weights_of_pytorch(net, given.tensors, given.names, given.path))
-    tensors[name] = std::move(tensor);
+  for (auto& [name, tensor] : nn::weights_of_pytorch(whole, given.tensors, given.names, given.path))
+    if (tensors.contains(name))  // others are another stage's
+      tensors[name] = shared ? shared->own(name, tensor) : std::move(tensor);
   store.upload(tensors);
 }
 
-void Weights::load(const Loaded& loaded) {
+void Weights::load(const Loaded& all) {
+  const Loaded loaded = stage ? of_stage(all) : all;
+  checkpoint::NamedTensors tensors = loaded.weights, state = loaded.optimizer;
   check_origin(loaded.origin, "model", [&] {
-    store.check(loaded.weights);
-    check_no_others(loaded.weights, store.names());
+    if (shared)
+      for (auto& [name, tensor] : tensors) tensor = shared->own(name, tensor);
+    store.check(tensors);
+    check_no_others(tensors, store.names());
   });
-  check_origin(loaded.origin, "optimizer", [&] { update->check(loaded.optimizer); });
-  store.upload(loaded.weights);
-  update->upload(loaded.optimizer);
+  check_origin(loaded.origin, "optimizer", [&] {
+    if (shared)
+      for (auto& [name, tensor] : state) tensor = shared->own_state(tensor, store);
+    update->check(state);
+  });
+  store.upload(tensors);
+  update->upload(state);
   ++age;
 }
 
 // Constants have names too, but are the model's own.
+bool Weights::has(const std::string& name) const {
+  return std::find(store.names().begin(), store.names().end(), name) != store.names().end();
+}
+
 const ops::DeviceTensor& Weights::tensor(const std::string& name) const {
-  const std::vector<std::string>& names = store.names();
-  if (std::find(names.begin(), names.end(), name) == names.end())
-    fail(Code::not_found, "the model has no weight '", name, "'", suggestion(name, names));
-  return store.tensor(name);
+  if (has(name)) return store.tensor(name);
+  for (const graph::Value& value : net.graph.values())
+    if (stage && value.name == name && value.initializer)
+      fail(Code::state, "the weight '", name, "' is not in stage ", stage->stage(),
+           " of the model, which this rank has: a checkpoint has them all");
+  fail(Code::not_found, "the model has no weight '", name, "'", suggestion(name, store.names()));
 }
 
 std::vector<pipeline::Field> Weights::read(const std::string& name) const {
-  if (!name.empty()) return {{name, graph::download(device, tensor(name))}};
+  const auto field = [&](const std::string& of) {
+    const Tensor own = graph::download(device, tensor(of));
+    return pipeline::Field{of, shared ? shared->whole(of, own) : own};
+  };
+  if (!name.empty()) return {field(name)};
   std::vector<pipeline::Field> out;
-  for (const std::string& each : store.names())
-    out.push_back({each, graph::download(device, store.tensor(each))});
+  for (const std::string& each : store.names()) out.push_back(field(each));
   return out;
 }
 
 void Weights::write(const std::vector<pipeline::Field>& given) {
-  for (const pipeline::Field& field : given) {
+  std::vector<pipeline::Field> own = given;
+  for (pipeline::Field& field : own) {
     const ops::DeviceTensor& to = tensor(field.name);
+    if (shared) field.tensor = shared->own(field.name, field.tensor);
     if (field.tensor.dtype() != DType::f32 || field.tensor.shape() != to.shape)
       fail(Code::invalid_argument, "weight '", field.name, "' is f32 ", shape_text(to.shape),
            ", not ", dtype_name(field.tensor.dtype()), " ", shape_text(field.tensor.shape()));
   }
   const gpu::Buffer averages = update->averages();
-  for (const pipeline::Field& field : given) {
+  for (const pipeline::Field& field : own) {
     graph::upload(device, field.tensor, tensor(field.name));
     if (averages && store.is_trainable(field.name))
       graph::upload(device, field.tensor, store.elsewhere(field.name, averages));
@@ -84,11 +185,15 @@ void Weights::write(const std::vector<pipeline::Field>& given) {
 }
 
 std::string Weights::onnx() const {
+  if (stage)
+    fail(Code::unsupported,
+         "a model that is cut into stages is not exported: load its checkpoint on one device");
   const gpu::Buffer averages = update->averages();
-  return nn::to_onnx(net, [&](const std::string& name) {
+  return nn::to_onnx(whole, [&](const std::string& name) {
     ops::DeviceTensor tensor = store.tensor(name);
     if (averages) tensor = store.elsewhere(name, averages);
-    return graph::download(device, tensor);
+    const Tensor own = graph::download(device, tensor);
+    return shared ? shared->whole(name, own) : own;
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,9 +11,12 @@
 #include "core/error.h"
 #include "graph/parameters.h"
 #include "nn/model.h"
+#include "nn/split.h"
 #include "optim/update.h"
+#include "parallel/model_stage.h"
 #include "parallel/sharing.h"
 #include "pipeline/item.h"
+#include "train/shared_tensors.h"
 
 namespace etr::train {
 
@@ -30,30 +34,57 @@ struct Loaded {
   std::string origin;
 };
 
+// As files of a checkpoint.
+struct SavedWeights {
+  checkpoint::NamedTensors weights, optimizer;
+};
+
 struct Weights {
-  // With the parameters' first values; the caller makes `update` when they are as they should be.
-  Weights(gpu::Kernels& kernels, nn::ModelGraph of, uint64_t seed);
+  // With the parameters' first values; the caller makes `update` when they are as they should be. `tensor`: ranks that share the
+  // model `of`; nullptr: it is whole here. Error(invalid_argument) that says why where nothing of it can be shared.
+  // `stage`: which has a part of it likewise. Both outlive the weights.
+  Weights(gpu::Kernels& kernels, nn::ModelGraph of, uint64_t seed,
+          parallel::TensorParallel* tensor = nullptr, parallel::ModelStage* stage = nullptr);
+
+  // What this rank computes of the model on batches of another shape.
+  nn::ModelGraph part_of(nn::ModelGraph whole) const;
+
+  // Of checkpoints, which are whole; all ranks call where they share tensors.
+  checkpoint::NamedTensors save() const;
+  checkpoint::NamedTensors save_state() const;
 
   void import(const Imported& given);
 
   // Shapes are checked first: Error(invalid_argument) that names what does not fit, and nothing is changed.
   void load(const Loaded& loaded);
 
+  int64_t trainable() const;  // of the whole model
+  // For a checkpoint. With stages a call of all of them: the first one has what all have together, the others nothing.
+  std::optional<SavedWeights> saved() const;
+
   // As Learner::weights(), set_weights() and onnx().
   std::vector<pipeline::Field> read(const std::string& name) const;
   void write(const std::vector<pipeline::Field>& given);
   std::string onnx() const;
 
+  bool has(const std::string& name) const;  // here, and not in another stage of the model
+
   const gpu::DevicePtr device;
-  nn::ModelGraph net;  // of the first batch
+  parallel::TensorParallel* const tensor_ranks;  // nullptr: the model is whole here
+  const nn::ModelGraph whole;                    // of the first batch
+  const nn::SplitModel split;                    // empty where the model is whole here
+  const nn::ModelGraph& net;                     // what this rank computes: one of these
+  std::unique_ptr<SharedTensors> shared;         // empty likewise
+  parallel::ModelStage* const stage;             // nullptr: this rank has all layers
   graph::ParameterStore store;
   std::unique_ptr<optim::LossScale> loss_scale;  // of float16
   std::unique_ptr<optim::Update> update;
   parallel::Sharing* ranks = nullptr;  // who share a step
-  uint64_t age = 0;                         // grows when they change
+  uint64_t age = 0;                    // grows when they change
 
  private:
   const ops::DeviceTensor& tensor(const std::string& name) const;
+  Loaded of_stage(const Loaded& all) const;
 };
 
 // Errors of `check` say that `origin` is of another model or optimizer.

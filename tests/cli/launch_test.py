@@ -123,10 +123,9 @@ class Launch(unittest.TestCase):
         self.assertIn("parallel.devices", result.stderr)
 
     def test_variables_of_torchrun_and_kubernetes_make_ranks(self):
-        with socket.socket() as free, socket.socket() as above:
+        with socket.socket() as free:  # the ranks take the port above torchrun's
             free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-            above.bind(("127.0.0.1", port + 1))  # which the ranks take
+            port = free.getsockname()[1] - 1
         ranks = [subprocess.Popen([PROGRAM, "train", *self.words("variables"), "--set", "parallel={}"],
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                   env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "localhost",
@@ -170,6 +169,47 @@ class Launch(unittest.TestCase):
         self.assertIn(b"rank 1 was ended by signal 9", shown)
         for pid in ranks.values():
             self.assertFalse(os.path.exists(f"/proc/{pid}"), f"rank process {pid} is left")
+
+    def stages(self, **keys):
+        """The settings of a model in two stages."""
+        return {"parallel": json.dumps({"mesh": {"pipeline": 2}, "micro_batches": 4, "schedule": "1f1b"}),
+                "model": json.dumps({"layers": [{"layer": "flatten"},
+                                                {"layer": "dense", "units": 32, "activation": "relu"},
+                                                {"layer": "dense", "units": 16, "activation": "relu"},
+                                                {"layer": "dense", "units": 10}]}), **keys}
+
+    def test_stages_of_a_model_train_as_one_device(self):
+        staged = run("launch", "-n", "2", *self.words("staged", **self.stages()))
+        self.assertEqual(staged.returncode, 0, staged.stderr)
+        self.assertIn("stage 1: ", staged.stderr)
+        alone = run("train", *self.words("in-one", model=self.stages()["model"]))
+        self.assertEqual(alone.returncode, 0, alone.stderr)
+        for two, one in zip(self.losses("staged"), self.losses("in-one"), strict=True):
+            self.assertEqual((two[0], two[2]), (one[0], one[2]))
+            self.assertAlmostEqual(two[1], one[1], places=3)
+
+    def test_a_killed_stage_ends_all(self):
+        process, ranks = self.begin("stage-killed", **self.stages())
+        os.kill(ranks[1], signal.SIGKILL)
+        out, errors = self.ended(process, ranks)
+        self.assertNotEqual(process.returncode, 0)
+        self.assertIn("rank 1 is lost", errors)
+
+    def test_ranks_share_the_tensors_of_a_model(self):
+        model = json.dumps({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 24, "activation": "relu"},
+                                       {"layer": "dense", "units": 10}]})
+        shared = run("launch", "-n", "2", *self.words("shared", model=model), "--set", 'parallel.mesh={"tensor": 2}')
+        self.assertEqual(shared.returncode, 0, shared.stderr)
+        self.assertEqual(shared.stderr.count("dense_2: split by columns"), 1, shared.stderr)
+        alone = run("train", *self.words("whole", model=model))
+        self.assertEqual(alone.returncode, 0, alone.stderr)
+        for two, one in zip(self.losses("shared"), self.losses("whole"), strict=True):
+            self.assertEqual((two[0], two[2]), (one[0], one[2]))
+            self.assertAlmostEqual(two[1], one[1], places=3)
+        # Either goes on with the other's checkpoint.
+        more = run("train", *self.words("shared", model=model, train__steps=8), "--resume")
+        self.assertEqual(more.returncode, 0, more.stderr)
+        self.assertIn("8 steps", more.stdout)
 
     def test_mistakes_are_told_once(self):
         result = run("launch", "-n", "3", *self.words("mistake", optimizer__optimizer="sdg"))

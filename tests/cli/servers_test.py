@@ -99,6 +99,16 @@ class Servers(unittest.TestCase):
         self.assertEqual(result.returncode, 2)
         self.assertIn("diloco", result.stderr)
 
+    def test_what_does_not_fit_servers_is_told_once(self):
+        words = self.words("", 1)
+        for option in ("elastic", "sync_batch_norm"):
+            result = run("launch", "-n", 2, "--servers", 2, *words, "--set", f"parallel.{option}=true")
+            self.assertNotEqual(result.returncode, 0)
+            self.assertRegex(result.stderr, rf"\A.*'downpour' goes without .*{option}.*\n\Z")
+        result = run("launch", "-n", 2, "--servers", 2, "--restarts", 1, *words)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--restarts is for elastic runs", result.stderr)
+
     def test_workers_are_killed_and_join_late(self):
         servers = self.begin_servers("meet1")
         first = self.begin_worker("meet1", "first", 10**9)

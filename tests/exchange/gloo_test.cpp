@@ -14,7 +14,6 @@
 #include <thread>
 
 #include "core/json.h"
-#include "core/platform_socket.h"
 #include "exchange/conformance.h"
 #include "exchange/ranks.h"
 #include "support/error_text.h"
@@ -36,15 +35,6 @@ TEST(Gloo, DoesEveryOperation) {
     });
     for (int r = 0; r < size; ++r) EXPECT_EQ(ranks.outcome(r), "");
   }
-}
-
-// A port on the loopback interface that nobody has.
-int free_port() {
-  const platform::Descriptor socket = platform::listen_at("127.0.0.1", "0");
-  sockaddr_in address{};
-  socklen_t size = sizeof address;
-  getsockname(socket.number(), reinterpret_cast<sockaddr*>(&address), &size);
-  return ntohs(address.sin_port);
 }
 
 World at_port(int port) {

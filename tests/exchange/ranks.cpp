@@ -1,5 +1,7 @@
 #include "exchange/ranks.h"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,6 +11,7 @@
 #include <iterator>
 
 #include "core/error.h"
+#include "core/platform_socket.h"
 #include "support/eventually.h"
 
 namespace etr::test {
@@ -79,6 +82,14 @@ void say(const exchange::World& world, const std::string& word, const std::strin
   const std::string path = path_of(std::getenv("ECHOTRAIN_TEST_FOLDER"), world.rank, word);
   std::ofstream(path + "~") << text;
   std::filesystem::rename(path + "~", path);
+}
+
+int free_port() {
+  const platform::Descriptor socket = platform::listen_at("127.0.0.1", "0");
+  sockaddr_in address{};
+  socklen_t size = sizeof address;
+  getsockname(socket.number(), reinterpret_cast<sockaddr*>(&address), &size);
+  return ntohs(address.sin_port);
 }
 
 }  // namespace etr::test

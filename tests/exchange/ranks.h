@@ -38,6 +38,9 @@ class Ranks {
   std::vector<pid_t> processes_;
 };
 
+// A port on the loopback interface that nobody has.
+int free_port();
+
 // In a rank's body: what the test waits for.
 void say(const exchange::World& world, const std::string& word, const std::string& text = "yes");
 

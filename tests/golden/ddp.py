@@ -80,7 +80,7 @@ class Golden(Bench):
         moved = distance(wanted, before)
         apart = distance(after, wanted) / moved
         fell = their_losses[0] - their_losses[-1]
-        ok = worst < LOSS_LIMIT and apart < MOVE_LIMIT and fell > 0.1
+        ok = worst < LOSS_LIMIT and apart < MOVE_LIMIT and fell > 0.02
         print(f"{case}, {ranks} ranks, {steps} steps: loss {their_losses[0]:.4f} to {their_losses[-1]:.4f}, apart by {worst:.1e} at most; "
               f"parameters moved by {moved:.3f}, apart by {apart:.1e} of it{'' if ok else ': WRONG'}", flush=True)
         return ok

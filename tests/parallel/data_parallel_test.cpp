@@ -4,33 +4,20 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
 #include <future>
 #include <numeric>
 
 #include "core/error.h"
-#include "core/json.h"
 #include "exchange/engine_table.h"
 #include "exchange/local.h"
-#include "graph/runner.h"
-#include "nn/model.h"
-#include "optim/update.h"
-#include "support/device.h"
+#include "parallel/worker.h"
 
 namespace etr::test {
 namespace {
 
 using exchange::Group;
 using parallel::Compression;
-using parallel::DataParallel;
 using parallel::DataParallelOptions;
-
-struct Problem {
-  std::string name, model;
-  Shape sample;
-  std::string optimizer = R"({"optimizer": "sgd", "momentum": 0.9})";
-  bool sync_batch_norm = false;
-};
 
 constexpr const char* kSmallResnet = R"({"layers": [
     {"layer": "conv2d", "filters": 6, "kernel": 3, "bias": false}, {"layer": "batch_norm", "activation": "relu"},
@@ -38,8 +25,6 @@ constexpr const char* kSmallResnet = R"({"layers": [
         {"layer": "conv2d", "filters": 6, "kernel": 3, "bias": false}, {"layer": "batch_norm", "activation": "relu"},
         {"layer": "conv2d", "filters": 6, "kernel": 3, "bias": false}, {"layer": "batch_norm"}]},
     {"layer": "global_avg_pool"}, {"layer": "dense", "units": 5}]})";
-
-void PrintTo(const Problem& problem, std::ostream* out) { *out << problem.name; }
 
 const std::vector<Problem>& problems() {
   static const std::vector<Problem> all{
@@ -70,105 +55,6 @@ const std::vector<Problem>& problems() {
   };
   return all;
 }
-
-// A model that trains on rows of a batch which is the same for all.
-class Worker {
- public:
-  Worker(const Problem& problem, int64_t rows, const gpu::DevicePtr& device,
-         DataParallel* parallel = nullptr)
-      : kernels_(device),
-        rows_(rows),
-        net_(nn::Model(parse_json(problem.model, "test"))
-                 .build(rows,
-                        {{"image", {DType::f32, problem.sample}}, {"label", {DType::i32, {}}}})),
-        // As other ranks might have begun: only the first one's weights count.
-        store_(kernels_.device(), net_.graph, parallel ? 100 + parallel->rank() : 100),
-        accumulate_(static_cast<uint32_t>(
-            optim::UpdateSpec(parse_json(problem.optimizer, "test")).accumulate())),
-        update_(optim::UpdateSpec(parse_json(problem.optimizer, "test")), store_),
-        row_peers_(parallel ? parallel->row_peers(rows) : nullptr),
-        plan_(kernels_, net_.graph, store_, options()),
-        memory_(kernels_.device(), gpu::MemoryUse::device) {
-    graph::Runner::Work work{plan_.commands(), true};
-    const gpu::Buffer &loss = plan_.tensor(net_.loss).buffer,
-                      &accuracy = plan_.tensor(net_.accuracy).buffer, &values = plan_.step_values();
-    if (parallel) {
-      work.commands = parallel->with_update(plan_.commands(), update_, store_,
-                                            {values, {loss, accuracy}, rows}, kernels_, memory_);
-    } else {
-      ops::Emitter emit(kernels_, memory_, work.commands);
-      update_.emit(emit, loss, values);
-    }
-    if (parallel) parallel->share(store_);
-    runner_ = std::make_unique<graph::Runner>(kernels_, plan_,
-                                              std::vector<graph::Feed>{net_.inputs[0], net_.target},
-                                              std::vector{net_.loss, net_.accuracy}, work);
-  }
-
-  // Begins at row `first` of the step's batch.
-  void step(uint32_t step, int64_t first, int64_t valid, bool not_a_number = false) {
-    auto* x = reinterpret_cast<float*>(runner_->input(0));
-    auto* labels = reinterpret_cast<int32_t*>(runner_->input(1));
-    const int64_t size = element_count(net_.graph.shape(net_.inputs[0])) / rows_;
-    for (int64_t row = 0; row < rows_; ++row) {
-      const int64_t of = first + row % valid;
-      for (int64_t i = 0; i < size; ++i)
-        x[row * size + i] = std::sin(static_cast<float>(1 + step * 31 + of * 7 + i * (of % 3 + 1)));
-      labels[row] = static_cast<int32_t>((of + step) % 5);
-    }
-    if (not_a_number) x[3] = std::nanf("");
-    ops::StepValues values;
-    values.step = step;
-    values.seed_lo = 7;
-    values.valid_rows = static_cast<uint32_t>(valid);
-    values.first_row = static_cast<uint32_t>(first);
-    values.rows = static_cast<uint32_t>(rows_);
-    values.learning_rate = 0.05f;
-    values.update = (step + 1) % accumulate_ == 0 ? (step + 1) / accumulate_ : 0;
-    values.flags = step % accumulate_ == 0 ? ops::StepValues::kFirstOfUpdate : 0;
-    runner_->submit(values, step);
-  }
-
-  void wait() { runner_->wait(); }
-  std::vector<graph::StepResult> results() { return runner_->take_results(true); }
-
-  // The running statistics of batch normalisation, too.
-  std::vector<float> weights(bool states = true) const {
-    std::vector<float> out;
-    for (const auto& [name, tensor] : store_.download()) {
-      if (!states && !store_.is_trainable(name)) continue;
-      const auto values = tensor.view<float>();
-      out.insert(out.end(), values.begin(), values.end());
-    }
-    return out;
-  }
-
- private:
-  graph::PlanOptions options() const {
-    graph::PlanOptions options;
-    options.training = true;
-    options.loss = net_.loss;
-    options.outputs = {net_.loss, net_.accuracy};
-    options.peers.rows = row_peers_.get();
-    return options;
-  }
-
-  gpu::Kernels kernels_;
-  const int64_t rows_;
-  nn::ModelGraph net_;
-  graph::ParameterStore store_;
-  const uint32_t accumulate_;
-  optim::Update update_;
-  std::unique_ptr<ops::RowPeers> row_peers_;
-  graph::Plan plan_;
-  gpu::Arena memory_;
-  std::unique_ptr<graph::Runner> runner_;
-};
-
-struct Outcome {
-  std::vector<graph::StepResult> results;
-  std::vector<float> weights;
-};
 
 constexpr uint32_t kSteps = 30;
 

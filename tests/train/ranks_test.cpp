@@ -1,81 +1,16 @@
-// Trainers of one job that train together, as threads with a device each.
+// Trainers of one job that train together, each on its part of the data.
 #include "train/ranks.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <future>
-#include <optional>
 
 #include "core/error.h"
-#include "exchange/local.h"
-#include "support/device.h"
-#include "train/band_job.h"
-#include "train/trainer.h"
+#include "train/together.h"
 
 namespace etr::test {
 namespace {
-
-using train::Event;
-using train::EventKind;
-using train::Job;
-using train::Ranks;
-using train::Start;
-using train::Trainer;
-
-struct Outcome {
-  Event end;
-  std::vector<Event> evaluations;
-  std::vector<float> weights;
-  std::optional<Error> error;
-};
-
-std::vector<float> weights_of(Trainer& trainer) {
-  std::vector<float> out;
-  for (const pipeline::Field& field : trainer.shaped_learner().weights("")) {
-    const auto values = field.tensor.view<float>();
-    out.insert(out.end(), values.begin(), values.end());
-  }
-  return out;
-}
-
-using Watch = std::function<void(int rank, Trainer& trainer, const Event& event)>;
-
-Outcome run(const Json& job, Start start, std::unique_ptr<Ranks> ranks, const Watch& watch) {
-  const int rank = ranks ? ranks->rank() : 0;
-  const auto kernels =
-      std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(device_options()));
-  Outcome out;
-  try {
-    Trainer trainer(kernels, Job::parse(job.dump(), "job"), start, std::move(ranks));
-    do {
-      out.end = trainer.next_event();
-      if (out.end.kind == EventKind::evaluation) out.evaluations.push_back(out.end);
-      if (watch) watch(rank, trainer, out.end);
-    } while (out.end.kind != EventKind::end);
-    out.weights = weights_of(trainer);
-  } catch (const Error& error) {
-    out.error = error;
-  }
-  return out;
-}
-
-std::vector<Outcome> together(int size, const std::function<Json(int rank)>& job,
-                              Start start = Start::fresh, const Watch& watch = {}) {
-  std::vector<exchange::Group> groups = exchange::local_groups(size, 30);
-  std::vector<Json> jobs;  // first: their data is written once
-  for (int rank = 0; rank < size; ++rank) jobs.push_back(job(rank));
-  std::vector<std::future<Outcome>> ranks;
-  for (int rank = 0; rank < size; ++rank)
-    ranks.push_back(std::async(std::launch::async, [&, rank] {
-      auto own = std::make_unique<Ranks>(std::move(groups[static_cast<size_t>(rank)]));
-      return run(jobs[static_cast<size_t>(rank)], start, std::move(own), watch);
-    }));
-  std::vector<Outcome> out;
-  for (auto& rank : ranks) out.push_back(rank.get());
-  return out;
-}
 
 TEST(RanksOfAJob, TrainAsOneWithAllTheirRows) {
   TempDir dir;
@@ -146,19 +81,21 @@ TEST(RanksOfAJob, EvaluateWhatTheySave) {
 // Batch normalisation over the rows of all ranks.
 TEST(RanksOfAJob, MayNormaliseTogether) {
   TempDir dir;
-  const auto job = [&](const std::string& out, int64_t batch, bool synchronised) {
-    Json made = job_of(dir, batch, out);
-    Json& layers = made["model"]["layers"];
+  const auto job = [&](int64_t batch, bool synchronised) {
+    Json of = job_of(dir, batch);
+    Json& layers = of["model"]["layers"];
     layers.insert(layers.begin() + 1, Json{{"layer", "batch_norm"}, {"activation", "relu"}});
-    made["train"] = {{"steps", 6}};
-    made.erase("evaluation");
-    if (synchronised) made["parallel"] = {{"sync_batch_norm", true}};
-    return made;
+    of["train"] = {{"steps", 6}};
+    of.erase("evaluation");
+    of["parallel"] = {{"sync_batch_norm", synchronised}};
+    return of;
   };
-  const Outcome one = run(job("", 48, false), Start::fresh, nullptr, {});
+  Json whole = job(48, false);
+  whole.erase("parallel");
+  const Outcome one = run(whole, Start::fresh, nullptr, {});
   ASSERT_FALSE(one.error) << one.error->what();
   const auto furthest = [&](bool synchronised) {
-    const auto ranks = together(2, [&](int) { return job("", 24, synchronised); });
+    const auto ranks = together(2, [&](int) { return job(24, synchronised); });
     float most = 0;
     for (const Outcome& rank : ranks) {
       EXPECT_FALSE(rank.error) << rank.error->what();
@@ -169,6 +106,102 @@ TEST(RanksOfAJob, MayNormaliseTogether) {
   };
   EXPECT_LT(furthest(true), 2e-4f);
   EXPECT_GT(furthest(false), 2e-3f);
+}
+
+// A job whose dense layers ranks can share.
+Json job_of_blocks(const TempDir& dir, int64_t batch, const std::string& out) {
+  Json job = job_of(dir, batch, out);
+  Json& layers = job["model"]["layers"];
+  layers.insert(layers.end() - 1, {{{"layer", "dense"}, {"units", 24}, {"activation", "relu"}},
+                                   {{"layer", "dropout"}, {"rate", 0.2}},
+                                   {{"layer", "dense"}, {"units", 12}, {"activation", "relu"}}});
+  job["optimizer"] = {{"optimizer", "adam"}, {"average", 0.9}};
+  job["schedule"] = {{"learning_rate", 0.002}};
+  job["train"] = {{"steps", 10}};
+  return job;
+}
+
+TEST(RanksOfAJob, ShareTheTensorsOfAModel) {
+  TempDir dir;
+  for (const parallel::MeshShape& mesh : {parallel::MeshShape{1, 1, 2}, {2, 1, 2}}) {
+    const auto with = [&](const parallel::MeshShape& of) {
+      return together(
+          of.size(), [&](int) { return job_of_blocks(dir, 24, ""); }, Start::fresh, {}, of);
+    };
+    const Outcome one = with({mesh.data, 1, 1})[0];  // whose tensors are whole
+    ASSERT_FALSE(one.error) << one.error->what();
+    const auto ranks = with(mesh);
+    for (const Outcome& rank : ranks) {
+      ASSERT_FALSE(rank.error) << rank.error->what();
+      EXPECT_EQ(rank.end.examples, one.end.examples) << "each sample once";
+      EXPECT_EQ(rank.weights, ranks[0].weights) << "to the bit";
+      ASSERT_EQ(rank.weights.size(), one.weights.size()) << "whole ones";
+      for (size_t i = 0; i < one.weights.size(); ++i)
+        ASSERT_NEAR(rank.weights[i], one.weights[i], 5e-4) << i;
+      ASSERT_EQ(rank.evaluations.size(), one.evaluations.size());
+      for (size_t i = 0; i < one.evaluations.size(); ++i)
+        EXPECT_NEAR(rank.evaluations[i].eval_loss, one.evaluations[i].eval_loss, 1e-3);
+    }
+  }
+}
+
+// The whole model, its optimizer's state and the position, whoever wrote it: one device, two ranks, one device again.
+TEST(RanksOfAJob, SaveAWholeModelOfWhichEachHasAPart) {
+  TempDir dir;
+  const Outcome one = run(job_of_blocks(dir, 24, dir.path("one")), Start::fresh, nullptr, {});
+  const std::string out = dir.path("parts");
+  const auto until = [&](int steps) {
+    Json job = job_of_blocks(dir, 24, out);
+    job["train"] = {{"steps", steps}, {"planned_steps", 10}};
+    job["output"]["checkpoint_every_steps"] = 3;
+    return job;
+  };
+  const parallel::MeshShape two{1, 1, 2};
+  const Outcome first = run(until(3), Start::fresh, nullptr, {});
+  ASSERT_FALSE(first.error) << first.error->what();
+  for (const Outcome& rank : together(
+           2, [&](int) { return until(6); }, Start::resume, {}, two)) {
+    ASSERT_FALSE(rank.error) << rank.error->what();
+    EXPECT_EQ(rank.end.step, 6u);
+  }
+  const Outcome last = run(until(10), Start::resume, nullptr, {});
+  ASSERT_FALSE(last.error) << last.error->what();
+  EXPECT_EQ(last.end.step, 10u);
+  ASSERT_EQ(last.weights.size(), one.weights.size());
+  for (size_t i = 0; i < one.weights.size(); ++i)
+    ASSERT_NEAR(last.weights[i], one.weights[i], 5e-4) << i;
+}
+
+TEST(RanksOfAJob, SayWhatTheyCannotShare) {
+  TempDir dir;
+  const auto error_of = [&](const std::function<void(Json&)>& change) {
+    const auto ranks = together(2,
+                                [&](int) {
+                                  Json job = job_of_blocks(dir, 24, "");
+                                  change(job);
+                                  return job;
+                                },
+                                Start::fresh, {}, {1, 1, 2});
+    return ranks[0].error ? std::string(ranks[0].error->what()) : "";
+  };
+  EXPECT_NE(error_of([](Json& job) {
+              job["optimizer"] = {{"optimizer", "lamb"}};
+            }).find("optimizer 'lamb' takes norms"),
+            std::string::npos);
+  EXPECT_NE(error_of([](Json& job) { job["optimizer"]["clip_norm"] = 1; }).find("clip_norm takes"),
+            std::string::npos);
+  const std::string odd = error_of([](Json& job) {
+    Json& layers = job["model"]["layers"];
+    layers[3]["units"] = 25;
+    layers[5]["units"] = 13;
+  });
+  EXPECT_NE(odd.find("25 columns before it do not divide by 2"), std::string::npos) << odd;
+  const std::string by_clock = error_of([](Json& job) {
+    const Json echo{{"stage", "echo"}, {"mode", "on_demand"}, {"factor", 2}};
+    Json& stages = job["pipeline"]["stages"];
+    stages.insert(stages.begin() + 3, echo);
+  });
+  EXPECT_NE(by_clock.find("'on_demand' decides by the time"), std::string::npos) << by_clock;
 }
 
 // Where one rank's data ends, so does the epoch of all.

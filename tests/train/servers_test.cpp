@@ -259,5 +259,32 @@ TEST(Workers, AreToldOfMistakesInTheJob) {
   EXPECT_THROW(train::open_server(Job::parse(job.dump(), "job"), 0), Error);
 }
 
+TEST(Algorithms, RefuseWhatOnlySynchronousTrainingHas) {
+  TempDir dir;
+  const auto problem_of = [&](const char* algorithm, const Json& more) -> std::string {
+    Json job = job_of(dir, "", {{"algorithm", algorithm}});
+    job["parallel"].update(more);
+    try {
+      Job::parse(job.dump(), "job");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const Json devices{{"devices", {"cpu", "cpu"}}}, workers{{"mesh", {{"data", 2}}}};
+  for (const char* algorithm : {"diloco", "downpour", "easgd"}) {
+    EXPECT_EQ(problem_of(algorithm, Json::object()), "");
+    for (const Json& more :
+         {Json{{"elastic", true}}, Json{{"compression", "bf16"}}, Json{{"sync_batch_norm", true}},
+          Json{{"mesh", {{"tensor", 2}}}}, Json{{"mesh", {{"pipeline", 2}}}}})
+      EXPECT_NE(problem_of(algorithm, more).find(cat("'", algorithm, "' goes without ")),
+                std::string::npos)
+          << algorithm << " " << more;
+    const bool has_servers = algorithm != std::string("diloco");
+    for (const Json& more : {devices, workers})
+      EXPECT_EQ(problem_of(algorithm, more).empty(), !has_servers) << algorithm << " " << more;
+  }
+}
+
 }  // namespace
 }  // namespace etr::test

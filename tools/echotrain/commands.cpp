@@ -58,11 +58,15 @@ const std::vector<Command> kCommands = {
      "section "
      "'parallel' says how ranks find each other where there are several machines, which mpirun, "
      "torchrun and srun start.\n\n"
-     "The first rank shows the progress and writes output.dir. When one rank fails, all end.\n\n"
+     "The first rank shows the progress and writes output.dir. When one rank fails, all end; with "
+     "--set parallel.elastic=true the others go on from the newest checkpoint.\n\n"
      "With a parameter server (--servers, or parallel.algorithm) the ranks are its workers: when "
      "one "
      "fails, the others go on.",
      job_options({{"ranks", "N", "how many ranks train together", 'n'},
+                  {"restarts", "N",
+                   "elastic: start ranks that fail again, so many times in all; each joins the "
+                   "others at the end of an epoch"},
                   {"servers", "N", "shards of a parameter server to start beside them"},
                   {"resume", "", "go on from the newest checkpoint, bit for bit"},
                   {"overwrite", "", "begin anew in the place of the run that output.dir holds"},

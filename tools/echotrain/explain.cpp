@@ -23,7 +23,8 @@ double seconds_since(Clock::time_point begin) {
 // The pipeline of a job file, or a file that holds a pipeline only.
 Json pipeline_of(const Arguments& arguments, bool trace) {
   const std::string path = arguments.operand(0);
-  constexpr uintmax_t kMost = uintmax_t{64} << 20;  // of a document; load_job() says what else is wrong with a file
+  constexpr uintmax_t kMost =
+      uintmax_t{64} << 20;  // of a document; load_job() says what else is wrong with a file
   std::error_code error;
   const bool regular = std::filesystem::is_regular_file(path, error);
   std::string text;

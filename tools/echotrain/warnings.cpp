@@ -30,7 +30,7 @@ Verdict verdict_on(const std::string& message, BadRecords bad_records) {
 }
 
 void print_log(void* user_data, int32_t level, const char* message) {
-  if (level < ETR_LOG_WARNING) return;
+  if (level < ETR_LOG_WARNING && etr_log_subject() != ETR_LOG_ABOUT_PARTITION) return;
   const Verdict verdict = verdict_on(message, *static_cast<const BadRecords*>(user_data));
   if (verdict == Verdict::drop) return;
   const bool over_progress = ::isatty(STDERR_FILENO) && ::isatty(STDOUT_FILENO);

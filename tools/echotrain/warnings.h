@@ -1,4 +1,4 @@
-// The library's warnings on standard error.
+// The library's warnings on standard error, and how it shares a model out among ranks.
 #pragma once
 
 namespace cli {

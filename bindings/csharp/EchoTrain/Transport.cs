@@ -2,8 +2,8 @@ using System;
 
 namespace EchoTrain
 {
-    /// <summary>What a reduction works on.</summary>
-    public enum TransportNumber { F32 = 0, F64 = 1, I32 = 2, I64 = 3 }
+    /// <summary>What a reduction works on. The last two are what compressed gradients travel as (binary16, bfloat16).</summary>
+    public enum TransportNumber { F32 = 0, F64 = 1, I32 = 2, I64 = 3, F16 = 4, BF16 = 5 }
 
     /// <summary>What becomes of the ranks' numbers.</summary>
     public enum TransportReduction { Sum = 0, Min = 1, Max = 2 }

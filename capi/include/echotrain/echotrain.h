@@ -88,10 +88,10 @@ enum { ETR_LOG_DEBUG = 0, ETR_LOG_INFO = 1, ETR_LOG_WARNING = 2, ETR_LOG_ERROR =
 /* Called on whichever thread logs, one call at a time; must not call back into the library, but for etr_log_subject. */
 typedef void (*etr_log_function)(void* user_data, int32_t level, const char* message);
 
-enum { ETR_LOG_ABOUT_OTHER = 0, ETR_LOG_ABOUT_BAD_RECORD = 1 };
+enum { ETR_LOG_ABOUT_OTHER = 0, ETR_LOG_ABOUT_BAD_RECORD = 1, ETR_LOG_ABOUT_PARTITION = 2 };
 
 /* In a log function: what its line is about, ETR_LOG_ABOUT_*; of a bad record that was dropped, for instance, there may be many
- * lines. Elsewhere ETR_LOG_ABOUT_OTHER. A log function may call it, and no other. */
+ * lines; how a model is shared out among ranks (parallel.mesh), and why, is told once, as information. Elsewhere ETR_LOG_ABOUT_OTHER. A log function may call it, and no other. */
 ETR_API int32_t etr_log_subject(void);
 
 /* Sends log lines to `function`; NULL drops them (the default). `destroy` (may be NULL) is called

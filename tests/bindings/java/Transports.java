@@ -12,9 +12,8 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.BrokenBarrierException;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.CyclicBarrier;
+import java.util.concurrent.Phaser;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 
@@ -31,19 +30,26 @@ final class Transports {
   /** Where threads meet with what they bring. */
   private static final class Place {
     final ByteBuffer[] brought = new ByteBuffer[2];
-    final CyclicBarrier barrier = new CyclicBarrier(2);
+    final Phaser phaser = new Phaser(2);
     final Map<Integer, Place> parts = new ConcurrentHashMap<>();
     volatile String why = "nobody came";
 
     void meet(int rank, ByteBuffer brings, double timeout, Runnable read) throws Exception {
       brought[rank] = brings;
-      try {
-        barrier.await((long) (timeout * 1e3), TimeUnit.MILLISECONDS);
-        read.run();
-        barrier.await((long) (timeout * 1e3), TimeUnit.MILLISECONDS);
-      } catch (BrokenBarrierException error) {
-        throw new Transport.RankLost(why, 1 - rank);
-      }
+      await(rank, timeout);
+      read.run();
+      await(rank, timeout);
+    }
+
+    private void await(int rank, double timeout) throws Exception {
+      int phase = phaser.awaitAdvanceInterruptibly(phaser.arrive(), (long) (timeout * 1e3), TimeUnit.MILLISECONDS);
+      if (phase < 0) throw new Transport.RankLost(why, 1 - rank);
+    }
+
+    // Also those who come later learn of it.
+    void abort(String reason) {
+      why = reason;
+      phaser.forceTermination();
     }
   }
 
@@ -98,8 +104,7 @@ final class Transports {
 
     @Override
     public void abort(String reason) {
-      place.why = reason;
-      place.barrier.reset();
+      place.abort(reason);
     }
 
     @Override

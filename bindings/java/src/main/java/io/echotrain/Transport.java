@@ -17,9 +17,9 @@ import java.nio.ByteBuffer;
  * this one.
  */
 public abstract class Transport {
-  /** What a reduction works on. */
+  /** What a reduction works on. The last two are what compressed gradients travel as (binary16, bfloat16). */
   public enum Number {
-    F32(4), F64(8), I32(4), I64(8);
+    F32(4), F64(8), I32(4), I64(8), F16(2), BF16(2);
 
     private final int bytes;
 

@@ -1,0 +1,327 @@
+#include "parallel/model_stage.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "exchange/failure.h"
+#include "parallel/buckets.h"
+#include "parallel/partition.h"
+#include "parallel/staging.h"
+
+namespace etr::parallel {
+namespace {
+
+using Direction = graph::Pass::Direction;
+
+size_t index(Direction direction) { return static_cast<size_t>(direction); }
+
+// Its neighbours' numbers of a micro-batch, too: the n-th one with a tag meets the n-th one.
+uint32_t tag_of(const graph::Pass& pass) {
+  return static_cast<uint32_t>(2 * pass.micro_batch) + static_cast<uint32_t>(index(pass.direction));
+}
+
+std::vector<gpu::Buffer> buffers_of(const std::vector<ops::DeviceTensor>& tensors) {
+  std::vector<gpu::Buffer> out;
+  for (const ops::DeviceTensor& tensor : tensors) out.push_back(tensor.buffer);
+  return out;
+}
+
+}  // namespace
+
+// Of one plan, in memory that both sides see. Used by the thread of the device's host turns once it is made.
+struct ModelStage::Traffic {
+  Traffic(const gpu::DevicePtr& device, size_t count)
+      : memory(device, gpu::MemoryUse::readback), sent(count) {}
+
+  struct Incoming {
+    // Every other micro-batch has the same memory: when the one after it is waited for, the device has it.
+    std::array<gpu::Buffer, 2> places;
+    std::vector<uint32_t> tags;     // of a step's messages, in their order
+    std::vector<uint64_t> numbers;  // the courier's, of those that are expected
+  };
+  gpu::Arena memory;
+  std::array<Incoming, 2> incoming;
+  std::vector<std::array<gpu::Buffer, 2>> sent;  // by micro-batch
+};
+
+ModelStage::ModelStage(const Mesh& mesh, exchange::Group& world, gpu::DevicePtr device,
+                       ModelStageOptions options)
+    : mesh_(mesh), device_(std::move(device)), options_(options), all_(world.duplicate()) {
+  if (mesh.length(Axis::tensor) > 1)
+    fail(Code::unsupported, "parallel.mesh: ", to_text(mesh.shape()),
+         ": ranks share a model's tensors or its layers so far, not both");
+  line_ = mesh.line(world, Axis::pipeline);
+  exchange::Group data = mesh.line(world, Axis::data);
+  if (data.size() > 1) data_ = std::move(data);
+  // A message's two ends are of one group, and no rank uses a group in two threads: links with even numbers have one, those with odd
+  // numbers another. Their ranks are the world's, which errors name.
+  for (const Direction direction : {Direction::forward, Direction::backward})
+    for (const int odd : {0, 1}) {
+      exchange::Group link = world.duplicate();
+      const bool above = stage() % 2 == odd;  // the link to the next stage
+      const bool forward = direction == Direction::forward;
+      auto& mine = above == forward ? out_[index(direction)] : in_[index(direction)];
+      mine = std::make_unique<Courier>(std::move(link),
+                                       [this](const std::string& reason) { give_up(reason); });
+    }
+}
+
+ModelStage::~ModelStage() {
+  std::scoped_lock lock(giving_up_);
+  closed_ = true;
+}
+
+// A stage that cannot go on tells all others at once, those that wait for something else too.
+void ModelStage::give_up(const std::string& reason) {
+  std::scoped_lock lock(giving_up_);
+  if (std::exchange(closed_, true)) return;
+  const std::string text = cat("stage ", stage(), " (rank ", mesh_.rank(), "): ", reason);
+  for (const Direction direction : {Direction::forward, Direction::backward}) {
+    in_[index(direction)]->abort(text);
+    out_[index(direction)]->abort(text);
+  }
+  all_.abort(text);
+  if (data_) data_->abort(text);
+  line_->abort(text);
+}
+
+void ModelStage::cut(const graph::Graph& graph, graph::ValueId loss, uint64_t memory_bytes) {
+  const bool keeps_all = options_.schedule == Schedule::gpipe;
+  PartitionOptions options{
+      stages(), options_.layers,
+      keeps_all ? options_.micro_batches : std::min(stages(), options_.micro_batches),
+      memory_bytes};
+  const Partition found = partition(graph, loss, options);
+  begins_ = found.begins;
+  all_.broadcast(std::as_writable_bytes(std::span(begins_)), 0);
+  if (mesh_.rank() == 0)
+    log_line(LogLevel::info,
+             cat("the model's stages, ",
+                 options_.layers.empty() ? "cut where the largest has the least to do"
+                                         : "as parallel.stages says",
+                 ":\n", found.reasons),
+             LogSubject::partition);
+}
+
+graph::Part ModelStage::nodes_of(int stage) const {
+  if (begins_.size() != static_cast<size_t>(stages()))
+    fail(Code::internal, "the model has not been cut into stages");
+  const auto at = static_cast<size_t>(stage);
+  graph::Part part;
+  part.begin = begins_[at];
+  part.end = at + 1 < begins_.size() ? begins_[at + 1] : SIZE_MAX;
+  return part;
+}
+
+std::vector<bool> ModelStage::values_of(const graph::Graph& graph, int stage) const {
+  return graph::values_of(graph, nodes_of(stage));
+}
+
+graph::Part ModelStage::part(bool training) {
+  const auto traffic =
+      std::make_shared<Traffic>(device_, static_cast<size_t>(options_.micro_batches));
+  graph::Part part = nodes_of(stage());
+  part.micro_batches = options_.micro_batches;
+  part.order = training ? training_order(options_.schedule, stage(), stages(), part.micro_batches)
+                        : forward_order(part.micro_batches);
+  part.bring = [this, traffic](const auto& pass, const auto& tensors, ops::Emitter& emit) {
+    receive(traffic, pass, tensors, emit);
+  };
+  part.hand_on = [this, traffic](const auto& pass, const auto& tensors, ops::Emitter& emit) {
+    send(traffic, pass, tensors, emit);
+  };
+  return part;
+}
+
+// A message is expected from when the one before it is waited for: it comes while the device computes, and its time-out does not
+// count what other stages compute before.
+void ModelStage::receive(const std::shared_ptr<Traffic>& traffic, const graph::Pass& pass,
+                         const std::vector<ops::DeviceTensor>& tensors, ops::Emitter& emit) {
+  const size_t direction = index(pass.direction);
+  Traffic::Incoming& incoming = traffic->incoming[direction];
+  const std::vector<gpu::Buffer> parts = buffers_of(tensors);
+  const size_t i = incoming.tags.size();
+  gpu::Buffer& place = incoming.places[i % 2];
+  if (!place) place = traffic->memory.allocate(bytes_of(parts));
+  incoming.tags.push_back(tag_of(pass));
+  const int from = mesh_.neighbour(Axis::pipeline, pass.direction == Direction::forward ? -1 : 1);
+  const Work wait = work_of([this, traffic, direction, i, from] {
+    Traffic::Incoming& messages = traffic->incoming[direction];
+    Courier& courier = *in_[direction];
+    if (i == 0) messages.numbers.clear();
+    const size_t last = std::min(i + 2, messages.tags.size());
+    for (size_t next = messages.numbers.size(); next < last; ++next)
+      messages.numbers.push_back(
+          courier.receive(bytes_at(messages.places[next % 2]), from, messages.tags[next]));
+    courier.wait(messages.numbers[i]);
+  });
+  emit.add(begin_of(wait));
+  emit.add(end_of(wait));
+  copy_back(emit.commands(), parts, place);
+}
+
+void ModelStage::send(const std::shared_ptr<Traffic>& traffic, const graph::Pass& pass,
+                      const std::vector<ops::DeviceTensor>& tensors, ops::Emitter& emit) {
+  const size_t direction = index(pass.direction);
+  const std::vector<gpu::Buffer> parts = buffers_of(tensors);
+  gpu::Buffer& place = traffic->sent[static_cast<size_t>(pass.micro_batch)][direction];
+  place = traffic->memory.allocate(bytes_of(parts));
+  copy_out(emit.commands(), parts, place);
+  const int to = mesh_.neighbour(Axis::pipeline, pass.direction == Direction::forward ? 1 : -1);
+  emit.add(begin_of(work_of([this, traffic, direction, place, to, tag = tag_of(pass)] {
+    out_[direction]->send(bytes_at(place), to, tag);
+  })));
+}
+
+// What was sent in this step has arrived: its memory serves the next one.
+void ModelStage::emit_end(ops::Emitter& emit) {
+  const Work wait = work_of([this] {
+    for (const auto& courier : out_) courier->wait(courier->begun());
+  });
+  emit.add(begin_of(wait));
+  emit.add(end_of(wait));
+}
+
+void ModelStage::emit_exchange(ops::Emitter& emit, const std::vector<gpu::Buffer>& parts,
+                               Exchange exchange) {
+  const auto arena = std::make_shared<gpu::Arena>(device_, gpu::MemoryUse::readback);
+  const gpu::Buffer memory = arena->allocate(bytes_of(parts));
+  const Work work =
+      work_of([arena, memory, exchange = std::move(exchange)] { exchange(floats_at(memory)); });
+  copy_out(emit.commands(), parts, memory);
+  emit.add(begin_of(work));
+  emit.add(end_of(work));
+  copy_back(emit.commands(), parts, memory);
+}
+
+template <typename Call>
+void ModelStage::among_data(Call&& call) {
+  try {
+    call(*data_);
+  } catch (const exchange::RankLost& lost) {
+    std::vector<int> ranks;
+    for (const int place : lost.missing()) {
+      Coordinates at = mesh_.coordinates();
+      at.data = place;
+      ranks.push_back(mesh_.rank_of(at));
+    }
+    throw exchange::RankLost(cat(exchange::ranks_text(ranks), ": among the ranks that have stage ",
+                                 stage(), ", counted from 0: ", lost.what()),
+                             ranks);
+  }
+}
+
+// Gradients, in buckets, while the backward passes of others go on.
+gpu::CommandList ModelStage::with_sums(const gpu::CommandList& commands,
+                                       const graph::ParameterStore& store) {
+  gpu::CommandList out, after;
+  size_t done = 0;
+  const auto append = [&](size_t end) {
+    out.insert(out.end(), commands.begin() + static_cast<ptrdiff_t>(std::exchange(done, end)),
+               commands.begin() + static_cast<ptrdiff_t>(end));
+  };
+  const auto arena = std::make_shared<gpu::Arena>(device_, gpu::MemoryUse::readback);
+  for (const Bucket& bucket :
+       make_buckets(commands, store, static_cast<uint64_t>(options_.bucket_mb * 1e6))) {
+    std::vector<gpu::Buffer> parts;
+    for (const Bucket::Range& range : bucket.ranges)
+      parts.push_back(
+          store.gradients().slice(uint64_t{range.begin} * 4, uint64_t{range.count} * 4));
+    const gpu::Buffer memory = arena->allocate(bytes_of(parts));
+    const Work work = work_of([this, arena, memory] {
+      among_data([&](exchange::Group& data) { data.all_reduce(floats_at(memory)); });
+    });
+    append(bucket.final_after);
+    copy_out(out, parts, memory);
+    out.push_back(begin_of(work));
+    after.push_back(end_of(work));
+    copy_back(after, parts, memory);
+  }
+  append(commands.size());
+  out.insert(out.end(), after.begin(), after.end());
+  return out;
+}
+
+gpu::CommandList ModelStage::with_update(const graph::Plan& plan, graph::ValueId loss,
+                                         optim::Update& update, const graph::ParameterStore& store,
+                                         gpu::Kernels& kernels, gpu::Allocator& memory) {
+  gpu::CommandList out = data_ ? with_sums(plan.commands(), store) : plan.commands();
+  ops::Emitter emit(kernels, memory, out);
+  emit_end(emit);
+  const gpu::Buffer verdict = memory.allocate(sizeof(float));
+  update.emit_verdict(emit, verdict);
+  emit_exchange(emit, {plan.sums(), verdict},
+                [this](std::span<float> values) { all_.all_reduce(values); });
+  plan.emit_means(emit);
+  const gpu::Buffer &of_loss = plan.tensor(loss).buffer, &values = plan.step_values();
+  const optim::Update::Shared shared{verdict, plan.weight()};
+  update.emit_gradients(emit, of_loss, values, &shared);
+  // Of all stages' gradients together. Ranks that have the same stage have the same ones.
+  update.emit_change(emit, of_loss, values, [&](const gpu::Buffer& norm) {
+    emit_exchange(emit, {norm}, [this](std::span<float> own) {
+      double square = std::pow(static_cast<double>(own[0]), 2);
+      all_.all_reduce(std::span(&square, 1));
+      own[0] = static_cast<float>(std::sqrt(square / mesh_.length(Axis::data)));
+    });
+  });
+  return out;
+}
+
+gpu::CommandList ModelStage::with_means(const graph::Plan& plan, gpu::Kernels& kernels,
+                                        gpu::Allocator& memory) {
+  gpu::CommandList out = plan.commands();
+  ops::Emitter emit(kernels, memory, out);
+  emit_end(emit);
+  plan.emit_means(emit);
+  return out;
+}
+
+int64_t ModelStage::most(int64_t number) {
+  all_.all_reduce(std::span(&number, 1), exchange::Reduction::max);
+  return number;
+}
+
+void ModelStage::average_states(graph::ParameterStore& store) {
+  if (!data_) return;
+  for (const std::string& name : store.names()) {
+    if (store.is_trainable(name)) continue;
+    Tensor tensor = graph::download(device_, store.tensor(name));
+    const std::span<float> values = tensor.mutable_view<float>();
+    among_data([&](exchange::Group& data) { data.all_reduce(values); });
+    for (float& value : values) value /= static_cast<float>(data_->size());
+    graph::upload(device_, tensor, store.tensor(name));
+  }
+}
+
+void ModelStage::share(graph::ParameterStore& store) {
+  if (!data_) return;
+  std::map<std::string, Tensor> tensors = store.download();
+  for (auto& [name, tensor] : tensors)
+    among_data([&](exchange::Group& data) {
+      data.broadcast(std::as_writable_bytes(tensor.mutable_view<float>()), 0);
+    });
+  store.upload(tensors);
+}
+
+std::vector<std::string> ModelStage::gather(const std::string& mine) {
+  std::vector<uint64_t> sizes(static_cast<size_t>(stages()));
+  const uint64_t own = mine.size();
+  line_->all_gather(std::as_bytes(std::span(&own, 1)), std::as_writable_bytes(std::span(sizes)));
+  if (stage() > 0) {
+    line_->send(std::as_bytes(std::span(mine)), 0, 0);
+    return {};
+  }
+  std::vector<std::string> out{mine};
+  for (int from = 1; from < stages(); ++from) {
+    out.emplace_back(sizes[static_cast<size_t>(from)], '\0');
+    line_->receive(std::as_writable_bytes(std::span(out.back().data(), out.back().size())), from,
+                   0);
+  }
+  return out;
+}
+
+}  // namespace etr::parallel

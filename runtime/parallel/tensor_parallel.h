@@ -1,0 +1,42 @@
+// Ranks that share the tensors of a model: each computes with slices of some, and all have the same rows.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "exchange/group.h"
+#include "graph/split.h"
+#include "ops/op.h"
+#include "tensor/tensor.h"
+
+namespace etr::parallel {
+
+// One rank's end. Host turns of its device use the group; the other calls do, too, while no step is in flight: all ranks make them.
+// Replicas stay alike to the bit: gradients of whole parameters become the mean of all ranks' before an update.
+class TensorParallel {
+ public:
+  TensorParallel(exchange::Group group, gpu::DevicePtr device)
+      : group_(std::move(group)), device_(std::move(device)) {}
+
+  int rank() const { return group_.rank(); }
+  int size() const { return group_.size(); }
+
+  void abort(const std::string& reason) { group_.abort(reason); }  // see DataParallel::abort()
+
+  // Of a plan, which it outlives.
+  std::unique_ptr<ops::SlicePeers> peers();
+
+  // Appends what makes of `means`, whole tensors, the means of all ranks'. `memory`: see emit_round_trip().
+  void emit_means(gpu::CommandList& commands, gpu::Allocator& memory,
+                  const std::vector<gpu::Buffer>& means);
+
+  // The whole tensor of each rank's slice. A call of all ranks.
+  Tensor gather(const Tensor& own, const graph::Slice& slice);
+
+ private:
+  exchange::Group group_;
+  gpu::DevicePtr device_;
+};
+
+}  // namespace etr::parallel

@@ -1,0 +1,35 @@
+// A model's tensors as ranks share them, and whole: what is read, set, saved and loaded is whole.
+#pragma once
+
+#include <string>
+
+#include "graph/parameters.h"
+#include "graph/slice.h"
+#include "parallel/tensor_parallel.h"
+
+namespace etr::train {
+
+// Where a tensor is gathered, all ranks call, in the same order, while no step is in flight.
+class SharedTensors {
+ public:
+  // `whole`: the graph that was split. `ranks` outlives this.
+  SharedTensors(const graph::Graph& whole, graph::Slices slices, parallel::TensorParallel& ranks);
+
+  const graph::Slices& slices() const { return slices_; }
+  int64_t trainable() const;  // scalars, of all ranks
+
+  Tensor whole(const std::string& name, const Tensor& own);
+  // Error(invalid_argument) where a tensor that is shared out has another shape than the model's.
+  Tensor own(const std::string& name, const Tensor& whole) const;
+
+  // State of an optimizer, which is laid out like a store's weights. Others, such as a loss scale, are as they were.
+  Tensor whole_state(const Tensor& own, const graph::ParameterStore& store);
+  Tensor own_state(const Tensor& whole, const graph::ParameterStore& store) const;
+
+ private:
+  const graph::Layout layout_;  // of the whole model
+  const graph::Slices slices_;
+  parallel::TensorParallel& ranks_;
+};
+
+}  // namespace etr::train

@@ -1,0 +1,81 @@
+#include "train/split_state.h"
+
+#include <algorithm>
+#include <map>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "graph/parameters.h"
+
+namespace etr::train {
+namespace {
+
+using graph::Layout;
+
+// Copies the scalars of each parameter that both have.
+void copy_common(const Tensor& from, const Layout& from_layout, Tensor& to,
+                 const Layout& to_layout) {
+  std::map<std::string, uint32_t> begins;
+  for (const auto& parameter : from_layout.parameters) begins[parameter.name] = parameter.begin;
+  const auto source = from.view<float>();
+  const auto target = to.mutable_view<float>();
+  for (const auto& parameter : to_layout.parameters)
+    if (const auto at = begins.find(parameter.name); at != begins.end())
+      std::copy_n(source.begin() + at->second, parameter.count, target.begin() + parameter.begin);
+}
+
+Tensor zeros(const Layout& layout) {
+  Tensor out(DType::f32, {layout.count});
+  std::ranges::fill(out.mutable_view<float>(), 0.0f);
+  return out;
+}
+
+bool is_laid_out(const Tensor& tensor, const Layout& layout) {
+  return tensor.dtype() == DType::f32 && tensor.shape() == Shape{layout.count};
+}
+
+}  // namespace
+
+checkpoint::NamedTensors part_of_state(const checkpoint::NamedTensors& whole,
+                                       const graph::Graph& graph, const std::vector<bool>& has) {
+  const Layout all = graph::layout_of(graph), own = graph::layout_of(graph, has);
+  checkpoint::NamedTensors out = whole;
+  for (auto& [name, tensor] : out) {
+    if (!is_laid_out(tensor, all)) continue;
+    Tensor part = zeros(own);
+    copy_common(tensor, all, part, own);
+    tensor = std::move(part);
+  }
+  return out;
+}
+
+checkpoint::NamedTensors joined_state(const std::vector<checkpoint::NamedTensors>& parts,
+                                      const graph::Graph& graph,
+                                      const std::vector<std::vector<bool>>& has) {
+  const Layout all = graph::layout_of(graph);
+  checkpoint::NamedTensors out = parts.front();
+  for (auto& [name, tensor] : out) {
+    if (!is_laid_out(tensor, graph::layout_of(graph, has.front()))) continue;
+    Tensor whole = zeros(all);
+    for (size_t i = 0; i < parts.size(); ++i)
+      copy_common(parts[i].at(name), graph::layout_of(graph, has[i]), whole, all);
+    tensor = std::move(whole);
+  }
+  return out;
+}
+
+void check_all(const checkpoint::NamedTensors& given, const graph::Graph& graph) {
+  for (const graph::Value& value : graph.values()) {
+    if (value.kind != graph::ValueKind::parameter && value.kind != graph::ValueKind::state)
+      continue;
+    const auto at = given.find(value.name);
+    if (at == given.end())
+      fail(Code::invalid_argument, "the file has no tensor '", value.name, "' (the model expects ",
+           shape_text(value.shape), ")");
+    if (at->second.shape() != value.shape)
+      fail(Code::invalid_argument, "tensor '", value.name, "' is ", shape_text(at->second.shape()),
+           " in the file but ", shape_text(value.shape), " in the model");
+  }
+}
+
+}  // namespace etr::train

@@ -1,0 +1,190 @@
+// Who goes on when ranks are lost; and names that can be given once.
+#include "exchange/succession.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <future>
+
+#include "exchange/failure.h"
+#include "exchange/ranks.h"
+#include "support/error_text.h"
+#include "support/temp_dir.h"
+
+namespace etr::test {
+namespace {
+
+using exchange::Store;
+using exchange::Succession;
+
+std::unique_ptr<Succession> member(const TempDir& dir, double timeout_s) {
+  return std::make_unique<Succession>(exchange::file_store(dir.path("store")), "g", timeout_s);
+}
+
+std::vector<std::unique_ptr<Succession>> group(const TempDir& dir, int size, double timeout_s) {
+  std::vector<std::unique_ptr<Succession>> out;
+  std::vector<std::string> names;
+  for (int rank = 0; rank < size; ++rank) {
+    out.push_back(member(dir, timeout_s));
+    names.push_back(out.back()->id());
+  }
+  for (auto& one : out) one->begin(names);
+  return out;
+}
+
+struct Outcome {
+  Succession::Place place;
+  std::string error;
+};
+
+std::future<Outcome> succeed(Succession& one, std::vector<int> lost, int least = 1) {
+  return std::async(std::launch::async, [&one, lost, least] {
+    Outcome out;
+    out.error = error_text([&] { out.place = one.succeed(lost, least); });
+    return out;
+  });
+}
+
+TEST(Succession, SurvivorsTakeTheNextPlacesInTheirOrder) {
+  TempDir dir;
+  const auto ranks = group(dir, 4, 30);
+  std::vector<std::future<Outcome>> outcomes;
+  for (const size_t rank : {0, 2, 3}) outcomes.push_back(succeed(*ranks[rank], {1}));
+  std::string name;
+  for (int next = 0; next < 3; ++next) {
+    const Outcome outcome = outcomes[static_cast<size_t>(next)].get();
+    EXPECT_EQ(outcome.error, "");
+    EXPECT_EQ(outcome.place.rank, next);
+    EXPECT_EQ(outcome.place.size, 3);
+    if (next == 0) name = outcome.place.group;
+    EXPECT_EQ(outcome.place.group, name);
+  }
+}
+
+// Each half thinks that the other one is dead, and both see the store.
+TEST(Succession, OfTwoPartsOneGoesOn) {
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    TempDir dir;
+    const auto ranks = group(dir, 5, 1);
+    std::vector<std::future<Outcome>> outcomes;
+    for (size_t rank = 0; rank < 5; ++rank)
+      outcomes.push_back(
+          succeed(*ranks[rank], rank < 2 ? std::vector<int>{2, 3, 4} : std::vector<int>{0, 1}));
+    for (int rank = 0; rank < 5; ++rank) {
+      const Outcome outcome = outcomes[static_cast<size_t>(rank)].get();
+      if (rank < 2) {
+        EXPECT_NE(outcome.error.find("the run goes on without this rank"), std::string::npos)
+            << outcome.error;
+      } else {
+        EXPECT_EQ(outcome.error, "") << "the greater part";
+        EXPECT_EQ(outcome.place.size, 3);
+      }
+    }
+  }
+}
+
+// The smaller part of a group goes on where nothing comes from the greater one.
+TEST(Succession, AMinorityWaitsForTheOthers) {
+  TempDir dir;
+  const auto ranks = group(dir, 3, 0.5);
+  const auto began = std::chrono::steady_clock::now();
+  const Outcome alone = succeed(*ranks[2], {0, 1}).get();
+  EXPECT_EQ(alone.error, "");
+  EXPECT_EQ(alone.place.size, 1);
+  EXPECT_GE(std::chrono::steady_clock::now() - began, std::chrono::milliseconds(500));
+}
+
+// Rank 2 is gone. Rank 0 learns it first and leaves, and rank 1 takes it for lost, too.
+TEST(Succession, WhoHasLeftToGoOnIsNotLost) {
+  TempDir dir;
+  const auto ranks = group(dir, 3, 30);
+  auto first = succeed(*ranks[0], {2}), second = succeed(*ranks[1], {0, 2});
+  EXPECT_EQ(first.get().place.size, 2);
+  EXPECT_EQ(second.get().place.rank, 1);
+}
+
+// One that comes back after the others have gone on.
+TEST(Succession, WhoComesLateLearnsThatTheOthersHaveGoneOn) {
+  TempDir dir;
+  const auto ranks = group(dir, 3, 0.5);
+  auto first = succeed(*ranks[0], {2}), second = succeed(*ranks[1], {2});
+  EXPECT_EQ(first.get().error, "");
+  EXPECT_EQ(second.get().error, "");
+  EXPECT_NE(succeed(*ranks[2], {0, 1}).get().error.find("goes on without this rank"),
+            std::string::npos);
+}
+
+TEST(Succession, TooFewDoNotGoOn) {
+  TempDir dir;
+  const auto ranks = group(dir, 3, 0.5);
+  const std::string error = succeed(*ranks[0], {1, 2}, 2).get().error;
+  EXPECT_NE(error.find("ranks 1 and 2 of 3 are lost: 1 rank would go on, and min_ranks is 2"),
+            std::string::npos)
+      << error;
+}
+
+TEST(Succession, NewcomersJoinWhenTheyAreCalled) {
+  TempDir dir;
+  const auto ranks = group(dir, 2, 30);
+  const auto joins = [&dir] {
+    const auto one = member(dir, 30);
+    return one->join(30);
+  };
+  auto one = std::async(std::launch::async, joins), other = std::async(std::launch::async, joins);
+  std::vector<std::string> came;
+  while (came.size() < 2)
+    for (const std::string& word : ranks[0]->newcomers()) came.push_back(word);
+  ranks[0]->admit(came);
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto place = ranks[static_cast<size_t>(rank)]->follow();
+    EXPECT_EQ(place.rank, rank);
+    EXPECT_EQ(place.size, 4);
+  }
+  EXPECT_EQ(one.get().rank + other.get().rank, 2 + 3);
+}
+
+TEST(Succession, NewcomersAreToldThatThereIsNoRun) {
+  TempDir dir;
+  EXPECT_NE(error_text([&] { member(dir, 1)->join(0.05); }).find("there was no run to join"),
+            std::string::npos);
+  const auto ranks = group(dir, 1, 1);
+  auto waiting =
+      std::async(std::launch::async, [&] { return error_text([&] { member(dir, 1)->join(60); }); });
+  const auto is_listed = [&] {
+    for (const auto& file : std::filesystem::directory_iterator(dir.path("store")))
+      if (file.path().filename().string().find(".list.0") != std::string::npos) return true;
+    return false;
+  };
+  while (!is_listed()) std::this_thread::yield();
+  ranks[0]->end();
+  EXPECT_NE(waiting.get().find("the run ended before"), std::string::npos);
+}
+
+// Of many that try to give a name, one does.
+void expect_given_once(const std::function<std::unique_ptr<Store>()>& open) {
+  std::vector<std::future<bool>> attempts;
+  for (int i = 0; i < 8; ++i)
+    attempts.push_back(std::async(
+        std::launch::async, [&open, i] { return open()->create("name", std::to_string(i)); }));
+  int given = 0, by = -1;
+  for (int i = 0; i < 8; ++i)
+    if (attempts[static_cast<size_t>(i)].get()) {
+      ++given;
+      by = i;
+    }
+  EXPECT_EQ(given, 1);
+  EXPECT_EQ(open()->get("name"), std::to_string(by));
+}
+
+TEST(Stores, GiveANameOnce) {
+  TempDir dir;
+  expect_given_once([&] { return exchange::file_store(dir.path("store")); });
+  for (const auto& file : std::filesystem::directory_iterator(dir.path("store")))
+    EXPECT_EQ(file.path().filename(), "name") << "nothing else is left";
+  const std::string address = cat("127.0.0.1:", free_port());
+  const auto server = exchange::tcp_store(address, true, 10);
+  expect_given_once([&] { return exchange::tcp_store(address, false, 10); });
+}
+
+}  // namespace
+}  // namespace etr::test
