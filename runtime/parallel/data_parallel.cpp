@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
-#include <map>
 #include <span>
-#include <string>
 #include <utility>
 
 #include "core/error.h"
@@ -314,21 +312,9 @@ int64_t DataParallel::most(int64_t number) {
 }
 
 void DataParallel::average_states(graph::ParameterStore& store) {
-  for (const std::string& name : store.names()) {
-    if (store.is_trainable(name)) continue;
-    Tensor tensor = graph::download(device_, store.tensor(name));
-    const std::span<float> values = tensor.mutable_view<float>();
-    group_.all_reduce(values);
-    for (float& value : values) value /= static_cast<float>(size());
-    graph::upload(device_, tensor, store.tensor(name));
-  }
+  parallel::average_states(group_, store);
 }
 
-void DataParallel::share(graph::ParameterStore& store) {
-  std::map<std::string, Tensor> tensors = store.download();
-  for (auto& [name, tensor] : tensors)
-    group_.broadcast(std::as_writable_bytes(tensor.mutable_view<float>()), 0);
-  store.upload(tensors);
-}
+void DataParallel::share(graph::ParameterStore& store) { broadcast_weights(group_, store); }
 
 }  // namespace etr::parallel

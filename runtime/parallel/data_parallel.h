@@ -7,12 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "exchange/group.h"
-#include "gpu/kernel.h"
-#include "graph/parameters.h"
-#include "optim/update.h"
 #include "parallel/buckets.h"
 #include "parallel/compression.h"
+#include "parallel/sharing.h"
 #include "parallel/tensor_parallel.h"
 
 namespace etr::parallel {
@@ -28,30 +25,21 @@ struct DataParallelOptions {
 // One rank's end. Its weaves use the group one after another: all ranks submit the same steps in the same order. Outlives the
 // recordings of what it wove. A device serves one rank only: its host turns come one after another, so those of a second one would
 // wait for each other.
-class DataParallel {
+class DataParallel : public Sharing {
  public:
   // `tensor`: ranks with the same rows, with which this one shares the model's tensors; each has its own group `group` of those with
   // other rows and the same slices. Empty: the model is whole on each rank.
   DataParallel(exchange::Group group, gpu::DevicePtr device, DataParallelOptions options = {},
                std::unique_ptr<TensorParallel> tensor = nullptr);
-  ~DataParallel();
+  ~DataParallel() override;
 
-  int rank() const;
-  int size() const;
+  int rank() const override;
+  int size() const override;
 
   // For a plan that trains on batches of `rows` rows, which it outlives; empty where its ops need no other rank's rows.
-  std::unique_ptr<ops::RowPeers> row_peers(int64_t rows);
+  std::unique_ptr<ops::RowPeers> row_peers(int64_t rows) override;
 
-  TensorParallel* tensor() const { return tensor_.get(); }  // nullptr: the model is whole
-
-  // What a step has besides gradients.
-  struct Step {
-    gpu::Buffer values;                // ops::StepValues
-    std::vector<gpu::Buffer> results;  // means over the batch's rows, one f32 each: first the loss
-    int64_t rows = 0;                  // of a whole batch; the same on all ranks
-    const graph::Slices* slices = nullptr;  // of the parameters that ranks share; nullptr: of none
-    gpu::Buffer loss_scale = {};            // f32 [1], where gradients come multiplied by it
-  };
+  TensorParallel* tensor() const override { return tensor_.get(); }
 
   // `commands`, which compute gradients and results of a batch, and the update, with the exchange woven in: what the update sees,
   // and the results, are means over the rows of all ranks, alike to the bit on all of them. A rank with fewer rows
@@ -61,25 +49,25 @@ class DataParallel {
   // `memory` is for what the update needs.
   gpu::CommandList with_update(const gpu::CommandList& commands, optim::Update& update,
                                const graph::ParameterStore& store, const Step& step,
-                               gpu::Kernels& kernels, gpu::Allocator& memory);
+                               gpu::Kernels& kernels, gpu::Allocator& memory) override;
 
   // This rank cannot go on: exchanges that wait for it, here and on other ranks, end with this reason. Any thread.
-  void abort(const std::string& reason) {
+  void abort(const std::string& reason) override {
     group_.abort(reason);
     if (tensor_) tensor_->abort(reason);
   }
 
   // The largest number that a rank has. A call of all ranks, as share() is, while no step is in flight.
-  int64_t most(int64_t number);
+  int64_t most(int64_t number) override;
 
   // States that are no parameters, as the running statistics of batch normalisation, become the means of all ranks'.
-  void average_states(graph::ParameterStore& store);
+  void average_states(graph::ParameterStore& store) override;
 
   // What compression has kept back of gradients so far is dropped. All ranks do it between the same steps, while none is in flight.
-  void forget_residuals();
+  void forget_residuals() override;
 
   // The first rank's parameters and states become those of all.
-  void share(graph::ParameterStore& store);
+  void share(graph::ParameterStore& store) override;
 
  private:
   struct Exchange;

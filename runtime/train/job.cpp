@@ -94,6 +94,41 @@ constexpr OptionSpec kParallel[] = {
     {"stages", OptionType::strings, "[]",
      "layers at which the model's second stage begins, and those after it; empty: chosen by an "
      "estimate of work and memory"},
+    {"algorithm", OptionType::string, "\"synchronous\"",
+     "synchronous: gradients are averaged in every step; diloco: weights, every outer_every steps; "
+     "downpour, easgd: workers exchange with a parameter server, each at its own pace",
+     0, 0, "", "synchronous|diloco|downpour|easgd"},
+    {"outer_every", OptionType::integer, "500", "of diloco: steps between two outer steps", 1, 1e9,
+     "steps"},
+    {"outer_rate", OptionType::number, "0.7", "of diloco: the outer learning rate", 0, 10},
+    {"outer_momentum", OptionType::number, "0.9", "of diloco: the outer step's Nesterov momentum",
+     0, 1},
+    {"servers", OptionType::integer, "1",
+     "shards of the parameter server, each a process ('echotrain serve')", 1, 1024},
+    {"n_push", OptionType::integer, "1",
+     "of downpour: updates whose gradients a worker pushes as one; of easgd: steps between two "
+     "exchanges",
+     1, 1e9},
+    {"n_fetch", OptionType::integer, "1", "of downpour: updates between two fetches of weights", 1,
+     1e9},
+    {"consistency", OptionType::string, "\"eventual\"",
+     "how far workers may be apart: sequential: each has pushed as often as all others before it "
+     "goes on; bounded: up to 'delay' times more; eventual: nobody waits",
+     0, 0, "", "eventual|bounded|sequential"},
+    {"delay", OptionType::integer, "4",
+     "of consistency 'bounded': pushes that a worker may be ahead of the slowest", 0, 1e9},
+    {"warm_start", OptionType::integer, "0",
+     "pushes that the first worker makes alone, while the others wait", 0, 1e12},
+    {"server_optimizer", OptionType::string, "\"adagrad\"",
+     "what the shards do with gradients, at the rate of the workers' schedule", 0, 0, "",
+     "adagrad|sgd"},
+    {"server_momentum", OptionType::number, "0", "of server_optimizer 'sgd'", 0, 1},
+    {"server_epsilon", OptionType::number, "1e-10",
+     "of server_optimizer 'adagrad': added to the root of the sum of squares", 0, 1},
+    {"server_weight_decay", OptionType::number, "0",
+     "of downpour: times the weights is added to gradients, on the shards", 0, 1},
+    {"elastic_rate", OptionType::number, "0.1",
+     "of easgd: the share of their distance by which worker and centre approach each other", 0, 1},
 };
 
 // parallel.mesh
@@ -218,6 +253,25 @@ void check_class_names(const Json& names, const nn::Model& model) {
          "; give the list and the model the same number");
 }
 
+// What only synchronous training has is not left out silently.
+void check_algorithm(const Options& parallel, const parallel::MeshShape& mesh) {
+  const std::string algorithm = parallel.string("algorithm");
+  if (algorithm == "synchronous") return;
+  const auto check = [&](bool given, const char* what, const char* instead) {
+    if (given)
+      fail(Code::invalid_argument, "parallel: the algorithm '", algorithm, "' goes without ", what,
+           instead);
+  };
+  const char* const drop = ": leave it out, or train synchronously";
+  check(parallel.boolean("sync_batch_norm"), "sync_batch_norm", drop);
+  check(parallel.string("compression") != "none", "compression", drop);
+  check(parallel.boolean("elastic"), "'elastic'", drop);
+  const bool has_servers = algorithm != "diloco";
+  check(mesh.pipeline > 1 || mesh.tensor > 1 || (has_servers && mesh.data > 0), "a mesh", drop);
+  check(has_servers && parallel.strings("devices").size() > 1, "several devices",
+        ": start a worker for each");
+}
+
 }  // namespace
 
 Json job_schema() {
@@ -275,6 +329,7 @@ void Job::validate_parallel(Json parallel) {
   const Options sizes(kMesh, "parallel.mesh", mesh);
   const auto size_of = [&](const char* axis) { return static_cast<int>(sizes.integer(axis)); };
   mesh_ = {size_of("data"), size_of("pipeline"), size_of("tensor")};
+  check_algorithm(*parallel_, mesh_);
 }
 
 void Job::validate() {

@@ -27,7 +27,7 @@ void check_scalar_update(const optim::UpdateSpec& update, int ranks) {
 }  // namespace
 
 Learner::Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec,
-                 std::unique_ptr<parallel::DataParallel> ranks,
+                 std::unique_ptr<parallel::Sharing> ranks,
                  std::unique_ptr<parallel::ModelStage> stage)
     : kernels_(std::move(kernels)),
       ranks_(std::move(ranks)),
@@ -44,7 +44,15 @@ Learner::~Learner() = default;
 int64_t Learner::trainable() const { return weights_ ? weights_->trainable() : 0; }
 int Learner::in_flight() const { return plans_ ? plans_->in_flight() : 0; }
 uint64_t Learner::device_bytes() const { return plans_ ? plans_->reserved_bytes() : 0; }
-bool Learner::ready_within(double seconds) { return !plans_ || plans_->ready_within(seconds); }
+
+bool Learner::ready_within(double seconds) {
+  if (!plans_) return true;
+  if (ranks_ && !ranks_->ready_within(seconds)) {
+    plans_->results(/*wait_all=*/false);  // throws where a step has failed that would end the wait
+    return false;
+  }
+  return plans_->ready_within(seconds);
+}
 
 ReservoirStats Learner::reservoir() const {
   return plans_ ? plans_->reservoir() : ReservoirStats{};
@@ -104,7 +112,13 @@ void Learner::shape(const pipeline::Item& batch) {
 }
 
 void Learner::step(const pipeline::Item& batch) {
+  if (ranks_ && plans_ && ranks_->exchange_due()) {
+    plans_->results(/*wait_all=*/true);
+    ranks_->exchange(weights_->store);
+    ++weights_->age;
+  }
   steps_.start(plans_for(batch, /*with_target=*/true), batch);
+  if (ranks_) ranks_->started(steps_.count());
 }
 
 std::vector<StepMetrics> Learner::take_metrics(bool wait_all) {
@@ -112,11 +126,19 @@ std::vector<StepMetrics> Learner::take_metrics(bool wait_all) {
   return steps_.take_metrics(*plans_, wait_all);
 }
 
+void Learner::finish(bool all_end) {
+  if (!ranks_ || !weights_) return;
+  plans_->results(/*wait_all=*/true);
+  ranks_->finish(weights_->store, all_end);
+  ++weights_->age;
+}
+
 void Learner::average_states() {
   if (!weights_ || (!ranks_ && !stage_)) return;
   plans_->results(/*wait_all=*/true);  // whose exchanges use the ranks' group
   if (ranks_) ranks_->average_states(weights_->store);
   if (stage_) stage_->average_states(weights_->store);
+  ++weights_->age;
 }
 
 void Learner::forget_residuals() {

@@ -10,7 +10,7 @@
 #include "checkpoint/store.h"
 #include "nn/model.h"
 #include "optim/update.h"
-#include "parallel/data_parallel.h"
+#include "parallel/sharing.h"
 #include "pipeline/pipeline.h"
 #include "train/evaluation_input.h"
 #include "train/inference.h"
@@ -39,7 +39,7 @@ class Learner {
   // Where there is a `stage`, this one has that part of the model: all ranks make the same calls with the same batches, and save() too
   // is a call of all. It cannot predict, and knows the weights of its stage alone.
   Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec,
-          std::unique_ptr<parallel::DataParallel> ranks = nullptr,
+          std::unique_ptr<parallel::Sharing> ranks = nullptr,
           std::unique_ptr<parallel::ModelStage> stage = nullptr);
   ~Learner();
 
@@ -59,7 +59,7 @@ class Learner {
   // rows repeated up to these, so that batch statistics stay sane; save() writes down how many they are.
   void step(const pipeline::Item& batch);
 
-  // Whether step() needs not wait for the device, after at most `seconds`, for a batch like the last one.
+  // Whether step() needs not wait for the device, or for others, after at most `seconds`, for a batch like the last one.
   bool ready_within(double seconds);
 
   // Metrics of finished steps; `wait_all` waits for those in flight. Throws Error(not_finite) that names the step
@@ -67,15 +67,19 @@ class Learner {
   // not changed the weights, and neither have those that were in flight after it, which give no results.
   std::vector<StepMetrics> take_metrics(bool wait_all);
 
-  // Of all ranks, before they evaluate or save: see DataParallel::average_states(). Waits for the steps in flight first.
+  // Of all ranks, before they evaluate or save: see Sharing::average_states(). Waits for the steps in flight first.
   void average_states();
-  // This rank cannot go on: see DataParallel::abort().
+  // This rank cannot go on: see Sharing::abort().
   void abort(const std::string& reason) {
     if (ranks_) ranks_->abort(reason);
   }
 
-  // Of all ranks, when they save: see DataParallel::forget_residuals(). Waits for the steps in flight first.
+  // Of all ranks, when they save: see Sharing::forget_residuals(). Waits for the steps in flight first.
   void forget_residuals();
+
+  // After the last step: see Sharing::finish(). Waits for the steps in flight first.
+  void finish(bool all_end);
+  bool told_to_end() const { return ranks_ && ranks_->told_to_end(); }
 
   // One whole epoch of `pipeline` in evaluation mode: the rest of one that has begun is read past, for which `progress` is
   // told (0, -1). Error(invalid_argument) where there is no further epoch. Waits for the steps in flight first. `progress`
@@ -111,7 +115,7 @@ class Learner {
   Json summary() const;
 
   // Weights, optimizer state and step count. save() waits for the steps in flight. What is saved, read, set and loaded is the whole
-  // model; where ranks share its tensors (DataParallel::tensor()) all of them call save(), weights(), onnx(), evaluate() and
+  // model; where ranks share its tensors (Sharing::tensor()) all of them call save(), weights(), onnx(), evaluate() and
   // predict(), with the same batches. Where ranks have its stages, all call save(), which gives the first of them the files, and
   // none predicts or exports.
   void save(checkpoint::Files& files);
@@ -137,8 +141,8 @@ class Learner {
   Weights& begun(const char* otherwise) const;
 
   std::shared_ptr<gpu::Kernels> kernels_;
-  std::unique_ptr<parallel::DataParallel> ranks_;  // none: it trains alone
-  std::unique_ptr<parallel::ModelStage> stage_;    // none: it has the whole model
+  std::unique_ptr<parallel::Sharing> ranks_;     // none: it trains alone
+  std::unique_ptr<parallel::ModelStage> stage_;  // none: it has the whole model
   nn::Model model_;
   optim::UpdateSpec update_;
   const uint64_t seed_;

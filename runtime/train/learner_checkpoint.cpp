@@ -63,6 +63,7 @@ void Learner::save(checkpoint::Files& files) {
                    {"rows", plans_->trained_rows()},
                    {"optimizer", update_.optimizer().name}};
   checkpoint::put_text(files, kState, state.dump());
+  if (ranks_) ranks_->save(files);
 }
 
 void Learner::load(const checkpoint::Files& files, const std::string& origin) {
@@ -78,6 +79,7 @@ void Learner::load(const checkpoint::Files& files, const std::string& origin) {
                                         cat(origin, ": '", name, "'"));
   };
   Loaded loaded{tensors(kWeights), tensors(kOptimizer), std::move(state.rows), origin};
+  if (ranks_) ranks_->load(files, origin);
   if (plans_) {
     weights_->load(loaded);
     plans_->go_on_with(std::move(loaded.rows));

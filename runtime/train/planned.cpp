@@ -117,7 +117,7 @@ gpu::CommandList Planned::step_commands(const graph::Plan& plan, gpu::Arena& mem
   if (weights_.stage)
     return weights_.stage->with_update(plan, net_.loss, update, weights_.store, kernels_, memory);
   if (weights_.ranks) {
-    parallel::DataParallel::Step step{plan.step_values(), {}, rows, &weights_.split.slices};
+    parallel::Sharing::Step step{plan.step_values(), {}, rows, &weights_.split.slices};
     if (weights_.loss_scale) step.loss_scale = weights_.loss_scale->scale();
     for (const graph::ValueId id : outputs()) step.results.push_back(plan.tensor(id).buffer);
     return weights_.ranks->with_update(plan.commands(), update, weights_.store, step, kernels_,

@@ -10,6 +10,9 @@
 #include "core/json.h"
 #include "core/parse_json.h"
 #include "exchange/world.h"
+#include "parallel/data_parallel.h"
+#include "parallel/local_sgd.h"
+#include "train/membership.h"
 
 namespace etr::train {
 namespace {
@@ -18,6 +21,14 @@ constexpr int kMostAttempts = 16;  // to form a group of those that are left
 
 std::span<std::byte> bytes_of(std::string& text) {
   return std::as_writable_bytes(std::span(text.data(), text.size()));
+}
+
+parallel::DataParallelOptions data_parallel_options(const Options& given) {
+  parallel::DataParallelOptions options;
+  options.bucket_mb = given.number("bucket_mb");
+  options.sync_batch_norm = given.boolean("sync_batch_norm");
+  options.compression = parallel::compression_named(given.string("compression"));
+  return options;
 }
 
 }  // namespace
@@ -31,14 +42,27 @@ std::unique_ptr<parallel::ModelStage> Ranks::model_stage(
   return std::make_unique<parallel::ModelStage>(mesh_, *group_, device, options);
 }
 
-std::unique_ptr<parallel::DataParallel> Ranks::data_parallel(
-    const gpu::DevicePtr& device, parallel::DataParallelOptions options) {
+std::unique_ptr<parallel::Sharing> Ranks::sharing(const gpu::DevicePtr& device,
+                                                  const Options* options) {
+  const std::string algorithm = options ? options->string("algorithm") : "synchronous";
+  if (algorithm != "synchronous" && algorithm != "diloco")
+    fail(Code::invalid_argument,
+         "parallel: workers of a parameter server are no ranks of a group, "
+         "and this one was given to the trainer with the algorithm '",
+         algorithm, "'");
+  if (algorithm == "diloco")
+    return std::make_unique<parallel::LocalSgd>(
+        group_->duplicate(),
+        parallel::LocalSgdOptions{options->integer("outer_every"), options->number("outer_rate"),
+                                  options->number("outer_momentum")});
+  const auto of_gradients =
+      options ? data_parallel_options(*options) : parallel::DataParallelOptions{};
   if (mesh_.length(parallel::Axis::tensor) == 1)
-    return std::make_unique<parallel::DataParallel>(group_->duplicate(), device, options);
+    return std::make_unique<parallel::DataParallel>(group_->duplicate(), device, of_gradients);
   exchange::Group rows = mesh_.line(*group_, parallel::Axis::data),
                   slices = mesh_.line(*group_, parallel::Axis::tensor);
   return std::make_unique<parallel::DataParallel>(
-      std::move(rows), device, options,
+      std::move(rows), device, of_gradients,
       std::make_unique<parallel::TensorParallel>(std::move(slices), device));
 }
 
@@ -243,24 +267,9 @@ bool has_processes(const Job& job) {
   return job.parallel() && (says_rank(*job.parallel()) || launched_world());
 }
 
-std::unique_ptr<Ranks> join_ranks(const Job& job, int device, int devices) {
-  if (!job.parallel()) return nullptr;
-  const Options& own = *job.parallel();
-  const auto launched = launched_world();
-  const bool by_job = says_rank(own);
-  if (own.boolean("elastic") && !own.strings("devices").empty())
-    fail(Code::unsupported,
-         "parallel.elastic needs a process for each device, and parallel.devices has several in "
-         "one");
-  if (!launched && !by_job && !own.strings("devices").empty()) return nullptr;
-  if (!launched && !by_job)
-    fail(Code::invalid_argument,
-         "parallel: no launcher has started this process, and the job does not say which rank it "
-         "is: "
-         "run it with 'echotrain launch', mpirun, torchrun or srun, or set rank, size and "
-         "rendezvous, or devices of this process");
-  exchange::World world = launched.value_or(exchange::World{});
-  if (by_job) {
+exchange::World world_of(const Options& own) {
+  exchange::World world = launched_world().value_or(exchange::World{.rank = -1, .size = 0});
+  if (says_rank(own)) {
     world.rank = static_cast<int>(own.integer("rank"));
     world.size = static_cast<int>(own.integer("size"));
   }
@@ -272,6 +281,25 @@ std::unique_ptr<Ranks> join_ranks(const Job& job, int device, int devices) {
   take(world.host, "host");
   take(world.interface, "interface");
   world.timeout_s = own.number("timeout");
+  return world;
+}
+
+std::unique_ptr<Ranks> join_ranks(const Job& job, int device, int devices) {
+  if (!job.parallel() || uses_servers(job)) return nullptr;
+  const Options& own = *job.parallel();
+  const bool has = has_processes(job);
+  if (own.boolean("elastic") && !own.strings("devices").empty())
+    fail(Code::unsupported,
+         "parallel.elastic needs a process for each device, and parallel.devices has several in "
+         "one");
+  if (!has && !own.strings("devices").empty()) return nullptr;
+  if (!has)
+    fail(Code::invalid_argument,
+         "parallel: no launcher has started this process, and the job does not say which rank it "
+         "is: "
+         "run it with 'echotrain launch', mpirun, torchrun or srun, or set rank, size and "
+         "rendezvous, or devices of this process");
+  exchange::World world = world_of(own);
   if (devices > 1 && world.engine != "gloo")
     fail(Code::unsupported, "parallel.devices names ", devices,
          " devices, each of which is a rank, and the engine '", world.engine,

@@ -14,9 +14,9 @@
 #include "exchange/group.h"
 #include "exchange/succession.h"
 #include "exchange/world.h"
-#include "parallel/data_parallel.h"
 #include "parallel/mesh.h"
 #include "parallel/model_stage.h"
+#include "parallel/sharing.h"
 #include "train/batch_fields.h"
 #include "train/job.h"
 #include "train/learner.h"
@@ -61,9 +61,8 @@ class Ranks {
            mesh_.place(parallel::Axis::pipeline) + 1 == mesh_.length(parallel::Axis::pipeline);
   }
 
-  // For a learner on this device. A call of all ranks.
-  std::unique_ptr<parallel::DataParallel> data_parallel(const gpu::DevicePtr& device,
-                                                        parallel::DataParallelOptions options);
+  // For a learner on this device, as the job's section 'parallel' says where there is one. A call of all ranks.
+  std::unique_ptr<parallel::Sharing> sharing(const gpu::DevicePtr& device, const Options* options);
   std::unique_ptr<parallel::ModelStage> model_stage(const gpu::DevicePtr& device,
                                                     const parallel::ModelStageOptions& options);
 
@@ -138,7 +137,11 @@ class Ranks {
 // Whether the job's section 'parallel', or else the launcher, says which of several processes this one is.
 bool has_processes(const Job& job);
 
-// Joins the ranks of those processes; nullptr where the job has none, or names devices of this process alone. Where each process
+// Where this process meets others, as the section 'parallel' and the launcher say; without a rank (-1) and a size (0) where neither
+// says them.
+exchange::World world_of(const Options& parallel);
+
+// Joins the ranks of those processes; nullptr where the job has none, or names devices of this process alone, or has servers. Where each process
 // has so many ranks, one for each of its `devices`, this is that of the one with the number `device`.
 std::unique_ptr<Ranks> join_ranks(const Job& job, int device = 0, int devices = 1);
 

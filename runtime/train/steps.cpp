@@ -46,7 +46,7 @@ std::string repeated(Plans& plans, Planned& planned, const pipeline::Item& batch
 
 // `first`: what this rank found when it repeated the step.
 std::string whence(const std::string& first, const Weights& weights) {
-  const parallel::DataParallel* ranks = weights.ranks;
+  const parallel::Sharing* ranks = weights.ranks;
   if (weights.stage)
     return "stages of a model do not repeat a step: go on from the last checkpoint on one device "
            "to see which layer gives it first";
@@ -71,7 +71,7 @@ ops::StepValues Steps::values_for(const pipeline::Item& batch, const Plans& plan
   values.step = static_cast<uint32_t>(count_);
   values.valid_rows = static_cast<uint32_t>(rows_of(batch, plans.model().inputs()[0]));
   values.rows = static_cast<uint32_t>(planned.rows);
-  if (const parallel::DataParallel* ranks = plans.weights().ranks)
+  if (const parallel::Sharing* ranks = plans.weights().ranks)
     values.first_row = values.rows * static_cast<uint32_t>(ranks->rank());
   if (const parallel::ModelStage* stage = plans.weights().stage)
     values.first_row =

@@ -22,14 +22,19 @@ LearnerSpec learner_spec(const Job& job) {
   return {job.model(), job.optimizer(), job.schedule(), job.seed(), planned_steps(job.train())};
 }
 
+bool only_looks(Start start) { return start == Start::evaluate || start == Start::trial; }
+
 }  // namespace
 
 Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start start,
-                 std::unique_ptr<Ranks> ranks)
+                 std::unique_ptr<Ranks> ranks, std::unique_ptr<Membership> membership)
     : job_(job),
       ranks_(ranks                   ? std::move(ranks)
              : start == Start::trial ? nullptr
                                      : join_ranks(job)),
+      membership_(membership                    ? std::move(membership)
+                  : only_looks(start) || ranks_ ? nullptr
+                                                : join_servers(job)),
       start_(start) {
   try {
     if (ranks_) ranks_->lay_out(job_.mesh());
@@ -48,17 +53,16 @@ void Trainer::begin(std::shared_ptr<gpu::Kernels> kernels) {
     fail(Code::invalid_argument,
          "train: set 'epochs', 'steps' or 'seconds', or the run would never end");
   const auto directory = job_.output_dir();
-  const bool leads = !ranks_ || ranks_->leads();
   has_saved_ = start_ == Start::resume;
-  if (leads && !directory && (start_ == Start::fresh || start_ == Start::overwrite))
+  if (leads() && !directory && (start_ == Start::fresh || start_ == Start::overwrite))
     log_line(LogLevel::warning,
              "this run saves nothing, no checkpoint and no metrics: the job has no output.dir "
              "(\"\" says that this is meant)");
-  if (leads && directory.value_or("") != "" && start_ != Start::trial)
+  if (leads() && directory.value_or("") != "" && start_ != Start::trial)
     folder_ = std::make_unique<RunFolder>(*directory, start_, job_.output().boolean("tensorboard"));
   if (ranks_ && ranks_->is_newcomer())
     begin_as_others();
-  else if (start_ == Start::resume)
+  else if (start_ == Start::resume && (!membership_ || leads()))
     load();
   if (start_ == Start::evaluate) {
     const checkpoint::Loaded loaded = newest_checkpoint();
@@ -72,20 +76,15 @@ void Trainer::open(std::shared_ptr<gpu::Kernels> kernels) {
   kernels_ = kernels;
   const bool is_split = ranks_ && ranks_->mesh().length(parallel::Axis::pipeline) > 1;
   auto stage = is_split ? model_stage(kernels->device()) : nullptr;
-  auto exchange = ranks_ && !is_split ? data_parallel(kernels->device()) : nullptr;
+  auto exchange = is_split ? nullptr : sharing(kernels->device());
   learner_.emplace(std::move(kernels), learner_spec(job_), std::move(exchange), std::move(stage));
   supply_.emplace(pipeline_spec(job_.pipeline()), ranks_.get());
   learner_->expect_views(supply_->pipeline().view_samples());
 }
 
-std::unique_ptr<parallel::DataParallel> Trainer::data_parallel(const gpu::DevicePtr& device) {
-  parallel::DataParallelOptions options;
-  if (job_.parallel()) {
-    options.bucket_mb = job_.parallel()->number("bucket_mb");
-    options.sync_batch_norm = job_.parallel()->boolean("sync_batch_norm");
-    options.compression = parallel::compression_named(job_.parallel()->string("compression"));
-  }
-  return ranks_->data_parallel(device, options);
+std::unique_ptr<parallel::Sharing> Trainer::sharing(const gpu::DevicePtr& device) {
+  if (membership_) return membership_->sharing(device);
+  return ranks_ ? ranks_->sharing(device, job_.parallel() ? &*job_.parallel() : nullptr) : nullptr;
 }
 
 std::unique_ptr<parallel::ModelStage> Trainer::model_stage(const gpu::DevicePtr& device) {
@@ -109,12 +108,13 @@ std::unique_ptr<parallel::ModelStage> Trainer::model_stage(const gpu::DevicePtr&
 // For this rank, and with what this run may write.
 Json Trainer::pipeline_spec(Json of) const {
   of = part_of_ranks(std::move(of), ranks_.get());
-  return only_looks() ? without_side_files(std::move(of)) : of;
+  if (membership_) of = membership_->part(std::move(of));
+  return only_looks(start_) ? without_side_files(std::move(of)) : of;
 }
 
 // Everything since the newest checkpoint is repeated, bit for bit.
 void Trainer::recover(const Error& lost) {
-  if (ranks_) throw Error(lost);  // the others cannot go back with it
+  if (ranks_ || membership_) throw Error(lost);  // the others cannot go back with it
   if (learner_->device()->options().host)
     fail(Code::device_lost, lost.what(),
          " (the program's own device: only the program can open it again)");
@@ -256,7 +256,13 @@ bool Trainer::reaches_target() const {
   return target > 0 && progress_.evaluation().metrics.accuracy >= target;
 }
 
-bool Trainer::is_stopping() const { return ranks_ ? agreed_.stops : stop_.load(); }
+bool Trainer::leads() const {
+  return membership_ ? membership_->leads() : !ranks_ || ranks_->leads();
+}
+
+bool Trainer::is_stopping() const {
+  return ranks_ ? agreed_.stops : stop_.load() || learner_->told_to_end();
+}
 
 bool Trainer::time_is_over() const {
   const double limit = job_.train().number("seconds");
@@ -336,14 +342,16 @@ void Trainer::take_metrics(bool wait_all) {
 }
 
 bool Trainer::evaluation_due() const {
-  if (!job_.evaluation() || evaluation_tried_step_ == learner_->steps() || learner_->steps() == 0 ||
-      is_stopping())
+  if (!job_.evaluation() || (membership_ && !leads()) ||
+      evaluation_tried_step_ == learner_->steps() || learner_->steps() == 0 || is_stopping())
     return false;
   return evaluation_falls_on(milestone(), *job_.evaluation()) || finished();
 }
 
 // Whether this trainer, or the first rank's, writes checkpoints.
-bool Trainer::saves() const { return !only_looks() && job_.output_dir().value_or("") != ""; }
+bool Trainer::saves() const {
+  return !only_looks(start_) && job_.output_dir().value_or("") != "" && (!membership_ || leads());
+}
 
 bool Trainer::checkpoint_due() const {
   if (!saves() || saved_step_ == learner_->steps() || learner_->steps() == 0) return false;
@@ -376,7 +384,7 @@ EvalMetrics Trainer::evaluate() {
   const Json& spec = job_.evaluation_pipeline();
   auto pipeline = in_evaluation([&] {
     // A budget's samples are read at the first wait, which a stop ends.
-    Json part = pipeline_spec(spec);
+    Json part = membership_ ? spec : pipeline_spec(spec);
     if (ranks_) part["drop_rest"] = false;
     return pipeline::Pipeline(part, {}, false, pipeline::Pipeline::Budget::at_start);
   });
@@ -496,6 +504,7 @@ Event Trainer::advance(double seconds) {
     if (!ends && admit_newcomers()) continue;  // from its beginning, as they do
     progress_.begin_epoch();
     if (ends) {
+      learner_->finish(/*all_end=*/target_reached_);
       if (folder_) folder_->check_in_place();
       if (ranks_) ranks_->end();
       ended_ = true;

@@ -11,6 +11,7 @@
 #include "train/event.h"
 #include "train/job.h"
 #include "train/learner.h"
+#include "train/membership.h"
 #include "train/milestones.h"
 #include "train/progress.h"
 #include "train/ranks.h"
@@ -27,8 +28,9 @@ class Trainer {
   // or destruction no second one can.
   // With `ranks` (or a job's section 'parallel', which joins them) it is one of several that train together, each on its part of
   // the data: all make the same calls, and save() too is a call of all. The first one writes the run's folder.
+  // With a `membership` (or a job that has a parameter server, which it joins) it is one of its workers.
   Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start start,
-          std::unique_ptr<Ranks> ranks = nullptr);
+          std::unique_ptr<Ranks> ranks = nullptr, std::unique_ptr<Membership> membership = nullptr);
   Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, bool resume)
       : Trainer(std::move(kernels), job, resume ? Start::resume : Start::fresh) {}
   ~Trainer();
@@ -74,7 +76,7 @@ class Trainer {
   Json pipeline_stats() const;
 
  private:
-  bool only_looks() const { return start_ == Start::evaluate || start_ == Start::trial; }
+  bool leads() const;
   void begin(std::shared_ptr<gpu::Kernels> kernels);
   void open(std::shared_ptr<gpu::Kernels> kernels);
   void recover(const Error& lost);
@@ -85,7 +87,7 @@ class Trainer {
   void begin_as_others();
   void open_folder();
   void tell_group() const;
-  std::unique_ptr<parallel::DataParallel> data_parallel(const gpu::DevicePtr& device);
+  std::unique_ptr<parallel::Sharing> sharing(const gpu::DevicePtr& device);
   std::unique_ptr<parallel::ModelStage> model_stage(const gpu::DevicePtr& device);
   Json pipeline_spec(Json of) const;
   bool is_stopping() const;
@@ -109,8 +111,9 @@ class Trainer {
   bool reaches_target() const;
 
   const Job job_;
-  std::unique_ptr<Ranks> ranks_;  // none: it trains alone
-  Ranks::Outlook agreed_;         // with these
+  std::unique_ptr<Ranks> ranks_;            // none: it trains alone, or
+  std::unique_ptr<Membership> membership_;  // with a parameter server
+  Ranks::Outlook agreed_;                   // with these
   std::shared_ptr<gpu::Kernels> kernels_;
   std::optional<Learner> learner_;  // made anew where the device was lost
   std::optional<Supply> supply_;

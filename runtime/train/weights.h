@@ -13,8 +13,8 @@
 #include "nn/model.h"
 #include "nn/split.h"
 #include "optim/update.h"
-#include "parallel/data_parallel.h"
 #include "parallel/model_stage.h"
+#include "parallel/sharing.h"
 #include "pipeline/item.h"
 #include "train/shared_tensors.h"
 
@@ -79,8 +79,8 @@ struct Weights {
   graph::ParameterStore store;
   std::unique_ptr<optim::LossScale> loss_scale;  // of float16
   std::unique_ptr<optim::Update> update;
-  parallel::DataParallel* ranks = nullptr;  // who share a step
-  uint64_t age = 0;                         // grows when they change
+  parallel::Sharing* ranks = nullptr;  // who share a step
+  uint64_t age = 0;                    // grows when they change
 
  private:
   const ops::DeviceTensor& tensor(const std::string& name) const;

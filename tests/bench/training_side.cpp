@@ -8,6 +8,7 @@
 #include "exchange/world.h"
 #include "gpu/recording.h"
 #include "gpu/vulkan_device.h"
+#include "parallel/data_parallel.h"
 #include "side.h"
 #include "train/learner.h"
 #include "train/program_buffer.h"

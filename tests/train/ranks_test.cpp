@@ -37,6 +37,28 @@ TEST(RanksOfAJob, TrainAsOneWithAllTheirRows) {
   }
 }
 
+// With plain SGD the mean of the weights after a step of each is what the mean of their gradients gives.
+TEST(RanksOfAJob, AveragingWeightsInEveryStepIsSynchronousTraining) {
+  TempDir dir;
+  const auto trained = [&](Json parallel) {
+    Json job = job_of(dir, 24);
+    job["optimizer"] = {{"optimizer", "sgd"}, {"momentum", 0}};
+    job["parallel"] = std::move(parallel);
+    return together(2, [&](int) { return job; });
+  };
+  const auto synchronous = trained(Json::object());
+  const auto averaged = trained(
+      {{"algorithm", "diloco"}, {"outer_every", 1}, {"outer_rate", 1}, {"outer_momentum", 0}});
+  for (const Outcome& rank : averaged) {
+    ASSERT_FALSE(rank.error) << rank.error->what();
+    EXPECT_EQ(rank.end.step, 15u);
+    EXPECT_EQ(rank.weights, averaged[0].weights) << "to the bit";
+    ASSERT_EQ(rank.weights.size(), synchronous[0].weights.size());
+    for (size_t i = 0; i < rank.weights.size(); ++i)
+      ASSERT_NEAR(rank.weights[i], synchronous[0].weights[i], 1e-4) << i;
+  }
+}
+
 // Batch normalisation: in training each rank has moments of its own; what evaluates and what is saved is their mean.
 TEST(RanksOfAJob, EvaluateWhatTheySave) {
   TempDir dir;

@@ -47,6 +47,7 @@ using Job = Handle<etr_job, etr_job_destroy>;
 using PackingOptions = Handle<etr_options, etr_options_destroy>;
 using Pipeline = Handle<etr_pipeline, etr_pipeline_destroy>;
 using Batch = Handle<etr_batch, etr_batch_destroy>;
+using Server = Handle<etr_server, etr_server_destroy>;
 using Trainer = Handle<etr_trainer, etr_trainer_destroy>;
 
 // A field of a batch or sample.

@@ -59,15 +59,29 @@ const std::vector<Command> kCommands = {
      "'parallel' says how ranks find each other where there are several machines, which mpirun, "
      "torchrun and srun start.\n\n"
      "The first rank shows the progress and writes output.dir. When one rank fails, all end; with "
-     "--set parallel.elastic=true the others go on from the newest checkpoint.",
+     "--set parallel.elastic=true the others go on from the newest checkpoint.\n\n"
+     "With a parameter server (--servers, or parallel.algorithm) the ranks are its workers: when "
+     "one "
+     "fails, the others go on.",
      job_options({{"ranks", "N", "how many ranks train together", 'n'},
                   {"restarts", "N",
                    "elastic: start ranks that fail again, so many times in all; each joins the "
                    "others at the end of an epoch"},
+                  {"servers", "N", "shards of a parameter server to start beside them"},
                   {"resume", "", "go on from the newest checkpoint, bit for bit"},
                   {"overwrite", "", "begin anew in the place of the run that output.dir holds"},
                   kValidation}),
      command_launch},
+    {"serve",
+     "JOB.json",
+     "serves one shard of the job's parameter server",
+     "The job's section 'parallel' names the algorithm (downpour, easgd), the number of shards and "
+     "the "
+     "place where servers and workers meet. 'echotrain train' with the same job is a worker. Ends "
+     "when "
+     "the last worker has finished.",
+     {kSet, {"shard", "N", "which one, from 0 on; 0 without it"}},
+     command_serve},
     {"eval", "JOB.json", "evaluates the newest checkpoint", "", job_options({kValidation}),
      command_eval},
     {"predict", "JOB.json FILE...",

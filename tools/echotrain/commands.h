@@ -48,6 +48,7 @@ int command_predict(const Arguments& arguments);
 int command_profile(const Arguments& arguments);
 int command_report(const Arguments& arguments);
 int command_schema(const Arguments& arguments);
+int command_serve(const Arguments& arguments);
 int command_train(const Arguments& arguments);
 int command_tune(const Arguments& arguments);
 int command_tune_kernels(const Arguments& arguments);

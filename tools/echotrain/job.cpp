@@ -5,8 +5,9 @@
 
 namespace cli {
 
-void load_job(const Arguments& arguments, Job& job) {
-  const std::vector<std::string> overrides = arguments.values("set");
+void load_job(const Arguments& arguments, Job& job, const std::vector<std::string>& settings) {
+  std::vector<std::string> overrides = arguments.values("set");
+  overrides.insert(overrides.end(), settings.begin(), settings.end());
   std::vector<const char*> pointers;
   for (const std::string& text : overrides) pointers.push_back(text.c_str());
   check(etr_job_load(arguments.operand(0).c_str(), pointers.data(),

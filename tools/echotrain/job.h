@@ -10,8 +10,8 @@ namespace cli {
 
 using Json = nlohmann::ordered_json;
 
-// The job of the first operand, with what --set says.
-void load_job(const Arguments& arguments, Job& job);
+// The job of the first operand, with what --set says, and then `settings` likewise.
+void load_job(const Arguments& arguments, Job& job, const std::vector<std::string>& settings = {});
 Json json_of(const Job& job);
 std::string output_dir(const Job& job);  // "" where it writes nothing
 

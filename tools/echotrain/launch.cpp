@@ -49,31 +49,88 @@ class Meeting {
   std::string folder;
 };
 
+struct Role {
+  int number = 0;
+  bool serves = false;  // a shard of a parameter server
+  bool joins = false;   // an elastic run that goes on
+
+  std::string name() const { return (serves ? "shard " : "rank ") + std::to_string(number); }
+};
+
 struct Rank {
+  Role role;
   pid_t process = -1;  // -1: it has ended
   int messages = -1;   // what it writes on standard error; the first one's are not read here
   std::string unfinished;
   int status = 0;
 };
 
-// How the run's ranks are started, also anew.
+// What is to be started, also anew.
 struct Plan {
   const Arguments& arguments;
-  int size = 0;
   std::string folder;
-  bool has_section = false;
-  bool elastic = false;  // the others go on without one that fails
-  int64_t restarts = 0;  // of ranks that have failed, which join the others again
+  int ranks = 0, servers = 0;
+  std::vector<std::string> settings;  // that the job needs for it
+  bool elastic = false;               // the others go on without one that fails
+  int64_t restarts = 0;               // of ranks that have failed, which join the others again
 };
 
-std::vector<std::string> words_of(const Arguments& arguments, bool has_section, int rank) {
+// Servers where the job has them, or --servers asks for them.
+void plan_servers(Plan& plan, const Json& section) {
+  const std::string algorithm = section.value("algorithm", "synchronous");
+  const bool has_servers = algorithm == "downpour" || algorithm == "easgd";
+  const auto wanted = plan.arguments.integer("servers");
+  if (wanted && !has_servers) {
+    if (section.contains("algorithm") || *wanted < 1)
+      throw UsageError(
+          "--servers is for jobs whose parallel.algorithm is downpour or easgd, and at "
+          "least 1; this job has '" +
+          algorithm + "'");
+    plan.settings.push_back("parallel.algorithm=downpour");
+  }
+  if (wanted) plan.settings.push_back("parallel.servers=" + std::to_string(*wanted));
+  if (wanted || has_servers)
+    plan.servers = static_cast<int>(wanted.value_or(section.value("servers", int64_t{1})));
+}
+
+Plan plan_of(const Arguments& arguments, const Json& job, int ranks, const std::string& folder) {
+  Plan plan{arguments, folder, ranks};
+  const bool has_section = job.contains("parallel") && job["parallel"].is_object();
+  const Json section = has_section ? job["parallel"] : Json::object();
+  if (!has_section) plan.settings.push_back("parallel={}");
+  plan_servers(plan, section);
+  plan.elastic = section.value("elastic", false);
+  plan.restarts = arguments.integer("restarts").value_or(0);
+  if (plan.restarts > 0 && plan.servers)
+    throw UsageError("--restarts is for elastic runs, and this one has a parameter server");
+  if (plan.restarts < 0 || (plan.restarts > 0 && !plan.elastic))
+    throw UsageError(
+        "--restarts needs a job whose ranks can join again: --set parallel.elastic=true");
+  return plan;
+}
+
+void add_settings(std::vector<std::string>& out, const Plan& plan) {
+  for (const std::string& value : plan.arguments.values("set"))
+    out.insert(out.end(), {"--set", value});
+  for (const std::string& value : plan.settings) out.insert(out.end(), {"--set", value});
+}
+
+std::vector<std::string> words_of_server(const Plan& plan, int shard) {
+  std::vector<std::string> out{"echotrain", "serve", plan.arguments.operand(0), "--shard",
+                               std::to_string(shard)};
+  add_settings(out, plan);
+  return out;
+}
+
+std::vector<std::string> words_of_rank(const Plan& plan, int rank) {
+  const Arguments& arguments = plan.arguments;
   std::vector<std::string> out{"echotrain", "train", arguments.operand(0)};
-  for (const char* option : {"set", "kernels", "tuning"})
+  add_settings(out, plan);
+  for (const char* option : {"kernels", "tuning"})
     for (const std::string& value : arguments.values(option)) {
       out.push_back(std::string("--") + option);
       out.push_back(value);
     }
-  if (!has_section) out.insert(out.end(), {"--set", "parallel={}"});
   const auto devices = arguments.values("device");
   if (!devices.empty())
     out.insert(out.end(), {"--device", devices[static_cast<size_t>(rank) % devices.size()]});
@@ -85,20 +142,22 @@ std::vector<std::string> words_of(const Arguments& arguments, bool has_section, 
 void set_default(const char* name, const std::string& value) { ::setenv(name, value.c_str(), 0); }
 
 // In the child: never returns.
-[[noreturn]] void become(const std::vector<std::string>& words, int rank, int size,
-                         const std::string& folder, bool joins, int messages, pid_t parent) {
+[[noreturn]] void become(const std::vector<std::string>& words, const Role& role, int size,
+                         const std::string& folder, int messages, pid_t parent) {
+  // A terminal's Ctrl-C is for the workers, which need their servers to end in order.
+  if (role.serves) ::setpgid(0, 0);
 #ifdef __linux__  // elsewhere ranks learn by their end of the pipe, when they next write
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
 #endif
   if (::getppid() != parent) ::_exit(1);
-  ::setenv("ECHOTRAIN_RANK", std::to_string(rank).c_str(), 1);
+  ::setenv("ECHOTRAIN_RANK", std::to_string(role.number).c_str(), 1);
   ::setenv("ECHOTRAIN_SIZE", std::to_string(size).c_str(), 1);
   ::setenv("ECHOTRAIN_RENDEZVOUS", ("file:" + folder).c_str(), 1);
-  if (joins) ::setenv("ECHOTRAIN_JOIN", "1", 1);
+  if (role.joins) ::setenv("ECHOTRAIN_JOIN", "1", 1);
   // Ranks share the cores: lavapipe would take all of them for each.
   const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
   set_default("LP_NUM_THREADS", std::to_string(std::max(1u, cores / static_cast<unsigned>(size))));
-  if (rank > 0) {
+  if (messages >= 0) {
     const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
     ::dup2(nowhere, STDOUT_FILENO);
     ::dup2(messages, STDERR_FILENO);
@@ -111,22 +170,24 @@ void set_default(const char* name, const std::string& value) { ::setenv(name, va
   ::_exit(127);
 }
 
-Rank start(const Plan& plan, int rank, bool joins = false) {
-  const auto words = words_of(plan.arguments, plan.has_section, rank);
+Rank start(const Plan& plan, const Role& role) {
+  const auto words =
+      role.serves ? words_of_server(plan, role.number) : words_of_rank(plan, role.number);
   int ends[2] = {-1, -1};
-  if (rank > 0 && ::pipe(ends) != 0)
+  if ((role.number > 0 || role.serves) && ::pipe(ends) != 0)
     throw Failure(std::string("cannot make a pipe: ") + std::strerror(errno));
   for (const int end : ends)
     if (end >= 0) ::fcntl(end, F_SETFD, FD_CLOEXEC);
   const pid_t parent = ::getpid(), process = ::fork();
   if (process < 0) throw Failure(std::string("cannot start a process: ") + std::strerror(errno));
-  if (process == 0) become(words, rank, plan.size, plan.folder, joins, ends[1], parent);
+  if (process == 0)
+    become(words, role, role.serves ? plan.servers : plan.ranks, plan.folder, ends[1], parent);
   if (ends[1] >= 0) ::close(ends[1]);
-  return {process, ends[0], "", 0};
+  return {role, process, ends[0], "", 0};
 }
 
 // Whole lines, with the rank's number in front.
-void pass_on(Rank& rank, int number) {
+void pass_on(Rank& rank) {
   char buffer[4096];
   const ssize_t count = ::read(rank.messages, buffer, sizeof buffer);
   if (count > 0) {
@@ -136,14 +197,10 @@ void pass_on(Rank& rank, int number) {
     if (!rank.unfinished.empty()) rank.unfinished += '\n';
   }
   for (size_t end; (end = rank.unfinished.find('\n')) != std::string::npos;) {
-    std::fprintf(stderr, "rank %d: %s\n", number, rank.unfinished.substr(0, end).c_str());
+    std::fprintf(stderr, "%s: %s\n", rank.role.name().c_str(),
+                 rank.unfinished.substr(0, end).c_str());
     rank.unfinished.erase(0, end + 1);
   }
-}
-
-void signal_all(const std::vector<Rank>& ranks, int number) {
-  for (const Rank& rank : ranks)
-    if (rank.process > 0) ::kill(rank.process, number);
 }
 
 int status_of(int wait_status) {
@@ -155,13 +212,14 @@ std::string end_of(const Rank& rank) {
                            : "failed with status " + std::to_string(rank.status);
 }
 
-// Looks after the ranks until all have ended.
+// Looks after the ranks and servers until all have ended.
 class Attendance {
  public:
   Attendance(Plan plan, std::vector<Rank>& ranks) : plan_(std::move(plan)), ranks_(ranks) {}
 
   // The status of the first that failed; of an elastic run of the last, and 0 where any rank came to its end. When one has failed, the others, who
-  // learn it from the group, have some time to end in order.
+  // learn it from the group, have some time to end in order. Workers of a parameter server go on without one that has failed: there
+  // the first one's status counts, and that of a server.
   int run() {
     const auto runs = [](const Rank& rank) { return rank.process > 0 || rank.messages >= 0; };
     while (std::any_of(ranks_.begin(), ranks_.end(), runs)) {
@@ -169,55 +227,74 @@ class Attendance {
       for (const Rank& rank : ranks_) open.push_back({rank.messages, POLLIN, 0});
       ::poll(open.data(), open.size(), 100);
       for (size_t i = 0; i < ranks_.size(); ++i) {
-        if (open[i].revents) pass_on(ranks_[i], static_cast<int>(i));
-        look_after(static_cast<int>(i));
+        if (open[i].revents) pass_on(ranks_[i]);
+        look_after(ranks_[i]);
       }
       // Ctrl-C reaches all of a terminal's processes by itself; asking twice would end them at once.
-      if (interrupted() == SIGTERM && !std::exchange(asked_, true)) signal_all(ranks_, SIGTERM);
-      if (failed_ && !plan_.elastic && now_seconds() > due_) {
-        signal_all(ranks_, SIGKILL);
+      if (interrupted() == SIGTERM && !std::exchange(asked_, true)) signal_ranks(SIGTERM, false);
+      if (plan_.servers && !dismissed_) dismiss_servers();
+      if (((failed_ && !plan_.elastic) || dismissed_) && now_seconds() > due_) {
+        signal_ranks(SIGKILL, true);
         due_ = now_seconds() + kGrace;
       }
     }
-    return plan_.elastic && came_to_end_ ? 0 : failed_;
+    if (plan_.elastic && came_to_end_) return 0;
+    return failed_ ? failed_ : ranks_.front().status;
   }
 
  private:
-  void look_after(int number) {
-    Rank& rank = ranks_[static_cast<size_t>(number)];
+  void look_after(Rank& rank) {
     int status = 0;
     if (rank.process <= 0 || ::waitpid(rank.process, &status, WNOHANG) <= 0) return;
     rank.process = -1;
-    rank.status = status_of(status);
+    rank.status = dismissed_ ? 0 : status_of(status);
+    const bool counts = rank.role.serves == (plan_.servers > 0);
     if (!rank.status) {
       came_to_end_ = true;
-    } else if (!failed_ || plan_.elastic) {
+    } else if (counts && (!failed_ || plan_.elastic)) {
       failed_ = rank.status;
       due_ = now_seconds() + kGrace;
     }
-    if (rank.status && plan_.elastic) replace(number);
+    if (rank.status && plan_.elastic) replace(rank);
+  }
+
+  bool any_worker(const auto& is) const {
+    return std::any_of(ranks_.begin(), ranks_.end(),
+                       [&](const Rank& rank) { return !rank.role.serves && is(rank); });
+  }
+
+  // They end when the last worker has; where that one was lost they are told to.
+  void dismiss_servers() {
+    if (any_worker([](const Rank& worker) { return worker.process > 0; })) return;
+    dismissed_ = true;
+    due_ = now_seconds() + kGrace;
+    if (any_worker([](const Rank& worker) { return worker.status != 0; }))
+      signal_ranks(SIGTERM, true);
   }
 
   // Nobody is there to join when the last one has failed, or some have come to the end.
-  void replace(int number) {
-    Rank& rank = ranks_[static_cast<size_t>(number)];
-    const bool others = std::any_of(ranks_.begin(), ranks_.end(),
-                                    [](const Rank& other) { return other.process > 0; });
+  void replace(Rank& rank) {
+    const bool others = any_worker([](const Rank& other) { return other.process > 0; });
     const bool again = plan_.restarts > 0 && others && !came_to_end_;
     if (interrupted()) return;
-    std::fprintf(stderr, "echotrain: rank %d %s%s\n", number, end_of(rank).c_str(),
+    std::fprintf(stderr, "echotrain: %s %s%s\n", rank.role.name().c_str(), end_of(rank).c_str(),
                  again ? "; it is started again, and joins the others at the end of an epoch" : "");
     rank.status = 0;  // it has been told
     if (!again) return;
     --plan_.restarts;
     if (rank.messages >= 0) ::close(rank.messages);
-    rank = start(plan_, number, /*joins=*/true);
+    rank = start(plan_, {rank.role.number, /*serves=*/false, /*joins=*/true});
+  }
+
+  void signal_ranks(int number, bool servers_too) const {
+    for (const Rank& rank : ranks_)
+      if (rank.process > 0 && (servers_too || !rank.role.serves)) ::kill(rank.process, number);
   }
 
   Plan plan_;
   std::vector<Rank>& ranks_;
   int failed_ = 0;
-  bool asked_ = false, came_to_end_ = false;
+  bool asked_ = false, came_to_end_ = false, dismissed_ = false;
   double due_ = 0;
 };
 
@@ -230,21 +307,19 @@ int command_launch(const Arguments& arguments) {
                      arguments.operand(0));
   Job job;
   load_job(arguments, job);  // a mistake in it is told once
-  const auto json = json_of(job);
   const Meeting meeting;
   const InterruptGuard guard;
-  Plan plan{arguments, static_cast<int>(size), meeting.folder, json.contains("parallel")};
-  plan.elastic = json.value("/parallel/elastic"_json_pointer, false);
-  plan.restarts = arguments.integer("restarts").value_or(0);
-  if (plan.restarts < 0 || (plan.restarts > 0 && !plan.elastic))
-    throw UsageError(
-        "--restarts needs a job whose ranks can join again: --set parallel.elastic=true");
+  const Plan plan = plan_of(arguments, json_of(job), static_cast<int>(size), meeting.folder);
+  Job as_started;  // where --servers does not fit it, that too
+  load_job(arguments, as_started, plan.settings);
   std::vector<Rank> ranks;
-  for (int rank = 0; rank < size; ++rank) ranks.push_back(start(plan, rank));
+  for (int rank = 0; rank < plan.ranks; ++rank) ranks.push_back(start(plan, {rank}));
+  for (int shard = 0; shard < plan.servers; ++shard)
+    ranks.push_back(start(plan, {shard, /*serves=*/true}));
   const int status = Attendance(plan, ranks).run();
-  for (size_t i = 0; i < ranks.size(); ++i)
-    if (ranks[i].status > 128 && ranks[i].status != 128 + interrupted())
-      std::fprintf(stderr, "echotrain: rank %zu %s\n", i, end_of(ranks[i]).c_str());
+  for (const Rank& rank : ranks)
+    if (rank.status > 128 && rank.status != 128 + interrupted())
+      std::fprintf(stderr, "echotrain: %s %s\n", rank.role.name().c_str(), end_of(rank).c_str());
   return status;
 }
 

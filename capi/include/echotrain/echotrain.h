@@ -687,6 +687,30 @@ ETR_API int32_t etr_trainer_next_event_within(etr_trainer* trainer, double secon
  * evaluation or for data that does not come. Any thread; safe in a signal handler. Not while it is being destroyed. */
 ETR_API int32_t etr_trainer_stop(etr_trainer* trainer);
 
+/* One shard of a job's parameter server (its section 'parallel' has the algorithm downpour or easgd): holds its part of the
+ * parameters, and serves the workers, which are trainers of the job, on threads of its own. */
+typedef struct etr_server etr_server;
+
+typedef struct etr_server_status {
+  uint32_t struct_size;
+  uint32_t reserved;
+  int64_t workers;  /* who are here */
+  int64_t joined;   /* since the start */
+  int64_t finished; /* of those who left, the ones that had come to their end */
+  uint64_t updates; /* that were applied */
+} etr_server_status;
+
+/* `shard`: 0 to parallel.servers - 1. The first shard serves a rendezvous of tcp://. Returns before any worker has come. */
+ETR_API int32_t etr_server_start(const etr_job* job, int32_t shard, etr_server** server);
+
+/* ETR_END when the last worker has finished, ETR_OK after `seconds` (0 to 1e6) otherwise. ETR_RANK_LOST where no worker has come within
+ * parallel.timeout, or none after the last one was lost. `status` may be NULL. */
+ETR_API int32_t etr_server_wait(etr_server* server, double seconds, etr_server_status* status);
+
+/* Workers see that the shard is lost. etr_server_wait returns ETR_END. Any thread. */
+ETR_API int32_t etr_server_stop(etr_server* server);
+ETR_API void etr_server_destroy(etr_server* server); /* stops it */
+
 /* The input pipeline's statistics (see etr_pipeline_stats). */
 ETR_API int32_t etr_trainer_pipeline_stats(etr_trainer* trainer, char** json);
 

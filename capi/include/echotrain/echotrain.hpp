@@ -529,6 +529,25 @@ class Job {
   Owned handle_;
 };
 
+// One shard of a job's parameter server.
+class Server {
+ public:
+  Server(const Job& job, int32_t shard)
+      : handle_(detail::made_by<Owned>(
+            [&](etr_server** out) { return etr_server_start(job.get(), shard, out); })) {}
+  // Whether the last worker has finished; `status` (may be nullptr) receives what there is to tell. See etr_server_wait.
+  bool wait(double seconds, etr_server_status* status = nullptr) {
+    if (status) status->struct_size = sizeof *status;
+    return check(etr_server_wait(get(), seconds, status)) == ETR_END;
+  }
+  void stop() { check(etr_server_stop(get())); }  // any thread
+  etr_server* get() const { return handle_.get(); }
+
+ private:
+  using Owned = detail::Handle<etr_server, etr_server_destroy>;
+  Owned handle_;
+};
+
 // How a job's trainer begins: see ETR_START_NEW and those after it.
 enum class Start : int32_t {
   fresh = ETR_START_NEW,

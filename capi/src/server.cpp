@@ -1,0 +1,45 @@
+// Shards of a parameter server.
+#include "functions.h"
+#include "handles.h"
+#include "train/membership.h"
+
+using namespace etr;
+using namespace etr::capi;
+
+struct etr_server {
+  std::unique_ptr<server::Server> server;
+  mutable Occupancy occupancy;
+};
+
+int32_t etr_server_start(const etr_job* job, int32_t shard, etr_server** server) {
+  return guarded([&] {
+    auto made = std::make_unique<etr_server>();
+    made->server = train::open_server(required(job, "job").job, shard);
+    hand_out(server, std::move(made), "server");
+  });
+}
+
+int32_t etr_server_wait(etr_server* server, double seconds, etr_server_status* status) {
+  return guarded([&] {
+    if (!(seconds >= 0) || seconds > 1e6)
+      fail(Code::invalid_argument, "argument 'seconds' is ", seconds, "; it is from 0 to 1e6");
+    server::Server& waits = *required(server, "server").server;
+    const bool over = waits.wait(seconds);
+    if (status) {
+      const server::Shard::Status is = waits.status();
+      etr_server_status out{};
+      out.workers = static_cast<int64_t>(is.workers);
+      out.joined = static_cast<int64_t>(is.joined);
+      out.finished = static_cast<int64_t>(is.finished);
+      out.updates = is.applied;
+      fill_struct(status, out);
+    }
+    return over ? ETR_END : ETR_OK;
+  });
+}
+
+int32_t etr_server_stop(etr_server* server) {
+  return guarded([&] { any_thread(server, "server").server->stop(); });
+}
+
+void etr_server_destroy(etr_server* server) { destroy(server); }

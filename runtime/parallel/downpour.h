@@ -1,0 +1,58 @@
+// Downpour SGD: a worker trains on weights that it fetches from the servers now and then, and pushes the sums of its gradients.
+//
+// In each step:
+//
+//   if step mod n_fetch = 0: fetch w;  a += g;  w -= the worker's own update;  if step mod n_push = 0: push a, a = 0
+//
+// (Dean et al., "Large Scale Distributed Deep Networks", 2012.) Both go on beside the steps that follow, and where one is still under
+// way when the next is due, the next is made later, with what came together meanwhile. The gradients are those of the worker's own
+// update, clipped as it clips them. The servers' rate is that of the worker's schedule.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "ops/op.h"
+#include "parallel/worker.h"
+
+namespace etr::parallel {
+
+struct DownpourOptions {
+  int64_t n_push = 1, n_fetch = 1;  // updates of the worker's
+  bool waits = false;               // see Worker
+};
+
+class Downpour : public Worker {
+ public:
+  Downpour(std::unique_ptr<server::Client> client, const gpu::DevicePtr& device,
+           DownpourOptions options);
+
+  gpu::CommandList with_update(const gpu::CommandList& commands, optim::Update& update,
+                               const graph::ParameterStore& store, const Step& step,
+                               gpu::Kernels& kernels, gpu::Allocator& memory) override;
+
+  bool exchange_due() override;
+  void exchange(graph::ParameterStore& store) override;
+  bool ready_within(double seconds) override;
+
+ private:
+  void take_servers_weights(graph::ParameterStore& store) override;
+  void take(std::span<const float> gradient, const ops::StepValues& values);
+  void start_round(bool pushes, bool fetches);
+  void fetched();
+
+  const DownpourOptions options_;
+  gpu::Arena memory_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  uint64_t taken_ = 0;       // steps
+  int64_t pushable_ = 0;     // updates in `accrued_`
+  int64_t since_fetch_ = 0;  // updates
+  float rate_ = 0;           // of the latest
+  std::vector<float> accrued_, outgoing_, incoming_;
+  bool fresh_ = false;  // `incoming_` is yet to be used
+};
+
+}  // namespace etr::parallel

@@ -1,0 +1,44 @@
+// Elastic averaging: workers train by themselves, tied to a centre on the servers as by springs.
+//
+// Every `period` steps a worker with the weights x and the servers with the centre c do
+//
+//   d = rate (x - c),  x -= d,  c += d
+//
+// (Zhang, Choromanska and LeCun, "Deep Learning with Elastic Averaging SGD", 2015; asynchronous.) The exchange goes on beside the
+// worker's next steps; d is of the weights that it began with. What is evaluated and saved is the centre.
+#pragma once
+
+#include <atomic>
+#include <vector>
+
+#include "parallel/worker.h"
+
+namespace etr::parallel {
+
+struct ElasticAveragingOptions {
+  int64_t period = 1;  // steps
+  double rate = 0.1;
+  bool waits = false;  // see Worker
+};
+
+class ElasticAveraging : public Worker {
+ public:
+  ElasticAveraging(std::unique_ptr<server::Client> client, ElasticAveragingOptions options);
+
+  bool exchange_due() override;
+  void exchange(graph::ParameterStore& store) override;
+
+ private:
+  void take_servers_weights(graph::ParameterStore& store) override;
+  bool period_over() const;
+  void send(const graph::ParameterStore& store);
+  void move(graph::ParameterStore& store);
+
+  const ElasticAveragingOptions options_;
+  uint64_t sent_after_ = 0;  // steps
+  std::vector<float> sent_, centre_;
+  std::atomic<bool> answered_{false};  // `centre_` is what they came upon
+  std::vector<float> own_;             // the worker's weights while the centre is in their place
+};
+
+}  // namespace etr::parallel

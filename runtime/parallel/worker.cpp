@@ -1,0 +1,51 @@
+#include "parallel/worker.h"
+
+#include <span>
+#include <utility>
+
+#include "core/error.h"
+
+namespace etr::parallel {
+namespace {
+
+constexpr const char* kFile = "servers.safetensors";
+
+}  // namespace
+
+void Worker::share(graph::ParameterStore& store) {
+  std::vector<float> weights = download_flat(store, store.weights());
+  if (!state_.empty() && state_.size() != weights.size())
+    fail(Code::invalid_argument, "the checkpoint's state of the servers has ", state_.size(),
+         " numbers, and the model ", weights.size(), " parameters: it is of another model");
+  client_->begin(weights, state_, store.decayed());
+  upload_flat(store, weights, store.weights());
+}
+
+std::vector<float> Worker::current(uint64_t count) {
+  std::vector<float> weights(count);
+  state_.resize(count);
+  client_->start([&](server::Pair& pair) {
+    const server::Slice slice = pair.slice(count);
+    pair.state(std::span(weights).subspan(slice.begin, slice.count),
+               std::span(state_).subspan(slice.begin, slice.count));
+  });
+  client_->wait();
+  return weights;
+}
+
+void Worker::average_states(graph::ParameterStore& store) {
+  if (!finished_) take_servers_weights(store);
+}
+
+void Worker::finish(graph::ParameterStore& store, bool all_end) {
+  average_states(store);
+  if (!std::exchange(finished_, true)) client_->leave(all_end);
+}
+
+void Worker::save(checkpoint::Files& files) const { put_vector(files, kFile, state_); }
+
+void Worker::load(const checkpoint::Files& files, const std::string& origin) {
+  state_ = take_vector(files, kFile, origin);
+}
+
+}  // namespace etr::parallel

@@ -1,0 +1,142 @@
+#include "server/server.h"
+
+#include <utility>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/log.h"
+#include "core/start_thread.h"
+#include "server/message.h"
+#include "server/service.h"
+
+namespace etr::server {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kLook = std::chrono::milliseconds(10);
+constexpr const char* kFewer = "the number of workers";
+
+}  // namespace
+
+Server::Server(const ShardOptions& options, const Place& place)
+    : place_(place), shard_(options), empty_since_(Clock::now()) {
+  if (place_.world.rendezvous.empty()) return;
+  door_ = std::make_unique<Door>(place_.world, place_.shard, place_.shard == 0);
+  door_thread_ = start_thread("a thread that waits for workers", kFewer, [this] { watch_door(); });
+}
+
+Server::~Server() {
+  stop();
+  if (door_thread_.joinable()) door_thread_.join();
+  for (Visitor& visitor : visitors_) visitor.thread.join();
+}
+
+void Server::watch_door() {
+  try {
+    while (!stops_) {
+      if (const auto pair = door_->answer())
+        start([this, pair = *pair](Visitor& visitor) { receive(visitor, pair); });
+      else
+        std::this_thread::sleep_for(kLook);
+    }
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    failed_ = std::current_exception();
+    changed_.notify_all();
+  }
+}
+
+template <typename Body>
+void Server::start(Body&& body) {
+  const std::lock_guard lock(mutex_);
+  reap();
+  Visitor& visitor = visitors_.emplace_back();
+  visitor.thread = start_thread("a thread that serves a worker", kFewer,
+                                [this, &visitor, body = std::move(body)]() mutable {
+                                  body(visitor);
+                                  const std::lock_guard guard(mutex_);
+                                  visitor.gone = true;
+                                  empty_since_ = Clock::now();
+                                  changed_.notify_all();
+                                });
+}
+
+void Server::reap() {
+  std::erase_if(visitors_, [](Visitor& visitor) {
+    if (!visitor.gone) return false;
+    visitor.thread.join();
+    return true;
+  });
+}
+
+void Server::add(exchange::Group pair) {
+  auto shared = std::make_shared<exchange::Group>(std::move(pair));
+  start([this, shared](Visitor& visitor) { serve(visitor, std::move(*shared)); });
+}
+
+// A worker that has knocked may be gone.
+void Server::receive(Visitor& visitor, const std::string& pair) {
+  try {
+    serve(visitor, door_->open(pair, kShardRank));
+  } catch (const std::exception& error) {
+    log_line(LogLevel::warning, cat("parameter server: shard ", place_.shard,
+                                    ": a worker that was about to join did not: ", error.what()));
+  }
+}
+
+void Server::serve(Visitor& visitor, exchange::Group pair) {
+  const auto shared = std::make_shared<exchange::Group>(std::move(pair));
+  {
+    const std::lock_guard lock(visitor.mutex);
+    visitor.pair = shared;
+  }
+  try {
+    if (stops_) return;
+    serve_worker(shard_, *shared, place_.shard, place_.shards);
+  } catch (const std::exception& error) {
+    if (!stops_)
+      log_line(LogLevel::warning, cat("parameter server: shard ", place_.shard,
+                                      " goes on without a worker that is lost: ", error.what()));
+  }
+  const std::lock_guard lock(visitor.mutex);
+  visitor.pair.reset();
+}
+
+bool Server::wait(double seconds) {
+  std::unique_lock lock(mutex_);
+  const auto deadline = deadline_after(seconds);
+  const auto patience = clock_duration(place_.world.timeout_s);
+  while (true) {
+    if (failed_) std::rethrow_exception(failed_);
+    reap();
+    if (stops_) return true;
+    if (visitors_.empty()) {
+      const Shard::Status status = shard_.status();
+      if (status.joined > 0 && status.last_finished) return true;
+      if (Clock::now() - empty_since_ >= patience)
+        throw exchange::RankLost(
+            cat("parameter server: shard ", place_.shard,
+                status.joined == 0 ? ": no worker came within "
+                                   : ": the last worker was lost, and no other came within ",
+                place_.world.timeout_s, " s"),
+            {});
+    }
+    if (Clock::now() >= deadline) return false;
+    auto next = deadline;
+    if (visitors_.empty()) next = std::min(next, empty_since_ + patience);
+    changed_.wait_until(lock, next);
+  }
+}
+
+void Server::stop() {
+  stops_ = true;
+  const std::lock_guard lock(mutex_);
+  for (Visitor& visitor : visitors_) {
+    const std::lock_guard guard(visitor.mutex);
+    if (visitor.pair) visitor.pair->abort("the parameter server's shard was stopped");
+  }
+  changed_.notify_all();
+}
+
+}  // namespace etr::server

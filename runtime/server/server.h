@@ -1,0 +1,66 @@
+// One shard's process: workers come and go, each is served by a thread of its own.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "exchange/world.h"
+#include "server/door.h"
+#include "server/shard.h"
+
+namespace etr::server {
+
+struct Place {
+  exchange::World world;  // the rendezvous and the time-out; its rank and size do not count
+  int shard = 0, shards = 1;
+};
+
+class Server {
+ public:
+  // Workers come to its door. The first shard serves a rendezvous of tcp://.
+  Server(const ShardOptions& options, const Place& place);
+  ~Server();
+
+  // One more worker: the shard's end of a pair. The one way where there is no door.
+  void add(exchange::Group pair);
+
+  // Whether it is over, after at most `seconds`: the last worker has finished, and no other is here. RankLost where no worker came
+  // within the time-out, or none came after the last one was lost; what the door throws.
+  bool wait(double seconds);
+
+  Shard::Status status() const { return shard_.status(); }
+  void stop();  // ends all pairs; workers see that the shard is lost
+
+ private:
+  struct Visitor {
+    std::mutex mutex;
+    std::shared_ptr<exchange::Group> pair;  // none while it is being formed
+    std::atomic<bool> gone{false};
+    std::thread thread;
+  };
+
+  void watch_door();
+  void receive(Visitor& visitor, const std::string& pair);
+  void serve(Visitor& visitor, exchange::Group pair);
+  template <typename Body>
+  void start(Body&& body);
+  void reap();  // with the lock
+
+  const Place place_;
+  Shard shard_;
+  std::unique_ptr<Door> door_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::list<Visitor> visitors_;
+  std::atomic<bool> stops_{false};
+  std::chrono::steady_clock::time_point empty_since_;
+  std::exception_ptr failed_;
+  std::thread door_thread_;
+};
+
+}  // namespace etr::server

@@ -1,0 +1,176 @@
+#include "server/service.h"
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "server/message.h"
+
+namespace etr::server {
+namespace {
+
+class Service {
+ public:
+  Service(Shard& shard, exchange::Group& pair, int number, int shards)
+      : shard_(shard), pair_(pair), number_(number), shards_(shards) {}
+  ~Service() {
+    if (ticket_) shard_.leave(*ticket_, finished_);
+  }
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
+  // "worker 3, of whom 17 updates were applied"
+  std::string worker() const {
+    if (!ticket_) return "a worker that has not said its name";
+    return cat("worker ", shard_.number(*ticket_), ", of whom ", applied_, " updates were applied");
+  }
+
+  void run() {
+    while (!finished_) {
+      const Message asked = receive(pair_, kWorkerRank, kRequestTag);
+      try {
+        answer(asked);
+      } catch (const exchange::RankLost&) {
+        throw;
+      } catch (const std::exception& error) {
+        refuse(error.what());
+      }
+    }
+  }
+
+ private:
+  void answer(const Message& asked) {
+    if (!ticket_ && asked.kind != Kind::hello)
+      fail(Code::invalid_argument, "a worker begins with its name");
+    switch (asked.kind) {
+      case Kind::hello: return welcome(asked);
+      case Kind::ready: return ready(asked);
+      case Kind::begin: return begin(asked);
+      case Kind::push: return push(asked);
+      case Kind::average: return average(asked);
+      case Kind::fetch:
+        wait_turn();
+        shard_.copy_weights(numbers_);
+        done();
+        return send_numbers(pair_, kWorkerRank, numbers_);
+      case Kind::state:
+        shard_.copy_state(numbers_);
+        done();
+        return send_numbers(pair_, kWorkerRank, numbers_);
+      case Kind::gate: wait_turn(); return done();
+      case Kind::here: return done();
+      case Kind::leave:
+        if (asked.ends) shard_.end_all();
+        finished_ = true;
+        return done();
+      default: fail(Code::invalid_argument, "a request of an unknown kind");
+    }
+  }
+
+  void welcome(const Message& asked) {
+    if (ticket_) fail(Code::invalid_argument, "a worker says its name once");
+    if (asked.version != Message{}.version)
+      fail(Code::unsupported, "the worker speaks version ", asked.version,
+           " of the protocol, and this shard version ", Message{}.version,
+           ": run the same version of EchoTrain on all machines");
+    ticket_ = shard_.join(asked.number);
+    done();
+  }
+
+  uint64_t slice(const Message& asked) const {
+    return slice_of(asked.count, number_, shards_).count;
+  }
+
+  void check_model(const Message& asked) const {
+    if (shard_.size() != slice(asked))
+      fail(Code::invalid_argument, "this worker's model has ", asked.count,
+           " parameters, and the one that is trained here has another number: run the same job on "
+           "all workers");
+  }
+
+  void ready(const Message& asked) {
+    while (true) {
+      switch (shard_.wait_beginning(*ticket_, patience())) {
+        case Shard::Beginning::there: check_model(asked); return done();
+        case Shard::Beginning::yours: return send_answer(Kind::yours);
+        case Shard::Beginning::not_yet: send_answer(Kind::wait);
+      }
+    }
+  }
+
+  // Its memory is taken when the worker's numbers are on their way.
+  void begin(const Message& asked) {
+    const uint64_t count = slice(asked);
+    numbers_.resize(2 * count);
+    receive_numbers(pair_, kWorkerRank, numbers_);
+    const uint64_t first = slice_of(asked.count, number_, shards_).begin;
+    const std::span all(numbers_);
+    shard_.begin(all.first(count), all.last(count),
+                 asked.decayed > first ? std::min(asked.decayed - first, count) : 0);
+    done();
+  }
+
+  void push(const Message& asked) {
+    numbers_.resize(shard_.size());
+    receive_numbers(pair_, kWorkerRank, numbers_);
+    applied_ = shard_.push(*ticket_, numbers_, asked.rate);
+    done();
+  }
+
+  void average(const Message& asked) {
+    numbers_.resize(shard_.size());
+    receive_numbers(pair_, kWorkerRank, numbers_);
+    applied_ = shard_.average(*ticket_, numbers_, asked.rate);
+    done();
+    send_numbers(pair_, kWorkerRank, numbers_);
+  }
+
+  void wait_turn() {
+    shard_.start(*ticket_);
+    while (!shard_.wait_turn(*ticket_, patience())) send_answer(Kind::wait);
+  }
+
+  double patience() const { return pair_.timeout() / 4; }
+
+  void done() { send_answer(Kind::done); }
+
+  void send_answer(Kind kind, uint64_t count = 0) {
+    Message message;
+    message.kind = kind;
+    message.number = ticket_ ? shard_.number(*ticket_) : -1;
+    message.applied = applied_;
+    message.count = count;
+    message.ends = shard_.ends();
+    send(pair_, kWorkerRank, kAnswerTag, message);
+  }
+
+  void refuse(const std::string& why) {
+    const std::string text = why.substr(0, kMostText);
+    send_answer(Kind::refused, text.size());
+    pair_.send(std::as_bytes(std::span(text.data(), text.size())), kWorkerRank, kTextTag);
+  }
+
+  Shard& shard_;
+  exchange::Group& pair_;
+  const int number_, shards_;
+  std::optional<Shard::Ticket> ticket_;
+  uint64_t applied_ = 0;
+  bool finished_ = false;
+  std::vector<float> numbers_;
+};
+
+}  // namespace
+
+void serve_worker(Shard& shard, exchange::Group& pair, int number_of_shard, int shards) {
+  Service service(shard, pair, number_of_shard, shards);
+  try {
+    service.run();
+  } catch (const exchange::RankLost& lost) {
+    throw exchange::RankLost(cat(service.worker(), ": ", lost.what()), lost.missing());
+  }
+}
+
+}  // namespace etr::server

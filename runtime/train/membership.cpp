@@ -1,0 +1,121 @@
+#include "train/membership.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "exchange/world.h"
+#include "parallel/downpour.h"
+#include "parallel/elastic_averaging.h"
+#include "server/door.h"
+#include "server/message.h"
+#include "train/ranks.h"
+
+namespace etr::train {
+namespace {
+
+bool waits(const Options& options) { return options.string("consistency") != "eventual"; }
+
+// Pairs come and go, which MPI's worlds do not.
+exchange::World world_for_pairs(const Options& options) {
+  exchange::World world = world_of(options);
+  if (options.string("engine").empty()) world.engine = "gloo";
+  if (world.engine == "mpi" || world.engine.starts_with("mpi-"))
+    fail(Code::invalid_argument,
+         "parallel: workers of a parameter server come and go, which the "
+         "engine '",
+         world.engine, "' cannot: take gloo, and a rendezvous");
+  if (world.rendezvous.empty())
+    fail(Code::invalid_argument,
+         "parallel: servers and workers have no place to meet: run the job with 'echotrain launch "
+         "--servers', or set parallel.rendezvous to tcp://HOST:PORT of the first server, or to "
+         "file:FOLDER");
+  return world;
+}
+
+// What a worker's own update adds to gradients would be lost with the next fetch.
+void check_update(const Job& job) {
+  const optim::UpdateSpec update(job.optimizer());
+  const Json& options = update.options().json();
+  if (options.contains("weight_decay") && options["weight_decay"].get<double>() > 0)
+    fail(Code::invalid_argument,
+         "parallel: with downpour the shards update the weights, and they do not know of "
+         "optimizer.weight_decay: set that to 0, and parallel.server_weight_decay in its place");
+}
+
+}  // namespace
+
+bool uses_servers(const Job& job) {
+  if (!job.parallel()) return false;
+  const std::string algorithm = job.parallel()->string("algorithm");
+  return algorithm == "downpour" || algorithm == "easgd";
+}
+
+Membership::Membership(const Job& job, std::unique_ptr<server::Client> client, int parts)
+    : options_(*job.parallel()),
+      client_(std::move(client)),
+      number_(client_->number()),
+      parts_(parts) {}
+
+Json Membership::part(Json pipeline) const {
+  pipeline["rank"] = number_ % parts_;
+  pipeline["world"] = parts_;
+  pipeline["seed"] = pipeline["seed"].get<uint64_t>() + static_cast<uint64_t>(number_ / parts_);
+  return pipeline;
+}
+
+std::unique_ptr<parallel::Sharing> Membership::sharing(const gpu::DevicePtr& device) {
+  if (options_.string("algorithm") == "easgd")
+    return std::make_unique<parallel::ElasticAveraging>(
+        std::move(client_),
+        parallel::ElasticAveragingOptions{options_.integer("n_push"),
+                                          options_.number("elastic_rate"), waits(options_)});
+  return std::make_unique<parallel::Downpour>(
+      std::move(client_), device,
+      parallel::DownpourOptions{options_.integer("n_push"), options_.integer("n_fetch"),
+                                waits(options_)});
+}
+
+std::unique_ptr<Membership> join_servers(const Job& job) {
+  if (!uses_servers(job)) return nullptr;
+  const Options& options = *job.parallel();
+  if (options.string("algorithm") == "downpour") check_update(job);
+  const exchange::World world = world_for_pairs(options);
+  std::vector<exchange::Group> pairs;
+  for (int shard = 0; shard < options.integer("servers"); ++shard) {
+    server::Door door(world, shard, /*serves=*/false);
+    pairs.push_back(door.open(door.knock(), server::kWorkerRank));
+  }
+  return std::make_unique<Membership>(
+      job, std::make_unique<server::Client>(std::move(pairs), world.rank), std::max(world.size, 1));
+}
+
+server::ShardOptions shard_options(const Options& parallel) {
+  server::ShardOptions options;
+  options.adagrad = parallel.string("server_optimizer") == "adagrad";
+  options.epsilon = static_cast<float>(parallel.number("server_epsilon"));
+  options.momentum = static_cast<float>(parallel.number("server_momentum"));
+  options.weight_decay = static_cast<float>(parallel.number("server_weight_decay"));
+  options.warm_start = static_cast<uint64_t>(parallel.integer("warm_start"));
+  const std::string consistency = parallel.string("consistency");
+  if (consistency == "sequential") options.delay = 0;
+  if (consistency == "bounded") options.delay = static_cast<uint64_t>(parallel.integer("delay"));
+  return options;
+}
+
+std::unique_ptr<server::Server> open_server(const Job& job, int shard) {
+  if (!uses_servers(job))
+    fail(Code::invalid_argument,
+         "the job has no parameter server: set parallel.algorithm to downpour or easgd");
+  const Options& options = *job.parallel();
+  server::Place place{world_for_pairs(options), shard,
+                      static_cast<int>(options.integer("servers"))};
+  if (shard < 0 || shard >= place.shards)
+    fail(Code::invalid_argument, "shard ", shard, " of ", place.shards,
+         ": shards count from 0 to parallel.servers less one");
+  return std::make_unique<server::Server>(shard_options(options), place);
+}
+
+}  // namespace etr::train

@@ -1,0 +1,42 @@
+// What a job's parameter server is to its workers and to its shards.
+#pragma once
+
+#include <memory>
+
+#include "parallel/sharing.h"
+#include "server/client.h"
+#include "server/server.h"
+#include "train/job.h"
+
+namespace etr::train {
+
+// Whether the job's algorithm is one with a parameter server.
+bool uses_servers(const Job& job);
+
+// A worker: it has a number, and its part of the data.
+class Membership {
+ public:
+  Membership(const Job& job, std::unique_ptr<server::Client> client, int parts);
+
+  bool leads() const { return number_ == 0; }  // evaluates, and writes the run's folder
+
+  // Worker n of N takes the n-th of N parts; further ones take the same again, in another order.
+  Json part(Json pipeline) const;
+
+  std::unique_ptr<parallel::Sharing> sharing(const gpu::DevicePtr& device);  // once
+
+ private:
+  const Options options_;
+  std::unique_ptr<server::Client> client_;
+  const int number_, parts_;
+};
+
+// Joins all shards; nullptr where the job has none. RankLost that names the shard which does not answer.
+std::unique_ptr<Membership> join_servers(const Job& job);
+
+// Error(invalid_argument) where the job has no such shard.
+std::unique_ptr<server::Server> open_server(const Job& job, int shard);
+
+server::ShardOptions shard_options(const Options& parallel);
+
+}  // namespace etr::train

@@ -1,0 +1,290 @@
+// Trainers that are workers of a parameter server: threads with a device each.
+#include <gtest/gtest.h>
+
+#include <future>
+#include <optional>
+#include <sstream>
+
+#include "core/error.h"
+#include "core/platform.h"
+#include "exchange/local.h"
+#include "support/data.h"
+#include "support/device.h"
+#include "train/membership.h"
+#include "train/trainer.h"
+
+namespace etr::test {
+namespace {
+
+using train::Event;
+using train::EventKind;
+using train::Job;
+using train::Start;
+using train::Trainer;
+
+constexpr double kTimeout = 60;  // seconds
+
+Json job_of(const TempDir& dir, const std::string& out, const Json& parallel) {
+  const auto stages = [&](const char* name, int samples, uint64_t seed, bool drop) {
+    return Json::array(
+        {{{"stage", "webdataset"}, {"pattern", make_band_shard(dir, name, samples, seed)}},
+         {{"stage", "label"}, {"classes", 4}},
+         {{"stage", "decode"}},
+         {{"stage", "batch"}, {"size", 20}, {"drop_remainder", drop}},
+         {{"stage", "normalize"}}});
+  };
+  Json job{{"seed", 4},
+           {"pipeline", {{"stages", stages("train", 200, 1, true)}}},
+           {"model",
+            {{"layers",
+              {{{"layer", "flatten"}},
+               {{"layer", "dense"}, {"units", 9}, {"activation", "relu"}},
+               {{"layer", "dense"}, {"units", 4}}}}}},
+           {"optimizer", {{"optimizer", "sgd"}}},
+           {"schedule", {{"learning_rate", 0.05}}},
+           {"train", {{"steps", 12}}},
+           {"evaluation",
+            {{"every_epochs", 0}, {"pipeline", {{"stages", stages("test", 60, 2, false)}}}}},
+           {"output", {{"dir", out}, {"tensorboard", false}, {"checkpoint_every_steps", 4}}}};
+  if (!parallel.is_null()) job["parallel"] = parallel;
+  return job;
+}
+
+// The job's servers, in this process.
+class Servers {
+ public:
+  explicit Servers(const Json& job) : job_(Job::parse(job.dump(), "job")) {
+    server::Place place;
+    place.world.timeout_s = kTimeout;
+    place.shards = static_cast<int>(job_.parallel()->integer("servers"));
+    for (; place.shard < place.shards; ++place.shard)
+      shards_.push_back(
+          std::make_unique<server::Server>(train::shard_options(*job_.parallel()), place));
+  }
+
+  std::unique_ptr<train::Membership> join(int number = -1, int parts = 1) {
+    std::vector<exchange::Group> ends;
+    for (auto& shard : shards_) {
+      auto pair = exchange::local_groups(2, kTimeout);
+      shard->add(std::move(pair[0]));
+      ends.push_back(std::move(pair[1]));
+    }
+    return std::make_unique<train::Membership>(
+        job_, std::make_unique<server::Client>(std::move(ends), number), parts);
+  }
+
+  server::Server& first() { return *shards_[0]; }
+  void kill() { shards_.clear(); }
+
+ private:
+  const Job job_;
+  std::vector<std::unique_ptr<server::Server>> shards_;
+};
+
+struct Outcome {
+  Event end;
+  std::vector<float> weights;
+  std::optional<Error> error;
+};
+
+using Watch = std::function<void(Trainer& trainer, const Event& event)>;
+
+Outcome run(const Json& job, std::unique_ptr<train::Membership> membership,
+            Start start = Start::fresh, const Watch& watch = {}) {
+  Outcome out;
+  try {
+    Trainer trainer(std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(device_options())),
+                    Job::parse(job.dump(), "job"), start, nullptr, std::move(membership));
+    do {
+      out.end = trainer.next_event();
+      if (watch) watch(trainer, out.end);
+    } while (out.end.kind != EventKind::end);
+    for (const pipeline::Field& field : trainer.learner().weights("")) {
+      const auto values = field.tensor.view<float>();
+      out.weights.insert(out.weights.end(), values.begin(), values.end());
+    }
+  } catch (const Error& error) {
+    out.error = error;
+  }
+  return out;
+}
+
+Outcome run_with_servers(const Json& job, Start start = Start::fresh, const Watch& watch = {}) {
+  Servers servers(job);
+  return run(job, servers.join(), start, watch);
+}
+
+std::vector<double> losses_of(const std::string& out) {
+  std::vector<double> losses;
+  std::stringstream lines(platform::read_file(out + "/metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);)
+    if (const Json row = parse_json(line, "metrics"); row["kind"] == "step")
+      losses.push_back(row["loss"].get<double>());
+  return losses;
+}
+
+const Json kSequential{{"algorithm", "downpour"},
+                       {"consistency", "sequential"},
+                       {"server_optimizer", "sgd"},
+                       {"servers", 2}};
+
+// Its local update is overwritten by that of the servers, which is the same.
+TEST(Workers, OneSequentialWorkerTrainsAsOneDevice) {
+  TempDir dir;
+  const Outcome alone = run(job_of(dir, dir.path("alone"), nullptr), nullptr);
+  ASSERT_FALSE(alone.error) << alone.error->what();
+  const Outcome worker = run_with_servers(
+      job_of(dir, dir.path("worker"), kSequential), Start::fresh,
+      [](Trainer& trainer, const Event& event) {
+        if (event.kind != EventKind::end) return;
+        EXPECT_NEAR(trainer.evaluate().loss, event.eval_loss, 1e-6) << "without its servers";
+      });
+  ASSERT_FALSE(worker.error) << worker.error->what();
+  EXPECT_EQ(worker.end.step, 12u);
+  EXPECT_NEAR(worker.end.eval_loss, alone.end.eval_loss, 1e-5);
+  ASSERT_EQ(worker.weights.size(), alone.weights.size());
+  for (size_t i = 0; i < alone.weights.size(); ++i)
+    ASSERT_NEAR(worker.weights[i], alone.weights[i], 1e-5) << i;
+  const auto losses = losses_of(dir.path("worker")), expected = losses_of(dir.path("alone"));
+  ASSERT_EQ(losses.size(), expected.size());
+  for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], expected[i], 1e-5) << i;
+}
+
+TEST(Workers, ThatAverageAtARateOfZeroTrainAlone) {
+  TempDir dir;
+  run(job_of(dir, dir.path("alone"), nullptr), nullptr);
+  const Outcome worker = run_with_servers(
+      job_of(dir, dir.path("worker"), {{"algorithm", "easgd"}, {"elastic_rate", 0}}));
+  ASSERT_FALSE(worker.error) << worker.error->what();
+  EXPECT_EQ(losses_of(dir.path("worker")), losses_of(dir.path("alone"))) << "to the bit";
+}
+
+TEST(Workers, GoOnFromACheckpointWithTheServersState) {
+  TempDir dir;
+  Json parallel = kSequential;
+  parallel["server_optimizer"] = "adagrad";
+  const std::string whole = dir.path("whole"), parts = dir.path("parts");
+  ASSERT_FALSE(run_with_servers(job_of(dir, whole, parallel)).error);
+  Json job = job_of(dir, parts, parallel);
+  const auto stopped =
+      run_with_servers(job, Start::fresh, [](Trainer& trainer, const Event& event) {
+        if (event.kind == EventKind::checkpoint) trainer.stop();
+      });
+  EXPECT_LT(stopped.end.step, 12u);
+  job["parallel"]["servers"] = 3;  // the state is cut anew
+  const auto resumed = run_with_servers(job, Start::resume);
+  ASSERT_FALSE(resumed.error) << resumed.error->what();
+  EXPECT_EQ(losses_of(parts), losses_of(whole)) << "to the bit";
+  job.erase("parallel");
+  job["train"] = {{"steps", 14}};
+  EXPECT_FALSE(run(job, nullptr, Start::resume).error) << "the weights serve a run without servers";
+  job["parallel"] = parallel;
+  job["train"] = {{"steps", 16}};
+  const auto other = run_with_servers(job, Start::resume);
+  ASSERT_TRUE(other.error);
+  EXPECT_NE(std::string(other.error->what()).find("servers.safetensors"), std::string::npos);
+}
+
+// Every update of every worker is applied once, and none has to wait.
+TEST(Workers, TrainTogetherEachAtItsOwnPace) {
+  for (const char* algorithm : {"downpour", "easgd"}) {
+    TempDir dir;
+    const auto job = [&](const std::string& out, int steps) {
+      Json made = job_of(dir, out, {{"algorithm", algorithm}, {"servers", 2}, {"n_push", 2}});
+      made["schedule"]["learning_rate"] = 0.01;
+      made["train"]["steps"] = steps;
+      return made;
+    };
+    const Json first = job(dir.path("out"), 40), second = job("", 25);
+    Servers servers(first);
+    auto a = servers.join(0, 2), b = servers.join(1, 2);
+    auto other = std::async(std::launch::async, [&] { return run(second, std::move(b)); });
+    const Outcome leader = run(first, std::move(a));
+    const Outcome worker = other.get();
+    ASSERT_FALSE(leader.error) << leader.error->what();
+    ASSERT_FALSE(worker.error) << worker.error->what();
+    EXPECT_EQ(leader.end.step, 40u);
+    EXPECT_EQ(worker.end.step, 25u);
+    EXPECT_TRUE(servers.first().wait(kTimeout));
+    const auto losses = losses_of(dir.path("out"));
+    EXPECT_LT(losses.back(), losses.front());
+    // A worker joins late: it begins with what has been learnt.
+    auto late = run(job("", 1), servers.join(1, 2));
+    ASSERT_FALSE(late.error) << late.error->what();
+    EXPECT_LT(late.end.loss, losses.front());
+  }
+}
+
+TEST(Workers, EndWhenTheFirstHasReachedTheTarget) {
+  TempDir dir;
+  Json first = job_of(dir, "", {{"algorithm", "downpour"}});
+  first["evaluation"]["every_steps"] = 5;
+  first["evaluation"]["target_accuracy"] = 0.01;
+  first["train"]["steps"] = 1000000;
+  Servers servers(first);
+  auto a = servers.join(0, 2), b = servers.join(1, 2);
+  auto other = std::async(std::launch::async, [&] { return run(first, std::move(b)); });
+  const Outcome leader = run(first, std::move(a)), worker = other.get();
+  EXPECT_TRUE(leader.end.target_reached);
+  ASSERT_FALSE(worker.error) << worker.error->what();
+  EXPECT_LT(worker.end.step, 1000000u);
+}
+
+TEST(Workers, NameAServerThatIsGone) {
+  TempDir dir;
+  Json job = job_of(dir, "", {{"algorithm", "downpour"}});
+  job["train"] = {{"steps", 1000000}, {"progress_every", 0.01}};
+  Servers servers(job);
+  const Outcome worker =
+      run(job, servers.join(), Start::fresh, [&](Trainer&, const Event&) { servers.kill(); });
+  ASSERT_TRUE(worker.error);
+  EXPECT_EQ(worker.error->code(), Code::rank_lost);
+  EXPECT_NE(std::string(worker.error->what()).find("shard 0 of 1 is lost"), std::string::npos)
+      << worker.error->what();
+}
+
+TEST(Workers, AreToldOfMistakesInTheJob) {
+  TempDir dir;
+  Json job =
+      job_of(dir, "", {{"algorithm", "downpour"}, {"rendezvous", "file:" + dir.path("meet")}});
+  job["optimizer"]["weight_decay"] = 0.1;
+  EXPECT_NE(std::string(run(job, nullptr).error->what()).find("server_weight_decay"),
+            std::string::npos);
+  job["optimizer"].erase("weight_decay");
+  job["parallel"]["rendezvous"] = "";
+  EXPECT_NE(std::string(run(job, nullptr).error->what()).find("parallel.rendezvous"),
+            std::string::npos);
+  EXPECT_THROW(train::open_server(Job::parse(job.dump(), "job"), 1), Error);
+  job.erase("parallel");
+  EXPECT_THROW(train::open_server(Job::parse(job.dump(), "job"), 0), Error);
+}
+
+TEST(Algorithms, RefuseWhatOnlySynchronousTrainingHas) {
+  TempDir dir;
+  const auto problem_of = [&](const char* algorithm, const Json& more) -> std::string {
+    Json job = job_of(dir, "", {{"algorithm", algorithm}});
+    job["parallel"].update(more);
+    try {
+      Job::parse(job.dump(), "job");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const Json devices{{"devices", {"cpu", "cpu"}}}, workers{{"mesh", {{"data", 2}}}};
+  for (const char* algorithm : {"diloco", "downpour", "easgd"}) {
+    EXPECT_EQ(problem_of(algorithm, Json::object()), "");
+    for (const Json& more :
+         {Json{{"elastic", true}}, Json{{"compression", "bf16"}}, Json{{"sync_batch_norm", true}},
+          Json{{"mesh", {{"tensor", 2}}}}, Json{{"mesh", {{"pipeline", 2}}}}})
+      EXPECT_NE(problem_of(algorithm, more).find(cat("'", algorithm, "' goes without ")),
+                std::string::npos)
+          << algorithm << " " << more;
+    const bool has_servers = algorithm != std::string("diloco");
+    for (const Json& more : {devices, workers})
+      EXPECT_EQ(problem_of(algorithm, more).empty(), !has_servers) << algorithm << " " << more;
+  }
+}
+
+}  // namespace
+}  // namespace etr::test
