@@ -53,7 +53,9 @@ void FolderClaim::make_folders(const std::string& folder) {
   const fs::file_status made = fs::status(folder, unknown);
   if (fs::is_directory(made)) return;
   remove_empty_folders();
-  const bool removed = error ? error == std::errc::no_such_file_or_directory : !fs::exists(made);
+  // What was there when it was to be made may be gone by now.
+  const bool removed = error == std::errc::no_such_file_or_directory ||
+                       ((!error || error == std::errc::file_exists) && !fs::exists(made));
   fail(removed ? Code::not_found : Code::io, "cannot create the run's folder '", folder, "': ",
        error     ? error.message()
        : removed ? "another process has removed it"
