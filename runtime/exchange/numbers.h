@@ -21,30 +21,17 @@ enum class Reduction : int32_t { sum = ETR_REDUCE_SUM, min, max };
 template <typename T>
 struct NumberOf;
 template <>
-struct NumberOf<float> {
-  static constexpr Number value = Number::f32;
-};
+struct NumberOf<float> : std::integral_constant<Number, Number::f32> {};
 template <>
-struct NumberOf<double> {
-  static constexpr Number value = Number::f64;
-};
+struct NumberOf<double> : std::integral_constant<Number, Number::f64> {};
 template <>
-struct NumberOf<int32_t> {
-  static constexpr Number value = Number::i32;
-};
+struct NumberOf<int32_t> : std::integral_constant<Number, Number::i32> {};
 template <>
-struct NumberOf<int64_t> {
-  static constexpr Number value = Number::i64;
-};
-
+struct NumberOf<int64_t> : std::integral_constant<Number, Number::i64> {};
 template <>
-struct NumberOf<Float16> {
-  static constexpr Number value = Number::f16;
-};
+struct NumberOf<Float16> : std::integral_constant<Number, Number::f16> {};
 template <>
-struct NumberOf<BFloat16> {
-  static constexpr Number value = Number::bf16;
-};
+struct NumberOf<BFloat16> : std::integral_constant<Number, Number::bf16> {};
 
 // Calls `use` with a value of the type that `number` stands for.
 template <typename Use>

@@ -1,6 +1,9 @@
 #include "parallel/buckets.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "parallel/staging.h"
 
 namespace etr::parallel {
 namespace {
@@ -57,6 +60,13 @@ uint64_t Bucket::count() const {
   return count;
 }
 
+std::vector<gpu::Buffer> parts_of(const Bucket& bucket, const graph::ParameterStore& store) {
+  std::vector<gpu::Buffer> out;
+  for (const Bucket::Range& range : bucket.ranges)
+    out.push_back(store.gradients().slice(uint64_t{range.begin} * 4, uint64_t{range.count} * 4));
+  return out;
+}
+
 size_t final_after(const gpu::CommandList& commands, const gpu::Buffer& buffer) {
   const auto last =
       std::find_if(commands.rbegin(), commands.rend(),
@@ -81,6 +91,17 @@ std::vector<Bucket> make_buckets(const gpu::CommandList& commands,
   }
   for (Bucket& bucket : out) close(bucket);
   return out;
+}
+
+void weave(gpu::CommandList& out, const gpu::CommandList& commands, size_t begin,
+           const std::vector<Bucket>& buckets, const std::function<void(const Bucket&)>& emit) {
+  size_t done = begin;
+  for (const Bucket& bucket : buckets) {
+    const size_t end = std::max(done, bucket.final_after);
+    append(out, commands, std::exchange(done, end), end);
+    emit(bucket);
+  }
+  append(out, commands, done, commands.size());
 }
 
 }  // namespace etr::parallel

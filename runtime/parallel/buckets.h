@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "gpu/kernel.h"
@@ -22,6 +23,9 @@ struct Bucket {
   uint64_t count() const;  // scalars
 };
 
+// The bucket's gradients, where they lie.
+std::vector<gpu::Buffer> parts_of(const Bucket& bucket, const graph::ParameterStore& store);
+
 // So many of the commands have run when the last of them that writes the buffer has; 0: none writes it.
 size_t final_after(const gpu::CommandList& commands, const gpu::Buffer& buffer);
 
@@ -29,5 +33,9 @@ size_t final_after(const gpu::CommandList& commands, const gpu::Buffer& buffer);
 // backward pass goes on while the first ones are on their way.
 std::vector<Bucket> make_buckets(const gpu::CommandList& commands,
                                  const graph::ParameterStore& store, uint64_t bytes);
+
+// Appends `commands` from number `begin` on to `out`, and calls `emit`, which appends what it takes, where a bucket is final.
+void weave(gpu::CommandList& out, const gpu::CommandList& commands, size_t begin,
+           const std::vector<Bucket>& buckets, const std::function<void(const Bucket&)>& emit);
 
 }  // namespace etr::parallel

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "ops/op.h"
 #include "parallel/row_peers.h"
+#include "parallel/staging.h"
 
 namespace etr::parallel {
 
@@ -23,10 +24,9 @@ struct DataParallel::Exchange {
       {};  // receives what this rank's means are to be divided by, so that all weigh the same
 
   void run(exchange::Group& group) const {
-    ops::StepValues step;
-    std::memcpy(&step, values.host, sizeof step);
+    const ops::StepValues step = step_at(values);
     if (of_updates && step.update == 0) return;
-    const std::span all(reinterpret_cast<float*>(memory.host), memory.size_bytes / sizeof(float));
+    const std::span<float> all = floats_at(memory);
     const std::span<float> means = all.subspan(1);
     const float weight = of_updates ? 1 : static_cast<float>(step.valid_rows) / rows;
     all[0] = weight;
@@ -76,17 +76,12 @@ std::unique_ptr<ops::RowPeers> DataParallel::row_peers(int64_t rows) {
 // Where `parts` are on their way: to the host at the end of `before`, and back in `after`.
 void DataParallel::emit(gpu::CommandList& before, gpu::CommandList& after, const Exchange& exchange,
                         const std::vector<gpu::Buffer>& parts) {
-  const auto work =
-      std::make_shared<const std::function<void()>>([this, exchange] { exchange.run(group_); });
-  after.push_back(gpu::HostTurn{gpu::HostTurn::Mark::end, work});
-  uint64_t at = sizeof(float);
-  for (const gpu::Buffer& part : parts) {
-    const gpu::Buffer there = exchange.memory.slice(at, part.size_bytes);
-    before.push_back(gpu::Copy{part, there});
-    after.push_back(gpu::Copy{there, part});
-    at += part.size_bytes;
-  }
-  before.push_back(gpu::HostTurn{gpu::HostTurn::Mark::begin, work});
+  const Work work = work_of([this, exchange] { exchange.run(group_); });
+  const gpu::Buffer there = exchange.memory.slice(sizeof(float), bytes_of(parts));
+  copy_out(before, parts, there);
+  before.push_back(begin_of(work));
+  after.push_back(end_of(work));
+  copy_back(after, parts, there);
 }
 
 // A slice's gradient is of one rank alone, and so is what is not finite in it.
@@ -107,28 +102,6 @@ void DataParallel::emit_replicas(gpu::CommandList& commands, const graph::Parame
   if (!whole.empty()) tensor_->emit_means(commands, memory_, whole);
 }
 
-namespace {
-
-std::vector<gpu::Buffer> parts_of(const Bucket& bucket, const graph::ParameterStore& store) {
-  std::vector<gpu::Buffer> out;
-  for (const Bucket::Range& range : bucket.ranges)
-    out.push_back(store.gradients().slice(uint64_t{range.begin} * 4, uint64_t{range.count} * 4));
-  return out;
-}
-
-uint64_t bytes_of(const std::vector<gpu::Buffer>& parts) {
-  uint64_t bytes = 0;
-  for (const gpu::Buffer& part : parts) bytes += part.size_bytes;
-  return bytes;
-}
-
-void append(gpu::CommandList& to, const gpu::CommandList& from, size_t begin, size_t end) {
-  to.insert(to.end(), from.begin() + static_cast<ptrdiff_t>(begin),
-            from.begin() + static_cast<ptrdiff_t>(end));
-}
-
-}  // namespace
-
 DataParallel::Exchange DataParallel::make_exchange(uint64_t bytes, const gpu::Buffer& values,
                                                    const Step& step) {
   return {memory_.allocate(sizeof(float) + bytes), values, static_cast<float>(step.rows)};
@@ -138,8 +111,8 @@ gpu::CommandList DataParallel::averaged(const gpu::CommandList& commands,
                                         const graph::ParameterStore& store, const Step& step,
                                         gpu::Kernels& kernels, gpu::Allocator& memory) {
   return options_.compression == Compression::none
-             ? weave(commands, store, step)
-             : weave_compressed(commands, store, step, kernels, memory);
+             ? with_means(commands, store, step)
+             : with_compressed(commands, store, step, kernels, memory);
 }
 
 gpu::CommandList DataParallel::with_update(const gpu::CommandList& commands, optim::Update& update,
@@ -166,7 +139,7 @@ gpu::CommandList DataParallel::with_update(const gpu::CommandList& commands, opt
   const gpu::Buffer verdict = memory.allocate(sizeof(float));
   with_verdict.results.push_back(verdict);
   emit_verdict(emit, update, verdict);
-  out = weave_sum(out, store, with_verdict, kernels, memory, [&](const gpu::Buffer& divisor) {
+  out = with_sums(out, store, with_verdict, kernels, memory, [&](const gpu::Buffer& divisor) {
     gpu::CommandList sum;
     ops::Emitter into(kernels, memory, sum);
     const optim::Update::Shared shared{verdict, divisor};
@@ -211,22 +184,19 @@ void sum_compressed(exchange::Group& group, Compression format, const gpu::Buffe
 void DataParallel::emit_compressed(ops::Emitter& before, ops::Emitter& after, const Bucket& bucket,
                                    const gpu::Buffer& values, const Compressor::Step& step) {
   const gpu::Buffer wire = memory_.allocate(Compressor::bytes(bucket));
-  const auto work = std::make_shared<const std::function<void()>>([this, wire, values] {
-    ops::StepValues now;
-    std::memcpy(&now, values.host, sizeof now);
-    if (now.update != 0) sum_compressed(group_, options_.compression, wire);
+  const Work work = work_of([this, wire, values] {
+    if (step_at(values).update != 0) sum_compressed(group_, options_.compression, wire);
   });
   compressor_->emit_pack(before, bucket, wire, step);
-  before.add(gpu::HostTurn{gpu::HostTurn::Mark::begin, work});
-  after.add(gpu::HostTurn{gpu::HostTurn::Mark::end, work});
+  before.add(begin_of(work));
+  after.add(end_of(work));
   compressor_->emit_unpack(after, bucket, wire, step);
 }
 
 // The results as soon as they are known: with them each rank learns what its gradients count for.
-gpu::CommandList DataParallel::weave_compressed(const gpu::CommandList& commands,
-                                                const graph::ParameterStore& store,
-                                                const Step& step, gpu::Kernels& kernels,
-                                                gpu::Allocator& memory) {
+gpu::CommandList DataParallel::with_compressed(const gpu::CommandList& commands,
+                                               const graph::ParameterStore& store, const Step& step,
+                                               gpu::Kernels& kernels, gpu::Allocator& memory) {
   compressor(store);
   const gpu::Buffer values = memory_.allocate(sizeof(ops::StepValues));
   Exchange of_results = make_exchange(bytes_of(step.results), values, step);
@@ -238,41 +208,35 @@ gpu::CommandList DataParallel::weave_compressed(const gpu::CommandList& commands
   append(out, commands, 0, done);
   emit(out, results, of_results, step.results);
   ops::Emitter emit_before(kernels, memory, out), emit_after(kernels, memory, after);
-  for (const Bucket& bucket : buckets_of(commands, store)) {
-    const size_t end = std::max(done, bucket.final_after);
-    append(out, commands, std::exchange(done, end), end);
-    append(out, results, 0, results.size());
-    results.clear();
+  weave(out, commands, done, buckets_of(commands, store), [&](const Bucket& bucket) {
+    append(out, std::exchange(results, {}));
     emit_compressed(emit_before, emit_after, bucket, values,
                     {step.values, of_results.divisor, step.loss_scale});
-  }
-  append(out, commands, done, commands.size());
-  append(out, after, 0, after.size());
+  });
+  append(out, after);
   return out;
 }
 
 // The gradients in buckets, the results with the last of them.
-gpu::CommandList DataParallel::weave(const gpu::CommandList& commands,
-                                     const graph::ParameterStore& store, const Step& step) {
-  const std::vector<Bucket> buckets = buckets_of(commands, store);
+gpu::CommandList DataParallel::with_means(const gpu::CommandList& commands,
+                                          const graph::ParameterStore& store, const Step& step) {
+  std::vector<Bucket> buckets = buckets_of(commands, store);
+  Bucket& last = buckets.back();
+  last.final_after = commands.size();
   const gpu::Buffer values = memory_.allocate(sizeof(ops::StepValues));
   gpu::CommandList out{gpu::Copy{step.values, values}}, after;
-  size_t done = 0;
-  for (const Bucket& bucket : buckets) {
-    const bool last = &bucket == &buckets.back();
+  weave(out, commands, 0, buckets, [&](const Bucket& bucket) {
     std::vector<gpu::Buffer> parts = parts_of(bucket, store);
-    if (last) parts.insert(parts.end(), step.results.begin(), step.results.end());
-    const size_t end = last ? commands.size() : bucket.final_after;
-    append(out, commands, std::exchange(done, end), end);
+    if (&bucket == &last) parts.insert(parts.end(), step.results.begin(), step.results.end());
     emit(out, after, make_exchange(bytes_of(parts), values, step), parts);
-  }
-  append(out, after, 0, after.size());
+  });
+  append(out, after);
   return out;
 }
 
 // With the results each rank learns what it counts for; what `sum` gives divides the step's gradients by that and sums them, and the
 // sums follow where the step ends an update.
-gpu::CommandList DataParallel::weave_sum(
+gpu::CommandList DataParallel::with_sums(
     const gpu::CommandList& commands, const graph::ParameterStore& store, const Step& step,
     gpu::Kernels& kernels, gpu::Allocator& memory,
     const std::function<gpu::CommandList(const gpu::Buffer& divisor)>& sum) {
@@ -282,11 +246,11 @@ gpu::CommandList DataParallel::weave_sum(
   gpu::CommandList out = commands, after;
   out.push_back(gpu::Copy{step.values, values});
   emit(out, after, of_results, step.results);
-  append(out, after, 0, after.size());
+  append(out, after);
 
   if (options_.compression != Compression::none) compressor(store);
   const gpu::CommandList sums = sum(of_results.divisor);
-  append(out, sums, 0, sums.size());
+  append(out, sums);
   // Again: a step whose numbers are not finite ends no update.
   const gpu::Buffer agreed = memory_.allocate(sizeof(ops::StepValues));
   out.push_back(gpu::Copy{step.values, agreed});
@@ -302,7 +266,7 @@ gpu::CommandList DataParallel::weave_sum(
     of_gradients.of_updates = true;
     emit(out, after, of_gradients, parts);
   }
-  append(out, after, 0, after.size());
+  append(out, after);
   return out;
 }
 

@@ -78,15 +78,15 @@ class DataParallel : public Sharing {
                      const Step& step);
   gpu::CommandList averaged(const gpu::CommandList& commands, const graph::ParameterStore& store,
                             const Step& step, gpu::Kernels& kernels, gpu::Allocator& memory);
-  gpu::CommandList weave(const gpu::CommandList& commands, const graph::ParameterStore& store,
-                         const Step& step);
-  gpu::CommandList weave_sum(
+  gpu::CommandList with_means(const gpu::CommandList& commands, const graph::ParameterStore& store,
+                              const Step& step);
+  gpu::CommandList with_sums(
       const gpu::CommandList& commands, const graph::ParameterStore& store, const Step& step,
       gpu::Kernels& kernels, gpu::Allocator& memory,
       const std::function<gpu::CommandList(const gpu::Buffer& divisor)>& sum);
-  gpu::CommandList weave_compressed(const gpu::CommandList& commands,
-                                    const graph::ParameterStore& store, const Step& step,
-                                    gpu::Kernels& kernels, gpu::Allocator& memory);
+  gpu::CommandList with_compressed(const gpu::CommandList& commands,
+                                   const graph::ParameterStore& store, const Step& step,
+                                   gpu::Kernels& kernels, gpu::Allocator& memory);
   void emit_compressed(ops::Emitter& before, ops::Emitter& after, const Bucket& bucket,
                        const gpu::Buffer& values, const Compressor::Step& step);
   Compressor& compressor(const graph::ParameterStore& store);

@@ -10,6 +10,7 @@
 #include "exchange/failure.h"
 #include "parallel/buckets.h"
 #include "parallel/partition.h"
+#include "parallel/sharing.h"
 #include "parallel/staging.h"
 
 namespace etr::parallel {
@@ -189,13 +190,9 @@ void ModelStage::emit_end(ops::Emitter& emit) {
 void ModelStage::emit_exchange(ops::Emitter& emit, const std::vector<gpu::Buffer>& parts,
                                Exchange exchange) {
   const auto arena = std::make_shared<gpu::Arena>(device_, gpu::MemoryUse::readback);
-  const gpu::Buffer memory = arena->allocate(bytes_of(parts));
-  const Work work =
-      work_of([arena, memory, exchange = std::move(exchange)] { exchange(floats_at(memory)); });
-  copy_out(emit.commands(), parts, memory);
-  emit.add(begin_of(work));
-  emit.add(end_of(work));
-  copy_back(emit.commands(), parts, memory);
+  emit_round_trip(
+      emit.commands(), *arena, parts,
+      [arena, exchange = std::move(exchange)](std::span<float> values) { exchange(values); });
 }
 
 template <typename Call>
@@ -219,30 +216,20 @@ void ModelStage::among_data(Call&& call) {
 gpu::CommandList ModelStage::with_sums(const gpu::CommandList& commands,
                                        const graph::ParameterStore& store) {
   gpu::CommandList out, after;
-  size_t done = 0;
-  const auto append = [&](size_t end) {
-    out.insert(out.end(), commands.begin() + static_cast<ptrdiff_t>(std::exchange(done, end)),
-               commands.begin() + static_cast<ptrdiff_t>(end));
-  };
   const auto arena = std::make_shared<gpu::Arena>(device_, gpu::MemoryUse::readback);
-  for (const Bucket& bucket :
-       make_buckets(commands, store, static_cast<uint64_t>(options_.bucket_mb * 1e6))) {
-    std::vector<gpu::Buffer> parts;
-    for (const Bucket::Range& range : bucket.ranges)
-      parts.push_back(
-          store.gradients().slice(uint64_t{range.begin} * 4, uint64_t{range.count} * 4));
+  const auto bytes = static_cast<uint64_t>(options_.bucket_mb * 1e6);
+  weave(out, commands, 0, make_buckets(commands, store, bytes), [&](const Bucket& bucket) {
+    const std::vector<gpu::Buffer> parts = parts_of(bucket, store);
     const gpu::Buffer memory = arena->allocate(bytes_of(parts));
     const Work work = work_of([this, arena, memory] {
       among_data([&](exchange::Group& data) { data.all_reduce(floats_at(memory)); });
     });
-    append(bucket.final_after);
     copy_out(out, parts, memory);
     out.push_back(begin_of(work));
     after.push_back(end_of(work));
     copy_back(after, parts, memory);
-  }
-  append(commands.size());
-  out.insert(out.end(), after.begin(), after.end());
+  });
+  append(out, after);
   return out;
 }
 
@@ -286,25 +273,11 @@ int64_t ModelStage::most(int64_t number) {
 }
 
 void ModelStage::average_states(graph::ParameterStore& store) {
-  if (!data_) return;
-  for (const std::string& name : store.names()) {
-    if (store.is_trainable(name)) continue;
-    Tensor tensor = graph::download(device_, store.tensor(name));
-    const std::span<float> values = tensor.mutable_view<float>();
-    among_data([&](exchange::Group& data) { data.all_reduce(values); });
-    for (float& value : values) value /= static_cast<float>(data_->size());
-    graph::upload(device_, tensor, store.tensor(name));
-  }
+  if (data_) among_data([&](exchange::Group& data) { parallel::average_states(data, store); });
 }
 
 void ModelStage::share(graph::ParameterStore& store) {
-  if (!data_) return;
-  std::map<std::string, Tensor> tensors = store.download();
-  for (auto& [name, tensor] : tensors)
-    among_data([&](exchange::Group& data) {
-      data.broadcast(std::as_writable_bytes(tensor.mutable_view<float>()), 0);
-    });
-  store.upload(tensors);
+  if (data_) among_data([&](exchange::Group& data) { broadcast_weights(data, store); });
 }
 
 std::vector<std::string> ModelStage::gather(const std::string& mine) {

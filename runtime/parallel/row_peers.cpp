@@ -1,10 +1,9 @@
 #include "parallel/row_peers.h"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
-#include "parallel/round_trip.h"
+#include "parallel/staging.h"
 
 namespace etr::parallel {
 namespace {
@@ -40,15 +39,12 @@ gpu::Buffer SharedRows::step_of_host(ops::Emitter& emit, const gpu::Buffer& step
 }
 
 float SharedRows::weight(const gpu::Buffer& step) const {
-  ops::StepValues values;
-  std::memcpy(&values, step.host, sizeof values);
-  return static_cast<float>(values.valid_rows) / rows_;
+  return static_cast<float>(step_at(step).valid_rows) / rows_;
 }
 
 void SharedRows::emit_means(ops::Emitter& emit, const gpu::Buffer& step, const gpu::Buffer& means) {
   const gpu::Buffer seen = step_of_host(emit, step);
-  emit_round_trip(emit.commands(), memory_, {&means, 1}, [this, seen](const auto& there) {
-    const std::span<float> own = floats_of(there[0]);
+  emit_round_trip(emit.commands(), memory_, {means}, [this, seen](std::span<float> own) {
     std::vector<float> sums(own.size() + 1, weight(seen));
     std::transform(own.begin(), own.end(), sums.begin() + 1,
                    [w = sums[0]](float mean) { return w * mean; });
@@ -61,8 +57,7 @@ void SharedRows::emit_means(ops::Emitter& emit, const gpu::Buffer& step, const g
 void SharedRows::emit_moments(ops::Emitter& emit, const gpu::Buffer& step,
                               const gpu::Buffer& moments) {
   const gpu::Buffer seen = step_of_host(emit, step);
-  emit_round_trip(emit.commands(), memory_, {&moments, 1}, [this, seen](const auto& there) {
-    const std::span<float> own = floats_of(there[0]);
+  emit_round_trip(emit.commands(), memory_, {moments}, [this, seen](std::span<float> own) {
     std::vector<float> part{weight(seen)};
     part.insert(part.end(), own.begin(), own.end());
     std::vector<float> all(part.size() * static_cast<size_t>(group_.size()));

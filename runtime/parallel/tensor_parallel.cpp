@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "parallel/round_trip.h"
+#include "parallel/staging.h"
 
 namespace etr::parallel {
 namespace {
@@ -14,8 +14,8 @@ class SharedSlices final : public ops::SlicePeers {
       : group_(group), memory_(device, gpu::MemoryUse::readback) {}
 
   void emit_sum(ops::Emitter& emit, const gpu::Buffer& terms) override {
-    emit_round_trip(emit.commands(), memory_, {&terms, 1},
-                    [this](const auto& there) { group_.all_reduce(floats_of(there[0])); });
+    emit_round_trip(emit.commands(), memory_, {terms},
+                    [this](std::span<float> sums) { group_.all_reduce(sums); });
   }
 
  private:
@@ -32,14 +32,10 @@ std::unique_ptr<ops::SlicePeers> TensorParallel::peers() {
 // In one exchange.
 void TensorParallel::emit_means(gpu::CommandList& commands, gpu::Allocator& memory,
                                 const std::vector<gpu::Buffer>& means) {
-  emit_round_trip(commands, memory, means, [this](std::span<const gpu::Buffer> there) {
-    std::vector<float> all;
-    for (const gpu::Buffer& part : there)
-      all.insert(all.end(), floats_of(part).begin(), floats_of(part).end());
-    group_.all_reduce(std::span(all));
+  emit_round_trip(commands, memory, means, [this](std::span<float> all) {
+    group_.all_reduce(all);
     const float share = 1 / static_cast<float>(group_.size());
-    for (size_t at = 0; const gpu::Buffer& part : there)
-      for (float& mean : floats_of(part)) mean = all[at++] * share;
+    for (float& mean : all) mean *= share;
   });
 }
 

@@ -10,6 +10,7 @@
 #include "pipeline/replay.h"
 
 namespace etr::pipeline {
+
 // Of the running source, or before it has begun of another one like it.
 Json Pipeline::data() const {
   if (const auto known = source_->data()) return *known;

@@ -229,8 +229,8 @@ std::optional<uint64_t> count_outputs(const ReplayInput& input, uint64_t pass_le
 ReplayPlan plan_replay(const ReplayInput& input, std::vector<std::unique_ptr<Stage>> copies) {
   if (input.outputs == 0) return {};
   Replay replay(input, /*tokens=*/true);
-  auto stages = std::move(
-      copies);  // hold tokens, which point into the replay: they end first, also by an error
+  // They hold tokens, which point into the replay: they end first, also by an error.
+  const auto stages = std::move(copies);
   replay.run();
   if (!replay.arrived()) cannot_be_reached();
   auto alive = std::make_shared<Replay::Alive>(replay.alive());

@@ -2,10 +2,14 @@
 
 #include <utility>
 
+#include "core/start_thread.h"
+
 namespace etr::train {
 
 Mate::Mate(std::string name, Make make)
-    : name_(std::move(name)), thread_([this, m = std::move(make)] { run(m); }) {}
+    : name_(std::move(name)),
+      thread_(start_thread("a thread that trains on a device", "the number of parallel.devices",
+                           [this, m = std::move(make)] { run(m); })) {}
 
 // A trainer that failed goes at once: its groups tell the other ranks.
 void Mate::run(const Make& make) {

@@ -32,12 +32,6 @@ SharedTensors::SharedTensors(const graph::Graph& whole, graph::Slices slices,
                              parallel::TensorParallel& ranks)
     : layout_(graph::layout_of(whole)), slices_(std::move(slices)), ranks_(ranks) {}
 
-int64_t SharedTensors::trainable() const {
-  int64_t sum = 0;
-  for (const Parameter& parameter : layout_.parameters) sum += parameter.count;
-  return sum;
-}
-
 Tensor SharedTensors::whole(const std::string& name, const Tensor& own) {
   const auto slice = slices_.find(name);
   return slice == slices_.end() ? own : ranks_.gather(own, slice->second);

@@ -16,7 +16,6 @@ class SharedTensors {
   SharedTensors(const graph::Graph& whole, graph::Slices slices, parallel::TensorParallel& ranks);
 
   const graph::Slices& slices() const { return slices_; }
-  int64_t trainable() const;  // scalars, of all ranks
 
   Tensor whole(const std::string& name, const Tensor& own);
   // Error(invalid_argument) where a tensor that is shared out has another shape than the model's.

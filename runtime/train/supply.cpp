@@ -12,6 +12,18 @@ std::string position_file(size_t rank) {
   return rank == 0 ? "pipeline.json" : cat("pipeline-rank-", rank, ".json");
 }
 
+// Ranks that share a model must read the same samples, and each has a clock of its own.
+void check_not_by_clock(const Json& pipeline) {
+  for (const Json& stage : pipeline["stages"]) {
+    const std::string mode =
+        stage["stage"] == "echo" ? stage.value("mode", std::string("fixed")) : "fixed";
+    if (mode != "fixed" && stage.value("replay", std::string()).empty())
+      fail(Code::unsupported, "the stage 'echo' in the mode '", mode,
+           "' decides by the time, and ranks that share a model (parallel.mesh) have to "
+           "read the same samples: use the mode 'fixed'");
+  }
+}
+
 }  // namespace
 
 Json without_side_files(Json pipeline) {
@@ -27,22 +39,6 @@ Json without_side_files(Json pipeline) {
     if (stage["stage"] == "echo") stage.erase("log");
   return pipeline;
 }
-
-namespace {
-
-// Ranks that share a model must read the same samples, and each has a clock of its own.
-void check_not_by_clock(const Json& pipeline) {
-  for (const Json& stage : pipeline["stages"]) {
-    const std::string mode =
-        stage["stage"] == "echo" ? stage.value("mode", std::string("fixed")) : "fixed";
-    if (mode != "fixed" && stage.value("replay", std::string()).empty())
-      fail(Code::unsupported, "the stage 'echo' in the mode '", mode,
-           "' decides by the time, and ranks that share a model (parallel.mesh) have to "
-           "read the same samples: use the mode 'fixed'");
-  }
-}
-
-}  // namespace
 
 Json part_of_ranks(Json pipeline, const Ranks* ranks) {
   if (!ranks) return pipeline;

@@ -37,7 +37,6 @@ Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start st
                                                 : join_servers(job)),
       start_(start) {
   try {
-    if (ranks_) ranks_->lay_out(job_.mesh());
     begin(std::move(kernels));
   } catch (const std::exception& error) {
     if (ranks_) ranks_->abort(error.what());

@@ -53,7 +53,6 @@ nn::ModelGraph Weights::part_of(nn::ModelGraph of) const {
 }
 
 int64_t Weights::trainable() const {
-  if (shared) return shared->trainable();
   int64_t all = 0;
   for (const auto& parameter : graph::layout_of(whole.graph).parameters) all += parameter.count;
   return all;
