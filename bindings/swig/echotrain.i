@@ -3,6 +3,7 @@
 
 %{
 #include "facade.h"
+#include "server.h"
 %}
 
 %include <stdint.i>
@@ -69,6 +70,7 @@
 %nodefaultctor echotrain::facade::TransportCall;
 %include "transport.h"
 %include "facade.h"
+%include "server.h"
 
 %template(Devices) std::vector<echotrain::facade::DeviceInfo>;
 

@@ -39,8 +39,9 @@ std::optional<std::string> Door::answer() {
   const auto word = store_->get(key("knock"));
   if (!word) return std::nullopt;
   std::optional<std::string> pair;
-  if (!store_->get(key(*word))) {  // otherwise it has been answered, and has not looked yet
-    pair = cat("shard", shard_, ".pair", ++answered_, ".", word->substr(0, 8));
+  if (answered_.insert(*word)
+          .second) {  // otherwise it has not looked yet, or knocked once more before it did
+    pair = cat("shard", shard_, ".pair", answered_.size(), ".", word->substr(0, 8));
     store_->set(key(*word), *pair);
   }
   store_->remove(key("knock"));

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "exchange/store.h"
@@ -35,7 +36,7 @@ class Door {
   exchange::World world_;
   const int shard_;
   std::unique_ptr<exchange::Store> store_;
-  uint64_t answered_ = 0;
+  std::set<std::string> answered_;  // words
 };
 
 }  // namespace etr::server

@@ -26,6 +26,7 @@ JSON
 done
 
 "$build/samples/draw" "$work/png" 64 1
+export ECHOTRAIN_ENGINES=$build/capi/echotrain  # the package holds none
 "$dotnet" Behaviour.exe "$work/png" | tee behaviour.log
 grep -qE '^[1-9][0-9]* passed, 0 failed$' behaviour.log
 "$dotnet" Train.exe "$work/png" | tee train.log

@@ -9,8 +9,11 @@
 
 #include "core/error.h"
 #include "exchange/local.h"
+#include "exchange/store.h"
 #include "server/client.h"
+#include "server/door.h"
 #include "server/message.h"
+#include "support/temp_dir.h"
 
 namespace etr::test {
 namespace {
@@ -103,6 +106,29 @@ TEST(SliceTest, SlicesCoverAllParametersOnce) {
       }
       EXPECT_EQ(next, count);
     }
+}
+
+// A worker that is answered between two looks of its own knocks once more; nobody is to wait for it twice.
+TEST(DoorTest, AWordIsAnsweredOnce) {
+  const TempDir dir;
+  exchange::World world;
+  world.rendezvous = "file:" + dir.path();
+  server::Door shard(world, 0, true);
+  const auto store = exchange::file_store(dir.path());
+  const std::string knock = world.name + ".shard0.knock";
+  EXPECT_FALSE(shard.answer());
+  store->set(knock, "0123456789");
+  const auto pair = shard.answer();
+  ASSERT_TRUE(pair);
+  EXPECT_EQ(store->get(world.name + ".shard0.0123456789"), pair);
+  store->remove(world.name + ".shard0.0123456789");
+  store->set(knock, "0123456789");
+  EXPECT_FALSE(shard.answer());
+  EXPECT_FALSE(store->get(knock)) << "another one may knock";
+  store->set(knock, "9876543210");
+  const auto next = shard.answer();
+  ASSERT_TRUE(next);
+  EXPECT_NE(next, pair);
 }
 
 TEST(ParameterServer, TheFirstWorkerSaysWhatToBeginWith) {

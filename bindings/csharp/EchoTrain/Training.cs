@@ -353,12 +353,12 @@ namespace EchoTrain
     /// <summary>A job file: <c>foreach (JobEvent e in Job.Load("job.json").Run(new Device())) ...</c> runs it.</summary>
     public sealed class Job
     {
-        private readonly JobHandle handle;
+        internal JobHandle Handle { get; }
 
         private Job(string text, bool isJson, string[] overrides)
         {
             Natives.Load();
-            handle = new JobHandle(text, isJson, new Strings(overrides));
+            Handle = new JobHandle(text, isJson, new Strings(overrides));
         }
 
         /// <summary><paramref name="overrides"/>: "key=value".</summary>
@@ -366,7 +366,7 @@ namespace EchoTrain
 
         public static Job Parse(string json, params string[] overrides) => new Job(json, true, overrides);
 
-        public string Json => handle.json();
+        public string Json => Handle.json();
 
         public override string ToString() => "Job(" + Json + ")";
 
@@ -386,7 +386,7 @@ namespace EchoTrain
         {
             if (device == null) throw new ArgumentNullException(nameof(device));
             WarnOfNoOutput(start);
-            return new JobRun(new TrainerHandle(device.Handle, handle, (int)start), cancellation, evaluation,
+            return new JobRun(new TrainerHandle(device.Handle, Handle, (int)start), cancellation, evaluation,
                               new LentTransport.Failures());
         }
 
@@ -401,13 +401,13 @@ namespace EchoTrain
             var failures = new LentTransport.Failures();
             Native.Transport lent = LentTransport.Lend(transport, failures);
             TrainerHandle trainer = failures.Explained(() =>
-                new TrainerHandle(device.Handle, handle, (int)start, transport.Rank, transport.Size, lent));
+                new TrainerHandle(device.Handle, Handle, (int)start, transport.Rank, transport.Size, lent));
             return new JobRun(trainer, cancellation, null, failures);
         }
 
         private void WarnOfNoOutput(JobStart start)
         {
-            if (start != JobStart.Resume && handle.forgets_output())
+            if (start != JobStart.Resume && Handle.forgets_output())
                 System.Diagnostics.Trace.TraceWarning("this run saves nothing, no checkpoint and no metrics: the job " +
                     "has no output.dir (\"\" says that this is meant)");
         }

@@ -26,6 +26,7 @@ from .callbacks import Callback, EarlyStopping, SaveCheckpoint  # noqa: E402
 from .model import LayerSummary, Model, Summary  # noqa: E402
 from .training import (Device, Event, History, Job, JobRun, Runtime, StepResult, Trainer, devices,  # noqa: E402
                        schedule)
+from .server import Server, ServerStatus  # noqa: E402
 from .transport import Transport  # noqa: E402
 
 __version__ = native.version()
@@ -39,8 +40,8 @@ def prefer_wide_cpu_vectors() -> None:
 
 __all__ = [
     "Batch", "Callback", "Device", "EarlyStopping", "EchoTrainError", "Event", "History", "Job", "JobRun",
-    "LayerSummary", "Model", "Pipeline", "Runtime", "SampleInfo", "SaveCheckpoint", "StepResult", "Summary", "Tensor", "Trainer",
-    "Transport",
+    "LayerSummary", "Model", "Pipeline", "Runtime", "SampleInfo", "SaveCheckpoint", "Server", "ServerStatus", "StepResult", "Summary",
+    "Tensor", "Trainer", "Transport",
     "devices", "errors", "layers", "map", "models", "optimizers", "pack_folder", "prefer_wide_cpu_vectors",
     "schedule", "source", "stages", "tune",
 ]

@@ -127,7 +127,7 @@ public final class Job {
     }
   }
 
-  private final JobHandle handle;
+  final JobHandle handle;
 
   private Job(String text, boolean isJson, String... overrides) {
     Natives.load();

@@ -1,0 +1,49 @@
+// A shard of a parameter server, as languages other than C++ see it.
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include "facade.h"
+
+namespace echotrain::facade {
+
+struct ServerStatus {
+  int64_t workers = 0, joined = 0, finished = 0, updates = 0;
+};
+
+class ServerHandle {
+ public:
+  ServerHandle(const JobHandle& job, int shard)
+      : server_(std::make_shared<Server>(job.get(), shard)) {}
+
+  // Whether the last worker has finished, or the server was stopped; see etr_server_wait.
+  bool ended_within(double seconds) { return get()->wait(seconds); }
+  ServerStatus status() {
+    etr_server_status is{};
+    get()->wait(0, &is);
+    return {is.workers, is.joined, is.finished, static_cast<int64_t>(is.updates)};
+  }
+  void stop() { get()->stop(); }
+
+  // A thread that waits for it goes on first.
+  void close() {
+    std::shared_ptr<Server> last;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      last.swap(server_);
+    }
+    if (last) last->stop();
+  }
+
+ private:
+  std::shared_ptr<Server> get() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (!server_) closed("server");
+    return server_;
+  }
+  mutable std::mutex mutex_;
+  std::shared_ptr<Server> server_;
+};
+
+}  // namespace echotrain::facade
