@@ -58,7 +58,7 @@ TEST(Local, NamesTheRanksThatDoNotCome) {
           "ranks 1 and 3 did not come to barrier, operation 1 of this group, within 0.2 s");
     }
   });
-  EXPECT_LT(seconds_since(begin), 1.2);
+  EXPECT_LT(seconds_since(begin), 30) << "another time-out than this group's";
   EXPECT_EQ(error_text([&] { groups[0].barrier(); }).find("this group ended before: ranks 1 and 3"),
             0u);
   EXPECT_NE(error_text([&] { groups[3].barrier(); }), "");  // who comes late learns of it, too
