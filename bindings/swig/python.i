@@ -1,6 +1,10 @@
 // Python: exceptions through a class that the package registers, fields as NumPy and DLPack take
 // them, and fields that share a Python object's memory.
 
+%begin %{
+#include "python_threads.h"
+%}
+
 %{
 // Makes the exception for (status, message); set once by the package.
 static PyObject* echotrain_error_factory = NULL;
@@ -40,9 +44,8 @@ static bool echotrain_utf8(PyObject* given, const char* name, std::string& text)
 // Lets go of an object from any thread; once the interpreter is gone there is nothing to let go of.
 static void echotrain_release_object(void* object) {
   if (!Py_IsInitialized()) return;
-  const PyGILState_STATE state = PyGILState_Ensure();
+  const echotrain::python::Locked lock;
   Py_DECREF((PyObject*)object);
-  PyGILState_Release(state);
 }
 
 // What NumPy's array interface asks of an object's __array_struct__, and the object: a field that

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 
 #include "core/clock.h"
 #include "exchange/failure.h"
@@ -38,10 +39,10 @@ std::vector<int> LocalWorld::absent() const {
 }
 
 void LocalWorld::check_alike() const {
-  for (const Visit& visit : visits_) {
-    const Visit& first = visits_.front();
+  for (const Visit& visit : met_) {
+    const Visit& first = met_.front();
     if (visit.operation == first.operation && visit.shape == first.shape) continue;
-    const auto rank = &visit - visits_.data();
+    const auto rank = &visit - met_.data();
     throw Error(Code::invalid_argument,
                 cat("rank 0 calls ", first.operation, first.shape, ", and rank ", rank, " ",
                     visit.operation, visit.shape,
@@ -62,6 +63,7 @@ void LocalWorld::arrive(Lock& lock, int rank, const char* operation, double time
   if (absent().empty()) {
     ++meetings_;
     here_.assign(here_.size(), false);
+    met_ = visits_;
     changed_.notify_all();
     return;
   }
@@ -79,11 +81,28 @@ void LocalWorld::meet(int rank, const Visit& visit, double timeout_s,
   visits_[static_cast<size_t>(rank)] = visit;
   arrive(lock, rank, visit.operation.c_str(), timeout_s);
   check_alike();  // all ranks see the same visits
-  const std::vector<Visit> visits = visits_;
+  const std::vector<Visit> visits = met_;
   lock.unlock();
-  work(visits);
+  std::exception_ptr failed;
+  try {
+    work(visits);
+  } catch (...) {
+    failed = std::current_exception();
+  }
   lock.lock();
-  arrive(lock, rank, visit.operation.c_str(), timeout_s);
+  depart(lock);
+  if (failed) std::rethrow_exception(failed);
+}
+
+// Waits without a deadline, also where the group has ended: the others are at work, on memory of this rank.
+void LocalWorld::depart(Lock& lock) {
+  const uint64_t meeting = meetings_;
+  if (++done_ == visits_.size()) {
+    done_ = 0;
+    ++meetings_;
+    changed_.notify_all();
+  }
+  changed_.wait(lock, [&] { return meetings_ != meeting; });
 }
 
 void LocalWorld::send(const void* data, uint64_t size, int from, int to, uint32_t tag,

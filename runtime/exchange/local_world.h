@@ -33,8 +33,8 @@ class LocalWorld {
 
   int size() const { return static_cast<int>(visits_.size()); }
 
-  // All ranks come, then each does `work`, then all leave together: memory that a visit names is safe until then.
-  // Throws RankLost, Error(cancelled) after abort().
+  // All ranks come, then each does `work`, then all leave together: memory that a visit names is safe until then. Throws RankLost
+  // where a rank does not come, or after abort(); who has met leaves with the others all the same.
   void meet(int rank, const Visit& visit, double timeout_s,
             const std::function<void(const std::vector<Visit>&)>& work);
 
@@ -56,6 +56,7 @@ class LocalWorld {
   using Lock = std::unique_lock<std::mutex>;
 
   void arrive(Lock& lock, int rank, const char* operation, double timeout_s);
+  void depart(Lock& lock);
   void check_alike() const;
   [[noreturn]] void end(const std::vector<int>& missing, const std::string& why);
   void check_ended() const;
@@ -64,8 +65,11 @@ class LocalWorld {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Visit> visits_;
+  std::vector<Visit>
+      met_;  // those of the last meeting: a rank that it threw may be on its next visit
   std::vector<bool> here_, left_;
   uint64_t meetings_ = 0;  // twice an operation: all have come, all are done
+  size_t done_ = 0;        // ranks that have done their work, and wait for the others
   std::map<std::tuple<int, int, uint32_t>, std::vector<Message*>> messages_;
   std::map<std::pair<uint64_t, int32_t>, std::weak_ptr<LocalWorld>>
       parts_;  // of a meeting, by colour

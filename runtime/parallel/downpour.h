@@ -28,6 +28,7 @@ class Downpour : public Worker {
  public:
   Downpour(std::unique_ptr<server::Client> client, const gpu::DevicePtr& device,
            DownpourOptions options);
+  ~Downpour() override { end_client(); }
 
   gpu::CommandList with_update(const gpu::CommandList& commands, optim::Update& update,
                                const graph::ParameterStore& store, const Step& step,

@@ -24,6 +24,7 @@ struct ElasticAveragingOptions {
 class ElasticAveraging : public Worker {
  public:
   ElasticAveraging(std::unique_ptr<server::Client> client, ElasticAveragingOptions options);
+  ~ElasticAveraging() override { end_client(); }
 
   bool exchange_due() override;
   void exchange(graph::ParameterStore& store) override;

@@ -36,11 +36,14 @@ class Worker : public Sharing {
   server::Client& client() const { return *client_; }
   bool waits() const { return waits_; }
 
+  // For destructors: the client's threads use what the derived class has. Without finish() the servers see a lost worker.
+  void end_client() { client_.reset(); }
+
   // The servers' weights, without waiting for other workers; keeps their state for save().
   std::vector<float> current(uint64_t count);
 
  private:
-  const std::unique_ptr<server::Client> client_;
+  std::unique_ptr<server::Client> client_;
   const bool waits_;
   std::vector<float> state_;
   bool finished_ = false;

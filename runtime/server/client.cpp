@@ -44,7 +44,7 @@ void Client::attend(Link& link) {
   while (true) {
     const auto next = deadline_after(link.pair->timeout() / 4);
     changed_.wait_until(lock, next, [&] { return link.has_work || ends_ || failed_; });
-    if (ends_ || failed_) return;
+    if (ends_ || failed_) return give_up(link);
     const bool works = std::exchange(link.has_work, false);
     const Work work = works ? work_ : Work([](Pair& pair) { pair.here(); });
     lock.unlock();
@@ -52,6 +52,12 @@ void Client::attend(Link& link) {
     if (works) finish_work();
     lock.lock();
   }
+}
+
+// With the lock.
+void Client::give_up(Link& link) {
+  if (std::exchange(link.has_work, false)) --busy_;
+  changed_.notify_all();
 }
 
 void Client::run(Link& link, const Work& work) {
@@ -102,15 +108,16 @@ void Client::start(Work work, std::function<void()> done) {
 
 bool Client::idle() {
   const std::lock_guard lock(mutex_);
+  if (busy_ > 0) return false;
   check();
-  return busy_ == 0;
+  return true;
 }
 
 bool Client::wait(double seconds) {
   std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, deadline_after(seconds), [&] { return busy_ == 0 || failed_; });
+  if (!changed_.wait_until(lock, deadline_after(seconds), [&] { return busy_ == 0; })) return false;
   check();
-  return busy_ == 0;
+  return true;
 }
 
 // Pairs have deadlines of their own.

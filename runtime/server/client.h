@@ -16,7 +16,8 @@
 namespace etr::server {
 
 // Between two exchanges its threads tell the shards from time to time that the worker is alive, however long a step takes.
-// Where a shard is lost, or refuses, the next call throws that, and the other pairs end.
+// Where a shard is lost, or refuses, the other pairs end, and the next call throws that when they have: no thread uses any more what
+// the work does.
 class Client {
  public:
   // A group of two with each shard, in their order. `wanted`: the number that the worker would like to have, or -1.
@@ -50,6 +51,7 @@ class Client {
   };
 
   void attend(Link& link);
+  void give_up(Link& link);
   void run(Link& link, const Work& work);
   void finish_work();
   void fail_all(const std::exception_ptr& error);

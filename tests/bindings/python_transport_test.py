@@ -20,7 +20,7 @@ _REDUCE = {"sum": np.add, "min": np.minimum, "max": np.maximum}
 
 
 class Place:
-    """Where threads meet with what they bring."""
+    """Where threads meet with what they bring: copies, which a rank may still read when another has given the meeting up."""
 
     def __init__(self, size):
         self.size, self.brought, self.why = size, [None] * size, ""
@@ -58,14 +58,14 @@ class Threads(et.Transport):
         self.place.meet(self.rank, mine, self.timeout, read)
 
     def all_gather(self, part, sizes, array):
-        self.place.meet(self.rank, part, self.timeout, lambda parts: np.concatenate(parts, out=array))
+        self.place.meet(self.rank, part.copy(), self.timeout, lambda parts: np.concatenate(parts, out=array))
 
     def broadcast(self, array, root):
         def read(all_ranks):
             if self.rank != root:
                 array[:] = all_ranks[root]
 
-        self.place.meet(self.rank, array, self.timeout, read)
+        self.place.meet(self.rank, array.copy(), self.timeout, read)
 
     def split(self, colour, key):
         return type(self)(self.place.part(colour), self.rank)
@@ -235,6 +235,33 @@ class TransportTest(Case):
         """)
         job = self.job(8)
         job["train"] = {"steps": 10**9, "progress_every": 0.01}
+        self.check_ends(program, job)
+
+    # Threads that are within a call of the library's when the interpreter goes.
+    def test_a_program_may_end_while_threads_read_events(self):
+        program = textwrap.dedent("""
+            import sys, threading
+            sys.path.insert(0, sys.argv[1])
+            import echotrain as et
+            from python_transport_test import Place, Threads, json
+            begun = threading.Barrier(4)
+            def read(transport):
+                events = iter(et.Job(json.loads(sys.argv[2])).run(transport=transport, device=0))
+                next(events)
+                begun.wait()
+                for event in events:
+                    pass
+            place = Place(2)
+            for transport in Threads(place, 0), Threads(place, 1), None:
+                threading.Thread(target=read, args=(transport,), daemon=True).start()
+            begun.wait()
+            print("begun", flush=True)
+        """)
+        job = self.job(8)
+        job["train"] = {"steps": 10**9, "progress_every": 0.01}
+        self.check_ends(program, job)
+
+    def check_ends(self, program, job):
         here = str(pathlib.Path(__file__).parent)
         result = subprocess.run([sys.executable, "-c", program, here, json.dumps(job)], capture_output=True, text=True, timeout=120)
         self.assertEqual((result.returncode, result.stdout), (0, "begun\n"), result.stderr)

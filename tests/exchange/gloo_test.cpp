@@ -9,8 +9,10 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
-#include <iomanip>
+#include <iterator>
+#include <set>
 #include <sstream>
+#include <system_error>
 #include <thread>
 
 #include "core/json.h"
@@ -219,17 +221,48 @@ TEST(Gloo, SaysWhatItCannotUse) {
               std::string::npos);
 }
 
-// Ports of the loopback interface that helpers of this program listen on.
+// What is in a folder of a process, which may end meanwhile.
+std::vector<std::filesystem::path> entries(const std::string& process, const char* folder) {
+  std::vector<std::filesystem::path> out;
+  std::error_code gone;
+  std::filesystem::directory_iterator at(cat("/proc/", process, folder), gone), end;
+  for (; !gone && at != end; at.increment(gone)) out.push_back(at->path());
+  return out;
+}
+
+void add_family(const std::string& process, std::set<std::string>& family) {
+  if (!family.insert(process).second) return;
+  for (const auto& thread : entries(process, "/task")) {
+    std::ifstream children(thread / "children");
+    for (std::string child; children >> child;) add_family(child, family);
+  }
+}
+
+// As /proc/net/tcp writes them: those of this program, of its ranks and of their helpers. Other tests listen at the same time.
+std::set<std::string> own_sockets() {
+  std::set<std::string> family, out;
+  add_family(std::to_string(getpid()), family);
+  std::error_code gone;
+  for (const std::string& process : family)
+    for (const auto& file : entries(process, "/fd")) {
+      const std::string target = std::filesystem::read_symlink(file, gone).string();
+      if (target.starts_with("socket:[")) out.insert(target.substr(8, target.size() - 9));
+    }
+  return out;
+}
+
+// Ports of the loopback interface.
 std::vector<int> listening_ports() {
+  const std::set<std::string> own = own_sockets();
   std::vector<int> out;
   std::ifstream in("/proc/net/tcp");
   std::string line;
   while (std::getline(in, line)) {
     std::istringstream words(line);
-    std::string slot, local, remote, state;
-    words >> slot >> local >> remote >> state;
-    if (state == "0A" && local.starts_with("0100007F:"))
-      out.push_back(std::stoi(local.substr(9), nullptr, 16));
+    const std::vector<std::string> word{std::istream_iterator<std::string>(words), {}};
+    if (word.size() > 9 && word[3] == "0A" && word[1].starts_with("0100007F:") &&
+        own.count(word[9]))
+      out.push_back(std::stoi(word[1].substr(9), nullptr, 16));
   }
   return out;
 }

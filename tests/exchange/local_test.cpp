@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <functional>
+#include <future>
 #include <optional>
 #include <thread>
 
 #include "exchange/conformance.h"
+#include "exchange/local_world.h"
 #include "support/error_text.h"
 
 namespace etr::test {
@@ -55,7 +58,7 @@ TEST(Local, NamesTheRanksThatDoNotCome) {
           "ranks 1 and 3 did not come to barrier, operation 1 of this group, within 0.2 s");
     }
   });
-  EXPECT_LT(seconds_since(begin), 1.2);
+  EXPECT_LT(seconds_since(begin), 30) << "another time-out than this group's";
   EXPECT_EQ(error_text([&] { groups[0].barrier(); }).find("this group ended before: ranks 1 and 3"),
             0u);
   EXPECT_NE(error_text([&] { groups[3].barrier(); }), "");  // who comes late learns of it, too
@@ -199,6 +202,31 @@ TEST(Group, TellsOfAFailureWithoutAReason) {
   Group group(table);
   const std::string error = error_text([&] { group.barrier(); });
   EXPECT_NE(error.find("barrier failed with the status -3"), std::string::npos) << error;
+}
+
+// Memory that a rank brought to a meeting is in use until all are done, whatever becomes of the group meanwhile.
+TEST(LocalWorld, WhoHasMetLeavesWithTheOthersAlsoWhereTheGroupEnds) {
+  exchange::LocalWorld world(2);
+  std::promise<void> at_work, go_on;
+  std::atomic<bool> is_done{false};
+  auto slow = std::async(std::launch::async, [&] {
+    world.meet(1, {"barrier", ""}, 60, [&](const std::vector<exchange::Visit>&) {
+      at_work.set_value();
+      go_on.get_future().wait();
+      is_done = true;
+    });
+  });
+  auto fast = std::async(std::launch::async, [&] {
+    world.meet(0, {"barrier", ""}, 60, [](const std::vector<exchange::Visit>&) {});
+    return is_done.load();
+  });
+  at_work.get_future().wait();
+  world.abort(0, "the test says so");
+  fast.wait_for(std::chrono::milliseconds(20));  // in which it might leave
+  go_on.set_value();
+  EXPECT_TRUE(fast.get()) << "left a rank that was at work";
+  slow.get();
+  EXPECT_THROW(world.meet(0, {"barrier", ""}, 60, {}), RankLost) << "the next one";
 }
 
 }  // namespace

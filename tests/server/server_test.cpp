@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <future>
 #include <numeric>
@@ -352,6 +353,33 @@ TEST(ParameterServer, ALostShardIsNamed) {
         << lost.what();
     EXPECT_EQ(lost.missing(), std::vector<int>{1});
   }
+}
+
+// What the work uses may go when it has failed.
+TEST(ParameterServer, AFailureIsToldWhenNoThreadIsAtWorkAnyMore) {
+  Cluster cluster(3, sgd());
+  auto worker = cluster.join();
+  begun(*worker, numbers(9));
+  std::promise<void> at_work, go_on;
+  std::atomic<bool> is_done{false};
+  worker->start([&](Pair& pair) {
+    if (pair.shard() == 0) {
+      at_work.get_future().wait();
+      throw exchange::RankLost("the test says so", {0});
+    }
+    if (pair.shard() != 1) return;
+    at_work.set_value();
+    go_on.get_future().wait();
+    is_done = true;
+  });
+  auto told = std::async(std::launch::async, [&] {
+    EXPECT_THROW(worker->wait(), exchange::RankLost);
+    return is_done.load();
+  });
+  told.wait_for(std::chrono::milliseconds(20));  // in which it might be told
+  go_on.set_value();
+  EXPECT_TRUE(told.get()) << "while a thread was at work";
+  EXPECT_THROW(worker->idle(), exchange::RankLost);
 }
 
 // Which ends a worker that has nothing to exchange, too, and those that wait for others.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import collections
 import json
 import sys
 import threading
 import time
 import warnings
+import weakref
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Union
 
@@ -20,7 +22,7 @@ from .errors import CancelledError, EchoTrainError, StateError
 from ._calls import OnEvaluation, Told, of_pipelines
 from .model import LayerSummary, Model, Summary  # noqa: F401
 from .pipeline import _POLL_SECONDS, Batch, Pipeline, _NotPicklable
-from .transport import Failures, Lent, Transport, check_transport, open_runs
+from .transport import Failures, Lent, Transport, check_transport
 
 _job_schema = _schema.load("job")
 schedule = _schema.make_function("schedule", "schedule", "the learning rate over the steps of a run",
@@ -440,6 +442,16 @@ class Job(_NotPicklable):
         return JobRun(self, _runtime(device), _STARTS.index(start), on_evaluation, transport)
 
 
+# They end before the interpreter does: their threads use the device, and ask a transport for the interpreter.
+_open_runs: "weakref.WeakSet[JobRun]" = weakref.WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    for run in list(_open_runs):
+        run._end_with_program()
+
+
 class JobRun(_NotPicklable):
     """A running job: ``with job.run() as run: for event in run: ...``. The last event's kind is "end". It has its trainer and
     ``output.dir`` until then, or until `close`, which leaving ``with`` does. `stop` and `close` may come from any thread. Ctrl-C
@@ -450,11 +462,12 @@ class JobRun(_NotPicklable):
         self._on_evaluation, self._shown = on_evaluation, f"JobRun({job!r})"
         self._closing, self._closed = threading.RLock(), False
         self._calling, self._program_ends = threading.Lock(), False
-        self._failures: Optional[Failures] = None
+        self._transport, self._failures = transport, None
         if transport is None:
             self._handle = native.TrainerHandle(runtime._handle, job._handle, start)
         else:
             self._handle = self._joined(runtime._handle, job._handle, start, check_transport(transport))
+        _open_runs.add(self)
 
     def _joined(self, runtime, job, start: int, transport: Transport) -> "native.TrainerHandle":
         failures = Failures()
@@ -464,7 +477,6 @@ class JobRun(_NotPicklable):
         except EchoTrainError as error:
             raise failures.original(error)
         self._failures = failures
-        open_runs[self] = transport
         return handle
 
     def _next_event(self, progress) -> "native.Event":
@@ -476,11 +488,11 @@ class JobRun(_NotPicklable):
             except EchoTrainError as error:
                 raise self._failures.original(error) if self._failures else error
 
-    def _end_with_program(self, timeout: float) -> None:
+    def _end_with_program(self) -> None:
         """A call that another thread is in returns first: it could not when the interpreter is gone."""
         self._program_ends = True
         self.stop()
-        if self._calling.acquire(timeout=timeout):
+        if self._calling.acquire(timeout=5 + (self._transport or Transport).timeout):
             self._calling.release()
         self.close()
 

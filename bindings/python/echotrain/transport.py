@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import atexit
 import ctypes
-import weakref
 from typing import Any, List, Optional, Sequence
 
 import numpy as np
@@ -88,16 +86,6 @@ class Transport:
 
     def _lacks(self, function: str) -> None:
         raise UnsupportedError(f"{type(self).__name__} has no function {function}")
-
-
-# Runs over a transport, and it: they end before the interpreter does, which their threads ask for.
-open_runs: "weakref.WeakKeyDictionary[Any, Transport]" = weakref.WeakKeyDictionary()
-
-
-@atexit.register
-def _end_all() -> None:
-    for run, transport in list(open_runs.items()):
-        run._end_with_program(transport.timeout + 5)
 
 
 class Failures:

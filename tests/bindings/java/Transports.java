@@ -27,7 +27,7 @@ final class Transports {
     Behaviour.test("what needs a function that a transport lacks", Transports::lacking);
   }
 
-  /** Where threads meet with what they bring. */
+  /** Where threads meet with what they bring: copies, which a rank may still read when another has given the meeting up. */
   private static final class Place {
     final ByteBuffer[] brought = new ByteBuffer[2];
     final Phaser phaser = new Phaser(2);
@@ -64,8 +64,7 @@ final class Transports {
 
     @Override
     public void allReduce(ByteBuffer data, Number number, Reduction reduction) throws Exception {
-      ByteBuffer mine = ByteBuffer.allocate(data.capacity()).order(ByteOrder.nativeOrder()).put(data.duplicate());
-      place.meet(rank(), mine, timeout(), () -> {
+      place.meet(rank(), copy(data), timeout(), () -> {
         for (int at = 0; at < data.capacity(); at += number.bytes()) {
           switch (number) {
             case F32 -> data.putFloat(at, (float) of(reduction, place.brought[0].getFloat(at), place.brought[1].getFloat(at)));
@@ -77,6 +76,10 @@ final class Transports {
       });
     }
 
+    private static ByteBuffer copy(ByteBuffer data) {
+      return ByteBuffer.allocate(data.capacity()).order(ByteOrder.nativeOrder()).put(data.duplicate()).rewind();
+    }
+
     // Of two floats, and of the small integers that ranks exchange, the sum as a double is rounded as their own.
     private static double of(Reduction reduction, double a, double b) {
       return reduction == Reduction.SUM ? a + b : reduction == Reduction.MIN ? Math.min(a, b) : Math.max(a, b);
@@ -84,7 +87,7 @@ final class Transports {
 
     @Override
     public void allGather(ByteBuffer part, long[] sizes, ByteBuffer data) throws Exception {
-      place.meet(rank(), part, timeout(), () -> {
+      place.meet(rank(), copy(part), timeout(), () -> {
         ByteBuffer to = data.duplicate();
         for (ByteBuffer brought : place.brought) to.put(brought.duplicate());
       });
@@ -92,7 +95,7 @@ final class Transports {
 
     @Override
     public void broadcast(ByteBuffer data, int root) throws Exception {
-      place.meet(rank(), data, timeout(), () -> {
+      place.meet(rank(), copy(data), timeout(), () -> {
         if (rank() != root) data.duplicate().put(place.brought[root].duplicate());
       });
     }
