@@ -53,7 +53,7 @@ Json part_of_ranks(Json pipeline, const Ranks* ranks) {
 
 Supply::Supply(const Json& pipeline, Ranks* ranks, size_t ahead)
     : ranks_(ranks), pipeline_(pipeline, pipeline::MapFunctions{}, /*defers=*/true) {
-  if (!ranks || ranks->parts() < 2 || ahead < 2) return;
+  if (!ranks || ranks->parts() < 2 || ahead == 0) return;
   if (auto buckets = LengthBuckets::of_pipeline(pipeline))
     ahead_.emplace(pipeline_, *std::move(buckets), ahead);
 }
