@@ -26,6 +26,8 @@ struct StepValues {
   uint flags;          // FIRST_OF_UPDATE, FRESH_BATCH
   uint not_finite;     // set by the device where a gradient had no finite value
   uint first_row, rows;  // of the batch, in one that several ranks share
+  float kept_a, kept_b, rest_a, rest_b, log_a, log_b;  // of running means: shares that are kept, 1 - share, log(share)
+  float weight_decay, label_smoothing;
 };
 
 #define HOPELESS 2  // not_finite at the least loss scale

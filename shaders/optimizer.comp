@@ -9,14 +9,15 @@
 //   RMSPROP  g += d w;  v = b v + (1 - b) g^2 (Tieleman and Hinton 2012);  g /= sqrt(v) + epsilon
 //            w -= r g, or, with momentum,  m = a m + g,  w -= r m
 //   LION     w -= r (sign(a m + (1 - a) g) + d w);  m = b m + (1 - b) g (Chen et al. 2023)
-// The host gives 1 - a, 1 - b (rest_) and the logarithms, which floats near 1 would lose.
-// Bindings: 0 w, 1 grad, 2 m, 3 v, 4 step values; a kind without m or v has something else there.
+// a, b and d come with the step's values, and so do 1 - a, 1 - b (rest_) and the logarithms, which floats near 1 would lose.
+// Bindings: 0 w, 1 grad, 2 m, 3 v, 4 step values; a kind without m or v has something else there. `keeps`: SGD and
+// RMSPROP have an m, their velocity.
 // Dispatch: grid-stride over count.
 #extension GL_GOOGLE_include_directive : require
 layout(local_size_x = 64) in;
 layout(constant_id = 0) const uint kind = 0;
 #define BUFFERS(B) B(0, Floats, w) B(1, Floats, grad) B(2, Floats, m) B(3, Floats, v) B(4, Steps, now)
-#define PARAMS uint count, decayed, flag; float a, b, epsilon, decay, rest_a, rest_b, log_a, log_b;
+#define PARAMS uint count, decayed, flag, keeps; float epsilon;
 #include "interface.glsl"
 #include "corrections.glsl"
 
@@ -29,8 +30,10 @@ layout(constant_id = 0) const uint kind = 0;
 void main() {
   if (now.v[0].update == 0) return;  // gradients are being accumulated
   const float rate = now.v[0].learning_rate, t = float(now.v[0].update);
-  const float first = kind == ADAM ? one_minus_power(log_a, t) : 1.0;
-  const float second = kind == ADAM ? one_minus_power(log_b, t) : 1.0;
+  const float a = now.v[0].kept_a, b = now.v[0].kept_b, decay = now.v[0].weight_decay;
+  const float rest_a = now.v[0].rest_a, rest_b = now.v[0].rest_b;
+  const float first = kind == ADAM ? one_minus_power(now.v[0].log_a, t) : 1.0;
+  const float second = kind == ADAM ? one_minus_power(now.v[0].log_b, t) : 1.0;
   FOR_EACH(i, count) {
     const float x = w.v[i], d = i < decayed ? decay : 0.0;
     float g = grad.v[i];
@@ -42,7 +45,7 @@ void main() {
     }
     if (kind != ADAM || flag == 0) g += d * x;
     if (kind == SGD) {
-      if (a != 0.0) {
+      if (keeps != 0) {
         const float velocity = a * m.v[i] + g;
         m.v[i] = velocity;
         g = flag != 0 ? g + a * velocity : velocity;
@@ -62,7 +65,7 @@ void main() {
       const float square = b * v.v[i] + rest_b * g * g;
       v.v[i] = square;
       g /= sqrt(square) + epsilon;
-      if (a != 0.0) {
+      if (keeps != 0) {
         g += a * m.v[i];
         m.v[i] = g;
       }

@@ -3,21 +3,24 @@
 //   loss = w (log sum exp(x) - sum_k q_k x_k),  q_k = (1 - s) [k = t] + s / classes
 //   dx_k = w (softmax(x)_k - q_k) * dloss
 // A label outside [0, classes) makes the row's loss NaN, so that it is seen; a row of weight 0 is 0 whatever its
-// label. Bindings: forward 0 logits, 1 labels, 2 weights, 3 loss [rows]; gradient 3 dloss, 4 dx. Dispatch: rows.
+// label. Bindings: forward 0 logits, 1 labels, 2 weights, 3 loss [rows], 4 step values; gradient 3 dloss, 4 dx,
+// 5 step values. s comes with the step's values. Dispatch: rows.
 //! variant softmax_cross_entropy
 //! variant softmax_cross_entropy_grad -DGRAD
 #extension GL_GOOGLE_include_directive : require
 #ifdef GRAD
 #define BUFFERS(B) B(0, Floats, x) B(1, Ints, labels) B(2, Floats, weights) B(3, Floats, dloss) \
-    B(4, Floats, dx)
+    B(4, Floats, dx) B(5, Steps, now)
 #else
-#define BUFFERS(B) B(0, Floats, x) B(1, Ints, labels) B(2, Floats, weights) B(3, Floats, loss)
+#define BUFFERS(B) B(0, Floats, x) B(1, Ints, labels) B(2, Floats, weights) B(3, Floats, loss) \
+    B(4, Steps, now)
 #endif
-#define PARAMS uint rows, classes; float smoothing; uint weighted;
+#define PARAMS uint rows, classes, weighted;
 #include "interface.glsl"
 #include "row.glsl"
 
 void main() {
+  const float smoothing = now.v[0].label_smoothing;
   FOR_GROUPS(r, rows) {
     const uint base = r * classes;
     const float weight = weighted != 0 ? weights.v[r] : 1.0;

@@ -6,7 +6,7 @@
 // each a workgroup: segment s is [begin, count, tensor], tensor t is [first segment, segments, decayed].
 //   direction  u, and m and v of LAMB          (0 w, 1 grad, 2 m, 3 v, 4 u, 5 segments, 6 tensors, 7 step values)
 //   norms      partial [segments, 2]: |w|^2 and |g|^2 (LARS) or |u|^2 (LAMB)   (0 w, 1 other, 2 segments, 3 partial)
-//   ratios     q [tensors]                      (0 partial, 1 tensors, 2 ratios)
+//   ratios     q [tensors]                      (0 partial, 1 tensors, 2 ratios, 3 step values)
 //   apply      w, and m of LARS                 (0 w, 1 m, 2 u, 3 ratios, 4 segments, 5 step values)
 // Dispatch: a row for each segment; ratios: grid-stride over tensors.
 //! variant trust_direction -DDIRECTION
@@ -14,14 +14,15 @@
 //! variant trust_ratios -DRATIOS
 //! variant trust_apply -DAPPLY
 #extension GL_GOOGLE_include_directive : require
-#define PARAMS uint count; float a, b, epsilon, decay, trust, rest_a, rest_b, log_a, log_b;
+#define PARAMS uint count; float epsilon, trust;
 layout(constant_id = 1) const uint lamb = 0;
 
 #if defined(RATIOS)
 layout(local_size_x = 64) in;
-#define BUFFERS(B) B(0, Floats, partial) B(1, Uints, tensors) B(2, Floats, ratios)
+#define BUFFERS(B) B(0, Floats, partial) B(1, Uints, tensors) B(2, Floats, ratios) B(3, Steps, now)
 #include "interface.glsl"
 void main() {
+  const float decay = now.v[0].weight_decay;
   FOR_EACH(t, count) {
     float weights = 0.0, steps = 0.0;
     const uint first = tensors.v[3 * t], end = first + tensors.v[3 * t + 1];
@@ -53,13 +54,19 @@ void main() {
 void main() {
 #ifndef NORMS
   if (now.v[0].update == 0) return;  // gradients are being accumulated
+  const float a = now.v[0].kept_a;
+#endif
+#ifdef DIRECTION
+  const float b = now.v[0].kept_b, decay = now.v[0].weight_decay;
+  const float rest_a = now.v[0].rest_a, rest_b = now.v[0].rest_b;
 #endif
   FOR_GROUPS(s, count) {
     const uint begin = segments.v[3 * s], length = segments.v[3 * s + 1], t = segments.v[3 * s + 2];
 #if defined(DIRECTION)
     const float d = tensors.v[3 * t + 2] != 0 ? decay : 0.0;
     const float step_ = float(now.v[0].update);
-    const float first = one_minus_power(log_a, step_), second = one_minus_power(log_b, step_);
+    const float first = one_minus_power(now.v[0].log_a, step_),
+                second = one_minus_power(now.v[0].log_b, step_);
     FOR_LANES(k, length) {
       const uint i = begin + k;
       float direction = grad.v[i];

@@ -444,6 +444,9 @@ class TrainerHandle {
     return new BatchHandle(get()->weights(name));
   }
   void set_weights(const BatchHandle& weights) { get()->set_weights(*weights.get()); }
+  void set_hyperparameter(const std::string& name, double value) {
+    get()->set_hyperparameter(name, value);
+  }
   std::string summary(const std::string& format) const { return get()->summary(format); }
   void save(const std::string& directory) { get()->save(directory); }
   void export_onnx(const std::string& path) { get()->export_onnx(path); }

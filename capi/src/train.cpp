@@ -224,6 +224,15 @@ int32_t etr_trainer_set_weights(etr_trainer* trainer, const etr_batch* weights) 
   });
 }
 
+int32_t etr_trainer_set_hyperparameter(etr_trainer* trainer, const char* name, double value) {
+  return guarded([&] {
+    etr_trainer& t = required(trainer, "trainer");
+    const std::string of = &required(name, "name");
+    if (t.job) return t.job->set_hyperparameter(of, value);
+    t.own->set_hyperparameter(of, value, t.own->steps());
+  });
+}
+
 int32_t etr_trainer_summary(etr_trainer* trainer, const char* format, char** text) {
   return guarded([&] {
     const Json made = required(trainer, "trainer").shaped_learner().summary();

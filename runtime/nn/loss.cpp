@@ -119,7 +119,7 @@ Loss::Values Loss::build(graph::Graph& graph, graph::ValueId output) const {
     const auto rows = graph.add(op, options, {output, target, weight}, "loss");
     return graph.add("mean_rows", Json::object(), {rows, weight}, "loss");
   };
-  const auto loss = mean("softmax_cross_entropy", {{"label_smoothing", label_smoothing_}});
+  const auto loss = mean("softmax_cross_entropy", Json::object());
   return {target, loss, mean("accuracy", Json::object())};
 }
 

@@ -14,8 +14,9 @@ class Loss {
   explicit Loss(const Json& spec);  // {"loss": "huber", "delta": 2}; null is the default
 
   bool classifies() const { return kind_ == "softmax_cross_entropy"; }
-  const std::string& target() const { return target_; }  // the field of the batch
-  int64_t ignored_label() const { return ignored_; }     // where it classifies
+  const std::string& target() const { return target_; }        // the field of the batch
+  int64_t ignored_label() const { return ignored_; }           // where it classifies
+  double label_smoothing() const { return label_smoothing_; }  // likewise
   DType target_dtype() const { return classifies() ? DType::i32 : DType::f32; }
 
   struct Values {

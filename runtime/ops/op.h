@@ -42,11 +42,16 @@ struct StepValues {
   // Where the batch is a part of one that several ranks share: the row of that at which it begins, and how many rows the plan
   // has. What is random of an element depends on its place in the shared batch.
   uint32_t first_row = 0, rows = 1;
+  // Hyperparameters (optim/hyperparameters.h): the shares of the first and the second running mean that an update keeps, and of
+  // each 1 - share and log(share), which are made in double because floats near 1 would lose them.
+  float kept_a = 0, kept_b = 0, rest_a = 1, rest_b = 1, log_a = -1e30f, log_b = -1e30f;
+  float weight_decay = 0;
+  float label_smoothing = 0;
 
   static constexpr uint32_t kFirstOfUpdate = 1, kFreshBatch = 2;
   static constexpr uint32_t kHopeless = 2;  // at the least loss scale, too
 };
-static_assert(sizeof(StepValues) == 40);
+static_assert(sizeof(StepValues) == 72);
 
 // What matrix products and convolutions take: operands rounded to bfloat16 or float16, summed in fp32. All else,
 // weights and results among it, is fp32 (Micikevicius et al. 2018). Values are those of shaders/round_to.comp.
@@ -158,7 +163,8 @@ class Emitter {
 // Everything one node of a graph hands to its op while the plan is made.
 struct OpCall {
   const Options& options;
-  uint32_t node = 0;  // keys the op's random numbers; its position in the graph, unless that was split
+  uint32_t node =
+      0;  // keys the op's random numbers; its position in the graph, unless that was split
   bool training = false;
   std::vector<DeviceTensor> inputs;  // in the spec's order; optional trailing ones may be missing
   DeviceTensor output;

@@ -1,4 +1,4 @@
-// Per-row softmax cross-entropy with integer labels, label smoothing and weights of rows.
+// Per-row softmax cross-entropy with integer labels, label smoothing (StepValues::label_smoothing) and weights of rows.
 #include "core/error.h"
 #include "ops/op.h"
 
@@ -8,15 +8,9 @@ namespace {
 constexpr OpInput kInputs[] = {{"logits"},
                                {"labels", InputRole::constant, false, DType::i32},
                                {"weights", InputRole::constant, true}};
-constexpr OptionSpec kOptions[] = {
-    {"label_smoothing", OptionType::number, "0", "probability spread evenly over all classes", 0,
-     0.99},
-};
 
 struct Push {
-  uint32_t rows, classes;
-  float smoothing;
-  uint32_t weighted;
+  uint32_t rows, classes, weighted;
 };
 
 OpShapes shapes(const Options&, const std::vector<Shape>& in) {
@@ -26,8 +20,7 @@ OpShapes shapes(const Options&, const std::vector<Shape>& in) {
 
 Push push_of(const OpCall& call) {
   const auto classes = static_cast<uint32_t>(call.inputs[0].shape.back());
-  return {call.inputs[1].count(), classes,
-          static_cast<float>(call.options.number("label_smoothing")), call.inputs.size() > 2};
+  return {call.inputs[1].count(), classes, call.inputs.size() > 2};
 }
 
 const DeviceTensor& weights_of(const OpCall& call) {
@@ -37,16 +30,23 @@ const DeviceTensor& weights_of(const OpCall& call) {
 void forward(const OpCall& call, Emitter& emit) {
   const Push push = push_of(call);
   emit.for_rows("softmax_cross_entropy",
-                {reads(call.inputs[0]), reads(call.inputs[1]), reads(weights_of(call)),
-                 writes(call.output)},
+                {reads(call.inputs[0]),
+                 reads(call.inputs[1]),
+                 reads(weights_of(call)),
+                 writes(call.output),
+                 {call.step, gpu::Access::read}},
                 push, push.rows, push.classes);
 }
 
 void backward(const OpCall& call, Emitter& emit) {
   const Push push = push_of(call);
   emit.for_rows("softmax_cross_entropy_grad",
-                {reads(call.inputs[0]), reads(call.inputs[1]), reads(weights_of(call)),
-                 reads(call.output_grad), writes(call.input_grads[0])},
+                {reads(call.inputs[0]),
+                 reads(call.inputs[1]),
+                 reads(weights_of(call)),
+                 reads(call.output_grad),
+                 writes(call.input_grads[0]),
+                 {call.step, gpu::Access::read}},
                 push, push.rows, push.classes);
 }
 
@@ -56,7 +56,7 @@ extern const OpSpec softmax_cross_entropy_op;
 const OpSpec softmax_cross_entropy_op{"softmax_cross_entropy",
                                       "cross-entropy of softmax(logits) against integer labels",
                                       kInputs,
-                                      kOptions,
+                                      {},
                                       shapes,
                                       forward,
                                       backward};

@@ -10,9 +10,9 @@ namespace {
 enum Kind : uint32_t { kSgd, kAdam, kAdagrad, kRmsprop, kLion };
 
 struct Push {
-  uint32_t count, decayed, flag;
-  float a, b, epsilon, decay;
-  Betas betas{0, 0};
+  uint32_t count, decayed;
+  uint32_t flag = 0, keeps = 0;
+  float epsilon = 0;
 };
 
 // What a kind keeps between updates, and what it begins with.
@@ -23,8 +23,13 @@ struct State {
 
 class Elementwise final : public Optimizer {
  public:
-  Elementwise(const graph::ParameterStore& store, Kind kind, Push push, State first, State second)
-      : store_(store), arena_(store.device(), gpu::MemoryUse::device), kind_(kind), push_(push) {
+  Elementwise(const graph::ParameterStore& store, Kind kind, State first, State second,
+              float epsilon = 0, bool flag = false)
+      : store_(store),
+        arena_(store.device(), gpu::MemoryUse::device),
+        kind_(kind),
+        flag_(flag),
+        epsilon_(epsilon) {
     m_ = make(first);
     v_ = make(second);
   }
@@ -37,9 +42,7 @@ class Elementwise final : public Optimizer {
       const auto binding = [&](const ops::DeviceTensor& state) {
         return state ? gpu::Binding{part_of(state.buffer, range), Access::read_write} : gradients;
       };
-      Push push = push_;
-      push.count = range.count;
-      push.decayed = range.decayed;
+      const Push push{range.count, range.decayed, flag_, m_ ? 1u : 0u, epsilon_};
       emit.for_each("optimizer",
                     {{part_of(store_.weights(), range), Access::read_write},
                      gradients,
@@ -64,7 +67,8 @@ class Elementwise final : public Optimizer {
   const graph::ParameterStore& store_;
   gpu::Arena arena_;
   Kind kind_;
-  Push push_;
+  bool flag_;
+  float epsilon_;
   ops::DeviceTensor m_, v_;
   std::map<std::string, ops::DeviceTensor> state_;
 };
@@ -86,12 +90,11 @@ constexpr OptionSpec kSgdOptions[] = {
 };
 
 std::unique_ptr<Optimizer> make_sgd(const Options& o, const graph::ParameterStore& store) {
-  const float momentum = number(o, "momentum");
+  const double momentum = o.number("momentum");
   if (o.boolean("nesterov") && momentum == 0)
     fail(Code::invalid_argument, "optimizer 'sgd': nesterov needs a momentum above 0");
-  return std::make_unique<Elementwise>(
-      store, kSgd, Push{0, 0, o.boolean("nesterov"), momentum, 0, 0, number(o, "weight_decay")},
-      State{momentum != 0 ? "velocity" : nullptr}, State{});
+  return std::make_unique<Elementwise>(store, kSgd, State{momentum != 0 ? "velocity" : nullptr},
+                                       State{}, 0.0f, o.boolean("nesterov"));
 }
 
 // adam, adamw ---------------------------------------------------------------------------------
@@ -114,16 +117,8 @@ constexpr OptionSpec kAdamwOptions[] = {
 
 template <bool decoupled>
 std::unique_ptr<Optimizer> make_adam(const Options& o, const graph::ParameterStore& store) {
-  return std::make_unique<Elementwise>(store, kAdam,
-                                       Push{0,
-                                            0,
-                                            decoupled,
-                                            number(o, "beta1"),
-                                            number(o, "beta2"),
-                                            number(o, "epsilon"),
-                                            number(o, "weight_decay"),
-                                            {o.number("beta1"), o.number("beta2")}},
-                                       State{"mean"}, State{"square"});
+  return std::make_unique<Elementwise>(store, kAdam, State{"mean"}, State{"square"},
+                                       number(o, "epsilon"), decoupled);
 }
 
 // adagrad, rmsprop, lion ----------------------------------------------------------------------
@@ -135,9 +130,8 @@ constexpr OptionSpec kAdagradOptions[] = {
 };
 
 std::unique_ptr<Optimizer> make_adagrad(const Options& o, const graph::ParameterStore& store) {
-  return std::make_unique<Elementwise>(
-      store, kAdagrad, Push{0, 0, 0, 0, 0, number(o, "epsilon"), number(o, "weight_decay")},
-      State{}, State{"square", number(o, "initial")});
+  return std::make_unique<Elementwise>(store, kAdagrad, State{},
+                                       State{"square", number(o, "initial")}, number(o, "epsilon"));
 }
 
 constexpr OptionSpec kRmspropOptions[] = {
@@ -149,18 +143,9 @@ constexpr OptionSpec kRmspropOptions[] = {
 };
 
 std::unique_ptr<Optimizer> make_rmsprop(const Options& o, const graph::ParameterStore& store) {
-  const float momentum = number(o, "momentum");
   return std::make_unique<Elementwise>(store, kRmsprop,
-                                       Push{0,
-                                            0,
-                                            0,
-                                            momentum,
-                                            number(o, "decay"),
-                                            number(o, "epsilon"),
-                                            number(o, "weight_decay"),
-                                            {momentum, o.number("decay")}},
-                                       State{momentum != 0 ? "velocity" : nullptr},
-                                       State{"square"});
+                                       State{o.number("momentum") != 0 ? "velocity" : nullptr},
+                                       State{"square"}, number(o, "epsilon"));
 }
 
 constexpr OptionSpec kLionOptions[] = {
@@ -169,17 +154,8 @@ constexpr OptionSpec kLionOptions[] = {
     kWeightDecay,
 };
 
-std::unique_ptr<Optimizer> make_lion(const Options& o, const graph::ParameterStore& store) {
-  return std::make_unique<Elementwise>(store, kLion,
-                                       Push{0,
-                                            0,
-                                            0,
-                                            number(o, "beta1"),
-                                            number(o, "beta2"),
-                                            0,
-                                            number(o, "weight_decay"),
-                                            {o.number("beta1"), o.number("beta2")}},
-                                       State{"mean"}, State{});
+std::unique_ptr<Optimizer> make_lion(const Options&, const graph::ParameterStore& store) {
+  return std::make_unique<Elementwise>(store, kLion, State{"mean"}, State{});
 }
 
 }  // namespace

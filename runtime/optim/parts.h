@@ -2,7 +2,6 @@
 #pragma once
 
 #include <bit>
-#include <cmath>
 
 #include "core/options.h"
 #include "gpu/recording.h"
@@ -21,17 +20,5 @@ inline ops::DeviceTensor make_state(const gpu::DevicePtr& device, gpu::Arena& ar
   gpu::run_once(device, {gpu::Fill{tensor.buffer, std::bit_cast<uint32_t>(value)}});
   return tensor;
 }
-
-// The constants of running means, made in double: floats near 1 would lose 1 - beta and its
-// logarithm.
-struct Betas {
-  Betas(double beta1, double beta2)
-      : rest_a(static_cast<float>(1 - beta1)),
-        rest_b(static_cast<float>(1 - beta2)),
-        log_a(beta1 > 0 ? static_cast<float>(std::log(beta1)) : -1e30f),
-        log_b(beta2 > 0 ? static_cast<float>(std::log(beta2)) : -1e30f) {}
-
-  float rest_a, rest_b, log_a, log_b;
-};
 
 }  // namespace etr::optim

@@ -32,7 +32,18 @@ constexpr OptionSpec kOptions[] = {
     {"power", OptionType::number, "1", "schedule 'polynomial': its exponent", 0, 100},
     {"rise", OptionType::number, "0.3",
      "schedule 'one_cycle': share of the steps in which the rate rises", 0.001, 0.999},
+    {"momentum_end", OptionType::number, "-1",
+     "the optimizer's momentum (or its beta1) at decay_steps, to which it changes along a line; "
+     "-1: it "
+     "stays",
+     -1, 0.999999},
+    {"weight_decay_end", OptionType::number, "-1", "likewise of the optimizer's weight_decay", -1,
+     10},
+    {"label_smoothing_end", OptionType::number, "-1", "likewise of the loss's label_smoothing", -1,
+     0.99},
 };
+
+constexpr const char* kChanging[] = {"momentum", "weight_decay", "label_smoothing"};
 
 // Half a cosine from 1 to 0.
 double falling(double p) { return (1 + std::cos(std::numbers::pi * p)) / 2; }
@@ -59,6 +70,12 @@ Schedule::Schedule(const Options& options, int64_t total_steps)
           : kind == "one_cycle"    ? Kind::one_cycle
                                    : Kind::constant;
   if (decay_ == 0) decay_ = total_steps;
+  for (const std::string name : kChanging)
+    if (const double end = options.number(name + "_end"); end >= 0) ends_[name] = end;
+  if (decay_ == 0 && !ends_.empty())
+    fail(Code::invalid_argument, "schedule: ", ends_.begin()->first,
+         "_end needs a step at which it is reached: set decay_steps, or the run's length in steps "
+         "(train.steps or train.planned_steps of a job)");
   const bool ends = kind_ != Kind::constant && kind_ != Kind::step && kind_ != Kind::inverse_sqrt;
   const double share = options.number("warmup_share");
   if (decay_ == 0 && (ends || (share > 0 && warmup_ == 0)))
@@ -80,6 +97,11 @@ void Schedule::shorten_warmup(bool decay_is_given, const std::string& kind) {
       LogLevel::warning,
       cat("schedule '", kind, "': the run's ", decay_, " steps are no more than warmup_steps (",
           given, "); it warms up for ", warmup_, ". warmup_share follows the run's length"));
+}
+
+double Schedule::progress(int64_t step) const {
+  return std::clamp(static_cast<double>(step) / static_cast<double>(std::max<int64_t>(decay_, 1)),
+                    0.0, 1.0);
 }
 
 float Schedule::rate(int64_t step) const {

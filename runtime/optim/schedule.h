@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "core/options.h"
@@ -28,6 +29,11 @@ class Schedule {
   //                 rate * f^2; there is no warm-up beside it         (Smith and Topin 2019)
   float rate(int64_t step) const;
 
+  // Hyperparameters that change along a line, by the name of their option: what they are at decay_steps. progress() is the
+  // share of the way at step `step`.
+  const std::map<std::string, double>& ends() const { return ends_; }
+  double progress(int64_t step) const;
+
  private:
   void shorten_warmup(bool decay_is_given, const std::string& kind);
 
@@ -36,6 +42,7 @@ class Schedule {
   Kind kind_;
   double rate_, end_factor_, gamma_, power_, rise_;
   int64_t warmup_, decay_, step_every_;
+  std::map<std::string, double> ends_;
 };
 
 Schema schedule_schema();

@@ -8,8 +8,7 @@ namespace {
 
 struct Push {
   uint32_t count;
-  float a, b, epsilon, decay, trust;
-  Betas betas{0, 0};
+  float epsilon, trust;
 };
 
 constexpr uint32_t kSegment = 1 << 14;  // scalars that a workgroup takes
@@ -47,8 +46,8 @@ class Trust final : public Optimizer {
     Push by_tensor = push_;
     by_tensor.count = count_of(tensors_);
     emit.for_each("trust_ratios",
-                  {ops::reads(partial_), ops::reads(tensors_), ops::writes(ratios_)}, by_tensor,
-                  by_tensor.count, {0, lamb_});
+                  {ops::reads(partial_), ops::reads(tensors_), ops::writes(ratios_), step},
+                  by_tensor, by_tensor.count, {0, lamb_});
     emit.for_rows("trust_apply",
                   {{store_.weights(), Access::read_write},
                    ops::updates(mean_),
@@ -116,9 +115,7 @@ constexpr OptionSpec kLars[] = {
 };
 
 std::unique_ptr<Optimizer> make_lars(const Options& o, const graph::ParameterStore& store) {
-  return std::make_unique<Trust>(
-      store, false,
-      Push{0, number(o, "momentum"), 0.5f, 0, number(o, "weight_decay"), number(o, "trust")});
+  return std::make_unique<Trust>(store, false, Push{0, 0, number(o, "trust")});
 }
 
 constexpr OptionSpec kLamb[] = {
@@ -131,14 +128,7 @@ constexpr OptionSpec kLamb[] = {
 };
 
 std::unique_ptr<Optimizer> make_lamb(const Options& o, const graph::ParameterStore& store) {
-  return std::make_unique<Trust>(store, true,
-                                 Push{0,
-                                      number(o, "beta1"),
-                                      number(o, "beta2"),
-                                      number(o, "epsilon"),
-                                      number(o, "weight_decay"),
-                                      1,
-                                      {o.number("beta1"), o.number("beta2")}});
+  return std::make_unique<Trust>(store, true, Push{0, number(o, "epsilon"), 1});
 }
 
 }  // namespace

@@ -71,7 +71,8 @@ class Prediction {
 
 }  // namespace
 
-Scoring::Scoring(const nn::Model& model) : fields_(fed_names(model)) {}
+Scoring::Scoring(const nn::Model& model, const ops::StepValues& values)
+    : values_(values), fields_(fed_names(model)) {}
 
 Scoring::~Scoring() {
   try {
@@ -89,7 +90,7 @@ void Scoring::add(Plans& plans, const pipeline::Item& batch) {
   keep(batch);
   for (int64_t begin = 0; begin < seen.rows; begin += planned_->rows) {
     const int64_t rows = std::min(planned_->rows, seen.rows - begin);
-    ops::StepValues values;
+    ops::StepValues values = values_;
     values.valid_rows = static_cast<uint32_t>(rows);
     scorer_->filled(rows == seen.rows ? batch : part_of(batch, fields_, begin, rows))
         .submit(values, values.valid_rows);

@@ -19,7 +19,8 @@ struct EvalMetrics {
 // The metrics of many batches.
 class Scoring {
  public:
-  explicit Scoring(const nn::Model& model);
+  // `values`: the hyperparameters of the loss among them count.
+  Scoring(const nn::Model& model, const ops::StepValues& values);
   ~Scoring();
   Scoring(const Scoring&) = delete;
   Scoring& operator=(const Scoring&) = delete;
@@ -35,6 +36,7 @@ class Scoring {
   void keep(const pipeline::Item& batch);
   void take(bool wait_all);
 
+  const ops::StepValues values_;
   const std::vector<std::string> fields_;  // that a batch is fed with
   Planned* planned_ = nullptr;
   FedRunner* scorer_ = nullptr;

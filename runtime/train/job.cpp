@@ -68,6 +68,11 @@ constexpr OptionSpec kParallel[] = {
     {"devices", OptionType::strings, "[]",
      "devices of this process that train together, each as a rank: for each the index of a device, "
      "or a part of its name; one may stand there twice. []: the one that the program opens"},
+    {"batches_ahead", OptionType::integer, "8",
+     "batches that each rank reads ahead where the pipeline has a stage 'bucket', so that all "
+     "ranks take "
+     "batches of the same length bucket in a step; 0: each takes them as they come",
+     0, 4096, "batches"},
     {"bucket_mb", OptionType::number, "4", "gradients that are exchanged at once", 0.001, 1e4,
      "MB"},
     {"sync_batch_norm", OptionType::boolean, "false",

@@ -24,6 +24,10 @@ void check_scalar_update(const optim::UpdateSpec& update, int ranks) {
          "(clip_value is fine), or share no tensors");
 }
 
+std::optional<double> smoothing_of(const nn::Loss& loss) {
+  return loss.classifies() ? std::optional(loss.label_smoothing()) : std::nullopt;
+}
+
 }  // namespace
 
 Learner::Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec,
@@ -37,7 +41,7 @@ Learner::Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec,
       seed_(spec.seed),
       steps_(optim::Schedule(Options(optim::schedule_schema(), "schedule", spec.schedule),
                              spec.total_steps / update_.accumulate()),
-             update_.accumulate(), seed_) {}
+             update_, smoothing_of(model_.loss()), seed_) {}
 
 Learner::~Learner() = default;
 
@@ -151,7 +155,9 @@ EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline, const EvalProgress& 
                               const std::atomic<bool>* stop) {
   return in_evaluation([&] {
     EvaluationInput input(pipeline, progress, stop);
-    Scoring scoring(model_);
+    ops::StepValues values;
+    steps_.put_hyperparameters(values);
+    Scoring scoring(model_, values);
     pipeline::Item batch;
     while (input.next(batch)) {
       scoring.add(plans_for(batch, /*with_target=*/true), batch);

@@ -111,6 +111,12 @@ class Learner {
   // model's shape, or Error(invalid_argument).
   void set_weights(const std::vector<pipeline::Field>& given);
 
+  // Of the optimizer or the loss, from step `step` on (0-based): see optim::Hyperparameters::set(). Checkpoints keep it. All
+  // ranks make the same call.
+  void set_hyperparameter(const std::string& name, double value, uint64_t step) {
+    steps_.hyperparameters().set(name, value, step);
+  }
+
   // See train/summary.h. Error(state) before the first batch.
   Json summary() const;
 

@@ -24,6 +24,7 @@ struct State {
   uint64_t step = 0;
   std::map<std::string, int64_t> rows;
   std::string optimizer;  // "" in those of earlier versions
+  optim::Hyperparameters::Changes hyperparameters;
 };
 
 State state_of(const checkpoint::Files& files, const std::string& origin) {
@@ -36,6 +37,7 @@ State state_of(const checkpoint::Files& files, const std::string& origin) {
            " and 'rows' is ", rows.dump());
     state.step = step.get<uint64_t>();
     state.optimizer = json.value("optimizer", "");
+    state.hyperparameters = json.value("hyperparameters", state.hyperparameters);
     for (const auto& [fields, count] : rows.items()) {
       if (!count.is_number_integer() || count.get<int64_t>() < 1 ||
           count.get<int64_t>() > std::numeric_limits<int32_t>::max())
@@ -58,10 +60,12 @@ void Learner::save(checkpoint::Files& files) {
   if (!saved) return;
   files[kWeights] = checkpoint::write_safetensors(saved->weights);
   files[kOptimizer] = checkpoint::write_safetensors(saved->optimizer);
-  const Json state{{"step", steps_.count()},
-                   {"seed", seed_},
-                   {"rows", plans_->trained_rows()},
-                   {"optimizer", update_.optimizer().name}};
+  Json state{{"step", steps_.count()},
+             {"seed", seed_},
+             {"rows", plans_->trained_rows()},
+             {"optimizer", update_.optimizer().name}};
+  const auto& were_set = steps_.hyperparameters().were_set();
+  if (!were_set.empty()) state["hyperparameters"] = were_set;
   checkpoint::put_text(files, kState, state.dump());
   if (ranks_) ranks_->save(files);
 }
@@ -74,6 +78,9 @@ void Learner::load(const checkpoint::Files& files, const std::string& origin) {
       fail(Code::invalid_argument, "it was made with '", state.optimizer,
            "', and this trainer has '", optimizer, "'");
   });
+  optim::Hyperparameters hyperparameters = steps_.hyperparameters();
+  check_origin(origin, "optimizer or loss",
+               [&] { hyperparameters.restore(state.hyperparameters); });
   const auto tensors = [&](const char* name) {
     return checkpoint::read_safetensors(file_of(files, name, origin),
                                         cat(origin, ": '", name, "'"));
@@ -86,6 +93,7 @@ void Learner::load(const checkpoint::Files& files, const std::string& origin) {
   } else {
     loaded_ = std::make_unique<Loaded>(std::move(loaded));
   }
+  steps_.hyperparameters() = std::move(hyperparameters);
   steps_.go_on_after(state.step, plans_.get());
 }
 

@@ -78,6 +78,10 @@ Ranks::Outlook Ranks::agree(const Outlook& mine) {
   return {any[0] > 0, any[1] > 0, any[2] > 0, any[3] > 0};
 }
 
+void Ranks::sum(std::span<int64_t> numbers) {
+  if (size() > 1) group_->all_reduce(numbers);
+}
+
 Ranks::Share Ranks::agree(const Share& mine) {
   if (size() == 1) return mine;
   const auto& [samples, fresh, echoed] = counts() ? mine.counts : SampleCounts{};
@@ -201,6 +205,14 @@ std::string Ranks::share(std::string text) {
   text.resize(share(text.size()));
   group_->broadcast(bytes_of(text), 0);
   return text;
+}
+
+void Ranks::check_said_by_all(const std::string& what) {
+  const std::vector<std::string> all = gather(what);
+  for (size_t rank = 1; rank < all.size(); ++rank)
+    if (all[rank] != all.front())
+      fail(Code::invalid_argument, "rank 0 sets ", all.front(), ", and rank ", rank, " sets ",
+           all[rank], ": all ranks make the same call between the same steps");
 }
 
 std::vector<std::string> Ranks::gather(const std::string& text) {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -75,6 +76,8 @@ class Ranks {
   };
   Outlook agree(const Outlook& mine);
 
+  void sum(std::span<int64_t> numbers);  // of all ranks, in place
+
   // What a rank brings to a step, and what all of them bring together.
   struct Share {
     bool ends_epoch = false;  // it has no further batch in this epoch; of all: one has none
@@ -95,6 +98,9 @@ class Ranks {
   bool first_says(bool own);  // what the first rank gives here, on all of them
 
   std::vector<std::string> gather(const std::string& text);  // of all ranks, in their order
+
+  // Error(invalid_argument) on all where they set different things.
+  void check_said_by_all(const std::string& what);
 
   // What the first rank's `load` gives, on all of them.
   checkpoint::Loaded share(const std::function<checkpoint::Loaded()>& load);

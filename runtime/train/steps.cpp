@@ -79,10 +79,15 @@ ops::StepValues Steps::values_for(const pipeline::Item& batch, const Plans& plan
   values.seed_lo = static_cast<uint32_t>(seed_);
   values.seed_hi = static_cast<uint32_t>(seed_ >> 32);
   values.learning_rate = schedule_.rate(static_cast<int64_t>(count_ / k));
+  put_hyperparameters(values);
   values.update = (count_ + 1) % k == 0 ? static_cast<uint32_t>((count_ + 1) / k) : 0;
   values.flags = (count_ % k == 0 ? ops::StepValues::kFirstOfUpdate : 0) |
                  (batch.replica == 0 ? ops::StepValues::kFreshBatch : 0);
   return values;
+}
+
+void Steps::put_hyperparameters(ops::StepValues& values) const {
+  hyperparameters_.put(values, count_);
 }
 
 void Steps::start(Plans& plans, const pipeline::Item& batch) {

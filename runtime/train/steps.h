@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "optim/hyperparameters.h"
 #include "optim/schedule.h"
 #include "pipeline/item.h"
 #include "train/batch_fields.h"
@@ -27,15 +28,22 @@ struct StepMetrics {
 // Holds what the device may read until a step is done: the plans go first.
 class Steps {
  public:
-  // `accumulate`: steps of an update.
-  Steps(optim::Schedule schedule, int64_t accumulate, uint64_t seed)
+  // `label_smoothing`: of the loss, where it has any.
+  Steps(optim::Schedule schedule, const optim::UpdateSpec& update,
+        std::optional<double> label_smoothing, uint64_t seed)
       : schedule_(std::move(schedule)),
-        accumulate_(static_cast<uint64_t>(accumulate)),
+        hyperparameters_(update, label_smoothing, schedule_),
+        accumulate_(static_cast<uint64_t>(update.accumulate())),
         seed_(seed) {}
 
   uint64_t count() const { return count_; }  // started
 
   void start(Plans& plans, const pipeline::Item& batch);
+
+  optim::Hyperparameters& hyperparameters() { return hyperparameters_; }
+  const optim::Hyperparameters& hyperparameters() const { return hyperparameters_; }
+  // Those of the next step.
+  void put_hyperparameters(ops::StepValues& values) const;
 
   // As Learner::take_metrics().
   std::vector<StepMetrics> take_metrics(Plans& plans, bool wait_all);
@@ -61,6 +69,7 @@ class Steps {
   [[noreturn]] void fail_not_finite(Plans& plans);
 
   const optim::Schedule schedule_;
+  optim::Hyperparameters hyperparameters_;
   const uint64_t accumulate_;
   const uint64_t seed_;
   uint64_t count_ = 0;

@@ -1,5 +1,8 @@
 #include "train/supply.h"
 
+#include <algorithm>
+
+#include "core/error.h"
 #include "core/json.h"
 #include "core/text.h"
 #include "train/batch_fields.h"
@@ -48,11 +51,25 @@ Json part_of_ranks(Json pipeline, const Ranks* ranks) {
   return pipeline;
 }
 
-Supply::Supply(const Json& pipeline, Ranks* ranks)
-    : ranks_(ranks), pipeline_(pipeline, pipeline::MapFunctions{}, /*defers=*/true) {}
+Supply::Supply(const Json& pipeline, Ranks* ranks, size_t ahead)
+    : ranks_(ranks), pipeline_(pipeline, pipeline::MapFunctions{}, /*defers=*/true) {
+  if (!ranks || ranks->parts() < 2 || ahead == 0) return;
+  if (auto buckets = LengthBuckets::of_pipeline(pipeline))
+    ahead_.emplace(pipeline_, *std::move(buckets), ahead);
+}
+
+bool Supply::wait(double seconds) {
+  return ahead_ ? ahead_->wait(seconds) : pipeline_.wait(seconds);
+}
+
+// False where the rank has no further one in the epoch.
+bool Supply::next_of_own(pipeline::Item& batch) {
+  if (ahead_) return ahead_->next(batch, [&](std::span<int64_t> counts) { ranks_->sum(counts); });
+  return pipeline_.next(batch) != pipeline::Pipeline::Next::end_of_epoch;
+}
 
 bool Supply::next(pipeline::Item& batch, const std::string& field) {
-  bool ended = pipeline_.next(batch) == pipeline::Pipeline::Next::end_of_epoch;
+  bool ended = !next_of_own(batch);
   if (!ranks_) return !ended;
   const Ranks::Share all = ranks_->agree(ended ? Ranks::Share{.ends_epoch = true}
                                                : Ranks::Share{.counts = counts_of(batch, field)});
@@ -62,7 +79,10 @@ bool Supply::next(pipeline::Item& batch, const std::string& field) {
     shares_.push_back(all);
     return true;
   }
-  while (!ended) ended = pipeline_.next(batch) == pipeline::Pipeline::Next::end_of_epoch;
+  if (ahead_)
+    ahead_->end_epoch();
+  else
+    while (!ended) ended = pipeline_.next(batch) == pipeline::Pipeline::Next::end_of_epoch;
   return false;
 }
 
@@ -73,7 +93,7 @@ void Supply::count_all_ranks(StepMetrics& metrics) {
 }
 
 checkpoint::Files Supply::positions() {
-  const std::string own = pipeline_.save().dump();
+  const std::string own = (ahead_ ? ahead_->position() : pipeline_.save()).dump();
   const auto all = ranks_ ? ranks_->gather(own) : std::vector<std::string>{own};
   checkpoint::Files files;
   const size_t sharers = ranks_ ? static_cast<size_t>(ranks_->sharers()) : 1;
@@ -87,10 +107,24 @@ void Supply::restore(const checkpoint::Files& files, int saved_by, const std::st
   const auto position = [&](size_t of) {
     return checkpoint::json_of(files, position_file(of), origin);
   };
-  if (saved_by == (ranks_ ? ranks_->parts() : 1)) return pipeline_.restore(position(rank));
+  if (saved_by == (ranks_ ? ranks_->parts() : 1)) return restore_own(position(rank));
   Json all = Json::array();
   for (size_t of = 0; of < static_cast<size_t>(saved_by); ++of) all.push_back(position(of));
+  if (std::ranges::any_of(all, BatchesAhead::has_taken))
+    fail(Code::unsupported, origin, " lies within an epoch whose batches ", saved_by,
+         " ranks took by their length (stage 'bucket'): resume with as many, or from an epoch's "
+         "end");
   pipeline_.restore(all);
+}
+
+void Supply::restore_own(const Json& position) {
+  if (ahead_) return ahead_->restore(position);
+  if (BatchesAhead::has_taken(position))
+    fail(
+        Code::invalid_argument,
+        "the run's batches were taken by their length (stage 'bucket'), and parallel.batches_ahead "
+        "is now 0: resume with the option as it was, or from an epoch's end");
+  pipeline_.restore(position);
 }
 
 }  // namespace etr::train

@@ -3,10 +3,12 @@
 
 #include <deque>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "checkpoint/store.h"
 #include "pipeline/pipeline.h"
+#include "train/batches_ahead.h"
 #include "train/ranks.h"
 #include "train/steps.h"
 
@@ -20,11 +22,15 @@ Json part_of_ranks(Json pipeline, const Ranks* ranks);
 
 class Supply {
  public:
-  // `ranks`: nullptr where the run is alone. Outlives the supply.
-  Supply(const Json& pipeline, Ranks* ranks);
+  // `ranks`: nullptr where the run is alone. Outlives the supply. `ahead`: batches that each of them reads ahead where the pipeline
+  // has a stage 'bucket', so that all take batches of the same bucket; 0: each takes them as they come.
+  Supply(const Json& pipeline, Ranks* ranks, size_t ahead = 0);
 
   pipeline::Pipeline& pipeline() { return pipeline_; }
   const pipeline::Pipeline& pipeline() const { return pipeline_; }
+
+  // Whether next() need not wait for this rank's data, after at most so long for each batch that it takes.
+  bool wait(double seconds);
 
   // False at the end of the epoch, which with ranks is where the first of them has no further batch. `field`: one that the
   // batch's rows are counted by.
@@ -41,8 +47,12 @@ class Supply {
   void restore(const checkpoint::Files& files, int saved_by, const std::string& origin);
 
  private:
+  bool next_of_own(pipeline::Item& batch);
+  void restore_own(const Json& position);
+
   Ranks* const ranks_;
   pipeline::Pipeline pipeline_;
+  std::optional<BatchesAhead> ahead_;
   std::deque<Ranks::Share> shares_;  // of the steps in flight
 };
 

@@ -209,6 +209,10 @@ Learner& Team::learner() {
   return lead_->learner();
 }
 
+void Team::set_hyperparameter(const std::string& name, double value) {
+  on_all([&](Trainer& trainer) { trainer.set_hyperparameter(name, value); });
+}
+
 void Team::on_learners(const std::function<void(Learner&)>& work) {
   on_all([&](Trainer& trainer) { work(trainer.learner()); });
 }

@@ -39,6 +39,8 @@ class Team {
   Learner& learner();
   Learner& shaped_learner();
 
+  void set_hyperparameter(const std::string& name, double value);
+
   // What changes the learners: `work` for each of them, at the same time.
   void on_learners(const std::function<void(Learner&)>& work);
 

@@ -22,6 +22,11 @@ LearnerSpec learner_spec(const Job& job) {
   return {job.model(), job.optimizer(), job.schedule(), job.seed(), planned_steps(job.train())};
 }
 
+// Also of ranks over a transport of the program's, whose job needs no section 'parallel'.
+size_t batches_ahead(const Job& job) {
+  return job.parallel() ? static_cast<size_t>(job.parallel()->integer("batches_ahead")) : 8;
+}
+
 bool only_looks(Start start) { return start == Start::evaluate || start == Start::trial; }
 
 }  // namespace
@@ -77,8 +82,9 @@ void Trainer::open(std::shared_ptr<gpu::Kernels> kernels) {
   auto stage = is_split ? model_stage(kernels->device()) : nullptr;
   auto exchange = is_split ? nullptr : sharing(kernels->device());
   learner_.emplace(std::move(kernels), learner_spec(job_), std::move(exchange), std::move(stage));
-  supply_.emplace(pipeline_spec(job_.pipeline()), ranks_.get());
+  supply_.emplace(pipeline_spec(job_.pipeline()), ranks_.get(), batches_ahead(job_));
   learner_->expect_views(supply_->pipeline().view_samples());
+  set_again();
 }
 
 std::unique_ptr<parallel::Sharing> Trainer::sharing(const gpu::DevicePtr& device) {
@@ -240,6 +246,7 @@ void Trainer::load() {
     fail(Code::corrupt_data, origin, ": '", kTrainerState, "' is damaged: ", json_problem(error));
   }
   learner_->load(loaded.files, origin);
+  set_again();
   supply_->restore(loaded.files, ranks, origin);
   evaluation_tried_step_ = progress_.evaluation().step;
   const bool evaluated = progress_.evaluation().step == learner_->steps();
@@ -248,6 +255,19 @@ void Trainer::load() {
   // An evaluation that is made up for is saved, too.
   saved_step_ = evaluation_due() ? 0 : learner_->steps();
   if (folder_) folder_->go_on_after(learner_->steps(), evaluated);
+}
+
+void Trainer::set_hyperparameter(const std::string& name, double value) {
+  const Change change{learner_->steps(), name, value};
+  if (ranks_)
+    ranks_->check_said_by_all(cat(name, " to ", value, " from step ", change.step + 1, " on"));
+  learner_->set_hyperparameter(name, value, change.step);
+  changes_.push_back(change);
+}
+
+void Trainer::set_again() {
+  for (const Change& change : changes_)
+    learner_->set_hyperparameter(change.hyperparameter, change.value, change.step);
 }
 
 bool Trainer::reaches_target() const {
@@ -303,7 +323,7 @@ bool Trainer::is_ready(const std::function<double()>& left) {
   if (!ranks_)
     return wait_for_data(supply_->pipeline(), [&] { return finished() ? 0 : left(); }) &&
            learner_->ready_within(device_left());
-  const bool ready = supply_->pipeline().wait(kPatience) && learner_->ready_within(kPatience);
+  const bool ready = supply_->wait(kPatience) && learner_->ready_within(kPatience);
   agreed_ = ranks_->agree(Ranks::Outlook{stop_.load(), time_is_over(), !ready});
   return !agreed_.waits && !agreed_.stops && !agreed_.is_over && !agreed_.yields;
 }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/error.h"
 #include "train/event.h"
@@ -63,6 +64,10 @@ class Trainer {
   // resumes from it makes it first.
   void on_evaluation(EvalProgress progress) { on_evaluation_ = std::move(progress); }
 
+  // As Learner::set_hyperparameter(), from the next step on. A call of all ranks: Error(invalid_argument) on all where they do not
+  // say the same.
+  void set_hyperparameter(const std::string& name, double value);
+
   EvalMetrics evaluate();  // Error(state) where the job has no evaluation; Error(cancelled)
   std::string save();      // a checkpoint now; Error(state) for a trainer that writes nothing
   Learner& learner() { return *learner_; }
@@ -108,6 +113,7 @@ class Trainer {
   checkpoint::Loaded newest_checkpoint();
   checkpoint::Loaded own_checkpoint() const;
   void load();
+  void set_again();
   bool reaches_target() const;
 
   const Job job_;
@@ -122,6 +128,13 @@ class Trainer {
   std::unique_ptr<RunFolder> folder_;  // none where nothing is written
   std::atomic<bool> stop_{false};
   EvalProgress on_evaluation_;
+  struct Change {
+    uint64_t step;
+    std::string hyperparameter;
+    double value;
+  };
+  std::vector<Change>
+      changes_;  // made by the program; learners that take this one's place make them, too
 
   Progress progress_;
   bool epoch_gave_batch_ = false;

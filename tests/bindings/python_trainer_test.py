@@ -119,6 +119,19 @@ class TrainerTest(Case):
         for name, array in trainer.weights().items():
             np.testing.assert_array_equal(array, before[name])
 
+    def test_hyperparameters_change_between_steps(self):
+        trainer, plain = self.trainer(), self.trainer()
+        for each in (trainer, plain):
+            each.fit(self.batches())
+        trainer.set_hyperparameter("weight_decay", 0.5)
+        for each in (trainer, plain):
+            each.fit(self.batches())
+        self.assertLess(np.abs(trainer.weight("dense_2.weight")).sum(), np.abs(plain.weight("dense_2.weight")).sum())
+        with self.assertRaisesRegex(et.errors.NotFoundError, "did you mean 'weight_decay'"):
+            trainer.set_hyperparameter("weight_decai", 0.5)
+        with self.assertRaisesRegex(et.errors.InvalidArgumentError, "weight_decay"):
+            trainer.set_hyperparameter("weight_decay", -1)
+
     def test_a_model_is_data(self):
         models = [et.Model([et.layers.conv2d(4, name="a"), et.layers.residual([et.layers.conv2d(4)]),
                             et.layers.flatten(), et.layers.dense(2)], loss="softmax_cross_entropy",

@@ -46,6 +46,7 @@ TEST(CApi, NullAndMisuseAreErrorsNotCrashes) {
   EXPECT_EQ(etr_trainer_stop(nullptr), ETR_INVALID_ARGUMENT);
   EXPECT_EQ(etr_trainer_get_weights(nullptr, nullptr, nullptr), ETR_INVALID_ARGUMENT);
   EXPECT_EQ(etr_trainer_set_weights(nullptr, nullptr), ETR_INVALID_ARGUMENT);
+  EXPECT_EQ(etr_trainer_set_hyperparameter(nullptr, "momentum", 0), ETR_INVALID_ARGUMENT);
   EXPECT_EQ(etr_trainer_summary(nullptr, "text", nullptr), ETR_INVALID_ARGUMENT);
   EXPECT_EQ(etr_model_summary(nullptr, "{}", "text", nullptr), ETR_INVALID_ARGUMENT);
   etr_pipeline_destroy(nullptr);

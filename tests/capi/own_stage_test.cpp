@@ -425,6 +425,13 @@ TEST(Trainer, GivesAndTakesItsWeightsByName) {
   const Batch outputs = trainer.predict(batch);
   EXPECT_EQ(outputs["output"].as<float>()[0], 9.5f);
   EXPECT_EQ(outputs["output"].as<float>()[1], 11.5f);
+  trainer.set_hyperparameter("weight_decay", 10);
+  EXPECT_NE(
+      message_of([&] { trainer.set_hyperparameter("weight_decay", 11); }).find("weight_decay"),
+      std::string::npos);
+  EXPECT_NE(message_of([&] { trainer.set_hyperparameter("rate", 1); }).find("weight_decay"),
+            std::string::npos);
+  trainer.set_hyperparameter("weight_decay", 0);
   trainer.step(batch);  // and training goes on from there
   EXPECT_NEAR(trainer.weights("d.weight")["d.weight"].as<float>()[0], 1, 0.5);
   Batch wrong;

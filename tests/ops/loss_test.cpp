@@ -31,11 +31,11 @@ TEST(SoftmaxCrossEntropy, MatchesTheReference) {
 
 TEST(SoftmaxCrossEntropy, SmoothsLabels) {
   check_op({.op = "softmax_cross_entropy",
-            .options = R"({"label_smoothing": 0.1})",
             .inputs = {{5, 11}, {5}},
             .reference = [](const auto& in) { return cross_entropy(in, 11, 0.1); },
             .label_input = 1,
-            .classes = 11});
+            .classes = 11,
+            .label_smoothing = 0.1f});
 }
 
 TEST(SoftmaxCrossEntropy, WeighsRowsOfSequences) {
@@ -65,26 +65,27 @@ TEST_P(PointwiseLoss, IsTheMeanOfARow) {
             .inputs = {{7, 43}, {7, 43}},
             .reference = [&](const auto& in) {
               Doubles loss(7);
-              for (size_t i = 0; i < in[0].size(); ++i) loss[i / 43] += p.f(in[0][i], in[1][i]) / 43;
+              for (size_t i = 0; i < in[0].size(); ++i)
+                loss[i / 43] += p.f(in[0][i], in[1][i]) / 43;
               return loss;
             }});
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Losses, PointwiseLoss,
-    testing::Values(
-        Pointwise{"squared_error", [](double x, double y) { return (x - y) * (x - y); }},
-        Pointwise{"absolute_error", [](double x, double y) { return std::abs(x - y); }},
-        Pointwise{"huber",
-                  [](double x, double y) {
-                    const double d = std::abs(x - y);
-                    return d <= 0.7 ? d * d / 2 : 0.7 * (d - 0.35);
-                  }},
-        Pointwise{"binary_cross_entropy",
-                  [](double x, double y) {
-                    const double p = 1 / (1 + std::exp(-x));
-                    return -y * std::log(p) - (1 - y) * std::log(1 - p);
-                  }}),
+    testing::Values(Pointwise{"squared_error",
+                              [](double x, double y) { return (x - y) * (x - y); }},
+                    Pointwise{"absolute_error", [](double x, double y) { return std::abs(x - y); }},
+                    Pointwise{"huber",
+                              [](double x, double y) {
+                                const double d = std::abs(x - y);
+                                return d <= 0.7 ? d * d / 2 : 0.7 * (d - 0.35);
+                              }},
+                    Pointwise{"binary_cross_entropy",
+                              [](double x, double y) {
+                                const double p = 1 / (1 + std::exp(-x));
+                                return -y * std::log(p) - (1 - y) * std::log(1 - p);
+                              }}),
     [](const auto& row) { return row.param.op; });
 
 TEST(LabelWeights, AreThoseOfTheClassesAndNoneOfTheIgnored) {
@@ -94,7 +95,8 @@ TEST(LabelWeights, AreThoseOfTheClassesAndNoneOfTheIgnored) {
             .reference =
                 [](const auto& in) {
                   Doubles w;
-                  for (const double t : in[0]) w.push_back(t == 2 ? 0 : in[1][static_cast<size_t>(t)]);
+                  for (const double t : in[0])
+                    w.push_back(t == 2 ? 0 : in[1][static_cast<size_t>(t)]);
                   return w;
                 },
             .label_input = 0,

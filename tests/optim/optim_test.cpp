@@ -8,6 +8,7 @@
 #include "core/json.h"
 #include "gpu/recording.h"
 #include "nn/init.h"
+#include "optim/hyperparameters.h"
 #include "optim/schedule.h"
 #include "optim/update.h"
 #include "support/device.h"
@@ -34,6 +35,7 @@ float gradient_at(int step, size_t i) {
 struct Harness {
   explicit Harness(const std::string& options)
       : store(device(), graph_of(), 1),
+        hyperparameters(optim::UpdateSpec(parse_json(options, "test"))),
         update(optim::UpdateSpec(parse_json(options, "test")), store),
         arena(device(), gpu::MemoryUse::upload),
         step(arena.allocate(sizeof(ops::StepValues))) {
@@ -60,6 +62,7 @@ struct Harness {
         host.mutable_view<float>()[k] = gradient_at(i, k);
       graph::upload(device(), host, store.gradient(name));
     }
+    hyperparameters.put(now, static_cast<uint64_t>(i));
     std::memcpy(step.host, &now, sizeof now);
     gpu::run_once(device(), commands);
   }
@@ -72,6 +75,7 @@ struct Harness {
   }
 
   graph::ParameterStore store;
+  optim::Hyperparameters hyperparameters;
   optim::Update update;
   gpu::Arena arena;
   gpu::Buffer step;
@@ -279,6 +283,102 @@ TEST(Average, FollowsTheWeights) {
   const auto state = run.update.download();
   const auto& w = run.store.parameters().front();
   EXPECT_NEAR(state.at("average").view<float>()[w.begin + 2], mean, 1e-6);
+}
+
+// The commands were recorded once; the values change with every step.
+TEST(Hyperparameters, ChangeBetweenStepsOfOneRecording) {
+  Harness run(R"({"optimizer": "sgd", "momentum": 0.9, "weight_decay": 0.1})");
+  const double momentum[] = {0.9, 0.5, 0, 0.8}, decay[] = {0.1, 0.1, 0.02, 0};
+  double w = 0.5, m = 0;
+  for (int i = 0; i < 4; ++i) {
+    run.hyperparameters.set("momentum", momentum[i], static_cast<uint64_t>(i));
+    run.hyperparameters.set("weight_decay", decay[i], static_cast<uint64_t>(i));
+    run.plain(i);
+    m = momentum[i] * m + static_cast<double>(gradient_at(i, 4)) + decay[i] * w;
+    w -= static_cast<double>(0.1f) / (i + 1) * m;
+  }
+  EXPECT_NEAR(values_of(run, "w")[4], w, 1e-6);
+}
+
+// With the corrections of the first steps, which follow the share of this step.
+TEST(Hyperparameters, OfMeansBringWhatBelongsToThem) {
+  for (const std::string kind : {"adam", "lamb"}) {
+    Harness changed(cat(R"({"optimizer": ")", kind, R"(", "beta1": 0.5, "beta2": 0.7})")),
+        given(cat(R"({"optimizer": ")", kind, R"(", "beta1": 0.8, "beta2": 0.99999})"));
+    changed.hyperparameters.set("beta1", 0.8);
+    changed.hyperparameters.set("beta2", 0.99999);
+    for (int i = 0; i < 3; ++i) {
+      changed.plain(i);
+      given.plain(i);
+    }
+    EXPECT_EQ(values_of(changed, "w"), values_of(given, "w")) << kind;
+  }
+}
+
+TEST(Hyperparameters, FollowTheScheduleUntilTheyAreSet) {
+  const optim::UpdateSpec spec(parse_json(
+      R"({"optimizer": "adamw", "beta1": 0.9, "weight_decay": 0.1, "accumulate": 2})", "test"));
+  const optim::Schedule schedule(
+      Options(optim::schedule_schema(), "schedule",
+              {{"learning_rate", 1}, {"momentum_end", 0.5}, {"label_smoothing_end", 0}}),
+      10);
+  optim::Hyperparameters values(spec, 0.2, schedule);
+  EXPECT_EQ(values.value("beta1", 0), 0.9);
+  EXPECT_NEAR(values.value("beta1", 10), 0.7, 1e-12) << "after five updates";
+  EXPECT_EQ(values.value("beta1", 40), 0.5);
+  EXPECT_EQ(values.value("label_smoothing", 20), 0);
+  EXPECT_EQ(values.value("weight_decay", 20), 0.1);
+  values.set("beta1", 0.3, 12);
+  values.set("beta1", 0.4, 14);
+  EXPECT_NEAR(values.value("beta1", 10), 0.7, 1e-12) << "steps that are repeated";
+  EXPECT_EQ(values.value("beta1", 13), 0.3);
+  EXPECT_EQ(values.value("beta1", 99), 0.4);
+  ops::StepValues now;
+  values.put(now, 14);
+  EXPECT_EQ(now.kept_a, 0.4f);
+  EXPECT_EQ(now.rest_a, 0.6f);
+  EXPECT_NEAR(now.label_smoothing, 0.2 * 0.3, 1e-7);
+}
+
+TEST(Hyperparameters, MistakesAreNamed) {
+  const optim::UpdateSpec sgd(parse_json(R"({"optimizer": "sgd"})", "test"));
+  const auto error = [](const auto& work) -> std::string {
+    try {
+      work();
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  optim::Hyperparameters values(sgd);
+  EXPECT_NE(error([&] { values.set("momentun", 0.5); }).find("did you mean 'momentum'?"),
+            std::string::npos);
+  EXPECT_NE(error([&] { values.set("momentum", 0.5); }).find("no velocity is kept"),
+            std::string::npos);
+  EXPECT_NE(error([&] { values.set("weight_decay", 11); }).find("weight_decay"), std::string::npos);
+  EXPECT_NE(error([&] { values.set("label_smoothing", 0.1); }).find("label_smoothing"),
+            std::string::npos);
+  EXPECT_TRUE(values.were_set().empty());
+  const auto made = [&](const Json& schedule, int64_t steps) {
+    Json given{{"learning_rate", 1}};
+    given.update(schedule);
+    optim::Hyperparameters with(
+        sgd, std::nullopt,
+        optim::Schedule(Options(optim::schedule_schema(), "schedule", given), steps));
+  };
+  EXPECT_NE(error([&] {
+              made({{"momentum_end", 0.5}}, 9);
+            }).find("no velocity is kept"),
+            std::string::npos);
+  EXPECT_NE(error([&] {
+              made({{"label_smoothing_end", 0.5}}, 9);
+            }).find("loss has no"),
+            std::string::npos);
+  EXPECT_NE(error([&] {
+              made({{"weight_decay_end", 0.5}}, 0);
+            }).find("decay_steps"),
+            std::string::npos);
+  EXPECT_EQ(error([&] { made({{"weight_decay_end", 0.5}}, 9); }), "");
 }
 
 TEST(UpdateSpec, MistakesAreNamed) {

@@ -12,6 +12,7 @@
 #include "graph/runner.h"
 #include "nn/model.h"
 #include "nn/split.h"
+#include "optim/hyperparameters.h"
 #include "optim/update.h"
 #include "parallel/data_parallel.h"
 #include "support/device.h"
@@ -43,6 +44,7 @@ class Worker {
         store_(kernels_.device(), net_.graph, parallel ? 100 + parallel->rank() : 100),
         accumulate_(static_cast<uint32_t>(
             optim::UpdateSpec(parse_json(problem.optimizer, "test")).accumulate())),
+        hyperparameters_(optim::UpdateSpec(parse_json(problem.optimizer, "test"))),
         update_(optim::UpdateSpec(parse_json(problem.optimizer, "test")), store_),
         tensor_(parallel ? parallel->tensor() : nullptr),
         row_peers_(parallel ? parallel->row_peers(rows) : nullptr),
@@ -92,6 +94,7 @@ class Worker {
     values.learning_rate = 0.05f;
     values.update = (step + 1) % accumulate_ == 0 ? (step + 1) / accumulate_ : 0;
     values.flags = step % accumulate_ == 0 ? ops::StepValues::kFirstOfUpdate : 0;
+    hyperparameters_.put(values, 0);
     runner_->submit(values, step);
   }
 
@@ -140,6 +143,7 @@ class Worker {
   const nn::ModelGraph& net_;
   graph::ParameterStore store_;
   const uint32_t accumulate_;
+  optim::Hyperparameters hyperparameters_;
   optim::Update update_;
   parallel::TensorParallel* const tensor_;
   std::unique_ptr<ops::RowPeers> row_peers_;

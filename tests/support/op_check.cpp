@@ -107,7 +107,8 @@ void check_op(const OpCase& c, gpu::KernelFamily family) {
   graph::upload(dev, to_tensor(upstream, shapes.output, false), call.output_grad);
   constexpr int64_t kWords = sizeof(ops::StepValues) / sizeof(int32_t);
   Tensor step(DType::i32, {kWords});
-  const ops::StepValues values{7, c.valid_rows, 11, 13, 0.5f};
+  ops::StepValues values{7, c.valid_rows, 11, 13, 0.5f};
+  values.label_smoothing = c.label_smoothing;
   std::memcpy(step.mutable_data(), &values, sizeof values);
   const ops::DeviceTensor step_tensor = emit.scratch({kWords});
   graph::upload(dev, step, step_tensor);

@@ -33,6 +33,7 @@ struct OpCase {
   uint64_t seed = 1;
   double low = -1, high = 1;  // of the inputs' values
   bool training = true;
+  float label_smoothing = 0;  // of the step's values
   // Operands are rounded to it before the reference sees them; for ops that are one product.
   ops::Precision precision = ops::Precision::fp32;
   // Makes sensible values of the random ones; they are rounded to float afterwards.

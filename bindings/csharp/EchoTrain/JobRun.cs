@@ -61,6 +61,10 @@ namespace EchoTrain
             }
         }
 
+        /// <summary>As <see cref="Trainer.SetHyperparameter"/>, between two events. Where several processes train together
+        /// all make the same call, after the same event of the kind evaluation or checkpoint.</summary>
+        public void SetHyperparameter(string name, double value) => trainer.set_hyperparameter(name, value);
+
         /// <summary>Asks the run to end soon and in order; nothing where it is over.</summary>
         public void Stop()
         {

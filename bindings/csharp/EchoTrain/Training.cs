@@ -282,6 +282,10 @@ namespace EchoTrain
         public void SetWeights(Batch weights) =>
             weights.With(fields => handle.set_weights(fields));
 
+        /// <summary>Changes one of the optimizer's ("momentum", "beta1", "beta2", "decay", "weight_decay") or the loss's
+        /// ("label_smoothing") from the next step on, at no cost. Checkpoints keep it.</summary>
+        public void SetHyperparameter(string name, double value) => handle.set_hyperparameter(name, value);
+
         /// <summary>Layers, shapes and parameters as a table. Needs a step or a prediction before.</summary>
         public string Summary() => handle.summary("text");
 

@@ -250,6 +250,11 @@ class Trainer(_NotPicklable):
         state stays."""
         self._handle.set_weights(Batch(weights)._handle)
 
+    def set_hyperparameter(self, name: str, value: float) -> None:
+        """Changes one of the optimizer's ("momentum", "beta1", "beta2", "decay", "weight_decay") or the loss's
+        ("label_smoothing") from the next step on, at no cost. Checkpoints keep it."""
+        self._handle.set_hyperparameter(name, float(value))
+
     def summary(self) -> Summary:
         """Layers, shapes and parameters, as the first batch made them. Needs a step or a prediction before;
         `Model.summary` does not."""
@@ -508,6 +513,12 @@ class JobRun(_NotPicklable):
             told.raise_failure()
             if e.kind == 3:
                 return
+
+    def set_hyperparameter(self, name: str, value: float) -> None:
+        """As `Trainer.set_hyperparameter`, between two events. Where several processes train together all make the same
+        call, after the same event of the kind "evaluation" or "checkpoint"."""
+        with self._calling:
+            self._handle.set_hyperparameter(name, float(value))
 
     def stop(self) -> None:
         """Asks the run to end soon and in order; nothing where it is closed."""

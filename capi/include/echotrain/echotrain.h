@@ -69,7 +69,8 @@ enum {
   ETR_INTERNAL = -12,
   ETR_CALLBACK = -13,   /* a function of yours failed; see etr_pipeline_add_map */
   ETR_NOT_FINITE = -14, /* a loss or gradient was NaN or infinite; the message names what made it */
-  ETR_RANK_LOST = -15   /* a process of the group is dead, frozen or unreachable; the message says which */
+  ETR_RANK_LOST =
+      -15 /* a process of the group is dead, frozen or unreachable; the message says which */
 };
 
 /* The library's version, "0.1.0". A constant. */
@@ -554,6 +555,15 @@ ETR_API int32_t etr_trainer_get_weights(etr_trainer* trainer, const char* name,
  * ETR_INVALID_ARGUMENT). ETR_STATE before the first batch. */
 ETR_API int32_t etr_trainer_set_weights(etr_trainer* trainer, const etr_batch* weights);
 
+/* Changes a hyperparameter from the next step on, at no cost: "momentum", "beta1", "beta2", "decay" or "weight_decay", where the
+ * optimizer has an option of that name, and "label_smoothing" of the loss softmax_cross_entropy. ETR_NOT_FOUND names those that
+ * there are; ETR_INVALID_ARGUMENT: out of the option's range, or a momentum of an optimizer that began with 0 and keeps no
+ * velocity. It takes the place of what the schedule says of that number (momentum_end and the like). Checkpoints keep it. Where
+ * several processes train together, all make the same call between the same steps (after an event of the kind evaluation
+ * or checkpoint): ETR_INVALID_ARGUMENT on all where they say different things. */
+ETR_API int32_t etr_trainer_set_hyperparameter(etr_trainer* trainer, const char* name,
+                                               double value);
+
 /* As etr_model_summary, with the shapes of the first batch: ETR_STATE before it (a job's trainer reads one). */
 ETR_API int32_t etr_trainer_summary(etr_trainer* trainer, const char* format, char** text);
 
@@ -644,7 +654,7 @@ ETR_API int32_t etr_job_output_dir(const etr_job* job, char** directory);
  * writes there, from its creation until its ETR_EVENT_END, its failure or its end: ETR_STATE for a second one, in this
  * process or another. */
 enum {
-  ETR_START_NEW = 0,    /* from the beginning; ETR_STATE where output.dir holds an earlier run */
+  ETR_START_NEW = 0, /* from the beginning; ETR_STATE where output.dir holds an earlier run */
   /* From output.dir's newest checkpoint, and goes on with its files; ETR_NOT_FOUND without one. Where the run is complete,
    * ETR_EVENT_END is the first event, and nothing is evaluated or written again. */
   ETR_START_RESUME = 1,

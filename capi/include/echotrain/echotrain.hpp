@@ -788,6 +788,10 @@ class Trainer {
   }
   // Replaces those that `weights` has as fields.
   void set_weights(const Batch& weights) { check(etr_trainer_set_weights(get(), weights.get())); }
+  // Of the optimizer or the loss, from the next step on: "momentum", "weight_decay", "label_smoothing", ...
+  void set_hyperparameter(const std::string& name, double value) {
+    check(etr_trainer_set_hyperparameter(get(), detail::c_string(name, "name"), value));
+  }
   // Layers, shapes, parameters; `format`: "text" or "json". See etr_model_summary.
   std::string summary(const std::string& format = "text") const {
     return detail::text_by([&](char** out) {

@@ -384,6 +384,8 @@ public static partial class Behaviour
                 FailsWith(ErrorCode.NotFound, "dense_2.bias", () => trainer.Weights("dense_2.bia"));
                 FailsWith(ErrorCode.InvalidArgument, "f32 [10], not f32 [1]",
                           () => trainer.SetWeights(new Batch().Set("dense_2.bias", new float[1], 1)));
+                trainer.SetHyperparameter("weight_decay", 0.1);
+                FailsWith(ErrorCode.NotFound, "weight_decay", () => trainer.SetHyperparameter("weight_decai", 0.1));
                 Expect(trainer.Summary().Contains("650 parameters"), trainer.Summary());
             }
             string summary = new Model(Layers.Flatten(), Layers.Dense(2)).Summary("{\"image\": [8, 8, 1]}");

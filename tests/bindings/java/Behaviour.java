@@ -415,6 +415,8 @@ public final class Behaviour {
         failsWith(Code.NOT_FOUND, "dense_2.bias", () -> trainer.weights("dense_2.bia"));
         failsWith(Code.INVALID_ARGUMENT, "f32 [10], not f32 [1]",
             () -> trainer.setWeights(new Batch().set("dense_2.bias", new float[1], 1)));
+        trainer.setHyperparameter("weight_decay", 0.1);
+        failsWith(Code.NOT_FOUND, "weight_decay", () -> trainer.setHyperparameter("weight_decai", 0.1));
         expect(trainer.summary().contains("650 parameters"), trainer.summary());
       }
       Model model = new Model(Layers.flatten(), Layers.dense(2));

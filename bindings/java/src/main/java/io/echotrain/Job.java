@@ -112,6 +112,12 @@ public final class Job {
      */
     public void setEvaluationListener(Trainer.EvaluationListener listener) { evaluationListener = listener; }
 
+    /**
+     * As {@link Trainer#setHyperparameter}, between two events. Where several processes train together all make the same call,
+     * after the same event of the kind evaluation or checkpoint.
+     */
+    public void setHyperparameter(String name, double value) { handle.set_hyperparameter(name, value); }
+
     /** Asks the run to end soon and in order; nothing where it is closed. */
     public synchronized void stop() { if (!closed) handle.stop(); }
 

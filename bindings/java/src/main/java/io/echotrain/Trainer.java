@@ -218,6 +218,12 @@ public final class Trainer implements AutoCloseable {
     });
   }
 
+  /**
+   * Changes one of the optimizer's ("momentum", "beta1", "beta2", "decay", "weight_decay") or the loss's ("label_smoothing")
+   * from the next step on, at no cost. Checkpoints keep it.
+   */
+  public void setHyperparameter(String name, double value) { handle.set_hyperparameter(name, value); }
+
   /** Layers, shapes and parameters as a table. Needs a step or a prediction before. */
   public String summary() { return handle.summary("text"); }
 
