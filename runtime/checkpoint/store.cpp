@@ -48,15 +48,28 @@ std::vector<fs::path> folders(const std::string& directory, bool (*is)(const std
 struct Listing {
   std::vector<Manifest> manifests;    // the newest first
   std::vector<std::string> problems;  // why the other folders are no checkpoints
+
+  uint64_t generation() const { return manifests.empty() ? 0 : manifests.front().generation; }
 };
+
+// Otherwise a run that goes on has removed it meanwhile: it has newer ones.
+bool is_there(const fs::path& folder) {
+  std::error_code error;
+  return fs::exists(folder, error) || error;
+}
 
 Listing list(const std::string& directory) {
   Listing out;
+  bool are_gone = false;
   for (const fs::path& folder : folders(directory, is_checkpoint_name)) try {
       out.manifests.push_back(read_manifest(folder.string()));
     } catch (const Error& error) {
-      out.problems.emplace_back(error.what());
+      if (is_there(folder))
+        out.problems.emplace_back(error.what());
+      else
+        are_gone = true;
     }
+  if (are_gone && out.manifests.empty()) return list(directory);
   std::sort(out.manifests.begin(), out.manifests.end(), [](const Manifest& a, const Manifest& b) {
     return std::tie(a.generation, a.step, a.folder) > std::tie(b.generation, b.step, b.folder);
   });
@@ -181,18 +194,23 @@ Loaded load_checkpoint(const std::string& path) {
 }
 
 std::optional<Loaded> Store::load_latest() const {
-  const Listing all = list(directory_);
+  Listing all = list(directory_);
   std::vector<std::string> problems = all.problems;
   const auto warn = [](const std::string& problem) {
     log_line(LogLevel::warning, "checkpoint passed over: " + problem);
   };
   for (const std::string& problem : problems) warn(problem);
-  for (const Manifest& manifest : all.manifests) {
-    try {
-      return load_checkpoint(manifest.folder);
-    } catch (const Error& error) {
-      warn(problems.emplace_back(error.what()));
+  while (true) {
+    for (const Manifest& manifest : all.manifests) {
+      try {
+        return load_checkpoint(manifest.folder);
+      } catch (const Error& error) {
+        if (is_there(manifest.folder)) warn(problems.emplace_back(error.what()));
+      }
     }
+    Listing now = list(directory_);
+    if (now.generation() == all.generation()) break;
+    all = std::move(now);
   }
   if (problems.empty()) return std::nullopt;
   std::string text;

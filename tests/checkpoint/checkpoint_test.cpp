@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -8,6 +9,7 @@
 #include <fstream>
 #include <limits>
 #include <optional>
+#include <thread>
 
 #include "checkpoint/safetensors.h"
 #include "checkpoint/store.h"
@@ -222,6 +224,30 @@ TEST(Store, KeepsTwoGenerationsAndLoadsTheNewest) {
 }
 
 // A new run in an old run's folder: what is newest was written last, whatever its step.
+// By a program that looks at a run which goes on, and removes what was found before it is read.
+TEST(Store, LoadsTheNewestWhileOthersAreWritten) {
+  TempDir dir;
+  const checkpoint::Store store(dir.path("c"), 1);
+  checkpoint::Files files;
+  checkpoint::put_text(files, "state", "{}");
+  store.save(1, files);
+  std::atomic<bool> is_over{false};
+  std::thread run([&] {
+    for (uint64_t step = 2; !is_over; ++step) store.save(step, files);
+  });
+  uint64_t last = 0;
+  while (last < 80) {
+    std::optional<checkpoint::Loaded> loaded;
+    EXPECT_NO_THROW(loaded = store.load_latest());
+    EXPECT_TRUE(loaded) << "found none after step " << last;
+    if (!loaded) break;
+    EXPECT_GE(loaded->step, last);
+    last = loaded->step;
+  }
+  is_over = true;
+  run.join();
+}
+
 TEST(Store, GenerationsAreOrderedByWhenTheyWereWritten) {
   TempDir dir;
   const checkpoint::Store store(dir.path("c"));
