@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Hurts ranks of small runs at random moments, and looks at what is left.
 
-    faults.py ECHOTRAIN [--faults 200] [--jobs 2] [--seed 1] [--within 1]
+    faults.py ECHOTRAIN [--faults 200] [--jobs 2] [--seed 1] [--timeout 2] [--within 1]
 
 After each fault: every rank that is left ends with an error that names the missing ranks, within the time-out and --within seconds; no
 process and no temporary file is left; and the run, resumed, gives the losses of one that nobody hurt, to the bit. Strangers'
@@ -25,7 +25,7 @@ import time
 from networks import Network, what_is_missing
 from ranks import SAMPLES, Cluster, job, scratch, write_data
 
-TIMEOUT = 2
+EPOCHS = 3  # long after the fault a run would end, also where this program gets no time between looking and hurting
 PASSING = ("stray", "delay", "loss")  # no run ends by these
 
 
@@ -36,7 +36,7 @@ class Fault:
         self.kind = kinds[number % len(kinds)]
         self.size = self.random.randint(2, 4)
         self.victim = self.random.randrange(self.size)
-        self.step = self.random.randint(1, SAMPLES // (8 * self.size))  # in the first half of the run
+        self.step = self.random.randint(1, SAMPLES // (8 * self.size))  # in the first half of the first epoch
         self.wait = self.random.random() * 0.05
         self.latency = 0.0
 
@@ -46,9 +46,9 @@ class Fault:
     def run(self, root, references):
         name = f"fault{self.number}"
         network = Network(name, self.size) if self.kind in ("link", "delay", "loss") else None
-        timeout = 30 if self.kind in PASSING else TIMEOUT
+        timeout = 30 if self.kind in PASSING else self.options.timeout
         cluster = Cluster(self.options.program, root, name,
-                          job(root, root / name, epochs=1, milliseconds=4, timeout=timeout), self.size)
+                          job(root, root / name, epochs=EPOCHS, milliseconds=4, timeout=timeout), self.size)
         try:
             self.start(cluster, network)
             cluster.wait_for_step(self.step)
@@ -63,7 +63,7 @@ class Fault:
             self.expect_nothing_left(cluster)
             if self.kind not in PASSING:
                 resumed = Cluster(self.options.program, root, name + "-resumed",
-                                  job(root, root / name, epochs=1, milliseconds=4, timeout=30), self.size)
+                                  job(root, root / name, epochs=EPOCHS, milliseconds=4, timeout=30), self.size)
                 try:
                     resumed.start_all("--resume" if cluster.has_checkpoint() else "--overwrite")
                     for rank in range(self.size):
@@ -85,10 +85,6 @@ class Fault:
             else:
                 cluster.start(rank)
 
-    def processes_of(self, cluster):
-        session = cluster.processes[self.victim].pid
-        return [pid for pid in cluster.helpers_left() if os.getsid(pid) == session]
-
     def hurt(self, cluster, network):
         victim = cluster.processes[self.victim]
         if self.kind == "kill":
@@ -96,10 +92,9 @@ class Fault:
         elif self.kind == "freeze":
             os.kill(victim.pid, signal.SIGSTOP)
         elif self.kind == "freeze all":  # as a machine that is gone
-            for pid in self.processes_of(cluster):
-                os.kill(pid, signal.SIGSTOP)
+            cluster.signal(self.victim, signal.SIGSTOP)
         elif self.kind == "stray":
-            connect_to_all(self.processes_of(cluster), self.random)
+            connect_to_all(cluster.processes_of(self.victim), self.random)
         elif self.kind == "link":
             network.cut(self.victim)
         else:
@@ -115,10 +110,9 @@ class Fault:
             named = set(range(self.size)) - {rank} if cut else {self.victim}
             assert names(said) & named, f"rank {rank} does not name {named}; {cluster.report()}"
             self.latency = max(self.latency, cluster.errors[rank].stat().st_mtime - began)
-        limit = TIMEOUT + self.options.within
+        limit = self.options.timeout + self.options.within
         assert self.latency <= limit, f"an error came after {self.latency:.1f} s, not {limit} s; {cluster.report()}"
-        for pid in self.processes_of(cluster):
-            os.kill(pid, signal.SIGKILL)
+        cluster.signal(self.victim, signal.SIGKILL)
         cluster.wait(self.victim)
 
     def expect_nothing_left(self, cluster):
@@ -146,13 +140,11 @@ def names(said):
 def listening_ports(pids):
     inodes = set()
     for pid in pids:
-        for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir():
-            try:
-                target = os.readlink(entry)
-            except FileNotFoundError:
-                continue
-            if target.startswith("socket:["):
-                inodes.add(target[8:-1])
+        try:
+            targets = [os.readlink(entry) for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir()]
+        except (FileNotFoundError, ProcessLookupError):  # it has ended, or closed one of them
+            continue
+        inodes.update(target[8:-1] for target in targets if target.startswith("socket:["))
     ports = []
     for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()
@@ -176,7 +168,7 @@ def references_of(program, root):
     out = {}
     for size in (2, 3, 4):
         cluster = Cluster(program, root, f"whole{size}",
-                          job(root, root / f"whole{size}", epochs=1, milliseconds=0, timeout=30), size).start_all()
+                          job(root, root / f"whole{size}", epochs=EPOCHS, milliseconds=0, timeout=30), size).start_all()
         try:
             for rank in range(size):
                 assert cluster.wait(rank) == 0, cluster.report()
@@ -192,6 +184,7 @@ def main():
     parser.add_argument("--faults", type=int, default=200)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--timeout", type=float, default=2, help="of the ranks, also when they begin")
     parser.add_argument("--within", type=float, default=1, help="seconds beyond the time-out")
     options = parser.parse_args()
     kinds = ["kill", "freeze", "stray", "kill", "freeze all"]
@@ -216,7 +209,7 @@ def main():
                 elif fault.kind not in PASSING:
                     latencies.setdefault(fault.kind, []).append(fault.latency)
     for kind, seconds in sorted(latencies.items()):
-        print(f"{kind}: {len(seconds)} faults, told after {max(seconds):.2f} s at most (time-out {TIMEOUT} s)")
+        print(f"{kind}: {len(seconds)} faults, told after {max(seconds):.2f} s at most (time-out {options.timeout:g} s)")
     print(f"{options.faults - failed} of {options.faults} faults passed")
     return 1 if failed else 0
 

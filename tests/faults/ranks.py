@@ -118,8 +118,22 @@ class Cluster:
                          for key, process in self.processes.items())
 
     def helpers_left(self):
-        """Processes of the ranks' sessions."""
-        sessions = {process.pid for process in self.processes.values()}
+        """Processes of the ranks."""
+        return self.in_sessions({process.pid for process in self.processes.values()})
+
+    def processes_of(self, key):
+        return self.in_sessions({self.processes[key].pid})
+
+    def signal(self, key, number):
+        """To the rank and its helpers, some of which may have ended."""
+        for pid in self.processes_of(key):
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+
+    @staticmethod
+    def in_sessions(sessions):
         left = []
         for entry in pathlib.Path("/proc").iterdir():
             if not entry.name.isdigit():
