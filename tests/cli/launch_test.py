@@ -67,7 +67,7 @@ class Launch(unittest.TestCase):
         process = subprocess.Popen([PROGRAM, "launch", "-n", "2", *self.words(name, train__steps=10**9, **keys)],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
         deadline = time.monotonic() + 240
-        while not list((self.root / name / "checkpoints").glob("step-*/manifest.json")):
+        while not list((self.root / name / "checkpoints").glob("step-*[0-9]/manifest.json")):
             self.assertIsNone(process.poll(), process.poll() is not None and process.communicate())
             self.assertLess(time.monotonic(), deadline, "no checkpoint came")
             time.sleep(0.05)

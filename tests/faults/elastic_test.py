@@ -175,7 +175,7 @@ class Elastic(unittest.TestCase):
                 time.sleep(0.02)
 
         try:
-            while not list((self.root / "launched").glob("checkpoints/*/manifest.json")):
+            while not list((self.root / "launched").glob("checkpoints/step-*[0-9]/manifest.json")):
                 self.assertIsNone(launch.poll(), said())
                 time.sleep(0.02)
             pids = pathlib.Path(f"/proc/{launch.pid}/task/{launch.pid}/children").read_text().split()

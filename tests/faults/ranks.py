@@ -99,7 +99,7 @@ class Cluster:
             raise AssertionError(f"all ranks have ended before step {step}; {self.report()}")
 
     def has_checkpoint(self):
-        return bool(list((self.out / "checkpoints").glob("step-*/manifest.json")))
+        return bool(list((self.out / "checkpoints").glob("step-*[0-9]/manifest.json")))
 
     def running(self):
         return [key for key, process in self.processes.items() if process.poll() is None]
