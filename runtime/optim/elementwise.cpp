@@ -29,7 +29,8 @@ class Elementwise final : public Optimizer {
         arena_(store.device(), gpu::MemoryUse::device),
         kind_(kind),
         flag_(flag),
-        epsilon_(epsilon) {
+        epsilon_(epsilon),
+        of_invocation_(store.device()->info().kind == gpu::DeviceKind::cpu ? 16 : 1) {
     m_ = make(first);
     v_ = make(second);
   }
@@ -49,7 +50,7 @@ class Elementwise final : public Optimizer {
                      binding(m_),
                      binding(v_),
                      {step_values, Access::read}},
-                    push, push.count, {kind_});
+                    push, (push.count + of_invocation_ - 1) / of_invocation_, {kind_});
     }
   }
 
@@ -69,6 +70,8 @@ class Elementwise final : public Optimizer {
   Kind kind_;
   bool flag_;
   float epsilon_;
+  // Parameters that an invocation takes, at the least: a CPU device loads the step's values for each lane anew.
+  uint32_t of_invocation_;
   ops::DeviceTensor m_, v_;
   std::map<std::string, ops::DeviceTensor> state_;
 };
@@ -162,8 +165,8 @@ std::unique_ptr<Optimizer> make_lion(const Options&, const graph::ParameterStore
 
 extern const OptimizerSpec sgd_optimizer, adam_optimizer, adamw_optimizer, adagrad_optimizer,
     rmsprop_optimizer, lion_optimizer;
-const OptimizerSpec sgd_optimizer{"sgd", "stochastic gradient descent, momentum, Nesterov",
-                                  kSgdOptions, make_sgd};
+const OptimizerSpec sgd_optimizer{
+    "sgd", "stochastic gradient descent, momentum, Nesterov", kSgdOptions, make_sgd, false, true};
 const OptimizerSpec adam_optimizer{"adam", "Adam (Kingma and Ba 2015)", kAdamOptions,
                                    make_adam<false>};
 const OptimizerSpec adamw_optimizer{"adamw",
@@ -171,8 +174,8 @@ const OptimizerSpec adamw_optimizer{"adamw",
                                     kAdamwOptions, make_adam<true>};
 const OptimizerSpec adagrad_optimizer{"adagrad", "Adagrad (Duchi et al. 2011)", kAdagradOptions,
                                       make_adagrad};
-const OptimizerSpec rmsprop_optimizer{"rmsprop", "RMSprop (Tieleman and Hinton 2012)",
-                                      kRmspropOptions, make_rmsprop};
+const OptimizerSpec rmsprop_optimizer{
+    "rmsprop", "RMSprop (Tieleman and Hinton 2012)", kRmspropOptions, make_rmsprop, false, true};
 const OptimizerSpec lion_optimizer{"lion", "Lion (Chen et al. 2023)", kLionOptions, make_lion};
 
 }  // namespace etr::optim

@@ -49,6 +49,8 @@ bool Hyperparameters::has(const std::string& name) const {
 }
 
 void Hyperparameters::check(const std::string& name, double value) const {
+  if (!std::isfinite(value))
+    fail(Code::invalid_argument, name, " is to become ", value, "; it takes finite numbers");
   if (name == kLabelSmoothing) {
     if (!(value >= 0 && value <= kMostSmoothing))
       fail(Code::invalid_argument, "the loss's label_smoothing is to be ", value,
@@ -58,7 +60,8 @@ void Hyperparameters::check(const std::string& name, double value) const {
   Json changed = options_.json();
   changed[name] = value;
   const Options in_range(optimizer_->options, cat("optimizer '", optimizer_->name, "'"), changed);
-  if (name == "momentum" && value != 0 && options_.number(name) == 0)
+  if (name == "momentum" && value != 0 && optimizer_->may_lack_velocity &&
+      options_.number(name) == 0)
     fail(Code::invalid_argument, "optimizer '", optimizer_->name, "': momentum is to become ",
          value, ", and no velocity is kept where it begins as 0: begin with one above 0");
 }

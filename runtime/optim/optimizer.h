@@ -29,6 +29,7 @@ struct OptimizerSpec {
   Schema options;
   std::unique_ptr<Optimizer> (*make)(const Options&, const graph::ParameterStore&);
   bool takes_norms = false;  // of tensors, which therefore have to be whole
+  bool may_lack_velocity = false;  // keeps one only where its momentum begins above 0
 };
 
 std::span<const OptimizerSpec* const> optimizer_table();

@@ -355,6 +355,8 @@ TEST(Hyperparameters, MistakesAreNamed) {
             std::string::npos);
   EXPECT_NE(error([&] { values.set("momentum", 0.5); }).find("no velocity is kept"),
             std::string::npos);
+  EXPECT_NE(error([&] { values.set("weight_decay", std::nan("")); }).find("finite"),
+            std::string::npos);
   EXPECT_NE(error([&] { values.set("weight_decay", 11); }).find("weight_decay"), std::string::npos);
   EXPECT_NE(error([&] { values.set("label_smoothing", 0.1); }).find("label_smoothing"),
             std::string::npos);

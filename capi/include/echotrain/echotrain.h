@@ -558,9 +558,9 @@ ETR_API int32_t etr_trainer_set_weights(etr_trainer* trainer, const etr_batch* w
 /* Changes a hyperparameter from the next step on, at no cost: "momentum", "beta1", "beta2", "decay" or "weight_decay", where the
  * optimizer has an option of that name, and "label_smoothing" of the loss softmax_cross_entropy. ETR_NOT_FOUND names those that
  * there are; ETR_INVALID_ARGUMENT: out of the option's range, or a momentum of an optimizer that began with 0 and keeps no
- * velocity. It takes the place of what the schedule says of that number (momentum_end and the like). Checkpoints keep it. Where
- * several processes train together, all make the same call between the same steps (after an event of the kind evaluation
- * or checkpoint): ETR_INVALID_ARGUMENT on all where they say different things. */
+ * velocity. It takes the place of what the schedule says of that number (momentum_end and the like). Checkpoints keep it, and
+ * one that is loaded brings its own. Where several processes train together, all make the same call between the same steps (after
+ * an event of the kind evaluation or checkpoint): ETR_INVALID_ARGUMENT on all where they say different things. */
 ETR_API int32_t etr_trainer_set_hyperparameter(etr_trainer* trainer, const char* name,
                                                double value);
 
