@@ -24,10 +24,11 @@ class ServerTest(Case):
                                                 "rendezvous": f"file:{self.meeting}", **parallel}})
 
     def test_workers_train_on_it(self):
-        steps = []
+        steps, both = [], threading.Barrier(2)
 
         def work():
             with self.job().run(device=et.Runtime(0)) as run:
+                both.wait(60)  # the server ends when all who have come have finished
                 steps.append(list(run)[-1].step)
 
         workers = [threading.Thread(target=work) for _ in range(2)]

@@ -1,11 +1,13 @@
 // Shards of a parameter server, and their workers, within one program.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
 #include <future>
 
 #include "capi/support.h"
 #include "echotrain/echotrain.hpp"
+#include "support/eventually.h"
 
 namespace {
 
@@ -26,12 +28,15 @@ class ParameterServer : public testing::Test {
                           overrides);
   }
 
-  // Trains to the end; how many steps that were. `between` is called after each event.
-  static uint64_t train(
-      const et::Job& job, const std::function<void()>& between = [] {}) {
+  static void nothing() {}
+
+  // Trains to the end; how many steps that were. `joined` is called before the first, `between` after each event.
+  static uint64_t train(const et::Job& job, const std::function<void()>& between,
+                        const std::function<void()>& joined = nothing) {
     const char* device = std::getenv("ECHOTRAIN_TEST_DEVICE");
     const et::Runtime runtime(device ? device : "");
     et::Trainer trainer(runtime, job, et::Start::fresh);
+    joined();
     uint64_t steps = 0;
     for (; const auto event = trainer.next_event(); between()) steps = event->step;
     return steps;
@@ -44,8 +49,14 @@ class ParameterServer : public testing::Test {
 TEST_F(ParameterServer, ServesTrainersOfTheJob) {
   et::Server first(job(), 0), second(job(), 1);
   EXPECT_FALSE(first.wait(0)) << "nobody has come";
-  auto one = std::async(std::launch::async, [&] { return train(job()); });
-  auto other = std::async(std::launch::async, [&] { return train(job()); });
+  std::atomic<int> joined{0};
+  const auto work = [&] {
+    return train(job(), nothing, [&] {  // the servers end when all who have come have finished
+      ++joined;
+      EXPECT_TRUE(etr::test::eventually([&] { return joined == 2; }));
+    });
+  };
+  auto one = std::async(std::launch::async, work), other = std::async(std::launch::async, work);
   EXPECT_EQ(one.get(), 6u);
   EXPECT_EQ(other.get(), 6u);
   EXPECT_TRUE(second.wait(60));

@@ -27,11 +27,14 @@ public static partial class Behaviour
         string meeting = Meeting();
         Job job = ServedJob(meeting);
         var outcomes = new object[2];
+        var both = new Barrier(2);
         Thread[] workers = Enumerable.Range(0, 2).Select(i => new Thread(() =>
         {
             try
             {
-                outcomes[i] = job.Run(MakeDevice()).Last().Step;
+                JobRun run = job.Run(MakeDevice());
+                both.SignalAndWait(60000);  // the server ends when all who have come have finished
+                outcomes[i] = run.Last().Step;
             }
             catch (Exception error)
             {

@@ -5,6 +5,8 @@ import java.nio.file.Files;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import java.util.concurrent.CyclicBarrier;
+import java.util.concurrent.TimeUnit;
 
 /** A parameter server and its workers, threads of one process. */
 final class Servers {
@@ -27,11 +29,13 @@ final class Servers {
     Job job = job();
     List<Object> outcomes = Collections.synchronizedList(new ArrayList<>());
     List<Thread> workers = new ArrayList<>();
+    CyclicBarrier both = new CyclicBarrier(2);
     try (Server server = new Server(job, 0)) {
       Behaviour.expect(!server.await(0), "nobody has come");
       for (int i = 0; i < 2; ++i) {
         workers.add(new Thread(() -> {
           try (Job.Run run = job.run(Behaviour.device(), Job.Start.NEW)) {
+            both.await(60, TimeUnit.SECONDS);  // the server ends when all who have come have finished
             long steps = 0;
             for (Job.Event event : run) steps = event.step;
             outcomes.add(steps);
