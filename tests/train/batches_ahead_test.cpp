@@ -218,11 +218,11 @@ TEST(BatchesAhead, AreNotForgottenByOtherWorldsOrOptions) {
 TEST(BatchesAhead, TrainRanksWhoseShapesDiffer) {
   const TempDir dir;
   Json pipeline = pipeline_of(dir);
-  const Json lines{pipeline["stages"][0]};
+  const Json lines = Json::array({pipeline["stages"][0]});
   pipeline["stages"][0] = {{"stage", "zip"}, {"sources", {lines, lines}}, {"prefixes", ",next_"}};
   for (const char* field : {"next_text", "text"})
     pipeline["stages"].insert(pipeline["stages"].begin() + 1,
-                              {{"stage", "cast"}, {"field", field}, {"to", "i32"}});
+                              Json{{"stage", "cast"}, {"field", field}, {"to", "i32"}});
   const Json job{{"seed", 4},
                  {"pipeline", pipeline},
                  {"model",
