@@ -115,13 +115,13 @@ void Learner::shape(const pipeline::Item& batch) {
   plans_for(batch, /*with_target=*/true).look_at(batch);
 }
 
-void Learner::step(const pipeline::Item& batch) {
+void Learner::step(const pipeline::Item& batch, bool plan_changes) {
   if (ranks_ && plans_ && ranks_->exchange_due()) {
     plans_->results(/*wait_all=*/true);
     ranks_->exchange(weights_->store);
     ++weights_->age;
   }
-  steps_.start(plans_for(batch, /*with_target=*/true), batch);
+  steps_.start(plans_for(batch, /*with_target=*/true), batch, plan_changes);
   if (ranks_) ranks_->started(steps_.count());
 }
 

@@ -57,7 +57,11 @@ class Learner {
   // what they gave comes from take_metrics(), in order. Throws Error(invalid_argument) naming the
   // field whose shape or type does not fit. A batch with fewer rows than the most that a step had is computed with
   // rows repeated up to these, so that batch statistics stay sane; save() writes down how many they are.
-  void step(const pipeline::Item& batch);
+  // `plan_changes`: with ranks, whether changes_plan() of any: where shapes differ between them all agree on rows at the same steps.
+  void step(const pipeline::Item& batch, bool plan_changes = false);
+  bool changes_plan(const pipeline::Item& batch) const {
+    return ranks_ && plans_ && plans_->changes(batch);
+  }
 
   // Whether step() needs not wait for the device, or for others, after at most `seconds`, for a batch like the last one.
   bool ready_within(double seconds);

@@ -95,12 +95,17 @@ Seen Plans::look_at(const pipeline::Item& batch) const {
   return seen;
 }
 
-Planned& Plans::training(const pipeline::Item& batch) {
+bool Plans::changes(const pipeline::Item& batch) const {
+  const Seen seen = look_at(batch);
+  return !last_trained_ || last_trained_->fields != seen.fields || last_trained_->rows < seen.rows;
+}
+
+Planned& Plans::training(const pipeline::Item& batch, bool changes) {
   const Seen seen = look_at(batch);
   Planned* last = last_trained_;
   const Reservoir* reservoir = last ? last->training()->fed.feeds->reservoir() : nullptr;
   if (reservoir && batch.views) reservoir->check_like(batch.views->front());
-  const bool again = last && last->fields == seen.fields && last->rows >= seen.rows;
+  const bool again = !changes && last && last->fields == seen.fields && last->rows >= seen.rows;
   Planned& planned = again ? *last : exactly(rows_to_train(seen), seen.fields);
   planned.check(batch);
   if (!again) {

@@ -36,7 +36,10 @@ class Plans {
 
   // What trains on a batch. For as many rows as any batch of its shape had, so that a run that goes on fills its batches up as
   // before. Throws where the batch does not fit.
-  Planned& training(const pipeline::Item& batch);
+  // `changes`: with ranks, whether any of them changes its plan: all then agree on rows.
+  Planned& training(const pipeline::Item& batch, bool changes = false);
+  // Whether the batch is not for the plan that was trained on last.
+  bool changes(const pipeline::Item& batch) const;
 
   // What evaluates a batch: where steps had as many rows, what has theirs; otherwise as predicting().
   Planned& scoring(const Seen& seen);

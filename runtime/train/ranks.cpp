@@ -85,9 +85,9 @@ void Ranks::sum(std::span<int64_t> numbers) {
 Ranks::Share Ranks::agree(const Share& mine) {
   if (size() == 1) return mine;
   const auto& [samples, fresh, echoed] = counts() ? mine.counts : SampleCounts{};
-  std::array<int64_t, 4> sums{mine.ends_epoch, samples, fresh, echoed};
+  std::array<int64_t, 5> sums{mine.ends_epoch, samples, fresh, echoed, mine.changes_plan};
   group_->all_reduce(std::span<int64_t>(sums));
-  return {sums[0] > 0, {sums[1], sums[2], sums[3]}};
+  return {sums[0] > 0, {sums[1], sums[2], sums[3]}, sums[4] > 0};
 }
 
 void Ranks::check_alike(int64_t fingerprint) {

@@ -82,6 +82,8 @@ class Ranks {
   struct Share {
     bool ends_epoch = false;  // it has no further batch in this epoch; of all: one has none
     SampleCounts counts;
+    bool changes_plan =
+        false;  // its batch is not for the plan of the step before; of all: one's is not
   };
   Share agree(const Share& mine);
 

@@ -90,8 +90,8 @@ void Steps::put_hyperparameters(ops::StepValues& values) const {
   hyperparameters_.put(values, count_);
 }
 
-void Steps::start(Plans& plans, const pipeline::Item& batch) {
-  Planned& planned = plans.training(batch);
+void Steps::start(Plans& plans, const pipeline::Item& batch, bool plan_changes) {
+  Planned& planned = plans.training(batch, plan_changes);
   const ops::StepValues values = values_for(batch, plans, planned);
   planned.training()->fed.filled(batch).submit(values, ++tickets_);
   ++count_;

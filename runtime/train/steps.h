@@ -38,7 +38,7 @@ class Steps {
 
   uint64_t count() const { return count_; }  // started
 
-  void start(Plans& plans, const pipeline::Item& batch);
+  void start(Plans& plans, const pipeline::Item& batch, bool plan_changes = false);
 
   optim::Hyperparameters& hyperparameters() { return hyperparameters_; }
   const optim::Hyperparameters& hyperparameters() const { return hyperparameters_; }

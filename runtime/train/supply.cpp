@@ -68,11 +68,15 @@ bool Supply::next_of_own(pipeline::Item& batch) {
   return pipeline_.next(batch) != pipeline::Pipeline::Next::end_of_epoch;
 }
 
-bool Supply::next(pipeline::Item& batch, const std::string& field) {
+bool Supply::next(pipeline::Item& batch, const std::string& field,
+                  const std::function<bool(const pipeline::Item&)>& changes_plan) {
   bool ended = !next_of_own(batch);
   if (!ranks_) return !ended;
-  const Ranks::Share all = ranks_->agree(ended ? Ranks::Share{.ends_epoch = true}
-                                               : Ranks::Share{.counts = counts_of(batch, field)});
+  const Ranks::Share all =
+      ranks_->agree(ended ? Ranks::Share{.ends_epoch = true}
+                          : Ranks::Share{.counts = counts_of(batch, field),
+                                         .changes_plan = changes_plan && changes_plan(batch)});
+  plan_changes_ = all.changes_plan;
   if (!all.ends_epoch) {
     if (ranks_->mesh().length(parallel::Axis::pipeline) > 1)
       ranks_->check_alike(fingerprint_of(batch));

@@ -34,7 +34,11 @@ class Supply {
 
   // False at the end of the epoch, which with ranks is where the first of them has no further batch. `field`: one that the
   // batch's rows are counted by.
-  bool next(pipeline::Item& batch, const std::string& field);
+  // `changes_plan`: whether a batch is not for the plan of the step before; see Plans::changes().
+  bool next(pipeline::Item& batch, const std::string& field,
+            const std::function<bool(const pipeline::Item&)>& changes_plan = {});
+  // Of the batch that next() gave last: whether that is so on any rank.
+  bool plan_changes() const { return plan_changes_; }
 
   // Results of the batches that next() gave, in their order: their samples are those of all ranks' batches.
   void count_all_ranks(StepMetrics& metrics);
@@ -53,6 +57,7 @@ class Supply {
   Ranks* const ranks_;
   pipeline::Pipeline pipeline_;
   std::optional<BatchesAhead> ahead_;
+  bool plan_changes_ = false;
   std::deque<Ranks::Share> shares_;  // of the steps in flight
 };
 

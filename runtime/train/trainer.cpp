@@ -330,7 +330,8 @@ bool Trainer::is_ready(const std::function<double()>& left) {
 
 void Trainer::train_one() {
   pipeline::Item batch;
-  if (!supply_->next(batch, learner_->model().inputs()[0])) {
+  const auto changes_plan = [this](const pipeline::Item& of) { return learner_->changes_plan(of); };
+  if (!supply_->next(batch, learner_->model().inputs()[0], changes_plan)) {
     if (!epoch_gave_batch_)
       fail(Code::invalid_argument, "epoch ", progress_.epoch() + 1,
            " gave no batch: ", supply_->pipeline().why_empty(),
@@ -343,7 +344,7 @@ void Trainer::train_one() {
   // In the first step the driver compiles the kernels: many seconds on some, and nothing that a
   // run's speed or its device's idle share should be judged by.
   if (!warm_) progress_.pause_clock();
-  learner_->step(batch);
+  learner_->step(batch, supply_->plan_changes());
   take_metrics(/*wait_all=*/!warm_);
   warm_ = true;
   progress_.resume_clock();

@@ -14,11 +14,11 @@
 #include "exchange/local.h"
 #include "support/temp_dir.h"
 #include "train/supply.h"
+#include "train/together.h"
 
 namespace etr::test {
 namespace {
 
-using train::Ranks;
 using train::Supply;
 
 constexpr int64_t kSamples = 500, kRows = 4;
@@ -212,6 +212,35 @@ TEST(BatchesAhead, AreNotForgottenByOtherWorldsOrOptions) {
   const auto ends =
       read_together(3, pipeline, 6, {&whole[0].positions[whole[0].epoch_ends[0] + 1], 2, 1});
   EXPECT_FALSE(ends[0].error) << ends[0].error->what();
+}
+
+// Batches of a bucket still differ in length, so ranks have plans of their own, and change them at different steps.
+TEST(BatchesAhead, TrainRanksWhoseShapesDiffer) {
+  const TempDir dir;
+  Json pipeline = pipeline_of(dir);
+  const Json lines = Json::array({pipeline["stages"][0]});
+  pipeline["stages"][0] = {{"stage", "zip"}, {"sources", {lines, lines}}, {"prefixes", ",next_"}};
+  for (const char* field : {"next_text", "text"})
+    pipeline["stages"].insert(pipeline["stages"].begin() + 1,
+                              Json{{"stage", "cast"}, {"field", field}, {"to", "i32"}});
+  const Json job{{"seed", 4},
+                 {"pipeline", pipeline},
+                 {"model",
+                  {{"layers",
+                    {{{"layer", "embedding"}, {"entries", 128}, {"width", 4}},
+                     {{"layer", "dense"}, {"units", 128}}}},
+                   {"inputs", {"text"}},
+                   {"loss", {{"target", "next_text"}}}}},
+                 {"optimizer", {{"optimizer", "sgd"}}},
+                 {"schedule", {{"learning_rate", 0.1}}},
+                 {"train", {{"epochs", 1}}},
+                 {"output", {{"dir", ""}}}};
+  const auto ranks = together(2, [&](int) { return job; });
+  for (const Outcome& rank : ranks) {
+    ASSERT_FALSE(rank.error) << rank.error->what();
+    EXPECT_GT(rank.end.step, 50u);
+    EXPECT_EQ(rank.weights, ranks[0].weights) << "to the bit";
+  }
 }
 
 }  // namespace
