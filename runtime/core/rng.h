@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 
 namespace etr {
@@ -64,7 +65,21 @@ class Rng {
 
   constexpr float uniform(float lo, float hi) { return lo + (hi - lo) * uniform(); }
 
-  float normal();  // mean 0, variance 1 (Box–Muller)
+  float normal();  // mean 0, variance 1 (Box–Muller); takes kDrawsOfNormal draws
+  static constexpr uint64_t kDrawsOfNormal = 2;
+
+  // Values with mean 0.
+  void fill_normal(std::span<float> out, float deviation) {
+    for (float& value : out) value = deviation * normal();
+  }
+
+  // Passes over as many draws of 32 bits, at no cost: the rows of a large array can each be drawn by themselves.
+  constexpr void skip(uint64_t draws) {
+    const uint64_t at = block_ * 4 + used_ - 4 + draws;
+    block_ = at / 4;
+    used_ = 4;
+    for (uint64_t i = 0; i < at % 4; ++i) next_u32();
+  }
 
  private:
   uint64_t key_;

@@ -11,21 +11,21 @@ namespace {
 // Parameters start at multiples of this many scalars, so that every one can be bound by itself.
 constexpr uint32_t kAlignment = 64;
 
-uint32_t aligned(int64_t count) {
-  return static_cast<uint32_t>((count + kAlignment - 1) / kAlignment * kAlignment);
+uint64_t aligned(int64_t count) {
+  return (static_cast<uint64_t>(count) + kAlignment - 1) / kAlignment * kAlignment;
 }
 
 bool is_among(const std::vector<bool>& has, const Graph& graph, const Value& value) {
   return has.empty() || has[static_cast<size_t>(&value - graph.values().data())];
 }
 
-uint64_t name_hash(const std::string& name) {  // FNV-1a: stable across platforms
+}  // namespace
+
+uint64_t parameter_stream(const std::string& name) {  // FNV-1a: stable across platforms
   uint64_t hash = 0xCBF29CE484222325ull;
   for (const unsigned char c : name) hash = (hash ^ c) * 0x100000001B3ull;
   return hash;
 }
-
-}  // namespace
 
 ParameterStore::ParameterStore(gpu::DevicePtr device, const Graph& graph, uint64_t seed,
                                std::vector<bool> has)
@@ -68,7 +68,7 @@ bool ParameterStore::has(const Graph& graph, const Value& value) const {
 
 void ParameterStore::initialise(const Value& value) {
   Tensor host(DType::f32, value.shape);
-  Rng rng(seed_, name_hash(value.name));
+  Rng rng(seed_, parameter_stream(value.name));
   value.initializer(host.mutable_view<float>(), rng);
   graph::upload(device_, host, tensor(value.name));
 }

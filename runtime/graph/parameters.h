@@ -79,6 +79,9 @@ class ParameterStore {
   std::map<std::string, ops::DeviceTensor> tensors_, gradient_tensors_;
 };
 
+// Names the random numbers of a parameter's first values within a seed: Rng(seed, parameter_stream(name)).
+uint64_t parameter_stream(const std::string& name);
+
 // How a graph's parameters lie in such a buffer, whether or not a device has them.
 struct Layout {
   std::vector<ParameterStore::Parameter> parameters;  // ascending

@@ -43,7 +43,7 @@ Plan::Plan(gpu::Kernels& kernels, const Graph& graph, const ParameterStore& para
     ops::Emitter prepare(kernels, arena_, preparation_);
     find_folds(prepare, options);
   }
-  if (options.training) find_needed();
+  if (options.training) find_needed(options);
   if (part_) {
     run_micro_batches(emit, parameters, options);
   } else {
@@ -52,6 +52,8 @@ Plan::Plan(gpu::Kernels& kernels, const Graph& graph, const ParameterStore& para
     if (options.training) begin_backward(emit, flight, options);
     if (options.training) backward(emit, flight, parameters);
     tensors_ = flight.tensors;
+    for (const ValueId id : options.input_gradients)
+      input_gradients_[id] = flight.gradients[index(id)];
   }
   place(kernels, options);
 }
@@ -61,9 +63,11 @@ void Plan::place(gpu::Kernels& kernels, const PlanOptions& options) {
   for (size_t i = 0; i < tensors_.size(); ++i)
     if (graph_.values()[i].kind == ValueKind::input) memory_.written_before(tensors_[i].buffer);
   for (const ValueId id : outputs) memory_.read_after(tensors_[index(id)].buffer);
+  for (const auto& [id, gradient] : input_gradients_) memory_.read_after(gradient.buffer);
   memory_.join_copies(commands_);
   if (options.fuse) fuse(commands_, memory_, kernels);
   memory_.place(commands_, arena_);
+  for (auto& [id, gradient] : input_gradients_) gradient.buffer = memory_.real(gradient.buffer);
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const bool input = graph_.values()[i].kind == ValueKind::input;
     const bool output =
@@ -86,6 +90,13 @@ const ops::DeviceTensor& Plan::tensor(ValueId id) const {
   const ops::DeviceTensor& tensor = tensors_[index(id)];
   if (!tensor) fail(Code::internal, "value ", id, " of the plan is no input and no output");
   return tensor;
+}
+
+const ops::DeviceTensor& Plan::input_gradient(ValueId id) const {
+  const auto it = input_gradients_.find(id);
+  if (it == input_gradients_.end())
+    fail(Code::internal, "value ", id, " of the plan is no input with a gradient");
+  return it->second;
 }
 
 ops::DeviceTensor Plan::unplaced(const Shape& shape) {
@@ -206,10 +217,11 @@ void Plan::forward(ops::Emitter& emit, const Flight& flight) {
   }
 }
 
-void Plan::find_needed() {
+void Plan::find_needed(const PlanOptions& options) {
   needs_gradient_.assign(tensors_.size(), false);
   for (size_t i = 0; i < tensors_.size(); ++i)
     needs_gradient_[i] = graph_.values()[i].kind == ValueKind::parameter;
+  for (const ValueId id : options.input_gradients) needs_gradient_[index(id)] = true;
   for (const Node& node : graph_.nodes())
     for (size_t i = 0; i < node.inputs.size(); ++i)
       if (node.op->inputs[i].role == ops::InputRole::differentiable &&

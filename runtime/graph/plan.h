@@ -34,6 +34,8 @@ struct PlanOptions {
   gpu::Buffer loss_scale;
   ops::Peers peers =
       {};  // devices with which this one computes the step; they outlive the commands
+  // Inputs whose gradients are read after the commands, as well as the parameters' are: tables of which a step has some rows.
+  std::vector<ValueId> input_gradients = {};
   // Computes this part of the graph alone, micro-batch after micro-batch; the graph's rows are those of one. `outputs` are means over rows
   // (op mean_rows).
   std::optional<Part> part;
@@ -48,6 +50,7 @@ class Plan {
 
   // An input or output (Error(internal) for others: their memory is used again).
   const ops::DeviceTensor& tensor(ValueId id) const;
+  const ops::DeviceTensor& input_gradient(ValueId id) const;  // one of PlanOptions::input_gradients
   const gpu::Buffer& step_values() const { return step_; }
   const gpu::CommandList& commands() const { return commands_; }
   // To be run before the first commands(), and again when parameters have changed; may be empty.
@@ -80,7 +83,7 @@ class Plan {
   void backward_of(ops::Emitter& emit, Flight& flight, size_t node,
                    const ParameterStore& parameters);
   void begin_backward(ops::Emitter& emit, Flight& flight, const PlanOptions& options);
-  void find_needed();
+  void find_needed(const PlanOptions& options);
   std::vector<size_t> cuts() const;
   void forward_again(ops::Emitter& emit, Flight& flight, size_t begin, size_t end);
   void place(gpu::Kernels& kernels, const PlanOptions& options);
@@ -118,6 +121,7 @@ class Plan {
   std::map<size_t, Fold> folds_;
   std::vector<bool> folded_away_;     // nodes that are such products
   std::vector<bool> needs_gradient_;  // by value: leads to a parameter
+  std::map<ValueId, ops::DeviceTensor> input_gradients_;
 };
 
 }  // namespace etr::graph

@@ -10,9 +10,7 @@ graph::Initializer constant(float value) {
 }
 
 graph::Initializer normal(float deviation) {
-  return [deviation](std::span<float> out, Rng& rng) {
-    for (float& v : out) v = deviation * rng.normal();
-  };
+  return [deviation](std::span<float> out, Rng& rng) { rng.fill_normal(out, deviation); };
 }
 
 graph::Initializer he_normal(int64_t fan_in) {

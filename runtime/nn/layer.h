@@ -13,6 +13,16 @@
 
 namespace etr::nn {
 
+// A table whose rows lie elsewhere: a plan has an input with those of a batch, and one with their numbers in it.
+struct ServedTable {
+  std::string name;           // of the parameter that it is where the table is whole
+  graph::ValueId ids = -1;    // i32 [N, ...], a field of the batch
+  graph::ValueId rows = -1;   // i32, for each id its row of `table`
+  graph::ValueId table = -1;  // f32 [the most ids that a batch has, width]
+  int64_t entries = 0, width = 0;
+  float deviation = 0;  // of the first values
+};
+
 struct LayerCall {
   graph::Graph& graph;
   const Options& options;
@@ -22,6 +32,7 @@ struct LayerCall {
   // NAME.SCOPE.their_name (SCOPE may be empty), and gives the last one's value.
   std::function<graph::ValueId(const char* option, graph::ValueId input, const std::string& scope)>
       build;
+  std::vector<ServedTable>* served = nullptr;  // nullptr: tables are parameters like any other
 
   graph::ValueId input() const { return inputs[0]; }
   Shape shape() const { return graph.shape(inputs[0]); }  // of the first input

@@ -80,8 +80,10 @@ std::vector<LayerText> read_layers(const Json& layers, const std::string& scope,
 
 class Builder {
  public:
-  Builder(graph::Graph& graph, std::map<std::string, graph::ValueId> fields)
-      : graph_(graph), values_(std::move(fields)) {}
+  // `served`: see LayerCall.
+  Builder(graph::Graph& graph, std::map<std::string, graph::ValueId> fields,
+          std::vector<ServedTable>* served)
+      : graph_(graph), served_(served), values_(std::move(fields)) {}
 
   graph::ValueId build(const std::vector<LayerText>& layers, graph::ValueId input,
                        const std::string& scope) {
@@ -99,7 +101,7 @@ class Builder {
         if (found == layer.nested.end()) return from;
         return build(found->second, from, full_name + "." + (part.empty() ? "" : part + "."));
       };
-      input = layer.spec->build({graph_, layer.options, full_name, inputs, nested});
+      input = layer.spec->build({graph_, layer.options, full_name, inputs, nested, served_});
       if (!values_.emplace(full_name, input).second)
         fail(Code::invalid_argument, "model: two layers or fields are called '", full_name, "'");
     }
@@ -131,6 +133,7 @@ class Builder {
   }
 
   graph::Graph& graph_;
+  std::vector<ServedTable>* const served_;
   size_t built_ = 0;
   std::map<std::string, graph::ValueId> values_;  // by the whole name
 };
@@ -192,7 +195,7 @@ Json expanded(const Json& spec) {
 
 }  // namespace
 
-Model::Model(const Json& given) : loss_(nullptr) {
+Model::Model(const Json& given, bool serves) : serves_(serves), loss_(nullptr) {
   const Json spec = expanded(given);
   std::vector<std::string> keys = beside_layers();
   keys.push_back("layers");
@@ -210,6 +213,21 @@ Model::Model(const Json& given) : loss_(nullptr) {
   layers_ = std::make_shared<const std::vector<LayerText>>(read_layers(spec["layers"], "", 1));
 }
 
+namespace {
+
+bool any_sparse(const std::vector<LayerText>& layers) {
+  return std::any_of(layers.begin(), layers.end(), [](const LayerText& layer) {
+    const Json& options = layer.options.json();
+    return (options.contains("sparse") && options["sparse"].get<bool>()) ||
+           std::any_of(layer.nested.begin(), layer.nested.end(),
+                       [](const auto& nested) { return any_sparse(nested.second); });
+  });
+}
+
+}  // namespace
+
+bool Model::has_sparse() const { return any_sparse(*layers_); }
+
 ModelGraph Model::build(int64_t batch, const Fields& fields) const {
   ModelGraph m;
   std::map<std::string, graph::ValueId> values;
@@ -218,7 +236,8 @@ ModelGraph Model::build(int64_t batch, const Fields& fields) const {
     m.inputs.push_back(m.graph.add_input(name, with_batch(batch, field.sample), field.dtype));
     values[name] = m.inputs.back();
   }
-  m.output = Builder(m.graph, values).build(*layers_, m.inputs[0], "");
+  m.output =
+      Builder(m.graph, values, serves_ ? &m.served : nullptr).build(*layers_, m.inputs[0], "");
   const Loss::Values loss = loss_.build(m.graph, m.output);
   m.target = loss.target;
   m.loss = loss.loss;

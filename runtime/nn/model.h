@@ -27,6 +27,7 @@ struct ModelGraph {
   graph::ValueId output = -1;          // the last layer's; before the softmax of a classifier
   graph::ValueId loss = -1;            // f32 [1], mean over the valid rows
   graph::ValueId accuracy = -1;        // f32 [1]; -1 where the loss has no classes
+  std::vector<ServedTable> served;     // where the model is built so
   bool recompute = false;              // see graph::PlanOptions
   ops::Precision precision = ops::Precision::fp32;
 };
@@ -46,7 +47,8 @@ class Model {
   // A layer reads the one before it, or what "input" names: layers by their "name" (KIND_POSITION
   // where none is given) or fields of the batch. Layers lie in each other at most kMaxLayerDepth deep. Throws
   // Error(invalid_argument) that names the layer and the key.
-  explicit Model(const Json& spec);
+  // `serves`: the tables of sparse embeddings lie elsewhere (see ServedTable).
+  explicit Model(const Json& spec, bool serves = false);
 
   // The graph for one batch size; `fields` holds at least inputs(). Throws Error(invalid_argument)
   // that names the layer whose shapes do not fit.
@@ -58,10 +60,11 @@ class Model {
   const std::vector<std::string>& inputs() const { return inputs_; }
   const std::string& target() const { return loss_.target(); }
   const Loss& loss() const { return loss_; }
+  bool has_sparse() const;  // a layer with the option `sparse`
 
  private:
   std::vector<std::string> inputs_;
-  bool recompute_ = false;
+  bool recompute_ = false, serves_ = false;
   ops::Precision precision_ = ops::Precision::fp32;
   std::shared_ptr<const Json> spec_;
   std::shared_ptr<const std::vector<LayerText>> layers_;

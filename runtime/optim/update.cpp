@@ -101,10 +101,14 @@ void Update::emit_verdict(ops::Emitter& emit, const gpu::Buffer& verdict) const 
   emit.set_label("gradients");
   emit.add(gpu::Fill{verdict, 0});
   for (const auto& range : store_.ranges())
-    emit.for_each("gradient_verdict",
-                  {{part_of(store_.gradients(), range), gpu::Access::read},
-                   {verdict, gpu::Access::read_write}},
-                  Push{range.count}, range.count);
+    emit_verdict(emit, part_of(store_.gradients(), range), range.count, verdict);
+}
+
+void Update::emit_verdict(ops::Emitter& emit, const gpu::Buffer& gradients, uint32_t count,
+                          const gpu::Buffer& verdict) {
+  emit.for_each("gradient_verdict",
+                {{gradients, gpu::Access::read}, {verdict, gpu::Access::read_write}}, Push{count},
+                count);
 }
 
 void Update::emit_gradients(ops::Emitter& emit, const gpu::Buffer& loss,

@@ -60,6 +60,10 @@ class Update {
   // Appends what makes `verdict` NaN where a gradient is not finite, and 0 otherwise.
   void emit_verdict(ops::Emitter& emit, const gpu::Buffer& verdict) const;
 
+  // The same of gradients that are not the store's, where `verdict` is 0 or NaN already.
+  static void emit_verdict(ops::Emitter& emit, const gpu::Buffer& gradients, uint32_t count,
+                           const gpu::Buffer& verdict);
+
   int64_t accumulate() const { return options_.integer("accumulate"); }
 
   // Updates go on. Nothing may be in flight.

@@ -5,40 +5,72 @@
 #include <utility>
 
 #include "core/clock.h"
+#include "core/error.h"
 
 namespace etr::parallel {
 
 Downpour::Downpour(std::unique_ptr<server::Client> client, const gpu::DevicePtr& device,
                    DownpourOptions options)
-    : Worker(std::move(client), options.waits),
+    : Worker(std::move(client), options.waits, options.begins),
       options_(options),
       memory_(device, gpu::MemoryUse::readback) {}
 
 gpu::CommandList Downpour::with_update(const gpu::CommandList& commands, optim::Update& update,
                                        const graph::ParameterStore& store, const Step& step,
                                        gpu::Kernels& kernels, gpu::Allocator& memory) {
-  gpu::CommandList out = Worker::with_update(commands, update, store, step, kernels, memory);
-  const gpu::Buffer all = memory_.allocate(store.gradients().size_bytes),
-                    of_step = memory_.allocate(sizeof(ops::StepValues));
+  gpu::CommandList out = commands;
+  ops::Emitter emit(kernels, memory, out);
+  emit_update(emit, update, step);
+  const auto floats = [](const gpu::Buffer& at) { return reinterpret_cast<const float*>(at.host); };
   const uint64_t count = store.count();
-  const auto work = std::make_shared<const std::function<void()>>([this, all, of_step, count] {
+  gpu::Buffer all;
+  if (count > 0) {
+    all = memory_.allocate(store.gradients().size_bytes);
+    out.push_back(gpu::Copy{store.gradients(), all});
+  }
+  std::vector<const float*> rows;
+  for (const ops::DeviceTensor& gradient : step.row_gradients) {
+    const gpu::Buffer to = memory_.allocate(gradient.buffer.size_bytes);
+    out.push_back(gpu::Copy{gradient.buffer, to});
+    rows.push_back(floats(to));
+  }
+  const gpu::Buffer of_step = memory_.allocate(sizeof(ops::StepValues));
+  out.push_back(gpu::Copy{step.values, of_step});
+  const auto work = std::make_shared<const std::function<void()>>([=, this] {
     ops::StepValues values;
     std::memcpy(&values, of_step.host, sizeof values);
-    take({reinterpret_cast<const float*>(all.host), count}, values);
+    take({count > 0 ? floats(all) : nullptr, count}, rows, values);
   });
-  out.push_back(gpu::Copy{store.gradients(), all});
-  out.push_back(gpu::Copy{step.values, of_step});
   out.push_back(gpu::HostTurn{gpu::HostTurn::Mark::begin, work});
   out.push_back(gpu::HostTurn{gpu::HostTurn::Mark::end, work});
   return out;
 }
 
+// What is not finite in a row's gradient is so for the whole update.
+void Downpour::emit_update(ops::Emitter& emit, optim::Update& update, const Step& step) const {
+  if (step.row_gradients.empty()) return update.emit(emit, step.results.front(), step.values);
+  if (step.loss_scale)
+    fail(Code::unsupported,
+         "a model with sparse tables goes without precision 'fp16', whose gradients are scaled: "
+         "take bf16 or fp32");
+  const gpu::Buffer verdict = emit.scratch({1}).buffer;
+  emit.add(gpu::Fill{verdict, 0});
+  for (const ops::DeviceTensor& gradient : step.row_gradients)
+    optim::Update::emit_verdict(emit, gradient.buffer, gradient.count(), verdict);
+  const optim::Update::Shared shared{verdict};
+  update.emit_gradients(emit, step.results.front(), step.values, &shared);
+  update.emit_change(emit, step.results.front(), step.values);
+}
+
 // By a thread of the device's. A step that is not finite, and those after it, make no update.
-void Downpour::take(std::span<const float> gradient, const ops::StepValues& values) {
+void Downpour::take(std::span<const float> gradient, std::span<const float* const> rows,
+                    const ops::StepValues& values) {
   const std::lock_guard lock(mutex_);
   ++taken_;
   changed_.notify_all();
-  if (values.update == 0 || values.not_finite != 0) return;
+  const bool updates = values.update != 0 && values.not_finite == 0;
+  if (!rows.empty()) row_gradients_.add(values.step, rows, updates);
+  if (!updates) return;
   accrued_.resize(gradient.size());
   for (size_t i = 0; i < gradient.size(); ++i) accrued_[i] += gradient[i];
   rate_ = values.learning_rate;
@@ -48,12 +80,13 @@ void Downpour::take(std::span<const float> gradient, const ops::StepValues& valu
 }
 
 // With the lock, while the client is idle.
-void Downpour::start_round(bool pushes, bool fetches) {
-  if (!pushes && !fetches) return;
+void Downpour::start_round(bool pushes, bool fetches, std::span<server::Rows> rows) {
+  if (!pushes && !fetches && rows.empty()) return;
   const size_t count = accrued_.size();
   if (pushes) {
     std::swap(accrued_, outgoing_);
     accrued_.assign(count, 0);
+    outgoing_rows_ = row_gradients_.take();
     pushable_ = 0;
   }
   if (fetches) {
@@ -62,13 +95,15 @@ void Downpour::start_round(bool pushes, bool fetches) {
     since_fetch_ = 0;
   }
   client().start(
-      [this, pushes, fetches, count, rate = rate_](server::Pair& pair) {
+      [this, pushes, fetches, count, rows, rate = rate_](server::Pair& pair) {
         const server::Slice slice = pair.slice(count);
-        if (pushes) pair.push(std::span(outgoing_).subspan(slice.begin, slice.count), rate);
+        if (pushes)
+          pair.push(std::span(outgoing_).subspan(slice.begin, slice.count), rate, outgoing_rows_);
         if (fetches)
           pair.fetch(std::span(incoming_).subspan(slice.begin, slice.count));
-        else if (waits())
+        else if (pushes && waits())
           pair.gate();
+        if (!rows.empty()) pair.fetch_rows(rows);
       },
       [this, fetches] {
         if (fetches) fetched();
@@ -78,6 +113,50 @@ void Downpour::start_round(bool pushes, bool fetches) {
 void Downpour::fetched() {
   const std::lock_guard lock(mutex_);
   fresh_ = true;
+}
+
+void Downpour::declare(std::vector<ServedTable> tables) {
+  tables_ = std::move(tables);
+  first_rows_ = saved_rows_.match(tables_);
+  saved_rows_ = {};
+  row_gradients_.declare(tables_);
+  std::vector<server::TableSpec> specs;
+  for (const ServedTable& table : tables_) specs.push_back(table.spec);
+  client().declare(specs);
+}
+
+void Downpour::expect(uint32_t step, std::vector<std::vector<uint32_t>> ids) {
+  const std::lock_guard lock(mutex_);
+  row_gradients_.expect(step, std::move(ids));
+}
+
+// What is due of the rest goes first, or it would never come to it where fetches follow each other.
+bool Downpour::start_fetch(std::span<server::Rows> tables) {
+  const std::lock_guard lock(mutex_);
+  if (!client().idle()) return false;
+  start_round(pushable_ >= options_.n_push, since_fetch_ >= options_.n_fetch, tables);
+  return true;
+}
+
+void Downpour::fetch(std::span<server::Rows> tables) {
+  do client().wait();
+  while (!start_fetch(tables));
+  client().wait();
+}
+
+// After the weights were taken, see take_servers_weights().
+void Downpour::save(checkpoint::Files& files) const {
+  Worker::save(files);
+  if (tables_.empty()) return;
+  std::vector<server::Rows> rows;
+  for (size_t i = 0; i < tables_.size(); ++i)
+    rows.push_back(client().take_rows(i, tables_[i].spec.width));
+  SavedRows::save(files, tables_, rows);
+}
+
+void Downpour::load(const checkpoint::Files& files, const std::string& origin) {
+  Worker::load(files, origin);
+  saved_rows_.load(files, origin);
 }
 
 bool Downpour::exchange_due() {

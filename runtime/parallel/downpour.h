@@ -7,24 +7,29 @@
 // (Dean et al., "Large Scale Distributed Deep Networks", 2012.) Both go on beside the steps that follow, and where one is still under
 // way when the next is due, the next is made later, with what came together meanwhile. The gradients are those of the worker's own
 // update, clipped as it clips them. The servers' rate is that of the worker's schedule.
+//
+// Of sparse tables each step fetches the rows of its batch before it begins, whatever n_fetch is; their gradients are summed by row
+// and go with the others.
 #pragma once
 
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "ops/op.h"
+#include "parallel/served_rows.h"
 #include "parallel/worker.h"
 
 namespace etr::parallel {
 
 struct DownpourOptions {
-  int64_t n_push = 1, n_fetch = 1;  // updates of the worker's
-  bool waits = false;               // see Worker
+  int64_t n_push = 1, n_fetch = 1;    // updates of the worker's
+  bool waits = false, begins = true;  // see Worker
 };
 
-class Downpour : public Worker {
+class Downpour : public Worker, private ServedRows {
  public:
   Downpour(std::unique_ptr<server::Client> client, const gpu::DevicePtr& device,
            DownpourOptions options);
@@ -34,14 +39,27 @@ class Downpour : public Worker {
                                const graph::ParameterStore& store, const Step& step,
                                gpu::Kernels& kernels, gpu::Allocator& memory) override;
 
+  ServedRows* rows() override { return this; }
+  void save(checkpoint::Files& files) const override;
+  void load(const checkpoint::Files& files, const std::string& origin) override;
+
   bool exchange_due() override;
   void exchange(graph::ParameterStore& store) override;
   bool ready_within(double seconds) override;
 
  private:
   void take_servers_weights(graph::ParameterStore& store) override;
-  void take(std::span<const float> gradient, const ops::StepValues& values);
-  void start_round(bool pushes, bool fetches);
+  std::vector<server::Rows> first_rows() override { return std::exchange(first_rows_, {}); }
+
+  void declare(std::vector<ServedTable> tables) override;
+  void fetch(std::span<server::Rows> tables) override;
+  void expect(uint32_t step, std::vector<std::vector<uint32_t>> ids) override;
+
+  void emit_update(ops::Emitter& emit, optim::Update& update, const Step& step) const;
+  void take(std::span<const float> gradient, std::span<const float* const> rows,
+            const ops::StepValues& values);
+  bool start_fetch(std::span<server::Rows> tables);
+  void start_round(bool pushes, bool fetches, std::span<server::Rows> rows = {});
   void fetched();
 
   const DownpourOptions options_;
@@ -54,6 +72,10 @@ class Downpour : public Worker {
   float rate_ = 0;           // of the latest
   std::vector<float> accrued_, outgoing_, incoming_;
   bool fresh_ = false;  // `incoming_` is yet to be used
+  std::vector<ServedTable> tables_;
+  SavedRows saved_rows_;
+  RowGradients row_gradients_;
+  std::vector<server::Rows> first_rows_, outgoing_rows_;
 };
 
 }  // namespace etr::parallel

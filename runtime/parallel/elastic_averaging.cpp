@@ -7,7 +7,7 @@ namespace etr::parallel {
 
 ElasticAveraging::ElasticAveraging(std::unique_ptr<server::Client> client,
                                    ElasticAveragingOptions options)
-    : Worker(std::move(client), options.waits), options_(options) {}
+    : Worker(std::move(client), options.waits, options.begins), options_(options) {}
 
 bool ElasticAveraging::period_over() const {
   return steps() != sent_after_ && steps() % static_cast<uint64_t>(options_.period) == 0;

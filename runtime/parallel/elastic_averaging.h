@@ -18,7 +18,7 @@ namespace etr::parallel {
 struct ElasticAveragingOptions {
   int64_t period = 1;  // steps
   double rate = 0.1;
-  bool waits = false;  // see Worker
+  bool waits = false, begins = true;  // see Worker
 };
 
 class ElasticAveraging : public Worker {

@@ -17,6 +17,7 @@
 
 namespace etr::parallel {
 
+class ServedRows;
 class TensorParallel;
 
 // One learner's end. Used by the learner's thread, while no step is in flight unless a function says otherwise.
@@ -33,6 +34,9 @@ class Sharing {
   // Those with whom this one shares the model's tensors; nullptr: the model is whole here.
   virtual TensorParallel* tensor() const { return nullptr; }
 
+  // Where the rows of sparse tables are; nullptr: those are parameters like any other.
+  virtual ServedRows* rows() { return nullptr; }
+
   // What a step has besides gradients.
   struct Step {
     gpu::Buffer values;                // ops::StepValues
@@ -40,6 +44,7 @@ class Sharing {
     int64_t rows = 0;                  // of a whole batch; the same on all ranks
     const graph::Slices* slices = nullptr;  // of the parameters that ranks share; nullptr: of none
     gpu::Buffer loss_scale = {};            // f32 [1], where gradients come multiplied by it
+    std::vector<ops::DeviceTensor> row_gradients = {};  // of the tables of rows(), in their order
   };
 
   // `commands`, which compute gradients and results of a batch, then the update, with what is exchanged within a step woven in.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/log.h"
 
 namespace etr::parallel {
 namespace {
@@ -17,7 +18,7 @@ void Worker::share(graph::ParameterStore& store) {
   if (!state_.empty() && state_.size() != weights.size())
     fail(Code::invalid_argument, "the checkpoint's state of the servers has ", state_.size(),
          " numbers, and the model ", weights.size(), " parameters: it is of another model");
-  client_->begin(weights, state_, store.decayed());
+  client_->begin(weights, state_, store.decayed(), first_rows(), /*waits=*/!begins_);
   upload_flat(store, weights, store.weights());
 }
 
@@ -39,7 +40,10 @@ void Worker::average_states(graph::ParameterStore& store) {
 
 void Worker::finish(graph::ParameterStore& store, bool all_end) {
   average_states(store);
-  if (!std::exchange(finished_, true)) client_->leave(all_end);
+  if (std::exchange(finished_, true)) return;
+  log_line(LogLevel::info, cat("parameter server: worker ", rank(), " has exchanged ",
+                               client_->bytes(), " bytes in ", started_here(), " steps"));
+  client_->leave(all_end);
 }
 
 void Worker::save(checkpoint::Files& files) const { put_vector(files, kFile, state_); }

@@ -13,8 +13,9 @@ namespace etr::parallel {
 class Worker : public Sharing {
  public:
   // `waits`: the servers may hold a worker back (another consistency than `eventual`), so each exchange is over before the next step.
-  Worker(std::unique_ptr<server::Client> client, bool waits)
-      : client_(std::move(client)), waits_(waits) {}
+  // `begins`: it may say what all begin with; otherwise another one has a checkpoint.
+  Worker(std::unique_ptr<server::Client> client, bool waits, bool begins)
+      : client_(std::move(client)), waits_(waits), begins_(begins) {}
 
   int rank() const override { return client_->number(); }
 
@@ -32,6 +33,8 @@ class Worker : public Sharing {
   void load(const checkpoint::Files& files, const std::string& origin) override;
 
  protected:
+  // Rows to begin with, of each table that was declared; empty: those that the seed gives.
+  virtual std::vector<server::Rows> first_rows() { return {}; }
   virtual void take_servers_weights(graph::ParameterStore& store) = 0;
   server::Client& client() const { return *client_; }
   bool waits() const { return waits_; }
@@ -44,7 +47,7 @@ class Worker : public Sharing {
 
  private:
   std::unique_ptr<server::Client> client_;
-  const bool waits_;
+  const bool waits_, begins_;
   std::vector<float> state_;
   bool finished_ = false;
 };

@@ -97,7 +97,9 @@ void Client::check() const {
 void Client::start(Work work, std::function<void()> done) {
   const std::lock_guard lock(mutex_);
   check();
-  if (ends_) fail(Code::state, "this worker has left its parameter server");
+  if (ends_)
+    fail(Code::state,
+         "this worker has left its parameter server; what lay there is in the checkpoint");
   if (busy_ > 0) fail(Code::internal, "a parameter server's client has work under way");
   work_ = std::move(work);
   done_ = std::move(done);
@@ -131,17 +133,20 @@ void Client::perform(const Work& work) {
   wait();
 }
 
-void Client::begin(std::span<float> weights, std::span<const float> state, uint64_t decayed) {
+void Client::begin(std::span<float> weights, std::span<const float> state, uint64_t decayed,
+                   std::span<const Rows> rows, bool waits) {
   const uint64_t count = weights.size();
   bool there = true;
   const auto give = [&](Pair& pair) {
     const Slice slice = pair.slice(count);
+    for (size_t table = 0; table < rows.size(); ++table)
+      for_pieces(rows[table], [&](const Rows& piece) { pair.put_rows(table, piece); });
     pair.begin(count, decayed, weights.subspan(slice.begin, slice.count),
                state.empty() ? state : state.subspan(slice.begin, slice.count));
   };
   // The first shard says who begins, and has weights last: others ask it first.
   perform([&](Pair& pair) {
-    if (pair.shard() == 0) there = pair.ready(count);
+    if (pair.shard() == 0) there = pair.ready(count, waits);
   });
   perform([&](Pair& pair) {
     if (pair.shard() == 0) return;
@@ -158,6 +163,29 @@ void Client::begin(std::span<float> weights, std::span<const float> state, uint6
     const Slice slice = pair.slice(count);
     pair.fetch(weights.subspan(slice.begin, slice.count));
   });
+}
+
+void Client::declare(std::span<const TableSpec> tables) {
+  perform([&](Pair& pair) { pair.declare(tables); });
+}
+
+Rows Client::take_rows(uint64_t table, uint32_t width) {
+  std::vector<Rows> parts(links_.size());
+  perform([&](Pair& pair) {
+    Rows& part = parts[static_cast<size_t>(pair.shard())];
+    while (append(part, pair.take_rows(table, part.ids.size(), width))) {
+    }
+  });
+  Rows all;
+  for (const Rows& part : parts) append(all, part);
+  sort(all);
+  return all;
+}
+
+uint64_t Client::bytes() const {
+  uint64_t all = 0;
+  for (const Link& link : links_) all += link.pair->bytes();
+  return all;
 }
 
 bool Client::told_to_end() const {

@@ -27,8 +27,16 @@ class Client {
   int number() const { return number_; }
 
   // The shards' weights become `weights`; where they have none yet, they begin with those that are given, and their state (as long,
-  // or empty). May wait for other workers.
-  void begin(std::span<float> weights, std::span<const float> state, uint64_t decayed);
+  // or empty). `rows`, of each table that was declared: the same of single rows; others have their first values. May wait for other
+  // workers.
+  // `waits`: for another worker to say what to begin with, which has a checkpoint.
+  void begin(std::span<float> weights, std::span<const float> state, uint64_t decayed,
+             std::span<const Rows> rows = {}, bool waits = false);
+
+  // Before begin(): the tables of which single rows are fetched and pushed.
+  void declare(std::span<const TableSpec> tables);
+  // All rows of a table that are not what they were at first, by their ids. Takes them in pieces, while others may push.
+  Rows take_rows(uint64_t table, uint32_t width);
 
   // Has each pair do something, by its thread, and returns. Nothing else may be under way. When all have, the last of the threads
   // calls `done`, which must not throw; where one fails, nobody does.
@@ -39,6 +47,7 @@ class Client {
   void wait();                // until it is
 
   uint64_t acknowledged() const;  // pushes, by all shards
+  uint64_t bytes() const;         // that have gone to all shards, or come from them
   bool told_to_end() const;       // by another worker, through the shards
 
   void leave(bool all_end = false);  // has come to its end; `all_end`: and so are all others to do

@@ -24,8 +24,11 @@ auto Pair::named(Body&& body) {
 }
 
 Message Pair::answer() {
-  Message message = receive(group_, kShardRank, kAnswerTag);
-  while (message.kind == Kind::wait) message = receive(group_, kShardRank, kAnswerTag);
+  Message message;
+  do {
+    message = server::receive(group_, kShardRank, kAnswerTag);
+    count(sizeof message);
+  } while (message.kind == Kind::wait);
   if (message.ends) told_to_end_ = true;
   if (message.kind != Kind::refused) return message;
   std::string why(std::min(message.count, kMostText), '\0');
@@ -33,10 +36,19 @@ Message Pair::answer() {
   fail(Code::state, "parameter server: shard ", shard_, " of ", shards_, " refuses: ", why);
 }
 
-Message Pair::ask(const Message& message, std::span<const float> numbers) {
+Message Pair::ask(const Message& message, std::span<const float> numbers, const RowParts& rows) {
   send(group_, kShardRank, kRequestTag, message);
   send_numbers(group_, kShardRank, numbers);
+  send_words(group_, kShardRank, rows.words);
+  send_numbers(group_, kShardRank, rows.numbers);
+  count(sizeof message + numbers.size_bytes() + rows.words.size_bytes() +
+        rows.numbers.size_bytes());
   return answer();
+}
+
+void Pair::receive(std::span<float> numbers) {
+  receive_numbers(group_, kShardRank, numbers);
+  count(numbers.size_bytes());
 }
 
 namespace {
@@ -55,8 +67,9 @@ int Pair::hello(int wanted) {
   return named([&] { return ask(message).number; });
 }
 
-bool Pair::ready(uint64_t count) {
+bool Pair::ready(uint64_t count, bool waits) {
   Message message = request(Kind::ready);
+  message.waits = waits;
   message.count = count;
   return named([&] { return ask(message).kind != Kind::yours; });
 }
@@ -72,16 +85,72 @@ void Pair::begin(uint64_t count, uint64_t decayed, std::span<const float> weight
   named([&] { ask(message, numbers); });
 }
 
-void Pair::push(std::span<const float> gradient, float rate) {
+void Pair::push(std::span<const float> gradient, float rate, std::span<const Rows> rows) {
+  const std::vector<uint32_t> words = words_for(rows, shard_, shards_);
+  const std::vector<float> numbers = values_for(rows, shard_, shards_);
   Message message = request(Kind::push);
   message.rate = rate;
-  named([&] { acknowledged_ = ask(message, gradient).applied; });
+  message.words = words.size();
+  message.numbers = numbers.size();
+  named([&] { acknowledged_ = ask(message, gradient, {words, numbers}).applied; });
+}
+
+void Pair::declare(std::span<const TableSpec> tables) {
+  Message message = request(Kind::tables);
+  message.count = tables.size();
+  named([&] {
+    send(group_, kShardRank, kRequestTag, message);
+    send_words(group_, kShardRank, tables);
+    count(sizeof message + tables.size_bytes());
+    answer();
+  });
+}
+
+void Pair::fetch_rows(std::span<Rows> tables) {
+  const std::vector<uint32_t> words = words_for(tables, shard_, shards_);
+  Message message = request(Kind::rows);
+  message.words = words.size();
+  std::vector<float> numbers(values_for(tables, shard_, shards_).size());
+  named([&] {
+    ask(message, {}, {words, {}});
+    receive(numbers);
+  });
+  take_values(tables, numbers, shard_, shards_);
+}
+
+void Pair::put_rows(uint64_t table, const Rows& rows) {
+  Rows own = part_for(rows, shard_, shards_);
+  own.state.resize(own.values.size());
+  own.values.insert(own.values.end(), own.state.begin(), own.state.end());
+  Message message = request(Kind::put);
+  message.count = table;
+  message.words = own.ids.size();
+  message.numbers = own.values.size();
+  named([&] { ask(message, {}, {own.ids, own.values}); });
+}
+
+Rows Pair::take_rows(uint64_t table, uint64_t begin, uint32_t width) {
+  Message message = request(Kind::take);
+  message.count = table;
+  message.words = begin;
+  Rows rows;
+  named([&] {
+    const Message given = ask(message);
+    rows.ids.resize(given.words);
+    rows.values.resize(given.words * width);
+    rows.state.resize(given.numbers);
+    receive_words(group_, kShardRank, std::span(rows.ids));
+    count(rows.ids.size() * sizeof(uint32_t));
+    receive(rows.values);
+    receive(rows.state);
+  });
+  return rows;
 }
 
 void Pair::fetch(std::span<float> weights) {
   named([&] {
     ask(request(Kind::fetch));
-    receive_numbers(group_, kShardRank, weights);
+    receive(weights);
   });
 }
 
@@ -94,7 +163,7 @@ void Pair::average(std::span<const float> weights, float rate, std::span<float> 
   message.rate = rate;
   named([&] {
     acknowledged_ = ask(message, weights).applied;
-    receive_numbers(group_, kShardRank, centre);
+    receive(centre);
   });
 }
 
@@ -102,7 +171,7 @@ void Pair::state(std::span<float> weights, std::span<float> state) {
   std::vector<float> numbers(weights.size() + state.size());
   named([&] {
     ask(request(Kind::state));
-    receive_numbers(group_, kShardRank, numbers);
+    receive(numbers);
   });
   const auto half = numbers.begin() + static_cast<ptrdiff_t>(weights.size());
   std::copy(numbers.begin(), half, weights.begin());

@@ -60,6 +60,10 @@ class Service {
         shard_.copy_state(numbers_);
         done();
         return send_numbers(pair_, kWorkerRank, numbers_);
+      case Kind::tables: return declare_tables(asked);
+      case Kind::rows: return give_rows(asked);
+      case Kind::put: return put_rows(asked);
+      case Kind::take: return give_piece(asked);
       case Kind::gate: wait_turn(); return done();
       case Kind::here: return done();
       case Kind::leave:
@@ -89,11 +93,15 @@ class Service {
       fail(Code::invalid_argument, "this worker's model has ", asked.count,
            " parameters, and the one that is trained here has another number: run the same job on "
            "all workers");
+    if (shard_.table_count() && !has_tables_)
+      fail(Code::invalid_argument,
+           "this worker's model has no sparse tables, and the one that is trained here has ",
+           shard_.table_count(), ": run the same job on all workers");
   }
 
   void ready(const Message& asked) {
     while (true) {
-      switch (shard_.wait_beginning(*ticket_, patience())) {
+      switch (shard_.wait_beginning(*ticket_, patience(), !asked.waits)) {
         case Shard::Beginning::there: check_model(asked); return done();
         case Shard::Beginning::yours: return send_answer(Kind::yours);
         case Shard::Beginning::not_yet: send_answer(Kind::wait);
@@ -116,8 +124,50 @@ class Service {
   void push(const Message& asked) {
     numbers_.resize(shard_.size());
     receive_numbers(pair_, kWorkerRank, numbers_);
-    applied_ = shard_.push(*ticket_, numbers_, asked.rate);
+    receive_rows(asked);
+    applied_ = shard_.push(*ticket_, numbers_, asked.rate, {words_, row_numbers_});
     done();
+  }
+
+  void receive_rows(const Message& asked) {
+    words_.resize(asked.words);
+    receive_words(pair_, kWorkerRank, std::span(words_));
+    row_numbers_.resize(asked.numbers);
+    receive_numbers(pair_, kWorkerRank, row_numbers_);
+  }
+
+  void declare_tables(const Message& asked) {
+    std::vector<TableSpec> specs(asked.count);
+    receive_words(pair_, kWorkerRank, std::span(specs));
+    shard_.declare_tables(specs, number_, shards_);
+    has_tables_ = true;
+    done();
+  }
+
+  void give_rows(const Message& asked) {
+    receive_rows(asked);
+    shard_.read_rows(words_, row_numbers_);
+    done();
+    send_numbers(pair_, kWorkerRank, row_numbers_);
+  }
+
+  void put_rows(const Message& asked) {
+    receive_rows(asked);
+    const auto half = row_numbers_.begin() + static_cast<ptrdiff_t>(row_numbers_.size() / 2);
+    const Rows rows{words_, {row_numbers_.begin(), half}, {half, row_numbers_.end()}};
+    shard_.put_rows(asked.count, rows);
+    done();
+  }
+
+  void give_piece(const Message& asked) {
+    const Rows rows = shard_.piece_of_rows(asked.count, asked.words);
+    Message answer = answer_of(Kind::done);
+    answer.words = rows.ids.size();
+    answer.numbers = rows.state.size();
+    send(pair_, kWorkerRank, kAnswerTag, answer);
+    send_words(pair_, kWorkerRank, std::span<const uint32_t>(rows.ids));
+    send_numbers(pair_, kWorkerRank, rows.values);
+    send_numbers(pair_, kWorkerRank, rows.state);
   }
 
   void average(const Message& asked) {
@@ -137,13 +187,18 @@ class Service {
 
   void done() { send_answer(Kind::done); }
 
-  void send_answer(Kind kind, uint64_t count = 0) {
+  Message answer_of(Kind kind) const {
     Message message;
     message.kind = kind;
     message.number = ticket_ ? shard_.number(*ticket_) : -1;
     message.applied = applied_;
-    message.count = count;
     message.ends = shard_.ends();
+    return message;
+  }
+
+  void send_answer(Kind kind, uint64_t count = 0) {
+    Message message = answer_of(kind);
+    message.count = count;
     send(pair_, kWorkerRank, kAnswerTag, message);
   }
 
@@ -159,7 +214,9 @@ class Service {
   std::optional<Shard::Ticket> ticket_;
   uint64_t applied_ = 0;
   bool finished_ = false;
-  std::vector<float> numbers_;
+  std::vector<float> numbers_, row_numbers_;
+  std::vector<uint32_t> words_;
+  bool has_tables_ = false;
 };
 
 }  // namespace

@@ -48,13 +48,17 @@ void Shard::end_all() {
   changed_.notify_all();
 }
 
-Shard::Beginning Shard::wait_beginning(Ticket ticket, double seconds) {
+Shard::Beginning Shard::wait_beginning(Ticket ticket, double seconds, bool can_begin) {
   std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, deadline_after(seconds),
-                      [&] { return begun_ || !beginner_ || beginner_ == ticket; });
+  const auto may_begin = [&] { return can_begin && (!beginner_ || beginner_ == ticket); };
+  changed_.wait_until(lock, deadline_after(seconds), [&] { return begun_ || may_begin(); });
   if (begun_) return Beginning::there;
-  if (!beginner_) beginner_ = ticket;
-  return beginner_ == ticket ? Beginning::yours : Beginning::not_yet;
+  if (!may_begin()) return Beginning::not_yet;
+  if (!beginner_) {
+    beginner_ = ticket;
+    tables_.clear();
+  }
+  return Beginning::yours;
 }
 
 void Shard::begin(std::span<const float> weights, std::span<const float> state, uint64_t decayed) {
@@ -69,6 +73,32 @@ void Shard::begin(std::span<const float> weights, std::span<const float> state, 
   begun_ = true;
   beginner_.reset();
   changed_.notify_all();
+}
+
+void Shard::declare_tables(std::span<const TableSpec> specs, int shard, int shards) {
+  const std::lock_guard lock(mutex_);
+  tables_.declare(specs, shard, shards);
+}
+
+size_t Shard::table_count() const {
+  const std::lock_guard lock(mutex_);
+  return tables_.count();
+}
+
+void Shard::put_rows(uint64_t table, const Rows& rows) {
+  const std::lock_guard lock(mutex_);
+  if (begun_) fail(Code::state, "the shard has its rows already");
+  tables_.put(table, rows);
+}
+
+void Shard::read_rows(std::span<const uint32_t> words, std::vector<float>& to) const {
+  const std::lock_guard lock(mutex_);
+  tables_.read(words, to);
+}
+
+Rows Shard::piece_of_rows(uint64_t table, uint64_t begin) const {
+  const std::lock_guard lock(mutex_);
+  return tables_.piece(table, begin);
 }
 
 uint64_t Shard::size() const {
@@ -135,11 +165,13 @@ void Shard::apply_sgd(std::span<const float> gradient, float rate) {
   }
 }
 
-uint64_t Shard::push(Ticket ticket, std::span<const float> gradient, float rate) {
+uint64_t Shard::push(Ticket ticket, std::span<const float> gradient, float rate,
+                     const RowParts& rows) {
   const std::lock_guard lock(mutex_);
   if (gradient.size() != weights_.size())
     fail(Code::invalid_argument, "a gradient of ", gradient.size(), " numbers for a slice of ",
          weights_.size());
+  tables_.push(rows, rate);
   if (options_.adagrad)
     apply_adagrad(gradient, rate);
   else
@@ -175,6 +207,7 @@ Shard::Status Shard::status() const {
   const std::lock_guard lock(mutex_);
   Status status = status_;
   status.workers = workers_.size();
+  status.rows = tables_.rows();
   return status;
 }
 

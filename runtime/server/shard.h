@@ -15,6 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "server/table.h"
+
 namespace etr::server {
 
 struct ShardOptions {
@@ -33,7 +35,8 @@ struct ShardOptions {
 // Thread safe. Workers are known by a ticket, which nobody had before, and have a number, from 0 on, that no other has who is here.
 class Shard {
  public:
-  explicit Shard(const ShardOptions& options) : options_(options) {}
+  explicit Shard(const ShardOptions& options)
+      : options_(options), tables_({options.adagrad, options.epsilon}) {}
 
   using Ticket = uint64_t;
 
@@ -46,18 +49,29 @@ class Shard {
   bool ends() const { return ends_; }
 
   // What is there to train. The first who asks while there is nothing gets `yours`, and is to begin(); when it is gone, another.
+  // `can_begin`: otherwise it waits for another one, which has a checkpoint.
   enum class Beginning { there, yours, not_yet };
-  Beginning wait_beginning(Ticket ticket, double seconds);
+  Beginning wait_beginning(Ticket ticket, double seconds, bool can_begin = true);
 
   // The slice's weights and state, which is empty for a new run. `decayed`: leading ones under weight decay.
   void begin(std::span<const float> weights, std::span<const float> state, uint64_t decayed);
   uint64_t size() const;  // 0 before
 
+  // Tables of which workers take and push single rows; see Tables for all of these. Before begin(): what a beginner that was lost has
+  // put is dropped.
+  void declare_tables(std::span<const TableSpec> specs, int shard, int shards);
+  size_t table_count() const;
+  void put_rows(uint64_t table, const Rows& rows);
+  void read_rows(std::span<const uint32_t> words, std::vector<float>& to) const;
+  Rows piece_of_rows(uint64_t table, uint64_t begin) const;
+
   // The worker takes part from now on: others may have to wait for it. Its clock is that of the slowest.
   void start(Ticket ticket);
 
-  // Error(invalid_argument) where the gradient has another length. Gives how many of this worker's were applied.
-  uint64_t push(Ticket ticket, std::span<const float> gradient, float rate);
+  // Both parts of an update are applied, or, with Error(invalid_argument), neither: where the gradient has another length, or the rows
+  // are malformed. Gives how many of this worker's were applied.
+  uint64_t push(Ticket ticket, std::span<const float> gradient, float rate,
+                const RowParts& rows = {});
 
   // Whether the worker may go on, after at most `seconds`.
   bool wait_turn(Ticket ticket, double seconds);
@@ -75,6 +89,7 @@ class Shard {
     uint64_t finished = 0;       // of those who left, the ones that had come to their end
     bool last_finished = false;  // so had the last of them
     uint64_t applied = 0;        // pushes
+    uint64_t rows = 0;           // of tables, that take memory
   };
   Status status() const;
 
@@ -103,6 +118,7 @@ class Shard {
   std::optional<Ticket> beginner_;
   bool begun_ = false;
   std::vector<float> weights_, state_;
+  Tables tables_;
   uint64_t decayed_ = 0;
   std::atomic<bool> ends_{false};
   Status status_;

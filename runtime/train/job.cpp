@@ -258,6 +258,20 @@ void check_class_names(const Json& names, const nn::Model& model) {
          "; give the list and the model the same number");
 }
 
+// What moves every row in every step is not for rows that lie still until a batch names them.
+void check_sparse(const Options& parallel, const nn::Model& model) {
+  if (!model.has_sparse()) return;
+  if (parallel.string("algorithm") == "easgd")
+    fail(Code::invalid_argument,
+         "parallel: 'easgd' moves all of a table at once, and the model has an embedding with "
+         "'sparse': leave that out, or take 'downpour'");
+  if (parallel.string("algorithm") == "downpour" && parallel.string("server_optimizer") == "sgd" &&
+      parallel.number("server_momentum") > 0)
+    fail(Code::invalid_argument,
+         "parallel: server_momentum moves all rows in every push, and the model has an embedding "
+         "with 'sparse': leave either out, or take server_optimizer 'adagrad'");
+}
+
 // What only synchronous training has is not left out silently.
 void check_algorithm(const Options& parallel, const parallel::MeshShape& mesh) {
   const std::string algorithm = parallel.string("algorithm");
@@ -368,7 +382,10 @@ void Job::validate() {
   optim::UpdateSpec check_optimizer(optimizer());
   train_.emplace(kTrain, "train", json_.value("train", Json::object()));
   output_.emplace(kOutput, "output", json_.value("output", Json::object()));
-  if (json_.contains("parallel")) validate_parallel(json_["parallel"]);
+  if (json_.contains("parallel")) {
+    validate_parallel(json_["parallel"]);
+    check_sparse(*parallel_, check_model);
+  }
   if (!json_.contains("evaluation")) return;
   Json evaluation = json_["evaluation"];
   if (!evaluation.contains("pipeline"))

@@ -36,7 +36,7 @@ Learner::Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec,
     : kernels_(std::move(kernels)),
       ranks_(std::move(ranks)),
       stage_(std::move(stage)),
-      model_(spec.model),
+      model_(spec.model, /*serves=*/ranks_ && ranks_->rows()),
       update_(spec.optimizer),
       seed_(spec.seed),
       steps_(optim::Schedule(Options(optim::schedule_schema(), "schedule", spec.schedule),
@@ -100,6 +100,8 @@ void Learner::begin(const pipeline::Item& batch, bool with_target) {
     plans->go_on_with(std::move(loaded_->rows));
   }
   loaded_.reset();
+  weights->served =
+      served_tables(ranks_ ? ranks_->rows() : nullptr, weights->whole, update_, seed_);
   if (ranks_) ranks_->share(weights->store);
   if (stage_) stage_->share(weights->store);
   weights->ranks = ranks_.get();

@@ -66,16 +66,16 @@ Json Membership::part(Json pipeline) const {
   return pipeline;
 }
 
-std::unique_ptr<parallel::Sharing> Membership::sharing(const gpu::DevicePtr& device) {
+std::unique_ptr<parallel::Sharing> Membership::sharing(const gpu::DevicePtr& device, bool begins) {
   if (options_.string("algorithm") == "easgd")
     return std::make_unique<parallel::ElasticAveraging>(
         std::move(client_),
-        parallel::ElasticAveragingOptions{options_.integer("n_push"),
-                                          options_.number("elastic_rate"), waits(options_)});
+        parallel::ElasticAveragingOptions{
+            options_.integer("n_push"), options_.number("elastic_rate"), waits(options_), begins});
   return std::make_unique<parallel::Downpour>(
       std::move(client_), device,
       parallel::DownpourOptions{options_.integer("n_push"), options_.integer("n_fetch"),
-                                waits(options_)});
+                                waits(options_), begins});
 }
 
 std::unique_ptr<Membership> join_servers(const Job& job) {

@@ -23,7 +23,8 @@ class Membership {
   // Worker n of N takes the n-th of N parts; further ones take the same again, in another order.
   Json part(Json pipeline) const;
 
-  std::unique_ptr<parallel::Sharing> sharing(const gpu::DevicePtr& device);  // once
+  // Once. `begins`: see parallel::Worker.
+  std::unique_ptr<parallel::Sharing> sharing(const gpu::DevicePtr& device, bool begins = true);
 
  private:
   const Options options_;

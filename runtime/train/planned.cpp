@@ -96,6 +96,13 @@ std::vector<graph::ValueId> Planned::fed_here() const {
   return out;
 }
 
+// And what ServedTables makes of a batch.
+std::vector<graph::ValueId> Planned::with_tables(std::vector<graph::ValueId> values) const {
+  for (const nn::ServedTable& table : net_.served)
+    values.insert(values.end(), {table.rows, table.table});
+  return values;
+}
+
 Planned::~Planned() = default;
 
 void Planned::check(const pipeline::Item& batch) const {
@@ -119,6 +126,8 @@ gpu::CommandList Planned::step_commands(const graph::Plan& plan, gpu::Arena& mem
   if (weights_.ranks) {
     parallel::Sharing::Step step{plan.step_values(), {}, rows, &weights_.split.slices};
     if (weights_.loss_scale) step.loss_scale = weights_.loss_scale->scale();
+    for (const nn::ServedTable& table : net_.served)
+      step.row_gradients.push_back(plan.input_gradient(table.table));
     for (const graph::ValueId id : outputs()) step.results.push_back(plan.tensor(id).buffer);
     return weights_.ranks->with_update(plan.commands(), update, weights_.store, step, kernels_,
                                        memory);
@@ -141,16 +150,18 @@ void Planned::make_training(const pipeline::Item& first, uint64_t view_samples) 
   options.precision = net_.precision;
   if (weights_.loss_scale) options.loss_scale = weights_.loss_scale->scale();
   options.outputs = outputs();
+  for (const nn::ServedTable& table : net_.served) options.input_gradients.push_back(table.table);
   auto row_peers = weights_.ranks ? weights_.ranks->row_peers(rows) : nullptr;
   options.peers = {row_peers.get(), slice_peers_.get()};
   if (weights_.stage) options.part = weights_.stage->part(/*training=*/true);
   std::unique_ptr<Training> made(new Training{std::move(row_peers),
                                               {kernels_, planned_net().graph, store_, options},
                                               {},
-                                              FedRunner(kernels_.device())});
+                                              FedRunner(kernels_.device(), weights_.served.get())});
   FedRunner& fed = made->fed;
   made->commands = step_commands(made->plan, fed.memory);
-  fed.feeds = std::make_unique<Feeds>(kernels_, fed.memory, net_, fed_, first, view_samples);
+  fed.feeds =
+      std::make_unique<Feeds>(kernels_, fed.memory, net_, with_tables(fed_), first, view_samples);
   fed.runner =
       std::make_unique<graph::Runner>(kernels_, made->plan, fed.feeds->for_runner(), outputs(),
                                       graph::Runner::Work{made->commands, true});
@@ -186,8 +197,9 @@ FedRunner& Planned::fed_with(std::unique_ptr<FedRunner>& fed,
                              const std::vector<graph::ValueId>& read, int slots,
                              const pipeline::Item& batch) {
   if (fed && fed->feeds->accepts(batch)) return *fed;
-  auto made = std::make_unique<FedRunner>(kernels_.device());
-  made->feeds = std::make_unique<Feeds>(kernels_, made->memory, net_, values, batch, std::nullopt);
+  auto made = std::make_unique<FedRunner>(kernels_.device(), weights_.served.get());
+  made->feeds = std::make_unique<Feeds>(kernels_, made->memory, net_, with_tables(values), batch,
+                                        std::nullopt);
   made->runner =
       std::make_unique<graph::Runner>(kernels_, evaluation_->plan, made->feeds->for_runner(), read,
                                       graph::Runner::Work{evaluation_->commands}, slots);

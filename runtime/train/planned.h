@@ -18,15 +18,22 @@ std::vector<graph::ValueId> fed_values(const nn::ModelGraph& net);
 
 // A runner, and what fills its inputs.
 struct FedRunner {
-  explicit FedRunner(const gpu::DevicePtr& device) : memory(device, gpu::MemoryUse::device) {}
+  FedRunner(const gpu::DevicePtr& device, const ServedTables* of)
+      : memory(device, gpu::MemoryUse::device), served(of) {}
 
   // The runner, with the batch as its next step's.
   graph::Runner& filled(const pipeline::Item& batch) {
-    feeds->fill(*runner, batch);
+    feeds->fill(*runner, served ? served->with_rows(batch) : batch);
+    return *runner;
+  }
+  // Likewise, for the training step with this number.
+  graph::Runner& filled_for(const pipeline::Item& batch, uint32_t step) {
+    feeds->fill(*runner, served ? served->with_rows_of_step(batch, step) : batch);
     return *runner;
   }
 
-  gpu::Arena memory;  // of its commands, beside what the plan has
+  gpu::Arena memory;           // of its commands, beside what the plan has
+  const ServedTables* served;  // nullptr: all tables are on the device
   std::unique_ptr<Feeds> feeds;
   std::unique_ptr<graph::Runner> runner;
 };
@@ -72,6 +79,7 @@ class Planned {
 
   const nn::ModelGraph& planned_net() const { return micro_ ? *micro_ : net_; }
   std::vector<graph::ValueId> fed_here() const;
+  std::vector<graph::ValueId> with_tables(std::vector<graph::ValueId> values) const;
 
   std::vector<graph::ValueId> outputs() const;
   gpu::CommandList step_commands(const graph::Plan& plan, gpu::Arena& memory);

@@ -93,7 +93,7 @@ void Steps::put_hyperparameters(ops::StepValues& values) const {
 void Steps::start(Plans& plans, const pipeline::Item& batch, bool plan_changes) {
   Planned& planned = plans.training(batch, plan_changes);
   const ops::StepValues values = values_for(batch, plans, planned);
-  planned.training()->fed.filled(batch).submit(values, ++tickets_);
+  planned.training()->fed.filled_for(batch, values.step).submit(values, ++tickets_);
   ++count_;
   ++plans.weights().age;
   StepMetrics metrics;

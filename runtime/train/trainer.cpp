@@ -7,6 +7,7 @@
 #include "core/log.h"
 #include "core/parse_json.h"
 #include "core/text.h"
+#include "parallel/local_rows.h"
 #include "train/patience.h"
 #include "train/rows.h"
 
@@ -88,7 +89,10 @@ void Trainer::open(std::shared_ptr<gpu::Kernels> kernels) {
 }
 
 std::unique_ptr<parallel::Sharing> Trainer::sharing(const gpu::DevicePtr& device) {
-  if (membership_) return membership_->sharing(device);
+  // Of a run that goes on the first worker has the checkpoint.
+  if (membership_) return membership_->sharing(device, start_ != Start::resume || leads());
+  if (start_ == Start::evaluate && uses_servers(job_) && nn::Model(job_.model()).has_sparse())
+    return std::make_unique<parallel::LocalRows>();
   return ranks_ ? ranks_->sharing(device, job_.parallel() ? &*job_.parallel() : nullptr) : nullptr;
 }
 

@@ -55,6 +55,7 @@ nn::ModelGraph Weights::part_of(nn::ModelGraph of) const {
 int64_t Weights::trainable() const {
   int64_t all = 0;
   for (const auto& parameter : graph::layout_of(whole.graph).parameters) all += parameter.count;
+  for (const nn::ServedTable& table : whole.served) all += table.entries * table.width;
   return all;
 }
 
@@ -151,6 +152,10 @@ const ops::DeviceTensor& Weights::tensor(const std::string& name) const {
     if (stage && value.name == name && value.initializer)
       fail(Code::state, "the weight '", name, "' is not in stage ", stage->stage(),
            " of the model, which this rank has: a checkpoint has them all");
+  for (const nn::ServedTable& table : whole.served)
+    if (table.name == name)
+      fail(Code::state, "the table '", name,
+           "' is sparse: its rows are with the servers, and in checkpoints (tables.safetensors)");
   fail(Code::not_found, "the model has no weight '", name, "'", suggestion(name, store.names()));
 }
 
@@ -187,6 +192,9 @@ std::string Weights::onnx() const {
   if (stage)
     fail(Code::unsupported,
          "a model that is cut into stages is not exported: load its checkpoint on one device");
+  if (served)
+    fail(Code::unsupported, "a model with sparse tables ('", whole.served[0].name,
+         "') is not exported: they are not on the device");
   const gpu::Buffer averages = update->averages();
   return nn::to_onnx(whole, [&](const std::string& name) {
     ops::DeviceTensor tensor = store.tensor(name);

@@ -16,6 +16,7 @@
 #include "parallel/model_stage.h"
 #include "parallel/sharing.h"
 #include "pipeline/item.h"
+#include "train/served_tables.h"
 #include "train/shared_tensors.h"
 
 namespace etr::train {
@@ -79,8 +80,9 @@ struct Weights {
   graph::ParameterStore store;
   std::unique_ptr<optim::LossScale> loss_scale;  // of float16
   std::unique_ptr<optim::Update> update;
-  parallel::Sharing* ranks = nullptr;  // who share a step
-  uint64_t age = 0;                    // grows when they change
+  parallel::Sharing* ranks = nullptr;    // who share a step
+  std::unique_ptr<ServedTables> served;  // empty: all tables are in the store
+  uint64_t age = 0;                      // grows when they change
 
  private:
   const ops::DeviceTensor& tensor(const std::string& name) const;

@@ -1,6 +1,4 @@
 // Shards and workers as threads of one process.
-#include "server/server.h"
-
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -9,9 +7,8 @@
 #include <numeric>
 
 #include "core/error.h"
-#include "exchange/local.h"
 #include "exchange/store.h"
-#include "server/client.h"
+#include "server/cluster.h"
 #include "server/door.h"
 #include "server/message.h"
 #include "support/temp_dir.h"
@@ -19,52 +16,12 @@
 namespace etr::test {
 namespace {
 
-using server::Client;
-using server::Pair;
-using server::Server;
 using server::Shard;
-using server::ShardOptions;
-
-constexpr double kTimeout = 20;  // seconds
-
-class Cluster {
- public:
-  explicit Cluster(int shards, const ShardOptions& options = {}, double timeout = kTimeout)
-      : timeout_(timeout) {
-    server::Place place;
-    place.world.timeout_s = timeout;
-    place.shards = shards;
-    for (; place.shard < shards; ++place.shard)
-      shards_.push_back(std::make_unique<Server>(options, place));
-  }
-
-  std::unique_ptr<Client> join(int wanted = -1) {
-    std::vector<exchange::Group> ends;
-    for (auto& shard : shards_) {
-      auto pair = exchange::local_groups(2, timeout_);
-      shard->add(std::move(pair[0]));
-      ends.push_back(std::move(pair[1]));
-    }
-    return std::make_unique<Client>(std::move(ends), wanted);
-  }
-
-  Server& operator[](size_t i) { return *shards_[i]; }
-  void kill(size_t i) { shards_[i].reset(); }
-
- private:
-  const double timeout_;
-  std::vector<std::unique_ptr<Server>> shards_;
-};
 
 std::vector<float> numbers(size_t count, float from = 0) {
   std::vector<float> out(count);
   std::iota(out.begin(), out.end(), from);
   return out;
-}
-
-void perform(Client& client, const Client::Work& work) {
-  client.start(work);
-  client.wait();
 }
 
 void push(Client& client, const std::vector<float>& gradient, float rate) {
@@ -86,13 +43,6 @@ std::vector<float> fetched(Client& client, size_t count) {
 std::vector<float> begun(Client& client, std::vector<float> weights) {
   client.begin(weights, {}, 0);
   return weights;
-}
-
-ShardOptions sgd(float momentum = 0) {
-  ShardOptions options;
-  options.adagrad = false;
-  options.momentum = momentum;
-  return options;
 }
 
 TEST(SliceTest, SlicesCoverAllParametersOnce) {

@@ -2,27 +2,20 @@
 #include <gtest/gtest.h>
 
 #include <future>
-#include <optional>
-#include <sstream>
 
 #include "core/error.h"
-#include "core/platform.h"
-#include "exchange/local.h"
 #include "support/data.h"
-#include "support/device.h"
-#include "train/membership.h"
-#include "train/trainer.h"
+#include "train/servers.h"
 
 namespace etr::test {
 namespace {
 
+using namespace workers;
 using train::Event;
 using train::EventKind;
 using train::Job;
 using train::Start;
 using train::Trainer;
-
-constexpr double kTimeout = 60;  // seconds
 
 Json job_of(const TempDir& dir, const std::string& out, const Json& parallel) {
   const auto stages = [&](const char* name, int samples, uint64_t seed, bool drop) {
@@ -48,79 +41,6 @@ Json job_of(const TempDir& dir, const std::string& out, const Json& parallel) {
            {"output", {{"dir", out}, {"tensorboard", false}, {"checkpoint_every_steps", 4}}}};
   if (!parallel.is_null()) job["parallel"] = parallel;
   return job;
-}
-
-// The job's servers, in this process.
-class Servers {
- public:
-  explicit Servers(const Json& job) : job_(Job::parse(job.dump(), "job")) {
-    server::Place place;
-    place.world.timeout_s = kTimeout;
-    place.shards = static_cast<int>(job_.parallel()->integer("servers"));
-    for (; place.shard < place.shards; ++place.shard)
-      shards_.push_back(
-          std::make_unique<server::Server>(train::shard_options(*job_.parallel()), place));
-  }
-
-  std::unique_ptr<train::Membership> join(int number = -1, int parts = 1) {
-    std::vector<exchange::Group> ends;
-    for (auto& shard : shards_) {
-      auto pair = exchange::local_groups(2, kTimeout);
-      shard->add(std::move(pair[0]));
-      ends.push_back(std::move(pair[1]));
-    }
-    return std::make_unique<train::Membership>(
-        job_, std::make_unique<server::Client>(std::move(ends), number), parts);
-  }
-
-  server::Server& first() { return *shards_[0]; }
-  void kill() { shards_.clear(); }
-
- private:
-  const Job job_;
-  std::vector<std::unique_ptr<server::Server>> shards_;
-};
-
-struct Outcome {
-  Event end;
-  std::vector<float> weights;
-  std::optional<Error> error;
-};
-
-using Watch = std::function<void(Trainer& trainer, const Event& event)>;
-
-Outcome run(const Json& job, std::unique_ptr<train::Membership> membership,
-            Start start = Start::fresh, const Watch& watch = {}) {
-  Outcome out;
-  try {
-    Trainer trainer(std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(device_options())),
-                    Job::parse(job.dump(), "job"), start, nullptr, std::move(membership));
-    do {
-      out.end = trainer.next_event();
-      if (watch) watch(trainer, out.end);
-    } while (out.end.kind != EventKind::end);
-    for (const pipeline::Field& field : trainer.learner().weights("")) {
-      const auto values = field.tensor.view<float>();
-      out.weights.insert(out.weights.end(), values.begin(), values.end());
-    }
-  } catch (const Error& error) {
-    out.error = error;
-  }
-  return out;
-}
-
-Outcome run_with_servers(const Json& job, Start start = Start::fresh, const Watch& watch = {}) {
-  Servers servers(job);
-  return run(job, servers.join(), start, watch);
-}
-
-std::vector<double> losses_of(const std::string& out) {
-  std::vector<double> losses;
-  std::stringstream lines(platform::read_file(out + "/metrics.jsonl"));
-  for (std::string line; std::getline(lines, line);)
-    if (const Json row = parse_json(line, "metrics"); row["kind"] == "step")
-      losses.push_back(row["loss"].get<double>());
-  return losses;
 }
 
 const Json kSequential{{"algorithm", "downpour"},

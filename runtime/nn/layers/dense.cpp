@@ -1,4 +1,5 @@
 // Layers that are products with weights, and those that look rows up.
+#include <algorithm>
 #include <cmath>
 
 #include "core/error.h"
@@ -47,6 +48,10 @@ graph::ValueId build_dense(const LayerCall& call) {
          shape_text(x));
   const int64_t units = call.options.integer("units");
   const std::string tied = call.options.string("tied_to");
+  for (const ServedTable& served : call.served ? *call.served : std::vector<ServedTable>{})
+    if (served.name == tied + ".weight")
+      fail(Code::invalid_argument, call.name, ": the table of '", tied,
+           "' is sparse: a product with all of it would fetch all of it");
   const auto weight =
       tied.empty()
           ? g.add_parameter(call.name + ".weight", {x.back(), units}, /*decay=*/true,
@@ -65,14 +70,39 @@ graph::ValueId build_dense(const LayerCall& call) {
 
 constexpr OptionSpec kEmbedding[] = {
     {"entries", OptionType::integer, nullptr, "rows of the table: how many symbols there are", 1,
-     1 << 24},
+     2147483647},
     {"width", OptionType::integer, nullptr, "length of a row", 1, 1 << 20},
+    {"sparse", OptionType::boolean, "false",
+     "with parallel.algorithm 'downpour' the table lies on the servers alone, and a step exchanges "
+     "the "
+     "rows that its batch names; without it is a table like any other"},
 };
+
+constexpr float kDeviation = 0.02f;
+
+// Of the table the device has what a batch can name at most.
+graph::ValueId build_served(const LayerCall& call, int64_t entries, int64_t width) {
+  graph::Graph& g = call.graph;
+  const graph::Value ids = g.value(call.input());
+  if (ids.kind != graph::ValueKind::input || ids.dtype != DType::i32)
+    fail(Code::invalid_argument, call.name,
+         ": the ids of a sparse embedding are a field of the batch, i32 [N, ...], and not ",
+         ids.kind == graph::ValueKind::input
+             ? cat("'", ids.name, "', which is ", dtype_name(ids.dtype))
+             : std::string("another layer's result"));
+  ServedTable served{call.name + ".weight", call.input(), -1, -1, entries, width, kDeviation};
+  const int64_t most = std::min(entries, element_count(ids.shape));
+  served.table = g.add_input(call.name + ".table", {most, width}, DType::f32);
+  served.rows = g.add_input(call.name + ".rows", ids.shape, DType::i32);
+  call.served->push_back(served);
+  return g.add("embedding", Json::object(), {served.table, served.rows}, call.name);
+}
 
 graph::ValueId build_embedding(const LayerCall& call) {
   const int64_t entries = call.options.integer("entries"), width = call.options.integer("width");
+  if (call.served && call.options.boolean("sparse")) return build_served(call, entries, width);
   const auto weight = call.graph.add_parameter(call.name + ".weight", {entries, width},
-                                               /*decay=*/false, normal(0.02f));
+                                               /*decay=*/false, normal(kDeviation));
   return call.graph.add("embedding", Json::object(), {weight, call.input()}, call.name);
 }
 

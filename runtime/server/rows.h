@@ -1,0 +1,65 @@
+// Rows of tables on their way between a worker and the shards.
+//
+// Row `id` of a table is on shard id mod (number of shards). Of several tables a message has words, for each table in turn how
+// many ids follow and then these, and the rows' numbers in the same order.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace etr::server {
+
+// Of one table; row i is the i-th `width` of `values`.
+struct Rows {
+  std::vector<uint32_t> ids;
+  std::vector<float> values;
+  std::vector<float> state;  // what the shards' optimizer keeps of each value; may be empty
+};
+
+struct RowParts {
+  std::span<const uint32_t> words;
+  std::span<const float> numbers;
+};
+
+inline bool is_of_shard(uint32_t id, int shard, int shards) {
+  return id % static_cast<uint32_t>(shards) == static_cast<uint32_t>(shard);
+}
+
+// What a shard has of the rows.
+std::vector<uint32_t> words_for(std::span<const Rows> tables, int shard, int shards);
+std::vector<float> values_for(std::span<const Rows> tables, int shard, int shards);
+Rows part_for(const Rows& table, int shard, int shards);
+
+// The reverse of values_for(): each table's `values` have the length of all its rows.
+void take_values(std::span<Rows> tables, std::span<const float> from, int shard, int shards);
+
+// The ids of each of `tables` tables. Error(invalid_argument) where the words do not fit.
+std::vector<std::span<const uint32_t>> ids_in(std::span<const uint32_t> words, size_t tables);
+
+// Whether there was a row to append.
+bool append(Rows& to, const Rows& more);
+
+// Calls take(a part of at most a million numbers) until all were given.
+template <typename Take>
+void for_pieces(const Rows& rows, const Take& take) {
+  const size_t count = rows.ids.size(), width = count ? rows.values.size() / count : 0,
+               step = std::max<size_t>((1 << 20) / std::max<size_t>(width, 1), 1);
+  const auto part = [&](const auto& of, size_t begin, size_t end) {
+    const auto at = [&](size_t i) { return of.begin() + static_cast<ptrdiff_t>(i); };
+    return std::vector(at(begin), at(end));
+  };
+  for (size_t begin = 0; begin < count; begin += step) {
+    const size_t end = std::min(begin + step, count);
+    Rows piece{part(rows.ids, begin, end), part(rows.values, begin * width, end * width), {}};
+    if (!rows.state.empty()) piece.state = part(rows.state, begin * width, end * width);
+    take(piece);
+  }
+}
+
+// Sorts the rows by id. No id is there twice.
+void sort(Rows& rows);
+
+}  // namespace etr::server

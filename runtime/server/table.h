@@ -1,0 +1,102 @@
+// The rows that a shard has of the tables of which workers take and push single rows.
+//
+// A row is drawn from the seed until it is first pushed, and takes memory from then on. Its first value is the one that it has in an
+// array that is drawn as a whole: random numbers are counted, so row `id` begins at draw 2 * width * id of the table's stream.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "server/rows.h"
+
+namespace etr::server {
+
+// As it travels.
+struct TableSpec {
+  uint64_t entries = 0;
+  uint64_t seed = 0, stream = 0;  // of the first values, which are Rng(seed, stream).fill_normal()
+  uint32_t width = 0;
+  float deviation = 0;
+  bool operator==(const TableSpec&) const = default;
+};
+
+struct RowOptimizer {
+  bool adagrad = true;  // otherwise SGD
+  float epsilon = 1e-10f;
+};
+
+// Those rows of a table that are on one shard. Ids are below the number of entries.
+class Table {
+ public:
+  Table(const TableSpec& spec, const RowOptimizer& optimizer)
+      : spec_(spec), optimizer_(optimizer) {}
+
+  const TableSpec& spec() const { return spec_; }
+  uint64_t rows() const { return ids_.size(); }  // that take memory
+
+  // Rows that are not there have their first values, and are not made.
+  void read(std::span<const uint32_t> ids, float* to) const;
+
+  // Makes those that are not there; takes all memory that push() needs.
+  void make(std::span<const uint32_t> ids);
+
+  // Of rows that are there: w -= rate g, or Adagrad: s += g^2, w -= rate g / (sqrt(s) + epsilon). Other rows stay as they are.
+  void push(std::span<const uint32_t> ids, const float* gradient, float rate);
+
+  // Rows with their values. A state that is empty is 0.
+  void put(const Rows& rows);
+
+  // At most `most` rows, in the order in which they were made, from the `begin`-th on. Rows are never unmade, so pieces that follow each
+  // other have every row once.
+  Rows piece(uint64_t begin, uint64_t most) const;
+
+  void clear();
+
+ private:
+  static constexpr uint64_t kChunk = 1024;  // rows; growing moves none
+
+  uint64_t slot_of(uint32_t id);  // makes the row where it is not there
+  void draw(uint32_t id, std::span<float> to) const;
+  std::span<float> row(std::vector<std::vector<float>>& chunks, uint64_t slot) const;
+  std::span<const float> row(const std::vector<std::vector<float>>& chunks, uint64_t slot) const;
+
+  const TableSpec spec_;
+  const RowOptimizer optimizer_;
+  std::unordered_map<uint32_t, uint64_t> slots_;
+  std::vector<uint32_t> ids_;  // by slot
+  std::vector<std::vector<float>> values_, sums_;
+};
+
+// All that a shard has. What is malformed is Error(invalid_argument), and changes nothing.
+class Tables {
+ public:
+  explicit Tables(const RowOptimizer& optimizer) : optimizer_(optimizer) {}
+
+  // The first call says which tables there are; Error(invalid_argument) where a later one says something else.
+  void declare(std::span<const TableSpec> specs, int shard, int shards);
+  size_t count() const { return tables_.size(); }
+  uint64_t rows() const;
+
+  void read(std::span<const uint32_t> words, std::vector<float>& to) const;
+  void check(const RowParts& parts) const;  // as push() would
+  void push(const RowParts& parts, float rate);
+  void put(uint64_t table, const Rows& rows);
+  Rows piece(uint64_t table, uint64_t begin) const;
+  void clear();
+
+ private:
+  static constexpr uint64_t kPiece = 1 << 20;  // numbers
+
+  std::vector<std::span<const uint32_t>> checked(std::span<const uint32_t> words) const;
+  void check_ids(size_t table, std::span<const uint32_t> ids) const;
+  uint64_t numbers_of(std::span<const std::span<const uint32_t>> ids) const;
+  const Table& at(uint64_t table) const;
+
+  const RowOptimizer optimizer_;
+  int shard_ = 0, shards_ = 1;
+  std::vector<Table> tables_;
+};
+
+}  // namespace etr::server
