@@ -12,6 +12,7 @@
 //               (0 g, 1 loss [1], 2 failed [1], 3 step values)
 //   verdict     NaN where an element is no finite number                                   (0 g, 1 verdict [1])
 //   average     mean = decay mean + (1 - decay) w                                            (0 w, 1 mean, 2 step values)
+//   receive     w = there, which another rank has updated, in steps that end an update        (0 w, 1 there, 2 step values)
 // Dispatch: grid-stride over count; squares: rows = parts; norm: one row.
 //! variant gradient_accumulate -DACCUMULATE
 //! variant gradient_squares -DSQUARES
@@ -20,6 +21,7 @@
 //! variant gradient_finite -DFINITE
 //! variant gradient_verdict -DVERDICT
 //! variant weights_average -DAVERAGE
+//! variant weights_receive -DRECEIVE
 #extension GL_GOOGLE_include_directive : require
 #define PARAMS uint count, steps; float most_norm, most, proximal, decay;
 
@@ -55,6 +57,8 @@ layout(local_size_x = 64) in;
 #define BUFFERS(B) B(0, Uints, g) B(1, Uints, loss) B(2, Uints, failed) B(3, Steps, now)
 #elif defined(VERDICT)
 #define BUFFERS(B) B(0, Uints, g) B(1, Floats, verdict)
+#elif defined(RECEIVE)
+#define BUFFERS(B) B(0, Floats, w) B(1, Floats, there) B(2, Steps, now)
 #else
 #define BUFFERS(B) B(0, Floats, w) B(1, Floats, mean) B(2, Steps, now)
 #endif
@@ -92,6 +96,9 @@ void main() {
     }
     g.v[i] = value;
   }
+#elif defined(RECEIVE)
+  if (now.v[0].update == 0) return;
+  FOR_EACH(i, count) w.v[i] = there.v[i];
 #else
   if (now.v[0].update == 0) return;
   FOR_EACH(i, count) mean.v[i] = decay * mean.v[i] + (1.0 - decay) * w.v[i];

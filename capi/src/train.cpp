@@ -330,9 +330,16 @@ int32_t etr_trainer_on_evaluation(etr_trainer* trainer,
 
 int32_t etr_trainer_save(etr_trainer* trainer, const char* directory) {
   return guarded([&] {
-    train::Learner& learner = required(trainer, "trainer").learner();
+    etr_trainer& t = required(trainer, "trainer");
+    train::Learner& learner = t.learner();
     checkpoint::Files files;
-    learner.save(files);
+    if (learner.saves_together())
+      t.on_learners([&](train::Learner& each) {
+        checkpoint::Files none;  // but for the first one
+        each.save(&each == &learner ? files : none);
+      });
+    else
+      learner.save(files);
     checkpoint::Store(path_of(directory, "directory")).save(learner.steps(), files);
   });
 }

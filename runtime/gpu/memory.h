@@ -34,9 +34,9 @@ struct Buffer {
   Buffer slice(uint64_t begin, uint64_t bytes) const;
 };
 
-// Whether two that have their place share bytes.
+// Whether two share bytes that both have their place, or are of a plan that has yet to place them.
 constexpr bool overlap(const Buffer& a, const Buffer& b) {
-  return a.handle == b.handle && a.offset < b.offset + b.size_bytes &&
+  return a.handle == b.handle && a.planned == b.planned && a.offset < b.offset + b.size_bytes &&
          b.offset < a.offset + a.size_bytes;
 }
 

@@ -28,14 +28,15 @@ uint64_t parameter_stream(const std::string& name) {  // FNV-1a: stable across p
 }
 
 ParameterStore::ParameterStore(gpu::DevicePtr device, const Graph& graph, uint64_t seed,
-                               std::vector<bool> has)
+                               std::vector<bool> has, bool keeps_gradients)
     : device_(device),
       arena_(std::move(device), gpu::MemoryUse::device),
       seed_(seed),
       has_(std::move(has)) {
-  place(graph);
-  if (count_ > 0)  // the gaps between parameters take part in updates: keep them zero
-    gpu::run_once(device_, {gpu::Fill{weights_, 0}, gpu::Fill{gradients_, 0}});
+  place(graph, keeps_gradients);
+  // The gaps between parameters take part in updates: keep them zero.
+  if (count_ > 0) gpu::run_once(device_, {gpu::Fill{weights_, 0}});
+  if (gradients_) gpu::run_once(device_, {gpu::Fill{gradients_, 0}});
   for (const Value& value : graph.values())
     if (value.initializer && this->has(graph, value)) initialise(value);
 }
@@ -92,7 +93,7 @@ Layout layout_of(const Graph& graph, const std::vector<bool>& has) {
   return out;
 }
 
-void ParameterStore::place(const Graph& graph) {
+void ParameterStore::place(const Graph& graph, bool keeps_gradients) {
   const Layout layout = layout_of(graph, has_);
   parameters_ = layout.parameters;
   count_ = layout.count;
@@ -103,7 +104,7 @@ void ParameterStore::place(const Graph& graph) {
     trainable_ += parameter.count;
   }
   weights_ = arena_.allocate_whole(uint64_t{count_} * 4);
-  gradients_ = arena_.allocate_whole(uint64_t{count_} * 4);
+  if (keeps_gradients) gradients_ = arena_.allocate_whole(uint64_t{count_} * 4);
   for (const Value& value : graph.values()) {
     if (!has(graph, value)) continue;
     const uint64_t bytes = static_cast<uint64_t>(element_count(value.shape)) * 4;
@@ -111,7 +112,8 @@ void ParameterStore::place(const Graph& graph) {
       const uint64_t offset = uint64_t{offsets[value.name]} * 4;
       gpu::check_bindable(*device_, bytes);
       tensors_[value.name] = {weights_.slice(offset, bytes), value.shape};
-      gradient_tensors_[value.name] = {gradients_.slice(offset, bytes), value.shape};
+      gradient_tensors_[value.name] = {
+          keeps_gradients ? gradients_.slice(offset, bytes) : gpu::Buffer{}, value.shape};
     } else if (value.kind == ValueKind::state || value.kind == ValueKind::constant) {
       tensors_[value.name] = {arena_.allocate(bytes), value.shape};
     }
@@ -120,14 +122,14 @@ void ParameterStore::place(const Graph& graph) {
   }
 }
 
-std::vector<ParameterStore::Range> ParameterStore::ranges() const {
+std::vector<ParameterStore::Range> ParameterStore::ranges(uint32_t first, uint32_t all) const {
   constexpr uint64_t kAligned = 1024;  // scalars: any device's alignment of bindings
   const uint64_t most =
       std::max(device_->max_tensor_bytes() / 4 / kAligned, uint64_t{1}) * kAligned;
   std::vector<Range> out;
-  for (uint64_t begin = 0; begin < count_; begin += most) {
-    const uint64_t count = std::min(most, count_ - begin);
-    const uint64_t decayed = decayed_ > begin ? std::min(count, decayed_ - begin) : 0;
+  for (uint64_t begin = 0; begin < all; begin += most) {
+    const uint64_t count = std::min(most, all - begin), at = first + begin;
+    const uint64_t decayed = decayed_ > at ? std::min(count, decayed_ - at) : 0;
     out.push_back({static_cast<uint32_t>(begin), static_cast<uint32_t>(count),
                    static_cast<uint32_t>(decayed)});
   }

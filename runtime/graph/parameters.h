@@ -17,8 +17,9 @@ class ParameterStore {
  public:
   // Places and initialises every parameter and state of `graph` from `seed`.
   // `has`, by the graph's values: those that a part of it computes with, and no others; empty: all.
+  // Without `keeps_gradients` each plan has its own, for as long as it needs them (TakeGradients).
   ParameterStore(gpu::DevicePtr device, const Graph& graph, uint64_t seed,
-                 std::vector<bool> has = {});
+                 std::vector<bool> has = {}, bool keeps_gradients = true);
 
   // The parameters and states of `shared`, which outlives it, for a graph that has the same ones: the same model on
   // batches of another shape. Constants, which may depend on that shape, are its own.
@@ -27,7 +28,8 @@ class ParameterStore {
   const ops::DeviceTensor& tensor(const std::string& name) const;  // Error(not_found)
   // A tensor in a buffer that is laid out like weights(); what is no parameter stays where it is.
   ops::DeviceTensor elsewhere(const std::string& name, const gpu::Buffer& weights) const;
-  const ops::DeviceTensor& gradient(const std::string& name) const;  // parameters only
+  // Of parameters only; without a buffer where the store keeps no gradients.
+  const ops::DeviceTensor& gradient(const std::string& name) const;
 
   // Where a parameter lies in weights() and gradients(), in scalars.
   struct Parameter {
@@ -42,7 +44,9 @@ class ParameterStore {
     uint32_t begin, count;
     uint32_t decayed;  // leading ones under weight decay
   };
-  std::vector<Range> ranges() const;
+  std::vector<Range> ranges() const { return ranges(0, count_); }
+  // The same of `count` scalars from `begin` on, counted from there.
+  std::vector<Range> ranges(uint32_t begin, uint32_t count) const;
 
   const gpu::Buffer& weights() const { return weights_; }
   const gpu::Buffer& gradients() const { return gradients_; }
@@ -63,7 +67,7 @@ class ParameterStore {
   const gpu::DevicePtr& device() const { return device_; }
 
  private:
-  void place(const Graph& graph);
+  void place(const Graph& graph, bool keeps_gradients);
   bool has(const Graph& graph, const Value& value) const;
   void initialise(const Value& value);
 

@@ -51,6 +51,7 @@ Plan::Plan(gpu::Kernels& kernels, const Graph& graph, const ParameterStore& para
     forward(emit, flight);
     if (options.training) begin_backward(emit, flight, options);
     if (options.training) backward(emit, flight, parameters);
+    if (options.take_gradients) options.take_gradients(commands_, gradients_of(flight), step_);
     tensors_ = flight.tensors;
     for (const ValueId id : options.input_gradients)
       input_gradients_[id] = flight.gradients[index(id)];
@@ -301,6 +302,14 @@ void Plan::backward(ops::Emitter& emit, Flight& flight, const ParameterStore& pa
   flight.tensors = first;
 }
 
+std::map<std::string, gpu::Buffer> Plan::gradients_of(const Flight& flight) const {
+  std::map<std::string, gpu::Buffer> out;
+  for (size_t i = 0; i < flight.gradients.size(); ++i)
+    if (graph_.values()[i].kind == ValueKind::parameter && flight.gradients[i])
+      out[graph_.values()[i].name] = flight.gradients[i].buffer;
+  return out;
+}
+
 void Plan::backward_of(ops::Emitter& emit, Flight& flight, size_t n,
                        const ParameterStore& parameters) {
   const Node& node = graph_.nodes()[n];
@@ -321,8 +330,8 @@ void Plan::backward_of(ops::Emitter& emit, Flight& flight, size_t n,
       if (node.op->view && !gradient) {
         gradient = {output_grad.buffer, value.shape};
       } else if (!gradient) {
-        gradient = value.kind == ValueKind::parameter ? parameters.gradient(value.name)
-                                                      : emit.scratch(value.shape);
+        if (value.kind == ValueKind::parameter) gradient = parameters.gradient(value.name);
+        if (!gradient) gradient = emit.scratch(value.shape);
         target = gradient;
       } else {  // a second user: into a temporary, then added
         target = node.op->view ? ops::DeviceTensor{output_grad.buffer, value.shape}

@@ -2,6 +2,7 @@
 // backward pass.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,6 +14,12 @@
 #include "graph/part.h"
 
 namespace etr::graph {
+
+// Takes a plan's gradients, by parameter, where the store keeps none. Called when the commands are there, before memory is given to what
+// they use: it adds to them what reads each gradient, which has its memory until then.
+using TakeGradients = std::function<void(gpu::CommandList& commands,
+                                         const std::map<std::string, gpu::Buffer>& gradients,
+                                         const gpu::Buffer& step_values)>;
 
 struct PlanOptions {
   bool training = false;
@@ -36,6 +43,7 @@ struct PlanOptions {
       {};  // devices with which this one computes the step; they outlive the commands
   // Inputs whose gradients are read after the commands, as well as the parameters' are: tables of which a step has some rows.
   std::vector<ValueId> input_gradients = {};
+  TakeGradients take_gradients = {};  // where the store keeps none
   // Computes this part of the graph alone, micro-batch after micro-batch; the graph's rows are those of one. `outputs` are means over rows
   // (op mean_rows).
   std::optional<Part> part;
@@ -82,6 +90,7 @@ class Plan {
   void backward(ops::Emitter& emit, Flight& flight, const ParameterStore& parameters);
   void backward_of(ops::Emitter& emit, Flight& flight, size_t node,
                    const ParameterStore& parameters);
+  std::map<std::string, gpu::Buffer> gradients_of(const Flight& flight) const;
   void begin_backward(ops::Emitter& emit, Flight& flight, const PlanOptions& options);
   void find_needed(const PlanOptions& options);
   std::vector<size_t> cuts() const;

@@ -23,14 +23,14 @@ struct State {
 
 class Elementwise final : public Optimizer {
  public:
-  Elementwise(const graph::ParameterStore& store, Kind kind, State first, State second,
-              float epsilon = 0, bool flag = false)
-      : store_(store),
-        arena_(store.device(), gpu::MemoryUse::device),
+  Elementwise(const Portion& portion, Kind kind, State first, State second, float epsilon = 0,
+              bool flag = false)
+      : portion_(portion),
+        arena_(portion.device(), gpu::MemoryUse::device),
         kind_(kind),
         flag_(flag),
         epsilon_(epsilon),
-        of_invocation_(store.device()->info().kind == gpu::DeviceKind::cpu ? 16 : 1) {
+        of_invocation_(portion.device()->info().kind == gpu::DeviceKind::cpu ? 16 : 1) {
     m_ = make(first);
     v_ = make(second);
   }
@@ -38,14 +38,14 @@ class Elementwise final : public Optimizer {
   void emit(ops::Emitter& emit, const gpu::Buffer& step_values) override {
     emit.set_label("optimizer");
     using gpu::Access;
-    for (const auto& range : store_.ranges()) {
-      const gpu::Binding gradients{part_of(store_.gradients(), range), Access::read};
+    for (const auto& range : portion_.ranges()) {
+      const gpu::Binding gradients{part_of(portion_.gradients(), range), Access::read};
       const auto binding = [&](const ops::DeviceTensor& state) {
         return state ? gpu::Binding{part_of(state.buffer, range), Access::read_write} : gradients;
       };
       const Push push{range.count, range.decayed, flag_, m_ ? 1u : 0u, epsilon_};
       emit.for_each("optimizer",
-                    {{part_of(store_.weights(), range), Access::read_write},
+                    {{part_of(portion_.weights(), range), Access::read_write},
                      gradients,
                      binding(m_),
                      binding(v_),
@@ -55,17 +55,18 @@ class Elementwise final : public Optimizer {
   }
 
   std::map<std::string, ops::DeviceTensor> state() const override { return state_; }
+  uint64_t reserved_bytes() const override { return arena_.reserved_bytes(); }
 
  private:
   ops::DeviceTensor make(const State& state) {
     if (!state.name) return {};
     const ops::DeviceTensor tensor =
-        make_state(store_.device(), arena_, store_.count(), state.initial);
+        make_state(portion_.device(), arena_, portion_.count(), state.initial);
     state_[state.name] = tensor;
     return tensor;
   }
 
-  const graph::ParameterStore& store_;
+  const Portion portion_;
   gpu::Arena arena_;
   Kind kind_;
   bool flag_;
@@ -92,11 +93,11 @@ constexpr OptionSpec kSgdOptions[] = {
     kWeightDecay,
 };
 
-std::unique_ptr<Optimizer> make_sgd(const Options& o, const graph::ParameterStore& store) {
+std::unique_ptr<Optimizer> make_sgd(const Options& o, const Portion& portion) {
   const double momentum = o.number("momentum");
   if (o.boolean("nesterov") && momentum == 0)
     fail(Code::invalid_argument, "optimizer 'sgd': nesterov needs a momentum above 0");
-  return std::make_unique<Elementwise>(store, kSgd, State{momentum != 0 ? "velocity" : nullptr},
+  return std::make_unique<Elementwise>(portion, kSgd, State{momentum != 0 ? "velocity" : nullptr},
                                        State{}, 0.0f, o.boolean("nesterov"));
 }
 
@@ -119,8 +120,8 @@ constexpr OptionSpec kAdamwOptions[] = {
      10}};
 
 template <bool decoupled>
-std::unique_ptr<Optimizer> make_adam(const Options& o, const graph::ParameterStore& store) {
-  return std::make_unique<Elementwise>(store, kAdam, State{"mean"}, State{"square"},
+std::unique_ptr<Optimizer> make_adam(const Options& o, const Portion& portion) {
+  return std::make_unique<Elementwise>(portion, kAdam, State{"mean"}, State{"square"},
                                        number(o, "epsilon"), decoupled);
 }
 
@@ -132,8 +133,8 @@ constexpr OptionSpec kAdagradOptions[] = {
     kWeightDecay,
 };
 
-std::unique_ptr<Optimizer> make_adagrad(const Options& o, const graph::ParameterStore& store) {
-  return std::make_unique<Elementwise>(store, kAdagrad, State{},
+std::unique_ptr<Optimizer> make_adagrad(const Options& o, const Portion& portion) {
+  return std::make_unique<Elementwise>(portion, kAdagrad, State{},
                                        State{"square", number(o, "initial")}, number(o, "epsilon"));
 }
 
@@ -145,8 +146,8 @@ constexpr OptionSpec kRmspropOptions[] = {
     kWeightDecay,
 };
 
-std::unique_ptr<Optimizer> make_rmsprop(const Options& o, const graph::ParameterStore& store) {
-  return std::make_unique<Elementwise>(store, kRmsprop,
+std::unique_ptr<Optimizer> make_rmsprop(const Options& o, const Portion& portion) {
+  return std::make_unique<Elementwise>(portion, kRmsprop,
                                        State{o.number("momentum") != 0 ? "velocity" : nullptr},
                                        State{"square"}, number(o, "epsilon"));
 }
@@ -157,8 +158,8 @@ constexpr OptionSpec kLionOptions[] = {
     kWeightDecay,
 };
 
-std::unique_ptr<Optimizer> make_lion(const Options&, const graph::ParameterStore& store) {
-  return std::make_unique<Elementwise>(store, kLion, State{"mean"}, State{});
+std::unique_ptr<Optimizer> make_lion(const Options&, const Portion& portion) {
+  return std::make_unique<Elementwise>(portion, kLion, State{"mean"}, State{});
 }
 
 }  // namespace

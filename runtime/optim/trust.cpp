@@ -15,11 +15,16 @@ constexpr uint32_t kSegment = 1 << 14;  // scalars that a workgroup takes
 
 class Trust final : public Optimizer {
  public:
-  Trust(const graph::ParameterStore& store, bool lamb, Push push)
-      : store_(store), arena_(store.device(), gpu::MemoryUse::device), lamb_(lamb), push_(push) {
-    if (store.ranges().size() > 1)
-      fail(Code::unsupported, lamb ? "lamb" : "lars", " on ", store.count(),
-           " parameters: device '", store.device()->info().name,
+  Trust(const Portion& portion, bool lamb, Push push)
+      : store_(portion.store()),
+        arena_(portion.device(), gpu::MemoryUse::device),
+        lamb_(lamb),
+        push_(push) {
+    if (portion.count() != store_.count() || !store_.gradients())
+      fail(Code::internal, lamb ? "lamb" : "lars", " on a part of the parameters");
+    if (store_.ranges().size() > 1)
+      fail(Code::unsupported, lamb ? "lamb" : "lars", " on ", store_.count(),
+           " parameters: device '", store_.device()->info().name,
            "' cannot bind them as one buffer; use sgd or adam");
     place_segments();
     mean_ = zeros();
@@ -62,6 +67,7 @@ class Trust final : public Optimizer {
     if (lamb_) return {{"mean", mean_}, {"square", square_}};
     return {{"velocity", mean_}};
   }
+  uint64_t reserved_bytes() const override { return arena_.reserved_bytes(); }
 
  private:
   static uint32_t count_of(const ops::DeviceTensor& rows) {
@@ -114,8 +120,8 @@ constexpr OptionSpec kLars[] = {
      "L2 penalty on weights; biases and normalisation are exempt", 0, 10},
 };
 
-std::unique_ptr<Optimizer> make_lars(const Options& o, const graph::ParameterStore& store) {
-  return std::make_unique<Trust>(store, false, Push{0, 0, number(o, "trust")});
+std::unique_ptr<Optimizer> make_lars(const Options& o, const Portion& portion) {
+  return std::make_unique<Trust>(portion, false, Push{0, 0, number(o, "trust")});
 }
 
 constexpr OptionSpec kLamb[] = {
@@ -127,8 +133,8 @@ constexpr OptionSpec kLamb[] = {
      "penalty on weights; biases and normalisation are exempt", 0, 10},
 };
 
-std::unique_ptr<Optimizer> make_lamb(const Options& o, const graph::ParameterStore& store) {
-  return std::make_unique<Trust>(store, true, Push{0, number(o, "epsilon"), 1});
+std::unique_ptr<Optimizer> make_lamb(const Options& o, const Portion& portion) {
+  return std::make_unique<Trust>(portion, true, Push{0, number(o, "epsilon"), 1});
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "optim/update.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <iterator>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -65,22 +67,36 @@ std::string UpdateSpec::takes_norms() const {
 }
 
 Update::Update(const UpdateSpec& spec, const graph::ParameterStore& store,
-               const LossScale* loss_scale)
+               const LossScale* loss_scale, const std::optional<Share>& share)
     : store_(store),
       loss_scale_(loss_scale),
       options_(spec.common()),
       arena_(store.device(), gpu::MemoryUse::device),
-      optimizer_(spec.optimizer().make(spec.options(), store)) {
-  if (options_.integer("accumulate") > 1) sum_ = make(store.count());
+      gradients_arena_(store.device(), gpu::MemoryUse::device),
+      own_gradients_(share && share->only_gradients
+                         ? make_state(store.device(), gradients_arena_, share->count)
+                         : ops::DeviceTensor{}),
+      own_(owned(share)),
+      known_(own_gradients_ ? own_ : Portion(store)),
+      optimizer_(spec.optimizer().make(spec.options(), own_)) {
+  if (options_.integer("accumulate") > 1) sum_ = make(known_.count());
   if (options_.number("clip_norm") > 0)
-    partial_ = make(kParts * static_cast<int64_t>(store.ranges().size()));
+    partial_ = make(kParts * std::max<int64_t>(1, std::ssize(known_.ranges())));
   norm_ = make(1);
   failed_ = make(1);
-  if (options_.number("proximal") > 0) anchor_ = make(store.count());
+  if (options_.number("proximal") > 0) anchor_ = make(own_.count());
   if (options_.number("average") > 0) {
     averages_ = make(store.count());
     gpu::run_once(store.device(), {gpu::Copy{store.weights(), averages_.buffer}});
   }
+}
+
+Portion Update::owned(const std::optional<Share>& share) const {
+  if (!share) return store_;
+  return {store_, share->begin, share->count,
+          own_gradients_
+              ? own_gradients_.buffer
+              : store_.gradients().slice(uint64_t{share->begin} * 4, uint64_t{share->count} * 4)};
 }
 
 ops::DeviceTensor Update::make(int64_t count) { return make_state(store_.device(), arena_, count); }
@@ -100,8 +116,8 @@ void Update::emit_finite(ops::Emitter& emit, const gpu::Buffer& gradients, uint3
 void Update::emit_verdict(ops::Emitter& emit, const gpu::Buffer& verdict) const {
   emit.set_label("gradients");
   emit.add(gpu::Fill{verdict, 0});
-  for (const auto& range : store_.ranges())
-    emit_verdict(emit, part_of(store_.gradients(), range), range.count, verdict);
+  for (const auto& range : known_.ranges())
+    emit_verdict(emit, part_of(known_.gradients(), range), range.count, verdict);
 }
 
 void Update::emit_verdict(ops::Emitter& emit, const gpu::Buffer& gradients, uint32_t count,
@@ -115,25 +131,25 @@ void Update::emit_gradients(ops::Emitter& emit, const gpu::Buffer& loss,
                             const gpu::Buffer& step_values, const Shared* shared) {
   using gpu::Access;
   emit.set_label("gradients");
-  const auto ranges = store_.ranges();
+  const auto ranges = known_.ranges();
   for (const auto& range : ranges)
-    emit_finite(emit, part_of(store_.gradients(), range), range.count, loss, step_values);
+    emit_finite(emit, part_of(known_.gradients(), range), range.count, loss, step_values);
   if (shared) {
     emit_finite(emit, shared->verdict, 1, loss, step_values);
     for (const auto& range : shared->divisor ? ranges : std::vector<graph::ParameterStore::Range>{})
       emit.for_each("loss_unscale",
-                    {{part_of(store_.gradients(), range), Access::read_write},
+                    {{part_of(known_.gradients(), range), Access::read_write},
                      {shared->divisor, Access::read}},
                     range.count, range.count);
   }
   if (loss_scale_)
     for (const auto& range : ranges)
-      loss_scale_->emit_unscale(emit, part_of(store_.gradients(), range), range.count);
+      loss_scale_->emit_unscale(emit, part_of(known_.gradients(), range), range.count);
   if (!sum_) return;
   const auto steps = static_cast<uint32_t>(options_.integer("accumulate"));
   for (const auto& range : ranges)
     emit.for_each("gradient_accumulate",
-                  {{part_of(store_.gradients(), range), Access::read_write},
+                  {{part_of(known_.gradients(), range), Access::read_write},
                    {part_of(sum_.buffer, range), Access::read_write},
                    {step_values, Access::read}},
                   Push{range.count, steps}, range.count);
@@ -144,9 +160,6 @@ void Update::emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values
                               const std::function<void(const gpu::Buffer&)>& share_norm) {
   using gpu::Access;
   const gpu::Binding step{step_values, Access::read};
-  const auto gradients = [&](const auto& range, Access access) {
-    return gpu::Binding{part_of(store_.gradients(), range), access};
-  };
   const auto push_of = [&](uint32_t count) {
     return Push{count,
                 0,
@@ -155,11 +168,11 @@ void Update::emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values
                 static_cast<float>(options_.number("proximal")),
                 0};
   };
-  const auto ranges = store_.ranges();
   if (partial_) {
+    const auto ranges = known_.ranges();
     for (size_t i = 0; i < ranges.size(); ++i)
       emit.for_rows("gradient_squares",
-                    {gradients(ranges[i], Access::read),
+                    {{part_of(known_.gradients(), ranges[i]), Access::read},
                      {partial_.buffer.slice(i * kParts * 4, kParts * 4), Access::write}},
                     push_of(ranges[i].count), kParts, ranges[i].count / kParts);
     const Push parts = push_of(partial_.count());
@@ -169,11 +182,13 @@ void Update::emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values
   }
   const Push push = push_of(0);
   if (push.most_norm <= 0 && push.most <= 0 && push.proximal <= 0) return;
-  for (const auto& range : ranges) {
-    const gpu::Binding weights{part_of(store_.weights(), range), Access::read};
+  for (const auto& range : own_.ranges()) {
+    const gpu::Binding weights{part_of(own_.weights(), range), Access::read};
     emit.for_each(
         "gradient_adjust",
-        {weights, gradients(range, Access::read_write), ops::reads(norm_),
+        {weights,
+         {part_of(own_.gradients(), range), Access::read_write},
+         ops::reads(norm_),
          anchor_ ? gpu::Binding{part_of(anchor_.buffer, range), Access::read_write} : weights,
          step},
         push_of(range.count), range.count);
@@ -187,11 +202,13 @@ void Update::emit(ops::Emitter& emit, const gpu::Buffer& loss, const gpu::Buffer
 
 void Update::emit_change(ops::Emitter& emit, const gpu::Buffer& loss,
                          const gpu::Buffer& step_values,
-                         const std::function<void(const gpu::Buffer&)>& share_norm) {
+                         const std::function<void(const gpu::Buffer&)>& share_norm,
+                         const std::function<void()>& share_weights) {
   using gpu::Access;
   emit.set_label("gradients");
   emit_adjustments(emit, step_values, share_norm);
   optimizer_->emit(emit, step_values);
+  if (share_weights) share_weights();
   if (loss_scale_)
     loss_scale_->emit_next(emit, loss, failed_, step_values);
   else
@@ -206,6 +223,33 @@ void Update::emit_change(ops::Emitter& emit, const gpu::Buffer& loss,
                    {step_values, Access::read}},
                   push, push.count);
   }
+}
+
+void Update::emit_receive(ops::Emitter& emit, const gpu::Buffer& weights, const gpu::Buffer& there,
+                          const gpu::Buffer& step_values) {
+  const auto count = static_cast<uint32_t>(weights.size_bytes / sizeof(float));
+  emit.for_each("weights_receive",
+                {{weights, gpu::Access::read_write},
+                 {there, gpu::Access::read},
+                 {step_values, gpu::Access::read}},
+                Push{count}, count);
+}
+
+uint64_t Update::reserved_bytes() const {
+  return arena_.reserved_bytes() + gradients_arena_.reserved_bytes() + optimizer_->reserved_bytes();
+}
+
+uint64_t Update::spared_bytes() const {
+  const uint64_t others = uint64_t{store_.count() - own_.count()} * 4;
+  return others * (shared_out().size() + (own_gradients_ ? 1 : 0));
+}
+
+std::vector<std::string> Update::shared_out() const {
+  std::vector<std::string> out;
+  for (const auto& [name, tensor] : optimizer_->state()) out.push_back(name);
+  if (anchor_) out.push_back("anchor");
+  if (sum_ && own_gradients_) out.push_back("accumulated");
+  return out;
 }
 
 void Update::resume() const { gpu::run_once(store_.device(), {gpu::Fill{failed_.buffer, 0}}); }

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "optim/loss_scale.h"
 #include "optim/optimizer.h"
@@ -32,9 +35,10 @@ class UpdateSpec {
 
 class Update {
  public:
-  // `loss_scale` where the gradients come scaled; may be nullptr, outlives the update.
+  // `loss_scale` where the gradients come scaled; may be nullptr, outlives the update. With a `share` it changes that part of
+  // the weights alone, and has state for no others; the mean of the weights is kept of all.
   Update(const UpdateSpec& spec, const graph::ParameterStore& store,
-         const LossScale* loss_scale = nullptr);
+         const LossScale* loss_scale = nullptr, const std::optional<Share>& share = {});
 
   // Appends the commands of one step: where gradients are accumulated they change the parameters
   // only in steps whose values say so (StepValues::update). A step whose loss (f32 [1]) or gradients are not finite
@@ -52,10 +56,15 @@ class Update {
   // changes the weights. Ranks that share an update exchange between the two what each has.
   void emit_gradients(ops::Emitter& emit, const gpu::Buffer& loss, const gpu::Buffer& step_values,
                       const Shared* shared = nullptr);
-  // `share_norm`, of ranks that have parts of the parameters: appends what makes the norm of this part's gradients (f32 [1])
-  // that of all.
+  // Of ranks that have parts of the parameters: `share_norm` appends what makes the norm of this part's gradients (f32 [1]) that
+  // of all, `share_weights` what brings the others' parts of the weights here.
   void emit_change(ops::Emitter& emit, const gpu::Buffer& loss, const gpu::Buffer& step_values,
-                   const std::function<void(const gpu::Buffer& norm)>& share_norm = {});
+                   const std::function<void(const gpu::Buffer& norm)>& share_norm = {},
+                   const std::function<void()>& share_weights = {});
+
+  // Appends what makes of `weights` those that lie `there`, which another rank has updated, in a step that ends an update.
+  static void emit_receive(ops::Emitter& emit, const gpu::Buffer& weights, const gpu::Buffer& there,
+                           const gpu::Buffer& step_values);
 
   // Appends what makes `verdict` NaN where a gradient is not finite, and 0 otherwise.
   void emit_verdict(ops::Emitter& emit, const gpu::Buffer& verdict) const;
@@ -68,6 +77,15 @@ class Update {
 
   // Updates go on. Nothing may be in flight.
   void resume() const;
+
+  // The gradients of a share that has no others.
+  const gpu::Buffer& own_gradients() const { return own_gradients_.buffer; }
+
+  uint64_t reserved_bytes() const;  // of device memory
+  // What it would take besides if it had no share: of state, and of gradients.
+  uint64_t spared_bytes() const;
+  // The state of which it has its share alone, by name: as many scalars as that has, in the order of the weights.
+  std::vector<std::string> shared_out() const;
 
   // The mean of the weights, as long as the store's; empty where none is kept.
   const gpu::Buffer& averages() const { return averages_.buffer; }
@@ -84,13 +102,16 @@ class Update {
   ops::DeviceTensor make(int64_t count);
   void emit_finite(ops::Emitter& emit, const gpu::Buffer& gradients, uint32_t count,
                    const gpu::Buffer& loss, const gpu::Buffer& step_values) const;
+  Portion owned(const std::optional<Share>& share) const;
   void emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values,
                         const std::function<void(const gpu::Buffer& norm)>& share_norm);
 
   const graph::ParameterStore& store_;
   const LossScale* loss_scale_;
   const Options options_;
-  gpu::Arena arena_;
+  gpu::Arena arena_, gradients_arena_;  // the latter of own_gradients_: an arena's blocks grow
+  ops::DeviceTensor own_gradients_;
+  const Portion own_, known_;  // what it changes, and that whose gradients it sees
   std::unique_ptr<Optimizer> optimizer_;
   ops::DeviceTensor sum_, partial_, norm_, anchor_, averages_, failed_;
 };

@@ -26,15 +26,18 @@ struct Gradient {
 
 // With the gap after each parameter, which aligns the next.
 std::vector<Gradient> gradients_of(const gpu::CommandList& commands,
-                                   const graph::ParameterStore& store) {
+                                   const graph::ParameterStore& store,
+                                   const GradientOf& gradient_of) {
   std::vector<Gradient> out;
   const auto& parameters = store.parameters();
   for (size_t i = 0; i < parameters.size(); ++i) {
     const uint32_t begin = parameters[i].begin;
     const uint32_t end = i + 1 < parameters.size() ? parameters[i + 1].begin : store.count();
     const gpu::Buffer buffer =
-        store.gradients().slice(uint64_t{begin} * 4, uint64_t{parameters[i].count} * 4);
-    out.push_back({{begin, end - begin}, final_after(commands, buffer)});
+        gradient_of
+            ? gradient_of(parameters[i])
+            : store.gradients().slice(uint64_t{begin} * 4, uint64_t{parameters[i].count} * 4);
+    out.push_back({{begin, end - begin}, buffer ? final_after(commands, buffer) : 0});
   }
   return out;
 }
@@ -75,8 +78,9 @@ size_t final_after(const gpu::CommandList& commands, const gpu::Buffer& buffer) 
 }
 
 std::vector<Bucket> make_buckets(const gpu::CommandList& commands,
-                                 const graph::ParameterStore& store, uint64_t bytes) {
-  std::vector<Gradient> gradients = gradients_of(commands, store);
+                                 const graph::ParameterStore& store, uint64_t bytes,
+                                 const GradientOf& gradient_of) {
+  std::vector<Gradient> gradients = gradients_of(commands, store, gradient_of);
   std::stable_sort(gradients.begin(), gradients.end(), [](const Gradient& a, const Gradient& b) {
     return a.final_after < b.final_after;
   });

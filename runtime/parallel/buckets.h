@@ -30,9 +30,12 @@ std::vector<gpu::Buffer> parts_of(const Bucket& bucket, const graph::ParameterSt
 size_t final_after(const gpu::CommandList& commands, const gpu::Buffer& buffer);
 
 // Puts all gradients into buckets of at least `bytes`, but for the last one, in the order in which `commands` make them final: the
-// backward pass goes on while the first ones are on their way.
+// backward pass goes on while the first ones are on their way. `gradient_of`: where they are not the store's; a buffer that is empty, or
+// has no place yet, will do.
+using GradientOf = std::function<gpu::Buffer(const graph::ParameterStore::Parameter&)>;
 std::vector<Bucket> make_buckets(const gpu::CommandList& commands,
-                                 const graph::ParameterStore& store, uint64_t bytes);
+                                 const graph::ParameterStore& store, uint64_t bytes,
+                                 const GradientOf& gradient_of = {});
 
 // Appends `commands` from number `begin` on to `out`, and calls `emit`, which appends what it takes, where a bucket is final.
 void weave(gpu::CommandList& out, const gpu::CommandList& commands, size_t begin,

@@ -61,7 +61,11 @@ DataParallel::DataParallel(exchange::Group group, gpu::DevicePtr device,
       device_(std::move(device)),
       options_(options),
       pages_(std::make_unique<Pages>(group_)),
-      memory_(device_, gpu::MemoryUse::readback, *pages_) {}
+      memory_(device_, gpu::MemoryUse::readback, *pages_) {
+  if (options.zero_stage > 0 && size() > 1)
+    sharded_ = std::make_unique<ShardedUpdate>(group_, memory_, options.zero_stage,
+                                               static_cast<uint64_t>(options.bucket_mb * 1e6));
+}
 
 DataParallel::~DataParallel() = default;
 
@@ -118,6 +122,8 @@ gpu::CommandList DataParallel::averaged(const gpu::CommandList& commands,
 gpu::CommandList DataParallel::with_update(const gpu::CommandList& commands, optim::Update& update,
                                            const graph::ParameterStore& store, const Step& step,
                                            gpu::Kernels& kernels, gpu::Allocator& memory) {
+  if (sharded_ && sharded_->stage() == 2)
+    return with_own_update(commands, update, store, step, kernels, memory);
   gpu::CommandList out = commands;
   ops::Emitter emit(kernels, memory, out);
   const gpu::Buffer& loss = step.results.front();
@@ -125,7 +131,8 @@ gpu::CommandList DataParallel::with_update(const gpu::CommandList& commands, opt
   if (update.accumulate() == 1 || (size() == 1 && !tensor_)) {
     if (size() > 1) out = averaged(out, store, step, kernels, memory);
     if (!tensor_) {  // its verdict follows from the means
-      update.emit(emit, loss, step.values);
+      update.emit_gradients(emit, loss, step.values);
+      emit_change(emit, update, store, step);
       return out;
     }
     const gpu::Buffer verdict = memory.allocate(sizeof(float));
@@ -146,7 +153,32 @@ gpu::CommandList DataParallel::with_update(const gpu::CommandList& commands, opt
     update.emit_gradients(into, loss, step.values, &shared);
     return sum;
   });
-  update.emit_change(emit, loss, step.values);
+  emit_change(emit, update, store, step);
+  return out;
+}
+
+void DataParallel::emit_change(ops::Emitter& emit, optim::Update& update,
+                               const graph::ParameterStore& store, const Step& step) {
+  const gpu::Buffer& loss = step.results.front();
+  if (sharded_)
+    sharded_->emit_change(emit, update, store, loss, step.values);
+  else
+    update.emit_change(emit, loss, step.values);
+}
+
+// The commands reduce the gradients, see ShardedUpdate::take_gradients().
+gpu::CommandList DataParallel::with_own_update(const gpu::CommandList& commands,
+                                               optim::Update& update,
+                                               const graph::ParameterStore& store, const Step& step,
+                                               gpu::Kernels& kernels, gpu::Allocator& memory) {
+  const gpu::Buffer values = memory_.allocate(sizeof(ops::StepValues));
+  gpu::CommandList out = commands, after;
+  out.push_back(gpu::Copy{step.values, values});
+  this->emit(out, after, make_exchange(bytes_of(step.results), values, step), step.results);
+  append(out, after);
+  ops::Emitter emit(kernels, memory, out);
+  sharded_->emit_gradients(emit, update, step.results.front(), step.values, memory);
+  emit_change(emit, update, store, step);
   return out;
 }
 

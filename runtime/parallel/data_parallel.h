@@ -9,6 +9,7 @@
 
 #include "parallel/buckets.h"
 #include "parallel/compression.h"
+#include "parallel/sharded_update.h"
 #include "parallel/sharing.h"
 #include "parallel/tensor_parallel.h"
 
@@ -20,6 +21,8 @@ struct DataParallelOptions {
   bool sync_batch_norm = false;  // moments in training are those of all ranks' rows
   Compression compression = Compression::none;
   bool feedback = true;  // see Compressor; without it compressed training loses what is small
+  // What of an update ranks share out: 1 the optimizer's state, 2 the gradients as well; see ShardedUpdate.
+  int zero_stage = 0;
 };
 
 // One rank's end. Its weaves use the group one after another: all ranks submit the same steps in the same order. Outlives the
@@ -40,6 +43,7 @@ class DataParallel : public Sharing {
   std::unique_ptr<ops::RowPeers> row_peers(int64_t rows) override;
 
   TensorParallel* tensor() const override { return tensor_.get(); }
+  ShardedUpdate* sharded() const override { return sharded_.get(); }
 
   // `commands`, which compute gradients and results of a batch, and the update, with the exchange woven in: what the update sees,
   // and the results, are means over the rows of all ranks, alike to the bit on all of them. A rank with fewer rows
@@ -73,6 +77,11 @@ class DataParallel : public Sharing {
   struct Exchange;
   class Pages;
 
+  gpu::CommandList with_own_update(const gpu::CommandList& commands, optim::Update& update,
+                                   const graph::ParameterStore& store, const Step& step,
+                                   gpu::Kernels& kernels, gpu::Allocator& memory);
+  void emit_change(ops::Emitter& emit, optim::Update& update, const graph::ParameterStore& store,
+                   const Step& step);
   void emit_verdict(ops::Emitter& emit, const optim::Update& update, const gpu::Buffer& verdict);
   void emit_replicas(gpu::CommandList& commands, const graph::ParameterStore& store,
                      const Step& step);
@@ -102,6 +111,7 @@ class DataParallel : public Sharing {
   const DataParallelOptions options_;
   std::unique_ptr<Pages> pages_;
   gpu::Arena memory_;
+  std::unique_ptr<ShardedUpdate> sharded_;  // none: each rank updates all
   std::unique_ptr<Compressor> compressor_;  // from the first weave on
 };
 

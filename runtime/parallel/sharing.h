@@ -18,6 +18,7 @@
 namespace etr::parallel {
 
 class ServedRows;
+class ShardedUpdate;
 class TensorParallel;
 
 // One learner's end. Used by the learner's thread, while no step is in flight unless a function says otherwise.
@@ -36,6 +37,9 @@ class Sharing {
 
   // Where the rows of sparse tables are; nullptr: those are parameters like any other.
   virtual ServedRows* rows() { return nullptr; }
+
+  // Those with whom this one shares out the update; nullptr: it has all of the optimizer's state, and updates all weights.
+  virtual ShardedUpdate* sharded() const { return nullptr; }
 
   // What a step has besides gradients.
   struct Step {

@@ -80,6 +80,10 @@ constexpr OptionSpec kParallel[] = {
     {"compression", OptionType::string, "\"none\"",
      "the format in which gradients travel; what rounding leaves of one joins the next", 0, 0, "",
      "none|fp16|bf16"},
+    {"zero_stage", OptionType::integer, "0",
+     "what each rank keeps of its part of the parameters alone (ZeRO): 1: the optimizer's state; "
+     "2: the gradients, too; 0: nothing",
+     0, 2},
     {"elastic", OptionType::boolean, "false",
      "when ranks are lost, the others go on from the newest checkpoint, and new ranks can join "
      "(gloo)"},
@@ -284,11 +288,32 @@ void check_algorithm(const Options& parallel, const parallel::MeshShape& mesh) {
   const char* const drop = ": leave it out, or train synchronously";
   check(parallel.boolean("sync_batch_norm"), "sync_batch_norm", drop);
   check(parallel.string("compression") != "none", "compression", drop);
+  check(parallel.integer("zero_stage") > 0, "zero_stage", drop);
   check(parallel.boolean("elastic"), "'elastic'", drop);
   const bool has_servers = algorithm != "diloco";
   check(mesh.pipeline > 1 || mesh.tensor > 1 || (has_servers && mesh.data > 0), "a mesh", drop);
   check(has_servers && parallel.strings("devices").size() > 1, "several devices",
         ": start a worker for each");
+}
+
+// What works on whole tensors, or on all gradients, has no place where ranks share these out.
+void check_zero_stage(const Options& parallel, const parallel::MeshShape& mesh,
+                      const optim::UpdateSpec& update) {
+  const int64_t stage = parallel.integer("zero_stage");
+  if (stage == 0) return;
+  const std::string where = cat("parallel.zero_stage ", stage);
+  if (mesh.pipeline > 1 || mesh.tensor > 1)
+    fail(Code::unsupported, where,
+         " shares out the update of a model that each rank has whole, and parallel.mesh shares the "
+         "model: leave one of them out");
+  if (stage == 2 && parallel.string("compression") != "none")
+    fail(Code::unsupported, where, " sends gradients to one rank each, and compression '",
+         parallel.string("compression"),
+         "' sums them for all: leave it out, or set zero_stage to 1");
+  if (update.optimizer().takes_norms)
+    fail(Code::unsupported, where, ": optimizer '", update.optimizer().name,
+         "' takes norms of whole tensors, of which a rank may have a part: use sgd, adam or adamw, "
+         "or set zero_stage to 0");
 }
 
 }  // namespace
@@ -386,6 +411,7 @@ void Job::validate() {
     validate_parallel(json_["parallel"]);
     check_sparse(*parallel_, check_model);
   }
+  if (parallel_) check_zero_stage(*parallel_, mesh_, check_optimizer);
   if (!json_.contains("evaluation")) return;
   Json evaluation = json_["evaluation"];
   if (!evaluation.contains("pipeline"))

@@ -84,7 +84,9 @@ void Learner::begin(const pipeline::Item& batch, bool with_target) {
   }
   parallel::TensorParallel* tensor = ranks_ ? ranks_->tensor() : nullptr;
   if (tensor) check_scalar_update(update_, tensor->size());
-  auto weights = std::make_unique<Weights>(*kernels_, std::move(net), seed_, tensor, stage_.get());
+  parallel::ShardedUpdate* sharded = ranks_ ? ranks_->sharded() : nullptr;
+  auto weights =
+      std::make_unique<Weights>(*kernels_, std::move(net), seed_, tensor, stage_.get(), sharded);
   if (tensor && tensor->rank() == 0 && ranks_->rank() == 0)
     log_line(LogLevel::info,
              cat(tensor->size(),
@@ -92,8 +94,9 @@ void Learner::begin(const pipeline::Item& batch, bool with_target) {
              LogSubject::partition);
   if (imported_) weights->import(*imported_);
   imported_.reset();
-  weights->update =
-      std::make_unique<optim::Update>(update_, weights->store, weights->loss_scale.get());
+  weights->make_update(update_);
+  if (sharded && ranks_->rank() == 0)
+    log_line(LogLevel::info, parallel::to_text(*sharded, *weights->update), LogSubject::partition);
   auto plans = std::make_unique<Plans>(*kernels_, model_, *weights, view_samples_);
   if (loaded_) {
     weights->load(*loaded_);

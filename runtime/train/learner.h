@@ -124,6 +124,9 @@ class Learner {
   // See train/summary.h. Error(state) before the first batch.
   Json summary() const;
 
+  // Whether save() is a call of all ranks, where there are others: each has a part of what is saved.
+  bool saves_together() const { return weights_ && weights_->saves_together(); }
+
   // Weights, optimizer state and step count. save() waits for the steps in flight. What is saved, read, set and loaded is the whole
   // model; where ranks share its tensors (Sharing::tensor()) all of them call save(), weights(), onnx(), evaluate() and
   // predict(), with the same batches. Where ranks have its stages, all call save(), which gives the first of them the files, and

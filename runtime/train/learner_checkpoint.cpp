@@ -55,7 +55,7 @@ State state_of(const checkpoint::Files& files, const std::string& origin) {
 
 void Learner::save(checkpoint::Files& files) {
   Weights& weights = begun("there is nothing to save before the first batch");
-  if (weights.shared) plans_->results(/*wait_all=*/true);  // whose exchanges use the ranks' group
+  if (weights.saves_together()) plans_->results(/*wait_all=*/true);  // whose exchanges use the ranks' group
   const auto saved = weights.saved();
   if (!saved) return;
   files[kWeights] = checkpoint::write_safetensors(saved->weights);

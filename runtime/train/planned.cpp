@@ -154,6 +154,9 @@ void Planned::make_training(const pipeline::Item& first, uint64_t view_samples) 
   auto row_peers = weights_.ranks ? weights_.ranks->row_peers(rows) : nullptr;
   options.peers = {row_peers.get(), slice_peers_.get()};
   if (weights_.stage) options.part = weights_.stage->part(/*training=*/true);
+  if (weights_.sharded && weights_.sharded->stage() == 2)
+    options.take_gradients =
+        weights_.sharded->take_gradients(*weights_.update, weights_.store, rows);
   std::unique_ptr<Training> made(new Training{std::move(row_peers),
                                               {kernels_, planned_net().graph, store_, options},
                                               {},

@@ -28,6 +28,7 @@ parallel::DataParallelOptions data_parallel_options(const Options& given) {
   options.bucket_mb = given.number("bucket_mb");
   options.sync_batch_norm = given.boolean("sync_batch_norm");
   options.compression = parallel::compression_named(given.string("compression"));
+  options.zero_stage = static_cast<int>(given.integer("zero_stage"));
   return options;
 }
 

@@ -452,7 +452,7 @@ std::string Trainer::save() {
   learner_->forget_residuals();  // a run that goes on from here begins without any
   saved_step_ = learner_->steps();
   has_saved_ = true;
-  if (!folder_ && !(ranks_ && ranks_->sharers() > 1)) return "";
+  if (!folder_ && !learner_->saves_together()) return "";
   learner_->save(files);
   if (!folder_) return "";
   Json state = progress_.json();

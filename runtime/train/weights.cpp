@@ -29,15 +29,18 @@ void check_no_others(const checkpoint::NamedTensors& given, const std::vector<st
 }  // namespace
 
 Weights::Weights(gpu::Kernels& kernels, nn::ModelGraph of, uint64_t seed,
-                 parallel::TensorParallel* tensor, parallel::ModelStage* its_stage)
+                 parallel::TensorParallel* tensor, parallel::ModelStage* its_stage,
+                 parallel::ShardedUpdate* its_sharded)
     : device(kernels.device()),
       tensor_ranks(tensor),
       whole(std::move(of)),
       split(tensor ? nn::split(whole, tensor->rank(), tensor->size()) : nn::SplitModel{}),
       net(tensor ? split.net : whole),
       stage(its_stage),
+      sharded(its_sharded),
       store(device, net.graph, seed,
-            stage ? stage->values_of(net.graph, stage->stage()) : std::vector<bool>{}),
+            stage ? stage->values_of(net.graph, stage->stage()) : std::vector<bool>{},
+            /*keeps_gradients=*/!sharded || sharded->stage() < 2),
       loss_scale(loss_scale_of(kernels, net)) {
   if (!tensor) return;
   if (split.slices.empty())
@@ -45,6 +48,11 @@ Weights::Weights(gpu::Kernels& kernels, nn::ModelGraph of, uint64_t seed,
          " ranks are to share the model's tensors, and none of its layers can be split:",
          nn::to_text(split.layers));
   shared = std::make_unique<SharedTensors>(whole.graph, split.slices, *tensor);
+}
+
+void Weights::make_update(const optim::UpdateSpec& spec) {
+  const auto share = sharded ? std::optional(sharded->share_of(store)) : std::nullopt;
+  update = std::make_unique<optim::Update>(spec, store, loss_scale.get(), share);
 }
 
 nn::ModelGraph Weights::part_of(nn::ModelGraph of) const {
@@ -70,6 +78,9 @@ checkpoint::NamedTensors Weights::save_state() const {
   checkpoint::NamedTensors out = update->download();
   if (shared)
     for (auto& [name, tensor] : out) tensor = shared->whole_state(tensor, store);
+  if (sharded)
+    for (const std::string& name : update->shared_out())
+      out[name] = sharded->whole_state(out[name], store);
   return out;
 }
 
@@ -90,7 +101,9 @@ Loaded Weights::of_stage(const Loaded& all) const {
 
 // The files of all stages are made one device's on the first of them.
 std::optional<SavedWeights> Weights::saved() const {
-  SavedWeights mine{save(), save_state()};
+  SavedWeights mine{{}, save_state()};
+  if (sharded && ranks->rank() > 0) return std::nullopt;
+  mine.weights = save();
   if (!stage) return mine;
   if (stage->mesh().place(parallel::Axis::data) > 0) return std::nullopt;  // the same once more
   std::vector<checkpoint::NamedTensors> optimizers;
@@ -134,11 +147,23 @@ void Weights::load(const Loaded& all) {
   check_origin(loaded.origin, "optimizer", [&] {
     if (shared)
       for (auto& [name, tensor] : state) tensor = shared->own_state(tensor, store);
+    if (sharded)
+      for (const std::string& name : update->shared_out())
+        if (const auto given = state.find(name); given != state.end())
+          given->second = own_state(name, given->second);
     update->check(state);
   });
   store.upload(tensors);
   update->upload(state);
   ++age;
+}
+
+Tensor Weights::own_state(const std::string& name, const Tensor& given) const {
+  if (given.dtype() != DType::f32 || given.shape() != Shape{store.count()})
+    fail(Code::invalid_argument, "state '", name, "' is ", dtype_name(given.dtype()), " ",
+         shape_text(given.shape()), " in the file but f32 ", shape_text({store.count()}),
+         " in the optimizer");
+  return sharded->own_state(given, store);
 }
 
 // Constants have names too, but are the model's own.

@@ -14,6 +14,7 @@
 #include "nn/split.h"
 #include "optim/update.h"
 #include "parallel/model_stage.h"
+#include "parallel/sharded_update.h"
 #include "parallel/sharing.h"
 #include "pipeline/item.h"
 #include "train/served_tables.h"
@@ -43,12 +44,18 @@ struct SavedWeights {
 struct Weights {
   // With the parameters' first values; the caller makes `update` when they are as they should be. `tensor`: ranks that share the
   // model `of`; nullptr: it is whole here. Error(invalid_argument) that says why where nothing of it can be shared.
-  // `stage`: which has a part of it likewise. Both outlive the weights.
+  // `stage`: which has a part of it likewise. `sharded`: ranks that share out the update. All outlive the weights.
   Weights(gpu::Kernels& kernels, nn::ModelGraph of, uint64_t seed,
-          parallel::TensorParallel* tensor = nullptr, parallel::ModelStage* stage = nullptr);
+          parallel::TensorParallel* tensor = nullptr, parallel::ModelStage* stage = nullptr,
+          parallel::ShardedUpdate* sharded = nullptr);
 
   // What this rank computes of the model on batches of another shape.
   nn::ModelGraph part_of(nn::ModelGraph whole) const;
+
+  void make_update(const optim::UpdateSpec& spec);
+
+  // Whether others have a part of what is saved, so that all of them call saved().
+  bool saves_together() const { return shared || stage || sharded; }
 
   // Of checkpoints, which are whole; all ranks call where they share tensors.
   checkpoint::NamedTensors save() const;
@@ -60,7 +67,8 @@ struct Weights {
   void load(const Loaded& loaded);
 
   int64_t trainable() const;  // of the whole model
-  // For a checkpoint. With stages a call of all of them: the first one has what all have together, the others nothing.
+  // For a checkpoint. With stages, and with ranks that share out the update, a call of all of them: the first one has what all have
+  // together, the others nothing.
   std::optional<SavedWeights> saved() const;
 
   // As Learner::weights(), set_weights() and onnx().
@@ -77,6 +85,7 @@ struct Weights {
   const nn::ModelGraph& net;                     // what this rank computes: one of these
   std::unique_ptr<SharedTensors> shared;         // empty likewise
   parallel::ModelStage* const stage;             // nullptr: this rank has all layers
+  parallel::ShardedUpdate* const sharded;        // nullptr: this rank updates all weights
   graph::ParameterStore store;
   std::unique_ptr<optim::LossScale> loss_scale;  // of float16
   std::unique_ptr<optim::Update> update;
@@ -86,6 +95,7 @@ struct Weights {
 
  private:
   const ops::DeviceTensor& tensor(const std::string& name) const;
+  Tensor own_state(const std::string& name, const Tensor& given) const;
   Loaded of_stage(const Loaded& all) const;
 };
 

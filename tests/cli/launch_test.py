@@ -211,6 +211,22 @@ class Launch(unittest.TestCase):
         self.assertEqual(more.returncode, 0, more.stderr)
         self.assertIn("8 steps", more.stdout)
 
+    def test_ranks_share_out_the_update(self):
+        def train(name, stage, *more, **keys):
+            result = run("launch", "-n", "2", *self.words(name, optimizer=json.dumps({"optimizer": "adamw"}), **keys),
+                         "--set", f"parallel.zero_stage={stage}", *more)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual(result.stderr.count("2 ranks share out"), int(stage > 0), result.stderr)
+
+        train("all", 0)
+        train("state", 1)
+        self.assertEqual(self.losses("state"), self.losses("all"))
+        train("gradients", 2)
+        for own, all in zip(self.losses("gradients"), self.losses("all"), strict=True):
+            self.assertAlmostEqual(own[1], all[1], places=4)
+        train("state", 2, "--resume", train__steps=8)  # another stage goes on
+        self.assertEqual(len(self.losses("state")), 8)
+
     def test_mistakes_are_told_once(self):
         result = run("launch", "-n", "3", *self.words("mistake", optimizer__optimizer="sdg"))
         self.assertEqual(result.returncode, 1)

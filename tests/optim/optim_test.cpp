@@ -82,6 +82,27 @@ struct Harness {
   gpu::CommandList commands;
 };
 
+// Of ranks that share out an update.
+TEST(Update, HasStateForItsShareAlone) {
+  graph::Graph graph;
+  graph.add_parameter("w", {4096, 1024}, true, nn::constant(0.5f));
+  const graph::ParameterStore store(device(), graph, 1);
+  const optim::UpdateSpec spec(parse_json(R"({"optimizer": "adamw", "proximal": 0.1})", "test"));
+  const optim::Update whole(spec, store);
+  const uint32_t count = store.count() / 4;
+  for (const bool only_gradients : {false, true}) {
+    const optim::Update quarter(spec, store, nullptr, optim::Share{count, count, only_gradients});
+    const double tensors = only_gradients ? 4 : 3;  // of a quarter's length; the others' are whole
+    EXPECT_NEAR(static_cast<double>(quarter.reserved_bytes()),
+                static_cast<double>(whole.reserved_bytes()) / 4 * tensors / 3, 3e6);
+    EXPECT_EQ(quarter.spared_bytes(), static_cast<uint64_t>(tensors) * 3 * count * 4);
+    for (const std::string& name : quarter.shared_out())
+      EXPECT_EQ(quarter.download().at(name).shape(), Shape{count}) << name;
+    EXPECT_EQ(quarter.shared_out().size(), 3u);
+  }
+  EXPECT_EQ(whole.spared_bytes(), 0u);
+}
+
 // Four steps against the formulas in double; `b` is exempt from decay.
 TEST_P(Rule, MatchesTheFormulas) {
   Harness run(GetParam().options);

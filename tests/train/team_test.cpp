@@ -74,6 +74,27 @@ std::vector<float> weights_of(train::Learner& learner) {
   return out;
 }
 
+TEST(TeamOfDevices, MayShareOutItsUpdate) {
+  TempDir dir;
+  const std::string shared = dir.path("shared"), whole = dir.path("whole");
+  for (const std::string& out : {shared, whole}) {
+    Json job = on_devices(job_of(dir, 24, out), 2);
+    job["parallel"]["zero_stage"] = out == shared ? 2 : 0;
+    const auto team = team_of(job);
+    run(*team);
+    checkpoint::Files files;  // as etr_trainer_save() makes them
+    EXPECT_EQ(team->learner().saves_together(), out == shared);
+    if (out == whole) continue;
+    team->on_learners([&, lead = &team->learner()](train::Learner& learner) {
+      checkpoint::Files none;
+      learner.save(&learner == lead ? files : none);
+      EXPECT_TRUE(none.empty());
+    });
+    EXPECT_TRUE(files.contains("optimizer.safetensors"));
+  }
+  EXPECT_EQ(losses_of(shared), losses_of(whole)) << "to the bit";
+}
+
 TEST(TeamOfDevices, TrainsAsSoManyRanks) {
   TempDir dir;
   const std::string apart = dir.path("apart"), team = dir.path("team");

@@ -18,7 +18,8 @@
  *  7. The table grows at its end; `struct_size` says how much of it there is. Whoever is handed a table to fill (etr_engine_open, split)
  *     writes no more of it than the `struct_size` that it finds there, and sets `struct_size` to what it has filled.
  *  8. An engine has abort and destroy. Other functions may be NULL, or return ETR_UNSUPPORTED: what needs them is then an error that
- *     names them. Data-parallel training takes all_reduce, all_gather, broadcast and split.
+ *     names them. Data-parallel training takes all_reduce, all_gather, broadcast and split, and where it shares out gradients
+ *     (parallel.zero_stage 2) reduce_scatter, too.
  */
 #ifndef ECHOTRAIN_ENGINE_H_
 #define ECHOTRAIN_ENGINE_H_
