@@ -1,0 +1,170 @@
+// Saving a run, and going on from what was saved: after an interruption, with a new device, with other ranks.
+#include "core/error.h"
+#include "core/log.h"
+#include "core/parse_json.h"
+#include "core/text.h"
+#include "train/trainer.h"
+
+namespace etr::train {
+namespace {
+
+constexpr const char* kTrainerState = "trainer.json";
+
+// Of a lost device in one run: what is lost each time will not heal.
+constexpr int kMostRecoveries = 3;
+
+}  // namespace
+
+std::string Trainer::save() {
+  if (!saves())
+    fail(Code::state, "this trainer writes no checkpoints: ",
+         start_ == Start::evaluate ? "it was made to evaluate one"
+                                   : "the job's output.dir is empty, or this is a trial");
+  take_metrics(/*wait_all=*/true);
+  checkpoint::Files files = supply_->positions();
+  learner_->average_states();
+  learner_->forget_residuals();  // a run that goes on from here begins without any
+  saved_step_ = learner_->steps();
+  has_saved_ = true;
+  if (!folder_ && !learner_->saves_together()) return "";
+  learner_->save(files);
+  if (!folder_) return "";
+  Json state = progress_.json();
+  if (ranks_) state["ranks"] = ranks_->parts();
+  checkpoint::put_text(files, kTrainerState, state.dump());
+  checkpoint::put_text(files, "job.json", job_.json().dump(1));
+  return folder_->write_checkpoint(learner_->steps(), files);
+}
+
+// That of the folder which this or the first rank has.
+checkpoint::Loaded Trainer::newest_checkpoint() {
+  return ranks_ ? ranks_->share([this] { return own_checkpoint(); }) : own_checkpoint();
+}
+
+checkpoint::Loaded Trainer::own_checkpoint() const {
+  if (!folder_) fail(Code::state, "there is no checkpoint: this job's output.dir is empty");
+  auto loaded = folder_->newest();
+  if (!loaded)
+    fail(Code::not_found, "there is no checkpoint in '", *job_.output_dir(),
+         "/checkpoints' yet; train first, or let output.dir name the folder of another run");
+  return *std::move(loaded);
+}
+
+void Trainer::load() {
+  const checkpoint::Loaded loaded = newest_checkpoint();
+  const std::string origin = cat("the checkpoint '", loaded.path, "'");
+  const Json state = checkpoint::json_of(loaded.files, kTrainerState, origin);
+  int ranks = 1;
+  try {
+    progress_.load(state);
+    ranks = state.value("ranks", ranks);
+  } catch (const nlohmann::json::exception& error) {
+    fail(Code::corrupt_data, origin, ": '", kTrainerState, "' is damaged: ", json_problem(error));
+  }
+  learner_->load(loaded.files, origin);
+  set_again();
+  supply_->restore(loaded.files, ranks, origin);
+  evaluation_tried_step_ = progress_.evaluation().step;
+  const bool evaluated = progress_.evaluation().step == learner_->steps();
+  target_reached_ = evaluated && reaches_target();
+  epoch_gave_batch_ = true;  // perhaps before the interruption
+  // An evaluation that is made up for is saved, too.
+  saved_step_ = evaluation_due() ? 0 : learner_->steps();
+  if (folder_) folder_->go_on_after(learner_->steps(), evaluated);
+}
+
+// Everything since the newest checkpoint is repeated, bit for bit.
+void Trainer::recover(const Error& lost) {
+  if (ranks_ || membership_) throw Error(lost);  // the others cannot go back with it
+  if (learner_->device()->options().host)
+    fail(Code::device_lost, lost.what(),
+         " (the program's own device: only the program can open it again)");
+  const auto loaded = folder_ ? folder_->newest() : std::nullopt;
+  if (!loaded || ++recoveries_ > kMostRecoveries)
+    fail(Code::device_lost, lost.what(),
+         loaded ? cat(" (for the ", recoveries_, "th time in this run)")
+                : std::string(" (the run has no checkpoint yet to go on from)"));
+  log_line(LogLevel::warning,
+           cat("step ", learner_->steps(), ": ", lost.what(),
+               "; the run opens the device again and goes on from '", loaded->path, "'"));
+  const gpu::DeviceOptions options = learner_->device()->options();
+  kernels_.reset();
+  learner_.reset();
+  supply_.reset();
+  open(std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(options)));
+  load();
+  warm_ = false;
+  length_epoch_.reset();
+}
+
+bool Trainer::can_regroup(const Error& error) const {
+  return ranks_ && ranks_->is_elastic() && error.code() == Code::rank_lost;
+}
+
+// The ranks that are left go on from the newest checkpoint, or from the beginning where there is none yet. Some of them may be lost
+// before all have begun again.
+void Trainer::go_on_without(const Error& lost) {
+  log_line(LogLevel::warning,
+           cat(lost.what(), "; the ranks that are left form a group of their own"));
+  for (std::vector<int> missing = ranks_->missing(lost);;) try {
+      learner_.reset();
+      supply_.reset();
+      ranks_->regroup(missing);
+      return begin_again();
+    } catch (const Error& again) {
+      if (!can_regroup(again) || !ranks_->has_group()) throw;
+      missing = ranks_->missing(again);
+    }
+}
+
+// At the end of an epoch, from whose checkpoint all go on together.
+bool Trainer::admit_newcomers() {
+  if (!ranks_ || !ranks_->is_elastic() || !progress_.epoch_ended() || ranks_->newcomers() == 0)
+    return false;
+  if (saved_step_ != learner_->steps()) save();
+  learner_.reset();
+  supply_.reset();
+  ranks_->admit();
+  begin_again();
+  return true;
+}
+
+void Trainer::begin_again() {
+  open(kernels_);
+  open_folder();
+  warm_ = false;
+  length_epoch_.reset();
+  agreed_ = {};
+  begin_as_others();
+}
+
+// A call of all ranks of a new group. The first one may have ended before it had written the first checkpoint.
+void Trainer::begin_as_others() {
+  has_saved_ = ranks_->first_says(has_saved_ && folder_ && folder_->newest());
+  if (has_saved_) {
+    load();
+  } else {
+    progress_ = {};
+    saved_step_ = evaluation_tried_step_ = 0;
+    epoch_gave_batch_ = false;
+    if (folder_) folder_->go_on_after(0, false);
+  }
+  tell_group();
+}
+
+void Trainer::tell_group() const {
+  log_line(LogLevel::warning,
+           cat(ranks_->size() == 1 ? "1 rank goes" : cat(ranks_->size(), " ranks go"),
+               " on from step ", learner_->steps(), "; this is rank ", ranks_->rank()));
+}
+
+// Of the first rank, which an earlier one may have been before. What that has written is this run's, but where it has yet to take
+// the place of an earlier run.
+void Trainer::open_folder() {
+  if (folder_ || !ranks_->leads()) return;
+  const Start start = !has_saved_ && start_ == Start::overwrite ? start_ : Start::resume;
+  folder_ =
+      std::make_unique<RunFolder>(*job_.output_dir(), start, job_.output().boolean("tensorboard"));
+}
+
+}  // namespace etr::train
