@@ -24,8 +24,9 @@ from . import layers, models, optimizers, stages  # noqa: E402
 from .pipeline import Batch, Pipeline, SampleInfo, Tensor, map, pack_folder, source, tune  # noqa: E402
 from .callbacks import Callback, EarlyStopping, SaveCheckpoint  # noqa: E402
 from .model import LayerSummary, Model, Summary  # noqa: E402
-from .training import (Device, Event, History, Job, JobRun, Runtime, StepResult, Trainer, devices,  # noqa: E402
-                       schedule)
+from .device import Device, Runtime, devices  # noqa: E402
+from .job import Event, Job, JobRun  # noqa: E402
+from .training import History, StepResult, Trainer, schedule  # noqa: E402
 from .server import Server, ServerStatus  # noqa: E402
 from .transport import Transport  # noqa: E402
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, Optional
+import threading
+from typing import Any, Callable, List, Optional
 
 from . import native
 from .errors import CancelledError
-from .pipeline import Pipeline
+from .pipeline import _POLL_SECONDS, Pipeline
 
 OnEvaluation = Callable[[int, Optional[int]], Optional[bool]]
 
@@ -64,3 +65,30 @@ def of_pipelines(method: Callable) -> Callable:
                         "et.stages.shuffle(), et.stages.batch(32)])")
 
     return checked
+
+
+def interruptible(call: Callable[[], Any], cancel: Optional[Callable[[], None]] = None) -> Any:
+    """Runs a call that blocks on another thread, so that Ctrl-C can cancel it, or without ``cancel``
+    leave it to end by itself."""
+    outcome: List[Any] = []
+
+    def run() -> None:
+        try:
+            outcome.append((call(), None))
+        except BaseException as error:
+            outcome.append((None, error))
+
+    thread = threading.Thread(target=run, name="echotrain-call", daemon=True)
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(_POLL_SECONDS)
+    except BaseException:
+        if cancel is not None:
+            cancel()
+            thread.join()
+        raise
+    value, error = outcome[0]
+    if error is not None:
+        raise error
+    return value

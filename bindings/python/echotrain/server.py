@@ -7,7 +7,7 @@ from typing import NamedTuple, Optional
 
 from . import native
 from .pipeline import _POLL_SECONDS, _NotPicklable
-from .training import Job
+from .job import Job
 
 
 class ServerStatus(NamedTuple):

@@ -1,0 +1,63 @@
+"""Vulkan devices."""
+
+from __future__ import annotations
+
+from typing import Dict, List, NamedTuple, Optional, Union
+
+from . import native
+from .pipeline import _NotPicklable
+
+
+class Device(NamedTuple):
+    index: int
+    name: str
+    driver: str
+    kind: str  # discrete, integrated, virtual, cpu or other
+    memory_bytes: int
+
+
+_KINDS = ("discrete", "integrated", "virtual", "cpu", "other")
+
+
+def _device(info) -> Device:
+    return Device(info.index, info.name, info.driver, _KINDS[info.kind], info.memory_bytes)
+
+
+def devices() -> List[Device]:
+    """The Vulkan devices, discrete GPUs first."""
+    return [_device(info) for info in native.devices()]
+
+
+class Runtime(_NotPicklable):
+    """An opened device: the first, the one with that index, or the one with that text in its name. At most
+    ``memory_limit_bytes`` of its memory are taken; 0: what there is. ``tuning`` is a file of :meth:`tune`;
+    None: the user's, if there is one."""
+
+    def __init__(self, device: Union[None, int, str] = None, memory_limit_bytes: int = 0,
+                 tuning: Optional[str] = None):
+        self._handle = native.RuntimeHandle("" if device is None else str(device), memory_limit_bytes,
+                                            "" if tuning is None else str(tuning))
+
+    def tune(self, path: Optional[str] = None) -> None:
+        """Finds the fastest kernels on this device for the models whose trainers have had their first batch, by
+        trying, and keeps them in ``path`` (None: for all later runs of this user). Trainers made later use them."""
+        self._handle.tune("" if path is None else str(path))
+
+    @property
+    def device(self) -> Device:
+        return _device(self._handle.device())
+
+    def __repr__(self) -> str:
+        return f"Runtime({self.device.name!r})"
+
+
+_runtimes: Dict[str, Runtime] = {}
+
+
+def _runtime(device: Union[None, int, str, Runtime]) -> Runtime:
+    if isinstance(device, Runtime):
+        return device
+    key = "" if device is None else str(device)
+    if key not in _runtimes:
+        _runtimes[key] = Runtime(device)
+    return _runtimes[key]

@@ -1,0 +1,178 @@
+"""Jobs and their runs."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import threading
+import warnings
+import weakref
+from typing import Any, Dict, Iterator, Mapping, NamedTuple, Optional, Union
+
+from . import _schema, native
+from ._calls import OnEvaluation, Told, interruptible
+from .device import Runtime, _runtime
+from .errors import EchoTrainError, StateError
+from .pipeline import _NotPicklable
+from .transport import Failures, Lent, Transport, check_transport
+
+
+class Event(NamedTuple):
+    """One moment of a run. loss and accuracy are means since the event before, at "epoch" and "end"
+    over the epoch."""
+
+    kind: str  # of a job's run: progress, evaluation, checkpoint, end; of Trainer.run: step, epoch, end
+    step: int
+    epoch: int
+    total_steps: int = 0  # 0: not known
+    seconds: float = 0.0  # since the run began
+    loss: float = float("nan")
+    accuracy: float = float("nan")
+    learning_rate: float = 0.0
+    examples_per_second: float = 0.0
+    device_wait_share: float = 0.0  # of a job's run
+    examples: int = 0
+    fresh: int = 0
+    echoed: int = 0
+    bad_records: int = 0
+    eval_loss: float = float("nan")
+    eval_accuracy: float = float("nan")
+    target_reached: bool = False
+
+
+_STARTS = ("new", "resume", "overwrite")  # ETR_START_*
+_EVENT_KINDS = ("progress", "evaluation", "checkpoint", "end")
+
+
+class Job(_NotPicklable):
+    """A job file (or its text, or a dict) with overrides: ``Job("job.json", {"train.steps": 100})``. A file without
+    ``output.dir`` gets one, ``runs/`` and the stem of its name."""
+
+    def __init__(self, job, overrides: Optional[Mapping[str, Any]] = None):
+        text = json.dumps(job) if isinstance(job, Mapping) else str(job)
+        is_json = isinstance(job, Mapping) or text.lstrip().startswith("{")
+        sets = [f"{key}={value if isinstance(value, str) else json.dumps(_schema.plain(value))}"
+                for key, value in (overrides or {}).items()]
+        self._handle = native.JobHandle(text, is_json, sets)
+        self._shown = f"Job({job!r}{f', {dict(overrides)!r}' if overrides else ''})"
+
+    def __repr__(self) -> str:
+        return self._shown
+
+    @property
+    def json(self) -> Dict[str, Any]:
+        return json.loads(self._handle.json())
+
+    def run(self, *, device: Union[None, int, str, Runtime] = None, resume: bool = False,
+            overwrite: bool = False, on_evaluation: Optional[OnEvaluation] = None,
+            transport: Optional[Transport] = None) -> "JobRun":
+        """Starts the job; iterate over the result. ``output.dir`` holds one run: ``resume`` goes on from its newest
+        checkpoint, ``overwrite`` begins anew in its place, and without either a folder in use is a StateError.
+        ``on_evaluation(done, batches)`` is called after each batch of an evaluation, as in `Trainer.evaluate`; returning
+        False stops that evaluation, and the run goes on without it. What it raises also stops it, and is raised after the
+        event that follows. With a ``transport`` the run is one of several ranks, which begin theirs at the same time; it belongs
+        to the run from then on."""
+        if resume and overwrite:
+            raise ValueError("resume goes on with the earlier run and overwrite removes it; give one")
+        if self._handle.forgets_output() and not resume:
+            warnings.warn("this run saves nothing, no checkpoint and no metrics: the job has no output.dir "
+                          "('' says that this is meant)", stacklevel=2)
+        start = "resume" if resume else "overwrite" if overwrite else "new"
+        return JobRun(self, _runtime(device), _STARTS.index(start), on_evaluation, transport)
+
+
+# They end before the interpreter does: their threads use the device, and ask a transport for the interpreter.
+_open_runs: "weakref.WeakSet[JobRun]" = weakref.WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    for run in list(_open_runs):
+        run._end_with_program()
+
+
+class JobRun(_NotPicklable):
+    """A running job: ``with job.run() as run: for event in run: ...``. The last event's kind is "end". It has its trainer and
+    ``output.dir`` until then, or until `close`, which leaving ``with`` does. `stop` and `close` may come from any thread. Ctrl-C
+    stops the run."""
+
+    def __init__(self, job: Job, runtime: Runtime, start: int, on_evaluation: Optional[OnEvaluation] = None,
+                 transport: Optional[Transport] = None):
+        self._on_evaluation, self._shown = on_evaluation, f"JobRun({job!r})"
+        self._closing, self._closed = threading.RLock(), False
+        self._calling, self._program_ends = threading.Lock(), False
+        self._transport, self._failures = transport, None
+        if transport is None:
+            self._handle = native.TrainerHandle(runtime._handle, job._handle, start)
+        else:
+            self._handle = self._joined(runtime._handle, job._handle, start, check_transport(transport))
+        _open_runs.add(self)
+
+    def _joined(self, runtime, job, start: int, transport: Transport) -> "native.TrainerHandle":
+        failures = Failures()
+        lent = Lent(transport, failures).__disown__()  # the trainer owns it from here on
+        try:
+            handle = native.TrainerHandle(runtime, job, start, transport.rank, transport.size, lent)
+        except EchoTrainError as error:
+            raise failures.original(error)
+        self._failures = failures
+        return handle
+
+    def _next_event(self, progress) -> "native.Event":
+        with self._calling:
+            if self._program_ends:
+                raise StateError("the program ends, and its runs with it")
+            try:
+                return self._handle.next_event(progress)
+            except EchoTrainError as error:
+                raise self._failures.original(error) if self._failures else error
+
+    def _end_with_program(self) -> None:
+        """A call that another thread is in returns first: it could not when the interpreter is gone."""
+        self._program_ends = True
+        self.stop()
+        if self._calling.acquire(timeout=5 + (self._transport or Transport).timeout):
+            self._calling.release()
+        self.close()
+
+    def __repr__(self) -> str:
+        return self._shown
+
+    def __iter__(self) -> Iterator[Event]:
+        while True:
+            told = Told(self._on_evaluation, later=True)
+            with told as progress:
+                e = interruptible(lambda: self._next_event(progress), self._handle.stop)
+            yield Event(_EVENT_KINDS[e.kind], *(getattr(e, name) for name in Event._fields[1:]))
+            told.raise_failure()
+            if e.kind == 3:
+                return
+
+    def set_hyperparameter(self, name: str, value: float) -> None:
+        """As `Trainer.set_hyperparameter`, between two events. Where several processes train together all make the same
+        call, after the same event of the kind "evaluation" or "checkpoint"."""
+        with self._calling:
+            self._handle.set_hyperparameter(name, float(value))
+
+    def stop(self) -> None:
+        """Asks the run to end soon and in order; nothing where it is closed."""
+        with self._closing:
+            if not self._closed:
+                self._handle.stop()
+
+    def close(self) -> None:
+        """Ends the run and gives its trainer and its folder back. What was done since the newest checkpoint is lost: to keep
+        it, `stop` and read to the last event. A thread that waits for an event gets it first."""
+        self.stop()
+        with self._closing:
+            self._closed = True
+            self._handle.close()
+
+    def __enter__(self) -> "JobRun":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def stats(self) -> Dict[str, Any]:
+        return json.loads(self._handle.pipeline_stats())
