@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "train/flat_state.h"
 
 namespace etr::train {
 namespace {
@@ -13,17 +14,6 @@ using Parameter = graph::ParameterStore::Parameter;
 template <typename T>
 std::span<T> range(std::span<T> all, const Parameter& parameter) {
   return all.subspan(parameter.begin, parameter.count);
-}
-
-Tensor zeros(uint32_t count) {
-  Tensor out(DType::f32, {count});
-  const auto values = out.mutable_view<float>();
-  std::fill(values.begin(), values.end(), 0.0f);
-  return out;
-}
-
-bool is_laid_out(const Tensor& state, uint32_t count) {
-  return state.dtype() == DType::f32 && state.shape() == Shape{count};
 }
 
 }  // namespace
@@ -50,8 +40,8 @@ Tensor SharedTensors::own(const std::string& name, const Tensor& whole) const {
 
 // Both layouts have the same parameters in the same order.
 Tensor SharedTensors::whole_state(const Tensor& own, const graph::ParameterStore& store) {
-  if (!is_laid_out(own, store.count())) return own;
-  Tensor out = zeros(layout_.count);
+  if (!is_flat(own, store.count())) return own;
+  Tensor out = flat_zeros(layout_.count);
   for (size_t i = 0; i < layout_.parameters.size(); ++i) {
     const Parameter &to = layout_.parameters[i], &from = store.parameters()[i];
     const auto values = range(own.view<float>(), from);
@@ -65,8 +55,8 @@ Tensor SharedTensors::whole_state(const Tensor& own, const graph::ParameterStore
 }
 
 Tensor SharedTensors::own_state(const Tensor& whole, const graph::ParameterStore& store) const {
-  if (!is_laid_out(whole, layout_.count)) return whole;
-  Tensor out = zeros(store.count());
+  if (!is_flat(whole, layout_.count)) return whole;
+  Tensor out = flat_zeros(store.count());
   for (size_t i = 0; i < layout_.parameters.size(); ++i) {
     const Parameter &from = layout_.parameters[i], &to = store.parameters()[i];
     const auto values = range(whole.view<float>(), from);

@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "graph/parameters.h"
+#include "train/flat_state.h"
 
 namespace etr::train {
 namespace {
@@ -24,16 +25,6 @@ void copy_common(const Tensor& from, const Layout& from_layout, Tensor& to,
       std::copy_n(source.begin() + at->second, parameter.count, target.begin() + parameter.begin);
 }
 
-Tensor zeros(const Layout& layout) {
-  Tensor out(DType::f32, {layout.count});
-  std::ranges::fill(out.mutable_view<float>(), 0.0f);
-  return out;
-}
-
-bool is_laid_out(const Tensor& tensor, const Layout& layout) {
-  return tensor.dtype() == DType::f32 && tensor.shape() == Shape{layout.count};
-}
-
 }  // namespace
 
 checkpoint::NamedTensors part_of_state(const checkpoint::NamedTensors& whole,
@@ -41,8 +32,8 @@ checkpoint::NamedTensors part_of_state(const checkpoint::NamedTensors& whole,
   const Layout all = graph::layout_of(graph), own = graph::layout_of(graph, has);
   checkpoint::NamedTensors out = whole;
   for (auto& [name, tensor] : out) {
-    if (!is_laid_out(tensor, all)) continue;
-    Tensor part = zeros(own);
+    if (!is_flat(tensor, all.count)) continue;
+    Tensor part = flat_zeros(own.count);
     copy_common(tensor, all, part, own);
     tensor = std::move(part);
   }
@@ -55,8 +46,8 @@ checkpoint::NamedTensors joined_state(const std::vector<checkpoint::NamedTensors
   const Layout all = graph::layout_of(graph);
   checkpoint::NamedTensors out = parts.front();
   for (auto& [name, tensor] : out) {
-    if (!is_laid_out(tensor, graph::layout_of(graph, has.front()))) continue;
-    Tensor whole = zeros(all);
+    if (!is_flat(tensor, graph::layout_of(graph, has.front()).count)) continue;
+    Tensor whole = flat_zeros(all.count);
     for (size_t i = 0; i < parts.size(); ++i)
       copy_common(parts[i].at(name), graph::layout_of(graph, has[i]), whole, all);
     tensor = std::move(whole);
