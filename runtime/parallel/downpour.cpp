@@ -1,11 +1,11 @@
 #include "parallel/downpour.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "parallel/staging.h"
 
 namespace etr::parallel {
 
@@ -21,28 +21,20 @@ gpu::CommandList Downpour::with_update(const gpu::CommandList& commands, optim::
   gpu::CommandList out = commands;
   ops::Emitter emit(kernels, memory, out);
   emit_update(emit, update, step);
-  const auto floats = [](const gpu::Buffer& at) { return reinterpret_cast<const float*>(at.host); };
-  const uint64_t count = store.count();
-  gpu::Buffer all;
-  if (count > 0) {
-    all = memory_.allocate(store.gradients().size_bytes);
-    out.push_back(gpu::Copy{store.gradients(), all});
-  }
+  const auto to_host = [&](const gpu::Buffer& from) {
+    const gpu::Buffer to = memory_.allocate(from.size_bytes);
+    out.push_back(gpu::Copy{from, to});
+    return to;
+  };
+  std::span<const float> all;
+  if (store.count() > 0) all = floats_at(to_host(store.gradients())).first(store.count());
   std::vector<const float*> rows;
-  for (const ops::DeviceTensor& gradient : step.row_gradients) {
-    const gpu::Buffer to = memory_.allocate(gradient.buffer.size_bytes);
-    out.push_back(gpu::Copy{gradient.buffer, to});
-    rows.push_back(floats(to));
-  }
-  const gpu::Buffer of_step = memory_.allocate(sizeof(ops::StepValues));
-  out.push_back(gpu::Copy{step.values, of_step});
-  const auto work = std::make_shared<const std::function<void()>>([=, this] {
-    ops::StepValues values;
-    std::memcpy(&values, of_step.host, sizeof values);
-    take({count > 0 ? floats(all) : nullptr, count}, rows, values);
-  });
-  out.push_back(gpu::HostTurn{gpu::HostTurn::Mark::begin, work});
-  out.push_back(gpu::HostTurn{gpu::HostTurn::Mark::end, work});
+  for (const ops::DeviceTensor& gradient : step.row_gradients)
+    rows.push_back(floats_at(to_host(gradient.buffer)).data());
+  const gpu::Buffer values = to_host(step.values);
+  const Work work = work_of([=, this] { take(all, rows, step_at(values)); });
+  out.push_back(begin_of(work));
+  out.push_back(end_of(work));
   return out;
 }
 
