@@ -210,10 +210,14 @@ std::unique_ptr<TcpStore> tcp_store(const std::string& address, bool serve, doub
   if (colon == std::string::npos || colon == 0 || colon + 1 == address.size())
     fail(Code::invalid_argument, "the rendezvous at '", address,
          "': tcp:// is followed by a host, a colon and a port");
+  const std::string port = address.substr(colon + 1);
+  if (port.find_first_not_of("0123456789") == std::string::npos &&
+      (port.size() > 5 || std::stoi(port) > 65535))
+    fail(Code::invalid_argument, "the rendezvous at '", address, "': ports end at 65535");
   std::string host = address.substr(0, colon);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']')
     host = host.substr(1, host.size() - 2);
-  return std::make_unique<Client>(host, address.substr(colon + 1), serve, timeout_s);
+  return std::make_unique<Client>(host, port, serve, timeout_s);
 }
 
 }  // namespace etr::exchange

@@ -19,6 +19,7 @@ bool ElasticAveraging::exchange_due() {
 }
 
 void ElasticAveraging::send(const graph::ParameterStore& store) {
+  client().wait();  // its answer is there, but it may not be idle yet
   sent_ = download_flat(store, store.weights());
   centre_.resize(sent_.size());
   sent_after_ = steps();

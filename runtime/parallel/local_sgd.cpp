@@ -24,6 +24,12 @@ void LocalSgd::share(graph::ParameterStore& store) {
          " numbers, and the model ", weights_.size(), ": it is of another model");
 }
 
+// The outer gradient is what steps have changed since, not the program.
+void LocalSgd::replace_weights(graph::ParameterStore& store, const std::function<void()>& set) {
+  set();
+  weights_ = download_flat(store, store.weights());
+}
+
 bool LocalSgd::exchange_due() {
   return steps() != steps_then_ && steps() % static_cast<uint64_t>(options_.every) == 0;
 }

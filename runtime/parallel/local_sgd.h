@@ -30,6 +30,7 @@ class LocalSgd : public Sharing {
   int rank() const override { return group_.rank(); }
   void abort(const std::string& reason) override { group_.abort(reason); }
   void share(graph::ParameterStore& store) override;
+  void replace_weights(graph::ParameterStore& store, const std::function<void()>& set) override;
   bool exchange_due() override;
   void exchange(graph::ParameterStore& store) override;
 

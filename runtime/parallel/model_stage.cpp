@@ -65,9 +65,10 @@ ModelStage::ModelStage(const Mesh& mesh, exchange::Group& world, gpu::DevicePtr 
       exchange::Group link = world.duplicate();
       const bool above = stage() % 2 == odd;  // the link to the next stage
       const bool forward = direction == Direction::forward;
-      auto& mine = above == forward ? out_[index(direction)] : in_[index(direction)];
-      mine = std::make_unique<Courier>(std::move(link),
-                                       [this](const std::string& reason) { give_up(reason); });
+      auto& courier = links_[index(direction)][odd];
+      courier = std::make_unique<Courier>(std::move(link),
+                                          [this](const std::string& reason) { give_up(reason); });
+      (above == forward ? out_ : in_)[index(direction)] = courier.get();
     }
 }
 
@@ -181,7 +182,7 @@ void ModelStage::send(const std::shared_ptr<Traffic>& traffic, const graph::Pass
 // What was sent in this step has arrived: its memory serves the next one.
 void ModelStage::emit_end(ops::Emitter& emit) {
   const Work wait = work_of([this] {
-    for (const auto& courier : out_) courier->wait(courier->begun());
+    for (Courier* const courier : out_) courier->wait(courier->begun());
   });
   emit.add(begin_of(wait));
   emit.add(end_of(wait));

@@ -95,8 +95,10 @@ class ModelStage {
   std::optional<exchange::Group> line_;  // between steps
   std::mutex giving_up_;
   bool closed_ = false;
-  // By direction: from the neighbour that it comes from, and to the one that it goes to.
-  std::unique_ptr<Courier> in_[2], out_[2];
+  // By direction, those of the links with even numbers and those with odd ones. All ranks leave their groups in the same order.
+  std::unique_ptr<Courier> links_[2][2];
+  // Of them, by direction: from the neighbour that it comes from, and to the one that it goes to.
+  Courier *in_[2], *out_[2];
 };
 
 }  // namespace etr::parallel

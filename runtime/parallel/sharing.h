@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -65,6 +66,12 @@ class Sharing {
 
   // The weights to begin with become the same for all.
   virtual void share(graph::ParameterStore& store) = 0;
+
+  // `set` replaces the weights that this learner has had since share(): the program's, or a checkpoint's. Error(state) where they are
+  // not this end's to set.
+  virtual void replace_weights(graph::ParameterStore& /*store*/, const std::function<void()>& set) {
+    set();
+  }
 
   // A step was started, the `steps`-th. It is in flight.
   void started(uint64_t steps) {

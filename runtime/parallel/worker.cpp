@@ -22,6 +22,14 @@ void Worker::share(graph::ParameterStore& store) {
   upload_flat(store, weights, store.weights());
 }
 
+void Worker::replace_weights(graph::ParameterStore& /*store*/,
+                             const std::function<void()>& /*set*/) {
+  fail(Code::state,
+       "the weights are the parameter servers': begin the run with other ones, before the first "
+       "step "
+       "or with --resume");
+}
+
 std::vector<float> Worker::current(uint64_t count) {
   std::vector<float> weights(count);
   state_.resize(count);

@@ -21,6 +21,7 @@ class Worker : public Sharing {
 
   // The servers' parameters, if they have any; otherwise these become theirs.
   void share(graph::ParameterStore& store) override;
+  void replace_weights(graph::ParameterStore& store, const std::function<void()>& set) override;
 
   // The weights become those of the servers. A learner that has finished keeps them; it trains no more.
   void average_states(graph::ParameterStore& store) final;

@@ -20,12 +20,19 @@ Client::Client(std::vector<exchange::Group> shards, int wanted) {
     const int number = link.pair->hello(i == 0 ? wanted : number_);
     if (i == 0) number_ = number;
   }
-  for (Link& link : links_)
-    link.thread = start_thread("a thread that talks to a parameter server's shard",
-                               "the number of shards", [this, &link] { attend(link); });
+  try {
+    for (Link& link : links_)
+      link.thread = start_thread("a thread that talks to a parameter server's shard",
+                                 "the number of shards", [this, &link] { attend(link); });
+  } catch (...) {
+    end();
+    throw;
+  }
 }
 
-Client::~Client() {
+Client::~Client() { end(); }
+
+void Client::end() {
   bool busy = false;
   {
     const std::lock_guard lock(mutex_);
@@ -45,6 +52,7 @@ void Client::attend(Link& link) {
     const auto next = deadline_after(link.pair->timeout() / 4);
     changed_.wait_until(lock, next, [&] { return link.has_work || ends_ || failed_; });
     if (ends_ || failed_) return give_up(link);
+    if (!link.has_work && leaves_) continue;  // it may have left already
     const bool works = std::exchange(link.has_work, false);
     const Work work = works ? work_ : Work([](Pair& pair) { pair.here(); });
     lock.unlock();
@@ -98,8 +106,7 @@ void Client::start(Work work, std::function<void()> done) {
   const std::lock_guard lock(mutex_);
   check();
   if (ends_)
-    fail(Code::state,
-         "this worker has left its parameter server; what lay there is in the checkpoint");
+    fail(Code::state, "this worker has left its parameter server: go on from the checkpoint");
   if (busy_ > 0) fail(Code::internal, "a parameter server's client has work under way");
   work_ = std::move(work);
   done_ = std::move(done);
@@ -201,6 +208,10 @@ uint64_t Client::acknowledged() const {
 
 void Client::leave(bool all_end) {
   wait();
+  {
+    const std::lock_guard lock(mutex_);
+    leaves_ = true;
+  }
   perform([&](Pair& pair) { pair.leave(all_end); });
   const std::lock_guard lock(mutex_);
   ends_ = true;

@@ -59,6 +59,7 @@ class Client {
     std::thread thread;
   };
 
+  void end();
   void attend(Link& link);
   void give_up(Link& link);
   void run(Link& link, const Work& work);
@@ -74,7 +75,7 @@ class Client {
   Work work_;
   std::function<void()> done_;
   size_t busy_ = 0;  // links that have not done it yet
-  bool ends_ = false;
+  bool leaves_ = false, ends_ = false;
   std::exception_ptr failed_;
 };
 

@@ -15,18 +15,19 @@ namespace etr::server {
 
 enum class Kind : uint32_t {
   // A worker's.
-  hello = 1,  // number: the one that it would like to have, or -1
-  ready,      // count: parameters of its model. Is there something to train?
-  begin,      // count: as before; the slice's weights and state follow
-  push,       // rate; the slice's gradients follow, and where there are tables those of rows
-  fetch,      // when the consistency allows: the slice's weights
-  gate,       // when it allows: nothing
-  average,    // rate: how strongly; the slice's weights follow
-  state,      // the slice's weights and state
-  here,       // still alive
-  leave,      // has finished; ends: and so are all to do
-  tables,     // count: of the model's tables with rows of their own; their specs follow
-  rows,       // words: ids of rows; these follow
+  hello =
+      1,    // number: the one that it would like to have, or -1; count: the shards that it knows of
+  ready,    // count: parameters of its model. Is there something to train?
+  begin,    // count: as before; the slice's weights and state follow
+  push,     // rate; the slice's gradients follow, and where there are tables those of rows
+  fetch,    // when the consistency allows: the slice's weights
+  gate,     // when it allows: nothing
+  average,  // rate: how strongly; the slice's weights follow
+  state,    // the slice's weights and state
+  here,     // still alive
+  leave,    // has finished; ends: and so are all to do
+  tables,   // count: of the model's tables with rows of their own; their specs follow
+  rows,     // words: ids of rows; these follow
   put,  // before `begin`, count: a table; its rows follow: words, numbers: values, and as many of their state
   take,  // count: a table; words: the first of the rows wanted, in the order in which the shard has made them. Words, values
          // and `numbers` of their state follow the answer
@@ -48,7 +49,7 @@ struct Message {
   uint64_t words = 0, numbers = 0;  // of rows, that follow
   float rate = 0;
   uint32_t ends = 0;  // of an answer: a worker has said that all are to end
-  uint32_t version = 2;
+  uint32_t version = 3;
   uint32_t waits = 0;  // of `ready`: it has nothing to begin with, and waits for who has
 };
 

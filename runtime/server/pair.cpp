@@ -64,6 +64,7 @@ Message request(Kind kind) {
 int Pair::hello(int wanted) {
   Message message = request(Kind::hello);
   message.number = wanted;
+  message.count = static_cast<uint64_t>(shards_);
   return named([&] { return ask(message).number; });
 }
 

@@ -52,14 +52,19 @@ void Server::start(Body&& body) {
   const std::lock_guard lock(mutex_);
   reap();
   Visitor& visitor = visitors_.emplace_back();
-  visitor.thread = start_thread("a thread that serves a worker", kFewer,
-                                [this, &visitor, body = std::move(body)]() mutable {
-                                  body(visitor);
-                                  const std::lock_guard guard(mutex_);
-                                  visitor.gone = true;
-                                  empty_since_ = Clock::now();
-                                  changed_.notify_all();
-                                });
+  try {
+    visitor.thread = start_thread("a thread that serves a worker", kFewer,
+                                  [this, &visitor, body = std::move(body)]() mutable {
+                                    body(visitor);
+                                    const std::lock_guard guard(mutex_);
+                                    visitor.gone = true;
+                                    empty_since_ = Clock::now();
+                                    changed_.notify_all();
+                                  });
+  } catch (...) {
+    visitors_.pop_back();
+    throw;
+  }
 }
 
 void Server::reap() {
@@ -108,12 +113,12 @@ bool Server::wait(double seconds) {
   const auto deadline = deadline_after(seconds);
   const auto patience = clock_duration(place_.world.timeout_s);
   while (true) {
-    if (failed_) std::rethrow_exception(failed_);
     reap();
     if (stops_) return true;
     if (visitors_.empty()) {
       const Shard::Status status = shard_.status();
       if (status.joined > 0 && status.last_finished) return true;
+      if (failed_) std::rethrow_exception(failed_);  // nobody else can come
       if (Clock::now() - empty_since_ >= patience)
         throw exchange::RankLost(
             cat("parameter server: shard ", place_.shard,

@@ -1,16 +1,20 @@
 #include "server/service.h"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "server/message.h"
 
 namespace etr::server {
 namespace {
+
+constexpr uint64_t kMostNumbers = uint64_t{1} << 40;  // beyond which a message is damaged
 
 class Service {
  public:
@@ -22,10 +26,10 @@ class Service {
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
 
-  // "worker 3, of whom 17 updates were applied"
+  // "worker 3, whose 17 updates were applied"
   std::string worker() const {
     if (!ticket_) return "a worker that has not said its name";
-    return cat("worker ", shard_.number(*ticket_), ", of whom ", applied_, " updates were applied");
+    return cat("worker ", shard_.number(*ticket_), ", whose ", applied_, " updates were applied");
   }
 
   void run() {
@@ -80,6 +84,9 @@ class Service {
       fail(Code::unsupported, "the worker speaks version ", asked.version,
            " of the protocol, and this shard version ", Message{}.version,
            ": run the same version of EchoTrain on all machines");
+    if (asked.count != static_cast<uint64_t>(shards_))
+      fail(Code::invalid_argument, "the worker has parallel.servers ", asked.count,
+           ", and this shard ", shards_, ": run the same job on all of them");
     ticket_ = shard_.join(asked.number);
     done();
   }
@@ -99,19 +106,32 @@ class Service {
            shard_.table_count(), ": run the same job on all workers");
   }
 
+  // As long as somebody is here who may begin, however long that takes.
   void ready(const Message& asked) {
+    auto last_seen = std::chrono::steady_clock::now();
     while (true) {
       switch (shard_.wait_beginning(*ticket_, patience(), !asked.waits)) {
         case Shard::Beginning::there: check_model(asked); return done();
         case Shard::Beginning::yours: return send_answer(Kind::yours);
-        case Shard::Beginning::not_yet: send_answer(Kind::wait);
+        case Shard::Beginning::not_yet: break;
       }
+      const auto now = std::chrono::steady_clock::now();
+      if (shard_.has_beginner()) last_seen = now;
+      if (now - last_seen >= clock_duration(pair_.timeout()))
+        fail(Code::state,
+             "the run is to go on from a checkpoint, and the first worker (number 0), which has "
+             "it, has "
+             "not come or has ended, for ",
+             pair_.timeout(), " s: start it, and look at what it said");
+      send_answer(Kind::wait);
     }
   }
 
   // Its memory is taken when the worker's numbers are on their way.
   void begin(const Message& asked) {
     const uint64_t count = slice(asked);
+    if (count > kMostNumbers)
+      fail(Code::invalid_argument, "a model of ", asked.count, " parameters");
     numbers_.resize(2 * count);
     receive_numbers(pair_, kWorkerRank, numbers_);
     const uint64_t first = slice_of(asked.count, number_, shards_).begin;
@@ -130,6 +150,9 @@ class Service {
   }
 
   void receive_rows(const Message& asked) {
+    if (asked.words > kMostNumbers || asked.numbers > kMostNumbers)
+      fail(Code::invalid_argument, "a message of ", asked.words, " words and ", asked.numbers,
+           " numbers");
     words_.resize(asked.words);
     receive_words(pair_, kWorkerRank, std::span(words_));
     row_numbers_.resize(asked.numbers);

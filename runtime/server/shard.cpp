@@ -50,6 +50,7 @@ void Shard::end_all() {
 
 Shard::Beginning Shard::wait_beginning(Ticket ticket, double seconds, bool can_begin) {
   std::unique_lock lock(mutex_);
+  workers_.at(ticket).can_begin = can_begin;
   const auto may_begin = [&] { return can_begin && (!beginner_ || beginner_ == ticket); };
   changed_.wait_until(lock, deadline_after(seconds), [&] { return begun_ || may_begin(); });
   if (begun_) return Beginning::there;
@@ -59,6 +60,12 @@ Shard::Beginning Shard::wait_beginning(Ticket ticket, double seconds, bool can_b
     tables_.clear();
   }
   return Beginning::yours;
+}
+
+bool Shard::has_beginner() const {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(workers_.begin(), workers_.end(),
+                     [](const auto& entry) { return entry.second.can_begin; });
 }
 
 void Shard::begin(std::span<const float> weights, std::span<const float> state, uint64_t decayed) {
@@ -77,6 +84,10 @@ void Shard::begin(std::span<const float> weights, std::span<const float> state, 
 
 void Shard::declare_tables(std::span<const TableSpec> specs, int shard, int shards) {
   const std::lock_guard lock(mutex_);
+  if (begun_ && tables_.count() == 0 && !specs.empty())
+    fail(Code::invalid_argument, "this worker's model has ", specs.size(),
+         " sparse tables, and the one that is trained here has none: run the same job on all "
+         "workers");
   tables_.declare(specs, shard, shards);
 }
 

@@ -52,6 +52,7 @@ class Shard {
   // `can_begin`: otherwise it waits for another one, which has a checkpoint.
   enum class Beginning { there, yours, not_yet };
   Beginning wait_beginning(Ticket ticket, double seconds, bool can_begin = true);
+  bool has_beginner() const;  // a worker that may begin, or has yet to say so
 
   // The slice's weights and state, which is empty for a new run. `decayed`: leading ones under weight decay.
   void begin(std::span<const float> weights, std::span<const float> state, uint64_t decayed);
@@ -96,6 +97,7 @@ class Shard {
  private:
   struct Worker {
     int number = 0;
+    bool can_begin = true;  // where it has yet to say so, too
     bool started = false;
     uint64_t clock = 0;    // its pushes, from where it started on
     uint64_t applied = 0;  // its pushes

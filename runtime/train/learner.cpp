@@ -67,6 +67,13 @@ Weights& Learner::begun(const char* otherwise) const {
   return *weights_;
 }
 
+void Learner::replace_weights(const std::function<void()>& set) {
+  if (ranks_)
+    ranks_->replace_weights(weights_->store, set);
+  else
+    set();
+}
+
 Plans& Learner::plans_for(const pipeline::Item& batch, bool with_target) {
   if (!plans_) begin(batch, with_target);
   return *plans_;
@@ -199,7 +206,8 @@ std::vector<pipeline::Field> Learner::weights(const std::string& name) {
 }
 
 void Learner::set_weights(const std::vector<pipeline::Field>& given) {
-  begun(kNoWeights).write(given);
+  Weights& weights = begun(kNoWeights);
+  replace_weights([&] { weights.write(given); });
 }
 
 std::string Learner::onnx() const {

@@ -151,6 +151,7 @@ class Learner {
  private:
   Plans& plans_for(const pipeline::Item& batch, bool with_target);
   void begin(const pipeline::Item& batch, bool with_target);
+  void replace_weights(const std::function<void()>& set);
   Weights& begun(const char* otherwise) const;
 
   std::shared_ptr<gpu::Kernels> kernels_;

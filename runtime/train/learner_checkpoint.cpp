@@ -88,7 +88,7 @@ void Learner::load(const checkpoint::Files& files, const std::string& origin) {
   Loaded loaded{tensors(kWeights), tensors(kOptimizer), std::move(state.rows), origin};
   if (ranks_) ranks_->load(files, origin);
   if (plans_) {
-    weights_->load(loaded);
+    replace_weights([&] { weights_->load(loaded); });
     plans_->go_on_with(std::move(loaded.rows));
   } else {
     loaded_ = std::make_unique<Loaded>(std::move(loaded));

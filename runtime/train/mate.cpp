@@ -54,12 +54,14 @@ std::exception_ptr Mate::finish() {
   return failure_;
 }
 
+void Mate::ask_to_end() {
+  const std::lock_guard lock(mutex_);
+  ends_ = true;
+  changed_.notify_all();
+}
+
 std::exception_ptr Mate::end() {
-  {
-    const std::lock_guard lock(mutex_);
-    ends_ = true;
-    changed_.notify_all();
-  }
+  ask_to_end();
   if (thread_.joinable()) thread_.join();
   return failure_;
 }

@@ -28,6 +28,8 @@ class Mate {
   void begin(Work work);
   // Waits for it; what it threw, nullptr where it threw nothing.
   std::exception_ptr finish();
+  // The trainer and the thread end when that is over; does not wait for it.
+  void ask_to_end();
   // Waits for it, and ends the trainer and the thread. What ended the trainer, if something did.
   std::exception_ptr end();
 

@@ -39,10 +39,12 @@ exchange::World world_for_pairs(const Options& options) {
 void check_update(const Job& job) {
   const optim::UpdateSpec update(job.optimizer());
   const Json& options = update.options().json();
-  if (options.contains("weight_decay") && options["weight_decay"].get<double>() > 0)
+  const bool decays = options.contains("weight_decay") && options["weight_decay"].get<double>() > 0;
+  if (decays || job.schedule().value("weight_decay_end", 0.0) > 0)
     fail(Code::invalid_argument,
          "parallel: with downpour the shards update the weights, and they do not know of "
-         "optimizer.weight_decay: set that to 0, and parallel.server_weight_decay in its place");
+         "optimizer.weight_decay and schedule.weight_decay_end: leave these out, and set "
+         "parallel.server_weight_decay in their place");
 }
 
 }  // namespace

@@ -105,11 +105,9 @@ void Team::gather(const Job& job, Start start) {
 
 Team::~Team() {
   if (runs_ || is_lent_) lead_->abort("its trainer was closed before the run was over");
-  end();
-}
-
-void Team::end() {
-  for (const auto& mate : mates_) mate->end();
+  // Together: each leaves its groups when the others leave them.
+  for (const auto& mate : mates_) mate->ask_to_end();
+  lead_.reset();
 }
 
 // What went wrong first is what a rank tells that lost none of the others.

@@ -51,7 +51,6 @@ class Team {
   void on_all(const std::function<void(Trainer&)>& work);
   void pause();
   [[noreturn]] void give_up(std::exception_ptr why);
-  void end();
 
   const std::shared_ptr<gpu::Kernels> kernels_;
   const Open open_;

@@ -125,9 +125,15 @@ Json Trainer::pipeline_stats() const {
 }
 
 void Trainer::set_hyperparameter(const std::string& name, double value) {
+  if (membership_ && name == "weight_decay" &&
+      job_.parallel()->string("algorithm") == "downpour")
+    fail(Code::invalid_argument,
+         "weight_decay of a parameter server's worker cannot be set: the servers apply their own "
+         "(parallel.server_weight_decay)");
   const Change change{learner_->steps(), name, value};
   if (ranks_)
-    ranks_->check_said_by_all(cat(name, " to ", value, " from step ", change.step + 1, " on"));
+    ranks_->check_said_by_all(
+        cat(name, " to ", Json(value).dump(), " from step ", change.step + 1, " on"));
   learner_->set_hyperparameter(name, value, change.step);
   changes_.push_back(change);
 }

@@ -63,6 +63,18 @@ TEST(LocalSgdTest, BeginsWithTheFirstRanksWeights) {
   });
 }
 
+// They would be the gradient of the next outer step otherwise.
+TEST(LocalSgdTest, TakesOtherWeightsAsTheyAre) {
+  const std::vector<float> other = Model(5).weights();
+  together(2, {.every = 1}, [&](LocalSgd& own, Model& model) {
+    own.share(model.store);
+    own.replace_weights(model.store, [&] { model.set(other); });
+    own.started(1);
+    own.exchange(model.store);
+    EXPECT_EQ(model.weights(), other);
+  });
+}
+
 TEST(LocalSgdTest, IsDueEverySoManySteps) {
   together(1, {.every = 3}, [](LocalSgd& own, Model&) {
     std::string due;

@@ -106,6 +106,26 @@ TEST(ParameterServer, WhoWasToBeginAndIsGoneIsReplaced) {
   EXPECT_EQ(begins.get(), numbers(10, 50));
 }
 
+// The first one has the checkpoint.
+TEST(ParameterServer, WhoWaitsForTheFirstWorkerWaitsOnlySoLong) {
+  Cluster cluster(2, sgd(), 0.5);
+  auto first = cluster.join(0), other = cluster.join(1);
+  std::vector<float> weights{1, 2, 3};
+  auto waits = std::async(std::launch::async, [&]() -> std::string {
+    try {
+      other->begin(weights, {}, 0, {}, /*waits=*/true);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  });
+  EXPECT_EQ(waits.wait_for(std::chrono::seconds(2)), std::future_status::timeout)
+      << "while the first one is here";
+  first.reset();
+  ASSERT_EQ(waits.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+  EXPECT_NE(waits.get().find("the first worker (number 0)"), std::string::npos);
+}
+
 TEST(ParameterServer, AppliesSgdWithMomentum) {
   Cluster cluster(2, sgd(0.5f));
   auto worker = cluster.join();

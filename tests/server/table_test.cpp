@@ -230,5 +230,21 @@ TEST(TableTest, AWorkerWithoutTheTablesIsRefused) {
             std::string::npos);
 }
 
+// It must not leave its tables behind: others would be asked for them.
+TEST(TableTest, AWorkerWithTablesIsRefusedWhereThereAreNone) {
+  Cluster cluster(1, sgd());
+  auto first = cluster.join();
+  std::vector<float> weights{1, 2, 3};
+  first->begin(weights, {}, 0);
+  auto other = cluster.join();
+  const TableSpec table = spec(10, 2);
+  EXPECT_NE(refusal_of([&] { other->declare(std::span(&table, 1)); }).find("1 sparse tables"),
+            std::string::npos);
+  perform(*first, [&](Pair& pair) { pair.push(std::vector<float>{1, 1, 1}, 1); });
+  std::vector<float> now(3);
+  perform(*first, [&](Pair& pair) { pair.fetch(now); });
+  EXPECT_EQ(now, (std::vector<float>{0, 1, 2}));
+}
+
 }  // namespace
 }  // namespace etr::test

@@ -175,6 +175,10 @@ TEST(Workers, AreToldOfMistakesInTheJob) {
   EXPECT_NE(std::string(run(job, nullptr).error->what()).find("server_weight_decay"),
             std::string::npos);
   job["optimizer"].erase("weight_decay");
+  job["schedule"]["weight_decay_end"] = 0.1;
+  EXPECT_NE(std::string(run(job, nullptr).error->what()).find("server_weight_decay"),
+            std::string::npos);
+  job["schedule"].erase("weight_decay_end");
   job["parallel"]["rendezvous"] = "";
   EXPECT_NE(std::string(run(job, nullptr).error->what()).find("parallel.rendezvous"),
             std::string::npos);
