@@ -85,13 +85,16 @@ std::unique_ptr<Membership> join_servers(const Job& job) {
   const Options& options = *job.parallel();
   if (options.string("algorithm") == "downpour") check_update(job);
   const exchange::World world = world_for_pairs(options);
+  // Also without a rank: the servers number workers.
+  const int said = static_cast<int>(options.integer("size"));
   std::vector<exchange::Group> pairs;
   for (int shard = 0; shard < options.integer("servers"); ++shard) {
     server::Door door(world, shard, /*serves=*/false);
     pairs.push_back(door.open(door.knock(), server::kWorkerRank));
   }
   return std::make_unique<Membership>(
-      job, std::make_unique<server::Client>(std::move(pairs), world.rank), std::max(world.size, 1));
+      job, std::make_unique<server::Client>(std::move(pairs), world.rank),
+      said > 0 ? said : std::max(world.size, 1));
 }
 
 server::ShardOptions shard_options(const Options& parallel) {

@@ -30,16 +30,19 @@ class ParameterServer : public testing::Test {
 
   static void nothing() {}
 
-  // Trains to the end; how many steps that were. `joined` is called before the first, `between` after each event.
-  static uint64_t train(const et::Job& job, const std::function<void()>& between,
-                        const std::function<void()>& joined = nothing) {
+  // Steps, and epochs that have ended.
+  using Done = std::pair<uint64_t, uint64_t>;
+
+  // Trains to the end; what was done. `joined` is called before the first step, `between` after each event.
+  static Done train(const et::Job& job, const std::function<void()>& between,
+                    const std::function<void()>& joined = nothing) {
     const char* device = std::getenv("ECHOTRAIN_TEST_DEVICE");
     const et::Runtime runtime(device ? device : "");
     et::Trainer trainer(runtime, job, et::Start::fresh);
     joined();
-    uint64_t steps = 0;
-    for (; const auto event = trainer.next_event(); between()) steps = event->step;
-    return steps;
+    Done done;
+    for (; const auto event = trainer.next_event(); between()) done = {event->step, event->epoch};
+    return done;
   }
 
   Images images_;
@@ -57,8 +60,9 @@ TEST_F(ParameterServer, ServesTrainersOfTheJob) {
     });
   };
   auto one = std::async(std::launch::async, work), other = std::async(std::launch::async, work);
-  EXPECT_EQ(one.get(), 6u);
-  EXPECT_EQ(other.get(), 6u);
+  const Done half(6, 1);  // of the 64 samples each has a half, in batches of 8
+  EXPECT_EQ(one.get(), half);
+  EXPECT_EQ(other.get(), half);
   EXPECT_TRUE(second.wait(60));
   etr_server_status status{};
   EXPECT_TRUE(first.wait(60, &status));
