@@ -64,6 +64,7 @@ class Mpi(et.Transport):
 
 
 def main():
+    et.prefer_wide_cpu_vectors()  # as the command does
     job = et.Job(sys.argv[1], dict(setting.split("=", 1) for setting in sys.argv[2:]))
     transport = Mpi(MPI.COMM_WORLD.Dup())
     with job.run(transport=transport, overwrite=True) as run:

@@ -84,6 +84,7 @@ class OverRay(et.Transport):
 
 @ray.remote
 def train(job, settings, meeting, rank, size):
+    et.prefer_wide_cpu_vectors()  # as the command does
     with et.Job(job, settings).run(transport=OverRay(meeting, rank, size), overwrite=True) as run:
         for event in run:
             pass

@@ -127,7 +127,7 @@ class Servers(unittest.TestCase):
         counts = set()
         for shard, server in enumerate(servers):
             out, errors = self.finish(server)
-            self.assertEqual(len(re.findall("worker [1-9], of whom [0-9]+ updates were applied", errors)), 2, errors)
+            self.assertEqual(len(re.findall("worker [1-9], whose [0-9]+ updates were applied", errors)), 2, errors)
             counts.add(re.search(f"shard {shard}: 4 workers, ([0-9]+) updates", out).group(1))
         # Both shards have applied the same updates, but for those that a victim was about to push.
         self.assertLessEqual(max(map(int, counts)) - min(map(int, counts)), 2)

@@ -106,7 +106,7 @@ class Sparse(unittest.TestCase):
         counts = []
         for shard, server in enumerate(servers):
             out, errors = self.finish(server)
-            self.assertRegex(errors, "worker 1, of whom [0-9]+ updates were applied")
+            self.assertRegex(errors, "worker 1, whose [0-9]+ updates were applied")
             counts.append(int(re.search(f"shard {shard}: 2 workers, ([0-9]+) updates", out).group(1)))
         self.assertLessEqual(abs(counts[0] - counts[1]), 1)  # of the push that it was killed in
 
