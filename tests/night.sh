@@ -8,8 +8,8 @@
 #   3. the operations with vectors of 512 bits (the label `night`)
 #   4. every model of the golden table against PyTorch, not only the small ones
 #   5. data-parallel training beside PyTorch's (golden/ddp.py)
-#   6. 100 steps of ranks that share tensors, against one device
-#   7. models cut into stages against one device, for 100 steps
+#   6. 100 steps of every way to train on several ranks, against one device (golden/ranks.py)
+#   7. the same with threads as ranks, for ranks that share tensors and for models cut into stages
 #   8. 200 faults of runs on several ranks, and the rest of an epoch shared out in 1,000 ways
 #   9. the kernels for matrix units, on the lavapipe of Debian's unstable release (newer_mesa.sh)
 #  10. two ranks under a real srun (slurm.sh); skipped where Slurm's daemons are not installed
@@ -52,6 +52,7 @@ part golden env PYTHONPATH=build-test/bindings/python /usr/bin/python3 tests/gol
 part ddp /usr/bin/python3 tests/golden/ddp.py --program build-test/tests/bench/side_bench
 part matrix_units bash tests/newer_mesa.sh "$work/sid" build-test/tests/ops_tests
 part slurm bash tests/slurm.sh build-test "$work/slurm"
+part ranks python3 tests/golden/ranks.py --program build-test/tools/echotrain/echotrain
 part tensor_parallel build-test/tests/parallel_tests --gtest_filter=TensorParallel.* --gtest_also_run_disabled_tests
 part faults python3 tests/faults/faults.py build-test/tools/echotrain/echotrain --faults 200
 part shares env ECHOTRAIN_TEST_SHARES=1000 build-test/tests/pipeline_tests --gtest_filter='Share.*'
