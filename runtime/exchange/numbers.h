@@ -55,12 +55,10 @@ inline size_t number_size(Number number) {
 template <typename T>
 constexpr bool is_short = std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>;
 
-// Signed integers wrap around; sums of 16 bits are rounded.
+// Signed integers wrap around.
 template <typename T>
 T added(T a, T b) {
-  if constexpr (is_short<T>) {
-    return T::of(a.value() + b.value());
-  } else if constexpr (std::is_integral_v<T>) {
+  if constexpr (std::is_integral_v<T>) {
     using Unsigned = std::make_unsigned_t<T>;
     return static_cast<T>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b));
   } else {
@@ -76,11 +74,20 @@ bool less(T a, T b) {
     return a < b;
 }
 
+// out[i] = a[i] + b[i], rounded; `out` may be `a` or `b`. With the processor's widest vectors.
+void add_short(Float16* out, const Float16* a, const Float16* b, size_t count);
+void add_short(BFloat16* out, const BFloat16* a, const BFloat16* b, size_t count);
+
 // out[i] = a[i] (+) b[i]; `out` may be `a` or `b`.
 template <typename T>
 void reduce(Reduction reduction, T* out, const T* a, const T* b, size_t count) {
   switch (reduction) {
-    case Reduction::sum: std::transform(a, a + count, b, out, added<T>); return;
+    case Reduction::sum:
+      if constexpr (is_short<T>)
+        add_short(out, a, b, count);
+      else
+        std::transform(a, a + count, b, out, added<T>);
+      return;
     case Reduction::min:
       std::transform(a, a + count, b, out, [](T x, T y) { return less(y, x) ? y : x; });
       return;

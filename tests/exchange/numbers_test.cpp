@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <vector>
 
 #include "core/half.h"
 
@@ -53,6 +54,27 @@ TEST(Numbers, AreRoundedToTheNearest) {
   EXPECT_EQ(Float16::of(-INFINITY).bits, 0xFC00);
   EXPECT_EQ(BFloat16::of(INFINITY).bits, 0x7F80);
   EXPECT_TRUE(std::isnan(BFloat16::of(NAN).value()));
+}
+
+// Vectors' lanes, and what is left of them: of odd numbers, beside each other and in place.
+template <typename T>
+void expect_sums() {
+  std::vector<T> a, b;
+  for (uint32_t i = 0; i < 0x10003; ++i) {
+    a.push_back(number<T>(i % 0x10000));
+    b.push_back(number<T>(i * 40503 % 0x10000));
+  }
+  std::vector<T> sums(a.size());
+  exchange::reduce(exchange::Reduction::sum, sums.data(), a.data(), b.data(), a.size());
+  for (size_t i = 0; i < a.size(); ++i)
+    ASSERT_EQ(sums[i].bits, T::of(a[i].value() + b[i].value()).bits) << i;
+  exchange::reduce(exchange::Reduction::sum, a.data(), a.data(), b.data(), a.size());
+  for (size_t i = 0; i < a.size(); ++i) ASSERT_EQ(sums[i].bits, a[i].bits) << i;
+}
+
+TEST(Numbers, SumsOfManyAreThoseOfEach) {
+  expect_sums<Float16>();
+  expect_sums<BFloat16>();
 }
 
 }  // namespace
