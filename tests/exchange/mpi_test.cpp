@@ -121,6 +121,18 @@ TEST_P(MpiGroups, EndWithARankThatDies) {
   EXPECT_TRUE(eventually([&] { return processes_with(file_of("kill")) == 0; }));
 }
 
+// The group's end comes before MPI's: a rank that is gone without MPI_Finalize is a failure to launchers, which end the others.
+TEST_P(MpiGroups, EndWithTheProgram) {
+  for (int times = 0; times < 3; ++times) {
+    const std::string file = file_of(cat("end", times));
+    const std::string command =
+        cat("timeout -k 1 40 ", GetParam().launcher, " -n 3 ", ETR_MPI_RANK, " mpi-",
+            GetParam().name, " 3 leave_and_end ", file, " > ", file, ".log 2>&1");
+    EXPECT_EQ(std::system(command.c_str()), 0) << contents(file + ".log");
+    EXPECT_EQ(contents(file + ".log"), "");
+  }
+}
+
 TEST_P(MpiGroups, RefuseAWorldOfAnotherSize) {
   const Texts found = run("every", 0, 3, {0});  // without a launcher: a world of one
   EXPECT_NE(found[0].find("MPI says that this is rank 0 of 1, and rank 0 of 3 was expected: start "

@@ -112,8 +112,9 @@ void Progress::loop() {
     if (active && !was_active) busy_until = Clock::now() + kBusy;
     was_active = active;
     std::unique_lock lock(mutex_);
+    if (!bodies_.empty())
+      continue;  // a group that is left goes before MPI's end, which depends on it
     if (stopping_) break;
-    if (!bodies_.empty()) continue;
     if (!active)
       posted_.wait_for(lock, kIdle);
     else if (Clock::now() < busy_until)
