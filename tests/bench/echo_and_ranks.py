@@ -92,7 +92,7 @@ def plot(times, path):
         heights = [statistics.median(t) for t in of_label]
         spread = [[h - min(t) for h, t in zip(heights, of_label)], [max(t) - h for h, t in zip(heights, of_label)]]
         bars = axes.bar([i + offset for i in range(3)], heights, 0.36, label=label, color=colour, yerr=spread, ecolor="#444444", capsize=3)
-        axes.bar_label(bars, [f"{h:.1f}" for h in heights], padding=4)
+        axes.bar_label(bars, [f"{h:.1f}" for h in heights], label_type="center", color="white" if label == "echo" else "black")
     axes.set_xticks(range(3), groups)
     axes.set_ylabel("seconds to the target accuracy")
     axes.legend(frameon=False)
