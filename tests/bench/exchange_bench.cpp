@@ -2,6 +2,7 @@
 // Ranks are processes of this machine: Gloo connects them by the loopback interface, MPI by shared memory.
 //
 //   exchange_bench [RANKS]                  without MPI
+//   exchange_bench sums                     what the sum of two numbers of each kind takes, in one thread
 //   mpirun -n RANKS exchange_bench          with the MPI whose launcher this is
 #include <gloo/allreduce.h>
 #include <gloo/math.h>
@@ -20,6 +21,7 @@
 
 #include "bench.h"
 #include "core/error.h"
+#include "exchange/numbers.h"
 #include "exchange/world.h"
 #include "support/temp_dir.h"
 
@@ -115,6 +117,27 @@ void run_with_mpi(etr::exchange::World world) {
   mpi.barrier();
 }
 
+int measure_sums() {
+  using namespace etr::exchange;
+  constexpr size_t kCount = size_t{1} << 20;
+  std::vector<std::vector<std::byte>> arrays;
+  std::vector<std::function<void()>> sides;
+  const std::vector<Number> numbers = {Number::f32, Number::bf16, Number::f16};
+  for (const Number number : numbers) {
+    auto& all = arrays.emplace_back(2 * kCount * number_size(number));
+    std::byte* mine = all.data();
+    sides.push_back([=] {
+      reduce(number, Reduction::sum, mine, mine, mine + kCount * number_size(number), kCount);
+    });
+  }
+  const auto times = etr::bench::times_in_turn(sides, 101);
+  const char* names[] = {"f32", "bf16", "fp16"};
+  for (size_t i = 0; i < numbers.size(); ++i)
+    std::printf("%-5s %5.2f ns a number, %4.1f times f32\n", names[i],
+                times[i].median() / kCount * 1e9, 1 / times[0].over(times[i]).median());
+  return 0;
+}
+
 int run_alone(int size) {
   const etr::test::TempDir folder;
   std::filesystem::create_directory(folder.path("plain"));
@@ -140,6 +163,7 @@ int run_alone(int size) {
 }  // namespace
 
 int main(int argc, char** argv) try {
+  if (argc > 1 && std::string(argv[1]) == "sums") return measure_sums();
   const auto world =
       etr::exchange::world_from([](const char* name) -> const char* { return std::getenv(name); });
   if (!world || world->engine.find("mpi") != 0) return run_alone(argc > 1 ? std::atoi(argv[1]) : 2);
