@@ -353,6 +353,52 @@ void ScratchFile::read(uint64_t offset, std::span<std::byte> bytes) const {
   }
 }
 
+SharedFile::SharedFile(const std::string& path, Mode mode)
+    : path_(path),
+      file_(mode == Mode::read
+                ? ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)
+                : ::open(path.c_str(), O_RDWR | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0666)) {
+  if (file_ < 0) fail_errno(mode == Mode::read ? "cannot open" : "cannot create", path);
+}
+
+SharedFile::~SharedFile() { ::close(file_); }
+
+uint64_t SharedFile::size() const {
+  struct stat info {};
+  if (::fstat(file_, &info) != 0) fail_errno("cannot ask for the size of", path_);
+  return static_cast<uint64_t>(info.st_size);
+}
+
+size_t SharedFile::read(uint64_t offset, std::span<std::byte> bytes) const {
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t n =
+        ::pread(file_, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail_errno("cannot read", path_);
+    if (n == 0) break;
+    done += static_cast<size_t>(n);
+  }
+  return done;
+}
+
+void SharedFile::write(uint64_t offset, std::span<const std::byte> bytes) {
+  if (!write_all(file_, bytes, static_cast<int64_t>(offset))) fail_errno("cannot write", path_);
+}
+
+void SharedFile::resize(uint64_t size) {
+  NoSizeSignal guard;
+  while (guard.checked(::ftruncate(file_, static_cast<off_t>(size))) != 0)
+    if (errno != EINTR) fail_errno("cannot enlarge", path_);
+}
+
+std::optional<FileState> state_of(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) return std::nullopt;
+  return FileState{static_cast<uint64_t>(info.st_size),
+                   int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec};
+}
+
 std::string missing_hint(const std::string& path) {
   namespace fs = std::filesystem;
   if (fs::path(path).is_absolute()) return ". If it was moved, let the path name its new place";

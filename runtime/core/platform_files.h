@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -118,6 +119,34 @@ class ScratchFile {
   const std::string directory_;
   int file_;
 };
+
+// A file that one process writes while others read it. What size() covers of it may still be on its way. Any thread.
+class SharedFile {
+ public:
+  enum class Mode { read, write };
+  // To be written: made if it is missing. Error(not_found / io).
+  SharedFile(const std::string& path, Mode mode);
+  ~SharedFile();
+  SharedFile(const SharedFile&) = delete;
+  SharedFile& operator=(const SharedFile&) = delete;
+
+  const std::string& path() const { return path_; }
+  uint64_t size() const;                                           // now; Error(io)
+  size_t read(uint64_t offset, std::span<std::byte> bytes) const;  // fewer at the end; Error(io)
+  void write(uint64_t offset, std::span<const std::byte> bytes);   // Error(io)
+  void resize(uint64_t size);                                      // Error(io)
+
+ private:
+  const std::string path_;
+  int file_;
+};
+
+// A file's size and when its content was last changed; nothing where there is no file.
+struct FileState {
+  uint64_t bytes = 0;
+  int64_t changed_ns = 0;  // of the system's clock
+};
+std::optional<FileState> state_of(const std::string& path);
 
 // Writes all of `bytes` at the file's position, or where `offset` is not negative there. False leaves the reason in errno; a limit
 // on the size of files is one, and no signal.

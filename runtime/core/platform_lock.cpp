@@ -127,11 +127,15 @@ void write_holder(int file) {
 
 }  // namespace
 
-std::unique_ptr<FileLock> FileLock::take(const std::string& path, std::string& holder) {
+std::unique_ptr<FileLock> FileLock::take(const std::string& path, std::string& holder,
+                                         bool required) {
   std::string reason;
   auto lock = try_once(path, holder, reason);
   while (!lock && holder.empty()) lock = try_once(path, holder, reason);
   if (reason.empty()) return lock;
+  if (required)
+    fail(Code::unsupported, "cannot lock '", path, "': its file system has no locks (", reason,
+         ")");
   const std::string folder = std::filesystem::path(path).parent_path().string();
   if (All::get().is_new(folder))
     log_line(LogLevel::warning, cat("the file system of '", folder, "' has no locks (", reason,

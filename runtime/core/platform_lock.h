@@ -17,8 +17,9 @@ class FileLock {
  public:
   // Makes the file. Does not wait: nullptr where another has the lock, with `holder` saying who ("process 1234 on host").
   // Error(not_found) where its folder is missing, Error(io) where it cannot be made. Where its file system has no locks, the
-  // lock is given, with a warning in the log, one for each folder.
-  static std::unique_ptr<FileLock> take(const std::string& path, std::string& holder);
+  // lock is given, with a warning in the log, one for each folder; `required`: that is Error(unsupported).
+  static std::unique_ptr<FileLock> take(const std::string& path, std::string& holder,
+                                        bool required = false);
   ~FileLock();  // removes the file; not in a child of fork()
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;

@@ -90,6 +90,8 @@ void Pipeline::check_cache(const std::vector<std::unique_ptr<Stage>>& stages) co
     if (cache != 0) fail(Code::invalid_argument, "a pipeline has one cache, not two");
     cache = i;
   }
+  if (cache != 0)
+    static_cast<MapStage&>(*stages[cache]).sample_cache()->check_stages(stages_before(cache));
   for (size_t i = 0; i < cache; ++i) {
     const std::string before = cat("the cache stands after '", entries_[i].name, "', ");
     if (entries_[i].spec->random)
@@ -97,13 +99,20 @@ void Pipeline::check_cache(const std::vector<std::unique_ptr<Stage>>& stages) co
            "which is random: its first picture of a sample would be the only one; put the cache in "
            "front");
     if (i == 0 && !static_cast<Source&>(*stages[i]).numbers_records())
-      fail(Code::invalid_argument, before, "whose records have no numbers to find them by");
+      fail(Code::invalid_argument, before,
+           "whose records have no numbers to find them by, or are changed at random");
     if (entries_[i].spec->kind != StageKind::serial) continue;
     const auto& serial = static_cast<SerialStage&>(*stages[i]);
     if (serial.makes_batches() || serial.depends_on_content())
       fail(Code::invalid_argument, before,
            "which puts samples together; put the cache in front of it");
   }
+}
+
+Json Pipeline::stages_before(size_t position) const {
+  Json out = Json::array();
+  for (size_t i = 0; i < position; ++i) out.push_back(canonical_["stages"][i]);
+  return out;
 }
 
 // Whether the consumer will take these steps or not, so that a spec is valid everywhere or nowhere.
@@ -161,7 +170,8 @@ void Pipeline::build() {
                    std::make_unique<StageStats>()};
       map.stats->name = entry.name;
       map.stats->position = i;
-      if (auto cache = map.stage->sample_cache()) source_->set_cache(std::move(cache));
+      if (auto cache = map.stage->sample_cache())
+        source_->set_cache(std::move(cache), stages_before(i));
       segments_.back()->add_map(std::move(map));
     } else if (entry.spec->kind == StageKind::source) {
       std::unique_ptr<Source> stage(static_cast<Source*>(stages[i].release()));
@@ -479,7 +489,10 @@ Json Pipeline::stats() const {
     head["blocked_s"] = segment->idle_seconds(Segment::Idle::blocked);
     head["maps_s"] = segment->idle_seconds(Segment::Idle::maps);
     stages.push_back(std::move(head));
-    for (const MapEntry& map : segment->maps()) stages.push_back(row(*map.stats, false));
+    for (const MapEntry& map : segment->maps()) {
+      stages.push_back(row(*map.stats, false));
+      if (const auto cache = map.stage->sample_cache()) stages.back()["cache"] = cache->stats();
+    }
     stages.back()["queue_items"] = segment->queued_items();
     stages.back()["queue_bytes"] = segment->queued_bytes();
     stages.back()["queue_limit_items"] = limits[i].items;

@@ -92,6 +92,7 @@ class Pipeline final : private SegmentHost {
   ErrorRules error_rules() const;
   void check_views(const std::vector<std::unique_ptr<Stage>>& stages) const;
   void check_cache(const std::vector<std::unique_ptr<Stage>>& stages) const;
+  Json stages_before(size_t position) const;
   void build();
   void start();
   void divide_budget() noexcept;

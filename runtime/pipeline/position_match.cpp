@@ -17,8 +17,6 @@ bool schema_has(const std::string& stage, const std::string& key) {
                      [&](const OptionSpec& option) { return option.name == key; });
 }
 
-Json without_paths(const std::string& stage, const Json& options);
-
 // Sources within sources: {"stage": NAME, options...}, or lists of such.
 Json nested_without_paths(Json spec) {
   if (spec.is_array()) {
@@ -26,13 +24,14 @@ Json nested_without_paths(Json spec) {
   } else if (spec.is_object() && spec.contains("stage") && spec["stage"].is_string()) {
     const auto name = spec["stage"].get<std::string>();
     spec.erase("stage");
-    return {{name, without_paths(name, spec)}};
+    return {{name, options_without_paths(name, spec)}};
   }
   return spec;
 }
 
-// The stage's options in the schema's order, all that it has, but for those that say where data lies.
-Json without_paths(const std::string& stage, const Json& options) {
+}  // namespace
+
+Json options_without_paths(const std::string& stage, const Json& options) {
   Json out = Json::object();
   for (const OptionSpec& option : find_stage(stage).options) {
     if (is_path(option)) continue;
@@ -47,6 +46,8 @@ Json without_paths(const std::string& stage, const Json& options) {
     if (!schema_has(stage, key)) out[key] = value;  // of a later version
   return out;
 }
+
+namespace {
 
 std::string text_of(const Json& value) { return value.is_null() ? "not set" : value.dump(); }
 
@@ -82,9 +83,19 @@ std::string stage_difference(const Json& saved, const Json& now, bool with_place
   const std::string before = saved.begin().key(), after = now.begin().key();
   if (before != after) return cat("was '", before, "' and is '", after, "'");
   const Json &was = saved.begin().value(), &is = now.begin().value();
-  std::string what = difference(without_paths(before, was), without_paths(after, is));
+  std::string what =
+      difference(options_without_paths(before, was), options_without_paths(after, is));
   if (what.empty() && with_places) what = place_difference(after, was, is);
   return what.empty() ? "" : cat("('", after, "'): ", what);
+}
+
+std::string list_difference(const Json& before, const Json& after, bool with_places) {
+  for (size_t i = 0; i < std::min(before.size(), after.size()); ++i)
+    if (const std::string what = stage_difference(before[i], after[i], with_places); !what.empty())
+      return cat("stage ", i + 1, " ", what);
+  return before.size() == after.size()
+             ? ""
+             : cat("it had ", before.size(), " stages and has ", after.size());
 }
 
 void check_stages(const Json& saved, const Json& now, bool with_places) {
@@ -94,12 +105,9 @@ void check_stages(const Json& saved, const Json& now, bool with_places) {
   };
   if (saved.at("seed") != now["seed"])
     other("the seed was ", saved["seed"].dump(), " and is ", now["seed"].dump());
-  const Json &before = saved.at("stages"), &after = now["stages"];
-  for (size_t i = 0; i < std::min(before.size(), after.size()); ++i)
-    if (const std::string what = stage_difference(before[i], after[i], with_places); !what.empty())
-      other("stage ", i + 1, " ", what);
-  if (before.size() != after.size())
-    other("it had ", before.size(), " stages and has ", after.size());
+  if (const std::string what = list_difference(saved.at("stages"), now["stages"], with_places);
+      !what.empty())
+    other(what);
 }
 
 std::string name_of(const Json& file) { return file.at(0).get<std::string>(); }
@@ -126,6 +134,8 @@ std::string file_difference(const Json& saved, const Json& now) {
 
 std::string words_for(const std::string& key) { return key == "count" ? "files" : key; }
 
+}  // namespace
+
 // See Source::data().
 std::string data_difference(const Json& saved, const Json& now) {
   if (saved.is_array() && now.is_array() &&
@@ -149,7 +159,9 @@ std::string data_difference(const Json& saved, const Json& now) {
              : "its files have other names or sizes";
 }
 
-}  // namespace
+std::string stages_difference(const Json& before, const Json& after) {
+  return list_difference(before, after, /*with_places=*/false);
+}
 
 void check_position(const Json& saved, const Json& now) {
   const bool knows_data = saved.contains("data");

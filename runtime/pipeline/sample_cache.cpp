@@ -1,28 +1,43 @@
 #include "pipeline/sample_cache.h"
 
 #include "core/error.h"
+#include "core/json.h"
 
 namespace etr::pipeline {
 
-SampleCache::SampleCache(int64_t limit_bytes, const std::string& directory)
-    : left_bytes_(limit_bytes) {
+void SampleCache::keep(const Item& item) {
+  ++misses_;
+  if (store(item)) ++kept_;
+}
+
+void SampleCache::recall(Item& item) {
+  load(item);
+  ++hits_;
+}
+
+Json SampleCache::stats() const {
+  return {{"hits", hits_.load()}, {"misses", misses_.load()}, {"kept", kept_.load()}};
+}
+
+OwnCache::OwnCache(int64_t limit_bytes, const std::string& directory) : left_bytes_(limit_bytes) {
   if (!directory.empty()) file_ = std::make_unique<platform::ScratchFile>(directory);
 }
 
-bool SampleCache::has(uint64_t record) const {
+bool OwnCache::has(uint64_t record, uint64_t) {
   std::scoped_lock lock(mutex_);
   const auto it = held_.find(record);
   return it != held_.end() && it->second != nullptr;
 }
 
-void SampleCache::keep(uint64_t record, const Item& item) {
+bool OwnCache::store(const Item& item) {
+  const uint64_t record = *item.record;
   auto held = std::make_shared<Held>();
   held->origin = item.origin;
   {
     std::scoped_lock lock(mutex_);
     const auto bytes = static_cast<int64_t>(item.size_bytes());
     // An entry without content reserves the record's place while its file is written.
-    if (bytes > left_bytes_ || !held_.try_emplace(record, nullptr).second) return;
+    if (bytes > left_bytes_ || !held_.try_emplace(record, nullptr).second) return false;
     left_bytes_ -= bytes;
     held->offset = file_end_;
     file_end_ += static_cast<uint64_t>(bytes);
@@ -41,13 +56,14 @@ void SampleCache::keep(uint64_t record, const Item& item) {
   }
   std::scoped_lock lock(mutex_);
   held_[record] = std::move(held);
+  return true;
 }
 
-void SampleCache::recall(uint64_t record, Item& item) const {
+void OwnCache::load(Item& item) {
   std::shared_ptr<const Held> held;
   {
     std::scoped_lock lock(mutex_);
-    const auto it = held_.find(record);
+    const auto it = held_.find(*item.record);
     if (it == held_.end() || !it->second) fail(Code::internal, "a cached sample is gone");
     held = it->second;
   }

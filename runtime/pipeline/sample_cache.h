@@ -1,12 +1,15 @@
 // Samples as they were at one place of the pipeline, by the source's number of the record.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
+#include "core/json_fwd.h"
 #include "core/platform.h"
 #include "pipeline/item.h"
 
@@ -16,14 +19,43 @@ namespace etr::pipeline {
 // drops anything, so that a sample found when the source reads is still there when it is needed. Thread safe.
 class SampleCache {
  public:
+  virtual ~SampleCache() = default;
+
+  // While the pipeline is made; `stages`: in front of it. Error(invalid_argument) where it cannot stand there.
+  virtual void check_stages(const Json& /*stages*/) const {}
+
+  // Once, before the first has(), on the source's thread. `upstream`: what the samples are made of (cache_upstream.h).
+  virtual void open(const Json& /*upstream*/) {}
+
+  // Whether recall() will give that record, as it was with that stamp (Source::stamp()).
+  virtual bool has(uint64_t record, uint64_t stamp) = 0;
+  void keep(const Item& item);
+  // Sets origin and fields of the item whose record it is. Error(io / corrupt_data) where it cannot be read.
+  void recall(Item& item);
+
+  // {"hits", "misses", "kept"}: samples recalled, made here, and put into it by this pipeline; and where it is shared more.
+  virtual Json stats() const;
+
+ protected:
+  virtual bool store(const Item& item) = 0;  // whether it did
+  virtual void load(Item& item) = 0;
+
+ private:
+  std::atomic<int64_t> hits_{0}, misses_{0}, kept_{0};
+};
+
+// Of this pipeline alone.
+class OwnCache final : public SampleCache {
+ public:
   // `limit_bytes`: of all fields. `directory`: "" keeps them in memory; else in a file there, which has no
   // name and goes with the process. Throws Error(io).
-  SampleCache(int64_t limit_bytes, const std::string& directory);
+  OwnCache(int64_t limit_bytes, const std::string& directory);
 
-  bool has(uint64_t record) const;
-  void keep(uint64_t record, const Item& item);
-  // Sets origin and fields. Error(io) where the file cannot be read.
-  void recall(uint64_t record, Item& item) const;
+  bool has(uint64_t record, uint64_t stamp) override;
+
+ protected:
+  bool store(const Item& item) override;
+  void load(Item& item) override;
 
  private:
   struct Meta {

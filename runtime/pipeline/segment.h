@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "core/json.h"
 #include "pipeline/bad_records.h"
 #include "pipeline/flow.h"
 #include "pipeline/sample_cache.h"
@@ -177,8 +178,11 @@ class SourceSegment final : public Segment {
 
   // Restoring: in the first epoch those samples are passed over.
   void set_done(std::shared_ptr<const DoneSamples> done) { done_before_ = std::move(done); }
-  // Samples that the cache has are not read.
-  void set_cache(std::shared_ptr<SampleCache> cache) { cache_ = std::move(cache); }
+  // Samples that the cache has are not read. `stages_before` it, as the pipeline writes them down.
+  void set_cache(std::shared_ptr<SampleCache> cache, Json stages_before) {
+    cache_ = std::move(cache);
+    before_cache_ = std::move(stages_before);
+  }
   // Restoring: items of the first epoch for which `ghost` says so travel without payload.
   void set_replay(std::function<bool(uint64_t ordinal)> ghost) { ghost_ = std::move(ghost); }
   void set_demand(std::function<Demand(uint64_t epoch, uint64_t pass)> demand) {
@@ -221,6 +225,7 @@ class SourceSegment final : public Segment {
   int64_t uncounted_ = 0;  // records that were read and BadRecords does not know of yet
   std::shared_ptr<const DoneSamples> done_before_;
   std::shared_ptr<SampleCache> cache_;
+  Json before_cache_;
   std::function<bool(uint64_t)> ghost_;
   std::function<Demand(uint64_t, uint64_t)> demand_;
   mutable std::mutex lengths_mutex_;

@@ -82,6 +82,11 @@ class Source : public Stage {
   virtual std::optional<uint64_t> upcoming() { return std::nullopt; }
   virtual uint64_t record() const { return 0; }
 
+  // When the files of data() were last changed, where each holds many records: [TIME, ...] in their order, or of many a digest.
+  virtual Json changed();
+  // Of a record that is a file by itself: another number when the file has changed. Else 0.
+  virtual uint64_t stamp(uint64_t /*record*/) { return 0; }
+
   // Goes past a sample that nobody needs; false at the end of the pass.
   virtual bool skip() {
     Item unused;

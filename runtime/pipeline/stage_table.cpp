@@ -28,6 +28,8 @@ void refuse_rest(const char* stage) {
        "processes: go on with as many as before, or from an epoch's end");
 }
 
+Json Source::changed() { return nullptr; }
+
 Json SerialStage::save_decisions(uint64_t) const { return nullptr; }
 
 Demand demand_of(std::span<SerialStage* const> stages, uint64_t epoch, uint64_t pass) {

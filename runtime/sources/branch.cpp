@@ -32,6 +32,7 @@ Branch::Branch(const Json& spec, const std::string& owner, size_t place,
       fail(Code::invalid_argument, where, ": '", name,
            "' cannot stand there; a branch is a source ",
            "and then stages that map one sample to one");
+    random_ = random_ || found.random;
     StageContext inner = context;
     inner.position = position_of(context, place, i);
     auto stage = found.make(Options(found.options, cat(where, " ('", name, "')"), options), inner);
@@ -58,6 +59,8 @@ bool Branch::next(Item& item) {
 }
 
 Json Branch::data() { return source_->data(); }
+
+Json Branch::changed() { return source_->changed(); }
 
 Json data_of(std::vector<Branch>& branches) {
   Json out = Json::array();

@@ -21,15 +21,19 @@ class Branch {
   void start_pass(uint64_t epoch, uint64_t pass);
   bool next(pipeline::Item& item);
   Json data();
+  Json changed();
+  uint64_t stamp(uint64_t record) { return source_->stamp(record); }
   bool skip() { return source_->skip(); }
   std::optional<uint64_t> samples() { return source_->samples(); }
-  bool numbers_records() const { return source_->numbers_records(); }
+  // What a random stage makes of a record is another thing each time.
+  bool numbers_records() const { return source_->numbers_records() && !random_; }
   std::optional<uint64_t> upcoming() { return source_->upcoming(); }
   uint64_t record() const { return source_->record(); }
 
  private:
   std::unique_ptr<pipeline::Source> source_;
   std::vector<std::unique_ptr<pipeline::MapStage>> maps_;
+  bool random_ = false;
   uint64_t epoch_ = 0;
 };
 

@@ -1,10 +1,14 @@
 #include "sources/data_files.h"
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 
 #include "core/crc32c.h"
+#include "core/error.h"
 #include "core/json.h"
+#include "core/platform_files.h"
+#include "core/sha256.h"
 #include "io/remote_file.h"
 
 namespace etr::sources {
@@ -53,6 +57,26 @@ Json describe_files(std::span<const std::string> paths, bool sizes) {
   Json out{{"count", paths.size()}, {"bytes", total}, {"digest", digest}};
   if (paths.size() <= kListed) out["files"] = std::move(files);
   return out;
+}
+
+Json times_of(std::span<const std::string> paths) {
+  Json times = Json::array();
+  uint32_t digest = 0;
+  for (const std::string& path : paths) {
+    const auto state = io::is_remote(path) ? std::nullopt : platform::state_of(path);
+    const int64_t time = state ? state->changed_ns : 0;
+    digest = crc32c(std::as_bytes(std::span(&time, 1)), digest);
+    if (paths.size() <= kListed) times.push_back(time);
+  }
+  return paths.size() <= kListed ? times : Json(digest);
+}
+
+uint64_t stamp_of(const std::string& path, std::string_view more) {
+  const auto state = platform::state_of(path).value_or(platform::FileState{});
+  const std::string hash = sha256(cat(state.bytes, "\n", state.changed_ns, "\n", more));
+  uint64_t stamp = 0;
+  std::memcpy(&stamp, hash.data(), sizeof stamp);
+  return std::max<uint64_t>(stamp, 1);
 }
 
 }  // namespace etr::sources

@@ -7,6 +7,7 @@
 #include "core/text.h"
 #include "core/utf8.h"
 #include "sources/class_folders.h"
+#include "sources/data_files.h"
 #include "sources/indexed_source.h"
 
 namespace etr::sources {
@@ -57,6 +58,9 @@ class Folder final : public IndexedSource {
     return out;
   }
   bool file_a_record() const override { return true; }
+  uint64_t stamp_of_file(uint64_t index) const override {
+    return stamp_of(root_ + "/" + files_[index].name);
+  }
 
   void read(uint64_t index, Item& item) override {
     const ClassFile& file = files_[index];

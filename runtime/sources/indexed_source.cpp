@@ -12,4 +12,9 @@ Json IndexedSource::data() {
   return out;
 }
 
+Json IndexedSource::changed() {
+  count();
+  return file_a_record() ? Json(nullptr) : times_of(paths());
+}
+
 }  // namespace etr::sources

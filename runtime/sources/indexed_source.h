@@ -17,6 +17,7 @@ class IndexedSource : public pipeline::Source {
       : shuffle_(options.boolean("shuffle")), context_(context) {}
 
   Json data() final;
+  Json changed() final;
 
   std::optional<uint64_t> samples() final { return of_part(count()); }
 
@@ -53,6 +54,7 @@ class IndexedSource : public pipeline::Source {
     return next_ < end_ ? std::optional(place(next_)) : std::nullopt;
   }
   uint64_t record() const final { return record_; }
+  uint64_t stamp(uint64_t record) final { return file_a_record() ? stamp_of_file(record) : 0; }
 
  protected:
   // Records there are. Called again and again: opens what it needs at the first call.
@@ -60,6 +62,7 @@ class IndexedSource : public pipeline::Source {
   // The files that they lie in, after count(), and whether each is one record.
   virtual std::vector<std::string> paths() const = 0;
   virtual bool file_a_record() const { return false; }
+  virtual uint64_t stamp_of_file(uint64_t /*index*/) const { return 0; }  // of such a record
   // How files are read that lie elsewhere.
   io::RemoteOptions remote() const { return remote_options(context_); }
   io::ReadOptions reading() const { return read_options(context_); }

@@ -72,6 +72,14 @@ class Mix final : public Source {
     return record ? std::optional(name(i, *record)) : std::nullopt;
   }
   uint64_t record() const override { return name(given_, branches_[given_].record()); }
+  Json changed() override {
+    Json out = Json::array();
+    for (Branch& branch : branches_) out.push_back(branch.changed());
+    return out;
+  }
+  uint64_t stamp(uint64_t record) override {
+    return branches_[record % branches_.size()].stamp(record / branches_.size());
+  }
 
  private:
   struct State {
@@ -81,9 +89,8 @@ class Mix final : public Source {
     bool closed = false;  // gives no more in this pass
   };
 
-  static uint64_t name(size_t branch, uint64_t record) {
-    return static_cast<uint64_t>(branch) << 56 ^ record;
-  }
+  // Different for any two, also where a branch is a mixture itself.
+  uint64_t name(size_t branch, uint64_t record) const { return record * branches_.size() + branch; }
 
   // The source whose turn it is: the one that is owed most. Smooth weighted round robin.
   size_t next_in_turn() const {

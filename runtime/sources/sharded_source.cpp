@@ -37,6 +37,11 @@ Json ShardedSource::data() {
   return describe_files(paths_);
 }
 
+Json ShardedSource::changed() {
+  list();
+  return times_of(paths_);
+}
+
 void ShardedSource::start_pass(uint64_t epoch, uint64_t pass) {
   list();
   order_.resize(paths_.size());

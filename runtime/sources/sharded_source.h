@@ -19,6 +19,7 @@ class ShardedSource : public pipeline::Source {
   ShardedSource(const Options& options, const pipeline::StageContext& context);
 
   Json data() final;
+  Json changed() final;
   void start_pass(uint64_t epoch, uint64_t pass) final;
   bool next(pipeline::Item& item) final;
   bool skip() final;

@@ -1,6 +1,8 @@
 // Keeps samples as they are at this place: from the second time on they are neither read nor mapped again up to
 // here. What comes out is the same with and without it. Stages before it must give the same each time.
+#include "core/error.h"
 #include "pipeline/sample_cache.h"
+#include "pipeline/shared_cache.h"
 #include "pipeline/stage.h"
 
 namespace etr::stages {
@@ -13,23 +15,30 @@ constexpr OptionSpec kOptions[] = {
      1, 1e15, "bytes"},
     {"directory", OptionType::string, "\"\"",
      "keep the samples in a file there, for this run, instead of in memory", 0, 0, "path"},
+    {"shared", OptionType::string, "\"\"",
+     "keep the samples in this folder, where all processes of the machine and later runs find "
+     "them; "
+     "it belongs to the data and the stages before it",
+     0, 0, "path"},
+    {"version", OptionType::string, "\"\"",
+     "with 'shared': a text of your own that the samples belong to as well; change it where what "
+     "makes "
+     "them changes unseen, as a function of the program does"},
 };
 
 class Cache final : public MapStage {
  public:
   Cache(const Options& options, const StageContext&)
-      : cache_(
-            std::make_shared<SampleCache>(options.integer("bytes"), options.string("directory"))),
-        memory_(options.string("directory").empty() ? static_cast<double>(options.integer("bytes"))
-                                                    : 0) {}
+      : cache_(make_cache(options)),
+        memory_(in_memory(options) ? static_cast<double>(options.integer("bytes")) : 0) {}
 
   void process(Item& item, uint64_t) const override {
     if (!item.record) return;
     if (item.cached) {
       item.cached = false;
-      cache_->recall(*item.record, item);
+      cache_->recall(item);
     } else {
-      cache_->keep(*item.record, item);
+      cache_->keep(item);
     }
   }
 
@@ -37,6 +46,23 @@ class Cache final : public MapStage {
   std::shared_ptr<SampleCache> sample_cache() const override { return cache_; }
 
  private:
+  static bool in_memory(const Options& options) {
+    return options.string("directory").empty() && options.string("shared").empty();
+  }
+
+  static std::shared_ptr<SampleCache> make_cache(const Options& options) {
+    const int64_t bytes = options.integer("bytes");
+    const std::string directory = options.string("directory"), shared = options.string("shared"),
+                      version = options.string("version");
+    if (shared.empty() && !version.empty())
+      fail(Code::invalid_argument, "cache: 'version' is for a shared cache; set 'shared'");
+    if (shared.empty()) return std::make_shared<OwnCache>(bytes, directory);
+    if (!directory.empty())
+      fail(Code::invalid_argument,
+           "cache: 'directory' is for this process alone, 'shared' for all: set one of them");
+    return std::make_shared<SharedCache>(shared, bytes, version);
+  }
+
   const std::shared_ptr<SampleCache> cache_;
   const double memory_;
 };

@@ -128,7 +128,7 @@ int64_t decoded(const Pipeline& p) {
   return -1;
 }
 
-// Epochs with and without a cache at different places, in memory and on disk, large and too small.
+// Epochs with and without a cache at different places, in memory and on disk, shared, large and too small.
 TEST(Cache, ChangesCostsAndNothingElse) {
   TempDir dir;
   const std::string tars = make_shards(dir, 3, 20, 8);
@@ -141,8 +141,11 @@ TEST(Cache, ChangesCostsAndNothingElse) {
   const Json sharded{{"stage", "webdataset"}, {"pattern", tars}};
   const Json mixed{{"stage", "mix"}, {"sources", {indexed, sharded}}, {"weights", {1, 2}}};
   for (const Json& source : {indexed, sharded, mixed})
-    for (const Json& cache : {Json{{"stage", "cache"}}, Json{{"stage", "cache"}, {"bytes", 3000}},
-                              Json{{"stage", "cache"}, {"directory", dir.path("scratch")}}})
+    for (const Json& cache :
+         {Json{{"stage", "cache"}}, Json{{"stage", "cache"}, {"bytes", 3000}},
+          Json{{"stage", "cache"}, {"directory", dir.path("scratch")}},
+          Json{{"stage", "cache"},
+               {"shared", dir.path("shared-" + source["stage"].get<std::string>())}}})
       for (const int world : {1, 2}) {
         const Json behind{{{"stage", "echo"}, {"factor", 2}, {"buffer", 8}},
                           {{"stage", "random_crop"}, {"pad", 2}},
@@ -179,6 +182,25 @@ TEST(Cache, ChangesCostsAndNothingElse) {
       }
 }
 
+TEST(Cache, TellsRecordsOfMixturesWithinMixturesApart) {
+  TempDir dir;
+  const Json inner{{"stage", "mix"}, {"sources", {lines(dir, "a", 9), lines(dir, "b", 9)}}};
+  const Json other{{"stage", "mix"}, {"sources", {lines(dir, "c", 9), lines(dir, "d", 9)}}};
+  Json spec = spec_of("mix", {{"sources", {inner, other}}}, {{"epochs", 2}});
+  Pipeline uncached(spec);
+  const auto first = texts(uncached), second = texts(uncached);
+  for (const Json& options : {Json::object(), Json{{"shared", dir.path("cache")}}}) {
+    Json cache = options;
+    cache["stage"] = "cache";
+    Json cached = spec;
+    cached["stages"].push_back(cache);
+    Pipeline p(cached);
+    EXPECT_EQ(texts(p), first);
+    EXPECT_EQ(texts(p), second);
+  }
+  EXPECT_EQ(std::set<std::string>(first.begin(), first.end()).size(), 36u);
+}
+
 TEST(Cache, RefusesPlacesWhereItWouldChangeResults) {
   TempDir dir;
   const Json source = lines(dir, "a", 5), cache{{"stage", "cache"}};
@@ -192,6 +214,8 @@ TEST(Cache, RefusesPlacesWhereItWouldChangeResults) {
   EXPECT_HAS(with({cache, cache}), "one cache");
   const Json zip{{"stage", "zip"}, {"sources", {source}}};
   EXPECT_HAS(failure({{"stages", {zip, cache}}}), "no numbers");
+  const Json random{{"stage", "mix"}, {"sources", {{source, {{"stage", "flip"}}}}}};
+  EXPECT_HAS(failure({{"stages", {random, cache}}}), "changed at random");
 }
 
 TEST(Bucket, PutsSimilarLengthsTogether) {

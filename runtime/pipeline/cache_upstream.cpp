@@ -1,0 +1,136 @@
+#include "pipeline/cache_upstream.h"
+
+#include <atomic>
+#include <filesystem>
+#include <span>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/json.h"
+#include "core/parse_json.h"
+#include "core/platform.h"
+#include "core/sha256.h"
+#include "core/text.h"
+#include "pipeline/position_match.h"
+#include "pipeline/stage.h"
+
+namespace etr::pipeline {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kName = "upstream.json";
+
+// Of options FIELD=FILE,... the fields: they are a part of the samples, though the files are a place.
+void add_fields(const Json& options, Json& fields) {
+  if (options.is_structured())
+    for (const Json& option : options) add_fields(option, fields);
+  if (!options.is_string()) return;
+  const auto text = options.get<std::string>();
+  for (const std::string_view entry : split(text, ','))
+    if (const size_t equals = entry.find('='); equals < entry.find('/'))
+      fields.push_back(trim(entry.substr(0, equals)));
+}
+
+// {NAME: options} with what makes the samples.
+Json essence(const Json& stage) {
+  const std::string name = stage.begin().key();
+  const StageSpec& spec = find_stage(name);
+  if (spec.kind == StageKind::serial) return {{name, Json::object()}};
+  return {{name, options_without_paths(name, stage.begin().value())}};
+}
+
+// "" where the times are the same.
+std::string time_difference(const Json& data, const Json& before, const Json& now) {
+  if (before == now) return "";
+  if (before.is_array() && now.is_array() && before.size() == now.size())
+    for (size_t i = 0; i < now.size(); ++i) {
+      if (before[i] == now[i]) continue;
+      if (data.is_array() && i < data.size()) return time_difference(data[i], before[i], now[i]);
+      if (data.is_object() && data.contains("files") && i < data["files"].size())
+        return cat("'", data["files"][i].at(0).get<std::string>(), "' has been changed since");
+    }
+  return "files of its data have been changed since";
+}
+
+std::string claim_text(const Json& upstream) { return upstream.dump(1) + "\n"; }
+
+// Makes the file where there is none, in one step, so that of two upstreams one comes first.
+void write_once(const std::string& path, const std::string& text) {
+  static std::atomic<uint64_t> number{
+      0};  // threads may do so at the same time, and processes of two containers
+  const std::string temporary =
+      cat(path, ".", platform::process_id(), "-", now_ns(), "-", number++, ".tmp");
+  platform::write_file_synced(temporary, std::as_bytes(std::span(text)));
+  std::error_code error, ignored;
+  fs::create_hard_link(temporary, path, error);
+  fs::remove(temporary, ignored);
+  if (error && !fs::exists(path, ignored))  // a file system without such links
+    platform::write_file_atomic(path, std::as_bytes(std::span(text)));
+}
+
+void make_folder(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error)
+    fail(Code::io, "cannot make the shared cache's folder '", folder, "': ", error.message());
+}
+
+Json read_claim(const std::string& path, const std::string& folder) {
+  try {
+    return parse_json(platform::read_document(path), path);
+  } catch (const Error& error) {
+    fail(error.code(), "the shared cache '", folder, "' cannot be used: ", error.what(),
+         ". Remove the folder, and it is made anew");
+  }
+}
+
+}  // namespace
+
+Json cache_upstream(const Json& stages, Json data, Json changed) {
+  Json out{{"stages", Json::array()}, {"data", std::move(data)}, {"changed", std::move(changed)}};
+  for (const Json& stage : stages) out["stages"].push_back(essence(stage));
+  add_fields(stages[0], out["fields"] = Json::array());
+  return out;
+}
+
+std::string upstream_difference(const Json& held, const Json& now) {
+  if (held == now) return "";
+  for (const char* key : {"format", "library", "version", "fields"})
+    if (held.value(key, Json()) != now.value(key, Json()))
+      return cat("its '", key, "' was ", held.value(key, Json()).dump(), " and is ",
+                 now.value(key, Json()).dump());
+  for (const char* key : {"stages", "data"})
+    if (!held.contains(key)) return cat("it does not say of which ", key, " it is");
+  if (const std::string what = stages_difference(held["stages"], now.at("stages")); !what.empty())
+    return what;
+  if (const std::string what = data_difference(held["data"], now.at("data")); !what.empty())
+    return what;
+  const std::string what =
+      time_difference(now["data"], held.value("changed", Json()), now.value("changed", Json()));
+  return what.empty() ? "its description is another one" : what;
+}
+
+bool calls_functions(const Json& stages) {
+  if (stages.is_object() && (stages.contains("map") || stages.value("stage", Json()) == "map"))
+    return true;
+  if (stages.is_structured())
+    for (const Json& part : stages)
+      if (calls_functions(part)) return true;
+  return false;
+}
+
+std::string claim_cache_folder(const std::string& folder, const Json& upstream) {
+  const std::string path = (fs::path(folder) / kName).string(), text = claim_text(upstream);
+  make_folder(folder);
+  std::error_code error;
+  if (!fs::exists(path, error)) write_once(path, text);
+  const std::string what = upstream_difference(read_claim(path, folder), Json::parse(text));
+  if (!what.empty())
+    fail(Code::state, "the shared cache '", folder,
+         "' holds samples of other data, stages or options: ", what,
+         ". Remove the folder, and it is made anew, or let 'shared' name another one");
+  return sha256(text);
+}
+
+}  // namespace etr::pipeline

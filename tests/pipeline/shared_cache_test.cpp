@@ -1,0 +1,483 @@
+// The cache that processes share: what it saves, and that nothing makes it give a wrong sample.
+#include "pipeline/shared_cache.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "core/log.h"
+#include "support/child.h"
+#include "support/data.h"
+#include "support/error_text.h"
+#include "support/eventually.h"
+
+namespace etr::test {
+namespace {
+
+namespace fs = std::filesystem;
+using pipeline::Item;
+using pipeline::Pipeline;
+using pipeline::SharedCache;
+
+constexpr int kImages = 60;
+
+void put(const std::string& path, const std::string& bytes) {
+  fs::create_directories(fs::path(path).parent_path());
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+std::string get(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// Images in three class folders, and a cache beside them.
+class SharedCacheTest : public ::testing::Test {
+ protected:
+  SharedCacheTest() {
+    for (int i = 0; i < kImages; ++i) put(image(i), make_png(12, 9, 3, i));
+    set_log_hook([this](LogLevel level, const char* line) {
+      const std::scoped_lock lock(mutex_);
+      if (level == LogLevel::warning) warnings_ += std::string(line) + "\n";
+    });
+  }
+  ~SharedCacheTest() override { set_log_hook(nullptr); }
+
+  std::string image(int i) const {
+    return dir_.path("images/" + std::to_string(i % 3) + "/" + std::to_string(i) + ".png");
+  }
+  std::string folder() const { return dir_.path("cache"); }
+  std::string data_file(int part = 0) const {
+    return folder() + "/part-" + std::to_string(part) + ".data";
+  }
+
+  Json spec(const Json& more = Json::object(), const Json& cache = Json::object()) const {
+    Json kept{{"stage", "cache"}, {"shared", folder()}};
+    kept.update(cache);
+    Json out{{"seed", 3}, {"epochs", 1}, {"stages", Json::array()}};
+    out["stages"] = {Json{{"stage", "folder"}, {"root", dir_.path("images")}},
+                     Json{{"stage", "decode"}, {"channels", "rgb"}},
+                     Json{{"stage", "resize"}, {"height", 8}, {"width", 8}},
+                     kept,
+                     Json{{"stage", "random_crop"}, {"pad", 2}},
+                     Json{{"stage", "shuffle"}, {"buffer", 10}},
+                     Json{{"stage", "batch"}, {"size", 4}}};
+    out.update(more);
+    return out;
+  }
+  static Json without_cache(Json spec) {
+    auto& stages = spec["stages"];
+    for (size_t i = 0; i < stages.size(); ++i)
+      if (stages[i]["stage"] == "cache") stages[i] = {{"stage", "cache"}, {"bytes", 1}};
+    return spec;
+  }
+
+  std::string warnings() {
+    const std::scoped_lock lock(mutex_);
+    return warnings_;
+  }
+
+  TempDir dir_;
+
+ private:
+  std::mutex mutex_;
+  std::string warnings_;
+};
+
+Json row_of(const Pipeline& p, const std::string& name) {
+  const Json stats = p.stats();
+  for (const Json& stage : stats["stages"])
+    if (stage["name"] == name) return stage;
+  return nullptr;
+}
+int64_t decoded(const Pipeline& p) { return row_of(p, "decode")["items_in"].get<int64_t>(); }
+int64_t count(const Pipeline& p, const char* what) {
+  return row_of(p, "cache")["cache"][what].get<int64_t>();
+}
+
+uint64_t digest(const Json& spec) {
+  Pipeline p(spec);
+  return digest_of_epoch(p);
+}
+
+std::string failure(const Json& spec) {
+  return error_text([&] { digest(spec); });
+}
+
+#define EXPECT_HAS(text, part)                           \
+  do {                                                   \
+    const std::string all = (text);                      \
+    EXPECT_NE(all.find(part), std::string::npos) << all; \
+  } while (false)
+
+TEST_F(SharedCacheTest, RanksMakeEachSampleOnceAndTheNextRunNone) {
+  int64_t made = 0, recalled = 0;
+  for (const int rank : {0, 1}) {
+    const Json own = spec({{"rank", rank}, {"world", 2}});
+    Pipeline p(own);
+    EXPECT_EQ(digest_of_epoch(p), digest(without_cache(own)));
+    made += decoded(p);
+    EXPECT_EQ(count(p, "kept"), decoded(p));
+  }
+  EXPECT_EQ(made, kImages);
+  for (const int rank :
+       {0, 1}) {  // in another order, so that each needs samples that the other made
+    const Json own = spec({{"rank", rank}, {"world", 2}, {"seed", 4}});
+    Pipeline p(own);
+    EXPECT_EQ(digest_of_epoch(p), digest(without_cache(own)));
+    EXPECT_EQ(decoded(p), 0);
+    EXPECT_EQ(count(p, "misses"), 0);
+    EXPECT_EQ(count(p, "samples"), kImages);
+    recalled += count(p, "hits");
+  }
+  EXPECT_EQ(recalled, kImages);
+  EXPECT_EQ(warnings(), "");
+}
+
+TEST_F(SharedCacheTest, SeesWhatAnotherRankAddsWhileItRuns) {
+  Pipeline first(spec({{"rank", 0}, {"world", 2}})), second(spec({{"rank", 1}, {"world", 2}}));
+  Pipeline all(spec({{"queue_items", 1}, {"prefetch", 1}}));
+  Item item;
+  ASSERT_EQ(all.next(item), Pipeline::Next::item);  // it has opened the cache, which is empty
+  digest_of_epoch(first);
+  digest_of_epoch(second);
+  digest_of_epoch(all);
+  EXPECT_LT(decoded(all), kImages) << "what its queues hold it may have made, and no more";
+  EXPECT_GT(count(all, "hits"), 0);
+}
+
+TEST_F(SharedCacheTest, GoesOnWithinAnEpochAsWithoutIt) {
+  const Json own = spec({{"epochs", 3}}), plain = without_cache(own);
+  Pipeline original(plain);
+  digest_of_epoch(original);
+  digest_of_epoch(original, 5);
+  Pipeline cached(own);
+  digest_of_epoch(cached);
+  digest_of_epoch(cached, 5);
+  Pipeline restored(own);
+  restored.restore(cached.save());
+  const uint64_t rest = digest_of_epoch(original);
+  EXPECT_EQ(digest_of_epoch(restored), rest);
+  EXPECT_EQ(decoded(restored), 0);
+  EXPECT_EQ(digest_of_epoch(cached), rest);
+  EXPECT_EQ(digest_of_epoch(cached), digest_of_epoch(original));
+}
+
+TEST_F(SharedCacheTest, RefusesWhatIsMadeOtherwise) {
+  digest(spec());
+  Json other = spec();
+  other["stages"][2]["height"] = 6;
+  EXPECT_HAS(failure(other), "the shared cache '" + folder() +
+                                 "' holds samples of other data, stages or options: stage 3 "
+                                 "('resize'): 'height' was 8 and is 6. Remove the folder");
+  EXPECT_HAS(failure(spec(Json::object(), {{"version", "2"}})),
+             "its 'version' was \"\" and is \"2\"");
+  EXPECT_EQ(failure(spec({{"seed", 9}}, {{"bytes", 1 << 20}})), "") << "neither makes the samples";
+  put(dir_.path("images/2/new.png"), make_png(12, 9, 3, 99));
+  EXPECT_HAS(failure(spec()), "'2/new.png' is new");
+}
+
+TEST_F(SharedCacheTest, BelongsToTheDataWhereverItLies) {
+  digest(spec());
+  fs::rename(dir_.path("images"), dir_.path("moved"));
+  Json moved = spec();
+  moved["stages"][0]["root"] = dir_.path("moved");
+  Pipeline p(moved);
+  EXPECT_EQ(digest_of_epoch(p), digest(without_cache(moved)));
+  EXPECT_EQ(decoded(p), 0);
+}
+
+TEST_F(SharedCacheTest, MakesAgainWhatHasBeenChanged) {
+  digest(spec());
+  const auto before = fs::last_write_time(image(7));
+  put(image(7), make_png(12, 9, 3, 1007));
+  fs::last_write_time(image(7), before + std::chrono::seconds(2));
+  for (const int expected : {1, 0}) {
+    Pipeline p(spec());
+    EXPECT_EQ(digest_of_epoch(p), digest(without_cache(spec())));
+    EXPECT_EQ(decoded(p), expected);
+  }
+  EXPECT_HAS(warnings(), "the file of '1/7.png' has been changed");
+}
+
+TEST_F(SharedCacheTest, RefusesFilesOfManyRecordsThatHaveBeenChanged) {
+  std::string lines;
+  for (int i = 0; i < 9; ++i) lines += "line " + std::to_string(i) + "\n";
+  put(dir_.path("a.txt"), lines);
+  Json text{{"epochs", 1}, {"stages", Json::array()}};
+  text["stages"] = {Json{{"stage", "text_lines"}, {"pattern", dir_.path("a.txt")}},
+                    Json{{"stage", "cache"}, {"shared", folder()}}};
+  digest(text);
+  EXPECT_EQ(failure(text), "");
+  const auto before = fs::last_write_time(dir_.path("a.txt"));
+  lines[5] = 'x';
+  put(dir_.path("a.txt"), lines);
+  fs::last_write_time(dir_.path("a.txt"), before + std::chrono::seconds(2));
+  EXPECT_HAS(failure(text), "'a.txt' has been changed since");
+}
+
+TEST_F(SharedCacheTest, TellsFieldsApart) {
+  const std::string header = "{'descr': '|u1', 'fortran_order': False, 'shape': (4,), }    \n";
+  std::string npy = std::string("\x93NUMPY\x01\x00", 8);
+  npy += static_cast<char>(header.size());
+  npy += '\0';
+  put(dir_.path("x.npy"), npy + header + "abcd");
+  const auto with = [&](const std::string& field) {
+    Json out{{"epochs", 1}, {"stages", Json::array()}};
+    out["stages"] = {Json{{"stage", "npy"}, {"arrays", field + "=" + dir_.path("x.npy")}},
+                     Json{{"stage", "cache"}, {"shared", folder()}}};
+    return out;
+  };
+  EXPECT_EQ(failure(with("x")), "");
+  EXPECT_EQ(failure(with("x")), "");
+  EXPECT_HAS(failure(with("y")), "its 'fields' was [\"x\"] and is [\"y\"]");
+}
+
+TEST_F(SharedCacheTest, WantsAVersionOfFunctions) {
+  const pipeline::MapFunctions functions{{"f", [](Item&, uint64_t) {}}};
+  Json with = spec();
+  with["stages"][2] = {{"stage", "map"}, {"function", "f"}};
+  const auto text = [&](const Json& spec) {
+    return error_text([&] { Pipeline p(spec, functions); });
+  };
+  EXPECT_HAS(text(with), "give the cache a 'version'");
+  with["stages"][3]["version"] = "of today";
+  EXPECT_EQ(text(with), "");
+  with["stages"][3] = {{"stage", "cache"}, {"version", "of today"}};
+  EXPECT_HAS(text(with), "set 'shared'");
+  with["stages"][3] = {{"stage", "cache"}, {"shared", folder()}, {"directory", folder()}};
+  EXPECT_HAS(text(with), "set one of them");
+}
+
+TEST_F(SharedCacheTest, KeepsWithinItsBytes) {
+  const uint64_t most = 64 + 20 * (8 * 8 * 3 + 100);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 3; ++rank)
+    ranks.emplace_back([&, rank] {
+      const Json own = spec({{"rank", rank}, {"world", 3}}, {{"bytes", most}});
+      EXPECT_EQ(digest(own), digest(without_cache(own)));
+    });
+  for (std::thread& rank : ranks) rank.join();
+  uint64_t bytes = 0;
+  for (const auto& entry : fs::directory_iterator(folder()))
+    if (entry.path().extension() == ".data") bytes += entry.file_size();
+  EXPECT_LE(bytes, most);
+  EXPECT_GT(bytes, most / 2);
+  Pipeline p(spec(Json::object(), {{"bytes", most}}));
+  digest_of_epoch(p);
+  EXPECT_EQ(decoded(p), kImages - count(p, "hits"));
+  EXPECT_GT(count(p, "hits"), 5);
+  EXPECT_EQ(count(p, "kept"), 0);
+}
+
+// Bytes turned over, cut off and put in anywhere: the samples are right, or an error says what to remove.
+TEST_F(SharedCacheTest, DamageIsNeverASample) {
+  const uint64_t right = digest(without_cache(spec()));
+  std::mt19937 random(5);
+  int made_again = 0, refused = 0;
+  for (int round = 0; round < 60; ++round) {
+    fs::remove_all(folder());
+    ASSERT_EQ(digest(spec()), right);
+    const std::string path = folder() + (round % 3 == 0   ? "/part-0.data"
+                                         : round % 3 == 1 ? "/part-0.index"
+                                                          : "/upstream.json");
+    std::string bytes = get(path);
+    const size_t at = random() % bytes.size();
+    if (round % 2 == 0)
+      bytes[at] = static_cast<char>(bytes[at] ^ (1 << random() % 8));
+    else
+      bytes.resize(at);
+    put(path, bytes);
+    for (int run = 0; run < 2; ++run) {
+      Pipeline p(spec());
+      uint64_t found = 0;
+      const std::string error = error_text([&] { found = digest_of_epoch(p); });
+      if (!error.empty()) {
+        EXPECT_HAS(error, "Remove the folder");
+        ++refused;
+        continue;
+      }
+      ASSERT_EQ(found, right) << path << " " << at;
+      made_again += decoded(p) > 0;
+      if (run == 1 && path.ends_with(".data") && at >= 64) {
+        EXPECT_EQ(decoded(p), 0) << "what was damaged is there again";
+      }
+    }
+  }
+  EXPECT_GT(made_again, 10);
+  EXPECT_GT(refused, 10);
+}
+
+// A cache by itself, of records that are made up.
+class Alone {
+ public:
+  explicit Alone(const std::string& folder, int64_t bytes = 1 << 30) : cache_(folder, bytes, "") {
+    cache_.open({{"stages", Json::array()},
+                 {"data", nullptr},
+                 {"changed", nullptr},
+                 {"fields", Json::array()}});
+  }
+  static Item sample(uint64_t record) {
+    Item item;
+    item.record = record;
+    Tensor values(DType::i32, {static_cast<int64_t>(100 + record % 50)});
+    std::mt19937 random(static_cast<unsigned>(record));
+    for (int32_t& value : values.mutable_view<int32_t>()) value = static_cast<int32_t>(random());
+    item.set("values", std::move(values));
+    item.set("label", Tensor::scalar<int32_t>(DType::i32, static_cast<int32_t>(record)));
+    return item;
+  }
+  void keep(uint64_t record) { cache_.keep(sample(record)); }
+  // Whether it has the record; the right one then.
+  bool gives(uint64_t record) {
+    if (!cache_.has(record, 0)) return false;
+    Item item;
+    item.record = record;
+    cache_.recall(item);
+    const Item right = sample(record);
+    for (const pipeline::Field& field : right.fields) {
+      const auto a = field.tensor.bytes(), b = item.find(field.name)->bytes();
+      EXPECT_TRUE(std::equal(a.begin(), a.end(), b.begin(), b.end())) << record;
+    }
+    return true;
+  }
+  Json stats() const { return cache_.stats(); }
+  SharedCache& cache() { return cache_; }
+
+ private:
+  SharedCache cache_;
+};
+
+TEST_F(SharedCacheTest, AWriterThatIsKilledLeavesNothingBad) {
+  std::mt19937 random(6);
+  uint64_t found = 0;
+  for (int round = 0; round < 10; ++round) {
+    int ready[2];
+    ASSERT_EQ(pipe(ready), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      Alone cache(folder());
+      for (uint64_t record = 0;; ++record) {
+        if (record % 16 == 0 && write(ready[1], "x", 1) != 1) _exit(1);
+        cache.keep(record);
+      }
+    }
+    close(ready[1]);
+    char some[64];
+    for (size_t i = 0, wanted = 2 + random() % 20; i < wanted; ++i)
+      if (read(ready[0], some, 1) != 1) break;
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+    close(ready[0]);
+    Alone cache(folder());
+    uint64_t now = 0;
+    while (cache.gives(now)) ++now;
+    EXPECT_GE(now, found) << "what was kept stays";
+    found = now;
+    EXPECT_EQ(cache.stats()["withdrawn"], 0) << warnings();
+  }
+  EXPECT_GE(found, 32u);
+  EXPECT_FALSE(fs::exists(data_file(1))) << "the part of a dead writer is gone on with";
+}
+
+TEST_F(SharedCacheTest, ProcessesWriteAndReadAtTheSameTime) {
+  constexpr uint64_t kRecords = 400;
+  std::vector<pid_t> children;
+  for (uint64_t rank = 0; rank < 3; ++rank) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(300);
+      Alone cache(folder());
+      for (uint64_t i = 0; i < kRecords; ++i) {
+        const uint64_t record = (i * 7 + rank * 131) % kRecords;
+        if (!cache.gives(record)) cache.keep(record);
+        if (!cache.gives(record)) _exit(1);
+      }
+      _exit(::testing::Test::HasFailure() ? 2 : 0);
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  Alone cache(folder());
+  for (uint64_t record = 0; record < kRecords; ++record) EXPECT_TRUE(cache.gives(record));
+  EXPECT_EQ(cache.stats()["samples"], kRecords);
+}
+
+TEST_F(SharedCacheTest, AFileThatShrinksWhileItIsUsedIsAnError) {
+  Alone cache(folder()), other(folder());
+  for (uint64_t record = 0; record < 9; ++record) cache.keep(record);
+  ASSERT_TRUE(other.cache().has(8, 0));
+  fs::resize_file(data_file(), fs::file_size(data_file()) / 2);
+  Item item;
+  item.record = 8;
+  const std::string error = error_text([&] { other.cache().recall(item); });
+  EXPECT_HAS(error, "was damaged while it was used");
+  EXPECT_HAS(error, data_file());
+  EXPECT_FALSE(other.gives(8)) << "it is made again";
+  other.keep(8);
+  EXPECT_TRUE(other.gives(8));
+  EXPECT_TRUE(Alone(folder()).gives(8));
+  EXPECT_TRUE(other.gives(0));
+}
+
+TEST_F(SharedCacheTest, AFullDiskIsToldAndTheRestGoesOn) {
+  EXPECT_EQ(in_child([&] {
+              std::string told;
+              set_log_hook([&](LogLevel level, const char* line) {
+                if (level == LogLevel::warning) told += line;
+              });
+              Alone cache(folder());
+              for (uint64_t record = 0; record < 5; ++record) cache.keep(record);
+              if (!limit_files(4000)) return 1;
+              for (uint64_t record = 5; record < 30; ++record) cache.keep(record);
+              if (told.find("takes no further samples of this process: cannot enlarge") ==
+                  std::string::npos)
+                return 2;
+              if (told.find("takes no") != told.rfind("takes no")) return 3;
+              return cache.gives(4) && !cache.gives(20) ? 0 : 4;
+            }),
+            0);
+  Alone next(folder());
+  EXPECT_TRUE(next.gives(4));
+  next.keep(20);
+  EXPECT_TRUE(next.gives(20)) << "where there is room again";
+}
+
+TEST_F(SharedCacheTest, AFolderThatCannotBeWrittenIsReadFrom) {
+  Alone(folder()).keep(1);
+  fs::create_directory(folder() +
+                       "/part-0.lock");  // as where the folder is read-only: root may write there
+  Alone cache(folder());
+  cache.keep(2);
+  EXPECT_TRUE(cache.gives(1));
+  EXPECT_FALSE(cache.gives(2));
+  EXPECT_HAS(warnings(), "takes no further samples of this process: cannot");
+  put(dir_.path("file"), "x");
+  EXPECT_HAS(error_text([&] { Alone(dir_.path("file")); }), "the shared cache's folder");
+}
+
+TEST_F(SharedCacheTest, OtherProgramsFilesAreNotTaken) {
+  Alone(folder()).keep(1);
+  put(data_file(), std::string(100, 'x'));
+  Alone cache(folder());
+  EXPECT_FALSE(cache.gives(1));
+  cache.keep(1);
+  EXPECT_TRUE(cache.gives(1));
+  EXPECT_HAS(warnings(), "part-0.data' is no part of a shared cache, or damaged");
+  EXPECT_EQ(get(data_file()), std::string(100, 'x'));
+  EXPECT_TRUE(fs::exists(data_file(1)));
+}
+
+}  // namespace
+}  // namespace etr::test
