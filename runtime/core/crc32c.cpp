@@ -1,6 +1,7 @@
 #include "core/crc32c.h"
 
 #include <array>
+#include <cstring>
 
 namespace etr {
 namespace {
@@ -24,10 +25,7 @@ constexpr Table make_table() {
 
 constexpr Table kTable = make_table();
 
-}  // namespace
-
-uint32_t crc32c(std::span<const std::byte> bytes, uint32_t seed) {
-  uint32_t crc = ~seed;
+uint32_t by_table(std::span<const std::byte> bytes, uint32_t crc) {
   const auto at = [&](size_t i) { return static_cast<uint32_t>(bytes[i]); };
   size_t i = 0;
   for (; i + 8 <= bytes.size(); i += 8) {
@@ -37,7 +35,38 @@ uint32_t crc32c(std::span<const std::byte> bytes, uint32_t seed) {
           kTable[1][at(i + 6)] ^ kTable[0][at(i + 7)];
   }
   for (; i < bytes.size(); ++i) crc = (crc >> 8) ^ kTable[0][(crc ^ at(i)) & 0xFF];
-  return ~crc;
+  return crc;
+}
+
+#if defined(__x86_64__) && defined(__GNUC__)
+bool has_instruction() { return __builtin_cpu_supports("sse4.2"); }
+
+__attribute__((target("sse4.2"))) uint32_t by_instruction(std::span<const std::byte> bytes,
+                                                          uint32_t crc) {
+  uint64_t wide = crc;
+  size_t i = 0;
+  for (; i + 8 <= bytes.size(); i += 8) {
+    uint64_t word;
+    std::memcpy(&word, &bytes[i], sizeof word);
+    wide = __builtin_ia32_crc32di(wide, word);
+  }
+  crc = static_cast<uint32_t>(wide);
+  for (; i < bytes.size(); ++i)
+    crc = __builtin_ia32_crc32qi(crc, std::to_integer<uint8_t>(bytes[i]));
+  return crc;
+}
+#else
+bool has_instruction() { return false; }
+uint32_t by_instruction(std::span<const std::byte> bytes, uint32_t crc) {
+  return by_table(bytes, crc);
+}
+#endif
+
+}  // namespace
+
+uint32_t crc32c(std::span<const std::byte> bytes, uint32_t seed) {
+  static const bool instruction = has_instruction();
+  return ~(instruction ? by_instruction(bytes, ~seed) : by_table(bytes, ~seed));
 }
 
 }  // namespace etr

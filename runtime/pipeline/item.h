@@ -61,7 +61,7 @@ struct Item {
   bool missing = false;  // bad: the last good sample before it will stand in for it
   // The source's number of the record, the same in every epoch, where it has one.
   std::optional<uint64_t> record;
-  uint64_t stamp = 0;   // see Source::stamp(); only where there is a cache
+  uint64_t stamp = 0;   // see Source::stamp(); only where a shared cache is
   bool cached = false;  // a cache further on has this sample: it travels there without payload
   std::shared_ptr<const Origin> origin;
   std::vector<Field> fields;

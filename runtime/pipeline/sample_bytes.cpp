@@ -13,8 +13,6 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "numbers are written as they lie in memory");
 
-constexpr uint32_t kMostFields = 4096;
-
 class Writer {
  public:
   template <typename T>
@@ -118,7 +116,6 @@ void read_sample_head(std::span<const std::byte> head, uint64_t bytes, Item& ite
   if (in.number<uint64_t>() != *item.record) fail(Code::corrupt_data, "it is another record");
   item.origin = in.number<uint8_t>() ? read_origin(in) : nullptr;
   const auto fields = in.number<uint32_t>();
-  if (fields > kMostFields) fail(Code::corrupt_data, "it has ", fields, " fields");
   item.fields.clear();
   for (uint32_t i = 0; i < fields; ++i) item.fields.push_back(read_field(in, bytes));
   if (!in.at_end() || bytes != 0) fail(Code::corrupt_data, "its fields are smaller than it is");

@@ -24,7 +24,10 @@ class SampleCache {
   // While the pipeline is made; `stages`: in front of it. Error(invalid_argument) where it cannot stand there.
   virtual void check_stages(const Json& /*stages*/) const {}
 
-  // Once, before the first has(), on the source's thread. `upstream`: what the samples are made of (cache_upstream.h).
+  // Whether others use it too, so that it has to know what its samples are made of.
+  virtual bool is_shared() const { return false; }
+
+  // Of a shared one, once, before the first has(), on the source's thread. `upstream`: what the samples are made of (cache_upstream.h).
   virtual void open(const Json& /*upstream*/) {}
 
   // Whether recall() will give that record, as it was with that stamp (Source::stamp()).

@@ -215,12 +215,14 @@ bool SharedCache::write(const Item& item) {
 // least one sees the other.
 std::optional<uint64_t> SharedCache::reserve(uint64_t bytes) {
   const std::scoped_lock lock(writer_mutex_);
-  CacheWriter& to = writer();
-  const uint64_t offset = to.end();
-  to.resize(offset + bytes);
-  refresh();
-  if (total_bytes() <= limit_bytes_) return offset;
-  to.resize(offset);
+  if (total_bytes() + bytes <= limit_bytes_) {
+    CacheWriter& to = writer();
+    const uint64_t offset = to.end();
+    to.resize(offset + bytes);
+    refresh();
+    if (total_bytes() <= limit_bytes_) return offset;
+    to.resize(offset);
+  }
   if (!told_full_.exchange(true))
     log_line(LogLevel::info, cat("the shared cache '", identity_.folder, "' is full (",
                                  limit_bytes_, " bytes): further samples are made each time"));
@@ -255,7 +257,10 @@ void SharedCache::withdraw(const CacheEntry& entry, const std::string& why) {
     const std::scoped_lock lock(mutex_);
     ++withdrawals_;
   }
-  log_line(LogLevel::warning, cat("a sample of the shared cache is made again: ", why));
+  if (!told_withdrawal_.exchange(true))
+    log_line(LogLevel::warning,
+             cat("a sample of the shared cache '", identity_.folder, "' is made again: ", why,
+                 ". Further ones are counted in the statistics ('withdrawn')"));
   if (!writes_) return;
   try {
     const std::scoped_lock lock(writer_mutex_);

@@ -21,6 +21,7 @@ class SharedCache final : public SampleCache {
   // `version` is a part of what the samples are made of; stages that call functions of the program need one. Opens nothing.
   SharedCache(std::string folder, int64_t limit_bytes, std::string version);
 
+  bool is_shared() const override { return true; }
   void check_stages(const Json& stages) const override;
   // Error(state / io / corrupt_data) that names the folder: see claim_cache_folder().
   void open(const Json& upstream) override;
@@ -55,7 +56,7 @@ class SharedCache final : public SampleCache {
   CacheIdentity identity_;
   const uint64_t limit_bytes_;
   const std::string version_;
-  std::atomic<bool> opened_{false}, writes_{true}, told_full_{false};
+  std::atomic<bool> opened_{false}, writes_{true}, told_full_{false}, told_withdrawal_{false};
 
   std::mutex refresh_mutex_;  // before mutex_
   std::mutex writer_mutex_;   // before refresh_mutex_

@@ -32,7 +32,8 @@ std::shared_ptr<const Json> SourceSegment::data() const {
 void SourceSegment::note_data() {
   if (data_) return;
   auto data = std::make_shared<const Json>(source_->data());
-  if (cache_) cache_->open(cache_upstream(before_cache_, *data, source_->changed()));
+  if (cache_ && cache_->is_shared())
+    cache_->open(cache_upstream(before_cache_, *data, source_->changed()));
   std::scoped_lock lock(lengths_mutex_);
   data_ = std::move(data);
 }
@@ -74,7 +75,7 @@ void SourceSegment::go_to(uint64_t number) {
 bool SourceSegment::read_or_recall(Item& item) {
   if (!cache_) return source_->next(item);
   const auto upcoming = source_->upcoming();
-  item.stamp = upcoming ? source_->stamp(*upcoming) : 0;
+  if (upcoming && cache_->is_shared()) item.stamp = source_->stamp(*upcoming);
   if (upcoming && cache_->has(*upcoming, item.stamp)) {
     item.record = upcoming;
     item.cached = true;

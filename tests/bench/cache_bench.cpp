@@ -1,5 +1,5 @@
-// What ranks of one machine save by a cache that they share: two processes, a core each, read a data set of 224 x 224 PNGs for some
-// epochs, whose order gives each rank other samples every time.
+// What ranks of one machine save by a cache that they share: two processes, a core each, read JPEGs of 500 x 375 and make them
+// 224 x 224, for some epochs, whose order gives each rank other samples every time.
 //
 //   taskset -c 0,1 cache_bench [IMAGES [EPOCHS [ROUNDS]]]      1000, 4 and 3 without
 #include <sched.h>
@@ -25,18 +25,21 @@ namespace fs = std::filesystem;
 constexpr int kRanks = 2;
 
 void make_images(const std::string& folder, int count) {
+  const std::string photograph = test::smooth_jpeg({}, 500, 375);
   for (int i = 0; i < count; ++i) {
-    const std::string name = cat(folder, "/", i % 10, "/", i, ".png");
+    const std::string name = cat(folder, "/", i % 10, "/", i, ".jpg");
     fs::create_directories(fs::path(name).parent_path());
-    std::ofstream(name, std::ios::binary)
-        << test::write_png({}, 224, 224, static_cast<uint32_t>(i));
+    std::ofstream(name, std::ios::binary) << photograph;
   }
 }
 
 Json spec_of(const std::string& images, const Json& cache, int epochs, int rank) {
   Json out{{"threads", 1}, {"epochs", epochs}, {"seed", 1}, {"rank", rank}, {"world", kRanks}};
   out["stages"] = {Json{{"stage", "folder"}, {"root", images}},
-                   Json{{"stage", "decode"}, {"channels", "rgb"}}, cache, Json{{"stage", "flip"}},
+                   Json{{"stage", "decode"}, {"channels", "rgb"}},
+                   Json{{"stage", "resize"}, {"height", 224}, {"width", 224}},
+                   cache,
+                   Json{{"stage", "flip"}},
                    Json{{"stage", "batch"}, {"size", 50}}};
   return out;
 }
@@ -108,8 +111,8 @@ void compare(int images, int epochs, int rounds) {
           time_once([&] { decoded[i] = run_ranks(dir.path("images"), ways[i].cache, epochs); });
       if (round >= 0) times[i].add(seconds);
     }
-  std::printf("%d PNGs of 224 x 224, %d ranks with a thread each, %d epochs, %d rounds\n\n", images,
-              kRanks, epochs, rounds);
+  std::printf("%d JPEGs of 500 x 375, %d ranks with a thread each, %d epochs, %d rounds\n\n",
+              images, kRanks, epochs, rounds);
   std::printf("%-32s %8s %8s %22s\n", "", "decoded", "seconds", "times a cache each");
   for (size_t i = 0; i < std::size(ways); ++i)
     std::printf("%-32s %8lld %8.2f %14.2f decodes %6.2f time\n", ways[i].name,

@@ -137,6 +137,20 @@ class Launch(unittest.TestCase):
         self.assertEqual(launched.returncode, 0, launched.stderr)
         self.assertEqual(self.losses("variables"), self.losses("launched"))
 
+    def test_ranks_share_a_cache(self):
+        cache = {"stage": "cache", "shared": str(self.root / "decoded")}  # instead of an echo node of the factor 1
+        none = {"stage": "cache", "bytes": 1}
+        for name, stage in (("uncached", none), ("cached", cache), ("warm", cache)):
+            done = run("launch", "-n", "2", *self.words(name, pipeline__stages__5=json.dumps(stage)))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(self.losses(name), self.losses("uncached"), name)
+        index = sum(os.path.getsize(file) - 64 for file in (self.root / "decoded").glob("part-*.index"))
+        self.assertGreaterEqual(index, 200 * 48, "each digit is there")
+        done = run("launch", "-n", "2", *self.words("other", pipeline__stages__5=json.dumps(cache),
+                                                    pipeline__stages__4__channels="rgb"))
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("'channels' was \"gray\" and is \"rgb\". Remove the folder", done.stderr)
+
     def test_a_terminal_has_one_display_and_is_told_why_it_ends(self):
         terminal, inner = pty.openpty()
         process = subprocess.Popen([PROGRAM, "launch", "-n", "2", *self.words("terminal", train__steps=10**9)],

@@ -82,6 +82,22 @@ TEST(Crc32c, KnownAnswers) {  // RFC 3720, B.4
             0xE3069283u);
 }
 
+TEST(Crc32c, IsTheRemainderOfEveryLength) {
+  Rng rng(1);
+  std::vector<std::byte> bytes(100);
+  for (std::byte& b : bytes) b = static_cast<std::byte>(rng.below(256));
+  uint32_t expected = ~0u;  // bit by bit
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    EXPECT_EQ(crc32c(std::span(bytes).first(i)), ~expected) << i;
+    EXPECT_EQ(
+        crc32c(std::span(bytes).first(i).subspan(i / 3), crc32c(std::span(bytes).first(i / 3))),
+        ~expected);
+    expected ^= std::to_integer<uint32_t>(bytes[i]);
+    for (int bit = 0; bit < 8; ++bit)
+      expected = (expected >> 1) ^ ((expected & 1) ? 0x82F63B78u : 0u);
+  }
+}
+
 constexpr OptionSpec kSchema[] = {
     {"rate", OptionType::number, "0.5", "a share", 0, 1},
     {"count", OptionType::integer, nullptr, "how many", 1, 10, "items"},

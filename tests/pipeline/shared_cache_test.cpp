@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "core/log.h"
+#include "pipeline/sample_bytes.h"
 #include "support/child.h"
 #include "support/data.h"
 #include "support/error_text.h"
@@ -354,6 +355,32 @@ class Alone {
  private:
   SharedCache cache_;
 };
+
+TEST(SampleBytes, AHeadThatIsMadeUpIsAnError) {
+  const Item sample = Alone::sample(7);
+  const std::vector<std::byte> head = pipeline::sample_head(sample);
+  std::mt19937 random(8);
+  int refused = 0;
+  for (int round = 0; round < 20000; ++round) {
+    std::vector<std::byte> made_up = head;
+    for (size_t n = 1 + random() % 3; n > 0; --n)
+      made_up[random() % made_up.size()] = static_cast<std::byte>(random());
+    if (random() % 4 == 0) made_up.resize(random() % made_up.size());
+    Item item;
+    item.record = 7;
+    const std::string error =
+        error_text([&] { pipeline::read_sample_head(made_up, sample.size_bytes(), item); });
+    refused += !error.empty();
+    if (error.empty()) {
+      EXPECT_EQ(item.size_bytes(), sample.size_bytes());
+    }
+  }
+  EXPECT_GT(refused, 10000);
+  Item item;
+  item.record = 7;
+  pipeline::read_sample_head(head, sample.size_bytes(), item);
+  EXPECT_EQ(item.find("values")->shape(), sample.find("values")->shape());
+}
 
 TEST_F(SharedCacheTest, AWriterThatIsKilledLeavesNothingBad) {
   std::mt19937 random(6);

@@ -333,7 +333,7 @@ ETR_API int32_t etr_pipeline_length(etr_pipeline* pipeline, int64_t* batches);
 ETR_API int32_t etr_pipeline_cancel(etr_pipeline* pipeline);
 
 /* Statistics as JSON: for each stage items, busy, starved and blocked seconds, queue depth and
- * bounds; fresh and echoed samples and waiting time of the consumer. Any thread. */
+ * bounds; of a cache its hits and misses; fresh and echoed samples and waiting time of the consumer. Any thread. */
 ETR_API int32_t etr_pipeline_stats(etr_pipeline* pipeline, char** json);
 
 /* Why is it slow? What each stage of a pipeline that has run for a while could do, where the bottleneck
