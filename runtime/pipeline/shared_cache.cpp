@@ -27,8 +27,7 @@ void SharedCache::check_stages(const Json& stages) const {
   if (version_.empty() && calls_functions(stages))
     fail(Code::invalid_argument,
          "the cache stands after 'map', and a shared one is found again by later runs, whose "
-         "function may "
-         "be another: give the cache a 'version', and change it with the function");
+         "function may be another: give the cache a 'version', and change it with the function");
 }
 
 void SharedCache::open(const Json& upstream) {
@@ -234,7 +233,8 @@ CacheWriter& SharedCache::writer() {
   if (writer_) return *writer_;
   auto made = std::make_unique<CacheWriter>(identity_);
   const std::scoped_lock lock(refresh_mutex_);
-  open_part(made->part());
+  if (!open_part(made->part()) || !parts_.at(made->part()))
+    fail(Code::io, "part ", made->part(), " of it cannot be read");
   writer_ = std::move(made);
   return *writer_;
 }

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -14,10 +16,8 @@
 
 #include "core/log.h"
 #include "pipeline/sample_bytes.h"
-#include "support/child.h"
 #include "support/data.h"
 #include "support/error_text.h"
-#include "support/eventually.h"
 
 namespace etr::test {
 namespace {
@@ -382,26 +382,62 @@ TEST(SampleBytes, AHeadThatIsMadeUpIsAnError) {
   EXPECT_EQ(item.find("values")->shape(), sample.find("values")->shape());
 }
 
+// This program, made to run one of the disabled tests below: memory of threads is in no good state after fork() alone.
+pid_t start_child(const char* test, const std::string& folder, int number) {
+  setenv("ECHOTRAIN_CACHE_FOLDER", folder.c_str(), 1);
+  setenv("ECHOTRAIN_CACHE_NUMBER", std::to_string(number).c_str(), 1);
+  const std::string filter = std::string("--gtest_filter=SharedCacheChild.DISABLED_") + test;
+  const pid_t child = fork();
+  if (child != 0) return child;
+  alarm(300);
+  execl("/proc/self/exe", "pipeline_tests", "--gtest_also_run_disabled_tests", "--gtest_brief=1",
+        filter.c_str(), nullptr);
+  _exit(127);
+}
+
+int end_of(pid_t child) {
+  int status = 0;
+  waitpid(child, &status, 0);
+  return status;
+}
+
+class SharedCacheChild : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const char *folder = std::getenv("ECHOTRAIN_CACHE_FOLDER"),
+               *number = std::getenv("ECHOTRAIN_CACHE_NUMBER");
+    if (!folder || !number) GTEST_SKIP() << "it is started by other tests";
+    folder_ = folder;
+    number_ = std::atoi(number);
+  }
+  std::string folder_;
+  int number_ = 0;
+};
+
+TEST_F(SharedCacheChild, DISABLED_KeepsUntilItIsKilled) {
+  Alone cache(folder_);
+  for (uint64_t record = 0;; ++record) {
+    if (record % 16 == 0) {
+      ASSERT_EQ(write(number_, "x", 1), 1);
+    }
+    cache.keep(record);
+  }
+}
+
 TEST_F(SharedCacheTest, AWriterThatIsKilledLeavesNothingBad) {
   std::mt19937 random(6);
   uint64_t found = 0;
   for (int round = 0; round < 10; ++round) {
     int ready[2];
     ASSERT_EQ(pipe(ready), 0);
-    const pid_t child = fork();
-    if (child == 0) {
-      Alone cache(folder());
-      for (uint64_t record = 0;; ++record) {
-        if (record % 16 == 0 && write(ready[1], "x", 1) != 1) _exit(1);
-        cache.keep(record);
-      }
-    }
+    const pid_t child = start_child("KeepsUntilItIsKilled", folder(), ready[1]);
     close(ready[1]);
-    char some[64];
-    for (size_t i = 0, wanted = 2 + random() % 20; i < wanted; ++i)
-      if (read(ready[0], some, 1) != 1) break;
+    char some = 0;
+    for (size_t i = 0, wanted = 2 + random() % 20; i < wanted; ++i) {
+      ASSERT_EQ(read(ready[0], &some, 1), 1);
+    }
     kill(child, SIGKILL);
-    waitpid(child, nullptr, 0);
+    end_of(child);
     close(ready[0]);
     Alone cache(folder());
     uint64_t now = 0;
@@ -410,32 +446,26 @@ TEST_F(SharedCacheTest, AWriterThatIsKilledLeavesNothingBad) {
     found = now;
     EXPECT_EQ(cache.stats()["withdrawn"], 0) << warnings();
   }
-  EXPECT_GE(found, 32u);
+  EXPECT_GE(found, 16u);
   EXPECT_FALSE(fs::exists(data_file(1))) << "the part of a dead writer is gone on with";
 }
 
+constexpr uint64_t kRecords = 400;
+
+TEST_F(SharedCacheChild, DISABLED_WritesAndReads) {
+  Alone cache(folder_);
+  for (uint64_t i = 0; i < kRecords; ++i) {
+    const uint64_t record = (i * 7 + static_cast<uint64_t>(number_) * 131) % kRecords;
+    if (!cache.gives(record)) cache.keep(record);
+    ASSERT_TRUE(cache.gives(record));
+  }
+}
+
 TEST_F(SharedCacheTest, ProcessesWriteAndReadAtTheSameTime) {
-  constexpr uint64_t kRecords = 400;
   std::vector<pid_t> children;
-  for (uint64_t rank = 0; rank < 3; ++rank) {
-    const pid_t child = fork();
-    if (child == 0) {
-      alarm(300);
-      Alone cache(folder());
-      for (uint64_t i = 0; i < kRecords; ++i) {
-        const uint64_t record = (i * 7 + rank * 131) % kRecords;
-        if (!cache.gives(record)) cache.keep(record);
-        if (!cache.gives(record)) _exit(1);
-      }
-      _exit(::testing::Test::HasFailure() ? 2 : 0);
-    }
-    children.push_back(child);
-  }
-  for (const pid_t child : children) {
-    int status = 0;
-    waitpid(child, &status, 0);
-    EXPECT_EQ(status, 0);
-  }
+  for (int rank = 0; rank < 3; ++rank)
+    children.push_back(start_child("WritesAndReads", folder(), rank));
+  for (const pid_t child : children) EXPECT_EQ(end_of(child), 0);
   Alone cache(folder());
   for (uint64_t record = 0; record < kRecords; ++record) EXPECT_TRUE(cache.gives(record));
   EXPECT_EQ(cache.stats()["samples"], kRecords);
@@ -458,23 +488,26 @@ TEST_F(SharedCacheTest, AFileThatShrinksWhileItIsUsedIsAnError) {
   EXPECT_TRUE(other.gives(0));
 }
 
+TEST_F(SharedCacheChild, DISABLED_FillsTheDisk) {
+  std::string told;
+  set_log_hook([&](LogLevel level, const char* line) {
+    if (level == LogLevel::warning) told += line;
+  });
+  Alone cache(folder_);
+  for (uint64_t record = 0; record < 5; ++record) cache.keep(record);
+  const rlimit little{4000, RLIM_INFINITY}, any{RLIM_INFINITY, RLIM_INFINITY};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &little), 0);
+  for (uint64_t record = 5; record < 30; ++record) cache.keep(record);
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &any), 0);  // the test's output may go to a file
+  set_log_hook(nullptr);
+  EXPECT_HAS(told, "takes no further samples of this process: cannot enlarge");
+  EXPECT_EQ(told.find("takes no"), told.rfind("takes no"));
+  EXPECT_TRUE(cache.gives(4));
+  EXPECT_FALSE(cache.gives(20));
+}
+
 TEST_F(SharedCacheTest, AFullDiskIsToldAndTheRestGoesOn) {
-  EXPECT_EQ(in_child([&] {
-              std::string told;
-              set_log_hook([&](LogLevel level, const char* line) {
-                if (level == LogLevel::warning) told += line;
-              });
-              Alone cache(folder());
-              for (uint64_t record = 0; record < 5; ++record) cache.keep(record);
-              if (!limit_files(4000)) return 1;
-              for (uint64_t record = 5; record < 30; ++record) cache.keep(record);
-              if (told.find("takes no further samples of this process: cannot enlarge") ==
-                  std::string::npos)
-                return 2;
-              if (told.find("takes no") != told.rfind("takes no")) return 3;
-              return cache.gives(4) && !cache.gives(20) ? 0 : 4;
-            }),
-            0);
+  EXPECT_EQ(end_of(start_child("FillsTheDisk", folder(), 0)), 0);
   Alone next(folder());
   EXPECT_TRUE(next.gives(4));
   next.keep(20);
