@@ -61,8 +61,13 @@ void write_once(const std::string& path, const std::string& text) {
       0};  // threads may do so at the same time, and processes of two containers
   const std::string temporary =
       cat(path, ".", platform::process_id(), "-", now_ns(), "-", number++, ".tmp");
-  platform::write_file_synced(temporary, std::as_bytes(std::span(text)));
   std::error_code error, ignored;
+  try {
+    platform::write_file_synced(temporary, std::as_bytes(std::span(text)));
+  } catch (...) {
+    fs::remove(temporary, ignored);
+    throw;
+  }
   fs::create_hard_link(temporary, path, error);
   fs::remove(temporary, ignored);
   if (error && !fs::exists(path, ignored))  // a file system without such links
@@ -76,13 +81,22 @@ void make_folder(const std::string& folder) {
     fail(Code::io, "cannot make the shared cache's folder '", folder, "': ", error.message());
 }
 
-Json read_claim(const std::string& path, const std::string& folder) {
-  try {
-    return parse_json(platform::read_document(path), path);
-  } catch (const Error& error) {
-    fail(error.code(), "the shared cache '", folder, "' cannot be used: ", error.what(),
+// How the claim that is there differs from this one.
+std::string claim_difference(const std::string& path, const Json& upstream) {
+  const auto damaged = [&](Code code, const char* why) {
+    fail(code, "the shared cache's description '", path, "' cannot be used: ", why,
          ". Remove the folder, and it is made anew");
+  };
+  try {
+    const Json held = parse_json(platform::read_document(path), path);
+    if (!held.is_object()) fail(Code::corrupt_data, "it is no JSON object");
+    return upstream_difference(held, upstream);
+  } catch (const Error& error) {
+    damaged(error.code(), error.what());
+  } catch (const Json::exception& error) {  // whole JSON of other types
+    damaged(Code::corrupt_data, error.what());
   }
+  return "";
 }
 
 }  // namespace
@@ -125,7 +139,7 @@ std::string claim_cache_folder(const std::string& folder, const Json& upstream) 
   make_folder(folder);
   std::error_code error;
   if (!fs::exists(path, error)) write_once(path, text);
-  const std::string what = upstream_difference(read_claim(path, folder), Json::parse(text));
+  const std::string what = claim_difference(path, Json::parse(text));
   if (!what.empty())
     fail(Code::state, "the shared cache '", folder,
          "' holds samples of other data, stages or options: ", what,

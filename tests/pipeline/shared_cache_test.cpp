@@ -185,6 +185,22 @@ TEST_F(SharedCacheTest, RefusesWhatIsMadeOtherwise) {
   EXPECT_HAS(failure(spec()), "'2/new.png' is new");
 }
 
+TEST_F(SharedCacheTest, RefusesADescriptionThatMakesNoSense) {
+  digest(spec());
+  const Json right = Json::parse(get(folder() + "/upstream.json"));
+  for (const char* text : {"", "[]", "5", "{}", R"({"stages": 5})", R"({"stages": [5]})"}) {
+    put(folder() + "/upstream.json", text);
+    EXPECT_HAS(failure(spec()), "Remove the folder");
+  }
+  for (const char* key : {"stages", "data", "changed", "fields", "format"})
+    for (const Json& value : {Json(7), Json::array({1, "x"}), Json{{"files", {1}}}}) {
+      Json wrong = right;
+      wrong[key] = value;
+      put(folder() + "/upstream.json", wrong.dump());
+      EXPECT_HAS(failure(spec()), "Remove the folder");
+    }
+}
+
 TEST_F(SharedCacheTest, BelongsToTheDataWhereverItLies) {
   digest(spec());
   fs::rename(dir_.path("images"), dir_.path("moved"));
