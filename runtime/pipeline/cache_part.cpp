@@ -98,6 +98,19 @@ Row row_of(const CacheEntry& entry) {
 
 }  // namespace
 
+// Of the folder as it is: a part that exists may have a number after one whose files are still being made.
+std::optional<uint64_t> cached_bytes(const std::string& folder) {
+  uint64_t total = 0;
+  std::error_code error, gone;
+  for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error)) {
+    if (it->path().extension() != ".data") continue;
+    const uint64_t size = it->file_size(gone);
+    if (!gone) total += size - std::min<uint64_t>(size, sizeof(Header));
+  }
+  return error ? std::nullopt : std::optional(total);
+}
+
 CachePart::CachePart(const std::string& index, const std::string& data, uint32_t number)
     : index_(index, platform::SharedFile::Mode::read),
       data_(data, platform::SharedFile::Mode::read),

@@ -43,6 +43,9 @@ struct CacheIdentity {
   std::string folder, upstream;  // see claim_cache_folder()
 };
 
+// What the samples of all parts take, those that are on their way too; nothing where the folder cannot be listed.
+std::optional<uint64_t> cached_bytes(const std::string& folder);
+
 class CachePart {
  public:
   // nullptr where it is not there yet. Error(corrupt_data) where it is something else.

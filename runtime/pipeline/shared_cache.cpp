@@ -210,18 +210,22 @@ bool SharedCache::write(const Item& item) {
   return true;
 }
 
+bool SharedCache::fits(uint64_t more) const {
+  const auto bytes = cached_bytes(identity_.folder);
+  if (!bytes) fail(Code::io, "cannot list '", identity_.folder, "'");
+  return *bytes + more <= limit_bytes_;
+}
+
 // A place for so many bytes. The file grows before all are added up, so that of two processes that take the last room at once at
 // least one sees the other.
 std::optional<uint64_t> SharedCache::reserve(uint64_t bytes) {
   const std::scoped_lock lock(writer_mutex_);
-  if (total_bytes() + bytes <= limit_bytes_) {
-    CacheWriter& to = writer();
-    const uint64_t offset = to.end();
-    to.resize(offset + bytes);
-    refresh();
-    if (total_bytes() <= limit_bytes_) return offset;
-    to.resize(offset);
-  }
+  if (told_full_ && !fits(bytes)) return std::nullopt;
+  CacheWriter& to = writer();
+  const uint64_t offset = to.end();
+  to.resize(offset + bytes);
+  if (fits(0)) return offset;
+  to.resize(offset);
   if (!told_full_.exchange(true))
     log_line(LogLevel::info, cat("the shared cache '", identity_.folder, "' is full (",
                                  limit_bytes_, " bytes): further samples are made each time"));
@@ -237,14 +241,6 @@ CacheWriter& SharedCache::writer() {
     fail(Code::io, "part ", made->part(), " of it cannot be read");
   writer_ = std::move(made);
   return *writer_;
-}
-
-uint64_t SharedCache::total_bytes() const {
-  const std::scoped_lock lock(mutex_);
-  uint64_t total = 0;
-  for (const auto& [number, part] : parts_)
-    if (part) total += part->data_bytes();
-  return total;
 }
 
 // Tells others too, where that is possible.
@@ -278,7 +274,7 @@ void SharedCache::stop_writing(const std::string& why) {
 
 Json SharedCache::stats() const {
   Json out = SampleCache::stats();
-  const uint64_t bytes = total_bytes();
+  const uint64_t bytes = cached_bytes(identity_.folder).value_or(0);
   const std::scoped_lock lock(mutex_);
   out["samples"] = held_.size();
   out["bytes"] = bytes;

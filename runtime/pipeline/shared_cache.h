@@ -51,7 +51,7 @@ class SharedCache final : public SampleCache {
   CacheWriter& writer();
   void withdraw(const CacheEntry& entry, const std::string& why);
   void stop_writing(const std::string& why);
-  uint64_t total_bytes() const;
+  bool fits(uint64_t more) const;
 
   CacheIdentity identity_;
   const uint64_t limit_bytes_;
