@@ -53,7 +53,7 @@ part ddp /usr/bin/python3 tests/golden/ddp.py --program build-test/tests/bench/s
 part matrix_units bash tests/newer_mesa.sh "$work/sid" build-test/tests/ops_tests
 part slurm bash tests/slurm.sh build-test "$work/slurm"
 part ranks python3 tests/golden/ranks.py --program build-test/tools/echotrain/echotrain
-part tensor_parallel build-test/tests/parallel_tests --gtest_filter=TensorParallel.* --gtest_also_run_disabled_tests
+part tensor_parallel build-test/tests/parallel_tests --gtest_filter='TensorParallel*' --gtest_also_run_disabled_tests
 part faults python3 tests/faults/faults.py build-test/tools/echotrain/echotrain --faults 200
 part shares env ECHOTRAIN_TEST_SHARES=1000 build-test/tests/pipeline_tests --gtest_filter='Share.*'
 part stages build-test/tests/train_tests --gtest_also_run_disabled_tests --gtest_filter="*ForAHundredSteps*"

@@ -35,7 +35,7 @@ class Elementwise final : public Optimizer {
     v_ = make(second);
   }
 
-  void emit(ops::Emitter& emit, const gpu::Buffer& step_values) override {
+  void emit(ops::Emitter& emit, const gpu::Buffer& step_values, const Peers& /*peers*/) override {
     emit.set_label("optimizer");
     using gpu::Access;
     for (const auto& range : portion_.ranges()) {

@@ -32,7 +32,7 @@ class Trust final : public Optimizer {
     direction_ = zeros();
   }
 
-  void emit(ops::Emitter& emit, const gpu::Buffer& step_values) override {
+  void emit(ops::Emitter& emit, const gpu::Buffer& step_values, const Peers& peers) override {
     using gpu::Access;
     const gpu::Binding weights{store_.weights(), Access::read},
         gradients{store_.gradients(), Access::read}, step{step_values, Access::read};
@@ -48,6 +48,7 @@ class Trust final : public Optimizer {
                   {weights, lamb_ ? ops::reads(direction_) : gradients, ops::reads(segments_),
                    ops::writes(partial_)},
                   push, push.count, kSegment, constants);
+    if (peers.join_squares) join(emit, peers);
     Push by_tensor = push_;
     by_tensor.count = count_of(tensors_);
     emit.for_each("trust_ratios",
@@ -86,6 +87,22 @@ class Trust final : public Optimizer {
     const ops::DeviceTensor tensor = make(host.shape());
     graph::upload(store_.device(), host, tensor);
     return tensor;
+  }
+
+  // The sums of segments, which lie alike on all ranks.
+  void join(ops::Emitter& emit, const Peers& peers) const {
+    constexpr uint64_t kBytes = 2 * sizeof(float);  // of a segment's
+    uint64_t at = 0;
+    for (const auto& parameter : store_.parameters()) {
+      const uint64_t bytes = segments_of(parameter.count) * kBytes;
+      if (!peers.counts(parameter.name)) emit.add(gpu::Fill{partial_.buffer.slice(at, bytes), 0});
+      at += bytes;
+    }
+    peers.join_squares(partial_.buffer);
+  }
+
+  static uint64_t segments_of(uint32_t count) {
+    return (uint64_t{count} + kSegment - 1) / kSegment;
   }
 
   void place_segments() {

@@ -61,11 +61,6 @@ UpdateSpec::UpdateSpec(const Json& json)
       options_(optimizer_->options, cat("optimizer '", optimizer_->name, "'"), keys(json, false)),
       common_(kCommon, cat("optimizer '", optimizer_->name, "'"), keys(json, true)) {}
 
-std::string UpdateSpec::takes_norms() const {
-  if (optimizer_->takes_norms) return cat("optimizer '", optimizer_->name, "'");
-  return common_.number("clip_norm") > 0 ? "clip_norm" : "";
-}
-
 Update::Update(const UpdateSpec& spec, const graph::ParameterStore& store,
                const LossScale* loss_scale, const std::optional<Share>& share)
     : store_(store),
@@ -80,8 +75,6 @@ Update::Update(const UpdateSpec& spec, const graph::ParameterStore& store,
       known_(own_gradients_ ? own_ : Portion(store)),
       optimizer_(spec.optimizer().make(spec.options(), own_)) {
   if (options_.integer("accumulate") > 1) sum_ = make(known_.count());
-  if (options_.number("clip_norm") > 0)
-    partial_ = make(kParts * std::max<int64_t>(1, std::ssize(known_.ranges())));
   norm_ = make(1);
   failed_ = make(1);
   if (options_.number("proximal") > 0) anchor_ = make(own_.count());
@@ -155,9 +148,45 @@ void Update::emit_gradients(ops::Emitter& emit, const gpu::Buffer& loss,
                   Push{range.count, steps}, range.count);
 }
 
+// Of the gradients that it knows, those in the norm: neighbours together.
+std::vector<graph::ParameterStore::Range> Update::counted(const Peers& peers) const {
+  if (!peers.counts) return known_.ranges();
+  std::vector<graph::ParameterStore::Range> out;
+  const auto& parameters = store_.parameters();
+  const auto counts = [&](const auto& parameter) { return peers.counts(parameter.name); };
+  for (auto begin = parameters.begin(); begin != parameters.end();) {
+    begin = std::find_if(begin, parameters.end(), counts);
+    if (begin == parameters.end()) break;
+    const auto end = std::find_if_not(begin, parameters.end(), counts);
+    const uint32_t first = begin->begin, last = std::prev(end)->begin + std::prev(end)->count;
+    for (auto range : store_.ranges(first, last - first)) {
+      range.begin += first;
+      out.push_back(range);
+    }
+    begin = end;
+  }
+  return out;
+}
+
+void Update::emit_norm(ops::Emitter& emit, const Peers& peers) {
+  using gpu::Access;
+  const auto ranges = counted(peers);
+  const ops::DeviceTensor partial =
+      emit.scratch({int64_t{kParts} * std::max<int64_t>(1, std::ssize(ranges))});
+  if (ranges.empty()) emit.add(gpu::Fill{partial.buffer, 0});
+  for (size_t i = 0; i < ranges.size(); ++i)
+    emit.for_rows("gradient_squares",
+                  {{part_of(known_.gradients(), ranges[i]), Access::read},
+                   {partial.buffer.slice(i * kParts * 4, kParts * 4), Access::write}},
+                  Push{ranges[i].count}, kParts, ranges[i].count / kParts);
+  const auto parts = static_cast<uint32_t>(partial.shape[0]);
+  emit.for_rows("gradient_norm", {ops::reads(partial), ops::writes(norm_)}, Push{parts}, 1, parts);
+  if (peers.join_norm) peers.join_norm(norm_.buffer);
+}
+
 // Clipping, and the proximal step.
 void Update::emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values,
-                              const std::function<void(const gpu::Buffer&)>& share_norm) {
+                              const Peers& peers) {
   using gpu::Access;
   const gpu::Binding step{step_values, Access::read};
   const auto push_of = [&](uint32_t count) {
@@ -168,19 +197,8 @@ void Update::emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values
                 static_cast<float>(options_.number("proximal")),
                 0};
   };
-  if (partial_) {
-    const auto ranges = known_.ranges();
-    for (size_t i = 0; i < ranges.size(); ++i)
-      emit.for_rows("gradient_squares",
-                    {{part_of(known_.gradients(), ranges[i]), Access::read},
-                     {partial_.buffer.slice(i * kParts * 4, kParts * 4), Access::write}},
-                    push_of(ranges[i].count), kParts, ranges[i].count / kParts);
-    const Push parts = push_of(partial_.count());
-    emit.for_rows("gradient_norm", {ops::reads(partial_), ops::writes(norm_)}, parts, 1,
-                  parts.count);
-    if (share_norm) share_norm(norm_.buffer);
-  }
   const Push push = push_of(0);
+  if (push.most_norm > 0) emit_norm(emit, peers);
   if (push.most_norm <= 0 && push.most <= 0 && push.proximal <= 0) return;
   for (const auto& range : own_.ranges()) {
     const gpu::Binding weights{part_of(own_.weights(), range), Access::read};
@@ -201,14 +219,12 @@ void Update::emit(ops::Emitter& emit, const gpu::Buffer& loss, const gpu::Buffer
 }
 
 void Update::emit_change(ops::Emitter& emit, const gpu::Buffer& loss,
-                         const gpu::Buffer& step_values,
-                         const std::function<void(const gpu::Buffer&)>& share_norm,
-                         const std::function<void()>& share_weights) {
+                         const gpu::Buffer& step_values, const Peers& peers) {
   using gpu::Access;
   emit.set_label("gradients");
-  emit_adjustments(emit, step_values, share_norm);
-  optimizer_->emit(emit, step_values);
-  if (share_weights) share_weights();
+  emit_adjustments(emit, step_values, peers);
+  optimizer_->emit(emit, step_values, peers);
+  if (peers.bring_weights) peers.bring_weights();
   if (loss_scale_)
     loss_scale_->emit_next(emit, loss, failed_, step_values);
   else

@@ -2,7 +2,6 @@
 // the weights.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,8 +24,6 @@ class UpdateSpec {
   const Options& options() const { return options_; }  // of the optimizer
   const Options& common() const { return common_; }    // update_schema()
   int64_t accumulate() const { return common_.integer("accumulate"); }
-  // What of it takes norms, of whole tensors or of all together ("optimizer 'lamb'", "clip_norm"); "": it updates each scalar by itself.
-  std::string takes_norms() const;
 
  private:
   const OptimizerSpec* optimizer_;
@@ -56,11 +53,8 @@ class Update {
   // changes the weights. Ranks that share an update exchange between the two what each has.
   void emit_gradients(ops::Emitter& emit, const gpu::Buffer& loss, const gpu::Buffer& step_values,
                       const Shared* shared = nullptr);
-  // Of ranks that have parts of the parameters: `share_norm` appends what makes the norm of this part's gradients (f32 [1]) that
-  // of all, `share_weights` what brings the others' parts of the weights here.
   void emit_change(ops::Emitter& emit, const gpu::Buffer& loss, const gpu::Buffer& step_values,
-                   const std::function<void(const gpu::Buffer& norm)>& share_norm = {},
-                   const std::function<void()>& share_weights = {});
+                   const Peers& peers = {});
 
   // Appends what makes of `weights` those that lie `there`, which another rank has updated, in a step that ends an update.
   static void emit_receive(ops::Emitter& emit, const gpu::Buffer& weights, const gpu::Buffer& there,
@@ -103,8 +97,9 @@ class Update {
   void emit_finite(ops::Emitter& emit, const gpu::Buffer& gradients, uint32_t count,
                    const gpu::Buffer& loss, const gpu::Buffer& step_values) const;
   Portion owned(const std::optional<Share>& share) const;
-  void emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values,
-                        const std::function<void(const gpu::Buffer& norm)>& share_norm);
+  std::vector<graph::ParameterStore::Range> counted(const Peers& peers) const;
+  void emit_norm(ops::Emitter& emit, const Peers& peers);
+  void emit_adjustments(ops::Emitter& emit, const gpu::Buffer& step_values, const Peers& peers);
 
   const graph::ParameterStore& store_;
   const LossScale* loss_scale_;
@@ -113,7 +108,7 @@ class Update {
   ops::DeviceTensor own_gradients_;
   const Portion own_, known_;  // what it changes, and that whose gradients it sees
   std::unique_ptr<Optimizer> optimizer_;
-  ops::DeviceTensor sum_, partial_, norm_, anchor_, averages_, failed_;
+  ops::DeviceTensor sum_, norm_, anchor_, averages_, failed_;
 };
 
 }  // namespace etr::optim

@@ -139,7 +139,7 @@ gpu::CommandList DataParallel::with_update(const gpu::CommandList& commands, opt
     emit_verdict(emit, update, verdict);
     const optim::Update::Shared shared{verdict};
     update.emit_gradients(emit, loss, step.values, &shared);
-    update.emit_change(emit, loss, step.values);
+    emit_change(emit, update, store, step);
     return out;
   }
   Step with_verdict = step;
@@ -162,6 +162,8 @@ void DataParallel::emit_change(ops::Emitter& emit, optim::Update& update,
   const gpu::Buffer& loss = step.results.front();
   if (sharded_)
     sharded_->emit_change(emit, update, store, loss, step.values);
+  else if (tensor_)
+    update.emit_change(emit, loss, step.values, tensor_->update_peers(emit, memory_, *step.slices));
   else
     update.emit_change(emit, loss, step.values);
 }

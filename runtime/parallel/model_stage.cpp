@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <utility>
 
 #include "core/error.h"
@@ -248,14 +247,14 @@ gpu::CommandList ModelStage::with_update(const graph::Plan& plan, graph::ValueId
   const gpu::Buffer &of_loss = plan.tensor(loss).buffer, &values = plan.step_values();
   const optim::Update::Shared shared{verdict, plan.weight()};
   update.emit_gradients(emit, of_loss, values, &shared);
+  optim::Peers peers;
   // Of all stages' gradients together. Ranks that have the same stage have the same ones.
-  update.emit_change(emit, of_loss, values, [&](const gpu::Buffer& norm) {
+  peers.join_norm = [&](const gpu::Buffer& norm) {
     emit_exchange(emit, {norm}, [this](std::span<float> own) {
-      double square = std::pow(static_cast<double>(own[0]), 2);
-      all_.all_reduce(std::span(&square, 1));
-      own[0] = static_cast<float>(std::sqrt(square / mesh_.length(Axis::data)));
+      join_norm(all_, own[0], mesh_.length(Axis::data));
     });
-  });
+  };
+  update.emit_change(emit, of_loss, values, peers);
   return out;
 }
 

@@ -1,7 +1,6 @@
 #include "parallel/sharded_update.h"
 
 #include <algorithm>
-#include <cmath>
 #include <span>
 #include <utility>
 
@@ -216,17 +215,14 @@ void ShardedUpdate::emit_gradients(ops::Emitter& emit, optim::Update& update,
 void ShardedUpdate::emit_change(ops::Emitter& emit, optim::Update& update,
                                 const graph::ParameterStore& store, const gpu::Buffer& loss,
                                 const gpu::Buffer& step_values) {
-  std::function<void(const gpu::Buffer&)> share_norm;
+  optim::Peers peers;
   if (stage_ == 2)
-    share_norm = [&](const gpu::Buffer& norm) {
-      emit_round_trip(emit.commands(), memory_, {norm}, [this](std::span<float> own) {
-        double square = std::pow(static_cast<double>(own[0]), 2);
-        group_.all_reduce(std::span(&square, 1));
-        own[0] = static_cast<float>(std::sqrt(square));
-      });
+    peers.join_norm = [&](const gpu::Buffer& norm) {
+      emit_round_trip(emit.commands(), memory_, {norm},
+                      [this](std::span<float> own) { join_norm(group_, own[0]); });
     };
-  update.emit_change(emit, loss, step_values, share_norm,
-                     [&] { emit_gather(emit, store, step_values); });
+  peers.bring_weights = [&] { emit_gather(emit, store, step_values); };
+  update.emit_change(emit, loss, step_values, peers);
 }
 
 // What is exchanged of all ranks' parts of the weights at once.

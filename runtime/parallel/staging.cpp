@@ -1,5 +1,6 @@
 #include "parallel/staging.h"
 
+#include <cmath>
 #include <cstring>
 
 namespace etr::parallel {
@@ -35,6 +36,12 @@ ops::StepValues step_at(const gpu::Buffer& memory) {
   ops::StepValues values;
   std::memcpy(&values, memory.host, sizeof values);
   return values;
+}
+
+void join_norm(exchange::Group& group, float& norm, int times) {
+  double square = std::pow(static_cast<double>(norm), 2);
+  group.all_reduce(std::span(&square, 1));
+  norm = static_cast<float>(std::sqrt(square / times));
 }
 
 void emit_round_trip(gpu::CommandList& commands, gpu::Allocator& memory,

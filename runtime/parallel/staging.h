@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "exchange/group.h"
 #include "gpu/kernel.h"
 #include "ops/op.h"
 
@@ -43,6 +44,9 @@ inline std::span<float> floats_at(const gpu::Buffer& memory) {
   return {reinterpret_cast<float*>(memory.host), memory.size_bytes / sizeof(float)};
 }
 ops::StepValues step_at(const gpu::Buffer& memory);
+
+// Makes the norm of what this rank has that of what all ranks of `group` have, where `times` of them have the same and it counts once.
+void join_norm(exchange::Group& group, float& norm, int times = 1);
 
 // Appends copies of `parts`, one after another, to memory that the host sees, `work` on these, and copies back: the device waits.
 // `memory` allocates such memory, and outlives the commands.

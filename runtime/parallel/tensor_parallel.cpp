@@ -39,6 +39,23 @@ void TensorParallel::emit_means(gpu::CommandList& commands, gpu::Allocator& memo
   });
 }
 
+optim::Peers TensorParallel::update_peers(ops::Emitter& emit, gpu::Allocator& memory,
+                                          const graph::Slices& slices) {
+  optim::Peers out;
+  out.counts = [this, &slices](const std::string& parameter) {
+    return rank() == 0 || slices.contains(parameter);
+  };
+  out.join_norm = [this, &emit, &memory](const gpu::Buffer& norm) {
+    emit_round_trip(emit.commands(), memory, {norm},
+                    [this](std::span<float> own) { join_norm(group_, own[0]); });
+  };
+  out.join_squares = [this, &emit, &memory](const gpu::Buffer& squares) {
+    emit_round_trip(emit.commands(), memory, {squares},
+                    [this](std::span<float> sums) { group_.all_reduce(sums); });
+  };
+  return out;
+}
+
 Tensor TensorParallel::gather(const Tensor& own, const graph::Slice& slice) {
   const auto ours = own.view<float>();
   std::vector<float> all(ours.size() * static_cast<size_t>(size()));

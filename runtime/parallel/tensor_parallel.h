@@ -8,6 +8,7 @@
 #include "exchange/group.h"
 #include "graph/split.h"
 #include "ops/op.h"
+#include "optim/optimizer.h"
 #include "tensor/tensor.h"
 
 namespace etr::parallel {
@@ -30,6 +31,10 @@ class TensorParallel {
   // Appends what makes of `means`, whole tensors, the means of all ranks'. `memory`: see emit_round_trip().
   void emit_means(gpu::CommandList& commands, gpu::Allocator& memory,
                   const std::vector<gpu::Buffer>& means);
+
+  // How these ranks make an update of which they share the parameters in `slices`. While it is emitted, into `emit`.
+  optim::Peers update_peers(ops::Emitter& emit, gpu::Allocator& memory,
+                            const graph::Slices& slices);
 
   // The whole tensor of each rank's slice. A call of all ranks.
   Tensor gather(const Tensor& own, const graph::Slice& slice);

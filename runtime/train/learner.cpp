@@ -15,15 +15,6 @@ namespace {
 constexpr const char* kNoWeights =
     "there are no weights before the first batch: make a step or a prediction first";
 
-// Which sees no more of a tensor than the rank's slice.
-void check_scalar_update(const optim::UpdateSpec& update, int ranks) {
-  const std::string norms = update.takes_norms();
-  if (!norms.empty())
-    fail(Code::unsupported, norms, " takes norms of whole tensors, of which each of the ", ranks,
-         " ranks along parallel.mesh.tensor has a slice: use sgd, adam or adamw without clip_norm "
-         "(clip_value is fine), or share no tensors");
-}
-
 std::optional<double> smoothing_of(const nn::Loss& loss) {
   return loss.classifies() ? std::optional(loss.label_smoothing()) : std::nullopt;
 }
@@ -90,7 +81,6 @@ void Learner::begin(const pipeline::Item& batch, bool with_target) {
     stage_->cut(net.graph, net.loss, memory_of(*device()));
   }
   parallel::TensorParallel* tensor = ranks_ ? ranks_->tensor() : nullptr;
-  if (tensor) check_scalar_update(update_, tensor->size());
   parallel::ShardedUpdate* sharded = ranks_ ? ranks_->sharded() : nullptr;
   auto weights =
       std::make_unique<Weights>(*kernels_, std::move(net), seed_, tensor, stage_.get(), sharded);

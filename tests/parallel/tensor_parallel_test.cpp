@@ -132,6 +132,41 @@ TEST(TensorParallel, ATransformerIsThatOfOneDevice) {
   expect_same_run(ranks, alone(transformer(), 8), 2e-4);
 }
 
+// Norms of all gradients together, and of whole tensors. Each of these changes every step: a norm of a slice is far from the whole's.
+class NormsOfSlices : public testing::TestWithParam<const char*> {
+ protected:
+  static void compare(const Problem& problem, uint32_t steps, const MeshShape& mesh,
+                      double tolerance) {
+    SCOPED_TRACE(problem.name);
+    const Problem own = with(problem, GetParam());
+    expect_same_run(together(own, steps, mesh), alone(own, steps), tolerance);
+  }
+};
+
+TEST_P(NormsOfSlices, AreThoseOfOneDevice) {
+  compare(mlp(), 8, {2, 1, 2}, 2e-4);
+  compare(transformer(), 4, {1, 1, 2}, 2e-4);
+}
+
+// Of tests/night.sh.
+TEST_P(NormsOfSlices, DISABLED_AreThoseOfOneDeviceForAHundredSteps) {
+  for (const MeshShape& mesh : {MeshShape{1, 1, 2}, MeshShape{1, 1, 3}, MeshShape{2, 1, 2}})
+    for (const Problem& problem : {mlp(), transformer()}) compare(problem, 100, mesh, 5e-3);
+}
+
+constexpr const char* kClipped = R"({"optimizer": "sgd", "momentum": 0.9, "clip_norm": 0.1})";
+
+INSTANTIATE_TEST_SUITE_P(
+    TensorParallel, NormsOfSlices,
+    testing::Values(kClipped, R"({"optimizer": "lars", "trust": 0.05, "weight_decay": 0.001})",
+                    R"({"optimizer": "lamb", "epsilon": 0.1, "clip_norm": 0.5})",
+                    R"({"optimizer": "lars", "trust": 0.05, "accumulate": 2, "clip_norm": 0.1})"));
+
+TEST(TensorParallel, ClippingForSixtyStepsIsThatOfOneDevice) {
+  for (const Problem& problem : {with(mlp(), kClipped), with(transformer(), kClipped)})
+    expect_same_run(together(problem, 60, {1, 1, 2}), alone(problem, 60), 1e-3);
+}
+
 // Of tests/night.sh.
 TEST(TensorParallel, DISABLED_AHundredStepsAreThoseOfOneDevice) {
   for (const Problem& problem : {mlp(), transformer()}) {
