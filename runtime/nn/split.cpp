@@ -11,7 +11,7 @@ SplitModel split(const ModelGraph& whole, int rank, int size) {
   const auto now = [&](graph::ValueId id) {
     return id < 0 ? id : parts.values[static_cast<size_t>(id)];
   };
-  SplitModel out{{}, std::move(parts.slices), std::move(parts.layers)};
+  SplitModel out{{}, std::move(parts.slices), std::move(parts.layers), {}};
   for (const graph::ValueId id : whole.inputs) out.net.inputs.push_back(now(id));
   out.net.target = now(whole.target);
   out.net.output = now(whole.output);
@@ -20,6 +20,7 @@ SplitModel split(const ModelGraph& whole, int rank, int size) {
   out.net.recompute = whole.recompute;
   out.net.precision = whole.precision;
   out.net.graph = std::move(parts.graph);
+  out.values = std::move(parts.values);
   return out;
 }
 

@@ -12,6 +12,7 @@ struct SplitModel {
   ModelGraph net;
   graph::Slices slices;
   std::vector<graph::SplitLayer> layers;
+  std::vector<graph::ValueId> values;  // as graph::SplitGraph's
 };
 
 // For the rank-th of `size` devices. What goes in and comes out is whole on all of them.

@@ -95,17 +95,6 @@ void DataParallel::emit_verdict(ops::Emitter& emit, const optim::Update& update,
   if (tensor_) tensor_->emit_means(emit.commands(), memory_, {verdict});
 }
 
-// Gradients of parameters that all ranks have whole. They are the same but for how kernels round, which a device may choose by
-// measuring; that would add up.
-void DataParallel::emit_replicas(gpu::CommandList& commands, const graph::ParameterStore& store,
-                                 const Step& step) {
-  std::vector<gpu::Buffer> whole;
-  for (const auto& parameter : store.parameters())
-    if (!step.slices->contains(parameter.name))
-      whole.push_back(store.gradient(parameter.name).buffer);
-  if (!whole.empty()) tensor_->emit_means(commands, memory_, whole);
-}
-
 DataParallel::Exchange DataParallel::make_exchange(uint64_t bytes, const gpu::Buffer& values,
                                                    const Step& step) {
   return {memory_.allocate(sizeof(float) + bytes), values, static_cast<float>(step.rows)};
@@ -127,7 +116,7 @@ gpu::CommandList DataParallel::with_update(const gpu::CommandList& commands, opt
   gpu::CommandList out = commands;
   ops::Emitter emit(kernels, memory, out);
   const gpu::Buffer& loss = step.results.front();
-  if (tensor_) emit_replicas(out, store, step);
+  if (tensor_) tensor_->emit_replicas(out, memory_, store, *step.slices);
   if (update.accumulate() == 1 || (size() == 1 && !tensor_)) {
     if (size() > 1) out = averaged(out, store, step, kernels, memory);
     if (!tensor_) {  // its verdict follows from the means

@@ -83,8 +83,6 @@ class DataParallel : public Sharing {
   void emit_change(ops::Emitter& emit, optim::Update& update, const graph::ParameterStore& store,
                    const Step& step);
   void emit_verdict(ops::Emitter& emit, const optim::Update& update, const gpu::Buffer& verdict);
-  void emit_replicas(gpu::CommandList& commands, const graph::ParameterStore& store,
-                     const Step& step);
   gpu::CommandList averaged(const gpu::CommandList& commands, const graph::ParameterStore& store,
                             const Step& step, gpu::Kernels& kernels, gpu::Allocator& memory);
   gpu::CommandList with_means(const gpu::CommandList& commands, const graph::ParameterStore& store,

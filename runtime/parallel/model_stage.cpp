@@ -50,10 +50,13 @@ struct ModelStage::Traffic {
 
 ModelStage::ModelStage(const Mesh& mesh, exchange::Group& world, gpu::DevicePtr device,
                        ModelStageOptions options)
-    : mesh_(mesh), device_(std::move(device)), options_(options), all_(world.duplicate()) {
+    : mesh_(mesh),
+      device_(std::move(device)),
+      options_(options),
+      all_(world.duplicate()),
+      memory_(device_, gpu::MemoryUse::readback) {
   if (mesh.length(Axis::tensor) > 1)
-    fail(Code::unsupported, "parallel.mesh: ", to_text(mesh.shape()),
-         ": ranks share a model's tensors or its layers so far, not both");
+    tensor_ = std::make_unique<TensorParallel>(mesh.line(world, Axis::tensor), device_);
   line_ = mesh.line(world, Axis::pipeline);
   exchange::Group data = mesh.line(world, Axis::data);
   if (data.size() > 1) data_ = std::move(data);
@@ -87,6 +90,7 @@ void ModelStage::give_up(const std::string& reason) {
   }
   all_.abort(text);
   if (data_) data_->abort(text);
+  if (tensor_) tensor_->abort(text);
   line_->abort(text);
 }
 
@@ -235,20 +239,26 @@ gpu::CommandList ModelStage::with_sums(const gpu::CommandList& commands,
 
 gpu::CommandList ModelStage::with_update(const graph::Plan& plan, graph::ValueId loss,
                                          optim::Update& update, const graph::ParameterStore& store,
-                                         gpu::Kernels& kernels, gpu::Allocator& memory) {
+                                         const graph::Slices& slices, gpu::Kernels& kernels,
+                                         gpu::Allocator& memory) {
   gpu::CommandList out = data_ ? with_sums(plan.commands(), store) : plan.commands();
   ops::Emitter emit(kernels, memory, out);
   emit_end(emit);
+  if (tensor_) tensor_->emit_replicas(out, memory_, store, slices);
   const gpu::Buffer verdict = memory.allocate(sizeof(float));
   update.emit_verdict(emit, verdict);
-  emit_exchange(emit, {plan.sums(), verdict},
-                [this](std::span<float> values) { all_.all_reduce(values); });
+  emit_exchange(emit, {plan.sums(), verdict}, [this](std::span<float> values) {
+    all_.all_reduce(values);
+    // Ranks that share tensors have the same rows, which count once.
+    const float share = 1 / static_cast<float>(mesh_.length(Axis::tensor));
+    for (float& value : values) value *= share;
+  });
   plan.emit_means(emit);
   const gpu::Buffer &of_loss = plan.tensor(loss).buffer, &values = plan.step_values();
   const optim::Update::Shared shared{verdict, plan.weight()};
   update.emit_gradients(emit, of_loss, values, &shared);
-  optim::Peers peers;
-  // Of all stages' gradients together. Ranks that have the same stage have the same ones.
+  optim::Peers peers = tensor_ ? tensor_->update_peers(emit, memory_, slices) : optim::Peers{};
+  // Of all stages' gradients together, which each line of stages has.
   peers.join_norm = [&](const gpu::Buffer& norm) {
     emit_exchange(emit, {norm}, [this](std::span<float> own) {
       join_norm(all_, own[0], mesh_.length(Axis::data));

@@ -16,6 +16,7 @@
 #include "parallel/courier.h"
 #include "parallel/mesh.h"
 #include "parallel/schedule.h"
+#include "parallel/tensor_parallel.h"
 
 namespace etr::parallel {
 
@@ -27,8 +28,10 @@ struct ModelStageOptions {
 };
 
 // One rank's end. All ranks of a line along Axis::pipeline have the same batch, of which the first computes the graph's first nodes; those
-// along Axis::data have the same nodes, and parts of a larger batch. All submit the same steps in the same order. Outlives the
-// recordings of what it wove; a device serves one rank only.
+// along Axis::data have the same nodes, and parts of a larger batch; those along Axis::tensor have the same nodes and the same batch,
+// and slices of the stage's tensors: the graph is then what graph::split() makes for each of them, and a rank's neighbours have the same
+// place along that axis. All submit the same steps in the same order. Outlives the recordings of what it wove; a device serves one
+// rank only.
 class ModelStage {
  public:
   // A call of all ranks of `world`, as most(), average_states() and share() are, while no step is in flight.
@@ -41,6 +44,8 @@ class ModelStage {
   int stages() const { return mesh_.length(Axis::pipeline); }
   bool is_last() const { return stage() + 1 == stages(); }
   int micro_batches() const { return options_.micro_batches; }
+  // Those with whom this one shares its stage's tensors; nullptr: they are whole here.
+  TensorParallel* tensor() const { return tensor_.get(); }
 
   // Decides where the graph, which has a micro-batch's rows, is cut: all ranks do as the first one. A call of all, before part().
   void cut(const graph::Graph& graph, graph::ValueId loss, uint64_t memory_bytes);
@@ -52,10 +57,10 @@ class ModelStage {
   graph::Part part(bool training);
 
   // What a step of the plan, made with part(true), does: its commands, then what its outputs and gradients are on the whole batch of all
-  // ranks, then the update. What is not finite on one rank is so on all.
+  // ranks, then the update. What is not finite on one rank is so on all. `slices`: of the parameters that tensor() shares.
   gpu::CommandList with_update(const graph::Plan& plan, graph::ValueId loss, optim::Update& update,
-                               const graph::ParameterStore& store, gpu::Kernels& kernels,
-                               gpu::Allocator& memory);
+                               const graph::ParameterStore& store, const graph::Slices& slices,
+                               gpu::Kernels& kernels, gpu::Allocator& memory);
   // The same of one made with part(false). The last stage has the outputs, over the rows of this line's batch; those of others are 0.
   gpu::CommandList with_means(const graph::Plan& plan, gpu::Kernels& kernels,
                               gpu::Allocator& memory);
@@ -93,6 +98,8 @@ class ModelStage {
   exchange::Group all_;                  // in host turns, and between steps
   std::optional<exchange::Group> data_;  // likewise; none where the rank is alone there
   std::optional<exchange::Group> line_;  // between steps
+  std::unique_ptr<TensorParallel> tensor_;
+  gpu::Arena memory_;  // of what tensor_ exchanges
   std::mutex giving_up_;
   bool closed_ = false;
   // By direction, those of the links with even numbers and those with odd ones. All ranks leave their groups in the same order.

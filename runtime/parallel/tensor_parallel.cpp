@@ -39,6 +39,15 @@ void TensorParallel::emit_means(gpu::CommandList& commands, gpu::Allocator& memo
   });
 }
 
+void TensorParallel::emit_replicas(gpu::CommandList& commands, gpu::Allocator& memory,
+                                   const graph::ParameterStore& store,
+                                   const graph::Slices& slices) {
+  std::vector<gpu::Buffer> whole;
+  for (const auto& parameter : store.parameters())
+    if (!slices.contains(parameter.name)) whole.push_back(store.gradient(parameter.name).buffer);
+  if (!whole.empty()) emit_means(commands, memory, whole);
+}
+
 optim::Peers TensorParallel::update_peers(ops::Emitter& emit, gpu::Allocator& memory,
                                           const graph::Slices& slices) {
   optim::Peers out;

@@ -6,7 +6,8 @@
 #include <string>
 
 #include "exchange/group.h"
-#include "graph/split.h"
+#include "graph/parameters.h"
+#include "graph/slice.h"
 #include "ops/op.h"
 #include "optim/optimizer.h"
 #include "tensor/tensor.h"
@@ -31,6 +32,11 @@ class TensorParallel {
   // Appends what makes of `means`, whole tensors, the means of all ranks'. `memory`: see emit_round_trip().
   void emit_means(gpu::CommandList& commands, gpu::Allocator& memory,
                   const std::vector<gpu::Buffer>& means);
+
+  // Appends what makes of gradients of parameters that are not in `slices`, and lie whole on all ranks, the means of theirs. They are
+  // the same but for how kernels round, which a device may choose by measuring; that would add up.
+  void emit_replicas(gpu::CommandList& commands, gpu::Allocator& memory,
+                     const graph::ParameterStore& store, const graph::Slices& slices);
 
   // How these ranks make an update of which they share the parameters in `slices`. While it is emitted, into `emit`.
   optim::Peers update_peers(ops::Emitter& emit, gpu::Allocator& memory,

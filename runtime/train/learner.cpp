@@ -75,16 +75,19 @@ void Learner::begin(const pipeline::Item& batch, bool with_target) {
   const Seen seen = look_at(batch, model_);
   nn::ModelGraph net = model_.build(seen.rows, seen.fields);
   check_fields(batch, net, with_target ? fed_values(net) : net.inputs, model_, *device());
+  parallel::TensorParallel* tensor = ranks_   ? ranks_->tensor()
+                                     : stage_ ? stage_->tensor()
+                                              : nullptr;
   if (stage_) {
     const int64_t parts = stage_->micro_batches();
     net = model_.build((stage_->most(seen.rows) + parts - 1) / parts, seen.fields);
-    stage_->cut(net.graph, net.loss, memory_of(*device()));
+    const nn::ModelGraph own = tensor ? nn::split(net, tensor->rank(), tensor->size()).net : net;
+    stage_->cut(own.graph, own.loss, memory_of(*device()));
   }
-  parallel::TensorParallel* tensor = ranks_ ? ranks_->tensor() : nullptr;
   parallel::ShardedUpdate* sharded = ranks_ ? ranks_->sharded() : nullptr;
   auto weights =
       std::make_unique<Weights>(*kernels_, std::move(net), seed_, tensor, stage_.get(), sharded);
-  if (tensor && tensor->rank() == 0 && ranks_->rank() == 0)
+  if (tensor && tensor->rank() == 0 && (stage_ ? stage_->mesh().rank() : ranks_->rank()) == 0)
     log_line(LogLevel::info,
              cat(tensor->size(),
                  " ranks share the model's tensors:", nn::to_text(weights->split.layers)),

@@ -122,7 +122,8 @@ std::vector<graph::ValueId> Planned::outputs() const {
 gpu::CommandList Planned::step_commands(const graph::Plan& plan, gpu::Arena& memory) {
   optim::Update& update = *weights_.update;
   if (weights_.stage)
-    return weights_.stage->with_update(plan, net_.loss, update, weights_.store, kernels_, memory);
+    return weights_.stage->with_update(plan, net_.loss, update, weights_.store,
+                                       weights_.split.slices, kernels_, memory);
   if (weights_.ranks) {
     parallel::Sharing::Step step{plan.step_values(), {}, rows, &weights_.split.slices};
     if (weights_.loss_scale) step.loss_scale = weights_.loss_scale->scale();

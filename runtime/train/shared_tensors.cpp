@@ -18,9 +18,9 @@ std::span<T> range(std::span<T> all, const Parameter& parameter) {
 
 }  // namespace
 
-SharedTensors::SharedTensors(const graph::Graph& whole, graph::Slices slices,
+SharedTensors::SharedTensors(graph::Layout whole, graph::Slices slices,
                              parallel::TensorParallel& ranks)
-    : layout_(graph::layout_of(whole)), slices_(std::move(slices)), ranks_(ranks) {}
+    : layout_(std::move(whole)), slices_(std::move(slices)), ranks_(ranks) {}
 
 Tensor SharedTensors::whole(const std::string& name, const Tensor& own) {
   const auto slice = slices_.find(name);

@@ -12,8 +12,8 @@ namespace etr::train {
 // Where a tensor is gathered, all ranks call, in the same order, while no step is in flight.
 class SharedTensors {
  public:
-  // `whole`: the graph that was split. `ranks` outlives this.
-  SharedTensors(const graph::Graph& whole, graph::Slices slices, parallel::TensorParallel& ranks);
+  // `whole`: how the parameters lie that these ranks have together. `ranks` outlives this.
+  SharedTensors(graph::Layout whole, graph::Slices slices, parallel::TensorParallel& ranks);
 
   const graph::Slices& slices() const { return slices_; }
 
@@ -26,7 +26,7 @@ class SharedTensors {
   Tensor own_state(const Tensor& whole, const graph::ParameterStore& store) const;
 
  private:
-  const graph::Layout layout_;  // of the whole model
+  const graph::Layout layout_;  // of whole parameters
   const graph::Slices slices_;
   parallel::TensorParallel& ranks_;
 };

@@ -47,7 +47,18 @@ Weights::Weights(gpu::Kernels& kernels, nn::ModelGraph of, uint64_t seed,
     fail(Code::invalid_argument, "parallel.mesh: ", tensor->size(),
          " ranks are to share the model's tensors, and none of its layers can be split:",
          nn::to_text(split.layers));
-  shared = std::make_unique<SharedTensors>(whole.graph, split.slices, *tensor);
+  const auto has = stage ? whole_values_of(stage->stage()) : std::vector<bool>{};
+  shared =
+      std::make_unique<SharedTensors>(graph::layout_of(whole.graph, has), split.slices, *tensor);
+}
+
+// Of the whole model's values, those that a stage's ranks have together.
+std::vector<bool> Weights::whole_values_of(int of_stage) const {
+  const std::vector<bool> own = stage->values_of(net.graph, of_stage);
+  if (!tensor_ranks) return own;
+  std::vector<bool> out;
+  for (const graph::ValueId id : split.values) out.push_back(own[static_cast<size_t>(id)]);
+  return out;
 }
 
 void Weights::make_update(const optim::UpdateSpec& spec) {
@@ -88,14 +99,13 @@ checkpoint::NamedTensors Weights::save_state() const {
 Loaded Weights::of_stage(const Loaded& all) const {
   Loaded part = all;
   check_origin(all.origin, "model", [&] {
-    check_all(all.weights, net.graph);
+    check_all(all.weights, whole.graph);
     std::vector<std::string> names;
-    for (const graph::Value& value : net.graph.values()) names.push_back(value.name);
+    for (const graph::Value& value : whole.graph.values()) names.push_back(value.name);
     check_no_others(all.weights, names);
   });
   std::erase_if(part.weights, [&](const auto& each) { return !has(each.first); });
-  part.optimizer =
-      part_of_state(all.optimizer, net.graph, stage->values_of(net.graph, stage->stage()));
+  part.optimizer = part_of_state(all.optimizer, whole.graph, whole_values_of(stage->stage()));
   return part;
 }
 
@@ -105,7 +115,8 @@ std::optional<SavedWeights> Weights::saved() const {
   if (sharded && ranks->rank() > 0) return std::nullopt;
   mine.weights = save();
   if (!stage) return mine;
-  if (stage->mesh().place(parallel::Axis::data) > 0) return std::nullopt;  // the same once more
+  const parallel::Coordinates& at = stage->mesh().coordinates();
+  if (at.data > 0 || at.tensor > 0) return std::nullopt;  // the same once more
   std::vector<checkpoint::NamedTensors> optimizers;
   std::vector<std::vector<bool>> parts;
   const auto gathered = [&](const checkpoint::NamedTensors& tensors) {
@@ -122,8 +133,8 @@ std::optional<SavedWeights> Weights::saved() const {
   if (weights.empty()) return std::nullopt;
   SavedWeights out;
   for (const auto& each : weights) out.weights.insert(each.begin(), each.end());
-  for (int s = 0; s < stage->stages(); ++s) parts.push_back(stage->values_of(net.graph, s));
-  out.optimizer = joined_state(optimizers, net.graph, parts);
+  for (int s = 0; s < stage->stages(); ++s) parts.push_back(whole_values_of(s));
+  out.optimizer = joined_state(optimizers, whole.graph, parts);
   return out;
 }
 

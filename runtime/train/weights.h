@@ -97,6 +97,7 @@ struct Weights {
   const ops::DeviceTensor& tensor(const std::string& name) const;
   Tensor own_state(const std::string& name, const Tensor& given) const;
   Loaded of_stage(const Loaded& all) const;
+  std::vector<bool> whole_values_of(int of_stage) const;
 };
 
 // Errors of `check` say that `origin` is of another model or optimizer.

@@ -123,7 +123,7 @@ class Worker {
     nn::ModelGraph whole =
         nn::Model(parse_json(problem.model, "test"))
             .build(rows, {{"image", {dtype, problem.sample}}, {"label", {DType::i32, {}}}});
-    if (!parallel || !parallel->tensor()) return {std::move(whole), {}, {}};
+    if (!parallel || !parallel->tensor()) return {std::move(whole), {}, {}, {}};
     return nn::split(whole, parallel->tensor()->rank(), parallel->tensor()->size());
   }
 

@@ -1,33 +1,11 @@
 // A job whose model is cut into stages, each a trainer's: together they train as one device does.
 #include <gtest/gtest.h>
 
-#include "checkpoint/store.h"
 #include "core/log.h"
-#include "train/together.h"
+#include "train/staged_job.h"
 
 namespace etr::test {
 namespace {
-
-Json staged(Json job, int stages, int micro_batches, const char* schedule = "1f1b") {
-  job["parallel"] = {
-      {"mesh", {{"pipeline", stages}}}, {"micro_batches", micro_batches}, {"schedule", schedule}};
-  return job;
-}
-
-Json layers(Json job, Json list) {
-  job["model"]["layers"] = std::move(list);
-  return job;
-}
-
-const Json& dense_layers() {
-  static const Json all{{{"layer", "flatten"}},
-                        {{"layer", "dense"}, {"units", 24}, {"activation", "relu"}},
-                        {{"layer", "dropout"}, {"rate", 0.2}},
-                        {{"layer", "dense"}, {"units", 16}, {"activation", "relu"}},
-                        {{"layer", "dense"}, {"units", 12}, {"activation", "relu"}},
-                        {{"layer", "dense"}, {"units", 4}}};
-  return all;
-}
 
 Json named(Json layer, const char* name, Json input = {}) {
   layer["name"] = name;
@@ -57,51 +35,6 @@ const Json& residual_layers() {
       {{"layer", "global_avg_pool"}},
       {{"layer", "dense"}, {"units", 4}}};
   return all;
-}
-
-// Rows of the image are the positions.
-const Json& attention_layers() {
-  const auto block = [](const char* name) {
-    return Json{{"layer", "residual"},
-                {"name", name},
-                {"layers",
-                 {{{"layer", "layer_norm"}},
-                  {{"layer", "attention"}, {"heads", 2}, {"causal", true}},
-                  {{"layer", "dropout"}, {"rate", 0.1}}}}};
-  };
-  const auto wide = [](const char* name) {
-    return Json{{"layer", "residual"},
-                {"name", name},
-                {"layers",
-                 {{{"layer", "layer_norm"}},
-                  {{"layer", "dense"}, {"units", 32}, {"activation", "gelu"}},
-                  {{"layer", "dense"}, {"units", 16}}}}};
-  };
-  static const Json all{{{"layer", "reshape"}, {"shape", {12, 12}}},
-                        {{"layer", "dense"}, {"units", 16}},
-                        {{"layer", "position_embedding"}},
-                        block("attend1"),
-                        wide("wide1"),
-                        block("attend2"),
-                        wide("wide2"),
-                        {{"layer", "layer_norm"}},
-                        {{"layer", "flatten"}},
-                        {{"layer", "dense"}, {"units", 4}}};
-  return all;
-}
-
-void expect_same_losses(const std::string& out, const std::string& one, double tolerance) {
-  const auto rows = steps_of(out), expected = steps_of(one);
-  ASSERT_EQ(rows.size(), expected.size());
-  for (size_t i = 0; i < rows.size(); ++i) {
-    EXPECT_NEAR(rows[i]["loss"].get<double>(), expected[i]["loss"].get<double>(), tolerance) << i;
-    EXPECT_NEAR(rows[i]["accuracy"].get<double>(), expected[i]["accuracy"].get<double>(), 1e-6);
-    EXPECT_EQ(rows[i]["examples"], expected[i]["examples"]);
-  }
-}
-
-void expect_no_errors(const std::vector<Outcome>& ranks) {
-  for (const Outcome& rank : ranks) ASSERT_FALSE(rank.error) << rank.error->what();
 }
 
 struct Model {
