@@ -137,12 +137,12 @@ class Group::State {
     complete(which, status, error);
     dead_status = status;
     dead = error;
-    raise(status, error);
+    raise_numbered(status, error);
   }
 
   // At the begin of a page. Memory of this process, where the engine has none of its own.
   void* allocate(uint64_t size_bytes) {
-    if (!engine.allocate) return ::operator new(size_bytes, std::align_val_t{kPage});
+    if (!engine.allocate) return ::operator new (size_bytes, std::align_val_t{kPage});
     etr_engine_error error{};
     error.struct_size = sizeof error;
     void* memory = nullptr;
@@ -152,7 +152,7 @@ class Group::State {
   }
   void release(void* memory) {
     if (engine.release) return engine.release(engine.context, memory);
-    ::operator delete(memory, std::align_val_t{kPage});
+    ::operator delete (memory, std::align_val_t{kPage});
   }
 
   void check_rank(const char* what, int rank) const {
@@ -162,13 +162,28 @@ class Group::State {
 
   const etr_engine engine;
   std::atomic<double> timeout_s{kDefaultTimeout};
+  std::vector<int> numbers;  // of the ranks, in another group; empty: their own
+  std::string along;
 
  private:
+  [[noreturn]] void raise_numbered(int32_t status, const etr_engine_error& error) const {
+    try {
+      raise(status, error);
+    } catch (const RankLost& lost) {
+      if (numbers.empty()) throw;
+      std::vector<int> there;
+      for (const int rank : lost.missing()) there.push_back(numbers.at(static_cast<size_t>(rank)));
+      throw RankLost(
+          cat(ranks_text(there), ": among those along ", along, ", counted from 0: ", lost.what()),
+          there);
+    }
+  }
+
   [[noreturn]] void raise_dead() const {
     etr_engine_error error = dead;
     const std::string message = cat("this group ended before: ", error.message);
     write_message(message, error);
-    raise(dead_status, error);
+    raise_numbered(dead_status, error);
   }
 
   std::mutex mutex;
@@ -281,7 +296,16 @@ std::optional<Group> Group::split(int colour, int key) {
   return Group(part, timeout());
 }
 
-Group Group::duplicate() { return std::move(*split(0, rank())); }
+Group Group::duplicate() {
+  Group out = std::move(*split(0, rank()));
+  out.number_ranks(state_->numbers, state_->along);
+  return out;
+}
+
+void Group::number_ranks(std::vector<int> numbers, std::string along) {
+  state_->numbers = std::move(numbers);
+  state_->along = std::move(along);
+}
 
 void Group::abort(const std::string& reason) {
   state_->engine.abort(state_->engine.context, as_utf8(reason).c_str());

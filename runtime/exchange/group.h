@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "exchange/failure.h"
 #include "exchange/numbers.h"
@@ -77,6 +78,10 @@ class Group {
   std::optional<Group> split(int colour, int key);
   // The same ranks once more, for operations at the same time. A call of all ranks.
   Group duplicate();
+
+  // Where it is a part of another group: RankLost calls rank r of this one `numbers[r]`, and says that it is one of those that are
+  // `along` something. Duplicates do, too. Before the first call on the group.
+  void number_ranks(std::vector<int> numbers, std::string along);
 
   // Ends the group on all ranks: calls that wait throw, with this reason. Any thread.
   void abort(const std::string& reason);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "core/text.h"
@@ -13,6 +14,10 @@ namespace {
 template <typename Of>
 auto& along(Of& of, Axis axis) {
   return axis == Axis::data ? of.data : axis == Axis::pipeline ? of.pipeline : of.tensor;
+}
+
+const char* name_of(Axis axis) {
+  return axis == Axis::data ? "data" : axis == Axis::pipeline ? "pipeline" : "tensor";
 }
 
 }  // namespace
@@ -64,7 +69,12 @@ exchange::Group Mesh::line(exchange::Group& world, Axis axis) const {
          rank(), " of a mesh of ", to_text(shape_));
   Coordinates first = coordinates_;
   along(first, axis) = 0;
-  return std::move(*world.split(rank_of(first), place(axis)));
+  exchange::Group out = std::move(*world.split(rank_of(first), place(axis)));
+  std::vector<int> ranks;
+  for (int step = 0; step < length(axis); ++step)
+    ranks.push_back(neighbour(axis, step - place(axis)));
+  out.number_ranks(std::move(ranks), cat("parallel.mesh.", name_of(axis)));
+  return out;
 }
 
 }  // namespace etr::parallel

@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
-#include "exchange/failure.h"
+#include "core/text.h"
 #include "parallel/buckets.h"
 #include "parallel/partition.h"
 #include "parallel/sharing.h"
@@ -108,6 +108,9 @@ void ModelStage::cut(const graph::Graph& graph, graph::ValueId loss, uint64_t me
              cat("the model's stages, ",
                  options_.layers.empty() ? "cut where the largest has the least to do"
                                          : "as parallel.stages says",
+                 tensor_ ? cat("; parameters and memory are those of one of a stage's ",
+                               counted(tensor_->size(), "rank"))
+                         : "",
                  ":\n", found.reasons),
              LogSubject::partition);
 }
@@ -199,23 +202,6 @@ void ModelStage::emit_exchange(ops::Emitter& emit, const std::vector<gpu::Buffer
       [arena, exchange = std::move(exchange)](std::span<float> values) { exchange(values); });
 }
 
-template <typename Call>
-void ModelStage::among_data(Call&& call) {
-  try {
-    call(*data_);
-  } catch (const exchange::RankLost& lost) {
-    std::vector<int> ranks;
-    for (const int place : lost.missing()) {
-      Coordinates at = mesh_.coordinates();
-      at.data = place;
-      ranks.push_back(mesh_.rank_of(at));
-    }
-    throw exchange::RankLost(cat(exchange::ranks_text(ranks), ": among the ranks that have stage ",
-                                 stage(), ", counted from 0: ", lost.what()),
-                             ranks);
-  }
-}
-
 // Gradients, in buckets, while the backward passes of others go on.
 gpu::CommandList ModelStage::with_sums(const gpu::CommandList& commands,
                                        const graph::ParameterStore& store) {
@@ -225,9 +211,7 @@ gpu::CommandList ModelStage::with_sums(const gpu::CommandList& commands,
   weave(out, commands, 0, make_buckets(commands, store, bytes), [&](const Bucket& bucket) {
     const std::vector<gpu::Buffer> parts = parts_of(bucket, store);
     const gpu::Buffer memory = arena->allocate(bytes_of(parts));
-    const Work work = work_of([this, arena, memory] {
-      among_data([&](exchange::Group& data) { data.all_reduce(floats_at(memory)); });
-    });
+    const Work work = work_of([this, arena, memory] { data_->all_reduce(floats_at(memory)); });
     copy_out(out, parts, memory);
     out.push_back(begin_of(work));
     after.push_back(end_of(work));
@@ -283,11 +267,11 @@ int64_t ModelStage::most(int64_t number) {
 }
 
 void ModelStage::average_states(graph::ParameterStore& store) {
-  if (data_) among_data([&](exchange::Group& data) { parallel::average_states(data, store); });
+  if (data_) parallel::average_states(*data_, store);
 }
 
 void ModelStage::share(graph::ParameterStore& store) {
-  if (data_) among_data([&](exchange::Group& data) { broadcast_weights(data, store); });
+  if (data_) broadcast_weights(*data_, store);
 }
 
 std::vector<std::string> ModelStage::gather(const std::string& mine) {

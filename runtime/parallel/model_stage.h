@@ -87,10 +87,6 @@ class ModelStage {
   void give_up(const std::string& reason);
   graph::Part nodes_of(int stage) const;
 
-  // Of the ranks that have this stage; errors name ranks of the world.
-  template <typename Call>
-  void among_data(Call&& call);
-
   const Mesh mesh_;
   gpu::DevicePtr device_;
   const ModelStageOptions options_;

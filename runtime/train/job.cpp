@@ -146,8 +146,8 @@ constexpr OptionSpec kMesh[] = {
      "ranks, or groups of them, that have a part of the batch each; 0: what the other two leave", 0,
      1e6},
     {"pipeline", OptionType::integer, "1",
-     "stages into which the model is cut, one after another; each is on a rank of its own", 1, 1e6},
-    {"tensor", OptionType::integer, "1", "ranks that share the tensors of a layer", 1, 1e6},
+     "stages into which the model is cut, one after another; each is on 'tensor' ranks", 1, 1e6},
+    {"tensor", OptionType::integer, "1", "ranks that share the tensors of each layer", 1, 1e6},
 };
 
 const std::vector<std::string> kSections = {

@@ -128,7 +128,7 @@ class Learner {
   bool saves_together() const { return weights_ && weights_->saves_together(); }
 
   // Weights, optimizer state and step count. save() waits for the steps in flight. What is saved, read, set and loaded is the whole
-  // model; where ranks share its tensors (Sharing::tensor()) all of them call save(), weights(), onnx(), evaluate() and
+  // model; where ranks share its tensors (TensorParallel) all of them call save(), weights(), onnx(), evaluate() and
   // predict(), with the same batches. Where ranks have its stages, all call save(), which gives the first of them the files, and
   // none predicts or exports.
   void save(checkpoint::Files& files);

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/log.h"
 #include "core/parse_json.h"
 #include "exchange/world.h"
 #include "parallel/data_parallel.h"
@@ -36,6 +37,9 @@ parallel::DataParallelOptions data_parallel_options(const Options& given) {
 
 void Ranks::lay_out(const parallel::MeshShape& shape) {
   mesh_ = parallel::Mesh(shape, rank(), size());
+  if (leads() && sharers() > 1)
+    log_line(LogLevel::info, cat("the ranks are laid out as ", parallel::to_text(mesh_.shape())),
+             LogSubject::partition);
 }
 
 std::unique_ptr<parallel::ModelStage> Ranks::model_stage(

@@ -202,6 +202,27 @@ class Launch(unittest.TestCase):
             self.assertEqual((two[0], two[2]), (one[0], one[2]))
             self.assertAlmostEqual(two[1], one[1], places=3)
 
+    def test_stages_whose_tensors_are_shared_train_as_one_device(self):
+        keys = self.stages()
+        keys["parallel"] = json.dumps({"mesh": {"pipeline": 2, "tensor": 2}, "micro_batches": 4})
+        optimizer = {"optimizer": json.dumps({"optimizer": "sgd", "momentum": 0.9, "clip_norm": 0.5})}
+        meshed = run("launch", "-n", "4", *self.words("meshed", **keys, **optimizer))
+        self.assertEqual(meshed.returncode, 0, meshed.stderr)
+        self.assertEqual(meshed.stderr.count("1 x 2 x 2 (data x pipeline x tensor)"), 1, meshed.stderr)
+        self.assertEqual(meshed.stderr.count("dense_2: split by columns"), 1, meshed.stderr)
+        self.assertEqual(meshed.stderr.count("stage 1: "), 1, meshed.stderr)
+        alone = run("train", *self.words("unmeshed", model=keys["model"], **optimizer))
+        self.assertEqual(alone.returncode, 0, alone.stderr)
+        for four, one in zip(self.losses("meshed"), self.losses("unmeshed"), strict=True):
+            self.assertEqual((four[0], four[2]), (one[0], one[2]))
+            self.assertAlmostEqual(four[1], one[1], places=3)
+        # One device goes on with their checkpoint, and two stages with that one's.
+        more = run("train", *self.words("meshed", model=keys["model"], train__steps=8, **optimizer), "--resume")
+        self.assertEqual(more.returncode, 0, more.stderr)
+        two = run("launch", "-n", "2", *self.words("meshed", **self.stages(train__steps=10), **optimizer), "--resume")
+        self.assertEqual(two.returncode, 0, two.stderr)
+        self.assertEqual(len(self.losses("meshed")), 10)
+
     def test_a_killed_stage_ends_all(self):
         process, ranks = self.begin("stage-killed", **self.stages())
         os.kill(ranks[1], signal.SIGKILL)

@@ -87,5 +87,28 @@ TEST(Mesh, LinesAreGroups) {
               (std::vector<int>{rank ^ 4, rank ^ 2, rank ^ 1}));
 }
 
+TEST(Mesh, LinesNameRanksOfTheWorld) {
+  const MeshShape shape{1, 2, 2};
+  std::vector<exchange::Group> world = exchange::local_groups(shape.size(), 30);
+  std::vector<std::future<void>> ranks;
+  for (int rank = 0; rank < shape.size(); ++rank)
+    ranks.push_back(std::async(std::launch::async, [&, rank] {
+      const Mesh mesh(shape, rank, shape.size());
+      exchange::Group line =
+          mesh.line(world[static_cast<size_t>(rank)], Axis::pipeline).duplicate();
+      if (mesh.place(Axis::pipeline) == 1) return;  // leaves it
+      for (const char* what : {"first", "again"}) try {
+          line.barrier();
+          ADD_FAILURE() << what;
+        } catch (const exchange::RankLost& lost) {
+          EXPECT_EQ(lost.missing(), std::vector{rank + 2}) << lost.what();
+          EXPECT_NE(std::string(lost.what()).find("along parallel.mesh.pipeline"),
+                    std::string::npos)
+              << lost.what();
+        }
+    }));
+  for (auto& rank : ranks) rank.get();
+}
+
 }  // namespace
 }  // namespace etr::test
