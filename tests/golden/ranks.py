@@ -33,6 +33,8 @@ WAYS = {
     "tensor2": (2, {"mesh": {"tensor": 2}}, ("resnet8",)),  # convolutions are not split
     "data2_pipeline2": (4, {"mesh": {"data": 2, "pipeline": 2}}, ("resnet8",)),
     "data2_tensor2": (4, {"mesh": {"data": 2, "tensor": 2}}, ("resnet8",)),
+    "pipeline2_tensor2": (4, {"mesh": {"pipeline": 2, "tensor": 2}}, ("resnet8",)),
+    "data2_pipeline2_tensor2": (8, {"mesh": {"data": 2, "pipeline": 2, "tensor": 2}}, ("resnet8",)),
 }
 
 
@@ -126,7 +128,7 @@ class Runs:
         apart = distance(of_parameters, wanted) / moved
         worst = max(abs(a - b) for a, b in zip(of_losses, losses)) / span
         good = apart < self.options.limit and worst < self.options.limit
-        print(f"  {way:16} losses apart by {worst:.1e} at most, parameters by {apart:.1e}{'' if good else ': WRONG'}", flush=True)
+        print(f"  {way:23} losses apart by {worst:.1e} at most, parameters by {apart:.1e}{'' if good else ': WRONG'}", flush=True)
         return good
 
 
