@@ -62,9 +62,9 @@ class Launch(unittest.TestCase):
         rows = map(json.loads, (self.root / name / "metrics.jsonl").read_text().splitlines())
         return [(row["step"], row["loss"], row["examples"]) for row in rows if row["kind"] == "step"]
 
-    def begin(self, name, **keys):
-        """A run of two ranks that goes on until somebody ends it, when it has written a checkpoint; and its ranks' processes."""
-        process = subprocess.Popen([PROGRAM, "launch", "-n", "2", *self.words(name, train__steps=10**9, **keys)],
+    def begin(self, name, size=2, **keys):
+        """A run of `size` ranks that goes on until somebody ends it, when it has written a checkpoint; and its ranks' processes."""
+        process = subprocess.Popen([PROGRAM, "launch", "-n", str(size), *self.words(name, train__steps=10**9, **keys)],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
         deadline = time.monotonic() + 240
         while not list((self.root / name / "checkpoints").glob("step-*[0-9]/manifest.json")):
@@ -184,6 +184,8 @@ class Launch(unittest.TestCase):
         for pid in ranks.values():
             self.assertFalse(os.path.exists(f"/proc/{pid}"), f"rank process {pid} is left")
 
+    MESH = {"mesh": {"pipeline": 2, "tensor": 2}, "micro_batches": 4}
+
     def stages(self, **keys):
         """The settings of a model in two stages."""
         return {"parallel": json.dumps({"mesh": {"pipeline": 2}, "micro_batches": 4, "schedule": "1f1b"}),
@@ -203,8 +205,7 @@ class Launch(unittest.TestCase):
             self.assertAlmostEqual(two[1], one[1], places=3)
 
     def test_stages_whose_tensors_are_shared_train_as_one_device(self):
-        keys = self.stages()
-        keys["parallel"] = json.dumps({"mesh": {"pipeline": 2, "tensor": 2}, "micro_batches": 4})
+        keys = self.stages(parallel=json.dumps(self.MESH))
         optimizer = {"optimizer": json.dumps({"optimizer": "sgd", "momentum": 0.9, "clip_norm": 0.5})}
         meshed = run("launch", "-n", "4", *self.words("meshed", **keys, **optimizer))
         self.assertEqual(meshed.returncode, 0, meshed.stderr)
@@ -229,6 +230,13 @@ class Launch(unittest.TestCase):
         out, errors = self.ended(process, ranks)
         self.assertNotEqual(process.returncode, 0)
         self.assertIn("rank 1 is lost", errors)
+
+    def test_a_killed_rank_of_a_mesh_ends_all(self):
+        process, ranks = self.begin("mesh-killed", 4, **self.stages(parallel=json.dumps(self.MESH)))
+        os.kill(ranks[3], signal.SIGKILL)
+        out, errors = self.ended(process, ranks)
+        self.assertNotEqual(process.returncode, 0)
+        self.assertIn("rank 3 is lost", errors)
 
     def test_ranks_share_the_tensors_of_a_model(self):
         model = json.dumps({"layers": [{"layer": "flatten"}, {"layer": "dense", "units": 24, "activation": "relu"},

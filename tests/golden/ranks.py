@@ -22,19 +22,21 @@ from ddp import distance, parameters
 
 BATCH = 32
 
+TIED = "transformer"  # its first layer and its last share a table, so no cut is between them
+
 # name: (ranks, the section `parallel`, models that it is not for)
 WAYS = {
     "data2": (2, {}, ()),
     "data4": (4, {}, ()),
     "zero1": (2, {"zero_stage": 1}, ()),
     "zero2": (4, {"zero_stage": 2}, ("resnet8",)),  # synchronised batch normalisation is not for it
-    "pipeline2": (2, {"mesh": {"pipeline": 2}}, ()),
-    "pipeline3": (3, {"mesh": {"pipeline": 3}, "schedule": "gpipe"}, ()),
+    "pipeline2": (2, {"mesh": {"pipeline": 2}}, (TIED,)),
+    "pipeline3": (3, {"mesh": {"pipeline": 3}, "schedule": "gpipe"}, (TIED,)),
     "tensor2": (2, {"mesh": {"tensor": 2}}, ("resnet8",)),  # convolutions are not split
-    "data2_pipeline2": (4, {"mesh": {"data": 2, "pipeline": 2}}, ("resnet8",)),
+    "data2_pipeline2": (4, {"mesh": {"data": 2, "pipeline": 2}}, ("resnet8", TIED)),
     "data2_tensor2": (4, {"mesh": {"data": 2, "tensor": 2}}, ("resnet8",)),
-    "pipeline2_tensor2": (4, {"mesh": {"pipeline": 2, "tensor": 2}}, ("resnet8",)),
-    "data2_pipeline2_tensor2": (8, {"mesh": {"data": 2, "pipeline": 2, "tensor": 2}}, ("resnet8",)),
+    "pipeline2_tensor2": (4, {"mesh": {"pipeline": 2, "tensor": 2}}, ("resnet8", TIED)),
+    "data2_pipeline2_tensor2": (8, {"mesh": {"data": 2, "pipeline": 2, "tensor": 2}}, ("resnet8", TIED)),
 }
 
 
