@@ -79,8 +79,8 @@ class Group {
   // The same ranks once more, for operations at the same time. A call of all ranks.
   Group duplicate();
 
-  // Where it is a part of another group: RankLost calls rank r of this one `numbers[r]`, and says that it is one of those that are
-  // `along` something. Duplicates do, too. Before the first call on the group.
+  // Where this group is a part of another one: errors call rank r by its number there, `numbers[r]`, and say `along` what these
+  // ranks lie. Duplicates do so, too. Before the first call on the group.
   void number_ranks(std::vector<int> numbers, std::string along);
 
   // Ends the group on all ranks: calls that wait throw, with this reason. Any thread.

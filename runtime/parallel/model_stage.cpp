@@ -69,19 +69,19 @@ ModelStage::ModelStage(const Mesh& mesh, exchange::Group& world, gpu::DevicePtr 
       const bool forward = direction == Direction::forward;
       auto& courier = links_[index(direction)][odd];
       courier = std::make_unique<Courier>(std::move(link),
-                                          [this](const std::string& reason) { give_up(reason); });
+                                          [this](const std::string& reason) { abort(reason); });
       (above == forward ? out_ : in_)[index(direction)] = courier.get();
     }
 }
 
 ModelStage::~ModelStage() {
-  std::scoped_lock lock(giving_up_);
+  std::scoped_lock lock(aborting_);
   closed_ = true;
 }
 
 // A stage that cannot go on tells all others at once, those that wait for something else too.
-void ModelStage::give_up(const std::string& reason) {
-  std::scoped_lock lock(giving_up_);
+void ModelStage::abort(const std::string& reason) {
+  std::scoped_lock lock(aborting_);
   if (std::exchange(closed_, true)) return;
   const std::string text = cat("stage ", stage(), " (rank ", mesh_.rank(), "): ", reason);
   for (const Direction direction : {Direction::forward, Direction::backward}) {

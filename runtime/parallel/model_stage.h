@@ -65,6 +65,9 @@ class ModelStage {
   gpu::CommandList with_means(const graph::Plan& plan, gpu::Kernels& kernels,
                               gpu::Allocator& memory);
 
+  // This stage cannot go on: exchanges that wait for it, here and on other ranks, end with this reason. Any thread.
+  void abort(const std::string& reason);
+
   int64_t most(int64_t number);
   // As DataParallel, among the ranks that have the same stage.
   void average_states(graph::ParameterStore& store);
@@ -84,7 +87,6 @@ class ModelStage {
   void emit_end(ops::Emitter& emit);
   void emit_exchange(ops::Emitter& emit, const std::vector<gpu::Buffer>& parts, Exchange exchange);
   gpu::CommandList with_sums(const gpu::CommandList& commands, const graph::ParameterStore& store);
-  void give_up(const std::string& reason);
   graph::Part nodes_of(int stage) const;
 
   const Mesh mesh_;
@@ -96,7 +98,7 @@ class ModelStage {
   std::optional<exchange::Group> line_;  // between steps
   std::unique_ptr<TensorParallel> tensor_;
   gpu::Arena memory_;  // of what tensor_ exchanges
-  std::mutex giving_up_;
+  std::mutex aborting_;
   bool closed_ = false;
   // By direction, those of the links with even numbers and those with odd ones. All ranks leave their groups in the same order.
   std::unique_ptr<Courier> links_[2][2];

@@ -73,9 +73,10 @@ class Learner {
 
   // Of all ranks, before they evaluate or save: see Sharing::average_states(). Waits for the steps in flight first.
   void average_states();
-  // This rank cannot go on: see Sharing::abort().
+  // This rank cannot go on: see Sharing::abort(), ModelStage::abort().
   void abort(const std::string& reason) {
     if (ranks_) ranks_->abort(reason);
+    if (stage_) stage_->abort(reason);
   }
 
   // Of all ranks, when they save: see Sharing::forget_residuals(). Waits for the steps in flight first.
