@@ -40,7 +40,9 @@ inline std::string nearest(std::string_view word, std::span<const std::string> c
   size_t best_distance = most_edits(word.size()) + 1;
   for (const std::string& candidate : candidates) {
     const bool begins = word.size() >= kBeginning && candidate.starts_with(word);
-    const size_t distance = begins ? 1 : edit_distance(word, candidate);
+    const bool goes_on = candidate.size() >= kBeginning && word.starts_with(candidate);
+    size_t distance = edit_distance(word, candidate);
+    if (begins || goes_on) distance = std::min<size_t>(distance, begins ? 1 : 2);
     if (distance < best_distance) {
       best = candidate;
       best_distance = distance;

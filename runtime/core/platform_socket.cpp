@@ -69,7 +69,7 @@ bool connected(const Descriptor& socket, const addrinfo& address, Deadline deadl
 
 Descriptor listen_at(const std::string& host, const std::string& port) {
   const Addresses addresses = look_up(host, port, AI_PASSIVE);
-  std::string why;
+  int error = 0;
   for (const addrinfo* a = addresses.get(); a; a = a->ai_next) {
     Descriptor socket = socket_for(*a);
     const int on = 1;
@@ -77,9 +77,10 @@ Descriptor listen_at(const std::string& host, const std::string& port) {
     if (::bind(socket.number(), a->ai_addr, a->ai_addrlen) == 0 &&
         ::listen(socket.number(), kBacklog) == 0)
       return socket;
-    why = std::strerror(errno);
+    error = errno;
   }
-  fail(Code::io, "cannot listen at ", host, ":", port, ": ", why);
+  fail(error == EADDRINUSE ? Code::state : Code::io, "cannot listen at ", host, ":", port, ": ",
+       std::strerror(error));
 }
 
 Descriptor accept_from(const Descriptor& listener) {

@@ -7,7 +7,7 @@
 
 namespace etr::platform {
 
-// Waits for connections at an address of this machine; "" as host: at all. Error(io), whose message has the reason.
+// Waits for connections at an address of this machine; "" as host: at all. Error(state) where the port is taken, otherwise Error(io).
 Descriptor listen_at(const std::string& host, const std::string& port);
 
 // A connection that has come, -1 where there is none (any more). Does not wait.

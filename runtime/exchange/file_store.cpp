@@ -2,8 +2,11 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <vector>
 
 #include "core/error.h"
+#include "core/nearest.h"
 #include "exchange/store.h"
 #include "exchange/word.h"
 
@@ -13,11 +16,34 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// A mistyped path is not made: ranks would wait for each other in folders of their own.
+void check_parent(const fs::path& folder) {
+  const fs::path whole = fs::absolute(folder).lexically_normal();
+  const fs::path parent =
+      whole.has_filename() ? whole.parent_path() : whole.parent_path().parent_path();
+  std::error_code ignored;
+  if (fs::is_directory(parent, ignored)) return;
+  fs::path there = parent, missing;
+  while (!fs::is_directory(there, ignored) && there != there.parent_path()) {
+    missing = there.filename();
+    there = there.parent_path();
+  }
+  std::vector<std::string> names;
+  for (fs::directory_iterator at(there, ignored), end; !ignored && at != end; at.increment(ignored))
+    if (at->is_directory(ignored)) names.push_back(at->path().filename().string());
+  const std::string near = nearest(missing.string(), names);
+  fail(Code::not_found, "the rendezvous 'file:", folder.string(),
+       "' lies in a folder that does not exist; '", there.string(), "' does, and has no folder '",
+       missing.string(), "'", near.empty() ? "" : cat(" (did you mean '", near, "'?)"),
+       ": correct the path, or make that folder");
+}
+
 class FileStore : public Store {
  public:
   explicit FileStore(fs::path folder) : folder_(std::move(folder)) {
+    check_parent(folder_);
     std::error_code error;
-    fs::create_directories(folder_, error);
+    fs::create_directory(folder_, error);
     if (!fs::is_directory(folder_))
       fail(Code::io, "the folder '", folder_.string(),
            "', where ranks are to find each other, cannot be made: ", error.message());

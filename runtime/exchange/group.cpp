@@ -115,6 +115,11 @@ class Group::State {
   }
   ~State() { engine.destroy(engine.context); }
 
+  // A part of another group, whose bytes count there.
+  State(const etr_engine& table, const State& of) : State(table, of.timeout_s) {
+    brought = of.brought;
+  }
+
   void set_timeout(double seconds) {
     if (!(seconds > 0) || seconds > 1e6)
       fail(Code::invalid_argument, "a time-out of ", seconds,
@@ -122,9 +127,10 @@ class Group::State {
     timeout_s = seconds;
   }
 
-  // Calls a function of the table; after an error the group is dead.
+  // Calls a function of the table, to which this rank brings so many bytes; after an error the group is dead.
   template <typename... Parameters, typename... Arguments>
-  void call(const Function& which, int32_t (*function)(Parameters...), Arguments... arguments) {
+  void call(const Function& which, uint64_t bytes, int32_t (*function)(Parameters...),
+            Arguments... arguments) {
     const std::unique_lock busy(mutex, std::try_to_lock);
     if (!busy)
       fail(Code::state, "another thread is using this group: use duplicate() for one more");
@@ -133,7 +139,10 @@ class Group::State {
     error.struct_size = sizeof error;
     const int32_t status = function ? function(engine.context, arguments..., &error)
                                     : static_cast<int32_t>(Code::unsupported);
-    if (status == 0) return;
+    if (status == 0) {
+      *brought += bytes;
+      return;
+    }
     complete(which, status, error);
     dead_status = status;
     dead = error;
@@ -142,7 +151,7 @@ class Group::State {
 
   // At the begin of a page. Memory of this process, where the engine has none of its own.
   void* allocate(uint64_t size_bytes) {
-    if (!engine.allocate) return ::operator new(size_bytes, std::align_val_t{kPage});
+    if (!engine.allocate) return ::operator new (size_bytes, std::align_val_t{kPage});
     etr_engine_error error{};
     error.struct_size = sizeof error;
     void* memory = nullptr;
@@ -152,7 +161,7 @@ class Group::State {
   }
   void release(void* memory) {
     if (engine.release) return engine.release(engine.context, memory);
-    ::operator delete(memory, std::align_val_t{kPage});
+    ::operator delete (memory, std::align_val_t{kPage});
   }
 
   void check_rank(const char* what, int rank) const {
@@ -164,6 +173,7 @@ class Group::State {
   std::atomic<double> timeout_s{kDefaultTimeout};
   std::vector<int> numbers;  // of the ranks, in another group; empty: their own
   std::string along;
+  std::shared_ptr<std::atomic<uint64_t>> brought = std::make_shared<std::atomic<uint64_t>>(0);
 
  private:
   [[noreturn]] void raise_numbered(int32_t status, const etr_engine_error& error) const {
@@ -193,12 +203,15 @@ class Group::State {
 
 Group::Group(const etr_engine& engine, double timeout_s)
     : state_(std::make_shared<State>(engine, timeout_s)) {}
+Group::Group(const etr_engine& engine, const State& split_off)
+    : state_(std::make_shared<State>(engine, split_off)) {}
 Group::Group(Group&&) noexcept = default;
 Group& Group::operator=(Group&&) noexcept = default;
 Group::~Group() = default;
 
 int Group::rank() const { return state_->engine.rank; }
 int Group::size() const { return state_->engine.size; }
+uint64_t Group::bytes() const { return *state_->brought; }
 double Group::timeout() const { return state_->timeout_s; }
 void Group::set_timeout(double seconds) { state_->set_timeout(seconds); }
 
@@ -230,17 +243,16 @@ Buffer::~Buffer() {
 }
 
 void Group::all_reduce(void* values, uint64_t count, Number number, Reduction reduction) {
-  bytes_of(count, number);
-  state_->call(kAllReduce, state_->engine.all_reduce, values, count, static_cast<int32_t>(number),
-               static_cast<int32_t>(reduction), timeout());
+  state_->call(kAllReduce, bytes_of(count, number), state_->engine.all_reduce, values, count,
+               static_cast<int32_t>(number), static_cast<int32_t>(reduction), timeout());
 }
 
 void Group::reduce_scatter(const void* values, uint64_t count, std::span<const uint64_t> counts,
                            void* part, uint64_t part_count, Number number, Reduction reduction) {
-  bytes_of(count, number);
+  const uint64_t bytes = bytes_of(count, number);
   check_length("the array to reduce", count, total(counts, size(), "the counts"));
   check_length("this rank's part", part_count, counts[static_cast<size_t>(rank())]);
-  state_->call(kReduceScatter, state_->engine.reduce_scatter, values, counts.data(), part,
+  state_->call(kReduceScatter, bytes, state_->engine.reduce_scatter, values, counts.data(), part,
                static_cast<int32_t>(number), static_cast<int32_t>(reduction), timeout());
 }
 
@@ -252,17 +264,18 @@ void Group::all_gather(std::span<const std::byte> part, std::span<const uint64_t
                        std::span<std::byte> all) {
   check_length("the array to gather in", all.size(), total(sizes, size(), "the sizes"));
   check_length("this rank's part", part.size(), sizes[static_cast<size_t>(rank())]);
-  state_->call(kAllGather, state_->engine.all_gather, part.data(), sizes.data(), all.data(),
-               timeout());
+  state_->call(kAllGather, part.size(), state_->engine.all_gather, part.data(), sizes.data(),
+               all.data(), timeout());
 }
 
 void Group::broadcast(std::span<std::byte> data, int root) {
   state_->check_rank("a broadcast from rank", root);
-  state_->call(kBroadcast, state_->engine.broadcast, data.data(), uint64_t{data.size()}, root,
-               timeout());
+  const uint64_t bytes = root == rank() ? data.size() : 0;
+  state_->call(kBroadcast, bytes, state_->engine.broadcast, data.data(), uint64_t{data.size()},
+               root, timeout());
 }
 
-void Group::barrier() { state_->call(kBarrier, state_->engine.barrier, timeout()); }
+void Group::barrier() { state_->call(kBarrier, 0, state_->engine.barrier, timeout()); }
 
 namespace {
 
@@ -277,23 +290,24 @@ void Group::send(std::span<const std::byte> data, int to, uint32_t tag) {
   check_tag(tag);
   state_->check_rank("a message to rank", to);
   if (to == rank()) fail(Code::invalid_argument, "a message from rank ", to, " to itself");
-  state_->call(kSend, state_->engine.send, data.data(), uint64_t{data.size()}, to, tag, timeout());
+  state_->call(kSend, data.size(), state_->engine.send, data.data(), uint64_t{data.size()}, to, tag,
+               timeout());
 }
 
 void Group::receive(std::span<std::byte> data, int from, uint32_t tag) {
   check_tag(tag);
   state_->check_rank("a message from rank", from);
   if (from == rank()) fail(Code::invalid_argument, "a message from rank ", from, " to itself");
-  state_->call(kReceive, state_->engine.receive, data.data(), uint64_t{data.size()}, from, tag,
+  state_->call(kReceive, 0, state_->engine.receive, data.data(), uint64_t{data.size()}, from, tag,
                timeout());
 }
 
 std::optional<Group> Group::split(int colour, int key) {
   etr_engine part{};
   part.struct_size = sizeof part;
-  state_->call(kSplit, state_->engine.split, colour, key, timeout(), &part);
+  state_->call(kSplit, 0, state_->engine.split, colour, key, timeout(), &part);
   if (part.size == 0) return std::nullopt;
-  return Group(part, timeout());
+  return Group(part, *state_);
 }
 
 Group Group::duplicate() {

@@ -42,6 +42,10 @@ class Group {
   double timeout() const;
   void set_timeout(double seconds);  // of the calls to come; of groups that are split off, too
 
+  // Bytes of the arrays that this rank has brought to operations on this group and those split off it. What an engine sends for
+  // them depends on how it works. Any thread.
+  uint64_t bytes() const;
+
   // Memory for what is exchanged, zeros at first. Engines work on it where it lies; for other memory some have to copy. It is this
   // rank's affair alone. Any thread. Error(out_of_memory) leaves the group as it was.
   Buffer allocate(uint64_t size_bytes);
@@ -89,6 +93,7 @@ class Group {
  private:
   friend class Buffer;
   class State;
+  Group(const etr_engine& engine, const State& split_off);
 
   void all_reduce(void* values, uint64_t count, Number number, Reduction reduction);
   void reduce_scatter(const void* values, uint64_t count, std::span<const uint64_t> counts,

@@ -1,6 +1,7 @@
 #include <charconv>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "exchange/world.h"
 
@@ -93,7 +94,8 @@ World of_mpi(const Variables& v, const char* engine, const char* rank, const cha
 
 // Steps of different jobs on one node get different ports.
 World of_slurm(const Variables& v) {
-  World out = v.world("SLURM_PROCID", "SLURM_NTASKS");
+  World out = v.world("SLURM_PROCID",
+                      v.has({"SLURM_STEP_NUM_TASKS"}) ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS");
   const std::string nodes =
       v.text(v.has({"SLURM_STEP_NODELIST"}) ? "SLURM_STEP_NODELIST" : "SLURM_JOB_NODELIST");
   const int job = v.has({"SLURM_JOB_ID"}) ? v.number("SLURM_JOB_ID") : 0;
@@ -115,6 +117,28 @@ std::optional<World> world_from(const Environment& environment) {
   // A batch script has the first two as well, and is no rank.
   if (v.has({"SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_ID"})) return of_slurm(v);
   return std::nullopt;
+}
+
+std::string half_said_by_launcher(const Environment& environment) {
+  const Variables v(environment);
+  const std::vector<std::vector<const char*>> rows{
+      {"ECHOTRAIN_RANK", "ECHOTRAIN_SIZE"},
+      {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"},
+      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+      {"PMI_RANK", "PMI_SIZE"}};
+  for (const auto& row : rows) {
+    // Of MASTER_ADDR and its port alone nothing follows: some clusters set them for every job.
+    if (!v.has({row[0]}) && !v.has({row[1]})) continue;
+    std::string there, missing;
+    for (const char* name : row) {
+      std::string& list = v.has({name}) ? there : missing;
+      list += (list.empty() ? "" : ", ") + std::string(name);
+    }
+    if (!missing.empty()) return cat("the environment has ", there, ", and lacks ", missing);
+  }
+  if (v.has({"SLURM_PROCID", "SLURM_JOB_ID"}) && !v.has({"SLURM_STEP_ID"}))
+    return "this is Slurm's batch script or shell, in which 'srun' starts the ranks";
+  return "";
 }
 
 }  // namespace etr::exchange

@@ -18,7 +18,7 @@ class Store {
   virtual void remove(const std::string& key) = 0;
 };
 
-// In a folder that all ranks see; it is made where it is missing. Error(io).
+// In a folder that all ranks see; it is made where it is missing, in a folder that exists. Error(io), Error(not_found).
 std::unique_ptr<Store> file_store(const std::string& folder);
 
 // One that a rank serves over TCP.
@@ -29,7 +29,8 @@ class TcpStore : public Store {
 };
 
 // At "HOST:PORT". With `serve` this process serves it, until the store is gone; where another one at this address does already, that
-// is used. Waits for the server until the time-out. Error(io), Error(invalid_argument).
+// is used, and another program there is an error within two seconds. Waits for the server until the time-out. Error(io),
+// Error(invalid_argument).
 std::unique_ptr<TcpStore> tcp_store(const std::string& address, bool serve, double timeout_s);
 
 }  // namespace etr::exchange

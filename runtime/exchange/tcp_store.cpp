@@ -2,6 +2,7 @@
 #include <list>
 #include <map>
 #include <thread>
+#include <utility>
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -30,6 +31,7 @@ constexpr uint64_t kMaxFrame = uint64_t{1} << 20;      // and after it
 constexpr uint64_t kMaxValues = uint64_t{256} << 20;   // bytes of all values
 constexpr auto kMaxSilence = std::chrono::seconds(5);  // before the greeting
 constexpr double kMaxAnswer = 10;                      // seconds
+constexpr double kTakenAnswer = 2;                     // of who has the port that is to be served
 
 // Ports are scanned: whoever does not greet is sent away.
 class Server {
@@ -139,11 +141,10 @@ class Client : public TcpStore {
   Client(const std::string& host, const std::string& port, bool serve, double timeout_s)
       : place_(host + ":" + port), patience_(clock_duration(std::min(timeout_s, kMaxAnswer))) {
     if (serve) try_to_serve(host, port);
-    Descriptor connection = connect(host, port, deadline_after(timeout_s));
-    own_address_ = platform::own_address(connection);
-    channel_ = std::make_unique<Channel>(std::move(connection), kMaxFrame);
-    if (ask(kHello, kGreeting).payload != kGreeting)
-      fail(Code::io, "what listens at ", place_, " is no store of EchoTrain's: name another port");
+    if (is_taken_)
+      greet_other(host, port, std::min(timeout_s, kTakenAnswer));
+    else
+      greet(host, port, timeout_s);
   }
 
   void set(const std::string& key, const std::string& value) override {
@@ -171,6 +172,27 @@ class Client : public TcpStore {
   std::string own_address() const override { return own_address_; }
 
  private:
+  // Who has the port may be a rank of this group or another one; nobody else will ever answer.
+  void greet_other(const std::string& host, const std::string& port, double timeout_s) {
+    const Clock::duration patience = std::exchange(patience_, clock_duration(timeout_s));
+    try {
+      greet(host, port, timeout_s);
+    } catch (const Error&) {
+      fail(Code::io, "rank 0 cannot serve the rendezvous tcp://", place_,
+           ": another program has this port, and is no store of EchoTrain's. Name another port, or "
+           "end that program ('ss -ltnp' lists who listens)");
+    }
+    patience_ = patience;
+  }
+
+  void greet(const std::string& host, const std::string& port, double timeout_s) {
+    Descriptor connection = connect(host, port, deadline_after(timeout_s));
+    own_address_ = platform::own_address(connection);
+    channel_ = std::make_unique<Channel>(std::move(connection), kMaxFrame);
+    if (ask(kHello, kGreeting).payload != kGreeting)
+      fail(Code::io, "what listens at ", place_, " is no store of EchoTrain's: name another port");
+  }
+
   Descriptor connect(const std::string& host, const std::string& port, Deadline deadline) const {
     try {
       return platform::connect_to(host, port, deadline);
@@ -184,6 +206,7 @@ class Client : public TcpStore {
     try {
       server_ = std::make_unique<Server>(platform::listen_at(host, port));
     } catch (const Error& error) {
+      is_taken_ = error.code() == Code::state;
       why_not_ = cat(" (", error.what(), ")");
     }
   }
@@ -197,7 +220,8 @@ class Client : public TcpStore {
   }
 
   const std::string place_;
-  const Clock::duration patience_;
+  Clock::duration patience_;
+  bool is_taken_ = false;  // the port that this process was to serve
   std::string why_not_, own_address_;
   std::unique_ptr<Server> server_;
   std::unique_ptr<Channel> channel_;

@@ -114,6 +114,12 @@ std::unique_ptr<Store> open_store(const World& world, bool serve) {
   if (const auto folder = after(world.rendezvous, kFile)) return file_store(*folder);
   if (const auto address = after(world.rendezvous, kTcp))
     return tcp_store(*address, serve, world.timeout_s);
+  if (world.rendezvous.empty())
+    fail(Code::invalid_argument, "rank ", world.rank, " of ", world.size,
+         " has no rendezvous, where the ranks find each other. Set it (in a job: "
+         "parallel.rendezvous) to file:FOLDER, a folder that all ranks see, or to tcp://HOST:PORT, "
+         "an address of rank 0's machine; or start the ranks with a launcher that says it: "
+         "'echotrain launch', torchrun or srun");
   fail(Code::invalid_argument, "the rendezvous '", world.rendezvous,
        "' is neither file:FOLDER nor tcp://HOST:PORT");
 }

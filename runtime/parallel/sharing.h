@@ -42,6 +42,9 @@ class Sharing {
   // Those with whom this one shares out the update; nullptr: it has all of the optimizer's state, and updates all weights.
   virtual ShardedUpdate* sharded() const { return nullptr; }
 
+  // That this end has exchanged in ways of its own, not in the group of all ranks.
+  virtual uint64_t bytes() const { return 0; }
+
   // What a step has besides gradients.
   struct Step {
     gpu::Buffer values;                // ops::StepValues

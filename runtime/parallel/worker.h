@@ -18,6 +18,7 @@ class Worker : public Sharing {
       : client_(std::move(client)), waits_(waits), begins_(begins) {}
 
   int rank() const override { return client_->number(); }
+  uint64_t bytes() const override { return client_->bytes(); }
 
   // The servers' parameters, if they have any; otherwise these become theirs.
   void share(graph::ParameterStore& store) override;

@@ -13,6 +13,7 @@
 #include "optim/schedule.h"
 #include "optim/update.h"
 #include "pipeline/pipeline.h"
+#include "train/unread_options.h"
 
 namespace etr::train {
 namespace {
@@ -207,7 +208,7 @@ void apply_override(Json& job, const std::string& text) {
     if (job.contains("vars"))
       for (const auto& [name, value] : job["vars"].items()) names.push_back(name);
     fail(Code::invalid_argument, "'", path, "' is neither a section nor a variable of this job",
-         suggestion(path, names));
+         suggestion(head, names));
   }
   job["vars"][path] = text.substr(equals + 1);
 }
@@ -368,6 +369,9 @@ std::optional<std::string> Job::output_dir() const {
 void Job::validate_parallel(Json parallel) {
   const Json mesh = parallel.is_object() ? parallel.value("mesh", Json::object()) : Json::object();
   require_object(mesh, "'mesh' of 'parallel'");
+  std::vector<std::string> keys{"mesh"};
+  for (const OptionSpec& option : kParallel) keys.emplace_back(option.name);
+  check_keys(parallel, keys, "parallel");
   if (parallel.is_object()) parallel.erase("mesh");
   parallel_.emplace(kParallel, "parallel", parallel);
   const Options sizes(kMesh, "parallel.mesh", mesh);
@@ -410,6 +414,7 @@ void Job::validate() {
   if (json_.contains("parallel")) {
     validate_parallel(json_["parallel"]);
     check_sparse(*parallel_, check_model);
+    check_unread_options(kParallel, *parallel_, mesh_, json_["pipeline"]);
   }
   if (parallel_) check_zero_stage(*parallel_, mesh_, check_optimizer);
   if (!json_.contains("evaluation")) return;

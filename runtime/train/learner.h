@@ -84,6 +84,7 @@ class Learner {
 
   // After the last step: see Sharing::finish(). Waits for the steps in flight first.
   void finish(bool all_end);
+  uint64_t exchanged_bytes() const { return ranks_ ? ranks_->bytes() : 0; }
   bool told_to_end() const { return ranks_ && ranks_->told_to_end(); }
 
   // One whole epoch of `pipeline` in evaluation mode: the rest of one that has begun is read past, for which `progress` is

@@ -13,6 +13,7 @@
 #include "exchange/world.h"
 #include "parallel/data_parallel.h"
 #include "parallel/local_sgd.h"
+#include "train/launch_checks.h"
 #include "train/membership.h"
 
 namespace etr::train {
@@ -141,8 +142,15 @@ Ranks::Ranks(const Elastic& elastic) : elastic_(elastic) {
 
 Ranks::~Ranks() = default;
 
-void Ranks::enter(const exchange::Succession::Place& place) {
+uint64_t Ranks::bytes() const { return before_ + (group_ ? group_->bytes() : 0); }
+
+void Ranks::leave_group() {
+  before_ = bytes();
   group_.reset();
+}
+
+void Ranks::enter(const exchange::Succession::Place& place) {
+  leave_group();
   exchange::World world = elastic_.world;
   world.name = place.group;
   world.rank = place.rank;
@@ -168,7 +176,7 @@ std::vector<int> Ranks::missing(const Error& lost) {
 
 void Ranks::regroup(std::vector<int> missing) {
   for (int attempt = 1;; ++attempt) {
-    group_.reset();
+    leave_group();
     const auto place = succession_->succeed(missing, elastic_.min_ranks);
     try {
       return enter(place);
@@ -281,7 +289,8 @@ void check_elastic(const Job& job, const exchange::World& world) {
 }  // namespace
 
 bool has_processes(const Job& job) {
-  return job.parallel() && (says_rank(*job.parallel()) || launched_world());
+  return job.parallel() && !is_alone(*job.parallel()) &&
+         (says_rank(*job.parallel()) || launched_world());
 }
 
 exchange::World world_of(const Options& own) {
@@ -309,14 +318,10 @@ std::unique_ptr<Ranks> join_ranks(const Job& job, int device, int devices) {
     fail(Code::unsupported,
          "parallel.elastic needs a process for each device, and parallel.devices has several in "
          "one");
-  if (!has && !own.strings("devices").empty()) return nullptr;
-  if (!has)
-    fail(Code::invalid_argument,
-         "parallel: no launcher has started this process, and the job does not say which rank it "
-         "is: "
-         "run it with 'echotrain launch', mpirun, torchrun or srun, or set rank, size and "
-         "rendezvous, or devices of this process");
+  if (!has && (is_alone(own) || !own.strings("devices").empty())) return nullptr;
+  if (!has) fail_without_rank(own);
   exchange::World world = world_of(own);
+  check_world(own, world);
   if (devices > 1 && world.engine != "gloo")
     fail(Code::unsupported, "parallel.devices names ", devices,
          " devices, each of which is a rank, and the engine '", world.engine,

@@ -48,6 +48,8 @@ class Ranks {
   int size() const { return group_->size(); }
   bool leads() const { return rank() == 0; }  // writes the run's folder
 
+  uint64_t bytes() const;  // that this one has brought to exchanges
+
   const parallel::Mesh& mesh() const { return mesh_; }
 
   // Ranks that share a model read the same samples: which of `parts()` parts of the data this one reads, how many ranks read it,
@@ -130,12 +132,14 @@ class Ranks {
 
  private:
   void enter(const exchange::Succession::Place& place);
+  void leave_group();
   void form(const exchange::World& world);
 
   uint64_t share(uint64_t number);
   std::string share(std::string text);
 
   std::optional<exchange::Group> group_;
+  uint64_t before_ = 0;  // of groups that this one has outlived
   parallel::Mesh mesh_{{}, 0, 1};
   Elastic elastic_;
   std::unique_ptr<exchange::Succession> succession_;  // of an elastic run

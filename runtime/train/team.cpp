@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "exchange/local.h"
+#include "train/launch_checks.h"
 #include "train/mate.h"
 
 namespace etr::train {
@@ -61,6 +62,7 @@ Team::Team(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start start,
     fail(Code::invalid_argument, "parallel.devices names ", names.size(),
          " devices, each of which is a rank, and a transport of the program's is the end of one: "
          "give it one device");
+  if (trains && !ranks) check_processes(job);
   is_lent_ = trains && ranks;
   if (names.size() > 1)
     gather(job, start);

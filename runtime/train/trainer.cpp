@@ -121,12 +121,18 @@ Json Trainer::pipeline_stats() const {
   if (of.capacity)
     stats["device_echo"] = {
         {"capacity", of.capacity}, {"uploaded", of.uploaded}, {"reused", of.reused}};
+  if (ranks_)
+    stats["ranks"] = {{"rank", ranks_->rank()},
+                      {"size", ranks_->size()},
+                      {"steps", steps_here_},
+                      {"bytes", ranks_->bytes()}};
+  if (membership_)
+    stats["worker"] = {{"steps", steps_here_}, {"bytes", learner_->exchanged_bytes()}};
   return stats;
 }
 
 void Trainer::set_hyperparameter(const std::string& name, double value) {
-  if (membership_ && name == "weight_decay" &&
-      job_.parallel()->string("algorithm") == "downpour")
+  if (membership_ && name == "weight_decay" && job_.parallel()->string("algorithm") == "downpour")
     fail(Code::invalid_argument,
          "weight_decay of a parameter server's worker cannot be set: the servers apply their own "
          "(parallel.server_weight_decay)");
@@ -218,6 +224,7 @@ void Trainer::train_one() {
   // run's speed or its device's idle share should be judged by.
   if (!warm_) progress_.pause_clock();
   learner_->step(batch, supply_->plan_changes());
+  ++steps_here_;
   take_metrics(/*wait_all=*/!warm_);
   warm_ = true;
   progress_.resume_clock();

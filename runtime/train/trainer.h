@@ -141,6 +141,7 @@ class Trainer {
   std::optional<uint64_t> length_epoch_;  // the epoch that epoch_length_ is of
   std::optional<uint64_t> epoch_length_;  // in batches; none where that is not known
   uint64_t saved_step_ = 0;
+  uint64_t steps_here_ = 0;             // of this process
   uint64_t evaluation_tried_step_ = 0;  // of the latest evaluation, also one that was stopped
   bool ended_ = false, target_reached_ = false;
   bool has_saved_ = false;  // this run, or the one that it goes on with, has a checkpoint

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "cli.h"
+#include "core/nearest.h"
 #include "help.h"
 
 namespace cli {
@@ -14,13 +15,17 @@ namespace {
   throw UsageError(what + "; see 'echotrain " + command.name + " --help'");
 }
 
-// The job's key that an option would set if there were one: "train.epochs" for "epochs".
+// The job's key that an option would set if there were one: "train.epochs" for "epochs". Where sections share a name, the first
+// of these has the one that is meant.
 std::string job_key(std::string name) {
   std::replace(name.begin(), name.end(), '-', '_');
-  std::string out;
+  std::vector<std::string> keys;
   for (const std::string& key : schema_names("job"))
-    if (key.ends_with("." + name) && (out.empty() || key == "train." + name)) out = key;
-  return out;
+    if (key.ends_with("." + name))
+      keys.push_back(key.starts_with("mesh.") ? "parallel." + key : key);
+  for (const char* section : {"train.", "parallel."})
+    if (std::find(keys.begin(), keys.end(), section + name) != keys.end()) return section + name;
+  return keys.empty() ? "" : keys.front();
 }
 
 const Option& option_row(const Command& command, const std::string& name) {
@@ -31,9 +36,10 @@ const Option& option_row(const Command& command, const std::string& name) {
   }
   const bool takes_job = std::find(known.begin(), known.end(), "set") != known.end();
   const std::string key = takes_job ? job_key(name) : "";
-  wrong(command, "unknown option --" + name +
-                     (key.empty() ? suggestion(name, known)
-                                  : " (it is a key of the job: --set " + key + "=VALUE)"));
+  if (key.empty()) wrong(command, "unknown option --" + name + suggestion(name, known));
+  const bool is_near = etr::edit_distance(name, etr::nearest(name, known)) == 1;
+  wrong(command, "unknown option --" + name + (is_near ? suggestion(name, known) : "") +
+                     " (it is a key of the job: --set " + key + "=VALUE)");
 }
 
 // The whole text as a number.

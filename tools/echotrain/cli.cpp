@@ -12,6 +12,7 @@
 
 namespace cli {
 int32_t check(int32_t status) {
+  if (status == ETR_INVALID_ARGUMENT || status == ETR_NOT_FOUND) throw Mistake(etr_last_error());
   if (status < 0) throw Failure(etr_last_error());
   return status;
 }

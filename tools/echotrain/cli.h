@@ -16,9 +16,14 @@ struct Failure : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// The command line itself is wrong: exit status 2.
-struct UsageError : Failure {
+// What was asked for cannot be: where several processes were asked for the same, it is so in all of them.
+struct Mistake : Failure {
   using Failure::Failure;
+};
+
+// The command line itself is wrong: exit status 2.
+struct UsageError : Mistake {
+  using Mistake::Mistake;
 };
 
 // Throws Failure with the library's message for an error status; passes ETR_OK and ETR_END through.

@@ -58,29 +58,38 @@ const std::vector<Command> kCommands = {
      "section "
      "'parallel' says how ranks find each other where there are several machines, which mpirun, "
      "torchrun and srun start.\n\n"
-     "The first rank shows the progress and writes output.dir. When one rank fails, all end; with "
+     "The first rank shows the progress and writes output.dir; what others say on standard error "
+     "has "
+     "'rank N:' in front. When one rank fails, all end; with "
      "--set parallel.elastic=true the others go on from the newest checkpoint.\n\n"
      "With a parameter server (--servers, or parallel.algorithm) the ranks are its workers: when "
      "one "
      "fails, the others go on.",
-     job_options({{"ranks", "N", "how many ranks train together", 'n'},
-                  {"restarts", "N",
-                   "elastic: start ranks that fail again, so many times in all; each joins the "
-                   "others at the end of an epoch"},
-                  {"servers", "N", "shards of a parameter server to start beside them"},
-                  {"resume", "", "go on from the newest checkpoint, bit for bit"},
-                  {"overwrite", "", "begin anew in the place of the run that output.dir holds"},
-                  kValidation}),
+     job_options(
+         {{"ranks", "N", "how many ranks train together", 'n'},
+          {"restarts", "N",
+           "of an elastic run (parallel.elastic): start a rank again when it has failed, N times "
+           "in all; it joins the others at the end of an epoch. 0 without it"},
+          {"servers", "N", "shards of a parameter server to start beside them"},
+          {"resume", "", "go on from the newest checkpoint, bit for bit"},
+          {"overwrite", "", "begin anew in the place of the run that output.dir holds"},
+          kValidation}),
      command_launch},
     {"serve",
      "JOB.json",
      "serves one shard of the job's parameter server",
-     "The job's section 'parallel' names the algorithm (downpour, easgd), the number of shards and "
+     "A parameter server is as many shards as the job's parallel.servers says, a process each, "
+     "which "
+     "hold a part of the parameters each. parallel.algorithm is downpour or easgd, and "
+     "parallel.rendezvous says where shards and workers meet: file:FOLDER, or tcp://HOST:PORT of "
      "the "
-     "place where servers and workers meet. 'echotrain train' with the same job is a worker. Ends "
-     "when "
-     "the last worker has finished.",
-     {kSet, {"shard", "N", "which one, from 0 on; 0 without it"}},
+     "machine of shard 0. Workers are started by 'echotrain train' with the same job, in any order "
+     "and "
+     "at any time; 'echotrain launch --servers' starts all of it on one machine.\n\n"
+     "It says who joins and who leaves, and ends when the last worker has finished. Where no "
+     "worker "
+     "comes for parallel.timeout seconds, it ends with an error.",
+     {kSet, {"shard", "N", "which shard this is, 0 to parallel.servers - 1; 0 without it"}},
      command_serve},
     {"eval", "JOB.json", "evaluates the newest checkpoint", "", job_options({kValidation}),
      command_eval},

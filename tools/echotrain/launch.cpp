@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <thread>
 #include <utility>
@@ -60,9 +61,12 @@ struct Role {
 struct Rank {
   Role role;
   pid_t process = -1;  // -1: it has ended
-  int messages = -1;   // what it writes on standard error; the first one's are not read here
+  int messages = -1;   // what it writes on standard error
   std::string unfinished;
   int status = 0;
+
+  // In front of what it writes; the first rank speaks for all.
+  std::string prefix() const { return role.number == 0 && !role.serves ? "" : role.name() + ": "; }
 };
 
 // What is to be started, also anew.
@@ -103,6 +107,10 @@ Plan plan_of(const Arguments& arguments, const Json& job, int ranks, const std::
   plan.restarts = arguments.integer("restarts").value_or(0);
   if (plan.restarts > 0 && plan.servers)
     throw UsageError("--restarts is for elastic runs, and this one has a parameter server");
+  if (!plan.servers && ranks > 1 && section.value("size", 0) == 1 && section.value("rank", -1) < 0)
+    throw UsageError(
+        "the job says that it trains alone (parallel.size is 1), and launch is to start " +
+        std::to_string(ranks) + " ranks: leave parallel.size out");
   if (plan.restarts < 0 || (plan.restarts > 0 && !plan.elastic))
     throw UsageError(
         "--restarts needs a job whose ranks can join again: --set parallel.elastic=true");
@@ -157,11 +165,9 @@ void set_default(const char* name, const std::string& value) { ::setenv(name, va
   // Ranks share the cores: lavapipe would take all of them for each.
   const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
   set_default("LP_NUM_THREADS", std::to_string(std::max(1u, cores / static_cast<unsigned>(size))));
-  if (messages >= 0) {
-    const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
-    ::dup2(nowhere, STDOUT_FILENO);
-    ::dup2(messages, STDERR_FILENO);
-  }
+  if (role.number > 0 || role.serves)
+    ::dup2(::open("/dev/null", O_WRONLY | O_CLOEXEC), STDOUT_FILENO);
+  ::dup2(messages, STDERR_FILENO);
   std::vector<char*> pointers;
   for (const std::string& word : words) pointers.push_back(const_cast<char*>(word.c_str()));
   pointers.push_back(nullptr);
@@ -174,34 +180,50 @@ Rank start(const Plan& plan, const Role& role) {
   const auto words =
       role.serves ? words_of_server(plan, role.number) : words_of_rank(plan, role.number);
   int ends[2] = {-1, -1};
-  if ((role.number > 0 || role.serves) && ::pipe(ends) != 0)
-    throw Failure(std::string("cannot make a pipe: ") + std::strerror(errno));
-  for (const int end : ends)
-    if (end >= 0) ::fcntl(end, F_SETFD, FD_CLOEXEC);
+  if (::pipe(ends) != 0) throw Failure(std::string("cannot make a pipe: ") + std::strerror(errno));
+  for (const int end : ends) ::fcntl(end, F_SETFD, FD_CLOEXEC);
   const pid_t parent = ::getpid(), process = ::fork();
   if (process < 0) throw Failure(std::string("cannot start a process: ") + std::strerror(errno));
   if (process == 0)
     become(words, role, role.serves ? plan.servers : plan.ranks, plan.folder, ends[1], parent);
-  if (ends[1] >= 0) ::close(ends[1]);
+  ::close(ends[1]);
   return {role, process, ends[0], "", 0};
 }
 
-// Whole lines, with the rank's number in front.
-void pass_on(Rank& rank) {
-  char buffer[4096];
-  const ssize_t count = ::read(rank.messages, buffer, sizeof buffer);
-  if (count > 0) {
-    rank.unfinished.append(buffer, static_cast<size_t>(count));
-  } else if (count == 0 || errno != EINTR) {
-    ::close(std::exchange(rank.messages, -1));
-    if (!rank.unfinished.empty()) rank.unfinished += '\n';
+// What the ranks write on standard error, in whole lines.
+class Messages {
+ public:
+  void pass_on(Rank& rank) {
+    char buffer[4096];
+    const ssize_t count = ::read(rank.messages, buffer, sizeof buffer);
+    if (count > 0) {
+      rank.unfinished.append(buffer, static_cast<size_t>(count));
+    } else if (count == 0 || errno != EINTR) {
+      ::close(std::exchange(rank.messages, -1));
+      if (!rank.unfinished.empty()) rank.unfinished += '\n';
+    }
+    for (size_t end; (end = rank.unfinished.find('\n')) != std::string::npos;) {
+      print(rank, rank.unfinished.substr(0, end));
+      rank.unfinished.erase(0, end + 1);
+    }
   }
-  for (size_t end; (end = rank.unfinished.find('\n')) != std::string::npos;) {
-    std::fprintf(stderr, "%s: %s\n", rank.role.name().c_str(),
-                 rank.unfinished.substr(0, end).c_str());
-    rank.unfinished.erase(0, end + 1);
+
+ private:
+  // With the rank in front, which some say by themselves. What one rank has said another need not say again.
+  void print(const Rank& rank, std::string line) {
+    const std::string prefix = rank.prefix();
+    if (!prefix.empty() && line.starts_with(prefix)) line.erase(0, prefix.size());
+    const auto first = said_by_.find(line);
+    if (first != said_by_.end() && first->second != prefix) return;
+    if (first == said_by_.end() && said_by_.size() < kMost) said_by_.emplace(line, prefix);
+    std::fprintf(stderr, "%s%s%s\n", over_progress_ ? "\r\033[K" : "", prefix.c_str(),
+                 line.c_str());
   }
-}
+
+  static constexpr size_t kMost = 1000;  // lines that are remembered
+  const bool over_progress_ = ::isatty(STDERR_FILENO) && ::isatty(STDOUT_FILENO);
+  std::map<std::string, std::string> said_by_;
+};
 
 int status_of(int wait_status) {
   return WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : 128 + WTERMSIG(wait_status);
@@ -227,7 +249,7 @@ class Attendance {
       for (const Rank& rank : ranks_) open.push_back({rank.messages, POLLIN, 0});
       ::poll(open.data(), open.size(), 100);
       for (size_t i = 0; i < ranks_.size(); ++i) {
-        if (open[i].revents) pass_on(ranks_[i]);
+        if (open[i].revents) messages_.pass_on(ranks_[i]);
         look_after(ranks_[i]);
       }
       // Ctrl-C reaches all of a terminal's processes by itself; asking twice would end them at once.
@@ -293,6 +315,7 @@ class Attendance {
 
   Plan plan_;
   std::vector<Rank>& ranks_;
+  Messages messages_;
   int failed_ = 0;
   bool asked_ = false, came_to_end_ = false, dismissed_ = false;
   double due_ = 0;

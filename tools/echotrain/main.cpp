@@ -9,6 +9,7 @@
 #include "cli.h"
 #include "console.h"
 #include "help.h"
+#include "rank.h"
 #include "warnings.h"
 
 namespace {
@@ -41,6 +42,10 @@ int after_output(int status) {
   return status ? status : 1;
 }
 
+void print_error(const std::exception& error) {
+  std::fprintf(stderr, "%sechotrain: %s\n", cli::rank_prefix().c_str(), error.what());
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -50,11 +55,11 @@ int main(int argc, char** argv) {
     return after_output(run(std::vector<std::string>(argv + 1, argv + argc)));
   } catch (const cli::Interrupted& interruption) {
     return cli::exit_status(interruption);
-  } catch (const cli::UsageError& error) {
-    std::fprintf(stderr, "echotrain: %s\n", error.what());
-    return 2;
+  } catch (const cli::Mistake& mistake) {
+    if (cli::tells_mistakes()) print_error(mistake);
+    return dynamic_cast<const cli::UsageError*>(&mistake) ? 2 : 1;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "echotrain: %s\n", error.what());
+    print_error(error);
     return 1;
   }
 }

@@ -4,6 +4,7 @@
 
 #include "console.h"
 #include "job.h"
+#include "rank.h"
 
 namespace cli {
 namespace {
@@ -65,6 +66,24 @@ void print_complete(const Json& job, const etr_event& end) {
               static_cast<unsigned long long>(end.step), reached.c_str(), more.c_str());
 }
 
+// Of ranks that train together, or of a worker: how fast they were, and what that took.
+void print_exchange(etr_trainer* trainer, const etr_event& end) {
+  char* text = nullptr;
+  check(etr_trainer_pipeline_stats(trainer, &text));
+  const Json stats = Json::parse(take_string(text));
+  const bool is_worker = stats.contains("worker");
+  const Json own = is_worker ? stats["worker"] : stats.value("ranks", Json::object());
+  const double steps = own.value("steps", 0.0);
+  const int64_t size = own.value("size", int64_t{1});
+  if (steps == 0 || end.seconds <= 0 || (!is_worker && size < 2)) return;
+  std::printf(is_worker
+                  ? "%s: %.0f examples/s over the whole run; exchanged %s a step with the servers\n"
+                  : "%s: %.0f examples/s over the whole run; each exchanged %s a step\n",
+              is_worker ? "this worker" : counted(size, "rank").c_str(),
+              static_cast<double>(end.examples) / end.seconds,
+              bytes_text(own.value("bytes", 0.0) / steps).c_str());
+}
+
 int32_t start_of(const Arguments& arguments) {
   const bool resume = arguments.flag("resume"), overwrite = arguments.flag("overwrite");
   if (resume && overwrite)
@@ -75,6 +94,7 @@ int32_t start_of(const Arguments& arguments) {
 }  // namespace
 
 int command_train(const Arguments& arguments) {
+  leave_output_to_first_rank();
   JobTrainer run(arguments, start_of(arguments));
   const std::string folder = output_dir(run.job);
   std::printf("output: %s\n",
@@ -86,6 +106,7 @@ int command_train(const Arguments& arguments) {
     print_complete(job, end.event);
   else
     print_summary(end.event);
+  print_exchange(run.trainer.get(), end.event);
   if (end.event.step == 0 && seconds > 0 && !interrupted())
     std::fprintf(stderr,
                  "echotrain: train.seconds (%g) were over before the first batch came: nothing is "
@@ -97,6 +118,7 @@ int command_train(const Arguments& arguments) {
 }
 
 int command_eval(const Arguments& arguments) {
+  leave_output_to_first_rank();
   JobTrainer run(arguments, ETR_START_EVALUATE);
   struct Shown {
     ProgressLine line;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "echotrain/echotrain.h"
+#include "rank.h"
 
 namespace cli {
 namespace {
@@ -34,7 +35,8 @@ void print_log(void* user_data, int32_t level, const char* message) {
   const Verdict verdict = verdict_on(message, *static_cast<const BadRecords*>(user_data));
   if (verdict == Verdict::drop) return;
   const bool over_progress = ::isatty(STDERR_FILENO) && ::isatty(STDOUT_FILENO);
-  std::fprintf(stderr, "%sechotrain: %s\n", over_progress ? "\r\033[K" : "", message);
+  std::fprintf(stderr, "%s%sechotrain: %s\n", over_progress ? "\r\033[K" : "",
+               rank_prefix().c_str(), message);
   if (verdict == Verdict::print_as_last)
     std::fprintf(stderr, "echotrain: many bad records; further ones are counted and not shown\n");
 }

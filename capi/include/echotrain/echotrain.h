@@ -69,7 +69,8 @@ enum {
   ETR_INTERNAL = -12,
   ETR_CALLBACK = -13,   /* a function of yours failed; see etr_pipeline_add_map */
   ETR_NOT_FINITE = -14, /* a loss or gradient was NaN or infinite; the message names what made it */
-  ETR_RANK_LOST = -15   /* a process of the group is dead, frozen or unreachable; the message says which */
+  ETR_RANK_LOST =
+      -15 /* a process of the group is dead, frozen or unreachable; the message says which */
 };
 
 /* The library's version, "0.1.0". A constant. */
@@ -653,7 +654,7 @@ ETR_API int32_t etr_job_output_dir(const etr_job* job, char** directory);
  * writes there, from its creation until its ETR_EVENT_END, its failure or its end: ETR_STATE for a second one, in this
  * process or another. */
 enum {
-  ETR_START_NEW = 0,    /* from the beginning; ETR_STATE where output.dir holds an earlier run */
+  ETR_START_NEW = 0, /* from the beginning; ETR_STATE where output.dir holds an earlier run */
   /* From output.dir's newest checkpoint, and goes on with its files; ETR_NOT_FOUND without one. Where the run is complete,
    * ETR_EVENT_END is the first event, and nothing is evaluated or written again. */
   ETR_START_RESUME = 1,
@@ -720,7 +721,9 @@ ETR_API int32_t etr_server_wait(etr_server* server, double seconds, etr_server_s
 ETR_API int32_t etr_server_stop(etr_server* server);
 ETR_API void etr_server_destroy(etr_server* server); /* stops it */
 
-/* The input pipeline's statistics (see etr_pipeline_stats). */
+/* The input pipeline's statistics (see etr_pipeline_stats). Where several processes or devices train together "ranks" has the
+ * trainer's "rank", their number ("size"), the "steps" that it has made and the "bytes" of the arrays that it has brought to exchanges
+ * meanwhile; with a parameter server "worker" has its "steps" and the "bytes" that it has exchanged. */
 ETR_API int32_t etr_trainer_pipeline_stats(etr_trainer* trainer, char** json);
 
 /* Writes one self-contained HTML file that compares runs by their metrics.jsonl, each named itself or by its folder: accuracy and

@@ -1,0 +1,60 @@
+// The environment variables in which launchers say which of several processes this one is. Only the standard library is used here: the
+// command line has this header too.
+#pragma once
+
+#include <charconv>
+#include <functional>
+#include <optional>
+#include <string_view>
+
+namespace etr {
+
+struct LauncherVariables {
+  const char* launcher;
+  const char *rank, *size;
+  const char* local_rank;  // among the processes of this machine; "": the launcher does not say
+  const char* step;        // without it the others belong to a batch script; "": there is none
+};
+
+// In the order in which they count.
+inline constexpr LauncherVariables kLaunchers[] = {
+    {"a script", "ECHOTRAIN_RANK", "ECHOTRAIN_SIZE", "", ""},
+    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", ""},
+    {"Open MPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+     "OMPI_COMM_WORLD_LOCAL_RANK", ""},
+    {"MPICH's mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", ""},
+    // A shell within an allocation has SLURM_NTASKS, too, of all of it; only a step has the other one.
+    {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_ID"},
+    {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_STEP_ID"},
+};
+
+// What one of them says of this process.
+struct Launch {
+  const LauncherVariables* variables;
+  int rank, size;
+  int local_rank;  // -1: not said
+};
+
+using ReadVariable = std::function<const char*(const char* name)>;  // nullptr: it is not set
+
+// Nothing where no launcher has started this process, or its variables are no numbers.
+inline std::optional<Launch> launch_in(const ReadVariable& read) {
+  const auto number = [&](const char* name) -> std::optional<int> {
+    const char* const value = *name ? read(name) : nullptr;
+    const std::string_view text = value ? value : "";
+    int out = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+    if (text.empty() || error != std::errc() || end != text.data() + text.size() || out < 0)
+      return std::nullopt;
+    return out;
+  };
+  for (const LauncherVariables& of : kLaunchers) {
+    if (*of.step && !number(of.step)) continue;
+    const auto rank = number(of.rank), size = number(of.size);
+    if (rank && size && *rank < *size)
+      return Launch{&of, *rank, *size, number(of.local_rank).value_or(-1)};
+  }
+  return std::nullopt;
+}
+
+}  // namespace etr

@@ -1,0 +1,110 @@
+#include "train/unread_options.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "train/batches_ahead.h"
+
+namespace etr::train {
+namespace {
+
+struct Reader {
+  std::vector<std::string_view> options;
+  bool is_there;
+  const char* name;
+  const char* way;  // to have it
+};
+
+std::vector<Reader> readers_of(const Options& parallel, const parallel::MeshShape& mesh,
+                               const Json& pipeline) {
+  const std::string algorithm = parallel.string("algorithm");
+  const bool downpour = algorithm == "downpour", easgd = algorithm == "easgd";
+  const bool adagrad = parallel.string("server_optimizer") == "adagrad";
+  return {
+      {{"min_ranks", "join", "join_timeout"},
+       parallel.boolean("elastic"),
+       "elastic runs",
+       "set parallel.elastic to true"},
+      {{"micro_batches", "schedule", "stages"},
+       mesh.pipeline > 1,
+       "models that are cut into stages",
+       "set parallel.mesh.pipeline to 2 or more"},
+      {{"bucket_mb"},
+       algorithm == "synchronous",
+       "the algorithm 'synchronous'",
+       "set parallel.algorithm to it"},
+      {{"batches_ahead"},
+       !downpour && !easgd && LengthBuckets::of_pipeline(pipeline),
+       "ranks of a group whose pipeline has the stage 'bucket'",
+       "add that stage"},
+      {{"outer_every", "outer_rate", "outer_momentum"},
+       algorithm == "diloco",
+       "the algorithm 'diloco'",
+       "set parallel.algorithm to it"},
+      {{"servers", "n_push", "consistency", "delay", "warm_start"},
+       downpour || easgd,
+       "the algorithms of a parameter server",
+       "set parallel.algorithm to downpour or easgd"},
+      {{"n_fetch", "server_optimizer", "server_momentum", "server_epsilon", "server_weight_decay"},
+       downpour,
+       "the algorithm 'downpour'",
+       "set parallel.algorithm to it"},
+      {{"elastic_rate"}, easgd, "the algorithm 'easgd'", "set parallel.algorithm to it"},
+      {{"delay"},
+       parallel.string("consistency") == "bounded",
+       "the consistency 'bounded'",
+       "set parallel.consistency to it"},
+      {{"server_momentum"},
+       !adagrad,
+       "the server_optimizer 'sgd'",
+       "set parallel.server_optimizer to it"},
+      {{"server_epsilon"},
+       adagrad,
+       "the server_optimizer 'adagrad'",
+       "set parallel.server_optimizer to it"}};
+}
+
+// "parallel.n_push is 4 and parallel.delay is 2", of those that are not as by default; "" where none is.
+std::string changed(Schema schema, const Options& parallel,
+                    const std::vector<std::string_view>& options) {
+  std::string out;
+  for (const OptionSpec& spec : schema) {
+    if (std::find(options.begin(), options.end(), spec.name) == options.end()) continue;
+    const Json& value = parallel.json()[spec.name];
+    if (value != Json::parse(spec.default_json))
+      out += cat(out.empty() ? "" : " and ", "parallel.", spec.name, " is ", value.dump());
+  }
+  return out;
+}
+
+void check_micro_batches(const Options& parallel, const Json& pipeline) {
+  const int64_t parts = parallel.integer("micro_batches");
+  for (const Json& stage : pipeline["stages"]) {
+    if (!stage.is_object() || stage.value("stage", "") != "batch" || !stage.contains("size"))
+      continue;
+    if (const auto size = stage["size"].get<int64_t>(); size < parts)
+      fail(Code::invalid_argument, "parallel.micro_batches is ", parts,
+           ", and the stage 'batch' of the pipeline makes batches of ", size,
+           ": some parts would have no sample. Set parallel.micro_batches to ", size,
+           " or less, or make the batches larger");
+  }
+}
+
+}  // namespace
+
+void check_unread_options(Schema schema, const Options& parallel, const parallel::MeshShape& mesh,
+                          const Json& pipeline) {
+  for (const Reader& reader : readers_of(parallel, mesh, pipeline)) {
+    const std::string unread =
+        reader.is_there ? std::string() : changed(schema, parallel, reader.options);
+    if (!unread.empty())
+      fail(Code::invalid_argument, unread, ", which only ", reader.name, " read: leave it out, or ",
+           reader.way);
+  }
+  if (mesh.pipeline > 1) check_micro_batches(parallel, pipeline);
+}
+
+}  // namespace etr::train
