@@ -39,9 +39,12 @@ using ReadVariable = std::function<const char*(const char* name)>;  // nullptr: 
 
 // Nothing where no launcher has started this process, or its variables are no numbers.
 inline std::optional<Launch> launch_in(const ReadVariable& read) {
-  const auto number = [&](const char* name) -> std::optional<int> {
+  const auto said = [&](const char* name) -> std::string_view {
     const char* const value = *name ? read(name) : nullptr;
-    const std::string_view text = value ? value : "";
+    return value ? value : "";
+  };
+  const auto number = [&](const char* name) -> std::optional<int> {
+    const std::string_view text = said(name);
     int out = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
     if (text.empty() || error != std::errc() || end != text.data() + text.size() || out < 0)
@@ -49,7 +52,7 @@ inline std::optional<Launch> launch_in(const ReadVariable& read) {
     return out;
   };
   for (const LauncherVariables& of : kLaunchers) {
-    if (*of.step && !number(of.step)) continue;
+    if (*of.step && said(of.step).empty()) continue;
     const auto rank = number(of.rank), size = number(of.size);
     if (rank && size && *rank < *size)
       return Launch{&of, *rank, *size, number(of.local_rank).value_or(-1)};

@@ -25,6 +25,10 @@ void check_number(const Options& parallel, int launched) {
   if (rank >= 0 && size == 0)
     fail(Code::invalid_argument, "parallel.rank is ", rank,
          ", and parallel.size is missing: set both, or neither under a launcher");
+  if (rank < 0 && size > 0 && launched == 0)
+    fail(Code::invalid_argument, "parallel.size is ", size,
+         ", and neither parallel.rank nor a launcher says which of these ranks this is: set "
+         "parallel.rank, or use 'echotrain launch', mpirun, torchrun or srun");
   if (rank < 0 && size > 0 && size != launched)
     fail(Code::invalid_argument, "parallel.size is ", size, ", and the launcher has started ",
          launched, ": leave parallel.size out, or set parallel.rank as well");

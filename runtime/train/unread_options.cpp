@@ -26,11 +26,11 @@ std::vector<Reader> readers_of(const Options& parallel, const parallel::MeshShap
   return {
       {{"min_ranks", "join", "join_timeout"},
        parallel.boolean("elastic"),
-       "elastic runs",
+       "an elastic run",
        "set parallel.elastic to true"},
       {{"micro_batches", "schedule", "stages"},
        mesh.pipeline > 1,
-       "models that are cut into stages",
+       "a model that is cut into stages",
        "set parallel.mesh.pipeline to 2 or more"},
       {{"bucket_mb"},
        algorithm == "synchronous",
@@ -38,7 +38,7 @@ std::vector<Reader> readers_of(const Options& parallel, const parallel::MeshShap
        "set parallel.algorithm to it"},
       {{"batches_ahead"},
        !downpour && !easgd && LengthBuckets::of_pipeline(pipeline),
-       "ranks of a group whose pipeline has the stage 'bucket'",
+       "the stage 'bucket' in the pipeline of ranks that step together",
        "add that stage"},
       {{"outer_every", "outer_rate", "outer_momentum"},
        algorithm == "diloco",
@@ -46,7 +46,7 @@ std::vector<Reader> readers_of(const Options& parallel, const parallel::MeshShap
        "set parallel.algorithm to it"},
       {{"servers", "n_push", "consistency", "delay", "warm_start"},
        downpour || easgd,
-       "the algorithms of a parameter server",
+       "a parameter server",
        "set parallel.algorithm to downpour or easgd"},
       {{"n_fetch", "server_optimizer", "server_momentum", "server_epsilon", "server_weight_decay"},
        downpour,
@@ -101,8 +101,8 @@ void check_unread_options(Schema schema, const Options& parallel, const parallel
     const std::string unread =
         reader.is_there ? std::string() : changed(schema, parallel, reader.options);
     if (!unread.empty())
-      fail(Code::invalid_argument, unread, ", which only ", reader.name, " read: leave it out, or ",
-           reader.way);
+      fail(Code::invalid_argument, unread, ", which has no effect without ", reader.name,
+           ": leave it out, or ", reader.way);
   }
   if (mesh.pipeline > 1) check_micro_batches(parallel, pipeline);
 }

@@ -16,8 +16,10 @@
 #include <thread>
 
 #include "core/json.h"
+#include "core/platform_socket.h"
 #include "exchange/conformance.h"
 #include "exchange/ranks.h"
+#include "exchange/store.h"
 #include "support/error_text.h"
 #include "support/eventually.h"
 
@@ -168,6 +170,39 @@ TEST(Gloo, NamesRankZeroWhereItDoesNotServe) {
       0u);
 }
 
+// Without an answer from who has the port, and without waiting for the time-out.
+TEST(Gloo, SaysAtOnceThatAPortIsTaken) {
+  const int port = free_port();
+  const platform::Descriptor other = platform::listen_at("127.0.0.1", std::to_string(port));
+  World world = at_port(port);
+  world.engines = ETR_ENGINES;
+  world.size = 2;
+  world.timeout_s = 600;
+  const std::string why = error_text([&] { open_group(world); });
+  EXPECT_NE(why.find("another program has this port"), std::string::npos) << why;
+}
+
+TEST(Gloo, UsesTheStoreThatIsServedThereAlready) {
+  const std::string address = cat("127.0.0.1:", free_port());
+  const auto first = exchange::tcp_store(address, /*serve=*/true, 10);
+  const auto second = exchange::tcp_store(address, /*serve=*/true, 10);
+  first->set("word", "told");
+  EXPECT_EQ(second->get("word"), "told");
+}
+
+// Ranks with a mistyped path would wait for each other in different places.
+TEST(Gloo, MakesTheFolderOfTheRendezvousAndNoOther) {
+  TempDir folder;
+  std::filesystem::create_directory(folder.path("shared"));
+  EXPECT_NO_THROW(exchange::file_store(folder.path("shared/meet")));
+  EXPECT_NO_THROW(exchange::file_store(folder.path("shared/meet/")));
+  const std::string why = error_text([&] { exchange::file_store(folder.path("shred/deep/meet")); });
+  EXPECT_NE(why.find("' does, and has no folder 'shred' (did you mean 'shared'?)"),
+            std::string::npos)
+      << why;
+  EXPECT_FALSE(std::filesystem::exists(folder.path("shred")));
+}
+
 TEST(Gloo, AHelperThatCannotStartIsNoReasonToTryAgain) {
   TempDir folder;
   std::ofstream(folder.path("echotrain-gloo")) << "#!/bin/sh\nexit 127\n";
@@ -203,6 +238,10 @@ TEST(Gloo, SaysWhatItCannotUse) {
   World world;
   world.size = 2;
   world.engines = ETR_ENGINES;
+  const std::string forgotten = error_text([&] { open_group(world); });
+  for (const char* way : {"file:FOLDER", "tcp://HOST:PORT", "a launcher"})
+    EXPECT_NE(forgotten.find(way), std::string::npos) << forgotten;
+  world.rendezvous = "/tmp";
   EXPECT_NE(error_text([&] { open_group(world); }).find("neither file:FOLDER nor tcp://HOST:PORT"),
             std::string::npos);
   world.engines = "/nowhere";

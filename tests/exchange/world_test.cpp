@@ -6,6 +6,7 @@
 #include <map>
 
 #include "core/json.h"
+#include "core/launcher_variables.h"
 #include "support/error_text.h"
 
 namespace etr::test {
@@ -72,6 +73,51 @@ TEST(World, IsWhatTheLauncherSays) {
       {with(kSlurm, open_mpi), "mpi-openmpi 1/2  world"},
   };
   for (const auto& row : rows) EXPECT_EQ(text_of(world_in(row.variables)), row.world);
+}
+
+std::string half_said(const Variables& variables) {
+  return exchange::half_said_by_launcher([&](const char* name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+}
+
+TEST(World, SaysWhichVariablesAreMissing) {
+  EXPECT_EQ(half_said({}), "");
+  EXPECT_EQ(half_said({{"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}}), "") << "says of no rank";
+  EXPECT_EQ(half_said({{"RANK", "1"}, {"MASTER_ADDR", "a"}}),
+            "the environment has RANK, MASTER_ADDR, and lacks WORLD_SIZE, MASTER_PORT");
+  EXPECT_EQ(half_said({{"OMPI_COMM_WORLD_SIZE", "2"}}),
+            "the environment has OMPI_COMM_WORLD_SIZE, and lacks OMPI_COMM_WORLD_RANK");
+  EXPECT_NE(half_said({{"SLURM_PROCID", "0"}, {"SLURM_JOB_ID", "1"}}).find("'srun' starts"),
+            std::string::npos);
+}
+
+// "1/4 2 OMPI_COMM_WORLD_RANK"
+std::string launch_text(const Variables& variables) {
+  const auto launch = launch_in([&](const char* name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+  if (!launch) return "none";
+  return cat(launch->rank, "/", launch->size, " ", launch->local_rank, " ",
+             launch->variables->rank);
+}
+
+TEST(World, IsKnownInPartWithoutAPlaceToMeet) {
+  EXPECT_EQ(launch_text({{"RANK", "1"}, {"WORLD_SIZE", "4"}}), "1/4 -1 RANK");
+  EXPECT_EQ(launch_text({{"OMPI_COMM_WORLD_RANK", "3"},
+                         {"OMPI_COMM_WORLD_SIZE", "4"},
+                         {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}}),
+            "3/4 1 OMPI_COMM_WORLD_RANK");
+  EXPECT_EQ(launch_text(kSlurm), "2/8 -1 SLURM_PROCID");
+  EXPECT_EQ(launch_text({{"RANK", "one"}, {"WORLD_SIZE", "4"}}), "none");
+  EXPECT_EQ(launch_text({{"RANK", "1"}}), "none");
+  const Variables shell{{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}};
+  EXPECT_EQ(launch_text(shell), "none") << "a batch script";
+  const Variables interactive =
+      with(shell, {{"SLURM_STEP_ID", "4294967290"}, {"SLURM_STEP_NUM_TASKS", "1"}});
+  EXPECT_EQ(launch_text(interactive).substr(0, 3), "0/1") << "salloc's shell, which is one process";
 }
 
 TEST(World, ListensWhereGlooIsToldTo) {

@@ -37,9 +37,11 @@ const Option& option_row(const Command& command, const std::string& name) {
   const bool takes_job = std::find(known.begin(), known.end(), "set") != known.end();
   const std::string key = takes_job ? job_key(name) : "";
   if (key.empty()) wrong(command, "unknown option --" + name + suggestion(name, known));
-  const bool is_near = etr::edit_distance(name, etr::nearest(name, known)) == 1;
-  wrong(command, "unknown option --" + name + (is_near ? suggestion(name, known) : "") +
-                     " (it is a key of the job: --set " + key + "=VALUE)");
+  const std::string near = etr::nearest(name, known);
+  const bool is_slip = etr::edit_distance(name, near) == 1;
+  wrong(command, "unknown option --" + name +
+                     (is_slip ? " (did you mean '" + near + "'? '" + name + "'" : " (it") +
+                     " is a key of the job: --set " + key + "=VALUE)");
 }
 
 // The whole text as a number.

@@ -15,7 +15,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <map>
 #include <string>
 #include <thread>
 #include <utility>
@@ -213,16 +212,31 @@ class Messages {
   void print(const Rank& rank, std::string line) {
     const std::string prefix = rank.prefix();
     if (!prefix.empty() && line.starts_with(prefix)) line.erase(0, prefix.size());
-    const auto first = said_by_.find(line);
-    if (first != said_by_.end() && first->second != prefix) return;
-    if (first == said_by_.end() && said_by_.size() < kMost) said_by_.emplace(line, prefix);
+    const bool is_told = std::any_of(told_.begin(), told_.end(), [&](const Told& told) {
+      return told.prefix != prefix && is_same(told.line, line);
+    });
+    if (is_told) return;
+    if (told_.size() < kMost) told_.push_back({prefix, line});
     std::fprintf(stderr, "%s%s%s\n", over_progress_ ? "\r\033[K" : "", prefix.c_str(),
                  line.c_str());
   }
 
+  struct Told {
+    std::string prefix, line;
+  };
+
+  // Also "rank 1 ended the group: WHY" and rank 1's own WHY.
+  static bool is_same(const std::string& a, const std::string& b) {
+    const std::string name = "echotrain: ";
+    const auto why = [&](const std::string& line) {
+      return line.starts_with(name) ? line.substr(name.size()) : line;
+    };
+    return a == b || a.ends_with(": " + why(b)) || b.ends_with(": " + why(a));
+  }
+
   static constexpr size_t kMost = 1000;  // lines that are remembered
   const bool over_progress_ = ::isatty(STDERR_FILENO) && ::isatty(STDOUT_FILENO);
-  std::map<std::string, std::string> said_by_;
+  std::vector<Told> told_;
 };
 
 int status_of(int wait_status) {
