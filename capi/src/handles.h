@@ -138,6 +138,7 @@ void end(T* handle) {
   delete handle;
 }
 void end(etr_pipeline* pipeline);
+void end(etr_trainer* trainer);
 
 // What etr_X_destroy does: a handle that a call is in goes when that call ends.
 template <typename T>
@@ -149,6 +150,11 @@ template <typename T>
 T& entered(T* handle, const char* name, Access access) {
   using Handle = std::remove_const_t<T>;
   if (!handle) fail(Code::invalid_argument, "argument '", name, "' is NULL");
+  if constexpr (std::is_same_v<Handle, etr_trainer>)
+    if (access != Access::visiting && exchange::in_engine())
+      fail(Code::state, "the ", name,
+           " is used by a function of a transport (etr_engine), for which "
+           "the run may be waiting: only etr_trainer_stop may be called there");
   Call::current()->enter(handle->occupancy, access, name, const_cast<Handle*>(handle),
                          [](void* p) { end(static_cast<Handle*>(p)); });
   return *handle;

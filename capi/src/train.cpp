@@ -1,4 +1,8 @@
 // Models, optimizers, trainers, jobs, reports.
+#include <system_error>
+#include <thread>
+
+#include "core/log.h"
 #include "core/platform.h"
 #include "functions.h"
 #include "handles.h"
@@ -163,6 +167,19 @@ int32_t etr_trainer_create_from_job(etr_runtime* runtime, const etr_job* job, in
 }
 
 void etr_trainer_destroy(etr_trainer* trainer) { destroy(trainer); }
+
+// In a function of the run's transport the end would wait for that function.
+void etr::capi::end(etr_trainer* trainer) {
+  if (!exchange::in_engine()) {
+    delete trainer;
+    return;
+  }
+  try {
+    std::thread([trainer] { delete trainer; }).detach();
+  } catch (const std::system_error&) {
+    log_line(LogLevel::error, "no thread to end a trainer on; its memory is lost");
+  }
+}
 
 int32_t etr_trainer_step(etr_trainer* trainer, const etr_batch* batch) {
   return guarded([&] {

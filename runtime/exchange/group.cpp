@@ -17,6 +17,13 @@ namespace etr::exchange {
 
 namespace {
 
+thread_local int engines_entered = 0;
+
+struct InEngine {
+  InEngine() { ++engines_entered; }
+  ~InEngine() { --engines_entered; }
+};
+
 // An operation is asked for in int64 elements by some engines.
 constexpr uint64_t kMaxBytes = std::numeric_limits<int64_t>::max();
 
@@ -102,6 +109,8 @@ void complete(const Function& function, int32_t status, etr_engine_error& error)
 
 }  // namespace
 
+bool in_engine() { return engines_entered > 0; }
+
 class Group::State {
  public:
   State(const etr_engine& table, double seconds) : engine(copy_of(table)) {
@@ -113,7 +122,10 @@ class Group::State {
       throw;
     }
   }
-  ~State() { engine.destroy(engine.context); }
+  ~State() {
+    const InEngine in;
+    engine.destroy(engine.context);
+  }
 
   // A part of another group, whose bytes count there.
   State(const etr_engine& table, const State& of) : State(table, of.timeout_s) {
@@ -137,8 +149,11 @@ class Group::State {
     if (dead_status != 0) raise_dead();
     etr_engine_error error{};
     error.struct_size = sizeof error;
-    const int32_t status = function ? function(engine.context, arguments..., &error)
-                                    : static_cast<int32_t>(Code::unsupported);
+    const auto run = [&] {
+      const InEngine in;
+      return function(engine.context, arguments..., &error);
+    };
+    const int32_t status = function ? run() : static_cast<int32_t>(Code::unsupported);
     if (status == 0) {
       *brought += bytes;
       return;
@@ -322,6 +337,7 @@ void Group::number_ranks(std::vector<int> numbers, std::string along) {
 }
 
 void Group::abort(const std::string& reason) {
+  const InEngine in;
   state_->engine.abort(state_->engine.context, as_utf8(reason).c_str());
 }
 

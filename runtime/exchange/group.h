@@ -20,6 +20,9 @@ constexpr double kDefaultTimeout = 60;  // seconds
 
 class Buffer;
 
+// Whether this thread is in a function of an engine's table. What waits there for the group would wait for itself.
+bool in_engine();
+
 // One rank's end of a group, on an engine (echotrain/engine.h). All ranks make the same collective calls in the same order.
 //
 // A call returns when its work is done. Where ranks are dead, frozen, unreachable or late it throws RankLost, which names them,

@@ -680,7 +680,9 @@ ETR_API int32_t etr_trainer_create_from_job(etr_runtime* runtime, const etr_job*
  * other counts (timeout, bucket_mb). All ranks make this call at the same time.
  *
  * The trainer owns what `engine` describes: its destroy is called exactly once, also where this call fails; the table itself is copied.
- * Its functions are called on the thread that calls the trainer and on threads of the library. */
+ * Its functions are called on the thread that calls the trainer and on threads of the library. Within them a trainer can be stopped
+ * (etr_trainer_stop) and destroyed, which takes place when they have returned; other calls on a trainer are ETR_STATE, as the run waits
+ * for the function. */
 ETR_API int32_t etr_trainer_start_job_over(etr_runtime* runtime, const etr_job* job, int32_t start,
                                            const etr_engine* engine, etr_trainer** trainer);
 

@@ -20,6 +20,7 @@
  *  8. An engine has abort and destroy. Other functions may be NULL, or return ETR_UNSUPPORTED: what needs them is then an error that
  *     names them. Data-parallel training takes all_reduce, all_gather, broadcast and split, and where it shares out gradients
  *     (parallel.zero_stage 2) reduce_scatter, too.
+ *  9. Its functions make no calls on the trainer that they serve, but etr_trainer_stop and etr_trainer_destroy: ETR_STATE.
  */
 #ifndef ECHOTRAIN_ENGINE_H_
 #define ECHOTRAIN_ENGINE_H_
