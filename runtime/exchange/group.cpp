@@ -166,7 +166,7 @@ class Group::State {
 
   // At the begin of a page. Memory of this process, where the engine has none of its own.
   void* allocate(uint64_t size_bytes) {
-    if (!engine.allocate) return ::operator new (size_bytes, std::align_val_t{kPage});
+    if (!engine.allocate) return ::operator new(size_bytes, std::align_val_t{kPage});
     etr_engine_error error{};
     error.struct_size = sizeof error;
     void* memory = nullptr;
@@ -176,7 +176,7 @@ class Group::State {
   }
   void release(void* memory) {
     if (engine.release) return engine.release(engine.context, memory);
-    ::operator delete (memory, std::align_val_t{kPage});
+    ::operator delete(memory, std::align_val_t{kPage});
   }
 
   void check_rank(const char* what, int rank) const {

@@ -132,7 +132,8 @@ Json Trainer::pipeline_stats() const {
 }
 
 void Trainer::set_hyperparameter(const std::string& name, double value) {
-  if (membership_ && name == "weight_decay" && job_.parallel()->string("algorithm") == "downpour")
+  if (membership_ && name == "weight_decay" &&
+      job_.parallel()->string("algorithm") == "downpour")
     fail(Code::invalid_argument,
          "weight_decay of a parameter server's worker cannot be set: the servers apply their own "
          "(parallel.server_weight_decay)");

@@ -11,6 +11,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -95,6 +96,24 @@ class Ranks(unittest.TestCase):
         self.assertEqual((status, other_status), (0, 0), errors + other_errors)
         self.assertRegex(out, r"2 ranks: [0-9]+ examples/s over the whole run; each exchanged [0-9.]+ [kM]B a step")
         self.assertEqual((other_out, other_errors), ("", ""))
+
+    @unittest.skipUnless(shutil.which("mpirun.openmpi"), "there is no Open MPI")
+    def test_one_display_under_mpirun(self):
+        def mpirun(*settings):
+            words = [word for setting in ("output.dir=", *settings) for word in ("--set", setting)]
+            return subprocess.run(["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "3", PROGRAM, "train",
+                                   "digits.json", *words], cwd=self.root, env=self.environment({}), capture_output=True, text=True,
+                                  timeout=200)
+
+        meeting = '{"engine": "gloo", "rendezvous": "file:mpirun"}'
+        shown = mpirun(f"parallel={meeting}")
+        self.assertEqual(shown.returncode, 0, shown.stderr)
+        for once in ("device: ", "output: ", "examples (", "3 ranks: "):
+            self.assertEqual(shown.stdout.count(once), 1, shown.stdout)
+        for setting, told in (("optimizer.optimizer=sdg", "did you mean 'sgd'"), ("name=alone", "parallel.size=1")):
+            refused = mpirun(setting)
+            self.assertNotEqual(refused.returncode, 0)
+            self.assertEqual(refused.stderr.count(told), 1, refused.stderr)
 
     def test_launch_tells_what_ranks_exchange(self):
         result = run("launch", "-n", "2", "digits.json", "--set", "output.dir=", cwd=self.root, env=self.environment({}))

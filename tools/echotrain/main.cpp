@@ -54,6 +54,8 @@ int main(int argc, char** argv) {
   try {
     return after_output(run(std::vector<std::string>(argv + 1, argv + argc)));
   } catch (const cli::Interrupted& interruption) {
+    // The first rank says for all how the run goes on.
+    if (!cli::rank_prefix().empty()) return 128 + cli::interrupted();
     return cli::exit_status(interruption);
   } catch (const cli::Mistake& mistake) {
     if (cli::tells_mistakes()) print_error(mistake);

@@ -69,8 +69,7 @@ enum {
   ETR_INTERNAL = -12,
   ETR_CALLBACK = -13,   /* a function of yours failed; see etr_pipeline_add_map */
   ETR_NOT_FINITE = -14, /* a loss or gradient was NaN or infinite; the message names what made it */
-  ETR_RANK_LOST =
-      -15 /* a process of the group is dead, frozen or unreachable; the message says which */
+  ETR_RANK_LOST = -15   /* a process of the group is dead, frozen or unreachable; the message says which */
 };
 
 /* The library's version, "0.1.0". A constant. */
@@ -654,7 +653,7 @@ ETR_API int32_t etr_job_output_dir(const etr_job* job, char** directory);
  * writes there, from its creation until its ETR_EVENT_END, its failure or its end: ETR_STATE for a second one, in this
  * process or another. */
 enum {
-  ETR_START_NEW = 0, /* from the beginning; ETR_STATE where output.dir holds an earlier run */
+  ETR_START_NEW = 0,    /* from the beginning; ETR_STATE where output.dir holds an earlier run */
   /* From output.dir's newest checkpoint, and goes on with its files; ETR_NOT_FOUND without one. Where the run is complete,
    * ETR_EVENT_END is the first event, and nothing is evaluated or written again. */
   ETR_START_RESUME = 1,
