@@ -225,13 +225,13 @@ class Messages {
     std::string prefix, line;
   };
 
-  // Also "rank 1 ended the group: WHY" and rank 1's own WHY.
-  static bool is_same(const std::string& a, const std::string& b) {
-    const std::string name = "echotrain: ";
-    const auto why = [&](const std::string& line) {
-      return line.starts_with(name) ? line.substr(name.size()) : line;
-    };
-    return a == b || a.ends_with(": " + why(b)) || b.ends_with(": " + why(a));
+  // Also "rank 1 ended the group: WHY", and rank 1's own WHY.
+  static bool is_same(const std::string& a, const std::string& b) { return why(a) == why(b); }
+  static std::string why(const std::string& line) {
+    const std::string name = "echotrain: ", ended = " ended the group: ";
+    const size_t at = line.rfind(ended);
+    if (at != std::string::npos) return line.substr(at + ended.size());
+    return line.starts_with(name) ? line.substr(name.size()) : line;
   }
 
   static constexpr size_t kMost = 1000;  // lines that are remembered
