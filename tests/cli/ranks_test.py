@@ -248,7 +248,8 @@ class Ranks(unittest.TestCase):
         self.assertEqual(self.ended(first)[0], 128 + signal.SIGTERM)
         status, out, errors = self.ended(serves)
         self.assertEqual(status, 0, errors)
-        self.assertRegex(out, r"1 worker joined; 2 are here, [0-9]+ updates? so far")
+        # Who comes and goes between two looks is told of both at once, so that two need never be here.
+        self.assertRegex(out, r"1 worker joined; [12] (is|are) here, [0-9]+ updates? so far")
         self.assertEqual(sum(map(int, re.findall("([0-9]) workers? finished", out))), 2, out)
         self.assertRegex(out, r"shard 0: 2 workers, [0-9]+ updates")
 
