@@ -11,8 +11,8 @@ pushed. One worker waits for nobody, so it runs with the last delay alone. Of ea
 rate with the best accuracy at the end is reported. Accuracy is that of the first 2,000 test images, on the servers' weights; updates
 are those of all workers, which between evaluations are taken to be in proportion to the first worker's steps.
 
-Writes OUT/study.json with all curves, OUT/study.md with a table, and the plot, which needs Matplotlib. Runs that OUT/study.json has already are not
-made again.
+Writes OUT/study.json with all curves, OUT/study.md with a table, and the plot, which needs Matplotlib: points are evaluations, lines means of three.
+Runs that OUT/study.json has already are not made again.
 """
 
 import argparse
@@ -92,6 +92,12 @@ def table(runs):
     return "\n".join(lines) + "\n"
 
 
+def smoothed(curve):
+    """In percent, each the mean of itself and its neighbours."""
+    values = [100 * point["accuracy"] for point in curve]
+    return [sum(near) / len(near) for near in (values[max(i - 1, 0):i + 2] for i in range(len(values)))]
+
+
 def plot(runs, path):
     import matplotlib
     matplotlib.use("Agg")
@@ -102,9 +108,11 @@ def plot(runs, path):
     for run in best_runs(runs):
         several = run["workers"] > 1
         label = f"{run['workers']} workers, delay {run['delay']}" if several else "1 worker"
+        colour = COLOURS.get(run["delay"], "#6b7280") if several else "#111827"
         for axes, along in zip(panels, ("seconds", "updates")):
-            axes.plot([point[along] for point in run["curve"]], [100 * point["accuracy"] for point in run["curve"]],
-                      color=COLOURS.get(run["delay"], "#6b7280") if several else "#111827", linewidth=widths[run["workers"]],
+            places = [point[along] for point in run["curve"]]
+            axes.plot(places, [100 * point["accuracy"] for point in run["curve"]], ".", markersize=3, alpha=0.3, color=colour)
+            axes.plot(places, smoothed(run["curve"]), color=colour, linewidth=widths[run["workers"]],
                       linestyle="-" if run["workers"] != 2 else (0, (4, 1.5)), label=f"{label} (rate {run['rate']:g})")
     panels[0].set(xlabel="seconds of training", ylabel="test accuracy, %")
     panels[1].set(xlabel="updates of the servers' weights")
