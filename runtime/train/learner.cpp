@@ -157,7 +157,7 @@ void Learner::forget_residuals() {
 }
 
 EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline, const EvalProgress& progress,
-                              const std::atomic<bool>* stop) {
+                              const std::atomic<bool>* stop, bool is_part) {
   return in_evaluation([&] {
     EvaluationInput input(pipeline, progress, stop);
     ops::StepValues values;
@@ -169,7 +169,7 @@ EvalMetrics Learner::evaluate(pipeline::Pipeline& pipeline, const EvalProgress& 
       input.done();
     }
     const EvalMetrics metrics = scoring.finish();
-    if (metrics.samples == 0)
+    if (metrics.samples == 0 && !is_part)
       fail(Code::invalid_argument, "the pipeline gave no samples: ", pipeline.why_empty());
     // The last stage speaks for all that have the same batches.
     return stage_ && !stage_->is_last() ? EvalMetrics{} : metrics;

@@ -90,9 +90,9 @@ class Learner {
   // One whole epoch of `pipeline` in evaluation mode: the rest of one that has begun is read past, for which `progress` is
   // told (0, -1). Error(invalid_argument) where there is no further epoch. Waits for the steps in flight first. `progress`
   // is told after each batch; where it returns false, or `stop` is set, also while no data comes: Error(cancelled). Other
-  // errors begin with "evaluation: ".
+  // errors begin with "evaluation: ". Error(invalid_argument) where the epoch is empty, unless it `is_part` of one.
   EvalMetrics evaluate(pipeline::Pipeline& pipeline, const EvalProgress& progress = {},
-                       const std::atomic<bool>* stop = nullptr);
+                       const std::atomic<bool>* stop = nullptr, bool is_part = false);
 
   // Runs `steps` training steps on `batch` (which train), each kernel by itself, and says where their
   // time went: see profile_commands(). Waits for the steps in flight first.

@@ -38,7 +38,7 @@ struct FedRunner {
   std::unique_ptr<graph::Runner> runner;
 };
 
-class Planned {
+class Planned : public std::enable_shared_from_this<Planned> {
  public:
   // Throws Error(invalid_argument) that names the field where the parameters do not fit samples of this shape.
   Planned(gpu::Kernels& kernels, const nn::Model& model, Weights& weights, int64_t rows,

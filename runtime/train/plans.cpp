@@ -26,9 +26,9 @@ Planned& Plans::used(Kept::iterator it) {
 }
 
 Planned& Plans::add(int64_t rows, const nn::Fields& fields) {
-  std::unique_ptr<Planned> made;
+  std::shared_ptr<Planned> made;
   with_room(nullptr,
-            [&] { made = std::make_unique<Planned>(kernels_, model_, weights_, rows, fields); });
+            [&] { made = std::make_shared<Planned>(kernels_, model_, weights_, rows, fields); });
   kept_.push_front(std::move(made));
   if (kept_.size() > kMost) {
     if (!std::exchange(warned_, true))

@@ -67,7 +67,7 @@ class Plans {
   ReservoirStats reservoir() const;
 
  private:
-  using Kept = std::list<std::unique_ptr<Planned>>;
+  using Kept = std::list<std::shared_ptr<Planned>>;
 
   Planned* find(int64_t rows, const nn::Fields& fields);
   Planned& exactly(int64_t rows, const nn::Fields& fields);

@@ -125,6 +125,7 @@ EvalMetrics Ranks::evaluate(const std::function<EvalMetrics()>& evaluate) {
   group_->all_reduce(std::span<double>(sums));
   if (stopped) throw Error(*stopped);
   if (sums[0] > 0) fail(Code::cancelled, "the evaluation was stopped on another rank");
+  if (sums[1] == 0) return {};
   return {static_cast<int64_t>(sums[1]), sums[2] / sums[1], sums[3] / sums[1]};
 }
 

@@ -1,6 +1,7 @@
 #include "train/steps.h"
 
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "core/error.h"
@@ -44,12 +45,17 @@ std::string repeated(Plans& plans, Planned& planned, const pipeline::Item& batch
   return first_not_finite(plans.kernels(), runner.feeding(values), given, training.plan.commands());
 }
 
-// `first`: what this rank found when it repeated the step.
-std::string whence(const std::string& first, const Weights& weights) {
+// `repeated`: what this rank found when it repeated the step; nothing where it could not.
+std::string whence(const std::optional<std::string>& repeated, const Weights& weights) {
   const parallel::Sharing* ranks = weights.ranks;
   if (weights.stage)
     return "stages of a model do not repeat a step: go on from the last checkpoint on one device "
            "to see which layer gives it first";
+  if (!repeated)
+    return "the step was not repeated, because batches of other shapes have taken the memory of "
+           "its "
+           "plan";
+  const std::string& first = *repeated;
   if (!first.empty()) return cat("the first to be NaN or infinite: ", first);
   if (ranks && ranks->size() > 1)
     return cat("not in the part of the batch that rank ", ranks->rank(), " had, but in another's");
@@ -100,7 +106,7 @@ void Steps::start(Plans& plans, const pipeline::Item& batch, bool plan_changes) 
   metrics.step = count_;
   metrics.learning_rate = values.learning_rate;
   metrics.counts = counts_of(batch, plans.model().inputs()[0]);
-  started_.push_back({tickets_, metrics, values, batch});
+  started_.push_back({tickets_, metrics, values, batch, planned.weak_from_this()});
 }
 
 std::vector<StepMetrics> Steps::take_metrics(Plans& plans, bool wait_all) {
@@ -140,14 +146,17 @@ void Steps::fail_not_finite(Plans& plans) {
   const auto [step, loss] = *std::exchange(failed_, std::nullopt);
   const size_t behind = started_.size();
   forget_started(plans);
-  Planned& planned = plans.training(step.batch);
-  const std::string first =
-      plans.weights().stage ? "" : repeated(plans, planned, step.batch, step.values);
+  // Not a plan that is made or looked for now: ranks agree on one, and others may have the step's still.
+  const auto planned = step.planned.lock();
+  std::optional<std::string> first;
+  if (planned && planned->training() && !plans.weights().stage)
+    first = repeated(plans, *planned, step.batch, step.values);
   const bool of_loss = !std::isfinite(loss);
   const float shown = std::isnan(loss) ? std::abs(loss) : loss;  // a NaN's sign is the driver's
-  fail(Code::not_finite, wrong_label(step.batch, plans.model().loss(), planned.net()), "step ",
-       step.metrics.step, ": ", of_loss ? cat("the loss is ", shown) : "a gradient is not finite",
-       "; ", whence(first, plans.weights()), ". The weights are as they were",
+  fail(Code::not_finite, wrong_label(step.batch, plans.model().loss(), plans.weights().net),
+       "step ", step.metrics.step, ": ",
+       of_loss ? cat("the loss is ", shown) : "a gradient is not finite", "; ",
+       whence(first, plans.weights()), ". The weights are as they were",
        left_out(step.metrics.step, behind),
        ". Lower the learning rate or clip gradients (clip_norm) if the training diverged; check "
        "the data, and that labels lie within the model's classes");

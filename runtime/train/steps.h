@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -56,7 +57,8 @@ class Steps {
     uint64_t ticket;  // of its results: numbers of steps come again where a checkpoint is loaded
     StepMetrics metrics;  // without its results
     ops::StepValues values;
-    pipeline::Item batch;  // shares its tensors
+    pipeline::Item batch;            // shares its tensors
+    std::weak_ptr<Planned> planned;  // may be gone
   };
   struct Failed {
     Started step;

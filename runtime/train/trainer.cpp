@@ -132,8 +132,7 @@ Json Trainer::pipeline_stats() const {
 }
 
 void Trainer::set_hyperparameter(const std::string& name, double value) {
-  if (membership_ && name == "weight_decay" &&
-      job_.parallel()->string("algorithm") == "downpour")
+  if (membership_ && name == "weight_decay" && job_.parallel()->string("algorithm") == "downpour")
     fail(Code::invalid_argument,
          "weight_decay of a parameter server's worker cannot be set: the servers apply their own "
          "(parallel.server_weight_decay)");
@@ -297,11 +296,23 @@ EvalMetrics Trainer::evaluate() {
       told(done, batches);
       return true;
     };
+  if (!ranks_) {
+    learner_->average_states();
+    return learner_->evaluate(pipeline, progress, &stop_);
+  }
+  // Learners begin together. A rank without a sample to evaluate begins with one to train on.
+  if (start_ != Start::evaluate) shaped_learner();
   learner_->average_states();
-  const auto own = [&] {
-    return learner_->evaluate(pipeline, progress, together ? nullptr : &stop_);
-  };
-  return ranks_ ? ranks_->evaluate(own) : own();
+  const EvalMetrics all = ranks_->evaluate([&] {
+    const EvalMetrics own =
+        learner_->evaluate(pipeline, progress, together ? nullptr : &stop_, /*is_part=*/true);
+    if (own.samples == 0) shaped_learner();
+    return own;
+  });
+  if (all.samples == 0)
+    fail(Code::invalid_argument,
+         "evaluation: the pipeline gave no samples to any rank: ", pipeline.why_empty());
+  return all;
 }
 
 std::optional<Event> Trainer::evaluation_event() {

@@ -7,6 +7,8 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "parallel/data_parallel.h"
+#include "train/small_learner.h"
 #include "train/together.h"
 
 namespace etr::test {
@@ -319,6 +321,112 @@ TEST(RanksOfAJob, AreToldWhyOneOfThemFailed) {
     EXPECT_NE(std::string(rank.error->what()).find("no checkpoint"), std::string::npos)
         << rank.error->what();
   }
+}
+
+// A rank without a sample has no part in the mean. It trains on as the others do.
+TEST(RanksOfAJob, EvaluateFewerSamplesThanTheyAre) {
+  TempDir dir;
+  const auto job = [&](int batch, int samples) {
+    Json made = job_of(dir, batch);
+    made["evaluation"]["pipeline"]["stages"][0]["pattern"] =
+        make_band_shard(dir, cat("few", samples), samples, 2);
+    made["evaluation"]["every_steps"] = 5;
+    return made;
+  };
+  const Outcome one = run(job(48, 2), Start::fresh, nullptr, {});
+  ASSERT_FALSE(one.error) << one.error->what();
+  const auto ranks = together(3, [&](int) { return job(16, 2); });
+  for (const Outcome& rank : ranks) {
+    ASSERT_FALSE(rank.error) << rank.error->what();
+    EXPECT_EQ(rank.weights, ranks[0].weights) << "to the bit";
+    ASSERT_EQ(rank.evaluations.size(), one.evaluations.size());
+    for (size_t i = 0; i < one.evaluations.size(); ++i) {
+      EXPECT_NEAR(rank.evaluations[i].eval_loss, one.evaluations[i].eval_loss, 1e-4);
+      EXPECT_EQ(rank.evaluations[i].eval_accuracy, one.evaluations[i].eval_accuracy);
+    }
+  }
+}
+
+// Of a checkpoint, with learners that have had no batch.
+TEST(RanksOfAJob, EvaluateFewerSamplesThanTheyAreBeforeTheFirstStep) {
+  TempDir dir;
+  Json job = job_of(dir, 24, dir.path("out"));
+  job["evaluation"]["pipeline"]["stages"][0]["pattern"] = make_band_shard(dir, "few", 1, 2);
+  const Outcome one = run(job, Start::fresh, nullptr, {});
+  ASSERT_FALSE(one.error) << one.error->what();
+  auto groups = exchange::local_groups(2, 30);
+  std::vector<std::future<train::EvalMetrics>> ranks;
+  for (exchange::Group& group : groups)
+    ranks.push_back(std::async(std::launch::async, [&] {
+      Trainer trainer(
+          std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(device_options())),
+          Job::parse(job.dump(), "job"), Start::evaluate,
+          std::make_unique<Ranks>(std::move(group)));
+      return trainer.evaluate();
+    }));
+  for (auto& rank : ranks) {
+    const train::EvalMetrics metrics = rank.get();
+    EXPECT_EQ(metrics.samples, 1);
+    EXPECT_NEAR(metrics.loss, one.end.eval_loss, 1e-5);
+  }
+}
+
+TEST(RanksOfAJob, AreToldThatThereIsNothingToEvaluate) {
+  TempDir dir;
+  const auto ranks = together(2, [&](int) {
+    Json job = job_of(dir, 24);
+    Json& stages = job["evaluation"]["pipeline"]["stages"];
+    stages.insert(stages.begin() + 1, Json{{"stage", "skip"}, {"count", 1000}});
+    return job;
+  });
+  for (const Outcome& rank : ranks) {
+    ASSERT_TRUE(rank.error);
+    EXPECT_NE(std::string(rank.error->what()).find("no samples"), std::string::npos)
+        << rank.error->what();
+  }
+}
+
+// Images of 6 x 6, or of 8 x 8; one with NaN.
+pipeline::Item images_of(int64_t size, bool not_a_number = false) {
+  Tensor x(DType::f32, {4, size, size, 1});
+  const auto values = x.mutable_view<float>();
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = std::sin(static_cast<float>(i + 1 + static_cast<size_t>(size)));
+  if (not_a_number) values[3] = std::nanf("");
+  pipeline::Item batch;
+  batch.set("image", x);
+  batch.set("label", symbols(4, 0, [](int64_t row, int64_t) { return static_cast<int>(row % 3); }));
+  return batch;
+}
+
+// The rank whose step failed has gone on to a batch of another shape, the others have not: they must not look for a plan together.
+TEST(RanksOfAJob, SayWhatWasNotFiniteInABatchOfAShapeOfItsOwn) {
+  constexpr const char* kPooled =
+      R"({"layers": [{"layer": "conv2d", "filters": 4}, {"layer": "global_avg_pool"}, {"layer": "dense", "units": 3}]})";
+  auto groups = exchange::local_groups(2, 10);
+  std::vector<std::future<std::string>> ranks;
+  for (exchange::Group& group : groups)
+    ranks.push_back(std::async(std::launch::async, [&]() -> std::string {
+      const auto kernels =
+          std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(device_options()));
+      const bool fails = group.rank() == 1;
+      train::Learner learner(
+          kernels,
+          {parse_json(kPooled, "model"), Json{{"optimizer", "sgd"}}, Json{{"learning_rate", 0.01}},
+           3, 1000},
+          std::make_unique<parallel::DataParallel>(std::move(group), kernels->device()));
+      try {
+        learner.step(images_of(6), true);
+        learner.step(images_of(fails ? 8 : 6, fails), true);
+        learner.step(images_of(6), true);
+        while (true) learner.take_metrics(true);
+      } catch (const Error& error) {
+        return error.what();
+      }
+    }));
+  const std::string first = ranks[0].get(), second = ranks[1].get();
+  EXPECT_NE(first.find("step 2: the loss is nan; not in the part"), std::string::npos) << first;
+  EXPECT_NE(second.find("the batch's field 'image'"), std::string::npos) << second;
 }
 
 TEST(RanksOfAJob, SayOnWhichOfThemAStepWasNotFinite) {
