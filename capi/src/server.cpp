@@ -24,16 +24,24 @@ int32_t etr_server_wait(etr_server* server, double seconds, etr_server_status* s
     if (!(seconds >= 0) || seconds > 1e6)
       fail(Code::invalid_argument, "argument 'seconds' is ", seconds, "; it is from 0 to 1e6");
     server::Server& waits = *required(server, "server").server;
-    const bool over = waits.wait(seconds);
-    if (status) {
-      const server::Shard::Status is = waits.status();
+    const auto tell = [&] {
+      if (!status) return;
+      const server::Roster::Status is = waits.status().roster;
       etr_server_status out{};
       out.workers = static_cast<int64_t>(is.workers);
       out.joined = static_cast<int64_t>(is.joined);
       out.finished = static_cast<int64_t>(is.finished);
-      out.updates = is.applied;
+      out.updates = is.pushes;
       fill_struct(status, out);
+    };
+    bool over = false;
+    try {
+      over = waits.wait(seconds);
+    } catch (const Error&) {
+      tell();
+      throw;
     }
+    tell();
     return over ? ETR_END : ETR_OK;
   });
 }

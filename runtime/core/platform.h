@@ -49,6 +49,7 @@ class Library {
 unsigned usable_threads();
 
 int64_t process_id();
+std::string process_name();  // "process 17 on node3", for messages
 
 // Whether pthread_cancel() may end this thread, which unwinds it by force; returns what it was before. Safe in signal handlers.
 bool set_cancellable(bool wanted) noexcept;

@@ -111,13 +111,13 @@ std::string holder_of(int file) {
   std::array<char, 300> text{};
   const ssize_t size = ::pread(file, text.data(), text.size(), 0);
   const std::string holder(text.data(), static_cast<size_t>(std::max<ssize_t>(size, 0)));
-  const std::string here = cat("process ", process_id(), " on ", host_name());
+  const std::string here = process_name();
   if (holder.empty()) return "another process";
   return holder == here ? "this process" : holder;
 }
 
 void write_holder(int file) {
-  const std::string text = cat("process ", process_id(), " on ", host_name());
+  const std::string text = process_name();
   if (::ftruncate(file, 0) == 0 && write_all(file, std::as_bytes(std::span(text)), 0)) return;
   const int error = errno;
   const bool emptied = ::ftruncate(file, 0) == 0;  // half a name would be another's
@@ -126,6 +126,8 @@ void write_holder(int file) {
 }
 
 }  // namespace
+
+std::string process_name() { return cat("process ", process_id(), " on ", host_name()); }
 
 std::unique_ptr<FileLock> FileLock::take(const std::string& path, std::string& holder,
                                          bool required) {

@@ -11,7 +11,7 @@ namespace etr::parallel {
 
 Downpour::Downpour(std::unique_ptr<server::Client> client, const gpu::DevicePtr& device,
                    DownpourOptions options)
-    : Worker(std::move(client), options.waits, options.begins),
+    : Worker(std::move(client), options.manner),
       options_(options),
       memory_(device, gpu::MemoryUse::readback) {}
 
@@ -86,17 +86,21 @@ void Downpour::start_round(bool pushes, bool fetches, std::span<server::Rows> ro
     fresh_ = false;
     since_fetch_ = 0;
   }
-  client().start(
-      [this, pushes, fetches, count, rows, rate = rate_](server::Pair& pair) {
-        const server::Slice slice = pair.slice(count);
-        if (pushes)
-          pair.push(std::span(outgoing_).subspan(slice.begin, slice.count), rate, outgoing_rows_);
-        if (fetches)
-          pair.fetch(std::span(incoming_).subspan(slice.begin, slice.count));
-        else if (pushes && waits())
-          pair.gate();
-        if (!rows.empty()) pair.fetch_rows(rows);
-      },
+  const auto give = [this, pushes, count, rows, rate = rate_](server::Pair& pair) {
+    const server::Slice slice = pair.slice(count);
+    if (pushes)
+      pair.push(std::span(outgoing_).subspan(slice.begin, slice.count), rate, outgoing_rows_);
+    if (!rows.empty()) pair.fetch_rows(rows);  // which waits for nobody
+  };
+  const auto take = [this, fetches, count](server::Pair& pair) {
+    const server::Slice slice = pair.slice(count);
+    if (fetches)
+      pair.fetch(std::span(incoming_).subspan(slice.begin, slice.count));
+    else if (pair.leads())
+      pair.gate();
+  };
+  client().exchange(
+      give, fetches || (pushes && waits()) ? server::Client::Work(take) : server::Client::Work(),
       [this, fetches] {
         if (fetches) fetched();
       });
@@ -112,9 +116,17 @@ void Downpour::declare(std::vector<ServedTable> tables) {
   first_rows_ = saved_rows_.match(tables_);
   saved_rows_ = {};
   row_gradients_.declare(tables_);
+}
+
+std::vector<server::TableSpec> Downpour::table_specs() const {
   std::vector<server::TableSpec> specs;
   for (const ServedTable& table : tables_) specs.push_back(table.spec);
-  client().declare(specs);
+  return specs;
+}
+
+// A checkpoint holds their seeds.
+void Downpour::take_specs(std::span<const server::TableSpec> specs) {
+  for (size_t i = 0; i < tables_.size(); ++i) tables_[i].spec = specs[i];
 }
 
 void Downpour::expect(uint32_t step, std::vector<std::vector<uint32_t>> ids) {

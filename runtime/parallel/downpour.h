@@ -25,8 +25,8 @@
 namespace etr::parallel {
 
 struct DownpourOptions {
-  int64_t n_push = 1, n_fetch = 1;    // updates of the worker's
-  bool waits = false, begins = true;  // see Worker
+  int64_t n_push = 1, n_fetch = 1;  // updates of the worker's
+  Worker::Manner manner = {};
 };
 
 class Downpour : public Worker, private ServedRows {
@@ -49,6 +49,8 @@ class Downpour : public Worker, private ServedRows {
 
  private:
   void take_servers_weights(graph::ParameterStore& store) override;
+  std::vector<server::TableSpec> table_specs() const override;
+  void take_specs(std::span<const server::TableSpec> specs) override;
   std::vector<server::Rows> first_rows() override { return std::exchange(first_rows_, {}); }
 
   void declare(std::vector<ServedTable> tables) override;

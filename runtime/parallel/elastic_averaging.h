@@ -5,7 +5,8 @@
 //   d = rate (x - c),  x -= d,  c += d
 //
 // (Zhang, Choromanska and LeCun, "Deep Learning with Elastic Averaging SGD", 2015; asynchronous.) The exchange goes on beside the
-// worker's next steps; d is of the weights that it began with. What is evaluated and saved is the centre.
+// worker's next steps; d is of the weights that it began with. What is evaluated and saved is the centre. After a worker's last step
+// it makes one exchange more, however few steps it has made since the one before.
 #pragma once
 
 #include <atomic>
@@ -18,7 +19,7 @@ namespace etr::parallel {
 struct ElasticAveragingOptions {
   int64_t period = 1;  // steps
   double rate = 0.1;
-  bool waits = false, begins = true;  // see Worker
+  Worker::Manner manner = {};
 };
 
 class ElasticAveraging : public Worker {
@@ -28,11 +29,13 @@ class ElasticAveraging : public Worker {
 
   bool exchange_due() override;
   void exchange(graph::ParameterStore& store) override;
+  void settle(graph::ParameterStore& store) override;
 
  private:
   void take_servers_weights(graph::ParameterStore& store) override;
   bool period_over() const;
-  void send(const graph::ParameterStore& store);
+  void send(const graph::ParameterStore& store, bool waits);
+  void put_back(graph::ParameterStore& store);
   void move(graph::ParameterStore& store);
 
   const ElasticAveragingOptions options_;

@@ -95,8 +95,14 @@ class Sharing {
   // This end cannot go on: exchanges that wait for it, here and elsewhere, end with this reason. Any thread.
   virtual void abort(const std::string& /*reason*/) {}
 
-  // After the last step: what this end has not told the others yet. `all_end`: where the others do not end by themselves they do.
+  // After the last step, before what is evaluated and saved then: the last exchange of weights. Where nothing has changed since the
+  // one before it does nothing.
+  virtual void settle(graph::ParameterStore& /*store*/) {}
+
+  // After that: what this end has not told the others yet. `all_end`: where the others do not end by themselves they do.
   virtual void finish(graph::ParameterStore& /*store*/, bool /*all_end*/) {}
+  // The same of an end that has not come to share().
+  virtual void leave(bool /*all_end*/) {}
 
   // Whether another one has ended for all. Steps may be in flight.
   virtual bool told_to_end() const { return false; }

@@ -13,12 +13,21 @@ constexpr const char* kFile = "servers.safetensors";
 
 }  // namespace
 
+Worker::Worker(std::unique_ptr<server::Client> client, const Manner& manner)
+    : client_(std::move(client)), manner_(manner) {
+  if (manner.stop) client_->heed(*manner.stop);
+}
+
 void Worker::share(graph::ParameterStore& store) {
   std::vector<float> weights = download_flat(store, store.weights());
   if (!state_.empty() && state_.size() != weights.size())
     fail(Code::invalid_argument, "the checkpoint's state of the servers has ", state_.size(),
          " numbers, and the model ", weights.size(), " parameters: it is of another model");
-  client_->begin(weights, state_, store.decayed(), first_rows(), /*waits=*/!begins_);
+  std::vector<server::TableSpec> specs = table_specs();
+  const std::vector<server::Rows> rows = first_rows();
+  if (!client_->begin({weights, state_, store.decayed(), specs, rows, !manner_.begins}))
+    fail(Code::cancelled, "the run has ended before this worker had begun");
+  take_specs(specs);
   upload_flat(store, weights, store.weights());
 }
 
@@ -43,12 +52,16 @@ std::vector<float> Worker::current(uint64_t count) {
 }
 
 void Worker::average_states(graph::ParameterStore& store) {
-  if (!finished_) take_servers_weights(store);
+  if (!left_) take_servers_weights(store);
 }
 
 void Worker::finish(graph::ParameterStore& store, bool all_end) {
   average_states(store);
-  if (std::exchange(finished_, true)) return;
+  leave(all_end);
+}
+
+void Worker::leave(bool all_end) {
+  if (std::exchange(left_, true)) return;
   log_line(LogLevel::info, cat("parameter server: worker ", rank(), " has exchanged ",
                                client_->bytes(), " bytes in ", started_here(), " steps"));
   client_->leave(all_end);

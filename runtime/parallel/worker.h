@@ -1,7 +1,9 @@
 // What a worker of a parameter server does, whichever the algorithm.
 #pragma once
 
+#include <atomic>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "parallel/sharing.h"
@@ -13,20 +15,25 @@ namespace etr::parallel {
 class Worker : public Sharing {
  public:
   // `waits`: the servers may hold a worker back (another consistency than `eventual`), so each exchange is over before the next step.
-  // `begins`: it may say what all begin with; otherwise another one has a checkpoint.
-  Worker(std::unique_ptr<server::Client> client, bool waits, bool begins)
-      : client_(std::move(client)), waits_(waits), begins_(begins) {}
+  // `begins`: it may say what all begin with; otherwise another one has a checkpoint. `stop`: see Client::heed(); nullptr: nobody stops
+  // it.
+  struct Manner {
+    bool waits = false, begins = true;
+    const std::atomic<bool>* stop = nullptr;
+  };
+  Worker(std::unique_ptr<server::Client> client, const Manner& manner);
 
   int rank() const override { return client_->number(); }
   uint64_t bytes() const override { return client_->bytes(); }
 
-  // The servers' parameters, if they have any; otherwise these become theirs.
+  // The servers' parameters, if they have any; otherwise these become theirs. Error(cancelled) where the run has ended meanwhile.
   void share(graph::ParameterStore& store) override;
   void replace_weights(graph::ParameterStore& store, const std::function<void()>& set) override;
 
   // The weights become those of the servers. A learner that has finished keeps them; it trains no more.
   void average_states(graph::ParameterStore& store) final;
   void finish(graph::ParameterStore& store, bool all_end) override;
+  void leave(bool all_end) override;
   bool told_to_end() const override { return client_->told_to_end(); }
 
   // The weights are those of the servers; what their updates keep (sums of squares, momentum) lies beside them. The worker that
@@ -35,11 +42,14 @@ class Worker : public Sharing {
   void load(const checkpoint::Files& files, const std::string& origin) override;
 
  protected:
-  // Rows to begin with, of each table that was declared; empty: those that the seed gives.
+  // The tables that were declared, which get the seeds of the servers' own, and rows of each to begin with; no rows: those that the
+  // seed gives.
+  virtual std::vector<server::TableSpec> table_specs() const { return {}; }
+  virtual void take_specs(std::span<const server::TableSpec> /*specs*/) {}
   virtual std::vector<server::Rows> first_rows() { return {}; }
   virtual void take_servers_weights(graph::ParameterStore& store) = 0;
   server::Client& client() const { return *client_; }
-  bool waits() const { return waits_; }
+  bool waits() const { return manner_.waits; }
 
   // For destructors: the client's threads use what the derived class has. Without finish() the servers see a lost worker.
   void end_client() { client_.reset(); }
@@ -49,9 +59,9 @@ class Worker : public Sharing {
 
  private:
   std::unique_ptr<server::Client> client_;
-  const bool waits_, begins_;
+  const Manner manner_;
   std::vector<float> state_;
-  bool finished_ = false;
+  bool left_ = false;
 };
 
 }  // namespace etr::parallel

@@ -1,7 +1,6 @@
 #include "server/client.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "core/clock.h"
@@ -10,24 +9,38 @@
 
 namespace etr::server {
 
-// The first shard says which number the worker has.
-Client::Client(std::vector<exchange::Group> shards, int wanted) {
-  const int count = static_cast<int>(shards.size());
-  links_.resize(shards.size());
-  for (int i = 0; i < count; ++i) {
-    Link& link = links_[static_cast<size_t>(i)];
-    link.pair = std::make_unique<Pair>(std::move(shards[static_cast<size_t>(i)]), i, count);
-    const int number = link.pair->hello(i == 0 ? wanted : number_);
-    if (i == 0) number_ = number;
-  }
+Client::Client(int shards, const Meet& meet, const Pair::Name& name) : name_(name) {
+  links_.resize(static_cast<size_t>(shards));
   try {
+    join(meet);
+  } catch (const std::exception& error) {
     for (Link& link : links_)
-      link.thread = start_thread("a thread that talks to a parameter server's shard",
-                                 "the number of shards", [this, &link] { attend(link); });
-  } catch (...) {
+      if (link.pair) link.pair->abort(error.what());
     end();
     throw;
   }
+}
+
+// Threads keep up the pairs that are there while the next one is formed.
+void Client::join(const Meet& meet) {
+  const int shards = static_cast<int>(links_.size());
+  for (int i = 0; i < shards; ++i) {
+    Link& link = links_[static_cast<size_t>(i)];
+    auto pair = std::make_unique<Pair>(meet(i), i, shards, [this] { return stopped(); });
+    name_ = pair->hello(name_);
+    {
+      const std::lock_guard lock(mutex_);
+      check();
+      link.pair = std::move(pair);
+    }
+    link.thread = start_thread("a thread that talks to a parameter server's shard",
+                               "the number of shards", [this, &link] { attend(link); });
+  }
+}
+
+bool Client::stopped() const {
+  const std::atomic<bool>* stop = stop_;
+  return stop && *stop;
 }
 
 Client::~Client() { end(); }
@@ -37,11 +50,11 @@ void Client::end() {
   {
     const std::lock_guard lock(mutex_);
     ends_ = true;
-    busy = busy_ > 0;
+    busy = at_work_;
     changed_.notify_all();
   }
   for (Link& link : links_)
-    if (busy) link.pair->abort("the worker has ended");
+    if (busy && link.pair) link.pair->abort("the worker has ended");
   for (Link& link : links_)
     if (link.thread.joinable()) link.thread.join();
 }
@@ -64,27 +77,51 @@ void Client::attend(Link& link) {
 
 // With the lock.
 void Client::give_up(Link& link) {
-  if (std::exchange(link.has_work, false)) --busy_;
+  if (std::exchange(link.has_work, false) && --busy_ == 0) at_work_ = false;
   changed_.notify_all();
 }
 
 void Client::run(Link& link, const Work& work) {
   try {
     work(*link.pair);
+  } catch (const Error& error) {
+    if (error.code() != Code::cancelled) return fail_all(std::current_exception());
+    const std::lock_guard lock(mutex_);
+    cancelled_ = true;  // the pair is as it was
   } catch (...) {
     fail_all(std::current_exception());
   }
 }
 
+// With the lock. False where no step is left.
+bool Client::begin_step() {
+  while (busy_ == 0 && !steps_.empty()) {
+    const auto [which, work] = std::move(steps_.front());
+    steps_.pop_front();
+    work_ = work;
+    for (Link& link : links_) {
+      const bool first = &link == &links_.front();
+      link.has_work = which == Which::all || (which == Which::first) == first;
+      busy_ += link.has_work;
+    }
+  }
+  changed_.notify_all();
+  return busy_ > 0;
+}
+
 void Client::finish_work() {
   std::unique_lock lock(mutex_);
-  if (busy_ == 1 && done_ && !failed_) {
+  if (--busy_ > 0) return;
+  const bool goes_on = !failed_ && !cancelled_;
+  if (goes_on && begin_step()) return;
+  steps_.clear();
+  if (goes_on && done_) {
     const auto done = std::exchange(done_, {});
     lock.unlock();
     done();
     lock.lock();
   }
-  --busy_;
+  at_work_ = false;
   changed_.notify_all();
 }
 
@@ -95,36 +132,52 @@ void Client::fail_all(const std::exception_ptr& error) {
     failed_ = error;
     changed_.notify_all();
   }
-  for (Link& link : links_) link.pair->abort("the worker has lost another shard");
+  for (Link& link : links_)
+    if (link.pair) link.pair->abort("the worker has lost another shard");
 }
 
 void Client::check() const {
   if (failed_) std::rethrow_exception(failed_);
 }
 
-void Client::start(Work work, std::function<void()> done) {
+void Client::start(std::deque<Step> steps, std::function<void()> done) {
   const std::lock_guard lock(mutex_);
   check();
   if (ends_)
     fail(Code::state, "this worker has left its parameter server: go on from the checkpoint");
-  if (busy_ > 0) fail(Code::internal, "a parameter server's client has work under way");
-  work_ = std::move(work);
+  if (at_work_) fail(Code::internal, "a parameter server's client has work under way");
+  steps_ = std::move(steps);
   done_ = std::move(done);
-  busy_ = links_.size();
-  for (Link& link : links_) link.has_work = true;
-  changed_.notify_all();
+  cancelled_ = false;
+  at_work_ = begin_step();
+}
+
+void Client::start(Work work, std::function<void()> done) {
+  start({{Which::all, std::move(work)}}, std::move(done));
+}
+
+void Client::exchange(const Work& give, const Work& take, std::function<void()> done) {
+  const Work both = [give, take](Pair& pair) {
+    if (give) give(pair);
+    if (take) take(pair);
+  };
+  if (!links_.front().pair->in_order()) return start(both, std::move(done));
+  std::deque<Step> steps{{Which::first, both}};
+  if (give) steps.push_front({Which::others, give});
+  if (take) steps.push_back({Which::others, take});
+  start(std::move(steps), std::move(done));
 }
 
 bool Client::idle() {
   const std::lock_guard lock(mutex_);
-  if (busy_ > 0) return false;
+  if (at_work_) return false;
   check();
   return true;
 }
 
 bool Client::wait(double seconds) {
   std::unique_lock lock(mutex_);
-  if (!changed_.wait_until(lock, deadline_after(seconds), [&] { return busy_ == 0; })) return false;
+  if (!changed_.wait_until(lock, deadline_after(seconds), [&] { return !at_work_; })) return false;
   check();
   return true;
 }
@@ -135,50 +188,52 @@ void Client::wait() {
   }
 }
 
-void Client::perform(const Work& work) {
-  start(work);
+void Client::perform(Which which, const Work& work) {
+  start({{which, work}}, {});
   wait();
+  const std::lock_guard lock(mutex_);
+  if (cancelled_) fail(Code::cancelled, "the wait for a parameter server's workers was stopped");
 }
 
-void Client::begin(std::span<float> weights, std::span<const float> state, uint64_t decayed,
-                   std::span<const Rows> rows, bool waits) {
-  const uint64_t count = weights.size();
-  bool there = true;
-  const auto give = [&](Pair& pair) {
+void Client::give(Pair& pair, const First& first, uint64_t attempt) const {
+  const Slice slice = pair.slice(first.weights.size());
+  pair.declare(attempt, first.tables);
+  for (size_t table = 0; table < first.rows.size(); ++table)
+    for_pieces(first.rows[table], [&](const Rows& piece) { pair.put_rows(attempt, table, piece); });
+  const auto own = [&](auto numbers) { return numbers.subspan(slice.begin, slice.count); };
+  pair.begin(attempt, first.weights.size(), first.decayed, own(first.weights),
+             first.state.empty() ? first.state : own(first.state));
+}
+
+// The first shard says who begins, and has all of it last: who finds it there finds it with the others, too.
+bool Client::begin(const First& first) {
+  Pair::Ready ready;
+  perform(Which::first, [&](Pair& pair) { ready = pair.ready(first.waits); });
+  if (ready.is == Pair::Ready::Is::over) return false;
+  if (ready.is == Pair::Ready::Is::yours) {
+    const Work giving = [&](Pair& pair) { give(pair, first, ready.attempt); };
+    perform(Which::others, giving);
+    perform(Which::first, giving);
+  }
+  const uint64_t count = first.weights.size();
+  std::vector<TableSpec> tables;
+  perform(Which::all, [&](Pair& pair) {
+    auto found = pair.check(count, first.tables);
+    if (pair.leads()) tables = std::move(found);
+  });
+  std::ranges::copy(tables, first.tables.begin());
+  const Work fetch = [&](Pair& pair) {
     const Slice slice = pair.slice(count);
-    for (size_t table = 0; table < rows.size(); ++table)
-      for_pieces(rows[table], [&](const Rows& piece) { pair.put_rows(table, piece); });
-    pair.begin(count, decayed, weights.subspan(slice.begin, slice.count),
-               state.empty() ? state : state.subspan(slice.begin, slice.count));
+    pair.fetch(first.weights.subspan(slice.begin, slice.count));
   };
-  // The first shard says who begins, and has weights last: others ask it first.
-  perform([&](Pair& pair) {
-    if (pair.shard() == 0) there = pair.ready(count, waits);
-  });
-  perform([&](Pair& pair) {
-    if (pair.shard() == 0) return;
-    if (there)
-      pair.ready(count);
-    else
-      give(pair);
-  });
-  if (!there)
-    perform([&](Pair& pair) {
-      if (pair.shard() == 0) give(pair);
-    });
-  perform([&](Pair& pair) {
-    const Slice slice = pair.slice(count);
-    pair.fetch(weights.subspan(slice.begin, slice.count));
-  });
-}
-
-void Client::declare(std::span<const TableSpec> tables) {
-  perform([&](Pair& pair) { pair.declare(tables); });
+  perform(Which::first, fetch);  // when it is this worker's turn
+  perform(Which::others, fetch);
+  return true;
 }
 
 Rows Client::take_rows(uint64_t table, uint32_t width) {
   std::vector<Rows> parts(links_.size());
-  perform([&](Pair& pair) {
+  perform(Which::all, [&](Pair& pair) {
     Rows& part = parts[static_cast<size_t>(pair.shard())];
     while (append(part, pair.take_rows(table, part.ids.size(), width))) {
     }
@@ -195,24 +250,18 @@ uint64_t Client::bytes() const {
   return all;
 }
 
-bool Client::told_to_end() const {
-  return std::any_of(links_.begin(), links_.end(),
-                     [](const Link& link) { return link.pair->told_to_end(); });
-}
+bool Client::told_to_end() const { return links_.front().pair->told_to_end(); }
 
-uint64_t Client::acknowledged() const {
-  uint64_t least = std::numeric_limits<uint64_t>::max();
-  for (const Link& link : links_) least = std::min(least, link.pair->acknowledged());
-  return least;
-}
-
+// The first shard says whether that was the last worker, and the others hear it from it.
 void Client::leave(bool all_end) {
   wait();
   {
     const std::lock_guard lock(mutex_);
     leaves_ = true;
   }
-  perform([&](Pair& pair) { pair.leave(all_end); });
+  bool over = false;
+  perform(Which::first, [&](Pair& pair) { over = pair.leave(all_end); });
+  perform(Which::others, [&](Pair& pair) { pair.leave(all_end, over); });
   const std::lock_guard lock(mutex_);
   ends_ = true;
   changed_.notify_all();

@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
-#include <random>
-#include <sstream>
 #include <thread>
 #include <utility>
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/log.h"
+#include "core/platform.h"
 #include "exchange/failure.h"
+#include "exchange/word.h"
 
 namespace etr::server {
 namespace {
@@ -17,12 +18,8 @@ namespace {
 constexpr auto kLook = std::chrono::milliseconds(10);  // how often the store is asked
 constexpr double kComing = 10;  // seconds within which a worker that has knocked comes in
 
-std::string new_word() {
-  std::random_device random;
-  std::ostringstream out;
-  for (int i = 0; i < 4; ++i) out << std::hex << random();
-  return out.str();
-}
+constexpr double kAnswering = 5;       // seconds within which who holds a place says so
+constexpr unsigned kLooksAtClaim = 8;  // every so many looks for workers
 
 }  // namespace
 
@@ -31,11 +28,62 @@ Door::Door(exchange::World world, int shard, bool serves)
   world_.size = 2;
 }
 
+Door::~Door() {
+  try {
+    if (!claim_.empty() && store_->get(key("claim")) == claim_) store_->remove(key("claim"));
+  } catch (const std::exception& gone) {
+    log_line(LogLevel::debug, cat("parameter server: a shard's claim stays: ", gone.what()));
+  }
+}
+
+void Door::claim() {
+  const std::string own = cat(exchange::new_word(), " ", platform::process_name());
+  while (!store_->create(key("claim"), own)) {
+    const auto other = store_->get(key("claim"));
+    if (!other) continue;
+    if (is_held(*other))
+      fail(Code::state, "parameter server: shard ", shard_, " at '", world_.rendezvous,
+           "' is served by ", other->substr(other->find(' ') + 1),
+           " already: start each shard once, with its own --shard, or end that process, or give "
+           "this run another rendezvous");
+    store_->remove(key("claim"));
+  }
+  claim_ = own;
+}
+
+// Of an earlier run nobody answers.
+bool Door::is_held(const std::string& claim) {
+  store_->remove(key("claim_held"));
+  const auto deadline = deadline_after(std::min(world_.timeout_s, kAnswering));
+  while (std::chrono::steady_clock::now() < deadline && store_->get(key("claim")) == claim) {
+    store_->set(key("claim_asked"), "1");
+    if (store_->get(key("claim_held"))) return true;
+    std::this_thread::sleep_for(kLook);
+  }
+  return false;
+}
+
+void Door::keep_claim() {
+  if (claim_.empty() || looks_++ % kLooksAtClaim != 0) return;
+  const std::string now = store_->get(key("claim")).value_or("nobody");
+  if (now != claim_) {
+    claim_.clear();
+    is_displaced_ = true;
+    fail(Code::state, "parameter server: shard ", shard_, " at '", world_.rendezvous,
+         "' is no longer this process's: ", now.substr(now.find(' ') + 1),
+         " has it, and began while this one did not answer. Start each shard once");
+  }
+  if (!store_->get(key("claim_asked"))) return;
+  store_->remove(key("claim_asked"));
+  store_->set(key("claim_held"), "1");
+}
+
 std::string Door::key(const std::string& what) const {
   return cat(world_.name, ".shard", shard_, ".", what);
 }
 
 std::optional<std::string> Door::answer() {
+  keep_claim();
   const auto word = store_->get(key("knock"));
   if (!word) return std::nullopt;
   std::optional<std::string> pair;
@@ -58,8 +106,8 @@ exchange::Group Door::open(const std::string& pair, int rank) const {
   return group;
 }
 
-std::string Door::knock(const std::function<void()>& stopped) {
-  const std::string word = new_word();
+std::string Door::knock() {
+  const std::string word = exchange::new_word();
   const auto deadline = deadline_after(world_.timeout_s);
   while (std::chrono::steady_clock::now() < deadline) {
     if (const auto pair = store_->get(key(word))) {
@@ -68,7 +116,6 @@ std::string Door::knock(const std::function<void()>& stopped) {
       return *pair;
     }
     if (!store_->get(key("knock"))) store_->set(key("knock"), word);
-    if (stopped) stopped();
     std::this_thread::sleep_for(kLook);
   }
   throw exchange::RankLost(

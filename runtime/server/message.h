@@ -1,9 +1,14 @@
 // What a worker and a shard of the parameter server say to each other, over a group of two: the shard is its rank 0.
 //
 // The worker asks and the shard answers, one after the other. An answer may have to wait for other workers; until then the shard
-// says `wait` from time to time, so that both know that the other is alive.
+// says `again` from time to time, and the worker asks again, or does not: so both know that the other is alive, and the worker
+// may change its mind.
+//
+// Shards do not talk to each other. The first one decides for all, and workers tell the others: who is here (the tickets that it
+// gives out), who says what to begin with, whose turn it is, and when all is over.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -14,44 +19,82 @@
 namespace etr::server {
 
 enum class Kind : uint32_t {
-  // A worker's.
-  hello =
-      1,    // number: the one that it would like to have, or -1; count: the shards that it knows of
-  ready,    // count: parameters of its model. Is there something to train?
-  begin,    // count: as before; the slice's weights and state follow
-  push,     // rate; the slice's gradients follow, and where there are tables those of rows
-  fetch,    // when the consistency allows: the slice's weights
-  gate,     // when it allows: nothing
-  average,  // rate: how strongly; the slice's weights follow
-  state,    // the slice's weights and state
-  here,     // still alive
-  leave,    // has finished; ends: and so are all to do
-  tables,   // count: of the model's tables with rows of their own; their specs follow
-  rows,     // words: ids of rows; these follow
-  put,  // before `begin`, count: a table; its rows follow: words, numbers: values, and as many of their state
-  take,  // count: a table; words: the first of the rows wanted, in the order in which the shard has made them. Words, values
-         // and `numbers` of their state follow the answer
+  // A worker's, to the first shard alone.
+  //
+  // Is there something to train? waits: it has nothing to begin with, and waits for who has.
+  ready = 1,
+  // When the consistency allows it to go on: nothing.
+  gate,
+
+  // To each of them, to the first one first.
+  //
+  // number: the one that it would like to have, or -1, and to the others the one that it has; ticket: 0, and to the others that of
+  // the first; count: the shards that it knows of; numbers: workers that are to come; words: bytes of its terms, which follow.
+  hello,
+  // count: parameters of its model; words: of the model's tables with rows of their own; their specs follow. So do, after the answer,
+  // those of the servers.
+  check,
+  // The slice's weights; of the first shard when the consistency allows.
+  fetch,
+  // Has finished. ends: and so are all to do; over: the first shard has said so.
+  leave,
+
+  // Of who begins, to the first shard last; ticket: what the first one gave with `yours`.
+  //
+  // words: as of `check`; specs follow.
+  tables,
+  // count: a table; its rows follow: words, numbers: values, and as many of their state.
+  put,
+  // count: parameters of the model; the slice's weights and state follow.
+  begin,
+
+  // To any of them.
+  //
+  // rate; the slice's gradients follow, and where there are tables those of rows.
+  push,
+  // rate: how strongly; the slice's weights follow.
+  average,
+  // The slice's weights and state.
+  state,
+  // Still alive.
+  here,
+  // words: ids of rows; these follow.
+  rows,
+  // count: a table; words: the first of the rows wanted, in the order in which the shard has made them. Words, values and `numbers` of
+  // their state follow the answer.
+  take,
 
   // A shard's.
-  done = 100,  // what was asked for is done; numbers may follow
-  wait,        // not yet; another answer will come
-  yours,       // to `ready`: this worker is to say what to begin with
-  refused,     // count: bytes of the reason, which follows
+  //
+  // What was asked for is done; numbers may follow.
+  done = 100,
+  // Not yet: ask again.
+  again,
+  // To `ready`: this worker is to say what to begin with; ticket: of that.
+  yours,
+  // To `ready`: there will be nothing.
+  over,
+  // count: bytes of the reason, which follows.
+  refused,
 };
 
 struct Message {
   Kind kind = Kind::done;
   int32_t number = -1;  // of the worker
   uint64_t count = 0;
-  uint64_t decayed =
-      0;  // of `begin`: how many parameters, from the first on, are under weight decay
+  uint64_t decayed = 0;             // of `begin`: leading parameters under weight decay
   uint64_t applied = 0;             // of an answer: this worker's pushes so far
-  uint64_t words = 0, numbers = 0;  // of rows, that follow
+  uint64_t ticket = 0;              // of a worker, or of a beginning
+  uint64_t words = 0, numbers = 0;  // that follow
   float rate = 0;
-  uint32_t ends = 0;  // of an answer: a worker has said that all are to end
-  uint32_t version = 3;
-  uint32_t waits = 0;  // of `ready`: it has nothing to begin with, and waits for who has
+  uint32_t version = 4;
+  // Whether; of answers:
+  uint16_t ends = 0;      // a worker has said that all are to end
+  uint16_t in_order = 0;  // the first shard counts pushes, and is to have each when the others have
+  uint16_t over = 0;      // to `leave`: that was the last worker
+  uint16_t waits = 0;     // of `ready`
 };
+static_assert(sizeof(Message) == 72, "it travels as it lies in memory");
 
 constexpr int kShardRank = 0, kWorkerRank = 1;
 enum Tag : uint32_t {
@@ -61,7 +104,16 @@ enum Tag : uint32_t {
   kTextTag = 4,
   kWordsTag = 5
 };
+// What is larger is damaged.
 constexpr uint64_t kMostText = 4096;
+constexpr uint64_t kMostTables = 1 << 16;
+constexpr uint64_t kMostNumbers = uint64_t{1} << 34;
+constexpr uint64_t kPiece = 1 << 20;  // numbers of the rows that travel at once
+
+// Rows of this width in a piece.
+inline uint64_t rows_in_piece(uint32_t width) {
+  return std::max<uint64_t>(kPiece / std::max(width, 1u), 1);
+}
 
 inline void send(exchange::Group& group, int to, uint32_t tag, const Message& message) {
   group.send(std::as_bytes(std::span(&message, 1)), to, tag);
@@ -90,6 +142,17 @@ void send_words(exchange::Group& group, int to, std::span<const T> words) {
 template <typename T>
 void receive_words(exchange::Group& group, int from, std::span<T> words) {
   if (!words.empty()) group.receive(std::as_writable_bytes(words), from, kWordsTag);
+}
+
+inline void send_text(exchange::Group& group, int to, const std::string& text) {
+  if (!text.empty()) group.send(std::as_bytes(std::span(text.data(), text.size())), to, kTextTag);
+}
+
+inline std::string receive_text(exchange::Group& group, int from, uint64_t size) {
+  std::string text(std::min(size, kMostText), '\0');
+  if (!text.empty())
+    group.receive(std::as_writable_bytes(std::span(text.data(), text.size())), from, kTextTag);
+  return text;
 }
 
 // The part of `count` parameters that shard `shard` of `shards` holds.

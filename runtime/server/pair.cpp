@@ -1,6 +1,7 @@
 #include "server/pair.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -8,8 +9,8 @@
 
 namespace etr::server {
 
-Pair::Pair(exchange::Group group, int shard, int shards)
-    : group_(std::move(group)), shard_(shard), shards_(shards) {}
+Pair::Pair(exchange::Group group, int shard, int shards, std::function<bool()> stopped)
+    : group_(std::move(group)), shard_(shard), shards_(shards), stopped_(std::move(stopped)) {}
 
 // Of the pair's two ranks nobody knows but this room: errors name the shard.
 template <typename Body>
@@ -23,27 +24,35 @@ auto Pair::named(Body&& body) {
   }
 }
 
+void Pair::send(const Message& message) {
+  server::send(group_, kShardRank, kRequestTag, message);
+  count(sizeof message);
+}
+
 Message Pair::answer() {
-  Message message;
-  do {
-    message = server::receive(group_, kShardRank, kAnswerTag);
-    count(sizeof message);
-  } while (message.kind == Kind::wait);
+  const Message message = server::receive(group_, kShardRank, kAnswerTag);
+  count(sizeof message);
   if (message.ends) told_to_end_ = true;
+  in_order_ = message.in_order != 0;
   if (message.kind != Kind::refused) return message;
-  std::string why(std::min(message.count, kMostText), '\0');
-  group_.receive(std::as_writable_bytes(std::span(why.data(), why.size())), kShardRank, kTextTag);
-  fail(Code::state, "parameter server: shard ", shard_, " of ", shards_, " refuses: ", why);
+  fail(Code::state, "parameter server: shard ", shard_, " of ", shards_,
+       " refuses: ", receive_text(group_, kShardRank, message.count));
 }
 
 Message Pair::ask(const Message& message, std::span<const float> numbers, const RowParts& rows) {
-  send(group_, kShardRank, kRequestTag, message);
+  send(message);
   send_numbers(group_, kShardRank, numbers);
   send_words(group_, kShardRank, rows.words);
   send_numbers(group_, kShardRank, rows.numbers);
-  count(sizeof message + numbers.size_bytes() + rows.words.size_bytes() +
-        rows.numbers.size_bytes());
-  return answer();
+  count(numbers.size_bytes() + rows.words.size_bytes() + rows.numbers.size_bytes());
+  Message given = answer();
+  while (given.kind == Kind::again) {
+    if (stopped_ && stopped_())
+      fail(Code::cancelled, "a wait for other workers of the parameter server was stopped");
+    send(message);
+    given = answer();
+  }
+  return given;
 }
 
 void Pair::receive(std::span<float> numbers) {
@@ -61,23 +70,55 @@ Message request(Kind kind) {
 
 }  // namespace
 
-int Pair::hello(int wanted) {
+Pair::Name Pair::hello(const Name& name) {
   Message message = request(Kind::hello);
-  message.number = wanted;
+  message.number = name.number;
+  message.ticket = name.ticket;
   message.count = static_cast<uint64_t>(shards_);
-  return named([&] { return ask(message).number; });
+  message.numbers = name.workers;
+  const std::string terms = name.terms.substr(0, kMostText);
+  message.words = terms.size();
+  return named([&] {
+    send(message);
+    send_text(group_, kShardRank, terms);
+    count(terms.size());
+    const Message given = answer();
+    return Name{given.number, given.ticket, name.workers, name.terms};
+  });
 }
 
-bool Pair::ready(uint64_t count, bool waits) {
+Pair::Ready Pair::ready(bool waits) {
   Message message = request(Kind::ready);
   message.waits = waits;
-  message.count = count;
-  return named([&] { return ask(message).kind != Kind::yours; });
+  return named([&]() -> Ready {
+    const Message given = ask(message);
+    switch (given.kind) {
+      case Kind::yours: return {Ready::Is::yours, given.ticket};
+      case Kind::over: return {Ready::Is::over};
+      default: return {};
+    }
+  });
 }
 
-void Pair::begin(uint64_t count, uint64_t decayed, std::span<const float> weights,
+std::vector<TableSpec> Pair::check(uint64_t count_of_model, std::span<const TableSpec> tables) {
+  Message message = request(Kind::check);
+  message.count = count_of_model;
+  message.words = tables.size();
+  std::vector<TableSpec> out(tables.size());
+  named([&] {
+    send(message);
+    send_words(group_, kShardRank, tables);
+    answer();
+    receive_words(group_, kShardRank, std::span(out));
+    count(2 * tables.size_bytes());
+  });
+  return out;
+}
+
+void Pair::begin(uint64_t attempt, uint64_t count, uint64_t decayed, std::span<const float> weights,
                  std::span<const float> state) {
   Message message = request(Kind::begin);
+  message.ticket = attempt;
   message.count = count;
   message.decayed = decayed;
   std::vector<float> numbers(weights.begin(), weights.end());
@@ -93,16 +134,17 @@ void Pair::push(std::span<const float> gradient, float rate, std::span<const Row
   message.rate = rate;
   message.words = words.size();
   message.numbers = numbers.size();
-  named([&] { acknowledged_ = ask(message, gradient, {words, numbers}).applied; });
+  named([&] { ask(message, gradient, {words, numbers}); });
 }
 
-void Pair::declare(std::span<const TableSpec> tables) {
+void Pair::declare(uint64_t attempt, std::span<const TableSpec> tables) {
   Message message = request(Kind::tables);
-  message.count = tables.size();
+  message.ticket = attempt;
+  message.words = tables.size();
   named([&] {
-    send(group_, kShardRank, kRequestTag, message);
+    send(message);
     send_words(group_, kShardRank, tables);
-    count(sizeof message + tables.size_bytes());
+    count(tables.size_bytes());
     answer();
   });
 }
@@ -119,11 +161,12 @@ void Pair::fetch_rows(std::span<Rows> tables) {
   take_values(tables, numbers, shard_, shards_);
 }
 
-void Pair::put_rows(uint64_t table, const Rows& rows) {
+void Pair::put_rows(uint64_t attempt, uint64_t table, const Rows& rows) {
   Rows own = part_for(rows, shard_, shards_);
   own.state.resize(own.values.size());
   own.values.insert(own.values.end(), own.state.begin(), own.state.end());
   Message message = request(Kind::put);
+  message.ticket = attempt;
   message.count = table;
   message.words = own.ids.size();
   message.numbers = own.values.size();
@@ -137,6 +180,11 @@ Rows Pair::take_rows(uint64_t table, uint64_t begin, uint32_t width) {
   Rows rows;
   named([&] {
     const Message given = ask(message);
+    if (given.words > rows_in_piece(width) ||
+        (given.numbers > 0 && given.numbers != given.words * width))
+      fail(Code::corrupt_data, "parameter server: shard ", shard_, " of ", shards_, " gives ",
+           given.words, " rows of ", width, " numbers with ", given.numbers,
+           " numbers of state: run the same version of EchoTrain on all machines");
     rows.ids.resize(given.words);
     rows.values.resize(given.words * width);
     rows.state.resize(given.numbers);
@@ -163,7 +211,7 @@ void Pair::average(std::span<const float> weights, float rate, std::span<float> 
   Message message = request(Kind::average);
   message.rate = rate;
   named([&] {
-    acknowledged_ = ask(message, weights).applied;
+    ask(message, weights);
     receive(centre);
   });
 }
@@ -183,10 +231,11 @@ void Pair::here() {
   named([&] { ask(request(Kind::here)); });
 }
 
-void Pair::leave(bool all_end) {
+bool Pair::leave(bool all_end, bool over) {
   Message message = request(Kind::leave);
   message.ends = all_end;
-  named([&] { ask(message); });
+  message.over = over;
+  return named([&] { return ask(message).over != 0; });
 }
 
 }  // namespace etr::server

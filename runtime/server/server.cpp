@@ -15,14 +15,20 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kLook = std::chrono::milliseconds(10);
+constexpr double kLeaving = 10;  // seconds for the last pairs to end when all is over
 constexpr const char* kFewer = "the number of workers";
 
 }  // namespace
 
 Server::Server(const ShardOptions& options, const Place& place)
-    : place_(place), shard_(options), empty_since_(Clock::now()) {
+    : place_(place),
+      terms_(options.terms),
+      roster_(options),
+      shard_(options, place.shard, place.shards),
+      empty_since_(Clock::now()) {
   if (place_.world.rendezvous.empty()) return;
   door_ = std::make_unique<Door>(place_.world, place_.shard, place_.shard == 0);
+  door_->claim();
   door_thread_ = start_thread("a thread that waits for workers", kFewer, [this] { watch_door(); });
 }
 
@@ -52,10 +58,12 @@ void Server::start(Body&& body) {
   const std::lock_guard lock(mutex_);
   reap();
   Visitor& visitor = visitors_.emplace_back();
+  visitor.guest = std::make_unique<Roster::Guest>(roster_);
   try {
     visitor.thread = start_thread("a thread that serves a worker", kFewer,
                                   [this, &visitor, body = std::move(body)]() mutable {
                                     body(visitor);
+                                    visitor.guest.reset();
                                     const std::lock_guard guard(mutex_);
                                     visitor.gone = true;
                                     empty_since_ = Clock::now();
@@ -98,7 +106,7 @@ void Server::serve(Visitor& visitor, exchange::Group pair) {
   }
   try {
     if (stops_) return;
-    serve_worker(shard_, *shared, place_.shard, place_.shards);
+    serve_worker({shard_, roster_, terms_, place_.shard, place_.shards}, *shared, *visitor.guest);
   } catch (const std::exception& error) {
     if (!stops_)
       log_line(LogLevel::warning, cat("parameter server: shard ", place_.shard,
@@ -108,28 +116,44 @@ void Server::serve(Visitor& visitor, exchange::Group pair) {
   visitor.pair.reset();
 }
 
+// A worker that is lost, which this shard has yet to notice, does not keep it.
+bool Server::is_over() {
+  if (!roster_.over()) return false;
+  if (!ends_by_) ends_by_ = Clock::now() + clock_duration(kLeaving);
+  return visitors_.empty() || Clock::now() >= *ends_by_;
+}
+
+double Server::patience() const {
+  return place_.shard == 0 ? place_.world.timeout_s : 2 * place_.world.timeout_s;
+}
+
+bool Server::has_nobody() const {
+  if (!visitors_.empty()) return false;
+  const Roster::Status status = roster_.status();
+  if (status.last_finished)  // and others were to come
+    return failed_ || Clock::now() - empty_since_ >= clock_duration(patience());
+  if (failed_) std::rethrow_exception(failed_);  // nobody else can come
+  if (Clock::now() - empty_since_ >= clock_duration(patience()))
+    throw exchange::RankLost(
+        cat("parameter server: shard ", place_.shard,
+            status.joined == 0 ? ": no worker came within "
+                               : ": the last worker was lost, and no other came within ",
+            patience(), " s"),
+        {});
+  return false;
+}
+
 bool Server::wait(double seconds) {
   std::unique_lock lock(mutex_);
   const auto deadline = deadline_after(seconds);
-  const auto patience = clock_duration(place_.world.timeout_s);
   while (true) {
     reap();
-    if (stops_) return true;
-    if (visitors_.empty()) {
-      const Shard::Status status = shard_.status();
-      if (status.joined > 0 && status.last_finished) return true;
-      if (failed_) std::rethrow_exception(failed_);  // nobody else can come
-      if (Clock::now() - empty_since_ >= patience)
-        throw exchange::RankLost(
-            cat("parameter server: shard ", place_.shard,
-                status.joined == 0 ? ": no worker came within "
-                                   : ": the last worker was lost, and no other came within ",
-                place_.world.timeout_s, " s"),
-            {});
-    }
+    if (failed_ && door_->is_displaced()) std::rethrow_exception(failed_);
+    if (stops_ || is_over() || has_nobody()) return true;
     if (Clock::now() >= deadline) return false;
     auto next = deadline;
-    if (visitors_.empty()) next = std::min(next, empty_since_ + patience);
+    if (visitors_.empty()) next = std::min(next, empty_since_ + clock_duration(patience()));
+    if (ends_by_) next = std::min(next, *ends_by_);
     changed_.wait_until(lock, next);
   }
 }

@@ -7,10 +7,13 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <thread>
 
 #include "exchange/world.h"
 #include "server/door.h"
+#include "server/roster.h"
 #include "server/shard.h"
 
 namespace etr::server {
@@ -22,24 +25,30 @@ struct Place {
 
 class Server {
  public:
-  // Workers come to its door. The first shard serves a rendezvous of tcp://.
+  // Workers come to its door. The first shard serves a rendezvous of tcp://. Error(state) where another server has this shard.
   Server(const ShardOptions& options, const Place& place);
   ~Server();
 
   // One more worker: the shard's end of a pair. The one way where there is no door.
   void add(exchange::Group pair);
 
-  // Whether it is over, after at most `seconds`: the last worker has finished, and no other is here. RankLost where no worker came
-  // within the time-out, or none came after the last one was lost; what the door throws.
+  // Whether it is over, after at most `seconds`: the last of the workers has finished, or none of those that are still to come has
+  // come within the time-out. RankLost where no worker came within it at all, or none came after the last one was lost; what the door
+  // throws. The other shards wait twice as long for workers as the first, which these join first.
   bool wait(double seconds);
 
-  Shard::Status status() const { return shard_.status(); }
+  struct Status {
+    Roster::Status roster;
+    uint64_t rows = 0;  // of tables, that take memory
+  };
+  Status status() const { return {roster_.status(), shard_.rows()}; }
   void stop();  // ends all pairs; workers see that the shard is lost
 
  private:
   struct Visitor {
     std::mutex mutex;
     std::shared_ptr<exchange::Group> pair;  // none while it is being formed
+    std::unique_ptr<Roster::Guest> guest;
     std::atomic<bool> gone{false};
     std::thread thread;
   };
@@ -49,9 +58,14 @@ class Server {
   void serve(Visitor& visitor, exchange::Group pair);
   template <typename Body>
   void start(Body&& body);
-  void reap();  // with the lock
+  void reap();              // with the lock
+  bool is_over();           // likewise
+  bool has_nobody() const;  // likewise: for so long that it ends
+  double patience() const;
 
   const Place place_;
+  const std::string terms_;
+  Roster roster_;
   Shard shard_;
   std::unique_ptr<Door> door_;
   std::mutex mutex_;
@@ -59,6 +73,7 @@ class Server {
   std::list<Visitor> visitors_;
   std::atomic<bool> stops_{false};
   std::chrono::steady_clock::time_point empty_since_;
+  std::optional<std::chrono::steady_clock::time_point> ends_by_;  // once all is over
   std::exception_ptr failed_;
   std::thread door_thread_;
 };

@@ -9,19 +9,28 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/log.h"
 #include "server/message.h"
 
 namespace etr::server {
 namespace {
 
-constexpr uint64_t kMostNumbers = uint64_t{1} << 40;  // beyond which a message is damaged
+// A worker that waits is asked so often whether it still wants to.
+constexpr double kAskAgain = 0.25;  // seconds
+
+// A message whose parts are not received: nothing that follows would be understood.
+class Damaged : public Error {
+ public:
+  template <typename... Parts>
+  explicit Damaged(const Parts&... parts) : Error(Code::invalid_argument, cat(parts...)) {}
+};
 
 class Service {
  public:
-  Service(Shard& shard, exchange::Group& pair, int number, int shards)
-      : shard_(shard), pair_(pair), number_(number), shards_(shards) {}
+  Service(const Post& post, exchange::Group& pair, Roster::Guest& guest)
+      : post_(post), shard_(post.shard), roster_(post.roster), pair_(pair), guest_(guest) {}
   ~Service() {
-    if (ticket_) shard_.leave(*ticket_, finished_);
+    if (ticket_) roster_.leave(*ticket_, finished_, over_);
   }
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
@@ -29,7 +38,7 @@ class Service {
   // "worker 3, whose 17 updates were applied"
   std::string worker() const {
     if (!ticket_) return "a worker that has not said its name";
-    return cat("worker ", shard_.number(*ticket_), ", whose ", applied_, " updates were applied");
+    return cat("worker ", roster_.number(*ticket_), ", whose ", applied_, " updates were applied");
   }
 
   void run() {
@@ -39,10 +48,15 @@ class Service {
         answer(asked);
       } catch (const exchange::RankLost&) {
         throw;
+      } catch (const Damaged& damaged) {
+        pair_.abort(damaged.what());
+        throw;
       } catch (const std::exception& error) {
         refuse(error.what());
       }
     }
+    log_line(LogLevel::info,
+             cat("parameter server: shard ", post_.number, ": ", worker(), ", has left"));
   }
 
  private:
@@ -52,133 +66,167 @@ class Service {
     switch (asked.kind) {
       case Kind::hello: return welcome(asked);
       case Kind::ready: return ready(asked);
+      case Kind::check: return check(asked);
+      case Kind::tables: return declare_tables(asked);
+      case Kind::put: return put_rows(asked);
       case Kind::begin: return begin(asked);
       case Kind::push: return push(asked);
       case Kind::average: return average(asked);
-      case Kind::fetch:
-        wait_turn();
-        shard_.copy_weights(numbers_);
-        done();
-        return send_numbers(pair_, kWorkerRank, numbers_);
+      case Kind::fetch: return fetch();
       case Kind::state:
         shard_.copy_state(numbers_);
         done();
         return send_numbers(pair_, kWorkerRank, numbers_);
-      case Kind::tables: return declare_tables(asked);
       case Kind::rows: return give_rows(asked);
-      case Kind::put: return put_rows(asked);
       case Kind::take: return give_piece(asked);
-      case Kind::gate: wait_turn(); return done();
+      case Kind::gate: return is_its_turn() ? done() : send_answer(Kind::again);
       case Kind::here: return done();
-      case Kind::leave:
-        if (asked.ends) shard_.end_all();
-        finished_ = true;
-        return done();
+      case Kind::leave: return leave(asked);
       default: fail(Code::invalid_argument, "a request of an unknown kind");
     }
   }
 
   void welcome(const Message& asked) {
+    if (asked.words > kMostText) throw Damaged("terms of ", asked.words, " bytes");
+    const std::string terms = receive_text(pair_, kWorkerRank, asked.words);
     if (ticket_) fail(Code::invalid_argument, "a worker says its name once");
     if (asked.version != Message{}.version)
       fail(Code::unsupported, "the worker speaks version ", asked.version,
            " of the protocol, and this shard version ", Message{}.version,
            ": run the same version of EchoTrain on all machines");
-    if (asked.count != static_cast<uint64_t>(shards_))
+    if (asked.count != static_cast<uint64_t>(post_.shards))
       fail(Code::invalid_argument, "the worker has parallel.servers ", asked.count,
-           ", and this shard ", shards_, ": run the same job on all of them");
-    ticket_ = shard_.join(asked.number);
+           ", and this shard ", post_.shards, ": run the same job on all of them");
+    check_terms(asked, terms);
+    if (post_.leads()) {
+      ticket_ = roster_.join(guest_, asked.number, asked.numbers);
+    } else {
+      roster_.admit(guest_, asked.ticket, asked.number);
+      ticket_ = asked.ticket;
+    }
     done();
   }
 
-  uint64_t slice(const Message& asked) const {
-    return slice_of(asked.count, number_, shards_).count;
+  void check_terms(const Message& asked, const std::string& terms) const {
+    const auto other = difference(terms, post_.terms);
+    if (!other) return;
+    const std::string who =
+        asked.number < 0 ? std::string("this worker") : cat("worker ", asked.number);
+    fail(Code::invalid_argument, who, " has ", other->name, " ", other->one, ", and shard ",
+         post_.number, " ", other->other,
+         ": run the same job, with the same --set, on all servers and workers");
   }
 
-  void check_model(const Message& asked) const {
-    if (shard_.size() != slice(asked))
-      fail(Code::invalid_argument, "this worker's model has ", asked.count,
-           " parameters, and the one that is trained here has another number: run the same job on "
-           "all workers");
-    if (shard_.table_count() && !has_tables_)
-      fail(Code::invalid_argument,
-           "this worker's model has no sparse tables, and the one that is trained here has ",
-           shard_.table_count(), ": run the same job on all workers");
+  void check_leads() const {
+    if (!post_.leads()) fail(Code::invalid_argument, "a request to another shard than the first");
   }
 
   // As long as somebody is here who may begin, however long that takes.
   void ready(const Message& asked) {
-    auto last_seen = std::chrono::steady_clock::now();
-    while (true) {
-      switch (shard_.wait_beginning(*ticket_, patience(), !asked.waits)) {
-        case Shard::Beginning::there: check_model(asked); return done();
-        case Shard::Beginning::yours: return send_answer(Kind::yours);
-        case Shard::Beginning::not_yet: break;
+    check_leads();
+    switch (roster_.wait_beginning(*ticket_, patience(), !asked.waits)) {
+      case Roster::Beginning::there: return done();
+      case Roster::Beginning::never: return send_answer(Kind::over);
+      case Roster::Beginning::yours: {
+        Message answer = answer_of(Kind::yours);
+        answer.ticket = roster_.attempt();
+        return send(pair_, kWorkerRank, kAnswerTag, answer);
       }
-      const auto now = std::chrono::steady_clock::now();
-      if (shard_.has_beginner()) last_seen = now;
-      if (now - last_seen >= clock_duration(pair_.timeout()))
-        fail(Code::state,
-             "the run is to go on from a checkpoint, and the first worker (number 0), which has "
-             "it, has "
-             "not come or has ended, for ",
-             pair_.timeout(), " s: start it, and look at what it said");
-      send_answer(Kind::wait);
+      case Roster::Beginning::not_yet: break;
     }
+    const auto now = std::chrono::steady_clock::now();
+    if (!saw_beginner_ || roster_.has_beginner()) saw_beginner_ = now;
+    if (now - *saw_beginner_ >= clock_duration(pair_.timeout()))
+      fail(Code::state,
+           "the run is to go on from a checkpoint, and the first worker (number 0), which has it, "
+           "has not come or has ended, for ",
+           pair_.timeout(), " s: start it, and look at what it said");
+    send_answer(Kind::again);
   }
 
-  // Its memory is taken when the worker's numbers are on their way.
-  void begin(const Message& asked) {
-    const uint64_t count = slice(asked);
-    if (count > kMostNumbers)
-      fail(Code::invalid_argument, "a model of ", asked.count, " parameters");
-    numbers_.resize(2 * count);
-    receive_numbers(pair_, kWorkerRank, numbers_);
-    const uint64_t first = slice_of(asked.count, number_, shards_).begin;
-    const std::span all(numbers_);
-    shard_.begin(all.first(count), all.last(count),
-                 asked.decayed > first ? std::min(asked.decayed - first, count) : 0);
+  void check(const Message& asked) {
+    const std::vector<TableSpec> specs = shard_.check_model(asked.count, receive_specs(asked));
     done();
+    send_words(pair_, kWorkerRank, std::span<const TableSpec>(specs));
   }
 
-  void push(const Message& asked) {
-    numbers_.resize(shard_.size());
-    receive_numbers(pair_, kWorkerRank, numbers_);
-    receive_rows(asked);
-    applied_ = shard_.push(*ticket_, numbers_, asked.rate, {words_, row_numbers_});
-    done();
-  }
-
-  void receive_rows(const Message& asked) {
-    if (asked.words > kMostNumbers || asked.numbers > kMostNumbers)
-      fail(Code::invalid_argument, "a message of ", asked.words, " words and ", asked.numbers,
-           " numbers");
-    words_.resize(asked.words);
-    receive_words(pair_, kWorkerRank, std::span(words_));
-    row_numbers_.resize(asked.numbers);
-    receive_numbers(pair_, kWorkerRank, row_numbers_);
+  std::vector<TableSpec> receive_specs(const Message& asked) {
+    if (asked.words > kMostTables) throw Damaged("a model of ", asked.words, " sparse tables");
+    std::vector<TableSpec> specs(asked.words);
+    receive_words(pair_, kWorkerRank, std::span(specs));
+    return specs;
   }
 
   void declare_tables(const Message& asked) {
-    std::vector<TableSpec> specs(asked.count);
-    receive_words(pair_, kWorkerRank, std::span(specs));
-    shard_.declare_tables(specs, number_, shards_);
-    has_tables_ = true;
+    shard_.declare_tables(asked.ticket, receive_specs(asked));
     done();
   }
 
+  void begin(const Message& asked) {
+    const auto [first, count] = shard_.slice(asked.count);
+    if (asked.count > kMostNumbers) throw Damaged("a model of ", asked.count, " parameters");
+    receive_numbers(2 * count);
+    const std::span all(numbers_);
+    shard_.begin(asked.ticket, asked.count, all.first(count), all.last(count),
+                 asked.decayed > first ? std::min(asked.decayed - first, count) : 0);
+    if (post_.leads()) roster_.begun(*ticket_);
+    done();
+  }
+
+  void receive_numbers(uint64_t count) {
+    take_memory(numbers_, count);
+    server::receive_numbers(pair_, kWorkerRank, numbers_);
+  }
+
+  template <typename T>
+  static void take_memory(std::vector<T>& to, uint64_t count) try {
+    to.resize(count);
+  } catch (const std::bad_alloc&) {
+    throw Damaged("there is no memory for ", count, " numbers");
+  }
+
+  void push(const Message& asked) {
+    receive_numbers(shard_.size());
+    receive_rows(asked, 1);
+    shard_.push(numbers_, asked.rate, {words_, row_numbers_});
+    count_push();
+    done();
+  }
+
+  void count_push() { applied_ = roster_.count_push(*ticket_); }
+
+  void receive_ids(const Message& asked) {
+    if (asked.words > shard_.most_words())
+      throw Damaged("a message with ", asked.words, " ids of rows, of which there are ",
+                    shard_.most_words(), " at most");
+    take_memory(words_, asked.words);
+    receive_words(pair_, kWorkerRank, std::span(words_));
+  }
+
+  // `parts`: numbers of each value.
+  void receive_rows(const Message& asked, uint64_t parts) {
+    receive_ids(asked);
+    const uint64_t most = parts * asked.words * shard_.widest_row();
+    if (asked.numbers > most)
+      throw Damaged(asked.numbers, " numbers of ", asked.words, " rows, which have ", most,
+                    " at most");
+    take_memory(row_numbers_, asked.numbers);
+    server::receive_numbers(pair_, kWorkerRank, row_numbers_);
+  }
+
   void give_rows(const Message& asked) {
-    receive_rows(asked);
+    receive_ids(asked);
     shard_.read_rows(words_, row_numbers_);
     done();
     send_numbers(pair_, kWorkerRank, row_numbers_);
   }
 
+  // With as many numbers of state as of values.
   void put_rows(const Message& asked) {
-    receive_rows(asked);
+    receive_rows(asked, 2);
     const auto half = row_numbers_.begin() + static_cast<ptrdiff_t>(row_numbers_.size() / 2);
     const Rows rows{words_, {row_numbers_.begin(), half}, {half, row_numbers_.end()}};
-    shard_.put_rows(asked.count, rows);
+    shard_.put_rows(asked.ticket, asked.count, rows);
     done();
   }
 
@@ -194,28 +242,45 @@ class Service {
   }
 
   void average(const Message& asked) {
-    numbers_.resize(shard_.size());
-    receive_numbers(pair_, kWorkerRank, numbers_);
-    applied_ = shard_.average(*ticket_, numbers_, asked.rate);
+    receive_numbers(shard_.size());
+    shard_.average(numbers_, asked.rate);
+    count_push();
     done();
     send_numbers(pair_, kWorkerRank, numbers_);
   }
 
-  void wait_turn() {
-    shard_.start(*ticket_);
-    while (!shard_.wait_turn(*ticket_, patience())) send_answer(Kind::wait);
+  void fetch() {
+    if (post_.leads() && !is_its_turn()) return send_answer(Kind::again);
+    shard_.copy_weights(numbers_);
+    done();
+    send_numbers(pair_, kWorkerRank, numbers_);
   }
 
-  double patience() const { return pair_.timeout() / 4; }
+  bool is_its_turn() {
+    check_leads();
+    return roster_.wait_turn(*ticket_, patience());
+  }
+
+  void leave(const Message& asked) {
+    if (post_.leads() && asked.ends) roster_.end_all();
+    over_ = post_.leads() ? roster_.is_last(*ticket_) : asked.over != 0;
+    finished_ = true;
+    done();
+  }
+
+  double patience() const { return std::min(kAskAgain, pair_.timeout() / 4); }
 
   void done() { send_answer(Kind::done); }
 
   Message answer_of(Kind kind) const {
     Message message;
     message.kind = kind;
-    message.number = ticket_ ? shard_.number(*ticket_) : -1;
+    message.number = ticket_ ? roster_.number(*ticket_) : -1;
+    message.ticket = ticket_.value_or(0);
     message.applied = applied_;
-    message.ends = shard_.ends();
+    message.ends = roster_.ends();
+    message.in_order = post_.leads() && roster_.in_order();
+    message.over = over_;
     return message;
   }
 
@@ -226,26 +291,30 @@ class Service {
   }
 
   void refuse(const std::string& why) {
+    log_line(LogLevel::warning,
+             cat("parameter server: shard ", post_.number, " refuses ", worker(), ": ", why));
     const std::string text = why.substr(0, kMostText);
     send_answer(Kind::refused, text.size());
-    pair_.send(std::as_bytes(std::span(text.data(), text.size())), kWorkerRank, kTextTag);
+    send_text(pair_, kWorkerRank, text);
   }
 
+  const Post& post_;
   Shard& shard_;
+  Roster& roster_;
   exchange::Group& pair_;
-  const int number_, shards_;
-  std::optional<Shard::Ticket> ticket_;
+  Roster::Guest& guest_;
+  std::optional<Roster::Ticket> ticket_;
   uint64_t applied_ = 0;
-  bool finished_ = false;
+  bool finished_ = false, over_ = false;
+  std::optional<std::chrono::steady_clock::time_point> saw_beginner_;
   std::vector<float> numbers_, row_numbers_;
   std::vector<uint32_t> words_;
-  bool has_tables_ = false;
 };
 
 }  // namespace
 
-void serve_worker(Shard& shard, exchange::Group& pair, int number_of_shard, int shards) {
-  Service service(shard, pair, number_of_shard, shards);
+void serve_worker(const Post& post, exchange::Group& pair, Roster::Guest& guest) {
+  Service service(post, pair, guest);
   try {
     service.run();
   } catch (const exchange::RankLost& lost) {

@@ -1,13 +1,25 @@
 // What a shard does for one worker.
 #pragma once
 
+#include <memory>
+
 #include "exchange/group.h"
+#include "server/roster.h"
 #include "server/shard.h"
 
 namespace etr::server {
 
+// One shard of a run.
+struct Post {
+  Shard& shard;
+  Roster& roster;
+  const std::string& terms;  // of the shard
+  int number = 0, shards = 1;
+  bool leads() const { return number == 0; }
+};
+
 // Answers a worker until it leaves. Throws what ends the pair otherwise: RankLost where the worker is gone. The worker has left the
-// shard in either case.
-void serve_worker(Shard& shard, exchange::Group& pair, int number_of_shard, int shards);
+// roster in either case.
+void serve_worker(const Post& post, exchange::Group& pair, Roster::Guest& guest);
 
 }  // namespace etr::server

@@ -1,105 +1,64 @@
 #include "server/shard.h"
 
-#include <algorithm>
-#include <cmath>
-
-#include "core/clock.h"
 #include "core/error.h"
+#include "server/update_rule.h"
 
 namespace etr::server {
 
-int Shard::free_number(int wanted) const {
-  const auto taken = [&](int number) {
-    return std::any_of(workers_.begin(), workers_.end(),
-                       [&](const auto& entry) { return entry.second.number == number; });
-  };
-  if (wanted >= 0 && !taken(wanted)) return wanted;
-  int number = 0;
-  while (taken(number)) ++number;
-  return number;
+// With the lock.
+void Shard::go_on_with(uint64_t attempt) {
+  if (attempt < attempt_)
+    fail(Code::state, "another worker says what to begin with, because this one was given up");
+  if (attempt == attempt_) return;
+  attempt_ = attempt;
+  tables_.declare({});
+  weights_.clear();
+  state_.clear();
 }
 
-Shard::Ticket Shard::join(int number) {
-  const std::lock_guard lock(mutex_);
-  Worker worker;
-  worker.number = free_number(number);
-  workers_[next_] = worker;
-  ++status_.joined;
-  return next_++;
-}
-
-int Shard::number(Ticket ticket) const {
-  const std::lock_guard lock(mutex_);
-  return workers_.at(ticket).number;
-}
-
-void Shard::leave(Ticket ticket, bool finished) {
-  const std::lock_guard lock(mutex_);
-  if (workers_.erase(ticket) == 0) return;
-  if (finished) ++status_.finished;
-  status_.last_finished = finished;
-  if (beginner_ == ticket) beginner_.reset();
-  changed_.notify_all();
-}
-
-void Shard::end_all() {
-  const std::lock_guard lock(mutex_);
-  ends_ = true;
-  changed_.notify_all();
-}
-
-Shard::Beginning Shard::wait_beginning(Ticket ticket, double seconds, bool can_begin) {
-  std::unique_lock lock(mutex_);
-  workers_.at(ticket).can_begin = can_begin;
-  const auto may_begin = [&] { return can_begin && (!beginner_ || beginner_ == ticket); };
-  changed_.wait_until(lock, deadline_after(seconds), [&] { return begun_ || may_begin(); });
-  if (begun_) return Beginning::there;
-  if (!may_begin()) return Beginning::not_yet;
-  if (!beginner_) {
-    beginner_ = ticket;
-    tables_.clear();
-  }
-  return Beginning::yours;
-}
-
-bool Shard::has_beginner() const {
-  const std::lock_guard lock(mutex_);
-  return std::any_of(workers_.begin(), workers_.end(),
-                     [](const auto& entry) { return entry.second.can_begin; });
-}
-
-void Shard::begin(std::span<const float> weights, std::span<const float> state, uint64_t decayed) {
+void Shard::begin(uint64_t attempt, uint64_t count, std::span<const float> weights,
+                  std::span<const float> state, uint64_t decayed) {
   if (!state.empty() && state.size() != weights.size())
     fail(Code::invalid_argument, "a state of ", state.size(), " numbers for ", weights.size(),
          " parameters");
   const std::lock_guard lock(mutex_);
+  go_on_with(attempt);
+  count_ = count;
   weights_.assign(weights.begin(), weights.end());
   state_.assign(state.begin(), state.end());
   state_.resize(weights_.size());
   decayed_ = decayed;
-  begun_ = true;
-  beginner_.reset();
-  changed_.notify_all();
 }
 
-void Shard::declare_tables(std::span<const TableSpec> specs, int shard, int shards) {
+void Shard::declare_tables(uint64_t attempt, std::span<const TableSpec> specs) {
   const std::lock_guard lock(mutex_);
-  if (begun_ && tables_.count() == 0 && !specs.empty())
-    fail(Code::invalid_argument, "this worker's model has ", specs.size(),
-         " sparse tables, and the one that is trained here has none: run the same job on all "
-         "workers");
-  tables_.declare(specs, shard, shards);
+  go_on_with(attempt);
+  tables_.declare(specs);
 }
 
-size_t Shard::table_count() const {
+void Shard::put_rows(uint64_t attempt, uint64_t table, const Rows& rows) {
   const std::lock_guard lock(mutex_);
-  return tables_.count();
-}
-
-void Shard::put_rows(uint64_t table, const Rows& rows) {
-  const std::lock_guard lock(mutex_);
-  if (begun_) fail(Code::state, "the shard has its rows already");
+  go_on_with(attempt);
   tables_.put(table, rows);
+}
+
+std::vector<TableSpec> Shard::check_model(uint64_t count, std::span<const TableSpec> tables) const {
+  const std::lock_guard lock(mutex_);
+  if (count != count_)
+    fail(Code::invalid_argument, "this worker's model has ", count,
+         " parameters, and the one that is trained here ", count_,
+         ": run the same job on all workers");
+  return tables_.check_like(tables);
+}
+
+uint64_t Shard::most_words() const {
+  const std::lock_guard lock(mutex_);
+  return tables_.most_words();
+}
+
+uint64_t Shard::widest_row() const {
+  const std::lock_guard lock(mutex_);
+  return tables_.widest();
 }
 
 void Shard::read_rows(std::span<const uint32_t> words, std::vector<float>& to) const {
@@ -117,90 +76,33 @@ uint64_t Shard::size() const {
   return weights_.size();
 }
 
-// Of those who have started; without any, 0.
-uint64_t Shard::slowest() const {
-  std::optional<uint64_t> least;
-  for (const auto& [ticket, worker] : workers_)
-    if (worker.started) least = std::min(least.value_or(worker.clock), worker.clock);
-  return least.value_or(0);
-}
-
-void Shard::start(Ticket ticket) {
-  const std::lock_guard lock(mutex_);
-  Worker& worker = workers_.at(ticket);
-  if (worker.started) return;
-  worker.clock = slowest();
-  worker.started = true;
-}
-
-bool Shard::may_go_on(Ticket ticket) const {
-  if (ends_) return true;
-  if (status_.applied < options_.warm_start && first_started() != ticket) return false;
-  return !options_.delay || workers_.at(ticket).clock <= slowest() + *options_.delay;
-}
-
-Shard::Ticket Shard::first_started() const {
-  const auto first = std::find_if(workers_.begin(), workers_.end(),
-                                  [](const auto& entry) { return entry.second.started; });
-  return first == workers_.end() ? 0 : first->first;
-}
-
-bool Shard::wait_turn(Ticket ticket, double seconds) {
-  std::unique_lock lock(mutex_);
-  return changed_.wait_until(lock, deadline_after(seconds), [&] { return may_go_on(ticket); });
-}
-
-uint64_t Shard::count_push(Ticket ticket) {
-  Worker& worker = workers_.at(ticket);
-  ++worker.clock;
-  ++status_.applied;
-  changed_.notify_all();
-  return ++worker.applied;
-}
-
-void Shard::apply_adagrad(std::span<const float> gradient, float rate) {
-  const float epsilon = options_.epsilon;
-  for (size_t i = 0; i < gradient.size(); ++i) {
-    const float g = gradient[i] + decay_at(i) * weights_[i];
-    state_[i] += g * g;
-    weights_[i] -= rate * g / (std::sqrt(state_[i]) + epsilon);
-  }
-}
-
-void Shard::apply_sgd(std::span<const float> gradient, float rate) {
-  const float momentum = options_.momentum;
-  for (size_t i = 0; i < gradient.size(); ++i) {
-    const float g = gradient[i] + decay_at(i) * weights_[i];
-    state_[i] = momentum * state_[i] + g;
-    weights_[i] -= rate * state_[i];
-  }
-}
-
-uint64_t Shard::push(Ticket ticket, std::span<const float> gradient, float rate,
-                     const RowParts& rows) {
-  const std::lock_guard lock(mutex_);
-  if (gradient.size() != weights_.size())
-    fail(Code::invalid_argument, "a gradient of ", gradient.size(), " numbers for a slice of ",
+void Shard::check_length(size_t numbers) const {
+  if (numbers != weights_.size())
+    fail(Code::invalid_argument, "an exchange of ", numbers, " numbers with a slice of ",
          weights_.size());
+}
+
+void Shard::push(std::span<const float> gradient, float rate, const RowParts& rows) {
+  const std::lock_guard lock(mutex_);
+  check_length(gradient.size());
   tables_.push(rows, rate);
+  const auto with_decay = [&](size_t i) { return gradient[i] + decay_at(i) * weights_[i]; };
   if (options_.adagrad)
-    apply_adagrad(gradient, rate);
+    for (size_t i = 0; i < gradient.size(); ++i)
+      adagrad(weights_[i], state_[i], with_decay(i), rate, options_.epsilon);
   else
-    apply_sgd(gradient, rate);
-  return count_push(ticket);
+    for (size_t i = 0; i < gradient.size(); ++i)
+      sgd(weights_[i], state_[i], with_decay(i), rate, options_.momentum);
 }
 
-uint64_t Shard::average(Ticket ticket, std::span<float> weights, float rate) {
+void Shard::average(std::span<float> weights, float rate) {
   const std::lock_guard lock(mutex_);
-  if (weights.size() != weights_.size())
-    fail(Code::invalid_argument, "weights of ", weights.size(), " numbers for a slice of ",
-         weights_.size());
+  check_length(weights.size());
   for (size_t i = 0; i < weights.size(); ++i) {
     const float centre = weights_[i];
     weights_[i] += rate * (weights[i] - centre);
     weights[i] = centre;
   }
-  return count_push(ticket);
 }
 
 void Shard::copy_weights(std::vector<float>& to) const {
@@ -214,12 +116,9 @@ void Shard::copy_state(std::vector<float>& to) const {
   to.insert(to.end(), state_.begin(), state_.end());
 }
 
-Shard::Status Shard::status() const {
+uint64_t Shard::rows() const {
   const std::lock_guard lock(mutex_);
-  Status status = status_;
-  status.workers = workers_.size();
-  status.rows = tables_.rows();
-  return status;
+  return tables_.rows();
 }
 
 }  // namespace etr::server

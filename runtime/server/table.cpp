@@ -1,10 +1,12 @@
 #include "server/table.h"
 
 #include <algorithm>
-#include <cmath>
+#include <string>
 
 #include "core/error.h"
 #include "core/rng.h"
+#include "server/message.h"
+#include "server/update_rule.h"
 
 namespace etr::server {
 
@@ -59,12 +61,10 @@ void Table::push(std::span<const uint32_t> ids, const float* gradient, float rat
     const std::span<float> w = row(values_, slot);
     if (optimizer_.adagrad) {
       const std::span<float> s = row(sums_, slot);
-      for (size_t k = 0; k < w.size(); ++k) {
-        s[k] += gradient[k] * gradient[k];
-        w[k] -= rate * gradient[k] / (std::sqrt(s[k]) + optimizer_.epsilon);
-      }
+      for (size_t k = 0; k < w.size(); ++k)
+        adagrad(w[k], s[k], gradient[k], rate, optimizer_.epsilon);
     } else {
-      for (size_t k = 0; k < w.size(); ++k) w[k] -= rate * gradient[k];
+      for (size_t k = 0; k < w.size(); ++k) descend(w[k], gradient[k], rate);
     }
     gradient += spec_.width;
   }
@@ -95,27 +95,40 @@ Rows Table::piece(uint64_t begin, uint64_t most) const {
   return out;
 }
 
-void Table::clear() {
-  slots_.clear();
-  ids_.clear();
-  values_.clear();
-  sums_.clear();
+void Tables::declare(std::span<const TableSpec> specs) {
+  tables_.clear();
+  for (const TableSpec& spec : specs) tables_.emplace_back(spec, optimizer_);
 }
 
-void Tables::declare(std::span<const TableSpec> specs, int shard, int shards) {
-  if (tables_.empty()) {
-    shard_ = shard;
-    shards_ = shards;
-    for (const TableSpec& spec : specs) tables_.emplace_back(spec, optimizer_);
-    return;
+namespace {
+
+std::string text_of(const TableSpec& spec) {
+  return cat(spec.entries, " entries of ", spec.width, " numbers with a deviation of ",
+             spec.deviation);
+}
+
+}  // namespace
+
+std::vector<TableSpec> Tables::check_like(std::span<const TableSpec> specs) const {
+  constexpr const char* kFix = ": run the same job on all workers";
+  if (specs.size() != tables_.size())
+    fail(Code::invalid_argument, "this worker's model has ",
+         specs.empty() ? "no" : std::to_string(specs.size()),
+         " sparse tables, and the one that is "
+         "trained here has ",
+         tables_.empty() ? "none" : std::to_string(tables_.size()), kFix);
+  std::vector<TableSpec> out;
+  for (size_t table = 0; table < specs.size(); ++table) {
+    const TableSpec& is = tables_[table].spec();
+    TableSpec alike = specs[table];
+    alike.seed = is.seed;
+    if (alike != is)
+      fail(Code::invalid_argument, "sparse table ", table, " of this worker's model has ",
+           text_of(alike), ", and that of the one that is trained here ", text_of(is),
+           alike.stream == is.stream ? "" : ", and another name", kFix);
+    out.push_back(is);
   }
-  const bool same =
-      std::equal(specs.begin(), specs.end(), tables_.begin(), tables_.end(),
-                 [](const TableSpec& spec, const Table& table) { return spec == table.spec(); });
-  if (!same)
-    fail(Code::invalid_argument,
-         "this worker's model has other sparse tables (number, entries, width or seed) than the "
-         "one that is trained here: run the same job on all workers");
+  return out;
 }
 
 uint64_t Tables::rows() const {
@@ -158,15 +171,23 @@ void Tables::read(std::span<const uint32_t> words, std::vector<float>& to) const
   }
 }
 
-void Tables::check(const RowParts& parts) const {
+uint64_t Tables::most_words() const {
+  uint64_t all = 0;
+  for (const Table& table : tables_) all += 1 + table.spec().entries;
+  return all;
+}
+
+uint64_t Tables::widest() const {
+  uint64_t most = 0;
+  for (const Table& table : tables_) most = std::max<uint64_t>(most, table.spec().width);
+  return most;
+}
+
+void Tables::push(const RowParts& parts, float rate) {
   const uint64_t expected = numbers_of(checked(parts.words));
   if (parts.numbers.size() != expected)
     fail(Code::invalid_argument, "gradients of ", parts.numbers.size(), " numbers for rows of ",
          expected);
-}
-
-void Tables::push(const RowParts& parts, float rate) {
-  check(parts);
   const float* at = parts.numbers.data();
   const auto ids = ids_in(parts.words, tables_.size());
   for (size_t table = 0; table < ids.size(); ++table) tables_[table].make(ids[table]);
@@ -194,11 +215,7 @@ void Tables::put(uint64_t table, const Rows& rows) {
 
 Rows Tables::piece(uint64_t table, uint64_t begin) const {
   const Table& from = at(table);
-  return from.piece(begin, std::max<uint64_t>(kPiece / std::max(from.spec().width, 1u), 1));
-}
-
-void Tables::clear() {
-  for (Table& table : tables_) table.clear();
+  return from.piece(begin, rows_in_piece(from.spec().width));
 }
 
 }  // namespace etr::server

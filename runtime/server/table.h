@@ -52,8 +52,6 @@ class Table {
   // other have every row once.
   Rows piece(uint64_t begin, uint64_t most) const;
 
-  void clear();
-
  private:
   static constexpr uint64_t kChunk = 1024;  // rows; growing moves none
 
@@ -72,30 +70,31 @@ class Table {
 // All that a shard has. What is malformed is Error(invalid_argument), and changes nothing.
 class Tables {
  public:
-  explicit Tables(const RowOptimizer& optimizer) : optimizer_(optimizer) {}
+  explicit Tables(const RowOptimizer& optimizer, int shard = 0, int shards = 1)
+      : optimizer_(optimizer), shard_(shard), shards_(shards) {}
 
-  // The first call says which tables there are; Error(invalid_argument) where a later one says something else.
-  void declare(std::span<const TableSpec> specs, int shard, int shards);
-  size_t count() const { return tables_.size(); }
+  void declare(std::span<const TableSpec> specs);
   uint64_t rows() const;
 
+  // Error(invalid_argument) where a worker's tables are others, but for their seeds; the tables that there are.
+  std::vector<TableSpec> check_like(std::span<const TableSpec> specs) const;
+
+  uint64_t most_words() const;  // of a message that names every row once
+  uint64_t widest() const;      // in numbers
+
   void read(std::span<const uint32_t> words, std::vector<float>& to) const;
-  void check(const RowParts& parts) const;  // as push() would
   void push(const RowParts& parts, float rate);
   void put(uint64_t table, const Rows& rows);
   Rows piece(uint64_t table, uint64_t begin) const;
-  void clear();
 
  private:
-  static constexpr uint64_t kPiece = 1 << 20;  // numbers
-
   std::vector<std::span<const uint32_t>> checked(std::span<const uint32_t> words) const;
   void check_ids(size_t table, std::span<const uint32_t> ids) const;
   uint64_t numbers_of(std::span<const std::span<const uint32_t>> ids) const;
   const Table& at(uint64_t table) const;
 
   const RowOptimizer optimizer_;
-  int shard_ = 0, shards_ = 1;
+  const int shard_, shards_;
   std::vector<Table> tables_;
 };
 

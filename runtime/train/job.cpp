@@ -13,6 +13,7 @@
 #include "optim/schedule.h"
 #include "optim/update.h"
 #include "pipeline/pipeline.h"
+#include "train/algorithm.h"
 #include "train/unread_options.h"
 
 namespace etr::train {
@@ -266,11 +267,12 @@ void check_class_names(const Json& names, const nn::Model& model) {
 // What moves every row in every step is not for rows that lie still until a batch names them.
 void check_sparse(const Options& parallel, const nn::Model& model) {
   if (!model.has_sparse()) return;
-  if (parallel.string("algorithm") == "easgd")
+  const Algorithm algorithm = algorithm_of(parallel);
+  if (algorithm == Algorithm::elastic_averaging)
     fail(Code::invalid_argument,
          "parallel: 'easgd' moves all of a table at once, and the model has an embedding with "
          "'sparse': leave that out, or take 'downpour'");
-  if (parallel.string("algorithm") == "downpour" && parallel.string("server_optimizer") == "sgd" &&
+  if (algorithm == Algorithm::downpour && parallel.string("server_optimizer") == "sgd" &&
       parallel.number("server_momentum") > 0)
     fail(Code::invalid_argument,
          "parallel: server_momentum moves all rows in every push, and the model has an embedding "
@@ -279,21 +281,21 @@ void check_sparse(const Options& parallel, const nn::Model& model) {
 
 // What only synchronous training has is not left out silently.
 void check_algorithm(const Options& parallel, const parallel::MeshShape& mesh) {
-  const std::string algorithm = parallel.string("algorithm");
-  if (algorithm == "synchronous") return;
+  const Algorithm algorithm = algorithm_of(parallel);
+  if (algorithm == Algorithm::synchronous) return;
   const auto check = [&](bool given, const char* what, const char* instead) {
     if (given)
-      fail(Code::invalid_argument, "parallel: the algorithm '", algorithm, "' goes without ", what,
-           instead);
+      fail(Code::invalid_argument, "parallel: the algorithm '", parallel.string("algorithm"),
+           "' goes without ", what, instead);
   };
   const char* const drop = ": leave it out, or train synchronously";
   check(parallel.boolean("sync_batch_norm"), "sync_batch_norm", drop);
   check(parallel.string("compression") != "none", "compression", drop);
   check(parallel.integer("zero_stage") > 0, "zero_stage", drop);
   check(parallel.boolean("elastic"), "'elastic'", drop);
-  const bool has_servers = algorithm != "diloco";
-  check(mesh.pipeline > 1 || mesh.tensor > 1 || (has_servers && mesh.data > 0), "a mesh", drop);
-  check(has_servers && parallel.strings("devices").size() > 1, "several devices",
+  const bool served = has_servers(algorithm);
+  check(mesh.pipeline > 1 || mesh.tensor > 1 || (served && mesh.data > 0), "a mesh", drop);
+  check(served && parallel.strings("devices").size() > 1, "several devices",
         ": start a worker for each");
 }
 

@@ -135,8 +135,16 @@ std::vector<StepMetrics> Learner::take_metrics(bool wait_all) {
   return steps_.take_metrics(*plans_, wait_all);
 }
 
-void Learner::finish(bool all_end) {
+void Learner::settle() {
   if (!ranks_ || !weights_) return;
+  plans_->results(/*wait_all=*/true);
+  ranks_->settle(weights_->store);
+  ++weights_->age;
+}
+
+void Learner::finish(bool all_end) {
+  if (!ranks_) return;
+  if (!weights_) return ranks_->leave(all_end);
   plans_->results(/*wait_all=*/true);
   ranks_->finish(weights_->store, all_end);
   ++weights_->age;

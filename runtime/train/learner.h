@@ -82,7 +82,8 @@ class Learner {
   // Of all ranks, when they save: see Sharing::forget_residuals(). Waits for the steps in flight first.
   void forget_residuals();
 
-  // After the last step: see Sharing::finish(). Waits for the steps in flight first.
+  // After the last step: see Sharing::settle(), and then finish(), or leave() without a first batch. Wait for the steps in flight first.
+  void settle();
   void finish(bool all_end);
   uint64_t exchanged_bytes() const { return ranks_ ? ranks_->bytes() : 0; }
   bool told_to_end() const { return ranks_ && ranks_->told_to_end(); }

@@ -11,6 +11,7 @@
 #include "parallel/elastic_averaging.h"
 #include "server/door.h"
 #include "server/message.h"
+#include "train/algorithm.h"
 #include "train/ranks.h"
 
 namespace etr::train {
@@ -50,9 +51,7 @@ void check_update(const Job& job) {
 }  // namespace
 
 bool uses_servers(const Job& job) {
-  if (!job.parallel()) return false;
-  const std::string algorithm = job.parallel()->string("algorithm");
-  return algorithm == "downpour" || algorithm == "easgd";
+  return job.parallel() && has_servers(algorithm_of(*job.parallel()));
 }
 
 Membership::Membership(const Job& job, std::unique_ptr<server::Client> client, int parts)
@@ -68,34 +67,58 @@ Json Membership::part(Json pipeline) const {
   return pipeline;
 }
 
-std::unique_ptr<parallel::Sharing> Membership::sharing(const gpu::DevicePtr& device, bool begins) {
-  if (options_.string("algorithm") == "easgd")
+std::unique_ptr<parallel::Sharing> Membership::sharing(const gpu::DevicePtr& device, bool begins,
+                                                       const std::atomic<bool>* stop) {
+  const parallel::Worker::Manner manner{waits(options_), begins, stop};
+  if (algorithm_of(options_) == Algorithm::elastic_averaging)
     return std::make_unique<parallel::ElasticAveraging>(
         std::move(client_),
-        parallel::ElasticAveragingOptions{
-            options_.integer("n_push"), options_.number("elastic_rate"), waits(options_), begins});
+        parallel::ElasticAveragingOptions{options_.integer("n_push"),
+                                          options_.number("elastic_rate"), manner});
   return std::make_unique<parallel::Downpour>(
       std::move(client_), device,
-      parallel::DownpourOptions{options_.integer("n_push"), options_.integer("n_fetch"),
-                                waits(options_), begins});
+      parallel::DownpourOptions{options_.integer("n_push"), options_.integer("n_fetch"), manner});
 }
 
 std::unique_ptr<Membership> join_servers(const Job& job) {
   if (!uses_servers(job)) return nullptr;
   const Options& options = *job.parallel();
-  if (options.string("algorithm") == "downpour") check_update(job);
+  if (algorithm_of(options) == Algorithm::downpour) check_update(job);
   const exchange::World world = world_for_pairs(options);
   // Also without a rank: the servers number workers.
   const int said = static_cast<int>(options.integer("size"));
-  std::vector<exchange::Group> pairs;
-  for (int shard = 0; shard < options.integer("servers"); ++shard) {
+  const int parts = said > 0 ? said : std::max(world.size, 1);
+  const auto meet = [&](int shard) {
     server::Door door(world, shard, /*serves=*/false);
-    pairs.push_back(door.open(door.knock(), server::kWorkerRank));
-  }
+    return door.open(door.knock(), server::kWorkerRank);
+  };
+  const server::Pair::Name name{.number = world.rank,
+                                .workers = static_cast<uint64_t>(parts),
+                                .terms = shard_options(options).terms};
   return std::make_unique<Membership>(
-      job, std::make_unique<server::Client>(std::move(pairs), world.rank),
-      said > 0 ? said : std::max(world.size, 1));
+      job,
+      std::make_unique<server::Client>(static_cast<int>(options.integer("servers")), meet, name),
+      parts);
 }
+
+namespace {
+
+// What the algorithm, and the consistency, make of the others does not have to be alike.
+std::string terms_of(const Options& parallel) {
+  std::vector<const char*> names{"algorithm", "consistency", "warm_start"};
+  if (parallel.string("consistency") == "bounded") names.push_back("delay");
+  if (algorithm_of(parallel) == Algorithm::downpour) {
+    const bool adagrad = parallel.string("server_optimizer") == "adagrad";
+    names.insert(names.end(), {"server_optimizer", "server_weight_decay",
+                               adagrad ? "server_epsilon" : "server_momentum"});
+  }
+  std::string out;
+  for (const char* name : names)
+    out += cat("parallel.", name, " ", parallel.json()[name].dump(), "\n");
+  return out;
+}
+
+}  // namespace
 
 server::ShardOptions shard_options(const Options& parallel) {
   server::ShardOptions options;
@@ -104,6 +127,7 @@ server::ShardOptions shard_options(const Options& parallel) {
   options.momentum = static_cast<float>(parallel.number("server_momentum"));
   options.weight_decay = static_cast<float>(parallel.number("server_weight_decay"));
   options.warm_start = static_cast<uint64_t>(parallel.integer("warm_start"));
+  options.terms = terms_of(parallel);
   const std::string consistency = parallel.string("consistency");
   if (consistency == "sequential") options.delay = 0;
   if (consistency == "bounded") options.delay = static_cast<uint64_t>(parallel.integer("delay"));

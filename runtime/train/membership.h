@@ -1,6 +1,7 @@
 // What a job's parameter server is to its workers and to its shards.
 #pragma once
 
+#include <atomic>
 #include <memory>
 
 #include "parallel/sharing.h"
@@ -23,8 +24,9 @@ class Membership {
   // Worker n of N takes the n-th of N parts; further ones take the same again, in another order.
   Json part(Json pipeline) const;
 
-  // Once. `begins`: see parallel::Worker.
-  std::unique_ptr<parallel::Sharing> sharing(const gpu::DevicePtr& device, bool begins = true);
+  // Once. `begins`, `stop`: see parallel::Worker.
+  std::unique_ptr<parallel::Sharing> sharing(const gpu::DevicePtr& device, bool begins = true,
+                                             const std::atomic<bool>* stop = nullptr);
 
  private:
   const Options options_;
@@ -38,6 +40,7 @@ std::unique_ptr<Membership> join_servers(const Job& job);
 // Error(invalid_argument) where the job has no such shard.
 std::unique_ptr<server::Server> open_server(const Job& job, int shard);
 
+// Their terms are those of the workers, too.
 server::ShardOptions shard_options(const Options& parallel);
 
 }  // namespace etr::train

@@ -13,6 +13,7 @@
 #include "exchange/world.h"
 #include "parallel/data_parallel.h"
 #include "parallel/local_sgd.h"
+#include "train/algorithm.h"
 #include "train/launch_checks.h"
 #include "train/membership.h"
 
@@ -50,13 +51,13 @@ std::unique_ptr<parallel::ModelStage> Ranks::model_stage(
 
 std::unique_ptr<parallel::Sharing> Ranks::sharing(const gpu::DevicePtr& device,
                                                   const Options* options) {
-  const std::string algorithm = options ? options->string("algorithm") : "synchronous";
-  if (algorithm != "synchronous" && algorithm != "diloco")
+  const Algorithm algorithm = options ? algorithm_of(*options) : Algorithm::synchronous;
+  if (has_servers(algorithm))
     fail(Code::invalid_argument,
          "parallel: workers of a parameter server are no ranks of a group, "
          "and this one was given to the trainer with the algorithm '",
-         algorithm, "'");
-  if (algorithm == "diloco")
+         options->string("algorithm"), "'");
+  if (algorithm == Algorithm::diloco)
     return std::make_unique<parallel::LocalSgd>(
         group_->duplicate(),
         parallel::LocalSgdOptions{options->integer("outer_every"), options->number("outer_rate"),

@@ -92,7 +92,8 @@ class Ranks {
   // Throws on all ranks where those that have the same part of the data say different things of a batch.
   void check_alike(int64_t fingerprint);
 
-  // Of parts of the data, some of which may be empty, as of all of it. Where one rank's was stopped, Error(cancelled) on all: `evaluate` may throw it.
+  // Of parts of the data, some of which may be empty, as of all of it. Where one rank's was stopped, Error(cancelled) on all:
+  // `evaluate` may throw it.
   EvalMetrics evaluate(const std::function<EvalMetrics()>& evaluate);
 
   // Another rank may take all the time of the world before a step, as the caller of its trainer does: only abort() ends the wait

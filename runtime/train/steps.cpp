@@ -52,9 +52,7 @@ std::string whence(const std::optional<std::string>& repeated, const Weights& we
     return "stages of a model do not repeat a step: go on from the last checkpoint on one device "
            "to see which layer gives it first";
   if (!repeated)
-    return "the step was not repeated, because batches of other shapes have taken the memory of "
-           "its "
-           "plan";
+    return "the step was not repeated: batches of other shapes have taken its plan's memory";
   const std::string& first = *repeated;
   if (!first.empty()) return cat("the first to be NaN or infinite: ", first);
   if (ranks && ranks->size() > 1)

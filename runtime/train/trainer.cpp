@@ -7,6 +7,7 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "parallel/local_rows.h"
+#include "train/algorithm.h"
 #include "train/patience.h"
 #include "train/rows.h"
 
@@ -84,7 +85,7 @@ void Trainer::open(std::shared_ptr<gpu::Kernels> kernels) {
 
 std::unique_ptr<parallel::Sharing> Trainer::sharing(const gpu::DevicePtr& device) {
   // Of a run that goes on the first worker has the checkpoint.
-  if (membership_) return membership_->sharing(device, start_ != Start::resume || leads());
+  if (membership_) return membership_->sharing(device, start_ != Start::resume || leads(), &stop_);
   if (start_ == Start::evaluate && uses_servers(job_) && nn::Model(job_.model()).has_sparse())
     return std::make_unique<parallel::LocalRows>();
   return ranks_ ? ranks_->sharing(device, job_.parallel() ? &*job_.parallel() : nullptr) : nullptr;
@@ -132,7 +133,8 @@ Json Trainer::pipeline_stats() const {
 }
 
 void Trainer::set_hyperparameter(const std::string& name, double value) {
-  if (membership_ && name == "weight_decay" && job_.parallel()->string("algorithm") == "downpour")
+  if (membership_ && name == "weight_decay" &&
+      algorithm_of(*job_.parallel()) == Algorithm::downpour)
     fail(Code::invalid_argument,
          "weight_decay of a parameter server's worker cannot be set: the servers apply their own "
          "(parallel.server_weight_decay)");
@@ -205,6 +207,20 @@ bool Trainer::is_ready(const std::function<double()>& left) {
   const bool ready = supply_->wait(kPatience) && learner_->ready_within(kPatience);
   agreed_ = ranks_->agree(Ranks::Outlook{stop_.load(), time_is_over(), !ready});
   return !agreed_.waits && !agreed_.stops && !agreed_.is_over && !agreed_.yields;
+}
+
+// Of workers: the target is reached, or the run that the first one was to go on with is complete, and nobody begins.
+bool Trainer::ends_all() const {
+  const bool was_complete = start_ == Start::resume && !warm_ && !is_stopping();
+  return target_reached_ || (membership_ && leads() && was_complete);
+}
+
+// A stop ends a worker's wait for others; so does the end of all before it has begun.
+void Trainer::go_on(const std::function<double()>& left) try {
+  const bool ready = is_ready(left);
+  if (!agreed_.yields && ready) train_one();
+} catch (const Error& error) {
+  if (error.code() != Code::cancelled || !membership_ || !is_stopping()) throw;
 }
 
 void Trainer::train_one() {
@@ -375,15 +391,15 @@ Event Trainer::advance(double seconds) {
     // A stalled source or a long step holds back neither progress events nor stop().
     // An evaluation is due here where the run resumes from one that was stopped.
     if (!progress_.epoch_ended() && !finished() && !evaluation_due()) {
-      const bool ready = is_ready(left);
+      go_on(left);
       if (agreed_.yields) return make_event(EventKind::progress);
-      if (ready) train_one();
     }
     const bool evaluates = evaluation_due(), ends = finished();
     if (evaluates || checkpoint_due() || ends) {
       take_metrics(/*wait_all=*/true);
       progress_.pause_clock();
     }
+    if (ends) learner_->settle();
     if (evaluates)
       if (const auto event = evaluation_event()) return *event;
     if (checkpoint_due()) {  // stop() may have ended the evaluation
@@ -395,7 +411,7 @@ Event Trainer::advance(double seconds) {
     if (!ends && admit_newcomers()) continue;  // from its beginning, as they do
     progress_.begin_epoch();
     if (ends) {
-      learner_->finish(/*all_end=*/target_reached_);
+      learner_->finish(ends_all());
       if (folder_) folder_->check_in_place();
       if (ranks_) ranks_->end();
       ended_ = true;

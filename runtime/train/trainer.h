@@ -103,6 +103,8 @@ class Trainer {
   Event advance(double seconds);
   Milestone milestone() const;
   bool finished() const;
+  bool ends_all() const;
+  void go_on(const std::function<double()>& left);
   void train_one();
   void take_metrics(bool wait_all);
   bool evaluation_due() const;
@@ -117,6 +119,7 @@ class Trainer {
   bool reaches_target() const;
 
   const Job job_;
+  std::atomic<bool> stop_{false};           // which those below look at
   std::unique_ptr<Ranks> ranks_;            // none: it trains alone, or
   std::unique_ptr<Membership> membership_;  // with a parameter server
   Ranks::Outlook agreed_;                   // with these
@@ -126,7 +129,6 @@ class Trainer {
   int recoveries_ = 0;
   const Start start_;
   std::unique_ptr<RunFolder> folder_;  // none where nothing is written
-  std::atomic<bool> stop_{false};
   EvalProgress on_evaluation_;
   struct Change {
     uint64_t step;

@@ -99,6 +99,45 @@ class Servers(unittest.TestCase):
         self.assertEqual(result.returncode, 2)
         self.assertIn("diloco", result.stderr)
 
+    # Nobody has anything to begin with: the other worker must not wait for it.
+    def test_a_complete_run_is_resumed(self):
+        words = self.words("complete", 5)
+        result = run("launch", "-n", 2, "--servers", 2, *words)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertNotIn("lost", result.stderr)
+        result = run("launch", "-n", 2, "--servers", 2, *words, "--resume")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertNotIn("lost", result.stderr)
+        self.assertEqual(self.steps("complete"), 5)
+
+    def test_a_shard_is_served_once_and_settings_agree(self):
+        servers = self.begin_servers("meet0", consistency="sequential")
+        first = self.begin_worker("meet0", "agreed", FOR_EVER, consistency="sequential")
+        self.wait_for(lambda: self.steps("agreed") > 0, first, *servers)
+        again = self.begin_servers("meet0", consistency="sequential")
+        for shard, server in enumerate(again):
+            _, errors = self.finish(server, 1)
+            self.assertRegex(errors, f"shard {shard} at .* is served by process {servers[shard].pid} on ")
+        for settings in ({}, {"algorithm": "easgd", "consistency": "sequential"}):
+            _, errors = self.finish(self.begin_worker("meet0", "", 3, **settings), 1)
+            name = "algorithm" if settings else "consistency"
+            self.assertRegex(errors, f'this worker has parallel.{name} "[a-z]+", and shard 0 "[a-z]+"')
+        first.send_signal(signal.SIGTERM)
+        self.finish(first, 128 + signal.SIGTERM)
+        for server in servers:
+            self.finish(server)
+
+    # However few steps it makes, the servers have what it has learnt.
+    def test_elastic_averaging_exchanges_at_the_end(self):
+        parallel = json.dumps({"algorithm": "easgd", "n_push": 1000, "elastic_rate": 1})
+        result = run("launch", "-n", 1, "--servers", 2, *self.words("elastic", 5, parallel=parallel))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        untrained = run("launch", "-n", 1, "--servers", 2, *self.words("still", 5, parallel=parallel, schedule__learning_rate=1e-9))
+        self.assertEqual(untrained.returncode, 0, untrained.stderr)
+        weights = [next((self.root / name / "checkpoints").glob("step-*5/weights.safetensors")).read_bytes()
+                   for name in ("elastic", "still")]
+        self.assertNotEqual(weights[0], weights[1])
+
     def test_what_does_not_fit_servers_is_told_once(self):
         words = self.words("", 1)
         for option in ("elastic", "sync_batch_norm"):

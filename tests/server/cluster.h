@@ -1,7 +1,9 @@
 // Shards of a parameter server in this process, and what joins them.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "exchange/local.h"
@@ -28,14 +30,22 @@ class Cluster {
       shards_.push_back(std::make_unique<Server>(options, place));
   }
 
-  std::unique_ptr<Client> join(int wanted = -1) {
-    std::vector<exchange::Group> ends;
-    for (auto& shard : shards_) {
-      auto pair = exchange::local_groups(2, timeout_);
-      shard->add(std::move(pair[0]));
-      ends.push_back(std::move(pair[1]));
-    }
-    return std::make_unique<Client>(std::move(ends), wanted);
+  std::unique_ptr<Client> join(int wanted = -1, uint64_t workers = 1,
+                               const std::string& terms = "") {
+    return join({.number = wanted, .workers = workers, .terms = terms}, [](int) {});
+  }
+
+  // `before` is called before it joins a shard.
+  std::unique_ptr<Client> join(const Pair::Name& name, const std::function<void(int)>& before) {
+    return std::make_unique<Client>(
+        static_cast<int>(shards_.size()),
+        [&](int shard) {
+          before(shard);
+          auto pair = exchange::local_groups(2, timeout_);
+          shards_[static_cast<size_t>(shard)]->add(std::move(pair[0]));
+          return std::move(pair[1]);
+        },
+        name);
   }
 
   Server& operator[](size_t i) { return *shards_[i]; }

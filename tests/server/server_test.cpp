@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cmath>
+#include <functional>
 #include <future>
 #include <numeric>
 
@@ -16,7 +17,7 @@
 namespace etr::test {
 namespace {
 
-using server::Shard;
+using Is = Pair::Ready::Is;
 
 std::vector<float> numbers(size_t count, float from = 0) {
   std::vector<float> out(count);
@@ -25,23 +26,27 @@ std::vector<float> numbers(size_t count, float from = 0) {
 }
 
 void push(Client& client, const std::vector<float>& gradient, float rate) {
-  perform(client, [&](Pair& pair) {
-    const server::Slice slice = pair.slice(gradient.size());
-    pair.push(std::span(gradient).subspan(slice.begin, slice.count), rate);
-  });
+  client.exchange(
+      [&](Pair& pair) {
+        const server::Slice slice = pair.slice(gradient.size());
+        pair.push(std::span(gradient).subspan(slice.begin, slice.count), rate);
+      },
+      {});
+  client.wait();
 }
 
 std::vector<float> fetched(Client& client, size_t count) {
   std::vector<float> out(count);
-  perform(client, [&](Pair& pair) {
+  client.exchange({}, [&](Pair& pair) {
     const server::Slice slice = pair.slice(count);
     pair.fetch(std::span(out).subspan(slice.begin, slice.count));
   });
+  client.wait();
   return out;
 }
 
 std::vector<float> begun(Client& client, std::vector<float> weights) {
-  client.begin(weights, {}, 0);
+  client.begin({.weights = weights});
   return weights;
 }
 
@@ -99,7 +104,7 @@ TEST(ParameterServer, TheFirstWorkerSaysWhatToBeginWith) {
 TEST(ParameterServer, WhoWasToBeginAndIsGoneIsReplaced) {
   Cluster cluster(1, sgd());
   auto first = cluster.join();
-  perform(*first, [](Pair& pair) { EXPECT_FALSE(pair.ready(10)); });
+  perform(*first, [](Pair& pair) { EXPECT_EQ(pair.ready().is, Is::yours); });
   auto second = cluster.join();
   auto begins = std::async(std::launch::async, [&] { return begun(*second, numbers(10, 50)); });
   first.reset();
@@ -113,7 +118,7 @@ TEST(ParameterServer, WhoWaitsForTheFirstWorkerWaitsOnlySoLong) {
   std::vector<float> weights{1, 2, 3};
   auto waits = std::async(std::launch::async, [&]() -> std::string {
     try {
-      other->begin(weights, {}, 0, {}, /*waits=*/true);
+      other->begin({.weights = weights, .waits = true});
     } catch (const Error& error) {
       return error.what();
     }
@@ -165,7 +170,7 @@ TEST(ParameterServer, AppliesAdagradAndHandsOnItsState) {
   }
   Cluster again(3);
   auto worker = again.join();
-  worker->begin(kept, state, 0);
+  worker->begin({.weights = kept, .state = state});
   push(*worker, gradients[2], 0.25f), apply(gradients[2]);
   check(*worker);
 }
@@ -176,7 +181,7 @@ TEST(ParameterServer, DecaysTheLeadingWeights) {
   Cluster cluster(2, options);
   auto worker = cluster.join();
   std::vector<float> weights{4, 4, 4, 4};
-  worker->begin(weights, {}, 3);
+  worker->begin({.weights = weights, .decayed = 3});
   push(*worker, {0, 0, 0, 0}, 0.5f);
   EXPECT_EQ(fetched(*worker, 4), (std::vector<float>{3, 3, 3, 4}));
 }
@@ -188,9 +193,7 @@ TEST(ParameterServer, CountsWhatItHasApplied) {
   begun(*b, numbers(5));
   for (int i = 0; i < 7; ++i) push(*a, numbers(5), 0.1f);
   for (int i = 0; i < 4; ++i) push(*b, numbers(5), 0.1f);
-  EXPECT_EQ(a->acknowledged(), 7u);
-  EXPECT_EQ(b->acknowledged(), 4u);
-  for (size_t shard = 0; shard < 2; ++shard) EXPECT_EQ(cluster[shard].status().applied, 11u);
+  for (size_t shard = 0; shard < 2; ++shard) EXPECT_EQ(cluster[shard].status().roster.pushes, 11u);
 }
 
 // The weights count the updates that were applied: whole ones, and all that were acknowledged.
@@ -199,19 +202,18 @@ TEST(ParameterServer, AnAcknowledgedUpdateIsAppliedWheneverItsWorkerDies) {
   auto watcher = cluster.join();
   begun(*watcher, {0, 0});
   const std::vector<float> one{-1, -1};
-  uint64_t acknowledged = 0;
+  std::atomic<uint64_t> acknowledged{0};
   constexpr uint64_t kVictims = 24;
   for (uint64_t i = 0; i < kVictims; ++i) {
     auto victim = cluster.join();
     begun(*victim, {0, 0});
-    for (uint64_t n = 0; n < i % 4; ++n) push(*victim, one, 1);
-    victim->start([&](Pair& pair) { pair.push(one, 1); });
+    for (uint64_t n = 0; n < i % 4; ++n) push(*victim, one, 1), ++acknowledged;
+    victim->start([&](Pair& pair) { pair.push(one, 1), ++acknowledged; });
     if (i % 2) victim->wait(0.001);
-    acknowledged += victim->acknowledged();
     victim.reset();  // with a push under way, or just after
   }
-  while (cluster[0].status().workers > 1) std::this_thread::yield();
-  const uint64_t applied = cluster[0].status().applied;
+  while (cluster[0].status().roster.workers > 1) std::this_thread::yield();
+  const uint64_t applied = cluster[0].status().roster.pushes;
   EXPECT_GE(applied, acknowledged);
   EXPECT_LE(applied, acknowledged + kVictims);
   EXPECT_EQ(fetched(*watcher, 2), std::vector<float>(2, static_cast<float>(applied)));
@@ -221,7 +223,9 @@ TEST(ParameterServer, AnAcknowledgedUpdateIsAppliedWheneverItsWorkerDies) {
 class Turn {
  public:
   explicit Turn(Client& client) : client_(client) {
-    client_.start([](Pair& pair) { pair.gate(); });
+    client_.exchange({}, [](Pair& pair) {
+      if (pair.leads()) pair.gate();
+    });
   }
   // The servers answer others in the meantime: two round trips of another worker show that this one has not been let through.
   bool waits(Client& other) {
@@ -267,7 +271,7 @@ TEST(ParameterServer, EventuallyMeansWithoutWaiting) {
     push(*fast, numbers(4), 0.1f);
     Turn(*fast).passes();
   }
-  EXPECT_EQ(cluster[0].status().applied, 50u);
+  EXPECT_EQ(cluster[0].status().roster.pushes, 50u);
 }
 
 TEST(ParameterServer, WarmsUpWithOneWorker) {
@@ -297,7 +301,7 @@ TEST(ParameterServer, AveragesElastically) {
   });
   EXPECT_EQ(centre, (std::vector<float>{0, 0, 0})) << "as it was";
   EXPECT_EQ(fetched(*worker, 3), (std::vector<float>{1, 2, -1}));
-  EXPECT_EQ(worker->acknowledged(), 1u);
+  EXPECT_EQ(cluster[0].status().roster.pushes, 1u);
 }
 
 TEST(ParameterServer, NumbersOfTheDeadAreGivenAgain) {
@@ -307,7 +311,7 @@ TEST(ParameterServer, NumbersOfTheDeadAreGivenAgain) {
   EXPECT_EQ(b->number(), 5);
   EXPECT_EQ(c->number(), 1);
   a.reset();
-  while (cluster[0].status().workers == 3) std::this_thread::yield();
+  while (cluster[0].status().roster.workers == 3) std::this_thread::yield();
   EXPECT_EQ(cluster.join()->number(), 0);
 }
 
@@ -374,7 +378,7 @@ TEST(ParameterServer, ASlowWorkerIsNotALostOne) {
   begun(*worker, numbers(4));
   std::this_thread::sleep_for(std::chrono::milliseconds(3500));
   push(*worker, numbers(4), 0.1f);
-  EXPECT_EQ(cluster[0].status().workers, 1u);
+  EXPECT_EQ(cluster[0].status().roster.workers, 1u);
 }
 
 TEST(ParameterServer, IsOverWhenTheLastWorkerHasFinished) {
@@ -395,6 +399,267 @@ TEST(ParameterServer, WaitsForAnotherWorkerOnlySoLong) {
   Cluster left(1, sgd(), 2);
   begun(*left.join(), numbers(4));
   EXPECT_THROW(left[0].wait(kTimeout), exchange::RankLost) << "the last one was lost";
+}
+
+// The text of what a call fails with.
+std::string problem_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// The one began first, in the first shard's eyes; the other is the first one at the second shard.
+TEST(ParameterServer, TheFirstShardSaysWhoWarmsUp) {
+  ShardOptions options = sgd();
+  options.warm_start = 2;
+  Cluster cluster(2, options);
+  auto first = cluster.join(), second = cluster.join();
+  const auto fetch_of = [](int shard) {
+    return [shard](Pair& pair) {
+      std::vector<float> weights(2);
+      if (pair.shard() == shard) pair.fetch(weights);
+    };
+  };
+  begun(*first, numbers(4));
+  first->leave();
+  auto third = cluster.join();
+  perform(*second, [](Pair& pair) { EXPECT_TRUE(!pair.leads() || pair.ready().is == Is::there); });
+  perform(*second, fetch_of(1));
+  perform(*third, fetch_of(0));
+  EXPECT_EQ(begun(*third, numbers(4)), numbers(4));
+  auto begins = std::async(std::launch::async, [&] { return begun(*second, numbers(4)); });
+  for (int i = 0; i < 2; ++i) push(*third, {1, 1, 1, 1}, 1);
+  EXPECT_EQ(begins.get(), (std::vector<float>{-2, -1, 0, 1})) << "after both pushes";
+}
+
+// Many at once: whoever begins, none waits for who waits for it.
+TEST(ParameterServer, WorkersThatBeginAtOnceWarmUpAllTheSame) {
+  ShardOptions options = sgd();
+  options.warm_start = 3;
+  options.delay = 0;
+  for (int round = 0; round < 5; ++round) {
+    Cluster cluster(3, options);
+    std::vector<std::future<void>> workers;
+    for (int i = 0; i < 3; ++i)
+      workers.push_back(std::async(std::launch::async, [&] {
+        auto worker = cluster.join(-1, 3);
+        begun(*worker, numbers(9));
+        for (int n = 0; n < 5; ++n) {
+          push(*worker, numbers(9), 0.1f);
+          fetched(*worker, 9);
+        }
+        worker->leave();
+      }));
+    for (auto& worker : workers) worker.get();
+    EXPECT_EQ(cluster[0].status().roster.pushes, 15u);
+  }
+}
+
+// In order: all shards have applied what the first one has counted.
+TEST(ParameterServer, APushIsCountedWhenAllShardsHaveIt) {
+  ShardOptions options = sgd();
+  options.delay = 0;
+  Cluster cluster(3, options);
+  auto worker = cluster.join();
+  begun(*worker, numbers(9));
+  std::atomic<int> others{0};
+  worker->exchange(
+      [&](Pair& pair) {
+        if (pair.leads())
+          EXPECT_EQ(others.load(), 2);
+        else
+          ++others;
+      },
+      [&](Pair& pair) {
+        if (!pair.leads())
+          ++others;
+        else
+          EXPECT_EQ(others.load(), 2);
+      });
+  worker->wait();
+  EXPECT_EQ(others.load(), 4);
+}
+
+TEST(ParameterServer, AWorkerThatIsJoiningKeepsTheOthersFromEnding) {
+  Cluster cluster(2, sgd());
+  auto first = cluster.join();
+  begun(*first, numbers(4));
+  // The first one leaves when the second one is known to the first shard, and not to the other one.
+  auto second = cluster.join({}, [&](int shard) {
+    if (shard != 1) return;
+    first->leave();
+    first.reset();
+    EXPECT_FALSE(cluster[0].wait(0.01));
+    EXPECT_FALSE(cluster[1].wait(0.01));
+  });
+  EXPECT_EQ(begun(*second, numbers(4, 7)), numbers(4));
+  second->leave();
+  for (size_t shard = 0; shard < 2; ++shard) EXPECT_TRUE(cluster[shard].wait(kTimeout)) << shard;
+  EXPECT_NE(problem_of([&] { cluster.join(); }).find("the run is over"), std::string::npos);
+}
+
+// Not before: it would meet nobody.
+TEST(ParameterServer, IsOverWhenAllWhoWereToComeHaveFinished) {
+  Cluster cluster(2, sgd());
+  auto first = cluster.join(0, 2);
+  begun(*first, numbers(4));
+  first->leave();
+  first.reset();
+  EXPECT_FALSE(cluster[0].wait(0.05));
+  EXPECT_FALSE(cluster[1].wait(0.05));
+  auto second = cluster.join(1, 2);
+  EXPECT_EQ(begun(*second, numbers(4, 7)), numbers(4));
+  second->leave();
+  for (size_t shard = 0; shard < 2; ++shard) EXPECT_TRUE(cluster[shard].wait(kTimeout)) << shard;
+}
+
+TEST(ParameterServer, WaitsForThoseWhoAreToComeOnlySoLong) {
+  Cluster cluster(2, sgd(), 0.5);
+  auto first = cluster.join(0, 2);
+  begun(*first, numbers(4));
+  first->leave();
+  first.reset();
+  for (size_t shard = 0; shard < 2; ++shard) EXPECT_TRUE(cluster[shard].wait(kTimeout)) << shard;
+}
+
+// Nobody will ever begin.
+TEST(ParameterServer, WhoWaitsForTheFirstWorkerEndsWithIt) {
+  Cluster cluster(2, sgd());
+  auto other = cluster.join(1);
+  std::vector<float> weights{1, 2, 3};
+  auto begins = std::async(std::launch::async,
+                           [&] { return other->begin({.weights = weights, .waits = true}); });
+  auto first = cluster.join(0, 2);
+  first->leave(/*all_end=*/true);
+  EXPECT_FALSE(begins.get());
+  EXPECT_TRUE(other->told_to_end());
+  other->leave();
+  for (size_t shard = 0; shard < 2; ++shard) EXPECT_TRUE(cluster[shard].wait(kTimeout)) << shard;
+}
+
+// Where others are waited for: within a moment, and the worker leaves in order.
+TEST(ParameterServer, AStopEndsWaiting) {
+  std::atomic<bool> stop{false};
+  {
+    Cluster cluster(2, sgd());
+    auto first = cluster.join(), second = cluster.join();
+    second->heed(stop);
+    perform(*first, [](Pair& pair) { EXPECT_TRUE(!pair.leads() || pair.ready().is == Is::yours); });
+    auto begins = std::async(std::launch::async, [&] { begun(*second, numbers(4)); });
+    EXPECT_NE(begins.wait_for(std::chrono::milliseconds(20)), std::future_status::ready);
+    stop = true;
+    EXPECT_THROW(begins.get(), Error);
+    second->leave();
+    EXPECT_EQ(cluster[0].status().roster.finished, 1u);
+  }
+  stop = false;
+  ShardOptions options = sgd();
+  options.delay = 0;
+  Cluster cluster(2, options);
+  auto fast = cluster.join(), slow = cluster.join();
+  fast->heed(stop);
+  begun(*fast, numbers(4));
+  begun(*slow, numbers(4));
+  push(*fast, numbers(4), 0.1f);
+  Turn turn(*fast);
+  EXPECT_TRUE(turn.waits(*slow));
+  stop = true;
+  turn.passes();
+  push(*fast, numbers(4), 0.1f);  // as before
+  fast->leave();
+}
+
+TEST(ParameterServer, TermsThatDifferAreNamed) {
+  ShardOptions adagrad, other = sgd();
+  adagrad.terms = "parallel.algorithm \"downpour\"\nparallel.server_optimizer \"adagrad\"\n";
+  other.terms = "parallel.algorithm \"downpour\"\nparallel.server_optimizer \"sgd\"\n";
+  server::Place place;
+  place.shards = 2;
+  server::Server first(adagrad, place);
+  place.shard = 1;
+  server::Server second(other, place);
+  const auto join = [&](const std::string& terms) {
+    const auto meet = [&](int shard) {
+      auto pair = exchange::local_groups(2, kTimeout);
+      (shard == 0 ? first : second).add(std::move(pair[0]));
+      return std::move(pair[1]);
+    };
+    return problem_of([&] { Client(2, meet, {.number = 3, .terms = terms}); });
+  };
+  std::string problem = join(adagrad.terms);
+  EXPECT_NE(problem.find("worker 3 has parallel.server_optimizer \"adagrad\", and shard 1 \"sgd\""),
+            std::string::npos)
+      << problem;
+  problem = join("parallel.algorithm \"easgd\"\n");
+  EXPECT_NE(problem.find("worker 3 has parallel.algorithm \"easgd\", and shard 0 \"downpour\""),
+            std::string::npos)
+      << problem;
+}
+
+exchange::World world_in(const TempDir& dir, double timeout = kTimeout) {
+  exchange::World world;
+  world.rendezvous = "file:" + dir.path();
+  world.timeout_s = timeout;
+  return world;
+}
+
+TEST(DoorTest, AShardIsServedOnce) {
+  const TempDir dir;
+  auto first = std::make_unique<Server>(sgd(), server::Place{world_in(dir), 0, 2});
+  const std::string problem = problem_of([&] {
+    Server again(sgd(), server::Place{world_in(dir), 0, 2});
+  });
+  EXPECT_NE(problem.find("shard 0 at 'file:"), std::string::npos) << problem;
+  EXPECT_NE(problem.find("is served by process "), std::string::npos) << problem;
+  EXPECT_EQ(problem_of([&] { Server other(sgd(), server::Place{world_in(dir), 1, 2}); }), "");
+  first.reset();
+  EXPECT_EQ(problem_of([&] { Server next(sgd(), server::Place{world_in(dir), 0, 2}); }), "");
+}
+
+// A server that was killed, or was frozen for so long; when it goes on it is told.
+TEST(DoorTest, APlaceWhoseHolderDoesNotAnswerIsTaken) {
+  const TempDir dir;
+  server::Door frozen(world_in(dir), 0, true);
+  frozen.claim();
+  server::Door next(world_in(dir, 0.2), 0, true);
+  next.claim();
+  EXPECT_FALSE(next.answer());
+  const std::string problem = problem_of([&] { frozen.answer(); });
+  EXPECT_NE(problem.find("shard 0 at 'file:"), std::string::npos) << problem;
+  EXPECT_TRUE(frozen.is_displaced());
+  EXPECT_FALSE(next.is_displaced());
+}
+
+// Sizes that a message claims are looked at before memory is taken for them.
+TEST(ParameterServer, AMessageThatIsDamagedEndsItsPairAlone) {
+  Cluster cluster(1, sgd());
+  auto worker = cluster.join();
+  begun(*worker, numbers(4));
+  const auto send = [&](const server::Message& message) {
+    auto damaged = exchange::local_groups(2, kTimeout);
+    cluster[0].add(std::move(damaged[0]));
+    server::Message hello;
+    hello.kind = server::Kind::hello;
+    hello.count = 1;
+    server::send(damaged[1], server::kShardRank, server::kRequestTag, hello);
+    server::receive(damaged[1], server::kShardRank, server::kAnswerTag);
+    server::send(damaged[1], server::kShardRank, server::kRequestTag, message);
+    return problem_of([&] { server::receive(damaged[1], server::kShardRank, server::kAnswerTag); });
+  };
+  constexpr uint64_t kHuge = uint64_t{1} << 60;
+  server::Message message;
+  message.kind = server::Kind::check;
+  message.words = kHuge;
+  EXPECT_NE(send(message).find("sparse tables"), std::string::npos);
+  message.kind = server::Kind::begin;
+  message.count = kHuge;
+  EXPECT_NE(send(message).find("parameters"), std::string::npos);
+  message.kind = server::Kind::rows;
+  EXPECT_NE(send(message).find("ids of rows"), std::string::npos);
+  push(*worker, numbers(4), 0.1f);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <thread>
 
@@ -41,9 +42,10 @@ void push(Client& client, const Rows& gradient, float rate) {
   perform(client, [&](Pair& pair) { pair.push({}, rate, tables); });
 }
 
-void begin(Client& client, const TableSpec& table, const std::vector<Rows>& first = {}) {
-  client.declare(std::span(&table, 1));
-  client.begin({}, {}, 0, first);
+// The table as the servers have it.
+TableSpec begin(Client& client, TableSpec table, const std::vector<Rows>& first = {}) {
+  client.begin({.weights = {}, .tables = std::span(&table, 1), .rows = first});
+  return table;
 }
 
 TEST(RngTest, SkippingIsDrawing) {
@@ -146,48 +148,81 @@ TEST(TableTest, AnAcknowledgedPushIsAppliedWheneverItsWorkerDies) {
   const TableSpec table = spec(kMany, 2, 0);
   begin(*watcher, table);
   const std::vector<Rows> one{rows({1, 77}, {-1, -1, -1, -1})};
-  uint64_t acknowledged = 0;
+  std::atomic<uint64_t> acknowledged{0};
   constexpr uint64_t kVictims = 24;
   for (uint64_t i = 0; i < kVictims; ++i) {
     auto victim = cluster.join();
     begin(*victim, table);
-    for (uint64_t n = 0; n < i % 3; ++n) push(*victim, one[0], 1);
-    victim->start([&](Pair& pair) { pair.push({}, 1, one); });
+    for (uint64_t n = 0; n < i % 3; ++n) push(*victim, one[0], 1), ++acknowledged;
+    victim->start([&](Pair& pair) { pair.push({}, 1, one), ++acknowledged; });
     if (i % 2) victim->wait(0.001);
-    acknowledged += victim->acknowledged();
     victim.reset();  // with a push under way, or just after
   }
-  while (cluster[0].status().workers > 1) std::this_thread::yield();
-  const uint64_t applied = cluster[0].status().applied;
+  while (cluster[0].status().roster.workers > 1) std::this_thread::yield();
+  const uint64_t applied = cluster[0].status().roster.pushes;
   EXPECT_GE(applied, acknowledged);
   EXPECT_LE(applied, acknowledged + kVictims);
   EXPECT_EQ(fetched(*watcher, {1, 77}, 2), std::vector<float>(4, static_cast<float>(applied)));
 }
 
+// It had put its rows on both shards, and begun on the one that is not the first.
 TEST(TableTest, WhatAWorkerHasPutIsDroppedWhereItDiesBeforeItHasBegun) {
-  Cluster cluster(1, sgd());
+  Cluster cluster(2, sgd());
   const TableSpec table = spec(kMany, 2, 0);
   auto first = cluster.join();
-  first->declare(std::span(&table, 1));
-  perform(*first, [](Pair& pair) {
-    EXPECT_FALSE(pair.ready(0));
-    pair.put_rows(0, rows({1}, {5, 5}));
+  uint64_t attempt = 0;
+  first->start([&](Pair& pair) {
+    if (pair.leads()) attempt = pair.ready().attempt;
+  });
+  first->wait();
+  perform(*first, [&](Pair& pair) {
+    pair.declare(attempt, std::span(&table, 1));
+    pair.put_rows(attempt, 0, rows({1, 2}, {5, 5, 5, 5}));
+    if (!pair.leads()) pair.begin(attempt, 0, 0, {}, {});
   });
   first.reset();
   auto second = cluster.join();
-  begin(*second, table);
-  EXPECT_EQ(fetched(*second, {1}, 2), (std::vector<float>{0, 0}));
+  const std::vector<Rows> own{rows({3}, {7, 7})};
+  begin(*second, table, own);
+  EXPECT_EQ(fetched(*second, {1, 2, 3}, 2), (std::vector<float>{0, 0, 0, 0, 7, 7}));
+}
+
+// Of a beginner that was given up what is still on its way comes to nothing.
+TEST(TableTest, TheLatestAttemptToBeginIsTheOneThatCounts) {
+  server::Shard shard(sgd(), 1, 2);
+  const TableSpec table = spec(kMany, 1, 0);
+  const std::vector<float> early{1, 1}, late{2, 2};
+  shard.begin(1, 4, early, {}, 0);
+  shard.declare_tables(2, std::span(&table, 1));
+  EXPECT_EQ(shard.size(), 0u) << "of the first attempt";
+  EXPECT_THROW(shard.put_rows(1, 0, rows({1}, {5})), Error);
+  shard.begin(2, 4, late, {}, 0);
+  EXPECT_THROW(shard.begin(1, 4, early, {}, 0), Error);
+  std::vector<float> now;
+  shard.copy_weights(now);
+  EXPECT_EQ(now, late);
+}
+
+// A checkpoint has a seed of its own, and others a job with another one.
+TEST(TableTest, TheSeedIsThatOfWhoBegan) {
+  Cluster cluster(2, sgd());
+  TableSpec table = spec(50, 3);
+  auto first = cluster.join(), second = cluster.join();
+  begin(*first, table);
+  table.seed = 99;
+  EXPECT_EQ(begin(*second, table).seed, spec(50, 3).seed);
 }
 
 // Of a run that goes on the one that has the checkpoint begins, whoever comes first.
-TEST(ParameterServer, WhoHasNothingToBeginWithWaits) {
-  server::Shard shard(sgd());
-  const auto second = shard.join(1), first = shard.join(0);
-  using Beginning = server::Shard::Beginning;
-  EXPECT_EQ(shard.wait_beginning(second, 0.01, /*can_begin=*/false), Beginning::not_yet);
-  EXPECT_EQ(shard.wait_beginning(first, kTimeout), Beginning::yours);
-  shard.begin({}, {}, 0);
-  EXPECT_EQ(shard.wait_beginning(second, kTimeout, /*can_begin=*/false), Beginning::there);
+TEST(RosterTest, WhoHasNothingToBeginWithWaits) {
+  server::Roster roster(sgd());
+  server::Roster::Guest a(roster), b(roster);
+  const auto second = roster.join(a, 1), first = roster.join(b, 0);
+  using Beginning = server::Roster::Beginning;
+  EXPECT_EQ(roster.wait_beginning(second, 0.01, /*can_begin=*/false), Beginning::not_yet);
+  EXPECT_EQ(roster.wait_beginning(first, kTimeout), Beginning::yours);
+  roster.begun(first);
+  EXPECT_EQ(roster.wait_beginning(second, kTimeout, /*can_begin=*/false), Beginning::there);
 }
 
 std::string refusal_of(const std::function<void()>& call) {
@@ -200,9 +235,9 @@ std::string refusal_of(const std::function<void()>& call) {
 }
 
 TEST(TableTest, RefusesWhatIsMalformedAndStaysAsItWas) {
-  Tables tables({.adagrad = false});
+  Tables tables({.adagrad = false}, 1, 3);
   const TableSpec specs[] = {spec(10, 2, 0), spec(20, 1, 0)};
-  tables.declare(specs, 1, 3);
+  tables.declare(specs);
   const auto expect = [&](std::vector<uint32_t> words, std::vector<float> numbers,
                           const char* what) {
     const std::string refusal = refusal_of([&] { tables.push({words, numbers}, 1); });
@@ -216,8 +251,13 @@ TEST(TableTest, RefusesWhatIsMalformedAndStaysAsItWas) {
   expect({1, 1}, {1, 1}, "cut short");
   expect({1, 1, 0, 9}, {1, 1}, "1 words follow");
   expect({1, 1, 0}, {1}, "gradients of 1 numbers for rows of 2");
-  EXPECT_NE(refusal_of([&] { tables.declare(std::span(specs, 1), 1, 3); }).find("other sparse"),
+  EXPECT_NE(refusal_of([&] { tables.check_like(std::span(specs, 1)); }).find("has 1 sparse tables"),
             std::string::npos);
+  const TableSpec others[] = {spec(10, 2, 0), spec(21, 1, 0)};
+  const std::string refusal = refusal_of([&] { tables.check_like(others); });
+  EXPECT_NE(refusal.find("sparse table 1 of this worker's model has 21 entries of 1"),
+            std::string::npos)
+      << refusal;
   EXPECT_NE(refusal_of([&] { tables.put(2, {}); }).find("no sparse table 2"), std::string::npos);
 }
 
@@ -226,7 +266,7 @@ TEST(TableTest, AWorkerWithoutTheTablesIsRefused) {
   auto first = cluster.join();
   begin(*first, spec(10, 2));
   auto other = cluster.join();
-  EXPECT_NE(refusal_of([&] { other->begin({}, {}, 0); }).find("no sparse tables"),
+  EXPECT_NE(refusal_of([&] { other->begin({.weights = {}}); }).find("no sparse tables"),
             std::string::npos);
 }
 
@@ -235,10 +275,13 @@ TEST(TableTest, AWorkerWithTablesIsRefusedWhereThereAreNone) {
   Cluster cluster(1, sgd());
   auto first = cluster.join();
   std::vector<float> weights{1, 2, 3};
-  first->begin(weights, {}, 0);
+  first->begin({.weights = weights});
   auto other = cluster.join();
-  const TableSpec table = spec(10, 2);
-  EXPECT_NE(refusal_of([&] { other->declare(std::span(&table, 1)); }).find("1 sparse tables"),
+  TableSpec table = spec(10, 2);
+  std::vector<float> own{1, 2, 3};
+  EXPECT_NE(refusal_of([&] {
+              other->begin({.weights = own, .tables = std::span(&table, 1)});
+            }).find("1 sparse tables"),
             std::string::npos);
   perform(*first, [&](Pair& pair) { pair.push(std::vector<float>{1, 1, 1}, 1); });
   std::vector<float> now(3);

@@ -9,7 +9,7 @@ namespace {
 using parallel::MeshShape;
 
 Json meshed(Json job, const MeshShape& mesh, Json stages = Json::array()) {
-  job = staged(std::move(job), mesh.pipeline, 3);
+  if (mesh.pipeline > 1) job = staged(std::move(job), mesh.pipeline, 3);
   job["parallel"]["mesh"] = {
       {"data", mesh.data}, {"pipeline", mesh.pipeline}, {"tensor", mesh.tensor}};
   job["parallel"]["stages"] = std::move(stages);

@@ -33,14 +33,17 @@ class Servers {
   }
 
   std::unique_ptr<train::Membership> join(int number = -1, int parts = 1) {
-    std::vector<exchange::Group> ends;
-    for (auto& shard : shards_) {
+    const auto meet = [&](int shard) {
       auto pair = exchange::local_groups(2, kTimeout);
-      shard->add(std::move(pair[0]));
-      ends.push_back(std::move(pair[1]));
-    }
+      shards_[static_cast<size_t>(shard)]->add(std::move(pair[0]));
+      return std::move(pair[1]);
+    };
+    const server::Pair::Name name{.number = number,
+                                  .workers = static_cast<uint64_t>(parts),
+                                  .terms = train::shard_options(*job_.parallel()).terms};
     return std::make_unique<train::Membership>(
-        job_, std::make_unique<server::Client>(std::move(ends), number), parts);
+        job_, std::make_unique<server::Client>(static_cast<int>(shards_.size()), meet, name),
+        parts);
   }
 
   server::Server& first() { return *shards_[0]; }
@@ -71,6 +74,7 @@ inline Outcome run(const Json& job, std::unique_ptr<train::Membership> membershi
       out.end = trainer.next_event();
       if (watch) watch(trainer, out.end);
     } while (out.end.kind != train::EventKind::end);
+    if (trainer.learner().trainable() == 0) return out;  // it has not begun
     for (const pipeline::Field& field : trainer.learner().weights("")) {
       const auto values = field.tensor.view<float>();
       out.weights.insert(out.weights.end(), values.begin(), values.end());

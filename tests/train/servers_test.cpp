@@ -121,7 +121,7 @@ TEST(Workers, TrainTogetherEachAtItsOwnPace) {
     };
     const Json first = job(dir.path("out"), 40), second = job("", 25);
     Servers servers(first);
-    auto a = servers.join(0, 2), b = servers.join(1, 2);
+    auto a = servers.join(0, 2), b = servers.join(1, 2), c = servers.join(2, 2);
     auto other = std::async(std::launch::async, [&] { return run(second, std::move(b)); });
     const Outcome leader = run(first, std::move(a));
     const Outcome worker = other.get();
@@ -129,13 +129,14 @@ TEST(Workers, TrainTogetherEachAtItsOwnPace) {
     ASSERT_FALSE(worker.error) << worker.error->what();
     EXPECT_EQ(leader.end.step, 40u);
     EXPECT_EQ(worker.end.step, 25u);
-    EXPECT_TRUE(servers.first().wait(kTimeout));
     const auto losses = losses_of(dir.path("out"));
     EXPECT_LT(losses.back(), losses.front());
-    // A worker joins late: it begins with what has been learnt.
-    auto late = run(job("", 1), servers.join(1, 2));
+    // A worker begins late: with what has been learnt.
+    EXPECT_FALSE(servers.first().wait(0)) << "it is here";
+    const auto late = run(job("", 1), std::move(c));
     ASSERT_FALSE(late.error) << late.error->what();
     EXPECT_LT(late.end.loss, losses.front());
+    EXPECT_TRUE(servers.first().wait(kTimeout));
   }
 }
 
@@ -152,6 +153,75 @@ TEST(Workers, EndWhenTheFirstHasReachedTheTarget) {
   EXPECT_TRUE(leader.end.target_reached);
   ASSERT_FALSE(worker.error) << worker.error->what();
   EXPECT_LT(worker.end.step, 1000000u);
+}
+
+// The first worker has nothing to go on with, and nobody else begins.
+TEST(Workers, OfARunThatIsCompleteEndInOrder) {
+  TempDir dir;
+  const Json job = job_of(dir, dir.path("out"), kSequential);
+  ASSERT_FALSE(run_with_servers(job).error);
+  Servers servers(job);
+  auto a = servers.join(0, 2), b = servers.join(1, 2);
+  auto other =
+      std::async(std::launch::async, [&] { return run(job, std::move(b), Start::resume); });
+  const Outcome leader = run(job, std::move(a), Start::resume), worker = other.get();
+  ASSERT_FALSE(leader.error) << leader.error->what();
+  ASSERT_FALSE(worker.error) << worker.error->what();
+  EXPECT_EQ(leader.end.step, 12u);
+  EXPECT_EQ(worker.end.step, 0u);
+  EXPECT_TRUE(servers.first().wait(kTimeout));
+  EXPECT_EQ(servers.first().status().roster.finished, 2u) << "none was lost";
+}
+
+// One that waits for another: within a moment, by its trainer's stop(), and in order.
+TEST(Workers, AreStoppedWhileTheyWait) {
+  TempDir dir;
+  Json job = job_of(dir, "", kSequential);
+  job["train"] = {{"steps", 1000000}, {"progress_every", 0.01}};
+  job.erase("evaluation");
+  for (const bool has_begun : {false, true}) {
+    Servers servers(job);
+    auto holds = servers.join(0, 2), waits = servers.join(1, 2);
+    std::unique_ptr<Trainer> held;  // makes a step, or none, and then nothing
+    const auto trainer_of = [&](std::unique_ptr<train::Membership> membership, Start start) {
+      return std::make_unique<Trainer>(
+          std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(device_options())),
+          Job::parse(job.dump(), "job"), start, nullptr, std::move(membership));
+    };
+    if (has_begun) {
+      held = trainer_of(std::move(holds), Start::fresh);
+      while (held->next_event().step == 0) {
+      }
+    }
+    // Without one who begins it waits for the first worker's checkpoint.
+    const auto trainer = trainer_of(std::move(waits), has_begun ? Start::fresh : Start::resume);
+    auto end = std::async(std::launch::async, [&] {
+      while (true)
+        if (const Event event = trainer->next_event(); event.kind == EventKind::end) return event;
+    });
+    EXPECT_EQ(end.wait_for(std::chrono::milliseconds(300)), std::future_status::timeout);
+    trainer->stop();
+    ASSERT_EQ(end.wait_for(std::chrono::seconds(40)), std::future_status::ready)
+        << "before the time-out";
+    end.get();
+    EXPECT_EQ(servers.first().status().roster.finished, 1u) << "it has left in order";
+  }
+}
+
+// However few steps a worker makes, the servers have its part of them.
+TEST(Workers, ThatAverageExchangeAfterTheirLastStep) {
+  TempDir dir;
+  Json job = job_of(
+      dir, "", {{"algorithm", "easgd"}, {"servers", 2}, {"n_push", 1000}, {"elastic_rate", 1}});
+  job.erase("evaluation");
+  const Outcome alone = run(job_of(dir, "", nullptr), nullptr);
+  Servers servers(job);
+  const Outcome worker = run(job, servers.join());
+  ASSERT_FALSE(worker.error) << worker.error->what();
+  EXPECT_EQ(servers.first().status().roster.pushes, 1u);
+  ASSERT_EQ(worker.weights.size(), alone.weights.size());
+  for (size_t i = 0; i < alone.weights.size(); ++i)
+    ASSERT_NEAR(worker.weights[i], alone.weights[i], 1e-5) << i;
 }
 
 TEST(Workers, NameAServerThatIsGone) {

@@ -264,7 +264,7 @@ TEST(Sparse, WorkersTrainTogether) {
     const auto losses = losses_of(dir.path("out"));
     EXPECT_LT(losses.back(), losses.front()) << consistency;
     if (consistency != std::string("eventual")) {
-      EXPECT_EQ(servers.first().status().applied, 105u) << consistency;
+      EXPECT_EQ(servers.first().status().roster.pushes, 105u) << consistency;
     }
   }
 }

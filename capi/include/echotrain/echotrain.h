@@ -711,11 +711,13 @@ typedef struct etr_server_status {
   uint64_t updates; /* that were applied */
 } etr_server_status;
 
-/* `shard`: 0 to parallel.servers - 1. The first shard serves a rendezvous of tcp://. Returns before any worker has come. */
+/* `shard`: 0 to parallel.servers - 1. The first shard serves a rendezvous of tcp://. Returns before any worker has come. ETR_STATE where
+ * another server at this rendezvous has the shard. */
 ETR_API int32_t etr_server_start(const etr_job* job, int32_t shard, etr_server** server);
 
-/* ETR_END when the last worker has finished, ETR_OK after `seconds` (0 to 1e6) otherwise. ETR_RANK_LOST where no worker has come within
- * parallel.timeout, or none after the last one was lost. `status` may be NULL. */
+/* ETR_END when the last worker has finished and parallel.size of them have come (without more of them: after parallel.timeout), ETR_OK
+ * after `seconds` (0 to 1e6) otherwise. ETR_RANK_LOST where no worker has come within parallel.timeout, or none after the last one was
+ * lost. `status` may be NULL; it is filled in all of these cases. */
 ETR_API int32_t etr_server_wait(etr_server* server, double seconds, etr_server_status* status);
 
 /* Workers see that the shard is lost. etr_server_wait returns ETR_END. Any thread. */
