@@ -35,7 +35,7 @@ int Roster::free_number(int wanted) const {
 
 Roster::Ticket Roster::join(Guest& guest, int number, uint64_t workers) {
   const std::lock_guard lock(mutex_);
-  if (closed_)
+  if (over_)
     fail(Code::state,
          "the run is over, because its last worker has finished: start the servers again, and the "
          "workers with --resume");
@@ -61,19 +61,31 @@ int Roster::number(Ticket ticket) const {
   return workers_.at(ticket).number;
 }
 
-bool Roster::is_last(Ticket ticket) {
+// Asked and done at once: of two who leave together one is the last.
+bool Roster::finish(Ticket ticket) {
   const std::lock_guard lock(mutex_);
   const bool alone = workers_.size() == 1 && workers_.contains(ticket) && guests_ == 0;
-  if (alone && status_.joined >= to_come_) closed_ = true;
-  return closed_;
+  if (alone && status_.joined >= to_come_) over_ = true;
+  remove(ticket, true);
+  return over_;
 }
 
-void Roster::leave(Ticket ticket, bool finished, bool over) {
+void Roster::finish(Ticket ticket, bool over) {
   const std::lock_guard lock(mutex_);
+  over_ = over_ || over;
+  remove(ticket, true);
+}
+
+void Roster::lose(Ticket ticket) {
+  const std::lock_guard lock(mutex_);
+  remove(ticket, false);
+}
+
+// With the lock.
+void Roster::remove(Ticket ticket, bool finished) {
   if (workers_.erase(ticket) == 0) return;
   if (finished) ++status_.finished;
   status_.last_finished = finished;
-  over_ = over_ || over;
   if (beginner_ == ticket) beginner_.reset();
   if (warms_up_ == ticket) warms_up_.reset();
   changed_.notify_all();

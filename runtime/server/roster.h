@@ -45,9 +45,12 @@ class Roster {
 
   int number(Ticket ticket) const;
 
-  // Whether all is over when this one leaves, in order: of the first shard. Nobody joins any more then.
-  bool is_last(Ticket ticket);
-  void leave(Ticket ticket, bool finished, bool over = false);
+  // It leaves in order. Of the first shard: whether all is over then, because it was the last; nobody joins any more.
+  bool finish(Ticket ticket);
+  // Likewise of the others, which have heard whether all is `over`.
+  void finish(Ticket ticket, bool over);
+  // It is lost. Who has finished is not here any more.
+  void lose(Ticket ticket);
   bool over() const;
 
   void end_all();  // all workers are to come to their end
@@ -87,6 +90,7 @@ class Roster {
   };
 
   int free_number(int wanted) const;
+  void remove(Ticket ticket, bool finished);
   bool starts(Ticket ticket, Worker& worker);
   bool may_go_on(Ticket ticket);
   uint64_t slowest() const;
@@ -99,7 +103,7 @@ class Roster {
   Ticket next_ = 1;
   uint64_t guests_ = 0;
   uint64_t to_come_ = 1;  // as workers say
-  bool closed_ = false, over_ = false;
+  bool over_ = false;
   std::optional<Ticket> beginner_, warms_up_;
   uint64_t attempts_ = 0;
   bool begun_ = false;

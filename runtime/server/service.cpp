@@ -30,7 +30,7 @@ class Service {
   Service(const Post& post, exchange::Group& pair, Roster::Guest& guest)
       : post_(post), shard_(post.shard), roster_(post.roster), pair_(pair), guest_(guest) {}
   ~Service() {
-    if (ticket_) roster_.leave(*ticket_, finished_, over_);
+    if (ticket_) roster_.lose(*ticket_);
   }
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
@@ -38,7 +38,7 @@ class Service {
   // "worker 3, whose 17 updates were applied"
   std::string worker() const {
     if (!ticket_) return "a worker that has not said its name";
-    return cat("worker ", roster_.number(*ticket_), ", whose ", applied_, " updates were applied");
+    return cat("worker ", number_, ", whose ", applied_, " updates were applied");
   }
 
   void run() {
@@ -104,6 +104,7 @@ class Service {
       roster_.admit(guest_, asked.ticket, asked.number);
       ticket_ = asked.ticket;
     }
+    number_ = roster_.number(*ticket_);
     done();
   }
 
@@ -262,8 +263,13 @@ class Service {
   }
 
   void leave(const Message& asked) {
-    if (post_.leads() && asked.ends) roster_.end_all();
-    over_ = post_.leads() ? roster_.is_last(*ticket_) : asked.over != 0;
+    if (post_.leads()) {
+      if (asked.ends) roster_.end_all();
+      over_ = roster_.finish(*ticket_);
+    } else {
+      over_ = asked.over != 0;
+      roster_.finish(*ticket_, over_);
+    }
     finished_ = true;
     done();
   }
@@ -275,7 +281,7 @@ class Service {
   Message answer_of(Kind kind) const {
     Message message;
     message.kind = kind;
-    message.number = ticket_ ? roster_.number(*ticket_) : -1;
+    message.number = number_;
     message.ticket = ticket_.value_or(0);
     message.applied = applied_;
     message.ends = roster_.ends();
@@ -304,6 +310,7 @@ class Service {
   exchange::Group& pair_;
   Roster::Guest& guest_;
   std::optional<Roster::Ticket> ticket_;
+  int number_ = -1;
   uint64_t applied_ = 0;
   bool finished_ = false, over_ = false;
   std::optional<std::chrono::steady_clock::time_point> saw_beginner_;

@@ -213,18 +213,6 @@ TEST(TableTest, TheSeedIsThatOfWhoBegan) {
   EXPECT_EQ(begin(*second, table).seed, spec(50, 3).seed);
 }
 
-// Of a run that goes on the one that has the checkpoint begins, whoever comes first.
-TEST(RosterTest, WhoHasNothingToBeginWithWaits) {
-  server::Roster roster(sgd());
-  server::Roster::Guest a(roster), b(roster);
-  const auto second = roster.join(a, 1), first = roster.join(b, 0);
-  using Beginning = server::Roster::Beginning;
-  EXPECT_EQ(roster.wait_beginning(second, 0.01, /*can_begin=*/false), Beginning::not_yet);
-  EXPECT_EQ(roster.wait_beginning(first, kTimeout), Beginning::yours);
-  roster.begun(first);
-  EXPECT_EQ(roster.wait_beginning(second, kTimeout, /*can_begin=*/false), Beginning::there);
-}
-
 std::string refusal_of(const std::function<void()>& call) {
   try {
     call();
