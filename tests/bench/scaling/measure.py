@@ -3,8 +3,10 @@
 
     measure.py ECHOTRAIN EXCHANGE_BENCH [--steps N] [--json FILE]
 
-The model is given what one rank's step takes, and what `exchange_bench 2` measures of all-reduces between two ranks. From
-these it has to tell the steps of 2, 3 and 4 ranks. A CPU device computes with the core that also exchanges: nothing overlaps.
+The model is given what `exchange_bench 2` measures of all-reduces between two ranks, of the size that a bucket has, and what a step takes where as many
+processes compute side by side as there are ranks, and exchange nothing: cores of one machine share its memory, which is not what the
+model is about. From these it has to tell the steps of 2, 3 and 4 ranks. A CPU device computes with the core that also exchanges:
+nothing overlaps.
 """
 
 import argparse
@@ -21,8 +23,11 @@ import cost
 import workloads
 
 BATCH = 64
+BUCKET_MB = 4
 WIDTHS = (128, 512, 1024, 2048)
 RANKS = (1, 2, 3, 4)
+WARM_UP = 10  # steps
+REPEATS = 3  # of which the median counts
 
 
 def mlp(width, seconds, machine):
@@ -50,37 +55,53 @@ def job_of(folder, width, steps):
                   "loss": {"loss": "softmax_cross_entropy"}},
         "optimizer": {"optimizer": "sgd"},
         "schedule": {"schedule": "constant", "learning_rate": 0.001},
-        "train": {"steps": steps}, "parallel": {"bucket_mb": 4}}
+        "train": {"steps": steps}, "parallel": {"bucket_mb": BUCKET_MB}}
 
 
-def start(program, job, rank, size, folder):
-    environment = dict(os.environ, ECHOTRAIN_RANK=str(rank), ECHOTRAIN_SIZE=str(size), LP_NUM_THREADS="1",
-                       ECHOTRAIN_RENDEZVOUS=f"file:{folder / 'meet'}")
+def start(program, job, out, core, **environment):
+    command = [program, "train", job, "--set", f"output.dir={out}", "--set", "output.checkpoint_every_epochs=0"]
+    return subprocess.Popen(command, env=dict(os.environ, LP_NUM_THREADS="1", **environment), stdout=subprocess.DEVNULL,
+                            preexec_fn=lambda: os.sched_setaffinity(0, {core}))
+
+
+def step_seconds(program, job, size, together):
+    """Of the first of `size` processes, each on a core: ranks of one run, or `together` in nothing but time."""
     cores = sorted(os.sched_getaffinity(0))
-    return subprocess.Popen([program, "train", job, "--set", f"output.dir={folder / 'run'}", "--set", "output.checkpoint_every_epochs=0"],
-                            env=environment, stdout=subprocess.DEVNULL,
-                            preexec_fn=lambda: os.sched_setaffinity(0, {cores[rank % len(cores)]}))
-
-
-def step_seconds(program, job, size):
+    if len(cores) < size:
+        raise SystemExit(f"measure.py: {size} ranks need as many cores, and there are {len(cores)}")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        (folder / "meet").mkdir()
-        ranks = [start(program, job, rank, size, folder) for rank in range(size)]
-        if any([rank.wait() for rank in ranks]):
-            raise SystemExit(f"measure.py: a rank of {size} failed")
-        rows = [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
-    times = [row["seconds"] for row in rows if row["kind"] == "step"]
-    taken = [after - before for before, after in zip(times[5:], times[6:])]
-    return statistics.median(taken)
+        processes = []
+        for rank in range(size):
+            run = folder / ("0" if together else str(rank))
+            (run / "meet").mkdir(parents=True, exist_ok=True)
+            processes.append(start(program, job, run / "out", cores[rank], ECHOTRAIN_RENDEZVOUS=f"file:{run / 'meet'}",
+                                   ECHOTRAIN_RANK=str(rank if together else 0), ECHOTRAIN_SIZE=str(size if together else 1)))
+        if any([process.wait() for process in processes]):
+            raise SystemExit(f"measure.py: one of {size} processes failed")
+        rows = [json.loads(line) for line in (folder / "0/out/metrics.jsonl").read_text().splitlines()]
+    times = [row["seconds"] for row in rows if row["kind"] == "step"][WARM_UP:]
+    return (times[-1] - times[0]) / (len(times) - 1)  # several steps may end in one row's time
+
+
+def median_step(*arguments, **options):
+    return statistics.median(step_seconds(*arguments, **options) for _ in range(REPEATS))
 
 
 def exchange(program):
-    """Latency and bytes a second of an all-reduce of two ranks: through its shortest and its longest times."""
+    """(bytes, seconds) of all-reduces of two ranks, in memory that the group has given."""
     text = subprocess.run([program, "2"], check=True, capture_output=True, text=True).stdout
-    rows = [(int(size), float(us) * 1e-6) for size, us in re.findall(r"^ *(\d+) +([\d.]+) us", text, re.M)]
-    (_, short), (size, longest) = rows[0], rows[-1]
-    return short / 2, size / (longest - short)
+    return [(int(size), float(us) * 1e-6) for size, us in re.findall(r"^ *(\d+) +[\d.]+ us +([\d.]+) us", text, re.M)]
+
+
+def machine_for(exchanged, size):
+    """One whose all-reduce of so many bytes takes two ranks what lies between what was measured."""
+    latency = exchanged[0][1] / 2
+    for (below, early), (above, late) in zip(exchanged, exchanged[1:]):
+        if size <= above:
+            break
+    seconds = early + (late - early) * (size - below) / (above - below)
+    return cost.Machine(flops=1e9, memory=1e12, host=size / max(seconds - 2 * latency, 1e-9), network=1e18, latency=latency, overlaps=False)
 
 
 def main():
@@ -90,26 +111,27 @@ def main():
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--json")
     arguments = parser.parse_args()
-    latency, bandwidth = exchange(arguments.exchange_bench)
-    machine = cost.Machine(flops=1e9, memory=1e12, host=bandwidth, network=1e18, latency=latency, overlaps=False)
-    print(f"all-reduce of 2 ranks: {latency * 1e6:.0f} us a message, {bandwidth / 1e9:.2f} GB/s")
-    found = {"latency": latency, "bandwidth": bandwidth, "steps": []}
-    print("parameters  ranks  measured ms  model ms  off by")
+    exchanged = exchange(arguments.exchange_bench)
+    print("all-reduce of 2 ranks: " + ", ".join(f"{size:,} bytes {1e3 * seconds:.2f} ms" for size, seconds in exchanged))
+    steps = []
+    print("parameters  ranks  alone ms  measured ms  model ms  off by")
     with tempfile.TemporaryDirectory() as name:
         images, job = pathlib.Path(name) / "images", pathlib.Path(name) / "job.json"
         write_images(images)
         for width in WIDTHS:
             job.write_text(json.dumps(job_of(images, width, arguments.steps)))
             for ranks in RANKS:
-                measured = step_seconds(arguments.echotrain, job, ranks)
-                if ranks == 1:
-                    workload = mlp(width, measured, machine)
+                alone = median_step(arguments.echotrain, job, ranks, together=False)
+                measured = median_step(arguments.echotrain, job, ranks, together=True)
+                bytes_of_all = 4 * mlp(width, alone, cost.Machine(1, 1, 1, 1, 1)).parameters
+                machine = machine_for(exchanged, min(bytes_of_all, BUCKET_MB * 1e6))
+                workload = mlp(width, alone, machine)
                 model = cost.step(workload, BATCH * ranks, cost.Plan(cost.Mesh(ranks)), machine).seconds
-                found["steps"].append({"parameters": workload.parameters, "ranks": ranks, "measured": measured, "model": model})
-                print(f"{workload.parameters:10,}  {ranks:5}  {measured * 1e3:11.2f}  {model * 1e3:8.2f}  "
+                steps.append({"parameters": workload.parameters, "ranks": ranks, "alone": alone, "measured": measured, "model": model})
+                print(f"{workload.parameters:10,}  {ranks:5}  {alone * 1e3:8.2f}  {measured * 1e3:11.2f}  {model * 1e3:8.2f}  "
                       f"{100 * (model / measured - 1):+5.0f} %", flush=True)
     if arguments.json:
-        pathlib.Path(arguments.json).write_text(json.dumps(found, indent=1) + "\n")
+        pathlib.Path(arguments.json).write_text(json.dumps({"exchanged": exchanged, "steps": steps}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -109,14 +109,15 @@ def measured(folder, path):
     for axis, size in zip(axes, sizes):
         of = [step for step in steps if step["parameters"] == size]
         ranks = [step["ranks"] for step in of]
+        axis.plot(ranks, [1e3 * step["alone"] for step in of], "--", color="#6b7280", linewidth=1.5, label="computation alone")
         axis.plot(ranks, [1e3 * step["model"] for step in of], color=COLORS[100], linewidth=2, label="model")
         axis.plot(ranks, [1e3 * step["measured"] for step in of], "o", color=COLORS[10], label="measured")
         axis.set_title(f"{size / 1e6:.1f} million parameters", fontsize=9)
         axis.set_xticks(ranks)
-        axis.set_ylim(0)
+        axis.set_ylim(0, 1.08e3 * max(step["measured"] for step in of))
         style(axis, "ranks", "")
     axes[0].set_ylabel("ms a step")
-    axes[0].legend(frameon=False, fontsize=9, loc="lower right")
+    axes[-1].legend(frameon=False, fontsize=9, loc="lower right")
     save(figure, folder, "scaling_measured.png")
 
 
