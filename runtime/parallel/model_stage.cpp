@@ -8,6 +8,7 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "parallel/buckets.h"
+#include "parallel/part_times.h"
 #include "parallel/partition.h"
 #include "parallel/sharing.h"
 #include "parallel/staging.h"
@@ -94,20 +95,46 @@ void ModelStage::abort(const std::string& reason) {
   line_->abort(text);
 }
 
-void ModelStage::cut(const graph::Graph& graph, graph::ValueId loss, uint64_t memory_bytes) {
+// Each rank by its own device: those of a stage take the mean of them, and a slow device gets less to do.
+std::vector<std::vector<double>> ModelStage::measured(gpu::Kernels& kernels,
+                                                      const graph::Graph& graph,
+                                                      graph::PlanOptions options) {
+  const std::vector<size_t> parts = parts_of(graph, options.loss);
+  std::unique_ptr<ops::SlicePeers> peers = tensor_ ? tensor_->peers() : nullptr;
+  options.peers.slices = peers.get();
+  const std::vector<double> own = seconds_of_parts(kernels, graph, parts, options);
+  const auto count = static_cast<size_t>(stages());
+  std::vector<double> all(count * parts.size(), 0.0);
+  const double alike = static_cast<double>(all_.size()) / stages();
+  for (size_t i = 0; i < parts.size(); ++i)
+    all[static_cast<size_t>(stage()) * parts.size() + i] = own[i] / alike;
+  all_.all_reduce(std::span(all));
+  std::vector<std::vector<double>> out;
+  for (size_t s = 0; s < count; ++s) {
+    const auto begin = all.begin() + static_cast<ptrdiff_t>(s * parts.size());
+    out.emplace_back(begin, begin + static_cast<ptrdiff_t>(parts.size()));
+  }
+  return out;
+}
+
+void ModelStage::cut(gpu::Kernels& kernels, const graph::Graph& graph,
+                     const graph::PlanOptions& plan, uint64_t memory_bytes) {
   const bool keeps_all = options_.schedule == Schedule::gpipe;
+  const bool measures = options_.measures && options_.layers.empty();
   PartitionOptions options{
       stages(), options_.layers,
       keeps_all ? options_.micro_batches : std::min(stages(), options_.micro_batches),
       memory_bytes};
-  const Partition found = partition(graph, loss, options);
+  if (measures) options.seconds = measured(kernels, graph, plan);
+  const Partition found = partition(graph, plan.loss, options);
   begins_ = found.begins;
   all_.broadcast(std::as_writable_bytes(std::span(begins_)), 0);
   if (mesh_.rank() == 0)
     log_line(LogLevel::info,
              cat("the model's stages, ",
-                 options_.layers.empty() ? "cut where the largest has the least to do"
-                                         : "as parallel.stages says",
+                 !options_.layers.empty() ? "as parallel.stages says"
+                 : measures               ? "cut where the slowest takes the least time"
+                                          : "cut where the largest has the least to do",
                  tensor_ ? cat("; parameters and memory are those of one of a stage's ",
                                counted(tensor_->size(), "rank"))
                          : "",

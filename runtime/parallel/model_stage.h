@@ -25,6 +25,7 @@ struct ModelStageOptions {
   Schedule schedule = Schedule::one_forward_one_backward;
   std::vector<std::string> layers;  // see PartitionOptions
   double bucket_mb = 4;             // as DataParallelOptions
+  bool measures = false;  // what layers take, where cuts are chosen; otherwise it is estimated
 };
 
 // One rank's end. All ranks of a line along Axis::pipeline have the same batch, of which the first computes the graph's first nodes; those
@@ -47,8 +48,10 @@ class ModelStage {
   // Those with whom this one shares its stage's tensors; nullptr: they are whole here.
   TensorParallel* tensor() const { return tensor_.get(); }
 
-  // Decides where the graph, which has a micro-batch's rows, is cut: all ranks do as the first one. A call of all, before part().
-  void cut(const graph::Graph& graph, graph::ValueId loss, uint64_t memory_bytes);
+  // Decides where the graph, which has a micro-batch's rows, is cut: all ranks do as the first one. `options`: as its plans' in training.
+  // A call of all, before part().
+  void cut(gpu::Kernels& kernels, const graph::Graph& graph, const graph::PlanOptions& options,
+           uint64_t memory_bytes);
 
   // The values of the graph that a stage has, in ParameterStore's terms.
   std::vector<bool> values_of(const graph::Graph& graph, int stage) const;
@@ -88,6 +91,8 @@ class ModelStage {
   void emit_exchange(ops::Emitter& emit, const std::vector<gpu::Buffer>& parts, Exchange exchange);
   gpu::CommandList with_sums(const gpu::CommandList& commands, const graph::ParameterStore& store);
   graph::Part nodes_of(int stage) const;
+  std::vector<std::vector<double>> measured(gpu::Kernels& kernels, const graph::Graph& graph,
+                                            graph::PlanOptions options);
 
   const Mesh mesh_;
   gpu::DevicePtr device_;

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <string_view>
 
 #include "core/error.h"
@@ -56,6 +57,16 @@ class Search {
       if (graph.nodes()[n].label != graph.nodes()[n - 1].label) candidates_.push_back(n);
     find_uses();
     sum_up();
+    spread_seconds();
+  }
+
+  // With the graph's end.
+  std::vector<size_t> places() const {
+    std::vector<size_t> out{0};
+    for (const size_t n : candidates_)
+      if (shared_over(n).empty()) out.push_back(n);
+    out.push_back(graph_.nodes().size());
+    return out;
   }
 
   std::vector<size_t> given() const {
@@ -76,10 +87,7 @@ class Search {
 
   // The least of the largest: best[s][c] is the cost of stages 0 to s that end at the c-th candidate.
   std::vector<size_t> chosen() const {
-    std::vector<size_t> ends{0};
-    for (const size_t n : candidates_)
-      if (shared_over(n).empty()) ends.push_back(n);
-    ends.push_back(graph_.nodes().size());
+    const std::vector<size_t> ends = places();
     const size_t count = ends.size(), stages = static_cast<size_t>(options_.stages);
     constexpr double kNever = std::numeric_limits<double>::infinity();
     std::vector<std::vector<double>> best(stages + 1, std::vector<double>(count, kNever));
@@ -119,17 +127,15 @@ class Search {
   }
 
   std::string reasons(const std::vector<size_t>& begins) const {
-    const double all = before_.back().work;
     std::string out;
     for (size_t s = 0; s < begins.size(); ++s) {
       const size_t end = end_of(begins, s);
       const Estimate e = estimate(begins[s], end);
       char line[160];
-      std::snprintf(line, sizeof line,
-                    ": %.0f %% of the estimated work, %.3g M parameters, "
-                    "about %.3g MB",
-                    100 * e.work / all, e.parameters / 1e6, memory_of(s, e) / 1e6);
-      out += cat(s ? "\n" : "", "  stage ", s, ": ", layers_text(begins[s], end), line);
+      std::snprintf(line, sizeof line, ", %.3g M parameters, about %.3g MB", e.parameters / 1e6,
+                    memory_of(s, e) / 1e6);
+      out += cat(s ? "\n" : "", "  stage ", s, ": ", layers_text(begins[s], end), ": ",
+                 work_text(s, begins[s], end), line);
       if (s + 1 < begins.size()) {
         std::snprintf(line, sizeof line, "; hands on %.3g MB of a micro-batch", e.crossing / 1e6);
         out += line;
@@ -139,6 +145,17 @@ class Search {
   }
 
  private:
+  std::string work_text(size_t stage, size_t begin, size_t end) const {
+    char text[64];
+    if (options_.seconds.empty())
+      std::snprintf(text, sizeof text, "%.0f %% of the estimated work",
+                    100 * estimate(begin, end).work / before_.back().work);
+    else
+      std::snprintf(text, sizeof text, "%.3g ms a micro-batch",
+                    1e3 * (until_[stage][end] - until_[stage][begin]));
+    return text;
+  }
+
   // The first node of a layer, or of those within it.
   size_t begin_of(const std::string& layer) const {
     std::vector<std::string> names;
@@ -226,19 +243,41 @@ class Search {
     const bool fits =
         options_.memory_bytes == 0 || memory <= static_cast<double>(options_.memory_bytes);
     constexpr double kTooLarge = 1e30;  // more than any work
-    return fits ? e.work + 2 * e.crossing : kTooLarge * memory;
+    if (!fits) return kTooLarge * memory;
+    if (until_.empty()) return e.work + 2 * e.crossing;
+    const std::vector<double>& until = until_[stage];
+    // What is handed on was not measured: its estimate, in this device's time.
+    return until[end] - until[begin] + 2 * e.crossing * until.back() / before_.back().work;
+  }
+
+  // A part's time is at its first node: no stage begins behind that.
+  void spread_seconds() {
+    const std::vector<size_t> parts = places();
+    for (const std::vector<double>& seconds : options_.seconds) {
+      std::vector<double>& until = until_.emplace_back(graph_.nodes().size() + 1, 0.0);
+      for (size_t i = 0; i + 1 < parts.size(); ++i) until[parts[i] + 1] = seconds.at(i);
+      std::partial_sum(until.begin(), until.end(), until.begin());
+    }
   }
 
   const Graph& graph_;
   const graph::ValueId loss_;
-  const PartitionOptions& options_;
+  const PartitionOptions options_;
   std::vector<size_t> candidates_;  // nodes with which a layer begins
   std::map<graph::ValueId, std::pair<size_t, size_t>> uses_;
   std::vector<Estimate> before_;       // by node
   std::map<size_t, double> crossing_;  // by candidate, in bytes
+  std::vector<std::vector<double>>
+      until_;  // by stage and node: measured seconds of those before; empty: none
 };
 
 }  // namespace
+
+std::vector<size_t> parts_of(const Graph& graph, graph::ValueId loss) {
+  std::vector<size_t> out = Search(graph, loss, {}).places();
+  out.pop_back();
+  return out;
+}
 
 Partition partition(const Graph& graph, graph::ValueId loss, const PartitionOptions& options) {
   const Search search(graph, loss, options);

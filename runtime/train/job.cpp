@@ -72,8 +72,7 @@ constexpr OptionSpec kParallel[] = {
      "or a part of its name; one may stand there twice. []: the one that the program opens"},
     {"batches_ahead", OptionType::integer, "8",
      "batches that each rank reads ahead where the pipeline has a stage 'bucket', so that all "
-     "ranks take "
-     "batches of the same length bucket in a step; 0: each takes them as they come",
+     "ranks take batches of the same length bucket in a step; 0: each takes them as they come",
      0, 4096, "batches"},
     {"bucket_mb", OptionType::number, "4", "gradients that are exchanged at once", 0.001, 1e4,
      "MB"},
@@ -103,8 +102,12 @@ constexpr OptionSpec kParallel[] = {
      "activations in memory; the results are the same",
      0, 0, "", "gpipe|1f1b"},
     {"stages", OptionType::strings, "[]",
-     "layers at which the model's second stage begins, and those after it; empty: chosen by an "
-     "estimate of work and memory"},
+     "layers at which the model's second stage begins, and those after it; empty: chosen, so that "
+     "the slowest stage has the least to do and all fit their devices"},
+    {"partition", OptionType::string, "\"estimated\"",
+     "how that choice knows what layers cost: from their shapes, the same in every run; or from "
+     "timing each layer on every rank's device before the first step",
+     0, 0, "", "estimated|measured"},
     {"algorithm", OptionType::string, "\"synchronous\"",
      "synchronous: gradients are averaged in every step; diloco: weights, every outer_every steps; "
      "downpour, easgd: workers exchange with a parameter server, each at its own pace",

@@ -82,7 +82,13 @@ void Learner::begin(const pipeline::Item& batch, bool with_target) {
     const int64_t parts = stage_->micro_batches();
     net = model_.build((stage_->most(seen.rows) + parts - 1) / parts, seen.fields);
     const nn::ModelGraph own = tensor ? nn::split(net, tensor->rank(), tensor->size()).net : net;
-    stage_->cut(own.graph, own.loss, memory_of(*device()));
+    graph::PlanOptions options;
+    options.training = true;
+    options.loss = own.loss;
+    options.outputs = {own.loss};
+    options.recompute = own.recompute;
+    options.precision = own.precision;
+    stage_->cut(*kernels_, own.graph, options, memory_of(*device()));
   }
   parallel::ShardedUpdate* sharded = ranks_ ? ranks_->sharded() : nullptr;
   auto weights =

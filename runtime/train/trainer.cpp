@@ -99,14 +99,14 @@ std::unique_ptr<parallel::ModelStage> Trainer::model_stage(const gpu::DevicePtr&
   if (given.boolean("sync_batch_norm"))
     fail(Code::unsupported,
          "parallel: sync_batch_norm takes the moments of a whole batch at once, and stages of a "
-         "model "
-         "have micro-batches: leave it out, or use group_norm");
+         "model have micro-batches: leave it out, or use group_norm");
   if (given.string("compression") != "none")
     fail(Code::unsupported,
          "parallel: 'compression' is not there for stages of a model: leave it out");
-  return ranks_->model_stage(device, {static_cast<int>(given.integer("micro_batches")),
-                                      parallel::schedule_named(given.string("schedule")),
-                                      given.strings("stages"), given.number("bucket_mb")});
+  return ranks_->model_stage(
+      device, {static_cast<int>(given.integer("micro_batches")),
+               parallel::schedule_named(given.string("schedule")), given.strings("stages"),
+               given.number("bucket_mb"), given.string("partition") == "measured"});
 }
 
 // For this rank, and with what this run may write.

@@ -9,7 +9,9 @@
 #include "core/json.h"
 #include "exchange/local.h"
 #include "nn/model.h"
+#include "parallel/part_times.h"
 #include "parallel/partition.h"
+#include "support/device.h"
 
 namespace etr::test {
 namespace {
@@ -80,6 +82,44 @@ TEST(Partitions, AvoidWhatDoesNotFit) {
   EXPECT_EQ(first_layers(net, cut(net, {.stages = 2}))[1], "d");
   const Partition tight = cut(net, {.stages = 2, .in_flight = 4000, .memory_bytes = 150'000'000});
   EXPECT_TRUE(first_layers(net, tight)[1].starts_with("relu")) << tight.reasons;
+}
+
+TEST(Partitions, GoByTheSecondsThatWereMeasured) {
+  const nn::ModelGraph net = net_of(kUneven);
+  const std::vector<size_t> parts = parallel::parts_of(net.graph, net.loss);
+  EXPECT_EQ(parts.front(), 0u);
+  // 'a' takes longer than all the others together, on either device.
+  std::vector<double> slow_start(parts.size(), 0.001);
+  slow_start.front() = 0.1;
+  const Partition first = cut(net, {.stages = 2, .seconds = {slow_start, slow_start}});
+  EXPECT_EQ(first_layers(net, first), (std::vector<std::string>{"a", "b"}));
+  EXPECT_NE(first.reasons.find("'a': 100 ms a micro-batch"), std::string::npos) << first.reasons;
+  // All parts take as long as each other, on a first device that is five times as fast as the second.
+  const std::vector<double> fast(parts.size(), 0.001), slow(parts.size(), 0.005);
+  const auto second_of = [&](const auto& one, const auto& other) {
+    return cut(net, {.stages = 2, .seconds = {one, other}}).begins[1];
+  };
+  EXPECT_GT(second_of(fast, slow), second_of(fast, fast));
+  EXPECT_LT(second_of(slow, fast), second_of(fast, fast));
+}
+
+TEST(Partitions, MeasureEachPart) {
+  const auto device = std::make_shared<gpu::Device>(device_options());
+  gpu::Kernels kernels(device);
+  const nn::ModelGraph net = net_of(R"([
+      {"layer": "dense", "units": 16}, {"layer": "relu"}, {"layer": "dense", "units": 2048},
+      {"layer": "dense", "units": 2048, "name": "large"}, {"layer": "dense", "units": 5}])");
+  const std::vector<size_t> parts = parallel::parts_of(net.graph, net.loss);
+  const std::vector<double> seconds = parallel::seconds_of_parts(
+      kernels, net.graph, parts, {.training = true, .loss = net.loss, .outputs = {net.loss}});
+  ASSERT_EQ(seconds.size(), parts.size());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    EXPECT_GT(seconds[i], 0);
+    if (net.graph.nodes()[parts[i]].label != "large") continue;
+    EXPECT_EQ(std::max_element(seconds.begin(), seconds.end()) - seconds.begin(),
+              static_cast<ptrdiff_t>(i))
+        << "four million weights";
+  }
 }
 
 TEST(Partitions, BeginWhereTheJobSays) {

@@ -1,6 +1,9 @@
 // A job whose model is cut into stages, of which several ranks share the tensors: together they train as one device does.
 #include <gtest/gtest.h>
 
+#include <mutex>
+
+#include "core/log.h"
 #include "train/staged_job.h"
 
 namespace etr::test {
@@ -125,6 +128,30 @@ TEST(Hybrids, GoOnOnOtherMeshes) {
        {MeshShape{1, 2, 2}, MeshShape{1, 1, 2}, MeshShape{1, 2, 2}, MeshShape{1, 3, 1}})
     expect_no_errors(on_mesh(until(steps += 2), mesh, Json::array(), Start::resume));
   expect_same_losses(dir.path("meshes"), dir.path("whole"), 5e-4);
+}
+
+TEST(Hybrids, AreCutByWhatWasMeasured) {
+  TempDir dir;
+  Json job = layers(job_of(dir, 24, dir.path("one")), attention_layers());
+  job["train"]["steps"] = 3;
+  ASSERT_FALSE(run(job, Start::fresh, nullptr, {}).error);
+  for (const MeshShape& mesh : {MeshShape{1, 3, 1}, MeshShape{1, 2, 2}}) {
+    Json own = meshed(job, mesh);
+    own["parallel"]["partition"] = "measured";
+    own["output"]["dir"] = dir.path(cat("mesh", mesh.tensor));
+    std::mutex mutex;
+    std::string told;
+    set_log_hook([&](LogLevel, const char* message) {
+      const std::lock_guard lock(mutex);
+      if (log_subject() == LogSubject::partition) told += message;
+    });
+    const auto ranks = together(mesh.size(), [&](int) { return own; });
+    set_log_hook({});
+    expect_no_errors(ranks);
+    expect_same_losses(dir.path(cat("mesh", mesh.tensor)), dir.path("one"), 1e-4);
+    EXPECT_NE(told.find("cut where the slowest takes the least time"), std::string::npos) << told;
+    EXPECT_NE(told.find(" ms a micro-batch, "), std::string::npos) << told;
+  }
 }
 
 TEST(Hybrids, AgreeOnTheLossScale) {
