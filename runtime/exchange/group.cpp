@@ -191,13 +191,19 @@ class Group::State {
   std::shared_ptr<std::atomic<uint64_t>> brought = std::make_shared<std::atomic<uint64_t>>(0);
 
  private:
+  // A transport of the program's may name any rank.
+  int number_of(int rank) const {
+    const auto at = static_cast<size_t>(rank);
+    return at < numbers.size() ? numbers[at] : rank;
+  }
+
   [[noreturn]] void raise_numbered(int32_t status, const etr_engine_error& error) const {
     try {
       raise(status, error);
     } catch (const RankLost& lost) {
       if (numbers.empty()) throw;
       std::vector<int> there;
-      for (const int rank : lost.missing()) there.push_back(numbers.at(static_cast<size_t>(rank)));
+      for (const int rank : lost.missing()) there.push_back(number_of(rank));
       throw RankLost(
           cat(ranks_text(there), ": among those along ", along, ", counted from 0: ", lost.what()),
           there);

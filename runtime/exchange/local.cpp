@@ -89,7 +89,8 @@ class LocalEngine {
     world_->meet(rank_, visit, timeout, [&](const std::vector<Visit>& visits) {
       auto* to = static_cast<std::byte*>(data);
       for (size_t r = 0; r < visits.size(); to += sizes[r++])
-        if (sizes[r] > 0) std::memmove(to, visits[r].in, sizes[r]);
+        if (sizes[r] > 0 && to != visits[r].in)  // its own part may lie there, while others read it
+          std::memmove(to, visits[r].in, sizes[r]);
     });
   }
 

@@ -46,7 +46,7 @@ void Door::claim() {
            "' is served by ", other->substr(other->find(' ') + 1),
            " already: start each shard once, with its own --shard, or end that process, or give "
            "this run another rendezvous");
-    store_->remove(key("claim"));
+    if (store_->get(key("claim")) == other) store_->remove(key("claim"));  // not the next one's
   }
   claim_ = own;
 }

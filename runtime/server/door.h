@@ -2,7 +2,7 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>

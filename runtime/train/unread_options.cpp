@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "train/algorithm.h"
 #include "train/batches_ahead.h"
 
 namespace etr::train {
@@ -20,8 +21,8 @@ struct Reader {
 
 std::vector<Reader> readers_of(const Options& parallel, const parallel::MeshShape& mesh,
                                const Json& pipeline) {
-  const std::string algorithm = parallel.string("algorithm");
-  const bool downpour = algorithm == "downpour", easgd = algorithm == "easgd";
+  const Algorithm algorithm = algorithm_of(parallel);
+  const bool served = has_servers(algorithm);
   const bool adagrad = parallel.string("server_optimizer") == "adagrad";
   return {
       {{"min_ranks", "join", "join_timeout"},
@@ -37,26 +38,29 @@ std::vector<Reader> readers_of(const Options& parallel, const parallel::MeshShap
        "stages that are chosen",
        "leave parallel.stages out"},
       {{"bucket_mb"},
-       algorithm == "synchronous",
+       algorithm == Algorithm::synchronous,
        "the algorithm 'synchronous'",
        "set parallel.algorithm to it"},
       {{"batches_ahead"},
-       !downpour && !easgd && LengthBuckets::of_pipeline(pipeline),
+       !served && LengthBuckets::of_pipeline(pipeline),
        "the stage 'bucket' in the pipeline of ranks that step together",
        "add that stage"},
       {{"outer_every", "outer_rate", "outer_momentum"},
-       algorithm == "diloco",
+       algorithm == Algorithm::diloco,
        "the algorithm 'diloco'",
        "set parallel.algorithm to it"},
       {{"servers", "n_push", "consistency", "delay", "warm_start"},
-       downpour || easgd,
+       served,
        "a parameter server",
        "set parallel.algorithm to downpour or easgd"},
       {{"n_fetch", "server_optimizer", "server_momentum", "server_epsilon", "server_weight_decay"},
-       downpour,
+       algorithm == Algorithm::downpour,
        "the algorithm 'downpour'",
        "set parallel.algorithm to it"},
-      {{"elastic_rate"}, easgd, "the algorithm 'easgd'", "set parallel.algorithm to it"},
+      {{"elastic_rate"},
+       algorithm == Algorithm::elastic_averaging,
+       "the algorithm 'easgd'",
+       "set parallel.algorithm to it"},
       {{"delay"},
        parallel.string("consistency") == "bounded",
        "the consistency 'bounded'",

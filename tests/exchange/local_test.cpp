@@ -204,6 +204,27 @@ TEST(Group, TellsOfAFailureWithoutAReason) {
   EXPECT_NE(error.find("barrier failed with the status -3"), std::string::npos) << error;
 }
 
+// A transport of the program's may name a rank that there is not.
+TEST(Group, ALostRankOutsideOfTheGroupKeepsItsNumber) {
+  etr_engine table = bare_table();
+  table.size = 2;
+  table.barrier = [](void*, double, etr_engine_error* error) {
+    error->missing_count = 3;
+    error->missing[0] = 1;
+    error->missing[1] = 7;
+    error->missing[2] = -1;
+    return static_cast<int32_t>(Code::rank_lost);
+  };
+  Group group(table);
+  group.number_ranks({4, 5}, "a line");
+  try {
+    group.barrier();
+    ADD_FAILURE();
+  } catch (const RankLost& lost) {
+    EXPECT_EQ(lost.missing(), (std::vector{5, 7, -1}));
+  }
+}
+
 // Memory that a rank brought to a meeting is in use until all are done, whatever becomes of the group meanwhile.
 TEST(LocalWorld, WhoHasMetLeavesWithTheOthersAlsoWhereTheGroupEnds) {
   exchange::LocalWorld world(2);

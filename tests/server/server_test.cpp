@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <functional>
 #include <future>
 #include <numeric>
+#include <thread>
 
 #include "core/error.h"
 #include "exchange/store.h"
@@ -631,6 +633,26 @@ TEST(DoorTest, APlaceWhoseHolderDoesNotAnswerIsTaken) {
   EXPECT_NE(problem.find("shard 0 at 'file:"), std::string::npos) << problem;
   EXPECT_TRUE(frozen.is_displaced());
   EXPECT_FALSE(next.is_displaced());
+}
+
+// The second finds the first one's claim where that of a dead server was.
+TEST(DoorTest, OfTwoThatFindADeadServersPlaceOneHasIt) {
+  const TempDir dir;
+  server::Door dead(world_in(dir), 0, true);
+  dead.claim();
+  std::atomic<bool> over{false};
+  auto first = std::async(std::launch::async, [&] {
+    server::Door door(world_in(dir, 2), 0, true);
+    return problem_of([&] {
+      door.claim();
+      while (!over) door.answer();
+    });
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  const std::string refused = problem_of([&] { server::Door(world_in(dir, 2), 0, true).claim(); });
+  over = true;
+  EXPECT_NE(refused.find("is served by process "), std::string::npos) << refused;
+  EXPECT_EQ(first.get(), "");
 }
 
 // Sizes that a message claims are looked at before memory is taken for them.
