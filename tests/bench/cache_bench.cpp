@@ -100,7 +100,7 @@ void compare(int images, int epochs, int rounds) {
       {"no cache", {{"stage", "cache"}, {"bytes", 1}}, true},
       {"a cache each, in a file", {{"stage", "cache"}, {"directory", own}}, true},
       {"a shared cache, empty at first", {{"stage", "cache"}, {"shared", shared}}, true},
-      {"the same, of an earlier run", {{"stage", "cache"}, {"shared", shared}}, false},
+      {"the same, filled by an earlier run", {{"stage", "cache"}, {"shared", shared}}, false},
   };
   std::vector<int64_t> decoded(std::size(ways));
   std::vector<Times> times(std::size(ways));
