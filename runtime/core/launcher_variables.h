@@ -1,5 +1,5 @@
-// The environment variables in which launchers say which of several processes this one is. Only the standard library is used here: the
-// command line has this header too.
+// The environment variables in which launchers say which of several processes this one is. Uses the standard library alone, because the
+// command line includes this header, too.
 #pragma once
 
 #include <charconv>
@@ -12,18 +12,18 @@ namespace etr {
 struct LauncherVariables {
   const char* launcher;
   const char *rank, *size;
-  const char* local_rank;  // among the processes of this machine; "": the launcher does not say
-  const char* step;        // without it the others belong to a batch script; "": there is none
+  const char* local_rank;  // among the processes of this machine; "": the launcher does not set it
+  const char* step;        // has to be set, or the others belong to a batch script; "": none has to
 };
 
-// In the order in which they count.
+// The first that is complete counts.
 inline constexpr LauncherVariables kLaunchers[] = {
     {"a script", "ECHOTRAIN_RANK", "ECHOTRAIN_SIZE", "", ""},
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", ""},
     {"Open MPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
      "OMPI_COMM_WORLD_LOCAL_RANK", ""},
     {"MPICH's mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", ""},
-    // A shell within an allocation has SLURM_NTASKS, too, of all of it; only a step has the other one.
+    // A shell within an allocation has SLURM_NTASKS, too, which is then the whole allocation's; only a step has the other one.
     {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_ID"},
     {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_STEP_ID"},
 };
@@ -32,12 +32,12 @@ inline constexpr LauncherVariables kLaunchers[] = {
 struct Launch {
   const LauncherVariables* variables;
   int rank, size;
-  int local_rank;  // -1: not said
+  int local_rank;  // -1: unknown
 };
 
 using ReadVariable = std::function<const char*(const char* name)>;  // nullptr: it is not set
 
-// Nothing where no launcher has started this process, or its variables are no numbers.
+// Nothing if no launcher has started this process, or its variables are not numbers.
 inline std::optional<Launch> launch_in(const ReadVariable& read) {
   const auto said = [&](const char* name) -> std::string_view {
     const char* const value = *name ? read(name) : nullptr;

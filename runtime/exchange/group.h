@@ -86,8 +86,8 @@ class Group {
   // The same ranks once more, for operations at the same time. A call of all ranks.
   Group duplicate();
 
-  // Where this group is a part of another one: errors call rank r by its number there, `numbers[r]`, and say `along` what these
-  // ranks lie. Duplicates do so, too. Before the first call on the group.
+  // For a group that is a line of a larger one: errors give rank r its number there, `numbers[r]`, and name the line (`along`), as do
+  // those of duplicates. To be called before any operation of the group.
   void number_ranks(std::vector<int> numbers, std::string along);
 
   // Ends the group on all ranks: calls that wait throw, with this reason. Any thread.

@@ -18,7 +18,7 @@ class Store {
   virtual void remove(const std::string& key) = 0;
 };
 
-// In a folder that all ranks see; it is made where it is missing, in a folder that exists. Error(io), Error(not_found).
+// In a folder that all ranks see. The folder is made if it is missing, its parent is not. Error(io), Error(not_found).
 std::unique_ptr<Store> file_store(const std::string& folder);
 
 // One that a rank serves over TCP.
@@ -28,8 +28,8 @@ class TcpStore : public Store {
   virtual std::string own_address() const = 0;
 };
 
-// At "HOST:PORT". With `serve` this process serves it, until the store is gone; where another one at this address does already, that
-// is used, and another program there is an error within two seconds. Waits for the server until the time-out. Error(io),
+// At "HOST:PORT". With `serve` this process serves the store as long as the object lives; if another one serves it there already, that
+// one is used; if another program has the port, that is an error within two seconds. Waits for the server until the time-out. Error(io),
 // Error(invalid_argument).
 std::unique_ptr<TcpStore> tcp_store(const std::string& address, bool serve, double timeout_s);
 

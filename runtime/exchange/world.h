@@ -36,8 +36,8 @@ using Environment = std::function<const char*(const char* name)>;
 // where no launcher has started this process. Error(invalid_argument) where its variables make no sense. Reads only `environment`.
 std::optional<World> world_from(const Environment& environment);
 
-// Where world_from() gives nothing: what a launcher, or somebody in its place, has said by half, and what is missing; "" where nothing is
-// said.
+// If world_from() gives nothing: which of a launcher's variables are set and which are missing, for an error; "" if none is
+// set.
 std::string half_said_by_launcher(const Environment& environment);
 
 // Joins the group. Gloo listens on the given host or interface; without one on the address from which the rendezvous's host is

@@ -4,12 +4,12 @@
 //
 //   if step mod n_fetch = 0: fetch w;  a += g;  w -= the worker's own update;  if step mod n_push = 0: push a, a = 0
 //
-// (Dean et al., "Large Scale Distributed Deep Networks", 2012.) Both go on beside the steps that follow, and where one is still under
-// way when the next is due, the next is made later, with what came together meanwhile. The gradients are those of the worker's own
-// update, clipped as it clips them. The servers' rate is that of the worker's schedule.
+// (Dean et al., "Large Scale Distributed Deep Networks", 2012.) Both run during the steps that follow. If one is still under way when
+// the next falls due, the next is made after it, with all gradients that were summed meanwhile. The gradients are those of the worker's
+// own update, clipped as it clips them. The servers' rate is that of the worker's schedule.
 //
-// Of sparse tables each step fetches the rows of its batch before it begins, whatever n_fetch is; their gradients are summed by row
-// and go with the others.
+// With sparse tables, each step fetches the rows of its batch before it begins, whatever n_fetch is; their gradients are summed by row
+// and are pushed with the others.
 #pragma once
 
 #include <condition_variable>

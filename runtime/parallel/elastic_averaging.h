@@ -4,9 +4,9 @@
 //
 //   d = rate (x - c),  x -= d,  c += d
 //
-// (Zhang, Choromanska and LeCun, "Deep Learning with Elastic Averaging SGD", 2015; asynchronous.) The exchange goes on beside the
-// worker's next steps; d is of the weights that it began with. What is evaluated and saved is the centre. After a worker's last step
-// it makes one exchange more, however few steps it has made since the one before.
+// (Zhang, Choromanska and LeCun, "Deep Learning with Elastic Averaging SGD", 2015; asynchronous.) The exchange runs during the
+// worker's next steps; d is computed from the weights with which it began. The centre is what is evaluated and saved. After its last
+// step a worker makes one more exchange, however few steps it has made since the one before.
 #pragma once
 
 #include <atomic>

@@ -47,7 +47,7 @@ class Mesh {
   int neighbour(Axis axis, int steps) const;
 
   // The ranks that differ from this one in `axis` alone, ordered by their place along it. A call of all ranks of `world`, whose rank
-  // is this one. Its errors name ranks of the world.
+  // is this one. The line's errors name ranks by their numbers in `world`.
   exchange::Group line(exchange::Group& world, Axis axis) const;
 
  private:

@@ -33,16 +33,16 @@ class Sharing {
   // For a plan that trains on batches of `rows` rows, which it outlives; empty where its ops need no other rank's rows.
   virtual std::unique_ptr<ops::RowPeers> row_peers(int64_t /*rows*/) { return nullptr; }
 
-  // Those with whom this one shares the model's tensors; nullptr: the model is whole here.
+  // The ranks with which this one shares the model's tensors; nullptr: the model is whole here.
   virtual TensorParallel* tensor() const { return nullptr; }
 
   // Where the rows of sparse tables are; nullptr: those are parameters like any other.
   virtual ServedRows* rows() { return nullptr; }
 
-  // Those with whom this one shares out the update; nullptr: it has all of the optimizer's state, and updates all weights.
+  // The ranks among which the update is divided; nullptr: this one has all of the optimizer's state, and updates all weights.
   virtual ShardedUpdate* sharded() const { return nullptr; }
 
-  // That this end has exchanged in ways of its own, not in the group of all ranks.
+  // Exchanged by other ways than the group of all ranks.
   virtual uint64_t bytes() const { return 0; }
 
   // What a step has besides gradients.
@@ -61,17 +61,17 @@ class Sharing {
                                        const graph::ParameterStore& store, const Step& step,
                                        gpu::Kernels& kernels, gpu::Allocator& memory);
 
-  // The most rows of a batch that any of those has who exchange within a step: plans are made for so many.
+  // The largest batch, in rows, among the ranks that exchange within a step: plans are made for that many.
   virtual int64_t most(int64_t rows) { return rows; }
 
-  // What compression has kept back of gradients so far is dropped. All do it between the same steps.
+  // Drops the residuals of compressed gradients. All ranks do it between the same steps.
   virtual void forget_residuals() {}
 
   // The weights to begin with become the same for all.
   virtual void share(graph::ParameterStore& store) = 0;
 
-  // `set` replaces the weights that this learner has had since share(): the program's, or a checkpoint's. Error(state) where they are
-  // not this end's to set.
+  // `set` replaces the weights that this learner has had since share() by the program's or a checkpoint's. Error(state) if this end may
+  // not set them.
   virtual void replace_weights(graph::ParameterStore& /*store*/, const std::function<void()>& set) {
     set();
   }
@@ -86,28 +86,28 @@ class Sharing {
   virtual bool exchange_due() { return false; }
   virtual void exchange(graph::ParameterStore& /*store*/) {}
 
-  // Whether exchange() needs not wait for others, after at most `seconds`. Steps may be in flight, for which it waits.
+  // Whether exchange() will not have to wait for others, after at most `seconds`. Steps may be in flight; it waits for them.
   virtual bool ready_within(double /*seconds*/) { return true; }
 
   // Before this learner evaluates or saves: the weights and states become those of the whole, not of this end alone.
   virtual void average_states(graph::ParameterStore& store) = 0;
 
-  // This end cannot go on: exchanges that wait for it, here and elsewhere, end with this reason. Any thread.
+  // This end cannot go on: exchanges that wait for it, here and on other ranks, fail with this reason. Any thread.
   virtual void abort(const std::string& /*reason*/) {}
 
-  // After the last step, before what is evaluated and saved then: the last exchange of weights. Where nothing has changed since the
-  // one before it does nothing.
+  // After the last step, before the last evaluation and checkpoint: the last exchange of weights. Does nothing if the previous exchange
+  // came after the last step.
   virtual void settle(graph::ParameterStore& /*store*/) {}
 
-  // After that: what this end has not told the others yet. `all_end`: where the others do not end by themselves they do.
+  // After that: tells the others what they do not know yet. `all_end`: ends those, too, that would go on by themselves.
   virtual void finish(graph::ParameterStore& /*store*/, bool /*all_end*/) {}
-  // The same of an end that has not come to share().
+  // The same for an end that never came to share().
   virtual void leave(bool /*all_end*/) {}
 
   // Whether another one has ended for all. Steps may be in flight.
   virtual bool told_to_end() const { return false; }
 
-  // What a checkpoint has to hold beside the weights. load() comes before share().
+  // What a checkpoint has to hold besides the weights. load() comes before share().
   virtual void save(checkpoint::Files& /*files*/) const {}
   virtual void load(const checkpoint::Files& /*files*/, const std::string& /*origin*/) {}
 

@@ -45,7 +45,7 @@ inline std::span<float> floats_at(const gpu::Buffer& memory) {
 }
 ops::StepValues step_at(const gpu::Buffer& memory);
 
-// Makes the norm of what this rank has that of what all ranks of `group` have, where `times` of them have the same and it counts once.
+// Turns the norm of this rank's part into the norm over all ranks of `group`. Each part is on `times` of them, and counts once.
 void join_norm(exchange::Group& group, float& norm, int times = 1);
 
 // Appends copies of `parts`, one after another, to memory that the host sees, `work` on these, and copies back: the device waits.

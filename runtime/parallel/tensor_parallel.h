@@ -29,16 +29,16 @@ class TensorParallel {
   // Of a plan, which it outlives.
   std::unique_ptr<ops::SlicePeers> peers();
 
-  // Appends what makes of `means`, whole tensors, the means of all ranks'. `memory`: see emit_round_trip().
+  // Appends the commands that replace `means`, whole tensors, by their means over all ranks. `memory`: see emit_round_trip().
   void emit_means(gpu::CommandList& commands, gpu::Allocator& memory,
                   const std::vector<gpu::Buffer>& means);
 
-  // Appends what makes of gradients of parameters that are not in `slices`, and lie whole on all ranks, the means of theirs. They are
-  // the same but for how kernels round, which a device may choose by measuring; that would add up.
+  // Appends the commands that replace the gradients of parameters not in `slices`, which all ranks have whole, by their means over the
+  // ranks. They differ only by the rounding of kernels, which a device may choose by measuring; without this, differences would add up.
   void emit_replicas(gpu::CommandList& commands, gpu::Allocator& memory,
                      const graph::ParameterStore& store, const graph::Slices& slices);
 
-  // How these ranks make an update of which they share the parameters in `slices`. While it is emitted, into `emit`.
+  // What an update needs of the other ranks if they share the parameters in `slices`. Valid while it is emitted into `emit`.
   optim::Peers update_peers(ops::Emitter& emit, gpu::Allocator& memory,
                             const graph::Slices& slices);
 

@@ -14,9 +14,9 @@ namespace etr::parallel {
 // The parameters are the servers'; statistics of batch normalisation are each worker's own.
 class Worker : public Sharing {
  public:
-  // `waits`: the servers may hold a worker back (another consistency than `eventual`), so each exchange is over before the next step.
-  // `begins`: it may say what all begin with; otherwise another one has a checkpoint. `stop`: see Client::heed(); nullptr: nobody stops
-  // it.
+  // `waits`: the servers may hold a worker back (any consistency but `eventual`), so each exchange is over before the next step.
+  // `begins`: it may provide the initial weights; otherwise another worker has a checkpoint. `stop`: see Client::heed(); may be
+  // nullptr.
   struct Manner {
     bool waits = false, begins = true;
     const std::atomic<bool>* stop = nullptr;
@@ -26,7 +26,7 @@ class Worker : public Sharing {
   int rank() const override { return client_->number(); }
   uint64_t bytes() const override { return client_->bytes(); }
 
-  // The servers' parameters, if they have any; otherwise these become theirs. Error(cancelled) where the run has ended meanwhile.
+  // Takes the servers' parameters, if they have any; otherwise these become theirs. Error(cancelled) if the run has ended meanwhile.
   void share(graph::ParameterStore& store) override;
   void replace_weights(graph::ParameterStore& store, const std::function<void()>& set) override;
 
@@ -42,8 +42,8 @@ class Worker : public Sharing {
   void load(const checkpoint::Files& files, const std::string& origin) override;
 
  protected:
-  // The tables that were declared, which get the seeds of the servers' own, and rows of each to begin with; no rows: those that the
-  // seed gives.
+  // The sparse tables, which get the servers' seeds by take_specs(), and the initial rows of each; rows that are missing are drawn from
+  // the seed.
   virtual std::vector<server::TableSpec> table_specs() const { return {}; }
   virtual void take_specs(std::span<const server::TableSpec> /*specs*/) {}
   virtual std::vector<server::Rows> first_rows() { return {}; }
@@ -51,7 +51,7 @@ class Worker : public Sharing {
   server::Client& client() const { return *client_; }
   bool waits() const { return manner_.waits; }
 
-  // For destructors: the client's threads use what the derived class has. Without finish() the servers see a lost worker.
+  // For destructors of derived classes, whose members the client's threads use. Without finish() the servers see a lost worker.
   void end_client() { client_.reset(); }
 
   // The servers' weights, without waiting for other workers; keeps their state for save().

@@ -17,54 +17,54 @@
 namespace etr::server {
 
 // Between two exchanges its threads tell the shards from time to time that the worker is alive, however long a step takes.
-// Where a shard is lost, or refuses, the other pairs end, and the next call throws that when they have: no thread uses any more what
-// the work does.
+// If a shard is lost or refuses a request, the other pairs end, too; once they have, the next call throws the error. By then no thread
+// uses the memory of the work any more.
 class Client {
  public:
   // Forms a group of two with a shard, which is its rank 0.
   using Meet = std::function<exchange::Group(int shard)>;
 
-  // Joins the first of the shards, and with what that says the others. `name`: the number that the worker would like to have, or -1,
-  // and its terms.
+  // Joins the first shard, then the others with the number and the ticket that it has given. `name`: the number that the worker would
+  // like, or -1, and its terms.
   Client(int shards, const Meet& meet, const Pair::Name& name);
   ~Client();  // without leave() the shards see a lost worker
 
   int number() const { return name_.number; }
 
-  // When this becomes true, nobody waits for other workers any more; it outlives the client.
+  // When `stop` becomes true, the client stops waiting for other workers. It has to outlive the client.
   void heed(const std::atomic<bool>& stop) { stop_ = &stop; }
 
-  // What a worker has to begin with. The weights and the tables' seeds become those of the servers, which begin with these where they
+  // A worker's initial weights. begin() replaces them and the tables' seeds by those of the servers, or makes them the servers' if these
   // have none yet.
   struct First {
     std::span<float> weights;
     std::span<const float> state;  // as long, or empty
     uint64_t decayed = 0;
-    std::span<TableSpec> tables;  // of which single rows are fetched and pushed
-    std::span<const Rows> rows;   // of each of them, or empty; others have their first values
-    bool waits = false;           // for another worker to begin, which has a checkpoint
+    std::span<TableSpec> tables;  // the sparse ones
+    std::span<const Rows> rows;   // of each of them, or empty; other rows have their initial values
+    bool waits = false;           // for another worker, which has a checkpoint, to begin
   };
-  // May wait for other workers: Error(cancelled) where that was stopped. False where the run has ended before it has begun.
+  // May wait for other workers: Error(cancelled) if that was stopped. False if the run ended before it began.
   bool begin(const First& first);
 
-  // All rows of a table that are not what they were at first, by their ids. Takes them in pieces, while others may push.
+  // All rows of a table that have been trained, sorted by id. Takes them in pieces, between which others may push.
   Rows take_rows(uint64_t table, uint32_t width);
 
-  // Has each pair do something, by its thread, and returns. Nothing else may be under way. When all have, the last of the threads
-  // calls `done`, which must not throw; where one fails, or its wait for other workers was stopped, nobody does.
+  // Has each pair do the work, on its thread, and returns at once. No other work may be under way. When all are done, the last thread
+  // calls `done`, which must not throw; if one fails, or its wait for other workers was stopped, `done` is not called.
   using Work = std::function<void(Pair&)>;
   void start(Work work, std::function<void()> done = {});
-  // Likewise, first giving, then taking. Where the first shard counts pushes it is given last, and the others are asked when it has
-  // said that it is this worker's turn.
+  // The same with two kinds of work: `give` before `take`. If the first shard counts pushes, it gets `give` last, and the others get
+  // `take` after it has said that it is this worker's turn.
   void exchange(const Work& give, const Work& take, std::function<void()> done = {});
-  bool idle();                // throws what the last work has
-  bool wait(double seconds);  // whether it is idle after at most so long; likewise
-  void wait();                // until it is
+  bool idle();                // throws what the last work has thrown
+  bool wait(double seconds);  // whether it is idle after at most that time; throws as idle()
+  void wait();                // until it is idle; throws as idle()
 
-  uint64_t bytes() const;    // that have gone to all shards, or come from them
+  uint64_t bytes() const;    // sent to and received from all shards
   bool told_to_end() const;  // by another worker, through the first shard
 
-  void leave(bool all_end = false);  // has come to its end; `all_end`: and so are all others to do
+  void leave(bool all_end = false);  // it has finished; `all_end`: the others are to finish, too
 
  private:
   struct Link {
@@ -101,8 +101,8 @@ class Client {
   Work work_;
   std::function<void()> done_;
   bool at_work_ = false;
-  size_t busy_ = 0;         // links that have not done the step yet
-  bool cancelled_ = false;  // the work
+  size_t busy_ = 0;         // links that have yet to do the step
+  bool cancelled_ = false;  // whether the work was stopped
   bool leaves_ = false, ends_ = false;
   std::exception_ptr failed_;
 };

@@ -1,4 +1,4 @@
-// How workers come to shards at any time: by a store that all see, where each shard has a place at which workers leave a word.
+// How workers reach a shard at any time: through a store that all see, in which each shard has a place where workers leave a word.
 #pragma once
 
 #include <atomic>
@@ -12,31 +12,31 @@
 
 namespace etr::server {
 
-// A worker writes a word that it has just made up (SHARD.knock), again where another one's took its place. The shard takes it, and
-// writes the name of the pair that the two form (SHARD.WORD). So what earlier runs left in the store does no harm, but for a
-// shard's waiting in vain for a worker that is gone.
+// A worker writes a word that it has just made up (SHARD.knock), and writes it again if another worker's has replaced it. The shard takes
+// the word, and writes the name of the pair that the two form (SHARD.WORD). So what earlier runs left in the store does no harm, except
+// that a shard may wait in vain for a worker that is gone.
 //
-// A shard has its place in the store to itself: SHARD.claim says whose it is. Who comes to a place that is taken asks
-// (SHARD.claim_asked) whether its holder is alive, which answers (SHARD.claim_held).
+// Only one process serves a shard: SHARD.claim says which. Another one that finds the claim asks (SHARD.claim_asked) whether its holder
+// is alive, and the holder answers (SHARD.claim_held).
 class Door {
  public:
-  // `world`: where the store is, and who listens how; its time-out is that of all waiting here. A shard on a rendezvous of tcp://
-  // serves the store where `serves` says so.
+  // `world`: where the store is, and where this process listens; its time-out limits all waits here. `serves`: this process serves the
+  // store, if the rendezvous is tcp://.
   Door(exchange::World world, int shard, bool serves);
   ~Door();  // gives the place up
 
-  // Of the shard, before it answers. Error(state) that names the other one where the place is held.
+  // For the shard, before answer(). Error(state) that names the other process if that holds the place and is alive.
   void claim();
 
-  // Of the shard: the pair's name for a worker that has knocked since, if any. Error(state) where another one has taken the place,
-  // to which this one looked dead: is_displaced() from then on.
+  // For the shard: the name of the pair for a worker that has knocked since the last call, if any. Error(state) if another process has
+  // taken the place because this one looked dead; is_displaced() from then on.
   std::optional<std::string> answer();
   bool is_displaced() const { return is_displaced_; }
 
-  // Of the shard, and of the worker: forms the pair of that name. RankLost where the other does not come.
+  // For both: forms the pair of that name. RankLost if the other one does not come.
   exchange::Group open(const std::string& pair, int rank) const;
 
-  // Of the worker: knocks and waits; the pair's name. RankLost that names the shard.
+  // For the worker: knocks, waits, and returns the pair's name. RankLost that names the shard if that does not answer.
   std::string knock();
 
  private:

@@ -1,11 +1,11 @@
 // What a worker and a shard of the parameter server say to each other, over a group of two: the shard is its rank 0.
 //
-// The worker asks and the shard answers, one after the other. An answer may have to wait for other workers; until then the shard
-// says `again` from time to time, and the worker asks again, or does not: so both know that the other is alive, and the worker
-// may change its mind.
+// The worker asks and the shard answers, one request at a time. An answer may have to wait for other workers; until then the shard
+// answers `again` from time to time, and the worker repeats its request or gives it up: so each knows that the other is alive, and a
+// worker that waits can be stopped.
 //
-// Shards do not talk to each other. The first one decides for all, and workers tell the others: who is here (the tickets that it
-// gives out), who says what to begin with, whose turn it is, and when all is over.
+// Shards do not talk to each other. The first one decides for all, and workers tell the others: which workers are here (by the tickets
+// that it gives out), which one provides the initial weights, whose turn it is, and when the run is over.
 #pragma once
 
 #include <algorithm>
@@ -19,60 +19,60 @@
 namespace etr::server {
 
 enum class Kind : uint32_t {
-  // A worker's, to the first shard alone.
+  // Requests of a worker, to the first shard alone.
   //
-  // Is there something to train? waits: it has nothing to begin with, and waits for who has.
+  // Are there weights to train? waits: this worker has none to provide, and waits for another that has.
   ready = 1,
-  // When the consistency allows it to go on: nothing.
+  // Answered when the consistency allows the worker to go on.
   gate,
 
-  // To each of them, to the first one first.
+  // To each shard, to the first one first.
   //
-  // number: the one that it would like to have, or -1, and to the others the one that it has; ticket: 0, and to the others that of
-  // the first; count: the shards that it knows of; numbers: workers that are to come; words: bytes of its terms, which follow.
+  // number: the one that the worker would like, or -1; to the other shards the one that it has got. ticket: 0; to the other shards the
+  // first one's. count: the shards that it knows of; numbers: workers that are to come; words: bytes of its terms, which follow.
   hello,
-  // count: parameters of its model; words: of the model's tables with rows of their own; their specs follow. So do, after the answer,
-  // those of the servers.
+  // count: parameters of its model; words: the model's sparse tables, whose specs follow. The answer is followed by the specs that the
+  // servers have.
   check,
-  // The slice's weights; of the first shard when the consistency allows.
+  // The slice's weights. The first shard answers when the consistency allows it.
   fetch,
-  // Has finished. ends: and so are all to do; over: the first shard has said so.
+  // The worker has finished. ends: all others are to finish, too; over: the first shard has said that the run is over.
   leave,
 
-  // Of who begins, to the first shard last; ticket: what the first one gave with `yours`.
+  // Of the worker that provides the initial weights, to the first shard last; ticket: what that one gave with `yours`.
   //
-  // words: as of `check`; specs follow.
+  // words: as in `check`; specs follow.
   tables,
-  // count: a table; its rows follow: words, numbers: values, and as many of their state.
+  // count: the table's number. Rows follow: `words` ids and `numbers` numbers, half of them values, half the optimizer's state.
   put,
   // count: parameters of the model; the slice's weights and state follow.
   begin,
 
-  // To any of them.
+  // To any shard.
   //
   // rate; the slice's gradients follow, and where there are tables those of rows.
   push,
-  // rate: how strongly; the slice's weights follow.
+  // rate: the share of the distance by which both move; the slice's weights follow.
   average,
   // The slice's weights and state.
   state,
-  // Still alive.
+  // The worker is still alive.
   here,
-  // words: ids of rows; these follow.
+  // The values of rows. words: how many words follow that name them (rows.h).
   rows,
-  // count: a table; words: the first of the rows wanted, in the order in which the shard has made them. Words, values and `numbers` of
-  // their state follow the answer.
+  // A piece of a table's rows. count: the table's number; words: the first row wanted, in the order in which the shard made them. `words`
+  // ids, their values and `numbers` numbers of their state follow the answer.
   take,
 
-  // A shard's.
+  // Answers of a shard.
   //
-  // What was asked for is done; numbers may follow.
+  // The request is done; numbers may follow.
   done = 100,
   // Not yet: ask again.
   again,
-  // To `ready`: this worker is to say what to begin with; ticket: of that.
+  // To `ready`: this worker is to provide the initial weights; ticket: the number of the attempt.
   yours,
-  // To `ready`: there will be nothing.
+  // To `ready`: the run has ended, and there will be no weights.
   over,
   // count: bytes of the reason, which follows.
   refused,
@@ -80,19 +80,19 @@ enum class Kind : uint32_t {
 
 struct Message {
   Kind kind = Kind::done;
-  int32_t number = -1;  // of the worker
+  int32_t number = -1;  // the worker's
   uint64_t count = 0;
   uint64_t decayed = 0;             // of `begin`: leading parameters under weight decay
-  uint64_t applied = 0;             // of an answer: this worker's pushes so far
-  uint64_t ticket = 0;              // of a worker, or of a beginning
+  uint64_t applied = 0;             // in answers: this worker's pushes so far
+  uint64_t ticket = 0;              // of a worker, or of an attempt to begin
   uint64_t words = 0, numbers = 0;  // that follow
   float rate = 0;
   uint32_t version = 4;
-  // Whether; of answers:
+  // Booleans, in answers but for `waits`; `leave` requests have `ends` and `over`, too.
   uint16_t ends = 0;      // a worker has said that all are to end
-  uint16_t in_order = 0;  // the first shard counts pushes, and is to have each when the others have
+  uint16_t in_order = 0;  // the first shard counts pushes, and has to get each one last
   uint16_t over = 0;      // to `leave`: that was the last worker
-  uint16_t waits = 0;     // of `ready`
+  uint16_t waits = 0;     // see `ready`
 };
 static_assert(sizeof(Message) == 72, "it travels as it lies in memory");
 
@@ -104,13 +104,13 @@ enum Tag : uint32_t {
   kTextTag = 4,
   kWordsTag = 5
 };
-// What is larger is damaged.
+// A message with larger sizes is damaged.
 constexpr uint64_t kMostText = 4096;
 constexpr uint64_t kMostTables = 1 << 16;
 constexpr uint64_t kMostNumbers = uint64_t{1} << 34;
-constexpr uint64_t kPiece = 1 << 20;  // numbers of the rows that travel at once
+constexpr uint64_t kPiece = 1 << 20;  // numbers in a piece of rows
 
-// Rows of this width in a piece.
+// How many rows of this width make a piece.
 inline uint64_t rows_in_piece(uint32_t width) {
   return std::max<uint64_t>(kPiece / std::max(width, 1u), 1);
 }

@@ -1,4 +1,4 @@
-// What a shard does with gradients, how far workers may be apart, and what all of them have to agree on.
+// What a shard does with gradients, how far workers may be apart, and which settings all have to agree on.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ struct ShardOptions {
   float momentum = 0;
   float weight_decay = 0;  // g += weight_decay w, of the parameters under decay
 
-  // How many pushes a worker may be ahead of the slowest; none: as many as it likes. 0 is sequential: nobody sees weights before
+  // How many pushes a worker may be ahead of the slowest; none: any number. 0 is sequential: no worker gets weights before
   // all have pushed as often as it has.
   std::optional<uint64_t> delay;
-  uint64_t warm_start = 0;  // so many pushes come from one worker alone, while the others wait
+  uint64_t warm_start = 0;  // this many pushes come from one worker alone, while the others wait
 
-  // Settings that workers and shards have to have alike, a line "NAME VALUE" for each.
+  // Settings that have to be the same on workers and shards, a line "NAME VALUE" for each.
   std::string terms;
 };
 
@@ -27,7 +27,7 @@ struct Difference {
   std::string name, one, other;
 };
 
-// The first of two parties' terms that differs; a value that one has not is "(none)".
+// The first of two parties' terms that differs; the value of one that is missing is "(none)".
 std::optional<Difference> difference(const std::string& one, const std::string& other);
 
 }  // namespace etr::server

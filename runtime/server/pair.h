@@ -1,4 +1,4 @@
-// A worker's end of the pair that it makes with one shard.
+// A worker's end of the pair that it forms with one shard.
 #pragma once
 
 #include <atomic>
@@ -13,11 +13,11 @@
 
 namespace etr::server {
 
-// Calls return when the shard has answered. They throw RankLost that names the shard where it does not, and Error(state) with the
-// reason where it refuses. One thread at a time, apart from abort().
+// Calls return when the shard has answered. They throw RankLost, which names the shard, if it does not answer, and Error(state) with its
+// reason if it refuses. One thread at a time, except for abort().
 class Pair {
  public:
-  // `stopped`: where an answer has to wait for other workers the call throws Error(cancelled) when this says so.
+  // `stopped`: calls that wait for other workers throw Error(cancelled) once this returns true.
   Pair(exchange::Group group, int shard, int shards, std::function<bool()> stopped = {});
 
   int shard() const { return shard_; }
@@ -26,47 +26,47 @@ class Pair {
   double timeout() const { return group_.timeout(); }
 
   struct Name {
-    int number = -1;       // the one wanted, or any; then the one that the worker has
-    uint64_t ticket = 0;   // what the first shard has given
-    uint64_t workers = 1;  // that are to come
+    int number = -1;       // the one wanted, -1 for any; in the answer the one given
+    uint64_t ticket = 0;   // given by the first shard
+    uint64_t workers = 1;  // how many are to come
     std::string terms;
   };
   Name hello(const Name& name);
 
-  // Of the first shard: whether there is something to train; otherwise this worker is to begin, in this attempt. One that `waits` is
-  // not told to. May wait for other workers.
+  // To the first shard: whether there are weights to train; if not, this worker is to begin (`yours`), with the number of the attempt,
+  // unless it `waits` for another one to do so. May wait for other workers.
   struct Ready {
     enum class Is { there, yours, over } is = Is::there;
     uint64_t attempt = 0;
   };
   Ready ready(bool waits = false);
-  // Error(state) where this worker's model, of `count` parameters, is another one; the tables as the servers have them.
+  // Error(state) if this worker's model, of `count` parameters, is another one. Returns the tables as the servers have them.
   std::vector<TableSpec> check(uint64_t count, std::span<const TableSpec> tables);
 
-  // `numbers` are this shard's slice, of `count` parameters in all.
+  // Weights and state are this shard's slice of `count` parameters in all.
   void begin(uint64_t attempt, uint64_t count, uint64_t decayed, std::span<const float> weights,
              std::span<const float> state);
-  // Before begin(): of the model's tables with rows of their own. Of rows that are given each shard has, and takes, its own.
+  // Before begin(): the model's sparse tables, and rows of them. Of the rows each shard is sent its own.
   void declare(uint64_t attempt, std::span<const TableSpec> tables);
   void put_rows(uint64_t attempt, uint64_t table, const Rows& rows);
 
   // `rows`: the gradients of rows, of each table that was declared.
   void push(std::span<const float> gradient, float rate, std::span<const Rows> rows = {});
-  void fetch(std::span<float> weights);  // of the first shard: may wait for other workers
-  void gate();                           // likewise, of the first shard alone
+  void fetch(std::span<float> weights);  // from the first shard it may wait for other workers
+  void gate();                           // the first shard alone; may wait for other workers
   void average(std::span<const float> weights, float rate, std::span<float> centre);
   void state(std::span<float> weights, std::span<float> state);
   void fetch_rows(
-      std::span<Rows> tables);  // those of their ids, into `values`, which have their length
+      std::span<Rows> tables);  // the rows of their ids, into `values`, which have the right length
   Rows take_rows(uint64_t table, uint64_t begin, uint32_t width);  // a piece: see Table::piece()
 
   void here();
-  // `over`: so the first shard has said, which says it here.
+  // `over`: what the first shard has answered, for the others. The answer: whether the run is over.
   bool leave(bool all_end, bool over = false);
 
-  uint64_t bytes() const { return bytes_; }  // that have gone either way
+  uint64_t bytes() const { return bytes_; }  // sent and received
   bool told_to_end() const { return told_to_end_; }
-  bool in_order() const { return in_order_; }  // the first shard has pushes last
+  bool in_order() const { return in_order_; }  // whether the first shard has to get pushes last
   void abort(const std::string& why) { group_.abort(why); }
 
  private:

@@ -1,5 +1,5 @@
-// Who takes part in a run. The first shard's decides for all shards: who is here, who says what to begin with, whose turn it is,
-// and when all is over. Those of the others know what workers tell them of it.
+// Which workers take part in a run. The first shard's roster decides for all shards: which workers are here, which one begins (provides
+// the initial weights), whose turn it is, and when the run is over. The other shards' rosters know what workers tell them of that.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 namespace etr::server {
 
-// Thread safe. Workers are known by a ticket, which nobody had before, and have a number, from 0 on, that no other has who is here.
+// Thread safe. A worker is known by a ticket, which is never used again, and has a number from 0 on, unique among the workers present.
 class Roster {
  public:
   using Ticket = uint64_t;
@@ -21,7 +21,7 @@ class Roster {
   explicit Roster(const ShardOptions& options)
       : delay_(options.delay), warm_start_(options.warm_start) {}
 
-  // Somebody who is about to join: while there is one, nobody else is the last. join() and admit() end that.
+  // A worker that is about to join: while there is one, no other counts as the last. join() and admit() end that.
   class Guest {
    public:
     explicit Guest(Roster& roster);
@@ -37,45 +37,45 @@ class Roster {
     bool counts_ = true;
   };
 
-  // Of the first shard. `number`: the one that the worker would like to have; it gets the lowest one that is free where that is taken, or
-  // negative. `workers`: so many are to come. Error(state) where all is over.
+  // On the first shard. `number`: the one that the worker would like; it gets the lowest free one if that is taken or negative.
+  // `workers`: how many are to come. Error(state) if the run is over.
   Ticket join(Guest& guest, int number, uint64_t workers = 1);
-  // Of the others: a worker that has joined there.
+  // On the others: a worker that has joined on the first one.
   void admit(Guest& guest, Ticket ticket, int number);
 
   int number(Ticket ticket) const;
 
-  // It leaves in order. Of the first shard: whether all is over then, because it was the last; nobody joins any more.
+  // The worker has finished. On the first shard: whether the run is over, because it was the last; then nobody can join any more.
   bool finish(Ticket ticket);
-  // Likewise of the others, which have heard whether all is `over`.
+  // The same on the others, which are told whether the run is `over`.
   void finish(Ticket ticket, bool over);
-  // It is lost. Who has finished is not here any more.
+  // The worker is lost. Does nothing for one that has finished.
   void lose(Ticket ticket);
   bool over() const;
 
-  void end_all();  // all workers are to come to their end
+  void end_all();  // all workers are to finish
   bool ends() const { return ends_; }
 
-  // What is there to train. The first who asks while there is nothing gets `yours`, and is to begin; when it is gone, another.
-  // `can_begin`: otherwise it waits for another one, which has a checkpoint.
+  // Waits for initial weights. The first worker that asks while there are none gets `yours`, and is to provide them; if it is lost,
+  // another one is. `can_begin` false: this worker waits for another one, which has a checkpoint.
   enum class Beginning { there, yours, not_yet, never };
   Beginning wait_beginning(Ticket ticket, double seconds, bool can_begin = true);
-  uint64_t attempt() const;   // to begin: the number of the latest
-  bool has_beginner() const;  // a worker that may begin, or has yet to say so
+  uint64_t attempt() const;   // the number of the latest attempt to begin
+  bool has_beginner() const;  // whether a worker may begin, or has yet to say whether it may
   void begun(Ticket ticket);
 
-  // A push, which all shards have when the first one counts it; gives how many of this worker's there were.
+  // Counts a push, which all shards have when the first one counts it; returns how many this worker has made.
   uint64_t count_push(Ticket ticket);
-  // Whether the worker may go on, after at most `seconds`. From the first time on it takes part: others may have to wait for it. Its
-  // clock begins as that of the slowest.
+  // Whether the worker may go on, after waiting for at most `seconds`. From the first time that it may, it takes part, and others may
+  // have to wait for it; its clock starts at that of the slowest.
   bool wait_turn(Ticket ticket, double seconds);
-  bool in_order() const;  // whether anybody may have to wait for a push
+  bool in_order() const;  // whether a worker may have to wait for another one's push
 
   struct Status {
-    uint64_t workers = 0;        // who are here
+    uint64_t workers = 0;        // that are here
     uint64_t joined = 0;         // since the beginning
-    uint64_t finished = 0;       // of those who left, the ones that had come to their end
-    bool last_finished = false;  // so had the last of them
+    uint64_t finished = 0;       // that left because they had finished
+    bool last_finished = false;  // whether the latest that left had
     uint64_t pushes = 0;
   };
   Status status() const;
@@ -83,7 +83,7 @@ class Roster {
  private:
   struct Worker {
     int number = 0;
-    bool can_begin = true;  // where it has yet to say so, too
+    bool can_begin = true;  // also until it has said
     bool started = false;
     uint64_t clock = 0;  // its pushes, from where it started on
     uint64_t pushes = 0;
@@ -102,7 +102,7 @@ class Roster {
   std::map<Ticket, Worker> workers_;
   Ticket next_ = 1;
   uint64_t guests_ = 0;
-  uint64_t to_come_ = 1;  // as workers say
+  uint64_t to_come_ = 1;  // workers, as these say
   bool over_ = false;
   std::optional<Ticket> beginner_, warms_up_;
   uint64_t attempts_ = 0;

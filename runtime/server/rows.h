@@ -1,7 +1,7 @@
 // Rows of tables on their way between a worker and the shards.
 //
-// Row `id` of a table is on shard id mod (number of shards). Of several tables a message has words, for each table in turn how
-// many ids follow and then these, and the rows' numbers in the same order.
+// Row `id` of a table is on shard id mod (number of shards). A message about several tables has words, which are for each table in turn
+// the number of its ids and then these, and the rows' numbers in the same order.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ inline bool is_of_shard(uint32_t id, int shard, int shards) {
   return id % static_cast<uint32_t>(shards) == static_cast<uint32_t>(shard);
 }
 
-// What a shard has of the rows.
+// The part of the rows that is on a shard.
 std::vector<uint32_t> words_for(std::span<const Rows> tables, int shard, int shards);
 std::vector<float> values_for(std::span<const Rows> tables, int shard, int shards);
 Rows part_for(const Rows& table, int shard, int shards);
@@ -42,7 +42,7 @@ std::vector<std::span<const uint32_t>> ids_in(std::span<const uint32_t> words, s
 // Whether there was a row to append.
 bool append(Rows& to, const Rows& more);
 
-// Calls take(a part of at most a million numbers) until all were given.
+// Calls take(piece) with pieces of at most about a million numbers until all rows were given.
 template <typename Take>
 void for_pieces(const Rows& rows, const Take& take) {
   const size_t count = rows.ids.size(), width = count ? rows.values.size() / count : 0,

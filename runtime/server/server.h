@@ -1,4 +1,4 @@
-// One shard's process: workers come and go, each is served by a thread of its own.
+// One shard's process: workers come and go, and each is served by a thread of its own.
 #pragma once
 
 #include <atomic>
@@ -25,24 +25,24 @@ struct Place {
 
 class Server {
  public:
-  // Workers come to its door. The first shard serves a rendezvous of tcp://. Error(state) where another server has this shard.
+  // Workers come to its door. The first shard serves the store of a tcp:// rendezvous. Error(state) if another process has this shard.
   Server(const ShardOptions& options, const Place& place);
   ~Server();
 
-  // One more worker: the shard's end of a pair. The one way where there is no door.
+  // Adds a worker, by the shard's end of its pair. Without a rendezvous, and so without a door, this is the only way.
   void add(exchange::Group pair);
 
-  // Whether it is over, after at most `seconds`: the last of the workers has finished, or none of those that are still to come has
-  // come within the time-out. RankLost where no worker came within it at all, or none came after the last one was lost; what the door
-  // throws. The other shards wait twice as long for workers as the first, which these join first.
+  // Whether the run is over, after waiting for at most `seconds`: the last worker has finished, or all have and none of those that are
+  // still to come came within the time-out. RankLost if no worker came within it at all, or none after the last one was lost; also throws
+  // the door's errors. The other shards wait twice as long for workers as the first one, which workers join first.
   bool wait(double seconds);
 
   struct Status {
     Roster::Status roster;
-    uint64_t rows = 0;  // of tables, that take memory
+    uint64_t rows = 0;  // rows of sparse tables that take memory
   };
   Status status() const { return {roster_.status(), shard_.rows()}; }
-  void stop();  // ends all pairs; workers see that the shard is lost
+  void stop();  // ends all pairs; to workers the shard is lost
 
  private:
   struct Visitor {
@@ -60,7 +60,7 @@ class Server {
   void start(Body&& body);
   void reap();              // with the lock
   bool is_over();           // likewise
-  bool has_nobody() const;  // likewise: for so long that it ends
+  bool has_nobody() const;  // likewise: whether nobody has been here for so long that it ends
   double patience() const;
 
   const Place place_;
@@ -73,7 +73,7 @@ class Server {
   std::list<Visitor> visitors_;
   std::atomic<bool> stops_{false};
   std::chrono::steady_clock::time_point empty_since_;
-  std::optional<std::chrono::steady_clock::time_point> ends_by_;  // once all is over
+  std::optional<std::chrono::steady_clock::time_point> ends_by_;  // once the run is over
   std::exception_ptr failed_;
   std::thread door_thread_;
 };

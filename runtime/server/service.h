@@ -18,8 +18,8 @@ struct Post {
   bool leads() const { return number == 0; }
 };
 
-// Answers a worker until it leaves. Throws what ends the pair otherwise: RankLost where the worker is gone. The worker has left the
-// roster in either case.
+// Answers a worker's requests until it leaves. Throws whatever else ends the pair, such as RankLost if the worker is gone. Either way the
+// worker is off the roster afterwards.
 void serve_worker(const Post& post, exchange::Group& pair, Roster::Guest& guest);
 
 }  // namespace etr::server

@@ -25,19 +25,19 @@ class Shard {
         shards_(shards),
         tables_({options.adagrad, options.epsilon}, shard, shards) {}
 
-  // What to begin with: the tables of which workers take and push single rows, rows of them, then the slice. All of it is of one
-  // attempt, which the first shard has numbered: what one before has said is dropped, and from then on it is Error(state).
+  // The initial weights: the sparse tables, rows of them, then the slice. All of it belongs to one attempt, numbered by the first
+  // shard: a later attempt drops what an earlier one has given, which gets Error(state) from then on.
   void declare_tables(uint64_t attempt, std::span<const TableSpec> specs);
   void put_rows(uint64_t attempt, uint64_t table, const Rows& rows);
-  // The slice's weights and state, which is empty for a new run, of `count` parameters. `decayed`: leading ones under weight decay.
+  // The slice's weights and state, which is empty for a new run, of `count` parameters in all. `decayed`: leading ones under decay.
   void begin(uint64_t attempt, uint64_t count, std::span<const float> weights,
              std::span<const float> state, uint64_t decayed);
 
   Slice slice(uint64_t count) const { return slice_of(count, shard_, shards_); }
   uint64_t size() const;  // 0 before
 
-  // Error(invalid_argument) where a worker's model is another one than that which is trained. The tables as they are here, whose seeds
-  // are those of the run: a worker's may be others.
+  // Error(invalid_argument) if a worker's model is not the one that is trained. Returns the tables as they are here, with the run's
+  // seeds, from which a worker's may differ.
   std::vector<TableSpec> check_model(uint64_t count, std::span<const TableSpec> tables) const;
 
   uint64_t most_words() const;  // of a message of rows
@@ -45,8 +45,8 @@ class Shard {
   void read_rows(std::span<const uint32_t> words, std::vector<float>& to) const;
   Rows piece_of_rows(uint64_t table, uint64_t begin) const;
 
-  // Both parts of an update are applied, or, with Error(invalid_argument), neither: where the gradient has another length, or the rows
-  // are malformed.
+  // Applies both parts of an update, or neither: Error(invalid_argument) if the gradient has another length or the rows are
+  // malformed.
   void push(std::span<const float> gradient, float rate, const RowParts& rows = {});
 
   void copy_weights(std::vector<float>& to) const;
@@ -56,7 +56,7 @@ class Shard {
   // distance.
   void average(std::span<float> weights, float rate);
 
-  uint64_t rows() const;  // of tables, that take memory
+  uint64_t rows() const;  // rows of sparse tables that take memory
 
  private:
   void go_on_with(uint64_t attempt);

@@ -1,7 +1,7 @@
-// The rows that a shard has of the tables of which workers take and push single rows.
+// The rows that a shard holds of sparse tables, of which workers fetch and push single rows.
 //
-// A row is drawn from the seed until it is first pushed, and takes memory from then on. Its first value is the one that it has in an
-// array that is drawn as a whole: random numbers are counted, so row `id` begins at draw 2 * width * id of the table's stream.
+// A row is drawn from the seed until it is first pushed, and takes memory from then on. Its initial value is the one that it has in an
+// array that is drawn as a whole: the generator is counter-based, so row `id` begins at draw 2 * width * id of the table's stream.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 
 namespace etr::server {
 
-// As it travels.
+// As it lies in messages.
 struct TableSpec {
   uint64_t entries = 0;
-  uint64_t seed = 0, stream = 0;  // of the first values, which are Rng(seed, stream).fill_normal()
+  uint64_t seed = 0, stream = 0;  // of initial values: Rng(seed, stream).fill_normal()
   uint32_t width = 0;
   float deviation = 0;
   bool operator==(const TableSpec&) const = default;
@@ -27,7 +27,7 @@ struct RowOptimizer {
   float epsilon = 1e-10f;
 };
 
-// Those rows of a table that are on one shard. Ids are below the number of entries.
+// The rows of a table that are on one shard. Ids are below the number of entries.
 class Table {
  public:
   Table(const TableSpec& spec, const RowOptimizer& optimizer)
@@ -36,20 +36,20 @@ class Table {
   const TableSpec& spec() const { return spec_; }
   uint64_t rows() const { return ids_.size(); }  // that take memory
 
-  // Rows that are not there have their first values, and are not made.
+  // Rows that are not there have their initial values, and are not made.
   void read(std::span<const uint32_t> ids, float* to) const;
 
-  // Makes those that are not there; takes all memory that push() needs.
+  // Makes the rows that are not there, and so takes all memory that push() needs.
   void make(std::span<const uint32_t> ids);
 
   // Of rows that are there: w -= rate g, or Adagrad: s += g^2, w -= rate g / (sqrt(s) + epsilon). Other rows stay as they are.
   void push(std::span<const uint32_t> ids, const float* gradient, float rate);
 
-  // Rows with their values. A state that is empty is 0.
+  // Sets rows, which are made if they are not there. An empty state counts as 0.
   void put(const Rows& rows);
 
-  // At most `most` rows, in the order in which they were made, from the `begin`-th on. Rows are never unmade, so pieces that follow each
-  // other have every row once.
+  // At most `most` rows, in the order in which they were made, from the `begin`-th on. Rows are never removed, so consecutive pieces
+  // have every row once.
   Rows piece(uint64_t begin, uint64_t most) const;
 
  private:
@@ -67,7 +67,7 @@ class Table {
   std::vector<std::vector<float>> values_, sums_;
 };
 
-// All that a shard has. What is malformed is Error(invalid_argument), and changes nothing.
+// All tables of a shard. Malformed arguments are Error(invalid_argument), and change nothing.
 class Tables {
  public:
   explicit Tables(const RowOptimizer& optimizer, int shard = 0, int shards = 1)
@@ -76,7 +76,7 @@ class Tables {
   void declare(std::span<const TableSpec> specs);
   uint64_t rows() const;
 
-  // Error(invalid_argument) where a worker's tables are others, but for their seeds; the tables that there are.
+  // Error(invalid_argument) if a worker's tables differ in more than their seeds. Returns this shard's.
   std::vector<TableSpec> check_like(std::span<const TableSpec> specs) const;
 
   uint64_t most_words() const;  // of a message that names every row once

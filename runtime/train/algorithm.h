@@ -1,4 +1,4 @@
-// By which algorithm a job's workers train together.
+// The algorithm by which a job's ranks or workers train together.
 #pragma once
 
 #include "core/options.h"
@@ -7,10 +7,10 @@ namespace etr::train {
 
 enum class Algorithm { synchronous, diloco, downpour, elastic_averaging };
 
-// Of the section 'parallel': its option 'algorithm'.
+// Reads the option 'algorithm' of the section 'parallel'.
 Algorithm algorithm_of(const Options& parallel);
 
-// Whether it is one with a parameter server.
+// Whether the algorithm uses a parameter server.
 inline bool has_servers(Algorithm algorithm) {
   return algorithm == Algorithm::downpour || algorithm == Algorithm::elastic_averaging;
 }

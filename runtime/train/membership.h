@@ -1,4 +1,4 @@
-// What a job's parameter server is to its workers and to its shards.
+// How a job's workers join its parameter server, and how its shards are opened.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ class Membership {
 
   bool leads() const { return number_ == 0; }  // evaluates, and writes the run's folder
 
-  // Worker n of N takes the n-th of N parts; further ones take the same again, in another order.
+  // Worker n of N takes the n-th of N parts; further workers take the same parts again, in another order.
   Json part(Json pipeline) const;
 
   // Once. `begins`, `stop`: see parallel::Worker.
@@ -40,7 +40,7 @@ std::unique_ptr<Membership> join_servers(const Job& job);
 // Error(invalid_argument) where the job has no such shard.
 std::unique_ptr<server::Server> open_server(const Job& job, int shard);
 
-// Their terms are those of the workers, too.
+// With the terms that workers have to share.
 server::ShardOptions shard_options(const Options& parallel);
 
 }  // namespace etr::train

@@ -48,7 +48,7 @@ class Ranks {
   int size() const { return group_->size(); }
   bool leads() const { return rank() == 0; }  // writes the run's folder
 
-  uint64_t bytes() const;  // that this one has brought to exchanges
+  uint64_t bytes() const;  // that this rank has brought to exchanges
 
   const parallel::Mesh& mesh() const { return mesh_; }
 
@@ -92,11 +92,11 @@ class Ranks {
   // Throws on all ranks where those that have the same part of the data say different things of a batch.
   void check_alike(int64_t fingerprint);
 
-  // Of parts of the data, some of which may be empty, as of all of it. Where one rank's was stopped, Error(cancelled) on all:
-  // `evaluate` may throw it.
+  // Joins the ranks' metrics of their parts of the data, which may be empty, into those of all of it. If one rank's evaluation was
+  // stopped, Error(cancelled) on all: `evaluate` may throw it.
   EvalMetrics evaluate(const std::function<EvalMetrics()>& evaluate);
 
-  // Another rank may take all the time of the world before a step, as the caller of its trainer does: only abort() ends the wait
+  // Another rank may take any time before a step, as the caller of its trainer may: only abort() ends the wait
   // for what it decides. Exchanges keep the group's time-out.
   void be_patient();
 

@@ -1,4 +1,4 @@
-// Options of the job's section 'parallel' that its algorithm and mode do not read.
+// Options of the job's section 'parallel' that have no effect with its algorithm and mode.
 #pragma once
 
 #include "core/json_fwd.h"
@@ -7,8 +7,8 @@
 
 namespace etr::train {
 
-// Error(invalid_argument) that names them, their values and what would read them, where any has another value than its default: a run
-// that ignored them would not be the one that was asked for. Also where a batch of `pipeline` has fewer samples than micro-batches.
+// Error(invalid_argument) that names them, their values and what would read them, if any is not at its default: a run that ignored them
+// would not be the one that was asked for. Also if a batch of `pipeline` has fewer samples than there are micro-batches.
 void check_unread_options(Schema schema, const Options& parallel, const parallel::MeshShape& mesh,
                           const Json& pipeline);
 
