@@ -7,7 +7,7 @@
 namespace cli {
 namespace {
 
-// Lines of one shard, each of which is there at once for who reads a pipe.
+// Lines of one shard, flushed one by one for readers of a pipe.
 template <typename... Arguments>
 void say(int64_t shard, const char* format, Arguments... arguments) {
   std::printf("shard %lld: ", static_cast<long long>(shard));
@@ -21,11 +21,10 @@ void say_beginning(const Json& job, int64_t shard) {
   const int64_t shards = section.value("servers", int64_t{1}),
                 parts = section.value("size", int64_t{0});
   const std::string parts_text =
-      parts > 0 ? "; the data is in " + counted(parts, "part") + ", one for each of so many workers"
-                : "";
+      parts > 0 ? "; the data has " + counted(parts, "part") + ", one for each worker" : "";
   std::string place = section.value("rendezvous", "");
   if (place.empty()) place = "the launcher's rendezvous";
-  say(shard, "of %lld (%s), waits for workers at %s, %g s for the first%s",
+  say(shard, "one of %lld (%s); waits for workers at %s, for the first one %g s%s",
       static_cast<long long>(shards), section.value("algorithm", "").c_str(), place.c_str(),
       section.value("timeout", 60.0), parts_text.c_str());
 }
