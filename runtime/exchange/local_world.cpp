@@ -119,7 +119,8 @@ void LocalWorld::send(const void* data, uint64_t size, int from, int to, uint32_
   if (message.taken) return;
   std::erase(messages_[key], &message);
   check_ended();
-  end({to}, cat(ranks_text(std::vector{to}), gone() ? " left the group" : " did not receive",
+  end({to}, cat(ranks_text(std::vector{to}),
+                gone() ? " left the group before it received" : " did not receive",
                 " a message with the tag ", tag, " from rank ", from,
                 in_time ? "" : cat(" within ", timeout_s, " s")));
 }
@@ -134,9 +135,10 @@ void LocalWorld::receive(void* data, uint64_t size, int from, int to, uint32_t t
                                            [&] { return !queue.empty() || ended_ || gone(); });
   check_ended();
   if (queue.empty())
-    end({from}, cat(ranks_text(std::vector{from}), gone() ? " left the group" : " did not send",
-                    " a message with the tag ", tag, " to rank ", to,
-                    in_time ? "" : cat(" within ", timeout_s, " s")));
+    end({from},
+        cat(ranks_text(std::vector{from}),
+            gone() ? " left the group before it sent" : " did not send", " a message with the tag ",
+            tag, " to rank ", to, in_time ? "" : cat(" within ", timeout_s, " s")));
   Message& message = *queue.front();
   if (message.size != size)
     end({}, cat("rank ", from, " sends ", message.size, " bytes with the tag ", tag, ", and rank ",

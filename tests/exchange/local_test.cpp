@@ -225,6 +225,16 @@ TEST(Group, ALostRankOutsideOfTheGroupKeepsItsNumber) {
   }
 }
 
+TEST(Local, SaysWhichMessageARankLeftWithout) {
+  std::vector<Group> groups = exchange::local_groups(2, 5);
+  { const Group gone = std::move(groups[1]); }
+  std::byte data{};
+  const std::string error = error_text([&] { groups[0].receive({&data, 1}, 1, 3); });
+  EXPECT_NE(error.find("rank 1 left the group before it sent a message with the tag 3 to rank 0"),
+            std::string::npos)
+      << error;
+}
+
 // Memory that a rank brought to a meeting is in use until all are done, whatever becomes of the group meanwhile.
 TEST(LocalWorld, WhoHasMetLeavesWithTheOthersAlsoWhereTheGroupEnds) {
   exchange::LocalWorld world(2);
