@@ -121,7 +121,12 @@ class HelperEngine {
     part.rank = place(ranks, rank());
     part.size = static_cast<int>(ranks.size());
     part.timeout_s = timeout;
-    return new HelperEngine(part, rank_lost_);
+    try {
+      return new HelperEngine(part, rank_lost_);
+    } catch (const RankLost&) {
+      *rank_lost_ = true;
+      throw;
+    }
   }
 
   void abort(const std::string& reason) { process_->abort(reason); }

@@ -6,7 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -140,6 +142,37 @@ TEST(Gloo, ALostHelperIsNoSignalToTheProgram) {
     return why.find("rank 1") != std::string::npos ? "" : why;
   });
   for (int r = 0; r < 2; ++r) EXPECT_EQ(ranks.outcome(r), "");  // no SIGPIPE
+}
+
+// It waits for the frozen rank once, not at the end of each group that it has with it.
+TEST(Gloo, ARankThatFreezesWhileAPartFormsDoesNotKeepTheOthers) {
+  World world;
+  world.timeout_s = 1;
+  const auto limit = std::chrono::seconds(8);
+  Ranks ranks(
+      2,
+      [&](const World& mine) -> std::string {
+        const std::string ended = mine.rendezvous.substr(sizeof "file:" - 1) + "/ended";
+        const auto began = std::chrono::steady_clock::now();
+        std::string why;
+        {
+          Group group = open_group(mine);
+          const Group second = group.duplicate(), third = group.duplicate();
+          if (mine.rank == 1) {  // comes to the call, and no further
+            std::array<std::byte, 8> part{};
+            std::array<std::byte, 16> all{};
+            group.all_gather(part, all);
+            eventually([&] { return std::filesystem::exists(ended); });
+            return "";
+          }
+          why = error_text([&] { group.duplicate(); });
+        }
+        const bool late = std::chrono::steady_clock::now() - began > limit;
+        std::ofstream(ended) << "1";
+        return late ? "it came late" : why.find("rank 1") == std::string::npos ? why : "";
+      },
+      world);
+  for (int r = 0; r < 2; ++r) EXPECT_EQ(ranks.outcome(r), "");
 }
 
 TEST(Gloo, AChildHasNoPartInItsParentsGroup) {
