@@ -49,6 +49,15 @@ std::string path_of(const CacheIdentity& identity, uint32_t number, const char* 
   return (std::filesystem::path(identity.folder) / cat("part-", number, ending)).string();
 }
 
+bool has_files(const CacheIdentity& identity, uint32_t number) {
+  std::error_code ignored;
+  const auto is_there = [&](const char* ending) {
+    const auto status = std::filesystem::symlink_status(path_of(identity, number, ending), ignored);
+    return std::filesystem::exists(status);
+  };
+  return is_there(".data") || is_there(".index");
+}
+
 Header header_of(const CacheIdentity& identity, uint32_t number) {
   Header header;
   header.part = number;
@@ -178,14 +187,26 @@ CacheWriter::CacheWriter(const CacheIdentity& identity) {
        "' can be written");
 }
 
-// What a killed writer has left beyond its last entry is no part of the cache: entries are written over, data is passed over.
-bool CacheWriter::claim(const CacheIdentity& identity, uint32_t number) {
+// nullptr where another process writes it, or where its files are another user's, or none that can be written.
+std::unique_ptr<platform::FileLock> CacheWriter::open_files(const CacheIdentity& identity,
+                                                            uint32_t number, bool is_there) try {
   std::string holder;
   auto lock = platform::FileLock::take(path_of(identity, number, ".lock"), holder, true);
-  if (!lock) return false;
+  if (!lock) return nullptr;
   using platform::SharedFile;
   data_.emplace(path_of(identity, number, ".data"), SharedFile::Mode::write);
   index_.emplace(path_of(identity, number, ".index"), SharedFile::Mode::write);
+  return lock;
+} catch (const Error& error) {
+  if (!is_there || error.code() == Code::unsupported) throw;
+  return nullptr;
+}
+
+// What a killed writer has left beyond its last entry is no part of the cache: entries are written over, data is passed over.
+bool CacheWriter::claim(const CacheIdentity& identity, uint32_t number) {
+  const bool is_there = has_files(identity, number);
+  auto lock = open_files(identity, number, is_there);
+  if (!lock) return false;
   Header header = header_of(identity, number);
   try {
     if (!check_header(*data_, header)) data_->write(0, bytes_of(header));

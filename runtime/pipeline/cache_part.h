@@ -74,7 +74,7 @@ class CachePart {
 // The right to write one part. Any thread, but for resize().
 class CacheWriter {
  public:
-  // The first part that nobody writes. Throws Error(io / unsupported) that names the file.
+  // The first part that nobody writes, and this user may. Throws Error(io / unsupported) that names the file.
   explicit CacheWriter(const CacheIdentity& identity);
 
   uint32_t part() const { return part_; }
@@ -87,6 +87,8 @@ class CacheWriter {
 
  private:
   bool claim(const CacheIdentity& identity, uint32_t number);
+  std::unique_ptr<platform::FileLock> open_files(const CacheIdentity& identity, uint32_t number,
+                                                 bool is_there);
 
   uint32_t part_ = 0;
   std::unique_ptr<platform::FileLock> lock_;

@@ -548,8 +548,8 @@ TEST_F(SharedCacheTest, AFullDiskIsToldAndTheRestGoesOn) {
 
 TEST_F(SharedCacheTest, AFolderThatCannotBeWrittenIsReadFrom) {
   Alone(folder()).keep(1);
-  fs::create_directory(folder() +
-                       "/part-0.lock");  // as where the folder is read-only: root may write there
+  for (const char* lock : {"/part-0.lock", "/part-1.lock"})  // as where the folder is read-only:
+    fs::create_directory(folder() + lock);                   // root may write there
   Alone cache(folder());
   cache.keep(2);
   EXPECT_TRUE(cache.gives(1));
@@ -557,6 +557,18 @@ TEST_F(SharedCacheTest, AFolderThatCannotBeWrittenIsReadFrom) {
   EXPECT_HAS(warnings(), "takes no further samples of this process: cannot");
   put(dir_.path("file"), "x");
   EXPECT_HAS(error_text([&] { Alone(dir_.path("file")); }), "the shared cache's folder");
+}
+
+// As a part of another user, whose files this one may not write.
+TEST_F(SharedCacheTest, APartThatCannotBeOpenedLeavesTheNextOne) {
+  Alone(folder()).keep(1);
+  fs::create_directory(folder() + "/part-0.lock");
+  Alone cache(folder());
+  cache.keep(2);
+  EXPECT_TRUE(cache.gives(1));
+  EXPECT_TRUE(cache.gives(2));
+  EXPECT_EQ(warnings(), "");
+  EXPECT_TRUE(Alone(folder()).gives(2));
 }
 
 TEST_F(SharedCacheTest, OtherProgramsFilesAreNotTaken) {
