@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 import unittest
+import unittest.mock
 
 from support import packed_digits, runner
 
@@ -299,6 +300,37 @@ class Launch(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline, "a rank goes on")
             time.sleep(0.05)
         process.communicate()
+
+    def test_a_second_signal_ends_all_at_once_and_leaves_nothing(self):
+        meetings = self.root / "meetings"
+        meetings.mkdir()
+        with unittest.mock.patch.dict(os.environ, TMPDIR=str(meetings)):
+            process, ranks = self.begin("twice")
+        self.assertEqual(len(list(meetings.iterdir())), 1)
+        os.kill(ranks[1], signal.SIGSTOP)  # it does not end in order
+        for _ in range(2):
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.5)
+        out, errors = self.ended(process, ranks)
+        self.assertEqual(process.returncode, 128 + signal.SIGTERM, errors)
+        self.assertEqual(list(meetings.iterdir()), [])
+
+    def test_ctrl_c_before_all_ranks_are_there_ends_the_run(self):
+        meetings = self.root / "started"
+        meetings.mkdir()
+        for _ in range(3):
+            process = subprocess.Popen([PROGRAM, "launch", "-n", "4", *self.words("early", train__steps=10**9, out="")],
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+                                       env={**os.environ, "TMPDIR": str(meetings)})
+            while process.poll() is None and not list(meetings.iterdir()):
+                pass
+            os.killpg(process.pid, signal.SIGINT)
+            try:
+                _, errors = process.communicate(timeout=60)
+            finally:
+                process.kill()
+            self.assertEqual(process.returncode, 128 + signal.SIGINT, errors)
+            self.assertEqual(list(meetings.iterdir()), [])
 
     def test_ctrl_c_ends_all_in_order_and_resuming_goes_on(self):
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -31,10 +31,11 @@ size_t line_columns() {
 std::string fitted(const std::string& text) { return text.substr(0, line_columns()); }
 
 // For the signal handler, which may only do this little.
-volatile sig_atomic_t signal_number = 0;
+volatile sig_atomic_t signal_number = 0, signal_came_again = 0;
 etr_trainer* running_trainer = nullptr;
 
 extern "C" void on_signal(int number) {
+  if (signal_number) signal_came_again = 1;
   signal_number = number;
   if (running_trainer) etr_trainer_stop(running_trainer);
 }
@@ -198,12 +199,13 @@ std::string progress_text(const std::string& name, int64_t done, int64_t total, 
   return out;
 }
 
-SignalHandler::SignalHandler(void (*handler)(int), etr_trainer* trainer) {
+SignalHandler::SignalHandler(void (*handler)(int), etr_trainer* trainer, bool stays) {
   running_trainer = trainer;
   signal_number = 0;
+  signal_came_again = 0;
   struct sigaction action {};
   action.sa_handler = handler;
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  if (!stays) action.sa_flags = static_cast<int>(SA_RESETHAND);
   ::sigaction(SIGINT, &action, &interrupt_);
   ::sigaction(SIGTERM, &action, &terminate_);
 }
@@ -216,9 +218,13 @@ SignalHandler::~SignalHandler() {
 
 InterruptGuard::InterruptGuard(etr_trainer* trainer) : SignalHandler(on_signal, trainer) {}
 
+InterruptNotes::InterruptNotes() : SignalHandler(on_signal, nullptr, /*stays=*/true) {}
+
 InterruptEnds::InterruptEnds() : SignalHandler(end_on_signal, nullptr) {}
 
 int interrupted() { return signal_number; }
+
+bool interrupted_again() { return signal_came_again != 0; }
 
 bool next_batch(const Pipeline& pipeline, Batch& batch) {
   constexpr double kAtOnce = 0.1;  // seconds, after which a signal is looked for

@@ -41,7 +41,8 @@ class SignalHandler {
   SignalHandler& operator=(const SignalHandler&) = delete;
 
  protected:
-  SignalHandler(void (*handler)(int), etr_trainer* trainer);
+  // `stays`: for every signal, not just the first.
+  SignalHandler(void (*handler)(int), etr_trainer* trainer, bool stays = false);
   ~SignalHandler();
 
  private:
@@ -55,6 +56,12 @@ class InterruptGuard : SignalHandler {
   explicit InterruptGuard(etr_trainer* trainer = nullptr);
 };
 
+// Signals are noted, however many come: for a command that has to clean up.
+class InterruptNotes : SignalHandler {
+ public:
+  InterruptNotes();
+};
+
 // The first signal ends the program and says so: for calls that may wait for data without asking for interrupted(), and
 // leave nothing behind.
 class InterruptEnds : SignalHandler {
@@ -64,6 +71,7 @@ class InterruptEnds : SignalHandler {
 
 // The signal that has come, or 0.
 int interrupted();
+bool interrupted_again();  // noted by InterruptNotes
 
 // The next batch; false at the end of an epoch. Throws Interrupted, also where one is waited for.
 bool next_batch(const Pipeline& pipeline, Batch& batch);

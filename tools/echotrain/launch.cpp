@@ -175,13 +175,37 @@ void set_default(const char* name, const std::string& value) { ::setenv(name, va
   ::_exit(127);
 }
 
+// Signals wait while a process is made: until it is a program of its own its parent's handlers would take them.
+class Held {
+ public:
+  Held() {
+    sigset_t both;
+    sigemptyset(&both);
+    for (const int number : {SIGINT, SIGTERM}) sigaddset(&both, number);
+    ::sigprocmask(SIG_BLOCK, &both, &before_);
+  }
+  ~Held() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+  void end_in_child() const {
+    for (const int number : {SIGINT, SIGTERM}) ::signal(number, SIG_DFL);
+    ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+  }
+
+ private:
+  sigset_t before_;
+};
+
 Rank start(const Plan& plan, const Role& role) {
   const auto words =
       role.serves ? words_of_server(plan, role.number) : words_of_rank(plan, role.number);
   int ends[2] = {-1, -1};
   if (::pipe(ends) != 0) throw Failure(std::string("cannot make a pipe: ") + std::strerror(errno));
   for (const int end : ends) ::fcntl(end, F_SETFD, FD_CLOEXEC);
+  const Held held;
   const pid_t parent = ::getpid(), process = ::fork();
+  if (process == 0) held.end_in_child();
   if (process < 0) throw Failure(std::string("cannot start a process: ") + std::strerror(errno));
   if (process == 0)
     become(words, role, role.serves ? plan.servers : plan.ranks, plan.folder, ends[1], parent);
@@ -268,6 +292,7 @@ class Attendance {
       }
       // Ctrl-C reaches all of a terminal's processes by itself; asking twice would end them at once.
       if (interrupted() == SIGTERM && !std::exchange(asked_, true)) signal_ranks(SIGTERM, false);
+      if (interrupted_again()) signal_ranks(SIGKILL, true);
       if (plan_.servers && !dismissed_) dismiss_servers();
       if (((failed_ && !plan_.elastic) || dismissed_) && now_seconds() > due_) {
         signal_ranks(SIGKILL, true);
@@ -344,16 +369,19 @@ int command_launch(const Arguments& arguments) {
                      arguments.operand(0));
   Job job;
   load_job(arguments, job);  // a mistake in it is told once
+  const InterruptNotes notes;
   const Meeting meeting;
-  const InterruptGuard guard;
   const Plan plan = plan_of(arguments, json_of(job), static_cast<int>(size), meeting.folder);
   Job as_started;  // where --servers does not fit it, that too
   load_job(arguments, as_started, plan.settings);
   std::vector<Rank> ranks;
-  for (int rank = 0; rank < plan.ranks; ++rank) ranks.push_back(start(plan, {rank}));
-  for (int shard = 0; shard < plan.servers; ++shard)
-    ranks.push_back(start(plan, {shard, /*serves=*/true}));
+  for (int i = 0; i < plan.ranks + plan.servers; ++i) {
+    const bool serves = i >= plan.ranks;
+    ranks.push_back(start(plan, {serves ? i - plan.ranks : i, serves}));
+    if (interrupted()) throw Interrupted{};  // those that are yet to come would not have heard it
+  }
   const int status = Attendance(plan, ranks).run();
+  if (interrupted_again()) return 128 + interrupted();
   for (const Rank& rank : ranks)
     if (rank.status > 128 && rank.status != 128 + interrupted())
       std::fprintf(stderr, "echotrain: %s %s\n", rank.role.name().c_str(), end_of(rank).c_str());
