@@ -9,6 +9,8 @@ namespace etr::exchange {
 
 namespace {
 
+constexpr int kMostRanks = 1'000'000;  // as parallel.size
+
 class Variables {
  public:
   explicit Variables(const Environment& environment) : environment_(environment) {}
@@ -37,6 +39,9 @@ class Variables {
     World out;
     out.rank = number(rank);
     out.size = number(size);
+    if (out.size > kMostRanks)  // the first rank looks for each of them
+      fail(Code::invalid_argument, "the environment variable ", size, " is ", out.size,
+           ", and a group has at most ", kMostRanks, " ranks");
     out.interface = text("GLOO_SOCKET_IFNAME");  // which PyTorch reads, too
     if (out.rank >= out.size)
       fail(Code::invalid_argument, "the environment variable ", rank, " is ", out.rank, ", and ",

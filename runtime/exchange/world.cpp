@@ -111,7 +111,8 @@ Group open_gloo(const World& world) {
 }  // namespace
 
 std::unique_ptr<Store> open_store(const World& world, bool serve) {
-  if (const auto folder = after(world.rendezvous, kFile)) return file_store(*folder);
+  if (const auto folder = after(world.rendezvous, kFile); folder && !folder->empty())
+    return file_store(*folder);
   if (const auto address = after(world.rendezvous, kTcp))
     return tcp_store(*address, serve, world.timeout_s);
   if (world.rendezvous.empty())

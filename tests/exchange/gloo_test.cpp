@@ -274,9 +274,11 @@ TEST(Gloo, SaysWhatItCannotUse) {
   const std::string forgotten = error_text([&] { open_group(world); });
   for (const char* way : {"file:FOLDER", "tcp://HOST:PORT", "a launcher"})
     EXPECT_NE(forgotten.find(way), std::string::npos) << forgotten;
-  world.rendezvous = "/tmp";
-  EXPECT_NE(error_text([&] { open_group(world); }).find("neither file:FOLDER nor tcp://HOST:PORT"),
-            std::string::npos);
+  for (const char* rendezvous : {"/tmp", "file:"}) {
+    world.rendezvous = rendezvous;
+    const std::string error = error_text([&] { open_group(world); });
+    EXPECT_NE(error.find("neither file:FOLDER nor tcp://HOST:PORT"), std::string::npos) << error;
+  }
   world.engines = "/nowhere";
   world.rendezvous = "file:/tmp";
   EXPECT_NE(error_text([&] { open_group(world); }).find("Install Gloo (libgloo-dev)"),

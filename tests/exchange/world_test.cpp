@@ -136,6 +136,11 @@ TEST(World, SaysWhichVariableMakesNoSense) {
             }),
             "the environment variable PMI_RANK is 2, and PMI_SIZE is 2: ranks count from 0 to the "
             "size less one");
+  EXPECT_EQ(error_text([] {
+              world_in({{"PMI_RANK", "0"}, {"PMI_SIZE", "2000000000"}});
+            }),
+            "the environment variable PMI_SIZE is 2000000000, and a group has at most 1000000 "
+            "ranks");
   EXPECT_NE(
       error_text([] {
         world_in(
