@@ -222,6 +222,10 @@ class Ranks(unittest.TestCase):
                  if line.startswith(command) and "parallel=" in line]
         return [shlex.split(line)[1:] for line in lines]
 
+    def test_one_device_needs_no_brackets(self):
+        status, out, errors = self.ended(self.train('parallel={"devices": "0"}', "train.epochs=1"))
+        self.assertEqual(status, 0, out + errors)
+
     def test_the_two_processes_of_the_document(self):
         port = free_port()
         words = [[word.replace("29400", str(port)) for word in of]

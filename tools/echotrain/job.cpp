@@ -44,7 +44,9 @@ namespace {
 
 // Those of this process that train together; empty: the one of --device, or of the job.
 std::vector<std::string> devices_of(const Json& job) {
-  return job.value("/parallel/devices"_json_pointer, std::vector<std::string>());
+  const Json devices = job.value("/parallel/devices"_json_pointer, Json::array());
+  if (devices.is_string()) return {devices.get<std::string>()};  // a list of one
+  return devices.get<std::vector<std::string>>();
 }
 
 }  // namespace
