@@ -1,5 +1,7 @@
 #include "train/milestones.h"
 
+#include <algorithm>
+
 namespace etr::train {
 namespace {
 
@@ -38,10 +40,20 @@ int64_t planned_steps(const Options& train) {
   return planned ? planned : train.integer("steps");
 }
 
-uint64_t total_steps(const Options& train, std::optional<uint64_t> epoch_steps) {
+EpochStart epoch_start(const Milestone& resumed, std::optional<uint64_t> epoch_steps) {
+  const uint64_t length = epoch_steps.value_or(0), first = resumed.epoch * length;
+  const bool fits = first <= resumed.step && resumed.step < first + length;
+  return {resumed.epoch, fits ? first : resumed.step};
+}
+
+uint64_t total_steps(const Options& train, std::optional<uint64_t> epoch_steps,
+                     const EpochStart& latest) {
   const uint64_t steps = count(train, "steps"), epochs = count(train, "epochs");
-  if (epochs && epoch_steps && (!steps || epochs * *epoch_steps < steps))
-    return epochs * *epoch_steps;
+  if (epochs && epoch_steps) {
+    const uint64_t to_come = epochs - std::min(epochs, latest.epoch);
+    const uint64_t end = latest.step + to_come * *epoch_steps;
+    if (!steps || end < steps) return end;
+  }
   return steps ? steps : static_cast<uint64_t>(planned_steps(train));
 }
 

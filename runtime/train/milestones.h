@@ -21,7 +21,18 @@ bool run_ends_at(const Milestone& at, const Options& train);  // by its steps or
 
 // What decaying schedules end at.
 int64_t planned_steps(const Options& train);
-// Where the run will end as far as that can be told; 0: it cannot. `epoch_steps` where that is known.
-uint64_t total_steps(const Options& train, std::optional<uint64_t> epoch_steps);
+
+// As many epochs and steps were finished when an epoch began.
+struct EpochStart {
+  uint64_t epoch = 0, step = 0;
+};
+
+// Of a run that is resumed: where the epoch that it stands in began. A checkpoint does not say it, and epochs before may have had
+// other numbers of steps, as with other numbers of ranks: the step itself where it does not fit.
+EpochStart epoch_start(const Milestone& resumed, std::optional<uint64_t> epoch_steps);
+
+// Where the run will end as far as that can be told; 0: it cannot. `epoch_steps`, of an epoch from `latest` on, where that is known.
+uint64_t total_steps(const Options& train, std::optional<uint64_t> epoch_steps,
+                     const EpochStart& latest = {});
 
 }  // namespace etr::train

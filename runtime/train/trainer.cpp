@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -232,6 +233,8 @@ void Trainer::train_one() {
            " gave no batch: ", supply_->pipeline().why_empty(),
            " (set drop_remainder to false in the batch stage to train on fewer)");
     progress_.end_epoch();
+    epoch_start_ = {progress_.epoch(), learner_->steps()};
+    resumed_at_.reset();
     epoch_gave_batch_ = false;
     return;
   }
@@ -281,7 +284,9 @@ uint64_t Trainer::planned_end() {
     epoch_length_ = supply_->pipeline().length();
     length_epoch_ = progress_.epoch();
   }
-  return total_steps(job_.train(), epoch_length_);
+  if (resumed_at_) epoch_start_ = epoch_start(*std::exchange(resumed_at_, {}), epoch_length_);
+  const uint64_t end = total_steps(job_.train(), epoch_length_, epoch_start_);
+  return end ? std::max<uint64_t>(end, learner_->steps()) : 0;  // it may have been over before
 }
 
 Event Trainer::make_event(EventKind kind) {

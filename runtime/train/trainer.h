@@ -142,6 +142,8 @@ class Trainer {
   bool epoch_gave_batch_ = false;
   std::optional<uint64_t> length_epoch_;  // the epoch that epoch_length_ is of
   std::optional<uint64_t> epoch_length_;  // in batches; none where that is not known
+  EpochStart epoch_start_;                // of the latest epoch; where the run was resumed,
+  std::optional<Milestone> resumed_at_;   // to be found from this
   uint64_t saved_step_ = 0;
   uint64_t steps_here_ = 0;             // of this process
   uint64_t evaluation_tried_step_ = 0;  // of the latest evaluation, also one that was stopped

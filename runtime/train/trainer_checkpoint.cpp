@@ -64,6 +64,7 @@ void Trainer::load() {
   learner_->load(loaded.files, origin);
   set_again();
   supply_->restore(loaded.files, ranks, origin);
+  resumed_at_ = milestone();
   evaluation_tried_step_ = progress_.evaluation().step;
   const bool evaluated = progress_.evaluation().step == learner_->steps();
   target_reached_ = evaluated && reaches_target();
@@ -145,6 +146,8 @@ void Trainer::begin_as_others() {
     load();
   } else {
     progress_ = {};
+    epoch_start_ = {};
+    resumed_at_.reset();
     saved_step_ = evaluation_tried_step_ = 0;
     epoch_gave_batch_ = false;
     if (folder_) folder_->go_on_after(0, false);

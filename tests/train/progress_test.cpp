@@ -91,5 +91,23 @@ TEST(Milestones, FallOnEpochsAndSteps) {
   EXPECT_EQ(train::total_steps(job.train(), 70), 100u);
 }
 
+TEST(Milestones, TheEndFollowsFromTheEpochsThatAreLeft) {
+  const auto job = train::Job::parse(
+      R"({"pipeline": {"stages": [{"stage": "idx", "images": "x"}, {"stage": "batch", "size": 4}]},
+          "model": {"inputs": ["image"], "layers": [{"layer": "dense", "units": 2}],
+                    "loss": {"loss": "mse", "target": "y"}},
+          "optimizer": {"optimizer": "sgd"}, "schedule": {"rate": 0.1}, "train": {"epochs": 5}})",
+      "job");
+  const auto end = [&](const train::Milestone& resumed, uint64_t epoch_steps) {
+    return train::total_steps(job.train(), epoch_steps, train::epoch_start(resumed, epoch_steps));
+  };
+  EXPECT_EQ(end({0, 0}, 62), 310u);
+  EXPECT_EQ(end({140, 2}, 62), 310u) << "in the midst of the third";
+  EXPECT_EQ(end({186, 3}, 62), 310u);
+  EXPECT_EQ(end({186, 3}, 41), 268u) << "three epochs of 62 steps, then two of 41";
+  EXPECT_EQ(end({186, 3}, 125), 436u);
+  EXPECT_EQ(end({268, 7}, 41), 268u) << "it was over before";
+}
+
 }  // namespace
 }  // namespace etr::test
