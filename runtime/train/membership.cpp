@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/long_wait.h"
 #include "exchange/world.h"
 #include "parallel/downpour.h"
 #include "parallel/elastic_averaging.h"
@@ -40,12 +41,15 @@ exchange::World world_for_pairs(const Options& options) {
 void check_update(const Job& job) {
   const optim::UpdateSpec update(job.optimizer());
   const Json& options = update.options().json();
-  const bool decays = options.contains("weight_decay") && options["weight_decay"].get<double>() > 0;
-  if (decays || job.schedule().value("weight_decay_end", 0.0) > 0)
+  const double decay = options.value("weight_decay", 0.0),
+               end = job.schedule().value("weight_decay_end", 0.0);
+  if (decay > 0 || end > 0)
     fail(Code::invalid_argument,
-         "parallel: with downpour the shards update the weights, and they do not know of "
-         "optimizer.weight_decay and schedule.weight_decay_end: leave these out, and set "
-         "parallel.server_weight_decay in their place");
+         "parallel: with downpour the shards update the weights, and they know nothing of ",
+         decay > 0 ? cat("optimizer.weight_decay, which is ", decay, " here")
+                   : cat("schedule.weight_decay_end, which is ", end, " here"),
+         ": set ", decay > 0 ? "optimizer.weight_decay=0" : "schedule.weight_decay_end=0",
+         ", and parallel.server_weight_decay in its place");
 }
 
 }  // namespace
@@ -95,6 +99,8 @@ std::unique_ptr<Membership> join_servers(const Job& job) {
   const server::Pair::Name name{.number = world.rank,
                                 .workers = static_cast<uint64_t>(parts),
                                 .terms = shard_options(options).terms};
+  const LongWait wait(cat("waits for the parameter server at ", world.rendezvous, ", for ",
+                          world.timeout_s, " s at most; 'echotrain serve' starts one"));
   return std::make_unique<Membership>(
       job,
       std::make_unique<server::Client>(static_cast<int>(options.integer("servers")), meet, name),

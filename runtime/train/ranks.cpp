@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/log.h"
+#include "core/long_wait.h"
 #include "core/parse_json.h"
 #include "exchange/world.h"
 #include "parallel/data_parallel.h"
@@ -290,6 +291,18 @@ void check_elastic(const Job& job, const exchange::World& world) {
 
 }  // namespace
 
+namespace {
+
+// One says it for all that a launcher has started; a rank that was started by hand has a terminal of its own.
+std::string wait_text(const Options& own, const exchange::World& world) {
+  const bool says = world.rank == 0 || says_rank(own);
+  if (!says || world.size < 2 || world.rendezvous.empty()) return "";
+  return cat("waits for the other ranks, ", world.size, " in all, at ", world.rendezvous, ", for ",
+             world.timeout_s, " s at most");
+}
+
+}  // namespace
+
 bool has_processes(const Job& job) {
   return job.parallel() && !is_alone(*job.parallel()) &&
          (says_rank(*job.parallel()) || launched_world());
@@ -331,12 +344,18 @@ std::unique_ptr<Ranks> join_ranks(const Job& job, int device, int devices) {
          "process for each device");
   world.rank = world.rank * devices + device;
   world.size *= devices;
-  if (!own.boolean("elastic")) return std::make_unique<Ranks>(exchange::open_group(world));
+  if (!own.boolean("elastic")) {
+    const LongWait wait(wait_text(own, world));
+    return std::make_unique<Ranks>(exchange::open_group(world));
+  }
   Ranks::Elastic elastic{world, static_cast<int>(own.integer("min_ranks")), own.boolean("join"),
                          own.number("join_timeout")};
   if (const char* join = std::getenv("ECHOTRAIN_JOIN"); join && std::string_view(join) == "1")
     elastic.joins = true;
   check_elastic(job, world);
+  const LongWait wait(elastic.joins ? cat("waits to join the run at ", world.rendezvous,
+                                          ", which takes new ranks up at the end of an epoch")
+                                    : wait_text(own, world));
   return std::make_unique<Ranks>(elastic);
 }
 
