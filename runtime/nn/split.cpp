@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/bytes_text.h"
 #include "core/text.h"
 
 namespace etr::nn {
@@ -27,9 +28,10 @@ SplitModel split(const ModelGraph& whole, int rank, int size) {
 std::string to_text(const std::vector<graph::SplitLayer>& layers) {
   std::string out;
   for (const graph::SplitLayer& layer : layers)
-    out += layer.why.empty() ? cat("\n  ", layer.label, ": split by ", layer.how, ", ",
-                                   layer.saved_bytes, " bytes less on each rank")
-                             : cat("\n  ", layer.label, ": whole, because ", layer.why);
+    out += layer.why.empty()
+               ? cat("\n  ", layer.label, ": split by ", layer.how, ", ",
+                     bytes_text(static_cast<double>(layer.saved_bytes)), " less on each rank")
+               : cat("\n  ", layer.label, ": whole, because ", layer.why);
   return out;
 }
 

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <string_view>
 
+#include "core/bytes_text.h"
 #include "core/error.h"
 #include "core/options.h"
 #include "core/text.h"
@@ -132,14 +133,13 @@ class Search {
       const size_t end = end_of(begins, s);
       const Estimate e = estimate(begins[s], end);
       char line[160];
-      std::snprintf(line, sizeof line, ", %.3g M parameters, about %.3g MB", e.parameters / 1e6,
-                    memory_of(s, e) / 1e6);
+      const bool millions = e.parameters >= 1e6;
+      std::snprintf(line, sizeof line, ", %.*f%s parameters, about ", millions ? 1 : 0,
+                    e.parameters / (millions ? 1e6 : 1), millions ? " M" : "");
       out += cat(s ? "\n" : "", "  stage ", s, ": ", layers_text(begins[s], end), ": ",
-                 work_text(s, begins[s], end), line);
-      if (s + 1 < begins.size()) {
-        std::snprintf(line, sizeof line, "; hands on %.3g MB of a micro-batch", e.crossing / 1e6);
-        out += line;
-      }
+                 work_text(s, begins[s], end), line, bytes_text(memory_of(s, e)));
+      if (s + 1 < begins.size())
+        out += cat("; hands on ", bytes_text(e.crossing), " of a micro-batch");
     }
     return out;
   }

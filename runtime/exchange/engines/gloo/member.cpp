@@ -18,6 +18,12 @@ constexpr auto kFlush = 200ms;   // for a verdict to be on its way
 constexpr auto kGrace = 50ms;    // for what arrives on other connections at the same time
 constexpr auto kDrain = 5s;
 
+// Gloo's errors begin with a place in its sources, "[./gloo/transport/tcp/pair.cc:598] ".
+std::string without_place(const std::string& why) {
+  const size_t end = why.find("] ");
+  return why.starts_with("[") && end != std::string::npos ? why.substr(end + 2) : why;
+}
+
 }  // namespace
 
 Member::Member(std::shared_ptr<gloo::Context> context, platform::Channel& library)
@@ -134,9 +140,10 @@ void Member::silent(int rank, const std::string& why) {
   changed_.wait_for(lock, kGrace, [] { return false; });
   const std::vector<int> missing(lost_.begin(), lost_.end());
   lock.unlock();
-  end(failure_of(Code::rank_lost,
-                 cat(ranks_text(missing), missing.size() == 1 ? " is" : " are", " lost: ", why),
-                 missing));
+  end(failure_of(
+      Code::rank_lost,
+      cat(ranks_text(missing), missing.size() == 1 ? " is" : " are", " lost: ", without_place(why)),
+      missing));
 }
 
 void Member::wait_for_better_verdict() {
