@@ -16,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import unittest
 import unittest.mock
@@ -181,7 +182,7 @@ class Launch(unittest.TestCase):
         read_until(lambda: False)
         self.assertNotEqual(process.wait(60), 0)
         os.close(terminal)
-        self.assertIn(b"rank 1 was ended by signal 9", shown)
+        self.assertRegex(shown, rb"\r\x1b\[Kechotrain: rank 1 was ended by signal 9", "not behind the progress")
         for pid in ranks.values():
             self.assertFalse(os.path.exists(f"/proc/{pid}"), f"rank process {pid} is left")
 
@@ -198,7 +199,7 @@ class Launch(unittest.TestCase):
     def test_stages_of_a_model_train_as_one_device(self):
         staged = run("launch", "-n", "2", *self.words("staged", **self.stages()))
         self.assertEqual(staged.returncode, 0, staged.stderr)
-        self.assertIn("stage 1: ", staged.stderr)
+        self.assertRegex(staged.stderr, r"stage 1: .* work, [0-9]+ parameters, about [0-9.]+ kB")
         alone = run("train", *self.words("in-one", model=self.stages()["model"]))
         self.assertEqual(alone.returncode, 0, alone.stderr)
         for two, one in zip(self.losses("staged"), self.losses("in-one"), strict=True):
@@ -245,6 +246,7 @@ class Launch(unittest.TestCase):
         shared = run("launch", "-n", "2", *self.words("shared", model=model), "--set", 'parallel.mesh={"tensor": 2}')
         self.assertEqual(shared.returncode, 0, shared.stderr)
         self.assertEqual(shared.stderr.count("dense_2: split by columns"), 1, shared.stderr)
+        self.assertRegex(shared.stderr, r"dense_2: split by columns, [0-9.]+ kB less on each rank")
         alone = run("train", *self.words("whole", model=model))
         self.assertEqual(alone.returncode, 0, alone.stderr)
         for two, one in zip(self.losses("shared"), self.losses("whole"), strict=True):
@@ -270,6 +272,8 @@ class Launch(unittest.TestCase):
             self.assertAlmostEqual(own[1], all[1], places=4)
         train("state", 2, "--resume", train__steps=8)  # another stage goes on
         self.assertEqual(len(self.losses("state")), 8)
+        plain = run("launch", "-n", "2", *self.words("plain", optimizer='{"optimizer": "sgd"}'), "--set", "parallel.zero_stage=1")
+        self.assertIn("each saves 0 bytes, as this optimizer keeps no state", plain.stderr)
 
     def test_mistakes_are_told_once(self):
         result = run("launch", "-n", "3", *self.words("mistake", optimizer__optimizer="sdg"))
@@ -279,6 +283,9 @@ class Launch(unittest.TestCase):
             result = run(*words)
             self.assertEqual(result.returncode, 2)
             self.assertIn("echotrain launch -n 2", result.stderr)
+
+    def test_help_has_examples_on_lines_of_their_own(self):
+        self.assertIn("\n  echotrain launch -n 3 job.json --servers 2\n", run("launch", "--help").stdout)
 
     def test_a_job_with_ranks_needs_a_launcher(self):
         result = run("train", *self.words("alone"), "--set", "parallel={}")
@@ -290,7 +297,21 @@ class Launch(unittest.TestCase):
         os.kill(ranks[1], signal.SIGKILL)
         out, errors = self.ended(process, ranks)
         self.assertNotEqual(process.returncode, 0)
-        self.assertIn("rank 1", errors)
+        self.assertIn("rank 1 is lost: ", errors)
+        self.assertNotIn(".cc:", errors, "where in Gloo's sources it was seen")
+
+    def test_who_becomes_the_first_of_an_elastic_run_shows_it(self):
+        process, ranks = self.begin("led", parallel='{"elastic": true}')
+        os.kill(ranks[0], signal.SIGKILL)
+        last = self.losses("led")[-1][0]
+        gives_up = threading.Timer(120, process.kill)
+        gives_up.start()
+        self.addCleanup(gives_up.cancel)
+        steps = (int(step) for line in process.stdout for step in re.findall(r" epoch \d+ step (\d+)", line))
+        self.assertTrue(any(step > last for step in steps), "nobody shows the progress any more")
+        os.kill(ranks[1], signal.SIGTERM)
+        out, errors = self.ended(process, ranks)
+        self.assertRegex(out, r"\d+ steps, \d+ examples", errors)
 
     def test_a_killed_launcher_leaves_no_rank(self):
         process, ranks = self.begin("orphans")

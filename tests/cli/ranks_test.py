@@ -10,6 +10,7 @@ ECHOTRAIN is the program, PAINTER the quickstart's painter of digits, DOCUMENT d
 import os
 import pathlib
 import re
+import select
 import shlex
 import shutil
 import signal
@@ -125,6 +126,18 @@ class Ranks(unittest.TestCase):
         alone = self.ended(self.train())
         self.assertNotIn("exchanged", alone[1])
 
+    def test_the_end_of_a_run_with_another_number_of_ranks_is_told(self):
+        def steps(size, epochs, *more):
+            result = run("launch", "-n", str(size), "digits.json", "--set", "output.dir=shrunk", "--set", f"train.epochs={epochs}",
+                         *more, cwd=self.root, env=self.environment({}))
+            self.assertEqual(result.returncode, 0, result.stderr)
+            step, end = re.findall(r" epoch \d+ step (\d+) of (\d+),", result.stdout)[-1]
+            self.assertEqual(step, end, result.stdout)
+            return int(end)
+
+        three = steps(3, 1)
+        self.assertGreater(steps(1, 2, "--resume"), 2 * three)
+
     def test_mistakes_are_told_once(self):
         mistakes = ("optimizer.optimizer=sdg", "sdg"), ("pipeline.stages.0.root=nowhere", "nowhere")
         for setting, word in mistakes:
@@ -174,6 +187,23 @@ class Ranks(unittest.TestCase):
             errors = self.refused(*settings, **variables)
             for word in words:
                 self.assertIn(word, errors)
+
+    def test_who_waits_for_others_says_so(self):
+        meeting = '"rendezvous": "file:nobody", "timeout": 6'
+        for rank in range(2):
+            errors = self.refused(f'parallel={{"rank": {rank}, "size": 2, {meeting}}}')
+            self.assertIn("waits for the other ranks, 2 in all, at file:nobody, for 6 s at most", errors)
+            self.assertIn(f"rank {1 - rank} did not come", errors)
+        errors = self.refused(f'parallel={{"algorithm": "downpour", {meeting}}}')
+        self.assertIn("waits for the parameter server at file:nobody, for 6 s at most", errors)
+        errors = self.refused('parallel={"elastic": true, "join": true, "join_timeout": 5, "rank": 0, "size": 1, "rendezvous": '
+                              '"file:nobody"}', "output.dir=joins")
+        self.assertIn("waits to join the run at file:nobody, which takes new ranks up at the end of an epoch", errors)
+
+    def test_a_log_file_has_each_line_at_once(self):
+        waits = self.train('parallel={"rank": 0, "size": 2, "rendezvous": "file:alone"}')
+        self.assertTrue(select.select([waits.stdout], [], [], 60)[0], "nothing is told before the others come")
+        self.assertIn("device: ", waits.stdout.readline())
 
     def test_a_port_that_another_program_has_is_told_at_once(self):
         with socket.socket() as taken:
@@ -231,9 +261,11 @@ class Ranks(unittest.TestCase):
         words = [[word.replace("29400", str(port)) for word in of]
                  for of in self.documented("Processes that are started by hand", "echotrain train")]
         self.assertEqual(len(words), 2)
-        for status, out, errors in map(self.ended, [self.begin(*of, "--set", "output.dir=two") for of in words]):
+        ranks = [self.begin(*of, "--set", "output.dir=two") for of in words]
+        for of, (status, out, errors) in zip(words, map(self.ended, ranks)):
             self.assertEqual(status, 0, errors)
             self.assertIn("2 ranks: ", out)
+            self.assertEqual("which rank 0 writes" in out, '"rank": 1' in " ".join(of), out)
         self.assertTrue((self.root / "two/checkpoints").is_dir())
 
     def test_the_server_and_two_workers_of_the_document(self):

@@ -144,6 +144,10 @@ class Servers(unittest.TestCase):
             result = run("launch", "-n", 2, "--servers", 2, *words, "--set", f"parallel.{option}=true")
             self.assertNotEqual(result.returncode, 0)
             self.assertRegex(result.stderr, rf"\A.*'downpour' goes without .*{option}.*\n\Z")
+        decays = self.words("", 1, optimizer='{"optimizer": "adamw"}')  # by its default
+        result = run("launch", "-n", 2, "--servers", 2, *decays)
+        self.assertNotEqual(result.returncode, 0)
+        self.assertRegex(result.stderr, r"\A.*which is 0.01 here: set optimizer.weight_decay=0, and .*server_weight_decay.*\n\Z")
         result = run("launch", "-n", 2, "--servers", 2, "--restarts", 1, *words)
         self.assertEqual(result.returncode, 2)
         self.assertIn("--restarts is for elastic runs", result.stderr)

@@ -64,7 +64,14 @@ const std::vector<Command> kCommands = {
      "--set parallel.elastic=true the others go on from the newest checkpoint.\n\n"
      "With a parameter server (--servers, or parallel.algorithm) the ranks are its workers: when "
      "one "
-     "fails, the others go on.",
+     "fails, the others go on.\n\n"
+     "  echotrain launch -n 2 job.json --device 0 --device 1\n"
+     "  echotrain launch -n 4 job.json --set parallel.mesh.pipeline=2\n"
+     "  echotrain launch -n 2 job.json --set parallel.zero_stage=1\n"
+     "  echotrain launch -n 4 job.json --restarts 3 --set parallel.elastic=true\n"
+     "  echotrain launch -n 3 job.json --servers 2\n\n"
+     "'echotrain job parallel' prints all options of the section. With several --device rank r "
+     "takes the r-th of them, and begins with the first again where there are fewer.",
      job_options(
          {{"ranks", "N", "how many ranks train together", 'n'},
           {"restarts", "N",

@@ -15,10 +15,8 @@
 namespace cli {
 namespace {
 
-bool on_terminal() {
-  static const bool terminal = ::isatty(STDOUT_FILENO) != 0;
-  return terminal;
-}
+// Asked anew: the first rank of an elastic run may be another one, whose standard output was elsewhere.
+bool on_terminal() { return ::isatty(STDOUT_FILENO) != 0; }
 
 // What fits into one line of the terminal: a longer text could not be written over. No limit elsewhere.
 size_t line_columns() {
@@ -241,7 +239,8 @@ int exit_status(const Interrupted& interruption) {
   return 128 + signal_number;
 }
 
-RunEnd run_with_progress(etr_trainer* trainer, const std::string& label, double total_seconds) {
+RunEnd run_with_progress(etr_trainer* trainer, const std::string& label, double total_seconds,
+                         const std::function<void()>& before_shown) {
   const InterruptGuard guard(trainer);
   ProgressLine line;
   Evaluation evaluation{line, label + " evaluating"};
@@ -253,6 +252,7 @@ RunEnd run_with_progress(etr_trainer* trainer, const std::string& label, double 
   bool told = false;
   while (check(etr_trainer_next_event(trainer, &end.event)) == ETR_OK) {
     const etr_event& event = end.event;
+    if (before_shown) before_shown();
     if (event.kind == ETR_EVENT_CHECKPOINT) saved_step = event.step;
     if (event.step > 0) line.show(event_text(event, label, total_seconds));
     // Without a known length there is no bar: keep each evaluation's line instead.

@@ -3,6 +3,7 @@
 
 #include <signal.h>
 
+#include <functional>
 #include <string>
 
 #include "cli.h"
@@ -92,6 +93,7 @@ struct RunEnd {
 
 // Runs a job's trainer to its end with a progress bar; a signal ends it in order. `label` leads the line. `total_seconds` is
 // the length of a run that is limited by time (0: limited by steps or epochs).
-RunEnd run_with_progress(etr_trainer* trainer, const std::string& label, double total_seconds = 0);
+RunEnd run_with_progress(etr_trainer* trainer, const std::string& label, double total_seconds = 0,
+                         const std::function<void()>& before_shown = {});
 
 }  // namespace cli

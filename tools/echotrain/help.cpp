@@ -22,6 +22,11 @@ std::string wrapped(const std::string& text, size_t column) {
       ++begin;
       continue;
     }
+    if (at == column && text[begin] == ' ') {  // an example is indented
+      out += ' ';
+      ++begin;
+      continue;
+    }
     const size_t end = std::min(text.find_first_of(" \n", begin), text.size());
     if (at > column && at + 1 + end - begin > kWidth) {
       out += "\n" + std::string(column, ' ');

@@ -150,7 +150,7 @@ void set_default(const char* name, const std::string& value) { ::setenv(name, va
 
 // In the child: never returns.
 [[noreturn]] void become(const std::vector<std::string>& words, const Role& role, int size,
-                         const std::string& folder, int messages, pid_t parent) {
+                         const Plan& plan, int messages, pid_t parent) {
   // A terminal's Ctrl-C is for the workers, which need their servers to end in order.
   if (role.serves) ::setpgid(0, 0);
 #ifdef __linux__  // elsewhere ranks learn by their end of the pipe, when they next write
@@ -159,12 +159,13 @@ void set_default(const char* name, const std::string& value) { ::setenv(name, va
   if (::getppid() != parent) ::_exit(1);
   ::setenv("ECHOTRAIN_RANK", std::to_string(role.number).c_str(), 1);
   ::setenv("ECHOTRAIN_SIZE", std::to_string(size).c_str(), 1);
-  ::setenv("ECHOTRAIN_RENDEZVOUS", ("file:" + folder).c_str(), 1);
+  ::setenv("ECHOTRAIN_RENDEZVOUS", ("file:" + plan.folder).c_str(), 1);
   if (role.joins) ::setenv("ECHOTRAIN_JOIN", "1", 1);
   // Ranks share the cores: lavapipe would take all of them for each.
   const unsigned cores = std::max(1u, std::thread::hardware_concurrency());
   set_default("LP_NUM_THREADS", std::to_string(std::max(1u, cores / static_cast<unsigned>(size))));
-  if (role.number > 0 || role.serves)
+  // Each rank of an elastic run may become the first, and knows when it does.
+  if ((role.number > 0 && !plan.elastic) || role.serves)
     ::dup2(::open("/dev/null", O_WRONLY | O_CLOEXEC), STDOUT_FILENO);
   ::dup2(messages, STDERR_FILENO);
   std::vector<char*> pointers;
@@ -208,9 +209,15 @@ Rank start(const Plan& plan, const Role& role) {
   if (process == 0) held.end_in_child();
   if (process < 0) throw Failure(std::string("cannot start a process: ") + std::strerror(errno));
   if (process == 0)
-    become(words, role, role.serves ? plan.servers : plan.ranks, plan.folder, ends[1], parent);
+    become(words, role, role.serves ? plan.servers : plan.ranks, plan, ends[1], parent);
   ::close(ends[1]);
   return {role, process, ends[0], "", 0};
+}
+
+// A line on standard error, in the place of a terminal's progress.
+void tell(const std::string& line) {
+  static const bool over_progress = ::isatty(STDERR_FILENO) && ::isatty(STDOUT_FILENO);
+  std::fprintf(stderr, "%s%s\n", over_progress ? "\r\033[K" : "", line.c_str());
 }
 
 // What the ranks write on standard error, in whole lines.
@@ -241,8 +248,7 @@ class Messages {
     });
     if (is_told) return;
     if (told_.size() < kMost) told_.push_back({prefix, line});
-    std::fprintf(stderr, "%s%s%s\n", over_progress_ ? "\r\033[K" : "", prefix.c_str(),
-                 line.c_str());
+    tell(prefix + line);
   }
 
   struct Told {
@@ -259,7 +265,6 @@ class Messages {
   }
 
   static constexpr size_t kMost = 1000;  // lines that are remembered
-  const bool over_progress_ = ::isatty(STDERR_FILENO) && ::isatty(STDOUT_FILENO);
   std::vector<Told> told_;
 };
 
@@ -338,8 +343,8 @@ class Attendance {
     const bool others = any_worker([](const Rank& other) { return other.process > 0; });
     const bool again = plan_.restarts > 0 && others && !came_to_end_;
     if (interrupted()) return;
-    std::fprintf(stderr, "echotrain: %s %s%s\n", rank.role.name().c_str(), end_of(rank).c_str(),
-                 again ? "; it is started again, and joins the others at the end of an epoch" : "");
+    tell("echotrain: " + rank.role.name() + " " + end_of(rank) +
+         (again ? "; it is started again, and joins the others at the end of an epoch" : ""));
     rank.status = 0;  // it has been told
     if (!again) return;
     --plan_.restarts;
@@ -384,7 +389,7 @@ int command_launch(const Arguments& arguments) {
   if (interrupted_again()) return 128 + interrupted();
   for (const Rank& rank : ranks)
     if (rank.status > 128 && rank.status != 128 + interrupted())
-      std::fprintf(stderr, "echotrain: %s %s\n", rank.role.name().c_str(), end_of(rank).c_str());
+      tell("echotrain: " + rank.role.name() + " " + end_of(rank));
   return status;
 }
 

@@ -50,6 +50,7 @@ void print_error(const std::exception& error) {
 
 int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit on files is an error with a name
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // a log file has each line at once, and in order
   cli::print_warnings();
   try {
     return after_output(run(std::vector<std::string>(argv + 1, argv + argc)));

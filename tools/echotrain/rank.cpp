@@ -1,10 +1,17 @@
 #include "rank.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 #include <thread>
+#include <utility>
 
+#include "cli.h"
 #include "core/launcher_variables.h"
+#include "job.h"
 
 namespace cli {
 namespace {
@@ -14,6 +21,33 @@ constexpr auto kFirstTells = std::chrono::seconds(3);
 const std::optional<etr::Launch>& launch() {
   static const auto of_process = etr::launch_in([](const char* name) { return std::getenv(name); });
   return of_process;
+}
+
+int outside = -1;  // standard output, while this rank leaves it to the first
+
+void leave_output() {
+  if (outside >= 0) return;
+  std::fflush(stdout);
+  outside = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+  const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (nowhere < 0) {
+    ::close(STDOUT_FILENO);
+    return;
+  }
+  ::dup2(nowhere, STDOUT_FILENO);
+  ::close(nowhere);
+}
+
+void take_output() {
+  if (outside < 0) return;
+  std::fflush(stdout);
+  ::dup2(outside, STDOUT_FILENO);
+  ::close(std::exchange(outside, -1));
+}
+
+bool joins() {
+  const char* const join = std::getenv("ECHOTRAIN_JOIN");
+  return join && std::string_view(join) == "1";
 }
 
 bool is_first() { return !launch() || launch()->rank == 0; }
@@ -28,9 +62,21 @@ std::string rank_prefix() {
 }
 
 void leave_output_to_first_rank() {
-  if (is_first()) return;
-  if (!std::freopen("/dev/null", "w", stdout)) std::fclose(stdout);
+  if (!is_first() || joins()) leave_output();
 }
+
+void follow_first_rank(etr_trainer* trainer) {
+  if (!launch()) return;  // it was started by hand, in a terminal of its own
+  char* text = nullptr;
+  check(etr_trainer_pipeline_stats(trainer, &text));
+  const Json stats = Json::parse(take_string(text));
+  if (stats.value("/ranks/rank"_json_pointer, int64_t{0}) == 0)
+    take_output();
+  else
+    leave_output();
+}
+
+bool ended_by_launcher() { return is_script(); }
 
 bool tells_mistakes() {
   if (is_first() || is_script()) return true;

@@ -3,6 +3,7 @@
 
 #include "console.h"
 #include "job.h"
+#include "rank.h"
 
 namespace cli {
 namespace {
@@ -60,6 +61,7 @@ int command_serve(const Arguments& arguments) {
   for (bool over = false; !over; before = status) {
     over = check(etr_server_wait(server.get(), 0.2, &status)) == ETR_END;
     say_changes(before, status, shard);
+    if (!over && interrupted() && ended_by_launcher()) return 128 + interrupted();
     if (!over && interrupted())
       throw Interrupted{"the shard was stopped: its workers have lost it"};
   }

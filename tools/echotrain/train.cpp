@@ -97,11 +97,17 @@ int command_train(const Arguments& arguments) {
   leave_output_to_first_rank();
   JobTrainer run(arguments, start_of(arguments));
   const std::string folder = output_dir(run.job);
-  std::printf("output: %s\n",
-              folder.empty() ? "nothing is saved (output.dir is empty)" : folder.c_str());
   const Json job = json_of(run.job);
+  const bool writes = job.value("/parallel/rank"_json_pointer, int64_t{0}) <= 0;
+  std::printf("output: %s%s\n",
+              folder.empty() ? "nothing is saved (output.dir is empty)" : folder.c_str(),
+              folder.empty() || writes ? "" : ", which rank 0 writes");
   const double seconds = job.value("/train/seconds"_json_pointer, 0.0);
-  const RunEnd end = run_with_progress(run.trainer.get(), job.value("name", "job"), seconds);
+  std::function<void()> follow;
+  if (job.value("/parallel/elastic"_json_pointer, false))
+    follow = [&run] { follow_first_rank(run.trainer.get()); };
+  const RunEnd end =
+      run_with_progress(run.trainer.get(), job.value("name", "job"), seconds, follow);
   if (!end.trained && !interrupted() && arguments.flag("resume"))
     print_complete(job, end.event);
   else
