@@ -127,8 +127,9 @@ TEST_P(MpiGroups, EndWithTheProgram) {
     const std::string file = file_of(cat("end", times));
     // What an MPI has not freed at its end is not ours to report.
     const std::string command =
-        cat("ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 timeout -k 1 40 ", GetParam().launcher, " -n 3 ", ETR_MPI_RANK, " mpi-",
-            GetParam().name, " 3 leave_and_end ", file, " > ", file, ".log 2>&1");
+        cat("ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 timeout -k 1 40 ", GetParam().launcher,
+            " -n 3 ", ETR_MPI_RANK, " mpi-", GetParam().name, " 3 leave_and_end ", file, " > ",
+            file, ".log 2>&1");
     EXPECT_EQ(std::system(command.c_str()), 0) << contents(file + ".log");
     EXPECT_EQ(contents(file + ".log"), "");
   }
