@@ -199,6 +199,16 @@ void set_path(Json& json, const std::string& path, const Json& value, const std:
   *at = value;
 }
 
+// The new value of a variable: text, unless the job declares it as a number, a boolean or the like.
+Json variable_of(const Json& declared, const std::string& value, const std::string& whole) {
+  if (declared.is_null() || declared.is_string()) return value;
+  Json parsed = value_of(value, whole);
+  if (std::string(parsed.type_name()) != declared.type_name())
+    fail(Code::invalid_argument, "'", whole, "': the job declares this variable as ",
+         with_article(declared.type_name()), ", and its default is ", declared.dump());
+  return parsed;
+}
+
 void apply_override(Json& job, const std::string& text) {
   const size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0)
@@ -214,26 +224,33 @@ void apply_override(Json& job, const std::string& text) {
     fail(Code::invalid_argument, "'", path, "' is neither a section nor a variable of this job",
          suggestion(head, names));
   }
-  job["vars"][path] = text.substr(equals + 1);
+  Json& variable = job["vars"][path];
+  variable = variable_of(variable, text.substr(equals + 1), text);
 }
 
-std::string expand(const std::string& text, const Json& vars, const std::string& where) {
+const Json& value_of_variable(const std::string& name, const Json& vars, const std::string& where) {
+  std::vector<std::string> names;
+  for (const auto& [known, value] : vars.items()) names.push_back(known);
+  if (!vars.contains(name))
+    fail(Code::invalid_argument, where, ": there is no variable '", name, "'",
+         suggestion(name, names));
+  const Json& value = vars[name];
+  if (value.is_null())
+    fail(Code::invalid_argument, where, ": the variable '", name,
+         "' has no value yet; give it with --set ", name, "=VALUE");
+  return value;
+}
+
+// A text that is one variable and nothing else takes the variable's type.
+Json expand(const std::string& text, const Json& vars, const std::string& where) {
   std::string out;
   size_t at = 0;
   for (size_t open; (open = text.find("${", at)) != std::string::npos;) {
     const size_t close = text.find('}', open);
     if (close == std::string::npos)
       fail(Code::invalid_argument, where, ": '", text, "' has '${' without '}'");
-    const std::string name = text.substr(open + 2, close - open - 2);
-    std::vector<std::string> names;
-    for (const auto& [known, value] : vars.items()) names.push_back(known);
-    if (!vars.contains(name))
-      fail(Code::invalid_argument, where, ": there is no variable '", name, "'",
-           suggestion(name, names));
-    const Json& value = vars[name];
-    if (value.is_null())
-      fail(Code::invalid_argument, where, ": the variable '", name,
-           "' has no value yet; give it with --set ", name, "=VALUE");
+    const Json& value = value_of_variable(text.substr(open + 2, close - open - 2), vars, where);
+    if (open == 0 && close + 1 == text.size()) return value;
     out +=
         text.substr(at, open - at) + (value.is_string() ? value.get<std::string>() : value.dump());
     at = close + 1;
@@ -250,7 +267,7 @@ void require_object(const Json& json, const std::string& what) {
 void expand_all(Json& json, const Json& vars, const std::string& where) {
   if (json.is_string()) {
     json = expand(json.get<std::string>(), vars, where);
-    check_no_nul(json, where);
+    if (json.is_string()) check_no_nul(json, where);
   } else if (json.is_structured()) {
     for (auto& [key, value] : json.items()) expand_all(value, vars, where + "." + key);
   }

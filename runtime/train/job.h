@@ -20,8 +20,9 @@ class Job {
  public:
   // `overrides` are "key=value" or "section.key=value" (list elements by number:
   // "pipeline.stages.3.factor=4"); values are JSON, or else text. A bare key that is no section
-  // sets a variable; "${name}" in any text of the job stands for the variable. Throws
-  // Error(invalid_argument) that names the key and the nearest valid one.
+  // sets a variable, which has the type of the value that the job gives it; "${name}" in any text of the job stands for the
+  // variable, and where it is all of the text has its type. Throws Error(invalid_argument) that names the key and the nearest
+  // valid one.
   static Job parse(const std::string& text, const std::string& origin,
                    const std::vector<std::string>& overrides = {});
   // Of a file. Where it names no output.dir, that is "runs/" and the stem of the file's name.

@@ -41,6 +41,22 @@ TEST(Job, OverridesAndVariables) {
   EXPECT_EQ(job.pipeline()["seed"], 3) << "the job's seed is the pipeline's";
 }
 
+TEST(Job, AVariableKeepsItsType) {
+  std::string text = kJob;
+  text.replace(text.find("\"size\": 8"), 9, "\"size\": \"${n}\"");
+  const auto size = [&](const std::vector<std::string>& overrides) {
+    return Job::parse(text, "the job", overrides).pipeline()["stages"][1]["size"];
+  };
+  EXPECT_EQ(size({"data=/d"}), 4);
+  EXPECT_EQ(size({"data=/d", "n=16"}), 16);
+  EXPECT_NE(error_of({"data=/d", "n=many"}, text)
+                .find("'n=many': the job declares this variable as a number"),
+            std::string::npos);
+  // Within a text, and where nothing says that it is a number, it is text.
+  EXPECT_EQ(Job::parse(kJob, "the job", {"data=7"}).pipeline()["stages"][0]["pattern"],
+            "7/x-*.tar");
+}
+
 TEST(Job, ReadsBackWhatItWrites) {
   const Job job = Job::parse(kJob, "the job", {"data=/d"});
   EXPECT_EQ(Job::parse(job.json().dump(), "again").json(), job.json());
