@@ -3,6 +3,7 @@
 #pragma once
 
 #include <charconv>
+#include <cstdlib>
 #include <functional>
 #include <optional>
 #include <string_view>
@@ -37,6 +38,8 @@ struct Launch {
 
 using ReadVariable = std::function<const char*(const char* name)>;  // nullptr: it is not set
 
+inline const char* variable_of_process(const char* name) { return std::getenv(name); }
+
 // Nothing if no launcher has started this process, or its variables are not numbers.
 inline std::optional<Launch> launch_in(const ReadVariable& read) {
   const auto said = [&](const char* name) -> std::string_view {
@@ -58,6 +61,12 @@ inline std::optional<Launch> launch_in(const ReadVariable& read) {
       return Launch{&of, *rank, *size, number(of.local_rank).value_or(-1)};
   }
   return std::nullopt;
+}
+
+// Whether this process is to join a run that goes on (as the job's parallel.join).
+inline bool is_told_to_join(const ReadVariable& read) {
+  const char* const value = read("ECHOTRAIN_JOIN");
+  return value && std::string_view(value) == "1";
 }
 
 }  // namespace etr

@@ -325,6 +325,24 @@ void write_file_atomic(const std::string& asked, std::span<const std::byte> byte
   sync_directory(parent.empty() ? "." : parent.string());
 }
 
+namespace {
+
+// How many bytes there are from `offset` on, at most as many as fit; -1 leaves the reason in errno.
+ssize_t read_up_to(int file, uint64_t offset, std::span<std::byte> bytes) {
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t n =
+        ::pread(file, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return -1;
+    if (n == 0) break;
+    done += static_cast<size_t>(n);
+  }
+  return static_cast<ssize_t>(done);
+}
+
+}  // namespace
+
 ScratchFile::ScratchFile(const std::string& directory) : directory_(directory) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
@@ -342,15 +360,10 @@ void ScratchFile::write(uint64_t offset, std::span<const std::byte> bytes) {
 }
 
 void ScratchFile::read(uint64_t offset, std::span<std::byte> bytes) const {
-  while (!bytes.empty()) {
-    const ssize_t n = ::pread(file_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0)
-      fail(Code::io, "cannot read the scratch file in '", directory_,
-           "': ", n < 0 ? errno_text(errno) : "it is shorter than expected");
-    bytes = bytes.subspan(static_cast<size_t>(n));
-    offset += static_cast<uint64_t>(n);
-  }
+  const ssize_t n = read_up_to(file_, offset, bytes);
+  if (n < std::ssize(bytes))
+    fail(Code::io, "cannot read the scratch file in '", directory_,
+         "': ", n < 0 ? errno_text(errno) : "it is shorter than expected");
 }
 
 SharedFile::SharedFile(const std::string& path, Mode mode)
@@ -370,16 +383,9 @@ uint64_t SharedFile::size() const {
 }
 
 size_t SharedFile::read(uint64_t offset, std::span<std::byte> bytes) const {
-  size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t n =
-        ::pread(file_, bytes.data() + done, bytes.size() - done, static_cast<off_t>(offset + done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail_errno("cannot read", path_);
-    if (n == 0) break;
-    done += static_cast<size_t>(n);
-  }
-  return done;
+  const ssize_t n = read_up_to(file_, offset, bytes);
+  if (n < 0) fail_errno("cannot read", path_);
+  return static_cast<size_t>(n);
 }
 
 void SharedFile::write(uint64_t offset, std::span<const std::byte> bytes) {

@@ -19,7 +19,7 @@ class Variables {
     const char* const value = environment_(name);
     return value ? value : "";
   }
-  bool has(std::initializer_list<const char*> names) const {
+  bool has(const std::vector<const char*>& names) const {
     for (const char* name : names)
       if (text(name).empty()) return false;
     return true;
@@ -91,9 +91,15 @@ World of_torchrun(const Variables& v) {
   return out;
 }
 
-World of_mpi(const Variables& v, const char* engine, const char* rank, const char* size) {
-  World out = v.world(rank, size);
-  out.engine = engine;
+World of_open_mpi(const Variables& v) {
+  World out = v.world("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
+  out.engine = "mpi-openmpi";
+  return out;
+}
+
+World of_mpich(const Variables& v) {
+  World out = v.world("PMI_RANK", "PMI_SIZE");
+  out.engine = "mpi-mpich";
   return out;
 }
 
@@ -110,15 +116,27 @@ World of_slurm(const Variables& v) {
   return out;
 }
 
+struct Launcher {
+  std::vector<const char*> variables;  // all of which it sets: rank and size first
+  World (*world)(const Variables& v);
+};
+
+// Without Slurm, whose batch scripts have variables of ranks as well.
+const std::vector<Launcher>& launchers() {
+  static const std::vector<Launcher> all{
+      {{"ECHOTRAIN_RANK", "ECHOTRAIN_SIZE"}, of_echotrain},
+      {{"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}, of_torchrun},
+      {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}, of_open_mpi},
+      {{"PMI_RANK", "PMI_SIZE"}, of_mpich}};
+  return all;
+}
+
 }  // namespace
 
 std::optional<World> world_from(const Environment& environment) {
   const Variables v(environment);
-  if (v.has({"ECHOTRAIN_RANK", "ECHOTRAIN_SIZE"})) return of_echotrain(v);
-  if (v.has({"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})) return of_torchrun(v);
-  if (v.has({"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}))
-    return of_mpi(v, "mpi-openmpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE");
-  if (v.has({"PMI_RANK", "PMI_SIZE"})) return of_mpi(v, "mpi-mpich", "PMI_RANK", "PMI_SIZE");
+  for (const Launcher& launcher : launchers())
+    if (v.has(launcher.variables)) return launcher.world(v);
   // A batch script has the first two as well, and is no rank.
   if (v.has({"SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_ID"})) return of_slurm(v);
   return std::nullopt;
@@ -126,16 +144,11 @@ std::optional<World> world_from(const Environment& environment) {
 
 std::string half_said_by_launcher(const Environment& environment) {
   const Variables v(environment);
-  const std::vector<std::vector<const char*>> rows{
-      {"ECHOTRAIN_RANK", "ECHOTRAIN_SIZE"},
-      {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"},
-      {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
-      {"PMI_RANK", "PMI_SIZE"}};
-  for (const auto& row : rows) {
+  for (const auto& [variables, world] : launchers()) {
     // Of MASTER_ADDR and its port alone nothing follows: some clusters set them for every job.
-    if (!v.has({row[0]}) && !v.has({row[1]})) continue;
+    if (!v.has({variables[0]}) && !v.has({variables[1]})) continue;
     std::string there, missing;
-    for (const char* name : row) {
+    for (const char* name : variables) {
       std::string& list = v.has({name}) ? there : missing;
       list += (list.empty() ? "" : ", ") + std::string(name);
     }

@@ -57,18 +57,12 @@ class Search {
     for (size_t n = 1; n < graph.nodes().size(); ++n)
       if (graph.nodes()[n].label != graph.nodes()[n - 1].label) candidates_.push_back(n);
     find_uses();
+    find_places();
     sum_up();
     spread_seconds();
   }
 
-  // With the graph's end.
-  std::vector<size_t> places() const {
-    std::vector<size_t> out{0};
-    for (const size_t n : candidates_)
-      if (shared_over(n).empty()) out.push_back(n);
-    out.push_back(graph_.nodes().size());
-    return out;
-  }
+  const std::vector<size_t>& places() const { return places_; }
 
   std::vector<size_t> given() const {
     std::vector<size_t> out{0};
@@ -88,7 +82,7 @@ class Search {
 
   // The least of the largest: best[s][c] is the cost of stages 0 to s that end at the c-th candidate.
   std::vector<size_t> chosen() const {
-    const std::vector<size_t> ends = places();
+    const std::vector<size_t>& ends = places_;
     const size_t count = ends.size(), stages = static_cast<size_t>(options_.stages);
     constexpr double kNever = std::numeric_limits<double>::infinity();
     std::vector<std::vector<double>> best(stages + 1, std::vector<double>(count, kNever));
@@ -187,6 +181,12 @@ class Search {
       }
   }
 
+  void find_places() {
+    for (const size_t n : candidates_)
+      if (shared_over(n).empty()) places_.push_back(n);
+    places_.push_back(graph_.nodes().size());
+  }
+
   std::string shared_text(graph::ValueId id, const std::pair<size_t, size_t>& nodes) const {
     return cat("the layers '", graph_.nodes()[nodes.first].label, "' and '",
                graph_.nodes()[nodes.second].label, "' share '", graph_.value(id).name, "'");
@@ -252,10 +252,9 @@ class Search {
 
   // A part's time is at its first node: no stage begins behind that.
   void spread_seconds() {
-    const std::vector<size_t> parts = places();
     for (const std::vector<double>& seconds : options_.seconds) {
       std::vector<double>& until = until_.emplace_back(graph_.nodes().size() + 1, 0.0);
-      for (size_t i = 0; i + 1 < parts.size(); ++i) until[parts[i] + 1] = seconds.at(i);
+      for (size_t i = 0; i + 1 < places_.size(); ++i) until[places_[i] + 1] = seconds.at(i);
       std::partial_sum(until.begin(), until.end(), until.begin());
     }
   }
@@ -264,6 +263,7 @@ class Search {
   const graph::ValueId loss_;
   const PartitionOptions options_;
   std::vector<size_t> candidates_;  // nodes with which a layer begins
+  std::vector<size_t> places_{0};   // where stages can begin, and the graph's end
   std::map<graph::ValueId, std::pair<size_t, size_t>> uses_;
   std::vector<Estimate> before_;       // by node
   std::map<size_t, double> crossing_;  // by candidate, in bytes

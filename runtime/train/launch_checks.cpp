@@ -1,6 +1,5 @@
 #include "train/launch_checks.h"
 
-#include <cstdlib>
 #include <string>
 
 #include "core/error.h"
@@ -9,8 +8,6 @@
 
 namespace etr::train {
 namespace {
-
-const char* variable(const char* name) { return std::getenv(name); }
 
 // The options that say where processes meet, for errors: "parallel.host is 'a'".
 std::string said_of_network(const Options& parallel) {
@@ -42,7 +39,7 @@ bool is_alone(const Options& parallel) {
 }
 
 void check_processes(const Job& job) {
-  const auto launch = launch_in(variable);
+  const auto launch = launch_in(variable_of_process);
   if (!job.parallel() && launch && launch->size > 1)
     fail(Code::invalid_argument, launch->variables->launcher, " has started ", launch->size,
          " processes (", launch->variables->size,
@@ -60,7 +57,7 @@ void check_processes(const Job& job) {
 
 void fail_without_rank(const Options& parallel) {
   check_number(parallel, 0);
-  const std::string half = exchange::half_said_by_launcher(variable);
+  const std::string half = exchange::half_said_by_launcher(variable_of_process);
   fail(Code::invalid_argument,
        "parallel: no launcher has started this process, and the job does not say which rank it is",
        half.empty() ? "" : " (" + half + ")",
@@ -75,8 +72,7 @@ void check_world(const Options& parallel, const exchange::World& processes) {
     fail(Code::invalid_argument, said, ", which the engine '", processes.engine,
          "' does not read, since mpirun connects its processes: leave it out, or set "
          "parallel.engine to gloo");
-  const char* const joins = variable("ECHOTRAIN_JOIN");
-  if (joins && std::string_view(joins) == "1" && !parallel.boolean("elastic"))
+  if (is_told_to_join(variable_of_process) && !parallel.boolean("elastic"))
     fail(Code::invalid_argument,
          "ECHOTRAIN_JOIN is 1, and the job is not elastic, so no rank can join it: unset the "
          "variable, or set parallel.elastic to true on all ranks");

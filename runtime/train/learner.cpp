@@ -82,12 +82,8 @@ void Learner::begin(const pipeline::Item& batch, bool with_target) {
     const int64_t parts = stage_->micro_batches();
     net = model_.build((stage_->most(seen.rows) + parts - 1) / parts, seen.fields);
     const nn::ModelGraph own = tensor ? nn::split(net, tensor->rank(), tensor->size()).net : net;
-    graph::PlanOptions options;
-    options.training = true;
-    options.loss = own.loss;
+    graph::PlanOptions options = training_options(own);
     options.outputs = {own.loss};
-    options.recompute = own.recompute;
-    options.precision = own.precision;
     stage_->cut(*kernels_, own.graph, options, memory_of(*device()));
   }
   parallel::ShardedUpdate* sharded = ranks_ ? ranks_->sharded() : nullptr;

@@ -60,6 +60,15 @@ std::vector<graph::ValueId> fed_values(const nn::ModelGraph& net) {
   return out;
 }
 
+graph::PlanOptions training_options(const nn::ModelGraph& net) {
+  graph::PlanOptions options;
+  options.training = true;
+  options.loss = net.loss;
+  options.recompute = net.recompute;
+  options.precision = net.precision;
+  return options;
+}
+
 struct Planned::Evaluation {
   Evaluation(gpu::Kernels& kernels, const graph::Graph& graph, const graph::ParameterStore& store,
              const graph::PlanOptions& options)
@@ -144,11 +153,7 @@ void Planned::make_training(const pipeline::Item& first, uint64_t view_samples) 
     fail(Code::unsupported,
          "an echo node with 'device' feeds one device, and this model is cut into stages: leave "
          "'device' out of it");
-  graph::PlanOptions options;
-  options.training = true;
-  options.loss = net_.loss;
-  options.recompute = net_.recompute;
-  options.precision = net_.precision;
+  graph::PlanOptions options = training_options(net_);
   if (weights_.loss_scale) options.loss_scale = weights_.loss_scale->scale();
   options.outputs = outputs();
   for (const nn::ServedTable& table : net_.served) options.input_gradients.push_back(table.table);

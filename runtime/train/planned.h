@@ -16,6 +16,9 @@ namespace etr::train {
 // What a step is fed: the inputs, and the target where it is not one of them.
 std::vector<graph::ValueId> fed_values(const nn::ModelGraph& net);
 
+// How it is planned to be trained, for all but what a learner adds: outputs, and what ranks exchange.
+graph::PlanOptions training_options(const nn::ModelGraph& net);
+
 // A runner, and what fills its inputs.
 struct FedRunner {
   FedRunner(const gpu::DevicePtr& device, const ServedTables* of)

@@ -1,13 +1,13 @@
 #include "train/ranks.h"
 
 #include <array>
-#include <cstdlib>
 #include <limits>
 #include <optional>
 #include <span>
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/launcher_variables.h"
 #include "core/log.h"
 #include "core/long_wait.h"
 #include "core/parse_json.h"
@@ -268,7 +268,7 @@ checkpoint::Loaded Ranks::share(const std::function<checkpoint::Loaded()>& load)
 namespace {
 
 std::optional<exchange::World> launched_world() {
-  return exchange::world_from([](const char* name) { return std::getenv(name); });
+  return exchange::world_from(variable_of_process);
 }
 
 bool says_rank(const Options& own) { return own.integer("rank") >= 0 && own.integer("size") > 0; }
@@ -288,10 +288,6 @@ void check_elastic(const Job& job, const exchange::World& world) {
       job.output().integer("checkpoint_every_epochs") == 0)
     needs("checkpoints to go on from: set output.checkpoint_every_steps or _epochs");
 }
-
-}  // namespace
-
-namespace {
 
 // One says it for all that a launcher has started; a rank that was started by hand has a terminal of its own.
 std::string wait_text(const Options& own, const exchange::World& world) {
@@ -350,8 +346,7 @@ std::unique_ptr<Ranks> join_ranks(const Job& job, int device, int devices) {
   }
   Ranks::Elastic elastic{world, static_cast<int>(own.integer("min_ranks")), own.boolean("join"),
                          own.number("join_timeout")};
-  if (const char* join = std::getenv("ECHOTRAIN_JOIN"); join && std::string_view(join) == "1")
-    elastic.joins = true;
+  elastic.joins = elastic.joins || is_told_to_join(variable_of_process);
   check_elastic(job, world);
   const LongWait wait(elastic.joins ? cat("waits to join the run at ", world.rendezvous,
                                           ", which takes new ranks up at the end of an epoch")

@@ -13,7 +13,6 @@ import pty
 import re
 import select
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -21,7 +20,7 @@ import time
 import unittest
 import unittest.mock
 
-from support import packed_digits, runner
+from support import free_port, packed_digits, runner
 
 PROGRAM, PAINTER, JOB = map(os.path.abspath, sys.argv[1:4])
 run = runner(PROGRAM)
@@ -125,9 +124,7 @@ class Launch(unittest.TestCase):
         self.assertIn("parallel.devices", result.stderr)
 
     def test_variables_of_torchrun_and_kubernetes_make_ranks(self):
-        with socket.socket() as free:  # the ranks take the port above torchrun's
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1] - 1
+        port = free_port() - 1  # the ranks take the port above torchrun's
         ranks = [subprocess.Popen([PROGRAM, "train", *self.words("variables"), "--set", "parallel={}"],
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                   env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "localhost",

@@ -20,17 +20,11 @@ import sys
 import tempfile
 import unittest
 
-from support import runner
+from support import free_port, runner
 
 PROGRAM, PAINTER, DOCUMENT = map(os.path.abspath, sys.argv[1:4])
 run = runner(PROGRAM)
 DOCUMENTED = pathlib.Path(DOCUMENT).read_text(encoding="utf-8")
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def shell_blocks(heading):

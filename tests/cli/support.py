@@ -1,6 +1,7 @@
 """What the tests of the command line share."""
 
 import pathlib
+import socket
 import struct
 import subprocess
 import tempfile
@@ -14,6 +15,12 @@ def runner(program):
         return subprocess.run([program, *map(str, words)], capture_output=True, text=True, timeout=300, **options)
 
     return run
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
 
 
 def packed_digits(run, painter, train, test):

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "exchange/local.h"
 #include "server/client.h"
 #include "server/server.h"
@@ -59,6 +60,16 @@ class Cluster {
 inline void perform(Client& client, const Client::Work& work) {
   client.start(work);
   client.wait();
+}
+
+// The text of what a call fails with; "" where it does not.
+inline std::string problem_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
 }
 
 inline ShardOptions sgd(float momentum = 0) {

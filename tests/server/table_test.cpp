@@ -213,22 +213,13 @@ TEST(TableTest, TheSeedIsThatOfWhoBegan) {
   EXPECT_EQ(begin(*second, table).seed, spec(50, 3).seed);
 }
 
-std::string refusal_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
 TEST(TableTest, RefusesWhatIsMalformedAndStaysAsItWas) {
   Tables tables({.adagrad = false}, 1, 3);
   const TableSpec specs[] = {spec(10, 2, 0), spec(20, 1, 0)};
   tables.declare(specs);
   const auto expect = [&](std::vector<uint32_t> words, std::vector<float> numbers,
                           const char* what) {
-    const std::string refusal = refusal_of([&] { tables.push({words, numbers}, 1); });
+    const std::string refusal = problem_of([&] { tables.push({words, numbers}, 1); });
     EXPECT_NE(refusal.find(what), std::string::npos) << refusal;
     EXPECT_EQ(tables.rows(), 0u);
   };
@@ -239,14 +230,14 @@ TEST(TableTest, RefusesWhatIsMalformedAndStaysAsItWas) {
   expect({1, 1}, {1, 1}, "cut short");
   expect({1, 1, 0, 9}, {1, 1}, "1 words follow");
   expect({1, 1, 0}, {1}, "gradients of 1 numbers for rows of 2");
-  EXPECT_NE(refusal_of([&] { tables.check_like(std::span(specs, 1)); }).find("has 1 sparse tables"),
+  EXPECT_NE(problem_of([&] { tables.check_like(std::span(specs, 1)); }).find("has 1 sparse tables"),
             std::string::npos);
   const TableSpec others[] = {spec(10, 2, 0), spec(21, 1, 0)};
-  const std::string refusal = refusal_of([&] { tables.check_like(others); });
+  const std::string refusal = problem_of([&] { tables.check_like(others); });
   EXPECT_NE(refusal.find("sparse table 1 of this worker's model has 21 entries of 1"),
             std::string::npos)
       << refusal;
-  EXPECT_NE(refusal_of([&] { tables.put(2, {}); }).find("no sparse table 2"), std::string::npos);
+  EXPECT_NE(problem_of([&] { tables.put(2, {}); }).find("no sparse table 2"), std::string::npos);
 }
 
 TEST(TableTest, AWorkerWithoutTheTablesIsRefused) {
@@ -254,7 +245,7 @@ TEST(TableTest, AWorkerWithoutTheTablesIsRefused) {
   auto first = cluster.join();
   begin(*first, spec(10, 2));
   auto other = cluster.join();
-  EXPECT_NE(refusal_of([&] { other->begin({.weights = {}}); }).find("no sparse tables"),
+  EXPECT_NE(problem_of([&] { other->begin({.weights = {}}); }).find("no sparse tables"),
             std::string::npos);
 }
 
@@ -267,7 +258,7 @@ TEST(TableTest, AWorkerWithTablesIsRefusedWhereThereAreNone) {
   auto other = cluster.join();
   TableSpec table = spec(10, 2);
   std::vector<float> own{1, 2, 3};
-  EXPECT_NE(refusal_of([&] {
+  EXPECT_NE(problem_of([&] {
               other->begin({.weights = own, .tables = std::span(&table, 1)});
             }).find("1 sparse tables"),
             std::string::npos);

@@ -4,8 +4,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
-#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -19,7 +17,7 @@ namespace {
 constexpr auto kFirstTells = std::chrono::seconds(3);
 
 const std::optional<etr::Launch>& launch() {
-  static const auto of_process = etr::launch_in([](const char* name) { return std::getenv(name); });
+  static const auto of_process = etr::launch_in(etr::variable_of_process);
   return of_process;
 }
 
@@ -45,11 +43,6 @@ void take_output() {
   ::close(std::exchange(outside, -1));
 }
 
-bool joins() {
-  const char* const join = std::getenv("ECHOTRAIN_JOIN");
-  return join && std::string_view(join) == "1";
-}
-
 bool is_first() { return !launch() || launch()->rank == 0; }
 
 // 'echotrain launch' tells nothing twice by itself; so may another script that sets its variables.
@@ -62,7 +55,7 @@ std::string rank_prefix() {
 }
 
 void leave_output_to_first_rank() {
-  if (!is_first() || joins()) leave_output();
+  if (!is_first() || etr::is_told_to_join(etr::variable_of_process)) leave_output();
 }
 
 void follow_first_rank(etr_trainer* trainer) {

@@ -1,0 +1,98 @@
+// Where workers find shards, and shards their places.
+#include "server/door.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "exchange/store.h"
+#include "server/cluster.h"
+#include "support/temp_dir.h"
+
+namespace etr::test {
+namespace {
+
+exchange::World world_in(const TempDir& dir, double timeout = kTimeout) {
+  exchange::World world;
+  world.rendezvous = "file:" + dir.path();
+  world.timeout_s = timeout;
+  return world;
+}
+
+// A worker that is answered between two looks of its own knocks once more; nobody is to wait for it twice.
+TEST(DoorTest, AWordIsAnsweredOnce) {
+  const TempDir dir;
+  exchange::World world;
+  world.rendezvous = "file:" + dir.path();
+  server::Door shard(world, 0, true);
+  const auto store = exchange::file_store(dir.path());
+  const std::string knock = world.name + ".shard0.knock";
+  EXPECT_FALSE(shard.answer());
+  store->set(knock, "0123456789");
+  const auto pair = shard.answer();
+  ASSERT_TRUE(pair);
+  EXPECT_EQ(store->get(world.name + ".shard0.0123456789"), pair);
+  store->remove(world.name + ".shard0.0123456789");
+  store->set(knock, "0123456789");
+  EXPECT_FALSE(shard.answer());
+  EXPECT_FALSE(store->get(knock)) << "another one may knock";
+  store->set(knock, "9876543210");
+  const auto next = shard.answer();
+  ASSERT_TRUE(next);
+  EXPECT_NE(next, pair);
+}
+
+TEST(DoorTest, AShardIsServedOnce) {
+  const TempDir dir;
+  auto first = std::make_unique<Server>(sgd(), server::Place{world_in(dir), 0, 2});
+  const std::string problem = problem_of([&] {
+    Server again(sgd(), server::Place{world_in(dir), 0, 2});
+  });
+  EXPECT_NE(problem.find("shard 0 at 'file:"), std::string::npos) << problem;
+  EXPECT_NE(problem.find("is served by process "), std::string::npos) << problem;
+  EXPECT_EQ(problem_of([&] { Server other(sgd(), server::Place{world_in(dir), 1, 2}); }), "");
+  first.reset();
+  EXPECT_EQ(problem_of([&] { Server next(sgd(), server::Place{world_in(dir), 0, 2}); }), "");
+}
+
+// A server that was killed, or was frozen for so long; when it goes on it is told.
+TEST(DoorTest, APlaceWhoseHolderDoesNotAnswerIsTaken) {
+  const TempDir dir;
+  server::Door frozen(world_in(dir), 0, true);
+  frozen.claim();
+  server::Door next(world_in(dir, 0.2), 0, true);
+  next.claim();
+  EXPECT_FALSE(next.answer());
+  const std::string problem = problem_of([&] { frozen.answer(); });
+  EXPECT_NE(problem.find("shard 0 at 'file:"), std::string::npos) << problem;
+  EXPECT_TRUE(frozen.is_displaced());
+  EXPECT_FALSE(next.is_displaced());
+}
+
+// The second finds the first one's claim where that of a dead server was.
+TEST(DoorTest, OfTwoThatFindADeadServersPlaceOneHasIt) {
+  const TempDir dir;
+  server::Door dead(world_in(dir), 0, true);
+  dead.claim();
+  std::atomic<bool> over{false};
+  auto first = std::async(std::launch::async, [&] {
+    server::Door door(world_in(dir, 2), 0, true);
+    return problem_of([&] {
+      door.claim();
+      while (!over) door.answer();
+    });
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  const std::string refused = problem_of([&] { server::Door(world_in(dir, 2), 0, true).claim(); });
+  over = true;
+  EXPECT_NE(refused.find("is served by process "), std::string::npos) << refused;
+  EXPECT_EQ(first.get(), "");
+}
+
+}  // namespace
+}  // namespace etr::test
