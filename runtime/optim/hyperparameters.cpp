@@ -91,31 +91,31 @@ void Hyperparameters::restore(const Changes& were_set) {
   set_ = were_set;
 }
 
-double Hyperparameters::value(const std::string& name, uint64_t steps) const {
+double Hyperparameters::value(const std::string& name, const Passed& passed) const {
   if (const auto of = set_.find(name); of != set_.end())
-    if (const auto after = of->second.upper_bound(steps); after != of->second.begin())
+    if (const auto after = of->second.upper_bound(passed.steps); after != of->second.begin())
       return std::prev(after)->second;
   const double begin = name == kLabelSmoothing ? label_smoothing_.value() : options_.number(name);
   if (!schedule_) return begin;
   const auto& ends = schedule_->ends();
   const auto end = ends.find(name == "beta1" ? "momentum" : name);
-  return end == ends.end()
-             ? begin
-             : begin + (end->second - begin) *
-                           schedule_->progress(static_cast<int64_t>(steps / accumulate_));
+  return end == ends.end() ? begin
+                           : begin + (end->second - begin) *
+                                         schedule_->progress(schedule_->clock(passed, accumulate_));
 }
 
-double Hyperparameters::value_or(const std::string& name, double otherwise, uint64_t steps) const {
-  return has(name) ? value(name, steps) : otherwise;
+double Hyperparameters::value_or(const std::string& name, double otherwise,
+                                 const Passed& passed) const {
+  return has(name) ? value(name, passed) : otherwise;
 }
 
-void Hyperparameters::put(ops::StepValues& values, uint64_t steps) const {
-  const double a = value_or("momentum", value_or("beta1", 0, steps), steps);
-  const double b = value_or("decay", value_or("beta2", 0, steps), steps);
+void Hyperparameters::put(ops::StepValues& values, const Passed& passed) const {
+  const double a = value_or("momentum", value_or("beta1", 0, passed), passed);
+  const double b = value_or("decay", value_or("beta2", 0, passed), passed);
   put_mean(a, values.kept_a, values.rest_a, values.log_a);
   put_mean(b, values.kept_b, values.rest_b, values.log_b);
-  values.weight_decay = static_cast<float>(value_or("weight_decay", 0, steps));
-  values.label_smoothing = static_cast<float>(value_or(kLabelSmoothing, 0, steps));
+  values.weight_decay = static_cast<float>(value_or("weight_decay", 0, passed));
+  values.label_smoothing = static_cast<float>(value_or(kLabelSmoothing, 0, passed));
 }
 
 }  // namespace etr::optim

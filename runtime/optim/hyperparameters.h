@@ -30,15 +30,15 @@ class Hyperparameters {
   const Changes& were_set() const { return set_; }
   void restore(const Changes& were_set);
 
-  // Of the step after so many.
-  void put(ops::StepValues& values, uint64_t steps) const;
-  double value(const std::string& name, uint64_t steps) const;
+  // Of the step after this.
+  void put(ops::StepValues& values, const Passed& passed) const;
+  double value(const std::string& name, const Passed& passed) const;
 
  private:
   bool has(const std::string& name) const;
   void require(const std::string& name) const;
   void check(const std::string& name, double value) const;
-  double value_or(const std::string& name, double otherwise, uint64_t steps) const;
+  double value_or(const std::string& name, double otherwise, const Passed& passed) const;
 
   const OptimizerSpec* optimizer_;
   Options options_;

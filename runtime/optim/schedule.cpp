@@ -12,22 +12,26 @@ namespace etr::optim {
 namespace {
 
 constexpr OptionSpec kOptions[] = {
-    {"schedule", OptionType::string, "\"constant\"", "shape of the learning rate over steps", 0, 0,
-     "", "constant|step|linear|cosine|polynomial|inverse_sqrt|one_cycle"},
+    {"schedule", OptionType::string, "\"constant\"", "shape of the learning rate over the run", 0,
+     0, "", "constant|step|linear|cosine|polynomial|inverse_sqrt|one_cycle"},
     {"learning_rate", OptionType::number, nullptr, "rate after warm-up", 0, 1000},
+    {"clock", OptionType::string, "\"steps\"",
+     "what warmup_steps, decay_steps and step_every count: optimizer steps, or fresh examples (of "
+     "all ranks)",
+     0, 0, "", "steps|fresh"},
     {"warmup_steps", OptionType::integer, "0",
-     "steps of linear warm-up, or half of the run where that is no longer; 0 takes warmup_share", 0,
-     1e12, "steps"},
+     "length of linear warm-up, or half of the run where that is no longer; 0 takes warmup_share",
+     0, 1e12, "steps, or examples"},
     {"warmup_share", OptionType::number, "0",
      "share of decay_steps in which the rate warms up, for a run of any length", 0, 0.99},
     {"decay_steps", OptionType::integer, "0",
-     "step at which linear, cosine, polynomial and one_cycle end; 0 is the run's length", 0, 1e12,
-     "steps"},
+     "where linear, cosine, polynomial and one_cycle end; 0 is the run's length", 0, 1e12,
+     "steps, or examples"},
     {"end_factor", OptionType::number, "0",
      "final rate as a share of learning_rate (one_cycle: the first; the final is its square)", 0,
      1},
-    {"step_every", OptionType::integer, "1000", "schedule 'step': steps between drops", 1, 1e12,
-     "steps"},
+    {"step_every", OptionType::integer, "1000", "schedule 'step': distance between drops", 1, 1e12,
+     "steps, or examples"},
     {"gamma", OptionType::number, "0.1", "schedule 'step': factor of each drop", 0, 1},
     {"power", OptionType::number, "1", "schedule 'polynomial': its exponent", 0, 100},
     {"rise", OptionType::number, "0.3",
@@ -48,12 +52,20 @@ constexpr const char* kChanging[] = {"momentum", "weight_decay", "label_smoothin
 // Half a cosine from 1 to 0.
 double falling(double p) { return (1 + std::cos(std::numbers::pi * p)) / 2; }
 
+const char* run_length(bool of_fresh) {
+  return of_fresh ? "or the run's length in fresh examples (train.fresh of a job)"
+                  : "or the run's length in steps (train.steps or train.planned_steps of a job)";
+}
+
 }  // namespace
 
 Schema schedule_schema() { return kOptions; }
 
-Schedule::Schedule(const Options& options, int64_t total_steps)
-    : rate_(options.number("learning_rate")),
+bool counts_fresh(const Options& schedule) { return schedule.string("clock") == "fresh"; }
+
+Schedule::Schedule(const Options& options, int64_t length)
+    : counts_fresh_(optim::counts_fresh(options)),
+      rate_(options.number("learning_rate")),
       end_factor_(options.number("end_factor")),
       gamma_(options.number("gamma")),
       power_(options.number("power")),
@@ -69,20 +81,21 @@ Schedule::Schedule(const Options& options, int64_t total_steps)
           : kind == "inverse_sqrt" ? Kind::inverse_sqrt
           : kind == "one_cycle"    ? Kind::one_cycle
                                    : Kind::constant;
-  if (decay_ == 0) decay_ = total_steps;
+  if (decay_ == 0) decay_ = length;
   for (const std::string name : kChanging)
     if (const double end = options.number(name + "_end"); end >= 0) ends_[name] = end;
   if (decay_ == 0 && !ends_.empty())
-    fail(Code::invalid_argument, "schedule: ", ends_.begin()->first,
-         "_end needs a step at which it is reached: set decay_steps, or the run's length in steps "
-         "(train.steps or train.planned_steps of a job)");
+    fail(Code::invalid_argument, "schedule: ", ends_.begin()->first, "_end needs ",
+         counts_fresh_ ? "an example" : "a step", " at which it is reached: set decay_steps, ",
+         run_length(counts_fresh_));
   const bool ends = kind_ != Kind::constant && kind_ != Kind::step && kind_ != Kind::inverse_sqrt;
   const double share = options.number("warmup_share");
   if (decay_ == 0 && (ends || (share > 0 && warmup_ == 0)))
     fail(Code::invalid_argument, "schedule '", kind, "' needs ",
-         ends ? "a step at which it ends" : "a length that warmup_share is a share of",
-         ": set decay_steps, or the run's length in steps (train.steps or train.planned_steps of a "
-         "job)");
+         !ends           ? "a length that warmup_share is a share of"
+         : counts_fresh_ ? "an example at which it ends"
+                         : "a step at which it ends",
+         ": set decay_steps, ", run_length(counts_fresh_));
   if (warmup_ == 0) warmup_ = std::llround(share * static_cast<double>(decay_));
   if (kind_ == Kind::one_cycle) warmup_ = 0;
   if (ends && decay_ <= warmup_) shorten_warmup(options.integer("decay_steps") > 0, kind);
@@ -93,27 +106,32 @@ void Schedule::shorten_warmup(bool decay_is_given, const std::string& kind) {
     fail(Code::invalid_argument, "schedule '", kind, "': decay_steps (", decay_,
          ") must exceed warmup_steps (", warmup_, ")");
   const int64_t given = std::exchange(warmup_, decay_ / 2);
-  log_line(
-      LogLevel::warning,
-      cat("schedule '", kind, "': the run's ", decay_, " steps are no more than warmup_steps (",
-          given, "); it warms up for ", warmup_, ". warmup_share follows the run's length"));
+  log_line(LogLevel::warning,
+           cat("schedule '", kind, "': the run's ", decay_,
+               counts_fresh_ ? " fresh examples" : " steps", " are no more than warmup_steps (",
+               given, "); it warms up for ", warmup_, ". warmup_share follows the run's length"));
 }
 
-double Schedule::progress(int64_t step) const {
-  return std::clamp(static_cast<double>(step) / static_cast<double>(std::max<int64_t>(decay_, 1)),
+int64_t Schedule::clock(const Passed& passed, uint64_t accumulate) const {
+  return static_cast<int64_t>(counts_fresh_ ? passed.fresh : passed.steps / accumulate);
+}
+
+double Schedule::progress(int64_t at) const {
+  return std::clamp(static_cast<double>(at) / static_cast<double>(std::max<int64_t>(decay_, 1)),
                     0.0, 1.0);
 }
 
-float Schedule::rate(int64_t step) const {
-  if (step < warmup_)
-    return static_cast<float>(rate_ * static_cast<double>(step + 1) / static_cast<double>(warmup_));
-  const double p = std::clamp(static_cast<double>(step - warmup_) /
+float Schedule::rate(int64_t at, int64_t ticks) const {
+  if (at < warmup_)
+    return static_cast<float>(rate_ * static_cast<double>(std::min(at + ticks, warmup_)) /
+                              static_cast<double>(warmup_));
+  const double p = std::clamp(static_cast<double>(at - warmup_) /
                                   static_cast<double>(std::max<int64_t>(decay_ - warmup_, 1)),
                               0.0, 1.0);
   double factor = 1;
   switch (kind_) {
     case Kind::constant: break;
-    case Kind::step: factor = std::pow(gamma_, static_cast<double>(step / step_every_)); break;
+    case Kind::step: factor = std::pow(gamma_, static_cast<double>(at / step_every_)); break;
     case Kind::linear: factor = 1 - (1 - end_factor_) * p; break;
     case Kind::cosine: factor = end_factor_ + (1 - end_factor_) * falling(p); break;
     case Kind::polynomial:
@@ -121,7 +139,7 @@ float Schedule::rate(int64_t step) const {
       break;
     case Kind::inverse_sqrt: {
       const auto warmup = static_cast<double>(std::max<int64_t>(warmup_, 1));
-      factor = std::sqrt(warmup / std::max(static_cast<double>(step), warmup));
+      factor = std::sqrt(warmup / std::max(static_cast<double>(at), warmup));
       break;
     }
     case Kind::one_cycle:

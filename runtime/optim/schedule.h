@@ -1,4 +1,4 @@
-// Learning-rate schedules. Their clock is optimizer steps.
+// Learning-rate schedules. Their clock is optimizer steps, or the fresh examples of these.
 #pragma once
 
 #include <cstdint>
@@ -9,30 +9,46 @@
 
 namespace etr::optim {
 
+// What a run has behind it.
+struct Passed {
+  Passed(uint64_t of_steps = 0, uint64_t of_fresh = 0) : steps(of_steps), fresh(of_fresh) {}
+
+  uint64_t steps;  // batches that it has trained on
+  uint64_t fresh;  // examples of them that no echo node repeated
+};
+
+// Whether a schedule with these options counts fresh examples ("clock").
+bool counts_fresh(const Options& schedule);
+
 class Schedule {
  public:
-  // `options` follow schedule_schema(); `total_steps` is the planned length of the run (for the
+  // `options` follow schedule_schema(); `length` is the planned length of the run by the schedule's clock (for the
   // decaying kinds whose decay_steps is 0). A run that was made shorter than its warm-up warms up for half of its steps, with a
   // log line. Throws Error(invalid_argument) where decay_steps contradicts warmup_steps, or a length is missing.
-  Schedule(const Options& options, int64_t total_steps);
+  Schedule(const Options& options, int64_t length);
 
-  // The rate of step `step` (0-based). With W = warmup_steps, D = decay_steps, f = end_factor and
-  // p = clamp((step - W) / (D - W), 0, 1):
-  //   warm-up   rate * (step + 1) / W          while step < W
+  // What its clock shows then, where `accumulate` batches make an optimizer step.
+  int64_t clock(const Passed& passed, uint64_t accumulate) const;
+  bool counts_fresh() const { return counts_fresh_; }
+
+  // The rate of the step in which the clock goes from `at` (0-based) to `at` + `ticks`. With W = warmup_steps, D = decay_steps,
+  // f = end_factor and p = clamp((at - W) / (D - W), 0, 1):
+  //   warm-up   rate * min(1, (at + ticks) / W)    while at < W
   //   constant  rate
-  //   step      rate * gamma ^ floor(step / step_every)
+  //   step      rate * gamma ^ floor(at / step_every)
   //   linear    rate * (1 - (1 - f) p)
   //   cosine    rate * (f + (1 - f) (1 + cos(pi p)) / 2)     (Loshchilov and Hutter 2017)
   //   polynomial    rate * (f + (1 - f) (1 - p)^power)
-  //   inverse_sqrt  rate * sqrt(W / max(step, W)), W at least 1      (Vaswani et al. 2017)
+  //   inverse_sqrt  rate * sqrt(W / max(at, W)), W at least 1      (Vaswani et al. 2017)
   //   one_cycle     up along a cosine from rate * f over the first `rise` of all steps, down along another to
   //                 rate * f^2; there is no warm-up beside it         (Smith and Topin 2019)
-  float rate(int64_t step) const;
+  // A run without echo has the same rates by either clock, where its numbers of examples are batch size times those of steps.
+  float rate(int64_t at, int64_t ticks = 1) const;
 
   // Hyperparameters that change along a line, by the name of their option: what they are at decay_steps. progress() is the
-  // share of the way at step `step`.
+  // share of the way when the clock shows `at`.
   const std::map<std::string, double>& ends() const { return ends_; }
-  double progress(int64_t step) const;
+  double progress(int64_t at) const;
 
  private:
   void shorten_warmup(bool decay_is_given, const std::string& kind);
@@ -40,6 +56,7 @@ class Schedule {
   enum class Kind { constant, step, linear, cosine, polynomial, inverse_sqrt, one_cycle };
 
   Kind kind_;
+  bool counts_fresh_;
   double rate_, end_factor_, gamma_, power_, rise_;
   int64_t warmup_, decay_, step_every_;
   std::map<std::string, double> ends_;

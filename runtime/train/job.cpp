@@ -23,10 +23,16 @@ constexpr OptionSpec kTrain[] = {
     {"epochs", OptionType::integer, "0", "epochs of the pipeline to train; 0: no limit", 0, 1e9,
      "epochs"},
     {"steps", OptionType::integer, "0", "optimizer steps to train; 0: no limit", 0, 1e12, "steps"},
+    {"fresh", OptionType::integer, "0",
+     "fresh examples to train on, of all ranks; those that an echo node repeats do not count; 0: "
+     "no "
+     "limit",
+     0, 1e15, "examples"},
     {"seconds", OptionType::number, "0", "training time, evaluation not counted; 0: no limit", 0,
      1e9, "s"},
     {"planned_steps", OptionType::integer, "0",
-     "length that decaying schedules assume; 0 takes 'steps'", 0, 1e12, "steps"},
+     "length that decaying schedules assume whose clock is steps; 0 takes 'steps'", 0, 1e12,
+     "steps"},
     {"progress_every", OptionType::number, "0.2", "time between two progress events", 0.01, 3600,
      "s"},
 };
@@ -36,8 +42,14 @@ constexpr OptionSpec kEvaluation[] = {
      1e9, "epochs"},
     {"every_steps", OptionType::integer, "0", "steps between evaluations; 0: none by step", 0, 1e12,
      "steps"},
+    {"every_fresh", OptionType::integer, "0",
+     "fresh examples between evaluations, each after the first step at or behind a multiple; 0: "
+     "none by examples",
+     0, 1e15, "examples"},
     {"target_accuracy", OptionType::number, "0",
      "training ends when an evaluation reaches it; 0: never", 0, 1},
+    {"target_loss", OptionType::number, "0",
+     "training ends when an evaluation's loss is below it; 0: never, because no loss is", 0, 1e30},
 };
 
 constexpr OptionSpec kOutput[] = {

@@ -19,6 +19,11 @@ std::optional<double> smoothing_of(const nn::Loss& loss) {
   return loss.classifies() ? std::optional(loss.label_smoothing()) : std::nullopt;
 }
 
+optim::Schedule schedule_of(const LearnerSpec& spec, int64_t accumulate) {
+  const Options options(optim::schedule_schema(), "schedule", spec.schedule);
+  return {options, optim::counts_fresh(options) ? spec.total_fresh : spec.total_steps / accumulate};
+}
+
 }  // namespace
 
 Learner::Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec,
@@ -30,9 +35,8 @@ Learner::Learner(std::shared_ptr<gpu::Kernels> kernels, const LearnerSpec& spec,
       model_(spec.model, /*serves=*/ranks_ && ranks_->rows()),
       update_(spec.optimizer),
       seed_(spec.seed),
-      steps_(optim::Schedule(Options(optim::schedule_schema(), "schedule", spec.schedule),
-                             spec.total_steps / update_.accumulate()),
-             update_, smoothing_of(model_.loss()), seed_) {}
+      steps_(schedule_of(spec, update_.accumulate()), update_, smoothing_of(model_.loss()), seed_) {
+}
 
 Learner::~Learner() = default;
 
@@ -122,13 +126,14 @@ void Learner::shape(const pipeline::Item& batch) {
   plans_for(batch, /*with_target=*/true).look_at(batch);
 }
 
-void Learner::step(const pipeline::Item& batch, bool plan_changes) {
+void Learner::step(const pipeline::Item& batch, const std::optional<SampleCounts>& counts,
+                   bool plan_changes) {
   if (ranks_ && plans_ && ranks_->exchange_due()) {
     plans_->results(/*wait_all=*/true);
     ranks_->exchange(weights_->store);
     ++weights_->age;
   }
-  steps_.start(plans_for(batch, /*with_target=*/true), batch, plan_changes);
+  steps_.start(plans_for(batch, /*with_target=*/true), batch, counts, plan_changes);
   if (ranks_) ranks_->started(steps_.count());
 }
 

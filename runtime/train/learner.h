@@ -22,7 +22,8 @@ namespace etr::train {
 struct LearnerSpec {
   Json model, optimizer, schedule;  // as in a job
   uint64_t seed = 0;
-  int64_t total_steps = 0;  // planned; what decaying schedules end at
+  int64_t total_steps = 0;  // planned; what decaying schedules end at,
+  int64_t total_fresh = 0;  // or this, where their clock counts fresh examples
 };
 
 // Steps are started and reported by train/steps, on what train/plans keeps for batches of each shape; train/inference evaluates
@@ -57,8 +58,10 @@ class Learner {
   // what they gave comes from take_metrics(), in order. Throws Error(invalid_argument) naming the
   // field whose shape or type does not fit. A batch with fewer rows than the most that a step had is computed with
   // rows repeated up to these, so that batch statistics stay sane; save() writes down how many they are.
-  // `plan_changes`: with ranks, whether changes_plan() of any: where shapes differ between them all agree on rows at the same steps.
-  void step(const pipeline::Item& batch, bool plan_changes = false);
+  // With ranks: `counts` are those of all their batches, `plan_changes` is whether changes_plan() of any: where shapes differ between
+  // them all agree on rows at the same steps.
+  void step(const pipeline::Item& batch, const std::optional<SampleCounts>& counts = {},
+            bool plan_changes = false);
   bool changes_plan(const pipeline::Item& batch) const {
     return ranks_ && plans_ && plans_->changes(batch);
   }
@@ -136,8 +139,10 @@ class Learner {
   // none predicts or exports.
   void save(checkpoint::Files& files);
   // Before or after prepare(); shapes are checked when both are there: Error(invalid_argument) that names the first tensor
-  // which does not fit, and both shapes, and calls the files `origin`. Nothing is changed where it throws.
-  void load(const checkpoint::Files& files, const std::string& origin = "the checkpoint");
+  // which does not fit, and both shapes, and calls the files `origin`. Nothing is changed where it throws. `fresh`: as many fresh
+  // examples were trained on, where the files do not say it because an earlier version wrote them.
+  void load(const checkpoint::Files& files, const std::string& origin = "the checkpoint",
+            uint64_t fresh = 0);
 
   // Weights of PyTorch, a safetensors file of a state_dict, to begin with; see nn/weights.h for `names`. Before
   // the first batch: Error(state) later. Names and shapes are checked when the shapes are known.
@@ -145,8 +150,10 @@ class Learner {
 
   const nn::Model& model() const { return model_; }
   uint64_t steps() const { return steps_.count(); }
-  int64_t trainable() const;      // parameters; 0 before prepare()
-  uint64_t device_bytes() const;  // of all that is planned now
+  const optim::Passed& passed() const { return steps_.passed(); }  // with ranks: of all of them
+  uint64_t latest_fresh() const { return steps_.latest_fresh(); }  // of the latest step
+  int64_t trainable() const;                                       // parameters; 0 before prepare()
+  uint64_t device_bytes() const;                                   // of all that is planned now
   int in_flight() const;
   ReservoirStats reservoir() const;
   const gpu::DevicePtr& device() const { return kernels_->device(); }

@@ -1,5 +1,6 @@
 // What a learner writes into checkpoints and reads from them.
 #include <limits>
+#include <optional>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -22,6 +23,8 @@ const std::vector<std::byte>& file_of(const checkpoint::Files& files, const char
 // What learner.json says.
 struct State {
   uint64_t step = 0;
+  std::optional<uint64_t> fresh;  // examples; none in those of earlier versions
+  uint64_t latest_fresh = 0;      // of the latest step
   std::map<std::string, int64_t> rows;
   std::string optimizer;  // "" in those of earlier versions
   optim::Hyperparameters::Changes hyperparameters;
@@ -36,6 +39,8 @@ State state_of(const checkpoint::Files& files, const std::string& origin) {
       fail(Code::corrupt_data, origin, ": '", kState, "' is damaged: 'step' is ", step.dump(),
            " and 'rows' is ", rows.dump());
     state.step = step.get<uint64_t>();
+    if (json.contains("fresh")) state.fresh = json["fresh"].get<uint64_t>();
+    state.latest_fresh = json.value("latest_fresh", state.latest_fresh);
     state.optimizer = json.value("optimizer", "");
     state.hyperparameters = json.value("hyperparameters", state.hyperparameters);
     for (const auto& [fields, count] : rows.items()) {
@@ -55,12 +60,15 @@ State state_of(const checkpoint::Files& files, const std::string& origin) {
 
 void Learner::save(checkpoint::Files& files) {
   Weights& weights = begun("there is nothing to save before the first batch");
-  if (weights.saves_together()) plans_->results(/*wait_all=*/true);  // whose exchanges use the ranks' group
+  if (weights.saves_together())
+    plans_->results(/*wait_all=*/true);  // whose exchanges use the ranks' group
   const auto saved = weights.saved();
   if (!saved) return;
   files[kWeights] = checkpoint::write_safetensors(saved->weights);
   files[kOptimizer] = checkpoint::write_safetensors(saved->optimizer);
   Json state{{"step", steps_.count()},
+             {"fresh", steps_.passed().fresh},
+             {"latest_fresh", steps_.latest_fresh()},
              {"seed", seed_},
              {"rows", plans_->trained_rows()},
              {"optimizer", update_.optimizer().name}};
@@ -70,7 +78,7 @@ void Learner::save(checkpoint::Files& files) {
   if (ranks_) ranks_->save(files);
 }
 
-void Learner::load(const checkpoint::Files& files, const std::string& origin) {
+void Learner::load(const checkpoint::Files& files, const std::string& origin, uint64_t fresh) {
   State state = state_of(files, origin);
   const std::string optimizer = update_.optimizer().name;
   check_origin(origin, "optimizer", [&] {
@@ -94,7 +102,7 @@ void Learner::load(const checkpoint::Files& files, const std::string& origin) {
     loaded_ = std::make_unique<Loaded>(std::move(loaded));
   }
   steps_.hyperparameters() = std::move(hyperparameters);
-  steps_.go_on_after(state.step, plans_.get());
+  steps_.go_on_after({state.step, state.fresh.value_or(fresh)}, state.latest_fresh, plans_.get());
 }
 
 }  // namespace etr::train

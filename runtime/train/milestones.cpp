@@ -1,6 +1,7 @@
 #include "train/milestones.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace etr::train {
 namespace {
@@ -18,7 +19,10 @@ bool falls_on(const Milestone& at, uint64_t every_epochs, uint64_t every_steps) 
 }  // namespace
 
 bool evaluation_falls_on(const Milestone& at, const Options& evaluation) {
-  return falls_on(at, count(evaluation, "every_epochs"), count(evaluation, "every_steps"));
+  const uint64_t every = count(evaluation, "every_fresh");
+  const bool passes = every && at.fresh / every > (at.fresh - at.latest_fresh) / every;
+  return passes ||
+         falls_on(at, count(evaluation, "every_epochs"), count(evaluation, "every_steps"));
 }
 
 bool checkpoint_falls_on(const Milestone& at, const Options& output) {
@@ -31,8 +35,10 @@ bool writes_checkpoints(const Options& output) {
 }
 
 bool run_ends_at(const Milestone& at, const Options& train) {
-  const uint64_t epochs = count(train, "epochs"), steps = count(train, "steps");
-  return (epochs && at.epoch >= epochs) || (steps && at.step >= steps);
+  const uint64_t epochs = count(train, "epochs"), steps = count(train, "steps"),
+                 fresh = count(train, "fresh");
+  return (epochs && at.epoch >= epochs) || (steps && at.step >= steps) ||
+         (fresh && at.fresh >= fresh);
 }
 
 int64_t planned_steps(const Options& train) {
@@ -46,15 +52,24 @@ EpochStart epoch_start(const Milestone& resumed, std::optional<uint64_t> epoch_s
   return {resumed.epoch, fits ? first : resumed.step};
 }
 
+uint64_t steps_to_fresh(const Options& train, const Milestone& now) {
+  const uint64_t fresh = count(train, "fresh");
+  if (fresh == 0 || now.fresh == 0) return 0;
+  if (now.fresh >= fresh) return now.step;
+  const double rest = static_cast<double>(fresh - now.fresh) * static_cast<double>(now.step) /
+                      static_cast<double>(now.fresh);
+  return now.step + static_cast<uint64_t>(std::ceil(rest));
+}
+
 uint64_t total_steps(const Options& train, std::optional<uint64_t> epoch_steps,
-                     const EpochStart& latest) {
-  const uint64_t steps = count(train, "steps"), epochs = count(train, "epochs");
-  if (epochs && epoch_steps) {
-    const uint64_t to_come = epochs - std::min(epochs, latest.epoch);
-    const uint64_t end = latest.step + to_come * *epoch_steps;
-    if (!steps || end < steps) return end;
-  }
-  return steps ? steps : static_cast<uint64_t>(planned_steps(train));
+                     const EpochStart& latest, uint64_t fresh_steps) {
+  uint64_t end = count(train, "steps");
+  const auto limit = [&end](uint64_t steps) { end = end ? std::min(end, steps) : steps; };
+  const uint64_t epochs = count(train, "epochs");
+  if (epochs && epoch_steps)
+    limit(latest.step + (epochs - std::min(epochs, latest.epoch)) * *epoch_steps);
+  if (fresh_steps) limit(fresh_steps);
+  return end ? end : static_cast<uint64_t>(planned_steps(train));
 }
 
 }  // namespace etr::train

@@ -69,10 +69,10 @@ std::string left_out(uint64_t step, size_t behind) {
 }  // namespace
 
 ops::StepValues Steps::values_for(const pipeline::Item& batch, const Plans& plans,
-                                  const Planned& planned) const {
-  const uint64_t k = accumulate_;
+                                  const SampleCounts& counts, const Planned& planned) const {
+  const uint64_t k = accumulate_, count = passed_.steps;
   ops::StepValues values;
-  values.step = static_cast<uint32_t>(count_);
+  values.step = static_cast<uint32_t>(count);
   values.valid_rows = static_cast<uint32_t>(rows_of(batch, plans.model().inputs()[0]));
   values.rows = static_cast<uint32_t>(planned.rows);
   if (const parallel::Sharing* ranks = plans.weights().ranks)
@@ -82,28 +82,33 @@ ops::StepValues Steps::values_for(const pipeline::Item& batch, const Plans& plan
         values.rows * static_cast<uint32_t>(stage->mesh().place(parallel::Axis::data));
   values.seed_lo = static_cast<uint32_t>(seed_);
   values.seed_hi = static_cast<uint32_t>(seed_ >> 32);
-  values.learning_rate = schedule_.rate(static_cast<int64_t>(count_ / k));
+  values.learning_rate =
+      schedule_.rate(schedule_.clock(passed_, k), schedule_.counts_fresh() ? counts.fresh : 1);
   put_hyperparameters(values);
-  values.update = (count_ + 1) % k == 0 ? static_cast<uint32_t>((count_ + 1) / k) : 0;
-  values.flags = (count_ % k == 0 ? ops::StepValues::kFirstOfUpdate : 0) |
+  values.update = (count + 1) % k == 0 ? static_cast<uint32_t>((count + 1) / k) : 0;
+  values.flags = (count % k == 0 ? ops::StepValues::kFirstOfUpdate : 0) |
                  (batch.replica == 0 ? ops::StepValues::kFreshBatch : 0);
   return values;
 }
 
 void Steps::put_hyperparameters(ops::StepValues& values) const {
-  hyperparameters_.put(values, count_);
+  hyperparameters_.put(values, passed_);
 }
 
-void Steps::start(Plans& plans, const pipeline::Item& batch, bool plan_changes) {
+void Steps::start(Plans& plans, const pipeline::Item& batch,
+                  const std::optional<SampleCounts>& all_ranks, bool plan_changes) {
   Planned& planned = plans.training(batch, plan_changes);
-  const ops::StepValues values = values_for(batch, plans, planned);
+  const SampleCounts counts = all_ranks ? *all_ranks : counts_of(batch, plans.model().inputs()[0]);
+  const ops::StepValues values = values_for(batch, plans, counts, planned);
   planned.training()->fed.filled_for(batch, values.step).submit(values, ++tickets_);
-  ++count_;
+  ++passed_.steps;
+  latest_fresh_ = static_cast<uint64_t>(counts.fresh);
+  passed_.fresh += latest_fresh_;
   ++plans.weights().age;
   StepMetrics metrics;
-  metrics.step = count_;
+  metrics.step = passed_.steps;
   metrics.learning_rate = values.learning_rate;
-  metrics.counts = counts_of(batch, plans.model().inputs()[0]);
+  metrics.counts = counts;
   started_.push_back({tickets_, metrics, values, batch, planned.weak_from_this()});
 }
 
@@ -167,8 +172,9 @@ void Steps::forget_started(Plans& plans) {
   started_.clear();
 }
 
-void Steps::go_on_after(uint64_t count, Plans* plans) {
-  count_ = count;
+void Steps::go_on_after(const optim::Passed& passed, uint64_t latest_fresh, Plans* plans) {
+  passed_ = passed;
+  latest_fresh_ = latest_fresh;
   if (!failed_) return;
   forget_started(*plans);
   failed_.reset();

@@ -37,9 +37,13 @@ class Steps {
         accumulate_(static_cast<uint64_t>(update.accumulate())),
         seed_(seed) {}
 
-  uint64_t count() const { return count_; }  // started
+  uint64_t count() const { return passed_.steps; }         // started
+  const optim::Passed& passed() const { return passed_; }  // in those
+  uint64_t latest_fresh() const { return latest_fresh_; }  // examples of the latest of them
 
-  void start(Plans& plans, const pipeline::Item& batch, bool plan_changes = false);
+  // `all_ranks`: the samples of all ranks' batches; none: those of this one.
+  void start(Plans& plans, const pipeline::Item& batch,
+             const std::optional<SampleCounts>& all_ranks = {}, bool plan_changes = false);
 
   optim::Hyperparameters& hyperparameters() { return hyperparameters_; }
   const optim::Hyperparameters& hyperparameters() const { return hyperparameters_; }
@@ -49,8 +53,8 @@ class Steps {
   // As Learner::take_metrics().
   std::vector<StepMetrics> take_metrics(Plans& plans, bool wait_all);
 
-  // The next step is the one after `count`. Forgets one that was not finite, and those after it.
-  void go_on_after(uint64_t count, Plans* plans);
+  // The next step is the one after these. Forgets one that was not finite, and those after it.
+  void go_on_after(const optim::Passed& passed, uint64_t latest_fresh, Plans* plans);
 
  private:
   struct Started {
@@ -66,7 +70,7 @@ class Steps {
   };
 
   ops::StepValues values_for(const pipeline::Item& batch, const Plans& plans,
-                             const Planned& planned) const;
+                             const SampleCounts& counts, const Planned& planned) const;
   void forget_started(Plans& plans);
   [[noreturn]] void fail_not_finite(Plans& plans);
 
@@ -74,7 +78,8 @@ class Steps {
   optim::Hyperparameters hyperparameters_;
   const uint64_t accumulate_;
   const uint64_t seed_;
-  uint64_t count_ = 0;
+  optim::Passed passed_;
+  uint64_t latest_fresh_ = 0;
   std::deque<Started> started_;   // in flight
   std::optional<Failed> failed_;  // take_metrics() is to throw it
   uint64_t tickets_ = 0;

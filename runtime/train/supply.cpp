@@ -80,7 +80,7 @@ bool Supply::next(pipeline::Item& batch, const std::string& field,
   if (!all.ends_epoch) {
     if (ranks_->mesh().length(parallel::Axis::pipeline) > 1)
       ranks_->check_alike(fingerprint_of(batch));
-    shares_.push_back(all);
+    counts_ = all.counts;
     return true;
   }
   if (ahead_)
@@ -88,12 +88,6 @@ bool Supply::next(pipeline::Item& batch, const std::string& field,
   else
     while (!ended) ended = pipeline_.next(batch) == pipeline::Pipeline::Next::end_of_epoch;
   return false;
-}
-
-void Supply::count_all_ranks(StepMetrics& metrics) {
-  if (!ranks_) return;
-  metrics.counts = shares_.front().counts;
-  shares_.pop_front();
 }
 
 checkpoint::Files Supply::positions() {

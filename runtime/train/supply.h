@@ -1,7 +1,6 @@
 // Where a run's batches come from: its pipeline, which keeps pace with those of the other ranks.
 #pragma once
 
-#include <deque>
 #include <functional>
 #include <optional>
 #include <string>
@@ -40,8 +39,8 @@ class Supply {
   // Of the batch that next() gave last: whether that is so on any rank.
   bool plan_changes() const { return plan_changes_; }
 
-  // Results of the batches that next() gave, in their order: their samples are those of all ranks' batches.
-  void count_all_ranks(StepMetrics& metrics);
+  // And the samples of all ranks' batches; none where the run is alone.
+  const std::optional<SampleCounts>& counts() const { return counts_; }
 
   // The positions of all ranks' pipelines, as a checkpoint keeps them: one where ranks read the same. A call of all ranks, as
   // restore() is.
@@ -58,7 +57,7 @@ class Supply {
   pipeline::Pipeline pipeline_;
   std::optional<BatchesAhead> ahead_;
   bool plan_changes_ = false;
-  std::deque<Ranks::Share> shares_;  // of the steps in flight
+  std::optional<SampleCounts> counts_;
 };
 
 }  // namespace etr::train

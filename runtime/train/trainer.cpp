@@ -16,7 +16,12 @@ namespace etr::train {
 namespace {
 
 LearnerSpec learner_spec(const Job& job) {
-  return {job.model(), job.optimizer(), job.schedule(), job.seed(), planned_steps(job.train())};
+  return {job.model(),
+          job.optimizer(),
+          job.schedule(),
+          job.seed(),
+          planned_steps(job.train()),
+          job.train().integer("fresh")};
 }
 
 // Also of ranks over a transport of the program's, whose job needs no section 'parallel'.
@@ -50,9 +55,10 @@ void Trainer::begin(std::shared_ptr<gpu::Kernels> kernels) {
   if (ranks_) ranks_->lay_out(job_.mesh());
   open(std::move(kernels));
   const Options& train = job_.train();
-  if (train.integer("epochs") == 0 && train.integer("steps") == 0 && train.number("seconds") == 0)
+  if (train.integer("epochs") == 0 && train.integer("steps") == 0 && train.integer("fresh") == 0 &&
+      train.number("seconds") == 0)
     fail(Code::invalid_argument,
-         "train: set 'epochs', 'steps' or 'seconds', or the run would never end");
+         "train: set 'epochs', 'steps', 'fresh' or 'seconds', or the run would never end");
   const auto directory = job_.output_dir();
   has_saved_ = start_ == Start::resume;
   if (leads() && !directory && (start_ == Start::fresh || start_ == Start::overwrite))
@@ -153,8 +159,11 @@ void Trainer::set_again() {
 }
 
 bool Trainer::reaches_target() const {
-  const double target = job_.evaluation() ? job_.evaluation()->number("target_accuracy") : 0;
-  return target > 0 && progress_.evaluation().metrics.accuracy >= target;
+  if (!job_.evaluation()) return false;
+  const EvalMetrics& latest = progress_.evaluation().metrics;
+  const double accuracy = job_.evaluation()->number("target_accuracy");
+  const double loss = job_.evaluation()->number("target_loss");
+  return (accuracy > 0 && latest.accuracy >= accuracy) || (loss > 0 && latest.loss < loss);
 }
 
 bool Trainer::leads() const {
@@ -171,7 +180,8 @@ bool Trainer::time_is_over() const {
 }
 
 Milestone Trainer::milestone() const {
-  return {learner_->steps(), progress_.epoch(), progress_.epoch_ended()};
+  return {learner_->steps(), progress_.epoch(), progress_.epoch_ended(), learner_->passed().fresh,
+          learner_->latest_fresh()};
 }
 
 bool Trainer::finished() const {
@@ -242,7 +252,7 @@ void Trainer::train_one() {
   // In the first step the driver compiles the kernels: many seconds on some, and nothing that a
   // run's speed or its device's idle share should be judged by.
   if (!warm_) progress_.pause_clock();
-  learner_->step(batch, supply_->plan_changes());
+  learner_->step(batch, supply_->counts(), supply_->plan_changes());
   ++steps_here_;
   take_metrics(/*wait_all=*/!warm_);
   warm_ = true;
@@ -254,7 +264,6 @@ void Trainer::take_metrics(bool wait_all) {
   for (auto taken = learner_->take_metrics(wait_all); !taken.empty();
        taken = learner_->take_metrics(wait_all))
     for (StepMetrics& metrics : taken) {
-      supply_->count_all_ranks(metrics);
       progress_.count(metrics, /*timed=*/warm_);
       if (folder_) write_step(*folder_, metrics, progress_);
     }
@@ -285,7 +294,8 @@ uint64_t Trainer::planned_end() {
     length_epoch_ = progress_.epoch();
   }
   if (resumed_at_) epoch_start_ = epoch_start(*std::exchange(resumed_at_, {}), epoch_length_);
-  const uint64_t end = total_steps(job_.train(), epoch_length_, epoch_start_);
+  const uint64_t end = total_steps(job_.train(), epoch_length_, epoch_start_,
+                                   steps_to_fresh(job_.train(), milestone()));
   return end ? std::max<uint64_t>(end, learner_->steps()) : 0;  // it may have been over before
 }
 

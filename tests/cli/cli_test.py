@@ -308,6 +308,15 @@ class Runs(unittest.TestCase):
         self.assertIn("complete, at step 2 (evaluation.target_accuracy of 0.001 is reached); to train on, give it more: "
                       "--resume --set evaluation.target_accuracy=0\n", result.stdout)
         self.assertIn("8 steps", run("train", *words, "--resume", "--set", "evaluation.target_accuracy=0").stdout)
+        aimed = {"evaluation.every_steps": 2, "evaluation.target_loss": 1000, "train.steps": 8}
+        words = self.words("aimed-at-loss", **aimed)
+        self.assertEqual(run("train", *words).returncode, 0)
+        self.assertIn("complete, at step 2 (evaluation.target_loss of 1000 is reached); to train on, give it more: "
+                      "--resume --set evaluation.target_loss=0\n", run("train", *words, "--resume").stdout)
+        counted = self.words("counted", train__steps=0, train__fresh=9)
+        self.assertEqual(run("train", *counted).returncode, 0)
+        self.assertIn("(train.fresh is 9); to train on, give it more: --resume --set train.fresh=18\n",
+                      run("train", *counted, "--resume").stdout)
         self.assertEqual(run("train", *self.words("timed")).returncode, 0)
         timed = self.words("timed", train__steps=0, train__seconds=0.000001)
         self.assertRegex(run("train", *timed, "--resume").stdout,

@@ -435,6 +435,14 @@ optim::Schedule schedule_of(const std::string& json, int64_t total = 0) {
                          total);
 }
 
+TEST(Hyperparameters, FollowTheSchedulesClock) {
+  const auto by_data = schedule_of(
+      R"({"learning_rate": 1, "weight_decay_end": 0, "clock": "fresh", "decay_steps": 1000})");
+  const optim::UpdateSpec spec({{"optimizer", "sgd"}, {"weight_decay", 0.1}, {"accumulate", 2}});
+  const optim::Hyperparameters values(spec, {}, by_data);
+  EXPECT_NEAR(values.value("weight_decay", {2, 500}), 0.05, 1e-12);
+}
+
 // A run that is made shorter by one key, the number of its steps, still has a schedule.
 TEST(Schedule, ShortRunsHaveSchedulesToo) {
   for (const char* kind : {"linear", "cosine", "polynomial"})
@@ -493,8 +501,31 @@ TEST(Schedule, ContradictionsAreErrors) {
       "decay_steps (200) must exceed warmup_steps (200)");
   has(error_of(R"({"schedule": "cosine", "learning_rate": 1})", 0),
       "decay_steps, or the run's length");
+  has(error_of(R"({"schedule": "cosine", "learning_rate": 1, "clock": "fresh"})", 0),
+      "fresh examples (train.fresh of a job)");
   has(error_of(R"({"schedule": "constant", "learning_rate": 1, "warmup_share": 0.1})", 0),
       "warmup_share");
+}
+
+// By either clock, where each step has 8 fresh examples.
+TEST(Schedule, CountsStepsOrFreshExamples) {
+  for (const char* kind :
+       {"constant", "step", "linear", "cosine", "polynomial", "inverse_sqrt", "one_cycle"}) {
+    const auto of = [&](const char* clock, int ticks) {
+      return schedule_of(
+          cat(R"({"learning_rate": 2, "end_factor": 0.1, "schedule": ")", kind, R"(", "clock": ")",
+              clock, R"(", "warmup_steps": )", 5 * ticks, R"(, "step_every": )", 7 * ticks, "}"),
+          40 * ticks);
+    };
+    const auto steps = of("steps", 1), fresh = of("fresh", 8);
+    EXPECT_EQ(steps.clock({30, 999}, 2), 15) << "updates";
+    EXPECT_EQ(fresh.clock({30, 999}, 2), 999);
+    for (int64_t step = 0; step < 50; ++step)
+      EXPECT_NEAR(fresh.rate(8 * step, 8), steps.rate(step), 1e-6) << kind << " " << step;
+    EXPECT_EQ(fresh.rate(100, 0), fresh.rate(100, 8)) << "a batch of echoes does not move it";
+    EXPECT_FLOAT_EQ(fresh.rate(39, 8), std::string(kind) == "one_cycle" ? fresh.rate(39) : 2)
+        << "a warm-up that ends within a step";
+  }
 }
 
 TEST(Schedule, Kinds) {

@@ -91,6 +91,39 @@ TEST(Milestones, FallOnEpochsAndSteps) {
   EXPECT_EQ(train::total_steps(job.train(), 70), 100u);
 }
 
+TEST(Milestones, FallOnFreshExamples) {
+  const auto job = train::Job::parse(
+      R"({"pipeline": {"stages": [{"stage": "idx", "images": "x"}, {"stage": "batch", "size": 4}]},
+          "model": {"inputs": ["image"], "layers": [{"layer": "dense", "units": 2}],
+                    "loss": {"loss": "mse", "target": "y"}},
+          "optimizer": {"optimizer": "sgd"}, "schedule": {"rate": 0.1},
+          "train": {"fresh": 1000, "steps": 300},
+          "evaluation": {"every_fresh": 100, "pipeline": {"stages": [{"stage": "idx", "images": "x"},
+                                                                    {"stage": "batch", "size": 4}]}}})",
+      "job");
+  const auto evaluates = [&](uint64_t fresh, uint64_t latest) {
+    return train::evaluation_falls_on({7, 0, false, fresh, latest}, *job.evaluation());
+  };
+  EXPECT_TRUE(evaluates(100, 4));
+  EXPECT_TRUE(evaluates(103, 4));
+  EXPECT_TRUE(evaluates(430, 300)) << "several multiples at once";
+  EXPECT_FALSE(evaluates(104, 4));
+  EXPECT_FALSE(evaluates(99, 4));
+  EXPECT_FALSE(evaluates(100, 0)) << "a batch of echoes behind it";
+  EXPECT_FALSE(evaluates(0, 0));
+  EXPECT_TRUE(train::run_ends_at({9, 0, false, 1000}, job.train()));
+  EXPECT_FALSE(train::run_ends_at({9, 0, false, 999}, job.train()));
+  const auto end = [&](uint64_t step, uint64_t fresh) {
+    const uint64_t to_fresh = train::steps_to_fresh(job.train(), {step, 0, false, fresh});
+    return train::total_steps(job.train(), std::nullopt, {}, to_fresh);
+  };
+  EXPECT_EQ(end(0, 0), 300u) << "nothing is known yet";
+  EXPECT_EQ(end(1, 100), 10u);
+  EXPECT_EQ(end(3, 100), 30u) << "two of three are echoes";
+  EXPECT_EQ(end(70, 100), 300u) << "the steps end it first";
+  EXPECT_EQ(end(250, 1003), 250u);
+}
+
 TEST(Milestones, TheEndFollowsFromTheEpochsThatAreLeft) {
   const auto job = train::Job::parse(
       R"({"pipeline": {"stages": [{"stage": "idx", "images": "x"}, {"stage": "batch", "size": 4}]},

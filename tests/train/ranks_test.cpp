@@ -416,9 +416,9 @@ TEST(RanksOfAJob, SayWhatWasNotFiniteInABatchOfAShapeOfItsOwn) {
            3, 1000},
           std::make_unique<parallel::DataParallel>(std::move(group), kernels->device()));
       try {
-        learner.step(images_of(6), true);
-        learner.step(images_of(fails ? 8 : 6, fails), true);
-        learner.step(images_of(6), true);
+        learner.step(images_of(6), {}, true);
+        learner.step(images_of(fails ? 8 : 6, fails), {}, true);
+        learner.step(images_of(6), {}, true);
         while (true) learner.take_metrics(true);
       } catch (const Error& error) {
         return error.what();

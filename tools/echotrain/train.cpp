@@ -43,22 +43,29 @@ std::string kept(const RunEnd& end, const Job& job, const std::string& job_file)
 // A resumed run whose length an earlier one had reached already.
 void print_complete(const Json& job, const etr_event& end) {
   const int64_t steps = job.value("/train/steps"_json_pointer, int64_t{0}),
-                epochs = job.value("/train/epochs"_json_pointer, int64_t{0});
+                epochs = job.value("/train/epochs"_json_pointer, int64_t{0}),
+                fresh = job.value("/train/fresh"_json_pointer, int64_t{0});
   const double seconds = job.value("/train/seconds"_json_pointer, 0.0);
   std::string reached, more;
   const auto add = [&](const std::string& limit, const std::string& setting) {
     reached += (reached.empty() ? "" : ", ") + limit;
     more += " --set " + setting;
   };
-  if (end.target_reached) {
-    const Json target = job.at("/evaluation/target_accuracy"_json_pointer);
-    add("evaluation.target_accuracy of " + target.dump() + " is reached",
-        "evaluation.target_accuracy=0");
-  }
+  if (end.target_reached)
+    for (const std::string name : {"target_accuracy", "target_loss"}) {
+      const Json target = job.at("evaluation").value(name, Json(0));
+      const bool is_it = name == "target_loss" ? end.eval_loss < target.get<double>()
+                                               : end.eval_accuracy >= target.get<double>();
+      if (target == 0 || !is_it) continue;
+      add("evaluation." + name + " of " + target.dump() + " is reached",
+          "evaluation." + name + "=0");
+    }
   if (steps > 0 && end.step >= static_cast<uint64_t>(steps))
     add("train.steps is " + std::to_string(steps), "train.steps=" + std::to_string(2 * steps));
   if (epochs > 0 && end.epoch >= static_cast<uint64_t>(epochs))
     add("train.epochs is " + std::to_string(epochs), "train.epochs=" + std::to_string(2 * epochs));
+  if (fresh > 0 && end.fresh >= static_cast<uint64_t>(fresh))
+    add("train.fresh is " + std::to_string(fresh), "train.fresh=" + std::to_string(2 * fresh));
   if (seconds > 0 && end.seconds >= seconds)
     add("train.seconds are over",
         "train.seconds=" + std::to_string(std::llround(std::ceil(2 * end.seconds))));

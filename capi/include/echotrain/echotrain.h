@@ -621,7 +621,8 @@ typedef struct etr_event {
   uint32_t struct_size;
   int32_t kind; /* ETR_EVENT_* */
   uint64_t step, epoch;
-  uint64_t total_steps; /* where 'steps' or 'epochs' end the run, or what is planned; 0: unknown */
+  uint64_t total_steps; /* where 'steps', 'epochs' or 'fresh' (an estimate where samples are echoed) end the run, or what is
+                           planned; 0: unknown */
   double seconds; /* of training: without evaluation, checkpoints and the first step's compiling */
   double loss, accuracy, learning_rate;
   double examples_per_second;
