@@ -7,6 +7,7 @@
 #include "functions.h"
 #include "handles.h"
 #include "nn/detections.h"
+#include "text_lists.h"
 #include "train/profile.h"
 #include "train/report.h"
 #include "train/summary.h"
@@ -15,14 +16,6 @@ using namespace etr;
 using namespace etr::capi;
 
 namespace {
-
-std::vector<std::string> strings_of(const char* const* items, int32_t count, const char* name) {
-  if (count < 0) fail(Code::invalid_argument, "argument 'count' is ", count);
-  if (count > 0) required(items, name);
-  std::vector<std::string> out;
-  for (int32_t i = 0; i < count; ++i) out.emplace_back(&required(items[i], name));
-  return out;
-}
 
 etr_event c_event(const train::Event& e) {
   etr_event out{};

@@ -1,5 +1,7 @@
 #include "train/folder_claim.h"
 
+#include <utility>
+
 #include "core/error.h"
 
 namespace etr::train {
@@ -11,7 +13,8 @@ constexpr int kAttempts = 100;  // each after another process has removed what i
 
 }  // namespace
 
-FolderClaim::FolderClaim(const std::string& folder) {
+FolderClaim::FolderClaim(const std::string& folder, std::string owner, std::string another)
+    : owner_(std::move(owner)), another_(std::move(another)) {
   for (int attempt = 1; !lock_; ++attempt) try {
       claim(folder);
     } catch (const Error& error) {
@@ -26,10 +29,9 @@ void FolderClaim::claim(const std::string& folder) {
   try {
     lock_ = platform::FileLock::take((fs::path(folder) / platform::kFolderLock).string(), holder);
     if (!lock_)
-      fail(
-          Code::state, "another run writes into '", folder, "' (", holder,
-          "): wait until it ends, or stop it and close its trainer, or let output.dir name another "
-          "folder (on the command line: --set output.dir=FOLDER)");
+      fail(Code::state, "another ", owner_, " writes into '", folder, "' (", holder,
+           "): wait until it ends, or stop it", owner_ == "run" ? " and close its trainer" : "",
+           ", or ", another_);
   } catch (...) {
     remove_empty_folders();
     throw;
@@ -56,11 +58,12 @@ void FolderClaim::make_folders(const std::string& folder) {
   // What was there when it was to be made may be gone by now.
   const bool removed = error == std::errc::no_such_file_or_directory ||
                        ((!error || error == std::errc::file_exists) && !fs::exists(made));
-  fail(removed ? Code::not_found : Code::io, "cannot create the run's folder '", folder, "': ",
+  fail(removed ? Code::not_found : Code::io, "cannot create the ", owner_, "'s folder '", folder,
+       "': ",
        error     ? error.message()
        : removed ? "another process has removed it"
                  : "it is a file",
-       "; output.dir names another one");
+       "; ", another_);
 }
 
 void FolderClaim::remove_empty_folders() {

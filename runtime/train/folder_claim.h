@@ -13,8 +13,12 @@ namespace etr::train {
 // Makes the folder and locks it against other runs, in this process and in others. Those that only read take no claim.
 class FolderClaim {
  public:
-  // Error(state) that names the folder and the run that has it; Error(io) or Error(not_found) where it cannot be made.
-  explicit FolderClaim(const std::string& folder);
+  // Error(state) that names the folder and the run that has it; Error(io) or Error(not_found) where it cannot be made. Errors call
+  // what writes there `owner`, and say how to name another folder by `another`.
+  explicit FolderClaim(const std::string& folder, std::string owner = "run",
+                       std::string another =
+                           "let output.dir name another folder (on the command "
+                           "line: --set output.dir=FOLDER)");
   ~FolderClaim();  // and removes the folders that it has made, where they are still empty
   FolderClaim(const FolderClaim&) = delete;
   FolderClaim& operator=(const FolderClaim&) = delete;
@@ -24,6 +28,7 @@ class FolderClaim {
   void make_folders(const std::string& folder);
   void remove_empty_folders();
 
+  const std::string owner_, another_;
   std::vector<std::filesystem::path> made_;  // from the outermost
   std::unique_ptr<platform::FileLock> lock_;
 };

@@ -53,6 +53,7 @@ using PackingOptions = Handle<etr_options, etr_options_destroy>;
 using Pipeline = Handle<etr_pipeline, etr_pipeline_destroy>;
 using Batch = Handle<etr_batch, etr_batch_destroy>;
 using Server = Handle<etr_server, etr_server_destroy>;
+using Study = Handle<etr_study, etr_study_destroy>;
 using Trainer = Handle<etr_trainer, etr_trainer_destroy>;
 
 // A field of a batch or sample.

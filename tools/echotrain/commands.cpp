@@ -167,6 +167,29 @@ const std::vector<Command> kCommands = {
       {"title", "TEXT", "its title"},
       {"target", "ACCURACY", "accuracy that the runs are to reach, 0 to 1"}},
      command_report},
+    {"study", "STUDY.json",
+     "runs many trials of jobs, searches hyperparameters for each condition, and compares the "
+     "conditions",
+     "A study names a job, conditions (values of its keys that are to be compared), and a space of "
+     "hyperparameters, which is searched for each condition by itself. Each trial is a run of the "
+     "job that ends "
+     "when an evaluation reaches the target, or with its budget. docs/studies.md says what the "
+     "file holds.\n\n"
+     "Every finished trial is kept in the study's folder. The same command goes on where a study "
+     "was "
+     "interrupted or killed, and with trials, searches or conditions that were added to the file. "
+     "Ctrl-C ends it in "
+     "a moment, and the exit status is 130; trials that were running begin anew.\n\n"
+     "  echotrain study study.json --set data=shards\n"
+     "  echotrain study study.json --report",
+     job_options(
+         {{"out", "FOLDER", "where to write; runs/studies/STEM without it, after the file's name"},
+          {"overwrite", "", "run all trials again, in place of those that the folder holds"},
+          {"parallel", "N",
+           "trials at once; 0: as the device has room. As the study says without it"},
+          {"report", "", "train nothing: print the results of the trials so far"},
+          kValidation}),
+     command_study},
     {"devices", "", "lists the Vulkan devices", "", {}, command_devices},
     {"stages",
      "[NAME...]",

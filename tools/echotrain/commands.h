@@ -49,6 +49,7 @@ int command_profile(const Arguments& arguments);
 int command_report(const Arguments& arguments);
 int command_schema(const Arguments& arguments);
 int command_serve(const Arguments& arguments);
+int command_study(const Arguments& arguments);
 int command_train(const Arguments& arguments);
 int command_tune(const Arguments& arguments);
 int command_tune_kernels(const Arguments& arguments);

@@ -31,11 +31,13 @@ std::string fitted(const std::string& text) { return text.substr(0, line_columns
 // For the signal handler, which may only do this little.
 volatile sig_atomic_t signal_number = 0, signal_came_again = 0;
 etr_trainer* running_trainer = nullptr;
+etr_study* running_study = nullptr;
 
 extern "C" void on_signal(int number) {
   if (signal_number) signal_came_again = 1;
   signal_number = number;
   if (running_trainer) etr_trainer_stop(running_trainer);
+  if (running_study) etr_study_stop(running_study);
 }
 
 extern "C" void end_on_signal(int number) {
@@ -215,6 +217,12 @@ SignalHandler::~SignalHandler() {
 }
 
 InterruptGuard::InterruptGuard(etr_trainer* trainer) : SignalHandler(on_signal, trainer) {}
+
+StudyGuard::StudyGuard(etr_study* study) : SignalHandler(on_signal, nullptr) {
+  running_study = study;
+}
+
+StudyGuard::~StudyGuard() { running_study = nullptr; }
 
 InterruptNotes::InterruptNotes() : SignalHandler(on_signal, nullptr, /*stays=*/true) {}
 

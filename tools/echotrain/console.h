@@ -57,6 +57,13 @@ class InterruptGuard : SignalHandler {
   explicit InterruptGuard(etr_trainer* trainer = nullptr);
 };
 
+// The same for a study.
+class StudyGuard : SignalHandler {
+ public:
+  explicit StudyGuard(etr_study* study);
+  ~StudyGuard();
+};
+
 // Signals are noted, however many come: for a command that has to clean up.
 class InterruptNotes : SignalHandler {
  public:

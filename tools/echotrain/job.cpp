@@ -54,8 +54,13 @@ std::vector<std::string> devices_of(const Json& job) {
 void open_runtime(const Arguments& arguments, const Job& job, Runtime& runtime) {
   const Json spec = json_of(job);
   const auto devices = devices_of(spec);  // the first is opened here, the others with the trainer
-  const std::string device = arguments.value(
-                        "device", devices.empty() ? spec.value("device", "") : devices.front()),
+  open_runtime(arguments, devices.empty() ? spec.value("device", "") : devices.front(), runtime,
+               devices.size() > 1 ? ", the first of " + std::to_string(devices.size()) : "");
+}
+
+void open_runtime(const Arguments& arguments, const std::string& otherwise, Runtime& runtime,
+                  const std::string& others) {
+  const std::string device = arguments.value("device", otherwise),
                     tuning = arguments.value("tuning");
   etr_runtime_options options{};
   options.struct_size = sizeof options;
@@ -72,8 +77,6 @@ void open_runtime(const Arguments& arguments, const Job& job, Runtime& runtime) 
   etr_device_info info{};
   info.struct_size = sizeof info;
   check(etr_runtime_device(runtime.get(), &info));
-  const std::string others =
-      devices.size() > 1 ? ", the first of " + std::to_string(devices.size()) : "";
   std::fprintf(arguments.flag("json") ? stderr : stdout, "device: %s%s\n",
                device_text(info).c_str(), others.c_str());
 }

@@ -18,6 +18,10 @@ std::string output_dir(const Job& job);  // "" where it writes nothing
 // Opens the device that --device or the job names, and says which it is, on stderr where stdout is for JSON.
 void open_runtime(const Arguments& arguments, const Job& job, Runtime& runtime);
 
+// The same for a device that is named otherwise; `others` is said after its name.
+void open_runtime(const Arguments& arguments, const std::string& device, Runtime& runtime,
+                  const std::string& others = "");
+
 // A trainer goes before what it stands on.
 struct JobTrainer {
   JobTrainer(const Arguments& arguments, int32_t start);  // ETR_START_...

@@ -739,6 +739,56 @@ ETR_API int32_t etr_report_write(const char* title, const char* const* names,
                                  const char* const* metrics_paths, int32_t count,
                                  double target_accuracy, const char* html_path, char** json);
 
+/* ---- studies --------------------------------------------------------------------------------- */
+
+/* A study: many trials of jobs, for conditions that are to be compared, each with hyperparameters that are searched for it alone.
+ * What its file says is in docs/studies.md. */
+typedef struct etr_study etr_study;
+
+/* Reads a study's file and the jobs that it names, and validates all conditions. `overrides` has `count` texts "key=value", which
+ * change the jobs of all trials, as those of etr_job_load do; a key that a search draws is ETR_INVALID_ARGUMENT. */
+ETR_API int32_t etr_study_load(const char* path, const char* const* overrides, int32_t count,
+                               etr_study** study);
+
+/* The study with jobs, labels and overrides in place, which is a study file by itself. */
+ETR_API int32_t etr_study_json(const etr_study* study, char** json);
+
+/* Where it writes unless etr_study_start says otherwise: "runs/studies/" and the stem of its file's name. */
+ETR_API int32_t etr_study_output_dir(const etr_study* study, char** directory);
+
+/* Prepares to run it on the runtime's device; etr_study_next_event runs it. `directory` (NULL: that of etr_study_output_dir) is made
+ * if it is missing. What it holds of the study is not run again, so a study that was stopped or killed goes on, and trials, searches
+ * and conditions can be added to one that has ended; `overwrite` (0 or 1) removes that first. `parallel`: trials at once; 0: as the
+ * device has room, -1: as the study says. More of them change no result, but with early stopping, which depends on the order in
+ * which trials end, and where trials are measured in seconds.
+ *
+ * ETR_STATE where another process writes into the folder, where it holds something else, where one of its trials was run with
+ * another job than the study has now (the message names the key), and where the study was started before. */
+ETR_API int32_t etr_study_start(etr_study* study, etr_runtime* runtime, const char* directory,
+                                int32_t parallel, int32_t overwrite);
+
+/* Waits until there is something to tell, for `seconds` (0 to 1e6) at most. `json` receives an object whose "kind" is "progress",
+ * "trial" (one has ended; "trial" is its line of trials.jsonl), "condition" (its last trial has ended; "result" is its entry of
+ * etr_study_results) or, once, "end"; after that ETR_END. All have "done", "total" and "resumed" (trials; those found in the folder),
+ * "running", "seconds", "seconds_left" (estimated; null: not known), and the "workload" and "condition" at hand with "best_to_target" and
+ * "best_metric" of its search so far.
+ *
+ * Trials train on threads of the library, also between calls. A trial that fails is counted as such, and the study goes on; where the
+ * first ones all fail with the same error, it ends with that, as it does where nothing can be written. */
+ETR_API int32_t etr_study_next_event(etr_study* study, double seconds, char** json);
+
+/* Ends the study soon, without the trials that are running: a study that is started again in the same folder begins with them. Any
+ * thread; safe in a signal handler. Not while it is being destroyed. ETR_INVALID_ARGUMENT, without a message, where it was not
+ * started. */
+ETR_API int32_t etr_study_stop(etr_study* study);
+
+/* What the records in `directory` (NULL: that of etr_study_output_dir) say of the study's conditions, also while it runs there and
+ * before it is started: an array of {"workload", "labels", "name", "metric", "target", "clock", "trials", "feasible", "reached",
+ * "to_target", "best_metric", "best_point", "warnings"}. "to_target" and "best_metric" have an entry for each search (null: none). */
+ETR_API int32_t etr_study_results(const etr_study* study, const char* directory, char** json);
+
+ETR_API void etr_study_destroy(etr_study* study); /* stops it */
+
 #ifdef __cplusplus
 }
 #endif

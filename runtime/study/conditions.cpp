@@ -1,0 +1,241 @@
+#include "study/conditions.h"
+
+#include <algorithm>
+#include <set>
+
+#include "core/error.h"
+#include "core/json_members.h"
+#include "core/options.h"
+#include "study/schema.h"
+
+namespace etr::study {
+namespace {
+
+std::string label_text(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::string name_of(const Json& labels) {
+  std::string out;
+  for (const auto& [label, value] : labels.items())
+    out += cat(out.empty() ? "" : ", ", label, "=", label_text(value));
+  return out;
+}
+
+void check_label(const std::string& label, const Json& value, const std::string& owner) {
+  if (!value.is_string() && !value.is_number())
+    fail(Code::invalid_argument, owner, ": the label '", label, "' is ", brief_json(value),
+         "; a label is a text or a number");
+}
+
+const Json& object_in(const Json& given, const char* key, const std::string& owner) {
+  static const Json kNothing = Json::object();
+  const auto found = given.find(key);
+  if (found == given.end()) return kNothing;
+  if (!found->is_object())
+    fail(Code::invalid_argument, owner, ": '", key, "' is ", brief_json(*found),
+         "; it takes an object");
+  return *found;
+}
+
+// All combinations of one value for each label, the last label changing fastest.
+std::vector<Json> product(const Json& lists, const std::string& owner) {
+  std::vector<Json> out{Json::object()};
+  for (const auto& [label, values] : lists.items()) {
+    if (!values.is_array() || values.empty())
+      fail(Code::invalid_argument, owner, ": '", label, "' of 'for' is ", brief_json(values),
+           "; it takes a list of values");
+    std::vector<Json> longer;
+    for (const Json& before : out)
+      for (const Json& value : values) {
+        check_label(label, value, owner);
+        longer.push_back(before);
+        longer.back()[label] = value;
+      }
+    out = std::move(longer);
+  }
+  return out;
+}
+
+void add_labels(Json& to, const Json& labels, const std::string& owner) {
+  for (const auto& [label, value] : labels.items()) {
+    if (to.contains(label))
+      fail(Code::invalid_argument, owner, ": the label '", label,
+           "' has a value already: name it in "
+           "'labels' or in one 'for'");
+    to[label] = value;
+  }
+}
+
+Scaling scaling_of(const std::string& key, const Json& given, const Json& labels,
+                   const std::string& owner) {
+  const std::string where = cat(owner, ": scale of '", key, "'");
+  Json plain = given;
+  Scaling out{.key = key};
+  if (given.is_object() && given.contains("base") && given["base"].is_number()) {
+    out.base = given["base"].get<double>();
+    plain.erase("base");
+  }
+  const Options options(kScaling, where, plain);
+  out.rule = options.string("rule");
+  out.with = options.string("with");
+  out.at = options.number("at");
+  std::vector<std::string> names;
+  for (const auto& [label, value] : labels.items()) names.push_back(label);
+  if (!labels.contains(out.with))
+    fail(Code::invalid_argument, where, ": 'with' is '", out.with,
+         "', which is no label of the condition", suggestion(out.with, names));
+  const Json& value = labels[out.with];
+  if (!value.is_number() || value.get<double>() <= 0 || out.at <= 0)
+    fail(Code::invalid_argument, where, ": the label '", out.with, "' is ", value.dump(),
+         " and 'at' is ", out.at, "; both must be numbers above 0");
+  return out;
+}
+
+void take_scalings(Condition& condition, const Json& given, const std::string& owner) {
+  for (const auto& [key, scaling] : object_in(given, "scale", owner).items()) {
+    condition.scale.push_back(scaling_of(key, scaling, condition.labels, owner));
+    if (!condition.scale.back().base && !condition.space.has(key))
+      fail(Code::invalid_argument, owner, ": scale of '", key,
+           "': its base is \"best\", and the space has no such key; give 'base' a number");
+    condition.space.remove(key);
+  }
+}
+
+uint64_t count_of(const Json& given, const char* key, uint64_t otherwise,
+                  const std::string& owner) {
+  if (!given.contains(key)) return otherwise;
+  Json only = Json::object();
+  only[key] = given[key];
+  return static_cast<uint64_t>(Options(kSearch, owner, only).integer(key));
+}
+
+Condition condition_of(const Json& given, const Json& labels, const std::vector<std::string>& own,
+                       const Common& common, const std::string& owner) {
+  Condition out;
+  out.labels = labels;
+  out.name = name_of(labels);
+  out.own = own;
+  const std::string where = cat(owner, " (", out.name, ")");
+  for (const std::string& text : common.set) out.set.push_back(with_labels(text, labels));
+  for (const std::string& text : texts_in(given, "set", where))
+    out.set.push_back(with_labels(text, labels));
+  out.space = Space(common.space, cat(where, ": space"));
+  out.space.change(object_in(given, "space", where), cat(where, ": space"));
+  out.trials = count_of(given, "trials", common.trials, where);
+  out.searches = count_of(given, "searches", common.searches, where);
+  take_scalings(out, given, where);
+  return out;
+}
+
+// Labels that both have and that differ, but for `with`.
+std::vector<std::string> differences(const Condition& one, const Condition& other,
+                                     const std::string& with) {
+  std::vector<std::string> out;
+  for (const auto& [label, value] : one.labels.items())
+    if (label != with && other.labels.contains(label) && other.labels[label] != value)
+      out.push_back(label);
+  return out;
+}
+
+bool may_be_base(const Condition& tuned, const Condition& scaled, const Scaling& by, bool strict) {
+  if (!tuned.scale.empty() || !tuned.labels.contains(by.with)) return false;
+  const Json& at = tuned.labels[by.with];
+  if (!at.is_number() || at.get<double>() != by.at) return false;
+  for (const auto& [label, value] : tuned.labels.items())
+    if (!scaled.labels.contains(label)) return false;
+  const auto differing = differences(scaled, tuned, by.with);
+  if (strict) return differing.empty();
+  // A label may say how the rate is found ("rule": "tuned"), but one of 'for' never does.
+  return std::all_of(differing.begin(), differing.end(), [&](const std::string& label) {
+    return std::find(scaled.own.begin(), scaled.own.end(), label) != scaled.own.end();
+  });
+}
+
+size_t base_of(const Condition& scaled, const Scaling& by, const std::vector<Condition>& all,
+               const std::string& owner) {
+  for (const bool strict : {true, false}) {
+    std::vector<size_t> found;
+    for (size_t i = 0; i < all.size(); ++i)
+      if (may_be_base(all[i], scaled, by, strict)) found.push_back(i);
+    if (found.size() == 1) return found[0];
+    if (found.size() > 1)
+      fail(Code::invalid_argument, owner, " (", scaled.name, "): scale of '", by.key,
+           "': the base could be '", all[found[0]].name, "' or '", all[found[1]].name,
+           "': give both the labels of one of them");
+  }
+  fail(Code::invalid_argument, owner, " (", scaled.name, "): scale of '", by.key,
+       "': no condition without 'scale' has ", by.with, "=", by.at,
+       " and otherwise the same labels; add it, or give 'base' a number");
+}
+
+void find_bases(std::vector<Condition>& all, const std::string& owner) {
+  for (Condition& condition : all)
+    for (const Scaling& by : condition.scale) {
+      if (by.base) continue;
+      const size_t base = base_of(condition, by, all, owner);
+      if (condition.base.value_or(base) != base)
+        fail(Code::invalid_argument, owner, " (", condition.name,
+             "): the keys of 'scale' have different bases; give all the same 'with' and 'at'");
+      condition.base = base;
+    }
+}
+
+void check_different(const std::vector<Condition>& all, const std::string& owner) {
+  std::set<std::string> seen;
+  for (const Condition& condition : all)
+    if (!seen.insert(label_key(condition.labels)).second)
+      fail(Code::invalid_argument, owner, ": two conditions have the labels (", condition.name,
+           "): give one of them a label that says what differs");
+}
+
+}  // namespace
+
+std::string with_labels(std::string text, const Json& labels) {
+  for (const auto& [label, value] : labels.items()) {
+    const std::string name = cat("${", label, "}"), filled = label_text(value);
+    for (size_t at = 0; (at = text.find(name, at)) != std::string::npos; at += filled.size())
+      text.replace(at, name.size(), filled);
+  }
+  return text;
+}
+
+std::vector<Condition> conditions_of(const Json& given, const Common& common,
+                                     const std::string& owner, Json& resolved) {
+  const Json list = given.is_null() ? Json::array({Json::object()}) : given;
+  if (!list.is_array() || list.empty())
+    fail(Code::invalid_argument, owner, ": 'conditions' is ", brief_json(list),
+         "; it takes a list of conditions");
+  std::vector<Condition> out;
+  resolved = Json::array();
+  const auto all = product(common.labels_for, owner);
+  for (size_t i = 0; i < list.size(); ++i) {
+    const std::string where = cat(owner, ": condition ", i + 1);
+    check_keys(list[i], kConditionKeys, where);
+    const Json& own = object_in(list[i], "labels", where);
+    std::vector<std::string> names;
+    for (const auto& [label, value] : own.items()) {
+      check_label(label, value, where);
+      names.push_back(label);
+    }
+    for (const Json& inner : product(object_in(list[i], "for", where), where))
+      for (const Json& outer : all) {
+        Json labels = own;
+        add_labels(labels, inner, where);
+        add_labels(labels, outer, where);
+        out.push_back(condition_of(list[i], labels, names, common, where));
+        Json entry = list[i];
+        entry.erase("for");
+        // What 'for' has given stays apart: it is never a label that says how a key is scaled.
+        entry["labels"] = own;
+        for (const auto& [label, value] : labels.items())
+          if (!own.contains(label)) entry["for"][label] = Json::array({value});
+        resolved.push_back(std::move(entry));
+      }
+  }
+  check_different(out, owner);
+  find_bases(out, owner);
+  return out;
+}
+
+}  // namespace etr::study

@@ -1,0 +1,272 @@
+#include "study/runner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/platform.h"
+#include "core/start_thread.h"
+#include "core/text.h"
+
+namespace etr::study {
+namespace {
+
+// So often a waiting caller looks whether stop() was called, which may tell nobody: it serves signal handlers.
+constexpr double kGlance = 0.05;
+// First trials that fail with one error end the study with it: it is the study's, and not the trials'.
+constexpr uint64_t kFailures = 3;
+constexpr uint64_t kThreadsOfTrial = 2;  // the trainer's, and one of its pipelines or of the device
+
+std::pair<size_t, size_t> condition_of(const Place& place) {
+  return {place.workload, place.condition};
+}
+
+}  // namespace
+
+uint64_t trials_at_once(const Study& study, const gpu::Device& device) {
+  for (const Workload& workload : study.workloads())
+    if (workload.budget.clock == "seconds") return 1;
+  if (device.info().kind != gpu::DeviceKind::cpu) return 1;
+  return std::max<uint64_t>(1, platform::usable_threads() / kThreadsOfTrial);
+}
+
+Runner::Runner(std::shared_ptr<gpu::Kernels> kernels, Study study, const RunOptions& options)
+    : kernels_(std::move(kernels)),
+      study_(std::move(study)),
+      folder_(options.folder, study_, options.overwrite) {
+  const uint64_t asked = options.parallel.value_or(study_.parallel());
+  parallel_ = asked ? asked : trials_at_once(study_, *kernels_->device());
+  parallel_ = std::max<uint64_t>(1, std::min(parallel_, study_.trials()));
+}
+
+Runner::~Runner() {
+  stop();
+  stop_trials();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+std::vector<Standing>& Runner::standings(const Place& place) {
+  return standings_.at(condition_of(place));
+}
+
+const std::vector<Standing>& Runner::standings(size_t workload, size_t condition) const {
+  return standings_.at({workload, condition});
+}
+
+void Runner::begin() {
+  const std::unique_lock lock(mutex_);
+  begun_ = true;
+  began_ns_ = now_ns();
+  for (size_t w = 0; w < study_.workloads().size(); ++w)
+    for (size_t c = 0; c < study_.workloads()[w].conditions.size(); ++c)
+      standings_[{w, c}].resize(study_.workloads()[w].conditions[c].searches);
+  const std::vector<Place> places = all_places(study_);
+  for (const Place& place : places) ++left_[condition_of(place)];
+  for (const Place& place : places) {
+    const Record* record = folder_.earlier(place);
+    const bool known =
+        study_.workloads()[place.workload].conditions[place.condition].base.has_value();
+    if (record && !known)
+      finish(place, *record, /*is_new=*/false);
+    else
+      pending_.push_back(place);
+  }
+  working_ = pending_.empty() ? 0 : parallel_;
+  for (size_t i = 0; i < working_; ++i) try {
+      threads_.push_back(start_thread("a thread for a trial", "'parallel'", [this] { work(); }));
+    } catch (const Error&) {
+      working_ = i;
+      if (i == 0) throw;
+      break;  // fewer at once give the same results
+    }
+}
+
+bool Runner::may_begin(const Place& place) const {
+  const Condition& condition = study_.workloads()[place.workload].conditions[place.condition];
+  return !condition.base || left_.at({place.workload, *condition.base}) == 0;
+}
+
+// The next trial that waits for no other; none where there is no more, or the study ends.
+std::optional<Place> Runner::take(std::unique_lock<std::mutex>& lock) {
+  while (!stop_.load() && !failure_ && !pending_.empty()) {
+    const auto found = std::find_if(pending_.begin(), pending_.end(),
+                                    [this](const Place& place) { return may_begin(place); });
+    if (found != pending_.end()) {
+      const Place place = *found;
+      pending_.erase(found);
+      latest_ = place;
+      return place;
+    }
+    changed_.wait_for(lock, clock_duration(kGlance));
+  }
+  return std::nullopt;
+}
+
+void Runner::work() {
+  std::unique_lock lock(mutex_);
+  while (const auto place = take(lock)) {
+    lock.unlock();
+    try {
+      run_one(*place);
+      lock.lock();
+    } catch (...) {
+      lock.lock();
+      if (!failure_) failure_ = std::current_exception();
+    }
+  }
+  --working_;
+  changed_.notify_all();
+}
+
+// The best point of the condition whose keys this one scales; null where it scales none, or there is no such point.
+Json Runner::base_of(const Place& place) const {
+  const Workload& workload = study_.workloads()[place.workload];
+  const auto& base = workload.conditions[place.condition].base;
+  if (!base) return {};
+  const Record* best = nullptr;
+  for (const Standing& search : standings(place.workload, *base))
+    best = better_of(workload, best, search.best(workload));
+  return best ? best->point : Json();
+}
+
+void Runner::run_one(const Place& place) {
+  Json base;
+  {
+    const std::lock_guard lock(mutex_);
+    base = base_of(place);
+  }
+  TrialSpec spec;
+  try {
+    spec = trial_spec(study_, place, base);
+  } catch (const Error& error) {  // there is no base, or a value is beyond what the job takes
+    const std::lock_guard lock(mutex_);
+    finish(place, failed_record(study_, place, error.what()), /*is_new=*/true);
+    return;
+  }
+  const Record* earlier = folder_.earlier(place);
+  if (earlier && earlier->digest == spec.digest) {
+    const std::lock_guard lock(mutex_);
+    finish(place, *earlier, /*is_new=*/false);
+    return;
+  }
+  const auto run = std::make_shared<TrialRun>(study_, spec);
+  const std::optional<Record> record = run_trial(run);
+  const std::lock_guard lock(mutex_);
+  running_.erase(run);
+  if (record) finish(place, *record, /*is_new=*/true);
+}
+
+std::optional<Record> Runner::run_trial(const std::shared_ptr<TrialRun>& run) {
+  const Place place = run->spec().place;
+  {
+    const std::lock_guard lock(mutex_);
+    if (stop_.load()) return std::nullopt;
+    running_.insert(run);
+  }
+  return run->run(kernels_, [&](const CurvePoint& at, double best) {
+    const std::lock_guard lock(mutex_);
+    return standings(place)[place.search].verdict(study_.workloads()[place.workload], at, best);
+  });
+}
+
+// With the mutex held: lines of the file and what is counted go together.
+void Runner::finish(const Place& place, const Record& record, bool is_new) {
+  const Workload& workload = study_.workloads()[place.workload];
+  if (is_new) folder_.write(record);
+  standings(place)[place.search].add(workload, record);
+  ++done_;
+  ++(is_new ? run_here_ : resumed_);
+  const bool ends_condition = --left_.at(condition_of(place)) == 0;
+  if (is_new) {
+    latest_ = place;
+    look_for_failure(record);
+    Event event = event_of(EventKind::trial, place);
+    event.record = record;
+    events_.push_back(std::move(event));
+  }
+  if (ends_condition) {
+    Event event = event_of(EventKind::condition, place);
+    event.result =
+        condition_result(workload, workload.conditions[place.condition], standings(place));
+    events_.push_back(std::move(event));
+  }
+  changed_.notify_all();
+}
+
+void Runner::look_for_failure(const Record& record) {
+  if (failed_in_a_row_ + 1 != run_here_ || record.status != Status::failed) return;
+  if (failed_in_a_row_ > 0 && record.error != first_error_) return;
+  first_error_ = record.error;
+  const uint64_t enough = std::min(kFailures, done_ - resumed_ + pending_.size());
+  if (++failed_in_a_row_ < enough || failure_) return;
+  failure_ = std::make_exception_ptr(Error(
+      Code::state, cat(failed_in_a_row_ == 1 ? "the first trial has failed: "
+                                             : cat("the first ", failed_in_a_row_,
+                                                   " trials have all failed with one error: "),
+                       first_error_)));
+}
+
+void Runner::stop_trials() {
+  std::vector<std::shared_ptr<TrialRun>> running;
+  {
+    const std::lock_guard lock(mutex_);
+    running.assign(running_.begin(), running_.end());
+    changed_.notify_all();
+  }
+  for (const auto& run : running) run->stop();
+}
+
+void Runner::fill(Event& event) const {
+  event.done = done_;
+  event.total = study_.trials();
+  event.resumed = resumed_;
+  event.running = running_.size();
+  event.parallel = parallel_;
+  event.seconds = seconds_between(began_ns_, now_ns());
+  const uint64_t left = event.total - event.done;
+  if (run_here_ > 0)  // those that are running are half done on average
+    event.seconds_left =
+        event.seconds /
+        (static_cast<double>(run_here_) + 0.5 * static_cast<double>(event.running)) *
+        std::max(0.0, static_cast<double>(left) - 0.5 * static_cast<double>(event.running));
+}
+
+Event Runner::event_of(EventKind kind, const Place& place) const {
+  Event event;
+  event.kind = kind;
+  fill(event);
+  const Workload& workload = study_.workloads()[place.workload];
+  event.workload = workload.name;
+  event.condition = workload.conditions[place.condition].name;
+  const Record* best = standings(place.workload, place.condition)[place.search].best(workload);
+  if (!best) return event;
+  event.best_metric = best->best_metric;
+  if (best->to_target) event.best_to_target = workload.budget.read(*best->to_target);
+  return event;
+}
+
+bool Runner::over() const { return working_ == 0 && events_.empty(); }
+
+Event Runner::next_event(double seconds) {
+  if (!begun_) begin();
+  const auto due = deadline_after(seconds);
+  std::unique_lock lock(mutex_);
+  while (events_.empty() && working_ > 0 && std::chrono::steady_clock::now() < due) {
+    changed_.wait_until(lock, std::min(due, deadline_after(kGlance)));
+    if (!stop_.load() && !failure_) continue;
+    lock.unlock();
+    stop_trials();
+    lock.lock();
+  }
+  if (!events_.empty()) {
+    Event event = std::move(events_.front());
+    events_.pop_front();
+    return event;
+  }
+  if (over() && failure_) std::rethrow_exception(failure_);
+  return event_of(over() ? EventKind::end : EventKind::progress, latest_);
+}
+
+}  // namespace etr::study

@@ -1,0 +1,123 @@
+// Runs the trials of a study: in which order, how many at once, what is told of it.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gpu/kernel.h"
+#include "study/folder.h"
+#include "study/standing.h"
+#include "study/study.h"
+#include "study/trial.h"
+
+namespace etr::study {
+
+struct RunOptions {
+  std::string folder;
+  bool overwrite = false;            // removes what an earlier part has left
+  std::optional<uint64_t> parallel;  // instead of the study's
+};
+
+enum class EventKind { progress, trial, condition, end };
+
+// What is told of a study. `condition` is a condition's last trial, after that trial's own event.
+struct Event {
+  EventKind kind = EventKind::progress;
+  uint64_t done = 0, total = 0;  // trials, those of earlier parts included
+  uint64_t resumed = 0;          // of these: found finished in the folder
+  uint64_t running = 0, parallel = 1;
+  double seconds = 0;               // since this part began
+  double seconds_left = kNone;      // estimated from the trials of this part
+  std::string workload, condition;  // of the trial, or of the one that was begun last
+  std::optional<double> best_to_target;
+  double best_metric = kNone;    // of that condition, in the search at hand
+  std::optional<Record> record;  // of a trial
+  Json result;                   // of a condition; see condition_result()
+};
+
+Json to_json(const Event& event, const Study& study);
+
+// A condition's standing: {"workload", "labels", "name", "clock", "trials", "feasible", "reached", "to_target": [of each search,
+// or null], "best_metric": [...], "best_point": {...}, "warnings": [...]}.
+Json condition_result(const Workload& workload, const Condition& condition,
+                      const std::vector<Standing>& searches);
+
+// All conditions, from the records that the folder has by now: also while a study runs there.
+Json results(const Study& study, const std::string& folder);
+
+// Used by one thread, but for stop(). Trials train on threads of their own, each with a trainer, which share the device and its
+// kernels: what a search draws is in the data of kernels, not in their code.
+class Runner {
+ public:
+  // Error(state) as StudyFolder has it. Begins at the first next_event().
+  Runner(std::shared_ptr<gpu::Kernels> kernels, Study study, const RunOptions& options);
+  // Trials that are running are stopped; a study that is run again begins with them.
+  ~Runner();
+
+  // Waits until there is something to tell, `seconds` at most: then it is how far the study is. The last event is `end`; then it
+  // returns it again. Throws the error that ended the study, such as one that its first trials have all had.
+  Event next_event(double seconds = 0.25);
+
+  // Ends the study within moments, without the trials that are running. Any thread, any time, signal handlers too.
+  void stop() { stop_.store(true); }
+  bool stopped() const { return stop_.load(); }
+
+  const Study& study() const { return study_; }
+  const std::string& folder() const { return folder_.path(); }
+  uint64_t parallel() const { return parallel_; }
+
+ private:
+  void begin();
+  void work();
+  std::optional<Place> take(std::unique_lock<std::mutex>& lock);
+  bool may_begin(const Place& place) const;
+  void run_one(const Place& place);
+  void finish(const Place& place, const Record& record, bool is_new);
+  void look_for_failure(const Record& record);
+  Json base_of(const Place& place) const;
+  std::optional<Record> run_trial(const std::shared_ptr<TrialRun>& run);
+  void stop_trials();
+  void fill(Event& event) const;
+  Event event_of(EventKind kind, const Place& place) const;
+  bool over() const;
+  std::vector<Standing>& standings(const Place& place);
+  const std::vector<Standing>& standings(size_t workload, size_t condition) const;
+
+  const std::shared_ptr<gpu::Kernels> kernels_;
+  const Study study_;
+  StudyFolder folder_;
+  uint64_t parallel_ = 1;
+  std::atomic<bool> stop_{false};
+
+  mutable std::mutex mutex_;  // of all below
+  std::condition_variable changed_;
+  std::deque<Place> pending_;
+  std::map<std::pair<size_t, size_t>, uint64_t> left_;  // trials of a condition that are not done
+  std::map<std::pair<size_t, size_t>, std::vector<Standing>> standings_;  // of its searches
+  std::set<std::shared_ptr<TrialRun>> running_;
+  std::deque<Event> events_;
+  std::exception_ptr failure_;
+  std::string first_error_;       // which all trials so far have ended with
+  uint64_t failed_in_a_row_ = 0;  // from the first on
+  uint64_t done_ = 0, resumed_ = 0, run_here_ = 0;
+  Place latest_;
+  int64_t began_ns_ = 0;
+  bool begun_ = false;
+  size_t working_ = 0;  // threads
+  std::vector<std::thread> threads_;
+};
+
+// How many trials at once pay on a device, where nobody says. Trials that are scored by the clock run one by one.
+uint64_t trials_at_once(const Study& study, const gpu::Device& device);
+
+}  // namespace etr::study

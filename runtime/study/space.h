@@ -1,0 +1,64 @@
+// What a search draws: keys of a job, each with a range or a list of values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/json.h"
+#include "study/sequence.h"
+
+namespace etr::study {
+
+enum class Scale { linear, log, log_complement };
+
+// One key of a job. Either a range or, where `values` is not empty, a list.
+struct Dimension {
+  std::string key;  // "schedule.learning_rate", or a variable of the job
+  double from = 0, to = 0;
+  Scale scale = Scale::linear;
+  bool integer = false;
+  std::vector<Json> values;
+  size_t coordinate = 0;  // of the sequence, which a key keeps when others leave the space
+
+  // The value at `unit`, in [0, 1].
+  Json at(double unit) const;
+};
+
+// Reads {"from", "to", "scale", "integer"} or {"values"}. Error(invalid_argument) that names `key`, which `owner` contains.
+Dimension dimension_of(const std::string& key, const Json& given, size_t coordinate,
+                       const std::string& owner);
+Json to_json(const Dimension& dimension);
+
+struct Point {
+  Json values = Json::object();  // by key
+  std::vector<double> unit;      // in the order of the keys
+};
+
+class Space {
+ public:
+  Space() = default;
+  Space(const Json& given, const std::string& owner);
+
+  const std::vector<Dimension>& dimensions() const { return dimensions_; }
+  bool empty() const { return dimensions_.empty(); }
+  bool has(const std::string& key) const;
+  void remove(const std::string& key);
+
+  // A key's change: replaced where it is there already, removed by null, added at the end otherwise.
+  void change(const Json& given, const std::string& owner);
+
+  // Trial `index` of the search with this seed. It does not depend on how many trials there are, nor on other keys.
+  Point point(SequenceKind kind, uint64_t index, uint64_t seed) const;
+
+  // Keys whose value in `unit` lies within `share` of an end of their range. A list of values has none.
+  std::vector<std::string> at_border(const std::vector<double>& unit, double share) const;
+
+  Json json() const;
+
+ private:
+  std::vector<Dimension> dimensions_;
+  size_t coordinates_ = 0;
+};
+
+}  // namespace etr::study

@@ -1,0 +1,104 @@
+#include "study/standing.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "core/text.h"
+
+namespace etr::study {
+namespace {
+
+constexpr size_t kMedianOf = 5;        // finished trials, before any is stopped by their median
+constexpr double kMedianFrom = 0.2;    // of the budget
+constexpr double kBorder = 0.05;       // of a range, in the units of the sequence
+constexpr uint64_t kSearchedFrom = 4;  // trials that make a search worth a warning
+
+// The best metric of a trial's evaluations up to a clock; NaN: it had none by then.
+double best_until(const Workload& workload, const Record& record, double clock) {
+  double best = kNone;
+  for (const CurvePoint& point : record.curve) {
+    if (workload.budget.read(point.at) > clock) break;
+    const double metric = workload.goal.metric_of(point);
+    if (workload.goal.is_better(metric, best)) best = metric;
+  }
+  return best;
+}
+
+}  // namespace
+
+void Standing::add(const Workload& workload, const Record& record) {
+  records_.push_back(record);
+  feasible_ += is_feasible(record.status);
+  if (!record.to_target) return;
+  ++reached_;
+  const double clock = workload.budget.read(*record.to_target);
+  fewest_ = std::min(fewest_.value_or(clock), clock);
+}
+
+std::optional<Status> Standing::verdict(const Workload& workload, const CurvePoint& at,
+                                        double best) const {
+  // The next evaluation, the first that could reach the target, comes after this one.
+  if (workload.stop_early == StopRule::beaten && fewest_ && workload.budget.read(at.at) >= *fewest_)
+    return Status::beaten;
+  if (workload.stop_early == StopRule::median && is_hopeless(workload, at, best))
+    return Status::hopeless;
+  return std::nullopt;
+}
+
+bool Standing::is_hopeless(const Workload& workload, const CurvePoint& at, double best) const {
+  const double clock = workload.budget.read(at.at);
+  if (clock < kMedianFrom * workload.budget.limit()) return false;
+  std::vector<double> others;
+  for (const Record& record : records_)
+    if (is_feasible(record.status)) {
+      const double metric = best_until(workload, record, clock);
+      if (!std::isnan(metric)) others.push_back(metric);
+    }
+  if (others.size() < kMedianOf) return false;
+  const auto middle = others.begin() + static_cast<std::ptrdiff_t>(others.size() / 2);
+  std::nth_element(others.begin(), middle, others.end());
+  return workload.goal.is_better(*middle, best);
+}
+
+const Record* better_of(const Workload& workload, const Record* one, const Record* other) {
+  const auto counts = [](const Record* record) { return record && is_feasible(record->status); };
+  if (!counts(one) || !counts(other)) return counts(one) ? one : counts(other) ? other : nullptr;
+  if (one->to_target && other->to_target)
+    return workload.budget.read(*other->to_target) < workload.budget.read(*one->to_target) ? other
+                                                                                           : one;
+  if (one->to_target || other->to_target) return one->to_target ? one : other;
+  return workload.goal.is_better(other->best_metric, one->best_metric) ? other : one;
+}
+
+const Record* Standing::best(const Workload& workload) const {
+  // By the number of the trial where two are equal, not by which of them ended first.
+  std::vector<const Record*> ordered;
+  for (const Record& record : records_) ordered.push_back(&record);
+  std::sort(ordered.begin(), ordered.end(),
+            [](const Record* a, const Record* b) { return a->trial < b->trial; });
+  const Record* best = nullptr;
+  for (const Record* record : ordered) best = better_of(workload, best, record);
+  return best;
+}
+
+std::vector<std::string> warnings_of(const Workload& workload, const Condition& condition,
+                                     const Standing& search) {
+  std::vector<std::string> out;
+  const uint64_t trials = search.records().size();
+  const Record* best = search.best(workload);
+  if (workload.goal.target && search.reached() == 0)
+    out.push_back(
+        cat("none of ", counted(static_cast<int64_t>(trials), "trial"), " reached the target"));
+  if (trials < kSearchedFrom) return out;
+  if (2 * search.feasible() < trials)
+    out.push_back(cat("only ", search.feasible(), " of ", trials,
+                      " trials were feasible: the space holds too much that diverges"));
+  if (best)
+    for (const std::string& key : condition.space.at_border(best->unit, kBorder))
+      out.push_back(cat("the best trial has '", key, "' at ", best->point.at(key).dump(),
+                        ", at the border of its range: widen the range"));
+  return out;
+}
+
+}  // namespace etr::study

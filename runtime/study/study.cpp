@@ -1,0 +1,304 @@
+#include "study/study.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include "core/error.h"
+#include "core/json_members.h"
+#include "core/options.h"
+#include "core/parse_json.h"
+#include "core/platform_files.h"
+#include "core/text.h"
+#include "nn/model.h"
+#include "study/conditions.h"
+#include "study/schema.h"
+#include "study/trial_job.h"
+
+namespace etr::study {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A workload's section over the study's: key by key, and the space of a search likewise.
+Json merged(const Json& below, const Json& above) {
+  if (!below.is_object() || !above.is_object()) return above;
+  Json out = below;
+  for (const auto& [key, value] : above.items())
+    out[key] = out.contains(key) && key == "space" ? merged(out[key], value) : value;
+  return out;
+}
+
+// What the file says for all workloads, with what one of them says.
+Json merged_workload(const Json& file, const Json& own) {
+  Json out = Json::object();
+  for (const std::string& key : kSharedKeys) {
+    const bool above = own.contains(key), below = file.contains(key);
+    if (key == "set" && above && below && own[key].is_array() && file[key].is_array()) {
+      out[key] = file[key];
+      out[key].insert(out[key].end(), own[key].begin(), own[key].end());
+    } else if (key == "search" && above && below) {
+      out[key] = merged(file[key], own[key]);
+    } else if (above || below) {
+      out[key] = above ? own[key] : file[key];
+    }
+  }
+  return out;
+}
+
+struct JobSource {
+  Json json;
+  std::string name, origin;
+};
+
+JobSource job_of(const Json& given, const std::string& folder, const std::string& owner) {
+  if (!given.contains("job"))
+    fail(Code::invalid_argument, owner, ": 'job' is missing: the path of a job, or the job itself");
+  const Json& job = given["job"];
+  if (job.is_object()) {
+    const Json name = job.value("name", Json("job"));
+    return {job, name.is_string() ? name.get<std::string>() : "job", cat(owner, ": the job")};
+  }
+  if (!job.is_string())
+    fail(Code::invalid_argument, owner, ": 'job' is ", brief_json(job),
+         "; it takes the path of a job, or the job itself");
+  const std::string path = (fs::path(folder) / job.get<std::string>()).lexically_normal().string();
+  const std::string origin = cat("job file '", path, "'");
+  return {parse_json(platform::read_document(path), origin), fs::path(path).stem().string(),
+          origin};
+}
+
+Goal goal_of(const Json& given, const std::string& owner) {
+  const Options options(kGoal, cat(owner, ": goal"), given.value("goal", Json::object()));
+  Goal out;
+  out.accuracy = options.string("metric") == "accuracy";
+  const double target = options.number("target");
+  if (target != 0) out.target = target;
+  if (out.accuracy && !(target >= 0 && target < 1))
+    fail(Code::invalid_argument, owner, ": goal: 'target' is ", target,
+         "; an accuracy is from 0 to below 1");
+  return out;
+}
+
+Budget budget_of(const Json& given, const std::string& owner) {
+  const Json section = given.value("budget", Json::object());
+  const Options options(kBudget, cat(owner, ": budget"), section);
+  Budget out;
+  out.fresh = static_cast<double>(options.integer("fresh"));
+  out.steps = static_cast<double>(options.integer("steps"));
+  out.seconds = options.number("seconds");
+  for (const auto& [key, value] : section.items())
+    if (out.clock.empty() && value.get<double>() > 0) out.clock = key;
+  if (out.clock.empty())
+    fail(Code::invalid_argument, owner,
+         ": 'budget' needs 'fresh', 'steps' or 'seconds', or a trial would never end");
+  return out;
+}
+
+StopRule stop_rule_of(const Json& given, const Goal& goal, const std::string& owner) {
+  Json only = Json::object();
+  if (given.contains("stop_early")) only["stop_early"] = given["stop_early"];
+  const std::string rule = Options(kWorkload, owner, only).string("stop_early");
+  if (rule == "beaten" && !goal.target)
+    fail(Code::invalid_argument, owner,
+         ": stop_early 'beaten' needs a target of 'goal': it stops trials that come later to it");
+  return rule == "beaten" ? StopRule::beaten : rule == "median" ? StopRule::median : StopRule::none;
+}
+
+Common common_of(const Json& given, const std::string& owner) {
+  Common out;
+  Json search = given.value("search", Json::object());
+  if (!search.is_object())
+    fail(Code::invalid_argument, owner, ": 'search' is ", brief_json(search),
+         "; it takes an object");
+  std::vector<std::string> keys{"space"};
+  for (const OptionSpec& option : kSearch) keys.emplace_back(option.name);
+  check_keys(search, keys, cat(owner, ": search"));
+  out.space = search.value("space", Json::object());
+  search.erase("space");
+  const Options options(kSearch, cat(owner, ": search"), search);
+  out.trials = static_cast<uint64_t>(options.integer("trials"));
+  out.searches = static_cast<uint64_t>(options.integer("searches"));
+  out.set = texts_in(given, "set", owner);
+  out.labels_for = given.value("for", Json::object());
+  if (!out.labels_for.is_object())
+    fail(Code::invalid_argument, owner, ": 'for' is ", brief_json(out.labels_for),
+         "; it takes an object");
+  return out;
+}
+
+// One workload from its merged entry; `resolved` receives the entry as it stands by itself.
+Workload workload_of(const Json& given, const std::string& name, const std::string& folder,
+                     const std::vector<std::string>& overrides, const std::string& owner,
+                     Json& resolved) {
+  Workload out;
+  JobSource job = job_of(given, folder, owner);
+  out.name = name.empty() ? job.name : name;
+  out.job = std::move(job.json);
+  out.origin = std::move(job.origin);
+  out.goal = goal_of(given, owner);
+  out.budget = budget_of(given, owner);
+  out.evaluate = given.value("evaluate", Json::object());
+  const Options check_evaluate(kEvaluate, cat(owner, ": evaluate"), out.evaluate);
+  out.stop_early = stop_rule_of(given, out.goal, owner);
+  Common common = common_of(given, owner);
+  common.set.insert(common.set.end(), overrides.begin(), overrides.end());
+  out.set = common.set;
+  out.sequence =
+      sequence_named(given.value("search", Json::object()).value("sequence", std::string("sobol")));
+  resolved = given;
+  resolved.erase("for");
+  resolved["name"] = out.name;
+  resolved["job"] = out.job;
+  resolved["set"] = common.set;
+  out.conditions =
+      conditions_of(given.value("conditions", Json()), common, owner, resolved["conditions"]);
+  return out;
+}
+
+std::vector<std::string> file_keys() {
+  std::vector<std::string> out = kSharedKeys;
+  for (const OptionSpec& option : kStudy) out.emplace_back(option.name);
+  out.insert(out.end(), {"workloads", "figures"});
+  return out;
+}
+
+Options study_options(const Json& given, const std::string& origin) {
+  Json own = Json::object();
+  for (const OptionSpec& option : kStudy)
+    if (given.contains(option.name)) own[option.name] = given[option.name];
+  return Options(kStudy, origin, own);
+}
+
+std::string key_of(const std::string& override_text) {
+  return override_text.substr(0, override_text.find('='));
+}
+
+// What a search draws cannot be set for all its trials as well.
+void check_set(const Condition& condition, const std::string& owner) {
+  for (const std::string& text : condition.set)
+    if (condition.space.has(key_of(text)))
+      fail(Code::invalid_argument, owner, " (", condition.name, "): '", text, "' sets '",
+           key_of(text), "', which the search draws: take it out of the space ({\"", key_of(text),
+           "\": null} in the condition's 'space'), or do not set it");
+}
+
+// The job with what lies at an end of every range, so that a key or value that the job does not take is found at once.
+void check_job(const Study& study, size_t workload, size_t condition, const std::string& owner) {
+  const Workload& of = study.workloads()[workload];
+  const Condition& in = of.conditions[condition];
+  for (const double end : {0.0, 1.0}) {
+    Json point = Json::object();
+    for (const Dimension& d : in.space.dimensions()) point[d.key] = d.at(end);
+    for (const Scaling& by : in.scale)  // of a "best" base the size is not known yet
+      if (by.base) point[by.key] = scaled(by, *by.base, in.labels);
+    const train::Job job = trial_job(of, in, point, 1);
+    if (!job.evaluation())
+      fail(Code::invalid_argument, owner, ": the job has no 'evaluation', which a study needs");
+    if (job.parallel())
+      fail(Code::invalid_argument, owner,
+           ": the job has a section 'parallel'; the trials of a study train on one device each");
+    if (of.goal.accuracy && !nn::Model(job.model()).loss().classifies())
+      fail(Code::invalid_argument, owner,
+           ": goal: the job's model has no accuracy; set 'metric' to loss");
+  }
+}
+
+}  // namespace
+
+bool Goal::is_better(double one, double other) const {
+  if (std::isnan(one) || std::isnan(other)) return !std::isnan(one) && std::isnan(other);
+  return accuracy ? one > other : one < other;
+}
+
+bool Goal::reaches(double metric) const {
+  constexpr double kRounding =
+      1e-6;  // of an accuracy, a mean of single precision: 0.6 is not above 0.6
+  return target && is_better(metric, accuracy ? *target + kRounding : *target);
+}
+
+Study Study::load(const std::string& path, const std::vector<std::string>& overrides) {
+  const std::string origin = cat("study '", path, "'");
+  Study out = parse(parse_json(platform::read_document(path), origin), origin,
+                    fs::path(path).parent_path().string(), overrides);
+  out.folder_ = (fs::path("runs") / "studies" / fs::path(path).stem()).string();
+  return out;
+}
+
+Study Study::parse(const Json& given, const std::string& origin, const std::string& folder,
+                   const std::vector<std::string>& overrides) {
+  if (!given.is_object())
+    fail(Code::invalid_argument, origin, " holds no study: a study is a JSON object");
+  check_keys(given, file_keys(), origin);
+  const Options options = study_options(given, origin);
+  Study out;
+  out.origin_ = origin;
+  out.name_ = options.string("name");
+  out.seed_ = static_cast<uint64_t>(options.integer("seed"));
+  out.parallel_ = static_cast<uint64_t>(options.integer("parallel"));
+  out.json_ = options.json();
+  if (given.contains("figures")) out.json_["figures"] = given["figures"];
+  Json entries = given.value("workloads", Json::array({Json::object()}));
+  if (!entries.is_array() || entries.empty())
+    fail(Code::invalid_argument, origin, ": 'workloads' is ", brief_json(entries),
+         "; it takes a list of workloads");
+  std::set<std::string> names;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const std::string owner =
+        given.contains("workloads") ? cat(origin, ": workload ", i + 1) : origin;
+    std::vector<std::string> keys = kSharedKeys;
+    keys.emplace_back("name");
+    check_keys(entries[i], keys, owner);
+    Json name = entries[i].value("name", Json(""));
+    if (!name.is_string())
+      fail(Code::invalid_argument, owner, ": 'name' is ", brief_json(name), "; it takes a text");
+    Json resolved;
+    out.workloads_.push_back(
+        workload_of(merged_workload(given, entries[i]), name, folder, overrides, owner, resolved));
+    if (!names.insert(out.workloads_.back().name).second)
+      fail(Code::invalid_argument, owner, ": there are two workloads with the name '",
+           out.workloads_.back().name, "'; give them different ones");
+    out.json_["workloads"].push_back(std::move(resolved));
+  }
+  out.check_trials();
+  return out;
+}
+
+void Study::check_trials() const {
+  for (size_t w = 0; w < workloads_.size(); ++w)
+    for (size_t c = 0; c < workloads_[w].conditions.size(); ++c) {
+      const Condition& condition = workloads_[w].conditions[c];
+      const std::string owner = cat(origin_, ": ", workloads_[w].name);
+      check_set(condition, owner);
+      try {
+        check_job(*this, w, c, owner);
+      } catch (const Error& error) {
+        if (std::string_view(error.what()).starts_with(origin_)) throw;
+        fail(error.code(), owner, condition.name.empty() ? "" : cat(" (", condition.name, ")"),
+             ": ", error.what());
+      }
+    }
+}
+
+std::string Study::device() const {
+  const Json device = workloads_.front().job.value("device", Json(""));
+  return device.is_string() ? device.get<std::string>() : "";
+}
+
+uint64_t Study::trials() const {
+  uint64_t out = 0;
+  for (const Workload& workload : workloads_)
+    for (const Condition& condition : workload.conditions)
+      out += condition.trials * condition.searches;
+  return out;
+}
+
+Json study_schema() {
+  return {{"study", schema_json(kStudy)},       {"workload", schema_json(kWorkload)},
+          {"goal", schema_json(kGoal)},         {"budget", schema_json(kBudget)},
+          {"evaluate", schema_json(kEvaluate)}, {"search", schema_json(kSearch)},
+          {"scale", schema_json(kScaling)}};
+}
+
+}  // namespace etr::study

@@ -1,0 +1,103 @@
+// A study: workloads x conditions x searches x trials, each trial a job with overrides. What its file says, validated.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/json.h"
+#include "study/records.h"
+#include "study/space.h"
+
+namespace etr::study {
+
+struct Goal {
+  bool accuracy = false;         // otherwise the evaluation's loss
+  std::optional<double> target;  // none: trials use their whole budget, and the best metric counts
+
+  // Of two metrics; one that is no number is worse than all.
+  bool is_better(double one, double other) const;
+  bool reaches(double metric) const;
+  double metric_of(const CurvePoint& point) const { return accuracy ? point.accuracy : point.loss; }
+};
+
+// 0: no limit.
+struct Budget {
+  double fresh = 0, steps = 0, seconds = 0;
+  std::string clock;  // the first that the file names: what scores are counted in
+  double limit() const { return clock == "fresh" ? fresh : clock == "steps" ? steps : seconds; }
+  double read(const Clock& at) const {
+    return clock == "fresh" ? at.fresh : clock == "steps" ? at.steps : at.seconds;
+  }
+};
+
+enum class StopRule { none, beaten, median };
+
+// key = base * (label `with` / at) ^ exponent
+struct Scaling {
+  std::string key, rule, with;
+  double at = 0;
+  std::optional<double> base;  // none: of the best point of the tuned condition
+  double exponent() const { return rule == "linear" ? 1 : rule == "square_root" ? 0.5 : 0; }
+};
+
+struct Condition {
+  Json labels = Json::object();  // in the order of their declaration; those of `for` come last
+  std::string name;              // "variant=none, factor=1"
+  std::vector<std::string> own;  // names of the labels that 'labels' lists
+  std::vector<std::string> set;  // overrides, labels filled in
+  Space space;                   // without scaled keys
+  std::vector<Scaling> scale;
+  std::optional<size_t> base;  // the condition whose best point the scaling takes
+  uint64_t trials = 0, searches = 0;
+};
+
+struct Workload {
+  std::string name;
+  Json job;            // before any override
+  std::string origin;  // what errors call the job
+  std::vector<std::string> set;
+  Goal goal;
+  Budget budget;
+  Json evaluate = Json::object();  // keys of the job's evaluation
+  SequenceKind sequence = SequenceKind::sobol;
+  StopRule stop_early = StopRule::none;
+  std::vector<Condition> conditions;
+};
+
+// Immutable.
+class Study {
+ public:
+  // `overrides` are for the jobs of all trials, "key=value", after the study's own 'set' and before those of conditions. All
+  // conditions are tried out as far as that goes without training. Error(invalid_argument) that names the key, the condition,
+  // and the nearest that there is; Error(not_found / io) where a file is missing.
+  static Study load(const std::string& path, const std::vector<std::string>& overrides = {});
+  // Jobs that are named by a path are looked for below `folder`.
+  static Study parse(const Json& given, const std::string& origin, const std::string& folder,
+                     const std::vector<std::string>& overrides = {});
+
+  const std::string& name() const { return name_; }
+  uint64_t seed() const { return seed_; }
+  uint64_t parallel() const { return parallel_; }  // trials at once; 0: as the device has room
+  const std::vector<Workload>& workloads() const { return workloads_; }
+  const std::string& folder() const { return folder_; }  // of a file: "runs/studies/" and its stem
+  std::string device() const;                            // which the first job names
+  uint64_t trials() const;                               // in all
+
+  // The study with jobs, labels and overrides in place: a study file by itself.
+  const Json& json() const { return json_; }
+
+ private:
+  void check_trials() const;
+
+  std::string name_, origin_, folder_;
+  uint64_t seed_ = 0, parallel_ = 0;
+  std::vector<Workload> workloads_;
+  Json json_;
+};
+
+// The sections' options, by name ("goal", "budget", "evaluate", "search", "range", "scale"), and the study's own ("study").
+Json study_schema();
+
+}  // namespace etr::study

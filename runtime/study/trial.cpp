@@ -1,0 +1,165 @@
+#include "study/trial.h"
+
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <thread>
+#include <utility>
+
+#include "core/error.h"
+#include "gpu/device.h"
+
+namespace etr::study {
+namespace {
+
+using train::Event;
+using train::EventKind;
+
+// Progress events would cut the means of the training loss at moments that the clock chooses.
+constexpr double kNoProgress = 1e6;
+constexpr double kOneStep = 1e-9;
+constexpr double kDivergedLoss = 10;  // times the first step's
+
+Clock clock_of(const Event& event) {
+  return {static_cast<double>(event.fresh), static_cast<double>(event.examples),
+          static_cast<double>(event.step), event.seconds};
+}
+
+std::string time_now() {
+  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+// The event of the first step, which no later step shares: it knows the loss before training.
+Event first_step(train::Trainer& trainer) {
+  Event event = trainer.next_event(kOneStep);
+  while (event.kind == EventKind::progress && event.step == 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the first batch is on its way
+    event = trainer.next_event(kOneStep);
+  }
+  return event;
+}
+
+CurvePoint curve_point(const Event& event, bool classifies) {
+  return {clock_of(event), event.eval_loss, classifies ? event.eval_accuracy : kNone, event.loss};
+}
+
+Record blank(const Study& study, const TrialSpec& spec) {
+  const Workload& workload = study.workloads()[spec.place.workload];
+  Record record;
+  record.workload = workload.name;
+  record.condition = workload.conditions[spec.place.condition].labels;
+  record.search = spec.place.search;
+  record.trial = spec.place.trial;
+  record.seed = spec.seed;
+  record.digest = spec.digest;
+  record.point = spec.point.values;
+  record.unit = spec.point.unit;
+  record.version = ECHOTRAIN_VERSION;
+  return record;
+}
+
+}  // namespace
+
+Record failed_record(const Study& study, const Place& place, const std::string& error) {
+  Record record = blank(study, {.place = place});
+  record.status = Status::failed;
+  record.error = error;
+  record.time = time_now();
+  return record;
+}
+
+// A trainer that stop() reaches.
+class TrialRun::Attached {
+ public:
+  Attached(TrialRun& run, train::Trainer& trainer) : run_(run) {
+    const std::lock_guard lock(run_.mutex_);
+    run_.trainer_ = &trainer;
+    if (run_.stopped_) trainer.stop();
+  }
+  ~Attached() {
+    const std::lock_guard lock(run_.mutex_);
+    run_.trainer_ = nullptr;
+  }
+  Attached(const Attached&) = delete;
+  Attached& operator=(const Attached&) = delete;
+
+ private:
+  TrialRun& run_;
+};
+
+TrialRun::TrialRun(const Study& study, TrialSpec spec)
+    : study_(study), spec_(std::move(spec)), workload_(study.workloads()[spec_.place.workload]) {}
+
+void TrialRun::stop() {
+  const std::lock_guard lock(mutex_);
+  stopped_ = true;
+  if (trainer_) trainer_->stop();
+}
+
+bool TrialRun::stopped() {
+  const std::lock_guard lock(mutex_);
+  return stopped_;
+}
+
+std::optional<Record> TrialRun::run(std::shared_ptr<gpu::Kernels> kernels, const Verdict& verdict) {
+  Record record = blank(study_, spec_);
+  record.device = kernels->device()->info().name;
+  try {
+    const Condition& condition = workload_.conditions[spec_.place.condition];
+    train::Trainer trainer(std::move(kernels),
+                           trial_job(workload_, condition, spec_.point.values, spec_.seed),
+                           train::Start::trial);
+    const Attached attached(*this, trainer);
+    train(trainer, verdict, record);
+  } catch (const Error& error) {
+    record.status = error.code() == Code::not_finite ? Status::diverged : Status::failed;
+    if (record.status == Status::failed) record.error = error.what();
+  } catch (const std::exception& error) {
+    record.status = Status::failed;
+    record.error = error.what();
+  }
+  if (stopped()) return std::nullopt;
+  record.time = time_now();
+  return record;
+}
+
+void TrialRun::train(train::Trainer& trainer, const Verdict& verdict, Record& record) {
+  const bool classifies = trainer.learner().model().loss().classifies();
+  Event event = first_step(trainer);
+  const double first_loss = event.loss;
+  record.status = Status::missed;
+  for (;; event = trainer.next_event(kNoProgress)) {
+    record.spent = clock_of(event);
+    record.device_wait_share = event.device_wait_share;
+    if (event.kind == EventKind::end) return;
+    if (event.kind != EventKind::evaluation) continue;
+    record.curve.push_back(curve_point(event, classifies));
+    const auto ended = status_at(record.curve.back(), first_loss, verdict, record);
+    if (!ended) continue;
+    record.status = *ended;
+    return;
+  }
+}
+
+std::optional<Status> TrialRun::status_at(const CurvePoint& at, double first_loss,
+                                          const Verdict& verdict, Record& record) const {
+  const Goal& goal = workload_.goal;
+  record.final_metric = goal.metric_of(at);
+  if (!std::isfinite(at.loss) || !std::isfinite(at.training_loss) ||
+      at.training_loss > kDivergedLoss * first_loss)
+    return Status::diverged;
+  if (goal.is_better(record.final_metric, record.best_metric)) {
+    record.best_metric = record.final_metric;
+    record.best_at = at.at;
+  }
+  if (!goal.reaches(record.final_metric)) return verdict(at, record.best_metric);
+  record.to_target = at.at;
+  return Status::reached;
+}
+
+}  // namespace etr::study

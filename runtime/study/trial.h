@@ -1,0 +1,49 @@
+// Trains one trial of a study, and says what came of it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "study/records.h"
+#include "study/study.h"
+#include "study/trial_job.h"
+#include "train/trainer.h"
+
+namespace etr::study {
+
+// Of a trial that could not begin.
+Record failed_record(const Study& study, const Place& place, const std::string& error);
+
+class TrialRun {
+ public:
+  // Whether the trial ends at this evaluation, and as what; `best` is its best metric so far.
+  using Verdict = std::function<std::optional<Status>(const CurvePoint& at, double best)>;
+
+  // `study` outlives it.
+  TrialRun(const Study& study, TrialSpec spec);
+
+  // Trains to the target, to the end of the budget, or to where `verdict` ends it. An error is the record's, as the status
+  // failed. None: stopped. Nothing it gives depends on the time, unless the budget or the echo node does.
+  std::optional<Record> run(std::shared_ptr<gpu::Kernels> kernels, const Verdict& verdict);
+
+  void stop();  // any thread
+  const TrialSpec& spec() const { return spec_; }
+
+ private:
+  class Attached;
+  void train(train::Trainer& trainer, const Verdict& verdict, Record& record);
+  std::optional<Status> status_at(const CurvePoint& at, double first_loss, const Verdict& verdict,
+                                  Record& record) const;
+  bool stopped();
+
+  const Study& study_;
+  const TrialSpec spec_;
+  const Workload& workload_;
+  std::mutex mutex_;
+  train::Trainer* trainer_ = nullptr;  // while it trains
+  bool stopped_ = false;
+};
+
+}  // namespace etr::study

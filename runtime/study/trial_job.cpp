@@ -1,0 +1,157 @@
+#include "study/trial_job.h"
+
+#include <cmath>
+
+#include "core/error.h"
+#include "core/json_members.h"
+#include "core/sha256.h"
+
+namespace etr::study {
+namespace {
+
+uint64_t first_bits(const std::string& digest, unsigned bits) {
+  uint64_t out = 0;
+  for (size_t i = 0; i < 8; ++i) out = (out << 8) | static_cast<unsigned char>(digest[i]);
+  return out >> (64 - bits);
+}
+
+// 53 bits, which every reader of JSON keeps.
+uint64_t seed_of(const std::string& text) { return first_bits(sha256(text), 53); }
+
+// Never one for two trials of a study. Names are written as JSON, so that no name runs into the next.
+uint64_t trial_seed(const Study& study, const Place& at) {
+  const Workload& workload = study.workloads()[at.workload];
+  return seed_of(Json{study.seed(), workload.name,
+                      label_key(workload.conditions[at.condition].labels), at.search, at.trial}
+                     .dump());
+}
+
+// The same for all conditions of a search.
+uint64_t points_seed(const Study& study, const Place& at) {
+  return seed_of(Json{study.seed(), study.workloads()[at.workload].name, at.search}.dump());
+}
+
+std::string limit(const char* key, double value) {
+  return cat("train.", key, "=", Json(value).dump());
+}
+
+std::vector<std::string> overrides_of(const Workload& workload, const Condition& condition,
+                                      const Json& point, uint64_t seed) {
+  std::vector<std::string> out = condition.set;
+  for (const auto& [key, value] : point.items()) out.push_back(cat(key, "=", value.dump()));
+  const Budget& budget = workload.budget;
+  out.emplace_back("train.epochs=0");
+  out.push_back(cat("train.steps=", static_cast<uint64_t>(budget.steps)));
+  out.push_back(limit("seconds", budget.seconds));
+  if (budget.fresh > 0) out.push_back(cat("train.fresh=", static_cast<uint64_t>(budget.fresh)));
+  if (!workload.evaluate.empty()) {
+    out.emplace_back("evaluation.every_epochs=0");
+    out.emplace_back("evaluation.every_steps=0");
+  }
+  for (const auto& [key, value] : workload.evaluate.items())
+    out.push_back(cat("evaluation.", key, "=", value.dump()));
+  out.emplace_back("evaluation.target_accuracy=0");  // the trial looks for its target itself
+  out.push_back(cat("seed=", seed));
+  out.emplace_back("output={\"dir\": \"\", \"tensorboard\": false}");
+  return out;
+}
+
+Json identity_of(const Workload& workload, const train::Job& job) {
+  Json spec = job.json();
+  for (const char* key : {"vars", "output", "device", "name", "description"}) spec.erase(key);
+  const Budget& budget = workload.budget;
+  static constexpr const char* kRules[] = {"none", "beaten", "median"};
+  return {{"job", std::move(spec)},
+          {"goal",
+           {{"metric", workload.goal.accuracy ? "accuracy" : "loss"},
+            {"target", workload.goal.target ? Json(*workload.goal.target) : Json()}}},
+          {"budget",
+           {{"fresh", budget.fresh},
+            {"steps", budget.steps},
+            {"seconds", budget.seconds},
+            {"clock", budget.clock}}},
+          {"evaluate", workload.evaluate},
+          {"stop_early", kRules[static_cast<int>(workload.stop_early)]}};
+}
+
+std::string find_difference(const Json& there, const Json& here, const std::string& path) {
+  if (there == here) return "";
+  const auto at = [&](const std::string& key) { return path.empty() ? key : path + "." + key; };
+  if (there.is_object() && here.is_object()) {
+    for (const auto& [key, value] : here.items()) {
+      if (!there.contains(key)) return cat("'", at(key), "' is new: ", brief_json(value));
+      if (std::string found = find_difference(there[key], value, at(key)); !found.empty())
+        return found;
+    }
+    for (const auto& [key, value] : there.items())
+      if (!here.contains(key))
+        return cat("'", at(key), "' was ", brief_json(value), " and is gone");
+    return cat("the order of the keys in '", path, "'");
+  }
+  if (there.is_array() && here.is_array() && there.size() == here.size())
+    for (size_t i = 0; i < here.size(); ++i)
+      if (std::string found = find_difference(there[i], here[i], at(std::to_string(i)));
+          !found.empty())
+        return found;
+  return cat("'", path, "' was ", brief_json(there), " and is ", brief_json(here));
+}
+
+}  // namespace
+
+double scaled(const Scaling& by, double base, const Json& labels) {
+  return base * std::pow(labels.at(by.with).get<double>() / by.at, by.exponent());
+}
+
+Json all_values(const Condition& condition, const Json& drawn, const Json& base) {
+  Json out = drawn;
+  for (const Scaling& by : condition.scale) {
+    if (by.base) {
+      out[by.key] = scaled(by, *by.base, condition.labels);
+      continue;
+    }
+    if (!base.is_object() || !base.contains(by.key) || !base[by.key].is_number())
+      fail(Code::state, "'", by.key,
+           "' is scaled from the best trial of a condition that has none");
+    out[by.key] = scaled(by, base[by.key].get<double>(), condition.labels);
+  }
+  return out;
+}
+
+train::Job trial_job(const Workload& workload, const Condition& condition, const Json& point,
+                     uint64_t seed) {
+  return train::Job::parse(workload.job.dump(), workload.origin,
+                           overrides_of(workload, condition, point, seed));
+}
+
+TrialSpec trial_spec(const Study& study, const Place& place, const Json& base) {
+  const Workload& workload = study.workloads()[place.workload];
+  const Condition& condition = workload.conditions[place.condition];
+  TrialSpec out;
+  out.place = place;
+  out.seed = trial_seed(study, place);
+  out.point = condition.space.point(workload.sequence, place.trial, points_seed(study, place));
+  out.point.values = all_values(condition, out.point.values, base);
+  out.identity = identity_of(workload, trial_job(workload, condition, out.point.values, out.seed));
+  out.digest = to_hex(sha256(out.identity.dump())).substr(0, 32);
+  return out;
+}
+
+std::vector<Place> all_places(const Study& study) {
+  std::vector<Place> out;
+  for (size_t w = 0; w < study.workloads().size(); ++w)
+    for (const bool scaled_from_best : {false, true})
+      for (size_t c = 0; c < study.workloads()[w].conditions.size(); ++c) {
+        const Condition& condition = study.workloads()[w].conditions[c];
+        if (condition.base.has_value() != scaled_from_best) continue;
+        for (uint64_t search = 0; search < condition.searches; ++search)
+          for (uint64_t trial = 0; trial < condition.trials; ++trial)
+            out.push_back({w, c, search, trial});
+      }
+  return out;
+}
+
+std::string difference(const Json& there, const Json& here) {
+  return find_difference(there, here, "");
+}
+
+}  // namespace etr::study

@@ -1,0 +1,263 @@
+// echotrain study.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <set>
+
+#include "console.h"
+#include "job.h"
+
+namespace cli {
+namespace {
+
+void load_study(const Arguments& arguments, Study& study) {
+  const std::vector<std::string> overrides = arguments.values("set");
+  std::vector<const char*> pointers;
+  for (const std::string& text : overrides) pointers.push_back(text.c_str());
+  check(etr_study_load(arguments.operand(0).c_str(), pointers.data(),
+                       static_cast<int32_t>(pointers.size()), study.out()));
+}
+
+std::string folder_of(const Arguments& arguments, const Study& study) {
+  char* directory = nullptr;
+  check(etr_study_output_dir(study.get(), &directory));
+  const std::string otherwise = take_string(directory);
+  return arguments.value("out", otherwise);
+}
+
+template <typename... Values>
+std::string text_of(const char* format, Values... values) {
+  char text[96];
+  std::snprintf(text, sizeof text, format, values...);
+  return text;
+}
+
+// "53,760", "9.1"
+std::string number_text(double value) {
+  if (value != std::floor(value) || std::fabs(value) >= 1e15) return text_of("%.4g", value);
+  std::string digits = text_of("%.0f", std::fabs(value));
+  for (size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, ",");
+  return (value < 0 ? "-" : "") + digits;
+}
+
+std::string clock_name(const std::string& clock) {
+  return clock == "fresh" ? "fresh examples" : clock;
+}
+
+// The numbers of a list in which null stands for none, in order.
+std::vector<double> numbers_of(const Json& list) {
+  std::vector<double> out;
+  for (const Json& value : list)
+    if (value.is_number()) out.push_back(value.get<double>());
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+double median(const std::vector<double>& sorted) {
+  const size_t half = sorted.size() / 2;
+  return sorted.size() % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+}
+
+// "53,760", and where there are several searches "53,760 (50,000 to 61,000)".
+std::string spread(const std::vector<double>& sorted) {
+  if (sorted.empty()) return "-";
+  std::string out = number_text(median(sorted));
+  if (sorted.size() > 1)
+    out += " (" + number_text(sorted.front()) + " to " + number_text(sorted.back()) + ")";
+  return out;
+}
+
+std::string title_of(const Json& result, bool with_workload) {
+  const std::string name = result.at("name").get<std::string>();
+  if (!with_workload && !name.empty()) return name;
+  return result.at("workload").get<std::string>() + (name.empty() ? "" : ": " + name);
+}
+
+bool has_target(const Json& result) { return !result.at("target").is_null(); }
+
+std::vector<std::string> heads(const Json& results) {
+  const Json& first = results.at(0);
+  std::vector<std::string> out{"condition"};
+  if (has_target(first))
+    out.push_back(clock_name(first.at("clock")) + " to " + first.at("metric").get<std::string>() +
+                  " " + text_of("%g", first.at("target").get<double>()));
+  out.push_back("best " + first.at("metric").get<std::string>());
+  out.push_back("trials");
+  if (has_target(first)) out.emplace_back("reached");
+  out.emplace_back("infeasible");
+  return out;
+}
+
+std::vector<std::string> cells(const Json& result, bool with_workload) {
+  const auto trials = result.at("trials").get<int64_t>();
+  std::vector<double> metrics = numbers_of(result.at("best_metric"));
+  if (result.at("metric") == "accuracy") std::reverse(metrics.begin(), metrics.end());
+  std::vector<std::string> out{title_of(result, with_workload)};
+  if (has_target(result)) out.push_back(spread(numbers_of(result.at("to_target"))));
+  out.push_back(metrics.empty() ? "-" : text_of("%.4g", metrics.front()));
+  out.push_back(std::to_string(trials));
+  if (has_target(result)) out.push_back(std::to_string(result.at("reached").get<int64_t>()));
+  out.push_back(std::to_string(trials - result.at("feasible").get<int64_t>()));
+  return out;
+}
+
+void print_rows(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<size_t> widths(rows.front().size());
+  for (const auto& row : rows)
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  for (const auto& row : rows) {
+    std::string line = row[0] + std::string(widths[0] - row[0].size(), ' ');
+    for (size_t i = 1; i < row.size(); ++i)
+      line += "  " + std::string(widths[i] - row[i].size(), ' ') + row[i];
+    std::printf("%s\n", line.c_str());
+  }
+}
+
+// A table for each workload.
+void print_table(const Json& results) {
+  std::vector<std::vector<std::string>> rows;
+  std::string workload;
+  const auto flush = [&](bool several) {
+    if (rows.empty()) return;
+    std::printf("\n%s", several ? (workload + "\n").c_str() : "");
+    print_rows(rows);
+    rows.clear();
+  };
+  const bool several = results.front().at("workload") != results.back().at("workload");
+  for (const Json& result : results) {
+    if (result.at("workload") != workload) flush(several);
+    workload = result.at("workload");
+    if (rows.empty()) rows.push_back(heads(Json::array({result})));
+    rows.push_back(cells(result, /*with_workload=*/false));
+  }
+  flush(several);
+}
+
+Json results_of(const Study& study, const std::string& folder) {
+  char* text = nullptr;
+  check(etr_study_results(study.get(), folder.c_str(), &text));
+  return Json::parse(take_string(text));
+}
+
+std::string best_text(const Json& event) {
+  if (event.at("best_to_target").is_number())
+    return ", best " + number_text(event["best_to_target"]) + " " +
+           clock_name(event.value("clock", ""));
+  if (event.at("best_metric").is_number())
+    return ", best " + event.value("metric", "loss") + " " +
+           text_of("%.4g", event["best_metric"].get<double>());
+  return "";
+}
+
+std::string progress_of(const Json& event) {
+  const auto done = event.at("done").get<int64_t>(), total = event.at("total").get<int64_t>();
+  std::string out = "trials " +
+                    bar(total ? static_cast<double>(done) / static_cast<double>(total) : 1, 16) +
+                    " " + std::to_string(done) + " of " + std::to_string(total);
+  const auto running = event.at("running").get<int64_t>();
+  if (running > 0) out += ", " + std::to_string(running) + " running";
+  if (event.at("seconds_left").is_number() && done < total)
+    out += ", " + time_text(event["seconds_left"].get<double>()) + " left";
+  const std::string name = event.at("condition");
+  return out + "  " + (name.empty() ? event.at("workload").get<std::string>() : name) +
+         best_text(event);
+}
+
+void print_condition(const Json& result) {
+  const bool target = has_target(result);
+  const std::vector<double> scores = numbers_of(result.at("to_target"));
+  std::string out = title_of(result, true) + ": ";
+  if (target && scores.empty())
+    out += "no trial reached the target";
+  else if (target)
+    out += spread(scores) + " " + clock_name(result.at("clock")) + " to the target, which " +
+           std::to_string(result.at("reached").get<int64_t>()) + " of " +
+           counted(result.at("trials").get<int64_t>(), "trial") + " reached";
+  const auto row = cells(result, false);
+  std::printf("%s%sbest %s %s\n", out.c_str(), target ? "; " : "",
+              result.at("metric").get<std::string>().c_str(), row[target ? 2 : 1].c_str());
+  for (const Json& warning : result.at("warnings"))
+    std::printf("  warning: %s\n", warning.get<std::string>().c_str());
+}
+
+// What the study says between its beginning and its end.
+class Show {
+ public:
+  void event(const Json& event) {
+    const std::string kind = event.at("kind");
+    if (kind == "trial") print_failure(event.at("trial"));
+    if (kind == "condition") {
+      line_.erase();
+      print_condition(event.at("result"));
+    }
+    if (kind != "end") line_.show(progress_of(event));
+  }
+  void end() { line_.erase(); }
+
+ private:
+  // One line for each error, however many trials have it.
+  void print_failure(const Json& trial) {
+    if (trial.at("status") != "failed") return;
+    const std::string error = trial.at("error");
+    if (!told_.insert(error).second) return;
+    line_.erase();
+    std::fprintf(stderr, "echotrain: trial %lld of search %lld of %s has failed: %s\n",
+                 static_cast<long long>(trial.at("trial").get<int64_t>()),
+                 static_cast<long long>(trial.at("search").get<int64_t>()),
+                 trial.at("workload").get<std::string>().c_str(), error.c_str());
+  }
+
+  ProgressLine line_;
+  std::set<std::string> told_;
+};
+
+// Runs it to its end, or to where a signal stops it; the last event.
+Json run(const Study& study) {
+  const StudyGuard guard(study.get());
+  Show show;
+  Json event;
+  char* text = nullptr;
+  while (check(etr_study_next_event(study.get(), 0.2, &text)) == ETR_OK) {
+    event = Json::parse(take_string(text));
+    show.event(event);
+  }
+  show.end();
+  return event;
+}
+
+int32_t parallel_of(const Arguments& arguments) {
+  const int64_t parallel = arguments.integer("parallel").value_or(-1);
+  if (arguments.flag("parallel") && (parallel < 0 || parallel > 1024))
+    throw UsageError("--parallel is a number from 0 to 1024");
+  return static_cast<int32_t>(parallel);
+}
+
+}  // namespace
+
+int command_study(const Arguments& arguments) {
+  Study study;
+  load_study(arguments, study);
+  const std::string folder = folder_of(arguments, study);
+  if (arguments.flag("report")) {
+    print_table(results_of(study, folder));
+    return 0;
+  }
+  char* text = nullptr;
+  check(etr_study_json(study.get(), &text));
+  const Json spec = Json::parse(take_string(text));
+  const int32_t parallel = parallel_of(arguments);
+  Runtime runtime;
+  open_runtime(arguments, spec.at("workloads").at(0).at("job").value("device", ""), runtime);
+  check(etr_study_start(study.get(), runtime.get(), folder.c_str(), parallel,
+                        arguments.flag("overwrite")));
+  std::printf("output: %s\n", folder.c_str());
+  const Json end = run(study);
+  if (interrupted())
+    throw Interrupted{std::to_string(end.at("done").get<int64_t>()) + " of " +
+                      counted(end.at("total").get<int64_t>(), "trial") + " are done, which '" +
+                      folder + "' holds; the same command goes on from there"};
+  print_table(results_of(study, folder));
+  return 0;
+}
+
+}  // namespace cli
