@@ -133,6 +133,11 @@ const std::string& kernel_name(const Kernel& kernel) { return kernel.name; }
 Kernels::Kernels(DevicePtr device) : device_(std::move(device)) {}
 Kernels::~Kernels() = default;
 
+size_t Kernels::count() const {
+  const std::scoped_lock lock(mutex_);
+  return kernels_.size() + from_source_.size();
+}
+
 const Kernel& Kernels::get(const std::string& shader, const std::vector<uint32_t>& constants,
                            size_t bindings, size_t push_bytes) {
   std::scoped_lock lock(mutex_);

@@ -55,13 +55,15 @@ class Kernels {
   bool trusts(const std::string& shader, const std::vector<uint32_t>& constants,
               const std::function<bool()>& check);
 
+  size_t count() const;  // pipelines made so far
+
   const DevicePtr& device() const { return device_; }
   Tuning& tuning() { return tuning_; }  // of this device
 
  private:
   DevicePtr device_;
   Tuning tuning_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::map<std::string, std::unique_ptr<Kernel>> from_source_;
   using Key = std::pair<std::string, std::vector<uint32_t>>;  // shader and constants
   std::map<Key, std::unique_ptr<Kernel>> kernels_;

@@ -6,6 +6,7 @@
 
 #include "core/clock.h"
 #include "core/error.h"
+#include "core/log.h"
 #include "core/platform.h"
 #include "core/start_thread.h"
 #include "core/text.h"
@@ -75,7 +76,8 @@ void Runner::begin() {
   }
   working_ = pending_.empty() ? 0 : parallel_;
   for (size_t i = 0; i < working_; ++i) try {
-      threads_.push_back(start_thread("a thread for a trial", "'parallel'", [this] { work(); }));
+      threads_.push_back(
+          start_thread("a thread for a trial", "'parallel'", [this, i] { work(i); }));
     } catch (const Error&) {
       working_ = i;
       if (i == 0) throw;
@@ -104,12 +106,29 @@ std::optional<Place> Runner::take(std::unique_lock<std::mutex>& lock) {
   return std::nullopt;
 }
 
-void Runner::work() {
+// Submissions to one device are done one after another, so each thread has a device of its own, which compiles its kernels once.
+// A device of the program's serves all threads.
+std::shared_ptr<gpu::Kernels> Runner::kernels_of(size_t slot) const {
+  const gpu::DeviceOptions& options = kernels_->device()->options();
+  if (slot == 0 || options.host) return kernels_;
+  try {
+    return std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(options));
+  } catch (const Error& error) {
+    log_line(LogLevel::warning,
+             cat("trials share a device, because another one of '", kernels_->device()->info().name,
+                 "' could not be opened: ", error.what()));
+    return kernels_;
+  }
+}
+
+void Runner::work(size_t slot) {
+  std::shared_ptr<gpu::Kernels> kernels;  // opened for the first trial
   std::unique_lock lock(mutex_);
   while (const auto place = take(lock)) {
     lock.unlock();
     try {
-      run_one(*place);
+      if (!kernels) kernels = kernels_of(slot);
+      run_one(*place, kernels);
       lock.lock();
     } catch (...) {
       lock.lock();
@@ -131,7 +150,7 @@ Json Runner::base_of(const Place& place) const {
   return best ? best->point : Json();
 }
 
-void Runner::run_one(const Place& place) {
+void Runner::run_one(const Place& place, const std::shared_ptr<gpu::Kernels>& kernels) {
   Json base;
   {
     const std::lock_guard lock(mutex_);
@@ -152,20 +171,21 @@ void Runner::run_one(const Place& place) {
     return;
   }
   const auto run = std::make_shared<TrialRun>(study_, spec);
-  const std::optional<Record> record = run_trial(run);
+  const std::optional<Record> record = run_trial(run, kernels);
   const std::lock_guard lock(mutex_);
   running_.erase(run);
   if (record) finish(place, *record, /*is_new=*/true);
 }
 
-std::optional<Record> Runner::run_trial(const std::shared_ptr<TrialRun>& run) {
+std::optional<Record> Runner::run_trial(const std::shared_ptr<TrialRun>& run,
+                                        const std::shared_ptr<gpu::Kernels>& kernels) {
   const Place place = run->spec().place;
   {
     const std::lock_guard lock(mutex_);
     if (stop_.load()) return std::nullopt;
     running_.insert(run);
   }
-  return run->run(kernels_, [&](const CurvePoint& at, double best) {
+  return run->run(kernels, [&](const CurvePoint& at, double best) {
     const std::lock_guard lock(mutex_);
     return standings(place)[place.search].verdict(study_.workloads()[place.workload], at, best);
   });
@@ -195,12 +215,12 @@ void Runner::finish(const Place& place, const Record& record, bool is_new) {
   changed_.notify_all();
 }
 
+// Not of a study that goes on: some of its trials did train.
 void Runner::look_for_failure(const Record& record) {
-  if (failed_in_a_row_ + 1 != run_here_ || record.status != Status::failed) return;
+  if (resumed_ > 0 || failed_in_a_row_ + 1 != run_here_ || record.status != Status::failed) return;
   if (failed_in_a_row_ > 0 && record.error != first_error_) return;
   first_error_ = record.error;
-  const uint64_t enough = std::min(kFailures, done_ - resumed_ + pending_.size());
-  if (++failed_in_a_row_ < enough || failure_) return;
+  if (++failed_in_a_row_ < std::min(kFailures, study_.trials()) || failure_) return;
   failure_ = std::make_exception_ptr(Error(
       Code::state, cat(failed_in_a_row_ == 1 ? "the first trial has failed: "
                                              : cat("the first ", failed_in_a_row_,

@@ -55,8 +55,8 @@ Json condition_result(const Workload& workload, const Condition& condition,
 // All conditions, from the records that the folder has by now: also while a study runs there.
 Json results(const Study& study, const std::string& folder);
 
-// Used by one thread, but for stop(). Trials train on threads of their own, each with a trainer, which share the device and its
-// kernels: what a search draws is in the data of kernels, not in their code.
+// Used by one thread, but for stop(). Trials train on threads of their own. All trials of a thread share the kernels of one device:
+// what a search draws is in the data of kernels, not in their code.
 class Runner {
  public:
   // Error(state) as StudyFolder has it. Begins at the first next_event().
@@ -78,14 +78,16 @@ class Runner {
 
  private:
   void begin();
-  void work();
+  std::shared_ptr<gpu::Kernels> kernels_of(size_t slot) const;
+  void work(size_t slot);
   std::optional<Place> take(std::unique_lock<std::mutex>& lock);
   bool may_begin(const Place& place) const;
-  void run_one(const Place& place);
+  void run_one(const Place& place, const std::shared_ptr<gpu::Kernels>& kernels);
   void finish(const Place& place, const Record& record, bool is_new);
   void look_for_failure(const Record& record);
   Json base_of(const Place& place) const;
-  std::optional<Record> run_trial(const std::shared_ptr<TrialRun>& run);
+  std::optional<Record> run_trial(const std::shared_ptr<TrialRun>& run,
+                                  const std::shared_ptr<gpu::Kernels>& kernels);
   void stop_trials();
   void fill(Event& event) const;
   Event event_of(EventKind kind, const Place& place) const;

@@ -12,6 +12,7 @@
 #include "core/platform_files.h"
 #include "core/text.h"
 #include "nn/model.h"
+#include "optim/schedule.h"
 #include "study/conditions.h"
 #include "study/schema.h"
 #include "study/trial_job.h"
@@ -194,6 +195,7 @@ void check_job(const Study& study, size_t workload, size_t condition, const std:
     for (const Scaling& by : in.scale)  // of a "best" base the size is not known yet
       if (by.base) point[by.key] = scaled(by, *by.base, in.labels);
     const train::Job job = trial_job(of, in, point, 1);
+    const Options check_schedule(optim::schedule_schema(), "schedule", job.schedule());
     if (!job.evaluation())
       fail(Code::invalid_argument, owner, ": the job has no 'evaluation', which a study needs");
     if (job.parallel())

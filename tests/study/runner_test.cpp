@@ -1,0 +1,318 @@
+#include "study/runner.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <thread>
+
+#include "core/platform.h"
+#include "study/small_study.h"
+#include "support/error_text.h"
+#include "support/eventually.h"
+
+namespace etr::test {
+namespace {
+
+using study::EventKind;
+
+// What a study found, without what depends on the clock or the order.
+std::map<std::string, Json> findings(const std::string& folder) {
+  std::map<std::string, Json> out;
+  for (const Record& record : records_in(folder)) {
+    Json json = to_json(record);
+    for (const char* key : {"time", "device_wait_share"}) json.erase(key);
+    for (const char* key : {"to_target", "best", "spent"})
+      if (json[key].is_object()) json[key].erase("seconds");
+    for (Json& point : json["curve"]) point.erase("seconds");
+    out[cat(record.workload, record.condition.dump(), record.search, ".", record.trial)] = json;
+  }
+  return out;
+}
+
+std::string file_of(const std::string& folder) {
+  return platform::read_file(folder + "/trials.jsonl");
+}
+
+class Studies : public testing::Test {
+ protected:
+  std::string folder(const std::string& name = "study") const { return dir_.path(name); }
+  TempDir dir_;
+  Json json_ = study_json(dir_);
+};
+
+TEST_F(Studies, RecordsWhatEachTrialDid) {
+  const auto events = run_study(json_, folder());
+  const auto records = records_in(folder());
+  ASSERT_EQ(records.size(), 8u);
+  size_t reached = 0;
+  for (const Record& record : records) {
+    ASSERT_FALSE(record.curve.empty());
+    EXPECT_GT(record.curve.front().at.fresh, 0);
+    const auto below = std::find_if(record.curve.begin(), record.curve.end(),
+                                    [](const auto& point) { return point.loss < 0.7; });
+    EXPECT_EQ(record.status == Status::reached, below != record.curve.end());
+    if (record.status == Status::missed) {
+      EXPECT_EQ(record.spent.steps, 40);
+    }
+    if (!record.to_target) continue;
+    ++reached;
+    EXPECT_EQ(record.to_target->steps, below->at.steps);
+    EXPECT_EQ(below + 1, record.curve.end()) << "it ends there";
+  }
+  EXPECT_GT(reached, 0u);
+  EXPECT_EQ(events.back().done, 8u);
+  EXPECT_EQ(std::count_if(events.begin(), events.end(),
+                          [](const auto& event) { return event.kind == EventKind::trial; }),
+            8);
+  EXPECT_EQ(std::count_if(events.begin(), events.end(),
+                          [](const auto& event) { return event.kind == EventKind::condition; }),
+            2);
+  const Json results = study::results(parsed(json_), folder());
+  EXPECT_EQ(results[0]["reached"].get<size_t>() + results[1]["reached"].get<size_t>(), reached);
+}
+
+TEST_F(Studies, TrialsAtOnceFindTheSame) {
+  run_study(json_, folder("one"), 1);
+  run_study(json_, folder("three"), 3);
+  const auto one = findings(folder("one")), three = findings(folder("three"));
+  ASSERT_EQ(one.size(), 8u);
+  EXPECT_EQ(one, three);
+}
+
+TEST_F(Studies, WhatIsSearchedCompilesNoKernels) {
+  json_.erase("for");
+  json_["set"] = {"pipeline.stages.5.size=24"};
+  json_["search"]["space"]["optimizer.weight_decay"] = {
+      {"from", 1e-5}, {"to", 1e-2}, {"scale", "log"}};
+  json_["search"]["space"]["model.loss.label_smoothing"] = {{"from", 0.01}, {"to", 0.2}};
+  json_["goal"].erase("target");
+  Runner runner(study_kernels(), parsed(json_), {folder(), false, 1});
+  std::vector<size_t> made;
+  for (study::Event event; (event = runner.next_event(1)).kind != EventKind::end;)
+    if (event.kind == EventKind::trial) made.push_back(kernels().count());
+  ASSERT_EQ(made.size(), 4u);
+  EXPECT_GT(made.front(), 0u);
+  EXPECT_EQ(made.front(), made.back());
+}
+
+TEST_F(Studies, AFinishedTrialIsNotRunAgain) {
+  json_["search"]["trials"] = 2;
+  run_study(json_, folder());
+  const std::string before = file_of(folder());
+  auto events = run_study(json_, folder());
+  EXPECT_EQ(file_of(folder()), before);
+  EXPECT_EQ(events.back().resumed, 4u);
+  json_["search"]["trials"] = 3;
+  json_["search"]["searches"] = 2;
+  json_["for"]["batch"].push_back(8);
+  events = run_study(json_, folder());
+  EXPECT_EQ(file_of(folder()).substr(0, before.size()), before);
+  EXPECT_EQ(records_in(folder()).size(), 18u);
+  EXPECT_EQ(events.back().resumed, 4u);
+}
+
+TEST_F(Studies, AKilledStudyGoesOnAfterItsLastWholeLine) {
+  run_study(json_, folder("whole"));
+  run_study(json_, folder());
+  const std::string lines = file_of(folder());
+  const size_t third = lines.find('\n', lines.find('\n', lines.find('\n') + 1) + 1) + 1;
+  std::ofstream(folder() + "/trials.jsonl") << lines.substr(0, third + 40);
+  const auto events = run_study(json_, folder());
+  EXPECT_EQ(events.back().resumed, 3u);
+  EXPECT_EQ(file_of(folder()).substr(0, third), lines.substr(0, third));
+  EXPECT_EQ(findings(folder()), findings(folder("whole")));
+}
+
+TEST_F(Studies, AChangedStudyIsRefusedWithTheKeyThatDiffers) {
+  json_["search"]["trials"] = 1;
+  run_study(json_, folder());
+  Json changed = json_;
+  changed["job"]["optimizer"]["weight_decay"] = 0.01;
+  const auto problem = [&](const Json& json) {
+    return error_text([&] { Runner(study_kernels(), parsed(json), {folder(), false, 1}); });
+  };
+  EXPECT_NE(problem(changed).find("'job.optimizer.weight_decay' is new: 0.01"), std::string::npos)
+      << problem(changed);
+  EXPECT_NE(problem(changed).find("--overwrite"), std::string::npos);
+  changed = json_;
+  changed["budget"]["steps"] = 80;
+  EXPECT_NE(problem(changed).find("steps' was 40"), std::string::npos) << problem(changed);
+  run_study(changed, folder(), 1, /*overwrite=*/true);
+  for (const Record& record : records_in(folder()))
+    if (record.status == Status::missed) {
+      EXPECT_EQ(record.spent.steps, 80);
+    }
+  EXPECT_EQ(problem(changed), "");
+}
+
+TEST_F(Studies, OneProcessHasTheFolderAndNothingElseIsMixedIn) {
+  const Runner one(study_kernels(), parsed(json_), {folder(), false, 1});
+  const std::string text = error_text([&] {
+    Runner(study_kernels(), parsed(json_), {folder(), false, 1});
+  });
+  EXPECT_NE(text.find("another study writes into"), std::string::npos) << text;
+  std::filesystem::create_directory(folder("other"));
+  std::ofstream(folder("other") + "/photo.txt") << "x";
+  for (const bool overwrite : {false, true})
+    EXPECT_NE(error_text([&] {
+                Runner(study_kernels(), parsed(json_), {folder("other"), overwrite, 1});
+              }).find("holds no study, but 'photo.txt'"),
+              std::string::npos);
+}
+
+TEST_F(Studies, DivergedTrialsAreCountedAndNeverFeasible) {
+  json_["search"]["space"] = {{"schedule.learning_rate", {{"values", {0.05, 1000}}}}};
+  json_["search"]["trials"] = 4;
+  json_["goal"]["target"] = 1e-9;
+  const auto events = run_study(json_, folder());
+  size_t diverged = 0;
+  for (const Record& record : records_in(folder())) {
+    EXPECT_EQ(record.status == Status::diverged, record.point["schedule.learning_rate"] == 1000)
+        << to_json(record).dump();
+    diverged += record.status == Status::diverged;
+  }
+  EXPECT_EQ(diverged, 4u);
+  const Json results = study::results(parsed(json_), folder());
+  EXPECT_EQ(results[0]["feasible"], 2);
+  EXPECT_EQ(results[0]["best_point"]["schedule.learning_rate"], 0.05);
+  EXPECT_NE(results[0]["warnings"].dump().find("none of 4 trials reached"), std::string::npos);
+}
+
+TEST_F(Studies, AFailedTrialIsKeptWithItsErrorAndRunAgainLater) {
+  // Batches of this size the data cannot fill: such a trial fails, the others go on.
+  json_["for"]["batch"] = {16, 100000};
+  json_["job"]["pipeline"]["stages"].erase(1);
+  json_["set"] = {"pipeline.stages.4.size=${batch}"};
+  json_["search"]["trials"] = 2;
+  run_study(json_, folder());
+  size_t failed = 0;
+  for (const Record& record : records_in(folder()))
+    if (record.condition["batch"] == 100000) {
+      EXPECT_EQ(record.status, Status::failed);
+      EXPECT_NE(record.error.find("gave no batch"), std::string::npos) << record.error;
+      ++failed;
+    }
+  EXPECT_EQ(failed, 2u);
+  EXPECT_EQ(run_study(json_, folder()).back().resumed, 2u);
+}
+
+TEST_F(Studies, EndsWithTheErrorOfItsFirstTrials) {
+  json_["set"].push_back("pipeline.stages.0.pattern=/nowhere/to-be-found.tar");
+  for (const uint64_t parallel : {1u, 2u}) {
+    const std::string name = folder(std::to_string(parallel));
+    const std::string text = error_text([&] { run_study(json_, name, parallel); });
+    EXPECT_NE(text.find("/nowhere/to-be-found.tar"), std::string::npos) << text;
+    EXPECT_NE(text.find("the first 3 trials"), std::string::npos) << text;
+    EXPECT_LT(records_in(name).size(), 8u);
+  }
+}
+
+TEST_F(Studies, BeatenTrialsStopAndTheBestStays) {
+  json_["search"]["trials"] = 8;
+  json_["for"]["batch"] = {16};
+  run_study(json_, folder("none"));
+  json_["stop_early"] = "beaten";
+  run_study(json_, folder("beaten"));
+  const auto scores = [&](const std::string& name) {
+    return study::results(parsed(json_), folder(name))[0]["to_target"].dump();
+  };
+  EXPECT_EQ(scores("none"), scores("beaten"));
+  size_t beaten = 0;
+  double fewest = INFINITY;
+  for (const Record& record : records_in(folder("beaten"))) {
+    if (record.to_target) fewest = std::min(fewest, record.to_target->steps);
+    if (record.status != Status::beaten) continue;
+    ++beaten;
+    EXPECT_GE(record.spent.steps, fewest);
+    EXPECT_LT(record.spent.steps, 40);
+  }
+  EXPECT_GT(beaten, 0u);
+}
+
+TEST_F(Studies, HopelessTrialsAreWorseThanTheMedian) {
+  json_["search"]["trials"] = 16;
+  json_["for"]["batch"] = {16};
+  json_["goal"].erase("target");
+  json_["stop_early"] = "median";
+  run_study(json_, folder());
+  const auto records = records_in(folder());
+  size_t hopeless = 0;
+  for (size_t i = 0; i < records.size(); ++i) {
+    if (records[i].status != Status::hopeless) continue;
+    ++hopeless;
+    EXPECT_GE(i, 5u);
+    EXPECT_GE(records[i].spent.steps, 8);
+    EXPECT_LT(records[i].spent.steps, 40);
+    size_t better = 0, all = 0;
+    for (size_t j = 0; j < i; ++j) {  // one after another: these were there
+      double best = INFINITY;
+      for (const auto& point : records[j].curve)
+        if (point.at.steps <= records[i].spent.steps) best = std::min(best, point.loss);
+      ++all;
+      better += best < records[i].best_metric;
+    }
+    EXPECT_GE(2 * better, all - 1);
+  }
+  EXPECT_GT(hopeless, 0u);
+}
+
+TEST_F(Studies, ScaledConditionsBeginFromTheBestOfTheirBase) {
+  json_["for"]["batch"] = {16, 32};
+  json_["conditions"] = {
+      {{"labels", {{"rule", "linear"}}},
+       {"scale",
+        {{"schedule.learning_rate", {{"rule", "linear"}, {"with", "batch"}, {"at", 16}}},
+         {"optimizer.momentum", {{"rule", "none"}, {"with", "batch"}, {"at", 16}}}}},
+       {"trials", 2}},
+      {{"labels", {{"rule", "tuned"}}}}};
+  run_study(json_, folder(), 2);
+  const Json results = study::results(parsed(json_), folder());
+  Json tuned;
+  for (const Json& result : results)
+    if (result["name"] == "rule=tuned, batch=16") tuned = result["best_point"];
+  size_t scaled = 0;
+  for (const Record& record : records_in(folder()))
+    if (record.condition["rule"] == "linear") {
+      const double factor = record.condition["batch"].get<double>() / 16;
+      EXPECT_DOUBLE_EQ(record.point["schedule.learning_rate"].get<double>(),
+                       factor * tuned["schedule.learning_rate"].get<double>());
+      EXPECT_EQ(record.point["optimizer.momentum"], tuned["optimizer.momentum"]);
+      EXPECT_TRUE(record.unit.empty());
+      ++scaled;
+    }
+  EXPECT_EQ(scaled, 4u);
+  EXPECT_EQ(run_study(json_, folder()).back().resumed, 12u);
+}
+
+TEST_F(Studies, StopsInTheMidstOfATrialAndGoesOn) {
+  json_["budget"]["steps"] = 100000000;
+  json_["evaluate"]["every_steps"] = 100000000;
+  json_["goal"].erase("target");
+  {
+    Runner runner(study_kernels(), parsed(json_), {folder(), false, 2});
+    study::Event event;
+    EXPECT_TRUE(eventually([&] { return runner.next_event(0.05).running == 2; }));
+    std::thread([&] { runner.stop(); }).join();
+    do event = runner.next_event(1);
+    while (event.kind != EventKind::end);
+    EXPECT_EQ(event.done, 0u);
+  }
+  EXPECT_TRUE(records_in(folder()).empty());
+  {
+    Runner runner(study_kernels(), parsed(json_), {folder(), false, 2});
+    runner.next_event(0.05);  // and is destroyed while trials run
+  }
+}
+
+TEST_F(Studies, TrialsThatAreTimedRunOneByOne) {
+  const gpu::Device& device = *kernels().device();
+  EXPECT_GE(study::trials_at_once(parsed(json_), device), 1u);
+  json_["budget"] = {{"seconds", 5}, {"steps", 100}};
+  EXPECT_EQ(study::trials_at_once(parsed(json_), device), 1u);
+}
+
+}  // namespace
+}  // namespace etr::test

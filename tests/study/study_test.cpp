@@ -1,0 +1,232 @@
+#include "study/study.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <set>
+
+#include "study/small_study.h"
+#include "study/trial_job.h"
+#include "support/error_text.h"
+
+namespace etr::test {
+namespace {
+
+using study::Condition;
+using study::Place;
+using study::trial_spec;
+
+std::vector<std::string> names(const Study& study) {
+  std::vector<std::string> out;
+  for (const Condition& condition : study.workloads()[0].conditions) out.push_back(condition.name);
+  return out;
+}
+
+class StudyFile : public testing::Test {
+ protected:
+  std::string problem(const Json& json, const std::vector<std::string>& overrides = {}) const {
+    return error_text([&] { parsed(json, overrides); });
+  }
+  void expect_problem(const Json& json, const std::string& part) const {
+    const std::string text = problem(json);
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+  TempDir dir_;
+  Json json_ = study_json(dir_);
+};
+
+TEST_F(StudyFile, ConditionsAreProductsInTheOrderOfDeclaration) {
+  json_["conditions"] = {{{"labels", {{"variant", "none"}, {"factor", 1}}}},
+                         {{"labels", {{"variant", "echo"}}}, {"for", {{"factor", {2, 4}}}}}};
+  const Study study = parsed(json_);
+  EXPECT_EQ(names(study),
+            (std::vector<std::string>{
+                "variant=none, factor=1, batch=16", "variant=none, factor=1, batch=32",
+                "variant=echo, factor=2, batch=16", "variant=echo, factor=2, batch=32",
+                "variant=echo, factor=4, batch=16", "variant=echo, factor=4, batch=32"}));
+  EXPECT_EQ(study.trials(), 24u);
+  EXPECT_EQ(study.workloads()[0].name, "bands");
+  EXPECT_EQ(study.workloads()[0].conditions[5].set[0], "pipeline.stages.5.size=32");
+}
+
+TEST_F(StudyFile, LabelsReachTheJobAndOverridesCannotTouchWhatIsSearched) {
+  const Study study = parsed(json_, {"optimizer.nesterov=true"});
+  const auto spec = trial_spec(study, {0, 1, 0, 2}, Json());
+  const Json& job = spec.identity["job"];
+  EXPECT_EQ(job["pipeline"]["stages"][5]["size"], 32);
+  EXPECT_EQ(job["optimizer"]["nesterov"], true);
+  EXPECT_EQ(job["schedule"]["learning_rate"], spec.point.values["schedule.learning_rate"]);
+  EXPECT_EQ(job["train"]["steps"], 40);
+  EXPECT_EQ(job["evaluation"]["every_steps"], 5);
+  EXPECT_EQ(job["evaluation"]["every_epochs"], 0);
+  EXPECT_EQ(job["seed"], spec.seed);
+  EXPECT_NE(problem(json_, {"optimizer.momentum=0.5"}).find("which the search draws"),
+            std::string::npos);
+}
+
+TEST_F(StudyFile, PointsAreThoseOfAllConditionsAndSeedsAreNobodys) {
+  json_["search"]["searches"] = 2;
+  const Study study = parsed(json_);
+  std::set<uint64_t> seeds;
+  std::set<std::string> points;
+  for (const Place& place : study::all_places(study)) {
+    const auto spec = trial_spec(study, place, Json());
+    EXPECT_LT(spec.seed, uint64_t{1} << 53);
+    seeds.insert(spec.seed);
+    points.insert(spec.point.values.dump());
+  }
+  EXPECT_EQ(seeds.size(), 16u);
+  EXPECT_EQ(points.size(), 8u) << "4 trials of 2 searches, the same for both batch sizes";
+  json_["search"]["trials"] = 9;
+  const Study more = parsed(json_);
+  EXPECT_EQ(trial_spec(more, {0, 1, 1, 3}, Json()).digest,
+            trial_spec(study, {0, 1, 1, 3}, Json()).digest);
+}
+
+TEST_F(StudyFile, TheResolvedStudyIsTheSameStudy) {
+  json_["conditions"] = {
+      {{"labels", {{"rule", "tuned"}}}},
+      {{"labels", {{"rule", "linear"}}},
+       {"scale",
+        {{"schedule.learning_rate", {{"rule", "linear"}, {"with", "batch"}, {"at", 16}}}}}}};
+  const Study study = parsed(json_, {"optimizer.nesterov=true"});
+  const Study again = parsed(study.json());
+  EXPECT_EQ(study.json(), again.json());
+  EXPECT_EQ(names(study), names(again));
+  const Json base{{"schedule.learning_rate", 0.02}, {"optimizer.momentum", 0.5}};
+  for (const Place& place : study::all_places(study))
+    EXPECT_EQ(trial_spec(study, place, base).digest, trial_spec(again, place, base).digest);
+}
+
+TEST_F(StudyFile, ScaledKeysLeaveTheSpaceAndFollowTheirRule) {
+  const auto rule = [](const char* name, Json base) {
+    return Json{{"labels", {{"rule", name}}},
+                {"scale",
+                 {{"schedule.learning_rate",
+                   {{"rule", name}, {"with", "batch"}, {"at", 16}, {"base", std::move(base)}}}}}};
+  };
+  json_["for"]["batch"] = {16, 64};
+  json_["conditions"] = {{{"labels", {{"rule", "tuned"}}}},
+                         rule("linear", "best"),
+                         rule("square_root", 0.1),
+                         rule("none", 0.1)};
+  const Study study = parsed(json_);
+  const auto& conditions = study.workloads()[0].conditions;
+  ASSERT_EQ(conditions.size(), 8u);
+  EXPECT_EQ(conditions[3].base, 0u) << "tuned at 16";
+  EXPECT_FALSE(conditions[5].base);
+  EXPECT_FALSE(conditions[3].space.has("schedule.learning_rate"));
+  const Json base{{"schedule.learning_rate", 0.02}};
+  const auto rate = [&](size_t condition) {
+    return trial_spec(study, {0, condition, 0, 1}, base)
+        .point.values["schedule.learning_rate"]
+        .get<double>();
+  };
+  EXPECT_DOUBLE_EQ(rate(2), 0.02);
+  EXPECT_DOUBLE_EQ(rate(3), 0.08);
+  EXPECT_DOUBLE_EQ(rate(5), 0.2);
+  EXPECT_DOUBLE_EQ(rate(7), 0.1);
+  // What is still searched has the point that it has everywhere.
+  EXPECT_EQ(trial_spec(study, {0, 3, 0, 1}, base).point.values["optimizer.momentum"],
+            trial_spec(study, {0, 0, 0, 1}, base).point.values["optimizer.momentum"]);
+  const auto places = study::all_places(study);
+  EXPECT_EQ(places.back().condition, 3u) << "those that begin from others come last";
+}
+
+TEST_F(StudyFile, WorkloadsAddToWhatTheFileSays) {
+  Json other = json_["job"];
+  other["name"] = "other";
+  json_["workloads"] = {{{"name", "first"}},
+                        {{"job", other},
+                         {"goal", {{"metric", "accuracy"}, {"target", 0.9}}},
+                         {"set", {"optimizer.nesterov=true"}},
+                         {"search", {{"space", {{"optimizer.momentum", nullptr}}}}}}};
+  const Study study = parsed(json_);
+  ASSERT_EQ(study.workloads().size(), 2u);
+  EXPECT_EQ(study.workloads()[1].name, "other");
+  EXPECT_TRUE(study.workloads()[1].goal.accuracy);
+  EXPECT_EQ(study.workloads()[1].set.size(), 2u);
+  EXPECT_EQ(study.workloads()[1].conditions[0].space.dimensions().size(), 1u);
+  EXPECT_EQ(study.workloads()[0].conditions[0].space.dimensions().size(), 2u);
+  EXPECT_EQ(study.workloads()[1].conditions[0].trials, 4u);
+  EXPECT_EQ(nlohmann::json(parsed(study.json()).json()), nlohmann::json(study.json()));
+}
+
+TEST_F(StudyFile, PathsAreThoseBesideTheFile) {
+  std::ofstream(dir_.path("job.json")) << json_["job"].dump();
+  json_["job"] = "job.json";
+  std::ofstream(dir_.path("compare.json")) << json_.dump();
+  const Study study = Study::load(dir_.path("compare.json"));
+  EXPECT_EQ(study.workloads()[0].name, "job");
+  EXPECT_EQ(study.folder(), "runs/studies/compare");
+}
+
+TEST_F(StudyFile, AnAccuracyAtItsTargetIsNotAboveIt) {
+  study::Goal goal{.accuracy = true, .target = 0.6};
+  EXPECT_FALSE(goal.reaches(static_cast<double>(0.6f)));
+  EXPECT_TRUE(goal.reaches(0.6002));
+  goal = {.accuracy = false, .target = 1.5};
+  EXPECT_FALSE(goal.reaches(1.5));
+  EXPECT_TRUE(goal.reaches(1.4999));
+  EXPECT_FALSE(goal.reaches(std::nan("")));
+}
+
+TEST_F(StudyFile, ErrorsNameTheKeyAndTheNearest) {
+  const auto changed = [&](const std::function<void(Json&)>& change) {
+    Json json = json_;
+    change(json);
+    return json;
+  };
+  expect_problem(changed([](Json& j) { j["serch"] = 1; }), "did you mean 'search'");
+  expect_problem(changed([](Json& j) { j["budget"] = Json::object(); }), "'budget' needs");
+  expect_problem(changed([](Json& j) { j["budget"]["stpes"] = 1; }), "did you mean 'steps'");
+  expect_problem(changed([](Json& j) { j["goal"]["metric"] = "los"; }), "did you mean 'loss'");
+  expect_problem(changed([](Json& j) { j["search"]["trials"] = 0; }), "'trials' is 0");
+  expect_problem(changed([](Json& j) {
+                   j["search"]["space"]["optimizer.momentun"] = {{"values", {0.1}}};
+                 }),
+                 "did you mean 'momentum'");
+  expect_problem(changed([](Json& j) { j["set"] = "x=1"; }), "takes a list of texts");
+  expect_problem(changed([](Json& j) { j["set"].push_back("optimiser.nesterov=true"); }),
+                 "did you mean 'optimizer'");
+  expect_problem(changed([](Json& j) {
+                   j["conditions"] = {{{"label", 1}}};
+                 }),
+                 "did you mean 'labels'");
+  expect_problem(changed([](Json& j) {
+                   j["conditions"] = Json::array({Json::object(), Json::object()});
+                 }),
+                 "two conditions have the labels (batch=16)");
+  expect_problem(changed([](Json& j) {
+                   j["conditions"] = {{{"labels", {{"batch", 3}}}}};
+                 }),
+                 "'batch' has a value already");
+  expect_problem(changed([](Json& j) { j["for"]["batch"] = Json::array(); }), "'batch' of 'for'");
+  expect_problem(changed([](Json& j) { j["stop_early"] = "beatne"; }), "did you mean 'beaten'");
+  expect_problem(changed([](Json& j) {
+                   j["stop_early"] = "beaten";
+                   j["goal"].erase("target");
+                 }),
+                 "needs a target");
+  expect_problem(changed([](Json& j) { j.erase("job"); }), "'job' is missing");
+  expect_problem(changed([](Json& j) { j["job"].erase("evaluation"); }), "evaluation");
+  expect_problem(changed([](Json& j) { j["job"]["parallel"] = Json::object(); }),
+                 "train on one device each");
+}
+
+TEST_F(StudyFile, ScaleNeedsItsLabelAndItsBase) {
+  const auto scaled = [&](Json scale) {
+    Json json = json_;
+    json["conditions"] = {{{"labels", {{"rule", "linear"}}},
+                           {"scale", {{"schedule.learning_rate", std::move(scale)}}}}};
+    return json;
+  };
+  expect_problem(scaled({{"with", "bacth"}, {"at", 16}}), "did you mean 'batch'");
+  expect_problem(scaled({{"with", "batch"}, {"at", 16}}), "no condition without 'scale'");
+  expect_problem(scaled({{"with", "batch"}}), "'at'");
+  expect_problem(scaled({{"with", "batch"}, {"at", 16}, {"rule", "liner"}}),
+                 "did you mean 'linear'");
+}
+
+}  // namespace
+}  // namespace etr::test
