@@ -4,6 +4,7 @@
 %{
 #include "facade.h"
 #include "server.h"
+#include "study.h"
 %}
 
 %include <stdint.i>
@@ -71,6 +72,7 @@
 %include "transport.h"
 %include "facade.h"
 %include "server.h"
+%include "study.h"
 
 %template(Devices) std::vector<echotrain::facade::DeviceInfo>;
 

@@ -41,7 +41,8 @@ bool has_fields(const pipeline::Item& item) {
 // What is wrong with a function that has returned `status`; "" where nothing is.
 std::string failure_of(Role role, int32_t status, const etr_batch& view, bool had_fields) {
   if (view.destroyed)
-    return " has destroyed its item (etr_batch_destroy), which belongs to the pipeline: leave it as "
+    return " has destroyed its item (etr_batch_destroy), which belongs to the pipeline: leave it "
+           "as "
            "it is, the pipeline takes it back when the function returns";
   if (status == ETR_OK && role == Role::source && view.item.fields.empty())
     return " returned ETR_OK and has set no field: set those of the sample (etr_batch_set), or "
@@ -354,8 +355,9 @@ void etr_batch_destroy(etr_batch* batch) {
   if (!batch || !batch->lent) return destroy(batch);
   guarded([&] {
     required(batch, "batch").destroyed = true;
-    fail(Code::state, "etr_batch_destroy: a function of the program cannot destroy its item, which "
-                      "belongs to the pipeline");
+    fail(Code::state,
+         "etr_batch_destroy: a function of the program cannot destroy its item, which "
+         "belongs to the pipeline");
   });
 }
 

@@ -161,7 +161,7 @@ Workload workload_of(const Json& given, const std::string& name, const std::stri
 std::vector<std::string> file_keys() {
   std::vector<std::string> out = kSharedKeys;
   for (const OptionSpec& option : kStudy) out.emplace_back(option.name);
-  out.insert(out.end(), {"workloads", "figures"});
+  out.insert(out.end(), {"workloads", "figures", "baseline"});
   return out;
 }
 
@@ -240,7 +240,8 @@ Study Study::parse(const Json& given, const std::string& origin, const std::stri
   out.seed_ = static_cast<uint64_t>(options.integer("seed"));
   out.parallel_ = static_cast<uint64_t>(options.integer("parallel"));
   out.json_ = options.json();
-  if (given.contains("figures")) out.json_["figures"] = given["figures"];
+  for (const char* shown : {"figures", "baseline"})  // which reports read
+    if (given.contains(shown)) out.json_[shown] = given[shown];
   Json entries = given.value("workloads", Json::array({Json::object()}));
   if (!entries.is_array() || entries.empty())
     fail(Code::invalid_argument, origin, ": 'workloads' is ", brief_json(entries),

@@ -43,14 +43,14 @@ std::vector<std::string> overrides_of(const Workload& workload, const Condition&
   out.emplace_back("train.epochs=0");
   out.push_back(cat("train.steps=", static_cast<uint64_t>(budget.steps)));
   out.push_back(limit("seconds", budget.seconds));
-  if (budget.fresh > 0) out.push_back(cat("train.fresh=", static_cast<uint64_t>(budget.fresh)));
-  if (!workload.evaluate.empty()) {
-    out.emplace_back("evaluation.every_epochs=0");
-    out.emplace_back("evaluation.every_steps=0");
-  }
+  out.push_back(cat("train.fresh=", static_cast<uint64_t>(budget.fresh)));
+  if (!workload.evaluate.empty())
+    for (const char* every : {"epochs", "steps", "fresh"})
+      out.push_back(cat("evaluation.every_", every, "=0"));
   for (const auto& [key, value] : workload.evaluate.items())
     out.push_back(cat("evaluation.", key, "=", value.dump()));
   out.emplace_back("evaluation.target_accuracy=0");  // the trial looks for its target itself
+  out.emplace_back("evaluation.target_loss=0");
   out.push_back(cat("seed=", seed));
   out.emplace_back("output={\"dir\": \"\", \"tensorboard\": false}");
   return out;

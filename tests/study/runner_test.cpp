@@ -74,6 +74,28 @@ TEST_F(Studies, RecordsWhatEachTrialDid) {
   EXPECT_EQ(results[0]["reached"].get<size_t>() + results[1]["reached"].get<size_t>(), reached);
 }
 
+TEST_F(Studies, CountFreshExamplesWhereAnEchoNodeRepeatsThem) {
+  const Json echo{{"stage", "echo"}, {"factor", 2}, {"buffer", 64}};
+  Json& stages = json_["job"]["pipeline"]["stages"];
+  stages.insert(stages.begin() + 4, echo);
+  json_["set"] = {"pipeline.stages.4.factor=${factor}"};
+  json_["for"] = {{"factor", {1, 4}}};
+  json_["goal"].erase("target");
+  json_["budget"] = {{"fresh", 640}};
+  json_["evaluate"] = {{"every_fresh", 160}};
+  run_study(json_, folder());
+  for (const Record& record : records_in(folder())) {
+    EXPECT_EQ(record.status, Status::missed);
+    EXPECT_GE(record.spent.fresh, 640);
+    EXPECT_LT(record.spent.fresh, 640 + 2 * 32);
+    const double factor = record.condition["factor"].get<double>();
+    EXPECT_NEAR(record.spent.examples / record.spent.fresh, factor, 0.35) << factor;
+    ASSERT_EQ(record.curve.size(), 4u);
+    for (size_t i = 0; i < 4; ++i)
+      EXPECT_NEAR(record.curve[i].at.fresh, 160.0 * static_cast<double>(i + 1), 32);
+  }
+}
+
 TEST_F(Studies, TrialsAtOnceFindTheSame) {
   run_study(json_, folder("one"), 1);
   run_study(json_, folder("three"), 3);

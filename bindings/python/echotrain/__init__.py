@@ -28,6 +28,7 @@ from .device import Device, Runtime, devices  # noqa: E402
 from .job import Event, Job, JobRun  # noqa: E402
 from .training import History, StepResult, Trainer, schedule  # noqa: E402
 from .server import Server, ServerStatus  # noqa: E402
+from .study import Study  # noqa: E402
 from .transport import Transport  # noqa: E402
 
 __version__ = native.version()
@@ -41,7 +42,7 @@ def prefer_wide_cpu_vectors() -> None:
 
 __all__ = [
     "Batch", "Callback", "Device", "EarlyStopping", "EchoTrainError", "Event", "History", "Job", "JobRun",
-    "LayerSummary", "Model", "Pipeline", "Runtime", "SampleInfo", "SaveCheckpoint", "Server", "ServerStatus", "StepResult", "Summary",
+    "LayerSummary", "Model", "Pipeline", "Runtime", "SampleInfo", "SaveCheckpoint", "Server", "ServerStatus", "StepResult", "Study", "Summary",
     "Tensor", "Trainer", "Transport",
     "devices", "errors", "layers", "map", "models", "optimizers", "pack_folder", "prefer_wide_cpu_vectors",
     "schedule", "source", "stages", "tune",

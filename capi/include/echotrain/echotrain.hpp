@@ -548,6 +548,53 @@ class Server {
   Owned handle_;
 };
 
+// Many trials of jobs, for conditions that are to be compared; see the header's section on studies. What there is to tell comes as JSON.
+class Study {
+ public:
+  // `overrides` are "key=value", for the jobs of all trials.
+  static Study load(const std::string& path, const std::vector<std::string>& overrides = {}) {
+    std::vector<const char*> texts;
+    for (const std::string& text : overrides) texts.push_back(detail::c_string(text, "overrides"));
+    return Study(detail::made_by<Owned>([&](etr_study** out) {
+      return etr_study_load(detail::c_string(path, "path"), texts.data(),
+                            static_cast<int32_t>(texts.size()), out);
+    }));
+  }
+  std::string json() const {
+    return detail::text_by([&](char** out) { return etr_study_json(get(), out); });
+  }
+  std::string output_dir() const {
+    return detail::text_by([&](char** out) { return etr_study_output_dir(get(), out); });
+  }
+  // `directory`: "" for output_dir(). `parallel`: trials at once; 0: as the device has room, -1: as the study says.
+  void start(const Runtime& runtime, const std::string& directory = "", int32_t parallel = -1,
+             bool overwrite = false) {
+    check(etr_study_start(get(), runtime.get(), folder(directory), parallel, overwrite));
+  }
+  // None after the event "end". See etr_study_next_event.
+  std::optional<std::string> next_event(double seconds) {
+    char* text = nullptr;
+    if (check(etr_study_next_event(get(), seconds, &text)) == ETR_END) return std::nullopt;
+    const std::unique_ptr<char, void (*)(char*)> owned(text, etr_string_free);
+    return std::string(text);
+  }
+  void stop() { check(etr_study_stop(get())); }  // any thread
+  // Of the conditions, by the records that a folder has ("": output_dir()); see etr_study_results.
+  std::string results(const std::string& directory = "") const {
+    return detail::text_by(
+        [&](char** out) { return etr_study_results(get(), folder(directory), out); });
+  }
+  etr_study* get() const { return handle_.get(); }
+
+ private:
+  using Owned = detail::Handle<etr_study, etr_study_destroy>;
+  explicit Study(Owned handle) : handle_(std::move(handle)) {}
+  static const char* folder(const std::string& directory) {
+    return directory.empty() ? nullptr : detail::c_string(directory, "directory");
+  }
+  Owned handle_;
+};
+
 // How a job's trainer begins: see ETR_START_NEW and those after it.
 enum class Start : int32_t {
   fresh = ETR_START_NEW,

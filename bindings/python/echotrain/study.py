@@ -1,0 +1,101 @@
+"""Studies: many trials of jobs, for conditions that are to be compared."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import time
+import weakref
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Union
+
+from . import _schema, native
+from .device import Runtime, _runtime
+from .pipeline import _POLL_SECONDS, _NotPicklable
+
+
+# They end before the interpreter does: their threads use the device.
+_open: "weakref.WeakSet[Study]" = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    for study in list(_open):
+        study.close()
+
+
+class Study(_NotPicklable):
+    """A study's file, with overrides for the jobs of all trials: ``Study("study.json", {"data": "shards"})``.
+
+    ``with et.Study("study.json") as study: results = study.run()`` runs it. Its folder keeps every finished trial: a study that is
+    run again goes on, also with trials, searches and conditions that were added to the file. Used by one thread at a time, but for
+    `stop` and `close`."""
+
+    def __init__(self, path: str, overrides: Optional[Mapping[str, Any]] = None):
+        sets = [f"{key}={value if isinstance(value, str) else json.dumps(_schema.plain(value))}"
+                for key, value in (overrides or {}).items()]
+        self._handle = native.StudyHandle(str(path), sets)
+        self._directory = ""
+        self._shown = f"Study({path!r}{f', {dict(overrides)!r}' if overrides else ''})"
+        _open.add(self)
+
+    def __repr__(self) -> str:
+        return self._shown
+
+    @property
+    def json(self) -> Dict[str, Any]:
+        """The study with jobs, labels and overrides in place."""
+        return json.loads(self._handle.json())
+
+    @property
+    def output_dir(self) -> str:
+        """Where it writes unless `start` says otherwise."""
+        return self._directory or self._handle.output_dir()
+
+    def start(self, *, device: Union[None, int, str, Runtime] = None, directory: Optional[str] = None,
+              parallel: Optional[int] = None, overwrite: bool = False) -> None:
+        """Prepares to run it. ``parallel``: trials at once; 0: as the device has room, None: as the study says. ``overwrite``
+        runs all trials again, in place of those that ``directory`` holds."""
+        folder = "" if directory is None else str(directory)
+        self._handle.start(_runtime(device)._handle, folder, -1 if parallel is None else parallel, overwrite)
+        self._directory = folder
+
+    def events(self, every: float = 0.25) -> Iterator[Dict[str, Any]]:
+        """Runs it and tells of it, at least after each ``every`` seconds: dicts with "kind" (progress, trial, condition, end), "done",
+        "total", "running", "seconds_left", "condition", "best_to_target", "best_metric"; see the C function
+        etr_study_next_event."""
+        told = time.monotonic()
+        while True:  # in short waits: Ctrl-C ends it
+            text = self._handle.next_event(min(_POLL_SECONDS, every))
+            if not text:
+                return
+            event = json.loads(text)
+            if event["kind"] == "progress" and time.monotonic() - told < every:
+                continue
+            told = time.monotonic()
+            yield event
+
+    def run(self, **options: Any) -> List[Dict[str, Any]]:
+        """Runs it to its end, with the options of `start`; its results."""
+        self.start(**options)
+        for _ in self.events():
+            pass
+        return self.results()
+
+    def results(self, directory: Optional[str] = None) -> List[Dict[str, Any]]:
+        """A dict for each condition, from the trials that a folder holds so far: "labels", "to_target" and "best_metric" (of each
+        search), "best_point", "trials", "feasible", "reached", "warnings"."""
+        return json.loads(self._handle.results(self._directory if directory is None else str(directory)))
+
+    def stop(self) -> None:
+        """Ends it soon, without the trials that are running."""
+        self._handle.stop()
+
+    def close(self) -> None:
+        """Stops it and lets go of its folder."""
+        self._handle.close()
+
+    def __enter__(self) -> "Study":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
