@@ -235,6 +235,7 @@ int32_t parallel_of(const Arguments& arguments) {
 }  // namespace
 
 int command_study(const Arguments& arguments) {
+  const int32_t parallel = parallel_of(arguments);
   Study study;
   load_study(arguments, study);
   const std::string folder = folder_of(arguments, study);
@@ -245,7 +246,6 @@ int command_study(const Arguments& arguments) {
   char* text = nullptr;
   check(etr_study_json(study.get(), &text));
   const Json spec = Json::parse(take_string(text));
-  const int32_t parallel = parallel_of(arguments);
   Runtime runtime;
   open_runtime(arguments, spec.at("workloads").at(0).at("job").value("device", ""), runtime);
   check(etr_study_start(study.get(), runtime.get(), folder.c_str(), parallel,

@@ -465,6 +465,7 @@ public static partial class Behaviour
         MisuseTests();
         TransportTests();
         ServerTests();
+        StudyTests();
         Console.WriteLine(passed + " passed, " + failed + " failed");
         // What still runs when the process ends must not hold it up.
         Images(new { threads = 4 }).Add(Stages.Repeat()).Map("same", item => { }).Next();

@@ -484,6 +484,7 @@ public final class Behaviour {
     Misuse.tests();
     Transports.tests();
     Servers.tests();
+    Studies.tests();
     System.out.println(passed + " passed, " + failed + " failed");
     if (failed > 0) System.exit(1);
   }
