@@ -1,0 +1,170 @@
+#include "study/records.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <map>
+#include <tuple>
+
+#include "core/error.h"
+#include "core/json_members.h"
+#include "core/options.h"
+#include "core/parse_json.h"
+#include "core/platform_files.h"
+
+namespace etr::study {
+namespace {
+
+constexpr const char* kStatuses[] = {"reached", "missed", "diverged", "beaten", "hopeless", "failed"};
+constexpr const char* kDamaged = "the record is damaged";
+constexpr uint64_t kVersion = 1;
+
+JsonMembers members_of(const Json& json) { return {json, kDamaged, Code::corrupt_data}; }
+
+// Metrics may be negative; null stands for none.
+double real(const JsonMembers& in, const char* key) {
+  const Json& value = in.at(key);
+  if (value.is_null()) return kNone;
+  if (!value.is_number())
+    fail(Code::corrupt_data, kDamaged, ": '", key, "' is ", brief_json(value), ", not a number");
+  return value.get<double>();
+}
+
+Clock clock_of(const Json& json) {
+  const JsonMembers in = members_of(json);
+  return {in.number("fresh"), in.number("examples"), in.number("steps"), in.number("seconds")};
+}
+
+Json to_json(const CurvePoint& point) {
+  Json out = study::to_json(point.at);
+  out["loss"] = point.loss;
+  out["accuracy"] = point.accuracy;
+  out["training_loss"] = point.training_loss;
+  return out;
+}
+
+CurvePoint curve_point_of(const Json& json) {
+  const JsonMembers in = members_of(json);
+  return {clock_of(json), real(in, "loss"), real(in, "accuracy"), real(in, "training_loss")};
+}
+
+Status status_of(const std::string& name) {
+  const auto found = std::find(std::begin(kStatuses), std::end(kStatuses), name);
+  if (found == std::end(kStatuses))
+    fail(Code::corrupt_data, kDamaged, ": there is no status '", name, "'",
+         suggestion(name, std::vector<std::string>(std::begin(kStatuses), std::end(kStatuses))));
+  return static_cast<Status>(found - kStatuses);
+}
+
+void check_version(const JsonMembers& in) {
+  const uint64_t version = in.whole("v");
+  if (version != kVersion)
+    fail(Code::corrupt_data, "the record is of version ", version, "; this library reads version ",
+         kVersion, ": write the study into another folder");
+}
+
+std::vector<double> unit_of(const Json& list) {
+  std::vector<double> out;
+  for (const Json& coordinate : list) {
+    if (!coordinate.is_number())
+      fail(Code::corrupt_data, kDamaged, ": 'unit' has ", brief_json(coordinate));
+    out.push_back(coordinate.get<double>());
+  }
+  return out;
+}
+
+}  // namespace
+
+const char* status_name(Status status) { return kStatuses[static_cast<int>(status)]; }
+
+Json to_json(const Clock& clock) {
+  const auto count = [](double value) { return static_cast<uint64_t>(value); };
+  return {{"fresh", count(clock.fresh)},
+          {"examples", count(clock.examples)},
+          {"steps", count(clock.steps)},
+          {"seconds", clock.seconds}};
+}
+
+Json to_json(const Record& r) {
+  Json best = to_json(r.best_at);
+  best["metric"] = r.best_metric;
+  Json curve = Json::array();
+  for (const CurvePoint& point : r.curve) curve.push_back(to_json(point));
+  return {{"v", kVersion},
+          {"workload", r.workload},
+          {"condition", r.condition},
+          {"search", r.search},
+          {"trial", r.trial},
+          {"seed", r.seed},
+          {"digest", r.digest},
+          {"point", r.point},
+          {"unit", r.unit},
+          {"status", status_name(r.status)},
+          {"error", r.error.empty() ? Json() : Json(r.error)},
+          {"to_target", r.to_target ? to_json(*r.to_target) : Json()},
+          {"best", std::move(best)},
+          {"final_metric", r.final_metric},
+          {"spent", to_json(r.spent)},
+          {"device_wait_share", r.device_wait_share},
+          {"noise_scale", r.noise_scale ? Json(*r.noise_scale) : Json()},
+          {"curve", std::move(curve)},
+          {"device", r.device},
+          {"time", r.time},
+          {"version", r.version}};
+}
+
+Record record_of(const Json& line) {
+  const JsonMembers in = members_of(line);
+  check_version(in);
+  Record r;
+  r.workload = in.text("workload");
+  r.condition = in.object("condition");
+  r.search = in.whole("search");
+  r.trial = in.whole("trial");
+  r.seed = in.whole("seed");
+  r.digest = in.text("digest");
+  r.point = in.object("point");
+  r.unit = unit_of(in.list("unit"));
+  r.status = status_of(in.text("status"));
+  if (!in.at("error").is_null()) r.error = in.text("error");
+  if (!in.at("to_target").is_null()) r.to_target = clock_of(in.object("to_target"));
+  const Json& best = in.object("best");
+  r.best_metric = real(members_of(best), "metric");
+  r.best_at = clock_of(best);
+  r.final_metric = real(in, "final_metric");
+  r.spent = clock_of(in.object("spent"));
+  r.device_wait_share = in.number("device_wait_share");
+  if (!in.at("noise_scale").is_null()) r.noise_scale = real(in, "noise_scale");
+  for (const Json& point : in.list("curve")) r.curve.push_back(curve_point_of(point));
+  r.device = in.text("device");
+  r.time = in.text("time");
+  r.version = in.text("version");
+  return r;
+}
+
+std::string label_key(const Json& condition) { return nlohmann::json(condition).dump(); }
+
+std::vector<Record> read_records(const std::string& path) {
+  std::vector<Record> out;
+  std::error_code unknown;
+  if (!std::filesystem::exists(path, unknown)) return out;
+  const std::string text = platform::read_file(path);
+  std::map<std::tuple<std::string, std::string, uint64_t, uint64_t>, size_t> places;
+  size_t number = 1;
+  for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos;
+       begin = end + 1, ++number) try {
+      const std::string_view line = std::string_view(text).substr(begin, end - begin);
+      Record record = record_of(parse_json(line, "the record", {false, Code::corrupt_data}));
+      const auto [place, is_new] = places.try_emplace(
+          {record.workload, label_key(record.condition), record.search, record.trial}, out.size());
+      if (is_new)
+        out.push_back(std::move(record));
+      else
+        out[place->second] = std::move(record);
+    } catch (const Error& error) {
+      fail(error.code(), "'", path, "', line ", number, ": ", error.what());
+    }
+  return out;
+}
+
+}  // namespace etr::study

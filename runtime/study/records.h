@@ -1,0 +1,76 @@
+// What a study keeps of each finished trial: a line of its trials.jsonl.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/json.h"
+
+namespace etr::study {
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // null in JSON
+
+// How far a trial was. Seconds are those of training: evaluations and the compilation of kernels do not count.
+struct Clock {
+  double fresh = 0, examples = 0, steps = 0, seconds = 0;
+};
+
+// An evaluation, with the mean of the training loss since the one before it.
+struct CurvePoint {
+  Clock at;
+  double loss = kNone, accuracy = kNone, training_loss = kNone;
+};
+
+enum class Status {
+  reached,   // the target
+  missed,    // the budget ended first
+  diverged,  // a loss was not finite, or ten times what it was at the beginning
+  beaten,    // stopped: it could no longer be the best of its search
+  hopeless,  // stopped: worse than the median of its search
+  failed     // an error ended it
+};
+
+const char* status_name(Status status);
+
+// Whether the trial counts as one of its search: neither diverged nor failed.
+inline bool is_feasible(Status status) {
+  return status != Status::diverged && status != Status::failed;
+}
+
+// A finished trial, as a line of trials.jsonl keeps it.
+struct Record {
+  std::string workload;
+  Json condition;  // its labels, in the order of their declaration
+  uint64_t search = 0, trial = 0, seed = 0;
+  std::string digest;  // of all that its result depends on
+  Json point;          // what the search has drawn, by key
+  std::vector<double> unit;
+  Status status = Status::failed;
+  std::string error;               // of a failed one; "" otherwise
+  std::optional<Clock> to_target;  // where it was reached
+  double best_metric = kNone;
+  Clock best_at;
+  double final_metric = kNone;
+  Clock spent;
+  double device_wait_share = 0;
+  std::optional<double> noise_scale;
+  std::vector<CurvePoint> curve;
+  std::string device, time, version;  // time: UTC, "2026-11-23T15:40:00Z"
+};
+
+Json to_json(const Record& record);
+Record record_of(const Json& line);  // Error(corrupt_data)
+
+Json to_json(const Clock& clock);
+
+// One text for the same labels in any order.
+std::string label_key(const Json& condition);
+
+// All records of a file, in its order; none where there is no file. A last line that was not finished is left out, and of
+// several records of one trial, which was run again, the last one counts. Error(corrupt_data) names the line.
+std::vector<Record> read_records(const std::string& path);
+
+}  // namespace etr::study

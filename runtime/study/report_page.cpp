@@ -1,0 +1,375 @@
+#include "study/report_page.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/number_text.h"
+#include "core/text.h"
+#include "plot/svg.h"
+#include "plot/text.h"
+#include "study/figure_kinds.h"
+#include "train/report_style.h"
+
+namespace etr::study {
+namespace {
+
+using plot::escape;
+
+constexpr const char* kDash = "–";
+constexpr size_t kMostWarnings = 40;  // conditions that the page lists; results.json has all
+
+std::string text_in(const Json& study, const char* key, const char* otherwise) {
+  const Json value = study.is_object() ? study.value(key, Json()) : Json();
+  return value.is_string() ? value.get<std::string>() : otherwise;
+}
+
+// "8.2 s", "12.5 min", "3.2 h"
+std::string duration(double seconds) {
+  if (seconds < 300) return number_text(seconds, 1) + "\u00a0s";
+  if (seconds < 3 * 3600) return number_text(seconds / 60, 1) + "\u00a0min";
+  return number_text(seconds / 3600, 1) + "\u00a0h";
+}
+
+std::string clock_value(size_t clock, double value) {
+  if (std::isnan(value)) return kDash;
+  if (std::isinf(value)) return "not reached";
+  return clock == 3 ? duration(value) : number_text(value);
+}
+
+std::string metric_value(const Aim& aim, double value) {
+  if (!std::isfinite(value)) return kDash;
+  return aim.accuracy ? number_text(100 * value, 2) + "\u00a0%" : number_text(value, 4);
+}
+
+// "30,100", and below it "28,000 – 33,000"
+template <typename Text>
+std::string spread_cell(const Spread& spread, const Text& text) {
+  if (spread.count == 0) return kDash;
+  std::string out = escape(text(spread.median));
+  if (spread.count > 1 && spread.low != spread.high)
+    out += cat("<small>", escape(text(spread.low)), " – ", escape(text(spread.high)), "</small>");
+  return out;
+}
+
+std::string fact(const std::string& name, const std::string& text) {
+  return text.empty() ? ""
+                      : cat("<div><dt>", escape(name), "</dt><dd>", escape(text), "</dd></div>");
+}
+
+// The different values of a text, joined.
+template <typename Part>
+std::string joined(const std::vector<Record>& records, const Part& part) {
+  std::vector<std::string> seen;
+  for (const Record& record : records)
+    if (const std::string text = part(record);
+        !text.empty() && std::find(seen.begin(), seen.end(), text) == seen.end())
+      seen.push_back(text);
+  std::string out;
+  for (size_t i = 0; i < std::min<size_t>(seen.size(), 6); ++i) out += (i ? ", " : "") + seen[i];
+  if (seen.size() > 6) out += cat(" and ", seen.size() - 6, " more");
+  return out;
+}
+
+std::string outcomes(const std::array<size_t, kStatuses>& counts) {
+  std::string out;
+  for (size_t i = 0; i < kStatuses; ++i)
+    if (counts[i] > 0)
+      out += cat(out.empty() ? "" : ", ", number_text(static_cast<double>(counts[i])), " ",
+                 status_name(static_cast<Status>(i)));
+  return out;
+}
+
+std::string period(const std::vector<Record>& records) {
+  std::string first, last;
+  for (const Record& record : records) {
+    if (record.time.empty()) continue;
+    if (first.empty() || record.time < first) first = record.time;
+    if (record.time > last) last = record.time;
+  }
+  return first == last ? first : first + " to " + last;
+}
+
+std::string facts(const Json& study, const Summary& summary, const std::vector<Record>& records) {
+  std::array<size_t, kStatuses> counts{};
+  std::set<uint64_t> seeds;
+  size_t searches = 0;
+  double seconds = 0;
+  for (const Record& record : records) {
+    ++counts[static_cast<size_t>(record.status)];
+    seeds.insert(record.seed);
+    seconds += record.spent.seconds;
+  }
+  for (const ConditionResult& condition : summary.conditions) searches += condition.searches.size();
+  const Json seed = study.is_object() ? study.value("seed", Json()) : Json();
+  const auto plural = [](size_t count, const char* what, const char* many = "") {
+    return counted(static_cast<int64_t>(count), what, many);
+  };
+  std::string out = "<dl class='facts'>";
+  out += fact("Extent",
+              cat(plural(summary.aims.size(), "workload"), ", ",
+                  plural(summary.conditions.size(), "condition"), ", ",
+                  plural(searches, "search", "searches"), ", ", plural(records.size(), "trial")));
+  out += fact("Trials", outcomes(counts));
+  out += fact("Seeds", cat(seed.is_number() ? cat("study ", label_text(seed), "; ") : "",
+                           plural(seeds.size(), "different seed"), " of trials"));
+  out += fact("Training time", duration(seconds) + " in all");
+  out += fact("Device", joined(records, [](const Record& record) { return record.device; }));
+  out += fact("Version", joined(records, [](const Record& record) { return record.version; }));
+  out += fact("Time", period(records));
+  return out + "</dl>";
+}
+
+// What a reader must know before the numbers: what diverged, failed, or did not get there.
+std::string cautions(const Summary& summary, const std::vector<Record>& records) {
+  std::string items;
+  size_t shown = 0, all = 0;
+  for (const ConditionResult& condition : summary.conditions) {
+    if (condition.warnings.empty() || ++all > kMostWarnings) continue;
+    ++shown;
+    std::string texts;
+    for (const std::string& warning : condition.warnings)
+      texts += (texts.empty() ? "" : "; ") + escape(warning);
+    const std::string workload =
+        summary.aims.size() > 1 ? summary.aims[condition.workload].workload + ": " : "";
+    items += cat("<li><b>", escape(workload + (condition.name.empty() ? "all" : condition.name)),
+                 "</b> ", texts, "</li>");
+  }
+  std::string errors;
+  std::set<std::string> known;
+  for (const Record& record : records)
+    if (record.status == Status::failed && known.size() < 5 && known.insert(record.error).second)
+      errors += cat("<li><b>failed</b> ", escape(record.error), "</li>");
+  if (records.empty())
+    return "<section class='cautions'><h2>No trial has finished yet</h2></section>";
+  if (items.empty() && errors.empty())
+    return "<section class='cautions none'><h2>Nothing to be wary of</h2><p>Every search reached "
+           "its "
+           "target "
+           "with feasible trials, and no best trial lies at the border of its space.</p></section>";
+  const std::string rest =
+      shown < all ? cat("<p>", all - shown, " more conditions in results.json.</p>") : "";
+  return cat("<section class='cautions'><h2>Read with care</h2><ul>", items, errors, "</ul>", rest,
+             "</section>");
+}
+
+std::string head_cell(const std::string& text) {
+  return cat("<th scope='col'>", escape(text), "</th>");
+}
+
+std::string cell(const std::string& head, const std::string& html) {
+  return cat("<td role='cell' data-label='", escape(head), "'><span>", html, "</span></td>");
+}
+
+std::string point_text(const Record& record) {
+  std::string out;
+  if (!record.point.is_object()) return kDash;
+  for (const auto& [key, value] : record.point.items()) {
+    const size_t dot = key.rfind('.');
+    char text[64];
+    std::string shown = label_text(value);
+    if (value.is_number_float()) {
+      std::snprintf(text, sizeof text, "%.3g", value.get<double>());
+      shown = text;
+    }
+    out += cat("<span class='key'>", escape(dot == std::string::npos ? key : key.substr(dot + 1)),
+               " ", escape(shown), "</span> ");
+  }
+  return out.empty() ? kDash : out;
+}
+
+class ConditionTable {
+ public:
+  ConditionTable(const Summary& summary, const std::vector<Record>& records, size_t workload)
+      : summary_(summary),
+        records_(records),
+        workload_(workload),
+        aim_(summary.aims[workload]),
+        varying_(varying_labels(summary, workload)) {}
+
+  std::string html() const {
+    std::string out =
+        "<table role='table'><caption>Results by condition</caption><thead><tr role='row'>";
+    for (const std::string& head : heads()) out += head_cell(head);
+    out += "</tr></thead><tbody>";
+    const std::vector<size_t> conditions = conditions_of_workload(summary_, workload_);
+    for (const size_t condition : conditions) out += row(summary_.conditions[condition]);
+    return out + "</tbody></table>";
+  }
+
+ private:
+  bool compares() const {
+    return std::any_of(summary_.conditions.begin(), summary_.conditions.end(), [&](const auto& c) {
+      return c.workload == workload_ && c.baseline && c.gain[aim_.clock].count > 0;
+    });
+  }
+  std::string clock_head() const { return upper(clock_text(aim_.clock)) + " to target"; }
+  static std::string upper(std::string text) {
+    text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+    return text;
+  }
+
+  std::vector<std::string> heads() const {
+    std::vector<std::string> out = {"Condition"};
+    if (aim_.target) {
+      out.push_back(clock_head());
+      if (compares()) out.push_back("Baseline / this");
+    }
+    out.push_back(cat("Best ", aim_.metric()));
+    out.insert(out.end(), {"Trials", "Best point"});
+    return out;
+  }
+
+  std::string row(const ConditionResult& condition) const {
+    const std::string name = short_name(condition.labels, varying_);
+    std::string out = cat("<tr role='row'><th scope='row' role='rowheader'>",
+                          escape(name.empty() ? "all trials" : name), "</th>");
+    const size_t clock = aim_.clock;
+    if (aim_.target) {
+      out += cell(clock_head(), spread_cell(condition.to_target[clock], [&](double value) {
+                    return clock_value(clock, value);
+                  }));
+      if (compares()) out += cell("Baseline / this", gain(condition));
+    }
+    out += cell(cat("Best ", aim_.metric()), spread_cell(condition.best_metric, [&](double value) {
+                  return metric_value(aim_, value);
+                }));
+    out += cell("Trials", cat(condition.records.size(), "<small>",
+                              escape(outcomes(condition.counts)), "</small>"));
+    out += cell("Best point", condition.best ? point_text(records_[*condition.best]) : kDash);
+    return out + "</tr>";
+  }
+
+  std::string gain(const ConditionResult& condition) const {
+    if (!condition.baseline) return "baseline";
+    return spread_cell(condition.gain[aim_.clock], [](double value) {
+      return value > 0 ? number_text(value, 2) + "\u00a0×" : std::string("not reached");
+    });
+  }
+
+  const Summary& summary_;
+  const std::vector<Record>& records_;
+  const size_t workload_;
+  const Aim& aim_;
+  const std::vector<std::string> varying_;
+};
+
+std::string scaling_table(const Summary& summary, size_t workload) {
+  std::string rows;
+  for (const ScalingResult& scaling : summary.scaling) {
+    if (scaling.workload != workload) continue;
+    const std::string name = labels_text(scaling.labels);
+    const auto size = [](const std::optional<double>& value) {
+      return value ? number_text(*value) : std::string(kDash);
+    };
+    rows += cat("<tr role='row'><th scope='row' role='rowheader'>",
+                escape(name.empty() ? "all" : name), "</th>",
+                cell("Batch sizes",
+                     cat(size(scaling.batches.front()), " – ", size(scaling.batches.back()))),
+                cell("Perfect scaling up to", size(scaling.perfect_until)),
+                cell("Largest useful batch", size(scaling.largest_useful)), "</tr>");
+  }
+  if (rows.empty()) return "";
+  return cat("<table role='table'><caption>Where scaling ends</caption><thead><tr role='row'>",
+             head_cell("Scaling with the batch"), head_cell("Batch sizes"),
+             head_cell("Perfect scaling up to"), head_cell("Largest useful batch"),
+             "</tr></thead><tbody>", rows, "</tbody></table>");
+}
+
+// The one sentence that a reader takes away.
+std::string headline(const Summary& summary, size_t workload) {
+  const Aim& aim = summary.aims[workload];
+  const ConditionResult* best = nullptr;
+  for (const ConditionResult& condition : summary.conditions)
+    if (condition.workload == workload && condition.baseline &&
+        std::isfinite(condition.gain[aim.clock].median) &&
+        (!best || condition.gain[aim.clock].median > best->gain[aim.clock].median))
+      best = &condition;
+  if (!best || !aim.target) return "";
+  const Spread& gain = best->gain[aim.clock];
+  const std::string range = gain.count > 1
+                                ? cat(" (", number_text(gain.low, 2), " to ",
+                                      number_text(gain.high, 2), " over ", gain.count, " searches)")
+                                : "";
+  const std::string from = escape(summary.conditions[*best->baseline].name);
+  if (gain.median <= 1)
+    return cat("<p class='lead'>No condition reached the target with fewer ", clock_text(aim.clock),
+               " than its baseline.</p>");
+  return cat("<p class='lead'>Largest gain: <b>", number_text(gain.median, 2), "\u00a0×</b> fewer ",
+             clock_text(aim.clock), " to the target", range, " with ", escape(best->name),
+             ", against ", from, ".</p>");
+}
+
+std::string figure_card(const StudyFigure& figure) {
+  const size_t panels = figure.figure.panels.size();
+  const char* wide = panels > 2 ? " class='wide'" : panels == 2 ? " class='double'" : "";
+  return cat("<section", wide, "><h3>", escape(figure.figure.title), "</h3>",
+             plot::html_figure(figure.figure), "<p class='caption'>", escape(figure.caption),
+             " <a href='figures/", figure.name, ".svg'>SVG</a> <a href='figures/", figure.name,
+             ".csv'>CSV</a></p></section>");
+}
+
+std::string workload_part(const Summary& summary, const std::vector<Record>& records,
+                          const std::vector<StudyFigure>& figures, size_t workload) {
+  const Aim& aim = summary.aims[workload];
+  std::string out =
+      cat("<h2 class='part'>", escape(aim.workload.empty() ? "Results" : aim.workload),
+          "</h2><p class='goal'>Goal: ", escape(target_text(aim)),
+          aim.limit > 0 ? cat("; budget of a trial: ", clock_value(aim.clock, aim.limit),
+                              aim.clock == 3 ? "" : " " + clock_text(aim.clock))
+                        : "",
+          ".</p>");
+  out += headline(summary, workload) + ConditionTable(summary, records, workload).html() +
+         scaling_table(summary, workload) + "<div class='charts'>";
+  for (const StudyFigure& figure : figures)
+    if (figure.workload == workload) out += figure_card(figure);
+  return out + "</div>";
+}
+
+constexpr const char* kPageStyle = R"(
+h2.part{font-size:24px;margin:40px 0 4px}h3{font-size:16px;line-height:1.3;margin:0 0 8px}
+.about{font-size:17px;color:var(--quiet);max-width:46em;margin:0 0 20px}.goal{color:var(--quiet);margin:0 0 10px}
+.facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,250px),1fr));gap:12px 28px;margin:0 0 24px}
+.facts dt{font-size:13px;color:var(--quiet)}.facts dd{margin:0;overflow-wrap:anywhere}
+.cautions{padding:16px 20px;border-left:4px solid var(--s1)}.cautions.none{border-color:var(--s2)}.cautions ul{margin:8px 0 0;padding-left:1.1em;font-size:15px}
+.cautions p{margin:6px 0 0}.cautions li{overflow-wrap:anywhere}
+td small{display:block;font-size:12px;color:var(--quiet);white-space:nowrap}td{vertical-align:top}tbody th{vertical-align:top;min-width:17em}
+td .key{white-space:nowrap;display:inline-block;margin-left:10px}td:last-child{font-size:14px}
+section.wide{grid-column:1/-1}@media(min-width:820px){section.double{grid-column:span 2}}.charts{grid-auto-flow:dense}.caption{font-size:13px;color:var(--quiet);margin:8px 0 2px;max-width:60em}
+a{color:var(--s5)}footer{max-width:60em}
+@media(max-width:820px){td span{text-align:right}td small{white-space:normal}}
+)";
+
+constexpr const char* kFooter =
+    "A search's score is the least at which one of its trials reached the target, measured at "
+    "evaluations; trials that "
+    "diverged or failed do not count. Numbers are medians over searches, and below them the least "
+    "and the greatest; a "
+    "search that did not reach the target counts as infinite. Baseline / this compares search by "
+    "search, which drew the "
+    "same points. Times are training time: evaluation is not counted. Written by EchoTrain.";
+
+}  // namespace
+
+std::string study_page(const Json& study, const Summary& summary,
+                       const std::vector<Record>& records,
+                       const std::vector<StudyFigure>& figures) {
+  const std::string title = text_in(study, "name", "Study");
+  const std::string about = text_in(study, "description", "");
+  std::string parts;
+  for (size_t i = 0; i < summary.aims.size(); ++i)
+    parts += workload_part(summary, records, figures, i);
+  return cat(
+      "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
+      "<meta name='viewport' content='width=device-width,initial-scale=1'>"
+      "<meta name='color-scheme' content='light dark'><title>",
+      escape(title), "</title><style>", train::kReportStyle, plot::page_style(), kPageStyle,
+      "</style></head><body><main><h1>", escape(title), "</h1>",
+      about.empty() ? "" : cat("<p class='about'>", escape(about), "</p>"),
+      facts(study, summary, records), cautions(summary, records), parts, "<footer>", kFooter,
+      "</footer></main></body></html>\n");
+}
+
+}  // namespace etr::study
