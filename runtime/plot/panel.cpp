@@ -11,10 +11,10 @@
 namespace etr::plot {
 namespace {
 
-constexpr double kUsualHeight = 214, kCategoryHeight = 21, kTallCategoryHeight = 31;
+constexpr double kUsualHeight = 200, kCategoryHeight = 21, kTallCategoryHeight = 31;
 constexpr size_t kMostMarked = 24;  // points of a line that have a marker each
 constexpr double kTitleHeight = 24;
-constexpr double kMostNames = 168;  // width of the names of categories
+constexpr double kMostNames = 152;  // width of the names of categories
 
 std::string text_at(const char* style, const char* anchor, Spot at, const std::string& text) {
   return cat("<text class='", style, "' text-anchor='", anchor, "' x='", coordinate(at.x), "' y='",
@@ -26,25 +26,41 @@ std::string straight(const char* style, Spot from, Spot to) {
              "' x2='", coordinate(to.x), "' y2='", coordinate(to.y), "'/>");
 }
 
+// Words of a text; parts between commas stay together where they fit.
+std::vector<std::string> words_of(const std::string& text, double width) {
+  std::vector<std::string> out;
+  std::string part;
+  const auto take = [&] {
+    const bool whole = text_width(part) <= width;
+    for (size_t begin = 0; begin < part.size();) {
+      const size_t end = whole ? part.size() : std::min(part.find(' ', begin), part.size());
+      out.push_back(part.substr(begin, end - begin));
+      begin = end + 1;
+    }
+    part.clear();
+  };
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == ' ' && !part.empty() && part.back() == ',')
+      take();
+    else
+      part += text[i];
+  }
+  take();
+  return out;
+}
+
 // "after augmentation" in lines that are no wider than `width`, and at most so many.
 std::vector<std::string> wrapped(const std::string& text, double width, size_t most) {
   std::vector<std::string> lines{""};
-  std::string word;
-  const auto take = [&] {
+  for (const std::string& word : words_of(text, width)) {
     const std::string longer = lines.back().empty() ? word : lines.back() + " " + word;
     if (text_width(longer) <= width || lines.back().empty())
       lines.back() = longer;
     else
       lines.push_back(word);
-    word.clear();
-  };
-  for (const char c : text)
-    if (c == ' ')
-      take();
-    else
-      word += c;
-  take();
-  if (lines.size() > most) lines.resize(most), lines.back() += " …";
+  }
+  // What is left over stands in the last line, shortened.
+  for (; lines.size() > most; lines.pop_back()) lines[lines.size() - 2] += " " + lines.back();
   for (std::string& line : lines) line = shortened(line, width);
   return lines;
 }
@@ -217,6 +233,7 @@ class Drawing {
 
   double bar_slot() const;
   void bars();
+  std::pair<double, double> beside(const Series& series, const Point& point) const;
   void bar(const Series& series, const Point& point, double offset, double width);
 
   void lines() {
@@ -350,23 +367,40 @@ double Drawing::bar_slot() const {
         if (const auto at = spot(point, 0)) places.push_back(sideways_ ? at->y : at->x);
   std::sort(places.begin(), places.end());
   double least = (sideways_ ? box_.height : box_.width) / 2;
+  if (const Axis& axis = sideways_ ? panel_.y : panel_.x; axis.scale == Scale::category)
+    least = 2 * least / static_cast<double>(std::max<size_t>(1, axis.categories.size()));
   for (size_t i = 1; i < places.size(); ++i)
     if (places[i] - places[i - 1] > 0.5) least = std::min(least, places[i] - places[i - 1]);
   return least;
 }
 
+// How many series have a bar at the place, and how many of them come before `series`.
+std::pair<double, double> Drawing::beside(const Series& series, const Point& point) const {
+  double count = 0, before = 0;
+  bool passed = false;
+  for (const Series& other : panel_.series) {
+    passed = passed || &other == &series;
+    const bool here = other.mark == Mark::bars &&
+                      std::any_of(other.points.begin(), other.points.end(), [&](const Point& p) {
+                        return sideways_ ? p.y == point.y : p.x == point.x;
+                      });
+    count += here ? 1 : 0;
+    before += here && !passed ? 1 : 0;
+  }
+  return {count, before};
+}
+
 void Drawing::bars() {
-  const auto count = static_cast<double>(
-      std::count_if(panel_.series.begin(), panel_.series.end(),
-                    [](const Series& series) { return series.mark == Mark::bars; }));
-  if (count == 0) return;
-  const double width = 0.74 * bar_slot() / count;
-  double index = 0;
+  double most = 1;
+  for (const Series& series : panel_.series)
+    for (const Point& point : series.points) most = std::max(most, beside(series, point).first);
+  const double width = std::min(34.0, 0.78 * bar_slot() / most);
   for (const Series& series : panel_.series) {
     if (series.mark != Mark::bars) continue;
-    for (const Point& point : series.points)
-      bar(series, point, (index - (count - 1) / 2) * width, width);
-    ++index;
+    for (const Point& point : series.points) {
+      const auto [count, before] = beside(series, point);
+      bar(series, point, (before - (count - 1) / 2) * width, width);
+    }
   }
 }
 

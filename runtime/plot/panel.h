@@ -9,7 +9,7 @@
 namespace etr::plot {
 
 struct PanelPlace {
-  Box frame;             // within the axes
+  Box frame;  // within the axes
   bool x_label = true;
   bool y_texts = true;   // the names of ticks and of the axis
   std::string clip_id;   // unique in the document

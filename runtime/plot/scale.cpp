@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/error.h"
 #include "core/number_text.h"
 #include "plot/text.h"
 
@@ -53,7 +54,7 @@ std::string decimal_power_text(int exponent) {
   if (exponent >= -3 && exponent <= 3) return number_text(std::pow(10, exponent), 3);
   if (exponent >= 4 && exponent <= 8)
     return linear_text(std::pow(10, exponent), std::pow(10, exponent));
-  return power_text(10, exponent);
+  return cat("1e", exponent);
 }
 
 // Powers of ten; between them 2 and 5 where there are few, each digit as minor ticks.
@@ -84,13 +85,13 @@ std::vector<Tick> log2_ticks(const Axis& axis, double count) {
             last = static_cast<int>(std::floor(high + 1e-9));
   if (last <= first) return linear_ticks(axis, count);
   const int every = std::max(1, static_cast<int>(std::ceil((high - low) / std::max(1.0, count))));
-  const bool powers = first < -4 || last > 13;
+  const bool powers = first < -4 || last > 19;
   std::vector<Tick> out;
   for (int power = first; power <= last; ++power) {
     const double at = std::exp2(power);
     const bool major = (power - first) % every == 0;
     out.push_back({at, !major   ? ""
-                       : powers ? power_text(2, power)
+                       : powers ? cat("2^", power)
                                 : number_text(at, power < 0 ? -power : 0)});
   }
   return out;

@@ -13,7 +13,7 @@ namespace etr::plot {
 namespace {
 
 // About the size at which a phone shows it, half a page of print, and a third of a desktop's width: texts keep their size.
-constexpr double kWidth = 380, kDodge = 5;
+constexpr double kWidth = 344, kDodge = 5;
 constexpr size_t kMostInRow = 3;
 
 std::string opened(const std::string& attributes, double width, double height) {
@@ -81,7 +81,8 @@ std::string html_figure(const Figure& given) {
   for (const LegendEntry& entry : legend_of(figure))
     out += cat("<li><svg class='plot swatch' viewBox='-1 -1 28 14' aria-hidden='true'>",
                entry.swatch, "</svg>", escape(entry.name), "</li>");
-  out += "</ul><div class='panels'>";
+  const size_t count = figure.panels.size();
+  out += cat("</ul><div class='panels", count == 2 || count == 4 ? " even" : "", "'>");
   const Measures measures = measures_of(figure.panels);
   for (size_t i = 0; i < figure.panels.size(); ++i) out += page_panel(figure, measures, i);
   return out + "</div></div>";
@@ -126,7 +127,8 @@ std::string page_style() {
          "none;font-size:13px;color:var(--p-text)}.plot .legend li{overflow-wrap:anywhere}"
          ".plot .swatch{width:28px;height:14px;margin-right:7px;vertical-align:-2px}"
          ".plot .panels{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,340px),"
-         "1fr));gap:16px}.plot .panels>svg{width:100%;max-width:500px;height:auto;display:block;"
+         "1fr));gap:16px}.plot .even{max-width:900px}.plot "
+         ".panels>svg{width:100%;max-width:440px;height:auto;display:block;"
          "font-family:inherit}";
 }
 

@@ -93,12 +93,4 @@ std::string csv_field(std::string_view text) {
   return out + '"';
 }
 
-std::string power_text(int base, int exponent) {
-  static constexpr const char* kDigits[] = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
-  std::string out = std::to_string(base);
-  if (exponent < 0) out += "⁻";
-  for (const char digit : std::to_string(std::abs(exponent))) out += kDigits[digit - '0'];
-  return out;
-}
-
 }  // namespace etr::plot

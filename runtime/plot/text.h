@@ -26,7 +26,4 @@ std::string exact_number(double value);
 // A field of a CSV file (RFC 4180): quoted where it has to be.
 std::string csv_field(std::string_view text);
 
-// "2⁷", "10⁻³"
-std::string power_text(int base, int exponent);
-
 }  // namespace etr::plot

@@ -66,6 +66,8 @@ LaidOut laid_out(const Scene& scene);
 // baseline in front. At most `most`.
 std::vector<size_t> listed(const Scene& scene, size_t most);
 plot::Axis condition_axis(const Scene& scene, const std::vector<size_t>& conditions);
+// The same conditions in columns of about as many, which stand side by side.
+std::vector<std::vector<size_t>> in_columns(const std::vector<size_t>& conditions);
 
 bool is_baseline(const Scene& scene, size_t condition);
 

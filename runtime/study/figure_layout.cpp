@@ -233,6 +233,19 @@ plot::Axis condition_axis(const Scene& scene, const std::vector<size_t>& conditi
   return out;
 }
 
+std::vector<std::vector<size_t>> in_columns(const std::vector<size_t>& conditions) {
+  constexpr size_t kMostInColumn = 16, kMostColumns = 3;
+  const size_t columns =
+      std::clamp<size_t>((conditions.size() + kMostInColumn - 1) / kMostInColumn, 1, kMostColumns);
+  const size_t rows = (conditions.size() + columns - 1) / columns;
+  std::vector<std::vector<size_t>> out;
+  for (size_t i = 0; i < conditions.size(); ++i) {
+    if (i % rows == 0) out.emplace_back();
+    out.back().push_back(conditions[i]);
+  }
+  return out;
+}
+
 std::string clock_text(size_t clock) {
   constexpr const char* kTexts[] = {"fresh examples", "examples", "steps", "seconds"};
   return kTexts[clock];

@@ -81,21 +81,25 @@ std::vector<plot::Panel> panels_of(const LaidOut& layout, const plot::Axis& y, c
   return out;
 }
 
-// Conditions without a numeric label: one below the other, the value across.
+// Conditions without a label for x: one below the other, the value across.
 template <typename Value>
-plot::Panel listed_panel(const Scene& scene, const plot::Axis& values, const Value& value,
-                         std::string& caption) {
+std::vector<plot::Panel> listed_panels(const Scene& scene, const plot::Axis& values,
+                                       const Value& value, std::string& caption) {
   const std::vector<size_t> conditions = listed(scene, kMostRows);
   const size_t all = conditions_of_workload(scene.summary, scene.spec.workload).size();
   if (conditions.size() < all)
     caption += cat(" The best ", conditions.size(), " of ", all, " conditions are shown.");
-  plot::Panel panel{"", values, condition_axis(scene, conditions)};
-  plot::Series series{"", 2, plot::Mark::points};
-  for (size_t i = 0; i < conditions.size(); ++i)
-    if (const Spread spread = value(conditions[i]); spread.count > 0)
-      series.points.push_back({spread.median, static_cast<double>(i), spread.low, spread.high});
-  panel.series.push_back(std::move(series));
-  return panel;
+  std::vector<plot::Panel> out;
+  for (const std::vector<size_t>& column : in_columns(conditions)) {
+    plot::Panel panel{"", values, condition_axis(scene, column)};
+    plot::Series series{"", 2, plot::Mark::points, {}, false, false, 0};
+    for (size_t i = 0; i < column.size(); ++i)
+      if (const Spread spread = value(column[i]); spread.count > 0)
+        series.points.push_back({spread.median, static_cast<double>(i), spread.low, spread.high});
+    panel.series.push_back(std::move(series));
+    out.push_back(std::move(panel));
+  }
+  return out;
 }
 
 std::pair<double, double> x_range(const plot::Panel& panel) {
@@ -155,8 +159,8 @@ std::optional<StudyFigure> to_target_figure(const Scene& scene) {
   plot::Axis y;
   y.label = text;
   if (scene.spec.x.empty()) {
-    plot::Panel panel = listed_panel(scene, y, value, out.caption);
-    out.figure.panels.push_back(std::move(panel));
+    out.figure.panels = listed_panels(scene, y, value, out.caption);
+    out.figure.share_x = true;
   } else {
     const LaidOut layout = laid_out(scene);
     out.figure.panels = panels_of(layout, y, value);
@@ -184,7 +188,8 @@ std::optional<StudyFigure> best_metric_figure(const Scene& scene) {
   y.label = cat("Best ", aim.metric());
   y.percent = aim.accuracy;
   if (scene.spec.x.empty()) {
-    out.figure.panels.push_back(listed_panel(scene, y, value, out.caption));
+    out.figure.panels = listed_panels(scene, y, value, out.caption);
+    out.figure.share_x = true;
   } else {
     const LaidOut layout = laid_out(scene);
     out.figure.panels = panels_of(layout, y, value);

@@ -37,23 +37,14 @@ void cut_worst(const Aim& aim, std::vector<double> values, double kept, plot::Ax
 
 }  // namespace
 
-std::optional<StudyFigure> spread_figure(const Scene& scene) {
-  const Aim& aim = scene.aim();
-  const bool score = scene.spec.clock && aim.target;
-  const std::vector<size_t> conditions = listed(scene, kMostRows);
-  StudyFigure out;
-  out.name = score ? cat("spread_", kClocks[scene.clock()]) : "spread";
-  const std::string text =
-      score ? cat(clock_text(scene.clock()), " to target") : cat("best ", aim.metric());
-  out.caption = cat("Each trial that is feasible, and the median of each condition.",
-                    left_out(conditions.size(), all_of(scene)));
-  out.figure.title = "Trials of each condition: " + text;
+namespace {
+
+// One column of a strip plot; adds what it shows to `all`.
+plot::Panel strip(const Scene& scene, const std::vector<size_t>& conditions, bool score,
+                  std::vector<double>& all) {
   plot::Panel panel{"", {}, condition_axis(scene, conditions)};
-  panel.x.label = text;
-  panel.x.percent = aim.accuracy && !score;
   plot::Series trials{"trial", 2, plot::Mark::points, {}, false, true, 0};
   plot::Series medians{"median", 1, plot::Mark::ticks};
-  std::vector<double> all;
   for (size_t i = 0; i < conditions.size(); ++i) {
     std::vector<double> values;
     for (const size_t index : scene.at(conditions[i]).records) {
@@ -73,14 +64,37 @@ std::optional<StudyFigure> spread_figure(const Scene& scene) {
     if (const Spread spread = spread_of(values); spread.count > 0)
       medians.points.push_back({spread.median, static_cast<double>(i)});
   }
-  if (all.empty()) return {};
-  if (!score) cut_worst(aim, all, 0.95, panel.x);
-  if (std::isfinite(panel.x.to))
-    out.caption += " Trials far worse than the others lie beyond the axis.";
   panel.series = {std::move(trials), std::move(medians)};
+  return panel;
+}
+
+}  // namespace
+
+std::optional<StudyFigure> spread_figure(const Scene& scene) {
+  const Aim& aim = scene.aim();
+  const bool score = scene.spec.clock && aim.target;
+  const std::vector<size_t> conditions = listed(scene, kMostRows);
+  StudyFigure out;
+  out.name = score ? cat("spread_", kClocks[scene.clock()]) : "spread";
+  const std::string text =
+      score ? cat(clock_text(scene.clock()), " to target") : cat("best ", aim.metric());
+  out.caption = cat("Each trial that is feasible, and the median of each condition.",
+                    left_out(conditions.size(), all_of(scene)));
+  out.figure.title = "Trials of each condition: " + text;
+  std::vector<double> all;
+  for (const std::vector<size_t>& column : in_columns(conditions))
+    out.figure.panels.push_back(strip(scene, column, score, all));
+  if (all.empty()) return {};
+  for (plot::Panel& panel : out.figure.panels) {
+    panel.x.label = text;
+    panel.x.percent = aim.accuracy && !score;
+    if (!score) cut_worst(aim, all, 0.95, panel.x);
+  }
+  if (std::isfinite(out.figure.panels.front().x.to))
+    out.caption += " Trials far worse than the others lie beyond the axis.";
+  out.figure.share_x = true;
   out.figure.description =
       cat(all.size(), " trials of ", conditions.size(), " conditions; ", text, " across.");
-  out.figure.panels.push_back(std::move(panel));
   return out;
 }
 

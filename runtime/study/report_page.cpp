@@ -19,6 +19,7 @@ namespace {
 using plot::escape;
 
 constexpr const char* kDash = "–";
+constexpr size_t kMostOpen = 24;      // conditions of a table that is not folded
 constexpr size_t kMostWarnings = 40;  // conditions that the page lists; results.json has all
 
 std::string text_in(const Json& study, const char* key, const char* otherwise) {
@@ -82,6 +83,12 @@ std::string outcomes(const std::array<size_t, kStatuses>& counts) {
   return out;
 }
 
+// "2026-11-23 15:40 UTC" of "2026-11-23T15:40:00Z"; other texts as they are.
+std::string minute_of(const std::string& time) {
+  if (time.size() != 20 || time[10] != 'T' || time[19] != 'Z') return time;
+  return cat(time.substr(0, 10), " ", time.substr(11, 5), " UTC");
+}
+
 std::string period(const std::vector<Record>& records) {
   std::string first, last;
   for (const Record& record : records) {
@@ -89,7 +96,8 @@ std::string period(const std::vector<Record>& records) {
     if (first.empty() || record.time < first) first = record.time;
     if (record.time > last) last = record.time;
   }
-  return first == last ? first : first + " to " + last;
+  const std::string from = minute_of(first), to = minute_of(last);
+  return from == to ? from : from + " to " + to;
 }
 
 std::string facts(const Json& study, const Summary& summary, const std::vector<Record>& records) {
@@ -122,37 +130,61 @@ std::string facts(const Json& study, const Summary& summary, const std::vector<R
   return out + "</dl>";
 }
 
-// What a reader must know before the numbers: what diverged, failed, or did not get there.
-std::string cautions(const Summary& summary, const std::vector<Record>& records) {
+// "after augmentation, factor 4", with the workload where there are several.
+std::string full_name(const Summary& summary, const ConditionResult& condition) {
+  std::string name = short_name(condition.labels, varying_labels(summary, condition.workload));
+  if (name.empty()) name = condition.name.empty() ? "all trials" : condition.name;
+  if (summary.aims.size() == 1) return name;
+  return summary.aims[condition.workload].workload + ": " + name;
+}
+
+std::string warnings_list(const Summary& summary) {
   std::string items;
-  size_t shown = 0, all = 0;
+  size_t all = 0;
   for (const ConditionResult& condition : summary.conditions) {
     if (condition.warnings.empty() || ++all > kMostWarnings) continue;
-    ++shown;
     std::string texts;
     for (const std::string& warning : condition.warnings)
       texts += (texts.empty() ? "" : "; ") + escape(warning);
-    const std::string workload =
-        summary.aims.size() > 1 ? summary.aims[condition.workload].workload + ": " : "";
-    items += cat("<li><b>", escape(workload + (condition.name.empty() ? "all" : condition.name)),
-                 "</b> ", texts, "</li>");
+    items += cat("<li><b>", escape(full_name(summary, condition)), "</b> ", texts, ".</li>");
   }
-  std::string errors;
+  if (all > kMostWarnings)
+    items += cat("<li>", all - kMostWarnings, " more conditions: see results.json.</li>");
+  return items;
+}
+
+// Each different error once, five at most.
+std::string errors_list(const std::vector<Record>& records) {
+  std::string out;
   std::set<std::string> known;
   for (const Record& record : records)
     if (record.status == Status::failed && known.size() < 5 && known.insert(record.error).second)
-      errors += cat("<li><b>failed</b> ", escape(record.error), "</li>");
+      out += cat("<li><b>A trial failed</b> ", escape(record.error), "</li>");
+  return out;
+}
+
+// What a reader must know before the numbers: what diverged, failed, or did not get there.
+std::string cautions(const Summary& summary, const std::vector<Record>& records) {
   if (records.empty())
     return "<section class='cautions'><h2>No trial has finished yet</h2></section>";
-  if (items.empty() && errors.empty())
-    return "<section class='cautions none'><h2>Nothing to be wary of</h2><p>Every search reached "
-           "its "
-           "target "
-           "with feasible trials, and no best trial lies at the border of its space.</p></section>";
-  const std::string rest =
-      shown < all ? cat("<p>", all - shown, " more conditions in results.json.</p>") : "";
-  return cat("<section class='cautions'><h2>Read with care</h2><ul>", items, errors, "</ul>", rest,
-             "</section>");
+  std::array<size_t, kStatuses> short_of{};
+  for (const Record& record : records) ++short_of[static_cast<size_t>(record.status)];
+  short_of[static_cast<size_t>(Status::reached)] = 0;
+  const bool aims = std::any_of(summary.aims.begin(), summary.aims.end(),
+                                [](const Aim& aim) { return aim.target.has_value(); });
+  if (!aims) short_of[static_cast<size_t>(Status::missed)] = 0;
+  const std::string counts = outcomes(short_of);
+  const std::string items = warnings_list(summary) + errors_list(records);
+  return cat(
+      "<section class='cautions", items.empty() ? " none" : "",
+      "'><h2>What did not get there</h2><p>Of ", number_text(static_cast<double>(records.size())),
+      " trials: ", counts.empty() ? "none diverged or failed" : escape(counts), ".",
+      items.empty() ? aims ? " Every search reached its target, most trials were feasible, and "
+                             "no best trial lies at the border of its space."
+                           : " Most trials were feasible, and no best trial lies at the border "
+                             "of its space."
+                    : "",
+      "</p>", items.empty() ? "" : cat("<ul>", items, "</ul>"), "</section>");
 }
 
 std::string head_cell(const std::string& text) {
@@ -256,11 +288,20 @@ class ConditionTable {
   const std::vector<std::string> varying_;
 };
 
+// A long table is folded: the figures show the same.
+std::string condition_table(const Summary& summary, const std::vector<Record>& records,
+                            size_t workload) {
+  const size_t conditions = conditions_of_workload(summary, workload).size();
+  return cat("<details", conditions <= kMostOpen ? " open=''" : "", "><summary>Results of ",
+             counted(static_cast<int64_t>(conditions), "condition"), "</summary>",
+             ConditionTable(summary, records, workload).html(), "</details>");
+}
+
 std::string scaling_table(const Summary& summary, size_t workload) {
   std::string rows;
   for (const ScalingResult& scaling : summary.scaling) {
     if (scaling.workload != workload) continue;
-    const std::string name = labels_text(scaling.labels);
+    const std::string name = short_name(scaling.labels, varying_labels(summary, workload));
     const auto size = [](const std::optional<double>& value) {
       return value ? number_text(*value) : std::string(kDash);
     };
@@ -293,18 +334,18 @@ std::string headline(const Summary& summary, size_t workload) {
                                 ? cat(" (", number_text(gain.low, 2), " to ",
                                       number_text(gain.high, 2), " over ", gain.count, " searches)")
                                 : "";
-  const std::string from = escape(summary.conditions[*best->baseline].name);
+  const std::string from = escape(full_name(summary, summary.conditions[*best->baseline]));
   if (gain.median <= 1)
     return cat("<p class='lead'>No condition reached the target with fewer ", clock_text(aim.clock),
                " than its baseline.</p>");
   return cat("<p class='lead'>Largest gain: <b>", number_text(gain.median, 2), "\u00a0×</b> fewer ",
-             clock_text(aim.clock), " to the target", range, " with ", escape(best->name),
-             ", against ", from, ".</p>");
+             clock_text(aim.clock), " to the target", range, " with ",
+             escape(full_name(summary, *best)), ", against ", from, ".</p>");
 }
 
 std::string figure_card(const StudyFigure& figure) {
   const size_t panels = figure.figure.panels.size();
-  const char* wide = panels > 2 ? " class='wide'" : panels == 2 ? " class='double'" : "";
+  const char* wide = panels > 1 ? " class='wide'" : "";
   return cat("<section", wide, "><h3>", escape(figure.figure.title), "</h3>",
              plot::html_figure(figure.figure), "<p class='caption'>", escape(figure.caption),
              " <a href='figures/", figure.name, ".svg'>SVG</a> <a href='figures/", figure.name,
@@ -321,8 +362,8 @@ std::string workload_part(const Summary& summary, const std::vector<Record>& rec
                               aim.clock == 3 ? "" : " " + clock_text(aim.clock))
                         : "",
           ".</p>");
-  out += headline(summary, workload) + ConditionTable(summary, records, workload).html() +
-         scaling_table(summary, workload) + "<div class='charts'>";
+  out += headline(summary, workload) + scaling_table(summary, workload) +
+         condition_table(summary, records, workload) + "<div class='charts'>";
   for (const StudyFigure& figure : figures)
     if (figure.workload == workload) out += figure_card(figure);
   return out + "</div>";
@@ -337,9 +378,11 @@ h2.part{font-size:24px;margin:40px 0 4px}h3{font-size:16px;line-height:1.3;margi
 .cautions p{margin:6px 0 0}.cautions li{overflow-wrap:anywhere}
 td small{display:block;font-size:12px;color:var(--quiet);white-space:nowrap}td{vertical-align:top}tbody th{vertical-align:top;min-width:17em}
 td .key{white-space:nowrap;display:inline-block;margin-left:10px}td:last-child{font-size:14px}
-section.wide{grid-column:1/-1}@media(min-width:820px){section.double{grid-column:span 2}}.charts{grid-auto-flow:dense}.caption{font-size:13px;color:var(--quiet);margin:8px 0 2px;max-width:60em}
+section.wide{grid-column:1/-1}.charts{align-items:start}.caption{font-size:13px;color:var(--quiet);margin:8px 0 2px;max-width:60em}
 a{color:var(--s5)}footer{max-width:60em}
-@media(max-width:820px){td span{text-align:right}td small{white-space:normal}}
+details{margin:20px 0}summary{cursor:pointer;font-weight:600}details table{margin:10px 0 0}
+@media(max-width:480px){main{padding-left:12px;padding-right:12px}section{padding-left:8px;padding-right:8px}}
+@media(max-width:820px){td span{text-align:right}td::before{text-align:left}}
 )";
 
 constexpr const char* kFooter =
