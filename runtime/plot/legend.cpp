@@ -23,7 +23,8 @@ std::string swatch_of(const Series& series) {
   std::string drawn;
   if (series.mark == Mark::line) drawn = "<path class='line' d='M0 6L26 6'/>";
   if (series.mark == Mark::bars)
-    drawn = "<rect class='bar' x='4' y='0' width='18' height='12'/>";
+    drawn = cat("<rect class='bar' x='4' y='0' width='18' height='12'/><g class='tag'>",
+                marker(series, {13, 6}), "</g>");
   else if (series.mark == Mark::ticks)
     drawn = "<line class='stroke' x1='13' y1='0' x2='13' y2='12'/>";
   else

@@ -40,7 +40,7 @@ double NotePlaces::cost(const Box& box, Spot at) const {
 }
 
 Box NotePlaces::place(Spot at, const std::string& text) {
-  const double width = text_width(text) + 4;
+  const double width = text_width(text, 13.2) + 4;  // bold
   Box best;
   double least = -1;
   for (const double distance : {8.0, 16.0, 26.0, 40.0, 58.0, 80.0})

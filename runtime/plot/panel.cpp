@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kUsualHeight = 200, kCategoryHeight = 21, kTallCategoryHeight = 31;
 constexpr size_t kMostMarked = 24;  // points of a line that have a marker each
-constexpr double kTitleHeight = 24;
+constexpr double kTop = 10, kTitleLine = 16;
 constexpr double kMostNames = 152;  // width of the names of categories
 
 std::string text_at(const char* style, const char* anchor, Spot at, const std::string& text) {
@@ -26,6 +26,20 @@ std::string straight(const char* style, Spot from, Spot to) {
              "' x2='", coordinate(to.x), "' y2='", coordinate(to.y), "'/>");
 }
 
+// A word that is too wide is broken, at a place where at least three letters stand on either side.
+void add_broken(std::string word, double width, std::vector<std::string>& out) {
+  constexpr size_t kLeast = 3;
+  while (text_width(word) > width && word.size() >= 2 * kLeast) {
+    size_t end = word.size() - kLeast;
+    while (end > kLeast && text_width(word.substr(0, end) + "-") > width) --end;
+    while (end > kLeast && (word[end] & 0xc0) == 0x80) --end;  // within a character
+    if (text_width(word.substr(0, end) + "-") > width) break;
+    out.push_back(word.substr(0, end) + "-");
+    word.erase(0, end);
+  }
+  out.push_back(std::move(word));
+}
+
 // Words of a text; parts between commas stay together where they fit.
 std::vector<std::string> words_of(const std::string& text, double width) {
   std::vector<std::string> out;
@@ -34,7 +48,7 @@ std::vector<std::string> words_of(const std::string& text, double width) {
     const bool whole = text_width(part) <= width;
     for (size_t begin = 0; begin < part.size();) {
       const size_t end = whole ? part.size() : std::min(part.find(' ', begin), part.size());
-      out.push_back(part.substr(begin, end - begin));
+      add_broken(part.substr(begin, end - begin), width, out);
       begin = end + 1;
     }
     part.clear();
@@ -63,6 +77,12 @@ std::vector<std::string> wrapped(const std::string& text, double width, size_t m
   for (; lines.size() > most; lines.pop_back()) lines[lines.size() - 2] += " " + lines.back();
   for (std::string& line : lines) line = shortened(line, width);
   return lines;
+}
+
+// Its letters are larger and bold: as wide as usual ones in a frame that is narrower.
+std::vector<std::string> title_lines(const Panel& panel, double frame_width) {
+  if (panel.title.empty()) return {};
+  return wrapped(panel.title, frame_width / 1.2, 2);
 }
 
 std::string value_text(const Axis& axis, double value) {
@@ -153,9 +173,7 @@ class Drawing {
       if (place_.y_texts && !tick.text.empty()) y_text(at, tick.text);
     }
     out_ += straight("axis", {box_.x, box_.y}, {box_.x, bottom()});
-    if (!panel_.title.empty())
-      out_ +=
-          text_at("head", "start", {box_.x, box_.y - 9}, shortened(panel_.title, box_.width, 14.5));
+    title();
     if (place_.y_texts && !panel_.y.label.empty()) y_label();
   }
 
@@ -170,6 +188,15 @@ class Drawing {
       y += 13;
     }
     out_ += sideways_ ? cat("<g>", drawn, "<title>", escape(text), "</title></g>") : drawn;
+  }
+
+  void title() {
+    const std::vector<std::string> lines = title_lines(panel_, box_.width);
+    double y = box_.y - 9 - 16 * (static_cast<double>(lines.size()) - 1);
+    for (const std::string& line : lines) {
+      out_ += text_at("head", "start", {box_.x, y}, line);
+      y += 16;
+    }
   }
 
   void y_label() {
@@ -414,13 +441,21 @@ void Drawing::bar(const Series& series, const Point& point, double offset, doubl
   const double low = std::min(base, end), length = std::max(1.0, std::abs(base - end));
   const double thin = std::max(1.0, width - 1.5);
   std::string drawn;
-  if (!is_beyond(point))
+  if (is_beyond(point)) {
+    drawn = beyond_marker(series, *at, sideways_);
+  } else {
     drawn = cat("<rect class='bar' x='", coordinate(sideways_ ? low : at->x - thin / 2), "' y='",
                 coordinate(sideways_ ? at->y - thin / 2 : low), "' width='",
                 coordinate(sideways_ ? length : thin), "' height='",
                 coordinate(sideways_ ? thin : length), "'/>");
-  else
-    drawn = beyond_marker(series, *at, sideways_);
+    // The series' marker tells it apart where there are no colours.
+    const double inward = base > end ? -7 : 7;
+    if (thin > 9 && length > 16)
+      drawn +=
+          cat("<g class='tag'>",
+              marker(series, sideways_ ? Spot{base + inward, at->y} : Spot{at->x, base + inward}),
+              "</g>");
+  }
   group(series, point, drawn + cat("<g class='over'>", whisker_of(point, *at), "</g>"));
 }
 
@@ -443,10 +478,14 @@ Margins margins_of(const Panel& panel, double frame_height) {
   out.left = 10 + names + (panel.y.label.empty() ? 4 : 22);
   if (panel.y.scale == Scale::category) out.left = std::min(out.left, kMostNames);
   out.right = 14;
-  out.top = panel.title.empty() ? 10 : kTitleHeight;
+  out.top = kTop;
   out.bottom = 44;
   if (panel.x.scale == Scale::category) out.bottom += 28;
   return out;
+}
+
+double title_height_of(const Panel& panel, double frame_width) {
+  return kTitleLine * static_cast<double>(title_lines(panel, frame_width).size());
 }
 
 std::string draw_panel(const Panel& panel, const PanelPlace& place) {

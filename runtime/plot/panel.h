@@ -23,6 +23,8 @@ struct Margins {
 };
 // Of a panel with fitted axes.
 Margins margins_of(const Panel& panel, double frame_height);
+// What its title takes above that.
+double title_height_of(const Panel& panel, double frame_width);
 
 // The height that the frame should have: that of its categories, else the usual one.
 double frame_height_of(const Panel& panel);

@@ -185,7 +185,7 @@ std::vector<Tick> ticks_of(const Axis& axis, double room, bool horizontal) {
   if (axis.scale == Scale::category) return category_ticks(axis);
   std::vector<Tick> out;
   // What fits depends on the texts' widths, and those on how many ticks there are.
-  for (double count = horizontal ? 8 : std::max(2.0, room / 34); count >= 1; count -= 1) {
+  for (double count = horizontal ? 8 : std::max(2.0, room / 30); count >= 1; count -= 1) {
     out = axis.scale == Scale::log2    ? log2_ticks(axis, count)
           : axis.scale == Scale::log10 ? log10_ticks(axis, count)
                                        : linear_ticks(axis, count);

@@ -74,6 +74,7 @@ std::string plot_rules(bool variables) {
       rule(".mark,.plot .bar", "fill:currentColor;stroke-width:.8;stroke:" + colour("p-page")) +
       rule(".hollow .mark,.plot .beyond",
            "stroke:currentColor;stroke-width:1.6;fill:" + colour("p-page")) +
+      rule(".tag .mark", "stroke:none;fill:" + colour("p-page")) +
       rule(".over", "color:" + colour("p-text")) +
       rule(".note",
            "font-weight:600;fill:currentColor;paint-order:stroke;stroke-width:3px;stroke-"

@@ -48,6 +48,10 @@ Measures measures_of(const std::vector<Panel>& panels) {
     out.margins.bottom = std::max(out.margins.bottom, one.bottom);
   }
   out.frame_width = kWidth - out.margins.left - out.margins.right;
+  double title = 0;
+  for (const Panel& panel : panels)
+    title = std::max(title, title_height_of(panel, out.frame_width));
+  out.margins.top += title;
   return out;
 }
 
@@ -99,8 +103,7 @@ std::string svg_file(const Figure& given) {
   const double width = kWidth + next * static_cast<double>(columns - 1);
   const double height = measures.margins.top + measures.frame_height + measures.margins.bottom;
   double top = 0;
-  const std::string legend = drawn_legend(legend_of(figure), measures.margins.left,
-                                          width - measures.margins.left - 10, top);
+  const std::string legend = drawn_legend(legend_of(figure), 10, width - 20, top);
   std::string panels;
   for (size_t i = 0; i < count; ++i) {
     const size_t column = i % columns;

@@ -71,13 +71,6 @@ std::vector<std::string> series_labels(const Scene& scene) {
   return out;
 }
 
-bool matches(const Json& labels, const Json& wanted) {
-  if (!wanted.is_object()) return false;
-  for (const auto& [name, value] : wanted.items())
-    if (labels.value(name, Json()) != value) return false;
-  return true;
-}
-
 std::string title_of(const std::string& label, const Json& value) {
   if (label.empty()) return "";
   return value.is_string() ? value.get<std::string>() : cat(label, " ", label_text(value));
@@ -204,7 +197,7 @@ LaidOut laid_out(const Scene& scene) { return Layout(scene).made(); }
 
 bool is_baseline(const Scene& scene, size_t condition) {
   const Json& wanted = scene.spec.baseline.is_null() ? scene.summary.baseline : scene.spec.baseline;
-  return matches(scene.at(condition).labels, wanted);
+  return wanted.is_object() && has_labels(scene.at(condition).labels, wanted);
 }
 
 std::vector<size_t> listed(const Scene& scene, size_t most) {

@@ -88,6 +88,7 @@ std::vector<FigureSpec> usual_specs(const Summary& summary, size_t workload) {
                   [&](const ScalingResult& scaling) { return scaling.workload == workload; });
   if (scales) out.push_back(usual_spec(summary, workload, "scaling"));
   for (const char* clock : {"fresh", "steps", "seconds"}) {
+    if (scales && clock == std::string("steps")) continue;  // as scaling shows them
     out.push_back(usual_spec(summary, workload, "to_target"));
     out.back().clock = clock_index(clock);
   }
@@ -139,6 +140,9 @@ FigureSpec spec_of(const Summary& summary, size_t workload, const Json& entry,
   out.name = text_of(entry, "name", owner);
   if (entry.contains("clock")) out.clock = clock_index(text_of(entry, "clock", owner));
   out.baseline = entry.value("baseline", Json());
+  if (!out.baseline.is_null() && !out.baseline.is_object())
+    fail(Code::invalid_argument, owner, ": 'baseline' is ", brief_json(out.baseline),
+         ", not an object of labels");
   for (const std::string& label : {out.x, out.series, out.panel})
     check_label(summary, workload, label, owner);
   return out;
@@ -187,25 +191,68 @@ class Gallery {
   std::set<std::string> names_;
 };
 
-}  // namespace
-
-std::vector<StudyFigure> study_figures(const Json& study, const Summary& summary,
-                                       const std::vector<Record>& records) {
-  Gallery gallery(summary, records);
+// The study's own figures, for each workload that they are meant for; false where it has none.
+template <typename Take>
+bool each_given(const Json& study, const Summary& summary, const Take& take) {
   const Json given = study.is_object() ? study.value("figures", Json()) : Json();
   if (!given.is_null() && !given.is_array())
     fail(Code::invalid_argument, "'figures' is ", brief_json(given), ", not a list");
-  for (size_t workload = 0; workload < summary.aims.size(); ++workload) {
-    if (given.empty())
-      for (const FigureSpec& spec : usual_specs(summary, workload)) gallery.add(spec);
+  for (size_t workload = 0; workload < summary.aims.size(); ++workload)
     for (size_t i = 0; i < given.size(); ++i) {
       const std::string owner = cat("figures[", i, "]");
       check_keys(given[i], owner);
       const std::string only = text_of(given[i], "workload", owner);
       if (only.empty() || only == summary.aims[workload].workload)
-        gallery.add(spec_of(summary, workload, given[i], owner));
+        take(spec_of(summary, workload, given[i], owner));
     }
+  return !given.empty();
+}
+
+}  // namespace
+
+namespace {
+
+// What records of a part of the study would not tell: names of workloads and conditions that are not in it.
+void check_complete(const Summary& summary, const Json& entry, const std::string& owner) {
+  std::vector<std::string> names;
+  for (const Aim& aim : summary.aims) names.push_back(aim.workload);
+  const std::string only = text_of(entry, "workload", owner);
+  if (!only.empty() && std::find(names.begin(), names.end(), only) == names.end())
+    fail(Code::invalid_argument, owner, ": there is no workload '", only, "'",
+         suggestion(only, names));
+  const Json baseline = entry.value("baseline", Json());
+  if (baseline.is_null()) return;
+  for (size_t i = 0; i < summary.conditions.size(); ++i)
+    if (has_labels(summary.conditions[i].labels, baseline)) return;
+  fail(Code::invalid_argument, owner, ": no condition has the baseline's labels, ",
+       labels_text(baseline));
+}
+
+}  // namespace
+
+void check_figures(const Json& study, const std::vector<WorkloadLabels>& workloads) {
+  Summary summary;
+  for (const WorkloadLabels& workload : workloads) {
+    for (const Json& labels : workload.labels) {
+      ConditionResult condition;
+      condition.workload = summary.aims.size();
+      condition.labels = labels;
+      summary.conditions.push_back(std::move(condition));
+    }
+    summary.aims.push_back({workload.workload});
   }
+  const Json given = study.is_object() ? study.value("figures", Json()) : Json();
+  each_given(study, summary, [](const FigureSpec&) {});
+  for (size_t i = 0; i < given.size(); ++i)
+    check_complete(summary, given[i], cat("figures[", i, "]"));
+}
+
+std::vector<StudyFigure> study_figures(const Json& study, const Summary& summary,
+                                       const std::vector<Record>& records) {
+  Gallery gallery(summary, records);
+  if (!each_given(study, summary, [&](const FigureSpec& spec) { gallery.add(spec); }))
+    for (size_t workload = 0; workload < summary.aims.size(); ++workload)
+      for (const FigureSpec& spec : usual_specs(summary, workload)) gallery.add(spec);
   return gallery.taken();
 }
 

@@ -17,6 +17,14 @@ struct StudyFigure {
   plot::Figure figure;
 };
 
+// What 'figures' may name, before there are records.
+struct WorkloadLabels {
+  std::string workload;
+  std::vector<Json> labels;  // of each condition
+};
+// Throws what study_figures() would throw for this study once it has run.
+void check_figures(const Json& study, const std::vector<WorkloadLabels>& workloads);
+
 // Those that the study's 'figures' lists; where it has none, what suits its labels. An entry is an object:
 //   kind      to_target: what it took to reach the target (least of a search; median, least and most over searches)
 //             best_metric: the best metric within the budget, in the same way

@@ -14,7 +14,7 @@ constexpr size_t kMostRows = 60, kMostCurves = plot::kStyles, kMostPanels = 9;
 
 std::string left_out(size_t shown, size_t all) {
   if (shown >= all) return "";
-  return cat(" ", shown, " of ", all, " conditions are shown: the baseline and the best.");
+  return cat(" The best ", shown, " of ", all, " conditions are shown, the baseline first.");
 }
 
 size_t all_of(const Scene& scene) {
@@ -233,7 +233,7 @@ plot::Panel trials_panel(const Scene& scene, const Plane& plane, size_t conditio
   panel.y.scale = plane.y.empty()    ? plot::Scale::linear
                   : plane.complement ? plot::Scale::log10
                                      : scale_of(scene, plane.y);
-  for (size_t i = 0; i < kStatuses; ++i) {
+  for (size_t i = 0; i < kStatusCount; ++i) {
     const Outcome outcome = outcome_of(static_cast<Status>(i));
     panel.series.push_back({aim.target || i != 1 ? outcome.name : "ended with its budget",
                             outcome.style,
@@ -274,7 +274,7 @@ std::optional<StudyFigure> trials_figure(const Scene& scene) {
   for (const size_t condition : conditions)
     out.figure.panels.push_back(trials_panel(scene, plane, condition));
   // The legend names what there is.
-  for (size_t i = 0; i <= kStatuses; ++i)
+  for (size_t i = 0; i <= kStatusCount; ++i)
     if (std::all_of(out.figure.panels.begin(), out.figure.panels.end(),
                     [&](const plot::Panel& panel) { return panel.series[i].points.empty(); }))
       for (plot::Panel& panel : out.figure.panels) panel.series[i].name.clear();

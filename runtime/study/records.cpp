@@ -15,7 +15,8 @@
 namespace etr::study {
 namespace {
 
-constexpr const char* kStatuses[] = {"reached", "missed", "diverged", "beaten", "hopeless", "failed"};
+constexpr const char* kStatuses[] = {"reached", "missed",   "diverged",
+                                     "beaten",  "hopeless", "failed"};
 constexpr const char* kDamaged = "the record is damaged";
 constexpr uint64_t kVersion = 1;
 
@@ -152,7 +153,8 @@ std::vector<Record> read_records(const std::string& path) {
   std::map<std::tuple<std::string, std::string, uint64_t, uint64_t>, size_t> places;
   size_t number = 1;
   for (size_t begin = 0, end; (end = text.find('\n', begin)) != std::string::npos;
-       begin = end + 1, ++number) try {
+       begin = end + 1, ++number)
+    try {
       const std::string_view line = std::string_view(text).substr(begin, end - begin);
       Record record = record_of(parse_json(line, "the record", {false, Code::corrupt_data}));
       const auto [place, is_new] = places.try_emplace(

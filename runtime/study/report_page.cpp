@@ -74,11 +74,11 @@ std::string joined(const std::vector<Record>& records, const Part& part) {
   return out;
 }
 
-std::string outcomes(const std::array<size_t, kStatuses>& counts) {
+std::string outcomes(const std::array<size_t, kStatusCount>& counts) {
   std::string out;
-  for (size_t i = 0; i < kStatuses; ++i)
+  for (size_t i = 0; i < kStatusCount; ++i)
     if (counts[i] > 0)
-      out += cat(out.empty() ? "" : ", ", number_text(static_cast<double>(counts[i])), " ",
+      out += cat(out.empty() ? "" : ", ", number_text(static_cast<double>(counts[i])), "\u00a0",
                  status_name(static_cast<Status>(i)));
   return out;
 }
@@ -101,7 +101,7 @@ std::string period(const std::vector<Record>& records) {
 }
 
 std::string facts(const Json& study, const Summary& summary, const std::vector<Record>& records) {
-  std::array<size_t, kStatuses> counts{};
+  std::array<size_t, kStatusCount> counts{};
   std::set<uint64_t> seeds;
   size_t searches = 0;
   double seconds = 0;
@@ -167,7 +167,7 @@ std::string errors_list(const std::vector<Record>& records) {
 std::string cautions(const Summary& summary, const std::vector<Record>& records) {
   if (records.empty())
     return "<section class='cautions'><h2>No trial has finished yet</h2></section>";
-  std::array<size_t, kStatuses> short_of{};
+  std::array<size_t, kStatusCount> short_of{};
   for (const Record& record : records) ++short_of[static_cast<size_t>(record.status)];
   short_of[static_cast<size_t>(Status::reached)] = 0;
   const bool aims = std::any_of(summary.aims.begin(), summary.aims.end(),
@@ -268,7 +268,7 @@ class ConditionTable {
     out += cell(cat("Best ", aim_.metric()), spread_cell(condition.best_metric, [&](double value) {
                   return metric_value(aim_, value);
                 }));
-    out += cell("Trials", cat(condition.records.size(), "<small>",
+    out += cell("Trials", cat(condition.records.size(), "<small class='free'>",
                               escape(outcomes(condition.counts)), "</small>"));
     out += cell("Best point", condition.best ? point_text(records_[*condition.best]) : kDash);
     return out + "</tr>";
@@ -338,9 +338,9 @@ std::string headline(const Summary& summary, size_t workload) {
   if (gain.median <= 1)
     return cat("<p class='lead'>No condition reached the target with fewer ", clock_text(aim.clock),
                " than its baseline.</p>");
-  return cat("<p class='lead'>Largest gain: <b>", number_text(gain.median, 2), "\u00a0×</b> fewer ",
-             clock_text(aim.clock), " to the target", range, " with ",
-             escape(full_name(summary, *best)), ", against ", from, ".</p>");
+  return cat("<p class='lead'>Largest gain in ", clock_text(aim.clock), " to the target: <b>",
+             number_text(gain.median, 2), "\u00a0×</b>", range, " by ",
+             escape(full_name(summary, *best)), " over ", from, ".</p>");
 }
 
 std::string figure_card(const StudyFigure& figure) {
@@ -377,7 +377,7 @@ h2.part{font-size:24px;margin:40px 0 4px}h3{font-size:16px;line-height:1.3;margi
 .cautions{padding:16px 20px;border-left:4px solid var(--s1)}.cautions.none{border-color:var(--s2)}.cautions ul{margin:8px 0 0;padding-left:1.1em;font-size:15px}
 .cautions p{margin:6px 0 0}.cautions li{overflow-wrap:anywhere}
 td small{display:block;font-size:12px;color:var(--quiet);white-space:nowrap}td{vertical-align:top}tbody th{vertical-align:top;min-width:17em}
-td .key{white-space:nowrap;display:inline-block;margin-left:10px}td:last-child{font-size:14px}
+td small.free{white-space:normal}td .key{white-space:nowrap;display:inline-block;margin-left:10px}td:last-child{font-size:14px}
 section.wide{grid-column:1/-1}.charts{align-items:start}.caption{font-size:13px;color:var(--quiet);margin:8px 0 2px;max-width:60em}
 a{color:var(--s5)}footer{max-width:60em}
 details{margin:20px 0}summary{cursor:pointer;font-weight:600}details table{margin:10px 0 0}

@@ -177,13 +177,6 @@ Json baseline_labels(const Json& study, const std::vector<ConditionResult>& cond
   return nullptr;
 }
 
-bool has_labels(const Json& labels, const Json& wanted) {
-  return std::all_of(wanted.items().begin(), wanted.items().end(), [&](const auto& entry) {
-    const auto found = labels.find(entry.key());
-    return found != labels.end() && *found == entry.value();
-  });
-}
-
 std::string batch_label_of(const std::vector<ConditionResult>& conditions) {
   for (const ConditionResult& condition : conditions)
     for (const auto& [name, value] : condition.labels.items())
@@ -241,6 +234,13 @@ std::string labels_text(const Json& labels) {
   for (const auto& [name, value] : labels.items())
     out += cat(out.empty() ? "" : ", ", name, "=", label_text(value));
   return out;
+}
+
+bool has_labels(const Json& labels, const Json& wanted) {
+  return std::all_of(wanted.items().begin(), wanted.items().end(), [&](const auto& entry) {
+    const auto found = labels.find(entry.key());
+    return found != labels.end() && *found == entry.value();
+  });
 }
 
 std::optional<size_t> baseline_of(const Summary& summary, size_t condition, const Json& baseline) {

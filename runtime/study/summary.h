@@ -16,7 +16,7 @@
 namespace etr::study {
 
 constexpr std::array<const char*, 4> kClocks = {"fresh", "examples", "steps", "seconds"};
-constexpr size_t kStatuses = 6;
+constexpr size_t kStatusCount = 6;
 
 // By the clock's place in kClocks.
 double read_clock(const Clock& clock, size_t which);
@@ -56,7 +56,7 @@ struct ConditionResult {
   std::string name;  // "variant=none, factor=1"
   std::vector<size_t> records;
   std::vector<SearchResult> searches;
-  std::array<size_t, kStatuses> counts{};  // trials by Status
+  std::array<size_t, kStatusCount> counts{};  // trials by Status
   std::array<Spread, 4> to_target;
   Spread best_metric;
   std::optional<size_t> best;      // record: of all searches
@@ -97,6 +97,9 @@ Summary summarize(const Json& study, const std::vector<Record>& records);
 // The condition that is the baseline of another: of those with all labels of `baseline` the one that agrees with the other on
 // every label in which they differ among themselves.
 std::optional<size_t> baseline_of(const Summary& summary, size_t condition, const Json& baseline);
+
+// Whether a condition has all of these labels, with these values.
+bool has_labels(const Json& labels, const Json& wanted);
 
 // results.json. Infinite and unknown numbers are null.
 Json to_json(const Summary& summary, const std::vector<Record>& records);

@@ -31,7 +31,7 @@ Json by_clock(const std::array<Spread, 4>& spreads) {
 
 Json counts_of(const ConditionResult& condition) {
   Json out = Json::object();
-  for (size_t i = 0; i < kStatuses; ++i)
+  for (size_t i = 0; i < kStatusCount; ++i)
     out[status_name(static_cast<Status>(i))] = condition.counts[i];
   return out;
 }
@@ -152,7 +152,7 @@ std::string conditions_csv(const Summary& summary, const std::vector<Record>& re
   }
   head.insert(head.end(), labels.begin(), labels.end());
   head.insert(head.end(), {"searches", "trials"});
-  for (size_t i = 0; i < kStatuses; ++i) head.push_back(status_name(static_cast<Status>(i)));
+  for (size_t i = 0; i < kStatusCount; ++i) head.push_back(status_name(static_cast<Status>(i)));
   for (const char* clock : kClocks) add_spread_names(head, cat("to_target_", clock));
   add_spread_names(head, "best_metric");
   for (const char* clock : kClocks) add_spread_names(head, cat("gain_", clock));

@@ -26,9 +26,9 @@ set(optim_may graph ops checkpoint gpu tensor core)
 set(server_may exchange tensor core)
 set(parallel_may server optim graph exchange ops checkpoint gpu tensor core)
 set(train_may core explain codec tensor checkpoint exchange server io pipeline sources stages echo gpu ops graph nn optim parallel)
-# A study runs jobs, and shows what came of them.
-set(study_may plot train ${train_may})
-set(rooms core plot explain codec tensor checkpoint exchange server io pipeline sources stages echo spirv gpu ops graph nn optim parallel train study)
+# A study runs jobs, and draws what came of them.
+set(study_may plot train core explain codec tensor checkpoint exchange server io pipeline sources stages echo gpu ops graph nn optim parallel)
+set(rooms study core plot explain codec tensor checkpoint exchange server io pipeline sources stages echo spirv gpu ops graph nn optim parallel train)
 
 set(problems "")
 file(GLOB_RECURSE files RELATIVE ${ROOT}/runtime ${ROOT}/runtime/*.h ${ROOT}/runtime/*.cpp ${ROOT}/runtime/*.inc)

@@ -219,6 +219,34 @@ TEST(Plot, NoTextIsBelow11Pixels) {
   EXPECT_GT(sizes, 2u);
 }
 
+// By the formula of WCAG 2.
+double luminance(const std::string& colour) {
+  double out = 0;
+  const double weights[] = {0.2126, 0.7152, 0.0722};
+  for (size_t i = 0; i < 3; ++i) {
+    const double share = std::stoi(colour.substr(2 * i, 2), nullptr, 16) / 255.0;
+    out += weights[i] * (share <= 0.04045 ? share / 12.92 : std::pow((share + 0.055) / 1.055, 2.4));
+  }
+  return out;
+}
+
+TEST(Plot, ColoursContrastWithTheBackground) {
+  const std::string css = plot::page_style();
+  const size_t dark = css.find("prefers-color-scheme:dark"), print = css.find("@media print");
+  for (const std::string& part : {css.substr(0, dark), css.substr(dark, print - dark)}) {
+    const auto colour = [&](const std::string& name) {
+      return part.substr(part.find("--" + name + ":#") + name.size() + 4, 6);
+    };
+    const auto contrast = [&](const std::string& name) {
+      const double a = luminance(colour(name)), b = luminance(colour("p-page"));
+      return (std::max(a, b) + 0.05) / (std::min(a, b) + 0.05);
+    };
+    for (int i = 0; i < plot::kStyles; ++i) EXPECT_GE(contrast(cat("p", i)), 3.0) << i;
+    EXPECT_GE(contrast("p-text"), 4.5);
+    EXPECT_GE(contrast("p-quiet"), 4.5);
+  }
+}
+
 TEST(Plot, SeriesDifferWithoutColours) {
   std::set<std::string> looks;
   for (int style = 0; style < 3 * plot::kStyles; ++style) {

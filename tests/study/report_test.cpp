@@ -254,5 +254,21 @@ TEST(StudyReport, MistakesInFiguresAreNamedBeforeAnythingIsWritten) {
   EXPECT_NE(message("x").find("not a list"), std::string::npos);
 }
 
+TEST(StudyReport, FiguresAreCheckedBeforeThereAreRecords) {
+  const std::vector<study::WorkloadLabels> workloads = {{"w", {{{"factor", 2}}, {{"factor", 4}}}}};
+  const auto check = [&](const Json& figure) {
+    study::check_figures({{"figures", Json::array({figure})}}, workloads);
+  };
+  EXPECT_NO_THROW(study::check_figures(Json::object(), workloads));
+  EXPECT_NO_THROW(check({{"kind", "to_target"}, {"x", "factor"}, {"clock", "steps"}}));
+  EXPECT_NO_THROW(check({{"kind", "rate"}, {"workload", "w"}}));
+  EXPECT_THROW(check({{"kind", "to_target"}, {"x", "batch"}}), Error);
+  EXPECT_THROW(check({{"kind", "ratio"}}), Error);
+  EXPECT_THROW(check({{"kind", "rate"}, {"workload", "v"}}), Error);
+  EXPECT_THROW(check({{"kind", "rate"}, {"baseline", {{"factor", 3}}}}), Error);
+  EXPECT_THROW(check({{"kind", "rate"}, {"baseline", "none"}}), Error);
+  EXPECT_NO_THROW(check({{"kind", "rate"}, {"baseline", {{"factor", 4}}}}));
+}
+
 }  // namespace
 }  // namespace etr
