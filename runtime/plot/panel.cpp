@@ -7,14 +7,12 @@
 #include "core/error.h"
 #include "plot/scale.h"
 #include "plot/text.h"
+#include "plot/wrap.h"
 
 namespace etr::plot {
 namespace {
 
-constexpr double kUsualHeight = 200, kCategoryHeight = 21, kTallCategoryHeight = 31;
 constexpr size_t kMostMarked = 24;  // points of a line that have a marker each
-constexpr double kTop = 10, kTitleLine = 16;
-constexpr double kMostNames = 152;  // width of the names of categories
 
 std::string text_at(const char* style, const char* anchor, Spot at, const std::string& text) {
   return cat("<text class='", style, "' text-anchor='", anchor, "' x='", coordinate(at.x), "' y='",
@@ -24,65 +22,6 @@ std::string text_at(const char* style, const char* anchor, Spot at, const std::s
 std::string straight(const char* style, Spot from, Spot to) {
   return cat("<line class='", style, "' x1='", coordinate(from.x), "' y1='", coordinate(from.y),
              "' x2='", coordinate(to.x), "' y2='", coordinate(to.y), "'/>");
-}
-
-// A word that is too wide is broken, at a place where at least three letters stand on either side.
-void add_broken(std::string word, double width, std::vector<std::string>& out) {
-  constexpr size_t kLeast = 3;
-  while (text_width(word) > width && word.size() >= 2 * kLeast) {
-    size_t end = word.size() - kLeast;
-    while (end > kLeast && text_width(word.substr(0, end) + "-") > width) --end;
-    while (end > kLeast && (word[end] & 0xc0) == 0x80) --end;  // within a character
-    if (text_width(word.substr(0, end) + "-") > width) break;
-    out.push_back(word.substr(0, end) + "-");
-    word.erase(0, end);
-  }
-  out.push_back(std::move(word));
-}
-
-// Words of a text; parts between commas stay together where they fit.
-std::vector<std::string> words_of(const std::string& text, double width) {
-  std::vector<std::string> out;
-  std::string part;
-  const auto take = [&] {
-    const bool whole = text_width(part) <= width;
-    for (size_t begin = 0; begin < part.size();) {
-      const size_t end = whole ? part.size() : std::min(part.find(' ', begin), part.size());
-      add_broken(part.substr(begin, end - begin), width, out);
-      begin = end + 1;
-    }
-    part.clear();
-  };
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == ' ' && !part.empty() && part.back() == ',')
-      take();
-    else
-      part += text[i];
-  }
-  take();
-  return out;
-}
-
-// "after augmentation" in lines that are no wider than `width`, and at most so many.
-std::vector<std::string> wrapped(const std::string& text, double width, size_t most) {
-  std::vector<std::string> lines{""};
-  for (const std::string& word : words_of(text, width)) {
-    const std::string longer = lines.back().empty() ? word : lines.back() + " " + word;
-    if (text_width(longer) <= width || lines.back().empty())
-      lines.back() = longer;
-    else
-      lines.push_back(word);
-  }
-  // What is left over stands in the last line, shortened.
-  for (; lines.size() > most; lines.pop_back()) lines[lines.size() - 2] += " " + lines.back();
-  for (std::string& line : lines) line = shortened(line, width);
-  return lines;
-}
-
-// Its letters are larger and bold: as wide as usual ones in a frame that is narrower.
-std::vector<std::string> title_lines(const Panel& panel, double frame_width) {
-  if (panel.title.empty()) return {};
-  return wrapped(panel.title, frame_width / 1.2, 2);
 }
 
 std::string value_text(const Axis& axis, double value) {
@@ -461,53 +400,8 @@ void Drawing::bar(const Series& series, const Point& point, double offset, doubl
 
 }  // namespace
 
-double frame_height_of(const Panel& panel) {
-  if (panel.y.scale != Scale::category) return kUsualHeight;
-  const bool two_lines =
-      std::any_of(panel.y.categories.begin(), panel.y.categories.end(),
-                  [](const std::string& name) { return text_width(name) > kMostNames - 14; });
-  return (two_lines ? kTallCategoryHeight : kCategoryHeight) *
-         static_cast<double>(std::max<size_t>(2, panel.y.categories.size()));
-}
-
-Margins margins_of(const Panel& panel, double frame_height) {
-  double names = 0;
-  for (const Tick& tick : ticks_of(panel.y, frame_height, false))
-    names = std::max(names, text_width(tick.text));
-  Margins out;
-  out.left = 10 + names + (panel.y.label.empty() ? 4 : 22);
-  if (panel.y.scale == Scale::category) out.left = std::min(out.left, kMostNames);
-  out.right = 14;
-  out.top = kTop;
-  out.bottom = 44;
-  if (panel.x.scale == Scale::category) out.bottom += 28;
-  return out;
-}
-
-double title_height_of(const Panel& panel, double frame_width) {
-  return kTitleLine * static_cast<double>(title_lines(panel, frame_width).size());
-}
-
 std::string draw_panel(const Panel& panel, const PanelPlace& place) {
   return Drawing(panel, place).svg();
-}
-
-Figure with_fitted_axes(Figure figure) {
-  for (const bool of_x : {true, false}) {
-    const auto axis = [&](Panel& panel) -> Axis& { return of_x ? panel.x : panel.y; };
-    Needs all;
-    for (const Panel& panel : figure.panels) {
-      const Needs needs = needs_of(panel, of_x);
-      all.values.add(needs.values.low), all.values.add(needs.values.high);
-      all.from_zero |= needs.from_zero;
-    }
-    const bool share = of_x ? figure.share_x : figure.share_y;
-    std::vector<Needs> each;
-    for (const Panel& panel : figure.panels) each.push_back(share ? all : needs_of(panel, of_x));
-    for (size_t i = 0; i < figure.panels.size(); ++i)
-      axis(figure.panels[i]) = fitted(axis(figure.panels[i]), each[i]);
-  }
-  return figure;
 }
 
 }  // namespace etr::plot

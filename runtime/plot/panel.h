@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "plot/figure.h"
 #include "plot/notes.h"
@@ -23,7 +24,9 @@ struct Margins {
 };
 // Of a panel with fitted axes.
 Margins margins_of(const Panel& panel, double frame_height);
-// What its title takes above that.
+// The title, in at most two lines. Its letters are larger and bold: as wide as usual ones in a frame that is narrower.
+std::vector<std::string> title_lines(const Panel& panel, double frame_width);
+// What it takes above that.
 double title_height_of(const Panel& panel, double frame_width);
 
 // The height that the frame should have: that of its categories, else the usual one.
