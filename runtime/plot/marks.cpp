@@ -1,0 +1,101 @@
+#include "plot/marks.h"
+
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <vector>
+
+#include "core/error.h"
+#include "plot/text.h"
+
+namespace etr::plot {
+namespace {
+
+constexpr double kRadius = 3.6, kStarRadius = 8, kCap = 3.5;
+
+std::string polygon(Spot at, const std::vector<Spot>& corners, double radius) {
+  std::string out;
+  for (const Spot& corner : corners)
+    out += cat(out.empty() ? "M" : "L", coordinate(at.x + corner.x * radius), " ",
+               coordinate(at.y + corner.y * radius));
+  return out + "Z";
+}
+
+// Corners on a circle, one at the top; `inner` below 1 puts a second ring between them: a star.
+std::vector<Spot> ring(int corners, double inner = 1, double turn = 0) {
+  std::vector<Spot> out;
+  const int count = inner < 1 ? 2 * corners : corners;
+  for (int i = 0; i < count; ++i) {
+    const double angle = 2 * std::numbers::pi * (i / static_cast<double>(count) + turn);
+    const double radius = inner < 1 && i % 2 == 1 ? inner : 1;
+    out.push_back({radius * std::sin(angle), -radius * std::cos(angle)});
+  }
+  return out;
+}
+
+// A cross with arms of width 2 a, upright.
+std::vector<Spot> cross() {
+  constexpr double a = 0.36, e = 1.15;
+  return {{-a, -e}, {a, -e}, {a, -a}, {e, -a}, {e, a},   {a, a},
+          {a, e},   {-a, e}, {-a, a}, {-e, a}, {-e, -a}, {-a, -a}};
+}
+
+std::vector<Spot> diagonal_cross() {
+  std::vector<Spot> out = cross();
+  for (Spot& corner : out)
+    corner = {(corner.x - corner.y) * 0.7071, (corner.x + corner.y) * 0.7071};
+  return out;
+}
+
+// All shapes have about the same area, that of a circle of radius 1.
+std::string shape_path(int shape, Spot at, double radius) {
+  switch (shape % kStyles) {
+    case 1: return polygon(at, {{-0.9, -0.9}, {0.9, -0.9}, {0.9, 0.9}, {-0.9, 0.9}}, radius);
+    case 2: return polygon(at, ring(3), radius * 1.4);
+    case 3: return polygon(at, ring(4), radius * 1.3);
+    case 4: return polygon(at, ring(3, 1, 0.5), radius * 1.4);
+    case 5: return polygon(at, cross(), radius * 1.1);
+    case 6: return polygon(at, ring(5), radius * 1.2);
+    default: return polygon(at, diagonal_cross(), radius * 1.1);
+  }
+}
+
+}  // namespace
+
+std::string style_class(const Series& series) {
+  return cat("s", series.style % kStyles, series.hollow ? " hollow" : "");
+}
+
+std::string marker(const Series& series, Spot at) {
+  if (series.star)
+    return cat("<path class='mark' d='", polygon(at, ring(5, 0.45), kStarRadius), "'/>");
+  // Series that share a colour have another marker.
+  const int own = series.style + series.style / kStyles;
+  const int shape = (series.shape >= 0 ? series.shape : own) % kStyles;
+  if (shape == 0)
+    return cat("<circle class='mark' cx='", coordinate(at.x), "' cy='", coordinate(at.y), "' r='",
+               kRadius, "'/>");
+  return cat("<path class='mark' d='", shape_path(shape, at, kRadius), "'/>");
+}
+
+std::string beyond_marker(const Series&, Spot at, bool right) {
+  const std::vector<Spot> corners = right ? std::vector<Spot>{{0.4, 0}, {-1, -0.9}, {-1, 0.9}}
+                                          : std::vector<Spot>{{0, -0.4}, {-0.9, 1}, {0.9, 1}};
+  return cat("<path class='beyond' d='", polygon(at, corners, 6), "'/>");
+}
+
+std::string whisker(Spot low, Spot high, bool low_closed, bool high_closed) {
+  const bool upright = std::abs(low.x - high.x) < 1e-9;
+  std::string path = cat("M", coordinate(low.x), " ", coordinate(low.y), "L", coordinate(high.x),
+                         " ", coordinate(high.y));
+  const auto cap = [&](Spot at) {
+    const double dx = upright ? kCap : 0, dy = upright ? 0 : kCap;
+    path += cat("M", coordinate(at.x - dx), " ", coordinate(at.y - dy), "L", coordinate(at.x + dx),
+                " ", coordinate(at.y + dy));
+  };
+  if (low_closed) cap(low);
+  if (high_closed) cap(high);
+  return cat("<path class='whisker' d='", path, "'/>");
+}
+
+}  // namespace etr::plot

@@ -1,0 +1,33 @@
+// Finds places for notes, so that none covers data or another note.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plot/marks.h"
+
+namespace etr::plot {
+
+struct Box {
+  double x = 0, y = 0, width = 0, height = 0;  // of the corner at the upper left
+};
+
+class NotePlaces {
+ public:
+  explicit NotePlaces(const Box& frame) : frame_(frame) {}
+
+  void avoid(const Box& box) { obstacles_.push_back(box); }
+  void avoid(Spot spot, double radius = 5);
+  void avoid_line(Spot from, Spot to);
+
+  // The box of a text beside `at`, within the frame; later ones avoid it.
+  Box place(Spot at, const std::string& text);
+
+ private:
+  double cost(const Box& box, Spot at) const;
+
+  const Box frame_;
+  std::vector<Box> obstacles_;
+};
+
+}  // namespace etr::plot

@@ -1,0 +1,407 @@
+#include "plot/panel.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "core/error.h"
+#include "plot/scale.h"
+#include "plot/text.h"
+#include "plot/wrap.h"
+
+namespace etr::plot {
+namespace {
+
+constexpr size_t kMostMarked = 24;  // points of a line that have a marker each
+
+std::string text_at(const char* style, const char* anchor, Spot at, const std::string& text) {
+  return cat("<text class='", style, "' text-anchor='", anchor, "' x='", coordinate(at.x), "' y='",
+             coordinate(at.y), "'>", escape(text), "</text>");
+}
+
+std::string straight(const char* style, Spot from, Spot to) {
+  return cat("<line class='", style, "' x1='", coordinate(from.x), "' y1='", coordinate(from.y),
+             "' x2='", coordinate(to.x), "' y2='", coordinate(to.y), "'/>");
+}
+
+std::string value_text(const Axis& axis, double value) {
+  const auto index = static_cast<size_t>(std::max(0.0, std::round(value)));
+  if (axis.scale == Scale::category && index < axis.categories.size())
+    return axis.categories[index];
+  if (std::isinf(value)) return "beyond the axis";
+  char text[64];
+  std::snprintf(text, sizeof text, "%.6g", axis.percent ? value * 100 : value);
+  return std::string(text) + (axis.percent ? " %" : "");
+}
+
+class Drawing {
+ public:
+  Drawing(const Panel& panel, const PanelPlace& place)
+      : panel_(panel),
+        place_(place),
+        box_(place.frame),
+        sideways_(panel.y.scale == Scale::category),
+        x_(panel.x, box_.x, box_.x + box_.width),
+        // The first category is at the top.
+        y_(panel.y, sideways_ ? box_.y : box_.y + box_.height,
+           sideways_ ? box_.y + box_.height : box_.y),
+        notes_(box_) {}
+
+  std::string svg() {
+    out_ = cat("<clipPath id='", place_.clip_id, "'><rect x='", coordinate(box_.x), "' y='",
+               coordinate(box_.y), "' width='", coordinate(box_.width), "' height='",
+               coordinate(box_.height), "'/></clipPath>");
+    find_offsets();
+    ranges();
+    x_axis();
+    y_axis();
+    references();
+    bars();
+    lines();
+    points();
+    write_notes();
+    return out_;
+  }
+
+ private:
+  double right() const { return box_.x + box_.width; }
+  double bottom() const { return box_.y + box_.height; }
+  std::string clip() const { return cat(" clip-path='url(#", place_.clip_id, ")'"); }
+  bool inside(Spot at) const {
+    return at.x >= box_.x - 0.5 && at.x <= right() + 0.5 && at.y >= box_.y - 0.5 &&
+           at.y <= bottom() + 0.5;
+  }
+
+  void ranges() {
+    for (const Range& range : panel_.ranges) {
+      const Mapping& to = range.of_x ? x_ : y_;
+      if (!to.shows(range.low) || !to.shows(range.high)) continue;
+      const double a = to(range.low), b = to(range.high);
+      const double low = std::min(a, b), size = std::max(1.0, std::abs(b - a));
+      out_ += cat("<rect class='range'", clip(), " x='", coordinate(range.of_x ? low : box_.x),
+                  "' y='", coordinate(range.of_x ? box_.y : low), "' width='",
+                  coordinate(range.of_x ? size : box_.width), "' height='",
+                  coordinate(range.of_x ? box_.height : size), "'/>");
+    }
+  }
+
+  void x_axis() {
+    for (const Tick& tick : ticks_of(panel_.x, box_.width, true)) {
+      const double at = x_(tick.at);
+      if (panel_.x.scale != Scale::category)
+        out_ += straight(tick.text.empty() ? "minor" : "grid", {at, box_.y}, {at, bottom()});
+      if (!tick.text.empty()) tick_text(at, tick.text);
+    }
+    out_ += straight("axis", {box_.x, bottom()}, {right(), bottom()});
+    const double below = x_text_height();
+    if (place_.x_label)
+      out_ += text_at("label", "middle", {box_.x + box_.width / 2, bottom() + below + 18},
+                      panel_.x.label);
+  }
+
+  double x_text_height() const;
+
+  // Names of categories stand in up to three lines.
+  void tick_text(double at, const std::string& text);
+
+  void y_axis() {
+    for (const Tick& tick : ticks_of(panel_.y, box_.height, false)) {
+      const double at = y_(tick.at);
+      out_ +=
+          straight(tick.text.empty() || sideways_ ? "minor" : "grid", {box_.x, at}, {right(), at});
+      if (place_.y_texts && !tick.text.empty()) y_text(at, tick.text);
+    }
+    out_ += straight("axis", {box_.x, box_.y}, {box_.x, bottom()});
+    title();
+    if (place_.y_texts && !panel_.y.label.empty()) y_label();
+  }
+
+  void y_text(double at, const std::string& text) {
+    std::vector<std::string> lines = {text};
+    if (sideways_) lines = wrapped(text, box_.x - place_.left_edge - 10, 2);
+    std::string drawn;
+    double y = at + 4 - 6.5 * static_cast<double>(lines.size() - 1);
+    for (const std::string& line : lines) {
+      drawn += text_at("tick", "end", {box_.x - 7, y}, line);
+      widest_y_ = std::max(widest_y_, text_width(line));
+      y += 13;
+    }
+    out_ += sideways_ ? cat("<g>", drawn, "<title>", escape(text), "</title></g>") : drawn;
+  }
+
+  void title() {
+    const std::vector<std::string> lines = title_lines(panel_, box_.width);
+    double y = box_.y - 9 - 16 * (static_cast<double>(lines.size()) - 1);
+    for (const std::string& line : lines) {
+      out_ += text_at("head", "start", {box_.x, y}, line);
+      y += 16;
+    }
+  }
+
+  void y_label() {
+    const Spot at{box_.x - widest_y_ - 16, box_.y + box_.height / 2};
+    out_ += cat("<text class='label' text-anchor='middle' transform='translate(", coordinate(at.x),
+                " ", coordinate(at.y), ") rotate(-90)'>", escape(panel_.y.label), "</text>");
+  }
+
+  void references() {
+    for (const Reference& reference : panel_.references) {
+      std::string path;
+      std::optional<Spot> before;
+      for (const auto& [px, py] : reference.line) {
+        if (!x_.shows(px) || !y_.shows(py)) continue;
+        const Spot at{x_(px), y_(py)};
+        path += cat(path.empty() ? "M" : "L", coordinate(at.x), " ", coordinate(at.y));
+        if (before) notes_.avoid_line(*before, at);
+        before = at;
+      }
+      if (!path.empty())
+        out_ += cat("<path class='reference", reference.dots ? " dots" : "", "'", clip(), " d='",
+                    path, "'/>");
+    }
+  }
+
+  bool is_beyond(const Point& point) const { return std::isinf(sideways_ ? point.x : point.y); }
+
+  // Where a point stands; nothing for one that its axes cannot show.
+  std::optional<Spot> spot(const Point& point, double offset) const {
+    Point at = point;
+    if (is_beyond(point)) (sideways_ ? at.x : at.y) = sideways_ ? panel_.x.to : panel_.y.to;
+    if (!x_.shows(at.x) || !y_.shows(at.y)) return {};
+    Spot out{x_(at.x), y_(at.y)};
+    (sideways_ ? out.y : out.x) += offset;
+    if (is_beyond(point)) (sideways_ ? out.x : out.y) += sideways_ ? -5 : 5;
+    return out;
+  }
+
+  // Series of which no point meets another series' stay where they are.
+  void find_offsets() {
+    const auto meets = [](const Series& one, const Series& other) {
+      return std::any_of(one.points.begin(), one.points.end(), [&](const Point& p) {
+        return std::any_of(other.points.begin(), other.points.end(),
+                           [&](const Point& q) { return p.x == q.x; });
+      });
+    };
+    const std::vector<Series>& all = panel_.series;
+    std::vector<size_t> meeting;
+    for (size_t i = 0; i < all.size(); ++i)
+      for (size_t k = 0; k < all.size(); ++k)
+        if (i != k && meets(all[i], all[k])) {
+          meeting.push_back(i);
+          break;
+        }
+    offsets_.assign(all.size(), 0);
+    const auto count = static_cast<double>(meeting.size());
+    const double step = count > 1 ? std::min(place_.dodge, 24 / (count - 1)) : 0;
+    for (size_t i = 0; i < meeting.size(); ++i)
+      offsets_[meeting[i]] = (static_cast<double>(i) - (count - 1) / 2) * step;
+  }
+
+  double bar_slot() const;
+  void bars();
+  std::pair<double, double> beside(const Series& series, const Point& point) const;
+  void bar(const Series& series, const Point& point, double offset, double width);
+
+  void lines() {
+    for (size_t i = 0; i < panel_.series.size(); ++i) {
+      const Series& series = panel_.series[i];
+      if (series.mark != Mark::line) continue;
+      std::string path;
+      std::optional<Spot> before;
+      for (const Point& point : series.points) {
+        const auto at = is_beyond(point) ? std::nullopt : spot(point, offsets_[i]);
+        if (at) path += cat(before ? "L" : "M", coordinate(at->x), " ", coordinate(at->y));
+        if (at && before) notes_.avoid_line(*before, *at);
+        before = at;
+      }
+      if (!path.empty())
+        out_ += cat("<g class='", style_class(series), "'><path class='line'", clip(), " d='", path,
+                    "'/></g>");
+    }
+  }
+
+  void points() {
+    for (size_t i = 0; i < panel_.series.size(); ++i) {
+      const Series& series = panel_.series[i];
+      if (series.mark == Mark::bars) continue;
+      const size_t count = series.points.size();
+      const size_t every = series.mark == Mark::line && count > kMostMarked ? (count + 7) / 8 : 1;
+      const size_t first = every > 1 ? static_cast<size_t>(series.style) * every / 4 % every : 0;
+      for (size_t k = first; k < count; k += every) point(series, series.points[k], offsets_[i]);
+    }
+  }
+
+  void point(const Series& series, const Point& point, double offset) {
+    const auto at = spot(point, offset);
+    if (!at || !inside(*at)) return;
+    std::string drawn = whisker_of(point, *at);
+    if (is_beyond(point))
+      drawn += beyond_marker(series, *at, sideways_);
+    else if (series.mark == Mark::ticks)
+      drawn += straight("stroke", {at->x - (sideways_ ? 0 : 8), at->y - (sideways_ ? 8 : 0)},
+                        {at->x + (sideways_ ? 0 : 8), at->y + (sideways_ ? 8 : 0)});
+    else
+      drawn += marker(series, *at);
+    group(series, point, drawn);
+    notes_.avoid(*at);
+  }
+
+  void group(const Series& series, const Point& point, const std::string& drawn) {
+    out_ += cat("<g class='", style_class(series), "'>", drawn, "<title>",
+                escape(tooltip(series, point)), "</title></g>");
+  }
+
+  std::string tooltip(const Series& series, const Point& point) const {
+    std::string out = series.name.empty() ? "" : series.name + ": ";
+    if (!point.text.empty()) return out + point.text;
+    out += value_text(panel_.x, point.x) + ", " + value_text(panel_.y, point.y);
+    const Axis& values = sideways_ ? panel_.x : panel_.y;
+    if (!std::isnan(point.low) && !std::isnan(point.high))
+      out += cat(" (", value_text(values, point.low), " to ", value_text(values, point.high), ")");
+    return out;
+  }
+
+  std::string whisker_of(const Point& point, Spot at) {
+    const Mapping& to = sideways_ ? x_ : y_;
+    if (!to.shows(point.low) || std::isnan(point.high) || point.low == point.high) return "";
+    const double edge = sideways_ ? right() : box_.y;
+    const double low = to(point.low), high = std::isinf(point.high) ? edge : to(point.high);
+    const Spot a = sideways_ ? Spot{low, at.y} : Spot{at.x, low};
+    const Spot b = sideways_ ? Spot{high, at.y} : Spot{at.x, high};
+    notes_.avoid_line(a, b);
+    return whisker(a, b, true, std::isfinite(point.high));
+  }
+
+  void write_notes() {
+    for (const Note& note : panel_.notes) {
+      if (!x_.shows(note.x) || !y_.shows(note.y)) continue;
+      const Spot at{x_(note.x), y_(note.y)};
+      const Box box = notes_.place(at, note.text);
+      const Spot near{std::clamp(at.x, box.x, box.x + box.width),
+                      std::clamp(at.y, box.y + 2, box.y + box.height - 2)};
+      const std::string style = cat("note s", note.style % kStyles);
+      if (std::hypot(near.x - at.x, near.y - at.y) > 14)
+        out_ +=
+            cat("<g class='s", note.style % kStyles, "'>", straight("leader", at, near), "</g>");
+      out_ += text_at(style.c_str(), "start", {box.x + 2, box.y + 11.5}, note.text);
+    }
+  }
+
+  const Panel& panel_;
+  const PanelPlace& place_;
+  const Box box_;
+  const bool sideways_;
+  const Mapping x_, y_;
+  NotePlaces notes_;
+  std::string out_;
+  std::vector<double> offsets_;  // of series, in pixels
+  double widest_y_ = 0;
+};
+
+double category_width(const Panel& panel, double frame_width) {
+  return frame_width / std::max<double>(1, static_cast<double>(panel.x.categories.size())) - 6;
+}
+
+double Drawing::x_text_height() const {
+  if (panel_.x.scale != Scale::category) return 18;
+  size_t lines = 1;
+  for (const std::string& name : panel_.x.categories)
+    lines = std::max(lines, wrapped(name, category_width(panel_, box_.width), 3).size());
+  return 4 + 14 * static_cast<double>(lines);
+}
+
+void Drawing::tick_text(double at, const std::string& text) {
+  double y = bottom() + 17;
+  if (panel_.x.scale != Scale::category) {
+    out_ += text_at("tick", "middle", {at, y}, text);
+    return;
+  }
+  std::string drawn;
+  for (const std::string& line : wrapped(text, category_width(panel_, box_.width), 3)) {
+    drawn += text_at("tick", "middle", {at, y}, line);
+    y += 14;
+  }
+  out_ += cat("<g>", drawn, "<title>", escape(text), "</title></g>");
+}
+
+// Pixels between neighbouring bars, or groups of them.
+double Drawing::bar_slot() const {
+  std::vector<double> places;
+  for (const Series& series : panel_.series)
+    if (series.mark == Mark::bars)
+      for (const Point& point : series.points)
+        if (const auto at = spot(point, 0)) places.push_back(sideways_ ? at->y : at->x);
+  std::sort(places.begin(), places.end());
+  double least = (sideways_ ? box_.height : box_.width) / 2;
+  if (const Axis& axis = sideways_ ? panel_.y : panel_.x; axis.scale == Scale::category)
+    least = 2 * least / static_cast<double>(std::max<size_t>(1, axis.categories.size()));
+  for (size_t i = 1; i < places.size(); ++i)
+    if (places[i] - places[i - 1] > 0.5) least = std::min(least, places[i] - places[i - 1]);
+  return least;
+}
+
+// How many series have a bar at the place, and how many of them come before `series`.
+std::pair<double, double> Drawing::beside(const Series& series, const Point& point) const {
+  double count = 0, before = 0;
+  bool passed = false;
+  for (const Series& other : panel_.series) {
+    passed = passed || &other == &series;
+    const bool here = other.mark == Mark::bars &&
+                      std::any_of(other.points.begin(), other.points.end(), [&](const Point& p) {
+                        return sideways_ ? p.y == point.y : p.x == point.x;
+                      });
+    count += here ? 1 : 0;
+    before += here && !passed ? 1 : 0;
+  }
+  return {count, before};
+}
+
+void Drawing::bars() {
+  double most = 1;
+  for (const Series& series : panel_.series)
+    for (const Point& point : series.points) most = std::max(most, beside(series, point).first);
+  const double width = std::min(34.0, 0.78 * bar_slot() / most);
+  for (const Series& series : panel_.series) {
+    if (series.mark != Mark::bars) continue;
+    for (const Point& point : series.points) {
+      const auto [count, before] = beside(series, point);
+      bar(series, point, (before - (count - 1) / 2) * width, width);
+    }
+  }
+}
+
+void Drawing::bar(const Series& series, const Point& point, double offset, double width) {
+  const auto at = spot(point, offset);
+  if (!at) return;
+  const Mapping& to = sideways_ ? x_ : y_;
+  const Axis& axis = sideways_ ? panel_.x : panel_.y;
+  const double base = to(to.shows(0) ? std::clamp(0.0, axis.from, axis.to) : axis.from);
+  const double end = sideways_ ? at->x : at->y;
+  const double low = std::min(base, end), length = std::max(1.0, std::abs(base - end));
+  const double thin = std::max(1.0, width - 1.5);
+  std::string drawn;
+  if (is_beyond(point)) {
+    drawn = beyond_marker(series, *at, sideways_);
+  } else {
+    drawn = cat("<rect class='bar' x='", coordinate(sideways_ ? low : at->x - thin / 2), "' y='",
+                coordinate(sideways_ ? at->y - thin / 2 : low), "' width='",
+                coordinate(sideways_ ? length : thin), "' height='",
+                coordinate(sideways_ ? thin : length), "'/>");
+    // The series' marker tells it apart where there are no colours.
+    const double inward = base > end ? -7 : 7;
+    if (thin > 9 && length > 16)
+      drawn +=
+          cat("<g class='tag'>",
+              marker(series, sideways_ ? Spot{base + inward, at->y} : Spot{at->x, base + inward}),
+              "</g>");
+  }
+  group(series, point, drawn + cat("<g class='over'>", whisker_of(point, *at), "</g>"));
+}
+
+}  // namespace
+
+std::string draw_panel(const Panel& panel, const PanelPlace& place) {
+  return Drawing(panel, place).svg();
+}
+
+}  // namespace etr::plot

@@ -1,0 +1,219 @@
+#include "plot/scale.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "core/number_text.h"
+#include "plot/text.h"
+
+namespace etr::plot {
+namespace {
+
+constexpr double kTextRoom = 14;  // between the texts of neighbouring ticks, in pixels
+
+bool is_log(Scale scale) { return scale == Scale::log2 || scale == Scale::log10; }
+
+// 1, 2 or 5 times a power of ten, so that about `count` steps cover `range`.
+double nice_step(double range, double count) {
+  const double raw = range / count, power = std::pow(10, std::floor(std::log10(raw)));
+  for (const double m : {1.0, 2.0, 5.0})
+    if (raw <= m * power * 1.0001) return m * power;
+  return 10 * power;
+}
+
+int digits_for(double step) {
+  return std::clamp(static_cast<int>(std::ceil(-std::log10(step) - 1e-9)), 0, 9);
+}
+
+// "20k", "1.5M": short enough to stand side by side.
+std::string linear_text(double value, double step) {
+  if (std::abs(value) < step * 1e-6) value = 0;
+  if (std::abs(value) >= 1e15) return exact_number(value);
+  if (std::abs(value) >= 1e6) return number_text(value / 1e6, digits_for(step / 1e6)) + "M";
+  if (std::abs(value) >= 1e4) return number_text(value / 1e3, digits_for(step / 1e3)) + "k";
+  return number_text(value, digits_for(step));
+}
+
+double widest(const std::vector<Tick>& ticks) {
+  double width = 0;
+  for (const Tick& tick : ticks) width = std::max(width, text_width(tick.text));
+  return width;
+}
+
+std::vector<Tick> linear_ticks(const Axis& axis, double count) {
+  const double unit = axis.percent ? 100 : 1, step = nice_step((axis.to - axis.from) * unit, count);
+  std::vector<Tick> out;
+  const double low = axis.from * unit, high = axis.to * unit;
+  for (double v = std::ceil(low / step - 1e-9); v * step <= high + 1e-9 * step; v += 1)
+    out.push_back({v * step / unit, linear_text(v * step, step) + (axis.percent ? " %" : "")});
+  return out;
+}
+
+std::string decimal_power_text(int exponent) {
+  if (exponent >= -3 && exponent <= 3) return number_text(std::pow(10, exponent), 3);
+  if (exponent >= 4 && exponent <= 8)
+    return linear_text(std::pow(10, exponent), std::pow(10, exponent));
+  return cat("1e", exponent);
+}
+
+// Powers of ten; between them 2 and 5 where there are few, each digit as minor ticks.
+std::vector<Tick> log10_ticks(const Axis& axis, double count) {
+  const double low = std::log10(axis.from), high = std::log10(axis.to);
+  if (high - low < 0.8) return linear_ticks(axis, count);
+  const int first = static_cast<int>(std::floor(low)), last = static_cast<int>(std::ceil(high));
+  const int every = std::max(1, static_cast<int>(std::ceil((high - low) / std::max(1.0, count))));
+  const bool between = (high - low) * 3 <= count + 1;
+  std::vector<Tick> out;
+  for (int power = first; power <= last; ++power)
+    for (int digit = 1; digit <= 9; ++digit) {
+      const double at = digit * std::pow(10, power);
+      if (at < axis.from * (1 - 1e-9) || at > axis.to * (1 + 1e-9)) continue;
+      if (digit == 1 && power % every == 0)
+        out.push_back({at, decimal_power_text(power)});
+      else if (between && (digit == 2 || digit == 5))
+        out.push_back({at, at >= 1 ? linear_text(at, std::pow(10, power)) : exact_number(at)});
+      else if (every == 1 || digit == 1)
+        out.push_back({at, ""});
+    }
+  return out;
+}
+
+std::vector<Tick> log2_ticks(const Axis& axis, double count) {
+  const double low = std::log2(axis.from), high = std::log2(axis.to);
+  const int first = static_cast<int>(std::ceil(low - 1e-9)),
+            last = static_cast<int>(std::floor(high + 1e-9));
+  if (last <= first) return linear_ticks(axis, count);
+  const int every = std::max(1, static_cast<int>(std::ceil((high - low) / std::max(1.0, count))));
+  const bool powers = first < -4 || last > 19;
+  std::vector<Tick> out;
+  for (int power = first; power <= last; ++power) {
+    const double at = std::exp2(power);
+    const bool major = (power - first) % every == 0;
+    out.push_back({at, !major   ? ""
+                       : powers ? cat("2^", power)
+                                : number_text(at, power < 0 ? -power : 0)});
+  }
+  return out;
+}
+
+std::vector<Tick> category_ticks(const Axis& axis) {
+  std::vector<Tick> out;
+  for (size_t i = 0; i < axis.categories.size(); ++i)
+    out.push_back({static_cast<double>(i), axis.categories[i]});
+  return out;
+}
+
+}  // namespace
+
+void Extent::add(double value) {
+  if (!std::isfinite(value)) return;
+  low = std::min(low, value);
+  high = std::max(high, value);
+}
+
+Needs needs_of(const Panel& panel, bool of_x) {
+  Needs out;
+  const Axis& axis = of_x ? panel.x : panel.y;
+  const bool whiskers_here = (panel.y.scale == Scale::category) == of_x;
+  const auto add = [&](double value) {
+    if (!is_log(axis.scale) || value > 0) out.values.add(value);
+  };
+  for (const Series& series : panel.series) {
+    if (series.mark == Mark::bars && whiskers_here) out.from_zero = true;
+    for (const Point& point : series.points) {
+      add(of_x ? point.x : point.y);
+      if (whiskers_here) add(point.low), add(point.high);
+    }
+  }
+  for (const Note& note : panel.notes) add(of_x ? note.x : note.y);
+  for (const Range& range : panel.ranges)
+    if (range.of_x == of_x) add(range.low), add(range.high);
+  // A level that data are compared with has to be seen; of a slope, what lies beside the data is enough.
+  for (const Reference& reference : panel.references)
+    if (!of_x && !reference.line.empty() &&
+        reference.line.front().second == reference.line.back().second)
+      add(reference.line.front().second);
+  return out;
+}
+
+namespace {
+
+void fit_log(Axis& axis, const Extent& values) {
+  if (values.empty()) {
+    axis.from = 1, axis.to = 10;
+    return;
+  }
+  const double room = std::pow(values.high / values.low, 0.05);
+  const double least = axis.scale == Scale::log2 ? std::exp2(0.3) : std::pow(10, 0.06);
+  axis.from = values.low / std::max(room, least);
+  axis.to = values.high * std::max(room, least);
+}
+
+void fit_linear(Axis& axis, const Extent& values, bool from_zero) {
+  if (values.empty()) {
+    axis.from = 0, axis.to = 1;
+    return;
+  }
+  double room = 0.06 * (values.high - values.low);
+  if (room <= 0) room = values.high != 0 ? 0.1 * std::abs(values.high) : 1;
+  axis.from = values.low - room;
+  axis.to = values.high + room;
+  const bool near_zero = values.low >= 0 && values.low < 0.4 * values.high;
+  if (near_zero || (from_zero && values.low >= 0)) axis.from = 0;
+  if (from_zero && values.high <= 0) axis.to = 0;
+}
+
+}  // namespace
+
+Axis fitted(Axis axis, const Needs& needs) {
+  const double from = axis.from, to = axis.to;
+  if (axis.scale == Scale::category)
+    axis.from = -0.5,
+    axis.to = std::max<double>(1, static_cast<double>(axis.categories.size())) - 0.5;
+  else if (is_log(axis.scale))
+    fit_log(axis, needs.values);
+  else
+    fit_linear(axis, needs.values, needs.from_zero);
+  if (std::isfinite(from)) axis.from = from;
+  if (std::isfinite(to)) axis.to = to;
+  if (!(axis.from < axis.to)) axis.to = is_log(axis.scale) ? axis.from * 10 : axis.from + 1;
+  return axis;
+}
+
+std::vector<Tick> ticks_of(const Axis& axis, double room, bool horizontal) {
+  if (axis.scale == Scale::category) return category_ticks(axis);
+  std::vector<Tick> out;
+  // What fits depends on the texts' widths, and those on how many ticks there are.
+  for (double count = horizontal ? 8 : std::max(2.0, room / 30); count >= 1; count -= 1) {
+    out = axis.scale == Scale::log2    ? log2_ticks(axis, count)
+          : axis.scale == Scale::log10 ? log10_ticks(axis, count)
+                                       : linear_ticks(axis, count);
+    if (!horizontal) break;
+    const Mapping place(axis, 0, room);
+    const double width = widest(out) + kTextRoom;
+    double last = -width;
+    bool fits = true;
+    for (const Tick& tick : out)
+      if (!tick.text.empty()) fits = fits && place(tick.at) - last >= width, last = place(tick.at);
+    if (fits) break;
+  }
+  return out;
+}
+
+Mapping::Mapping(const Axis& axis, double first, double last)
+    : log_(is_log(axis.scale)),
+      low_(log_ ? std::log(axis.from) : axis.from),
+      high_(log_ ? std::log(axis.to) : axis.to),
+      first_(first),
+      last_(last) {}
+
+double Mapping::operator()(double value) const {
+  const double share = ((log_ ? std::log(value) : value) - low_) / (high_ - low_);
+  // Far beyond the frame all is one, and numbers stay such that every viewer reads them.
+  return first_ + std::clamp(share, -20.0, 21.0) * (last_ - first_);
+}
+
+bool Mapping::shows(double value) const { return std::isfinite(value) && (!log_ || value > 0); }
+
+}  // namespace etr::plot

@@ -1,0 +1,64 @@
+#include "plot/wrap.h"
+
+#include <algorithm>
+
+#include "plot/text.h"
+
+namespace etr::plot {
+namespace {
+
+// A word that is too wide is broken, at a place where at least three letters stand on either side.
+void add_broken(std::string word, double width, std::vector<std::string>& out) {
+  constexpr size_t kLeast = 3;
+  while (text_width(word) > width && word.size() >= 2 * kLeast) {
+    size_t end = word.size() - kLeast;
+    while (end > kLeast && text_width(word.substr(0, end) + "-") > width) --end;
+    while (end > kLeast && (word[end] & 0xc0) == 0x80) --end;  // within a character
+    if (text_width(word.substr(0, end) + "-") > width) break;
+    out.push_back(word.substr(0, end) + "-");
+    word.erase(0, end);
+  }
+  out.push_back(std::move(word));
+}
+
+// Words of a text; parts between commas stay together where they fit.
+std::vector<std::string> words_of(const std::string& text, double width) {
+  std::vector<std::string> out;
+  std::string part;
+  const auto take = [&] {
+    const bool whole = text_width(part) <= width;
+    for (size_t begin = 0; begin < part.size();) {
+      const size_t end = whole ? part.size() : std::min(part.find(' ', begin), part.size());
+      add_broken(part.substr(begin, end - begin), width, out);
+      begin = end + 1;
+    }
+    part.clear();
+  };
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == ' ' && !part.empty() && part.back() == ',')
+      take();
+    else
+      part += text[i];
+  }
+  take();
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> wrapped(const std::string& text, double width, size_t most) {
+  std::vector<std::string> lines{""};
+  for (const std::string& word : words_of(text, width)) {
+    const std::string longer = lines.back().empty() ? word : lines.back() + " " + word;
+    if (text_width(longer) <= width || lines.back().empty())
+      lines.back() = longer;
+    else
+      lines.push_back(word);
+  }
+  // What is left over stands in the last line, shortened.
+  for (; lines.size() > most; lines.pop_back()) lines[lines.size() - 2] += " " + lines.back();
+  for (std::string& line : lines) line = shortened(line, width);
+  return lines;
+}
+
+}  // namespace etr::plot

@@ -1,0 +1,91 @@
+// Each kind of figure, and what they have in common.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/json.h"
+#include "study/figures.h"
+
+namespace etr::study {
+
+struct FigureSpec {
+  std::string kind, x, series, panel, name;
+  std::optional<size_t> clock;
+  Json baseline;
+  size_t workload = 0;
+};
+
+struct Scene {
+  const Summary& summary;
+  const std::vector<Record>& records;
+  const FigureSpec& spec;
+
+  const Aim& aim() const { return summary.aims[spec.workload]; }
+  size_t clock() const { return spec.clock.value_or(aim().clock); }
+  const ConditionResult& at(size_t condition) const { return summary.conditions[condition]; }
+};
+
+// The workload's conditions.
+std::vector<size_t> conditions_of_workload(const Summary& summary, size_t workload);
+
+// Labels that differ among the workload's conditions, in the order of their declaration.
+std::vector<std::string> varying_labels(const Summary& summary, size_t workload);
+
+// Whether all of the workload's conditions that have the label have a number there.
+bool is_numeric(const Summary& summary, size_t workload, const std::string& label);
+
+// "after augmentation, factor 4": of these labels, or of those that vary.
+std::string short_name(const Json& labels, const std::vector<std::string>& names);
+std::string short_name(const Scene& scene, size_t condition);
+
+// Conditions as panels of series of places.
+struct LaidOut {
+  struct Place {
+    double x;  // the number, or the place among the categories
+    size_t condition;
+  };
+  struct Row {
+    std::string name;
+    int style;  // 0: the baseline
+    std::vector<Place> places;
+  };
+  struct Group {
+    std::string title;
+    std::vector<Row> rows;
+    std::optional<size_t> baseline;  // where there is one for all
+  };
+  plot::Axis x;
+  std::vector<Group> groups;
+};
+LaidOut laid_out(const Scene& scene);
+
+// The rows in which conditions stand where there is no label for x: a category for each, the best first where `best_first`, the
+// baseline in front. At most `most`.
+std::vector<size_t> listed(const Scene& scene, size_t most);
+plot::Axis condition_axis(const Scene& scene, const std::vector<size_t>& conditions);
+// The same conditions in columns of about as many, which stand side by side.
+std::vector<std::vector<size_t>> in_columns(const std::vector<size_t>& conditions);
+
+bool is_baseline(const Scene& scene, size_t condition);
+
+// "fresh examples", "steps", "training time, seconds"
+std::string clock_text(size_t clock);
+// "loss < 1.55"
+std::string target_text(const Aim& aim);
+
+// The entry of a point that ends so ("learning_rate", "momentum"), where it is a number.
+std::optional<double> searched(const Record& record, const std::string& ending);
+
+// Nothing where there is nothing to show.
+std::optional<StudyFigure> to_target_figure(const Scene& scene);
+std::optional<StudyFigure> best_metric_figure(const Scene& scene);
+std::optional<StudyFigure> scaling_figure(const Scene& scene);
+std::optional<StudyFigure> rate_figure(const Scene& scene);
+std::optional<StudyFigure> spread_figure(const Scene& scene);
+std::optional<StudyFigure> curves_figure(const Scene& scene);
+std::optional<StudyFigure> trials_figure(const Scene& scene);
+
+}  // namespace etr::study

@@ -1,0 +1,260 @@
+// How conditions become panels, series and places.
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "core/number_text.h"
+#include "plot/text.h"
+#include "study/figure_kinds.h"
+
+namespace etr::study {
+namespace {
+
+Json label_of(const Scene& scene, size_t condition, const std::string& name) {
+  if (name.empty()) return nullptr;
+  return scene.at(condition).labels.value(name, Json());
+}
+
+// Different values of a label, numbers in order of size, others in order of appearance.
+std::vector<Json> values_of(const Scene& scene, const std::vector<size_t>& conditions,
+                            const std::string& name) {
+  std::vector<Json> out;
+  for (const size_t condition : conditions) {
+    const Json value = label_of(scene, condition, name);
+    if (std::find(out.begin(), out.end(), value) == out.end()) out.push_back(value);
+  }
+  if (std::all_of(out.begin(), out.end(), [](const Json& value) { return value.is_number(); }))
+    std::stable_sort(out.begin(), out.end(), [](const Json& a, const Json& b) {
+      return a.get<double>() < b.get<double>();
+    });
+  return out;
+}
+
+bool are_powers_of_two(const std::vector<double>& values) {
+  return std::all_of(values.begin(), values.end(), [](double value) {
+    return std::abs(std::log2(value) - std::round(std::log2(value))) < 1e-9;
+  });
+}
+
+plot::Axis numeric_axis(const std::string& name, const std::vector<Json>& values) {
+  std::vector<double> numbers;
+  for (const Json& value : values)
+    if (value.is_number()) numbers.push_back(value.get<double>());
+  plot::Axis out;
+  out.label = name;
+  const auto [least, most] = std::minmax_element(numbers.begin(), numbers.end());
+  if (numbers.empty() || *least <= 0) return out;
+  if (are_powers_of_two(numbers))
+    out.scale = plot::Scale::log2;
+  else if (*most > 8 * *least)
+    out.scale = plot::Scale::log10;
+  return out;
+}
+
+plot::Axis category_axis(const std::string& name, const std::vector<Json>& values) {
+  plot::Axis out;
+  out.label = name;
+  out.scale = plot::Scale::category;
+  for (const Json& value : values)
+    out.categories.push_back(value.is_null() ? "–" : label_text(value));
+  return out;
+}
+
+// The rest of the labels, when x and panel are set aside: the series.
+std::vector<std::string> series_labels(const Scene& scene) {
+  std::vector<std::string> out;
+  for (const std::string& name : varying_labels(scene.summary, scene.spec.workload))
+    if (name != scene.spec.x && name != scene.spec.panel) out.push_back(name);
+  // What the figure's author names comes first.
+  const auto named = std::find(out.begin(), out.end(), scene.spec.series);
+  if (named != out.end()) std::rotate(out.begin(), named, named + 1);
+  return out;
+}
+
+std::string title_of(const std::string& label, const Json& value) {
+  if (label.empty()) return "";
+  return value.is_string() ? value.get<std::string>() : cat(label, " ", label_text(value));
+}
+
+class Layout {
+ public:
+  explicit Layout(const Scene& scene)
+      : scene_(scene), conditions_(conditions_of_workload(scene.summary, scene.spec.workload)) {}
+
+  LaidOut made() {
+    const std::vector<Json> x_values = values_of(scene_, conditions_, scene_.spec.x);
+    const bool numeric = is_numeric(scene_.summary, scene_.spec.workload, scene_.spec.x);
+    out_.x =
+        numeric ? numeric_axis(scene_.spec.x, x_values) : category_axis(scene_.spec.x, x_values);
+    names_ = series_labels(scene_);
+    for (const Json& panel : values_of(scene_, conditions_, scene_.spec.panel)) {
+      LaidOut::Group group{title_of(scene_.spec.panel, panel), {}, {}};
+      for (const size_t condition : conditions_)
+        if (label_of(scene_, condition, scene_.spec.panel) == panel)
+          place(condition, x_values, numeric, group);
+      finish(group);
+      out_.groups.push_back(std::move(group));
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void place(size_t condition, const std::vector<Json>& x_values, bool numeric,
+             LaidOut::Group& group) {
+    const Json value = label_of(scene_, condition, scene_.spec.x);
+    if (numeric && !value.is_number()) return;
+    const double x = numeric
+                         ? value.get<double>()
+                         : static_cast<double>(std::find(x_values.begin(), x_values.end(), value) -
+                                               x_values.begin());
+    row_for(condition, group).places.push_back({x, condition});
+  }
+
+  LaidOut::Row& row_for(size_t condition, LaidOut::Group& group) {
+    const std::string name = short_name(scene_.at(condition).labels, names_);
+    for (LaidOut::Row& row : group.rows)
+      if (row.name == name) return row;
+    group.rows.push_back({name, style_of(name, is_baseline(scene_, condition)), {}});
+    return group.rows.back();
+  }
+
+  // One style for a name in all panels.
+  int style_of(const std::string& name, bool baseline) {
+    if (baseline) return 0;
+    const auto known = std::find(styled_.begin(), styled_.end(), name);
+    const auto index = static_cast<int>(known - styled_.begin());
+    if (known == styled_.end()) styled_.push_back(name);
+    return index + 1;
+  }
+
+  void finish(LaidOut::Group& group) {
+    size_t baselines = 0;
+    for (LaidOut::Row& row : group.rows) {
+      std::stable_sort(row.places.begin(), row.places.end(),
+                       [](const LaidOut::Place& a, const LaidOut::Place& b) { return a.x < b.x; });
+      for (const LaidOut::Place& at : row.places)
+        if (is_baseline(scene_, at.condition)) group.baseline = at.condition, ++baselines;
+    }
+    if (baselines != 1) group.baseline.reset();
+  }
+
+  const Scene& scene_;
+  const std::vector<size_t> conditions_;
+  std::vector<std::string> names_, styled_;
+  LaidOut out_;
+};
+
+}  // namespace
+
+std::vector<size_t> conditions_of_workload(const Summary& summary, size_t workload) {
+  std::vector<size_t> out;
+  for (size_t i = 0; i < summary.conditions.size(); ++i)
+    if (summary.conditions[i].workload == workload) out.push_back(i);
+  return out;
+}
+
+std::vector<std::string> varying_labels(const Summary& summary, size_t workload) {
+  std::vector<std::string> names, out;
+  const std::vector<size_t> conditions = conditions_of_workload(summary, workload);
+  for (const size_t condition : conditions)
+    for (const auto& [name, value] : summary.conditions[condition].labels.items())
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  for (const std::string& name : names) {
+    const Json first = summary.conditions[conditions.front()].labels.value(name, Json());
+    if (std::any_of(conditions.begin(), conditions.end(), [&](size_t condition) {
+          return summary.conditions[condition].labels.value(name, Json()) != first;
+        }))
+      out.push_back(name);
+  }
+  return out;
+}
+
+bool is_numeric(const Summary& summary, size_t workload, const std::string& label) {
+  bool any = false;
+  for (const size_t condition : conditions_of_workload(summary, workload)) {
+    const Json value = summary.conditions[condition].labels.value(label, Json());
+    if (!value.is_null() && !value.is_number()) return false;
+    any = any || value.is_number();
+  }
+  return any;
+}
+
+std::string short_name(const Json& labels, const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names)
+    if (const Json value = labels.value(name, Json()); !value.is_null())
+      out += cat(out.empty() ? "" : ", ", title_of(name, value));
+  return out;
+}
+
+std::string short_name(const Scene& scene, size_t condition) {
+  const std::string out =
+      short_name(scene.at(condition).labels, varying_labels(scene.summary, scene.spec.workload));
+  return out.empty() ? scene.at(condition).name : out;
+}
+
+LaidOut laid_out(const Scene& scene) { return Layout(scene).made(); }
+
+bool is_baseline(const Scene& scene, size_t condition) {
+  const Json& wanted = scene.spec.baseline.is_null() ? scene.summary.baseline : scene.spec.baseline;
+  return wanted.is_object() && has_labels(scene.at(condition).labels, wanted);
+}
+
+std::vector<size_t> listed(const Scene& scene, size_t most) {
+  std::vector<size_t> out = conditions_of_workload(scene.summary, scene.spec.workload);
+  if (out.size() <= most) return out;
+  const auto before = [&](size_t a, size_t b) {
+    if (is_baseline(scene, a) != is_baseline(scene, b)) return is_baseline(scene, a);
+    const Spread &one = scene.at(a).to_target[scene.aim().clock],
+                 &other = scene.at(b).to_target[scene.aim().clock];
+    if (one.median != other.median && std::isfinite(std::min(one.median, other.median)))
+      return one.median < other.median;
+    return scene.aim().is_better(scene.at(a).best_metric.median, scene.at(b).best_metric.median);
+  };
+  std::stable_sort(out.begin(), out.end(), before);
+  out.resize(most);
+  return out;
+}
+
+plot::Axis condition_axis(const Scene& scene, const std::vector<size_t>& conditions) {
+  plot::Axis out;
+  out.scale = plot::Scale::category;
+  for (const size_t condition : conditions) {
+    const std::string name = short_name(scene, condition);
+    out.categories.push_back(name.empty() ? "all" : name);
+  }
+  return out;
+}
+
+std::vector<std::vector<size_t>> in_columns(const std::vector<size_t>& conditions) {
+  constexpr size_t kMostInColumn = 16, kMostColumns = 3;
+  const size_t columns =
+      std::clamp<size_t>((conditions.size() + kMostInColumn - 1) / kMostInColumn, 1, kMostColumns);
+  const size_t rows = (conditions.size() + columns - 1) / columns;
+  std::vector<std::vector<size_t>> out;
+  for (size_t i = 0; i < conditions.size(); ++i) {
+    if (i % rows == 0) out.emplace_back();
+    out.back().push_back(conditions[i]);
+  }
+  return out;
+}
+
+std::string clock_text(size_t clock) {
+  constexpr const char* kTexts[] = {"fresh examples", "examples", "steps", "seconds"};
+  return kTexts[clock];
+}
+
+std::string target_text(const Aim& aim) {
+  if (!aim.target) return "no target";
+  return aim.accuracy ? cat("accuracy > ", number_text(100 * *aim.target, 2), " %")
+                      : cat("loss < ", number_text(*aim.target, 4));
+}
+
+std::optional<double> searched(const Record& record, const std::string& ending) {
+  if (!record.point.is_object()) return {};
+  for (const auto& [key, value] : record.point.items())
+    if (key.ends_with(ending) && value.is_number()) return value.get<double>();
+  return {};
+}
+
+}  // namespace etr::study

@@ -1,0 +1,259 @@
+#include "study/figures.h"
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/json_members.h"
+#include "core/options.h"
+#include "study/figure_kinds.h"
+
+namespace etr::study {
+namespace {
+
+struct Kind {
+  const char* name;
+  std::optional<StudyFigure> (*make)(const Scene& scene);
+};
+
+constexpr Kind kKinds[] = {
+    {"to_target", to_target_figure}, {"best_metric", best_metric_figure},
+    {"scaling", scaling_figure},     {"rate", rate_figure},
+    {"spread", spread_figure},       {"curves", curves_figure},
+    {"trials", trials_figure},
+};
+
+const Kind& kind_of(const FigureSpec& spec) {
+  std::vector<std::string> names;
+  for (const Kind& kind : kKinds) {
+    if (spec.kind == kind.name) return kind;
+    names.emplace_back(kind.name);
+  }
+  fail(Code::invalid_argument, "there is no kind of figure '", spec.kind, "'",
+       suggestion(spec.kind, names));
+}
+
+size_t different_values(const Summary& summary, size_t workload, const std::string& label) {
+  std::set<double> values;
+  for (const size_t condition : conditions_of_workload(summary, workload))
+    if (const Json value = summary.conditions[condition].labels.value(label, Json());
+        value.is_number())
+      values.insert(value.get<double>());
+  return values.size();
+}
+
+// Labels that a figure of the kind has across where none is named: batch size, or else an echo factor or another number.
+std::string usual_x(const Summary& summary, size_t workload, const std::string& kind) {
+  std::vector<std::string> numeric;
+  for (const std::string& name : varying_labels(summary, workload))
+    if (is_numeric(summary, workload, name)) numeric.push_back(name);
+  const auto has = [&](const std::string& name) {
+    return std::find(numeric.begin(), numeric.end(), name) != numeric.end();
+  };
+  const bool wants_batch =
+      kind == "scaling" ||
+      (kind == "rate" && different_values(summary, workload, summary.batch_label) > 2);
+  if (wants_batch && has(summary.batch_label)) return summary.batch_label;
+  if (has("factor")) return "factor";
+  for (const std::string& name : numeric)
+    if (name != summary.batch_label) return name;
+  return numeric.empty() ? "" : numeric.front();
+}
+
+// The batch size has a panel for each value, as long as it is not what is across and there are few.
+std::string usual_panel(const Summary& summary, size_t workload, const std::string& x) {
+  const std::string& batch = summary.batch_label;
+  const std::vector<std::string> varying = varying_labels(summary, workload);
+  if (x.empty() || x == batch || std::find(varying.begin(), varying.end(), batch) == varying.end())
+    return "";
+  return different_values(summary, workload, batch) <= 6 ? batch : "";
+}
+
+FigureSpec usual_spec(const Summary& summary, size_t workload, const std::string& kind) {
+  FigureSpec out;
+  out.kind = kind;
+  out.workload = workload;
+  if (kind == "spread" || kind == "curves" || kind == "trials") return out;
+  out.x = usual_x(summary, workload, kind);
+  out.panel = usual_panel(summary, workload, out.x);
+  return out;
+}
+
+std::vector<FigureSpec> usual_specs(const Summary& summary, size_t workload) {
+  std::vector<FigureSpec> out;
+  const bool scales =
+      std::any_of(summary.scaling.begin(), summary.scaling.end(),
+                  [&](const ScalingResult& scaling) { return scaling.workload == workload; });
+  if (scales) out.push_back(usual_spec(summary, workload, "scaling"));
+  for (const char* clock : {"fresh", "steps", "seconds"}) {
+    if (scales && clock == std::string("steps")) continue;  // as scaling shows them
+    out.push_back(usual_spec(summary, workload, "to_target"));
+    out.back().clock = clock_index(clock);
+  }
+  for (const char* kind : {"best_metric", "rate", "curves", "spread", "trials"})
+    out.push_back(usual_spec(summary, workload, kind));
+  return out;
+}
+
+std::string text_of(const Json& entry, const char* key, const std::string& owner) {
+  const auto found = entry.find(key);
+  if (found == entry.end()) return "";
+  if (!found->is_string())
+    fail(Code::invalid_argument, owner, ": '", key, "' is ", brief_json(*found), ", not a text");
+  return found->get<std::string>();
+}
+
+void check_keys(const Json& entry, const std::string& owner) {
+  static const std::vector<std::string> known = {"kind",  "x",        "series",   "panel",
+                                                 "clock", "baseline", "workload", "name"};
+  if (!entry.is_object())
+    fail(Code::invalid_argument, owner, " is ", brief_json(entry), ", not an object with a 'kind'");
+  for (const auto& [key, value] : entry.items())
+    if (std::find(known.begin(), known.end(), key) == known.end())
+      fail(Code::invalid_argument, owner, ": there is no key '", key, "'", suggestion(key, known));
+}
+
+void check_label(const Summary& summary, size_t workload, const std::string& label,
+                 const std::string& owner) {
+  if (label.empty()) return;
+  std::vector<std::string> names;
+  for (const size_t condition : conditions_of_workload(summary, workload))
+    for (const auto& [name, value] : summary.conditions[condition].labels.items())
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  if (std::find(names.begin(), names.end(), label) == names.end())
+    fail(Code::invalid_argument, owner, ": no condition has a label '", label, "'",
+         suggestion(label, names));
+}
+
+FigureSpec spec_of(const Summary& summary, size_t workload, const Json& entry,
+                   const std::string& owner) {
+  FigureSpec out = usual_spec(summary, workload, text_of(entry, "kind", owner));
+  kind_of(out);
+  if (entry.contains("x")) {
+    out.x = text_of(entry, "x", owner);
+    out.panel = usual_panel(summary, workload, out.x);
+  }
+  out.series = text_of(entry, "series", owner);
+  if (entry.contains("panel")) out.panel = text_of(entry, "panel", owner);
+  out.name = text_of(entry, "name", owner);
+  if (entry.contains("clock")) out.clock = clock_index(text_of(entry, "clock", owner));
+  out.baseline = entry.value("baseline", Json());
+  if (!out.baseline.is_null() && !out.baseline.is_object())
+    fail(Code::invalid_argument, owner, ": 'baseline' is ", brief_json(out.baseline),
+         ", not an object of labels");
+  for (const std::string& label : {out.x, out.series, out.panel})
+    check_label(summary, workload, label, owner);
+  return out;
+}
+
+// Letters, digits, '-' and '_': for names of files, and ids in pages.
+std::string plain_name(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    const bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                       c == '-' || c == '_';
+    out += plain ? c : '_';
+  }
+  return out.substr(0, 80);
+}
+
+class Gallery {
+ public:
+  Gallery(const Summary& summary, const std::vector<Record>& records)
+      : summary_(summary), records_(records) {}
+
+  void add(const FigureSpec& spec) {
+    auto made = kind_of(spec).make(Scene{summary_, records_, spec});
+    if (!made) return;
+    if (!spec.name.empty()) made->name = spec.name;
+    if (summary_.aims.size() > 1)
+      made->name = cat(summary_.aims[spec.workload].workload, "-", made->name);
+    made->name = unused(plain_name(made->name));
+    made->workload = spec.workload;
+    made->figure.id = "f-" + made->name;
+    figures_.push_back(std::move(*made));
+  }
+
+  std::vector<StudyFigure> taken() { return std::move(figures_); }
+
+ private:
+  std::string unused(const std::string& name) {
+    std::string out = name;
+    for (int i = 2; !names_.insert(out).second; ++i) out = cat(name, "_", i);
+    return out;
+  }
+
+  const Summary& summary_;
+  const std::vector<Record>& records_;
+  std::vector<StudyFigure> figures_;
+  std::set<std::string> names_;
+};
+
+// The study's own figures, for each workload that they are meant for; false where it has none.
+template <typename Take>
+bool each_given(const Json& study, const Summary& summary, const Take& take) {
+  const Json given = study.is_object() ? study.value("figures", Json()) : Json();
+  if (!given.is_null() && !given.is_array())
+    fail(Code::invalid_argument, "'figures' is ", brief_json(given), ", not a list");
+  for (size_t workload = 0; workload < summary.aims.size(); ++workload)
+    for (size_t i = 0; i < given.size(); ++i) {
+      const std::string owner = cat("figures[", i, "]");
+      check_keys(given[i], owner);
+      const std::string only = text_of(given[i], "workload", owner);
+      if (only.empty() || only == summary.aims[workload].workload)
+        take(spec_of(summary, workload, given[i], owner));
+    }
+  return !given.empty();
+}
+
+}  // namespace
+
+namespace {
+
+// What records of a part of the study would not tell: names of workloads and conditions that are not in it.
+void check_complete(const Summary& summary, const Json& entry, const std::string& owner) {
+  std::vector<std::string> names;
+  for (const Aim& aim : summary.aims) names.push_back(aim.workload);
+  const std::string only = text_of(entry, "workload", owner);
+  if (!only.empty() && std::find(names.begin(), names.end(), only) == names.end())
+    fail(Code::invalid_argument, owner, ": there is no workload '", only, "'",
+         suggestion(only, names));
+  const Json baseline = entry.value("baseline", Json());
+  if (baseline.is_null()) return;
+  for (size_t i = 0; i < summary.conditions.size(); ++i)
+    if (has_labels(summary.conditions[i].labels, baseline)) return;
+  fail(Code::invalid_argument, owner, ": no condition has the baseline's labels, ",
+       labels_text(baseline));
+}
+
+}  // namespace
+
+void check_figures(const Json& study, const std::vector<WorkloadLabels>& workloads) {
+  Summary summary;
+  for (const WorkloadLabels& workload : workloads) {
+    for (const Json& labels : workload.labels) {
+      ConditionResult condition;
+      condition.workload = summary.aims.size();
+      condition.labels = labels;
+      summary.conditions.push_back(std::move(condition));
+    }
+    summary.aims.push_back({workload.workload});
+  }
+  const Json given = study.is_object() ? study.value("figures", Json()) : Json();
+  each_given(study, summary, [](const FigureSpec&) {});
+  for (size_t i = 0; i < given.size(); ++i)
+    check_complete(summary, given[i], cat("figures[", i, "]"));
+}
+
+std::vector<StudyFigure> study_figures(const Json& study, const Summary& summary,
+                                       const std::vector<Record>& records) {
+  Gallery gallery(summary, records);
+  if (!each_given(study, summary, [&](const FigureSpec& spec) { gallery.add(spec); }))
+    for (size_t workload = 0; workload < summary.aims.size(); ++workload)
+      for (const FigureSpec& spec : usual_specs(summary, workload)) gallery.add(spec);
+  return gallery.taken();
+}
+
+}  // namespace etr::study

@@ -1,0 +1,347 @@
+// Figures of scores: to_target, best_metric, scaling, rate.
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "core/error.h"
+#include "core/number_text.h"
+#include "study/figure_kinds.h"
+
+namespace etr::study {
+namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+constexpr size_t kMostRows = 60;  // conditions one below the other
+constexpr const char* kWhiskers =
+    "Markers are medians over searches, whiskers the least and the most.";
+
+plot::Point point_of(double x, const Spread& spread) {
+  return {x, spread.median, spread.low, spread.high};
+}
+
+// A range of values so wide that only a logarithmic axis shows all of it.
+bool is_wide(const std::vector<plot::Panel>& panels) {
+  double low = kInfinite, high = 0;
+  for (const plot::Panel& panel : panels)
+    for (const plot::Series& series : panel.series)
+      for (const plot::Point& point : series.points)
+        for (const double value : {point.y, point.low, point.high})
+          if (std::isfinite(value) && value > 0)
+            low = std::min(low, value), high = std::max(high, value);
+  return high > 5 * low;
+}
+
+// Whether a level can be shown without taking the data's room.
+bool is_near(double level, const std::vector<plot::Panel>& panels) {
+  double low = kInfinite, high = -kInfinite;
+  for (const plot::Panel& panel : panels)
+    for (const plot::Series& series : panel.series)
+      for (const plot::Point& point : series.points)
+        if (std::isfinite(point.y)) low = std::min(low, point.y), high = std::max(high, point.y);
+  const double room = 0.6 * (high - low);
+  return level >= low - room && level <= high + room;
+}
+
+bool has_points(const plot::Figure& figure) {
+  for (const plot::Panel& panel : figure.panels)
+    for (const plot::Series& series : panel.series)
+      if (!series.points.empty()) return true;
+  return false;
+}
+
+// What a listener hears: each series with its values.
+std::string described(const plot::Figure& figure) {
+  std::string out;
+  for (const plot::Panel& panel : figure.panels)
+    for (const plot::Series& series : panel.series) {
+      if (series.points.empty() || out.size() > 2000) continue;
+      out += cat(panel.title.empty() ? "" : panel.title + ", ", series.name, ": ");
+      for (const plot::Point& point : series.points)
+        out += cat(number_text(point.y, 4), " at ", number_text(point.x, 4), "; ");
+    }
+  return out;
+}
+
+// Panels with a series for each row; `value` is what a condition shows.
+template <typename Value>
+std::vector<plot::Panel> panels_of(const LaidOut& layout, const plot::Axis& y, const Value& value) {
+  std::vector<plot::Panel> out;
+  for (const LaidOut::Group& group : layout.groups) {
+    plot::Panel panel{group.title, layout.x, y};
+    for (const LaidOut::Row& row : group.rows) {
+      plot::Series series{row.name, row.style};
+      if (layout.x.scale == plot::Scale::category) series.mark = plot::Mark::bars;
+      for (const LaidOut::Place& place : row.places)
+        if (const Spread spread = value(place.condition); spread.count > 0)
+          series.points.push_back(point_of(place.x, spread));
+      panel.series.push_back(std::move(series));
+    }
+    out.push_back(std::move(panel));
+  }
+  return out;
+}
+
+// Conditions without a label for x: one below the other, the value across.
+template <typename Value>
+std::vector<plot::Panel> listed_panels(const Scene& scene, const plot::Axis& values,
+                                       const Value& value, std::string& caption) {
+  const std::vector<size_t> conditions = listed(scene, kMostRows);
+  const size_t all = conditions_of_workload(scene.summary, scene.spec.workload).size();
+  if (conditions.size() < all)
+    caption += cat(" The best ", conditions.size(), " of ", all, " conditions are shown.");
+  std::vector<plot::Panel> out;
+  for (const std::vector<size_t>& column : in_columns(conditions)) {
+    plot::Panel panel{"", values, condition_axis(scene, column)};
+    plot::Series series{"", 2, plot::Mark::points, {}, false, false, 0};
+    for (size_t i = 0; i < column.size(); ++i)
+      if (const Spread spread = value(column[i]); spread.count > 0)
+        series.points.push_back({spread.median, static_cast<double>(i), spread.low, spread.high});
+    panel.series.push_back(std::move(series));
+    out.push_back(std::move(panel));
+  }
+  return out;
+}
+
+std::pair<double, double> x_range(const plot::Panel& panel) {
+  if (panel.x.scale == plot::Scale::category)
+    return {-0.5, static_cast<double>(panel.x.categories.size()) - 0.5};
+  double low = kInfinite, high = -kInfinite;
+  for (const plot::Series& series : panel.series)
+    for (const plot::Point& point : series.points)
+      low = std::min(low, point.x), high = std::max(high, point.x);
+  return {low, high};
+}
+
+// Curves are straight on the axes for which they are meant; between, enough points for the others.
+std::vector<std::pair<double, double>> power_curve(double from, double to, double at, double value,
+                                                   double exponent) {
+  std::vector<std::pair<double, double>> out;
+  for (int i = 0; i <= 32; ++i) {
+    const double x = from * std::pow(to / from, i / 32.0);
+    out.emplace_back(x, value * std::pow(x / at, exponent));
+  }
+  return out;
+}
+
+// The baseline's median, across; and where x is a factor, what would be if each copy were worth a fresh example.
+void add_baseline(const Scene& scene, const LaidOut::Group& group, plot::Panel& panel) {
+  if (!group.baseline) return;
+  const double base = scene.at(*group.baseline).to_target[scene.clock()].median;
+  if (!std::isfinite(base) || base <= 0) return;
+  const auto [low, high] = x_range(panel);
+  panel.references.push_back({"baseline", {{low, base}, {high, base}}});
+  const bool fresh = scene.clock() == 0 && scene.spec.x == "factor" && low > 0;
+  if (fresh && panel.x.scale != plot::Scale::category)
+    panel.references.push_back(
+        {"ideal: baseline / factor", power_curve(low, high, 1, base, -1), true});
+}
+
+void set_scale(std::vector<plot::Panel>& panels, bool of_x, plot::Scale scale) {
+  for (plot::Panel& panel : panels) (of_x ? panel.x : panel.y).scale = scale;
+}
+
+std::string upper_first(std::string text) {
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') text[0] = static_cast<char>(text[0] - 32);
+  return text;
+}
+
+}  // namespace
+
+std::optional<StudyFigure> to_target_figure(const Scene& scene) {
+  if (!scene.aim().target) return {};
+  const auto value = [&](size_t i) { return scene.at(i).to_target[scene.clock()]; };
+  StudyFigure out;
+  const std::string text = upper_first(clock_text(scene.clock())) + " to target";
+  out.name = cat("to_target_", kClocks[scene.clock()]);
+  out.caption = cat("The least of a search at which a trial reached ", target_text(scene.aim()),
+                    ". ", kWhiskers, " An arrow stands for a target that was not reached.");
+  out.figure.title = text;
+  plot::Axis y;
+  y.label = text;
+  if (scene.spec.x.empty()) {
+    out.figure.panels = listed_panels(scene, y, value, out.caption);
+    out.figure.share_x = true;
+  } else {
+    const LaidOut layout = laid_out(scene);
+    out.figure.panels = panels_of(layout, y, value);
+    // Bars have to begin at zero, which a logarithmic axis has not.
+    if (layout.x.scale != plot::Scale::category && is_wide(out.figure.panels))
+      set_scale(out.figure.panels, false, plot::Scale::log10);
+    for (size_t i = 0; i < layout.groups.size(); ++i)
+      add_baseline(scene, layout.groups[i], out.figure.panels[i]);
+    out.figure.share_x = out.figure.share_y = out.figure.dodge = true;
+  }
+  if (!has_points(out.figure)) return {};
+  out.figure.description = described(out.figure);
+  return out;
+}
+
+std::optional<StudyFigure> best_metric_figure(const Scene& scene) {
+  const auto value = [&](size_t i) { return scene.at(i).best_metric; };
+  const Aim& aim = scene.aim();
+  StudyFigure out;
+  out.name = "best_metric";
+  out.caption =
+      cat("The best ", aim.metric(), " of a search's trials within the budget. ", kWhiskers);
+  out.figure.title = cat("Best ", aim.metric(), " within the budget");
+  plot::Axis y;
+  y.label = cat("Best ", aim.metric());
+  y.percent = aim.accuracy;
+  if (scene.spec.x.empty()) {
+    out.figure.panels = listed_panels(scene, y, value, out.caption);
+    out.figure.share_x = true;
+  } else {
+    const LaidOut layout = laid_out(scene);
+    out.figure.panels = panels_of(layout, y, value);
+    for (size_t i = 0; i < layout.groups.size(); ++i) {
+      plot::Panel& panel = out.figure.panels[i];
+      // Differences are what matters here, and bars from zero would hide them.
+      for (plot::Series& series : panel.series)
+        if (series.mark == plot::Mark::bars) series.mark = plot::Mark::points;
+      if (!layout.groups[i].baseline) continue;
+      const Spread& base = scene.at(*layout.groups[i].baseline).best_metric;
+      if (std::isfinite(base.low))
+        panel.ranges.push_back({"baseline, least to most", base.low, base.high});
+    }
+    out.figure.share_x = out.figure.share_y = out.figure.dodge = true;
+    if (aim.target && is_near(*aim.target, out.figure.panels))
+      for (plot::Panel& panel : out.figure.panels) {
+        const auto [low, high] = x_range(panel);
+        if (low <= high)
+          panel.references.push_back({"target", {{low, *aim.target}, {high, *aim.target}}});
+      }
+  }
+  if (!has_points(out.figure)) return {};
+  out.figure.description = described(out.figure);
+  return out;
+}
+
+namespace {
+
+// Where scaling ends, at the points where it does.
+void add_ends(const Scene& scene, const LaidOut::Row& row, bool alone, plot::Panel& panel) {
+  for (const ScalingResult& scaling : scene.summary.scaling) {
+    if (std::find(scaling.at.begin(), scaling.at.end(), row.places.front().condition) ==
+        scaling.at.end())
+      continue;
+    const auto note = [&](const std::optional<double>& batch, const char* text) {
+      if (!batch) return;
+      // What lies beyond the largest batch is not known.
+      const char* from = *batch == scaling.batches.back() ? "≥ " : "";
+      const auto at =
+          static_cast<size_t>(std::find(scaling.batches.begin(), scaling.batches.end(), *batch) -
+                              scaling.batches.begin());
+      const double steps = scene.at(scaling.at[at]).to_target[2].median;
+      if (std::isfinite(steps))
+        panel.notes.push_back(
+            {*batch, steps, cat(text, " ", from, number_text(*batch)), row.style});
+    };
+    note(scaling.perfect_until, alone ? "perfect scaling up to" : "perfect to");
+    note(scaling.largest_useful, alone ? "largest useful batch" : "useful to");
+  }
+}
+
+}  // namespace
+
+std::optional<StudyFigure> scaling_figure(const Scene& scene) {
+  if (!scene.aim().target || !is_numeric(scene.summary, scene.spec.workload, scene.spec.x))
+    return {};
+  const LaidOut layout = laid_out(scene);
+  StudyFigure out;
+  out.name = "scaling";
+  out.caption =
+      cat("Steps to reach ", target_text(scene.aim()), ". ", kWhiskers,
+          " Scaling is perfect as long as steps are within ", number_text(100 * (kPerfect - 1)),
+          " % of those at the smallest batch divided by how often it fits into the larger one; a "
+          "larger batch is "
+          "useful until steps are within ",
+          number_text(100 * (kUseful - 1)), " % of the fewest.");
+  out.figure.title = "Steps to target against batch size";
+  plot::Axis y;
+  y.label = "Steps to target";
+  y.scale = plot::Scale::log2;
+  out.figure.panels = panels_of(layout, y, [&](size_t i) { return scene.at(i).to_target[2]; });
+  for (size_t i = 0; i < layout.groups.size(); ++i) {
+    plot::Panel& panel = out.figure.panels[i];
+    panel.x.label = scene.spec.x == "batch" ? "Batch size" : scene.spec.x;
+    for (const LaidOut::Row& row : layout.groups[i].rows) {
+      if (row.places.empty()) continue;
+      const LaidOut::Place &first = row.places.front(), &last = row.places.back();
+      const double steps = scene.at(first.condition).to_target[2].median;
+      if (first.x > 0 && last.x > first.x && std::isfinite(steps))
+        panel.references.push_back(
+            {"perfect scaling", power_curve(first.x, last.x, first.x, steps, -1)});
+      add_ends(scene, row, layout.groups[i].rows.size() == 1, panel);
+    }
+  }
+  out.figure.share_x = out.figure.share_y = true;
+  if (!has_points(out.figure)) return {};
+  out.figure.description = described(out.figure);
+  return out;
+}
+
+namespace {
+
+// Of the searches' best trials: the rate, or what a gradient's step comes to in the long run.
+Spread best_rate(const Scene& scene, size_t condition, bool effective) {
+  std::vector<double> rates;
+  for (const SearchResult& search : scene.at(condition).searches) {
+    if (!search.best) continue;
+    const Record& record = scene.records[*search.best];
+    const auto rate = searched(record, "learning_rate");
+    if (!rate) continue;
+    const double momentum = searched(record, "momentum").value_or(0);
+    if (momentum < 1) rates.push_back(effective ? *rate / (1 - momentum) : *rate);
+  }
+  return spread_of(rates);
+}
+
+void add_slopes(plot::Panel& panel) {
+  const auto [low, high] = x_range(panel);
+  if (!(low > 0 && high > low)) return;
+  for (const plot::Series& series : panel.series)
+    for (const plot::Point& point : series.points)
+      if (point.x == low && point.y > 0) {
+        panel.references.push_back({"linear rule", power_curve(low, high, low, point.y, 1)});
+        panel.references.push_back(
+            {"square-root rule", power_curve(low, high, low, point.y, 0.5), true});
+        return;
+      }
+}
+
+}  // namespace
+
+std::optional<StudyFigure> rate_figure(const Scene& scene) {
+  if (!is_numeric(scene.summary, scene.spec.workload, scene.spec.x)) return {};
+  const LaidOut layout = laid_out(scene);
+  const bool momentum =
+      std::any_of(scene.records.begin(), scene.records.end(), [&](const Record& record) {
+        return record.workload == scene.aim().workload && searched(record, "momentum");
+      });
+  StudyFigure out;
+  out.name = "rate";
+  out.caption = cat("The learning rate of each search's best trial",
+                    momentum ? ", and the effective rate: learning rate / (1 − momentum)" : "",
+                    ". ", kWhiskers, " The slopes begin at the first series' first point.");
+  out.figure.title = "Best learning rate";
+  for (const bool effective : {false, true}) {
+    if (effective && !momentum) continue;
+    plot::Axis y;
+    y.label = effective ? "Learning rate / (1 − momentum)" : "Learning rate";
+    y.scale = plot::Scale::log10;
+    std::vector<plot::Panel> panels =
+        panels_of(layout, y, [&](size_t i) { return best_rate(scene, i, effective); });
+    for (plot::Panel& panel : panels) {
+      add_slopes(panel);
+      const std::string title = effective ? "effective rate" : "learning rate";
+      panel.title += (panel.title.empty() ? "" : ", ") + title;
+      out.figure.panels.push_back(std::move(panel));
+    }
+  }
+  out.figure.share_x = out.figure.dodge = true;
+  if (!has_points(out.figure)) return {};
+  out.figure.description = described(out.figure);
+  return out;
+}
+
+}  // namespace etr::study

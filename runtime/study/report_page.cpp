@@ -1,0 +1,240 @@
+#include "study/report_page.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/number_text.h"
+#include "core/text.h"
+#include "plot/svg.h"
+#include "plot/text.h"
+#include "study/figure_kinds.h"
+#include "study/report_tables.h"
+#include "train/report_style.h"
+
+namespace etr::study {
+namespace {
+
+using plot::escape;
+
+constexpr size_t kMostWarnings = 40;  // conditions that the page lists; results.json has all
+
+std::string text_in(const Json& study, const char* key, const char* otherwise) {
+  const Json value = study.is_object() ? study.value(key, Json()) : Json();
+  return value.is_string() ? value.get<std::string>() : otherwise;
+}
+
+std::string fact(const std::string& name, const std::string& text) {
+  return text.empty() ? ""
+                      : cat("<div><dt>", escape(name), "</dt><dd>", escape(text), "</dd></div>");
+}
+
+// The different values of a text, joined.
+template <typename Part>
+std::string joined(const std::vector<Record>& records, const Part& part) {
+  std::vector<std::string> seen;
+  for (const Record& record : records)
+    if (const std::string text = part(record);
+        !text.empty() && std::find(seen.begin(), seen.end(), text) == seen.end())
+      seen.push_back(text);
+  std::string out;
+  for (size_t i = 0; i < std::min<size_t>(seen.size(), 6); ++i) out += (i ? ", " : "") + seen[i];
+  if (seen.size() > 6) out += cat(" and ", seen.size() - 6, " more");
+  return out;
+}
+
+// "2026-11-23 15:40 UTC" of "2026-11-23T15:40:00Z"; other texts as they are.
+std::string minute_of(const std::string& time) {
+  if (time.size() != 20 || time[10] != 'T' || time[19] != 'Z') return time;
+  return cat(time.substr(0, 10), " ", time.substr(11, 5), " UTC");
+}
+
+std::string period(const std::vector<Record>& records) {
+  std::string first, last;
+  for (const Record& record : records) {
+    if (record.time.empty()) continue;
+    if (first.empty() || record.time < first) first = record.time;
+    if (record.time > last) last = record.time;
+  }
+  const std::string from = minute_of(first), to = minute_of(last);
+  return from == to ? from : from + " to " + to;
+}
+
+std::string facts(const Json& study, const Summary& summary, const std::vector<Record>& records) {
+  std::array<size_t, kStatusCount> counts{};
+  std::set<uint64_t> seeds;
+  size_t searches = 0;
+  double seconds = 0;
+  for (const Record& record : records) {
+    ++counts[static_cast<size_t>(record.status)];
+    seeds.insert(record.seed);
+    seconds += record.spent.seconds;
+  }
+  for (const ConditionResult& condition : summary.conditions) searches += condition.searches.size();
+  const Json seed = study.is_object() ? study.value("seed", Json()) : Json();
+  const auto plural = [](size_t count, const char* what, const char* many = "") {
+    return counted(static_cast<int64_t>(count), what, many);
+  };
+  std::string out = "<dl class='facts'>";
+  out += fact("Extent",
+              cat(plural(summary.aims.size(), "workload"), ", ",
+                  plural(summary.conditions.size(), "condition"), ", ",
+                  plural(searches, "search", "searches"), ", ", plural(records.size(), "trial")));
+  out += fact("Trials", outcomes(counts));
+  out += fact("Seeds", cat(seed.is_number() ? cat("study ", label_text(seed), "; ") : "",
+                           plural(seeds.size(), "different seed"), " of trials"));
+  out += fact("Training time", duration(seconds) + " in all");
+  out += fact("Device", joined(records, [](const Record& record) { return record.device; }));
+  out += fact("Version", joined(records, [](const Record& record) { return record.version; }));
+  out += fact("Time", period(records));
+  return out + "</dl>";
+}
+
+std::string warnings_list(const Summary& summary) {
+  std::string items;
+  size_t all = 0;
+  for (const ConditionResult& condition : summary.conditions) {
+    if (condition.warnings.empty() || ++all > kMostWarnings) continue;
+    std::string texts;
+    for (const std::string& warning : condition.warnings)
+      texts += (texts.empty() ? "" : "; ") + escape(warning);
+    items += cat("<li><b>", escape(full_name(summary, condition)), "</b> ", texts, ".</li>");
+  }
+  if (all > kMostWarnings)
+    items += cat("<li>", all - kMostWarnings, " more conditions: see results.json.</li>");
+  return items;
+}
+
+// Each different error once, five at most.
+std::string errors_list(const std::vector<Record>& records) {
+  std::string out;
+  std::set<std::string> known;
+  for (const Record& record : records)
+    if (record.status == Status::failed && known.size() < 5 && known.insert(record.error).second)
+      out += cat("<li><b>A trial failed</b> ", escape(record.error), "</li>");
+  return out;
+}
+
+// What a reader must know before the numbers: what diverged, failed, or did not get there.
+std::string cautions(const Summary& summary, const std::vector<Record>& records) {
+  if (records.empty())
+    return "<section class='cautions'><h2>No trial has finished yet</h2></section>";
+  std::array<size_t, kStatusCount> short_of{};
+  for (const Record& record : records) ++short_of[static_cast<size_t>(record.status)];
+  short_of[static_cast<size_t>(Status::reached)] = 0;
+  const bool aims = std::any_of(summary.aims.begin(), summary.aims.end(),
+                                [](const Aim& aim) { return aim.target.has_value(); });
+  if (!aims) short_of[static_cast<size_t>(Status::missed)] = 0;
+  const std::string counts = outcomes(short_of);
+  const std::string items = warnings_list(summary) + errors_list(records);
+  return cat(
+      "<section class='cautions", items.empty() ? " none" : "",
+      "'><h2>What did not get there</h2><p>Of ", number_text(static_cast<double>(records.size())),
+      " trials: ", counts.empty() ? "none diverged or failed" : escape(counts), ".",
+      items.empty() ? aims ? " Every search reached its target, most trials were feasible, and "
+                             "no best trial lies at the border of its space."
+                           : " Most trials were feasible, and no best trial lies at the border "
+                             "of its space."
+                    : "",
+      "</p>", items.empty() ? "" : cat("<ul>", items, "</ul>"), "</section>");
+}
+
+// The one sentence that a reader takes away.
+std::string headline(const Summary& summary, size_t workload) {
+  const Aim& aim = summary.aims[workload];
+  const ConditionResult* best = nullptr;
+  for (const ConditionResult& condition : summary.conditions)
+    if (condition.workload == workload && condition.baseline &&
+        std::isfinite(condition.gain[aim.clock].median) &&
+        (!best || condition.gain[aim.clock].median > best->gain[aim.clock].median))
+      best = &condition;
+  if (!best || !aim.target) return "";
+  const Spread& gain = best->gain[aim.clock];
+  const std::string range = gain.count > 1
+                                ? cat(" (", number_text(gain.low, 2), " to ",
+                                      number_text(gain.high, 2), " over ", gain.count, " searches)")
+                                : "";
+  const std::string from = escape(full_name(summary, summary.conditions[*best->baseline]));
+  if (gain.median <= 1)
+    return cat("<p class='lead'>No condition reached the target with fewer ", clock_text(aim.clock),
+               " than its baseline.</p>");
+  return cat("<p class='lead'>Largest gain in ", clock_text(aim.clock), " to the target: <b>",
+             number_text(gain.median, 2), "\u00a0×</b>", range, " by ",
+             escape(full_name(summary, *best)), " over ", from, ".</p>");
+}
+
+std::string figure_card(const StudyFigure& figure) {
+  const size_t panels = figure.figure.panels.size();
+  const char* wide = panels > 1 ? " class='wide'" : "";
+  return cat("<section", wide, "><h3>", escape(figure.figure.title), "</h3>",
+             plot::html_figure(figure.figure), "<p class='caption'>", escape(figure.caption),
+             " <a href='figures/", figure.name, ".svg'>SVG</a> <a href='figures/", figure.name,
+             ".csv'>CSV</a></p></section>");
+}
+
+std::string workload_part(const Summary& summary, const std::vector<Record>& records,
+                          const std::vector<StudyFigure>& figures, size_t workload) {
+  const Aim& aim = summary.aims[workload];
+  std::string out =
+      cat("<h2 class='part'>", escape(aim.workload.empty() ? "Results" : aim.workload),
+          "</h2><p class='goal'>Goal: ", escape(target_text(aim)),
+          aim.limit > 0 ? cat("; budget of a trial: ", clock_value(aim.clock, aim.limit),
+                              aim.clock == 3 ? "" : " " + clock_text(aim.clock))
+                        : "",
+          ".</p>");
+  out += headline(summary, workload) + scaling_table(summary, workload) +
+         condition_table(summary, records, workload) + "<div class='charts'>";
+  for (const StudyFigure& figure : figures)
+    if (figure.workload == workload) out += figure_card(figure);
+  return out + "</div>";
+}
+
+constexpr const char* kPageStyle = R"(
+h2.part{font-size:24px;margin:40px 0 4px}h3{font-size:16px;line-height:1.3;margin:0 0 8px}
+.about{font-size:17px;color:var(--quiet);max-width:46em;margin:0 0 20px}.goal{color:var(--quiet);margin:0 0 10px}
+.facts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,250px),1fr));gap:12px 28px;margin:0 0 24px}
+.facts dt{font-size:13px;color:var(--quiet)}.facts dd{margin:0;overflow-wrap:anywhere}
+.cautions{padding:16px 20px;border-left:4px solid var(--s1)}.cautions.none{border-color:var(--s2)}.cautions ul{margin:8px 0 0;padding-left:1.1em;font-size:15px}
+.cautions p{margin:6px 0 0}.cautions li{overflow-wrap:anywhere}
+td small{display:block;font-size:12px;color:var(--quiet);white-space:nowrap}td{vertical-align:top}tbody th{vertical-align:top;min-width:17em}
+td small.free{white-space:normal}td .key{white-space:nowrap;display:inline-block;margin-left:10px}td:last-child{font-size:14px}
+section.wide{grid-column:1/-1}.charts{align-items:start}.caption{font-size:13px;color:var(--quiet);margin:8px 0 2px;max-width:60em}
+a{color:var(--s5)}footer{max-width:60em}
+details{margin:20px 0}summary{cursor:pointer;font-weight:600}details table{margin:10px 0 0}
+@media(max-width:480px){main{padding-left:12px;padding-right:12px}section{padding-left:8px;padding-right:8px}}
+@media(max-width:820px){td span{text-align:right}td::before{text-align:left}}
+)";
+
+constexpr const char* kFooter =
+    "A search's score is the least at which one of its trials reached the target, measured at "
+    "evaluations; trials that "
+    "diverged or failed do not count. Numbers are medians over searches, and below them the least "
+    "and the greatest; a "
+    "search that did not reach the target counts as infinite. Baseline / this compares search by "
+    "search, which drew the "
+    "same points. Times are training time: evaluation is not counted. Written by EchoTrain.";
+
+}  // namespace
+
+std::string study_page(const Json& study, const Summary& summary,
+                       const std::vector<Record>& records,
+                       const std::vector<StudyFigure>& figures) {
+  const std::string title = text_in(study, "name", "Study");
+  const std::string about = text_in(study, "description", "");
+  std::string parts;
+  for (size_t i = 0; i < summary.aims.size(); ++i)
+    parts += workload_part(summary, records, figures, i);
+  return cat(
+      "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
+      "<meta name='viewport' content='width=device-width,initial-scale=1'>"
+      "<meta name='color-scheme' content='light dark'><title>",
+      escape(title), "</title><style>", train::kReportStyle, plot::page_style(), kPageStyle,
+      "</style></head><body><main><h1>", escape(title), "</h1>",
+      about.empty() ? "" : cat("<p class='about'>", escape(about), "</p>"),
+      facts(study, summary, records), cautions(summary, records), parts, "<footer>", kFooter,
+      "</footer></main></body></html>\n");
+}
+
+}  // namespace etr::study

@@ -1,0 +1,198 @@
+#include "study/report_tables.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/number_text.h"
+#include "core/text.h"
+#include "plot/text.h"
+#include "study/figure_kinds.h"
+
+namespace etr::study {
+namespace {
+
+using plot::escape;
+
+constexpr const char* kDash = "–";
+constexpr size_t kMostOpen = 24;  // conditions of a table that is not folded
+
+std::string metric_value(const Aim& aim, double value) {
+  if (!std::isfinite(value)) return kDash;
+  return aim.accuracy ? number_text(100 * value, 2) + "\u00a0%" : number_text(value, 4);
+}
+
+// "30,100", and below it "28,000 – 33,000"
+template <typename Text>
+std::string spread_cell(const Spread& spread, const Text& text) {
+  if (spread.count == 0) return kDash;
+  std::string out = escape(text(spread.median));
+  if (spread.count > 1 && spread.low != spread.high)
+    out += cat("<small>", escape(text(spread.low)), " – ", escape(text(spread.high)), "</small>");
+  return out;
+}
+
+std::string head_cell(const std::string& text) {
+  return cat("<th scope='col'>", escape(text), "</th>");
+}
+
+std::string cell(const std::string& head, const std::string& html) {
+  return cat("<td role='cell' data-label='", escape(head), "'><span>", html, "</span></td>");
+}
+
+std::string point_text(const Record& record) {
+  std::string out;
+  if (!record.point.is_object()) return kDash;
+  for (const auto& [key, value] : record.point.items()) {
+    const size_t dot = key.rfind('.');
+    char text[64];
+    std::string shown = label_text(value);
+    if (value.is_number_float()) {
+      std::snprintf(text, sizeof text, "%.3g", value.get<double>());
+      shown = text;
+    }
+    out += cat("<span class='key'>", escape(dot == std::string::npos ? key : key.substr(dot + 1)),
+               " ", escape(shown), "</span> ");
+  }
+  return out.empty() ? kDash : out;
+}
+
+class ConditionTable {
+ public:
+  ConditionTable(const Summary& summary, const std::vector<Record>& records, size_t workload)
+      : summary_(summary),
+        records_(records),
+        workload_(workload),
+        aim_(summary.aims[workload]),
+        varying_(varying_labels(summary, workload)) {}
+
+  std::string html() const {
+    std::string out =
+        "<table role='table'><caption>Results by condition</caption><thead><tr role='row'>";
+    for (const std::string& head : heads()) out += head_cell(head);
+    out += "</tr></thead><tbody>";
+    const std::vector<size_t> conditions = conditions_of_workload(summary_, workload_);
+    for (const size_t condition : conditions) out += row(summary_.conditions[condition]);
+    return out + "</tbody></table>";
+  }
+
+ private:
+  bool compares() const {
+    return std::any_of(summary_.conditions.begin(), summary_.conditions.end(), [&](const auto& c) {
+      return c.workload == workload_ && c.baseline && c.gain[aim_.clock].count > 0;
+    });
+  }
+  std::string clock_head() const { return upper(clock_text(aim_.clock)) + " to target"; }
+  static std::string upper(std::string text) {
+    text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+    return text;
+  }
+
+  std::vector<std::string> heads() const {
+    std::vector<std::string> out = {"Condition"};
+    if (aim_.target) {
+      out.push_back(clock_head());
+      if (compares()) out.push_back("Baseline / this");
+    }
+    out.push_back(cat("Best ", aim_.metric()));
+    out.insert(out.end(), {"Trials", "Best point"});
+    return out;
+  }
+
+  std::string row(const ConditionResult& condition) const {
+    const std::string name = short_name(condition.labels, varying_);
+    std::string out = cat("<tr role='row'><th scope='row' role='rowheader'>",
+                          escape(name.empty() ? "all trials" : name), "</th>");
+    const size_t clock = aim_.clock;
+    if (aim_.target) {
+      out += cell(clock_head(), spread_cell(condition.to_target[clock], [&](double value) {
+                    return clock_value(clock, value);
+                  }));
+      if (compares()) out += cell("Baseline / this", gain(condition));
+    }
+    out += cell(cat("Best ", aim_.metric()), spread_cell(condition.best_metric, [&](double value) {
+                  return metric_value(aim_, value);
+                }));
+    out += cell("Trials", cat(condition.records.size(), "<small class='free'>",
+                              escape(outcomes(condition.counts)), "</small>"));
+    out += cell("Best point", condition.best ? point_text(records_[*condition.best]) : kDash);
+    return out + "</tr>";
+  }
+
+  std::string gain(const ConditionResult& condition) const {
+    if (!condition.baseline) return "baseline";
+    return spread_cell(condition.gain[aim_.clock], [](double value) {
+      return value > 0 ? number_text(value, 2) + "\u00a0×" : std::string("not reached");
+    });
+  }
+
+  const Summary& summary_;
+  const std::vector<Record>& records_;
+  const size_t workload_;
+  const Aim& aim_;
+  const std::vector<std::string> varying_;
+};
+
+}  // namespace
+
+std::string duration(double seconds) {
+  if (seconds < 300) return number_text(seconds, 1) + "\u00a0s";
+  if (seconds < 3 * 3600) return number_text(seconds / 60, 1) + "\u00a0min";
+  return number_text(seconds / 3600, 1) + "\u00a0h";
+}
+
+std::string clock_value(size_t clock, double value) {
+  if (std::isnan(value)) return kDash;
+  if (std::isinf(value)) return "not reached";
+  return clock == 3 ? duration(value) : number_text(value);
+}
+
+std::string outcomes(const std::array<size_t, kStatusCount>& counts) {
+  std::string out;
+  for (size_t i = 0; i < kStatusCount; ++i)
+    if (counts[i] > 0)
+      out += cat(out.empty() ? "" : ", ", number_text(static_cast<double>(counts[i])), "\u00a0",
+                 status_name(static_cast<Status>(i)));
+  return out;
+}
+
+std::string full_name(const Summary& summary, const ConditionResult& condition) {
+  std::string name = short_name(condition.labels, varying_labels(summary, condition.workload));
+  if (name.empty()) name = condition.name.empty() ? "all trials" : condition.name;
+  if (summary.aims.size() == 1) return name;
+  return summary.aims[condition.workload].workload + ": " + name;
+}
+
+std::string condition_table(const Summary& summary, const std::vector<Record>& records,
+                            size_t workload) {
+  const size_t conditions = conditions_of_workload(summary, workload).size();
+  return cat("<details", conditions <= kMostOpen ? " open=''" : "", "><summary>Results of ",
+             counted(static_cast<int64_t>(conditions), "condition"), "</summary>",
+             ConditionTable(summary, records, workload).html(), "</details>");
+}
+
+std::string scaling_table(const Summary& summary, size_t workload) {
+  std::string rows;
+  for (const ScalingResult& scaling : summary.scaling) {
+    if (scaling.workload != workload) continue;
+    const std::string name = short_name(scaling.labels, varying_labels(summary, workload));
+    const auto size = [](const std::optional<double>& value) {
+      return value ? number_text(*value) : std::string(kDash);
+    };
+    rows += cat("<tr role='row'><th scope='row' role='rowheader'>",
+                escape(name.empty() ? "all" : name), "</th>",
+                cell("Batch sizes",
+                     cat(size(scaling.batches.front()), " – ", size(scaling.batches.back()))),
+                cell("Perfect scaling up to", size(scaling.perfect_until)),
+                cell("Largest useful batch", size(scaling.largest_useful)), "</tr>");
+  }
+  if (rows.empty()) return "";
+  return cat("<table role='table'><caption>Where scaling ends</caption><thead><tr role='row'>",
+             head_cell("Scaling with the batch"), head_cell("Batch sizes"),
+             head_cell("Perfect scaling up to"), head_cell("Largest useful batch"),
+             "</tr></thead><tbody>", rows, "</tbody></table>");
+}
+
+}  // namespace etr::study

@@ -1,0 +1,31 @@
+// Results as text and as tables of the report's page.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "study/summary.h"
+
+namespace etr::study {
+
+// "8.2 s", "12.5 min", "3.2 h"
+std::string duration(double seconds);
+
+// A value of a clock; "not reached" where it is infinite.
+std::string clock_value(size_t clock, double value);
+
+// "24 reached, 6 missed", of counts by Status.
+std::string outcomes(const std::array<size_t, kStatusCount>& counts);
+
+// "after augmentation, factor 4", with the workload where there are several.
+std::string full_name(const Summary& summary, const ConditionResult& condition);
+
+// HTML. A long table of conditions is folded: the figures show the same.
+std::string condition_table(const Summary& summary, const std::vector<Record>& records,
+                            size_t workload);
+
+// Where scaling ends; "" where there is nothing to say.
+std::string scaling_table(const Summary& summary, size_t workload);
+
+}  // namespace etr::study

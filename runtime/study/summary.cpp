@@ -1,0 +1,284 @@
+#include "study/summary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/options.h"
+#include "plot/text.h"
+#include "study/findings.h"
+
+namespace etr::study {
+namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
+const Json* find(const Json& json, const char* key) {
+  if (!json.is_object()) return nullptr;
+  const auto found = json.find(key);
+  return found == json.end() ? nullptr : &*found;
+}
+
+void read_goal(const Json& goal, Aim& aim) {
+  if (const Json* metric = find(goal, "metric"); metric && metric->is_string())
+    aim.accuracy = metric->get<std::string>() == "accuracy";
+  if (const Json* target = find(goal, "target"); target && target->is_number())
+    aim.target = target->get<double>();
+}
+
+void read_budget(const Json& budget, Aim& aim) {
+  for (const auto& [key, value] : budget.items()) {
+    const auto found = std::find(kClocks.begin(), kClocks.end(), key);
+    if (found == kClocks.end() || !value.is_number() || value.get<double>() <= 0) continue;
+    aim.clock = static_cast<size_t>(found - kClocks.begin());
+    aim.limit = value.get<double>();
+    return;
+  }
+}
+
+void read_aim(const Json& from, Aim& aim) {
+  if (const Json* goal = find(from, "goal")) read_goal(*goal, aim);
+  if (const Json* budget = find(from, "budget"); budget && budget->is_object())
+    read_budget(*budget, aim);
+  if (const Json* search = find(from, "search"))
+    if (const Json* space = find(*search, "space")) aim.space = *space;
+}
+
+// One for each workload of the records, in the study's order and then in that of the records.
+std::vector<Aim> aims_of(const Json& study, const std::vector<Record>& records) {
+  std::vector<Aim> out;
+  const auto known = [&](const std::string& name) {
+    return std::any_of(out.begin(), out.end(), [&](const Aim& a) { return a.workload == name; });
+  };
+  const auto recorded = [&](const std::string& name) {
+    return std::any_of(records.begin(), records.end(),
+                       [&](const Record& record) { return record.workload == name; });
+  };
+  if (const Json* workloads = find(study, "workloads"); workloads && workloads->is_array())
+    for (const Json& workload : *workloads) {
+      const Json* name = find(workload, "name");
+      if (!name || !name->is_string() || !recorded(name->get<std::string>())) continue;
+      Aim aim{name->get<std::string>()};
+      read_aim(study, aim);
+      read_aim(workload, aim);
+      out.push_back(std::move(aim));
+    }
+  for (const Record& record : records)
+    if (!known(record.workload)) {
+      Aim aim{record.workload};
+      read_aim(study, aim);
+      out.push_back(std::move(aim));
+    }
+  return out;
+}
+
+void add_to_search(const Aim& aim, const std::vector<Record>& records, size_t index,
+                   SearchResult& search) {
+  const Record& record = records[index];
+  ++search.trials;
+  if (!is_feasible(record.status)) return;
+  ++search.feasible;
+  const auto score = [&](const Record& of) {
+    return of.to_target ? read_clock(*of.to_target, aim.clock) : kInfinite;
+  };
+  const bool first = !search.best;
+  const double before = first ? kInfinite : score(records[*search.best]);
+  const double metric_before = first ? kNone : records[*search.best].best_metric;
+  if (first || score(record) < before ||
+      (score(record) == before && aim.is_better(record.best_metric, metric_before)))
+    search.best = index;
+  if (record.to_target)
+    for (size_t clock = 0; clock < kClocks.size(); ++clock)
+      search.to_target[clock] =
+          std::min(search.to_target[clock], read_clock(*record.to_target, clock));
+  if (aim.is_better(record.best_metric, search.best_metric))
+    search.best_metric = record.best_metric;
+}
+
+SearchResult& search_of(ConditionResult& condition, uint64_t number) {
+  for (SearchResult& search : condition.searches)
+    if (search.search == number) return search;
+  SearchResult search{number};
+  search.to_target.fill(kInfinite);
+  condition.searches.push_back(search);
+  return condition.searches.back();
+}
+
+std::vector<ConditionResult> grouped(const std::vector<Aim>& aims,
+                                     const std::vector<Record>& records) {
+  std::vector<ConditionResult> out;
+  std::map<std::string, size_t> known;
+  for (size_t i = 0; i < records.size(); ++i) {
+    const Record& record = records[i];
+    const std::string key = record.workload + "\n" + label_key(record.condition);
+    const auto [entry, is_new] = known.try_emplace(key, out.size());
+    if (is_new) {
+      ConditionResult condition;
+      while (aims[condition.workload].workload != record.workload) ++condition.workload;
+      condition.labels = record.condition;
+      condition.name = labels_text(record.condition);
+      out.push_back(std::move(condition));
+    }
+    out[entry->second].records.push_back(i);
+  }
+  std::stable_sort(out.begin(), out.end(), [](const ConditionResult& a, const ConditionResult& b) {
+    return a.workload < b.workload;
+  });
+  return out;
+}
+
+void take_results(const Aim& aim, const std::vector<Record>& records, ConditionResult& condition) {
+  for (const size_t index : condition.records) {
+    ++condition.counts[static_cast<size_t>(records[index].status)];
+    add_to_search(aim, records, index, search_of(condition, records[index].search));
+  }
+  std::sort(condition.searches.begin(), condition.searches.end(),
+            [](const SearchResult& a, const SearchResult& b) { return a.search < b.search; });
+  std::vector<double> metrics;
+  SearchResult best;  // of all searches together
+  for (const SearchResult& search : condition.searches) {
+    metrics.push_back(search.best_metric);
+    if (search.best) add_to_search(aim, records, *search.best, best);
+  }
+  condition.best = best.best;
+  condition.best_metric = spread_of(metrics);
+  for (size_t clock = 0; clock < kClocks.size(); ++clock) {
+    std::vector<double> scores;
+    for (const SearchResult& search : condition.searches) scores.push_back(search.to_target[clock]);
+    condition.to_target[clock] = spread_of(scores);
+  }
+}
+
+// Search by search: searches of one number drew the same points.
+void take_gain(const ConditionResult& baseline, ConditionResult& condition) {
+  for (size_t clock = 0; clock < kClocks.size(); ++clock) {
+    std::vector<double> gains;
+    for (const SearchResult& search : condition.searches)
+      for (const SearchResult& other : baseline.searches)
+        if (search.search == other.search && std::isfinite(other.to_target[clock]))
+          gains.push_back(other.to_target[clock] / search.to_target[clock]);
+    condition.gain[clock] = spread_of(gains);
+  }
+}
+
+Json baseline_labels(const Json& study, const std::vector<ConditionResult>& conditions) {
+  if (const Json* given = find(study, "baseline"); given && given->is_object()) return *given;
+  if (const Json* figures = find(study, "figures"); figures && figures->is_array())
+    for (const Json& figure : *figures)
+      if (const Json* given = find(figure, "baseline"); given && given->is_object()) return *given;
+  for (const auto& is :
+       {+[](const std::string&, const Json&value) { return value == "none"; },
+        +[](const std::string&name, const Json&value) { return name == "factor" && value == 1; }})
+    for (const ConditionResult& condition : conditions)
+      for (const auto& [name, value] : condition.labels.items())
+        if (is(name, value)) return Json{{name, value}};
+  return nullptr;
+}
+
+std::string batch_label_of(const std::vector<ConditionResult>& conditions) {
+  for (const ConditionResult& condition : conditions)
+    for (const auto& [name, value] : condition.labels.items())
+      if (value.is_number() && name.find("batch") != std::string::npos) return name;
+  return "";
+}
+
+}  // namespace
+
+double read_clock(const Clock& clock, size_t which) {
+  switch (which) {
+    case 0: return clock.fresh;
+    case 1: return clock.examples;
+    case 2: return clock.steps;
+    default: return clock.seconds;
+  }
+}
+
+size_t clock_index(const std::string& name) {
+  const auto found = std::find(kClocks.begin(), kClocks.end(), name);
+  if (found == kClocks.end())
+    fail(Code::invalid_argument, "there is no clock '", name, "'",
+         suggestion(name, std::vector<std::string>(kClocks.begin(), kClocks.end())));
+  return static_cast<size_t>(found - kClocks.begin());
+}
+
+bool Aim::is_better(double one, double other) const {
+  if (std::isnan(one)) return false;
+  if (std::isnan(other)) return true;
+  return accuracy ? one > other : one < other;
+}
+
+Spread spread_of(std::vector<double> values) {
+  std::erase_if(values, [](double value) { return std::isnan(value); });
+  Spread out;
+  out.count = values.size();
+  if (values.empty()) return out;
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  out.low = values.front();
+  out.high = values.back();
+  out.median = values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
+  out.finite = static_cast<size_t>(std::count_if(
+      values.begin(), values.end(), [](double value) { return std::isfinite(value); }));
+  return out;
+}
+
+std::string label_text(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  return value.is_number() ? plot::exact_number(value.get<double>()) : value.dump();
+}
+
+std::string labels_text(const Json& labels) {
+  std::string out;
+  for (const auto& [name, value] : labels.items())
+    out += cat(out.empty() ? "" : ", ", name, "=", label_text(value));
+  return out;
+}
+
+bool has_labels(const Json& labels, const Json& wanted) {
+  return std::all_of(wanted.items().begin(), wanted.items().end(), [&](const auto& entry) {
+    const auto found = labels.find(entry.key());
+    return found != labels.end() && *found == entry.value();
+  });
+}
+
+std::optional<size_t> baseline_of(const Summary& summary, size_t condition, const Json& baseline) {
+  if (!baseline.is_object()) return {};
+  const ConditionResult& of = summary.conditions[condition];
+  std::vector<size_t> candidates;
+  for (size_t i = 0; i < summary.conditions.size(); ++i)
+    if (summary.conditions[i].workload == of.workload &&
+        has_labels(summary.conditions[i].labels, baseline))
+      candidates.push_back(i);
+  if (candidates.empty()) return {};
+  Json differing = Json::object();  // labels in which they differ, with the value wanted
+  const Json& first = summary.conditions[candidates.front()].labels;
+  for (const size_t candidate : candidates)
+    for (const auto& [name, value] : summary.conditions[candidate].labels.items())
+      if (first.value(name, Json()) != value) differing[name] = of.labels.value(name, Json());
+  for (const size_t candidate : candidates)
+    if (has_labels(summary.conditions[candidate].labels, differing)) return candidate;
+  return {};
+}
+
+Summary summarize(const Json& study, const std::vector<Record>& records) {
+  Summary out;
+  out.aims = aims_of(study, records);
+  out.conditions = grouped(out.aims, records);
+  for (ConditionResult& condition : out.conditions)
+    take_results(out.aims[condition.workload], records, condition);
+  out.baseline = baseline_labels(study, out.conditions);
+  for (size_t i = 0; i < out.conditions.size(); ++i) {
+    const auto baseline = baseline_of(out, i, out.baseline);
+    if (!baseline || *baseline == i) continue;
+    out.conditions[i].baseline = baseline;
+    take_gain(out.conditions[*baseline], out.conditions[i]);
+  }
+  out.batch_label = batch_label_of(out.conditions);
+  find_scaling(out);
+  find_warnings(out, records);
+  return out;
+}
+
+}  // namespace etr::study

@@ -1,0 +1,116 @@
+// What a study's records say: results of each condition over its searches. Pure functions of the study and its records.
+//
+// A search's score on a clock is the least value at which one of its trials reached the target; trials that diverged or failed
+// do not count. Over the searches of a condition there are a median, a least and a greatest score. A search that never
+// reached the target counts as infinite there, so a median may be infinite.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/json_fwd.h"
+#include "study/records.h"
+
+namespace etr::study {
+
+constexpr std::array<const char*, 4> kClocks = {"fresh", "examples", "steps", "seconds"};
+constexpr size_t kStatusCount = 6;
+
+// By the clock's place in kClocks.
+double read_clock(const Clock& clock, size_t which);
+// Error(invalid_argument) that names the nearest.
+size_t clock_index(const std::string& name);
+
+// What a workload's trials were to reach.
+struct Aim {
+  std::string workload;
+  bool accuracy = false;  // the metric; otherwise loss
+  std::optional<double> target;
+  size_t clock = 0;  // the budget's first: what is compared if nothing else is said
+  double limit = 0;  // of the budget on that clock
+  Json space;        // of the workload's search, or null
+  const char* metric() const { return accuracy ? "accuracy" : "loss"; }
+  bool is_better(double one, double other) const;  // NaN is worse than all
+};
+
+struct Spread {
+  double median = kNone, low = kNone, high = kNone;
+  size_t finite = 0, count = 0;  // values that are no infinities, and all
+};
+// NaN is passed over. All NaN where there are no values.
+Spread spread_of(std::vector<double> values);
+
+struct SearchResult {
+  uint64_t search = 0;
+  size_t trials = 0, feasible = 0;
+  std::array<double, 4> to_target{};  // by clock; infinite where no trial got there
+  double best_metric = kNone;
+  std::optional<size_t> best;  // the record that got there first, or else has the best metric
+};
+
+struct ConditionResult {
+  size_t workload = 0;  // place in Summary::aims
+  Json labels;
+  std::string name;  // "variant=none, factor=1"
+  std::vector<size_t> records;
+  std::vector<SearchResult> searches;
+  std::array<size_t, kStatusCount> counts{};  // trials by Status
+  std::array<Spread, 4> to_target;
+  Spread best_metric;
+  std::optional<size_t> best;      // record: of all searches
+  std::optional<size_t> baseline;  // the condition that this one is compared with
+  // The baseline's score over this one's on each clock, search by search: above 1 is better than the baseline.
+  std::array<Spread, 4> gain;
+  std::vector<std::string> warnings;
+};
+
+// Steps to target against batch size, for conditions that differ in nothing else.
+struct ScalingResult {
+  size_t workload = 0;
+  Json labels;                  // the others
+  std::vector<size_t> at;       // conditions, from the smallest batch on
+  std::vector<double> batches;  // of those
+  // With b0 the smallest batch and s(b) the median of steps: scaling is perfect up to the largest batch b such that s is at most
+  // kPerfect * s(b0) * b0 / b for it and all smaller ones. Nothing where s(b0) is not known.
+  std::optional<double> perfect_until;
+  // The smallest batch whose s is at most kUseful times the least of all: larger ones take no fewer steps.
+  std::optional<double> largest_useful;
+};
+// Best scores of repeated searches differ by 10 to 20 %, so a fifth more than the ideal cannot be told from it. Useful is meant
+// to be strict: a batch of twice the size that saves less than a twentieth of the steps is not worth its examples.
+constexpr double kPerfect = 1.2, kUseful = 1.05;
+
+struct Summary {
+  std::vector<Aim> aims;  // one a workload, in the order of the study
+  std::vector<ConditionResult> conditions;
+  std::vector<ScalingResult> scaling;
+  Json
+      baseline;  // labels: of the study's 'baseline', of a figure's, or else the value "none" or factor 1; null: there is none
+  std::string batch_label;  // the label that counts as batch size; "": none
+};
+
+// `study` is the study's file (name, goal, budget, search, workloads, figures); what it leaves out is taken as not said.
+Summary summarize(const Json& study, const std::vector<Record>& records);
+
+// The condition that is the baseline of another: of those with all labels of `baseline` the one that agrees with the other on
+// every label in which they differ among themselves.
+std::optional<size_t> baseline_of(const Summary& summary, size_t condition, const Json& baseline);
+
+// Whether a condition has all of these labels, with these values.
+bool has_labels(const Json& labels, const Json& wanted);
+
+// results.json. Infinite and unknown numbers are null.
+Json to_json(const Summary& summary, const std::vector<Record>& records);
+
+// Tables: a row for each condition, and one for each trial. Labels and searched keys have columns of their own.
+std::string conditions_csv(const Summary& summary, const std::vector<Record>& records);
+std::string trials_csv(const std::vector<Record>& records);
+
+// "none", "0.1"
+std::string label_text(const Json& value);
+// "variant=none, factor=1"
+std::string labels_text(const Json& labels);
+
+}  // namespace etr::study

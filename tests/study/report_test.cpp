@@ -1,0 +1,274 @@
+// The report of a study: files, figures, and what strange records make of them.
+#include "study/report.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include "core/error.h"
+#include "core/parse_json.h"
+#include "core/platform_files.h"
+#include "study/figures.h"
+#include "study/summary.h"
+#include "study/synthetic.h"
+#include "support/temp_dir.h"
+#include "support/xml.h"
+
+namespace etr {
+namespace {
+
+namespace fs = std::filesystem;
+using study::Record;
+using study::Status;
+using test::simple_record;
+using test::xml_problem;
+
+// The page's body as XML: HTML differs in its head, where elements need no end.
+std::string page_problem(const std::string& page) {
+  const size_t begin = page.find("<body>"), end = page.find("</body>");
+  if (begin == std::string::npos || end == std::string::npos) return "there is no body";
+  return xml_problem(std::string_view(page).substr(begin, end + 7 - begin));
+}
+
+struct Written {
+  test::TempDir dir;
+  std::string page;
+  std::set<std::string> figures;
+
+  Written(const Json& study, const std::vector<Record>& records) {
+    study::write_study_report(study, records, dir.path("out"));
+    page = platform::read_file(dir.path("out/report.html"));
+    for (const auto& entry : fs::directory_iterator(dir.path("out/figures")))
+      if (entry.path().extension() == ".svg") figures.insert(entry.path().stem().string());
+  }
+  std::string file(const std::string& name) const {
+    return platform::read_file(dir.path("out/" + name));
+  }
+  void expect_well_formed() const {
+    EXPECT_EQ(page_problem(page), "");
+    for (const std::string& name : figures) {
+      const std::string svg = file("figures/" + name + ".svg");
+      EXPECT_EQ(xml_problem(svg), "") << name;
+      EXPECT_EQ(svg.find("='nan"), std::string::npos) << name;
+      EXPECT_EQ(svg.find("='inf"), std::string::npos) << name;
+    }
+  }
+};
+
+TEST(StudyReport, WritesFilesAndFiguresThatSuitTheLabels) {
+  const Written echo(test::echo_study(), test::echo_study_records());
+  echo.expect_well_formed();
+  EXPECT_EQ(echo.figures,
+            (std::set<std::string>{"best_metric", "curves", "rate", "spread", "to_target_fresh",
+                                   "to_target_seconds", "to_target_steps", "trials"}));
+  EXPECT_EQ(parse_json(echo.file("results.json"), "results")["conditions"].size(), 22u);
+  EXPECT_FALSE(echo.file("conditions.csv").empty());
+  EXPECT_FALSE(echo.file("trials.csv").empty());
+  EXPECT_NE(echo.page.find("Echo variants on CIFAR-10"), std::string::npos);
+  EXPECT_NE(echo.page.find("synthetic device"), std::string::npos);
+
+  const Written batch(test::batch_study(), test::batch_study_records());
+  batch.expect_well_formed();
+  EXPECT_TRUE(batch.figures.contains("scaling"));
+  EXPECT_NE(batch.page.find("Perfect scaling up to"), std::string::npos);
+}
+
+// The page loads nothing from anywhere: links lead to files beside it.
+TEST(StudyReport, PagesAreSelfContained) {
+  const Written written(test::echo_study(), test::echo_study_records());
+  for (const char* outside : {"src=", "@import", "url(http", "<script", "<link", "href='http"})
+    EXPECT_EQ(written.page.find(outside), std::string::npos) << outside;
+}
+
+TEST(StudyReport, IdsAreUniqueInThePage) {
+  const Written written(test::echo_study(), test::echo_study_records());
+  std::set<std::string> ids;
+  size_t count = 0;
+  for (size_t at = written.page.find(" id='"); at != std::string::npos;
+       at = written.page.find(" id='", at + 1), ++count)
+    ids.insert(written.page.substr(at + 5, written.page.find('\'', at + 5) - at - 5));
+  EXPECT_GT(count, 20u);
+  EXPECT_EQ(ids.size(), count);
+}
+
+// What a figure's table says is what was recorded.
+TEST(StudyReport, FiguresShowTheResults) {
+  const auto records = test::echo_study_records();
+  const auto summary = study::summarize(test::echo_study(), records);
+  const auto figures = study::study_figures(test::echo_study(), summary, records);
+  const plot::Figure& fresh = figures[0].figure;
+  ASSERT_EQ(figures[0].name, "to_target_fresh");
+  ASSERT_EQ(fresh.panels.size(), 2u);
+  size_t points = 0;
+  for (const plot::Panel& panel : fresh.panels)
+    for (const plot::Series& series : panel.series)
+      for (const plot::Point& point : series.points) {
+        ++points;
+        bool found = false;
+        for (const auto& condition : summary.conditions)
+          found = found || (condition.labels["variant"] == series.name &&
+                            condition.labels["factor"] == point.x &&
+                            condition.to_target[0].median == point.y &&
+                            condition.to_target[0].low == point.low &&
+                            condition.to_target[0].high == point.high);
+        EXPECT_TRUE(found) << series.name << " at " << point.x;
+      }
+  EXPECT_EQ(points, summary.conditions.size());
+  EXPECT_EQ(figures.back().name, "trials");
+  EXPECT_EQ(figures.back().figure.panels.size(), 9u);
+}
+
+// The ideal is the baseline's median over the factor, whatever the axis.
+TEST(StudyReport, TheIdealIsTheBaselineOverTheFactor) {
+  const auto records = test::echo_study_records();
+  const auto summary = study::summarize(test::echo_study(), records);
+  const auto figures = study::study_figures(test::echo_study(), summary, records);
+  const plot::Panel& panel = figures[0].figure.panels[0];
+  ASSERT_EQ(panel.references.size(), 2u);
+  const double base = panel.references[0].line.front().second;
+  EXPECT_EQ(base, summary.conditions[0].to_target[0].median);
+  for (const auto& [x, y] : panel.references[1].line) EXPECT_NEAR(y, base / x, 1e-6 * base);
+}
+
+TEST(StudyReport, ScalingFiguresMarkWhereItEnds) {
+  const auto records = test::batch_study_records();
+  const auto summary = study::summarize(test::batch_study(), records);
+  ASSERT_EQ(summary.scaling.size(), 2u);
+  const auto figures = study::study_figures(test::batch_study(), summary, records);
+  ASSERT_EQ(figures[0].name, "scaling");
+  std::set<std::string> notes;
+  for (const plot::Note& note : figures[0].figure.panels[0].notes) notes.insert(note.text);
+  EXPECT_EQ(notes.size(), 4u - (notes.contains("useful to ≥ 8,192") ? 1 : 0));
+  EXPECT_EQ(figures[0].figure.panels[0].x.scale, plot::Scale::log2);
+  EXPECT_EQ(figures[0].figure.panels[0].y.scale, plot::Scale::log2);
+}
+
+TEST(StudyReport, HostileLabelsStayText) {
+  const std::string hostile = "<script>alert('x')</script> & \"q\" \x01 ,\n";
+  std::vector<Record> records;
+  for (int i = 0; i < 3; ++i) {
+    records.push_back(
+        simple_record({{hostile, i}, {"other", cat(hostile, i % 2)}}, 0, 0, 100 + i, 1.2));
+    records.back().point = {{hostile, 0.1 * (i + 1)}};
+    records.back().device = records.back().version = records.back().workload = hostile;
+  }
+  records[2].status = Status::failed;
+  records[2].error = hostile;
+  const Json study = {{"name", hostile}, {"description", hostile}, {"goal", {{"target", 1.5}}}};
+  const Written written(study, records);
+  written.expect_well_formed();
+  EXPECT_EQ(written.page.find("<script"), std::string::npos);
+  EXPECT_GT(written.figures.size(), 2u);
+}
+
+TEST(StudyReport, StrangeRecordsAreShown) {
+  const double nan = std::nan("");
+  std::vector<Record> bad;
+  for (uint64_t i = 0; i < 4; ++i) {
+    bad.push_back(simple_record({{"factor", i}}, 0, 0, {}, nan));
+    bad.back().status = Status::diverged;
+    bad.back().spent.seconds = nan;
+    bad.back().curve[1].loss = INFINITY;
+  }
+  const Json study = {{"goal", {{"target", 1.5}}}};
+  const Written none(study, bad);
+  none.expect_well_formed();
+  EXPECT_NE(none.page.find("no trial was feasible"), std::string::npos);
+
+  const Written one(study, {simple_record(Json::object(), 0, 0, 100, 1.2)});
+  one.expect_well_formed();
+  EXPECT_TRUE(one.figures.contains("to_target_fresh"));
+
+  const Written nothing(Json(), {});
+  nothing.expect_well_formed();
+  EXPECT_TRUE(nothing.figures.empty());
+  EXPECT_NE(nothing.page.find("No trial has finished yet"), std::string::npos);
+
+  const Written no_target(Json(), {simple_record({{"a", 1}}, 0, 0, {}, 1.2)});
+  no_target.expect_well_formed();
+  EXPECT_FALSE(no_target.figures.contains("to_target_fresh"));
+}
+
+TEST(StudyReport, HasRoomFor200Conditions) {
+  std::vector<Record> records;
+  for (int i = 0; i < 200; ++i)
+    for (uint64_t trial = 0; trial < 3; ++trial)
+      records.push_back(
+          simple_record({{"case", cat("case ", i)}, {"kind", "a long name that is the same"}}, 0,
+                        trial, 1000 + i, 1 + 0.001 * i));
+  const Written written({{"goal", {{"target", 1.5}}}}, records);
+  written.expect_well_formed();
+  EXPECT_EQ(parse_json(written.file("results.json"), "results")["conditions"].size(), 200u);
+  EXPECT_NE(written.page.find("The best 60 of 200 conditions are shown."), std::string::npos);
+  EXPECT_NE(written.page.find("case 199"), std::string::npos);  // in the table
+}
+
+TEST(StudyReport, AnotherReportReplacesFigures) {
+  test::TempDir dir;
+  const std::string folder = dir.path("out");
+  study::write_study_report(test::batch_study(), test::batch_study_records(), folder);
+  EXPECT_TRUE(fs::exists(folder + "/figures/scaling.svg"));
+  study::write_study_report(test::echo_study(), test::echo_study_records(), folder);
+  EXPECT_FALSE(fs::exists(folder + "/figures/scaling.svg"));
+  EXPECT_TRUE(fs::exists(folder + "/figures/rate.csv"));
+}
+
+TEST(StudyReport, FiguresCanBeNamed) {
+  Json study = test::echo_study();
+  study["figures"] = {
+      {{"kind", "to_target"}, {"x", "variant"}, {"panel", "batch"}, {"name", "bars"}},
+      {{"kind", "spread"}, {"clock", "steps"}},
+      {{"kind", "curves"}, {"workload", "another"}}};
+  const Written written(study, test::echo_study_records());
+  written.expect_well_formed();
+  EXPECT_EQ(written.figures, (std::set<std::string>{"bars", "spread_steps"}));
+}
+
+TEST(StudyReport, MistakesInFiguresAreNamedBeforeAnythingIsWritten) {
+  const auto records = test::echo_study_records();
+  const auto message = [&](const Json& figures) -> std::string {
+    test::TempDir dir;
+    Json study = test::echo_study();
+    study["figures"] = figures;
+    try {
+      study::write_study_report(study, records, dir.path("out"));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::invalid_argument);
+      EXPECT_FALSE(fs::exists(dir.path("out")));
+      return error.what();
+    }
+    return "no error";
+  };
+  const auto expect = [&](const Json& figure, const char* part) {
+    EXPECT_NE(message(Json::array({figure})).find(part), std::string::npos)
+        << message(Json::array({figure}));
+  };
+  expect({{"kind", "to_taget"}}, "to_target");
+  expect({{"kind", "to_target"}, {"x", "facto"}}, "factor");
+  expect({{"kind", "to_target"}, {"clocks", "fresh"}}, "figures[0]: there is no key 'clocks'");
+  expect({{"kind", "to_target"}, {"clock", "freh"}}, "fresh");
+  expect({{"kind", 3}}, "'kind' is 3");
+  expect(7, "figures[0] is 7");
+  EXPECT_NE(message("x").find("not a list"), std::string::npos);
+}
+
+TEST(StudyReport, FiguresAreCheckedBeforeThereAreRecords) {
+  const std::vector<study::WorkloadLabels> workloads = {{"w", {{{"factor", 2}}, {{"factor", 4}}}}};
+  const auto check = [&](const Json& figure) {
+    study::check_figures({{"figures", Json::array({figure})}}, workloads);
+  };
+  EXPECT_NO_THROW(study::check_figures(Json::object(), workloads));
+  EXPECT_NO_THROW(check({{"kind", "to_target"}, {"x", "factor"}, {"clock", "steps"}}));
+  EXPECT_NO_THROW(check({{"kind", "rate"}, {"workload", "w"}}));
+  EXPECT_THROW(check({{"kind", "to_target"}, {"x", "batch"}}), Error);
+  EXPECT_THROW(check({{"kind", "ratio"}}), Error);
+  EXPECT_THROW(check({{"kind", "rate"}, {"workload", "v"}}), Error);
+  EXPECT_THROW(check({{"kind", "rate"}, {"baseline", {{"factor", 3}}}}), Error);
+  EXPECT_THROW(check({{"kind", "rate"}, {"baseline", "none"}}), Error);
+  EXPECT_NO_THROW(check({{"kind", "rate"}, {"baseline", {{"factor", 4}}}}));
+}
+
+}  // namespace
+}  // namespace etr
