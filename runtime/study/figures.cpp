@@ -92,8 +92,12 @@ std::vector<FigureSpec> usual_specs(const Summary& summary, size_t workload) {
     out.push_back(usual_spec(summary, workload, "to_target"));
     out.back().clock = clock_index(clock);
   }
-  for (const char* kind : {"best_metric", "rate", "curves", "spread", "trials"})
+  const Aim& aim = summary.aims[workload];
+  for (const std::string kind : {"best_metric", "rate", "curves", "spread", "trials"}) {
+    if (kind == "best_metric" && aim.ends_at_target) continue;
     out.push_back(usual_spec(summary, workload, kind));
+    if (kind == "spread" && aim.ends_at_target) out.back().clock = aim.clock;
+  }
   return out;
 }
 

@@ -182,7 +182,8 @@ std::optional<StudyFigure> best_metric_figure(const Scene& scene) {
   StudyFigure out;
   out.name = "best_metric";
   out.caption =
-      cat("The best ", aim.metric(), " of a search's trials within the budget. ", kWhiskers);
+      cat("The best ", aim.metric(), " of a search's trials within the budget. ",
+          aim.ends_at_target ? "Trials ended when they reached the target. " : "", kWhiskers);
   out.figure.title = cat("Best ", aim.metric(), " within the budget");
   plot::Axis y;
   y.label = cat("Best ", aim.metric());

@@ -39,6 +39,11 @@ void cut_worst(const Aim& aim, std::vector<double> values, double kept, plot::Ax
 
 namespace {
 
+// What a trial that was stopped early would have taken is not known.
+bool was_stopped(const Record& record) {
+  return record.status == Status::beaten || record.status == Status::hopeless;
+}
+
 // One column of a strip plot; adds what it shows to `all`.
 plot::Panel strip(const Scene& scene, const std::vector<size_t>& conditions, bool score,
                   std::vector<double>& all) {
@@ -49,7 +54,7 @@ plot::Panel strip(const Scene& scene, const std::vector<size_t>& conditions, boo
     std::vector<double> values;
     for (const size_t index : scene.at(conditions[i]).records) {
       const Record& record = scene.records[index];
-      if (!is_feasible(record.status)) continue;
+      if (!is_feasible(record.status) || (score && was_stopped(record))) continue;
       const double value = !score             ? record.best_metric
                            : record.to_target ? read_clock(*record.to_target, scene.clock())
                                               : kInfinite;
@@ -81,6 +86,8 @@ std::optional<StudyFigure> spread_figure(const Scene& scene) {
   out.caption = cat("Each trial that is feasible, and the median of each condition.",
                     left_out(conditions.size(), all_of(scene)));
   out.figure.title = "Trials of each condition: " + text;
+  const bool stopped = std::any_of(scene.records.begin(), scene.records.end(), was_stopped);
+  if (score && stopped) out.caption += " Trials that were stopped early are left out.";
   std::vector<double> all;
   for (const std::vector<size_t>& column : in_columns(conditions))
     out.figure.panels.push_back(strip(scene, column, score, all));

@@ -59,7 +59,11 @@ std::string period(const std::vector<Record>& records) {
     if (record.time > last) last = record.time;
   }
   const std::string from = minute_of(first), to = minute_of(last);
-  return from == to ? from : from + " to " + to;
+  if (from == to) return from;
+  const bool one_day =
+      from.size() == to.size() && from.ends_with(" UTC") && from.substr(0, 11) == to.substr(0, 11);
+  return one_day ? cat(from.substr(0, 10), ", ", from.substr(11, 5), " to ", to.substr(11))
+                 : cat(from, " to ", to);
 }
 
 std::string facts(const Json& study, const Summary& summary, const std::vector<Record>& records) {
@@ -117,6 +121,15 @@ std::string errors_list(const std::vector<Record>& records) {
   return out;
 }
 
+// What it means that there are no warnings.
+std::string all_well(bool aims, const std::vector<Record>& records) {
+  const bool searched = std::any_of(records.begin(), records.end(),
+                                    [](const Record& record) { return !record.unit.empty(); });
+  return cat(aims ? " Every search reached its target. " : " ",
+             "Most trials of each condition were feasible",
+             searched ? ", and no best trial lies at the border of its space." : ".");
+}
+
 // What a reader must know before the numbers: what diverged, failed, or did not get there.
 std::string cautions(const Summary& summary, const std::vector<Record>& records) {
   if (records.empty())
@@ -129,16 +142,12 @@ std::string cautions(const Summary& summary, const std::vector<Record>& records)
   if (!aims) short_of[static_cast<size_t>(Status::missed)] = 0;
   const std::string counts = outcomes(short_of);
   const std::string items = warnings_list(summary) + errors_list(records);
-  return cat(
-      "<section class='cautions", items.empty() ? " none" : "",
-      "'><h2>What did not get there</h2><p>Of ", number_text(static_cast<double>(records.size())),
-      " trials: ", counts.empty() ? "none diverged or failed" : escape(counts), ".",
-      items.empty() ? aims ? " Every search reached its target, most trials were feasible, and "
-                             "no best trial lies at the border of its space."
-                           : " Most trials were feasible, and no best trial lies at the border "
-                             "of its space."
-                    : "",
-      "</p>", items.empty() ? "" : cat("<ul>", items, "</ul>"), "</section>");
+  return cat("<section class='cautions", items.empty() ? " none" : "",
+             "'><h2>What did not get there</h2><p>Of ",
+             number_text(static_cast<double>(records.size())),
+             " trials: ", counts.empty() ? "none diverged or failed" : escape(counts), ".",
+             items.empty() ? all_well(aims, records) : "", "</p>",
+             items.empty() ? "" : cat("<ul>", items, "</ul>"), "</section>");
 }
 
 // The one sentence that a reader takes away.
@@ -180,6 +189,7 @@ std::string workload_part(const Summary& summary, const std::vector<Record>& rec
   std::string out =
       cat("<h2 class='part'>", escape(aim.workload.empty() ? "Results" : aim.workload),
           "</h2><p class='goal'>Goal: ", escape(target_text(aim)),
+          aim.ends_at_target ? ", where a trial ends" : "",
           aim.limit > 0 ? cat("; budget of a trial: ", clock_value(aim.clock, aim.limit),
                               aim.clock == 3 ? "" : " " + clock_text(aim.clock))
                         : "",

@@ -262,9 +262,24 @@ std::optional<size_t> baseline_of(const Summary& summary, size_t condition, cons
   return {};
 }
 
+namespace {
+
+bool ends_at_target(const std::string& workload, const std::vector<Record>& records) {
+  bool any = false;
+  for (const Record& record : records) {
+    if (record.workload != workload || !record.to_target) continue;
+    if (record.spent.steps > record.to_target->steps) return false;
+    any = any || record.spent.steps > 0;
+  }
+  return any;
+}
+
+}  // namespace
+
 Summary summarize(const Json& study, const std::vector<Record>& records) {
   Summary out;
   out.aims = aims_of(study, records);
+  for (Aim& aim : out.aims) aim.ends_at_target = ends_at_target(aim.workload, records);
   out.conditions = grouped(out.aims, records);
   for (ConditionResult& condition : out.conditions)
     take_results(out.aims[condition.workload], records, condition);

@@ -31,6 +31,8 @@ struct Aim {
   size_t clock = 0;  // the budget's first: what is compared if nothing else is said
   double limit = 0;  // of the budget on that clock
   Json space;        // of the workload's search, or null
+  bool ends_at_target =
+      false;  // trials did not go on: their best metrics are hardly better than the target
   const char* metric() const { return accuracy ? "accuracy" : "loss"; }
   bool is_better(double one, double other) const;  // NaN is worse than all
 };

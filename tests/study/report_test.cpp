@@ -215,6 +215,18 @@ TEST(StudyReport, AnotherReportReplacesFigures) {
   EXPECT_TRUE(fs::exists(folder + "/figures/rate.csv"));
 }
 
+// Best metrics would say little more than that the target was reached.
+TEST(StudyReport, TrialsThatEndAtTheTargetAreShownByTheirScores) {
+  auto records = test::echo_study_records();
+  for (Record& record : records)
+    if (record.to_target) record.spent = *record.to_target;
+  const Written written(test::echo_study(), records);
+  written.expect_well_formed();
+  EXPECT_FALSE(written.figures.contains("best_metric"));
+  EXPECT_TRUE(written.figures.contains("spread_fresh"));
+  EXPECT_NE(written.page.find("where a trial ends"), std::string::npos);
+}
+
 TEST(StudyReport, FiguresCanBeNamed) {
   Json study = test::echo_study();
   study["figures"] = {

@@ -177,6 +177,16 @@ size_t lines_of(const std::string& text) {
   return static_cast<size_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
+TEST(Summary, TellsWhetherTrialsEndedAtTheTarget) {
+  std::vector<Record> records = {simple_record({{"a", 1}}, 0, 0, 100, 1.2),
+                                 simple_record({{"a", 1}}, 0, 1, {}, 1.9)};
+  records[0].spent = *records[0].to_target;
+  records[1].spent.steps = 1000;
+  EXPECT_TRUE(study::summarize(goal(), records).aims[0].ends_at_target);
+  records[0].spent.steps += 1;
+  EXPECT_FALSE(study::summarize(goal(), records).aims[0].ends_at_target);
+}
+
 TEST(Summary, TablesHaveARowForEachConditionAndTrial) {
   const auto records = test::echo_study_records();
   const auto summary = study::summarize(test::echo_study(), records);
