@@ -227,6 +227,20 @@ TEST(StudyReport, TrialsThatEndAtTheTargetAreShownByTheirScores) {
   EXPECT_NE(written.page.find("where a trial ends"), std::string::npos);
 }
 
+TEST(StudyReport, ScoresOfTrialsThatWereStoppedAreNotMadeUp) {
+  std::vector<Record> records;
+  for (uint64_t i = 0; i < 4; ++i)
+    records.push_back(
+        simple_record({{"a", 1}}, 0, i, i < 2 ? std::optional(100.0) : std::nullopt, 1.4));
+  records[2].status = Status::beaten;  // the last one missed
+  const Json study = {{"goal", {{"target", 1.5}}},
+                      {"figures", {{{"kind", "spread"}, {"clock", "fresh"}}}}};
+  const auto figures = study::study_figures(study, study::summarize(study, records), records);
+  ASSERT_EQ(figures.size(), 1u);
+  EXPECT_EQ(figures[0].figure.panels[0].series[0].points.size(), 3u);
+  EXPECT_NE(figures[0].caption.find("stopped early"), std::string::npos);
+}
+
 TEST(StudyReport, FiguresCanBeNamed) {
   Json study = test::echo_study();
   study["figures"] = {
