@@ -81,18 +81,16 @@ class Bench:
         pattern = f"{source}/train-{{000000..{self.shards - 1:06d}}}.tar.zst"
         echo = {"none": {"factor": 1, "buffer": 1}, "fixed": {"factor": self.options.slower}}.get(
             way, {"mode": way, "factor": self.options.cap, "log": str(log)})
+        if "mode" in echo:
+            echo.update(settings(self.options.echo))
         job = json.loads(JOB.read_text())
+        for key in ("queue_items", "prefetch"):  # short queues are for the quickstart's delay
+            del job["pipeline"][key]
+        job["pipeline"].update(settings(self.options.set))
         stages = job["pipeline"]["stages"]
         stages[0]["pattern"] = pattern
         stages[5].update(echo)
         del stages[2]  # the delay that stands for a slow upstream
-        for key in self.options.set:
-            name, value = key.split("=", 1)
-            job["pipeline"][name] = json.loads(value)
-        stages_of_echo = next(stage for stage in stages if stage["stage"] == "echo")
-        for key in self.options.echo:
-            name, value = key.split("=", 1)
-            stages_of_echo[name] = json.loads(value)
         job["output"]["tensorboard"] = False
         job["evaluation"]["target_accuracy"] = target
         job["evaluation"]["every_steps"] = 40 if target else 0
@@ -113,6 +111,11 @@ class Bench:
         seconds = self.options.ready_seconds if profile.name == "ready" else self.options.seconds
         with ShapedProxy(server.port, profile) as proxy:
             return self.run(proxy.url, way, seed, seconds, target)
+
+
+def settings(words):
+    """Of KEY=JSON, ..."""
+    return {key: json.loads(value) for key, value in (word.split("=", 1) for word in words)}
 
 
 def median(values):
@@ -168,7 +171,7 @@ def arguments():
     parser.add_argument("--samples", type=int, default=8000)
     parser.add_argument("--per-shard", type=int, default=200, help="samples in a shard; one is fetched as a whole")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=JSON", help="of the pipeline")
-    parser.add_argument("--echo", action="append", default=[], metavar="KEY=JSON", help="of the echo stage")
+    parser.add_argument("--echo", action="append", default=[], metavar="KEY=JSON", help="of the echo stage, on_demand and auto")
     parser.add_argument("--json", metavar="FILE")
     return parser.parse_args()
 
