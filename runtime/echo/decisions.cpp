@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/log.h"
 #include "core/options.h"
 #include "core/packed.h"
 
@@ -36,6 +37,15 @@ std::vector<uint64_t> Decisions::Packed::numbers() const {
   const uint64_t last = newest ? newest->first : 0;
   if (reached > last) out.insert(out.end(), {reached - last, 0});
   return out;
+}
+
+// A run that ends within an epoch leaves its last decision.
+Decisions::~Decisions() {
+  try {
+    write_line();
+  } catch (const std::exception& error) {
+    log_line(LogLevel::warning, cat("echo: the last decision is not in the log: ", error.what()));
+  }
 }
 
 void Decisions::start_epoch(uint64_t epoch) {

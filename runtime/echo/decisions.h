@@ -24,6 +24,10 @@ class Decisions {
   Decisions(std::string log, std::string replay)
       : log_path_(std::move(log)), replay_path_(std::move(replay)) {}
 
+  ~Decisions();
+  Decisions(const Decisions&) = delete;
+  Decisions& operator=(const Decisions&) = delete;
+
   void start_epoch(uint64_t epoch);
 
   // So many fresh items have come: decisions before this place will not be made any more, and a restored run makes none there.

@@ -247,9 +247,10 @@ TEST(Trainer, EchoOnTheDeviceHoldsWhatIsRepeatedOnCredit) {
                  {"buffer", 40},    {"device", device},    {device ? "replay" : "log", log}};
     stages.erase(4);
     stages.insert(stages.begin() + 4, Json{{"stage", "flip"}});
-    if (!device) stages.insert(stages.begin() + 1, Json{{"stage", "delay"}, {"milliseconds", 2}});
+    stages.insert(stages.begin() + 1,
+                  Json{{"stage", "delay"}, {"milliseconds", device ? 0.01 : 2.0}});
     Trainer trainer(shared_kernels(), Job::parse(spec.dump(), "job"), false);
-    const Event event = run_to_end(trainer).back();
+    const Event event = run_to_end(trainer);
     curves.push_back(step_lines(out));
     if (!device) {
       fresh = event.fresh;
