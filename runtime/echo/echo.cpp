@@ -7,6 +7,7 @@
 //
 // Copies share their tensors. Each is a replica with a number of its own, so that augmentation
 // after this node draws anew for each.
+#include <algorithm>
 #include <cmath>
 #include <memory>
 
@@ -97,6 +98,7 @@ class Echo : public SerialStage {
     item.age += static_cast<int64_t>(fresh_);
     out.emit(std::move(item));
   }
+
   static void to_view(Item& item) {
     if (item.batch.size > 0)
       fail(Code::invalid_argument,
@@ -227,8 +229,8 @@ class AdaptiveEcho final : public Echo {
   // The fresh copy is the first use.
   void hold(const Item& item) {
     if (buffer_.size() == capacity_) credit_.save(buffer_.evict(rng_));
-    const uint32_t uses = uses_.next();
-    buffer_.add(item, {credit_.repaid(uses), 2 * uses, 1}, static_cast<int64_t>(item.size_bytes()),
+    const uint32_t uses = uses_.next(), most = std::max(uses, std::min(2 * uses, kMostReplicas));
+    buffer_.add(item, {credit_.repaid(uses), most, 1}, static_cast<int64_t>(item.size_bytes()),
                 rng_);
   }
 

@@ -16,6 +16,7 @@ namespace etr::echo {
 // The number of the `use`-th copy of an item: echo nodes may follow each other, and replicas of replicas keep
 // distinct numbers.
 constexpr uint32_t replica_of(uint32_t replica, uint32_t use) { return replica * 1024 + use; }
+constexpr uint32_t kMostReplicas = 1023;
 
 // Copies of successive items for a real factor e >= 1, by error diffusion: floor(e) or ceil(e)
 // each, and after n items the sum is within 1 of n * e, for every n.

@@ -6,7 +6,8 @@
 
 samples/jobs/quickstart.json (a small CNN on drawn digits, 64 examples a step) reads its shards from a web server on this machine, through a
 proxy that limits its rate (shaped_server.py). The training step is timed first, with data that lies ready; then the link is made to
-deliver --slower times fewer examples than the device trains on. Steady: at an even rate. Bursty: four times the rate for half a second, then
+deliver --slower times fewer examples than the device trains on. (Where the machine's other work changes meanwhile, another number of
+times: 'given/fresh' shows what it came to.) Steady: at an even rate. Bursty: four times the rate for half a second, then
 nothing for one and a half. Drifting: between a most and --swing times less, over 8 seconds; its slow stretches need more repeats than the
 cap has, which what was saved up before and the credit behind the cap bridge, so on average the cap suffices. Ready: twice what the
 device trains on, where nothing may change; those runs are as long as the others and their examples a second count.
@@ -168,6 +169,7 @@ def arguments():
     parser.add_argument("--target", type=float, default=0.97)
     parser.add_argument("--seconds", type=float, default=100, help="limit of each run")
     parser.add_argument("--ready-seconds", type=float, default=8)
+    parser.add_argument("--calibration-seconds", type=float, default=5)
     parser.add_argument("--samples", type=int, default=8000)
     parser.add_argument("--per-shard", type=int, default=200, help="samples in a shard; one is fetched as a whole")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=JSON", help="of the pipeline")
@@ -176,34 +178,47 @@ def arguments():
     return parser.parse_args()
 
 
+def calibrated(bench):
+    """The training step with data at hand: the rate of a link that delivers --slower times fewer examples, in bytes a second."""
+    full = bench.run(bench.folder, "none", 1, bench.options.calibration_seconds, 0)
+    rate = full.rate / bench.options.slower * bench.sample_bytes
+    print(f"data at hand: {full.rate:.0f} examples/s, the device waits {100 * full.waits:.1f} %; the link {rate / 1e3:.1f} kB/s; "
+          f"load {os.getloadavg()[0]:.1f}", flush=True)
+    return rate
+
+
+def measured_profile(bench, server, name):
+    """Runs by way, the seeds in turns. The step is timed anew before each turn: other work on the machine comes and goes."""
+    options = bench.options
+    runs = {way: [] for way in options.ways.split(",")}
+    for seed in map(int, options.seeds.split(",")):
+        profile = profiles_of(options, calibrated(bench))[name]
+        for way in runs:
+            runs[way].append(bench.measured(server, profile, way, seed))
+            cells = row_of(name, way, runs[way][-1:], runs.get("none", [])[-1:])
+            print("  " + ", ".join(f"{head} {cell}" for head, cell in zip(HEADS, cells)) + f" (seed {seed})", flush=True)
+    return runs
+
+
+def print_table(table):
+    print("\n| " + " | ".join(HEADS) + " |\n|" + "---|" * len(HEADS))
+    for profile, runs in table.items():
+        for way, of_way in runs.items():
+            print("| " + " | ".join(row_of(profile, way, of_way, runs.get("none"))) + " |")
+    print(f"\nload {os.getloadavg()[0]:.1f} at the end, {time.strftime('%Y-%m-%d %H:%M')}")
+
+
 def main():
     options = arguments()
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(options, folder)
-        full = bench.run(folder, "none", 1, 5, 0)
-        rate = full.rate / options.slower * bench.sample_bytes
         with WebServer(folder) as server:
-            print(f"data at hand: {full.rate:.0f} examples/s, the device waits {100 * full.waits:.1f} %; {server.kind}; "
-                  f"{bench.sample_bytes:.0f} bytes a sample, the link {rate / 1e3:.1f} kB/s; load {os.getloadavg()[0]:.1f}", flush=True)
-            table = {}
-            profiles = profiles_of(options, rate)
-            for profile in options.profiles.split(","):
-                runs = {way: [] for way in options.ways.split(",")}
-                for seed in map(int, options.seeds.split(",")):
-                    for way in runs:
-                        runs[way].append(bench.measured(server, profiles[profile], way, seed))
-                        cells = row_of(profile, way, runs[way][-1:], runs.get("none", [])[-1:])
-                        print("  " + ", ".join(f"{head} {cell}" for head, cell in zip(HEADS, cells)) + f" (seed {seed})", flush=True)
-                table[profile] = runs
-        print("\n| " + " | ".join(HEADS) + " |\n|" + "---|" * len(HEADS))
-        for profile, runs in table.items():
-            for way, of_way in runs.items():
-                print("| " + " | ".join(row_of(profile, way, of_way, runs.get("none"))) + " |")
-        print(f"\nload {os.getloadavg()[0]:.1f} at the end, {time.strftime('%Y-%m-%d %H:%M')}")
+            print(f"{server.kind}; {bench.sample_bytes:.0f} bytes a sample, {options.per_shard} samples a shard", flush=True)
+            table = {name: measured_profile(bench, server, name) for name in options.profiles.split(",")}
+        print_table(table)
         if options.json:
             pathlib.Path(options.json).write_text(json.dumps({
                 "benchmark": "echo_upstreams", "arguments": {key: value for key, value in vars(options).items() if key != "json"},
-                "ready": full.json(), "link_bytes_per_second": rate,
                 "runs": {profile: {way: [run.json() for run in of_way] for way, of_way in runs.items()}
                          for profile, runs in table.items()}}, indent=1) + "\n")
 
