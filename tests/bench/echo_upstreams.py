@@ -13,7 +13,8 @@ cap has, which what was saved up before and the credit behind the cap bridge, so
 device trains on, where nothing may change; those runs are as long as the others and their examples a second count.
 
 Of each run, in turns over the seeds: the seconds to the target (evaluations apart), the share of the time in which the device had
-nothing to do, over all and behind the first 3 seconds, and the factor of `auto` over the second half of its decisions. Other
+nothing to do, over all and behind the first 3 seconds, the factor of `auto` over the second half of its decisions, and the processor time
+that an example took with all that the process did, which tells a cost where the machine is too busy for rates to be compared. Other
 work on the machine counts as the device's waiting where it keeps the host from feeding it: the line 'ready, none' shows how much.
 """
 
@@ -21,6 +22,7 @@ import argparse
 import json
 import os
 import pathlib
+import resource
 import statistics
 import subprocess
 import sys
@@ -37,13 +39,14 @@ WAYS, PROFILES = ("none", "fixed", "on_demand", "auto"), ("steady", "bursty", "d
 class Run:
     """What metrics.jsonl says of a run."""
 
-    def __init__(self, rows, target, decisions):
+    def __init__(self, rows, target, decisions, cpu):
         steps = [row for row in rows if row["kind"] == "step"]
         tests = [row for row in rows if row["kind"] == "evaluation"]
         self.accuracy = tests[-1]["eval_accuracy"] if tests else 0
         self.to_target = next((row["seconds"] for row in tests if row["eval_accuracy"] >= target), None)
         self.seconds, self.steps = steps[-1]["seconds"], len(steps)
         self.rate = (steps[-1]["examples"] - steps[0]["examples"]) / (steps[-1]["seconds"] - steps[0]["seconds"])
+        self.cpu_ms = 1e3 * cpu / steps[-1]["examples"]
         self.ratio = steps[-1]["examples"] / max(steps[-1]["fresh"], 1)
         self.waits = wait_share(steps, 0)
         self.waits_later = wait_share(steps, FIRST_SECONDS)
@@ -99,12 +102,15 @@ class Bench:
         path = self.folder / "job.json"
         path.write_text(json.dumps(job))
         words = ["--set", f"data={self.folder}", "--set", f"out={out}", "--set", f"seed={seed}"]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run([self.echotrain, "train", path, "--overwrite", *words], capture_output=True, text=True)
         if done.returncode != 0:
             sys.exit(f"{way}: echotrain train ended with {done.returncode}:\n{done.stderr[-2000:]}")
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
         decisions = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-        return Run(rows, target or 2, decisions)
+        return Run(rows, target or 2, decisions, cpu)
 
     def measured(self, server, profile, way, seed):
         """A run at a profile: to the target, or where the upstream is fast enough for some seconds."""
@@ -142,10 +148,10 @@ def row_of(profile, way, runs, plain):
             shown(median([run.waits_later for run in runs]), ".1f", 100),
             shown(median([run.ratio for run in runs]), ".2f"),
             f"{min(factors):.2f} to {max(factors):.2f}" if factors and way == "auto" else "-",
-            shown(median([run.rate for run in runs]), ".0f")]
+            shown(median([run.rate for run in runs]), ".0f"), shown(median([run.cpu_ms for run in runs]), ".2f")]
 
 
-HEADS = ["upstream", "mode", "s to target", "over none", "waits %", f"behind {FIRST_SECONDS} s %", "given/fresh", "factor", "examples/s"]
+HEADS = ["upstream", "mode", "s to target", "over none", "waits %", f"behind {FIRST_SECONDS} s %", "given/fresh", "factor", "examples/s", "CPU ms/example"]
 
 
 def profiles_of(options, rate):
