@@ -4,16 +4,61 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/log.h"
 #include "core/options.h"
 #include "core/packed.h"
 
 namespace etr::echo {
+
+void Decisions::Packed::note(uint64_t after, uint64_t echoes) {
+  const auto put = [this](uint64_t number) {
+    for (; number >= 128; number >>= 7) bytes.push_back(static_cast<uint8_t>(number | 128));
+    bytes.push_back(static_cast<uint8_t>(number));
+  };
+  if (newest && newest->first != after) {
+    put(newest->first - std::exchange(before, newest->first));
+    put(newest->second);
+  }
+  newest = {after, echoes};
+}
+
+std::vector<uint64_t> Decisions::Packed::numbers() const {
+  std::vector<uint64_t> out;
+  uint64_t number = 0;
+  unsigned shift = 0;
+  for (const uint8_t byte : bytes) {
+    number |= static_cast<uint64_t>(byte & 127) << shift;
+    shift += 7;
+    if (byte & 128) continue;
+    out.push_back(std::exchange(number, 0));
+    shift = 0;
+  }
+  if (newest) out.insert(out.end(), {newest->first - before, newest->second});
+  const uint64_t last = newest ? newest->first : 0;
+  if (reached > last) out.insert(out.end(), {reached - last, 0});
+  return out;
+}
+
+// A run that ends within an epoch leaves its last decision.
+Decisions::~Decisions() {
+  try {
+    write_line();
+  } catch (const std::exception& error) {
+    log_line(LogLevel::warning, cat("echo: the last decision is not in the log: ", error.what()));
+  }
+}
 
 void Decisions::start_epoch(uint64_t epoch) {
   std::scoped_lock lock(mutex_);
   read_replay();
   epoch_ = epoch;
   made_[epoch] = {};
+  if (!log_path_.empty()) open_log();  // where nothing is decided, it says so
+}
+
+void Decisions::reach(uint64_t after) {
+  std::scoped_lock lock(mutex_);
+  made_[epoch_].reached = after;
 }
 
 // A restored run writes on where it was restored: lines of the run it replaces that lie further on do not
@@ -31,7 +76,7 @@ void Decisions::read_replay() {
       Made& made = replay_[epoch];
       made.erase(made.lower_bound(after), made.end());
       replay_.erase(replay_.upper_bound(epoch), replay_.end());
-      made[after] = row.at("value").get<uint64_t>();
+      made[after] = row.at("echoes").get<uint64_t>();
     } catch (const nlohmann::json::exception&) {
       fail(Code::corrupt_data, where, " is not a decision of an echo node: ", line);
     }
@@ -53,13 +98,13 @@ bool Decisions::replaying(uint64_t after) {
   return epoch != replay_.end() && epoch->second.lower_bound(after) != epoch->second.end();
 }
 
-void Decisions::note(uint64_t after, uint64_t value, const Json& details) {
+void Decisions::note(uint64_t after, uint64_t echoes, const Json& details) {
   std::scoped_lock lock(mutex_);
-  Made& made = made_[epoch_];
-  if (made.empty() || made.rbegin()->first != after) write_line();
-  made[after] = value;
+  Packed& made = made_[epoch_];
+  if (!made.newest || made.newest->first != after) write_line();
+  made.note(after, echoes);
   if (log_path_.empty()) return;
-  Json row{{"epoch", epoch_}, {"after", after}, {"value", value}};
+  Json row{{"epoch", epoch_}, {"after", after}, {"echoes", echoes}};
   if (details.is_object()) row.update(details);
   line_ = row.dump();
 }
@@ -69,9 +114,12 @@ void Decisions::end_epoch() {
   write_line();
 }
 
+void Decisions::open_log() {
+  if (!log_) log_.emplace(log_path_, platform::OutputFile::Mode::append);
+}
+
 void Decisions::write_line() {
   if (line_.empty()) return;
-  if (!log_) log_.emplace(log_path_, platform::OutputFile::Mode::append);
   log_->write(line_ + "\n");
   log_->flush();  // a run that is ended from outside leaves its decisions
   line_.clear();
@@ -79,15 +127,8 @@ void Decisions::write_line() {
 
 Json Decisions::save(uint64_t epoch) const {
   std::scoped_lock lock(mutex_);
-  std::vector<uint64_t> numbers;
-  if (const auto it = made_.find(epoch); it != made_.end()) {
-    uint64_t last = 0;
-    for (const auto& [after, value] : it->second) {
-      numbers.push_back(after - std::exchange(last, after));
-      numbers.push_back(value);
-    }
-  }
-  return pack_numbers(numbers);
+  const auto it = made_.find(epoch);
+  return pack_numbers(it == made_.end() ? std::vector<uint64_t>() : it->second.numbers());
 }
 
 void Decisions::load(uint64_t epoch, const Json& saved) {

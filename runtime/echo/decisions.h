@@ -1,5 +1,5 @@
-// What an echo node decided by the clock, so that a run can be repeated: in the saved position, and in a
-// log file.
+// What an echo node decided by the clock, so that a run can be repeated: how many echoes followed which fresh item; in the
+// saved position, and in a log file.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/json_fwd.h"
@@ -14,8 +15,8 @@
 
 namespace etr::echo {
 
-// Each decision is a number, made after `after` fresh items of an epoch. Thread safe: a position is saved
-// while the node works.
+// A decision is a number of echoes, given after `after` fresh items of an epoch and before the next. Thread safe: a position
+// is saved while the node works.
 class Decisions {
  public:
   // `log`: file that receives a line of JSON for each decision; "" for none. `replay`: such a file, whose
@@ -23,15 +24,22 @@ class Decisions {
   Decisions(std::string log, std::string replay)
       : log_path_(std::move(log)), replay_path_(std::move(replay)) {}
 
+  ~Decisions();
+  Decisions(const Decisions&) = delete;
+  Decisions& operator=(const Decisions&) = delete;
+
   void start_epoch(uint64_t epoch);
+
+  // So many fresh items have come: decisions before this place will not be made any more, and a restored run makes none there.
+  void reach(uint64_t after);
 
   // The decision that is to be repeated here, if there is one.
   std::optional<uint64_t> due(uint64_t after);
   // Whether decisions are still to be repeated here or further on: then none may be made.
   bool replaying(uint64_t after);
 
-  // Notes a decision; one for the same place is replaced. `details` go into the log.
-  void note(uint64_t after, uint64_t value, const Json& details);
+  // Notes a decision; one for the same place, which is the newest, is replaced. `details` go into the log.
+  void note(uint64_t after, uint64_t echoes, const Json& details);
   void end_epoch();  // completes the log
 
   Json save(uint64_t epoch) const;
@@ -41,13 +49,26 @@ class Decisions {
  private:
   using Made = std::map<uint64_t, uint64_t>;  // by place
 
+  // The same in two bytes each for the most part: an epoch may have millions.
+  struct Packed {
+    std::vector<uint8_t> bytes;  // of all but the newest: steps between places, and echoes
+    uint64_t before = 0;         // the place of the newest but one
+    std::optional<std::pair<uint64_t, uint64_t>> newest;
+    uint64_t reached = 0;  // saved as a place without echoes
+
+    void note(uint64_t after, uint64_t echoes);
+    std::vector<uint64_t> numbers() const;
+  };
+
   void read_replay();
+  void open_log();
   void write_line();
 
   const std::string log_path_, replay_path_;
   mutable std::mutex mutex_;
   uint64_t epoch_ = 0;
-  std::map<uint64_t, Made> made_, replay_;  // by epoch
+  std::map<uint64_t, Packed> made_;  // by epoch
+  std::map<uint64_t, Made> replay_;
   bool replay_read_ = false;
   std::optional<platform::OutputFile> log_;
   std::string line_;  // of the newest decision; written when it can no longer change

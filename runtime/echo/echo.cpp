@@ -1,12 +1,13 @@
 // The echo node: repeats what came from upstream (Choi et al. 2019, arXiv 1907.05550).
 //
 //   fixed      every item is emitted `factor` times, mixed through a buffer of copies.
-//   auto       the same, with a factor that follows the measured times up- and downstream.
-//   on_demand  every fresh item is emitted once; held ones are repeated, up to `factor` uses each,
-//              only while the consumer would otherwise wait.
+//   on_demand  every fresh item is emitted once, at once; held ones are repeated only while the consumer would otherwise
+//              wait, `factor` uses for each fresh one at most, and a bounded number on credit.
+//   auto       the same, and echoes that are due after each fresh item by the ratio that the run was found to need.
 //
 // Copies share their tensors. Each is a replica with a number of its own, so that augmentation
 // after this node draws anew for each.
+#include <algorithm>
 #include <cmath>
 #include <memory>
 
@@ -22,15 +23,17 @@ using namespace pipeline;
 
 constexpr OptionSpec kOptions[] = {
     {"factor", OptionType::number, nullptr,
-     "times each item is used, a real number: 2.5 is 2 or 3; auto and on_demand: at most", 1, 1e6},
+     "times each item is used, a real number: 2.5 is 2 or 3; auto and on_demand: at most, over a "
+     "long stretch of the run; one sample at most twice as often",
+     1, 1e6},
     {"mode", OptionType::string, "\"fixed\"",
-     "repeat always, as often as measured times ask for, or only when the consumer would wait", 0,
-     0, "", "fixed|auto|on_demand"},
+     "repeat always; as often as the run needs, evenly; or only when the consumer would wait", 0, 0,
+     "", "fixed|auto|on_demand"},
     {"draw", OptionType::string, "\"default\"",
-     "which of the held samples comes next; default: on_demand least_used, else uniform", 0, 0, "",
-     "default|least_used|uniform|newest"},
+     "which of the held samples comes next; default: uniform if fixed, else spread", 0, 0, "",
+     "default|spread|least_used|uniform|newest"},
     {"buffer", OptionType::integer, "1000",
-     "fixed and auto: copies held for shuffling, 1 keeps the order; on_demand: samples that may be "
+     "fixed: copies held for shuffling, 1 keeps the order; auto and on_demand: samples that may be "
      "repeated",
      1, 1e8, "samples"},
     {"buffer_bytes", OptionType::integer, "1073741824",
@@ -47,6 +50,7 @@ constexpr OptionSpec kOptions[] = {
 
 Draw draw_of(const Options& options, Draw by_default) {
   const std::string name = options.string("draw");
+  if (name == "spread") return Draw::spread;
   if (name == "least_used") return Draw::least_used;
   if (name == "uniform") return Draw::uniform;
   return name == "newest" ? Draw::newest : by_default;
@@ -94,12 +98,6 @@ class Echo : public SerialStage {
     item.age += static_cast<int64_t>(fresh_);
     out.emit(std::move(item));
   }
-  bool give_one(Emitter& out) {
-    Item item;
-    if (!buffer_.draw(item, rng_)) return false;
-    give(std::move(item), out);
-    return true;
-  }
 
   static void to_view(Item& item) {
     if (item.batch.size > 0)
@@ -120,7 +118,7 @@ class Echo : public SerialStage {
   uint64_t all_fresh_ = 0, all_given_ = 0;
 };
 
-class FixedEcho : public Echo {
+class FixedEcho final : public Echo {
  public:
   FixedEcho(const Options& options, const StageContext& context)
       : Echo(options, context, Draw::uniform),
@@ -139,7 +137,8 @@ class FixedEcho : public Echo {
     // To mix copies, not samples, each is held by itself; they share the bytes.
     const uint32_t together = mixes_ ? 1 : copies;
     for (uint32_t used = 0; used < copies; used += together) {
-      buffer_.add(held, used + together, used, bytes * together / copies);
+      const uint32_t end = used + together;
+      buffer_.add(held, {end, end, used}, bytes * together / copies, rng_);
       while (buffer_.copies() >= capacity_) give_one(out);
     }
   }
@@ -154,97 +153,135 @@ class FixedEcho : public Echo {
   }
 
  private:
-  const bool mixes_;
+  bool give_one(Emitter& out) {
+    Item item;
+    if (!buffer_.draw(item, rng_)) return false;
+    give(std::move(item), out);
+    return true;
+  }
 
- protected:
+  const bool mixes_;
   CopyCounter copies_;
 };
 
-// Factors are noted in thousandths.
-class AutoEcho final : public FixedEcho {
+// Of the modes that depend on time. A decision is how many echoes follow a fresh item before the next one.
+class AdaptiveEcho final : public Echo {
  public:
-  AutoEcho(const Options& options, const StageContext& context)
-      : FixedEcho(options, context), controller_(options.number("factor")) {
-    copies_.set_factor(1);
-  }
-
-  void start_epoch(uint64_t epoch) override {
-    FixedEcho::start_epoch(epoch);
-    decisions_.note(0, thousandths(copies_.factor()), nullptr);
-  }
-
-  void process(Item&& item, Emitter& out) override {
-    if (const auto due = decisions_.due(fresh_)) decide(*due, nullptr);
-    FixedEcho::process(std::move(item), out);
-  }
-
-  bool adapts() const override { return true; }
-
-  void observe(const Pace& pace) override {
-    const auto decision = controller_.observe(pace, all_fresh_, all_given_, copies_.factor());
-    if (!decision || decisions_.replaying(fresh_)) return;
-    decide(thousandths(decision->factor), {{"factor", decision->factor},
-                                           {"t_up_s", decision->t_up_s},
-                                           {"t_down_s", decision->t_down_s}});
-  }
-
-  Json save_decisions(uint64_t epoch) const override { return decisions_.save(epoch); }
-  void load_decisions(uint64_t epoch, const Json& saved) override { decisions_.load(epoch, saved); }
-
- private:
-  static uint64_t thousandths(double factor) {
-    return static_cast<uint64_t>(std::lround(factor * 1000));
-  }
-  void decide(uint64_t value, const Json& details) {
-    copies_.set_factor(static_cast<double>(value) / 1000);
-    decisions_.note(fresh_, value, details);
-  }
-
-  FactorController controller_;
-};
-
-class OnDemandEcho final : public Echo {
- public:
-  OnDemandEcho(const Options& options, const StageContext& context)
-      : Echo(options, context, Draw::least_used), uses_(options.number("factor")) {}
+  AdaptiveEcho(const Options& options, const StageContext& context, bool plans)
+      : Echo(options, context, Draw::spread),
+        plans_(plans),
+        uses_(options.number("factor")),
+        credit_(band(options)),
+        plan_(options.number("factor"), band(options)) {}
 
   void start_epoch(uint64_t epoch) override {
     Echo::start_epoch(epoch);
     uses_.reset();
-    repeated_ = 0;
+    credit_.reset();
+    plan_.start_epoch();
+    echoes_ = 0;
+    details_ = nullptr;
   }
 
   void process(Item&& item, Emitter& out) override {
     Item held = received(std::move(item));
-    repeated_ = 0;
-    if (buffer_.size() == capacity_) buffer_.evict(rng_);
-    // The fresh copy is the first use.
-    buffer_.add(held, uses_.next(), 1, static_cast<int64_t>(held.size_bytes()));
+    echoes_ = 0;
+    details_ = nullptr;
+    decisions_.reach(fresh_);
+    hold(held);
     held.replica = replica_of(held.replica, 0);
     give(std::move(held), out);
-    for (uint64_t due = decisions_.due(fresh_).value_or(0); due > 0; --due)
-      if (!repeat_one(out)) fail(Code::internal, "an echo of the saved run cannot be repeated");
+    if (decisions_.replaying(fresh_))
+      repeat_again(out);
+    else if (plans_)
+      repeat_as_planned(out);
   }
 
   void finish_pass(Emitter&) override { decisions_.end_epoch(); }
 
   bool echoes_on_demand() const override { return true; }
-  bool echo_one(Emitter& out) override {
-    return fresh_ > 0 && !decisions_.replaying(fresh_) && repeat_one(out);
+  size_t echo(size_t most, Emitter& out) override {
+    if (fresh_ == 0 || decisions_.replaying(fresh_ + 1)) return 0;
+    size_t given = 0;
+    while (given < most && (repeat(out) || repeat_on_credit(out))) {
+      ++given;
+      plan_.gave_extra();
+    }
+    note(given);
+    return given;
+  }
+
+  bool adapts() const override { return plans_; }
+  void observe(const Pace& pace) override {
+    if (decisions_.replaying(fresh_ + 1)) return;
+    plan_.observe(pace, all_fresh_, all_given_);
   }
 
   Json save_decisions(uint64_t epoch) const override { return decisions_.save(epoch); }
   void load_decisions(uint64_t epoch, const Json& saved) override { decisions_.load(epoch, saved); }
 
  private:
-  bool repeat_one(Emitter& out) {
-    if (!give_one(out)) return false;
-    decisions_.note(fresh_, ++repeated_, nullptr);
+  static uint64_t band(const Options& options) {
+    return static_cast<uint64_t>(options.number("factor") *
+                                 static_cast<double>(options.integer("buffer")));
+  }
+
+  // The fresh copy is the first use.
+  void hold(const Item& item) {
+    if (buffer_.size() == capacity_) credit_.save(buffer_.evict(rng_));
+    const uint32_t uses = uses_.next(), most = std::max(uses, std::min(2 * uses, kMostReplicas));
+    buffer_.add(item, {credit_.repaid(uses), most, 1}, static_cast<int64_t>(item.size_bytes()),
+                rng_);
+  }
+
+  bool repeat(Emitter& out) {
+    Item item;
+    if (!buffer_.draw(item, rng_)) return false;
+    give(std::move(item), out);
     return true;
   }
 
+  bool repeat_on_credit(Emitter& out) {
+    Item item;
+    if (!credit_.may_spend() || !buffer_.draw_spent(item, rng_)) return false;
+    credit_.spend();
+    give(std::move(item), out);
+    return true;
+  }
+
+  void repeat_again(Emitter& out) {
+    const uint64_t due = decisions_.due(fresh_).value_or(0);
+    for (uint64_t given = 0; given < due; ++given)
+      if (!repeat(out) && !repeat_on_credit(out))
+        fail(Code::corrupt_data, "echo: after ", fresh_, " fresh samples the saved run gave ", due,
+             " echoes, and there are ", given,
+             " to give: the decisions are of another pipeline, or damaged");
+    note(due);
+  }
+
+  void repeat_as_planned(Emitter& out) {
+    const uint32_t due = plan_.echoes_after_fresh();
+    size_t given = 0;
+    while (given < due && repeat(out)) ++given;
+    if (std::abs(plan_.factor() - told_factor_) > 0.01 * told_factor_) {
+      told_factor_ = plan_.factor();
+      details_ = {{"factor", told_factor_}};
+    }
+    note(given);
+  }
+
+  void note(uint64_t more) {
+    if (more == 0 && details_.is_null()) return;
+    decisions_.note(fresh_, echoes_ += more, details_);
+  }
+
+  const bool plans_;
   CopyCounter uses_;
-  uint64_t repeated_ = 0;  // echoes since the newest fresh item
+  Credit credit_;
+  EchoPlan plan_;
+  uint64_t echoes_ = 0;  // since the newest fresh item
+  double told_factor_ = 1;
+  Json details_;  // of the decision after it
 };
 
 std::unique_ptr<Stage> make(const Options& options, const StageContext& context) {
@@ -252,9 +289,8 @@ std::unique_ptr<Stage> make(const Options& options, const StageContext& context)
   if (mode == "fixed" && !(options.string("log") + options.string("replay")).empty())
     fail(Code::invalid_argument,
          "echo: 'log' and 'replay' belong to the modes auto and on_demand; fixed decides nothing");
-  if (mode == "on_demand") return std::make_unique<OnDemandEcho>(options, context);
-  if (mode == "auto") return std::make_unique<AutoEcho>(options, context);
-  return std::make_unique<FixedEcho>(options, context);
+  if (mode == "fixed") return std::make_unique<FixedEcho>(options, context);
+  return std::make_unique<AdaptiveEcho>(options, context, /*plans=*/mode == "auto");
 }
 
 }  // namespace

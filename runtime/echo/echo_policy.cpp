@@ -8,32 +8,68 @@
 #include "core/text.h"
 
 namespace etr::echo {
-uint32_t CopyCounter::next() {
-  owed_ += factor_;
-  // A hair above .5 either way must not depend on how the sum was rounded.
-  const double copies = std::floor(owed_ + 1e-9);
-  owed_ -= copies;
-  return static_cast<uint32_t>(copies);
+namespace {
+
+// Of a number that is owed, what can be given in whole ones. A hair below one must not depend on how the sum was rounded.
+uint32_t whole_of(double& owed) {
+  const double whole = std::max(std::floor(owed + 1e-9), 0.0);
+  owed -= whole;
+  return static_cast<uint32_t>(whole);
 }
 
-void EchoBuffer::add(pipeline::Item item, uint32_t uses, uint32_t used, int64_t bytes) {
-  if (used >= uses) return;
+}  // namespace
+
+uint32_t CopyCounter::next() {
+  owed_ += factor_;
+  return whole_of(owed_);
+}
+
+void EchoBuffer::add(pipeline::Item item, Uses uses, int64_t bytes, Rng& rng) {
+  if (uses.used >= uses.most) return;
   if (bytes_ + bytes > limit_bytes_)
     fail(Code::out_of_memory, "the echo buffer holds ", counted(size(), "sample"), " of ",
          counted(bytes_, "byte"), " and may not exceed ", limit_bytes_,
          "; lower 'buffer' or raise 'buffer_bytes'");
-  copies_ += uses - used;
+  copies_ += uses.planned - std::min(uses.used, uses.planned);
   bytes_ += bytes;
-  Held held{std::move(item), uses, used, bytes};
-  if (draw_ == Draw::uniform) return mixed_.push_back(std::move(held));
-  const Key key = key_of(held);
-  ordered_.emplace(key, std::move(held));
+  samples_.push_back({std::move(item), uses, bytes, order_.end(), 0});
+  put(std::prev(samples_.end()), rng);
+}
+
+// Where the draw finds it.
+void EchoBuffer::put(Samples::iterator held, Rng& rng) {
+  const uint64_t number = numbers_++;
+  const auto [planned, most, used] = held->uses;
+  if (used >= planned) {
+    held->place = order_.emplace(Key(true, used, number), held).first;
+    return;
+  }
+  if (draw_ == Draw::uniform) {
+    held->mixed = mixed_.size();
+    mixed_.push_back(held);
+    return;
+  }
+  uint64_t by = draw_ == Draw::newest ? UINT64_MAX - number : used;
+  // Its next use lies half to one and a half times as many draws ahead as samples are held.
+  if (draw_ == Draw::spread)
+    by = 2 * draws_ + size() + rng.below(static_cast<uint32_t>(2 * size()));
+  held->place = order_.emplace(Key(false, by, number), held).first;
+}
+
+void EchoBuffer::take(const Held& held) {
+  if (held.place != order_.end()) {
+    order_.erase(held.place);
+    return;
+  }
+  mixed_[held.mixed] = mixed_.back();
+  mixed_[held.mixed]->mixed = held.mixed;
+  mixed_.pop_back();
 }
 
 void EchoBuffer::use(Held& held, pipeline::Item& out) {
-  const uint32_t replica = replica_of(held.item.replica, held.used);
-  --copies_;
-  if (++held.used == held.uses)
+  const uint32_t replica = replica_of(held.item.replica, held.uses.used);
+  if (held.uses.used++ < held.uses.planned) --copies_;
+  if (held.uses.used == held.uses.most)
     out = std::move(held.item);
   else
     out = held.item;
@@ -42,83 +78,89 @@ void EchoBuffer::use(Held& held, pipeline::Item& out) {
   if (replica > 0) out.batch.echoed += std::exchange(out.batch.fresh, 0);
 }
 
-bool EchoBuffer::draw(pipeline::Item& out, Rng& rng) {
-  if (size() == 0) return false;
-  if (draw_ == Draw::uniform) {
-    const size_t pick = rng.below(static_cast<uint32_t>(mixed_.size()));
-    use(mixed_[pick], out);
-    if (mixed_[pick].used == mixed_[pick].uses) forget_mixed(pick);
+bool EchoBuffer::use_next(Samples::iterator held, pipeline::Item& out, Rng& rng) {
+  ++draws_;
+  take(*held);
+  held->place = order_.end();
+  use(*held, out);
+  if (held->uses.used < held->uses.most) {
+    put(held, rng);
     return true;
   }
-  auto node = ordered_.extract(ordered_.begin());
-  use(node.mapped(), out);
-  if (node.mapped().used == node.mapped().uses) {
-    forget(node.mapped());
-    return true;
-  }
-  // The least used goes after those that were used as often before it; the newest keeps its place.
-  if (draw_ == Draw::least_used) node.key() = key_of(node.mapped());
-  ordered_.insert(std::move(node));
+  bytes_ -= held->bytes;
+  samples_.erase(held);
   return true;
 }
 
-void EchoBuffer::evict(Rng& rng) {
-  if (size() == 0) return;
-  if (draw_ == Draw::uniform) return forget_mixed(rng.below(static_cast<uint32_t>(mixed_.size())));
-  auto it = std::prev(ordered_.end());
-  if (draw_ == Draw::least_used) it = ordered_.lower_bound({it->first.first, 0});
-  forget(it->second);
-  ordered_.erase(it);
+bool EchoBuffer::draw(pipeline::Item& out, Rng& rng) {
+  if (!mixed_.empty())
+    return use_next(mixed_[rng.below(static_cast<uint32_t>(mixed_.size()))], out, rng);
+  if (order_.empty() || std::get<0>(order_.begin()->first)) return false;
+  return use_next(order_.begin()->second, out, rng);
 }
 
-void EchoBuffer::forget(const Held& held) {
-  bytes_ -= held.bytes;
-  copies_ -= held.uses - held.used;
+bool EchoBuffer::draw_spent(pipeline::Item& out, Rng& rng) {
+  const auto first = order_.lower_bound({true, 0, 0});
+  return first != order_.end() && use_next(first->second, out, rng);
 }
 
-void EchoBuffer::forget_mixed(size_t index) {
-  forget(mixed_[index]);
-  if (index + 1 != mixed_.size()) mixed_[index] = std::move(mixed_.back());
-  mixed_.pop_back();
+EchoBuffer::Samples::iterator EchoBuffer::least_worth(Rng& rng) {
+  if (draw_ == Draw::spread) return samples_.begin();
+  if (order_.empty()) return mixed_[rng.below(static_cast<uint32_t>(mixed_.size()))];
+  const auto [spent, by, number] = std::prev(order_.end())->first;
+  const bool by_use = spent || draw_ == Draw::least_used;  // of the most used the oldest
+  return order_.lower_bound({spent, by, by_use ? 0 : number})->second;
+}
+
+uint32_t EchoBuffer::evict(Rng& rng) {
+  if (size() == 0) return 0;
+  const auto held = least_worth(rng);
+  const auto [planned, most, used] = held->uses;
+  const uint32_t left = planned - std::min(used, planned);
+  take(*held);
+  copies_ -= left;
+  bytes_ -= held->bytes;
+  samples_.erase(held);
+  return left;
 }
 
 void EchoBuffer::clear() {
-  ordered_.clear();
+  samples_.clear();
+  order_.clear();
   mixed_.clear();
-  added_ = copies_ = 0;
+  numbers_ = draws_ = copies_ = 0;
   bytes_ = 0;
 }
 
-std::optional<FactorController::Decision> FactorController::observe(const pipeline::Pace& pace,
-                                                                    uint64_t fresh, uint64_t given,
-                                                                    double factor) {
-  const auto begin_window = [&] {
-    begin_ = pace;
-    fresh_ = fresh;
-    given_ = given;
-  };
-  if (!std::exchange(started_, true)) {
-    begin_window();
-    return std::nullopt;
-  }
-  const double elapsed = pace.elapsed_s - begin_.elapsed_s;
-  if (elapsed < kWindowSeconds || fresh - fresh_ < kWindowItems) return std::nullopt;
-  const double held = std::min(pace.upstream_held_s - begin_.upstream_held_s, elapsed);
-  const double starved = std::min(pace.consumer_starved_s - begin_.consumer_starved_s, elapsed);
-  const bool downstream_is_slow = held > kHysteresis * elapsed;
-  const double t_up = (elapsed - held) / static_cast<double>(fresh - fresh_);
-  const double t_down = (downstream_is_slow ? elapsed : elapsed - starved) /
-                        static_cast<double>(std::max<uint64_t>(given - given_, 1));
-  const auto average = [](double& mean, double value) {
-    mean = mean == 0 ? value : kWeight * value + (1 - kWeight) * mean;
-  };
-  average(t_up_, t_up);
-  average(t_down_, t_down);
-  begin_window();
-  double wanted = std::clamp(t_up_ / std::max(t_down_, 1e-12), 1.0, cap_);
-  if (wanted < 1 + kHysteresis / 2) wanted = 1;
-  if (std::abs(wanted - factor) <= kHysteresis * factor) return std::nullopt;
-  return Decision{wanted, t_up_, t_down_};
+uint32_t Credit::repaid(uint32_t uses) {
+  const int64_t back = std::clamp<int64_t>(-uses_, 0, static_cast<int64_t>(uses) - 1);
+  uses_ += back;
+  return uses - static_cast<uint32_t>(back);
+}
+
+uint32_t EchoPlan::echoes_after_fresh() {
+  owed_ += factor_ - 1;
+  return whole_of(owed_);
+}
+
+void EchoPlan::observe(const pipeline::Pace& pace, uint64_t fresh, uint64_t given) {
+  // The first items fill the queues, and say nothing of the pace.
+  if (!started_ && static_cast<double>(fresh) < kItems) return;
+  const Sums now{pace.elapsed_s, pace.upstream_held_s, static_cast<double>(fresh),
+                 static_cast<double>(given)};
+  const Sums before = std::exchange(last_, now);
+  if (!std::exchange(started_, true)) return;
+  const double elapsed = now.elapsed_s - before.elapsed_s, items = now.fresh - before.fresh;
+  const double kept = std::exp(-std::min(elapsed / kSeconds, items / kItems));
+  if (owed_ < 0) owed_ *= kept;
+  const auto add = [kept](double& sum, double more) { sum = kept * sum + more; };
+  add(sums_.elapsed_s, elapsed);
+  add(sums_.held_s, std::min(now.held_s - before.held_s, elapsed));
+  add(sums_.fresh, items);
+  add(sums_.given, now.given - before.given);
+  if (sums_.fresh < kItems / 4 || sums_.elapsed_s <= 0) return;
+  const double needed = sums_.given / sums_.fresh * (1 - sums_.held_s / sums_.elapsed_s);
+  factor_ = needed < kHealthy ? 1 : std::min(needed, cap_);
 }
 
 }  // namespace etr::echo

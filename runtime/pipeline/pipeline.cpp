@@ -301,7 +301,8 @@ void Pipeline::cancel() {
 
 bool Pipeline::consumer_starves() const {
   std::scoped_lock lock(mutex_);
-  return ready_items_ < options_->integer("low_water");
+  // With a shorter queue there would never be as many.
+  return ready_items_ < std::min(options_->integer("low_water"), segments_.back()->limits().items);
 }
 
 double Pipeline::elapsed_seconds() const {

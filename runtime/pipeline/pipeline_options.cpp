@@ -31,7 +31,9 @@ constexpr OptionSpec kOptions[] = {
     {"prefetch", OptionType::integer, "4", "finished batches that may wait for the consumer", 1,
      1e4, "batches"},
     {"low_water", OptionType::integer, "2",
-     "finished batches below which an on-demand echo node repeats samples", 1, 1e4, "batches"},
+     "finished batches below which an on-demand echo node repeats samples; no more count than the "
+     "last queue holds",
+     1, 1e4, "batches"},
     {"budget_bytes", OptionType::integer, "0",
      "memory for all queues, buffers and caches together, and for any one record; too little is an "
      "error when the pipeline is made (made stage by stage, or with functions of the program in "

@@ -258,7 +258,7 @@ class SerialSegment final : public Segment, private Emitter {
   size_t waiting() const { return pending_.size() - sent_; }
   std::optional<Idle> step();
   bool flush(bool everything);
-  bool may_echo() const;
+  size_t echoes_wanted() const;
   void tell_pace();
   bool ending() const { return pending_end_ != End::none || pending_failure_; }
   void process_some();

@@ -11,6 +11,7 @@ namespace etr::pipeline {
 namespace {
 
 constexpr int64_t kPaceNs = 20'000'000;  // between two looks of an adapting stage at the pace
+constexpr int64_t kEchoesAhead = 64;
 
 }  // namespace
 
@@ -100,9 +101,11 @@ void SerialSegment::finish_input() {
 
 // Echoes only while the consumer is about to wait, and never far ahead: a fresh sample that arrives
 // now should not queue behind a burst of old ones.
-bool SerialSegment::may_echo() const {
-  return stage_->echoes_on_demand() && host_.consumer_starves() &&
-         queued_items() < static_cast<int64_t>(limits_.chunk);
+size_t SerialSegment::echoes_wanted() const {
+  const int64_t ahead = std::min(limits_.items, kEchoesAhead), queued = queued_items();
+  return stage_->echoes_on_demand() && queued < ahead && host_.consumer_starves()
+             ? static_cast<size_t>(ahead - queued)
+             : 0;
 }
 
 // One step of the head; an Idle where it must wait.
@@ -121,7 +124,8 @@ std::optional<Segment::Idle> SerialSegment::step() {
     return std::nullopt;
   }
   if (!flush(/*everything=*/true)) return no_room();
-  if (may_echo() && stage_->echo_one(*this)) return std::nullopt;
+  if (const size_t most = echoes_wanted(); most > 0 && stage_->echo(most, *this) > 0)
+    return std::nullopt;
   return Idle::starved;
 }
 

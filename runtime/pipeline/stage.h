@@ -165,10 +165,10 @@ class SerialStage : public Stage {
   virtual double holds_bytes(double /*item_bytes*/) const { return 0; }
   virtual int64_t queue_items() const { return 0; }  // prefetch: of the queue after it; 0: as usual
 
-  // Echo on demand: called when the consumer is about to wait and no input is there. Emits one item
-  // and returns true, or returns false where it has none to give.
+  // Echo on demand: called when the consumer is about to wait and no input is there. Emits up to `most` items; returns how
+  // many, 0 where it has none to give.
   virtual bool echoes_on_demand() const { return false; }
-  virtual bool echo_one(Emitter& /*out*/) { return false; }
+  virtual size_t echo(size_t /*most*/, Emitter& /*out*/) { return 0; }
 
   // Stages that adapt to the pace are told it now and then, between items; not while a position is
   // replayed.

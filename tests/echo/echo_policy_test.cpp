@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "core/error.h"
 
@@ -33,34 +34,40 @@ Item item_with(uint64_t ordinal, size_t bytes = 0) {
   return item;
 }
 
-std::vector<std::pair<uint64_t, uint32_t>> drawn_from(echo::EchoBuffer& buffer) {
+using Drawn = std::vector<std::pair<uint64_t, uint32_t>>;  // ordinals and replicas
+
+Drawn drawn_from(echo::EchoBuffer& buffer) {
   Rng rng(1);
-  std::vector<std::pair<uint64_t, uint32_t>> drawn;
+  Drawn drawn;
   for (Item item; buffer.draw(item, rng);) drawn.emplace_back(item.ordinal, item.replica);
   return drawn;
 }
 
+// A sample of which the first of `uses` uses has been made, and that goes when it is used up.
+void add(echo::EchoBuffer& buffer, uint64_t ordinal, uint32_t uses, int64_t bytes = 0) {
+  Rng rng(ordinal);
+  buffer.add(item_with(ordinal), {uses, uses, 1}, bytes, rng);
+}
+
 TEST(EchoBuffer, LeastUsedComesFirstAndOfTheseTheOldest) {
   echo::EchoBuffer buffer(echo::Draw::least_used, 1 << 20);
-  for (uint64_t i = 0; i < 3; ++i) buffer.add(item_with(i), 3, 1, 0);
-  EXPECT_EQ(drawn_from(buffer), (std::vector<std::pair<uint64_t, uint32_t>>{
-                                    {0, 1}, {1, 1}, {2, 1}, {0, 2}, {1, 2}, {2, 2}}));
+  for (uint64_t i = 0; i < 3; ++i) add(buffer, i, 3);
+  EXPECT_EQ(drawn_from(buffer), (Drawn{{0, 1}, {1, 1}, {2, 1}, {0, 2}, {1, 2}, {2, 2}}));
   EXPECT_EQ(buffer.size(), 0u);
   EXPECT_EQ(buffer.copies(), 0u);
 }
 
 TEST(EchoBuffer, NewestComesFirst) {
   echo::EchoBuffer buffer(echo::Draw::newest, 1 << 20);
-  for (uint64_t i = 0; i < 3; ++i) buffer.add(item_with(i), 3, 1, 0);
-  EXPECT_EQ(drawn_from(buffer), (std::vector<std::pair<uint64_t, uint32_t>>{
-                                    {2, 1}, {2, 2}, {1, 1}, {1, 2}, {0, 1}, {0, 2}}));
+  for (uint64_t i = 0; i < 3; ++i) add(buffer, i, 3);
+  EXPECT_EQ(drawn_from(buffer), (Drawn{{2, 1}, {2, 2}, {1, 1}, {1, 2}, {0, 1}, {0, 2}}));
 }
 
 TEST(EchoBuffer, UniformDrawsAllAlikeAndUsesThemUp) {
   std::map<uint64_t, int> first;
   for (uint64_t seed = 0; seed < 3000; ++seed) {
     echo::EchoBuffer buffer(echo::Draw::uniform, 1 << 20);
-    for (uint64_t i = 0; i < 3; ++i) buffer.add(item_with(i), 4, 1, 0);
+    for (uint64_t i = 0; i < 3; ++i) add(buffer, i, 4);
     Rng rng(seed);
     Item item;
     ASSERT_TRUE(buffer.draw(item, rng));
@@ -75,56 +82,181 @@ TEST(EchoBuffer, UniformDrawsAllAlikeAndUsesThemUp) {
 TEST(EchoBuffer, EvictsTheMostUsedAndKeepsItsBytes) {
   Rng rng(1);
   echo::EchoBuffer buffer(echo::Draw::least_used, 1000);
-  for (uint64_t i = 0; i < 3; ++i) buffer.add(item_with(i), 9, 1, 300);
-  EXPECT_THROW(buffer.add(item_with(3), 9, 1, 300), Error);
+  for (uint64_t i = 0; i < 3; ++i) add(buffer, i, 9, 300);
+  EXPECT_THROW(add(buffer, 3, 9, 300), Error);
   Item item;
   buffer.draw(item, rng);  // 0 has been used once more than the others
   buffer.evict(rng);
   EXPECT_EQ(buffer.size(), 2u);
   EXPECT_EQ(buffer.copies(), 16u);
-  buffer.add(item_with(3), 9, 1, 300);
+  add(buffer, 3, 9, 300);
   for (int i = 0; i < 3; ++i) {
     buffer.draw(item, rng);
     EXPECT_NE(item.ordinal, 0u);
   }
 }
 
-// A run with given times, in which nothing but the slower side waits, under an echo factor that follows
-// the controller. Returns the factors decided on.
-std::vector<double> decisions_in(double t_up, double t_down, double cap, double noise = 0) {
-  echo::FactorController controller(cap);
-  std::vector<double> factors{1};
-  pipeline::Pace pace;
-  double given = 0;
-  for (uint64_t fresh = 0; fresh < 20000; ++fresh) {
-    const double e = factors.back(), up = t_up * (1 + (fresh / 100 % 2 ? noise : -noise));
-    const double time = std::max(up, e * t_down);
-    pace.elapsed_s += time;
-    pace.upstream_held_s += time - up;
-    pace.consumer_starved_s += time - e * t_down;
-    given += e;
-    if (const auto decision =
-            controller.observe(pace, fresh + 1, static_cast<uint64_t>(given), e)) {
-      factors.push_back(decision->factor);
-      EXPECT_NEAR(decision->t_up_s, t_up, 0.2 * t_up);
+// A steady run: each fresh sample takes the place of one that was held, and six echoes follow it.
+struct Steady {
+  explicit Steady(echo::Draw draw, uint64_t seed) : buffer(draw, 1 << 20), rng(seed) {
+    for (uint64_t n = 0; n < 3000; ++n) {
+      if (buffer.size() == 200) buffer.evict(rng);
+      buffer.add(item_with(n), {20, 20, 1}, 0, rng);
+      given.push_back(n);
+      Item item;
+      for (int echo = 0; echo < 6 && buffer.draw(item, rng); ++echo) given.push_back(item.ordinal);
     }
   }
-  return factors;
+  echo::EchoBuffer buffer;
+  Rng rng;
+  std::vector<uint64_t> given;
+};
+
+double distinct_in_64(const std::vector<uint64_t>& given) {
+  double sum = 0;
+  size_t batches = 0;
+  for (size_t at = 5000; at + 64 <= given.size(); at += 64, ++batches)
+    sum +=
+        static_cast<double>(std::set<uint64_t>(given.begin() + at, given.begin() + at + 64).size());
+  return sum / static_cast<double>(batches);
 }
 
-TEST(FactorController, FindsTheRatioOfTheTimes) {
-  EXPECT_NEAR(decisions_in(0.004, 0.001, 100).back(), 4, 0.4);
-  EXPECT_NEAR(decisions_in(0.0273, 0.0021, 100).back(), 13, 1.3);
-  EXPECT_EQ(decisions_in(0.004, 0.001, 2.5).back(), 2.5);
+TEST(EchoBuffer, SpreadUsesAllAlikeAndMixesThem) {
+  const Steady run(echo::Draw::spread, 1);
+  std::map<uint64_t, int> uses;
+  for (const uint64_t n : run.given) ++uses[n];
+  for (uint64_t n = 400; n < 2600; ++n) {
+    EXPECT_GE(uses[n], 4) << n;
+    EXPECT_LE(uses[n], 11) << n;
+  }
+  EXPECT_GT(distinct_in_64(run.given), 55);
+  EXPECT_LT(distinct_in_64(Steady(echo::Draw::least_used, 1).given), 20)
+      << "where fresh samples come in steadily the newest is always the least used";
 }
 
-TEST(FactorController, LeavesAHealthyPipelineAlone) {
-  EXPECT_EQ(decisions_in(0.001, 0.001, 8).size(), 1u);
-  EXPECT_EQ(decisions_in(0.001, 0.004, 8).size(), 1u);
+TEST(EchoBuffer, WhatIsUsedUpMayBeUsedAgainTheLeastUsedFirst) {
+  Rng rng(1);
+  for (const echo::Draw draw :
+       {echo::Draw::spread, echo::Draw::least_used, echo::Draw::uniform, echo::Draw::newest}) {
+    echo::EchoBuffer buffer(draw, 1 << 20);
+    buffer.add(item_with(0), {3, 6, 1}, 0, rng);
+    buffer.add(item_with(1), {2, 4, 1}, 0, rng);
+    EXPECT_EQ(buffer.copies(), 3u);
+    EXPECT_EQ(drawn_from(buffer).size(), 3u);
+    EXPECT_EQ(buffer.size(), 2u);
+    Drawn spent;
+    for (Item item; buffer.draw_spent(item, rng);) spent.emplace_back(item.ordinal, item.replica);
+    EXPECT_EQ(spent, (Drawn{{1, 2}, {0, 3}, {1, 3}, {0, 4}, {0, 5}}));
+    EXPECT_EQ(buffer.size(), 0u);
+  }
 }
 
-TEST(FactorController, NoiseDoesNotMoveIt) {
-  EXPECT_LE(decisions_in(0.004, 0.001, 100, 0.08).size(), 4u);
+TEST(EchoBuffer, SaysWhatUsesTheEvictedHadLeft) {
+  Rng rng(1);
+  for (const echo::Draw draw :
+       {echo::Draw::spread, echo::Draw::least_used, echo::Draw::uniform, echo::Draw::newest}) {
+    echo::EchoBuffer buffer(draw, 1 << 20);
+    for (uint64_t i = 0; i < 9; ++i) buffer.add(item_with(i), {5, 10, 1}, 0, rng);
+    uint64_t left = buffer.copies();
+    for (Item item; left > 20; --left) ASSERT_TRUE(buffer.draw(item, rng));
+    while (buffer.size() > 0) left -= buffer.evict(rng);
+    EXPECT_EQ(left, 0u);
+    EXPECT_EQ(buffer.copies(), 0u);
+  }
+}
+
+TEST(Credit, KeepsToItsBandAndIsPaidBack) {
+  echo::Credit credit(5);
+  const auto spend_all = [&] {
+    int spent = 0;
+    for (; credit.may_spend(); ++spent) credit.spend();
+    return spent;
+  };
+  EXPECT_EQ(spend_all(), 5);
+  EXPECT_EQ(credit.repaid(4), 1u) << "its first use is its own";
+  EXPECT_EQ(credit.repaid(4), 2u) << "the rest of the debt";
+  EXPECT_EQ(credit.repaid(4), 4u);
+  credit.save(3);
+  credit.save(300);
+  EXPECT_EQ(spend_all(), 10) << "what was saved up, and what may be owed";
+}
+
+// A run in which the consumer always gets what it wants, from an upstream that gives `fresh_in(second)` samples a second. What a
+// plan does beyond the consumer's `rate` holds upstream back.
+struct PlannedRun {
+  template <typename FreshIn>
+  PlannedRun(double cap, double rate, const FreshIn& fresh_in, double seconds = 60)
+      : plan(cap, 8000) {
+    pipeline::Pace pace;
+    double wanted = 0, waiting = 0;
+    for (double dt = 0.01; pace.elapsed_s < seconds; pace.elapsed_s += dt) {
+      waiting = std::min(waiting + fresh_in(pace.elapsed_s) * dt, 200.0);
+      wanted += rate * dt;
+      for (; waiting >= 1 && given < wanted; --waiting) {
+        const uint32_t echoes = plan.echoes_after_fresh();
+        given += 1 + echoes;
+        planned += echoes;
+        ++fresh;
+      }
+      if (waiting >= 1) pace.upstream_held_s += dt;
+      for (; given < wanted; ++given) plan.gave_extra();
+      plan.observe(pace, fresh, static_cast<uint64_t>(given));
+      if (pace.elapsed_s < seconds / 2) continue;
+      least = std::min(least, plan.factor());
+      most = std::max(most, plan.factor());
+    }
+  }
+  echo::EchoPlan plan;
+  uint64_t fresh = 0, planned = 0;
+  double given = 0, least = 1e9, most = 0;  // of the second half
+};
+
+TEST(EchoPlan, FindsTheRatioOfTheRates) {
+  for (const double slower : {1.5, 4.0, 13.0}) {
+    const PlannedRun run(100, 1000, [&](double) { return 1000 / slower; });
+    EXPECT_NEAR(run.least, slower, 0.1 * slower);
+    EXPECT_NEAR(run.most, slower, 0.1 * slower);
+  }
+  EXPECT_EQ(PlannedRun(2.5, 1000, [](double) { return 100.0; }).least, 2.5);
+}
+
+TEST(EchoPlan, BurstsDoNotMoveIt) {
+  const auto bursts = [](double second) { return std::fmod(second, 2) < 0.5 ? 560.0 : 0; };
+  const PlannedRun run(100, 1000, bursts, 100);
+  EXPECT_GT(run.least, 5);
+  EXPECT_LT(run.most, 9) << "1000 a second over 140 on average";
+  EXPECT_NEAR(run.given / static_cast<double>(run.fresh), 7.1, 0.4);
+}
+
+TEST(EchoPlan, LeavesAHealthyPipelineAlone) {
+  for (const double rate : {1100.0, 4000.0}) {
+    const PlannedRun run(8, 1000, [&](double) { return rate; });
+    EXPECT_EQ(run.most, 1);
+    EXPECT_EQ(run.plan.factor(), 1);
+  }
+}
+
+TEST(EchoPlan, ComesBackToOneWhenUpstreamIsFasterAgain) {
+  const PlannedRun run(
+      8, 1000, [](double second) { return second < 30 ? 200.0 : 2000.0; }, 90);
+  EXPECT_EQ(run.plan.factor(), 1);
+}
+
+TEST(EchoPlan, LaterSamplesRepayWhatWasGivenBeyondIt) {
+  const PlannedRun run(8, 1000, [](double) { return 250.0; });
+  const auto echoes_after = [](echo::EchoPlan plan, int extra) {
+    while (extra-- > 0) plan.gave_extra();
+    int64_t echoes = 0;
+    for (int fresh = 0; fresh < 1000; ++fresh) echoes += plan.echoes_after_fresh();
+    return echoes;
+  };
+  EXPECT_EQ(echoes_after(run.plan, 0) - echoes_after(run.plan, 30), 30);
+}
+
+// Else what was given before the factor was known would be owed for ever, and nothing planned.
+TEST(EchoPlan, OldDebtsAreForgotten) {
+  const PlannedRun run(8, 1000, [](double) { return 250.0; });
+  EXPECT_GT(static_cast<double>(run.planned), 0.5 * 3 * static_cast<double>(run.fresh));
 }
 
 }  // namespace

@@ -242,6 +242,45 @@ TEST(Share, TheRestOfAnEpochIsResumedToTheBit) {
   }
 }
 
+// Where an echo node decided by the clock, and was on credit.
+TEST(Share, EchoesByDemandLoseNoSample) {
+  TempDir dir;
+  for (const char* mode : {"on_demand", "auto"}) {
+    Json spec = shuffled(
+        dir, Json::array({stage("delay", {{"milliseconds", 1}}),
+                          stage("echo", {{"mode", mode}, {"factor", 1.5}, {"buffer", 12}})}));
+    std::swap(spec["stages"][1], spec["stages"][3]);  // the delay first
+    std::swap(spec["stages"][2], spec["stages"][4]);  // names behind the echo
+    std::mt19937 random(1);
+    Copies all;
+    Json state;
+    for (const int world : {3, 2}) {
+      Json positions = Json::array();
+      for (int rank = 0; rank < world; ++rank) {
+        Pipeline pipeline = rank_of(spec, rank, world);
+        if (!state.is_null()) pipeline.restore(state);
+        Item item;
+        for (int n = 2 + static_cast<int>(random() % 3); n > 0; --n) {
+          ASSERT_EQ(pipeline.next(item), Pipeline::Next::item);
+          note(item, all);
+        }
+        positions.push_back(pipeline.save());
+      }
+      state = parse_json(positions.dump(), "positions");
+    }
+    Pipeline alone = rank_of(spec, 0, 1);
+    alone.restore(state);
+    read_rest(alone, all);
+    int fresh = 0;
+    for (const auto& [copy, times] : all) {
+      fresh += copy.second == 0;
+      EXPECT_EQ(times, 1) << mode << ": sample " << copy.first << ", copy " << copy.second;
+    }
+    EXPECT_EQ(fresh, 100) << mode;
+    EXPECT_GT(all.size(), 110u) << mode;
+  }
+}
+
 std::string said(const Json& spec, const Json& state) {
   return error_text([&] {
     Pipeline pipeline = rank_of(spec, 0, 2);

@@ -233,6 +233,36 @@ INSTANTIATE_TEST_SUITE_P(
         R"([{"stage": "random_resized_crop", "height": 9, "width": 8, "filter": "nearest"},
             {"stage": "color_jitter", "saturation": 0.9, "hue": 0.5}])"));
 
+// Also where the node decides by the clock, and repeats samples on credit: the reservoir holds them all.
+TEST(Trainer, EchoOnTheDeviceHoldsWhatIsRepeatedOnCredit) {
+  TempDir dir;
+  const std::string log = dir.path("echoes.jsonl");
+  std::vector<std::vector<std::string>> curves;
+  uint64_t fresh = 0;
+  for (const bool device : {false, true}) {
+    const std::string out = dir.path(device ? "device" : "host");
+    Json spec = job_json(dir, out);
+    Json& stages = spec["pipeline"]["stages"];
+    stages[3] = {{"stage", "echo"}, {"mode", "on_demand"}, {"factor", 1.5},
+                 {"buffer", 40},    {"device", device},    {device ? "replay" : "log", log}};
+    stages.erase(4);
+    stages.insert(stages.begin() + 4, Json{{"stage", "flip"}});
+    stages.insert(stages.begin() + 1,
+                  Json{{"stage", "delay"}, {"milliseconds", device ? 0.01 : 2.0}});
+    Trainer trainer(shared_kernels(), Job::parse(spec.dump(), "job"), false);
+    const Event event = run_to_end(trainer);
+    curves.push_back(step_lines(out));
+    if (!device) {
+      fresh = event.fresh;
+      EXPECT_GT(event.echoed, 0u);
+      continue;
+    }
+    EXPECT_EQ(event.fresh, fresh);
+    EXPECT_LE(trainer.learner().reservoir().uploaded, fresh) << "echoes were uploaded again";
+  }
+  EXPECT_EQ(curves[0], curves[1]);
+}
+
 TEST(Trainer, EchoOnTheDeviceNamesWhatItDoesNotTake) {
   const struct {
     const char *behind, *message;
