@@ -1,0 +1,216 @@
+#include "study/advise_measure.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/json.h"
+#include "core/text.h"
+#include "pipeline/pipeline.h"
+#include "study/advise_pipeline.h"
+#include "train/batch_fields.h"
+#include "train/learner.h"
+#include "train/milestones.h"
+#include "train/supply.h"
+
+namespace etr::study {
+namespace {
+
+using pipeline::Item;
+using pipeline::Pipeline;
+
+constexpr size_t kBatches = 8;  // kept for the device, and for the noise scale
+constexpr double kLongest =
+    20;  // so many times the wanted seconds (and a minute) a first batch may take
+
+void check_supported(const train::Job& job) {
+  if (job.parallel())
+    fail(Code::unsupported,
+         "advise: the job has a section 'parallel', and what is measured is one device with one "
+         "pipeline: give it the job without that section (ranks share a store, see "
+         "docs/distributed.md)");
+  if (!job.json().contains("model"))
+    fail(Code::invalid_argument, "advise: the job has no 'model' to measure steps of");
+}
+
+struct Upstream {
+  std::vector<Item> batches;
+  Json before, after;  // statistics, between which it was measured
+  double seconds = 0;
+  std::vector<double> paces;  // samples in equal stretches of that time
+};
+
+double made(const Json& stats, size_t row) {
+  return stats["stages"][row]["items_out"].get<double>();
+}
+
+// A consumer that never waits longer than it has to.
+Upstream run_upstream(const Json& spec, size_t last_row, const AdviseOptions& options) {
+  options.tell("the pipeline alone");
+  Pipeline pipeline(spec, {}, /*defers=*/false, Pipeline::Budget::at_start);
+  Upstream out;
+  const int64_t begun = now_ns();
+  int64_t from = 0;
+  double last = 0;
+  for (int ends = 0;;) {
+    const double all = seconds_between(begun, now_ns());
+    const double measured = from ? seconds_between(from, now_ns()) : 0;
+    const Json stats = pipeline.stats();
+    if (from == 0 && stats["stages"].size() > last_row && made(stats, last_row) > 0) {
+      out.before = stats;  // what it takes to start is left out
+      from = now_ns();
+      last = made(stats, last_row);
+    } else if (from &&
+               measured >= options.seconds * 0.1 * static_cast<double>(out.paces.size() + 1)) {
+      out.paces.push_back(made(stats, last_row) - last);
+      last = made(stats, last_row);
+    }
+    if (measured >= options.seconds && !out.batches.empty()) {
+      out.after = stats;
+      out.seconds = measured;
+      return out;
+    }
+    if (all > kLongest * options.seconds + 60)
+      fail(Code::state, "advise: no batch came within ", std::lround(all),
+           " s: give a smaller batch (--set), or wait for the store");
+    options.tell("");
+    if (!pipeline.wait(0.02)) continue;
+    Item item;
+    if (pipeline.next(item) != Pipeline::Next::item) {
+      if (++ends > 2)
+        fail(Code::invalid_argument, "advise: the pipeline gives no batch: ", pipeline.why_empty());
+      continue;
+    }
+    ends = 0;
+    if (out.batches.size() < kBatches) out.batches.push_back(std::move(item));
+  }
+}
+
+// Work for a fresh example that leaves the pipeline: what filters drop was worked on, too.
+void take_costs(Measured& m, const Upstream& run, const std::vector<RowPlace>& places) {
+  constexpr double kFilters =
+      0.2;  // a difference between in and out that is not just what queues hold
+  const Json &before = run.before["stages"], &after = run.after["stages"];
+  const auto change = [&](size_t row, const char* key) {
+    return after[row][key].get<double>() - before[row][key].get<double>();
+  };
+  double needed = 1;
+  std::vector<double> work(places.size());
+  for (size_t i = places.size(); i-- > 0;) {
+    const double each = places[i].stage >= m.batch_stage ? m.batch : 1;
+    double out = each * change(i, "items_out"), busy = change(i, "busy_s");
+    if (out <= 0) {  // too few to tell: since the start
+      out = each * after[i]["items_out"].get<double>();
+      busy = after[i]["busy_s"].get<double>();
+    }
+    if (out <= 0) out = m.batch;
+    work[i] = busy / out * needed;
+    const double in = (places[i].stage > m.batch_stage ? m.batch : 1) * change(i, "items_in");
+    if (in > 0 && std::abs(in / out - 1) > kFilters && places[i].stage != m.batch_stage)
+      needed *= std::max(1.0, in / out);
+  }
+  for (size_t i = 0; i < places.size(); ++i) {
+    StageCost s;
+    s.name = after[i]["name"];
+    s.stage = places[i].stage;
+    s.runs = after[i]["kind"] == "map"             ? Runs::parallel
+             : after[i].value("own_thread", false) ? Runs::own_thread
+                                                   : Runs::serial;
+    s.augments = after[i]["random"];
+    s.takes_echo = places[i].takes_echo;
+    s.work_s = work[i];
+    m.stages.push_back(std::move(s));
+  }
+}
+
+// The slowest part that all examples pass, by its work; or what was seen, where that was slower for other reasons.
+void take_upstream(Measured& m, const Upstream& run, size_t last_row) {
+  Measured alone = m;
+  alone.downstream_s = 1e-12;
+  alone.device_is_cpu = false;
+  const double seen = made(run.after, last_row) - made(run.before, last_row);
+  m.upstream_s = std::max(predict(alone, {}).example_s, seen > 0 ? run.seconds / seen : 0);
+  if (run.paces.size() < 5) return;
+  double mean = 0, squares = 0;
+  for (const double pace : run.paces) mean += pace / static_cast<double>(run.paces.size());
+  for (const double pace : run.paces)
+    squares += (pace - mean) * (pace - mean) / static_cast<double>(run.paces.size());
+  constexpr double kLeast = 20, kUneven = 0.75;
+  m.unsteady = mean >= kLeast && std::sqrt(squares) > kUneven * mean;
+}
+
+train::LearnerSpec learner_spec(const train::Job& job) {
+  return {job.model(), job.optimizer(), job.schedule(), job.seed(),
+          train::planned_steps(job.train())};
+}
+
+void measure_device(Measured& m, std::shared_ptr<gpu::Kernels> kernels, const train::Job& job,
+                    const std::vector<Item>& batches, const AdviseOptions& options) {
+  options.tell("the device, with batches that lie ready");
+  train::Learner learner(std::move(kernels), learner_spec(job));
+  train::NoiseScale noise;
+  learner.step(batches.front());  // compiles kernels
+  learner.take_metrics(/*wait_all=*/true);
+  const int64_t from = now_ns();
+  double rows = 0, busy = 0;
+  for (size_t i = 0; rows == 0 || i < 3 || seconds_between(from, now_ns()) < options.seconds; ++i) {
+    const Item& batch = batches[i % batches.size()];
+    learner.step(batch);
+    rows += static_cast<double>(train::rows_of(batch, learner.model().inputs()[0]));
+    for (const auto& step : learner.take_metrics(/*wait_all=*/false)) busy += step.busy_seconds;
+    options.tell("");
+  }
+  for (const auto& step : learner.take_metrics(/*wait_all=*/true)) busy += step.busy_seconds;
+  m.downstream_s = seconds_between(from, now_ns()) / rows;
+  m.busy_s = busy / rows;
+  m.device_is_cpu = learner.device()->info().kind == gpu::DeviceKind::cpu;
+  options.tell("the gradient's noise");
+  for (const Item& batch : batches) {
+    if (const auto measured = learner.measure_noise(batch)) noise.add(*measured);
+    options.tell("");
+  }
+  // Whole batches: larger ones, in which the gradient itself shows better.
+  const auto same = [&](const Item& batch) {
+    return train::rows_of(batch, learner.model().inputs()[0]) == static_cast<int64_t>(m.batch);
+  };
+  if (batches.size() >= 4 && std::all_of(batches.begin(), batches.end(), same)) {
+    noise = train::NoiseScale();
+    if (const auto measured = learner.measure_noise(batches)) noise.add(*measured);
+  }
+  m.noise_scale = noise.value().value_or(0);
+}
+
+}  // namespace
+
+void AdviseOptions::tell(const std::string& what) const {
+  if (progress && !progress(what)) fail(Code::cancelled, "advise was stopped");
+}
+
+Measured measure(std::shared_ptr<gpu::Kernels> kernels, const train::Job& job,
+                 const AdviseOptions& options) {
+  check_supported(job);
+  const Json spec = train::without_side_files(job.pipeline());
+  const PlainPipeline plain = plain_pipeline(spec, job.seed());
+  Measured m;
+  m.echoes = plain.echoes;
+  m.batch_stage = plain.batch_stage;
+  m.batch = plain.batch;
+  m.source = plain.source;
+  m.remote = plain.remote;
+  if (spec.value("budget_bytes", int64_t{0}) > 0)
+    m.memory_bytes = spec["budget_bytes"].get<double>() / 2;
+  const Upstream run = run_upstream(short_pipeline(plain.spec), plain.last_row(), options);
+  if (const int32_t size = run.batches.front().batch.size; size > 0) m.batch = size;
+  m.threads = run.after["threads"];
+  m.cores = run.after["cores"];
+  take_costs(m, run, plain.rows);
+  take_upstream(m, run, plain.last_row());
+  look_at_places(m, plain, options);
+  measure_device(m, std::move(kernels), job, run.batches, options);
+  return m;
+}
+
+}  // namespace etr::study
