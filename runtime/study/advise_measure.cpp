@@ -43,14 +43,19 @@ struct Upstream {
   std::vector<double> paces;  // samples in equal stretches of that time
 };
 
-double made(const Json& stats, size_t row) {
-  return stats["stages"][row]["items_out"].get<double>();
+// By the last stage in front of batches.
+double made(const Json& stats, const PlainPipeline& plain) {
+  const std::vector<RowPlace> rows = plain.rows(stats);
+  double out = 0;
+  for (size_t i = 0; i < rows.size() && rows[i].stage < plain.batch_stage; ++i)
+    out = stats["stages"][i]["items_out"];
+  return out;
 }
 
 // A consumer that never waits longer than it has to.
-Upstream run_upstream(const Json& spec, size_t last_row, const AdviseOptions& options) {
+Upstream run_upstream(const PlainPipeline& plain, const AdviseOptions& options) {
   options.tell("the pipeline alone");
-  Pipeline pipeline(spec, {}, /*defers=*/false, Pipeline::Budget::at_start);
+  Pipeline pipeline(short_pipeline(plain.spec), {}, /*defers=*/false, Pipeline::Budget::at_start);
   Upstream out;
   const int64_t begun = now_ns();
   int64_t from = 0;
@@ -59,14 +64,14 @@ Upstream run_upstream(const Json& spec, size_t last_row, const AdviseOptions& op
     const double all = seconds_between(begun, now_ns());
     const double measured = from ? seconds_between(from, now_ns()) : 0;
     const Json stats = pipeline.stats();
-    if (from == 0 && stats["stages"].size() > last_row && made(stats, last_row) > 0) {
+    if (from == 0 && made(stats, plain) > 0) {
       out.before = stats;  // what it takes to start is left out
       from = now_ns();
-      last = made(stats, last_row);
+      last = made(stats, plain);
     } else if (from &&
                measured >= options.seconds * 0.1 * static_cast<double>(out.paces.size() + 1)) {
-      out.paces.push_back(made(stats, last_row) - last);
-      last = made(stats, last_row);
+      out.paces.push_back(made(stats, plain) - last);
+      last = made(stats, plain);
     }
     if (measured >= options.seconds && !out.batches.empty()) {
       out.after = stats;
@@ -127,11 +132,11 @@ void take_costs(Measured& m, const Upstream& run, const std::vector<RowPlace>& p
 }
 
 // The slowest part that all examples pass, by its work; or what was seen, where that was slower for other reasons.
-void take_upstream(Measured& m, const Upstream& run, size_t last_row) {
+void take_upstream(Measured& m, const Upstream& run, const PlainPipeline& plain) {
   Measured alone = m;
   alone.downstream_s = 1e-12;
   alone.device_is_cpu = false;
-  const double seen = made(run.after, last_row) - made(run.before, last_row);
+  const double seen = made(run.after, plain) - made(run.before, plain);
   m.upstream_s = std::max(predict(alone, {}).example_s, seen > 0 ? run.seconds / seen : 0);
   if (run.paces.size() < 5) return;
   double mean = 0, squares = 0;
@@ -202,12 +207,12 @@ Measured measure(std::shared_ptr<gpu::Kernels> kernels, const train::Job& job,
   m.remote = plain.remote;
   if (spec.value("budget_bytes", int64_t{0}) > 0)
     m.memory_bytes = spec["budget_bytes"].get<double>() / 2;
-  const Upstream run = run_upstream(short_pipeline(plain.spec), plain.last_row(), options);
+  const Upstream run = run_upstream(plain, options);
   if (const int32_t size = run.batches.front().batch.size; size > 0) m.batch = size;
   m.threads = run.after["threads"];
   m.cores = run.after["cores"];
-  take_costs(m, run, plain.rows);
-  take_upstream(m, run, plain.last_row());
+  take_costs(m, run, plain.rows(run.after));
+  take_upstream(m, run, plain);
   look_at_places(m, plain, options);
   measure_device(m, std::move(kernels), job, run.batches, options);
   return m;

@@ -22,10 +22,9 @@ struct PlainPipeline {
   double batch = 1;
   std::string source;
   bool remote = false;
-  std::vector<RowPlace> rows;
 
-  // The row of the last stage before batches.
-  size_t last_row() const;
+  // Of the rows of such a pipeline's statistics; empty before it runs.
+  std::vector<RowPlace> rows(const Json& stats) const;
 };
 
 // Error(unsupported) that names what is missing where the pipeline makes no batches.
