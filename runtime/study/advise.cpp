@@ -288,6 +288,18 @@ std::string why_of(const Measured& m, double r, bool helps, const Edge* best) {
              percent(predict(m, {}).equivalent_s / best->then.equivalent_s), ")");
 }
 
+Json assumptions_of(const Measured& m) {
+  Json out{cat("worth of repeats: ", kWorthSource),
+           "between two augmentations the worth lies between those before and after, in "
+           "proportion to the augmentations that are drawn anew",
+           "stages cost the same with an echo node as without",
+           "the gradient noise scale is an order of magnitude, here at the beginning of training; "
+           "it grows later"};
+  if (m.device_is_cpu)
+    out.push_back("the device is a CPU: the pipeline's work takes time from it, and both add up");
+  return out;
+}
+
 void check(const Measured& m) {
   if (m.stages.empty() || m.threads < 1 || m.cores < 1 || m.batch < 1 || !(m.downstream_s > 0))
     fail(Code::invalid_argument, "advise: these are no measurements of a job");
@@ -340,12 +352,7 @@ Json advise(const Measured& m) {
           {"others", others_of(m)},
           {"batch", batch_advice(m)},
           {"measured", measured_json(m)},
-          {"assumptions",
-           {cat("worth of repeats: ", kWorthSource),
-            "between two augmentations the worth lies between those before and after, in "
-            "proportion to the augmentations that are drawn anew",
-            "stages cost the same with an echo node as without",
-            "the gradient noise scale is an order of magnitude, and grows as training goes on"}}};
+          {"assumptions", assumptions_of(m)}};
 }
 
 }  // namespace etr::study

@@ -24,7 +24,7 @@ const Json* threads_of(const Json& advice) {
   return nullptr;
 }
 
-std::string line_of(const char* name, double predicted, double before, const Json& rates) {
+std::string line_of(const char* name, double predicted, const Json& rates) {
   char line[256];
   std::snprintf(line, sizeof line,
                 "  %-14s %11.0f %11.0f %9.2f %9.0f %11.0f %%   prediction / outcome %.2f\n", name,
@@ -32,7 +32,6 @@ std::string line_of(const char* name, double predicted, double before, const Jso
                 rates["steps_per_s"].get<double>(), rates["fresh_per_s"].get<double>(),
                 100 * rates["device_wait_share"].get<double>(),
                 predicted / rates["examples_per_s"].get<double>());
-  (void)before;
   return line;
 }
 
@@ -43,8 +42,8 @@ std::string checked_text(const Json& advice) {
   const Json& checked = advice["checked"];
   const double now = advice["as_it_is"]["examples_per_s"],
                then = advice["changed"]["examples_per_s"];
-  return head + line_of("as it is", now, now, checked["as_it_is"]) +
-         line_of("changed", then, now, checked["changed"]);
+  std::string out = head + line_of("as it is", now, checked["as_it_is"]);
+  return checked.contains("changed") ? out + line_of("changed", then, checked["changed"]) : out;
 }
 
 }  // namespace
@@ -98,7 +97,7 @@ Json advise_job(std::shared_ptr<gpu::Kernels> kernels, const train::Job& job,
                     {"limit", then.limit}};
   out["job"] = changed.json();
   out["changes"] = changes;
-  if (checks) out["checked"] = compare(std::move(kernels), job, changed, options);
+  if (checks) out["checked"] = compare(kernels, job, changes.empty() ? nullptr : &changed, options);
   std::string text = advice_text(out);
   if (checks) text += checked_text(out);
   out["text"] = text;

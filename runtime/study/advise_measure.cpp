@@ -152,40 +152,63 @@ train::LearnerSpec learner_spec(const train::Job& job) {
           train::planned_steps(job.train())};
 }
 
-void measure_device(Measured& m, std::shared_ptr<gpu::Kernels> kernels, const train::Job& job,
-                    const std::vector<Item>& batches, const AdviseOptions& options) {
-  options.tell("the device, with batches that lie ready");
-  train::Learner learner(std::move(kernels), learner_spec(job));
-  train::NoiseScale noise;
+// At the beginning of training: some batches are trained on, and others measured by, which the model has not seen.
+double noise_scale(train::Learner& learner, const std::vector<Item>& batches, double rows,
+                   const AdviseOptions& options) {
+  options.tell("the gradient's noise");
   learner.step(batches.front());  // compiles kernels
+  const size_t trained = batches.size() / 2;
+  for (size_t i = 1; i < trained; ++i) learner.step(batches[i]);
   learner.take_metrics(/*wait_all=*/true);
-  const int64_t from = now_ns();
-  double rows = 0, busy = 0;
-  for (size_t i = 0; rows == 0 || i < 3 || seconds_between(from, now_ns()) < options.seconds; ++i) {
-    const Item& batch = batches[i % batches.size()];
-    learner.step(batch);
-    rows += static_cast<double>(train::rows_of(batch, learner.model().inputs()[0]));
-    for (const auto& step : learner.take_metrics(/*wait_all=*/false)) busy += step.busy_seconds;
-    options.tell("");
+  const std::vector<Item> seen(batches.begin() + static_cast<ptrdiff_t>(trained), batches.end());
+  const auto whole = [&](const Item& batch) {
+    return train::rows_of(batch, learner.model().inputs()[0]) == static_cast<int64_t>(rows);
+  };
+  train::NoiseScale noise;
+  // Larger batches, in which the gradient itself shows better, are those of several.
+  if (seen.size() >= 4 && std::all_of(seen.begin(), seen.end(), whole)) {
+    if (const auto measured = learner.measure_noise(seen)) noise.add(*measured);
+  } else {
+    for (const Item& batch : seen)
+      if (const auto measured = learner.measure_noise(batch)) noise.add(*measured);
   }
-  for (const auto& step : learner.take_metrics(/*wait_all=*/true)) busy += step.busy_seconds;
+  return noise.value().value_or(0);
+}
+
+// The same batches again and again may make a loss that is no number: what was timed until then counts.
+void time_steps(Measured& m, train::Learner& learner, const std::vector<Item>& batches,
+                const AdviseOptions& options) {
+  constexpr size_t kLeast = 3;
+  options.tell("the device, with batches that lie ready");
+  double rows = 0, busy = 0;
+  const int64_t from = now_ns();
+  const auto take = [&](bool wait_all) {
+    for (const auto& step : learner.take_metrics(wait_all)) {
+      busy += step.busy_seconds;
+      rows += static_cast<double>(step.counts.samples);
+    }
+  };
+  size_t steps = 0;
+  try {
+    while (steps < kLeast || seconds_between(from, now_ns()) < options.seconds) {
+      learner.step(batches[steps++ % batches.size()]);
+      take(/*wait_all=*/false);
+      options.tell("");
+    }
+    take(/*wait_all=*/true);
+  } catch (const Error& error) {
+    if (error.code() != Code::not_finite || rows == 0) throw;
+  }
   m.downstream_s = seconds_between(from, now_ns()) / rows;
   m.busy_s = busy / rows;
+}
+
+void measure_device(Measured& m, std::shared_ptr<gpu::Kernels> kernels, const train::Job& job,
+                    const std::vector<Item>& batches, const AdviseOptions& options) {
+  train::Learner learner(std::move(kernels), learner_spec(job));
+  m.noise_scale = noise_scale(learner, batches, m.batch, options);
   m.device_is_cpu = learner.device()->info().kind == gpu::DeviceKind::cpu;
-  options.tell("the gradient's noise");
-  for (const Item& batch : batches) {
-    if (const auto measured = learner.measure_noise(batch)) noise.add(*measured);
-    options.tell("");
-  }
-  // Whole batches: larger ones, in which the gradient itself shows better.
-  const auto same = [&](const Item& batch) {
-    return train::rows_of(batch, learner.model().inputs()[0]) == static_cast<int64_t>(m.batch);
-  };
-  if (batches.size() >= 4 && std::all_of(batches.begin(), batches.end(), same)) {
-    noise = train::NoiseScale();
-    if (const auto measured = learner.measure_noise(batches)) noise.add(*measured);
-  }
-  m.noise_scale = noise.value().value_or(0);
+  time_steps(m, learner, batches, options);
 }
 
 }  // namespace

@@ -25,9 +25,9 @@ struct AdviseOptions {
 Measured measure(std::shared_ptr<gpu::Kernels> kernels, const train::Job& job,
                  const AdviseOptions& options);
 
-// Both runs in turns, for a few seconds each, with short queues and buffers, so that a steady state shows. Gives
-// {"as_it_is": {"examples_per_s", "steps_per_s", "fresh_per_s", "device_wait_share"}, "changed": {...}}.
-Json compare(std::shared_ptr<gpu::Kernels> kernels, const train::Job& job,
-             const train::Job& changed, const AdviseOptions& options);
+// Both run in turns, for a few seconds each, with short queues and buffers, so that a steady state shows; `changed` nullptr: the
+// job alone. Gives {"as_it_is": {"examples_per_s", "steps_per_s", "fresh_per_s", "device_wait_share"}, "changed": {...}}.
+Json compare(const std::shared_ptr<gpu::Kernels>& kernels, const train::Job& job,
+             const train::Job* changed, const AdviseOptions& options);
 
 }  // namespace etr::study

@@ -87,7 +87,7 @@ std::string advice_text(const Json& a) {
                "): ", echo_line(e), "\n");
     out += cat("  predicted: ", promise(e), "\n");
   }
-  out += edges_text(a);
+  if (number(a, "r") > 1) out += edges_text(a);
   if (!a["others"].empty()) out += "\nFirst consider, each by itself:\n";
   for (const Json& row : a["others"])
     out += cat("  ", row["what"].get<std::string>(), "\n     ", promise(row), "\n     (",

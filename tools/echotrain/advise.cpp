@@ -7,8 +7,10 @@
 namespace cli {
 namespace {
 
+// `user_data`: the line; nullptr where standard output is for JSON.
 int32_t show(void* user_data, const char* what) {
-  if (*what) static_cast<ProgressLine*>(user_data)->show(std::string("measuring ") + what);
+  if (*what && user_data)
+    static_cast<ProgressLine*>(user_data)->show(std::string("measuring: ") + what);
   return interrupted() == 0;
 }
 
@@ -18,7 +20,8 @@ std::string advised(const Arguments& arguments, const Job& job, const Runtime& r
   char* json = nullptr;
   const int32_t status =
       etr_job_advise(runtime.get(), job.get(), arguments.number("seconds", 3),
-                     arguments.flag("check") ? 1 : 0, show, &line, &json);
+                     arguments.flag("check") ? 1 : 0, show,
+                     arguments.flag("json") ? nullptr : &line, &json);
   line.erase();
   if (interrupted()) throw Interrupted{};
   check(status);
@@ -50,7 +53,7 @@ int command_advise(const Arguments& arguments) {
     std::fprintf(stderr, "there is nothing to change: %s is not written\n", path.c_str());
     return 0;
   }
-  write_file(path, changed_job(advice));
+  write_file(path, changed_job(advice), arguments.flag("json") ? stderr : stdout);
   Job changed;  // what a run would read
   check(etr_job_load(path.c_str(), nullptr, 0, changed.out()));
   return 0;
