@@ -141,7 +141,7 @@ double buffer_for(const Measured& m, const Edge& edge) {
   const double least = std::min(kLeastBuffer, buffer);
   if (edge.stage->bytes > 0)
     buffer = std::min(buffer, m.memory_bytes / edge.stage->bytes * edge.echo.factor);
-  if (m.samples > 0) buffer = std::min(buffer, std::max(1.0, m.samples));
+  if (m.samples > 0) buffer = std::min(buffer, std::max(1.0, m.samples * edge.echo.factor));
   const double upstream = sides_of(m, edge.stage->stage).upstream_s;
   const double filled_in_time = kFillSeconds * edge.echo.factor / std::max(upstream, 1e-9);
   return std::floor(std::clamp(std::min(buffer, std::max(filled_in_time, least)), 1.0, kBuffer));

@@ -19,6 +19,12 @@ std::string text_of(const char* format, auto... values) {
 
 std::string micros(double seconds) { return text_of("%.0f us", 1e6 * seconds); }
 
+// To one digit, as far as it is known.
+double magnitude(double value) {
+  const double unit = std::pow(10, std::floor(std::log10(std::max(value, 1e-9))));
+  return std::max(1.0, std::round(value / unit) * unit);
+}
+
 std::string rate(double per_s) { return text_of(per_s < 100 ? "%.1f" : "%.0f", per_s); }
 
 std::string measured_text(const Json& a) {
@@ -32,7 +38,7 @@ std::string measured_text(const Json& a) {
   const Json& batch = a["batch"];
   if (batch["noise_scale"].is_number())
     out += text_of("  noise scale about %.0f examples, an order of magnitude; the batch has %.0f\n",
-                   number(batch, "noise_scale"), number(batch, "batch"));
+                   magnitude(number(batch, "noise_scale")), number(batch, "batch"));
   out += text_of("\n  %-24s %-11s %14s %12s\n", "stage", "runs", "us an example", "kB behind it");
   for (const Json& s : m["stages"]) {
     const double bytes = number(s, "bytes");
@@ -69,9 +75,10 @@ std::string edges_text(const Json& a) {
                    1e6 * number(values, "seconds_per_fresh_equivalent"), number(values, "gain"));
   };
   row("(the job as it is)", "", "", "", now);
-  for (const Json& e : a["edges"])
-    row(e["stage"], e["place"], text_of("%.2f", number(e, "r")), text_of("%g", number(e, "factor")),
-        e);
+  for (const Json& e : a["edges"])  // elsewhere there is nothing to repeat for
+    if (number(e, "factor") > 1)
+      row(e["stage"], e["place"], text_of("%.2f", number(e, "r")),
+          text_of("%g", number(e, "factor")), e);
   return out;
 }
 
@@ -98,7 +105,9 @@ std::string advice_text(const Json& a) {
       "threads, "
       "and the device;\nwork in front of an echo node counts 1 / factor. A fresh equivalent is as "
       "much "
-      "progress as a fresh example gives.\n";
+      "progress as a fresh example gives,\nand the gain is how many times sooner the same progress "
+      "is "
+      "made than by the job as it is.\n";
   for (const Json& line : a["assumptions"]) out += cat("  - ", line.get<std::string>(), "\n");
   return out;
 }

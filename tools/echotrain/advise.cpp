@@ -18,10 +18,9 @@ std::string advised(const Arguments& arguments, const Job& job, const Runtime& r
   ProgressLine line;
   const InterruptGuard guard;
   char* json = nullptr;
-  const int32_t status =
-      etr_job_advise(runtime.get(), job.get(), arguments.number("seconds", 3),
-                     arguments.flag("check") ? 1 : 0, show,
-                     arguments.flag("json") ? nullptr : &line, &json);
+  const int32_t status = etr_job_advise(runtime.get(), job.get(), arguments.number("seconds", 3),
+                                        arguments.flag("check") ? 1 : 0, show,
+                                        arguments.flag("json") ? nullptr : &line, &json);
   line.erase();
   if (interrupted()) throw Interrupted{};
   check(status);
