@@ -283,7 +283,9 @@ std::string why_of(const Measured& m, double r, bool helps, const Edge* best) {
     return cat("upstream needs ", std::lround(10 * r) / 10.0,
                " times as long for a fresh example as the device for one");
   if (best && best->echo.factor <= 1)
-    return "upstream is the slow side, but no place leaves an echo node enough to repeat";
+    return cat(
+        "upstream is the slow side, but an echo node would spare too little of its work",
+        m.device_is_cpu ? ": what it repeats takes the device's time, on the same cores" : "");
   return cat("upstream is the slow side, but repeats would be worth too little here (",
              percent(predict(m, {}).equivalent_s / best->then.equivalent_s), ")");
 }

@@ -1,4 +1,5 @@
 // Advice for people.
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 
@@ -94,7 +95,9 @@ std::string advice_text(const Json& a) {
                "): ", echo_line(e), "\n");
     out += cat("  predicted: ", promise(e), "\n");
   }
-  if (number(a, "r") > 1) out += edges_text(a);
+  if (std::any_of(a["edges"].begin(), a["edges"].end(),
+                  [](const Json& e) { return number(e, "factor") > 1; }))
+    out += edges_text(a);
   if (!a["others"].empty()) out += "\nFirst consider, each by itself:\n";
   for (const Json& row : a["others"])
     out += cat("  ", row["what"].get<std::string>(), "\n     ", promise(row), "\n     (",
