@@ -243,9 +243,13 @@ Json batch_advice(const Measured& m) {
   const double ratio = m.noise_scale / m.batch;
   const char* why =
       ratio > 4
-          ? "the batch is well below it: a larger batch should save steps, nearly in proportion"
-      : ratio > 0.25 ? "the batch is near it: larger ones save some steps and cost more examples"
-                     : "the batch is beyond it: a smaller one would reach as far on fewer examples";
+          ? "the batch is well below the noise scale: a larger one should save steps, nearly in "
+            "proportion"
+      : ratio > 0.25 ? "the batch is near the noise scale of the beginning: larger ones save steps "
+                       "as that grows"
+                     : "the batch is beyond the noise scale of the beginning, which grows: measure "
+                       "it in a run "
+                       "(train.noise_scale_every) before you change the batch";
   return {{"batch", m.batch}, {"noise_scale", m.noise_scale}, {"why", why}};
 }
 

@@ -60,8 +60,8 @@ double fewer_fresh(double drawn_anew, bool is_batch, double factor, double batch
 }
 
 double most_factor(double drawn_anew, bool is_batch, double batch, double noise_scale) {
-  constexpr double kBefore = 8, kAfter = 2, kNear = 0.5;
-  if (is_batch) return noise_scale > 0 && batch >= kNear * noise_scale ? kAfter : 1;
+  constexpr double kBefore = 8, kAfter = 2;
+  if (is_batch) return noise_scale > 0 && batch >= noise_scale ? kAfter : 1;
   return kAfter + drawn_anew * (kBefore - kAfter);
 }
 

@@ -10,6 +10,7 @@
 #include "core/rng.h"
 #include "train/band_job.h"
 #include "train/small_learner.h"
+#include "train/together.h"
 #include "train/trainer.h"
 
 namespace etr::test {
@@ -139,6 +140,33 @@ TEST(NoiseScale, ARunIsTheSameWithItAndResumes) {
     EXPECT_GT(whole[i]["gradient_variance"].get<double>(), 0);
   }
   EXPECT_EQ(rows, 5);
+}
+
+// Where images lie on the device and batches are views of them.
+TEST(NoiseScale, IsMeasuredBehindDeviceEcho) {
+  const TempDir dir;
+  const auto losses = [&](const std::string& out, int every) {
+    Json job = job_of(dir, 32, dir.path() + out);
+    job["train"]["noise_scale_every"] = every;
+    Json& stages = job["pipeline"]["stages"];
+    stages.insert(stages.begin() + 3,
+                  Json{{"stage", "echo"}, {"factor", 2}, {"buffer", 64}, {"device", true}});
+    run_to_end(job);
+    return losses_of(dir.path() + out);
+  };
+  EXPECT_EQ(losses("/plain", 0), losses("/measured", 5));
+  for (const Json& row : steps_of(dir.path() + "/measured"))
+    EXPECT_GT(row.value("gradient_variance", 1.0), 0) << row;
+}
+
+TEST(NoiseScale, IsRefusedWhereRanksTrainTogether) {
+  const TempDir dir;
+  Json job = job_of(dir, 32);
+  job["train"]["noise_scale_every"] = 5;
+  const auto ranks = together(2, [&](int) { return job; });
+  ASSERT_TRUE(ranks[0].error && ranks[1].error);
+  const std::string told = cat(ranks[0].error->what(), ranks[1].error->what());
+  EXPECT_NE(told.find("'noise_scale_every'"), std::string::npos) << told;
 }
 
 }  // namespace
