@@ -64,8 +64,8 @@ struct Prediction {
 // worth.h and e the product of all factors, as much as a fresh example is worth takes e x that / (F_1 / F_e).
 Prediction predict(const Measured& measured, const std::vector<EchoAt>& echoes);
 
-// {"r", "helps", "why", "as_it_is": {...}, "echo": {...} or null, "edges": [...], "others": [...], "batch": {...}, "measured": {...},
-//  "assumptions": [...]}; rows of "edges" and "others" are sorted by what they promise, the best first. "echo" is the
+// {"r", "helps", "why", "as_it_is": {...}, "without_echo": {...}, "echo": {...} or null, "edges": [...], "others": [...], "batch": {...},
+//  "measured": {...}, "assumptions": [...]}; rows of "edges" and "others" are sorted by what they promise, the best first. "echo" is the
 // recommendation: {"after", "stage", "factor", "mode", "buffer", "device", ...} and its prediction.
 Json advise(const Measured& measured);
 

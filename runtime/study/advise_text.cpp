@@ -38,8 +38,9 @@ std::string measured_text(const Json& a) {
   out += text_of("  R           %.2f = upstream / downstream\n", number(a, "r"));
   const Json& batch = a["batch"];
   if (batch["noise_scale"].is_number())
-    out += text_of("  noise scale about %.0f examples, an order of magnitude; the batch has %.0f\n",
-                   magnitude(number(batch, "noise_scale")), number(batch, "batch"));
+    out += text_of(
+        "  noise scale of the order of %.0f, in examples, at the beginning; the batch has %.0f\n",
+        magnitude(number(batch, "noise_scale")), number(batch, "batch"));
   out += text_of("\n  %-24s %-11s %14s %12s\n", "stage", "runs", "us an example", "kB behind it");
   for (const Json& s : m["stages"]) {
     const double bytes = number(s, "bytes");

@@ -28,7 +28,7 @@ inline constexpr const char* kWorthSource =
 double fewer_fresh(double drawn_anew, bool is_batch, double factor, double batch);
 
 // The factor up to which such copies are advised: 8 before augmentation, 2 after, between these in proportion, and 1 for
-// unshuffled batches; 2 for these where the batch is near the gradient noise scale, or beyond. `noise_scale` 0: not known.
+// unshuffled batches; 2 for these where the batch is no smaller than the gradient noise scale. `noise_scale` 0: not known.
 double most_factor(double drawn_anew, bool is_batch, double batch, double noise_scale);
 
 }  // namespace etr::study
