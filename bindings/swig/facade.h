@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -371,10 +372,18 @@ class JobHandle {
   std::string json() const { return job_.json(); }
   // Whether the job leaves open where a run writes: it then writes nothing, which the program should be told.
   bool forgets_output() const { return !job_.output_dir(); }
+  // Ends with an error of code CANCELLED after stop_advising(), from any thread.
+  std::string advise(const RuntimeHandle& runtime, double seconds, bool check) {
+    stops_advising_ = false;
+    return job_.advise(runtime.get(), seconds, check,
+                       [this](const std::string&) { return !stops_advising_; });
+  }
+  void stop_advising() { stops_advising_ = true; }
   const Job& get() const { return job_; }
 
  private:
   Job job_;
+  std::atomic<bool> stops_advising_{false};
 };
 
 struct StepResult {

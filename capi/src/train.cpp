@@ -7,6 +7,7 @@
 #include "functions.h"
 #include "handles.h"
 #include "nn/detections.h"
+#include "study/advise_job.h"
 #include "text_lists.h"
 #include "train/profile.h"
 #include "train/report.h"
@@ -414,6 +415,25 @@ int32_t etr_job_output_dir(const etr_job* job, char** directory) {
     const auto named = required(job, "job").job.output_dir();
     char*& target = required(directory, "directory");
     target = named ? copy_string(*named) : nullptr;
+  });
+}
+
+int32_t etr_job_advise(etr_runtime* runtime, const etr_job* job, double seconds, int32_t check,
+                       int32_t (*progress)(void*, const char*), void* user_data, char** json) {
+  return guarded([&] {
+    if (!(seconds > 0 && seconds <= 1e6))
+      fail(Code::invalid_argument, "advise: seconds is ", seconds,
+           "; expected above 0, at most 1e6");
+    required(json, "json");
+    const auto tell = [&](const std::string& what) {
+      return goes_on(progress, user_data, what.c_str());
+    };
+    const etr_runtime& device = shared(runtime, "runtime");
+    hand_out(
+        json,
+        study::advise_job(device.kernels, required(job, "job").job, {seconds, tell}, check != 0)
+            .dump(),
+        "json");
   });
 }
 

@@ -182,6 +182,9 @@ pipeline::Item part_of(const pipeline::Item& batch, const std::vector<std::strin
   }
   for (pipeline::OpaqueField& field : part.opaque)
     if (named(field.name)) field = rows_of_buffer(field, begin, count);
+  if (batch.views && named(kImage))
+    part.views = std::make_shared<std::vector<pipeline::ImageView>>(
+        batch.views->begin() + begin, batch.views->begin() + begin + count);
   return part;
 }
 

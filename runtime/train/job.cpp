@@ -33,6 +33,13 @@ constexpr OptionSpec kTrain[] = {
     {"planned_steps", OptionType::integer, "0",
      "length that decaying schedules assume whose clock is steps; 0 takes 'steps'", 0, 1e12,
      "steps"},
+    {"noise_scale_every", OptionType::integer, "0",
+     "steps between two measurements of the gradient noise scale, the batch size (in examples) "
+     "about "
+     "which larger batches stop saving steps; each takes the gradients of 4 parts of the step's "
+     "own "
+     "batch, as long as 4 steps without their updates, and the weights stay as they are; 0: never",
+     0, 1e12, "steps"},
     {"progress_every", OptionType::number, "0.2", "time between two progress events", 0.01, 3600,
      "s"},
 };

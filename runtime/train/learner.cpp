@@ -1,5 +1,8 @@
 #include "train/learner.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "core/error.h"
 #include "core/json.h"
 #include "core/log.h"
@@ -207,6 +210,55 @@ Json Learner::profile(const pipeline::Item& batch, int steps) {
   std::erase_if(commands,
                 [](const gpu::Command& c) { return std::holds_alternative<gpu::HostTurn>(c); });
   return profile_commands(*kernels_, commands, steps);
+}
+
+std::optional<GradientSquares> Learner::measure_noise(const pipeline::Item& batch, int64_t parts) {
+  Plans& plans = plans_for(batch, /*with_target=*/true);
+  const int64_t rows = rows_of(batch, model_.inputs()[0]), count = std::min(parts, rows);
+  std::vector<std::string> names;
+  for (const graph::ValueId id : fed_values(plans.training(batch).net()))
+    names.push_back(plans.weights().net.graph.value(id).name);
+  std::vector<pipeline::Item> out;
+  for (int64_t i = 0; i < count; ++i)
+    out.push_back(part_of(batch, names, i * (rows / count), rows / count));
+  return measure_noise(out);
+}
+
+std::optional<GradientSquares> Learner::measure_noise(const std::vector<pipeline::Item>& batches) {
+  if (ranks_ || stage_)
+    fail(Code::unsupported,
+         "the gradient noise scale is measured on one device; here several share in a step");
+  if (batches.size() < 2) return std::nullopt;
+  Plans& plans = plans_for(batches.front(), /*with_target=*/true);
+  plans.results(/*wait_all=*/true);
+  const graph::ParameterStore& store = weights_->store;
+  std::map<std::string, Tensor> states;
+  for (const std::string& name : store.names())
+    if (!store.is_trainable(name))
+      states[name] = graph::download(store.device(), store.tensor(name));
+  const double divisor =
+      weights_->loss_scale
+          ? static_cast<double>(
+                graph::download(store.device(), weights_->loss_scale->state()).view<float>()[0])
+          : 1;
+  const ops::DeviceTensor gradients{store.gradients(), {int64_t{store.count()}}};
+  GradientSum sum;
+  for (const pipeline::Item& batch : batches) {
+    steps_.compute_gradients(plans, batch);
+    const Tensor all = graph::download(store.device(), gradients);
+    std::vector<float> used;  // between which there may be gaps
+    for (const auto& parameter : store.parameters()) {
+      const auto part = all.view<float>().subspan(parameter.begin, parameter.count);
+      used.insert(used.end(), part.begin(), part.end());
+    }
+    sum.add(used, divisor);
+  }
+  for (const auto& [name, tensor] : states)
+    graph::upload(store.device(), tensor, store.tensor(name));
+  ++weights_->age;  // what was folded for predictions is as old as the states
+  const auto rows = static_cast<double>(rows_of(batches.front(), model_.inputs()[0]));
+  const GradientSquares squares = sum.squares(rows);
+  return std::isfinite(squares.small) ? std::optional(squares) : std::nullopt;
 }
 
 std::vector<pipeline::Field> Learner::weights(const std::string& name) {

@@ -102,6 +102,16 @@ class Learner {
   // time went: see profile_commands(). Waits for the steps in flight first.
   Json profile(const pipeline::Item& batch, int steps);
 
+  // Measures the gradient's noise at the weights as they are, which stay so: by the gradients of `parts` equal parts of the
+  // batch (fewer where it has fewer rows), each computed as a whole step. None where the batch has one row, or a gradient is not
+  // finite. Waits for the steps in flight first. Error(unsupported) where others share in the step.
+  static constexpr int64_t kNoiseParts = 4;
+  std::optional<GradientSquares> measure_noise(const pipeline::Item& batch,
+                                               int64_t parts = kNoiseParts);
+
+  // The same by several batches with as many rows each: their mean is that of a batch with all these rows.
+  std::optional<GradientSquares> measure_noise(const std::vector<pipeline::Item>& batches);
+
   // The model's last layer for a batch's images, in evaluation mode: f32 [N, outputs] (for a
   // classifier before the softmax). Waits for the steps in flight first.
   Tensor predict(const pipeline::Item& batch);

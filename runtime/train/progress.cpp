@@ -51,6 +51,7 @@ void Progress::count(const StepMetrics& metrics, bool timed) {
   since_.accuracy += static_cast<double>(metrics.accuracy);
   since_.examples += static_cast<uint64_t>(metrics.counts.samples);
   ++since_.steps;
+  if (metrics.noise) noise_.add(*metrics.noise);
 }
 
 void Progress::take_means(double seconds) {
@@ -92,6 +93,7 @@ Json Progress::json() const {
                            {"samples", metrics.samples},
                            {"loss", metrics.loss},
                            {"accuracy", metrics.accuracy}};
+  if (noise_.count()) state["noise"] = noise_.json();
   return state;
 }
 
@@ -106,6 +108,8 @@ void Progress::load(const Json& state) {
   seconds_before_ = event_seconds_ = state.at("seconds").get<double>();
   busy_seconds_ = state.at("busy_seconds").get<double>();
   evaluation_ = evaluation_of(state.value("evaluation", Json()));
+  noise_ = NoiseScale(0.9);
+  if (state.contains("noise")) noise_.load(state["noise"]);
 }
 
 }  // namespace etr::train

@@ -6,6 +6,7 @@
 #include "core/json_fwd.h"
 #include "train/event.h"
 #include "train/inference.h"
+#include "train/noise_scale.h"
 #include "train/steps.h"
 
 namespace etr::train {
@@ -38,6 +39,8 @@ class Progress {
   }  // the latest one that was not stopped
   void keep(const Evaluation& evaluation) { evaluation_ = evaluation; }
 
+  const NoiseScale& noise() const { return noise_; }
+
   // All that it knows of an event; one right after another repeats its means.
   void fill(Event& event);
 
@@ -51,6 +54,7 @@ class Progress {
   uint64_t epoch_ = 0;
   bool epoch_ended_ = false;
   Evaluation evaluation_;
+  NoiseScale noise_{0.9};  // it grows as a run goes on: the mean follows
   uint64_t examples_ = 0, fresh_ = 0, echoed_ = 0;
   double busy_seconds_ = 0;
   double seconds_before_ = 0;   // of the clock, before it was started last

@@ -17,6 +17,15 @@ void write_step(RunFolder& folder, const StepMetrics& step, const Progress& prog
            {"fresh", progress.fresh()},
            {"busy_seconds", progress.busy_seconds()}};
   if (step.skipped) row["skipped"] = true;
+  if (step.noise) {
+    NoiseScale of_step;
+    of_step.add(*step.noise);
+    row["gradient_square"] = of_step.gradient_square();
+    row["gradient_variance"] = of_step.variance();
+    const auto scale = progress.noise().value();
+    row["noise_scale"] = scale ? Json(*scale) : Json();
+    if (scale) folder.write_scalars(step.step, {{"train/noise_scale", *scale}});
+  }
   folder.write_row(row);
   folder.write_scalars(
       step.step,

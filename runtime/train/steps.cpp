@@ -112,6 +112,16 @@ void Steps::start(Plans& plans, const pipeline::Item& batch,
   started_.push_back({tickets_, metrics, values, batch, planned.weak_from_this()});
 }
 
+void Steps::compute_gradients(Plans& plans, const pipeline::Item& batch) const {
+  Planned& planned = plans.training(batch);
+  Planned::Training& training = *planned.training();
+  const ops::StepValues values = values_for(batch, plans, planned);
+  gpu::CommandList commands = training.fed.filled(batch).feeding(values);
+  const gpu::CommandList& passes = training.plan.commands();
+  commands.insert(commands.end(), passes.begin(), passes.end());
+  gpu::run_once(plans.kernels().device(), commands);
+}
+
 std::vector<StepMetrics> Steps::take_metrics(Plans& plans, bool wait_all) {
   std::vector<StepMetrics> out;
   if (failed_) fail_not_finite(plans);

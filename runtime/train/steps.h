@@ -12,6 +12,7 @@
 #include "optim/schedule.h"
 #include "pipeline/item.h"
 #include "train/batch_fields.h"
+#include "train/noise_scale.h"
 #include "train/plans.h"
 
 namespace etr::train {
@@ -24,6 +25,7 @@ struct StepMetrics {
   SampleCounts counts;
   double busy_seconds = 0;  // device time; 0 where the device has no timestamps
   bool skipped = false;  // a gradient was too large for float16: no update, and half the loss scale
+  std::optional<GradientSquares> noise;  // measured on its batch, where that was due
 };
 
 // Holds what the device may read until a step is done: the plans go first.
@@ -44,6 +46,10 @@ class Steps {
   // `all_ranks`: the samples of all ranks' batches; none: those of this one.
   void start(Plans& plans, const pipeline::Item& batch,
              const std::optional<SampleCounts>& all_ranks = {}, bool plan_changes = false);
+
+  // Computes the gradients of the batch as the next step would, and leaves them in the store: nothing is updated. Waits for the
+  // device. The parts of the model that change without an update (running statistics) do change.
+  void compute_gradients(Plans& plans, const pipeline::Item& batch) const;
 
   optim::Hyperparameters& hyperparameters() { return hyperparameters_; }
   const optim::Hyperparameters& hyperparameters() const { return hyperparameters_; }

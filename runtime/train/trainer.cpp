@@ -59,6 +59,11 @@ void Trainer::begin(std::shared_ptr<gpu::Kernels> kernels) {
       train.number("seconds") == 0)
     fail(Code::invalid_argument,
          "train: set 'epochs', 'steps', 'fresh' or 'seconds', or the run would never end");
+  if (train.integer("noise_scale_every") > 0 && (ranks_ || membership_))
+    fail(
+        Code::unsupported,
+        "train: 'noise_scale_every' measures on one device, and here several train together: leave "
+        "it out, or measure a run of one");
   const auto directory = job_.output_dir();
   has_saved_ = start_ == Start::resume;
   if (leads() && !directory && (start_ == Start::fresh || start_ == Start::overwrite))
@@ -251,7 +256,10 @@ void Trainer::train_one() {
   epoch_gave_batch_ = true;
   // In the first step the driver compiles the kernels: many seconds on some, and nothing that a
   // run's speed or its device's idle share should be judged by.
-  if (!warm_) progress_.pause_clock();
+  if (!warm_ || noise_due()) progress_.pause_clock();
+  if (noise_due())
+    if (const auto measured = learner_->measure_noise(batch))
+      noise_[learner_->steps() + 1] = *measured;
   learner_->step(batch, supply_->counts(), supply_->plan_changes());
   ++steps_here_;
   take_metrics(/*wait_all=*/!warm_);
@@ -259,11 +267,18 @@ void Trainer::train_one() {
   progress_.resume_clock();
 }
 
+// Before the step that has the number, on its batch: the samples are no extra ones, and a run that resumes has the same ones.
+bool Trainer::noise_due() const {
+  const auto every = static_cast<uint64_t>(job_.train().integer("noise_scale_every"));
+  return every > 0 && (learner_->steps() + 1) % every == 0;
+}
+
 // Until there are none: a failure comes when the results before it have been taken.
 void Trainer::take_metrics(bool wait_all) {
   for (auto taken = learner_->take_metrics(wait_all); !taken.empty();
        taken = learner_->take_metrics(wait_all))
     for (StepMetrics& metrics : taken) {
+      if (const auto of = noise_.extract(metrics.step)) metrics.noise = of.mapped();
       progress_.count(metrics, /*timed=*/warm_);
       if (folder_) write_step(*folder_, metrics, progress_);
     }

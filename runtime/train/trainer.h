@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -106,6 +107,7 @@ class Trainer {
   bool ends_all() const;
   void go_on(const std::function<double()>& left);
   void train_one();
+  bool noise_due() const;
   void take_metrics(bool wait_all);
   bool evaluation_due() const;
   bool checkpoint_due() const;
@@ -139,6 +141,8 @@ class Trainer {
       changes_;  // made by the program; learners that take this one's place make them, too
 
   Progress progress_;
+  std::map<uint64_t, GradientSquares>
+      noise_;  // by the steps in flight on whose batches it was measured
   bool epoch_gave_batch_ = false;
   std::optional<uint64_t> length_epoch_;  // the epoch that epoch_length_ is of
   std::optional<uint64_t> epoch_length_;  // in batches; none where that is not known

@@ -285,6 +285,17 @@ class TrainerTest(Case):
         with self.assertRaisesRegex(et.errors.EchoTrainError, "step.*steps"):
             et.Job(job.json, {"train.stepz": 1})
 
+    def test_a_job_is_advised(self):
+        device = os.environ.get("ECHOTRAIN_TEST_DEVICE")
+        advice = self.job().advise(device=device, seconds=0.1)
+        self.assertGreater(advice["measured"]["downstream_s"], 0)
+        self.assertEqual([stage["name"] for stage in advice["measured"]["stages"] if "reading" not in stage["name"]],
+                         ["folder", "label", "decode", "batch", "normalize"])
+        self.assertIn("Echo: ", advice["text"])
+        self.assertEqual(et.Job(advice["job"]).json["model"], self.job().json["model"])
+        with self.assertRaisesRegex(et.errors.InvalidArgumentError, "seconds"):
+            self.job().advise(device=device, seconds=0)
+
     def test_a_folder_holds_one_run(self):
         device = os.environ.get("ECHOTRAIN_TEST_DEVICE")
         spec = self.job().json

@@ -153,9 +153,9 @@ TEST(Functions, ExceptionsOfProgressFunctions) {
   const auto throws = [](void*, int64_t, int64_t) -> int32_t { throw std::domain_error("enough"); };
   const Images images;
   const etr::test::TempDir packed;
-  EXPECT_EQ(etr_pack(images.path().c_str(), packed.path("p").c_str(), nullptr, throws, nullptr,
-                     nullptr),
-            ETR_CALLBACK);
+  EXPECT_EQ(
+      etr_pack(images.path().c_str(), packed.path("p").c_str(), nullptr, throws, nullptr, nullptr),
+      ETR_CALLBACK);
   EXPECT_STREQ(etr_last_error(), "the progress function threw an exception: enough");
 }
 
@@ -220,7 +220,8 @@ TEST(Log, SaysWhatALineIsAbout) {
         if (!about && etr_log_subject() == ETR_LOG_ABOUT_BAD_RECORD) ++counted.other;
       },
       &lines, nullptr));
-  run(five_samples,
+  run(
+      five_samples,
       [](void*, etr_batch* item) -> int32_t {
         etr_batch_fail(item, "too round");
         return ETR_CORRUPT_DATA;
@@ -288,8 +289,8 @@ TEST(Names, AreTextOfAFewBytes) {
 // Seconds, shares and rates of any value: an error that names it, or what it says.
 TEST(Numbers, BeyondReasonAreRefused) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const double wrong[] = {-1, -1e300, 1e300, 1e19, kInfinity, -kInfinity,
-                          std::numeric_limits<double>::quiet_NaN()};
+  const double wrong[] = {
+      -1, -1e300, 1e300, 1e19, kInfinity, -kInfinity, std::numeric_limits<double>::quiet_NaN()};
   const auto refused = [](int32_t status, const char* name) {
     EXPECT_EQ(status, ETR_INVALID_ARGUMENT);
     EXPECT_NE(std::string(etr_last_error()).find(name), std::string::npos) << etr_last_error();
@@ -308,6 +309,7 @@ TEST(Numbers, BeyondReasonAreRefused) {
     refused(etr_pipeline_tune(kSpec, value, 0, nullptr, nullptr, &text), "seconds is");
     refused(etr_pipeline_tune(kSpec, 1, value, nullptr, nullptr, &text), "step_ms is");
     refused(etr_pipeline_wait(pipeline, value), "seconds is");
+    refused(etr_job_advise(nullptr, nullptr, value, 0, nullptr, nullptr, &text), "seconds is");
     refused(etr_detections(outputs, value, 0.5, 1, &boxes), "least_score is");
     refused(etr_detections(outputs, 0.5, value, 1, &boxes), "most_overlap is");
     refused(etr_report_write("", nullptr, nullptr, 0, value, "out.html", nullptr),

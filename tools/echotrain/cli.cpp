@@ -66,14 +66,14 @@ std::string bytes_text(double bytes) {
   return text;
 }
 
-void write_file(const std::string& path, const std::string& text) {
+void write_file(const std::string& path, const std::string& text, std::FILE* told) {
   errno = 0;
   std::ofstream out(path, std::ios::binary);
   out << text;
   if (!out.flush())
     throw Failure("cannot write '" + path + "'" +
                   (errno ? std::string(": ") + std::strerror(errno) : ""));
-  std::printf("wrote %s\n", path.c_str());
+  std::fprintf(told, "wrote %s\n", path.c_str());
 }
 
 }  // namespace cli

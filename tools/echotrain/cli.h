@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
 #include <nlohmann/json_fwd.hpp>
 #include <stdexcept>
 #include <string>
@@ -78,7 +79,7 @@ void print_left_out(const std::vector<LeftOut>& files);
 // "12.3 MB", "4.0 kB"
 std::string bytes_text(double bytes);
 
-// Writes a whole file and says so.
-void write_file(const std::string& path, const std::string& text);
+// Writes a whole file and says so, on `told`.
+void write_file(const std::string& path, const std::string& text, std::FILE* told = stdout);
 
 }  // namespace cli

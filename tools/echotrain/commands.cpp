@@ -137,6 +137,19 @@ const std::vector<Command> kCommands = {
       {"trace", "FILE", "write a Chrome trace of the work, thread by thread"},
       kJson},
      command_explain},
+    {"advise", "JOB.json",
+     "says whether echoing helps the job, where and how much, and what helps first",
+     "It runs the pipeline alone, then training steps on batches that lie ready, and predicts for an "
+     "echo node after each stage how fast the job would be and what its repeats would be worth. "
+     "Nothing is written but the file of --apply.\n\n"
+     "  echotrain advise job.json --check\n"
+     "  echotrain advise job.json --apply changed.json && echotrain train changed.json",
+     job_options({{"seconds", "S", "how long each measurement takes; 3 without it"},
+                  {"apply", "FILE", "write the job with the recommended echo node and threads"},
+                  {"check", "",
+                   "run the job and the changed one in turns: predictions beside outcomes"},
+                  kJson}),
+     command_advise},
     {"tune",
      "JOB.json",
      "finds threads, connections and prefetching by trying",

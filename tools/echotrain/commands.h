@@ -51,6 +51,7 @@ int command_schema(const Arguments& arguments);
 int command_serve(const Arguments& arguments);
 int command_study(const Arguments& arguments);
 int command_train(const Arguments& arguments);
+int command_advise(const Arguments& arguments);
 int command_tune(const Arguments& arguments);
 int command_tune_kernels(const Arguments& arguments);
 int command_version(const Arguments& arguments);

@@ -372,6 +372,18 @@ namespace EchoTrain
 
         public string Json => Handle.json();
 
+        /// <summary>Measures the job for a few seconds and says, as JSON, whether echoing helps, where an echo node should
+        /// stand and with which factor, and what would help first. The member "text" is for people, "job" the changed job.
+        /// <paramref name="seconds"/> is the length of each measurement; with <paramref name="check"/> both jobs run in turns,
+        /// and "checked" has the outcomes. Writes nothing.</summary>
+        public string Advise(Device device, double seconds = 3, bool check = false,
+            System.Threading.CancellationToken cancellation = default(System.Threading.CancellationToken))
+        {
+            if (device == null) throw new ArgumentNullException(nameof(device));
+            using (cancellation.Register(() => Handle.stop_advising()))
+                return Handle.advise(device.Handle, seconds, check);
+        }
+
         public override string ToString() => "Job(" + Json + ")";
 
         /// <summary>Begins a run, as JobStart.Resume or JobStart.New; enumerating it trains.</summary>

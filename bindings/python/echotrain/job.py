@@ -63,6 +63,16 @@ class Job(_NotPicklable):
     def json(self) -> Dict[str, Any]:
         return json.loads(self._handle.json())
 
+    def advise(self, *, device: Union[None, int, str, Runtime] = None, seconds: float = 3,
+               check: bool = False) -> Dict[str, Any]:
+        """Measures the job for a few seconds and says whether echoing helps, where an echo node should stand and with which
+        factor, and what would help first: ``print(job.advise()["text"])``. ``seconds`` is the length of each measurement. The
+        result's ``job`` is the changed job, ``Job(advice["job"])``; with ``check`` both run in turns, and ``checked`` has the
+        outcomes. Writes nothing. Ctrl-C ends it."""
+        runtime = _runtime(device)
+        return json.loads(interruptible(lambda: self._handle.advise(runtime._handle, seconds, check),
+                                        self._handle.stop_advising))
+
     def run(self, *, device: Union[None, int, str, Runtime] = None, resume: bool = False,
             overwrite: bool = False, on_evaluation: Optional[OnEvaluation] = None,
             transport: Optional[Transport] = None) -> "JobRun":

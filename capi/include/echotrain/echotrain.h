@@ -646,6 +646,17 @@ ETR_API int32_t etr_job_parse(const char* json, const char* const* overrides, in
 ETR_API void etr_job_destroy(etr_job* job);
 ETR_API int32_t etr_job_json(const etr_job* job, char** json);
 
+/* Measures the job for a few seconds, its pipeline alone and its model on batches that lie ready, and says whether echoing helps,
+ * where an echo node should stand and with which factor, and what would help first. `seconds` (above 0, at most 1e6) is the
+ * length of each measurement. With `check` other than 0 it also runs the job and the changed one in turns. `progress` (may be
+ * NULL) is told what is being done, "" for what goes on; returning 0 stops with ETR_CANCELLED. `json` receives {"helps", "why",
+ * "r", "echo", "edges", "others", "batch", "measured", "assumptions", "as_it_is", "changed", "job": the changed job, "changes",
+ * "checked", "text": all of it for people}. Writes no file. ETR_UNSUPPORTED for jobs of several ranks, and pipelines without batches. */
+ETR_API int32_t etr_job_advise(etr_runtime* runtime, const etr_job* job, double seconds,
+                               int32_t check,
+                               int32_t (*progress)(void* user_data, const char* what),
+                               void* user_data, char** json);
+
 /* The folder that a run of the job writes into; "" where the job says that nothing is written, NULL where it does not say:
  * a run then writes nothing either, and warns of it in the log. Free it with etr_string_free. */
 ETR_API int32_t etr_job_output_dir(const etr_job* job, char** directory);

@@ -513,6 +513,20 @@ class Job {
     const std::unique_ptr<char, void (*)(char*)> owned(text, etr_string_free);
     return text ? std::optional<std::string>(text) : std::nullopt;
   }
+  // See etr_job_advise. `goes_on` (may be empty) is told what is being measured; where it returns false: Error(ETR_CANCELLED).
+  std::string advise(const Runtime& runtime, double seconds = 3, bool check = false,
+                     const std::function<bool(const std::string&)>& goes_on = {}) const {
+    return detail::text_by([&](char** out) {
+      return etr_job_advise(
+          runtime.get(), get(), seconds, check ? 1 : 0,
+          [](void* told, const char* what) -> int32_t {
+            const auto& function =
+                *static_cast<const std::function<bool(const std::string&)>*>(told);
+            return !function || function(what);
+          },
+          const_cast<std::function<bool(const std::string&)>*>(&goes_on), out);
+    });
+  }
   etr_job* get() const { return handle_.get(); }
 
  private:

@@ -435,6 +435,11 @@ public static partial class Behaviour
             JobEvent last = Job.Parse(json, "train.steps=12").Run(new Device()).Last();
             Expect(last.Kind == JobEventKind.End && last.Step == 12, last.Step);
             FailsWith(ErrorCode.InvalidArgument, "steps", () => Job.Parse(json, "train.stepz=1"));
+            string advice = Job.Parse(json, "train.steps=12").Advise(new Device(), 0.1);
+            Expect(advice.Contains("\"helps\":") && advice.Contains("\"edges\":"), advice);
+            using (var stopped = new System.Threading.CancellationTokenSource(200))
+                FailsWith(ErrorCode.Cancelled, "stopped",
+                          () => Job.Parse(json, "train.steps=12").Advise(new Device(), 60, false, stopped.Token));
             int begin = "{'pipeline': ".Length;
             string stages = json.Substring(begin, json.IndexOf(", \"model\"") - begin);
             Job evaluating = Job.Parse(json.Substring(0, json.Length - 1) + ", \"evaluation\": {\"pipeline\": " + stages +

@@ -463,6 +463,9 @@ public final class Behaviour {
       for (Job.Event event : job.run(new Device(), false)) last = event;
       expect(last.kind == Job.Event.Kind.END && last.step == 12, last.step);
       failsWith(Code.INVALID_ARGUMENT, "steps", () -> Job.parse(json, "train.stepz=1"));
+      String advice = job.advise(new Device(), 0.1, false);
+      expect(advice.contains("\"helps\":") && advice.contains("\"edges\":"), advice);
+      failsWith(Code.INVALID_ARGUMENT, "seconds", () -> job.advise(new Device(), 0, false));
       String pipeline = json.substring("{\"pipeline\": ".length(), json.indexOf(", \"model\""));
       Job.Run told = Job.parse(json.substring(0, json.length() - 1) + ", \"evaluation\": {\"pipeline\": " + pipeline
           + ", \"every_steps\": 2}}", "train.steps=4", "train.progress_every=3600").run(new Device(), false);

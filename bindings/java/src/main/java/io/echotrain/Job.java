@@ -150,6 +150,20 @@ public final class Job {
 
   public String json() { return handle.json(); }
 
+  /**
+   * Measures the job for a few seconds and says, as JSON, whether echoing helps, where an echo node should stand and with which
+   * factor, and what would help first. The member "text" is for people, "job" the changed job. Writes nothing.
+   *
+   * @param seconds the length of each measurement
+   * @param check also runs both jobs in turns: "checked" has the outcomes
+   */
+  public String advise(Device device, double seconds, boolean check) {
+    return handle.advise(Objects.requireNonNull(device, "device").handle, seconds, check);
+  }
+
+  /** Ends {@link #advise} on another thread, which throws an exception of code CANCELLED. */
+  public void stopAdvising() { handle.stop_advising(); }
+
   @Override
   public String toString() { return "Job(" + json() + ")"; }
 

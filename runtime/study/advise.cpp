@@ -1,0 +1,364 @@
+#include "study/advise.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/text.h"
+#include "study/worth.h"
+
+namespace etr::study {
+namespace {
+
+constexpr double kWorthwhile = 1.05;   // a gain that is worth a change
+constexpr double kAlike = 1.02;        // places between which a prediction does not decide
+constexpr double kBuffer = 10000;      // copies, as in the table of worth
+constexpr double kLeastBuffer = 1000;  // below it copies of a sample come close to each other
+constexpr double kFillSeconds = 60;    // that filling the buffer may take
+constexpr double kFasterDecoding = 8;  // fast shards, against PNGs (docs/performance.md)
+constexpr double kLimiting = 0.5;      // share of a pipeline's work from which decoding dominates
+
+// The share of a stage's work that is left for each example, by the echo nodes behind it.
+double share_of(size_t stage, const std::vector<EchoAt>& echoes) {
+  double share = 1;
+  for (const EchoAt& echo : echoes)
+    if (stage <= echo.after) share /= echo.factor;
+  return share;
+}
+
+// Of the augmentations, those behind an echo node; 0 where there is none.
+double drawn_anew(const Measured& m, size_t after) {
+  double all = 0, behind = 0;
+  for (const StageCost& s : m.stages) {
+    all += s.augments;
+    behind += s.augments && s.stage > after;
+  }
+  return all > 0 ? behind / all : 0;
+}
+
+double worth_of(const Measured& m, const EchoAt& echo) {
+  return fewer_fresh(drawn_anew(m, echo.after), echo.after >= m.batch_stage, echo.factor, m.batch);
+}
+
+struct Sides {
+  double upstream_s, downstream_s;
+};
+
+// What a fresh example takes up to a place, and each copy behind it, if the other side took nothing.
+Sides sides_of(const Measured& m, size_t after) {
+  double slowest[2] = {}, pool[2] = {};
+  for (const StageCost& s : m.stages) {
+    const int side = s.stage > after;
+    if (s.runs != Runs::parallel) slowest[side] = std::max(slowest[side], s.work_s);
+    if (s.runs != Runs::own_thread) pool[side] += s.work_s;
+  }
+  const double device = m.downstream_s + (m.device_is_cpu ? pool[1] / m.cores : 0);
+  return {std::max(slowest[0], pool[0] / m.threads),
+          std::max({slowest[1], pool[1] / m.threads, device})};
+}
+
+std::string percent(double gain) {
+  const double p = 100 * (gain - 1);
+  return cat(p >= 0 ? "+" : "", std::lround(p), " %");
+}
+
+std::string count_text(double n) {
+  return n >= 1e6 ? cat(std::lround(n / 1e5) / 10.0, " million") : cat(std::lround(n));
+}
+
+std::string bytes_of(double bytes) {
+  const auto rounded = [](double x) { return std::lround(10 * x) / 10.0; };
+  return bytes >= 1e9 ? cat(rounded(bytes / 1e9), " GB") : cat(rounded(bytes / 1e6), " MB");
+}
+
+Json row_of(const Measured& m, const Prediction& then) {
+  const Prediction now = predict(m, m.echoes);
+  return {{"examples_per_s", 1 / then.example_s},
+          {"seconds_per_fresh_equivalent", then.equivalent_s},
+          {"gain_examples", now.example_s / then.example_s},
+          {"gain", now.equivalent_s / then.equivalent_s},
+          {"limit", then.limit}};
+}
+
+std::string name_at(const Measured& m, size_t stage) {
+  std::string name;
+  for (const StageCost& s : m.stages)
+    if (s.stage == stage && name.empty()) name = s.name;
+  return name;
+}
+
+std::string place_text(const Measured& m, size_t after) {
+  if (after >= m.batch_stage) return "batches";
+  bool any = false;
+  for (const StageCost& s : m.stages) any = any || s.augments;
+  const double anew = drawn_anew(m, after);
+  if (!any) return "no augmentation";
+  return anew == 1   ? "before augmentation"
+         : anew == 0 ? "after augmentation"
+                     : "between augmentations";
+}
+
+struct Edge {
+  const StageCost* stage;
+  EchoAt echo;
+  double most, r;
+  Prediction then;
+};
+
+// An echo node alone, after each stage that one may stand behind.
+std::vector<Edge> edges_of(const Measured& m) {
+  std::vector<Edge> out;
+  for (size_t i = 0; i < m.stages.size(); ++i) {
+    const StageCost& s = m.stages[i];
+    const bool is_last_part = i + 1 == m.stages.size() || m.stages[i + 1].stage != s.stage;
+    if (!s.takes_echo || !is_last_part) continue;
+    const Sides sides = sides_of(m, s.stage);
+    const double r = sides.upstream_s / std::max(sides.downstream_s, 1e-12);
+    const double most =
+        most_factor(drawn_anew(m, s.stage), s.stage >= m.batch_stage, m.batch, m.noise_scale);
+    const EchoAt echo{s.stage, std::max(1.0, std::floor(10 * std::min(r, most) + 0.5) / 10)};
+    out.push_back({&s, echo, most, r, predict(m, {echo})});
+  }
+  return out;
+}
+
+// The least time, and among places alike the one where copies cost the least work: the last.
+const Edge* best_of(const std::vector<Edge>& edges) {
+  const Edge* best = nullptr;
+  for (const Edge& edge : edges)
+    if (!best || edge.then.equivalent_s < best->then.equivalent_s) best = &edge;
+  if (!best) return nullptr;
+  const double bound = kAlike * best->then.equivalent_s;
+  for (const Edge& edge : edges)
+    if (edge.then.equivalent_s <= bound) best = &edge;
+  return best;
+}
+
+double buffer_for(const Measured& m, const Edge& edge) {
+  double buffer = kBuffer;
+  if (edge.stage->stage >= m.batch_stage) buffer = std::max(1.0, std::floor(kBuffer / m.batch));
+  const double least = std::min(kLeastBuffer, buffer);
+  if (edge.stage->bytes > 0)
+    buffer = std::min(buffer, m.memory_bytes / edge.stage->bytes * edge.echo.factor);
+  if (m.samples > 0) buffer = std::min(buffer, std::max(1.0, m.samples * edge.echo.factor));
+  const double upstream = sides_of(m, edge.stage->stage).upstream_s;
+  const double filled_in_time = kFillSeconds * edge.echo.factor / std::max(upstream, 1e-9);
+  return std::floor(std::clamp(std::min(buffer, std::max(filled_in_time, least)), 1.0, kBuffer));
+}
+
+Json echo_of(const Measured& m, const Edge& edge) {
+  Json out{
+      {"after", edge.stage->stage},
+      {"stage", edge.stage->name},
+      {"place", place_text(m, edge.stage->stage)},
+      {"factor", edge.echo.factor},
+      {"most_factor", edge.most},
+      {"mode", m.remote || m.unsteady ? "on_demand" : "fixed"},
+      {"buffer", buffer_for(m, edge)},
+      // On a CPU device the shaders would take from the same cores what the pipeline no longer does.
+      {"device", edge.stage->device_echo && !m.device_is_cpu},
+      {"r", edge.r},
+      {"fewer_fresh", worth_of(m, edge.echo)}};
+  out.update(row_of(m, edge.then));
+  return out;
+}
+
+Json other(const Measured& m, const char* change, const Prediction& then, const std::string& what,
+           const std::string& formula) {
+  Json out{{"change", change}, {"what", what}, {"formula", formula}};
+  out.update(row_of(m, then));
+  return out;
+}
+
+Json threads_row(const Measured& m) {
+  Measured more = m;
+  more.threads = m.cores;
+  Json out = other(m, "threads", predict(more, m.echoes),
+                   cat("pipeline.threads: ", m.cores, " instead of ", m.threads),
+                   "work of the stages that share threads / threads");
+  out["threads"] = m.cores;
+  return out;
+}
+
+Json cache_row(const Measured& m) {
+  Measured cached = m;
+  double bytes = 0;
+  for (StageCost& s : cached.stages)
+    if (s.stage <= *m.cacheable) {
+      s.work_s = 0;
+      bytes = s.bytes;
+    }
+  const std::string size =
+      bytes <= 0 ? "of unknown size"
+      : m.samples > 0
+          ? cat("about ", bytes_of(bytes * m.samples), " for ", count_text(m.samples), " samples")
+          : cat(std::lround(bytes), " bytes a sample; how many there are is not known");
+  Json out = other(m, "cache", predict(cached, m.echoes),
+                   cat("a stage 'cache' after '", name_at(m, *m.cacheable), "' (", size,
+                       "), from the second epoch on"),
+                   "no work up to the cache");
+  out["after"] = *m.cacheable;
+  out["bytes"] = bytes * m.samples;
+  out["fits"] = bytes > 0 && m.samples > 0 && bytes * m.samples <= m.memory_bytes;
+  return out;
+}
+
+// Where decoding is most of the work that is shared.
+std::optional<Json> pack_row(const Measured& m) {
+  Measured packed = m;
+  double decode = 0, all = 0;
+  for (StageCost& s : packed.stages) {
+    if (s.runs != Runs::own_thread) all += s.work_s;
+    if (s.name != "decode") continue;
+    decode += s.work_s;
+    s.work_s /= kFasterDecoding;
+  }
+  if (m.source == "fast_shard" || decode <= kLimiting * all) return std::nullopt;
+  return other(m, "pack", predict(packed, m.echoes),
+               cat("'echotrain pack --format fast', and the source fast_shard: decoding is ",
+                   std::lround(100 * decode / all), " % of the threads' work"),
+               cat("work of 'decode' / ", kFasterDecoding,
+                   ", which fast shards gain over PNGs; JPEGs gain less"));
+}
+
+Json others_of(const Measured& m) {
+  Json rows = Json::array();
+  if (m.threads < m.cores) rows.push_back(threads_row(m));
+  if (m.cacheable) rows.push_back(cache_row(m));
+  if (auto row = pack_row(m)) rows.push_back(*std::move(row));
+  std::erase_if(rows.get_ref<Json::array_t&>(),
+                [](const Json& row) { return row["gain"].get<double>() < kWorthwhile; });
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const Json& a, const Json& b) { return a["gain"] > b["gain"]; });
+  return rows;
+}
+
+Json batch_advice(const Measured& m) {
+  if (m.noise_scale <= 0)
+    return {
+        {"batch", m.batch},
+        {"noise_scale", nullptr},
+        {"why", "the gradient noise scale could not be measured: too much noise, too few batches"}};
+  const double ratio = m.noise_scale / m.batch;
+  const char* why =
+      ratio > 4
+          ? "the batch is well below the noise scale: a larger one should save steps, nearly in "
+            "proportion"
+      : ratio > 0.25 ? "the batch is near the noise scale of the beginning: larger ones save steps "
+                       "as that grows"
+                     : "the batch is beyond the noise scale of the beginning, which grows: measure "
+                       "it in a run "
+                       "(train.noise_scale_every) before you change the batch";
+  return {{"batch", m.batch}, {"noise_scale", m.noise_scale}, {"why", why}};
+}
+
+Json measured_json(const Measured& m) {
+  Json stages = Json::array();
+  for (const StageCost& s : m.stages)
+    stages.push_back({{"name", s.name},
+                      {"stage", s.stage},
+                      {"runs", s.runs == Runs::own_thread ? "own thread"
+                               : s.runs == Runs::serial   ? "serial"
+                                                          : "parallel"},
+                      {"augments", s.augments},
+                      {"us_per_example", 1e6 * s.work_s},
+                      {"bytes", s.bytes}});
+  return {{"upstream_s", m.upstream_s}, {"downstream_s", m.downstream_s},
+          {"device_busy_s", m.busy_s},  {"device_is_cpu", m.device_is_cpu},
+          {"threads", m.threads},       {"cores", m.cores},
+          {"batch", m.batch},           {"remote", m.remote},
+          {"unsteady", m.unsteady},     {"samples", m.samples},
+          {"stages", std::move(stages)}};
+}
+
+Json edges_json(const Measured& m, const std::vector<Edge>& edges) {
+  Json rows = Json::array();
+  for (const Edge& edge : edges) rows.push_back(echo_of(m, edge));
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const Json& a, const Json& b) { return a["gain"] > b["gain"]; });
+  return rows;
+}
+
+std::string why_of(const Measured& m, double r, bool helps, const Edge* best) {
+  if (r <= 1)
+    return "upstream keeps up with the device: an echo node would repeat examples for nothing";
+  if (helps)
+    return cat("upstream needs ", std::lround(10 * r) / 10.0,
+               " times as long for a fresh example as the device for one");
+  if (best && best->echo.factor <= 1)
+    return cat(
+        "upstream is the slow side, but an echo node would spare too little of its work",
+        m.device_is_cpu ? ": what it repeats takes the device's time, on the same cores" : "");
+  return cat("upstream is the slow side, but repeats would be worth too little here (",
+             percent(predict(m, {}).equivalent_s / best->then.equivalent_s), ")");
+}
+
+Json assumptions_of(const Measured& m) {
+  Json out{cat("worth of repeats: ", kWorthSource),
+           "between two augmentations the worth lies between those before and after, in "
+           "proportion to the augmentations that are drawn anew",
+           "stages cost the same with an echo node as without",
+           "the gradient noise scale is an order of magnitude, here at the beginning of training; "
+           "it grows later"};
+  if (m.device_is_cpu)
+    out.push_back("the device is a CPU: the pipeline's work takes time from it, and both add up");
+  return out;
+}
+
+void check(const Measured& m) {
+  if (m.stages.empty() || m.threads < 1 || m.cores < 1 || m.batch < 1 || !(m.downstream_s > 0))
+    fail(Code::invalid_argument, "advise: these are no measurements of a job");
+}
+
+}  // namespace
+
+Prediction predict(const Measured& m, const std::vector<EchoAt>& echoes) {
+  Prediction out{m.downstream_s, 0, "device"};
+  const auto limit = [&](double seconds, const std::string& by) {
+    if (seconds <= out.example_s) return;
+    out.example_s = seconds;
+    out.limit = by;
+  };
+  double pool = 0;
+  for (const StageCost& s : m.stages) {
+    const double work = s.work_s * share_of(s.stage, echoes);
+    if (s.runs != Runs::parallel) limit(work, s.name);
+    if (s.runs != Runs::own_thread) pool += work;
+  }
+  limit(pool / m.threads, "threads");
+  if (m.device_is_cpu && pool > 0) limit(m.downstream_s + pool / m.cores, "device and threads");
+  double factor = 1, fewer = 1;
+  for (const EchoAt& echo : echoes) {
+    factor *= echo.factor;
+    fewer *= worth_of(m, echo);
+  }
+  out.equivalent_s = out.example_s * factor / fewer;
+  return out;
+}
+
+Json advise(const Measured& m) {
+  check(m);
+  const double r = m.upstream_s / m.downstream_s;
+  const std::vector<Edge> edges = edges_of(m);
+  const Edge* best = best_of(edges);
+  const Prediction without = predict(m, {});
+  const bool helps = r > 1 && best && best->echo.factor > 1 &&
+                     without.equivalent_s >= kWorthwhile * best->then.equivalent_s;
+  Json as_it_is = row_of(m, predict(m, m.echoes));
+  as_it_is["echoes"] = m.echoes.size();
+  Json plain = row_of(m, without);
+  return {{"r", r},
+          {"helps", helps},
+          {"why", why_of(m, r, helps, best)},
+          {"as_it_is", std::move(as_it_is)},
+          {"without_echo", std::move(plain)},
+          {"echo", helps ? echo_of(m, *best) : Json()},
+          {"edges", edges_json(m, edges)},
+          {"others", others_of(m)},
+          {"batch", batch_advice(m)},
+          {"measured", measured_json(m)},
+          {"assumptions", assumptions_of(m)}};
+}
+
+}  // namespace etr::study

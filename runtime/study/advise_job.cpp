@@ -1,0 +1,107 @@
+#include "study/advise_job.h"
+
+#include <cmath>
+#include <cstdio>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "study/advise_pipeline.h"
+
+namespace etr::study {
+namespace {
+
+Json echo_stage(const Json& echo) {
+  Json out{
+      {"stage", "echo"}, {"factor", echo["factor"]}, {"buffer", echo["buffer"].get<int64_t>()}};
+  if (echo["mode"] != "fixed") out["mode"] = echo["mode"];
+  if (echo["device"].get<bool>()) out["device"] = true;
+  return out;
+}
+
+const Json* threads_of(const Json& advice) {
+  for (const Json& row : advice["others"])
+    if (row["change"] == "threads") return &row;
+  return nullptr;
+}
+
+std::string line_of(const char* name, double predicted, const Json& rates) {
+  char line[256];
+  std::snprintf(line, sizeof line,
+                "  %-14s %11.0f %11.0f %9.2f %9.0f %11.0f %%   prediction / outcome %.2f\n", name,
+                predicted, rates["examples_per_s"].get<double>(),
+                rates["steps_per_s"].get<double>(), rates["fresh_per_s"].get<double>(),
+                100 * rates["device_wait_share"].get<double>(),
+                predicted / rates["examples_per_s"].get<double>());
+  return line;
+}
+
+std::string checked_text(const Json& advice) {
+  char head[256];
+  std::snprintf(head, sizeof head, "\nChecked, in turns\n  %-14s %11s %11s %9s %9s %13s\n",
+                "examples/s", "predicted", "measured", "steps/s", "fresh/s", "device waits");
+  const Json& checked = advice["checked"];
+  const double now = advice["as_it_is"]["examples_per_s"],
+               then = advice["changed"]["examples_per_s"];
+  std::string out = head + line_of("as it is", now, checked["as_it_is"]);
+  return checked.contains("changed") ? out + line_of("changed", then, checked["changed"]) : out;
+}
+
+}  // namespace
+
+Json advised_job(const Json& job, const Json& advice, std::vector<std::string>& changes) {
+  Json out = job;
+  Json stages = Json::array();
+  for (const Json& stage : job["pipeline"]["stages"]) {
+    if (stage["stage"] != "echo") {
+      stages.push_back(stage);
+      continue;
+    }
+    if (!advice["helps"].get<bool>() && stage["factor"].get<double>() == 1)
+      stages.push_back(stage);  // which does nothing
+    else
+      changes.push_back(cat("removed ", stage.dump()));
+  }
+  out["pipeline"]["stages"] = stages;
+  if (advice["helps"].get<bool>()) {
+    const Json echo = echo_stage(advice["echo"]);
+    out["pipeline"] = with_echo(out["pipeline"], advice["echo"]["after"].get<size_t>(), echo);
+    changes.push_back(
+        cat("added ", echo.dump(), " after '", advice["echo"]["stage"].get<std::string>(), "'"));
+  }
+  if (const Json* threads = threads_of(advice)) {
+    out["pipeline"]["threads"] = (*threads)["threads"].get<int64_t>();
+    changes.push_back(cat("pipeline.threads is ", (*threads)["threads"].get<int64_t>()));
+  }
+  if (changes.empty()) return out;
+  if (out.contains("output") && out["output"].value("dir", std::string()) != "") {
+    out["output"]["dir"] = out["output"]["dir"].get<std::string>() + "-advised";
+    changes.push_back(cat("output.dir is '", out["output"]["dir"].get<std::string>(), "'"));
+  }
+  return out;
+}
+
+Json advise_job(std::shared_ptr<gpu::Kernels> kernels, const train::Job& job,
+                const AdviseOptions& options, bool checks) {
+  Measured measured = measure(kernels, job, options);
+  Json out = advise(measured);
+  std::vector<std::string> changes;
+  const train::Job changed =
+      train::Job::parse(advised_job(job.json(), out, changes).dump(), "the job as advised");
+  if (threads_of(out)) measured.threads = measured.cores;
+  std::vector<EchoAt> echoes;
+  if (out["helps"].get<bool>())
+    echoes.push_back({out["echo"]["after"].get<size_t>(), out["echo"]["factor"].get<double>()});
+  const Prediction then = predict(measured, echoes);
+  out["changed"] = {{"examples_per_s", 1 / then.example_s},
+                    {"seconds_per_fresh_equivalent", then.equivalent_s},
+                    {"limit", then.limit}};
+  out["job"] = changed.json();
+  out["changes"] = changes;
+  if (checks) out["checked"] = compare(kernels, job, changes.empty() ? nullptr : &changed, options);
+  std::string text = advice_text(out);
+  if (checks) text += checked_text(out);
+  out["text"] = text;
+  return out;
+}
+
+}  // namespace etr::study

@@ -1,0 +1,244 @@
+#include "study/advise_measure.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <vector>
+
+#include "core/clock.h"
+#include "core/error.h"
+#include "core/json.h"
+#include "core/text.h"
+#include "pipeline/pipeline.h"
+#include "study/advise_pipeline.h"
+#include "train/batch_fields.h"
+#include "train/learner.h"
+#include "train/milestones.h"
+#include "train/supply.h"
+
+namespace etr::study {
+namespace {
+
+using pipeline::Item;
+using pipeline::Pipeline;
+
+constexpr size_t kBatches = 8;  // kept for the device, and for the noise scale
+constexpr double kLongest =
+    20;  // so many times the wanted seconds (and a minute) a first batch may take
+
+void check_supported(const train::Job& job) {
+  if (job.parallel())
+    fail(Code::unsupported,
+         "advise: the job has a section 'parallel', and what is measured is one device with one "
+         "pipeline: give it the job without that section (ranks share a store, see "
+         "docs/distributed.md)");
+  if (!job.json().contains("model"))
+    fail(Code::invalid_argument, "advise: the job has no 'model' to measure steps of");
+}
+
+struct Upstream {
+  std::vector<Item> batches;
+  Json before, after;  // statistics, between which it was measured
+  double seconds = 0;
+  std::vector<double> paces;  // samples in equal stretches of that time
+};
+
+// By the last stage in front of batches.
+double made(const Json& stats, const PlainPipeline& plain) {
+  const std::vector<RowPlace> rows = plain.rows(stats);
+  double out = 0;
+  for (size_t i = 0; i < rows.size() && rows[i].stage < plain.batch_stage; ++i)
+    out = stats["stages"][i]["items_out"];
+  return out;
+}
+
+// A consumer that never waits longer than it has to.
+Upstream run_upstream(const PlainPipeline& plain, const AdviseOptions& options) {
+  options.tell("the pipeline alone");
+  Pipeline pipeline(short_pipeline(plain.spec), {}, /*defers=*/false, Pipeline::Budget::at_start);
+  Upstream out;
+  const int64_t begun = now_ns();
+  int64_t from = 0;
+  double last = 0;
+  for (int ends = 0;;) {
+    const double all = seconds_between(begun, now_ns());
+    const double measured = from ? seconds_between(from, now_ns()) : 0;
+    const Json stats = pipeline.stats();
+    if (from == 0 && made(stats, plain) > 0) {
+      out.before = stats;  // what it takes to start is left out
+      from = now_ns();
+      last = made(stats, plain);
+    } else if (from &&
+               measured >= options.seconds * 0.1 * static_cast<double>(out.paces.size() + 1)) {
+      out.paces.push_back(made(stats, plain) - last);
+      last = made(stats, plain);
+    }
+    if (measured >= options.seconds && !out.batches.empty()) {
+      out.after = stats;
+      out.seconds = measured;
+      return out;
+    }
+    if (all > kLongest * options.seconds + 60)
+      fail(Code::state, "advise: no batch came within ", std::lround(all),
+           " s: give a smaller batch (--set), or wait for the store");
+    options.tell("");
+    if (!pipeline.wait(0.02)) continue;
+    Item item;
+    if (pipeline.next(item) != Pipeline::Next::item) {
+      if (++ends > 2)
+        fail(Code::invalid_argument, "advise: the pipeline gives no batch: ", pipeline.why_empty());
+      continue;
+    }
+    ends = 0;
+    if (out.batches.size() < kBatches) out.batches.push_back(std::move(item));
+  }
+}
+
+// Work for a fresh example that leaves the pipeline: what filters drop was worked on, too.
+void take_costs(Measured& m, const Upstream& run, const std::vector<RowPlace>& places) {
+  constexpr double kFilters =
+      0.2;  // a difference between in and out that is not just what queues hold
+  const Json &before = run.before["stages"], &after = run.after["stages"];
+  const auto change = [&](size_t row, const char* key) {
+    return after[row][key].get<double>() - before[row][key].get<double>();
+  };
+  double needed = 1;
+  std::vector<double> work(places.size());
+  for (size_t i = places.size(); i-- > 0;) {
+    const double each = places[i].stage >= m.batch_stage ? m.batch : 1;
+    double out = each * change(i, "items_out"), busy = change(i, "busy_s");
+    if (out <= 0) {  // too few to tell: since the start
+      out = each * after[i]["items_out"].get<double>();
+      busy = after[i]["busy_s"].get<double>();
+    }
+    if (out <= 0) out = m.batch;
+    work[i] = busy / out * needed;
+    const double in = (places[i].stage > m.batch_stage ? m.batch : 1) * change(i, "items_in");
+    if (in > 0 && std::abs(in / out - 1) > kFilters && places[i].stage != m.batch_stage)
+      needed *= std::max(1.0, in / out);
+  }
+  for (size_t i = 0; i < places.size(); ++i) {
+    StageCost s;
+    s.name = after[i]["name"];
+    s.stage = places[i].stage;
+    s.runs = after[i]["kind"] == "map"             ? Runs::parallel
+             : after[i].value("own_thread", false) ? Runs::own_thread
+                                                   : Runs::serial;
+    s.augments = after[i]["random"];
+    s.takes_echo = places[i].takes_echo;
+    s.work_s = work[i];
+    m.stages.push_back(std::move(s));
+  }
+}
+
+// The slowest part that all examples pass, by its work; or what was seen, where that was slower for other reasons.
+void take_upstream(Measured& m, const Upstream& run, const PlainPipeline& plain) {
+  Measured alone = m;
+  alone.downstream_s = 1e-12;
+  alone.device_is_cpu = false;
+  const double seen = made(run.after, plain) - made(run.before, plain);
+  m.upstream_s = std::max(predict(alone, {}).example_s, seen > 0 ? run.seconds / seen : 0);
+  if (run.paces.size() < 5) return;
+  double mean = 0, squares = 0;
+  for (const double pace : run.paces) mean += pace / static_cast<double>(run.paces.size());
+  for (const double pace : run.paces)
+    squares += (pace - mean) * (pace - mean) / static_cast<double>(run.paces.size());
+  constexpr double kLeast = 20, kUneven = 0.75;
+  m.unsteady = mean >= kLeast && std::sqrt(squares) > kUneven * mean;
+}
+
+train::LearnerSpec learner_spec(const train::Job& job) {
+  return {job.model(), job.optimizer(), job.schedule(), job.seed(),
+          train::planned_steps(job.train())};
+}
+
+// At the beginning of training: some batches are trained on, and others measured by, which the model has not seen.
+double noise_scale(train::Learner& learner, const std::vector<Item>& batches, double rows,
+                   const AdviseOptions& options) {
+  options.tell("the gradient's noise");
+  learner.step(batches.front());  // compiles kernels
+  const size_t trained = batches.size() / 2;
+  for (size_t i = 1; i < trained; ++i) learner.step(batches[i]);
+  learner.take_metrics(/*wait_all=*/true);
+  const std::vector<Item> seen(batches.begin() + static_cast<ptrdiff_t>(trained), batches.end());
+  const auto whole = [&](const Item& batch) {
+    return train::rows_of(batch, learner.model().inputs()[0]) == static_cast<int64_t>(rows);
+  };
+  train::NoiseScale noise;
+  // Larger batches, in which the gradient itself shows better, are those of several.
+  if (seen.size() >= 4 && std::all_of(seen.begin(), seen.end(), whole)) {
+    if (const auto measured = learner.measure_noise(seen)) noise.add(*measured);
+  } else {
+    for (const Item& batch : seen)
+      if (const auto measured = learner.measure_noise(batch)) noise.add(*measured);
+  }
+  return noise.value().value_or(0);
+}
+
+// The same batches again and again may make a loss that is no number: what was timed until then counts.
+void time_steps(Measured& m, train::Learner& learner, const std::vector<Item>& batches,
+                const AdviseOptions& options) {
+  constexpr size_t kLeast = 3;
+  options.tell("the device, with batches that lie ready");
+  double rows = 0, busy = 0;
+  const int64_t from = now_ns();
+  const auto take = [&](bool wait_all) {
+    for (const auto& step : learner.take_metrics(wait_all)) {
+      busy += step.busy_seconds;
+      rows += static_cast<double>(step.counts.samples);
+    }
+  };
+  size_t steps = 0;
+  try {
+    while (steps < kLeast || seconds_between(from, now_ns()) < options.seconds) {
+      learner.step(batches[steps++ % batches.size()]);
+      take(/*wait_all=*/false);
+      options.tell("");
+    }
+    take(/*wait_all=*/true);
+  } catch (const Error& error) {
+    if (error.code() != Code::not_finite || rows == 0) throw;
+  }
+  m.downstream_s = seconds_between(from, now_ns()) / rows;
+  m.busy_s = busy / rows;
+}
+
+void measure_device(Measured& m, std::shared_ptr<gpu::Kernels> kernels, const train::Job& job,
+                    const std::vector<Item>& batches, const AdviseOptions& options) {
+  train::Learner learner(std::move(kernels), learner_spec(job));
+  m.noise_scale = noise_scale(learner, batches, m.batch, options);
+  m.device_is_cpu = learner.device()->info().kind == gpu::DeviceKind::cpu;
+  time_steps(m, learner, batches, options);
+}
+
+}  // namespace
+
+void AdviseOptions::tell(const std::string& what) const {
+  if (progress && !progress(what)) fail(Code::cancelled, "advise was stopped");
+}
+
+Measured measure(std::shared_ptr<gpu::Kernels> kernels, const train::Job& job,
+                 const AdviseOptions& options) {
+  check_supported(job);
+  const Json spec = train::without_side_files(job.pipeline());
+  const PlainPipeline plain = plain_pipeline(spec, job.seed());
+  Measured m;
+  m.echoes = plain.echoes;
+  m.batch_stage = plain.batch_stage;
+  m.batch = plain.batch;
+  m.source = plain.source;
+  m.remote = plain.remote;
+  if (spec.value("budget_bytes", int64_t{0}) > 0)
+    m.memory_bytes = spec["budget_bytes"].get<double>() / 2;
+  const Upstream run = run_upstream(plain, options);
+  if (const int32_t size = run.batches.front().batch.size; size > 0) m.batch = size;
+  m.threads = run.after["threads"];
+  m.cores = run.after["cores"];
+  take_costs(m, run, plain.rows(run.after));
+  take_upstream(m, run, plain);
+  look_at_places(m, plain, options);
+  measure_device(m, std::move(kernels), job, run.batches, options);
+  return m;
+}
+
+}  // namespace etr::study

@@ -1,0 +1,33 @@
+// What advice is made of: short runs of a job's pipeline alone, and of its model on batches that lie ready.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "gpu/kernel.h"
+#include "study/advise.h"
+#include "train/job.h"
+
+namespace etr::study {
+
+struct AdviseOptions {
+  double seconds = 3;  // of each measurement, from its first result on
+  // Is told what is being done; false ends it with Error(cancelled). May be empty.
+  std::function<bool(const std::string& what)> progress;
+
+  void tell(const std::string& what) const;
+};
+
+// Nothing is written: no metrics, no lists of bad records. The job's echo nodes are left out, its shuffle buffers are short, so
+// that seconds are enough. Error(unsupported) that names the key where the job has ranks or a parameter server, or no batches
+// that advise understands; Error(state) where no batch comes in time.
+Measured measure(std::shared_ptr<gpu::Kernels> kernels, const train::Job& job,
+                 const AdviseOptions& options);
+
+// Both run in turns, for a few seconds each, with short queues and buffers, so that a steady state shows; `changed` nullptr: the
+// job alone. Gives {"as_it_is": {"examples_per_s", "steps_per_s", "fresh_per_s", "device_wait_share"}, "changed": {...}}.
+Json compare(const std::shared_ptr<gpu::Kernels>& kernels, const train::Job& job,
+             const train::Job* changed, const AdviseOptions& options);
+
+}  // namespace etr::study

@@ -1,0 +1,167 @@
+#include "study/advise_pipeline.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "pipeline/pipeline.h"
+#include "pipeline/stage.h"
+
+namespace etr::study {
+namespace {
+
+using pipeline::Item;
+using pipeline::Pipeline;
+using pipeline::StageKind;
+
+const std::string kBatching[] = {"batch", "padded_batch", "bucket"};
+
+bool is_batching(const std::string& name) {
+  return std::find(std::begin(kBatching), std::end(kBatching), name) != std::end(kBatching);
+}
+
+std::string name_of(const Json& stage) { return stage["stage"].get<std::string>(); }
+
+bool can_be_made(const Json& spec, bool defers) {
+  try {
+    const Pipeline made(spec, {}, defers, Pipeline::Budget::at_start);
+    return true;
+  } catch (const Error&) {
+    return false;  // which is the answer: such a stage cannot stand there
+  }
+}
+
+Json with_stage(Json spec, size_t after, Json stage) {
+  Json& stages = spec["stages"];
+  stages.insert(stages.begin() + static_cast<ptrdiff_t>(after) + 1, std::move(stage));
+  return spec;
+}
+
+// Of an item behind the stage; 0 where none comes in time.
+double bytes_behind(const Json& spec, size_t stage) {
+  constexpr double kPatience = 2;
+  Json part = spec;
+  Json& stages = part["stages"];
+  stages.erase(stages.begin() + static_cast<ptrdiff_t>(stage) + 1, stages.end());
+  part["queue_items"] = 1;
+  part["prefetch"] = 1;
+  Pipeline pipeline(part, {}, /*defers=*/false, Pipeline::Budget::at_start);
+  Item item;
+  if (!pipeline.wait(kPatience) || pipeline.next(item) != Pipeline::Next::item) return 0;
+  return static_cast<double>(item.size_bytes());
+}
+
+double data_bytes(const Json& data) {
+  double bytes = 0;
+  if (data.is_object() && data.contains("bytes")) return data["bytes"].get<double>();
+  if (data.is_array())
+    for (const Json& one : data) bytes += data_bytes(one);
+  return bytes;
+}
+
+// Records as the source counts them; else by bytes, which compressed shards have fewer of than what they hold.
+double samples_of(const Json& spec, double bytes_each) {
+  const Pipeline pipeline(spec, {}, /*defers=*/false, Pipeline::Budget::at_start);
+  const Json data = pipeline.save()["data"];
+  if (data.is_object() && data.contains("records") && data["records"].is_number())
+    return data["records"].get<double>();
+  return bytes_each > 0 ? data_bytes(data) / bytes_each : 0;
+}
+
+}  // namespace
+
+std::vector<RowPlace> PlainPipeline::rows(const Json& stats) const {
+  std::vector<RowPlace> out;
+  size_t stage = 0;
+  for (const Json& row : stats["stages"]) {
+    const bool reads = row["name"].get<std::string>().ends_with(", reading");
+    if (!out.empty() && !reads) ++stage;
+    // A pass that is repeated would be echoed anew; a cache keeps what is in front of it.
+    const std::string next =
+        stage + 1 < spec["stages"].size() ? name_of(spec["stages"][stage + 1]) : "";
+    out.push_back({stage, next != "repeat" && next != "cache"});
+  }
+  if (stage + 1 != spec["stages"].size()) out.clear();
+  return out;
+}
+
+PlainPipeline plain_pipeline(const Json& given, uint64_t seed) {
+  PlainPipeline out;
+  out.spec = given;
+  if (!out.spec.contains("seed")) out.spec["seed"] = seed;
+  out.spec["epochs"] = 0;
+  Json stages = Json::array();
+  bool batches = false;
+  for (const Json& stage : given["stages"]) {
+    const std::string name = name_of(stage);
+    if (name == "echo") {
+      out.echoes.push_back({stages.size() - 1, stage["factor"].get<double>()});
+      continue;
+    }
+    if (is_batching(name) && !batches) {
+      batches = true;
+      out.batch_stage = stages.size();
+      out.batch = stage.value("size", 1.0);
+    }
+    stages.push_back(stage);
+  }
+  if (!batches)
+    fail(Code::unsupported,
+         "advise: pipeline.stages has no stage 'batch' (or padded_batch, bucket), "
+         "where examples become batches");
+  out.spec["stages"] = stages;
+  out.source = name_of(stages[0]);
+  const std::string text = stages[0].dump();
+  for (const char* scheme : {"https://", "http://", "s3://"})
+    out.remote = out.remote || text.find(scheme) != std::string::npos;
+  return out;
+}
+
+Json short_pipeline(Json spec) {
+  constexpr int64_t kShuffle = 256, kQueue = 64;
+  const auto at_most = [](Json& in, const char* key, int64_t otherwise, int64_t most) {
+    in[key] = std::min(in.value(key, otherwise), most);
+  };
+  at_most(spec, "queue_items", 512, kQueue);
+  at_most(spec, "prefetch", 4, 1);
+  bool batches = false;
+  for (Json& stage : spec["stages"]) {
+    const std::string name = name_of(stage);
+    batches = batches || is_batching(name);
+    if (name == "shuffle") at_most(stage, "buffer", 1000, kShuffle);
+    if (name == "shuffle") stage.erase("initial");
+    if (name == "echo") at_most(stage, "buffer", 1000, batches ? 2 : kShuffle);
+  }
+  return spec;
+}
+
+Json with_echo(Json spec, size_t after, const Json& echo) {
+  return with_stage(std::move(spec), after, echo);
+}
+
+void look_at_places(Measured& m, const PlainPipeline& plain, const AdviseOptions& options) {
+  options.tell("what examples weigh");
+  const Json spec = short_pipeline(plain.spec);
+  std::vector<double> bytes(plain.batch_stage);
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = bytes_behind(spec, i);
+    options.tell("");
+  }
+  bool random = false;
+  const bool has_cache = spec["stages"].dump().find("\"cache\"") != std::string::npos;
+  for (StageCost& s : m.stages) {
+    if (s.stage >= plain.batch_stage) break;
+    s.bytes = bytes[s.stage];
+    const Json echo{{"stage", "echo"}, {"factor", 2}, {"device", true}};
+    s.device_echo = can_be_made(with_echo(spec, s.stage, echo), /*defers=*/true);
+    random = random || s.augments;
+    if (!random && !has_cache &&
+        can_be_made(with_stage(spec, s.stage, {{"stage", "cache"}}), false))
+      m.cacheable = s.stage;
+  }
+  for (StageCost& s : m.stages)
+    if (s.stage >= plain.batch_stage && !bytes.empty()) s.bytes = 0;
+  m.samples = samples_of(spec, bytes.empty() ? 0 : bytes[0]);
+}
+
+}  // namespace etr::study

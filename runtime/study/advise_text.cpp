@@ -1,0 +1,119 @@
+// Advice for people.
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "study/advise.h"
+
+namespace etr::study {
+namespace {
+
+double number(const Json& row, const char* key) { return row[key].get<double>(); }
+
+std::string text_of(const char* format, auto... values) {
+  char line[400];
+  std::snprintf(line, sizeof line, format, values...);
+  return line;
+}
+
+std::string micros(double seconds) { return text_of("%.0f us", 1e6 * seconds); }
+
+// To one digit, as far as it is known.
+double magnitude(double value) {
+  const double unit = std::pow(10, std::floor(std::log10(std::max(value, 1e-9))));
+  return std::max(1.0, std::round(value / unit) * unit);
+}
+
+std::string rate(double per_s) { return text_of(per_s < 100 ? "%.1f" : "%.0f", per_s); }
+
+std::string measured_text(const Json& a) {
+  const Json& m = a["measured"];
+  std::string out = "Measured\n";
+  out += cat("  upstream    ", micros(number(m, "upstream_s")), " for a fresh example (",
+             rate(1 / number(m, "upstream_s")), " examples/s), with nothing to wait for it\n");
+  out += cat("  downstream  ", micros(number(m, "downstream_s")), " for an example on the device (",
+             rate(1 / number(m, "downstream_s")), " examples/s), with batches that lie ready\n");
+  out += text_of("  R           %.2f = upstream / downstream\n", number(a, "r"));
+  const Json& batch = a["batch"];
+  if (batch["noise_scale"].is_number())
+    out += text_of(
+        "  noise scale of the order of %.0f, in examples, at the beginning; the batch has %.0f\n",
+        magnitude(number(batch, "noise_scale")), number(batch, "batch"));
+  out += text_of("\n  %-24s %-11s %14s %12s\n", "stage", "runs", "us an example", "kB behind it");
+  for (const Json& s : m["stages"]) {
+    const double bytes = number(s, "bytes");
+    out += text_of("  %-24s %-11s %14.1f %12s\n", s["name"].get<std::string>().c_str(),
+                   s["runs"].get<std::string>().c_str(), number(s, "us_per_example"),
+                   bytes > 0 ? text_of("%.1f", bytes / 1e3).c_str() : "");
+  }
+  return out;
+}
+
+std::string promise(const Json& row) {
+  return text_of("%9s examples/s %+5.0f %%   %s a fresh equivalent, %.2f x as fast",
+                 rate(number(row, "examples_per_s")).c_str(),
+                 100 * (number(row, "gain_examples") - 1),
+                 micros(number(row, "seconds_per_fresh_equivalent")).c_str(), number(row, "gain"));
+}
+
+std::string echo_line(const Json& e) {
+  std::string out =
+      text_of("{\"stage\": \"echo\", \"factor\": %g, \"mode\": \"%s\", \"buffer\": %.0f%s}",
+              number(e, "factor"), e["mode"].get<std::string>().c_str(), number(e, "buffer"),
+              e["device"].get<bool>() ? ", \"device\": true" : "");
+  return out;
+}
+
+std::string edges_text(const Json& a) {
+  std::string out = text_of("\n  %-24s %-22s %6s %7s %12s %16s %7s\n", "echo after", "repeats",
+                            "R here", "factor", "examples/s", "us a fresh eq.", "gain");
+  const Json& now = a["as_it_is"];
+  const auto row = [&](const std::string& after, const std::string& place, const std::string& r,
+                       const std::string& factor, const Json& values) {
+    out += text_of("  %-24s %-22s %6s %7s %12s %16.0f %6.2fx\n", after.c_str(), place.c_str(),
+                   r.c_str(), factor.c_str(), rate(number(values, "examples_per_s")).c_str(),
+                   1e6 * number(values, "seconds_per_fresh_equivalent"), number(values, "gain"));
+  };
+  row("(the job as it is)", "", "", "", now);
+  for (const Json& e : a["edges"])  // elsewhere there is nothing to repeat for
+    if (number(e, "factor") > 1)
+      row(e["stage"], e["place"], text_of("%.2f", number(e, "r")),
+          text_of("%g", number(e, "factor")), e);
+  return out;
+}
+
+}  // namespace
+
+std::string advice_text(const Json& a) {
+  std::string out = measured_text(a);
+  out += cat("\nEcho: ", a["helps"].get<bool>() ? "yes" : "no", "; ", a["why"].get<std::string>(),
+             ".\n");
+  if (a["helps"].get<bool>()) {
+    const Json& e = a["echo"];
+    out += cat("  after '", e["stage"].get<std::string>(), "' (", e["place"].get<std::string>(),
+               "): ", echo_line(e), "\n");
+    out += cat("  predicted: ", promise(e), "\n");
+  }
+  if (std::any_of(a["edges"].begin(), a["edges"].end(),
+                  [](const Json& e) { return number(e, "factor") > 1; }))
+    out += edges_text(a);
+  if (!a["others"].empty()) out += "\nFirst consider, each by itself:\n";
+  for (const Json& row : a["others"])
+    out += cat("  ", row["what"].get<std::string>(), "\n     ", promise(row), "\n     (",
+               row["formula"].get<std::string>(), ")\n");
+  out += cat("\nBatch size: ", a["batch"]["why"].get<std::string>(), ".\n");
+  out +=
+      "\nPredictions: an example takes the longest of each serial stage, the threads' work / "
+      "threads, "
+      "and the device;\nwork in front of an echo node counts 1 / factor. A fresh equivalent is as "
+      "much "
+      "progress as a fresh example gives,\nand the gain is how many times sooner the same progress "
+      "is "
+      "made than by the job as it is.\n";
+  for (const Json& line : a["assumptions"]) out += cat("  - ", line.get<std::string>(), "\n");
+  return out;
+}
+
+}  // namespace etr::study

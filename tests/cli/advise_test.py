@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""echotrain advise on drawn digits: what it recommends, and that the changed job trains.
+
+    advise_test.py ECHOTRAIN PAINTER TEXTS JOB
+
+JOB is the quickstart's job, whose stage 'delay' makes reading slow.
+"""
+
+import json
+import os
+import pathlib
+import re
+import sys
+import unittest
+
+from support import packed_digits, runner
+
+PROGRAM, PAINTER, _, JOB = map(os.path.abspath, sys.argv[1:5])
+run = runner(PROGRAM)
+
+
+class Advise(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = packed_digits(run, PAINTER, 400, 50)
+        cls.root = pathlib.Path(cls.folder.name)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def advise(self, *words, delay=0, status=0):
+        result = run("advise", JOB, "--set", f"data={self.root}/data", "--set", "pipeline.stages.8.size=16",
+                     "--set", f"pipeline.stages.2.milliseconds={delay}", "--seconds", 0.5, *words, cwd=self.root)
+        self.assertEqual(result.returncode, status, result.stderr)
+        return result
+
+    def test_slow_reading_is_echoed_before_augmentation(self):
+        changed = self.root / "changed.json"
+        advice = json.loads(self.advise("--json", "--apply", changed, delay=12).stdout)
+        echo = advice["echo"]
+        self.assertTrue(advice["helps"], advice["why"])
+        self.assertEqual((echo["stage"], echo["place"]), ("decode", "before augmentation"))
+        self.assertAlmostEqual(echo["factor"], min(8, echo["r"]), delta=0.051)
+        self.assertAlmostEqual(echo["r"] / advice["r"], 1, delta=0.3)
+        self.assertGreater(echo["gain"], 1.05)
+        self.assertEqual(advice["others"][0]["change"], "cache")
+        self.assertTrue(changed.read_text().startswith("// Changed by"))
+        stages = [stage["stage"] for stage in advice["job"]["pipeline"]["stages"]]
+        self.assertEqual(stages.count("echo"), 1)
+        self.assertEqual(stages.index("echo"), stages.index("decode") + 1)
+        trained = run("train", changed, "--set", "train.steps=6", "--set", "train.seconds=0", "--set",
+                      "evaluation.every_steps=0", "--set", "pipeline.stages.5.buffer=16", cwd=self.root)
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+        self.assertGreater(int(re.search(r"(\d+) echoed", trained.stdout)[1]), 0, trained.stdout)
+
+    def test_a_healthy_job_is_left_alone_and_checked(self):
+        changed = self.root / "unchanged.json"
+        result = self.advise("--apply", changed, "--check")
+        self.assertIn("Echo: no", result.stdout)
+        self.assertRegex(result.stdout, r"as it is +\d+ +\d+ .*prediction / outcome")
+        self.assertIn("nothing to change", result.stderr)
+        self.assertFalse(changed.exists())
+
+    def test_both_jobs_run_in_turns(self):
+        checked = json.loads(self.advise("--json", "--check", delay=12).stdout)["checked"]
+        for job in ("as_it_is", "changed"):
+            for key in ("examples_per_s", "steps_per_s", "fresh_per_s", "device_wait_share"):
+                self.assertGreaterEqual(checked[job][key], 0)
+        self.assertAlmostEqual(checked["as_it_is"]["examples_per_s"], checked["as_it_is"]["fresh_per_s"], places=3)
+        self.assertLess(checked["changed"]["fresh_per_s"], checked["changed"]["examples_per_s"])
+
+    def test_what_it_cannot_measure_is_named(self):
+        for words, expected in ((["--set", "parallel.size=2"], "'parallel'"),
+                                (["--set", 'pipeline.stages=[{"stage": "idx", "images": "nowhere"}]'], "'batch'"),
+                                (["--set", "pipeline.stages.5.faktor=2"], "did you mean 'factor'"),
+                                (["--seconds", "-1"], "seconds"),
+                                (["--device", "no such device"], "no such device")):
+            self.assertIn(expected, self.advise(*words, status=1 if "--seconds" not in words else 2).stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,205 @@
+// Advice from measurements that are made up: what it recommends, and why.
+#include "study/advise.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "study/worth.h"
+
+namespace etr::test {
+namespace {
+
+using study::advise;
+using study::EchoAt;
+using study::Measured;
+using study::predict;
+using study::Runs;
+
+constexpr size_t kRead = 0, kDecode = 1, kHeavy = 2, kLight = 3, kBatch = 4;
+
+// read, decode, two augmentations, batch, normalize; by microseconds an example.
+Measured job_of(double read, double decode, double heavy, double light, double device) {
+  Measured m;
+  const auto add = [&](const char* name, Runs runs, bool augments, double us, double bytes) {
+    m.stages.push_back({name, m.stages.size(), runs, augments, true, us * 1e-6, bytes, false});
+  };
+  add("webdataset", Runs::own_thread, false, read, 20e3);
+  add("decode", Runs::parallel, false, decode, 100e3);
+  add("random_affine", Runs::parallel, true, heavy, 100e3);
+  add("flip", Runs::parallel, true, light, 100e3);
+  add("batch", Runs::serial, false, 1, 0);
+  add("normalize", Runs::parallel, false, 1, 0);
+  m.batch_stage = kBatch;
+  m.batch = 128;
+  m.threads = m.cores = 4;
+  m.downstream_s = device * 1e-6;
+  m.upstream_s = std::max(read, (decode + heavy + light + 2) / m.threads) * 1e-6;
+  m.cacheable = kDecode;
+  m.samples = 1e6;  // which no cache of a gigabyte holds
+  m.source = "webdataset";
+  return m;
+}
+
+TEST(Advise, LeavesAHealthyJobAlone) {
+  const Json a = advise(job_of(20, 100, 40, 4, 500));
+  EXPECT_FALSE(a["helps"].get<bool>());
+  EXPECT_TRUE(a["echo"].is_null());
+  EXPECT_NEAR(a["r"].get<double>(), 0.0735, 1e-3);
+  EXPECT_NE(a["why"].get<std::string>().find("keeps up"), std::string::npos);
+  EXPECT_TRUE(a["others"].empty()) << a["others"];
+  for (const Json& edge : a["edges"]) EXPECT_EQ(edge["factor"], 1);
+}
+
+TEST(Advise, EchoesBeforeAugmentationWhereTheNetworkIsSlow) {
+  Measured m = job_of(2500, 100, 40, 4, 500);
+  m.remote = true;
+  const Json a = advise(m);
+  ASSERT_TRUE(a["helps"].get<bool>()) << a["why"];
+  EXPECT_EQ(a["echo"]["after"], kDecode);  // copies need not be decoded again
+  EXPECT_EQ(a["echo"]["place"], "before augmentation");
+  EXPECT_DOUBLE_EQ(a["echo"]["factor"].get<double>(), 5);
+  EXPECT_EQ(a["echo"]["mode"], "on_demand");
+  EXPECT_NEAR(a["echo"]["examples_per_s"].get<double>(), 2000, 1);
+  // Five copies are worth 3.4 fresh examples by the table, between those of 4 and 8.
+  const double worth = study::fewer_fresh(1, false, 5, 128);
+  EXPECT_GT(worth, 2.85);
+  EXPECT_LT(worth, 4.7);
+  EXPECT_NEAR(a["echo"]["gain"].get<double>(), 2500 / (5 * 500 / worth), 1e-6);
+  // The buffer is what 100 kB each leave of a gigabyte.
+  EXPECT_EQ(a["echo"]["buffer"], 10000);
+}
+
+TEST(Advise, TheFactorEndsWhereRepeatsLoseTheirWorth) {
+  const Json a = advise(job_of(20000, 100, 40, 4, 500));
+  EXPECT_DOUBLE_EQ(a["echo"]["factor"].get<double>(), 8);
+  EXPECT_NEAR(a["echo"]["r"].get<double>(), 40, 1);
+  for (const Json& edge : a["edges"]) {
+    if (edge["place"] == "after augmentation") {
+      EXPECT_EQ(edge["factor"], 2);
+    } else if (edge["place"] == "batches") {
+      EXPECT_EQ(edge["factor"], 1);
+    }
+  }
+}
+
+TEST(Advise, WhereDecodingIsSlowFastShardsAndACacheComeFirst) {
+  Measured m = job_of(20, 8000, 40, 4, 500);
+  m.samples = 5000;
+  const Json a = advise(m);
+  ASSERT_TRUE(a["helps"].get<bool>());
+  EXPECT_EQ(a["echo"]["after"], kDecode);
+  ASSERT_EQ(a["others"].size(), 2u) << a["others"];
+  EXPECT_EQ(a["others"][0]["change"], "cache");
+  EXPECT_TRUE(a["others"][0]["fits"].get<bool>());
+  EXPECT_EQ(a["others"][1]["change"], "pack");
+  EXPECT_GT(a["others"][0]["gain"].get<double>(), a["echo"]["gain"].get<double>());
+}
+
+// The costly augmentation is done once, the cheap one drawn anew.
+TEST(Advise, EchoesBetweenACostlyAugmentationAndACheapOne) {
+  const Json a = advise(job_of(20, 100, 16000, 4, 500));
+  ASSERT_TRUE(a["helps"].get<bool>()) << a["why"];
+  EXPECT_EQ(a["echo"]["after"], kHeavy);
+  EXPECT_EQ(a["echo"]["place"], "between augmentations");
+  EXPECT_DOUBLE_EQ(a["echo"]["factor"].get<double>(), 5);  // halfway between 2 and 8
+  // Half of the way between what copies are worth before and after.
+  EXPECT_DOUBLE_EQ(
+      a["echo"]["fewer_fresh"].get<double>(),
+      (study::fewer_fresh(1, false, 5, 128) + study::fewer_fresh(0, false, 5, 128)) / 2);
+}
+
+TEST(Advise, MoreThreadsWhereCoresAreIdle) {
+  Measured m = job_of(20, 2000, 40, 4, 500);
+  m.threads = 1;
+  m.upstream_s = 2046e-6;
+  const Json a = advise(m);
+  EXPECT_EQ(a["others"][0]["change"], "cache");
+  const auto threads = std::find_if(a["others"].begin(), a["others"].end(),
+                                    [](const Json& row) { return row["change"] == "threads"; });
+  ASSERT_NE(threads, a["others"].end());
+  EXPECT_NEAR((*threads)["gain"].get<double>(), 2046.0 / 511.5, 1e-6);
+}
+
+// Unshuffled batches are echoed only where the batch is near the noise scale.
+TEST(Advise, BatchesAreEchoedNearTheNoiseScale) {
+  Measured m = job_of(20, 100, 8000, 4000, 500);
+  m.batch = 1024;
+  const auto batch_factor = [&](double noise) {
+    m.noise_scale = noise;
+    const Json a = advise(m);
+    for (const Json& edge : a["edges"])
+      if (edge["after"] == kBatch) return edge["factor"].get<double>();
+    return 0.0;
+  };
+  EXPECT_EQ(batch_factor(0), 1);
+  EXPECT_EQ(batch_factor(1e5), 1);
+  EXPECT_EQ(batch_factor(800), 2);
+}
+
+TEST(Advise, SaysWhatTheBatchSizeIsAgainstTheNoiseScale) {
+  Measured m = job_of(20, 100, 40, 4, 500);
+  const auto why = [&](double noise) {
+    m.noise_scale = noise;
+    return advise(m)["batch"]["why"].get<std::string>();
+  };
+  EXPECT_NE(why(10000).find("larger one should save steps"), std::string::npos);
+  EXPECT_NE(why(128).find("near the noise scale"), std::string::npos);
+  EXPECT_NE(why(8).find("noise_scale_every"), std::string::npos);
+  EXPECT_NE(why(0).find("could not be measured"), std::string::npos);
+}
+
+// What the job has now is predicted like everything else; an echo node on a healthy job costs progress.
+TEST(Advise, PredictsTheJobAsItIs) {
+  Measured m = job_of(2000, 100, 40, 4, 500);
+  EXPECT_NEAR(predict(m, {{kDecode, 2}}).example_s, 1000e-6, 1e-12);
+  EXPECT_EQ(predict(m, {{kDecode, 2}}).limit, "webdataset");
+  EXPECT_NEAR(predict(m, {{kDecode, 2}, {kLight, 2}}).example_s, 500e-6, 1e-12);
+  m = job_of(20, 100, 40, 4, 500);
+  m.echoes = {{kDecode, 4}};
+  const Json a = advise(m);
+  EXPECT_FALSE(a["helps"].get<bool>());
+  EXPECT_EQ(a["as_it_is"]["limit"], "device");
+  EXPECT_GT(a["as_it_is"]["seconds_per_fresh_equivalent"].get<double>(), 500e-6);
+  EXPECT_GT(a["without_echo"]["gain"].get<double>(), 1.3);
+}
+
+TEST(Advise, ACpuDeviceSharesItsCores) {
+  Measured m = job_of(20, 1600, 400, 0, 500);
+  EXPECT_EQ(predict(m, {}).limit, "threads");
+  m.device_is_cpu = true;
+  EXPECT_EQ(predict(m, {}).limit, "device and threads");
+  EXPECT_NEAR(predict(m, {}).example_s, (500 + 2002 / 4.0) * 1e-6, 1e-9);
+}
+
+TEST(Advise, PrefersTheDeviceForWhatStandsBehind) {
+  Measured m = job_of(2500, 100, 40, 4, 500);
+  m.stages[kDecode].device_echo = true;
+  EXPECT_TRUE(advise(m)["echo"]["device"].get<bool>());
+  m.device_is_cpu = true;
+  EXPECT_FALSE(advise(m)["echo"]["device"].get<bool>());
+}
+
+TEST(Advise, TextNamesPlaceFactorAndFormula) {
+  const std::string text = study::advice_text(advise(job_of(2500, 100, 40, 4, 500)));
+  for (const char* part : {"Echo: yes", "after 'decode' (before augmentation)", "\"factor\": 5",
+                           "R           5.00", "worth of repeats", "1 / factor"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+}
+
+TEST(Advise, RefusesWhatIsNoMeasurement) { EXPECT_THROW(advise(Measured{}), Error); }
+
+TEST(Worth, MeetsItsTableAndLiesBetween) {
+  for (const study::Worth& row : study::worth_table()) {
+    const bool is_batch = row.variant == study::Variant::batch;
+    const double anew = row.variant == study::Variant::before_augmentation ? 1 : 0;
+    EXPECT_DOUBLE_EQ(study::fewer_fresh(anew, is_batch, row.factor, row.batch), row.fewer);
+  }
+  EXPECT_EQ(study::fewer_fresh(1, false, 1, 128), 1);
+  EXPECT_NEAR(study::fewer_fresh(1, false, 2.8284271247, 128), (1.65 + 2.85) / 2, 1e-6);
+  EXPECT_EQ(study::fewer_fresh(1, false, 100, 128), 6.1);
+  EXPECT_EQ(study::fewer_fresh(1, false, 2, 16), 1.65);
+}
+
+}  // namespace
+}  // namespace etr::test

@@ -1,0 +1,61 @@
+// echotrain advise: whether echoing helps a job, where and how much, and what would help first.
+#include <cstdio>
+
+#include "console.h"
+#include "job.h"
+
+namespace cli {
+namespace {
+
+// `user_data`: the line; nullptr where standard output is for JSON.
+int32_t show(void* user_data, const char* what) {
+  if (*what && user_data)
+    static_cast<ProgressLine*>(user_data)->show(std::string("measuring: ") + what);
+  return interrupted() == 0;
+}
+
+std::string advised(const Arguments& arguments, const Job& job, const Runtime& runtime) {
+  ProgressLine line;
+  const InterruptGuard guard;
+  char* json = nullptr;
+  const int32_t status = etr_job_advise(runtime.get(), job.get(), arguments.number("seconds", 3),
+                                        arguments.flag("check") ? 1 : 0, show,
+                                        arguments.flag("json") ? nullptr : &line, &json);
+  line.erase();
+  if (interrupted()) throw Interrupted{};
+  check(status);
+  return take_string(json);
+}
+
+// The document may have comments: they say what was changed.
+std::string changed_job(const Json& advice) {
+  std::string text = "// Changed by 'echotrain advise':\n";
+  for (const Json& change : advice["changes"]) text += "//   " + change.get<std::string>() + "\n";
+  return text + advice["job"].dump(2) + "\n";
+}
+
+}  // namespace
+
+int command_advise(const Arguments& arguments) {
+  Job job;
+  load_job(arguments, job);
+  Runtime runtime;
+  open_runtime(arguments, job, runtime);
+  const Json advice = Json::parse(advised(arguments, job, runtime));
+  if (arguments.flag("json"))
+    std::printf("%s\n", advice.dump(1).c_str());
+  else
+    std::printf("\n%s", advice["text"].get<std::string>().c_str());
+  const std::string path = arguments.value("apply");
+  if (path.empty()) return 0;
+  if (advice["changes"].empty()) {
+    std::fprintf(stderr, "there is nothing to change: %s is not written\n", path.c_str());
+    return 0;
+  }
+  write_file(path, changed_job(advice), arguments.flag("json") ? stderr : stdout);
+  Job changed;  // what a run would read
+  check(etr_job_load(path.c_str(), nullptr, 0, changed.out()));
+  return 0;
+}
+
+}  // namespace cli
