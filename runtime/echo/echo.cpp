@@ -1,6 +1,8 @@
 // The echo node: repeats what came from upstream (Choi et al. 2019, arXiv 1907.05550).
 //
 //   fixed      every item is emitted `factor` times, mixed through a buffer of copies.
+//   together   the same, its copies one right after another, so that they stand in one batch (Hoffer et al. 2020, Fort et al.
+//              2021, arXiv 2105.13343).
 //   on_demand  every fresh item is emitted once, at once; held ones are repeated only while the consumer would otherwise
 //              wait, `factor` uses for each fresh one at most, and a bounded number on credit.
 //   auto       the same, and echoes that are due after each fresh item by the ratio that the run was found to need.
@@ -10,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <utility>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -27,8 +30,9 @@ constexpr OptionSpec kOptions[] = {
      "long stretch of the run; one sample at most twice as often",
      1, 1e6},
     {"mode", OptionType::string, "\"fixed\"",
-     "repeat always; as often as the run needs, evenly; or only when the consumer would wait", 0, 0,
-     "", "fixed|auto|on_demand"},
+     "repeat always, mixed or one copy after another; as often as the run needs, evenly; or only "
+     "when the consumer would wait",
+     0, 0, "", "fixed|together|auto|on_demand"},
     {"draw", OptionType::string, "\"default\"",
      "which of the held samples comes next; default: uniform if fixed, else spread", 0, 0, "",
      "default|spread|least_used|uniform|newest"},
@@ -284,12 +288,42 @@ class AdaptiveEcho final : public Echo {
   Json details_;  // of the decision after it
 };
 
+// Holds nothing. As many copies of each item, so that a batch whose size they divide has all of an item or none.
+class TogetherEcho final : public Echo {
+ public:
+  TogetherEcho(const Options& options, const StageContext& context)
+      : Echo(options, context, Draw::newest),
+        copies_(static_cast<uint32_t>(options.number("factor"))) {
+    if (options.number("factor") != copies_)
+      fail(Code::invalid_argument, "echo: the mode 'together' takes a whole factor, not ",
+           options.number("factor"), ": it gives each sample as many copies as any other");
+  }
+
+  void process(Item&& item, Emitter& out) override {
+    const Item held = received(std::move(item));
+    for (uint32_t used = 0; used < copies_; ++used) {
+      Item copy = held;
+      copy.replica = replica_of(held.replica, used);
+      if (copy.replica > 0) copy.batch.echoed += std::exchange(copy.batch.fresh, 0);
+      give(std::move(copy), out);
+    }
+  }
+
+  double holds_bytes(double item_bytes) const override { return item_bytes; }
+
+ private:
+  const uint32_t copies_;
+};
+
 std::unique_ptr<Stage> make(const Options& options, const StageContext& context) {
   const std::string mode = options.string("mode");
-  if (mode == "fixed" && !(options.string("log") + options.string("replay")).empty())
+  const bool decides = mode == "auto" || mode == "on_demand";
+  if (!decides && !(options.string("log") + options.string("replay")).empty())
     fail(Code::invalid_argument,
-         "echo: 'log' and 'replay' belong to the modes auto and on_demand; fixed decides nothing");
+         "echo: 'log' and 'replay' belong to the modes auto and on_demand; ", mode,
+         " decides nothing");
   if (mode == "fixed") return std::make_unique<FixedEcho>(options, context);
+  if (mode == "together") return std::make_unique<TogetherEcho>(options, context);
   return std::make_unique<AdaptiveEcho>(options, context, /*plans=*/mode == "auto");
 }
 

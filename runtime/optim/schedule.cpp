@@ -34,6 +34,10 @@ constexpr OptionSpec kOptions[] = {
      "steps, or examples"},
     {"gamma", OptionType::number, "0.1", "schedule 'step': factor of each drop", 0, 1},
     {"power", OptionType::number, "1", "schedule 'polynomial': its exponent", 0, 100},
+    {"echo_power", OptionType::number, "0",
+     "p of a lower rate for echoed examples: it is multiplied by (fresh / all examples so far)^p; "
+     "1 suits a run that noise limits, 0 one that curvature limits",
+     0, 1},
     {"rise", OptionType::number, "0.3",
      "schedule 'one_cycle': share of the steps in which the rate rises", 0.001, 0.999},
     {"momentum_end", OptionType::number, "-1",
@@ -70,6 +74,7 @@ Schedule::Schedule(const Options& options, int64_t length)
       gamma_(options.number("gamma")),
       power_(options.number("power")),
       rise_(options.number("rise")),
+      echo_power_(options.number("echo_power")),
       warmup_(options.integer("warmup_steps")),
       decay_(options.integer("decay_steps")),
       step_every_(options.integer("step_every")) {
@@ -114,6 +119,12 @@ void Schedule::shorten_warmup(bool decay_is_given, const std::string& kind) {
 
 int64_t Schedule::clock(const Passed& passed, uint64_t accumulate) const {
   return static_cast<int64_t>(counts_fresh_ ? passed.fresh : passed.steps / accumulate);
+}
+
+double Schedule::echo_correction(const Passed& passed) const {
+  if (passed.examples == 0 || echo_power_ == 0) return 1;
+  const auto fresh = static_cast<double>(std::max<uint64_t>(passed.fresh, 1));
+  return std::pow(std::min(1.0, fresh / static_cast<double>(passed.examples)), echo_power_);
 }
 
 double Schedule::progress(int64_t at) const {

@@ -11,10 +11,12 @@ namespace etr::optim {
 
 // What a run has behind it.
 struct Passed {
-  Passed(uint64_t of_steps = 0, uint64_t of_fresh = 0) : steps(of_steps), fresh(of_fresh) {}
+  Passed(uint64_t of_steps = 0, uint64_t of_fresh = 0, uint64_t of_examples = 0)
+      : steps(of_steps), fresh(of_fresh), examples(of_examples) {}
 
-  uint64_t steps;  // batches that it has trained on
-  uint64_t fresh;  // examples of them that no echo node repeated
+  uint64_t steps;     // batches that it has trained on
+  uint64_t fresh;     // examples of them that no echo node repeated
+  uint64_t examples;  // all of them
 };
 
 // Whether a schedule with these options counts fresh examples ("clock").
@@ -45,6 +47,11 @@ class Schedule {
   // A run without echo has the same rates by either clock, where its numbers of examples are batch size times those of steps.
   float rate(int64_t at, int64_t ticks = 1) const;
 
+  // What the rate is multiplied by where examples are echoed, (fresh / examples)^echo_power, after so much of the run. With K
+  // uses of each example this is K^-echo_power: the step size of the theory of repeated batches is proportional to 1/K where
+  // noise limits it, and does not depend on K where curvature does (Agarwal et al. 2020, arXiv 2010.13639).
+  double echo_correction(const Passed& passed) const;
+
   // Hyperparameters that change along a line, by the name of their option: what they are at decay_steps. progress() is the
   // share of the way when the clock shows `at`.
   const std::map<std::string, double>& ends() const { return ends_; }
@@ -57,7 +64,7 @@ class Schedule {
 
   Kind kind_;
   bool counts_fresh_;
-  double rate_, end_factor_, gamma_, power_, rise_;
+  double rate_, end_factor_, gamma_, power_, rise_, echo_power_;
   int64_t warmup_, decay_, step_every_;
   std::map<std::string, double> ends_;
 };

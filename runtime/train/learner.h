@@ -149,10 +149,10 @@ class Learner {
   // none predicts or exports.
   void save(checkpoint::Files& files);
   // Before or after prepare(); shapes are checked when both are there: Error(invalid_argument) that names the first tensor
-  // which does not fit, and both shapes, and calls the files `origin`. Nothing is changed where it throws. `fresh`: as many fresh
-  // examples were trained on, where the files do not say it because an earlier version wrote them.
+  // which does not fit, and both shapes, and calls the files `origin`. Nothing is changed where it throws. `unsaid`: the examples
+  // that were trained on, where the files do not say it because an earlier version wrote them.
   void load(const checkpoint::Files& files, const std::string& origin = "the checkpoint",
-            uint64_t fresh = 0);
+            const optim::Passed& unsaid = {});
 
   // Weights of PyTorch, a safetensors file of a state_dict, to begin with; see nn/weights.h for `names`. Before
   // the first batch: Error(state) later. Names and shapes are checked when the shapes are known.

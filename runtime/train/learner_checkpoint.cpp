@@ -23,8 +23,8 @@ const std::vector<std::byte>& file_of(const checkpoint::Files& files, const char
 // What learner.json says.
 struct State {
   uint64_t step = 0;
-  std::optional<uint64_t> fresh;  // examples; none in those of earlier versions
-  uint64_t latest_fresh = 0;      // of the latest step
+  std::optional<uint64_t> fresh, examples;  // none in those of earlier versions
+  uint64_t latest_fresh = 0;                // of the latest step
   std::map<std::string, int64_t> rows;
   std::string optimizer;  // "" in those of earlier versions
   optim::Hyperparameters::Changes hyperparameters;
@@ -40,6 +40,7 @@ State state_of(const checkpoint::Files& files, const std::string& origin) {
            " and 'rows' is ", rows.dump());
     state.step = step.get<uint64_t>();
     if (json.contains("fresh")) state.fresh = json["fresh"].get<uint64_t>();
+    if (json.contains("examples")) state.examples = json["examples"].get<uint64_t>();
     state.latest_fresh = json.value("latest_fresh", state.latest_fresh);
     state.optimizer = json.value("optimizer", "");
     state.hyperparameters = json.value("hyperparameters", state.hyperparameters);
@@ -68,6 +69,7 @@ void Learner::save(checkpoint::Files& files) {
   files[kOptimizer] = checkpoint::write_safetensors(saved->optimizer);
   Json state{{"step", steps_.count()},
              {"fresh", steps_.passed().fresh},
+             {"examples", steps_.passed().examples},
              {"latest_fresh", steps_.latest_fresh()},
              {"seed", seed_},
              {"rows", plans_->trained_rows()},
@@ -78,7 +80,8 @@ void Learner::save(checkpoint::Files& files) {
   if (ranks_) ranks_->save(files);
 }
 
-void Learner::load(const checkpoint::Files& files, const std::string& origin, uint64_t fresh) {
+void Learner::load(const checkpoint::Files& files, const std::string& origin,
+                   const optim::Passed& unsaid) {
   State state = state_of(files, origin);
   const std::string optimizer = update_.optimizer().name;
   check_origin(origin, "optimizer", [&] {
@@ -102,7 +105,9 @@ void Learner::load(const checkpoint::Files& files, const std::string& origin, ui
     loaded_ = std::make_unique<Loaded>(std::move(loaded));
   }
   steps_.hyperparameters() = std::move(hyperparameters);
-  steps_.go_on_after({state.step, state.fresh.value_or(fresh)}, state.latest_fresh, plans_.get());
+  steps_.go_on_after(
+      {state.step, state.fresh.value_or(unsaid.fresh), state.examples.value_or(unsaid.examples)},
+      state.latest_fresh, plans_.get());
 }
 
 }  // namespace etr::train

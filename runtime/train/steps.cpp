@@ -82,8 +82,11 @@ ops::StepValues Steps::values_for(const pipeline::Item& batch, const Plans& plan
         values.rows * static_cast<uint32_t>(stage->mesh().place(parallel::Axis::data));
   values.seed_lo = static_cast<uint32_t>(seed_);
   values.seed_hi = static_cast<uint32_t>(seed_ >> 32);
-  values.learning_rate =
+  const optim::Passed after{count + 1, passed_.fresh + static_cast<uint64_t>(counts.fresh),
+                            passed_.examples + static_cast<uint64_t>(counts.samples)};
+  const float rate =
       schedule_.rate(schedule_.clock(passed_, k), schedule_.counts_fresh() ? counts.fresh : 1);
+  values.learning_rate = static_cast<float>(rate * schedule_.echo_correction(after));
   put_hyperparameters(values);
   values.update = (count + 1) % k == 0 ? static_cast<uint32_t>((count + 1) / k) : 0;
   values.flags = (count % k == 0 ? ops::StepValues::kFirstOfUpdate : 0) |
@@ -104,6 +107,7 @@ void Steps::start(Plans& plans, const pipeline::Item& batch,
   ++passed_.steps;
   latest_fresh_ = static_cast<uint64_t>(counts.fresh);
   passed_.fresh += latest_fresh_;
+  passed_.examples += static_cast<uint64_t>(counts.samples);
   ++plans.weights().age;
   StepMetrics metrics;
   metrics.step = passed_.steps;

@@ -20,10 +20,10 @@ void check_not_by_clock(const Json& pipeline) {
   for (const Json& stage : pipeline["stages"]) {
     const std::string mode =
         stage["stage"] == "echo" ? stage.value("mode", std::string("fixed")) : "fixed";
-    if (mode != "fixed" && stage.value("replay", std::string()).empty())
+    if (mode != "fixed" && mode != "together" && stage.value("replay", std::string()).empty())
       fail(Code::unsupported, "the stage 'echo' in the mode '", mode,
            "' decides by the time, and ranks that share a model (parallel.mesh) have to "
-           "read the same samples: use the mode 'fixed'");
+           "read the same samples: use the mode 'fixed' or 'together'");
   }
 }
 

@@ -61,7 +61,7 @@ void Trainer::load() {
   } catch (const nlohmann::json::exception& error) {
     fail(Code::corrupt_data, origin, ": '", kTrainerState, "' is damaged: ", json_problem(error));
   }
-  learner_->load(loaded.files, origin, progress_.fresh());
+  learner_->load(loaded.files, origin, {0, progress_.fresh(), progress_.examples()});
   set_again();
   supply_->restore(loaded.files, ranks, origin);
   resumed_at_ = milestone();

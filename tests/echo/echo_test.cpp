@@ -120,6 +120,69 @@ TEST(Echo, RepeatedBatchesHoldNothingFresh) {
     }
 }
 
+// A batch has all copies of a sample or none, each with a look of its own.
+TEST(TogetherEcho, CopiesStandInOneBatch) {
+  TempDir dir;
+  const std::string shards = make_shards(dir, 2, 30, 24);
+  for (const int factor : {1, 2, 4}) {
+    Pipeline p(
+        spec_of(shards,
+                cat(R"({"stage": "decode"}, {"stage": "echo", "mode": "together", "factor": )",
+                    factor, "}"),
+                R"(, {"stage": "random_crop", "pad": 12}, {"stage": "batch", "size": 8})", 0, 2));
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      std::set<int32_t> all;
+      int batches = 0;
+      for (Item batch; p.next(batch) == Pipeline::Next::item; ++batches) {
+        EXPECT_EQ(batch.batch.unique, 8 / factor);
+        EXPECT_EQ(batch.batch.fresh, 8 / factor);
+        EXPECT_EQ(batch.batch.echoed, 8 - 8 / factor);
+        const auto labels = pipeline::require_field(batch, "label").view<int32_t>();
+        const auto pixels = pipeline::require_field(batch, "image").view<char>();
+        const size_t bytes = pixels.size() / 8;
+        std::set<std::string> looks;
+        for (size_t i = 0; i < 8; ++i) {
+          EXPECT_EQ(labels[i], labels[i / factor * factor]);
+          all.insert(labels[i]);
+          looks.emplace(&pixels[i * bytes], bytes);
+        }
+        EXPECT_GE(looks.size(), 7u) << "a rare collision of crops is luck";
+      }
+      EXPECT_EQ(batches, 60 * factor / 8);
+      EXPECT_EQ(all.size(), static_cast<size_t>(60 * factor / 8 * 8 / factor))
+          << "each sample once";
+    }
+  }
+}
+
+TEST(TogetherEcho, RestoresInTheMidstOfASample) {
+  TempDir dir;
+  const Json spec =
+      spec_of(make_shards(dir, 1, 30), R"({"stage": "echo", "mode": "together", "factor": 3})",
+              R"(, {"stage": "shuffle", "buffer": 5})");
+  Pipeline whole(spec), restored(spec);
+  Item item;
+  for (int i = 0; i < 40; ++i) whole.next(item);
+  restored.restore(parse_json(whole.save().dump(), "state"));
+  EXPECT_EQ(labels_of_epoch(whole), labels_of_epoch(restored));
+}
+
+TEST(TogetherEcho, MistakesAreNamed) {
+  TempDir dir;
+  const std::string shards = make_shards(dir, 1, 4);
+  const auto error_of = [&](const std::string& options) -> std::string {
+    try {
+      Pipeline p(spec_of(shards, R"({"stage": "echo", "mode": "together", )" + options + "}"));
+      return "none";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  EXPECT_NE(error_of(R"("factor": 2.5)").find("takes a whole factor, not 2.5"), std::string::npos);
+  EXPECT_NE(error_of(R"("factor": 2, "log": "x")").find("together decides nothing"),
+            std::string::npos);
+}
+
 TEST(Echo, BatchesSayWhatIsFreshAndWhatEchoed) {
   TempDir dir;
   Pipeline p(spec_of(make_shards(dir, 1, 40), R"({"stage": "echo", "factor": 2, "buffer": 30})",

@@ -528,6 +528,17 @@ TEST(Schedule, CountsStepsOrFreshExamples) {
   }
 }
 
+TEST(Schedule, CorrectsTheRateOfEchoedExamples) {
+  const auto of = [](double power) {
+    return schedule_of(cat(R"({"learning_rate": 1, "echo_power": )", power, "}"));
+  };
+  EXPECT_EQ(of(0).echo_correction({9, 10, 40}), 1);
+  EXPECT_EQ(of(1).echo_correction({9, 10, 40}), 0.25);
+  EXPECT_EQ(of(0.5).echo_correction({9, 10, 40}), 0.5);
+  EXPECT_EQ(of(1).echo_correction({9, 40, 40}), 1) << "nothing was echoed";
+  EXPECT_EQ(of(1).echo_correction({}), 1);
+}
+
 TEST(Schedule, Kinds) {
   const auto constant = schedule_of(R"({"learning_rate": 2, "warmup_steps": 4})");
   EXPECT_FLOAT_EQ(constant.rate(0), 0.5f);

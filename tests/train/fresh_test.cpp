@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "checkpoint/store.h"
 #include "train/small_learner.h"
@@ -181,12 +182,35 @@ TEST(FreshExamples, AreTakenFromTheRunWhereACheckpointDoesNotSay) {
   Json state = checkpoint::json_of(files, "learner.json", "test");
   EXPECT_EQ(state["fresh"], 6);
   train::Learner same = make();
-  same.load(files, "test", 77);
+  same.load(files, "test", {0, 77, 99});
   EXPECT_EQ(same.passed().fresh, 6u);
   state.erase("fresh");
+  state.erase("examples");
   checkpoint::put_text(files, "learner.json", state.dump());
-  same.load(files, "test", 77);
+  same.load(files, "test", {0, 77, 99});
   EXPECT_EQ(same.passed().fresh, 77u);
+  EXPECT_EQ(same.passed().examples, 99u);
+}
+
+// A lower rate by the share of fresh examples so far; a resumed run knows it.
+TEST(EchoPower, LowersTheRateOfEchoedExamples) {
+  TempDir dir;
+  const auto until = [&](const std::string& name, int64_t steps, double power) {
+    Json job = echoed_job(dir, dir.path(name), 0);
+    job["train"] = {{"steps", steps}};
+    job["schedule"]["echo_power"] = power;
+    return job;
+  };
+  ASSERT_FALSE(run_alone(until("whole", 12, 0.5)).error);
+  ASSERT_FALSE(run_alone(until("parts", 5, 0.5)).error);
+  ASSERT_FALSE(run_alone(until("parts", 12, 0.5), Start::resume).error);
+  EXPECT_EQ(losses_of(dir.path("whole")), losses_of(dir.path("parts")));
+  const auto rows = steps_of(dir.path("whole"));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const double share = rows[i]["fresh"].get<double>() / (24 * static_cast<double>(i + 1));
+    EXPECT_LT(share, 1);
+    EXPECT_NEAR(rows[i]["learning_rate"].get<double>(), 0.05 * std::sqrt(share), 1e-7) << i;
+  }
 }
 
 TEST(TargetLoss, EndsTheRunThatFallsBelowIt) {

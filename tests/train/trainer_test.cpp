@@ -195,7 +195,12 @@ TEST_P(EchoOnTheDevice, TrainsAlike) {
     Json& stages = spec["pipeline"]["stages"];
     stages[3] = {{"stage", "echo"}, {"factor", 2.5}, {"buffer", 90}, {"device", device}};
     stages.erase(4);
-    const Json behind = Json::parse(GetParam());
+    Json behind = Json::parse(GetParam());
+    if (behind[0]["stage"] == "echo") {
+      stages[3] = behind[0];
+      stages[3]["device"] = device;
+      behind.erase(0);
+    }
     stages.insert(stages.begin() + 4, behind.begin(), behind.end());
     for (Json& stage : stages)
       if (stage["stage"] == "batch") stage["drop_remainder"] = false;
@@ -231,7 +236,9 @@ INSTANTIATE_TEST_SUITE_P(
             {"stage": "random_crop", "pad": 3, "height": 9, "width": 8},
             {"stage": "color_jitter", "contrast": 0.9}])",
         R"([{"stage": "random_resized_crop", "height": 9, "width": 8, "filter": "nearest"},
-            {"stage": "color_jitter", "saturation": 0.9, "hue": 0.5}])"));
+            {"stage": "color_jitter", "saturation": 0.9, "hue": 0.5}])",
+        R"([{"stage": "echo", "mode": "together", "factor": 4},
+            {"stage": "random_crop", "pad": 2, "height": 9, "width": 8}, {"stage": "flip"}])"));
 
 // Also where the node decides by the clock, and repeats samples on credit: the reservoir holds them all.
 TEST(Trainer, EchoOnTheDeviceHoldsWhatIsRepeatedOnCredit) {
