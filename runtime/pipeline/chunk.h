@@ -17,6 +17,7 @@ enum class End : uint8_t { none, pass, epoch };
 struct Chunk {
   uint64_t sequence = 0;  // within the segment
   uint64_t epoch = 0;
+  uint64_t ends_before = 0;  // ends of passes that the segment sent before it
   std::vector<Item> items;
   End end = End::none;                           // what ends after these items; none with a failure
   std::shared_ptr<const Error> failure;          // the run ends after these items

@@ -43,19 +43,23 @@ class GraphTask final : public Task {
 class GraphPath final : public Path {
  public:
   GraphPath(tbb::flow::graph& graph, std::function<void(Chunk&)> parallel,
-            std::function<void(Chunk&&)> in_order)
+            std::function<void(Chunk&&)> one_by_one, bool ordered)
       : parallel_(graph, tbb::flow::unlimited,
                   [work = std::move(parallel)](Message message) {
                     work(*message);
                     return message;
                   }),
         sequencer_(graph, [](const Message& message) { return message->sequence; }),
-        in_order_(graph, tbb::flow::serial, [take = std::move(in_order)](Message message) {
+        one_by_one_(graph, tbb::flow::serial, [take = std::move(one_by_one)](Message message) {
           take(std::move(*message));
           return tbb::flow::continue_msg();
         }) {
+    if (!ordered) {
+      tbb::flow::make_edge(parallel_, one_by_one_);
+      return;
+    }
     tbb::flow::make_edge(parallel_, sequencer_);
-    tbb::flow::make_edge(sequencer_, in_order_);
+    tbb::flow::make_edge(sequencer_, one_by_one_);
   }
 
   void put(Chunk&& chunk) override { parallel_.try_put(std::make_shared<Chunk>(std::move(chunk))); }
@@ -63,7 +67,7 @@ class GraphPath final : public Path {
  private:
   tbb::flow::function_node<Message, Message> parallel_;
   tbb::flow::sequencer_node<Message> sequencer_;
-  tbb::flow::function_node<Message> in_order_;
+  tbb::flow::function_node<Message> one_by_one_;
 };
 
 constexpr char kThread[] = "a thread of the pipeline", kFewer[] = "the pipeline's 'threads'";
@@ -165,8 +169,9 @@ std::unique_ptr<Task> FlowGraph::make_task(std::function<void()> run) {
 }
 
 std::unique_ptr<Path> FlowGraph::make_path(std::function<void(Chunk&)> parallel,
-                                           std::function<void(Chunk&&)> in_order) {
-  return std::make_unique<GraphPath>(*state_->graph, std::move(parallel), std::move(in_order));
+                                           std::function<void(Chunk&&)> one_by_one, bool ordered) {
+  return std::make_unique<GraphPath>(*state_->graph, std::move(parallel), std::move(one_by_one),
+                                     ordered);
 }
 
 void FlowGraph::finish() { state_->finish(); }

@@ -16,7 +16,7 @@ class Task {
   virtual void stop() {}    // a task with a thread ends it; later pokes do nothing
 };
 
-// Carries chunks through a parallel function and puts them back in order.
+// Carries chunks through a parallel function, and puts them back in order or leaves them as they come.
 class Path {
  public:
   virtual ~Path() = default;
@@ -34,7 +34,7 @@ class FlowGraph {
   // Destroy them after finish().
   std::unique_ptr<Task> make_task(std::function<void()> run);
   std::unique_ptr<Path> make_path(std::function<void(Chunk&)> parallel,
-                                  std::function<void(Chunk&&)> in_order);
+                                  std::function<void(Chunk&&)> one_by_one, bool ordered);
 
   void finish();  // waits until no message is in flight; nobody may poke or put afterwards
 

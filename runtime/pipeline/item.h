@@ -58,6 +58,8 @@ struct Item {
   // While a saved position is restored, samples that nobody needs again travel without payload.
   bool ghost = false;
   bool dropped = false;  // set by a map stage: the sample goes no further
+  bool overtakes =
+      false;  // it goes before samples that come before it in order; see the stage `overtake`
   bool missing = false;  // bad: the last good sample before it will stand in for it
   // The source's number of the record, the same in every epoch, where it has one.
   std::optional<uint64_t> record;

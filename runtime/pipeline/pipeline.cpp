@@ -115,6 +115,26 @@ Json Pipeline::stages_before(size_t position) const {
   return out;
 }
 
+// Decisions name samples by their ordinals.
+void Pipeline::check_overtaking(const std::vector<std::unique_ptr<Stage>>& stages) const {
+  std::string joins;  // a stage behind which ordinals are no names
+  for (size_t i = 1; i < stages.size(); ++i) {
+    if (entries_[i].spec->kind != StageKind::serial) continue;
+    const auto& stage = static_cast<SerialStage&>(*stages[i]);
+    if (stage.makes_batches() || stage.repeats_samples() || stage.depends_on_content())
+      joins = entries_[i].name;
+    if (stage.overtaking_window() == 0) continue;
+    const std::string where = cat("pipeline stage ", i + 1, " ('", entries_[i].name, "')");
+    if (!joins.empty())
+      fail(Code::invalid_argument, where, " stands behind '", joins,
+           "', which repeats samples or puts them together; put it in front of that");
+    if (bad_records_->uses(ErrorPolicy::substitute))
+      fail(Code::unsupported, where,
+           " does not go with the error policy 'substitute': which sample stands in for a bad one "
+           "would depend on the clock; take 'skip'");
+  }
+}
+
 // Whether the consumer will take these steps or not, so that a spec is valid everywhere or nowhere.
 void Pipeline::check_views(const std::vector<std::unique_ptr<Stage>>& stages) const {
   size_t echo = 0, last = 0;
@@ -158,6 +178,7 @@ void Pipeline::build() {
   }
   check_cache(stages);
   check_views(stages);
+  check_overtaking(stages);
   for (size_t i = 1; i + 1 < entries_.size(); ++i)
     if (entries_[i].spec->kind == StageKind::map && entries_[i + 1].spec->kind == StageKind::map)
       static_cast<MapStage&>(*stages[i]).followed_by(static_cast<MapStage&>(*stages[i + 1]));
@@ -190,7 +211,14 @@ void Pipeline::build() {
       QueueLimits limits = limits_after(batches);
       if (const int64_t items = stage->queue_items(); items > 0) limits.items = items;
       if (stage->may_block()) limits.chunk = 1;  // what took long to get goes on at once
+      const bool loosens = stage->overtaking_window() > 0;
+      if (loosens && segments_.back()->maps().empty())
+        fail(Code::invalid_argument, "pipeline stage ", i + 1, " ('", entry.name,
+             "') stands behind the stages whose samples take different times, such as decode, and "
+             "there is none between it and '",
+             segments_.back()->head_stats().name, "'");
       auto serial = std::make_unique<SerialSegment>(host, entry.name, i, limits, std::move(stage));
+      if (loosens) segments_.back()->loosen(serial->stage());
       serial_.push_back(serial.get());
       serial_stages_.push_back(&serial->stage());
       segments_.push_back(std::move(serial));

@@ -78,9 +78,16 @@ void Segment::connect(Segment* previous, Segment* next) {
   next_ = next;
 }
 
+void Segment::loosen(const SerialStage& stage) {
+  limits_.chunk = 1;  // samples that travel together wait for each other
+  loose_order_ = std::make_unique<LooseOrder>(
+      stage.overtaking_window(), [&stage](uint64_t epoch) { return stage.lets_overtake(epoch); });
+}
+
 void Segment::start(FlowGraph& graph) {
   path_ = graph.make_path([this](Chunk& chunk) { run_maps(chunk); },
-                          [this](Chunk&& chunk) { hand_over(std::move(chunk)); });
+                          [this](Chunk&& chunk) { hand_over(std::move(chunk)); },
+                          /*ordered=*/!loose_order_);
   head_ = head_blocks() ? make_thread_task([this] { run_head(); })
                         : graph.make_task([this] { run_head(); });
 }
@@ -129,6 +136,8 @@ bool Segment::take_input(Chunk& chunk) {
 
 void Segment::send(Chunk&& chunk) {
   chunk.sequence = next_sequence_++;
+  chunk.ends_before = ends_sent_;
+  ends_sent_ += chunk.end != End::none;
   chunk.counted_items = static_cast<int64_t>(chunk.items.size());
   chunk.sent_bytes = bytes_of(chunk);
   chunk.counted_bytes =
@@ -236,7 +245,8 @@ void Segment::run_maps(Chunk& chunk) noexcept {
 
 void Segment::hand_over(Chunk&& chunk) noexcept {
   try {
-    pass_on(std::move(chunk));
+    if (!loose_order_) return pass_on(std::move(chunk));
+    for (Chunk& next : loose_order_->add(std::move(chunk))) pass_on(std::move(next));
   } catch (...) {
     host_.abandon(current_error());
   }

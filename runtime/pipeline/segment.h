@@ -21,6 +21,7 @@
 #include "core/json.h"
 #include "pipeline/bad_records.h"
 #include "pipeline/flow.h"
+#include "pipeline/loose_order.h"
 #include "pipeline/sample_cache.h"
 #include "pipeline/stage.h"
 #include "pipeline/trace.h"
@@ -72,6 +73,8 @@ class Segment {
 
   void add_map(MapEntry map) { maps_.push_back(std::move(map)); }
   void connect(Segment* previous, Segment* next);
+  // Before the start: samples leave the maps as `stage`, the next segment's head, lets them overtake each other.
+  void loosen(const SerialStage& stage);
   void start(FlowGraph& graph);
   // After the host has stopped: ends the head's thread, if any.
   void stop() {
@@ -130,7 +133,8 @@ class Segment {
   void run_maps(Chunk& chunk) noexcept;  // any thread
   void run_block(Chunk& chunk, size_t first, size_t last, std::vector<char>& keep);
   bool map_item(MapEntry& map, Item& item, uint64_t epoch);
-  void hand_over(Chunk&& chunk) noexcept;  // in order, one at a time
+  void hand_over(
+      Chunk&& chunk) noexcept;  // one at a time; in order, but where there is a loose one
   void pass_on(Chunk&& chunk);
   void substitute(Chunk& chunk);
 
@@ -139,7 +143,8 @@ class Segment {
   Segment* next_ = nullptr;
   std::mutex input_mutex_;
   std::deque<Chunk> input_;
-  uint64_t next_sequence_ = 0;
+  uint64_t next_sequence_ = 0, ends_sent_ = 0;
+  std::unique_ptr<LooseOrder> loose_order_;
   std::atomic<int64_t> in_maps_{0};        // messages sent and not yet handed over
   std::atomic<bool> growth_known_{false};  // the first message goes alone
   std::atomic<double> growth_{1};          // of a message's bytes in the maps, the largest seen

@@ -170,6 +170,11 @@ class SerialStage : public Stage {
   virtual bool echoes_on_demand() const { return false; }
   virtual size_t echo(size_t /*most*/, Emitter& /*out*/) { return 0; }
 
+  // overtake: how many samples may leave the maps in front of it before one that comes before them; 0: none. While
+  // lets_overtake() says no for their epoch all come in order. The latter is called on any thread.
+  virtual uint64_t overtaking_window() const { return 0; }
+  virtual bool lets_overtake(uint64_t /*epoch*/) const { return false; }
+
   // Stages that adapt to the pace are told it now and then, between items; not while a position is
   // replayed.
   virtual bool adapts() const { return false; }

@@ -18,6 +18,10 @@ std::string position_file(size_t rank) {
 // Ranks that share a model must read the same samples, and each has a clock of its own.
 void check_not_by_clock(const Json& pipeline) {
   for (const Json& stage : pipeline["stages"]) {
+    if (stage["stage"] == "overtake" && stage.value("replay", std::string()).empty())
+      fail(Code::unsupported,
+           "the stage 'overtake' orders samples by the time, and ranks that share a model "
+           "(parallel.mesh) have to read the same samples: leave it out");
     const std::string mode =
         stage["stage"] == "echo" ? stage.value("mode", std::string("fixed")) : "fixed";
     if (mode != "fixed" && mode != "together" && stage.value("replay", std::string()).empty())
@@ -39,7 +43,7 @@ Json without_side_files(Json pipeline) {
     if (!text.empty()) pipeline[key] = text;
   }
   for (Json& stage : pipeline["stages"])
-    if (stage["stage"] == "echo") stage.erase("log");
+    if (stage["stage"] == "echo" || stage["stage"] == "overtake") stage.erase("log");
   return pipeline;
 }
 

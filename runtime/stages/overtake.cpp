@@ -1,0 +1,237 @@
+// Lets finished samples go on in front of slower ones: what overtook is noted, so that the order can be had again.
+//
+// The maps in front of it hand over samples as they finish, up to `window` places early (LooseOrder). While decisions are to be
+// repeated they hand them over in order, and this stage holds them until their turn comes. A decision is needed only for a
+// sample that overtakes: all others are the first of those that have not left, there and here.
+#include <algorithm>
+#include <deque>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "core/log.h"
+#include "core/packed.h"
+#include "core/platform_files.h"
+#include "core/text.h"
+#include "pipeline/stage.h"
+
+namespace etr::stages {
+namespace {
+
+using namespace pipeline;
+
+constexpr OptionSpec kOptions[] = {
+    {"window", OptionType::integer, "64", "samples that may overtake a slow one, at most", 1, 65536,
+     "samples"},
+    {"log", OptionType::string, "\"\"",
+     "file that receives a line of JSON for each sample that has overtaken others", 0, 0, "path"},
+    {"replay", OptionType::string, "\"\"",
+     "such a file; its order is repeated, which gives the same run"},
+};
+
+// By how many samples have left in the epoch: the ordinal of the one that comes next.
+using Made = std::map<uint64_t, uint64_t>;
+
+constexpr uint64_t zigzag(int64_t step) {
+  return static_cast<uint64_t>(step) << 1 ^ static_cast<uint64_t>(step >> 63);
+}
+constexpr int64_t unzigzag(uint64_t coded) {
+  return static_cast<int64_t>(coded >> 1) ^ -static_cast<int64_t>(coded & 1);
+}
+
+// Of each epoch what a log says. A restored run writes on in the file: what lies beyond that position does not count.
+std::map<uint64_t, Made> read_log(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) fail(Code::io, "overtake: cannot open the order to replay, '", path, "'");
+  std::map<uint64_t, Made> out;
+  int64_t number = 0;
+  for (std::string line; std::getline(in, line);) {
+    const std::string where = cat("'", path, "', line ", ++number);
+    try {
+      const Json row = parse_json(line, where);
+      const auto epoch = row.at("epoch").get<uint64_t>(), after = row.at("after").get<uint64_t>();
+      Made& made = out[epoch];
+      made.erase(made.lower_bound(after), made.end());
+      out.erase(out.upper_bound(epoch), out.end());
+      if (!row.value("restored", false)) made[after] = row.at("sample").get<uint64_t>();
+    } catch (const nlohmann::json::exception&) {
+      fail(Code::corrupt_data, where, " is not a decision of the stage 'overtake': ", line);
+    }
+  }
+  return out;
+}
+
+class Overtake final : public SerialStage {
+ public:
+  Overtake(const Options& options, const StageContext&)
+      : window_(static_cast<uint64_t>(options.integer("window"))),
+        log_path_(options.string("log")),
+        replay_path_(options.string("replay")) {}
+
+  uint64_t overtaking_window() const override { return window_; }
+  bool lets_overtake(uint64_t epoch) const override {
+    std::scoped_lock lock(mutex_);
+    const auto due = due_.find(epoch);
+    return replay_path_.empty() && (due == due_.end() || due->second.empty());
+  }
+
+  void start_epoch(uint64_t epoch) override {
+    std::scoped_lock lock(mutex_);
+    if (!replay_path_.empty() && !std::exchange(replay_read_, true)) due_ = read_log(replay_path_);
+    epoch_ = epoch;
+    made_[epoch] = {};
+    held_.clear();
+    left_ = 0;
+  }
+
+  void process(Item&& item, Emitter& out) override {
+    if (!item.ghost) begin_log();
+    if (item.overtakes) return give_early(std::move(item), out);
+    held_.push_back(std::move(item));
+    if (held_.size() > window_ + 1)
+      fail(Code::corrupt_data, "overtake: ", replay_path_.empty() ? "the position" : replay_path_,
+           " lets sample ", due_now().value_or(0), " overtake more than ", window_,
+           " others, or names one that is not there: it belongs to another 'window', or to other "
+           "data");
+    while (!held_.empty()) {
+      auto next = held_.begin();
+      if (const auto due = due_now()) {
+        next = std::ranges::find(held_, *due, &Item::ordinal);
+        if (next == held_.end()) return;  // it comes later
+        repeat(*due);
+      }
+      give(next, out);
+    }
+  }
+
+  // What a decision waits for has been left out where stages behind needed fewer samples this time.
+  void finish_pass(Emitter& out) override {
+    if (!held_.empty() && !replay_path_.empty())
+      log_line(LogLevel::warning,
+               cat("overtake: '", replay_path_, "' names sample ", due_now().value_or(0),
+                   ", which does not come in this pass; the ", counted(held_.size(), "sample"),
+                   " that wait for it go on in their order"));
+    while (!held_.empty()) give(held_.begin(), out);
+    std::scoped_lock lock(mutex_);
+    if (const auto due = due_.find(epoch_); due != due_.end())
+      due->second.erase(due->second.begin(), due->second.lower_bound(left_));
+  }
+
+  double holds_bytes(double item_bytes) const override {
+    return item_bytes * static_cast<double>(window_);
+  }
+
+  Json save_decisions(uint64_t epoch) const override {
+    std::scoped_lock lock(mutex_);
+    std::vector<uint64_t> numbers;
+    if (const auto made = made_.find(epoch); made != made_.end()) {
+      uint64_t last_after = 0, last = 0;
+      for (const auto& [after, ordinal] : made->second) {
+        numbers.push_back(after - std::exchange(last_after, after));
+        numbers.push_back(zigzag(static_cast<int64_t>(ordinal - std::exchange(last, ordinal))));
+      }
+    }
+    return pack_numbers(numbers);
+  }
+
+  void load_decisions(uint64_t epoch, const Json& saved) override {
+    const std::vector<uint64_t> numbers = unpack_numbers(saved.get<std::string>());
+    if (numbers.size() % 2 != 0)
+      fail(Code::corrupt_data, "the saved decisions of the stage 'overtake' are damaged");
+    Made made;
+    uint64_t after = 0, ordinal = 0;
+    for (size_t i = 0; i < numbers.size(); i += 2)
+      made[after += numbers[i]] = ordinal += static_cast<uint64_t>(unzigzag(numbers[i + 1]));
+    std::scoped_lock lock(mutex_);
+    restored_ = true;
+    if (replay_path_.empty()) due_[epoch] = std::move(made);
+  }
+
+  void forget_before(uint64_t epoch) override {
+    std::scoped_lock lock(mutex_);
+    made_.erase(made_.begin(), made_.lower_bound(epoch));
+    due_.erase(due_.begin(), due_.lower_bound(epoch));
+  }
+
+ private:
+  void give(std::deque<Item>::iterator at, Emitter& out) {
+    Item item = std::move(*at);
+    held_.erase(at);
+    ++left_;
+    out.emit(std::move(item));
+  }
+
+  void give_early(Item&& item, Emitter& out) {
+    note(item.ordinal);
+    item.overtakes = false;
+    ++left_;
+    out.emit(std::move(item));
+  }
+
+  // Which sample is to leave now, if it is not the first of those held.
+  std::optional<uint64_t> due_now() const {
+    std::scoped_lock lock(mutex_);
+    const auto epoch = due_.find(epoch_);
+    if (epoch == due_.end()) return std::nullopt;
+    const auto due = epoch->second.find(left_);
+    return due == epoch->second.end() ? std::nullopt : std::optional(due->second);
+  }
+
+  void note(uint64_t ordinal) {
+    std::scoped_lock lock(mutex_);
+    made_[epoch_][left_] = ordinal;
+    if (logs_) write_decision(left_, ordinal);
+  }
+
+  void repeat(uint64_t ordinal) {
+    note(ordinal);
+    std::scoped_lock lock(mutex_);
+    Made& due = due_[epoch_];
+    due.erase(due.begin(), due.upper_bound(left_));
+  }
+
+  // With the first sample of the run: copies of the stage that find the way to a position write nothing. What a run has logged
+  // behind the position where it is restored counts no more.
+  void begin_log() {
+    if (logs_ || log_path_.empty()) return;
+    std::scoped_lock lock(mutex_);
+    logs_ = true;
+    if (!restored_) return;
+    write({{"epoch", epoch_}, {"after", 0}, {"restored", true}});
+    for (const auto& [after, ordinal] : made_[epoch_]) write_decision(after, ordinal);
+  }
+
+  void write_decision(uint64_t after, uint64_t ordinal) {
+    write({{"epoch", epoch_}, {"after", after}, {"sample", ordinal}});
+  }
+
+  void write(const Json& row) {
+    if (!log_) log_.emplace(log_path_, platform::OutputFile::Mode::append);
+    log_->write(row.dump() + "\n");
+    log_->flush();  // a run that is ended from outside leaves its decisions
+  }
+
+  const uint64_t window_;
+  const std::string log_path_, replay_path_;
+  std::deque<Item> held_;     // while decisions are repeated, in the order of the source
+  uint64_t left_ = 0;         // in this epoch
+  mutable std::mutex mutex_;  // a position is saved while the stage works
+  uint64_t epoch_ = 0;
+  std::map<uint64_t, Made> made_, due_;  // by epoch
+  bool replay_read_ = false, restored_ = false, logs_ = false;
+  std::optional<platform::OutputFile> log_;
+};
+
+}  // namespace
+}  // namespace etr::stages
+
+namespace etr::pipeline {
+
+extern const StageSpec overtake_stage;
+const StageSpec overtake_stage{"overtake", "lets finished samples go on in front of slower ones",
+                               StageKind::serial, stages::kOptions, make_stage<stages::Overtake>};
+
+}  // namespace etr::pipeline
