@@ -57,7 +57,7 @@ public static partial class Behaviour
         Expect(last.StartsWith("{\"kind\":\"end\",\"done\":0,"), last);
         study.Dispose();
         FailsWith(ErrorCode.State, "the study is closed", () => study.Results().ToString());
-        FailsWith(ErrorCode.InvalidArgument, "no key=value", () => Study.Load(path, "no key=value"));
+        FailsWith(ErrorCode.InvalidArgument, "neither a section", () => Study.Load(path, "no key=value"));
         Directory.Delete(folder, true);
     }
 }

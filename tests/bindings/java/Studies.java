@@ -52,7 +52,7 @@ final class Studies {
     Behaviour.expect(last.startsWith("{\"kind\":\"end\",\"done\":0,"), last);
     study.close();
     Behaviour.failsWith(Code.STATE, "the study is closed", () -> study.results(""));
-    Behaviour.failsWith(Code.INVALID_ARGUMENT, "no key=value",
+    Behaviour.failsWith(Code.INVALID_ARGUMENT, "neither a section",
         () -> Study.load(path.toString(), "no key=value"));
   }
 }
