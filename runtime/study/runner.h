@@ -52,6 +52,9 @@ Json to_json(const Event& event, const Study& study);
 Json condition_result(const Workload& workload, const Condition& condition,
                       const std::vector<Standing>& searches);
 
+// Of the study's trials, those that the folder has by now: a study may have been shortened since.
+std::vector<Record> records_of(const Study& study, const std::string& folder);
+
 // All conditions, from the records that the folder has by now: also while a study runs there.
 Json results(const Study& study, const std::string& folder);
 
