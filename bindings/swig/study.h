@@ -27,6 +27,8 @@ class StudyHandle {
   void stop() { get()->stop(); }
   std::string results(const std::string& directory) const { return get()->results(directory); }
 
+  void write_report(const std::string& directory) const { get()->write_report(directory); }
+
   // A thread that waits for an event goes on first.
   void close() {
     std::shared_ptr<Study> last;

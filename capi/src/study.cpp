@@ -3,6 +3,7 @@
 
 #include "functions.h"
 #include "handles.h"
+#include "study/report.h"
 #include "study/runner.h"
 #include "text_lists.h"
 
@@ -84,6 +85,14 @@ int32_t etr_study_results(const etr_study* study, const char* directory, char** 
   return guarded([&] {
     const study::Study& spec = required(study, "study").spec;
     hand_out(json, study::results(spec, directory_of(spec, directory)).dump(), "json");
+  });
+}
+
+int32_t etr_study_write_report(const etr_study* study, const char* directory) {
+  return guarded([&] {
+    const study::Study& spec = required(study, "study").spec;
+    const std::string folder = directory_of(spec, directory);
+    study::write_study_report(spec.json(), study::records_of(spec, folder), folder);
   });
 }
 

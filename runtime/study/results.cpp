@@ -45,16 +45,29 @@ Json condition_result(const Workload& workload, const Condition& condition,
           {"warnings", std::move(warnings)}};
 }
 
+std::vector<Record> records_of(const Study& study, const std::string& folder) {
+  std::map<std::pair<std::string, std::string>, const Condition*> known;
+  for (const Workload& workload : study.workloads())
+    for (const Condition& condition : workload.conditions)
+      known[{workload.name, label_key(condition.labels)}] = &condition;
+  std::vector<Record> out = read_records((std::filesystem::path(folder) / kRecordsFile).string());
+  std::erase_if(out, [&](const Record& record) {
+    const auto found = known.find({record.workload, label_key(record.condition)});
+    return found == known.end() || record.search >= found->second->searches ||
+           record.trial >= found->second->trials;
+  });
+  return out;
+}
+
 Json results(const Study& study, const std::string& folder) {
-  std::map<std::pair<std::string, std::string>, std::vector<Record>> records;
-  for (Record& record : read_records((std::filesystem::path(folder) / kRecordsFile).string()))
-    records[{record.workload, label_key(record.condition)}].push_back(std::move(record));
+  const std::vector<Record> records = records_of(study, folder);
   Json out = Json::array();
   for (const Workload& workload : study.workloads())
     for (const Condition& condition : workload.conditions) {
       std::vector<Standing> searches(condition.searches);
-      for (const Record& record : records[{workload.name, label_key(condition.labels)}])
-        if (record.search < condition.searches && record.trial < condition.trials)
+      const std::string key = label_key(condition.labels);
+      for (const Record& record : records)
+        if (record.workload == workload.name && label_key(record.condition) == key)
           searches[record.search].add(workload, record);
       out.push_back(condition_result(workload, condition, searches));
     }

@@ -19,6 +19,7 @@ constexpr double kGlance = 0.05;
 // First trials that fail with one error end the study with it: it is the study's, and not the trials'.
 constexpr uint64_t kFailures = 3;
 constexpr uint64_t kThreadsOfTrial = 2;  // the trainer's, and one of its pipelines or of the device
+constexpr uint64_t kMostOnGpu = 4;       // more take turns there anyway
 
 std::pair<size_t, size_t> condition_of(const Place& place) {
   return {place.workload, place.condition};
@@ -26,11 +27,17 @@ std::pair<size_t, size_t> condition_of(const Place& place) {
 
 }  // namespace
 
-uint64_t trials_at_once(const Study& study, const gpu::Device& device) {
-  for (const Workload& workload : study.workloads())
-    if (workload.budget.clock == "seconds") return 1;
-  if (device.info().kind != gpu::DeviceKind::cpu) return 1;
-  return std::max<uint64_t>(1, platform::usable_threads() / kThreadsOfTrial);
+bool is_timed(const Study& study) {
+  const auto& all = study.workloads();
+  return std::any_of(all.begin(), all.end(),
+                     [](const Workload& workload) { return workload.budget.clock == "seconds"; });
+}
+
+uint64_t room_on(const gpu::DeviceInfo& device, uint64_t cores, uint64_t trial_bytes) {
+  const uint64_t busy = cores / kThreadsOfTrial;
+  const uint64_t useful = device.kind == gpu::DeviceKind::cpu ? busy : std::min(busy, kMostOnGpu);
+  const uint64_t fitting = device.memory_bytes / 2 / std::max<uint64_t>(1, trial_bytes);
+  return std::max<uint64_t>(1, std::min(useful, fitting));
 }
 
 Runner::Runner(std::shared_ptr<gpu::Kernels> kernels, Study study, const RunOptions& options)
@@ -38,8 +45,8 @@ Runner::Runner(std::shared_ptr<gpu::Kernels> kernels, Study study, const RunOpti
       study_(std::move(study)),
       folder_(options.folder, study_, options.overwrite) {
   const uint64_t asked = options.parallel.value_or(study_.parallel());
-  parallel_ = asked ? asked : trials_at_once(study_, *kernels_->device());
-  parallel_ = std::max<uint64_t>(1, std::min(parallel_, study_.trials()));
+  as_there_is_room_ = asked == 0 && !is_timed(study_);
+  parallel_ = std::clamp<uint64_t>(asked, 1, study_.trials());
 }
 
 Runner::~Runner() {
@@ -74,15 +81,29 @@ void Runner::begin() {
     else
       pending_.push_back(place);
   }
-  working_ = pending_.empty() ? 0 : parallel_;
-  for (size_t i = 0; i < working_; ++i) try {
+  if (!pending_.empty()) start_threads(parallel_);
+}
+
+// Until there are so many, with the mutex held. Fewer give the same results.
+void Runner::start_threads(uint64_t count) {
+  while (threads_.size() < count) try {
+      const size_t slot = threads_.size();
       threads_.push_back(
-          start_thread("a thread for a trial", "'parallel'", [this, i] { work(i); }));
+          start_thread("a thread for a trial", "'parallel'", [this, slot] { work(slot); }));
+      ++working_;
     } catch (const Error&) {
-      working_ = i;
-      if (i == 0) throw;
-      break;  // fewer at once give the same results
+      if (threads_.empty()) throw;
+      break;
     }
+  parallel_ = threads_.size();
+}
+
+void Runner::make_use_of_room(const TrialRun& ended) {
+  if (!as_there_is_room_ || ended.device_bytes() == 0 || stop_.load()) return;
+  as_there_is_room_ = false;
+  const uint64_t room =
+      room_on(kernels_->device()->info(), platform::usable_threads(), ended.device_bytes());
+  start_threads(std::min<uint64_t>(room, 1 + pending_.size()));
 }
 
 bool Runner::may_begin(const Place& place) const {
@@ -174,7 +195,9 @@ void Runner::run_one(const Place& place, const std::shared_ptr<gpu::Kernels>& ke
   const std::optional<Record> record = run_trial(run, kernels);
   const std::lock_guard lock(mutex_);
   running_.erase(run);
-  if (record) finish(place, *record, /*is_new=*/true);
+  if (!record) return;
+  finish(place, *record, /*is_new=*/true);
+  make_use_of_room(*run);
 }
 
 std::optional<Record> Runner::run_trial(const std::shared_ptr<TrialRun>& run,

@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "gpu/device.h"
 #include "gpu/kernel.h"
 #include "study/folder.h"
 #include "study/standing.h"
@@ -52,6 +53,9 @@ Json to_json(const Event& event, const Study& study);
 Json condition_result(const Workload& workload, const Condition& condition,
                       const std::vector<Standing>& searches);
 
+// Of the study's trials, those that the folder has by now: a study may have been shortened since.
+std::vector<Record> records_of(const Study& study, const std::string& folder);
+
 // All conditions, from the records that the folder has by now: also while a study runs there.
 Json results(const Study& study, const std::string& folder);
 
@@ -74,7 +78,6 @@ class Runner {
 
   const Study& study() const { return study_; }
   const std::string& folder() const { return folder_.path(); }
-  uint64_t parallel() const { return parallel_; }
 
  private:
   void begin();
@@ -82,6 +85,8 @@ class Runner {
   void work(size_t slot);
   std::optional<Place> take(std::unique_lock<std::mutex>& lock);
   bool may_begin(const Place& place) const;
+  void start_threads(uint64_t count);
+  void make_use_of_room(const TrialRun& ended);
   void run_one(const Place& place, const std::shared_ptr<gpu::Kernels>& kernels);
   void finish(const Place& place, const Record& record, bool is_new);
   void look_for_failure(const Record& record);
@@ -98,7 +103,7 @@ class Runner {
   const std::shared_ptr<gpu::Kernels> kernels_;
   const Study study_;
   StudyFolder folder_;
-  uint64_t parallel_ = 1;
+  bool as_there_is_room_ = false;  // how many trials run at once is found by the first
   std::atomic<bool> stop_{false};
 
   mutable std::mutex mutex_;  // of all below
@@ -115,11 +120,15 @@ class Runner {
   Place latest_;
   int64_t began_ns_ = 0;
   bool begun_ = false;
+  uint64_t parallel_ = 1;
   size_t working_ = 0;  // threads
   std::vector<std::thread> threads_;
 };
 
-// How many trials at once pay on a device, where nobody says. Trials that are scored by the clock run one by one.
-uint64_t trials_at_once(const Study& study, const gpu::Device& device);
+// Whether trials are scored by the clock, and so run one by one unless somebody says otherwise.
+bool is_timed(const Study& study);
+
+// How many trials of `trial_bytes` of device memory at once pay on a device.
+uint64_t room_on(const gpu::DeviceInfo& device, uint64_t cores, uint64_t trial_bytes);
 
 }  // namespace etr::study

@@ -14,6 +14,7 @@
 #include "nn/model.h"
 #include "optim/schedule.h"
 #include "study/conditions.h"
+#include "study/figures.h"
 #include "study/schema.h"
 #include "study/trial_job.h"
 
@@ -264,8 +265,23 @@ Study Study::parse(const Json& given, const std::string& origin, const std::stri
            out.workloads_.back().name, "'; give them different ones");
     out.json_["workloads"].push_back(std::move(resolved));
   }
+  out.check_figures();
   out.check_trials();
   return out;
+}
+
+void Study::check_figures() const {
+  std::vector<WorkloadLabels> labels;
+  for (const Workload& workload : workloads_) {
+    labels.push_back({workload.name, {}});
+    for (const Condition& condition : workload.conditions)
+      labels.back().labels.push_back(condition.labels);
+  }
+  try {
+    study::check_figures(json_, labels);
+  } catch (const Error& error) {
+    fail(error.code(), origin_, ": ", error.what());
+  }
 }
 
 void Study::check_trials() const {

@@ -89,6 +89,7 @@ class Study {
   const Json& json() const { return json_; }
 
  private:
+  void check_figures() const;
   void check_trials() const;
 
   std::string name_, origin_, folder_;

@@ -116,6 +116,7 @@ std::optional<Record> TrialRun::run(std::shared_ptr<gpu::Kernels> kernels, const
                            train::Start::trial);
     const Attached attached(*this, trainer);
     train(trainer, verdict, record);
+    device_bytes_ = trainer.learner().device_bytes();
   } catch (const Error& error) {
     record.status = error.code() == Code::not_finite ? Status::diverged : Status::failed;
     if (record.status == Status::failed) record.error = error.what();

@@ -30,6 +30,7 @@ class TrialRun {
 
   void stop();  // any thread
   const TrialSpec& spec() const { return spec_; }
+  uint64_t device_bytes() const { return device_bytes_; }  // of a trial that has ended
 
  private:
   class Attached;
@@ -44,6 +45,7 @@ class TrialRun {
   std::mutex mutex_;
   train::Trainer* trainer_ = nullptr;  // while it trains
   bool stopped_ = false;
+  uint64_t device_bytes_ = 0;
 };
 
 }  // namespace etr::study

@@ -43,6 +43,7 @@ class StudyTest(Case):
             self.assertEqual(results[0]["trials"], 2)
         with self.study() as again:
             self.assertEqual(again.run(device=et.Runtime(0), directory=self.out / "out"), results)
+        self.assertIn("<html", (self.out / "out" / "report.html").read_text())
         with self.assertRaisesRegex(et.errors.StateError, "the study is closed"):
             again.results()
 

@@ -76,6 +76,10 @@ TEST_F(CStudy, TellsOfItsTrialsAndKeepsThem) {
   EXPECT_EQ(results[0]["trials"], 4);
   EXPECT_EQ(results[0]["best_metric"].size(), 2u);
   EXPECT_EQ(Json::parse(et::Study::load(file()).results(out)), results) << "of another handle";
+  study.write_report(out);
+  EXPECT_GT(std::filesystem::file_size(out + "/report.html"), 1000u);
+  std::ifstream written(out + "/results.json");
+  EXPECT_FALSE(Json::parse(written).empty());
 }
 
 TEST_F(CStudy, StopsFromAnotherThread) {

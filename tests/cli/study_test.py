@@ -73,7 +73,10 @@ class Studies(unittest.TestCase):
         self.assertRegex(out, r"quickstart: variant=none, factor=1: .*best accuracy 0\.\d+")
         table = out[out.index("\ncondition "):]
         self.assertIn("fresh examples to accuracy 0.1", table)
-        self.assertEqual(len(table.strip().splitlines()), 4)
+        self.assertEqual(len(table[:table.index("wrote ")].strip().splitlines()), 4)
+        self.assertIn(f"wrote {self.root / 'plain' / 'report.html'}", table)
+        for name in ("report.html", "results.json", "conditions.csv", "trials.csv"):
+            self.assertGreater((self.root / "plain" / name).stat().st_size, 100)
         records = self.records(path)
         self.assertEqual(len(records), 6)
         self.assertEqual({record["v"] for record in records}, {1})
@@ -159,6 +162,7 @@ class Studies(unittest.TestCase):
                 (["study", self.study("a", serch=1)], "did you mean 'search'"),
                 (["study", self.study("b"), "--set", "optimizer.momentum=0.5"], "which the search draws"),
                 (["study", self.study("c"), "--parallel", "-1"], "--parallel is a number from 0"),
+                (["study", self.study("d", figures=[{"kind": "to_targte"}]), "--set", "data=x"], "did you mean 'to_target'"),
                 (["study", self.root / "nowhere.json"], "nowhere.json")):
             result = run(*words, cwd=self.root)
             self.assertIn(result.returncode, (1, 2))

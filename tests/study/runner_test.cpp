@@ -329,11 +329,25 @@ TEST_F(Studies, StopsInTheMidstOfATrialAndGoesOn) {
   }
 }
 
-TEST_F(Studies, TrialsThatAreTimedRunOneByOne) {
-  const gpu::Device& device = *kernels().device();
-  EXPECT_GE(study::trials_at_once(parsed(json_), device), 1u);
-  json_["budget"] = {{"seconds", 5}, {"steps", 100}};
-  EXPECT_EQ(study::trials_at_once(parsed(json_), device), 1u);
+TEST_F(Studies, RunAsManyTrialsAtOnceAsThereIsRoom) {
+  uint64_t parallel = 0;
+  for (const auto& event : run_study(json_, folder(), 0)) parallel = event.parallel;
+  EXPECT_EQ(parallel, std::clamp<uint64_t>(platform::usable_threads() / 2, 1, 8));
+  json_["budget"] = {{"seconds", 0.05}, {"steps", 1000000}};
+  EXPECT_EQ(run_study(json_, folder("timed"), 0).back().parallel, 1u);
+}
+
+TEST(RoomForTrials, IsLimitedByCoresAndMemory) {
+  gpu::DeviceInfo device;
+  device.memory_bytes = 1000;
+  device.kind = gpu::DeviceKind::cpu;
+  EXPECT_EQ(study::room_on(device, 1, 10), 1u);
+  EXPECT_EQ(study::room_on(device, 16, 10), 8u);
+  EXPECT_EQ(study::room_on(device, 16, 100), 5u) << "half of the memory";
+  EXPECT_EQ(study::room_on(device, 16, 5000), 1u);
+  device.kind = gpu::DeviceKind::discrete;
+  EXPECT_EQ(study::room_on(device, 16, 10), 4u);
+  EXPECT_EQ(study::room_on(device, 4, 10), 2u);
 }
 
 }  // namespace

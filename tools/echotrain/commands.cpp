@@ -200,7 +200,7 @@ const std::vector<Command> kCommands = {
           {"overwrite", "", "run all trials again, in place of those that the folder holds"},
           {"parallel", "N",
            "trials at once; 0: as the device has room. As the study says without it"},
-          {"report", "", "train nothing: print the results of the trials so far"},
+          {"report", "", "train nothing: print the results of the trials so far, and write the report"},
           kValidation}),
      command_study},
     {"devices", "", "lists the Vulkan devices", "", {}, command_devices},

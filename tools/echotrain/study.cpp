@@ -139,6 +139,12 @@ Json results_of(const Study& study, const std::string& folder) {
   return Json::parse(take_string(text));
 }
 
+void report(const Study& study, const std::string& folder) {
+  print_table(results_of(study, folder));
+  check(etr_study_write_report(study.get(), folder.c_str()));
+  std::printf("\nwrote %s/report.html\n", folder.c_str());
+}
+
 std::string best_text(const Json& event) {
   if (event.at("best_to_target").is_number())
     return ", best " + number_text(event["best_to_target"]) + " " +
@@ -240,7 +246,7 @@ int command_study(const Arguments& arguments) {
   load_study(arguments, study);
   const std::string folder = folder_of(arguments, study);
   if (arguments.flag("report")) {
-    print_table(results_of(study, folder));
+    report(study, folder);
     return 0;
   }
   char* text = nullptr;
@@ -256,7 +262,7 @@ int command_study(const Arguments& arguments) {
     throw Interrupted{std::to_string(end.at("done").get<int64_t>()) + " of " +
                       counted(end.at("total").get<int64_t>(), "trial") + " are done, which '" +
                       folder + "' holds; the same command goes on from there"};
-  print_table(results_of(study, folder));
+  report(study, folder);
   return 0;
 }
 

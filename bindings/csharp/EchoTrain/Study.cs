@@ -49,6 +49,10 @@ namespace EchoTrain
         /// <summary>Of the conditions, from the trials that a folder (empty: its own) holds so far.</summary>
         public string Results(string directory = "") => handle.results(directory);
 
+        /// <summary>Writes report.html, results.json, tables and figures into a folder (empty: its own), from the trials that it
+        /// holds so far.</summary>
+        public void WriteReport(string directory = "") => handle.write_report(directory);
+
         /// <summary>Ends it soon, without the trials that are running.</summary>
         public void Stop() => handle.stop();
 

@@ -75,16 +75,21 @@ class Study(_NotPicklable):
             yield event
 
     def run(self, **options: Any) -> List[Dict[str, Any]]:
-        """Runs it to its end, with the options of `start`; its results."""
+        """Runs it to its end, with the options of `start`, and writes its report; its results."""
         self.start(**options)
         for _ in self.events():
             pass
+        self.write_report()
         return self.results()
 
     def results(self, directory: Optional[str] = None) -> List[Dict[str, Any]]:
         """A dict for each condition, from the trials that a folder holds so far: "labels", "to_target" and "best_metric" (of each
         search), "best_point", "trials", "feasible", "reached", "warnings"."""
         return json.loads(self._handle.results(self._directory if directory is None else str(directory)))
+
+    def write_report(self, directory: Optional[str] = None) -> None:
+        """Writes report.html, results.json, tables and figures into the folder, from the trials that it holds so far."""
+        self._handle.write_report(self._directory if directory is None else str(directory))
 
     def stop(self) -> None:
         """Ends it soon, without the trials that are running."""

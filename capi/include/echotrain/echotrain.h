@@ -798,6 +798,10 @@ ETR_API int32_t etr_study_stop(etr_study* study);
  * "to_target", "best_metric", "best_point", "warnings"}. "to_target" and "best_metric" have an entry for each search (null: none). */
 ETR_API int32_t etr_study_results(const etr_study* study, const char* directory, char** json);
 
+/* Writes report.html (self-contained), results.json, conditions.csv, trials.csv and the figures in figures/ into `directory` (NULL: that of
+ * etr_study_output_dir), from the records that it holds so far, also while the study runs there and before it is started. */
+ETR_API int32_t etr_study_write_report(const etr_study* study, const char* directory);
+
 ETR_API void etr_study_destroy(etr_study* study); /* stops it */
 
 #ifdef __cplusplus

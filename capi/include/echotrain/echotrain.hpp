@@ -598,6 +598,10 @@ class Study {
     return detail::text_by(
         [&](char** out) { return etr_study_results(get(), folder(directory), out); });
   }
+  // The page, tables and figures, from the same records; see etr_study_write_report.
+  void write_report(const std::string& directory = "") const {
+    check(etr_study_write_report(get(), folder(directory)));
+  }
   etr_study* get() const { return handle_.get(); }
 
  private:

@@ -40,6 +40,8 @@ public static partial class Behaviour
                     if (told.StartsWith("{\"kind\":\"trial\"")) ++ended;
                 Expect(ended == (part == 0 ? 2 : 0), ended);
                 Expect(last.StartsWith("{\"kind\":\"end\",\"done\":2,"), last);
+                study.WriteReport(trials);
+                Expect(new FileInfo(Path.Combine(trials, "report.html")).Length > 1000, trials);
                 Expect(study.Results(trials).Contains("\"trials\":2"), study.Results(trials));
             }
         Directory.Delete(folder, true);
@@ -57,7 +59,7 @@ public static partial class Behaviour
         Expect(last.StartsWith("{\"kind\":\"end\",\"done\":0,"), last);
         study.Dispose();
         FailsWith(ErrorCode.State, "the study is closed", () => study.Results().ToString());
-        FailsWith(ErrorCode.InvalidArgument, "no key=value", () => Study.Load(path, "no key=value"));
+        FailsWith(ErrorCode.InvalidArgument, "neither a section", () => Study.Load(path, "no key=value"));
         Directory.Delete(folder, true);
     }
 }

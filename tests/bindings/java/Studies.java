@@ -37,6 +37,8 @@ final class Studies {
           if (event.startsWith("{\"kind\":\"trial\"")) ++trials;
         Behaviour.expect(trials == (part == 0 ? 2 : 0), trials);
         Behaviour.expect(last.startsWith("{\"kind\":\"end\",\"done\":2,"), last);
+        study.writeReport(out);
+        Behaviour.expect(Files.size(Path.of(out, "report.html")) > 1000, out);
         Behaviour.expect(study.results(out).contains("\"trials\":2"), study.results(out));
       }
   }
@@ -52,7 +54,7 @@ final class Studies {
     Behaviour.expect(last.startsWith("{\"kind\":\"end\",\"done\":0,"), last);
     study.close();
     Behaviour.failsWith(Code.STATE, "the study is closed", () -> study.results(""));
-    Behaviour.failsWith(Code.INVALID_ARGUMENT, "no key=value",
+    Behaviour.failsWith(Code.INVALID_ARGUMENT, "neither a section",
         () -> Study.load(path.toString(), "no key=value"));
   }
 }

@@ -50,6 +50,9 @@ public final class Study implements AutoCloseable {
   /** Of the conditions, from the trials that a folder (empty: its own) holds so far. */
   public String results(String directory) { return handle.results(directory); }
 
+  /** Writes report.html, results.json, tables and figures into a folder (empty: its own), from the trials that it holds so far. */
+  public void writeReport(String directory) { handle.write_report(directory); }
+
   /** Ends it soon, without the trials that are running. */
   public void stop() { handle.stop(); }
 
