@@ -119,7 +119,8 @@ void Steps::start(Plans& plans, const pipeline::Item& batch,
 void Steps::compute_gradients(Plans& plans, const pipeline::Item& batch) const {
   Planned& planned = plans.training(batch);
   Planned::Training& training = *planned.training();
-  const ops::StepValues values = values_for(batch, plans, planned);
+  const ops::StepValues values =
+      values_for(batch, plans, counts_of(batch, plans.model().inputs()[0]), planned);
   gpu::CommandList commands = training.fed.filled(batch).feeding(values);
   const gpu::CommandList& passes = training.plan.commands();
   commands.insert(commands.end(), passes.begin(), passes.end());
