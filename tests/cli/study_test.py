@@ -35,7 +35,7 @@ class Studies(unittest.TestCase):
         """A small study beside the data: the sample with `changes`."""
         study = json.loads(pathlib.Path(STUDY).read_text())
         study["job"] = str(pathlib.Path(STUDY).parent / study["job"])
-        study["search"]["trials"] = 2
+        study["search"].update(trials=2, searches=1)
         study.update({"budget": {"fresh": 1280}, "evaluate": {"every_fresh": 320}, "stop_early": "none",
                       "goal": {"metric": "accuracy", "target": 0.1}})
         study.update(changes)
