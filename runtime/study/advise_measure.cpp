@@ -148,8 +148,12 @@ void take_upstream(Measured& m, const Upstream& run, const PlainPipeline& plain)
 }
 
 train::LearnerSpec learner_spec(const train::Job& job) {
-  return {job.model(), job.optimizer(), job.schedule(), job.seed(),
-          train::planned_steps(job.train())};
+  return {job.model(),
+          job.optimizer(),
+          job.schedule(),
+          job.seed(),
+          train::planned_steps(job.train()),
+          job.train().integer("fresh")};
 }
 
 // At the beginning of training: some batches are trained on, and others measured by, which the model has not seen.

@@ -137,6 +137,7 @@ void TrialRun::train(train::Trainer& trainer, const Verdict& verdict, Record& re
   for (;; event = trainer.next_event(kNoProgress)) {
     record.spent = clock_of(event);
     record.device_wait_share = event.device_wait_share;
+    record.noise_scale = trainer.noise_scale();
     if (event.kind == EventKind::end) return;
     if (event.kind != EventKind::evaluation) continue;
     record.curve.push_back(curve_point(event, classifies));

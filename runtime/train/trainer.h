@@ -76,6 +76,9 @@ class Trainer {
   // The learner with its parameters; before the first step their shapes come from a batch of the job's pipeline.
   Learner& shaped_learner();
 
+  // In examples, by the measurements so far (train.noise_scale_every); none where there is no estimate.
+  std::optional<double> noise_scale() const { return progress_.noise().value(); }
+
   // Profiles steps on the next batch of the job's pipeline; see Learner::profile.
   Json profile(int steps);
   // Of the pipeline; with device echo also {"device_echo": {"capacity", "uploaded", "reused"}} in examples.
