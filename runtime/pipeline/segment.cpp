@@ -79,7 +79,7 @@ void Segment::connect(Segment* previous, Segment* next) {
 }
 
 void Segment::loosen(const SerialStage& stage) {
-  limits_.chunk = 1;  // samples that travel together wait for each other
+  limits_.chunk = 1;  // samples that travel together would wait for each other
   loose_order_ = std::make_unique<LooseOrder>(
       stage.overtaking_window(), [&stage](uint64_t epoch) { return stage.lets_overtake(epoch); });
 }
@@ -246,7 +246,9 @@ void Segment::run_maps(Chunk& chunk) noexcept {
 void Segment::hand_over(Chunk&& chunk) noexcept {
   try {
     if (!loose_order_) return pass_on(std::move(chunk));
+    --in_maps_;  // what waits for its turn leaves the maps to others
     for (Chunk& next : loose_order_->add(std::move(chunk))) pass_on(std::move(next));
+    if (half_empty()) trigger();
   } catch (...) {
     host_.abandon(current_error());
   }
@@ -264,7 +266,7 @@ void Segment::pass_on(Chunk&& chunk) {
   }
   chunk.counted_items = items;
   chunk.counted_bytes = bytes;
-  --in_maps_;
+  if (!loose_order_) --in_maps_;
   if (items > 0) growth_known_.store(true);
   if (in_maps_.load() <= limits_.messages / 2 && maps_ready_ns_ <= idle_since_ns_)
     maps_ready_ns_ = now_ns();

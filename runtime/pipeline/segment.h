@@ -145,7 +145,8 @@ class Segment {
   std::deque<Chunk> input_;
   uint64_t next_sequence_ = 0, ends_sent_ = 0;
   std::unique_ptr<LooseOrder> loose_order_;
-  std::atomic<int64_t> in_maps_{0};        // messages sent and not yet handed over
+  // Messages sent and not yet handed over; of a loose order, those that are not finished.
+  std::atomic<int64_t> in_maps_{0};
   std::atomic<bool> growth_known_{false};  // the first message goes alone
   std::atomic<double> growth_{1};          // of a message's bytes in the maps, the largest seen
   std::atomic<int64_t> out_items_{0}, out_bytes_{0};
