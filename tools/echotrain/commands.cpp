@@ -139,16 +139,17 @@ const std::vector<Command> kCommands = {
      command_explain},
     {"advise", "JOB.json",
      "says whether echoing helps the job, where and how much, and what helps first",
-     "It runs the pipeline alone, then training steps on batches that lie ready, and predicts for an "
+     "It runs the pipeline alone, then training steps on batches that lie ready, and predicts for "
+     "an "
      "echo node after each stage how fast the job would be and what its repeats would be worth. "
      "Nothing is written but the file of --apply.\n\n"
      "  echotrain advise job.json --check\n"
      "  echotrain advise job.json --apply changed.json && echotrain train changed.json",
-     job_options({{"seconds", "S", "how long each measurement takes; 3 without it"},
-                  {"apply", "FILE", "write the job with the recommended echo node and threads"},
-                  {"check", "",
-                   "run the job and the changed one in turns: predictions beside outcomes"},
-                  kJson}),
+     job_options(
+         {{"seconds", "S", "how long each measurement takes; 3 without it"},
+          {"apply", "FILE", "write the job with the recommended echo node and threads"},
+          {"check", "", "run the job and the changed one in turns: predictions beside outcomes"},
+          kJson}),
      command_advise},
     {"tune",
      "JOB.json",
@@ -200,7 +201,8 @@ const std::vector<Command> kCommands = {
           {"overwrite", "", "run all trials again, in place of those that the folder holds"},
           {"parallel", "N",
            "trials at once; 0: as the device has room. As the study says without it"},
-          {"report", "", "train nothing: print the results of the trials so far, and write the report"},
+          {"report", "",
+           "train nothing: print the results of the trials so far, and write the report"},
           kValidation}),
      command_study},
     {"devices", "", "lists the Vulkan devices", "", {}, command_devices},
