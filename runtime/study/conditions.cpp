@@ -138,32 +138,36 @@ std::vector<std::string> differences(const Condition& one, const Condition& othe
   return out;
 }
 
-bool may_be_base(const Condition& tuned, const Condition& scaled, const Scaling& by, bool strict) {
+bool may_be_base(const Condition& tuned, const Condition& scaled, const Scaling& by) {
   if (!tuned.scale.empty() || !tuned.labels.contains(by.with)) return false;
   const Json& at = tuned.labels[by.with];
   if (!at.is_number() || at.get<double>() != by.at) return false;
   for (const auto& [label, value] : tuned.labels.items())
     if (!scaled.labels.contains(label)) return false;
-  const auto differing = differences(scaled, tuned, by.with);
-  if (strict) return differing.empty();
   // A label may say how the rate is found ("rule": "tuned"), but one of 'for' never does.
+  const auto differing = differences(scaled, tuned, by.with);
   return std::all_of(differing.begin(), differing.end(), [&](const std::string& label) {
     return std::find(scaled.own.begin(), scaled.own.end(), label) != scaled.own.end();
   });
 }
 
+// The tuned condition that is most like the scaled one.
 size_t base_of(const Condition& scaled, const Scaling& by, const std::vector<Condition>& all,
                const std::string& owner) {
-  for (const bool strict : {true, false}) {
-    std::vector<size_t> found;
-    for (size_t i = 0; i < all.size(); ++i)
-      if (may_be_base(all[i], scaled, by, strict)) found.push_back(i);
-    if (found.size() == 1) return found[0];
-    if (found.size() > 1)
-      fail(Code::invalid_argument, owner, " (", scaled.name, "): scale of '", by.key,
-           "': the base could be '", all[found[0]].name, "' or '", all[found[1]].name,
-           "': give both the labels of one of them");
+  std::vector<size_t> found;
+  size_t fewest = SIZE_MAX;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (!may_be_base(all[i], scaled, by)) continue;
+    const size_t differing = differences(scaled, all[i], by.with).size();
+    if (differing < fewest) found.clear();
+    if (differing <= fewest) found.push_back(i);
+    fewest = std::min(fewest, differing);
   }
+  if (found.size() == 1) return found[0];
+  if (found.size() > 1)
+    fail(Code::invalid_argument, owner, " (", scaled.name, "): scale of '", by.key,
+         "': the base could be '", all[found[0]].name, "' or '", all[found[1]].name,
+         "': give both the labels of one of them");
   fail(Code::invalid_argument, owner, " (", scaled.name, "): scale of '", by.key,
        "': no condition without 'scale' has ", by.with, "=", by.at,
        " and otherwise the same labels; add it, or give 'base' a number");

@@ -15,6 +15,7 @@ namespace {
 constexpr size_t kSteps = 2;          // of kClocks
 constexpr double kBorder = 0.05;      // of a range, at either end
 constexpr double kFewFeasible = 0.5;  // of a condition's trials
+constexpr size_t kSearchedFrom = 4;   // trials whose best point says where to search
 
 double steps_of(const Summary& summary, size_t condition) {
   return summary.conditions[condition].to_target[kSteps].median;
@@ -75,7 +76,8 @@ void warn(const Aim& aim, const std::vector<Record>& records, ConditionResult& c
   else if (aim.target && reached < condition.searches.size())
     condition.warnings.push_back(
         cat("only ", reached, " of ", condition.searches.size(), " searches reached the target"));
-  if (condition.best) warn_of_border(aim, records[*condition.best], condition.warnings);
+  if (condition.best && trials >= kSearchedFrom)
+    warn_of_border(aim, records[*condition.best], condition.warnings);
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 #include "study/records.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <map>
@@ -36,17 +39,53 @@ Clock clock_of(const Json& json) {
   return {in.number("fresh"), in.number("examples"), in.number("steps"), in.number("seconds")};
 }
 
-Json to_json(const CurvePoint& point) {
-  Json out = study::to_json(point.at);
-  out["loss"] = point.loss;
-  out["accuracy"] = point.accuracy;
-  out["training_loss"] = point.training_loss;
+constexpr const char* kMetrics[] = {"loss", "accuracy", "training_loss"};
+
+double& metric_of(CurvePoint& point, size_t which) {
+  return which == 0 ? point.loss : which == 1 ? point.accuracy : point.training_loss;
+}
+
+// As precise as single precision is, and short.
+double rounded(double value) {
+  if (!std::isfinite(value)) return value;
+  char text[32];
+  std::snprintf(text, sizeof text, "%.7g", value);
+  return std::strtod(text, nullptr);
+}
+
+// A curve is most of a record: a column for each clock and metric.
+Json to_json(std::vector<CurvePoint> curve) {
+  Json out = Json::object();
+  for (CurvePoint& point : curve) {
+    const Json at = study::to_json(point.at);
+    for (const auto& [clock, value] : at.items()) out[clock].push_back(value);
+    for (size_t i = 0; i < std::size(kMetrics); ++i)
+      out[kMetrics[i]].push_back(rounded(metric_of(point, i)));
+  }
   return out;
 }
 
-CurvePoint curve_point_of(const Json& json) {
-  const JsonMembers in = members_of(json);
-  return {clock_of(json), real(in, "loss"), real(in, "accuracy"), real(in, "training_loss")};
+std::vector<CurvePoint> curve_of(const Json& columns) {
+  std::vector<CurvePoint> out;
+  if (columns.empty()) return out;
+  const JsonMembers in = members_of(columns);
+  const size_t size = in.list("steps").size();
+  const auto column = [&](const char* key) -> const Json& {
+    const Json& list = in.list(key);
+    if (list.size() == size) return list;
+    fail(Code::corrupt_data, kDamaged, ": the curve has ", size, " values of 'steps' and ",
+         list.size(), " of '", key, "'");
+  };
+  for (size_t i = 0; i < size; ++i) {
+    Json row = Json::object();
+    for (const char* key : {"fresh", "examples", "steps", "seconds"}) row[key] = column(key)[i];
+    for (const char* key : kMetrics) row[key] = column(key)[i];
+    CurvePoint point{clock_of(row)};
+    for (size_t k = 0; k < std::size(kMetrics); ++k)
+      metric_of(point, k) = real(members_of(row), kMetrics[k]);
+    out.push_back(point);
+  }
+  return out;
 }
 
 Status status_of(const std::string& name) {
@@ -83,14 +122,12 @@ Json to_json(const Clock& clock) {
   return {{"fresh", count(clock.fresh)},
           {"examples", count(clock.examples)},
           {"steps", count(clock.steps)},
-          {"seconds", clock.seconds}};
+          {"seconds", std::round(clock.seconds * 1e4) / 1e4}};
 }
 
 Json to_json(const Record& r) {
   Json best = to_json(r.best_at);
   best["metric"] = r.best_metric;
-  Json curve = Json::array();
-  for (const CurvePoint& point : r.curve) curve.push_back(to_json(point));
   return {{"v", kVersion},
           {"workload", r.workload},
           {"condition", r.condition},
@@ -108,7 +145,7 @@ Json to_json(const Record& r) {
           {"spent", to_json(r.spent)},
           {"device_wait_share", r.device_wait_share},
           {"noise_scale", r.noise_scale ? Json(*r.noise_scale) : Json()},
-          {"curve", std::move(curve)},
+          {"curve", to_json(r.curve)},
           {"device", r.device},
           {"time", r.time},
           {"version", r.version}};
@@ -136,7 +173,7 @@ Record record_of(const Json& line) {
   r.spent = clock_of(in.object("spent"));
   r.device_wait_share = in.number("device_wait_share");
   if (!in.at("noise_scale").is_null()) r.noise_scale = real(in, "noise_scale");
-  for (const Json& point : in.list("curve")) r.curve.push_back(curve_point_of(point));
+  r.curve = curve_of(in.object("curve"));
   r.device = in.text("device");
   r.time = in.text("time");
   r.version = in.text("version");

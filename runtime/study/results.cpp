@@ -1,4 +1,5 @@
 // What is told of a study: events and conditions as JSON.
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <utility>
@@ -6,72 +7,45 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "study/runner.h"
+#include "study/summary.h"
 
 namespace etr::study {
 
-Json condition_result(const Workload& workload, const Condition& condition,
-                      const std::vector<Standing>& searches) {
-  uint64_t trials = 0, feasible = 0, reached = 0;
-  Json to_target = Json::array(), metrics = Json::array(), warnings = Json::array();
-  const Record* best = nullptr;
-  for (size_t i = 0; i < searches.size(); ++i) {
-    const Standing& search = searches[i];
-    trials += search.records().size();
-    feasible += search.feasible();
-    reached += search.reached();
-    to_target.push_back(search.fewest() ? Json(*search.fewest()) : Json());
-    double metric = kNone;
-    for (const Record& record : search.records())
-      if (is_feasible(record.status) && workload.goal.is_better(record.best_metric, metric))
-        metric = record.best_metric;
-    metrics.push_back(metric);
-    best = better_of(workload, best, search.best(workload));
-    if (search.records().size() == condition.trials)
-      for (const std::string& warning : warnings_of(workload, condition, search))
-        warnings.push_back(searches.size() > 1 ? cat("search ", i, ": ", warning) : warning);
-  }
-  return {{"workload", workload.name},
-          {"labels", condition.labels},
-          {"name", condition.name},
-          {"metric", workload.goal.accuracy ? "accuracy" : "loss"},
-          {"target", workload.goal.target ? Json(*workload.goal.target) : Json()},
-          {"clock", workload.budget.clock},
-          {"trials", trials},
-          {"feasible", feasible},
-          {"reached", reached},
-          {"to_target", std::move(to_target)},
-          {"best_metric", std::move(metrics)},
-          {"best_point", best ? best->point : Json()},
-          {"warnings", std::move(warnings)}};
+Json condition_result(const Study& study, const std::vector<Standing>& searches) {
+  std::vector<Record> records;
+  for (const Standing& search : searches)
+    records.insert(records.end(), search.records().begin(), search.records().end());
+  const Summary summary = summarize(study.json(), records);
+  return to_json(summary, summary.conditions.front(), records);
 }
 
 std::vector<Record> records_of(const Study& study, const std::string& folder) {
-  std::map<std::pair<std::string, std::string>, const Condition*> known;
+  struct Known {
+    size_t place;  // among all conditions
+    const Condition* condition;
+  };
+  std::map<std::pair<std::string, std::string>, Known> known;
   for (const Workload& workload : study.workloads())
     for (const Condition& condition : workload.conditions)
-      known[{workload.name, label_key(condition.labels)}] = &condition;
-  std::vector<Record> out = read_records((std::filesystem::path(folder) / kRecordsFile).string());
-  std::erase_if(out, [&](const Record& record) {
-    const auto found = known.find({record.workload, label_key(record.condition)});
-    return found == known.end() || record.search >= found->second->searches ||
-           record.trial >= found->second->trials;
-  });
+      known[{workload.name, label_key(condition.labels)}] = {known.size(), &condition};
+  std::vector<std::pair<size_t, Record>> found;
+  for (Record& record : read_records((std::filesystem::path(folder) / kRecordsFile).string())) {
+    const auto of = known.find({record.workload, label_key(record.condition)});
+    if (of == known.end() || record.search >= of->second.condition->searches ||
+        record.trial >= of->second.condition->trials)
+      continue;
+    found.emplace_back(of->second.place, std::move(record));
+  }
+  std::stable_sort(found.begin(), found.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Record> out;
+  for (auto& [place, record] : found) out.push_back(std::move(record));
   return out;
 }
 
 Json results(const Study& study, const std::string& folder) {
   const std::vector<Record> records = records_of(study, folder);
-  Json out = Json::array();
-  for (const Workload& workload : study.workloads())
-    for (const Condition& condition : workload.conditions) {
-      std::vector<Standing> searches(condition.searches);
-      const std::string key = label_key(condition.labels);
-      for (const Record& record : records)
-        if (record.workload == workload.name && label_key(record.condition) == key)
-          searches[record.search].add(workload, record);
-      out.push_back(condition_result(workload, condition, searches));
-    }
-  return out;
+  return to_json(summarize(study.json(), records), records)["conditions"];
 }
 
 Json to_json(const Event& event, const Study& study) {

@@ -231,8 +231,7 @@ void Runner::finish(const Place& place, const Record& record, bool is_new) {
   }
   if (ends_condition) {
     Event event = event_of(EventKind::condition, place);
-    event.result =
-        condition_result(workload, workload.conditions[place.condition], standings(place));
+    event.result = condition_result(study_, standings(place));
     events_.push_back(std::move(event));
   }
   changed_.notify_all();

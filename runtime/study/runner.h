@@ -48,15 +48,13 @@ struct Event {
 
 Json to_json(const Event& event, const Study& study);
 
-// A condition's standing: {"workload", "labels", "name", "clock", "trials", "feasible", "reached", "to_target": [of each search,
-// or null], "best_metric": [...], "best_point": {...}, "warnings": [...]}.
-Json condition_result(const Workload& workload, const Condition& condition,
-                      const std::vector<Standing>& searches);
+// What results() will say of a condition, but for its baseline, from the standings of its searches. They have a record.
+Json condition_result(const Study& study, const std::vector<Standing>& searches);
 
 // Of the study's trials, those that the folder has by now: a study may have been shortened since.
 std::vector<Record> records_of(const Study& study, const std::string& folder);
 
-// All conditions, from the records that the folder has by now: also while a study runs there.
+// What the conditions of results.json say, from the records that the folder has by now: also while a study runs there.
 Json results(const Study& study, const std::string& folder);
 
 // Used by one thread, but for stop(). Trials train on threads of their own. All trials of a thread share the kernels of one device:

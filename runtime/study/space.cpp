@@ -137,14 +137,6 @@ Point Space::point(SequenceKind kind, uint64_t index, uint64_t seed) const {
   return out;
 }
 
-std::vector<std::string> Space::at_border(const std::vector<double>& unit, double share) const {
-  std::vector<std::string> out;
-  for (size_t i = 0; i < dimensions_.size() && i < unit.size(); ++i)
-    if (dimensions_[i].values.empty() && (unit[i] < share || unit[i] > 1 - share))
-      out.push_back(dimensions_[i].key);
-  return out;
-}
-
 Json Space::json() const {
   Json out = Json::object();
   for (const Dimension& d : dimensions_) out[d.key] = to_json(d);

@@ -51,9 +51,6 @@ class Space {
   // Trial `index` of the search with this seed. It does not depend on how many trials there are, nor on other keys.
   Point point(SequenceKind kind, uint64_t index, uint64_t seed) const;
 
-  // Keys whose value in `unit` lies within `share` of an end of their range. A list of values has none.
-  std::vector<std::string> at_border(const std::vector<double>& unit, double share) const;
-
   Json json() const;
 
  private:

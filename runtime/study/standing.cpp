@@ -9,10 +9,8 @@
 namespace etr::study {
 namespace {
 
-constexpr size_t kMedianOf = 5;        // finished trials, before any is stopped by their median
-constexpr double kMedianFrom = 0.2;    // of the budget
-constexpr double kBorder = 0.05;       // of a range, in the units of the sequence
-constexpr uint64_t kSearchedFrom = 4;  // trials that make a search worth a warning
+constexpr size_t kMedianOf = 5;      // finished trials, before any is stopped by their median
+constexpr double kMedianFrom = 0.2;  // of the budget
 
 // The best metric of a trial's evaluations up to a clock; NaN: it had none by then.
 double best_until(const Workload& workload, const Record& record, double clock) {
@@ -29,9 +27,7 @@ double best_until(const Workload& workload, const Record& record, double clock) 
 
 void Standing::add(const Workload& workload, const Record& record) {
   records_.push_back(record);
-  feasible_ += is_feasible(record.status);
   if (!record.to_target) return;
-  ++reached_;
   const double clock = workload.budget.read(*record.to_target);
   fewest_ = std::min(fewest_.value_or(clock), clock);
 }
@@ -80,25 +76,6 @@ const Record* Standing::best(const Workload& workload) const {
   const Record* best = nullptr;
   for (const Record* record : ordered) best = better_of(workload, best, record);
   return best;
-}
-
-std::vector<std::string> warnings_of(const Workload& workload, const Condition& condition,
-                                     const Standing& search) {
-  std::vector<std::string> out;
-  const uint64_t trials = search.records().size();
-  const Record* best = search.best(workload);
-  if (workload.goal.target && search.reached() == 0)
-    out.push_back(
-        cat("none of ", counted(static_cast<int64_t>(trials), "trial"), " reached the target"));
-  if (trials < kSearchedFrom) return out;
-  if (2 * search.feasible() < trials)
-    out.push_back(cat("only ", search.feasible(), " of ", trials,
-                      " trials were feasible: the space holds too much that diverges"));
-  if (best)
-    for (const std::string& key : condition.space.at_border(best->unit, kBorder))
-      out.push_back(cat("the best trial has '", key, "' at ", best->point.at(key).dump(),
-                        ", at the border of its range: widen the range"));
-  return out;
 }
 
 }  // namespace etr::study

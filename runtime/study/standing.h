@@ -1,4 +1,4 @@
-// How the trials of one search stand: what early stopping, progress and warnings go by.
+// How the trials of one search stand: what early stopping and progress go by.
 #pragma once
 
 #include <optional>
@@ -18,8 +18,6 @@ class Standing {
   std::optional<Status> verdict(const Workload& workload, const CurvePoint& at, double best) const;
 
   const std::vector<Record>& records() const { return records_; }
-  uint64_t reached() const { return reached_; }
-  uint64_t feasible() const { return feasible_; }
   std::optional<double> fewest() const { return fewest_; }  // to the target, on the budget's clock
 
   // The trial with the fewest to the target; where none reached it, the feasible one with the best metric. nullptr: none.
@@ -29,15 +27,10 @@ class Standing {
   bool is_hopeless(const Workload& workload, const CurvePoint& at, double best) const;
 
   std::vector<Record> records_;
-  uint64_t reached_ = 0, feasible_ = 0;
   std::optional<double> fewest_;
 };
 
 // Which of two trials is the better one, as above. Either may be nullptr.
 const Record* better_of(const Workload& workload, const Record* one, const Record* other);
-
-// What a finished search gives cause to say: a best trial at the border of the space, few feasible trials, no trial at the target.
-std::vector<std::string> warnings_of(const Workload& workload, const Condition& condition,
-                                     const Standing& search);
 
 }  // namespace etr::study

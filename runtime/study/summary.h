@@ -103,8 +103,10 @@ std::optional<size_t> baseline_of(const Summary& summary, size_t condition, cons
 // Whether a condition has all of these labels, with these values.
 bool has_labels(const Json& labels, const Json& wanted);
 
-// results.json. Infinite and unknown numbers are null.
+// results.json, and what it has of a condition. Infinite and unknown numbers are null.
 Json to_json(const Summary& summary, const std::vector<Record>& records);
+Json to_json(const Summary& summary, const ConditionResult& condition,
+             const std::vector<Record>& records);
 
 // Tables: a row for each condition, and one for each trial. Labels and searched keys have columns of their own.
 std::string conditions_csv(const Summary& summary, const std::vector<Record>& records);

@@ -52,26 +52,6 @@ Json best_of(const Record& record) {
           {"point", record.point},   {"metric", number(record.best_metric)}};
 }
 
-Json json_of(const Summary& summary, const ConditionResult& condition,
-             const std::vector<Record>& records) {
-  Json out = {{"workload", summary.aims[condition.workload].workload},
-              {"labels", condition.labels},
-              {"name", condition.name},
-              {"trials", condition.records.size()},
-              {"counts", counts_of(condition)},
-              {"to_target", by_clock(condition.to_target)},
-              {"best_metric", json_of(condition.best_metric)}};
-  out["best"] = condition.best ? best_of(records[*condition.best]) : Json();
-  out["baseline"] =
-      condition.baseline ? Json(summary.conditions[*condition.baseline].name) : Json();
-  out["gain"] = condition.baseline ? by_clock(condition.gain) : Json();
-  out["searches"] = Json::array();
-  for (const SearchResult& search : condition.searches)
-    out["searches"].push_back(json_of(search, records));
-  out["warnings"] = condition.warnings;
-  return out;
-}
-
 Json json_of(const Summary& summary, const ScalingResult& scaling) {
   Json points = Json::array();
   for (size_t i = 0; i < scaling.at.size(); ++i)
@@ -127,6 +107,30 @@ void add_spread_names(std::vector<std::string>& fields, const std::string& name)
 
 }  // namespace
 
+Json to_json(const Summary& summary, const ConditionResult& condition,
+             const std::vector<Record>& records) {
+  const Aim& aim = summary.aims[condition.workload];
+  Json out = {{"workload", aim.workload},
+              {"labels", condition.labels},
+              {"name", condition.name},
+              {"metric", aim.metric()},
+              {"target", aim.target ? Json(*aim.target) : Json()},
+              {"clock", kClocks[aim.clock]},
+              {"trials", condition.records.size()},
+              {"counts", counts_of(condition)},
+              {"to_target", by_clock(condition.to_target)},
+              {"best_metric", json_of(condition.best_metric)}};
+  out["best"] = condition.best ? best_of(records[*condition.best]) : Json();
+  out["baseline"] =
+      condition.baseline ? Json(summary.conditions[*condition.baseline].name) : Json();
+  out["gain"] = condition.baseline ? by_clock(condition.gain) : Json();
+  out["searches"] = Json::array();
+  for (const SearchResult& search : condition.searches)
+    out["searches"].push_back(json_of(search, records));
+  out["warnings"] = condition.warnings;
+  return out;
+}
+
 Json to_json(const Summary& summary, const std::vector<Record>& records) {
   Json out = {{"v", 1}, {"workloads", Json::array()}, {"baseline", summary.baseline}};
   for (const Aim& aim : summary.aims)
@@ -137,7 +141,7 @@ Json to_json(const Summary& summary, const std::vector<Record>& records) {
                                 {"budget", aim.limit}});
   out["conditions"] = Json::array();
   for (const ConditionResult& condition : summary.conditions)
-    out["conditions"].push_back(json_of(summary, condition, records));
+    out["conditions"].push_back(to_json(summary, condition, records));
   out["scaling"] = Json::array();
   for (const ScalingResult& scaling : summary.scaling)
     out["scaling"].push_back(json_of(summary, scaling));

@@ -74,7 +74,7 @@ TEST_F(CStudy, TellsOfItsTrialsAndKeepsThem) {
   const Json results = Json::parse(study.results(out));
   ASSERT_EQ(results.size(), 1u);
   EXPECT_EQ(results[0]["trials"], 4);
-  EXPECT_EQ(results[0]["best_metric"].size(), 2u);
+  EXPECT_EQ(results[0]["searches"].size(), 2u);
   EXPECT_EQ(Json::parse(et::Study::load(file()).results(out)), results) << "of another handle";
   study.write_report(out);
   EXPECT_GT(std::filesystem::file_size(out + "/report.html"), 1000u);

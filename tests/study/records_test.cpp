@@ -96,6 +96,9 @@ TEST(Records, ErrorsNameTheLineAndWhatIsWrong) {
   expect(problem([](Json& j) { j["trial"] = -1; }), "'trial'");
   expect(problem([](Json& j) { j["v"] = 2; }), "version 2");
   expect(problem([](Json& j) { j["best"]["metric"] = "low"; }), "'metric'");
+  expect(problem([](Json& j) { j["curve"]["loss"].push_back(1); }),
+         "the curve has 2 values of 'steps' and 3 of 'loss'");
+  expect(problem([](Json& j) { j["curve"].erase("fresh"); }), "'fresh'");
   expect(problem([](Json& j) { j = 3; }), "not an object");
   std::ofstream(path) << "\n";
   EXPECT_NE(error_text([&] { study::read_records(path); }).find("line 1"), std::string::npos);

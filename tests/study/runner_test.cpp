@@ -26,7 +26,7 @@ std::map<std::string, Json> findings(const std::string& folder) {
     for (const char* key : {"time", "device_wait_share"}) json.erase(key);
     for (const char* key : {"to_target", "best", "spent"})
       if (json[key].is_object()) json[key].erase("seconds");
-    for (Json& point : json["curve"]) point.erase("seconds");
+    json["curve"].erase("seconds");
     out[cat(record.workload, record.condition.dump(), record.search, ".", record.trial)] = json;
   }
   return out;
@@ -71,7 +71,9 @@ TEST_F(Studies, RecordsWhatEachTrialDid) {
                           [](const auto& event) { return event.kind == EventKind::condition; }),
             2);
   const Json results = study::results(parsed(json_), folder());
-  EXPECT_EQ(results[0]["reached"].get<size_t>() + results[1]["reached"].get<size_t>(), reached);
+  EXPECT_EQ(
+      results[0]["counts"]["reached"].get<size_t>() + results[1]["counts"]["reached"].get<size_t>(),
+      reached);
 }
 
 TEST_F(Studies, CountFreshExamplesWhereAnEchoNodeRepeatsThem) {
@@ -198,9 +200,9 @@ TEST_F(Studies, DivergedTrialsAreCountedAndNeverFeasible) {
   }
   EXPECT_EQ(diverged, 4u);
   const Json results = study::results(parsed(json_), folder());
-  EXPECT_EQ(results[0]["feasible"], 2);
-  EXPECT_EQ(results[0]["best_point"]["schedule.learning_rate"], 0.05);
-  EXPECT_NE(results[0]["warnings"].dump().find("none of 4 trials reached"), std::string::npos);
+  EXPECT_EQ(results[0]["searches"][0]["feasible"], 2);
+  EXPECT_EQ(results[0]["best"]["point"]["schedule.learning_rate"], 0.05);
+  EXPECT_NE(results[0]["warnings"].dump().find("no trial reached the target"), std::string::npos);
 }
 
 TEST_F(Studies, AFailedTrialIsKeptWithItsErrorAndRunAgainLater) {
@@ -239,7 +241,7 @@ TEST_F(Studies, BeatenTrialsStopAndTheBestStays) {
   json_["stop_early"] = "beaten";
   run_study(json_, folder("beaten"));
   const auto scores = [&](const std::string& name) {
-    return study::results(parsed(json_), folder(name))[0]["to_target"].dump();
+    return study::results(parsed(json_), folder(name))[0]["to_target"]["steps"].dump();
   };
   EXPECT_EQ(scores("none"), scores("beaten"));
   size_t beaten = 0;
@@ -294,7 +296,7 @@ TEST_F(Studies, ScaledConditionsBeginFromTheBestOfTheirBase) {
   const Json results = study::results(parsed(json_), folder());
   Json tuned;
   for (const Json& result : results)
-    if (result["name"] == "rule=tuned, batch=16") tuned = result["best_point"];
+    if (result["name"] == "rule=tuned, batch=16") tuned = result["best"]["point"];
   size_t scaled = 0;
   for (const Record& record : records_in(folder()))
     if (record.condition["rule"] == "linear") {

@@ -61,14 +61,6 @@ TEST(Space, APointDependsOnItsNumberAloneAndKeysKeepTheirCoordinates) {
     }
 }
 
-TEST(Space, SaysWhichKeysLieAtABorder) {
-  const Space both = space(
-      R"({"a": {"from": 0, "to": 1}, "b": {"values": [1, 2]}, "c": {"from": 1, "to": 10, "scale": "log"}})");
-  EXPECT_EQ(both.at_border({0.04, 0.01, 0.5}, 0.05), std::vector<std::string>{"a"});
-  EXPECT_EQ(both.at_border({0.06, 0.99, 0.96}, 0.05), std::vector<std::string>{"c"});
-  EXPECT_TRUE(both.at_border({0.06, 0.99, 0.94}, 0.05).empty());
-}
-
 TEST(Space, IsReadBackAsWritten) {
   const Space one = space(
       R"({"a": {"from": 1, "to": 4, "integer": true}, "b": {"values": [1, "x"]}, "c": {"from": 0.1, "to": 0.2, "scale": "log_complement"}})");

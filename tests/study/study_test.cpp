@@ -98,6 +98,20 @@ TEST_F(StudyFile, TheResolvedStudyIsTheSameStudy) {
     EXPECT_EQ(trial_spec(study, place, base).digest, trial_spec(again, place, base).digest);
 }
 
+TEST_F(StudyFile, TheBaseOfARuleIsTheTunedConditionMostLikeIt) {
+  const auto labelled = [](const char* optimizer, const char* rule) {
+    return Json{{"labels", {{"optimizer", optimizer}, {"rule", rule}}}};
+  };
+  Json linear = labelled("nesterov", "linear");
+  linear["scale"]["schedule.learning_rate"] = {{"rule", "linear"}, {"with", "batch"}, {"at", 16}};
+  json_["for"]["batch"] = {16, 64};
+  json_["conditions"] = {labelled("sgd", "tuned"), labelled("nesterov", "tuned"), linear};
+  const auto& conditions = parsed(json_).workloads()[0].conditions;
+  ASSERT_EQ(conditions.size(), 6u);
+  EXPECT_EQ(conditions[4].base, 2u);
+  EXPECT_EQ(conditions[5].base, 2u) << conditions[2].name;
+}
+
 TEST_F(StudyFile, ScaledKeysLeaveTheSpaceAndFollowTheirRule) {
   const auto rule = [](const char* name, Json base) {
     return Json{{"labels", {{"rule", name}}},

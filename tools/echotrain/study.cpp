@@ -44,27 +44,32 @@ std::string clock_name(const std::string& clock) {
   return clock == "fresh" ? "fresh examples" : clock;
 }
 
-// The numbers of a list in which null stands for none, in order.
-std::vector<double> numbers_of(const Json& list) {
-  std::vector<double> out;
-  for (const Json& value : list)
-    if (value.is_number()) out.push_back(value.get<double>());
-  std::sort(out.begin(), out.end());
-  return out;
+// Of a score, which is null where a search never reached the target.
+std::string score_text(const Json& score) {
+  return score.is_null() ? "never" : number_text(score.get<double>());
 }
 
-double median(const std::vector<double>& sorted) {
-  const size_t half = sorted.size() / 2;
-  return sorted.size() % 2 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+// "53,760", and where there are several searches "53,760 (50,000 to 61,000)": the median, the least and the most.
+std::string spread_text(const Json& spread) {
+  if (spread.at("reached") == 0) return "-";
+  const std::string median = score_text(spread.at("median"));
+  if (spread.at("of") == 1) return median;
+  return median + " (" + score_text(spread.at("least")) + " to " + score_text(spread.at("most")) +
+         ")";
 }
 
-// "53,760", and where there are several searches "53,760 (50,000 to 61,000)".
-std::string spread(const std::vector<double>& sorted) {
-  if (sorted.empty()) return "-";
-  std::string out = number_text(median(sorted));
-  if (sorted.size() > 1)
-    out += " (" + number_text(sorted.front()) + " to " + number_text(sorted.back()) + ")";
-  return out;
+const Json& scores_of(const Json& result) {
+  return result.at("to_target").at(result.at("clock").get<std::string>());
+}
+
+std::string best_metric_of(const Json& result) {
+  const Json& best =
+      result.at("best_metric").at(result.at("metric") == "accuracy" ? "most" : "least");
+  return best.is_null() ? "-" : text_of("%.4g", best.get<double>());
+}
+
+int64_t count_of(const Json& result, const char* status) {
+  return result.at("counts").at(status).get<int64_t>();
 }
 
 std::string title_of(const Json& result, bool with_workload) {
@@ -88,16 +93,13 @@ std::vector<std::string> heads(const Json& results) {
   return out;
 }
 
-std::vector<std::string> cells(const Json& result, bool with_workload) {
-  const auto trials = result.at("trials").get<int64_t>();
-  std::vector<double> metrics = numbers_of(result.at("best_metric"));
-  if (result.at("metric") == "accuracy") std::reverse(metrics.begin(), metrics.end());
-  std::vector<std::string> out{title_of(result, with_workload)};
-  if (has_target(result)) out.push_back(spread(numbers_of(result.at("to_target"))));
-  out.push_back(metrics.empty() ? "-" : text_of("%.4g", metrics.front()));
-  out.push_back(std::to_string(trials));
-  if (has_target(result)) out.push_back(std::to_string(result.at("reached").get<int64_t>()));
-  out.push_back(std::to_string(trials - result.at("feasible").get<int64_t>()));
+std::vector<std::string> cells(const Json& result) {
+  std::vector<std::string> out{title_of(result, /*with_workload=*/false)};
+  if (has_target(result)) out.push_back(spread_text(scores_of(result)));
+  out.push_back(best_metric_of(result));
+  out.push_back(std::to_string(result.at("trials").get<int64_t>()));
+  if (has_target(result)) out.push_back(std::to_string(count_of(result, "reached")));
+  out.push_back(std::to_string(count_of(result, "diverged") + count_of(result, "failed")));
   return out;
 }
 
@@ -123,12 +125,16 @@ void print_table(const Json& results) {
     print_rows(rows);
     rows.clear();
   };
+  if (results.empty()) {
+    std::printf("no trial has ended yet\n");
+    return;
+  }
   const bool several = results.front().at("workload") != results.back().at("workload");
   for (const Json& result : results) {
     if (result.at("workload") != workload) flush(several);
     workload = result.at("workload");
     if (rows.empty()) rows.push_back(heads(Json::array({result})));
-    rows.push_back(cells(result, /*with_workload=*/false));
+    rows.push_back(cells(result));
   }
   flush(several);
 }
@@ -170,18 +176,17 @@ std::string progress_of(const Json& event) {
 }
 
 void print_condition(const Json& result) {
-  const bool target = has_target(result);
-  const std::vector<double> scores = numbers_of(result.at("to_target"));
   std::string out = title_of(result, true) + ": ";
-  if (target && scores.empty())
-    out += "no trial reached the target";
-  else if (target)
-    out += spread(scores) + " " + clock_name(result.at("clock")) + " to the target, which " +
-           std::to_string(result.at("reached").get<int64_t>()) + " of " +
-           counted(result.at("trials").get<int64_t>(), "trial") + " reached";
-  const auto row = cells(result, false);
-  std::printf("%s%sbest %s %s\n", out.c_str(), target ? "; " : "",
-              result.at("metric").get<std::string>().c_str(), row[target ? 2 : 1].c_str());
+  if (has_target(result)) {
+    const int64_t reached = count_of(result, "reached");
+    out += reached == 0 ? "no trial reached the target"
+                        : spread_text(scores_of(result)) + " " + clock_name(result.at("clock")) +
+                              " to the target, which " + std::to_string(reached) + " of " +
+                              counted(result.at("trials").get<int64_t>(), "trial") + " reached";
+    out += "; ";
+  }
+  std::printf("%sbest %s %s\n", out.c_str(), result.at("metric").get<std::string>().c_str(),
+              best_metric_of(result).c_str());
   for (const Json& warning : result.at("warnings"))
     std::printf("  warning: %s\n", warning.get<std::string>().c_str());
 }

@@ -83,8 +83,9 @@ class Study(_NotPicklable):
         return self.results()
 
     def results(self, directory: Optional[str] = None) -> List[Dict[str, Any]]:
-        """A dict for each condition, from the trials that a folder holds so far: "labels", "to_target" and "best_metric" (of each
-        search), "best_point", "trials", "feasible", "reached", "warnings"."""
+        """A dict for each condition, from the trials that a folder holds so far, as results.json has them: "labels", "trials" and
+        their "counts" by status, "to_target" by clock and "best_metric" (median, least and most over the searches), "best" (the best
+        trial with its "point"), "gain" over the baseline, "searches", "warnings"."""
         return json.loads(self._handle.results(self._directory if directory is None else str(directory)))
 
     def write_report(self, directory: Optional[str] = None) -> None:

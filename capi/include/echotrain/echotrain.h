@@ -794,8 +794,10 @@ ETR_API int32_t etr_study_next_event(etr_study* study, double seconds, char** js
 ETR_API int32_t etr_study_stop(etr_study* study);
 
 /* What the records in `directory` (NULL: that of etr_study_output_dir) say of the study's conditions, also while it runs there and
- * before it is started: an array of {"workload", "labels", "name", "metric", "target", "clock", "trials", "feasible", "reached",
- * "to_target", "best_metric", "best_point", "warnings"}. "to_target" and "best_metric" have an entry for each search (null: none). */
+ * before it is started: the array "conditions" of results.json. Each has "workload", "labels", "name", "metric", "target", "clock",
+ * "trials" and their "counts" by status, "to_target" by clock and "best_metric" as {"median", "least", "most", "reached", "of"} over
+ * the searches (null: the target was not reached), "best" with the best trial's "point", "gain" over the baseline by clock,
+ * "searches" and "warnings". Conditions without a finished trial are left out. */
 ETR_API int32_t etr_study_results(const etr_study* study, const char* directory, char** json);
 
 /* Writes report.html (self-contained), results.json, conditions.csv, trials.csv and the figures in figures/ into `directory` (NULL: that of
