@@ -180,7 +180,14 @@ Record record_of(const Json& line) {
   return r;
 }
 
-std::string label_key(const Json& condition) { return nlohmann::json(condition).dump(); }
+std::string label_key(const Json& condition) {
+  std::vector<std::string> labels;
+  for (const auto& [name, value] : condition.items()) labels.push_back(Json{{name, value}}.dump());
+  std::sort(labels.begin(), labels.end());
+  std::string out;
+  for (const std::string& label : labels) out += label;
+  return out;
+}
 
 std::vector<Record> read_records(const std::string& path) {
   std::vector<Record> out;

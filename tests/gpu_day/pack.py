@@ -3,7 +3,7 @@
 
     python3 tests/gpu_day/pack.py BUILD_FOLDER KIT.tar.gz
 
-Fails above 64 MB, and where a library is missing. The C library stays that of the machine; everything that bare machines may
+Fails above 64 MiB, and where a library is missing. The C library stays that of the machine; everything that bare machines may
 lack besides (the C++ library, the Vulkan loader, what NVIDIA's driver wants of X and GLVND) is packed as a spare, which is used
 where the machine has none of its own.
 """
@@ -20,7 +20,7 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-MOST_BYTES = 64_000_000
+MOST_BYTES = 64 << 20
 BENCHMARKS = ("arrays.py", "sides.py", "torch_side.py", "torch_models.py", "kernel_bench.py", "gpu_train_bench.py", "device_echo.py")
 RUNNER = ("run.py", "slices.py", "parts.py", "jobs.py", "machine.py", "process.py")
 # Of the machine itself.
@@ -95,7 +95,7 @@ def check_size(archive, most=MOST_BYTES):
     size = archive.stat().st_size
     if size > most:
         archive.unlink()
-        sys.exit(f"the kit has {size / 1e6:.1f} MB, above the {most / 1e6:.0f} MB that it may have")
+        sys.exit(f"the kit has {size / 2**20:.1f} MiB, above the {most / 2**20:.0f} MiB that it may have")
     return size
 
 
@@ -153,7 +153,7 @@ def main():
         with tarfile.open(archive, "w:gz", compresslevel=9) as tar:
             tar.add(kit, kit.name)
     size = check_size(archive)
-    print(f"{archive}: {size / 1e6:.1f} MB, commit {manifest['commit']}, for glibc {glibc} and later\n"
+    print(f"{archive}: {size / 2**20:.1f} MiB, commit {manifest['commit']}, for glibc {glibc} and later\n"
           f"on the machine: tar xzf {archive.name} && bash gpu_day_kit/run.sh next RESULTS_DIR")
 
 

@@ -56,7 +56,7 @@ def incomplete_kits(kit, archive):
     library.rename(away)
     fails_with("needs libz.so.1, which is not in the kit", pack.check_complete, kit)
     away.rename(library)
-    fails_with("above the 1 MB", pack.check_size, archive, 1_000_000)
+    fails_with("above the 1 MiB", pack.check_size, archive, 1 << 20)
     check(not archive.exists(), "a kit that is too large was left")
 
 
