@@ -297,7 +297,7 @@ TEST(OnDemandEcho, ADeadUpstreamIsNotRepeatedForEver) {
                  stuck.functions);
       std::map<uint64_t, int> uses;
       Item item;
-      for (; p.wait(0.5) && p.next(item) == Pipeline::Next::item;) ++uses[item.ordinal];
+      for (; p.wait(2) && p.next(item) == Pipeline::Next::item;) ++uses[item.ordinal];
       EXPECT_EQ(uses.size(), 10u);
       int all = 0;
       for (const auto& [ordinal, count] : uses) {
