@@ -106,7 +106,8 @@ TEST_F(StudyFile, TheBaseOfARuleIsTheTunedConditionMostLikeIt) {
   linear["scale"]["schedule.learning_rate"] = {{"rule", "linear"}, {"with", "batch"}, {"at", 16}};
   json_["for"]["batch"] = {16, 64};
   json_["conditions"] = {labelled("sgd", "tuned"), labelled("nesterov", "tuned"), linear};
-  const auto& conditions = parsed(json_).workloads()[0].conditions;
+  const Study study = parsed(json_);
+  const auto& conditions = study.workloads()[0].conditions;
   ASSERT_EQ(conditions.size(), 6u);
   EXPECT_EQ(conditions[4].base, 2u);
   EXPECT_EQ(conditions[5].base, 2u) << conditions[2].name;
