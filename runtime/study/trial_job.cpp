@@ -96,6 +96,22 @@ std::string find_difference(const Json& there, const Json& here, const std::stri
   return cat("'", path, "' was ", brief_json(there), " and is ", brief_json(here));
 }
 
+// The first search of every condition, then the second: results that are there early are of all conditions, and times are
+// taken in turns.
+std::vector<Place> places_of(const Study& study, size_t w, bool scaled_from_best) {
+  const std::vector<Condition>& conditions = study.workloads()[w].conditions;
+  uint64_t most_searches = 0;
+  for (const Condition& condition : conditions)
+    most_searches = std::max(most_searches, condition.searches);
+  std::vector<Place> out;
+  for (uint64_t search = 0; search < most_searches; ++search)
+    for (size_t c = 0; c < conditions.size(); ++c)
+      if (search < conditions[c].searches && conditions[c].base.has_value() == scaled_from_best)
+        for (uint64_t trial = 0; trial < conditions[c].trials; ++trial)
+          out.push_back({w, c, search, trial});
+  return out;
+}
+
 }  // namespace
 
 double scaled(const Scaling& by, double base, const Json& labels) {
@@ -139,14 +155,10 @@ TrialSpec trial_spec(const Study& study, const Place& place, const Json& base) {
 std::vector<Place> all_places(const Study& study) {
   std::vector<Place> out;
   for (size_t w = 0; w < study.workloads().size(); ++w)
-    for (const bool scaled_from_best : {false, true})
-      for (size_t c = 0; c < study.workloads()[w].conditions.size(); ++c) {
-        const Condition& condition = study.workloads()[w].conditions[c];
-        if (condition.base.has_value() != scaled_from_best) continue;
-        for (uint64_t search = 0; search < condition.searches; ++search)
-          for (uint64_t trial = 0; trial < condition.trials; ++trial)
-            out.push_back({w, c, search, trial});
-      }
+    for (const bool scaled_from_best : {false, true}) {
+      const std::vector<Place> places = places_of(study, w, scaled_from_best);
+      out.insert(out.end(), places.begin(), places.end());
+    }
   return out;
 }
 

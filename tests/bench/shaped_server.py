@@ -4,8 +4,9 @@ proxy that shapes what it answers. For benchmarks of what reads over a network.
     with WebServer(folder) as server, ShapedProxy(server.port, Profile.bursty(rate)) as proxy:
         ...  # read proxy.url + "/file"
 
-A profile says how many bytes may have been delivered at a time; all connections share that. Allowance that nobody takes is lost but for
-`burst_bytes`, as with a link's: a reader that pauses does not catch up later.
+A profile says how many bytes may have been delivered at a time; all connections share that. Several links at once have a profile for
+each beginning of a path, `{"slow": ..., "fast": ...}`: what the server has as "/slow/file" comes over the slow one. Allowance that nobody
+takes is lost but for `burst_bytes`, as with a link's: a reader that pauses does not catch up later.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ import tempfile
 import threading
 import time
 
-CHUNK = 16384
+CHUNK = 65536
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,12 +117,25 @@ class Allowance:
         return 0
 
 
+class Link:
+    """What a connection reads over: the link that the path of its latest request begins with, or else the one without a name."""
+
+    def __init__(self, allowances):
+        self._allowances = allowances
+        self.allowance = None
+
+    def choose(self, request):
+        name = request.split(b"/", 2)[1].decode()
+        self.allowance = self._allowances.get(name) or self._allowances[""]
+
+
 class ShapedProxy:
     """Passes connections on to a port; answers come as the profile allows. `sent` counts their bytes."""
 
     def __init__(self, port, profile):
-        self._target, self.profile = port, profile
-        self._allowance = Allowance(profile)
+        self._target = port
+        profiles = profile if isinstance(profile, dict) else {"": profile}
+        self._allowances = {name: Allowance(profile) for name, profile in profiles.items()}
         self._stopped = threading.Event()
         self._threads, self.sent = [], 0
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -142,19 +156,21 @@ class ShapedProxy:
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, CHUNK)
                 for end in (client, server):
                     end.settimeout(0.1)
-                self._run(self._pass_on, client, server, False)
-                self._run(self._pass_on, server, client, True)
+                link = Link(self._allowances)
+                self._run(self._pass_on, client, server, link, False)
+                self._run(self._pass_on, server, client, link, True)
 
-    def _pass_on(self, source, target, shaped):
+    def _pass_on(self, source, target, link, shaped):
         """Until one side closes its connection."""
         with contextlib.suppress(OSError):
             for data in self._received(source):
                 if not shaped:
-                    time.sleep(self.profile.latency)
+                    link.choose(data)
+                    time.sleep(link.allowance.profile.latency)
                     target.sendall(data)
                     continue
                 while data:
-                    part = self._allowance.take(len(data), self._stopped)
+                    part = link.allowance.take(len(data), self._stopped)
                     if part == 0:
                         return
                     send_all(target, data[:part], self._stopped)
