@@ -27,6 +27,7 @@ struct Axis {
   std::vector<std::string> categories;
   double from = kNone, to = kNone;  // NaN: what the data need
   bool percent = false;             // values are shares, labelled in per cent
+  std::vector<double> at;           // ticks stand there, if their texts fit; else where the range suggests
 };
 
 // low and high are the ends of its whisker: along y, or along x where y is a category.

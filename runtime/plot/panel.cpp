@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <optional>
+#include <set>
 
 #include "core/error.h"
 #include "plot/scale.h"
@@ -192,9 +194,22 @@ class Drawing {
         }
     offsets_.assign(all.size(), 0);
     const auto count = static_cast<double>(meeting.size());
-    const double step = count > 1 ? std::min(place_.dodge, 24 / (count - 1)) : 0;
+    const double step = count > 1 ? std::min(place_.dodge, dodge_room() / (count - 1)) : 0;
     for (size_t i = 0; i < meeting.size(); ++i)
       offsets_[meeting[i]] = (static_cast<double>(i) - (count - 1) / 2) * step;
+  }
+
+  // So far apart that series do not seem to have another x.
+  double dodge_room() const {
+    std::set<double> places;
+    for (const Series& series : panel_.series)
+      for (const Point& point : series.points)
+        if (const auto at = spot(point, 0)) places.insert(sideways_ ? at->y : at->x);
+    double room = 24;
+    for (auto at = places.begin(); at != places.end(); ++at)
+      if (const auto next = std::next(at); next != places.end())
+        room = std::min(room, std::max(4.0, 0.5 * (*next - *at)));
+    return room;
   }
 
   double bar_slot() const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/error.h"
 #include "core/number_text.h"
@@ -33,12 +34,6 @@ std::string linear_text(double value, double step) {
   if (std::abs(value) >= 1e6) return number_text(value / 1e6, digits_for(step / 1e6)) + "M";
   if (std::abs(value) >= 1e4) return number_text(value / 1e3, digits_for(step / 1e3)) + "k";
   return number_text(value, digits_for(step));
-}
-
-double widest(const std::vector<Tick>& ticks) {
-  double width = 0;
-  for (const Tick& tick : ticks) width = std::max(width, text_width(tick.text));
-  return width;
 }
 
 std::vector<Tick> linear_ticks(const Axis& axis, double count) {
@@ -95,6 +90,25 @@ std::vector<Tick> log2_ticks(const Axis& axis, double count) {
                                 : number_text(at, power < 0 ? -power : 0)});
   }
   return out;
+}
+
+std::vector<Tick> given_ticks(const Axis& axis) {
+  std::vector<Tick> out;
+  for (const double at : axis.at) out.push_back({at, exact_number(at)});
+  return out;
+}
+
+// Side by side, with so much between two texts.
+bool fit(const std::vector<Tick>& ticks, const Axis& axis, double room, double between) {
+  const Mapping place(axis, 0, room);
+  double end = -std::numeric_limits<double>::infinity();
+  for (const Tick& tick : ticks) {
+    if (tick.text.empty()) continue;
+    const double half = text_width(tick.text) / 2, at = place(tick.at);
+    if (at - half < end + between) return false;
+    end = at + half;
+  }
+  return true;
 }
 
 std::vector<Tick> category_ticks(const Axis& axis) {
@@ -183,20 +197,14 @@ Axis fitted(Axis axis, const Needs& needs) {
 
 std::vector<Tick> ticks_of(const Axis& axis, double room, bool horizontal) {
   if (axis.scale == Scale::category) return category_ticks(axis);
-  std::vector<Tick> out;
+  std::vector<Tick> out = given_ticks(axis);
+  if (!out.empty() && (!horizontal || fit(out, axis, room, kTextRoom / 2))) return out;
   // What fits depends on the texts' widths, and those on how many ticks there are.
   for (double count = horizontal ? 8 : std::max(2.0, room / 30); count >= 1; count -= 1) {
     out = axis.scale == Scale::log2    ? log2_ticks(axis, count)
           : axis.scale == Scale::log10 ? log10_ticks(axis, count)
                                        : linear_ticks(axis, count);
-    if (!horizontal) break;
-    const Mapping place(axis, 0, room);
-    const double width = widest(out) + kTextRoom;
-    double last = -width;
-    bool fits = true;
-    for (const Tick& tick : out)
-      if (!tick.text.empty()) fits = fits && place(tick.at) - last >= width, last = place(tick.at);
-    if (fits) break;
+    if (!horizontal || fit(out, axis, room, kTextRoom)) break;
   }
   return out;
 }

@@ -30,6 +30,8 @@ std::vector<Json> values_of(const Scene& scene, const std::vector<size_t>& condi
   return out;
 }
 
+constexpr size_t kNamedValues = 10;  // so many values of a label have ticks of their own
+
 bool are_powers_of_two(const std::vector<double>& values) {
   return std::all_of(values.begin(), values.end(), [](double value) {
     return std::abs(std::log2(value) - std::round(std::log2(value))) < 1e-9;
@@ -48,6 +50,7 @@ plot::Axis numeric_axis(const std::string& name, const std::vector<Json>& values
     out.scale = plot::Scale::log2;
   else if (*most > 8 * *least)
     out.scale = plot::Scale::log10;
+  if (out.scale != plot::Scale::log2 && numbers.size() <= kNamedValues) out.at = numbers;
   return out;
 }
 

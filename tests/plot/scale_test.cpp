@@ -41,6 +41,13 @@ TEST(Scale, TicksAreRoundNumbers) {
   EXPECT_EQ(texts(percent, 300).back(), "100 %");
 }
 
+TEST(Scale, TicksStandWhereTheyAreWantedIfTheyFit) {
+  Axis few = axis(Scale::log10, 0.5, 8);
+  few.at = {0.5, 1.5, 2, 4, 6, 8};
+  EXPECT_EQ(texts(few, 300), (Texts{"0.5", "1.5", "2", "4", "6", "8"}));
+  EXPECT_EQ(texts(few, 60), texts(axis(Scale::log10, 0.5, 8), 60));
+}
+
 TEST(Scale, LogarithmicAxesHaveMinorTicks) {
   const auto ticks = plot::ticks_of(axis(Scale::log10, 1, 1000), 300, true);
   EXPECT_EQ(std::count_if(ticks.begin(), ticks.end(), [](auto& tick) { return tick.text.empty(); }),
