@@ -78,7 +78,7 @@ std::vector<CurvePoint> curve_of(const Json& columns) {
   };
   for (size_t i = 0; i < size; ++i) {
     Json row = Json::object();
-    for (const char* key : {"fresh", "examples", "steps", "seconds"}) row[key] = column(key)[i];
+    for (const char* key : kClocks) row[key] = column(key)[i];
     for (const char* key : kMetrics) row[key] = column(key)[i];
     CurvePoint point{clock_of(row)};
     for (size_t k = 0; k < std::size(kMetrics); ++k)
@@ -114,6 +114,33 @@ std::vector<double> unit_of(const Json& list) {
 }
 
 }  // namespace
+
+double read_clock(const Clock& clock, size_t which) {
+  switch (which) {
+    case 0: return clock.fresh;
+    case 1: return clock.examples;
+    case 2: return clock.steps;
+    default: return clock.seconds;
+  }
+}
+
+double read_clock(const Clock& clock, const std::string& name) {
+  return read_clock(clock, clock_index(name));
+}
+
+size_t clock_index(const std::string& name) {
+  const auto found = std::find(kClocks.begin(), kClocks.end(), name);
+  if (found == kClocks.end())
+    fail(Code::invalid_argument, "there is no clock '", name, "'",
+         suggestion(name, std::vector<std::string>(kClocks.begin(), kClocks.end())));
+  return static_cast<size_t>(found - kClocks.begin());
+}
+
+bool is_better(double one, double other, bool accuracy) {
+  if (std::isnan(one)) return false;
+  if (std::isnan(other)) return true;
+  return accuracy ? one > other : one < other;
+}
 
 const char* status_name(Status status) { return kStatuses[static_cast<int>(status)]; }
 

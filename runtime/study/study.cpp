@@ -1,7 +1,6 @@
 #include "study/study.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <set>
 
@@ -210,15 +209,10 @@ void check_job(const Study& study, size_t workload, size_t condition, const std:
 
 }  // namespace
 
-bool Goal::is_better(double one, double other) const {
-  if (std::isnan(one) || std::isnan(other)) return !std::isnan(one) && std::isnan(other);
-  return accuracy ? one > other : one < other;
-}
-
 bool Goal::reaches(double metric) const {
   constexpr double kRounding =
       1e-6;  // of an accuracy, a mean of single precision: 0.6 is not above 0.6
-  return target && is_better(metric, accuracy ? *target + kRounding : *target);
+  return target && is_better(metric, accuracy ? *target + kRounding : *target, accuracy);
 }
 
 Study Study::load(const std::string& path, const std::vector<std::string>& overrides) {

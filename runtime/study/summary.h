@@ -15,13 +15,7 @@
 
 namespace etr::study {
 
-constexpr std::array<const char*, 4> kClocks = {"fresh", "examples", "steps", "seconds"};
 constexpr size_t kStatusCount = 6;
-
-// By the clock's place in kClocks.
-double read_clock(const Clock& clock, size_t which);
-// Error(invalid_argument) that names the nearest.
-size_t clock_index(const std::string& name);
 
 // What a workload's trials were to reach.
 struct Aim {
@@ -34,7 +28,6 @@ struct Aim {
   bool ends_at_target =
       false;  // trials did not go on: their best metrics are hardly better than the target
   const char* metric() const { return accuracy ? "accuracy" : "loss"; }
-  bool is_better(double one, double other) const;  // NaN is worse than all
 };
 
 struct Spread {
