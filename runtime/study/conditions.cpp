@@ -6,21 +6,11 @@
 #include "core/error.h"
 #include "core/json_members.h"
 #include "core/options.h"
+#include "study/labels.h"
 #include "study/schema.h"
 
 namespace etr::study {
 namespace {
-
-std::string label_text(const Json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
-
-std::string name_of(const Json& labels) {
-  std::string out;
-  for (const auto& [label, value] : labels.items())
-    out += cat(out.empty() ? "" : ", ", label, "=", label_text(value));
-  return out;
-}
 
 void check_label(const std::string& label, const Json& value, const std::string& owner) {
   if (!value.is_string() && !value.is_number())
@@ -114,7 +104,7 @@ Condition condition_of(const Json& given, const Json& labels, const std::vector<
                        const Common& common, const std::string& owner) {
   Condition out;
   out.labels = labels;
-  out.name = name_of(labels);
+  out.name = labels_text(labels);
   out.own = own;
   const std::string where = cat(owner, " (", out.name, ")");
   for (const std::string& text : common.set) out.set.push_back(with_labels(text, labels));

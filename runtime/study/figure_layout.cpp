@@ -6,6 +6,7 @@
 #include "core/number_text.h"
 #include "plot/text.h"
 #include "study/figure_kinds.h"
+#include "study/labels.h"
 
 namespace etr::study {
 namespace {

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/number_text.h"
 #include "study/figure_kinds.h"
+#include "study/labels.h"
 
 namespace etr::study {
 namespace {

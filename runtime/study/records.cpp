@@ -14,6 +14,7 @@
 #include "core/options.h"
 #include "core/parse_json.h"
 #include "core/platform_files.h"
+#include "study/labels.h"
 
 namespace etr::study {
 namespace {
@@ -205,15 +206,6 @@ Record record_of(const Json& line) {
   r.time = in.text("time");
   r.version = in.text("version");
   return r;
-}
-
-std::string label_key(const Json& condition) {
-  std::vector<std::string> labels;
-  for (const auto& [name, value] : condition.items()) labels.push_back(Json{{name, value}}.dump());
-  std::sort(labels.begin(), labels.end());
-  std::string out;
-  for (const std::string& label : labels) out += label;
-  return out;
 }
 
 std::vector<Record> read_records(const std::string& path) {

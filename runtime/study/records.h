@@ -81,9 +81,6 @@ Record record_of(const Json& line);  // Error(corrupt_data)
 
 Json to_json(const Clock& clock);
 
-// One text for the same labels in any order.
-std::string label_key(const Json& condition);
-
 // All records of a file, in its order; none where there is no file. A last line that was not finished is left out, and of
 // several records of one trial, which was run again, the last one counts. Error(corrupt_data) names the line.
 std::vector<Record> read_records(const std::string& path);

@@ -11,6 +11,7 @@
 #include "core/text.h"
 #include "plot/svg.h"
 #include "study/figure_kinds.h"
+#include "study/labels.h"
 #include "study/report_tables.h"
 #include "train/report_style.h"
 

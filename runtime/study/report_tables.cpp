@@ -10,6 +10,7 @@
 #include "core/number_text.h"
 #include "core/text.h"
 #include "study/figure_kinds.h"
+#include "study/labels.h"
 
 namespace etr::study {
 namespace {

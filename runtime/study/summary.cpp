@@ -4,10 +4,9 @@
 #include <cmath>
 #include <map>
 
-#include "core/error.h"
 #include "core/json.h"
-#include "plot/text.h"
 #include "study/findings.h"
+#include "study/labels.h"
 
 namespace etr::study {
 namespace {
@@ -198,25 +197,6 @@ Spread spread_of(std::vector<double> values) {
   out.finite = static_cast<size_t>(std::count_if(
       values.begin(), values.end(), [](double value) { return std::isfinite(value); }));
   return out;
-}
-
-std::string label_text(const Json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  return value.is_number() ? plot::exact_number(value.get<double>()) : value.dump();
-}
-
-std::string labels_text(const Json& labels) {
-  std::string out;
-  for (const auto& [name, value] : labels.items())
-    out += cat(out.empty() ? "" : ", ", name, "=", label_text(value));
-  return out;
-}
-
-bool has_labels(const Json& labels, const Json& wanted) {
-  return std::all_of(wanted.items().begin(), wanted.items().end(), [&](const auto& entry) {
-    const auto found = labels.find(entry.key());
-    return found != labels.end() && *found == entry.value();
-  });
 }
 
 std::optional<size_t> baseline_of(const Summary& summary, size_t condition, const Json& baseline) {

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/json_members.h"
 #include "core/sha256.h"
+#include "study/labels.h"
 
 namespace etr::study {
 namespace {
