@@ -23,8 +23,6 @@ using pipeline::Item;
 using pipeline::Pipeline;
 
 constexpr size_t kBatches = 8;  // kept for the device, and for the noise scale
-constexpr double kLongest =
-    20;  // so many times the wanted seconds (and a minute) a first batch may take
 
 void check_supported(const train::Job& job) {
   if (job.parallel())
@@ -78,7 +76,7 @@ Upstream run_upstream(const PlainPipeline& plain, const AdviseOptions& options) 
       out.seconds = measured;
       return out;
     }
-    if (all > kLongest * options.seconds + 60)
+    if (all > options.longest())
       fail(Code::state, "advise: no batch came within ", std::lround(all),
            " s: give a smaller batch (--set), or wait for the store");
     options.tell("");

@@ -18,16 +18,6 @@ void check_label(const std::string& label, const Json& value, const std::string&
          "; a label is a text or a number");
 }
 
-const Json& object_in(const Json& given, const char* key, const std::string& owner) {
-  static const Json kNothing = Json::object();
-  const auto found = given.find(key);
-  if (found == given.end()) return kNothing;
-  if (!found->is_object())
-    fail(Code::invalid_argument, owner, ": '", key, "' is ", brief_json(*found),
-         "; it takes an object");
-  return *found;
-}
-
 // All combinations of one value for each label, the last label changing fastest.
 std::vector<Json> product(const Json& lists, const std::string& owner) {
   std::vector<Json> out{Json::object()};

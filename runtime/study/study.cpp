@@ -109,10 +109,7 @@ StopRule stop_rule_of(const Json& given, const Goal& goal, const std::string& ow
 
 Common common_of(const Json& given, const std::string& owner) {
   Common out;
-  Json search = given.value("search", Json::object());
-  if (!search.is_object())
-    fail(Code::invalid_argument, owner, ": 'search' is ", brief_json(search),
-         "; it takes an object");
+  Json search = object_in(given, "search", owner);
   std::vector<std::string> keys{"space"};
   for (const OptionSpec& option : kSearch) keys.emplace_back(option.name);
   check_keys(search, keys, cat(owner, ": search"));
@@ -122,10 +119,7 @@ Common common_of(const Json& given, const std::string& owner) {
   out.trials = static_cast<uint64_t>(options.integer("trials"));
   out.searches = static_cast<uint64_t>(options.integer("searches"));
   out.set = texts_in(given, "set", owner);
-  out.labels_for = given.value("for", Json::object());
-  if (!out.labels_for.is_object())
-    fail(Code::invalid_argument, owner, ": 'for' is ", brief_json(out.labels_for),
-         "; it takes an object");
+  out.labels_for = object_in(given, "for", owner);
   return out;
 }
 
