@@ -1,6 +1,6 @@
 #include "echo/decisions.h"
 
-#include <fstream>
+#include <utility>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -9,6 +9,11 @@
 #include "core/packed.h"
 
 namespace etr::echo {
+namespace {
+
+constexpr const char* kName = "echo";
+
+}  // namespace
 
 void Decisions::Packed::note(uint64_t after, uint64_t echoes) {
   const auto put = [this](uint64_t number) {
@@ -50,7 +55,8 @@ Decisions::~Decisions() {
 
 void Decisions::start_epoch(uint64_t epoch) {
   std::scoped_lock lock(mutex_);
-  read_replay();
+  if (!replay_path_.empty() && !std::exchange(replay_read_, true))
+    pipeline::read_decision_log(replay_path_, kName, "echoes", replay_);
   epoch_ = epoch;
   made_[epoch] = {};
   if (!log_path_.empty()) open_log();  // where nothing is decided, it says so
@@ -59,28 +65,6 @@ void Decisions::start_epoch(uint64_t epoch) {
 void Decisions::reach(uint64_t after) {
   std::scoped_lock lock(mutex_);
   made_[epoch_].reached = after;
-}
-
-// A restored run writes on where it was restored: lines of the run it replaces that lie further on do not
-// count any more.
-void Decisions::read_replay() {
-  if (replay_path_.empty() || std::exchange(replay_read_, true)) return;
-  std::ifstream in(replay_path_);
-  if (!in) fail(Code::io, "echo: cannot open the decisions to replay, '", replay_path_, "'");
-  int64_t number = 0;
-  for (std::string line; std::getline(in, line);) {
-    const std::string where = cat("'", replay_path_, "', line ", ++number);
-    try {
-      const Json row = parse_json(line, where);
-      const auto epoch = row.at("epoch").get<uint64_t>(), after = row.at("after").get<uint64_t>();
-      Made& made = replay_[epoch];
-      made.erase(made.lower_bound(after), made.end());
-      replay_.erase(replay_.upper_bound(epoch), replay_.end());
-      made[after] = row.at("echoes").get<uint64_t>();
-    } catch (const nlohmann::json::exception&) {
-      fail(Code::corrupt_data, where, " is not a decision of an echo node: ", line);
-    }
-  }
 }
 
 std::optional<uint64_t> Decisions::due(uint64_t after) {
@@ -132,13 +116,9 @@ Json Decisions::save(uint64_t epoch) const {
 }
 
 void Decisions::load(uint64_t epoch, const Json& saved) {
-  const std::vector<uint64_t> numbers = unpack_numbers(saved.get<std::string>());
-  if (numbers.size() % 2 != 0)
-    fail(Code::corrupt_data, "the saved decisions of an echo node are damaged");
+  pipeline::EpochDecisions made = pipeline::unpack_decisions(saved, kName);
   std::scoped_lock lock(mutex_);
-  Made& made = replay_[epoch] = {};
-  uint64_t after = 0;
-  for (size_t i = 0; i < numbers.size(); i += 2) made[after += numbers[i]] = numbers[i + 1];
+  replay_[epoch] = std::move(made);
 }
 
 void Decisions::forget_before(uint64_t epoch) {

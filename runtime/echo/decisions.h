@@ -12,6 +12,7 @@
 
 #include "core/json_fwd.h"
 #include "core/platform_files.h"
+#include "pipeline/decision_log.h"
 
 namespace etr::echo {
 
@@ -47,8 +48,6 @@ class Decisions {
   void forget_before(uint64_t epoch);
 
  private:
-  using Made = std::map<uint64_t, uint64_t>;  // by place
-
   // The same in two bytes each for the most part: an epoch may have millions.
   struct Packed {
     std::vector<uint8_t> bytes;  // of all but the newest: steps between places, and echoes
@@ -60,7 +59,6 @@ class Decisions {
     std::vector<uint64_t> numbers() const;
   };
 
-  void read_replay();
   void open_log();
   void write_line();
 
@@ -68,7 +66,7 @@ class Decisions {
   mutable std::mutex mutex_;
   uint64_t epoch_ = 0;
   std::map<uint64_t, Packed> made_;  // by epoch
-  std::map<uint64_t, Made> replay_;
+  pipeline::DecisionsByEpoch replay_;
   bool replay_read_ = false;
   std::optional<platform::OutputFile> log_;
   std::string line_;  // of the newest decision; written when it can no longer change

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "core/json.h"
+#include "core/markup.h"
 #include "explain/explain.h"
 
 namespace etr::explain {
@@ -12,21 +13,6 @@ constexpr int kBoxWidth = 168, kBoxHeight = 74, kGap = 44, kRowGap = 40, kMargin
 constexpr int kColumns = 5;
 constexpr int kGauge = 30;           // width of a queue's fill
 constexpr size_t kMostLetters = 21;  // of a stage's name that fit into its box
-
-std::string escape(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '&')
-      out += "&amp;";
-    else
-      out += c;
-  }
-  return out;
-}
 
 std::string rate_text(double rate) {
   char text[32];
@@ -107,7 +93,7 @@ class Drawing {
     add("<text x=\"%d\" y=\"30\" font-size=\"17\" font-weight=\"600\" fill=\"#1d1d1f\">%s</text>\n",
         kMargin, title().c_str());
     add("<text x=\"%d\" y=\"52\" font-size=\"13\" fill=\"#55555a\">%s</text>\n", kMargin,
-        escape(why()).c_str());
+        escape_markup(why()).c_str());
   }
 
   void box(size_t i) {
@@ -126,7 +112,7 @@ class Drawing {
         "stroke=\"%s\" stroke-width=\"%g\"/>\n",
         x, y, kBoxWidth, kBoxHeight, slowest ? "#b3261e" : "#c9c9cf", slowest ? 2.5 : 1.0);
     add("<text x=\"%d\" y=\"%d\" font-size=\"%g\" font-weight=\"600\" fill=\"#1d1d1f\">%s</text>\n",
-        x + 10, y + 22, shown.size() > 18 ? 12.0 : 13.5, escape(shown).c_str());
+        x + 10, y + 22, shown.size() > 18 ? 12.0 : 13.5, escape_markup(shown).c_str());
     add("<text x=\"%d\" y=\"%d\" font-size=\"11.5\" fill=\"#55555a\">%s</text>\n", x + 10, y + 40,
         rate_text(alone).c_str());
     const int full = kBoxWidth - 62;

@@ -21,7 +21,8 @@ constexpr OptionSpec kOptions[] = {
      "samples that do not give one to each of 'world' processes are left out; false: the first "
      "processes get one more, for evaluations"},
     {"tuned", OptionType::string, "\"\"",
-     "file that 'echotrain tune' wrote: its settings count where the pipeline has none of its own"},
+     "file that 'echotrain tune' wrote: its settings count where the pipeline has none of its own",
+     0, 0, "path"},
     {"seed", OptionType::integer, "0", "seed of everything random", 0, 9e15},
     {"epochs", OptionType::integer, "0", "epochs until the pipeline ends; 0 never ends", 0, 1e9},
     {"queue_items", OptionType::integer, "512", "samples that a queue between stages may hold", 1,
@@ -54,7 +55,7 @@ constexpr OptionSpec kOptions[] = {
     {"max_bad_share", OptionType::number, "1",
      "share of the records read that may be bad; of the first 100, as if 100 had been read", 0, 1},
     {"bad_records_file", OptionType::string, "\"\"",
-     "file that receives a line of JSON for each bad record that is tolerated"},
+     "file that receives a line of JSON for each bad record that is tolerated", 0, 0, "path"},
     {"remote_connections", OptionType::integer, "4",
      "requests in flight for each file that is read over the network", 1, 256},
     {"remote_part_bytes", OptionType::integer, "4194304", "what one such request asks for", 1024,
@@ -68,10 +69,11 @@ constexpr OptionSpec kOptions[] = {
     {"remote_timeout_s", OptionType::number, "0", "a request may take so long in all; 0: any time",
      0, 1e6, "s"},
     {"remote_cache_dir", OptionType::string, "\"\"",
-     "folder that keeps remote files, also for other processes and later runs"},
+     "folder that keeps remote files, also for other processes and later runs", 0, 0, "path"},
     {"remote_cache_bytes", OptionType::integer, "10737418240",
      "what that folder may hold; the least recently used files go first", 0, 1e15, "bytes"},
-    {"quarantine_dir", OptionType::string, "\"\"", "directory that receives quarantined records"},
+    {"quarantine_dir", OptionType::string, "\"\"", "directory that receives quarantined records", 0,
+     0, "path"},
 };
 
 ErrorPolicy policy_of(const std::string& name) {

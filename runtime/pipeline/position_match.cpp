@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "pipeline/pipeline.h"
 #include "pipeline/stage.h"
 
 namespace etr::pipeline {
@@ -17,11 +18,15 @@ bool schema_has(const std::string& stage, const std::string& key) {
                      [&](const OptionSpec& option) { return option.name == key; });
 }
 
+bool is_stage(const Json& spec) {
+  return spec.is_object() && spec.contains("stage") && spec["stage"].is_string();
+}
+
 // Sources within sources: {"stage": NAME, options...}, or lists of such.
 Json nested_without_paths(Json spec) {
   if (spec.is_array()) {
     for (Json& part : spec) part = nested_without_paths(std::move(part));
-  } else if (spec.is_object() && spec.contains("stage") && spec["stage"].is_string()) {
+  } else if (is_stage(spec)) {
     const auto name = spec["stage"].get<std::string>();
     spec.erase("stage");
     return {{name, options_without_paths(name, spec)}};
@@ -45,6 +50,34 @@ Json options_without_paths(const std::string& stage, const Json& options) {
   for (const auto& [key, value] : options.items())
     if (!schema_has(stage, key)) out[key] = value;  // of a later version
   return out;
+}
+
+namespace {
+
+void erase_paths(Schema schema, Json& options);
+
+// Of a stage {"stage": NAME, options...}, or of lists of such.
+void erase_stage_paths(Json& stages) {
+  if (stages.is_array())
+    for (Json& stage : stages) erase_stage_paths(stage);
+  else if (is_stage(stages))
+    erase_paths(find_stage(stages["stage"].get<std::string>()).options, stages);
+}
+
+void erase_paths(Schema schema, Json& options) {
+  for (const OptionSpec& option : schema)
+    if (is_path(option))
+      options.erase(option.name);
+    else if (option.type == OptionType::stages && options.contains(option.name))
+      erase_stage_paths(options[option.name]);
+}
+
+}  // namespace
+
+Json spec_without_paths(Json spec) {
+  erase_paths(pipeline_schema(), spec);
+  erase_stage_paths(spec["stages"]);
+  return spec;
 }
 
 namespace {

@@ -15,6 +15,9 @@ void check_position(const Json& saved, const Json& now);
 // The stage's options in the schema's order, all that it has, but for those that say where data lies.
 Json options_without_paths(const std::string& stage, const Json& options);
 
+// A pipeline's spec as a job has it, without the options that say where data lies: its own, and those of its stages.
+Json spec_without_paths(Json spec);
+
 // What differs between two lists of stages [{NAME: options}, ...] wherever their data lies, and between what two sources gave as
 // Source::data(); "" where nothing does.
 std::string stages_difference(const Json& before, const Json& after);

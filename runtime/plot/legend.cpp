@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/markup.h"
 #include "plot/marks.h"
 #include "plot/text.h"
 
@@ -57,7 +58,8 @@ std::string drawn_legend(const std::vector<LegendEntry>& entries, double left, d
     const double needed = kSwatch + kGap + text_width(name);
     if (x > left && x + needed > left + width) x = left, y += kRow;
     out += cat("<g transform='translate(", coordinate(x), " ", coordinate(y), ")'>", entry.swatch,
-               "<text class='label' x='", kSwatch + kGap, "' y='10'>", escape(name), "</text></g>");
+               "<text class='label' x='", kSwatch + kGap, "' y='10'>", escape_markup(name),
+               "</text></g>");
     x += needed + kBetween;
   }
   height = entries.empty() ? 0 : y + kRow + 2;

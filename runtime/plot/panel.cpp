@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "core/markup.h"
 #include "plot/scale.h"
 #include "plot/text.h"
 #include "plot/wrap.h"
@@ -18,7 +19,7 @@ constexpr size_t kMostMarked = 24;  // points of a line that have a marker each
 
 std::string text_at(const char* style, const char* anchor, Spot at, const std::string& text) {
   return cat("<text class='", style, "' text-anchor='", anchor, "' x='", coordinate(at.x), "' y='",
-             coordinate(at.y), "'>", escape(text), "</text>");
+             coordinate(at.y), "'>", escape_markup(text), "</text>");
 }
 
 std::string straight(const char* style, Spot from, Spot to) {
@@ -128,7 +129,7 @@ class Drawing {
       widest_y_ = std::max(widest_y_, text_width(line));
       y += 13;
     }
-    out_ += sideways_ ? cat("<g>", drawn, "<title>", escape(text), "</title></g>") : drawn;
+    out_ += sideways_ ? cat("<g>", drawn, "<title>", escape_markup(text), "</title></g>") : drawn;
   }
 
   void title() {
@@ -143,7 +144,7 @@ class Drawing {
   void y_label() {
     const Spot at{box_.x - widest_y_ - 16, box_.y + box_.height / 2};
     out_ += cat("<text class='label' text-anchor='middle' transform='translate(", coordinate(at.x),
-                " ", coordinate(at.y), ") rotate(-90)'>", escape(panel_.y.label), "</text>");
+                " ", coordinate(at.y), ") rotate(-90)'>", escape_markup(panel_.y.label), "</text>");
   }
 
   void references() {
@@ -263,7 +264,7 @@ class Drawing {
 
   void group(const Series& series, const Point& point, const std::string& drawn) {
     out_ += cat("<g class='", style_class(series), "'>", drawn, "<title>",
-                escape(tooltip(series, point)), "</title></g>");
+                escape_markup(tooltip(series, point)), "</title></g>");
   }
 
   std::string tooltip(const Series& series, const Point& point) const {
@@ -336,7 +337,7 @@ void Drawing::tick_text(double at, const std::string& text) {
     drawn += text_at("tick", "middle", {at, y}, line);
     y += 14;
   }
-  out_ += cat("<g>", drawn, "<title>", escape(text), "</title></g>");
+  out_ += cat("<g>", drawn, "<title>", escape_markup(text), "</title></g>");
 }
 
 // Pixels between neighbouring bars, or groups of them.

@@ -5,8 +5,6 @@
 #include <cstdint>
 #include <cstdio>
 
-#include "core/utf8.h"
-
 namespace etr::plot {
 namespace {
 
@@ -21,30 +19,7 @@ double character_width(char c) {
 
 bool continues(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
 
-bool forbidden(char c) {
-  return static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\n' && c != '\r';
-}
-
 }  // namespace
-
-std::string escape(std::string_view text) {
-  std::string out;
-  for (const char c : as_utf8(text)) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '\'': out += "&#39;"; break;
-      case '"': out += "&quot;"; break;
-      default:
-        if (forbidden(c))
-          out += "\uFFFD";
-        else
-          out += c;
-    }
-  }
-  return out;
-}
 
 double text_width(std::string_view text, double size) {
   double width = 0;

@@ -7,10 +7,6 @@
 
 namespace etr::plot {
 
-// For XML and HTML, as text or within quotes. Characters that XML forbids become U+FFFD, bytes that are no UTF-8 are written
-// as \xE9.
-std::string escape(std::string_view text);
-
 // About the width of a text in a common sans-serif font of that size, rather too much than too little.
 double text_width(std::string_view text, double size = 12);
 

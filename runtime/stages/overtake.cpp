@@ -5,7 +5,6 @@
 // sample that overtakes: all others are the first of those that have not left, there and here.
 #include <algorithm>
 #include <deque>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -16,6 +15,7 @@
 #include "core/packed.h"
 #include "core/platform_files.h"
 #include "core/text.h"
+#include "pipeline/decision_log.h"
 #include "pipeline/stage.h"
 
 namespace etr::stages {
@@ -32,36 +32,16 @@ constexpr OptionSpec kOptions[] = {
      "such a file; its order is repeated, which gives the same run"},
 };
 
+constexpr const char* kName = "overtake";
+
 // By how many samples have left in the epoch: the ordinal of the one that comes next.
-using Made = std::map<uint64_t, uint64_t>;
+using Made = pipeline::EpochDecisions;
 
 constexpr uint64_t zigzag(int64_t step) {
   return static_cast<uint64_t>(step) << 1 ^ static_cast<uint64_t>(step >> 63);
 }
 constexpr int64_t unzigzag(uint64_t coded) {
   return static_cast<int64_t>(coded >> 1) ^ -static_cast<int64_t>(coded & 1);
-}
-
-// Of each epoch what a log says. A restored run writes on in the file: what lies beyond that position does not count.
-std::map<uint64_t, Made> read_log(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) fail(Code::io, "overtake: cannot open the order to replay, '", path, "'");
-  std::map<uint64_t, Made> out;
-  int64_t number = 0;
-  for (std::string line; std::getline(in, line);) {
-    const std::string where = cat("'", path, "', line ", ++number);
-    try {
-      const Json row = parse_json(line, where);
-      const auto epoch = row.at("epoch").get<uint64_t>(), after = row.at("after").get<uint64_t>();
-      Made& made = out[epoch];
-      made.erase(made.lower_bound(after), made.end());
-      out.erase(out.upper_bound(epoch), out.end());
-      if (!row.value("restored", false)) made[after] = row.at("sample").get<uint64_t>();
-    } catch (const nlohmann::json::exception&) {
-      fail(Code::corrupt_data, where, " is not a decision of the stage 'overtake': ", line);
-    }
-  }
-  return out;
 }
 
 class Overtake final : public SerialStage {
@@ -80,7 +60,8 @@ class Overtake final : public SerialStage {
 
   void start_epoch(uint64_t epoch) override {
     std::scoped_lock lock(mutex_);
-    if (!replay_path_.empty() && !std::exchange(replay_read_, true)) due_ = read_log(replay_path_);
+    if (!replay_path_.empty() && !std::exchange(replay_read_, true))
+      read_decision_log(replay_path_, kName, "sample", due_);
     epoch_ = epoch;
     made_[epoch] = {};
     held_.clear();
@@ -138,13 +119,9 @@ class Overtake final : public SerialStage {
   }
 
   void load_decisions(uint64_t epoch, const Json& saved) override {
-    const std::vector<uint64_t> numbers = unpack_numbers(saved.get<std::string>());
-    if (numbers.size() % 2 != 0)
-      fail(Code::corrupt_data, "the saved decisions of the stage 'overtake' are damaged");
-    Made made;
-    uint64_t after = 0, ordinal = 0;
-    for (size_t i = 0; i < numbers.size(); i += 2)
-      made[after += numbers[i]] = ordinal += static_cast<uint64_t>(unzigzag(numbers[i + 1]));
+    Made made = unpack_decisions(saved, kName);
+    uint64_t ordinal = 0;
+    for (auto& [after, step] : made) step = ordinal += static_cast<uint64_t>(unzigzag(step));
     std::scoped_lock lock(mutex_);
     restored_ = true;
     if (replay_path_.empty()) due_[epoch] = std::move(made);
@@ -220,7 +197,7 @@ class Overtake final : public SerialStage {
   uint64_t left_ = 0;         // in this epoch
   mutable std::mutex mutex_;  // a position is saved while the stage works
   uint64_t epoch_ = 0;
-  std::map<uint64_t, Made> made_, due_;  // by epoch
+  DecisionsByEpoch made_, due_;
   bool replay_read_ = false, restored_ = false, logs_ = false;
   std::optional<platform::OutputFile> log_;
 };
@@ -231,7 +208,7 @@ class Overtake final : public SerialStage {
 namespace etr::pipeline {
 
 extern const StageSpec overtake_stage;
-const StageSpec overtake_stage{"overtake", "lets finished samples go on in front of slower ones",
+const StageSpec overtake_stage{stages::kName, "lets finished samples go on in front of slower ones",
                                StageKind::serial, stages::kOptions, make_stage<stages::Overtake>};
 
 }  // namespace etr::pipeline

@@ -32,14 +32,13 @@ struct Stretch {
 // From step to step: what a few seconds cut off at their ends would be much of a slow run.
 Stretch train_for(const std::shared_ptr<gpu::Kernels>& kernels, const train::Job& job,
                   const AdviseOptions& options) {
-  constexpr double kLongest = 20;
   train::Trainer trainer(kernels, trial_of(job), train::Start::trial);
   std::optional<train::Event> first, last;
   double warm_at = -1;
   while (true) {
     const train::Event event = trainer.next_event(0.05);
     options.tell("");
-    if (event.seconds > kLongest * options.seconds + 60)
+    if (event.seconds > options.longest())
       fail(Code::state,
            "advise: the job made fewer than 2 steps in a minute: there is nothing to compare");
     if (event.step == 0) continue;

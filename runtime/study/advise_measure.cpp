@@ -13,8 +13,8 @@
 #include "study/advise_pipeline.h"
 #include "train/batch_fields.h"
 #include "train/learner.h"
-#include "train/milestones.h"
 #include "train/supply.h"
+#include "train/trainer.h"
 
 namespace etr::study {
 namespace {
@@ -23,8 +23,6 @@ using pipeline::Item;
 using pipeline::Pipeline;
 
 constexpr size_t kBatches = 8;  // kept for the device, and for the noise scale
-constexpr double kLongest =
-    20;  // so many times the wanted seconds (and a minute) a first batch may take
 
 void check_supported(const train::Job& job) {
   if (job.parallel())
@@ -78,7 +76,7 @@ Upstream run_upstream(const PlainPipeline& plain, const AdviseOptions& options) 
       out.seconds = measured;
       return out;
     }
-    if (all > kLongest * options.seconds + 60)
+    if (all > options.longest())
       fail(Code::state, "advise: no batch came within ", std::lround(all),
            " s: give a smaller batch (--set), or wait for the store");
     options.tell("");
@@ -147,15 +145,6 @@ void take_upstream(Measured& m, const Upstream& run, const PlainPipeline& plain)
   m.unsteady = mean >= kLeast && std::sqrt(squares) > kUneven * mean;
 }
 
-train::LearnerSpec learner_spec(const train::Job& job) {
-  return {job.model(),
-          job.optimizer(),
-          job.schedule(),
-          job.seed(),
-          train::planned_steps(job.train()),
-          job.train().integer("fresh")};
-}
-
 // At the beginning of training: some batches are trained on, and others measured by, which the model has not seen.
 double noise_scale(train::Learner& learner, const std::vector<Item>& batches, double rows,
                    const AdviseOptions& options) {
@@ -209,7 +198,7 @@ void time_steps(Measured& m, train::Learner& learner, const std::vector<Item>& b
 
 void measure_device(Measured& m, std::shared_ptr<gpu::Kernels> kernels, const train::Job& job,
                     const std::vector<Item>& batches, const AdviseOptions& options) {
-  train::Learner learner(std::move(kernels), learner_spec(job));
+  train::Learner learner(std::move(kernels), train::learner_spec(job));
   m.noise_scale = noise_scale(learner, batches, m.batch, options);
   m.device_is_cpu = learner.device()->info().kind == gpu::DeviceKind::cpu;
   time_steps(m, learner, batches, options);

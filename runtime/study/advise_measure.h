@@ -13,6 +13,8 @@ namespace etr::study {
 
 struct AdviseOptions {
   double seconds = 3;  // of each measurement, from its first result on
+  // So long a measurement may take in all.
+  double longest() const { return 20 * seconds + 60; }
   // Is told what is being done; false ends it with Error(cancelled). May be empty.
   std::function<bool(const std::string& what)> progress;
 

@@ -6,36 +6,16 @@
 #include "core/error.h"
 #include "core/json_members.h"
 #include "core/options.h"
+#include "study/labels.h"
 #include "study/schema.h"
 
 namespace etr::study {
 namespace {
 
-std::string label_text(const Json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
-
-std::string name_of(const Json& labels) {
-  std::string out;
-  for (const auto& [label, value] : labels.items())
-    out += cat(out.empty() ? "" : ", ", label, "=", label_text(value));
-  return out;
-}
-
 void check_label(const std::string& label, const Json& value, const std::string& owner) {
   if (!value.is_string() && !value.is_number())
     fail(Code::invalid_argument, owner, ": the label '", label, "' is ", brief_json(value),
          "; a label is a text or a number");
-}
-
-const Json& object_in(const Json& given, const char* key, const std::string& owner) {
-  static const Json kNothing = Json::object();
-  const auto found = given.find(key);
-  if (found == given.end()) return kNothing;
-  if (!found->is_object())
-    fail(Code::invalid_argument, owner, ": '", key, "' is ", brief_json(*found),
-         "; it takes an object");
-  return *found;
 }
 
 // All combinations of one value for each label, the last label changing fastest.
@@ -114,7 +94,7 @@ Condition condition_of(const Json& given, const Json& labels, const std::vector<
                        const Common& common, const std::string& owner) {
   Condition out;
   out.labels = labels;
-  out.name = name_of(labels);
+  out.name = labels_text(labels);
   out.own = own;
   const std::string where = cat(owner, " (", out.name, ")");
   for (const std::string& text : common.set) out.set.push_back(with_labels(text, labels));

@@ -6,6 +6,7 @@
 #include "core/number_text.h"
 #include "plot/text.h"
 #include "study/figure_kinds.h"
+#include "study/labels.h"
 
 namespace etr::study {
 namespace {
@@ -212,7 +213,8 @@ std::vector<size_t> listed(const Scene& scene, size_t most) {
                  &other = scene.at(b).to_target[scene.aim().clock];
     if (one.median != other.median && std::isfinite(std::min(one.median, other.median)))
       return one.median < other.median;
-    return scene.aim().is_better(scene.at(a).best_metric.median, scene.at(b).best_metric.median);
+    return is_better(scene.at(a).best_metric.median, scene.at(b).best_metric.median,
+                     scene.aim().accuracy);
   };
   std::stable_sort(out.begin(), out.end(), before);
   out.resize(most);

@@ -9,6 +9,7 @@
 #include "core/json_members.h"
 #include "core/options.h"
 #include "study/figure_kinds.h"
+#include "study/labels.h"
 
 namespace etr::study {
 namespace {

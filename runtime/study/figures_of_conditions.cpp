@@ -1,7 +1,7 @@
 // Figures of scores: to_target, best_metric, scaling, rate.
 #include <algorithm>
 #include <cmath>
-#include <set>
+#include <utility>
 
 #include "core/error.h"
 #include "core/number_text.h"
@@ -62,6 +62,13 @@ std::string described(const plot::Figure& figure) {
   return out;
 }
 
+// With its description; nothing where no series has a point.
+std::optional<StudyFigure> finished(StudyFigure out) {
+  if (!has_points(out.figure)) return {};
+  out.figure.description = described(out.figure);
+  return out;
+}
+
 // Panels with a series for each row; `value` is what a condition shows.
 template <typename Value>
 std::vector<plot::Panel> panels_of(const LaidOut& layout, const plot::Axis& y, const Value& value) {
@@ -102,6 +109,22 @@ std::vector<plot::Panel> listed_panels(const Scene& scene, const plot::Axis& val
   return out;
 }
 
+// Makes the figure's panels. Conditions lie along the label for x, and the layout is returned; without such a label there is none,
+// and they stand one below the other.
+template <typename Value>
+std::optional<LaidOut> set_panels(const Scene& scene, const plot::Axis& y, const Value& value,
+                                  StudyFigure& out) {
+  out.figure.share_x = true;
+  if (scene.spec.x.empty()) {
+    out.figure.panels = listed_panels(scene, y, value, out.caption);
+    return {};
+  }
+  LaidOut layout = laid_out(scene);
+  out.figure.panels = panels_of(layout, y, value);
+  out.figure.share_y = out.figure.dodge = true;
+  return layout;
+}
+
 std::pair<double, double> x_range(const plot::Panel& panel) {
   if (panel.x.scale == plot::Scale::category)
     return {-0.5, static_cast<double>(panel.x.categories.size()) - 0.5};
@@ -136,8 +159,19 @@ void add_baseline(const Scene& scene, const LaidOut::Group& group, plot::Panel& 
         {"ideal: baseline / factor", power_curve(low, high, 1, base, -1), true});
 }
 
-void set_scale(std::vector<plot::Panel>& panels, bool of_x, plot::Scale scale) {
-  for (plot::Panel& panel : panels) (of_x ? panel.x : panel.y).scale = scale;
+// Differences between metrics are what matters, and bars from zero would hide them.
+void add_metric_range(const Scene& scene, const LaidOut::Group& group, plot::Panel& panel) {
+  for (plot::Series& series : panel.series)
+    if (series.mark == plot::Mark::bars) series.mark = plot::Mark::points;
+  if (!group.baseline) return;
+  const Spread& base = scene.at(*group.baseline).best_metric;
+  if (std::isfinite(base.low))
+    panel.ranges.push_back({"baseline, least to most", base.low, base.high});
+}
+
+void add_target(double target, plot::Panel& panel) {
+  const auto [low, high] = x_range(panel);
+  if (low <= high) panel.references.push_back({"target", {{low, target}, {high, target}}});
 }
 
 std::string upper_first(std::string text) {
@@ -158,22 +192,14 @@ std::optional<StudyFigure> to_target_figure(const Scene& scene) {
   out.figure.title = text;
   plot::Axis y;
   y.label = text;
-  if (scene.spec.x.empty()) {
-    out.figure.panels = listed_panels(scene, y, value, out.caption);
-    out.figure.share_x = true;
-  } else {
-    const LaidOut layout = laid_out(scene);
-    out.figure.panels = panels_of(layout, y, value);
+  if (const auto layout = set_panels(scene, y, value, out)) {
     // Bars have to begin at zero, which a logarithmic axis has not.
-    if (layout.x.scale != plot::Scale::category && is_wide(out.figure.panels))
-      set_scale(out.figure.panels, false, plot::Scale::log10);
-    for (size_t i = 0; i < layout.groups.size(); ++i)
-      add_baseline(scene, layout.groups[i], out.figure.panels[i]);
-    out.figure.share_x = out.figure.share_y = out.figure.dodge = true;
+    if (layout->x.scale != plot::Scale::category && is_wide(out.figure.panels))
+      for (plot::Panel& panel : out.figure.panels) panel.y.scale = plot::Scale::log10;
+    for (size_t i = 0; i < layout->groups.size(); ++i)
+      add_baseline(scene, layout->groups[i], out.figure.panels[i]);
   }
-  if (!has_points(out.figure)) return {};
-  out.figure.description = described(out.figure);
-  return out;
+  return finished(std::move(out));
 }
 
 std::optional<StudyFigure> best_metric_figure(const Scene& scene) {
@@ -188,33 +214,13 @@ std::optional<StudyFigure> best_metric_figure(const Scene& scene) {
   plot::Axis y;
   y.label = cat("Best ", aim.metric());
   y.percent = aim.accuracy;
-  if (scene.spec.x.empty()) {
-    out.figure.panels = listed_panels(scene, y, value, out.caption);
-    out.figure.share_x = true;
-  } else {
-    const LaidOut layout = laid_out(scene);
-    out.figure.panels = panels_of(layout, y, value);
-    for (size_t i = 0; i < layout.groups.size(); ++i) {
-      plot::Panel& panel = out.figure.panels[i];
-      // Differences are what matters here, and bars from zero would hide them.
-      for (plot::Series& series : panel.series)
-        if (series.mark == plot::Mark::bars) series.mark = plot::Mark::points;
-      if (!layout.groups[i].baseline) continue;
-      const Spread& base = scene.at(*layout.groups[i].baseline).best_metric;
-      if (std::isfinite(base.low))
-        panel.ranges.push_back({"baseline, least to most", base.low, base.high});
-    }
-    out.figure.share_x = out.figure.share_y = out.figure.dodge = true;
+  if (const auto layout = set_panels(scene, y, value, out)) {
+    for (size_t i = 0; i < layout->groups.size(); ++i)
+      add_metric_range(scene, layout->groups[i], out.figure.panels[i]);
     if (aim.target && is_near(*aim.target, out.figure.panels))
-      for (plot::Panel& panel : out.figure.panels) {
-        const auto [low, high] = x_range(panel);
-        if (low <= high)
-          panel.references.push_back({"target", {{low, *aim.target}, {high, *aim.target}}});
-      }
+      for (plot::Panel& panel : out.figure.panels) add_target(*aim.target, panel);
   }
-  if (!has_points(out.figure)) return {};
-  out.figure.description = described(out.figure);
-  return out;
+  return finished(std::move(out));
 }
 
 namespace {
@@ -276,9 +282,7 @@ std::optional<StudyFigure> scaling_figure(const Scene& scene) {
     }
   }
   out.figure.share_x = out.figure.share_y = true;
-  if (!has_points(out.figure)) return {};
-  out.figure.description = described(out.figure);
-  return out;
+  return finished(std::move(out));
 }
 
 namespace {
@@ -340,9 +344,7 @@ std::optional<StudyFigure> rate_figure(const Scene& scene) {
     }
   }
   out.figure.share_x = out.figure.dodge = true;
-  if (!has_points(out.figure)) return {};
-  out.figure.description = described(out.figure);
-  return out;
+  return finished(std::move(out));
 }
 
 }  // namespace etr::study

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/number_text.h"
 #include "study/figure_kinds.h"
+#include "study/labels.h"
 
 namespace etr::study {
 namespace {
@@ -19,10 +20,6 @@ std::string left_out(size_t shown, size_t all) {
 
 size_t all_of(const Scene& scene) {
   return conditions_of_workload(scene.summary, scene.spec.workload).size();
-}
-
-double metric_at(const Aim& aim, const CurvePoint& point) {
-  return aim.accuracy ? point.accuracy : point.loss;
 }
 
 // The end of an axis for the metric: diverging trials would leave no room for the others.
@@ -143,7 +140,7 @@ std::optional<StudyFigure> curves_figure(const Scene& scene) {
                           is_baseline(scene, condition) && panel.series.empty() ? 0 : style++};
       if (const auto best = scene.at(condition).best)
         for (const CurvePoint& point : scene.records[*best].curve)
-          if (const double y = metric_at(aim, point); std::isfinite(y)) {
+          if (const double y = metric_at(point, aim.accuracy); std::isfinite(y)) {
             series.points.push_back({read_clock(point.at, clock), y});
             values.push_back(y);
           }

@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "core/number_text.h"
+#include "study/labels.h"
 
 namespace etr::study {
 namespace {

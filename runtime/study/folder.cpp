@@ -8,6 +8,7 @@
 #include "core/parse_json.h"
 #include "core/platform_files.h"
 #include "core/platform_lock.h"
+#include "study/labels.h"
 
 namespace etr::study {
 namespace {

@@ -14,6 +14,7 @@
 #include "core/options.h"
 #include "core/parse_json.h"
 #include "core/platform_files.h"
+#include "study/labels.h"
 
 namespace etr::study {
 namespace {
@@ -78,7 +79,7 @@ std::vector<CurvePoint> curve_of(const Json& columns) {
   };
   for (size_t i = 0; i < size; ++i) {
     Json row = Json::object();
-    for (const char* key : {"fresh", "examples", "steps", "seconds"}) row[key] = column(key)[i];
+    for (const char* key : kClocks) row[key] = column(key)[i];
     for (const char* key : kMetrics) row[key] = column(key)[i];
     CurvePoint point{clock_of(row)};
     for (size_t k = 0; k < std::size(kMetrics); ++k)
@@ -114,6 +115,33 @@ std::vector<double> unit_of(const Json& list) {
 }
 
 }  // namespace
+
+double read_clock(const Clock& clock, size_t which) {
+  switch (which) {
+    case 0: return clock.fresh;
+    case 1: return clock.examples;
+    case 2: return clock.steps;
+    default: return clock.seconds;
+  }
+}
+
+double read_clock(const Clock& clock, const std::string& name) {
+  return read_clock(clock, clock_index(name));
+}
+
+size_t clock_index(const std::string& name) {
+  const auto found = std::find(kClocks.begin(), kClocks.end(), name);
+  if (found == kClocks.end())
+    fail(Code::invalid_argument, "there is no clock '", name, "'",
+         suggestion(name, std::vector<std::string>(kClocks.begin(), kClocks.end())));
+  return static_cast<size_t>(found - kClocks.begin());
+}
+
+bool is_better(double one, double other, bool accuracy) {
+  if (std::isnan(one)) return false;
+  if (std::isnan(other)) return true;
+  return accuracy ? one > other : one < other;
+}
 
 const char* status_name(Status status) { return kStatuses[static_cast<int>(status)]; }
 
@@ -178,15 +206,6 @@ Record record_of(const Json& line) {
   r.time = in.text("time");
   r.version = in.text("version");
   return r;
-}
-
-std::string label_key(const Json& condition) {
-  std::vector<std::string> labels;
-  for (const auto& [name, value] : condition.items()) labels.push_back(Json{{name, value}}.dump());
-  std::sort(labels.begin(), labels.end());
-  std::string out;
-  for (const std::string& label : labels) out += label;
-  return out;
 }
 
 std::vector<Record> read_records(const std::string& path) {

@@ -1,6 +1,7 @@
 // What a study keeps of each finished trial: a line of its trials.jsonl.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -17,12 +18,26 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // null in J
 struct Clock {
   double fresh = 0, examples = 0, steps = 0, seconds = 0;
 };
+constexpr std::array<const char*, 4> kClocks = {"fresh", "examples", "steps", "seconds"};
+
+// By its place in kClocks, or its name.
+double read_clock(const Clock& clock, size_t which);
+double read_clock(const Clock& clock, const std::string& name);
+// Error(invalid_argument) that names the nearest.
+size_t clock_index(const std::string& name);
 
 // An evaluation, with the mean of the training loss since the one before it.
 struct CurvePoint {
   Clock at;
   double loss = kNone, accuracy = kNone, training_loss = kNone;
 };
+
+// The metric of a goal: the accuracy, or else the loss.
+inline double metric_at(const CurvePoint& point, bool accuracy) {
+  return accuracy ? point.accuracy : point.loss;
+}
+// Of two such metrics. NaN is worse than all.
+bool is_better(double one, double other, bool accuracy);
 
 enum class Status {
   reached,   // the target
@@ -65,9 +80,6 @@ Json to_json(const Record& record);
 Record record_of(const Json& line);  // Error(corrupt_data)
 
 Json to_json(const Clock& clock);
-
-// One text for the same labels in any order.
-std::string label_key(const Json& condition);
 
 // All records of a file, in its order; none where there is no file. A last line that was not finished is left out, and of
 // several records of one trial, which was run again, the last one counts. Error(corrupt_data) names the line.

@@ -6,18 +6,17 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/markup.h"
 #include "core/number_text.h"
 #include "core/text.h"
 #include "plot/svg.h"
-#include "plot/text.h"
 #include "study/figure_kinds.h"
+#include "study/labels.h"
 #include "study/report_tables.h"
 #include "train/report_style.h"
 
 namespace etr::study {
 namespace {
-
-using plot::escape;
 
 constexpr size_t kMostWarnings = 40;  // conditions that the page lists; results.json has all
 
@@ -28,7 +27,8 @@ std::string text_in(const Json& study, const char* key, const char* otherwise) {
 
 std::string fact(const std::string& name, const std::string& text) {
   return text.empty() ? ""
-                      : cat("<div><dt>", escape(name), "</dt><dd>", escape(text), "</dd></div>");
+                      : cat("<div><dt>", escape_markup(name), "</dt><dd>", escape_markup(text),
+                            "</dd></div>");
 }
 
 // The different values of a text, joined.
@@ -103,8 +103,8 @@ std::string warnings_list(const Summary& summary) {
     if (condition.warnings.empty() || ++all > kMostWarnings) continue;
     std::string texts;
     for (const std::string& warning : condition.warnings)
-      texts += (texts.empty() ? "" : "; ") + escape(warning);
-    items += cat("<li><b>", escape(full_name(summary, condition)), "</b> ", texts, ".</li>");
+      texts += (texts.empty() ? "" : "; ") + escape_markup(warning);
+    items += cat("<li><b>", escape_markup(full_name(summary, condition)), "</b> ", texts, ".</li>");
   }
   if (all > kMostWarnings)
     items += cat("<li>", all - kMostWarnings, " more conditions: see results.json.</li>");
@@ -117,7 +117,7 @@ std::string errors_list(const std::vector<Record>& records) {
   std::set<std::string> known;
   for (const Record& record : records)
     if (record.status == Status::failed && known.size() < 5 && known.insert(record.error).second)
-      out += cat("<li><b>A trial failed</b> ", escape(record.error), "</li>");
+      out += cat("<li><b>A trial failed</b> ", escape_markup(record.error), "</li>");
   return out;
 }
 
@@ -145,7 +145,7 @@ std::string cautions(const Summary& summary, const std::vector<Record>& records)
   return cat("<section class='cautions", items.empty() ? " none" : "",
              "'><h2>What did not get there</h2><p>Of ",
              number_text(static_cast<double>(records.size())),
-             " trials: ", counts.empty() ? "none diverged or failed" : escape(counts), ".",
+             " trials: ", counts.empty() ? "none diverged or failed" : escape_markup(counts), ".",
              items.empty() ? all_well(aims, records) : "", "</p>",
              items.empty() ? "" : cat("<ul>", items, "</ul>"), "</section>");
 }
@@ -165,20 +165,20 @@ std::string headline(const Summary& summary, size_t workload) {
                                 ? cat(" (", number_text(gain.low, 2), " to ",
                                       number_text(gain.high, 2), " over ", gain.count, " searches)")
                                 : "";
-  const std::string from = escape(full_name(summary, summary.conditions[*best->baseline]));
+  const std::string from = escape_markup(full_name(summary, summary.conditions[*best->baseline]));
   if (gain.median <= 1)
     return cat("<p class='lead'>No condition reached the target with fewer ", clock_text(aim.clock),
                " than its baseline.</p>");
   return cat("<p class='lead'>Largest gain in ", clock_text(aim.clock), " to the target: <b>",
              number_text(gain.median, 2), "\u00a0×</b>", range, " by ",
-             escape(full_name(summary, *best)), " over ", from, ".</p>");
+             escape_markup(full_name(summary, *best)), " over ", from, ".</p>");
 }
 
 std::string figure_card(const StudyFigure& figure) {
   const size_t panels = figure.figure.panels.size();
   const char* wide = panels > 1 ? " class='wide'" : "";
-  return cat("<section", wide, "><h3>", escape(figure.figure.title), "</h3>",
-             plot::html_figure(figure.figure), "<p class='caption'>", escape(figure.caption),
+  return cat("<section", wide, "><h3>", escape_markup(figure.figure.title), "</h3>",
+             plot::html_figure(figure.figure), "<p class='caption'>", escape_markup(figure.caption),
              " <a href='figures/", figure.name, ".svg'>SVG</a> <a href='figures/", figure.name,
              ".csv'>CSV</a></p></section>");
 }
@@ -187,8 +187,8 @@ std::string workload_part(const Summary& summary, const std::vector<Record>& rec
                           const std::vector<StudyFigure>& figures, size_t workload) {
   const Aim& aim = summary.aims[workload];
   std::string out =
-      cat("<h2 class='part'>", escape(aim.workload.empty() ? "Results" : aim.workload),
-          "</h2><p class='goal'>Goal: ", escape(target_text(aim)),
+      cat("<h2 class='part'>", escape_markup(aim.workload.empty() ? "Results" : aim.workload),
+          "</h2><p class='goal'>Goal: ", escape_markup(target_text(aim)),
           aim.ends_at_target ? ", where a trial ends" : "",
           aim.limit > 0 ? cat("; budget of a trial: ", clock_value(aim.clock, aim.limit),
                               aim.clock == 3 ? "" : " " + clock_text(aim.clock))
@@ -240,9 +240,9 @@ std::string study_page(const Json& study, const Summary& summary,
       "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
       "<meta name='viewport' content='width=device-width,initial-scale=1'>"
       "<meta name='color-scheme' content='light dark'><title>",
-      escape(title), "</title><style>", train::kReportStyle, plot::page_style(), kPageStyle,
-      "</style></head><body><main><h1>", escape(title), "</h1>",
-      about.empty() ? "" : cat("<p class='about'>", escape(about), "</p>"),
+      escape_markup(title), "</title><style>", train::kReportStyle, plot::page_style(), kPageStyle,
+      "</style></head><body><main><h1>", escape_markup(title), "</h1>",
+      about.empty() ? "" : cat("<p class='about'>", escape_markup(about), "</p>"),
       facts(study, summary, records), cautions(summary, records), parts, "<footer>", kFooter,
       "</footer></main></body></html>\n");
 }

@@ -6,15 +6,14 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/markup.h"
 #include "core/number_text.h"
 #include "core/text.h"
-#include "plot/text.h"
 #include "study/figure_kinds.h"
+#include "study/labels.h"
 
 namespace etr::study {
 namespace {
-
-using plot::escape;
 
 constexpr const char* kDash = "–";
 constexpr size_t kMostOpen = 24;  // conditions of a table that is not folded
@@ -28,18 +27,19 @@ std::string metric_value(const Aim& aim, double value) {
 template <typename Text>
 std::string spread_cell(const Spread& spread, const Text& text) {
   if (spread.count == 0) return kDash;
-  std::string out = escape(text(spread.median));
+  std::string out = escape_markup(text(spread.median));
   if (spread.count > 1 && spread.low != spread.high)
-    out += cat("<small>", escape(text(spread.low)), " – ", escape(text(spread.high)), "</small>");
+    out += cat("<small>", escape_markup(text(spread.low)), " – ", escape_markup(text(spread.high)),
+               "</small>");
   return out;
 }
 
 std::string head_cell(const std::string& text) {
-  return cat("<th scope='col'>", escape(text), "</th>");
+  return cat("<th scope='col'>", escape_markup(text), "</th>");
 }
 
 std::string cell(const std::string& head, const std::string& html) {
-  return cat("<td role='cell' data-label='", escape(head), "'><span>", html, "</span></td>");
+  return cat("<td role='cell' data-label='", escape_markup(head), "'><span>", html, "</span></td>");
 }
 
 std::string point_text(const Record& record) {
@@ -53,8 +53,9 @@ std::string point_text(const Record& record) {
       std::snprintf(text, sizeof text, "%.3g", value.get<double>());
       shown = text;
     }
-    out += cat("<span class='key'>", escape(dot == std::string::npos ? key : key.substr(dot + 1)),
-               " ", escape(shown), "</span> ");
+    out += cat("<span class='key'>",
+               escape_markup(dot == std::string::npos ? key : key.substr(dot + 1)), " ",
+               escape_markup(shown), "</span> ");
   }
   return out.empty() ? kDash : out;
 }
@@ -104,7 +105,7 @@ class ConditionTable {
   std::string row(const ConditionResult& condition) const {
     const std::string name = short_name(condition.labels, varying_);
     std::string out = cat("<tr role='row'><th scope='row' role='rowheader'>",
-                          escape(name.empty() ? "all trials" : name), "</th>");
+                          escape_markup(name.empty() ? "all trials" : name), "</th>");
     const size_t clock = aim_.clock;
     if (aim_.target) {
       out += cell(clock_head(), spread_cell(condition.to_target[clock], [&](double value) {
@@ -116,7 +117,7 @@ class ConditionTable {
                   return metric_value(aim_, value);
                 }));
     out += cell("Trials", cat(condition.records.size(), "<small class='free'>",
-                              escape(outcomes(condition.counts)), "</small>"));
+                              escape_markup(outcomes(condition.counts)), "</small>"));
     out += cell("Best point", condition.best ? point_text(records_[*condition.best]) : kDash);
     return out + "</tr>";
   }
@@ -182,7 +183,7 @@ std::string scaling_table(const Summary& summary, size_t workload) {
       return value ? number_text(*value) : std::string(kDash);
     };
     rows += cat("<tr role='row'><th scope='row' role='rowheader'>",
-                escape(name.empty() ? "all" : name), "</th>",
+                escape_markup(name.empty() ? "all" : name), "</th>",
                 cell("Batch sizes",
                      cat(size(scaling.batches.front()), " – ", size(scaling.batches.back()))),
                 cell("Perfect scaling up to", size(scaling.perfect_until)),

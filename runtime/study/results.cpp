@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "study/labels.h"
 #include "study/runner.h"
 #include "study/summary.h"
 

@@ -285,7 +285,7 @@ Event Runner::event_of(EventKind kind, const Place& place) const {
   const Record* best = standings(place.workload, place.condition)[place.search].best(workload);
   if (!best) return event;
   event.best_metric = best->best_metric;
-  if (best->to_target) event.best_to_target = workload.budget.read(*best->to_target);
+  if (best->to_target) event.best_to_target = read_clock(*best->to_target, workload.budget.clock);
   return event;
 }
 

@@ -90,4 +90,15 @@ inline std::vector<std::string> texts_in(const Json& given, const char* key,
   return out;
 }
 
+// The object below `key`; an empty one where there is no such key.
+inline const Json& object_in(const Json& given, const char* key, const std::string& owner) {
+  static const Json kNothing = Json::object();
+  const auto found = given.find(key);
+  if (found == given.end()) return kNothing;
+  if (!found->is_object())
+    fail(Code::invalid_argument, owner, ": '", key, "' is ", brief_json(*found),
+         "; it takes an object");
+  return *found;
+}
+
 }  // namespace etr::study

@@ -16,9 +16,9 @@ constexpr double kMedianFrom = 0.2;  // of the budget
 double best_until(const Workload& workload, const Record& record, double clock) {
   double best = kNone;
   for (const CurvePoint& point : record.curve) {
-    if (workload.budget.read(point.at) > clock) break;
-    const double metric = workload.goal.metric_of(point);
-    if (workload.goal.is_better(metric, best)) best = metric;
+    if (read_clock(point.at, workload.budget.clock) > clock) break;
+    const double metric = metric_at(point, workload.goal.accuracy);
+    if (is_better(metric, best, workload.goal.accuracy)) best = metric;
   }
   return best;
 }
@@ -28,14 +28,15 @@ double best_until(const Workload& workload, const Record& record, double clock) 
 void Standing::add(const Workload& workload, const Record& record) {
   records_.push_back(record);
   if (!record.to_target) return;
-  const double clock = workload.budget.read(*record.to_target);
+  const double clock = read_clock(*record.to_target, workload.budget.clock);
   fewest_ = std::min(fewest_.value_or(clock), clock);
 }
 
 std::optional<Status> Standing::verdict(const Workload& workload, const CurvePoint& at,
                                         double best) const {
   // The next evaluation, the first that could reach the target, comes after this one.
-  if (workload.stop_early == StopRule::beaten && fewest_ && workload.budget.read(at.at) >= *fewest_)
+  if (workload.stop_early == StopRule::beaten && fewest_ &&
+      read_clock(at.at, workload.budget.clock) >= *fewest_)
     return Status::beaten;
   if (workload.stop_early == StopRule::median && is_hopeless(workload, at, best))
     return Status::hopeless;
@@ -43,7 +44,7 @@ std::optional<Status> Standing::verdict(const Workload& workload, const CurvePoi
 }
 
 bool Standing::is_hopeless(const Workload& workload, const CurvePoint& at, double best) const {
-  const double clock = workload.budget.read(at.at);
+  const double clock = read_clock(at.at, workload.budget.clock);
   if (clock < kMedianFrom * workload.budget.limit()) return false;
   std::vector<double> others;
   for (const Record& record : records_)
@@ -54,17 +55,17 @@ bool Standing::is_hopeless(const Workload& workload, const CurvePoint& at, doubl
   if (others.size() < kMedianOf) return false;
   const auto middle = others.begin() + static_cast<std::ptrdiff_t>(others.size() / 2);
   std::nth_element(others.begin(), middle, others.end());
-  return workload.goal.is_better(*middle, best);
+  return is_better(*middle, best, workload.goal.accuracy);
 }
 
 const Record* better_of(const Workload& workload, const Record* one, const Record* other) {
   const auto counts = [](const Record* record) { return record && is_feasible(record->status); };
   if (!counts(one) || !counts(other)) return counts(one) ? one : counts(other) ? other : nullptr;
+  const std::string& clock = workload.budget.clock;
   if (one->to_target && other->to_target)
-    return workload.budget.read(*other->to_target) < workload.budget.read(*one->to_target) ? other
-                                                                                           : one;
+    return read_clock(*other->to_target, clock) < read_clock(*one->to_target, clock) ? other : one;
   if (one->to_target || other->to_target) return one->to_target ? one : other;
-  return workload.goal.is_better(other->best_metric, one->best_metric) ? other : one;
+  return is_better(other->best_metric, one->best_metric, workload.goal.accuracy) ? other : one;
 }
 
 const Record* Standing::best(const Workload& workload) const {

@@ -1,7 +1,6 @@
 #include "study/study.h"
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <set>
 
@@ -110,10 +109,7 @@ StopRule stop_rule_of(const Json& given, const Goal& goal, const std::string& ow
 
 Common common_of(const Json& given, const std::string& owner) {
   Common out;
-  Json search = given.value("search", Json::object());
-  if (!search.is_object())
-    fail(Code::invalid_argument, owner, ": 'search' is ", brief_json(search),
-         "; it takes an object");
+  Json search = object_in(given, "search", owner);
   std::vector<std::string> keys{"space"};
   for (const OptionSpec& option : kSearch) keys.emplace_back(option.name);
   check_keys(search, keys, cat(owner, ": search"));
@@ -123,10 +119,7 @@ Common common_of(const Json& given, const std::string& owner) {
   out.trials = static_cast<uint64_t>(options.integer("trials"));
   out.searches = static_cast<uint64_t>(options.integer("searches"));
   out.set = texts_in(given, "set", owner);
-  out.labels_for = given.value("for", Json::object());
-  if (!out.labels_for.is_object())
-    fail(Code::invalid_argument, owner, ": 'for' is ", brief_json(out.labels_for),
-         "; it takes an object");
+  out.labels_for = object_in(given, "for", owner);
   return out;
 }
 
@@ -210,15 +203,10 @@ void check_job(const Study& study, size_t workload, size_t condition, const std:
 
 }  // namespace
 
-bool Goal::is_better(double one, double other) const {
-  if (std::isnan(one) || std::isnan(other)) return !std::isnan(one) && std::isnan(other);
-  return accuracy ? one > other : one < other;
-}
-
 bool Goal::reaches(double metric) const {
   constexpr double kRounding =
       1e-6;  // of an accuracy, a mean of single precision: 0.6 is not above 0.6
-  return target && is_better(metric, accuracy ? *target + kRounding : *target);
+  return target && is_better(metric, accuracy ? *target + kRounding : *target, accuracy);
 }
 
 Study Study::load(const std::string& path, const std::vector<std::string>& overrides) {

@@ -16,10 +16,7 @@ struct Goal {
   bool accuracy = false;         // otherwise the evaluation's loss
   std::optional<double> target;  // none: trials use their whole budget, and the best metric counts
 
-  // Of two metrics; one that is no number is worse than all.
-  bool is_better(double one, double other) const;
   bool reaches(double metric) const;
-  double metric_of(const CurvePoint& point) const { return accuracy ? point.accuracy : point.loss; }
 };
 
 // 0: no limit.
@@ -27,9 +24,6 @@ struct Budget {
   double fresh = 0, steps = 0, seconds = 0;
   std::string clock;  // the first that the file names: what scores are counted in
   double limit() const { return clock == "fresh" ? fresh : clock == "steps" ? steps : seconds; }
-  double read(const Clock& at) const {
-    return clock == "fresh" ? at.fresh : clock == "steps" ? at.steps : at.seconds;
-  }
 };
 
 enum class StopRule { none, beaten, median };

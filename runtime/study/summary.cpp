@@ -4,11 +4,9 @@
 #include <cmath>
 #include <map>
 
-#include "core/error.h"
 #include "core/json.h"
-#include "core/options.h"
-#include "plot/text.h"
 #include "study/findings.h"
+#include "study/labels.h"
 
 namespace etr::study {
 namespace {
@@ -87,13 +85,13 @@ void add_to_search(const Aim& aim, const std::vector<Record>& records, size_t in
   const double before = first ? kInfinite : score(records[*search.best]);
   const double metric_before = first ? kNone : records[*search.best].best_metric;
   if (first || score(record) < before ||
-      (score(record) == before && aim.is_better(record.best_metric, metric_before)))
+      (score(record) == before && is_better(record.best_metric, metric_before, aim.accuracy)))
     search.best = index;
   if (record.to_target)
     for (size_t clock = 0; clock < kClocks.size(); ++clock)
       search.to_target[clock] =
           std::min(search.to_target[clock], read_clock(*record.to_target, clock));
-  if (aim.is_better(record.best_metric, search.best_metric))
+  if (is_better(record.best_metric, search.best_metric, aim.accuracy))
     search.best_metric = record.best_metric;
 }
 
@@ -186,29 +184,6 @@ std::string batch_label_of(const std::vector<ConditionResult>& conditions) {
 
 }  // namespace
 
-double read_clock(const Clock& clock, size_t which) {
-  switch (which) {
-    case 0: return clock.fresh;
-    case 1: return clock.examples;
-    case 2: return clock.steps;
-    default: return clock.seconds;
-  }
-}
-
-size_t clock_index(const std::string& name) {
-  const auto found = std::find(kClocks.begin(), kClocks.end(), name);
-  if (found == kClocks.end())
-    fail(Code::invalid_argument, "there is no clock '", name, "'",
-         suggestion(name, std::vector<std::string>(kClocks.begin(), kClocks.end())));
-  return static_cast<size_t>(found - kClocks.begin());
-}
-
-bool Aim::is_better(double one, double other) const {
-  if (std::isnan(one)) return false;
-  if (std::isnan(other)) return true;
-  return accuracy ? one > other : one < other;
-}
-
 Spread spread_of(std::vector<double> values) {
   std::erase_if(values, [](double value) { return std::isnan(value); });
   Spread out;
@@ -222,25 +197,6 @@ Spread spread_of(std::vector<double> values) {
   out.finite = static_cast<size_t>(std::count_if(
       values.begin(), values.end(), [](double value) { return std::isfinite(value); }));
   return out;
-}
-
-std::string label_text(const Json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  return value.is_number() ? plot::exact_number(value.get<double>()) : value.dump();
-}
-
-std::string labels_text(const Json& labels) {
-  std::string out;
-  for (const auto& [name, value] : labels.items())
-    out += cat(out.empty() ? "" : ", ", name, "=", label_text(value));
-  return out;
-}
-
-bool has_labels(const Json& labels, const Json& wanted) {
-  return std::all_of(wanted.items().begin(), wanted.items().end(), [&](const auto& entry) {
-    const auto found = labels.find(entry.key());
-    return found != labels.end() && *found == entry.value();
-  });
 }
 
 std::optional<size_t> baseline_of(const Summary& summary, size_t condition, const Json& baseline) {

@@ -15,13 +15,7 @@
 
 namespace etr::study {
 
-constexpr std::array<const char*, 4> kClocks = {"fresh", "examples", "steps", "seconds"};
 constexpr size_t kStatusCount = 6;
-
-// By the clock's place in kClocks.
-double read_clock(const Clock& clock, size_t which);
-// Error(invalid_argument) that names the nearest.
-size_t clock_index(const std::string& name);
 
 // What a workload's trials were to reach.
 struct Aim {
@@ -34,7 +28,6 @@ struct Aim {
   bool ends_at_target =
       false;  // trials did not go on: their best metrics are hardly better than the target
   const char* metric() const { return accuracy ? "accuracy" : "loss"; }
-  bool is_better(double one, double other) const;  // NaN is worse than all
 };
 
 struct Spread {
@@ -100,9 +93,6 @@ Summary summarize(const Json& study, const std::vector<Record>& records);
 // every label in which they differ among themselves.
 std::optional<size_t> baseline_of(const Summary& summary, size_t condition, const Json& baseline);
 
-// Whether a condition has all of these labels, with these values.
-bool has_labels(const Json& labels, const Json& wanted);
-
 // results.json, and what it has of a condition. Infinite and unknown numbers are null.
 Json to_json(const Summary& summary, const std::vector<Record>& records);
 Json to_json(const Summary& summary, const ConditionResult& condition,
@@ -111,10 +101,5 @@ Json to_json(const Summary& summary, const ConditionResult& condition,
 // Tables: a row for each condition, and one for each trial. Labels and searched keys have columns of their own.
 std::string conditions_csv(const Summary& summary, const std::vector<Record>& records);
 std::string trials_csv(const std::vector<Record>& records);
-
-// "none", "0.1"
-std::string label_text(const Json& value);
-// "variant=none, factor=1"
-std::string labels_text(const Json& labels);
 
 }  // namespace etr::study

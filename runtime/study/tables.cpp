@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "plot/text.h"
+#include "study/labels.h"
 #include "study/summary.h"
 
 namespace etr::study {

@@ -151,11 +151,11 @@ void TrialRun::train(train::Trainer& trainer, const Verdict& verdict, Record& re
 std::optional<Status> TrialRun::status_at(const CurvePoint& at, double first_loss,
                                           const Verdict& verdict, Record& record) const {
   const Goal& goal = workload_.goal;
-  record.final_metric = goal.metric_of(at);
+  record.final_metric = metric_at(at, goal.accuracy);
   if (!std::isfinite(at.loss) || !std::isfinite(at.training_loss) ||
       at.training_loss > kDivergedLoss * first_loss)
     return Status::diverged;
-  if (goal.is_better(record.final_metric, record.best_metric)) {
+  if (is_better(record.final_metric, record.best_metric, goal.accuracy)) {
     record.best_metric = record.final_metric;
     record.best_at = at.at;
   }

@@ -5,6 +5,8 @@
 #include "core/error.h"
 #include "core/json_members.h"
 #include "core/sha256.h"
+#include "pipeline/position_match.h"
+#include "study/labels.h"
 
 namespace etr::study {
 namespace {
@@ -56,9 +58,13 @@ std::vector<std::string> overrides_of(const Workload& workload, const Condition&
   return out;
 }
 
+// Not by where the data lies: a study goes on where it was moved.
 Json identity_of(const Workload& workload, const train::Job& job) {
   Json spec = job.json();
   for (const char* key : {"vars", "output", "device", "name", "description"}) spec.erase(key);
+  spec["pipeline"] = pipeline::spec_without_paths(spec["pipeline"]);
+  if (spec.contains("evaluation"))
+    spec["evaluation"]["pipeline"] = pipeline::spec_without_paths(spec["evaluation"]["pipeline"]);
   const Budget& budget = workload.budget;
   static constexpr const char* kRules[] = {"none", "beaten", "median"};
   return {{"job", std::move(spec)},

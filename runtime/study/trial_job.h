@@ -24,7 +24,7 @@ struct TrialSpec {
   Place place;
   uint64_t seed = 0;
   Point point;    // what the search has drawn
-  Json identity;  // the resolved job, goal, budget, evaluations, stop rule
+  Json identity;  // the resolved job without paths, goal, budget, evaluations, stop rule
   std::string digest;
 };
 

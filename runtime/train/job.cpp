@@ -63,7 +63,8 @@ constexpr OptionSpec kOutput[] = {
     {"dir", OptionType::string, "\"\"",
      "folder for metrics, event files and checkpoints, which holds one run; \"\" writes none; a "
      "job file that says nothing "
-     "writes into runs/STEM, after its own name"},
+     "writes into runs/STEM, after its own name",
+     0, 0, "path"},
     {"tensorboard", OptionType::boolean, "true", "write TensorBoard event files"},
     {"checkpoint_every_epochs", OptionType::integer, "1",
      "epochs between checkpoints; 0: none by epoch", 0, 1e9, "epochs"},

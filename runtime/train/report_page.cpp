@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/markup.h"
 #include "core/number_text.h"
 #include "train/report_style.h"
 #include "train/svg_chart.h"
@@ -87,15 +88,15 @@ std::string html_table(const Runs& runs, const Json& table, double target) {
       "<table role='table'><caption>The runs compared</caption><thead><tr role='row'><th "
       "scope='col'>Run</th>";
   for (const Column& column : columns)
-    out += cat("<th scope='col'>", html_escape(column.head), "</th>");
+    out += cat("<th scope='col'>", escape_markup(column.head), "</th>");
   out += "</tr></thead><tbody>";
   int style = 0;
   for (const Json& row : table) {
     out += cat("<tr role='row'><th scope='row' role='rowheader'>", svg_swatch(style++),
-               html_escape(row["name"].get<std::string>()), "</th>");
+               escape_markup(row["name"].get<std::string>()), "</th>");
     for (const Column& column : columns)
-      out += cat("<td role='cell' data-label='", html_escape(column.head), "'>",
-                 html_escape(column.cell(row)), "</td>");
+      out += cat("<td role='cell' data-label='", escape_markup(column.head), "'>",
+                 escape_markup(column.cell(row)), "</td>");
     out += "</tr>";
   }
   return out + "</tbody></table>";
@@ -114,10 +115,10 @@ std::string headline(const Json& table, double target) {
   const Json &base = table[0], &last = table[table.size() - 1];
   if (last["speedup"].is_null()) return "No run reached the target accuracy.";
   const std::string faster =
-      cat("<b>", html_escape(speedup_text(last, 1)), "</b> faster to the target", spread(last));
+      cat("<b>", escape_markup(speedup_text(last, 1)), "</b> faster to the target", spread(last));
   if (base["fresh_to_target"].is_null())
-    return cat(faster, "; ", html_escape(base["name"].get<std::string>()), " did not get there in ",
-               duration(base["seconds"]), ".");
+    return cat(faster, "; ", escape_markup(base["name"].get<std::string>()),
+               " did not get there in ", duration(base["seconds"]), ".");
   const double saved =
       1 - last["fresh_to_target"].get<double>() / base["fresh_to_target"].get<double>();
   return cat(faster, ", with <b>", percent(saved), "</b> fewer examples read from upstream.");
@@ -252,12 +253,12 @@ class Charts {
       return;
     options.id = cat("chart", ++number_);
     options.description = described(series, options);
-    out_ += cat("<section><h2>", html_escape(options.title),
+    out_ += cat("<section><h2>", escape_markup(options.title),
                 "</h2><ul class='legend' aria-hidden='true'>");
     int shown = 0;  // styles in the legend
     for (const Series& s : series)
       if (series.back().style > 0 && s.style >= shown) {
-        out_ += cat("<li>", svg_swatch(s.style), html_escape(s.name), "</li>");
+        out_ += cat("<li>", svg_swatch(s.style), escape_markup(s.name), "</li>");
         shown = s.style + 1;
       }
     out_ += "</ul>" + svg_chart(series, options) + "</section>";
@@ -279,8 +280,8 @@ std::string report_page(const std::string& title, const std::vector<ReportedRun>
       "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
       "<meta name='viewport' content='width=device-width,initial-scale=1'>"
       "<meta name='color-scheme' content='light dark'><title>",
-      html_escape(title), "</title><style>", kReportStyle, "</style></head><body><main><h1>",
-      html_escape(title), "</h1>", lead.empty() ? "" : cat("<p class='lead'>", lead, "</p>"),
+      escape_markup(title), "</title><style>", kReportStyle, "</style></head><body><main><h1>",
+      escape_markup(title), "</h1>", lead.empty() ? "" : cat("<p class='lead'>", lead, "</p>"),
       html_table(runs, table, target), Charts(runs, target).html(),
       "<footer>Times are training time: evaluation and checkpoints are not counted. Device idle is "
       "the share of that time in which the device had no work. Written by EchoTrain.</footer>",

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "core/error.h"
+#include "core/markup.h"
 #include "core/number_text.h"
 
 namespace etr::train {
@@ -44,7 +45,7 @@ std::string tick_text(double value, double step) {
 std::string text_at(const char* style, const char* anchor, double x, double y,
                     const std::string& text) {
   return cat("<text class='", style, "' text-anchor='", anchor, "' x='", fixed(x, 1), "' y='",
-             fixed(y, 1), "'>", html_escape(text), "</text>");
+             fixed(y, 1), "'>", escape_markup(text), "</text>");
 }
 
 class Plot {
@@ -118,8 +119,8 @@ std::string svg_chart(const std::vector<Series>& series, const ChartOptions& opt
   const Plot plot(x_max > 0 ? x_max * 1.02 : 1, options);
   std::string out =
       cat("<svg viewBox='0 0 ", kWidth, " ", kHeight, "' role='img' aria-labelledby='", options.id,
-          "-t ", options.id, "-d'><title id='", options.id, "-t'>", html_escape(options.title),
-          "</title><desc id='", options.id, "-d'>", html_escape(options.description), "</desc>",
+          "-t ", options.id, "-d'><title id='", options.id, "-t'>", escape_markup(options.title),
+          "</title><desc id='", options.id, "-d'>", escape_markup(options.description), "</desc>",
           plot.axes());
   if (options.target > 0) out += plot.target();
   for (const Series& s : series) out += plot.line(s);
@@ -130,21 +131,6 @@ std::string svg_swatch(int style) {
   return cat(
       "<svg class='swatch' viewBox='0 0 26 8' aria-hidden='true'><path d='M1 4L25 4' class='line s",
       style % kSeriesStyles, "'/></svg>");
-}
-
-std::string html_escape(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '\'': out += "&#39;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += c;
-    }
-  }
-  return out;
 }
 
 }  // namespace etr::train

@@ -32,6 +32,4 @@ std::string svg_chart(const std::vector<Series>& series, const ChartOptions& opt
 // The line that stands for a series in a legend.
 std::string svg_swatch(int style);
 
-std::string html_escape(const std::string& text);
-
 }  // namespace etr::train

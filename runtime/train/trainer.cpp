@@ -15,15 +15,6 @@
 namespace etr::train {
 namespace {
 
-LearnerSpec learner_spec(const Job& job) {
-  return {job.model(),
-          job.optimizer(),
-          job.schedule(),
-          job.seed(),
-          planned_steps(job.train()),
-          job.train().integer("fresh")};
-}
-
 // Also of ranks over a transport of the program's, whose job needs no section 'parallel'.
 size_t batches_ahead(const Job& job) {
   return job.parallel() ? static_cast<size_t>(job.parallel()->integer("batches_ahead")) : 8;
@@ -32,6 +23,15 @@ size_t batches_ahead(const Job& job) {
 bool only_looks(Start start) { return start == Start::evaluate || start == Start::trial; }
 
 }  // namespace
+
+LearnerSpec learner_spec(const Job& job) {
+  return {job.model(),
+          job.optimizer(),
+          job.schedule(),
+          job.seed(),
+          planned_steps(job.train()),
+          job.train().integer("fresh")};
+}
 
 Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start start,
                  std::unique_ptr<Ranks> ranks, std::unique_ptr<Membership> membership)

@@ -22,6 +22,9 @@
 
 namespace etr::train {
 
+// What a learner needs to know of a job.
+LearnerSpec learner_spec(const Job& job);
+
 // Used by one thread, but for stop().
 class Trainer {
  public:

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <thread>
@@ -170,6 +171,25 @@ TEST_F(Studies, AChangedStudyIsRefusedWithTheKeyThatDiffers) {
       EXPECT_EQ(record.spent.steps, 80);
     }
   EXPECT_EQ(problem(changed), "");
+}
+
+TEST_F(Studies, GoOnWhereTheDataWasMoved) {
+  json_["search"]["trials"] = 2;
+  run_study(json_, folder());
+  const std::string before = file_of(folder());
+  std::filesystem::create_directory(folder("elsewhere"));
+  Json& job = json_["job"];
+  for (Json* pipeline : {&job["pipeline"], &job["evaluation"]["pipeline"]}) {
+    Json& pattern = (*pipeline)["stages"][0]["pattern"];
+    const std::filesystem::path old = pattern.get<std::string>();
+    pattern = folder("elsewhere") + "/" + old.filename().string();
+    std::filesystem::rename(old, pattern.get<std::string>());
+  }
+  EXPECT_EQ(run_study(json_, folder()).back().resumed, 4u);
+  EXPECT_EQ(file_of(folder()), before);
+  json_["search"]["trials"] = 3;  // and new trials find the data there
+  EXPECT_EQ(run_study(json_, folder()).back().resumed, 4u);
+  for (const Record& record : records_in(folder())) EXPECT_NE(record.status, Status::failed);
 }
 
 TEST_F(Studies, OneProcessHasTheFolderAndNothingElseIsMixedIn) {

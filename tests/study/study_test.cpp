@@ -22,6 +22,10 @@ std::vector<std::string> names(const Study& study) {
   return out;
 }
 
+std::string first_digest(const Json& json) {
+  return trial_spec(parsed(json), {0, 0, 0, 0}, Json()).digest;
+}
+
 class StudyFile : public testing::Test {
  protected:
   std::string problem(const Json& json, const std::vector<std::string>& overrides = {}) const {
@@ -34,6 +38,40 @@ class StudyFile : public testing::Test {
   TempDir dir_;
   Json json_ = study_json(dir_);
 };
+
+TEST_F(StudyFile, TrialsAreKnownByOptionsAndNotByPaths) {
+  const std::string digest = first_digest(json_);
+  const auto changed = [&](const auto& change) {
+    Json other = json_;
+    change(other["job"]["pipeline"]);
+    return first_digest(other) != digest;
+  };
+  EXPECT_FALSE(changed([](Json& p) { p["stages"][0]["pattern"] = "/elsewhere/train.tar"; }));
+  for (const char* key : {"bad_records_file", "quarantine_dir", "remote_cache_dir"})
+    EXPECT_FALSE(changed([&](Json& p) { p[key] = "/elsewhere"; })) << key;
+  EXPECT_TRUE(changed([](Json& p) { p["stages"][0]["shuffle_shards"] = false; }));
+  EXPECT_TRUE(changed([](Json& p) { p["on_error"] = "skip"; }));
+  Json other = json_;
+  other["job"]["evaluation"]["pipeline"]["stages"][0]["pattern"] = "/elsewhere/test.tar";
+  other["job"]["output"]["dir"] = "/elsewhere";
+  EXPECT_EQ(first_digest(other), digest);
+}
+
+TEST_F(StudyFile, PathsOfSourcesWithinSourcesDoNotCount) {
+  const auto mixed = [&](const std::string& folder, double weight) {
+    Json other = json_;
+    const auto source = [&](const char* name) -> Json {
+      return {{"stage", "webdataset"}, {"pattern", cat(folder, "/", name)}};
+    };
+    other["job"]["pipeline"]["stages"][0] = {
+        {"stage", "mix"},
+        {"sources", Json::array({source("a.tar"), Json::array({source("b.tar")})})},
+        {"weights", {1, weight}}};
+    return first_digest(other);
+  };
+  EXPECT_EQ(mixed("/here", 2), mixed("/there", 2));
+  EXPECT_NE(mixed("/here", 2), mixed("/here", 3));
+}
 
 TEST_F(StudyFile, ConditionsAreProductsInTheOrderOfDeclaration) {
   json_["conditions"] = {{{"labels", {{"variant", "none"}, {"factor", 1}}}},

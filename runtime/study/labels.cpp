@@ -1,0 +1,40 @@
+#include "study/labels.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "plot/text.h"
+
+namespace etr::study {
+
+std::string label_key(const Json& labels) {
+  std::vector<std::string> parts;
+  for (const auto& [name, value] : labels.items()) parts.push_back(Json{{name, value}}.dump());
+  std::sort(parts.begin(), parts.end());
+  std::string out;
+  for (const std::string& part : parts) out += part;
+  return out;
+}
+
+bool has_labels(const Json& labels, const Json& wanted) {
+  return std::all_of(wanted.items().begin(), wanted.items().end(), [&](const auto& entry) {
+    const auto found = labels.find(entry.key());
+    return found != labels.end() && *found == entry.value();
+  });
+}
+
+std::string label_text(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  return value.is_number_float() ? plot::exact_number(value.get<double>()) : value.dump();
+}
+
+std::string labels_text(const Json& labels) {
+  std::string out;
+  for (const auto& [name, value] : labels.items())
+    out += cat(out.empty() ? "" : ", ", name, "=", label_text(value));
+  return out;
+}
+
+}  // namespace etr::study
