@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "gpu/device.h"
+#include "source_commit.h"
 
 namespace etr::study {
 namespace {
@@ -59,7 +60,7 @@ Record blank(const Study& study, const TrialSpec& spec) {
   record.digest = spec.digest;
   record.point = spec.point.values;
   record.unit = spec.point.unit;
-  record.version = ECHOTRAIN_VERSION;
+  record.version = ECHOTRAIN_VERSION ECHOTRAIN_COMMIT;
   return record;
 }
 
