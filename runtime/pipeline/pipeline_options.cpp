@@ -23,7 +23,7 @@ constexpr OptionSpec kOptions[] = {
     {"tuned", OptionType::string, "\"\"",
      "file that 'echotrain tune' wrote: its settings count where the pipeline has none of its own",
      0, 0, "path"},
-    {"seed", OptionType::integer, "0", "seed of everything random", 0, 9e15},
+    {"seed", OptionType::integer, "0", "seed of everything random", 0, 9007199254740991},
     {"epochs", OptionType::integer, "0", "epochs until the pipeline ends; 0 never ends", 0, 1e9},
     {"queue_items", OptionType::integer, "512", "samples that a queue between stages may hold", 1,
      1e7, "samples"},

@@ -29,7 +29,7 @@ constexpr OptionSpec kOptions[] = {
      0, 0, "", "webdataset|fast"},
     {"per_shard", OptionType::integer, "1000", "samples in a shard", 1, 1e9, "samples"},
     {"level", OptionType::integer, "3", "zstd's level; 0 writes plain .tar", 0, 19},
-    {"seed", OptionType::integer, "0", "of the order of the samples", 0, 9e15},
+    {"seed", OptionType::integer, "0", "of the order of the samples", 0, 9007199254740991},
     {"validation", OptionType::number, "0",
      "share of each class that is set aside, in shards named validation-* beside the others", 0,
      0.9},

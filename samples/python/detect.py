@@ -14,34 +14,9 @@ import time
 import echotrain as et
 import numpy as np
 
-SHAPES = ["square", "disc", "triangle"]
-SIZE, BATCH = 64, 16
+from scenes import SHAPES, scene
 
-
-def scene(rng):
-    """An image u8 [SIZE, SIZE, 3] with one to four shapes, and their boxes [n, 5]: label, left, top, right, bottom."""
-    y, x = np.mgrid[:SIZE, :SIZE] + 0.5
-    slope = rng.normal(0, 0.4, (2, 1, 1, 3))
-    image = rng.uniform(60, 190, 3) + slope[0] * (y - SIZE / 2)[..., None] + slope[1] * (x - SIZE / 2)[..., None]
-    boxes = []
-    for _ in range(rng.integers(1, 5)):
-        side = rng.uniform(11, 30)
-        left, top = rng.uniform(0, SIZE - side, 2)
-        box = np.array([left, top, left + side, top + side])
-        if any((np.minimum(box[2:], b[2:]) > np.maximum(box[:2], b[:2])).all() for b in (b[1:] for b in boxes)):
-            continue  # it would cover another one
-        label = rng.integers(len(SHAPES))
-        u, v = (x - left) / side, (y - top) / side
-        inside = (u >= 0) & (u <= 1) & (v >= 0) & (v <= 1)
-        if label == 1:
-            inside = (u - 0.5) ** 2 + (v - 0.5) ** 2 <= 0.25
-        elif label == 2:
-            inside &= np.abs(u - 0.5) <= v / 2
-        contrast = rng.uniform(50, 120, 3) * rng.choice([-1, 1], 3)
-        image[inside] = image[inside].mean(0) + contrast
-        boxes.append(np.array([label, *box], np.float32))
-    image += rng.normal(0, 12, image.shape)
-    return image.clip(0, 255).astype(np.uint8), np.array(boxes, np.float32) * [1, *[1 / SIZE] * 4]
+BATCH = 16
 
 
 def scenes(count, seed):

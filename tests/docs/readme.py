@@ -7,10 +7,13 @@ import pathlib
 import re
 import shlex
 import shutil
+import struct
 import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/bench"))
+import arrays  # noqa: E402
 ECHOTRAIN, PAINTER, WORK = (pathlib.Path(a).resolve() for a in sys.argv[1:])
 
 
@@ -33,6 +36,11 @@ def draw_data():
         run("pack", "images", f"data/cifar10-{part}")
         run("pack", "images", f"data/{part}")
     (WORK / "data/input.txt").write_text("To be, or not to be, that is the question.\n" * 60)
+    subprocess.run([sys.executable, ROOT / "samples/python/pairs.py", WORK / "data", "--train", "64", "--test", "16"], check=True)
+    for part in ("train", "test"):  # noise with a box in each: scenes.py needs NumPy
+        arrays.random_images(WORK / f"data/scenes-{part}-image.npy", 32, 32)
+        box = struct.pack("<5f", 1, 0.25, 0.25, 0.5, 0.75) + struct.pack("<5f", -1, 0, 0, 0, 0) * 7
+        arrays.write_npy(WORK / f"data/scenes-{part}-boxes.npy", (32, 8, 5), "<f4", box * 32)
 
 
 def small(job):

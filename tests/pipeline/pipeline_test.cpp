@@ -45,6 +45,15 @@ TEST(Pipeline, DeliversEverySampleOnceAndInOrder) {
   }
 }
 
+// As long as a study's seeds are, and whole numbers in every reader of JSON.
+TEST(Pipeline, TakesSeedsOf53Bits) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 1, 10);
+  Pipeline p(spec_of(pattern, "", {{"seed", (int64_t{1} << 53) - 1}}));
+  EXPECT_EQ(labels_of_epoch(p), numbers(10));
+  EXPECT_THROW(Pipeline(spec_of(pattern, "", {{"seed", int64_t{1} << 53}})), Error);
+}
+
 TEST(Pipeline, ReadsPlainTarToo) {
   TempDir dir;
   Pipeline p(spec_of(make_shards(dir, 2, 17, 0, 10, ".tar"), ""));

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <set>
 
@@ -212,6 +213,23 @@ TEST_F(StudyFile, PathsAreThoseBesideTheFile) {
   const Study study = Study::load(dir_.path("compare.json"));
   EXPECT_EQ(study.workloads()[0].name, "job");
   EXPECT_EQ(study.folder(), "runs/studies/compare");
+}
+
+// Each with all its trials' jobs, as far as they can be tried out without data.
+TEST(SampleStudies, AreRead) {
+  const std::string folder = std::string(ETR_SOURCE_DIR) + "/samples/studies";
+  const Json best{{"schedule.learning_rate", 0.02}, {"optimizer.momentum", 0.5}};
+  size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    SCOPED_TRACE(entry.path().filename());
+    const Study study = Study::load(entry.path(), {"data=elsewhere"});
+    std::set<std::string> digests;
+    for (const Place& place : study::all_places(study))
+      digests.insert(trial_spec(study, place, best).digest);
+    EXPECT_EQ(digests.size(), study.trials());
+    ++files;
+  }
+  EXPECT_GE(files, 5u);
 }
 
 TEST_F(StudyFile, AnAccuracyAtItsTargetIsNotAboveIt) {

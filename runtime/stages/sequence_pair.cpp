@@ -1,0 +1,119 @@
+// A pair of sequences as an encoder-decoder reads it (the model 'transformer'), all samples of one size:
+//
+//   source         i32 [source_positions]   filled up with the end symbol
+//   source_length  i32                      symbols of it that count
+//   input          i32 [target_positions]   the begin symbol, then the target: what the decoder reads
+//   target         i32 [target_positions]   the target, the end symbol, then -1: what it learns
+#include <algorithm>
+
+#include "core/error.h"
+#include "pipeline/stage.h"
+
+namespace etr::stages {
+namespace {
+
+using namespace pipeline;
+
+constexpr int64_t kMost = 1 << 24;
+constexpr int32_t kIgnored = -1;  // the losses' default
+
+constexpr OptionSpec kOptions[] = {
+    {"source", OptionType::string, "\"source\"",
+     "field with the symbols of the one sequence: i32 [n], or u8 [n] (text, byte by byte)"},
+    {"target", OptionType::string, "\"target\"", "field with those of the other"},
+    {"source_positions", OptionType::integer, nullptr, "length of the result's source", 1, kMost,
+     "symbols"},
+    {"target_positions", OptionType::integer, nullptr,
+     "length of the result's input and target; the longest target and the end symbol", 1, kMost,
+     "symbols"},
+    {"begin", OptionType::integer, "0", "symbol that the decoder reads first", 0, kMost},
+    {"end", OptionType::integer, "1", "symbol that the decoder writes last", 0, kMost},
+    {"too_long", OptionType::string, "\"error\"",
+     "a sequence that does not fit: is a bad record, or loses what is behind the last position", 0,
+     0, "", "error|cut"},
+};
+
+class SequencePair final : public MapStage {
+ public:
+  SequencePair(const Options& options, const StageContext&)
+      : source_(options.string("source")),
+        target_(options.string("target")),
+        source_positions_(static_cast<size_t>(options.integer("source_positions"))),
+        target_positions_(static_cast<size_t>(options.integer("target_positions"))),
+        begin_(static_cast<int32_t>(options.integer("begin"))),
+        end_(static_cast<int32_t>(options.integer("end"))),
+        cuts_(options.string("too_long") == "cut") {
+    if (source_ == target_)
+      fail(Code::invalid_argument, "sequence_pair: 'source' and 'target' are both the field '",
+           source_, "'");
+  }
+
+  void process(Item& item, uint64_t) const override {
+    const std::vector<int32_t> source = symbols(item, source_, source_positions_, 0);
+    if (source.empty())
+      fail(Code::corrupt_data, "field '", source_, "' is empty; there is nothing to attend to");
+    const std::vector<int32_t> target = symbols(item, target_, target_positions_, 1);
+    item.remove(source_);
+    item.remove(target_);
+    Tensor length(DType::i32, {});
+    length.mutable_view<int32_t>()[0] = static_cast<int32_t>(source.size());
+    std::vector<int32_t> input{begin_}, wanted = target;
+    input.insert(input.end(), target.begin(), target.end());
+    wanted.push_back(end_);
+    item.set("source", filled_up(source, source_positions_, end_));
+    item.set("source_length", std::move(length));
+    item.set("input", filled_up(input, target_positions_, end_));
+    item.set("target", filled_up(wanted, target_positions_, kIgnored));
+  }
+
+ private:
+  // Of a field, so many that `more` fit behind them.
+  std::vector<int32_t> symbols(const Item& item, const std::string& name, size_t positions,
+                               size_t more) const {
+    const Tensor& from = require_field(item, name);
+    const bool bytes = from.dtype() == DType::u8;
+    if (from.shape().size() != 1 || !(bytes || from.dtype() == DType::i32))
+      fail(Code::invalid_argument, "field '", name, "' is ", dtype_name(from.dtype()), " ",
+           shape_text(from.shape()), "; a sequence is i32 or u8 [n]");
+    const auto n = static_cast<size_t>(from.count());
+    if (n + more > positions && !cuts_)
+      fail(Code::invalid_argument, "field '", name, "' has ", n, " symbols",
+           more ? " and an end" : "", "; '", more ? "target" : "source", "_positions' is ",
+           positions, ": raise it, or cut with \"too_long\": \"cut\"");
+    const auto kept = static_cast<std::ptrdiff_t>(std::min(n, positions - more));
+    std::vector<int32_t> out;
+    if (bytes)
+      out.assign(from.view<uint8_t>().begin(), from.view<uint8_t>().begin() + kept);
+    else
+      out.assign(from.view<int32_t>().begin(), from.view<int32_t>().begin() + kept);
+    for (const int32_t symbol : out)
+      if (symbol < 0)
+        fail(Code::corrupt_data, "field '", name, "' has the symbol ", symbol,
+             "; symbols are numbers from 0");
+    return out;
+  }
+
+  static Tensor filled_up(const std::vector<int32_t>& from, size_t positions, int32_t value) {
+    Tensor out(DType::i32, {static_cast<int64_t>(positions)});
+    const auto to = out.mutable_view<int32_t>();
+    std::fill(std::copy(from.begin(), from.end(), to.begin()), to.end(), value);
+    return out;
+  }
+
+  const std::string source_, target_;
+  const size_t source_positions_, target_positions_;
+  const int32_t begin_, end_;
+  const bool cuts_;
+};
+
+}  // namespace
+}  // namespace etr::stages
+
+namespace etr::pipeline {
+
+extern const StageSpec sequence_pair_stage;
+const StageSpec sequence_pair_stage{
+    "sequence_pair", "two sequences as an encoder-decoder reads them", StageKind::map,
+    stages::kOptions, make_stage<stages::SequencePair>};
+
+}  // namespace etr::pipeline
