@@ -215,7 +215,7 @@ TEST_F(StudyFile, PathsAreThoseBesideTheFile) {
   EXPECT_EQ(study.folder(), "runs/studies/compare");
 }
 
-// Each with all its trials' jobs, as far as they can be tried out without data.
+// Each with the job of each search's first trial, as far as it can be tried out without data.
 TEST(SampleStudies, AreRead) {
   const std::string folder = std::string(ETR_SOURCE_DIR) + "/samples/studies";
   const Json best{{"schedule.learning_rate", 0.02}, {"optimizer.momentum", 0.5}};
@@ -224,9 +224,10 @@ TEST(SampleStudies, AreRead) {
     SCOPED_TRACE(entry.path().filename());
     const Study study = Study::load(entry.path(), {"data=elsewhere"});
     std::set<std::string> digests;
+    size_t searches = 0;
     for (const Place& place : study::all_places(study))
-      digests.insert(trial_spec(study, place, best).digest);
-    EXPECT_EQ(digests.size(), study.trials());
+      if (place.trial == 0) digests.insert(trial_spec(study, place, best).digest), ++searches;
+    EXPECT_EQ(digests.size(), searches);
     ++files;
   }
   EXPECT_GE(files, 5u);
