@@ -290,7 +290,7 @@ void Study::check_figures() const {
       labels.back().labels.push_back(condition.labels);
   }
   try {
-    study::check_figures(json_, labels);
+    study::check_figures(outline_of(*this), labels);
   } catch (const Error& error) {
     fail(error.code(), origin_, ": ", error.what());
   }
