@@ -76,6 +76,14 @@ bool has_condition_of(const Outline& study, const Outline& other) {
   return false;
 }
 
+Outline outline_in(const std::string& path, const std::string& file) try {
+  return outline_of(Study::parse(parse_json(platform::read_document(file), file), file, path));
+} catch (const Error& error) {
+  fail(Code::state, "'", path, "' holds a study that cannot be read (", error.what(),
+       "): give the study a folder of its own (--out FOLDER), or have what is there removed "
+       "(--overwrite)");
+}
+
 // Names are ours, and never paths.
 bool is_figure_name(const Json& name) {
   return name.is_string() && !name.empty() &&
@@ -95,10 +103,7 @@ void check_folder(const std::string& path, const Outline& study) {
   });
   std::error_code error;
   if (any || (records.empty() && !fs::exists(file, error))) return;
-  if (records.empty() &&
-      has_condition_of(study, outline_of(Study::parse(
-                                  parse_json(platform::read_document(file), file), file, path))))
-    return;
+  if (records.empty() && has_condition_of(study, outline_in(path, file))) return;
   fail(Code::state, "'", path, "' holds another study, which has no condition of '", study.name,
        "': give this one a folder of its own (--out FOLDER)");
 }

@@ -10,7 +10,7 @@
 namespace etr::study {
 
 // Writes into `folder`, the study's or a new one, which is made if it is missing:
-//   report.html       self-contained: what was run, what did not get there, tables, figures
+//   report.html       self-contained: what was run, failures and missed targets, tables, figures
 //   figures/NAME.svg  each figure for print, and figures/NAME.csv, the numbers that it shows
 //   results.json      results by condition, where scaling ends, and the figures' names
 //   conditions.csv, trials.csv

@@ -129,7 +129,7 @@ std::string all_well(bool objectives, const std::vector<Record>& records) {
              searched ? ", and no best trial lies at the border of its space." : ".");
 }
 
-// What a reader must know before the numbers: what diverged, failed, or did not get there.
+// What a reader must know before the numbers: what diverged or failed, and what missed its target.
 std::string cautions(const Summary& summary, const std::vector<Record>& records) {
   if (records.empty())
     return "<section class='cautions'><h2>No trial has finished yet</h2></section>";

@@ -100,6 +100,17 @@ void take_results(const Objective& objective, const std::vector<Record>& records
   }
 }
 
+// Where just half of the gains are infinite, the median is the largest of the others: the mean with an infinite one would say more
+// than is known.
+Spread spread_of_gains(const std::vector<double>& gains) {
+  Spread out = spread_of(gains);
+  if (!std::isinf(out.median) || 2 * out.finite < out.count) return out;
+  out.median = 0;
+  for (const double gain : gains)
+    if (std::isfinite(gain)) out.median = std::max(out.median, gain);
+  return out;
+}
+
 // Search by search: searches of one number drew the same points.
 void take_gain(const ConditionResult& baseline, ConditionResult& condition) {
   std::array<std::vector<double>, 4> gains;
@@ -111,7 +122,7 @@ void take_gain(const ConditionResult& baseline, ConditionResult& condition) {
       condition.gain_reached += std::isfinite(search.to_target[0]) ? 1 : 0;
     }
   for (size_t clock = 0; clock < kClocks.size(); ++clock)
-    condition.gain[clock] = spread_of(gains[clock]);
+    condition.gain[clock] = spread_of_gains(gains[clock]);
 }
 
 Json baseline_labels(const Outline& study, const std::vector<ConditionResult>& conditions) {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "core/platform_files.h"
 #include "study/small_study.h"
 #include "study/synthetic.h"
 #include "support/child.h"
@@ -75,6 +76,10 @@ TEST_F(Folders, StudiesAreNotMixed) {
       << problem();
   std::ofstream(folder() + "/trials.jsonl") << "";  // its first trial had not ended
   EXPECT_NE(problem().find("holds another study"), std::string::npos) << problem();
+  const std::string before = platform::read_file(folder() + "/study.json");
+  std::ofstream(folder() + "/study.json") << "{";
+  EXPECT_NE(problem().find("holds a study that cannot be read"), std::string::npos) << problem();
+  std::ofstream(folder() + "/study.json") << before;
   EXPECT_EQ(error_text([&] { StudyFolder(folder(), parsed(json_), true); }), "");
   EXPECT_EQ(problem(), "") << "now it is this one's";
 }

@@ -217,11 +217,15 @@ TEST(Summary, GainsCountSearchesThatOnlyOneHasReached) {
   add(1, {}, 100);
   add(2, {}, {});
   EXPECT_EQ(gain(),
-            Json::parse(R"({"median": null, "least": 2, "most": null, "pairs": 2, "reached": 2})"));
-  EXPECT_TRUE(std::isinf(study::summarize(goal(), records).conditions[1].gain[kFresh].median));
+            Json::parse(R"({"median": 2, "least": 2, "most": null, "pairs": 2, "reached": 2})"));
   add(3, 200, {});
   EXPECT_EQ(gain(),
             Json::parse(R"({"median": 2, "least": 0, "most": null, "pairs": 3, "reached": 2})"));
+  add(4, {}, 100);
+  add(5, {}, 100);
+  EXPECT_EQ(gain(),
+            Json::parse(R"({"median": null, "least": 0, "most": null, "pairs": 5, "reached": 4})"));
+  EXPECT_TRUE(std::isinf(study::summarize(goal(), records).conditions[1].gain[kFresh].median));
   records.clear();
   add(0, {}, {});
   EXPECT_EQ(gain()["pairs"], 0);
