@@ -1,5 +1,6 @@
 // Studies.
 #include <atomic>
+#include <mutex>
 
 #include "functions.h"
 #include "handles.h"
@@ -16,6 +17,7 @@ struct etr_study {
   std::unique_ptr<study::Runner> runner;
   std::atomic<study::Runner*> running{nullptr};  // the same, for signal handlers
   bool ended = false;
+  mutable std::mutex report;  // reports of one folder are written one after another
   mutable Occupancy occupancy;
 };
 
@@ -38,11 +40,12 @@ int32_t etr_study_load(const char* path, const char* const* overrides, int32_t c
 }
 
 int32_t etr_study_json(const etr_study* study, char** json) {
-  return guarded([&] { hand_out(json, required(study, "study").spec.json().dump(2), "json"); });
+  return guarded([&] { hand_out(json, any_thread(study, "study").spec.json().dump(2), "json"); });
 }
 
 int32_t etr_study_output_dir(const etr_study* study, char** directory) {
-  return guarded([&] { hand_out(directory, required(study, "study").spec.folder(), "directory"); });
+  return guarded(
+      [&] { hand_out(directory, any_thread(study, "study").spec.folder(), "directory"); });
 }
 
 int32_t etr_study_start(etr_study* study, etr_runtime* runtime, const char* directory,
@@ -83,16 +86,17 @@ int32_t etr_study_stop(etr_study* study) {
 
 int32_t etr_study_results(const etr_study* study, const char* directory, char** json) {
   return guarded([&] {
-    const study::Study& spec = required(study, "study").spec;
+    const study::Study& spec = any_thread(study, "study").spec;
     hand_out(json, study::results(spec, directory_of(spec, directory)).dump(), "json");
   });
 }
 
 int32_t etr_study_write_report(const etr_study* study, const char* directory) {
   return guarded([&] {
-    const study::Study& spec = required(study, "study").spec;
-    const std::string folder = directory_of(spec, directory);
-    study::write_study_report(spec.json(), study::records_of(spec, folder), folder);
+    const etr_study& s = any_thread(study, "study");
+    const std::string folder = directory_of(s.spec, directory);
+    const std::lock_guard lock(s.report);
+    study::write_study_report(study::outline_of(s.spec), study::records_of(s.spec, folder), folder);
   });
 }
 

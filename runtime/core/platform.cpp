@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <optional>
 #include <vector>
@@ -91,6 +92,14 @@ bool set_cancellable(bool wanted) noexcept {
   int before = PTHREAD_CANCEL_ENABLE;
   ::pthread_setcancelstate(wanted ? PTHREAD_CANCEL_ENABLE : PTHREAD_CANCEL_DISABLE, &before);
   return before == PTHREAD_CANCEL_ENABLE;
+}
+
+std::string utc_text(std::chrono::system_clock::time_point time, const char* format) {
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(time);
+  std::tm utc{};
+  ::gmtime_r(&seconds, &utc);
+  char text[64];
+  return {text, std::strftime(text, sizeof text, format, &utc)};
 }
 
 std::string cache_directory() {

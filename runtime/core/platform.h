@@ -1,6 +1,7 @@
 // The calls of one operating system, in one place.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -53,6 +54,9 @@ std::string process_name();  // "process 17 on node3", for messages
 
 // Whether pthread_cancel() may end this thread, which unwinds it by force; returns what it was before. Safe in signal handlers.
 bool set_cancellable(bool wanted) noexcept;
+
+// A time in UTC, as `format` of strftime() has it; up to 63 characters.
+std::string utc_text(std::chrono::system_clock::time_point time, const char* format);
 
 // Where small caches belong ($XDG_CACHE_HOME/echotrain or ~/.cache/echotrain); "" where there is
 // none.

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <ctime>
 #include <fstream>
 #include <map>
 #include <span>
 
 #include "core/error.h"
+#include "core/platform.h"
 #include "core/sha256.h"
 #include "core/text.h"
 
@@ -125,12 +125,7 @@ S3Settings S3Settings::find() {
 
 std::vector<std::string> sign_v4(const std::string& url, const S3Settings& settings,
                                  std::chrono::system_clock::time_point now) {
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
-  std::tm utc{};
-  gmtime_r(&seconds, &utc);
-  char stamp[32];
-  std::strftime(stamp, sizeof stamp, "%Y%m%dT%H%M%SZ", &utc);
-  const std::string time = stamp, day = time.substr(0, 8);
+  const std::string time = platform::utc_text(now, "%Y%m%dT%H%M%SZ"), day = time.substr(0, 8);
 
   const size_t host_at = url.find("://") + 3, path_at = url.find('/', host_at);
   const size_t query_at = std::min(url.find('?'), url.size());

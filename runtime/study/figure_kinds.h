@@ -23,8 +23,8 @@ struct Scene {
   const std::vector<Record>& records;
   const FigureSpec& spec;
 
-  const Aim& aim() const { return summary.aims[spec.workload]; }
-  size_t clock() const { return spec.clock.value_or(aim().clock); }
+  const Objective& objective() const { return summary.objectives[spec.workload]; }
+  size_t clock() const { return spec.clock.value_or(objective().clock); }
   const ConditionResult& at(size_t condition) const { return summary.conditions[condition]; }
 };
 
@@ -74,7 +74,7 @@ bool is_baseline(const Scene& scene, size_t condition);
 // "fresh examples", "steps", "training time, seconds"
 std::string clock_text(size_t clock);
 // "loss < 1.55"
-std::string target_text(const Aim& aim);
+std::string target_text(const Objective& objective);
 
 // The entry of a point that ends so ("learning_rate", "momentum"), where it is a number.
 std::optional<double> searched(const Record& record, const std::string& ending);

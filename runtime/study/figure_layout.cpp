@@ -209,12 +209,12 @@ std::vector<size_t> listed(const Scene& scene, size_t most) {
   if (out.size() <= most) return out;
   const auto before = [&](size_t a, size_t b) {
     if (is_baseline(scene, a) != is_baseline(scene, b)) return is_baseline(scene, a);
-    const Spread &one = scene.at(a).to_target[scene.aim().clock],
-                 &other = scene.at(b).to_target[scene.aim().clock];
+    const Spread &one = scene.at(a).to_target[scene.objective().clock],
+                 &other = scene.at(b).to_target[scene.objective().clock];
     if (one.median != other.median && std::isfinite(std::min(one.median, other.median)))
       return one.median < other.median;
     return is_better(scene.at(a).best_metric.median, scene.at(b).best_metric.median,
-                     scene.aim().accuracy);
+                     scene.objective().accuracy);
   };
   std::stable_sort(out.begin(), out.end(), before);
   out.resize(most);
@@ -249,10 +249,10 @@ std::string clock_text(size_t clock) {
   return kTexts[clock];
 }
 
-std::string target_text(const Aim& aim) {
-  if (!aim.target) return "no target";
-  return aim.accuracy ? cat("accuracy > ", number_text(100 * *aim.target, 2), " %")
-                      : cat("loss < ", number_text(*aim.target, 4));
+std::string target_text(const Objective& objective) {
+  if (!objective.target) return "no target";
+  return objective.accuracy ? cat("accuracy > ", number_text(100 * *objective.target, 2), " %")
+                            : cat("loss < ", number_text(*objective.target, 4));
 }
 
 std::optional<double> searched(const Record& record, const std::string& ending) {

@@ -93,11 +93,12 @@ std::vector<FigureSpec> usual_specs(const Summary& summary, size_t workload) {
     out.push_back(usual_spec(summary, workload, "to_target"));
     out.back().clock = clock_index(clock);
   }
-  const Aim& aim = summary.aims[workload];
+  const Objective& objective = summary.objectives[workload];
   for (const std::string kind : {"best_metric", "rate", "curves", "spread", "trials"}) {
-    if (kind == "best_metric" && aim.ends_at_target) continue;
+    if (kind == "best_metric" && summary.workloads[workload].ends_at_target) continue;
     out.push_back(usual_spec(summary, workload, kind));
-    if (kind == "spread" && aim.ends_at_target) out.back().clock = aim.clock;
+    if (kind == "spread" && summary.workloads[workload].ends_at_target)
+      out.back().clock = objective.clock;
   }
   return out;
 }
@@ -173,8 +174,8 @@ class Gallery {
     auto made = kind_of(spec).make(Scene{summary_, records_, spec});
     if (!made) return;
     if (!spec.name.empty()) made->name = spec.name;
-    if (summary_.aims.size() > 1)
-      made->name = cat(summary_.aims[spec.workload].workload, "-", made->name);
+    if (summary_.objectives.size() > 1)
+      made->name = cat(summary_.objectives[spec.workload].workload, "-", made->name);
     made->name = unused(plain_name(made->name));
     made->workload = spec.workload;
     made->figure.id = "f-" + made->name;
@@ -198,16 +199,15 @@ class Gallery {
 
 // The study's own figures, for each workload that they are meant for; false where it has none.
 template <typename Take>
-bool each_given(const Json& study, const Summary& summary, const Take& take) {
-  const Json given = study.is_object() ? study.value("figures", Json()) : Json();
+bool each_given(const Json& given, const Summary& summary, const Take& take) {
   if (!given.is_null() && !given.is_array())
     fail(Code::invalid_argument, "'figures' is ", brief_json(given), ", not a list");
-  for (size_t workload = 0; workload < summary.aims.size(); ++workload)
+  for (size_t workload = 0; workload < summary.objectives.size(); ++workload)
     for (size_t i = 0; i < given.size(); ++i) {
       const std::string owner = cat("figures[", i, "]");
       check_keys(given[i], owner);
       const std::string only = text_of(given[i], "workload", owner);
-      if (only.empty() || only == summary.aims[workload].workload)
+      if (only.empty() || only == summary.objectives[workload].workload)
         take(spec_of(summary, workload, given[i], owner));
     }
   return !given.empty();
@@ -217,46 +217,74 @@ bool each_given(const Json& study, const Summary& summary, const Take& take) {
 
 namespace {
 
+std::vector<std::string> without_repeats(std::vector<std::string> texts) {
+  std::sort(texts.begin(), texts.end());
+  texts.erase(std::unique(texts.begin(), texts.end()), texts.end());
+  return texts;
+}
+
+// A misspelt label would quietly leave all conditions without a baseline.
+void check_baseline(const Summary& summary, const Json& baseline, const std::string& owner) {
+  if (baseline.is_null()) return;
+  if (!baseline.is_object() || baseline.empty())
+    fail(Code::invalid_argument, owner, "'baseline' is ", brief_json(baseline),
+         "; it takes an object with labels of a condition");
+  for (const ConditionResult& condition : summary.conditions)
+    if (has_labels(condition.labels, baseline)) return;
+  for (const auto& [label, value] : baseline.items()) {
+    std::vector<std::string> labels, values;
+    for (const ConditionResult& condition : summary.conditions)
+      for (const auto& [name, other] : condition.labels.items()) {
+        labels.push_back(name);
+        if (name == label) values.push_back(label_text(other));
+      }
+    if (values.empty())
+      fail(Code::invalid_argument, owner, "'baseline': no condition has a label '", label, "'",
+           suggestion(label, without_repeats(std::move(labels))));
+    if (std::find(values.begin(), values.end(), label_text(value)) == values.end())
+      fail(Code::invalid_argument, owner, "'baseline': no condition has the label ", label, "=",
+           label_text(value), suggestion(label_text(value), without_repeats(std::move(values))));
+  }
+  fail(Code::invalid_argument, owner, "'baseline': no condition has all of the labels ",
+       labels_text(baseline));
+}
+
 // What records of a part of the study would not tell: names of workloads and conditions that are not in it.
 void check_complete(const Summary& summary, const Json& entry, const std::string& owner) {
   std::vector<std::string> names;
-  for (const Aim& aim : summary.aims) names.push_back(aim.workload);
+  for (const Objective& objective : summary.objectives) names.push_back(objective.workload);
   const std::string only = text_of(entry, "workload", owner);
   if (!only.empty() && std::find(names.begin(), names.end(), only) == names.end())
     fail(Code::invalid_argument, owner, ": there is no workload '", only, "'",
          suggestion(only, names));
-  const Json baseline = entry.value("baseline", Json());
-  if (baseline.is_null()) return;
-  for (size_t i = 0; i < summary.conditions.size(); ++i)
-    if (has_labels(summary.conditions[i].labels, baseline)) return;
-  fail(Code::invalid_argument, owner, ": no condition has the baseline's labels, ",
-       labels_text(baseline));
+  check_baseline(summary, entry.value("baseline", Json()), cat(owner, ": "));
 }
 
 }  // namespace
 
-void check_figures(const Json& study, const std::vector<WorkloadLabels>& workloads) {
+void check_figures(const Outline& study, const std::vector<WorkloadLabels>& workloads) {
   Summary summary;
   for (const WorkloadLabels& workload : workloads) {
     for (const Json& labels : workload.labels) {
       ConditionResult condition;
-      condition.workload = summary.aims.size();
+      condition.workload = summary.objectives.size();
       condition.labels = labels;
       summary.conditions.push_back(std::move(condition));
     }
-    summary.aims.push_back({workload.workload});
+    summary.objectives.push_back({workload.workload});
+    summary.workloads.emplace_back();
   }
-  const Json given = study.is_object() ? study.value("figures", Json()) : Json();
-  each_given(study, summary, [](const FigureSpec&) {});
-  for (size_t i = 0; i < given.size(); ++i)
-    check_complete(summary, given[i], cat("figures[", i, "]"));
+  check_baseline(summary, study.baseline, "");
+  each_given(study.figures, summary, [](const FigureSpec&) {});
+  for (size_t i = 0; i < study.figures.size(); ++i)
+    check_complete(summary, study.figures[i], cat("figures[", i, "]"));
 }
 
-std::vector<StudyFigure> study_figures(const Json& study, const Summary& summary,
+std::vector<StudyFigure> study_figures(const Outline& study, const Summary& summary,
                                        const std::vector<Record>& records) {
   Gallery gallery(summary, records);
-  if (!each_given(study, summary, [&](const FigureSpec& spec) { gallery.add(spec); }))
-    for (size_t workload = 0; workload < summary.aims.size(); ++workload)
+  if (!each_given(study.figures, summary, [&](const FigureSpec& spec) { gallery.add(spec); }))
+    for (size_t workload = 0; workload < summary.objectives.size(); ++workload)
       for (const FigureSpec& spec : usual_specs(summary, workload)) gallery.add(spec);
   return gallery.taken();
 }

@@ -13,17 +13,18 @@ namespace etr::study {
 struct StudyFigure {
   std::string name;     // of its files, without an extension
   std::string caption;  // how to read it, and what was left out
-  size_t workload = 0;  // place in Summary::aims
+  size_t workload = 0;  // place in Summary::objectives
   plot::Figure figure;
 };
 
-// What 'figures' may name, before there are records.
+// What 'figures' and 'baseline' may name, before there are records.
 struct WorkloadLabels {
   std::string workload;
   std::vector<Json> labels;  // of each condition
 };
-// Throws what study_figures() would throw for this study once it has run.
-void check_figures(const Json& study, const std::vector<WorkloadLabels>& workloads);
+// Throws what study_figures() would throw for this study once it has run, and Error(invalid_argument) for a baseline that no
+// condition has.
+void check_figures(const Outline& study, const std::vector<WorkloadLabels>& workloads);
 
 // Those that the study's 'figures' lists; where it has none, what suits its labels. An entry is an object:
 //   kind      to_target: what it took to reach the target (least of a search; median, least and most over searches)
@@ -39,7 +40,7 @@ void check_figures(const Json& study, const std::vector<WorkloadLabels>& workloa
 //   workload  only for this one; otherwise a figure for each
 //   name      of its files
 // Figures without anything to show are left out. Error(invalid_argument) names an unknown kind, key, label or clock, and the nearest.
-std::vector<StudyFigure> study_figures(const Json& study, const Summary& summary,
+std::vector<StudyFigure> study_figures(const Outline& study, const Summary& summary,
                                        const std::vector<Record>& records);
 
 }  // namespace etr::study

@@ -182,13 +182,14 @@ std::string upper_first(std::string text) {
 }  // namespace
 
 std::optional<StudyFigure> to_target_figure(const Scene& scene) {
-  if (!scene.aim().target) return {};
+  if (!scene.objective().target) return {};
   const auto value = [&](size_t i) { return scene.at(i).to_target[scene.clock()]; };
   StudyFigure out;
   const std::string text = upper_first(clock_text(scene.clock())) + " to target";
   out.name = cat("to_target_", kClocks[scene.clock()]);
-  out.caption = cat("The least of a search at which a trial reached ", target_text(scene.aim()),
-                    ". ", kWhiskers, " An arrow stands for a target that was not reached.");
+  out.caption =
+      cat("The least of a search at which a trial reached ", target_text(scene.objective()), ". ",
+          kWhiskers, " An arrow stands for a target that was not reached.");
   out.figure.title = text;
   plot::Axis y;
   y.label = text;
@@ -204,21 +205,23 @@ std::optional<StudyFigure> to_target_figure(const Scene& scene) {
 
 std::optional<StudyFigure> best_metric_figure(const Scene& scene) {
   const auto value = [&](size_t i) { return scene.at(i).best_metric; };
-  const Aim& aim = scene.aim();
+  const Objective& objective = scene.objective();
   StudyFigure out;
   out.name = "best_metric";
-  out.caption =
-      cat("The best ", aim.metric(), " of a search's trials within the budget. ",
-          aim.ends_at_target ? "Trials ended when they reached the target. " : "", kWhiskers);
-  out.figure.title = cat("Best ", aim.metric(), " within the budget");
+  out.caption = cat("The best ", objective.metric(), " of a search's trials within the budget. ",
+                    scene.summary.workloads[scene.spec.workload].ends_at_target
+                        ? "Trials ended when they reached the target. "
+                        : "",
+                    kWhiskers);
+  out.figure.title = cat("Best ", objective.metric(), " within the budget");
   plot::Axis y;
-  y.label = cat("Best ", aim.metric());
-  y.percent = aim.accuracy;
+  y.label = cat("Best ", objective.metric());
+  y.percent = objective.accuracy;
   if (const auto layout = set_panels(scene, y, value, out)) {
     for (size_t i = 0; i < layout->groups.size(); ++i)
       add_metric_range(scene, layout->groups[i], out.figure.panels[i]);
-    if (aim.target && is_near(*aim.target, out.figure.panels))
-      for (plot::Panel& panel : out.figure.panels) add_target(*aim.target, panel);
+    if (objective.target && is_near(*objective.target, out.figure.panels))
+      for (plot::Panel& panel : out.figure.panels) add_target(*objective.target, panel);
   }
   return finished(std::move(out));
 }
@@ -251,13 +254,13 @@ void add_ends(const Scene& scene, const LaidOut::Row& row, bool alone, plot::Pan
 }  // namespace
 
 std::optional<StudyFigure> scaling_figure(const Scene& scene) {
-  if (!scene.aim().target || !is_numeric(scene.summary, scene.spec.workload, scene.spec.x))
+  if (!scene.objective().target || !is_numeric(scene.summary, scene.spec.workload, scene.spec.x))
     return {};
   const LaidOut layout = laid_out(scene);
   StudyFigure out;
   out.name = "scaling";
   out.caption =
-      cat("Steps to reach ", target_text(scene.aim()), ". ", kWhiskers,
+      cat("Steps to reach ", target_text(scene.objective()), ". ", kWhiskers,
           " Scaling is perfect as long as steps are within ", number_text(100 * (kPerfect - 1)),
           " % of those at the smallest batch divided by how often it fits into the larger one; a "
           "larger batch is "
@@ -321,7 +324,7 @@ std::optional<StudyFigure> rate_figure(const Scene& scene) {
   const LaidOut layout = laid_out(scene);
   const bool momentum =
       std::any_of(scene.records.begin(), scene.records.end(), [&](const Record& record) {
-        return record.workload == scene.aim().workload && searched(record, "momentum");
+        return record.workload == scene.objective().workload && searched(record, "momentum");
       });
   StudyFigure out;
   out.name = "rate";

@@ -23,9 +23,10 @@ size_t all_of(const Scene& scene) {
 }
 
 // The end of an axis for the metric: diverging trials would leave no room for the others.
-void cut_worst(const Aim& aim, std::vector<double> values, double kept, plot::Axis& axis) {
+void cut_worst(const Objective& objective, std::vector<double> values, double kept,
+               plot::Axis& axis) {
   std::erase_if(values, [](double value) { return !std::isfinite(value); });
-  if (values.size() < 8 || aim.accuracy) return;
+  if (values.size() < 8 || objective.accuracy) return;
   std::sort(values.begin(), values.end());
   const auto index = static_cast<size_t>(kept * static_cast<double>(values.size() - 1));
   const double low = values.front(), high = values[index];
@@ -73,13 +74,13 @@ plot::Panel strip(const Scene& scene, const std::vector<size_t>& conditions, boo
 }  // namespace
 
 std::optional<StudyFigure> spread_figure(const Scene& scene) {
-  const Aim& aim = scene.aim();
-  const bool score = scene.spec.clock && aim.target;
+  const Objective& objective = scene.objective();
+  const bool score = scene.spec.clock && objective.target;
   const std::vector<size_t> conditions = listed(scene, kMostRows);
   StudyFigure out;
   out.name = score ? cat("spread_", kClocks[scene.clock()]) : "spread";
   const std::string text =
-      score ? cat(clock_text(scene.clock()), " to target") : cat("best ", aim.metric());
+      score ? cat(clock_text(scene.clock()), " to target") : cat("best ", objective.metric());
   out.caption = cat("Each trial that is feasible, and the median of each condition.",
                     left_out(conditions.size(), all_of(scene)));
   out.figure.title = "Trials of each condition: " + text;
@@ -91,8 +92,8 @@ std::optional<StudyFigure> spread_figure(const Scene& scene) {
   if (all.empty()) return {};
   for (plot::Panel& panel : out.figure.panels) {
     panel.x.label = text;
-    panel.x.percent = aim.accuracy && !score;
-    if (!score) cut_worst(aim, all, 0.95, panel.x);
+    panel.x.percent = objective.accuracy && !score;
+    if (!score) cut_worst(objective, all, 0.95, panel.x);
   }
   if (std::isfinite(out.figure.panels.front().x.to))
     out.caption += " Trials far worse than the others lie beyond the axis.";
@@ -121,43 +122,44 @@ void set_extent(plot::Panel& panel) {
 }  // namespace
 
 std::optional<StudyFigure> curves_figure(const Scene& scene) {
-  const Aim& aim = scene.aim();
+  const Objective& objective = scene.objective();
   std::vector<size_t> conditions = listed(scene, kMostCurves);
   StudyFigure out;
   out.name = "curves";
   out.caption =
       cat("The best trial of each condition.", left_out(conditions.size(), all_of(scene)));
-  out.figure.title = cat("Test ", aim.metric(), " of the best trials");
+  out.figure.title = cat("Test ", objective.metric(), " of the best trials");
   std::vector<double> values;
   for (const size_t clock : {0, 2, 3}) {
     plot::Panel panel;
     panel.x.label = clock == 3 ? "training time, seconds" : clock_text(clock);
-    panel.y.label = aim.metric();
-    panel.y.percent = aim.accuracy;
+    panel.y.label = objective.metric();
+    panel.y.percent = objective.accuracy;
     int style = 1;
     for (const size_t condition : conditions) {
       plot::Series series{short_name(scene, condition),
                           is_baseline(scene, condition) && panel.series.empty() ? 0 : style++};
       if (const auto best = scene.at(condition).best)
         for (const CurvePoint& point : scene.records[*best].curve)
-          if (const double y = metric_at(point, aim.accuracy); std::isfinite(y)) {
+          if (const double y = metric_at(point, objective.accuracy); std::isfinite(y)) {
             series.points.push_back({read_clock(point.at, clock), y});
             values.push_back(y);
           }
       panel.series.push_back(std::move(series));
     }
-    if (aim.target) {
+    if (objective.target) {
       double first = kInfinite, last = 0;
       for (const plot::Series& series : panel.series)
         for (const plot::Point& point : series.points)
           first = std::min(first, point.x), last = std::max(last, point.x);
-      panel.references.push_back({"target", {{first, *aim.target}, {last, *aim.target}}});
+      panel.references.push_back(
+          {"target", {{first, *objective.target}, {last, *objective.target}}});
     }
     set_extent(panel);
     out.figure.panels.push_back(std::move(panel));
   }
   if (values.empty()) return {};
-  for (plot::Panel& panel : out.figure.panels) cut_worst(aim, values, 0.9, panel.y);
+  for (plot::Panel& panel : out.figure.panels) cut_worst(objective, values, 0.9, panel.y);
   out.figure.share_y = true;
   out.figure.description = cat("Curves of ", conditions.size(), " conditions.");
   return out;
@@ -174,7 +176,7 @@ struct Plane {
 Plane plane_of(const Scene& scene) {
   std::vector<std::string> keys;
   for (const Record& record : scene.records)
-    if (record.workload == scene.aim().workload && record.point.is_object())
+    if (record.workload == scene.objective().workload && record.point.is_object())
       for (const auto& [key, value] : record.point.items())
         if (value.is_number() && std::find(keys.begin(), keys.end(), key) == keys.end())
           keys.push_back(key);
@@ -205,7 +207,8 @@ std::optional<double> value_at(const Record& record, const std::string& key) {
 plot::Scale scale_of(const Scene& scene, const std::string& key) {
   double low = kInfinite, high = -kInfinite;
   for (const Record& record : scene.records)
-    if (const auto value = value_at(record, key); value && record.workload == scene.aim().workload)
+    if (const auto value = value_at(record, key);
+        value && record.workload == scene.objective().workload)
       low = std::min(low, *value), high = std::max(high, *value);
   return low > 0 && high > 20 * low ? plot::Scale::log10 : plot::Scale::linear;
 }
@@ -228,18 +231,18 @@ Outcome outcome_of(Status status) {
 }
 
 plot::Panel trials_panel(const Scene& scene, const Plane& plane, size_t condition) {
-  const Aim& aim = scene.aim();
+  const Objective& objective = scene.objective();
   plot::Panel panel{short_name(scene, condition)};
   panel.x.label = last_part(plane.x);
   panel.x.scale = scale_of(scene, plane.x);
-  panel.y.label = plane.y.empty() ? cat("best ", aim.metric())
+  panel.y.label = plane.y.empty() ? cat("best ", objective.metric())
                                   : (plane.complement ? "1 − " : "") + last_part(plane.y);
   panel.y.scale = plane.y.empty()    ? plot::Scale::linear
                   : plane.complement ? plot::Scale::log10
                                      : scale_of(scene, plane.y);
   for (size_t i = 0; i < kStatusCount; ++i) {
     const Outcome outcome = outcome_of(static_cast<Status>(i));
-    panel.series.push_back({aim.target || i != 1 ? outcome.name : "ended with its budget",
+    panel.series.push_back({objective.target || i != 1 ? outcome.name : "ended with its budget",
                             outcome.style,
                             plot::Mark::points,
                             {},
@@ -256,7 +259,7 @@ plot::Panel trials_panel(const Scene& scene, const Plane& plane, size_t conditio
     const plot::Point point{
         *x, plane.complement ? 1 - *y : *y, plot::kNone, plot::kNone,
         cat("search ", record.search, ", trial ", record.trial, ", ", labels_text(record.point),
-            ", best ", aim.metric(), " ", number_text(record.best_metric, 4))};
+            ", best ", objective.metric(), " ", number_text(record.best_metric, 4))};
     panel.series[static_cast<size_t>(record.status)].points.push_back(point);
     if (scene.at(condition).best == index) best.points.push_back(point);
   }
@@ -284,7 +287,7 @@ std::optional<StudyFigure> trials_figure(const Scene& scene) {
       for (plot::Panel& panel : out.figure.panels) panel.series[i].name.clear();
   out.figure.share_x = out.figure.share_y = true;
   out.figure.description =
-      cat(scene.aim().workload, ": trials of ", conditions.size(), " conditions.");
+      cat(scene.objective().workload, ": trials of ", conditions.size(), " conditions.");
   return out;
 }
 

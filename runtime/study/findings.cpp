@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -13,10 +14,10 @@
 namespace etr::study {
 namespace {
 
-constexpr size_t kSteps = 2;          // of kClocks
-constexpr double kBorder = 0.05;      // of a range, at either end
-constexpr double kFewFeasible = 0.5;  // of a condition's trials
-constexpr size_t kSearchedFrom = 4;   // trials whose best point says where to search
+constexpr size_t kSteps = 2, kSeconds = 3;  // of kClocks
+constexpr double kBorder = 0.05;            // of a range, at either end
+constexpr double kFewFeasible = 0.5;        // of a condition's trials
+constexpr size_t kSearchedFrom = 4;         // trials whose best point says where to search
 
 double steps_of(const Summary& summary, size_t condition) {
   return summary.conditions[condition].to_target[kSteps].median;
@@ -39,46 +40,86 @@ void find_ends(const Summary& summary, ScalingResult& scaling) {
   }
 }
 
-// The keys of the space in the order of `unit`, with what the study says of each; null where that is not known.
-std::vector<std::pair<std::string, Json>> axes_of(const Aim& aim, const Record& record) {
-  std::vector<std::pair<std::string, Json>> out;
-  if (record.point.is_object() && record.point.size() == record.unit.size())
-    for (const auto& [key, value] : record.point.items())
-      out.emplace_back(key, aim.space.is_object() ? aim.space.value(key, Json()) : Json());
-  return out;
-}
+// Best trials of searches that lie at one border of a key's range.
+struct AtBorder {
+  std::string key;
+  bool lower = false;
+  std::vector<std::string> values;  // what they have there
+};
 
-void warn_of_border(const Aim& aim, const Record& best, std::vector<std::string>& warnings) {
-  const auto axes = axes_of(aim, best);
-  for (size_t i = 0; i < axes.size(); ++i) {
-    const auto& [key, axis] = axes[i];
-    if (axis.is_object() && axis.contains("values")) continue;  // a list has no border
+void look_at_borders(const Space& space, const Record& best, std::vector<AtBorder>& found) {
+  const std::vector<Dimension>& dimensions = space.dimensions();
+  if (best.unit.size() != dimensions.size()) return;  // of another version of the study
+  for (size_t i = 0; i < dimensions.size(); ++i) {
+    if (!dimensions[i].values.empty()) continue;  // a list has no border
     if (best.unit[i] > kBorder && best.unit[i] < 1 - kBorder) continue;
-    warnings.push_back(cat("the best trial has ", key, " = ", label_text(best.point[key]),
-                           ", at the ", best.unit[i] < 0.5 ? "lower" : "upper",
-                           " border of its range: widen the search"));
+    const std::string& key = dimensions[i].key;
+    const bool lower = best.unit[i] < 0.5;
+    auto at = std::find_if(found.begin(), found.end(), [&](const AtBorder& border) {
+      return border.key == key && border.lower == lower;
+    });
+    if (at == found.end()) at = found.insert(found.end(), {key, lower, {}});
+    at->values.push_back(label_text(best.point.value(key, Json())));
   }
 }
 
-void warn(const Aim& aim, const std::vector<Record>& records, ConditionResult& condition) {
+void warn_of_borders(const Objective& objective, const std::vector<Record>& records,
+                     ConditionResult& condition) {
+  const auto space = objective.spaces.find(label_key(condition.labels));
+  if (space == objective.spaces.end()) return;
+  std::vector<AtBorder> found;
+  size_t searched = 0;
+  for (const SearchResult& search : condition.searches) {
+    if (!search.best || search.trials < kSearchedFrom) continue;
+    ++searched;
+    look_at_borders(space->second, records[*search.best], found);
+  }
+  for (const AtBorder& border : found) {
+    std::string values;
+    for (const std::string& value : border.values) values += (values.empty() ? "" : ", ") + value;
+    condition.warnings.push_back(cat(
+        searched == 1
+            ? "the best trial has "
+            : cat("the best trials of ", border.values.size(), " of ", searched, " searches have "),
+        border.key, " = ", values, ", at the ", border.lower ? "lower" : "upper",
+        " border of its range: widen the search"));
+  }
+}
+
+void warn(const Objective& objective, const std::vector<Record>& records,
+          ConditionResult& condition) {
   const size_t trials = condition.records.size();
   size_t feasible = 0, reached = 0;
   for (const SearchResult& search : condition.searches) {
     feasible += search.feasible;
-    reached += std::isfinite(search.to_target[aim.clock]) ? 1 : 0;
+    reached += std::isfinite(search.to_target[objective.clock]) ? 1 : 0;
   }
   if (feasible == 0)
     condition.warnings.push_back("no trial was feasible: all diverged or failed");
   else if (static_cast<double>(feasible) < kFewFeasible * static_cast<double>(trials))
     condition.warnings.push_back(cat("only ", feasible, " of ", trials,
                                      " trials were feasible; the others diverged or failed"));
-  if (aim.target && reached == 0)
+  if (objective.target && reached == 0)
     condition.warnings.push_back("no trial reached the target");
-  else if (aim.target && reached < condition.searches.size())
+  else if (objective.target && reached < condition.searches.size())
     condition.warnings.push_back(
         cat("only ", reached, " of ", condition.searches.size(), " searches reached the target"));
-  if (condition.best && trials >= kSearchedFrom)
-    warn_of_border(aim, records[*condition.best], condition.warnings);
+  warn_of_borders(objective, records, condition);
+}
+
+// Seconds of one device are not those of another.
+void warn_of_devices(const Objective& objective, const std::vector<Record>& records,
+                     std::vector<std::string>& warnings) {
+  if (objective.clock != kSeconds) return;
+  std::set<std::string> devices;
+  for (const Record& record : records)
+    if (record.workload == objective.workload && !record.device.empty())
+      devices.insert(record.device);
+  if (devices.size() < 2) return;
+  std::string names;
+  for (const std::string& device : devices) names += (names.empty() ? "" : ", ") + device;
+  warnings.push_back(cat("scores are in seconds, and trials ran on ", devices.size(),
+                         " devices, which makes them hard to compare: ", names));
 }
 
 }  // namespace
@@ -112,7 +153,9 @@ void find_scaling(Summary& summary) {
 
 void find_warnings(Summary& summary, const std::vector<Record>& records) {
   for (ConditionResult& condition : summary.conditions)
-    warn(summary.aims[condition.workload], records, condition);
+    warn(summary.objectives[condition.workload], records, condition);
+  for (size_t i = 0; i < summary.workloads.size(); ++i)
+    warn_of_devices(summary.objectives[i], records, summary.workloads[i].warnings);
 }
 
 }  // namespace etr::study

@@ -1,5 +1,6 @@
 #include "study/folder.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <span>
 #include <tuple>
@@ -16,9 +17,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // What a study writes.
-constexpr const char* kFiles[] = {kStudyFile,       kRecordsFile, "results.json",
+constexpr const char* kFiles[] = {kStudyFile,       kRecordsFile, kResultsFile,
                                   "conditions.csv", "trials.csv", "report.html"};
-constexpr const char* kFigures = "figures";
 
 using Name = std::tuple<std::string, std::string, uint64_t, uint64_t>;
 
@@ -52,14 +52,89 @@ Json identity_there(const std::string& file, const Name& name) try {
   return {};
 }
 
+// Nothing of others is mixed with a study, or removed.
+void check_holds_study(const fs::path& path) {
+  std::error_code error;
+  if (fs::exists(path / kStudyFile, error) || fs::exists(path / kRecordsFile, error)) return;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error))
+    if (it->path().filename() != platform::kFolderLock)
+      fail(Code::state, "'", path.string(), "' holds no study, but '",
+           it->path().filename().string(), "': give the study a folder of its own (--out FOLDER)");
+}
+
+bool has_condition(const Outline& study, const std::string& workload, const std::string& labels) {
+  return std::any_of(study.objectives.begin(), study.objectives.end(), [&](const Objective& of) {
+    return of.workload == workload && of.spaces.contains(labels);
+  });
+}
+
+// Of what the folder's study.json lists.
+bool has_condition_of(const Outline& study, const Outline& other) {
+  for (const Objective& objective : other.objectives)
+    for (const auto& [labels, space] : objective.spaces)
+      if (has_condition(study, objective.workload, labels)) return true;
+  return false;
+}
+
+Outline outline_in(const std::string& path, const std::string& file) try {
+  return outline_of(Study::parse(parse_json(platform::read_document(file), file), file, path));
+} catch (const Error& error) {
+  fail(Code::state, "'", path, "' holds a study that cannot be read (", error.what(),
+       "): give the study a folder of its own (--out FOLDER), or have what is there removed "
+       "(--overwrite)");
+}
+
+// Names are ours, and never paths.
+bool is_figure_name(const Json& name) {
+  return name.is_string() && !name.empty() &&
+         name.get<std::string>().find_first_not_of(
+             "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") ==
+             std::string::npos;
+}
+
 }  // namespace
+
+void check_folder(const std::string& path, const Outline& study) {
+  check_holds_study(path);
+  const std::string file = (fs::path(path) / kStudyFile).string();
+  const std::vector<Record> records = read_records((fs::path(path) / kRecordsFile).string());
+  const bool any = std::any_of(records.begin(), records.end(), [&](const Record& record) {
+    return has_condition(study, record.workload, label_key(record.condition));
+  });
+  std::error_code error;
+  if (any || (records.empty() && !fs::exists(file, error))) return;
+  if (records.empty() && has_condition_of(study, outline_in(path, file))) return;
+  fail(Code::state, "'", path, "' holds another study, which has no condition of '", study.name,
+       "': give this one a folder of its own (--out FOLDER)");
+}
+
+void remove_figures(const std::string& path) {
+  const fs::path file = fs::path(path) / kResultsFile;
+  std::error_code error;
+  if (!fs::exists(file, error)) return;
+  Json figures;
+  try {
+    const Json results = parse_json(platform::read_document(file.string()), file.string());
+    if (results.is_object()) figures = results.value("figures", Json());
+  } catch (const Error&) {  // damaged: nobody knows which figures are its own
+    return;
+  }
+  for (const Json& name : figures)
+    for (const char* ending : {".svg", ".csv"})
+      if (is_figure_name(name))
+        fs::remove(fs::path(path) / kFiguresFolder / (name.get<std::string>() + ending), error);
+}
 
 StudyFolder::StudyFolder(const std::string& path, const Study& study, bool overwrite)
     : path_(path) {
   if (path.empty()) fail(Code::invalid_argument, "a study needs a folder to write into");
   claim_.emplace(path, "study", "give the study another folder (--out FOLDER)");
-  check_contents();
-  if (overwrite) remove_earlier();
+  if (overwrite) {
+    check_holds_study(path);
+    remove_earlier();
+  } else {
+    check_folder(path, outline_of(study));
+  }
   const auto places = places_of(study);
   for (Record& record : read_records(file(kRecordsFile))) {
     const auto found =
@@ -74,28 +149,13 @@ StudyFolder::StudyFolder(const std::string& path, const Study& study, bool overw
 
 std::string StudyFolder::file(const char* name) const { return (fs::path(path_) / name).string(); }
 
-// A folder that is not empty must be a study's: nothing of others is mixed with a study, or removed.
-void StudyFolder::check_contents() const {
-  std::error_code error;
-  if (fs::exists(file(kStudyFile), error) || fs::exists(file(kRecordsFile), error)) return;
-  for (fs::directory_iterator it(path_, error), end; !error && it != end; it.increment(error))
-    if (it->path().filename() != platform::kFolderLock)
-      fail(Code::state, "'", path_, "' holds no study, but '", it->path().filename().string(),
-           "': give the study a folder of its own (--out FOLDER)");
-}
-
 void StudyFolder::remove_earlier() {
+  remove_figures(path_);
   std::error_code error;
   for (const char* name : kFiles) {
     fs::remove(file(name), error);
     if (error) fail(Code::io, "cannot remove '", file(name), "': ", error.message());
   }
-  for (fs::directory_iterator it(file(kFigures), error), end; !error && it != end;
-       it.increment(error))
-    if (it->path().extension() == ".svg" || it->path().extension() == ".csv") {
-      std::error_code kept;
-      fs::remove(it->path(), kept);
-    }
 }
 
 // Trials whose keys come from the best of others are looked at when those are there: a better one may have been found.
@@ -126,7 +186,13 @@ void StudyFolder::write(const Record& record) {
   if (!lines_->is_in_place())
     fail(Code::state, "the study's folder '", path_,
          "' was removed, renamed or replaced while it ran");
-  lines_->write(to_json(record));
+  if (!failure_.empty()) fail(Code::io, failure_);
+  try {
+    lines_->write(to_json(record));
+  } catch (const Error& error) {
+    failure_ = error.what();
+    throw;
+  }
 }
 
 }  // namespace etr::study

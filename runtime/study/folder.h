@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "study/outline.h"
 #include "study/records.h"
 #include "study/study.h"
 #include "study/trial_job.h"
@@ -16,12 +17,21 @@ namespace etr::study {
 
 constexpr const char* kRecordsFile = "trials.jsonl";
 constexpr const char* kStudyFile = "study.json";
+constexpr const char* kResultsFile = "results.json";
+constexpr const char* kFiguresFolder = "figures";
+
+// Error(state) unless the folder is new, empty, or this study's: where it holds trials or the file of a study, that has a condition
+// of this one, as an earlier version of it has.
+void check_folder(const std::string& path, const Outline& study);
+
+// Removes the files of the figures that the results.json there lists.
+void remove_figures(const std::string& path);
 
 class StudyFolder {
  public:
-  // Claims the folder, and takes up what it holds of this study; `overwrite` removes that. Error(state) where another process
-  // has the folder, where it holds something else, and where a trial of the study was run otherwise than it says now: the
-  // message names the key that differs.
+  // Claims the folder, and takes up what it holds of this study; `overwrite` removes what it holds of any study. Error(state) where
+  // another process has the folder, where it holds something else or another study, and where a trial of the study was run
+  // otherwise than it says now: the message names the key that differs.
   StudyFolder(const std::string& path, const Study& study, bool overwrite);
 
   const std::string& path() const { return path_; }
@@ -30,10 +40,11 @@ class StudyFolder {
   // Of an earlier part; nullptr: the trial is still to be run. One that failed is run again.
   const Record* earlier(const Place& place) const;
 
+  // Error(io) where it cannot be written. All later ones have that error, too: what there is of its line ends the file, and
+  // the next part of the study cuts it off.
   void write(const Record& record);
 
  private:
-  void check_contents() const;
   void remove_earlier();
   void check_records(const Study& study) const;
   [[noreturn]] void refuse(const Study& study, const TrialSpec& now) const;
@@ -42,6 +53,7 @@ class StudyFolder {
   std::optional<train::FolderClaim> claim_;
   std::map<Place, Record> earlier_;
   std::optional<train::JsonLines> lines_;
+  std::string failure_;  // of an earlier write()
 };
 
 }  // namespace etr::study

@@ -143,6 +143,18 @@ bool is_better(double one, double other, bool accuracy) {
   return accuracy ? one > other : one < other;
 }
 
+bool is_better_trial(const Record& one, const Record& other, size_t clock, bool accuracy) {
+  if (is_feasible(one.status) != is_feasible(other.status)) return is_feasible(one.status);
+  const auto score = [&](const Record& record) {
+    return record.to_target ? read_clock(*record.to_target, clock)
+                            : std::numeric_limits<double>::infinity();
+  };
+  if (score(one) != score(other)) return score(one) < score(other);
+  if (is_better(one.best_metric, other.best_metric, accuracy)) return true;
+  if (is_better(other.best_metric, one.best_metric, accuracy)) return false;
+  return std::tie(one.search, one.trial) < std::tie(other.search, other.trial);
+}
+
 const char* status_name(Status status) { return kStatuses[static_cast<int>(status)]; }
 
 Json to_json(const Clock& clock) {

@@ -60,7 +60,7 @@ struct Record {
   std::string workload;
   Json condition;  // its labels, in the order of their declaration
   uint64_t search = 0, trial = 0, seed = 0;
-  std::string digest;  // of all that its result depends on
+  std::string digest;  // of TrialSpec::identity
   Json point;          // what the search has drawn, by key
   std::vector<double> unit;
   Status status = Status::failed;
@@ -75,6 +75,11 @@ struct Record {
   std::vector<CurvePoint> curve;
   std::string device, time, version;  // time: UTC, "2026-11-23T15:40:00Z"
 };
+
+// Whether `one` is the better of two trials of a condition: a feasible one before others, then the one with the fewer to the
+// target on `clock` (a place in kClocks), then the one with the better metric, then that of the lower search and trial. No two
+// trials are equal, so the order in which they ended never matters.
+bool is_better_trial(const Record& one, const Record& other, size_t clock, bool accuracy);
 
 Json to_json(const Record& record);
 Record record_of(const Json& line);  // Error(corrupt_data)

@@ -20,11 +20,6 @@ namespace {
 
 constexpr size_t kMostWarnings = 40;  // conditions that the page lists; results.json has all
 
-std::string text_in(const Json& study, const char* key, const char* otherwise) {
-  const Json value = study.is_object() ? study.value(key, Json()) : Json();
-  return value.is_string() ? value.get<std::string>() : otherwise;
-}
-
 std::string fact(const std::string& name, const std::string& text) {
   return text.empty() ? ""
                       : cat("<div><dt>", escape_markup(name), "</dt><dd>", escape_markup(text),
@@ -66,7 +61,8 @@ std::string period(const std::vector<Record>& records) {
                  : cat(from, " to ", to);
 }
 
-std::string facts(const Json& study, const Summary& summary, const std::vector<Record>& records) {
+std::string facts(const Outline& study, const Summary& summary,
+                  const std::vector<Record>& records) {
   std::array<size_t, kStatusCount> counts{};
   std::set<uint64_t> seeds;
   size_t searches = 0;
@@ -77,17 +73,16 @@ std::string facts(const Json& study, const Summary& summary, const std::vector<R
     seconds += record.spent.seconds;
   }
   for (const ConditionResult& condition : summary.conditions) searches += condition.searches.size();
-  const Json seed = study.is_object() ? study.value("seed", Json()) : Json();
   const auto plural = [](size_t count, const char* what, const char* many = "") {
     return counted(static_cast<int64_t>(count), what, many);
   };
   std::string out = "<dl class='facts'>";
   out += fact("Extent",
-              cat(plural(summary.aims.size(), "workload"), ", ",
+              cat(plural(summary.objectives.size(), "workload"), ", ",
                   plural(summary.conditions.size(), "condition"), ", ",
                   plural(searches, "search", "searches"), ", ", plural(records.size(), "trial")));
   out += fact("Trials", outcomes(counts));
-  out += fact("Seeds", cat(seed.is_number() ? cat("study ", label_text(seed), "; ") : "",
+  out += fact("Seeds", cat(study.seed ? cat("study ", *study.seed, "; ") : "",
                            plural(seeds.size(), "different seed"), " of trials"));
   out += fact("Training time", duration(seconds) + " in all");
   out += fact("Device", joined(records, [](const Record& record) { return record.device; }));
@@ -99,6 +94,10 @@ std::string facts(const Json& study, const Summary& summary, const std::vector<R
 std::string warnings_list(const Summary& summary) {
   std::string items;
   size_t all = 0;
+  for (size_t i = 0; i < summary.workloads.size(); ++i)
+    for (const std::string& warning : summary.workloads[i].warnings)
+      items += cat("<li><b>", escape_markup(summary.objectives[i].workload), "</b> ",
+                   escape_markup(warning), ".</li>");
   for (const ConditionResult& condition : summary.conditions) {
     if (condition.warnings.empty() || ++all > kMostWarnings) continue;
     std::string texts;
@@ -122,56 +121,74 @@ std::string errors_list(const std::vector<Record>& records) {
 }
 
 // What it means that there are no warnings.
-std::string all_well(bool aims, const std::vector<Record>& records) {
+std::string all_well(bool objectives, const std::vector<Record>& records) {
   const bool searched = std::any_of(records.begin(), records.end(),
                                     [](const Record& record) { return !record.unit.empty(); });
-  return cat(aims ? " Every search reached its target. " : " ",
+  return cat(objectives ? " Every search reached its target. " : " ",
              "Most trials of each condition were feasible",
              searched ? ", and no best trial lies at the border of its space." : ".");
 }
 
-// What a reader must know before the numbers: what diverged, failed, or did not get there.
+// What a reader must know before the numbers: what diverged or failed, and what missed its target.
 std::string cautions(const Summary& summary, const std::vector<Record>& records) {
   if (records.empty())
     return "<section class='cautions'><h2>No trial has finished yet</h2></section>";
   std::array<size_t, kStatusCount> short_of{};
   for (const Record& record : records) ++short_of[static_cast<size_t>(record.status)];
   short_of[static_cast<size_t>(Status::reached)] = 0;
-  const bool aims = std::any_of(summary.aims.begin(), summary.aims.end(),
-                                [](const Aim& aim) { return aim.target.has_value(); });
-  if (!aims) short_of[static_cast<size_t>(Status::missed)] = 0;
+  const bool objectives =
+      std::any_of(summary.objectives.begin(), summary.objectives.end(),
+                  [](const Objective& objective) { return objective.target.has_value(); });
+  if (!objectives) short_of[static_cast<size_t>(Status::missed)] = 0;
   const std::string counts = outcomes(short_of);
   const std::string items = warnings_list(summary) + errors_list(records);
   return cat("<section class='cautions", items.empty() ? " none" : "",
-             "'><h2>What did not get there</h2><p>Of ",
+             "'><h2>Failures and missed targets</h2><p>Of ",
              number_text(static_cast<double>(records.size())),
              " trials: ", counts.empty() ? "none diverged or failed" : escape_markup(counts), ".",
-             items.empty() ? all_well(aims, records) : "", "</p>",
+             items.empty() ? all_well(objectives, records) : "", "</p>",
              items.empty() ? "" : cat("<ul>", items, "</ul>"), "</section>");
+}
+
+// The condition with the largest gain; of several that only reached the target themselves, the one with the best score.
+const ConditionResult* largest_gain(const Summary& summary, size_t workload) {
+  const size_t clock = summary.objectives[workload].clock;
+  const ConditionResult* best = nullptr;
+  for (const ConditionResult& condition : summary.conditions) {
+    const double gain = condition.gain[clock].median;
+    if (condition.workload != workload || !condition.baseline || std::isnan(gain)) continue;
+    const double least = best ? best->gain[clock].median : -1;
+    if (gain > least ||
+        (gain == least && condition.to_target[clock].median < best->to_target[clock].median))
+      best = &condition;
+  }
+  return best;
 }
 
 // The one sentence that a reader takes away.
 std::string headline(const Summary& summary, size_t workload) {
-  const Aim& aim = summary.aims[workload];
-  const ConditionResult* best = nullptr;
-  for (const ConditionResult& condition : summary.conditions)
-    if (condition.workload == workload && condition.baseline &&
-        std::isfinite(condition.gain[aim.clock].median) &&
-        (!best || condition.gain[aim.clock].median > best->gain[aim.clock].median))
-      best = &condition;
-  if (!best || !aim.target) return "";
-  const Spread& gain = best->gain[aim.clock];
-  const std::string range = gain.count > 1
-                                ? cat(" (", number_text(gain.low, 2), " to ",
-                                      number_text(gain.high, 2), " over ", gain.count, " searches)")
-                                : "";
-  const std::string from = escape_markup(full_name(summary, summary.conditions[*best->baseline]));
+  const Objective& objective = summary.objectives[workload];
+  const ConditionResult* best = largest_gain(summary, workload);
+  if (!best || !objective.target) return "";
+  const Spread& gain = best->gain[objective.clock];
+  const std::string clock = clock_text(objective.clock), name = full_name(summary, *best);
+  const std::string from = full_name(summary, summary.conditions[*best->baseline]);
   if (gain.median <= 1)
-    return cat("<p class='lead'>No condition reached the target with fewer ", clock_text(aim.clock),
+    return cat("<p class='lead'>No condition reached the target with fewer ", clock,
                " than its baseline.</p>");
-  return cat("<p class='lead'>Largest gain in ", clock_text(aim.clock), " to the target: <b>",
-             number_text(gain.median, 2), "\u00a0×</b>", range, " by ",
-             escape_markup(full_name(summary, *best)), " over ", from, ".</p>");
+  if (std::isinf(gain.median))
+    return cat("<p class='lead'><b>", escape_markup(name), "</b> reached the target in ",
+               best->gain_reached, " of ",
+               counted(static_cast<int64_t>(best->searches.size()), "search", "searches"),
+               ", its baseline, ", escape_markup(from), ", in ",
+               summary.conditions[*best->baseline].to_target[objective.clock].finite, ".</p>");
+  const std::string range = gain.count > 1
+                                ? cat(" (", gain_text(gain.low), " to ", gain_text(gain.high),
+                                      " over ", gain.count, " pairs of searches)")
+                                : "";
+  return cat("<p class='lead'>Largest speed-up in ", clock, " to the target: <b>",
+             gain_text(gain.median), "</b>", range, " by ", escape_markup(name), " over ",
+             escape_markup(from), ".</p>");
 }
 
 std::string figure_card(const StudyFigure& figure) {
@@ -185,14 +202,16 @@ std::string figure_card(const StudyFigure& figure) {
 
 std::string workload_part(const Summary& summary, const std::vector<Record>& records,
                           const std::vector<StudyFigure>& figures, size_t workload) {
-  const Aim& aim = summary.aims[workload];
+  const Objective& objective = summary.objectives[workload];
   std::string out =
-      cat("<h2 class='part'>", escape_markup(aim.workload.empty() ? "Results" : aim.workload),
-          "</h2><p class='goal'>Goal: ", escape_markup(target_text(aim)),
-          aim.ends_at_target ? ", where a trial ends" : "",
-          aim.limit > 0 ? cat("; budget of a trial: ", clock_value(aim.clock, aim.limit),
-                              aim.clock == 3 ? "" : " " + clock_text(aim.clock))
-                        : "",
+      cat("<h2 class='part'>",
+          escape_markup(objective.workload.empty() ? "Results" : objective.workload),
+          "</h2><p class='goal'>Goal: ", escape_markup(target_text(objective)),
+          summary.workloads[workload].ends_at_target ? ", where a trial ends" : "",
+          objective.limit > 0
+              ? cat("; budget of a trial: ", clock_value(objective.clock, objective.limit),
+                    objective.clock == 3 ? "" : " " + clock_text(objective.clock))
+              : "",
           ".</p>");
   out += headline(summary, workload) + scaling_table(summary, workload) +
          condition_table(summary, records, workload) + "<div class='charts'>";
@@ -222,19 +241,19 @@ constexpr const char* kFooter =
     "evaluations; trials that "
     "diverged or failed do not count. Numbers are medians over searches, and below them the least "
     "and the greatest; a "
-    "search that did not reach the target counts as infinite. Baseline / this compares search by "
-    "search, which drew the "
-    "same points. Times are training time: evaluation is not counted. Written by EchoTrain.";
+    "search that did not reach the target counts as infinite. Speed-up over baseline is the "
+    "baseline's score over the condition's, search by search, because these drew the same points: "
+    "∞ where only the condition reached the target, 0 where only the baseline did. Times are "
+    "training time: evaluation is not counted. Written by EchoTrain.";
 
 }  // namespace
 
-std::string study_page(const Json& study, const Summary& summary,
+std::string study_page(const Outline& study, const Summary& summary,
                        const std::vector<Record>& records,
                        const std::vector<StudyFigure>& figures) {
-  const std::string title = text_in(study, "name", "Study");
-  const std::string about = text_in(study, "description", "");
+  const std::string &title = study.name, &about = study.description;
   std::string parts;
-  for (size_t i = 0; i < summary.aims.size(); ++i)
+  for (size_t i = 0; i < summary.objectives.size(); ++i)
     parts += workload_part(summary, records, figures, i);
   return cat(
       "<!doctype html><html lang='en'><head><meta charset='utf-8'>"

@@ -8,7 +8,7 @@
 
 namespace etr::study {
 
-std::string study_page(const Json& study, const Summary& summary,
+std::string study_page(const Outline& study, const Summary& summary,
                        const std::vector<Record>& records, const std::vector<StudyFigure>& figures);
 
 }  // namespace etr::study

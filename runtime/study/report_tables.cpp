@@ -16,11 +16,12 @@ namespace etr::study {
 namespace {
 
 constexpr const char* kDash = "–";
+constexpr const char* kGainHead = "Speed-up over baseline";
 constexpr size_t kMostOpen = 24;  // conditions of a table that is not folded
 
-std::string metric_value(const Aim& aim, double value) {
+std::string metric_value(const Objective& objective, double value) {
   if (!std::isfinite(value)) return kDash;
-  return aim.accuracy ? number_text(100 * value, 2) + "\u00a0%" : number_text(value, 4);
+  return objective.accuracy ? number_text(100 * value, 2) + "\u00a0%" : number_text(value, 4);
 }
 
 // "30,100", and below it "28,000 – 33,000"
@@ -66,7 +67,7 @@ class ConditionTable {
       : summary_(summary),
         records_(records),
         workload_(workload),
-        aim_(summary.aims[workload]),
+        objective_(summary.objectives[workload]),
         varying_(varying_labels(summary, workload)) {}
 
   std::string html() const {
@@ -82,10 +83,10 @@ class ConditionTable {
  private:
   bool compares() const {
     return std::any_of(summary_.conditions.begin(), summary_.conditions.end(), [&](const auto& c) {
-      return c.workload == workload_ && c.baseline && c.gain[aim_.clock].count > 0;
+      return c.workload == workload_ && c.baseline && c.gain[objective_.clock].count > 0;
     });
   }
-  std::string clock_head() const { return upper(clock_text(aim_.clock)) + " to target"; }
+  std::string clock_head() const { return upper(clock_text(objective_.clock)) + " to target"; }
   static std::string upper(std::string text) {
     text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
     return text;
@@ -93,11 +94,11 @@ class ConditionTable {
 
   std::vector<std::string> heads() const {
     std::vector<std::string> out = {"Condition"};
-    if (aim_.target) {
+    if (objective_.target) {
       out.push_back(clock_head());
-      if (compares()) out.push_back("Baseline / this");
+      if (compares()) out.push_back(kGainHead);
     }
-    out.push_back(cat("Best ", aim_.metric()));
+    out.push_back(cat("Best ", objective_.metric()));
     out.insert(out.end(), {"Trials", "Best point"});
     return out;
   }
@@ -106,16 +107,16 @@ class ConditionTable {
     const std::string name = short_name(condition.labels, varying_);
     std::string out = cat("<tr role='row'><th scope='row' role='rowheader'>",
                           escape_markup(name.empty() ? "all trials" : name), "</th>");
-    const size_t clock = aim_.clock;
-    if (aim_.target) {
+    const size_t clock = objective_.clock;
+    if (objective_.target) {
       out += cell(clock_head(), spread_cell(condition.to_target[clock], [&](double value) {
                     return clock_value(clock, value);
                   }));
-      if (compares()) out += cell("Baseline / this", gain(condition));
+      if (compares()) out += cell(kGainHead, gain(condition));
     }
-    out += cell(cat("Best ", aim_.metric()), spread_cell(condition.best_metric, [&](double value) {
-                  return metric_value(aim_, value);
-                }));
+    out += cell(cat("Best ", objective_.metric()),
+                spread_cell(condition.best_metric,
+                            [&](double value) { return metric_value(objective_, value); }));
     out += cell("Trials", cat(condition.records.size(), "<small class='free'>",
                               escape_markup(outcomes(condition.counts)), "</small>"));
     out += cell("Best point", condition.best ? point_text(records_[*condition.best]) : kDash);
@@ -124,15 +125,18 @@ class ConditionTable {
 
   std::string gain(const ConditionResult& condition) const {
     if (!condition.baseline) return "baseline";
-    return spread_cell(condition.gain[aim_.clock], [](double value) {
-      return value > 0 ? number_text(value, 2) + "\u00a0×" : std::string("not reached");
-    });
+    const Spread& gain = condition.gain[objective_.clock];
+    if (gain.count == 0) return kDash;  // neither reached the target
+    std::string out = spread_cell(gain, gain_text);
+    if (condition.gain_reached < gain.count)
+      out += cat("<small>reached in ", condition.gain_reached, " of ", gain.count, "</small>");
+    return out;
   }
 
   const Summary& summary_;
   const std::vector<Record>& records_;
   const size_t workload_;
-  const Aim& aim_;
+  const Objective& objective_;
   const std::vector<std::string> varying_;
 };
 
@@ -150,6 +154,10 @@ std::string clock_value(size_t clock, double value) {
   return clock == 3 ? duration(value) : number_text(value);
 }
 
+std::string gain_text(double gain) {
+  return std::isinf(gain) ? "∞" : number_text(gain, 2) + "\u00a0×";
+}
+
 std::string outcomes(const std::array<size_t, kStatusCount>& counts) {
   std::string out;
   for (size_t i = 0; i < kStatusCount; ++i)
@@ -162,8 +170,8 @@ std::string outcomes(const std::array<size_t, kStatusCount>& counts) {
 std::string full_name(const Summary& summary, const ConditionResult& condition) {
   std::string name = short_name(condition.labels, varying_labels(summary, condition.workload));
   if (name.empty()) name = condition.name.empty() ? "all trials" : condition.name;
-  if (summary.aims.size() == 1) return name;
-  return summary.aims[condition.workload].workload + ": " + name;
+  if (summary.objectives.size() == 1) return name;
+  return summary.objectives[condition.workload].workload + ": " + name;
 }
 
 std::string condition_table(const Summary& summary, const std::vector<Record>& records,

@@ -15,6 +15,9 @@ std::string duration(double seconds);
 // A value of a clock; "not reached" where it is infinite.
 std::string clock_value(size_t clock, double value);
 
+// "1.52 ×"; "∞" where only the condition reached the target.
+std::string gain_text(double gain);
+
 // "24 reached, 6 missed", of counts by Status.
 std::string outcomes(const std::array<size_t, kStatusCount>& counts);
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "core/error.h"
@@ -16,7 +17,7 @@ Json condition_result(const Study& study, const std::vector<Standing>& searches)
   std::vector<Record> records;
   for (const Standing& search : searches)
     records.insert(records.end(), search.records().begin(), search.records().end());
-  const Summary summary = summarize(study.json(), records);
+  const Summary summary = summarize(outline_of(study), records);
   return to_json(summary, summary.conditions.front(), records);
 }
 
@@ -29,16 +30,18 @@ std::vector<Record> records_of(const Study& study, const std::string& folder) {
   for (const Workload& workload : study.workloads())
     for (const Condition& condition : workload.conditions)
       known[{workload.name, label_key(condition.labels)}] = {known.size(), &condition};
-  std::vector<std::pair<size_t, Record>> found;
+  using Rank = std::tuple<size_t, uint64_t, uint64_t>;
+  std::vector<std::pair<Rank, Record>> found;
   for (Record& record : read_records((std::filesystem::path(folder) / kRecordsFile).string())) {
     const auto of = known.find({record.workload, label_key(record.condition)});
     if (of == known.end() || record.search >= of->second.condition->searches ||
         record.trial >= of->second.condition->trials)
       continue;
-    found.emplace_back(of->second.place, std::move(record));
+    const Rank rank{of->second.place, record.search, record.trial};
+    found.emplace_back(rank, std::move(record));
   }
-  std::stable_sort(found.begin(), found.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::sort(found.begin(), found.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<Record> out;
   for (auto& [place, record] : found) out.push_back(std::move(record));
   return out;
@@ -46,7 +49,7 @@ std::vector<Record> records_of(const Study& study, const std::string& folder) {
 
 Json results(const Study& study, const std::string& folder) {
   const std::vector<Record> records = records_of(study, folder);
-  return to_json(summarize(study.json(), records), records)["conditions"];
+  return to_json(summarize(outline_of(study), records), records)["conditions"];
 }
 
 Json to_json(const Event& event, const Study& study) {

@@ -15,7 +15,7 @@ namespace etr::study {
 namespace {
 
 // So often a waiting caller looks whether stop() was called, which may tell nobody: it serves signal handlers.
-constexpr double kGlance = 0.05;
+constexpr double kPollSeconds = 0.05;
 // First trials that fail with one error end the study with it: it is the study's, and not the trials'.
 constexpr uint64_t kFailures = 3;
 constexpr uint64_t kThreadsOfTrial = 2;  // the trainer's, and one of its pipelines or of the device
@@ -67,6 +67,16 @@ void Runner::begin() {
   const std::unique_lock lock(mutex_);
   begun_ = true;
   began_ns_ = now_ns();
+  try {
+    take_stock();
+    if (!pending_.empty()) start_threads(parallel_);
+  } catch (...) {  // half done: it cannot be tried again
+    failure_ = std::current_exception();
+  }
+}
+
+// Counts what the folder has already; the other trials are pending.
+void Runner::take_stock() {
   for (size_t w = 0; w < study_.workloads().size(); ++w)
     for (size_t c = 0; c < study_.workloads()[w].conditions.size(); ++c)
       standings_[{w, c}].resize(study_.workloads()[w].conditions[c].searches);
@@ -81,11 +91,11 @@ void Runner::begin() {
     else
       pending_.push_back(place);
   }
-  if (!pending_.empty()) start_threads(parallel_);
 }
 
-// Until there are so many, with the mutex held. Fewer give the same results.
+// Starts threads until there are `count`. Caller holds mutex_. If the system refuses more, the study runs with fewer.
 void Runner::start_threads(uint64_t count) {
+  threads_.reserve(count);  // so that push_back() cannot fail with a thread in hand
   while (threads_.size() < count) try {
       const size_t slot = threads_.size();
       threads_.push_back(
@@ -122,7 +132,7 @@ std::optional<Place> Runner::take(std::unique_lock<std::mutex>& lock) {
       latest_ = place;
       return place;
     }
-    changed_.wait_for(lock, clock_duration(kGlance));
+    changed_.wait_for(lock, clock_duration(kPollSeconds));
   }
   return std::nullopt;
 }
@@ -296,7 +306,7 @@ Event Runner::next_event(double seconds) {
   const auto due = deadline_after(seconds);
   std::unique_lock lock(mutex_);
   while (events_.empty() && working_ > 0 && std::chrono::steady_clock::now() < due) {
-    changed_.wait_until(lock, std::min(due, deadline_after(kGlance)));
+    changed_.wait_until(lock, std::min(due, deadline_after(kPollSeconds)));
     if (!stop_.load() && !failure_) continue;
     lock.unlock();
     stop_trials();

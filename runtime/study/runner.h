@@ -51,7 +51,7 @@ Json to_json(const Event& event, const Study& study);
 // What results() will say of a condition, but for its baseline, from the standings of its searches. They have a record.
 Json condition_result(const Study& study, const std::vector<Standing>& searches);
 
-// Of the study's trials, those that the folder has by now: a study may have been shortened since.
+// Of the study's trials, those that the folder has by now, by their places: a study may have been shortened since.
 std::vector<Record> records_of(const Study& study, const std::string& folder);
 
 // What the conditions of results.json say, from the records that the folder has by now: also while a study runs there.
@@ -79,6 +79,7 @@ class Runner {
 
  private:
   void begin();
+  void take_stock();
   std::shared_ptr<gpu::Kernels> kernels_of(size_t slot) const;
   void work(size_t slot);
   std::optional<Place> take(std::unique_lock<std::mutex>& lock);

@@ -23,6 +23,13 @@ double best_until(const Workload& workload, const Record& record, double clock) 
   return best;
 }
 
+// What a trial would have had at `clock` is not known where it was stopped before. One that reached the target needs no more.
+bool ended_before(const Workload& workload, const Record& record, double clock) {
+  if (record.to_target || record.curve.empty()) return false;
+  const std::string& name = workload.budget.clock;
+  return std::max(read_clock(record.spent, name), read_clock(record.curve.back().at, name)) < clock;
+}
+
 }  // namespace
 
 void Standing::add(const Workload& workload, const Record& record) {
@@ -46,36 +53,31 @@ std::optional<Status> Standing::verdict(const Workload& workload, const CurvePoi
 bool Standing::is_hopeless(const Workload& workload, const CurvePoint& at, double best) const {
   const double clock = read_clock(at.at, workload.budget.clock);
   if (clock < kMedianFrom * workload.budget.limit()) return false;
+  const bool accuracy = workload.goal.accuracy;
   std::vector<double> others;
-  for (const Record& record : records_)
-    if (is_feasible(record.status)) {
-      const double metric = best_until(workload, record, clock);
-      if (!std::isnan(metric)) others.push_back(metric);
-    }
+  for (const Record& record : records_) {
+    if (!is_feasible(record.status) || ended_before(workload, record, clock)) continue;
+    const double metric = best_until(workload, record, clock);
+    if (!std::isnan(metric)) others.push_back(metric);
+  }
   if (others.size() < kMedianOf) return false;
+  // Of an even number the worse of the two in the middle: a trial is stopped only where both are better.
   const auto middle = others.begin() + static_cast<std::ptrdiff_t>(others.size() / 2);
-  std::nth_element(others.begin(), middle, others.end());
-  return is_better(*middle, best, workload.goal.accuracy);
+  std::nth_element(others.begin(), middle, others.end(),
+                   [&](double one, double other) { return is_better(one, other, accuracy); });
+  return is_better(*middle, best, accuracy);
 }
 
 const Record* better_of(const Workload& workload, const Record* one, const Record* other) {
   const auto counts = [](const Record* record) { return record && is_feasible(record->status); };
   if (!counts(one) || !counts(other)) return counts(one) ? one : counts(other) ? other : nullptr;
-  const std::string& clock = workload.budget.clock;
-  if (one->to_target && other->to_target)
-    return read_clock(*other->to_target, clock) < read_clock(*one->to_target, clock) ? other : one;
-  if (one->to_target || other->to_target) return one->to_target ? one : other;
-  return is_better(other->best_metric, one->best_metric, workload.goal.accuracy) ? other : one;
+  const size_t clock = clock_index(workload.budget.clock);
+  return is_better_trial(*other, *one, clock, workload.goal.accuracy) ? other : one;
 }
 
 const Record* Standing::best(const Workload& workload) const {
-  // By the number of the trial where two are equal, not by which of them ended first.
-  std::vector<const Record*> ordered;
-  for (const Record& record : records_) ordered.push_back(&record);
-  std::sort(ordered.begin(), ordered.end(),
-            [](const Record* a, const Record* b) { return a->trial < b->trial; });
   const Record* best = nullptr;
-  for (const Record* record : ordered) best = better_of(workload, best, record);
+  for (const Record& record : records_) best = better_of(workload, best, &record);
   return best;
 }
 

@@ -20,7 +20,7 @@ class Standing {
   const std::vector<Record>& records() const { return records_; }
   std::optional<double> fewest() const { return fewest_; }  // to the target, on the budget's clock
 
-  // The trial with the fewest to the target; where none reached it, the feasible one with the best metric. nullptr: none.
+  // The best feasible trial, as is_better_trial() has it. nullptr: none.
   const Record* best(const Workload& workload) const;
 
  private:
@@ -30,7 +30,7 @@ class Standing {
   std::optional<double> fewest_;
 };
 
-// Which of two trials is the better one, as above. Either may be nullptr.
+// The better one of two trials. Either may be nullptr; nullptr where neither is feasible.
 const Record* better_of(const Workload& workload, const Record* one, const Record* other);
 
 }  // namespace etr::study

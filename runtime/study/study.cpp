@@ -170,8 +170,32 @@ std::string key_of(const std::string& override_text) {
   return override_text.substr(0, override_text.find('='));
 }
 
-// What a search draws cannot be set for all its trials as well.
-void check_set(const Condition& condition, const std::string& owner) {
+void check_own_key(const Workload& workload, const std::string& key, const std::string& owner) {
+  if (const std::string by = set_by_study(workload, key); !by.empty())
+    fail(Code::invalid_argument, owner, " is '", key,
+         "', which the study sets in each of its trials, from ", by, ": say it there");
+}
+
+// Also of a section that is set as a whole: train={"steps": 5}.
+void check_own_keys(const Workload& workload, const std::string& text, const std::string& owner) {
+  const std::string key = key_of(text);
+  check_own_key(workload, key, owner);
+  if ((key != "train" && key != "evaluation") || key.size() == text.size()) return;
+  const auto section = parse_if_json(text.substr(key.size() + 1), "an override");
+  if (!section || !section->is_object()) return;  // which the job refuses
+  for (const auto& [name, value] : section->items())
+    check_own_key(workload, cat(key, ".", name), owner);
+}
+
+// What a search draws, or the study itself says, cannot be set for all its trials as well.
+void check_set(const Workload& workload, const Condition& condition, const std::string& owner) {
+  const std::string where = cat(owner, " (", condition.name, ")");
+  for (const Dimension& dimension : condition.space.dimensions())
+    check_own_key(workload, dimension.key, where + ": a key of 'space'");
+  for (const Scaling& scaling : condition.scale)
+    check_own_key(workload, scaling.key, where + ": a key of 'scale'");
+  for (const std::string& text : condition.set)
+    check_own_keys(workload, text, where + ": what 'set' or --set changes");
   for (const std::string& text : condition.set)
     if (condition.space.has(key_of(text)))
       fail(Code::invalid_argument, owner, " (", condition.name, "): '", text, "' sets '",
@@ -266,7 +290,7 @@ void Study::check_figures() const {
       labels.back().labels.push_back(condition.labels);
   }
   try {
-    study::check_figures(json_, labels);
+    study::check_figures(outline_of(*this), labels);
   } catch (const Error& error) {
     fail(error.code(), origin_, ": ", error.what());
   }
@@ -277,7 +301,7 @@ void Study::check_trials() const {
     for (size_t c = 0; c < workloads_[w].conditions.size(); ++c) {
       const Condition& condition = workloads_[w].conditions[c];
       const std::string owner = cat(origin_, ": ", workloads_[w].name);
-      check_set(condition, owner);
+      check_set(workloads_[w], condition, owner);
       try {
         check_job(*this, w, c, owner);
       } catch (const Error& error) {

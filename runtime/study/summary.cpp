@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
+#include "core/error.h"
 #include "core/json.h"
 #include "study/findings.h"
 #include "study/labels.h"
@@ -13,85 +15,33 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-const Json* find(const Json& json, const char* key) {
-  if (!json.is_object()) return nullptr;
-  const auto found = json.find(key);
-  return found == json.end() ? nullptr : &*found;
-}
-
-void read_goal(const Json& goal, Aim& aim) {
-  if (const Json* metric = find(goal, "metric"); metric && metric->is_string())
-    aim.accuracy = metric->get<std::string>() == "accuracy";
-  if (const Json* target = find(goal, "target"); target && target->is_number())
-    aim.target = target->get<double>();
-}
-
-void read_budget(const Json& budget, Aim& aim) {
-  for (const auto& [key, value] : budget.items()) {
-    const auto found = std::find(kClocks.begin(), kClocks.end(), key);
-    if (found == kClocks.end() || !value.is_number() || value.get<double>() <= 0) continue;
-    aim.clock = static_cast<size_t>(found - kClocks.begin());
-    aim.limit = value.get<double>();
-    return;
-  }
-}
-
-void read_aim(const Json& from, Aim& aim) {
-  if (const Json* goal = find(from, "goal")) read_goal(*goal, aim);
-  if (const Json* budget = find(from, "budget"); budget && budget->is_object())
-    read_budget(*budget, aim);
-  if (const Json* search = find(from, "search"))
-    if (const Json* space = find(*search, "space")) aim.space = *space;
-}
-
-// One for each workload of the records, in the study's order and then in that of the records.
-std::vector<Aim> aims_of(const Json& study, const std::vector<Record>& records) {
-  std::vector<Aim> out;
-  const auto known = [&](const std::string& name) {
-    return std::any_of(out.begin(), out.end(), [&](const Aim& a) { return a.workload == name; });
-  };
-  const auto recorded = [&](const std::string& name) {
-    return std::any_of(records.begin(), records.end(),
-                       [&](const Record& record) { return record.workload == name; });
-  };
-  if (const Json* workloads = find(study, "workloads"); workloads && workloads->is_array())
-    for (const Json& workload : *workloads) {
-      const Json* name = find(workload, "name");
-      if (!name || !name->is_string() || !recorded(name->get<std::string>())) continue;
-      Aim aim{name->get<std::string>()};
-      read_aim(study, aim);
-      read_aim(workload, aim);
-      out.push_back(std::move(aim));
-    }
-  for (const Record& record : records)
-    if (!known(record.workload)) {
-      Aim aim{record.workload};
-      read_aim(study, aim);
-      out.push_back(std::move(aim));
-    }
+// Those of the workloads that have records.
+std::vector<Objective> objectives_of(const Outline& study, const std::vector<Record>& records) {
+  std::set<std::string> recorded;
+  for (const Record& record : records) recorded.insert(record.workload);
+  std::vector<Objective> out;
+  for (const Objective& objective : study.objectives)
+    if (recorded.erase(objective.workload) > 0) out.push_back(objective);
+  if (!recorded.empty())
+    fail(Code::invalid_argument, "a record is of the workload '", *recorded.begin(),
+         "', which the study does not have");
   return out;
 }
 
-void add_to_search(const Aim& aim, const std::vector<Record>& records, size_t index,
+void add_to_search(const Objective& objective, const std::vector<Record>& records, size_t index,
                    SearchResult& search) {
   const Record& record = records[index];
   ++search.trials;
   if (!is_feasible(record.status)) return;
   ++search.feasible;
-  const auto score = [&](const Record& of) {
-    return of.to_target ? read_clock(*of.to_target, aim.clock) : kInfinite;
-  };
-  const bool first = !search.best;
-  const double before = first ? kInfinite : score(records[*search.best]);
-  const double metric_before = first ? kNone : records[*search.best].best_metric;
-  if (first || score(record) < before ||
-      (score(record) == before && is_better(record.best_metric, metric_before, aim.accuracy)))
+  if (!search.best ||
+      is_better_trial(record, records[*search.best], objective.clock, objective.accuracy))
     search.best = index;
   if (record.to_target)
     for (size_t clock = 0; clock < kClocks.size(); ++clock)
       search.to_target[clock] =
           std::min(search.to_target[clock], read_clock(*record.to_target, clock));
-  if (is_better(record.best_metric, search.best_metric, aim.accuracy))
+  if (is_better(record.best_metric, search.best_metric, objective.accuracy))
     search.best_metric = record.best_metric;
 }
 
@@ -104,7 +54,7 @@ SearchResult& search_of(ConditionResult& condition, uint64_t number) {
   return condition.searches.back();
 }
 
-std::vector<ConditionResult> grouped(const std::vector<Aim>& aims,
+std::vector<ConditionResult> grouped(const std::vector<Objective>& objectives,
                                      const std::vector<Record>& records) {
   std::vector<ConditionResult> out;
   std::map<std::string, size_t> known;
@@ -114,7 +64,7 @@ std::vector<ConditionResult> grouped(const std::vector<Aim>& aims,
     const auto [entry, is_new] = known.try_emplace(key, out.size());
     if (is_new) {
       ConditionResult condition;
-      while (aims[condition.workload].workload != record.workload) ++condition.workload;
+      while (objectives[condition.workload].workload != record.workload) ++condition.workload;
       condition.labels = record.condition;
       condition.name = labels_text(record.condition);
       out.push_back(std::move(condition));
@@ -127,10 +77,11 @@ std::vector<ConditionResult> grouped(const std::vector<Aim>& aims,
   return out;
 }
 
-void take_results(const Aim& aim, const std::vector<Record>& records, ConditionResult& condition) {
+void take_results(const Objective& objective, const std::vector<Record>& records,
+                  ConditionResult& condition) {
   for (const size_t index : condition.records) {
     ++condition.counts[static_cast<size_t>(records[index].status)];
-    add_to_search(aim, records, index, search_of(condition, records[index].search));
+    add_to_search(objective, records, index, search_of(condition, records[index].search));
   }
   std::sort(condition.searches.begin(), condition.searches.end(),
             [](const SearchResult& a, const SearchResult& b) { return a.search < b.search; });
@@ -138,7 +89,7 @@ void take_results(const Aim& aim, const std::vector<Record>& records, ConditionR
   SearchResult best;  // of all searches together
   for (const SearchResult& search : condition.searches) {
     metrics.push_back(search.best_metric);
-    if (search.best) add_to_search(aim, records, *search.best, best);
+    if (search.best) add_to_search(objective, records, *search.best, best);
   }
   condition.best = best.best;
   condition.best_metric = spread_of(metrics);
@@ -149,23 +100,36 @@ void take_results(const Aim& aim, const std::vector<Record>& records, ConditionR
   }
 }
 
-// Search by search: searches of one number drew the same points.
-void take_gain(const ConditionResult& baseline, ConditionResult& condition) {
-  for (size_t clock = 0; clock < kClocks.size(); ++clock) {
-    std::vector<double> gains;
-    for (const SearchResult& search : condition.searches)
-      for (const SearchResult& other : baseline.searches)
-        if (search.search == other.search && std::isfinite(other.to_target[clock]))
-          gains.push_back(other.to_target[clock] / search.to_target[clock]);
-    condition.gain[clock] = spread_of(gains);
-  }
+// Where just half of the gains are infinite, the median is the largest of the others: the mean with an infinite one would say more
+// than is known.
+Spread spread_of_gains(const std::vector<double>& gains) {
+  Spread out = spread_of(gains);
+  if (!std::isinf(out.median) || 2 * out.finite < out.count) return out;
+  out.median = 0;
+  for (const double gain : gains)
+    if (std::isfinite(gain)) out.median = std::max(out.median, gain);
+  return out;
 }
 
-Json baseline_labels(const Json& study, const std::vector<ConditionResult>& conditions) {
-  if (const Json* given = find(study, "baseline"); given && given->is_object()) return *given;
-  if (const Json* figures = find(study, "figures"); figures && figures->is_array())
-    for (const Json& figure : *figures)
-      if (const Json* given = find(figure, "baseline"); given && given->is_object()) return *given;
+// Search by search: searches of one number drew the same points.
+void take_gain(const ConditionResult& baseline, ConditionResult& condition) {
+  std::array<std::vector<double>, 4> gains;
+  for (const SearchResult& search : condition.searches)
+    for (const SearchResult& other : baseline.searches) {
+      if (search.search != other.search) continue;
+      for (size_t clock = 0; clock < kClocks.size(); ++clock)  // NaN where neither reached it
+        gains[clock].push_back(other.to_target[clock] / search.to_target[clock]);
+      condition.gain_reached += std::isfinite(search.to_target[0]) ? 1 : 0;
+    }
+  for (size_t clock = 0; clock < kClocks.size(); ++clock)
+    condition.gain[clock] = spread_of_gains(gains[clock]);
+}
+
+Json baseline_labels(const Outline& study, const std::vector<ConditionResult>& conditions) {
+  if (study.baseline.is_object()) return study.baseline;
+  for (const Json& figure : study.figures)
+    if (figure.is_object() && figure.contains("baseline") && figure["baseline"].is_object())
+      return figure["baseline"];
   for (const auto& is :
        {+[](const std::string&, const Json&value) { return value == "none"; },
         +[](const std::string&name, const Json&value) { return name == "factor" && value == 1; }})
@@ -232,13 +196,14 @@ bool ends_at_target(const std::string& workload, const std::vector<Record>& reco
 
 }  // namespace
 
-Summary summarize(const Json& study, const std::vector<Record>& records) {
+Summary summarize(const Outline& study, const std::vector<Record>& records) {
   Summary out;
-  out.aims = aims_of(study, records);
-  for (Aim& aim : out.aims) aim.ends_at_target = ends_at_target(aim.workload, records);
-  out.conditions = grouped(out.aims, records);
+  out.objectives = objectives_of(study, records);
+  for (const Objective& objective : out.objectives)
+    out.workloads.push_back({ends_at_target(objective.workload, records), {}});
+  out.conditions = grouped(out.objectives, records);
   for (ConditionResult& condition : out.conditions)
-    take_results(out.aims[condition.workload], records, condition);
+    take_results(out.objectives[condition.workload], records, condition);
   out.baseline = baseline_labels(study, out.conditions);
   for (size_t i = 0; i < out.conditions.size(); ++i) {
     const auto baseline = baseline_of(out, i, out.baseline);

@@ -11,24 +11,12 @@
 #include <vector>
 
 #include "core/json_fwd.h"
+#include "study/outline.h"
 #include "study/records.h"
 
 namespace etr::study {
 
 constexpr size_t kStatusCount = 6;
-
-// What a workload's trials were to reach.
-struct Aim {
-  std::string workload;
-  bool accuracy = false;  // the metric; otherwise loss
-  std::optional<double> target;
-  size_t clock = 0;  // the budget's first: what is compared if nothing else is said
-  double limit = 0;  // of the budget on that clock
-  Json space;        // of the workload's search, or null
-  bool ends_at_target =
-      false;  // trials did not go on: their best metrics are hardly better than the target
-  const char* metric() const { return accuracy ? "accuracy" : "loss"; }
-};
 
 struct Spread {
   double median = kNone, low = kNone, high = kNone;
@@ -42,11 +30,11 @@ struct SearchResult {
   size_t trials = 0, feasible = 0;
   std::array<double, 4> to_target{};  // by clock; infinite where no trial got there
   double best_metric = kNone;
-  std::optional<size_t> best;  // the record that got there first, or else has the best metric
+  std::optional<size_t> best;  // the record of the best trial, see is_better_trial()
 };
 
 struct ConditionResult {
-  size_t workload = 0;  // place in Summary::aims
+  size_t workload = 0;  // place in Summary::objectives
   Json labels;
   std::string name;  // "variant=none, factor=1"
   std::vector<size_t> records;
@@ -56,8 +44,15 @@ struct ConditionResult {
   Spread best_metric;
   std::optional<size_t> best;      // record: of all searches
   std::optional<size_t> baseline;  // the condition that this one is compared with
-  // The baseline's score over this one's on each clock, search by search: above 1 is better than the baseline.
+  // The baseline's score over this one's on each clock, search by search: above 1 is better than the baseline. Infinite where only
+  // this one reached the target, 0 where only the baseline did; a pair in which neither did says nothing and is left out.
   std::array<Spread, 4> gain;
+  size_t gain_reached = 0;  // of those pairs: in which this one reached the target
+  std::vector<std::string> warnings;
+};
+
+struct WorkloadResult {
+  bool ends_at_target = false;  // trials did not go on: best metrics are hardly better than it
   std::vector<std::string> warnings;
 };
 
@@ -78,7 +73,8 @@ struct ScalingResult {
 constexpr double kPerfect = 1.2, kUseful = 1.05;
 
 struct Summary {
-  std::vector<Aim> aims;  // one a workload, in the order of the study
+  std::vector<Objective> objectives;  // one a workload that has records, in the order of the study
+  std::vector<WorkloadResult> workloads;  // of those
   std::vector<ConditionResult> conditions;
   std::vector<ScalingResult> scaling;
   Json
@@ -86,8 +82,8 @@ struct Summary {
   std::string batch_label;  // the label that counts as batch size; "": none
 };
 
-// `study` is the study's file (name, goal, budget, search, workloads, figures); what it leaves out is taken as not said.
-Summary summarize(const Json& study, const std::vector<Record>& records);
+// Records may be of a part of the study, or none. Error(invalid_argument) for a record of a workload that the study has not.
+Summary summarize(const Outline& study, const std::vector<Record>& records);
 
 // The condition that is the baseline of another: of those with all labels of `baseline` the one that agrees with the other on
 // every label in which they differ among themselves.

@@ -30,6 +30,19 @@ Json by_clock(const std::array<Spread, 4>& spreads) {
   return out;
 }
 
+Json gain_of(const ConditionResult& condition) {
+  Json out = Json::object();
+  for (size_t i = 0; i < kClocks.size(); ++i) {
+    const Spread& gain = condition.gain[i];
+    out[kClocks[i]] = {{"median", number(gain.median)},
+                       {"least", number(gain.low)},
+                       {"most", number(gain.high)},
+                       {"pairs", gain.count},
+                       {"reached", condition.gain_reached}};
+  }
+  return out;
+}
+
 Json counts_of(const ConditionResult& condition) {
   Json out = Json::object();
   for (size_t i = 0; i < kStatusCount; ++i)
@@ -61,7 +74,7 @@ Json json_of(const Summary& summary, const ScalingResult& scaling) {
   const auto known = [](const std::optional<double>& value) {
     return value ? Json(*value) : Json();
   };
-  return {{"workload", summary.aims[scaling.workload].workload},
+  return {{"workload", summary.objectives[scaling.workload].workload},
           {"labels", scaling.labels},
           {"points", points},
           {"perfect_until", known(scaling.perfect_until)},
@@ -110,13 +123,13 @@ void add_spread_names(std::vector<std::string>& fields, const std::string& name)
 
 Json to_json(const Summary& summary, const ConditionResult& condition,
              const std::vector<Record>& records) {
-  const Aim& aim = summary.aims[condition.workload];
-  Json out = {{"workload", aim.workload},
+  const Objective& objective = summary.objectives[condition.workload];
+  Json out = {{"workload", objective.workload},
               {"labels", condition.labels},
               {"name", condition.name},
-              {"metric", aim.metric()},
-              {"target", aim.target ? Json(*aim.target) : Json()},
-              {"clock", kClocks[aim.clock]},
+              {"metric", objective.metric()},
+              {"target", objective.target ? Json(*objective.target) : Json()},
+              {"clock", kClocks[objective.clock]},
               {"trials", condition.records.size()},
               {"counts", counts_of(condition)},
               {"to_target", by_clock(condition.to_target)},
@@ -124,7 +137,7 @@ Json to_json(const Summary& summary, const ConditionResult& condition,
   out["best"] = condition.best ? best_of(records[*condition.best]) : Json();
   out["baseline"] =
       condition.baseline ? Json(summary.conditions[*condition.baseline].name) : Json();
-  out["gain"] = condition.baseline ? by_clock(condition.gain) : Json();
+  out["gain"] = condition.baseline ? gain_of(condition) : Json();
   out["searches"] = Json::array();
   for (const SearchResult& search : condition.searches)
     out["searches"].push_back(json_of(search, records));
@@ -134,12 +147,13 @@ Json to_json(const Summary& summary, const ConditionResult& condition,
 
 Json to_json(const Summary& summary, const std::vector<Record>& records) {
   Json out = {{"v", 1}, {"workloads", Json::array()}, {"baseline", summary.baseline}};
-  for (const Aim& aim : summary.aims)
-    out["workloads"].push_back({{"name", aim.workload},
-                                {"metric", aim.metric()},
-                                {"target", aim.target ? Json(*aim.target) : Json()},
-                                {"clock", kClocks[aim.clock]},
-                                {"budget", aim.limit}});
+  for (const Objective& objective : summary.objectives)
+    out["workloads"].push_back({{"name", objective.workload},
+                                {"metric", objective.metric()},
+                                {"target", objective.target ? Json(*objective.target) : Json()},
+                                {"clock", kClocks[objective.clock]},
+                                {"budget", objective.limit},
+                                {"warnings", summary.workloads[out["workloads"].size()].warnings}});
   out["conditions"] = Json::array();
   for (const ConditionResult& condition : summary.conditions)
     out["conditions"].push_back(to_json(summary, condition, records));
@@ -161,17 +175,19 @@ std::string conditions_csv(const Summary& summary, const std::vector<Record>& re
   for (const char* clock : kClocks) add_spread_names(head, cat("to_target_", clock));
   add_spread_names(head, "best_metric");
   for (const char* clock : kClocks) add_spread_names(head, cat("gain_", clock));
+  head.insert(head.end(), {"gain_pairs", "gain_reached"});
   for (const std::string& key : keys) head.push_back("best_" + key);
   head.push_back("warnings");
   std::string out = row(head);
   for (const ConditionResult& condition : summary.conditions) {
-    std::vector<std::string> fields = {summary.aims[condition.workload].workload};
+    std::vector<std::string> fields = {summary.objectives[condition.workload].workload};
     add_values(fields, condition.labels, labels);
     fields.insert(fields.end(), {cat(condition.searches.size()), cat(condition.records.size())});
     for (const size_t count : condition.counts) fields.push_back(cat(count));
     for (const Spread& spread : condition.to_target) add_spread(fields, spread);
     add_spread(fields, condition.best_metric);
     for (const Spread& spread : condition.gain) add_spread(fields, spread);
+    fields.insert(fields.end(), {cat(condition.gain[0].count), cat(condition.gain_reached)});
     add_values(fields, condition.best ? records[*condition.best].point : Json(), keys);
     std::string warnings;
     for (const std::string& warning : condition.warnings)

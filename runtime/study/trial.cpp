@@ -2,11 +2,11 @@
 
 #include <chrono>
 #include <cmath>
-#include <ctime>
 #include <thread>
 #include <utility>
 
 #include "core/error.h"
+#include "core/platform.h"
 #include "gpu/device.h"
 #include "source_commit.h"
 
@@ -27,12 +27,7 @@ Clock clock_of(const Event& event) {
 }
 
 std::string time_now() {
-  const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text;
+  return platform::utc_text(std::chrono::system_clock::now(), "%Y-%m-%dT%H:%M:%SZ");
 }
 
 // The event of the first step, which no later step shares: it knows the loss before training.

@@ -20,7 +20,7 @@ uint64_t first_bits(const std::string& digest, unsigned bits) {
 // 53 bits, which every reader of JSON keeps.
 uint64_t seed_of(const std::string& text) { return first_bits(sha256(text), 53); }
 
-// Never one for two trials of a study. Names are written as JSON, so that no name runs into the next.
+// In practice never one for two trials of a study. Names are written as JSON, so that no name runs into the next.
 uint64_t trial_seed(const Study& study, const Place& at) {
   const Workload& workload = study.workloads()[at.workload];
   return seed_of(Json{study.seed(), workload.name,
@@ -36,6 +36,17 @@ uint64_t points_seed(const Study& study, const Place& at) {
 std::string limit(const char* key, double value) {
   return cat("train.", key, "=", Json(value).dump());
 }
+
+// Keys that overrides_of() sets, and what the study says them with.
+struct OwnKey {
+  const char *key, *said_by;
+};
+constexpr OwnKey kOwnKeys[] = {
+    {"seed", "'seed' of the study"},      {"train.epochs", "'budget'"},
+    {"train.steps", "'budget'"},          {"train.seconds", "'budget'"},
+    {"train.fresh", "'budget'"},          {"evaluation.target_accuracy", "'goal'"},
+    {"evaluation.target_loss", "'goal'"}, {"output", "the study's own folder (--out FOLDER)"},
+};
 
 std::vector<std::string> overrides_of(const Workload& workload, const Condition& condition,
                                       const Json& point, uint64_t seed) {
@@ -119,6 +130,12 @@ std::vector<Place> places_of(const Study& study, size_t w, bool scaled_from_best
 }
 
 }  // namespace
+
+std::string set_by_study(const Workload& workload, const std::string& key) {
+  for (const OwnKey& own : kOwnKeys)
+    if (key == own.key || key.starts_with(own.key + std::string("."))) return own.said_by;
+  return !workload.evaluate.empty() && key.starts_with("evaluation.every_") ? "'evaluate'" : "";
+}
 
 double scaled(const Scaling& by, double base, const Json& labels) {
   return base * std::pow(labels.at(by.with).get<double>() / by.at, by.exponent());

@@ -35,6 +35,10 @@ TrialSpec trial_spec(const Study& study, const Place& place, const Json& base);
 train::Job trial_job(const Workload& workload, const Condition& condition, const Json& point,
                      uint64_t seed);
 
+// What says it instead, where the study sets this key of the job in each of its trials: "'budget'"; "" where it does not. What a
+// space, a scale or an override gave it would be lost.
+std::string set_by_study(const Workload& workload, const std::string& key);
+
 // The key's value: base * (label / at) ^ exponent.
 double scaled(const Scaling& by, double base, const Json& labels);
 

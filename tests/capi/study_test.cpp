@@ -1,6 +1,8 @@
 // Studies through the C API and echotrain.hpp.
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -91,6 +93,34 @@ TEST_F(CStudy, StopsFromAnotherThread) {
   Json event;
   while (const auto text = study.next_event(1)) event = Json::parse(*text);
   EXPECT_EQ(event["done"], 0);
+}
+
+TEST_F(CStudy, ResultsAndReportsAreThereWhileAnotherThreadWaits) {
+  et::Study study = et::Study::load(file(1'000'000'000));
+  const std::string out = folder_.path("out");
+  study.start(runtime(), out, 1);
+  std::atomic<int> told = 0;
+  std::thread waiting([&] {
+    while (study.next_event(0.02)) ++told;
+  });
+  while (told < 20) {
+    EXPECT_EQ(Json::parse(study.results(out)).size(), 0u);
+    EXPECT_FALSE(study.json().empty());
+  }
+  study.write_report(out);
+  std::thread other([&] { study.write_report(out); });
+  study.write_report(out);
+  other.join();
+  study.stop();
+  waiting.join();
+  EXPECT_TRUE(std::filesystem::exists(out + "/report.html"));
+}
+
+TEST_F(CStudy, WritesNoReportIntoAFolderOfOthers) {
+  const et::Study study = et::Study::load(file());
+  std::filesystem::create_directory(folder_.path("photos"));
+  std::ofstream(folder_.path("photos/photo.txt")) << "x";
+  EXPECT_EQ(etr_study_write_report(study.get(), folder_.path("photos").c_str()), ETR_STATE);
 }
 
 TEST_F(CStudy, MisuseIsRefused) {

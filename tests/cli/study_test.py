@@ -150,6 +150,28 @@ class Studies(unittest.TestCase):
             process.kill()
             process.communicate()
 
+    def test_folders_of_others_are_left_alone(self):
+        path = self.study("mine", conditions=[{"labels": {"factor": 1}}])
+        self.run_study(path)
+        before = (self.root / "mine" / "results.json").read_bytes()
+        other = self.study("other", conditions=[{"labels": {"kind": "x"}}])
+        for more in ([], ["--report"]):
+            words = [*self.words(other, *more)]
+            words[words.index("--out") + 1] = self.root / "mine"
+            refused = run(*words, cwd=self.root)
+            self.assertEqual(refused.returncode, 1)
+            self.assertRegex(refused.stderr, "mine' holds another study, .*--out FOLDER")
+        self.assertEqual((self.root / "mine" / "results.json").read_bytes(), before)
+
+    def test_warns_of_seconds_of_several_devices(self):
+        path = self.study("devices", conditions=[{"labels": {"factor": 1}}], budget={"seconds": 0.2},
+                          evaluate={"every_steps": 5})
+        self.assertNotIn("devices, which", self.run_study(path))
+        records = self.records(path)
+        records[0]["device"] = "another device"
+        (self.root / "devices" / "trials.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+        self.assertRegex(self.run_study(path, "--report"), r"warning: quickstart: scores are in seconds, .* 2 devices")
+
     def test_failures_are_told(self):
         path = self.study("failing")
         result = run("study", path, "--set", "data=/nowhere", "--out", self.root / "failing", cwd=self.root)
@@ -162,6 +184,8 @@ class Studies(unittest.TestCase):
                 (["study", self.study("a", serch=1)], "did you mean 'search'"),
                 (["study", self.study("b"), "--set", "optimizer.momentum=0.5"], "which the search draws"),
                 (["study", self.study("c"), "--parallel", "-1"], "--parallel is a number from 0"),
+                (["study", self.study("e", baseline={"varient": "none"}), "--set", "data=x"], "did you mean 'variant'"),
+                (["study", self.study("f"), "--set", "data=x", "--set", "seed=2"], "which the study sets in each"),
                 (["study", self.study("d", figures=[{"kind": "to_targte"}]), "--set", "data=x"], "did you mean 'to_target'"),
                 (["study", self.root / "nowhere.json"], "nowhere.json")):
             result = run(*words, cwd=self.root)

@@ -28,8 +28,10 @@ TEST(Labels, NameAConditionTheSameInStudyAndReport) {
   json["set"].push_back("name=n${fresh}");
   const Study study = parsed(json);
   for (const study::Condition& condition : study.workloads()[0].conditions) {
-    const std::vector<Record> records = {simple_record(condition.labels, 0, 0, 500, 1)};
-    EXPECT_EQ(study::summarize(json, records).conditions[0].name, condition.name);
+    std::vector<Record> records = {simple_record(condition.labels, 0, 0, 500, 1)};
+    records[0].workload = "bands";
+    EXPECT_EQ(study::summarize(study::outline_of(study), records).conditions[0].name,
+              condition.name);
     EXPECT_EQ(condition.set.back(), "name=n100000");
   }
   EXPECT_EQ(study.workloads()[0].conditions[0].name, "batch=16, fresh=100000, rate=1e-05");

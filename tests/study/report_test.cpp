@@ -5,14 +5,17 @@
 
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "core/error.h"
 #include "core/parse_json.h"
 #include "core/platform_files.h"
 #include "study/figures.h"
+#include "study/labels.h"
 #include "study/summary.h"
 #include "study/synthetic.h"
+#include "support/error_text.h"
 #include "support/temp_dir.h"
 #include "support/xml.h"
 
@@ -37,7 +40,7 @@ struct Written {
   std::string page;
   std::set<std::string> figures;
 
-  Written(const Json& study, const std::vector<Record>& records) {
+  Written(const study::Outline& study, const std::vector<Record>& records) {
     study::write_study_report(study, records, dir.path("out"));
     page = platform::read_file(dir.path("out/report.html"));
     for (const auto& entry : fs::directory_iterator(dir.path("out/figures")))
@@ -156,7 +159,8 @@ TEST(StudyReport, HostileLabelsStayText) {
   }
   records[2].status = Status::failed;
   records[2].error = hostile;
-  const Json study = {{"name", hostile}, {"description", hostile}, {"goal", {{"target", 1.5}}}};
+  study::Outline study = test::outline(hostile, 1.5);
+  study.name = study.description = hostile;
   const Written written(study, records);
   written.expect_well_formed();
   EXPECT_EQ(written.page.find("<script"), std::string::npos);
@@ -172,7 +176,7 @@ TEST(StudyReport, StrangeRecordsAreShown) {
     bad.back().spent.seconds = nan;
     bad.back().curve[1].loss = INFINITY;
   }
-  const Json study = {{"goal", {{"target", 1.5}}}};
+  const study::Outline study = test::outline("w", 1.5);
   const Written none(study, bad);
   none.expect_well_formed();
   EXPECT_NE(none.page.find("no trial was feasible"), std::string::npos);
@@ -181,12 +185,12 @@ TEST(StudyReport, StrangeRecordsAreShown) {
   one.expect_well_formed();
   EXPECT_TRUE(one.figures.contains("to_target_fresh"));
 
-  const Written nothing(Json(), {});
+  const Written nothing(study, {});
   nothing.expect_well_formed();
   EXPECT_TRUE(nothing.figures.empty());
   EXPECT_NE(nothing.page.find("No trial has finished yet"), std::string::npos);
 
-  const Written no_target(Json(), {simple_record({{"a", 1}}, 0, 0, {}, 1.2)});
+  const Written no_target(test::outline("w"), {simple_record({{"a", 1}}, 0, 0, {}, 1.2)});
   no_target.expect_well_formed();
   EXPECT_FALSE(no_target.figures.contains("to_target_fresh"));
 }
@@ -198,21 +202,91 @@ TEST(StudyReport, HasRoomFor200Conditions) {
       records.push_back(
           simple_record({{"case", cat("case ", i)}, {"kind", "a long name that is the same"}}, 0,
                         trial, 1000 + i, 1 + 0.001 * i));
-  const Written written({{"goal", {{"target", 1.5}}}}, records);
+  const Written written(test::outline("w", 1.5), records);
   written.expect_well_formed();
   EXPECT_EQ(parse_json(written.file("results.json"), "results")["conditions"].size(), 200u);
   EXPECT_NE(written.page.find("The best 60 of 200 conditions are shown."), std::string::npos);
   EXPECT_NE(written.page.find("case 199"), std::string::npos);  // in the table
 }
 
-TEST(StudyReport, AnotherReportReplacesFigures) {
+// A folder with these records, as a study that ran there has left it.
+void put_records(const std::string& folder, const std::vector<Record>& records) {
+  fs::create_directories(folder);
+  std::ofstream file(folder + "/trials.jsonl");
+  for (const Record& record : records) file << to_json(record).dump() << "\n";
+}
+
+TEST(StudyReport, AnotherReportReplacesTheFiguresOfTheLastOne) {
   test::TempDir dir;
   const std::string folder = dir.path("out");
-  study::write_study_report(test::batch_study(), test::batch_study_records(), folder);
-  EXPECT_TRUE(fs::exists(folder + "/figures/scaling.svg"));
-  study::write_study_report(test::echo_study(), test::echo_study_records(), folder);
-  EXPECT_FALSE(fs::exists(folder + "/figures/scaling.svg"));
+  study::Outline study = test::echo_study();
+  const auto records = test::echo_study_records();
+  for (const Record& record : records)
+    study.objectives[0].spaces[study::label_key(record.condition)] = {};
+  put_records(folder, records);
+  study.figures = {{{"kind", "curves"}}, {{"kind", "spread"}}};
+  study::write_study_report(study, records, folder);
+  std::ofstream(folder + "/figures/mine.svg") << "not of a report";
+  study.figures = {{{"kind", "curves"}}, {{"kind", "rate"}}};
+  study::write_study_report(study, records, folder);
+  EXPECT_FALSE(fs::exists(folder + "/figures/spread.svg"));
+  EXPECT_FALSE(fs::exists(folder + "/figures/spread.csv"));
+  EXPECT_TRUE(fs::exists(folder + "/figures/curves.svg"));
   EXPECT_TRUE(fs::exists(folder + "/figures/rate.csv"));
+  EXPECT_TRUE(fs::exists(folder + "/figures/mine.svg"));
+  // Names that lead out of the folder are no figures.
+  std::ofstream(folder + "/outside.svg") << "x";
+  std::ofstream(folder + "/results.json") << R"({"figures": ["../outside", 3, ""]})";
+  study::write_study_report(study, records, folder);
+  EXPECT_TRUE(fs::exists(folder + "/outside.svg"));
+  std::ofstream(folder + "/results.json") << "{";
+  study::write_study_report(study, records, folder);
+  EXPECT_TRUE(fs::exists(folder + "/figures/mine.svg"));
+}
+
+TEST(StudyReport, WritesIntoNoFolderOfOthers) {
+  test::TempDir dir;
+  const auto problem = [&](const std::string& name) -> std::string {
+    study::Outline study = test::outline("w", 1.5);
+    study.objectives[0].spaces[study::label_key({{"a", 1}})] = {};
+    try {
+      study::write_study_report(study, {}, dir.path(name));
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::state);
+      EXPECT_FALSE(fs::exists(dir.path(name + "/report.html")));
+      return error.what();
+    }
+    return "";
+  };
+  fs::create_directories(dir.path("photos/figures"));
+  std::ofstream(dir.path("photos/figures/photo.svg")) << "x";
+  EXPECT_NE(problem("photos").find("holds no study, but 'figures'"), std::string::npos);
+  EXPECT_TRUE(fs::exists(dir.path("photos/figures/photo.svg")));
+  put_records(dir.path("other"), {simple_record({{"a", 2}}, 0, 0, 100, 1.2)});
+  EXPECT_NE(problem("other").find("holds another study"), std::string::npos);
+  put_records(dir.path("extended"), {simple_record({{"a", 2}}, 0, 0, 100, 1.2),
+                                     simple_record({{"a", 1}}, 0, 0, 100, 1.2)});
+  EXPECT_EQ(problem("extended"), "");
+  fs::create_directories(dir.path("empty"));
+  EXPECT_EQ(problem("empty"), "");
+  EXPECT_EQ(problem("new"), "");
+}
+
+TEST(StudyReport, SaysWhereOnlyTheConditionReachedTheTarget) {
+  std::vector<Record> records;
+  for (uint64_t search = 0; search < 3; ++search) {
+    records.push_back(simple_record({{"variant", "none"}}, search, 0, {}, 1.9));
+    records.push_back(simple_record({{"variant", "slow"}}, search, 0, 200, 1.4));
+    records.push_back(simple_record({{"variant", "fast"}}, search, 0,
+                                    search < 2 ? std::optional(100.0) : std::nullopt, 1.4));
+  }
+  const Written written(test::outline("w", 1.5), records);
+  written.expect_well_formed();
+  EXPECT_NE(written.page.find("<b>fast</b> reached the target in 2 of 3 searches, its baseline, "
+                              "none, in 0."),
+            std::string::npos);
+  EXPECT_NE(written.page.find("Speed-up over baseline'><span>∞"), std::string::npos);
+  EXPECT_EQ(written.page.find("inf<"), std::string::npos);
 }
 
 // Best metrics would say little more than that the target was reached.
@@ -233,8 +307,8 @@ TEST(StudyReport, ScoresOfTrialsThatWereStoppedAreNotMadeUp) {
     records.push_back(
         simple_record({{"a", 1}}, 0, i, i < 2 ? std::optional(100.0) : std::nullopt, 1.4));
   records[2].status = Status::beaten;  // the last one missed
-  const Json study = {{"goal", {{"target", 1.5}}},
-                      {"figures", {{{"kind", "spread"}, {"clock", "fresh"}}}}};
+  study::Outline study = test::outline("w", 1.5);
+  study.figures = {{{"kind", "spread"}, {"clock", "fresh"}}};
   const auto figures = study::study_figures(study, study::summarize(study, records), records);
   ASSERT_EQ(figures.size(), 1u);
   EXPECT_EQ(figures[0].figure.panels[0].series[0].points.size(), 3u);
@@ -242,11 +316,10 @@ TEST(StudyReport, ScoresOfTrialsThatWereStoppedAreNotMadeUp) {
 }
 
 TEST(StudyReport, FiguresCanBeNamed) {
-  Json study = test::echo_study();
-  study["figures"] = {
-      {{"kind", "to_target"}, {"x", "variant"}, {"panel", "batch"}, {"name", "bars"}},
-      {{"kind", "spread"}, {"clock", "steps"}},
-      {{"kind", "curves"}, {"workload", "another"}}};
+  study::Outline study = test::echo_study();
+  study.figures = {{{"kind", "to_target"}, {"x", "variant"}, {"panel", "batch"}, {"name", "bars"}},
+                   {{"kind", "spread"}, {"clock", "steps"}},
+                   {{"kind", "curves"}, {"workload", "another"}}};
   const Written written(study, test::echo_study_records());
   written.expect_well_formed();
   EXPECT_EQ(written.figures, (std::set<std::string>{"bars", "spread_steps"}));
@@ -256,8 +329,8 @@ TEST(StudyReport, MistakesInFiguresAreNamedBeforeAnythingIsWritten) {
   const auto records = test::echo_study_records();
   const auto message = [&](const Json& figures) -> std::string {
     test::TempDir dir;
-    Json study = test::echo_study();
-    study["figures"] = figures;
+    study::Outline study = test::echo_study();
+    study.figures = figures;
     try {
       study::write_study_report(study, records, dir.path("out"));
     } catch (const Error& error) {
@@ -283,9 +356,11 @@ TEST(StudyReport, MistakesInFiguresAreNamedBeforeAnythingIsWritten) {
 TEST(StudyReport, FiguresAreCheckedBeforeThereAreRecords) {
   const std::vector<study::WorkloadLabels> workloads = {{"w", {{{"factor", 2}}, {{"factor", 4}}}}};
   const auto check = [&](const Json& figure) {
-    study::check_figures({{"figures", Json::array({figure})}}, workloads);
+    study::Outline study;
+    study.figures = Json::array({figure});
+    study::check_figures(study, workloads);
   };
-  EXPECT_NO_THROW(study::check_figures(Json::object(), workloads));
+  EXPECT_NO_THROW(study::check_figures(study::Outline(), workloads));
   EXPECT_NO_THROW(check({{"kind", "to_target"}, {"x", "factor"}, {"clock", "steps"}}));
   EXPECT_NO_THROW(check({{"kind", "rate"}, {"workload", "w"}}));
   EXPECT_THROW(check({{"kind", "to_target"}, {"x", "batch"}}), Error);
@@ -294,6 +369,27 @@ TEST(StudyReport, FiguresAreCheckedBeforeThereAreRecords) {
   EXPECT_THROW(check({{"kind", "rate"}, {"baseline", {{"factor", 3}}}}), Error);
   EXPECT_THROW(check({{"kind", "rate"}, {"baseline", "none"}}), Error);
   EXPECT_NO_THROW(check({{"kind", "rate"}, {"baseline", {{"factor", 4}}}}));
+}
+
+TEST(StudyReport, TheStudysBaselineIsCheckedBeforeThereAreRecords) {
+  const std::vector<study::WorkloadLabels> workloads = {
+      {"v", {{{"variant", "none"}, {"factor", 1}}, {{"variant", "echo"}, {"factor", 2}}}},
+      {"w", {{{"variant", "plain"}}}}};
+  const auto problem = [&](const Json& baseline) {
+    study::Outline study;
+    study.baseline = baseline;
+    return test::error_text([&] { study::check_figures(study, workloads); });
+  };
+  const auto expect = [&](const Json& baseline, const char* part) {
+    EXPECT_NE(problem(baseline).find(part), std::string::npos) << problem(baseline);
+  };
+  EXPECT_EQ(problem({{"variant", "none"}}), "");
+  EXPECT_EQ(problem({{"variant", "plain"}}), "") << "of one workload";
+  expect({{"varient", "none"}}, "no condition has a label 'varient' (did you mean 'variant'?)");
+  expect({{"variant", "non"}}, "no condition has the label variant=non (did you mean 'none'?)");
+  expect({{"variant", "none"}, {"factor", 2}}, "has all of the labels variant=none, factor=2");
+  expect("none", "'baseline' is \"none\"; it takes an object");
+  expect(Json::object(), "it takes an object");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <set>
 
+#include "study/outline.h"
 #include "study/small_study.h"
 #include "study/trial_job.h"
 #include "support/error_text.h"
@@ -284,6 +285,67 @@ TEST_F(StudyFile, ErrorsNameTheKeyAndTheNearest) {
   expect_problem(changed([](Json& j) { j["job"].erase("evaluation"); }), "evaluation");
   expect_problem(changed([](Json& j) { j["job"]["parallel"] = Json::object(); }),
                  "train on one device each");
+}
+
+TEST_F(StudyFile, KeysThatTheStudySetsItselfAreRefusedElsewhere) {
+  const auto with_set = [&](const char* text) {
+    Json json = json_;
+    json["set"].push_back(text);
+    return json;
+  };
+  const auto searched = [&](const char* key) {
+    Json json = json_;
+    json["search"]["space"][key] = {{"values", {1, 2}}};
+    return json;
+  };
+  expect_problem(with_set("seed=3"),
+                 "is 'seed', which the study sets in each of its trials, from 'seed' of the study");
+  expect_problem(with_set("train.steps=9"),
+                 "is 'train.steps', which the study sets in each of its trials, from 'budget'");
+  expect_problem(with_set("train={\"seconds\": 9}"), "'train.seconds'");
+  expect_problem(with_set("evaluation.target_loss=1"), "from 'goal'");
+  expect_problem(with_set("output.dir=here"), "--out FOLDER");
+  expect_problem(with_set("evaluation.every_steps=3"), "from 'evaluate'");
+  expect_problem(searched("train.fresh"), "a key of 'space' is 'train.fresh'");
+  expect_problem(searched("seed"), "a key of 'space' is 'seed'");
+  Json scaled = json_;
+  scaled["conditions"] = {
+      {{"scale", {{"train.epochs", {{"with", "batch"}, {"at", 16}, {"base", 2}}}}}}};
+  expect_problem(scaled, "a key of 'scale' is 'train.epochs'");
+  EXPECT_NE(problem(json_, {"seed=3"}).find("from 'seed' of the study"), std::string::npos);
+  // Without 'evaluate' the job says when it is evaluated, and a condition may say it otherwise.
+  Json own = with_set("evaluation.every_steps=7");
+  own.erase("evaluate");
+  EXPECT_EQ(
+      trial_spec(parsed(own), {0, 0, 0, 0}, Json()).identity["job"]["evaluation"]["every_steps"],
+      7);
+  EXPECT_EQ(problem(with_set("train.noise_scale_every=5")), "");
+}
+
+TEST_F(StudyFile, AMisspeltBaselineIsAnError) {
+  json_["baseline"] = {{"batch", 16}};
+  EXPECT_EQ(parsed(json_).json()["baseline"], json_["baseline"]);
+  json_["baseline"] = {{"bacth", 16}};
+  expect_problem(json_, "did you mean 'batch'");
+}
+
+TEST_F(StudyFile, ReportsGoByTheValidatedStudy) {
+  json_["goal"]["target"] = 0;  // there is none
+  json_["budget"] = {{"seconds", 2}, {"steps", 40}};
+  json_["conditions"] = {
+      {{"labels", {{"rule", "tuned"}}}, {"space", {{"optimizer.momentum", nullptr}}}}};
+  const Study study = parsed(json_);
+  const study::Outline outline = outline_of(study);
+  ASSERT_EQ(outline.objectives.size(), 1u);
+  const study::Objective& objective = outline.objectives[0];
+  EXPECT_FALSE(objective.target);
+  EXPECT_EQ(objective.clock, study::clock_index("seconds"));
+  EXPECT_EQ(objective.limit, 2);
+  ASSERT_EQ(objective.spaces.size(), 2u);
+  EXPECT_FALSE(objective.spaces.begin()->second.has("optimizer.momentum"));
+  EXPECT_TRUE(objective.spaces.begin()->second.has("schedule.learning_rate"));
+  EXPECT_EQ(outline.name, "Bands");
+  EXPECT_EQ(outline.seed, 5u);
 }
 
 TEST_F(StudyFile, ScaleNeedsItsLabelAndItsBase) {

@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "core/error.h"
+#include "study/labels.h"
 #include "study/synthetic.h"
 
 namespace etr {
@@ -17,8 +20,10 @@ using test::simple_record;
 
 constexpr size_t kFresh = 0, kSteps = 2;
 
-Json goal(double target = 1.5) {
-  return {{"goal", {{"metric", "loss"}, {"target", target}}}, {"budget", {{"fresh", 5000}}}};
+study::Outline goal(double target = 1.5) {
+  study::Outline out = test::outline("w", target);
+  out.objectives[0].limit = 5000;
+  return out;
 }
 
 TEST(Summary, ScoresAreLeastOfASearchAndMediansOverSearches) {
@@ -63,13 +68,13 @@ TEST(Summary, ASearchThatMissedCountsAsInfinite) {
 }
 
 TEST(Summary, AccuracyIsBetterWhereItIsGreater) {
-  const Json study = {{"goal", {{"metric", "accuracy"}, {"target", 0.8}}},
-                      {"budget", {{"steps", 10}}}};
+  study::Outline study = goal(0.8);
+  study.objectives[0].accuracy = true;
+  study.objectives[0].clock = kSteps;
   const std::vector<Record> records = {simple_record({{"a", 1}}, 0, 0, {}, 0.7),
                                        simple_record({{"a", 1}}, 0, 1, {}, 0.75)};
   const auto summary = study::summarize(study, records);
   EXPECT_EQ(summary.conditions[0].best_metric.median, 0.75);
-  EXPECT_EQ(summary.aims[0].clock, kSteps);
   EXPECT_EQ(*summary.conditions[0].best, 1u);
 }
 
@@ -99,35 +104,133 @@ TEST(Summary, GainsAreSearchBySearchAgainstTheBaselineOfTheSamePanel) {
 }
 
 TEST(Summary, TheBaselineCanBeNamed) {
-  Json study = goal();
-  study["figures"] = {{{"kind", "to_target"}, {"baseline", {{"rule", "fixed"}}}}};
+  study::Outline study = goal();
+  study.figures = {{{"kind", "to_target"}, {"baseline", {{"rule", "fixed"}}}}};
   const std::vector<Record> records = {simple_record({{"rule", "fixed"}}, 0, 0, 200, 1.2),
                                        simple_record({{"rule", "linear"}}, 0, 0, 100, 1.2)};
   EXPECT_EQ(study::summarize(study, records).conditions[1].gain[kFresh].median, 2);
-  study["baseline"] = {{"rule", "linear"}};
+  study.baseline = {{"rule", "linear"}};
   EXPECT_EQ(study::summarize(study, records).conditions[0].gain[kFresh].median, 0.5);
 }
 
-TEST(Summary, WarnsOfBordersAndFewFeasibleTrials) {
-  Json study = goal();
-  study["search"] = {
-      {"space", {{"rate", {{"from", 1}, {"to", 2}}}, {"kind", {{"values", {1, 2}}}}}}};
-  std::vector<Record> records;
+// A search of eight trials with the same point; `unit` is where it lies in the range of the rate.
+void add_search(std::vector<Record>& records, uint64_t search, double unit, size_t feasible = 8) {
   for (uint64_t i = 0; i < 8; ++i) {
-    records.push_back(simple_record({{"a", 1}}, 0, i, 100.0 + static_cast<double>(i), 1.2));
-    records.back().point = {{"rate", 1.96}, {"kind", 1}};
-    records.back().unit = {0.96, 0.01};
-    if (i > 2) records.back().status = Status::diverged;
+    records.push_back(simple_record({{"a", 1}}, search, i, 100.0 + static_cast<double>(i), 1.2));
+    records.back().point = {{"rate", 1 + unit}, {"kind", 1}};
+    records.back().unit = {unit, 0.01};
+    if (i >= feasible) records.back().status = Status::diverged;
   }
-  const auto warnings = study::summarize(study, records).conditions[0].warnings;
+}
+
+study::Outline searched_goal() {
+  study::Outline study = goal();
+  const Json space = {{"rate", {{"from", 1}, {"to", 2}}}, {"kind", {{"values", {1, 2}}}}};
+  study.objectives[0].spaces.emplace(study::label_key({{"a", 1}}), study::Space(space, "space"));
+  return study;
+}
+
+TEST(Summary, WarnsOfBordersAndFewFeasibleTrials) {
+  std::vector<Record> records;
+  add_search(records, 0, 0.96, 3);
+  const auto warnings = study::summarize(searched_goal(), records).conditions[0].warnings;
   ASSERT_EQ(warnings.size(), 2u);
   EXPECT_EQ(warnings[0], "only 3 of 8 trials were feasible; the others diverged or failed");
   EXPECT_EQ(warnings[1],
             "the best trial has rate = 1.96, at the upper border of its range: widen the search");
   for (Record& record : records) record.status = Status::failed;
-  const auto none = study::summarize(study, records);
+  const auto none = study::summarize(searched_goal(), records);
   EXPECT_EQ(none.conditions[0].warnings[0], "no trial was feasible: all diverged or failed");
   EXPECT_FALSE(none.conditions[0].best);
+}
+
+TEST(Summary, WarnsOfTheBordersOfEachSearchInTheConditionsOwnSpace) {
+  std::vector<Record> records;
+  add_search(records, 0, 0.5);
+  add_search(records, 1, 0.01);
+  add_search(records, 2, 0.04);
+  records[0].to_target->fresh = 1;  // the best of all lies in the middle
+  study::Outline study = searched_goal();
+  const auto warnings = study::summarize(study, records).conditions[0].warnings;
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_EQ(warnings[0],
+            "the best trials of 2 of 3 searches have rate = 1.01, 1.04, at the lower border of its "
+            "range: widen the search");
+  // Scaled keys are in the point and not in the space.
+  for (Record& record : records) record.point["scaled"] = 3;
+  EXPECT_EQ(study::summarize(study, records).conditions[0].warnings.size(), 1u);
+  study.objectives[0].spaces.begin()->second.change({{"rate", {{"values", {1, 2}}}}}, "space");
+  EXPECT_TRUE(study::summarize(study, records).conditions[0].warnings.empty());
+}
+
+TEST(Summary, WarnsOfSecondsOfSeveralDevices) {
+  std::vector<Record> records = {simple_record({{"a", 1}}, 0, 0, 100, 1.2),
+                                 simple_record({{"a", 2}}, 0, 0, 100, 1.2)};
+  records[0].device = "one", records[1].device = "two";
+  study::Outline study = goal();
+  EXPECT_TRUE(study::summarize(study, records).workloads[0].warnings.empty());
+  study.objectives[0].clock = 3;
+  const auto summary = study::summarize(study, records);
+  ASSERT_EQ(summary.workloads[0].warnings.size(), 1u);
+  EXPECT_NE(summary.workloads[0].warnings[0].find(
+                "2 devices, which makes them hard to compare: one, two"),
+            std::string::npos);
+  EXPECT_EQ(study::to_json(summary, records)["workloads"][0]["warnings"].size(), 1u);
+  records[1].device = "one";
+  EXPECT_TRUE(study::summarize(study, records).workloads[0].warnings.empty());
+}
+
+// Of two equal scores the better metric, then the lower number: never the order of the records.
+TEST(Summary, TheBestTrialIsTheSameInAnyOrder) {
+  std::vector<Record> records = {
+      simple_record({{"a", 1}}, 0, 2, 100, 1.4), simple_record({{"a", 1}}, 0, 3, 100, 1.3),
+      simple_record({{"a", 1}}, 0, 1, 100, 1.4), simple_record({{"a", 1}}, 1, 0, 100, 1.3)};
+  const auto best = [&] {
+    const auto summary = study::summarize(goal(), records);
+    const Record& of_all = records[*summary.conditions[0].best];
+    const Record& of_search = records[*summary.conditions[0].searches[0].best];
+    return std::array{of_all.search, of_all.trial, of_search.search, of_search.trial};
+  };
+  const std::array<uint64_t, 4> third{0, 3, 0, 3};
+  EXPECT_EQ(best(), third);
+  std::reverse(records.begin(), records.end());
+  EXPECT_EQ(best(), third);
+  for (Record& record : records) record.best_metric = 1.3;
+  const std::array<uint64_t, 4> first{0, 1, 0, 1};
+  EXPECT_EQ(best(), first);
+  std::reverse(records.begin(), records.end());
+  EXPECT_EQ(best(), first);
+}
+
+// What the baseline never reached is not left out: that would count only the searches in which it did well.
+TEST(Summary, GainsCountSearchesThatOnlyOneHasReached) {
+  std::vector<Record> records;
+  const auto add = [&](uint64_t search, std::optional<double> base, std::optional<double> other) {
+    records.push_back(simple_record({{"variant", "none"}}, search, 0, base, 1.4));
+    records.push_back(simple_record({{"variant", "x"}}, search, 0, other, 1.4));
+  };
+  const auto gain = [&] {
+    const auto summary = study::summarize(goal(), records);
+    return study::to_json(summary, records)["conditions"][1]["gain"]["fresh"];
+  };
+  add(0, 200, 100);
+  add(1, {}, 100);
+  add(2, {}, {});
+  EXPECT_EQ(gain(),
+            Json::parse(R"({"median": 2, "least": 2, "most": null, "pairs": 2, "reached": 2})"));
+  add(3, 200, {});
+  EXPECT_EQ(gain(),
+            Json::parse(R"({"median": 2, "least": 0, "most": null, "pairs": 3, "reached": 2})"));
+  add(4, {}, 100);
+  add(5, {}, 100);
+  EXPECT_EQ(gain(),
+            Json::parse(R"({"median": null, "least": 0, "most": null, "pairs": 5, "reached": 4})"));
+  EXPECT_TRUE(std::isinf(study::summarize(goal(), records).conditions[1].gain[kFresh].median));
+  records.clear();
+  add(0, {}, {});
+  EXPECT_EQ(gain()["pairs"], 0);
+  const auto none = study::summarize(goal(), records);
+  EXPECT_TRUE(std::isnan(none.conditions[1].gain[kFresh].median));
 }
 
 // steps(b) = 1000 * 16 / b up to 128, a little less than twice the batch from there on, and the same from 512 on.
@@ -157,20 +260,21 @@ TEST(Summary, FindsWhereScalingEnds) {
 }
 
 TEST(Summary, WorkloadsHaveGoalsOfTheirOwn) {
-  Json study = goal();
-  study["workloads"] = {{{"name", "second"}, {"goal", {{"metric", "accuracy"}, {"target", 0.9}}}},
-                        {{"name", "w"}, {"budget", {{"seconds", 3}}}}};
+  study::Outline study = test::outline("second", 0.9);
+  study.objectives[0].accuracy = true;
+  study.objectives.push_back(goal().objectives[0]);
+  study.objectives.push_back(test::outline("without records").objectives[0]);
   std::vector<Record> records = {simple_record({{"a", 1}}, 0, 0, 100, 1.2),
                                  simple_record({{"a", 1}}, 0, 0, 200, 0.95)};
   records[1].workload = "second";
   const auto summary = study::summarize(study, records);
-  ASSERT_EQ(summary.aims.size(), 2u);
-  EXPECT_EQ(summary.aims[0].workload, "second");
-  EXPECT_TRUE(summary.aims[0].accuracy);
-  EXPECT_EQ(summary.aims[1].clock, 3u);
-  EXPECT_EQ(summary.aims[1].target, 1.5);
+  ASSERT_EQ(summary.objectives.size(), 2u);
+  EXPECT_EQ(summary.objectives[0].workload, "second");
+  EXPECT_EQ(summary.objectives[1].target, 1.5);
   EXPECT_EQ(summary.conditions[0].workload, 0u);
   EXPECT_EQ(summary.conditions[0].to_target[kFresh].median, 200);
+  records[1].workload = "third";
+  EXPECT_THROW(study::summarize(study, records), Error);
 }
 
 size_t lines_of(const std::string& text) {
@@ -182,9 +286,9 @@ TEST(Summary, TellsWhetherTrialsEndedAtTheTarget) {
                                  simple_record({{"a", 1}}, 0, 1, {}, 1.9)};
   records[0].spent = *records[0].to_target;
   records[1].spent.steps = 1000;
-  EXPECT_TRUE(study::summarize(goal(), records).aims[0].ends_at_target);
+  EXPECT_TRUE(study::summarize(goal(), records).workloads[0].ends_at_target);
   records[0].spent.steps += 1;
-  EXPECT_FALSE(study::summarize(goal(), records).aims[0].ends_at_target);
+  EXPECT_FALSE(study::summarize(goal(), records).workloads[0].ends_at_target);
 }
 
 TEST(Summary, TablesHaveARowForEachConditionAndTrial) {
@@ -216,7 +320,7 @@ TEST(Summary, ClocksAreKnownByName) {
 }
 
 TEST(Summary, NoRecordsAreNoConditions) {
-  const auto summary = study::summarize(Json(), {});
+  const auto summary = study::summarize(goal(), {});
   EXPECT_TRUE(summary.conditions.empty());
   EXPECT_TRUE(study::to_json(summary, {})["conditions"].empty());
 }

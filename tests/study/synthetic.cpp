@@ -98,15 +98,25 @@ std::vector<Record> echo_study_records() {
   return out;
 }
 
-Json echo_study() {
-  return {{"name", "Echo variants on CIFAR-10"},
-          {"description",
-           "Fresh examples to a validation loss, for three places of the echo node and factors "
-           "from 2 to 16. The records come "
-           "from a formula."},
-          {"seed", 1},
-          {"goal", {{"metric", "loss"}, {"target", 1.55}}},
-          {"budget", {{"fresh", 200000}}}};
+study::Outline outline(const std::string& workload, std::optional<double> target) {
+  study::Objective objective;
+  objective.workload = workload;
+  objective.target = target;
+  study::Outline out;
+  out.objectives = {objective};
+  return out;
+}
+
+study::Outline echo_study() {
+  study::Outline out = outline("cifar16_mlp", 1.55);
+  out.name = "Echo variants on CIFAR-10";
+  out.description =
+      "Fresh examples to a validation loss, for three places of the echo node and factors from 2 "
+      "to 16. The "
+      "records come from a formula.";
+  out.seed = 1;
+  out.objectives[0].limit = 200000;
+  return out;
 }
 
 std::vector<Record> batch_study_records() {
@@ -122,12 +132,13 @@ std::vector<Record> batch_study_records() {
   return out;
 }
 
-Json batch_study() {
-  return {{"name", "Batch sizes"},
-          {"description", "Steps to a loss against batch size. The records come from a formula."},
-          {"seed", 4},
-          {"goal", {{"metric", "loss"}, {"target", 1.55}}},
-          {"budget", {{"fresh", 1000000}}}};
+study::Outline batch_study() {
+  study::Outline out = outline("cnn", 1.55);
+  out.name = "Batch sizes";
+  out.description = "Steps to a loss against batch size. The records come from a formula.";
+  out.seed = 4;
+  out.objectives[0].limit = 1000000;
+  return out;
 }
 
 Record simple_record(const Json& labels, uint64_t search, uint64_t trial,

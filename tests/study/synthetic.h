@@ -5,17 +5,21 @@
 #include <vector>
 
 #include "core/json.h"
+#include "study/outline.h"
 #include "study/records.h"
 
 namespace etr::test {
 
 // Fresh examples against echo factor: three variants at factors 2 to 16 and a baseline, two batch sizes, three searches of 12 trials.
 std::vector<study::Record> echo_study_records();
-Json echo_study();
+study::Outline echo_study();
 
 // Steps against batch size 16 to 8192 for two optimizers: perfect scaling to 2^7 and 2^9, then none.
 std::vector<study::Record> batch_study_records();
-Json batch_study();
+study::Outline batch_study();
+
+// A study of one workload, of losses below a target, whose conditions search no keys.
+study::Outline outline(const std::string& workload, std::optional<double> target = {});
 
 // One trial of the workload "w" with these labels: reached after `fresh` (nothing: missed), best loss `loss`.
 study::Record simple_record(const Json& labels, uint64_t search, uint64_t trial,

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <fstream>
 #include <set>
 
 #include "console.h"
@@ -145,9 +146,20 @@ Json results_of(const Study& study, const std::string& folder) {
   return Json::parse(take_string(text));
 }
 
+// Of workloads: those of conditions were printed when they ended.
+void print_warnings(const std::string& folder) {
+  std::ifstream file(folder + "/results.json");
+  const Json results = Json::parse(file);
+  for (const Json& workload : results.at("workloads"))
+    for (const Json& warning : workload.at("warnings"))
+      std::printf("\nwarning: %s: %s\n", workload.at("name").get<std::string>().c_str(),
+                  warning.get<std::string>().c_str());
+}
+
 void report(const Study& study, const std::string& folder) {
   print_table(results_of(study, folder));
   check(etr_study_write_report(study.get(), folder.c_str()));
+  print_warnings(folder);
   std::printf("\nwrote %s/report.html\n", folder.c_str());
 }
 

@@ -5,7 +5,7 @@ namespace EchoTrain
 {
     /// <summary>Many trials of jobs, for conditions that are to be compared. Its folder keeps every finished trial: a study that is
     /// run again goes on. Events and results are JSON, as the C functions etr_study_next_event and etr_study_results say. Used by
-    /// one thread at a time, but for <see cref="Stop"/> and <see cref="Dispose"/>.</summary>
+    /// one thread at a time, but for <see cref="Results"/>, <see cref="WriteReport"/>, <see cref="Stop"/> and <see cref="Dispose"/>.</summary>
     /// <example><code>using (Study study = Study.Load("study.json"))
     /// {
     ///     study.Start(device);

@@ -28,7 +28,7 @@ class Study(_NotPicklable):
 
     ``with et.Study("study.json") as study: results = study.run()`` runs it. Its folder keeps every finished trial: a study that is
     run again goes on, also with trials, searches and conditions that were added to the file. Used by one thread at a time, but for
-    `stop` and `close`."""
+    `results`, `write_report`, `stop` and `close`."""
 
     def __init__(self, path: str, overrides: Optional[Mapping[str, Any]] = None):
         sets = [f"{key}={value if isinstance(value, str) else json.dumps(_schema.plain(value))}"
@@ -85,11 +85,12 @@ class Study(_NotPicklable):
     def results(self, directory: Optional[str] = None) -> List[Dict[str, Any]]:
         """A dict for each condition, from the trials that a folder holds so far, as results.json has them: "labels", "trials" and
         their "counts" by status, "to_target" by clock and "best_metric" (median, least and most over the searches), "best" (the best
-        trial with its "point"), "gain" over the baseline, "searches", "warnings"."""
+        trial with its "point"), "gain" over the baseline (over pairs of searches; None: infinite), "searches", "warnings"."""
         return json.loads(self._handle.results(self._directory if directory is None else str(directory)))
 
     def write_report(self, directory: Optional[str] = None) -> None:
-        """Writes report.html, results.json, tables and figures into the folder, from the trials that it holds so far."""
+        """Writes report.html, results.json, tables and figures into the folder, from the trials that it holds so far. It must be the
+        study's own folder, or a new one."""
         self._handle.write_report(self._directory if directory is None else str(directory))
 
     def stop(self) -> None:

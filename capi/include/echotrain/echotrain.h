@@ -757,14 +757,15 @@ ETR_API int32_t etr_report_write(const char* title, const char* const* names,
 typedef struct etr_study etr_study;
 
 /* Reads a study's file and the jobs that it names, and validates all conditions. `overrides` has `count` texts "key=value", which
- * change the jobs of all trials, as those of etr_job_load do; a key that a search draws is ETR_INVALID_ARGUMENT. */
+ * change the jobs of all trials, as those of etr_job_load do; a key that a search draws, or that the study sets in each trial ("seed",
+ * "train.steps", "output" and others, see docs/studies.md), is ETR_INVALID_ARGUMENT. */
 ETR_API int32_t etr_study_load(const char* path, const char* const* overrides, int32_t count,
                                etr_study** study);
 
-/* The study with jobs, labels and overrides in place, which is a study file by itself. */
+/* The study with jobs, labels and overrides in place, which is a study file by itself. Any thread. */
 ETR_API int32_t etr_study_json(const etr_study* study, char** json);
 
-/* Where it writes unless etr_study_start says otherwise: "runs/studies/" and the stem of its file's name. */
+/* Where it writes unless etr_study_start says otherwise: "runs/studies/" and the stem of its file's name. Any thread. */
 ETR_API int32_t etr_study_output_dir(const etr_study* study, char** directory);
 
 /* Prepares to run it on the runtime's device; etr_study_next_event runs it. `directory` (NULL: that of etr_study_output_dir) is made
@@ -773,14 +774,14 @@ ETR_API int32_t etr_study_output_dir(const etr_study* study, char** directory);
  * device has room, -1: as the study says. More of them change no result, but with early stopping, which depends on the order in
  * which trials end, and where trials are measured in seconds.
  *
- * ETR_STATE where another process writes into the folder, where it holds something else, where one of its trials was run with
+ * ETR_STATE where another process writes into the folder, where it holds something else or another study, where one of its trials was run with
  * another job than the study has now (the message names the key), and where the study was started before. */
 ETR_API int32_t etr_study_start(etr_study* study, etr_runtime* runtime, const char* directory,
                                 int32_t parallel, int32_t overwrite);
 
 /* Waits until there is something to tell, for `seconds` (0 to 1e6) at most. `json` receives an object whose "kind" is "progress",
  * "trial" (one has ended; "trial" is its line of trials.jsonl), "condition" (its last trial has ended; "result" is its entry of
- * etr_study_results) or, once, "end"; after that ETR_END. All have "done", "total" and "resumed" (trials; those found in the folder),
+ * etr_study_results, in which "baseline" and "gain" are null, because other conditions may not have run yet) or, once, "end"; after that ETR_END. All have "done", "total" and "resumed" (trials; those found in the folder),
  * "running", "seconds", "seconds_left" (estimated; null: not known), and the "workload" and "condition" at hand with "best_to_target" and
  * "best_metric" of its search so far.
  *
@@ -796,12 +797,15 @@ ETR_API int32_t etr_study_stop(etr_study* study);
 /* What the records in `directory` (NULL: that of etr_study_output_dir) say of the study's conditions, also while it runs there and
  * before it is started: the array "conditions" of results.json. Each has "workload", "labels", "name", "metric", "target", "clock",
  * "trials" and their "counts" by status, "to_target" by clock and "best_metric" as {"median", "least", "most", "reached", "of"} over
- * the searches (null: the target was not reached), "best" with the best trial's "point", "gain" over the baseline by clock,
- * "searches" and "warnings". Conditions without a finished trial are left out. */
+ * the searches (null: the target was not reached), "best" with the best trial's "point", "gain" over the baseline by clock as {"median",
+ * "least", "most", "pairs", "reached"} over pairs of searches (null: infinite, as the baseline did not reach the target), "searches" and
+ * "warnings". Conditions without a finished trial are left out. Any thread: also while another one waits in etr_study_next_event. */
 ETR_API int32_t etr_study_results(const etr_study* study, const char* directory, char** json);
 
 /* Writes report.html (self-contained), results.json, conditions.csv, trials.csv and the figures in figures/ into `directory` (NULL: that of
- * etr_study_output_dir), from the records that it holds so far, also while the study runs there and before it is started. */
+ * etr_study_output_dir), from the records that it holds so far, also while the study runs there and before it is started. Of figures/ it
+ * removes the files that the results.json there lists and the new report does not have. ETR_STATE, with nothing written, where the folder
+ * holds something else or another study. Any thread: also while another one waits in etr_study_next_event. */
 ETR_API int32_t etr_study_write_report(const etr_study* study, const char* directory);
 
 ETR_API void etr_study_destroy(etr_study* study); /* stops it */

@@ -593,12 +593,12 @@ class Study {
     return std::string(text);
   }
   void stop() { check(etr_study_stop(get())); }  // any thread
-  // Of the conditions, by the records that a folder has ("": output_dir()); see etr_study_results.
+  // Of the conditions, by the records that a folder has ("": output_dir()); see etr_study_results. Any thread.
   std::string results(const std::string& directory = "") const {
     return detail::text_by(
         [&](char** out) { return etr_study_results(get(), folder(directory), out); });
   }
-  // The page, tables and figures, from the same records; see etr_study_write_report.
+  // The page, tables and figures, from the same records; see etr_study_write_report. Any thread.
   void write_report(const std::string& directory = "") const {
     check(etr_study_write_report(get(), folder(directory)));
   }

@@ -8,7 +8,7 @@ import java.util.Objects;
  * Many trials of jobs, for conditions that are to be compared. Its folder keeps every finished trial: a study that is run again goes
  * on. Events and results are JSON, as the C functions etr_study_next_event and etr_study_results say.
  * {@code try (Study study = Study.load("study.json")) { study.start(device); while (study.nextEvent(1) != null) {} }} runs it. Used by
- * one thread at a time, but for {@link #stop} and {@link #close}.
+ * one thread at a time, but for {@link #results}, {@link #writeReport}, {@link #stop} and {@link #close}.
  */
 public final class Study implements AutoCloseable {
   private final StudyHandle handle;
