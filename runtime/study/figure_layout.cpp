@@ -1,6 +1,7 @@
 // How conditions become panels, series and places.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "core/error.h"
 #include "core/number_text.h"
@@ -122,9 +123,10 @@ class Layout {
     return group.rows.back();
   }
 
-  // One style for a name in all panels.
+  // One style for a name in all panels. Where several names have baselines, the first has theirs.
   int style_of(const std::string& name, bool baseline) {
-    if (baseline) return 0;
+    if (baseline && !baseline_) baseline_ = name;
+    if (baseline_ == name) return 0;
     const auto known = std::find(styled_.begin(), styled_.end(), name);
     const auto index = static_cast<int>(known - styled_.begin());
     if (known == styled_.end()) styled_.push_back(name);
@@ -145,6 +147,7 @@ class Layout {
   const Scene& scene_;
   const std::vector<size_t> conditions_;
   std::vector<std::string> names_, styled_;
+  std::optional<std::string> baseline_;  // its name
   LaidOut out_;
 };
 

@@ -315,6 +315,22 @@ TEST(StudyReport, ScoresOfTrialsThatWereStoppedAreNotMadeUp) {
   EXPECT_NE(figures[0].caption.find("stopped early"), std::string::npos);
 }
 
+// Each rule has a condition with a factor of 1, which is its baseline.
+TEST(StudyReport, SeriesWithBaselinesOfTheirOwnLookDifferent) {
+  std::vector<Record> records;
+  for (const char* rule : {"tuned", "linear"})
+    for (const int factor : {1, 2})
+      records.push_back(
+          simple_record({{"rule", rule}, {"factor", factor}}, 0, 0, 100.0 / factor, 1.4));
+  study::Outline study = test::outline("w", 1.5);
+  study.figures = {{{"kind", "to_target"}, {"x", "factor"}, {"series", "rule"}}};
+  const auto figures = study::study_figures(study, study::summarize(study, records), records);
+  ASSERT_EQ(figures.size(), 1u);
+  const plot::Panel& panel = figures[0].figure.panels[0];
+  ASSERT_EQ(panel.series.size(), 2u);
+  EXPECT_NE(panel.series[0].style, panel.series[1].style);
+}
+
 TEST(StudyReport, FiguresCanBeNamed) {
   study::Outline study = test::echo_study();
   study.figures = {{{"kind", "to_target"}, {"x", "variant"}, {"panel", "batch"}, {"name", "bars"}},

@@ -35,7 +35,8 @@ std::string text_of(const char* format, Values... values) {
 
 // "53,760", "9.1"
 std::string number_text(double value) {
-  if (value != std::floor(value) || std::fabs(value) >= 1e15) return text_of("%.4g", value);
+  const bool whole = value == std::floor(value) || std::fabs(value) >= 1000;
+  if (!whole || std::fabs(value) >= 1e15) return text_of("%.4g", value);
   std::string digits = text_of("%.0f", std::fabs(value));
   for (size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, ",");
   return (value < 0 ? "-" : "") + digits;
@@ -52,7 +53,7 @@ std::string score_text(const Json& score) {
 
 // "53,760", and where there are several searches "53,760 (50,000 to 61,000)": the median, the least and the most.
 std::string spread_text(const Json& spread) {
-  if (spread.at("reached") == 0) return "-";
+  if (spread.at("reached") == 0) return "never";
   const std::string median = score_text(spread.at("median"));
   if (spread.at("of") == 1) return median;
   return median + " (" + score_text(spread.at("least")) + " to " + score_text(spread.at("most")) +
@@ -63,9 +64,9 @@ const Json& scores_of(const Json& result) {
   return result.at("to_target").at(result.at("clock").get<std::string>());
 }
 
+// The median of the searches, as of scores.
 std::string best_metric_of(const Json& result) {
-  const Json& best =
-      result.at("best_metric").at(result.at("metric") == "accuracy" ? "most" : "least");
+  const Json& best = result.at("best_metric").at("median");
   return best.is_null() ? "-" : text_of("%.4g", best.get<double>());
 }
 
