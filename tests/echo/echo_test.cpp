@@ -464,6 +464,74 @@ TEST(EchoDecisions, ARestoredRunGoesOnWhereItWasSaved) {
     }
 }
 
+// A run is killed some way beyond a position, where upstream is slow and it echoes. The run that is restored has a fast upstream
+// and a slow consumer, so it echoes little or nothing there. The log tells of the run that went on.
+TEST(EchoDecisions, TheLogOfARestoredRunIsReplayed) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 2, 100);
+  int runs = 0;
+  for (const std::string mode : {"auto", "on_demand"})
+    for (const size_t stop : {size_t{0}, size_t{150}}) {
+      const std::string log = dir.path(cat("killed", ++runs, ".jsonl"));
+      const auto spec = [&](const std::string& file) {
+        return spec_of(pattern,
+                       cat(R"({"stage": "map", "function": "work"}, {"stage": "echo", "mode": ")",
+                           mode, R"(", "factor": 4, "buffer": 40, ")", file, "\": \"", log, "\"}"),
+                       "", 0, 2);
+      };
+      std::atomic<bool> slow{true};
+      const pipeline::MapFunctions work{{"work", [&slow](Item&, uint64_t) {
+                                           if (slow)
+                                             std::this_thread::sleep_for(
+                                                 std::chrono::milliseconds(1));
+                                         }}};
+      Json position;
+      Trace first, begun;
+      {
+        Pipeline killed(spec("log"), work);
+        first = trace_of_epoch(killed);
+        begun = trace_of_epoch(killed, 0, stop);
+        position = parse_json(killed.save().dump(), "state");
+        trace_of_epoch(killed, 0, 200);
+      }
+      slow = false;
+      Trace second = begun;
+      {
+        Pipeline restored(spec("log"), work);
+        restored.restore(position);
+        ASSERT_TRUE(restored.wait(60));
+        const Trace rest = trace_of_epoch(restored, 0.0005);
+        second.insert(second.end(), rest.begin(), rest.end());
+      }
+      Pipeline replayed(spec("replay"), work);
+      EXPECT_EQ(trace_of_epoch(replayed), first) << mode << stop;
+      EXPECT_EQ(trace_of_epoch(replayed), second) << mode << stop;
+    }
+}
+
+TEST(EchoDecisions, ANewRunInTheLogOfAnotherIsReplayed) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 1, 100), log = dir.path("log.jsonl");
+  const auto spec = [&](const std::string& file, double delay_ms) {
+    return spec_of(
+        pattern,
+        cat(R"({"stage": "echo", "mode": "on_demand", "factor": 4, ")", file, "\": \"", log, "\"}"),
+        "", delay_ms);
+  };
+  {
+    Pipeline earlier(spec("log", 1));
+    EXPECT_GT(given_over_fresh(trace_of_epoch(earlier)), 1.5);
+  }
+  Trace trace;
+  {
+    Pipeline later(spec("log", 0));
+    ASSERT_TRUE(later.wait(60));
+    trace = trace_of_epoch(later, 0.0005);
+  }
+  Pipeline replayed(spec("replay", 0));
+  EXPECT_EQ(trace_of_epoch(replayed), trace);
+}
+
 TEST(EchoDecisions, AWrongLogIsNamed) {
   TempDir dir;
   const std::string pattern = make_shards(dir, 1, 10);
