@@ -13,6 +13,7 @@ namespace {
 Json echo_stage(const Json& echo) {
   Json out{
       {"stage", "echo"}, {"factor", echo["factor"]}, {"buffer", echo["buffer"].get<int64_t>()}};
+  if (echo.contains("buffer_bytes")) out["buffer_bytes"] = echo["buffer_bytes"].get<int64_t>();
   if (echo["mode"] != "fixed") out["mode"] = echo["mode"];
   if (echo["device"].get<bool>()) out["device"] = true;
   return out;
@@ -90,7 +91,8 @@ Json advise_job(std::shared_ptr<gpu::Kernels> kernels, const train::Job& job,
   if (threads_of(out)) measured.threads = measured.cores;
   std::vector<EchoAt> echoes;
   if (out["helps"].get<bool>())
-    echoes.push_back({out["echo"]["after"].get<size_t>(), out["echo"]["factor"].get<double>()});
+    echoes.push_back({out["echo"]["after"].get<size_t>(), out["echo"]["factor"].get<double>(),
+                      /*adapts=*/out["echo"]["mode"] != "fixed"});
   const Prediction then = predict(measured, echoes);
   out["changed"] = {{"examples_per_s", 1 / then.example_s},
                     {"seconds_per_fresh_equivalent", then.equivalent_s},
