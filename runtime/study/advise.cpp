@@ -192,7 +192,7 @@ std::string why_mode(const Edge& edge) {
     return cat(
         "on_demand repeats an example only when the device would otherwise wait, so it follows R "
         "where that changes; 'factor' is a cap, ",
-        edge.echo.factor >= kHeadroom * edge.r ? cat(kHeadroom, " R or a little more")
+        edge.echo.factor >= kHeadroom * edge.r ? cat("about ", kHeadroom, " R")
                                                : "as high as repeats are known to pay here");
   return cat("the cap binds: R here is ", std::lround(10 * edge.r) / 10.0, ", and more than ",
              edge.echo.factor, " uses of an example are not known to pay, so the device will wait ",
@@ -364,6 +364,13 @@ Json assumptions_of(const Measured& m) {
   return out;
 }
 
+// What adapts already, and does nearly as well, need not be exchanged for another cap.
+bool keeps_own(const Measured& m, const Edge& best) {
+  return !m.echoes.empty() &&
+         std::all_of(m.echoes.begin(), m.echoes.end(), [](const EchoAt& e) { return e.adapts; }) &&
+         predict(m, m.echoes).equivalent_s <= kWorthwhile * best.then.equivalent_s;
+}
+
 void check(const Measured& m) {
   if (m.stages.empty() || m.threads < 1 || m.cores < 1 || m.batch < 1 || !(m.downstream_s > 0))
     fail(Code::invalid_argument, "advise: these are no measurements of a job");
@@ -409,6 +416,7 @@ Json advise(const Measured& m) {
   Json plain = row_of(m, without);
   return {{"r", r},
           {"helps", helps},
+          {"keeps", helps && keeps_own(m, *best)},
           {"why", why_of(m, r, helps, best)},
           {"as_it_is", std::move(as_it_is)},
           {"without_echo", std::move(plain)},

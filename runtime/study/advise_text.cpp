@@ -93,7 +93,11 @@ std::string advice_text(const Json& a) {
   std::string out = measured_text(a);
   out += cat("\nEcho: ", a["helps"].get<bool>() ? "yes" : "no", "; ", a["why"].get<std::string>(),
              ".\n");
-  if (a["helps"].get<bool>()) {
+  if (a["keeps"].get<bool>())
+    out += text_of(
+        "  the job does so already: it uses each example %.1f times, and its echo stays as it is\n",
+        number(a["as_it_is"], "uses"));
+  else if (a["helps"].get<bool>()) {
     const Json& e = a["echo"];
     out += cat("  after '", e["stage"].get<std::string>(), "' (", e["place"].get<std::string>(),
                "): ", echo_line(e), "\n");

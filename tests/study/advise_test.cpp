@@ -210,7 +210,13 @@ TEST(Advise, ANodeThatAdaptsFollowsRUpToItsCap) {
   m.echoes = {{kDecode, 12, true}};
   const Json a = advise(m);
   EXPECT_NEAR(a["as_it_is"]["uses"].get<double>(), 4, 1e-9);
-  EXPECT_NEAR(a["echo"]["gain"].get<double>(), 1, 1e-9) << "it is as advised";
+  EXPECT_NEAR(a["echo"]["gain"].get<double>(), 1, 1e-9);
+  EXPECT_TRUE(a["keeps"].get<bool>());
+  EXPECT_NE(study::advice_text(a).find("its echo stays as it is"), std::string::npos);
+  for (const EchoAt& other : {EchoAt{kDecode, 4}, EchoAt{kDecode, 1.5, true}}) {
+    m.echoes = {other};  // which does not follow R, or not far enough
+    EXPECT_FALSE(advise(m)["keeps"].get<bool>());
+  }
   m = job_of(200, 100, 40, 4, 500);
   EXPECT_EQ(predict(m, {{kDecode, 12, true}}).uses, 1) << "upstream keeps up";
 }
