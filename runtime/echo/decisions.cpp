@@ -2,10 +2,7 @@
 
 #include <utility>
 
-#include "core/error.h"
 #include "core/json.h"
-#include "core/log.h"
-#include "core/options.h"
 #include "core/packed.h"
 
 namespace etr::echo {
@@ -44,22 +41,19 @@ std::vector<uint64_t> Decisions::Packed::numbers() const {
   return out;
 }
 
-// A run that ends within an epoch leaves its last decision.
-Decisions::~Decisions() {
-  try {
-    write_line();
-  } catch (const std::exception& error) {
-    log_line(LogLevel::warning, cat("echo: the last decision is not in the log: ", error.what()));
-  }
-}
-
 void Decisions::start_epoch(uint64_t epoch) {
   std::scoped_lock lock(mutex_);
   if (!replay_path_.empty() && !std::exchange(replay_read_, true))
     pipeline::read_decision_log(replay_path_, kName, "echoes", replay_);
   epoch_ = epoch;
   made_[epoch] = {};
-  if (!log_path_.empty()) open_log();  // where nothing is decided, it says so
+}
+
+void Decisions::begin_run() {
+  std::scoped_lock lock(mutex_);
+  std::optional<pipeline::EpochDecisions> made;
+  if (restored_) made = pipeline::decisions_of(made_[epoch_].numbers());
+  log_.begin(epoch_, made);
 }
 
 void Decisions::reach(uint64_t after) {
@@ -84,29 +78,13 @@ bool Decisions::replaying(uint64_t after) {
 
 void Decisions::note(uint64_t after, uint64_t echoes, const Json& details) {
   std::scoped_lock lock(mutex_);
-  Packed& made = made_[epoch_];
-  if (!made.newest || made.newest->first != after) write_line();
-  made.note(after, echoes);
-  if (log_path_.empty()) return;
-  Json row{{"epoch", epoch_}, {"after", after}, {"echoes", echoes}};
-  if (details.is_object()) row.update(details);
-  line_ = row.dump();
+  made_[epoch_].note(after, echoes);
+  log_.note(epoch_, after, echoes, details);
 }
 
 void Decisions::end_epoch() {
   std::scoped_lock lock(mutex_);
-  write_line();
-}
-
-void Decisions::open_log() {
-  if (!log_) log_.emplace(log_path_, platform::OutputFile::Mode::append);
-}
-
-void Decisions::write_line() {
-  if (line_.empty()) return;
-  log_->write(line_ + "\n");
-  log_->flush();  // a run that is ended from outside leaves its decisions
-  line_.clear();
+  log_.complete();
 }
 
 Json Decisions::save(uint64_t epoch) const {
@@ -118,6 +96,7 @@ Json Decisions::save(uint64_t epoch) const {
 void Decisions::load(uint64_t epoch, const Json& saved) {
   pipeline::EpochDecisions made = pipeline::unpack_decisions(saved, kName);
   std::scoped_lock lock(mutex_);
+  restored_ = true;
   replay_[epoch] = std::move(made);
 }
 

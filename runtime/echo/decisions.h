@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "core/json_fwd.h"
-#include "core/platform_files.h"
 #include "pipeline/decision_log.h"
 
 namespace etr::echo {
@@ -21,15 +20,12 @@ namespace etr::echo {
 class Decisions {
  public:
   // `log`: file that receives a line of JSON for each decision; "" for none. `replay`: such a file, whose
-  // decisions are repeated, and no others are made. Files are opened at the first use.
+  // decisions are repeated, and no others are made. It is read when the first epoch starts.
   Decisions(std::string log, std::string replay)
-      : log_path_(std::move(log)), replay_path_(std::move(replay)) {}
-
-  ~Decisions();
-  Decisions(const Decisions&) = delete;
-  Decisions& operator=(const Decisions&) = delete;
+      : replay_path_(std::move(replay)), log_(std::move(log), "echo", "echoes") {}
 
   void start_epoch(uint64_t epoch);
+  void begin_run();  // from here on the log is written
 
   // So many fresh items have come: decisions before this place will not be made any more, and a restored run makes none there.
   void reach(uint64_t after);
@@ -59,17 +55,13 @@ class Decisions {
     std::vector<uint64_t> numbers() const;
   };
 
-  void open_log();
-  void write_line();
-
-  const std::string log_path_, replay_path_;
+  const std::string replay_path_;
   mutable std::mutex mutex_;
   uint64_t epoch_ = 0;
   std::map<uint64_t, Packed> made_;  // by epoch
   pipeline::DecisionsByEpoch replay_;
-  bool replay_read_ = false;
-  std::optional<platform::OutputFile> log_;
-  std::string line_;  // of the newest decision; written when it can no longer change
+  bool replay_read_ = false, restored_ = false;
+  pipeline::DecisionLog log_;
 };
 
 }  // namespace etr::echo

@@ -86,6 +86,7 @@ class Echo : public SerialStage {
     return item_bytes * static_cast<double>(capacity_);
   }
 
+  void begin_run() final { decisions_.begin_run(); }
   void forget_before(uint64_t epoch) final { decisions_.forget_before(epoch); }
 
  protected:

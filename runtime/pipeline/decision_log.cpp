@@ -1,15 +1,66 @@
 #include "pipeline/decision_log.h"
 
+#include <filesystem>
 #include <fstream>
-#include <vector>
 
 #include "core/error.h"
 #include "core/json.h"
 #include "core/json_members.h"
+#include "core/log.h"
 #include "core/packed.h"
 #include "core/parse_json.h"
 
 namespace etr::pipeline {
+namespace {
+
+bool has_lines(const std::string& path) {
+  std::error_code missing;  // then there are none
+  const auto bytes = std::filesystem::file_size(path, missing);
+  return !missing && bytes > 0;
+}
+
+}  // namespace
+
+DecisionLog::DecisionLog(std::string path, const char* stage, const char* key)
+    : path_(std::move(path)), stage_(stage), key_(key) {}
+
+// A run that ends within an epoch leaves its last decision.
+DecisionLog::~DecisionLog() {
+  try {
+    complete();
+  } catch (const std::exception& error) {
+    log_line(LogLevel::warning,
+             cat(stage_, ": the last decision is not in the log: ", error.what()));
+  }
+}
+
+void DecisionLog::begin(uint64_t epoch, const std::optional<EpochDecisions>& made) {
+  if (path_.empty()) return;
+  const bool voids = made || has_lines(path_);
+  file_.emplace(path_, platform::OutputFile::Mode::append);  // where nothing is decided, it says so
+  if (!voids) return;
+  write({{"epoch", epoch}, {"after", 0}, {"restored", true}});
+  for (const auto& [after, number] : made.value_or(EpochDecisions()))
+    write({{"epoch", epoch}, {"after", after}, {key_, number}});
+  file_->flush();
+}
+
+void DecisionLog::note(uint64_t epoch, uint64_t after, uint64_t number, const Json& details) {
+  if (!file_) return;
+  if (place_ != std::pair(epoch, after)) complete();
+  place_ = {epoch, after};
+  Json row{{"epoch", epoch}, {"after", after}, {key_, number}};
+  if (details.is_object()) row.update(details);
+  line_ = row.dump() + "\n";
+}
+
+void DecisionLog::complete() {
+  if (line_.empty()) return;
+  file_->write(std::exchange(line_, ""));
+  file_->flush();  // a run that is ended from outside leaves its decisions
+}
+
+void DecisionLog::write(const Json& row) { file_->write(row.dump() + "\n"); }
 
 void read_decision_log(const std::string& path, const char* stage, const char* key,
                        DecisionsByEpoch& decisions) {
@@ -30,6 +81,13 @@ void read_decision_log(const std::string& path, const char* stage, const char* k
   }
 }
 
+EpochDecisions decisions_of(const std::vector<uint64_t>& numbers) {
+  EpochDecisions out;
+  uint64_t after = 0;
+  for (size_t i = 0; i + 1 < numbers.size(); i += 2) out[after += numbers[i]] = numbers[i + 1];
+  return out;
+}
+
 EpochDecisions unpack_decisions(const Json& saved, const char* stage) {
   const auto damaged = [&] {
     fail(Code::corrupt_data, "the saved decisions of the stage '", stage, "' are damaged");
@@ -37,10 +95,7 @@ EpochDecisions unpack_decisions(const Json& saved, const char* stage) {
   if (!saved.is_string()) damaged();
   const std::vector<uint64_t> numbers = unpack_numbers(saved.get<std::string>());
   if (numbers.size() % 2 != 0) damaged();
-  EpochDecisions out;
-  uint64_t after = 0;
-  for (size_t i = 0; i < numbers.size(); i += 2) out[after += numbers[i]] = numbers[i + 1];
-  return out;
+  return decisions_of(numbers);
 }
 
 }  // namespace etr::pipeline

@@ -4,24 +4,60 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "core/json_fwd.h"
+#include "core/platform_files.h"
 
 namespace etr::pipeline {
 
-using EpochDecisions = std::map<uint64_t, uint64_t>;   // by place
+using EpochDecisions = std::map<uint64_t, uint64_t>;          // by place
 using DecisionsByEpoch = std::map<uint64_t, EpochDecisions>;  // by epoch
 
-// Adds those of a log, whose lines are {"epoch", "after": the place, `key`: the number}. A restored run appends to the log of the run
-// that it replaces, so each line first removes what is known of its place and of all later ones; a line with "restored": true does
-// nothing else. Throws Error(io) where there is no such file, and Error(corrupt_data / invalid_argument) that names the file and the
-// line; `stage` is whose decisions they should be.
+// The log that a run writes, whose lines are {"epoch", "after": the place, `key`: the number}. A log outlives runs: one that was
+// killed has logged decisions beyond the position where the next run begins, and that run may decide nothing at their places. So
+// a run that finds lines of another one in the file, or begins at a saved position, first writes {"epoch", "after": 0,
+// "restored": true}, which removes all from that epoch on, and what it knows of the epoch's decisions. Not thread safe.
+class DecisionLog {
+ public:
+  DecisionLog(std::string path, const char* stage, const char* key);  // `path` "": none
+  ~DecisionLog();  // completes it; a problem is a warning
+  DecisionLog(const DecisionLog&) = delete;
+  DecisionLog& operator=(const DecisionLog&) = delete;
+
+  // The run begins in `epoch`. Until then nothing is written, not even a file: copies of a stage that only find the way to a
+  // position never begin. `made`: where the run begins at a saved position, the epoch's decisions that were made again so far.
+  void begin(uint64_t epoch, const std::optional<EpochDecisions>& made);
+
+  // A decision, which replaces one for the same place. It is written when one for another place comes, or with complete().
+  // `details`: an object whose members are written along, or null.
+  void note(uint64_t epoch, uint64_t after, uint64_t number, const Json& details);
+  void complete();
+
+ private:
+  void write(const Json& row);
+
+  const std::string path_;
+  const char* const stage_;
+  const char* const key_;
+  std::optional<platform::OutputFile> file_;
+  std::pair<uint64_t, uint64_t> place_;  // of the decision that may still be replaced
+  std::string line_;                     // "": there is none
+};
+
+// Adds the decisions of a log: each line first removes what is known of its place and of all later ones, and one with
+// "restored": true does nothing else. Throws Error(io) where there is no such file, and Error(corrupt_data / invalid_argument)
+// that names the file and the line; `stage` is whose decisions they should be.
 void read_decision_log(const std::string& path, const char* stage, const char* key,
                        DecisionsByEpoch& decisions);
 
-// From what a position has saved with pack_numbers(): of each decision the step from the place before, and the number.
-// Error(corrupt_data).
+// From a list that has of each decision the step from the place before, and the number.
+EpochDecisions decisions_of(const std::vector<uint64_t>& numbers);
+
+// From what a position has saved of such a list with pack_numbers(). Error(corrupt_data).
 EpochDecisions unpack_decisions(const Json& saved, const char* stage);
 
 }  // namespace etr::pipeline

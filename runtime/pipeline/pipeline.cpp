@@ -289,7 +289,10 @@ void Pipeline::set_limits(const std::vector<QueueLimits>& planned) {
 void Pipeline::run() {
   graph_ = std::make_unique<FlowGraph>(threads());
   source_->start_at(restored_epoch_);
-  for (SerialSegment* segment : serial_) segment->start_at(restored_epoch_, walked_);
+  for (SerialSegment* segment : serial_) {
+    segment->start_at(restored_epoch_, walked_);
+    segment->stage().begin_run();
+  }
   for (const auto& segment : segments_) segment->start(*graph_);
   source_->trigger();
 }

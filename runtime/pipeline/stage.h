@@ -143,6 +143,9 @@ class SerialStage : public Stage {
   // The same for the rest of an epoch that the ranks of another world have begun: of its first passes come only samples that
   // those have not had, and perhaps none. Throws Error(unsupported) where what the stage emits depends on those before.
   virtual void start_rest(uint64_t epoch, const DoneSamples& /*done*/) { start_epoch(epoch); }
+  // The pipeline runs from here on: called once, in its first epoch, after the way to a restored position that takes no samples.
+  // Copies that only find such a way, or try what fits into memory, are never told.
+  virtual void begin_run() {}
   virtual void process(Item&& item, Emitter& out) = 0;
   virtual void finish_pass(Emitter& /*out*/) {}  // the source's pass has ended: emit what is held
 

@@ -13,7 +13,6 @@
 #include "core/json.h"
 #include "core/log.h"
 #include "core/packed.h"
-#include "core/platform_files.h"
 #include "core/text.h"
 #include "pipeline/decision_log.h"
 #include "pipeline/stage.h"
@@ -48,8 +47,8 @@ class Overtake final : public SerialStage {
  public:
   Overtake(const Options& options, const StageContext&)
       : window_(static_cast<uint64_t>(options.integer("window"))),
-        log_path_(options.string("log")),
-        replay_path_(options.string("replay")) {}
+        replay_path_(options.string("replay")),
+        log_(options.string("log"), kName, "sample") {}
 
   uint64_t overtaking_window() const override { return window_; }
   bool lets_overtake(uint64_t epoch) const override {
@@ -68,8 +67,12 @@ class Overtake final : public SerialStage {
     left_ = 0;
   }
 
+  void begin_run() override {
+    std::scoped_lock lock(mutex_);
+    log_.begin(epoch_, restored_ ? std::optional(made_[epoch_]) : std::nullopt);
+  }
+
   void process(Item&& item, Emitter& out) override {
-    if (!item.ghost) begin_log();
     if (item.overtakes) return give_early(std::move(item), out);
     held_.push_back(std::move(item));
     if (held_.size() > window_ + 1)
@@ -160,7 +163,8 @@ class Overtake final : public SerialStage {
   void note(uint64_t ordinal) {
     std::scoped_lock lock(mutex_);
     made_[epoch_][left_] = ordinal;
-    if (logs_) write_decision(left_, ordinal);
+    log_.note(epoch_, left_, ordinal, Json());
+    log_.complete();  // nothing replaces it
   }
 
   void repeat(uint64_t ordinal) {
@@ -170,36 +174,15 @@ class Overtake final : public SerialStage {
     due.erase(due.begin(), due.upper_bound(left_));
   }
 
-  // With the first sample of the run: copies of the stage that find the way to a position write nothing. What a run has logged
-  // behind the position where it is restored counts no more.
-  void begin_log() {
-    if (logs_ || log_path_.empty()) return;
-    std::scoped_lock lock(mutex_);
-    logs_ = true;
-    if (!restored_) return;
-    write({{"epoch", epoch_}, {"after", 0}, {"restored", true}});
-    for (const auto& [after, ordinal] : made_[epoch_]) write_decision(after, ordinal);
-  }
-
-  void write_decision(uint64_t after, uint64_t ordinal) {
-    write({{"epoch", epoch_}, {"after", after}, {"sample", ordinal}});
-  }
-
-  void write(const Json& row) {
-    if (!log_) log_.emplace(log_path_, platform::OutputFile::Mode::append);
-    log_->write(row.dump() + "\n");
-    log_->flush();  // a run that is ended from outside leaves its decisions
-  }
-
   const uint64_t window_;
-  const std::string log_path_, replay_path_;
+  const std::string replay_path_;
   std::deque<Item> held_;     // while decisions are repeated, in the order of the source
   uint64_t left_ = 0;         // in this epoch
   mutable std::mutex mutex_;  // a position is saved while the stage works
   uint64_t epoch_ = 0;
   DecisionsByEpoch made_, due_;
-  bool replay_read_ = false, restored_ = false, logs_ = false;
-  std::optional<platform::OutputFile> log_;
+  bool replay_read_ = false, restored_ = false;
+  DecisionLog log_;
 };
 
 }  // namespace

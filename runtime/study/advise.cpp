@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -13,9 +14,12 @@ namespace {
 
 constexpr double kWorthwhile = 1.05;   // a gain that is worth a change
 constexpr double kAlike = 1.02;        // places between which a prediction does not decide
-constexpr double kBuffer = 10000;      // copies, as in the table of worth
+constexpr double kBuffer = 10000;      // what it holds, as in the table of worth
 constexpr double kLeastBuffer = 1000;  // below it copies of a sample come close to each other
-constexpr double kFillSeconds = 60;    // that filling the buffer may take
+constexpr double kFillSeconds = 60;    // that filling the buffer may take, also when a run resumes
+constexpr double kBufferShare = 0.5;   // of the memory: some samples are larger than the mean
+// Of a cap over R, which was measured for some seconds, and over the factor that is advised: as far as the table of worth rises.
+constexpr double kHeadroom = 2, kMostCap = 2;
 constexpr double kFasterDecoding = 8;  // fast shards, against PNGs (docs/performance.md)
 constexpr double kLimiting = 0.5;      // share of a pipeline's work from which decoding dominates
 
@@ -45,17 +49,36 @@ struct Sides {
   double upstream_s, downstream_s;
 };
 
-// What a fresh example takes up to a place, and each copy behind it, if the other side took nothing.
-Sides sides_of(const Measured& m, size_t after) {
+// What a fresh example takes up to a place, and each copy behind it, if the other side took nothing. With other echo nodes
+// fewer examples enter the stages in front of them than leave those behind.
+Sides sides_of(const Measured& m, size_t after, const std::vector<EchoAt>& others = {}) {
   double slowest[2] = {}, pool[2] = {};
+  const double all = share_of(after, others);  // of those behind the place
   for (const StageCost& s : m.stages) {
     const int side = s.stage > after;
-    if (s.runs != Runs::parallel) slowest[side] = std::max(slowest[side], s.work_s);
-    if (s.runs != Runs::own_thread) pool[side] += s.work_s;
+    const double work = s.work_s * share_of(s.stage, others) / all;
+    if (s.runs != Runs::parallel) slowest[side] = std::max(slowest[side], work);
+    if (s.runs != Runs::own_thread) pool[side] += work;
   }
-  const double device = m.downstream_s + (m.device_is_cpu ? pool[1] / m.cores : 0);
+  const double device = m.downstream_s / all + (m.device_is_cpu ? pool[1] / m.cores : 0);
   return {std::max(slowest[0], pool[0] / m.threads),
           std::max({slowest[1], pool[1] / m.threads, device})};
+}
+
+double ratio_of(const Sides& sides) {
+  return sides.upstream_s / std::max(sides.downstream_s, 1e-12);
+}
+
+// With factors that nodes which adapt come to; of several the first bridges what it can, and the next what is left.
+std::vector<EchoAt> settled(const Measured& m, std::vector<EchoAt> echoes) {
+  std::vector<double> caps;
+  for (EchoAt& echo : echoes) caps.push_back(echo.adapts ? std::exchange(echo.factor, 1) : 1);
+  for (size_t i = 0; i < echoes.size(); ++i) {
+    if (!std::exchange(echoes[i].adapts, false)) continue;
+    const double r = ratio_of(sides_of(m, echoes[i].after, echoes));  // its own factor is 1 yet
+    echoes[i].factor = std::min(caps[i], std::max(1.0, r));
+  }
+  return echoes;
 }
 
 std::string percent(double gain) {
@@ -76,6 +99,7 @@ Json row_of(const Measured& m, const Prediction& then) {
   const Prediction now = predict(m, m.echoes);
   return {{"examples_per_s", 1 / then.example_s},
           {"seconds_per_fresh_equivalent", then.equivalent_s},
+          {"uses", then.uses},
           {"gain_examples", now.example_s / then.example_s},
           {"gain", now.equivalent_s / then.equivalent_s},
           {"limit", then.limit}};
@@ -104,7 +128,18 @@ struct Edge {
   EchoAt echo;
   double most, r;
   Prediction then;
+
+  bool binds() const { return echo.adapts && echo.factor < r; }
 };
+
+double rounded(double factor) { return std::max(1.0, std::floor(10 * factor + 0.5) / 10); }
+
+// Batches are repeated a fixed number of times: more than that they are not worth. Elsewhere the node follows R, up to a cap.
+EchoAt echo_at(const Measured& m, size_t stage, double r, double most) {
+  if (stage >= m.batch_stage) return {stage, rounded(std::min(r, most))};
+  if (r <= 1) return {stage, 1};
+  return {stage, rounded(std::min(std::ceil(kHeadroom * r), kMostCap * most)), /*adapts=*/true};
+}
 
 // An echo node alone, after each stage that one may stand behind.
 std::vector<Edge> edges_of(const Measured& m) {
@@ -113,11 +148,10 @@ std::vector<Edge> edges_of(const Measured& m) {
     const StageCost& s = m.stages[i];
     const bool is_last_part = i + 1 == m.stages.size() || m.stages[i + 1].stage != s.stage;
     if (!s.takes_echo || !is_last_part) continue;
-    const Sides sides = sides_of(m, s.stage);
-    const double r = sides.upstream_s / std::max(sides.downstream_s, 1e-12);
+    const double r = ratio_of(sides_of(m, s.stage));
     const double most =
         most_factor(drawn_anew(m, s.stage), s.stage >= m.batch_stage, m.batch, m.noise_scale);
-    const EchoAt echo{s.stage, std::max(1.0, std::floor(10 * std::min(r, most) + 0.5) / 10)};
+    const EchoAt echo = echo_at(m, s.stage, r, most);
     out.push_back({&s, echo, most, r, predict(m, {echo})});
   }
   return out;
@@ -135,16 +169,34 @@ const Edge* best_of(const std::vector<Edge>& edges) {
   return best;
 }
 
+// In what the node receives, samples or batches; a fixed node counts copies, which share their bytes.
 double buffer_for(const Measured& m, const Edge& edge) {
-  double buffer = kBuffer;
-  if (edge.stage->stage >= m.batch_stage) buffer = std::max(1.0, std::floor(kBuffer / m.batch));
+  const double copies = edge.echo.adapts ? 1 : edge.echo.factor;
+  const double samples = edge.stage->stage >= m.batch_stage ? m.batch : 1;  // in each
+  double buffer = kBuffer / samples;
   const double least = std::min(kLeastBuffer, buffer);
+  if (m.samples > 0) buffer = std::min(buffer, m.samples / samples * copies);
+  const double upstream_s = samples * sides_of(m, edge.stage->stage).upstream_s;
+  buffer = std::min(buffer, std::max(kFillSeconds * copies / std::max(upstream_s, 1e-9), least));
   if (edge.stage->bytes > 0)
-    buffer = std::min(buffer, m.memory_bytes / edge.stage->bytes * edge.echo.factor);
-  if (m.samples > 0) buffer = std::min(buffer, std::max(1.0, m.samples * edge.echo.factor));
-  const double upstream = sides_of(m, edge.stage->stage).upstream_s;
-  const double filled_in_time = kFillSeconds * edge.echo.factor / std::max(upstream, 1e-9);
-  return std::floor(std::clamp(std::min(buffer, std::max(filled_in_time, least)), 1.0, kBuffer));
+    buffer =
+        std::min(buffer, kBufferShare * m.memory_bytes / (samples * edge.stage->bytes) * copies);
+  return std::floor(std::max(buffer, 1.0));
+}
+
+std::string why_mode(const Edge& edge) {
+  if (!edge.echo.adapts)
+    return "whole batches are repeated a fixed number of times, because more repeats are not worth "
+           "their time";
+  if (!edge.binds())
+    return cat(
+        "on_demand repeats an example only when the device would otherwise wait, so it follows R "
+        "where that changes; 'factor' is a cap, ",
+        edge.echo.factor >= kHeadroom * edge.r ? cat("about ", kHeadroom, " R")
+                                               : "as high as repeats are known to pay here");
+  return cat("the cap binds: R here is ", std::lround(10 * edge.r) / 10.0, ", and more than ",
+             edge.echo.factor, " uses of an example are not known to pay, so the device will wait ",
+             std::lround(100 * (1 - edge.echo.factor / edge.r)), " % of its time");
 }
 
 Json echo_of(const Measured& m, const Edge& edge) {
@@ -154,12 +206,15 @@ Json echo_of(const Measured& m, const Edge& edge) {
       {"place", place_text(m, edge.stage->stage)},
       {"factor", edge.echo.factor},
       {"most_factor", edge.most},
-      {"mode", m.remote || m.unsteady ? "on_demand" : "fixed"},
+      {"mode", edge.echo.adapts ? "on_demand" : "fixed"},
+      {"why_mode", why_mode(edge)},
+      {"cap_binds", edge.binds()},
       {"buffer", buffer_for(m, edge)},
       // On a CPU device the shaders would take from the same cores what the pipeline no longer does.
       {"device", edge.stage->device_echo && !m.device_is_cpu},
       {"r", edge.r},
-      {"fewer_fresh", worth_of(m, edge.echo)}};
+      {"fewer_fresh", worth_of(m, {edge.echo.after, edge.then.uses})}};
+  if (m.memory_bytes != kEchoBytes) out["buffer_bytes"] = std::floor(m.memory_bytes);
   out.update(row_of(m, edge.then));
   return out;
 }
@@ -295,15 +350,25 @@ std::string why_of(const Measured& m, double r, bool helps, const Edge* best) {
 }
 
 Json assumptions_of(const Measured& m) {
-  Json out{cat("worth of repeats: ", kWorthSource),
-           "between two augmentations the worth lies between those before and after, in "
-           "proportion to the augmentations that are drawn anew",
-           "stages cost the same with an echo node as without",
-           "the gradient noise scale is an order of magnitude, here at the beginning of training; "
-           "it grows later"};
+  Json out{
+      cat("worth of repeats: ", kWorthSource),
+      "between two augmentations the worth lies between those before and after, in "
+      "proportion to the augmentations that are drawn anew",
+      "stages cost the same with an echo node as without",
+      "'on_demand' and 'auto' use an example R times on average, as R is at their place, or as "
+      "often as their cap allows",
+      "the gradient noise scale is an order of magnitude, here at the beginning of training; "
+      "it grows later"};
   if (m.device_is_cpu)
     out.push_back("the device is a CPU: the pipeline's work takes time from it, and both add up");
   return out;
+}
+
+// What adapts already, and does nearly as well, need not be exchanged for another cap.
+bool keeps_own(const Measured& m, const Edge& best) {
+  return !m.echoes.empty() &&
+         std::all_of(m.echoes.begin(), m.echoes.end(), [](const EchoAt& e) { return e.adapts; }) &&
+         predict(m, m.echoes).equivalent_s <= kWorthwhile * best.then.equivalent_s;
 }
 
 void check(const Measured& m) {
@@ -313,8 +378,9 @@ void check(const Measured& m) {
 
 }  // namespace
 
-Prediction predict(const Measured& m, const std::vector<EchoAt>& echoes) {
-  Prediction out{m.downstream_s, 0, "device"};
+Prediction predict(const Measured& m, const std::vector<EchoAt>& given) {
+  const std::vector<EchoAt> echoes = settled(m, given);
+  Prediction out{m.downstream_s, 0, 1, "device"};
   const auto limit = [&](double seconds, const std::string& by) {
     if (seconds <= out.example_s) return;
     out.example_s = seconds;
@@ -328,12 +394,12 @@ Prediction predict(const Measured& m, const std::vector<EchoAt>& echoes) {
   }
   limit(pool / m.threads, "threads");
   if (m.device_is_cpu && pool > 0) limit(m.downstream_s + pool / m.cores, "device and threads");
-  double factor = 1, fewer = 1;
+  double fewer = 1;
   for (const EchoAt& echo : echoes) {
-    factor *= echo.factor;
+    out.uses *= echo.factor;
     fewer *= worth_of(m, echo);
   }
-  out.equivalent_s = out.example_s * factor / fewer;
+  out.equivalent_s = out.example_s * out.uses / fewer;
   return out;
 }
 
@@ -350,6 +416,7 @@ Json advise(const Measured& m) {
   Json plain = row_of(m, without);
   return {{"r", r},
           {"helps", helps},
+          {"keeps", helps && keeps_own(m, *best)},
           {"why", why_of(m, r, helps, best)},
           {"as_it_is", std::move(as_it_is)},
           {"without_echo", std::move(plain)},

@@ -27,7 +27,10 @@ struct StageCost {
 struct EchoAt {
   size_t after = 0;  // the stage, as in StageCost
   double factor = 1;
+  bool adapts = false;  // on_demand, auto: `factor` is their cap
 };
+
+inline constexpr double kEchoBytes = 1 << 30;  // `buffer_bytes` of an echo node that has none
 
 struct Measured {
   std::vector<StageCost> stages;
@@ -36,23 +39,24 @@ struct Measured {
   double threads = 1, cores = 1;
   double upstream_s =
       0;  // for a fresh example, where the consumer never waits and nothing is echoed
-  double downstream_s = 0;          // for an example on the device, where batches lie ready
-  double busy_s = 0;                // of it, as the device's clock says; 0: it has none
-  bool device_is_cpu = false;       // which shares its cores with the pipeline
-  double noise_scale = 0;           // examples; 0: not known
-  std::vector<EchoAt> echoes;       // of the job as it is
-  bool remote = false;              // reads over a network
-  bool unsteady = false;            // upstream's pace changed much within seconds
-  std::optional<size_t> cacheable;  // the last stage after which a cache may stand
-  double samples = 0;               // of the data set, roughly; 0: not known
-  double memory_bytes = 1 << 30;    // what a buffer or a cache may take
-  std::string source;               // the stage that reads
+  double downstream_s = 0;           // for an example on the device, with batches already in memory
+  double busy_s = 0;                 // of it, as the device's clock says; 0: it has none
+  bool device_is_cpu = false;        // which shares its cores with the pipeline
+  double noise_scale = 0;            // examples; 0: not known
+  std::vector<EchoAt> echoes;        // of the job as it is
+  bool remote = false;               // reads over a network
+  bool unsteady = false;             // upstream's pace changed much within seconds
+  std::optional<size_t> cacheable;   // the last stage after which a cache may stand
+  double samples = 0;                // of the data set, roughly; 0: not known
+  double memory_bytes = kEchoBytes;  // what a buffer or a cache may take
+  std::string source;                // the stage that reads
 };
 
 // How fast a pipeline with its device is, and by what it is limited.
 struct Prediction {
   double example_s = 0;     // for an example that is trained on
   double equivalent_s = 0;  // for as much progress as a fresh example gives
+  double uses = 1;          // of each fresh example, on average
   std::string limit;        // a stage's name, "threads", "device", "device and threads"
 };
 
@@ -62,11 +66,17 @@ struct Prediction {
 //
 // On a CPU device, which computes on the same cores, the device's time is added to the threads' work / cores. With F_1 / F_e from
 // worth.h and e the product of all factors, as much as a fresh example is worth takes e x that / (F_1 / F_e).
+//
+// A node that adapts has the factor min(cap, max(1, R)), with R the time that a fresh example takes to come to it over the time that
+// a copy takes behind it, where other nodes count with their factors.
 Prediction predict(const Measured& measured, const std::vector<EchoAt>& echoes);
 
-// {"r", "helps", "why", "as_it_is": {...}, "without_echo": {...}, "echo": {...} or null, "edges": [...], "others": [...], "batch": {...},
+// {"r", "helps", "keeps", "why", "as_it_is": {...}, "without_echo": {...}, "echo": {...} or null, "edges": [...], "others": [...], "batch": {...},
 //  "measured": {...}, "assumptions": [...]}; rows of "edges" and "others" are sorted by what they promise, the best first. "echo" is the
-// recommendation: {"after", "stage", "factor", "mode", "buffer", "device", ...} and its prediction.
+// recommendation: {"after", "stage", "factor", "mode", "buffer", "buffer_bytes", "device", ...} and its prediction. "keeps": the job's own nodes adapt and are as
+// good, so that they stay. "factor" is the
+// stage's option, for on_demand a cap; "uses" is how often each example is predicted to be used; "cap_binds" where that is the
+// cap. "buffer_bytes" is there where the stage needs it.
 Json advise(const Measured& measured);
 
 // The same for people.

@@ -13,6 +13,7 @@ namespace {
 Json echo_stage(const Json& echo) {
   Json out{
       {"stage", "echo"}, {"factor", echo["factor"]}, {"buffer", echo["buffer"].get<int64_t>()}};
+  if (echo.contains("buffer_bytes")) out["buffer_bytes"] = echo["buffer_bytes"].get<int64_t>();
   if (echo["mode"] != "fixed") out["mode"] = echo["mode"];
   if (echo["device"].get<bool>()) out["device"] = true;
   return out;
@@ -52,7 +53,7 @@ Json advised_job(const Json& job, const Json& advice, std::vector<std::string>& 
   Json out = job;
   Json stages = Json::array();
   for (const Json& stage : job["pipeline"]["stages"]) {
-    if (stage["stage"] != "echo") {
+    if (stage["stage"] != "echo" || advice["keeps"].get<bool>()) {
       stages.push_back(stage);
       continue;
     }
@@ -62,7 +63,7 @@ Json advised_job(const Json& job, const Json& advice, std::vector<std::string>& 
       changes.push_back(cat("removed ", stage.dump()));
   }
   out["pipeline"]["stages"] = stages;
-  if (advice["helps"].get<bool>()) {
+  if (advice["helps"].get<bool>() && !advice["keeps"].get<bool>()) {
     const Json echo = echo_stage(advice["echo"]);
     out["pipeline"] = with_echo(out["pipeline"], advice["echo"]["after"].get<size_t>(), echo);
     changes.push_back(
@@ -89,8 +90,11 @@ Json advise_job(std::shared_ptr<gpu::Kernels> kernels, const train::Job& job,
       train::Job::parse(advised_job(job.json(), out, changes).dump(), "the job as advised");
   if (threads_of(out)) measured.threads = measured.cores;
   std::vector<EchoAt> echoes;
-  if (out["helps"].get<bool>())
-    echoes.push_back({out["echo"]["after"].get<size_t>(), out["echo"]["factor"].get<double>()});
+  if (out["keeps"].get<bool>())
+    echoes = measured.echoes;
+  else if (out["helps"].get<bool>())
+    echoes.push_back({out["echo"]["after"].get<size_t>(), out["echo"]["factor"].get<double>(),
+                      /*adapts=*/out["echo"]["mode"] != "fixed"});
   const Prediction then = predict(measured, echoes);
   out["changed"] = {{"examples_per_s", 1 / then.example_s},
                     {"seconds_per_fresh_equivalent", then.equivalent_s},

@@ -5,7 +5,7 @@
 
 namespace etr::study {
 
-// The job with the recommended echo node in the place of its own, or without any where none helps, and with as many threads as
+// The job with the recommended echo node in the place of its own (which stay where the advice keeps them), or without any where none helps, and with as many threads as
 // help. Its other advice takes memory or files, and is not applied. An output.dir gets "-advised" after its name, so that both jobs
 // can run. `changes` receives a line for each change.
 Json advised_job(const Json& job, const Json& advice, std::vector<std::string>& changes);

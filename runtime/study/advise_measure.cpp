@@ -172,7 +172,7 @@ double noise_scale(train::Learner& learner, const std::vector<Item>& batches, do
 void time_steps(Measured& m, train::Learner& learner, const std::vector<Item>& batches,
                 const AdviseOptions& options) {
   constexpr size_t kLeast = 3;
-  options.tell("the device, with batches that lie ready");
+  options.tell("the device, with batches already in memory");
   double rows = 0, busy = 0;
   const int64_t from = now_ns();
   const auto take = [&](bool wait_all) {
@@ -230,6 +230,9 @@ Measured measure(std::shared_ptr<gpu::Kernels> kernels, const train::Job& job,
   take_costs(m, run, plain.rows(run.after));
   take_upstream(m, run, plain);
   look_at_places(m, plain, options);
+  for (StageCost& s : m.stages)  // as batches are in the end, which is when they are largest
+    if (s.stage >= m.batch_stage)
+      s.bytes = static_cast<double>(run.batches.front().size_bytes()) / m.batch;
   measure_device(m, std::move(kernels), job, run.batches, options);
   return m;
 }

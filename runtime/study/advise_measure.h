@@ -1,4 +1,4 @@
-// What advice is made of: short runs of a job's pipeline alone, and of its model on batches that lie ready.
+// What advice is made of: short runs of a job's pipeline alone, and of its model on batches already in memory.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ namespace etr::study {
 
 struct AdviseOptions {
   double seconds = 3;  // of each measurement, from its first result on
-  // So long a measurement may take in all.
+  // Upper bound on one measurement, including start-up.
   double longest() const { return 20 * seconds + 60; }
   // Is told what is being done; false ends it with Error(cancelled). May be empty.
   std::function<bool(const std::string& what)> progress;

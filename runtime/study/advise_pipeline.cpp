@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/clock.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "pipeline/pipeline.h"
@@ -37,18 +38,28 @@ Json with_stage(Json spec, size_t after, Json stage) {
   return spec;
 }
 
-// Of an item behind the stage; 0 where none comes in time.
+// Of an item behind the stage, the mean of some; 0 where none comes in time.
 double bytes_behind(const Json& spec, size_t stage) {
+  constexpr int64_t kEnoughNs = 500'000'000;
   constexpr double kPatience = 2;
+  constexpr int kItems = 32;
   Json part = spec;
   Json& stages = part["stages"];
   stages.erase(stages.begin() + static_cast<ptrdiff_t>(stage) + 1, stages.end());
   part["queue_items"] = 1;
   part["prefetch"] = 1;
   Pipeline pipeline(part, {}, /*defers=*/false, Pipeline::Budget::at_start);
-  Item item;
-  if (!pipeline.wait(kPatience) || pipeline.next(item) != Pipeline::Next::item) return 0;
-  return static_cast<double>(item.size_bytes());
+  const int64_t begun = now_ns();
+  double bytes = 0;
+  int items = 0;
+  for (double patience = kPatience; items < kItems && patience > 0;) {
+    Item item;
+    if (!pipeline.wait(patience) || pipeline.next(item) != Pipeline::Next::item) break;
+    bytes += static_cast<double>(item.size_bytes());
+    ++items;
+    patience = 1e-9 * static_cast<double>(begun + kEnoughNs - now_ns());
+  }
+  return items ? bytes / items : 0;
 }
 
 double data_bytes(const Json& data) {
@@ -95,7 +106,9 @@ PlainPipeline plain_pipeline(const Json& given, uint64_t seed) {
   for (const Json& stage : given["stages"]) {
     const std::string name = name_of(stage);
     if (name == "echo") {
-      out.echoes.push_back({stages.size() - 1, stage["factor"].get<double>()});
+      const std::string mode = stage.value("mode", std::string("fixed"));
+      out.echoes.push_back({stages.size() - 1, stage["factor"].get<double>(),
+                            /*adapts=*/mode == "auto" || mode == "on_demand"});
       continue;
     }
     if (is_batching(name) && !batches) {
@@ -159,8 +172,6 @@ void look_at_places(Measured& m, const PlainPipeline& plain, const AdviseOptions
         can_be_made(with_stage(spec, s.stage, {{"stage", "cache"}}), false))
       m.cacheable = s.stage;
   }
-  for (StageCost& s : m.stages)
-    if (s.stage >= plain.batch_stage && !bytes.empty()) s.bytes = 0;
   m.samples = samples_of(spec, bytes.empty() ? 0 : bytes[0]);
 }
 

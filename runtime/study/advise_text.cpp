@@ -32,9 +32,10 @@ std::string measured_text(const Json& a) {
   const Json& m = a["measured"];
   std::string out = "Measured\n";
   out += cat("  upstream    ", micros(number(m, "upstream_s")), " for a fresh example (",
-             rate(1 / number(m, "upstream_s")), " examples/s), with nothing to wait for it\n");
+             rate(1 / number(m, "upstream_s")),
+             " examples/s), measured with a consumer that never waits\n");
   out += cat("  downstream  ", micros(number(m, "downstream_s")), " for an example on the device (",
-             rate(1 / number(m, "downstream_s")), " examples/s), with batches that lie ready\n");
+             rate(1 / number(m, "downstream_s")), " examples/s), with batches already in memory\n");
   out += text_of("  R           %.2f = upstream / downstream\n", number(a, "r"));
   const Json& batch = a["batch"];
   if (batch["noise_scale"].is_number())
@@ -52,7 +53,7 @@ std::string measured_text(const Json& a) {
 }
 
 std::string promise(const Json& row) {
-  return text_of("%9s examples/s %+5.0f %%   %s a fresh equivalent, %.2f x as fast",
+  return text_of("%9s examples/s %+5.0f %%   %s per fresh-equivalent example, %.2f x as fast",
                  rate(number(row, "examples_per_s")).c_str(),
                  100 * (number(row, "gain_examples") - 1),
                  micros(number(row, "seconds_per_fresh_equivalent")).c_str(), number(row, "gain"));
@@ -60,20 +61,22 @@ std::string promise(const Json& row) {
 
 std::string echo_line(const Json& e) {
   std::string out =
-      text_of("{\"stage\": \"echo\", \"factor\": %g, \"mode\": \"%s\", \"buffer\": %.0f%s}",
-              number(e, "factor"), e["mode"].get<std::string>().c_str(), number(e, "buffer"),
-              e["device"].get<bool>() ? ", \"device\": true" : "");
-  return out;
+      text_of("{\"stage\": \"echo\", \"factor\": %g, \"mode\": \"%s\", \"buffer\": %.0f",
+              number(e, "factor"), e["mode"].get<std::string>().c_str(), number(e, "buffer"));
+  if (e.contains("buffer_bytes"))
+    out += text_of(", \"buffer_bytes\": %.0f", number(e, "buffer_bytes"));
+  return out + (e["device"].get<bool>() ? ", \"device\": true}" : "}");
 }
 
 std::string edges_text(const Json& a) {
-  std::string out = text_of("\n  %-24s %-22s %6s %7s %12s %16s %7s\n", "echo after", "repeats",
-                            "R here", "factor", "examples/s", "us a fresh eq.", "gain");
+  std::string out = text_of("\n  %-24s %-22s %6s %6s %6s %12s %16s %7s\n", "echo after", "repeats",
+                            "R here", "factor", "uses", "examples/s", "us per fresh eq.", "gain");
   const Json& now = a["as_it_is"];
   const auto row = [&](const std::string& after, const std::string& place, const std::string& r,
                        const std::string& factor, const Json& values) {
-    out += text_of("  %-24s %-22s %6s %7s %12s %16.0f %6.2fx\n", after.c_str(), place.c_str(),
-                   r.c_str(), factor.c_str(), rate(number(values, "examples_per_s")).c_str(),
+    out += text_of("  %-24s %-22s %6s %6s %6.1f %12s %16.0f %6.2fx\n", after.c_str(), place.c_str(),
+                   r.c_str(), factor.c_str(), number(values, "uses"),
+                   rate(number(values, "examples_per_s")).c_str(),
                    1e6 * number(values, "seconds_per_fresh_equivalent"), number(values, "gain"));
   };
   row("(the job as it is)", "", "", "", now);
@@ -90,16 +93,22 @@ std::string advice_text(const Json& a) {
   std::string out = measured_text(a);
   out += cat("\nEcho: ", a["helps"].get<bool>() ? "yes" : "no", "; ", a["why"].get<std::string>(),
              ".\n");
-  if (a["helps"].get<bool>()) {
+  if (a["keeps"].get<bool>())
+    out += text_of(
+        "  the job does so already: it uses each example %.1f times, and its echo stays as it is\n",
+        number(a["as_it_is"], "uses"));
+  else if (a["helps"].get<bool>()) {
     const Json& e = a["echo"];
     out += cat("  after '", e["stage"].get<std::string>(), "' (", e["place"].get<std::string>(),
                "): ", echo_line(e), "\n");
-    out += cat("  predicted: ", promise(e), "\n");
+    out += cat("  ", e["why_mode"].get<std::string>(), "\n");
+    out += cat("  predicted: ", promise(e), ", each used ", text_of("%.1f", number(e, "uses")),
+               " times\n");
   }
   if (std::any_of(a["edges"].begin(), a["edges"].end(),
                   [](const Json& e) { return number(e, "factor") > 1; }))
     out += edges_text(a);
-  if (!a["others"].empty()) out += "\nFirst consider, each by itself:\n";
+  if (!a["others"].empty()) out += "\nConsider these first (each gain is for that change alone):\n";
   for (const Json& row : a["others"])
     out += cat("  ", row["what"].get<std::string>(), "\n     ", promise(row), "\n     (",
                row["formula"].get<std::string>(), ")\n");
@@ -107,11 +116,9 @@ std::string advice_text(const Json& a) {
   out +=
       "\nPredictions: an example takes the longest of each serial stage, the threads' work / "
       "threads, "
-      "and the device;\nwork in front of an echo node counts 1 / factor. A fresh equivalent is as "
-      "much "
-      "progress as a fresh example gives,\nand the gain is how many times sooner the same progress "
-      "is "
-      "made than by the job as it is.\n";
+      "and the device;\nwork in front of an echo node counts 1 / uses. A fresh-equivalent example "
+      "is as much progress as a fresh example gives,\nand the gain is how many times sooner the "
+      "same progress is made than by the job as it is.\n";
   for (const Json& line : a["assumptions"]) out += cat("  - ", line.get<std::string>(), "\n");
   return out;
 }

@@ -15,8 +15,9 @@ struct ReportRun {
 
 // Writes `html_path` and returns the table: [{"name", "time_to_target_s", "fresh_to_target",
 // "steps_to_target", "steps", "examples", "fresh", "final_accuracy", "best_accuracy", "final_loss", "best_loss",
-// "final_training_loss", "seconds", "device_wait_share", "speedup", "speedup_is_bound", "speedup_range", "runs"}]. Accuracies
-// and losses are those of evaluations, null where the run has none. Speed-up is the time to target of the first run over that
+// "final_training_loss", "noise_scale", "seconds", "device_wait_share", "speedup", "speedup_is_bound", "speedup_range", "runs"}].
+// Accuracies and losses are those of evaluations, null where the run has none; "noise_scale" is the last estimate, in examples,
+// null where it was not measured. Speed-up is the time to target of the first run over that
 // of this one; where the first never got there its whole time counts and the speed-up is a lower bound; null where this one
 // never got there. Runs of one name are repetitions (other seeds): they share a row, of medians, their k-th is compared with
 // the k-th of the first name, and "speedup_range" is [least, most] (null where they are equal, and where one never got there).

@@ -20,7 +20,10 @@ constexpr const char* kSpace = "\u00a0";
 
 std::string percent(double share) { return number_text(100 * share, 1) + kSpace + "%"; }
 
-std::string loss_text(double loss) { return number_text(loss, std::abs(loss) < 0.1 ? 4 : 3); }
+std::string loss_text(double loss) {
+  const double size = std::abs(loss);
+  return number_text(loss, size < 0.1 ? 4 : size < 100 ? 3 : 1);
+}
 
 // "8.2 s", "12.5 min", "3.2 h": one number, which columns compare.
 std::string duration(double seconds) {
@@ -59,6 +62,7 @@ constexpr const char* kFreshToTarget = "fresh_to_target";
 constexpr const char* kFinalAccuracy = "final_accuracy";
 constexpr const char* kFinalLoss = "final_loss";
 constexpr const char* kTrainingLoss = "final_training_loss";
+constexpr const char* kNoiseScale = "noise_scale";
 
 std::vector<Column> columns_for(const Runs& runs, const Json& table, double target) {
   const auto any = [&](auto is) { return std::any_of(runs.begin(), runs.end(), is); };
@@ -77,6 +81,8 @@ std::vector<Column> columns_for(const Runs& runs, const Json& table, double targ
   if (!evaluates) out.push_back({"Final training loss", optional_cell<kTrainingLoss, loss_text>});
   out.push_back({"Steps", [](const Json& row) { return number_text(row["steps"].get<double>()); }});
   out.push_back({"Training time", [](const Json& row) { return duration(row["seconds"]); }});
+  if (any([](const ReportedRun& run) { return !run.noise_scale.empty(); }))
+    out.push_back({"Noise scale, examples", optional_cell<kNoiseScale, count_text>});
   out.push_back({"Device idle", [](const Json& row) { return percent(row["device_wait_share"]); }});
   return out;
 }
@@ -189,6 +195,7 @@ class Charts {
          curves(&ReportedRun::evaluations, &E::step, &E::loss, 1));
     loss("Training loss over steps", "optimizer steps",
          curves(&ReportedRun::steps_taken, &S::step, &S::loss, 1));
+    noise_scale();
     idle();
     return "<div class='charts'>" + out_ + "</div>";
   }
@@ -235,6 +242,14 @@ class Charts {
     ChartOptions options{"", title, x_label};
     fit_losses(series, options);
     card(series, options);
+  }
+
+  // The batch size about which larger ones stop saving steps: beside the curve of the loss it tells when a larger one would pay.
+  void noise_scale() {
+    std::vector<Series> series;
+    for (const ReportedRun& run : runs_)
+      series.push_back({run.name, style_of(run), run.noise_scale});
+    loss("Gradient noise scale in examples", "optimizer steps", series);
   }
 
   void idle() {

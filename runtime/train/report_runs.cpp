@@ -19,6 +19,7 @@ namespace {
 using Points = std::vector<std::pair<double, double>>;
 
 constexpr int kIdleWindows = 40, kLossWindows = 120;
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 // Idle share in equal stretches of the run, whose mean is the idle share of the whole. A step's work is noted when its result
 // has been read, so that it lies before its row: a stretch that would be busy for longer than it lasts has the rest of that
@@ -53,7 +54,7 @@ Points idle_curve(const Points& rows, double seconds) {
 double number_of(const Json& row, const char* key, double otherwise) {
   const auto it = row.find(key);
   if (it == row.end()) return otherwise;
-  return it->is_null() ? std::numeric_limits<double>::quiet_NaN() : it->get<double>();
+  return it->is_null() ? kUnknown : it->get<double>();
 }
 
 // Counts and times stay as they were where a row does not say.
@@ -82,6 +83,13 @@ std::vector<ReportedRun::Step> thinned(const std::vector<ReportedRun::Step>& all
     out.push_back(mean);
   }
   return out;
+}
+
+// Some points, the last one among them. They are not averaged: each is an estimate from all measurements up to its step.
+void thin_out(Points& points) {
+  const size_t all = points.size(), kept = std::min<size_t>(all, kLossWindows);
+  for (size_t i = 0; i < kept; ++i) points[i] = points[(i + 1) * all / kept - 1];
+  points.resize(kept);
 }
 
 Json or_null(const std::vector<ReportedRun::Evaluation>& evaluations,
@@ -117,6 +125,8 @@ void add_row(ReportedRun& run, Points& busy, const Json& row) {
                                number_of(row, "eval_accuracy", 0), number_of(row, "eval_loss", 0)});
   else if (kind == "step")
     run.steps_taken.push_back({run.seconds, run.steps, number_of(row, "loss", 0)});
+  if (const double scale = number_of(row, "noise_scale", kUnknown); !std::isnan(scale))
+    run.noise_scale.emplace_back(run.steps, scale);
 }
 
 }  // namespace
@@ -146,6 +156,7 @@ ReportedRun load_run(const ReportRun& spec) {
     fail(Code::invalid_argument, "'", path, "' has neither steps nor evaluations to draw");
   run.idle = idle_curve(busy, run.seconds);
   run.steps_taken = thinned(run.steps_taken);
+  thin_out(run.noise_scale);
   return run;
 }
 
@@ -173,6 +184,7 @@ Json row_of(const ReportedRun& run, const ReportedRun& base, double target) {
   row["best_loss"] = best_loss;
   row["final_training_loss"] =
       run.steps_taken.empty() ? Json() : or_null(run.steps_taken.back().loss);
+  row["noise_scale"] = run.noise_scale.empty() ? Json() : Json(run.noise_scale.back().second);
   row["seconds"] = run.seconds;
   row["device_wait_share"] = run.seconds > 0 ? std::clamp(1 - run.busy / run.seconds, 0.0, 1.0) : 0;
   row["speedup"] =

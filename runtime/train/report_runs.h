@@ -22,7 +22,8 @@ struct ReportedRun {
   std::string name;
   std::vector<Evaluation> evaluations;
   std::vector<Step> steps_taken;
-  std::vector<std::pair<double, double>> idle;  // time, share of a stretch
+  std::vector<std::pair<double, double>> idle;         // time, share of a stretch
+  std::vector<std::pair<double, double>> noise_scale;  // step, examples; where it was measured
   double seconds = 0, steps = 0, examples = 0, fresh = 0, busy = 0;
 
   bool classifies() const;  // any evaluation has an accuracy

@@ -7,6 +7,7 @@ JOB is the quickstart's job, whose stage 'delay' makes reading slow.
 """
 
 import json
+import math
 import os
 import pathlib
 import re
@@ -41,7 +42,9 @@ class Advise(unittest.TestCase):
         echo = advice["echo"]
         self.assertTrue(advice["helps"], advice["why"])
         self.assertEqual((echo["stage"], echo["place"]), ("decode", "before augmentation"))
-        self.assertAlmostEqual(echo["factor"], min(8, echo["r"]), delta=0.051)
+        self.assertEqual(echo["mode"], "on_demand")
+        self.assertAlmostEqual(echo["factor"], min(16, math.ceil(2 * echo["r"])), delta=1e-6)
+        self.assertAlmostEqual(echo["uses"], min(echo["factor"], echo["r"]), delta=1e-6)
         self.assertAlmostEqual(echo["r"] / advice["r"], 1, delta=0.3)
         self.assertGreater(echo["gain"], 1.05)
         self.assertEqual(advice["others"][0]["change"], "cache")
@@ -53,6 +56,16 @@ class Advise(unittest.TestCase):
                       "evaluation.every_steps=0", "--set", "pipeline.stages.5.buffer=16", cwd=self.root)
         self.assertEqual(trained.returncode, 0, trained.stderr)
         self.assertGreater(int(re.search(r"(\d+) echoed", trained.stdout)[1]), 0, trained.stdout)
+
+    def test_a_cap_is_not_taken_for_a_factor(self):
+        node = {"stage": "echo", "mode": "on_demand", "factor": 12, "buffer": 100}
+        advice = json.loads(self.advise("--json", "--set", f"pipeline.stages.5={json.dumps(node)}", delay=12).stdout)
+        now, fixed = advice["as_it_is"], advice["without_echo"]
+        self.assertLess(now["uses"], 12.001)
+        self.assertAlmostEqual(now["uses"], min(12, advice["echo"]["r"]), delta=0.2 * now["uses"])
+        self.assertGreater(now["examples_per_s"], fixed["examples_per_s"])
+        if advice["keeps"]:
+            self.assertFalse([change for change in advice["changes"] if "echo" in change], advice["changes"])
 
     def test_a_healthy_job_is_left_alone_and_checked(self):
         changed = self.root / "unchanged.json"

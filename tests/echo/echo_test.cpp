@@ -11,25 +11,11 @@
 
 #include "core/clock.h"
 #include "core/error.h"
-#include "support/data.h"
+#include "echo/traces.h"
 #include "support/eventually.h"
 
 namespace etr::test {
 namespace {
-
-using pipeline::Item;
-using pipeline::Pipeline;
-
-Json spec_of(const std::string& pattern, const std::string& echo, const std::string& behind = "",
-             double delay_ms = 0, int epochs = 1) {
-  std::string stages = R"([{"stage": "webdataset", "pattern": ")" + pattern +
-                       R"("}, {"stage": "label", "field": "txt"})";
-  if (delay_ms > 0)
-    stages += R"(, {"stage": "delay", "milliseconds": )" + std::to_string(delay_ms) + "}";
-  return {{"seed", 2},
-          {"epochs", epochs},
-          {"stages", parse_json(stages + ", " + echo + behind + "]", "test")}};
-}
 
 TEST(Echo, OutputIsFactorTimesInput) {
   TempDir dir;
@@ -327,32 +313,11 @@ TEST(OnDemandEcho, NothingIsRepeatedBeforeTheFirstSample) {
   stuck.free = true;
 }
 
-using Trace = std::vector<std::tuple<uint64_t, uint32_t, double>>;  // ordinal, replica, age
-
-// The rest of the epoch, with `step_s` spent on each item.
-Trace trace_of_epoch(Pipeline& p, double step_s = 0, size_t limit = SIZE_MAX) {
-  Trace trace;
-  for (Item item; trace.size() < limit && p.next(item) == Pipeline::Next::item;) {
-    trace.emplace_back(item.ordinal, item.replica, item.age);
-    if (step_s > 0) std::this_thread::sleep_for(std::chrono::duration<double>(step_s));
-  }
-  return trace;
-}
-
 std::vector<Json> lines_of(const std::string& path) {
   std::vector<Json> rows;
   std::ifstream in(path);
   for (std::string line; std::getline(in, line);) rows.push_back(parse_json(line, path));
   return rows;
-}
-
-int64_t fresh_of(const Trace& trace) {
-  return std::count_if(trace.begin(), trace.end(),
-                       [](const auto& row) { return std::get<1>(row) == 0; });
-}
-
-double given_over_fresh(const Trace& trace) {
-  return static_cast<double>(trace.size()) / static_cast<double>(fresh_of(trace));
 }
 
 // Its factor is what the run turns out to need, whatever else the machine does meanwhile.
@@ -408,85 +373,6 @@ TEST(AutoEcho, KeepsToItsCap) {
   const Trace trace = trace_of_epoch(p);
   EXPECT_GT(trace.size(), 600u);
   EXPECT_LE(trace.size(), 2 * 500u + 2);
-}
-
-// The log of a run, replayed at another speed, gives the same run; also from a position in its midst.
-TEST(EchoDecisions, AReplayIsTheSameRun) {
-  TempDir dir;
-  const std::string pattern = make_shards(dir, 2, 200);
-  int runs = 0;
-  for (const std::string mode : {"auto", "on_demand"})
-    // With a small factor the run is on credit for the most part.
-    for (const std::string& options :
-         {std::string(R"("factor": 6, "buffer": 40)"),
-          std::string(R"("factor": 1.5, "buffer": 90)"),
-          std::string(R"("factor": 3, "buffer": 9, "draw": "uniform")"),
-          std::string(R"("factor": 3, "buffer": 9, "draw": "least_used")")}) {
-      const std::string log = dir.path(std::to_string(++runs) + ".jsonl");
-      const std::string stage = R"({"stage": "echo", "mode": ")" + mode + R"(", )" + options + ", ";
-      Pipeline first(spec_of(pattern, stage + "\"log\": \"" + log + "\"}", "", 1, 2));
-      const Trace epochs[] = {trace_of_epoch(first, 0.0002), trace_of_epoch(first, 0.0002)};
-      EXPECT_GT(given_over_fresh(epochs[0]), 1.1) << stage;
-      const Json again = spec_of(pattern, stage + "\"replay\": \"" + log + "\"}", "", 0.01, 2);
-      Pipeline replayed(again);
-      EXPECT_EQ(trace_of_epoch(replayed), epochs[0]) << stage;
-      trace_of_epoch(replayed, 0, 380);
-      Pipeline restored(again);
-      restored.restore(parse_json(replayed.save().dump(), "state"));
-      const Trace tail(epochs[1].begin() + 380, epochs[1].end());
-      EXPECT_EQ(trace_of_epoch(replayed), tail) << stage;
-      EXPECT_EQ(trace_of_epoch(restored), tail) << stage;
-    }
-}
-
-// A restored run makes no decisions of its own on the way to its position, also where the first run made none.
-TEST(EchoDecisions, ARestoredRunGoesOnWhereItWasSaved) {
-  TempDir dir;
-  const std::string pattern = make_shards(dir, 2, 500);
-  for (const std::string mode : {"auto", "on_demand"})
-    for (const double delay_ms : {0.0, 0.5}) {
-      const Json spec = spec_of(
-          pattern, R"({"stage": "echo", "factor": 2.5, "buffer": 50, "mode": ")" + mode + "\"}", "",
-          delay_ms);
-      Pipeline original(spec);
-      Trace trace = trace_of_epoch(original, 0.0002, 600);
-      Pipeline restored(spec);
-      restored.restore(parse_json(original.save().dump(), "state"));
-      Item item;
-      while (restored.next(item) == Pipeline::Next::item) {
-        EXPECT_FALSE(item.ghost);
-        trace.emplace_back(item.ordinal, item.replica, item.age);
-      }
-      std::map<std::pair<uint64_t, uint32_t>, int> times;
-      for (const auto& [ordinal, replica, age] : trace) ++times[{ordinal, replica}];
-      EXPECT_EQ(times.size(), trace.size()) << mode << ": no copy comes twice";
-      EXPECT_EQ(fresh_of(trace), 1000) << mode << ": and no sample is lost";
-    }
-}
-
-TEST(EchoDecisions, AWrongLogIsNamed) {
-  TempDir dir;
-  const std::string pattern = make_shards(dir, 1, 10);
-  const std::string log = dir.path("log.jsonl");
-  std::ofstream(log) << "{\"epoch\": 0, \"after\": 1, \"echoes\": 2}\nnonsense\n";
-  const auto error_of = [&](const std::string& options) -> std::string {
-    try {
-      Pipeline p(spec_of(pattern, R"({"stage": "echo", "factor": 2, )" + options + "}"));
-      trace_of_epoch(p);
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
-  };
-  EXPECT_NE(error_of(R"("mode": "auto", "replay": ")" + log + "\"").find("line 2"),
-            std::string::npos);
-  EXPECT_NE(error_of(R"("mode": "auto", "replay": "/no/such")").find("/no/such"),
-            std::string::npos);
-  std::ofstream(log) << "{\"epoch\": 0, \"after\": 3, \"echoes\": 400}\n";
-  EXPECT_NE(error_of(R"("mode": "auto", "replay": ")" + log + "\"")
-                .find("after 3 fresh samples the saved run gave 400 echoes"),
-            std::string::npos);
-  EXPECT_NE(error_of(R"("log": ")" + log + "\"").find("fixed decides nothing"), std::string::npos);
 }
 
 TEST(Echo, NodesMayFollowEachOther) {

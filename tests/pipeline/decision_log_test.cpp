@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -48,6 +49,72 @@ TEST_F(DecisionLog, ALineRemovesWhatItsRunHasReplaced) {
   EXPECT_EQ(
       read("{\"epoch\": 0, \"after\": 5, \"echoes\": 8}\n", {{0, {{1, 1}, {6, 6}}}, {1, {{2, 2}}}}),
       (DecisionsByEpoch{{0, {{1, 1}, {5, 8}}}}));
+}
+
+// Written, and read again.
+class WrittenLog : public DecisionLog {
+ protected:
+  pipeline::DecisionLog log() const { return {path_, "echo", "echoes"}; }
+  DecisionsByEpoch known() const {
+    DecisionsByEpoch out;
+    pipeline::read_decision_log(path_, "echo", "echoes", out);
+    return out;
+  }
+};
+
+TEST_F(WrittenLog, HasTheNewestDecisionForEachPlace) {
+  {
+    pipeline::DecisionLog log = this->log();
+    log.begin(0, std::nullopt);
+    EXPECT_EQ(known(), DecisionsByEpoch()) << "a run that decides nothing can be replayed";
+    log.note(0, 3, 1, {{"factor", 1.5}});
+    log.note(0, 3, 2, Json());
+    EXPECT_EQ(known(), DecisionsByEpoch()) << "it may still change";
+    log.note(0, 7, 1, {{"factor", 1.5}});
+    EXPECT_EQ(known(), (DecisionsByEpoch{{0, {{3, 2}}}}));
+    log.complete();
+    EXPECT_EQ(known(), (DecisionsByEpoch{{0, {{3, 2}, {7, 1}}}}));
+    log.note(1, 7, 4, Json());
+  }
+  EXPECT_EQ(known(), (DecisionsByEpoch{{0, {{3, 2}, {7, 1}}}, {1, {{7, 4}}}}));
+}
+
+TEST_F(WrittenLog, BeginsWithTheRun) {
+  pipeline::DecisionLog copy = log(), none("", "echo", "echoes");
+  copy.note(0, 3, 1, Json());
+  copy.complete();
+  none.begin(0, std::nullopt);
+  none.note(0, 3, 1, Json());
+  none.complete();
+  EXPECT_FALSE(std::ifstream(path_).is_open()) << "a copy that finds the way writes nothing";
+}
+
+// The run that was killed decided at places where the next one does not.
+TEST_F(WrittenLog, ForgetsWhatAnEarlierRunDecidedBeyondAPosition) {
+  const auto killed = [&] {
+    pipeline::DecisionLog log = this->log();
+    log.begin(0, std::nullopt);
+    for (const uint64_t after : {3, 7}) log.note(0, after, 1, Json());
+    for (const uint64_t after : {2, 4, 6}) log.note(1, after, 5, Json());
+  };
+  const auto next = [&](uint64_t epoch, const std::optional<EpochDecisions>& made) {
+    pipeline::DecisionLog log = this->log();
+    log.begin(epoch, made);
+    log.note(epoch, 9, 8, Json());
+  };
+  killed();
+  next(1, EpochDecisions());  // restored at the beginning of epoch 1
+  EXPECT_EQ(known(), (DecisionsByEpoch{{0, {{3, 1}, {7, 1}}}, {1, {{9, 8}}}}));
+  next(1, EpochDecisions{{2, 5}});
+  EXPECT_EQ(known(), (DecisionsByEpoch{{0, {{3, 1}, {7, 1}}}, {1, {{2, 5}, {9, 8}}}}));
+  next(0, std::nullopt);  // a new run, from the beginning
+  EXPECT_EQ(known(), (DecisionsByEpoch{{0, {{9, 8}}}}));
+}
+
+TEST_F(WrittenLog, AFileThatCannotBeWrittenIsNamed) {
+  pipeline::DecisionLog log(dir_.path("none/log.jsonl"), "echo", "echoes");
+  EXPECT_NE(error_text([&] { log.begin(0, std::nullopt); }).find("none/log.jsonl"),
+            std::string::npos);
 }
 
 TEST_F(DecisionLog, ErrorsNameFileLineAndKey) {

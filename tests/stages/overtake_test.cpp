@@ -122,6 +122,20 @@ TEST(Overtake, ALogGivesTheSameRun) {
   EXPECT_EQ(labels(restored, 1000), tail);
 }
 
+TEST(Overtake, ARunWithoutOvertakingLeavesALog) {
+  TempDir dir;
+  const std::string shards = make_shards(dir, 1, 30), log = dir.path("order.jsonl");
+  const MapFunctions even{{"work", [](Item&, uint64_t) {}}};
+  const auto labels_with = [&](const std::string& file) {
+    Json spec = spec_of(shards, cat(R"(, "window": 1, ")", file, "\": \"", log, "\""));
+    spec["threads"] = 1;
+    Pipeline p(spec, even);
+    return labels(p, 1000);
+  };
+  const std::vector<int32_t> order = labels_with("log");
+  EXPECT_EQ(labels_with("replay"), order);
+}
+
 // Restored anywhere a run has the samples that it has not had, and its log tells of all of it.
 TEST(Overtake, PositionsKnowTheOrder) {
   TempDir dir;

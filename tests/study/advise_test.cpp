@@ -52,33 +52,66 @@ TEST(Advise, LeavesAHealthyJobAlone) {
 }
 
 TEST(Advise, EchoesBeforeAugmentationWhereTheNetworkIsSlow) {
-  Measured m = job_of(2500, 100, 40, 4, 500);
-  m.remote = true;
-  const Json a = advise(m);
+  const Json a = advise(job_of(2500, 100, 40, 4, 500));
   ASSERT_TRUE(a["helps"].get<bool>()) << a["why"];
   EXPECT_EQ(a["echo"]["after"], kDecode);  // copies need not be decoded again
   EXPECT_EQ(a["echo"]["place"], "before augmentation");
-  EXPECT_DOUBLE_EQ(a["echo"]["factor"].get<double>(), 5);
   EXPECT_EQ(a["echo"]["mode"], "on_demand");
+  EXPECT_DOUBLE_EQ(a["echo"]["factor"].get<double>(), 10) << "a cap of twice R";
+  EXPECT_DOUBLE_EQ(a["echo"]["uses"].get<double>(), 5);
+  EXPECT_FALSE(a["echo"]["cap_binds"].get<bool>());
   EXPECT_NEAR(a["echo"]["examples_per_s"].get<double>(), 2000, 1);
   // Five copies are worth 3.4 fresh examples by the table, between those of 4 and 8.
   const double worth = study::fewer_fresh(1, false, 5, 128);
   EXPECT_GT(worth, 2.85);
   EXPECT_LT(worth, 4.7);
   EXPECT_NEAR(a["echo"]["gain"].get<double>(), 2500 / (5 * 500 / worth), 1e-6);
-  // The buffer is what 100 kB each leave of a gigabyte.
-  EXPECT_EQ(a["echo"]["buffer"], 10000);
+  EXPECT_EQ(a["echo"]["buffer"], 5368) << "samples of 100 kB that half of a gigabyte holds";
+  EXPECT_FALSE(a["echo"].contains("buffer_bytes")) << "a gigabyte is the default";
 }
 
-TEST(Advise, TheFactorEndsWhereRepeatsLoseTheirWorth) {
+// As far as the table of worth rises, and no further: then the device waits, and the text says so.
+TEST(Advise, TheCapEndsWhereRepeatsLoseTheirWorth) {
   const Json a = advise(job_of(20000, 100, 40, 4, 500));
-  EXPECT_DOUBLE_EQ(a["echo"]["factor"].get<double>(), 8);
+  EXPECT_DOUBLE_EQ(a["echo"]["factor"].get<double>(), 16);
+  EXPECT_DOUBLE_EQ(a["echo"]["uses"].get<double>(), 16);
   EXPECT_NEAR(a["echo"]["r"].get<double>(), 40, 1);
+  EXPECT_TRUE(a["echo"]["cap_binds"].get<bool>());
+  EXPECT_NEAR(a["echo"]["examples_per_s"].get<double>(), 16 / 20000e-6, 1);
+  EXPECT_NE(a["echo"]["why_mode"].get<std::string>().find("will wait 60 % of its time"),
+            std::string::npos)
+      << a["echo"]["why_mode"];
   for (const Json& edge : a["edges"]) {
     if (edge["place"] == "after augmentation") {
-      EXPECT_EQ(edge["factor"], 2);
+      EXPECT_EQ(edge["factor"], 4);
+      EXPECT_EQ(edge["mode"], "on_demand");
     } else if (edge["place"] == "batches") {
       EXPECT_EQ(edge["factor"], 1);
+      EXPECT_EQ(edge["mode"], "fixed");
+    }
+  }
+}
+
+// Its samples may be larger than those that were measured, so half of the memory is left; the bound stands in the stage where it
+// is another than its own.
+TEST(Advise, TheBufferLeavesRoom) {
+  for (const double bytes : {50e3, 600e3, 12e6}) {
+    Measured m = job_of(2500, 100, 40, 4, 500);
+    for (study::StageCost& s : m.stages) s.bytes = bytes;
+    for (const double memory : {1.0 * (1 << 30), 4e9}) {
+      m.memory_bytes = memory;
+      m.noise_scale = 100;  // so that batches are repeated, too
+      const Json a = advise(m);
+      for (const Json& edge : a["edges"]) {
+        const bool batches = edge["place"] == "batches";
+        const double copies = batches ? edge["factor"].get<double>() : 1;
+        const double held = edge["buffer"].get<double>() / copies * (batches ? 128 : 1) * bytes;
+        EXPECT_TRUE(held <= memory / 2 || edge["buffer"] == 1) << edge;
+        if (memory == 4e9) {
+          EXPECT_EQ(edge["buffer_bytes"], 4e9);
+        }
+      }
+      EXPECT_GT(a["echo"]["buffer"].get<double>(), std::min(9999.0, 0.49 * memory / bytes));
     }
   }
 }
@@ -102,11 +135,13 @@ TEST(Advise, EchoesBetweenACostlyAugmentationAndACheapOne) {
   ASSERT_TRUE(a["helps"].get<bool>()) << a["why"];
   EXPECT_EQ(a["echo"]["after"], kHeavy);
   EXPECT_EQ(a["echo"]["place"], "between augmentations");
-  EXPECT_DOUBLE_EQ(a["echo"]["factor"].get<double>(), 5);  // halfway between 2 and 8
+  EXPECT_DOUBLE_EQ(a["echo"]["factor"].get<double>(), 10);  // twice what is halfway between 2 and 8
+  const double uses = a["echo"]["uses"];
+  EXPECT_NEAR(uses, (100 + 16000 + 20) / 4 / 500.0, 0.1);
   // Half of the way between what copies are worth before and after.
   EXPECT_DOUBLE_EQ(
       a["echo"]["fewer_fresh"].get<double>(),
-      (study::fewer_fresh(1, false, 5, 128) + study::fewer_fresh(0, false, 5, 128)) / 2);
+      (study::fewer_fresh(1, false, uses, 128) + study::fewer_fresh(0, false, uses, 128)) / 2);
 }
 
 TEST(Advise, MoreThreadsWhereCoresAreIdle) {
@@ -164,6 +199,40 @@ TEST(Advise, PredictsTheJobAsItIs) {
   EXPECT_GT(a["without_echo"]["gain"].get<double>(), 1.3);
 }
 
+// A cap says what a node may do, not what it does.
+TEST(Advise, ANodeThatAdaptsFollowsRUpToItsCap) {
+  Measured m = job_of(2000, 100, 40, 4, 500);
+  const auto uses = [&](double cap) { return predict(m, {{kDecode, cap, true}}).uses; };
+  EXPECT_NEAR(uses(12), 4, 1e-9);
+  EXPECT_EQ(uses(3), 3);
+  EXPECT_NEAR(predict(m, {{kDecode, 12, true}}).example_s, 500e-6, 1e-12);
+  EXPECT_EQ(predict(m, {{kDecode, 12, false}}).uses, 12);
+  m.echoes = {{kDecode, 12, true}};
+  const Json a = advise(m);
+  EXPECT_NEAR(a["as_it_is"]["uses"].get<double>(), 4, 1e-9);
+  EXPECT_NEAR(a["echo"]["gain"].get<double>(), 1, 1e-9);
+  EXPECT_TRUE(a["keeps"].get<bool>());
+  EXPECT_NE(study::advice_text(a).find("its echo stays as it is"), std::string::npos);
+  for (const EchoAt& other : {EchoAt{kDecode, 4}, EchoAt{kDecode, 1.5, true}}) {
+    m.echoes = {other};  // which does not follow R, or not far enough
+    EXPECT_FALSE(advise(m)["keeps"].get<bool>());
+  }
+  m = job_of(200, 100, 40, 4, 500);
+  EXPECT_EQ(predict(m, {{kDecode, 12, true}}).uses, 1) << "upstream keeps up";
+}
+
+// A fixed node takes its part, and one that adapts what is left.
+TEST(Advise, NodesThatAdaptSeeTheOthers) {
+  const Measured m = job_of(4000, 100, 40, 4, 500);  // R is 8
+  for (const bool fixed_first : {true, false}) {
+    const EchoAt fixed{fixed_first ? kRead : kLight, 2}, adapts{kDecode, 12, true};
+    const auto both = fixed_first ? std::vector{fixed, adapts} : std::vector{adapts, fixed};
+    EXPECT_NEAR(predict(m, both).uses, 8, 1e-9);
+    EXPECT_NEAR(predict(m, both).example_s, 500e-6, 1e-12);
+  }
+  EXPECT_NEAR(predict(m, {{kRead, 2, true}, {kDecode, 12, true}}).uses, 8, 1e-9);
+}
+
 TEST(Advise, ACpuDeviceSharesItsCores) {
   Measured m = job_of(20, 1600, 400, 0, 500);
   EXPECT_EQ(predict(m, {}).limit, "threads");
@@ -182,8 +251,11 @@ TEST(Advise, PrefersTheDeviceForWhatStandsBehind) {
 
 TEST(Advise, TextNamesPlaceFactorAndFormula) {
   const std::string text = study::advice_text(advise(job_of(2500, 100, 40, 4, 500)));
-  for (const char* part : {"Echo: yes", "after 'decode' (before augmentation)", "\"factor\": 5",
-                           "R           5.00", "worth of repeats", "1 / factor"})
+  for (const char* part :
+       {"Echo: yes", "after 'decode' (before augmentation)",
+        "\"factor\": 10, \"mode\": \"on_demand\"", "per fresh-equivalent example",
+        "only when the device would otherwise wait", "R           5.00", "worth of repeats",
+        "1 / uses"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
 }
 

@@ -72,7 +72,8 @@ TEST(EventFile, LaterOnesComeLater) {
   const auto files = event_files(dir.path());
   ASSERT_EQ(files.size(), 12u);
   for (size_t i = 0; i < files.size(); ++i)
-    EXPECT_EQ(event_records(files[i]).at(1).substr(9, 2), (std::string{'\x10', static_cast<char>(i + 1)}));
+    EXPECT_EQ(event_records(files[i]).at(1).substr(9, 2),
+              (std::string{'\x10', static_cast<char>(i + 1)}));
 }
 
 // A session's start with the step from which on TensorBoard forgets what it has read.
@@ -102,7 +103,8 @@ TEST(EventFile, OfARunThatGoesOnVoidsWhatComesAgain) {
 TEST(Report, AFileWithoutEndIsRefused) {
   TempDir dir;
   const std::string path = dir.path("metrics.jsonl");
-  std::ofstream(path) << R"({"kind": "step", "step": 1, "seconds": 1})" << "\n";
+  std::ofstream(path) << R"({"kind": "step", "step": 1, "seconds": 1})"
+                      << "\n";
   std::filesystem::resize_file(path, uint64_t{100} << 30);
   for (const std::string& file : {path, std::string("/dev/zero")}) try {
       train::load_run({"run", file});
@@ -300,6 +302,28 @@ TEST(Report, ShowsTrainingLossWhereThereIsNoEvaluation) {
   EXPECT_EQ(html.find("Test "), std::string::npos);
   train::JsonLines(dir.path("empty")).write({{"kind", "note"}});
   EXPECT_THROW(train::write_report("t", {{"x", dir.path("empty")}}, 0, dir.path("r")), Error);
+}
+
+TEST(Report, ShowsTheNoiseScaleWhereItWasMeasured) {
+  TempDir dir;
+  train::JsonLines lines(dir.path("m"));
+  for (int i = 1; i <= 1000; ++i) {
+    Json row{{"kind", "step"}, {"step", i}, {"seconds", i}, {"loss", 1.0 / i}};
+    if (i % 4 == 0) row["noise_scale"] = i == 4 ? NAN : 100.0 + i;
+    lines.write(row);
+  }
+  const train::ReportRun measured{"measured", dir.path("m")},
+      other{"other", write_losses(dir, "a", false)};
+  const Json table = train::write_report("t", {measured, other}, 0, dir.path("r.html"));
+  EXPECT_EQ(table[0]["noise_scale"], 1100);
+  EXPECT_TRUE(table[1]["noise_scale"].is_null());
+  const std::string html = platform::read_file(dir.path("r.html"));
+  EXPECT_NE(html.find("measured: from 112 to 1,100 at 1,000. Across: optimizer steps."),
+            std::string::npos)
+      << "what a listener hears";
+  EXPECT_NE(html.find("Noise scale, examples"), std::string::npos);
+  train::write_report("t", {other}, 0, dir.path("without.html"));
+  EXPECT_EQ(platform::read_file(dir.path("without.html")).find("oise scale"), std::string::npos);
 }
 
 TEST(Report, ARunWithoutAccuracyIsNotDrawnAsZeroPercentBesideOneThatHasIt) {

@@ -139,7 +139,8 @@ const std::vector<Command> kCommands = {
      command_explain},
     {"advise", "JOB.json",
      "says whether echoing helps the job, where and how much, and what helps first",
-     "It runs the pipeline alone, then training steps on batches that lie ready, and predicts for "
+     "It runs the pipeline alone, then training steps on batches already in memory, and predicts "
+     "for "
      "an "
      "echo node after each stage how fast the job would be and what its repeats would be worth. "
      "Nothing is written but the file of --apply.\n\n"

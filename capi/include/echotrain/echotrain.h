@@ -646,10 +646,10 @@ ETR_API int32_t etr_job_parse(const char* json, const char* const* overrides, in
 ETR_API void etr_job_destroy(etr_job* job);
 ETR_API int32_t etr_job_json(const etr_job* job, char** json);
 
-/* Measures the job for a few seconds, its pipeline alone and its model on batches that lie ready, and says whether echoing helps,
+/* Measures the job for a few seconds, its pipeline alone and its model on batches already in memory, and says whether echoing helps,
  * where an echo node should stand and with which factor, and what would help first. `seconds` (above 0, at most 1e6) is the
  * length of each measurement. With `check` other than 0 it also runs the job and the changed one in turns. `progress` (may be
- * NULL) is told what is being done, "" for what goes on; returning 0 stops with ETR_CANCELLED. `json` receives {"helps", "why",
+ * NULL) is told what is being done, "" for what goes on; returning 0 stops with ETR_CANCELLED. `json` receives {"helps", "keeps", "why",
  * "r", "echo", "edges", "others", "batch", "measured", "assumptions", "as_it_is", "changed", "job": the changed job, "changes",
  * "checked", "text": all of it for people}. Writes no file. ETR_UNSUPPORTED for jobs of several ranks, and pipelines without batches. */
 ETR_API int32_t etr_job_advise(etr_runtime* runtime, const etr_job* job, double seconds,

@@ -1,0 +1,163 @@
+// What echo nodes decide by the clock is had again: from a log, and from a position.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <fstream>
+#include <map>
+#include <thread>
+
+#include "core/error.h"
+#include "echo/traces.h"
+
+namespace etr::test {
+namespace {
+
+// The log of a run, replayed at another speed, gives the same run; also from a position in its midst.
+TEST(EchoDecisions, AReplayIsTheSameRun) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 2, 200);
+  int runs = 0;
+  for (const std::string mode : {"auto", "on_demand"})
+    // With a small factor the run is on credit for the most part.
+    for (const std::string& options :
+         {std::string(R"("factor": 6, "buffer": 40)"),
+          std::string(R"("factor": 1.5, "buffer": 90)"),
+          std::string(R"("factor": 3, "buffer": 9, "draw": "uniform")"),
+          std::string(R"("factor": 3, "buffer": 9, "draw": "least_used")")}) {
+      const std::string log = dir.path(std::to_string(++runs) + ".jsonl");
+      const std::string stage = R"({"stage": "echo", "mode": ")" + mode + R"(", )" + options + ", ";
+      Pipeline first(spec_of(pattern, stage + "\"log\": \"" + log + "\"}", "", 1, 2));
+      const Trace epochs[] = {trace_of_epoch(first, 0.0002), trace_of_epoch(first, 0.0002)};
+      EXPECT_GT(given_over_fresh(epochs[0]), 1.1) << stage;
+      const Json again = spec_of(pattern, stage + "\"replay\": \"" + log + "\"}", "", 0.01, 2);
+      Pipeline replayed(again);
+      EXPECT_EQ(trace_of_epoch(replayed), epochs[0]) << stage;
+      trace_of_epoch(replayed, 0, 380);
+      Pipeline restored(again);
+      restored.restore(parse_json(replayed.save().dump(), "state"));
+      const Trace tail(epochs[1].begin() + 380, epochs[1].end());
+      EXPECT_EQ(trace_of_epoch(replayed), tail) << stage;
+      EXPECT_EQ(trace_of_epoch(restored), tail) << stage;
+    }
+}
+
+// A restored run makes no decisions of its own on the way to its position, also where the first run made none.
+TEST(EchoDecisions, ARestoredRunGoesOnWhereItWasSaved) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 2, 500);
+  for (const std::string mode : {"auto", "on_demand"})
+    for (const double delay_ms : {0.0, 0.5}) {
+      const Json spec = spec_of(
+          pattern, R"({"stage": "echo", "factor": 2.5, "buffer": 50, "mode": ")" + mode + "\"}", "",
+          delay_ms);
+      Pipeline original(spec);
+      Trace trace = trace_of_epoch(original, 0.0002, 600);
+      Pipeline restored(spec);
+      restored.restore(parse_json(original.save().dump(), "state"));
+      Item item;
+      while (restored.next(item) == Pipeline::Next::item) {
+        EXPECT_FALSE(item.ghost);
+        trace.emplace_back(item.ordinal, item.replica, item.age);
+      }
+      std::map<std::pair<uint64_t, uint32_t>, int> times;
+      for (const auto& [ordinal, replica, age] : trace) ++times[{ordinal, replica}];
+      EXPECT_EQ(times.size(), trace.size()) << mode << ": no copy comes twice";
+      EXPECT_EQ(fresh_of(trace), 1000) << mode << ": and no sample is lost";
+    }
+}
+
+// A run is killed some way beyond a position, where upstream is slow and it echoes. The run that is restored has a fast upstream
+// and a slow consumer, so it echoes little or nothing there. The log tells of the run that went on.
+TEST(EchoDecisions, TheLogOfARestoredRunIsReplayed) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 2, 100);
+  int runs = 0;
+  for (const std::string mode : {"auto", "on_demand"})
+    for (const size_t stop : {size_t{0}, size_t{150}}) {
+      const std::string log = dir.path(cat("killed", ++runs, ".jsonl"));
+      const auto spec = [&](const std::string& file) {
+        return spec_of(pattern,
+                       cat(R"({"stage": "map", "function": "work"}, {"stage": "echo", "mode": ")",
+                           mode, R"(", "factor": 4, "buffer": 40, ")", file, "\": \"", log, "\"}"),
+                       "", 0, 2);
+      };
+      std::atomic<bool> slow{true};
+      const pipeline::MapFunctions work{{"work", [&slow](Item&, uint64_t) {
+                                           if (slow)
+                                             std::this_thread::sleep_for(
+                                                 std::chrono::milliseconds(1));
+                                         }}};
+      Json position;
+      Trace first, begun;
+      {
+        Pipeline killed(spec("log"), work);
+        first = trace_of_epoch(killed);
+        begun = trace_of_epoch(killed, 0, stop);
+        position = parse_json(killed.save().dump(), "state");
+        trace_of_epoch(killed, 0, 200);
+      }
+      slow = false;
+      Trace second = begun;
+      {
+        Pipeline restored(spec("log"), work);
+        restored.restore(position);
+        ASSERT_TRUE(restored.wait(60));
+        const Trace rest = trace_of_epoch(restored, 0.0005);
+        second.insert(second.end(), rest.begin(), rest.end());
+      }
+      Pipeline replayed(spec("replay"), work);
+      EXPECT_EQ(trace_of_epoch(replayed), first) << mode << stop;
+      EXPECT_EQ(trace_of_epoch(replayed), second) << mode << stop;
+    }
+}
+
+TEST(EchoDecisions, ANewRunInTheLogOfAnotherIsReplayed) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 1, 100), log = dir.path("log.jsonl");
+  const auto spec = [&](const std::string& file, double delay_ms) {
+    return spec_of(
+        pattern,
+        cat(R"({"stage": "echo", "mode": "on_demand", "factor": 4, ")", file, "\": \"", log, "\"}"),
+        "", delay_ms);
+  };
+  {
+    Pipeline earlier(spec("log", 1));
+    EXPECT_GT(given_over_fresh(trace_of_epoch(earlier)), 1.5);
+  }
+  Trace trace;
+  {
+    Pipeline later(spec("log", 0));
+    ASSERT_TRUE(later.wait(60));
+    trace = trace_of_epoch(later, 0.0005);
+  }
+  Pipeline replayed(spec("replay", 0));
+  EXPECT_EQ(trace_of_epoch(replayed), trace);
+}
+
+TEST(EchoDecisions, AWrongLogIsNamed) {
+  TempDir dir;
+  const std::string pattern = make_shards(dir, 1, 10);
+  const std::string log = dir.path("log.jsonl");
+  std::ofstream(log) << "{\"epoch\": 0, \"after\": 1, \"echoes\": 2}\nnonsense\n";
+  const auto error_of = [&](const std::string& options) -> std::string {
+    try {
+      Pipeline p(spec_of(pattern, R"({"stage": "echo", "factor": 2, )" + options + "}"));
+      trace_of_epoch(p);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(error_of(R"("mode": "auto", "replay": ")" + log + "\"").find("line 2"),
+            std::string::npos);
+  EXPECT_NE(error_of(R"("mode": "auto", "replay": "/no/such")").find("/no/such"),
+            std::string::npos);
+  std::ofstream(log) << "{\"epoch\": 0, \"after\": 3, \"echoes\": 400}\n";
+  EXPECT_NE(error_of(R"("mode": "auto", "replay": ")" + log + "\"")
+                .find("after 3 fresh samples the saved run gave 400 echoes"),
+            std::string::npos);
+  EXPECT_NE(error_of(R"("log": ")" + log + "\"").find("fixed decides nothing"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace etr::test
