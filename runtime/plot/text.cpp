@@ -8,38 +8,51 @@
 namespace etr::plot {
 namespace {
 
-// In hundredths of the font's size, of a wide font (DejaVu Sans), rounded up.
-double character_width(char c) {
-  if (std::string_view("iljI|.,:;'!").find(c) != std::string_view::npos) return 0.34;
-  if (std::string_view("frt()[]{} -\"").find(c) != std::string_view::npos) return 0.42;
-  if (std::string_view("mwMW%@").find(c) != std::string_view::npos) return 0.98;
-  if (c >= 'A' && c <= 'Z') return 0.72;
-  return 0.64;
+bool continues(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
+
+// In hundredths of the font's size, of a wide font (DejaVu Sans), rounded up. Whole numbers: widths of parts add up exactly.
+int64_t byte_width(char c) {
+  if (continues(c)) return 0;
+  if (static_cast<unsigned char>(c) >= 0x80) return 66;
+  if (std::string_view("iljI|.,:;'!").find(c) != std::string_view::npos) return 34;
+  if (std::string_view("frt()[]{} -\"").find(c) != std::string_view::npos) return 42;
+  if (std::string_view("mwMW%@").find(c) != std::string_view::npos) return 98;
+  return c >= 'A' && c <= 'Z' ? 72 : 64;
 }
 
-bool continues(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
+int64_t hundredths(std::string_view text) {
+  int64_t width = 0;
+  for (const char c : text) width += byte_width(c);
+  return width;
+}
+
+double in_pixels(int64_t hundredths, double size) {
+  return static_cast<double>(hundredths) / 100 * size;
+}
 
 }  // namespace
 
-double text_width(std::string_view text, double size) {
-  double width = 0;
-  for (const char c : text)
-    if (!continues(c)) width += static_cast<unsigned char>(c) < 0x80 ? character_width(c) : 0.66;
-  return width * size;
+double text_width(std::string_view text, double size) { return in_pixels(hundredths(text), size); }
+
+size_t fitting_bytes(std::string_view text, double width, double size) {
+  int64_t so_far = 0;
+  for (size_t i = 0; i < text.size(); ++i)
+    if (so_far += byte_width(text[i]); in_pixels(so_far, size) > width) return i;
+  return text.size();
 }
 
 std::string shortened(const std::string& text, double width, double size) {
   if (text_width(text, size) <= width) return text;
+  const auto width_at = [&](size_t place) { return byte_width(text[place]); };
   size_t head = text.size() / 2, tail = head;
-  std::string out;
+  int64_t left = hundredths(text) + hundredths("…");
   do {
-    if (head > 0) --head;
-    while (head > 0 && continues(text[head])) --head;
-    if (tail < text.size()) ++tail;
+    if (head > 0) left -= width_at(--head);
+    while (head > 0 && continues(text[head])) left -= width_at(--head);
+    if (tail < text.size()) left -= width_at(tail++);
     while (tail < text.size() && continues(text[tail])) ++tail;
-    out = text.substr(0, head) + "…" + text.substr(tail);
-  } while (text_width(out, size) > width && (head > 0 || tail < text.size()));
-  return out;
+  } while (in_pixels(left, size) > width && (head > 0 || tail < text.size()));
+  return text.substr(0, head) + "…" + text.substr(tail);
 }
 
 std::string coordinate(double value) {

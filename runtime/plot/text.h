@@ -10,6 +10,9 @@ namespace etr::plot {
 // About the width of a text in a common sans-serif font of that size, rather too much than too little.
 double text_width(std::string_view text, double size = 12);
 
+// How many bytes of its beginning are no wider than that.
+size_t fitting_bytes(std::string_view text, double width, double size = 12);
+
 // The text itself, or its begin and end around "…" where it is wider.
 std::string shortened(const std::string& text, double width, double size = 12);
 

@@ -8,17 +8,17 @@ namespace etr::plot {
 namespace {
 
 // A word that is too wide is broken, at a place where at least three letters stand on either side.
-void add_broken(std::string word, double width, std::vector<std::string>& out) {
+void add_broken(std::string_view word, double width, std::vector<std::string>& out) {
   constexpr size_t kLeast = 3;
-  while (text_width(word) > width && word.size() >= 2 * kLeast) {
-    size_t end = word.size() - kLeast;
-    while (end > kLeast && text_width(word.substr(0, end) + "-") > width) --end;
+  const double beside_dash = width - text_width("-");
+  while (word.size() >= 2 * kLeast && fitting_bytes(word, width) < word.size()) {
+    size_t end = std::min(fitting_bytes(word, beside_dash), word.size() - kLeast);
     while (end > kLeast && (word[end] & 0xc0) == 0x80) --end;  // within a character
-    if (text_width(word.substr(0, end) + "-") > width) break;
-    out.push_back(word.substr(0, end) + "-");
-    word.erase(0, end);
+    if (end < kLeast) break;
+    out.push_back(std::string(word.substr(0, end)) + "-");
+    word.remove_prefix(end);
   }
-  out.push_back(std::move(word));
+  out.emplace_back(word);
 }
 
 // Words of a text; parts between commas stay together where they fit.
@@ -29,7 +29,7 @@ std::vector<std::string> words_of(const std::string& text, double width) {
     const bool whole = text_width(part) <= width;
     for (size_t begin = 0; begin < part.size();) {
       const size_t end = whole ? part.size() : std::min(part.find(' ', begin), part.size());
-      add_broken(part.substr(begin, end - begin), width, out);
+      add_broken(std::string_view(part).substr(begin, end - begin), width, out);
       begin = end + 1;
     }
     part.clear();
@@ -56,7 +56,8 @@ std::vector<std::string> wrapped(const std::string& text, double width, size_t m
       lines.push_back(word);
   }
   // What is left over stands in the last line, shortened.
-  for (; lines.size() > most; lines.pop_back()) lines[lines.size() - 2] += " " + lines.back();
+  for (size_t i = most; i < lines.size(); ++i) lines[most - 1] += " " + lines[i];
+  if (lines.size() > most) lines.resize(most);
   for (std::string& line : lines) line = shortened(line, width);
   return lines;
 }

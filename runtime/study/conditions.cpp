@@ -8,27 +8,51 @@
 #include "core/options.h"
 #include "study/labels.h"
 #include "study/schema.h"
+#include "study/summary.h"
 
 namespace etr::study {
 namespace {
 
+constexpr uint64_t kMostConditions =
+    10'000;  // of a workload; each is tried out when the study is read
+
 void check_label(const std::string& label, const Json& value, const std::string& owner) {
+  if (label.empty()) fail(Code::invalid_argument, owner, ": a label has no name; give it one");
+  check_no_nul(label, cat(owner, ": the name of a label"));
+  check_no_nul(value, cat(owner, ": the label '", label, "'"));
+  if (is_own_column(label))
+    fail(Code::invalid_argument, owner, ": the label '", label,
+         "' has the name of a column of trials.csv or conditions.csv; give it another name");
   if (!value.is_string() && !value.is_number())
     fail(Code::invalid_argument, owner, ": the label '", label, "' is ", brief_json(value),
          "; a label is a text or a number");
 }
 
-// All combinations of one value for each label, the last label changing fastest.
-std::vector<Json> product(const Json& lists, const std::string& owner) {
-  std::vector<Json> out{Json::object()};
+// How many combinations product() gives, times `others`. Nothing is built of too many.
+uint64_t combinations(const Json& lists, uint64_t others, const std::string& owner) {
+  uint64_t out = others;
+  double exact = static_cast<double>(others);  // for the message
   for (const auto& [label, values] : lists.items()) {
     if (!values.is_array() || values.empty())
       fail(Code::invalid_argument, owner, ": '", label, "' of 'for' is ", brief_json(values),
            "; it takes a list of values");
+    for (const Json& value : values) check_label(label, value, owner);
+    exact *= static_cast<double>(values.size());
+    out = exact > kMostConditions ? kMostConditions + 1 : out * values.size();
+  }
+  if (out > kMostConditions)
+    fail(Code::invalid_argument, owner, ": 'for' gives ", exact, " conditions; at most ",
+         kMostConditions, " can be compared: leave out labels or values");
+  return out;
+}
+
+// All combinations of one value for each label, the last label changing fastest. combinations() has checked them.
+std::vector<Json> product(const Json& lists) {
+  std::vector<Json> out{Json::object()};
+  for (const auto& [label, values] : lists.items()) {
     std::vector<Json> longer;
     for (const Json& before : out)
       for (const Json& value : values) {
-        check_label(label, value, owner);
         longer.push_back(before);
         longer.back()[label] = value;
       }
@@ -153,6 +177,22 @@ size_t base_of(const Condition& scaled, const Scaling& by, const std::vector<Con
        " and otherwise the same labels; add it, or give 'base' a number");
 }
 
+// The best trial of the base has a number to scale only if the base searches the key.
+void check_base(const Condition& scaled, const Condition& base, const Scaling& by,
+                const std::string& owner) {
+  const auto& dimensions = base.space.dimensions();
+  const auto found = std::find_if(dimensions.begin(), dimensions.end(),
+                                  [&](const Dimension& d) { return d.key == by.key; });
+  const bool numbers =
+      found != dimensions.end() && std::all_of(found->values.begin(), found->values.end(),
+                                               [](const Json& v) { return v.is_number(); });
+  if (numbers) return;
+  fail(Code::invalid_argument, owner, " (", scaled.name, "): scale of '", by.key,
+       "': its base is the best trial of the condition (", base.name, "), which ",
+       found == dimensions.end() ? "does not search that key" : "draws values that are no numbers",
+       ": let that condition's 'space' have numbers of it, or give 'base' a number");
+}
+
 void find_bases(std::vector<Condition>& all, const std::string& owner) {
   for (Condition& condition : all)
     for (const Scaling& by : condition.scale) {
@@ -161,16 +201,20 @@ void find_bases(std::vector<Condition>& all, const std::string& owner) {
       if (condition.base.value_or(base) != base)
         fail(Code::invalid_argument, owner, " (", condition.name,
              "): the keys of 'scale' have different bases; give all the same 'with' and 'at'");
+      check_base(condition, all[base], by, owner);
       condition.base = base;
     }
 }
 
+// By what reports show: 1, 1.0 and "1" are one label there.
 void check_different(const std::vector<Condition>& all, const std::string& owner) {
-  std::set<std::string> seen;
-  for (const Condition& condition : all)
-    if (!seen.insert(label_key(condition.labels)).second)
+  std::set<std::string> names, keys;
+  for (const Condition& condition : all) {
+    const bool is_new_name = names.insert(condition.name).second;
+    if (!keys.insert(shown_key(condition.labels)).second || !is_new_name)
       fail(Code::invalid_argument, owner, ": two conditions have the labels (", condition.name,
-           "): give one of them a label that says what differs");
+           "): give one of them a label that says what differs; 1, 1.0 and \"1\" are shown alike");
+  }
 }
 
 }  // namespace
@@ -192,7 +236,8 @@ std::vector<Condition> conditions_of(const Json& given, const Common& common,
          "; it takes a list of conditions");
   std::vector<Condition> out;
   resolved = Json::array();
-  const auto all = product(common.labels_for, owner);
+  const uint64_t count = combinations(common.labels_for, 1, owner);
+  const auto all = product(common.labels_for);
   for (size_t i = 0; i < list.size(); ++i) {
     const std::string where = cat(owner, ": condition ", i + 1);
     check_keys(list[i], kConditionKeys, where);
@@ -202,7 +247,11 @@ std::vector<Condition> conditions_of(const Json& given, const Common& common,
       check_label(label, value, where);
       names.push_back(label);
     }
-    for (const Json& inner : product(object_in(list[i], "for", where), where))
+    const Json& own_for = object_in(list[i], "for", where);
+    if (out.size() + combinations(own_for, count, where) > kMostConditions)
+      fail(Code::invalid_argument, where, ": there are more than ", kMostConditions,
+           " conditions, which is the limit: leave out labels or values of 'for'");
+    for (const Json& inner : product(own_for))
       for (const Json& outer : all) {
         Json labels = own;
         add_labels(labels, inner, where);

@@ -18,6 +18,12 @@ std::string label_key(const Json& labels) {
   return out;
 }
 
+std::string shown_key(const Json& labels) {
+  Json shown = Json::object();
+  for (const auto& [name, value] : labels.items()) shown[name] = label_text(value);
+  return label_key(shown);
+}
+
 bool has_labels(const Json& labels, const Json& wanted) {
   return std::all_of(wanted.items().begin(), wanted.items().end(), [&](const auto& entry) {
     const auto found = labels.find(entry.key());

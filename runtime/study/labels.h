@@ -10,6 +10,9 @@ namespace etr::study {
 // One text for the same labels in any order.
 std::string label_key(const Json& labels);
 
+// The same of labels that look alike, such as 1 and "1".
+std::string shown_key(const Json& labels);
+
 // Whether a condition has all of these labels, with these values.
 bool has_labels(const Json& labels, const Json& wanted);
 

@@ -100,7 +100,7 @@ Status status_of(const std::string& name) {
 void check_version(const JsonMembers& in) {
   const uint64_t version = in.whole("v");
   if (version != kVersion)
-    fail(Code::corrupt_data, "the record is of version ", version, "; this library reads version ",
+    fail(Code::unsupported, "the record is of version ", version, "; this library reads version ",
          kVersion, ": write the study into another folder");
 }
 
@@ -231,6 +231,7 @@ std::vector<Record> read_records(const std::string& path) {
        begin = end + 1, ++number)
     try {
       const std::string_view line = std::string_view(text).substr(begin, end - begin);
+      if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
       Record record = record_of(parse_json(line, "the record", {false, Code::corrupt_data}));
       const auto [place, is_new] = places.try_emplace(
           {record.workload, label_key(record.condition), record.search, record.trial}, out.size());
@@ -239,7 +240,8 @@ std::vector<Record> read_records(const std::string& path) {
       else
         out[place->second] = std::move(record);
     } catch (const Error& error) {
-      fail(error.code(), "'", path, "', line ", number, ": ", error.what());
+      fail(error.code(), "'", path, "', line ", number, ": ", error.what(),
+           error.code() == Code::corrupt_data ? ": remove the line; its trial runs again" : "");
     }
   return out;
 }

@@ -21,6 +21,14 @@ void make_folder(const fs::path& folder) {
   if (error) fail(Code::io, "cannot make the folder ", folder.string(), ": ", error.message());
 }
 
+// Not an empty report in a folder that was misspelt. Records may come from elsewhere.
+void check_is_there(const std::string& folder, const std::vector<Record>& records) {
+  std::error_code error;
+  if (records.empty() && !fs::exists(fs::path(folder) / kStudyFile, error))
+    fail(Code::not_found, "there is no study in '", folder,
+         "': name the folder that the study has written (--out FOLDER)");
+}
+
 void write(const fs::path& path, const std::string& text) {
   platform::write_file_atomic(path.string(), std::as_bytes(std::span(text)));
 }
@@ -30,6 +38,7 @@ void write(const fs::path& path, const std::string& text) {
 void write_study_report(const Outline& study, const std::vector<Record>& records,
                         const std::string& folder) {
   check_folder(folder, study);
+  check_is_there(folder, records);
   const Summary summary = summarize(study, records);
   const std::vector<StudyFigure> figures = study_figures(study, summary, records);
   const std::string page = study_page(study, summary, records, figures);

@@ -25,6 +25,13 @@ void check_range(const Dimension& d, const std::string& where) {
   if (!(d.from < d.to))
     fail(Code::invalid_argument, where, ": 'from' is ", d.from, " and 'to' is ", d.to,
          ": a range begins below its end");
+  constexpr double kMostWhole = 9007199254740992;  // 2^53: whole numbers up to here are exact
+  if (!std::isfinite(d.to - d.from))
+    fail(Code::invalid_argument, where, ": 'from' is ", d.from, " and 'to' is ", d.to,
+         ": the range is too wide for its width to be a number; choose nearer ends");
+  if (d.integer && (d.from < -kMostWhole || d.to > kMostWhole))
+    fail(Code::invalid_argument, where, ": 'from' is ", d.from, " and 'to' is ", d.to,
+         ": whole numbers are drawn from -9007199254740992 to 9007199254740992");
   if (d.scale == Scale::log && d.from <= 0)
     fail(Code::invalid_argument, where, ": 'from' is ", d.from,
          ": a logarithmic range begins above 0");

@@ -64,10 +64,17 @@ JobSource job_of(const Json& given, const std::string& folder, const std::string
   if (!job.is_string())
     fail(Code::invalid_argument, owner, ": 'job' is ", brief_json(job),
          "; it takes the path of a job, or the job itself");
+  if (job.get<std::string>().empty())
+    fail(Code::invalid_argument, owner,
+         ": 'job' is an empty text; it takes the path of a job, or the job itself");
   const std::string path = (fs::path(folder) / job.get<std::string>()).lexically_normal().string();
   const std::string origin = cat("job file '", path, "'");
-  return {parse_json(platform::read_document(path), origin), fs::path(path).stem().string(),
-          origin};
+  try {
+    return {parse_json(platform::read_document(path), origin), fs::path(path).stem().string(),
+            origin};
+  } catch (const Error& error) {
+    fail(error.code(), owner, ": 'job': ", error.what());
+  }
 }
 
 Goal goal_of(const Json& given, const std::string& owner) {

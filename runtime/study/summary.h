@@ -98,4 +98,7 @@ Json to_json(const Summary& summary, const ConditionResult& condition,
 std::string conditions_csv(const Summary& summary, const std::vector<Record>& records);
 std::string trials_csv(const std::vector<Record>& records);
 
+// Whether a table has a column of that name in any study: a label's column would be taken for it.
+bool is_own_column(const std::string& name);
+
 }  // namespace etr::study

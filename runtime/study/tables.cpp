@@ -1,6 +1,8 @@
 // results.json and the tables.
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <sstream>
 
 #include "core/error.h"
 #include "core/json.h"
@@ -161,6 +163,19 @@ Json to_json(const Summary& summary, const std::vector<Record>& records) {
   for (const ScalingResult& scaling : summary.scaling)
     out["scaling"].push_back(json_of(summary, scaling));
   return out;
+}
+
+bool is_own_column(const std::string& name) {
+  static const std::set<std::string> kColumns = [] {
+    std::istringstream heads(conditions_csv({}, {}) + trials_csv({}));
+    std::set<std::string> out;
+    for (std::string line; std::getline(heads, line);) {
+      std::istringstream columns(line);
+      for (std::string column; std::getline(columns, column, ',');) out.insert(column);
+    }
+    return out;
+  }();
+  return kColumns.contains(name);
 }
 
 std::string conditions_csv(const Summary& summary, const std::vector<Record>& records) {

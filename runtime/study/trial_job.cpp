@@ -149,8 +149,8 @@ Json all_values(const Condition& condition, const Json& drawn, const Json& base)
       continue;
     }
     if (!base.is_object() || !base.contains(by.key) || !base[by.key].is_number())
-      fail(Code::state, "'", by.key,
-           "' is scaled from the best trial of a condition that has none");
+      fail(Code::state, "scale of '", by.key,
+           "': the best trial of its base has no such number; run all trials again (--overwrite)");
     out[by.key] = scaled(by, base[by.key].get<double>(), condition.labels);
   }
   return out;
@@ -165,6 +165,11 @@ train::Job trial_job(const Workload& workload, const Condition& condition, const
 TrialSpec trial_spec(const Study& study, const Place& place, const Json& base) {
   const Workload& workload = study.workloads()[place.workload];
   const Condition& condition = workload.conditions[place.condition];
+  if (condition.base && base.is_null())
+    fail(Code::state, "scale of '", condition.scale.front().key,
+         "': its base is the best trial of the condition (",
+         workload.conditions[*condition.base].name,
+         "), of which all have failed or diverged: mend that condition, and run the study again");
   TrialSpec out;
   out.place = place;
   out.seed = trial_seed(study, place);

@@ -141,6 +141,9 @@ TEST_F(CStudy, MisuseIsRefused) {
   EXPECT_EQ(etr_study_start(study, device.get(), "", -1, 0), ETR_INVALID_ARGUMENT);
   EXPECT_EQ(etr_study_start(study, device.get(), out.c_str(), -2, 0), ETR_INVALID_ARGUMENT);
   EXPECT_EQ(etr_study_start(study, nullptr, out.c_str(), -1, 0), ETR_INVALID_ARGUMENT);
+  for (const int32_t overwrite : {-1, 2})  // which would remove results
+    EXPECT_EQ(etr_study_start(study, device.get(), out.c_str(), -1, overwrite),
+              ETR_INVALID_ARGUMENT);
   ASSERT_OK(etr_study_start(study, device.get(), out.c_str(), -1, 0));
   EXPECT_EQ(etr_study_start(study, device.get(), out.c_str(), -1, 0), ETR_STATE);
   EXPECT_EQ(etr_study_next_event(study, -1, &text), ETR_INVALID_ARGUMENT);

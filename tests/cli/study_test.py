@@ -179,6 +179,33 @@ class Studies(unittest.TestCase):
         self.assertEqual(result.stderr.count("\n"), 2, result.stderr)
         self.assertRegex(result.stderr, r"the first 3 trials have all failed with one error: .*/nowhere")
 
+    def test_a_study_without_a_trial_that_trained_has_failed(self):
+        pattern = f"pipeline.stages.0.pattern=/nowhere${{number}}"
+        path = self.study("allfailed", conditions=[{"for": {"number": [1, 2]}, "set": [pattern]}])
+        result = run(*self.words(path), cwd=self.root)
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr, r"trial 0 of search 0 of quickstart \(number=1\) has failed: .*nowhere1")
+        self.assertRegex(result.stderr, r"all 4 trials of the study have failed; '.*allfailed/trials.jsonl' has the errors")
+        self.assertTrue((self.root / "allfailed" / "report.html").exists())
+        path = self.study("onefailed", conditions=[{"labels": {"number": 0}},
+                                                   {"labels": {"number": 1}, "set": [pattern]}])
+        self.run_study(path)
+
+    def test_reports_of_no_study_are_refused(self):
+        path = self.study("typo")
+        result = run(*self.words(path, "--report"), cwd=self.root)
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr, r"there is no study in '.*typo'")
+        self.assertEqual(result.stdout, "")
+        self.assertFalse((self.root / "typo").exists())
+
+    def test_a_long_label_ends_a_report_all_the_same(self):
+        path = self.study("long", conditions=[{"labels": {"a": "x" * 30000, "b": "word " * 6000}}])
+        out = self.run_study(path)
+        self.assertIn("report.html", out)
+        for figure in (self.root / "long" / "figures").glob("*.svg"):
+            self.assertLess(figure.stat().st_size, 300000, figure)
+
     def test_mistakes_are_named(self):
         for words, problem in (
                 (["study", self.study("a", serch=1)], "did you mean 'search'"),

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "plot/text.h"
+#include "plot/wrap.h"
 
 namespace etr {
 namespace {
@@ -93,6 +94,28 @@ TEST(Scale, MappingIsOfTheScale) {
   const plot::Mapping down(axis(Scale::linear, 0, 10), 200, 100);
   EXPECT_DOUBLE_EQ(down(10), 100);
   EXPECT_TRUE(down.shows(-3));
+}
+
+TEST(Text, WrapsAsWideAsItMay) {
+  using Lines = std::vector<std::string>;
+  EXPECT_EQ(plot::wrapped("one, two three", 70, 3), (Lines{"one,", "two three"}));
+  EXPECT_EQ(plot::wrapped("abcdefghijkl", 50, 3), (Lines{"abcdef-", "ghijkl"}));
+  EXPECT_EQ(plot::wrapped("äöüäöüäöüäöü", 50, 3), (Lines{"äöüäö-", "üäöüä-", "öü"}));
+  EXPECT_EQ(plot::wrapped("abc", 5, 3).size(), 1u);
+  EXPECT_EQ(plot::fitting_bytes("äöü", 16), 4u) << "whole characters";
+}
+
+// Of a quadratic number of steps there would be no end.
+TEST(Text, OfAMillionCharactersIsCut) {
+  std::string word(1000000, 'x'), words, accents;
+  for (int i = 0; i < 200000; ++i) words += "w, o ", accents += "ä";
+  for (const std::string& text : {word, words, accents}) {
+    const auto lines = plot::wrapped(text, 90, 3);
+    EXPECT_LE(lines.size(), 3u);
+    for (const std::string& line : lines) EXPECT_LE(plot::text_width(line), 90) << line;
+    EXPECT_NE(lines.back().find("…"), std::string::npos) << lines.back();
+    EXPECT_LE(plot::text_width(plot::shortened(text, 200)), 200);
+  }
 }
 
 TEST(PlotText, NumbersAndFields) {

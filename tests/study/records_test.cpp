@@ -100,8 +100,12 @@ TEST(Records, ErrorsNameTheLineAndWhatIsWrong) {
          "the curve has 2 values of 'steps' and 3 of 'loss'");
   expect(problem([](Json& j) { j["curve"].erase("fresh"); }), "'fresh'");
   expect(problem([](Json& j) { j = 3; }), "not an object");
-  std::ofstream(path) << "\n";
-  EXPECT_NE(error_text([&] { study::read_records(path); }).find("line 1"), std::string::npos);
+  std::ofstream(path) << "\n" << to_json(record()).dump() << "\r\n\n  \n{\n";
+  const std::string damaged = error_text([&] { study::read_records(path); });
+  EXPECT_NE(damaged.find("line 5"), std::string::npos) << damaged;
+  EXPECT_TRUE(damaged.ends_with(": remove the line; its trial runs again")) << damaged;
+  std::ofstream(path) << "\n" << to_json(record()).dump() << "\r\n\n  \n";
+  EXPECT_EQ(study::read_records(path).size(), 1u) << "empty lines count for nothing";
 }
 
 }  // namespace

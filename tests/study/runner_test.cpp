@@ -338,6 +338,30 @@ TEST_F(Studies, ScaledConditionsBeginFromTheBestOfTheirBase) {
   EXPECT_EQ(run_study(json_, folder()).back().resumed, 12u);
 }
 
+TEST_F(Studies, AScaledConditionNamesTheBaseThatHasFailed) {
+  json_["for"]["batch"] = {16, 32};
+  json_["search"]["trials"] = 1;
+  json_["conditions"] = {
+      {{"labels", {{"kind", "well"}}}},
+      {{"labels", {{"rule", "tuned"}}}, {"set", {"pipeline.stages.0.pattern=/nowhere${batch}"}}},
+      {{"labels", {{"rule", "linear"}}},
+       {"scale",
+        {{"schedule.learning_rate", {{"rule", "linear"}, {"with", "batch"}, {"at", 16}}}}}}};
+  run_study(json_, folder());
+  size_t scaled = 0;
+  for (const Record& record : records_in(folder()))
+    if (record.condition.value("rule", "") == "linear") {
+      EXPECT_EQ(record.status, Status::failed);
+      EXPECT_NE(record.error.find("scale of 'schedule.learning_rate': its base is the best trial "
+                                  "of the condition (rule=tuned, batch=16), of which all have "
+                                  "failed"),
+                std::string::npos)
+          << record.error;
+      ++scaled;
+    }
+  EXPECT_EQ(scaled, 2u);
+}
+
 TEST_F(Studies, StopsInTheMidstOfATrialAndGoesOn) {
   json_["budget"]["steps"] = 100000000;
   json_["evaluate"]["every_steps"] = 100000000;

@@ -76,6 +76,11 @@ TEST(Space, ErrorsNameTheKey) {
             std::string::npos);
   EXPECT_NE(problem(R"({"rate": {"from": 2, "to": 1}})").find("begins below its end"),
             std::string::npos);
+  const std::string wide = problem(R"({"rate": {"from": -1.7e308, "to": 1.7e308}})");
+  EXPECT_NE(wide.find("'rate': 'from' is -1.7e+308 and 'to' is 1.7e+308"), std::string::npos)
+      << wide;
+  EXPECT_NE(problem(R"({"n": {"from": 1, "to": 1e19, "integer": true}})").find("whole numbers are"),
+            std::string::npos);
   EXPECT_NE(problem(R"({"rate": {"from": 0, "to": 1, "scale": "log_complement"}})").find("below 1"),
             std::string::npos);
   EXPECT_NE(

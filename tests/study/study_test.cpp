@@ -188,6 +188,86 @@ TEST_F(StudyFile, ScaledKeysLeaveTheSpaceAndFollowTheirRule) {
   EXPECT_EQ(places.back().condition, 3u) << "those that begin from others come last";
 }
 
+TEST_F(StudyFile, ABestBaseSearchesTheKeyThatIsScaled) {
+  json_["for"]["batch"] = {16, 64};
+  json_["conditions"] = {
+      {{"labels", {{"rule", "tuned"}}}},
+      {{"labels", {{"rule", "linear"}}},
+       {"scale",
+        {{"schedule.learning_rate", {{"rule", "linear"}, {"with", "batch"}, {"at", 16}}}}}}};
+  EXPECT_EQ(problem(json_), "");
+  Json& tuned = json_["conditions"][0];
+  tuned["space"] = {{"schedule.learning_rate", nullptr}};
+  expect_problem(json_, "(rule=linear, batch=16): scale of 'schedule.learning_rate'");
+  expect_problem(json_, "(rule=tuned, batch=16), which does not search that key: ");
+  expect_problem(json_, "give 'base' a number");
+  tuned["space"] = {{"schedule.learning_rate", {{"values", {"low", 0.1}}}}};
+  expect_problem(json_, "which draws values that are no numbers");
+  tuned["space"] = {{"schedule.learning_rate", {{"values", {0.2, 0.1}}}}};
+  EXPECT_EQ(problem(json_), "");
+}
+
+TEST_F(StudyFile, ProductsOfForAreCountedBeforeTheyAreBuilt) {
+  Json many = Json::array();
+  for (int i = 0; i < 100; ++i) many.push_back(i);
+  for (const char* label : {"a", "b", "c", "d", "e", "f"}) json_["for"][label] = many;
+  expect_problem(json_, "the study: 'for' gives 2e+12 conditions; at most 10000");
+  json_["conditions"] = {{{"for", json_["for"]}}};
+  json_.erase("for");
+  expect_problem(json_, "condition 1: 'for' gives 2e+12 conditions");
+  const auto hundreds = [&](const char* label) {
+    return Json{{"labels", {{"kind", label}}}, {"for", {{"a", many}, {"batch", many}}}};
+  };
+  json_["conditions"] = {hundreds("one"), hundreds("two")};
+  expect_problem(json_, "condition 2: there are more than 10000 conditions");
+}
+
+TEST_F(StudyFile, LabelsThatAreShownAlikeAreOneLabel) {
+  const auto refused = [&](const Json& one, const Json& other, const std::string& name) {
+    json_["conditions"] = {{{"labels", one}}, {{"labels", other}}};
+    json_["for"] = {{"batch", {16}}};
+    expect_problem(json_, cat("two conditions have the labels (", name, ", batch=16)"));
+  };
+  refused({{"factor", 1}}, {{"factor", 1.0}}, "factor=1");
+  refused({{"factor", 1}}, {{"factor", "1"}}, "factor=1");
+  refused({{"a", "1, b=2"}}, {{"a", 1}, {"b", 2}}, "a=1, b=2");
+  refused({{"a", 1}, {"b", 2}}, {{"b", "2"}, {"a", 1}}, "b=2, a=1");
+  json_["conditions"] = {{{"labels", {{"factor", 1}}}}, {{"labels", {{"factor", 1.5}}}}};
+  EXPECT_EQ(problem(json_), "");
+}
+
+TEST_F(StudyFile, LabelsHaveNamesOfTheirOwn) {
+  using namespace std::string_literals;
+  const auto refused = [&](const std::string& label, const Json& value, const std::string& part) {
+    Json other = json_;
+    other["conditions"] = {{{"labels", {{label, value}}}}};
+    expect_problem(other, part);
+    other.erase("conditions");
+    other["for"][label] = Json::array({value});
+    expect_problem(other, part);
+  };
+  for (const char* column :
+       {"workload", "search", "searches", "trial", "trials", "seed", "status", "failed", "error",
+        "best_metric", "best_metric_median", "to_target_fresh", "spent_steps", "warnings"})
+    refused(column, 1, cat("the label '", column, "' has the name of a column"));
+  refused("", 1, "a label has no name");
+  refused("a", "x\0y"s, "the label 'a' is \"x\\u0000y\": paths and names have no NUL");
+  refused("a\0b"s, 1, "no NUL character");
+  json_["for"]["search,trial"] = {1};
+  EXPECT_EQ(problem(json_), "") << "no column has a comma";
+}
+
+TEST_F(StudyFile, ErrorsOfAJobNameStudyAndKey) {
+  json_["job"] = "";
+  expect_problem(json_, "the study: 'job' is an empty text");
+  json_["job"] = dir_.path("nowhere.json");
+  expect_problem(json_, "the study: 'job': ");
+  expect_problem(json_, "nowhere.json");
+  std::ofstream(dir_.path("broken.json")) << "{";
+  json_["job"] = dir_.path("broken.json");
+  expect_problem(json_, "the study: 'job': job file '");
+}
+
 TEST_F(StudyFile, WorkloadsAddToWhatTheFileSays) {
   Json other = json_["job"];
   other["name"] = "other";

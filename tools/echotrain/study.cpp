@@ -157,11 +157,26 @@ void print_warnings(const std::string& folder) {
                   warning.get<std::string>().c_str());
 }
 
-void report(const Study& study, const std::string& folder) {
-  print_table(results_of(study, folder));
+// The results, which it prints as well.
+Json report(const Study& study, const std::string& folder) {
+  Json results = results_of(study, folder);
   check(etr_study_write_report(study.get(), folder.c_str()));
+  print_table(results);
   print_warnings(folder);
   std::printf("\nwrote %s/report.html\n", folder.c_str());
+  return results;
+}
+
+// A study without a single trial that trained has failed.
+void check_any_trained(const Json& results, const std::string& folder) {
+  int64_t trials = 0, failed = 0;
+  for (const Json& result : results) {
+    trials += result.at("trials").get<int64_t>();
+    failed += count_of(result, "failed");
+  }
+  if (trials > 0 && failed == trials)
+    throw Mistake("all " + counted(trials, "trial") + " of the study have failed; '" + folder +
+                  "/trials.jsonl' has the errors, and the same command runs them again");
 }
 
 std::string best_text(const Json& event) {
@@ -209,7 +224,7 @@ class Show {
  public:
   void event(const Json& event) {
     const std::string kind = event.at("kind");
-    if (kind == "trial") print_failure(event.at("trial"));
+    if (kind == "trial") print_failure(event.at("trial"), event.at("condition"));
     if (kind == "condition") {
       line_.erase();
       print_condition(event.at("result"));
@@ -220,15 +235,16 @@ class Show {
 
  private:
   // One line for each error, however many trials have it.
-  void print_failure(const Json& trial) {
+  void print_failure(const Json& trial, const std::string& condition) {
     if (trial.at("status") != "failed") return;
     const std::string error = trial.at("error");
     if (!told_.insert(error).second) return;
     line_.erase();
-    std::fprintf(stderr, "echotrain: trial %lld of search %lld of %s has failed: %s\n",
+    const std::string where = condition.empty() ? "" : " (" + condition + ")";
+    std::fprintf(stderr, "echotrain: trial %lld of search %lld of %s%s has failed: %s\n",
                  static_cast<long long>(trial.at("trial").get<int64_t>()),
                  static_cast<long long>(trial.at("search").get<int64_t>()),
-                 trial.at("workload").get<std::string>().c_str(), error.c_str());
+                 trial.at("workload").get<std::string>().c_str(), where.c_str(), error.c_str());
   }
 
   ProgressLine line_;
@@ -280,7 +296,7 @@ int command_study(const Arguments& arguments) {
     throw Interrupted{std::to_string(end.at("done").get<int64_t>()) + " of " +
                       counted(end.at("total").get<int64_t>(), "trial") + " are done, which '" +
                       folder + "' holds; the same command goes on from there"};
-  report(study, folder);
+  check_any_trained(report(study, folder), folder);
   return 0;
 }
 

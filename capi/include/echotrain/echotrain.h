@@ -805,7 +805,8 @@ ETR_API int32_t etr_study_results(const etr_study* study, const char* directory,
 /* Writes report.html (self-contained), results.json, conditions.csv, trials.csv and the figures in figures/ into `directory` (NULL: that of
  * etr_study_output_dir), from the records that it holds so far, also while the study runs there and before it is started. Of figures/ it
  * removes the files that the results.json there lists and the new report does not have. ETR_STATE, with nothing written, where the folder
- * holds something else or another study. Any thread: also while another one waits in etr_study_next_event. */
+ * holds something else or another study. ETR_NOT_FOUND, with nothing made, where there is no study in it. Any thread: also while another
+ * one waits in etr_study_next_event. */
 ETR_API int32_t etr_study_write_report(const etr_study* study, const char* directory);
 
 ETR_API void etr_study_destroy(etr_study* study); /* stops it */
