@@ -213,7 +213,8 @@ void check_different(const std::vector<Condition>& all, const std::string& owner
     const bool is_new_name = names.insert(condition.name).second;
     if (!keys.insert(shown_key(condition.labels)).second || !is_new_name)
       fail(Code::invalid_argument, owner, ": two conditions have the labels (", condition.name,
-           "): give one of them a label that says what differs; 1, 1.0 and \"1\" are shown alike");
+           "): give one of them a label that says what differs; labels that reports show alike "
+           "are the same, as 1, 1.0 and \"1\" are");
   }
 }
 

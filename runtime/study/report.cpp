@@ -24,7 +24,8 @@ void make_folder(const fs::path& folder) {
 // Not an empty report in a folder that was misspelt. Records may come from elsewhere.
 void check_is_there(const std::string& folder, const std::vector<Record>& records) {
   std::error_code error;
-  if (records.empty() && !fs::exists(fs::path(folder) / kStudyFile, error))
+  const auto has = [&](const char* name) { return fs::exists(fs::path(folder) / name, error); };
+  if (records.empty() && !has(kStudyFile) && !has(kRecordsFile))
     fail(Code::not_found, "there is no study in '", folder,
          "': name the folder that the study has written (--out FOLDER)");
 }

@@ -35,12 +35,19 @@ std::string page_problem(const std::string& page) {
   return xml_problem(std::string_view(page).substr(begin, end + 7 - begin));
 }
 
+void put_records(const std::string& folder, const std::vector<Record>& records) {
+  fs::create_directories(folder);
+  std::ofstream file(folder + "/trials.jsonl");
+  for (const Record& record : records) file << to_json(record).dump() << "\n";
+}
+
 struct Written {
   test::TempDir dir;
   std::string page;
   std::set<std::string> figures;
 
   Written(const study::Outline& study, const std::vector<Record>& records) {
+    if (records.empty()) put_records(dir.path("out"), {});  // a study that has just begun
     study::write_study_report(study, records, dir.path("out"));
     page = platform::read_file(dir.path("out/report.html"));
     for (const auto& entry : fs::directory_iterator(dir.path("out/figures")))
@@ -210,12 +217,6 @@ TEST(StudyReport, HasRoomFor200Conditions) {
 }
 
 // A folder with these records, as a study that ran there has left it.
-void put_records(const std::string& folder, const std::vector<Record>& records) {
-  fs::create_directories(folder);
-  std::ofstream file(folder + "/trials.jsonl");
-  for (const Record& record : records) file << to_json(record).dump() << "\n";
-}
-
 TEST(StudyReport, AnotherReportReplacesTheFiguresOfTheLastOne) {
   test::TempDir dir;
   const std::string folder = dir.path("out");
@@ -267,9 +268,24 @@ TEST(StudyReport, WritesIntoNoFolderOfOthers) {
   put_records(dir.path("extended"), {simple_record({{"a", 2}}, 0, 0, 100, 1.2),
                                      simple_record({{"a", 1}}, 0, 0, 100, 1.2)});
   EXPECT_EQ(problem("extended"), "");
+  put_records(dir.path("begun"), {});
+  EXPECT_EQ(problem("begun"), "") << "no trial has ended yet";
+}
+
+TEST(StudyReport, IsOfAFolderThatHasAStudy) {
+  test::TempDir dir;
   fs::create_directories(dir.path("empty"));
-  EXPECT_EQ(problem("empty"), "");
-  EXPECT_EQ(problem("new"), "");
+  for (const char* name : {"empty", "new"}) try {
+      study::write_study_report(test::echo_study(), {}, dir.path(name));
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::not_found);
+      EXPECT_NE(std::string(error.what()).find(cat("there is no study in '", dir.path(name))),
+                std::string::npos)
+          << error.what();
+    }
+  EXPECT_TRUE(fs::is_empty(dir.path("empty")));
+  EXPECT_FALSE(fs::exists(dir.path("new")));
 }
 
 TEST(StudyReport, SaysWhereOnlyTheConditionReachedTheTarget) {
