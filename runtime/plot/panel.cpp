@@ -129,7 +129,7 @@ class Drawing {
       widest_y_ = std::max(widest_y_, text_width(line));
       y += 13;
     }
-    out_ += sideways_ ? cat("<g>", drawn, "<title>", escape_markup(text), "</title></g>") : drawn;
+    out_ += sideways_ ? cat("<g>", drawn, "<title>", markup_of(text), "</title></g>") : drawn;
   }
 
   void title() {
@@ -264,7 +264,7 @@ class Drawing {
 
   void group(const Series& series, const Point& point, const std::string& drawn) {
     out_ += cat("<g class='", style_class(series), "'>", drawn, "<title>",
-                escape_markup(tooltip(series, point)), "</title></g>");
+                markup_of(tooltip(series, point)), "</title></g>");
   }
 
   std::string tooltip(const Series& series, const Point& point) const {
@@ -337,7 +337,7 @@ void Drawing::tick_text(double at, const std::string& text) {
     drawn += text_at("tick", "middle", {at, y}, line);
     y += 14;
   }
-  out_ += cat("<g>", drawn, "<title>", escape_markup(text), "</title></g>");
+  out_ += cat("<g>", drawn, "<title>", markup_of(text), "</title></g>");
 }
 
 // Pixels between neighbouring bars, or groups of them.

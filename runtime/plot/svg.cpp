@@ -23,7 +23,7 @@ std::string opened(const std::string& attributes, double width, double height) {
 }
 
 std::string titled(const std::string& id, const std::string& title, const std::string& text) {
-  return cat("<title id='", id, "-t'>", escape_markup(title), "</title><desc id='", id, "-d'>",
+  return cat("<title id='", id, "-t'>", markup_of(title), "</title><desc id='", id, "-d'>",
              escape_markup(text), "</desc>");
 }
 
@@ -85,7 +85,7 @@ std::string html_figure(const Figure& given) {
   std::string out = "<div class='plot'><ul class='legend' aria-hidden='true'>";
   for (const LegendEntry& entry : legend_of(figure))
     out += cat("<li><svg class='plot swatch' viewBox='-1 -1 28 14' aria-hidden='true'>",
-               entry.swatch, "</svg>", escape_markup(entry.name), "</li>");
+               entry.swatch, "</svg>", markup_of(entry.name), "</li>");
   const size_t count = figure.panels.size();
   out += cat("</ul><div class='panels", count == 2 || count == 4 ? " even" : "", "'>");
   const Measures measures = measures_of(figure.panels);

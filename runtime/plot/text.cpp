@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <cstdio>
 
+#include "core/markup.h"
+
 namespace etr::plot {
 namespace {
 
@@ -53,6 +55,11 @@ std::string shortened(const std::string& text, double width, double size) {
     while (tail < text.size() && continues(text[tail])) ++tail;
   } while (in_pixels(left, size) > width && (head > 0 || tail < text.size()));
   return text.substr(0, head) + "…" + text.substr(tail);
+}
+
+std::string markup_of(const std::string& text) {
+  constexpr double kMostWidth = 5000;
+  return escape_markup(shortened(text, kMostWidth));
 }
 
 std::string coordinate(double value) {

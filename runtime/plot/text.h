@@ -16,6 +16,9 @@ size_t fitting_bytes(std::string_view text, double width, double size = 12);
 // The text itself, or its begin and end around "…" where it is wider.
 std::string shortened(const std::string& text, double width, double size = 12);
 
+// A text that stands in one piece, such as a tooltip, as markup; cut to about 700 characters.
+std::string markup_of(const std::string& text);
+
 // A coordinate: one decimal at most.
 std::string coordinate(double value);
 

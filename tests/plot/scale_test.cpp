@@ -115,6 +115,7 @@ TEST(Text, OfAMillionCharactersIsCut) {
     for (const std::string& line : lines) EXPECT_LE(plot::text_width(line), 90) << line;
     EXPECT_NE(lines.back().find("…"), std::string::npos) << lines.back();
     EXPECT_LE(plot::text_width(plot::shortened(text, 200)), 200);
+    EXPECT_LE(plot::text_width(plot::markup_of(text)), 5000);
   }
 }
 
