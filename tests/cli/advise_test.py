@@ -36,6 +36,16 @@ class Advise(unittest.TestCase):
         self.assertEqual(result.returncode, status, result.stderr)
         return result
 
+    def document(self, path):
+        return json.loads("".join(line for line in path.read_text().splitlines(True) if not line.startswith("//")))
+
+    def test_a_file_that_cannot_be_written_is_found_before_anything_is_measured(self):
+        for path, expected in (("", "--apply is empty"), ("nowhere/changed.json", "make the folder"),
+                               (self.root, "that is a folder")):
+            result = self.advise("--apply", path, "--seconds", 1e6, status=1)
+            self.assertIn(expected, result.stderr)
+        self.assertFalse((self.root / "nowhere").exists())
+
     def test_slow_reading_is_echoed_before_augmentation(self):
         changed = self.root / "changed.json"
         advice = json.loads(self.advise("--json", "--apply", changed, delay=12).stdout)
@@ -49,6 +59,12 @@ class Advise(unittest.TestCase):
         self.assertGreater(echo["gain"], 1.05)
         self.assertEqual(advice["others"][0]["change"], "cache")
         self.assertTrue(changed.read_text().startswith("// Changed by"))
+        written = self.document(changed)
+        self.assertEqual(written["vars"]["data"], f"{self.root}/data")
+        self.assertIn("${data}", json.dumps(written["pipeline"]))
+        elsewhere = run("train", changed, "--set", "data=elsewhere", "--set", "train.steps=1", cwd=self.root)
+        self.assertNotEqual(elsewhere.returncode, 0, elsewhere.stdout)
+        self.assertIn("elsewhere", elsewhere.stderr)
         stages = [stage["stage"] for stage in advice["job"]["pipeline"]["stages"]]
         self.assertEqual(stages.count("echo"), 1)
         self.assertEqual(stages.index("echo"), stages.index("decode") + 1)
@@ -69,11 +85,14 @@ class Advise(unittest.TestCase):
 
     def test_a_healthy_job_is_left_alone_and_checked(self):
         changed = self.root / "unchanged.json"
+        changed.write_text('{"name": "older"}')
         result = self.advise("--apply", changed, "--check")
         self.assertIn("Echo: no", result.stdout)
         self.assertRegex(result.stdout, r"as it is +\d+ +\d+ .*prediction / outcome")
         self.assertIn("nothing to change", result.stderr)
-        self.assertFalse(changed.exists())
+        self.assertIn("has changed nothing", changed.read_text())
+        self.assertNotIn("older", changed.read_text())
+        self.assertIn("${data}", json.dumps(self.document(changed)["pipeline"]))
 
     def test_both_jobs_run_in_turns(self):
         checked = json.loads(self.advise("--json", "--check", delay=12).stdout)["checked"]
