@@ -44,7 +44,7 @@ std::vector<uint64_t> Decisions::Packed::numbers() const {
 void Decisions::start_epoch(uint64_t epoch) {
   std::scoped_lock lock(mutex_);
   if (!replay_path_.empty() && !std::exchange(replay_read_, true))
-    pipeline::read_decision_log(replay_path_, kName, "echoes", replay_);
+    pipeline::read_decision_log(replay_path_, kName, "echoes", /*first_place=*/1, replay_);
   epoch_ = epoch;
   made_[epoch] = {};
 }
