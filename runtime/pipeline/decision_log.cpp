@@ -121,6 +121,14 @@ void read_decision_log(const std::string& path, const char* stage, const char* k
     fail(Code::io, stage, ": 'replay' cannot be read to its end, '", path, "', line ", number + 1);
 }
 
+bool warn_where_log_ends(const std::string& path, const char* stage, uint64_t epoch,
+                         const DecisionsByEpoch& decisions) {
+  if (decisions.lower_bound(epoch) != decisions.end()) return false;
+  log_line(LogLevel::warning, cat(stage, ": '", path, "' has no decisions from epoch ", epoch,
+                                  " on: from there on nothing is repeated"));
+  return true;
+}
+
 EpochDecisions decisions_of(const std::vector<uint64_t>& numbers) {
   EpochDecisions out;
   uint64_t after = 0;

@@ -56,6 +56,11 @@ class DecisionLog {
 void read_decision_log(const std::string& path, const char* stage, const char* key,
                        uint64_t first_place, DecisionsByEpoch& decisions);
 
+// A warning where a log that is replayed has nothing for `epoch` and what follows: it ends before the run does, or nothing was
+// decided there. Returns whether it warned.
+bool warn_where_log_ends(const std::string& path, const char* stage, uint64_t epoch,
+                         const DecisionsByEpoch& decisions);
+
 // From a list that has of each decision the step from the place before, and the number.
 EpochDecisions decisions_of(const std::vector<uint64_t>& numbers);
 

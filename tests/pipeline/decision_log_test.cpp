@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "core/log.h"
 #include "core/packed.h"
 #include "support/error_text.h"
 #include "support/temp_dir.h"
@@ -170,6 +171,19 @@ TEST_F(DecisionLog, PlacesRise) {
     EXPECT_NE(text.find(cat("'", path_, "', line ", number, ": ")), std::string::npos) << text;
     EXPECT_NE(text.find(part), std::string::npos) << text;
   }
+}
+
+TEST_F(DecisionLog, WarnsWhereItEnds) {
+  static std::string warned;
+  set_log_hook([](LogLevel, const char* message) { warned += message; });
+  const DecisionsByEpoch two = {{0, {{3, 2}}}, {2, {{1, 1}}}};
+  for (const uint64_t epoch : {0, 1, 2})  // nothing is decided in the second, and the log goes on
+    EXPECT_FALSE(pipeline::warn_where_log_ends(path_, "echo", epoch, two)) << epoch;
+  EXPECT_EQ(warned, "");
+  EXPECT_TRUE(pipeline::warn_where_log_ends(path_, "echo", 3, two));
+  set_log_hook(nullptr);
+  EXPECT_NE(warned.find(cat("'", path_, "' has no decisions from epoch 3 on")), std::string::npos)
+      << warned;
 }
 
 TEST_F(DecisionLog, SavedOnesAreStepsAndNumbers) {
