@@ -11,6 +11,8 @@ import math
 import os
 import pathlib
 import re
+import signal
+import subprocess
 import sys
 import unittest
 
@@ -101,6 +103,19 @@ class Advise(unittest.TestCase):
                 self.assertGreaterEqual(checked[job][key], 0)
         self.assertAlmostEqual(checked["as_it_is"]["examples_per_s"], checked["as_it_is"]["fresh_per_s"], places=3)
         self.assertLess(checked["changed"]["fresh_per_s"], checked["changed"]["examples_per_s"])
+
+    def test_a_slow_source_shows_what_has_come_and_can_be_stopped(self):
+        with subprocess.Popen([PROGRAM, "advise", JOB, "--set", f"data={self.root}/data", "--set",
+                               "pipeline.stages.2.milliseconds=5000", "--seconds", "0.1"],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=self.root) as slow:
+            self.addCleanup(slow.kill)
+            shown = ""
+            while "examples for a first batch of" not in shown:
+                part = slow.stdout.read(1)
+                self.assertTrue(part, shown)
+                shown += part
+            slow.send_signal(signal.SIGINT)
+            self.assertIn("interrupted", shown + slow.stdout.read())
 
     def test_what_it_cannot_measure_is_named(self):
         for words, expected in ((["--set", "parallel.size=2"], "'parallel'"),
