@@ -44,9 +44,15 @@ std::vector<uint64_t> Decisions::Packed::numbers() const {
 void Decisions::start_epoch(uint64_t epoch) {
   std::scoped_lock lock(mutex_);
   if (!replay_path_.empty() && !std::exchange(replay_read_, true))
-    pipeline::read_decision_log(replay_path_, kName, "echoes", replay_);
+    pipeline::read_decision_log(replay_path_, kName, "echoes", /*first_place=*/1, replay_);
   epoch_ = epoch;
   made_[epoch] = {};
+  if (runs_) warn_where_replay_ends();
+}
+
+void Decisions::warn_where_replay_ends() {
+  if (replay_path_.empty() || warned_) return;
+  warned_ = pipeline::warn_where_log_ends(replay_path_, kName, epoch_, replay_);
 }
 
 void Decisions::begin_run() {
@@ -54,6 +60,8 @@ void Decisions::begin_run() {
   std::optional<pipeline::EpochDecisions> made;
   if (restored_) made = pipeline::decisions_of(made_[epoch_].numbers());
   log_.begin(epoch_, made);
+  runs_ = true;
+  warn_where_replay_ends();
 }
 
 void Decisions::reach(uint64_t after) {

@@ -55,12 +55,15 @@ class Decisions {
     std::vector<uint64_t> numbers() const;
   };
 
+  void warn_where_replay_ends();
+
   const std::string replay_path_;
   mutable std::mutex mutex_;
   uint64_t epoch_ = 0;
   std::map<uint64_t, Packed> made_;  // by epoch
   pipeline::DecisionsByEpoch replay_;
   bool replay_read_ = false, restored_ = false;
+  bool runs_ = false, warned_ = false;  // copies that only find the way to a position do not run
   pipeline::DecisionLog log_;
 };
 

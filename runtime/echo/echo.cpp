@@ -297,7 +297,8 @@ class TogetherEcho final : public Echo {
         copies_(static_cast<uint32_t>(options.number("factor"))) {
     if (options.number("factor") != copies_)
       fail(Code::invalid_argument, "echo: the mode 'together' takes a whole factor, not ",
-           options.number("factor"), ": it gives each sample as many copies as any other");
+           Json(options.number("factor")).dump(),
+           ": it gives each sample as many copies as any other");
   }
 
   void process(Item&& item, Emitter& out) override {

@@ -26,6 +26,9 @@ uint32_t CopyCounter::next() {
 
 void EchoBuffer::add(pipeline::Item item, Uses uses, int64_t bytes, Rng& rng) {
   if (uses.used >= uses.most) return;
+  if (bytes > limit_bytes_)
+    fail(Code::out_of_memory, "the echo buffer: one sample takes ", counted(bytes, "byte"),
+         ", and 'buffer_bytes' is ", limit_bytes_, "; raise 'buffer_bytes'");
   if (bytes_ + bytes > limit_bytes_)
     fail(Code::out_of_memory, "the echo buffer holds ", counted(size(), "sample"), " of ",
          counted(bytes_, "byte"), " and may not exceed ", limit_bytes_,

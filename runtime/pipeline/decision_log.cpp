@@ -19,6 +19,39 @@ bool has_lines(const std::string& path) {
   return !missing && bytes > 0;
 }
 
+void check_folder(const std::string& path, const char* stage) {
+  const auto folder = std::filesystem::path(path).parent_path();
+  std::error_code none;
+  if (!folder.empty() && !std::filesystem::is_directory(folder, none))
+    fail(Code::io, stage, ": 'log' is '", path, "', and there is no folder '", folder.string(),
+         "': make the folder");
+}
+
+// A folder opens like a file, and reads like an empty one.
+std::ifstream open_log(const std::string& path, const char* stage) {
+  std::error_code none;
+  if (std::filesystem::is_directory(path, none))
+    fail(Code::io, stage, ": 'replay' is the folder '", path,
+         "': name the file in it that a run has written as its 'log'");
+  std::ifstream in(path);
+  if (!in)
+    fail(Code::io, stage, ": cannot open the decisions to replay, '", path,
+         "': 'replay' names a file that a run has written as its 'log'");
+  return in;
+}
+
+// Runs decide in order. What is not in order has been edited, or two runs have written into one file.
+void check_place(const std::string& where, std::pair<uint64_t, uint64_t> place,
+                 std::pair<uint64_t, uint64_t> least, uint64_t first_place) {
+  if (place.second < first_place)
+    fail(Code::corrupt_data, where, ": 'after' is ", place.second,
+         ", and nothing can be decided in front of ", first_place);
+  if (place < least)
+    fail(Code::corrupt_data, where, ": a decision after ", place.second, " of epoch ", place.first,
+         " stands behind a later one, or one for the same place: the lines of a log are in order; "
+         "it was edited, or several runs have written into it at once");
+}
+
 }  // namespace
 
 DecisionLog::DecisionLog(std::string path, const char* stage, const char* key)
@@ -36,12 +69,14 @@ DecisionLog::~DecisionLog() {
 
 void DecisionLog::begin(uint64_t epoch, const std::optional<EpochDecisions>& made) {
   if (path_.empty()) return;
+  check_folder(path_, stage_);
   const bool voids = made || has_lines(path_);
   file_.emplace(path_, platform::OutputFile::Mode::append);  // where nothing is decided, it says so
   if (!voids) return;
   write({{"epoch", epoch}, {"after", 0}, {"restored", true}});
+  // "again": the run may go on at the newest of these places, and replace that decision.
   for (const auto& [after, number] : made.value_or(EpochDecisions()))
-    write({{"epoch", epoch}, {"after", after}, {key_, number}});
+    write({{"epoch", epoch}, {"after", after}, {key_, number}, {"again", true}});
   file_->flush();
 }
 
@@ -63,9 +98,9 @@ void DecisionLog::complete() {
 void DecisionLog::write(const Json& row) { file_->write(row.dump() + "\n"); }
 
 void read_decision_log(const std::string& path, const char* stage, const char* key,
-                       DecisionsByEpoch& decisions) {
-  std::ifstream in(path);
-  if (!in) fail(Code::io, stage, ": cannot open the decisions to replay, '", path, "'");
+                       uint64_t first_place, DecisionsByEpoch& decisions) {
+  std::ifstream in = open_log(path, stage);
+  std::pair<uint64_t, uint64_t> least(0, first_place);  // place that the next line may have
   int64_t number = 0;
   for (std::string line; std::getline(in, line);) {
     const std::string where = cat("'", path, "', line ", ++number);
@@ -73,12 +108,25 @@ void read_decision_log(const std::string& path, const char* stage, const char* k
     const JsonMembers members(row, cat(where, " is not a decision of the stage '", stage, "'"),
                               Code::corrupt_data);
     const uint64_t epoch = members.whole("epoch"), after = members.whole("after");
+    const bool restored = members.has("restored") && members.flag("restored");
+    if (!restored) check_place(where, {epoch, after}, least, first_place);
+    const bool replaceable = members.has("again") && members.flag("again");
+    least = {epoch, restored ? first_place : after + !replaceable};
     EpochDecisions& made = decisions[epoch];
     made.erase(made.lower_bound(after), made.end());
     decisions.erase(decisions.upper_bound(epoch), decisions.end());
-    if (members.has("restored") && members.flag("restored")) continue;
-    made[after] = members.whole(key);
+    if (!restored) made[after] = members.whole(key);
   }
+  if (in.bad())
+    fail(Code::io, stage, ": 'replay' cannot be read to its end, '", path, "', line ", number + 1);
+}
+
+bool warn_where_log_ends(const std::string& path, const char* stage, uint64_t epoch,
+                         const DecisionsByEpoch& decisions) {
+  if (decisions.lower_bound(epoch) != decisions.end()) return false;
+  log_line(LogLevel::warning, cat(stage, ": '", path, "' has no decisions from epoch ", epoch,
+                                  " on: from there on nothing is repeated"));
+  return true;
 }
 
 EpochDecisions decisions_of(const std::vector<uint64_t>& numbers) {

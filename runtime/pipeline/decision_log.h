@@ -20,7 +20,8 @@ using DecisionsByEpoch = std::map<uint64_t, EpochDecisions>;  // by epoch
 // The log that a run writes, whose lines are {"epoch", "after": the place, `key`: the number}. A log outlives runs: one that was
 // killed has logged decisions beyond the position where the next run begins, and that run may decide nothing at their places. So
 // a run that finds lines of another one in the file, or begins at a saved position, first writes {"epoch", "after": 0,
-// "restored": true}, which removes all from that epoch on, and what it knows of the epoch's decisions. Not thread safe.
+// "restored": true}, which removes all from that epoch on, and what it knows of the epoch's decisions, with "again": true. The
+// next line may have the place of such a one, and replaces it. Not thread safe.
 class DecisionLog {
  public:
   DecisionLog(std::string path, const char* stage, const char* key);  // `path` "": none
@@ -49,10 +50,16 @@ class DecisionLog {
 };
 
 // Adds the decisions of a log: each line first removes what is known of its place and of all later ones, and one with
-// "restored": true does nothing else. Throws Error(io) where there is no such file, and Error(corrupt_data / invalid_argument)
+// "restored": true does nothing else. Places rise from line to line, and begin at `first_place` in each epoch; only behind a line
+// with "restored" they may begin again, and behind one with "again" the place may be the same. Throws Error(io) where there is no such file, and Error(corrupt_data / invalid_argument)
 // that names the file and the line; `stage` is whose decisions they should be.
 void read_decision_log(const std::string& path, const char* stage, const char* key,
-                       DecisionsByEpoch& decisions);
+                       uint64_t first_place, DecisionsByEpoch& decisions);
+
+// A warning where a log that is replayed has nothing for `epoch` and what follows: it ends before the run does, or nothing was
+// decided there. Returns whether it warned.
+bool warn_where_log_ends(const std::string& path, const char* stage, uint64_t epoch,
+                         const DecisionsByEpoch& decisions);
 
 // From a list that has of each decision the step from the place before, and the number.
 EpochDecisions decisions_of(const std::vector<uint64_t>& numbers);

@@ -60,7 +60,7 @@ class Overtake final : public SerialStage {
   void start_epoch(uint64_t epoch) override {
     std::scoped_lock lock(mutex_);
     if (!replay_path_.empty() && !std::exchange(replay_read_, true))
-      read_decision_log(replay_path_, kName, "sample", due_);
+      read_decision_log(replay_path_, kName, "sample", /*first_place=*/0, due_);
     epoch_ = epoch;
     made_[epoch] = {};
     held_.clear();

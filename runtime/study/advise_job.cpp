@@ -25,6 +25,36 @@ const Json* threads_of(const Json& advice) {
   return nullptr;
 }
 
+// The document as it was read, with the parts that advice changes in it.
+Json changeable(const train::Job& job) {
+  Json out = job.written();
+  const Json& resolved = job.json();
+  Json &pipeline = out["pipeline"], &output = out["output"];
+  if (!pipeline.is_object()) pipeline = resolved["pipeline"];
+  if (!pipeline["stages"].is_array()) pipeline["stages"] = resolved["pipeline"]["stages"];
+  if (!output.is_object()) output = resolved["output"];
+  // The name of a file may have given it, and the changed job has another.
+  if (!output.contains("dir") && job.output_dir()) output["dir"] = *job.output_dir();
+  return out;
+}
+
+// The stages as they are written, each judged by its options' values.
+Json without_echoes(const train::Job& job, const Json& written, bool helps,
+                    std::vector<std::string>& changes) {
+  Json stages = Json::array();
+  for (size_t i = 0; i < job.pipeline()["stages"].size(); ++i) {
+    const Json& stage = job.pipeline()["stages"][i];
+    const Json& text = written["pipeline"]["stages"][i];
+    const bool is_echo = stage["stage"] == "echo";
+    const bool idle = !helps && is_echo && stage["factor"].get<double>() == 1;
+    if (is_echo && !idle)
+      changes.push_back(cat("removed ", text.dump()));
+    else
+      stages.push_back(text);
+  }
+  return stages;
+}
+
 std::string line_of(const char* name, double predicted, const Json& rates) {
   char line[256];
   std::snprintf(line, sizeof line,
@@ -49,21 +79,11 @@ std::string checked_text(const Json& advice) {
 
 }  // namespace
 
-Json advised_job(const Json& job, const Json& advice, std::vector<std::string>& changes) {
-  Json out = job;
-  Json stages = Json::array();
-  for (const Json& stage : job["pipeline"]["stages"]) {
-    if (stage["stage"] != "echo" || advice["keeps"].get<bool>()) {
-      stages.push_back(stage);
-      continue;
-    }
-    if (!advice["helps"].get<bool>() && stage["factor"].get<double>() == 1)
-      stages.push_back(stage);  // which does nothing
-    else
-      changes.push_back(cat("removed ", stage.dump()));
-  }
-  out["pipeline"]["stages"] = stages;
-  if (advice["helps"].get<bool>() && !advice["keeps"].get<bool>()) {
+Json advised_job(const train::Job& job, const Json& advice, std::vector<std::string>& changes) {
+  Json out = changeable(job);
+  const bool helps = advice["helps"].get<bool>(), keeps = advice["keeps"].get<bool>();
+  if (!keeps) out["pipeline"]["stages"] = without_echoes(job, out, helps, changes);
+  if (helps && !keeps) {
     const Json echo = echo_stage(advice["echo"]);
     out["pipeline"] = with_echo(out["pipeline"], advice["echo"]["after"].get<size_t>(), echo);
     changes.push_back(
@@ -73,10 +93,10 @@ Json advised_job(const Json& job, const Json& advice, std::vector<std::string>& 
     out["pipeline"]["threads"] = (*threads)["threads"].get<int64_t>();
     changes.push_back(cat("pipeline.threads is ", (*threads)["threads"].get<int64_t>()));
   }
-  if (changes.empty()) return out;
-  if (out.contains("output") && out["output"].value("dir", std::string()) != "") {
-    out["output"]["dir"] = out["output"]["dir"].get<std::string>() + "-advised";
-    changes.push_back(cat("output.dir is '", out["output"]["dir"].get<std::string>(), "'"));
+  if (!changes.empty() && job.output_dir().value_or("") != "") {
+    Json& dir = out["output"]["dir"];
+    dir = dir.get<std::string>() + "-advised";
+    changes.push_back(cat("output.dir is '", dir.get<std::string>(), "'"));
   }
   return out;
 }
@@ -86,8 +106,8 @@ Json advise_job(std::shared_ptr<gpu::Kernels> kernels, const train::Job& job,
   Measured measured = measure(kernels, job, options);
   Json out = advise(measured);
   std::vector<std::string> changes;
-  const train::Job changed =
-      train::Job::parse(advised_job(job.json(), out, changes).dump(), "the job as advised");
+  const Json written = advised_job(job, out, changes);
+  const train::Job changed = train::Job::parse(written.dump(), "the job as advised");
   if (threads_of(out)) measured.threads = measured.cores;
   std::vector<EchoAt> echoes;
   if (out["keeps"].get<bool>())
@@ -99,7 +119,7 @@ Json advise_job(std::shared_ptr<gpu::Kernels> kernels, const train::Job& job,
   out["changed"] = {{"examples_per_s", 1 / then.example_s},
                     {"seconds_per_fresh_equivalent", then.equivalent_s},
                     {"limit", then.limit}};
-  out["job"] = changed.json();
+  out["job"] = written;
   out["changes"] = changes;
   if (checks) out["checked"] = compare(kernels, job, changes.empty() ? nullptr : &changed, options);
   std::string text = advice_text(out);

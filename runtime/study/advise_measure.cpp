@@ -50,6 +50,12 @@ double made(const Json& stats, const PlainPipeline& plain) {
   return out;
 }
 
+// A slow source takes minutes for a first batch: what has come of it.
+std::string first_batch_text(const Json& stats, const PlainPipeline& plain, double seconds) {
+  return cat("after ", std::lround(seconds), " s ", made(stats, plain),
+             " examples for a first batch of ", plain.batch);
+}
+
 // A consumer that never waits longer than it has to.
 Upstream run_upstream(const PlainPipeline& plain, const AdviseOptions& options) {
   options.tell("the pipeline alone");
@@ -57,7 +63,7 @@ Upstream run_upstream(const PlainPipeline& plain, const AdviseOptions& options) 
   Upstream out;
   const int64_t begun = now_ns();
   int64_t from = 0;
-  double last = 0;
+  double last = 0, told = 1;
   for (int ends = 0;;) {
     const double all = seconds_between(begun, now_ns());
     const double measured = from ? seconds_between(from, now_ns()) : 0;
@@ -77,9 +83,11 @@ Upstream run_upstream(const PlainPipeline& plain, const AdviseOptions& options) 
       return out;
     }
     if (all > options.longest())
-      fail(Code::state, "advise: no batch came within ", std::lround(all),
-           " s: give a smaller batch (--set), or wait for the store");
-    options.tell("");
+      fail(Code::state, "advise: no batch came in time: ", first_batch_text(stats, plain, all),
+           "; give a smaller batch (--set), or wait for the store");
+    const bool tells = out.batches.empty() && all >= told;
+    options.tell(tells ? "the pipeline alone, " + first_batch_text(stats, plain, all) : "");
+    if (tells) told = all + 1;
     if (!pipeline.wait(0.02)) continue;
     Item item;
     if (pipeline.next(item) != Pipeline::Next::item) {

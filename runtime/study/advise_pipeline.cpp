@@ -1,6 +1,7 @@
 #include "study/advise_pipeline.h"
 
 #include <algorithm>
+#include <initializer_list>
 
 #include "core/clock.h"
 #include "core/error.h"
@@ -70,13 +71,24 @@ double data_bytes(const Json& data) {
   return bytes;
 }
 
-// Records as the source counts them; else by bytes, which compressed shards have fewer of than what they hold.
+// Whether a file has about as many bytes as its samples: numbers as text and compressed files have others.
+bool stores_bytes(const Json& source) {
+  const std::string name = name_of(source), text = source.dump();
+  const auto any_in = [](const std::string& in, std::initializer_list<const char*> parts) {
+    return std::any_of(parts.begin(), parts.end(),
+                       [&](const char* part) { return in.find(part) != std::string::npos; });
+  };
+  return !any_in(name, {"csv", "json", "text"}) && !any_in(text, {".zst", ".gz"});
+}
+
+// Records as the source counts them; else by bytes, where these say it; 0: not known.
 double samples_of(const Json& spec, double bytes_each) {
   const Pipeline pipeline(spec, {}, /*defers=*/false, Pipeline::Budget::at_start);
   const Json data = pipeline.save()["data"];
   if (data.is_object() && data.contains("records") && data["records"].is_number())
     return data["records"].get<double>();
-  return bytes_each > 0 ? data_bytes(data) / bytes_each : 0;
+  if (bytes_each <= 0 || !stores_bytes(spec["stages"][0])) return 0;
+  return data_bytes(data) / bytes_each;
 }
 
 }  // namespace

@@ -391,6 +391,7 @@ Job Job::parse(const std::string& text, const std::string& origin,
     fail(Code::invalid_argument, origin, " holds no job: a job is a JSON object");
   check_keys(job.json_, kSections, origin);
   for (const std::string& override_text : overrides) apply_override(job.json_, override_text);
+  job.written_ = job.json_;
   const Json vars = job.json_.value("vars", Json::object());
   if (!vars.is_object()) fail(Code::invalid_argument, origin, ": 'vars' must be an object");
   for (auto& [key, value] : job.json_.items())

@@ -29,6 +29,8 @@ class Job {
   static Job load(const std::string& path, const std::vector<std::string>& overrides = {});
 
   const Json& json() const { return json_; }  // with overrides and variables applied
+  // As it was read, with overrides applied: texts still name their variables.
+  const Json& written() const { return written_; }
 
   std::string name() const { return json_.value("name", std::string("job")); }
   uint64_t seed() const { return json_.value("seed", uint64_t{0}); }
@@ -54,7 +56,7 @@ class Job {
   void validate();
   void validate_parallel(Json parallel);
 
-  Json json_;
+  Json json_, written_;
   std::optional<Options> train_, output_, evaluation_, parallel_;
   parallel::MeshShape mesh_;
 };

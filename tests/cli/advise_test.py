@@ -11,6 +11,8 @@ import math
 import os
 import pathlib
 import re
+import signal
+import subprocess
 import sys
 import unittest
 
@@ -36,6 +38,16 @@ class Advise(unittest.TestCase):
         self.assertEqual(result.returncode, status, result.stderr)
         return result
 
+    def document(self, path):
+        return json.loads("".join(line for line in path.read_text().splitlines(True) if not line.startswith("//")))
+
+    def test_a_file_that_cannot_be_written_is_found_before_anything_is_measured(self):
+        for path, expected in (("", "--apply is empty"), ("nowhere/changed.json", "make the folder"),
+                               (self.root, "that is a folder")):
+            result = self.advise("--apply", path, "--seconds", 1e6, status=1)
+            self.assertIn(expected, result.stderr)
+        self.assertFalse((self.root / "nowhere").exists())
+
     def test_slow_reading_is_echoed_before_augmentation(self):
         changed = self.root / "changed.json"
         advice = json.loads(self.advise("--json", "--apply", changed, delay=12).stdout)
@@ -49,6 +61,12 @@ class Advise(unittest.TestCase):
         self.assertGreater(echo["gain"], 1.05)
         self.assertEqual(advice["others"][0]["change"], "cache")
         self.assertTrue(changed.read_text().startswith("// Changed by"))
+        written = self.document(changed)
+        self.assertEqual(written["vars"]["data"], f"{self.root}/data")
+        self.assertIn("${data}", json.dumps(written["pipeline"]))
+        elsewhere = run("train", changed, "--set", "data=elsewhere", "--set", "train.steps=1", cwd=self.root)
+        self.assertNotEqual(elsewhere.returncode, 0, elsewhere.stdout)
+        self.assertIn("elsewhere", elsewhere.stderr)
         stages = [stage["stage"] for stage in advice["job"]["pipeline"]["stages"]]
         self.assertEqual(stages.count("echo"), 1)
         self.assertEqual(stages.index("echo"), stages.index("decode") + 1)
@@ -69,11 +87,14 @@ class Advise(unittest.TestCase):
 
     def test_a_healthy_job_is_left_alone_and_checked(self):
         changed = self.root / "unchanged.json"
+        changed.write_text('{"name": "older"}')
         result = self.advise("--apply", changed, "--check")
         self.assertIn("Echo: no", result.stdout)
         self.assertRegex(result.stdout, r"as it is +\d+ +\d+ .*prediction / outcome")
         self.assertIn("nothing to change", result.stderr)
-        self.assertFalse(changed.exists())
+        self.assertIn("has changed nothing", changed.read_text())
+        self.assertNotIn("older", changed.read_text())
+        self.assertIn("${data}", json.dumps(self.document(changed)["pipeline"]))
 
     def test_both_jobs_run_in_turns(self):
         checked = json.loads(self.advise("--json", "--check", delay=12).stdout)["checked"]
@@ -82,6 +103,19 @@ class Advise(unittest.TestCase):
                 self.assertGreaterEqual(checked[job][key], 0)
         self.assertAlmostEqual(checked["as_it_is"]["examples_per_s"], checked["as_it_is"]["fresh_per_s"], places=3)
         self.assertLess(checked["changed"]["fresh_per_s"], checked["changed"]["examples_per_s"])
+
+    def test_a_slow_source_shows_what_has_come_and_can_be_stopped(self):
+        with subprocess.Popen([PROGRAM, "advise", JOB, "--set", f"data={self.root}/data", "--set",
+                               "pipeline.stages.2.milliseconds=5000", "--seconds", "0.1"],
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=self.root) as slow:
+            self.addCleanup(slow.kill)
+            shown = ""
+            while "examples for a first batch of" not in shown:
+                part = slow.stdout.read(1)
+                self.assertTrue(part, shown)
+                shown += part
+            slow.send_signal(signal.SIGINT)
+            self.assertIn("interrupted", shown + slow.stdout.read())
 
     def test_what_it_cannot_measure_is_named(self):
         for words, expected in ((["--set", "parallel.size=2"], "'parallel'"),

@@ -156,6 +156,8 @@ TEST(EchoDecisions, AWrongLogIsNamed) {
   EXPECT_NE(error_of(R"("mode": "auto", "replay": ")" + log + "\"")
                 .find("after 3 fresh samples the saved run gave 400 echoes"),
             std::string::npos);
+  EXPECT_NE(error_of(R"("mode": "auto", "buffer_bytes": 1)").find("raise 'buffer_bytes'"),
+            std::string::npos);
   EXPECT_NE(error_of(R"("log": ")" + log + "\"").find("fixed decides nothing"), std::string::npos);
 }
 

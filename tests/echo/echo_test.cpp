@@ -165,6 +165,8 @@ TEST(TogetherEcho, MistakesAreNamed) {
     }
   };
   EXPECT_NE(error_of(R"("factor": 2.5)").find("takes a whole factor, not 2.5"), std::string::npos);
+  EXPECT_NE(error_of(R"("factor": 1.0000001)").find("takes a whole factor, not 1.0000001"),
+            std::string::npos);
   EXPECT_NE(error_of(R"("factor": 2, "log": "x")").find("together decides nothing"),
             std::string::npos);
 }

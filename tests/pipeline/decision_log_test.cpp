@@ -5,10 +5,13 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "core/error.h"
 #include "core/json.h"
+#include "core/log.h"
 #include "core/packed.h"
 #include "support/error_text.h"
 #include "support/temp_dir.h"
@@ -23,11 +26,12 @@ class DecisionLog : public testing::Test {
  protected:
   DecisionsByEpoch read(const std::string& lines, DecisionsByEpoch known = {}) const {
     std::ofstream(path_) << lines;
-    pipeline::read_decision_log(path_, "echo", "echoes", known);
+    pipeline::read_decision_log(path_, "echo", "echoes", first_place_, known);
     return known;
   }
   TempDir dir_;
   const std::string path_ = dir_.path("log.jsonl");
+  uint64_t first_place_ = 0;
 };
 
 TEST_F(DecisionLog, HasANumberForEachPlace) {
@@ -42,8 +46,10 @@ TEST_F(DecisionLog, ALineRemovesWhatItsRunHasReplaced) {
   const std::string first =
       "{\"epoch\": 0, \"after\": 3, \"echoes\": 2}\n{\"epoch\": 0, \"after\": 7, \"echoes\": 1}\n"
       "{\"epoch\": 1, \"after\": 4, \"echoes\": 5}\n";
-  EXPECT_EQ(read(first + "{\"epoch\": 0, \"after\": 5, \"echoes\": 8}\n"),
-            (DecisionsByEpoch{{0, {{3, 2}, {5, 8}}}}));
+  EXPECT_EQ(read(first + "{\"epoch\": 0, \"after\": 0, \"restored\": true}\n"
+                         "{\"epoch\": 0, \"after\": 3, \"echoes\": 2, \"again\": true}\n"
+                         "{\"epoch\": 0, \"after\": 3, \"echoes\": 8}\n"),
+            (DecisionsByEpoch{{0, {{3, 8}}}}));
   EXPECT_EQ(read(first + "{\"epoch\": 1, \"after\": 0, \"restored\": true}\n"),
             (DecisionsByEpoch{{0, {{3, 2}, {7, 1}}}, {1, {}}}));
   EXPECT_EQ(
@@ -57,7 +63,7 @@ class WrittenLog : public DecisionLog {
   pipeline::DecisionLog log() const { return {path_, "echo", "echoes"}; }
   DecisionsByEpoch known() const {
     DecisionsByEpoch out;
-    pipeline::read_decision_log(path_, "echo", "echoes", out);
+    pipeline::read_decision_log(path_, "echo", "echoes", 0, out);
     return out;
   }
 };
@@ -107,18 +113,21 @@ TEST_F(WrittenLog, ForgetsWhatAnEarlierRunDecidedBeyondAPosition) {
   EXPECT_EQ(known(), (DecisionsByEpoch{{0, {{3, 1}, {7, 1}}}, {1, {{9, 8}}}}));
   next(1, EpochDecisions{{2, 5}});
   EXPECT_EQ(known(), (DecisionsByEpoch{{0, {{3, 1}, {7, 1}}}, {1, {{2, 5}, {9, 8}}}}));
+  next(1, EpochDecisions{{2, 5}, {9, 4}});  // within the echoes of the item at 9
+  EXPECT_EQ(known(), (DecisionsByEpoch{{0, {{3, 1}, {7, 1}}}, {1, {{2, 5}, {9, 8}}}}));
   next(0, std::nullopt);  // a new run, from the beginning
   EXPECT_EQ(known(), (DecisionsByEpoch{{0, {{9, 8}}}}));
 }
 
 TEST_F(WrittenLog, AFileThatCannotBeWrittenIsNamed) {
   pipeline::DecisionLog log(dir_.path("none/log.jsonl"), "echo", "echoes");
-  EXPECT_NE(error_text([&] { log.begin(0, std::nullopt); }).find("none/log.jsonl"),
-            std::string::npos);
+  const std::string text = error_text([&] { log.begin(0, std::nullopt); });
+  EXPECT_NE(text.find("echo: 'log' is '" + dir_.path("none/log.jsonl")), std::string::npos) << text;
+  EXPECT_NE(text.find("make the folder"), std::string::npos) << text;
 }
 
 TEST_F(DecisionLog, ErrorsNameFileLineAndKey) {
-  const std::string good = "{\"epoch\": 0, \"after\": 1, \"echoes\": 2}\n";
+  const std::string good = "{\"epoch\": 0, \"after\": 0, \"echoes\": 2}\n";
   for (const auto& [line, part] :
        {std::pair("nonsense", "line 2"),
         {"[1]", "is not a decision of the stage 'echo'"},
@@ -134,8 +143,47 @@ TEST_F(DecisionLog, ErrorsNameFileLineAndKey) {
   }
   DecisionsByEpoch none;
   const std::string text =
-      error_text([&] { pipeline::read_decision_log("/no/such", "echo", "echoes", none); });
+      error_text([&] { pipeline::read_decision_log("/no/such", "echo", "echoes", 0, none); });
   EXPECT_NE(text.find("'/no/such'"), std::string::npos) << text;
+}
+
+// A folder opens like a file, and would be read as an empty log.
+TEST_F(DecisionLog, AFolderIsNoLog) {
+  DecisionsByEpoch none;
+  const std::string text = error_text(
+      [&] { pipeline::read_decision_log(dir_.path(""), "overtake", "sample", 0, none); });
+  EXPECT_NE(text.find("overtake: 'replay' is the folder"), std::string::npos) << text;
+  EXPECT_NE(text.find(dir_.path("")), std::string::npos) << text;
+}
+
+TEST_F(DecisionLog, PlacesRise) {
+  const auto line = [](int epoch, int after) {
+    return cat("{\"epoch\": ", epoch, ", \"after\": ", after, ", \"echoes\": 1}\n");
+  };
+  first_place_ = 1;
+  EXPECT_EQ(read(line(0, 5) + line(1, 2)), (DecisionsByEpoch{{0, {{5, 1}}}, {1, {{2, 1}}}}));
+  for (const auto& [lines, number, part] :
+       {std::tuple(line(0, 5) + line(0, 2), 2, "after 2 of epoch 0 stands behind a later one"),
+        {line(0, 1) + line(0, 5) + line(0, 5), 3, "one for the same place"},
+        {line(1, 3) + line(0, 7), 2, "after 7 of epoch 0"},
+        {line(0, 0), 1, "'after' is 0, and nothing can be decided in front of 1"}}) {
+    const std::string text = error_text([&, given = lines] { read(given); });
+    EXPECT_NE(text.find(cat("'", path_, "', line ", number, ": ")), std::string::npos) << text;
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+}
+
+TEST_F(DecisionLog, WarnsWhereItEnds) {
+  static std::string warned;
+  set_log_hook([](LogLevel, const char* message) { warned += message; });
+  const DecisionsByEpoch two = {{0, {{3, 2}}}, {2, {{1, 1}}}};
+  for (const uint64_t epoch : {0, 1, 2})  // nothing is decided in the second, and the log goes on
+    EXPECT_FALSE(pipeline::warn_where_log_ends(path_, "echo", epoch, two)) << epoch;
+  EXPECT_EQ(warned, "");
+  EXPECT_TRUE(pipeline::warn_where_log_ends(path_, "echo", 3, two));
+  set_log_hook(nullptr);
+  EXPECT_NE(warned.find(cat("'", path_, "' has no decisions from epoch 3 on")), std::string::npos)
+      << warned;
 }
 
 TEST_F(DecisionLog, SavedOnesAreStepsAndNumbers) {

@@ -1,5 +1,9 @@
 // echotrain advise: whether echoing helps a job, where and how much, and what would help first.
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 
 #include "console.h"
 #include "job.h"
@@ -29,16 +33,40 @@ std::string advised(const Arguments& arguments, const Job& job, const Runtime& r
 
 // The document may have comments: they say what was changed.
 std::string changed_job(const Json& advice) {
-  std::string text = "// Changed by 'echotrain advise':\n";
+  std::string text = advice["changes"].empty() ? "// 'echotrain advise' has changed nothing.\n"
+                                               : "// Changed by 'echotrain advise':\n";
   for (const Json& change : advice["changes"]) text += "//   " + change.get<std::string>() + "\n";
   return text + advice["job"].dump(2) + "\n";
+}
+
+// Before anything is measured, which takes a while. Leaves no file behind that was not there.
+void check_can_be_written(const std::string& path) {
+  namespace fs = std::filesystem;
+  if (path.empty())
+    throw Failure("--apply is empty: give it the name of the file for the changed job");
+  std::error_code none;  // what is not there is no folder
+  const fs::path folder = fs::path(path).parent_path();
+  if (!folder.empty() && !fs::is_directory(folder, none))
+    throw Failure("--apply " + path + ": there is no folder '" + folder.string() +
+                  "'; make the folder first");
+  if (fs::is_directory(path, none))
+    throw Failure("--apply " + path + ": that is a folder; name a file in it");
+  const bool is_new = !fs::exists(path, none);
+  errno = 0;
+  if (!std::ofstream(path, std::ios::app))
+    throw Failure("--apply: cannot write '" + path + "'" +
+                  (errno ? std::string(": ") + std::strerror(errno) : ""));
+  if (is_new) fs::remove(path, none);
 }
 
 }  // namespace
 
 int command_advise(const Arguments& arguments) {
+  const bool applies = !arguments.values("apply").empty();
+  const std::string path = arguments.value("apply");
   Job job;
   load_job(arguments, job);
+  if (applies) check_can_be_written(path);
   Runtime runtime;
   open_runtime(arguments, job, runtime);
   const Json advice = Json::parse(advised(arguments, job, runtime));
@@ -46,12 +74,9 @@ int command_advise(const Arguments& arguments) {
     std::printf("%s\n", advice.dump(1).c_str());
   else
     std::printf("\n%s", advice["text"].get<std::string>().c_str());
-  const std::string path = arguments.value("apply");
-  if (path.empty()) return 0;
-  if (advice["changes"].empty()) {
-    std::fprintf(stderr, "there is nothing to change: %s is not written\n", path.c_str());
-    return 0;
-  }
+  if (!applies) return 0;
+  if (advice["changes"].empty())
+    std::fprintf(stderr, "there is nothing to change: %s is the job as it is\n", path.c_str());
   write_file(path, changed_job(advice), arguments.flag("json") ? stderr : stdout);
   Job changed;  // what a run would read
   check(etr_job_load(path.c_str(), nullptr, 0, changed.out()));

@@ -1,0 +1,41 @@
+// What advice finds out about a pipeline's data.
+#include "study/advise_pipeline.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "core/json.h"
+#include "support/data.h"
+#include "support/temp_dir.h"
+
+namespace etr::test {
+namespace {
+
+double samples_of(const Json& source) {
+  const Json spec{{"stages", {source, {{"stage", "batch"}, {"size", 4}}}}};
+  study::Measured m;
+  study::look_at_places(m, study::plain_pipeline(spec, 1), {});
+  return m.samples;
+}
+
+// Two letters and a comma for four bytes of a tensor: the file's size says little about how many samples it has.
+TEST(AdvisePipeline, CountsNoSamplesByTheSizeOfTextFiles) {
+  TempDir dir;
+  std::ofstream csv(dir.path("train.csv"));
+  csv << "a,b,y\n";
+  for (int i = 0; i < 100; ++i) csv << "0.123456,0.654321,1\n";
+  csv.close();
+  EXPECT_EQ(samples_of({{"stage", "csv"},
+                        {"pattern", dir.path("train.csv")},
+                        {"columns", "image:f32=a+b,label:i32=y"}}),
+            0);
+}
+
+TEST(AdvisePipeline, EstimatesSamplesOfPlainShards) {
+  TempDir dir;
+  EXPECT_GT(samples_of({{"stage", "webdataset"}, {"pattern", make_shards(dir, 2, 50)}}), 0);
+}
+
+}  // namespace
+}  // namespace etr::test
