@@ -5,8 +5,8 @@
 
 #include <fstream>
 
+#include "core/error.h"
 #include "core/json.h"
-#include "support/data.h"
 #include "support/temp_dir.h"
 
 namespace etr::test {
@@ -32,9 +32,10 @@ TEST(AdvisePipeline, CountsNoSamplesByTheSizeOfTextFiles) {
             0);
 }
 
-TEST(AdvisePipeline, EstimatesSamplesOfPlainShards) {
+TEST(AdvisePipeline, EstimatesSamplesOfFiles) {
   TempDir dir;
-  EXPECT_GT(samples_of({{"stage", "webdataset"}, {"pattern", make_shards(dir, 2, 50)}}), 0);
+  for (int i = 0; i < 50; ++i) std::ofstream(dir.path(cat(i, ".bin"))) << std::string(1000, 'x');
+  EXPECT_NEAR(samples_of({{"stage", "files"}, {"pattern", dir.path("*.bin")}}), 50, 5);
 }
 
 }  // namespace
