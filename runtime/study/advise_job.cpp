@@ -29,9 +29,11 @@ const Json* threads_of(const Json& advice) {
 Json changeable(const train::Job& job) {
   Json out = job.written();
   const Json& resolved = job.json();
-  Json &pipeline = out["pipeline"], &output = out["output"];
+  Json& pipeline = out["pipeline"];
   if (!pipeline.is_object()) pipeline = resolved["pipeline"];
   if (!pipeline["stages"].is_array()) pipeline["stages"] = resolved["pipeline"]["stages"];
+  // A new key moves the others: no reference outlives one.
+  Json& output = out["output"];
   if (!output.is_object()) output = resolved["output"];
   // The name of a file may have given it, and the changed job has another.
   if (!output.contains("dir") && job.output_dir()) output["dir"] = *job.output_dir();

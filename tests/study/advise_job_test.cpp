@@ -1,0 +1,52 @@
+// The job as advice changes it.
+#include "study/advise_job.h"
+
+#include <gtest/gtest.h>
+
+#include "core/json.h"
+#include "study/small_study.h"
+
+namespace etr::test {
+namespace {
+
+// Advice to echo behind `after` with a cap of 8.
+Json echo_behind(size_t after) {
+  return {{"helps", true},
+          {"keeps", false},
+          {"echo",
+           {{"after", after},
+            {"stage", "decode"},
+            {"factor", 8.0},
+            {"buffer", 64},
+            {"mode", "on_demand"},
+            {"device", false}}},
+          {"others", Json::array()}};
+}
+
+Json stages_of(const Json& job) { return job["pipeline"]["stages"]; }
+
+TEST(AdviseJob, AddsTheEcho) {
+  const TempDir dir;
+  const train::Job job = train::Job::parse(job_of(dir, 32).dump(), "the job");
+  std::vector<std::string> changes;
+  const Json out = study::advised_job(job, echo_behind(0), changes);
+  EXPECT_EQ(stages_of(out).size(), stages_of(job.json()).size() + 1);
+  EXPECT_EQ(stages_of(out)[1]["stage"], "echo");
+  EXPECT_EQ(stages_of(out)[1]["mode"], "on_demand");
+  ASSERT_FALSE(changes.empty());
+  EXPECT_EQ(changes[0].rfind("added ", 0), 0U) << changes[0];
+}
+
+TEST(AdviseJob, AJobWithoutAnOutputSectionKeepsItsPipeline) {
+  const TempDir dir;
+  Json written = job_of(dir, 32);
+  written.erase("output");
+  const train::Job job = train::Job::parse(written.dump(), "the job");
+  std::vector<std::string> changes;
+  const Json out = study::advised_job(job, echo_behind(0), changes);
+  EXPECT_EQ(stages_of(out).size(), stages_of(job.json()).size() + 1);
+  EXPECT_NO_THROW(train::Job::parse(out.dump(), "the job as advised"));
+}
+
+}  // namespace
+}  // namespace etr::test
