@@ -14,6 +14,7 @@
 #include "nn/models.h"
 #include "optim/update.h"
 #include "sources/pack.h"
+#include "study/study.h"
 
 #define X(name, value, text) static_assert(static_cast<int>(etr::Code::name) == value);
 ETR_STATUS_LIST(X)
@@ -48,7 +49,8 @@ Json schema_of(const std::string& kind) {
   if (kind == "optimizers") return table_json(optim::optimizer_table(), optim::update_schema());
   if (kind == "job") return train::job_schema();
   if (kind == "pack") return schema_json(sources::pack_schema());
-  const std::string kinds[] = {"stages", "layers", "models", "optimizers", "job", "pack"};
+  if (kind == "study") return study::study_schema();
+  const std::string kinds[] = {"stages", "layers", "models", "optimizers", "job", "pack", "study"};
   fail(Code::invalid_argument, "there is no schema of kind '", kind, "'", suggestion(kind, kinds));
 }
 

@@ -126,6 +126,11 @@ Condition condition_of(const Json& given, const Json& labels, const std::vector<
     out.set.push_back(with_labels(text, labels));
   out.space = Space(common.space, cat(where, ": space"));
   out.space.change(object_in(given, "space", where), cat(where, ": space"));
+  for (const auto& [label, value] : labels.items())
+    if (out.space.has(label))
+      fail(Code::invalid_argument, where, ": the label '", label,
+           "' has the name of a key that is searched, and both are columns of trials.csv; give the "
+           "label another name");
   out.trials = count_of(given, "trials", common.trials, where);
   out.searches = count_of(given, "searches", common.searches, where);
   take_scalings(out, given, where);

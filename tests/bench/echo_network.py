@@ -25,7 +25,8 @@ import tempfile
 from shaped_server import Profile, ShapedProxy, WebServer
 
 SAMPLES = pathlib.Path(__file__).resolve().parents[2] / "samples"
-PER_SHARD, TEST_SAMPLES = 200, 500  # evaluations are short, because upstream goes on meanwhile
+PER_SHARD = 200
+TEST_SAMPLES, MANY_TEST_SAMPLES = 500, 5000  # frequent evaluations are short, because upstream goes on meanwhile
 
 
 def members_of(shards):
@@ -65,16 +66,31 @@ def write_shard(path, samples):
 
 def packed(data, folder):
     """Writes the shards; says how many bytes a training sample takes in them."""
-    for part, per_shard, most in (("train", PER_SHARD, None), ("test", TEST_SAMPLES, TEST_SAMPLES)):
+    for part, name, per_shard, most in (("train", "train", PER_SHARD, None), ("test", "test", TEST_SAMPLES, TEST_SAMPLES),
+                                        ("test", "many", MANY_TEST_SAMPLES, MANY_TEST_SAMPLES)):
         shards = sorted(pathlib.Path(data).glob(f"cifar10-{part}-*.tar.zst"))
         if not shards:
             sys.exit(f"echo_network: '{data}' has no cifar10-{part}-*.tar.zst; the first operand is the folder of CIFAR-10's shards")
         samples = list(samples_of(shards))[:most]
-        (folder / part).mkdir()
+        (folder / name).mkdir()
         for i in range(0, len(samples), per_shard):
-            write_shard(folder / part / f"{part}-{i // per_shard:06d}.tar.zst", samples[i:i + per_shard])
+            write_shard(folder / name / f"{part}-{i // per_shard:06d}.tar.zst", samples[i:i + per_shard])
     files = list((folder / "train").glob("*.tar.zst"))
     return sum(file.stat().st_size for file in files) / (PER_SHARD * len(files))
+
+
+def fast_sample_bytes(options, folder):
+    """Bytes of a sample in fast shards, by the first shard's samples: what a link would have to deliver of them."""
+    images = folder / "images"
+    for sample in samples_of(sorted(pathlib.Path(options.data).glob("cifar10-train-*.tar.zst"))[:1]):
+        files = {name.partition(".")[2]: (name, content) for name, content in sample}
+        name, content = files["jpg"]
+        path = images / files["cls"][1].decode().strip() / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    command = [options.echotrain, "pack", images, folder / "fast", "--format", "fast", "--per-shard", str(PER_SHARD)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return sum(file.stat().st_size for file in folder.glob("fast-*.ets")) / sum(1 for file in images.glob("*/*"))
 
 
 def speed_at_hand(options, folder, out):
@@ -117,6 +133,8 @@ def main():
             (folder / ratio).symlink_to("train")
         speed = speed_at_hand(options, folder, folder / "calibration")
         print(f"data at hand: {speed:.0f} examples/s; {sample_bytes:.0f} bytes a sample; load {os.getloadavg()[0]:.1f}", flush=True)
+        fast = fast_sample_bytes(options, folder)
+        print(f"as fast shards: {fast:.0f} bytes a sample, {fast / sample_bytes:.1f} times as many; they save decoding, not transfers", flush=True)
         latency = options.latency_ms / 1e3
         links = {ratio: link(speed / float(ratio) * sample_bytes, latency) for ratio in options.ratios.split(",")}
         links[""] = Profile.steady(1e9)  # the test set

@@ -13,7 +13,7 @@ namespace {
 TEST(CApi, VersionStatusAndSchemas) {
   EXPECT_STREQ(etr_version(), "0.1.0");
   EXPECT_STREQ(etr_status_name(ETR_NO_DEVICE), "no Vulkan device");
-  for (const char* kind : {"stages", "layers", "optimizers", "job"}) {
+  for (const char* kind : {"stages", "layers", "models", "optimizers", "job", "pack", "study"}) {
     char* json = nullptr;
     ASSERT_OK(etr_schema(kind, &json));
     EXPECT_GT(std::string(json).size(), 200u);

@@ -250,6 +250,7 @@ TEST_F(StudyFile, LabelsHaveNamesOfTheirOwn) {
        {"workload", "search", "searches", "trial", "trials", "seed", "status", "failed", "error",
         "best_metric", "best_metric_median", "to_target_fresh", "spent_steps", "warnings"})
     refused(column, 1, cat("the label '", column, "' has the name of a column"));
+  refused("schedule.learning_rate", 1, "has the name of a key that is searched");
   refused("", 1, "a label has no name");
   refused("a", "x\0y"s, "the label 'a' is \"x\\u0000y\": paths and names have no NUL");
   refused("a\0b"s, 1, "no NUL character");

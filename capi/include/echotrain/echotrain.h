@@ -113,8 +113,8 @@ ETR_API int32_t etr_set_allocator(etr_allocate_function allocate, etr_release_fu
 /* ---- what there is --------------------------------------------------------------------------- */
 
 /* A JSON array of {"name", "doc", "options": [{"name", "type", "default", "min", "max", "unit",
- * "choices", "doc"}]} for kind "stages", "layers" or "optimizers"; an object of such option lists
- * for kind "job". Stages have "prepares" too: whether they bring images into the model's form, in
+ * "choices", "doc"}]} for kind "stages", "layers", "models" or "optimizers"; an object of such option lists
+ * for kind "job" or "study"; one such list for "pack". Stages have "prepares" too: whether they bring images into the model's form, in
  * training as in predictions. */
 ETR_API int32_t etr_schema(const char* kind, char** json);
 
