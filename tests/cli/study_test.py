@@ -87,6 +87,22 @@ class Studies(unittest.TestCase):
         resolved = json.loads((self.root / "plain" / "study.json").read_text())
         self.assertEqual(resolved["workloads"][0]["name"], "quickstart")
 
+    def test_a_plan_says_what_would_run_and_runs_nothing(self):
+        path = self.study("plan", **{"for": {"factor": [2, 4]}, "set": ["optimizer.momentum=0.5", "pipeline.stages.5.factor=${factor}"],
+                                     "conditions": [{"labels": {"echo": "none"}}, {"labels": {"echo": "twice"}, "trials": 3}]})
+        study = json.loads(path.read_text())
+        del study["search"]["space"]["optimizer.momentum"]
+        path.write_text(json.dumps(study))
+        out = self.run_study(path, "--plan")
+        self.assertIn("Echoing drawn digits: 10 trials", out)
+        self.assertIn("each trial: until a validation accuracy above 0.1, at most 1,280 fresh examples", out)
+        self.assertIn("all trials: at most 12,800 fresh examples", out)
+        self.assertRegex(out, r"echo=none, factor=2 +1 +2\n")
+        self.assertRegex(out, r"echo=twice, factor=4 +1 +3\n")
+        self.assertIn("echo=twice, factor=4\n    pipeline.stages.5.factor=4\n", out)
+        self.assertIn("set:        optimizer.momentum=0.5", out)
+        self.assertFalse((self.root / "plan").exists())
+
     def test_goes_on_with_what_was_added(self):
         path = self.study("longer", conditions=[{"labels": {"factor": 1}}])
         self.run_study(path)

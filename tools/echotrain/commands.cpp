@@ -195,6 +195,7 @@ const std::vector<Command> kCommands = {
      "interrupted or killed, and with trials, searches or conditions that were added to the file. "
      "Ctrl-C ends it in "
      "a moment, and the exit status is 130; trials that were running begin anew.\n\n"
+     "  echotrain study study.json --set data=shards --plan\n"
      "  echotrain study study.json --set data=shards\n"
      "  echotrain study study.json --report",
      job_options(
@@ -202,6 +203,7 @@ const std::vector<Command> kCommands = {
           {"overwrite", "", "run all trials again, in place of those that the folder holds"},
           {"parallel", "N",
            "trials at once; 0: as the device has room. As the study says without it"},
+          {"plan", "", "train nothing: print the conditions, their trials, and what each changes"},
           {"report", "",
            "train nothing: print the results of the trials so far, and write the report"},
           kValidation}),

@@ -7,6 +7,8 @@
 
 #include "console.h"
 #include "job.h"
+#include "study_plan.h"
+#include "table.h"
 
 namespace cli {
 namespace {
@@ -24,22 +26,6 @@ std::string folder_of(const Arguments& arguments, const Study& study) {
   check(etr_study_output_dir(study.get(), &directory));
   const std::string otherwise = take_string(directory);
   return arguments.value("out", otherwise);
-}
-
-template <typename... Values>
-std::string text_of(const char* format, Values... values) {
-  char text[96];
-  std::snprintf(text, sizeof text, format, values...);
-  return text;
-}
-
-// "53,760", "9.1"
-std::string number_text(double value) {
-  const bool whole = value == std::floor(value) || std::fabs(value) >= 1000;
-  if (!whole || std::fabs(value) >= 1e15) return text_of("%.4g", value);
-  std::string digits = text_of("%.0f", std::fabs(value));
-  for (size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, ",");
-  return (value < 0 ? "-" : "") + digits;
 }
 
 std::string clock_name(const std::string& clock) {
@@ -103,18 +89,6 @@ std::vector<std::string> cells(const Json& result) {
   if (has_target(result)) out.push_back(std::to_string(count_of(result, "reached")));
   out.push_back(std::to_string(count_of(result, "diverged") + count_of(result, "failed")));
   return out;
-}
-
-void print_rows(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<size_t> widths(rows.front().size());
-  for (const auto& row : rows)
-    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  for (const auto& row : rows) {
-    std::string line = row[0] + std::string(widths[0] - row[0].size(), ' ');
-    for (size_t i = 1; i < row.size(); ++i)
-      line += "  " + std::string(widths[i] - row[i].size(), ' ') + row[i];
-    std::printf("%s\n", line.c_str());
-  }
 }
 
 // A table for each workload.
@@ -286,6 +260,10 @@ int command_study(const Arguments& arguments) {
   char* text = nullptr;
   check(etr_study_json(study.get(), &text));
   const Json spec = Json::parse(take_string(text));
+  if (arguments.flag("plan")) {
+    print_plan(spec);
+    return 0;
+  }
   Runtime runtime;
   open_runtime(arguments, spec.at("workloads").at(0).at("job").value("device", ""), runtime);
   check(etr_study_start(study.get(), runtime.get(), folder.c_str(), parallel,
