@@ -210,6 +210,16 @@ void check_set(const Workload& workload, const Condition& condition, const std::
            "\": null} in the condition's 'space'), or do not set it");
 }
 
+// Trials run at once, and a log has the decisions of one run.
+void check_no_log(const Json& stages, const std::string& owner) {
+  for (const Json& stage : stages)
+    if (stage.contains("log") && stage["log"] != "")
+      fail(Code::invalid_argument, owner, ": the stage '", stage["stage"].get<std::string>(),
+           "' writes the log '", stage["log"].get<std::string>(),
+           "', which all trials would write to at once; leave 'log' out, and log a run of the best "
+           "trial's job");
+}
+
 // The job with what lies at an end of every range, so that a key or value that the job does not take is found at once.
 void check_job(const Study& study, size_t workload, size_t condition, const std::string& owner) {
   const Workload& of = study.workloads()[workload];
@@ -223,6 +233,7 @@ void check_job(const Study& study, size_t workload, size_t condition, const std:
     const Options check_schedule(optim::schedule_schema(), "schedule", job.schedule());
     if (!job.evaluation())
       fail(Code::invalid_argument, owner, ": the job has no 'evaluation', which a study needs");
+    check_no_log(job.pipeline()["stages"], owner);
     if (job.parallel())
       fail(Code::invalid_argument, owner,
            ": the job has a section 'parallel'; the trials of a study train on one device each");

@@ -366,6 +366,12 @@ TEST_F(StudyFile, ErrorsNameTheKeyAndTheNearest) {
   expect_problem(changed([](Json& j) { j["job"].erase("evaluation"); }), "evaluation");
   expect_problem(changed([](Json& j) { j["job"]["parallel"] = Json::object(); }),
                  "train on one device each");
+  expect_problem(
+      changed([](Json& j) {
+        j["job"]["pipeline"]["stages"].push_back(
+            {{"stage", "echo"}, {"factor", 2}, {"mode", "on_demand"}, {"log", "echo.jsonl"}});
+      }),
+      "the stage 'echo' writes the log 'echo.jsonl'");
 }
 
 TEST_F(StudyFile, KeysThatTheStudySetsItselfAreRefusedElsewhere) {
