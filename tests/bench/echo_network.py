@@ -66,15 +66,16 @@ def write_shard(path, samples):
 
 def packed(data, folder):
     """Writes the shards; says how many bytes a training sample takes in them."""
-    for part, name, per_shard, most in (("train", "train", PER_SHARD, None), ("test", "test", TEST_SAMPLES, TEST_SAMPLES),
-                                        ("test", "many", MANY_TEST_SAMPLES, MANY_TEST_SAMPLES)):
+    for part, folders in (("train", {"train": None}), ("test", {"test": TEST_SAMPLES, "many": MANY_TEST_SAMPLES})):
         shards = sorted(pathlib.Path(data).glob(f"cifar10-{part}-*.tar.zst"))
         if not shards:
             sys.exit(f"echo_network: '{data}' has no cifar10-{part}-*.tar.zst; the first operand is the folder of CIFAR-10's shards")
-        samples = list(samples_of(shards))[:most]
-        (folder / name).mkdir()
-        for i in range(0, len(samples), per_shard):
-            write_shard(folder / name / f"{part}-{i // per_shard:06d}.tar.zst", samples[i:i + per_shard])
+        samples = list(samples_of(shards))
+        for name, most in folders.items():  # test samples lie in one shard
+            (folder / name).mkdir()
+            chosen, per_shard = samples[:most], most or PER_SHARD
+            for i in range(0, len(chosen), per_shard):
+                write_shard(folder / name / f"{part}-{i // per_shard:06d}.tar.zst", chosen[i:i + per_shard])
     files = list((folder / "train").glob("*.tar.zst"))
     return sum(file.stat().st_size for file in files) / (PER_SHARD * len(files))
 

@@ -28,10 +28,6 @@ std::string folder_of(const Arguments& arguments, const Study& study) {
   return arguments.value("out", otherwise);
 }
 
-std::string clock_name(const std::string& clock) {
-  return clock == "fresh" ? "fresh examples" : clock;
-}
-
 // Of a score, which is null where a search never reached the target.
 std::string score_text(const Json& score) {
   return score.is_null() ? "never" : number_text(score.get<double>());

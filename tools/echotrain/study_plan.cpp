@@ -100,8 +100,7 @@ std::string budget_text(const Json& budget, double times) {
   std::vector<std::string> parts;
   for (const auto& [clock, limit] : budget.items())
     if (limit.get<double>() > 0)
-      parts.push_back(number_text(times * limit.get<double>()) + " " +
-                      (clock == "fresh" ? "fresh examples" : clock));
+      parts.push_back(number_text(times * limit.get<double>()) + " " + clock_name(clock));
   return "at most " + joined(parts, " and ");
 }
 

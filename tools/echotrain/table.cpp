@@ -13,6 +13,10 @@ std::string number_text(double value) {
   return (value < 0 ? "-" : "") + digits;
 }
 
+std::string clock_name(const std::string& clock) {
+  return clock == "fresh" ? "fresh examples" : clock;
+}
+
 void print_rows(const std::vector<std::vector<std::string>>& rows) {
   std::vector<size_t> widths(rows.front().size());
   for (const auto& row : rows)

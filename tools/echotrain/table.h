@@ -1,4 +1,4 @@
-// Tables and numbers for the terminal.
+// Tables, numbers and clocks for the terminal.
 #pragma once
 
 #include <cstdio>
@@ -17,6 +17,9 @@ std::string text_of(const char* format, Values... values) {
 
 // "53,760", "9.1"
 std::string number_text(double value);
+
+// What a clock of studies counts: "fresh examples" for "fresh", the others by their names.
+std::string clock_name(const std::string& clock);
 
 // One line for each row; the first column begins at the left, the others end at the right.
 void print_rows(const std::vector<std::vector<std::string>>& rows);
