@@ -51,8 +51,9 @@ class DecisionLog {
 
 // Adds the decisions of a log: each line first removes what is known of its place and of all later ones, and one with
 // "restored": true does nothing else. Places rise from line to line, and begin at `first_place` in each epoch; only behind a line
-// with "restored" they may begin again, and behind one with "again" the place may be the same. Throws Error(io) where there is no such file, and Error(corrupt_data / invalid_argument)
-// that names the file and the line; `stage` is whose decisions they should be.
+// with "restored" they may begin again, and behind one with "again" the place may be the same. Throws Error(io) where there is
+// no such file, and Error(corrupt_data / invalid_argument) that names the file and the line; `stage` is whose decisions they
+// should be.
 void read_decision_log(const std::string& path, const char* stage, const char* key,
                        uint64_t first_place, DecisionsByEpoch& decisions);
 

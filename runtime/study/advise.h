@@ -73,10 +73,9 @@ Prediction predict(const Measured& measured, const std::vector<EchoAt>& echoes);
 
 // {"r", "helps", "keeps", "why", "as_it_is": {...}, "without_echo": {...}, "echo": {...} or null, "edges": [...], "others": [...], "batch": {...},
 //  "measured": {...}, "assumptions": [...]}; rows of "edges" and "others" are sorted by what they promise, the best first. "echo" is the
-// recommendation: {"after", "stage", "factor", "mode", "buffer", "buffer_bytes", "device", ...} and its prediction. "keeps": the job's own nodes adapt and are as
-// good, so that they stay. "factor" is the
-// stage's option, for on_demand a cap; "uses" is how often each example is predicted to be used; "cap_binds" where that is the
-// cap. "buffer_bytes" is there where the stage needs it.
+// recommendation: {"after", "stage", "factor", "mode", "buffer", "buffer_bytes", "device", ...} and its prediction. "keeps": the
+// job's own nodes adapt and are as good, so that they stay. "factor" is the stage's option, for on_demand a cap; "uses" is how
+// often each example is predicted to be used; "cap_binds" where that is the cap. "buffer_bytes" is there where the stage needs it.
 Json advise(const Measured& measured);
 
 // The same for people.

@@ -5,9 +5,9 @@
 
 namespace etr::study {
 
-// The job with the recommended echo node in the place of its own (which stay where the advice keeps them), or without any where none helps, and with as many threads as
-// help. Its other advice takes memory or files, and is not applied. An output.dir gets "-advised" after its name, so that both jobs
-// can run. `changes` receives a line for each change.
+// The job with the recommended echo node in place of its own, or without any where none helps, and with as many threads as
+// help. Where the advice keeps the job's own nodes, they stay. Its other advice takes memory or files, and is not applied. An
+// output.dir gets "-advised" after its name, so that both jobs can run. `changes` receives a line for each change.
 //
 // Variables stay variables: what is changed is the document as it was read. Only where a text like "${stages}" stands for all of a
 // section that changes, its value takes the place of the text.
