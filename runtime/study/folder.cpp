@@ -108,6 +108,22 @@ void check_folder(const std::string& path, const Outline& study) {
        "': give this one a folder of its own (--out FOLDER)");
 }
 
+void check_unchanged(const Study& study, const std::string& path, const Place& place,
+                     const Record& record) {
+  if (record.status == Status::failed ||
+      study.workloads()[place.workload].conditions[place.condition].base)
+    return;
+  const TrialSpec now = trial_spec(study, place, Json());
+  if (now.digest == record.digest) return;
+  const std::string file = (fs::path(path) / kStudyFile).string();
+  const Json before = identity_there(file, name_of(study, place));
+  const std::string found = before.is_null() ? "" : difference(before, now.identity);
+  fail(Code::state, "'", path, "' holds ", trial_name(study, place),
+       " as another version of the study has run it, that in '", file,
+       "': ", found.empty() ? "the resolved job differs" : found,
+       "; write into another folder (--out FOLDER), or run all trials again (--overwrite)");
+}
+
 void remove_figures(const std::string& path) {
   const fs::path file = fs::path(path) / kResultsFile;
   std::error_code error;
@@ -141,7 +157,7 @@ StudyFolder::StudyFolder(const std::string& path, const Study& study, bool overw
         places.find({record.workload, label_key(record.condition), record.search, record.trial});
     if (found != places.end()) earlier_.emplace(found->second, std::move(record));
   }
-  check_records(study);
+  for (const auto& [place, record] : earlier_) check_unchanged(study, path, place, record);
   const std::string text = study.json().dump(2) + "\n";
   platform::write_file_atomic(file(kStudyFile), std::as_bytes(std::span(text)));
   lines_.emplace(file(kRecordsFile));
@@ -156,24 +172,6 @@ void StudyFolder::remove_earlier() {
     fs::remove(file(name), error);
     if (error) fail(Code::io, "cannot remove '", file(name), "': ", error.message());
   }
-}
-
-// Trials whose keys come from the best of others are looked at when those are there: a better one may have been found.
-void StudyFolder::check_records(const Study& study) const {
-  for (const auto& [place, record] : earlier_) {
-    if (study.workloads()[place.workload].conditions[place.condition].base) continue;
-    const TrialSpec now = trial_spec(study, place, Json());
-    if (now.digest != record.digest) refuse(study, now);
-  }
-}
-
-void StudyFolder::refuse(const Study& study, const TrialSpec& now) const {
-  const Json before = identity_there(file(kStudyFile), name_of(study, now.place));
-  const std::string found = before.is_null() ? "" : difference(before, now.identity);
-  fail(Code::state, "'", path_, "' holds ", trial_name(study, now.place),
-       " as an earlier version of the study has run it: ",
-       found.empty() ? "the resolved job differs" : found,
-       "; write into another folder (--out FOLDER), or run all trials again (--overwrite)");
 }
 
 const Record* StudyFolder::earlier(const Place& place) const {

@@ -24,6 +24,11 @@ constexpr const char* kFiguresFolder = "figures";
 // of this one, as an earlier version of it has.
 void check_folder(const std::string& path, const Outline& study);
 
+// Error(state) where the study in the folder said of this trial something else than `study` says now; the message names the key. Of
+// trials that failed, which run again, and of those whose keys are scaled from the best of others, nothing is checked.
+void check_unchanged(const Study& study, const std::string& path, const Place& place,
+                     const Record& record);
+
 // Removes the files of the figures that the results.json there lists.
 void remove_figures(const std::string& path);
 
@@ -46,8 +51,6 @@ class StudyFolder {
 
  private:
   void remove_earlier();
-  void check_records(const Study& study) const;
-  [[noreturn]] void refuse(const Study& study, const TrialSpec& now) const;
 
   const std::string path_;
   std::optional<train::FolderClaim> claim_;

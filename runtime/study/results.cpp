@@ -1,12 +1,12 @@
 // What is told of a study: events and conditions as JSON.
-#include <algorithm>
 #include <filesystem>
 #include <map>
-#include <tuple>
+#include <set>
 #include <utility>
 
 #include "core/error.h"
 #include "core/text.h"
+#include "study/folder.h"
 #include "study/labels.h"
 #include "study/runner.h"
 #include "study/summary.h"
@@ -22,28 +22,28 @@ Json condition_result(const Study& study, const std::vector<Standing>& searches)
 }
 
 std::vector<Record> records_of(const Study& study, const std::string& folder) {
-  struct Known {
-    size_t place;  // among all conditions
-    const Condition* condition;
-  };
-  std::map<std::pair<std::string, std::string>, Known> known;
-  for (const Workload& workload : study.workloads())
-    for (const Condition& condition : workload.conditions)
-      known[{workload.name, label_key(condition.labels)}] = {known.size(), &condition};
-  using Rank = std::tuple<size_t, uint64_t, uint64_t>;
-  std::vector<std::pair<Rank, Record>> found;
+  std::map<std::pair<std::string, std::string>, Place> known;  // first trials
+  for (size_t w = 0; w < study.workloads().size(); ++w) {
+    const Workload& workload = study.workloads()[w];
+    for (size_t c = 0; c < workload.conditions.size(); ++c)
+      known[{workload.name, label_key(workload.conditions[c].labels)}] = {w, c};
+  }
+  std::map<Place, Record> found;
   for (Record& record : read_records((std::filesystem::path(folder) / kRecordsFile).string())) {
     const auto of = known.find({record.workload, label_key(record.condition)});
-    if (of == known.end() || record.search >= of->second.condition->searches ||
-        record.trial >= of->second.condition->trials)
-      continue;
-    const Rank rank{of->second.place, record.search, record.trial};
-    found.emplace_back(rank, std::move(record));
+    if (of == known.end()) continue;
+    const Place place{of->second.workload, of->second.condition, record.search, record.trial};
+    const Condition& condition = study.workloads()[place.workload].conditions[place.condition];
+    if (record.search < condition.searches && record.trial < condition.trials)
+      found.emplace(place, std::move(record));
   }
-  std::sort(found.begin(), found.end(),
-            [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::set<std::pair<size_t, size_t>> checked;
   std::vector<Record> out;
-  for (auto& [place, record] : found) out.push_back(std::move(record));
+  for (auto& [place, record] : found) {
+    if (record.status != Status::failed && checked.emplace(place.workload, place.condition).second)
+      check_unchanged(study, folder, place, record);  // one tells of its condition
+    out.push_back(std::move(record));
+  }
   return out;
 }
 

@@ -51,7 +51,8 @@ Json to_json(const Event& event, const Study& study);
 // What results() will say of a condition, but for its baseline, from the standings of its searches. They have a record.
 Json condition_result(const Study& study, const std::vector<Standing>& searches);
 
-// Of the study's trials, those that the folder has by now, by their places: a study may have been shortened since.
+// Of the study's trials, those that the folder has by now, by their places: a study may have been shortened since. Error(state) where
+// the study says something else of them now.
 std::vector<Record> records_of(const Study& study, const std::string& folder);
 
 // What the conditions of results.json say, from the records that the folder has by now: also while a study runs there.

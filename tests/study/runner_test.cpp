@@ -170,12 +170,33 @@ TEST_F(Studies, AChangedStudyIsRefusedWithTheKeyThatDiffers) {
   changed = json_;
   changed["budget"]["steps"] = 80;
   EXPECT_NE(problem(changed).find("steps' was 40"), std::string::npos) << problem(changed);
+  const std::string reported = error_text([&] { study::records_of(parsed(changed), folder()); });
+  EXPECT_NE(reported.find("steps' was 40"), std::string::npos) << reported;
   run_study(changed, folder(), 1, /*overwrite=*/true);
   for (const Record& record : records_in(folder()))
     if (record.status == Status::missed) {
       EXPECT_EQ(record.spent.steps, 80);
     }
   EXPECT_EQ(problem(changed), "");
+}
+
+// Where a drawn value is refused, the trial has failed, and nothing is known of it that could have changed.
+TEST_F(Studies, GoOnAfterATrialWhoseValueTheJobRefuses) {
+  json_["for"].erase("batch");
+  json_["set"] = {"pipeline.stages.5.size=16"};
+  json_["search"]["trials"] = 16;
+  json_["search"]["space"]["optimizer.momentum"] = {{"values", {0, 0.5}}};
+  json_["search"]["space"]["optimizer.nesterov"] = {{"values", {false, true}}};
+  run_study(json_, folder());
+  uint64_t failed = 0;
+  for (const Record& record : study::records_of(parsed(json_), folder())) {
+    if (record.status != Status::failed) continue;
+    EXPECT_NE(record.error.find("nesterov needs a momentum above 0"), std::string::npos)
+        << record.error;
+    ++failed;
+  }
+  EXPECT_GT(failed, 0u);
+  EXPECT_EQ(run_study(json_, folder()).back().resumed, 16 - failed);
 }
 
 TEST_F(Studies, GoOnWhereTheDataWasMoved) {
@@ -262,11 +283,10 @@ TEST_F(Studies, EndsWithTheErrorOfItsFirstTrials) {
 TEST_F(Studies, BeatenTrialsStopAndTheBestStays) {
   json_["search"]["trials"] = 8;
   json_["for"]["batch"] = {16};
-  run_study(json_, folder("none"));
-  json_["stop_early"] = "beaten";
-  run_study(json_, folder("beaten"));
-  const auto scores = [&](const std::string& name) {
-    return study::results(parsed(json_), folder(name))[0]["to_target"]["steps"].dump();
+  const auto scores = [&](const std::string& rule) {
+    json_["stop_early"] = rule;
+    run_study(json_, folder(rule));
+    return study::results(parsed(json_), folder(rule))[0]["to_target"]["steps"].dump();
   };
   EXPECT_EQ(scores("none"), scores("beaten"));
   size_t beaten = 0;
