@@ -229,6 +229,7 @@ void Runner::finish(const Place& place, const Record& record, bool is_new) {
   const Workload& workload = study_.workloads()[place.workload];
   if (is_new) folder_.write(record);
   standings(place)[place.search].add(workload, record);
+  if (record.status != Status::failed) durations_.add(place, record.spent.seconds);
   ++done_;
   ++(is_new ? run_here_ : resumed_);
   const bool ends_condition = --left_.at(condition_of(place)) == 0;
@@ -277,12 +278,20 @@ void Runner::fill(Event& event) const {
   event.running = running_.size();
   event.parallel = parallel_;
   event.seconds = seconds_between(began_ns_, now_ns());
-  const uint64_t left = event.total - event.done;
-  if (run_here_ > 0)  // those that are running are half done on average
-    event.seconds_left =
-        event.seconds /
-        (static_cast<double>(run_here_) + 0.5 * static_cast<double>(event.running)) *
-        std::max(0.0, static_cast<double>(left) - 0.5 * static_cast<double>(event.running));
+  event.seconds_left = seconds_left();
+}
+
+double Runner::seconds_left() const {
+  double seconds = 0;
+  uint64_t trials = 0;
+  for (const auto& [condition, left] : left_) {
+    if (left == 0) continue;
+    seconds += static_cast<double>(left) * durations_.expected({condition.first, condition.second});
+    trials += left;
+  }
+  for (const auto& run : running_)  // half done on average
+    seconds -= 0.5 * durations_.expected(run->spec().place);
+  return trials == 0 ? 0 : seconds / static_cast<double>(std::min(trials, parallel_));
 }
 
 Event Runner::event_of(EventKind kind, const Place& place) const {

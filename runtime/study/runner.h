@@ -16,6 +16,7 @@
 
 #include "gpu/device.h"
 #include "gpu/kernel.h"
+#include "study/durations.h"
 #include "study/folder.h"
 #include "study/standing.h"
 #include "study/study.h"
@@ -38,7 +39,7 @@ struct Event {
   uint64_t resumed = 0;          // of these: found finished in the folder
   uint64_t running = 0, parallel = 1;
   double seconds = 0;               // since this part began
-  double seconds_left = kNone;      // estimated from the trials of this part
+  double seconds_left = kNone;      // estimated from the trials of the same conditions
   std::string workload, condition;  // of the trial, or of the one that was begun last
   std::optional<double> best_to_target;
   double best_metric = kNone;    // of that condition, in the search at hand
@@ -95,6 +96,7 @@ class Runner {
                                   const std::shared_ptr<gpu::Kernels>& kernels);
   void stop_trials();
   void fill(Event& event) const;
+  double seconds_left() const;
   Event event_of(EventKind kind, const Place& place) const;
   bool over() const;
   std::vector<Standing>& standings(const Place& place);
@@ -111,6 +113,7 @@ class Runner {
   std::deque<Place> pending_;
   std::map<std::pair<size_t, size_t>, uint64_t> left_;  // trials of a condition that are not done
   std::map<std::pair<size_t, size_t>, std::vector<Standing>> standings_;  // of its searches
+  Durations durations_;
   std::set<std::shared_ptr<TrialRun>> running_;
   std::deque<Event> events_;
   std::exception_ptr failure_;

@@ -144,6 +144,19 @@ TEST_F(Studies, AFinishedTrialIsNotRunAgain) {
   EXPECT_EQ(events.back().resumed, 4u);
 }
 
+// From the trials of earlier parts, before any of this one has ended.
+TEST_F(Studies, TheTimeLeftIsKnownWhereAStudyGoesOn) {
+  run_study(json_, folder());
+  json_["search"]["trials"] = 8;
+  double once = 0, seconds_left = 0;
+  for (const Record& record : records_in(folder())) once += record.spent.seconds;
+  Runner runner(study_kernels(), parsed(json_), {folder(), false, 1});
+  for (study::Event event; (event = runner.next_event(0.001)).done == event.resumed;)
+    seconds_left = std::max(seconds_left, event.seconds_left);
+  EXPECT_LE(seconds_left, 1.001 * once);  // as many trials of each condition as there were
+  EXPECT_GE(seconds_left, 0.85 * once);   // of which one may be running
+}
+
 TEST_F(Studies, AKilledStudyGoesOnAfterItsLastWholeLine) {
   run_study(json_, folder("whole"));
   run_study(json_, folder());
