@@ -7,7 +7,7 @@ layout(local_size_x = 64) in;
 #include "interface.glsl"
 
 void main() {
-  bool finite = true;
-  FOR_EACH(i, count) finite = finite && IS_FINITE(x.v[i]);
-  if (!finite) found.v[place] = 1.0;
+  uint largest = 0;
+  FOR_EACH(i, count) largest = max(largest, SIZE_BITS(x.v[i]));
+  if (!IS_FINITE(largest)) found.v[place] = 1.0;
 }

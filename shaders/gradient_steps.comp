@@ -73,16 +73,16 @@ void main() {
     if (last) g.v[i] = total / float(steps);
   }
 #elif defined(FINITE)
-  bool finite = failed.v[0] == 0 && IS_FINITE(loss.v[0]);
-  FOR_EACH(i, count) finite = finite && IS_FINITE(g.v[i]);
-  if (!finite) {
+  uint largest = SIZE_BITS(loss.v[0]);
+  FOR_EACH(i, count) largest = max(largest, SIZE_BITS(g.v[i]));
+  if (failed.v[0] != 0 || !IS_FINITE(largest)) {
     now.v[0].update = 0;
     now.v[0].not_finite = 1;
   }
 #elif defined(VERDICT)
-  bool finite = true;
-  FOR_EACH(i, count) finite = finite && IS_FINITE(g.v[i]);
-  if (!finite) verdict.v[0] = NOT_A_NUMBER;
+  uint largest = 0;
+  FOR_EACH(i, count) largest = max(largest, SIZE_BITS(g.v[i]));
+  if (!IS_FINITE(largest)) verdict.v[0] = NOT_A_NUMBER;
 #elif defined(ADJUST)
   const float size = norm.v[0];
   const float scale = most_norm > 0.0 && size > most_norm ? most_norm / size : 1.0;
