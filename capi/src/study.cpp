@@ -57,9 +57,10 @@ int32_t etr_study_start(etr_study* study, etr_runtime* runtime, const char* dire
       fail(Code::invalid_argument, "argument 'parallel' is ", parallel, "; it is from -1 to 1024");
     if (overwrite != 0 && overwrite != 1)
       fail(Code::invalid_argument, "argument 'overwrite' is ", overwrite, "; it is 0 or 1");
-    study::RunOptions options{directory_of(s.spec, directory), overwrite == 1, {}};
+    const etr_runtime& device = shared(runtime, "runtime");
+    study::RunOptions options{directory_of(s.spec, directory), overwrite == 1, {}, device.open};
     if (parallel >= 0) options.parallel = static_cast<uint64_t>(parallel);
-    s.runner = std::make_unique<study::Runner>(shared(runtime, "runtime").kernels, s.spec, options);
+    s.runner = std::make_unique<study::Runner>(device.kernels, s.spec, options);
     s.running = s.runner.get();
   });
 }

@@ -25,7 +25,43 @@ std::pair<size_t, size_t> condition_of(const Place& place) {
   return {place.workload, place.condition};
 }
 
+train::Team::Open opener_like(const gpu::DeviceOptions& first) {
+  return [first](const std::string& selector) {
+    gpu::DeviceOptions options = first;
+    options.selector = selector;
+    options.host.reset();
+    return std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(options));
+  };
+}
+
 }  // namespace
+
+// What the trials of one thread train on, one after another: each device is opened, and compiles its kernels, once.
+class Runner::Devices {
+ public:
+  Devices(std::shared_ptr<gpu::Kernels> first, const train::Team::Open& open)
+      : first_(std::move(first)), open_(open) {}
+
+  const std::shared_ptr<gpu::Kernels>& first() const { return first_; }
+
+  // For the further ranks of one trial, which open theirs at the same time.
+  train::Team::Open of_trial() {
+    return [this, taken = std::make_shared<std::map<std::string, size_t>>()](
+               const std::string& selector) {
+      const std::lock_guard lock(mutex_);
+      std::vector<std::shared_ptr<gpu::Kernels>>& opened = others_[selector];
+      const size_t number = (*taken)[selector]++;  // where the job names a device twice
+      if (number == opened.size()) opened.push_back(open_(selector));
+      return opened[number];
+    };
+  }
+
+ private:
+  const std::shared_ptr<gpu::Kernels> first_;
+  const train::Team::Open& open_;
+  std::mutex mutex_;
+  std::map<std::string, std::vector<std::shared_ptr<gpu::Kernels>>> others_;
+};
 
 bool is_timed(const Study& study) {
   const auto& all = study.workloads();
@@ -42,6 +78,7 @@ uint64_t room_on(const gpu::DeviceInfo& device, uint64_t cores, uint64_t trial_b
 
 Runner::Runner(std::shared_ptr<gpu::Kernels> kernels, Study study, const RunOptions& options)
     : kernels_(std::move(kernels)),
+      open_(options.open ? options.open : opener_like(kernels_->device()->options())),
       study_(std::move(study)),
       folder_(options.folder, study_, options.overwrite) {
   const uint64_t asked = options.parallel.value_or(study_.parallel());
@@ -143,7 +180,7 @@ std::shared_ptr<gpu::Kernels> Runner::kernels_of(size_t slot) const {
   const gpu::DeviceOptions& options = kernels_->device()->options();
   if (slot == 0 || options.host) return kernels_;
   try {
-    return std::make_shared<gpu::Kernels>(std::make_shared<gpu::Device>(options));
+    return open_(options.selector);
   } catch (const Error& error) {
     log_line(LogLevel::warning,
              cat("trials share a device, because another one of '", kernels_->device()->info().name,
@@ -153,13 +190,13 @@ std::shared_ptr<gpu::Kernels> Runner::kernels_of(size_t slot) const {
 }
 
 void Runner::work(size_t slot) {
-  std::shared_ptr<gpu::Kernels> kernels;  // opened for the first trial
+  std::optional<Devices> devices;  // opened for the first trial
   std::unique_lock lock(mutex_);
   while (const auto place = take(lock)) {
     lock.unlock();
     try {
-      if (!kernels) kernels = kernels_of(slot);
-      run_one(*place, kernels);
+      if (!devices) devices.emplace(kernels_of(slot), open_);
+      run_one(*place, *devices);
       lock.lock();
     } catch (...) {
       lock.lock();
@@ -181,7 +218,7 @@ Json Runner::base_of(const Place& place) const {
   return best ? best->point : Json();
 }
 
-void Runner::run_one(const Place& place, const std::shared_ptr<gpu::Kernels>& kernels) {
+void Runner::run_one(const Place& place, Devices& devices) {
   Json base;
   {
     const std::lock_guard lock(mutex_);
@@ -202,7 +239,7 @@ void Runner::run_one(const Place& place, const std::shared_ptr<gpu::Kernels>& ke
     return;
   }
   const auto run = std::make_shared<TrialRun>(study_, spec);
-  const std::optional<Record> record = run_trial(run, kernels);
+  const std::optional<Record> record = run_trial(run, devices);
   const std::lock_guard lock(mutex_);
   running_.erase(run);
   if (!record) return;
@@ -210,15 +247,14 @@ void Runner::run_one(const Place& place, const std::shared_ptr<gpu::Kernels>& ke
   make_use_of_room(*run);
 }
 
-std::optional<Record> Runner::run_trial(const std::shared_ptr<TrialRun>& run,
-                                        const std::shared_ptr<gpu::Kernels>& kernels) {
+std::optional<Record> Runner::run_trial(const std::shared_ptr<TrialRun>& run, Devices& devices) {
   const Place place = run->spec().place;
   {
     const std::lock_guard lock(mutex_);
     if (stop_.load()) return std::nullopt;
     running_.insert(run);
   }
-  return run->run(kernels, [&](const CurvePoint& at, double best) {
+  return run->run(devices.first(), devices.of_trial(), [&](const CurvePoint& at, double best) {
     const std::lock_guard lock(mutex_);
     return standings(place)[place.search].verdict(study_.workloads()[place.workload], at, best);
   });

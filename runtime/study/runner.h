@@ -28,6 +28,7 @@ struct RunOptions {
   std::string folder;
   bool overwrite = false;            // removes what an earlier part has left
   std::optional<uint64_t> parallel;  // instead of the study's
+  train::Team::Open open = nullptr;  // without it other devices are opened as the first was
 };
 
 enum class EventKind { progress, trial, condition, end };
@@ -83,17 +84,17 @@ class Runner {
   void begin();
   void take_stock();
   std::shared_ptr<gpu::Kernels> kernels_of(size_t slot) const;
+  class Devices;
   void work(size_t slot);
   std::optional<Place> take(std::unique_lock<std::mutex>& lock);
   bool may_begin(const Place& place) const;
   void start_threads(uint64_t count);
   void make_use_of_room(const TrialRun& ended);
-  void run_one(const Place& place, const std::shared_ptr<gpu::Kernels>& kernels);
+  void run_one(const Place& place, Devices& devices);
   void finish(const Place& place, const Record& record, bool is_new);
   void look_for_failure(const Record& record);
   Json base_of(const Place& place) const;
-  std::optional<Record> run_trial(const std::shared_ptr<TrialRun>& run,
-                                  const std::shared_ptr<gpu::Kernels>& kernels);
+  std::optional<Record> run_trial(const std::shared_ptr<TrialRun>& run, Devices& devices);
   void stop_trials();
   void fill(Event& event) const;
   double seconds_left() const;
@@ -103,6 +104,7 @@ class Runner {
   const std::vector<Standing>& standings(size_t workload, size_t condition) const;
 
   const std::shared_ptr<gpu::Kernels> kernels_;
+  const train::Team::Open open_;
   const Study study_;
   StudyFolder folder_;
   bool as_there_is_room_ = false;  // how many trials run at once is found by the first

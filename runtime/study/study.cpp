@@ -16,6 +16,7 @@
 #include "study/figures.h"
 #include "study/schema.h"
 #include "study/trial_job.h"
+#include "train/ranks.h"
 
 namespace etr::study {
 namespace {
@@ -220,6 +221,23 @@ void check_no_log(const Json& stages, const std::string& owner) {
            "trial's job");
 }
 
+// The ranks of a trial are threads of the process that runs the study.
+void check_ranks(const train::Job& job, const std::string& owner) {
+  const Options& parallel = *job.parallel();
+  const auto refuse = [&](const std::string& what) {
+    fail(Code::invalid_argument, owner, ": parallel", what,
+         "; the ranks of a trial are devices of the program that runs the study: name them in "
+         "parallel.devices, which may name one twice ([\"0\", \"0\"]), or leave 'parallel' out");
+  };
+  if (parallel.strings("devices").empty()) refuse(" names no 'devices'");
+  if (train::has_processes(job))
+    refuse(": its 'rank' and 'size', or a launcher, name other processes");
+  const std::string algorithm = parallel.string("algorithm");
+  if (algorithm == "downpour" || algorithm == "easgd")
+    refuse(cat(": the algorithm '", algorithm, "' needs a parameter server"));
+  if (parallel.boolean("elastic")) refuse(": 'elastic' is for processes");
+}
+
 // The job with what lies at an end of every range, so that a key or value that the job does not take is found at once.
 void check_job(const Study& study, size_t workload, size_t condition, const std::string& owner) {
   const Workload& of = study.workloads()[workload];
@@ -234,9 +252,7 @@ void check_job(const Study& study, size_t workload, size_t condition, const std:
     if (!job.evaluation())
       fail(Code::invalid_argument, owner, ": the job has no 'evaluation', which a study needs");
     check_no_log(job.pipeline()["stages"], owner);
-    if (job.parallel())
-      fail(Code::invalid_argument, owner,
-           ": the job has a section 'parallel'; the trials of a study train on one device each");
+    if (job.parallel()) check_ranks(job, owner);
     if (of.goal.accuracy && !nn::Model(job.model()).loss().classifies())
       fail(Code::invalid_argument, owner,
            ": goal: the job's model has no accuracy; set 'metric' to loss");

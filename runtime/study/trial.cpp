@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/platform.h"
 #include "gpu/device.h"
+#include "nn/model.h"
 #include "source_commit.h"
 
 namespace etr::study {
@@ -31,7 +32,7 @@ std::string time_now() {
 }
 
 // The event of the first step, which no later step shares: it knows the loss before training.
-Event first_step(train::Trainer& trainer) {
+Event first_step(train::Team& trainer) {
   Event event = trainer.next_event(kOneStep);
   while (event.kind == EventKind::progress && event.step == 0) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the first batch is on its way
@@ -72,7 +73,7 @@ Record failed_record(const Study& study, const Place& place, const std::string& 
 // A trainer that stop() reaches.
 class TrialRun::Attached {
  public:
-  Attached(TrialRun& run, train::Trainer& trainer) : run_(run) {
+  Attached(TrialRun& run, train::Team& trainer) : run_(run) {
     const std::lock_guard lock(run_.mutex_);
     run_.trainer_ = &trainer;
     if (run_.stopped_) trainer.stop();
@@ -102,17 +103,19 @@ bool TrialRun::stopped() {
   return stopped_;
 }
 
-std::optional<Record> TrialRun::run(std::shared_ptr<gpu::Kernels> kernels, const Verdict& verdict) {
+std::optional<Record> TrialRun::run(std::shared_ptr<gpu::Kernels> kernels,
+                                    const train::Team::Open& open, const Verdict& verdict) {
   Record record = blank(study_, spec_);
   record.device = kernels->device()->info().name;
   try {
     const Condition& condition = workload_.conditions[spec_.place.condition];
-    train::Trainer trainer(std::move(kernels),
-                           trial_job(workload_, condition, spec_.point.values, spec_.seed),
-                           train::Start::trial);
+    const train::Job job = trial_job(workload_, condition, spec_.point.values, spec_.seed);
+    // A trial of one device trains as it would without a launcher.
+    const auto start = job.parallel() ? train::Start::fresh : train::Start::trial;
+    train::Team trainer(std::move(kernels), job, start, nullptr, open);
     const Attached attached(*this, trainer);
-    train(trainer, verdict, record);
-    device_bytes_ = trainer.learner().device_bytes();
+    train(trainer, nn::Model(job.model()).loss().classifies(), verdict, record);
+    device_bytes_ = trainer.device_bytes();
   } catch (const Error& error) {
     record.status = error.code() == Code::not_finite ? Status::diverged : Status::failed;
     if (record.status == Status::failed) record.error = error.what();
@@ -125,8 +128,8 @@ std::optional<Record> TrialRun::run(std::shared_ptr<gpu::Kernels> kernels, const
   return record;
 }
 
-void TrialRun::train(train::Trainer& trainer, const Verdict& verdict, Record& record) {
-  const bool classifies = trainer.learner().model().loss().classifies();
+void TrialRun::train(train::Team& trainer, bool classifies, const Verdict& verdict,
+                     Record& record) {
   Event event = first_step(trainer);
   const double first_loss = event.loss;
   record.status = Status::missed;

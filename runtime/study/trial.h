@@ -9,7 +9,7 @@
 #include "study/records.h"
 #include "study/study.h"
 #include "study/trial_job.h"
-#include "train/trainer.h"
+#include "train/team.h"
 
 namespace etr::study {
 
@@ -25,8 +25,10 @@ class TrialRun {
   TrialRun(const Study& study, TrialSpec spec);
 
   // Trains to the target, to the end of the budget, or to where `verdict` ends it. An error is the record's, as the status
-  // failed. None: stopped. Nothing it gives depends on the time, unless the budget or the echo node does.
-  std::optional<Record> run(std::shared_ptr<gpu::Kernels> kernels, const Verdict& verdict);
+  // failed. None: stopped. Nothing it gives depends on the time, unless the budget or the echo node does. `open` opens the
+  // devices of further ranks.
+  std::optional<Record> run(std::shared_ptr<gpu::Kernels> kernels, const train::Team::Open& open,
+                            const Verdict& verdict);
 
   void stop();  // any thread
   const TrialSpec& spec() const { return spec_; }
@@ -34,7 +36,7 @@ class TrialRun {
 
  private:
   class Attached;
-  void train(train::Trainer& trainer, const Verdict& verdict, Record& record);
+  void train(train::Team& trainer, bool classifies, const Verdict& verdict, Record& record);
   std::optional<Status> status_at(const CurvePoint& at, double first_loss, const Verdict& verdict,
                                   Record& record) const;
   bool stopped();
@@ -43,7 +45,7 @@ class TrialRun {
   const TrialSpec spec_;
   const Workload& workload_;
   std::mutex mutex_;
-  train::Trainer* trainer_ = nullptr;  // while it trains
+  train::Team* trainer_ = nullptr;  // while it trains
   bool stopped_ = false;
   uint64_t device_bytes_ = 0;
 };

@@ -5,6 +5,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,8 +22,8 @@ class Team {
   // Opens a device (DeviceOptions::selector) as the program opened its own.
   using Open = std::function<std::shared_ptr<gpu::Kernels>(const std::string& selector)>;
 
-  // `kernels`, the program's device, is the first that the job names, where that names it too; `open` opens the others. What does
-  // not train (Start::evaluate, Start::trial) works on the program's device alone.
+  // `kernels`, the program's device, is the first that the job names, where that names it too; `open` opens the others, on the
+  // threads of their trainers. What does not train (Start::evaluate, Start::trial) works on the program's device alone.
   Team(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start start,
        std::unique_ptr<Ranks> ranks, const Open& open);
   // Ends the run on all devices. Over a transport of the program's the other ranks are told.
@@ -38,6 +39,11 @@ class Team {
   // The first device's learner, for what changes nothing. Its parameters are those of all; shaped_learner() has them.
   Learner& learner();
   Learner& shaped_learner();
+
+  std::optional<double> noise_scale() const { return lead_->noise_scale(); }
+
+  // Of all devices, as much on each as on the first.
+  uint64_t device_bytes() const { return (1 + mates_.size()) * lead_->learner().device_bytes(); }
 
   void set_hyperparameter(const std::string& name, double value);
 

@@ -282,6 +282,45 @@ TEST_F(Studies, AFailedTrialIsKeptWithItsErrorAndRunAgainLater) {
   EXPECT_EQ(run_study(json_, folder()).back().resumed, 2u);
 }
 
+// The same examples a step on one rank and on two.
+TEST_F(Studies, TrialsTrainOnAsManyRanksAsTheJobNamesDevices) {
+  json_.erase("for");
+  json_["goal"].erase("target");
+  json_["conditions"] = {
+      {{"labels", {{"ranks", 1}}}, {"set", {"pipeline.stages.5.size=32"}}},
+      {{"labels", {{"ranks", 2}}},
+       {"set", {"pipeline.stages.5.size=16", R"(parallel={"devices": ["0", "0"]})"}}}};
+  run_study(json_, folder(), 1);
+  const auto records = records_in(folder());
+  ASSERT_EQ(records.size(), 8u);
+  for (const Record& record : records) {
+    EXPECT_EQ(record.status, Status::missed) << record.error;
+    EXPECT_EQ(record.spent.steps, 40);
+    EXPECT_EQ(record.spent.examples, 40 * 32);
+  }
+  run_study(json_, folder("two at once"), 2);
+  EXPECT_EQ(findings(folder("two at once")), findings(folder()));
+}
+
+TEST_F(Studies, ATrialWithRanksEndsAtItsTargetAndWhenItIsStopped) {
+  json_["set"].push_back(R"(parallel={"devices": ["0", "0"]})");
+  json_["goal"]["target"] = 100;
+  run_study(json_, folder());
+  for (const Record& record : records_in(folder())) {
+    ASSERT_TRUE(record.to_target) << record.error;
+    EXPECT_EQ(record.to_target->steps, 5);
+  }
+  json_["goal"].erase("target");
+  json_["budget"] = {{"steps", 1000000}};
+  Runner runner(study_kernels(), parsed(json_), {folder("stopped"), false, 1});
+  EXPECT_TRUE(eventually([&] { return runner.next_event(0.05).running == 1; }));
+  runner.stop();
+  study::Event event;
+  do event = runner.next_event(1);
+  while (event.kind != EventKind::end);
+  EXPECT_EQ(event.done, 0u);
+}
+
 TEST_F(Studies, EndsWithTheErrorOfItsFirstTrials) {
   json_["set"].push_back("pipeline.stages.0.pattern=/nowhere/to-be-found.tar");
   for (const uint64_t parallel : {1u, 2u}) {

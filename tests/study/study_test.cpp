@@ -364,8 +364,6 @@ TEST_F(StudyFile, ErrorsNameTheKeyAndTheNearest) {
                  "needs a target");
   expect_problem(changed([](Json& j) { j.erase("job"); }), "'job' is missing");
   expect_problem(changed([](Json& j) { j["job"].erase("evaluation"); }), "evaluation");
-  expect_problem(changed([](Json& j) { j["job"]["parallel"] = Json::object(); }),
-                 "train on one device each");
   expect_problem(
       changed([](Json& j) {
         j["job"]["pipeline"]["stages"].push_back(
@@ -407,6 +405,24 @@ TEST_F(StudyFile, KeysThatTheStudySetsItselfAreRefusedElsewhere) {
       trial_spec(parsed(own), {0, 0, 0, 0}, Json()).identity["job"]["evaluation"]["every_steps"],
       7);
   EXPECT_EQ(problem(with_set("train.noise_scale_every=5")), "");
+}
+
+TEST_F(StudyFile, RanksOfATrialAreDevicesOfItsProcess) {
+  const auto problem = [&](const std::string& parallel) {
+    Json json = json_;
+    json["set"].push_back("parallel=" + parallel);
+    return error_text([&] { parsed(json); });
+  };
+  EXPECT_EQ(problem(R"({"devices": ["0", "0"]})"), "");
+  for (const auto& [parallel, part] :
+       {std::pair{"{}", "parallel names no 'devices'"},
+        {R"({"devices": ["0"], "rank": 0, "size": 2})", "a launcher, name other processes"},
+        {R"({"devices": ["0"], "algorithm": "downpour"})", "needs a parameter server"},
+        {R"({"devices": ["0"], "elastic": true})", "'elastic' is for processes"}}) {
+    const std::string text = problem(parallel);
+    EXPECT_NE(text.find(part), std::string::npos) << parallel << ": " << text;
+    EXPECT_NE(text.find("parallel.devices"), std::string::npos) << text;
+  }
 }
 
 TEST_F(StudyFile, AMisspeltBaselineIsAnError) {
