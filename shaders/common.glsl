@@ -7,7 +7,7 @@
 
 // A float's bits without the sign: larger for larger numbers, largest for infinity and NaN. Whether all of many numbers are finite is
 // a maximum of these, which costs a CPU device a tenth of a condition on each.
-#define SIZE_BITS(bits) ((bits) & 0x7FFFFFFFu)
+#define MAGNITUDE_BITS(bits) ((bits) & 0x7FFFFFFFu)
 
 // For tensors [rows, c]: neighbouring invocations own neighbouring channels and walk down a slice of
 // rows, so that no index needs a division (a division costs a CPU device more than the arithmetic).

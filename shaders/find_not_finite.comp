@@ -8,6 +8,6 @@ layout(local_size_x = 64) in;
 
 void main() {
   uint largest = 0;
-  FOR_EACH(i, count) largest = max(largest, SIZE_BITS(x.v[i]));
+  FOR_EACH(i, count) largest = max(largest, MAGNITUDE_BITS(x.v[i]));
   if (!IS_FINITE(largest)) found.v[place] = 1.0;
 }

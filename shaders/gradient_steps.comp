@@ -73,15 +73,15 @@ void main() {
     if (last) g.v[i] = total / float(steps);
   }
 #elif defined(FINITE)
-  uint largest = SIZE_BITS(loss.v[0]);
-  FOR_EACH(i, count) largest = max(largest, SIZE_BITS(g.v[i]));
+  uint largest = MAGNITUDE_BITS(loss.v[0]);
+  FOR_EACH(i, count) largest = max(largest, MAGNITUDE_BITS(g.v[i]));
   if (failed.v[0] != 0 || !IS_FINITE(largest)) {
     now.v[0].update = 0;
     now.v[0].not_finite = 1;
   }
 #elif defined(VERDICT)
   uint largest = 0;
-  FOR_EACH(i, count) largest = max(largest, SIZE_BITS(g.v[i]));
+  FOR_EACH(i, count) largest = max(largest, MAGNITUDE_BITS(g.v[i]));
   if (!IS_FINITE(largest)) verdict.v[0] = NOT_A_NUMBER;
 #elif defined(ADJUST)
   const float size = norm.v[0];

@@ -145,11 +145,9 @@ class Emitter {
   const gpu::DevicePtr& device() const { return kernels_.device(); }
 
  private:
-  // Workgroups of a grid-stride kernel. On a CPU device each invocation does up to 16 elements, because what a kernel reads
-  // before its loop (step values, limits) costs as much as an element.
-  uint32_t groups_over(uint64_t count) const {
-    const bool cpu = device()->info().kind == gpu::DeviceKind::cpu;
-    return std::clamp(gpu::div_up(count, cpu ? 64 * 16 : 64), 1u, 4096u);
+  // Workgroups of a grid-stride kernel.
+  static uint32_t groups_over(uint64_t count) {
+    return std::clamp(gpu::div_up(count, 64), 1u, 4096u);
   }
   uint32_t lanes() const { return channel_lanes(*device()); }
   uint32_t row_lanes(uint32_t length) const;  // of a workgroup that shares a row

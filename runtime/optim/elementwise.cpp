@@ -29,8 +29,7 @@ class Elementwise final : public Optimizer {
         arena_(portion.device(), gpu::MemoryUse::device),
         kind_(kind),
         flag_(flag),
-        epsilon_(epsilon),
-        of_invocation_(portion.device()->info().kind == gpu::DeviceKind::cpu ? 16 : 1) {
+        epsilon_(epsilon) {
     m_ = make(first);
     v_ = make(second);
   }
@@ -50,7 +49,7 @@ class Elementwise final : public Optimizer {
                      binding(m_),
                      binding(v_),
                      {step_values, Access::read}},
-                    push, (push.count + of_invocation_ - 1) / of_invocation_, {kind_});
+                    push, invocations_over(*emit.device(), push.count), {kind_});
     }
   }
 
@@ -71,8 +70,6 @@ class Elementwise final : public Optimizer {
   Kind kind_;
   bool flag_;
   float epsilon_;
-  // Parameters that an invocation takes, at the least: a CPU device loads the step's values for each lane anew.
-  uint32_t of_invocation_;
   ops::DeviceTensor m_, v_;
   std::map<std::string, ops::DeviceTensor> state_;
 };

@@ -21,4 +21,10 @@ inline ops::DeviceTensor make_state(const gpu::DevicePtr& device, gpu::Arena& ar
   return tensor;
 }
 
+// Invocations of a grid-stride kernel over `count` scalars of which each costs little. A CPU device loads the step's values for
+// each lane anew, so there each does several scalars.
+inline uint32_t invocations_over(const gpu::Device& device, uint32_t count) {
+  return device.info().kind == gpu::DeviceKind::cpu ? gpu::div_up(count, 16) : count;
+}
+
 }  // namespace etr::optim

@@ -103,7 +103,7 @@ void Update::emit_finite(ops::Emitter& emit, const gpu::Buffer& gradients, uint3
                  {loss, Access::read},
                  ops::reads(failed_),
                  {step_values, Access::read_write}},
-                Push{count}, count);
+                Push{count}, invocations_over(*emit.device(), count));
 }
 
 void Update::emit_verdict(ops::Emitter& emit, const gpu::Buffer& verdict) const {
@@ -117,7 +117,7 @@ void Update::emit_verdict(ops::Emitter& emit, const gpu::Buffer& gradients, uint
                           const gpu::Buffer& verdict) {
   emit.for_each("gradient_verdict",
                 {{gradients, gpu::Access::read}, {verdict, gpu::Access::read_write}}, Push{count},
-                count);
+                invocations_over(*emit.device(), count));
 }
 
 void Update::emit_gradients(ops::Emitter& emit, const gpu::Buffer& loss,

@@ -18,11 +18,17 @@ namespace {
 constexpr double kPollSeconds = 0.05;
 // First trials that fail with one error end the study with it: it is the study's, and not the trials'.
 constexpr uint64_t kFailures = 3;
-constexpr uint64_t kThreadsOfTrial = 2;  // the trainer's, and one of its pipelines or of the device
-constexpr uint64_t kMostOnGpu = 4;       // more take turns there anyway
+constexpr uint64_t kThreadsOfRank = 2;  // the trainer's, and one of its pipelines or of the device
+constexpr uint64_t kMostOnGpu = 4;      // more take turns there anyway
 
 std::pair<size_t, size_t> condition_of(const Place& place) {
   return {place.workload, place.condition};
+}
+
+// Of several ranks with one error any may be the one that is named.
+std::string without_device(const std::string& error) {
+  const size_t end = error.find("'): ");
+  return error.starts_with("device ") && end != std::string::npos ? error.substr(end + 4) : error;
 }
 
 train::Team::Open opener_like(const gpu::DeviceOptions& first) {
@@ -50,9 +56,9 @@ class Runner::Devices {
                const std::string& selector) {
       const std::lock_guard lock(mutex_);
       std::vector<std::shared_ptr<gpu::Kernels>>& opened = others_[selector];
-      const size_t number = (*taken)[selector]++;  // where the job names a device twice
+      size_t& number = (*taken)[selector];  // a job may name a device twice
       if (number == opened.size()) opened.push_back(open_(selector));
-      return opened[number];
+      return opened[number++];
     };
   }
 
@@ -69,10 +75,11 @@ bool is_timed(const Study& study) {
                      [](const Workload& workload) { return workload.budget.clock == "seconds"; });
 }
 
-uint64_t room_on(const gpu::DeviceInfo& device, uint64_t cores, uint64_t trial_bytes) {
-  const uint64_t busy = cores / kThreadsOfTrial;
+uint64_t room_on(const gpu::DeviceInfo& device, uint64_t cores, uint64_t rank_bytes,
+                 uint64_t ranks) {
+  const uint64_t busy = cores / (kThreadsOfRank * ranks);
   const uint64_t useful = device.kind == gpu::DeviceKind::cpu ? busy : std::min(busy, kMostOnGpu);
-  const uint64_t fitting = device.memory_bytes / 2 / std::max<uint64_t>(1, trial_bytes);
+  const uint64_t fitting = device.memory_bytes / 2 / std::max<uint64_t>(1, rank_bytes * ranks);
   return std::max<uint64_t>(1, std::min(useful, fitting));
 }
 
@@ -148,8 +155,8 @@ void Runner::start_threads(uint64_t count) {
 void Runner::make_use_of_room(const TrialRun& ended) {
   if (!as_there_is_room_ || ended.device_bytes() == 0 || stop_.load()) return;
   as_there_is_room_ = false;
-  const uint64_t room =
-      room_on(kernels_->device()->info(), platform::usable_threads(), ended.device_bytes());
+  const uint64_t room = room_on(kernels_->device()->info(), platform::usable_threads(),
+                                ended.device_bytes(), study_.most_ranks());
   start_threads(std::min<uint64_t>(room, 1 + pending_.size()));
 }
 
@@ -286,9 +293,10 @@ void Runner::finish(const Place& place, const Record& record, bool is_new) {
 
 // Not of a study that goes on: some of its trials did train.
 void Runner::look_for_failure(const Record& record) {
+  const std::string error = without_device(record.error);
   if (resumed_ > 0 || failed_in_a_row_ + 1 != run_here_ || record.status != Status::failed) return;
-  if (failed_in_a_row_ > 0 && record.error != first_error_) return;
-  first_error_ = record.error;
+  if (failed_in_a_row_ > 0 && error != first_error_) return;
+  first_error_ = error;
   if (++failed_in_a_row_ < std::min(kFailures, study_.trials()) || failure_) return;
   failure_ = std::make_exception_ptr(Error(
       Code::state, cat(failed_in_a_row_ == 1 ? "the first trial has failed: "

@@ -60,7 +60,7 @@ std::vector<Record> records_of(const Study& study, const std::string& folder);
 // What the conditions of results.json say, from the records that the folder has by now: also while a study runs there.
 Json results(const Study& study, const std::string& folder);
 
-// Used by one thread, but for stop(). Trials train on threads of their own. All trials of a thread share the kernels of one device:
+// Used by one thread, but for stop(). Trials train on threads of their own. All trials of a thread share its devices and their kernels:
 // what a search draws is in the data of kernels, not in their code.
 class Runner {
  public:
@@ -133,7 +133,8 @@ class Runner {
 // Whether trials are scored by the clock, and so run one by one unless somebody says otherwise.
 bool is_timed(const Study& study);
 
-// How many trials of `trial_bytes` of device memory at once pay on a device.
-uint64_t room_on(const gpu::DeviceInfo& device, uint64_t cores, uint64_t trial_bytes);
+// How many trials at once pay on a device, each of `ranks` ranks that take `rank_bytes` of its memory.
+uint64_t room_on(const gpu::DeviceInfo& device, uint64_t cores, uint64_t rank_bytes,
+                 uint64_t ranks = 1);
 
 }  // namespace etr::study

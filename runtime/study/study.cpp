@@ -16,6 +16,7 @@
 #include "study/figures.h"
 #include "study/schema.h"
 #include "study/trial_job.h"
+#include "train/membership.h"
 #include "train/ranks.h"
 
 namespace etr::study {
@@ -224,24 +225,34 @@ void check_no_log(const Json& stages, const std::string& owner) {
 // The ranks of a trial are threads of the process that runs the study.
 void check_ranks(const train::Job& job, const std::string& owner) {
   const Options& parallel = *job.parallel();
+  const auto ranks = static_cast<int>(parallel.strings("devices").size());
   const auto refuse = [&](const std::string& what) {
     fail(Code::invalid_argument, owner, ": parallel", what,
          "; the ranks of a trial are devices of the program that runs the study: name them in "
          "parallel.devices, which may name one twice ([\"0\", \"0\"]), or leave 'parallel' out");
   };
-  if (parallel.strings("devices").empty()) refuse(" names no 'devices'");
+  if (ranks == 0) refuse(" names no 'devices'");
   if (train::has_processes(job))
     refuse(": its 'rank' and 'size', or a launcher, name other processes");
-  const std::string algorithm = parallel.string("algorithm");
-  if (algorithm == "downpour" || algorithm == "easgd")
-    refuse(cat(": the algorithm '", algorithm, "' needs a parameter server"));
-  if (parallel.boolean("elastic")) refuse(": 'elastic' is for processes");
+  for (const char* option : {"rendezvous", "host", "interface"})
+    if (!parallel.string(option).empty()) refuse(cat(".", option, " is for several processes"));
+  if (train::uses_servers(job))
+    refuse(cat(": the algorithm '", parallel.string("algorithm"), "' needs a parameter server"));
+  if (parallel.boolean("elastic")) refuse(".elastic is for several processes");
+  if (ranks > 1) job.mesh().fitted(ranks);
+  if (ranks > 1 && job.train().integer("noise_scale_every") > 0)
+    fail(Code::invalid_argument, owner,
+         ": train.noise_scale_every measures on one device, and parallel.devices names ", ranks,
+         ": set it to 0 for these trials");
 }
 
-// The job with what lies at an end of every range, so that a key or value that the job does not take is found at once.
-void check_job(const Study& study, size_t workload, size_t condition, const std::string& owner) {
+// The job with what lies at an end of every range, so that a key or value that the job does not take is found at once. Says on how
+// many ranks its trials train.
+uint64_t check_job(const Study& study, size_t workload, size_t condition,
+                   const std::string& owner) {
   const Workload& of = study.workloads()[workload];
   const Condition& in = of.conditions[condition];
+  uint64_t ranks = 1;
   for (const double end : {0.0, 1.0}) {
     Json point = Json::object();
     for (const Dimension& d : in.space.dimensions()) point[d.key] = d.at(end);
@@ -252,11 +263,15 @@ void check_job(const Study& study, size_t workload, size_t condition, const std:
     if (!job.evaluation())
       fail(Code::invalid_argument, owner, ": the job has no 'evaluation', which a study needs");
     check_no_log(job.pipeline()["stages"], owner);
-    if (job.parallel()) check_ranks(job, owner);
+    if (job.parallel()) {
+      check_ranks(job, owner);
+      ranks = std::max<uint64_t>(ranks, job.parallel()->strings("devices").size());
+    }
     if (of.goal.accuracy && !nn::Model(job.model()).loss().classifies())
       fail(Code::invalid_argument, owner,
            ": goal: the job's model has no accuracy; set 'metric' to loss");
   }
+  return ranks;
 }
 
 }  // namespace
@@ -330,14 +345,14 @@ void Study::check_figures() const {
   }
 }
 
-void Study::check_trials() const {
+void Study::check_trials() {
   for (size_t w = 0; w < workloads_.size(); ++w)
     for (size_t c = 0; c < workloads_[w].conditions.size(); ++c) {
       const Condition& condition = workloads_[w].conditions[c];
       const std::string owner = cat(origin_, ": ", workloads_[w].name);
       check_set(workloads_[w], condition, owner);
       try {
-        check_job(*this, w, c, owner);
+        most_ranks_ = std::max(most_ranks_, check_job(*this, w, c, owner));
       } catch (const Error& error) {
         if (std::string_view(error.what()).starts_with(origin_)) throw;
         fail(error.code(), owner, condition.name.empty() ? "" : cat(" (", condition.name, ")"),

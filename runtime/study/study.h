@@ -78,16 +78,17 @@ class Study {
   const std::string& folder() const { return folder_; }  // of a file: "runs/studies/" and its stem
   std::string device() const;                            // which the first job names
   uint64_t trials() const;                               // in all
+  uint64_t most_ranks() const { return most_ranks_; }    // of one trial
 
   // The study with jobs, labels and overrides in place: a study file by itself.
   const Json& json() const { return json_; }
 
  private:
   void check_figures() const;
-  void check_trials() const;
+  void check_trials();
 
   std::string name_, origin_, folder_;
-  uint64_t seed_ = 0, parallel_ = 0;
+  uint64_t seed_ = 0, parallel_ = 0, most_ranks_ = 1;
   std::vector<Workload> workloads_;
   Json json_;
 };

@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <cmath>
+#include <set>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -60,6 +62,16 @@ Record blank(const Study& study, const TrialSpec& spec) {
   return record;
 }
 
+// Of the devices of a trial's ranks, each once; the first rank's is the program's where the ranks did not open one each.
+std::string names_of(const std::vector<std::string>& opened, size_t ranks,
+                     const std::string& of_program) {
+  std::set<std::string> names(opened.begin(), opened.end());
+  if (opened.size() < ranks) names.insert(of_program);
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
+  return out;
+}
+
 }  // namespace
 
 Record failed_record(const Study& study, const Place& place, const std::string& error) {
@@ -107,12 +119,20 @@ std::optional<Record> TrialRun::run(std::shared_ptr<gpu::Kernels> kernels,
                                     const train::Team::Open& open, const Verdict& verdict) {
   Record record = blank(study_, spec_);
   record.device = kernels->device()->info().name;
+  std::mutex opening;
+  std::vector<std::string> opened;  // names of the devices of ranks beside the program's
+  const train::Team::Open noted = [&](const std::string& selector) {
+    std::shared_ptr<gpu::Kernels> made = open(selector);
+    const std::lock_guard lock(opening);
+    opened.push_back(made->device()->info().name);
+    return made;
+  };
+  size_t ranks = 1;
   try {
     const Condition& condition = workload_.conditions[spec_.place.condition];
     const train::Job job = trial_job(workload_, condition, spec_.point.values, spec_.seed);
-    // A trial of one device trains as it would without a launcher.
-    const auto start = job.parallel() ? train::Start::fresh : train::Start::trial;
-    train::Team trainer(std::move(kernels), job, start, nullptr, open);
+    if (job.parallel()) ranks = job.parallel()->strings("devices").size();
+    train::Team trainer(std::move(kernels), job, train::Start::study, nullptr, noted);
     const Attached attached(*this, trainer);
     train(trainer, nn::Model(job.model()).loss().classifies(), verdict, record);
     device_bytes_ = trainer.device_bytes();
@@ -124,6 +144,7 @@ std::optional<Record> TrialRun::run(std::shared_ptr<gpu::Kernels> kernels,
     record.error = error.what();
   }
   if (stopped()) return std::nullopt;
+  record.device = names_of(opened, ranks, record.device);
   record.time = time_now();
   return record;
 }

@@ -32,7 +32,8 @@ class TrialRun {
 
   void stop();  // any thread
   const TrialSpec& spec() const { return spec_; }
-  uint64_t device_bytes() const { return device_bytes_; }  // of a trial that has ended
+  // Of a trial that has ended: of each of its ranks.
+  uint64_t device_bytes() const { return device_bytes_; }
 
  private:
   class Attached;

@@ -74,6 +74,8 @@ Json identity_of(const Workload& workload, const train::Job& job) {
   Json spec = job.json();
   for (const char* key : {"vars", "output", "device", "name", "description"}) spec.erase(key);
   spec["pipeline"] = pipeline::spec_without_paths(spec["pipeline"]);
+  if (spec.contains("parallel"))  // how many, and not which
+    spec["parallel"]["devices"] = spec["parallel"]["devices"].size();
   if (spec.contains("evaluation"))
     spec["evaluation"]["pipeline"] = pipeline::spec_without_paths(spec["evaluation"]["pipeline"]);
   const Budget& budget = workload.budget;

@@ -203,10 +203,13 @@ void Learner::predict(const pipeline::Item& batch, const pipeline::OpaqueField& 
 }
 
 Json Learner::profile(const pipeline::Item& batch, int steps) {
-  step(batch);  // fills the inputs and the step's values, which stay in device memory
-  const Planned::Training& training = *plans_->last_trained()->training();
+  step(batch);
+  Planned::Training& training = *plans_->last_trained()->training();
   training.fed.runner->wait();
-  gpu::CommandList commands = training.commands;  // of this rank alone
+  // Inputs come in anew for each run: later tensors of a step take their memory.
+  gpu::CommandList commands = steps_.feeding(*plans_, batch);
+  commands.insert(commands.end(), training.commands.begin(), training.commands.end());
+  // Of this rank alone.
   std::erase_if(commands,
                 [](const gpu::Command& c) { return std::holds_alternative<gpu::HostTurn>(c); });
   return profile_commands(*kernels_, commands, steps);

@@ -20,7 +20,9 @@ enum class Start : int32_t {
   resume = 1,     // from the newest checkpoint
   overwrite = 2,  // from the beginning, in place of an earlier run
   evaluate = 3,   // with the newest checkpoint's weights; does not train, writes nothing
-  trial = 4,      // from the beginning; writes nothing
+  trial = 4,      // from the beginning; writes nothing, on the program's device alone
+  study =
+      5,  // from the beginning; writes nothing, on the devices that the job names, and never with other processes
 };
 
 class RunFolder {

@@ -116,13 +116,16 @@ void Steps::start(Plans& plans, const pipeline::Item& batch,
   started_.push_back({tickets_, metrics, values, batch, planned.weak_from_this()});
 }
 
-void Steps::compute_gradients(Plans& plans, const pipeline::Item& batch) const {
+gpu::CommandList Steps::feeding(Plans& plans, const pipeline::Item& batch) const {
   Planned& planned = plans.training(batch);
-  Planned::Training& training = *planned.training();
   const ops::StepValues values =
       values_for(batch, plans, counts_of(batch, plans.model().inputs()[0]), planned);
-  gpu::CommandList commands = training.fed.filled(batch).feeding(values);
-  const gpu::CommandList& passes = training.plan.commands();
+  return planned.training()->fed.filled(batch).feeding(values);
+}
+
+void Steps::compute_gradients(Plans& plans, const pipeline::Item& batch) const {
+  gpu::CommandList commands = feeding(plans, batch);
+  const gpu::CommandList& passes = plans.training(batch).training()->plan.commands();
   commands.insert(commands.end(), passes.begin(), passes.end());
   gpu::run_once(plans.kernels().device(), commands);
 }

@@ -47,6 +47,9 @@ class Steps {
   void start(Plans& plans, const pipeline::Item& batch,
              const std::optional<SampleCounts>& all_ranks = {}, bool plan_changes = false);
 
+  // The commands that bring in the batch as the next step would, to be run in its stead. Nothing is in flight.
+  gpu::CommandList feeding(Plans& plans, const pipeline::Item& batch) const;
+
   // Computes the gradients of the batch as the next step would, and leaves them in the store: nothing is updated. Waits for the
   // device. The parts of the model that change without an update (running statistics) do change.
   void compute_gradients(Plans& plans, const pipeline::Item& batch) const;

@@ -62,7 +62,7 @@ Team::Team(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start start,
     fail(Code::invalid_argument, "parallel.devices names ", names.size(),
          " devices, each of which is a rank, and a transport of the program's is the end of one: "
          "give it one device");
-  if (trains && !ranks) check_processes(job);
+  if (trains && !ranks && start != Start::study) check_processes(job);
   is_lent_ = trains && ranks;
   if (names.size() > 1)
     gather(job, start);
@@ -80,7 +80,7 @@ std::shared_ptr<gpu::Kernels> Team::device_of(const std::string& selector) const
 void Team::gather(const Job& job, Start start) {
   const auto names = job.parallel()->strings("devices");
   const int size = static_cast<int>(names.size());
-  const bool is_local = !has_processes(job);
+  const bool is_local = start == Start::study || !has_processes(job);
   auto groups = std::make_shared<std::vector<exchange::Group>>();
   if (is_local) *groups = exchange::local_groups(size, job.parallel()->number("timeout"));
   const auto ranks_of = [groups, job, size](int device) {

@@ -40,10 +40,8 @@ class Team {
   Learner& learner();
   Learner& shaped_learner();
 
+  uint64_t device_bytes() const { return lead_->learner().device_bytes(); }  // of the first device
   std::optional<double> noise_scale() const { return lead_->noise_scale(); }
-
-  // Of all devices, as much on each as on the first.
-  uint64_t device_bytes() const { return (1 + mates_.size()) * lead_->learner().device_bytes(); }
 
   void set_hyperparameter(const std::string& name, double value);
 

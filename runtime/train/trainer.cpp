@@ -20,7 +20,9 @@ size_t batches_ahead(const Job& job) {
   return job.parallel() ? static_cast<size_t>(job.parallel()->integer("batches_ahead")) : 8;
 }
 
-bool only_looks(Start start) { return start == Start::evaluate || start == Start::trial; }
+bool is_trial(Start start) { return start == Start::trial || start == Start::study; }
+
+bool only_looks(Start start) { return start == Start::evaluate || is_trial(start); }
 
 }  // namespace
 
@@ -36,9 +38,9 @@ LearnerSpec learner_spec(const Job& job) {
 Trainer::Trainer(std::shared_ptr<gpu::Kernels> kernels, const Job& job, Start start,
                  std::unique_ptr<Ranks> ranks, std::unique_ptr<Membership> membership)
     : job_(job),
-      ranks_(ranks                   ? std::move(ranks)
-             : start == Start::trial ? nullptr
-                                     : join_ranks(job)),
+      ranks_(ranks             ? std::move(ranks)
+             : is_trial(start) ? nullptr
+                               : join_ranks(job)),
       membership_(membership                    ? std::move(membership)
                   : only_looks(start) || ranks_ ? nullptr
                                                 : join_servers(job)),
@@ -70,7 +72,7 @@ void Trainer::begin(std::shared_ptr<gpu::Kernels> kernels) {
     log_line(LogLevel::warning,
              "this run saves nothing, no checkpoint and no metrics: the job has no output.dir "
              "(\"\" says that this is meant)");
-  if (leads() && directory.value_or("") != "" && start_ != Start::trial)
+  if (leads() && directory.value_or("") != "" && !is_trial(start_))
     folder_ = std::make_unique<RunFolder>(*directory, start_, job_.output().boolean("tensorboard"));
   if (ranks_ && ranks_->is_newcomer())
     begin_as_others();

@@ -282,14 +282,19 @@ TEST_F(Studies, AFailedTrialIsKeptWithItsErrorAndRunAgainLater) {
   EXPECT_EQ(run_study(json_, folder()).back().resumed, 2u);
 }
 
+// Of two ranks on the device under test.
+std::string two_ranks(const std::string& second = study_kernels()->device()->info().name) {
+  const Json devices{study_kernels()->device()->info().name, second};
+  return "parallel.devices=" + devices.dump();
+}
+
 // The same examples a step on one rank and on two.
 TEST_F(Studies, TrialsTrainOnAsManyRanksAsTheJobNamesDevices) {
   json_.erase("for");
   json_["goal"].erase("target");
   json_["conditions"] = {
       {{"labels", {{"ranks", 1}}}, {"set", {"pipeline.stages.5.size=32"}}},
-      {{"labels", {{"ranks", 2}}},
-       {"set", {"pipeline.stages.5.size=16", R"(parallel={"devices": ["0", "0"]})"}}}};
+      {{"labels", {{"ranks", 2}}}, {"set", {"pipeline.stages.5.size=16", two_ranks()}}}};
   run_study(json_, folder(), 1);
   const auto records = records_in(folder());
   ASSERT_EQ(records.size(), 8u);
@@ -297,13 +302,14 @@ TEST_F(Studies, TrialsTrainOnAsManyRanksAsTheJobNamesDevices) {
     EXPECT_EQ(record.status, Status::missed) << record.error;
     EXPECT_EQ(record.spent.steps, 40);
     EXPECT_EQ(record.spent.examples, 40 * 32);
+    EXPECT_EQ(record.device, study_kernels()->device()->info().name);
   }
   run_study(json_, folder("two at once"), 2);
   EXPECT_EQ(findings(folder("two at once")), findings(folder()));
 }
 
 TEST_F(Studies, ATrialWithRanksEndsAtItsTargetAndWhenItIsStopped) {
-  json_["set"].push_back(R"(parallel={"devices": ["0", "0"]})");
+  json_["set"].push_back(two_ranks());
   json_["goal"]["target"] = 100;
   run_study(json_, folder());
   for (const Record& record : records_in(folder())) {
@@ -314,11 +320,39 @@ TEST_F(Studies, ATrialWithRanksEndsAtItsTargetAndWhenItIsStopped) {
   json_["budget"] = {{"steps", 1000000}};
   Runner runner(study_kernels(), parsed(json_), {folder("stopped"), false, 1});
   EXPECT_TRUE(eventually([&] { return runner.next_event(0.05).running == 1; }));
+  runner.next_event(0.3);  // it trains by now
   runner.stop();
   study::Event event;
   do event = runner.next_event(1);
   while (event.kind != EventKind::end);
   EXPECT_EQ(event.done, 0u);
+}
+
+TEST_F(Studies, ARankWithoutADeviceFailsItsTrial) {
+  json_["set"].push_back(two_ranks("nowhere"));
+  json_["for"]["batch"] = {16};
+  const std::string text = error_text([&] { run_study(json_, folder()); });
+  EXPECT_NE(text.find("the first 3 trials"), std::string::npos) << text;
+  EXPECT_NE(text.find("no Vulkan device matches 'nowhere'"), std::string::npos) << text;
+  json_["set"].back() = R"(parallel.devices=["nowhere", "nowhere"])";
+  EXPECT_NE(error_text([&] { run_study(json_, folder("both")); }).find("'nowhere'"),
+            std::string::npos);
+}
+
+TEST_F(Studies, EndsWithOneErrorOfAllRanks) {
+  json_["set"].push_back(two_ranks());
+  json_["set"].push_back("pipeline.stages.0.pattern=/nowhere/to-be-found.tar");
+  const std::string text = error_text([&] { run_study(json_, folder()); });
+  EXPECT_NE(text.find("the first 3 trials"), std::string::npos) << text;
+  EXPECT_NE(text.find("/nowhere/to-be-found.tar"), std::string::npos) << text;
+}
+
+TEST_F(Studies, TrialsWithRanksWriteNoListOfBadRecords) {
+  const std::string list = dir_.path("bad.jsonl");
+  json_["set"].push_back(two_ranks());
+  json_["set"].push_back("pipeline.bad_records_file=" + list);
+  run_study(json_, folder());
+  EXPECT_FALSE(std::filesystem::exists(list));
 }
 
 TEST_F(Studies, EndsWithTheErrorOfItsFirstTrials) {
@@ -470,6 +504,9 @@ TEST(RoomForTrials, IsLimitedByCoresAndMemory) {
   EXPECT_EQ(study::room_on(device, 16, 10), 8u);
   EXPECT_EQ(study::room_on(device, 16, 100), 5u) << "half of the memory";
   EXPECT_EQ(study::room_on(device, 16, 5000), 1u);
+  EXPECT_EQ(study::room_on(device, 16, 10, 2), 4u);
+  EXPECT_EQ(study::room_on(device, 16, 100, 2), 2u) << "half of the memory";
+  EXPECT_EQ(study::room_on(device, 4, 10, 8), 1u);
   device.kind = gpu::DeviceKind::discrete;
   EXPECT_EQ(study::room_on(device, 16, 10), 4u);
   EXPECT_EQ(study::room_on(device, 4, 10), 2u);

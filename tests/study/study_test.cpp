@@ -418,11 +418,26 @@ TEST_F(StudyFile, RanksOfATrialAreDevicesOfItsProcess) {
        {std::pair{"{}", "parallel names no 'devices'"},
         {R"({"devices": ["0"], "rank": 0, "size": 2})", "a launcher, name other processes"},
         {R"({"devices": ["0"], "algorithm": "downpour"})", "needs a parameter server"},
-        {R"({"devices": ["0"], "elastic": true})", "'elastic' is for processes"}}) {
+        {R"({"devices": ["0"], "elastic": true})", "elastic is for several processes"},
+        {R"({"devices": ["0"], "host": "localhost"})", "host is for several processes"}}) {
     const std::string text = problem(parallel);
     EXPECT_NE(text.find(part), std::string::npos) << parallel << ": " << text;
     EXPECT_NE(text.find("parallel.devices"), std::string::npos) << text;
   }
+  EXPECT_NE(problem(R"({"devices": ["0", "0"], "mesh": {"tensor": 3}})"), "");
+  json_["set"].push_back("train.noise_scale_every=5");
+  EXPECT_NE(problem(R"({"devices": ["0", "0"]})").find("noise_scale_every"), std::string::npos);
+  EXPECT_EQ(problem(R"({"devices": ["0"]})"), "");
+}
+
+TEST_F(StudyFile, DevicesOfRanksAreNoPartOfATrialsIdentity) {
+  const auto digest = [&](const std::string& devices) {
+    Json json = json_;
+    json["set"].push_back("parallel.devices=" + devices);
+    return trial_spec(parsed(json), {0, 0, 0, 0}, Json()).digest;
+  };
+  EXPECT_EQ(digest(R"(["0", "0"])"), digest(R"(["0", "1"])"));
+  EXPECT_NE(digest(R"(["0", "0"])"), digest(R"(["0"])"));
 }
 
 TEST_F(StudyFile, AMisspeltBaselineIsAnError) {

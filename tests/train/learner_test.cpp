@@ -493,5 +493,22 @@ TEST(Profile, SaysWhereTheTimeGoes) {
   EXPECT_NE(text.find("more\n"), std::string::npos) << "tables are for people: 20 rows";
 }
 
+// Otherwise later runs would be timed on a loss that is not finite, after which the optimizer does nothing.
+TEST(Profile, ItsRunsAreStepsOnTheBatch) {
+  Learner profiled = make_learner(kDecoder, R"({"optimizer": "sgd"})");
+  profiled.profile(counting_batch(0), 3);
+  Learner trained = make_learner(kDecoder, R"({"optimizer": "sgd"})");
+  for (int i = 0; i < 5; ++i)  // one before the recording, one that compiles, and three
+    trained.step(counting_batch(0));
+  trained.take_metrics(true);
+  const auto there = profiled.weights(""), here = trained.weights("");
+  ASSERT_EQ(there.size(), here.size());
+  ASSERT_FALSE(here.empty());
+  for (size_t i = 0; i < here.size(); ++i) {
+    const auto a = there[i].tensor.view<float>(), b = here[i].tensor.view<float>();
+    EXPECT_TRUE(std::equal(a.begin(), a.end(), b.begin(), b.end())) << here[i].name;
+  }
+}
+
 }  // namespace
 }  // namespace etr::test
