@@ -29,8 +29,8 @@ struct BudgetRequest {
 // how large they are at each place. Throws Error(invalid_argument) that says what needs how much where the
 // budget cannot hold the buffers and the least that the queues need.
 //
-// 80 % of the budget are planned: the rest is the allocators' and the decoders' own. A sample much larger
-// than those tried can exceed its queue's share by one message.
+// Buffers and queues get 80 % of the budget, and batch memory that is kept for reuse 5 %: the rest is the allocators' and
+// the decoders' own. A sample much larger than those tried can exceed its queue's share by one message.
 std::vector<QueueLimits> plan_budget(BudgetRequest request);
 
 }  // namespace etr::pipeline
