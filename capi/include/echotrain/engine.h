@@ -1,26 +1,34 @@
-/* What moves data between the processes of a group: a table of functions, an engine.
+/* Engines: tables of functions that move data between the processes of a group.
  *
- * EchoTrain brings engines (threads of one process, Gloo, MPI). A program that has a transport of its own (mpi4py, Ray, NCCL, ...)
- * fills the same table, and hands it to etr_trainer_start_job_over. This header has types only, and is C99 and C++.
+ * EchoTrain has engines of its own (threads of one process, Gloo, MPI). A program with another
+ * transport (mpi4py, Ray, NCCL, ...) fills the same table and passes it to
+ * etr_trainer_start_job_over. This header contains types only and is valid C99 and C++.
  *
  * The contract:
  *
- *  1. A group has `size` ranks, 0 to size - 1; an engine is one rank's end of it. Every rank calls the same collective functions
- *     (all_reduce, reduce_scatter, all_gather, broadcast, barrier, split) in the same order, with matching counts, types and roots.
- *  2. A function returns when its work is done, or with an error. It serves one thread at a time. Different engines, such as those
- *     that split() makes, serve different threads at once.
- *  3. A function returns 0 (ETR_OK), or one of the negative statuses of echotrain.h after it has filled `error`. It ends within
- *     `timeout_s` seconds and one more. Ranks that did not come, or are gone, are ETR_RANK_LOST, and listed in `error`.
- *  4. After an error of one function the engine is dead: its memory may be freed, and of its functions only abort and destroy are
- *     called. The engine no longer touches the caller's memory. The other ranks get an error soon, too.
- *  5. A sum has the same bits on all ranks, and whenever ranks of the same number sum the same values.
- *  6. Nothing throws, prints, exits, or leaves by longjmp.
- *  7. The table grows at its end; `struct_size` says how much of it there is. Whoever is handed a table to fill (etr_engine_open, split)
- *     writes no more of it than the `struct_size` that it finds there, and sets `struct_size` to what it has filled.
- *  8. An engine has abort and destroy. Other functions may be NULL, or return ETR_UNSUPPORTED: what needs them is then an error that
- *     names them. Data-parallel training takes all_reduce, all_gather, broadcast and split, and where it shares out gradients
- *     (parallel.zero_stage 2) reduce_scatter, too.
- *  9. Its functions make no calls on the trainer that they serve, but etr_trainer_stop and etr_trainer_destroy: ETR_STATE.
+ *  1. A group has `size` ranks, 0 to size - 1; an engine is one rank's end of it. All ranks call
+ *     the same collective functions (all_reduce, reduce_scatter, all_gather, broadcast, barrier,
+ *     split) in the same order, with matching counts, types and roots.
+ *  2. A function returns when its work is done, or with an error. It serves one thread at a time.
+ *     Different engines, such as those that split() makes, may serve different threads at once.
+ *  3. A function returns 0 (ETR_OK), or fills `error` and returns a negative status of echotrain.h.
+ *     It ends within `timeout_s` seconds plus one. If ranks did not come or are gone, it returns
+ *     ETR_RANK_LOST and lists them in `error`.
+ *  4. After a function has failed, the engine is dead: it no longer touches the caller's memory,
+ *     which may be freed, and only its abort and destroy are called. The other ranks soon get an
+ *     error, too.
+ *  5. A sum has the same bits on all ranks, and on every call in which the same number of ranks sum
+ *     the same values.
+ *  6. Functions do not throw, print, exit, or leave by longjmp.
+ *  7. The table only grows at its end; `struct_size` says how many of its bytes are valid. A
+ *     function that receives a table to fill (etr_engine_open, split) writes no more than the
+ *     `struct_size` that it finds there, and sets `struct_size` to what it has filled.
+ *  8. Every engine has abort and destroy. Other functions may be NULL or return ETR_UNSUPPORTED;
+ *     what needs them then fails with an error that names them. Data-parallel training needs
+ *     all_reduce, all_gather, broadcast and split, and with sharded gradients (parallel.zero_stage
+ *     2) also reduce_scatter.
+ *  9. An engine's functions must not call the trainer that they serve, except etr_trainer_stop and
+ *     etr_trainer_destroy; other calls give ETR_STATE.
  */
 #ifndef ECHOTRAIN_ENGINE_H_
 #define ECHOTRAIN_ENGINE_H_
@@ -31,7 +39,7 @@
 extern "C" {
 #endif
 
-/* What a reduction works on. */
+/* The element types of reductions. */
 enum {
   ETR_NUMBER_F32 = 0,
   ETR_NUMBER_F64 = 1,
@@ -41,22 +49,25 @@ enum {
   ETR_NUMBER_BF16 = 5 /* bfloat16 */
 };
 
-/* Sums of integers wrap around. Sums of F16 and BF16 are rounded to the nearest, of two the even one: after each addition, or once. The least and the largest of numbers where one is NaN are either NaN or one of the others. */
+/* Integer sums wrap around. Sums of F16 and BF16 are rounded to nearest, ties to even, either after
+ * each addition or once at the end. If an operand is NaN, a minimum or maximum is either NaN or one
+ * of the other operands. */
 enum { ETR_REDUCE_SUM = 0, ETR_REDUCE_MIN = 1, ETR_REDUCE_MAX = 2 };
 
 enum {
   ETR_ENGINE_MISSING_MAX = 64,
-  ETR_ENGINE_TAG_MAX = 32767 /* of messages: what every MPI has */
+  ETR_ENGINE_TAG_MAX = 32767 /* of messages; every MPI supports this value */
 };
 
 typedef struct etr_engine_error {
   uint32_t struct_size;
-  int32_t missing_count; /* ranks that are missing; the list below has the first of them */
+  int32_t missing_count; /* number of missing ranks; the list below has the first of them */
   int32_t missing[ETR_ENGINE_MISSING_MAX];
-  char message[1024]; /* UTF-8, ends with NUL: what happened, and what to do */
+  char message[1024]; /* UTF-8, ends with NUL: what happened, and what to do about it */
 } etr_engine_error;
 
-/* One rank's end of a group. `context` is handed to each function. Whoever has the table calls destroy once, at the end. */
+/* One rank's end of a group. `context` is passed to each function. The owner of the table calls
+ * destroy once, at the end. */
 typedef struct etr_engine {
   uint32_t struct_size;
   int32_t rank;
@@ -64,57 +75,67 @@ typedef struct etr_engine {
   int32_t reserved; /* 0 */
   void* context;
 
-  /* data[i] becomes the reduction of all ranks' data[i]. */
+  /* Replaces data[i] by the reduction of data[i] over all ranks. */
   int32_t (*all_reduce)(void* context, void* data, uint64_t count, int32_t number,
                         int32_t reduction, double timeout_s, etr_engine_error* error);
 
-  /* `data` has counts[0] + ... + counts[size - 1] numbers; rank r gets the reduction of the r-th part of it in `part`. */
+  /* Reduces `data`, which has counts[0] + ... + counts[size - 1] numbers, over all ranks. Rank r
+   * receives the r-th part of the result, counts[r] numbers, in `part`. */
   int32_t (*reduce_scatter)(void* context, const void* data, const uint64_t* counts, void* part,
                             int32_t number, int32_t reduction, double timeout_s,
                             etr_engine_error* error);
 
-  /* Rank r gives sizes[r] bytes in `part`; `data` gets those of all ranks, in their order. `part` may lie at
-   * its place in `data` already. */
+  /* Concatenates the ranks' parts, in rank order, in `data`. Rank r provides sizes[r] bytes in
+   * `part`, which may already lie at its place in `data`. */
   int32_t (*all_gather)(void* context, const void* part, const uint64_t* sizes, void* data,
                         double timeout_s, etr_engine_error* error);
 
-  /* `data` becomes that of the rank `root`. */
+  /* Copies `data` from the rank `root` to all ranks. */
   int32_t (*broadcast)(void* context, void* data, uint64_t size_bytes, int32_t root,
                        double timeout_s, etr_engine_error* error);
 
   /* Returns when all ranks have called it. */
   int32_t (*barrier)(void* context, double timeout_s, etr_engine_error* error);
 
-  /* From one rank to another: the n-th send with a tag meets the n-th receive with it. A send may wait for its receive.
-   * Tags go up to ETR_ENGINE_TAG_MAX. */
+  /* Sends to the rank `to`. Between two ranks the n-th send with a tag matches the n-th receive
+   * with that tag. A send may wait for its receive. Tags are 0 to ETR_ENGINE_TAG_MAX. */
   int32_t (*send)(void* context, const void* data, uint64_t size_bytes, int32_t to, uint32_t tag,
                   double timeout_s, etr_engine_error* error);
+
+  /* Receives from the rank `from`; see send. */
   int32_t (*receive)(void* context, void* data, uint64_t size_bytes, int32_t from, uint32_t tag,
                      double timeout_s, etr_engine_error* error);
 
-  /* Fills `part` with an engine of the ranks that give the same colour, ordered by key, then by rank. A negative colour belongs to
-   * no group: part->size is 0 then, and nothing else of it is set. All ranks call it, those with a negative colour too. */
+  /* Fills `part` with an engine for the ranks that pass the same colour, ordered by key, then by
+   * rank. A rank with a negative colour belongs to no group: part->size is then 0, and nothing else
+   * in it is set. All ranks make this call, also those with a negative colour. */
   int32_t (*split)(void* context, int32_t colour, int32_t key, double timeout_s,
                    struct etr_engine* part, etr_engine_error* error);
 
-  /* Ends the engine: the function that waits, here and on other ranks, returns an error with this reason. Any thread, at any time
-   * before destroy; more than once does no harm. */
+  /* Ends the engine: functions that are waiting, here and on other ranks, return an error with this
+   * reason. Any thread, at any time before destroy; repeated calls do no harm. */
   void (*abort)(void* context, const char* reason);
 
-  /* Waits, at most a few seconds, until the other ranks have what this one sent, and frees the engine. */
+  /* Waits, for a few seconds at most, until the other ranks have received what this one sent, and
+   * frees the engine. */
   void (*destroy)(void* context);
 
-  /* Optional, both or neither: NULL, or a `struct_size` that ends before them. Memory on which the engine works where it lies. All
-   * functions take any memory, but for other memory some engines have to copy (as one that works in another process).
+  /* Allocates `size_bytes` bytes (at least one) that the engine can use in place. They begin at a
+   * page boundary and share their pages with nothing. All functions accept any memory, but some
+   * engines have to copy other memory, for example those that work in another process.
    *
-   * allocate() gives `size_bytes` bytes, one at least, that begin at a page and share their pages with nothing. After an error of
-   * allocate() the engine lives on; after that of another function the memory is still there, with undefined contents. release() takes
-   * back what allocate() gave, before destroy. Any thread; not while a function works on that memory. */
+   * If allocate() fails, the engine remains usable. If another function fails, the memory remains
+   * valid, with undefined contents. Any thread. allocate and release are optional, but only both
+   * together: they are NULL, or `struct_size` ends before them. */
   int32_t (*allocate)(void* context, uint64_t size_bytes, void** memory, etr_engine_error* error);
+
+  /* Frees memory of allocate(), before destroy. Any thread, but not while a function works on that
+   * memory. */
   void (*release)(void* context, void* memory);
 } etr_engine;
 
-/* What a plug-in library exports under the name `etr_engine_open`: joins the group that the JSON object `spec` describes. */
+/* The type of the function `etr_engine_open` that a plug-in library exports. It joins the group
+ * that the JSON object `spec` describes and fills `engine`. */
 typedef int32_t (*etr_engine_open_function)(const char* spec, etr_engine* engine,
                                             etr_engine_error* error);
 
