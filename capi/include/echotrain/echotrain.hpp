@@ -1,9 +1,9 @@
 // EchoTrain for C++17 and later: echotrain.h with owned handles, exceptions and functions as
 // stages.
 //
-// Header-only; everything goes through the C API, so a program works with every later 0.x library.
-// Objects own their handle and are movable, not copyable. Failures are exceptions of type Error.
-// Threads, units, shapes and lifetimes are those of echotrain.h.
+// The header calls nothing but the C API, so a program works with every later 0.x library. Objects
+// own their handle; they are movable, not copyable. Failures are exceptions of type Error. Threads,
+// units, shapes and lifetimes are those of echotrain.h.
 #ifndef ECHOTRAIN_ECHOTRAIN_HPP_
 #define ECHOTRAIN_ECHOTRAIN_HPP_
 
@@ -29,7 +29,7 @@
 
 namespace echotrain {
 
-// A failed call. `status` is one of ETR_*.
+// A failed call. status() is one of the negative ETR_ values of echotrain.h.
 class Error : public std::runtime_error {
  public:
   Error(int32_t status, const std::string& message)
@@ -40,7 +40,8 @@ class Error : public std::runtime_error {
   int32_t status_;
 };
 
-// Ranks of a group are dead, frozen or unreachable. A Transport throws it with their numbers.
+// Thrown by a Transport when ranks of its group are dead, frozen or unreachable; missing() lists
+// them.
 class RankLost : public Error {
  public:
   RankLost(const std::string& message, std::vector<int32_t> missing)
@@ -66,7 +67,7 @@ struct Destroyer {
 template <typename T, void (*destroy)(T*)>
 using Handle = std::unique_ptr<T, Destroyer<T, destroy>>;
 
-// Calls `make(..., &raw)` and owns what it made.
+// Calls `make(&raw)` and takes ownership of the handle that it creates.
 template <typename Owned, typename Make>
 Owned made_by(Make&& make) {
   typename Owned::pointer raw = nullptr;
@@ -82,7 +83,8 @@ std::string text_by(Make&& make) {
   return owned.get();
 }
 
-// `text` for a C function. With a NUL character inside, the function would see its beginning only: an Error.
+// Returns `text` for a C function. Throws Error if it contains a NUL character, at which C would
+// cut it off.
 inline const char* c_string(const std::string& text, const char* name) {
   if (text.find('\0') != std::string::npos)
     throw Error(ETR_INVALID_ARGUMENT, std::string("argument '") + name +
@@ -90,7 +92,7 @@ inline const char* c_string(const std::string& text, const char* name) {
   return text.c_str();
 }
 
-// The first exception that left a function of the program; several workers may fail at once.
+// Keeps the first exception that left a function of the program; several workers may fail at once.
 class Failure {
  public:
   void set(std::exception_ptr thrown) {
@@ -101,7 +103,8 @@ class Failure {
     const std::lock_guard<std::mutex> lock(mutex_);
     exception_ = nullptr;
   }
-  // check(), but throws the program's own exception where `status` says that one of its functions failed.
+  // Does the same as check(), but rethrows the program's own exception if `status` says that one of
+  // its functions failed.
   int32_t check(int32_t status) const {
     if (status == ETR_CALLBACK) {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -117,15 +120,17 @@ class Failure {
 
 }  // namespace detail
 
+// Returns the library's version, such as "0.1.0".
 inline std::string version() { return etr_version(); }
 
-// The options of "stages", "layers", "optimizers" or a "job", as JSON.
+// Returns the options of "stages", "layers", "models", "optimizers", "job", "study" or "pack" as
+// JSON; see etr_schema.
 inline std::string schema(const std::string& kind) {
   return detail::text_by(
       [&](char** out) { return etr_schema(detail::c_string(kind, "kind"), out); });
 }
 
-// Named values: Options{{"factor", 2.5}, {"mode", "fixed"}}.
+// A set of named values: Options{{"factor", 2.5}, {"mode", "fixed"}}.
 class Options {
  public:
   struct Value {
@@ -178,6 +183,7 @@ class Options {
   Owned handle_;
 };
 
+// Lists the Vulkan devices: discrete GPUs first, CPU devices last.
 inline std::vector<etr_device_info> devices() {
   int32_t count = 0;
   check(etr_device_count(&count));
@@ -189,10 +195,12 @@ inline std::vector<etr_device_info> devices() {
   return out;
 }
 
-// An opened device. `device`: empty, an index, or part of a name.
+// An open device with its kernels.
 class Runtime {
  public:
-  // `memory_limit_bytes` of device memory; 0: what there is. `tuning`: a file of tune(); "": the user's, if there is one.
+  // Opens a device. `device` is an index or part of a name; "": the first device.
+  // `memory_limit_bytes` is the most device memory to use; 0: no limit. `tuning` is a file that
+  // tune() wrote; "": the user's file, if it exists.
   explicit Runtime(const std::string& device = "", uint64_t memory_limit_bytes = 0,
                    const std::string& tuning = "") {
     etr_runtime_options options{};
@@ -203,7 +211,7 @@ class Runtime {
     handle_ = detail::made_by<Owned>(
         [&](etr_runtime** out) { return etr_runtime_create(&options, out); });
   }
-  // On a Vulkan device of the program's own: see etr_runtime_create_shared.
+  // Uses a Vulkan device of the program; see etr_runtime_create_shared.
   explicit Runtime(const etr_vulkan_device& shared)
       : handle_(detail::made_by<Owned>(
             [&](etr_runtime** out) { return etr_runtime_create_shared(&shared, nullptr, out); })) {}
@@ -213,7 +221,8 @@ class Runtime {
     check(etr_runtime_device(get(), &info));
     return info;
   }
-  // Finds the fastest kernels for what its trainers have planned: see etr_runtime_tune. "": the user's file.
+  // Finds the fastest kernels for what the runtime's trainers have planned and writes them to
+  // `path`; "": the user's file. See etr_runtime_tune.
   void tune(const std::string& path = "") {
     check(etr_runtime_tune(get(), path.empty() ? nullptr : detail::c_string(path, "path"), nullptr,
                            nullptr));
@@ -225,7 +234,7 @@ class Runtime {
   Owned handle_;
 };
 
-// A field's data, which the batch owns.
+// A view of a field; the batch owns the data.
 struct TensorView {
   int32_t dtype = ETR_U8;
   std::vector<int64_t> shape;
@@ -238,11 +247,11 @@ struct TensorView {
   }
 };
 
-// Named tensors: a batch, or in a map function a sample.
+// Named tensors: a batch, or in a map function a single sample.
 class Batch {
  public:
   Batch() : owned_(detail::made_by<Owned>(etr_batch_create)), handle_(owned_.get()) {}
-  // Owns `handle`; with `borrowed` it does not.
+  // Takes ownership of `handle` unless it is `borrowed`.
   explicit Batch(etr_batch* handle, bool borrowed = false)
       : owned_(borrowed ? nullptr : handle), handle_(handle) {}
 
@@ -252,6 +261,7 @@ class Batch {
     check(etr_batch_get_info(handle_, &out));
     return out;
   }
+  // Returns the names of the fields in host memory.
   std::vector<std::string> fields() const {
     std::vector<std::string> out;
     const int32_t count = info().fields;
@@ -262,6 +272,7 @@ class Batch {
     }
     return out;
   }
+  // Returns a field without a copy; see etr_batch_get for its lifetime.
   TensorView operator[](const std::string& field) const {
     etr_tensor t{};
     t.struct_size = sizeof t;
@@ -269,7 +280,7 @@ class Batch {
     return {t.dtype, {t.shape, t.shape + t.rank}, t.data, t.size_bytes};
   }
 
-  // Sets a field to a copy of `count(shape)` values.
+  // Sets a field to a copy of `values`, as many as `shape` has elements.
   template <typename T>
   void set(const std::string& field, const T* values, const std::vector<int64_t>& shape) {
     const etr_tensor t = tensor(values, shape);
@@ -284,7 +295,8 @@ class Batch {
     const char* const c_field = detail::c_string(field, "field");  // before it is released
     check(etr_batch_wrap(handle_, c_field, &t, release_owner, kept.release()));
   }
-  // Sets a field to what lies in a VkBuffer; `owner` is kept until nobody reads it any more.
+  // Sets a field to the contents of a VkBuffer; `owner` is kept until nobody reads them any more.
+  // See etr_batch_wrap_vulkan.
   void wrap(const std::string& field, const etr_vulkan_buffer& buffer,
             std::shared_ptr<const void> owner) {
     auto kept = std::make_unique<std::shared_ptr<const void>>(std::move(owner));
@@ -327,26 +339,30 @@ class Batch {
   etr_batch* handle_;
 };
 
+// A sequence of stages that delivers batches.
 class Pipeline {
  public:
-  // Options of the job section "pipeline": threads, seed, epochs, on_error, ...
+  // Creates an empty pipeline. `options` are those of the job section "pipeline": threads, seed,
+  // epochs, on_error and so on.
   explicit Pipeline(const Options& options = {})
       : handle_(detail::made_by<Owned>(
             [&](etr_pipeline** out) { return etr_pipeline_create(options.get(), out); })),
         failure_(std::make_shared<detail::Failure>()) {}
+  // Creates a whole pipeline; see etr_pipeline_create_from_json.
   static Pipeline from_json(const std::string& json) {
     return Pipeline(detail::made_by<Owned>([&](etr_pipeline** out) {
       return etr_pipeline_create_from_json(detail::c_string(json, "json"), out);
     }));
   }
 
+  // Appends a stage; the first one is a source.
   Pipeline& add(const std::string& stage, const Options& options = {}) {
     check(etr_pipeline_add(get(), detail::c_string(stage, "stage"), options.get()));
     return *this;
   }
 
-  // A function of yours as a stage; see etr_pipeline_add_map. What it throws ends the run, or drops
-  // the record, as `on_error` says; next() throws it again.
+  // Appends a function of yours as a stage; see etr_pipeline_add_map. An exception that it throws
+  // ends the run or drops the record, as `on_error` says; if it ends the run, next() rethrows it.
   Pipeline& map(const std::string& name, std::function<void(Batch&)> function) {
     auto goes_on = [f = std::move(function)](Batch& item) {
       f(item);
@@ -359,8 +375,8 @@ class Pipeline {
     return *this;
   }
 
-  // A function of yours as the source; see etr_pipeline_add_source. It sets the fields of a sample, or
-  // returns false at the end of a pass.
+  // Adds a function of yours as the source; see etr_pipeline_add_source. It sets the fields of a
+  // sample and returns true, or returns false at the end of a pass.
   Pipeline& source(const std::string& name, std::function<bool(Batch&)> function) {
     auto call = std::make_unique<MapCall>(MapCall{std::move(function), failure_});
     const char* const c_name = detail::c_string(name, "name");
@@ -369,42 +385,50 @@ class Pipeline {
     return *this;
   }
 
-  // The next batch; none at the end of an epoch. The next call goes on with the next epoch.
+  // Waits for the next batch and returns it; nullopt at the end of an epoch. The next call
+  // continues with the next epoch.
   std::optional<Batch> next() {
     etr_batch* batch = nullptr;
     if (failure_->check(etr_pipeline_next(get(), &batch)) == ETR_END) return std::nullopt;
     return Batch(batch);
   }
 
-  // Waits until next() would not block, at most `seconds`; false where it still would.
+  // Waits until next() would not block, for at most `seconds`; false if it still would.
   bool wait(double seconds) { return check(etr_pipeline_wait(get(), seconds)) == ETR_OK; }
 
-  // Batches in the epoch of the next batch; none where that is not known.
+  // Returns the number of batches in the epoch of the next batch; nullopt if it is not known.
   std::optional<int64_t> length() const {
     int64_t batches = 0;
     check(etr_pipeline_length(get(), &batches));
     return batches < 0 ? std::nullopt : std::optional<int64_t>(batches);
   }
 
-  void cancel() { check(etr_pipeline_cancel(get())); }  // any thread
+  // Stops all work; a blocked next() throws Error(ETR_CANCELLED). Any thread.
+  void cancel() { check(etr_pipeline_cancel(get())); }
+  // Returns statistics as JSON. Any thread.
   std::string stats() const {
     return detail::text_by([&](char** out) { return etr_pipeline_stats(get(), out); });
   }
-  // `format`: "text", "svg" or "json".
+  // Explains the pipeline's speed; see etr_pipeline_explain. `format`: "text", "svg" or "json". Any
+  // thread.
   std::string explain(const std::string& format = "text") const {
     return detail::text_by([&](char** out) {
       return etr_pipeline_explain(get(), detail::c_string(format, "format"), out);
     });
   }
+  // Returns a Chrome trace of the pipeline's work; see etr_pipeline_trace.
   std::string trace() const {
     return detail::text_by([&](char** out) { return etr_pipeline_trace(get(), out); });
   }
+  // Returns the bad records that were tolerated as JSON. Any thread.
   std::string bad_records() const {
     return detail::text_by([&](char** out) { return etr_pipeline_bad_records(get(), out); });
   }
+  // Returns the position after the last batch that was read as JSON; see etr_pipeline_save.
   std::string save() const {
     return detail::text_by([&](char** out) { return etr_pipeline_save(get(), out); });
   }
+  // Continues from a position that save() returned, before the first batch.
   void restore(const std::string& state) {
     check(etr_pipeline_restore(get(), detail::c_string(state, "state")));
   }
@@ -413,7 +437,7 @@ class Pipeline {
  private:
   using Owned = detail::Handle<etr_pipeline, etr_pipeline_destroy>;
   struct MapCall {
-    std::function<bool(Batch&)> function;  // false: a source's pass is over
+    std::function<bool(Batch&)> function;  // returns false if a source's pass is over
     std::shared_ptr<detail::Failure> failure;
   };
 
@@ -430,7 +454,7 @@ class Pipeline {
       Batch view(item, /*borrowed=*/true);
       return map->function(view) ? ETR_OK : ETR_END;
 #ifdef __GLIBCXX__
-    } catch (const abi::__forced_unwind&) {  // pthread_exit(), which the library says something of
+    } catch (const abi::__forced_unwind&) {  // pthread_exit(): the library reports it
       throw;
 #endif
     } catch (const std::exception& error) {
@@ -446,30 +470,34 @@ class Pipeline {
   std::shared_ptr<detail::Failure> failure_;
 };
 
+// A description of a model: layers and a loss.
 class Model {
  public:
   Model() : handle_(detail::made_by<Owned>(etr_model_create)) {}
-  // As a job has it; see etr_model_create_from_json.
+  // Creates a model from JSON in the form that jobs use; see etr_model_create_from_json.
   explicit Model(const std::string& json)
       : handle_(detail::made_by<Owned>([&](etr_model** out) {
           return etr_model_create_from_json(detail::c_string(json, "json"), out);
         })) {}
+  // Appends a layer.
   Model& add(const std::string& layer, const Options& options = {}) {
     check(etr_model_add(get(), detail::c_string(layer, "layer"), options.get()));
     return *this;
   }
+  // Sets the loss; see etr_model_set_loss.
   Model& loss(const std::string& loss, const Options& options = {}) {
     check(etr_model_set_loss(get(), detail::c_string(loss, "loss"), options.get()));
     return *this;
   }
-  // Layers, shapes, parameters, for samples of these shapes: {"image": [28, 28, 1]}. `format`: "text" or "json".
+  // Lists layers, shapes and parameters for samples of the shapes in `fields`, such as
+  // {"image": [28, 28, 1]}. `format`: "text" or "json". See etr_model_summary.
   std::string summary(const std::string& fields, const std::string& format = "text") const {
     return detail::text_by([&](char** out) {
       return etr_model_summary(get(), detail::c_string(fields, "fields"),
                                detail::c_string(format, "format"), out);
     });
   }
-  // As JSON: a ready-made model with all its layers.
+  // Returns the model as JSON; a ready-made model is written with all its layers.
   std::string json() const {
     return detail::text_by([&](char** out) { return etr_model_json(get(), out); });
   }
@@ -480,8 +508,10 @@ class Model {
   Owned handle_;
 };
 
+// A description of an optimizer with its learning rate schedule.
 class Optimizer {
  public:
+  // `schedule` holds learning_rate and the other options of the job section "schedule".
   Optimizer(const std::string& name, const Options& options, const Options& schedule)
       : handle_(detail::made_by<Owned>([&](etr_optimizer** out) {
           return etr_optimizer_create(detail::c_string(name, "name"), options.get(), schedule.get(),
@@ -494,7 +524,7 @@ class Optimizer {
   Owned handle_;
 };
 
-// A job from a file or from text; `overrides` are "key=value".
+// A job from a file or from JSON text; `overrides` are strings "key=value".
 class Job {
  public:
   static Job load(const std::string& path, const std::vector<std::string>& overrides = {}) {
@@ -506,14 +536,16 @@ class Job {
   std::string json() const {
     return detail::text_by([&](char** out) { return etr_job_json(get(), out); });
   }
-  // The folder that a run writes into; "" writes nothing, none: the job does not say, and nothing is written.
+  // Returns the folder that a run writes into; "": the job says that nothing is written; nullopt:
+  // the job does not say, and nothing is written.
   std::optional<std::string> output_dir() const {
     char* text = nullptr;
     check(etr_job_output_dir(get(), &text));
     const std::unique_ptr<char, void (*)(char*)> owned(text, etr_string_free);
     return text ? std::optional<std::string>(text) : std::nullopt;
   }
-  // See etr_job_advise. `goes_on` (may be empty) is told what is being measured; where it returns false: Error(ETR_CANCELLED).
+  // Measures the job and advises on echoing; see etr_job_advise. `goes_on` (may be empty) is told
+  // what is being done; if it returns false, advise() throws Error(ETR_CANCELLED).
   std::string advise(const Runtime& runtime, double seconds = 3, bool check = false,
                      const std::function<bool(const std::string&)>& goes_on = {}) const {
     return detail::text_by([&](char** out) {
@@ -543,18 +575,20 @@ class Job {
   Owned handle_;
 };
 
-// One shard of a job's parameter server.
+// One shard of a job's parameter server; see etr_server.
 class Server {
  public:
   Server(const Job& job, int32_t shard)
       : handle_(detail::made_by<Owned>(
             [&](etr_server** out) { return etr_server_start(job.get(), shard, out); })) {}
-  // Whether the last worker has finished; `status` (may be nullptr) receives what there is to tell. See etr_server_wait.
+  // Waits for at most `seconds`; returns whether the run is over. `status` (may be nullptr) is
+  // filled in any case. See etr_server_wait.
   bool wait(double seconds, etr_server_status* status = nullptr) {
     if (status) status->struct_size = sizeof *status;
     return check(etr_server_wait(get(), seconds, status)) == ETR_END;
   }
-  void stop() { check(etr_server_stop(get())); }  // any thread
+  // Stops the shard. Any thread.
+  void stop() { check(etr_server_stop(get())); }
   etr_server* get() const { return handle_.get(); }
 
  private:
@@ -562,10 +596,11 @@ class Server {
   Owned handle_;
 };
 
-// Many trials of jobs, for conditions that are to be compared; see the header's section on studies. What there is to tell comes as JSON.
+// A study: many trials of jobs that compare conditions; see the section on studies in echotrain.h.
+// Events and results are JSON.
 class Study {
  public:
-  // `overrides` are "key=value", for the jobs of all trials.
+  // Reads a study file. `overrides` are strings "key=value" for the jobs of all trials.
   static Study load(const std::string& path, const std::vector<std::string>& overrides = {}) {
     std::vector<const char*> texts;
     for (const std::string& text : overrides) texts.push_back(detail::c_string(text, "overrides"));
@@ -580,25 +615,31 @@ class Study {
   std::string output_dir() const {
     return detail::text_by([&](char** out) { return etr_study_output_dir(get(), out); });
   }
-  // `directory`: "" for output_dir(). `parallel`: trials at once; 0: as the device has room, -1: as the study says.
+  // Prepares the study to run; see etr_study_start. `directory`: where it writes; "": output_dir().
+  // `parallel`: how many trials run at once; 0: as many as the device has room for, -1: as the
+  // study says.
   void start(const Runtime& runtime, const std::string& directory = "", int32_t parallel = -1,
              bool overwrite = false) {
     check(etr_study_start(get(), runtime.get(), folder(directory), parallel, overwrite));
   }
-  // None after the event "end". See etr_study_next_event.
+  // Waits for an event, for at most `seconds`; nullopt after the event "end". See
+  // etr_study_next_event.
   std::optional<std::string> next_event(double seconds) {
     char* text = nullptr;
     if (check(etr_study_next_event(get(), seconds, &text)) == ETR_END) return std::nullopt;
     const std::unique_ptr<char, void (*)(char*)> owned(text, etr_string_free);
     return std::string(text);
   }
-  void stop() { check(etr_study_stop(get())); }  // any thread
-  // Of the conditions, by the records that a folder has ("": output_dir()); see etr_study_results. Any thread.
+  // Ends the study soon. Any thread.
+  void stop() { check(etr_study_stop(get())); }
+  // Returns the results by condition, from the records in `directory` ("": output_dir()); see
+  // etr_study_results. Any thread.
   std::string results(const std::string& directory = "") const {
     return detail::text_by(
         [&](char** out) { return etr_study_results(get(), folder(directory), out); });
   }
-  // The page, tables and figures, from the same records; see etr_study_write_report. Any thread.
+  // Writes the report, its tables and figures from the same records; see etr_study_write_report.
+  // Any thread.
   void write_report(const std::string& directory = "") const {
     check(etr_study_write_report(get(), folder(directory)));
   }
@@ -613,7 +654,7 @@ class Study {
   Owned handle_;
 };
 
-// How a job's trainer begins: see ETR_START_NEW and those after it.
+// How a job's trainer begins; see ETR_START_NEW to ETR_START_TRIAL.
 enum class Start : int32_t {
   fresh = ETR_START_NEW,
   resume = ETR_START_RESUME,
@@ -622,12 +663,14 @@ enum class Start : int32_t {
   trial = ETR_START_TRIAL
 };
 
-// One rank's end of a group of processes, over a transport of the program's. The contract is that of echotrain/engine.h, whose
-// functions these are; but a failure is an exception: RankLost, another Error, or any, which then comes out of the trainer's
-// call. After one only abort() is called, and the destructor. Functions that are not overridden are missing.
+// One rank's end of a group of processes, over a transport of the program. The functions and their
+// contract are those of echotrain/engine.h, except that failures are exceptions: RankLost, another
+// Error, or an exception of any other type, which the trainer's call then rethrows. After a failure
+// only abort() and the destructor are called. A function that is not overridden counts as missing.
 class Transport {
  public:
-  virtual ~Transport() = default;  // waits until the other ranks have what this one sent
+  // Waits until the other ranks have received what this one sent.
+  virtual ~Transport() = default;
   virtual int32_t rank() const = 0;
   virtual int32_t size() const = 0;
 
@@ -656,7 +699,7 @@ class Transport {
                        double /*timeout_s*/) {
     lacks("receive");
   }
-  // None for a rank whose colour is negative.
+  // Returns nullptr for a rank whose colour is negative.
   virtual std::unique_ptr<Transport> split(int32_t /*colour*/, int32_t /*key*/,
                                            double /*timeout_s*/) {
     lacks("split");
@@ -672,7 +715,7 @@ class Transport {
 
 namespace detail {
 
-// A Transport as the C API takes it: a table that owns it.
+// Makes the C API's table of functions, which owns the Transport that it calls.
 class Engine {
  public:
   static etr_engine table_of(std::unique_ptr<Transport> transport,
@@ -741,7 +784,7 @@ class Engine {
       run(*self.transport_);
       return ETR_OK;
 #ifdef __GLIBCXX__
-    } catch (const abi::__forced_unwind&) {  // pthread_exit(), which nothing may stop
+    } catch (const abi::__forced_unwind&) {  // pthread_exit(), which must not be stopped
       throw;
 #endif
     } catch (const RankLost& lost) {
@@ -771,23 +814,25 @@ class Engine {
 
 }  // namespace detail
 
+// A model with its weights and its optimizer on a device, for a loop of your own or for a job.
 class Trainer {
  public:
-  // For a loop of one's own: step(), result(), evaluate(), predict().
+  // For a training loop of your own: step(), result(), evaluate(), predict().
   Trainer(const Runtime& runtime, const Model& model, const Optimizer& optimizer, uint64_t seed = 0,
           int64_t total_steps = 0)
       : handle_(detail::made_by<Owned>([&](etr_trainer** out) {
           return etr_trainer_create(runtime.get(), model.get(), optimizer.get(), seed, total_steps,
                                     out);
         })) {}
-  // Runs a job: next_event().
+  // Runs a job; call next_event().
   Trainer(const Runtime& runtime, const Job& job, Start start)
       : handle_(detail::made_by<Owned>([&](etr_trainer** out) {
           return etr_trainer_start_job(runtime.get(), job.get(), static_cast<int32_t>(start), out);
         })) {}
   Trainer(const Runtime& runtime, const Job& job, bool resume = false)
       : Trainer(runtime, job, resume ? Start::resume : Start::fresh) {}
-  // The same as one of several ranks, over a transport of the program's: see etr_trainer_start_job_over.
+  // Runs a job as one of several ranks, over a transport of the program; see
+  // etr_trainer_start_job_over.
   Trainer(const Runtime& runtime, const Job& job, Start start,
           std::unique_ptr<Transport> transport) {
     if (!transport) throw Error(ETR_INVALID_ARGUMENT, "the transport is nullptr");
@@ -798,20 +843,24 @@ class Trainer {
     handle_.reset(raw);
   }
 
+  // Starts a training step and returns while the device works.
   void step(const Batch& batch) { check(etr_trainer_step(get(), batch.get())); }
 
-  // The oldest finished step not asked for yet; with `wait`, waits for one in flight.
+  // Returns the oldest finished step that has not been returned yet; nullopt if there is none. With
+  // `wait` it first waits for a step in flight.
   std::optional<etr_step_result> result(bool wait) {
     etr_step_result out{};
     out.struct_size = sizeof out;
     if (check(etr_trainer_result(get(), wait, &out)) == ETR_END) return std::nullopt;
     return out;
   }
+  // Evaluates an epoch of `pipeline`, or of the job's own; see etr_trainer_evaluate.
   etr_eval_result evaluate(Pipeline& pipeline) { return evaluate(pipeline.get()); }
   etr_eval_result evaluate() { return evaluate(static_cast<etr_pipeline*>(nullptr)); }
-  // Is told after each batch of an evaluation how many of how many are done (-1: not known); returns false to stop it. What
-  // it throws ends the evaluation, and comes out of evaluate() or next_event(). An empty function removes it. See
-  // etr_trainer_on_evaluation.
+  // Sets the function that is called after each batch of an evaluation with the number of batches
+  // done and their total (-1: not known). Returning false stops the evaluation. An exception ends
+  // it, too, and is rethrown by evaluate() or next_event(). An empty function removes the callback.
+  // See etr_trainer_on_evaluation.
   void on_evaluation(std::function<bool(int64_t done, int64_t batches)> progress) {
     if (!progress) {
       check(etr_trainer_on_evaluation(get(), nullptr, nullptr, nullptr));
@@ -825,17 +874,18 @@ class Trainer {
         },
         call.release(), [](void* p) { delete static_cast<Progress*>(p); }));
   }
+  // Returns the model's outputs for `batch` as the field "output"; see etr_trainer_predict.
   Batch predict(const Batch& batch) {
     return Batch(
         detail::made_by<detail::Handle<etr_batch, etr_batch_destroy>>([&](etr_batch** out) {
           return etr_trainer_predict(get(), batch.get(), out);
         }).release());
   }
-  // The same into a VkBuffer: see etr_trainer_predict_vulkan.
+  // Writes the outputs to a VkBuffer; see etr_trainer_predict_vulkan.
   void predict(const Batch& batch, const etr_vulkan_buffer& output) {
     check(etr_trainer_predict_vulkan(get(), batch.get(), &output));
   }
-  // What a detector found, of outputs that predict() made: see etr_detections.
+  // Decodes a detector's outputs, as returned by predict(), into boxes; see etr_detections.
   static Batch detections(const Batch& outputs, double least_score = 0.5,
                           double most_overlap = 0.45, int32_t most = 100) {
     return Batch(
@@ -843,7 +893,8 @@ class Trainer {
           return etr_detections(outputs.get(), least_score, most_overlap, most, out);
         }).release());
   }
-  // Parameters and running statistics, as the fields of a batch; `name` "" takes all.
+  // Returns parameters and running statistics as fields of a batch; `name` selects one of them, ""
+  // all.
   Batch weights(const std::string& name = "") const {
     return Batch(
         detail::made_by<detail::Handle<etr_batch, etr_batch_destroy>>([&](etr_batch** out) {
@@ -851,41 +902,47 @@ class Trainer {
               get(), name.empty() ? nullptr : detail::c_string(name, "name"), out);
         }).release());
   }
-  // Replaces those that `weights` has as fields.
+  // Replaces the parameters and running statistics that are fields of `weights`.
   void set_weights(const Batch& weights) { check(etr_trainer_set_weights(get(), weights.get())); }
-  // Of the optimizer or the loss, from the next step on: "momentum", "weight_decay", "label_smoothing", ...
+  // Changes a hyperparameter of the optimizer or the loss from the next step on: "momentum",
+  // "weight_decay", "label_smoothing" and so on. See etr_trainer_set_hyperparameter.
   void set_hyperparameter(const std::string& name, double value) {
     check(etr_trainer_set_hyperparameter(get(), detail::c_string(name, "name"), value));
   }
-  // Layers, shapes, parameters; `format`: "text" or "json". See etr_model_summary.
+  // Lists layers, shapes and parameters. `format`: "text" or "json". See etr_trainer_summary.
   std::string summary(const std::string& format = "text") const {
     return detail::text_by([&](char** out) {
       return etr_trainer_summary(get(), detail::c_string(format, "format"), out);
     });
   }
+  // Saves a checkpoint; see etr_trainer_save.
   void save(const std::string& directory) {
     check(etr_trainer_save(get(), detail::c_string(directory, "directory")));
   }
+  // Exports the model as an ONNX file; see etr_trainer_export_onnx.
   void export_onnx(const std::string& path) {
     check(etr_trainer_export_onnx(get(), detail::c_string(path, "path")));
   }
-  // `batch` nullptr: a job's trainer reads its own pipeline.
+  // Measures where a step's time goes; see etr_trainer_profile. For a job's trainer `batch` is
+  // nullptr: it reads its own pipeline. `format`: "text", "json" or "trace".
   std::string profile(const Batch* batch, int32_t steps, const std::string& format) {
     return detail::text_by([&](char** out) {
       return etr_trainer_profile(get(), batch ? batch->get() : nullptr, steps,
                                  detail::c_string(format, "format"), out);
     });
   }
+  // Loads the newest intact checkpoint; see etr_trainer_load.
   void load(const std::string& directory) {
     check(etr_trainer_load(get(), detail::c_string(directory, "directory")));
   }
-  // `names`: a JSON object, see etr_trainer_load_pytorch.
+  // Loads weights that PyTorch trained. `names` is a JSON object; see etr_trainer_load_pytorch.
   void load_pytorch(const std::string& path, const std::string& names = "{}") {
     check(etr_trainer_load_pytorch(get(), detail::c_string(path, "path"),
                                    detail::c_string(names, "names")));
   }
 
-  // None when the run is over. `seconds` is the call's budget, see etr_trainer_next_event_within; 0: the job's.
+  // Trains until there is an event; nullopt when the run is over. `seconds` is the most that the
+  // call may take, see etr_trainer_next_event_within; 0: as the job says.
   std::optional<etr_event> next_event(double seconds = 0) {
     etr_event out{};
     out.struct_size = sizeof out;
@@ -894,7 +951,9 @@ class Trainer {
       return std::nullopt;
     return out;
   }
-  void stop() { check(etr_trainer_stop(get())); }  // any thread
+  // Asks a job's run to end soon and in order. Any thread.
+  void stop() { check(etr_trainer_stop(get())); }
+  // Returns statistics of the job's input pipeline as JSON; see etr_trainer_pipeline_stats.
   std::string pipeline_stats() const {
     return detail::text_by([&](char** out) { return etr_trainer_pipeline_stats(get(), out); });
   }
@@ -909,7 +968,8 @@ class Trainer {
     failure_->check(etr_trainer_evaluate(get(), pipeline, &out));
     return out;
   }
-  // The exception is kept here and goes on into the library, which makes it the call's ETR_CALLBACK.
+  // Keeps the exception, and lets it propagate into the library, which makes it the call's
+  // ETR_CALLBACK.
   struct Progress {
     bool report(int64_t done, int64_t batches) const {
       try {
