@@ -1,4 +1,4 @@
-// Status, log, schemas, options, devices, runtime.
+// Status, log, allocator, schemas, options, devices, runtime.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -28,7 +28,8 @@ std::string& last_error() {
   return message;
 }
 
-// The rows of a table with their options, and those that all of them share.
+// Returns the rows of a table as JSON. Each row's options are followed by those that all rows
+// share.
 template <typename Table>
 Json table_json(const Table& table, Schema shared = {}) {
   Json out = Json::array();
@@ -89,7 +90,8 @@ gpu::DeviceOptions device_options(const etr_runtime_options* given) {
 
 constexpr const char* kTuningFile = "/tuning.json";
 
-// A file that was asked for has to be right; one that lies in the cache is only made use of.
+// A problem with the file `path` that the caller names is an error. A problem with the file in the
+// cache is only logged.
 void read_tuning(gpu::Kernels& kernels, const char* path, const std::string& cache_directory) {
   const std::string& device = kernels.device()->info().name;
   if (path && !*path) return;
@@ -149,7 +151,7 @@ gpu::HostDevice host_device(const etr_vulkan_device& given) {
 void set_last_error(const char* message) noexcept {
   try {
     last_error() = as_utf8(message);
-  } catch (...) {  // no memory even for the message: keep the old one
+  } catch (...) {  // no memory for the message: keep the old one
   }
 }
 
@@ -159,7 +161,7 @@ void thread_ended_in(const std::string& function) noexcept {
       "instead. The process ends";
   try {
     log_line(LogLevel::error, function + kWhy);
-  } catch (...) {  // the hook, or no memory: standard error is told all the same
+  } catch (...) {  // the hook threw, or no memory: standard error gets the message all the same
   }
   std::fprintf(stderr, "EchoTrain: %s%s\n", function.c_str(), kWhy);
   std::abort();
@@ -298,7 +300,7 @@ int32_t etr_runtime_tune(etr_runtime* runtime, const char* path,
       target += kTuningFile;
     }
     const std::string& device = kernels.device()->info().name;
-    kernels.tuning().read(target, device);  // also finds out now whether it can be written beside
+    kernels.tuning().read(target, device);  // a damaged file fails now, before measuring
     kernels.tuning().measure_wanted(kernels, [&](const gpu::Tuning::Progress& at) {
       return goes_on(progress, user_data, static_cast<int64_t>(at.done),
                      static_cast<int64_t>(at.total), at.problem.c_str(), at.choice.c_str());

@@ -38,14 +38,14 @@ constexpr int32_t kCpu = 1;
 
 constexpr DLDataType kTypes[] = {{1, 8, 1}, {0, 32, 1}, {2, 32, 1}, {1, 16, 1}};  // by DType
 
-// What an exported tensor keeps alive.
+// An exported DLPack tensor with the memory that it keeps alive.
 struct Export {
   DLManagedTensor managed{};
   Tensor tensor;
   int64_t shape[Shape::kMaxRank];
 };
 
-// What an imported tensor is to others that share it.
+// Owns an imported tensor for the fields that share it.
 struct Import {
   DLManagedTensor* taken = nullptr;
   ~Import() {
@@ -61,7 +61,7 @@ DType dtype_of(DLDataType type) {
        " bits; take u8, u16, i32 or f32");
 }
 
-// Before anything else looks at it.
+// Checks the rank and returns the shape. Must run before anything else reads the shape.
 Shape shape_of(const DLTensor& t, const char* field) {
   if (t.ndim < 0 || t.ndim > static_cast<int32_t>(Shape::kMaxRank) || (t.ndim > 0 && !t.shape))
     fail(Code::invalid_argument, "field '", field, "': a DLPack tensor of ", t.ndim,
@@ -123,6 +123,6 @@ int32_t etr_batch_set_dlpack(etr_batch* batch, const char* field, void* managed)
     const auto owner = std::make_shared<Import>();
     const auto* data = static_cast<const std::byte*>(t.data) + t.byte_offset;
     item.set(field, size > 0 ? Tensor(dtype, shape, {owner, data}) : Tensor(dtype, shape));
-    owner->taken = given;  // no sooner: on an error it is still the caller's
+    owner->taken = given;  // last, because after an error it still belongs to the caller
   });
 }

@@ -13,11 +13,13 @@
 
 namespace etr::capi {
 
-// Says so, to the log and on standard error, and ends the process, which the C library is about to do without a word about
-// `function`: a thread that ends within it takes the work of the pipeline with it, and unwinding by force cannot be stopped.
+// Reports, in the log and on standard error, that `function` has ended its thread, and aborts the
+// process. The forced unwinding cannot be stopped, and would take the pipeline's work with it; the
+// C library would end the process anyway, without naming the function.
 [[noreturn]] void thread_ended_in(const std::string& function) noexcept;
 
-// Calls a function of the program; `function` is what messages call it. What it throws is its failure.
+// Calls a function of the program and turns an exception that it throws into Error(callback).
+// Messages call it `function`.
 template <typename Call>
 auto in_program(const std::string& function, Call&& call) {
   try {
@@ -33,7 +35,8 @@ auto in_program(const std::string& function, Call&& call) {
   }
 }
 
-// A progress function of the program's, as the library calls it: false where it returned 0.
+// Calls the program's progress function (may be nullptr). Returns false if that function returned
+// 0.
 template <typename Function, typename... Given>
 bool goes_on(Function* progress, void* user_data, Given... given) {
   return !progress ||

@@ -1,4 +1,4 @@
-// What the opaque handles hold, and the guard every function runs in.
+// The contents of the opaque handles, and the guard that every API function runs in.
 #pragma once
 
 #include <cstring>
@@ -27,15 +27,15 @@ struct etr_options {
 
 struct etr_runtime {
   std::shared_ptr<etr::gpu::Kernels> kernels;
-  etr::train::Team::Open open;  // another device, as this one was opened
+  etr::train::Team::Open open;  // opens another device with the same options
   mutable etr::capi::Occupancy occupancy;
 };
 
 struct etr_pipeline {
   etr::Json spec;
   etr::pipeline::MapFunctions functions;
-  std::mutex mutex;  // etr_pipeline_cancel and the statistics may come from any thread
-  std::shared_ptr<etr::pipeline::Pipeline> running;  // made when the spec is complete: at first use
+  std::mutex mutex;  // any thread may call etr_pipeline_cancel and the statistics functions
+  std::shared_ptr<etr::pipeline::Pipeline> running;  // created at first use, by get()
   mutable etr::capi::Occupancy occupancy;
 
   etr::pipeline::Pipeline& get() {
@@ -49,10 +49,10 @@ struct etr_pipeline {
 
 struct etr_batch {
   etr::pipeline::Item item;
-  uint64_t epoch = 0;      // in a map function
-  std::string failure;     // why the map function is about to fail
-  bool lent = false;       // the pipeline's: a function of the program has it for one call
-  bool destroyed = false;  // by that function, to which it does not belong
+  uint64_t epoch = 0;      // set in a map function
+  std::string failure;     // the reason that etr_batch_fail gave
+  bool lent = false;       // belongs to a pipeline; a function of the program has it for one call
+  bool destroyed = false;  // by that function, which does not own it
   mutable etr::capi::Occupancy occupancy;
 };
 
@@ -72,8 +72,8 @@ struct etr_job {
 };
 
 struct etr_trainer {
-  std::unique_ptr<etr::train::Learner> own;  // a loop of the caller's
-  std::unique_ptr<etr::train::Team> job;     // or a job
+  std::unique_ptr<etr::train::Learner> own;  // for a loop of the caller, or
+  std::unique_ptr<etr::train::Team> job;     // for a job
   std::deque<etr::train::StepMetrics> results;
   bool ended = false;
   etr::train::EvalProgress on_evaluation;
@@ -81,7 +81,7 @@ struct etr_trainer {
 
   etr::train::Learner& learner() { return job ? job->learner() : *own; }
   etr::train::Learner& shaped_learner() { return job ? job->shaped_learner() : *own; }
-  // What changes the learner, or those of all devices.
+  // Applies a change to the learner, or to the learners of all devices.
   void on_learners(const std::function<void(etr::train::Learner&)>& work) {
     if (job) return job->on_learners(work);
     work(*own);
@@ -99,15 +99,16 @@ static_assert(ETR_MAX_RANK == Shape::kMaxRank, "the structs hold what arrays may
 
 void set_last_error(const char* message) noexcept;
 
-// A caller's user data: `destroy` (may be nullptr) is called when the last copy goes, exactly once.
+// Owns a caller's user data: `destroy` (may be nullptr) is called exactly once, when the last copy
+// of the pointer is gone.
 inline std::shared_ptr<void> owned(void* user_data, void (*destroy)(void*)) {
   return {user_data, [destroy](void* p) {
             if (destroy) destroy(p);
           }};
 }
 
-// Runs `body`; turns what it throws into a status and this thread's message. The handles that it requires are its own
-// until it ends.
+// Runs `body`, and turns an exception into a status and this thread's message. The handles that
+// `body` enters (see required()) stay entered until it returns.
 template <typename Body>
 int32_t guarded(Body&& body) noexcept {
   try {
@@ -140,7 +141,7 @@ void end(T* handle) {
 void end(etr_pipeline* pipeline);
 void end(etr_trainer* trainer);
 
-// What etr_X_destroy does: a handle that a call is in goes when that call ends.
+// Implements etr_X_destroy: a handle that a call is using is freed when that call ends.
 template <typename T>
 void destroy(T* handle) {
   if (handle && handle->occupancy.destroy()) end(handle);
@@ -160,7 +161,8 @@ T& entered(T* handle, const char* name, Access access) {
   return *handle;
 }
 
-// An argument that must be there. A handle is entered for the call: alone, or reading where it is const.
+// Returns a required argument; throws if it is nullptr. A handle is entered for the call: for
+// reading if it is const, otherwise alone.
 template <typename T>
 T& required(T* pointer, const char* name) {
   if constexpr (requires { pointer->occupancy; })
@@ -169,19 +171,21 @@ T& required(T* pointer, const char* name) {
   return *pointer;
 }
 
-// A handle that is not changed, although the function takes it as if it were.
+// Enters a handle for reading although the function takes it as non-const.
 template <typename T>
 const T& shared(T* handle, const char* name) {
   return required(static_cast<const T*>(handle), name);
 }
 
-// A handle that other threads may be in, as the header says of the function.
+// Enters a handle that other threads may be using, for functions that the header marks "any
+// thread".
 template <typename T>
 T& any_thread(T* handle, const char* name) {
   return entered(handle, name, Access::visiting);
 }
 
-// Gives `made` to the caller: the output is checked first, so that nothing leaks where it is NULL.
+// Passes ownership of `made` to the caller. `out` is checked first, so that nothing leaks if it is
+// NULL.
 template <typename T>
 void hand_out(T** out, std::unique_ptr<T> made, const char* name) {
   T*& target = required(out, name);
@@ -195,7 +199,7 @@ inline void hand_out(char** out, const std::string& text, const char* name) {
   target = copy_string(text);
 }
 
-// Fills the caller's struct, as far as the caller's header knows it.
+// Fills the caller's struct, up to the size that the caller's header gives it.
 template <typename T>
 void fill_struct(T* out, T value) {
   const uint32_t size = required(out, "result struct").struct_size;
@@ -205,7 +209,8 @@ void fill_struct(T* out, T value) {
   std::memcpy(static_cast<void*>(out), &value, std::min<size_t>(size, sizeof value));
 }
 
-// The other way: a struct of the caller's, with zeros where it is older and shorter. `name` is its type's.
+// Reads a struct of the caller; fields that an older, shorter one lacks become 0. `name` is the
+// name of its type.
 template <typename T>
 T read_struct(const T& given, const char* name) {
   if (given.struct_size < sizeof(uint32_t))
@@ -215,20 +220,22 @@ T read_struct(const T& given, const char* name) {
   return out;
 }
 
-// The path of a file or folder. An empty one would be the working directory, or nothing.
+// Returns the path of a file or folder. Refuses an empty path, which would be the working directory
+// or nothing.
 inline const char* path_of(const char* path, const char* name) {
   if (!required(path, name))
     fail(Code::invalid_argument, "argument '", name, "' is an empty path; name a file or folder");
   return path;
 }
 
-// The name of a field that a caller sets, checked.
+// Returns the name of a field that a caller sets, after checking it.
 inline const char* field_name(const char* field) {
   pipeline::check_name(&required(field, "field"), "a field");
   return field;
 }
 
-// The shape that a caller describes (etr_tensor, etr_vulkan_buffer), with its dtype checked.
+// Returns the shape that a caller describes (etr_tensor, etr_vulkan_buffer), after checking it and
+// the dtype.
 template <typename T>
 Shape shape_of(const T& array, const char* field) {
   if (array.dtype < ETR_U8 || array.dtype > ETR_U16 || array.rank < 0 ||
@@ -245,7 +252,8 @@ Shape shape_of(const T& array, const char* field) {
   return shape;
 }
 
-// `owner` is released when nobody needs the contents any more.
+// Returns a field in the caller's buffer; `owner` is released when nobody needs the contents any
+// more.
 inline pipeline::OpaqueField vulkan_field(const etr_vulkan_buffer& given, const char* field,
                                           std::shared_ptr<void> owner = {}) {
   const etr_vulkan_buffer b = read_struct(given, "etr_vulkan_buffer");

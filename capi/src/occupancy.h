@@ -1,4 +1,5 @@
-// Who is in a handle: convention 4 of echotrain.h, kept for all handles in one place.
+// Tracks which calls are using a handle, and so enforces convention 4 of echotrain.h for all
+// handles.
 #pragma once
 
 #include <array>
@@ -12,27 +13,31 @@
 namespace etr::capi {
 
 enum class Access {
-  alone,     // changes the handle, or uses what serves one thread
-  reading,   // beside others that read
-  visiting,  // beside everything else: "any thread"
+  alone,     // exclusive: changes the handle, or uses parts that serve one thread only
+  reading,   // shared with other readers
+  visiting,  // shared with every other call: "any thread"
 };
 
-// A member of every handle. Entering and leaving cost an atomic operation each.
+// A member of every handle. Entering and leaving cost one atomic operation each.
 class Occupancy {
  public:
-  // Throws Error(state) where the handle is in use by others; `name` is what the caller calls it.
+  // Throws Error(state) if other calls use the handle in a way that excludes this access, or if it
+  // was destroyed. Messages call the handle `name`.
   void enter(Access access, const char* name);
 
-  // True: the handle was destroyed meanwhile, and this was its last user, who ends it.
+  // Returns true if the handle was destroyed meanwhile and this was its last user, which must free
+  // it.
   bool leave(Access access) noexcept {
     return word_.fetch_sub(unit(access)) == unit(access) + kDestroyed;
   }
 
-  // True: nobody is in the handle, so that the caller ends it; otherwise its last user does.
+  // Returns true if nobody is using the handle, so that the caller must free it. Otherwise the last
+  // user does.
   bool destroy() noexcept { return word_.fetch_or(kDestroyed) == 0; }
 
  private:
-  // The word: who is in alone, whether the handle was destroyed, and counts of the others.
+  // The word has a bit for an exclusive user, a bit for `destroyed`, and counts of readers and
+  // visitors.
   static constexpr uint64_t kAlone = 1, kDestroyed = 2, kReader = 4, kVisitor = uint64_t{1} << 32;
   static constexpr uint64_t kReaders = kVisitor - kReader;
 
@@ -45,7 +50,7 @@ class Occupancy {
   }
 
   std::atomic<uint64_t> word_{0};
-  std::atomic<const void*> alone_{nullptr};  // the thread that is, for messages
+  std::atomic<const void*> alone_{nullptr};  // the thread of the exclusive user, for messages
 };
 
 inline void Occupancy::enter(Access access, const char* name) {
@@ -67,8 +72,9 @@ inline void Occupancy::enter(Access access, const char* name) {
   if (access == Access::alone) alone_.store(this_thread(), std::memory_order_relaxed);
 }
 
-// The handles that one call of the API has entered; it leaves them when it ends. guarded() makes it, required() enters.
-// Meanwhile the thread cannot be cancelled: that would unwind it by force, through code that does not expect it.
+// The handles that one API call has entered; it leaves them when it ends. guarded() creates the
+// Call, and required() enters handles. The thread cannot be cancelled meanwhile, because
+// cancellation would unwind it by force, through code that does not expect that.
 class Call {
  public:
   Call() : outer_(current()) {
@@ -86,13 +92,14 @@ class Call {
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;
 
-  // Of this thread, which is in one.
+  // The innermost call on this thread; nullptr if there is none.
   static Call*& current() {
     static thread_local Call* innermost = nullptr;
     return innermost;
   }
 
-  // `end` ends the handle, should it be destroyed meanwhile. What this call has entered already it enters once.
+  // Enters a handle, unless this call has entered it already. `end` frees the handle if it is
+  // destroyed meanwhile.
   void enter(Occupancy& occupancy, Access access, const char* name, void* handle,
              void (*end)(void*)) {
     for (size_t i = 0; i < count_; ++i)
@@ -110,7 +117,7 @@ class Call {
     void (*end)(void*);
   };
   Call* outer_;
-  bool cancellable_ = false;  // the thread, before its outermost call
+  bool cancellable_ = false;  // whether the thread was, before its outermost call
   size_t count_ = 0;
   std::array<Entered, 6> entered_;
 };

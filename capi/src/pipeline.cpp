@@ -17,11 +17,12 @@ using namespace etr::capi;
 
 namespace {
 
-// Whether this thread is in a function of the program that a pipeline called.
+// How many functions of the program, called by pipelines, this thread is in.
 thread_local int functions_entered = 0;
 
-// The threads are the library's, or TBB's: a program that cancels one from a function of its own (it has no other way to
-// know them) would end the process at the next wait.
+// Marks the thread as being in a function of the program, and makes it uncancellable. Worker
+// threads belong to the library or to TBB: a program that cancels one, which it can identify only
+// from inside its own function, would end the process at the next wait.
 struct InFunction {
   InFunction() {
     ++functions_entered;
@@ -38,7 +39,7 @@ bool has_fields(const pipeline::Item& item) {
   return !item.fields.empty() || !item.opaque.empty() || item.views;
 }
 
-// What is wrong with a function that has returned `status`; "" where nothing is.
+// Returns what went wrong in a function that returned `status`; "" if nothing did.
 std::string failure_of(Role role, int32_t status, const etr_batch& view, bool had_fields) {
   if (view.destroyed)
     return " has destroyed its item (etr_batch_destroy), which belongs to the pipeline: leave it "
@@ -60,7 +61,8 @@ std::string failure_of(Role role, int32_t status, const etr_batch& view, bool ha
   return std::string(" failed: ") + code_name(static_cast<Code>(status));
 }
 
-// An item as the batch that a function of the program sees; it is given back whatever happens, because errors name the record.
+// Lends an item to a function of the program as a batch. The item is always given back, because
+// errors name the record.
 class Lent {
  public:
   Lent(pipeline::Item& item, uint64_t epoch) : item_(item) {
@@ -95,12 +97,12 @@ pipeline::MapFunction call_of(const std::string& name, etr_map_function function
   };
 }
 
-// Adds a row to the spec; a bad one is reported now, not at the first batch. Functions for any thread may meanwhile make the
-// pipeline of what there is.
+// Adds a row to the spec, and reports a bad one now rather than at the first batch. Another thread
+// may meanwhile create the pipeline from the rows so far, through a function marked "any thread".
 void append(etr_pipeline& p, Json row, pipeline::MapFunctions functions) {
   Json longer = p.spec;
   longer["stages"].push_back(std::move(row));
-  // Reads no samples: this pipeline need not make sense yet.
+  // Reads no samples, because the pipeline may still be incomplete.
   const pipeline::Pipeline check(longer, functions, false, pipeline::Pipeline::Budget::at_start);
   const std::scoped_lock lock(p.mutex);
   if (p.running) fail(Code::state, "stages are added before the pipeline is used");
@@ -112,7 +114,7 @@ void append(etr_pipeline& p, Json row, pipeline::MapFunctions functions) {
 int32_t add_function(etr_pipeline* pipeline, Role role, const char* name, etr_map_function function,
                      void* user_data, void (*destroy)(void*)) {
   return guarded([&] {
-    // Its deleter runs with the last copy of the function, also when something below throws.
+    // `destroy` runs with the last copy of the function, also if something below throws.
     const std::shared_ptr<void> guard = owned(user_data, destroy);
     etr_pipeline& p = required(pipeline, "pipeline");
     pipeline::check_name(&required(name, "name"), "a function");
@@ -126,7 +128,7 @@ int32_t add_function(etr_pipeline* pipeline, Role role, const char* name, etr_ma
   });
 }
 
-// What the caller describes, checked, without a copy; `owner` keeps the memory alive.
+// Returns the caller's array, checked and without a copy; `owner` keeps the memory alive.
 Tensor view_of(const etr_tensor* tensor, const char* field, const std::shared_ptr<void>& owner) {
   const etr_tensor& t = required(tensor, "tensor");
   if (t.struct_size < offsetof(etr_tensor, size_bytes) + sizeof t.size_bytes)
@@ -152,8 +154,9 @@ std::string explained(const Json& stats, const std::string& format) {
 
 }  // namespace
 
-// On a thread of a pipeline nobody may wait for that thread. Garbage collectors get here: they run wherever memory is
-// asked for, in map functions too.
+// A pipeline's thread must not wait for itself, so inside a function of the program the pipeline is
+// deleted on another thread. Garbage collectors get here: they run wherever memory is allocated,
+// also in map functions.
 void etr::capi::end(etr_pipeline* pipeline) {
   if (functions_entered == 0 || !pipeline->running) {
     delete pipeline;
@@ -190,7 +193,8 @@ int32_t etr_pipeline_create_from_json(const char* json, etr_pipeline** pipeline)
 void etr_pipeline_destroy(etr_pipeline* pipeline) {
   if (!pipeline) return;
   guarded([&] {
-    // The last to leave ends it: this call, or that of another thread, which does not wait any longer.
+    // The last call to leave frees the pipeline: this one, or one of another thread, which the
+    // cancellation ends.
     etr_pipeline& p = any_thread(pipeline, "pipeline");
     p.occupancy.destroy();
     const std::scoped_lock lock(p.mutex);
@@ -318,7 +322,7 @@ int32_t etr_batch_get_info(const etr_batch* batch, etr_batch_info* info) {
     out.ordinal = item.ordinal;
     out.epoch = batch->epoch;
     out.unique = item.batch.unique;
-    // A batch that an echo node repeats as a whole ages with its samples.
+    // When an echo node repeats a whole batch, all its samples age.
     const double samples_each = item.batch.size > 0 ? item.batch.size : 1;
     out.mean_age = item.batch.mean_age + samples_each * static_cast<double>(item.age);
     fill_struct(info, out);
@@ -369,7 +373,7 @@ int32_t etr_batch_set(etr_batch* batch, const char* field, const etr_tensor* ten
   return guarded([&] {
     field_name(field);
     pipeline::Item& item = required(batch, "batch").item;
-    item.set(field, view_of(tensor, field, nullptr).writable());  // a view of others' is copied
+    item.set(field, view_of(tensor, field, nullptr).writable());  // copies
   });
 }
 

@@ -1,4 +1,4 @@
-// Shards of a parameter server.
+// Shards of parameter servers.
 #include "functions.h"
 #include "handles.h"
 #include "train/membership.h"

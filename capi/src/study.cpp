@@ -15,9 +15,9 @@ struct etr_study {
   explicit etr_study(study::Study of) : spec(std::move(of)) {}
   const study::Study spec;
   std::unique_ptr<study::Runner> runner;
-  std::atomic<study::Runner*> running{nullptr};  // the same, for signal handlers
+  std::atomic<study::Runner*> running{nullptr};  // the same pointer, for signal handlers
   bool ended = false;
-  mutable std::mutex report;  // reports of one folder are written one after another
+  mutable std::mutex report;  // serializes the writing of reports
   mutable Occupancy occupancy;
 };
 
@@ -82,7 +82,7 @@ int32_t etr_study_next_event(etr_study* study, double seconds, char** json) {
 
 int32_t etr_study_stop(etr_study* study) {
   study::Runner* const running = study ? study->running.load() : nullptr;
-  if (!running) return ETR_INVALID_ARGUMENT;  // no message, and no handle entered: signal handlers
+  if (!running) return ETR_INVALID_ARGUMENT;  // no message, no handle entered: signal handlers
   running->stop();
   return ETR_OK;
 }

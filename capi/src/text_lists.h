@@ -1,4 +1,4 @@
-// Lists of texts, as programs give them.
+// Lists of strings that programs pass.
 #pragma once
 
 #include <string>

@@ -148,7 +148,7 @@ int32_t etr_trainer_start_job(etr_runtime* runtime, const etr_job* job, int32_t 
 int32_t etr_trainer_start_job_over(etr_runtime* runtime, const etr_job* job, int32_t start,
                                    const etr_engine* engine, etr_trainer** trainer) {
   return guarded([&] {
-    exchange::Group group(required(engine, "engine"));  // which is owned from here on
+    exchange::Group group(required(engine, "engine"));  // owns the engine from here on
     const auto& section = required(job, "job").job.parallel();
     if (section) group.set_timeout(section->number("timeout"));
     start_job(runtime, job, start, std::make_unique<train::Ranks>(std::move(group)), trainer);
@@ -162,7 +162,8 @@ int32_t etr_trainer_create_from_job(etr_runtime* runtime, const etr_job* job, in
 
 void etr_trainer_destroy(etr_trainer* trainer) { destroy(trainer); }
 
-// In a function of the run's transport the end would wait for that function.
+// Inside a function of the run's transport, deleting the trainer here would wait for that very
+// function.
 void etr::capi::end(etr_trainer* trainer) {
   if (!exchange::in_engine()) {
     delete trainer;
@@ -190,7 +191,7 @@ int32_t etr_trainer_result(etr_trainer* trainer, int32_t wait, etr_step_result* 
     const auto collect = [&](bool wait_all) {
       for (const train::StepMetrics& m : t.own->take_metrics(wait_all)) t.results.push_back(m);
     };
-    // A failure comes after the results before it.
+    // A failure is reported only after the results of the steps before it.
     if (t.results.empty()) collect(false);
     if (t.results.empty() && wait) collect(true);
     if (t.results.empty()) return ETR_END;
@@ -346,7 +347,7 @@ int32_t etr_trainer_save(etr_trainer* trainer, const char* directory) {
     checkpoint::Files files;
     if (learner.saves_together())
       t.on_learners([&](train::Learner& each) {
-        checkpoint::Files none;  // but for the first one
+        checkpoint::Files none;  // only the first learner's files are written
         each.save(&each == &learner ? files : none);
       });
     else
@@ -456,7 +457,7 @@ int32_t etr_trainer_next_event(etr_trainer* trainer, etr_event* event) {
 
 int32_t etr_trainer_stop(etr_trainer* trainer) {
   if (!trainer || !trainer->job)
-    return ETR_INVALID_ARGUMENT;  // no message, and no handle entered: signal handlers call this
+    return ETR_INVALID_ARGUMENT;  // sets no message and enters no handle: signal handlers call this
   trainer->job->stop();
   return ETR_OK;
 }
