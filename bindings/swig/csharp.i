@@ -1,6 +1,6 @@
-// C#: exceptions through a delegate that makes EchoTrainException, and functions that managed threads
-// fetch: Mono does not stand native threads that call managed code (it waits for them when the process
-// ends, and crashes now and then), so none does.
+// C#: exceptions are created by a delegate that makes EchoTrainException. Calls of functions of the
+// program are queued and fetched by managed threads, so that no native thread calls managed code:
+// Mono waits for such threads when the process ends, and crashes now and then.
 
 %insert(runtime) %{
 #include <echotrain/echotrain.h>
@@ -10,7 +10,8 @@ static EchoTrainRaise echotrain_raise = 0;
 extern "C"
 #endif
 SWIGEXPORT void SWIGSTDCALL EchoTrain_RegisterRaise(EchoTrainRaise raise) { echotrain_raise = raise; }
-// SWIG checks for a pending exception after every call whose code names SWIG_CSharpSetPendingException.
+// SWIG checks for a pending exception after every call whose code names
+// SWIG_CSharpSetPendingException.
 #define SWIG_CSharpSetPendingExceptionEchoTrain(status, message) echotrain_raise(status, message)
 %}
 
@@ -18,7 +19,7 @@ SWIGEXPORT void SWIGSTDCALL EchoTrain_RegisterRaise(EchoTrainRaise raise) { echo
   internal delegate void RaiseDelegate(int status, string message);
   [global::System.Runtime.InteropServices.DllImport("echotrain_csharp", EntryPoint = "EchoTrain_RegisterRaise")]
   private static extern void RegisterRaise(RaiseDelegate raise);
-  // Kept for ever: native code calls it.
+  // Kept for ever, because native code calls it.
   private static readonly RaiseDelegate raise = (status, message) =>
     SWIGPendingException.Set(new global::EchoTrain.EchoTrainException(status, message));
   internal static void RegisterErrors() { RegisterRaise(raise); }
@@ -36,7 +37,7 @@ SWIGEXPORT void SWIGSTDCALL EchoTrain_RegisterRaise(EchoTrainRaise raise) { echo
   }
 }
 
-// The marshaller hands a string to native code up to its first NUL character.
+// The marshaller passes a string only up to its first NUL character, so strings are checked first.
 %typemap(csin) const std::string& "global::EchoTrain.EchoTrainException.Whole($csinput, nameof($csinput))"
 
 %ignore echotrain::facade::MapFunction::apply;

@@ -1,4 +1,4 @@
-// How functions of C# programs are called; included after facade.h.
+// Queues the calls of functions of C# programs; included after facade.h.
 %newobject echotrain::facade::CallQueue::take;
 %ignore echotrain::facade::Call::Call;
 
@@ -10,7 +10,7 @@
 %inline %{
 namespace echotrain::facade {
 
-// One call of a function or a transport, which the worker that made it waits for.
+// One call of a function or a transport. The worker that made it waits until it is finished.
 class Call {
  public:
 #ifndef SWIG
@@ -28,9 +28,9 @@ class Call {
   ~Call() { finish("the call was abandoned"); }
 
   int function() const { return state_->function; }
-  BatchHandle* item() const { return state_->item; }  // until finish(), as what follows
+  BatchHandle* item() const { return state_->item; }  // valid until finish(), like transport_call()
   TransportCall* transport_call() const { return state_->transport_call; }
-  void finish(const std::string& reason) {             // the first one counts
+  void finish(const std::string& reason) {             // only the first call has an effect
     {
       const std::lock_guard<std::mutex> lock(state_->mutex);
       if (state_->done) return;
@@ -44,17 +44,17 @@ class Call {
   std::shared_ptr<State> state_;
 };
 
-// Calls on their way from the library's threads to those that take() them.
+// Passes calls from the library's threads to the threads that take() them.
 class CallQueue {
  public:
   CallQueue() : state_(std::make_shared<State>()) {}
 
-  // The stage's side of function number `function`; give it to a pipeline.
+  // Returns the stage that queues calls of function number `function`; give it to a pipeline.
   MapFunction* make(int function) { return new Queued(state_, function); }
-  // The library's side of a transport; give it to a trainer or a split.
+  // Returns the transport that queues calls; give it to a trainer or a split.
   Transport* lend() { return new QueuedTransport(state_); }
 
-  // The next call, which the caller owns; NULL where none came in time.
+  // Returns the next call, which the caller owns; nullptr if none came in time.
   Call* take(double seconds) {
     std::unique_lock<std::mutex> lock(state_->mutex);
     state_->changed.wait_for(lock, std::chrono::duration<double>(seconds),
@@ -65,7 +65,7 @@ class CallQueue {
     return new Call(std::move(call));
   }
 
-  // Nobody will take() any more: calls that wait fail, and so do later ones.
+  // Says that nobody will take() any more: calls that are waiting fail, and so do later ones.
   void close() {
     std::deque<std::shared_ptr<Call::State>> left;
     {
@@ -85,7 +85,7 @@ class CallQueue {
   static constexpr const char* kClosed = "the pipeline is closed";
 
   struct State {
-    // Returns when somebody has taken the call and finished it; why it failed, "" where it did not.
+    // Waits until the call has been taken and finished. Returns why it failed; "" if it did not.
     std::string wait_for(const std::shared_ptr<Call::State>& call) {
       {
         const std::lock_guard<std::mutex> lock(mutex);

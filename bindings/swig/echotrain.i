@@ -1,4 +1,4 @@
-// One interface for Python, Java and C#; what differs is in LANGUAGE.i.
+// One interface for Python, Java and C#; the differences are in LANGUAGE.i.
 %module(directors="1") native
 
 %{
@@ -11,7 +11,7 @@
 %include <std_string.i>
 %include <std_vector.i>
 #if defined(SWIGCSHARP)
-// Nothing of this is the program's business.
+// All of this is internal: programs use the idiomatic layer.
 %typemap(csclassmodifiers) SWIGTYPE, SWIGTYPE *, SWIGTYPE &, SWIGTYPE [], SWIGTYPE (CLASS::*)
   "internal class"
 %typemap(csclassmodifiers) std::vector<std::string>, std::vector<long long>,
@@ -20,7 +20,7 @@
 %pragma(csharp) imclassclassmodifiers="internal class"
 #endif
 
-// How Java and C# hand over a string holds for lists of them, too.
+// The rules for strings in Java and C# apply to lists of strings, too.
 #if defined(SWIGJAVA)
 %include "java.i"
 #elif defined(SWIGCSHARP)
@@ -32,7 +32,7 @@
 
 #if defined(SWIGPYTHON)
 %include "python.i"
-%ignore echotrain::facade::Tensor;  // echotrain_field_of takes its place
+%ignore echotrain::facade::Tensor;  // replaced by echotrain_field_of
 %ignore echotrain::facade::BatchHandle::tensor;
 #endif
 

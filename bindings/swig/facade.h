@@ -1,8 +1,9 @@
-// What SWIG wraps: the C++ wrapper echotrain.hpp, flattened to strings, numbers and addresses, which every language has. The
-// idiomatic layer of each language stands on this and on nothing else.
+// The interface that SWIG wraps: echotrain.hpp, reduced to strings, numbers and addresses, which
+// every language has. The idiomatic layer of each language uses this interface and nothing else.
 //
-// Options travel as JSON objects. A tensor is named by dtype (ETR_*), shape and address. Every failure is an
-// echotrain::Error, which each language turns into its own exception. Objects that were closed throw; they never crash.
+// Options are passed as JSON objects, tensors as dtype (ETR_U8 and so on), shape and address. Every
+// failure is an echotrain::Error, which each language turns into its own exception. Using a closed
+// object throws; it never crashes.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +23,7 @@
 namespace echotrain::facade {
 
 using Shape =
-    std::vector<long long>;  // SWIG knows one 64-bit integer, which int64_t is not everywhere
+    std::vector<long long>;  // SWIG's 64-bit integer; int64_t is not this type on every platform
 
 [[noreturn]] inline void closed(const char* what) {
   throw Error(ETR_STATE, std::string("the ") + what + " is closed");
@@ -30,7 +31,8 @@ using Shape =
 
 inline int element_bytes(int dtype) { return dtype == ETR_U8 ? 1 : dtype == ETR_U16 ? 2 : 4; }
 
-// A field's memory, kept alive by itself: it may outlive its batch. Not to be written to.
+// A field's memory. The object keeps it alive, also beyond the batch. The memory must not be
+// written to.
 class Tensor {
  public:
   explicit Tensor(void* managed) : managed_(managed) { view_ = *static_cast<Layout*>(managed_); }
@@ -58,7 +60,7 @@ class Tensor {
   }
 
  private:
-  struct Layout {  // of DLPack's DLManagedTensor
+  struct Layout {  // that of DLPack's DLManagedTensor
     void* data;
     int32_t device_type, device_id;
     int32_t rank;
@@ -73,11 +75,11 @@ class Tensor {
   Layout view_;
 };
 
-// May be closed by one thread while another uses it: a call that is in it ends first.
+// A batch that one thread may close while another uses it: calls in progress end first.
 class BatchHandle {
  public:
   BatchHandle() : batch_(std::make_shared<Batch>()) {}
-  // `borrowed`: the batch is somebody's who takes it back when close() returns.
+  // `borrowed`: the batch belongs to someone else, who takes it back when close() returns.
   explicit BatchHandle(Batch&& batch, bool borrowed = false)
       : batch_(std::make_shared<Batch>(std::move(batch))), borrowed_(borrowed) {}
 
@@ -90,13 +92,13 @@ class BatchHandle {
     check(etr_batch_to_dlpack(get()->get(), detail::c_string(field, "field"), &managed));
     return managed;
   }
-  // A copy of the memory at `address`.
+  // Sets a field to a copy of the memory at `address`.
   void set(const std::string& field, int dtype, const Shape& shape, uint64_t address) {
     const etr_tensor t = describe(dtype, shape, address);
     check(etr_batch_set(get()->get(), detail::c_string(field, "field"), &t));
   }
   void remove(const std::string& field) { get()->remove(field); }
-  // In a source: there is no sample, the pass is over.
+  // For a source: says that there is no sample, because the pass is over.
   void end_pass() { pass_ended_ = true; }
   bool pass_ended() const { return pass_ended_; }
 
@@ -110,7 +112,8 @@ class BatchHandle {
   int64_t epoch() const { return static_cast<int64_t>(get()->info().epoch); }
 
 #ifndef SWIG
-  // A call's hold on the batch, which keeps it alive, and one that is borrowed here.
+  // Keeps the batch alive during a call. For a borrowed batch, it also makes close() wait for the
+  // call.
   class Use {
    public:
     explicit Use(const BatchHandle& handle) : handle_(handle) {
@@ -138,10 +141,12 @@ class BatchHandle {
   Use get() const { return Use(*this); }
 #endif
 
-  // A borrowed batch goes back to its owner when the calls of other threads have ended. Those of this thread have not where
-  // one of them let go of an object whose end closes the batch; the owner comes after them.
+  // Closes the handle. For a borrowed batch, waits until the calls of other threads have ended;
+  // then the batch belongs to its owner again. Calls of this thread are not waited for: one of them
+  // may have released an object whose finalizer calls close(), and the owner continues only after
+  // them anyway.
   void close() {
-    std::shared_ptr<Batch> last;  // let go of after the lock
+    std::shared_ptr<Batch> last;  // destroyed after the lock is released
     std::unique_lock<std::mutex> lock(mutex_);
     last = std::move(batch_);
     unused_.wait(lock, [this] {
@@ -170,29 +175,31 @@ class BatchHandle {
  private:
   mutable std::mutex mutex_;
   std::shared_ptr<Batch> batch_;
-  mutable std::vector<std::thread::id> users_;  // of a borrowed batch, once for each call
+  mutable std::vector<std::thread::id> users_;  // of a borrowed batch, one entry for each call
   mutable std::condition_variable unused_;
   bool borrowed_ = false, pass_ended_ = false;
 };
 
-// A function of the program as a stage; subclassed in the language. Called from worker threads.
+// A function of the program as a stage; each language derives from it. Called from worker threads.
 class MapFunction {
  public:
   virtual ~MapFunction() = default;
-  // Changes `item`, which is valid during the call only. Returns "" or the reason of its failure;
-  // it must not throw.
+  // Changes `item`, which is valid only during the call. Returns "" or the reason for its failure.
+  // It must not throw.
   virtual std::string apply(BatchHandle& item) = 0;
 };
 
-// Is told of the progress of an evaluation, on the thread that evaluates; subclassed in the language.
+// Receives the progress of an evaluation, on the thread that evaluates; each language derives from
+// it.
 class Progress {
  public:
   virtual ~Progress() = default;
-  // `batches` is how many there are, -1 where that is not known. Returns false to stop the evaluation; it must not throw.
+  // `batches` is the number of batches, or -1 if it is not known. Returns false to stop the
+  // evaluation. It must not throw.
   virtual bool report(int64_t done, int64_t batches) = 0;
 };
 
-// Who is told of this thread's evaluation while one of these lives.
+// Makes `progress` the receiver of this thread's evaluations for the lifetime of the object.
 class Told {
  public:
   explicit Told(Progress* progress) : before_(current()) { current() = progress; }
@@ -220,7 +227,7 @@ class PipelineHandle {
   void add(const std::string& stage, const std::string& options) {
     get()->add(stage, Options::from_json(options));
   }
-  // Takes over `function`.
+  // Takes ownership of `function`.
   void add_map(const std::string& name, MapFunction* function) {
     std::unique_ptr<MapFunction> owned(function);
     etr_pipeline* pipeline = get()->get();
@@ -228,7 +235,8 @@ class PipelineHandle {
     check(etr_pipeline_add_map(pipeline, c_name, &call, owned.release(),
                                [](void* p) { delete static_cast<MapFunction*>(p); }));
   }
-  // The same as the source. It ends a pass by end_pass(), or by leaving an item without fields that is not the first.
+  // Does the same for a source. The function ends a pass by end_pass(), or by leaving an item other
+  // than the first without fields.
   void add_source(const std::string& name, MapFunction* function) {
     std::unique_ptr<MapFunction> owned(function);
     etr_pipeline* pipeline = get()->get();
@@ -236,10 +244,10 @@ class PipelineHandle {
     check(etr_pipeline_add_source(pipeline, c_name, &call_source, owned.release(),
                                   [](void* p) { delete static_cast<MapFunction*>(p); }));
   }
-  // The next batch, which the caller owns; NULL at the end of an epoch.
+  // Returns the next batch, which the caller owns; nullptr at the end of an epoch.
   BatchHandle* next() { return next(*get()); }
-  // next() for languages that must look after signals: NULL also where no batch came in time;
-  // ended() tells the two apart.
+  // Does the same as next() for languages that must handle signals: returns nullptr also if no
+  // batch came within `seconds`; ended() tells the two cases apart.
   BatchHandle* poll(double seconds) {
     const std::shared_ptr<Pipeline> pipeline = get();
     ended_ = false;
@@ -258,20 +266,21 @@ class PipelineHandle {
   std::string save() const { return get()->save(); }
   void restore(const std::string& state) { get()->restore(state); }
 
-  // Cancels; a call that is blocked in next() returns with an error.
+  // Cancels the pipeline; a call that is blocked in next() throws.
   void close() {
     std::shared_ptr<Pipeline> last;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       last = std::move(pipeline_);
     }
-    // One whose settings were wrong has nothing to end, and has said so already.
+    // The status is ignored: a pipeline with wrong settings has nothing to cancel, and has reported
+    // them already.
     if (last) etr_pipeline_cancel(last->get());
   }
   std::shared_ptr<Pipeline> get() const {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (!pipeline_) closed("pipeline");
-    return pipeline_;  // whoever uses it keeps it alive
+    return pipeline_;  // the caller keeps it alive
   }
 
  private:
@@ -298,7 +307,7 @@ class PipelineHandle {
     if (hooks().before) hooks().before();
     const std::string reason = static_cast<MapFunction*>(function)->apply(view);
     if (hooks().after) hooks().after();
-    view.close();  // a reference that the function kept must not reach the item later
+    view.close();  // references that the function kept must not reach the item later
     if (pass_ended) *pass_ended = view.pass_ended();
     if (reason.empty()) return ETR_OK;
     etr_batch_fail(item, reason.c_str());
@@ -308,7 +317,7 @@ class PipelineHandle {
 
   mutable std::mutex mutex_;
   std::shared_ptr<Pipeline> pipeline_;
-  bool ended_ = false;  // by the last poll(), for the thread that reads
+  bool ended_ = false;  // set by poll(), for the thread that reads
 };
 
 class ModelHandle {
@@ -366,13 +375,14 @@ class RuntimeHandle {
 
 class JobHandle {
  public:
-  // `text` is a path, or JSON where `is_json`.
+  // `text` is JSON if `is_json`, otherwise a path.
   JobHandle(const std::string& text, bool is_json, const std::vector<std::string>& overrides)
       : job_(is_json ? Job::parse(text, overrides) : Job::load(text, overrides)) {}
   std::string json() const { return job_.json(); }
-  // Whether the job leaves open where a run writes: it then writes nothing, which the program should be told.
+  // Returns whether the job does not say where a run writes. Such a run writes nothing, and the
+  // program should be warned.
   bool forgets_output() const { return !job_.output_dir(); }
-  // Ends with an error of code CANCELLED after stop_advising(), from any thread.
+  // Throws Error(ETR_CANCELLED) after stop_advising(), which any thread may call.
   std::string advise(const RuntimeHandle& runtime, double seconds, bool check) {
     stops_advising_ = false;
     return job_.advise(runtime.get(), seconds, check,
@@ -420,7 +430,7 @@ class TrainerHandle {
     trainer_->on_evaluation(Told::report);
   }
 
-  // As one of `size` ranks over `transport`, which it takes over.
+  // Trains as one of `size` ranks over `transport`, and takes ownership of it.
   TrainerHandle(const RuntimeHandle& runtime, const JobHandle& job, int start, int rank, int size,
                 Transport* transport)
       : trainer_(
@@ -436,7 +446,7 @@ class TrainerHandle {
     return {
         true, static_cast<int64_t>(r->step), r->samples, r->loss, r->accuracy, r->learning_rate};
   }
-  // `progress` may be NULL; it is used during the call only.
+  // `progress` may be nullptr; it is used only during the call.
   EvalResult evaluate(PipelineHandle& pipeline, Progress* progress) {
     const Told told(progress);
     return result_of(get()->evaluate(*pipeline.get()));
@@ -463,7 +473,8 @@ class TrainerHandle {
   void load_pytorch(const std::string& path, const std::string& names) {
     get()->load_pytorch(path, names);
   }
-  // The next event; of kind ETR_EVENT_END when the run is over. `progress` is told of evaluations: as in evaluate().
+  // Returns the next event; ETR_EVENT_END again when the run is over. `progress` is as in
+  // evaluate().
   Event next_event(Progress* progress) {
     const Told told(progress);
     if (const auto e = get()->next_event()) {
@@ -492,7 +503,7 @@ class TrainerHandle {
   }
   void stop() { get()->stop(); }
   std::string pipeline_stats() const { return get()->pipeline_stats(); }
-  // A call that another thread is in keeps it until it ends.
+  // A call of another thread keeps the trainer alive until it ends.
   void close() {
     std::shared_ptr<Trainer> last;
     const std::lock_guard<std::mutex> lock(mutex_);

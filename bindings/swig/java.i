@@ -1,4 +1,5 @@
-// Java: unchecked exceptions, direct buffers on the library's memory, worker threads as daemons.
+// Java: unchecked exceptions, direct buffers on the library's memory, worker threads attached as
+// daemons.
 
 %{
 #include <jni.h>
@@ -17,8 +18,8 @@ void echotrain_throw(JNIEnv* env, int status, const char* message) {
   if (error) env->Throw(static_cast<jthrowable>(error));
 }
 
-// Worker threads stay attached, as daemons, until they end: attaching for each sample costs more than
-// the sample.
+// Worker threads stay attached, as daemons, until they end, because attaching for each sample would
+// cost more than the sample.
 void echotrain_enter() {
   struct Attached {
     ~Attached() {
@@ -30,7 +31,7 @@ void echotrain_enter() {
   void* env = nullptr;
   if (echotrain_jvm->GetEnv(&env, JNI_VERSION_1_8) == JNI_EDETACHED)
     attached.mine = echotrain_jvm->AttachCurrentThreadAsDaemon(&env, nullptr) == JNI_OK;
-  // On a thread that never returns to Java nobody else drops the call's local references.
+  // Such a thread never returns to Java, so nothing else would free the call's local references.
   if (env) static_cast<JNIEnv*>(env)->PushLocalFrame(16);
 }
 
@@ -61,13 +62,15 @@ extern "C" JNIEXPORT jint JNICALL JNI_OnLoad(JavaVM* vm, void*) {
   }
 }
 
-// Strings come as UTF-8. JNI's own "modified UTF-8" writes NUL as two bytes, which a path would then have.
+// Strings are passed as UTF-8. JNI's own "modified UTF-8" writes NUL as two bytes, which would end
+// up in paths.
 %{
 namespace {
 
 bool echotrain_is_surrogate(uint32_t unit) { return unit >> 11 == 0x1B; }
 
-// `name` is the argument's. Half of a pair of surrogates has no UTF-8: an error.
+// Converts the argument `name` to UTF-8. An unpaired surrogate, which has no UTF-8 form, is an
+// error.
 std::string echotrain_utf8(JNIEnv* env, jstring text, const char* name) {
   const jsize size = env->GetStringLength(text);
   std::vector<jchar> units(static_cast<size_t>(size));
@@ -108,10 +111,10 @@ std::string echotrain_utf8(JNIEnv* env, jstring text, const char* name) {
 // The hand-written layer frees natives through a Cleaner.
 %typemap(javafinalize) SWIGTYPE ""
 
-// Java has no unsigned 64-bit integer; addresses travel as long.
+// Java has no unsigned 64-bit integer; addresses are passed as long.
 %apply long long { uint64_t };
 
-// A view of memory as a direct java.nio.ByteBuffer, both ways.
+// Memory is passed as a direct java.nio.ByteBuffer, in both directions.
 %typemap(jni) echotrain::facade::Memory "jobject"
 %typemap(jtype) echotrain::facade::Memory "java.nio.ByteBuffer"
 %typemap(jstype) echotrain::facade::Memory "java.nio.ByteBuffer"
@@ -149,7 +152,7 @@ struct Memory {
   }
 }
 %extend echotrain::facade::BatchHandle {
-  // A copy of a direct buffer.
+  // Sets a field to a copy of a direct buffer.
   void set_direct(const std::string& field, int dtype, const std::vector<long long>& shape,
                   const void* direct) {
     $self->set(field, dtype, shape, reinterpret_cast<uint64_t>(direct));

@@ -1,12 +1,12 @@
-// Python: exceptions through a class that the package registers, fields as NumPy and DLPack take
-// them, and fields that share a Python object's memory.
+// Python: exceptions are made by a factory that the package registers. Fields can be read by NumPy
+// and DLPack, and can share the memory of a Python object.
 
 %begin %{
 #include "python_threads.h"
 %}
 
 %{
-// Makes the exception for (status, message); set once by the package.
+// Makes the exception for (status, message). The package sets it once.
 static PyObject* echotrain_error_factory = NULL;
 
 static void echotrain_raise(int status, const char* message) {
@@ -22,7 +22,8 @@ static void echotrain_raise(int status, const char* message) {
   Py_DECREF(error);
 }
 
-// `name` is the argument's. False with a Python error where `given` is no str, or has no UTF-8 (half a pair of surrogates).
+// Converts the argument `name` to UTF-8. Returns false with a Python error set if `given` is no
+// str, or has no UTF-8 form (an unpaired surrogate).
 static bool echotrain_utf8(PyObject* given, const char* name, std::string& text) {
   if (!PyUnicode_Check(given)) {
     PyObject* type = PyObject_GetAttrString((PyObject*)Py_TYPE(given), "__name__");
@@ -41,17 +42,18 @@ static bool echotrain_utf8(PyObject* given, const char* name, std::string& text)
   return true;
 }
 
-// Lets go of an object from any thread; once the interpreter is gone there is nothing to let go of.
+// Releases a reference, from any thread. Does nothing once the interpreter is gone.
 static void echotrain_release_object(void* object) {
   if (!Py_IsInitialized()) return;
   const echotrain::python::Locked lock;
   Py_DECREF((PyObject*)object);
 }
 
-// What NumPy's array interface asks of an object's __array_struct__, and the object: a field that
-// keeps its memory. By hand and not by SWIG's proxies, because every batch comes this way.
+// The struct that NumPy's array interface reads through __array_struct__, and the object that
+// provides it: a field that keeps its memory. It is written by hand rather than as a SWIG proxy,
+// because every batch goes through it.
 struct echotrain_array_interface {
-  int two;  // a check
+  int two;  // always 2, as a check
   int rank;
   char kind;
   int item_bytes;
@@ -122,7 +124,7 @@ static PyTypeObject* echotrain_field_type() {
 }
 
 static void echotrain_capsule_destroyed(PyObject* capsule) {
-  // A consumer that took the tensor has renamed its capsule.
+  // A consumer that took the tensor has renamed the capsule and owns the tensor.
   if (!PyCapsule_IsValid(capsule, "dltensor")) return;
   echotrain::facade::Tensor::release(PyCapsule_GetPointer(capsule, "dltensor"));
 }
@@ -150,7 +152,7 @@ static void echotrain_capsule_destroyed(PyObject* capsule) {
   }
 }
 
-// The GIL is kept where nothing can block.
+// These functions keep the GIL, because they cannot block.
 %nothread echotrain::facade::BatchHandle::~BatchHandle;
 %nothread echotrain::facade::PipelineHandle::ended;
 %nothread echotrain_set_error_factory;
@@ -165,7 +167,7 @@ static void echotrain_set_error_factory(PyObject* factory) {
   echotrain_error_factory = factory;
 }
 
-// The field as an object that NumPy takes; it keeps the field's memory.
+// Returns the field as an object that NumPy can read and that keeps the field's memory.
 static PyObject* echotrain_field_of(const echotrain::facade::BatchHandle* batch,
                                     const std::string& field) {
   PyTypeObject* type = echotrain_field_type();
@@ -189,19 +191,19 @@ static PyObject* echotrain_field_of(const echotrain::facade::BatchHandle* batch,
   return (PyObject*)made;
 }
 
-// A "dltensor" capsule of a field.
+// Returns the field as a "dltensor" capsule.
 static PyObject* echotrain_dlpack_capsule(echotrain::facade::BatchHandle* batch,
                                           const std::string& field) {
   return PyCapsule_New(batch->dlpack(field), "dltensor", echotrain_capsule_destroyed);
 }
 
-// A field that shares `owner`'s memory and keeps it alive.
+// Sets a field that shares the memory of `owner` and keeps `owner` alive.
 static void echotrain_wrap_object(echotrain::facade::BatchHandle* batch, const std::string& field,
                                   int dtype, const std::vector<long long>& shape, uint64_t address,
                                   PyObject* owner) {
   const etr_tensor t = echotrain::facade::BatchHandle::describe(dtype, shape, address);
   const char* const c_field = echotrain::detail::c_string(field, "field");
-  const auto use = batch->get();  // throws where it is closed, before the owner is held
+  const auto use = batch->get();  // throws if the batch is closed, before the reference is taken
   Py_INCREF(owner);
   echotrain::check(etr_batch_wrap(use->get(), c_field, &t, echotrain_release_object,
                                   owner));

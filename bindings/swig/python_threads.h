@@ -1,8 +1,11 @@
-// How the extension gives the interpreter's lock up and takes it, in the place of SWIG's own way.
+// Releases and acquires the interpreter's lock (GIL) for the extension, in place of SWIG's own
+// code.
 //
-// Up to 3.13 CPython ends a thread that asks for the lock when the interpreter is about to go: pthread_exit unwinds its stack. That of
-// a daemon thread within a call of the library's has frames of C++ that must not be unwound, and SWIG's destructor asks for the lock
-// once more: the program would abort. Here such a thread waits for the end of the process, as it does from CPython 3.14 on.
+// Up to version 3.13 CPython ends a thread that asks for the lock while the interpreter shuts down:
+// pthread_exit unwinds its stack. The stack of a daemon thread in a call of the library has C++
+// frames that must not be unwound, and SWIG's destructor asks for the lock once more, so the
+// program would abort. Here such a thread waits for the end of the process, as it does from CPython
+// 3.14 on.
 #pragma once
 
 #ifndef PY_SSIZE_T_CLEAN
@@ -13,7 +16,7 @@
 #include <chrono>
 #include <thread>
 
-#define SWIG_PYTHON_NO_USE_GIL  // what follows takes its place
+#define SWIG_PYTHON_NO_USE_GIL  // replaced by what follows
 #define SWIG_PYTHON_THREAD_BEGIN_BLOCK echotrain::python::Locked _swig_thread_block
 #define SWIG_PYTHON_THREAD_END_BLOCK _swig_thread_block.end()
 #define SWIG_PYTHON_THREAD_BEGIN_ALLOW echotrain::python::Unlocked _swig_thread_allow
@@ -26,7 +29,7 @@ namespace python {
   while (true) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
-// What `ask` gives, unless the thread is to be ended in it.
+// Returns the result of `ask`, unless CPython ends the thread in it; then it never returns.
 template <typename Ask>
 auto ask_for_lock(Ask ask) noexcept {
   try {
@@ -36,7 +39,7 @@ auto ask_for_lock(Ask ask) noexcept {
   }
 }
 
-// The thread has the lock.
+// The thread holds the lock during the lifetime of this object, or until end().
 class Locked {
  public:
   Locked() : state_(ask_for_lock(&ask)) {}
@@ -51,7 +54,7 @@ class Locked {
  private:
   static PyGILState_STATE ask() {
     const bool is_librarys = PyGILState_GetThisThreadState() == nullptr;
-    if (is_librarys && !Py_IsInitialized()) wait_for_the_end();  // nothing is left to be locked
+    if (is_librarys && !Py_IsInitialized()) wait_for_the_end();  // the interpreter is gone
     return PyGILState_Ensure();
   }
 
@@ -59,7 +62,7 @@ class Locked {
   bool has_it_ = true;
 };
 
-// The thread, which has the lock, leaves it to others.
+// The thread, which holds the lock, releases it during the lifetime of this object, or until end().
 class Unlocked {
  public:
   Unlocked() : thread_(PyEval_SaveThread()) {}

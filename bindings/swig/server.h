@@ -1,4 +1,4 @@
-// A shard of a parameter server, as languages other than C++ see it.
+// A shard of a parameter server for languages other than C++.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,8 @@ class ServerHandle {
   ServerHandle(const JobHandle& job, int shard)
       : server_(std::make_shared<Server>(job.get(), shard)) {}
 
-  // Whether the last worker has finished, or the server was stopped; see etr_server_wait.
+  // Waits for at most `seconds`. Returns whether the run is over or the server was stopped; see
+  // etr_server_wait.
   bool ended_within(double seconds) { return get()->wait(seconds); }
   ServerStatus status() {
     etr_server_status is{};
@@ -26,7 +27,7 @@ class ServerHandle {
   }
   void stop() { get()->stop(); }
 
-  // A thread that waits for it goes on first.
+  // Stops the shard; a thread that is waiting for it returns first.
   void close() {
     std::shared_ptr<Server> last;
     {

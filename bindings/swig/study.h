@@ -1,4 +1,4 @@
-// A study, as languages other than C++ see it: events and results are JSON.
+// A study for languages other than C++: events and results are JSON.
 #pragma once
 
 #include <memory>
@@ -22,21 +22,21 @@ class StudyHandle {
              bool overwrite) {
     get()->start(runtime.get(), directory, parallel, overwrite);
   }
-  // "" after the last one.
+  // Returns "" after the last event.
   std::string next_event(double seconds) { return get()->next_event(seconds).value_or(""); }
   void stop() { get()->stop(); }
   std::string results(const std::string& directory) const { return get()->results(directory); }
 
   void write_report(const std::string& directory) const { get()->write_report(directory); }
 
-  // A thread that waits for an event goes on first.
+  // Stops the study; a thread that is waiting for an event returns first.
   void close() {
     std::shared_ptr<Study> last;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       last.swap(study_);
     }
-    if (last) etr_study_stop(last->get());  // which one that was not started has no need of
+    if (last) etr_study_stop(last->get());  // fails, without effect, if it was not started
   }
 
  private:

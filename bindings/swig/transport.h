@@ -1,4 +1,4 @@
-// A transport of the program's, as languages other than C++ see it: one function, which is handed each call.
+// A transport of the program for languages other than C++: one function that receives every call.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,8 @@ namespace echotrain::facade {
 
 class Transport;
 
-// A call of a function of echotrain/engine.h. Valid while Transport::run() has it, as the memory is that it names.
+// A call of a function of echotrain/engine.h. It and the memory that it refers to are valid during
+// Transport::run() only.
 class TransportCall {
  public:
   enum Operation {
@@ -34,15 +35,15 @@ class TransportCall {
   struct Fields {
     Operation operation;
     double timeout_s = 0;
-    const void* input = nullptr;  // what is read; of an all_reduce and a broadcast it is the output
+    const void* input = nullptr;  // same as the output for all_reduce and broadcast
     uint64_t input_bytes = 0;
     void* output = nullptr;
     uint64_t output_bytes = 0;
     int number = 0, reduction = 0;
-    int peer = 0, tag = 0;  // the root, or the other end of a message
+    int peer = 0, tag = 0;  // peer: the root, or the other end of a message
     int colour = 0, key = 0;
-    std::vector<long long> parts = {};  // counts, or sizes in bytes, of all ranks
-    std::string reason = {};            // of an abort
+    std::vector<long long> parts = {};  // of all ranks: counts, or sizes in bytes
+    std::string reason = {};            // for abort
   };
   explicit TransportCall(Fields fields) : fields_(std::move(fields)) {}
   TransportCall(const TransportCall&) = delete;
@@ -64,13 +65,13 @@ class TransportCall {
   std::vector<long long> parts() const { return fields_.parts; }
   std::string reason() const { return fields_.reason; }
 
-  // What became of it, where it did not succeed: ETR_*, and the ranks that are missing.
+  // Reports that the call failed, with a status of echotrain.h and the missing ranks.
   void fail(int status, const std::string& message, const std::vector<long long>& missing) {
     status_ = status;
     message_ = message;
     missing_.assign(missing.begin(), missing.end());
   }
-  // Of a split: takes over the transport that was split off.
+  // Sets the result of a split, and takes ownership of it.
   void give(int rank, int size, Transport* part);
 
 #ifndef SWIG
@@ -89,16 +90,16 @@ class TransportCall {
   std::unique_ptr<echotrain::Transport> part_;
 };
 
-// Subclassed in the language. One call at a time, but for an abort.
+// Each language derives from it. It receives one call at a time, except for abort.
 class Transport {
  public:
   virtual ~Transport() = default;
-  // Does what `call` says, or tells it the failure; it must not throw.
+  // Performs `call`, or reports the failure with call.fail(). It must not throw.
   virtual void run(TransportCall& call) = 0;
 };
 
 #ifndef SWIG
-// The language's transport for the library.
+// Adapts the language's transport to the library's interface.
 class LentTransport : public echotrain::Transport {
  public:
   LentTransport(int rank, int size, facade::Transport* owned)
@@ -106,7 +107,7 @@ class LentTransport : public echotrain::Transport {
   ~LentTransport() override {
     try {
       call({TransportCall::close});
-    } catch (const std::exception&) {  // nobody is left to be told
+    } catch (const std::exception&) {  // nobody is left to report it to
     }
   }
   int32_t rank() const override { return rank_; }
