@@ -1,4 +1,4 @@
-"""What calls of a trainer have in common: functions of the program that they call, and arguments that are none."""
+"""Helpers for calls of a trainer: callbacks into the program, checks of arguments, and interruptible calls."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class _Evaluation(native.Progress):
 
 
 class Told:
-    """While it is entered, a function of the program's is told of evaluations. What it raises is raised again at the end;
-    with ``later`` by `raise_failure`, unless it ended the call."""
+    """A context in which a function of the program receives the progress of evaluations. An exception that it raises
+    is raised again at the end of the context, or, with ``later``, by `raise_failure`, unless it ended the call."""
 
     def __init__(self, function: Optional[OnEvaluation], later: bool = False):
         self._told, self._later = None if function is None else _Evaluation(function), later
@@ -52,7 +52,7 @@ def _described(value: Any) -> str:
 
 
 def of_pipelines(method: Callable) -> Callable:
-    """A method of a Pipeline, which may be called as those of other libraries are, with arrays: that is an error that helps."""
+    """Wraps a method that takes a Pipeline. If it is called with arrays, as in other libraries, the error says what to do."""
 
     @functools.wraps(method)
     def checked(self, *args, **kwargs):
@@ -68,8 +68,8 @@ def of_pipelines(method: Callable) -> Callable:
 
 
 def interruptible(call: Callable[[], Any], cancel: Optional[Callable[[], None]] = None) -> Any:
-    """Runs a call that blocks on another thread, so that Ctrl-C can cancel it, or without ``cancel``
-    leave it to end by itself."""
+    """Runs a blocking call on another thread, so that Ctrl-C can cancel it or, without ``cancel``, leave it
+    to end by itself."""
     outcome: List[Any] = []
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""Imports the native module; says every place that was tried where that fails."""
+"""Imports the native module; if that fails, the error says where it was looked for."""
 
 import glob
 import os

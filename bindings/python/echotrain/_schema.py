@@ -1,4 +1,4 @@
-"""Functions with signatures and documentation, made from the library's schemas when it is loaded."""
+"""Functions with signatures and documentation, generated from the library's schemas at import."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TYPES = {"integer": int, "number": float, "boolean": bool, "string": str, "list
 
 
 class Spec:
-    """A stage, layer, optimizer, schedule or loss with its options; checked where it is used."""
+    """A stage, layer, optimizer, schedule or loss with its options. It is validated where it is used."""
 
     __slots__ = ("kind", "name", "options")
 
@@ -34,7 +34,7 @@ class Spec:
 
 
 def plain(value: Any) -> Any:
-    """The value as JSON knows it: paths as text, NumPy scalars and arrays as numbers and lists."""
+    """Converts a value for JSON: paths to text, NumPy scalars and arrays to numbers and lists."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, Spec):  # a source within mix, a layer within residual
@@ -83,7 +83,7 @@ def signature_of(options: List[dict]) -> inspect.Signature:
     return inspect.Signature(parameters)
 
 
-# What other libraries call an option, and where it is here.
+# What other libraries call an option, and its name or place here.
 _ELSEWHERE = {"optimizers": dict.fromkeys(
     ("lr", "learning_rate", "rate", "alpha", "eta"),
     "the rate is the trainer's: Trainer(model, optimizers.{name}(), learning_rate=0.01)")}
@@ -122,7 +122,7 @@ _HAS_TYPE = {"integer": _integer, "number": _number, "boolean": lambda value: is
 
 
 def check_option(function: str, option: dict, value: Any) -> None:
-    """What a value alone tells: its type, and whether it is among the choices. (The library checks ranges.)"""
+    """Checks what can be told from the value alone: its type, and that it is one of the choices. The library checks ranges."""
     value, name = plain(value), option["name"]
     if not _HAS_TYPE[option["type"]](value):
         raise TypeError(f"{function}(): {name}={value!r} is a {type(value).__name__}; it takes type {option['type']}")

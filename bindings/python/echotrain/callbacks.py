@@ -1,4 +1,4 @@
-"""What `Trainer.fit` tells while it trains."""
+"""Callbacks of `Trainer.fit`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 
 class Callback:
-    """Override what is needed. Set ``trainer.stop_training = True`` to end after this epoch."""
+    """Base class of callbacks. Override the methods that you need. Set ``trainer.stop_training = True`` to end the run
+    after this epoch."""
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -26,9 +27,9 @@ class Callback:
     def on_batch_end(self, trainer: "Trainer", result: "StepResult") -> None: ...
 
     def on_evaluation(self, trainer: "Trainer", done: int, batches: Optional[int]) -> Optional[bool]:
-        """After each batch of the evaluation on ``validation``, on the thread that evaluates: ``batches`` is how many there
-        are, None where that is not known. The trainer is in use meanwhile. Returning False ends this evaluation; the training
-        goes on."""
+        """Called after each batch of the evaluation on ``validation``, on the thread that evaluates. ``batches`` is
+        their number, or None if it is not known. The trainer must not be used meanwhile. Returning False ends this
+        evaluation; training continues."""
 
     def on_epoch_end(self, trainer: "Trainer", epoch: int, logs: Dict[str, float]) -> None: ...
 
@@ -39,8 +40,8 @@ _HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 
 
 class EarlyStopping(Callback):
-    """Ends the run when ``monitor`` has not improved for ``patience`` epochs. Those whose evaluation was stopped do not
-    count."""
+    """Ends the run when ``monitor`` has not improved for ``patience`` epochs. Epochs whose evaluation was stopped do
+    not count."""
 
     def __init__(self, monitor: str = "val_loss", patience: int = 3):
         self.monitor, self.patience, self.best, self.wait = monitor, patience, None, 0
@@ -59,7 +60,7 @@ class EarlyStopping(Callback):
 
 
 class SaveCheckpoint(Callback):
-    """Saves the trainer below ``directory`` after each epoch; the two newest are kept."""
+    """Saves a checkpoint below ``directory`` after each epoch; the two newest are kept."""
 
     def __init__(self, directory):
         self.directory = directory
@@ -77,7 +78,7 @@ class _Function(Callback):
 
 
 def as_callbacks(given: Union[Callback, Iterable[Union[Callback, Callable]]]) -> List[Callback]:
-    """Those of `Trainer.fit`; what could never be called is an error."""
+    """Returns the callbacks for `Trainer.fit`; raises TypeError for objects that could never be called."""
     if isinstance(given, Callback) or callable(given):
         raise TypeError(f"callbacks is {given!r}; give a list: callbacks=[...]")
     out = []

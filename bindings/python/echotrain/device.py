@@ -24,14 +24,14 @@ def _device(info) -> Device:
 
 
 def devices() -> List[Device]:
-    """The Vulkan devices, discrete GPUs first."""
+    """Returns the Vulkan devices, discrete GPUs first."""
     return [_device(info) for info in native.devices()]
 
 
 class Runtime(_NotPicklable):
-    """An opened device: the first, the one with that index, or the one with that text in its name. At most
-    ``memory_limit_bytes`` of its memory are taken; 0: what there is. ``tuning`` is a file of :meth:`tune`;
-    None: the user's, if there is one."""
+    """An open device. ``device`` is its index or part of its name; None: the first device. At most
+    ``memory_limit_bytes`` of its memory are used; 0: no limit. ``tuning`` is a file that :meth:`tune` wrote; None: the
+    user's file, if it exists."""
 
     def __init__(self, device: Union[None, int, str] = None, memory_limit_bytes: int = 0,
                  tuning: Optional[str] = None):
@@ -39,8 +39,9 @@ class Runtime(_NotPicklable):
                                             "" if tuning is None else str(tuning))
 
     def tune(self, path: Optional[str] = None) -> None:
-        """Finds the fastest kernels on this device for the models whose trainers have had their first batch, by
-        trying, and keeps them in ``path`` (None: for all later runs of this user). Trainers made later use them."""
+        """Finds, by trying them, the fastest kernels on this device for the models whose trainers have had their first
+        batch. Writes them to the file ``path`` (None: the user's file, for all later runs). Trainers created later use
+        them."""
         self._handle.tune("" if path is None else str(path))
 
     @property

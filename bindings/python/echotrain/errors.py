@@ -1,4 +1,4 @@
-"""Exceptions: one class per status, each also of the built-in class that Python code expects."""
+"""Exceptions: one class per status. Most also derive from the built-in class that Python code expects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Iterable
 
 
 class EchoTrainError(RuntimeError):
-    """Base of all errors of the library. ``status`` is the code of the C API."""
+    """Base class of all errors of the library. ``status`` is the code of the C API."""
 
     status = -12
 
@@ -63,21 +63,21 @@ class InternalError(EchoTrainError):
 
 
 class CallbackError(EchoTrainError):
-    """A map function failed. Where its own exception is known, that one is raised instead, with this
-    as its cause."""
+    """A map function failed. If its own exception is known, that one is raised instead, with this error as
+    its cause."""
 
     status = -13
 
 
 class NotFiniteError(EchoTrainError, ArithmeticError):
-    """A loss or gradient was NaN or infinite; the message names what made it."""
+    """A loss or gradient was NaN or infinite; the message names what produced it."""
 
     status = -14
 
 
 class RankLostError(EchoTrainError, ConnectionError):
-    """A process of the group is dead, frozen or unreachable; the message says which. A `Transport` raises it with the ranks that
-    it misses."""
+    """A process of the group is dead, frozen or unreachable; the message says which. A `Transport` raises it with the
+    missing ranks."""
 
     status = -15
 

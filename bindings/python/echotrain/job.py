@@ -18,8 +18,8 @@ from .transport import Failures, Lent, Transport, check_transport
 
 
 class Event(NamedTuple):
-    """One moment of a run. loss and accuracy are means since the event before, at "epoch" and "end"
-    over the epoch."""
+    """The state of a run at one moment. loss and accuracy are means over the steps since the previous event; at
+    "epoch" and "end" they are means over the epoch."""
 
     kind: str  # of a job's run: progress, evaluation, checkpoint, end; of Trainer.run: step, epoch, end
     step: int
@@ -45,8 +45,8 @@ _EVENT_KINDS = ("progress", "evaluation", "checkpoint", "end")
 
 
 class Job(_NotPicklable):
-    """A job file (or its text, or a dict) with overrides: ``Job("job.json", {"train.steps": 100})``. A file without
-    ``output.dir`` gets one, ``runs/`` and the stem of its name."""
+    """A job from a file, its text or a dict, with overrides: ``Job("job.json", {"train.steps": 100})``. If a file names
+    no ``output.dir``, the job gets one: ``runs/`` and the stem of the file's name."""
 
     def __init__(self, job, overrides: Optional[Mapping[str, Any]] = None):
         text = json.dumps(job) if isinstance(job, Mapping) else str(job)
@@ -65,10 +65,10 @@ class Job(_NotPicklable):
 
     def advise(self, *, device: Union[None, int, str, Runtime] = None, seconds: float = 3,
                check: bool = False) -> Dict[str, Any]:
-        """Measures the job for a few seconds and says whether echoing helps, where an echo node should stand and with which
-        factor, and what would help first: ``print(job.advise()["text"])``. ``seconds`` is the length of each measurement. The
-        result's ``job`` is the changed job, ``Job(advice["job"])``; with ``check`` both run in turns, and ``checked`` has the
-        outcomes. Writes nothing. Ctrl-C ends it."""
+        """Measures the job for a few seconds and advises whether echoing helps, where an echo node should stand and with
+        which factor, and what else would help first: ``print(job.advise()["text"])``. ``seconds`` is the length of each
+        measurement. ``job`` in the result is the changed job: ``Job(advice["job"])``. With ``check`` both jobs also run in
+        turns, and ``checked`` has the outcomes. Writes nothing. Ctrl-C ends it."""
         runtime = _runtime(device)
         return json.loads(interruptible(lambda: self._handle.advise(runtime._handle, seconds, check),
                                         self._handle.stop_advising))
@@ -76,12 +76,15 @@ class Job(_NotPicklable):
     def run(self, *, device: Union[None, int, str, Runtime] = None, resume: bool = False,
             overwrite: bool = False, on_evaluation: Optional[OnEvaluation] = None,
             transport: Optional[Transport] = None) -> "JobRun":
-        """Starts the job; iterate over the result. ``output.dir`` holds one run: ``resume`` goes on from its newest
-        checkpoint, ``overwrite`` begins anew in its place, and without either a folder in use is a StateError.
-        ``on_evaluation(done, batches)`` is called after each batch of an evaluation, as in `Trainer.evaluate`; returning
-        False stops that evaluation, and the run goes on without it. What it raises also stops it, and is raised after the
-        event that follows. With a ``transport`` the run is one of several ranks, which begin theirs at the same time; it belongs
-        to the run from then on."""
+        """Starts the job; iterate over the result. ``output.dir`` holds one run: ``resume`` continues from its newest
+        checkpoint, and ``overwrite`` begins again in its place. Without either, a folder that holds a run is a StateError.
+
+        ``on_evaluation(done, batches)`` is called after each batch of an evaluation, as in `Trainer.evaluate`. Returning
+        False stops that evaluation, and the run continues without it. An exception stops it, too, and is raised after the
+        event that follows.
+
+        With a ``transport`` the run is one of several ranks, which all start at the same time. The run then owns the
+        transport."""
         if resume and overwrite:
             raise ValueError("resume goes on with the earlier run and overwrite removes it; give one")
         if self._handle.forgets_output() and not resume:
@@ -91,7 +94,7 @@ class Job(_NotPicklable):
         return JobRun(self, _runtime(device), _STARTS.index(start), on_evaluation, transport)
 
 
-# They end before the interpreter does: their threads use the device, and ask a transport for the interpreter.
+# Runs must end before the interpreter does: their threads use the device, and call transports in the interpreter.
 _open_runs: "weakref.WeakSet[JobRun]" = weakref.WeakSet()
 
 
@@ -102,9 +105,9 @@ def _end_all() -> None:
 
 
 class JobRun(_NotPicklable):
-    """A running job: ``with job.run() as run: for event in run: ...``. The last event's kind is "end". It has its trainer and
-    ``output.dir`` until then, or until `close`, which leaving ``with`` does. `stop` and `close` may come from any thread. Ctrl-C
-    stops the run."""
+    """A running job: ``with job.run() as run: for event in run: ...``. The kind of the last event is "end". The run holds
+    its trainer and ``output.dir`` until then, or until `close`, which leaving ``with`` calls. Any thread may call `stop`
+    and `close`. Ctrl-C stops the run."""
 
     def __init__(self, job: Job, runtime: Runtime, start: int, on_evaluation: Optional[OnEvaluation] = None,
                  transport: Optional[Transport] = None):
@@ -138,7 +141,7 @@ class JobRun(_NotPicklable):
                 raise self._failures.original(error) if self._failures else error
 
     def _end_with_program(self) -> None:
-        """A call that another thread is in returns first: it could not when the interpreter is gone."""
+        """Waits for a call of another thread to return, because it could not once the interpreter is gone."""
         self._program_ends = True
         self.stop()
         if self._calling.acquire(timeout=5 + (self._transport or Transport).timeout):
@@ -159,20 +162,20 @@ class JobRun(_NotPicklable):
                 return
 
     def set_hyperparameter(self, name: str, value: float) -> None:
-        """As `Trainer.set_hyperparameter`, between two events. Where several processes train together all make the same
-        call, after the same event of the kind "evaluation" or "checkpoint"."""
+        """Does the same as `Trainer.set_hyperparameter`, between two events. If several processes train together, all
+        make the same call after the same event of kind "evaluation" or "checkpoint"."""
         with self._calling:
             self._handle.set_hyperparameter(name, float(value))
 
     def stop(self) -> None:
-        """Asks the run to end soon and in order; nothing where it is closed."""
+        """Asks the run to end soon and in order. Does nothing if it is closed."""
         with self._closing:
             if not self._closed:
                 self._handle.stop()
 
     def close(self) -> None:
-        """Ends the run and gives its trainer and its folder back. What was done since the newest checkpoint is lost: to keep
-        it, `stop` and read to the last event. A thread that waits for an event gets it first."""
+        """Ends the run and releases its trainer and its folder. Progress since the newest checkpoint is lost; to keep it,
+        call `stop` and read to the last event. A thread that is waiting for an event gets it first."""
         self.stop()
         with self._closing:
             self._closed = True

@@ -1,4 +1,4 @@
-"""Models, and what they are made of."""
+"""Models and their summaries."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class LayerSummary(NamedTuple):
 
 
 class Summary:
-    """What a model is made of: ``print(trainer.summary())``, or its ``layers``, ``parameters`` and ``states`` (running
-    statistics)."""
+    """A summary of a model: ``print(trainer.summary())``, or its ``layers``, ``parameters`` and ``states`` (the number of
+    running statistics)."""
 
     def __init__(self, text: str, parts: Mapping[str, Any]):
         self._text = text
@@ -40,7 +40,7 @@ class Summary:
 
 
 def _sample(name: str, given: Any) -> Any:
-    """A field's type and shape, as the library takes them."""
+    """Returns a field's type and shape in the form that the library takes."""
     if hasattr(given, "dtype") and hasattr(given, "shape"):
         names = {np.dtype(np.float32): "f32", np.dtype(np.int32): "i32", np.dtype(np.uint8): "u8"}
         dtype = field_type(np.dtype(given.dtype))
@@ -54,14 +54,14 @@ class Model:
     """Layers in a row: ``Model([layers.conv2d(32), layers.flatten(), layers.dense(10)])``, or a ready-made
     model: ``Model(models.cifar_resnet(depth=20))``.
 
-    A layer may have a name and read others by it: ``layers.add(input=["a", "b"])``. ``inputs`` are the fields of
-    the batch that the layers read. ``loss`` is "softmax_cross_entropy" (integer labels), "binary_cross_entropy",
-    "mse", "l1", "huber" or "multibox" (detectors), where the ready-made model has not chosen already; further options go
-    to the loss. With ``recompute`` training keeps only what crosses
-    between parts of the model, and computes the rest again for the gradients: less memory, more time.
-    ``precision`` is what matrix products and convolutions round their operands to: "fp32", "bf16" or "fp16".
+    A layer may have a name and read others by their names: ``layers.add(input=["a", "b"])``. ``inputs`` are the fields
+    of the batch that the layers read. ``loss`` is "softmax_cross_entropy" (integer labels), "binary_cross_entropy",
+    "mse", "l1", "huber" or "multibox" (detectors), unless the ready-made model has chosen one already; further keyword
+    arguments are options of the loss. With ``recompute`` training stores only the values that cross between parts of the
+    model, and computes the others again for the gradients: less memory, more time. ``precision`` is the type to which
+    matrix products and convolutions round their operands: "fp32", "bf16" or "fp16".
 
-    A model is data, without weights: it can be copied and pickled.
+    A model is a description without weights: it can be copied and pickled.
     """
 
     def __init__(self, layers: Union[Spec, Iterable[Spec]], inputs: Iterable[str] = (),
@@ -88,7 +88,8 @@ class Model:
 
     @classmethod
     def from_json(cls, spec: Union[str, Mapping]) -> "Model":
-        """A model as a job has it: layers, inputs and loss, or the name of a ready-made one with its options."""
+        """Creates a model from the form that jobs use: layers, inputs and loss, or the name of a ready-made model with its
+        options."""
         model = cls.__new__(cls)
         model.layers = []
         model._handle = native.ModelHandle(spec if isinstance(spec, str) else json.dumps(spec))
@@ -96,12 +97,12 @@ class Model:
 
     @property
     def json(self) -> Dict[str, Any]:
-        """The model as a job has it: a ready-made one with all its layers."""
+        """The model in the form that jobs use; a ready-made model is written with all its layers."""
         return json.loads(self._handle.json())
 
     def summary(self, **samples: Any) -> Summary:
-        """Layers, shapes and parameters, for samples of these shapes: ``model.summary(image=(28, 28, 1))``. A field of
-        another type than float32 is given by an array like a sample: ``text=numpy.zeros(12, numpy.int32)``."""
+        """Lists layers, shapes and parameters for samples of these shapes: ``model.summary(image=(28, 28, 1))``. For a
+        field of another type than float32, pass an array like a sample: ``text=numpy.zeros(12, numpy.int32)``."""
         fields = json.dumps({name: _sample(name, given) for name, given in samples.items()})
         return Summary(self._handle.summary(fields, "text"), json.loads(self._handle.summary(fields, "json")))
 
@@ -114,7 +115,7 @@ class Model:
         vars(self).update(state)
 
     def __eq__(self, other: object) -> bool:
-        """Whether they are made of the same: a ready-made model equals the one of its layers."""
+        """Compares the models' layers: a ready-made model equals the model that lists its layers."""
         return self.json == other.json if isinstance(other, Model) else NotImplemented
 
     __hash__ = None

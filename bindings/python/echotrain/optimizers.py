@@ -1,4 +1,4 @@
-"""Optimizers: ``optimizers.sgd(momentum=0.9)``. Made from the library's own schema."""
+"""Optimizers: ``optimizers.sgd(momentum=0.9)``. Generated from the library's schema."""
 
 from . import _schema
 

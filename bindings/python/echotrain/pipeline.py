@@ -28,7 +28,7 @@ _open_pipelines: "weakref.WeakSet[Pipeline]" = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    # Worker threads must not ask for the interpreter when it is gone.
+    # Worker threads must not call the interpreter once it is gone.
     for pipeline in list(_open_pipelines):
         pipeline.close()
 
@@ -42,9 +42,9 @@ class _NotPicklable:
 
 
 class Tensor(_NotPicklable):
-    """A field of a batch in host memory. NumPy (``numpy.asarray``), PyTorch (``torch.from_dlpack``)
-    and everything else that knows DLPack read it without a copy; the memory lives as long as anybody
-    uses it. It may be shared with other batches (echoes): do not write to it."""
+    """A field of a batch in host memory. NumPy (``numpy.asarray``), PyTorch (``torch.from_dlpack``) and everything
+    else that supports DLPack read it without a copy; the memory lives as long as anything uses it. Do not write to it:
+    other batches may share it (echoes)."""
 
     def __init__(self, batch: "native.BatchHandle", field: str):
         self._batch, self._field = batch, field
@@ -76,7 +76,7 @@ class Tensor(_NotPicklable):
         return (1, 0)  # CPU
 
     def numpy(self) -> np.ndarray:
-        """A read-only array on the same memory."""
+        """Returns a read-only array on the same memory."""
         return np.asarray(self)
 
     def __repr__(self) -> str:
@@ -84,14 +84,14 @@ class Tensor(_NotPicklable):
 
 
 def field_type(dtype: np.dtype) -> Optional[np.dtype]:
-    """What a field holds of values of this type: other integers become int32, other floats float32; None: it cannot."""
+    """Returns the type in which a field holds such values: other integers become int32, other floats float32; None: it cannot."""
     if dtype in _DTYPES:
         return dtype
     return {"b": _I32, "i": _I32, "u": _I32, "f": _F32}.get(dtype.kind)
 
 
 def _converted(field: str, array: np.ndarray, to: np.dtype) -> np.ndarray:
-    """A copy; a value that does not fit is an error."""
+    """Returns a converted copy; raises ValueError for a value that does not fit."""
     if to == _F32:
         with np.errstate(over="ignore"):
             out = array.astype(to)
@@ -135,9 +135,10 @@ class Batch(_NotPicklable, Mapping):
     """Named tensors. ``batch["image"]`` is a read-only NumPy array on the library's memory;
     ``batch.tensor("image")`` is for other libraries.
 
-    ``Batch({"image": x, "label": y})`` makes one of arrays. It shares those of uint8, uint16, int32 and float32: leave them
-    unchanged. Other integers (NumPy's int64), Python's numbers and lists are copied into int32, other floats (float64) into
-    float32; an integer that does not fit, or a float that would become infinite, is a ValueError.
+    ``Batch({"image": x, "label": y})`` makes a batch from arrays. It shares the memory of uint8, uint16, int32 and
+    float32 arrays: do not change them. Other integers (such as NumPy's int64) are copied into int32, other floats (float64)
+    into float32; Python's numbers and lists are converted likewise. An integer that does not fit, or a float that would
+    become infinite, is a ValueError.
     """
 
     __slots__ = ("_handle", "__weakref__")
@@ -167,31 +168,31 @@ class Batch(_NotPicklable, Mapping):
 
     @property
     def samples(self) -> int:
-        """Samples in the batch; 0 for a single sample of a pipeline without a batch stage."""
+        """Number of samples in the batch; 0 for a single sample of a pipeline without a batch stage."""
         return self._handle.samples()
 
     @property
     def fresh(self) -> int:
-        """Samples that were read from upstream for this batch."""
+        """Number of samples that were read from upstream for this batch."""
         return self._handle.fresh()
 
     @property
     def echoed(self) -> int:
-        """Samples that an echo stage repeated."""
+        """Number of samples that an echo stage repeated."""
         return self._handle.echoed()
 
     @property
     def unique(self) -> int:
-        """Different samples in the batch."""
+        """Number of distinct samples in the batch."""
         return self._handle.unique()
 
     @property
     def mean_age(self) -> float:
-        """How many fresh samples echo stages received since they received these, on average."""
+        """Mean age of the samples: how many fresh samples echo stages have received since they received this one."""
         return self._handle.mean_age()
 
     def close(self) -> None:
-        """Lets go of the memory now; arrays made before keep theirs."""
+        """Releases the memory now. Arrays that were taken from the batch keep theirs."""
         self._handle.close()
 
     def __enter__(self) -> "Batch":
@@ -218,7 +219,7 @@ class Batch(_NotPicklable, Mapping):
 
 
 class SampleInfo(NamedTuple):
-    """What a map function may draw its random numbers from, to be the same at any thread count."""
+    """What a map function should derive its random numbers from, so that they are the same at any number of threads."""
 
     epoch: int
     ordinal: int  # of the (first) sample in its epoch's source order
@@ -226,22 +227,22 @@ class SampleInfo(NamedTuple):
 
 
 class _Failures:
-    """What functions of a pipeline raised. The latest only: under on_error="skip" there may be many, and nobody asks for
-    them."""
+    """The exceptions that a pipeline's functions raised. Only the latest are kept, because with on_error="skip" there may
+    be many that nobody asks for."""
 
     def __init__(self) -> None:
         self._kept: Deque[Tuple[str, BaseException]] = collections.deque(maxlen=64)
 
     def add(self, name: str, failure: BaseException) -> str:
-        """The reason that the library is told."""
+        """Keeps the exception and returns the reason to report to the library."""
         reason = f"{type(failure).__name__}: {failure}".encode(errors="backslashreplace").decode()
         self._kept.append((f"the function '{name}' failed: {reason}", failure))
         return reason
 
     def original(self, error: CallbackError) -> BaseException:
-        """What ended the run, or the error itself where that is not known any more."""
+        """Returns the exception that ended the run, or the error itself if that exception is no longer known."""
         told = str(error)
-        # A reason may begin with all of another one ("ValueError: " of an exception without words).
+        # One reason may be a prefix of another (an exception without a message: "ValueError: ").
         known = [(said, failure) for said, failure in tuple(self._kept) if said in told]
         if not known:
             return error
@@ -281,9 +282,9 @@ class _Function(native.MapFunction):
 class map:  # noqa: A001: the field's own word
     """A Python function as a stage: ``map(function, name=None, with_info=False)``.
 
-    The function gets a dict of read-only arrays, one sample's, or after ``batch`` a whole batch's,
-    and returns the dict of fields that go on, at least one. It is called from several threads; with ``with_info`` it
-    also gets a `SampleInfo`. A bare function among a pipeline's stages is the same as ``map(function)``.
+    The function receives a dict of read-only arrays (one sample, or a whole batch after ``batch``) and returns a dict
+    with the fields to pass on, at least one. Several threads call it. With ``with_info`` it also receives a `SampleInfo`.
+    A bare function among a pipeline's stages is the same as ``map(function)``.
     """
 
     def __init__(self, function: Callable, name: Optional[str] = None, with_info: bool = False):
@@ -295,11 +296,11 @@ class map:  # noqa: A001: the field's own word
 
 
 class source:
-    """Samples of yours as a pipeline's source: ``source(samples, name=None)``.
+    """Your own samples as a pipeline's source: ``source(samples, name=None)``.
 
-    ``samples`` is an iterable of dicts of arrays that can be walked again for each pass (a list, a dataset), or a
-    function of the epoch that returns one. It is walked on a thread of the pipeline's. A restored pipeline walks
-    it from the beginning of the epoch, and expects the same samples.
+    ``samples`` is an iterable of dicts of arrays that can be iterated again for each pass (a list, a dataset), or a
+    function of the epoch that returns an iterable. A thread of the pipeline iterates over it. A restored pipeline
+    iterates from the beginning of the epoch, and expects the same samples.
     """
 
     def __init__(self, samples: Union[Iterable[Mapping], Callable[[int], Iterable[Mapping]]],
@@ -318,7 +319,7 @@ _NO_MORE = object()
 
 
 class _SourceFunction(native.MapFunction):
-    """Walks the samples of a `source`, one a call."""
+    """Iterates over the samples of a `source`, one for each call."""
 
     def __init__(self, name: str, samples: Any, failures: _Failures):
         super().__init__()
@@ -353,12 +354,11 @@ class _SourceFunction(native.MapFunction):
 
 
 class Pipeline(_NotPicklable):
-    """Stages from a source to batches: ``for batch in pipeline`` is one epoch.
+    """Stages from a source to batches: ``for batch in pipeline`` reads one epoch.
 
-    ``stages`` are `echotrain.stages`, a `source` of your own, and Python functions. The other options are those of a job's
-    "pipeline" section, for instance ``threads``, ``seed``, ``epochs``, ``on_error``.
-    Iterating again reads the next epoch. One thread reads; `cancel`, `stats` and `bad_records` may be
-    called from any.
+    ``stages`` are `echotrain.stages`, a `source` of your own, and Python functions. The other options are those of a
+    job's section "pipeline", such as ``threads``, ``seed``, ``epochs`` and ``on_error``. Iterating again reads the next
+    epoch. One thread reads; any thread may call `cancel`, `stats` and `bad_records`.
     """
 
     def __init__(self, stages: Iterable[Union[Spec, source, map, Callable]], **options: Any):
@@ -397,8 +397,8 @@ class Pipeline(_NotPicklable):
         return self._shown
 
     def __len__(self) -> int:
-        """Batches in an epoch, if no record is dropped. TypeError where that is not known: for shards
-        before their first pass is over, for epochs without end and for echo on demand."""
+        """Number of batches in an epoch, provided that no record is dropped. Raises TypeError if it is not known: for
+        shards before their first pass is over, for endless epochs, and for echo on demand."""
         length = self._handle.length()
         if length < 0:
             raise TypeError("this pipeline's length is not known: shards are counted in their first pass, "
@@ -421,32 +421,32 @@ class Pipeline(_NotPicklable):
                 return
 
     def cancel(self) -> None:
-        """Ends all work; a thread that waits for a batch gets a CancelledError."""
+        """Stops all work; a thread that is waiting for a batch gets a CancelledError."""
         self._handle.cancel()
 
     def stats(self) -> Dict[str, Any]:
-        """Items, busy and waiting time and queues of each stage; what the consumer got."""
+        """Returns the statistics of each stage (items, busy and waiting time, queue) and of the consumer."""
         return json.loads(self._handle.stats())
 
     def explain(self, format: str = "text") -> str:
-        """Why is it slow? Rates, loads and the bottleneck of a pipeline that has run for a while, and what more
-        threads, a cache or an echo stage would gain. ``format``: "text", "svg" (a drawing) or "json"."""
+        """Explains the speed of a pipeline that has run for a while: rates, loads, the bottleneck, and what more threads,
+        a cache or an echo stage would gain. ``format``: "text", "svg" (a drawing) or "json"."""
         return self._handle.explain(format)
 
     def trace(self) -> str:
-        """What each thread did when, as a Chrome trace (JSON); needs ``trace_events=100000`` or so."""
+        """Returns what each thread did when, as a Chrome trace (JSON). Needs the option ``trace_events``, such as 100000."""
         return self._handle.trace()
 
     def bad_records(self) -> List[Dict[str, str]]:
-        """The records that on_error="skip" or "quarantine" dropped."""
+        """Returns the records that on_error="skip" or "quarantine" dropped."""
         return json.loads(self._handle.bad_records())
 
     def save(self) -> Dict[str, Any]:
-        """The position after the last batch read; small, and made for json.dump."""
+        """Returns the position after the last batch that was read; it is small and suits json.dump."""
         return json.loads(self._handle.save())
 
     def restore(self, state: Dict[str, Any]) -> None:
-        """Before the first batch: continue where a pipeline of the same stages was saved."""
+        """Continues where a pipeline of the same stages was saved. Call it before the first batch."""
         self._handle.restore(json.dumps(state))
 
     def close(self) -> None:
@@ -460,8 +460,9 @@ class Pipeline(_NotPicklable):
 
 
 def tune(stages: Iterable[Spec], seconds: float = 2, step_ms: float = 0, **options: Any) -> Dict[str, Any]:
-    """Finds threads, connections and prefetching for a pipeline of stages (not of Python functions) by trying them, each
-    for ``seconds``. ``Pipeline(stages, **tune(stages)["options"])`` uses what it found."""
+    """Finds good settings (threads, connections, prefetching) for a pipeline of stages, without Python functions, by
+    trying them, each for ``seconds``, with a consumer that takes ``step_ms`` for a batch.
+    ``Pipeline(stages, **tune(stages)["options"])`` uses the result."""
     rows = [_schema.plain(stage) for stage in stages]
     if not all(isinstance(row, dict) for row in rows):
         raise TypeError("tune takes stages of echotrain.stages; Python functions would time the interpreter")
@@ -477,8 +478,8 @@ def pack_folder(root, prefix, samples_per_shard: int = 1000, zstd_level: int = 3
 
     ``validation`` is the share of each class to set aside in shards named ``validation-*`` beside the others. Shards of an
     earlier packing are an error unless ``overwrite`` replaces them. The names of the classes are written to ``classes.txt``
-    beside the shards; what was left out is in the result's ``skipped``, with the reason. Fast shards hold PNGs as their EXIF
-    ``orientation`` says, or with ``"stored"`` as they lie in the file."""
+    beside the shards. ``skipped`` in the result lists the files that were left out, with the reasons. PNGs are
+    stored in fast shards turned as their EXIF ``orientation`` says, or with ``"stored"`` as they are in the file."""
     options = {"per_shard": samples_per_shard, "level": zstd_level, "seed": seed, "format": format,
                "validation": validation, "overwrite": overwrite, "orientation": orientation}
     return json.loads(native.pack_folder(str(root), str(prefix), _schema.to_json(options)))

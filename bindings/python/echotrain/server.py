@@ -11,17 +11,17 @@ from .job import Job
 
 
 class ServerStatus(NamedTuple):
-    workers: int  # who are here
+    workers: int  # present now
     joined: int  # since the start
-    finished: int  # of those who left, the ones that had come to their end
-    updates: int  # that were applied
+    finished: int  # of those that left: how many had finished
+    updates: int  # applied so far
 
 
 class Server(_NotPicklable):
-    """One shard of a job's parameter server: holds its part of the parameters, and serves the workers, which are runs of the job,
-    on threads of its own. ``with et.Server(job, shard=0) as server: server.wait()`` serves until the last worker has finished.
-    The job's section ``parallel`` has the algorithm ``downpour`` or ``easgd``, and ``servers`` such shards. Used by one thread at a
-    time, but for `stop` and `close`."""
+    """One shard of a job's parameter server. It holds its part of the parameters, and serves the workers, which are runs
+    of the job, on its own threads. ``with et.Server(job, shard=0) as server: server.wait()`` serves until the last worker
+    has finished. In the job's section ``parallel`` the algorithm is ``downpour`` or ``easgd``, and ``servers`` is the
+    number of shards. A server serves one thread at a time, except for `stop` and `close`."""
 
     def __init__(self, job: Job, shard: int = 0):
         self._handle = native.ServerHandle(job._handle, shard)
@@ -31,8 +31,9 @@ class Server(_NotPicklable):
         return self._shown
 
     def wait(self, timeout: Optional[float] = None) -> bool:
-        """Waits until the last worker has finished, or the server is stopped, for ``timeout`` seconds at most. Whether that has
-        happened. A RankLostError where no worker has come within ``parallel.timeout``, or none after the last one was lost."""
+        """Waits until the last worker has finished or the server is stopped, for at most ``timeout`` seconds. Returns
+        whether that has happened. Raises RankLostError if no worker came within ``parallel.timeout``, or none after the
+        last one was lost."""
         end = None if timeout is None else time.monotonic() + timeout
         while True:  # in short waits: Ctrl-C ends it
             left = _POLL_SECONDS if end is None else min(_POLL_SECONDS, max(end - time.monotonic(), 0.0))
@@ -46,11 +47,11 @@ class Server(_NotPicklable):
         return ServerStatus(s.workers, s.joined, s.finished, s.updates)
 
     def stop(self) -> None:
-        """Ends it: workers see that the shard is lost."""
+        """Stops the shard; to workers it is lost."""
         self._handle.stop()
 
     def close(self) -> None:
-        """Stops it and lets go of its part of the parameters."""
+        """Stops the shard and releases its part of the parameters."""
         self._handle.close()
 
     def __enter__(self) -> "Server":

@@ -1,4 +1,4 @@
-"""The stages of a pipeline: ``stages.echo(factor=2.5)``. Made from the library's own schema."""
+"""The stages of a pipeline: ``stages.echo(factor=2.5)``. Generated from the library's schema."""
 
 from . import _schema
 

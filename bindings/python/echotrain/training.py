@@ -36,7 +36,7 @@ class StepResult(NamedTuple):
 
 @dataclass
 class History:
-    """What `Trainer.fit` returns: ``history["loss"][epoch]`` and so on, with Keras' keys."""
+    """The result of `Trainer.fit`: ``fit(...).history["loss"][epoch]`` and so on, with the keys that Keras uses."""
 
     epoch: List[int] = field(default_factory=list)
     history: Dict[str, List[float]] = field(default_factory=dict)
@@ -65,9 +65,10 @@ def _bar(progress: Optional[bool], epoch: int, epochs: int, pipeline: Pipeline):
 
 
 class Trainer(_NotPicklable):
-    """Trains a model on a Vulkan device. Used by one thread at a time: a call while another is in one is a StateError.
+    """Trains a model on a Vulkan device. A trainer serves one thread at a time: a call during a call of another thread is a
+    StateError.
 
-    ``learning_rate`` is a number, or a `schedule`. ``total_steps`` is where decaying schedules end.
+    ``learning_rate`` is a number or a `schedule`. ``total_steps`` is the step at which decaying schedules end; 0: unknown.
     """
 
     def __init__(self, model: Model, optimizer: Spec, learning_rate: Union[float, Spec], *,
@@ -88,90 +89,92 @@ class Trainer(_NotPicklable):
         self.stop_training = False
 
     def step(self, batch: Union[Batch, Mapping[str, Any]]) -> None:
-        """Starts a step on fields "image" and "label"; returns while the device works."""
+        """Starts a step on a batch (by default with the fields "image" and "label") and returns while the device works."""
         self._handle.step((batch if isinstance(batch, Batch) else Batch(batch))._handle)
 
     def result(self, wait: bool = True) -> Optional[StepResult]:
-        """The oldest finished step that was not asked for; None where there is none."""
+        """Returns the oldest finished step that has not been returned yet; None if there is none. With ``wait`` it first waits
+        for a step in flight."""
         r = self._handle.result(wait)
         return StepResult(r.step, r.samples, r.loss, r.accuracy, r.learning_rate) if r.valid else None
 
     def results(self, wait: bool = False) -> Iterator[StepResult]:
-        """Finished steps; with ``wait`` all that are in flight too."""
+        """Yields the finished steps; with ``wait`` also all steps that are in flight."""
         while (result := self.result(wait)) is not None:
             yield result
 
     @of_pipelines
     def evaluate(self, pipeline: Pipeline, progress: Optional[OnEvaluation] = None) -> Dict[str, float]:
-        """Loss and accuracy over one whole epoch of a pipeline: where one has begun, the rest is read past, told as 0
-        batches done, and the next is evaluated. ``progress(done, batches)`` is called after each batch, on the
-        thread that evaluates; ``batches`` is None where it is not known. It must not use the trainer. Returning False stops
-        the evaluation, which is a CancelledError then; what it raises is raised again."""
+        """Returns loss and accuracy over one whole epoch of a pipeline. If an epoch has begun, its rest is skipped, with
+        ``done`` 0, and the next one is evaluated. ``progress(done, batches)`` is called after each batch, on the thread that
+        evaluates; ``batches`` is None if it is not known. It must not use the trainer. Returning False stops the
+        evaluation, which then raises CancelledError; an exception of ``progress`` is raised again."""
         with Told(progress) as told:
             r = interruptible(lambda: self._handle.evaluate(pipeline._handle, told), pipeline.cancel)
         return {"loss": r.loss, "accuracy": r.accuracy}
 
     def predict(self, images: Union[Batch, Mapping[str, Any], np.ndarray]) -> np.ndarray:
-        """The last layer's outputs, [N, outputs]; for a classifier logits. An array is the field "image"; a dict has the
-        fields that the model reads."""
+        """Returns the outputs of the last layer, [N, outputs]; for a classifier these are logits. An array is taken as the
+        field "image"; a dict has the fields that the model reads."""
         fields = images if isinstance(images, Mapping) else {"image": images}
         batch = images if isinstance(images, Batch) else Batch(fields)
-        # A batch takes no longer than a step; there is nothing to cancel, so Ctrl-C just leaves it.
+        # A batch takes no longer than a step, and cannot be cancelled: Ctrl-C leaves it to end by itself.
         return Batch(interruptible(lambda: self._handle.predict(batch._handle)))["output"]
 
     @staticmethod
     def detections(outputs: np.ndarray, least_score: float = 0.5, most_overlap: float = 0.45,
                    most: int = 100) -> List[np.ndarray]:
-        """What a detector (``models.ssd``) found, of the outputs of ``predict``: for each image an array
+        """Decodes the outputs of a detector (``models.ssd``), as returned by ``predict``: for each image an array
         [boxes, 6] of label, left, top, right, bottom (shares of the image) and score, the best first.
 
-        Boxes count from ``least_score`` on, the probability of their class; of two of a class whose intersection over
-        union is above ``most_overlap`` the better one stays."""
+        A box counts if its score, the probability of its class, is at least ``least_score``. Of two boxes of a class whose
+        intersection over union is above ``most_overlap``, the better one stays."""
         handle = native.TrainerHandle.detections(Batch({"output": outputs})._handle, least_score, most_overlap, most)
         return [rows[rows[:, 0] >= 0] for rows in Batch(handle)["boxes"]]
 
     def save(self, directory) -> None:
-        """Weights (safetensors), optimizer state and step count, in a new folder below."""
+        """Saves a checkpoint in a new folder below ``directory``: weights (safetensors), optimizer state and step count."""
         self._handle.save(str(directory))
 
     def export_onnx(self, path) -> None:
-        """Writes the model with its weights as an ONNX file, for other runtimes: inputs by the names of their fields,
-        images [N, H, W, C] as here, one output "output". Needs a step or a prediction before."""
+        """Exports the model with its weights as an ONNX file, for other runtimes. The inputs have the names of their
+        fields, images are [N, H, W, C] as here, and there is one output "output". Needs a step or a prediction first."""
         self._handle.export_onnx(str(path))
 
     def load(self, directory) -> None:
-        """The newest whole checkpoint below ``directory``, made with this model and this optimizer."""
+        """Loads the newest intact checkpoint below ``directory``. It must be of this model and this optimizer."""
         self._handle.load(str(directory))
 
     def load_pytorch(self, path, names: Optional[Mapping[str, str]] = None) -> None:
-        """Weights that PyTorch trained, to begin with: a safetensors file of a ``state_dict``, before the first batch.
+        """Loads initial weights that PyTorch trained: a safetensors file of a ``state_dict``. Call it before the first
+        batch.
 
-        Tensors are found by the model's names with PyTorch's words for their last part, and laid out anew. ``names``
-        replaces beginnings of the model's names: ``{"backbone.": "model.encoder.", "head": ""}``, where ``""`` leaves
-        tensors as they are."""
+        Tensors are looked up by the model's names, with PyTorch's words for their last part; layouts are converted.
+        ``names`` maps prefixes of the model's names to those in the file: ``{"backbone.": "model.encoder.", "head": ""}``,
+        where ``""`` leaves such tensors as they are."""
         self._handle.load_pytorch(str(path), _schema.to_json(dict(names or {})))
 
     def weights(self) -> Dict[str, np.ndarray]:
-        """All parameters and running statistics by their names, float32 and in the model's order: a copy, read-only.
-        Needs a step or a prediction before."""
+        """Returns a read-only copy of all parameters and running statistics by name, float32 and in the model's order.
+        Needs a step or a prediction first."""
         return dict(Batch(self._handle.weights("")))
 
     def weight(self, name: str) -> np.ndarray:
-        """The one of that name: ``trainer.weight("conv2d_1.weight")``."""
+        """Returns the weight of that name: ``trainer.weight("conv2d_1.weight")``."""
         return Batch(self._handle.weights(name))[name]
 
     def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Replaces those that are given, float32 and of the same shapes, or none where one does not fit. The optimizer's
-        state stays."""
+        """Replaces the given weights, which must be float32 and of the same shapes. If one does not fit, none is replaced.
+        The optimizer's state is kept."""
         self._handle.set_weights(Batch(weights)._handle)
 
     def set_hyperparameter(self, name: str, value: float) -> None:
-        """Changes one of the optimizer's ("momentum", "beta1", "beta2", "decay", "weight_decay") or the loss's
-        ("label_smoothing") from the next step on, at no cost. Checkpoints keep it."""
+        """Changes a hyperparameter of the optimizer ("momentum", "beta1", "beta2", "decay", "weight_decay") or the loss
+        ("label_smoothing") from the next step on, at no cost. Checkpoints keep the value."""
         self._handle.set_hyperparameter(name, float(value))
 
     def summary(self) -> Summary:
-        """Layers, shapes and parameters, as the first batch made them. Needs a step or a prediction before;
+        """Lists layers, shapes and parameters, with the shapes of the first batch. Needs a step or a prediction first;
         `Model.summary` does not."""
         return Summary(self._handle.summary("text"), json.loads(self._handle.summary("json")))
 
@@ -184,9 +187,9 @@ class Trainer(_NotPicklable):
     def fit(self, pipeline: Pipeline, epochs: int = 1, *, validation: Optional[Pipeline] = None,
             callbacks: Iterable[Union[Callback, Callable[[int, Dict[str, float]], None]]] = (),
             progress: Optional[bool] = None) -> History:
-        """Trains on ``epochs`` epochs of ``pipeline``. A callback is a `Callback`, or a function of
-        (epoch, logs). ``progress`` shows a bar by tqdm; None does so on a terminal and in Jupyter. Where a callback's
-        ``on_evaluation`` returns False, that evaluation ends and the training goes on: the epoch's ``val_`` values are NaN."""
+        """Trains for ``epochs`` epochs of ``pipeline``. A callback is a `Callback` or a function of (epoch, logs).
+        ``progress`` shows a tqdm bar; None does so on a terminal and in Jupyter. If a callback's ``on_evaluation`` returns
+        False, that evaluation ends and training continues; the epoch's ``val_`` values are then NaN."""
         _check_epochs(epochs)
         callbacks = as_callbacks(callbacks)
         history = History()
@@ -219,15 +222,15 @@ class Trainer(_NotPicklable):
         try:
             return self.evaluate(validation, on_evaluation if callbacks else None)
         except CancelledError:
-            if not stopped:  # but by Pipeline.cancel
+            if not stopped:  # cancelled by Pipeline.cancel
                 raise
         return {"loss": float("nan"), "accuracy": float("nan")}
 
     @of_pipelines
     def run(self, pipeline: Pipeline, epochs: int = 1, *,
             validation: Optional[Pipeline] = None) -> Iterator[Event]:
-        """Trains like `fit`, and yields an `Event` of kind "step" for each step, "epoch" for each epoch,
-        with the evaluation on ``validation``, and "end" at last. Leaving the loop ends the training."""
+        """Trains like `fit`, and yields an `Event` of kind "step" for each step, of kind "epoch" for each epoch, with the
+        evaluation on ``validation``, and finally of kind "end". Leaving the loop ends the training."""
         _check_epochs(epochs)
         began, examples = time.monotonic(), 0
 
@@ -281,7 +284,7 @@ def _check_epochs(epochs: int) -> None:
 
 
 class _Means:
-    """Loss and accuracy over the samples of an epoch."""
+    """Mean loss and accuracy over the samples of an epoch."""
 
     def __init__(self):
         self.samples, self.loss, self.accuracy = 0, 0.0, 0.0

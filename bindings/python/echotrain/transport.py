@@ -1,4 +1,4 @@
-"""Training as one of several ranks over a transport of the program's."""
+"""Training as one of several ranks over a transport of the program."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def _array(address: int, size_bytes: int, dtype: np.dtype) -> np.ndarray:
 
 
 class Transport:
-    """One rank's end of a group of processes, over whatever moves data between them: mpi4py, Ray, sockets. Override what
-    follows, and give an object of your class to `Job.run`, on all ranks at the same time. Data-parallel training takes
-    `all_reduce`, `all_gather`, `broadcast` and `split`; what needs another function says so.
+    """One rank's end of a group of processes, over whatever moves data between them: mpi4py, Ray, sockets. Override its
+    methods, and pass an object of your class to `Job.run`, on all ranks at the same time. Data-parallel training needs
+    `all_reduce`, `all_gather`, `broadcast` and `split`; features that need another method say so.
 
-    All ranks call the same functions in the same order. Arrays lie in the library's memory: they are valid during the call
-    only. A function returns when its work is done; it should end within `timeout` seconds. What it raises ends the run, and is
-    raised by it: a `RankLostError`, ``ConnectionError`` or ``TimeoutError`` where ranks are missing. After that only `abort`
-    and `close` are called.
+    All ranks call the same methods in the same order. Arrays are in the library's memory and valid only during the call. A
+    method returns when its work is done, and should end within `timeout` seconds. An exception ends the run, which raises
+    it: a `RankLostError`, ``ConnectionError`` or ``TimeoutError`` if ranks are missing. After that only `abort` and `close`
+    are called.
 
-    Functions are called on threads of the library's, one at a time; a transport that `split` makes is called at the same time
-    as this one.
+    Methods are called on threads of the library, one at a time. A transport that `split` returns may be called at the same
+    time as this one.
     """
 
-    timeout = 60.0  # seconds, of the function that is being called
+    timeout = 60.0  # in seconds, for the method that is being called
 
     def __init__(self, rank: int, size: int):
         if not 0 <= rank < size:
@@ -43,21 +43,21 @@ class Transport:
         self.rank, self.size = rank, size
 
     def all_reduce(self, array: np.ndarray, op: str) -> None:
-        """``array`` (float32, float64, int32 or int64; float16 where gradients are compressed to fp16) becomes the "sum", the "min"
-        or the "max" of that of all ranks, with the same bits on all of them."""
+        """Replaces ``array`` by the "sum", "min" or "max" (``op``) of the arrays of all ranks, with the same bits on all of
+        them. Its type is float32, float64, int32 or int64, or float16 if gradients are compressed to fp16."""
         self._lacks("all_reduce")
 
     def reduce_scatter(self, array: np.ndarray, counts: Sequence[int], part: np.ndarray, op: str) -> None:
-        """``part`` becomes what this rank, the r-th, has of the reduction of ``array``: the r-th of parts with as many
-        elements as ``counts`` says."""
+        """Reduces ``array`` over all ranks and writes this rank's part of the result to ``part``. Rank r gets the r-th part,
+        with ``counts[r]`` elements."""
         self._lacks("reduce_scatter")
 
     def all_gather(self, part: np.ndarray, sizes: Sequence[int], array: np.ndarray) -> None:
-        """``array`` becomes the parts of all ranks, which have ``sizes`` bytes, in their order."""
+        """Concatenates the parts of all ranks, which have ``sizes`` bytes, in ``array``, in rank order."""
         self._lacks("all_gather")
 
     def broadcast(self, array: np.ndarray, root: int) -> None:
-        """``array``, bytes, becomes that of the rank ``root``."""
+        """Copies ``array``, which holds bytes, from the rank ``root`` to all ranks."""
         self._lacks("broadcast")
 
     def barrier(self) -> None:
@@ -65,31 +65,31 @@ class Transport:
         self._lacks("barrier")
 
     def send(self, array: np.ndarray, to: int, tag: int) -> None:
-        """Bytes for the rank ``to``: the n-th send with a tag meets the n-th `receive` with it."""
+        """Sends bytes to the rank ``to``. The n-th send with a tag matches the n-th `receive` with that tag."""
         self._lacks("send")
 
     def receive(self, array: np.ndarray, source: int, tag: int) -> None:
-        """``array`` becomes the bytes that the rank ``source`` sends."""
+        """Receives into ``array`` the bytes that the rank ``source`` sends."""
         self._lacks("receive")
 
     def split(self, colour: int, key: int) -> Optional["Transport"]:
-        """A new transport between the ranks that give the same ``colour``, ordered by key, then by rank; None for a negative
-        colour. All ranks call it."""
+        """Returns a new transport between the ranks that pass the same ``colour``, ordered by key, then by rank; None for a
+        negative colour. All ranks call it."""
         self._lacks("split")
 
     def abort(self, reason: str) -> None:
-        """Lets the function that waits, here and on other ranks, raise. Called on another thread. Without it the others
-        learn by their time-outs that this rank is gone."""
+        """Makes methods that are waiting, here and on other ranks, raise. It is called on another thread. Without it, the
+        other ranks notice only by their time-outs that this rank is gone."""
 
     def close(self) -> None:
-        """Called once, at the end: waits until the other ranks have what this one sent."""
+        """Called once, at the end. Waits until the other ranks have received what this one sent."""
 
     def _lacks(self, function: str) -> None:
         raise UnsupportedError(f"{type(self).__name__} has no function {function}")
 
 
 class Failures:
-    """What functions of a run's transports raised first; the library's later errors repeat it."""
+    """Keeps the first exception that a run's transports raised; the library's later errors repeat it."""
 
     def __init__(self) -> None:
         self._first: Optional[BaseException] = None
@@ -103,7 +103,7 @@ class Failures:
         return told
 
     def original(self, error: EchoTrainError) -> BaseException:
-        """What ended the run, or the error itself where that is something else, or says more."""
+        """Returns the exception that ended the run, or the error itself if that has another cause or says more."""
         if self._first is None or isinstance(self._first, EchoTrainError) or self._told[:500] not in str(error):
             return error
         self._first.__cause__ = error
@@ -111,7 +111,7 @@ class Failures:
 
 
 class Lent(native.Transport):
-    """A `Transport` as the library calls it."""
+    """Adapts a `Transport` to the library's interface."""
 
     def __init__(self, transport: Transport, failures: Failures):
         super().__init__()
@@ -119,7 +119,7 @@ class Lent(native.Transport):
 
     def run(self, call: "native.TransportCall") -> None:
         try:
-            if call.timeout() > 0:  # an abort has none, and comes while another function waits
+            if call.timeout() > 0:  # 0 for an abort, which comes while another method waits
                 self._transport.timeout = call.timeout()
             _FUNCTIONS[call.operation()](self, self._transport, call)
         except BaseException as failure:  # it must not leave the callback
