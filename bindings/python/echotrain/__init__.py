@@ -1,17 +1,12 @@
 """EchoTrain: input pipelines with echo nodes, and training on any Vulkan device.
 
-```python
-import echotrain as et
+```python import echotrain as et
 
-pipeline = et.Pipeline([
-    et.stages.webdataset("train-*.tar.zst"), et.stages.label(classes=10), et.stages.decode(),
-    et.stages.echo(2), et.stages.random_crop(pad=4), et.stages.flip(),
-    et.stages.batch(128), et.stages.normalize(),
-], seed=1)
-model = et.Model([et.layers.conv2d(32, activation="relu"), et.layers.flatten(), et.layers.dense(10)])
-trainer = et.Trainer(model, et.optimizers.sgd(momentum=0.9), learning_rate=0.05)
-history = trainer.fit(pipeline, epochs=2)
-```
+pipeline = et.Pipeline([ et.stages.webdataset("train-*.tar.zst"), et.stages.label(classes=10),
+et.stages.decode(), et.stages.echo(2), et.stages.random_crop(pad=4), et.stages.flip(),
+et.stages.batch(128), et.stages.normalize(), ], seed=1) model = et.Model([et.layers.conv2d(32,
+activation="relu"), et.layers.flatten(), et.layers.dense(10)]) trainer = et.Trainer(model,
+et.optimizers.sgd(momentum=0.9), learning_rate=0.05) history = trainer.fit(pipeline, epochs=2) ```
 """
 
 from . import _loader  # noqa: F401: first, for a clear error where the native library is missing
@@ -35,8 +30,9 @@ __version__ = native.version()
 
 
 def prefer_wide_cpu_vectors() -> None:
-    """Speeds up training on a CPU device (Mesa lavapipe): asks for 512-bit vectors if the processor has them and the
-    driver gains by them (Mesa 25 and later). Call it before the first device is opened."""
+    """Speeds up training on a CPU device (Mesa lavapipe): asks for 512-bit vectors if the processor
+    has them and the driver gains by them (Mesa 25 and later). Call it before the first device is
+    opened."""
     native.prefer_wide_cpu_vectors()
 
 

@@ -1,4 +1,5 @@
-"""Helpers for calls of a trainer: callbacks into the program, checks of arguments, and interruptible calls."""
+"""Helpers for calls of a trainer: callbacks into the program, checks of arguments, and
+interruptible calls."""
 
 from __future__ import annotations
 
@@ -29,8 +30,9 @@ class _Evaluation(native.Progress):
 
 
 class Told:
-    """A context in which a function of the program receives the progress of evaluations. An exception that it raises
-    is raised again at the end of the context, or, with ``later``, by `raise_failure`, unless it ended the call."""
+    """A context in which a function of the program receives the progress of evaluations. An
+    exception that it raises is raised again at the end of the context, or, with ``later``, by
+    `raise_failure`, unless it ended the call."""
 
     def __init__(self, function: Optional[OnEvaluation], later: bool = False):
         self._told, self._later = None if function is None else _Evaluation(function), later
@@ -52,7 +54,8 @@ def _described(value: Any) -> str:
 
 
 def of_pipelines(method: Callable) -> Callable:
-    """Wraps a method that takes a Pipeline. If it is called with arrays, as in other libraries, the error says what to do."""
+    """Wraps a method that takes a Pipeline. If it is called with arrays, as in other libraries, the
+    error says what to do."""
 
     @functools.wraps(method)
     def checked(self, *args, **kwargs):
@@ -68,8 +71,8 @@ def of_pipelines(method: Callable) -> Callable:
 
 
 def interruptible(call: Callable[[], Any], cancel: Optional[Callable[[], None]] = None) -> Any:
-    """Runs a blocking call on another thread, so that Ctrl-C can cancel it or, without ``cancel``, leave it
-    to end by itself."""
+    """Runs a blocking call on another thread, so that Ctrl-C can cancel it or, without ``cancel``,
+    leave it to end by itself."""
     outcome: List[Any] = []
 
     def run() -> None:

@@ -16,7 +16,8 @@ _TYPES = {"integer": int, "number": float, "boolean": bool, "string": str, "list
 
 
 class Spec:
-    """A stage, layer, optimizer, schedule or loss with its options. It is validated where it is used."""
+    """A stage, layer, optimizer, schedule or loss with its options. It is validated where it is
+    used."""
 
     __slots__ = ("kind", "name", "options")
 
@@ -122,7 +123,8 @@ _HAS_TYPE = {"integer": _integer, "number": _number, "boolean": lambda value: is
 
 
 def check_option(function: str, option: dict, value: Any) -> None:
-    """Checks what can be told from the value alone: its type, and that it is one of the choices. The library checks ranges."""
+    """Checks what can be told from the value alone: its type, and that it is one of the choices.
+    The library checks ranges."""
     value, name = plain(value), option["name"]
     if not _HAS_TYPE[option["type"]](value):
         raise TypeError(f"{function}(): {name}={value!r} is a {type(value).__name__}; it takes type {option['type']}")

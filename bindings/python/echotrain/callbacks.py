@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 class Callback:
-    """Base class of callbacks. Override the methods that you need. Set ``trainer.stop_training = True`` to end the run
-    after this epoch."""
+    """Base class of callbacks. Override the methods that you need. Set ``trainer.stop_training =
+    True`` to end the run after this epoch."""
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -27,9 +27,9 @@ class Callback:
     def on_batch_end(self, trainer: "Trainer", result: "StepResult") -> None: ...
 
     def on_evaluation(self, trainer: "Trainer", done: int, batches: Optional[int]) -> Optional[bool]:
-        """Called after each batch of the evaluation on ``validation``, on the thread that evaluates. ``batches`` is
-        their number, or None if it is not known. The trainer must not be used meanwhile. Returning False ends this
-        evaluation; training continues."""
+        """Called after each batch of the evaluation on ``validation``, on the thread that
+        evaluates. ``batches`` is their number, or None if it is not known. The trainer must not be
+        used meanwhile. Returning False ends this evaluation; training continues."""
 
     def on_epoch_end(self, trainer: "Trainer", epoch: int, logs: Dict[str, float]) -> None: ...
 
@@ -40,8 +40,8 @@ _HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 
 
 class EarlyStopping(Callback):
-    """Ends the run when ``monitor`` has not improved for ``patience`` epochs. Epochs whose evaluation was stopped do
-    not count."""
+    """Ends the run when ``monitor`` has not improved for ``patience`` epochs. Epochs whose
+    evaluation was stopped do not count."""
 
     def __init__(self, monitor: str = "val_loss", patience: int = 3):
         self.monitor, self.patience, self.best, self.wait = monitor, patience, None, 0
@@ -78,7 +78,8 @@ class _Function(Callback):
 
 
 def as_callbacks(given: Union[Callback, Iterable[Union[Callback, Callable]]]) -> List[Callback]:
-    """Returns the callbacks for `Trainer.fit`; raises TypeError for objects that could never be called."""
+    """Returns the callbacks for `Trainer.fit`; raises TypeError for objects that could never be
+    called."""
     if isinstance(given, Callback) or callable(given):
         raise TypeError(f"callbacks is {given!r}; give a list: callbacks=[...]")
     out = []

@@ -30,8 +30,8 @@ def devices() -> List[Device]:
 
 class Runtime(_NotPicklable):
     """An open device. ``device`` is its index or part of its name; None: the first device. At most
-    ``memory_limit_bytes`` of its memory are used; 0: no limit. ``tuning`` is a file that :meth:`tune` wrote; None: the
-    user's file, if it exists."""
+    ``memory_limit_bytes`` of its memory are used; 0: no limit. ``tuning`` is a file that
+    :meth:`tune` wrote; None: the user's file, if it exists."""
 
     def __init__(self, device: Union[None, int, str] = None, memory_limit_bytes: int = 0,
                  tuning: Optional[str] = None):
@@ -39,9 +39,9 @@ class Runtime(_NotPicklable):
                                             "" if tuning is None else str(tuning))
 
     def tune(self, path: Optional[str] = None) -> None:
-        """Finds, by trying them, the fastest kernels on this device for the models whose trainers have had their first
-        batch. Writes them to the file ``path`` (None: the user's file, for all later runs). Trainers created later use
-        them."""
+        """Finds, by trying them, the fastest kernels on this device for the models whose trainers
+        have had their first batch. Writes them to the file ``path`` (None: the user's file, for all
+        later runs). Trainers created later use them."""
         self._handle.tune("" if path is None else str(path))
 
     @property

@@ -1,4 +1,5 @@
-"""Exceptions: one class per status. Most also derive from the built-in class that Python code expects."""
+"""Exceptions: one class per status. Most also derive from the built-in class that Python code
+expects."""
 
 from __future__ import annotations
 
@@ -63,8 +64,8 @@ class InternalError(EchoTrainError):
 
 
 class CallbackError(EchoTrainError):
-    """A map function failed. If its own exception is known, that one is raised instead, with this error as
-    its cause."""
+    """A map function failed. If its own exception is known, that one is raised instead, with this
+    error as its cause."""
 
     status = -13
 
@@ -76,8 +77,8 @@ class NotFiniteError(EchoTrainError, ArithmeticError):
 
 
 class RankLostError(EchoTrainError, ConnectionError):
-    """A process of the group is dead, frozen or unreachable; the message says which. A `Transport` raises it with the
-    missing ranks."""
+    """A process of the group is dead, frozen or unreachable; the message says which. A `Transport`
+    raises it with the missing ranks."""
 
     status = -15
 

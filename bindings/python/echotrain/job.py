@@ -18,8 +18,8 @@ from .transport import Failures, Lent, Transport, check_transport
 
 
 class Event(NamedTuple):
-    """The state of a run at one moment. loss and accuracy are means over the steps since the previous event; at
-    "epoch" and "end" they are means over the epoch."""
+    """The state of a run at one moment. loss and accuracy are means over the steps since the
+    previous event; at "epoch" and "end" they are means over the epoch."""
 
     kind: str  # of a job's run: progress, evaluation, checkpoint, end; of Trainer.run: step, epoch, end
     step: int
@@ -45,8 +45,9 @@ _EVENT_KINDS = ("progress", "evaluation", "checkpoint", "end")
 
 
 class Job(_NotPicklable):
-    """A job from a file, its text or a dict, with overrides: ``Job("job.json", {"train.steps": 100})``. If a file names
-    no ``output.dir``, the job gets one: ``runs/`` and the stem of the file's name."""
+    """A job from a file, its text or a dict, with overrides: ``Job("job.json", {"train.steps":
+    100})``. If a file names no ``output.dir``, the job gets one: ``runs/`` and the stem of the
+    file's name."""
 
     def __init__(self, job, overrides: Optional[Mapping[str, Any]] = None):
         text = json.dumps(job) if isinstance(job, Mapping) else str(job)
@@ -65,9 +66,10 @@ class Job(_NotPicklable):
 
     def advise(self, *, device: Union[None, int, str, Runtime] = None, seconds: float = 3,
                check: bool = False) -> Dict[str, Any]:
-        """Measures the job for a few seconds and advises whether echoing helps, where an echo node should stand and with
-        which factor, and what else would help first: ``print(job.advise()["text"])``. ``seconds`` is the length of each
-        measurement. ``job`` in the result is the changed job: ``Job(advice["job"])``. With ``check`` both jobs also run in
+        """Measures the job for a few seconds and advises whether echoing helps, where an echo node
+        should stand and with which factor, and what else would help first:
+        ``print(job.advise()["text"])``. ``seconds`` is the length of each measurement. ``job`` in
+        the result is the changed job: ``Job(advice["job"])``. With ``check`` both jobs also run in
         turns, and ``checked`` has the outcomes. Writes nothing. Ctrl-C ends it."""
         runtime = _runtime(device)
         return json.loads(interruptible(lambda: self._handle.advise(runtime._handle, seconds, check),
@@ -76,15 +78,16 @@ class Job(_NotPicklable):
     def run(self, *, device: Union[None, int, str, Runtime] = None, resume: bool = False,
             overwrite: bool = False, on_evaluation: Optional[OnEvaluation] = None,
             transport: Optional[Transport] = None) -> "JobRun":
-        """Starts the job; iterate over the result. ``output.dir`` holds one run: ``resume`` continues from its newest
-        checkpoint, and ``overwrite`` begins again in its place. Without either, a folder that holds a run is a StateError.
+        """Starts the job; iterate over the result. ``output.dir`` holds one run: ``resume``
+        continues from its newest checkpoint, and ``overwrite`` begins again in its place. Without
+        either, a folder that holds a run is a StateError.
 
-        ``on_evaluation(done, batches)`` is called after each batch of an evaluation, as in `Trainer.evaluate`. Returning
-        False stops that evaluation, and the run continues without it. An exception stops it, too, and is raised after the
-        event that follows.
+        ``on_evaluation(done, batches)`` is called after each batch of an evaluation, as in
+        `Trainer.evaluate`. Returning False stops that evaluation, and the run continues without it.
+        An exception stops it, too, and is raised after the event that follows.
 
-        With a ``transport`` the run is one of several ranks, which all start at the same time. The run then owns the
-        transport."""
+        With a ``transport`` the run is one of several ranks, which all start at the same time. The
+        run then owns the transport."""
         if resume and overwrite:
             raise ValueError("resume goes on with the earlier run and overwrite removes it; give one")
         if self._handle.forgets_output() and not resume:
@@ -94,7 +97,8 @@ class Job(_NotPicklable):
         return JobRun(self, _runtime(device), _STARTS.index(start), on_evaluation, transport)
 
 
-# Runs must end before the interpreter does: their threads use the device, and call transports in the interpreter.
+# Runs must end before the interpreter does: their threads use the device, and call transports in
+# the interpreter.
 _open_runs: "weakref.WeakSet[JobRun]" = weakref.WeakSet()
 
 
@@ -105,9 +109,9 @@ def _end_all() -> None:
 
 
 class JobRun(_NotPicklable):
-    """A running job: ``with job.run() as run: for event in run: ...``. The kind of the last event is "end". The run holds
-    its trainer and ``output.dir`` until then, or until `close`, which leaving ``with`` calls. Any thread may call `stop`
-    and `close`. Ctrl-C stops the run."""
+    """A running job: ``with job.run() as run: for event in run: ...``. The kind of the last event
+    is "end". The run holds its trainer and ``output.dir`` until then, or until `close`, which
+    leaving ``with`` calls. Any thread may call `stop` and `close`. Ctrl-C stops the run."""
 
     def __init__(self, job: Job, runtime: Runtime, start: int, on_evaluation: Optional[OnEvaluation] = None,
                  transport: Optional[Transport] = None):
@@ -141,7 +145,8 @@ class JobRun(_NotPicklable):
                 raise self._failures.original(error) if self._failures else error
 
     def _end_with_program(self) -> None:
-        """Waits for a call of another thread to return, because it could not once the interpreter is gone."""
+        """Waits for a call of another thread to return, because it could not once the interpreter
+        is gone."""
         self._program_ends = True
         self.stop()
         if self._calling.acquire(timeout=5 + (self._transport or Transport).timeout):
@@ -162,8 +167,9 @@ class JobRun(_NotPicklable):
                 return
 
     def set_hyperparameter(self, name: str, value: float) -> None:
-        """Does the same as `Trainer.set_hyperparameter`, between two events. If several processes train together, all
-        make the same call after the same event of kind "evaluation" or "checkpoint"."""
+        """Does the same as `Trainer.set_hyperparameter`, between two events. If several processes
+        train together, all make the same call after the same event of kind "evaluation" or
+        "checkpoint"."""
         with self._calling:
             self._handle.set_hyperparameter(name, float(value))
 
@@ -174,8 +180,9 @@ class JobRun(_NotPicklable):
                 self._handle.stop()
 
     def close(self) -> None:
-        """Ends the run and releases its trainer and its folder. Progress since the newest checkpoint is lost; to keep it,
-        call `stop` and read to the last event. A thread that is waiting for an event gets it first."""
+        """Ends the run and releases its trainer and its folder. Progress since the newest
+        checkpoint is lost; to keep it, call `stop` and read to the last event. A thread that is
+        waiting for an event gets it first."""
         self.stop()
         with self._closing:
             self._closed = True

@@ -21,8 +21,8 @@ class LayerSummary(NamedTuple):
 
 
 class Summary:
-    """A summary of a model: ``print(trainer.summary())``, or its ``layers``, ``parameters`` and ``states`` (the number of
-    running statistics)."""
+    """A summary of a model: ``print(trainer.summary())``, or its ``layers``, ``parameters`` and
+    ``states`` (the number of running statistics)."""
 
     def __init__(self, text: str, parts: Mapping[str, Any]):
         self._text = text
@@ -51,15 +51,16 @@ def _sample(name: str, given: Any) -> Any:
 
 
 class Model:
-    """Layers in a row: ``Model([layers.conv2d(32), layers.flatten(), layers.dense(10)])``, or a ready-made
-    model: ``Model(models.cifar_resnet(depth=20))``.
+    """Layers in a row: ``Model([layers.conv2d(32), layers.flatten(), layers.dense(10)])``, or a
+    ready-made model: ``Model(models.cifar_resnet(depth=20))``.
 
-    A layer may have a name and read others by their names: ``layers.add(input=["a", "b"])``. ``inputs`` are the fields
-    of the batch that the layers read. ``loss`` is "softmax_cross_entropy" (integer labels), "binary_cross_entropy",
-    "mse", "l1", "huber" or "multibox" (detectors), unless the ready-made model has chosen one already; further keyword
-    arguments are options of the loss. With ``recompute`` training stores only the values that cross between parts of the
-    model, and computes the others again for the gradients: less memory, more time. ``precision`` is the type to which
-    matrix products and convolutions round their operands: "fp32", "bf16" or "fp16".
+    A layer may have a name and read others by their names: ``layers.add(input=["a", "b"])``.
+    ``inputs`` are the fields of the batch that the layers read. ``loss`` is "softmax_cross_entropy"
+    (integer labels), "binary_cross_entropy", "mse", "l1", "huber" or "multibox" (detectors), unless
+    the ready-made model has chosen one already; further keyword arguments are options of the loss.
+    With ``recompute`` training stores only the values that cross between parts of the model, and
+    computes the others again for the gradients: less memory, more time. ``precision`` is the type
+    to which matrix products and convolutions round their operands: "fp32", "bf16" or "fp16".
 
     A model is a description without weights: it can be copied and pickled.
     """
@@ -88,8 +89,8 @@ class Model:
 
     @classmethod
     def from_json(cls, spec: Union[str, Mapping]) -> "Model":
-        """Creates a model from the form that jobs use: layers, inputs and loss, or the name of a ready-made model with its
-        options."""
+        """Creates a model from the form that jobs use: layers, inputs and loss, or the name of a
+        ready-made model with its options."""
         model = cls.__new__(cls)
         model.layers = []
         model._handle = native.ModelHandle(spec if isinstance(spec, str) else json.dumps(spec))
@@ -97,12 +98,14 @@ class Model:
 
     @property
     def json(self) -> Dict[str, Any]:
-        """The model in the form that jobs use; a ready-made model is written with all its layers."""
+        """The model in the form that jobs use; a ready-made model is written with all its
+        layers."""
         return json.loads(self._handle.json())
 
     def summary(self, **samples: Any) -> Summary:
-        """Lists layers, shapes and parameters for samples of these shapes: ``model.summary(image=(28, 28, 1))``. For a
-        field of another type than float32, pass an array like a sample: ``text=numpy.zeros(12, numpy.int32)``."""
+        """Lists layers, shapes and parameters for samples of these shapes:
+        ``model.summary(image=(28, 28, 1))``. For a field of another type than float32, pass an
+        array like a sample: ``text=numpy.zeros(12, numpy.int32)``."""
         fields = json.dumps({name: _sample(name, given) for name, given in samples.items()})
         return Summary(self._handle.summary(fields, "text"), json.loads(self._handle.summary(fields, "json")))
 
@@ -115,7 +118,8 @@ class Model:
         vars(self).update(state)
 
     def __eq__(self, other: object) -> bool:
-        """Compares the models' layers: a ready-made model equals the model that lists its layers."""
+        """Compares the models' layers: a ready-made model equals the model that lists its
+        layers."""
         return self.json == other.json if isinstance(other, Model) else NotImplemented
 
     __hash__ = None

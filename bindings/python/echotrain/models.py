@@ -1,4 +1,5 @@
-"""Ready-made models: ``Model(models.cifar_resnet(depth=20))``. Generated from the library's schema."""
+"""Ready-made models: ``Model(models.cifar_resnet(depth=20))``. Generated from the library's
+schema."""
 
 from . import _schema
 

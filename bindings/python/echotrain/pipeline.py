@@ -42,9 +42,9 @@ class _NotPicklable:
 
 
 class Tensor(_NotPicklable):
-    """A field of a batch in host memory. NumPy (``numpy.asarray``), PyTorch (``torch.from_dlpack``) and everything
-    else that supports DLPack read it without a copy; the memory lives as long as anything uses it. Do not write to it:
-    other batches may share it (echoes)."""
+    """A field of a batch in host memory. NumPy (``numpy.asarray``), PyTorch (``torch.from_dlpack``)
+    and everything else that supports DLPack read it without a copy; the memory lives as long as
+    anything uses it. Do not write to it: other batches may share it (echoes)."""
 
     def __init__(self, batch: "native.BatchHandle", field: str):
         self._batch, self._field = batch, field
@@ -84,7 +84,8 @@ class Tensor(_NotPicklable):
 
 
 def field_type(dtype: np.dtype) -> Optional[np.dtype]:
-    """Returns the type in which a field holds such values: other integers become int32, other floats float32; None: it cannot."""
+    """Returns the type in which a field holds such values: other integers become int32, other
+    floats float32; None: it cannot."""
     if dtype in _DTYPES:
         return dtype
     return {"b": _I32, "i": _I32, "u": _I32, "f": _F32}.get(dtype.kind)
@@ -135,10 +136,10 @@ class Batch(_NotPicklable, Mapping):
     """Named tensors. ``batch["image"]`` is a read-only NumPy array on the library's memory;
     ``batch.tensor("image")`` is for other libraries.
 
-    ``Batch({"image": x, "label": y})`` makes a batch from arrays. It shares the memory of uint8, uint16, int32 and
-    float32 arrays: do not change them. Other integers (such as NumPy's int64) are copied into int32, other floats (float64)
-    into float32; Python's numbers and lists are converted likewise. An integer that does not fit, or a float that would
-    become infinite, is a ValueError.
+    ``Batch({"image": x, "label": y})`` makes a batch from arrays. It shares the memory of uint8,
+    uint16, int32 and float32 arrays: do not change them. Other integers (such as NumPy's int64) are
+    copied into int32, other floats (float64) into float32; Python's numbers and lists are converted
+    likewise. An integer that does not fit, or a float that would become infinite, is a ValueError.
     """
 
     __slots__ = ("_handle", "__weakref__")
@@ -168,7 +169,8 @@ class Batch(_NotPicklable, Mapping):
 
     @property
     def samples(self) -> int:
-        """Number of samples in the batch; 0 for a single sample of a pipeline without a batch stage."""
+        """Number of samples in the batch; 0 for a single sample of a pipeline without a batch
+        stage."""
         return self._handle.samples()
 
     @property
@@ -188,7 +190,8 @@ class Batch(_NotPicklable, Mapping):
 
     @property
     def mean_age(self) -> float:
-        """Mean age of the samples: how many fresh samples echo stages have received since they received this one."""
+        """Mean age of the samples: how many fresh samples echo stages have received since they
+        received this one."""
         return self._handle.mean_age()
 
     def close(self) -> None:
@@ -219,7 +222,8 @@ class Batch(_NotPicklable, Mapping):
 
 
 class SampleInfo(NamedTuple):
-    """What a map function should derive its random numbers from, so that they are the same at any number of threads."""
+    """What a map function should derive its random numbers from, so that they are the same at any
+    number of threads."""
 
     epoch: int
     ordinal: int  # of the (first) sample in its epoch's source order
@@ -227,8 +231,8 @@ class SampleInfo(NamedTuple):
 
 
 class _Failures:
-    """The exceptions that a pipeline's functions raised. Only the latest are kept, because with on_error="skip" there may
-    be many that nobody asks for."""
+    """The exceptions that a pipeline's functions raised. Only the latest are kept, because with
+    on_error="skip" there may be many that nobody asks for."""
 
     def __init__(self) -> None:
         self._kept: Deque[Tuple[str, BaseException]] = collections.deque(maxlen=64)
@@ -240,7 +244,8 @@ class _Failures:
         return reason
 
     def original(self, error: CallbackError) -> BaseException:
-        """Returns the exception that ended the run, or the error itself if that exception is no longer known."""
+        """Returns the exception that ended the run, or the error itself if that exception is no
+        longer known."""
         told = str(error)
         # One reason may be a prefix of another (an exception without a message: "ValueError: ").
         known = [(said, failure) for said, failure in tuple(self._kept) if said in told]
@@ -282,9 +287,10 @@ class _Function(native.MapFunction):
 class map:  # noqa: A001: the field's own word
     """A Python function as a stage: ``map(function, name=None, with_info=False)``.
 
-    The function receives a dict of read-only arrays (one sample, or a whole batch after ``batch``) and returns a dict
-    with the fields to pass on, at least one. Several threads call it. With ``with_info`` it also receives a `SampleInfo`.
-    A bare function among a pipeline's stages is the same as ``map(function)``.
+    The function receives a dict of read-only arrays (one sample, or a whole batch after ``batch``)
+    and returns a dict with the fields to pass on, at least one. Several threads call it. With
+    ``with_info`` it also receives a `SampleInfo`. A bare function among a pipeline's stages is the
+    same as ``map(function)``.
     """
 
     def __init__(self, function: Callable, name: Optional[str] = None, with_info: bool = False):
@@ -298,9 +304,10 @@ class map:  # noqa: A001: the field's own word
 class source:
     """Your own samples as a pipeline's source: ``source(samples, name=None)``.
 
-    ``samples`` is an iterable of dicts of arrays that can be iterated again for each pass (a list, a dataset), or a
-    function of the epoch that returns an iterable. A thread of the pipeline iterates over it. A restored pipeline
-    iterates from the beginning of the epoch, and expects the same samples.
+    ``samples`` is an iterable of dicts of arrays that can be iterated again for each pass (a list,
+    a dataset), or a function of the epoch that returns an iterable. A thread of the pipeline
+    iterates over it. A restored pipeline iterates from the beginning of the epoch, and expects the
+    same samples.
     """
 
     def __init__(self, samples: Union[Iterable[Mapping], Callable[[int], Iterable[Mapping]]],
@@ -356,9 +363,10 @@ class _SourceFunction(native.MapFunction):
 class Pipeline(_NotPicklable):
     """Stages from a source to batches: ``for batch in pipeline`` reads one epoch.
 
-    ``stages`` are `echotrain.stages`, a `source` of your own, and Python functions. The other options are those of a
-    job's section "pipeline", such as ``threads``, ``seed``, ``epochs`` and ``on_error``. Iterating again reads the next
-    epoch. One thread reads; any thread may call `cancel`, `stats` and `bad_records`.
+    ``stages`` are `echotrain.stages`, a `source` of your own, and Python functions. The other
+    options are those of a job's section "pipeline", such as ``threads``, ``seed``, ``epochs`` and
+    ``on_error``. Iterating again reads the next epoch. One thread reads; any thread may call
+    `cancel`, `stats` and `bad_records`.
     """
 
     def __init__(self, stages: Iterable[Union[Spec, source, map, Callable]], **options: Any):
@@ -397,8 +405,9 @@ class Pipeline(_NotPicklable):
         return self._shown
 
     def __len__(self) -> int:
-        """Number of batches in an epoch, provided that no record is dropped. Raises TypeError if it is not known: for
-        shards before their first pass is over, for endless epochs, and for echo on demand."""
+        """Number of batches in an epoch, provided that no record is dropped. Raises TypeError if it
+        is not known: for shards before their first pass is over, for endless epochs, and for echo
+        on demand."""
         length = self._handle.length()
         if length < 0:
             raise TypeError("this pipeline's length is not known: shards are counted in their first pass, "
@@ -425,16 +434,19 @@ class Pipeline(_NotPicklable):
         self._handle.cancel()
 
     def stats(self) -> Dict[str, Any]:
-        """Returns the statistics of each stage (items, busy and waiting time, queue) and of the consumer."""
+        """Returns the statistics of each stage (items, busy and waiting time, queue) and of the
+        consumer."""
         return json.loads(self._handle.stats())
 
     def explain(self, format: str = "text") -> str:
-        """Explains the speed of a pipeline that has run for a while: rates, loads, the bottleneck, and what more threads,
-        a cache or an echo stage would gain. ``format``: "text", "svg" (a drawing) or "json"."""
+        """Explains the speed of a pipeline that has run for a while: rates, loads, the bottleneck,
+        and what more threads, a cache or an echo stage would gain. ``format``: "text", "svg" (a
+        drawing) or "json"."""
         return self._handle.explain(format)
 
     def trace(self) -> str:
-        """Returns what each thread did when, as a Chrome trace (JSON). Needs the option ``trace_events``, such as 100000."""
+        """Returns what each thread did when, as a Chrome trace (JSON). Needs the option
+        ``trace_events``, such as 100000."""
         return self._handle.trace()
 
     def bad_records(self) -> List[Dict[str, str]]:
@@ -442,11 +454,13 @@ class Pipeline(_NotPicklable):
         return json.loads(self._handle.bad_records())
 
     def save(self) -> Dict[str, Any]:
-        """Returns the position after the last batch that was read; it is small and suits json.dump."""
+        """Returns the position after the last batch that was read; it is small and suits
+        json.dump."""
         return json.loads(self._handle.save())
 
     def restore(self, state: Dict[str, Any]) -> None:
-        """Continues where a pipeline of the same stages was saved. Call it before the first batch."""
+        """Continues where a pipeline of the same stages was saved. Call it before the first
+        batch."""
         self._handle.restore(json.dumps(state))
 
     def close(self) -> None:
@@ -460,9 +474,9 @@ class Pipeline(_NotPicklable):
 
 
 def tune(stages: Iterable[Spec], seconds: float = 2, step_ms: float = 0, **options: Any) -> Dict[str, Any]:
-    """Finds good settings (threads, connections, prefetching) for a pipeline of stages, without Python functions, by
-    trying them, each for ``seconds``, with a consumer that takes ``step_ms`` for a batch.
-    ``Pipeline(stages, **tune(stages)["options"])`` uses the result."""
+    """Finds good settings (threads, connections, prefetching) for a pipeline of stages, without
+    Python functions, by trying them, each for ``seconds``, with a consumer that takes ``step_ms``
+    for a batch. ``Pipeline(stages, **tune(stages)["options"])`` uses the result."""
     rows = [_schema.plain(stage) for stage in stages]
     if not all(isinstance(row, dict) for row in rows):
         raise TypeError("tune takes stages of echotrain.stages; Python functions would time the interpreter")
@@ -473,13 +487,15 @@ def tune(stages: Iterable[Spec], seconds: float = 2, step_ms: float = 0, **optio
 def pack_folder(root, prefix, samples_per_shard: int = 1000, zstd_level: int = 3,
                 seed: int = 0, format: str = "webdataset", validation: float = 0,
                 overwrite: bool = False, orientation: str = "exif") -> Dict[str, Any]:
-    """Packs ``root/CLASS/NAME.png`` into ``PREFIX-000000.tar.zst`` and so on for `stages.webdataset`, or with
-    ``format="fast"`` into ``PREFIX-000000.ets`` for `stages.fast_shard`, whose images decode several times as fast.
+    """Packs ``root/CLASS/NAME.png`` into ``PREFIX-000000.tar.zst`` and so on for
+    `stages.webdataset`, or with ``format="fast"`` into ``PREFIX-000000.ets`` for
+    `stages.fast_shard`, whose images decode several times as fast.
 
-    ``validation`` is the share of each class to set aside in shards named ``validation-*`` beside the others. Shards of an
-    earlier packing are an error unless ``overwrite`` replaces them. The names of the classes are written to ``classes.txt``
-    beside the shards. ``skipped`` in the result lists the files that were left out, with the reasons. PNGs are
-    stored in fast shards turned as their EXIF ``orientation`` says, or with ``"stored"`` as they are in the file."""
+    ``validation`` is the share of each class to set aside in shards named ``validation-*`` beside
+    the others. Shards of an earlier packing are an error unless ``overwrite`` replaces them. The
+    names of the classes are written to ``classes.txt`` beside the shards. ``skipped`` in the result
+    lists the files that were left out, with the reasons. PNGs are stored in fast shards turned as
+    their EXIF ``orientation`` says, or with ``"stored"`` as they are in the file."""
     options = {"per_shard": samples_per_shard, "level": zstd_level, "seed": seed, "format": format,
                "validation": validation, "overwrite": overwrite, "orientation": orientation}
     return json.loads(native.pack_folder(str(root), str(prefix), _schema.to_json(options)))

@@ -18,10 +18,11 @@ class ServerStatus(NamedTuple):
 
 
 class Server(_NotPicklable):
-    """One shard of a job's parameter server. It holds its part of the parameters, and serves the workers, which are runs
-    of the job, on its own threads. ``with et.Server(job, shard=0) as server: server.wait()`` serves until the last worker
-    has finished. In the job's section ``parallel`` the algorithm is ``downpour`` or ``easgd``, and ``servers`` is the
-    number of shards. A server serves one thread at a time, except for `stop` and `close`."""
+    """One shard of a job's parameter server. It holds its part of the parameters, and serves the
+    workers, which are runs of the job, on its own threads. ``with et.Server(job, shard=0) as
+    server: server.wait()`` serves until the last worker has finished. In the job's section
+    ``parallel`` the algorithm is ``downpour`` or ``easgd``, and ``servers`` is the number of
+    shards. A server serves one thread at a time, except for `stop` and `close`."""
 
     def __init__(self, job: Job, shard: int = 0):
         self._handle = native.ServerHandle(job._handle, shard)
@@ -31,9 +32,9 @@ class Server(_NotPicklable):
         return self._shown
 
     def wait(self, timeout: Optional[float] = None) -> bool:
-        """Waits until the last worker has finished or the server is stopped, for at most ``timeout`` seconds. Returns
-        whether that has happened. Raises RankLostError if no worker came within ``parallel.timeout``, or none after the
-        last one was lost."""
+        """Waits until the last worker has finished or the server is stopped, for at most
+        ``timeout`` seconds. Returns whether that has happened. Raises RankLostError if no worker
+        came within ``parallel.timeout``, or none after the last one was lost."""
         end = None if timeout is None else time.monotonic() + timeout
         while True:  # in short waits: Ctrl-C ends it
             left = _POLL_SECONDS if end is None else min(_POLL_SECONDS, max(end - time.monotonic(), 0.0))

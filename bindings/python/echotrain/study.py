@@ -24,11 +24,13 @@ def _close_all() -> None:
 
 
 class Study(_NotPicklable):
-    """A study from a file, with overrides for the jobs of all trials: ``Study("study.json", {"data": "shards"})``.
+    """A study from a file, with overrides for the jobs of all trials: ``Study("study.json",
+    {"data": "shards"})``.
 
-    ``with et.Study("study.json") as study: results = study.run()`` runs it. Its folder keeps every finished trial: a study
-    that is run again continues, also with trials, searches and conditions that were added to the file. A study serves one
-    thread at a time, except for `results`, `write_report`, `stop` and `close`."""
+    ``with et.Study("study.json") as study: results = study.run()`` runs it. Its folder keeps every
+    finished trial: a study that is run again continues, also with trials, searches and conditions
+    that were added to the file. A study serves one thread at a time, except for `results`,
+    `write_report`, `stop` and `close`."""
 
     def __init__(self, path: str, overrides: Optional[Mapping[str, Any]] = None):
         sets = [f"{key}={value if isinstance(value, str) else json.dumps(_schema.plain(value))}"
@@ -53,17 +55,17 @@ class Study(_NotPicklable):
 
     def start(self, *, device: Union[None, int, str, Runtime] = None, directory: Optional[str] = None,
               parallel: Optional[int] = None, overwrite: bool = False) -> None:
-        """Prepares the study to run. ``parallel`` is the number of trials that run at once; 0: as many as the device has
-        room for, None: as the study says. ``overwrite`` runs all trials again, in place of those that ``directory``
-        holds."""
+        """Prepares the study to run. ``parallel`` is the number of trials that run at once; 0: as
+        many as the device has room for, None: as the study says. ``overwrite`` runs all trials
+        again, in place of those that ``directory`` holds."""
         folder = "" if directory is None else str(directory)
         self._handle.start(_runtime(device)._handle, folder, -1 if parallel is None else parallel, overwrite)
         self._directory = folder
 
     def events(self, every: float = 0.25) -> Iterator[Dict[str, Any]]:
-        """Runs the study and yields events, at least every ``every`` seconds: dicts with "kind" (progress, trial,
-        condition, end), "done", "total", "running", "seconds_left", "condition", "best_to_target" and "best_metric". See
-        the C function etr_study_next_event."""
+        """Runs the study and yields events, at least every ``every`` seconds: dicts with "kind"
+        (progress, trial, condition, end), "done", "total", "running", "seconds_left", "condition",
+        "best_to_target" and "best_metric". See the C function etr_study_next_event."""
         told = time.monotonic()
         while True:  # in short waits: Ctrl-C ends it
             text = self._handle.next_event(min(_POLL_SECONDS, every))
@@ -76,7 +78,8 @@ class Study(_NotPicklable):
             yield event
 
     def run(self, **options: Any) -> List[Dict[str, Any]]:
-        """Runs the study to its end, with the options of `start`, writes its report, and returns its results."""
+        """Runs the study to its end, with the options of `start`, writes its report, and returns
+        its results."""
         self.start(**options)
         for _ in self.events():
             pass
@@ -84,15 +87,16 @@ class Study(_NotPicklable):
         return self.results()
 
     def results(self, directory: Optional[str] = None) -> List[Dict[str, Any]]:
-        """Returns a dict for each condition, from the trials that a folder holds so far, as in results.json: "labels",
-        "trials" and their "counts" by status, "to_target" by clock and "best_metric" (median, least and most over the
-        searches), "best" (the best trial with its "point"), "gain" over the baseline (over pairs of searches; None:
-        infinite), "searches" and "warnings"."""
+        """Returns a dict for each condition, from the trials that a folder holds so far, as in
+        results.json: "labels", "trials" and their "counts" by status, "to_target" by clock and
+        "best_metric" (median, least and most over the searches), "best" (the best trial with its
+        "point"), "gain" over the baseline (over pairs of searches; None: infinite), "searches" and
+        "warnings"."""
         return json.loads(self._handle.results(self._directory if directory is None else str(directory)))
 
     def write_report(self, directory: Optional[str] = None) -> None:
-        """Writes report.html, results.json, tables and figures into a folder, from the trials that it holds so far. It
-        must be a folder of this study."""
+        """Writes report.html, results.json, tables and figures into a folder, from the trials that
+        it holds so far. It must be a folder of this study."""
         self._handle.write_report(self._directory if directory is None else str(directory))
 
     def stop(self) -> None:

@@ -36,7 +36,8 @@ class StepResult(NamedTuple):
 
 @dataclass
 class History:
-    """The result of `Trainer.fit`: ``fit(...).history["loss"][epoch]`` and so on, with the keys that Keras uses."""
+    """The result of `Trainer.fit`: ``fit(...).history["loss"][epoch]`` and so on, with the keys
+    that Keras uses."""
 
     epoch: List[int] = field(default_factory=list)
     history: Dict[str, List[float]] = field(default_factory=dict)
@@ -65,10 +66,11 @@ def _bar(progress: Optional[bool], epoch: int, epochs: int, pipeline: Pipeline):
 
 
 class Trainer(_NotPicklable):
-    """Trains a model on a Vulkan device. A trainer serves one thread at a time: a call during a call of another thread is a
-    StateError.
+    """Trains a model on a Vulkan device. A trainer serves one thread at a time: a call during a
+    call of another thread is a StateError.
 
-    ``learning_rate`` is a number or a `schedule`. ``total_steps`` is the step at which decaying schedules end; 0: unknown.
+    ``learning_rate`` is a number or a `schedule`. ``total_steps`` is the step at which decaying
+    schedules end; 0: unknown.
     """
 
     def __init__(self, model: Model, optimizer: Spec, learning_rate: Union[float, Spec], *,
@@ -89,12 +91,13 @@ class Trainer(_NotPicklable):
         self.stop_training = False
 
     def step(self, batch: Union[Batch, Mapping[str, Any]]) -> None:
-        """Starts a step on a batch (by default with the fields "image" and "label") and returns while the device works."""
+        """Starts a step on a batch (by default with the fields "image" and "label") and returns
+        while the device works."""
         self._handle.step((batch if isinstance(batch, Batch) else Batch(batch))._handle)
 
     def result(self, wait: bool = True) -> Optional[StepResult]:
-        """Returns the oldest finished step that has not been returned yet; None if there is none. With ``wait`` it first waits
-        for a step in flight."""
+        """Returns the oldest finished step that has not been returned yet; None if there is none.
+        With ``wait`` it first waits for a step in flight."""
         r = self._handle.result(wait)
         return StepResult(r.step, r.samples, r.loss, r.accuracy, r.learning_rate) if r.valid else None
 
@@ -105,58 +108,66 @@ class Trainer(_NotPicklable):
 
     @of_pipelines
     def evaluate(self, pipeline: Pipeline, progress: Optional[OnEvaluation] = None) -> Dict[str, float]:
-        """Returns loss and accuracy over one whole epoch of a pipeline. If an epoch has begun, its rest is skipped, with
-        ``done`` 0, and the next one is evaluated. ``progress(done, batches)`` is called after each batch, on the thread that
-        evaluates; ``batches`` is None if it is not known. It must not use the trainer. Returning False stops the
-        evaluation, which then raises CancelledError; an exception of ``progress`` is raised again."""
+        """Returns loss and accuracy over one whole epoch of a pipeline. If an epoch has begun, its
+        rest is skipped, with ``done`` 0, and the next one is evaluated. ``progress(done, batches)``
+        is called after each batch, on the thread that evaluates; ``batches`` is None if it is not
+        known. It must not use the trainer. Returning False stops the evaluation, which then raises
+        CancelledError; an exception of ``progress`` is raised again."""
         with Told(progress) as told:
             r = interruptible(lambda: self._handle.evaluate(pipeline._handle, told), pipeline.cancel)
         return {"loss": r.loss, "accuracy": r.accuracy}
 
     def predict(self, images: Union[Batch, Mapping[str, Any], np.ndarray]) -> np.ndarray:
-        """Returns the outputs of the last layer, [N, outputs]; for a classifier these are logits. An array is taken as the
-        field "image"; a dict has the fields that the model reads."""
+        """Returns the outputs of the last layer, [N, outputs]; for a classifier these are logits.
+        An array is taken as the field "image"; a dict has the fields that the model reads."""
         fields = images if isinstance(images, Mapping) else {"image": images}
         batch = images if isinstance(images, Batch) else Batch(fields)
-        # A batch takes no longer than a step, and cannot be cancelled: Ctrl-C leaves it to end by itself.
+        # A batch takes no longer than a step, and cannot be cancelled: Ctrl-C leaves it to end by
+        # itself.
         return Batch(interruptible(lambda: self._handle.predict(batch._handle)))["output"]
 
     @staticmethod
     def detections(outputs: np.ndarray, least_score: float = 0.5, most_overlap: float = 0.45,
                    most: int = 100) -> List[np.ndarray]:
-        """Decodes the outputs of a detector (``models.ssd``), as returned by ``predict``: for each image an array
-        [boxes, 6] of label, left, top, right, bottom (shares of the image) and score, the best first.
+        """Decodes the outputs of a detector (``models.ssd``), as returned by ``predict``: for each
+        image an array [boxes, 6] of label, left, top, right, bottom (shares of the image) and
+        score, the best first.
 
-        A box counts if its score, the probability of its class, is at least ``least_score``. Of two boxes of a class whose
-        intersection over union is above ``most_overlap``, the better one stays."""
+        A box counts if its score, the probability of its class, is at least ``least_score``. Of two
+        boxes of a class whose intersection over union is above ``most_overlap``, the better one
+        stays."""
         handle = native.TrainerHandle.detections(Batch({"output": outputs})._handle, least_score, most_overlap, most)
         return [rows[rows[:, 0] >= 0] for rows in Batch(handle)["boxes"]]
 
     def save(self, directory) -> None:
-        """Saves a checkpoint in a new folder below ``directory``: weights (safetensors), optimizer state and step count."""
+        """Saves a checkpoint in a new folder below ``directory``: weights (safetensors), optimizer
+        state and step count."""
         self._handle.save(str(directory))
 
     def export_onnx(self, path) -> None:
-        """Exports the model with its weights as an ONNX file, for other runtimes. The inputs have the names of their
-        fields, images are [N, H, W, C] as here, and there is one output "output". Needs a step or a prediction first."""
+        """Exports the model with its weights as an ONNX file, for other runtimes. The inputs have
+        the names of their fields, images are [N, H, W, C] as here, and there is one output
+        "output". Needs a step or a prediction first."""
         self._handle.export_onnx(str(path))
 
     def load(self, directory) -> None:
-        """Loads the newest intact checkpoint below ``directory``. It must be of this model and this optimizer."""
+        """Loads the newest intact checkpoint below ``directory``. It must be of this model and this
+        optimizer."""
         self._handle.load(str(directory))
 
     def load_pytorch(self, path, names: Optional[Mapping[str, str]] = None) -> None:
-        """Loads initial weights that PyTorch trained: a safetensors file of a ``state_dict``. Call it before the first
-        batch.
+        """Loads initial weights that PyTorch trained: a safetensors file of a ``state_dict``. Call
+        it before the first batch.
 
-        Tensors are looked up by the model's names, with PyTorch's words for their last part; layouts are converted.
-        ``names`` maps prefixes of the model's names to those in the file: ``{"backbone.": "model.encoder.", "head": ""}``,
-        where ``""`` leaves such tensors as they are."""
+        Tensors are looked up by the model's names, with PyTorch's words for their last part;
+        layouts are converted. ``names`` maps prefixes of the model's names to those in the file:
+        ``{"backbone.": "model.encoder.", "head": ""}``, where ``""`` leaves such tensors as they
+        are."""
         self._handle.load_pytorch(str(path), _schema.to_json(dict(names or {})))
 
     def weights(self) -> Dict[str, np.ndarray]:
-        """Returns a read-only copy of all parameters and running statistics by name, float32 and in the model's order.
-        Needs a step or a prediction first."""
+        """Returns a read-only copy of all parameters and running statistics by name, float32 and in
+        the model's order. Needs a step or a prediction first."""
         return dict(Batch(self._handle.weights("")))
 
     def weight(self, name: str) -> np.ndarray:
@@ -164,18 +175,19 @@ class Trainer(_NotPicklable):
         return Batch(self._handle.weights(name))[name]
 
     def set_weights(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Replaces the given weights, which must be float32 and of the same shapes. If one does not fit, none is replaced.
-        The optimizer's state is kept."""
+        """Replaces the given weights, which must be float32 and of the same shapes. If one does not
+        fit, none is replaced. The optimizer's state is kept."""
         self._handle.set_weights(Batch(weights)._handle)
 
     def set_hyperparameter(self, name: str, value: float) -> None:
-        """Changes a hyperparameter of the optimizer ("momentum", "beta1", "beta2", "decay", "weight_decay") or the loss
-        ("label_smoothing") from the next step on, at no cost. Checkpoints keep the value."""
+        """Changes a hyperparameter of the optimizer ("momentum", "beta1", "beta2", "decay",
+        "weight_decay") or the loss ("label_smoothing") from the next step on, at no cost.
+        Checkpoints keep the value."""
         self._handle.set_hyperparameter(name, float(value))
 
     def summary(self) -> Summary:
-        """Lists layers, shapes and parameters, with the shapes of the first batch. Needs a step or a prediction first;
-        `Model.summary` does not."""
+        """Lists layers, shapes and parameters, with the shapes of the first batch. Needs a step or
+        a prediction first; `Model.summary` does not."""
         return Summary(self._handle.summary("text"), json.loads(self._handle.summary("json")))
 
     def __repr__(self) -> str:
@@ -187,9 +199,10 @@ class Trainer(_NotPicklable):
     def fit(self, pipeline: Pipeline, epochs: int = 1, *, validation: Optional[Pipeline] = None,
             callbacks: Iterable[Union[Callback, Callable[[int, Dict[str, float]], None]]] = (),
             progress: Optional[bool] = None) -> History:
-        """Trains for ``epochs`` epochs of ``pipeline``. A callback is a `Callback` or a function of (epoch, logs).
-        ``progress`` shows a tqdm bar; None does so on a terminal and in Jupyter. If a callback's ``on_evaluation`` returns
-        False, that evaluation ends and training continues; the epoch's ``val_`` values are then NaN."""
+        """Trains for ``epochs`` epochs of ``pipeline``. A callback is a `Callback` or a function of
+        (epoch, logs). ``progress`` shows a tqdm bar; None does so on a terminal and in Jupyter. If
+        a callback's ``on_evaluation`` returns False, that evaluation ends and training continues;
+        the epoch's ``val_`` values are then NaN."""
         _check_epochs(epochs)
         callbacks = as_callbacks(callbacks)
         history = History()
@@ -229,8 +242,9 @@ class Trainer(_NotPicklable):
     @of_pipelines
     def run(self, pipeline: Pipeline, epochs: int = 1, *,
             validation: Optional[Pipeline] = None) -> Iterator[Event]:
-        """Trains like `fit`, and yields an `Event` of kind "step" for each step, of kind "epoch" for each epoch, with the
-        evaluation on ``validation``, and finally of kind "end". Leaving the loop ends the training."""
+        """Trains like `fit`, and yields an `Event` of kind "step" for each step, of kind "epoch"
+        for each epoch, with the evaluation on ``validation``, and finally of kind "end". Leaving
+        the loop ends the training."""
         _check_epochs(epochs)
         began, examples = time.monotonic(), 0
 

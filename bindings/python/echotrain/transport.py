@@ -22,17 +22,18 @@ def _array(address: int, size_bytes: int, dtype: np.dtype) -> np.ndarray:
 
 
 class Transport:
-    """One rank's end of a group of processes, over whatever moves data between them: mpi4py, Ray, sockets. Override its
-    methods, and pass an object of your class to `Job.run`, on all ranks at the same time. Data-parallel training needs
-    `all_reduce`, `all_gather`, `broadcast` and `split`; features that need another method say so.
+    """One rank's end of a group of processes, over whatever moves data between them: mpi4py, Ray,
+    sockets. Override its methods, and pass an object of your class to `Job.run`, on all ranks at
+    the same time. Data-parallel training needs `all_reduce`, `all_gather`, `broadcast` and `split`;
+    features that need another method say so.
 
-    All ranks call the same methods in the same order. Arrays are in the library's memory and valid only during the call. A
-    method returns when its work is done, and should end within `timeout` seconds. An exception ends the run, which raises
-    it: a `RankLostError`, ``ConnectionError`` or ``TimeoutError`` if ranks are missing. After that only `abort` and `close`
-    are called.
+    All ranks call the same methods in the same order. Arrays are in the library's memory and valid
+    only during the call. A method returns when its work is done, and should end within `timeout`
+    seconds. An exception ends the run, which raises it: a `RankLostError`, ``ConnectionError`` or
+    ``TimeoutError`` if ranks are missing. After that only `abort` and `close` are called.
 
-    Methods are called on threads of the library, one at a time. A transport that `split` returns may be called at the same
-    time as this one.
+    Methods are called on threads of the library, one at a time. A transport that `split` returns
+    may be called at the same time as this one.
     """
 
     timeout = 60.0  # in seconds, for the method that is being called
@@ -43,17 +44,19 @@ class Transport:
         self.rank, self.size = rank, size
 
     def all_reduce(self, array: np.ndarray, op: str) -> None:
-        """Replaces ``array`` by the "sum", "min" or "max" (``op``) of the arrays of all ranks, with the same bits on all of
-        them. Its type is float32, float64, int32 or int64, or float16 if gradients are compressed to fp16."""
+        """Replaces ``array`` by the "sum", "min" or "max" (``op``) of the arrays of all ranks, with
+        the same bits on all of them. Its type is float32, float64, int32 or int64, or float16 if
+        gradients are compressed to fp16."""
         self._lacks("all_reduce")
 
     def reduce_scatter(self, array: np.ndarray, counts: Sequence[int], part: np.ndarray, op: str) -> None:
-        """Reduces ``array`` over all ranks and writes this rank's part of the result to ``part``. Rank r gets the r-th part,
-        with ``counts[r]`` elements."""
+        """Reduces ``array`` over all ranks and writes this rank's part of the result to ``part``.
+        Rank r gets the r-th part, with ``counts[r]`` elements."""
         self._lacks("reduce_scatter")
 
     def all_gather(self, part: np.ndarray, sizes: Sequence[int], array: np.ndarray) -> None:
-        """Concatenates the parts of all ranks, which have ``sizes`` bytes, in ``array``, in rank order."""
+        """Concatenates the parts of all ranks, which have ``sizes`` bytes, in ``array``, in rank
+        order."""
         self._lacks("all_gather")
 
     def broadcast(self, array: np.ndarray, root: int) -> None:
@@ -65,7 +68,8 @@ class Transport:
         self._lacks("barrier")
 
     def send(self, array: np.ndarray, to: int, tag: int) -> None:
-        """Sends bytes to the rank ``to``. The n-th send with a tag matches the n-th `receive` with that tag."""
+        """Sends bytes to the rank ``to``. The n-th send with a tag matches the n-th `receive` with
+        that tag."""
         self._lacks("send")
 
     def receive(self, array: np.ndarray, source: int, tag: int) -> None:
@@ -73,13 +77,14 @@ class Transport:
         self._lacks("receive")
 
     def split(self, colour: int, key: int) -> Optional["Transport"]:
-        """Returns a new transport between the ranks that pass the same ``colour``, ordered by key, then by rank; None for a
-        negative colour. All ranks call it."""
+        """Returns a new transport between the ranks that pass the same ``colour``, ordered by key,
+        then by rank; None for a negative colour. All ranks call it."""
         self._lacks("split")
 
     def abort(self, reason: str) -> None:
-        """Makes methods that are waiting, here and on other ranks, raise. It is called on another thread. Without it, the
-        other ranks notice only by their time-outs that this rank is gone."""
+        """Makes methods that are waiting, here and on other ranks, raise. It is called on another
+        thread. Without it, the other ranks notice only by their time-outs that this rank is
+        gone."""
 
     def close(self) -> None:
         """Called once, at the end. Waits until the other ranks have received what this one sent."""
@@ -89,7 +94,8 @@ class Transport:
 
 
 class Failures:
-    """Keeps the first exception that a run's transports raised; the library's later errors repeat it."""
+    """Keeps the first exception that a run's transports raised; the library's later errors repeat
+    it."""
 
     def __init__(self) -> None:
         self._first: Optional[BaseException] = None
@@ -103,7 +109,8 @@ class Failures:
         return told
 
     def original(self, error: EchoTrainError) -> BaseException:
-        """Returns the exception that ended the run, or the error itself if that has another cause or says more."""
+        """Returns the exception that ended the run, or the error itself if that has another cause
+        or says more."""
         if self._first is None or isinstance(self._first, EchoTrainError) or self._told[:500] not in str(error):
             return error
         self._first.__cause__ = error

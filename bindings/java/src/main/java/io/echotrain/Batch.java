@@ -16,18 +16,18 @@ import java.util.function.Function;
 
 /**
  * Named tensors: a batch, or in a {@link MapFunction} a sample. After {@link #close()} its methods
- * throw; buffers taken before stay readable, they keep their memory themselves. One thread may close it while another uses
- * it: a call that is under way ends first.
+ * throw; buffers that were taken before stay readable, because they keep their memory alive. One
+ * thread may close a batch while another uses it: a call in progress ends first.
  */
 public final class Batch implements AutoCloseable {
-  // Memory that only garbage collection gives back is invisible to the collector: beyond this much it
-  // is asked to run.
+  // The garbage collector does not see the native memory that it would free, so it is asked to run
+  // when there is more of it than this.
   private static final long BUFFER_LIMIT = Long.getLong("echotrain.buffers.limit", 512L << 20);
   private static final AtomicLong bufferBytes = new AtomicLong();
 
-  private BatchHandle handle;  // null when the call of a map function is over
+  private BatchHandle handle;  // null once the call of a map function is over
 
-  /** An empty batch, for a trainer without a pipeline. */
+  /** Creates an empty batch, for a trainer without a pipeline. */
   public Batch() { this(new BatchHandle(), true); }
 
   Batch(BatchHandle handle, boolean owned) {
@@ -35,8 +35,8 @@ public final class Batch implements AutoCloseable {
     if (owned) Natives.free(this, handle::delete);
   }
 
-  // Calls with the handle hold the monitor, so that neither close() nor the end of a map function comes between; and it keeps the
-  // batch from being collected meanwhile.
+  // Calls that use the handle hold the monitor. So neither close() nor the end of a map function
+  // can interrupt them, and the batch is not collected meanwhile.
   private BatchHandle handle() {
     if (handle == null) {
       throw new EchoTrainException(EchoTrainException.Code.STATE,
@@ -45,15 +45,15 @@ public final class Batch implements AutoCloseable {
     return handle;
   }
 
-  /** What {@code use} makes of the handle, which stays valid until then. */
+  /** Returns the result of {@code use}; the handle stays valid during the call. */
   synchronized <T> T with(Function<BatchHandle, T> use) { return use.apply(handle()); }
 
   synchronized void expire() { handle = null; }
 
-  /** Names of the fields. */
+  /** Returns the names of the fields. */
   public synchronized List<String> fields() { return new ArrayList<>(handle().fields()); }
 
-  /** Extents, outermost first: [N, H, W, C]. */
+  /** Returns the field's extents, outermost first: [N, H, W, C]. */
   public synchronized long[] shape(String field) {
     Tensor tensor = handle().tensor(field);
     try {
@@ -72,10 +72,10 @@ public final class Batch implements AutoCloseable {
     }
   }
 
-  /** The field's bytes: direct, read-only, in native order, without a copy. */
+  /** Returns the field's bytes without a copy, as a direct, read-only buffer in native order. */
   public synchronized ByteBuffer buffer(String field) { return bufferOf(handle().tensor(field)); }
 
-  // Takes over the tensor: it lives as long as the buffer.
+  // Takes ownership of the tensor, which lives as long as the buffer.
   private static ByteBuffer bufferOf(Tensor tensor) {
     ByteBuffer memory = tensor.memory();
     long bytes = memory.capacity();
@@ -87,13 +87,13 @@ public final class Batch implements AutoCloseable {
     return memory.asReadOnlyBuffer().order(ByteOrder.nativeOrder());
   }
 
-  /** A field of {@link DType#F32}. */
+  /** Returns a field of {@link DType#F32}. */
   public FloatBuffer floats(String field) { return typed(field, DType.F32).asFloatBuffer(); }
 
-  /** A field of {@link DType#I32}. */
+  /** Returns a field of {@link DType#I32}. */
   public IntBuffer ints(String field) { return typed(field, DType.I32).asIntBuffer(); }
 
-  /** A field of {@link DType#U16}; {@code Short.toUnsignedInt} gives a value. */
+  /** Returns a field of {@link DType#U16}; {@code Short.toUnsignedInt} converts a value. */
   public ShortBuffer shorts(String field) { return typed(field, DType.U16).asShortBuffer(); }
 
   private synchronized ByteBuffer typed(String field, DType wanted) {
@@ -106,7 +106,10 @@ public final class Batch implements AutoCloseable {
     return bufferOf(tensor);
   }
 
-  /** Sets a field to a copy of {@code values}, row-major: as many as the shape needs, one where there is no shape. */
+  /**
+   * Sets a field to a copy of {@code values}, row-major: as many as the shape needs, or one if
+   * there is no shape.
+   */
   public Batch set(String field, float[] values, long... shape) {
     ByteBuffer buffer = direct(field, values.length, DType.F32, shape);
     buffer.asFloatBuffer().put(values);
@@ -127,14 +130,19 @@ public final class Batch implements AutoCloseable {
     return set(field, DType.U8, buffer, shape);
   }
 
-  /** Sets a field of {@link DType#U16} to a copy of {@code values}, taken as unsigned, row-major. */
+  /**
+   * Sets a field of {@link DType#U16} to a copy of {@code values}, taken as unsigned, row-major.
+   */
   public Batch set(String field, short[] values, long... shape) {
     ByteBuffer buffer = direct(field, values.length, DType.U16, shape);
     buffer.asShortBuffer().put(values);
     return set(field, DType.U16, buffer, shape);
   }
 
-  /** Sets a field to a copy of what remains of a direct buffer in native order: as many bytes as the shape needs. */
+  /**
+   * Sets a field to a copy of the remaining bytes of a direct buffer in native order: as many as
+   * the shape needs.
+   */
   public synchronized Batch set(String field, DType dtype, ByteBuffer direct, long... shape) {
     if (!direct.isDirect()) throw new IllegalArgumentException("field '" + field + "': not a direct buffer");
     long wanted = Math.multiplyExact(count(shape), dtype.bytes());
@@ -150,34 +158,37 @@ public final class Batch implements AutoCloseable {
 
   public synchronized void remove(String field) { handle().remove(field); }
 
-  /** Samples in the batch; 0 for a single sample of a pipeline without a batch stage. */
+  /** Number of samples in the batch; 0 for a single sample of a pipeline without a batch stage. */
   public synchronized int samples() { return handle().samples(); }
 
-  /** Samples that were read from upstream for this batch. */
+  /** Number of samples that were read from upstream for this batch. */
   public synchronized int fresh() { return handle().fresh(); }
 
-  /** Samples that an echo stage repeated. */
+  /** Number of samples that an echo stage repeated. */
   public synchronized int echoed() { return handle().echoed(); }
 
-  /** Different samples in the batch. */
+  /** Number of distinct samples in the batch. */
   public synchronized int unique() { return handle().unique(); }
 
-  /** How many fresh samples echo stages received since they received these, on average. */
+  /**
+   * Mean age of the samples: how many fresh samples echo stages have received since they received
+   * this one.
+   */
   public synchronized double meanAge() { return handle().mean_age(); }
 
   /** 0 for a fresh sample, n for its n-th echo. */
   public synchronized int replica() { return handle().replica(); }
 
-  /** The (first) sample's number in its epoch's source order. */
+  /** The number of the (first) sample in the source order of its epoch. */
   public synchronized long ordinal() { return handle().ordinal(); }
 
-  /** In a {@link MapFunction}: the epoch. */
+  /** The epoch; only in a {@link MapFunction}. */
   public synchronized long epoch() { return handle().epoch(); }
 
   @Override
   public synchronized void close() { if (handle != null) handle.close(); }
 
-  /** Fields with their types and shapes. */
+  /** Lists the fields with their types and shapes. */
   @Override
   public synchronized String toString() {
     if (handle == null || handle.is_closed()) return "Batch(closed)";
@@ -196,7 +207,7 @@ public final class Batch implements AutoCloseable {
           + " values; there are " + values);
     }
     int bytes = Math.multiplyExact(dtype.bytes(), values);
-    ByteBuffer buffer = ByteBuffer.allocateDirect(Math.max(bytes, 1));  // of 0 bytes it would have no address
+    ByteBuffer buffer = ByteBuffer.allocateDirect(Math.max(bytes, 1));  // 0 bytes would have no address
     return buffer.limit(bytes).order(ByteOrder.nativeOrder());
   }
 

@@ -6,17 +6,20 @@ import io.echotrain.internal.Bindings;
 import java.util.ArrayList;
 import java.util.List;
 
-/** An opened Vulkan device with its kernels; trainers share it. */
+/** An open Vulkan device with its kernels; trainers share it. */
 public final class Device {
   final RuntimeHandle handle;
 
-  /** {@code selector}: empty for the first, an index, or part of a name. */
+  /** Opens a device. {@code selector} is an index or part of a name; empty: the first device. */
   public Device(String selector) { this(selector, 0); }
 
-  /** {@code memoryLimitBytes} of device memory may be taken; 0: what there is. */
+  /** Opens a device. At most {@code memoryLimitBytes} of its memory are used; 0: no limit. */
   public Device(String selector, long memoryLimitBytes) { this(selector, memoryLimitBytes, ""); }
 
-  /** {@code tuning}: a file of {@link #tune}; empty: the user's, if there is one. */
+  /**
+   * Opens a device. {@code tuning} is a file that {@link #tune} wrote; empty: the user's file, if
+   * it exists.
+   */
   public Device(String selector, long memoryLimitBytes, String tuning) {
     Natives.load();
     handle = new RuntimeHandle(selector, memoryLimitBytes, tuning);
@@ -24,8 +27,9 @@ public final class Device {
   }
 
   /**
-   * Finds the fastest kernels on this device for the models whose trainers have had their first batch, by trying, and
-   * keeps them in the file {@code path} (empty: for all later runs of this user). Trainers made later use them.
+   * Finds, by trying them, the fastest kernels on this device for the models whose trainers have
+   * had their first batch. Writes them to the file {@code path} (empty: the user's file, for all
+   * later runs). Trainers created later use them.
    */
   public void tune(String path) { handle.tune(path); }
 
@@ -35,7 +39,7 @@ public final class Device {
 
   public String driver() { return handle.device().getDriver(); }
 
-  /** Names of the Vulkan devices, discrete GPUs first. */
+  /** Returns the names of the Vulkan devices, discrete GPUs first. */
   public static List<String> list() {
     Natives.load();
     List<String> names = new ArrayList<>();
@@ -44,8 +48,8 @@ public final class Device {
   }
 
   /**
-   * For training on a CPU device: asks for 512-bit vectors where the processor has them and the driver gains by
-   * them (Mesa 25 and later). Call it before the first device is opened.
+   * Speeds up training on a CPU device: asks for 512-bit vectors if the processor has them and the
+   * driver gains by them (Mesa 25 and later). Call it before the first device is opened.
    */
   public static void preferWideCpuVectors() {
     Natives.load();

@@ -1,6 +1,6 @@
 package io.echotrain;
 
-/** A failed call of the library. {@link #code()} says of what kind. */
+/** A failed call of the library. {@link #code()} tells its kind. */
 public class EchoTrainException extends RuntimeException {
   private static final long serialVersionUID = 1;
 
@@ -8,9 +8,9 @@ public class EchoTrainException extends RuntimeException {
   public enum Code {
     INVALID_ARGUMENT(-1), NOT_FOUND(-2), IO(-3), CORRUPT_DATA(-4), OUT_OF_MEMORY(-5), NO_DEVICE(-6),
     DEVICE(-7), DEVICE_LOST(-8), CANCELLED(-9), STATE(-10), UNSUPPORTED(-11), INTERNAL(-12),
-    /** A {@link MapFunction} failed; what it threw is the cause. */
+    /** A {@link MapFunction} failed; its exception is the cause. */
     CALLBACK(-13),
-    /** A loss or gradient was NaN or infinite; the message names what made it. */
+    /** A loss or gradient was NaN or infinite; the message names what produced it. */
     NOT_FINITE(-14),
     /** A process of the group is dead, frozen or unreachable; the message says which. */
     RANK_LOST(-15);

@@ -3,7 +3,9 @@ package io.echotrain;
 import io.echotrain.internal.Progress;
 import java.util.function.Function;
 
-/** A call that evaluates, and who is told of it: nothing that a listener throws may cross native code. */
+/**
+ * A call that evaluates, and its listener. An exception of the listener must not cross native code.
+ */
 final class Evaluation implements AutoCloseable {
   private static final class Told extends Progress {
     private final Trainer.EvaluationListener listener;
@@ -22,11 +24,14 @@ final class Evaluation implements AutoCloseable {
     }
   }
 
-  private final Told told;  // null where nobody is
+  private final Told told;  // null if there is no listener
 
   Evaluation(Trainer.EvaluationListener listener) { told = listener == null ? null : new Told(listener); }
 
-  /** What {@code call} gives. What the listener threw is thrown again where it ended the call, and else is {@link #failure}. */
+  /**
+   * Returns the result of {@code call}. If an exception of the listener ended the call, throws it;
+   * otherwise see {@link #failure}.
+   */
   <T> T run(Function<Progress, T> call) {
     try {
       return call.apply(told);
@@ -36,7 +41,7 @@ final class Evaluation implements AutoCloseable {
     }
   }
 
-  /** What the listener threw; null where it threw nothing. */
+  /** Returns the listener's exception; null if it threw none. */
   Throwable failure() { return told == null ? null : told.failure; }
 
   static void throwAgain(Throwable failure) {

@@ -7,21 +7,30 @@ import java.util.Iterator;
 import java.util.NoSuchElementException;
 import java.util.Objects;
 
-/** A job file. {@code try (Job.Run run = job.run(device, Job.Start.NEW)) { for (Job.Event event : run) ... }} runs it. */
+/**
+ * A job. {@code try (Job.Run run = job.run(device, Job.Start.NEW)) { for (Job.Event event : run)
+ * ... }} runs it.
+ */
 public final class Job {
   /** How a run begins. */
   public enum Start {
-    /** From the beginning; a folder that holds an earlier run is an error (Code.STATE). */
+    /** From the beginning. A folder that holds an earlier run is an error (Code.STATE). */
     NEW,
     /** From the newest checkpoint. */
     RESUME,
-    /** From the beginning, in place of an earlier run, whose files are removed when the first step is done. */
+    /**
+     * From the beginning, in place of an earlier run, whose files are removed when the first step
+     * is done.
+     */
     OVERWRITE
   }
 
-  /** One moment of a run; loss and accuracy are means since the event before. */
+  /**
+   * The state of a run at one moment. Loss and accuracy are means over the steps since the previous
+   * event.
+   */
   public static final class Event {
-    /** What an event tells of. */
+    /** The kinds of events. */
     public enum Kind { PROGRESS, EVALUATION, CHECKPOINT, END }
 
     public final Kind kind;
@@ -58,8 +67,9 @@ public final class Job {
   }
 
   /**
-   * A running job. It has its trainer and the folder {@code output.dir} until its last event or {@link #close}. A loop that is
-   * left early does not close it: open it in a {@code try}. {@link #stop} and {@code close} may come from any thread.
+   * A running job. It holds its trainer and the folder {@code output.dir} until its last event or
+   * {@link #close}. A loop that is left early does not close it: open it in a {@code try}. Any
+   * thread may call {@link #stop} and {@code close}.
    */
   public static final class Run implements Iterable<Event>, AutoCloseable {
     private final TrainerHandle handle;
@@ -107,23 +117,25 @@ public final class Job {
     }
 
     /**
-     * Who is told of the batches of the run's evaluations; null for nobody. Returning false stops that evaluation, and the
-     * run goes on without it. What the listener throws also stops it, and is thrown after the event that follows.
+     * Sets the listener that is called for each batch of the run's evaluations; null removes it. If
+     * it returns false, that evaluation stops and the run continues without it. An exception stops
+     * it, too, and is thrown after the event that follows.
      */
     public void setEvaluationListener(Trainer.EvaluationListener listener) { evaluationListener = listener; }
 
     /**
-     * As {@link Trainer#setHyperparameter}, between two events. Where several processes train together all make the same call,
-     * after the same event of the kind evaluation or checkpoint.
+     * Does the same as {@link Trainer#setHyperparameter}, between two events. If several processes
+     * train together, all make the same call after the same event of kind evaluation or checkpoint.
      */
     public void setHyperparameter(String name, double value) { handle.set_hyperparameter(name, value); }
 
-    /** Asks the run to end soon and in order; nothing where it is closed. */
+    /** Asks the run to end soon and in order. Does nothing if it is closed. */
     public synchronized void stop() { if (!closed) handle.stop(); }
 
     /**
-     * Ends the run and gives its trainer and its folder back. What was done since the newest checkpoint is lost: to keep
-     * it, {@link #stop} and read to the last event. A thread that waits for an event gets it first.
+     * Ends the run and releases its trainer and its folder. Progress since the newest checkpoint is
+     * lost; to keep it, call {@link #stop} and read to the last event. A thread that is waiting for
+     * an event gets it first.
      */
     @Override
     public synchronized void close() {
@@ -143,7 +155,7 @@ public final class Job {
     Natives.free(this, handle::delete);
   }
 
-  /** {@code overrides}: "key=value". */
+  /** Reads a job file. {@code overrides} are strings "key=value". */
   public static Job load(String path, String... overrides) { return new Job(path, false, overrides); }
 
   public static Job parse(String json, String... overrides) { return new Job(json, true, overrides); }
@@ -151,25 +163,26 @@ public final class Job {
   public String json() { return handle.json(); }
 
   /**
-   * Measures the job for a few seconds and says, as JSON, whether echoing helps, where an echo node should stand and with which
-   * factor, and what would help first. The member "text" is for people, "job" the changed job. Writes nothing.
+   * Measures the job for a few seconds and advises, as JSON, whether echoing helps, where an echo
+   * node should stand and with which factor, and what else would help first. The member "text" is
+   * for people; "job" is the changed job. Writes nothing.
    *
    * @param seconds the length of each measurement
-   * @param check also runs both jobs in turns: "checked" has the outcomes
+   * @param check whether to run both jobs in turns, too; "checked" then has the outcomes
    */
   public String advise(Device device, double seconds, boolean check) {
     return handle.advise(Objects.requireNonNull(device, "device").handle, seconds, check);
   }
 
-  /** Ends {@link #advise} on another thread, which throws an exception of code CANCELLED. */
+  /** Makes {@link #advise} on another thread throw an exception of code CANCELLED. */
   public void stopAdvising() { handle.stop_advising(); }
 
   @Override
   public String toString() { return "Job(" + json() + ")"; }
 
   /**
-   * Runs the job. The folder {@code output.dir} holds one run; a job file that names none has {@code runs/} and the stem of
-   * its own name.
+   * Runs the job. The folder {@code output.dir} holds one run. If a job file names none, it is
+   * {@code runs/} and the stem of the file's name.
    */
   public Run run(Device device, Start start) {
     warnOfNoOutput(start);
@@ -178,8 +191,8 @@ public final class Job {
   }
 
   /**
-   * The same as one of several ranks, which begin theirs at the same time, over a transport of the program's. It belongs to the
-   * run from then on.
+   * Runs the job as one of several ranks, which all start at the same time, over a transport of the
+   * program. The run then owns the transport.
    */
   public Run run(Device device, Start start, Transport transport) {
     Objects.requireNonNull(device, "device");
@@ -187,7 +200,7 @@ public final class Job {
     warnOfNoOutput(start);
     LentTransport.Failures failures = new LentTransport.Failures();
     LentTransport lent = new LentTransport(transport, failures);
-    lent.swigReleaseOwnership();  // the trainer owns it from here on
+    lent.swigReleaseOwnership();  // the trainer now owns it
     try {
       return new Run(new TrainerHandle(device.handle, handle, start.ordinal(), transport.rank(), transport.size(), lent),
           failures);
@@ -203,6 +216,6 @@ public final class Job {
     }
   }
 
-  /** As {@link Start#RESUME}, or {@link Start#NEW}. */
+  /** Runs the job with {@link Start#RESUME} or {@link Start#NEW}. */
   public Run run(Device device, boolean resume) { return run(device, resume ? Start.RESUME : Start.NEW); }
 }

@@ -7,9 +7,12 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.util.concurrent.TimeoutException;
 
-/** A {@link Transport} as the library calls it. */
+/** Adapts a {@link Transport} to the library's interface. */
 final class LentTransport extends io.echotrain.internal.Transport {
-  /** What the transports of a run threw first; the library's later errors repeat it. */
+  /**
+   * Keeps the first exception that the transports of a run threw; the library's later errors repeat
+   * it.
+   */
   static final class Failures {
     private Throwable first;
     private String told;
@@ -23,7 +26,9 @@ final class LentTransport extends io.echotrain.internal.Transport {
       return text;
     }
 
-    /** {@code error} with what the transport threw as its cause, where that has ended the run. */
+    /**
+     * Returns {@code error}, with the transport's exception as its cause if that has ended the run.
+     */
     synchronized EchoTrainException explained(EchoTrainException error) {
       if (first == null || !error.getMessage().contains(told)) return error;
       return new EchoTrainException(error.code(), error.getMessage(), first);
@@ -60,9 +65,9 @@ final class LentTransport extends io.echotrain.internal.Transport {
   public void run(TransportCall call) {
     try {
       double timeout = call.timeout();
-      if (timeout > 0) transport.timeout = timeout;  // an abort has none, and comes while another function waits
+      if (timeout > 0) transport.timeout = timeout;  // 0: an abort, which may come meanwhile
       functions[call.operation()].run(transport, call);
-    } catch (Throwable failure) {  // nothing may leave the callback
+    } catch (Throwable failure) {  // no exception may leave the callback
       Extents missing = new Extents();
       if (failure instanceof Transport.RankLost) {
         for (int rank : ((Transport.RankLost) failure).missing()) missing.add((long) rank);
@@ -84,7 +89,7 @@ final class LentTransport extends io.echotrain.internal.Transport {
     }
     if (part == null) return;
     LentTransport lent = new LentTransport(part, failures);
-    lent.swigReleaseOwnership();  // the library owns it from here on
+    lent.swigReleaseOwnership();  // the library now owns it
     call.give(part.rank(), part.size(), lent);
   }
 

@@ -1,10 +1,10 @@
 package io.echotrain;
 
 /**
- * A function of the program as a stage of a pipeline. It is called from several of the pipeline's
- * threads with one item at a time (a sample, or after {@code batch} a whole batch), reads its fields
- * and sets new ones. The item is valid during the call only. What it throws fails the record, as
- * {@code on_error} says.
+ * A function of the program as a stage of a pipeline. Several threads of the pipeline call it, each
+ * with one item: a sample, or a whole batch after the stage {@code batch}. It reads the item's
+ * fields and sets new ones. The item is valid only during the call. An exception makes the record a
+ * bad one, which {@code on_error} deals with.
  */
 @FunctionalInterface
 public interface MapFunction {

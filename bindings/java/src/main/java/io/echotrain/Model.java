@@ -4,16 +4,18 @@ import io.echotrain.internal.ModelHandle;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
-/** Layers, or a ready-made model of {@link Models}; the loss is softmax cross-entropy unless set. */
+/**
+ * Layers, or a ready-made model of {@link Models}; the loss is softmax cross-entropy unless set.
+ */
 public final class Model {
   final ModelHandle handle;
 
-  /** Layers in a row; one may read others by their names ({@code input("a", "b")}). */
+  /** A sequence of layers. A layer may read others by their names ({@code input("a", "b")}). */
   public Model(Spec... layers) {
     this(new String[] {}, layers);
   }
 
-  /** Layers that read these fields of a batch; "image" where none is named. */
+  /** Layers that read these fields of a batch; "image" if none is named. */
   public Model(String[] inputs, Spec... layers) {
     Natives.load();
     handle = new ModelHandle(json(inputs, layers));
@@ -32,16 +34,20 @@ public final class Model {
   }
 
   /**
-   * Layers, shapes and parameters as a table, for samples of these shapes: {@code {"image": [28, 28, 1]}}, or
-   * {@code {"text": {"dtype": "i32", "shape": [12]}}}, for each field that the model reads.
+   * Returns layers, shapes and parameters as a table, for samples of these shapes: {@code {"image":
+   * [28, 28, 1]}} or {@code {"text": {"dtype": "i32", "shape": [12]}}}, with each field that the
+   * model reads.
    */
   public String summary(String fields) { return handle.summary(fields, "text"); }
 
-  /** The model as a job has it. */
+  /** Returns the model in the form that jobs use. */
   @Override
   public String toString() { return "Model(" + handle.json() + ")"; }
 
-  /** "softmax_cross_entropy" (integer labels), "binary_cross_entropy", "mse", "l1" or "huber". */
+  /**
+   * Sets the loss: "softmax_cross_entropy" (integer labels), "binary_cross_entropy", "mse", "l1" or
+   * "huber".
+   */
   public Model loss(String loss) {
     handle.loss(loss, "{}");
     return this;

@@ -13,11 +13,11 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * Loads the native library, once, and frees what it made.
+ * Loads the native library, once, and frees its objects.
  *
- * <p>Order: the folder in the system property {@code echotrain.library.path}; {@code java.library.path};
- * the natives jar, unpacked into {@code ~/.cache/echotrain/java/VERSION-DIGEST}
- * ({@code echotrain.cache.dir} names another folder).
+ * <p>It looks in this order: the folder in the system property {@code echotrain.library.path};
+ * {@code java.library.path}; the natives jar, unpacked into {@code
+ * ~/.cache/echotrain/java/VERSION-DIGEST} ({@code echotrain.cache.dir} names another folder).
  */
 final class Natives {
   private static final String BINDING = "libechotrain_java.so";
@@ -34,10 +34,12 @@ final class Natives {
 
   private Natives() {}
 
-  /** Makes sure that the library is there. */
+  /** Makes sure that the library is loaded. */
   static void load() {}
 
-  /** Runs {@code action} when {@code owner} is unreachable; it must not refer to it. */
+  /**
+   * Runs {@code action} when {@code owner} has become unreachable; the action must not refer to it.
+   */
   static void free(Object owner, Runnable action) { CLEANER.register(owner, action); }
 
   private static boolean fromProperty(List<String> tried) {
@@ -95,7 +97,7 @@ final class Natives {
     return Files.createDirectories(base.resolve(name.substring(0, 16)));
   }
 
-  // Whole or not at all, also where two processes unpack at once.
+  // Atomic, also if two processes unpack at once.
   private static void unpack(Path target, byte[] content) throws IOException {
     if (Files.exists(target)) return;
     Path part = Files.createTempFile(target.getParent(), target.getFileName().toString(), ".part");

@@ -24,7 +24,7 @@ import java.util.concurrent.ConcurrentLinkedQueue;
  * }
  * }</pre>
  *
- * One thread reads; {@link #cancel}, {@link #stats} and {@link #badRecords} may come from any.
+ * One thread reads; any thread may call {@link #cancel}, {@link #stats} and {@link #badRecords}.
  */
 public final class Pipeline implements AutoCloseable, Iterable<Batch> {
   final PipelineHandle handle;
@@ -38,12 +38,12 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
     Natives.free(this, handle::delete);
   }
 
-  /** What functions of a pipeline threw. */
+  /** The exceptions that a pipeline's functions threw. */
   private static final class Failures {
     private static final int KEPT = 64;  // under on_error "skip" there may be many, and nobody asks for them
     private final ConcurrentLinkedQueue<Map.Entry<String, Throwable>> kept = new ConcurrentLinkedQueue<>();
 
-    /** The reason that the library is told. */
+    /** Keeps the exception and returns the reason to report to the library. */
     String add(String name, Throwable failure) {
       String reason = failure.toString();
       kept.add(Map.entry("the function '" + name + "' failed: " + reason, failure));
@@ -51,9 +51,9 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
       return reason;
     }
 
-    /** What ended the run; null where that is not known any more. */
+    /** Returns the exception that ended the run; null if it is no longer known. */
     Throwable original(EchoTrainException error) {
-      // A reason may begin with all of another one, that of an exception without words.
+      // One reason may be a prefix of another: that of an exception without a message.
       return kept.stream().filter(entry -> error.getMessage().contains(entry.getKey()))
           .max(Comparator.comparingInt(entry -> entry.getKey().length())).map(Map.Entry::getValue).orElse(null);
     }
@@ -83,7 +83,7 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
         try {
           function.apply(view);
           return "";
-        } catch (Throwable error) {  // nothing may leave the callback
+        } catch (Throwable error) {  // no exception may leave the callback
           return failures.add(name, error);
         } finally {
           view.expire();
@@ -96,7 +96,7 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
 
     private Builder() {}
 
-    /** An option of the job section "pipeline": threads, seed, epochs, on_error, ... */
+    /** Sets an option of the job section "pipeline": threads, seed, epochs, on_error and so on. */
     public Builder option(String name, Object value) {
       options.put(name, value);
       return this;
@@ -112,7 +112,7 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
       return this;
     }
 
-    /** A function as a stage; {@code name} stands for it in errors and saved positions. */
+    /** Appends a function as a stage; {@code name} stands for it in errors and saved positions. */
     public Builder map(String name, MapFunction function) {
       stages.add(function);
       names.add(name);
@@ -120,9 +120,9 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
     }
 
     /**
-     * A function as the source, before any other stage: it sets the fields of one sample, or none where the pass
-     * has no more. {@link Batch#ordinal} tells which: the pass in its upper bits, from 40 on, the number below. A pass
-     * without any sample is an error.
+     * Adds a function as the source, before any other stage. It sets the fields of one sample, or
+     * none if the pass has no more. {@link Batch#ordinal} identifies the sample: bits 40 and up are
+     * the pass, the lower bits the number in it. A pass without any sample is an error.
      */
     public Builder source(String name, MapFunction function) {
       if (!stages.isEmpty()) throw new IllegalStateException("a source is the first stage");
@@ -130,7 +130,7 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
       return map(name, function);
     }
 
-    /** The stages, with their options and those of the pipeline. */
+    /** Lists the stages with their options, and the options of the pipeline. */
     @Override
     public String toString() {
       List<String> shown = new ArrayList<>();
@@ -154,7 +154,7 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
         } else {
           String name = next.next();
           Function function = new Function(name, (MapFunction) stage, failures);
-          function.swigReleaseOwnership();  // the pipeline owns it from here on
+          function.swigReleaseOwnership();  // the pipeline now owns it
           if (source && stage == stages.get(0)) handle.add_source(name, function);
           else handle.add_map(name, function);
         }
@@ -163,7 +163,7 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
     }
   }
 
-  /** The next batch, which the caller closes; null at the end of an epoch. */
+  /** Waits for the next batch and returns it; null at the end of an epoch. The caller closes it. */
   public Batch next() {
     try {
       BatchHandle batch = handle.next();
@@ -176,7 +176,7 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
     }
   }
 
-  /** The batches of one epoch. Each is closed when the next is asked for. */
+  /** Returns the batches of one epoch. Each is closed when the next one is requested. */
   @Override
   public Iterator<Batch> iterator() {
     return new Iterator<Batch>() {
@@ -206,38 +206,39 @@ public final class Pipeline implements AutoCloseable, Iterable<Batch> {
   }
 
   /**
-   * Batches in an epoch, if no record is dropped. Empty where that is not known: for shards before their
-   * first pass is over, for epochs without end and for echo on demand.
+   * Returns the number of batches in an epoch, provided that no record is dropped. Empty if it is
+   * not known: for shards before their first pass is over, for endless epochs, and for echo on
+   * demand.
    */
   public OptionalLong length() {
     long length = handle.length();
     return length < 0 ? OptionalLong.empty() : OptionalLong.of(length);
   }
 
-  /** Ends all work; a thread that waits for a batch gets an exception of code CANCELLED. */
+  /** Stops all work; a thread that is waiting for a batch gets an exception of code CANCELLED. */
   public void cancel() { handle.cancel(); }
 
-  /** Statistics of the stages and the consumer, as JSON. */
+  /** Returns statistics of the stages and the consumer as JSON. */
   public String stats() { return handle.stats(); }
 
   /**
-   * Why is it slow? Rates, loads and the bottleneck of a pipeline that has run for a while, and what more threads,
-   * a cache or an echo stage would gain.
+   * Explains the speed of a pipeline that has run for a while: rates, loads, the bottleneck, and
+   * what more threads, a cache or an echo stage would gain.
    *
    * @param format "text", "svg" (a drawing) or "json"
    */
   public String explain(String format) { return handle.explain(format); }
 
-  /** What each thread did when, as a Chrome trace; needs the option "trace_events". */
+  /** Returns what each thread did when, as a Chrome trace. Needs the option "trace_events". */
   public String trace() { return handle.trace(); }
 
-  /** The records that on_error "skip" or "quarantine" dropped, as JSON. */
+  /** Returns the records that on_error "skip" or "quarantine" dropped, as JSON. */
   public String badRecords() { return handle.bad_records(); }
 
-  /** The position after the last batch read, as JSON. */
+  /** Returns the position after the last batch that was read, as JSON. */
   public String save() { return handle.save(); }
 
-  /** Before the first batch: continue where a pipeline of the same stages was saved. */
+  /** Continues where a pipeline of the same stages was saved. Call it before the first batch. */
   public void restore(String state) { handle.restore(state); }
 
   @Override

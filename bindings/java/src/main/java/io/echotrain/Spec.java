@@ -6,8 +6,9 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * A stage, layer, model, optimizer or schedule with its options. Made by {@link Stages}, {@link Layers},
- * {@link Models}, {@link Optimizers} and {@link Schedules}; checked where it is used.
+ * A stage, layer, model, optimizer or schedule with its options. It is created by {@link Stages},
+ * {@link Layers}, {@link Models}, {@link Optimizers} and {@link Schedules}, and validated where it
+ * is used.
  */
 public class Spec {
   private final String kind;
@@ -27,15 +28,18 @@ public class Spec {
   }
 
   /**
-   * A stage after this source, where the source stands in {@code mix} or {@code zip}: its samples are mapped before
-   * they are put together.
+   * Adds a stage after this source, for sources within {@code mix} or {@code zip}: the stage maps
+   * the source's samples before they are combined.
    */
   public Spec then(Spec stage) {
     following.add(stage);
     return this;
   }
 
-  /** As one of the stages or layers in an option: an object, or a list of this source and what follows it. */
+  /**
+   * Returns the JSON form as an element of an option: an object, or a list of this source and the
+   * stages that follow it.
+   */
   String branchJson() {
     StringBuilder out = new StringBuilder(stageJson());
     for (Spec stage : following) out.append(", ").append(stage.stageJson());

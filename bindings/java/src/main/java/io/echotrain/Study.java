@@ -5,10 +5,11 @@ import io.echotrain.internal.StudyHandle;
 import java.util.Objects;
 
 /**
- * Many trials of jobs, for conditions that are to be compared. Its folder keeps every finished trial: a study that is run again goes
- * on. Events and results are JSON, as the C functions etr_study_next_event and etr_study_results say.
- * {@code try (Study study = Study.load("study.json")) { study.start(device); while (study.nextEvent(1) != null) {} }} runs it. Used by
- * one thread at a time, but for {@link #results}, {@link #writeReport}, {@link #stop} and {@link #close}.
+ * A study: many trials of jobs that compare conditions. Its folder keeps every finished trial: a
+ * study that is run again continues. Events and results are JSON; see the C functions
+ * etr_study_next_event and etr_study_results. {@code try (Study study = Study.load("study.json")) {
+ * study.start(device); while (study.nextEvent(1) != null) {} }} runs it. A study serves one thread
+ * at a time, except for {@link #results}, {@link #writeReport}, {@link #stop} and {@link #close}.
  */
 public final class Study implements AutoCloseable {
   private final StudyHandle handle;
@@ -21,42 +22,50 @@ public final class Study implements AutoCloseable {
     Natives.free(this, handle::delete);
   }
 
-  /** {@code overrides}: "key=value", for the jobs of all trials. */
+  /** Reads a study file. {@code overrides} are strings "key=value" for the jobs of all trials. */
   public static Study load(String path, String... overrides) { return new Study(path, overrides); }
 
-  /** The study with jobs, labels and overrides in place. */
+  /** Returns the study with jobs, labels and overrides filled in. */
   public String json() { return handle.json(); }
 
-  /** Where it writes unless {@link #start} says otherwise. */
+  /** Returns the folder that the study writes into unless {@link #start} names another one. */
   public String outputDir() { return handle.output_dir(); }
 
-  /** Prepares to run it in its own folder, with as many trials at once as it says. */
+  /** Prepares the study to run in its own folder, with as many trials at once as it says. */
   public void start(Device device) { start(device, "", -1, false); }
 
   /**
-   * The same in another folder (empty: its own). {@code parallel}: trials at once; 0: as the device has room, -1: as the study says.
-   * {@code overwrite} runs all trials again, in place of those that the folder holds.
+   * Prepares the study to run in a folder (empty: its own). {@code parallel} is the number of
+   * trials that run at once; 0: as many as the device has room for, -1: as the study says. {@code
+   * overwrite} runs all trials again, in place of those that the folder holds.
    */
   public void start(Device device, String directory, int parallel, boolean overwrite) {
     handle.start(Objects.requireNonNull(device, "device").handle, directory, parallel, overwrite);
   }
 
-  /** What there is to tell, after so many seconds at most; null after the event "end". */
+  /**
+   * Waits for an event, for at most that many seconds, and returns it; null after the event "end".
+   */
   public String nextEvent(double seconds) {
     String event = handle.next_event(seconds);
     return event.isEmpty() ? null : event;
   }
 
-  /** Of the conditions, from the trials that a folder (empty: its own) holds so far. */
+  /**
+   * Returns the results by condition, from the trials that a folder (empty: its own) holds so far.
+   */
   public String results(String directory) { return handle.results(directory); }
 
-  /** Writes report.html, results.json, tables and figures into a folder (empty: its own), from the trials that it holds so far. */
+  /**
+   * Writes report.html, results.json, tables and figures into a folder (empty: its own), from the
+   * trials that it holds so far.
+   */
   public void writeReport(String directory) { handle.write_report(directory); }
 
-  /** Ends it soon, without the trials that are running. */
+  /** Ends the study soon, abandoning the trials that are running. */
   public void stop() { handle.stop(); }
 
-  /** Stops it and lets go of its folder. */
+  /** Stops the study and releases its folder. */
   @Override
   public void close() { handle.close(); }
 }

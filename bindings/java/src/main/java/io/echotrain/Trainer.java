@@ -8,7 +8,10 @@ import java.util.List;
 import java.util.Objects;
 import java.util.concurrent.atomic.AtomicBoolean;
 
-/** Trains a model on a Vulkan device. Used by one thread at a time: a call while another is in one fails with the code STATE. */
+/**
+ * Trains a model on a Vulkan device. A trainer serves one thread at a time: a call during a call of
+ * another thread fails with the code STATE.
+ */
 public final class Trainer implements AutoCloseable {
   /** A finished step. */
   public static final class Step {
@@ -27,7 +30,7 @@ public final class Trainer implements AutoCloseable {
     }
   }
 
-  /** Means over an epoch. */
+  /** Mean loss and accuracy over an epoch. */
   public static final class Scores {
     public final double loss;
     public final double accuracy;
@@ -38,28 +41,34 @@ public final class Trainer implements AutoCloseable {
     }
   }
 
-  /** Told of each epoch that {@link #fit} finished. */
+  /** Is called after each epoch of {@link #fit}. */
   @FunctionalInterface
   public interface EpochListener {
-    /** {@code validation} is null where none was given or its evaluation was stopped. Returning false ends the run. */
+    /**
+     * {@code validation} is null if none was given or its evaluation was stopped. Returning false
+     * ends the run.
+     */
     boolean onEpochEnd(int epoch, Scores training, Scores validation);
   }
 
-  /** Told of each step that {@link #fit} finished, on its thread. */
+  /** Is called for each finished step of {@link #fit}, on its thread. */
   @FunctionalInterface
   public interface StepListener {
     /** {@code epoch} counts from 0. */
     void onStep(int epoch, Step step);
   }
 
-  /** Told of each batch of an evaluation, on the thread that evaluates. It must not use the trainer. */
+  /**
+   * Is called after each batch of an evaluation, on the thread that evaluates. It must not use the
+   * trainer.
+   */
   @FunctionalInterface
   public interface EvaluationListener {
     /**
-     * {@code batches} is how many there are, -1 where that is not known. The rest of an epoch that has begun is read past first,
-     * and told with {@code done} 0. Returning false stops the evaluation: {@link
-     * #evaluate} fails with the code CANCELLED then, and {@link #fit} goes on without that evaluation. What it throws is
-     * thrown again.
+     * {@code batches} is the number of batches, or -1 if it is not known. While the rest of an
+     * epoch that has begun is skipped, {@code done} is 0. Returning false stops the evaluation:
+     * {@link #evaluate} then fails with the code CANCELLED, and {@link #fit} continues without that
+     * evaluation. An exception of the listener is thrown again.
      */
     boolean onEvaluation(long done, long batches);
   }
@@ -70,7 +79,7 @@ public final class Trainer implements AutoCloseable {
   private StepListener stepListener;
   private EvaluationListener evaluationListener;
 
-  /** {@code totalSteps} is where decaying schedules end; 0: unknown. */
+  /** {@code totalSteps} is the step at which decaying schedules end; 0: unknown. */
   public Trainer(Device device, Model model, Spec optimizer, Spec schedule, long seed, long totalSteps) {
     this.device = Objects.requireNonNull(device, "device");
     Objects.requireNonNull(model, "model");
@@ -87,14 +96,17 @@ public final class Trainer implements AutoCloseable {
     Natives.free(this, handle::delete);
   }
 
-  /** With a constant learning rate. */
+  /** Creates a trainer with a constant learning rate. */
   public Trainer(Device device, Model model, Spec optimizer, double learningRate, long seed) {
     this(device, model, optimizer, Schedules.schedule(learningRate), seed, 0);
   }
 
   public Device device() { return device; }
 
-  /** Starts a step on the fields "image" and "label"; returns while the device works. */
+  /**
+   * Starts a step on a batch (by default with the fields "image" and "label") and returns while the
+   * device works.
+   */
   public void step(Batch batch) {
     batch.with(fields -> {
       handle.step(fields);
@@ -102,7 +114,7 @@ public final class Trainer implements AutoCloseable {
     });
   }
 
-  /** The oldest finished step that was not asked for; null where there is none. */
+  /** Returns the oldest finished step that has not been returned yet; null if there is none. */
   public Step result(boolean wait) {
     StepResult r = handle.result(wait);
     try {
@@ -112,7 +124,10 @@ public final class Trainer implements AutoCloseable {
     }
   }
 
-  /** Loss and accuracy over one whole epoch of a pipeline: where one has begun, the rest is read past, and the next is taken. */
+  /**
+   * Evaluates one whole epoch of a pipeline. If an epoch has begun, its rest is skipped and the
+   * next one is evaluated.
+   */
   public Scores evaluate(Pipeline pipeline) {
     return runEvaluation(Objects.requireNonNull(pipeline, "pipeline"), evaluationListener);
   }
@@ -129,28 +144,35 @@ public final class Trainer implements AutoCloseable {
     }
   }
 
-  /** Who is told of the batches of {@link #evaluate}, also within {@link #fit}; null for nobody. */
+  /**
+   * Sets the listener for the batches of {@link #evaluate}, also within {@link #fit}; null removes
+   * it.
+   */
   public void setEvaluationListener(EvaluationListener listener) { evaluationListener = listener; }
 
-  /** The last layer's outputs for the field "image", as field "output": [N, outputs]. */
+  /** Returns the outputs of the last layer for a batch as the field "output": [N, outputs]. */
   public Batch predict(Batch batch) { return new Batch(batch.with(handle::predict), true); }
 
   /**
-   * What a detector found, of the outputs of {@link #predict}: field "boxes", [N, most, 6] with label, left, top, right,
-   * bottom (shares of the image) and score, the best first; the label is -1 in rows beyond those found.
+   * Decodes the outputs of a detector, as returned by {@link #predict}, into the field "boxes": [N,
+   * most, 6] with label, left, top, right, bottom (shares of the image) and score, the best first.
+   * Unused rows have the label -1.
    */
   public static Batch detections(Batch outputs, double leastScore, double mostOverlap, int most) {
     return new Batch(
         outputs.with(fields -> TrainerHandle.detections(fields, leastScore, mostOverlap, most)), true);
   }
 
-  /** {@link #detections(Batch, double, double, int)} with scores from 0.5, overlaps to 0.45, 100 boxes at most. */
+  /**
+   * Calls {@link #detections(Batch, double, double, int)} with scores from 0.5, overlaps up to
+   * 0.45, at most 100 boxes.
+   */
   public static Batch detections(Batch outputs) { return detections(outputs, 0.5, 0.45, 100); }
 
-  /** Who is told of the steps of {@link #fit}, for progress; null for nobody. */
+  /** Sets the listener for the steps of {@link #fit}, for progress; null removes it. */
   public void setStepListener(StepListener listener) { stepListener = listener; }
 
-  /** Trains on {@code epochs} epochs, at least one; returns the scores of each. */
+  /** Trains for {@code epochs} epochs, at least one, and returns the scores of each. */
   public List<Scores> fit(Pipeline pipeline, int epochs, Pipeline validation, EpochListener listener) {
     Objects.requireNonNull(pipeline, "pipeline");
     if (epochs < 1) throw new IllegalArgumentException("epochs is " + epochs + "; it must be at least 1");
@@ -164,7 +186,7 @@ public final class Trainer implements AutoCloseable {
     return history;
   }
 
-  // null where the listener stopped it.
+  // Returns null if the listener stopped it.
   private Scores validate(Pipeline validation) {
     EvaluationListener listener = evaluationListener;
     if (listener == null) return runEvaluation(validation, null);
@@ -175,7 +197,7 @@ public final class Trainer implements AutoCloseable {
         return !stopped.get();
       });
     } catch (EchoTrainException error) {
-      if (error.code() != EchoTrainException.Code.CANCELLED || !stopped.get()) throw error;  // as by Pipeline.cancel
+      if (error.code() != EchoTrainException.Code.CANCELLED || !stopped.get()) throw error;  // by Pipeline.cancel
     }
     return null;
   }
@@ -204,13 +226,16 @@ public final class Trainer implements AutoCloseable {
     }
   }
 
-  /** All parameters and running statistics, as the fields of a batch: a copy. Needs a step or a prediction before. */
+  /**
+   * Returns a copy of all parameters and running statistics as fields of a batch. Needs a step or a
+   * prediction first.
+   */
   public Batch weights() { return weights(""); }
 
-  /** The one of that name, as "conv2d_1.weight". */
+  /** Returns the weight of that name, such as "conv2d_1.weight". */
   public Batch weights(String name) { return new Batch(handle.weights(name), true); }
 
-  /** Replaces those that {@code weights} has as fields; the optimizer's state stays. */
+  /** Replaces the weights that are fields of {@code weights}. The optimizer's state is kept. */
   public void setWeights(Batch weights) {
     weights.with(fields -> {
       handle.set_weights(fields);
@@ -219,26 +244,34 @@ public final class Trainer implements AutoCloseable {
   }
 
   /**
-   * Changes one of the optimizer's ("momentum", "beta1", "beta2", "decay", "weight_decay") or the loss's ("label_smoothing")
-   * from the next step on, at no cost. Checkpoints keep it.
+   * Changes a hyperparameter of the optimizer ("momentum", "beta1", "beta2", "decay",
+   * "weight_decay") or the loss ("label_smoothing") from the next step on, at no cost. Checkpoints
+   * keep the value.
    */
   public void setHyperparameter(String name, double value) { handle.set_hyperparameter(name, value); }
 
-  /** Layers, shapes and parameters as a table. Needs a step or a prediction before. */
+  /** Returns layers, shapes and parameters as a table. Needs a step or a prediction first. */
   public String summary() { return handle.summary("text"); }
 
-  /** Weights, optimizer state and step count, in a new folder below {@code directory}. */
+  /**
+   * Saves a checkpoint in a new folder below {@code directory}: weights, optimizer state and step
+   * count.
+   */
   public void save(String directory) { handle.save(directory); }
 
-  /** Writes the model with its weights as an ONNX file, for other runtimes; images are [N, H, W, C] as here. */
+  /**
+   * Exports the model with its weights as an ONNX file, for other runtimes; images are [N, H, W, C]
+   * as here.
+   */
   public void exportOnnx(String path) { handle.export_onnx(path); }
 
-  /** The newest whole checkpoint below {@code directory}. */
+  /** Loads the newest intact checkpoint below {@code directory}. */
   public void load(String directory) { handle.load(directory); }
 
   /**
-   * Weights that PyTorch trained, to begin with: a safetensors file of a state_dict, before the first
-   * batch. {@code names} is a JSON object that replaces beginnings of the model's names, "{}" for none.
+   * Loads initial weights that PyTorch trained: a safetensors file of a state_dict. Call it before
+   * the first batch. {@code names} is a JSON object that maps prefixes of the model's names to
+   * those in the file; "{}" for none.
    */
   public void loadPytorch(String path, String names) { handle.load_pytorch(path, names); }
 

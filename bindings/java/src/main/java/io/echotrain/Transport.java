@@ -3,21 +3,26 @@ package io.echotrain;
 import java.nio.ByteBuffer;
 
 /**
- * One rank's end of a group of processes, over whatever moves data between them. Override what follows, and give an object of
- * your class to {@link Job#run(Device, Job.Start, Transport)}, on all ranks at the same time. Data-parallel training takes
- * {@link #allReduce}, {@link #allGather}, {@link #broadcast} and {@link #split}; what needs another function says so.
+ * One rank's end of a group of processes, over whatever moves data between them. Override its
+ * methods, and pass an object of your class to {@link Job#run(Device, Job.Start, Transport)}, on
+ * all ranks at the same time. Data-parallel training needs {@link #allReduce}, {@link #allGather},
+ * {@link #broadcast} and {@link #split}; features that need another method say so.
  *
- * <p>All ranks call the same functions in the same order. Buffers are direct, in native order, and lie in the library's memory:
- * they are valid during the call only. A function returns when its work is done; it should end within {@link #timeout} seconds.
- * What it throws ends the run: it is the cause of the exception that the run throws, of the code RANK_LOST where it is a {@link
- * RankLost}, an {@link java.io.IOException} or a {@link java.util.concurrent.TimeoutException}. After that only {@link #abort} and
- * {@link #close} are called.
+ * <p>All ranks call the same methods in the same order. Buffers are direct, in native order, in the
+ * library's memory and valid only during the call. A method returns when its work is done, and
+ * should end within {@link #timeout} seconds. An exception ends the run and is the cause of the
+ * exception that the run throws. Its code is RANK_LOST for a {@link RankLost}, an {@link
+ * java.io.IOException} or a {@link java.util.concurrent.TimeoutException}. After that only {@link
+ * #abort} and {@link #close} are called.
  *
- * <p>Functions are called on threads of the library's, one at a time; a transport that split() makes is called at the same time as
- * this one.
+ * <p>Methods are called on threads of the library, one at a time. A transport that split() returns
+ * may be called at the same time as this one.
  */
 public abstract class Transport {
-  /** What a reduction works on. The last two are what compressed gradients travel as (binary16, bfloat16). */
+  /**
+   * The element types of reductions. The last two (binary16, bfloat16) are those of compressed
+   * gradients.
+   */
   public enum Number {
     F32(4), F64(8), I32(4), I64(8), F16(2), BF16(2);
 
@@ -28,7 +33,7 @@ public abstract class Transport {
     public int bytes() { return bytes; }
   }
 
-  /** What becomes of the ranks' numbers. */
+  /** The kinds of reductions. */
   public enum Reduction { SUM, MIN, MAX }
 
   /** Ranks are dead, frozen or unreachable. */
@@ -60,45 +65,57 @@ public abstract class Transport {
 
   public final int size() { return size; }
 
-  /** Of the function that is being called, in seconds. */
+  /** Returns the time limit of the method that is being called, in seconds. */
   public final double timeout() { return timeout; }
 
-  /** Every number in {@code data} becomes the reduction of that of all ranks, with the same bits on all of them. */
+  /**
+   * Replaces each number in {@code data} by its reduction over all ranks, with the same bits on all
+   * of them.
+   */
   public void allReduce(ByteBuffer data, Number number, Reduction reduction) throws Exception { throw lacks("allReduce"); }
 
-  /** {@code part} becomes this rank's part of the reduction of {@code data}, whose parts have {@code counts} numbers. */
+  /**
+   * Reduces {@code data} over all ranks and writes this rank's part of it to {@code part}; the
+   * parts have {@code counts} numbers.
+   */
   public void reduceScatter(ByteBuffer data, long[] counts, ByteBuffer part, Number number, Reduction reduction)
       throws Exception {
     throw lacks("reduceScatter");
   }
 
-  /** {@code data} becomes the parts of all ranks, which have {@code sizes} bytes, in their order. */
+  /**
+   * Concatenates the parts of all ranks, which have {@code sizes} bytes, in {@code data}, in rank
+   * order.
+   */
   public void allGather(ByteBuffer part, long[] sizes, ByteBuffer data) throws Exception { throw lacks("allGather"); }
 
-  /** {@code data} becomes that of the rank {@code root}. */
+  /** Copies {@code data} from the rank {@code root} to all ranks. */
   public void broadcast(ByteBuffer data, int root) throws Exception { throw lacks("broadcast"); }
 
   /** Returns when all ranks have called it. */
   public void barrier() throws Exception { throw lacks("barrier"); }
 
-  /** The n-th send with a tag meets the n-th {@link #receive} with it. */
+  /**
+   * Sends to another rank. The n-th send with a tag matches the n-th {@link #receive} with that
+   * tag.
+   */
   public void send(ByteBuffer data, int to, int tag) throws Exception { throw lacks("send"); }
 
   public void receive(ByteBuffer data, int from, int tag) throws Exception { throw lacks("receive"); }
 
   /**
-   * A new transport between the ranks that give the same colour, ordered by key, then by rank; null for a negative colour. All
-   * ranks call it.
+   * Returns a new transport between the ranks that pass the same colour, ordered by key, then by
+   * rank; null for a negative colour. All ranks call it.
    */
   public Transport split(int colour, int key) throws Exception { throw lacks("split"); }
 
   /**
-   * Lets the function that waits, here and on other ranks, throw. Called on another thread. Without it the others learn by their
-   * time-outs that this rank is gone.
+   * Makes methods that are waiting, here and on other ranks, throw. It is called on another thread.
+   * Without it, the other ranks notice only by their time-outs that this rank is gone.
    */
   public void abort(String reason) throws Exception {}
 
-  /** Called once, at the end: waits until the other ranks have what this one sent. */
+  /** Called once, at the end. Waits until the other ranks have received what this one sent. */
   public void close() throws Exception {}
 
   private EchoTrainException lacks(String function) {
