@@ -1,8 +1,8 @@
 using System;
 using Mono.Cecil;
 
-/// Makes what Mono's compiler wrote loadable everywhere: Mono has Span and its kin in mscorlib, .NET has
-/// them in System.Memory (part of .NET, a NuGet package for .NET Framework).
+/// Makes an assembly of Mono's compiler loadable everywhere: Mono has Span and related types in
+/// mscorlib, .NET has them in System.Memory (part of .NET, and a NuGet package for .NET Framework).
 ///
 ///   mono Retarget.exe IN.dll OUT.dll
 static class Retarget

@@ -9,13 +9,13 @@ namespace EchoTrain
     /// <summary>Element types of fields.</summary>
     public enum DType { U8 = 0, I32 = 1, F32 = 2, U16 = 3 }
 
-    /// <summary>Named tensors: a batch, or in a map function a sample. After <see cref="Dispose"/> its
-    /// members throw.</summary>
+    /// <summary>Named tensors: a batch, or in a map function a single sample. After <see
+    /// cref="Dispose"/> its members throw.</summary>
     public sealed class Batch : IDisposable
     {
-        private BatchHandle handle;  // null when the call of a map function is over
+        private BatchHandle handle;  // null once the call of a map function is over
 
-        /// <summary>An empty batch, for a trainer without a pipeline.</summary>
+        /// <summary>Creates an empty batch, for a trainer without a pipeline.</summary>
         public Batch()
         {
             Natives.Load();
@@ -24,10 +24,11 @@ namespace EchoTrain
 
         internal Batch(BatchHandle handle) { this.handle = handle; }
 
-        // Calls with the handle hold this lock, so that neither Dispose() nor the end of a map function comes between.
+        // Calls that use the handle hold this lock, so that neither Dispose() nor the end of a map
+        // function interrupts them.
         private readonly object gate = new object();
 
-        /// What <paramref name="use"/> makes of the handle, which stays valid until then.
+        /// Returns the result of <paramref name="use"/>; the handle stays valid during the call.
         internal T With<T>(Func<BatchHandle, T> use)
         {
             lock (gate)
@@ -45,7 +46,7 @@ namespace EchoTrain
             lock (gate) handle = null;
         }
 
-        /// <summary>Names of the fields.</summary>
+        /// <summary>The names of the fields.</summary>
         public IReadOnlyList<string> Fields => With(fields => fields.fields().ToList());
 
         private T WithTensor<T>(string field, Func<Tensor, T> use) => With(fields =>
@@ -53,7 +54,7 @@ namespace EchoTrain
             using (Tensor tensor = fields.tensor(field)) return use(tensor);
         });
 
-        /// <summary>Extents, outermost first: [N, H, W, C].</summary>
+        /// <summary>Returns the field's extents, outermost first: [N, H, W, C].</summary>
         public long[] Shape(string field) => WithTensor(field, tensor => tensor.shape().ToArray());
 
         public DType DType(string field) => WithTensor(field, tensor => (DType)tensor.dtype());
@@ -67,19 +68,21 @@ namespace EchoTrain
             return new ReadOnlySpan<T>((void*)tensor.address(), count);
         }
 
-        /// <summary>The field's values on the library's memory, without a copy: byte, ushort, int or float. Valid
-        /// until the batch is disposed of, by any thread; copy what must live longer.</summary>
+        /// <summary>Returns the field's values (byte, ushort, int or float) without a copy, on the
+        /// library's memory. They are valid until any thread disposes of the batch; copy what must
+        /// live longer.</summary>
         public ReadOnlySpan<T> Span<T>(string field) where T : struct
         {
             lock (gate)
                 using (Tensor tensor = With(fields => fields.tensor(field))) return SpanOf<T>(field, tensor);
         }
 
-        /// <summary>A copy of the field's values.</summary>
+        /// <summary>Returns a copy of the field's values.</summary>
         public T[] ToArray<T>(string field) where T : struct =>
-            WithTensor(field, tensor => SpanOf<T>(field, tensor).ToArray());  // the tensor keeps the memory
+            WithTensor(field, tensor => SpanOf<T>(field, tensor).ToArray());  // keeps the memory
 
-        /// <summary>Sets a field to a copy of byte, ushort, int or float values, row-major.</summary>
+        /// <summary>Sets a field to a copy of byte, ushort, int or float values,
+        /// row-major.</summary>
         public unsafe Batch Set<T>(string field, ReadOnlySpan<T> values, params long[] shape) where T : struct
         {
             DType dtype = typeof(T) == typeof(byte) ? EchoTrain.DType.U8
@@ -108,37 +111,40 @@ namespace EchoTrain
 
         public void Remove(string field) => With(fields => fields.remove(field));
 
-        /// <summary>Samples in the batch; 0 for a single sample of a pipeline without a batch stage.</summary>
+        /// <summary>Number of samples in the batch; 0 for a single sample of a pipeline without a
+        /// batch stage.</summary>
         public int Samples => With(fields => fields.samples());
 
-        /// <summary>Samples that were read from upstream for this batch.</summary>
+        /// <summary>Number of samples that were read from upstream for this batch.</summary>
         public int Fresh => With(fields => fields.fresh());
 
-        /// <summary>Samples that an echo stage repeated.</summary>
+        /// <summary>Number of samples that an echo stage repeated.</summary>
         public int Echoed => With(fields => fields.echoed());
 
-        /// <summary>Different samples in the batch.</summary>
+        /// <summary>Number of distinct samples in the batch.</summary>
         public int Unique => With(fields => fields.unique());
 
-        /// <summary>How many fresh samples echo stages received since they received these, on average.</summary>
+        /// <summary>Mean age of the samples: how many fresh samples echo stages have received since
+        /// they received this one.</summary>
         public double MeanAge => With(fields => fields.mean_age());
 
         /// <summary>0 for a fresh sample, n for its n-th echo.</summary>
         public int Replica => With(fields => fields.replica());
 
-        /// <summary>The (first) sample's number in its epoch's source order.</summary>
+        /// <summary>The number of the (first) sample in the source order of its epoch.</summary>
         public long Ordinal => With(fields => fields.ordinal());
 
-        /// <summary>In a map function: the epoch.</summary>
+        /// <summary>The epoch; only in a map function.</summary>
         public long Epoch => With(fields => fields.epoch());
 
-        /// <summary>Gives the memory back; a call of another thread that is under way ends first.</summary>
+        /// <summary>Releases the memory. A call of another thread that is in progress ends
+        /// first.</summary>
         public void Dispose()
         {
             lock (gate) handle?.close();
         }
 
-        /// <summary>Fields with their types and shapes.</summary>
+        /// <summary>Lists the fields with their types and shapes.</summary>
         public override string ToString()
         {
             lock (gate)

@@ -8,20 +8,23 @@ namespace EchoTrain
         InvalidArgument = -1, NotFound = -2, IO = -3, CorruptData = -4, OutOfMemory = -5, NoDevice = -6,
         Device = -7, DeviceLost = -8, Cancelled = -9, State = -10, Unsupported = -11, Internal = -12,
 
-        /// <summary>A function of the program failed; what it threw is the inner exception.</summary>
+        /// <summary>A function of the program failed; its exception is the inner
+        /// exception.</summary>
         Callback = -13,
 
-        /// <summary>A loss or gradient was NaN or infinite; the message names what made it.</summary>
+        /// <summary>A loss or gradient was NaN or infinite; the message names what produced
+        /// it.</summary>
         NotFinite = -14,
 
-        /// <summary>A process of the group is dead, frozen or unreachable; the message says which.</summary>
+        /// <summary>A process of the group is dead, frozen or unreachable; the message says
+        /// which.</summary>
         RankLost = -15
     }
 
     /// <summary>A failed call of the library.</summary>
     public class EchoTrainException : Exception
     {
-        /// <summary>Of what kind.</summary>
+        /// <summary>The kind of error.</summary>
         public ErrorCode Code { get; }
 
         public EchoTrainException(int status, string message) : this((ErrorCode)status, message, null) { }
@@ -31,8 +34,8 @@ namespace EchoTrain
             Code = code;
         }
 
-        // The text itself, unless native code would see another one: what stands before a NUL character, or a replacement of half
-        // a pair of surrogates.
+        // Returns the text, and throws if native code would see another one: only the part before a
+        // NUL character, or a replacement for an unpaired surrogate.
         internal static string Whole(string text, string argument)
         {
             if (text != null && text.IndexOf('\0') >= 0)

@@ -3,20 +3,22 @@ using EchoTrain.Native;
 
 namespace EchoTrain
 {
-    /// <summary>What <see cref="Trainer.EvaluationProgressed"/> tells, after each batch of an evaluation. Set <see
-    /// cref="Stop"/> to end the evaluation.</summary>
+    /// <summary>The arguments of <see cref="Trainer.EvaluationProgressed"/>, after each batch of an
+    /// evaluation. Set <see cref="Stop"/> to end the evaluation.</summary>
     public sealed class EvaluationEventArgs : EventArgs
     {
-        /// <summary>0 while the rest of an epoch that has begun is read past.</summary>
+        /// <summary>Number of batches that are done; 0 while the rest of an epoch that has begun is
+        /// skipped.</summary>
         public long Done { get; internal set; }
 
-        /// <summary>How many there are; null where that is not known.</summary>
+        /// <summary>The number of batches; null if it is not known.</summary>
         public long? Batches { get; internal set; }
 
         public bool Stop { get; set; }
     }
 
-    /// A call that evaluates, and who is told of it: nothing that a handler throws may cross native code.
+    /// A call that evaluates, and its handler. An exception of the handler must not cross native
+    /// code.
     internal sealed class Evaluation : Progress
     {
         private readonly object sender;
@@ -44,8 +46,8 @@ namespace EchoTrain
             }
         }
 
-        /// What <paramref name="call"/> gives. What the handler threw is thrown again where it ended the call, and else is
-        /// <paramref name="failure"/>.
+        /// Returns the result of <paramref name="call"/>. If an exception of the handler ended the
+        /// call, throws it; otherwise <paramref name="failure"/> receives it.
         internal static T Run<T>(object sender, EventHandler<EvaluationEventArgs> handler, Func<Progress, T> call,
                                  out Exception failure)
         {

@@ -6,9 +6,10 @@ using EchoTrain.Native;
 
 namespace EchoTrain
 {
-    /// <summary>A running job: enumerating it once trains, event by event; the last is of kind End. It has its trainer and
-    /// the folder output.dir until the loop over it ends, also where it is left early, or until <see cref="Dispose"/>.
-    /// <see cref="Stop"/> and Dispose may come from any thread.</summary>
+    /// <summary>A running job. Enumerating it, which is possible once, trains event by event; the
+    /// last event is of kind End. The run holds its trainer and the folder output.dir until the
+    /// loop over it ends, also if it is left early, or until <see cref="Dispose"/>. Any thread may
+    /// call <see cref="Stop"/> and Dispose.</summary>
     public sealed class JobRun : IEnumerable<JobEvent>, IDisposable
     {
         private readonly TrainerHandle trainer;
@@ -27,8 +28,9 @@ namespace EchoTrain
             this.evaluation = evaluation;
         }
 
-        /// <summary>Runs the job. Leaving the loop ends the run: what was done since the newest checkpoint is lost. To keep
-        /// it, <see cref="Stop"/> and read to the last event.</summary>
+        /// <summary>Runs the job. Leaving the loop ends the run, and progress since the newest
+        /// checkpoint is lost. To keep it, call <see cref="Stop"/> and read to the last
+        /// event.</summary>
         public IEnumerator<JobEvent> GetEnumerator()
         {
             lock (gate)
@@ -51,7 +53,7 @@ namespace EchoTrain
                 JobEvent current;
                 do
                 {
-                    Exception failure = null;  // of the handler; thrown after the event that came with it
+                    Exception failure = null;  // the handler's; thrown after this event
                     using (Event raw = failures.Explained(
                         () => Evaluation.Run(this, evaluation, trainer.next_event, out failure)))
                         current = new JobEvent(raw);
@@ -61,19 +63,20 @@ namespace EchoTrain
             }
         }
 
-        /// <summary>As <see cref="Trainer.SetHyperparameter"/>, between two events. Where several processes train together
-        /// all make the same call, after the same event of the kind evaluation or checkpoint.</summary>
+        /// <summary>Does the same as <see cref="Trainer.SetHyperparameter"/>, between two events.
+        /// If several processes train together, all make the same call after the same event of kind
+        /// evaluation or checkpoint.</summary>
         public void SetHyperparameter(string name, double value) => trainer.set_hyperparameter(name, value);
 
-        /// <summary>Asks the run to end soon and in order; nothing where it is over.</summary>
+        /// <summary>Asks the run to end soon and in order. Does nothing if it is over.</summary>
         public void Stop()
         {
             lock (gate)
                 if (!disposed) trainer.stop();
         }
 
-        /// <summary>Ends the run and gives its trainer and its folder back. A thread that waits for an event gets it
-        /// first.</summary>
+        /// <summary>Ends the run and releases its trainer and its folder. A thread that is waiting
+        /// for an event gets it first.</summary>
         public void Dispose()
         {
             lock (gate)

@@ -7,11 +7,13 @@ using EchoTrain.Native;
 
 namespace EchoTrain
 {
-    /// A Transport as the library calls it: its calls wait in a queue, which threads of this assembly serve (see Pipeline's
-    /// functions). There are two of them, because an abort comes while another call waits.
+    /// Adapts a Transport to the library's interface. Its calls are queued, and threads of this
+    /// assembly serve the queue (as for the functions of a Pipeline). There are two threads,
+    /// because an abort comes while another call waits.
     internal sealed class LentTransport
     {
-        /// What the transports of a run threw first; the library's later errors repeat it.
+        /// Keeps the first exception that the transports of a run threw; the library's later errors
+        /// repeat it.
         internal sealed class Failures
         {
             private readonly object gate = new object();
@@ -30,8 +32,8 @@ namespace EchoTrain
                 return text;
             }
 
-            /// What <paramref name="call"/> gives; an error of the library's has what the transport threw inside, where that ended
-            /// the run.
+            /// Returns the result of <paramref name="call"/>. An error of the library has the
+            /// transport's exception as its inner exception if that has ended the run.
             internal T Explained<T>(Func<T> call)
             {
                 try
@@ -60,7 +62,8 @@ namespace EchoTrain
             this.failures = failures;
         }
 
-        /// The library's side of <paramref name="transport"/>, for whoever takes it over.
+        /// Returns the library's side of <paramref name="transport"/>; the caller passes on its
+        /// ownership.
         internal static Native.Transport Lend(Transport transport, Failures failures)
         {
             var lent = new LentTransport(transport, failures);
@@ -90,7 +93,7 @@ namespace EchoTrain
             try
             {
                 double timeout = call.timeout();
-                if (timeout > 0) transport.Timeout = timeout;  // an abort has none, and comes while another function waits
+                if (timeout > 0) transport.Timeout = timeout;  // 0: an abort
                 Do(call);
             }
             catch (Exception failure)

@@ -6,9 +6,9 @@ using System.Runtime.InteropServices;
 
 namespace EchoTrain
 {
-    /// <summary>Loads the native library, once: from the folder in ECHOTRAIN_LIBRARY_PATH, from beside the
-    /// assembly, from its runtimes/RID/native (as NuGet lays it out), and by the system's own search.
-    /// </summary>
+    /// <summary>Loads the native library, once. It looks in the folder in ECHOTRAIN_LIBRARY_PATH,
+    /// beside the assembly, in its runtimes/RID/native (the layout of NuGet), and where the system
+    /// searches.</summary>
     internal static class Natives
     {
         private const string Binding = "libechotrain_csharp.so";
@@ -36,7 +36,7 @@ namespace EchoTrain
                 string.Join("\n  ", tried));
         });
 
-        /// <summary>Makes sure that the library is there.</summary>
+        /// <summary>Makes sure that the library is loaded.</summary>
         internal static void Load() => _ = loaded.Value;
 
         private static IEnumerable<string> Candidates()

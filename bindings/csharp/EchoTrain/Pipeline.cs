@@ -8,15 +8,15 @@ using EchoTrain.Native;
 
 namespace EchoTrain
 {
-    /// <summary>Stages from a source to batches; enumerating it is one epoch.
+    /// <summary>Stages from a source to batches. Enumerating it reads one epoch.
     /// <code>
     /// using (var pipeline = new Pipeline(new { seed = 1 })
     ///     .Add(Stages.Webdataset("train-*.tar.zst"), Stages.Label(classes: 10), Stages.Decode())
     ///     .Add(Stages.Echo(2), Stages.Batch(128), Stages.Normalize()))
     ///     foreach (Batch batch in pipeline) { ... }
     /// </code>
-    /// One thread reads; <see cref="Cancel"/>, <see cref="Stats"/> and <see cref="BadRecords"/> may come
-    /// from any.</summary>
+    /// One thread reads; any thread may call <see cref="Cancel"/>, <see cref="Stats"/> and
+    /// <see cref="BadRecords"/>.</summary>
     public sealed class Pipeline : IEnumerable<Batch>, IDisposable
     {
         private readonly Failures failures = new Failures();
@@ -27,8 +27,9 @@ namespace EchoTrain
 
         internal PipelineHandle Handle { get; }
 
-        /// <summary><paramref name="options"/>: an object or dictionary with options of the job section
-        /// "pipeline": threads, seed, epochs, on_error, ...</summary>
+        /// <summary>Creates a pipeline without stages. <paramref name="options"/> is an object or
+        /// dictionary with options of the job section "pipeline": threads, seed, epochs, on_error
+        /// and so on.</summary>
         public Pipeline(object options = null)
         {
             Natives.Load();
@@ -50,10 +51,10 @@ namespace EchoTrain
             return this;
         }
 
-        /// <summary>Appends a function as a stage. It is called from several threads with one item at a time (a
-        /// sample, or after batch a whole batch), which is valid during the call only. What it throws fails the
-        /// record, as on_error says. <paramref name="name"/> stands for it in errors and saved positions.
-        /// </summary>
+        /// <summary>Appends a function as a stage. Several threads call it, each with one item: a
+        /// sample, or a whole batch after the stage batch. The item is valid only during the call.
+        /// An exception makes the record a bad one, which on_error deals with. <paramref
+        /// name="name"/> stands for the function in errors and saved positions. </summary>
         public Pipeline Map(string name, Action<Batch> function)
         {
             Handle.add_map(name, functions.Add(name, function));
@@ -61,9 +62,10 @@ namespace EchoTrain
             return this;
         }
 
-        /// <summary>A function as the source, before any other stage: it sets the fields of one sample, or none where
-        /// the pass has no more. <see cref="Batch.Ordinal"/> tells which: the pass in its upper bits, from 40 on, the
-        /// number below. A pass without any sample is an error.</summary>
+        /// <summary>Adds a function as the source, before any other stage. It sets the fields of
+        /// one sample, or none if the pass has no more. <see cref="Batch.Ordinal"/> identifies the
+        /// sample: bits 40 and up are the pass, the lower bits the number in it. A pass without any
+        /// sample is an error.</summary>
         public Pipeline Source(string name, Action<Batch> function)
         {
             Handle.add_source(name, functions.Add(name, function));
@@ -71,7 +73,8 @@ namespace EchoTrain
             return this;
         }
 
-        /// <summary>The next batch, which the caller disposes of; null at the end of an epoch.</summary>
+        /// <summary>Waits for the next batch and returns it; null at the end of an epoch. The
+        /// caller disposes of it.</summary>
         public Batch Next(CancellationToken cancellation = default(CancellationToken))
         {
             using (cancellation.Register(() => Handle.cancel()))
@@ -97,7 +100,8 @@ namespace EchoTrain
             }
         }
 
-        /// <summary>The batches of one epoch. Each is disposed of when the next is asked for.</summary>
+        /// <summary>Returns the batches of one epoch. Each is disposed of when the next one is
+        /// requested.</summary>
         public IEnumerator<Batch> GetEnumerator()
         {
             for (Batch batch = Next(); batch != null; batch = Next())
@@ -108,8 +112,9 @@ namespace EchoTrain
 
         internal void StartFunctions() => functions.Start(this);
 
-        /// <summary>Batches in an epoch, if no record is dropped; null where that is not known: for shards
-        /// before their first pass is over, for epochs without end and for echo on demand.</summary>
+        /// <summary>The number of batches in an epoch, provided that no record is dropped. Null if
+        /// it is not known: for shards before their first pass is over, for endless epochs, and for
+        /// echo on demand.</summary>
         public long? Length
         {
             get
@@ -119,29 +124,34 @@ namespace EchoTrain
             }
         }
 
-        /// <summary>Ends all work; a thread that waits for a batch gets an exception.</summary>
+        /// <summary>Stops all work; a thread that is waiting for a batch gets an
+        /// exception.</summary>
         public void Cancel() => Handle.cancel();
 
-        /// <summary>Statistics of the stages and the consumer, as JSON.</summary>
+        /// <summary>Returns statistics of the stages and the consumer as JSON.</summary>
         public string Stats => Handle.stats();
 
-        /// <summary>Why is it slow? Rates, loads and the bottleneck of a pipeline that has run for a while, and what more
-        /// threads, a cache or an echo stage would gain. Format: "text", "svg" (a drawing) or "json".</summary>
+        /// <summary>Explains the speed of a pipeline that has run for a while: rates, loads, the
+        /// bottleneck, and what more threads, a cache or an echo stage would gain. The format is
+        /// "text", "svg" (a drawing) or "json".</summary>
         public string Explain(string format = "text") => Handle.explain(format);
 
-        /// <summary>What each thread did when, as a Chrome trace; needs the option "trace_events".</summary>
+        /// <summary>Returns what each thread did when, as a Chrome trace. Needs the option
+        /// "trace_events".</summary>
         public string Trace() => Handle.trace();
 
-        /// <summary>The records that on_error "skip" or "quarantine" dropped, as JSON.</summary>
+        /// <summary>Returns the records that on_error "skip" or "quarantine" dropped, as
+        /// JSON.</summary>
         public string BadRecords => Handle.bad_records();
 
-        /// <summary>The position after the last batch read, as JSON.</summary>
+        /// <summary>Returns the position after the last batch that was read, as JSON.</summary>
         public string Save() => Handle.save();
 
-        /// <summary>Before the first batch: continue where a pipeline of the same stages was saved.</summary>
+        /// <summary>Continues where a pipeline of the same stages was saved. Call it before the
+        /// first batch.</summary>
         public void Restore(string state) => Handle.restore(state);
 
-        /// <summary>The stages, with their options and those of the pipeline.</summary>
+        /// <summary>Lists the stages with their options, and the options of the pipeline.</summary>
         public override string ToString() =>
             "Pipeline(" + string.Join(", ", shown) + (shownOptions == "{}" ? "" : "; " + shownOptions) + ")";
 
@@ -155,7 +165,7 @@ namespace EchoTrain
         {
             if (options == null) return new KeyValuePair<string, object>[0];
             if (options is IEnumerable<KeyValuePair<string, object>> given) return given;
-            if (options is IConvertible)  // a number, a text: no options, and no properties that could be
+            if (options is IConvertible)  // a number or text has no options
                 throw new ArgumentException("the options are " + options + "; give an object with them: new { seed = 1 }",
                                             nameof(options));
             var found = new List<KeyValuePair<string, object>>();
@@ -164,14 +174,14 @@ namespace EchoTrain
             return found;
         }
 
-        /// What functions of a pipeline threw.
+        /// The exceptions that a pipeline's functions threw.
         private sealed class Failures
         {
             private const int Most = 64;  // under on_error "skip" there may be many, and nobody asks for them
             private readonly ConcurrentQueue<KeyValuePair<string, Exception>> kept =
                 new ConcurrentQueue<KeyValuePair<string, Exception>>();
 
-            /// The reason that the library is told.
+            /// Keeps the exception and returns the reason to report to the library.
             internal string Add(string name, Exception failure)
             {
                 string reason = failure.GetType().Name + ": " + failure.Message;
@@ -180,17 +190,17 @@ namespace EchoTrain
                 return reason;
             }
 
-            /// What ended the run; null where that is not known any more.
+            /// Returns the exception that ended the run; null if it is no longer known.
             internal Exception Original(EchoTrainException error)
             {
-                // A reason may begin with all of another one, that of an exception without words.
+                // One reason may be a prefix of another: that of an exception without a message.
                 return kept.Where(known => error.Message.Contains(known.Key))
                     .OrderByDescending(known => known.Key.Length).FirstOrDefault().Value;
             }
         }
 
-        /// Runs the pipeline's functions on threads of its own. The pipeline's workers hand them over: native
-        /// threads that call managed code are more than Mono stands.
+        /// Runs the pipeline's functions on its own threads. The pipeline's workers queue the
+        /// calls, because Mono does not cope with native threads that call managed code.
         private sealed class Functions
         {
             private const double PatienceSeconds = 0.1;  // how soon an unreachable pipeline is noticed

@@ -4,8 +4,9 @@ using EchoTrain.Native;
 
 namespace EchoTrain
 {
-    /// Queues of calls that threads of this assembly serve. At the end of the process nobody does any more: calls that wait must fail
-    /// then, or the finalizers of pipelines and runs that were not disposed of wait for them.
+    /// The queues of calls that threads of this assembly serve. At the end of the process nobody
+    /// serves them any more. Waiting calls must then fail; otherwise the finalizers of pipelines
+    /// and runs that were not disposed of would wait for them.
     internal static class ServedQueues
     {
         private static readonly HashSet<CallQueue> served = new HashSet<CallQueue>();

@@ -3,19 +3,19 @@ using EchoTrain.Native;
 
 namespace EchoTrain
 {
-    /// <summary>What there is to tell of a parameter server's shard.</summary>
+    /// <summary>The state of a shard of a parameter server.</summary>
     public sealed class ServerStatus
     {
-        /// <summary>Workers that are here.</summary>
+        /// <summary>Number of workers that are present.</summary>
         public long Workers { get; }
 
-        /// <summary>Workers that have come since the start.</summary>
+        /// <summary>Number of workers that have joined since the start.</summary>
         public long Joined { get; }
 
-        /// <summary>Of the workers that left, those that had come to their end.</summary>
+        /// <summary>Number of workers that left because they had finished.</summary>
         public long Finished { get; }
 
-        /// <summary>Updates that were applied.</summary>
+        /// <summary>Number of updates applied so far.</summary>
         public long Updates { get; }
 
         internal ServerStatus(Native.ServerStatus from)
@@ -27,24 +27,27 @@ namespace EchoTrain
         }
     }
 
-    /// <summary>One shard of a job's parameter server: holds its part of the parameters, and serves the workers, which are runs of
-    /// the job, on threads of its own. The job's section parallel has the algorithm downpour or easgd, and as many shards as servers
-    /// says. Used by one thread at a time, but for <see cref="Stop"/> and <see cref="Dispose"/>.</summary>
-    /// <example><code>using (var server = new Server(job, 0)) while (!server.Wait(1)) { }</code></example>
+    /// <summary>One shard of a job's parameter server. It holds its part of the parameters, and
+    /// serves the workers, which are runs of the job, on its own threads. In the job's section
+    /// parallel the algorithm is downpour or easgd, and servers is the number of shards. A server
+    /// serves one thread at a time, except for <see cref="Stop"/> and <see
+    /// cref="Dispose"/>.</summary> <example><code>using (var server = new Server(job, 0)) while
+    /// (!server.Wait(1)) { }</code></example>
     public sealed class Server : IDisposable
     {
         private readonly ServerHandle handle;
 
-        /// <summary><paramref name="shard"/> counts from 0. Returns before any worker has come.</summary>
+        /// <summary>Starts a shard; <paramref name="shard"/> counts from 0. Returns before any
+        /// worker has come.</summary>
         public Server(Job job, int shard = 0)
         {
             if (job == null) throw new ArgumentNullException(nameof(job));
             handle = new ServerHandle(job.Handle, shard);
         }
 
-        /// <summary>Waits until the last worker has finished, or the server is stopped, for so many seconds at most. Whether that
-        /// has happened. Fails with ErrorCode.RankLost where no worker has come within parallel.timeout, or none after the last
-        /// one was lost.</summary>
+        /// <summary>Waits until the last worker has finished or the server is stopped, for at most
+        /// that many seconds. Returns whether that has happened. Fails with ErrorCode.RankLost if
+        /// no worker came within parallel.timeout, or none after the last one was lost.</summary>
         public bool Wait(double seconds) => handle.ended_within(seconds);
 
         public ServerStatus Status
@@ -55,10 +58,10 @@ namespace EchoTrain
             }
         }
 
-        /// <summary>Ends it: workers see that the shard is lost.</summary>
+        /// <summary>Stops the shard; to workers it is lost.</summary>
         public void Stop() => handle.stop();
 
-        /// <summary>Stops it and lets go of its part of the parameters.</summary>
+        /// <summary>Stops the shard and releases its part of the parameters.</summary>
         public void Dispose() => handle.close();
     }
 }

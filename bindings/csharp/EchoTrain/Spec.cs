@@ -5,9 +5,9 @@ using System.Text;
 
 namespace EchoTrain
 {
-    /// <summary>A stage, layer, model, optimizer or schedule with its options; made by <see cref="Stages"/>,
-    /// <see cref="Layers"/>, <see cref="Models"/>, <see cref="Optimizers"/> and <see cref="Schedules"/>, checked where it is
-    /// used.</summary>
+    /// <summary>A stage, layer, model, optimizer or schedule with its options. It is created by
+    /// <see cref="Stages"/>, <see cref="Layers"/>, <see cref="Models"/>, <see cref="Optimizers"/>
+    /// and <see cref="Schedules"/>, and validated where it is used.</summary>
     public sealed class Spec
     {
         private readonly Dictionary<string, object> options = new Dictionary<string, object>();
@@ -29,15 +29,16 @@ namespace EchoTrain
             return this;
         }
 
-        /// <summary>A stage after this source, where the source stands in mix or zip: its samples are mapped before they
-        /// are put together.</summary>
+        /// <summary>Adds a stage after this source, for sources within mix or zip: the stage maps
+        /// the source's samples before they are combined.</summary>
         public Spec Then(Spec stage)
         {
             following.Add(stage);
             return this;
         }
 
-        // As one of the stages or layers in an option: an object, or a list of this source and what follows it.
+        // The JSON form as an element of an option: an object, or a list of this source and the
+        // stages that follow it.
         internal string BranchJson()
         {
             var stages = new List<string> { StageJson() };

@@ -5,15 +5,17 @@ using EchoTrain.Native;
 
 namespace EchoTrain
 {
-    /// <summary>Layers in a row; the loss is softmax cross-entropy unless set.</summary>
+    /// <summary>A sequence of layers; the loss is softmax cross-entropy unless set.</summary>
     public sealed class Model
     {
         internal ModelHandle Handle { get; }
 
-        /// <summary>Layers in a row (one may read others by their names), or one of <see cref="Models"/>.</summary>
+        /// <summary>Creates a model of a sequence of layers, which may read others by their names,
+        /// or of one of <see cref="Models"/>.</summary>
         public Model(params Spec[] layers) : this(new string[0], layers) { }
 
-        /// <summary>Layers that read these fields of a batch; "image" where none is named.</summary>
+        /// <summary>Creates a model of layers that read these fields of a batch; "image" if none is
+        /// named.</summary>
         public Model(string[] inputs, params Spec[] layers)
         {
             Natives.Load();
@@ -30,14 +32,16 @@ namespace EchoTrain
             return Spec.Write(spec);
         }
 
-        /// <summary>Layers, shapes and parameters as a table, for samples of these shapes: {"image": [28, 28, 1]}, or
-        /// {"text": {"dtype": "i32", "shape": [12]}}, for each field that the model reads.</summary>
+        /// <summary>Returns layers, shapes and parameters as a table, for samples of these shapes:
+        /// {"image": [28, 28, 1]} or {"text": {"dtype": "i32", "shape": [12]}}, with each field
+        /// that the model reads.</summary>
         public string Summary(string fields) => Handle.summary(fields, "text");
 
-        /// <summary>The model as a job has it.</summary>
+        /// <summary>Returns the model in the form that jobs use.</summary>
         public override string ToString() => "Model(" + Handle.json() + ")";
 
-        /// <summary>"softmax_cross_entropy" (integer labels), "binary_cross_entropy", "mse", "l1" or "huber".</summary>
+        /// <summary>Sets the loss: "softmax_cross_entropy" (integer labels),
+        /// "binary_cross_entropy", "mse", "l1" or "huber".</summary>
         public Model Loss(string loss)
         {
             Handle.loss(loss, "{}");
@@ -45,37 +49,39 @@ namespace EchoTrain
         }
     }
 
-    /// <summary>An opened Vulkan device with its kernels; trainers share it.</summary>
+    /// <summary>An open Vulkan device with its kernels; trainers share it.</summary>
     public sealed class Device
     {
         internal RuntimeHandle Handle { get; }
 
-        /// <summary><paramref name="selector"/>: empty for the first, an index, or part of a name. At most
-        /// <paramref name="memoryLimitBytes"/> of device memory are taken; 0: what there is. <paramref name="tuning"/>: a
-        /// file of <see cref="Tune"/>; empty: the user's, if there is one.</summary>
+        /// <summary>Opens a device. <paramref name="selector"/> is an index or part of a name;
+        /// empty: the first device. At most <paramref name="memoryLimitBytes"/> of its memory are
+        /// used; 0: no limit. <paramref name="tuning"/> is a file that <see cref="Tune"/> wrote;
+        /// empty: the user's file, if it exists.</summary>
         public Device(string selector = "", long memoryLimitBytes = 0, string tuning = "")
         {
             Natives.Load();
             Handle = new RuntimeHandle(selector, memoryLimitBytes, tuning);
         }
 
-        /// <summary>Finds the fastest kernels on this device for the models whose trainers have had their first batch, by
-        /// trying, and keeps them in <paramref name="path"/> (empty: for all later runs of this user). Trainers made later
-        /// use them.</summary>
+        /// <summary>Finds, by trying them, the fastest kernels on this device for the models whose
+        /// trainers have had their first batch. Writes them to the file <paramref name="path"/>
+        /// (empty: the user's file, for all later runs). Trainers created later use them.</summary>
         public void Tune(string path = "") => Handle.tune(path);
 
         public string Name => Handle.device().name;
         public string Driver => Handle.device().driver;
 
-        /// <summary>Names of the Vulkan devices, discrete GPUs first.</summary>
+        /// <summary>Returns the names of the Vulkan devices, discrete GPUs first.</summary>
         public static IReadOnlyList<string> List()
         {
             Natives.Load();
             return Bindings.devices().Select(info => info.name).ToList();
         }
 
-        /// <summary>For training on a CPU device: asks for 512-bit vectors where the processor has them and the driver
-        /// gains by them (Mesa 25 and later). Call it before the first device is opened.</summary>
+        /// <summary>Speeds up training on a CPU device: asks for 512-bit vectors if the processor
+        /// has them and the driver gains by them (Mesa 25 and later). Call it before the first
+        /// device is opened.</summary>
         public static void PreferWideCpuVectors()
         {
             Natives.Load();
@@ -102,7 +108,7 @@ namespace EchoTrain
         public double LearningRate { get; }
     }
 
-    /// <summary>Means over an epoch.</summary>
+    /// <summary>Mean loss and accuracy over an epoch.</summary>
     public sealed class Scores
     {
         internal Scores(double loss, double accuracy)
@@ -115,7 +121,7 @@ namespace EchoTrain
         public double Accuracy { get; }
     }
 
-    /// <summary>What <see cref="Trainer.StepEnded"/> tells.</summary>
+    /// <summary>The arguments of <see cref="Trainer.StepEnded"/>.</summary>
     public sealed class StepEndedEventArgs : EventArgs
     {
         /// <summary>Counts from 0.</summary>
@@ -124,20 +130,22 @@ namespace EchoTrain
         public Step Step { get; internal set; }
     }
 
-    /// <summary>What <see cref="Trainer.EpochEnded"/> tells. Set <see cref="Stop"/> to end the run.</summary>
+    /// <summary>The arguments of <see cref="Trainer.EpochEnded"/>. Set <see cref="Stop"/> to end
+    /// the run.</summary>
     public sealed class EpochEndedEventArgs : EventArgs
     {
         public int Epoch { get; internal set; }
         public Scores Training { get; internal set; }
 
-        /// <summary>null where no validation pipeline was given or its evaluation was stopped.</summary>
+        /// <summary>Null if no validation pipeline was given or its evaluation was
+        /// stopped.</summary>
         public Scores Validation { get; internal set; }
 
         public bool Stop { get; set; }
     }
 
-    /// <summary>Trains a model on a Vulkan device. Used by one thread at a time: a call while another is in one fails with
-    /// <see cref="ErrorCode.State"/>.</summary>
+    /// <summary>Trains a model on a Vulkan device. A trainer serves one thread at a time: a call
+    /// during a call of another thread fails with <see cref="ErrorCode.State"/>.</summary>
     public sealed class Trainer : IDisposable
     {
         private readonly TrainerHandle handle;
@@ -145,19 +153,20 @@ namespace EchoTrain
 
         public Device Device { get; }
 
-        /// <summary>After each epoch of <see cref="Fit"/>.</summary>
+        /// <summary>Raised by <see cref="Fit"/> after each epoch.</summary>
         public event EventHandler<EpochEndedEventArgs> EpochEnded;
 
         /// <summary>Raised by <see cref="Fit"/> for each finished step, for progress.</summary>
         public event EventHandler<StepEndedEventArgs> StepEnded;
 
-        /// <summary>Raised by <see cref="Evaluate"/>, also within <see cref="Fit"/>, for each batch, on the thread that
-        /// evaluates. A handler must not use the trainer; what it throws ends the evaluation and is thrown again. Where it
-        /// stops the evaluation, Evaluate fails with <see cref="ErrorCode.Cancelled"/>, and Fit goes on without that
-        /// evaluation.</summary>
+        /// <summary>Raised by <see cref="Evaluate"/>, also within <see cref="Fit"/>, after each
+        /// batch, on the thread that evaluates. A handler must not use the trainer. Its exception
+        /// ends the evaluation and is thrown again. If it stops the evaluation, Evaluate fails with
+        /// <see cref="ErrorCode.Cancelled"/>, and Fit continues without that evaluation.</summary>
         public event EventHandler<EvaluationEventArgs> EvaluationProgressed;
 
-        /// <summary><paramref name="totalSteps"/> is where decaying schedules end; 0: unknown.</summary>
+        /// <summary><paramref name="totalSteps"/> is the step at which decaying schedules end; 0:
+        /// unknown.</summary>
         public Trainer(Device device, Model model, Spec optimizer, Spec schedule, long seed = 0, long totalSteps = 0)
         {
             Device = device ?? throw new ArgumentNullException(nameof(device));
@@ -169,21 +178,23 @@ namespace EchoTrain
             shown = "Trainer(" + model + ", " + optimizer + ", " + schedule + ", device=" + device.Name + ")";
         }
 
-        /// <summary>With a constant learning rate.</summary>
+        /// <summary>Creates a trainer with a constant learning rate.</summary>
         public Trainer(Device device, Model model, Spec optimizer, double learningRate, long seed = 0)
             : this(device, model, optimizer, Schedules.Schedule(learningRate), seed) { }
 
-        /// <summary>Starts a step on the fields "image" and "label"; returns while the device works.</summary>
+        /// <summary>Starts a step on a batch (by default with the fields "image" and "label") and
+        /// returns while the device works.</summary>
         public void Step(Batch batch) => batch.With(fields => handle.step(fields));
 
-        /// <summary>The oldest finished step that was not asked for; null where there is none.</summary>
+        /// <summary>Returns the oldest finished step that has not been returned yet; null if there
+        /// is none.</summary>
         public Step Result(bool wait = true)
         {
             using (StepResult r = handle.result(wait)) return r.valid ? new Step(r) : null;
         }
 
-        /// <summary>Loss and accuracy over one whole epoch of a pipeline: where one has begun, the rest is read past, and the
-        /// next is taken.</summary>
+        /// <summary>Evaluates one whole epoch of a pipeline. If an epoch has begun, its rest is
+        /// skipped and the next one is evaluated.</summary>
         public Scores Evaluate(Pipeline pipeline) => RunEvaluation(pipeline, EvaluationProgressed);
 
         private Scores RunEvaluation(Pipeline pipeline, EventHandler<EvaluationEventArgs> handler)
@@ -198,17 +209,19 @@ namespace EchoTrain
             }
         }
 
-        /// <summary>The last layer's outputs for the field "image", as field "output": [N, outputs].</summary>
+        /// <summary>Returns the outputs of the last layer for a batch as the field "output": [N,
+        /// outputs].</summary>
         public Batch Predict(Batch batch) => new Batch(batch.With(handle.predict));
 
-        /// <summary>What a detector found, of the outputs of <see cref="Predict"/>: field "boxes", [N, most, 6] with
-        /// label, left, top, right, bottom (shares of the image) and score, the best first; the label is -1 in rows
-        /// beyond those found.</summary>
+        /// <summary>Decodes the outputs of a detector, as returned by <see cref="Predict"/>, into
+        /// the field "boxes": [N, most, 6] with label, left, top, right, bottom (shares of the
+        /// image) and score, the best first. Unused rows have the label -1.</summary>
         public static Batch Detections(Batch outputs, double leastScore = 0.5, double mostOverlap = 0.45,
                                        int most = 100) =>
             new Batch(outputs.With(fields => TrainerHandle.detections(fields, leastScore, mostOverlap, most)));
 
-        /// <summary>Trains on <paramref name="epochs"/> epochs, at least one; returns the scores of each.</summary>
+        /// <summary>Trains for <paramref name="epochs"/> epochs, at least one, and returns the
+        /// scores of each.</summary>
         public IReadOnlyList<Scores> Fit(Pipeline pipeline, int epochs, Pipeline validation = null)
         {
             if (pipeline == null) throw new ArgumentNullException(nameof(pipeline));
@@ -229,7 +242,7 @@ namespace EchoTrain
             return history;
         }
 
-        // null where a handler stopped it.
+        // Returns null if a handler stopped it.
         private Scores Validate(Pipeline validation)
         {
             EventHandler<EvaluationEventArgs> handler = EvaluationProgressed;
@@ -274,35 +287,39 @@ namespace EchoTrain
             return new Scores(loss / samples, accuracy / samples);
         }
 
-        /// <summary>All parameters and running statistics, as the fields of a batch, or the one of that name: a copy.
-        /// Needs a step or a prediction before.</summary>
+        /// <summary>Returns a copy of all parameters and running statistics as fields of a batch,
+        /// or of the one of that name. Needs a step or a prediction first.</summary>
         public Batch Weights(string name = "") => new Batch(handle.weights(name));
 
-        /// <summary>Replaces those that <paramref name="weights"/> has as fields; the optimizer's state stays.</summary>
+        /// <summary>Replaces the weights that are fields of <paramref name="weights"/>. The
+        /// optimizer's state is kept.</summary>
         public void SetWeights(Batch weights) =>
             weights.With(fields => handle.set_weights(fields));
 
-        /// <summary>Changes one of the optimizer's ("momentum", "beta1", "beta2", "decay", "weight_decay") or the loss's
-        /// ("label_smoothing") from the next step on, at no cost. Checkpoints keep it.</summary>
+        /// <summary>Changes a hyperparameter of the optimizer ("momentum", "beta1", "beta2",
+        /// "decay", "weight_decay") or the loss ("label_smoothing") from the next step on, at no
+        /// cost. Checkpoints keep the value.</summary>
         public void SetHyperparameter(string name, double value) => handle.set_hyperparameter(name, value);
 
-        /// <summary>Layers, shapes and parameters as a table. Needs a step or a prediction before.</summary>
+        /// <summary>Returns layers, shapes and parameters as a table. Needs a step or a prediction
+        /// first.</summary>
         public string Summary() => handle.summary("text");
 
-        /// <summary>Weights, optimizer state and step count, in a new folder below
-        /// <paramref name="directory"/>.</summary>
+        /// <summary>Saves a checkpoint in a new folder below <paramref name="directory"/>: weights,
+        /// optimizer state and step count.</summary>
         public void Save(string directory) => handle.save(directory);
 
-        /// <summary>Writes the model with its weights as an ONNX file, for other runtimes; images are [N, H, W, C] as
-        /// here.</summary>
+        /// <summary>Exports the model with its weights as an ONNX file, for other runtimes; images
+        /// are [N, H, W, C] as here.</summary>
         public void ExportOnnx(string path) => handle.export_onnx(path);
 
-        /// <summary>The newest whole checkpoint below <paramref name="directory"/>.</summary>
+        /// <summary>Loads the newest intact checkpoint below <paramref
+        /// name="directory"/>.</summary>
         public void Load(string directory) => handle.load(directory);
 
-        /// <summary>Weights that PyTorch trained, to begin with: a safetensors file of a state_dict, before the
-        /// first batch. <paramref name="names"/> is a JSON object that replaces beginnings of the model's
-        /// names.</summary>
+        /// <summary>Loads initial weights that PyTorch trained: a safetensors file of a state_dict.
+        /// Call it before the first batch. <paramref name="names"/> is a JSON object that maps
+        /// prefixes of the model's names to those in the file.</summary>
         public void LoadPytorch(string path, string names = "{}") => handle.load_pytorch(path, names);
 
         public override string ToString() => shown;
@@ -310,10 +327,11 @@ namespace EchoTrain
         public void Dispose() => handle.close();
     }
 
-    /// <summary>What an event of a job's run tells of.</summary>
+    /// <summary>The kinds of events of a job's run.</summary>
     public enum JobEventKind { Progress, Evaluation, Checkpoint, End }
 
-    /// <summary>One moment of a job's run; loss and accuracy are means since the event before.</summary>
+    /// <summary>The state of a job's run at one moment. Loss and accuracy are means over the steps
+    /// since the previous event.</summary>
     public sealed class JobEvent
     {
         internal JobEvent(Event e)
@@ -345,16 +363,18 @@ namespace EchoTrain
     /// <summary>How a job's run begins.</summary>
     public enum JobStart
     {
-        /// <summary>From the beginning; a folder that holds an earlier run is an error (ErrorCode.State).</summary>
+        /// <summary>From the beginning. A folder that holds an earlier run is an error
+        /// (ErrorCode.State).</summary>
         New,
         /// <summary>From the newest checkpoint.</summary>
         Resume,
-        /// <summary>From the beginning, in place of an earlier run, whose files are removed when the first step is
-        /// done.</summary>
+        /// <summary>From the beginning, in place of an earlier run, whose files are removed when
+        /// the first step is done.</summary>
         Overwrite
     }
 
-    /// <summary>A job file: <c>foreach (JobEvent e in Job.Load("job.json").Run(new Device())) ...</c> runs it.</summary>
+    /// <summary>A job: <c>foreach (JobEvent e in Job.Load("job.json").Run(new Device())) ...</c>
+    /// runs it.</summary>
     public sealed class Job
     {
         internal JobHandle Handle { get; }
@@ -365,17 +385,19 @@ namespace EchoTrain
             Handle = new JobHandle(text, isJson, new Strings(overrides));
         }
 
-        /// <summary><paramref name="overrides"/>: "key=value".</summary>
+        /// <summary>Reads a job file. <paramref name="overrides"/> are strings
+        /// "key=value".</summary>
         public static Job Load(string path, params string[] overrides) => new Job(path, false, overrides);
 
         public static Job Parse(string json, params string[] overrides) => new Job(json, true, overrides);
 
         public string Json => Handle.json();
 
-        /// <summary>Measures the job for a few seconds and says, as JSON, whether echoing helps, where an echo node should
-        /// stand and with which factor, and what would help first. The member "text" is for people, "job" the changed job.
-        /// <paramref name="seconds"/> is the length of each measurement; with <paramref name="check"/> both jobs run in turns,
-        /// and "checked" has the outcomes. Writes nothing.</summary>
+        /// <summary>Measures the job for a few seconds and advises, as JSON, whether echoing helps,
+        /// where an echo node should stand and with which factor, and what else would help first.
+        /// The member "text" is for people; "job" is the changed job. <paramref name="seconds"/> is
+        /// the length of each measurement. With <paramref name="check"/> both jobs also run in
+        /// turns, and "checked" has the outcomes. Writes nothing.</summary>
         public string Advise(Device device, double seconds = 3, bool check = false,
             System.Threading.CancellationToken cancellation = default(System.Threading.CancellationToken))
         {
@@ -386,16 +408,18 @@ namespace EchoTrain
 
         public override string ToString() => "Job(" + Json + ")";
 
-        /// <summary>Begins a run, as JobStart.Resume or JobStart.New; enumerating it trains.</summary>
+        /// <summary>Starts a run with JobStart.Resume or JobStart.New; enumerating it
+        /// trains.</summary>
         public JobRun Run(Device device, bool resume = false,
             System.Threading.CancellationToken cancellation = default(System.Threading.CancellationToken))
             => Run(device, resume ? JobStart.Resume : JobStart.New, cancellation);
 
-        /// <summary>The same, beginning as <paramref name="start"/> says. The folder output.dir holds one run; a job file
-        /// that names none has runs/ and the stem of its own name. A folder in use is an error here, and the run has it
-        /// until it ends or is disposed of. <paramref name="cancellation"/> stops the run in order. <paramref
-        /// name="evaluation"/> is told of the batches of evaluations; where it stops one, the run goes on without
-        /// it.</summary>
+        /// <summary>Starts a run that begins as <paramref name="start"/> says. The folder
+        /// output.dir holds one run; if a job file names none, it is runs/ and the stem of the
+        /// file's name. A folder in use is an error. The run holds its folder until it ends or is
+        /// disposed of. <paramref name="cancellation"/> stops the run in order. <paramref
+        /// name="evaluation"/> is called for the batches of evaluations; if it stops one, the run
+        /// continues without it.</summary>
         public JobRun Run(Device device, JobStart start,
             System.Threading.CancellationToken cancellation = default(System.Threading.CancellationToken),
             EventHandler<EvaluationEventArgs> evaluation = null)
@@ -406,8 +430,8 @@ namespace EchoTrain
                               new LentTransport.Failures());
         }
 
-        /// <summary>The same as one of several ranks, which begin theirs at the same time, over a transport of the program's. It
-        /// belongs to the run from then on.</summary>
+        /// <summary>Starts a run as one of several ranks, which all start at the same time, over a
+        /// transport of the program. The run then owns the transport.</summary>
         public JobRun Run(Device device, JobStart start, Transport transport,
             System.Threading.CancellationToken cancellation = default(System.Threading.CancellationToken))
         {
