@@ -54,7 +54,7 @@ namespace EchoTrain
         /// <summary>Appends a function as a stage. Several threads call it, each with one item: a
         /// sample, or a whole batch after the stage batch. The item is valid only during the call.
         /// An exception makes the record a bad one, which on_error deals with. <paramref
-        /// name="name"/> stands for the function in errors and saved positions. </summary>
+        /// name="name"/> stands for the function in errors and saved positions.</summary>
         public Pipeline Map(string name, Action<Batch> function)
         {
             Handle.add_map(name, functions.Add(name, function));

@@ -30,9 +30,9 @@ namespace EchoTrain
     /// <summary>One shard of a job's parameter server. It holds its part of the parameters, and
     /// serves the workers, which are runs of the job, on its own threads. In the job's section
     /// parallel the algorithm is downpour or easgd, and servers is the number of shards. A server
-    /// serves one thread at a time, except for <see cref="Stop"/> and <see
-    /// cref="Dispose"/>.</summary> <example><code>using (var server = new Server(job, 0)) while
-    /// (!server.Wait(1)) { }</code></example>
+    /// serves one thread at a time, except for <see cref="Stop"/> and
+    /// <see cref="Dispose"/>.</summary>
+    /// <example><code>using (var server = new Server(job, 0)) while (!server.Wait(1)) { }</code></example>
     public sealed class Server : IDisposable
     {
         private readonly ServerHandle handle;

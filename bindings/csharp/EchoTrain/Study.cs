@@ -6,8 +6,10 @@ namespace EchoTrain
     /// <summary>A study: many trials of jobs that compare conditions. Its folder keeps every
     /// finished trial: a study that is run again continues. Events and results are JSON; see the C
     /// functions etr_study_next_event and etr_study_results. A study serves one thread at a time,
-    /// except for <see cref="Results"/>, <see cref="WriteReport"/>, <see cref="Stop"/> and <see
-    /// cref="Dispose"/>.</summary> <example><code>using (Study study = Study.Load("study.json")) {
+    /// except for <see cref="Results"/>, <see cref="WriteReport"/>, <see cref="Stop"/> and
+    /// <see cref="Dispose"/>.</summary>
+    /// <example><code>using (Study study = Study.Load("study.json"))
+    /// {
     ///     study.Start(device);
     ///     while (study.NextEvent(1) != null) { }
     /// }</code></example>

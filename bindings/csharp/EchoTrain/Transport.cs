@@ -25,12 +25,14 @@ namespace EchoTrain
     /// Override its methods, and pass an object of your class to <see cref="Job.Run(Device,
     /// JobStart, Transport, System.Threading.CancellationToken)"/>, on all ranks at the same time.
     /// Data-parallel training needs AllReduce, AllGather, Broadcast and Split; features that need
-    /// another method say so. <para>All ranks call the same methods in the same order. Spans are in
+    /// another method say so.
+    /// <para>All ranks call the same methods in the same order. Spans are in
     /// the library's memory and valid only during the call. A method returns when its work is done,
     /// and should end within <see cref="Timeout"/> seconds. An exception ends the run and is the
     /// inner exception of the one that the run throws. The code of that one is RankLost for a <see
     /// cref="RankLostException"/>, a TimeoutException, a SocketException or an IOException. After
-    /// that only Abort and Close are called.</para> <para>Methods are called on threads of this
+    /// that only Abort and Close are called.</para>
+    /// <para>Methods are called on threads of this
     /// library, one at a time. A transport that Split returns may be called at the same time as
     /// this one.</para></summary>
     public abstract class Transport
