@@ -238,7 +238,7 @@ void OutputFile::write(std::span<const std::byte> bytes) {
 }
 
 void OutputFile::flush() {
-  // cleared even if writing fails: no retry
+  // Cleared even if writing fails: no retry.
   const std::vector<std::byte> bytes = std::exchange(waiting_, {});
   if (!write_all(file_, bytes)) fail_errno("cannot write", name_);
 }

@@ -19,7 +19,7 @@ inline std::vector<std::string_view> split(std::string_view text, char at) {
     text.remove_prefix(end + 1);
   }
 }
-// would return dangling views
+// Would return dangling views.
 std::vector<std::string_view> split(std::string&& text, char at) = delete;
 
 inline std::string_view trim(std::string_view text) {

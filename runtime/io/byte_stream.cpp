@@ -180,7 +180,7 @@ class ZstdStream final : public Decompressor {
   }
 
  private:
-  // zstd allocates the window size that a frame asks for. The limit is zstd's default of 128 MB, or
+  // Zstd allocates the window size that a frame asks for. The limit is zstd's default of 128 MB, or
   // a quarter of the budget if that is less, but never less than common levels need.
   int window_log() const {
     constexpr int kLeast = 23, kMost = 27;
@@ -313,7 +313,7 @@ Block read_whole(const std::string& path, const ReadOptions& options, uint64_t l
   if (stream->left().value_or(0) > limit.bytes)
     fail(Code::unsupported, "'", path, "' has ", *stream->left(), " bytes; the limit is ",
          limit.bytes, " (", limit.name, ")");
-  // one more, to detect the end
+  // One more, to detect the end.
   const uint64_t first = stream->left().value_or(size_t{1} << 20) + 1;
   std::shared_ptr<std::byte> bytes;
   size_t size = 0;

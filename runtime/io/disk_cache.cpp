@@ -80,7 +80,7 @@ std::string DiskCache::Entry::keep() {
 // Waits for the lock that serialises making room. Returns nullptr if it cannot be created; the log
 // says why.
 std::unique_ptr<platform::FileLock> DiskCache::take_turn() const try {
-  // polls, because a blocking lock could not be cancelled
+  // Polls, because a blocking lock could not be cancelled.
   constexpr std::chrono::milliseconds kPause{20};
   while (true) {
     std::string holder;

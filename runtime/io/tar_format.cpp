@@ -145,7 +145,7 @@ Header parse_header(const char* record) {
   }
   out.size = *size;
   out.name = text_field(record, kName);
-  // old GNU headers have a blank there and no prefix
+  // Old GNU headers have a blank there and no prefix.
   if (std::memcmp(record + kMagic, "ustar", 6) == 0) {
     const std::string prefix = text_field(record, kPrefix);
     if (!prefix.empty()) out.name = prefix + "/" + out.name;

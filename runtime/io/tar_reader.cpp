@@ -221,7 +221,7 @@ bool TarReader::read_member(const tar::Header& header, TarMember& member) {
     case '3':
     case '4':
     case '5':
-    // links, devices and folders have no data, whatever the size field says
+    // Links, devices and folders have no data, whatever the size field says.
     case '6': return false;
     case 'V':  // GNU volume label, directory listing
     case 'D': skip(tar::padded(size)); return false;
