@@ -1,6 +1,7 @@
 // A directory of checkpoints.
 //
-//   DIR/step-000000001200/manifest.json  {"step", "generation", "files": {"NAME": {"bytes", "crc32c"}}}
+//   DIR/step-000000001200/manifest.json  {"step", "generation",
+//                                        "files": {"NAME": {"bytes", "crc32c"}}}
 //                         NAME ...       weights.safetensors, optimizer.safetensors, state.json
 //
 // A checkpoint is written under a temporary name, flushed to the disk, then renamed, so it is there

@@ -19,7 +19,7 @@ class Tiff {
     return byte(0) == byte(1) && (byte(0) == 'I' || byte(0) == 'M') && number(2, 2) == 42;
   }
 
-  // Of `size` bytes.
+  // An integer of `size` bytes.
   uint32_t number(size_t at, size_t size) const {
     uint32_t value = 0;
     for (size_t i = 0; i < size; ++i) value = value << 8 | byte(at + (little_ ? size - 1 - i : i));

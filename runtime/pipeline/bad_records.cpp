@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kListed = 1000;
 // Number of records that are told apart; further ones count each time.
 constexpr size_t kTold = 100'000;
-constexpr int64_t kShareFrom = 100;  // a share of fewer records means nothing
+constexpr int64_t kShareFrom = 100;  // least number of records that a share is taken of
 
 Json to_json(const BadRecord& r) {
   Json out{{"stage", r.stage}, {"shard", r.shard}, {"key", r.key}, {"reason", r.reason}};

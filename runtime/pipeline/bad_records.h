@@ -23,7 +23,7 @@ struct ErrorRules {
   ErrorPolicy policy = ErrorPolicy::fail;
   std::map<uint64_t, ErrorPolicy> by_stage;  // exceptions by stage number
   int64_t limit = 0;                         // number of different bad records that are tolerated
-  double share = 1;       // tolerated share of the records read so far; applies from 100 records on
+  double share = 1;  // tolerated share of the records read so far, or of 100 if fewer were read
   std::string directory;  // for quarantined records: their raw fields and bad_records.jsonl
   std::string list;       // file that gets a line of JSON per bad record; "": none
 };

@@ -20,10 +20,11 @@ using DecisionsByEpoch = std::map<uint64_t, EpochDecisions>;  // by epoch
 
 // A run's log. Its lines are {"epoch", "after": the place, `key`: the number}. Several runs may
 // write to one file: a killed run has logged decisions beyond the position where the next run
-// starts, and that run may decide differently there. So a run that finds lines in the file, or
-// starts at a saved position, first writes {"epoch", "after": 0, "restored": true}, which voids all
-// lines from that epoch on. It then repeats the known decisions of the epoch, marked "again": true.
-// The line after such a one may have the same place and then replaces it. Not thread safe.
+// starts, and that run may decide nothing at those places, so that it would not replace them. So a
+// run that finds lines in the file, or starts at a saved position, first writes {"epoch", "after":
+// 0, "restored": true}, which voids all lines from that epoch on. It then repeats the known
+// decisions of the epoch, marked "again": true. The line after such a one may have the same place
+// and then replaces it. Not thread safe.
 class DecisionLog {
  public:
   DecisionLog(std::string path, const char* stage, const char* key);  // `path` "": no log

@@ -7,9 +7,9 @@
 
 namespace etr::pipeline {
 
-// A balanced Feistel network over the next power of four, applied repeatedly until the value is below
-// n ("cycle walking", Black and Rogaway, CT-RSA 2002). The domain is smaller than 4 n, so a walk
-// takes fewer than four applications on average. Immutable.
+// A balanced Feistel network over the next power of four, applied repeatedly until the value is
+// below n ("cycle walking", Black and Rogaway, CT-RSA 2002). The domain is smaller than 4 n, so a
+// walk takes fewer than four applications on average. Immutable.
 class Permutation {
  public:
   Permutation() = default;

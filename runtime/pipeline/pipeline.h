@@ -153,7 +153,7 @@ class Pipeline final : private SegmentHost {
   DropSet replay_drops_;
   uint64_t restored_epoch_ = 0;
   bool budget_applied_ = false;
-  std::thread planner_;  // divides a budget at the start; its samples do not count for wait()
+  std::thread planner_;  // divides a budget at the start, so that wait() can time out
   bool walked_ = false;  // the stages were advanced into restored_epoch_, or have begun its rest
   std::shared_ptr<const DoneSamples>
       done_;  // what the old ranks delivered in that epoch, until it is over

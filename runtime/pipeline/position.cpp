@@ -21,7 +21,7 @@ Json Pipeline::data() const {
 Json Pipeline::save() const {
   Json what = data();
   std::scoped_lock lock(mutex_);
-  if (restored_) return *restored_;  // not yet at, or just at, the restored position
+  if (restored_) return *restored_;  // still on the way to the restored position
   Json decisions = Json::object();
   for (SerialSegment* segment : serial_)
     if (Json made = segment->stage().save_decisions(epoch_); !made.is_null())

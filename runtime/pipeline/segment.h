@@ -207,7 +207,7 @@ class SourceSegment final : public Segment {
   // The number of own samples in each finished pass of `epoch`, for saving a position.
   std::vector<uint64_t> pass_lengths(uint64_t epoch) const;
   void forget_before(uint64_t epoch);  // the consumer has left those epochs
-  // Of the last pass that was read to its end, if any.
+  // The length of the last pass that was read to its end, if any.
   std::optional<uint64_t> last_pass_length() const;
 
  protected:

@@ -109,7 +109,7 @@ class MapStage : public Stage {
   virtual void process(Item& item, uint64_t epoch) const = 0;
   virtual bool may_drop() const { return false; }   // by setting item.dropped
   virtual double holds_bytes() const { return 0; }  // memory besides the items passing through
-  // Of the stage `cache`.
+  // The cache of the stage `cache`, else nullptr.
   virtual std::shared_ptr<SampleCache> sample_cache() const { return nullptr; }
 
   // What the stage can leave to the consumer by changing Item::views instead of pixels.

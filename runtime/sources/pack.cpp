@@ -77,8 +77,8 @@ std::vector<int64_t> set_aside(const ClassFolders& folders, double share) {
   return counts;
 }
 
-// Otherwise the shards would lie among the images, and their folder would become a class of the next
-// packing.
+// Otherwise the shards would lie among the images, and their folder would become a class of the
+// next packing.
 void refuse_prefix_within(const std::string& root, const fs::path& prefix) {
   std::error_code error;
   fs::path images = fs::weakly_canonical(root, error);
