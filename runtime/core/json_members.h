@@ -13,7 +13,7 @@ namespace etr {
 class JsonMembers {
  public:
   // Errors begin with `problem`: "the saved state is damaged" gives "the saved state is damaged:
-  // 'epoch' is -1, not a whole number". The accessors throw Error(code), and so does the constructor if
+  // 'epoch' is -1, not a whole number". The accessors throw Error(code), as does the constructor if
   // `object` is not a JSON object. `object` must outlive this.
   JsonMembers(const Json& object, std::string problem, Code code);
 

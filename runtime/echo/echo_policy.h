@@ -73,7 +73,7 @@ class EchoBuffer {
  private:
   struct Held;
   using Samples = std::list<Held>;  // oldest first
-  // Has no planned uses left; order by `draw_`; number.
+  // Has no planned uses left, rank by `draw_`, number.
   using Key = std::tuple<bool, uint64_t, uint64_t>;
   using Order = std::map<Key, Samples::iterator>;  // the first is drawn next
   struct Held {

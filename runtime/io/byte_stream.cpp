@@ -180,8 +180,8 @@ class ZstdStream final : public Decompressor {
   }
 
  private:
-  // Zstd allocates the window size that a frame asks for. The limit is zstd's default of 128 MB, or
-  // a quarter of the budget if that is less, but never less than common levels need.
+  // The zstd library allocates the window size that a frame asks for. The limit is zstd's default
+  // of 128 MB, or a quarter of the budget if that is less, but never less than common levels need.
   int window_log() const {
     constexpr int kLeast = 23, kMost = 27;
     int log = kMost;

@@ -24,7 +24,8 @@ namespace {
 constexpr double kConnectSeconds = 15, kFirstPause = 0.2, kLongestPause = 30;
 constexpr long kRedirects = 5, kLowSpeed = 1024;
 
-// Libcurl, loaded when the first address is read: programs that read only files do not need it.
+// The libcurl library, loaded when the first address is read: programs that read only files do not
+// need it.
 struct Curl {
   static constexpr const char* kNames[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
   platform::Library library{kNames};

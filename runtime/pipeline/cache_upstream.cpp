@@ -59,7 +59,7 @@ std::string claim_text(const Json& upstream) { return upstream.dump(1) + "\n"; }
 // Creates the file if it does not exist, atomically, so that one of two concurrent upstreams wins.
 void write_once(const std::string& path, const std::string& text) {
   static std::atomic<uint64_t> number{
-      0};  // for threads; now_ns() and links also separate containers
+      0};  // threads, and containers with equal process ids, may write at once
   const std::string temporary =
       cat(path, ".", platform::process_id(), "-", now_ns(), "-", number++, ".tmp");
   std::error_code error, ignored;

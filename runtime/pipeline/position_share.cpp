@@ -28,8 +28,7 @@ void Pipeline::check_shareable() const {
           refuse_rest(entry.name.c_str());
 }
 
-// Replays each rank up to its position. Samples that every rank is done with are not delivered
-// again.
+// Replays each rank up to its position. What one of them has had, no rank needs to have again.
 void Pipeline::plan_share(const std::vector<Json>& positions, std::optional<uint64_t> samples) {
   check_shareable();
   epoch_ = restored_epoch_ = positions.front().at("epoch").get<uint64_t>();

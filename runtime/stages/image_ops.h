@@ -66,7 +66,7 @@ Tensor stretch(Tensor image, float factor, float about);
 // computed in integers, so that a device gets the same result.
 Tensor to_gray(const Tensor& image);
 float mean_luma(const Tensor& image);  // in the image's own scale
-// Weight * a + (1 - weight) * b, clamped to full scale. May reuse the memory of `a`.
+// Returns weight * a + (1 - weight) * b, clamped to full scale. May reuse the memory of `a`.
 Tensor blend(Tensor a, const Tensor& b, float weight);
 // Rotates the hue by `turns` full turns about the gray axis. For three channels.
 Tensor turn_hue(Tensor image, float turns);

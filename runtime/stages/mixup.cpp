@@ -1,4 +1,4 @@
-// Mixup (Zhang et al. 2018): each sample of a batch is blended with another one, and so are the
+// mixup (Zhang et al. 2018): each sample of a batch is blended with another one, and so are the
 // labels. The share is drawn from Beta(alpha, alpha) once per batch. Must follow batch; labels are
 // one-hot, f32 [N, classes].
 #include "stages/batch_mix.h"
