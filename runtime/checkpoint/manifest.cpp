@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Nobody saves so often: a higher number is damage, and would leave no room for the next.
+// A higher number can only be damage, and would leave no room for the next generation.
 constexpr uint64_t kMostGenerations = uint64_t{1} << 52;
 
 Manifest parse(const Json& json, const std::string& damaged) {

@@ -1,4 +1,4 @@
-// What a checkpoint's manifest.json says.
+// A checkpoint's manifest.json.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,17 @@ struct ManifestFile {
 struct Manifest {
   std::string folder;
   uint64_t step = 0;
-  uint64_t generation = 0;  // 0: written by a version that had none
+  uint64_t generation = 0;  // 0: written by a version without generations
   std::vector<ManifestFile> files;
 };
 
 Json manifest_json(const Manifest& manifest);
 
-// Throws Error(io) where there is none, Error(corrupt_data) that names the file where it is damaged.
+// Throws Error(io) if there is no manifest, Error(corrupt_data) that names the file if it is
+// damaged.
 Manifest read_manifest(const std::string& folder);
 
-// Why the files beside the manifest cannot be its own: one is missing or has another length. "" where they can.
+// Says which file next to the manifest is missing or has the wrong length; "" if none.
 std::string missing_of(const Manifest& manifest);
 
 }  // namespace etr::checkpoint

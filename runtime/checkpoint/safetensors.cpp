@@ -21,7 +21,8 @@ void convert(std::span<const std::byte> from, std::span<To> to, F&& f) {
   }
 }
 
-// Arrays here have 32 bits: what they cannot hold is an error, where .float() of PyTorch makes infinities.
+// Converts to 32 bits. Values out of range are errors, whereas .float() of PyTorch makes
+// infinities.
 struct Narrow {
   const FileTensor& tensor;
   const std::string& origin;
@@ -72,7 +73,7 @@ std::vector<std::byte> write_safetensors(const NamedTensors& tensors) {
     offset += tensor.size_bytes();
   }
   std::string text = header.dump();
-  text.resize((text.size() + 7) / 8 * 8, ' ');  // the data begins aligned
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // aligns the data
   const uint64_t length = text.size();
   std::vector<std::byte> out(8 + text.size() + offset);
   std::memcpy(out.data(), &length, 8);

@@ -13,11 +13,12 @@ namespace {
 
 constexpr uint64_t kMaxHeader = 100'000'000;  // bytes, as in the reference implementation
 
-constexpr FileType kTypes[] = {
-    {"F32", DType::f32, 4}, {"I32", DType::i32, 4},  {"U8", DType::u8, 1},   {"U16", DType::u16, 2},
-    {"F16", DType::f32, 2}, {"BF16", DType::f32, 2}, {"F64", DType::f32, 8}, {"I64", DType::i32, 8}};
+constexpr FileType kTypes[] = {  // types of arrays first, for file_type_name()
+    {"F32", DType::f32, 4}, {"I32", DType::i32, 4}, {"U8", DType::u8, 1},
+    {"U16", DType::u16, 2}, {"F16", DType::f32, 2}, {"BF16", DType::f32, 2},
+    {"F64", DType::f32, 8}, {"I64", DType::i32, 8}};
 
-// One tensor's row of the header; `at` names it in errors.
+// A tensor's entry in the header. `at` names it in errors.
 class Row {
  public:
   Row(const Json& row, std::string at) : row_(row), at_(std::move(at)) {
@@ -49,7 +50,7 @@ class Row {
     return out;
   }
 
-  // Of elements of `size` bytes each.
+  // For elements of `size` bytes.
   uint64_t bytes(const Shape& shape, uint64_t size) const {
     uint64_t total = 1;
     for (const int64_t extent : shape)
@@ -92,7 +93,7 @@ class Row {
   const std::string at_;
 };
 
-// The header, and where the data begins.
+// Returns the header and the offset of the data.
 std::pair<Json, uint64_t> read_header(std::span<const std::byte> bytes, const std::string& origin) {
   uint64_t length = 0;
   if (bytes.size() < sizeof length)
@@ -123,7 +124,7 @@ struct Placed {
   FileTensor tensor;
 };
 
-// Each tensor begins where the one before it ends, and the last ends with the file.
+// Checks that each tensor begins where the previous one ends, and that the last ends with the file.
 void check_places(const std::vector<Placed>& placed, uint64_t data_bytes,
                   const std::string& origin) {
   uint64_t at = 0;
@@ -150,7 +151,7 @@ void check_places(const std::vector<Placed>& placed, uint64_t data_bytes,
 }  // namespace
 
 const char* file_type_name(DType dtype) {
-  for (const FileType& type : kTypes)  // the first is the type itself
+  for (const FileType& type : kTypes)  // the first match is the type itself
     if (type.becomes == dtype) return type.name;
   return "?";
 }

@@ -1,4 +1,4 @@
-// What a safetensors file says of its tensors, checked before any of it is used.
+// Parses and validates the header of a safetensors file.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace etr::checkpoint {
 
-// An element type of the format, and of the array that a tensor of it becomes here.
+// An element type of the format, and the array element type that it is converted to.
 struct FileType {
   const char* name;
   DType becomes;
-  size_t bytes;  // of an element in the file
+  size_t bytes;  // per element in the file
 };
 
 struct FileTensor {
@@ -24,10 +24,11 @@ struct FileTensor {
   std::span<const std::byte> data;
 };
 
-// The tensors of the file `bytes`, in the order of their data. The rules are those of the reference implementation: a header
-// of at most 100 MB; every key once; shapes and offsets whole numbers whose products fit; the data without overlaps, holes or
-// a rest. Throws Error(corrupt_data) that names `origin` and the tensor, Error(unsupported) for element types and ranks that
-// arrays here do not have.
+// The tensors of the file `bytes`, in the order of their data. Applies the rules of the reference
+// implementation: a header of at most 100 MB, no duplicate keys, shapes and offsets that are whole
+// numbers whose products do not overflow, and data without overlaps, gaps or trailing bytes. Throws
+// Error(corrupt_data) that names `origin` and the tensor, and Error(unsupported) for element types
+// and ranks that arrays do not support.
 std::vector<FileTensor> file_tensors(std::span<const std::byte> bytes, const std::string& origin);
 
 const char* file_type_name(DType dtype);

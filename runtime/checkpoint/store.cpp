@@ -26,7 +26,7 @@ std::string name_of(uint64_t step) {
   return name;
 }
 
-// "step-000000001200" and "step-000000001200-2", which is what save() calls them.
+// Matches the names that save() gives: "step-000000001200" and "step-000000001200-2".
 bool is_checkpoint_name(const std::string& name) {
   constexpr const char* kDigits = "0123456789";
   if (!name.starts_with("step-")) return false;
@@ -46,13 +46,14 @@ std::vector<fs::path> folders(const std::string& directory, bool (*is)(const std
 }
 
 struct Listing {
-  std::vector<Manifest> manifests;    // the newest first
-  std::vector<std::string> problems;  // why the other folders are no checkpoints
+  std::vector<Manifest> manifests;    // newest first
+  std::vector<std::string> problems;  // why other folders are not checkpoints
 
   uint64_t generation() const { return manifests.empty() ? 0 : manifests.front().generation; }
 };
 
-// Otherwise a run that goes on has removed it meanwhile: it has newer ones.
+// Returns false if a running job has removed the folder meanwhile, which means that newer ones
+// exist.
 bool is_there(const fs::path& folder) {
   std::error_code error;
   return fs::exists(folder, error) || error;
@@ -76,7 +77,8 @@ Listing list(const std::string& directory) {
   return out;
 }
 
-// Under the name of an unfinished write: no part of a checkpoint looks like a whole one, and none is left behind as a damaged one.
+// Renames the folder to that of an unfinished write first, so that an interrupted removal leaves
+// neither an apparently complete nor a damaged checkpoint.
 void remove(const Manifest& manifest) {
   const fs::path folder = manifest.folder, away = manifest.folder + ".tmp";
   std::error_code error;
@@ -90,7 +92,7 @@ void remove(const Manifest& manifest) {
     fs::remove(away / kManifestName, error);
     if (fs::remove(away, error)) return;
     std::error_code ignored;
-    fs::rename(away, folder, ignored);  // somebody has put more there
+    fs::rename(away, folder, ignored);  // not empty: somebody added files
   }
   log_line(LogLevel::warning,
            cat("the old checkpoint '", manifest.folder, "' cannot be removed: ", error.message()));
@@ -235,7 +237,7 @@ void Store::clear() const {
   };
   std::error_code error;
   for (const fs::path& folder : folders(directory_, unfinished)) fs::remove_all(folder, error);
-  fs::remove(directory_, error);  // where nothing is left in it
+  fs::remove(directory_, error);  // if it is empty now
 }
 
 }  // namespace etr::checkpoint

@@ -1,13 +1,14 @@
 // A directory of checkpoints.
 //
-//   DIR/step-000000001200/manifest.json     {"step", "generation", "files": {"NAME": {"bytes", "crc32c"}}}
-//                         NAME ...          weights.safetensors, optimizer.safetensors, state.json
+//   DIR/step-000000001200/manifest.json  {"step", "generation",
+//                                        "files": {"NAME": {"bytes", "crc32c"}}}
+//                         NAME ...       weights.safetensors, optimizer.safetensors, state.json
 //
-// A checkpoint is written beside the others under a temporary name, flushed to the disk, then
-// renamed: it is there whole or not at all. Its generation is one more than the highest in the directory,
-// so the newest is the one that was written last, whatever its step; checkpoints of versions that wrote no
-// generation come before all others, in the order of their steps. The two newest are kept. What else lies
-// in the directory, damaged checkpoints too, counts for nothing and is not touched.
+// A checkpoint is written under a temporary name, flushed to the disk, then renamed, so it is there
+// entirely or not at all. Its generation is one more than the highest in the directory, so the
+// newest checkpoint is the one written last, whatever its step. Checkpoints without a generation,
+// from older versions, come before all others, ordered by step. The two newest are kept. Other
+// content of the directory, including damaged checkpoints, is ignored and not touched.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +32,7 @@ struct Loaded {
 
 void put_text(Files& files, const std::string& name, std::string_view text);
 
-// Error(corrupt_data) that begins with `origin` where the file is missing or no JSON.
+// Throws Error(corrupt_data) that begins with `origin` if the file is missing or not JSON.
 Json json_of(const Files& files, const std::string& name, const std::string& origin);
 
 class Store {
@@ -39,24 +40,25 @@ class Store {
   explicit Store(std::string directory, int keep = 2)
       : directory_(std::move(directory)), keep_(keep) {}
 
-  // Throws Error(io), and Error(state) while another process or thread saves there. Returns the checkpoint's path; where its
-  // step is there already, the name gets a number: "-2".
+  // Returns the checkpoint's path. If the step already exists, the name gets a suffix: "-2". Throws
+  // Error(io), and Error(state) while another process or thread saves there.
   std::string save(uint64_t step, const Files& files) const;
 
-  // The newest checkpoint whose checksums match; damaged ones are passed over with a log line.
-  // Nothing where there is no checkpoint; Error(corrupt_data) where all are damaged.
+  // Loads the newest checkpoint with matching checksums. Skips damaged ones with a log line.
+  // Returns nothing if there is no checkpoint. Throws Error(corrupt_data) if all are damaged.
   std::optional<Loaded> load_latest() const;
 
-  // The step of the newest checkpoint that is whole, as far as the lengths of its files tell.
+  // The step of the newest checkpoint that is complete, judged by the lengths of its files.
   std::optional<uint64_t> newest_step() const;
 
-  // Error(state) where the directory is there and is none.
+  // Throws Error(state) if the path exists but is not a directory.
   void check_usable() const;
 
-  // Error(state) that names what clear() would have to remove and save() cannot have made.
+  // Throws Error(state) that names what clear() would have to remove but save() cannot have
+  // written.
   void check_clearable() const;
 
-  // Removes the files that manifests name, the manifests, and unfinished writes. What remains is in a log line.
+  // Removes the files named in manifests, the manifests, and unfinished writes. Logs what remains.
   void clear() const;
 
  private:
@@ -64,7 +66,7 @@ class Store {
   int keep_;
 };
 
-// One checkpoint directory. Throws Error(not_found / corrupt_data) that names the file.
+// Loads one checkpoint directory. Throws Error(not_found / corrupt_data) that names the file.
 Loaded load_checkpoint(const std::string& path);
 
 }  // namespace etr::checkpoint

@@ -1,4 +1,4 @@
-// What all decoders of images do before and while they decode.
+// Checks that all image decoders share.
 #pragma once
 
 #include <csetjmp>
@@ -15,7 +15,7 @@ inline void check_not_empty(int64_t width, int64_t height) {
     fail(Code::corrupt_data, "the image is empty (", width, " x ", height, " pixels)");
 }
 
-// Error(corrupt_data) where an image has no pixels, Error(unsupported) where it has more than the limit.
+// Throws Error(corrupt_data) if an image has no pixels, Error(unsupported) if it exceeds the limit.
 inline void check_pixels(int64_t width, int64_t height, const ImageOptions& options) {
   check_not_empty(width, height);
   if (width > options.max_pixels / height)
@@ -23,8 +23,8 @@ inline void check_pixels(int64_t width, int64_t height, const ImageOptions& opti
          options.max_pixels, " pixels (max_pixels)");
 }
 
-// Waits for the memory that decoding an image needs, until the hold is gone. Error(unsupported) where it is more than one image
-// may have.
+// Waits until the memory for decoding an image is available, and reserves it for the lifetime of
+// the result. Throws Error(unsupported) if it exceeds the limit of one image.
 inline ByteGate::Hold reserve(int64_t bytes, const ImageOptions& options) {
   if (!options.memory) return {};
   if (bytes > options.memory->most())
@@ -40,18 +40,18 @@ inline void check_cancelled(const ImageOptions& options) {
   if (is_cancelled(options)) fail(Code::cancelled, "decoding was cancelled");
 }
 
-// Out of a C library that reports errors by calling a function that must not return.
+// Leaves a C library whose error callback must not return.
 class ErrorJump {
  public:
-  // Runs a part that calls the library, and throws what it raised. An error jumps over the part's local variables: none of them
-  // may need a destructor.
+  // Runs `part`, which calls the library, and throws the error it raised. An error skips the
+  // destructors of the part's local variables, so they must be trivial.
   template <typename Part>
   void call(const Part& part) {
     if (setjmp(target_) != 0) fail(code_, message_);
     part();
   }
 
-  // From within call().
+  // Only within call().
   [[noreturn, gnu::format(printf, 3, 4)]] void raise(Code code, const char* format, ...) {
     std::va_list arguments;
     va_start(arguments, format);

@@ -32,7 +32,7 @@ Tensor decode_png(std::span<const std::byte> bytes, const ImageOptions& options)
   return decode_any_png(bytes, outline, options);
 }
 
-// Formats that people take for one of ours, as a part of the sentence.
+// Names an unsupported format, as part of the error's sentence.
 std::string other_format(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   static constexpr std::pair<std::string_view, const char*> kMagics[] = {

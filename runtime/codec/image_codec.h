@@ -1,4 +1,4 @@
-// Decoders for compressed images.
+// Image decoding.
 #pragma once
 
 #include <functional>
@@ -14,29 +14,30 @@ enum class Channels { as_stored, gray, rgb };
 
 constexpr int64_t kMaxPixels = int64_t{1} << 28;
 constexpr int64_t kMaxChunkBytes = int64_t{1} << 31;
-constexpr int64_t kMaxScans = 100;  // libvips draws the line there; encoders write about ten
+constexpr int64_t kMaxScans = 100;  // the limit of libvips; encoders write about ten
 
 struct ImageOptions {
   Channels channels = Channels::as_stored;
-  bool keep_u16 = false;  // 16-bit PNGs become u16 and not u8
-  bool upright = true;    // turned and mirrored as EXIF says
+  bool keep_u16 = false;  // decode 16-bit PNGs to u16, not u8
+  bool upright = true;    // apply the EXIF orientation
   int64_t max_pixels = kMaxPixels;
-  int64_t max_chunk_bytes = kMaxChunkBytes;  // of a PNG's chunk
+  int64_t max_chunk_bytes = kMaxChunkBytes;  // of a PNG chunk
   int64_t max_scans = kMaxScans;             // of a JPEG
-  // JPEGs may come out at a half, a quarter or an eighth of their size, as long as the shorter side keeps so many
-  // pixels, which is quicker where the next stage shrinks anyway; 0: in full.
+  // JPEGs may be decoded at 1/2, 1/4 or 1/8 of their size as long as the shorter side keeps this
+  // many pixels, which is faster if the next stage shrinks the image anyway. 0: full size.
   int64_t least_side = 0;
-  ByteGate* memory = nullptr;       // for the image and what its decoder needs; nullptr: no limit
-  std::function<bool()> cancelled;  // asked often; true ends decoding with Error(cancelled)
+  ByteGate* memory = nullptr;       // for the image and its decoder; nullptr: no limit
+  std::function<bool()> cancelled;  // polled often; true ends decoding with Error(cancelled)
 };
 
-// PNG, JPEG and planar images (planar_image.h), told apart by their first bytes. Result: [H, W, 1] or [H, W, 3] of u8, or u16 as
-// `keep_u16` says. What the file has beyond gray or RGB is converted (palette, CMYK), 16 bits are scaled to 8 and rounded, alpha is
-// composed onto black (value * alpha), and colour becomes gray by ITU-R BT.601. Values are as stored: gamma and colour profiles are
-// not applied, as in Pillow and TensorFlow.
+// Decodes PNG, JPEG and planar images (planar_image.h), recognised by their first bytes. Returns u8
+// [H, W, 1] or [H, W, 3], or u16 with `keep_u16`. Palettes and CMYK become RGB or gray, 16 bits are
+// rounded to 8, alpha is composited over black (value * alpha), and colour becomes gray by ITU-R
+// BT.601. Gamma and colour profiles are not applied, as in Pillow and TensorFlow.
 //
-// Throws Error(corrupt_data) for damaged or truncated data, Error(unsupported) for other formats and for what is beyond the limits,
-// before memory is taken. What libjpeg only warns of is decoded all the same, and said in `warning`.
+// Throws Error(corrupt_data) for damaged or truncated data, and Error(unsupported) for other
+// formats and beyond the limits, before allocating memory. If libjpeg only warns, the image is
+// decoded and `warning` set.
 Tensor decode_image(std::span<const std::byte> bytes, const ImageOptions& options = {},
                     std::string* warning = nullptr);
 

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <vector>
 
-// Needs <cstdio> before it.
+// Must be included after <cstdio>.
 #include <jerror.h>
 #include <jpeglib.h>
 
@@ -16,7 +16,7 @@
 namespace etr::codec {
 namespace {
 
-// Inks as Adobe's programs store them, 255 for none.
+// Converts CMYK as stored by Adobe's programs, where 255 means no ink.
 void put_inks(const uint8_t* cmyk, int64_t width, bool rgb, uint8_t* out) {
   for (int64_t x = 0; x < width; ++x, cmyk += 4) {
     uint8_t pixel[3];
@@ -28,8 +28,8 @@ void put_inks(const uint8_t* cmyk, int64_t width, bool rgb, uint8_t* out) {
   }
 }
 
-// One image. The decoder is made anew for each: one that is used again keeps the tables of the image before, and takes them
-// for those that a damaged one lacks. That costs half a microsecond.
+// Decodes one image. Each image gets a new decoder: a reused one keeps the previous image's tables
+// and would use them for a damaged image that lacks its own. Creating one costs half a microsecond.
 class Jpeg {
  public:
   Jpeg(std::span<const std::byte> bytes, const ImageOptions& options)
@@ -63,7 +63,7 @@ class Jpeg {
     return out;
   }
 
-  // What libjpeg said of the data, where it went on; "": nothing.
+  // libjpeg's first warning about the data, other than of a premature end; "" if none.
   const char* warning() const { return warning_; }
 
  private:
@@ -79,7 +79,8 @@ class Jpeg {
       several_scans_ = jpeg_has_multiple_scans(&info_);
     });
     check_pixels(info_.image_width, info_.image_height, options_);
-    // Huffman's codes have a bit for each block at least. So what a small file makes us allocate is in proportion to the file.
+    // Huffman codes take at least one bit per block. This check makes the memory that is allocated
+    // proportional to the file.
     if (!info_.arith_code && blocks() > 8 * static_cast<int64_t>(bytes_.size()))
       fail(Code::corrupt_data, "bad JPEG: ", bytes_.size(), " bytes are too few for ",
            info_.image_width, " x ", info_.image_height, " pixels");
@@ -96,7 +97,7 @@ class Jpeg {
     return sum;
   }
 
-  // Of several scans libjpeg keeps all coefficients, of whole MCUs, until it has read the last.
+  // For several scans libjpeg keeps all coefficients, in whole MCUs, until the last scan is read.
   int64_t coefficient_bytes() const {
     if (!several_scans_) return 0;
     const auto whole = [](int64_t n, int64_t factor) { return (n + factor - 1) / factor * factor; };
@@ -120,7 +121,7 @@ class Jpeg {
     jump_.call([this] { jpeg_calc_output_dimensions(&info_); });
   }
 
-  // The strongest at which both sides keep the pixels that are wanted.
+  // The largest factor that leaves at least the requested pixels on the shorter side.
   unsigned shrinking() const {
     unsigned best = 1;
     const unsigned side = std::min(info_.image_width, info_.image_height);
@@ -131,7 +132,7 @@ class Jpeg {
 
   void read_rows(OrientedRows& rows) {
     const int64_t height = info_.output_height;
-    const int at_once = info_.max_v_samp_factor;  // libjpeg never gives more
+    const int at_once = info_.max_v_samp_factor;  // libjpeg never returns more
     std::vector<uint8_t> inks(inks_ ? 4 * size_t{info_.output_width} : 0);
     jump_.call([&] {
       jpeg_start_decompress(&info_);
@@ -147,8 +148,8 @@ class Jpeg {
     });
   }
 
-  // Rows that were not there are gray. Where the file's end was reached in one scan, its bits may all have been there; of
-  // several, scans may be missing.
+  // Missing rows are gray. If a single scan hits the end of the file, all its bits may still have
+  // been there. If there are several scans, some may be missing.
   void check_complete() const {
     if (ended_early_ && (several_scans_ || lacked_bits_))
       fail(Code::corrupt_data, "bad JPEG: the file ends early");
@@ -162,7 +163,7 @@ class Jpeg {
   }
 
   void note(j_common_ptr info, int level) {
-    if (level >= 0) return;  // not a warning
+    if (level >= 0) return;  // only a trace message
     const int code = info->err->msg_code;
     if (code == JWRN_JPEG_EOF) ended_early_ = true;
     if (code == JWRN_HIT_MARKER && ended_early_) lacked_bits_ = true;
@@ -184,7 +185,7 @@ class Jpeg {
   jpeg_error_mgr errors_{};
   jpeg_progress_mgr progress_{};
   char warning_[JMSG_LENGTH_MAX] =
-      "";  // the first; no string, whose memory could fail within libjpeg
+      "";  // the first; not a string, which could fail to allocate within libjpeg
   bool several_scans_ = false, ended_early_ = false, lacked_bits_ = false;
   bool rgb_ = false, inks_ = false;
 };

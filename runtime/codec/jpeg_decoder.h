@@ -1,4 +1,4 @@
-// JPEGs, by libjpeg-turbo.
+// JPEG decoding, by libjpeg-turbo.
 #pragma once
 
 #include <span>
@@ -8,8 +8,8 @@
 
 namespace etr::codec {
 
-// As decode_image; u8 [H, W, C]. Takes every sampling, CMYK and YCCK, and files that libjpeg only warns of; what is cut off is
-// Error(corrupt_data).
+// Like decode_image, returning u8 [H, W, C]. Accepts all sampling factors, CMYK and YCCK, and files
+// that libjpeg only warns about. Truncated data is Error(corrupt_data).
 Tensor decode_jpeg(std::span<const std::byte> bytes, const ImageOptions& options,
                    std::string* warning);
 

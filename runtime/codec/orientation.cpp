@@ -10,7 +10,7 @@
 namespace etr::codec {
 namespace {
 
-// Numbers of a TIFF file; 0 beyond its end, which no field that matters has.
+// Reads numbers of a TIFF file. Beyond its end they are 0, which no relevant field has.
 class Tiff {
  public:
   explicit Tiff(std::span<const std::byte> bytes) : bytes_(bytes) { little_ = byte(0) == 'I'; }
@@ -19,7 +19,7 @@ class Tiff {
     return byte(0) == byte(1) && (byte(0) == 'I' || byte(0) == 'M') && number(2, 2) == 42;
   }
 
-  // Of `size` bytes.
+  // An integer of `size` bytes.
   uint32_t number(size_t at, size_t size) const {
     uint32_t value = 0;
     for (size_t i = 0; i < size; ++i) value = value << 8 | byte(at + (little_ ? size - 1 - i : i));
@@ -35,7 +35,8 @@ class Tiff {
   bool little_;
 };
 
-// One pixel after the other of rows `stride` bytes apart, `kPixel` bytes each; 0: `pixel` of them.
+// Copies rows `stride` bytes apart pixel by pixel, kPixel bytes each, or `pixel` bytes if kPixel is
+// 0.
 template <size_t kPixel>
 void place_columns(const uint8_t* band, size_t stride, int64_t rows, int64_t width, size_t pixel,
                    const Placement& place, int64_t first, uint8_t* out) {
@@ -85,7 +86,7 @@ Orientation jpeg_orientation(std::span<const std::byte> jpeg) {
   constexpr char kName[] = {'E', 'x', 'i', 'f', 0, 0};
   const auto byte = [&](size_t at) { return std::to_integer<unsigned>(jpeg[at]); };
   for (size_t at = 2; at + 4 <= jpeg.size();) {
-    // As libjpeg does: what is between segments is passed over, and a marker may have fill bytes.
+    // Like libjpeg, skips bytes between segments and fill bytes before a marker.
     if (byte(at) != 0xFF || byte(at + 1) == 0xFF) {
       ++at;
       continue;
@@ -93,7 +94,7 @@ Orientation jpeg_orientation(std::span<const std::byte> jpeg) {
     const unsigned marker = byte(at + 1);
     if (marker == kStartOfScan || marker == kEndOfImage) break;
     at += 2;
-    if (marker < 0x02 || (marker >= 0xD0 && marker <= 0xD8)) continue;  // without a body
+    if (marker < 0x02 || (marker >= 0xD0 && marker <= 0xD8)) continue;  // no body
     const size_t length = byte(at) << 8 | byte(at + 1);
     if (length < 2 || length > jpeg.size() - at) break;
     const auto body = jpeg.subspan(at + 2, length - 2);

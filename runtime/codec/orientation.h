@@ -1,4 +1,4 @@
-// How an image lies in its file, and decoded rows put where they belong.
+// EXIF orientations, and writing decoded rows in upright orientation.
 #pragma once
 
 #include <cstddef>
@@ -8,53 +8,56 @@
 
 namespace etr::codec {
 
-// The orientations of EXIF (tag 0x0112): what is to be done to the stored pixels. Above rotate_180 and flip the sides change places.
+// EXIF orientations (tag 0x0112): the operation to apply to the stored pixels. Those from transpose
+// on swap width and height.
 enum class Orientation : int {
   upright = 1,
-  mirror = 2,  // left and right change places
+  mirror = 2,  // swap left and right
   rotate_180 = 3,
-  flip = 4,       // top and bottom change places
-  transpose = 5,  // rows become columns
+  flip = 4,       // swap top and bottom
+  transpose = 5,  // swap rows and columns
   rotate_right = 6,
-  transverse = 7,  // rows become columns, then turned by half
+  transverse = 7,  // transpose, then rotate by 180 degrees
   rotate_left = 8,
 };
 
 inline bool swaps_sides(Orientation orientation) { return orientation >= Orientation::transpose; }
 
-// Of a block of EXIF data, which is a TIFF file. Upright where it has none, or none that makes sense.
+// Parses a block of EXIF data, which is a TIFF file. Returns upright if the orientation is missing
+// or invalid.
 Orientation exif_orientation(std::span<const std::byte> tiff);
 
-// Of the first EXIF block in a JPEG's headers.
+// Parses the first EXIF block in a JPEG's headers.
 Orientation jpeg_orientation(std::span<const std::byte> jpeg);
 
-// Where stored pixel (x, y) comes to lie: at origin + x * along + y * down, in pixels.
+// Maps stored pixel (x, y) to the index origin + x * along + y * down, in pixels.
 struct Placement {
   ptrdiff_t origin, along, down;
 
   ptrdiff_t at(int64_t x, int64_t y) const { return origin + x * along + y * down; }
 };
-Placement placement_of(Orientation orientation, int64_t width, int64_t height);  // as stored
+Placement placement_of(Orientation orientation, int64_t width, int64_t height);  // stored size
 
-// Takes an image's rows as they are stored, from the first to the last, and puts them where they belong. Rows that stay rows
-// are written in place; of others a band is collected, so that both sides of the copy are in the cache.
+// Takes an image's rows in stored order and writes them to their final places. If rows remain rows,
+// they are written in place. Otherwise bands of rows are collected first, so that both sides of the
+// copy stay in the cache.
 class OrientedRows {
  public:
   static constexpr int64_t kBand = 16;  // rows
 
-  // `pixel`: bytes of one. `out` holds the whole result.
+  // `pixel`: bytes per pixel. `out` holds the whole result.
   OrientedRows(Orientation orientation, int64_t width, int64_t height, size_t pixel, void* out);
 
-  // Memory beside the result.
+  // The memory needed besides the result.
   static int64_t band_bytes(Orientation orientation, int64_t width, int64_t height, size_t pixel);
 
-  // Where row y is to be written; the address is good until the row is done.
+  // Returns where to write row y. Valid until the row is done.
   uint8_t* row(int64_t y);
 
-  // How many rows from y on can be written at once.
+  // The number of rows from y on that can be written at once.
   int64_t together(int64_t y) const;
 
-  // All rows before `end` are written.
+  // To be called when all rows before `end` are written.
   void done(int64_t end);
 
  private:
@@ -62,10 +65,10 @@ class OrientedRows {
 
   const Placement place_;
   const int64_t width_, height_;
-  const size_t pixel_, stride_;  // bytes; of a row in the band
+  const size_t pixel_, stride_;  // bytes per pixel; bytes per row of the band
   uint8_t* const out_;
   std::shared_ptr<std::byte> memory_;
-  uint8_t* band_ = nullptr;  // kBand rows; nullptr: rows are written in place
+  uint8_t* band_ = nullptr;  // kBand rows; nullptr: write in place
 };
 
 }  // namespace etr::codec

@@ -21,8 +21,8 @@ namespace {
 //   0  'E' 'I' 1   3  transform   4  width   8  height   12  channels (1 or 3); little endian
 constexpr size_t kHeader = 16;
 
-// A byte of the transform: bits 0 and 1 say what is subtracted from a pixel, bit 2 that red and blue are
-// differences to green. Both bits set: the difference to the left of the differences to the row above.
+// Bits of the transform byte. Bits 0 and 1: subtract the left pixel, subtract the pixel above;
+// both: first above, then left. Bit 2: red and blue are stored as differences to green.
 constexpr unsigned kLeft = 1, kAbove = 2, kGreen = 4;
 
 void put_u32(std::byte* at, uint32_t value) {
@@ -36,7 +36,7 @@ uint32_t get_u32(const std::byte* at) {
 
 // Encoding --------------------------------------------------------------------------------------
 
-// One plane of the image, after the colour transform.
+// Appends one plane of the image after the colour transform.
 void take_plane(std::span<const uint8_t> pixels, size_t channels, size_t plane, bool green,
                 std::vector<uint8_t>& out) {
   const bool differs = green && plane != 1;
@@ -83,12 +83,12 @@ struct Frame {
 
 // Decoding --------------------------------------------------------------------------------------
 
-// Sums along each row: the inverse of subtract_left.
+// Prefix sums of each row, the inverse of subtract_left.
 void add_left(uint8_t* row, size_t width) {
   size_t x = 0;
   uint8_t carry = 0;
 #if defined(__SSE2__)
-  // Sums of 16 bytes in four steps, then the sum so far on top.
+  // Prefix sums of 16 bytes in four steps, then adds the sum so far.
   __m128i before = _mm_setzero_si128();
   for (; x + 16 <= width; x += 16) {
     auto* at = reinterpret_cast<__m128i*>(row + x);
@@ -111,7 +111,7 @@ void add_above(uint8_t* __restrict row, const uint8_t* __restrict above, size_t 
   for (size_t x = 0; x < width; ++x) row[x] = static_cast<uint8_t>(row[x] + above[x]);
 }
 
-// Of one row; `mask` is 255 where red and blue are differences to green, else 0.
+// Interleaves pixels of one row. `mask` is 255 if red and blue are differences to green, else 0.
 void interleave_some(const uint8_t* r, const uint8_t* g, const uint8_t* b, uint8_t* out,
                      size_t pixels, uint8_t mask) {
   for (size_t i = 0; i < pixels; ++i) {
@@ -123,8 +123,8 @@ void interleave_some(const uint8_t* r, const uint8_t* g, const uint8_t* b, uint8
 }
 
 #if defined(__SSE2__)
-// Byte i of the 16 bytes at `block` of the result comes from byte (16 block + i) / 3 of plane
-// (16 block + i) % 3.
+// Shuffle masks: byte i of the 16-byte block `block` of the result is byte (16 block + i) / 3 of
+// plane (16 block + i) % 3.
 struct Spread {
   alignas(16) int8_t from[3][3][16];  // by block and plane; -1 gives zero
   constexpr Spread() : from() {
@@ -182,7 +182,7 @@ struct Header {
   fail(Code::corrupt_data, "bad planar image: ", why);
 }
 
-// The frame's header is not believed when it promises what no frame of its size could hold.
+// Rejects a stated size that no frame of this length could hold.
 void check_proportion(uint64_t size, uint64_t packed) {
   if (size / kMostOfZstd > packed) bad(cat(packed, " bytes cannot make ", size));
 }
@@ -201,7 +201,7 @@ Header read_header(const std::byte* at) {
   return h;
 }
 
-// One context a thread, and its memory for the planes.
+// A thread's decompression context, and its memory for the planes.
 struct Scratch {
   std::unique_ptr<ZSTD_DCtx, size_t (*)(ZSTD_DCtx*)> zstd{ZSTD_createDCtx(), ZSTD_freeDCtx};
   std::unique_ptr<std::byte[]> bytes;
@@ -241,8 +241,8 @@ std::vector<std::byte> encode_planar(const Tensor& image, int level) {
     }
     return content;
   };
-  // Differences of pixels repeat by chance only: short matches cost more time than they save bytes. Drawn
-  // images repeat themselves, and gain from a search.
+  // Pixel differences repeat only by chance, so searching for short matches takes more time than it
+  // saves bytes. Drawn images do repeat and gain from a search.
   Frame best;
   unsigned best_transform = 0;
   for (unsigned transform = 0; transform < (channels == 3 ? 8u : 4u); ++transform)
@@ -266,7 +266,7 @@ Tensor decode_planar(std::span<const std::byte> bytes, const ImageOptions& optio
     fail(Code::unsupported, "an image of ", size - kHeader, " bytes; the limit is ",
          options.max_pixels, " pixels (max_pixels)");
   check_proportion(size, bytes.size());
-  // The planes and the result, whose channels are not known yet.
+  // The planes and the result, whose number of channels is not known yet.
   const uint64_t most = options.channels == Channels::rgb ? 4 : 2;
   const auto hold = reserve(static_cast<int64_t>(most * size), options);
   std::byte* content = scratch.reserve(size);
@@ -283,7 +283,7 @@ Tensor decode_planar(std::span<const std::byte> bytes, const ImageOptions& optio
              {static_cast<int64_t>(h.height), static_cast<int64_t>(h.width), wide ? 3 : 1});
   auto* to = static_cast<uint8_t*>(out.mutable_data());
   const size_t g = h.channels == 3 ? h.plane() : 0, b = 2 * g;
-  for (size_t y = 0; y < h.height; ++y) {  // row by row: a row of all planes stays in the cache
+  for (size_t y = 0; y < h.height; ++y) {  // by row: a row of all planes stays in the cache
     for (size_t c = 0; c < h.channels; ++c) {
       uint8_t* row = planes + c * h.plane() + y * h.width;
       if (h.transform & kLeft) add_left(row, h.width);

@@ -1,4 +1,5 @@
-// Images that decode fast: filtered planes in a zstd frame (docs/formats.md, "Fast shards").
+// A lossless image format that decodes fast: filtered planes in a zstd frame (docs/formats.md,
+// "Fast shards").
 #pragma once
 
 #include <span>
@@ -8,15 +9,15 @@
 
 namespace etr::codec {
 
-// `image`: u8 [H, W, 1] or [H, W, 3]. The filter and the colour transform that come out smallest are taken;
-// `level` is zstd's, 1 to 19. Lossless.
+// Encodes `image`, u8 [H, W, 1] or [H, W, 3], losslessly. Chooses the filter and colour transform
+// with the smallest result. `level` is the zstd level, 1 to 19.
 std::vector<std::byte> encode_planar(const Tensor& image, int level);
 
-// Whether these bytes begin as encode_planar's do (the begin of any zstd frame).
+// Whether the bytes begin like a planar image, that is like any zstd frame.
 bool looks_planar(std::span<const std::byte> bytes);
 
-// u8 [H, W, C]; C is 3 where RGB is asked for and the image is gray. Throws Error(corrupt_data), and
-// Error(unsupported) beyond the limits, before memory is taken.
+// Returns u8 [H, W, C]; C is 3 for a gray image if RGB is requested. Throws Error(corrupt_data),
+// and Error(unsupported) beyond the limits, before allocating memory.
 Tensor decode_planar(std::span<const std::byte> bytes, const ImageOptions& options);
 
 }  // namespace etr::codec

@@ -39,12 +39,12 @@ struct Png {
   int colour = -1;
   std::span<const std::byte> palette;
   std::span<const std::byte> data;  // of the only IDAT chunk
-  std::vector<std::byte> joined;    // of several
+  std::vector<std::byte> joined;    // of several IDAT chunks
 };
 
 [[noreturn]] void corrupt(const char* why) { fail(Code::corrupt_data, "bad PNG: ", why); }
 
-// Reads the chunks; false where the image is not one of the common ones.
+// Parses the chunks. Returns false if the image is not one of the common kinds.
 bool parse(std::span<const std::byte> bytes, Png& png) {
   size_t at = kSignature;
   for (bool ended = false; !ended;) {
@@ -91,9 +91,10 @@ bool parse(std::span<const std::byte> bytes, Png& png) {
 }
 
 #if defined(__SSE2__)
-// The Paeth filter of RGB rows. A pixel waits for the one before it, so that a row is a chain: two rows go at a time, the
-// second a pixel after the first, in the two halves of one vector; the three channels side by side, without branches.
-// Reads, but does not write, one byte after the rows. Without `second` the first is done alone.
+// Undoes the Paeth filter of RGB rows. Each pixel depends on the previous one, so a row is a
+// dependency chain. Two rows are processed at once, in the two halves of a vector, the second one
+// pixel behind the first; the three channels are side by side, without branches. Reads, but does
+// not write, one byte after the rows. If `second` is null, only the first row is processed.
 ETR_VECTOR_CLONES void unfilter_paeth_rgb(uint8_t* first, uint8_t* second, const uint8_t* above,
                                           size_t size) {
   const __m128i zero = _mm_setzero_si128();
@@ -139,7 +140,8 @@ ETR_VECTOR_CLONES void unfilter_paeth_rgb(uint8_t* first, uint8_t* second, const
 }
 #endif
 
-// Undoes a row's filter in place; `above` is the finished row before it (PNG specification, 9.2).
+// Undoes a row's filter in place. `above` is the previous, unfiltered row (PNG specification,
+// section 9.2).
 template <size_t kPixel>
 void unfilter(uint8_t filter, uint8_t* row, const uint8_t* above, size_t size) {
   switch (filter) {
@@ -178,7 +180,7 @@ void unfilter(uint8_t filter, uint8_t* row, const uint8_t* above, size_t size) {
   }
 }
 
-// Undoes the filters of rows of 1 + `row` bytes, each after its filter's number.
+// Undoes the filters of rows of 1 + `row` bytes; the first byte is the filter type.
 template <size_t kPixel>
 void unfilter_all(uint8_t* rows, size_t row, int64_t height) {
   const std::vector<uint8_t> zeros(row + 1);
@@ -198,7 +200,7 @@ void unfilter_all(uint8_t* rows, size_t row, int64_t height) {
   }
 }
 
-// One decompressor a thread: making one costs more than a small image.
+// One decompressor per thread, because creating one costs more than a small image.
 libdeflate_decompressor* inflater() {
   thread_local const std::unique_ptr<libdeflate_decompressor, void (*)(libdeflate_decompressor*)>
       made{libdeflate_alloc_decompressor(), libdeflate_free_decompressor};
@@ -206,7 +208,7 @@ libdeflate_decompressor* inflater() {
   return made.get();
 }
 
-// Memory for the filtered rows. A thread keeps what serves images of common sizes.
+// Memory for the filtered rows. Each thread keeps enough for images of common sizes.
 class Scratch {
  public:
   explicit Scratch(size_t size) {
@@ -262,7 +264,7 @@ PngOutline outline_png(std::span<const std::byte> bytes, int64_t max_chunk_bytes
 void check_png_size(int64_t width, int64_t height, int64_t bits, const PngOutline& outline,
                     const ImageOptions& options) {
   check_pixels(width, height, options);
-  constexpr uint64_t kMostRatio = 1032;  // of deflate: 258 bytes from two bits
+  constexpr uint64_t kMostRatio = 1032;  // deflate's maximum: 258 bytes from two bits
   const auto least = static_cast<uint64_t>(width * height / 8 * bits);
   if (least / kMostRatio > outline.data_bytes)
     fail(Code::corrupt_data, "bad PNG: ", outline.data_bytes,

@@ -1,4 +1,4 @@
-// PNGs: what their chunks say, and the common ones decoded fast.
+// Parses the chunks of PNGs, and decodes the common kinds fast.
 #pragma once
 
 #include <optional>
@@ -9,17 +9,17 @@
 
 namespace etr::codec {
 
-// What is known of a PNG before anything is decompressed.
+// What is known about a PNG before decompression.
 struct PngOutline {
-  uint64_t data_bytes = 0;          // of compressed pixels
+  uint64_t data_bytes = 0;          // size of the compressed pixels
   std::span<const std::byte> exif;  // empty: none
 };
 
-// Error(unsupported) where a chunk is longer than the limit: what a decoder reads in one piece.
+// Throws Error(unsupported) if a chunk, which decoders read in one piece, exceeds the limit.
 PngOutline outline_png(std::span<const std::byte> bytes, int64_t max_chunk_bytes);
 
-// Checks the limits, and that so many pixels of `bits` can come from the compressed data: what a small file makes a decoder
-// allocate is then in proportion to the file.
+// Checks the limits, and that the compressed data can hold this many pixels of `bits`. The memory
+// that a decoder allocates is then proportional to the file.
 void check_png_size(int64_t width, int64_t height, int64_t bits, const PngOutline& outline,
                     const ImageOptions& options);
 
@@ -27,10 +27,12 @@ inline Orientation orientation_of(const PngOutline& outline, const ImageOptions&
   return options.upright ? exif_orientation(outline.exif) : Orientation::upright;
 }
 
-// Decodes 8-bit gray, RGB and palette images without interlacing or transparency into u8 [H, W, C]; C is 3 where `rgb`
-// is asked for and the image is gray. Nothing for every other PNG: libpng decodes those (png_rows.h).
+// Decodes 8-bit gray, RGB and palette images without interlacing or transparency to u8 [H, W, C]; C
+// is 3 for a gray image if `rgb` is requested. Returns nothing for other PNGs, which libpng decodes
+// (png_rows.h).
 //
-// Inflating is libdeflate's, which takes half of zlib's time because it has the whole stream and the whole result.
+// Uses libdeflate, which takes half of zlib's time because it has the whole input and output at
+// hand.
 std::optional<Tensor> decode_common_png(std::span<const std::byte> bytes, bool rgb,
                                         const PngOutline& outline, const ImageOptions& options);
 

@@ -17,7 +17,7 @@ namespace {
 template <typename T>
 constexpr uint32_t kFull = std::numeric_limits<T>::max();
 
-// The colour over black.
+// Composites over black.
 template <typename T>
 T compose(T value, T alpha) {
   return static_cast<T>((uint32_t{value} * alpha + kFull<T> / 2) / kFull<T>);
@@ -31,7 +31,8 @@ Out narrow(In value) {
     return static_cast<Out>((value * kFull<Out> + kFull<In> / 2) / kFull<In>);
 }
 
-// `count` pixels of kColours samples, and alpha where there is one, to pixels of kChannels that are `step` elements apart.
+// Converts `count` pixels of kColours samples, plus alpha if kAlpha, to pixels of kChannels that
+// are `step` elements apart.
 template <typename In, typename Out, int kColours, bool kAlpha, int kChannels>
 void put_pixels(const uint8_t* row, int64_t count, Out* out, ptrdiff_t step) {
   constexpr size_t kSize = (kColours + kAlpha) * sizeof(In);
@@ -51,7 +52,7 @@ void put_pixels(const uint8_t* row, int64_t count, Out* out, ptrdiff_t step) {
     }
   };
   if (step == kChannels)
-    put(kChannels);  // known to the compiler
+    put(kChannels);  // a compile-time constant
   else
     put(step);
 }
@@ -68,8 +69,8 @@ PutPixels<Out> put_pixels_of(bool colour, bool alpha, bool rgb) {
   return rgb ? put_pixels<In, Out, 1, false, 3> : put_pixels<In, Out, 1, false, 1>;
 }
 
-// One image. libpng's simplified interface is not used: it is wrong for interlaced images of 16 bits, and composes alpha in
-// linear light.
+// Decodes one image. libpng's simplified interface is not used: it is wrong for interlaced 16-bit
+// images and composites alpha in linear light.
 class PngRows {
  public:
   PngRows(std::span<const std::byte> bytes, const PngOutline& outline, const ImageOptions& options)
@@ -109,7 +110,7 @@ class PngRows {
  private:
   void read_header() {
     jump_.call([this] {
-      // Nothing that says how the values look on a screen, and no compressed text.
+      // Skip chunks about display properties and compressed text.
       png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
       png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);
       png_set_read_fn(png_, this, read);
@@ -131,7 +132,8 @@ class PngRows {
     alpha_ = channels % 2 == 0;
   }
 
-  // The rows of each of Adam7's images, or of the whole one, pixel by pixel to their places.
+  // Reads the rows of each Adam7 pass, or of the whole image, and writes pixels to their final
+  // places.
   template <typename In, typename Out>
   void read_rows(const Placement& place, Tensor& out) {
     const int64_t channels = out.shape().back();

@@ -1,4 +1,4 @@
-// Memory that several threads share for a moment.
+// A limit on the memory that several threads use for a short time.
 #pragma once
 
 #include <condition_variable>
@@ -8,8 +8,9 @@
 
 namespace etr {
 
-// Lets threads take memory as long as they stay within `shared` bytes together; others wait. One alone may take up to `most`.
-// Who holds a share must not wait for another thread that may be waiting here. Thread safe.
+// Threads that take memory wait until all of them together stay within `shared` bytes. A thread
+// that is alone may take up to `most`. A thread that holds a share must not wait for another thread
+// that may be waiting here. Thread safe.
 class ByteGate {
  public:
   class Hold {
@@ -30,7 +31,7 @@ class ByteGate {
 
   ByteGate(int64_t shared, int64_t most) : shared_(shared), most_(most) {}
 
-  int64_t most() const { return most_; }  // the caller refuses what needs more
+  int64_t most() const { return most_; }  // the caller rejects larger requests
 
  private:
   void enter(int64_t bytes) {

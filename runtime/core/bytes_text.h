@@ -1,4 +1,4 @@
-// Numbers of bytes as people read them.
+// Byte counts in human-readable form.
 #pragma once
 
 #include <cstdio>

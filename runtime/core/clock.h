@@ -21,7 +21,7 @@ inline std::chrono::steady_clock::duration clock_duration(double seconds) {
       std::chrono::duration<double>(seconds));
 }
 
-// So many seconds from now.
+// The point in time `seconds` from now.
 inline std::chrono::steady_clock::time_point deadline_after(double seconds) {
   return std::chrono::steady_clock::now() + clock_duration(seconds);
 }

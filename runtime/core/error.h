@@ -42,7 +42,7 @@ const char* code_name(Code code);
 
 class Error : public std::runtime_error {
  public:
-  // Paths and names in files may hold any bytes; a message is UTF-8 (see as_utf8).
+  // Paths and names in files may contain any bytes. The stored message is UTF-8 (see as_utf8).
   Error(Code code, const std::string& message);
   Code code() const { return code_; }
 
@@ -50,7 +50,7 @@ class Error : public std::runtime_error {
   Code code_;
 };
 
-// Joins its arguments as a stream would: cat("shard ", path, " has ", n, " records").
+// Concatenates its arguments with stream formatting: cat("shard ", path, " has ", n, " records").
 template <typename... Parts>
 std::string cat(const Parts&... parts) {
   std::ostringstream out;

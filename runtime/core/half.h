@@ -1,4 +1,4 @@
-// Numbers of half precision (IEEE 754 binary16): 1 sign, 5 exponent and 10 fraction bits.
+// Half-precision numbers (IEEE 754 binary16): 1 sign, 5 exponent and 10 fraction bits.
 #pragma once
 
 #include <bit>

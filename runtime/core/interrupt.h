@@ -15,16 +15,17 @@ namespace etr {
 class Interrupt {
  public:
   void stop();
-  bool stopped() const { return stopped_.load(); }  // asked for every sample: takes no lock
+  bool stopped() const { return stopped_.load(); }  // lock-free: checked for every sample
 
-  // Sleeps until `due`; false when stopped before.
+  // Sleeps until `due`. Returns false if stopped earlier.
   bool sleep_until(std::chrono::steady_clock::time_point due);
 
-  // For poll(): readable from stop() on. Made at the first call, which few need; Error(io).
+  // A descriptor for poll() that is readable after stop(). Created by the first call, because few
+  // users need it. Throws Error(io).
   int descriptor() const;
 
  private:
-  mutable std::mutex mutex_;  // orders stop() against a sleeper that is about to wait
+  mutable std::mutex mutex_;  // keeps a sleeper from missing stop()
   std::condition_variable changed_;
   std::atomic<bool> stopped_{false};
   mutable std::optional<platform::Event> event_;

@@ -1,5 +1,5 @@
-// The JSON type of the runtime (nlohmann-json). Include core/json_fwd.h in headers: this one is
-// slow to compile.
+// The JSON type of the runtime (nlohmann-json). Headers should include core/json_fwd.h instead,
+// because this one is slow to compile.
 #pragma once
 
 #include <nlohmann/json.hpp>

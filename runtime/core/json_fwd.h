@@ -4,6 +4,6 @@
 
 namespace etr {
 
-using Json = nlohmann::ordered_json;  // keeps the order in which a person wrote the keys
+using Json = nlohmann::ordered_json;  // keeps the order of keys in the text
 
 }  // namespace etr

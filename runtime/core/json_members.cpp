@@ -74,7 +74,7 @@ double JsonMembers::number(const char* key) const {
   return value.get<double>();
 }
 
-// Of a Json that the program has made itself a whole number may be a signed one.
+// In a Json that the program built itself, a whole number may have the signed type.
 uint64_t JsonMembers::whole(const char* key, uint64_t most) const {
   const Json& value = at(key);
   if (!value.is_number_integer() || (!value.is_number_unsigned() && value.get<int64_t>() < 0))

@@ -1,4 +1,5 @@
-// The members of a JSON object that comes from outside: each is there and of its type, or an error says in plain words what is.
+// Checked access to the members of an external JSON object: if a member is missing or has the wrong
+// type, the error says what was found.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,9 @@ namespace etr {
 
 class JsonMembers {
  public:
-  // Errors begin with `problem`: "the saved state is damaged" gives "the saved state is damaged: 'epoch' is -1, not a whole
-  // number". Throws Error(code), as all of these do, where `object` is none. It must outlive this.
+  // Errors begin with `problem`: "the saved state is damaged" gives "the saved state is damaged:
+  // 'epoch' is -1, not a whole number". The accessors throw Error(code), as does the constructor if
+  // `object` is not a JSON object. `object` must outlive this.
   JsonMembers(const Json& object, std::string problem, Code code);
 
   bool has(const char* key) const;
@@ -21,8 +23,8 @@ class JsonMembers {
   const Json& list(const char* key) const;
   const std::string& text(const char* key) const;
   bool flag(const char* key) const;
-  double number(const char* key) const;  // neither negative nor beyond 1e15
-  // Conversions of the JSON library would take -1 and 1.5 too.
+  double number(const char* key) const;  // from 0 to 1e15
+  // Stricter than the JSON library's conversions, which also accept -1 and 1.5.
   uint64_t whole(const char* key, uint64_t most = UINT64_MAX) const;
 
  private:
@@ -33,10 +35,11 @@ class JsonMembers {
   const Code code_;
 };
 
-// The value as JSON text for an error, cut where it is long.
+// The value as JSON text for an error message, truncated if long.
 std::string brief_json(const Json& value);
 
-// Paths and names go to the system, which would cut them off there: a NUL character in a text, or in a list's, is an error.
+// Throws Error(invalid_argument) for a NUL character in a string, or in a string of a list. The
+// operating system would cut a path or name off there.
 void check_no_nul(const Json& value, const std::string& where);
 
 }  // namespace etr

@@ -1,5 +1,5 @@
-// The environment variables in which launchers say which of several processes this one is. Uses the standard library alone, because the
-// command line includes this header, too.
+// The environment variables by which launchers tell a process its rank. Depends only on the
+// standard library, because the command line includes this header too.
 #pragma once
 
 #include <charconv>
@@ -13,34 +13,35 @@ namespace etr {
 struct LauncherVariables {
   const char* launcher;
   const char *rank, *size;
-  const char* local_rank;  // among the processes of this machine; "": the launcher does not set it
-  const char* step;        // has to be set, or the others belong to a batch script; "": none has to
+  const char* local_rank;  // rank on this machine; "": the launcher does not set it
+  const char* step;  // must be set, else the variables describe a batch script; "": not needed
 };
 
-// The first that is complete counts.
+// In order of precedence: the first complete set is used.
 inline constexpr LauncherVariables kLaunchers[] = {
     {"a script", "ECHOTRAIN_RANK", "ECHOTRAIN_SIZE", "", ""},
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", ""},
     {"Open MPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
      "OMPI_COMM_WORLD_LOCAL_RANK", ""},
     {"MPICH's mpirun", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", ""},
-    // A shell within an allocation has SLURM_NTASKS, too, which is then the whole allocation's; only a step has the other one.
+    // A shell within an allocation also has SLURM_NTASKS, but there it counts the tasks of the
+    // whole allocation. Only a job step sets SLURM_STEP_NUM_TASKS.
     {"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_ID"},
     {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_STEP_ID"},
 };
 
-// What one of them says of this process.
+// What a launcher's variables say about this process.
 struct Launch {
   const LauncherVariables* variables;
   int rank, size;
   int local_rank;  // -1: unknown
 };
 
-using ReadVariable = std::function<const char*(const char* name)>;  // nullptr: it is not set
+using ReadVariable = std::function<const char*(const char* name)>;  // nullptr: not set
 
 inline const char* variable_of_process(const char* name) { return std::getenv(name); }
 
-// Nothing if no launcher has started this process, or its variables are not numbers.
+// Returns nothing if no launcher started this process or its variables are not numbers.
 inline std::optional<Launch> launch_in(const ReadVariable& read) {
   const auto said = [&](const char* name) -> std::string_view {
     const char* const value = *name ? read(name) : nullptr;
@@ -63,7 +64,7 @@ inline std::optional<Launch> launch_in(const ReadVariable& read) {
   return std::nullopt;
 }
 
-// Whether this process is to join a run that goes on (as the job's parallel.join).
+// Whether this process should join a running job (like the job option parallel.join).
 inline bool is_told_to_join(const ReadVariable& read) {
   const char* const value = read("ECHOTRAIN_JOIN");
   return value && std::string_view(value) == "1";

@@ -1,4 +1,4 @@
-// A wait that may take long says what it waits for: whoever looks on would take the program for frozen.
+// Reports long waits, so that a waiting program does not look frozen.
 #pragma once
 
 #include <condition_variable>
@@ -8,7 +8,7 @@
 
 namespace etr {
 
-// Logs `text`, as a warning, once the object has lived for a few seconds. "" logs nothing.
+// Logs `text` as a warning if the object is still alive after three seconds. "" logs nothing.
 class LongWait {
  public:
   explicit LongWait(std::string text);

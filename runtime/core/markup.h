@@ -1,4 +1,4 @@
-// Text within XML and HTML.
+// Escaping of text for XML and HTML.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace etr {
 
-// As the text of an element, or of an attribute within quotes of either kind. Characters that XML forbids become U+FFFD; bytes
-// that are no UTF-8 are written as \xE9.
+// Escapes text for use as element content or in a quoted attribute (either kind of quote).
+// Characters that XML forbids become U+FFFD. Bytes that are not valid UTF-8 are written as \xE9.
 std::string escape_markup(std::string_view text);
 
 }  // namespace etr

@@ -24,7 +24,7 @@ class KeptBlocks {
  public:
   std::byte* take(size_t size) {
     std::scoped_lock lock(mutex_);
-    for (size_t i = count_; i-- > 0;) {  // the newest first: it may still be in a cache
+    for (size_t i = count_; i-- > 0;) {  // newest first: it may still be cached
       if (blocks_[i].size != size) continue;
       std::byte* memory = blocks_[i].memory;
       std::copy(blocks_.begin() + i + 1, blocks_.begin() + count_, blocks_.begin() + i);
@@ -35,7 +35,7 @@ class KeptBlocks {
     return nullptr;
   }
 
-  // Keeps the block, and lets the oldest ones go where that makes too many.
+  // Keeps the block, and frees the oldest ones if the limits are exceeded.
   void give(Block block) noexcept {
     Blocks old;
     size_t drop = 0;
@@ -66,7 +66,7 @@ class KeptBlocks {
   size_t count_ = 0, bytes_ = 0, most_bytes_ = kKeptBytes;
 };
 
-// Never destroyed: blocks may be let go while the process ends.
+// Never destroyed: blocks may be freed during process exit.
 KeptBlocks& kept() {
   static auto& blocks = *new KeptBlocks;
   return blocks;
@@ -95,7 +95,7 @@ std::shared_ptr<std::byte> allocate_large(size_t size_bytes) {
 
 constexpr size_t kAlignment = 64;
 
-std::atomic<bool> has_allocator{false};  // the usual case shall take no lock
+std::atomic<bool> has_allocator{false};  // so that the usual case takes no lock
 std::mutex allocator_mutex;
 std::shared_ptr<const Allocator> given_allocator;
 
@@ -132,7 +132,7 @@ std::shared_ptr<std::byte> allocate_bytes(size_t size_bytes) {
             [](std::byte* p) { ::operator delete(p, kAligned); }};
   }
   if (size_bytes > kLargeBlock) return allocate_large(size_bytes);
-  // One allocation holds the reference count and, somewhere after it, the aligned bytes.
+  // One allocation holds the reference count followed by the padded, aligned bytes.
   const auto block = std::allocate_shared_for_overwrite<std::byte[]>(
       tbb::scalable_allocator<std::byte>(), size_bytes + kAlignment);
   const auto address = reinterpret_cast<uintptr_t>(block.get());

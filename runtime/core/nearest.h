@@ -1,4 +1,5 @@
-// The known name that a mistyped one stands for. Only the standard library is used here: the command line has this header too.
+// Suggests a known name for a mistyped one. Depends only on the standard library, because the
+// command line includes this header too.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +13,8 @@
 
 namespace etr {
 
-// Insertions, deletions, replacements and swaps of neighbours that make one word of the other.
+// The Damerau-Levenshtein distance (optimal string alignment): insertions, deletions, replacements
+// and swaps of adjacent letters.
 inline size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1), before, older;
   std::iota(row.begin(), row.end(), size_t{0});
@@ -28,14 +30,15 @@ inline size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-// A suggestion further away than this is not shown.
+// The largest edit distance of a suggestion for a word of this length.
 inline size_t most_edits(size_t letters) {
   return letters < 10 ? std::clamp<size_t>(letters / 2, 1, 3) : letters / 3;
 }
 
-// The candidate with the smallest edit distance to `word`, or "" where none is close.
+// The candidate with the smallest edit distance to `word`, or "" if none is close. If one of the
+// two is a prefix of the other, they count as close.
 inline std::string nearest(std::string_view word, std::span<const std::string> candidates) {
-  constexpr size_t kBeginning = 4;  // letters of a name that tell which is meant
+  constexpr size_t kBeginning = 4;  // letters of a meaningful prefix
   std::string best;
   size_t best_distance = most_edits(word.size()) + 1;
   for (const std::string& candidate : candidates) {

@@ -27,9 +27,9 @@ bool has_type(const Json& value, OptionType type) {
     case OptionType::integer: return value.is_number_integer();
     case OptionType::number: return value.is_number();
     case OptionType::string: return value.is_string();
-    case OptionType::integers:  // also as 3.0: the C API sets lists of numbers only
+    case OptionType::integers:  // 3.0 is accepted too: in the C API all lists are of numbers
       return all([](const Json& v) {
-        constexpr double kBeyond = 9223372036854775808.0;  // int64's range ends below
+        constexpr double kBeyond = 9223372036854775808.0;  // just beyond int64's range
         return v.is_number() && v.get<double>() == std::floor(v.get<double>()) &&
                std::abs(v.get<double>()) < kBeyond;
       });
@@ -69,7 +69,7 @@ void check_value(const OptionSpec& spec, const Json& value, const std::string& o
     fail(Code::invalid_argument, where, " cannot be '", word, "'", suggestion(word, choices));
 }
 
-// One text may stand for a list of one.
+// A single string is accepted as a list of one.
 Json as_list(const OptionSpec& spec, const Json& value) {
   const bool one = spec.type == OptionType::strings && value.is_string();
   return one ? Json::array({value}) : value;

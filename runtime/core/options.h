@@ -35,23 +35,21 @@ struct OptionSpec {
   const char* name;
   OptionType type;
   const char* default_json;  // the default as JSON text; nullptr: the option is required
-  const char* sentence;      // what it does, one sentence
+  const char* sentence;      // description in one sentence
   double min = -std::numeric_limits<double>::infinity();  // of a number, or of each list element
   double max = std::numeric_limits<double>::infinity();
-  const char* unit =
-      "";  // "path": says where data lies, not what it is; saved positions do not depend on it
-  const char* choices = "";  // of a string: the allowed values, separated by '|'; "" allows any
+  const char* unit = "";     // "path": a location, which saved positions do not depend on
+  const char* choices = "";  // allowed values of a string, separated by '|'; "" allows any
 };
 
 using Schema = std::span<const OptionSpec>;
 
-// Validated options: every key of the schema has a value of its type and range.
-// Immutable and cheap to copy; safe to share between threads.
+// Validated options: every key of the schema has a value of the right type and range. Immutable,
+// cheap to copy and safe to share between threads.
 class Options {
  public:
-  // `owner` names whose options these are in errors: "stage 'echo' (3rd of the pipeline)".
-  // Throws Error(invalid_argument) that names the key, the nearest valid one, and the allowed
-  // values.
+  // `owner` says in errors whose options these are: "stage 'echo' (3rd of the pipeline)". Throws
+  // Error(invalid_argument) that names the key, the nearest valid one, and the allowed values.
   Options(Schema schema, const std::string& owner, const Json& given);
 
   bool boolean(std::string_view name) const;
@@ -70,7 +68,7 @@ class Options {
   std::shared_ptr<const Json> values_;
 };
 
-// " (did you mean 'x'?)", or the list of candidates where none is near.
+// " (did you mean 'x'?)", or the list of candidates if none is close.
 std::string suggestion(std::string_view word, std::span<const std::string> candidates);
 
 // The schema as JSON: [{"name", "type", "default", "min", "max", "unit", "choices", "doc"}, ...].

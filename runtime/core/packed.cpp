@@ -10,7 +10,7 @@ namespace etr {
 namespace {
 
 constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-constexpr size_t kLargest = size_t{1} << 30;  // of an unpacked list, in bytes
+constexpr size_t kLargest = size_t{1} << 30;  // size limit of an unpacked list, in bytes
 
 [[noreturn]] void damaged() { fail(Code::corrupt_data, "a packed list of numbers is damaged"); }
 
@@ -63,7 +63,7 @@ std::string pack_numbers(std::span<const uint64_t> numbers) {
 std::vector<uint64_t> unpack_numbers(std::string_view text) {
   const std::string packed = from_text(text);
   const uint64_t size = ZSTD_getFrameContentSize(packed.data(), packed.size());
-  if (size > kLargest) damaged();  // the values for "unknown" and "error" too
+  if (size > kLargest) damaged();  // also catches the values for "unknown" and "error"
   std::string bytes(size, '\0');
   if (ZSTD_decompress(bytes.data(), bytes.size(), packed.data(), packed.size()) != size) damaged();
   std::vector<uint64_t> numbers;

@@ -1,4 +1,4 @@
-// Lists of numbers as short text, for saved positions.
+// Lists of numbers as compact text, for saved positions.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace etr {
 
-// Variable-length bytes, compressed (zstd), in base64. A million small numbers of low entropy take some
-// hundred kilobytes; order rising lists as differences first.
+// Encodes numbers as variable-length bytes, compressed with zstd, in base64. A million small
+// numbers of low entropy take a few hundred kilobytes. Store ascending lists as differences.
 std::string pack_numbers(std::span<const uint64_t> numbers);
 
-// Throws Error(corrupt_data) where `text` is not what pack_numbers wrote.
+// Throws Error(corrupt_data) if `text` was not written by pack_numbers.
 std::vector<uint64_t> unpack_numbers(std::string_view text);
 
 }  // namespace etr

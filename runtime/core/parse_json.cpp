@@ -17,11 +17,12 @@ std::string place_in(std::string_view text, size_t at) {
              at - (newline == std::string_view::npos ? 0 : newline + 1) + 1);
 }
 
-// Receives a document's parts from nlohmann's parser. Containers are put together when they end: nlohmann's own
-// builder copies an object's members, with all that lies in them, each time that the object grows.
+// Builds the document from the events of nlohmann's parser. Containers are assembled when they end:
+// nlohmann's own builder copies an object's members, with all their contents, each time the object
+// grows.
 class DocumentBuilder {
  public:
-  // `at`: how far the parser has read in `text`.
+  // `at`: the parser's position in `text`.
   DocumentBuilder(std::string_view text, const char* const& at) : text_(text), at_(at) {}
 
   Json& document() { return root_; }
@@ -29,14 +30,14 @@ class DocumentBuilder {
   bool too_deep() const { return too_deep_; }
   const std::string& twice() const { return twice_; }
 
-  // What Json::sax_parse calls; false ends it.
+  // Called by Json::sax_parse; returning false ends parsing.
   bool null() { return put(nullptr); }
   bool boolean(bool value) { return put(value); }
   bool number_integer(Json::number_integer_t value) { return put(value); }
   bool number_unsigned(Json::number_unsigned_t value) { return put(value); }
   bool number_float(Json::number_float_t value, const std::string&) { return put(value); }
   bool string(std::string& value) { return put(std::move(value)); }
-  bool binary(Json::binary_t&) { return false; }  // not in text
+  bool binary(Json::binary_t&) { return false; }  // does not occur in text
   bool start_object(size_t) { return open(); }
   bool start_array(size_t) { return open(); }
   bool key(std::string& name) {
@@ -65,9 +66,9 @@ class DocumentBuilder {
   }
 
  private:
-  struct Open {  // an array, or an object: it has as many keys as values
+  struct Open {  // an array, or an object, which has a key per value
     std::vector<std::string> keys;
-    std::vector<size_t> places;  // where keys end in the text
+    std::vector<size_t> places;  // where each key ends in the text
     Json::array_t values;
   };
 
@@ -106,7 +107,7 @@ class DocumentBuilder {
     return true;
   }
 
-  // Of the quotation mark with which the key begins that ends before `end`.
+  // The place of the opening quotation mark of the key that ends before `end`.
   std::string place_of(size_t end) const {
     const auto is_escaped = [&](size_t at) {
       size_t first = at;
@@ -126,7 +127,8 @@ class DocumentBuilder {
   bool too_deep_ = false;
 };
 
-// Reads a text and tells how far it has come, which nlohmann's parser does not tell what it calls.
+// An iterator that records the parser's position, which nlohmann's parser does not report to its
+// handler.
 class Cursor {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -148,12 +150,12 @@ class Cursor {
   const char** furthest_;
 };
 
-// Nothing where the text is no JSON; `problem` then says why.
+// Returns nothing if the text is not JSON, with the reason in `problem`.
 std::optional<Json> parsed(std::string_view text, const std::string& origin, const JsonRules& rules,
                            std::string& problem) {
   const char* at = text.data();
   DocumentBuilder builder(text, at);
-  const size_t zero = text.find('\0');  // for nlohmann's parser the text would end there
+  const size_t zero = text.find('\0');  // nlohmann's parser would end the text there
   if (zero != std::string_view::npos)
     problem = cat(place_in(text, zero), ": a zero byte, which JSON does not have");
   else if (Json::sax_parse(Cursor(at, at), Cursor(text.data() + text.size(), at), &builder,

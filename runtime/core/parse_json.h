@@ -1,4 +1,4 @@
-// From text to Json, for every document that comes from outside.
+// Parses external JSON documents.
 #pragma once
 
 #include <exception>
@@ -11,24 +11,27 @@
 
 namespace etr {
 
-// How deep arrays and objects may lie in each other. Copying, comparing and writing a Json are recursive, and so is
-// nearly everything that reads one: text of 100 KB could otherwise overflow any thread's stack.
+// The nesting limit of arrays and objects. Copying, comparing and writing a Json are recursive, and
+// so is nearly all code that reads one: without a limit, 100 KB of text could overflow any thread's
+// stack.
 constexpr size_t kMaxJsonDepth = 256;
 
 struct JsonRules {
-  bool comments = true;                // are skipped; otherwise an error
-  Code code = Code::invalid_argument;  // of the error
+  bool comments = true;                // skip comments; false: they are errors
+  Code code = Code::invalid_argument;  // of errors
 };
 
-// Takes time and memory in proportion to the text. `origin` names it in errors ("job file x.json"). Throws Error where
-// the text is no JSON, is nested deeper than kMaxJsonDepth, or has a key twice in one object, whose place the error names:
-// readers differ in which of the two they take.
+// Takes time and memory proportional to the text. `origin` names the text in errors ("job file
+// x.json"). Throws Error if the text is not JSON, is nested deeper than kMaxJsonDepth, or has a
+// duplicate key in one object. Duplicate keys are rejected because readers differ in which of the
+// two they use; the error says where they are.
 Json parse_json(std::string_view text, const std::string& origin, const JsonRules& rules = {});
 
-// The same; nothing where the text is no JSON.
+// Like parse_json() without comments, but returns nothing if the text is not JSON.
 std::optional<Json> parse_if_json(std::string_view text, const std::string& origin);
 
-// What an exception of the JSON library says, for people: "line 3, column 7: syntax error while parsing value - ...".
+// The message of a JSON library exception in readable form: "line 3, column 7: syntax error while
+// parsing value - ...".
 std::string json_problem(const std::exception& error);
 
 }  // namespace etr

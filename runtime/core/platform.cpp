@@ -33,7 +33,8 @@ Library::~Library() { ::dlclose(handle_); }
 void* Library::symbol(const char* name) const { return ::dlsym(handle_, name); }
 
 std::byte* map_memory(size_t size) {
-  // All pages at once: whoever asks is about to fill them, and a fault for each takes twice as long.
+  // Populates all pages at once: the caller is about to fill them, and faulting each one in takes
+  // twice as long.
   void* memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
@@ -42,7 +43,7 @@ std::byte* map_memory(size_t size) {
 void unmap_memory(std::byte* memory, size_t size) { ::munmap(memory, size); }
 
 std::byte* map_huge_memory(size_t size) {
-  const size_t whole = size + kHugePage;  // somewhere in it an aligned part begins
+  const size_t whole = size + kHugePage;  // contains an aligned part of `size` bytes
   void* memory = ::mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
   auto* begin = static_cast<std::byte*>(memory);
@@ -50,14 +51,14 @@ std::byte* map_huge_memory(size_t size) {
   if (before) ::munmap(begin, before);
   ::munmap(begin + before + size, whole - before - size);
 #ifdef MADV_HUGEPAGE
-  ::madvise(begin + before, size, MADV_HUGEPAGE);  // a wish: small pages do as well
+  ::madvise(begin + before, size, MADV_HUGEPAGE);  // best effort: small pages work too
 #endif
   return begin + before;
 }
 
 namespace {
 
-// The numbers in a control group's file; fewer where it is absent or says "max".
+// The numbers in a control group file; fewer if it is missing or says "max".
 std::vector<double> group_numbers(const std::string& name) {
   std::ifstream in("/sys/fs/cgroup/" + name);
   std::vector<double> numbers;
@@ -65,7 +66,7 @@ std::vector<double> group_numbers(const std::string& name) {
   return numbers;
 }
 
-// Cores' worth of time that the control group (version 2, or 1) grants.
+// The number of cores granted by the control group (version 2 or 1).
 std::optional<double> granted_cores() {
   const auto v2 = group_numbers("cpu.max");
   if (v2.size() == 2) return v2[0] / v2[1];

@@ -1,4 +1,4 @@
-// The calls of one operating system, in one place.
+// Operating system calls, kept in one place.
 #pragma once
 
 #include <chrono>
@@ -11,8 +11,9 @@
 
 #include "core/platform_files.h"
 
-// Compiles a hot loop also for AVX2 and picks at run time, where the toolchain can. (AVX-512 gains
-// nothing: these loops wait for memory. Sanitizers do not bear the choice, which is made before they are up.)
+// Also compiles a hot loop for AVX2 and selects the version at run time, where the toolchain
+// supports that. AVX-512 gains nothing: these loops are memory-bound. Not used with sanitizers,
+// because the selection runs before they are initialised.
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define ETR_VECTOR_CLONES __attribute__((target_clones("avx2", "default")))
@@ -22,49 +23,53 @@
 
 namespace etr::platform {
 
-// Memory straight from the system, zeroed, aligned to a page; nullptr where there is none. `size` is a multiple of 4096.
+// Zeroed, page-aligned memory from the system; nullptr if there is none. `size` must be a multiple
+// of 4096.
 std::byte* map_memory(size_t size);
 void unmap_memory(std::byte* memory, size_t size);
 
-// Memory as map_memory(), in pages of 2 MB where the system has them: large arrays that are read at random miss fewer
-// address translations. `size` is a multiple of kHugePage; unmap_memory() takes it back.
+// Like map_memory(), in 2 MB pages if the system has them: random reads of large arrays cause fewer
+// TLB misses. `size` must be a multiple of kHugePage. Freed by unmap_memory().
 constexpr size_t kHugePage = size_t{2} << 20;
 std::byte* map_huge_memory(size_t size);
 
-// A dynamic library, opened at run time and closed on destruction.
+// A dynamic library, opened at run time and closed by the destructor.
 class Library {
  public:
-  // Tries each name in turn; throws Error(not_found) that lists every name and why it failed.
+  // Tries each name in turn. Throws Error(not_found) that lists each name and why it failed.
   explicit Library(std::span<const char* const> names);
   ~Library();
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  void* symbol(const char* name) const;  // nullptr where there is none
+  void* symbol(const char* name) const;  // nullptr if not found
 
  private:
   void* handle_;
 };
 
-// Threads that this process may use (CPU affinity and control group respected), at least 1.
+// The number of threads this process may use, at least 1. Respects CPU affinity and control groups.
 unsigned usable_threads();
 
 int64_t process_id();
 std::string process_name();  // "process 17 on node3", for messages
 
-// Whether pthread_cancel() may end this thread, which unwinds it by force; returns what it was before. Safe in signal handlers.
+// Sets whether pthread_cancel() may end this thread by forced unwinding, and returns the previous
+// setting. Safe in signal handlers.
 bool set_cancellable(bool wanted) noexcept;
 
-// A time in UTC, as `format` of strftime() has it; up to 63 characters.
+// A UTC time, formatted as by strftime(), up to 63 characters.
 std::string utc_text(std::chrono::system_clock::time_point time, const char* format);
 
-// Where small caches belong ($XDG_CACHE_HOME/echotrain or ~/.cache/echotrain); "" where there is
-// none.
+// The directory for small caches ($XDG_CACHE_HOME/echotrain or ~/.cache/echotrain), or "" if there
+// is none.
 std::string cache_directory();
 
-// Whether the processor has 512-bit vectors (AVX-512) and nobody has set LP_NATIVE_VECTOR_WIDTH, by which lavapipe chooses its own.
+// Whether the processor has 512-bit vectors (AVX-512) and LP_NATIVE_VECTOR_WIDTH, the vector width
+// of lavapipe, is not set.
 bool may_widen_cpu_vectors();
-// Sets LP_NATIVE_VECTOR_WIDTH=512. Changes the process's environment: call it before there are other threads.
+// Sets LP_NATIVE_VECTOR_WIDTH=512. Changes the environment of the process, so call it before other
+// threads exist.
 void widen_cpu_vectors();
 
 }  // namespace etr::platform

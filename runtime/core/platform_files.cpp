@@ -39,7 +39,7 @@ void require_path(const std::string& path) {
   if (path.empty()) fail(Code::invalid_argument, "the path of a file is empty");
 }
 
-// An input that is missing may have been named from another folder, which is worth a hint.
+// Opens an input. A missing file gets a hint, since its path may be relative to another folder.
 int open_input(const std::string& path) {
   require_path(path);
   const int file = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -49,8 +49,8 @@ int open_input(const std::string& path) {
   return file;
 }
 
-// While it lives, a write beyond RLIMIT_FSIZE fails with EFBIG on this thread. The signal that the system sends along is
-// taken back; handlers of the program are left alone.
+// While alive, makes writes beyond RLIMIT_FSIZE fail with EFBIG on this thread. Consumes the
+// SIGXFSZ that the system also sends, and leaves the program's signal handlers alone.
 class NoSizeSignal {
  public:
   NoSizeSignal() {
@@ -83,8 +83,8 @@ class NoSizeSignal {
   bool was_pending_ = false, too_large_ = false;
 };
 
-constexpr size_t kWaiting = size_t{64} << 10;  // bytes that an OutputFile gathers
-constexpr size_t kAtOnce = size_t{8} << 20;    // read between two looks at the interrupt
+constexpr size_t kWaiting = size_t{64} << 10;  // buffer size of an OutputFile, in bytes
+constexpr size_t kAtOnce = size_t{8} << 20;    // bytes read between two checks of the interrupt
 
 }  // namespace
 
@@ -134,7 +134,7 @@ void InputFile::check_interrupt() const {
     fail(Code::cancelled, "reading '", path_, "' was cancelled");
 }
 
-// A pipe without a writer counts as one that has nothing yet, until its first writer has gone.
+// A pipe that has never had a writer counts as empty, not as ended.
 void InputFile::wait_for_bytes() const {
   pollfd waits[2] = {{file_, POLLIN, 0}, {interrupt_ ? interrupt_->descriptor() : -1, POLLIN, 0}};
   while (::poll(waits, 2, -1) < 0)
@@ -142,7 +142,7 @@ void InputFile::wait_for_bytes() const {
   check_interrupt();
 }
 
-// 0 at the end.
+// Returns 0 at the end.
 size_t InputFile::read_some(std::span<std::byte> out) const {
   while (true) {
     if (!regular_) wait_for_bytes();
@@ -238,7 +238,8 @@ void OutputFile::write(std::span<const std::byte> bytes) {
 }
 
 void OutputFile::flush() {
-  const std::vector<std::byte> bytes = std::exchange(waiting_, {});  // written once, also in vain
+  // Cleared even if writing fails: no retry.
+  const std::vector<std::byte> bytes = std::exchange(waiting_, {});
   if (!write_all(file_, bytes)) fail_errno("cannot write", name_);
 }
 
@@ -286,7 +287,8 @@ void sync_directory(const std::string& path) {
 
 namespace {
 
-// What is replaced where `path` is asked for: what a link leads to. A pipe or device cannot be replaced by a file.
+// Resolves a link to the file that will be replaced. Pipes and devices cannot be replaced by a
+// file.
 std::string file_behind(const std::string& path) {
   require_path(path);
   namespace fs = std::filesystem;
@@ -305,9 +307,9 @@ std::string file_behind(const std::string& path) {
 
 void write_file_atomic(const std::string& asked, std::span<const std::byte> bytes) {
   const std::string path = file_behind(asked);
-  static std::atomic<uint64_t> number = 0;  // threads may write one file at the same time
+  static std::atomic<uint64_t> number = 0;  // threads may write the same file concurrently
   const auto parent = std::filesystem::path(path).parent_path();
-  const std::string temporary =  // short: the name asked for may be as long as names can be
+  const std::string temporary =  // short: the requested name may be of maximum length
       (parent / cat(".echotrain-", process_id(), "-", ++number, ".tmp")).string();
   std::error_code error;
   try {
@@ -327,7 +329,8 @@ void write_file_atomic(const std::string& asked, std::span<const std::byte> byte
 
 namespace {
 
-// How many bytes there are from `offset` on, at most as many as fit; -1 leaves the reason in errno.
+// Returns the number of bytes read from `offset`, fewer than asked at the end, or -1 with the
+// reason in errno.
 ssize_t read_up_to(int file, uint64_t offset, std::span<std::byte> bytes) {
   size_t done = 0;
   while (done < bytes.size()) {

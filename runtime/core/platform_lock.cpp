@@ -22,20 +22,21 @@
 
 namespace etr::platform {
 
-// The locks of this process whose files are open. A lock by flock() ends when its last descriptor is closed, so a child of
-// fork() closes its copies: nothing forks while the mutex is held, which is while a file is opened or closed. Nothing else is
-// done under it.
+// The open locks of this process. A flock() lock ends when its last descriptor is closed, so a
+// child of fork() closes its copies. The mutex blocks fork() while a file is opened or closed, and
+// is held for nothing else.
 class FileLock::All {
  public:
   static All& get() {
-    static auto* all = new All;  // for ever: locks may be static objects
+    static auto* all = new All;  // never destroyed: locks may be static objects
     return *all;
   }
 
-  // Without following a link: the file is written to, and removed. The system's error number, or 0.
+  // Opens the file without following links, because it will be written to and removed. Returns
+  // errno, or 0.
   int open(FileLock& lock) {
     const std::scoped_lock no_fork(mutex_);
-    locks_.push_back(&lock);  // first: once the file is open, nothing fails
+    locks_.push_back(&lock);  // first: after opening, nothing can throw
     lock.file_ =
         ::open(lock.path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
     return lock.file_ < 0 ? errno : 0;
@@ -47,7 +48,7 @@ class FileLock::All {
     if (lock.file_ >= 0) ::close(std::exchange(lock.file_, -1));
   }
 
-  // Whether the folder is asked about for the first time.
+  // Whether this is the first call for the folder.
   bool is_new(const std::string& folder) {
     const std::scoped_lock no_fork(mutex_);
     return folders_without_locks_.insert(folder).second;
@@ -71,7 +72,7 @@ class FileLock::All {
 
 namespace {
 
-// `error`: why it is not open.
+// `error`: errno, if opening failed.
 void check_regular(int file, const std::string& path, int error) {
   if (file < 0)
     fail(error == ENOENT ? Code::not_found : Code::io, "cannot create '", path,
@@ -90,7 +91,7 @@ bool is_at(int file, const std::string& path) {
 
 enum class Locked { yes, by_another, without_locks };
 
-// `reason`: why there are no locks.
+// `reason`: why locks are not supported.
 Locked lock(int file, std::string& reason) {
   while (::flock(file, LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
@@ -106,7 +107,7 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "an unnamed host";
 }
 
-// What the holder has written; it may be about to.
+// The name that the holder wrote. The file is empty if the holder has not written it yet.
 std::string holder_of(int file) {
   std::array<char, 300> text{};
   const ssize_t size = ::pread(file, text.data(), text.size(), 0);
@@ -120,7 +121,7 @@ void write_holder(int file) {
   const std::string text = process_name();
   if (::ftruncate(file, 0) == 0 && write_all(file, std::as_bytes(std::span(text)), 0)) return;
   const int error = errno;
-  const bool emptied = ::ftruncate(file, 0) == 0;  // half a name would be another's
+  const bool emptied = ::ftruncate(file, 0) == 0;  // a partial name could be another process's
   log_line(LogLevel::debug, cat("a lock does not say ", emptied ? "" : "rightly ",
                                 "who holds it: ", errno_text(error)));
 }
@@ -145,10 +146,11 @@ std::unique_ptr<FileLock> FileLock::take(const std::string& path, std::string& h
   return lock;
 }
 
-// nullptr without a holder: whoever had the lock has removed the file before this one could be locked.
+// Returns nullptr with an empty `holder` if the previous holder removed the file before it could be
+// locked here.
 std::unique_ptr<FileLock> FileLock::try_once(const std::string& path, std::string& holder,
                                              std::string& reason) {
-  All& all = All::get();  // made before a lock whose destructor needs it
+  All& all = All::get();  // constructed before a lock, whose destructor uses it
   std::unique_ptr<FileLock> out(new FileLock(path));
   const int error = all.open(*out);
   check_regular(out->file_, path, error);

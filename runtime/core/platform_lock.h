@@ -1,4 +1,4 @@
-// Locks between processes: the operating system's calls for them, in one place.
+// File locks between processes, kept in one place.
 #pragma once
 
 #include <memory>
@@ -8,19 +8,22 @@
 namespace etr::platform {
 
 constexpr const char* kFolderLock =
-    ".echotrain.lock";  // the file in a folder that only one may write into
+    ".echotrain.lock";  // the lock file of a folder with a single writer
 
-// The system's lock on a file that stands for something only one may use, within this process too. The system lets go of it
-// when the process dies, however that happens; a file that a killed process left is taken over. A child of fork() does not
-// have the locks of its parent, and does not keep them from being released.
+// A system lock on a file that stands for an exclusively used resource. It also excludes other
+// users within this process. The system releases the lock when the process dies for any reason; a
+// file left by a killed process is taken over. A child of fork() does not inherit its parent's
+// locks and does not keep them from being released.
 class FileLock {
  public:
-  // Makes the file. Does not wait: nullptr where another has the lock, with `holder` saying who ("process 1234 on host").
-  // Error(not_found) where its folder is missing, Error(io) where it cannot be made. Where its file system has no locks, the
-  // lock is given, with a warning in the log, one for each folder; `required`: that is Error(unsupported).
+  // Creates the file and tries to lock it, without waiting. Returns nullptr if it is locked;
+  // `holder` then says by whom ("process 1234 on host"). Throws Error(not_found) if the folder is
+  // missing, Error(io) if the file cannot be created. If the file system does not support locks,
+  // throws Error(unsupported) if `required`; otherwise returns a lock and logs one warning per
+  // folder.
   static std::unique_ptr<FileLock> take(const std::string& path, std::string& holder,
                                         bool required = false);
-  ~FileLock();  // removes the file; not in a child of fork()
+  ~FileLock();  // removes the file, except in a child of fork()
   FileLock(const FileLock&) = delete;
   FileLock& operator=(const FileLock&) = delete;
 
@@ -33,7 +36,7 @@ class FileLock {
 
   const std::string path_;
   int file_ = -1;      // -1: not open, as in a child of fork()
-  bool held_ = false;  // the file is this lock's to remove
+  bool held_ = false;  // owns the file: the destructor removes it
 };
 
 }  // namespace etr::platform

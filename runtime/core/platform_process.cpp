@@ -23,12 +23,13 @@ extern char** environ;
 namespace etr::platform {
 namespace {
 
-constexpr int kFirstOwn = 16;  // descriptors of ours: none of those that a child gets
+constexpr int kFirstOwn = 16;  // our descriptors are above those passed to a child
 constexpr auto kMaxStall = std::chrono::seconds(10);
 
 std::string reason(int number = errno) { return std::strerror(number); }
 
-// The same open file under a number that a child's do not have.
+// Duplicates a descriptor to a number that does not collide with a child's, and closes the
+// original.
 Descriptor moved_up(int number, const char* what) {
   const Descriptor low(number);
   if (number < 0) fail(Code::io, what, " could not be made: ", reason());
@@ -44,8 +45,8 @@ int milliseconds_until(Deadline deadline) {
 }
 
 std::byte* map_shared(int file, uint64_t begin, uint64_t size) {
-  void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file,
-                              static_cast<off_t>(begin));
+  void* const memory =
+      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, static_cast<off_t>(begin));
   if (memory == MAP_FAILED)
     fail(Code::out_of_memory, "no room for ", size, " bytes of shared memory: ", reason());
   return static_cast<std::byte*>(memory);
@@ -76,7 +77,7 @@ SharedMemory::~SharedMemory() {
 
 std::byte* SharedMemory::bytes(uint64_t size) {
   if (size <= size_) return memory_;
-  // By half more than before, so that growing sizes do not map anew each time.
+  // Grows by at least half, so that increasing sizes do not remap each time.
   const uint64_t wanted = (std::max(size, size_ + size_ / 2) + kPage - 1) / kPage * kPage;
   std::byte* const memory = map_shared(file_.number(), 0, wanted);
   if (memory_) ::munmap(memory_, size_);
@@ -86,7 +87,7 @@ std::byte* SharedMemory::bytes(uint64_t size) {
 }
 
 std::byte* SharedMemory::map(uint64_t begin, uint64_t size) const {
-  // Taken now: memory that is missing when it is first written would end the process.
+  // Allocate now: a failed allocation at the first write would kill the process.
   if (::fallocate(file_.number(), 0, static_cast<off_t>(begin), static_cast<off_t>(size)) != 0)
     fail(Code::out_of_memory, "no ", size, " bytes of shared memory: ", reason());
   return map_shared(file_.number(), begin, size);
@@ -130,7 +131,7 @@ Channel::Outcome Channel::wait(short events, Deadline deadline, int watched) con
     const int timeout = deadline == Deadline::max() ? -1 : milliseconds_until(deadline);
     const int ready = ::poll(waits, 2, timeout);
     if (ready < 0 && errno != EINTR) return Outcome::closed;
-    if (waits[0].revents) return Outcome::frame;  // before `watched`: a last frame is read
+    if (waits[0].revents) return Outcome::frame;  // before `watched`, so that a last frame is read
     if (waits[1].revents) return Outcome::closed;
     if (ready == 0 && std::chrono::steady_clock::now() >= deadline) return Outcome::late;
   }
@@ -175,7 +176,7 @@ Child::Child(const std::string& program, const std::vector<std::string>& argumen
   sigfillset(&all);
   posix_spawnattr_setsigmask(&attributes, &none);
   posix_spawnattr_setsigdefault(&attributes, &all);
-  posix_spawnattr_setpgroup(&attributes, 0);  // of its own: not that of the terminal
+  posix_spawnattr_setpgroup(&attributes, 0);  // own group: no terminal signals
   posix_spawnattr_setflags(&attributes,
                            POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
   pid_t id = 0;
@@ -192,7 +193,7 @@ Child::Child(const std::string& program, const std::vector<std::string>& argumen
 
 bool Child::wait(Deadline deadline) {
   if (id_ == 0) return true;
-  if (process_.number() < 0) return false;  // a system without such descriptors: the channel tells
+  if (process_.number() < 0) return false;  // no pidfd support; the channel reports the end
   pollfd waits{process_.number(), POLLIN, 0};
   while (::poll(&waits, 1, milliseconds_until(deadline)) < 0 && errno == EINTR) continue;
   if (!waits.revents) return false;
@@ -200,7 +201,8 @@ bool Child::wait(Deadline deadline) {
   return true;
 }
 
-// By its own id: other children of this process are its own business. One that the process has reaped itself is none of ours.
+// Waits for this id only: other children belong to the program. If the program has reaped this one
+// itself, waitpid() fails, which is fine.
 void Child::reap() {
   while (::waitpid(static_cast<pid_t>(id_), nullptr, 0) < 0 && errno == EINTR) continue;
   id_ = 0;

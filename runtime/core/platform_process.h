@@ -1,4 +1,5 @@
-// Processes that the library starts, and what it shares with them: the operating system's calls for that, in one place.
+// Child processes and what the library shares with them: the operating system calls, kept in one
+// place.
 #pragma once
 
 #include <chrono>
@@ -14,7 +15,7 @@ namespace etr::platform {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-// An open file of the system, closed with the object; not inherited by programs that the process starts.
+// Owns a file descriptor. Programs that the process starts do not inherit it.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -30,32 +31,35 @@ class Descriptor {
   int number_ = -1;
 };
 
-// Memory that another process sees, too. The process that has made it maps pieces of it, one that was given it all of it.
+// Memory shared with another process. The process that created it maps pieces of it; the process
+// that received it maps all of it.
 class SharedMemory {
  public:
-  static constexpr uint64_t kPage = 4096;  // what pieces are multiples of, and begin at
+  static constexpr uint64_t kPage = 4096;  // pieces begin at, and have sizes of, multiples of this
 
-  SharedMemory();                              // of this process, without bytes; Error(io)
-  explicit SharedMemory(Descriptor of_other);  // of the process that started this one
+  SharedMemory();                              // creates empty memory; Error(io)
+  explicit SharedMemory(Descriptor of_other);  // received from the parent process
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
   int descriptor() const { return file_.number(); }
 
-  // Of another process: the memory, of which at least `size` bytes may be used. It may move when it grows. Error(out_of_memory).
+  // For the receiving process: the memory, of which at least `size` bytes may be used. It may move
+  // when it grows. Throws Error(out_of_memory).
   std::byte* bytes(uint64_t size);
 
-  // Of this process: a piece, which does not move, and stays when this object goes. Error(out_of_memory).
+  // For the creating process: maps a piece, which does not move and outlives this object. Throws
+  // Error(out_of_memory).
   std::byte* map(uint64_t begin, uint64_t size) const;
-  // Takes it back, and its bytes from both processes.
+  // Unmaps a piece and frees its bytes for both processes.
   void unmap(std::byte* piece, uint64_t begin, uint64_t size) const;
 
  private:
   Descriptor file_;
   std::byte* memory_ = nullptr;
   uint64_t size_ = 0;
-  int64_t owner_ = 0;  // the process; not that of a child of fork()
+  int64_t owner_ = 0;  // the creating process, as opposed to its fork() children
 };
 
 struct Frame {
@@ -63,24 +67,25 @@ struct Frame {
   std::string payload;
 };
 
-// Frames to and from another process on this machine.
+// Exchanges frames with another process.
 class Channel {
  public:
   enum class Outcome { frame, late, closed };
 
   static void make(Channel& here, Descriptor& there);  // Error(io)
   Channel() = default;
-  // Over a connection that does not block. A frame of more bytes than `limit` closes it.
+  // Wraps a non-blocking connection. A received frame of more than `limit` bytes closes it.
   explicit Channel(Descriptor end, uint64_t limit = uint64_t{64} << 20)
       : end_(std::move(end)), limit_(limit) {}
 
   int descriptor() const { return end_.number(); }
   void set_limit(uint64_t bytes) { limit_ = bytes; }
 
-  // Any thread. False where the other process is gone, or takes nothing for ten seconds.
+  // Thread safe. Returns false if the other process is gone or accepts nothing for ten seconds.
   bool send(uint32_t kind, std::string_view payload);
 
-  // One thread. `closed` also when the descriptor `watched` becomes readable, if there is one.
+  // For a single thread. Also returns `closed` when the descriptor `watched`, if any, becomes
+  // readable.
   Outcome receive(Frame& frame, Deadline deadline, int watched = -1);
 
  private:
@@ -89,37 +94,38 @@ class Channel {
   Descriptor end_;
   uint64_t limit_ = uint64_t{64} << 20;
   std::mutex sending_;
-  std::string received_;  // of a frame that is not whole yet
+  std::string received_;  // start of an incomplete frame
 };
 
-// A program that this process has started.
+// A program that this process started.
 class Child {
  public:
-  // `descriptors` become 3, 4, ... there; nothing else of this process's files, signal masks and handlers does. It does not get
-  // the terminal's signals. Error(not_found / io).
+  // `descriptors` become 3, 4, ... in the child. It inherits no other descriptors of the library,
+  // no signal mask, no signal handlers, and gets no terminal signals. Throws Error(not_found / io).
   Child(const std::string& program, const std::vector<std::string>& arguments,
         std::span<const int> descriptors);
-  ~Child();  // ends it where it still runs
+  ~Child();  // kills it if it still runs
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  bool wait(Deadline deadline);  // whether it has ended
+  bool wait(Deadline deadline);  // returns whether it has ended
 
  private:
   void reap();
 
   int64_t id_ = 0;
-  int64_t owner_ = 0;  // whose child it is: not that of a child of fork()
+  int64_t owner_ = 0;   // the parent process, as opposed to its fork() children
   Descriptor process_;  // readable when the program has ended
 };
 
-// In a program that a Child is: readable when the process with this id, which has started it, has ended.
+// For a program started as a Child: a descriptor that becomes readable when the process with this
+// id, its parent, has ended.
 Descriptor watch_process(int64_t id);
 
-// In such a program: closes the descriptors from `first` on, which a parent without care left open.
+// For such a program: closes all descriptors from `first` on, which the parent may have leaked.
 void close_others(int first);
 
-// The folder of the library or program that has this code; "" where the system does not tell.
+// The folder of the library or program that contains this code, or "" if unknown.
 std::string code_directory();
 
 }  // namespace etr::platform

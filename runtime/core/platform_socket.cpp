@@ -52,7 +52,7 @@ void send_at_once(int socket) {
   ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-// Whether the connection stands; errno says why not.
+// Returns whether the connection was made; if not, sets errno.
 bool connected(const Descriptor& socket, const addrinfo& address, Deadline deadline) {
   if (::connect(socket.number(), address.ai_addr, address.ai_addrlen) == 0) return true;
   if (errno != EINPROGRESS) return false;
@@ -89,7 +89,7 @@ Descriptor accept_from(const Descriptor& listener) {
   return out;
 }
 
-// Again and again: the server may not have started yet, and a name not be known yet.
+// Retries, because the server may not have started and its name may not be known yet.
 Descriptor connect_to(const std::string& host, const std::string& port, Deadline deadline) {
   std::string why = "no address";
   do {

@@ -1,4 +1,4 @@
-// The little of protocol buffers that writing event files and ONNX models needs.
+// A minimal protocol buffer writer, enough for event files and ONNX models.
 #pragma once
 
 #include <bit>
@@ -8,7 +8,7 @@
 
 namespace etr {
 
-// A message, field by field; nested ones are put in as bytes.
+// A message, written field by field. Nested messages are added as bytes.
 class Message {
  public:
   Message& integer(int field, uint64_t value) {

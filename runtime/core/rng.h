@@ -68,12 +68,13 @@ class Rng {
   float normal();  // mean 0, variance 1 (Box–Muller); takes kDrawsOfNormal draws
   static constexpr uint64_t kDrawsOfNormal = 2;
 
-  // Values with mean 0.
+  // Fills with normal values of mean 0.
   void fill_normal(std::span<float> out, float deviation) {
     for (float& value : out) value = deviation * normal();
   }
 
-  // Passes over as many draws of 32 bits, at no cost: the rows of a large array can each be drawn by themselves.
+  // Skips `draws` 32-bit draws in constant time, so that the rows of a large array can be drawn
+  // independently.
   constexpr void skip(uint64_t draws) {
     const uint64_t at = block_ * 4 + used_ - 4 + draws;
     block_ = at / 4;
@@ -88,7 +89,7 @@ class Rng {
   unsigned used_ = 4;
 };
 
-// Puts `items` into a random order (Fisher and Yates, as Durstenfeld has it): every order is as likely as the others.
+// Shuffles `items` uniformly (Fisher-Yates, in Durstenfeld's form).
 template <typename Items>
 void shuffle(Items& items, Rng& rng) {
   for (size_t i = items.size(); i > 1; --i)

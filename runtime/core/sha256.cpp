@@ -10,8 +10,8 @@ namespace {
 
 constexpr size_t kBlock = 64;
 
-// The first 32 bits of the fractional parts of the cube roots of the first 64 primes, and for the start of the
-// square roots of the first 8: computed, not copied.
+// Round constants: the first 32 bits of the fractional parts of the cube roots of the first 64
+// primes. Start values: the same of the square roots of the first 8 primes.
 struct Constants {
   std::array<uint32_t, 64> round{};
   std::array<uint32_t, 8> start{};

@@ -1,4 +1,4 @@
-// SHA-256 (FIPS 180-4) and HMAC (RFC 2104), for signatures and names of cached files.
+// SHA-256 (FIPS 180-4) and HMAC (RFC 2104), for signatures and cache file names.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace etr {
 
-// 32 bytes each. Our own, so that no cryptographic library is linked into the host process; nothing secret
-// depends on its timing but the caller's own key.
+// Return 32 bytes. Implemented here so that no cryptographic library is linked into the host
+// process. Not hardened against timing attacks: the only secret is the caller's own key.
 std::string sha256(std::string_view text);
 std::string hmac_sha256(std::string_view key, std::string_view text);
 

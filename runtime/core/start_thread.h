@@ -1,4 +1,5 @@
-// Threads that the library starts: where the system has none to give, the error says which, and what to do.
+// Starts threads. If the system has no thread to give, the error says which thread failed and what
+// to do.
 #pragma once
 
 #include <system_error>
@@ -9,7 +10,8 @@
 
 namespace etr {
 
-// `what`: "a thread that reads ahead"; `option`: the one by which there are fewer. Throws Error(out_of_memory).
+// `what`: the thread, such as "a thread that reads ahead". `option`: the option that reduces the
+// number of threads. Throws Error(out_of_memory).
 template <typename Body>
 std::thread start_thread(const char* what, const char* option, Body&& body) {
   try {

@@ -1,4 +1,4 @@
-// Lookup in the tables of specs (stages, ops, layers, optimizers): rows have a member `name`.
+// Lookup in tables of specs (stages, ops, layers, optimizers). Rows have a member `name`.
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace etr {
 
-// Throws Error(not_found) that names the nearest row. `kind` is "stage", "op", ...
+// Throws Error(not_found) that suggests the nearest name. `kind` is "stage", "op", ...
 template <typename Spec>
 const Spec& find_in_table(std::span<const Spec* const> table, const char* kind,
                           const std::string& name) {

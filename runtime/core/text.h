@@ -19,7 +19,8 @@ inline std::vector<std::string_view> split(std::string_view text, char at) {
     text.remove_prefix(end + 1);
   }
 }
-std::vector<std::string_view> split(std::string&& text, char at) = delete;  // views of a temporary
+// Would return dangling views.
+std::vector<std::string_view> split(std::string&& text, char at) = delete;
 
 inline std::string_view trim(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t\r\n");
@@ -27,7 +28,7 @@ inline std::string_view trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
 }
 
-// ASCII capitals made small, which is how extensions and headers are compared.
+// Converts ASCII letters to lower case, for comparing file extensions and headers.
 inline std::string lower_case(std::string_view text) {
   std::string out(text);
   for (char& c : out)
@@ -35,13 +36,14 @@ inline std::string lower_case(std::string_view text) {
   return out;
 }
 
-// "1 sample", "12 samples"; `plural` where an s does not make it.
+// "1 sample", "12 samples". `plural` is for irregular plurals.
 inline std::string counted(int64_t count, std::string_view one, std::string_view plural = {}) {
   if (count == 1) return cat("1 ", one);
   return plural.empty() ? cat(count, " ", one, "s") : cat(count, " ", plural);
 }
 
-// "an echo", "a cache": by the first letter, which is right for the names of stages, layers and formats.
+// "an echo", "a cache". Decides by the first letter, which is right for the names of stages, layers
+// and formats.
 inline std::string with_article(std::string_view noun) {
   return cat(!noun.empty() && std::string_view("aeio").find(noun[0]) != std::string_view::npos
                  ? "an "
@@ -49,7 +51,7 @@ inline std::string with_article(std::string_view noun) {
              noun);
 }
 
-// The whole text as a number; Error(corrupt_data) that names `what` otherwise.
+// Parses the whole text as a number. Throws Error(corrupt_data) that names `what`.
 template <typename T>
 T parse_number(std::string_view text, std::string_view what, const char* expected) {
   T value{};

@@ -1,4 +1,4 @@
-// Text that others wrote, as UTF-8.
+// Converts external text to UTF-8.
 #pragma once
 
 #include <string>
@@ -6,12 +6,14 @@
 
 namespace etr {
 
-// The text itself where it is valid UTF-8 without zeros; else with each byte that is not written as \xE9. Names that come out of
-// this library (in JSON, in messages, of fields) are UTF-8, whatever a file calls its parts.
+// Returns `text`, with each byte that is NUL or not part of valid UTF-8 replaced by \xE9 notation.
+// Names that leave this library (in JSON, messages and field names) are UTF-8, whatever bytes a
+// file uses.
 std::string as_utf8(std::string_view text);
 
-// Bytes of the character that `text`, which is not empty, begins with; 0 where it begins with none. By the Unicode standard's
-// table 3-7: no overlong forms, no surrogates, nothing above U+10FFFF.
+// The length in bytes of the first character of `text`, which must not be empty, or 0 if it is
+// invalid. Follows table 3-7 of the Unicode standard: no overlong forms, no surrogates, nothing
+// above U+10FFFF.
 size_t character_length(std::string_view text);
 
 }  // namespace etr

@@ -1,11 +1,11 @@
-// What a zstd frame can hold.
+// The maximum compression ratio of zstd.
 #pragma once
 
 #include <cstdint>
 
 namespace etr {
 
-// Bytes of content for each byte of a frame, at most: a block of 128 KB takes 4.
+// The maximum number of content bytes per frame byte: a block of 128 KB takes at least 4 bytes.
 constexpr uint64_t kMostOfZstd = 32768;
 
 }  // namespace etr

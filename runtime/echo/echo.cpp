@@ -1,14 +1,16 @@
-// The echo node: repeats what came from upstream (Choi et al. 2019, arXiv 1907.05550).
+// The echo node: repeats items from upstream (Choi et al. 2019, arXiv 1907.05550).
 //
-//   fixed      every item is emitted `factor` times, mixed through a buffer of copies.
-//   together   the same, its copies one right after another, so that they stand in one batch (Hoffer et al. 2020, Fort et al.
-//              2021, arXiv 2105.13343).
-//   on_demand  every fresh item is emitted once, at once; held ones are repeated only while the consumer would otherwise
-//              wait, `factor` uses for each fresh one at most, and a bounded number on credit.
-//   auto       the same, and echoes that are due after each fresh item by the ratio that the run was found to need.
+//   fixed      Emits every item `factor` times, mixed through a buffer of copies.
+//   together   Like fixed, but with the copies in direct succession, so that they share a batch
+//              (Hoffer et al. 2020, Fort et al. 2021, arXiv 2105.13343).
+//   on_demand  Emits every fresh item once, immediately. Repeats held items only while the consumer
+//              would otherwise wait, at most `factor` uses per fresh item, plus a limited number on
+//              credit.
+//   auto       Like on_demand, plus the echoes due after each fresh item at the ratio that the run
+//              needs.
 //
-// Copies share their tensors. Each is a replica with a number of its own, so that augmentation
-// after this node draws anew for each.
+// Copies share their tensors. Each is a replica with its own number, so that augmentation after
+// this node draws anew for each.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -60,7 +62,7 @@ Draw draw_of(const Options& options, Draw by_default) {
   return name == "newest" ? Draw::newest : by_default;
 }
 
-// What all modes share: the buffer, its randomness, and the age of what leaves.
+// Common to all modes: the buffer, its random numbers, and the age of outputs.
 class Echo : public SerialStage {
  public:
   Echo(const Options& options, const StageContext& context, Draw by_default)
@@ -81,7 +83,7 @@ class Echo : public SerialStage {
     fresh_ = 0;
   }
 
-  // In samples: copies share their bytes.
+  // Counted in samples, because copies share their bytes.
   double holds_bytes(double item_bytes) const override {
     return item_bytes * static_cast<double>(capacity_);
   }
@@ -90,7 +92,8 @@ class Echo : public SerialStage {
   void forget_before(uint64_t epoch) final { decisions_.forget_before(epoch); }
 
  protected:
-  // Ages count in fresh items of this node; while an item is held its age lacks those that came before it.
+  // Ages count fresh items of this node. While an item is held, its age excludes those that came
+  // before it.
   Item received(Item&& item) {
     ++all_fresh_;
     if (compacts_) item.compact();
@@ -139,7 +142,7 @@ class FixedEcho final : public Echo {
     const Item held = received(std::move(item));
     const uint32_t copies = copies_.next();
     const auto bytes = static_cast<int64_t>(held.size_bytes());
-    // To mix copies, not samples, each is held by itself; they share the bytes.
+    // To mix copies rather than samples, each copy is held separately; they share the bytes.
     const uint32_t together = mixes_ ? 1 : copies;
     for (uint32_t used = 0; used < copies; used += together) {
       const uint32_t end = used + together;
@@ -169,7 +172,8 @@ class FixedEcho final : public Echo {
   CopyCounter copies_;
 };
 
-// Of the modes that depend on time. A decision is how many echoes follow a fresh item before the next one.
+// The time-dependent modes. A decision is the number of echoes after a fresh item and before the
+// next.
 class AdaptiveEcho final : public Echo {
  public:
   AdaptiveEcho(const Options& options, const StageContext& context, bool plans)
@@ -289,7 +293,8 @@ class AdaptiveEcho final : public Echo {
   Json details_;  // of the decision after it
 };
 
-// Holds nothing. As many copies of each item, so that a batch whose size they divide has all of an item or none.
+// Holds nothing. Emits the same number of copies of each item, so that a batch whose size is a
+// multiple of it has all copies of an item or none.
 class TogetherEcho final : public Echo {
  public:
   TogetherEcho(const Options& options, const StageContext& context)

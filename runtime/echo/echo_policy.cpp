@@ -10,7 +10,8 @@
 namespace etr::echo {
 namespace {
 
-// Of a number that is owed, what can be given in whole ones. A hair below one must not depend on how the sum was rounded.
+// Takes the whole part of what is owed. A value just below an integer counts as that integer, so
+// that the result does not depend on rounding of the sum.
 uint32_t whole_of(double& owed) {
   const double whole = std::max(std::floor(owed + 1e-9), 0.0);
   owed -= whole;
@@ -39,7 +40,7 @@ void EchoBuffer::add(pipeline::Item item, Uses uses, int64_t bytes, Rng& rng) {
   put(std::prev(samples_.end()), rng);
 }
 
-// Where the draw finds it.
+// Places the sample where draw() finds it.
 void EchoBuffer::put(Samples::iterator held, Rng& rng) {
   const uint64_t number = numbers_++;
   const auto [planned, most, used] = held->uses;
@@ -53,7 +54,7 @@ void EchoBuffer::put(Samples::iterator held, Rng& rng) {
     return;
   }
   uint64_t by = draw_ == Draw::newest ? UINT64_MAX - number : used;
-  // Its next use lies half to one and a half times as many draws ahead as samples are held.
+  // The next use is half to one and a half times as many draws ahead as samples are held.
   if (draw_ == Draw::spread)
     by = 2 * draws_ + size() + rng.below(static_cast<uint32_t>(2 * size()));
   held->place = order_.emplace(Key(false, by, number), held).first;
@@ -77,7 +78,7 @@ void EchoBuffer::use(Held& held, pipeline::Item& out) {
   else
     out = held.item;
   out.replica = replica;
-  // A batch that is repeated as a whole holds nothing fresh, whatever its samples were.
+  // A batch repeated as a whole has no fresh samples, whatever they were before.
   if (replica > 0) out.batch.echoed += std::exchange(out.batch.fresh, 0);
 }
 
@@ -111,7 +112,7 @@ EchoBuffer::Samples::iterator EchoBuffer::least_worth(Rng& rng) {
   if (draw_ == Draw::spread) return samples_.begin();
   if (order_.empty()) return mixed_[rng.below(static_cast<uint32_t>(mixed_.size()))];
   const auto [spent, by, number] = std::prev(order_.end())->first;
-  const bool by_use = spent || draw_ == Draw::least_used;  // of the most used the oldest
+  const bool by_use = spent || draw_ == Draw::least_used;  // of the most used, the oldest
   return order_.lower_bound({spent, by, by_use ? 0 : number})->second;
 }
 
@@ -147,7 +148,7 @@ uint32_t EchoPlan::echoes_after_fresh() {
 }
 
 void EchoPlan::observe(const pipeline::Pace& pace, uint64_t fresh, uint64_t given) {
-  // The first items fill the queues, and say nothing of the pace.
+  // The first items only fill the queues and say nothing about the pace.
   if (!started_ && static_cast<double>(fresh) < kItems) return;
   const Sums now{pace.elapsed_s, pace.upstream_held_s, static_cast<double>(fresh),
                  static_cast<double>(given)};

@@ -1,4 +1,5 @@
-// How often each item is repeated, and which one next. Pure policy: no queues, no threads, no clocks.
+// How often each item is repeated, and which one is next. Pure policy, without queues, threads or
+// clocks.
 #pragma once
 
 #include <algorithm>
@@ -13,13 +14,13 @@
 
 namespace etr::echo {
 
-// The number of the `use`-th copy of an item: echo nodes may follow each other, and replicas of replicas keep
-// distinct numbers.
+// The replica number of the `use`-th copy of an item. Echo nodes may be chained, and replicas of
+// replicas need distinct numbers.
 constexpr uint32_t replica_of(uint32_t replica, uint32_t use) { return replica * 1024 + use; }
 constexpr uint32_t kMostReplicas = 1023;
 
-// Copies of successive items for a real factor e >= 1, by error diffusion: floor(e) or ceil(e)
-// each, and after n items the sum is within 1 of n * e, for every n.
+// Numbers of copies of successive items for a real factor e >= 1, by error diffusion: floor(e) or
+// ceil(e) each, and after any n items their sum is within 1 of n * e.
 class CopyCounter {
  public:
   explicit CopyCounter(double factor) : factor_(factor) {}
@@ -32,50 +33,55 @@ class CopyCounter {
   double owed_ = 0;
 };
 
-// Which of the held samples an echo repeats.
+// The order in which an echo repeats held samples.
 enum class Draw {
   spread,      // each about as many echoes after its last use as samples are held
-  least_used,  // of these the oldest: use stays balanced
+  least_used,  // the least used, of these the oldest: keeps use balanced
   uniform,     // any, at random
-  newest,      // the mean age stays low
+  newest,      // keeps the mean age low
 };
 
-// Samples that may be repeated, each with a number of uses. One that has been used up stays, where it may be used beyond that.
+// Samples that may be repeated, each with a number of uses. A sample with all planned uses consumed
+// stays if it may be used beyond them.
 class EchoBuffer {
  public:
   EchoBuffer(Draw draw, int64_t limit_bytes) : draw_(draw), limit_bytes_(limit_bytes) {}
 
-  // How often a sample may be used, of which `used` have been.
+  // The number of planned uses of a sample, the maximum, and how many were consumed.
   struct Uses {
     uint32_t planned = 1, most = 1, used = 0;
   };
 
-  // `item` weighs `bytes`. Throws Error(out_of_memory) beyond the byte limit: a limit that dropped samples instead would make
-  // echoes depend on their size.
+  // `bytes`: the item's size. Throws Error(out_of_memory) beyond the byte limit: if samples were
+  // dropped instead, echoes would depend on their sizes.
   void add(pipeline::Item item, Uses uses, int64_t bytes, Rng& rng);
-  // The next use, a replica with a number of its own; false where every sample has been used up.
+  // Takes the next planned use, as a replica with its own number. Returns false if no sample has
+  // planned uses left.
   bool draw(pipeline::Item& out, Rng& rng);
-  // One more use of a sample that was used up, the least used of these; false where none may be.
+  // Takes an extra use of a sample without planned uses left, the least used of these. Returns
+  // false if there is none.
   bool draw_spent(pipeline::Item& out, Rng& rng);
-  // Gives up the sample of least worth: the oldest (`spread`), else one that was used up, the most used, the oldest, or any.
-  // Returns the uses that it had left.
+  // Evicts the least valuable sample: with `spread` the oldest; otherwise one without planned uses
+  // left, if any, else the most used (`least_used`), the oldest (`newest`) or any (`uniform`).
+  // Returns the planned uses that it had left.
   uint32_t evict(Rng& rng);
   void clear();
 
   size_t size() const { return samples_.size(); }
-  uint64_t copies() const { return copies_; }  // uses that are left
+  uint64_t copies() const { return copies_; }  // planned uses left
 
  private:
   struct Held;
-  using Samples = std::list<Held>;                   // the oldest first
-  using Key = std::tuple<bool, uint64_t, uint64_t>;  // was used up; what `draw_` orders by; number
-  using Order = std::map<Key, Samples::iterator>;    // the first is drawn next
+  using Samples = std::list<Held>;  // oldest first
+  // Has no planned uses left, rank by `draw_`, number.
+  using Key = std::tuple<bool, uint64_t, uint64_t>;
+  using Order = std::map<Key, Samples::iterator>;  // the first is drawn next
   struct Held {
     pipeline::Item item;
     Uses uses;
     int64_t bytes;
-    Order::iterator place;  // but of samples that are in mixed_
-    size_t mixed;           // the place there
+    Order::iterator place;  // unless in mixed_
+    size_t mixed;           // index in mixed_
   };
 
   void use(Held& held, pipeline::Item& out);
@@ -88,38 +94,44 @@ class EchoBuffer {
   const int64_t limit_bytes_;
   Samples samples_;
   Order order_;
-  std::vector<Samples::iterator> mixed_;  // `uniform`: those that have uses left
+  std::vector<Samples::iterator> mixed_;  // for `uniform`: those with planned uses left
   uint64_t numbers_ = 0, draws_ = 0, copies_ = 0;
   int64_t bytes_ = 0;
 };
 
-// How many echoes may be given beyond those that the held samples have left, in all: uses that earlier samples left when they
-// went are saved up, and later samples' uses are taken on credit; of each at most `band`.
+// Balances the uses of samples: unused uses of evicted samples are saved, and extra uses of others
+// are taken on credit, to be paid back by later samples. Savings and debt are limited to `band`.
 class Credit {
  public:
   explicit Credit(uint64_t band) : band_(static_cast<int64_t>(band)) {}
   void save(uint32_t uses) { uses_ = std::min<int64_t>(uses_ + uses, band_); }
   bool may_spend() const { return uses_ > -band_; }
   void spend() { --uses_; }
-  // What a fresh sample of `uses` has left of them for echoes of its own, when it has paid back what it can. Its first use is its own.
+  // The uses that a fresh sample with `uses` has left after paying back as much debt as it can. It
+  // always keeps its first use.
   uint32_t repaid(uint32_t uses);
   void reset() { uses_ = 0; }
 
  private:
   const int64_t band_;
-  int64_t uses_ = 0;  // below 0: owed
+  int64_t uses_ = 0;  // negative: debt
 };
 
-// `auto`: the factor e that the run needs, and the echoes that are due after each fresh item by it. Echoes that were given
-// beyond these, because the consumer would have waited, are a debt that later items' repay: so the run's ratio follows e,
-// and an upstream that comes in bursts is echoed evenly.
+// For `auto`: the factor e that the run needs, and the resulting number of echoes due after each
+// fresh item. Echoes given beyond these, because the consumer would have waited, are a debt that is
+// deducted from later ones. So the ratio of the run follows e, and a bursty upstream is echoed
+// evenly.
 //
-// e is what was given for each fresh item, as long as upstream was not held back by it:
+// e is the number of items given per fresh item, reduced by the share of time that upstream was
+// held back:
 //
-//   e = clamp(given / fresh * (1 - held / elapsed), 1, cap)      held: upstream waited because its queue was full
+//   e = clamp(given / fresh * (1 - held / elapsed), 1, cap)
 //
-// As the consumer always gets what it needs, given / fresh finds the ratio of the times by itself where e is too low; where it is
-// too high, upstream is held. Sums and debts forget what is some seconds and items old.
+// where `held` is the time that upstream waited because its queue was full.
+//
+// If e is too low, given / fresh finds the right ratio by itself, because the consumer always gets
+// what it needs. If e is too high, upstream is held back. Sums and debts decay over some seconds
+// and items.
 class EchoPlan {
  public:
   EchoPlan(double cap, uint64_t most_debt)

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kBoxWidth = 168, kBoxHeight = 74, kGap = 44, kRowGap = 40, kMargin = 24, kTop = 74;
 constexpr int kColumns = 5;
-constexpr int kGauge = 30;           // width of a queue's fill
+constexpr int kGauge = 30;           // width of a queue's gauge
 constexpr size_t kMostLetters = 21;  // of a stage's name that fit into its box
 
 std::string rate_text(double rate) {
@@ -26,7 +26,7 @@ std::string rate_text(double rate) {
   return text;
 }
 
-// From a calm green over amber to red: hue 150 to 8.
+// From green over amber to red: hue 150 to 8.
 std::string color_of(double load) {
   const double share = std::clamp(load, 0.0, 1.0);
   char text[48];
@@ -83,7 +83,7 @@ class Drawing {
   }
   std::string why() const { return e_["bottleneck"]["why"]; }
 
-  // A generous estimate: the real width depends on the viewer's font.
+  // A generous estimate, as the actual width depends on the viewer's font.
   int heading_width() const {
     return static_cast<int>(std::max(9.5 * static_cast<double>(title().size()),
                                      7.2 * static_cast<double>(why().size())));
@@ -125,7 +125,7 @@ class Drawing {
         x + kBoxWidth - 10, y + 61, 100 * load);
   }
 
-  // With the fill of the queue between two segments, where there is one.
+  // Draws an arrow, with the fill level of the queue between two segments, if there is one.
   void arrow(size_t from, size_t to) {
     const int y = y_of(from) + kBoxHeight / 2;
     const int x1 = x_of(from) + kBoxWidth + 4;

@@ -13,16 +13,16 @@ namespace etr::explain {
 namespace {
 
 constexpr double kEndless = 1e15;    // samples/s of a stage without measurable work
-constexpr double kMaxFactor = 8;     // of an echo node that is suggested
-constexpr double kWorthwhile = 1.1;  // a gain that is worth a suggestion
+constexpr double kMaxFactor = 8;     // of a suggested echo node
+constexpr double kWorthwhile = 1.1;  // gain that justifies a suggestion
 
 enum class Runs { own_thread, serial, parallel };
 
 struct Stage {
   std::string name;
   Runs runs;
-  bool random, echoes, upstream;  // upstream: the source, or a map in front of any serial stage
-  double work_s;                  // for one sample that reaches the consumer
+  bool random, echoes, upstream;  // upstream: the source, or a map before any serial stage
+  double work_s;                  // per sample that reaches the consumer
 };
 
 struct Model {
@@ -50,7 +50,8 @@ struct Model {
 
 constexpr char kNoStatistics[] = "these are not the statistics of a pipeline";
 
-// Statistics come from files too. What is read below is there, of its type, and nothing that divides is 0.
+// Statistics may come from files. Checks that what is read exists and has the right type, and that
+// no divisor is 0.
 void check_stage(const Json& row, const std::string& where) {
   const JsonMembers stage(row, cat(kNoStatistics, ": ", where), Code::invalid_argument);
   stage.text("name");
@@ -97,7 +98,7 @@ Model model_of(const Json& stats) {
   const Json& consumer = stats["consumer"];
   const auto samples = consumer["samples"].get<double>();
   const Json& last = stats["stages"].back();
-  // What the pipeline has made, including what waits for the consumer.
+  // The output of the pipeline, including what waits for the consumer.
   const double made = last["items_out"].get<double>() * samples / consumer["items"].get<double>();
   model.threads = stats["threads"];
   const double busy = stats["elapsed_s"].get<double>() - consumer["waiting_s"].get<double>();
@@ -119,8 +120,8 @@ Json prediction(const Model& now, const Model& then, const char* change,
           {"gain", then.whole() / now.whole()}};
 }
 
-// The last stage whose output is the same each time and can be kept: in front of everything random or
-// serial. 0, the source, where there is no better one.
+// The last stage whose output is deterministic and can be cached, before everything random or
+// serial. 0, the source, if there is none later.
 size_t last_cacheable(const Model& model) {
   size_t last = 0;
   for (size_t i = 0; i < model.stages.size(); ++i) {
@@ -181,9 +182,10 @@ const Stage& slowest_of(const Model& model) {
                            });
 }
 
-// `measured`: the samples/s that reached the consumer.
+// `measured`: samples/s that reached the consumer.
 Json bottleneck_of(const Model& model, double measured) {
-  constexpr double kExplained = 0.5;  // of what the model says, from which it explains the rate
+  // Below this share of the model's rate, the model does not explain the measurement.
+  constexpr double kExplained = 0.5;
   const Stage& slowest = slowest_of(model);
   if (measured < kExplained * model.whole())
     return limit_of(
@@ -195,7 +197,7 @@ Json bottleneck_of(const Model& model, double measured) {
                     "the consumer takes samples more slowly than the pipeline can give them");
   const double alone = Model::alone(slowest, model.threads), pool = model.pool();
   if (pool < 0.95 * alone) {
-    const Stage* most = nullptr;  // of those that share the threads
+    const Stage* most = nullptr;  // of the stages that share the threads
     for (const Stage& s : model.stages)
       if (s.runs != Runs::own_thread && (!most || s.work_s > most->work_s)) most = &s;
     const double share = most->work_s * pool / model.threads;

@@ -32,12 +32,12 @@ std::unique_ptr<Pieces> pieces_of(const std::string& path, const ReadOptions& op
   return std::make_unique<FilePieces>(open_file(path, options));
 }
 
-// Walks through pieces.
+// A cursor over pieces.
 class PieceReader {
  public:
   explicit PieceReader(std::unique_ptr<Pieces> pieces) : pieces_(std::move(pieces)) {}
 
-  // What is left of the present piece, or the next one; empty at the end.
+  // The rest of the current piece, or the next one; empty at the end.
   std::span<const std::byte> rest() {
     if (at_ == block_.size) {
       before_ += block_.size;
@@ -60,7 +60,7 @@ class PieceReader {
   std::string begin_;
 };
 
-// What a file is and what its name should end with, where its first bytes tell.
+// The file's kind, and the extension it should have, as far as its first bytes tell.
 std::pair<const char*, const char*> kind_of(std::string_view begin) {
   if (begin.starts_with("\x1f\x8b")) return {"gzip", ".gz"};
   if (begin.starts_with("\x28\xb5\x2f\xfd")) return {"zstd", ".zst"};
@@ -111,7 +111,7 @@ class FileStream final : public ByteStream {
   uint64_t position_ = 0;
 };
 
-// What both kinds of decompression share: the file's bytes, and a guard against content that is out of all proportion to them.
+// Shared by both decompressors: the compressed input, and a check of the decompression ratio.
 class Decompressor : public ByteStream {
  public:
   Decompressor(const std::string& path, const ReadOptions& options)
@@ -132,7 +132,7 @@ class Decompressor : public ByteStream {
   }
 
  protected:
-  // Fills `out` as far as the content goes.
+  // Fills `out`, less only at the end of the content.
   virtual size_t unpack(std::span<std::byte> out) = 0;
 
   [[noreturn]] void corrupt(const char* kind, const char* why) const {
@@ -180,8 +180,8 @@ class ZstdStream final : public Decompressor {
   }
 
  private:
-  // zstd's memory for a frame is the window that the frame asks for: 128 MB at most, as zstd has it, and within a budget a
-  // quarter of that, but never less than what common levels ask for.
+  // The zstd library allocates the window size that a frame asks for. The limit is zstd's default
+  // of 128 MB, or a quarter of the budget if that is less, but never less than common levels need.
   int window_log() const {
     constexpr int kLeast = 23, kMost = 27;
     int log = kMost;
@@ -200,7 +200,7 @@ class ZstdStream final : public Decompressor {
       const size_t left = ZSTD_decompressStream(context_.get(), &output, &input);
       input_.take(input.pos);
       if (ZSTD_isError(left)) corrupt("zstd", ZSTD_getErrorName(left));
-      if (input.pos == 0 && output.pos == before) break;  // nothing left to give
+      if (input.pos == 0 && output.pos == before) break;  // no progress
       in_frame_ = left != 0;
     }
     if (output.pos < output.size && in_frame_) ends_early("zstd");
@@ -208,7 +208,7 @@ class ZstdStream final : public Decompressor {
   }
 
   std::unique_ptr<ZSTD_DStream, size_t (*)(ZSTD_DStream*)> context_;
-  bool in_frame_ = true;  // or before the first
+  bool in_frame_ = true;  // initially true: a frame must follow
 };
 
 // Any number of gzip members.
@@ -230,7 +230,7 @@ class GzipStream final : public Decompressor {
       const auto rest = input_.rest();
       if (rest.empty() && !in_member_) break;
       if (rest.empty()) ends_early("gzip");
-      if (!in_member_ && rest[0] == std::byte{0}) {  // tapes and disks fill up with zeros
+      if (!in_member_ && rest[0] == std::byte{0}) {  // zero padding of tapes and disks
         input_.take(1);
         continue;
       }
@@ -240,7 +240,7 @@ class GzipStream final : public Decompressor {
   }
 
   size_t inflate_some(std::span<const std::byte> from, std::span<std::byte> out) {
-    constexpr size_t kMost = size_t{1} << 30;  // zlib counts in 32 bits
+    constexpr size_t kMost = size_t{1} << 30;  // zlib's counters have 32 bits
     const size_t offered = std::min(from.size(), kMost), room = out.size();
     stream_.next_in = const_cast<Bytef*>(reinterpret_cast<const Bytef*>(from.data()));
     stream_.avail_in = static_cast<uInt>(offered);
@@ -257,10 +257,10 @@ class GzipStream final : public Decompressor {
   }
 
   z_stream stream_{};
-  bool in_member_ = true;  // or before the first
+  bool in_member_ = true;  // initially true: a member must follow
 };
 
-// Memory that goes back to the system, where that of core/memory would be kept for reuse.
+// Memory that is returned to the system when freed, whereas core/memory would keep it for reuse.
 std::shared_ptr<std::byte> memory_for_good(size_t size) {
   const size_t page = size > platform::kHugePage ? platform::kHugePage : 4096;
   const size_t whole = (std::max<size_t>(size, 1) + page - 1) / page * page;
@@ -313,7 +313,8 @@ Block read_whole(const std::string& path, const ReadOptions& options, uint64_t l
   if (stream->left().value_or(0) > limit.bytes)
     fail(Code::unsupported, "'", path, "' has ", *stream->left(), " bytes; the limit is ",
          limit.bytes, " (", limit.name, ")");
-  const uint64_t first = stream->left().value_or(size_t{1} << 20) + 1;  // and one, to see the end
+  // One more, to detect the end.
+  const uint64_t first = stream->left().value_or(size_t{1} << 20) + 1;
   std::shared_ptr<std::byte> bytes;
   size_t size = 0;
   for (bool more = true; more;) {

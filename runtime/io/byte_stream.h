@@ -1,4 +1,4 @@
-// Sources of bytes: plain files, and those compressed with gzip or zstd.
+// Byte streams from plain files and from files compressed with gzip or zstd.
 #pragma once
 
 #include <cstddef>
@@ -21,12 +21,12 @@ struct Block {
   std::span<const std::byte> bytes() const { return {data.get(), size}; }
 };
 
-// How many times as large as the compressed file its content may be, beyond the first megabyte: a small file
-// could otherwise fill the memory.
+// The largest allowed ratio of decompressed to compressed size. The first megabyte does not count.
+// Without the limit a small file could fill the memory.
 constexpr double kMaxRatio = 10000;
 constexpr uint64_t kFreeOfRatio = uint64_t{1} << 20;
 
-// Whether content of `size` bytes is to be expected of `packed` compressed ones.
+// Whether `packed` compressed bytes may expand to `size` bytes.
 inline bool in_proportion(uint64_t size, uint64_t packed, double max_ratio) {
   return static_cast<double>(size) <=
          static_cast<double>(kFreeOfRatio) + max_ratio * static_cast<double>(packed);
@@ -36,49 +36,53 @@ inline bool in_proportion(uint64_t size, uint64_t packed, double max_ratio) {
 struct ReadOptions {
   RemoteOptions remote;
   double max_ratio = kMaxRatio;
-  const char* ratio_option = nullptr;    // sets max_ratio, for errors
-  const Interrupt* interrupt = nullptr;  // ends every wait with Error(cancelled)
-  uint64_t budget_bytes = 0;  // for all that one record, or a file that is kept, may take; 0: none
-  bool only_files =
-      false;  // a pipe, whose bytes come once, is Error(state): somebody else will read it
+  const char* ratio_option = nullptr;    // the option that sets max_ratio, for errors
+  const Interrupt* interrupt = nullptr;  // makes waits end with Error(cancelled)
+  uint64_t budget_bytes = 0;             // memory limit of a record or a kept file; 0: none
+  bool only_files = false;  // reject pipes with Error(state), as their bytes will be read elsewhere
 };
 
-// Delivers a file front to back. Errors name the file. Used by one thread at a time.
+// Reads a file front to back. Errors name the file. For one thread at a time.
 class ByteStream {
  public:
   virtual ~ByteStream() = default;
 
-  // Fills `out` as far as the stream goes; less than asked only at the end.
+  // Fills `out`. Returns less than asked only at the end.
   virtual size_t read(std::span<std::byte> out) = 0;
 
-  // Bytes that are there to be read, where that is certain: of a plain file on the disk.
+  // The number of remaining bytes, if known: for plain files on the disk.
   virtual std::optional<uint64_t> left() const { return std::nullopt; }
 };
 
-bool is_compressed(const std::string& path);  // by its ending: .gz, .tgz, .zst, .tzst
+bool is_compressed(const std::string& path);  // by extension: .gz, .tgz, .zst, .tzst
 
-// Error(unsupported) for a pipe or device, which has no size: what is kept in memory as a whole, or read by its place, must end
-// and be known beforehand. Addresses are left alone, and what cannot be looked at: opening it will say why.
+// Throws Error(unsupported) for a pipe or device: files that are kept in memory or read at random
+// need a known size. Ignores addresses and files whose status cannot be read; opening those reports
+// the error.
 void require_sized(const std::string& path);
 
-// Opens a file, or an address (https://, s3://); what is compressed is unpacked as it is read.
-// Throws Error(not_found / io); reading throws Error(corrupt_data) on a damaged or truncated frame, and
+// Opens a file or an address (https://, s3://) and decompresses it on the fly. Throws
+// Error(not_found / io). Reading throws Error(corrupt_data) on a damaged or truncated frame and
 // Error(unsupported) beyond `max_ratio`.
 std::unique_ptr<ByteStream> open_stream(const std::string& path, const ReadOptions& options = {});
 
-// How much memory to take for `wanted` bytes of `stream`, of which `have` are there: lengths that a file states are believed
-// when as much has arrived.
+// How much memory to allocate to read `wanted` bytes of `stream`, of which `have` have arrived. A
+// length stated in a file is trusted only if the stream is known to hold as many bytes. Otherwise
+// the memory grows with the bytes that arrive.
 size_t trusted_bytes(const ByteStream& stream, uint64_t have, uint64_t wanted);
 
-// Reads `size` bytes into `out`, whose memory grows as they arrive; false where the stream ends before.
+// Reads `size` bytes into `out`, which grows as they arrive. Returns false if the stream ends
+// before.
 bool read_exactly(ByteStream& stream, std::vector<std::byte>& out, uint64_t size);
 
-// A whole file in memory, decompressed. Throws Error(unsupported) beyond `limit_bytes`, or the budget.
+// Reads and decompresses a whole file into memory. Throws Error(unsupported) beyond `limit_bytes`
+// or the budget.
 constexpr uint64_t kWholeFileLimit = uint64_t{1} << 34;
 Block read_whole(const std::string& path, const ReadOptions& options = {},
                  uint64_t limit_bytes = kWholeFileLimit);
 
-// A limit that an option names, or the budget where that is less; with the name, for errors.
+// A size limit: an option's value, or the memory budget if that is smaller. `name` is the limit's
+// name in errors.
 struct SizeLimit {
   uint64_t bytes = 0;
   const char* name = "";

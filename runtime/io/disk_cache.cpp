@@ -44,7 +44,7 @@ std::string DiskCache::path_of(const std::string& address, const std::string& ve
 std::optional<std::string> DiskCache::find(const std::string& address,
                                            const std::string& version) const {
   std::string path = path_of(address, version);
-  // Its time of change says when it was used last.
+  // The modification time records the last use.
   if (::utimensat(AT_FDCWD, path.c_str(), nullptr, 0) != 0) return std::nullopt;
   return path;
 }
@@ -77,9 +77,11 @@ std::string DiskCache::Entry::keep() {
   return path_;
 }
 
-// Waits until nobody else makes room. nullptr where the lock cannot be made; the log says why.
+// Waits for the lock that serialises making room. Returns nullptr if it cannot be created; the log
+// says why.
 std::unique_ptr<platform::FileLock> DiskCache::take_turn() const try {
-  constexpr std::chrono::milliseconds kPause{20};  // the system's own wait could not be cancelled
+  // Polls, because a blocking lock could not be cancelled.
+  constexpr std::chrono::milliseconds kPause{20};
   while (true) {
     std::string holder;
     if (auto lock = platform::FileLock::take(directory_ + "/lock", holder)) return lock;
@@ -96,7 +98,7 @@ std::unique_ptr<platform::FileLock> DiskCache::take_turn() const try {
   return nullptr;
 }
 
-// One process at a time, so that two do not both make room for the same file.
+// Serialised between processes, so that two do not both make room for the same file.
 void DiskCache::make_room(const std::string& kept) const {
   if (const auto lock = take_turn()) remove_oldest(kept);
 }
@@ -121,7 +123,7 @@ void DiskCache::remove_oldest(const std::string& kept) const {
   }
   std::sort(others.begin(), others.end(),
             [](const Found& a, const Found& b) { return a.used < b.used; });
-  // The new one stays, even where it alone is too large: somebody is about to read it.
+  // The new file stays even if it exceeds the limit alone, because it is about to be read.
   for (size_t i = 0; i < others.size() && total > limit_bytes_; ++i)
     if (fs::remove(others[i].path, error)) total -= others[i].bytes;
 }

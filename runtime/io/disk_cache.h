@@ -1,4 +1,4 @@
-// A folder of whole remote files, bounded in size, shared by processes.
+// A size-limited disk cache of whole remote files, shared between processes.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,20 @@
 
 namespace etr::io {
 
-// Files are written under a name of their own and renamed when they are complete, so that no process sees a
-// part of one. The least recently used go first. Removing one that is being read is harmless: the reader's
-// mapping keeps it. Any thread.
+// Files are written under a temporary name and renamed when complete, so no process sees a partial
+// file. The least recently used files are removed first. Removing a file that is being read is
+// harmless, because the reader has it open. Thread safe.
 class DiskCache {
  public:
-  // Makes the directory; Error(io). `cancelled` is asked while another process makes room.
+  // Creates the directory; throws Error(io). `cancelled` is polled while another process makes
+  // room.
   DiskCache(std::string directory, uint64_t limit_bytes, std::function<bool()> cancelled = nullptr);
 
-  // The file of this address and version (its entity tag), if it is there; it counts as used now.
+  // Returns the path of the cached file with this address and version (entity tag), if there is
+  // one, and marks it as used.
   std::optional<std::string> find(const std::string& address, const std::string& version) const;
 
-  // A file being written; removed unless it is kept.
+  // A file being written. The destructor removes it unless it was kept.
   class Entry {
    public:
     Entry(const DiskCache& cache, const std::string& address, const std::string& version);
@@ -33,7 +35,8 @@ class DiskCache {
     Entry& operator=(const Entry&) = delete;
 
     void write(std::span<const std::byte> bytes);  // Error(io)
-    // Returns its path; makes room. Error(cancelled): it is kept, and no room was made.
+    // Makes the file visible, makes room, and returns the path. Throws Error(cancelled) if
+    // cancelled while waiting to make room; the file is kept all the same.
     std::string keep();
 
    private:

@@ -20,8 +20,8 @@ constexpr uint32_t kIndexMagic = 0x184D2A50, kSeekTableMagic = 0x184D2A5E;
 constexpr uint32_t kSeekableFooter = 0x8F92EAB1;
 constexpr size_t kSkippableHeader = 8, kFooter = 9, kSeekEntry = 8;
 constexpr uint64_t kVersion = 1;
-constexpr uint64_t kMostIndexBytes = uint64_t{1} << 30;  // and of a seek table
-constexpr double kMostIndexRatio = 1000;                 // keys differ: ten is common
+constexpr uint64_t kMostIndexBytes = uint64_t{1} << 30;  // also of a seek table
+constexpr double kMostIndexRatio = 1000;                 // keys differ, so ten is typical
 constexpr uint64_t kMostNames = 1 << 16;
 
 uint32_t u32_at(const std::byte* at) {
@@ -30,7 +30,7 @@ uint32_t u32_at(const std::byte* at) {
   return value;
 }
 
-// Reads the index; `false` and empty results where it ends early.
+// Reads the index. Functions return false, with empty results, if it ends early.
 class Cursor {
  public:
   Cursor(std::span<const std::byte> bytes, size_t at) : bytes_(bytes), at_(at) {}
@@ -71,7 +71,7 @@ void FastShard::corrupt(const std::string& why) const {
   fail(Code::corrupt_data, "'", path_, "' is no fast shard, or a damaged one: ", why);
 }
 
-// Fills frames_; returns where they end.
+// Fills frames_ and returns the end of the last frame.
 uint64_t FastShard::read_seek_table() {
   const uint64_t size = file_.size();
   if (size < kSkippableHeader + kFooter)
@@ -125,9 +125,9 @@ void FastShard::read_index() {
   names_.resize(names);
   for (std::string_view& name : names_)
     if (!cursor.text(name)) corrupt("its index is damaged");
-  // A record takes two bytes at least, a field one.
+  // A record takes at least two bytes, a field one.
   if (!cursor.number(records) || records > cursor.left() / 2) corrupt("its index is damaged");
-  // Each record's place; a record is parsed when it is asked for.
+  // Stores only each record's position; records are parsed on access.
   uint64_t frame = 0;
   records_.reserve(records);
   for (uint64_t r = 0; r < records; ++r) {
@@ -150,7 +150,7 @@ void FastShard::read_index() {
 
 FastShard::Record FastShard::record(uint64_t number) const {
   if (number >= records_.size()) fail(Code::internal, "record ", number, " of ", records_.size());
-  // The constructor has walked the whole index: here every step succeeds.
+  // The constructor has validated the whole index, so no step fails here.
   Cursor cursor(index_, records_[number].index_offset);
   size_t frame = records_[number].first_frame;
   Record record;
@@ -178,9 +178,9 @@ FastShard::Record FastShard::record(uint64_t number) const {
 struct FastShardWriter::State {
   std::string path, temporary;
   platform::OutputFile file;
-  std::string index;  // of the records
+  std::string index;  // the records' part
   std::vector<std::string> names;
-  std::vector<std::pair<uint32_t, uint32_t>> frames;  // compressed, content
+  std::vector<std::pair<uint32_t, uint32_t>> frames;  // compressed size, content size
   uint64_t records = 0;
   bool finished = false;
 

@@ -1,4 +1,5 @@
-// Fast shards: samples as zstd frames with a seek table and an index, read by number (docs/formats.md).
+// Fast shards: samples stored as zstd frames with a seek table and an index, for random access
+// (docs/formats.md).
 #pragma once
 
 #include <cstdint>
@@ -12,24 +13,24 @@
 
 namespace etr::io {
 
-// Immutable once open; any thread.
+// Immutable after construction. Thread safe.
 class FastShard {
  public:
-  // Reads the index. Throws Error(corrupt_data) that names the file and what is wrong with it.
+  // Reads the index. Throws Error(corrupt_data) that names the file and the damage.
   explicit FastShard(const std::string& path, const ReadOptions& options = {});
 
   uint64_t size() const { return records_.size(); }
 
   struct Field {
-    std::string_view name;   // lives as long as the shard
-    std::string_view value;  // a small field's bytes, out of the index
-    Block frame;             // or, where `data` is set, a zstd frame
+    std::string_view name;   // valid as long as the shard
+    std::string_view value;  // bytes of a small field, stored in the index
+    Block frame;             // otherwise, with `data` set: a zstd frame
   };
   struct Record {
     std::string_view key;
     std::vector<Field> fields;
   };
-  // Reads the record's frames. Error(io) where the file has been shortened.
+  // Reads the record's frames. Throws Error(io) if the file has been truncated.
   Record record(uint64_t number) const;
 
  private:
@@ -44,13 +45,13 @@ class FastShard {
 
   const std::string path_;
   const RecordFile file_;
-  std::vector<uint64_t> frames_;  // begin of each, and the end of the last
+  std::vector<uint64_t> frames_;  // start of each frame, then the end of the last
   std::vector<std::byte> index_;
   std::vector<std::string_view> names_;
   std::vector<At> records_;
 };
 
-// `bytes` as one zstd frame with a checksum.
+// Compresses `bytes` into one zstd frame with a checksum.
 std::vector<std::byte> zstd_frame(std::span<const std::byte> bytes, int level);
 
 class FastShardWriter {
@@ -59,7 +60,7 @@ class FastShardWriter {
     std::string name;
     std::span<const std::byte> bytes;
     uint64_t frame_size =
-        0;  // not 0: `bytes` are a zstd frame of that much content; else a small value
+        0;  // nonzero: `bytes` are a zstd frame with this much content; 0: a small value
   };
 
   // Throws Error(io).

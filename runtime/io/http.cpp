@@ -1,6 +1,6 @@
 #include "io/http.h"
 
-// The macros that check arguments hide the functions' names.
+// curl's type-checking macros would hide the functions' names.
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
 #undef curl_easy_setopt
@@ -24,7 +24,8 @@ namespace {
 constexpr double kConnectSeconds = 15, kFirstPause = 0.2, kLongestPause = 30;
 constexpr long kRedirects = 5, kLowSpeed = 1024;
 
-// libcurl, opened at the first address that is read: programs that read files need none.
+// The libcurl library, loaded when the first address is read: programs that read only files do not
+// need it.
 struct Curl {
   static constexpr const char* kNames[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
   platform::Library library{kNames};
@@ -56,7 +57,7 @@ struct Curl {
 };
 
 const Curl& curl_library() {
-  // Never closed: its own threads and handlers may outlive us.
+  // Never unloaded: its threads and handlers may outlive us.
   static const Curl& loaded = *[] {
     try {
       return new Curl();
@@ -68,7 +69,7 @@ const Curl& curl_library() {
   return loaded;
 }
 
-// A request that may go better the next time.
+// A failed request that may succeed when retried.
 struct Temporary {
   std::string why, retry_after;
 };
@@ -87,7 +88,7 @@ size_t take_body(char* data, size_t, size_t size, void* user) {
     exchange.too_long = true;
     return 0;
   }
-  // Left to itself, the vector would take twice the limit.
+  // Otherwise the vector could grow to twice the limit.
   if (body.size() + size > body.capacity())
     body.reserve(static_cast<size_t>(
         std::min<uint64_t>(exchange.max_body, std::max(2 * body.capacity(), body.size() + size))));
@@ -99,7 +100,7 @@ size_t take_body(char* data, size_t, size_t size, void* user) {
 size_t take_header(char* data, size_t, size_t size, void* user) {
   auto& response = static_cast<Exchange*>(user)->response;
   std::string line(data, size);
-  if (line.starts_with("HTTP/")) {  // of the answer after a redirect
+  if (line.starts_with("HTTP/")) {  // a new response after a redirect
     response.headers.clear();
     response.body.clear();
   }
@@ -134,7 +135,8 @@ bool is_temporary(CURLcode code) {
   }
 }
 
-// None was asked for. A server that names the compression of the file itself, as some do with x.tar.gz, is understood.
+// Rejects an encoding, since none was requested. Exception: some servers report the compression of
+// the file itself, such as x.tar.gz, as an encoding.
 void check_coding(const HttpResponse& response, const std::string& url) {
   const std::string coding = lower_case(response.header("content-encoding"));
   if (coding.empty() || coding == "identity" || response.status >= 300) return;
@@ -177,7 +179,7 @@ HttpResponse HttpConnection::try_once(const HttpRequest& request, uint64_t max_b
                                       const char* limit) {
   const Curl& lib = curl_library();
   CURL* curl = state_->curl.get();
-  lib.easy_reset(curl);  // connections stay open
+  lib.easy_reset(curl);  // keeps connections open
   Exchange exchange;
   exchange.max_body = max_body;
   exchange.cancelled = &options_.cancelled;
@@ -193,7 +195,7 @@ HttpResponse HttpConnection::try_once(const HttpRequest& request, uint64_t max_b
   set(CURLOPT_PROTOCOLS_STR, "http,https");
   set(CURLOPT_FOLLOWLOCATION, request.follow_redirects ? 1L : 0L);
   set(CURLOPT_MAXREDIRS, kRedirects);
-  // What began encrypted does not go on in the open.
+  // No redirect from https to http.
   set(CURLOPT_REDIR_PROTOCOLS_STR, request.url.starts_with("https:") ? "https" : "http,https");
   set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(kConnectSeconds * 1000));
   set(CURLOPT_LOW_SPEED_LIMIT, kLowSpeed);
@@ -229,7 +231,7 @@ HttpResponse HttpConnection::try_once(const HttpRequest& request, uint64_t max_b
   return std::move(exchange.response);
 }
 
-// Twice as long each time, and for each connection a bit different, so that many do not come back at once.
+// Exponential backoff with jitter, so that many connections do not retry at once.
 void HttpConnection::pause(int tries, const std::string& retry_after) const {
   thread_local std::minstd_rand random(std::random_device{}());
   const double spread = std::uniform_real_distribution(0.5, 1.5)(random);

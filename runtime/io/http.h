@@ -1,4 +1,4 @@
-// Reading over HTTP(S): requests with limits, retries, and certificates verified. By libcurl.
+// HTTP(S) downloads with limits, retries and certificate verification, by libcurl.
 #pragma once
 
 #include <cstddef>
@@ -11,35 +11,34 @@
 namespace etr::io {
 
 struct RemoteOptions {
-  int connections = 4;            // requests in flight for one file
-  uint64_t part_bytes = 4 << 20;  // of one request
-  int retries = 5;                // of one request, with growing pauses
-  double low_speed_s = 30;        // a request below 1 KiB/s for so long has failed
-  double timeout_s = 0;           // of one request; 0: none
-  std::string cache_dir;          // keeps what was read; "": none
-  uint64_t cache_bytes = 0;       // of all in it
-  uint64_t budget_bytes =
-      0;  // for a file that comes in one piece, as some servers send it; 0: none
-  std::function<bool()> cancelled;  // asked often: ends what is going on
+  int connections = 4;              // concurrent requests per file
+  uint64_t part_bytes = 4 << 20;    // bytes per request
+  int retries = 5;                  // per request, with growing pauses
+  double low_speed_s = 30;          // a request slower than 1 KiB/s for this long fails
+  double timeout_s = 0;             // per request; 0: none
+  std::string cache_dir;            // directory of the disk cache; "": none
+  uint64_t cache_bytes = 0;         // size limit of the disk cache
+  uint64_t budget_bytes = 0;        // limit for a file that a server sends in one piece; 0: none
+  std::function<bool()> cancelled;  // polled often; true cancels
 };
 
 struct HttpRequest {
   std::string url;
   std::vector<std::string> headers;  // "Name: value"
-  // A signed request must not follow one: the signature names the host.
+  // Must be false for signed requests: the signature covers the host name.
   bool follow_redirects = true;
 };
 
 struct HttpResponse {
   long status = 0;
-  std::map<std::string, std::string> headers;  // names are lower-case
+  std::map<std::string, std::string> headers;  // by lower-case name
   std::vector<std::byte> body;
 
   std::string header(const std::string& name) const;
-  std::string body_text() const;  // the begin, for errors
+  std::string body_text() const;  // beginning of the body, for errors
 };
 
-// A connection that is kept open between requests. One thread at a time.
+// A keep-alive connection. For one thread at a time.
 class HttpConnection {
  public:
   explicit HttpConnection(const RemoteOptions& options);
@@ -47,10 +46,10 @@ class HttpConnection {
   HttpConnection(const HttpConnection&) = delete;
   HttpConnection& operator=(const HttpConnection&) = delete;
 
-  // A GET. `make` is called for each try: signatures carry the time. Tries again after broken connections,
-  // time-outs, 408, 429 and 5xx; other statuses are returned. Throws Error(io) that names the URL, what happened
-  // and how often it was tried, Error(cancelled), and Error(unsupported) for a body beyond `max_body`, whose
-  // limit `limit` names.
+  // Sends a GET request. `make` is called for each attempt, because signatures contain the time.
+  // Retries after broken connections, time-outs, 408, 429 and 5xx; returns other statuses. Throws
+  // Error(io) that names the URL, the failure and the number of attempts, Error(cancelled), and
+  // Error(unsupported) for a body of more than `max_body` bytes, a limit that errors call `limit`.
   HttpResponse get(const std::function<HttpRequest()>& make, uint64_t max_body, const char* limit);
 
  private:

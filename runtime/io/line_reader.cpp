@@ -7,7 +7,8 @@
 
 namespace etr::io {
 
-// The line as far as the buffer has it; empty, and no end, at the end of the file.
+// The buffered part of the current line, with `line_ends` set if it is complete. Returns an empty
+// view, and false in `line_ends`, at the end of the file.
 std::string_view LineReader::piece(bool& line_ends) {
   line_ends = false;
   if (position_ == size_) {

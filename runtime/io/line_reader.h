@@ -1,4 +1,4 @@
-// Lines of a byte stream.
+// Reads the lines of a byte stream.
 #pragma once
 
 #include <memory>
@@ -11,20 +11,20 @@ namespace etr::io {
 
 class LineReader {
  public:
-  // Takes over `stream`; `path` names it in errors.
+  // `path` names the stream in errors.
   LineReader(std::unique_ptr<ByteStream> stream, std::string path, SizeLimit max_line_bytes)
       : stream_(std::move(stream)),
         path_(std::move(path)),
         max_line_bytes_(max_line_bytes),
         buffer_(kBufferBytes) {}
 
-  // The next line without its end ("\n" or "\r\n"); false at the end. Throws Error(unsupported) for one
-  // longer than the limit; the next call goes on after it.
+  // Reads the next line without its terminator ("\n" or "\r\n"). Returns false at the end. Throws
+  // Error(unsupported) for a line beyond the limit; the next call continues after that line.
   bool next(std::string& line);
   const char* ending() const {
     return ending_;
-  }  // of the line that was read last; "" at the end of the file
-  uint64_t number() const { return number_; }  // of the line that was read last, from 1
+  }  // terminator of the last line read; "" if the file ended first
+  uint64_t number() const { return number_; }  // number of the last line read, from 1
 
  private:
   std::string_view piece(bool& line_ends);

@@ -78,16 +78,16 @@ std::vector<std::string> expand_braces(const std::string& pattern) {
   return out;
 }
 
-// Why glob() gave up; it has no other way to tell.
+// The reason why glob() failed, which it does not report itself.
 thread_local std::string unreadable;
 
 int note_unreadable(const char* path, int error) {
-  if (error == ENOENT || error == ENOTDIR || error == ELOOP) return 0;  // matches nothing
+  if (error == ENOENT || error == ENOTDIR || error == ELOOP) return 0;  // just no match
   unreadable = cat("cannot list '", path, "': ", platform::errno_text(error));
   return 1;
 }
 
-// Files on this machine, sorted. Folders that a glob matches are passed over.
+// Appends matching local files, sorted. Skips folders that a glob matches.
 void expand_globs(const std::string& name, const std::string& pattern,
                   std::vector<std::string>& out) {
   glob_t matches{};

@@ -1,4 +1,4 @@
-// The bytes of a file as they come, compressed or plain.
+// The raw bytes of a file, in pieces. Compressed files are not decompressed.
 #pragma once
 
 #include <memory>
@@ -12,10 +12,10 @@ namespace etr::io {
 class Pieces {
  public:
   virtual ~Pieces() = default;
-  virtual Block next() = 0;  // empty at the end; good until the next call
+  virtual Block next() = 0;  // empty at the end; valid until the next call
 };
 
-// Of a file on this machine.
+// The pieces of a local file.
 class FilePieces final : public Pieces {
  public:
   explicit FilePieces(std::unique_ptr<platform::InputFile> file) : file_(std::move(file)) {}

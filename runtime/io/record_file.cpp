@@ -13,7 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Files that stay open, of the about 1,000 that a process may have; further ones are opened for each record.
+// The maximum number of files kept open, as a process may have only about 1,000. Further files are
+// opened for each record.
 constexpr int kMostOpen = 256;
 std::atomic<int> files_open{0};
 std::atomic<uint64_t> bytes_kept{0};
@@ -31,7 +32,7 @@ bool keep(uint64_t bytes, uint64_t most) {
 RecordFile::RecordFile(const std::string& path, const ReadOptions& options)
     : path_(path), interrupt_(options.interrupt) {
   require_sized(path);
-  std::error_code unknown;  // opening it will say why
+  std::error_code unknown;  // ignored: opening reports the error
   const bool plain = !is_remote(path) && !is_compressed(path) && fs::is_regular_file(path, unknown);
   const uint64_t bytes = plain ? fs::file_size(path, unknown) : 0;
   const uint64_t most = options.budget_bytes > 0 ? options.budget_bytes / 16 : kMostKept;

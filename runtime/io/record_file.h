@@ -1,4 +1,4 @@
-// Files whose records are read by their place: arrays, fast shards.
+// Random access to the records of a file, such as an array or a fast shard.
 #pragma once
 
 #include <memory>
@@ -9,13 +9,13 @@
 
 namespace etr::io {
 
-// Any thread.
+// Thread safe.
 class RecordFile {
  public:
-  // A file, and no pipe: see require_sized(). What is compressed or comes over the network is read into memory,
-  // Error(unsupported) beyond the budget. Plain files are too while all of them in the process take no more than kMostKept, or a
-  // sixteenth of the budget: a call of the system for each record costs more than most small records do. Further ones stay on
-  // the disk.
+  // Rejects pipes, see require_sized(). Compressed and remote files are read into memory; beyond
+  // the budget that is Error(unsupported). Plain files are too, because a system call per record
+  // costs more than most small records do, until all such files of the process together reach
+  // kMostKept or a sixteenth of the budget. Further files are read from the disk.
   RecordFile(const std::string& path, const ReadOptions& options);
   ~RecordFile();
   RecordFile(const RecordFile&) = delete;
@@ -25,16 +25,16 @@ class RecordFile {
 
   uint64_t size() const { return size_; }
 
-  // Bytes [offset, offset + size), which must lie within the file; they live as long as the pointer. Error(io) where the file has
-  // been shortened since it was opened.
+  // Returns bytes [offset, offset + size), which must lie within the file. They live as long as the
+  // pointer. Throws Error(io) if the file was truncated after it was opened.
   std::shared_ptr<const std::byte> read(uint64_t offset, size_t size) const;
 
  private:
   const std::string path_;
   const Interrupt* const interrupt_;
-  uint64_t size_ = 0, kept_ = 0;  // kept_: of kMostKept
+  uint64_t size_ = 0, kept_ = 0;  // kept_: bytes counted towards kMostKept
   Block whole_;
-  std::unique_ptr<const platform::InputFile> file_;  // stays open, unless there are very many
+  std::unique_ptr<const platform::InputFile> file_;  // kept open, unless too many files are
 };
 
 }  // namespace etr::io

@@ -22,14 +22,14 @@
 namespace etr::io {
 namespace {
 
-constexpr uint64_t kMostInOnePiece = uint64_t{2} << 30;  // from servers that know no ranges
+constexpr uint64_t kMostInOnePiece = uint64_t{2} << 30;  // from servers without range requests
 
 Block block_of(std::vector<std::byte> bytes) {
   auto owned = std::make_shared<std::vector<std::byte>>(std::move(bytes));
   return {std::shared_ptr<const std::byte>(owned, owned->data()), owned->size()};
 }
 
-// One remote file: how to ask for a part of it.
+// Requests parts of one remote file.
 class Remote {
  public:
   Remote(const std::string& address, const RemoteOptions& options)
@@ -39,8 +39,8 @@ class Remote {
     if (s3_) settings_ = S3Settings::find();
   }
 
-  // Bytes [begin, begin + size), fewer at the end. Sets total_bytes and version at the first call; later an
-  // answer of another version is Error(io).
+  // Returns bytes [begin, begin + size), fewer at the end. The first call sets total_bytes and
+  // version. A later response with another version is Error(io).
   std::vector<std::byte> get(HttpConnection& connection, uint64_t begin, uint64_t size) {
     HttpResponse answer = connection.get(
         [&] {
@@ -51,7 +51,7 @@ class Remote {
         begin == 0 ? whole_limit_.bytes : size,
         begin == 0 ? whole_limit_.name : "the part asked for");
     check(answer);
-    if (answer.status == 416) answer.body.clear();  // an empty file has no bytes to ask for
+    if (answer.status == 416) answer.body.clear();  // the file is empty
     if (answer.status == 200 && begin > 0)
       fail(Code::io, "'", address_, "': the server stopped answering by ranges");
     if (answer.status == 206) check_part(answer, begin, std::min(size, total_bytes_ - begin));
@@ -87,7 +87,7 @@ class Remote {
     version_ = version;
   }
 
-  // Servers and the caches before them have answered by other parts than those that were asked for.
+  // Some servers and caches return other ranges than requested.
   void check_part(const HttpResponse& answer, uint64_t begin, uint64_t size) const {
     const std::string range = answer.header("content-range");
     const std::string expected = cat("bytes ", begin, "-", begin + size - 1, "/");
@@ -109,7 +109,7 @@ class Remote {
   }
 
   const std::string address_;
-  const SizeLimit whole_limit_;  // of an answer that holds the whole file
+  const SizeLimit whole_limit_;  // of a response with the whole file
   const bool s3_;
   S3Settings settings_;
   std::mutex mutex_;
@@ -118,7 +118,8 @@ class Remote {
   std::string version_;
 };
 
-// Parts in order, fetched by several threads with a connection each; at most two parts a thread wait.
+// Returns parts in order, fetched by several threads with a connection each. At most two parts per
+// thread are buffered.
 class RemotePieces final : public Pieces {
  public:
   RemotePieces(const std::string& address, const RemoteOptions& options)
@@ -130,7 +131,7 @@ class RemotePieces final : public Pieces {
     if (!options_.cache_dir.empty()) {
       cache_ =
           std::make_unique<DiskCache>(options_.cache_dir, options_.cache_bytes, options_.cancelled);
-      remote_.get(*first_, 0, 1);  // for its version
+      remote_.get(*first_, 0, 1);  // to learn the version
       if (auto path = cache_->find(address, remote_.version())) {
         open_cached(*path);
         return;
@@ -148,7 +149,7 @@ class RemotePieces final : public Pieces {
       for (uint64_t i = 0; i < threads; ++i)
         threads_.push_back(start_thread("a thread that reads over the network",
                                         "the pipeline's 'remote_connections'", [this] { run(); }));
-    } catch (...) {  // those that run already
+    } catch (...) {  // stop the threads that already run
       stop();
       throw;
     }
@@ -177,7 +178,7 @@ class RemotePieces final : public Pieces {
     return block_of(std::move(part.bytes));
   }
 
-  // Reads everything that is not in the cache yet; there must be one. Returns its file.
+  // Downloads the file unless it is cached. Requires a cache. Returns the cached file's path.
   const std::string& fetch() {
     while (!cached_ && next().data) continue;
     return path_;
@@ -241,7 +242,7 @@ class RemotePieces final : public Pieces {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::atomic<bool> stop_{false};
-  uint64_t next_ = 1, taken_ = 0;  // part to fetch; parts handed out
+  uint64_t next_ = 1, taken_ = 0;  // next part to fetch; parts handed out
   std::map<uint64_t, Part> finished_;
   std::vector<std::thread> threads_;
 };

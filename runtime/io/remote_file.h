@@ -1,4 +1,4 @@
-// Files that are read over the network: https://, http:// and s3:// addresses.
+// Remote files: https://, http:// and s3:// addresses.
 #pragma once
 
 #include <memory>
@@ -13,12 +13,13 @@ bool is_remote(const std::string& path);
 
 class Pieces;
 
-// Reads `address` front to back by ranges, several of them in flight, and through the disk cache where
-// `options` name one. What the cache has is checked with the server (its entity tag) and read from the disk.
-// Throws Error(io), Error(not_found), Error(cancelled), all with the address.
+// Reads `address` front to back with several concurrent range requests, through the disk cache if
+// `options` name one. A cached file is validated against the server's entity tag and then read from
+// the disk. Throws Error(io), Error(not_found) or Error(cancelled), which name the address.
 std::unique_ptr<Pieces> open_remote(const std::string& address, const RemoteOptions& options);
 
-// The whole of `address` as a file in the disk cache, for formats that are read by position. Needs a cache.
+// Downloads `address` into the disk cache and returns the path, for formats that need random
+// access. Requires a cache.
 std::string fetch_remote(const std::string& address, const RemoteOptions& options);
 
 }  // namespace etr::io

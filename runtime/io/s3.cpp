@@ -16,7 +16,7 @@
 namespace etr::io {
 namespace {
 
-// RFC 3986, as the signature wants it.
+// Percent-encodes as RFC 3986 and the signature require.
 std::string encode(std::string_view text, bool slashes) {
   std::string out;
   for (const char c : text) {
@@ -38,7 +38,7 @@ std::string variable(const char* name) {
   return value ? value : "";
 }
 
-// The keys of one section of an INI file; none where there is no such file.
+// The keys of one section of an INI file, none if the file does not exist.
 std::map<std::string, std::string> ini_section(const std::string& path,
                                                const std::vector<std::string>& names) {
   std::map<std::string, std::string> out;
@@ -70,7 +70,7 @@ Address parse(const std::string& address) {
   return out;
 }
 
-// What stands between <name> and </name>, everywhere.
+// The contents of all <name> elements.
 std::vector<std::string> elements(const std::string& xml, const std::string& name) {
   std::vector<std::string> out;
   const std::string open = "<" + name + ">", close = "</" + name + ">";
@@ -106,7 +106,7 @@ S3Settings S3Settings::find() {
                             {"profile " + profile, profile});
   S3Settings out;
   out.access_key = variable("AWS_ACCESS_KEY_ID");
-  if (!out.access_key.empty()) {  // keys of one origin belong together
+  if (!out.access_key.empty()) {  // keep the keys of one source together
     out.secret_key = variable("AWS_SECRET_ACCESS_KEY");
     out.session_token = variable("AWS_SESSION_TOKEN");
   } else {
@@ -166,7 +166,7 @@ HttpRequest s3_request(const std::string& address, const S3Settings& settings,
   request.follow_redirects = false;
   if (!settings.endpoint.empty())
     request.url = settings.endpoint + "/" + at.bucket;
-  else if (at.bucket.find('.') != std::string::npos)  // certificates cover one level of names
+  else if (at.bucket.find('.') != std::string::npos)  // wildcard certificates cover one label
     request.url = "https://s3." + settings.region + ".amazonaws.com/" + at.bucket;
   else
     request.url = "https://" + at.bucket + ".s3." + settings.region + ".amazonaws.com";

@@ -9,24 +9,26 @@
 namespace etr::io::tar {
 namespace {
 
-// Fields of a header: offset and length.
+// A header field.
 struct FieldAt {
   size_t offset, length;
 };
 constexpr FieldAt kName{0, 100}, kSize{124, 12}, kChecksum{148, 8}, kPrefix{345, 155};
 constexpr size_t kType = 156, kMagic = 257;
-// Of GNU's sparse headers: pairs of offset and size, then whether more follow.
+// Offsets in GNU's sparse headers: the map, its number of pairs, and the flag that more records
+// follow.
 constexpr size_t kMap = 386, kMapPairs = 4, kMapMore = 482, kPairs = 21, kMore = 504;
 constexpr FieldAt kRealSize{483, 12};
 
-constexpr uint64_t kLargest = uint64_t{1} << 62;  // beyond, sums could wrap
+constexpr uint64_t kLargest = uint64_t{1} << 62;  // keeps sums from overflowing
 
 std::string text_field(const char* header, FieldAt f) {
   const char* begin = header + f.offset;
   return {begin, std::find(begin, begin + f.length, '\0')};
 }
 
-// Octal digits between blanks, or GNU's base-256 (first byte 0x80, then big endian). Blanks alone are 0.
+// Parses octal digits surrounded by blanks, or GNU's base-256 (0x80, then big-endian). Blanks alone
+// are 0.
 std::optional<uint64_t> number_field(const char* header, FieldAt f) {
   const auto* p = reinterpret_cast<const unsigned char*>(header) + f.offset;
   const auto* const end = p + f.length;
@@ -47,11 +49,12 @@ std::optional<uint64_t> number_field(const char* header, FieldAt f) {
   return p == end || *p == 0 ? std::optional(value) : std::nullopt;
 }
 
-// Some writers have summed up signed bytes.
+// Also accepts sums of signed bytes, which some writers produce.
 bool checksum_matches(const char* header) {
   const auto expected = number_field(header, kChecksum);
   if (!expected) return false;
-  // The field itself counts as blanks; summed apart, so that the long loop has no branch.
+  // The checksum field itself counts as blanks; it is corrected separately to keep branches out of
+  // the main loop.
   uint32_t sum = 0, high = 0;
   const auto* p = reinterpret_cast<const unsigned char*>(header);
   for (size_t i = 0; i < kRecord; ++i) {
@@ -79,7 +82,7 @@ bool decimal_into(std::string_view text, uint64_t& out) {
   return value.has_value();
 }
 
-// Calls `use` with each key and value until it says no; false then, and where the records are damaged.
+// Calls `use` with each key and value. Returns false if `use` does, or if the records are damaged.
 template <typename Use>
 bool each_record(std::string_view records, Use&& use) {
   while (!records.empty() && records[0] != '\0') {  // some writers pad with zeros
@@ -142,7 +145,8 @@ Header parse_header(const char* record) {
   }
   out.size = *size;
   out.name = text_field(record, kName);
-  if (std::memcmp(record + kMagic, "ustar", 6) == 0) {  // GNU's has a blank there, and no prefix
+  // Old GNU headers have a blank there and no prefix.
+  if (std::memcmp(record + kMagic, "ustar", 6) == 0) {
     const std::string prefix = text_field(record, kPrefix);
     if (!prefix.empty()) out.name = prefix + "/" + out.name;
   }

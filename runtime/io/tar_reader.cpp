@@ -39,7 +39,7 @@ void TarReader::bad_member(Code code, const std::string& name, const std::string
 
 bool TarReader::ensure(uint64_t size) {
   while (block_.size - position_ < size) {
-    // A new block that begins with what is left of the old one; members of the old one keep it alive.
+    // Starts a new block with the rest of the old one, which members read from it keep alive.
     const size_t left = block_.size - position_;
     const size_t capacity = std::max(kBlockBytes, trusted_bytes(*stream_, left, size));
     const auto fresh = allocate_bytes(capacity);
@@ -63,7 +63,7 @@ void TarReader::skip(uint64_t size) {
 }
 
 std::string TarReader::read_text(uint64_t size) {
-  // Extended attributes, maps of sparse files.
+  // Headers also hold extended attributes and sparse file maps.
   constexpr uint64_t kMoreThanNames = uint64_t{1} << 20;
   check_limit("an extended header", size, limits_.name_bytes + kMoreThanNames,
               "max_name_bytes and 1 MB");
@@ -79,7 +79,8 @@ void TarReader::check_first_bytes() {
   if (other) fail(Code::corrupt_data, "'", path_, "' is no tar archive but ", other);
 }
 
-// What follows the first zero record is not read, as GNU tar and Python's tarfile have it; there should be nothing.
+// Does not read beyond the first zero record, like GNU tar and Python's tarfile, but checks that
+// nothing follows.
 void TarReader::check_rest() {
   ended_ = true;
   const bool has_members = members_ > 0 || begun_;
@@ -102,12 +103,12 @@ void TarReader::check_rest() {
   if (!has_members) log_line(LogLevel::warning, cat("'", path_, "' holds no member"));
 }
 
-// False at the end of the archive.
+// Returns false at the end of the archive.
 bool TarReader::next_header(tar::Header& header) {
   const bool whole = ensure(tar::kRecord);
   if (at() == 0) check_first_bytes();
   if (!whole) {
-    // Archives end with two zero records; some writers leave them out.
+    // Archives end with two zero records, but some writers omit them.
     if (block_.size - position_ == 0) return false;
     corrupt("the archive is truncated inside a header");
   }
@@ -121,10 +122,10 @@ bool TarReader::next_header(tar::Header& header) {
   return true;
 }
 
-// Takes in a header that speaks of the member after it.
+// Reads a header that describes the next member.
 void TarReader::extend(const tar::Header& header) {
   position_ += tar::kRecord;
-  if (header.type == 'K') return skip(tar::padded(header.size));  // a link's long target
+  if (header.type == 'K') return skip(tar::padded(header.size));  // a long link target
   const std::string text = read_text(header.size);
   if (header.type == 'L') {
     if (extension_.name.empty()) extension_.name = text.c_str();  // stops at the terminating zero
@@ -138,7 +139,7 @@ void TarReader::extend(const tar::Header& header) {
     const std::string name = std::exchange(extension_.name, "");
     if (!tar::parse_pax(text, extension_, problem)) corrupt("a damaged pax header");
     if (!problem.empty()) fail(Code::unsupported, "'", path_, "': ", problem, ", at byte ", at());
-    if (!name.empty()) extension_.name = name;  // the first header that gives one counts
+    if (!name.empty()) extension_.name = name;  // the first header with a name wins
   }
 }
 
@@ -157,7 +158,7 @@ void TarReader::read_gnu_map(const char* header) {
   if (!good) corrupt("a damaged map of a sparse file");
 }
 
-// The file that a sparse member stands for.
+// Expands a sparse member to the full file.
 Block TarReader::expand(const std::string& name, Block stored) {
   size_t map_bytes = 0;
   const auto stored_text = [&] {
@@ -186,7 +187,7 @@ Block TarReader::expand(const std::string& name, Block stored) {
   return {bytes, static_cast<size_t>(size)};
 }
 
-// Such a member is read as a file, as POSIX wants it and GNU tar does it.
+// Such members are read as files, as POSIX requires and GNU tar does.
 void TarReader::warn_of_type(char type, const std::string& name) {
   if (std::exchange(warned_of_type_, true)) return;
   const auto code = static_cast<unsigned>(static_cast<unsigned char>(type));
@@ -195,7 +196,7 @@ void TarReader::warn_of_type(char type, const std::string& name) {
                " is of the unknown type ", code, "; it and others like it are read as files"));
 }
 
-// False where the header is of something else than a regular file.
+// Returns false if the header does not describe a regular file.
 bool TarReader::read_member(const tar::Header& header, TarMember& member) {
   std::string name = !extension_.sparse_name.empty() ? extension_.sparse_name
                      : !extension_.name.empty()      ? extension_.name
@@ -220,8 +221,9 @@ bool TarReader::read_member(const tar::Header& header, TarMember& member) {
     case '3':
     case '4':
     case '5':
-    case '6': return false;  // links, devices, folders: no bytes, whatever the size says
-    case 'V':                // GNU's label of a volume, and list of a folder
+    // Links, devices and folders have no data, whatever the size field says.
+    case '6': return false;
+    case 'V':  // GNU volume label, directory listing
     case 'D': skip(tar::padded(size)); return false;
     default: warn_of_type(header.type, name);
   }
@@ -252,7 +254,7 @@ bool TarReader::next(TarMember& member) {
   intact_ = false;
   skip(std::exchange(to_skip_, 0));
   extension_ = {};
-  bool begun = false;  // with a header of extension
+  bool begun = false;  // seen an extended header
   for (tar::Header header; next_header(header);) {
     if (!begun) member.offset = begin_ = at();
     begun = false;

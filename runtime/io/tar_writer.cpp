@@ -16,7 +16,7 @@ namespace etr::io {
 
 namespace {
 
-constexpr size_t kNameBytes = 100;  // of ustar's name field
+constexpr size_t kNameBytes = 100;  // length of ustar's name field
 
 // "LENGTH KEY=VALUE\n", where LENGTH counts itself.
 std::string pax_record(const std::string& key, const std::string& value) {

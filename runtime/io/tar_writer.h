@@ -1,4 +1,4 @@
-// Writes tar archives, zstd-compressed where the name ends in .zst.
+// Writes tar archives, compressed with zstd if the name ends in .zst.
 #pragma once
 
 #include <memory>
@@ -7,8 +7,8 @@
 
 namespace etr::io {
 
-// Members are written as they come (ustar, with a pax header for names over 100 bytes; mode 0644, time 0: the same input gives
-// the same bytes).
+// Writes members in the order of the calls (ustar, with a pax header for names over 100 bytes).
+// Mode 0644 and time 0 make the output reproducible.
 class TarWriter {
  public:
   // `level` is the zstd level (1 to 19). Throws Error(io).
@@ -17,7 +17,7 @@ class TarWriter {
   TarWriter(const TarWriter&) = delete;
   TarWriter& operator=(const TarWriter&) = delete;
 
-  // Error(invalid_argument) for an empty name and one with a line break or a NUL.
+  // Throws Error(invalid_argument) if the name is empty or contains a line break or a NUL.
   void add(const std::string& name, std::span<const std::byte> bytes);
 
   void finish();  // writes the end of the archive, flushes, renames into place

@@ -15,8 +15,9 @@ namespace etr::pipeline {
 namespace {
 
 constexpr size_t kListed = 1000;
-constexpr size_t kTold = 100'000;    // records told apart; further ones count each time
-constexpr int64_t kShareFrom = 100;  // records: a share of fewer says nothing
+// Number of records that are told apart; further ones count each time.
+constexpr size_t kTold = 100'000;
+constexpr int64_t kShareFrom = 100;  // least number of records that a share is taken of
 
 Json to_json(const BadRecord& r) {
   Json out{{"stage", r.stage}, {"shard", r.shard}, {"key", r.key}, {"reason", r.reason}};
@@ -34,14 +35,14 @@ void append(const std::string& path, const Json& row) {
   list.close();
 }
 
-// What tells a record from others in every epoch: its place, or its number where it has none.
+// Identifies a record across epochs: by its origin, or by its index if it has none.
 std::string identity(const Item& item) {
   constexpr uint64_t kIndex = (uint64_t{1} << kPassShift) - 1;
   if (!item.origin) return cat("#", item.ordinal & kIndex);
   return cat(*item.origin->shard, '\n', item.origin->key, '\n', item.origin->offset);
 }
 
-// What can be done about a record that is bad in itself; "" where the error is of another kind.
+// A hint for errors caused by the record itself; "" for other errors.
 const char* remedy(Code code) {
   const bool of_the_record = code == Code::corrupt_data || code == Code::unsupported;
   return of_the_record ? " (to go on without bad records, set on_error to skip or quarantine)" : "";
@@ -49,8 +50,8 @@ const char* remedy(Code code) {
 
 std::string short_hash(const std::string& text) { return to_hex(sha256(text)).substr(0, 12); }
 
-// `text` as a part of a file's name, of at most `most` bytes. What that changes gets a hash of `whole`, so that two do not
-// become one.
+// Makes `text` safe as part of a file name, at most `most` bytes. If that changes it, appends a
+// hash of `whole` to keep names distinct.
 std::string file_safe(const std::string& text, size_t most, const std::string& whole) {
   std::string out = text.substr(0, most);
   for (char& c : out) {
@@ -73,10 +74,10 @@ bool BadRecords::uses(ErrorPolicy policy) const {
                      [&](const auto& row) { return row.second == policy; });
 }
 
-// Writes the fields that the record has by now, each to a file of its own.
+// Writes the record's current fields, each to its own file.
 void BadRecords::quarantine(const Item& item, const BadRecord& record) {
   constexpr size_t kMostStem = 120,
-                   kMostField = 60;  // with hashes far below the 255 bytes of a name
+                   kMostField = 60;  // with the hashes, far below the limit of 255 bytes per name
   const std::filesystem::path directory(rules_.directory);
   std::error_code error;
   std::filesystem::create_directories(directory, error);
@@ -87,7 +88,8 @@ void BadRecords::quarantine(const Item& item, const BadRecord& record) {
           ? std::filesystem::path(*item.origin->shard).filename().string() + "-" + item.origin->key
           : whole;
   std::string stem = file_safe(name, kMostStem, whole);
-  if (!stems_.insert(stem).second) stem += "-" + short_hash(whole);  // of another folder's shard
+  // The same name from another folder.
+  if (!stems_.insert(stem).second) stem += "-" + short_hash(whole);
   Json row = to_json(record);
   for (const Field& field : item.fields) {
     row["files"].push_back(stem + "." + file_safe(field.name, kMostField, field.name));
@@ -104,7 +106,7 @@ void BadRecords::count_read(int64_t records, uint64_t epoch) {
   tallies_[epoch].read += records;
 }
 
-// Counts the record, in the earliest epoch that has met it.
+// Counts the record for the earliest epoch that has met it.
 BadRecords::Known& BadRecords::note(const Item& item, const BadRecord& record, uint64_t epoch) {
   ++times_;
   ++tallies_[epoch].times;
@@ -126,7 +128,7 @@ BadRecords::Known& BadRecords::note(const Item& item, const BadRecord& record, u
   return untold_ = known;
 }
 
-// Of what `epoch` and those before it have met so far.
+// The error if the bad records met so far up to `epoch` are too many, else nullptr.
 std::shared_ptr<const Error> BadRecords::excess(uint64_t epoch) const {
   Tally sum = before_;
   for (auto it = tallies_.begin(); it != tallies_.end() && it->first <= epoch; ++it) {
@@ -152,7 +154,7 @@ std::shared_ptr<const Error> BadRecords::too_many(uint64_t epoch) const {
   return excess(epoch);
 }
 
-// Once, when it is tolerated.
+// Called once for each tolerated record.
 void BadRecords::list(ErrorPolicy policy, const std::string& where, const Item& item,
                       const BadRecord& record) {
   log_line(LogLevel::warning, "bad record dropped: " + where, LogSubject::bad_record);
@@ -162,7 +164,7 @@ void BadRecords::list(ErrorPolicy policy, const std::string& where, const Item& 
 
 bool BadRecords::handle(const std::string& stage, uint64_t position, const Item& item,
                         const Error& error, uint64_t epoch) {
-  if (error.code() == Code::cancelled) throw error;  // says nothing about the record
+  if (error.code() == Code::cancelled) throw error;  // not the record's fault
   BadRecord record{stage, "", "", error.what()};
   if (item.origin) {
     record.shard = as_utf8(*item.origin->shard);

@@ -1,4 +1,4 @@
-// What happens to records that cannot be used.
+// Handling of records that cannot be used.
 #pragma once
 
 #include <map>
@@ -21,51 +21,52 @@ enum class ErrorPolicy { fail, skip, quarantine, substitute };
 
 struct ErrorRules {
   ErrorPolicy policy = ErrorPolicy::fail;
-  std::map<uint64_t, ErrorPolicy> by_stage;  // by stage number, where it differs
-  int64_t limit = 0;      // so many different records are tolerated, one more ends the run
-  double share = 1;       // of the records read so far that may be bad, from the hundredth on
-  std::string directory;  // receives quarantined records: their raw fields, bad_records.jsonl
-  std::string list;       // file that receives a line of JSON for each; "": none
+  std::map<uint64_t, ErrorPolicy> by_stage;  // exceptions by stage number
+  int64_t limit = 0;                         // number of different bad records that are tolerated
+  double share = 1;  // tolerated share of the records read so far, or of 100 if fewer were read
+  std::string directory;  // for quarantined records: their raw fields and bad_records.jsonl
+  std::string list;       // file that gets a line of JSON per bad record; "": none
 };
 
-// All of it UTF-8.
+// All strings are UTF-8.
 struct BadRecord {
   std::string stage, shard, key, reason;
   int64_t offset = -1;
 };
 
-// Counts, lists and sets aside bad records. Thread safe.
+// Counts, lists and quarantines bad records. Thread safe.
 class BadRecords {
  public:
   explicit BadRecords(ErrorRules rules);
 
-  // By the source, good and bad. Epochs are counted each for themselves, for the source and the maps are ahead of the
-  // consumer: what a later epoch meets ends no earlier one.
+  // Called by the source for good and bad records. Epochs are counted separately, because the
+  // source and the maps are ahead of the consumer: bad records of a later epoch must not end an
+  // earlier one.
   void count_read(int64_t records, uint64_t epoch);
 
-  // Applies the rules to `error`, raised by stage number `position` on `item`; throws Error that names stage,
-  // shard and key where the run must end. Returns whether a good sample shall stand in for the record; else it
-  // is to be dropped.
+  // Applies the rules to `error`, raised by stage number `position` on `item`. Throws Error that
+  // names stage, shard and key if the run must end. Returns whether a good sample should replace
+  // the record; otherwise it is dropped.
   bool handle(const std::string& stage, uint64_t position, const Item& item, const Error& error,
               uint64_t epoch);
 
-  // At the end of `epoch`, when all that it and the epochs before it have met is known: the error that ends the run where
-  // that is too many; nullptr where it is not.
+  // To be called at the end of `epoch`, when all bad records up to it are known. Returns the error
+  // that ends the run if they are too many, else nullptr.
   std::shared_ptr<const Error> too_many(uint64_t epoch) const;
 
   bool uses(ErrorPolicy policy) const;  // in any stage
 
-  // A sample that is left out and is not bad; a restored run must know of it too.
+  // Notes a sample that was dropped without being bad, because a restored run needs to know it.
   void note_drop(uint64_t position, uint64_t ordinal, uint64_t epoch);
 
-  int64_t count() const;  // different records: the same one in another epoch is no other
-  int64_t times() const;  // how often one was bad
-  std::string summary() const;  // "2 bad records were dropped, the first by ..."; "" for none
+  int64_t count() const;        // different records, over all epochs
+  int64_t times() const;        // occurrences of bad records
+  std::string summary() const;  // "2 bad records were dropped, the first by ..."; "": none
   Json list() const;  // the first 1,000: [{"stage", "shard", "key", "offset", "reason", "times"}]
 
-  // The samples dropped in an epoch: (stage number, ordinal), sorted.
+  // The samples dropped in an epoch as (stage number, ordinal), sorted.
   std::vector<Drop> dropped(uint64_t epoch) const;
-  void restore_dropped(uint64_t epoch, const std::vector<Drop>& drops);  // of the run that goes on
+  void restore_dropped(uint64_t epoch, const std::vector<Drop>& drops);  // of the restored run
   void forget_before(uint64_t epoch);
 
  private:
@@ -74,14 +75,14 @@ class BadRecords {
     int64_t times = 0;
   };
 
-  // A record that was met.
+  // A bad record seen before.
   struct Known {
-    size_t place = 0;    // in records_, or beyond
+    size_t place = 0;    // index in records_, or beyond its end
     uint64_t epoch = 0;  // the earliest that met it
     bool listed = false;
   };
   struct Tally {
-    int64_t records = 0, times = 0, read = 0;  // records: those that no earlier epoch has met
+    int64_t records = 0, times = 0, read = 0;  // records: those not met in an earlier epoch
     std::shared_ptr<const Error> latest;
   };
 
@@ -95,11 +96,11 @@ class BadRecords {
   mutable std::mutex mutex_;
   int64_t count_ = 0, times_ = 0;
   std::unordered_map<std::string, Known> known_;  // by hash
-  Known untold_{};                                // of a record beyond those told apart
+  Known untold_{};                                // stands for records beyond kTold
   Tally before_;                                  // of the epochs that the consumer has left
-  std::map<uint64_t, Tally> tallies_;             // of the others
+  std::map<uint64_t, Tally> tallies_;             // of the other epochs
   std::vector<Listed> records_;
-  std::set<std::string> stems_;                    // of quarantined files
+  std::set<std::string> stems_;                    // name stems of quarantined files
   std::map<uint64_t, std::vector<Drop>> dropped_;  // by epoch
 };
 

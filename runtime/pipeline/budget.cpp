@@ -10,9 +10,9 @@ namespace etr::pipeline {
 namespace {
 
 constexpr int kProbes = 8;
-constexpr int kMostFed = 100'000;    // copies of a sample to fill one batch
-constexpr double kPlanned = 0.85;    // of the budget
-constexpr double kKeptShare = 0.05;  // of it, for batch memory that is kept for reuse
+constexpr int kMostFed = 100'000;    // copies of a sample, to fill one batch
+constexpr double kPlanned = 0.85;    // share of the budget
+constexpr double kKeptShare = 0.05;  // share of the budget, for batch memory kept for reuse
 
 class Collector final : public Emitter {
  public:
@@ -20,7 +20,7 @@ class Collector final : public Emitter {
   std::vector<Item> items;
 };
 
-// The item as it leaves the stage; empty where nothing does.
+// Passes the item through the stage. Returns nothing if the stage emits nothing.
 std::vector<Item> through(BudgetStage& at, Item item) {
   if (at.kind == StageKind::map) {
     static_cast<MapStage&>(*at.stage).process(item, 0);
@@ -35,7 +35,7 @@ std::vector<Item> through(BudgetStage& at, Item item) {
   return std::move(out.items);
 }
 
-// Bytes of an item as it leaves each stage: the largest of the samples tried.
+// The size of an item after each stage: the largest of the samples tried.
 std::vector<double> sizes_of(std::vector<BudgetStage>& stages, const Interrupt* interrupt) {
   std::vector<double> sizes(stages.size(), 0);
   auto& source = static_cast<Source&>(*stages[0].stage);
@@ -53,7 +53,7 @@ std::vector<double> sizes_of(std::vector<BudgetStage>& stages, const Interrupt* 
         if (!item.empty()) sizes[i] = std::max(sizes[i], static_cast<double>(item[0].size_bytes()));
       }
       good += !item.empty();
-    } catch (const Error& error) {  // a bad record is for the run to see to
+    } catch (const Error& error) {  // bad records are reported by the run
       if (error.code() == Code::cancelled || error.code() == Code::state) throw;
     }
   }
@@ -92,7 +92,8 @@ std::vector<QueueLimits> plan_budget(BudgetRequest request) {
     held += holds;
     holders += cat(holders.empty() ? "" : ", ", "'", stage.name, "' holds ", megabytes(holds));
   }
-  // The least: a message of one item in the maps, one in the queue; after the last one the consumer's.
+  // The minimum: one message of one item in the maps and one in the queue per segment, plus the
+  // consumer's items.
   double least = 0, weights = 0;
   const double waiting = leaving.back() * static_cast<double>(request.prefetch + 1);
   for (size_t s = 0; s < largest.size(); ++s) {

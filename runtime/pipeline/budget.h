@@ -1,4 +1,4 @@
-// One byte budget for a pipeline: what its buffers will hold, and what is left for its queues.
+// Divides a byte budget between a pipeline's buffers and its queues.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace etr::pipeline {
 
-// A stage of the pipeline to be planned for.
+// A stage to plan for.
 struct BudgetStage {
   std::string name;
   StageKind kind = StageKind::map;
-  std::unique_ptr<Stage> stage;  // an instance of its own, to try samples on
+  std::unique_ptr<Stage> stage;  // a separate instance for trial samples
 };
 
 struct BudgetRequest {
@@ -22,15 +22,16 @@ struct BudgetRequest {
   std::vector<QueueLimits> limits;  // of each segment, without a budget
   int64_t bytes = 0;
   const Interrupt* interrupt = nullptr;  // ends the trials with Error(cancelled)
-  int64_t prefetch = 1;  // finished items that may wait for the consumer, and one that it holds
+  int64_t prefetch = 1;  // finished items that may wait for the consumer, besides the one it holds
 };
 
-// The limits of each segment under the budget. Reads a few samples and takes them through the stages, to learn
-// how large they are at each place. Throws Error(invalid_argument) that says what needs how much where the
-// budget cannot hold the buffers and the least that the queues need.
+// Returns the limits of each segment under the budget. Reads a few samples and passes them through
+// the stages to measure their size at each stage. Throws Error(invalid_argument) that says what
+// needs how much if the budget is too small for the buffers and the queues' minimum.
 //
-// Buffers and queues get 80 % of the budget, and batch memory that is kept for reuse 5 %: the rest is the allocators' and
-// the decoders' own. A sample much larger than those tried can exceed its queue's share by one message.
+// Buffers and queues get 80 % of the budget, and batch memory kept for reuse gets 5 %. The rest is
+// left to the allocators and decoders. A sample much larger than those tried can exceed its queue's
+// share by one message.
 std::vector<QueueLimits> plan_budget(BudgetRequest request);
 
 }  // namespace etr::pipeline

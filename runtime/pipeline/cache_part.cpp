@@ -17,21 +17,21 @@ namespace {
 constexpr uint32_t kVersion = 1;
 constexpr uint32_t kMostParts = 4096;
 
-// As they lie in the files, little endian.
+// File layout, little endian.
 struct Header {
   std::array<char, 8> magic{'E', 'T', 'R', 'C', 'A', 'C', 'H', 'E'};
   uint32_t version = kVersion;
   uint32_t part = 0;
   std::array<char, 32> upstream{};
   std::array<char, 12> reserved{};
-  uint32_t crc = 0;  // of what is before it
+  uint32_t crc = 0;  // of the preceding members
 };
 static_assert(sizeof(Header) == 64);
 
 struct Row {
   uint64_t record = 0, stamp = 0, offset = 0, bytes = 0;
   uint32_t head_bytes = 0, part = 0, sample_crc = 0;
-  uint32_t crc = 0;  // of what is before it
+  uint32_t crc = 0;  // of the preceding members
 };
 static_assert(sizeof(Row) == 48);
 
@@ -66,7 +66,7 @@ Header header_of(const CacheIdentity& identity, uint32_t number) {
   return header;
 }
 
-// False where it is not complete yet.
+// Returns false if the header is incomplete.
 bool check_header(const platform::SharedFile& file, const Header& expected) {
   Header header;
   if (file.read(0, bytes_of(header)) < sizeof header) return false;
@@ -79,7 +79,7 @@ bool check_header(const platform::SharedFile& file, const Header& expected) {
                                               : "has another number");
 }
 
-// Of a withdrawal part and offset are the place of what is withdrawn.
+// In a withdrawal, part and offset are the place of the withdrawn entry.
 CacheEntry entry_of(const Row& row, uint64_t number) {
   CacheEntry entry;
   entry.record = row.record;
@@ -107,7 +107,8 @@ Row row_of(const CacheEntry& entry) {
 
 }  // namespace
 
-// Of the folder as it is: a part that exists may have a number after one whose files are still being made.
+// Lists the folder: numbers may have gaps, because the files of a lower part may still be in
+// creation.
 std::optional<uint64_t> cached_bytes(const std::string& folder) {
   uint64_t total = 0;
   std::error_code error, gone;
@@ -143,7 +144,7 @@ void CachePart::read_entries(const std::function<void(const CacheEntry&)>& take)
   note_damage(error.what());
 }
 
-// A row at the end that does not fit its checksum may be on its way; one before others is damaged.
+// A row with a wrong checksum at the end may be incomplete; one before others is damaged.
 void CachePart::read_rows(const std::function<void(const CacheEntry&)>& take) {
   const uint64_t size = index_.size();
   if (size < sizeof(Header) + sizeof(Row)) return;
@@ -164,7 +165,7 @@ void CachePart::read_rows(const std::function<void(const CacheEntry&)>& take) {
       else
         note_damage(cat("'", index_.path(), "', entry ", row, " does not match its checksum"));
     }
-    if (whole == 0) return;  // it was shortened
+    if (whole == 0) return;  // the file was truncated
   }
 }
 
@@ -187,7 +188,8 @@ CacheWriter::CacheWriter(const CacheIdentity& identity) {
        "' can be written");
 }
 
-// nullptr where another process writes it, or where its files are another user's, or none that can be written.
+// Returns nullptr if another process writes the part, or the files belong to another user or are
+// not writable.
 std::unique_ptr<platform::FileLock> CacheWriter::open_files(const CacheIdentity& identity,
                                                             uint32_t number, bool is_there) try {
   std::string holder;
@@ -202,7 +204,8 @@ std::unique_ptr<platform::FileLock> CacheWriter::open_files(const CacheIdentity&
   return nullptr;
 }
 
-// What a killed writer has left beyond its last entry is no part of the cache: entries are written over, data is passed over.
+// Bytes that a killed writer left beyond its last entry are not part of the cache. Incomplete
+// entries are overwritten, unreferenced data is skipped.
 bool CacheWriter::claim(const CacheIdentity& identity, uint32_t number) {
   const bool is_there = has_files(identity, number);
   auto lock = open_files(identity, number, is_there);

@@ -1,12 +1,13 @@
-// The files of a shared cache (docs/formats.md): one writer has each part, and everybody reads all of them.
+// The files of a shared cache (docs/formats.md). Each part has one writer; all processes read all
+// parts.
 //
-//   FOLDER/upstream.json     what the samples are made of
+//   FOLDER/upstream.json     what the samples are made from
 //          part-N.data       a header, then samples (sample_bytes.h)
-//          part-N.index      a header, then an entry for each sample, written when it is complete
-//          part-N.lock       while somebody writes
+//          part-N.index      a header, then an entry per complete sample
+//          part-N.lock       exists while somebody writes
 //
-// Nothing is ever changed in place, and nothing is mapped: a writer that is killed leaves at most bytes without an entry, and a
-// file that somebody shortens is an error of what lay there.
+// Nothing is changed in place, so a killed writer leaves at most bytes without an entry. Nothing is
+// mapped, so if a file is truncated, reading the lost samples is an error.
 #pragma once
 
 #include <cstdint>
@@ -22,39 +23,42 @@
 
 namespace etr::pipeline {
 
-// Names an entry for ever: indexes only grow.
+// Identifies an entry permanently, because indexes only grow.
 struct CachePlace {
   uint32_t part = 0;
   uint64_t row = 0;
   friend auto operator<=>(const CachePlace&, const CachePlace&) = default;
 };
 
-// Of a sample, `place` being its own; or, with `bytes` 0, that the one at `place` is not to be used any more.
+// A sample at `place`, or, if `bytes` is 0, a withdrawal of the sample at `place`.
 struct CacheEntry {
   uint64_t record = 0, stamp = 0;
   CachePlace place;
-  uint64_t offset = 0;      // in the data of its part
+  uint64_t offset = 0;      // in the data file of its part
   uint64_t bytes = 0;       // of head and values
-  uint32_t head_bytes = 0;  // of which head
+  uint32_t head_bytes = 0;  // of the head
   uint32_t crc = 0;         // CRC-32C of head and values
 };
 
 struct CacheIdentity {
-  std::string folder, upstream;  // see claim_cache_folder()
+  std::string folder, upstream;  // upstream: what claim_cache_folder() returned
 };
 
-// What the samples of all parts take, those that are on their way too; nothing where the folder cannot be listed.
+// The size of the samples in all parts, including unfinished ones. Returns nothing if the folder
+// cannot be listed.
 std::optional<uint64_t> cached_bytes(const std::string& folder);
 
 class CachePart {
  public:
-  // nullptr where it is not there yet. Error(corrupt_data) where it is something else.
+  // Returns nullptr if the part does not exist yet. Throws Error(corrupt_data) if it is something
+  // else.
   static std::unique_ptr<CachePart> open(const CacheIdentity& identity, uint32_t number);
 
-  // The entries that have come since the last call; what is damaged is told and passed over. One thread at a time.
+  // Passes on the entries added since the last call. Logs and skips damaged ones. For one thread at
+  // a time.
   void read_entries(const std::function<void(const CacheEntry&)>& take);
 
-  // All of `bytes`, from `offset` on; Error(io / corrupt_data). Any thread.
+  // Reads all of `bytes` from `offset`. Throws Error(io / corrupt_data). Thread safe.
   void read(uint64_t offset, std::span<std::byte> bytes) const;
   uint64_t data_bytes() const { return data_.size(); }
   std::string data_path() const { return data_.path(); }
@@ -67,23 +71,24 @@ class CachePart {
 
   const platform::SharedFile index_, data_;
   const uint32_t number_;
-  uint64_t next_ = 0;  // row
-  bool told_ = false;  // that some are damaged
+  uint64_t next_ = 0;  // next row to read
+  bool told_ = false;  // damage was logged
 };
 
-// The right to write one part. Any thread, but for resize().
+// The exclusive right to write one part. Thread safe, except resize().
 class CacheWriter {
  public:
-  // The first part that nobody writes, and this user may. Throws Error(io / unsupported) that names the file.
+  // Takes the first part that nobody else writes and this user may write. Throws Error(io /
+  // unsupported) that names the file.
   explicit CacheWriter(const CacheIdentity& identity);
 
   uint32_t part() const { return part_; }
   uint64_t end() const { return end_; }
 
-  // Makes room for a sample, or takes it back. One thread at a time.
+  // Reserves space for a sample, or gives it back. For one thread at a time.
   void resize(uint64_t end);
   void write(uint64_t offset, std::span<const std::byte> bytes) { data_->write(offset, bytes); }
-  void add(CacheEntry& entry);  // gives a sample's entry its place
+  void add(CacheEntry& entry);  // sets the entry's place
 
  private:
   bool claim(const CacheIdentity& identity, uint32_t number);

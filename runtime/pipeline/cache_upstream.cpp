@@ -21,7 +21,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kName = "upstream.json";
 
-// Of options FIELD=FILE,... the fields: they are a part of the samples, though the files are a place.
+// Collects the fields of options FIELD=FILE,...: the fields are part of the samples, the files only
+// a location.
 void add_fields(const Json& options, Json& fields) {
   if (options.is_structured())
     for (const Json& option : options) add_fields(option, fields);
@@ -32,7 +33,7 @@ void add_fields(const Json& options, Json& fields) {
       fields.push_back(trim(entry.substr(0, equals)));
 }
 
-// {NAME: options} with what makes the samples.
+// {NAME: options}, reduced to what determines the samples.
 Json essence(const Json& stage) {
   const std::string name = stage.begin().key();
   const StageSpec& spec = find_stage(name);
@@ -40,7 +41,7 @@ Json essence(const Json& stage) {
   return {{name, options_without_paths(name, stage.begin().value())}};
 }
 
-// "" where the times are the same.
+// Returns "" if the times are equal.
 std::string time_difference(const Json& data, const Json& before, const Json& now) {
   if (before == now) return "";
   if (before.is_array() && now.is_array() && before.size() == now.size())
@@ -55,10 +56,10 @@ std::string time_difference(const Json& data, const Json& before, const Json& no
 
 std::string claim_text(const Json& upstream) { return upstream.dump(1) + "\n"; }
 
-// Makes the file where there is none, in one step, so that of two upstreams one comes first.
+// Creates the file if it does not exist, atomically, so that one of two concurrent upstreams wins.
 void write_once(const std::string& path, const std::string& text) {
   static std::atomic<uint64_t> number{
-      0};  // threads may do so at the same time, and processes of two containers
+      0};  // threads, and containers with equal process ids, may write at once
   const std::string temporary =
       cat(path, ".", platform::process_id(), "-", now_ns(), "-", number++, ".tmp");
   std::error_code error, ignored;
@@ -70,7 +71,7 @@ void write_once(const std::string& path, const std::string& text) {
   }
   fs::create_hard_link(temporary, path, error);
   fs::remove(temporary, ignored);
-  if (error && !fs::exists(path, ignored))  // a file system without such links
+  if (error && !fs::exists(path, ignored))  // no hard links on this file system
     platform::write_file_atomic(path, std::as_bytes(std::span(text)));
 }
 
@@ -81,7 +82,7 @@ void make_folder(const std::string& folder) {
     fail(Code::io, "cannot make the shared cache's folder '", folder, "': ", error.message());
 }
 
-// How the claim that is there differs from this one.
+// Says how the existing claim differs from this one.
 std::string claim_difference(const std::string& path, const Json& upstream) {
   const auto damaged = [&](Code code, const char* why) {
     fail(code, "the shared cache's description '", path, "' cannot be used: ", why,
@@ -93,7 +94,7 @@ std::string claim_difference(const std::string& path, const Json& upstream) {
     return upstream_difference(held, upstream);
   } catch (const Error& error) {
     damaged(error.code(), error.what());
-  } catch (const Json::exception& error) {  // whole JSON of other types
+  } catch (const Json::exception& error) {  // valid JSON with unexpected types
     damaged(Code::corrupt_data, error.what());
   }
   return "";

@@ -1,4 +1,4 @@
-// What the samples of a shared cache are made of, and whether two caches hold the same.
+// Describes what the samples of a shared cache are made from, and compares such descriptions.
 #pragma once
 
 #include <string>
@@ -7,18 +7,20 @@
 
 namespace etr::pipeline {
 
-// {"stages": [{NAME: options}, ...], "data", "changed"}: the stages in front of the cache, as Pipeline writes them down, and
-// what Source says. Options that name places are left out, and so are those of serial stages, which change no sample.
+// Returns {"stages": [{NAME: options}, ...], "data", "changed"}: the stages before the cache, as
+// Pipeline records them, and what Source reports. Leaves out options that name locations, and the
+// options of serial stages, which do not change samples.
 Json cache_upstream(const Json& stages, Json data, Json changed);
 
-// The first difference, in words; "" where there is none.
+// Describes the first difference; "" if there is none.
 std::string upstream_difference(const Json& held, const Json& now);
 
-// Whether the stages call functions of the program, which nothing tells from other functions.
+// Whether the stages call functions of the program, which cannot be told apart by their names.
 bool calls_functions(const Json& stages);
 
-// Makes `folder` a cache of `upstream`, or checks that it is one. Error(state) names what differs and Error(corrupt_data) what is
-// damaged; Error(io) where it cannot be made. Returns what names the upstream: 32 bytes.
+// Makes `folder` a cache of `upstream`, or checks that it is one. Throws Error(state) that names
+// the difference, Error(corrupt_data) that names the damage, or Error(io) if the folder cannot be
+// created. Returns the identity of the upstream: 32 bytes.
 std::string claim_cache_folder(const std::string& folder, const Json& upstream);
 
 }  // namespace etr::pipeline

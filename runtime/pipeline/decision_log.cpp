@@ -14,7 +14,7 @@ namespace etr::pipeline {
 namespace {
 
 bool has_lines(const std::string& path) {
-  std::error_code missing;  // then there are none
+  std::error_code missing;  // no file, no lines
   const auto bytes = std::filesystem::file_size(path, missing);
   return !missing && bytes > 0;
 }
@@ -27,7 +27,7 @@ void check_folder(const std::string& path, const char* stage) {
          "': make the folder");
 }
 
-// A folder opens like a file, and reads like an empty one.
+// Opens the log. A folder is rejected explicitly, because it opens like a file and reads as empty.
 std::ifstream open_log(const std::string& path, const char* stage) {
   std::error_code none;
   if (std::filesystem::is_directory(path, none))
@@ -40,7 +40,8 @@ std::ifstream open_log(const std::string& path, const char* stage) {
   return in;
 }
 
-// Runs decide in order. What is not in order has been edited, or two runs have written into one file.
+// Runs decide in order. If lines are not in order, the log was edited, or two runs have written to
+// it.
 void check_place(const std::string& where, std::pair<uint64_t, uint64_t> place,
                  std::pair<uint64_t, uint64_t> least, uint64_t first_place) {
   if (place.second < first_place)
@@ -57,7 +58,7 @@ void check_place(const std::string& where, std::pair<uint64_t, uint64_t> place,
 DecisionLog::DecisionLog(std::string path, const char* stage, const char* key)
     : path_(std::move(path)), stage_(stage), key_(key) {}
 
-// A run that ends within an epoch leaves its last decision.
+// A run that ends within an epoch still writes its last decision.
 DecisionLog::~DecisionLog() {
   try {
     complete();
@@ -71,10 +72,12 @@ void DecisionLog::begin(uint64_t epoch, const std::optional<EpochDecisions>& mad
   if (path_.empty()) return;
   check_folder(path_, stage_);
   const bool voids = made || has_lines(path_);
-  file_.emplace(path_, platform::OutputFile::Mode::append);  // where nothing is decided, it says so
+  // An empty log says that nothing was decided.
+  file_.emplace(path_, platform::OutputFile::Mode::append);
   if (!voids) return;
   write({{"epoch", epoch}, {"after", 0}, {"restored", true}});
-  // "again": the run may go on at the newest of these places, and replace that decision.
+  // Marked "again", because the run may continue at the newest of these places and replace that
+  // decision.
   for (const auto& [after, number] : made.value_or(EpochDecisions()))
     write({{"epoch", epoch}, {"after", after}, {key_, number}, {"again", true}});
   file_->flush();
@@ -92,7 +95,7 @@ void DecisionLog::note(uint64_t epoch, uint64_t after, uint64_t number, const Js
 void DecisionLog::complete() {
   if (line_.empty()) return;
   file_->write(std::exchange(line_, ""));
-  file_->flush();  // a run that is ended from outside leaves its decisions
+  file_->flush();  // so that a killed run leaves its decisions
 }
 
 void DecisionLog::write(const Json& row) { file_->write(row.dump() + "\n"); }
@@ -100,7 +103,8 @@ void DecisionLog::write(const Json& row) { file_->write(row.dump() + "\n"); }
 void read_decision_log(const std::string& path, const char* stage, const char* key,
                        uint64_t first_place, DecisionsByEpoch& decisions) {
   std::ifstream in = open_log(path, stage);
-  std::pair<uint64_t, uint64_t> least(0, first_place);  // place that the next line may have
+  // The smallest place that the next line may have.
+  std::pair<uint64_t, uint64_t> least(0, first_place);
   int64_t number = 0;
   for (std::string line; std::getline(in, line);) {
     const std::string where = cat("'", path, "', line ", ++number);

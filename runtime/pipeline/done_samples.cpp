@@ -15,8 +15,8 @@ namespace etr::pipeline {
 namespace {
 
 constexpr char kDamaged[] = "the saved pipeline state is damaged: 'done'";
-constexpr uint64_t kMost = uint64_t{1} << 40;        // of a pass's samples
-constexpr uint64_t kMostPasses = uint64_t{1} << 26;  // of an epoch
+constexpr uint64_t kMost = uint64_t{1} << 40;        // samples per pass
+constexpr uint64_t kMostPasses = uint64_t{1} << 26;  // passes per epoch
 
 [[noreturn]] void damaged(const char* what) { fail(Code::corrupt_data, kDamaged, ": ", what); }
 
@@ -63,7 +63,7 @@ uint64_t DoneSamples::left(uint64_t pass, uint64_t nth) const {
   return nth + run.done_before + (run.end - run.begin);
 }
 
-// The last run that begins at or before the number.
+// The last run that begins at or before `number`.
 const DoneSamples::Run* DoneSamples::run_before(uint64_t pass, uint64_t number) const {
   const auto it = passes_.find(pass);
   if (it == passes_.end()) return nullptr;
@@ -82,7 +82,7 @@ bool DoneSamples::is_done(uint64_t pass, uint64_t number) const {
   return run && number < run->end;
 }
 
-// Runs as gaps and lengths: the most part of an epoch is one long run.
+// Encodes runs as gaps and lengths; most of an epoch is one long run.
 Json DoneSamples::json() const {
   Json out{{"first_pass", first_pass_}, {"passes", Json::object()}};
   for (const auto& [pass, runs] : passes_) {

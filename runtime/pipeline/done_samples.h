@@ -1,4 +1,5 @@
-// What of an epoch the ranks of another world have had, where it is shared out anew among this one's.
+// The samples of an epoch that the ranks of a previous world have delivered, when the rest of the
+// epoch is redistributed among the ranks of this world.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +12,11 @@
 
 namespace etr::pipeline {
 
-// A sample, by its ordinal, and the number of its copy (Item::replica).
+// A sample's ordinal and its copy number (Item::replica).
 using SampleCopy = std::pair<uint64_t, uint32_t>;
 
-// Samples of which nothing is to come any more, by pass and number in the source's order; the others are left. Those that
-// the other ranks still held are left, too: of these it knows which copies were delivered.
+// The samples that are done, by pass and number in the source's order; the others are left. A
+// sample that another rank still held is left, too; for it, the delivered copies are recorded.
 class DoneSamples {
  public:
   void add(uint64_t pass, std::vector<uint64_t> numbers);
@@ -23,24 +24,25 @@ class DoneSamples {
   void forget_copies_of_done();
   void begin_with(uint64_t pass) { first_pass_ = pass; }
 
-  // Nothing is left of the passes before it.
+  // No sample is left of earlier passes.
   uint64_t first_pass() const { return first_pass_; }
-  // After this one nobody has read anything.
+  // Nobody has read anything of later passes.
   uint64_t passes() const;
 
-  uint64_t left(uint64_t pass, uint64_t nth) const;  // the number of the nth sample that is left
-  uint64_t left_before(uint64_t pass, uint64_t number) const;  // how many
+  uint64_t left(uint64_t pass, uint64_t nth) const;  // number of the nth sample left
+  // How many samples are left before `number`.
+  uint64_t left_before(uint64_t pass, uint64_t number) const;
   bool is_done(uint64_t pass, uint64_t number) const;
   const std::set<SampleCopy>& copies() const { return copies_; }
 
   Json json() const;
-  // Error(corrupt_data) where `json` is not what json() gave.
+  // Throws Error(corrupt_data) if `json` was not made by json().
   static DoneSamples from(const Json& json);
 
  private:
   struct Run {
-    uint64_t begin, end;   // numbers that are done
-    uint64_t done_before;  // in the runs before
+    uint64_t begin, end;   // a range of numbers that are done
+    uint64_t done_before;  // total in the previous runs
     uint64_t left_before() const { return begin - done_before; }
   };
   using Runs = std::vector<Run>;

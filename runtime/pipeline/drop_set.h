@@ -1,4 +1,4 @@
-// Which samples which stages left out of an epoch.
+// Records which stages dropped which samples of an epoch.
 #pragma once
 
 #include <bitset>
@@ -11,8 +11,8 @@ namespace etr::pipeline {
 
 using Drop = std::pair<uint64_t, uint64_t>;  // stage number, ordinal
 
-// Bits by pages: a filter may drop half of a million samples, each of which is then asked for several times. Any thread may
-// ask while nobody adds.
+// Paged bit sets, because a filter may drop half of a million samples, and each is looked up
+// several times. Any thread may call contains() while nobody inserts.
 class DropSet {
  public:
   void insert(const Drop& drop) { stage(drop.first)[drop.second / kPage].set(drop.second % kPage); }
@@ -35,7 +35,7 @@ class DropSet {
     return stages_.emplace_back(number, Pages()).second;
   }
 
-  std::vector<std::pair<uint64_t, Pages>> stages_;  // the few that drop something
+  std::vector<std::pair<uint64_t, Pages>> stages_;  // few stages drop anything
 };
 
 }  // namespace etr::pipeline

@@ -18,9 +18,9 @@ namespace etr::pipeline {
 namespace {
 
 namespace tbb = oneapi::tbb;
-using Message = std::shared_ptr<Chunk>;  // the graph copies messages: keep that cheap
+using Message = std::shared_ptr<Chunk>;  // the graph copies messages, so copies must be cheap
 
-// At most one pending message: pokes that arrive before the run starts are merged into it.
+// At most one message is pending: pokes that arrive before the run starts are merged into it.
 class GraphTask final : public Task {
  public:
   GraphTask(tbb::flow::graph& graph, std::function<void()> run)
@@ -118,8 +118,8 @@ class ThreadTask final : public Task {
 }  // namespace
 
 struct FlowGraph::State {
-  // The runner occupies the arena's reserved slot, so that tasks run even where TBB has no worker
-  // to give (a machine with one core).
+  // The runner occupies the arena's reserved slot, so that tasks run even if TBB has no worker to
+  // give (on a machine with one core).
   explicit State(int threads) : arena(threads, 1) {
     if (threads > static_cast<int>(platform::usable_threads()))
       control.emplace(tbb::global_control::max_allowed_parallelism, static_cast<size_t>(threads));
@@ -130,7 +130,7 @@ struct FlowGraph::State {
     try {
       runner = start_thread(kThread, kFewer,
                             [this] { arena.execute([this] { graph->wait_for_all(); }); });
-    } catch (...) {  // without a runner the graph's destructor would wait for ever
+    } catch (...) {  // without a runner the graph's destructor would never return
       graph->release_wait();
       throw;
     }
@@ -140,7 +140,7 @@ struct FlowGraph::State {
   void finish() {
     if (!runner.joinable()) return;
     graph->release_wait();
-    runner.join();  // wait_for_all returns when the last message is done
+    runner.join();  // wait_for_all() returns when the last message is done
   }
 
   std::optional<tbb::global_control> control;
@@ -150,7 +150,7 @@ struct FlowGraph::State {
 };
 
 FlowGraph::FlowGraph(int threads) {
-  // oneTBB's threads do not survive fork(), and it does not know.
+  // oneTBB's threads do not survive fork(), and oneTBB does not notice.
   static std::atomic<int64_t> first_process{0};
   int64_t first = 0;
   const int64_t here = platform::process_id();

@@ -18,7 +18,7 @@ ImageView::ImageView(Tensor pixels) {
 
 namespace {
 
-// Along one axis: narrows [low, high) to what the result has shown so far, and moves the origin.
+// For one axis: narrows [low, high) to what the result has shown so far, and moves the origin.
 void crop_axis(int64_t& origin, int64_t step, int64_t& low, int64_t& high, int64_t extent,
                int64_t begin) {
   const int64_t last = origin + step * (extent - 1);

@@ -1,4 +1,4 @@
-// What travels through a pipeline: samples, and batches of them.
+// The items of a pipeline: samples, and batches of them.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 
 namespace etr::pipeline {
 
-// Where a sample came from; named in every error about it.
+// A sample's origin, named in every error about it.
 struct Origin {
-  std::shared_ptr<const std::string> shard;  // file or folder; shared by its samples
-  std::string key;                           // the sample's name in it
-  int64_t offset = -1;                       // in bytes, of the (decompressed) shard; -1: not known
+  std::shared_ptr<const std::string> shard;  // file or folder; shared between its samples
+  std::string key;                           // the sample's name in the shard
+  int64_t offset = -1;                       // in bytes of the uncompressed shard; -1: unknown
 };
 
 struct Field {
@@ -25,12 +25,12 @@ struct Field {
   Tensor tensor;
 };
 
-// Contents that do not lie in host memory. What they are is between the program and the consumer that reads them; destroyed
-// when nobody needs them any more.
+// Contents outside host memory. Their meaning is a matter between the program and the consumer.
+// Destroyed when no longer needed.
 class Opaque {
  public:
   virtual ~Opaque() = default;
-  virtual const char* where() const = 0;  // what they lie in, for errors
+  virtual const char* where() const = 0;  // the kind of memory, for errors
 };
 
 struct OpaqueField {
@@ -40,41 +40,41 @@ struct OpaqueField {
   std::shared_ptr<const Opaque> contents;
 };
 
-// How a batch came about.
+// How a batch was composed.
 struct BatchInfo {
-  int32_t size = 0;     // samples in it, padding not counted
-  int32_t fresh = 0;    // of which read from upstream for it
-  int32_t echoed = 0;   // of which repeated by an echo node, alone or with the batch
-  int32_t unique = 0;   // different samples among them
-  double mean_age = 0;  // of its samples, see Item::age
+  int32_t size = 0;     // samples, without padding
+  int32_t fresh = 0;    // of these, newly read from upstream
+  int32_t echoed = 0;   // of these, repeated by an echo node, singly or with the batch
+  int32_t unique = 0;   // of these, different samples
+  double mean_age = 0;  // mean of Item::age
 };
 
-// Copying an Item shares its tensors; stages replace fields, they never write into them.
+// Copying an Item shares its tensors. Stages replace fields and never write into them.
 struct Item {
-  // (pass << 40 | index): the sample's number in the epoch's source order. Keys its random numbers.
+  // (pass << 40 | index): the sample's number in the epoch's source order. Seeds its random
+  // numbers.
   uint64_t ordinal = 0;
-  uint32_t replica = 0;  // 0: fresh; n: the n-th echo of it
-  int64_t age = 0;       // fresh samples that echo nodes have received since they received this one
-  // While a saved position is restored, samples that nobody needs again travel without payload.
+  uint32_t replica = 0;  // 0: fresh; n: its n-th echo
+  int64_t age = 0;       // fresh samples that echo nodes received after this one
+  // While a position is restored, samples that are not needed again travel without payload.
   bool ghost = false;
-  bool dropped = false;  // set by a map stage: the sample goes no further
-  bool overtakes =
-      false;  // it goes before samples that come before it in order; see the stage `overtake`
-  bool missing = false;  // bad: the last good sample before it will stand in for it
-  // The source's number of the record, the same in every epoch, where it has one.
+  bool dropped = false;    // set by a map stage to drop the sample
+  bool overtakes = false;  // may precede samples that come earlier in order; see stage `overtake`
+  bool missing = false;    // bad; to be replaced by the last good sample before it
+  // The source's number of the record, the same in every epoch, if records are numbered.
   std::optional<uint64_t> record;
-  uint64_t stamp = 0;   // see Source::stamp(); only where a shared cache is
-  bool cached = false;  // a cache further on has this sample: it travels there without payload
+  uint64_t stamp = 0;   // see Source::stamp(); only with a shared cache
+  bool cached = false;  // a cache downstream has this sample, so it travels there without payload
   std::shared_ptr<const Origin> origin;
   std::vector<Field> fields;
-  // Where the consumer takes the last steps of the images (echo with 'device'): what there is to do, for a
-  // sample one, for a batch one each. There is no field "image" then.
+  // If the consumer performs the last image operations (echo with 'device'): those operations, one
+  // view for a sample, one per sample for a batch. There is no field "image" then.
   std::shared_ptr<const std::vector<ImageView>> views;
-  // Beside `fields`, by other names; only in batches that a program made.
+  // More fields, with other names than `fields`. Only in batches made by a program.
   std::vector<OpaqueField> opaque;
-  BatchInfo batch;              // batch.size == 0: a single sample
-  std::shared_ptr<void> token;  // restoring only: alive while a stage holds this sample
-  // Restoring only: of a batch, its samples' ordinals and replicas.
+  BatchInfo batch;              // size == 0: a single sample
+  std::shared_ptr<void> token;  // only when restoring: alive while a stage holds this sample
+  // Only when restoring, for a batch: its samples' ordinals and replicas.
   std::shared_ptr<const std::vector<std::pair<uint64_t, uint32_t>>> copies;
 
   const Tensor* find(const std::string& name) const {
@@ -100,14 +100,13 @@ struct Item {
       }
     fields.push_back({name, std::move(tensor)});
   }
-  // Moves a field that is there out, to be changed and put back with set(); a copy where it is
-  // shared.
+  // Moves an existing field out, to be changed and put back with set(). Copies it if it is shared.
   Tensor take_writable(const std::string& name) {
     for (Field& field : fields)
       if (field.name == name) return std::move(field.tensor).writable();
     return {};
   }
-  // The view of a single sample, to be changed: replicas share theirs until then.
+  // Changes the view of a single sample, after unsharing it from the other replicas.
   template <typename Change>
   void change_view(const Change& change) {
     auto changed = std::make_shared<std::vector<ImageView>>(*views);
@@ -118,7 +117,7 @@ struct Item {
     std::erase_if(fields, [&](const Field& field) { return field.name == name; });
     std::erase_if(opaque, [&](const OpaqueField& field) { return field.name == name; });
   }
-  // Fields that are parts of something larger become memory of their own.
+  // Copies fields that are views of larger memory, to free the rest.
   void compact() {
     for (Field& field : fields) field.tensor = field.tensor.compact();
   }

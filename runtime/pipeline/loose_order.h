@@ -1,5 +1,5 @@
-// The order in which chunks leave maps where finished ones need not wait for slower ones in front of them: see the stage
-// `overtake`. Pure policy: no queues, no threads, no clocks.
+// Releases chunks from maps such that finished ones need not wait for slower ones before them: see
+// the stage `overtake`. Pure policy, without queues, threads or clocks.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ namespace etr::pipeline {
 
 class LooseOrder {
  public:
-  // A chunk goes on before others that are not finished where it lies at most `window` places behind the first of these, where
-  // `may` says so of its epoch, and never past the end of a pass or a failure.
+  // A chunk may overtake unfinished ones if it is at most `window` places behind the first of them
+  // and `may` allows it for its epoch. It never overtakes the end of a pass or a failure.
   LooseOrder(uint64_t window, std::function<bool(uint64_t epoch)> may)
       : window_(window), may_(std::move(may)) {}
 
-  // `finished` has left the maps: those that go on now, in this order. Items of those that go before others say so
-  // (Item::overtakes).
+  // Adds a chunk that has left the maps. Returns the chunks to release now, in order. Items of a
+  // chunk that overtakes others are marked (Item::overtakes).
   std::vector<Chunk> add(Chunk&& finished);
 
  private:
@@ -29,10 +29,10 @@ class LooseOrder {
 
   const uint64_t window_;
   const std::function<bool(uint64_t epoch)> may_;
-  uint64_t next_ = 0;                  // the first that has not gone on
-  uint64_t ends_ = 0;                  // of passes, that have gone on
-  std::map<uint64_t, Chunk> waiting_;  // finished ones, by sequence number
-  std::set<uint64_t> gone_;            // beyond next_
+  uint64_t next_ = 0;                  // the first chunk not released
+  uint64_t ends_ = 0;                  // number of released pass ends
+  std::map<uint64_t, Chunk> waiting_;  // finished chunks, by sequence number
+  std::set<uint64_t> gone_;            // released chunks beyond next_
 };
 
 }  // namespace etr::pipeline

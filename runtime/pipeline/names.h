@@ -1,4 +1,4 @@
-// Names that programs and jobs choose: of fields and of functions.
+// Names that programs and jobs choose for fields and functions.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,9 @@ namespace etr::pipeline {
 
 constexpr size_t kMaxNameBytes = 1000;
 
-// A name has 1 to kMaxNameBytes bytes of UTF-8 and no control characters: it stands in messages, in JSON, in saved positions and in
-// weight files. Error(invalid_argument) otherwise; `what` is what has the name ("a field").
+// Checks that a name is 1 to kMaxNameBytes bytes of UTF-8 without control characters, because names
+// appear in messages, JSON, saved positions and weight files. Throws Error(invalid_argument)
+// otherwise; `what` is what the name belongs to ("a field").
 void check_name(std::string_view name, std::string_view what);
 
 }  // namespace etr::pipeline

@@ -1,4 +1,4 @@
-// A random order of the numbers 0 to n - 1 that needs no memory: each place is computed.
+// A random permutation of the numbers 0 to n - 1 that needs no memory: each element is computed.
 #pragma once
 
 #include <cstdint>
@@ -7,17 +7,17 @@
 
 namespace etr::pipeline {
 
-// A balanced Feistel network over the next power of four, walked along its cycle until the value lies
-// below n ("cycle walking", Black and Rogaway, CT-RSA 2002). The domain is below 4 n, so a walk takes
-// fewer than four rounds on average. Immutable.
+// A balanced Feistel network over the next power of four, applied repeatedly until the value is
+// below n ("cycle walking", Black and Rogaway, CT-RSA 2002). The domain is smaller than 4 n, so a
+// walk takes fewer than four applications on average. Immutable.
 class Permutation {
  public:
   Permutation() = default;
-  // n is below 2^62.
+  // N must be below 2^62.
   Permutation(uint64_t n, uint64_t key) : n_(n), key_(key), shuffles_(true) {
     while ((uint64_t{1} << (2 * half_bits_)) < n) ++half_bits_;
   }
-  // Every number in its own place.
+  // The identity permutation.
   static Permutation identity(uint64_t n) {
     Permutation out;
     out.n_ = n;
@@ -26,7 +26,7 @@ class Permutation {
 
   uint64_t size() const { return n_; }
 
-  // The number at place `index` < size().
+  // The number at position `index` < size().
   uint64_t operator[](uint64_t index) const {
     if (!shuffles_ || n_ < 2) return index;
     do index = encrypt(index);

@@ -15,7 +15,7 @@
 namespace etr::pipeline {
 namespace {
 
-constexpr size_t kChunk = 64;  // samples in one message
+constexpr size_t kChunk = 64;  // samples per message
 
 }  // namespace
 
@@ -23,7 +23,7 @@ Pipeline::Pipeline(const Json& spec, MapFunctions functions, bool defers, Budget
     : functions_(std::move(functions)), defers_(defers) {
   parse(spec);
   build();
-  // Functions of the program are not called before it asks for something.
+  // Functions of the program are not called before the program asks for output.
   if (functions_.empty() && budget == Budget::now) set_limits(planned_limits());
 }
 
@@ -80,7 +80,8 @@ QueueLimits Pipeline::limits_after(bool batches) const {
   return limits;
 }
 
-// A cache keeps what a record has become, so that must be the same each time, and still be one record.
+// A cache stores what became of a record, so that must be the same each time and still be a single
+// record.
 void Pipeline::check_cache(const std::vector<std::unique_ptr<Stage>>& stages) const {
   size_t cache = 0;
   for (size_t i = 1; i < stages.size(); ++i) {
@@ -115,9 +116,9 @@ Json Pipeline::stages_before(size_t position) const {
   return out;
 }
 
-// Decisions name samples by their ordinals.
+// Decisions identify samples by their ordinals.
 void Pipeline::check_overtaking(const std::vector<std::unique_ptr<Stage>>& stages) const {
-  std::string joins;  // a stage behind which ordinals are no names
+  std::string joins;  // a stage after which ordinals do not identify samples
   for (size_t i = 1; i < stages.size(); ++i) {
     if (entries_[i].spec->kind != StageKind::serial) continue;
     const auto& stage = static_cast<SerialStage&>(*stages[i]);
@@ -135,7 +136,8 @@ void Pipeline::check_overtaking(const std::vector<std::unique_ptr<Stage>>& stage
   }
 }
 
-// Whether the consumer will take these steps or not, so that a spec is valid everywhere or nowhere.
+// Checked whether or not the consumer takes these steps, so that a spec is valid everywhere or
+// nowhere.
 void Pipeline::check_views(const std::vector<std::unique_ptr<Stage>>& stages) const {
   size_t echo = 0, last = 0;
   ViewStep done = ViewStep::any;
@@ -210,7 +212,7 @@ void Pipeline::build() {
       batches = batches || stage->makes_batches();
       QueueLimits limits = limits_after(batches);
       if (const int64_t items = stage->queue_items(); items > 0) limits.items = items;
-      if (stage->may_block()) limits.chunk = 1;  // what took long to get goes on at once
+      if (stage->may_block()) limits.chunk = 1;  // items that took long should proceed at once
       const bool loosens = stage->overtaking_window() > 0;
       if (loosens && segments_.back()->maps().empty())
         fail(Code::invalid_argument, "pipeline stage ", i + 1, " ('", entry.name,
@@ -242,7 +244,7 @@ void Pipeline::start() {
     else
       planner_ = start_thread("the thread that divides the budget", "threads",
                               [this] { divide_budget(); });
-  } catch (...) {  // a stage that cannot begin
+  } catch (...) {  // a stage failed to begin
     failure_ = current_error();
   }
 }
@@ -266,7 +268,7 @@ void Pipeline::divide_budget() noexcept {
   ready_changed_.notify_all();
 }
 
-// Of each segment, where there is a budget to divide and it was not divided yet; otherwise none.
+// The limits of each segment if there is a budget that has not been divided yet, otherwise none.
 std::vector<QueueLimits> Pipeline::planned_limits() {
   const int64_t budget = options_->integer("budget_bytes");
   if (budget == 0 || std::exchange(budget_applied_, true)) return {};
@@ -281,7 +283,7 @@ std::vector<QueueLimits> Pipeline::planned_limits() {
   return plan_budget(std::move(request));
 }
 
-// Under mutex_: the statistics read them.
+// Requires mutex_, because the statistics read the limits.
 void Pipeline::set_limits(const std::vector<QueueLimits>& planned) {
   for (size_t i = 0; i < planned.size(); ++i) segments_[i]->set_limits(planned[i]);
 }
@@ -297,7 +299,7 @@ void Pipeline::run() {
   source_->trigger();
 }
 
-// The threads of a pipeline do not come along into a process made by fork().
+// A pipeline's threads do not survive fork().
 bool Pipeline::forked() const { return started_ && process_ != platform::process_id(); }
 
 void Pipeline::check_process() const {
@@ -310,7 +312,7 @@ void Pipeline::check_process() const {
 }
 
 Pipeline::~Pipeline() {
-  if (forked()) {  // nobody is there to finish the work: what belongs to it is left alone
+  if (forked()) {  // no threads to finish the work: leak what belongs to it
     for (auto& segment : segments_) (void)segment.release();
     (void)graph_.release();
     if (planner_.joinable()) planner_.detach();
@@ -332,7 +334,7 @@ void Pipeline::cancel() {
 
 bool Pipeline::consumer_starves() const {
   std::scoped_lock lock(mutex_);
-  // With a shorter queue there would never be as many.
+  // A shorter queue never holds as many.
   return ready_items_ < std::min(options_->integer("low_water"), segments_.back()->limits().items);
 }
 
@@ -467,7 +469,7 @@ uint64_t Pipeline::view_samples() const {
     const double held = stage.holds_bytes(1);
     samples += held;
     if (stage.makes_batches())
-      in_item = held / 2;  // Batching counts what it takes and what it makes
+      in_item = held / 2;  // Batching counts both what it takes and what it makes
     samples += in_item * static_cast<double>(segment->limits().items);
   }
   return static_cast<uint64_t>(samples);
@@ -509,7 +511,7 @@ Json Pipeline::stats() const {
   };
   std::vector<QueueLimits> limits;
   {
-    std::scoped_lock lock(mutex_);  // not for what follows, where segments ask for the host's times
+    std::scoped_lock lock(mutex_);  // not for what follows, as segments query the host
     for (const auto& segment : segments_) limits.push_back(segment->limits());
   }
   Json stages = Json::array();

@@ -1,4 +1,4 @@
-// A pipeline: stages from a spec, run by a flow graph, read batch by batch.
+// A pipeline: stages built from a spec, run by a flow graph, read batch by batch.
 #pragma once
 
 #include <condition_variable>
@@ -16,68 +16,70 @@
 
 namespace etr::pipeline {
 
-// The options of a pipeline beside its stages.
+// The pipeline's own options, without its stages.
 Schema pipeline_schema();
 
-// One consumer thread calls next(); the other calls may come from any thread.
+// next() is for one consumer thread; the other functions are thread safe.
 //
 //   {"stages": [{"stage": "webdataset", "pattern": "train-*.tar"}, {"stage": "decode"}, ...],
 //    "threads": 2, "seed": 7, ...}
 class Pipeline final : private SegmentHost {
  public:
-  // When a budget is divided, for which a few samples are read: while the pipeline is made, or at the first next(). There
-  // always where the program has functions among the stages.
+  // When to divide a budget, which reads a few samples: in the constructor or at the first next().
+  // Always the latter if stages call functions of the program.
   enum class Budget { now, at_start };
 
-  // Validates everything and opens nothing but for the budget. Throws Error(invalid_argument) that names stage and key, or
-  // says how much would be enough.
-  // `defers`: the consumer has a device, and takes Item::views after an echo with 'device'; without it
-  // such stages work on the host.
+  // Validates everything; opens no data except to divide the budget. Throws Error(invalid_argument)
+  // that names stage and key, or says what budget would suffice. `defers`: the consumer has a
+  // device and accepts Item::views after an echo with 'device'; otherwise such stages work on the
+  // host.
   explicit Pipeline(const Json& spec, MapFunctions functions = {}, bool defers = false,
                     Budget budget = Budget::now);
   ~Pipeline() override;  // cancels
 
   enum class Next { item, end_of_epoch };
 
-  // The next item, in order; blocks until there is one. At the end of an epoch returns end_of_epoch
-  // once and goes on with the next epoch; after the last one it returns end_of_epoch for ever.
-  // Throws the Error that ended the run, Error(cancelled) after cancel(), and does so again if
-  // called again.
+  // Returns the next item, in order; blocks until there is one. At the end of each epoch returns
+  // end_of_epoch once, then continues with the next epoch. After the last epoch always returns
+  // end_of_epoch. Throws the Error that ended the run, or Error(cancelled) after cancel(), at this
+  // and each later call.
   Next next(Item& item);
 
-  // Waits until there is something for next(), at most `seconds`; false where there is nothing yet.
+  // Waits at most `seconds` until next() would not block. Returns false if it still would.
   bool wait(double seconds);
 
-  // Items in the epoch of the next item, if no record is dropped; none where that is not known: the
-  // source's length is not known before its first pass is over, an epoch may have no end, and echo
-  // on demand depends on time. Error(io) where the source cannot be listed.
+  // The number of items in the epoch of the next item, if no record is dropped. Returns nothing if
+  // it is unknown: the source may not know its length before its first pass ends, an epoch may be
+  // endless, and echo on demand depends on time. Throws Error(io) if the source cannot be listed.
   std::optional<uint64_t> length() const;
 
-  // Unblocks next() and stops all work; returns at once, the work ends within a second.
+  // Unblocks next() and stops all work. Returns at once; the work ends within a second.
   void cancel();
 
-  // Position and decisions: everything that a restored pipeline needs to continue with the same
-  // tail. Cheap; no payload.
+  // The position and the decisions made: all that a restored pipeline needs to deliver the same
+  // remaining items. Cheap, without payload.
   Json save() const;
-  // Before the first next(). Throws Error(invalid_argument) that says what differs where `state` is of another pipeline, or of
-  // other data; the data may lie elsewhere.
-  // A list of the positions of all ranks of a world: this pipeline goes on with its own. Where its world is another one, what they
-  // leave of the epoch is shared out anew: each sample that none of them has delivered fresh comes once, in the source's order
-  // before this pipeline's own stages, and copies that an echo node has made of held samples do not come again. Error(unsupported)
-  // where a stage counts samples (take, skip), or puts them together by content.
+  // To be called before the first next(). Throws Error(invalid_argument) that says what differs if
+  // `state` belongs to another pipeline or other data; the data may have moved. A list of the
+  // positions of all ranks of a world is accepted too: this pipeline then continues at its own
+  // position. If the world differs, the rest of the epoch is redistributed: each sample that no
+  // rank has delivered fresh comes once, in the source's order before this pipeline's own stages,
+  // and copies that an echo node made of held samples do not come again. Throws Error(unsupported)
+  // if a stage counts samples (take, skip) or combines them by content.
   void restore(const Json& state);
 
   uint64_t epoch() const;     // of the next item
-  bool within_epoch() const;  // it has begun, and next() has not said that it ended
+  bool within_epoch() const;  // it has begun, and next() has not reported its end
   bool over() const;          // the last epoch has ended
 
-  // Samples that may be held at once from an echo with 'device' on; 0 where there is none.
+  // The maximum number of samples held at once from an echo with 'device' on; 0 without such an
+  // echo.
   uint64_t view_samples() const;
 
   // {"stages": [{"name", "items_in", "items_out", "busy_s", ...}], "consumer": {...},
   //  "bad_records": N, ...}
   Json stats() const;
-  std::string why_empty() const;  // for the error about an epoch that gave nothing
+  std::string why_empty() const;  // for errors about an epoch without output
   Json bad_record_list() const { return bad_records_->list(); }
   Json trace_json() const { return trace_->json(); }
 
@@ -97,7 +99,7 @@ class Pipeline final : private SegmentHost {
   void build();
   void start();
   void divide_budget() noexcept;
-  bool begun() const { return graph_ || cancelled_ || failure_; }  // under mutex_
+  bool begun() const { return graph_ || cancelled_ || failure_; }  // requires mutex_
   void run();
   std::vector<QueueLimits> planned_limits();
   void set_limits(const std::vector<QueueLimits>& planned);
@@ -119,7 +121,7 @@ class Pipeline final : private SegmentHost {
   uint64_t world() const { return static_cast<uint64_t>(options_->integer("world")); }
   QueueLimits limits_after(bool batches) const;
   StageContext context_of(size_t position, bool trial = false) const;
-  bool epochs_over() const;  // under mutex_
+  bool epochs_over() const;  // requires mutex_
   bool forked() const;
   void check_process() const;
 
@@ -133,7 +135,7 @@ class Pipeline final : private SegmentHost {
   void deliver(Chunk&& chunk) override;
   void abandon(std::shared_ptr<const Error> error) noexcept override;
 
-  Json canonical_;  // the stages as validated; a saved position belongs to it
+  Json canonical_;  // the validated stages, to which a saved position belongs
   std::vector<StageEntry> entries_;
   std::unique_ptr<Options> options_;
   const MapFunctions functions_;
@@ -147,14 +149,14 @@ class Pipeline final : private SegmentHost {
   std::vector<SerialSegment*> serial_;
   std::vector<SerialStage*> serial_stages_;  // the heads of serial_
 
-  // Restoring.
+  // For restoring.
   DropSet replay_drops_;
   uint64_t restored_epoch_ = 0;
   bool budget_applied_ = false;
-  std::thread planner_;  // of a budget at the start: wait() does not wait for the samples it reads
-  bool walked_ = false;  // the stages are on their way in that epoch, or have begun its rest
+  std::thread planner_;  // divides a budget at the start, so that wait() can time out
+  bool walked_ = false;  // the stages were advanced into restored_epoch_, or have begun its rest
   std::shared_ptr<const DoneSamples>
-      done_;  // what ranks of another world had in that epoch, until it is over
+      done_;  // what the old ranks delivered in that epoch, until it is over
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable ready_changed_;
@@ -165,11 +167,11 @@ class Pipeline final : private SegmentHost {
   bool has_current_ = false;
   bool started_ = false, cancelled_ = false;
   std::shared_ptr<const Error> failure_;
-  uint64_t epoch_ = 0, delivered_ = 0;    // in the epoch
-  uint64_t skip_ = 0;                     // outputs that a restored run does not deliver again
-  std::unique_ptr<const Json> restored_;  // the position, until there is another one
+  uint64_t epoch_ = 0, delivered_ = 0;    // delivered_: in the current epoch
+  uint64_t skip_ = 0;                     // outputs that a restored run must not deliver again
+  std::unique_ptr<const Json> restored_;  // the restored position, until a new one is reached
   int64_t started_ns_ = 0, process_ = 0;
-  int64_t wait_ns_ = 0, waiting_since_ns_ = 0;  // of the consumer; since: 0 where it does not wait
+  int64_t wait_ns_ = 0, waiting_since_ns_ = 0;  // of the consumer; since: 0 while it does not wait
   int64_t fresh_ = 0, echoed_ = 0, items_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// What a pipeline can be told beside its stages.
+// The pipeline's own options.
 #include <algorithm>
 #include <iterator>
 

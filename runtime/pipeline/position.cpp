@@ -1,4 +1,4 @@
-// A pipeline's position: saving it, restoring it, and how long an epoch is.
+// A pipeline's position: saving it, restoring it, and the length of an epoch.
 #include <algorithm>
 #include <utility>
 
@@ -11,7 +11,7 @@
 
 namespace etr::pipeline {
 
-// Of the running source, or before it has begun of another one like it.
+// Taken from the running source, or, before it has begun, from a temporary one.
 Json Pipeline::data() const {
   if (const auto known = source_->data()) return *known;
   const auto source = entries_[0].spec->make(entries_[0].options, context_of(0));
@@ -21,7 +21,7 @@ Json Pipeline::data() const {
 Json Pipeline::save() const {
   Json what = data();
   std::scoped_lock lock(mutex_);
-  if (restored_) return *restored_;  // the way to it is not over, or has not begun
+  if (restored_) return *restored_;  // still on the way to the restored position
   Json decisions = Json::object();
   for (SerialSegment* segment : serial_)
     if (Json made = segment->stage().save_decisions(epoch_); !made.is_null())
@@ -48,7 +48,7 @@ void Pipeline::restore(const Json& state) {
     check_not_started();
   }
   const Json what =
-      source_->source().data();  // may take its time, and cancel() does not wait for it
+      source_->source().data();  // unlocked: may be slow, and cancel() must not wait for it
   const std::vector<Json> positions =
       state.is_array() ? state.get<std::vector<Json>>() : std::vector<Json>{state};
   if (positions.empty()) fail(Code::invalid_argument, "this is a list without positions");
@@ -57,7 +57,7 @@ void Pipeline::restore(const Json& state) {
       fail(Code::invalid_argument, "this is not the saved state of a pipeline");
     check_form(position);
   }
-  std::optional<uint64_t> samples;  // of a pass
+  std::optional<uint64_t> samples;  // per pass
   if (std::any_of(positions.begin(), positions.end(), lies_within_epoch))
     samples = source_->source().samples();
   std::scoped_lock lock(mutex_);
@@ -68,13 +68,13 @@ void Pipeline::restore(const Json& state) {
     if (const Json* own = own_position(positions)) return plan_restore(*own, samples);
     check_complete(positions);
     plan_share(positions, samples);
-  } catch (const nlohmann::json::exception&) {  // of what its stages and sources have noted
+  } catch (const nlohmann::json::exception&) {  // raised by the notes of stages and sources
     fail(Code::corrupt_data, kDamagedPosition,
          ": 'data', 'stages' or 'decisions' do not hold what such a pipeline notes there");
   }
 }
 
-// nullptr where the epoch is to be shared out anew.
+// Returns nullptr if the epoch must be redistributed.
 const Json* Pipeline::own_position(const std::vector<Json>& positions) const {
   if (std::none_of(positions.begin(), positions.end(), lies_within_epoch))
     return &positions.front();
@@ -84,7 +84,7 @@ const Json* Pipeline::own_position(const std::vector<Json>& positions) const {
   return nullptr;
 }
 
-// The way through this pipeline's own serial stages.
+// Replays this pipeline's own serial stages.
 ReplayInput Pipeline::replay_input() const {
   ReplayInput input;
   input.epoch = epoch_;
@@ -102,7 +102,7 @@ ReplayInput Pipeline::replay_input() const {
   return input;
 }
 
-// The same through fresh copies of them, which are to live as long.
+// Replays fresh copies of them; `copies` must outlive the result.
 ReplayInput Pipeline::replay_input(std::vector<std::unique_ptr<Stage>>& copies) const {
   ReplayInput input = replay_input();
   for (auto& [position, stage] : input.stages) {
@@ -115,7 +115,7 @@ ReplayInput Pipeline::replay_input(std::vector<std::unique_ptr<Stage>>& copies) 
   return input;
 }
 
-// Of single samples: what copies of theirs were delivered is known behind it.
+// The last stage that repeats single samples: after it, the delivered copies of samples are known.
 SerialSegment* Pipeline::last_repeating() const {
   SerialSegment* last = nullptr;
   for (SerialSegment* segment : serial_) {
@@ -125,7 +125,7 @@ SerialSegment* Pipeline::last_repeating() const {
   return last;
 }
 
-// Of the stages of `input`.
+// Begins the epoch in the stages of `input`.
 void Pipeline::begin_epoch(const ReplayInput& input) const {
   for (const auto& [position, stage] : input.stages)
     if (input.done)
@@ -146,7 +146,7 @@ std::optional<uint64_t> Pipeline::length() const {
     for (const MapEntry& map : segment->maps())
       if (map.stage->may_drop()) return std::nullopt;
   std::optional<uint64_t> samples = source_->last_pass_length();
-  if (!samples) {  // a source of its own: the other one may be at work
+  if (!samples) {  // a separate source, because the other one may be running
     const auto source = entries_[0].spec->make(entries_[0].options, context_of(0, true));
     samples = static_cast<Source&>(*source).samples();
     if (samples) samples = own_samples(*samples);
@@ -159,12 +159,12 @@ std::optional<uint64_t> Pipeline::length() const {
   return count_outputs(input, *samples);
 }
 
-// Of a pass over so many.
+// This rank's share of a pass over `all` samples.
 uint64_t Pipeline::own_samples(uint64_t all) const {
   return (all + (options_->boolean("drop_rest") ? 0 : world() - 1 - rank())) / world();
 }
 
-// Whether what stages emit cannot be told from the sequence of samples alone.
+// Whether the stages' output cannot be derived from the sequence of samples alone.
 bool Pipeline::needs_contents() const {
   return bad_records_->uses(ErrorPolicy::substitute) ||
          std::any_of(serial_stages_.begin(), serial_stages_.end(),
@@ -181,7 +181,7 @@ void Pipeline::plan_restore(const Json& state, std::optional<uint64_t> samples) 
   epoch_ = restored_epoch_ = state.at("epoch").get<uint64_t>();
   skip_ = state.at("delivered").get<uint64_t>();
   if (skip_ > 0) restored_ = std::make_unique<const Json>(state);
-  delivered_ = 0;  // counts up again as the skipped outputs pass
+  delivered_ = 0;  // counts up again while the skipped outputs pass
   if (state.contains("done"))
     set_done(std::make_shared<const DoneSamples>(DoneSamples::from(state["done"])));
   const std::vector<Drop> drops = unpack_drops(state.at("drops"));

@@ -22,7 +22,7 @@ bool is_stage(const Json& spec) {
   return spec.is_object() && spec.contains("stage") && spec["stage"].is_string();
 }
 
-// Sources within sources: {"stage": NAME, options...}, or lists of such.
+// Inner sources: {"stage": NAME, options...}, or lists of such.
 Json nested_without_paths(Json spec) {
   if (spec.is_array()) {
     for (Json& part : spec) part = nested_without_paths(std::move(part));
@@ -48,7 +48,7 @@ Json options_without_paths(const std::string& stage, const Json& options) {
       value = Json::parse(option.default_json);
   }
   for (const auto& [key, value] : options.items())
-    if (!schema_has(stage, key)) out[key] = value;  // of a later version
+    if (!schema_has(stage, key)) out[key] = value;  // from a later version
   return out;
 }
 
@@ -56,7 +56,7 @@ namespace {
 
 void erase_paths(Schema schema, Json& options);
 
-// Of a stage {"stage": NAME, options...}, or of lists of such.
+// For a stage {"stage": NAME, options...}, or lists of such.
 void erase_stage_paths(Json& stages) {
   if (stages.is_array())
     for (Json& stage : stages) erase_stage_paths(stage);
@@ -84,7 +84,7 @@ namespace {
 
 std::string text_of(const Json& value) { return value.is_null() ? "not set" : value.dump(); }
 
-// What differs between two objects of options; "" where nothing does.
+// The difference between two objects of options; "" if there is none.
 std::string difference(const Json& saved, const Json& now) {
   Json keys = now;
   keys.update(saved);
@@ -96,7 +96,7 @@ std::string difference(const Json& saved, const Json& now) {
   return "";
 }
 
-// For positions of versions that noted where the data lay, and not what it was.
+// For positions of versions that recorded only where the data was.
 std::string place_difference(const std::string& stage, const Json& was, const Json& is) {
   for (const OptionSpec& option : find_stage(stage).options) {
     if (!is_path(option) && option.type != OptionType::stages) continue;
@@ -145,7 +145,7 @@ void check_stages(const Json& saved, const Json& now, bool with_places) {
 
 std::string name_of(const Json& file) { return file.at(0).get<std::string>(); }
 
-// Of two lists of files [NAME, BYTES or null], in the order in which they are read.
+// The difference between two lists of files [NAME, BYTES or null], in reading order.
 std::string file_difference(const Json& saved, const Json& now) {
   const auto has = [](const Json& list, const Json& file) {
     return std::any_of(list.begin(), list.end(),
@@ -169,10 +169,9 @@ std::string words_for(const std::string& key) { return key == "count" ? "files" 
 
 }  // namespace
 
-// See Source::data().
+// Compares two results of Source::data().
 std::string data_difference(const Json& saved, const Json& now) {
-  if (saved.is_array() && now.is_array() &&
-      saved.size() == now.size()) {  // sources within a source
+  if (saved.is_array() && now.is_array() && saved.size() == now.size()) {  // inner sources
     for (size_t i = 0; i < saved.size(); ++i)
       if (const std::string what = data_difference(saved[i], now[i]); !what.empty())
         return cat("source ", i + 1, ": ", what);

@@ -1,4 +1,5 @@
-// Whether a saved position belongs to a pipeline: the same stages over the same data, wherever the data lies now.
+// Checks whether a saved position belongs to a pipeline: the same stages and the same data,
+// wherever the data is now.
 #pragma once
 
 #include <string>
@@ -7,19 +8,22 @@
 
 namespace etr::pipeline {
 
-// `saved` and `now`: {"pipeline": {"seed", "stages": [{NAME: options}, ...]}, "data": what Source::data() gave}. Options that
-// a saved stage lacks, of a version that did not have them, have their defaults. Positions of versions that noted no data
-// belong to the very paths that they name. Throws Error(invalid_argument) that says what differs.
+// `saved` and `now`: {"pipeline": {"seed", "stages": [{NAME: options}, ...]}, "data": from
+// Source::data()}. Options missing in a saved stage, from a version that lacked them, have their
+// defaults. Positions from versions that did not record data require unchanged paths. Throws
+// Error(invalid_argument) that says what differs.
 void check_position(const Json& saved, const Json& now);
 
-// The stage's options in the schema's order, all that it has, but for those that say where data lies.
+// The stage's options in the schema's order, all with their values or defaults, without those that
+// name locations.
 Json options_without_paths(const std::string& stage, const Json& options);
 
-// A pipeline's spec as a job has it, without the options that say where data lies: its own, and those of its stages.
+// A pipeline's spec, as in a job, without the options that name locations, both its own and its
+// stages'.
 Json spec_without_paths(Json spec);
 
-// What differs between two lists of stages [{NAME: options}, ...] wherever their data lies, and between what two sources gave as
-// Source::data(); "" where nothing does.
+// The difference between two lists of stages [{NAME: options}, ...], ignoring locations, and
+// between two results of Source::data(); "" if there is none.
 std::string stages_difference(const Json& before, const Json& after);
 std::string data_difference(const Json& before, const Json& after);
 

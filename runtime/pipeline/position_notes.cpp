@@ -13,12 +13,13 @@
 namespace etr::pipeline {
 namespace {
 
-constexpr uint64_t kMostItems = uint64_t{1} << 40;  // of an epoch; epochs
+constexpr uint64_t kMostItems = uint64_t{1} << 40;  // per epoch; also the limit of epochs
 constexpr uint64_t kMostRanks = 1'000'000;
 
 }  // namespace
 
-// By stage, the ordinals as differences: a filter may drop a good part of a million samples.
+// Stores the ordinals by stage, as differences: a filter may drop a large part of a million
+// samples.
 Json pack_drops(const std::vector<Drop>& sorted) {
   std::map<uint64_t, std::vector<uint64_t>> by_stage;
   std::map<uint64_t, uint64_t> last;
@@ -40,7 +41,7 @@ std::vector<Drop> unpack_drops(const Json& packed) {
   return out;
 }
 
-// Between epochs nothing is held: any number of processes may go on.
+// Between epochs nothing is held, so any number of processes may continue.
 bool lies_within_epoch(const Json& position) {
   return position.at("delivered") != 0 || position.contains("done");
 }
@@ -69,7 +70,6 @@ void check_complete(const std::vector<Json>& positions) {
   }
 }
 
-// What is read of a position is there and of its type.
 void check_form(const Json& state) {
   const JsonMembers members(state, kDamagedPosition, Code::corrupt_data);
   const JsonMembers pipeline(members.object("pipeline"), cat(kDamagedPosition, ": 'pipeline'"),

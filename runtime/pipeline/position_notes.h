@@ -1,4 +1,4 @@
-// What a saved position says, in the form in which a pipeline uses it.
+// Converts between saved positions and the form that a pipeline uses.
 #pragma once
 
 #include <optional>
@@ -16,15 +16,16 @@ Json pack_drops(const std::vector<Drop>& sorted);
 std::vector<Drop> unpack_drops(const Json& packed);
 DropSet drop_set(const std::vector<Drop>& drops);
 
-// What is read of a position is there and of its type. Error(corrupt_data).
+// Checks that the members of a position exist and have the right types. Throws Error(corrupt_data).
 void check_form(const Json& position);
 
 bool lies_within_epoch(const Json& position);
 
-// They are those of all ranks of one world, in order, at the same time. Error(invalid_argument).
+// Checks that the positions are those of all ranks of one world, in order, saved at the same time.
+// Throws Error(invalid_argument).
 void check_complete(const std::vector<Json>& positions);
 
-// What a rank has left out, and decided by the clock, on its way to a position.
+// Takes over what a rank has dropped, and decided by time, on its way to a position.
 void take_notes(const Json& position, ReplayInput& input, const DropSet& drops,
                 std::optional<uint64_t> own_samples);
 

@@ -1,9 +1,10 @@
-// Sharing out the rest of an epoch among another number of ranks than those that began it.
+// Redistributes the rest of an epoch among a different number of ranks.
 //
-// The epoch has one order of samples, the source's, of which rank r of n gets every n-th. Which samples each of the old ranks had
-// delivered at the position is found by repeating its way on tokens. What remains of the order, those that its stages still held
-// and those that nobody had read, is again an order, of which each of the new ranks gets every m-th; its own stages begin anew on
-// that. A sample keeps its ordinal, so its augmentation is what it would have been.
+// An epoch has one order of samples, the source's, of which rank r of n gets every n-th. Replaying
+// each old rank with tokens tells which of its samples it had delivered at the position. The
+// remaining samples, both those that stages still held and those that nobody had read, again form
+// an order, of which each new rank gets every m-th; its own stages begin anew on these. A sample
+// keeps its ordinal and so its augmentation.
 #include <algorithm>
 #include <utility>
 
@@ -27,7 +28,7 @@ void Pipeline::check_shareable() const {
           refuse_rest(entry.name.c_str());
 }
 
-// Each rank's way is repeated up to its position. What all of them have had, nobody needs to have again.
+// Replays each rank up to its position. What one of them has had, no rank needs to have again.
 void Pipeline::plan_share(const std::vector<Json>& positions, std::optional<uint64_t> samples) {
   check_shareable();
   epoch_ = restored_epoch_ = positions.front().at("epoch").get<uint64_t>();
@@ -60,7 +61,7 @@ void Pipeline::begin_rest(Delivered delivered) {
     }
   uint64_t first = std::max(done.first_pass(), delivered.first_open);
   if (passes != 0) first = std::min(first, passes - 1);  // the last one ends the epoch
-  if (repeats > 1) first = 0;  // a `repeat` behind another counts the ends of that one
+  if (repeats > 1) first = 0;  // a `repeat` after another counts the ends that one forwards
   done.begin_with(first);
   done.forget_copies_of_done();
   set_done(std::make_shared<const DoneSamples>(std::move(done)));

@@ -17,12 +17,13 @@ namespace {
 
 class Replay {
  public:
-  // `tokens`: finds out what is still held in the end.
+  // `tokens`: track what is still held at the end.
   Replay(const ReplayInput& input, bool tokens) : input_(input), tokens_(tokens) {
     for (const auto& [position, stage] : input_.stages) stages_.push_back(stage);
   }
 
-  // Feeds tokens until the outputs are reached, or `samples` are fed; returns whether it stopped for these.
+  // Feeds tokens until the outputs are reached or `samples` are fed. Returns whether it stopped for
+  // the latter.
   bool run(uint64_t samples = UINT64_MAX) {
     bool epoch_ends = false;
     for (pass_ = first_pass(); !done_ && !epoch_ends; ++pass_) {
@@ -41,7 +42,7 @@ class Replay {
     return false;
   }
 
-  // Feeds whole passes; returns the outputs, or nothing where there is no end in sight.
+  // Feeds whole passes. Returns the number of outputs, or nothing if no end is in sight.
   std::optional<uint64_t> count(uint64_t pass_length) {
     uint64_t fed = 0;
     for (uint64_t pass = 0;; ++pass) {
@@ -63,10 +64,11 @@ class Replay {
   bool arrived() const { return done_; }
   ReplayPlace place() const { return {pass_, index_, outputs_}; }
 
-  // After run(): what stages and `held_` still refer to is alive. Nothing may be fed afterwards.
+  // To be taken after run(): which samples stages and `held_` still refer to. Nothing may be fed
+  // afterwards.
   struct Alive {
     struct Pass {
-      size_t begin, count;  // number of its first sample; its samples
+      size_t begin, count;  // number of its first sample, and its length
     };
     std::vector<Pass> passes;
     std::vector<bool> samples;  // by number
@@ -81,7 +83,8 @@ class Replay {
       const uint64_t index = number / world;
       return index < passes[pass].count && !samples[passes[pass].begin + index];
     }
-    // Of the samples fed first, those before the first that is alive; not the last one, after which a pass may end.
+    // The number of samples fed before the first that is alive. Never includes the last one, after
+    // which a pass may end.
     uint64_t unneeded() const {
       const auto first = std::find(samples.begin(), samples.end(), true);
       const auto before = static_cast<uint64_t>(first - samples.begin());
@@ -90,11 +93,11 @@ class Replay {
   };
   Alive alive() const { return {passes_, alive_, input_.world, input_.done}; }
 
-  // Adds the samples that were fed and are not alive, and the copies that were delivered of those that are.
+  // Adds the samples that were fed and are not alive, and for those alive the delivered copies.
   void add_to(Delivered& delivered) const {
     const Alive still = alive();
     const bool repeats = input_.repeats != nullptr;
-    std::set<uint64_t> had;  // without a stage that would know copies again
+    std::set<uint64_t> had;  // samples to count as done, if no stage can recognise copies
     for (const SampleCopy& copy : copies_) {
       if (still.is_ghost(copy.first)) continue;
       if (repeats)
@@ -118,7 +121,7 @@ class Replay {
   }
 
  private:
-  // Hands a stage's emissions to what follows it.
+  // Passes a stage's output to the next.
   class Chain final : public Emitter {
    public:
     Chain(Replay& replay, size_t next) : replay_(replay), next_(next) {}
@@ -129,7 +132,7 @@ class Replay {
     size_t next_;
   };
 
-  // Positions come from files: the way to a wrong one may have no end.
+  // Positions come from files: the replay to a wrong one might never end.
   void check_way(bool ended) const {
     if (input_.interrupt && input_.interrupt->stopped())
       fail(Code::cancelled, "restoring the pipeline's position was cancelled");
@@ -143,7 +146,7 @@ class Replay {
     return pass << kPassShift | (input_.done ? input_.done->left(pass, nth) : nth);
   }
 
-  // Says when nothing holds its sample any more.
+  // Records when nothing holds its sample any more.
   struct Token {
     Token(std::vector<bool>& of, size_t its_number) : alive(of), number(its_number) {
       alive.push_back(true);
@@ -172,9 +175,10 @@ class Replay {
     return input_.drops && input_.drops->contains(stage, ordinal);
   }
 
-  // An item between serial stages next - 1 and next: the maps there come first.
+  // Handles an item between serial stages next - 1 and next: first the maps there, then stage
+  // `next`.
   void receive(size_t next, Item&& item) {
-    if (done_) {  // past the position: the item is still needed
+    if (done_) {  // past the position, so the item is still needed
       held_.push_back(std::move(item));
       return;
     }
@@ -215,8 +219,8 @@ class Replay {
   bool done_ = false;
   std::vector<Alive::Pass> passes_;
   std::vector<bool> alive_;
-  std::vector<SampleCopy> copies_;  // that were delivered, with tokens
-  std::vector<Item> held_;          // with tokens, so after alive_
+  std::vector<SampleCopy> copies_;  // delivered ones, with tokens
+  std::vector<Item> held_;          // with tokens, so declared after alive_
 };
 
 }  // namespace
@@ -229,7 +233,8 @@ std::optional<uint64_t> count_outputs(const ReplayInput& input, uint64_t pass_le
 ReplayPlan plan_replay(const ReplayInput& input, std::vector<std::unique_ptr<Stage>> copies) {
   if (input.outputs == 0) return {};
   Replay replay(input, /*tokens=*/true);
-  // They hold tokens, which point into the replay: they end first, also by an error.
+  // Stages hold tokens, which point into the replay, so they must be destroyed first, also on
+  // errors.
   const auto stages = std::move(copies);
   replay.run();
   if (!replay.arrived()) cannot_be_reached();
@@ -244,7 +249,7 @@ void add_delivered(const ReplayInput& input, std::vector<std::unique_ptr<Stage>>
     return;
   }
   Replay replay(input, /*tokens=*/true);
-  const auto stages = std::move(copies);  // end before the replay, as above
+  const auto stages = std::move(copies);  // destroyed before the replay, as above
   replay.run();
   if (!replay.arrived()) cannot_be_reached();
   replay.add_to(delivered);

@@ -1,9 +1,10 @@
-// Restoring a position without redoing the work that led to it.
+// Restores a position without repeating the work that led to it.
 //
-// Stages emit by the sequence of items alone, never by their content. So the way to a saved
-// position can be repeated on empty tokens in microseconds: it tells which samples are still held
-// in shuffle and echo buffers there. The stages of the restored run are then walked to the first of
-// these, and the run begins there; it reads again, but decodes only those.
+// What stages emit depends only on the sequence of items, never on their content. So the way to a
+// saved position can be replayed with empty tokens in microseconds. This tells which samples are
+// still held there in shuffle and echo buffers. The stages of the restored run are then advanced to
+// the first of these samples, and the run starts there. It reads the samples from there on again,
+// but decodes only those that are needed.
 #pragma once
 
 #include <functional>
@@ -23,43 +24,45 @@ struct ReplayInput {
   std::vector<uint64_t> map_positions;                    // of all map stages
   uint64_t epoch = 0;
   uint64_t outputs = 0;                     // delivered in the epoch before the position
-  uint64_t rank = 0, world = 1;             // which of the source's samples are fed
-  std::shared_ptr<const DoneSamples> done;  // of all of them these are not; none: all are
-  uint64_t passes = 1;                      // 0: without end
+  uint64_t rank = 0, world = 1;             // selects the source's samples to feed
+  std::shared_ptr<const DoneSamples> done;  // samples to leave out; nullptr: none
+  uint64_t passes = 1;                      // 0: endless
   std::vector<uint64_t> pass_lengths;       // of the passes that ended
-  std::optional<uint64_t> pass_length;      // of each pass, where that is known beforehand
+  std::optional<uint64_t> pass_length;      // of each pass, if known in advance
   const DropSet* drops = nullptr;
-  const SerialStage* repeats = nullptr;  // what it emits of done->copies() goes no further
-  const Interrupt* interrupt = nullptr;  // ends the way with Error(cancelled)
+  const SerialStage* repeats = nullptr;  // emits copies; those in done->copies() are discarded
+  const Interrupt* interrupt = nullptr;  // ends the replay with Error(cancelled)
 };
 
-// Items that an epoch of passes of `pass_length` own samples gives; none where it has no end, or more
-// than kCountable samples.
+// The number of items that an epoch yields if each pass has `pass_length` own samples. Returns
+// nothing if the epoch is endless or has more than kCountable samples.
 constexpr uint64_t kCountable = uint64_t{1} << 26;
 std::optional<uint64_t> count_outputs(const ReplayInput& input, uint64_t pass_length);
 
 struct ReplayPlan {
-  // Ordinals that the run had read and no longer held at the position.
+  // Whether the run had read this sample and no longer held it at the position.
   std::function<bool(uint64_t ordinal)> ghost = [](uint64_t) { return false; };
-  uint64_t unneeded = 0;  // samples at the beginning of which none is needed again
+  uint64_t unneeded = 0;  // samples at the start before the first that is needed again
 };
-// Throws Error(corrupt_data) where the way does not lead to so many outputs. `copies` are the stages that `input` refers to, at the beginning of the epoch; they end here.
+// `copies` owns the stages that `input` refers to, which must be at the beginning of the epoch;
+// they are destroyed here. Throws Error(corrupt_data) if the replay does not reach that many
+// outputs.
 ReplayPlan plan_replay(const ReplayInput& input, std::vector<std::unique_ptr<Stage>> copies);
 
-// What the ranks of another world leave of an epoch.
+// What the ranks of another world have delivered of an epoch.
 struct Delivered {
   DoneSamples done;
-  uint64_t first_open = UINT64_MAX;  // of each pass before it all ranks have had all that is theirs
+  uint64_t first_open = UINT64_MAX;  // in each earlier pass, all ranks have had all their samples
 };
-// Adds what one rank has had on its way, as above.
+// Adds what one rank has had up to its position. Parameters as in plan_replay().
 void add_delivered(const ReplayInput& input, std::vector<std::unique_ptr<Stage>> copies,
                    Delivered& delivered);
 
-// Where a source goes on, and the outputs before that.
+// Where a source continues, and the number of outputs before.
 struct ReplayPlace {
   uint64_t pass = 0, index = 0, outputs = 0;
 };
-// Leads the stages, which are at the beginning of the epoch, past `samples` samples.
+// Advances the stages, which must be at the beginning of the epoch, by `samples` samples.
 ReplayPlace walk(const ReplayInput& input, uint64_t samples);
 
 }  // namespace etr::pipeline

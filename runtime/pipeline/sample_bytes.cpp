@@ -80,7 +80,7 @@ DType dtype_of(int32_t number) {
   fail(Code::corrupt_data, "a field has the type ", number);
 }
 
-// `left`: of the sample's values; no memory is taken for more.
+// `left`: bytes left for values; no more memory is allocated.
 Field read_field(Reader& in, uint64_t& left) {
   std::string name = in.text();
   const DType dtype = dtype_of(in.number<int32_t>());

@@ -1,4 +1,4 @@
-// A sample as bytes on a disk: a head that says what it is, then the values of its fields, one after the other.
+// Serialises a sample: a head that describes it, then the concatenated values of its fields.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,12 @@
 
 namespace etr::pipeline {
 
-// Record, origin, and each field's name, type and shape. All integers are little endian; texts have a length of 4 bytes in front.
+// The head: record, origin, and each field's name, type and shape. Integers are little endian;
+// strings are preceded by a 4-byte length.
 std::vector<std::byte> sample_head(const Item& item);
 
-// Sets origin and fields, whose values are still to be read; `bytes` is what they take. Error(corrupt_data) where this is no head,
-// of another record or of other values.
+// Sets origin and fields, whose values are read separately; `bytes` is their total size. Throws
+// Error(corrupt_data) if the head is damaged or belongs to another record or size.
 void read_sample_head(std::span<const std::byte> head, uint64_t bytes, Item& item);
 
 }  // namespace etr::pipeline

@@ -36,7 +36,7 @@ bool OwnCache::store(const Item& item) {
   {
     std::scoped_lock lock(mutex_);
     const auto bytes = static_cast<int64_t>(item.size_bytes());
-    // An entry without content reserves the record's place while its file is written.
+    // An empty entry reserves the record's place while its file is written.
     if (bytes > left_bytes_ || !held_.try_emplace(record, nullptr).second) return false;
     left_bytes_ -= bytes;
     held->offset = file_end_;
@@ -45,8 +45,8 @@ bool OwnCache::store(const Item& item) {
   uint64_t at = held->offset;
   for (const Field& field : item.fields) {
     if (!file_) {
-      // A field that is a part of something larger, a mapped shard or a decompressed block, would hold all of
-      // that in memory.
+      // A field that views something larger, such as a decompressed block, would keep all of that
+      // in memory.
       held->fields.push_back({field.name, field.tensor.compact()});
       continue;
     }

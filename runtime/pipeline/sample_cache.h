@@ -1,4 +1,4 @@
-// Samples as they were at one place of the pipeline, by the source's number of the record.
+// Caches samples as they are at one point of the pipeline, by the source's record number.
 #pragma once
 
 #include <atomic>
@@ -15,43 +15,48 @@
 
 namespace etr::pipeline {
 
-// A memo: what it holds is what reading and mapping the record again would give. Keeps what fits, and never
-// drops anything, so that a sample found when the source reads is still there when it is needed. Thread safe.
+// A memo: it returns what reading and mapping the record again would give. It keeps what fits and
+// never evicts anything, so a sample that is found when the source reads is still there when it is
+// needed. Thread safe.
 class SampleCache {
  public:
   virtual ~SampleCache() = default;
 
-  // While the pipeline is made; `stages`: in front of it. Error(invalid_argument) where it cannot stand there.
+  // Called during construction of the pipeline. `stages`: those before the cache. Throws
+  // Error(invalid_argument) if the cache cannot follow them.
   virtual void check_stages(const Json& /*stages*/) const {}
 
-  // Whether others use it too, so that it has to know what its samples are made of.
+  // Whether other pipelines use the cache too, so that it must know what its samples are made from.
   virtual bool is_shared() const { return false; }
 
-  // Of a shared one, once, before the first has(), on the source's thread. `upstream`: what the samples are made of (cache_upstream.h).
+  // Opens a shared cache. Called once, before the first has(), on the source's thread. `upstream`:
+  // what the samples are made from (cache_upstream.h).
   virtual void open(const Json& /*upstream*/) {}
 
-  // Whether recall() will give that record, as it was with that stamp (Source::stamp()).
+  // Whether recall() will return the record, as it was with that stamp (Source::stamp()).
   virtual bool has(uint64_t record, uint64_t stamp) = 0;
   void keep(const Item& item);
-  // Sets origin and fields of the item whose record it is. Error(io / corrupt_data) where it cannot be read.
+  // Sets origin and fields of the item from its record. Throws Error(io / corrupt_data) if it
+  // cannot be read.
   void recall(Item& item);
 
-  // {"hits", "misses", "kept"}: samples recalled, made here, and put into it by this pipeline; and where it is shared more.
+  // {"hits", "misses", "kept"}: the number of samples recalled, computed here, and stored by this
+  // pipeline. Shared caches add more.
   virtual Json stats() const;
 
  protected:
-  virtual bool store(const Item& item) = 0;  // whether it did
+  virtual bool store(const Item& item) = 0;  // returns whether it stored the item
   virtual void load(Item& item) = 0;
 
  private:
   std::atomic<int64_t> hits_{0}, misses_{0}, kept_{0};
 };
 
-// Of this pipeline alone.
+// A cache for this pipeline only.
 class OwnCache final : public SampleCache {
  public:
-  // `limit_bytes`: of all fields. `directory`: "" keeps them in memory; else in a file there, which has no
-  // name and goes with the process. Throws Error(io).
+  // `limit_bytes`: total size of all fields. `directory`: "" keeps them in memory, else in an
+  // unnamed file there, which disappears with the process. Throws Error(io).
   OwnCache(int64_t limit_bytes, const std::string& directory);
 
   bool has(uint64_t record, uint64_t stamp) override;
@@ -68,8 +73,8 @@ class OwnCache final : public SampleCache {
   };
   struct Held {
     std::shared_ptr<const Origin> origin;
-    std::vector<Field> fields;  // in memory
-    std::vector<Meta> metas;    // or in the file, from `offset`, one after the other
+    std::vector<Field> fields;  // if in memory
+    std::vector<Meta> metas;    // if in the file, consecutively from `offset`
     uint64_t offset = 0;
   };
 

@@ -10,11 +10,11 @@
 namespace etr::pipeline {
 namespace {
 
-// What goes through the maps of a segment together; bytes as it leaves them.
+// A block of items that goes through a segment's maps together; bytes as they leave the maps.
 constexpr size_t kBlockItems = 16;
 constexpr double kBlockBytes = 16384, kMessageBytes = 1 << 20;
 
-// An item counts for something even before a map reads what it names.
+// A minimum size, as an item counts even before a map reads what it names.
 int64_t bytes_of(const Item& item) {
   return static_cast<int64_t>(std::max<size_t>(item.size_bytes(), 64));
 }
@@ -67,8 +67,8 @@ double Segment::expected_bytes(const Item& item) const {
   return growth_.load() * static_cast<double>(bytes_of(item));
 }
 
-// Large items travel in small messages, so that the threads share even a first batch; the first message is one item, which
-// tells how large they become.
+// Large items travel in small messages, so that threads share even a first batch. The first message
+// has one item, which tells how much items grow.
 bool Segment::fits(double bytes) const {
   return bytes < (growth_known_.load() ? kMessageBytes : 1);
 }
@@ -79,7 +79,7 @@ void Segment::connect(Segment* previous, Segment* next) {
 }
 
 void Segment::loosen(const SerialStage& stage) {
-  limits_.chunk = 1;  // samples that travel together would wait for each other
+  limits_.chunk = 1;  // samples in one message would wait for each other
   loose_order_ = std::make_unique<LooseOrder>(
       stage.overtaking_window(), [&stage](uint64_t epoch) { return stage.lets_overtake(epoch); });
 }
@@ -110,8 +110,9 @@ void Segment::run_head() noexcept {
   idle_ = idle;
 }
 
-// How long the present wait, which began as `idle`, has been one of this kind. What began as a wait for the maps goes on as one
-// for room when these are done and the queue is more than half full: the head is not woken between.
+// How long the current wait, which began as `idle`, has been of kind `kind`. A wait for the maps
+// turns into a wait for room when the maps are done while the queue is more than half full, because
+// the head is not woken in between.
 int64_t Segment::idle_ns(Idle kind, Idle idle, int64_t now) const {
   const int64_t since = idle_since_ns_, ready = std::clamp(maps_ready_ns_.load(), since, now);
   const bool became_full = idle == Idle::maps && maps_ready_ns_.load() >= since;
@@ -148,7 +149,7 @@ void Segment::send(Chunk&& chunk) {
   stats_.items_out += chunk.counted_items;
   try {
     path_->put(std::move(chunk));
-  } catch (...) {  // its number is missing now: nothing after it could go on
+  } catch (...) {  // its sequence number is missing now, so nothing after it could proceed
     host_.abandon(current_error());
   }
 }
@@ -159,7 +160,7 @@ void Segment::release(const Chunk& chunk) {
   if (half_empty()) trigger();
 }
 
-// Runs one map on one item; false where the record is dropped.
+// Runs one map on one item. Returns false if the record is dropped.
 bool Segment::map_item(MapEntry& map, Item& item, uint64_t epoch) {
   StageStats& stats = *map.stats;
   if (item.ghost) return !host_.was_dropped(stats.position, item.ordinal);
@@ -181,7 +182,7 @@ bool Segment::map_item(MapEntry& map, Item& item, uint64_t epoch) {
   }
 }
 
-// In order: each missing item becomes a copy of the last good one. Without one before it, it is dropped.
+// In order: replaces each missing item by a copy of the last good one. Drops it if there is none.
 void Segment::substitute(Chunk& chunk) {
   if (!host_.bad_records().uses(ErrorPolicy::substitute)) return;
   for (Item& item : chunk.items) {
@@ -200,8 +201,8 @@ void Segment::substitute(Chunk& chunk) {
   std::erase_if(chunk.items, [](const Item& item) { return item.missing; });
 }
 
-// Stage by stage over a few items: enough for one clock reading to serve several, few enough for what
-// one stage leaves to be in the cache for the next.
+// Runs stage by stage over a few items: enough to share one clock reading, and few enough that one
+// stage's output is still cached for the next.
 void Segment::run_block(Chunk& chunk, size_t first, size_t last, std::vector<char>& keep) {
   int64_t begin = now_ns();
   for (MapEntry& map : maps_) {
@@ -209,7 +210,7 @@ void Segment::run_block(Chunk& chunk, size_t first, size_t last, std::vector<cha
       if (!keep[i]) continue;
       try {
         keep[i] = map_item(map, chunk.items[i], chunk.epoch);
-      } catch (...) {  // ends the run: what came before is still delivered
+      } catch (...) {  // ends the run after the items before
         chunk.failure = current_error();
         chunk.end = End::none;
         chunk.items.resize(i);
@@ -246,7 +247,7 @@ void Segment::run_maps(Chunk& chunk) noexcept {
 void Segment::hand_over(Chunk&& chunk) noexcept {
   try {
     if (!loose_order_) return pass_on(std::move(chunk));
-    --in_maps_;  // what waits for its turn leaves the maps to others
+    --in_maps_;  // chunks waiting for their turn do not occupy the maps
     for (Chunk& next : loose_order_->add(std::move(chunk))) pass_on(std::move(next));
     if (half_empty()) trigger();
   } catch (...) {
@@ -256,13 +257,13 @@ void Segment::hand_over(Chunk&& chunk) noexcept {
 
 void Segment::pass_on(Chunk&& chunk) {
   substitute(chunk);
-  // Maps change sizes: account what really lies in the queue.
+  // Maps change sizes: account for the actual size in the queue.
   const int64_t items = static_cast<int64_t>(chunk.items.size()), bytes = bytes_of(chunk);
   out_items_ += items - chunk.counted_items;
   out_bytes_ += bytes - chunk.counted_bytes;
   if (chunk.sent_bytes > 0) {
     const double grown = static_cast<double>(bytes) / static_cast<double>(chunk.sent_bytes);
-    growth_.store(std::max(growth_.load(), grown));  // hand_over() runs one at a time
+    growth_.store(std::max(growth_.load(), grown));  // no race: hand_over() is serialised
   }
   chunk.counted_items = items;
   chunk.counted_bytes = bytes;

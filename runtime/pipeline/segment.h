@@ -1,11 +1,11 @@
 // A segment of a pipeline: a serial head (a source or a serial stage), then map stages that run in
-// parallel, then the order restored.
+// parallel, then a step that restores the order.
 //
 //   input queue -> head -> [ map, map, ... ] -> in order -> next segment's input queue
 //
-// The head runs only while the segment's output has room, in items and in bytes, so that nothing
-// upstream outruns the consumer. Heads that may block run on a thread of their own, the others as
-// tasks of the flow graph.
+// The head runs only while the segment's output queue has room, in items and in bytes, so that
+// nothing upstream outruns the consumer. Heads that may block have their own thread; the others run
+// as tasks of the flow graph.
 #pragma once
 
 #include <array>
@@ -34,15 +34,15 @@ struct StageStats {
   std::atomic<int64_t> items_in{0}, items_out{0}, busy_ns{0};
 };
 
-// The bound of a segment's output queue. It takes one more message while it is below its items and
-// bytes; samples that maps are about to enlarge are counted with the growth seen so far.
+// Limits of a segment's output queue. It accepts one more message while it is below both the item
+// and the byte limit. Samples that maps are about to enlarge count with the growth seen so far.
 struct QueueLimits {
   int64_t items = 0, bytes = 0;
-  size_t chunk = 1;      // items in one message, at most
-  int64_t messages = 4;  // in the maps at once, at most
+  size_t chunk = 1;      // maximum items per message
+  int64_t messages = 4;  // maximum in the maps at once
 };
 
-// What the pipeline lends to its segments.
+// The services that a pipeline offers its segments.
 class SegmentHost {
  public:
   virtual ~SegmentHost() = default;
@@ -52,10 +52,10 @@ class SegmentHost {
   virtual double consumer_starved_seconds() const = 0;
   virtual BadRecords& bad_records() = 0;
   virtual Trace& trace() = 0;
-  // Restoring: whether that stage dropped that sample in the run being repeated.
+  // When restoring: whether that stage dropped that sample in the original run.
   virtual bool was_dropped(uint64_t stage, uint64_t ordinal) const = 0;
-  virtual void deliver(Chunk&& chunk) = 0;  // of the last segment, in order
-  // Ends the run at once, out of turn: for what cannot even send a failure downstream.
+  virtual void deliver(Chunk&& chunk) = 0;  // called by the last segment, in order
+  // Ends the run immediately, for failures that cannot even be sent downstream.
   virtual void abandon(std::shared_ptr<const Error> error) noexcept = 0;
 };
 
@@ -73,18 +73,19 @@ class Segment {
 
   void add_map(MapEntry map) { maps_.push_back(std::move(map)); }
   void connect(Segment* previous, Segment* next);
-  // Before the start: samples leave the maps as `stage`, the next segment's head, lets them overtake each other.
+  // Call before start(). Lets samples leave the maps out of order, as `stage`, the next segment's
+  // head, allows.
   void loosen(const SerialStage& stage);
   void start(FlowGraph& graph);
-  // After the host has stopped: ends the head's thread, if any.
+  // To be called after the host has stopped. Ends the head's thread, if any.
   void stop() {
     if (head_) head_->stop();
   }
 
-  virtual bool head_blocks() const = 0;  // it runs on a thread of its own
+  virtual bool head_blocks() const = 0;  // needs its own thread
 
-  void trigger();                    // something changed: the head may be able to go on
-  void release(const Chunk& chunk);  // the receiver took `chunk` out of this output queue
+  void trigger();                    // the head may be able to continue
+  void release(const Chunk& chunk);  // the receiver took `chunk` from this output queue
 
   const StageStats& head_stats() const { return stats_; }
   const std::vector<MapEntry>& maps() const { return maps_; }
@@ -95,17 +96,18 @@ class Segment {
 
   // What a head waits for: input, room in the output queue, or its own maps.
   enum class Idle { no, starved, blocked, maps };
-  double idle_seconds(Idle kind) const;  // since the start, the present wait included
+  double idle_seconds(Idle kind) const;  // since the start, including the current wait
 
  protected:
-  virtual Idle advance() = 0;  // does what can be done now; says what it waits for
+  virtual Idle advance() = 0;  // does what can be done now; returns what it waits for
 
   bool has_room() const {
     return out_items_.load() < limits_.items && out_bytes_.load() < limits_.bytes &&
            in_maps_.load() < (growth_known_.load() ? limits_.messages : 1);
   }
-  // Half of every bound is free. A blocked head is woken only then: waking it for each message
-  // costs a thread switch each. What fills more than half is released, or handed over, later.
+  // Whether half of every limit is free. A blocked head is woken only then, because waking it for
+  // each message would cost a thread switch each. A fuller queue triggers a later release or
+  // hand-over.
   bool half_empty() const {
     return out_items_.load() <= limits_.items / 2 && out_bytes_.load() <= limits_.bytes / 2 &&
            in_maps_.load() <= limits_.messages / 2;
@@ -114,8 +116,8 @@ class Segment {
     const bool full = out_items_.load() >= limits_.items || out_bytes_.load() >= limits_.bytes;
     return full ? Idle::blocked : Idle::maps;
   }
-  double expected_bytes(const Item& item) const;  // as it leaves the maps
-  bool fits(double bytes) const;  // whether a message of so many takes one item more
+  double expected_bytes(const Item& item) const;  // when it leaves the maps
+  bool fits(double bytes) const;  // whether a message of this size takes one more item
   bool take_input(Chunk& chunk);
   void release_upstream(const Chunk& chunk) {
     if (previous_) previous_->release(chunk);
@@ -130,66 +132,68 @@ class Segment {
  private:
   void run_head() noexcept;
   int64_t idle_ns(Idle kind, Idle idle, int64_t now) const;
-  void run_maps(Chunk& chunk) noexcept;  // any thread
+  void run_maps(Chunk& chunk) noexcept;  // thread safe
   void run_block(Chunk& chunk, size_t first, size_t last, std::vector<char>& keep);
   bool map_item(MapEntry& map, Item& item, uint64_t epoch);
   void hand_over(
-      Chunk&& chunk) noexcept;  // one at a time; in order, but where there is a loose one
+      Chunk&& chunk) noexcept;  // one call at a time; in order, unless loosen() was called before
   void pass_on(Chunk&& chunk);
   void substitute(Chunk& chunk);
 
   std::vector<MapEntry> maps_;
-  Item last_good_;  // in hand_over(): stands in for bad ones
+  Item last_good_;  // in hand_over(): replaces bad ones
   Segment* next_ = nullptr;
   std::mutex input_mutex_;
   std::deque<Chunk> input_;
   uint64_t next_sequence_ = 0, ends_sent_ = 0;
   std::unique_ptr<LooseOrder> loose_order_;
-  // Messages sent and not yet handed over; of a loose order, those that are not finished.
+  // Messages sent and not handed over. With a loose order, only unfinished ones.
   std::atomic<int64_t> in_maps_{0};
-  std::atomic<bool> growth_known_{false};  // the first message goes alone
-  std::atomic<double> growth_{1};          // of a message's bytes in the maps, the largest seen
+  std::atomic<bool> growth_known_{false};  // the first message is sent alone
+  std::atomic<double> growth_{1};          // largest growth of a message's bytes in the maps
   std::atomic<int64_t> out_items_{0}, out_bytes_{0};
   std::array<std::atomic<int64_t>, 4> idle_ns_{};  // by Idle
   std::atomic<Idle> idle_{Idle::no};
   std::atomic<int64_t> idle_since_ns_{0};
-  std::atomic<int64_t> maps_ready_ns_{0};  // since then half of the maps are free
+  std::atomic<int64_t> maps_ready_ns_{0};  // when half of the maps became free
   std::unique_ptr<Path> path_;
   std::unique_ptr<Task> head_;
 };
 
-// The exception being handled, as an Error to send downstream. Where there is no memory for one, the one that
-// keep_no_memory_error() has made beforehand.
+// The exception being handled, as an Error to send downstream. If there is no memory for one,
+// returns the Error that keep_no_memory_error() made in advance.
 std::shared_ptr<const Error> current_error() noexcept;
 void keep_no_memory_error();
 
-// The first segment: a source that walks epochs and passes.
+// The first segment: a source that runs through epochs and passes.
 class SourceSegment final : public Segment {
  public:
-  // `passes` a source pass is repeated in an epoch and `epochs` an epoch; 0 is without end.
+  // `passes` per epoch, and number of `epochs`; 0: endless.
   SourceSegment(SegmentHost& host, std::string name, QueueLimits limits,
                 std::unique_ptr<Source> source, uint64_t passes, uint64_t epochs);
 
   bool head_blocks() const override { return true; }
   void start_at(uint64_t epoch) { epoch_ = epoch; }
-  // Restoring: the first pass read is `pass`, from own sample `index`; the passes of the epoch before it had `lengths`.
+  // For restoring: starts with pass `pass` at own sample `index`. `lengths` are those of the
+  // epoch's earlier passes.
   void begin_at(uint64_t epoch, uint64_t pass, uint64_t index, std::vector<uint64_t> lengths);
-  // Of every `world` samples the one at place `rank`; with `drop_rest` those at the end that do not give one to each rank are
-  // left out.
+  // Selects the sample at place `rank` of every `world` samples. With `drop_rest`, samples at the
+  // end that do not suffice for every rank are left out.
   void set_shard(uint64_t rank, uint64_t world, bool drop_rest) {
     rank_ = rank;
     world_ = world;
     drop_rest_ = drop_rest;
   }
 
-  // Restoring: in the first epoch those samples are passed over.
+  // For restoring: skips those samples in the first epoch.
   void set_done(std::shared_ptr<const DoneSamples> done) { done_before_ = std::move(done); }
-  // Samples that the cache has are not read. `stages_before` it, as the pipeline writes them down.
+  // Samples in the cache are not read. `stages_before`: the stages before it, as the pipeline
+  // records them.
   void set_cache(std::shared_ptr<SampleCache> cache, Json stages_before) {
     cache_ = std::move(cache);
     before_cache_ = std::move(stages_before);
   }
-  // Restoring: items of the first epoch for which `ghost` says so travel without payload.
+  // For restoring: items of the first epoch that `ghost` selects travel without payload.
   void set_replay(std::function<bool(uint64_t ordinal)> ghost) { ghost_ = std::move(ghost); }
   void set_demand(std::function<Demand(uint64_t epoch, uint64_t pass)> demand) {
     demand_ = std::move(demand);
@@ -197,13 +201,13 @@ class SourceSegment final : public Segment {
 
   // What the source reads, as listed when its first pass began; nullptr before.
   std::shared_ptr<const Json> data() const;
-  // Before the start only.
+  // Only before the start.
   Source& source() { return *source_; }
 
-  // Own samples in each finished pass of `epoch`, for saving a position.
+  // The number of own samples in each finished pass of `epoch`, for saving a position.
   std::vector<uint64_t> pass_lengths(uint64_t epoch) const;
   void forget_before(uint64_t epoch);  // the consumer has left those epochs
-  // Of the last pass that was read to its end; none before.
+  // The length of the last pass that was read to its end, if any.
   std::optional<uint64_t> last_pass_length() const;
 
  protected:
@@ -220,15 +224,15 @@ class SourceSegment final : public Segment {
   void note_data();
 
   std::unique_ptr<Source> source_;
-  const uint64_t passes_, epochs_;  // 0: without end
+  const uint64_t passes_, epochs_;  // 0: endless
   uint64_t rank_ = 0, world_ = 1;
   bool drop_rest_ = true;
   uint64_t epoch_ = 0, pass_ = 0, index_ = 0;  // index_: of own samples in the pass
   uint64_t number_ = 0;                        // of all samples in the pass
-  uint64_t first_index_ = 0;                   // where the next pass begins
+  uint64_t first_index_ = 0;                   // start of the next pass
   bool pass_ended_ = false;
   bool in_pass_ = false, done_ = false;
-  int64_t uncounted_ = 0;  // records that were read and BadRecords does not know of yet
+  int64_t uncounted_ = 0;  // records read but not yet reported to BadRecords
   std::shared_ptr<const DoneSamples> done_before_;
   std::shared_ptr<SampleCache> cache_;
   Json before_cache_;
@@ -240,14 +244,15 @@ class SourceSegment final : public Segment {
   std::shared_ptr<const Json> data_;
 };
 
-// A segment headed by a serial stage.
+// A segment whose head is a serial stage.
 class SerialSegment final : public Segment, private Emitter {
  public:
   SerialSegment(SegmentHost& host, std::string name, uint64_t position, QueueLimits limits,
                 std::unique_ptr<SerialStage> stage);
 
-  void start_at(uint64_t epoch, bool under_way = false);  // else the stage begins the epoch
-  // Restoring: in the first epoch those copies go no further.
+  // under_way: the stage has already begun the epoch
+  void start_at(uint64_t epoch, bool under_way = false);
+  // For restoring: discards those copies in the first epoch.
   void set_done(std::shared_ptr<const DoneSamples> done) { done_before_ = std::move(done); }
   SerialStage& stage() { return *stage_; }
 
@@ -276,7 +281,7 @@ class SerialSegment final : public Segment, private Emitter {
   Chunk current_;        // being processed
   size_t position_ = 0;  // in current_
   bool has_current_ = false;
-  std::vector<Item> pending_;  // emitted by the stage; the first sent_ have gone
+  std::vector<Item> pending_;  // emitted by the stage; the first sent_ items were sent
   size_t sent_ = 0;
   End pending_end_ = End::none;
   bool failed_ = false;

@@ -1,4 +1,4 @@
-// The segment of a serial stage: what it emits goes out while there is room.
+// The segment of a serial stage. The stage's output is sent while there is room.
 #include "pipeline/segment.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace etr::pipeline {
 namespace {
 
-constexpr int64_t kPaceNs = 20'000'000;  // between two looks of an adapting stage at the pace
+constexpr int64_t kPaceNs = 20'000'000;  // interval at which adapting stages get the pace
 constexpr int64_t kEchoesAhead = 64;
 
 }  // namespace
@@ -24,7 +24,7 @@ void SerialSegment::start_at(uint64_t epoch, bool under_way) {
   if (!under_way) stage_->start_epoch(epoch);
 }
 
-// Sends what the stage has emitted while there is room; false when something remains.
+// Sends what the stage has emitted while there is room. Returns false if something remains.
 bool SerialSegment::flush(bool everything) {
   while (waiting() > 0 && (everything || waiting() >= limits_.chunk)) {
     if (!has_room()) return false;
@@ -36,7 +36,7 @@ bool SerialSegment::flush(bool everything) {
       bytes += expected_bytes(pending_[sent_]);
       chunk.items.push_back(std::move(pending_[sent_]));
     }
-    if (2 * sent_ >= pending_.size()) {  // amortised: each item is moved up once on average
+    if (2 * sent_ >= pending_.size()) {  // amortised: each item moves once on average
       pending_.erase(pending_.begin(), pending_.begin() + static_cast<ptrdiff_t>(sent_));
       sent_ = 0;
     }
@@ -61,7 +61,7 @@ void SerialSegment::tell_pace() {
                    host_.consumer_starved_seconds()});
 }
 
-// Feeds the stage from the current chunk until a message's worth of output has gathered.
+// Feeds the stage from the current chunk until a message's worth of output has accumulated.
 void SerialSegment::process_some() {
   const int64_t begin = now_ns();
   const size_t first = position_;
@@ -70,7 +70,7 @@ void SerialSegment::process_some() {
     Item& item = current_.items[position_++];
     ++stats_.items_in;
     if (item.ghost && host_.was_dropped(stats_.position, item.ordinal)) continue;
-    Item named;  // for the error: the stage takes the item
+    Item named;  // for errors, as the stage takes the item
     named.ordinal = item.ordinal;
     named.origin = item.origin;
     try {
@@ -108,9 +108,9 @@ size_t SerialSegment::echoes_wanted() const {
              : 0;
 }
 
-// One step of the head; an Idle where it must wait.
+// One step of the head. Returns an Idle if it must wait.
 std::optional<Segment::Idle> SerialSegment::step() {
-  const bool close = ending();  // before an end goes out, everything goes out
+  const bool close = ending();  // before an end, everything is sent
   if (!flush(close)) return no_room();
   if (close) return std::nullopt;
   if (failed_) return Idle::no;
@@ -134,7 +134,7 @@ Segment::Idle SerialSegment::advance() {
     try {
       if (const auto idle = step()) return *idle;
     } catch (...) {
-      if (std::exchange(failed_, true)) throw;  // the failure itself cannot be sent
+      if (std::exchange(failed_, true)) throw;  // failed again while sending the failure
       pending_failure_ = current_error();
       if (has_current_) release_upstream(current_);
       has_current_ = false;

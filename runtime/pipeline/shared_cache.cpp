@@ -49,7 +49,7 @@ std::optional<SharedCache::Held> SharedCache::find(uint64_t record) const {
   return it == held_.end() ? std::nullopt : std::optional(it->second);
 }
 
-// As find(), with what other processes have added meanwhile.
+// Like find(), but including what other processes have added meanwhile.
 std::optional<SharedCache::Held> SharedCache::find_anew(uint64_t record, uint64_t stamp) {
   auto held = find(record);
   if (held && held->entry.stamp == stamp) return held;
@@ -58,7 +58,8 @@ std::optional<SharedCache::Held> SharedCache::find_anew(uint64_t record, uint64_
   return held && held->entry.stamp == stamp ? held : std::nullopt;
 }
 
-// A sample is looked at whole before it is promised: from then on the pipeline does without its source.
+// Verifies a sample's checksum before promising it, because the pipeline then does without its
+// source.
 bool SharedCache::has(uint64_t record, uint64_t stamp) {
   if (!opened_) return false;
   const auto held = find_anew(record, stamp);
@@ -87,7 +88,7 @@ void SharedCache::refresh() {
     if (part) part->read_entries([this](const CacheEntry& entry) { take(entry); });
 }
 
-// Under refresh_mutex_, where alone parts are added. False where it is not there yet.
+// Requires refresh_mutex_; parts are added only here. Returns false if the part does not exist yet.
 bool SharedCache::open_part(uint32_t number) {
   if (parts_.contains(number)) return true;
   std::shared_ptr<CachePart> part;
@@ -102,7 +103,7 @@ bool SharedCache::open_part(uint32_t number) {
   return true;
 }
 
-// Of two entries of a record the one that is there stays, unless the file was changed between them.
+// Of two entries for a record the first wins, unless the file was changed in between.
 void SharedCache::take(const CacheEntry& entry) {
   const std::scoped_lock lock(mutex_);
   const auto it = held_.find(entry.record);
@@ -216,8 +217,8 @@ bool SharedCache::fits(uint64_t more) const {
   return *bytes + more <= limit_bytes_;
 }
 
-// A place for so many bytes. The file grows before all are added up, so that of two processes that take the last room at once at
-// least one sees the other.
+// Reserves space for `bytes`. The file grows before the total is computed, so that of two processes
+// that take the last space concurrently at least one sees the other.
 std::optional<uint64_t> SharedCache::reserve(uint64_t bytes) {
   const std::scoped_lock lock(writer_mutex_);
   if (told_full_ && !fits(bytes)) return std::nullopt;
@@ -232,7 +233,7 @@ std::optional<uint64_t> SharedCache::reserve(uint64_t bytes) {
   return std::nullopt;
 }
 
-// Under writer_mutex_.
+// Requires writer_mutex_.
 CacheWriter& SharedCache::writer() {
   if (writer_) return *writer_;
   auto made = std::make_unique<CacheWriter>(identity_);
@@ -243,7 +244,7 @@ CacheWriter& SharedCache::writer() {
   return *writer_;
 }
 
-// Tells others too, where that is possible.
+// Also tells other processes if possible.
 void SharedCache::withdraw(const CacheEntry& entry, const std::string& why) {
   CacheEntry withdrawal;
   withdrawal.record = entry.record;

@@ -1,4 +1,4 @@
-// A cache in a folder that all processes of a machine share, and that later runs find.
+// A cache in a folder that all processes of a machine share and later runs reuse.
 #pragma once
 
 #include <map>
@@ -13,17 +13,19 @@
 
 namespace etr::pipeline {
 
-// Takes what fits into `limit_bytes`, all processes together, and drops nothing: the order of an epoch is a new one each time, so
-// there is no sample that is wanted less than others. Nobody waits for another process. What cannot be written is told once and
-// not kept; what cannot be read as it was written is told, and made again.
+// All processes together keep up to `limit_bytes`. Nothing is evicted: each epoch has a new order,
+// so no sample is less likely to be needed than another. Nobody waits for other processes. A
+// failure to write is logged once, and the sample is not kept. A damaged sample is logged and
+// computed again.
 class SharedCache final : public SampleCache {
  public:
-  // `version` is a part of what the samples are made of; stages that call functions of the program need one. Opens nothing.
+  // `version` is part of what identifies the samples; it is required if stages call functions of
+  // the program. Opens nothing.
   SharedCache(std::string folder, int64_t limit_bytes, std::string version);
 
   bool is_shared() const override { return true; }
   void check_stages(const Json& stages) const override;
-  // Error(state / io / corrupt_data) that names the folder: see claim_cache_folder().
+  // Throws Error(state / io / corrupt_data) that names the folder: see claim_cache_folder().
   void open(const Json& upstream) override;
   bool has(uint64_t record, uint64_t stamp) override;
   Json stats() const override;
@@ -35,7 +37,7 @@ class SharedCache final : public SampleCache {
  private:
   struct Held {
     CacheEntry entry;
-    bool checked = false;  // its checksum was right, or this process has written it
+    bool checked = false;  // checksum verified, or written by this process
   };
   std::optional<Held> find(uint64_t record) const;
   std::optional<Held> find_anew(uint64_t record, uint64_t stamp);
@@ -58,13 +60,13 @@ class SharedCache final : public SampleCache {
   const std::string version_;
   std::atomic<bool> opened_{false}, writes_{true}, told_full_{false}, told_withdrawal_{false};
 
-  std::mutex refresh_mutex_;  // before mutex_
-  std::mutex writer_mutex_;   // before refresh_mutex_
+  std::mutex refresh_mutex_;  // locked before mutex_
+  std::mutex writer_mutex_;   // locked before refresh_mutex_
   std::unique_ptr<CacheWriter> writer_;
   uint32_t next_part_ = 0;  // guarded by refresh_mutex_
 
   mutable std::mutex mutex_;                              // guards what follows
-  std::map<uint32_t, std::shared_ptr<CachePart>> parts_;  // nullptr: one that cannot be used
+  std::map<uint32_t, std::shared_ptr<CachePart>> parts_;  // nullptr: an unusable part
   std::unordered_map<uint64_t, Held> held_;               // by record
   std::set<CachePlace> withdrawn_;
   int64_t withdrawals_ = 0;

@@ -11,9 +11,9 @@ namespace etr::pipeline {
 
 class ShuffleBuffer {
  public:
-  // `owner` names the stage in errors. A capacity of 1 keeps the order. With `initial` items the first one leaves, and one for
-  // every two that come, until the buffer is full.
-  // `compacts`: items are held without what their fields are parts of, a decompressed block say.
+  // `owner` names the stage in errors. A capacity of 1 keeps the order. Once `initial` items are
+  // held, one item leaves for every two that arrive, until the buffer is full. `compacts`: held
+  // items are copied out of larger memory that their fields view, such as a decompressed block.
   ShuffleBuffer(size_t capacity, size_t initial, int64_t limit_bytes, std::string owner,
                 bool compacts)
       : capacity_(capacity),
@@ -29,9 +29,9 @@ class ShuffleBuffer {
     second_ = false;
   }
 
-  // Holds `item`; when the buffer holds enough, emits a random one. Throws Error(out_of_memory) where
-  // the held items exceed the byte limit. Ghosts weigh nothing, so the limit cannot depend on a
-  // restore.
+  // Adds `item`; once enough items are held, emits a random one. Throws Error(out_of_memory) if the
+  // held items exceed the byte limit. Ghosts have no bytes, so the limit must not influence what is
+  // emitted when restoring.
   void add(Item&& item, Emitter& out);
 
   void drain(Emitter& out);  // emits everything, in random order
@@ -47,12 +47,12 @@ class ShuffleBuffer {
   const bool compacts_;
   struct Held {
     Item item;
-    int64_t bytes;  // kept beside it: asking a tensor that was put away long ago is a cache miss
+    int64_t bytes;  // stored, because asking a tensor touched long ago is a cache miss
   };
   std::vector<Held> items_;
   int64_t bytes_ = 0;
   Rng rng_{0};
-  bool second_ = false;  // of two items that come while the buffer grows
+  bool second_ = false;  // parity of arrivals while the buffer grows
 };
 
 }  // namespace etr::pipeline

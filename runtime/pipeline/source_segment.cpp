@@ -1,4 +1,5 @@
-// The segment of a source: passes and epochs, records of one rank, and what is recalled from a cache.
+// The segment of a source: passes and epochs, one rank's records, and recalling samples from a
+// cache.
 #include "pipeline/segment.h"
 
 #include <utility>
@@ -28,7 +29,7 @@ std::shared_ptr<const Json> SourceSegment::data() const {
   return data_;
 }
 
-// The source's own listing, which stays the same for all of the run, whatever the folder becomes.
+// Records the source's own listing, which is fixed for the whole run even if the folder changes.
 void SourceSegment::note_data() {
   if (data_) return;
   auto data = std::make_shared<const Json>(source_->data());
@@ -57,12 +58,12 @@ void SourceSegment::forget_before(uint64_t epoch) {
   lengths_.erase(lengths_.begin(), lengths_.lower_bound(epoch));
 }
 
-// Of the sample at a place among those of all ranks.
+// The number of the sample at a place among those of all ranks.
 uint64_t SourceSegment::number_of(uint64_t place) const {
   return done_before_ ? done_before_->left(pass_, place) : place;
 }
 
-// Goes past samples of other ranks, bad ones too: their ranks see to them.
+// Skips samples of other ranks, including bad ones, which their ranks handle.
 void SourceSegment::go_to(uint64_t number) {
   for (; number_ < number && !pass_ended_ && !host_.stopped(); ++number_) {
     try {
@@ -86,7 +87,8 @@ bool SourceSegment::read_or_recall(Item& item) {
   return true;
 }
 
-// The next own sample of the pass, without payload where it is a ghost; false at the end of the pass.
+// Reads the next own sample of the pass, without payload if it is a ghost. Returns false at the end
+// of the pass.
 bool SourceSegment::read_own(Item& item) {
   const uint64_t round = index_ * world_;
   go_to(number_of(round + rank_));
@@ -102,13 +104,13 @@ bool SourceSegment::read_own(Item& item) {
   if (pass_ended_) return false;
   ++number_;
   go_to(number_of(round + world_ - 1) + 1);
-  if (pass_ended_ && drop_rest_) return false;  // the others of this round are missing
-  ++index_;  // a bad record keeps its number, so that a restored run numbers the rest alike
+  if (pass_ended_ && drop_rest_) return false;  // the other samples of this round are missing
+  ++index_;  // bad records count too, so that a restored run numbers the rest alike
   if (bad) std::rethrow_exception(bad);
   return true;
 }
 
-// Reads the next usable item; bad records are handled here. Sets `end` at the end of the pass.
+// Reads the next usable item and handles bad records. Sets `end` at the end of the pass.
 bool SourceSegment::next_item(Item& item, End& end) {
   while (!host_.stopped()) {
     const Demand demand = demand_(epoch_, pass_);
@@ -137,7 +139,7 @@ bool SourceSegment::next_item(Item& item, End& end) {
   return false;
 }
 
-// Of a message at once: reading a record takes little longer than a lock.
+// Once per message, since reading a record takes little longer than a lock.
 void SourceSegment::count_reads() {
   if (uncounted_) host_.bad_records().count_read(std::exchange(uncounted_, 0), epoch_);
 }
@@ -159,7 +161,7 @@ void SourceSegment::end_pass(Chunk& chunk, End end) {
 }
 
 Segment::Idle SourceSegment::advance() {
-  // A slow source does not hold back a part-filled chunk.
+  // A slow source does not hold back a partly filled chunk.
   constexpr int64_t kPatienceNs = 1'000'000;
   while (!host_.stopped() && !done_) {
     if (!has_room()) return no_room();

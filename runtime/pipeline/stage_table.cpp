@@ -33,7 +33,7 @@ Json Source::changed() { return nullptr; }
 Json SerialStage::save_decisions(uint64_t) const { return nullptr; }
 
 Demand demand_of(std::span<SerialStage* const> stages, uint64_t epoch, uint64_t pass) {
-  bool repeated = false;  // after a `repeat`, being satisfied ends the epoch, not the pass
+  bool repeated = false;  // after a `repeat`, satisfaction ends the epoch, not the pass
   for (const SerialStage* stage : stages) {
     const uint64_t satisfied = stage->satisfied_pass();
     if (repeated && satisfied >> 32 == epoch + 1) return Demand::end_epoch;

@@ -1,4 +1,4 @@
-// What a pipeline's threads did when: the newest events, for a Chrome trace.
+// Records what a pipeline's threads did and when: the newest events, for a Chrome trace.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@
 
 namespace etr::pipeline {
 
-// Thread safe. A trace of capacity 0 records nothing and costs a comparison.
+// Thread safe. With capacity 0 it records nothing and costs one comparison.
 class Trace {
  public:
   explicit Trace(size_t capacity) : capacity_(capacity) {}
 
-  // Work on `items` items from `begin_ns` to `end_ns`, on the calling thread. `name` must outlive the trace.
+  // Records work on `items` items by the calling thread. `name` must outlive the trace.
   void add(const std::string& name, int64_t begin_ns, int64_t end_ns, size_t items) {
     if (capacity_ > 0) record(name, begin_ns, end_ns, items);
   }
 
-  // {"traceEvents": [...]}, one track a thread. Error(state) where nothing is recorded.
+  // {"traceEvents": [...]}, one track per thread. Throws Error(state) if nothing is recorded.
   Json json() const;
 
  private:
@@ -37,7 +37,7 @@ class Trace {
 
   const size_t capacity_;
   mutable std::mutex mutex_;
-  std::vector<Event> events_;  // a ring when it is full
+  std::vector<Event> events_;  // a ring buffer once full
   size_t next_ = 0;
   std::map<std::thread::id, int> threads_;
 };

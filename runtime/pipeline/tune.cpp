@@ -14,12 +14,12 @@
 namespace etr::pipeline {
 namespace {
 
-// Samples per second of a run with these options.
+// The rate in samples per second with these options.
 double rate_of(const Json& spec, const MapFunctions& functions, const TuneOptions& options) {
   Pipeline trial(spec, functions);
   Item item;
   int64_t samples = 0, begin = 0;
-  int ends = 0;  // of epochs, without a batch between them
+  int ends = 0;  // consecutive ends of epochs without a batch
   while (begin == 0 || seconds_between(begin, now_ns()) < options.seconds) {
     if (trial.next(item) != Pipeline::Next::item) {
       if (++ends > 2)
@@ -28,7 +28,7 @@ double rate_of(const Json& spec, const MapFunctions& functions, const TuneOption
       continue;
     }
     ends = 0;
-    if (begin == 0) {  // what it takes to start is not what is tuned
+    if (begin == 0) {  // start-up time is not measured
       begin = now_ns();
       continue;
     }
@@ -87,7 +87,7 @@ Json tune(const Json& spec, const MapFunctions& functions, const TuneOptions& op
   try_all("threads", doublings(static_cast<int64_t>(platform::usable_threads())));
   if (reads_network(spec)) try_all("remote_connections", {1, 2, 4, 8, 16});
   try_all("prefetch", {1, 2, 4, 8});
-  return {{"options", std::move(chosen)},
+  return {{"options", std::move(chosen)},  // read by with_tuned()
           {"samples_per_s", best_rate},
           {"trials", std::move(trials)}};
 }
@@ -98,7 +98,8 @@ Json with_tuned(const Json& spec) {
   if (path.empty()) return spec;
   const Json file = parse_json(platform::read_document(path), "the tuned settings '" + path + "'");
   if (!file.is_object() || !file.contains("options") || !file["options"].is_object())
-    fail(Code::invalid_argument, "'", path, "' holds no tuned settings; 'echotrain tune' writes them");
+    fail(Code::invalid_argument, "'", path,
+         "' holds no tuned settings; 'echotrain tune' writes them");
   Json out = spec;
   for (const auto& [key, value] : file["options"].items())
     if (!out.contains(key)) out[key] = value;

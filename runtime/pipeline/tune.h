@@ -1,4 +1,4 @@
-// Finds good settings of a pipeline by trying them.
+// Tunes a pipeline's settings by measurement.
 #pragma once
 
 #include <functional>
@@ -11,23 +11,25 @@
 namespace etr::pipeline {
 
 struct TuneOptions {
-  double seconds = 2;   // of each trial, from its first batch on
-  double step_ms = 0;   // that the consumer takes for each batch; 0: as fast as it can
-  // Called after each trial; false ends tuning with Error(cancelled). May be empty.
+  double seconds = 2;  // per trial, from its first batch on
+  double step_ms = 0;  // simulated time of the consumer per batch; 0: none
+  // Called after each trial; returning false ends tuning with Error(cancelled). May be empty.
   std::function<bool(const Json& trial)> progress;
 };
 
-// Tries numbers of threads (as many as this process may use, at most), then of requests in flight where files
-// are read over the network, then of batches to prepare ahead; each with the best of those before. The smallest
-// setting within 3 % of the best is taken. Keeps to the spec's budget_bytes. Returns
-// {"options": {"threads", "prefetch", ...}, "samples_per_s", "trials": [{"threads", ..., "samples_per_s"}]}.
+// Tries numbers of threads (up to the number this process may use), then, if files are read over
+// the network, numbers of concurrent requests, then numbers of batches to prefetch, each with the
+// best previous settings. Chooses the smallest setting within 3 % of the best. Respects the spec's
+// budget_bytes. Returns {"options": {"threads", "prefetch", ...}, "samples_per_s", "trials":
+// [{"threads", ..., "samples_per_s"}]}.
 Json tune(const Json& spec, const MapFunctions& functions, const TuneOptions& options);
 
-// The first of the rates (of growing settings) within 3 % of the best.
+// The index of the first rate (by growing setting) within 3 % of the best.
 size_t first_as_good(std::span<const double> rates);
 
-// The spec with what the file of its option "tuned" says, for options it does not set itself. The file holds
-// what tune() returned. Throws Error(io), Error(invalid_argument).
+// Returns the spec with the settings of the file named by its option "tuned", except for options
+// that it sets itself. The file holds a result of tune(). Throws Error(io) or
+// Error(invalid_argument).
 Json with_tuned(const Json& spec);
 
 }  // namespace etr::pipeline

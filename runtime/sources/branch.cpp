@@ -9,7 +9,7 @@ using namespace pipeline;
 
 namespace {
 
-// Random numbers of their own for what stands in a branch: positions in the pipeline are smaller.
+// Gives the stages of a branch their own random numbers. No position in a pipeline is that large.
 uint64_t position_of(const StageContext& context, size_t branch, size_t stage) {
   return (context.position + 1) << 16 | (branch + 1) << 8 | stage;
 }

@@ -1,4 +1,4 @@
-// Sources within sources: what mix, zip and interleave are made of.
+// Inner sources: the branches of mix, zip and interleave.
 #pragma once
 
 #include <memory>
@@ -10,11 +10,11 @@
 
 namespace etr::sources {
 
-// A source with map stages after it, which run on the reading thread.
+// A source followed by map stages, which run on the reading thread.
 class Branch {
  public:
-  // `spec`: {"stage": "folder", ...}, or a list of such a source and map stages. `place`: of the branch in
-  // the stage `owner`. Throws Error(invalid_argument) that names both.
+  // `spec`: {"stage": "folder", ...}, or a list of such a source and map stages. `place`: the
+  // branch's index in the stage `owner`. Throws Error(invalid_argument) that names both.
   Branch(const Json& spec, const std::string& owner, size_t place,
          const pipeline::StageContext& context);
 
@@ -25,7 +25,7 @@ class Branch {
   uint64_t stamp(uint64_t record) { return source_->stamp(record); }
   bool skip() { return source_->skip(); }
   std::optional<uint64_t> samples() { return source_->samples(); }
-  // What a random stage makes of a record is another thing each time.
+  // Records are not numbered if a stage is random, because a record then differs each time.
   bool numbers_records() const { return source_->numbers_records() && !random_; }
   std::optional<uint64_t> upcoming() { return source_->upcoming(); }
   uint64_t record() const { return source_->record(); }
@@ -37,10 +37,10 @@ class Branch {
   uint64_t epoch_ = 0;
 };
 
-// What their sources read, one after the other.
+// The data of the branches' sources, as a list.
 Json data_of(std::vector<Branch>& branches);
 
-// The branches of the option "sources".
+// Creates the branches of the option "sources".
 std::vector<Branch> make_branches(const Options& options, const std::string& owner,
                                   const pipeline::StageContext& context);
 

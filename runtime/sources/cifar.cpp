@@ -1,5 +1,5 @@
-// CIFAR's binary files, plain, .gz or .zst: records of one label byte (CIFAR-100: coarse and fine) and
-// 3072 bytes of planar RGB, 32 x 32. Format: https://www.cs.toronto.edu/~kriz/cifar.html
+// CIFAR's binary files, plain, .gz or .zst: records of one label byte (CIFAR-100: coarse and fine)
+// and 3072 bytes of planar RGB, 32 x 32. Format: https://www.cs.toronto.edu/~kriz/cifar.html
 #include <algorithm>
 #include <memory>
 
@@ -64,7 +64,7 @@ class Cifar final : public IndexedSource {
   struct File {
     std::shared_ptr<const std::string> path;
     std::unique_ptr<const io::RecordFile> bytes;
-    uint64_t end;  // records up to and with this file
+    uint64_t end;  // number of records up to and including this file
   };
 
   size_t record_bytes() const { return label_bytes_ + kPixels; }

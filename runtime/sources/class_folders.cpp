@@ -12,14 +12,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A link is also what it leads to, where it leads somewhere.
+// A directory entry. A link also has the kind of its target, if that exists.
 struct Entry {
   std::string name;
   bool folder = false, file = false, link = false;
 };
 
-// What a directory holds, by name. The system tells of what kind an entry is together with its name: asking for each file by
-// itself takes longer than the first images do.
+// The entries of a directory, sorted by name. Uses the kinds that the system lists along with the
+// names: querying each file takes longer than reading the first images.
 std::vector<Entry> sorted_entries(const fs::path& directory) {
   std::vector<Entry> out;
   std::error_code error, unknown;
@@ -39,14 +39,14 @@ std::string extension_of(const std::string& name) {
   return dot == std::string::npos ? "" : lower_case(name.substr(dot + 1));
 }
 
-// Why what is neither a file nor a folder is of no use.
+// Says why an entry that is neither a file nor a folder is skipped.
 std::string reason_against_other(const Entry& entry) {
   return entry.link ? "a link that leads nowhere" : "not a regular file";
 }
 
 bool is_hidden(const Entry& entry) { return entry.name.starts_with('.'); }
 
-// Why a file is no sample; "" where it is one.
+// Says why an entry is not a sample; "" if it is one.
 std::string reason_against(const Entry& entry, std::span<const std::string> extensions) {
   if (is_hidden(entry)) return "hidden";
   if (entry.folder) return "a folder within a class folder";

@@ -9,7 +9,7 @@ namespace etr::sources {
 
 struct ClassFile {
   std::string name;       // relative to the root: "cat/0001.png"
-  std::string extension;  // without the dot, lower-case
+  std::string extension;  // without the dot, in lower case
   int label = 0;
 };
 
@@ -19,14 +19,15 @@ struct Skipped {
 };
 
 struct ClassFolders {
-  std::vector<std::string> classes;  // sorted; the position is the label
+  std::vector<std::string> classes;  // sorted; the index is the label
   std::vector<ClassFile> files;      // sorted by class, then by name
-  std::vector<Skipped> skipped;      // what lies there and is neither a class nor one of its files
+  std::vector<Skipped> skipped;      // entries that are neither a class nor a sample
 };
 
-// Hidden folders are no classes, hidden files no samples. Files count that have one of `extensions`, given in lower case and
-// compared without regard to case; where there are none, all that have any. A class folder without a sample keeps its number and
-// is listed in `skipped`. Throws Error(io) where a folder cannot be listed, Error(not_found) where there is no sample.
+// Ignores hidden folders and files. Samples are the files with one of `extensions`, given in lower
+// case and compared case-insensitively, or, if there are none, all files with an extension. A class
+// folder without a sample keeps its number and is listed in `skipped`. Throws Error(io) if a folder
+// cannot be listed, and Error(not_found) if there is no sample.
 ClassFolders list_class_folders(const std::string& root,
                                 std::span<const std::string> extensions = {});
 

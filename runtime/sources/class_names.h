@@ -1,4 +1,4 @@
-// classes.txt: the names of the classes, a line each, in the order of their numbers.
+// classes.txt: the names of the classes, one per line, in the order of their numbers.
 #pragma once
 
 #include <string>
@@ -6,11 +6,10 @@
 
 namespace etr::sources {
 
-// Error(corrupt_data) for an empty or repeated name.
+// Throws Error(corrupt_data) for an empty or duplicate name.
 std::vector<std::string> read_class_names(const std::string& path);
 
-// Error(invalid_argument) for a name with a line break, Error(io).
-// Error(invalid_argument) for a name that a line cannot hold.
+// Both throw Error(invalid_argument) for a name with a line break; writing also throws Error(io).
 void check_class_names(const std::vector<std::string>& names);
 void write_class_names(const std::string& path, const std::vector<std::string>& names);
 

@@ -1,8 +1,9 @@
-// Typed columns of tables, as the option 'columns' of csv and jsonl names them:
+// Typed columns of tables, as in the option 'columns' of csv and jsonl:
 //
 //   x:f32, label:i32=species, features:f32=a+b+c, name:text
 //
-// FIELD:TYPE takes the column FIELD; =COLUMN another one; several joined by + become a vector.
+// FIELD:TYPE reads the column FIELD, FIELD:TYPE=COLUMN another column, and columns joined by + form
+// a vector.
 #pragma once
 
 #include <string>
@@ -20,12 +21,12 @@ struct Column {
   std::vector<std::string> from;
 };
 
-// Throws Error(invalid_argument) that shows the entry at fault.
+// Throws Error(invalid_argument) that shows the faulty entry.
 std::vector<Column> parse_columns(const std::string& text, const std::string& stage);
 
-// An uninitialised tensor of the column's type; not for text.
+// An uninitialised tensor of the column's type, which must not be text.
 Tensor column_tensor(const Column& column, Shape shape);
-// Sets one element of it. Error(corrupt_data) where the value does not fit.
+// Sets one element. Throws Error(corrupt_data) if the value does not fit.
 void set_element(Tensor& tensor, size_t index, double value, const std::string& what);
 
 }  // namespace etr::sources

@@ -76,8 +76,8 @@ class Csv final : public LineSource {
   }
 
  private:
-  // The next line that begins a row. As in Python's csv module a line without characters does not, and one of spaces or of ""
-  // does.
+  // Finds the next line that begins a row. Like Python's csv module, skips empty lines, but not
+  // lines of spaces or "".
   bool begin_row() {
     do {
       row_begin_ = line_number() + 1;
@@ -87,10 +87,11 @@ class Csv final : public LineSource {
     return true;
   }
 
-  // Whether nothing but line ends is left of the line: "\r\r\n" is what some tools on Windows write.
+  // Whether only line terminators are left: some Windows tools write "\r\r\n".
   bool ends_at(size_t i) const { return line_.find_first_not_of('\r', i) == std::string::npos; }
 
-  // Splits the next row into cells_; a quoted cell may hold delimiters, quotes ("") and line ends.
+  // Splits the next row into cells_. A quoted cell may contain delimiters, quotes ("") and line
+  // breaks.
   bool read_row() {
     cells_.clear();
     if (!begin_row()) return false;
@@ -167,7 +168,7 @@ class Csv final : public LineSource {
   char delimiter_ = ',';
   std::string path_;
   std::string line_;
-  bool at_begin_ = false;  // of a file, where a byte order mark may stand
+  bool at_begin_ = false;  // at the beginning of a file, where a byte order mark may be
   uint64_t row_begin_ = 0;
   std::vector<std::string> cells_, names_;
   std::vector<std::vector<size_t>> places_;  // of each column's cells

@@ -14,12 +14,12 @@
 namespace etr::sources {
 namespace {
 
-constexpr size_t kListed = 256;  // files by name: positions stay small
+constexpr size_t kListed = 256;  // maximum number of files listed by name, to keep positions small
 
-// Characters up to and with the last slash that all paths share.
+// The length of the common folder of all paths, including the last slash.
 size_t common_folder(std::span<const std::string> paths) {
   if (paths.empty()) return 0;
-  size_t shared = paths[0].rfind('/') + 1;  // 0 where there is none
+  size_t shared = paths[0].rfind('/') + 1;  // 0 if there is no slash
   for (const std::string& path : paths) {
     const size_t most = std::min(shared, path.size());
     const auto differ =

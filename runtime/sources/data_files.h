@@ -1,4 +1,4 @@
-// What the data of a source is, wherever it lies: see pipeline::Source::data().
+// Identifies a source's data, wherever it is stored: see pipeline::Source::data().
 #pragma once
 
 #include <span>
@@ -9,14 +9,16 @@
 
 namespace etr::sources {
 
-// Files by their names below the folder that they have in common, in the order in which they are read. `sizes`: with the bytes
-// of those that lie on a disk; without, where there is a file for each sample and asking for all would take its time.
+// Describes files in reading order, by their names relative to their common folder. `sizes`:
+// include the sizes of files on the disk. Without sizes for sources with a file per sample, where
+// querying all would take long.
 Json describe_files(std::span<const std::string> paths, bool sizes = true);
 
-// When each was last changed, or of many files a digest: see pipeline::Source::changed().
+// The modification times of the files, or a digest for many files: see pipeline::Source::changed().
 Json times_of(std::span<const std::string> paths);
 
-// Of a file that is a record: its size, its time and `more`, in a number above 0. See pipeline::Source::stamp().
+// Combines size, time and `more` of a file that is a record into a positive number. See
+// pipeline::Source::stamp().
 uint64_t stamp_of(const std::string& path, std::string_view more = {});
 
 }  // namespace etr::sources

@@ -1,5 +1,5 @@
-// Samples from fast shards, as `echotrain pack --format fast` writes them: shuffled over all shards, read by
-// number.
+// Samples from fast shards, as written by `echotrain pack --format fast`: random access, shuffled
+// over all shards.
 #include <zstd.h>
 
 #include <algorithm>
@@ -65,7 +65,7 @@ class FastShardSource final : public IndexedSource {
     begins_ = std::move(begins);
   }
 
-  // Images stay compressed, and are unpacked by `decode` on all threads.
+  // Leaves images compressed, for `decode` to decompress on all threads.
   Tensor tensor_of(const io::FastShard::Field& field,
                    const std::shared_ptr<io::FastShard>& shard) const {
     if (!field.frame.data) {
@@ -94,7 +94,7 @@ class FastShardSource final : public IndexedSource {
   const io::SizeLimit max_field_bytes_;
   std::vector<std::shared_ptr<io::FastShard>> shards_;
   std::vector<std::shared_ptr<const std::string>> paths_;
-  std::vector<uint64_t> begins_{0};  // number of each shard's first record, and of all
+  std::vector<uint64_t> begins_{0};  // number of each shard's first record, then the total
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// One sample a file: its bytes in a field that is named by the extension, and the name of its folder as
-// text in "folder", its name in "name".
+// One sample per file: its bytes in a field named by the extension, the name of its folder as text
+// in "folder", and its name in "name".
 #include "core/error.h"
 #include "core/utf8.h"
 #include "io/pattern.h"
@@ -53,7 +53,7 @@ class Files final : public IndexedSource {
   bool reads_in_parallel() const override { return true; }
 
  private:
-  // The name of the folder that the file lies in, which is a field.
+  // The name of the folder that contains the file.
   static std::string folder_of(const std::string& path) {
     const size_t slash = path.rfind('/');
     const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash);

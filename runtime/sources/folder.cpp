@@ -1,5 +1,5 @@
 // Samples from a folder of class folders: root/CLASS/NAME.png. Classes are numbered in the order of
-// their names; the number is written to the field "cls" as text, as WebDataset shards hold it.
+// their names. The number is stored in the field "cls" as text, as in WebDataset shards.
 #include <algorithm>
 
 #include "core/error.h"
@@ -86,7 +86,7 @@ class Folder final : public IndexedSource {
     return out;
   }
 
-  // What systems hide is not worth a word.
+  // Does not mention hidden files.
   void warn(std::vector<Skipped> skipped) const {
     std::erase_if(skipped, [](const Skipped& s) { return s.hidden; });
     if (skipped.empty()) return;

@@ -1,5 +1,5 @@
 // MNIST's IDX files, plain, .gz or .zst: images u8 [N, H, W] or [N, H, W, C], labels u8 [N]. Sample
-// i of both belongs together. Format: http://yann.lecun.com/exdb/mnist
+// i has image i and label i. Format: http://yann.lecun.com/exdb/mnist
 #include <memory>
 
 #include "core/error.h"
@@ -20,7 +20,7 @@ constexpr OptionSpec kOptions[] = {
 };
 
 struct IdxFile {
-  Shape shape;  // with the leading N
+  Shape shape;  // including the leading N
   std::unique_ptr<const io::RecordFile> file;
   uint64_t header_bytes = 0, sample_bytes = 0;
 

@@ -1,4 +1,4 @@
-// Sources whose records can be read by number: they shuffle the whole data set, and go past records
+// Sources with random access to their records: they shuffle the whole data set and skip records
 // without reading them.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace etr::sources {
 
-// A stage derives, gives count(), paths() and read(), and has the option kShuffleOption among its own.
+// A derived source implements count(), paths() and read(), and has the option kShuffleOption.
 class IndexedSource : public pipeline::Source {
  public:
   IndexedSource(const Options& options, const pipeline::StageContext& context)
@@ -57,32 +57,32 @@ class IndexedSource : public pipeline::Source {
   uint64_t stamp(uint64_t record) final { return file_a_record() ? stamp_of_file(record) : 0; }
 
  protected:
-  // Records there are. Called again and again: opens what it needs at the first call.
+  // The number of records. Called repeatedly: the first call opens what is needed.
   virtual uint64_t count() = 0;
-  // The files that they lie in, after count(), and whether each is one record.
+  // The files that contain the records, valid after count(), and whether each file is one record.
   virtual std::vector<std::string> paths() const = 0;
   virtual bool file_a_record() const { return false; }
-  virtual uint64_t stamp_of_file(uint64_t /*index*/) const { return 0; }  // of such a record
-  // How files are read that lie elsewhere.
+  virtual uint64_t stamp_of_file(uint64_t /*index*/) const { return 0; }  // if so
+  // How to read remote and local files.
   io::RemoteOptions remote() const { return remote_options(context_); }
   io::ReadOptions reading() const { return read_options(context_); }
-  // Fills origin and fields with record `index`. Throws Error for a bad one.
+  // Fills origin and fields with record `index`. Throws Error for a bad record.
   virtual void read(uint64_t index, pipeline::Item& item) = 0;
-  // Error(unsupported) where a record of the file takes more memory than one may.
+  // Throws Error(unsupported) if a record of the file exceeds the memory limit of a record.
   void check_record(const std::string& path, uint64_t bytes) const {
     const io::SizeLimit limit = record_limit(context_);
     if (bytes > limit.bytes)
       fail(Code::unsupported, "'", path, "': a record takes ", bytes, " bytes; the limit is ",
            limit.bytes, " (", limit.name, ")");
   }
-  // A whole file, which is one record, as u8 [bytes].
+  // Reads a whole file, which is one record, as u8 [bytes].
   Tensor read_file(const std::string& path) const {
     const io::SizeLimit limit = record_limit(context_);
     size_t size = 0;
     auto bytes = platform::read_bytes(path, size, limit.bytes, limit.name, context_.interrupt);
     return Tensor(DType::u8, {static_cast<int64_t>(size)}, std::move(bytes));
   }
-  // read() may be called from many threads at once, and is work enough to gain by it.
+  // Whether many threads may call read() at once, and it is expensive enough to benefit.
   virtual bool reads_in_parallel() const { return false; }
 
  private:
@@ -106,7 +106,7 @@ class IndexedSource : public pipeline::Source {
   const pipeline::StageContext context_;
   pipeline::Permutation order_;
   uint64_t next_ = 0, end_ = 0, record_ = 0;
-  bool deferred_ = false;  // a reader reads
+  bool deferred_ = false;  // records are read by a Reader
 };
 
 constexpr OptionSpec kShuffleOption = {"shuffle", OptionType::boolean, "true",

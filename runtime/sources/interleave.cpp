@@ -1,5 +1,5 @@
-// Reads several files of a source at once, each on a thread of its own, and takes their samples in turn: so
-// decompression and slow disks or networks overlap, and neighbours in a file come apart.
+// Reads several files of a source at once, each on its own thread, and takes their samples in turn.
+// Decompression and slow disks or networks overlap, and neighbouring samples of a file are spread.
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -24,7 +24,7 @@ constexpr OptionSpec kOptions[] = {
      "bytes"},
 };
 
-// One way: a thread that reads its part of the source into a bounded queue.
+// A way: a thread that reads its part of the source into a bounded queue.
 class Way {
  public:
   Way(std::unique_ptr<Branch> branch, size_t ahead, size_t ahead_bytes)
@@ -40,7 +40,7 @@ class Way {
                            [this, epoch, pass] { run(epoch, pass); });
   }
 
-  // Throws what reading threw; false at the end of the pass.
+  // Rethrows what reading threw. Returns false at the end of the pass.
   bool next(Item& item) {
     Read read;
     {
@@ -127,7 +127,8 @@ class Interleave final : public Source {
       StageContext part = context;
       part.part = i;
       part.parts = ways;
-      // All ways are at the same place: they see one order of the files, and each takes its part of it.
+      // All ways have the same position, so they see the same order of the files, and each reads
+      // its part.
       ways_.push_back(
           std::make_unique<Way>(std::make_unique<Branch>(given[0], "interleave", 0, part),
                                 static_cast<size_t>(options.integer("ahead")),
@@ -135,7 +136,7 @@ class Interleave final : public Source {
     }
   }
 
-  // The ways list the files on threads of their own.
+  // A separate branch, because the ways list the files on their own threads.
   Json data() override { return Json::array({Branch(source_, "interleave", 0, context_).data()}); }
 
   void start_pass(uint64_t epoch, uint64_t pass) override {

@@ -40,7 +40,7 @@ class Jsonl final : public LineSource {
   }
 
  private:
-  // Follows "a.b.c" into objects.
+  // Looks up "a.b.c" in nested objects.
   static const Json& find(const Json& row, const std::string& key) {
     const Json* at = &row;
     for (const std::string_view part : split(key, '.')) {

@@ -11,7 +11,7 @@
 
 namespace etr::sources {
 
-// A stage derives, has the option kMaxLineOption beside those of ShardedSource, and gives read().
+// A derived source implements read() and has the options of ShardedSource and kMaxLineOption.
 class LineSource : public ShardedSource {
  public:
   LineSource(const Options& options, const pipeline::StageContext& context)
@@ -27,8 +27,8 @@ class LineSource : public ShardedSource {
   std::string current_key() const override { return lines_ ? cat("line ", line_number()) : ""; }
 
   bool next_line(std::string& line) { return lines_->next(line); }
-  const char* line_ending() const { return lines_->ending(); }  // of the line read last
-  uint64_t line_number() const { return lines_->number(); }     // of the line read last, from 1
+  const char* line_ending() const { return lines_->ending(); }  // of the last line read
+  uint64_t line_number() const { return lines_->number(); }     // of the last line read, from 1
 
   const io::SizeLimit& max_line_bytes() const { return max_line_bytes_; }
 

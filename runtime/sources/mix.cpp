@@ -1,5 +1,5 @@
-// Samples of several sources by weight: after any number of samples each source has had its share, to
-// within one sample for two sources, and to within one a source for more.
+// Mixes the samples of several sources by weight. After any number of samples, each source has had
+// its share to within one sample for two sources, and to within one per source for more.
 #include <algorithm>
 
 #include "core/error.h"
@@ -83,16 +83,16 @@ class Mix final : public Source {
 
  private:
   struct State {
-    double credit = 0;    // what it is owed, in samples
-    uint64_t again = 0;   // times it was begun anew
-    bool ended = false;   // once at least
-    bool closed = false;  // gives no more in this pass
+    double credit = 0;    // samples that it is owed
+    uint64_t again = 0;   // number of restarts
+    bool ended = false;   // has ended at least once
+    bool closed = false;  // yields no more in this pass
   };
 
-  // Different for any two, also where a branch is a mixture itself.
+  // A unique number, even if a branch is a mixture itself.
   uint64_t name(size_t branch, uint64_t record) const { return record * branches_.size() + branch; }
 
-  // The source whose turn it is: the one that is owed most. Smooth weighted round robin.
+  // The source that is owed most (smooth weighted round robin).
   size_t next_in_turn() const {
     size_t best = branches_.size();
     for (size_t i = 0; i < branches_.size(); ++i)

@@ -1,5 +1,5 @@
-// NumPy's .npy arrays, whose first axis counts the samples: x=images.npy,label=labels.npy.
-// Format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+// NumPy's .npy arrays, whose first axis counts the samples: x=images.npy,label=labels.npy. Format:
+// https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -27,7 +27,7 @@ constexpr OptionSpec kOptions[] = {
     kShuffleOption,
 };
 
-// How a file's elements become ours.
+// The supported element types of files.
 enum class Elements { u8, i32, f32, i64, f64 };
 
 struct Array {
@@ -35,7 +35,7 @@ struct Array {
   std::unique_ptr<const io::RecordFile> file;
   Elements elements = Elements::u8;
   uint64_t samples = 0;
-  Shape shape;  // of one
+  Shape shape;  // of a sample
   uint64_t data_at = 0;
 
   size_t sample_bytes() const;
@@ -65,7 +65,7 @@ Elements elements_of(const Array& a, const NpyHeader& header) {
        "x.astype('<f4'), say");
 }
 
-// The header's text, which is a Python dict. Sets data_at.
+// Returns the header's text, a Python dict, and sets data_at.
 std::string read_header(Array& a) {
   constexpr size_t kMagic = 6, kNarrow = 10, kWide = 12;
   if (a.file->size() < kWide) fail(Code::corrupt_data, "'", a.path, "' is not a .npy file");
@@ -80,21 +80,21 @@ std::string read_header(Array& a) {
   if (version < 1 || version > 3 || minor != 0)
     fail(Code::unsupported, "'", a.path, "' is of version ", version, ".", minor,
          " of the .npy format; versions 1.0, 2.0 and 3.0 are read");
-  const bool wide = version >= 2;  // a 4-byte length
+  const bool wide = version >= 2;  // 4-byte length
   uint32_t length = 0;
   std::memcpy(&length, begin.get() + 8, wide ? 4 : 2);
   const size_t at = wide ? kWide : kNarrow;
   a.data_at = at + uint64_t{length};
   if (a.data_at > a.file->size())
     fail(Code::corrupt_data, "'", a.path, "': the file ends in its header");
-  constexpr uint32_t kMost = 1 << 20;  // NumPy itself reads 10,000 bytes
+  constexpr uint32_t kMost = 1 << 20;  // NumPy itself reads at most 10,000 bytes
   if (length > kMost)
     fail(Code::unsupported, "'", a.path, "': a header of ", length, " bytes; the limit is ", kMost);
   const auto text = a.file->read(at, length);
   return {reinterpret_cast<const char*>(text.get()), length};
 }
 
-// The header's shape: the number of samples, and the shape of one.
+// Splits the header's shape into the number of samples and the shape of a sample.
 void read_shape(Array& a, const std::vector<uint64_t>& extents) {
   std::string text;
   for (const uint64_t extent : extents) text += cat(text.empty() ? "(" : ", ", extent);

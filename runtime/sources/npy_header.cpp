@@ -87,7 +87,7 @@ class Parser {
     if (!take(word)) damaged(word);
   }
 
-  // With its quotation marks. No type or key that NumPy writes has an escape in it.
+  // A string with its quotation marks. No type or key written by NumPy contains an escape.
   std::string_view string() {
     skip_blanks();
     const size_t begin = at_;
@@ -134,7 +134,7 @@ class Parser {
     out.type = text_.substr(begin, at_ - begin);
   }
 
-  // Of a structured type: strings, numbers and further brackets.
+  // The members of a structured type: strings, numbers and nested brackets.
   void members() {
     std::string open;
     do {

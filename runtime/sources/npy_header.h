@@ -1,4 +1,4 @@
-// The header of a .npy file: a Python dict of three entries, as NumPy writes it.
+// The header of a .npy file, a Python dict with three entries as written by NumPy.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,18 @@
 namespace etr::sources {
 
 struct NpyHeader {
-  std::string type;         // 'descr' as it stands there, with its quotes or brackets
-  bool structured = false;  // a type of several members
+  std::string type;         // the value of 'descr' verbatim, with quotes or brackets
+  bool structured = false;  // a structured type
   bool fortran_order = false;
   std::vector<uint64_t> shape;
 };
 
-// Takes nothing but {'descr': TYPE, 'fortran_order': True or False, 'shape': (N, ...)}, the entries in any order, and blanks
-// after it. Throws Error(corrupt_data) that names `path` and quotes where the text departs from that.
+// Parses {'descr': TYPE, 'fortran_order': True or False, 'shape': (N, ...)}, with the entries in
+// any order and blanks after it, and nothing else. Throws Error(corrupt_data) that names `path` and
+// quotes the text at fault.
 NpyHeader parse_npy_header(std::string_view text, const std::string& path);
 
-// For errors: at most 60 characters, those that no terminal should get as escapes (\x1b).
+// For errors: at most 60 characters, with those unsafe for terminals as escapes (\x1b).
 std::string escaped(std::string_view text);
 
 }  // namespace etr::sources

@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kValidation = "validation";
-constexpr size_t kMagicBytes = 8;  // tell an image's format
+constexpr size_t kMagicBytes = 8;  // enough to recognise an image's format
 
 constexpr OptionSpec kOptions[] = {
     {"format", OptionType::string, "\"webdataset\"",
@@ -41,13 +41,14 @@ constexpr OptionSpec kOptions[] = {
      0, 0, "", "exif|stored"},
 };
 
-// By its first bytes, because names lie: "png", "jpg", or "" for everything else.
+// Recognises an image by its first bytes, because names are unreliable: "png", "jpg", or "".
 std::string image_format(const std::string& bytes) {
   if (bytes.starts_with("\x89PNG\r\n\x1a\n")) return "png";
   return bytes.starts_with("\xff\xd8\xff") ? "jpg" : "";
 }
 
-// Numbers the classes as the file of an earlier packing does, so that a training and a test set agree.
+// Numbers the classes as in the file of an earlier packing, so that a training and a test set
+// agree.
 void take_numbers(ClassFolders& folders, const std::string& path) {
   const std::vector<std::string> known = read_class_names(path);
   std::vector<int> numbers;
@@ -62,7 +63,8 @@ void take_numbers(ClassFolders& folders, const std::string& path) {
   folders.classes = known;
 }
 
-// How many samples of each class are set aside: the share, but at least one of two.
+// The number of validation samples per class: the share, but at least one if the class has two
+// samples.
 std::vector<int64_t> set_aside(const ClassFolders& folders, double share) {
   std::vector<int64_t> counts(folders.classes.size());
   for (const ClassFile& file : folders.files) ++counts[static_cast<size_t>(file.label)];
@@ -75,20 +77,22 @@ std::vector<int64_t> set_aside(const ClassFolders& folders, double share) {
   return counts;
 }
 
-// The shards' folder would be a class of the next packing, and the shards would lie among the images.
+// Otherwise the shards would lie among the images, and their folder would become a class of the
+// next packing.
 void refuse_prefix_within(const std::string& root, const fs::path& prefix) {
   std::error_code error;
   fs::path images = fs::weakly_canonical(root, error);
-  if (!images.has_filename()) images = images.parent_path();  // of a path that ends with a slash
+  if (!images.has_filename()) images = images.parent_path();  // the path ends with a slash
   const fs::path shards = fs::weakly_canonical(fs::absolute(prefix, error).parent_path(), error);
   if (error || images.empty()) return;
-  if (std::mismatch(images.begin(), images.end(), shards.begin(), shards.end()).first != images.end())
+  if (std::mismatch(images.begin(), images.end(), shards.begin(), shards.end()).first !=
+      images.end())
     return;
   fail(Code::invalid_argument, "the shards '", prefix.string(), "-*' would lie in '", root,
        "', among the images that they are made of; choose a prefix outside of it");
 }
 
-// The one or two sets of shards that a packing writes.
+// The training shards, and the validation shards if requested.
 class Packing {
  public:
   Packing(const std::string& root, const fs::path& prefix, const Options& options)
@@ -103,7 +107,7 @@ class Packing {
     std::error_code error;
     if (!folder_.empty()) fs::create_directories(folder_, error);
     if (error) fail(Code::io, "cannot create '", folder_.string(), "': ", error.message());
-    const ShardSet::Form form{options.string("format") == "fast",
+    const ShardSet::Form form{options.string("format") == "fast",  // .ets
                               static_cast<int>(options.integer("level")),
                               options.integer("per_shard"),
                               options.string("orientation") == "exif"};
@@ -116,7 +120,7 @@ class Packing {
       refuse_stale(validation, form);
   }
 
-  // `aside` counts down the samples of the file's class that are set aside.
+  // `aside`: number of validation samples still to take from the file's class.
   void add(const ClassFile& file, int64_t& aside, PackResult& result) {
     platform::InputFile input(root_ + "/" + file.name);
     std::string bytes(kMagicBytes, '\0');
@@ -168,7 +172,7 @@ class Packing {
   }
 
  private:
-  // Samples that an earlier packing set aside would now be in both sets.
+  // Otherwise samples of earlier validation shards would now be in both sets.
   static void refuse_stale(const std::string& prefix, const ShardSet::Form& form) {
     const std::vector<fs::path> old = shards_there(prefix, form);
     if (!old.empty())
@@ -194,7 +198,7 @@ PackResult pack_folder(const std::string& root, const std::string& prefix, const
   check_class_names(folders.classes);
   PackResult result;
   result.classes_file = (fs::path(prefix).parent_path() / "classes.txt").string();
-  std::error_code unknown;  // writing it will say why
+  std::error_code unknown;  // ignored: writing reports the error
   if (fs::exists(result.classes_file, unknown)) take_numbers(folders, result.classes_file);
   Packing packing(root, prefix, options);
   result.classes = folders.classes;

@@ -1,4 +1,4 @@
-// How sources read files, on this machine and elsewhere, by the options of the pipeline.
+// How sources read local and remote files, according to the pipeline's options.
 #pragma once
 
 #include "io/byte_stream.h"
@@ -37,13 +37,13 @@ inline io::ReadOptions read_options(const pipeline::StageContext& context) {
   return out;
 }
 
-// What one record may take where no option says so.
+// The memory limit of a record without a more specific option.
 constexpr uint64_t kMostRecordBytes = uint64_t{1} << 31;
 inline io::SizeLimit record_limit(const pipeline::StageContext& context) {
   return {kMostRecordBytes, "the limit of a record", budget_bytes(context)};
 }
 
-// What one record may take: by the option of this name, and by the budget.
+// The memory limit of a record: the option of this name, or the budget if less.
 inline io::SizeLimit size_limit(const Options& options, const char* option,
                                 const pipeline::StageContext& context) {
   return {static_cast<uint64_t>(options.integer(option)), option, budget_bytes(context)};

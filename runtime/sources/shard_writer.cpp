@@ -41,8 +41,8 @@ class TarShard final : public ShardSet::Writer {
   io::TarWriter writer_;
 };
 
-// PNGs become planar images, but those of 16 bits, which have no place there. JPEGs stay as they are, they are smaller than
-// anything lossless.
+// Converts PNGs to planar images, except 16-bit PNGs, which that format does not support. Keeps
+// JPEGs, which are smaller than any lossless format.
 class FastShard final : public ShardSet::Writer {
  public:
   FastShard(const std::string& path, int level) : writer_(path), level_(std::max(level, 1)) {}
@@ -109,7 +109,8 @@ ShardSet::~ShardSet() {
   for (const std::string& shard : shards_) fs::remove(shard, ignored);
 }
 
-// Readers of tar shards take a key to end at the file name's first dot, and members with one key for one sample.
+// Readers of tar shards end the key at the first dot of the file name, and merge members with equal
+// keys.
 std::string ShardSet::key_of(const std::string& name) {
   std::string key = name.substr(0, name.rfind('.'));
   const size_t slash = key.rfind('/');

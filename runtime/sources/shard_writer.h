@@ -1,4 +1,4 @@
-// Writes numbered shards of images with their classes.
+// Writes numbered shards of labelled images.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,25 @@
 
 namespace etr::sources {
 
-// PREFIX-000000.tar.zst and so on. What finish() has not completed is removed.
+// Writes PREFIX-000000.tar.zst and so on. Without finish(), the destructor removes the shards.
 class ShardSet {
  public:
   struct Form {
-    bool fast = false;  // .ets, else .tar or .tar.zst
-    int level = 3;      // zstd's
+    bool fast = false;  // .ets; otherwise .tar or .tar.zst
+    int level = 3;      // zstd level
     int64_t per_shard = 1000;
-    bool upright = true;  // PNGs of fast shards are turned as their EXIF data says
+    bool upright = true;  // apply the EXIF orientation of PNGs in fast shards
   };
 
-  // Shards of an earlier packing: Error(invalid_argument), or with `overwrite` the first sample replaces them.
+  // If there are shards of an earlier packing, throws Error(invalid_argument), or with `overwrite`
+  // replaces them when the first sample is added.
   ShardSet(std::string prefix, const Form& form, bool overwrite);
   ~ShardSet();
   ShardSet(const ShardSet&) = delete;
   ShardSet& operator=(const ShardSet&) = delete;
 
-  // `name` is "CLASS/NAME.EXT"; the key is made from it. `format` is "png" or "jpg". Returns why nothing was added: fast
-  // shards take no PNG that cannot be decoded. "" where it was added.
+  // `name` is "CLASS/NAME.EXT" and determines the key. `format` is "png" or "jpg". Returns "", or
+  // why the sample was not added: fast shards take no PNGs that cannot be decoded.
   std::string add(const std::string& name, const std::string& format,
                   std::span<const std::byte> bytes, int label);
   void finish();
@@ -55,7 +56,7 @@ class ShardSet {
   bool finished_ = false;
 };
 
-// Files named PREFIX-NUMBER with the form's ending, in order.
+// The files named PREFIX-NUMBER with the form's extension, in order.
 std::vector<std::filesystem::path> shards_there(const std::filesystem::path& prefix,
                                                 const ShardSet::Form& form);
 

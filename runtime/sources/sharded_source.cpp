@@ -63,7 +63,7 @@ bool ShardedSource::past_known_end() const {
   return length != lengths_.end() && place_ >= length->second;
 }
 
-// The record at place_, of the shard that is or will be opened; false at its end.
+// Reads the record at place_ of the current shard, opening it if needed. Returns false at its end.
 bool ShardedSource::read_here(Item& item) {
   if (!open_) {
     shard_path_ = std::make_shared<std::string>(paths_[shard()]);
@@ -79,7 +79,7 @@ bool ShardedSource::read_here(Item& item) {
       item.fields.clear();
     } catch (const Error&) {
       ++read_;
-      if (wanted || !can_go_on()) throw;  // what nobody wants may be bad
+      if (wanted || !can_go_on()) throw;  // skipped records may be bad
     }
   }
   given_ = static_cast<uint64_t>(shard()) << 40 | place_++;
@@ -94,7 +94,7 @@ bool ShardedSource::next(Item& item) {
     } catch (const Error&) {
       item.origin = origin(current_key());
       if (!open_ || !can_go_on())
-        leave(1);  // the rest of this one is lost
+        leave(1);  // the rest of the shard is lost
       else
         place_ = read_;
       throw;

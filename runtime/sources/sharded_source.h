@@ -12,8 +12,8 @@
 
 namespace etr::sources {
 
-// A stage derives, has the options "pattern", kShuffleShardsOption and kMaxRatioOption, and
-// gives open(), read() and close().
+// A derived source implements open(), read() and close(), and has the options "pattern",
+// kShuffleShardsOption and kMaxRatioOption.
 class ShardedSource : public pipeline::Source {
  public:
   ShardedSource(const Options& options, const pipeline::StageContext& context);
@@ -29,12 +29,14 @@ class ShardedSource : public pipeline::Source {
 
  protected:
   virtual void open(const std::string& path) = 0;
-  // The next sample of the open file, with its origin: origin(key). False at the file's end.
+  // Reads the next sample of the open file and sets its origin to origin(key). Returns false at the
+  // end of the file.
   virtual bool read(pipeline::Item& item) = 0;
   virtual void close() = 0;
-  // After read() has thrown: whether the next call can go on after the bad record.
+  // After read() has thrown: whether reading can continue after the bad record.
   virtual bool can_go_on() const { return false; }
-  // What read() was at, for the error, and where that begins in the decompressed file; -1: not known.
+  // For errors: the record that read() was at, and its offset in the uncompressed file; -1:
+  // unknown.
   virtual std::string current_key() const { return ""; }
   virtual int64_t current_offset() const { return -1; }
 
@@ -43,7 +45,7 @@ class ShardedSource : public pipeline::Source {
 
  private:
   void list();
-  void leave(size_t shards = 0);  // closes, and goes on by so many
+  void leave(size_t shards = 0);  // closes the file and advances by `shards`
   size_t shard() const { return order_[shard_]; }
   bool past_known_end() const;
   bool read_here(pipeline::Item& item);
@@ -56,11 +58,11 @@ class ShardedSource : public pipeline::Source {
   std::vector<size_t> order_;
   size_t shard_ = 0;
   bool open_ = false;
-  // Records of the present shard: how many are behind us, and how many were really read. Those between are
-  // read when a record after them is wanted, which need not happen.
+  // Records of the current shard: how many are behind us, and how many were actually read. The
+  // skipped ones in between are only read if a later record is wanted.
   uint64_t place_ = 0, read_ = 0;
-  uint64_t given_ = 0;                             // number of the record given last
-  std::map<size_t, uint64_t> lengths_;             // of shards that were read to their end
+  uint64_t given_ = 0;                             // number of the last record returned
+  std::map<size_t, uint64_t> lengths_;             // of shards read to their end
   std::shared_ptr<const std::string> shard_path_;  // of the open shard; shared by its samples
 };
 

@@ -13,8 +13,8 @@ constexpr OptionSpec kOptions[] = {
      "name under which the program registered the function with this pipeline"},
 };
 
-// The function learns from item.ordinal which sample of which pass it is asked for; it ends the pass by
-// leaving the item without fields.
+// The function learns the requested sample and pass from item.ordinal. It ends the pass by leaving
+// the item without fields.
 class FunctionSource final : public Source {
  public:
   FunctionSource(const Options& options, const StageContext& context) {

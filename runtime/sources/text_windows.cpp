@@ -1,5 +1,5 @@
-// Windows of a text for language models: "input" and "target", i32 [length], the target one symbol
-// further. Symbols are bytes, or characters numbered by an alphabet.
+// Windows of a text for language models: "input" and "target", i32 [length], with the target
+// shifted by one symbol. Symbols are bytes, or characters numbered by an alphabet.
 #include <algorithm>
 #include <filesystem>
 
@@ -35,15 +35,15 @@ constexpr OptionSpec kOptions[] = {
     kShuffleOption,
 };
 
-// Goes through the characters of a text.
+// Iterates over the characters of a text.
 class Characters {
  public:
   explicit Characters(std::string_view text) : text_(text) {}
 
   bool ended() const { return at_ == text_.size(); }
-  size_t at() const { return at_; }  // of the next one, in bytes
+  size_t at() const { return at_; }  // byte offset of the next character
 
-  // The next one; empty where the text is not UTF-8 there.
+  // The next character; empty if the text is not valid UTF-8 there.
   std::string_view next() {
     const std::string_view out = text_.substr(at_, character_length(text_.substr(at_)));
     at_ += out.size();
@@ -55,7 +55,7 @@ class Characters {
   size_t at_ = 0;
 };
 
-// Of a character of UTF-8. The numbers' order is that of the bytes.
+// The code point of a UTF-8 character. Code points sort like their bytes.
 uint32_t code_point(std::string_view character) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(character[i]); };
   if (character.size() == 1) return byte(0);
@@ -122,19 +122,19 @@ class TextWindows final : public IndexedSource {
     symbols_in_share_ = size;
   }
 
-  // Bytes of those files whose size the system tells.
+  // The total size of the uncompressed local files.
   uint64_t known_bytes() const {
     uint64_t out = 0;
     for (const std::string& path : paths_) {
-      std::error_code unknown;  // an address, or what opening will say more of
+      std::error_code unknown;  // ignored: an address, or an error that opening will report
       const auto size = io::is_compressed(path) ? 0 : std::filesystem::file_size(path, unknown);
       if (!unknown) out += size;
     }
     return out;
   }
 
-  // Concatenates the files. Each character later takes 4 bytes for its number in addition to its own. One file stays where it
-  // was read; of several no more than one is in memory twice.
+  // Concatenates the files. Each character later takes 4 bytes for its number in addition to its
+  // own bytes. A single file is not copied; of several files at most one is in memory twice.
   void read_text() {
     const io::SizeLimit memory(io::kWholeFileLimit, "the limit", reading().budget_bytes);
     const uint64_t most = memory.bytes / (bytes_ ? 1 : 5);
@@ -158,7 +158,8 @@ class TextWindows final : public IndexedSource {
     }
   }
 
-  // Numbers those that there are by `places_`: the alphabet is that of the whole text, so that all shares of it agree.
+  // Counts the characters and numbers the distinct ones in `places_`. Uses the whole text, so that
+  // all shares have the same alphabet.
   size_t count_characters() {
     std::vector<bool> there;  // by code point
     size_t count = 0;
@@ -210,7 +211,7 @@ class TextWindows final : public IndexedSource {
       if (number >= first_) numbers_.push_back(places_[code_point(character)]);
     }
     text_ = {};
-    only_ = {};  // gives the memory back
+    only_ = {};  // frees the memory
     std::string().swap(joined_);
     std::vector<int32_t>().swap(places_);
   }
@@ -240,12 +241,12 @@ class TextWindows final : public IndexedSource {
   const std::string alphabet_;
   const double begin_, end_;
   std::vector<std::string> paths_;
-  std::string_view text_;        // of all files; of characters, until they are numbered
-  io::Block only_;               // its memory: that of the only file,
-  std::string joined_;           // or of several
+  std::string_view text_;        // of all files; if made of characters, until they are numbered
+  io::Block only_;               // memory of text_ if there is one file
+  std::string joined_;           // memory of text_ if there are several
   std::vector<size_t> ends_;     // of each file, in text_
-  std::vector<int32_t> places_;  // by code point, in the alphabet; -1: not in it
-  size_t first_ = 0;             // symbol of the share, in the text
+  std::vector<int32_t> places_;  // index in the alphabet by code point; -1: not in it
+  size_t first_ = 0;             // first symbol of the share, in the text
   size_t symbols_in_share_ = 0;
   std::vector<int32_t> numbers_;  // of the share's characters
 };

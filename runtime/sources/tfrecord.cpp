@@ -1,5 +1,5 @@
-// TFRecord files, plain, .gz or .zst, with a tf.train.Example in each record: byte lists become u8,
-// int64 lists i32, float lists f32; one value is a scalar, several a vector.
+// TFRecord files, plain, .gz or .zst, with a tf.train.Example per record. Byte lists become u8,
+// int64 lists i32 and float lists f32. A single value becomes a scalar, several a vector.
 // Formats: https://www.tensorflow.org/tutorials/load_data/tfrecord, tensorflow/core/example/*.proto
 #include <cstring>
 #include <limits>
@@ -26,14 +26,14 @@ constexpr OptionSpec kOptions[] = {
      "bytes"},
 };
 
-// Walks over the fields of a Protocol Buffers message.
+// Iterates over the fields of a Protocol Buffers message.
 class Message {
  public:
   explicit Message(std::span<const std::byte> bytes) : rest_(bytes) {}
 
   enum class Wire { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
 
-  // The next field; false at the end.
+  // Advances to the next field. Returns false at the end.
   bool next() {
     if (rest_.empty()) return false;
     const uint64_t tag = varint();
@@ -138,7 +138,7 @@ Tensor int64_list(std::string_view name, std::span<const std::byte> list) {
   return tensor_of(DType::i32, values);
 }
 
-// An entry of the map of features: key and value.
+// Adds an entry of the feature map: key and value.
 void add_feature(Item& item, std::span<const std::byte> entry) {
   Message message(entry);
   std::string name;
@@ -182,7 +182,7 @@ class TfRecord final : public ShardedSource {
   }
 
   bool read(Item& item) override {
-    intact_ = false;  // until the whole record is taken
+    intact_ = false;  // until the whole record is read
     std::byte head[12];
     const size_t got = stream_->read(head);
     if (got == 0) return false;
@@ -227,7 +227,7 @@ class TfRecord final : public ShardedSource {
   std::unique_ptr<io::ByteStream> stream_;
   std::vector<std::byte> record_;
   uint64_t number_ = 0;           // of the current record, from 1
-  uint64_t begin_ = 0, end_ = 0;  // of it, in the file
+  uint64_t begin_ = 0, end_ = 0;  // of the record, in the file
   bool intact_ = false;
 };
 

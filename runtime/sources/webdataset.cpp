@@ -1,6 +1,6 @@
-// Samples from WebDataset shards: tar archives in which neighbouring members that share a name up
-// to the first dot of the base name form one sample ("a/0017.jpg", "a/0017.cls"). Fields are named
-// by what follows that dot.
+// Samples from WebDataset shards: tar archives in which adjacent members with the same name up to
+// the first dot of the base name form a sample ("a/0017.jpg", "a/0017.cls"). The part after that
+// dot names the field.
 #include <exception>
 #include <optional>
 #include <utility>
@@ -44,7 +44,7 @@ class WebDataset final : public ShardedSource {
     tar_ = std::make_unique<io::TarReader>(stream_of(path), path, limits_);
   }
 
-  // Gathers members until the key changes.
+  // Collects members until the key changes.
   bool read(Item& item) override {
     if (late_) std::rethrow_exception(std::exchange(late_, nullptr));
     if (!has_member_) advance();
@@ -97,7 +97,7 @@ class WebDataset final : public ShardedSource {
 
   bool at_bad_member() const { return bad_key_ && !late_; }
 
-  // Reads the next member. A bad one makes its sample bad.
+  // Reads the next member. A bad member makes its sample bad.
   void advance() {
     has_member_ = false;
     try {
@@ -108,7 +108,7 @@ class WebDataset final : public ShardedSource {
     }
   }
 
-  // A bad member of the next sample does this one no harm.
+  // A bad member of the next sample must not affect this one.
   void look_ahead() {
     try {
       advance();
@@ -122,8 +122,8 @@ class WebDataset final : public ShardedSource {
   std::unique_ptr<io::TarReader> tar_;
   io::TarMember member_;  // read ahead
   bool has_member_ = false;
-  std::exception_ptr late_;             // what reading ahead threw
-  std::optional<std::string> bad_key_;  // of a sample whose other members are passed over
+  std::exception_ptr late_;             // thrown while reading ahead
+  std::optional<std::string> bad_key_;  // of a bad sample, whose other members are skipped
   std::string key_;                     // of the current sample
   int64_t offset_ = -1;
 };

@@ -1,4 +1,4 @@
-// One sample made of one sample of each source: images and masks, say.
+// Combines one sample of each source into a sample, for example an image and a mask.
 #include <algorithm>
 
 #include "core/error.h"
@@ -69,7 +69,7 @@ class Zip final : public Source {
   }
 
  private:
-  // All sources go on by one, also where one has a bad record: they stay in step.
+  // Advances all sources by one, even if one has a bad record, so that they stay aligned.
   template <typename Take>
   bool step(Take&& take) {
     std::exception_ptr bad;

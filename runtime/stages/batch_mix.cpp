@@ -11,8 +11,8 @@
 namespace etr::stages {
 namespace {
 
-// Gamma(alpha, 1): Marsaglia and Tsang, "A simple method for generating gamma variables", 2000; below 1
-// by Gamma(alpha + 1) * U^(1 / alpha).
+// Draws from Gamma(alpha, 1): Marsaglia and Tsang, "A simple method for generating gamma
+// variables", 2000. For alpha below 1 uses Gamma(alpha + 1) * U^(1 / alpha).
 double draw_gamma(Rng& rng, double alpha) {
   const auto uniform = [&] { return static_cast<double>(rng.uniform()) + 0x1.0p-25; };  // never 0
   if (alpha < 1) return draw_gamma(rng, alpha + 1) * std::pow(uniform(), 1 / alpha);

@@ -1,4 +1,4 @@
-// Stages after batch that mix each sample with a partner in it.
+// The base of stages after `batch` that mix each sample with a partner from the batch.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@ inline constexpr OptionSpec kBatchMixOptions[] = {
     {"probability", OptionType::number, "1", "share of batches that are mixed", 0, 1},
 };
 
-// Has these options, and a stage that derives has no others.
+// Derived stages have these options and no others.
 class BatchMix : public pipeline::MapStage {
  public:
   BatchMix(const Options& options, const pipeline::StageContext& context);
@@ -21,7 +21,7 @@ class BatchMix : public pipeline::MapStage {
   void process(pipeline::Item& batch, uint64_t epoch) const final;
 
  protected:
-  // `share` is what each sample keeps of itself, in (0, 1); partner[i] is who gives it the rest.
+  // `share` is what each sample keeps of itself, in (0, 1); partner[i] contributes the rest.
   virtual void mix(pipeline::Item& batch, Rng& rng, float share,
                    const std::vector<size_t>& partner) const = 0;
 

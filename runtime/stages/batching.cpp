@@ -38,7 +38,7 @@ void Batching::count(BatchInfo& info) {
   info.mean_age = static_cast<double>(age) / static_cast<double>(items_.size());
 }
 
-// Pixels stay where they are, shared with whoever holds the samples.
+// Pixels are not copied; the batch shares them.
 void Batching::join_views(Item& batch) const {
   auto views = std::make_shared<std::vector<ImageView>>();
   views->reserve(items_.size());
@@ -57,7 +57,7 @@ void Batching::emit_batch(Emitter& out) {
     count(batch.batch);
     for (const Field& field : first.fields) join(field.name, items_, batch);
     if (first.views) join_views(batch);
-  } else if (first.token) {  // restoring: a held batch holds its samples
+  } else if (first.token) {  // restoring: a held batch keeps its samples' tokens alive
     auto tokens = std::make_shared<std::vector<std::shared_ptr<void>>>();
     auto copies = std::make_shared<std::vector<std::pair<uint64_t, uint32_t>>>();
     tokens->reserve(items_.size());

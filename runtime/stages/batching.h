@@ -1,4 +1,4 @@
-// What stages that make batches have in common.
+// The base of stages that make batches.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace etr::stages {
 
-// Gathers items, and emits them as one when there are `size`. Has the options "size" and
-// "drop_remainder"; a stage derives and says how fields are joined.
+// Collects items and emits them as one when there are `size`. Has the options "size" and
+// "drop_remainder". A derived stage defines how fields are joined.
 class Batching : public pipeline::SerialStage {
  public:
   explicit Batching(const Options& options);
@@ -18,14 +18,14 @@ class Batching : public pipeline::SerialStage {
   void finish_pass(pipeline::Emitter& out) final;
   bool makes_batches() const final { return true; }
   double holds_bytes(double item_bytes) const final {
-    return 2 * item_bytes * static_cast<double>(size_);  // its samples, and what it makes of them
+    return 2 * item_bytes * static_cast<double>(size_);  // the samples and the batch made from them
   }
 
  protected:
-  // Throws Error where `item` cannot stand in a batch beside `first`: the sample at fault is the one
-  // that differs from the batch's first.
+  // Throws Error if `item` cannot be in a batch with `first`, the batch's first sample. The error
+  // is attributed to `item`.
   virtual void check_fits(const pipeline::Item& first, const pipeline::Item& item) const = 0;
-  // Sets field `name`, and what goes with it, of a batch of `items`, which all have it.
+  // Sets the batch's field `name`, and related fields, from `items`, which all have it.
   virtual void join(const std::string& name, const std::vector<pipeline::Item>& items,
                     pipeline::Item& batch) const = 0;
 
@@ -37,7 +37,7 @@ class Batching : public pipeline::SerialStage {
   const size_t size_;
   const bool drop_remainder_;
   std::vector<pipeline::Item> items_;
-  std::vector<uint64_t> ordinals_;  // in count()
+  std::vector<uint64_t> ordinals_;  // scratch space of count()
 };
 
 }  // namespace etr::stages

@@ -1,4 +1,4 @@
-// Boxes of things in an image, from text or numbers -> field "boxes", always as many rows.
+// Object boxes of an image, from text or numbers -> field "boxes", with a fixed number of rows.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -87,7 +87,7 @@ class Boxes final : public MapStage {
     for (const float v : from)
       if (!std::isfinite(v)) bad("its numbers must be finite");
     const float label = from[0];
-    if (label < 0) return;  // filled up already
+    if (label < 0) return;  // an unused row
     if (label != std::floor(label) || (classes_ && label >= static_cast<float>(classes_)))
       bad(cat("the label must be a whole number from 0",
               classes_ ? cat(" to ", classes_ - 1) : std::string()));
@@ -96,7 +96,7 @@ class Boxes final : public MapStage {
       left = from[1] - from[3] / 2, right = from[1] + from[3] / 2;
       top = from[2] - from[4] / 2, bottom = from[2] + from[4] / 2;
     }
-    constexpr float kSlack = 0.01f;  // rounding of whoever wrote them
+    constexpr float kSlack = 0.01f;  // tolerates rounding by other tools
     for (const float v : {left, top, right, bottom})
       if (v < -kSlack || v > 1 + kSlack)
         bad(cat("places are shares of the image, from 0 to 1, not pixels; it reaches to ", v));
@@ -112,7 +112,8 @@ class Boxes final : public MapStage {
   const int64_t classes_, most_;
 };
 
-// Calls `change` with each box: left, top, right, bottom; drops those for which it is false.
+// Calls `change` with each box (left, top, right, bottom) and drops those for which it returns
+// false.
 template <typename Change>
 void change_boxes(Item& item, const Change& change) {
   const Tensor* boxes = item.find(kField);

@@ -1,6 +1,6 @@
 // Random brightness and contrast: y = (x - mean(x)) * contrast + mean(x) + brightness * 255,
-// clamped to [0, 255], with contrast in [1 - c, 1 + c] and brightness in [-b, b]. Takes and gives
-// u8.
+// clamped to [0, 255], with contrast in [1 - c, 1 + c] and brightness in [-b, b]. Input and output
+// are u8.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -39,7 +39,7 @@ class BrightnessContrast final : public MapStage {
            dtype_name(image.dtype()),
            "; put it before normalize, and leave decode's 'dtype' at u8");
     const auto in = image.view<uint8_t>();
-    // By a reciprocal: quotients are not the same to the last bit on every device.
+    // Multiplies by the reciprocal, because division is not bit-exact on every device.
     const float mean = static_cast<float>(std::accumulate(in.begin(), in.end(), uint64_t{0})) *
                        (1.0f / static_cast<float>(std::max<size_t>(in.size(), 1)));
     std::array<uint8_t, 256> table;  // 256 possible inputs

@@ -1,5 +1,5 @@
-// Puts samples of similar length next to each other, so that a padded_batch after it pads little: holds
-// samples by length, and lets those of a bucket go together when there are enough for a batch.
+// Groups samples of similar length, so that a following padded_batch pads little. Holds samples in
+// buckets by length and releases a bucket when it has enough for a batch.
 #include <algorithm>
 
 #include "core/error.h"
@@ -50,7 +50,8 @@ class Bucket final : public SerialStage {
     if (bucket.size() == size_) release(bucket, out);
   }
 
-  // What is left goes from short to long: batches at the seams still hold neighbours.
+  // Releases the rest from short to long, so that batches across buckets still have similar
+  // lengths.
   void finish_pass(Emitter& out) override {
     for (auto& bucket : buckets_) release(bucket, out);
   }

@@ -1,5 +1,6 @@
-// Keeps samples as they are at this place: from the second time on they are neither read nor mapped again up to
-// here. What comes out is the same with and without it. Stages before it must give the same each time.
+// Caches samples at this point of the pipeline: after the first time they are neither read nor
+// processed by the stages before. The output is the same with and without the cache. Stages before
+// it must be deterministic.
 #include "core/error.h"
 #include "pipeline/sample_cache.h"
 #include "pipeline/shared_cache.h"

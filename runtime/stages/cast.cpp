@@ -1,5 +1,5 @@
-// Another element type for a field: values are kept, whole numbers are rounded and clamped; scaled, full scale is 255 for u8,
-// 65535 for u16 and 1 for f32.
+// Converts a field to another element type. Values are kept; integers are rounded and clamped. If
+// scaled, full scale is 255 for u8, 65535 for u16 and 1 for f32.
 #include <algorithm>
 #include <cmath>
 

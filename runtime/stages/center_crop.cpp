@@ -1,4 +1,4 @@
-// The middle of the image; where it is too small, the fill around it.
+// Crops the centre of the image, and fills up images that are too small.
 #include "stages/box_ops.h"
 
 namespace etr::stages {

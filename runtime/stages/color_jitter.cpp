@@ -1,5 +1,6 @@
-// Random brightness, contrast, saturation and hue, in this order. Brightness scales the values, contrast moves them
-// away from the mean luma, saturation away from their own; hue turns about the gray axis. Each step rounds bytes.
+// Random brightness, contrast, saturation and hue, in this order. Brightness scales the values,
+// contrast their distance from the mean luma, saturation their distance from their own luma; hue
+// rotates about the gray axis. Each step rounds u8.
 #include "pipeline/stage.h"
 #include "stages/image_ops.h"
 

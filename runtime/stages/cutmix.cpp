@@ -1,6 +1,6 @@
-// CutMix (Yun et al. 2019): a rectangle of each image of a batch comes from another one of it; the labels are blended by
-// area, whose share is drawn from Beta(alpha, alpha), once for the batch. Behind batch; labels are one-hot, f32
-// [N, classes].
+// CutMix (Yun et al. 2019): a rectangle of each image of a batch is replaced by that of another
+// image. Labels are blended by area; the share is drawn from Beta(alpha, alpha) once per batch.
+// Must follow batch; labels are one-hot, f32 [N, classes].
 #include <cmath>
 #include <cstring>
 

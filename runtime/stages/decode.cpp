@@ -57,7 +57,7 @@ class Decode final : public MapStage {
     if (context.interrupt)
       image_.cancelled = [interrupt = context.interrupt] { return interrupt->stopped(); };
     if (has_budget(context)) {
-      // One image may take the budget, several at a time half of it.
+      // One image may take the whole budget; several at a time share half of it.
       const int64_t budget = context.pipeline->integer("budget_bytes");
       memory_ = std::make_unique<ByteGate>(budget / 2, budget);
       image_.memory = memory_.get();
@@ -78,7 +78,8 @@ class Decode final : public MapStage {
   }
 
  private:
-  // Fields are named by extensions, which cameras write in capitals. Where there is no such field: `name`.
+  // Fields are named by extensions, which cameras write in capitals. Returns `name` if there is no
+  // such field.
   static std::string name_there(const Item& item, const std::string& name) {
     if (item.find(name)) return name;
     for (const Field& field : item.fields)
@@ -91,11 +92,11 @@ class Decode final : public MapStage {
       if (item.find(name)) return name;
     for (const char* name : {"png", "jpg", "jpeg"})
       if (std::string there = name_there(item, name); item.find(there)) return there;
-    require_field(item, "png, jpg, jpeg or eti");  // throws, listing what there is
+    require_field(item, "png, jpg, jpeg or eti");  // throws, listing the existing fields
     return "";
   }
 
-  // Once: a data set of one maker has thousands of them.
+  // Warns only once: a data set from one camera may have thousands of such images.
   void warn(const Item& item, const std::string& what) const {
     if (warned_.exchange(true)) return;
     const bool named = item.origin && item.origin->shard;

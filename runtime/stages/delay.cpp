@@ -1,4 +1,4 @@
-// Holds each item back for a while: a slow disk or network, for experiments and tests.
+// Delays each item to simulate a slow disk or network, for experiments and tests.
 #include <chrono>
 
 #include "pipeline/stage.h"
@@ -21,8 +21,9 @@ class Delay final : public SerialStage {
         interrupt_(context.interrupt) {}
 
   void process(Item&& item, Emitter& out) override {
-    if (item.ghost) return out.emit(std::move(item));  // restoring reads nothing
-    // Against the clock, not by sleeping each time: rounding must not add up.
+    if (item.ghost) return out.emit(std::move(item));  // restoring does not read
+    // Follows the clock instead of sleeping a fixed time, so that rounding errors do not
+    // accumulate.
     due_ = std::max(due_, Clock::now() - kSlack) + each_;
     if (interrupt_) interrupt_->sleep_until(due_);
     out.emit(std::move(item));
@@ -32,7 +33,7 @@ class Delay final : public SerialStage {
 
  private:
   using Clock = std::chrono::steady_clock;
-  // A sleep that ended late is made up for, as far as this.
+  // How much of a late wake-up is compensated.
   static constexpr Clock::duration kSlack = std::chrono::milliseconds(2);
 
   const Clock::duration each_;

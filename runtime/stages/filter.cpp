@@ -1,4 +1,4 @@
-// Drops samples whose field has a value outside of a range, or not in a list.
+// Drops samples whose field has a value outside of a range or not in a list.
 #include <algorithm>
 
 #include "pipeline/stage.h"

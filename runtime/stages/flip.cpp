@@ -1,4 +1,4 @@
-// Mirrors images left to right, or upside down, with a given probability.
+// Mirrors images horizontally or vertically with a given probability.
 #include <algorithm>
 #include <cstring>
 
@@ -42,7 +42,7 @@ class Flip final : public MapStage {
       item.set("image", std::move(out));
       return;
     }
-    // A size known to the compiler turns each swap into moves of registers.
+    // A pixel size known at compile time turns each swap into register moves.
     for (size_t y = 0; y < h; ++y, bytes += w * pixel)
       if (pixel == 1)
         std::reverse(bytes, bytes + w);

@@ -1,4 +1,5 @@
-// Blurs images: a Gaussian out to three standard deviations, along rows, then columns; edges are repeated.
+// Blurs images with a Gaussian, truncated at three standard deviations, along rows, then columns.
+// Edges are repeated.
 #include <algorithm>
 #include <cmath>
 

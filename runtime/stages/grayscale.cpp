@@ -1,4 +1,4 @@
-// Gray pictures of colour images: ITU-R BT.601 luma in every channel.
+// Converts colour images to gray: ITU-R BT.601 luma in every channel.
 #include "pipeline/stage.h"
 #include "stages/image_ops.h"
 

@@ -85,7 +85,7 @@ Tensor warp(const Tensor& image, const std::array<double, 6>& m, float fill) {
         const double px = static_cast<double>(x) + 0.5, py = static_cast<double>(y) + 0.5;
         const double sx = m[0] * px + m[1] * py + m[2] - 0.5,
                      sy = m[3] * px + m[4] * py + m[5] - 0.5;
-        // Far outside, where whole numbers would overflow, there is only the fill.
+        // Clamped, since far outside, where integers would overflow, there is only the fill.
         const double fx = std::clamp(std::floor(sx), -2.0, static_cast<double>(w) + 1);
         const double fy = std::clamp(std::floor(sy), -2.0, static_cast<double>(h) + 1);
         const auto ix = static_cast<int64_t>(fx), iy = static_cast<int64_t>(fy);
@@ -115,12 +115,12 @@ std::array<double, 6> affine(int64_t height, int64_t width, double degrees, doub
 
 namespace {
 
-// f of each value, in the image's own scale, clamped to it.
+// Applies f to each value, in the image's own scale, and clamps to it.
 template <typename F>
 Tensor each_value(Tensor image, F&& f) {
   Tensor out = std::move(image).writable();
   if (out.dtype() == DType::u8) {
-    std::array<uint8_t, 256> table;  // f once for each value there can be
+    std::array<uint8_t, 256> table;  // f of every possible value
     for (size_t v = 0; v < 256; ++v) table[v] = as<uint8_t>(f(static_cast<float>(v)));
     for (uint8_t& v : out.mutable_view<uint8_t>()) v = table[v];
   } else if (out.dtype() == DType::u16) {
@@ -145,7 +145,7 @@ Tensor stretch(Tensor image, float factor, float about) {
 namespace {
 
 float luma_of(const float* p) { return 0.299f * p[0] + 0.587f * p[1] + 0.114f * p[2]; }
-// Of u8 or u16, of 65536 parts (shaders/reservoir.comp has the same).
+// For u8 or u16, in units of 1/65536. Must match shaders/reservoir.comp.
 template <typename T>
 T luma_of(const T* p) {
   return static_cast<T>((19595u * p[0] + 38470u * p[1] + 7471u * p[2] + 32768u) >> 16);
@@ -207,7 +207,7 @@ Tensor blend(Tensor a, const Tensor& b, float weight) {
 }
 
 std::array<float, 9> hue_matrix(float turns) {
-  // A rotation about the gray axis: Rodrigues' formula, which keeps r + g + b.
+  // A rotation about the gray axis by Rodrigues' formula, which preserves r + g + b.
   const float angle = turns * 2 * std::numbers::pi_v<float>;
   const float c = std::cos(angle), s = std::sin(angle) / std::sqrt(3.0f), t = (1 - c) / 3;
   return {c + t, t - s, t + s, t + s, c + t, t - s, t - s, t + s, c + t};

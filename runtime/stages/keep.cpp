@@ -1,4 +1,4 @@
-// Leaves only the named fields: what batch cannot stack, or nobody needs.
+// Keeps only the named fields, to drop those that batch cannot stack or nobody needs.
 #include <algorithm>
 
 #include "core/text.h"

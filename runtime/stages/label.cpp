@@ -30,7 +30,7 @@ class Label final : public MapStage {
 
   void process(Item& item, uint64_t) const override {
     const Tensor* field = item.find(field_);
-    if (!field) field = item.find("label");  // sources of numbers call it so
+    if (!field) field = item.find("label");  // the field name of numeric sources
     if (field && field->dtype() == DType::i32 && field->count() == 1) {
       const int32_t number = field->view<int32_t>()[0];
       return set(item, number, std::to_string(number));

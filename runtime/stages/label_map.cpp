@@ -1,4 +1,4 @@
-// Class numbers from class names: "cat" -> label 0, "dog" -> label 1.
+// Maps class names to class numbers: "cat" -> label 0, "dog" -> label 1.
 #include <map>
 
 #include "core/error.h"

@@ -1,4 +1,4 @@
-// Calls a function of the program on each item: a sample, or after `batch` a whole batch.
+// Calls a function of the program on each item: a sample, or, after `batch`, a whole batch.
 #include "core/error.h"
 #include "pipeline/stage.h"
 

@@ -1,5 +1,6 @@
-// mixup (Zhang et al. 2018): each sample of a batch is blended with another one of it, and so are the labels; the share
-// is drawn from Beta(alpha, alpha), once for the batch. Behind batch; labels are one-hot, f32 [N, classes].
+// mixup (Zhang et al. 2018): each sample of a batch is blended with another one, and so are the
+// labels. The share is drawn from Beta(alpha, alpha) once per batch. Must follow batch; labels are
+// one-hot, f32 [N, classes].
 #include "stages/batch_mix.h"
 
 namespace etr::stages {

@@ -1,5 +1,6 @@
-// u8 and u16 -> f32: y[..., c] = (x / full - mean[c]) / std[c] = x * scale[c] + shift[c], where full is 255 or 65535. Works on an
-// image and on a batch of images; after `batch` it touches four times fewer bytes on the way there.
+// u8 and u16 -> f32: y[..., c] = (x / full - mean[c]) / std[c] = x * scale[c] + shift[c], where
+// full is 255 or 65535. Works on images and on batches of images; after `batch`, u8 samples are a
+// quarter of the size up to here.
 #include "tensor/normalize.h"
 
 #include "core/error.h"
@@ -71,7 +72,7 @@ class Normalize final : public MapStage {
   void defer(Item& item, int64_t channels) const {
     check_channels(channels);
     if (item.batch.size == 0)
-      fail(
+      fail(  // the fields below belong to a batch
           Code::invalid_argument,
           "normalize that is left to the device ('deferred', or after an echo with 'device') says "
           "something about a batch: put it after the batch stage");

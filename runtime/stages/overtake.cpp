@@ -1,8 +1,10 @@
-// Lets finished samples go on in front of slower ones: what overtook is noted, so that the order can be had again.
+// Lets finished samples overtake slower ones. Records which did, so that the order can be
+// reproduced.
 //
-// The maps in front of it hand over samples as they finish, up to `window` places early (LooseOrder). While decisions are to be
-// repeated they hand them over in order, and this stage holds them until their turn comes. A decision is needed only for a
-// sample that overtakes: all others are the first of those that have not left, there and here.
+// The maps before it hand over samples as they finish, up to `window` places early (LooseOrder).
+// While decisions are repeated, the maps hand over samples in order, and this stage holds them
+// until it is their turn. Only samples that overtake need a decision: every other sample is the
+// first of those that have not left, in both cases.
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -33,7 +35,7 @@ constexpr OptionSpec kOptions[] = {
 
 constexpr const char* kName = "overtake";
 
-// By how many samples have left in the epoch: the ordinal of the one that comes next.
+// Key: number of samples that have left in the epoch. Value: ordinal of the next sample.
 using Made = pipeline::EpochDecisions;
 
 constexpr uint64_t zigzag(int64_t step) {
@@ -84,14 +86,15 @@ class Overtake final : public SerialStage {
       auto next = held_.begin();
       if (const auto due = due_now()) {
         next = std::ranges::find(held_, *due, &Item::ordinal);
-        if (next == held_.end()) return;  // it comes later
+        if (next == held_.end()) return;  // not here yet
         repeat(*due);
       }
       give(next, out);
     }
   }
 
-  // What a decision waits for has been left out where stages behind needed fewer samples this time.
+  // A sample named by a decision may not come, if later stages need fewer samples than in the
+  // original run.
   void finish_pass(Emitter& out) override {
     if (!held_.empty() && !replay_path_.empty())
       log_line(LogLevel::warning,
@@ -151,7 +154,7 @@ class Overtake final : public SerialStage {
     out.emit(std::move(item));
   }
 
-  // Which sample is to leave now, if it is not the first of those held.
+  // The sample that must leave now, if it is not the first one held.
   std::optional<uint64_t> due_now() const {
     std::scoped_lock lock(mutex_);
     const auto epoch = due_.find(epoch_);
@@ -164,7 +167,7 @@ class Overtake final : public SerialStage {
     std::scoped_lock lock(mutex_);
     made_[epoch_][left_] = ordinal;
     log_.note(epoch_, left_, ordinal, Json());
-    log_.complete();  // nothing replaces it
+    log_.complete();  // complete, as nothing replaces it
   }
 
   void repeat(uint64_t ordinal) {
@@ -176,7 +179,7 @@ class Overtake final : public SerialStage {
 
   const uint64_t window_;
   const std::string replay_path_;
-  std::deque<Item> held_;     // while decisions are repeated, in the order of the source
+  std::deque<Item> held_;     // while decisions are repeated, in the source's order
   uint64_t left_ = 0;         // in this epoch
   mutable std::mutex mutex_;  // a position is saved while the stage works
   uint64_t epoch_ = 0;

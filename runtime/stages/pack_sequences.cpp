@@ -1,5 +1,5 @@
-// Sequences of different length, several in a row of fixed length, so that nothing is spent on padding. Each
-// goes into the open row that it fills best. Beside the field, [length], a row has
+// Packs several sequences of different length into rows of fixed length, to avoid padding. Each
+// sequence goes into the open row that it fills best. Besides the field, [length], a row has
 //
 //   segment   i32 [length]   0 is padding, n the n-th sequence of the row: for attention masks
 //   position  i32 [length]   from 0 in each sequence
@@ -79,7 +79,7 @@ class PackSequences final : public SerialStage {
       if (row->filled + part.size <= length_ && (best == rows_.end() || row->filled > best->filled))
         best = row;
     if (best == rows_.end()) {
-      if (rows_.size() == open_) {  // the fullest goes
+      if (rows_.size() == open_) {  // emits the fullest row
         const auto fullest =
             std::max_element(rows_.begin(), rows_.end(),
                              [](const Row& a, const Row& b) { return a.filled < b.filled; });

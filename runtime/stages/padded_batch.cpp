@@ -1,5 +1,6 @@
-// Stacks samples whose fields differ in size: each axis is as long as the longest in the batch, and filled up at its end.
-// A field that was padded is joined by FIELD_length, i32 [N]: the first axis of each sample.
+// Stacks samples whose fields differ in size. Each axis is as long as the longest in the batch,
+// padded at its end. A padded field is accompanied by FIELD_length, i32 [N]: the first extent of
+// each sample.
 #include <algorithm>
 #include <cstring>
 
@@ -79,7 +80,7 @@ class PaddedBatch final : public Batching {
       std::ranges::fill(t.mutable_view<float>(), static_cast<float>(value_));
   }
 
-  // A block into the corner of a larger one, axis by axis.
+  // Copies a block into the corner of a larger one, axis by axis.
   static void copy(const std::byte* from, const Shape& small, std::byte* to, const Shape& large,
                    size_t axis, size_t element) {
     size_t small_stride = element, large_stride = element;

@@ -1,4 +1,4 @@
-// A longer queue at this place: evens out what comes before it in bursts.
+// Enlarges the queue at this point, to even out bursts.
 #include "pipeline/stage.h"
 
 namespace etr::stages {

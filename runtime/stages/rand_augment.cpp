@@ -1,4 +1,5 @@
-// RandAugment (Cubuk et al. 2020): `picks` of fourteen distortions one after the other, all at one magnitude.
+// RandAugment (Cubuk et al. 2020): applies `picks` of fourteen distortions in turn, all with the
+// same magnitude.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -39,7 +40,7 @@ class RandAugment final : public MapStage {
   }
 
  private:
-  // Ranges at full magnitude are those of the paper.
+  // The ranges at full magnitude are those of the paper.
   Tensor distort(Tensor image, uint32_t kind, float sign) const {
     const float s = sign * strength_;
     switch (kind) {
@@ -82,7 +83,7 @@ class RandAugment final : public MapStage {
         fill_);
   }
 
-  // Shear along y: x and y change places in the matrix.
+  // Shear along y: swaps x and y in the matrix.
   Tensor transposed_shear(const Tensor& image, float shear) const {
     const auto m = affine(image.shape()[1], image.shape()[0], 0, 1, shear, 0, 0);
     return warp(image, {m[4], m[3], m[5], m[1], m[0], m[2]}, fill_);
@@ -99,7 +100,7 @@ class RandAugment final : public MapStage {
     return blend(std::move(image), soft, factor);
   }
 
-  // Autocontrast: the darkest value becomes 0, the brightest full scale.
+  // Autocontrast: maps the darkest value to 0 and the brightest to full scale.
   static Tensor stretched(Tensor image) {
     float low = 1, high = 0;
     each(image, [&](float v) {
@@ -110,7 +111,7 @@ class RandAugment final : public MapStage {
     return per_value(std::move(image), [=](float v) { return (v - low) / (high - low); });
   }
 
-  // Histogram equalisation over 256 levels, all channels together.
+  // Histogram equalisation with 256 levels, over all channels together.
   static Tensor equalized(Tensor image) {
     std::array<float, 256> share{};
     float total = 0;

@@ -1,4 +1,4 @@
-// Turns, moves, scales and shears images about their centre, at random.
+// Randomly rotates, translates, scales and shears images about their centre.
 #include "core/error.h"
 #include "stages/box_ops.h"
 

@@ -1,4 +1,4 @@
-// A random window of an image, after padding with zeros on each side.
+// Crops a random window of an image after padding it with zeros on each side.
 #include "core/error.h"
 #include "stages/box_ops.h"
 

@@ -1,5 +1,5 @@
-// Erases a random rectangle (Zhong et al., "Random Erasing Data Augmentation", AAAI 2020): with a value, or with
-// uniform noise.
+// Erases a random rectangle (Zhong et al., "Random Erasing Data Augmentation", AAAI 2020) with a
+// value or uniform noise.
 #include "pipeline/stage.h"
 #include "stages/random_part.h"
 

@@ -1,4 +1,4 @@
-// A random rectangle of an image, of random area and shape.
+// A random rectangle of an image, of random area and aspect ratio.
 #pragma once
 
 #include <optional>
@@ -9,17 +9,17 @@
 
 namespace etr::stages {
 
-// Has the options "area_min", "area_max" (shares of the image's area), "ratio_min" and "ratio_max"
-// (width : height, drawn evenly in its logarithm).
+// Uses the options "area_min", "area_max" (shares of the image's area), "ratio_min" and "ratio_max"
+// (width : height, with a uniformly drawn logarithm).
 class RandomPart {
  public:
   RandomPart(const Options& options, const char* stage);
 
-  // A rectangle of whole pixels that lies in the image; none where ten tries found none.
+  // An integer rectangle within the image, or nothing if ten tries found none.
   std::optional<Box> draw(Rng& rng, int64_t height, int64_t width) const;
-  // The largest centred one of an allowed shape.
+  // The largest centred rectangle with an allowed ratio.
   Box largest(int64_t height, int64_t width) const;
-  // The least side a part may have, as a share of the image's shorter side.
+  // The smallest possible side of a part, as a share of the image's shorter side.
   double least_side_share() const;
 
  private:

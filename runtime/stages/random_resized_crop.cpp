@@ -1,5 +1,6 @@
-// A random part of the image, of random area and shape, scaled to one size (the crop of Inception, Szegedy et al.
-// 2015): ten tries, then the largest centred part of an allowed shape.
+// Scales a random part of the image, of random area and aspect ratio, to a fixed size (the
+// Inception crop, Szegedy et al. 2015). After ten failed tries uses the largest centred part with
+// an allowed ratio.
 #include <algorithm>
 #include <cmath>
 
@@ -52,7 +53,7 @@ class RandomResizedCrop final : public MapStage {
     crop_boxes(item, h, w, part);
   }
 
-  // The smallest part, too, shall still shrink.
+  // Even the smallest part must still be shrunk.
   std::optional<int64_t> sufficient_side() const override {
     const double share = part_.least_side_share();
     if (filter_ == Filter::nearest || share < 1e-3) return std::nullopt;

@@ -1,5 +1,6 @@
-// A random part of sequences, of a fixed length and at the same place in all of the named fields: an input and the target
-// that runs ahead of it stay together. What random_crop is for images.
+// Takes a random part of sequences, of fixed length and at the same position in all named fields,
+// so that for example an input and its shifted target stay aligned. The counterpart of random_crop
+// for sequences.
 #include <cstring>
 
 #include "core/error.h"

@@ -1,5 +1,5 @@
-// Runs what is upstream several times in one epoch, without a seam downstream: a shuffle after it
-// mixes the end of one pass with the beginning of the next.
+// Runs the stages before it several times in an epoch, seamlessly for those after it: a following
+// shuffle mixes the end of one pass with the beginning of the next.
 #include "core/error.h"
 #include "pipeline/stage.h"
 
@@ -41,8 +41,8 @@ class Repeat final : public SerialStage {
 
  private:
   const uint64_t count_;
-  uint64_t ended_ = 0, samples_ = 0;  // passes in this epoch; samples in this pass
-  uint64_t short_passes_ = 0;         // that may come without samples
+  uint64_t ended_ = 0, samples_ = 0;  // passes ended in this epoch; samples in this pass
+  uint64_t short_passes_ = 0;         // number of passes that may be empty
 };
 
 }  // namespace

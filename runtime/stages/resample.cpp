@@ -1,5 +1,5 @@
-// Resampling in two passes: a result row is a weighted sum of the image's rows, and each of its pixels one of columns. The
-// sums are of floats, rounded once at the end; everything lies in a few rows, which stay in the cache.
+// Resampling by weighted sums of rows and of columns, in either order. Sums are in float and
+// rounded once at the end. The working set is a few rows, which stay in the cache.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -18,7 +18,7 @@ namespace {
 using pipeline::Resampling;
 using pipeline::Taps;
 
-// How far along the image, in pixels of it, a result pixel reaches to either side.
+// How far a result pixel reaches to either side, in source pixels.
 double support_of(double scale, Filter filter) {
   return (filter == Filter::bilinear ? 1 : 0.5) * std::max(scale, 1.0);
 }
@@ -33,7 +33,8 @@ Taps make_taps(double begin, double length, int64_t available, int64_t wanted, F
   const double scale = length / static_cast<double>(wanted), stretch = std::max(scale, 1.0);
   const double support = support_of(scale, filter);
   Taps out;
-  // One count for all, so that loops over taps do not vary; what is too many weighs nothing.
+  // The same count for all pixels, so that loops over taps have a constant length; excess taps have
+  // weight 0.
   out.count = tap_count(length, available, wanted, filter);
   out.first.resize(static_cast<size_t>(wanted));
   out.weights.resize(out.first.size() * out.count);
@@ -56,7 +57,7 @@ Taps make_taps(double begin, double length, int64_t available, int64_t wanted, F
       weights[k - from] = static_cast<float>(weight);
       sum += weight;
     }
-    if (sum <= 0) {  // beyond the edge: the edge's own pixel
+    if (sum <= 0) {  // beyond the edge: use the edge pixel
       std::fill(weights + (first - from), weights + (end - from), 1.0f);
       sum = static_cast<double>(end - first);
     }
@@ -74,7 +75,7 @@ ETR_VECTOR_CLONES void widen(const uint16_t* in, size_t n, float* out) {
 }
 void widen(const float* in, size_t n, float* out) { std::copy(in, in + n, out); }
 
-// Rounds means of bytes.
+// Rounds values in the range of a byte.
 void narrow(const float* in, size_t n, uint8_t* out) {
   size_t i = 0;
 #if defined(__SSE2__)
@@ -110,11 +111,12 @@ ETR_VECTOR_CLONES void mix_rows(const float* const* rows, const float* weights, 
   }
 }
 
-// Four floats at any address.
+// Four floats with any alignment.
 using Four [[gnu::vector_size(16), gnu::aligned(4), gnu::may_alias]] = float;
-constexpr size_t kSlack = 4;  // floats that may be touched after a row
+constexpr size_t kSlack = 4;  // floats after a row that may be accessed
 
-// Pixels of 3 or 4 channels at a time as one vector; of three the fourth lane is the next pixel's, and written over.
+// Processes pixels of 3 or 4 channels as one vector. With 3 channels the fourth lane belongs to the
+// next pixel and is overwritten by it.
 template <size_t kChannels, uint32_t kCount>
 [[gnu::always_inline]] inline void mix_pixels(const Taps& taps, const float* row, float* out) {
   const uint32_t count = kCount ? kCount : taps.count;
@@ -168,7 +170,7 @@ void resample_as(const Tensor& image, const Resampling& by, Tensor& out) {
   const auto channels = static_cast<size_t>(image.shape()[2]);
   const size_t row = static_cast<size_t>(image.shape()[1]) * channels;
   const size_t width = columns.first.size() * channels;
-  // Columns that the result has a part of: the others are left alone.
+  // Only the columns that the result depends on.
   const size_t skipped = columns.first.front() * channels;
   const size_t used = (columns.first.back() + columns.count) * channels - skipped;
   Taps near = columns;
@@ -177,7 +179,7 @@ void resample_as(const Tensor& image, const Resampling& by, Tensor& out) {
   const bool columns_first = by.columns_first;
   const size_t length = (columns_first ? width : used) + kSlack;
 
-  // A ring of the image's rows, as far as they are needed at a time.
+  // A ring buffer with the source rows that are needed at a time.
   std::vector<float> ring(length * rows.count), line(std::max(width, used) + kSlack), mixed(length);
   std::vector<const float*> window(rows.count);
   const T* from = static_cast<const T*>(image.data()) + skipped;
@@ -209,8 +211,8 @@ Resampling resampling(const Box& box, int64_t image_height, int64_t image_width,
   Resampling out;
   out.rows = make_taps(box.y, box.height, image_height, height, filter);
   out.columns = make_taps(box.x, box.width, image_width, width, filter);
-  // Mixing a pixel's columns costs several times what mixing rows does: where the result has more rows than the image,
-  // columns go first.
+  // Mixing a pixel's columns costs several times more than mixing rows, so columns go first if the
+  // result has more rows than the image.
   const Taps& rows = out.rows;
   out.columns_first = rows.first.back() + rows.count - rows.first.front() < rows.first.size();
   const auto most = [&](int64_t available, int64_t wanted) {

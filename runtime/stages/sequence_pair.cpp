@@ -1,9 +1,10 @@
-// A pair of sequences as an encoder-decoder reads it (the model 'transformer'), all samples of one size:
+// A pair of sequences for an encoder-decoder (the model 'transformer'), with a fixed size for all
+// samples:
 //
-//   source         i32 [source_positions]   filled up with the end symbol
-//   source_length  i32                      symbols of it that count
-//   input          i32 [target_positions]   the begin symbol, then the target: what the decoder reads
-//   target         i32 [target_positions]   the target, the end symbol, then -1: what it learns
+//   source         i32 [source_positions]   padded with the end symbol
+//   source_length  i32                      number of valid symbols
+//   input          i32 [target_positions]   the begin symbol, then the target: the decoder's input
+//   target         i32 [target_positions]   the target, the end symbol, then -1: what to predict
 #include <algorithm>
 
 #include "core/error.h"
@@ -15,7 +16,7 @@ namespace {
 using namespace pipeline;
 
 constexpr int64_t kMost = 1 << 24;
-constexpr int32_t kIgnored = -1;  // the losses' default
+constexpr int32_t kIgnored = -1;  // default of the losses
 
 constexpr OptionSpec kOptions[] = {
     {"source", OptionType::string, "\"source\"",
@@ -67,7 +68,7 @@ class SequencePair final : public MapStage {
   }
 
  private:
-  // Of a field, so many that `more` fit behind them.
+  // Reads the symbols of a field, cut if needed so that `more` fit after them.
   std::vector<int32_t> symbols(const Item& item, const std::string& name, size_t positions,
                                size_t more) const {
     const Tensor& from = require_field(item, name);

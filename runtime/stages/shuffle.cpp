@@ -1,4 +1,4 @@
-// Shuffles within a buffer: each item that leaves is drawn at random from the last `buffer` ones.
+// Shuffles within a buffer: each output is drawn at random from the `buffer` items held.
 #include "core/error.h"
 #include "pipeline/shuffle_buffer.h"
 

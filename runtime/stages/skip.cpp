@@ -1,4 +1,4 @@
-// Leaves out the first items of each pass.
+// Drops the first items of each pass.
 #include "pipeline/stage.h"
 
 namespace etr::stages {

@@ -1,4 +1,4 @@
-// Lets the first `count` items of each pass through; the source then stops reading.
+// Passes the first `count` items of each pass; the source then stops reading.
 #include <atomic>
 
 #include "pipeline/stage.h"

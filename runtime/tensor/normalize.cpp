@@ -9,12 +9,12 @@
 namespace etr {
 namespace {
 
-// Compiled into each of its callers, for the instructions that those may use.
+// Inlined into each caller to use that caller's instruction set.
 template <typename T>
 [[gnu::always_inline]] inline void normalize(std::span<const T> in, std::span<const float> scale,
                                              std::span<const float> shift, float* out) {
-  // The channels' factors repeated over one block: the inner loop is then free of indices.
-  constexpr size_t kBlock = 96;  // a multiple of 1, 2, 3 and 4 channels
+  // Repeats the channels' factors over one block, so that the inner loop needs no index arithmetic.
+  constexpr size_t kBlock = 96;  // divisible by 1, 2, 3 and 4 channels
   const size_t n = scale.size();
   if (kBlock % n != 0) {
     for (size_t i = 0; i < in.size(); ++i)
@@ -25,7 +25,7 @@ template <typename T>
   for (size_t i = 0; i < kBlock; ++i) scales[i] = scale[i % n], shifts[i] = shift[i % n];
   size_t at = 0;
 #if defined(__SSE2__)
-  // Through the caches the lines would be read before they are overwritten, and others be driven out.
+  // Ordinary stores would first read each line into the caches and evict other data.
   constexpr size_t kPastCaches = size_t{1} << 20;  // values
   if (in.size() >= kPastCaches && reinterpret_cast<uintptr_t>(out) % 16 == 0) {
     alignas(16) float block[kBlock];

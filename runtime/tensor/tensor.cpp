@@ -88,8 +88,9 @@ Tensor Tensor::compact() const {
 
 Tensor Tensor::writable() && {
   if (own_ && bytes_.use_count() == 1) {
-    // Whoever let go of the bytes last has finished reading them: use_count() does not acquire that, a decrement does.
-    // (So would a fence, but thread sanitizers do not know of those.)
+    // Other threads may just have dropped the last other reference. use_count() does not acquire
+    // their reads, but a decrement does. (So would a fence, but thread sanitizers do not understand
+    // fences.)
     std::shared_ptr<const std::byte>(bytes_).reset();
     return std::move(*this);
   }

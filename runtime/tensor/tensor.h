@@ -18,8 +18,8 @@ enum class DType : int32_t { u8 = 0, i32 = 1, f32 = 2, u16 = 3 };
 const char* dtype_name(DType dtype);  // "u8", "i32", "f32", "u16"
 size_t dtype_size(DType dtype);       // bytes of one element
 
-// The extents of an array, outermost first. Up to kMaxRank of them, held inline: shapes are made
-// for every tensor of every sample.
+// The extents of an array, outermost first. Up to kMaxRank extents, stored inline because shapes
+// are created for every tensor of every sample.
 class Shape {
  public:
   static constexpr size_t kMaxRank = 8;
@@ -50,19 +50,20 @@ class Shape {
   int64_t extents_[kMaxRank] = {};
 };
 
-// The batch axis before a sample's shape: [N, H, W, C].
+// Prepends the batch axis to a sample's shape: [N, H, W, C].
 Shape with_batch(int64_t batch, const Shape& sample);
 
 std::string shape_text(const Shape& shape);  // "[64, 28, 28, 1]"
 int64_t element_count(const Shape& shape);   // 1 for a scalar's empty shape
 
-// Bytes of an array, for shapes from outside: Error(invalid_argument) where an extent is negative or the product wraps, of the
-// extents that are not 0: what a shape without elements says otherwise must not depend on their order.
-// Every Tensor has passed it, so that what is counted of a tensor's shape needs no check.
+// The size of an array in bytes. Safe for external shapes: throws Error(invalid_argument) if an
+// extent is negative, or if the product of the nonzero extents overflows, so that the check of a
+// shape without elements does not depend on the order of its extents. Every Tensor has passed this
+// check, so code that computes sizes from a tensor's shape needs no check of its own.
 size_t size_of(DType dtype, const Shape& shape);
 
-// A dense, row-major array. Copying a Tensor shares its bytes, which are counted; whoever has just
-// made one may write through `mutable_data`, and nobody may after it was handed on.
+// A dense, row-major array. Copies share reference-counted bytes. The creator of a Tensor may write
+// through `mutable_data` until it passes the Tensor on; after that nobody may.
 class Tensor {
  public:
   Tensor() = default;
@@ -70,11 +71,11 @@ class Tensor {
   // Uninitialised memory, 64-byte aligned.
   Tensor(DType dtype, Shape shape);
 
-  // Uninitialised memory that begins 16 bytes after such a boundary: libraries that see aligned rows write
-  // them past the caches, which is slow where the next stage reads them.
+  // Uninitialised memory 16 bytes off a 64-byte boundary. Libraries write aligned rows with
+  // non-temporal stores, which is slow if the next stage reads them.
   static Tensor off_boundary(DType dtype, Shape shape);
 
-  // A view: `bytes` is an aliasing pointer that keeps the memory alive.
+  // A view. `bytes` is an aliasing pointer that keeps the memory alive.
   Tensor(DType dtype, Shape shape, std::shared_ptr<const std::byte> bytes);
 
   template <typename T>
@@ -84,12 +85,12 @@ class Tensor {
     return out;
   }
 
-  static Tensor text(std::string_view text);  // its bytes, u8 [length]
+  static Tensor text(std::string_view text);  // the text's bytes, u8 [length]
 
-  // The same values in memory that may be written: this tensor's own where nobody else holds it.
+  // Returns the same values in writable memory: its own if no other Tensor shares it, else a copy.
   Tensor writable() &&;
 
-  // The same values, sharing memory with no more than themselves.
+  // Returns the same values in memory that holds nothing else: copies a view.
   Tensor compact() const;
 
   bool empty() const { return !bytes_; }
@@ -116,7 +117,7 @@ class Tensor {
 
  private:
   DType dtype_ = DType::u8;
-  bool own_ = false;  // the bytes are not a view of somebody's
+  bool own_ = false;  // not a view of other memory
   Shape shape_;
   std::shared_ptr<const std::byte> bytes_;
 };
