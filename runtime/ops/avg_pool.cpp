@@ -1,4 +1,4 @@
-// Mean over windows of [N, H, W, C], of a size or so many that they share the image.
+// Mean over windows of [N, H, W, C]: of a given size, or a given number that divides the image.
 #include "ops/pooling.h"
 
 namespace etr::ops {
