@@ -22,7 +22,8 @@ bool pays_in_pairs(const Emitter& emit, const ConvGeometry& g, uint32_t columns,
          g.plain() && g.stride == 1 && g.kw >= 3 && columns <= 16 && width % 2 == 0;
 }
 
-// Taps (ky, kx) = (ay ty + cy, ax tx + bx p + cx) of pixel p of a pair; mirrors shaders/conv_wide.comp.
+// Taps (ky, kx) = (ay ty + cy, ax tx + bx p + cx) of pixel p of a pair; mirrors
+// shaders/conv_wide.comp.
 struct WidePush {
   uint32_t rows, slices, taps_x, channels, n, kh, kw;
   int32_t ay, cy, ax, bx, cx;
