@@ -9,7 +9,7 @@
 //
 // Bindings (device addresses): a, b [k, n], side, residual, c [slices, m, n]. Modes and epilogue: gemm_params.glsl.
 // Dispatch: x = ceil(m / (LANES * BLOCKS)), y = ceil(n / COLUMNS), z = groups * slices. x runs fastest, so the columns
-// of B in use stay in the cache. ops/gemm.cpp knows the tiles too.
+// of B in use stay in the cache. ops/gemm_kernels.cpp knows the tiles too.
 //
 //! variant gemm_cpu_nn_8_16 -DMODE=0 -DLANES=8 -DCOLUMNS=16
 //! variant gemm_cpu_tn_8_16 -DMODE=1 -DLANES=8 -DCOLUMNS=16

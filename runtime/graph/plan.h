@@ -16,8 +16,8 @@
 namespace etr::graph {
 
 // Consumes a plan's gradients, by parameter, if the store keeps none. Called when the commands are
-// complete, before their memory is placed. It appends commands that read each gradient, which keeps
-// its memory until then.
+// complete, before their memory is placed. It appends commands that read each gradient; until these
+// a gradient keeps its memory.
 using TakeGradients = std::function<void(gpu::CommandList& commands,
                                          const std::map<std::string, gpu::Buffer>& gradients,
                                          const gpu::Buffer& step_values)>;

@@ -96,7 +96,7 @@ class Runner {
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<gpu::Buffer> tensors_;  // the inputs
   size_t next_ = 0;                   // slot of the next step
-  bool compared_ = false;             // the kernels were compared in the first step
+  bool compared_ = false;             // the first step has started and compared kernels, if wanted
   // On the device's clock: begin of the last step, end of all steps.
   double busy_from_ = 0, busy_until_ = 0;
   std::vector<StepResult> results_;

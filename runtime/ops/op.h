@@ -176,7 +176,8 @@ struct OpCall {
   std::vector<DeviceTensor> saved;  // tensors that `shapes` asked to keep for the backward pass
   gpu::Buffer step;                 // StepValues
 
-  // Backward only. The gradients to write; empty if nobody needs one.
+  // Backward only: the gradient by the output, and the gradients to write, empty if nobody needs
+  // them.
   DeviceTensor output_grad;
   std::vector<DeviceTensor> input_grads;
 
